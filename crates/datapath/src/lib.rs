@@ -1,0 +1,8 @@
+//! The packet path of `datapath/`, compiled for three targets: [`Native`] runs it in this process, without privileges;
+//! [`kernel`] loads it into the kernel for XDP and TC.
+
+pub mod image;
+mod native;
+
+pub use image::{FibKey, Image, Limits};
+pub use native::{FRAME_MAX, Native, Trace, Verdict};

@@ -1,0 +1,228 @@
+//! The packet path as a function in this process: frame in, verdict and frame out, with every step on request.
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+
+use sidestep_abi::{
+    Reason, SIDESTEP_PORTS, SIDESTEP_REASONS, sidestep_adjacency, sidestep_policy, sidestep_port,
+    sidestep_port_counters, sidestep_route, sidestep_route_counters, sidestep_trace,
+};
+
+use crate::image::{FibKey, Image};
+
+#[allow(non_camel_case_types, missing_docs, dead_code, clippy::pedantic)]
+mod ffi {
+    use sidestep_abi::*;
+    include!(concat!(env!("OUT_DIR"), "/native.rs"));
+}
+
+/// Bytes in front of a frame that behaviors may push headers into.
+const HEADROOM: usize = 512;
+/// LIMIT: the largest frame.
+pub const FRAME_MAX: usize = 65_535 + 14;
+
+/// What became of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Sent out of this interface.
+    Forward {
+        /// Egress interface index.
+        ifindex: u32,
+    },
+    /// Left to the kernel.
+    Kernel(&'static Reason),
+    /// Dropped.
+    Drop(&'static Reason),
+}
+
+/// One step of a packet's way; `kind` is one of `SIDESTEP_TRACE_*`.
+pub type Trace = sidestep_trace;
+
+/// The native target with its tables and counters.
+pub struct Native {
+    ports: Vec<sidestep_port>,
+    routes: Vec<sidestep_route>,
+    adjacencies: Vec<sidestep_adjacency>,
+    policies: Vec<sidestep_policy>,
+    fib: Fib,
+    port_counters: Vec<sidestep_port_counters>,
+    route_counters: Vec<sidestep_route_counters>,
+    reason_counters: Vec<u64>,
+    buffer: Vec<u8>,
+    frame: Box<ffi::sidestep_native>,
+}
+
+/// Longest prefix match by trying each length that occurs, the longest first. Simple and right; the FIB6 replaces it.
+#[derive(Default)]
+struct Fib {
+    /// Per view and prefix length (the longest last): prefix to route index.
+    views: BTreeMap<u32, BTreeMap<u8, std::collections::HashMap<[u8; 16], u32>>>,
+}
+
+impl Fib {
+    fn insert(&mut self, key: &FibKey, route: u32) {
+        self.views.entry(key.view).or_default().entry(key.length).or_default().insert(key.address, route);
+    }
+
+    fn lookup(&self, view: u32, address: [u8; 16]) -> u32 {
+        let Some(lengths) = self.views.get(&view) else { return 0 };
+        lengths
+            .iter()
+            .rev()
+            .find_map(|(&length, prefixes)| prefixes.get(&masked(address, length)).copied())
+            .unwrap_or(0)
+    }
+}
+
+/// `address` with all bits after the first `length` cleared.
+fn masked(address: [u8; 16], length: u8) -> [u8; 16] {
+    let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
+    (u128::from_be_bytes(address) & mask).to_be_bytes()
+}
+
+unsafe extern "C" fn fib_lookup(fib: *const c_void, view: u32, address: *const u8) -> u32 {
+    // SAFETY: the C side passes back the `fib` that `run` set, a `Fib` that outlives the call, and 16 bytes of address.
+    let (fib, address) = unsafe { (&*fib.cast::<Fib>(), *address.cast::<[u8; 16]>()) };
+    fib.lookup(view, address)
+}
+
+/// A table indexed from 0, with the unused indices empty.
+fn dense<T: Clone + Default>(records: &BTreeMap<u32, T>) -> Vec<T> {
+    let mut table = vec![T::default(); records.last_key_value().map_or(1, |(&last, _)| last as usize + 1)];
+    for (&index, record) in records {
+        table[index as usize] = record.clone();
+    }
+    table
+}
+
+impl Native {
+    /// The native target with these tables and all counters at zero.
+    pub fn new(image: &Image) -> Self {
+        let mut ports = vec![sidestep_port::default(); SIDESTEP_PORTS as usize];
+        for (&ifindex, port) in &image.ports {
+            ports[(ifindex % SIDESTEP_PORTS) as usize] = *port;
+        }
+        let mut fib = Fib::default();
+        for (key, &route) in &image.fib {
+            fib.insert(key, route);
+        }
+        let counters = image.routes.values().map(|route| route.counter).max().unwrap_or(0) as usize + 1;
+        Self {
+            ports,
+            routes: dense(&image.routes),
+            adjacencies: dense(&image.adjacencies),
+            policies: dense(&image.policies),
+            fib,
+            port_counters: vec![sidestep_port_counters::default(); SIDESTEP_PORTS as usize],
+            route_counters: vec![sidestep_route_counters::default(); counters],
+            reason_counters: vec![0; SIDESTEP_REASONS as usize],
+            buffer: vec![0; HEADROOM + FRAME_MAX],
+            // SAFETY: plain integers and pointers, for which zero is a value; `run` sets them.
+            frame: Box::new(unsafe { std::mem::zeroed() }),
+        }
+    }
+
+    /// Runs one Ethernet frame that arrived on `ifindex`. At most [`FRAME_MAX`] bytes are looked at.
+    /// The frame as it leaves, and the steps, are read with [`Native::frame`] and [`Native::trace`] until the next run.
+    pub fn run(&mut self, ifindex: u32, frame: &[u8]) -> Verdict {
+        let length = frame.len().min(FRAME_MAX);
+        self.buffer[HEADROOM..HEADROOM + length].copy_from_slice(&frame[..length]);
+        let tables = ffi::sidestep_native_tables {
+            ports: self.ports.as_ptr(),
+            routes: self.routes.as_ptr(),
+            adjacencies: self.adjacencies.as_ptr(),
+            policies: self.policies.as_ptr(),
+            route_count: self.routes.len() as u32,
+            adjacency_count: self.adjacencies.len() as u32,
+            policy_count: self.policies.len() as u32,
+            route_counter_count: self.route_counters.len() as u32,
+            port_counters: self.port_counters.as_mut_ptr(),
+            route_counters: self.route_counters.as_mut_ptr(),
+            reason_counters: self.reason_counters.as_mut_ptr(),
+            fib_lookup: Some(fib_lookup),
+            fib: (&raw const self.fib).cast(),
+        };
+        let start = self.buffer.as_mut_ptr();
+        // SAFETY: all four pointers lie within or one past `buffer`, which is not resized during the call.
+        unsafe {
+            self.frame.head = start;
+            self.frame.data = start.add(HEADROOM);
+            self.frame.end = start.add(HEADROOM + length);
+            self.frame.limit = start.add(self.buffer.len());
+        }
+        self.frame.ifindex = ifindex;
+        self.frame.tables = &raw const tables;
+        // SAFETY: the tables and the frame are valid for the call, and the lengths given are theirs.
+        let outcome = unsafe { ffi::sidestep_native_run(&raw mut *self.frame) };
+        self.frame.tables = std::ptr::null();
+
+        let reason = || Reason::from_number(outcome.reason).expect("the packet path gives reasons of its own table");
+        match outcome.kind {
+            ffi::SIDESTEP_OUTCOME_FORWARD => Verdict::Forward { ifindex: outcome.ifindex },
+            ffi::SIDESTEP_OUTCOME_DROP => Verdict::Drop(reason()),
+            _ => Verdict::Kernel(reason()),
+        }
+    }
+
+    /// The frame of the last run as it is now.
+    pub fn frame(&self) -> &[u8] {
+        let start = self.frame.data as usize - self.buffer.as_ptr() as usize;
+        let end = self.frame.end as usize - self.buffer.as_ptr() as usize;
+        &self.buffer[start..end]
+    }
+
+    /// The steps of the last run, in order.
+    pub fn trace(&self) -> &[Trace] {
+        &self.frame.trace[..self.frame.traces as usize]
+    }
+
+    /// Counters of the port with that interface index.
+    pub fn port_counters(&self, ifindex: u32) -> sidestep_port_counters {
+        self.port_counters[(ifindex % SIDESTEP_PORTS) as usize]
+    }
+
+    /// Counters in that slot (`sidestep_route.counter`).
+    pub fn route_counters(&self, counter: u32) -> sidestep_route_counters {
+        self.route_counters.get(counter as usize).copied().unwrap_or_default()
+    }
+
+    /// How often each reason was given, by its number.
+    pub fn reason_counters(&self) -> &[u64] {
+        &self.reason_counters
+    }
+}
+
+// SAFETY: the raw pointers in `frame` point into `buffer`, which moves with it, and are set anew by each run.
+unsafe impl Send for Native {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masking_keeps_the_first_bits() {
+        assert_eq!(masked([0xff; 16], 0), [0; 16]);
+        assert_eq!(masked([0xff; 16], 128), [0xff; 16]);
+        assert_eq!(masked([0xff; 16], 12)[..3], [0xff, 0xf0, 0]);
+    }
+
+    #[test]
+    fn a_frame_on_an_unknown_port_is_left_to_the_kernel_unchanged() {
+        let mut native = Native::new(&Image::default());
+        let frame = [7u8; 60];
+        assert!(matches!(native.run(3, &frame), Verdict::Kernel(r) if r.name == "port_unknown"));
+        assert_eq!(native.frame(), frame);
+    }
+
+    #[test]
+    fn frames_of_every_length_down_to_nothing_are_survived() {
+        let mut image = Image::default();
+        image.ports.insert(1, sidestep_port { ifindex: 1, ..Default::default() });
+        let mut native = Native::new(&image);
+        for length in 0..128 {
+            let frame = vec![0; length];
+            assert!(matches!(native.run(1, &frame), Verdict::Kernel(_)));
+        }
+        assert_eq!(native.port_counters(1).received_packets, 128);
+    }
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Every structure that the packet path shares with the control plane. The Rust side is generated from this file at
+ * build time. Change anything and SIDESTEP_ABI_VERSION must change too: pinned maps carry it, and a daemon never
+ * adopts maps of another version.
+ *
+ * Byte order: host order unless a comment says network order. Records are never changed while a packet may read them,
+ * except by one aligned 8-byte store (see ARCHITECTURE.md, "Publishing").
+ */
+#ifndef SIDESTEP_ABI_H
+#define SIDESTEP_ABI_H
+
+#include <linux/types.h>
+
+#include "reason.h"
+
+#define SIDESTEP_ABI_VERSION 1
+
+/* LIMIT: segments in one SRH that a headend writes. */
+#define SIDESTEP_SEGMENTS_MAX 16
+/* LIMIT: ports are found by the low bits of their interface index; two ports must not share them. */
+#define SIDESTEP_PORTS 4096
+/* LIMIT: behaviors that one packet may meet at this node (RFC 8754 4.3.1 allows local processing to repeat). */
+#define SIDESTEP_STEPS_MAX 4
+/* LIMIT: extension headers followed in one IPv6 packet, routing headers included. */
+#define SIDESTEP_EXT_HEADERS_MAX 6
+/* LIMIT: TLVs looked at in one SRH. */
+#define SIDESTEP_TLVS_MAX 8
+/* LIMIT: bytes of Hop-by-Hop options looked at. */
+#define SIDESTEP_HBH_OPTIONS_MAX 16
+
+/* port.flags */
+#define SIDESTEP_PORT_SEG6 0x01u         /* net.ipv6.conf.IF.seg6_enabled */
+#define SIDESTEP_PORT_FORWARD6 0x02u     /* net.ipv6.conf.IF.forwarding */
+#define SIDESTEP_PORT_FORWARD4 0x04u     /* net.ipv4.conf.IF.forwarding */
+#define SIDESTEP_PORT_RPF_LOOSE 0x08u    /* net.ipv4.conf.IF.rp_filter = 2 */
+#define SIDESTEP_PORT_RPF_STRICT 0x10u   /* net.ipv4.conf.IF.rp_filter = 1 */
+#define SIDESTEP_PORT_RULES6_PUNT 0x20u  /* IPv6 rules that cannot be compiled */
+#define SIDESTEP_PORT_RULES4_PUNT 0x40u  /* IPv4 rules that cannot be compiled */
+#define SIDESTEP_PORT_REQUIRE_HMAC 0x80u /* net.ipv6.conf.IF.seg6_require_hmac = 1 */
+
+/* An ingress port, found at index ifindex % SIDESTEP_PORTS. */
+struct sidestep_port {
+	__u32 ifindex; /* 0: no port here */
+	__u32 flags;   /* SIDESTEP_PORT_* */
+	__u32 view6;   /* FIB view of its IPv6 rules */
+	__u32 view4;   /* FIB view of its IPv4 rules */
+	__u8 mac[6];   /* frames to another address are not for us */
+	__u8 reserved[42];
+};
+
+enum sidestep_action {
+	SIDESTEP_ROUTE_NONE = 0,    /* no such route */
+	SIDESTEP_ROUTE_FORWARD = 1, /* to .adjacency */
+	SIDESTEP_ROUTE_PUNT = 2,    /* to the kernel, because of .reason */
+	SIDESTEP_ROUTE_DROP = 3,    /* because of .reason */
+	SIDESTEP_ROUTE_HEADEND = 4, /* .policy */
+	/* Endpoint behaviors. A SID from here on: needs SIDESTEP_PORT_SEG6. */
+	SIDESTEP_ROUTE_END = 16,
+	SIDESTEP_ROUTE_END_X = 17,    /* .adjacency */
+	SIDESTEP_ROUTE_END_T = 18,    /* .view6 */
+	SIDESTEP_ROUTE_END_DX2 = 19,  /* .adjacency: only its egress interface is used */
+	SIDESTEP_ROUTE_END_DX4 = 20,  /* .adjacency, or 0: lookup in the port's view4 */
+	SIDESTEP_ROUTE_END_DX6 = 21,  /* .adjacency, or 0: lookup in the port's view6 */
+	SIDESTEP_ROUTE_END_DT4 = 22,  /* .view4 */
+	SIDESTEP_ROUTE_END_DT6 = 23,  /* .view6 */
+	SIDESTEP_ROUTE_END_DT46 = 24, /* .view4, .view6 */
+};
+
+/* route.flags */
+#define SIDESTEP_ROUTE_OURS 0x01u /* the kernel does not have this route */
+#define SIDESTEP_ROUTE_PSP 0x02u  /* penultimate segment pop */
+
+/* A route, SID or policy: what the FIB yields. Index 0 is never used: it means "no route". */
+struct sidestep_route {
+	__u8 action;     /* enum sidestep_action */
+	__u8 flags;      /* SIDESTEP_ROUTE_* */
+	__u8 reason;     /* enum sidestep_reason, of PUNT and DROP */
+	__u8 reserved;   /* 0 */
+	__u32 counter;   /* slot in the route counters */
+	__u32 adjacency; /* index, 0: none */
+	__u32 view6;     /* FIB view, 0: none */
+	__u32 view4;     /* FIB view, 0: none */
+	__u32 policy;    /* index, 0: none */
+	__u32 spare[2];  /* 0 */
+};
+
+/* adjacency.flags */
+#define SIDESTEP_ADJACENCY_VALID 0x01u /* .destination is resolved */
+#define SIDESTEP_ADJACENCY_XDP 0x02u   /* the egress device takes XDP redirects */
+
+/*
+ * Where a packet leaves. The first 8 bytes change by one store when the neighbor changes; the rest is written before
+ * the record is first referred to.
+ */
+struct sidestep_adjacency {
+	__u8 destination[6]; /* MAC of the next hop */
+	__u16 flags;         /* SIDESTEP_ADJACENCY_* */
+	__u8 source[6];      /* MAC of the egress interface */
+	__u16 reserved;      /* 0 */
+	__u32 ifindex;       /* egress interface */
+	__u32 mtu;           /* bytes of layer 3 */
+	__u64 spare;         /* 0 */
+};
+
+enum sidestep_policy_kind {
+	SIDESTEP_POLICY_ENCAPS = 1,    /* H.Encaps, H.Encaps.Red */
+	SIDESTEP_POLICY_ENCAPS_L2 = 2, /* H.Encaps.L2, H.Encaps.L2.Red */
+	SIDESTEP_POLICY_INSERT = 3,    /* H.Insert */
+};
+
+enum sidestep_flow_label {
+	SIDESTEP_FLOW_LABEL_COPY = 0,    /* the inner label; computed where there is none */
+	SIDESTEP_FLOW_LABEL_COMPUTE = 1, /* always computed */
+	SIDESTEP_FLOW_LABEL_ZERO = 2,    /* 0 */
+};
+
+/* Outer IPv6 header and an SRH of SIDESTEP_SEGMENTS_MAX segments plus the inserted one. */
+#define SIDESTEP_HEADER_MAX (40 + 8 + 16 * (SIDESTEP_SEGMENTS_MAX + 1))
+
+/*
+ * What a headend puts in front of (ENCAPS) or into (INSERT) a packet. `header` is ready but for the fields that
+ * depend on the packet: traffic class, flow label, payload length, next header and, for INSERT, Segment List[0].
+ */
+struct sidestep_policy {
+	__u16 length;      /* bytes of `header` in use: 40, 40 + 8 + 16n, or 8 + 16(n + 1) for INSERT */
+	__u8 kind;         /* enum sidestep_policy_kind */
+	__u8 flow_label;   /* enum sidestep_flow_label */
+	__u32 adjacency;   /* of the first segment; 0: look it up in .view */
+	__u32 view;        /* FIB view of the first segment; 0: the port's */
+	__u32 reserved;    /* 0 */
+	__u8 first[16];    /* the first segment: the new destination address */
+	__u8 header[SIDESTEP_HEADER_MAX]; /* network order, as on the wire */
+};
+
+/* Key of the longest prefix match: .view is matched exactly. */
+struct sidestep_fib_key {
+	__u32 prefix_length; /* bits, 32 of the view included */
+	__u32 view;          /* FIB view */
+	__u8 address[16];    /* network order; IPv4 in the first four bytes */
+};
+
+/* Per-CPU counters. received = forwarded + kernel + dropped, exactly. */
+struct sidestep_port_counters {
+	__u64 received_packets, received_bytes; /* from this port, bytes with the Ethernet header */
+	__u64 forwarded, kernel, dropped;       /* verdicts on packets received here */
+	__u64 sent_packets, sent_bytes;         /* forwarded by us out of this interface, wherever they came from */
+	__u64 reserved;
+};
+
+struct sidestep_route_counters {
+	__u64 packets, bytes; /* matched and processed; bytes of layer 3 as received */
+	__u64 errors;         /* matched, then dropped by the behavior's checks */
+	__u64 reserved;
+};
+
+#define SIDESTEP_ASSERT_SIZE(type, size) _Static_assert(sizeof(type) == (size), #type)
+SIDESTEP_ASSERT_SIZE(struct sidestep_port, 64);
+SIDESTEP_ASSERT_SIZE(struct sidestep_route, 32);
+SIDESTEP_ASSERT_SIZE(struct sidestep_adjacency, 32);
+SIDESTEP_ASSERT_SIZE(struct sidestep_policy, 16 + 16 + SIDESTEP_HEADER_MAX);
+SIDESTEP_ASSERT_SIZE(struct sidestep_fib_key, 24);
+SIDESTEP_ASSERT_SIZE(struct sidestep_port_counters, 64);
+SIDESTEP_ASSERT_SIZE(struct sidestep_route_counters, 32);
+
+/* What the native target reports of a packet's way, in order. The kernel targets report nothing. */
+enum sidestep_trace_kind {
+	SIDESTEP_TRACE_PORT = 1,     /* a: port index */
+	SIDESTEP_TRACE_PARSED = 2,   /* a: IP version, b: offset of its header; address: destination */
+	SIDESTEP_TRACE_LOOKUP = 3,   /* a: view, b: route or 0; address: key */
+	SIDESTEP_TRACE_BEHAVIOR = 4, /* a: action, b: route */
+	SIDESTEP_TRACE_SRH = 5,      /* a: offset, b: Segments Left as it will be; address: new destination */
+	SIDESTEP_TRACE_POP = 6,      /* a: offset of the SRH, b: its length (PSP) */
+	SIDESTEP_TRACE_DECAP = 7,    /* a: upper-layer protocol, b: offset of the inner header; address: inner destination */
+	SIDESTEP_TRACE_PUSH = 8,     /* a: policy, b: bytes; address: first segment */
+	SIDESTEP_TRACE_FORWARD = 9,  /* a: adjacency, b: layer 3 length */
+};
+
+struct sidestep_trace {
+	__u32 kind; /* enum sidestep_trace_kind */
+	__u32 a, b;
+	__u8 address[16]; /* network order */
+};
+SIDESTEP_ASSERT_SIZE(struct sidestep_trace, 28);
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Decapsulation, the common part of End.DX* and End.DT* (RFC 8986 4.4 to 4.9): walks what is left of the outer packet's
+ * headers and makes the inner packet the current one.
+ */
+#ifndef SIDESTEP_BEHAVIOR_DECAP_H
+#define SIDESTEP_BEHAVIOR_DECAP_H
+
+#include "../wire/ext.h"
+#include "../wire/ip.h"
+
+/* Which upper-layer headers the SID takes. */
+#define DECAP_IPV4 0x1u
+#define DECAP_IPV6 0x2u
+#define DECAP_ETHERNET 0x4u
+
+/* RFC 6040 4.2, figure 4. `p->ecn` holds the inner field. */
+INLINE verdict decap_ecn(struct packet *p, __u8 outer)
+{
+	if (outer == ECN_CE && p->ecn == ECN_NOT_ECT)
+		return drop(ecn);
+	if ((outer == ECN_CE && p->ecn != ECN_CE) || (outer == ECN_ECT1 && p->ecn == ECN_ECT0)) {
+		p->ecn = outer;
+		p->plan |= PLAN_ECN;
+	}
+	return VERDICT_CONTINUE;
+}
+
+INLINE verdict decap(ENV *e, struct packet *p, __u32 accepted)
+{
+	__u8 outer_ecn = p->ecn;
+	__u32 inner, end;
+	verdict v;
+
+	if (p->segments_left)
+		return drop(segments_left_not_zero);
+	v = ext_walk(e, p);
+	if (v != VERDICT_CONTINUE)
+		return v;
+	/* RFC 8986 4.4 S02 (DX6), and the like in 4.5 to 4.9. A reduced SRH counts like any other. */
+	if (p->segments_left)
+		return drop(segments_left_not_zero);
+	if (p->proto == PROTO_FRAGMENT)
+		return punt(fragment);
+
+	inner = p->cursor;
+	end = p->end;
+	p->outer_proto = p->proto;
+	p->srh = 0;
+	p->met_srh = 0;
+	p->plan = PLAN_STRIP;
+	if (p->proto == PROTO_IPV6 && (accepted & DECAP_IPV6)) {
+		v = ipv6_read(e, p, inner, end, 1);
+		p->view = p->view6;
+	} else if (p->proto == PROTO_IPV4 && (accepted & DECAP_IPV4)) {
+		v = ipv4_read(e, p, inner, end, 1);
+		p->view = p->view4;
+	} else if (p->proto == PROTO_ETHERNET && (accepted & DECAP_ETHERNET)) {
+		if (inner + ETH_LENGTH > end)
+			return drop(inner_header);
+		p->l3 = inner + ETH_LENGTH;
+		p->version = 0;
+		p->plan = PLAN_STRIP | PLAN_FRAME;
+	} else {
+		/* RFC 8986 4.1.1 */
+		return drop(upper_layer);
+	}
+	if (v != VERDICT_CONTINUE)
+		return v;
+	env_trace(e, SIDESTEP_TRACE_DECAP, p->outer_proto, inner, p->destination);
+	return p->plan & PLAN_FRAME ? VERDICT_CONTINUE : decap_ecn(p, outer_ecn);
+}
+
+#endif

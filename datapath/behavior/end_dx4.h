@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* End.DX4 (RFC 8986 4.5): decapsulates IPv4 and sends it to one next hop. */
+#ifndef SIDESTEP_BEHAVIOR_END_DX4_H
+#define SIDESTEP_BEHAVIOR_END_DX4_H
+
+#include "decap.h"
+
+INLINE verdict end_dx4(ENV *e, struct packet *p, const struct sidestep_route *r)
+{
+	verdict v = decap(e, p, DECAP_IPV4);
+
+	if (v != VERDICT_CONTINUE)
+		return v;
+	/* No next hop configured (nh6 ::, nh4 0.0.0.0): the tables decide, as in Linux. */
+	return r->adjacency ? forward(r->adjacency) : lookup();
+}
+
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What the packet path may ask of the world. env_xdp.h, env_tc.h and env_native.h answer for their target; each defines
+ * the type ENV (the packet in its target's form) and these functions:
+ *
+ *   env_data(e), env_end(e)     first byte and one past the last byte that can be read in place
+ *   env_length(e)               bytes of the whole frame, also those that cannot be read in place
+ *   env_ifindex(e)              ingress interface
+ *   env_tagged(e)               the frame carries a VLAN tag that is not in its bytes
+ *   env_linear(e)               make the headers readable in place (0, or negative when it failed)
+ *   env_shift(e, delta, how)    remove (delta > 0) or add (delta < 0) bytes behind the Ethernet header. The Ethernet
+ *                               header and added bytes are undefined afterwards. Negative when refused; the packet is
+ *                               then unchanged. `how` tells TC what the change means for offloads (enum env_shift).
+ *   env_trim(e, length)         cut the frame to that length
+ *   env_wire_length(e, length)  layer-3 length of the largest packet that leaves, when segmentation offload cuts the
+ *                               frame into segments; `length` itself where it does not
+ *   env_port/route/adjacency/policy(e, index)    records, NULL where there is none
+ *   env_fib_lookup(e, view, address)             route index, 0: none
+ *   env_port_counters/route_counters(e, index), env_count_reason(e, reason)
+ *   env_trace(e, kind, a, b, address)            nothing at all in the kernel
+ *
+ * After env_shift, env_trim and env_linear every packet pointer is stale and must be derived again.
+ */
+#ifndef SIDESTEP_ENV_H
+#define SIDESTEP_ENV_H
+
+#include "abi.h"
+#include "wire/bytes.h"
+
+/* What a shift means to a target that keeps offload state. */
+enum env_shift {
+	ENV_SHIFT_PLAIN,   /* header grows or shrinks, no tunnel involved */
+	ENV_SHIFT_DECAP4,  /* outer header removed, IPv4 (or a frame) inside */
+	ENV_SHIFT_DECAP6,  /* outer header removed, IPv6 inside */
+	ENV_SHIFT_ENCAP,   /* outer IPv6 header added around IP */
+	ENV_SHIFT_ENCAP_L2 /* outer IPv6 header added around an Ethernet frame */
+};
+
+/* LIMIT: no header that we read or write begins beyond this offset. */
+#define OFFSET_MAX 4095u
+
+#if defined(SIDESTEP_TARGET_XDP)
+#include "env_xdp.h"
+#elif defined(SIDESTEP_TARGET_TC)
+#include "env_tc.h"
+#else
+#include "env_native.h"
+#endif
+
+/*
+ * The one bounds check: `length` (a constant) bytes at `offset`, or NULL. The pointer is good until the next
+ * env_shift, env_trim or env_linear.
+ */
+INLINE __u8 *env_bytes(ENV *e, __u32 offset, __u32 length)
+{
+	__u8 *p = env_data(e);
+
+	if (offset > OFFSET_MAX)
+		return 0;
+	p += offset;
+	if (p + length > env_end(e))
+		return 0;
+	return p;
+}
+
+#endif

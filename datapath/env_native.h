@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* env.h for a frame in plain memory. */
+#ifndef SIDESTEP_ENV_NATIVE_H
+#define SIDESTEP_ENV_NATIVE_H
+
+#include "native.h"
+#include "wire/bytes.h"
+#include "wire/eth.h"
+
+typedef struct sidestep_native ENV;
+
+/* A native egress takes every frame. */
+#define ENV_EGRESS_FLAGS SIDESTEP_ADJACENCY_VALID
+
+INLINE __u8 *env_data(ENV *e)
+{
+	return e->data;
+}
+
+INLINE __u8 *env_end(ENV *e)
+{
+	return e->end;
+}
+
+INLINE __u32 env_length(ENV *e)
+{
+	return (__u32)(e->end - e->data);
+}
+
+INLINE __u32 env_ifindex(ENV *e)
+{
+	return e->ifindex;
+}
+
+INLINE _Bool env_tagged(ENV *e)
+{
+	return 0;
+}
+
+INLINE int env_linear(ENV *e)
+{
+	return 0;
+}
+
+INLINE int env_shift(ENV *e, int delta, enum env_shift how)
+{
+	if (delta > e->end - e->data - ETH_LENGTH || -delta > e->data - e->head)
+		return -1;
+	e->data += delta;
+	return 0;
+}
+
+INLINE int env_trim(ENV *e, __u32 length)
+{
+	if (length > env_length(e))
+		return -1;
+	e->end = e->data + length;
+	return 0;
+}
+
+INLINE __u32 env_wire_length(ENV *e, __u32 length)
+{
+	return length;
+}
+
+INLINE const struct sidestep_port *env_port(ENV *e, __u32 index)
+{
+	return &e->tables->ports[index & (SIDESTEP_PORTS - 1)];
+}
+
+INLINE const struct sidestep_route *env_route(ENV *e, __u32 index)
+{
+	return index < e->tables->route_count ? &e->tables->routes[index] : 0;
+}
+
+INLINE const struct sidestep_adjacency *env_adjacency(ENV *e, __u32 index)
+{
+	return index < e->tables->adjacency_count ? &e->tables->adjacencies[index] : 0;
+}
+
+INLINE const struct sidestep_policy *env_policy(ENV *e, __u32 index)
+{
+	return index < e->tables->policy_count ? &e->tables->policies[index] : 0;
+}
+
+INLINE __u32 env_fib_lookup(ENV *e, __u32 view, struct address address)
+{
+	__u8 bytes[16];
+
+	store_address(bytes, address);
+	return e->tables->fib_lookup(e->tables->fib, view, bytes);
+}
+
+INLINE struct sidestep_port_counters *env_port_counters(ENV *e, __u32 index)
+{
+	return &e->tables->port_counters[index & (SIDESTEP_PORTS - 1)];
+}
+
+INLINE struct sidestep_route_counters *env_route_counters(ENV *e, __u32 index)
+{
+	return index < e->tables->route_counter_count ? &e->tables->route_counters[index] : 0;
+}
+
+INLINE void env_count_reason(ENV *e, __u32 reason)
+{
+	e->tables->reason_counters[reason % SIDESTEP_REASONS]++;
+}
+
+INLINE void env_trace(ENV *e, __u32 kind, __u32 a, __u32 b, struct address address)
+{
+	struct sidestep_trace *trace;
+
+	if (e->traces == SIDESTEP_NATIVE_TRACES)
+		return;
+	trace = &e->trace[e->traces++];
+	trace->kind = kind;
+	trace->a = a;
+	trace->b = b;
+	store_address(trace->address, address);
+}
+
+#endif

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* env.h for TC: struct __sk_buff, at ingress. */
+#ifndef SIDESTEP_ENV_TC_H
+#define SIDESTEP_ENV_TC_H
+
+#include <linux/bpf.h>
+
+#include "wire/bytes.h"
+#include "wire/eth.h"
+
+typedef struct __sk_buff ENV;
+
+#include "maps.bpf.h"
+
+#define ENV_EGRESS_FLAGS SIDESTEP_ADJACENCY_VALID
+
+/* All that a behavior reads or moves lies in these bytes; a shorter linear part is pulled. */
+#define ENV_LINEAR_BYTES 512u
+
+/* include/uapi/linux/bpf.h, Linux 6.3; ignored by name so that older headers serve. */
+#define SIDESTEP_ADJ_ROOM_DECAP_L3_IPV4 (1ULL << 7)
+#define SIDESTEP_ADJ_ROOM_DECAP_L3_IPV6 (1ULL << 8)
+
+INLINE __u8 *env_data(ENV *e)
+{
+	return (__u8 *)(long)e->data;
+}
+
+INLINE __u8 *env_end(ENV *e)
+{
+	return (__u8 *)(long)e->data_end;
+}
+
+INLINE __u32 env_length(ENV *e)
+{
+	return e->len;
+}
+
+INLINE __u32 env_ifindex(ENV *e)
+{
+	return e->ifindex;
+}
+
+INLINE _Bool env_tagged(ENV *e)
+{
+	return e->vlan_present;
+}
+
+INLINE int env_linear(ENV *e)
+{
+	__u32 linear = (__u32)(e->data_end - e->data);
+	__u32 want = e->len < ENV_LINEAR_BYTES ? e->len : ENV_LINEAR_BYTES;
+
+	return linear < want ? bpf_skb_pull_data(e, want) : 0;
+}
+
+/*
+ * bpf_skb_adjust_room works right behind the Ethernet header and keeps the segmentation and checksum state of the skb
+ * in step. FIXED_GSO: the segment size is the sender's business; what does not fit the MTU was left to the kernel
+ * before.
+ */
+INLINE int env_shift(ENV *e, int delta, enum env_shift how)
+{
+	__u64 flags = BPF_F_ADJ_ROOM_FIXED_GSO;
+
+	if (how == ENV_SHIFT_ENCAP)
+		flags |= BPF_F_ADJ_ROOM_ENCAP_L3_IPV6;
+	else if (how == ENV_SHIFT_ENCAP_L2)
+		flags |= BPF_F_ADJ_ROOM_ENCAP_L3_IPV6 | BPF_F_ADJ_ROOM_ENCAP_L2(ETH_LENGTH) | BPF_F_ADJ_ROOM_ENCAP_L2_ETH;
+	else if (how == ENV_SHIFT_DECAP4)
+		flags |= SIDESTEP_ADJ_ROOM_DECAP_L3_IPV4;
+	else if (how == ENV_SHIFT_DECAP6)
+		flags |= SIDESTEP_ADJ_ROOM_DECAP_L3_IPV6;
+	return (int)bpf_skb_adjust_room(e, -delta, BPF_ADJ_ROOM_MAC, flags);
+}
+
+INLINE int env_trim(ENV *e, __u32 length)
+{
+	return (int)bpf_skb_change_tail(e, length, 0);
+}
+
+/*
+ * A GSO frame leaves in segments of gso_size bytes of payload. What stands before the payload, layer 4 header included,
+ * is what the frame has beyond a multiple of them; the linear part of a GSO frame is a close upper bound of it, and an
+ * upper bound only sends a packet to the kernel that would have fitted.
+ */
+INLINE __u32 env_wire_length(ENV *e, __u32 length)
+{
+	__u32 headers = length > e->len ? length - e->len : 0;
+
+	if (!e->gso_size)
+		return length;
+	/* 40 + 60: IPv6 and the longest TCP header. */
+	headers += ETH_LENGTH + 100 + e->gso_size;
+	return headers < length ? headers : length;
+}
+
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* env.h for XDP: struct xdp_md. */
+#ifndef SIDESTEP_ENV_XDP_H
+#define SIDESTEP_ENV_XDP_H
+
+#include <linux/bpf.h>
+
+typedef struct xdp_md ENV;
+
+#include "maps.bpf.h"
+
+/* The adjacency flag that an egress must carry for this target to send to it. */
+#define ENV_EGRESS_FLAGS (SIDESTEP_ADJACENCY_VALID | SIDESTEP_ADJACENCY_XDP)
+
+INLINE __u8 *env_data(ENV *e)
+{
+	return (__u8 *)(long)e->data;
+}
+
+INLINE __u8 *env_end(ENV *e)
+{
+	return (__u8 *)(long)e->data_end;
+}
+
+/* bpf_xdp_get_buff_len counts the fragments of a multi-buffer frame too (Linux 5.18). */
+INLINE __u32 env_length(ENV *e)
+{
+	return (__u32)bpf_xdp_get_buff_len(e);
+}
+
+INLINE __u32 env_ifindex(ENV *e)
+{
+	return e->ingress_ifindex;
+}
+
+INLINE _Bool env_tagged(ENV *e)
+{
+	return 0;
+}
+
+INLINE int env_linear(ENV *e)
+{
+	return 0;
+}
+
+INLINE int env_shift(ENV *e, int delta, enum env_shift how)
+{
+	return bpf_xdp_adjust_head(e, delta);
+}
+
+INLINE int env_trim(ENV *e, __u32 length)
+{
+	return bpf_xdp_adjust_tail(e, (int)length - (int)env_length(e));
+}
+
+INLINE __u32 env_wire_length(ENV *e, __u32 length)
+{
+	return length;
+}
+
+#endif

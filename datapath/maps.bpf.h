@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The tables as BPF maps, shared by the XDP and the TC program. Sizes marked 1 are set by the loader from its limits
+ * (`sidestep show limits`). Arrays are memory-mapped by the control plane, so that a record is published by one store.
+ */
+#ifndef SIDESTEP_MAPS_BPF_H
+#define SIDESTEP_MAPS_BPF_H
+
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+#include "abi.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, SIDESTEP_PORTS);
+	__type(key, __u32);
+	__type(value, struct sidestep_port);
+} ports SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct sidestep_route);
+} routes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct sidestep_adjacency);
+} adjacencies SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct sidestep_policy);
+} policies SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1);
+	__type(key, struct sidestep_fib_key);
+	__type(value, __u32);
+} fib SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SIDESTEP_PORTS);
+	__type(key, __u32);
+	__type(value, struct sidestep_port_counters);
+} port_counters SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct sidestep_route_counters);
+} route_counters SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SIDESTEP_REASONS);
+	__type(key, __u32);
+	__type(value, __u64);
+} reason_counters SEC(".maps");
+
+/* The packet in its target's form: struct xdp_md or struct __sk_buff. */
+INLINE struct sidestep_port *env_port(ENV *e, __u32 index)
+{
+	index &= SIDESTEP_PORTS - 1;
+	return bpf_map_lookup_elem(&ports, &index);
+}
+
+INLINE struct sidestep_route *env_route(ENV *e, __u32 index)
+{
+	return bpf_map_lookup_elem(&routes, &index);
+}
+
+INLINE struct sidestep_adjacency *env_adjacency(ENV *e, __u32 index)
+{
+	return bpf_map_lookup_elem(&adjacencies, &index);
+}
+
+INLINE struct sidestep_policy *env_policy(ENV *e, __u32 index)
+{
+	return bpf_map_lookup_elem(&policies, &index);
+}
+
+INLINE __u32 env_fib_lookup(ENV *e, __u32 view, struct address address)
+{
+	struct sidestep_fib_key key = {.prefix_length = 32 + 128, .view = view};
+	__u32 *route;
+
+	store_address(key.address, address);
+	route = bpf_map_lookup_elem(&fib, &key);
+	return route ? *route : 0;
+}
+
+INLINE struct sidestep_port_counters *env_port_counters(ENV *e, __u32 index)
+{
+	index &= SIDESTEP_PORTS - 1;
+	return bpf_map_lookup_elem(&port_counters, &index);
+}
+
+INLINE struct sidestep_route_counters *env_route_counters(ENV *e, __u32 index)
+{
+	return bpf_map_lookup_elem(&route_counters, &index);
+}
+
+INLINE void env_count_reason(ENV *e, __u32 reason)
+{
+	__u64 *count = bpf_map_lookup_elem(&reason_counters, &reason);
+
+	if (count)
+		(*count)++;
+}
+
+#define env_trace(e, kind, a, b, address) ((void)0)
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The packet path as a function: what `sidestep replay`, the vectors and the fuzzer call. */
+#ifndef SIDESTEP_NATIVE_H
+#define SIDESTEP_NATIVE_H
+
+#include "abi.h"
+
+/* LIMIT: steps of one packet that are reported. */
+#define SIDESTEP_NATIVE_TRACES 64
+
+/* The tables, in the caller's memory. Index 0 of routes, adjacencies and policies is never used. */
+struct sidestep_native_tables {
+	const struct sidestep_port *ports; /* SIDESTEP_PORTS of them */
+	const struct sidestep_route *routes;
+	const struct sidestep_adjacency *adjacencies;
+	const struct sidestep_policy *policies;
+	__u32 route_count, adjacency_count, policy_count, route_counter_count;
+	struct sidestep_port_counters *port_counters; /* SIDESTEP_PORTS */
+	struct sidestep_route_counters *route_counters;
+	__u64 *reason_counters; /* SIDESTEP_REASONS */
+	/* Longest prefix match: route index, 0: none. `address`: 16 bytes, network order. */
+	__u32 (*fib_lookup)(const void *fib, __u32 view, const __u8 *address);
+	const void *fib;
+};
+
+/* One frame: [data, end) lies in the buffer [head, limit). */
+struct sidestep_native {
+	__u8 *head, *data, *end, *limit;
+	__u32 ifindex; /* ingress */
+	__u32 traces;  /* steps reported */
+	const struct sidestep_native_tables *tables;
+	struct sidestep_trace trace[SIDESTEP_NATIVE_TRACES];
+};
+
+enum sidestep_outcome_kind {
+	SIDESTEP_OUTCOME_FORWARD = 0,
+	SIDESTEP_OUTCOME_KERNEL = 1,
+	SIDESTEP_OUTCOME_DROP = 2,
+};
+
+struct sidestep_outcome {
+	__u32 kind;    /* enum sidestep_outcome_kind */
+	__u32 ifindex; /* egress of FORWARD */
+	__u32 reason;  /* enum sidestep_reason of KERNEL and DROP */
+};
+
+/* Runs one frame. It may have moved within its buffer afterwards. */
+struct sidestep_outcome sidestep_native_run(struct sidestep_native *frame);
+
+#endif

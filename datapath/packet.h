@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * One packet on its way: what is known of it, and what is planned for it.
+ *
+ * Until the verdict is Forward nothing is written. Behaviors read the packet and write their intent here; rewrite.h
+ * carries it out at the end, in one pass. So a packet that turns out to be the kernel's, or a drop, is still the packet
+ * that arrived.
+ */
+#ifndef SIDESTEP_PACKET_H
+#define SIDESTEP_PACKET_H
+
+#include "env.h"
+
+/* packet.plan */
+#define PLAN_DESTINATION 0x01u   /* .destination is a new destination address */
+#define PLAN_SEGMENTS_LEFT 0x02u /* .segments_left is new, at .srh */
+#define PLAN_POP 0x04u           /* remove the SRH at .srh */
+#define PLAN_STRIP 0x08u         /* everything before .l3 goes */
+#define PLAN_PUSH 0x10u          /* apply .policy */
+#define PLAN_FRAME 0x20u         /* .l3 - 14 is an inner Ethernet header: send that frame as it is */
+#define PLAN_ECN 0x40u           /* .ecn is new */
+
+struct packet {
+	struct address destination; /* of the current header, as it will be; the key of the next lookup */
+	struct address inserted;    /* H.Insert: the destination that becomes Segment List[0] */
+	__u32 view;                 /* FIB view of the next lookup */
+	__u32 view4, view6;         /* the ingress port's */
+	__u32 port_flags;
+	__u32 end;        /* one past the last byte of the current packet; what follows is padding */
+	__u32 l3;         /* offset of the current IP header */
+	__u32 cursor;     /* offset of the next header to look at in its chain */
+	__u32 srh;        /* offset of the active SRH, 0: none yet */
+	__u32 srh_length; /* bytes */
+	__u32 srh_link;   /* offset of the Next Header field that announces the SRH */
+	__u32 link;       /* offset of the Next Header field that announces .cursor */
+	__u32 policy;     /* index of the headend's policy */
+	__u32 plan;       /* PLAN_* */
+	__u32 visits;     /* routes applied so far */
+	__u32 visited[SIDESTEP_STEPS_MAX + 1]; /* their counter slots */
+	__u8 proto;       /* what is at .cursor */
+	__u8 version;     /* of the current IP header: 4, 6 */
+	__u8 hop_limit;   /* of the current header, as it arrived: hop limit or TTL */
+	__u8 segments_left;
+	__u8 ecn;         /* of the current header, as it will be */
+	__u8 outer_proto; /* what the last decapsulation found: 4, 41, 143 */
+	__u8 ours;        /* a route was applied that the kernel does not have */
+	__u8 met_srh;     /* a routing header was met, even if its Segments Left is 0 */
+};
+
+/*
+ * Verdict = Lookup | Forward(adjacency) | Punt(why) | Drop(reason). Kind in the top byte, argument below it.
+ * Local is Punt(local); Service and Icmp come with the SR proxies and the ICMP errors.
+ */
+typedef __u32 verdict;
+
+#define VERDICT_LOOKUP 0x01000000u /* in packet.view, of packet.destination */
+#define VERDICT_FORWARD 0x02000000u
+#define VERDICT_PUNT 0x03000000u
+#define VERDICT_DROP 0x04000000u
+#define VERDICT_CONTINUE 0u /* no verdict yet: go on */
+
+#define VERDICT_KIND(v) ((v)&0xff000000u)
+#define VERDICT_ARGUMENT(v) ((v)&0x00ffffffu)
+
+#define lookup() VERDICT_LOOKUP
+#define forward(adjacency) (VERDICT_FORWARD | (adjacency))
+#define punt(name) (VERDICT_PUNT | PUNT_##name)
+#define drop(name) (VERDICT_DROP | DROP_##name)
+
+#endif

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Carries out what was planned, in one pass: move the headers in front of a popped SRH, change the size once, then
+ * write every field that changes. Nothing here decides anything; a failure leaves the packet unchanged except where
+ * REWRITE_BROKEN says so.
+ */
+#ifndef SIDESTEP_REWRITE_H
+#define SIDESTEP_REWRITE_H
+
+#include "flow.h"
+#include "wire/eth.h"
+#include "wire/srh.h"
+
+enum rewrite_result {
+	REWRITE_DONE,
+	REWRITE_REFUSED, /* no room: the packet is unchanged */
+	REWRITE_BROKEN   /* the packet is no longer what arrived: drop it */
+};
+
+/* LIMIT: 8-byte units between the IPv6 header and an SRH that is popped (extension headers before it). */
+#define REWRITE_MOVED_UNITS 32
+
+/*
+ * RFC 8986 4.16.1: takes the SRH out by moving what stands before it, from p->l3 on, up to its end. Header lengths are
+ * multiples of 8 bytes (RFC 8200 4), so it goes by 8 bytes, the last ones first.
+ */
+INLINE enum rewrite_result rewrite_pop(ENV *e, struct packet *p)
+{
+	__u8 *ip = env_bytes(e, p->l3, IPV6_LENGTH);
+	__u8 *link = env_bytes(e, p->srh_link, 1);
+	const __u8 *srh = env_bytes(e, p->srh, 8);
+	__u32 units = (p->srh - p->l3) / 8;
+
+	if (!ip || !link || !srh || units > REWRITE_MOVED_UNITS)
+		return REWRITE_REFUSED;
+	*link = srh[SRH_NEXT_HEADER];
+	store16(ip + IPV6_PAYLOAD_LENGTH, be16(be16(load16(ip + IPV6_PAYLOAD_LENGTH)) - p->srh_length));
+	for (__u32 i = 0; i < REWRITE_MOVED_UNITS; i++) {
+		__u8 *from, *to;
+
+		if (i >= units)
+			break;
+		from = env_bytes(e, p->srh - 8 - i * 8, 8);
+		to = env_bytes(e, p->srh + p->srh_length - 8 - i * 8, 8);
+		if (!from || !to)
+			return REWRITE_BROKEN;
+		store64(to, load64(from));
+	}
+	p->l3 += p->srh_length;
+	return REWRITE_DONE;
+}
+
+/*
+ * RFC 8986 5.1 and 5.3 with RFC 2473: the outer headers at ETH_LENGTH. `payload`: bytes behind them; `proto`: what they
+ * are.
+ */
+INLINE int rewrite_push(ENV *e, const struct sidestep_policy *policy, __u32 payload, __u8 proto, __u8 traffic_class,
+			__u32 label)
+{
+	__u8 *outer = env_bytes(e, ETH_LENGTH, IPV6_LENGTH);
+
+	if (!outer)
+		return -1;
+	store32(outer, ipv6_first_word(traffic_class, label));
+	store32(outer + 4, load32(policy->header + 4));
+	store16(outer + IPV6_PAYLOAD_LENGTH, be16(payload + policy->length - IPV6_LENGTH));
+	for (int i = IPV6_SOURCE; i < IPV6_LENGTH; i += 8)
+		store64(outer + i, load64(policy->header + i));
+	if (policy->length == IPV6_LENGTH) {
+		outer[IPV6_NEXT_HEADER] = proto;
+		return 0;
+	}
+	outer = env_bytes(e, ETH_LENGTH + IPV6_LENGTH, SRH_SEGMENTS);
+	if (!outer)
+		return -1;
+	store64(outer, load64(policy->header + IPV6_LENGTH));
+	outer[SRH_NEXT_HEADER] = proto;
+#pragma clang loop unroll(full)
+	for (__u32 i = 0; i < SIDESTEP_SEGMENTS_MAX; i++) {
+		__u32 at = IPV6_LENGTH + SRH_SEGMENTS + i * SEGMENT_LENGTH;
+
+		if (at >= policy->length)
+			break;
+		outer = env_bytes(e, ETH_LENGTH + at, SEGMENT_LENGTH);
+		if (!outer)
+			return -1;
+		store_address(outer, load_address(policy->header + at));
+	}
+	return 0;
+}
+
+/* H.Insert: the IPv6 header `ip` goes to ETH_LENGTH, the SRH behind it. `original` becomes Segment List[0]. */
+INLINE int rewrite_insert(ENV *e, const struct sidestep_policy *policy, const __u64 ip[5], struct address original)
+{
+	__u8 *out = env_bytes(e, ETH_LENGTH, IPV6_LENGTH);
+	__u8 proto;
+
+	if (!out)
+		return -1;
+	for (int i = 0; i < 5; i++)
+		store64(out + i * 8, ip[i]);
+	proto = out[IPV6_NEXT_HEADER];
+	out[IPV6_NEXT_HEADER] = PROTO_ROUTING;
+	store16(out + IPV6_PAYLOAD_LENGTH, be16(be16(load16(out + IPV6_PAYLOAD_LENGTH)) + policy->length));
+	store_address(out + IPV6_DESTINATION, load_address(policy->first));
+	out = env_bytes(e, ETH_LENGTH + IPV6_LENGTH, SRH_SEGMENTS + SEGMENT_LENGTH);
+	if (!out)
+		return -1;
+	store64(out, load64(policy->header));
+	out[SRH_NEXT_HEADER] = proto;
+	store_address(out + SRH_SEGMENTS, original);
+#pragma clang loop unroll(full)
+	for (__u32 i = 1; i <= SIDESTEP_SEGMENTS_MAX; i++) {
+		__u32 at = SRH_SEGMENTS + i * SEGMENT_LENGTH;
+
+		if (at >= policy->length)
+			break;
+		out = env_bytes(e, ETH_LENGTH + IPV6_LENGTH + at, SEGMENT_LENGTH);
+		if (!out)
+			return -1;
+		store_address(out, load_address(policy->header + at));
+	}
+	return 0;
+}
+
+/* The current IP header, now at `at`: hop limit or TTL, destination, ECN. `moved`: what it was moved by. */
+INLINE int rewrite_ip(ENV *e, const struct packet *p, __u32 at, _Bool decrement, _Bool destination, __u32 srh)
+{
+	__u8 *ip;
+
+	if (p->version == 6) {
+		ip = env_bytes(e, at, IPV6_LENGTH);
+		if (!ip)
+			return -1;
+		if (decrement)
+			ip[IPV6_HOP_LIMIT]--;
+		if (p->plan & PLAN_ECN)
+			ip[1] = (__u8)((ip[1] & ~(ECN_MASK << 4)) | (p->ecn << 4));
+		if (destination)
+			store_address(ip + IPV6_DESTINATION, p->destination);
+		if ((p->plan & (PLAN_SEGMENTS_LEFT | PLAN_POP)) == PLAN_SEGMENTS_LEFT) {
+			ip = env_bytes(e, srh, 8);
+			if (!ip)
+				return -1;
+			ip[SRH_SEGMENTS_LEFT] = p->segments_left;
+		}
+	} else if (p->version == 4) {
+		__u16 before, checksum;
+
+		ip = env_bytes(e, at, IPV4_LENGTH);
+		if (!ip)
+			return -1;
+		checksum = load16(ip + IPV4_CHECKSUM);
+		if (decrement) {
+			before = load16(ip + IPV4_TTL);
+			ip[IPV4_TTL]--;
+			checksum = ipv4_checksum_update(checksum, before, load16(ip + IPV4_TTL));
+		}
+		if (p->plan & PLAN_ECN) {
+			before = load16(ip);
+			ip[IPV4_TOS] = (__u8)((ip[IPV4_TOS] & ~ECN_MASK) | p->ecn);
+			checksum = ipv4_checksum_update(checksum, before, load16(ip));
+		}
+		store16(ip + IPV4_CHECKSUM, checksum);
+	}
+	return 0;
+}
+
+/* The traffic class that an encapsulation gets from the current header. */
+INLINE __u8 rewrite_traffic_class(ENV *e, const struct packet *p)
+{
+	const __u8 *ip = env_bytes(e, p->l3, IPV4_LENGTH);
+	__u8 class;
+
+	if (!ip)
+		return 0;
+	class = p->version == 6 ? ipv6_traffic_class(ip) : ip[IPV4_TOS];
+	return (__u8)((class & ~ECN_MASK) | p->ecn);
+}
+
+/*
+ * `adjacency` says where the packet goes; NULL: to this node's own stack, which then decrements the hop limit itself.
+ */
+SUBPROGRAM enum rewrite_result rewrite(ENV *e, struct packet *p, const struct sidestep_adjacency *adjacency)
+{
+	const struct sidestep_policy *policy = 0;
+	struct eth_header eth, frame = {};
+	enum env_shift how = ENV_SHIFT_PLAIN;
+	__u32 label = 0, grow = 0, length, at;
+	__u64 ip[5] = {};
+	_Bool destination, decrement = adjacency != 0;
+	__u8 traffic_class = 0, proto = 0;
+	const __u8 *bytes;
+	__u8 *out;
+	int delta;
+
+	if (!p)
+		return REWRITE_REFUSED;
+	destination = (p->plan & PLAN_DESTINATION) != 0;
+	bytes = env_bytes(e, 0, ETH_LENGTH);
+	if (!bytes)
+		return REWRITE_REFUSED;
+	eth = eth_load(bytes);
+
+	if (p->plan & PLAN_POP) {
+		enum rewrite_result popped = rewrite_pop(e, p);
+
+		if (popped != REWRITE_DONE)
+			return popped;
+	}
+	length = p->end - p->l3;
+
+	if (p->plan & PLAN_STRIP)
+		how = p->version == 6 ? ENV_SHIFT_DECAP6 : ENV_SHIFT_DECAP4;
+	if (p->plan & PLAN_FRAME) {
+		bytes = env_bytes(e, p->l3 - ETH_LENGTH, ETH_LENGTH);
+		if (!bytes)
+			return REWRITE_REFUSED;
+		frame = eth_load(bytes);
+		decrement = 0;
+	}
+	if (p->plan & PLAN_PUSH) {
+		policy = env_policy(e, p->policy);
+		if (!policy)
+			return REWRITE_REFUSED;
+		grow = policy->length;
+		if (policy->kind == SIDESTEP_POLICY_INSERT) {
+			bytes = env_bytes(e, p->l3, IPV6_LENGTH);
+			if (!bytes)
+				return REWRITE_REFUSED;
+			for (int i = 0; i < 5; i++)
+				ip[i] = load64(bytes + i * 8);
+			destination = 0;
+		} else {
+			label = flow_label(e, p, policy->flow_label);
+			traffic_class = rewrite_traffic_class(e, p);
+			proto = p->version == 6 ? PROTO_IPV6 : PROTO_IPV4;
+			how = ENV_SHIFT_ENCAP;
+			if (policy->kind == SIDESTEP_POLICY_ENCAPS_L2) {
+				/* RFC 6040 has no decapsulation for frames: an outer ECN would be lost. */
+				traffic_class &= (__u8)~ECN_MASK;
+				proto = PROTO_ETHERNET;
+				how = ENV_SHIFT_ENCAP_L2;
+				frame = eth;
+				grow += ETH_LENGTH;
+				length += ETH_LENGTH;
+				decrement = 0;
+			}
+			/* Planned before the push, the destination is the inner packet's. */
+			if (destination)
+				p->destination = p->inserted;
+		}
+	}
+
+	delta = (int)p->l3 - ETH_LENGTH - (int)grow;
+	if (delta && env_shift(e, delta, how) < 0)
+		return p->plan & PLAN_POP ? REWRITE_BROKEN : REWRITE_REFUSED;
+	/* Behind the packet's end is only padding of the link (RFC 894). */
+	if (env_length(e) > (__u32)((int)p->end - delta) && env_trim(e, (__u32)((int)p->end - delta)) < 0)
+		return REWRITE_BROKEN;
+
+	at = ETH_LENGTH + grow;
+	if (policy && policy->kind == SIDESTEP_POLICY_INSERT) {
+		if (rewrite_insert(e, policy, ip, p->inserted) < 0)
+			return REWRITE_BROKEN;
+		at = ETH_LENGTH;
+	} else if (policy && rewrite_push(e, policy, length, proto, traffic_class, label) < 0) {
+		return REWRITE_BROKEN;
+	}
+	if (rewrite_ip(e, p, at, decrement, destination, (__u32)((int)p->srh - delta)) < 0)
+		return REWRITE_BROKEN;
+	if (policy && policy->kind == SIDESTEP_POLICY_ENCAPS_L2) {
+		out = env_bytes(e, ETH_LENGTH + policy->length, ETH_LENGTH);
+		if (!out)
+			return REWRITE_BROKEN;
+		eth_store(out, frame);
+	}
+
+	out = env_bytes(e, 0, ETH_LENGTH);
+	if (!out)
+		return REWRITE_BROKEN;
+	if (p->plan & PLAN_FRAME) {
+		eth_store(out, frame);
+		return REWRITE_DONE;
+	}
+	if (adjacency) {
+		eth.head = (load64(adjacency->destination) & 0xffffffffffffull) | (__u64)load16(adjacency->source) << 48;
+		eth.middle = load32(adjacency->source + 2);
+	}
+	eth.type = p->version == 4 && !policy ? ETHERTYPE_IPV4 : ETHERTYPE_IPV6;
+	eth_store(out, eth);
+	return REWRITE_DONE;
+}
+
+#endif

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The pipeline: classify -> lookup -> behavior -> (again, a bounded number of times) -> rewrite -> verdict.
+ */
+#ifndef SIDESTEP_STEP_H
+#define SIDESTEP_STEP_H
+
+#include "behavior/end.h"
+#include "behavior/end_dt4.h"
+#include "behavior/end_dt46.h"
+#include "behavior/end_dt6.h"
+#include "behavior/end_dx2.h"
+#include "behavior/end_dx4.h"
+#include "behavior/end_dx6.h"
+#include "behavior/end_t.h"
+#include "behavior/end_x.h"
+#include "behavior/headend.h"
+#include "rewrite.h"
+
+/* What the target does with the frame. */
+enum outcome_kind {
+	OUTCOME_FORWARD, /* send it out of .ifindex */
+	OUTCOME_KERNEL,  /* hand it to the kernel */
+	OUTCOME_DROP
+};
+
+struct outcome {
+	__u32 kind;    /* enum outcome_kind */
+	__u32 ifindex; /* egress of FORWARD */
+	__u32 reason;  /* of KERNEL and DROP */
+};
+
+/* Is it IP, and for us? Makes the outer header the current one. */
+INLINE verdict classify(ENV *e, struct packet *p, const struct sidestep_port *port)
+{
+	const __u8 *eth;
+	__u16 type;
+	verdict v;
+
+	if (env_tagged(e))
+		return punt(vlan);
+	if (env_linear(e) < 0)
+		return punt(unsupported);
+	eth = env_bytes(e, 0, ETH_LENGTH);
+	if (!eth)
+		return punt(not_ip);
+	if (unlikely(!eth_mac_equal(eth, port->mac)))
+		return eth_is_group(eth) ? punt(multicast) : punt(other_host);
+	type = load16(eth + ETH_TYPE);
+	if (type == ETHERTYPE_IPV6) {
+		v = ipv6_read(e, p, ETH_LENGTH, env_length(e), 0);
+		p->view = port->view6;
+		if (v == VERDICT_CONTINUE) {
+			if (!(port->flags & SIDESTEP_PORT_FORWARD6))
+				return punt(forwarding_off);
+			if (port->flags & SIDESTEP_PORT_RULES6_PUNT)
+				return punt(rule);
+		}
+	} else if (type == ETHERTYPE_IPV4) {
+		v = ipv4_read(e, p, ETH_LENGTH, env_length(e), 0);
+		p->view = port->view4;
+		if (v == VERDICT_CONTINUE) {
+			if (!(port->flags & SIDESTEP_PORT_FORWARD4))
+				return punt(forwarding_off);
+			if (port->flags & SIDESTEP_PORT_RULES4_PUNT)
+				return punt(rule);
+		}
+	} else {
+		return ethertype_is_tag(type) ? punt(vlan) : punt(not_ip);
+	}
+	return v;
+}
+
+/* RFC 3704, as net.ipv4.conf.IF.rp_filter has it. What fails here, the kernel judges again. */
+INLINE verdict reverse_path(ENV *e, const struct packet *p, __u32 flags, __u32 ifindex)
+{
+	const __u8 *ip = env_bytes(e, ETH_LENGTH, IPV4_LENGTH);
+	const struct sidestep_adjacency *adjacency;
+	const struct sidestep_route *route;
+	struct address source = {};
+
+	if (!ip)
+		return punt(reverse_path);
+	source.hi = load32(ip + IPV4_SOURCE);
+	route = env_route(e, env_fib_lookup(e, p->view4, source));
+	if (!route || (route->action != SIDESTEP_ROUTE_FORWARD && route->action != SIDESTEP_ROUTE_HEADEND))
+		return punt(reverse_path);
+	if (!(flags & SIDESTEP_PORT_RPF_STRICT))
+		return VERDICT_CONTINUE;
+	adjacency = env_adjacency(e, route->adjacency);
+	return adjacency && adjacency->ifindex == ifindex ? VERDICT_CONTINUE : punt(reverse_path);
+}
+
+SUBPROGRAM verdict endpoint(ENV *e, struct packet *p, const struct sidestep_route *r)
+{
+	if (!p || !r)
+		return punt(unsupported);
+	/* RFC 8754 4.3.1: only where SRv6 is enabled, and only for what arrived with that destination. */
+	if (p->version != 6 || (p->plan & PLAN_PUSH))
+		return punt(local_segment);
+	if (!(p->port_flags & SIDESTEP_PORT_SEG6))
+		return punt(seg6_disabled);
+	if (p->port_flags & SIDESTEP_PORT_REQUIRE_HMAC)
+		return punt(hmac);
+	switch (r->action) {
+	case SIDESTEP_ROUTE_END:
+		return end(e, p, r);
+	case SIDESTEP_ROUTE_END_X:
+		return end_x(e, p, r);
+	case SIDESTEP_ROUTE_END_T:
+		return end_t(e, p, r);
+	case SIDESTEP_ROUTE_END_DX2:
+		return end_dx2(e, p, r);
+	case SIDESTEP_ROUTE_END_DX4:
+		return end_dx4(e, p, r);
+	case SIDESTEP_ROUTE_END_DX6:
+		return end_dx6(e, p, r);
+	case SIDESTEP_ROUTE_END_DT4:
+		return end_dt4(e, p, r);
+	case SIDESTEP_ROUTE_END_DT6:
+		return end_dt6(e, p, r);
+	case SIDESTEP_ROUTE_END_DT46:
+		return end_dt46(e, p, r);
+	default:
+		return punt(unsupported);
+	}
+}
+
+/* Lookups and behaviors until something other than a lookup is asked for. */
+INLINE verdict route_packet(ENV *e, struct packet *p)
+{
+	for (__u32 i = 0; i <= SIDESTEP_STEPS_MAX; i++) {
+		__u32 index = env_fib_lookup(e, p->view, p->destination);
+		const struct sidestep_route *r;
+		verdict v;
+
+		env_trace(e, SIDESTEP_TRACE_LOOKUP, p->view, index, p->destination);
+		if (!index)
+			return punt(route_miss);
+		r = env_route(e, index);
+		if (!r)
+			return punt(route_miss);
+		p->visited[i] = r->counter;
+		p->visits = i + 1;
+		/* Hop-by-Hop options are for every node that forwards (RFC 8200 4.3); a SID walks them itself. */
+		if (r->action < SIDESTEP_ROUTE_END) {
+			if (unlikely(p->version == 6 && p->proto == PROTO_HOP_BY_HOP && r->action != SIDESTEP_ROUTE_DROP &&
+				     r->action != SIDESTEP_ROUTE_PUNT)) {
+				v = ext_walk(e, p);
+				if (v == punt(hop_by_hop) || v == drop(ext_header))
+					return v;
+			}
+			if (r->flags & SIDESTEP_ROUTE_OURS)
+				p->ours = 1;
+			if (r->action == SIDESTEP_ROUTE_FORWARD)
+				return forward(r->adjacency);
+			if (r->action == SIDESTEP_ROUTE_PUNT)
+				return VERDICT_PUNT | r->reason;
+			if (r->action == SIDESTEP_ROUTE_DROP)
+				return VERDICT_DROP | r->reason;
+			v = headend(e, p, r);
+		} else {
+			if (i == SIDESTEP_STEPS_MAX)
+				return drop(sid_loop);
+			if (r->flags & SIDESTEP_ROUTE_OURS)
+				p->ours = 1;
+			env_trace(e, SIDESTEP_TRACE_BEHAVIOR, r->action, index, p->destination);
+			v = endpoint(e, p, r);
+		}
+		if (v != lookup())
+			return v;
+	}
+	return drop(sid_loop);
+}
+
+/* Bytes of layer 3 that leave. */
+INLINE __u32 planned_length(ENV *e, const struct packet *p)
+{
+	__u32 length = p->end - p->l3;
+
+	if (p->plan & PLAN_POP)
+		length -= p->srh_length;
+	if (p->plan & PLAN_PUSH) {
+		const struct sidestep_policy *policy = env_policy(e, p->policy);
+
+		if (policy)
+			length += policy->length + (policy->kind == SIDESTEP_POLICY_ENCAPS_L2 ? ETH_LENGTH : 0);
+	}
+	return length;
+}
+
+/* The last checks before anything is written; then it is written. */
+INLINE verdict leave(ENV *e, struct packet *p, __u32 index, struct outcome *outcome)
+{
+	const struct sidestep_adjacency *adjacency = env_adjacency(e, index);
+	const struct sidestep_policy *policy;
+	__u32 length;
+
+	if (!index || !adjacency || !(adjacency->flags & SIDESTEP_ADJACENCY_VALID))
+		return punt(neighbor);
+	if ((adjacency->flags & ENV_EGRESS_FLAGS) != ENV_EGRESS_FLAGS)
+		return punt(egress);
+	if (p->hop_limit <= 1 && !(p->plan & PLAN_FRAME)) {
+		policy = p->plan & PLAN_PUSH ? env_policy(e, p->policy) : 0;
+		if (!policy || policy->kind != SIDESTEP_POLICY_ENCAPS_L2)
+			return punt(hop_limit_exceeded);
+	}
+	length = planned_length(e, p);
+	if (unlikely(length > adjacency->mtu && env_wire_length(e, length) > adjacency->mtu))
+		return punt(packet_too_big);
+	env_trace(e, SIDESTEP_TRACE_FORWARD, index, length, p->destination);
+	outcome->ifindex = adjacency->ifindex;
+	switch (rewrite(e, p, adjacency)) {
+	case REWRITE_DONE:
+		return forward(index);
+	case REWRITE_REFUSED:
+		return punt(headroom);
+	default:
+		return drop(rewrite);
+	}
+}
+
+/*
+ * A route that the kernel does not have was applied, so the kernel could do nothing with the packet as it arrived. What
+ * the kernel can still do, it gets in the form that the behaviors gave it: a decapsulated packet for this node, or one
+ * whose next hop it has to resolve by its own tables.
+ */
+INLINE verdict without_kernel(ENV *e, struct packet *p, __u32 reason)
+{
+	_Bool own_tables = p->view == p->view6 || p->view == p->view4;
+
+	if ((reason == PUNT_local || reason == PUNT_neighbor || reason == PUNT_hop_limit_exceeded) &&
+	    (own_tables || reason == PUNT_local) && !(p->plan & PLAN_FRAME)) {
+		if (rewrite(e, p, 0) == REWRITE_DONE)
+			return punt(decapsulated);
+		return drop(rewrite);
+	}
+	switch (reason) {
+	case PUNT_neighbor:
+	case PUNT_egress:
+		return drop(no_neighbor);
+	case PUNT_hop_limit_exceeded:
+		return drop(hop_limit);
+	case PUNT_packet_too_big:
+		return drop(too_big);
+	case PUNT_route_miss:
+	case PUNT_route_type:
+		return drop(no_route);
+	case PUNT_headroom:
+		return drop(no_headroom);
+	default:
+		return VERDICT_PUNT | reason;
+	}
+}
+
+INLINE void count_routes(ENV *e, const struct packet *p, __u32 kind, __u32 bytes)
+{
+	for (__u32 i = 0; i <= SIDESTEP_STEPS_MAX; i++) {
+		struct sidestep_route_counters *counters;
+
+		if (i >= p->visits)
+			break;
+		counters = env_route_counters(e, p->visited[i]);
+		if (!counters)
+			break;
+		if (kind == VERDICT_DROP && i + 1 == p->visits) {
+			counters->errors++;
+		} else {
+			counters->packets++;
+			counters->bytes += bytes;
+		}
+	}
+}
+
+/* The whole way of one frame. */
+INLINE struct outcome step(ENV *e)
+{
+	struct outcome outcome = {OUTCOME_KERNEL, 0, PUNT_port_unknown};
+	__u32 ifindex = env_ifindex(e), frame_length = env_length(e);
+	struct sidestep_port_counters *counters = env_port_counters(e, ifindex);
+	const struct sidestep_port *port = env_port(e, ifindex);
+	struct packet p = {};
+	verdict v;
+
+	if (!port || !counters || port->ifindex != ifindex) {
+		env_count_reason(e, PUNT_port_unknown);
+		return outcome;
+	}
+	counters->received_packets++;
+	counters->received_bytes += frame_length;
+	env_trace(e, SIDESTEP_TRACE_PORT, ifindex, frame_length, p.destination);
+
+	p.view6 = port->view6;
+	p.view4 = port->view4;
+	p.port_flags = port->flags;
+	v = classify(e, &p, port);
+	if (v == VERDICT_CONTINUE) {
+		_Bool check_source = p.version == 4 &&
+				     (port->flags & (SIDESTEP_PORT_RPF_LOOSE | SIDESTEP_PORT_RPF_STRICT));
+
+		env_trace(e, SIDESTEP_TRACE_PARSED, p.version, p.l3, p.destination);
+		v = route_packet(e, &p);
+		if (VERDICT_KIND(v) == VERDICT_FORWARD && unlikely(check_source)) {
+			verdict checked = reverse_path(e, &p, port->flags, ifindex);
+
+			if (checked != VERDICT_CONTINUE)
+				v = checked;
+		}
+		if (VERDICT_KIND(v) == VERDICT_FORWARD)
+			v = leave(e, &p, VERDICT_ARGUMENT(v), &outcome);
+		if (VERDICT_KIND(v) == VERDICT_PUNT && p.ours)
+			v = without_kernel(e, &p, VERDICT_ARGUMENT(v));
+		if (VERDICT_KIND(v) != VERDICT_PUNT || v == punt(decapsulated))
+			count_routes(e, &p, VERDICT_KIND(v), frame_length - ETH_LENGTH);
+	}
+
+	outcome.reason = VERDICT_ARGUMENT(v);
+	if (VERDICT_KIND(v) == VERDICT_FORWARD) {
+		struct sidestep_port_counters *sent = env_port_counters(e, outcome.ifindex);
+
+		outcome.kind = OUTCOME_FORWARD;
+		counters->forwarded++;
+		if (sent) {
+			sent->sent_packets++;
+			sent->sent_bytes += env_length(e);
+		}
+	} else if (VERDICT_KIND(v) == VERDICT_DROP) {
+		outcome.kind = OUTCOME_DROP;
+		counters->dropped++;
+		env_count_reason(e, outcome.reason);
+	} else {
+		outcome.kind = OUTCOME_KERNEL;
+		counters->kernel++;
+		env_count_reason(e, outcome.reason);
+	}
+	return outcome;
+}
+
+#endif

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The packet path for TC, at ingress (tcx, or a clsact filter). */
+#define SIDESTEP_TARGET_TC
+#include "step.h"
+
+#include <linux/pkt_cls.h>
+
+SEC("tc")
+int sidestep_tc(struct __sk_buff *skb)
+{
+	struct outcome outcome = step(skb);
+
+	if (outcome.kind == OUTCOME_FORWARD)
+		return (int)bpf_redirect(outcome.ifindex, 0);
+	/* UNSPEC: the next program, or the stack, goes on. */
+	return outcome.kind == OUTCOME_DROP ? TC_ACT_SHOT : TC_ACT_UNSPEC;
+}
+
+SEC("tc")
+int sidestep_tc_empty(struct __sk_buff *skb)
+{
+	return TC_ACT_SHOT;
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";

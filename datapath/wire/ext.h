@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The extension header chain of the current IPv6 packet (RFC 8200 4), walked in order, as far as a SID needs it: to the
+ * first SRH whose Segments Left is not 0 (a routing header with 0 is passed over, RFC 8200 4.4), or to the upper-layer
+ * header. The walk goes on from where the last one stopped.
+ */
+#ifndef SIDESTEP_WIRE_EXT_H
+#define SIDESTEP_WIRE_EXT_H
+
+#include "../packet.h"
+#include "ipv6.h"
+#include "srh.h"
+
+/* RFC 8200 4.2: options are type, length, data; Pad1 (type 0) is one byte; PadN is type 1. */
+#define OPTION_PAD1 0
+#define OPTION_PADN 1
+
+/* Whether the options of the Hop-by-Hop header at the cursor are only padding. Others ask something of every router. */
+SUBPROGRAM int hop_by_hop_is_padding(ENV *e, __u32 offset, __u32 length)
+{
+	__u32 at = 2;
+
+	for (int i = 0; i < SIDESTEP_HBH_OPTIONS_MAX; i++) {
+		const __u8 *option;
+
+		if (at >= length)
+			return at == length;
+		option = env_bytes(e, offset + at, 1);
+		if (!option)
+			return 0;
+		if (*option == OPTION_PAD1) {
+			at++;
+			continue;
+		}
+		if (*option != OPTION_PADN)
+			return 0;
+		option = env_bytes(e, offset + at, 2);
+		if (!option)
+			return 0;
+		at += 2 + option[1];
+	}
+	return 0;
+}
+
+/* The TLVs between Segment List and end of the SRH: 0, or the verdict that ends the packet's way here. */
+SUBPROGRAM verdict srh_tlvs(ENV *e, __u32 at, __u32 end)
+{
+	for (int i = 0; i < SIDESTEP_TLVS_MAX; i++) {
+		const __u8 *tlv;
+
+		if (at >= end)
+			break;
+		tlv = env_bytes(e, at, 1);
+		if (!tlv)
+			return drop(srh_tlv);
+		if (*tlv == SRH_TLV_PAD1) {
+			at++;
+			continue;
+		}
+		tlv = env_bytes(e, at, 2);
+		if (!tlv || at + 2 > end)
+			return drop(srh_tlv);
+		if (tlv[0] == SRH_TLV_HMAC)
+			return punt(hmac);
+		at += 2 + tlv[1];
+	}
+	/* TLVs are read only to find an HMAC: what stands beyond the limit is passed on as it is. */
+	return at > end ? drop(srh_tlv) : VERDICT_CONTINUE;
+}
+
+/* Whether an SRH with Segments Left 0 carries an HMAC. Anything else that may be wrong with it does not matter here. */
+INLINE _Bool srh_has_hmac(ENV *e, __u32 offset, __u32 length)
+{
+	const __u8 *srh = env_bytes(e, offset, 8);
+	__u32 segments_end;
+
+	if (!srh)
+		return 0;
+	segments_end = SRH_SEGMENTS + (srh[SRH_LAST_ENTRY] + 1u) * SEGMENT_LENGTH;
+	if (srh[SRH_FLAGS] & SRH_FLAG_HMAC)
+		return 1;
+	return segments_end < length && srh_tlvs(e, offset + segments_end, offset + length) == punt(hmac);
+}
+
+/* RFC 8754 4.3.1.1, the checks on an SRH that is to be processed. Makes it the active one. */
+INLINE verdict srh_read(ENV *e, struct packet *p, const __u8 *srh, __u32 length)
+{
+	__u32 segments_end = SRH_SEGMENTS + (srh[SRH_LAST_ENTRY] + 1u) * SEGMENT_LENGTH;
+	__u8 flags = srh[SRH_FLAGS];
+	__u8 segments_left = srh[SRH_SEGMENTS_LEFT];
+
+	if (segments_end > length)
+		return drop(srh_length);
+	if (segments_left > srh[SRH_LAST_ENTRY] + 1u)
+		return drop(srh_segments_left);
+	/* Two SRHs to be changed in one pass would need two plans. */
+	if (p->plan & (PLAN_SEGMENTS_LEFT | PLAN_POP))
+		return punt(unsupported);
+	p->srh = p->cursor;
+	p->srh_length = length;
+	p->srh_link = p->link;
+	p->segments_left = segments_left;
+	if (flags & SRH_FLAG_HMAC)
+		return punt(hmac);
+	if (unlikely(segments_end < length))
+		return srh_tlvs(e, p->cursor + segments_end, p->cursor + length);
+	return VERDICT_CONTINUE;
+}
+
+/*
+ * Walks on. Continue: p->srh is an SRH with Segments Left > 0, or it is 0 and p->proto at p->cursor is the upper-layer
+ * protocol (a fragment header counts as one: nothing behind it can be processed before reassembly).
+ */
+SUBPROGRAM verdict ext_walk(ENV *e, struct packet *p)
+{
+	if (!p)
+		return punt(unsupported);
+	for (int i = 0; i < SIDESTEP_EXT_HEADERS_MAX; i++) {
+		const __u8 *header;
+		__u32 length;
+
+		if (p->proto != PROTO_ROUTING && p->proto != PROTO_DESTINATION_OPTIONS && p->proto != PROTO_HOP_BY_HOP)
+			return VERDICT_CONTINUE;
+		header = env_bytes(e, p->cursor, 8);
+		if (!header)
+			return drop(ext_header);
+		length = (header[1] + 1u) * 8;
+		if (p->cursor + length > p->end)
+			return p->proto == PROTO_ROUTING && header[SRH_ROUTING_TYPE] == ROUTING_TYPE_SRH ? drop(srh_length) :
+													   drop(ext_header);
+		if (p->proto == PROTO_ROUTING) {
+			p->met_srh = 1;
+			if (header[SRH_SEGMENTS_LEFT]) {
+				if (header[SRH_ROUTING_TYPE] != ROUTING_TYPE_SRH)
+					return punt(routing_header);
+				return srh_read(e, p, header, length);
+			}
+			/* Nothing to process (RFC 8754 4.3.1.1 S03), but Linux verifies an HMAC here too. */
+			if (header[SRH_ROUTING_TYPE] == ROUTING_TYPE_SRH && srh_has_hmac(e, p->cursor, length))
+				return punt(hmac);
+		} else if (p->proto == PROTO_HOP_BY_HOP && !hop_by_hop_is_padding(e, p->cursor, length)) {
+			return punt(hop_by_hop);
+		}
+		p->link = p->cursor;
+		p->proto = header[0];
+		p->cursor += length;
+	}
+	return punt(ext_chain);
+}
+
+#endif

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Reads the IP header that a packet begins with, outer or inner, and makes it the current one. This is the only place
+ * where an IP header is checked. What the kernel must see (RFC 8200, RFC 1812) is punted here.
+ */
+#ifndef SIDESTEP_WIRE_IP_H
+#define SIDESTEP_WIRE_IP_H
+
+#include "../packet.h"
+#include "eth.h"
+#include "ipv4.h"
+#include "ipv6.h"
+
+/* The header at `offset` in a frame or packet that ends at `end`. `inner`: reasons name the inner header. */
+INLINE verdict ipv6_read(ENV *e, struct packet *p, __u32 offset, __u32 end, _Bool inner)
+{
+	const __u8 *ip = env_bytes(e, offset, IPV6_LENGTH);
+	struct address source;
+	__u32 length;
+
+	if (!ip || ipv6_version(ip) != 6)
+		return inner ? drop(inner_header) : drop(ipv6_header);
+	length = IPV6_LENGTH + be16(load16(ip + IPV6_PAYLOAD_LENGTH));
+	if (offset + length > end)
+		return inner ? drop(inner_header) : drop(ipv6_length);
+	/* RFC 2675: Payload Length 0 with Hop-by-Hop options may be a jumbogram. */
+	if (length == IPV6_LENGTH && ip[IPV6_NEXT_HEADER] == PROTO_HOP_BY_HOP)
+		return punt(jumbogram);
+
+	p->version = 6;
+	p->l3 = offset;
+	p->end = offset + length;
+	p->proto = ip[IPV6_NEXT_HEADER];
+	p->link = offset + IPV6_NEXT_HEADER;
+	p->cursor = offset + IPV6_LENGTH;
+	p->hop_limit = ip[IPV6_HOP_LIMIT];
+	p->ecn = ipv6_traffic_class(ip) & ECN_MASK;
+	p->destination = load_address(ip + IPV6_DESTINATION);
+
+	if (unlikely(ipv6_is_multicast(p->destination)))
+		return punt(multicast);
+	source = load_address(ip + IPV6_SOURCE);
+	if (unlikely(ipv6_is_link_local(p->destination) || ipv6_is_link_local(source)))
+		return punt(link_local);
+	if (unlikely(ipv6_is_multicast(source) || ipv6_is_unspecified_or_loopback(source) ||
+		     ipv6_is_unspecified_or_loopback(p->destination)))
+		return punt(bad_source);
+	return VERDICT_CONTINUE;
+}
+
+INLINE verdict ipv4_read(ENV *e, struct packet *p, __u32 offset, __u32 end, _Bool inner)
+{
+	const __u8 *ip = env_bytes(e, offset, IPV4_LENGTH);
+	__u32 length, source, destination;
+
+	if (!ip || (ip[0] >> 4) != 4 || (ip[0] & 15) < 5)
+		return inner ? drop(inner_header) : drop(ipv4_header);
+	length = be16(load16(ip + IPV4_TOTAL_LENGTH));
+	if (length < (ip[0] & 15) * 4u || offset + length > end)
+		return inner ? drop(inner_header) : drop(ipv4_header);
+	if (ip[0] != 0x45)
+		return punt(ipv4_options);
+	if (ipv4_header_sum(ip) != 0xffff)
+		return inner ? drop(inner_header) : drop(ipv4_checksum);
+
+	source = load32(ip + IPV4_SOURCE);
+	destination = load32(ip + IPV4_DESTINATION);
+	p->version = 4;
+	p->l3 = offset;
+	p->end = offset + length;
+	p->proto = ip[IPV4_PROTOCOL];
+	p->cursor = offset + IPV4_LENGTH;
+	p->hop_limit = ip[IPV4_TTL];
+	p->ecn = ip[IPV4_TOS] & ECN_MASK;
+	p->destination.hi = destination;
+	p->destination.lo = 0;
+
+	if (unlikely(ipv4_is_multicast_or_reserved(destination)))
+		return punt(multicast);
+	if (unlikely(ipv4_is_multicast_or_reserved(source) || ipv4_is_zero_or_loopback(source) ||
+		     ipv4_is_zero_or_loopback(destination)))
+		return punt(bad_source);
+	return VERDICT_CONTINUE;
+}
+
+#endif

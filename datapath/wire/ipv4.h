@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * IPv4 header (RFC 791 3.1).
+ *
+ *   0                   1                   2                   3
+ *  +-------+-------+---------------+-------------------------------+
+ *  |Version|  IHL  |Type of Service|          Total Length         |
+ *  +-------+-------+---------------+-----+-------------------------+
+ *  |         Identification        |Flags|     Fragment Offset     |
+ *  +---------------+---------------+-----+-------------------------+
+ *  |  Time to Live |    Protocol   |        Header Checksum        |
+ *  +---------------+---------------+-------------------------------+
+ *  |                        Source Address                         |
+ *  |                      Destination Address                      |
+ *  +---------------------------------------------------------------+
+ */
+#ifndef SIDESTEP_WIRE_IPV4_H
+#define SIDESTEP_WIRE_IPV4_H
+
+#include "bytes.h"
+
+#define IPV4_LENGTH 20 /* without options */
+#define IPV4_TOS 1
+#define IPV4_TOTAL_LENGTH 2
+#define IPV4_FRAGMENT 6
+#define IPV4_TTL 8
+#define IPV4_PROTOCOL 9
+#define IPV4_CHECKSUM 10
+#define IPV4_SOURCE 12
+#define IPV4_DESTINATION 16
+
+/* More Fragments and the offset, network order: any of them set makes it a fragment. */
+#define IPV4_FRAGMENT_MASK BE16_CONST(0x3fff)
+
+/* The one's complement sum of a 20-byte header, folded; 0xffff if its checksum is right (RFC 1071). */
+INLINE __u16 ipv4_header_sum(const __u8 *ip)
+{
+	__u64 sum = 0;
+
+	for (int i = 0; i < IPV4_LENGTH; i += 4)
+		sum += load32(ip + i);
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (__u16)sum;
+}
+
+/* RFC 1624: the checksum after one 16-bit word of the header changed. All in wire order. */
+INLINE __u16 ipv4_checksum_update(__u16 checksum, __u16 from, __u16 to)
+{
+	__u32 sum = (__u16)~checksum + (__u32)(__u16)~from + to;
+
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (__u16)~sum;
+}
+
+/* Destinations that are never forwarded: 224/4, 240/4 (255.255.255.255 included), 127/8, 0/8. `a` in wire order. */
+INLINE _Bool ipv4_is_multicast_or_reserved(__u32 a)
+{
+	return (a & 0xe0) == 0xe0;
+}
+
+INLINE _Bool ipv4_is_zero_or_loopback(__u32 a)
+{
+	return (a & 0xff) == 0 || (a & 0xff) == 127;
+}
+
+#endif
