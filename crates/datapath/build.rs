@@ -4,14 +4,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn main() {
-    let source = PathBuf::from(std::env::var("CARGO_MANIFEST_DIR").expect("set by cargo")).join("../../datapath");
+    let source = PathBuf::from(std::env::var("CARGO_MANIFEST_DIR").expect("set by cargo"))
+        .join("../../datapath");
     let out = PathBuf::from(std::env::var("OUT_DIR").expect("set by cargo"));
     println!("cargo::rerun-if-changed={}", source.display());
     println!("cargo::rerun-if-env-changed=CLANG");
 
     let clang = clang();
     for target in ["xdp", "tc"] {
-        bpf(&clang, &source, &source.join(format!("{target}.bpf.c")), &out.join(format!("{target}.bpf.o")));
+        bpf(
+            &clang,
+            &source,
+            &source.join(format!("{target}.bpf.c")),
+            &out.join(format!("{target}.bpf.o")),
+        );
     }
     cc::Build::new()
         .compiler(&clang)
@@ -24,6 +30,7 @@ fn main() {
         .compile("sidestep_native");
     bindgen::Builder::default()
         .header(source.join("native.h").to_string_lossy())
+        .raw_line("// Generated from native.h.")
         .allowlist_item("sidestep_(native|outcome).*|SIDESTEP_(NATIVE|OUTCOME).*")
         // The records come from the abi crate.
         .blocklist_type("sidestep_(port|route|adjacency|policy|trace)(_counters)?")
@@ -42,7 +49,12 @@ fn clang() -> String {
     named
         .into_iter()
         .chain(["clang-19", "clang-18", "clang-17", "clang-16", "clang"].map(String::from))
-        .find(|name| Command::new(name).arg("--version").output().is_ok_and(|o| o.status.success()))
+        .find(|name| {
+            Command::new(name)
+                .arg("--version")
+                .output()
+                .is_ok_and(|o| o.status.success())
+        })
         .expect("clang 16 or newer is needed to compile datapath/ (run ./dev setup, or set CLANG)")
 }
 
@@ -65,5 +77,10 @@ fn bpf(clang: &str, include: &Path, source: &Path, object: &Path) {
         .arg(object)
         .output()
         .unwrap_or_else(|e| panic!("{clang}: {e}"));
-    assert!(output.status.success(), "{}:\n{}", source.display(), String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}:\n{}",
+        source.display(),
+        String::from_utf8_lossy(&output.stderr)
+    );
 }

@@ -1,7 +1,12 @@
 //! The structures shared with the packet path: the Rust side of `datapath/abi.h`, generated at build time, and the
 //! table of reasons of `datapath/reason.h`.
 
-#![allow(non_camel_case_types, clippy::all, clippy::pedantic)]
+#![allow(
+    non_camel_case_types,
+    non_upper_case_globals,
+    clippy::all,
+    clippy::pedantic
+)]
 
 include!(concat!(env!("OUT_DIR"), "/abi.rs"));
 include!(concat!(env!("OUT_DIR"), "/reasons.rs"));
@@ -42,9 +47,15 @@ mod tests {
 
     #[test]
     fn the_reason_table_has_every_number_of_the_c_enum() {
-        assert_eq!(Reason::from_name("blackhole").unwrap().number, DROP_blackhole);
+        assert_eq!(
+            Reason::from_name("blackhole").unwrap().number,
+            DROP_blackhole
+        );
         assert_eq!(Reason::from_name("not_ip").unwrap().number, PUNT_not_ip);
-        assert_eq!(Reason::from_name("jumbogram").unwrap().number, PUNT_jumbogram);
+        assert_eq!(
+            Reason::from_name("jumbogram").unwrap().number,
+            PUNT_jumbogram
+        );
         let mut numbers: Vec<_> = REASONS.iter().map(|r| r.number).collect();
         numbers.dedup();
         assert_eq!(numbers.len(), REASONS.len());

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use sidestep_abi::{sidestep_adjacency, sidestep_fib_key, sidestep_policy, sidestep_port, sidestep_route};
+use sidestep_abi::{
+    sidestep_adjacency, sidestep_fib_key, sidestep_policy, sidestep_port, sidestep_route,
+};
 
 /// A longest-prefix-match key: view, prefix bytes (network order, IPv4 in the first four), prefix length in bits
 /// (0 to 128; of an IPv4 prefix 0 to 32).
@@ -19,7 +21,11 @@ pub struct FibKey {
 
 impl From<FibKey> for sidestep_fib_key {
     fn from(key: FibKey) -> Self {
-        Self { prefix_length: 32 + u32::from(key.length), view: key.view, address: key.address }
+        Self {
+            prefix_length: 32 + u32::from(key.length),
+            view: key.view,
+            address: key.address,
+        }
     }
 }
 
@@ -56,6 +62,12 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { fib: 1 << 20, routes: 1 << 17, adjacencies: 1 << 15, policies: 1 << 13, route_counters: 1 << 16 }
+        Self {
+            fib: 1 << 20,
+            routes: 1 << 17,
+            adjacencies: 1 << 15,
+            policies: 1 << 13,
+            route_counters: 1 << 16,
+        }
     }
 }

@@ -61,11 +61,18 @@ struct Fib {
 
 impl Fib {
     fn insert(&mut self, key: &FibKey, route: u32) {
-        self.views.entry(key.view).or_default().entry(key.length).or_default().insert(key.address, route);
+        self.views
+            .entry(key.view)
+            .or_default()
+            .entry(key.length)
+            .or_default()
+            .insert(key.address, route);
     }
 
     fn lookup(&self, view: u32, address: [u8; 16]) -> u32 {
-        let Some(lengths) = self.views.get(&view) else { return 0 };
+        let Some(lengths) = self.views.get(&view) else {
+            return 0;
+        };
         lengths
             .iter()
             .rev()
@@ -88,7 +95,12 @@ unsafe extern "C" fn fib_lookup(fib: *const c_void, view: u32, address: *const u
 
 /// A table indexed from 0, with the unused indices empty.
 fn dense<T: Clone + Default>(records: &BTreeMap<u32, T>) -> Vec<T> {
-    let mut table = vec![T::default(); records.last_key_value().map_or(1, |(&last, _)| last as usize + 1)];
+    let mut table = vec![
+        T::default();
+        records
+            .last_key_value()
+            .map_or(1, |(&last, _)| last as usize + 1)
+    ];
     for (&index, record) in records {
         table[index as usize] = record.clone();
     }
@@ -106,7 +118,13 @@ impl Native {
         for (key, &route) in &image.fib {
             fib.insert(key, route);
         }
-        let counters = image.routes.values().map(|route| route.counter).max().unwrap_or(0) as usize + 1;
+        let counters = image
+            .routes
+            .values()
+            .map(|route| route.counter)
+            .max()
+            .unwrap_or(0) as usize
+            + 1;
         Self {
             ports,
             routes: dense(&image.routes),
@@ -156,9 +174,14 @@ impl Native {
         let outcome = unsafe { ffi::sidestep_native_run(&raw mut *self.frame) };
         self.frame.tables = std::ptr::null();
 
-        let reason = || Reason::from_number(outcome.reason).expect("the packet path gives reasons of its own table");
+        let reason = || {
+            Reason::from_number(outcome.reason)
+                .expect("the packet path gives reasons of its own table")
+        };
         match outcome.kind {
-            ffi::SIDESTEP_OUTCOME_FORWARD => Verdict::Forward { ifindex: outcome.ifindex },
+            ffi::SIDESTEP_OUTCOME_FORWARD => Verdict::Forward {
+                ifindex: outcome.ifindex,
+            },
             ffi::SIDESTEP_OUTCOME_DROP => Verdict::Drop(reason()),
             _ => Verdict::Kernel(reason()),
         }
@@ -183,7 +206,10 @@ impl Native {
 
     /// Counters in that slot (`sidestep_route.counter`).
     pub fn route_counters(&self, counter: u32) -> sidestep_route_counters {
-        self.route_counters.get(counter as usize).copied().unwrap_or_default()
+        self.route_counters
+            .get(counter as usize)
+            .copied()
+            .unwrap_or_default()
     }
 
     /// How often each reason was given, by its number.
@@ -217,7 +243,13 @@ mod tests {
     #[test]
     fn frames_of_every_length_down_to_nothing_are_survived() {
         let mut image = Image::default();
-        image.ports.insert(1, sidestep_port { ifindex: 1, ..Default::default() });
+        image.ports.insert(
+            1,
+            sidestep_port {
+                ifindex: 1,
+                ..Default::default()
+            },
+        );
         let mut native = Native::new(&image);
         for length in 0..128 {
             let frame = vec![0; length];

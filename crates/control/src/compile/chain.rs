@@ -1,0 +1,170 @@
+//! Policy rules (RPDB) compiled for one port: the tables that a packet from it is looked up in, in order. So rules cost
+//! a packet nothing.
+
+use sidestep_model::node::{IfIndex, LinkKind, Node, TableId};
+use sidestep_model::route::{Family, RouteKind, RuleAction};
+
+/// The tables that are consulted one after the other, and what ends the search.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Chain {
+    /// IPv4 or IPv6.
+    pub family: Family,
+    /// Tables in the order of their rules.
+    pub tables: Vec<TableId>,
+    /// A rule without `lookup` behind them: blackhole, unreachable or prohibit.
+    pub last: Option<RouteKind>,
+}
+
+impl Chain {
+    /// One table alone, as End.T and the like use it.
+    pub fn table(family: Family, table: TableId) -> Self {
+        Self {
+            family,
+            tables: vec![table],
+            last: None,
+        }
+    }
+}
+
+/// Where packets come from, as far as rules tell them apart.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Source<'a> {
+    /// An interface of that name and its VRF's table.
+    Port { name: &'a str, vrf: Option<TableId> },
+    /// A decapsulating SID with `vrftable`: as if received by that VRF.
+    Vrf(TableId),
+}
+
+impl<'a> Source<'a> {
+    pub(crate) fn port(node: &'a Node, port: IfIndex) -> Option<Self> {
+        let link = node.links.get(&port)?;
+        let vrf = link
+            .master
+            .and_then(|master| match node.links.get(&master)?.kind {
+                LinkKind::Vrf { table } => Some(table),
+                _ => None,
+            });
+        Some(Self::Port {
+            name: &link.name,
+            vrf,
+        })
+    }
+}
+
+/// The chain for packets from `source`, or why the rules cannot be compiled: such packets are the kernel's.
+pub(crate) fn chain(node: &Node, family: Family, source: Source<'_>) -> Result<Chain, String> {
+    let (name, vrf) = match source {
+        Source::Port { name, vrf } => (Some(name), vrf),
+        Source::Vrf(table) => (None, Some(table)),
+    };
+    let mut chain = Chain {
+        family,
+        tables: Vec::new(),
+        last: None,
+    };
+    for rule in node
+        .rules
+        .range((family, 0)..=(family, u32::MAX))
+        .flat_map(|(_, rules)| rules)
+    {
+        let is_any =
+            |prefix: &Option<ipnet::IpNet>| prefix.is_none_or(|prefix| prefix.prefix_len() == 0);
+        // A packet that is forwarded has no output interface yet, so an `oif` rule never matches it.
+        let matches = rule.oif.is_none()
+            && rule.iif.as_deref().is_none_or(|iif| name == Some(iif))
+            && (!rule.l3mdev || vrf.is_some());
+        if !rule.unsupported.is_empty() || !is_any(&rule.from) || !is_any(&rule.to) {
+            if rule.invert || matches {
+                return Err(format!(
+                    "rule {}: selects by more than iif, which is the kernel's to match",
+                    rule.priority
+                ));
+            }
+            continue;
+        }
+        if matches == rule.invert {
+            continue;
+        }
+        match rule.action {
+            RuleAction::Table(table) => {
+                let table = if rule.l3mdev {
+                    vrf.unwrap_or(table)
+                } else {
+                    table
+                };
+                if !chain.tables.contains(&table) {
+                    chain.tables.push(table);
+                }
+            }
+            RuleAction::Blackhole => chain.last = Some(RouteKind::Blackhole),
+            RuleAction::Unreachable => chain.last = Some(RouteKind::Unreachable),
+            RuleAction::Prohibit => chain.last = Some(RouteKind::Prohibit),
+            RuleAction::Other => {
+                return Err(format!(
+                    "rule {}: its action is not a lookup",
+                    rule.priority
+                ));
+            }
+        }
+        if chain.last.is_some() {
+            break;
+        }
+    }
+    Ok(chain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sidestep_model::route::{Owner, Rule};
+
+    fn node(rules: &[(u32, Option<&str>, u32)]) -> Node {
+        let mut node = Node::default();
+        for &(priority, iif, table) in rules {
+            node.rules
+                .entry((Family::V6, priority))
+                .or_default()
+                .push(Rule {
+                    family: Family::V6,
+                    priority,
+                    invert: false,
+                    iif: iif.map(String::from),
+                    oif: None,
+                    from: None,
+                    to: None,
+                    l3mdev: false,
+                    action: RuleAction::Table(TableId(table)),
+                    unsupported: Vec::new(),
+                    owner: Owner::Kernel,
+                });
+        }
+        node
+    }
+
+    fn tables(node: &Node, name: &str) -> Result<Vec<u32>, String> {
+        chain(node, Family::V6, Source::Port { name, vrf: None })
+            .map(|c| c.tables.iter().map(|t| t.0).collect())
+    }
+
+    #[test]
+    fn only_the_rules_of_the_port_are_in_its_chain() {
+        let node = node(&[
+            (0, None, 255),
+            (100, Some("eth0"), 7),
+            (101, Some("eth1"), 8),
+            (32766, None, 254),
+        ]);
+        assert_eq!(tables(&node, "eth0"), Ok(vec![255, 7, 254]));
+        assert_eq!(tables(&node, "eth1"), Ok(vec![255, 8, 254]));
+        assert_eq!(tables(&node, "eth2"), Ok(vec![255, 254]));
+    }
+
+    #[test]
+    fn a_rule_that_needs_the_packet_leaves_only_the_ports_that_it_concerns_to_the_kernel() {
+        let mut node = node(&[(0, None, 255), (100, Some("eth0"), 7)]);
+        node.rules.get_mut(&(Family::V6, 100)).unwrap()[0].from =
+            Some("fc00::/16".parse().unwrap());
+        assert!(tables(&node, "eth0").is_err());
+        assert_eq!(tables(&node, "eth1"), Ok(vec![255]));
+    }
+}

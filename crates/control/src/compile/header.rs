@@ -1,0 +1,74 @@
+//! The headers that a headend pushes, as bytes (`sidestep_policy.header`): everything that does not depend on the packet.
+
+use std::net::Ipv6Addr;
+
+use sidestep_abi::{
+    SIDESTEP_POLICY_ENCAPS, SIDESTEP_POLICY_ENCAPS_L2, SIDESTEP_POLICY_INSERT, sidestep_policy,
+    sidestep_policy_kind,
+};
+use sidestep_model::behavior::{EncapMode, Seg6Encap};
+
+const IPV6_LENGTH: usize = 40;
+const ROUTING: u8 = 43;
+const ROUTING_TYPE_SRH: u8 = 4;
+
+/// Which of the packet path's kinds a mode is.
+pub(crate) fn kind(mode: EncapMode) -> sidestep_policy_kind {
+    match mode {
+        EncapMode::Inline => SIDESTEP_POLICY_INSERT,
+        EncapMode::Encap | EncapMode::EncapRed => SIDESTEP_POLICY_ENCAPS,
+        EncapMode::L2Encap | EncapMode::L2EncapRed => SIDESTEP_POLICY_ENCAPS_L2,
+    }
+}
+
+/// The SRH (RFC 8754 2) with `list` as Segment List in the order of the wire: the last segment first.
+fn srh(list: &[Ipv6Addr], segments_left: usize) -> Vec<u8> {
+    let mut bytes = vec![
+        0,
+        (list.len() * 2) as u8,
+        ROUTING_TYPE_SRH,
+        segments_left as u8,
+        (list.len() - 1) as u8,
+        0,
+        0,
+        0,
+    ];
+    for segment in list {
+        bytes.extend(segment.octets());
+    }
+    bytes
+}
+
+/// Length, kind, first segment and header of the policy for `encap`; `source` and `hop_limit` are the outer header's.
+pub(crate) fn policy(encap: &Seg6Encap, source: Ipv6Addr, hop_limit: u8) -> sidestep_policy {
+    let segments = &encap.segments;
+    let first = segments[0];
+    let mut list: Vec<Ipv6Addr> = segments.iter().rev().copied().collect();
+    let header = if encap.mode == EncapMode::Inline {
+        // Segment List[0] is the packet's own destination, filled in by the packet path.
+        list.insert(0, Ipv6Addr::UNSPECIFIED);
+        srh(&list, segments.len())
+    } else {
+        if matches!(encap.mode, EncapMode::EncapRed | EncapMode::L2EncapRed) {
+            // RFC 8986 5.2: the first segment is only in the destination address.
+            list.pop();
+        }
+        let mut header = vec![0; IPV6_LENGTH];
+        header[6] = ROUTING;
+        header[7] = hop_limit;
+        header[8..24].copy_from_slice(&source.octets());
+        header[24..40].copy_from_slice(&first.octets());
+        if !list.is_empty() {
+            header.extend(srh(&list, segments.len() - 1));
+        }
+        header
+    };
+    let mut policy = sidestep_policy {
+        length: header.len() as u16,
+        kind: kind(encap.mode) as u8,
+        first: first.octets(),
+        ..Default::default()
+    };
+    policy.header[..header.len()].copy_from_slice(&header);
+    policy
+}

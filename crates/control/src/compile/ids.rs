@@ -1,0 +1,112 @@
+//! Stable indices: the same thing keeps its index as long as it is in use, and an index is given to another thing only
+//! after every packet that could still read the old record has gone.
+
+use std::collections::BTreeMap;
+
+/// Indices from 1 for things of type `K`.
+#[derive(Debug)]
+pub(crate) struct Ids<K> {
+    table: &'static str,
+    limit: u32,
+    used: BTreeMap<K, (u32, u64)>,
+    generation: u64,
+    next: u32,
+    free: Vec<u32>,
+    quarantine: Vec<u32>,
+}
+
+/// More things than the table has room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Full {
+    pub(crate) table: &'static str,
+    pub(crate) limit: u32,
+}
+
+impl<K: Ord + Clone> Ids<K> {
+    /// `limit`: entries of the table, index 0 included.
+    pub(crate) fn new(table: &'static str, limit: u32) -> Self {
+        Self {
+            table,
+            limit,
+            used: BTreeMap::new(),
+            generation: 0,
+            next: 1,
+            free: Vec::new(),
+            quarantine: Vec::new(),
+        }
+    }
+
+    /// Begins a pass: what is not asked for until [`Ids::sweep`] is no longer in use.
+    pub(crate) fn begin(&mut self) {
+        self.generation += 1;
+    }
+
+    /// The index of `key`, a new one if it has none.
+    pub(crate) fn get(&mut self, key: &K) -> Result<u32, Full> {
+        if let Some((index, generation)) = self.used.get_mut(key) {
+            *generation = self.generation;
+            return Ok(*index);
+        }
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None if self.next < self.limit => {
+                self.next += 1;
+                self.next - 1
+            }
+            None => {
+                return Err(Full {
+                    table: self.table,
+                    limit: self.limit,
+                });
+            }
+        };
+        self.used.insert(key.clone(), (index, self.generation));
+        Ok(index)
+    }
+
+    /// Ends a pass: indices not asked for go into quarantine.
+    pub(crate) fn sweep(&mut self) {
+        let generation = self.generation;
+        let quarantine = &mut self.quarantine;
+        self.used.retain(|_, (index, last)| {
+            let keep = *last == generation;
+            if !keep {
+                quarantine.push(*index);
+            }
+            keep
+        });
+    }
+
+    /// A grace period has passed since the last pass was applied: what was in quarantine can be used again.
+    pub(crate) fn release(&mut self) {
+        self.free.append(&mut self.quarantine);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_is_kept_while_in_use_and_reused_only_after_the_grace_period() {
+        let mut ids = Ids::new("t", 4);
+        ids.begin();
+        assert_eq!(ids.get(&'a'), Ok(1));
+        assert_eq!(ids.get(&'b'), Ok(2));
+        ids.sweep();
+        ids.begin();
+        assert_eq!(ids.get(&'b'), Ok(2));
+        ids.sweep();
+        ids.begin();
+        assert_eq!(ids.get(&'c'), Ok(3), "1 may still be read by a packet");
+        assert_eq!(
+            ids.get(&'d'),
+            Err(Full {
+                table: "t",
+                limit: 4
+            })
+        );
+        ids.release();
+        assert_eq!(ids.get(&'d'), Ok(1));
+    }
+}

@@ -1,0 +1,67 @@
+//! What the indices of the tables mean: for `route show -s`, `show` and `--explain`.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv6Addr};
+
+use sidestep_model::behavior::Seg6Encap;
+use sidestep_model::node::IfIndex;
+use sidestep_model::route::{Family, Route, RouteKey};
+
+use super::Chain;
+
+/// A compiled route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteInfo {
+    /// The route it was made from. None: a rule's own action.
+    pub route: Option<Route>,
+    /// The neighbor on the link that a connected route was narrowed to.
+    pub neighbor: Option<IpAddr>,
+    /// Slot in the route counters; 0: not counted.
+    pub counter: u32,
+}
+
+/// A view of the FIB.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewInfo {
+    /// The tables merged in it.
+    pub chain: Chain,
+}
+
+/// A next hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AdjacencyInfo {
+    /// Egress interface.
+    pub ifindex: IfIndex,
+    /// Its address; none for an interface as such (End.DX2).
+    pub via: Option<IpAddr>,
+    /// Resolved and the interface up.
+    pub valid: bool,
+}
+
+/// A headend's policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyInfo {
+    /// As configured.
+    pub encap: Seg6Encap,
+    /// Source address of the outer header.
+    pub source: Ipv6Addr,
+}
+
+/// What the indices of an image mean.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Index {
+    /// By route index.
+    pub routes: BTreeMap<u32, RouteInfo>,
+    /// By view index.
+    pub views: BTreeMap<u32, ViewInfo>,
+    /// By adjacency index.
+    pub adjacencies: BTreeMap<u32, AdjacencyInfo>,
+    /// By policy index.
+    pub policies: BTreeMap<u32, PolicyInfo>,
+    /// Counter slot of each route that has one.
+    pub counters: BTreeMap<RouteKey, u32>,
+    /// Ports whose rules leave a family to the kernel, and why.
+    pub left_to_kernel: BTreeMap<(IfIndex, Family), String>,
+    /// Routes that the packet path leaves to the kernel, and why.
+    pub unsupported: BTreeMap<RouteKey, String>,
+}

@@ -1,0 +1,332 @@
+//! `compile(node) -> tables`: what the operator configured, as records that cost a packet one lookup each.
+//!
+//! Everything that can be known before a packet comes is resolved here: rules become a view per port, next hops become
+//! MAC addresses, segment lists become headers. Neighbors on a connected prefix become host routes, as hardware routers
+//! do it, so that the longest match gives the MAC.
+
+mod chain;
+mod header;
+mod ids;
+mod index;
+mod routes;
+mod tables;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use sidestep_abi::{
+    PUNT_route_type, SIDESTEP_PORT_FORWARD4, SIDESTEP_PORT_FORWARD6, SIDESTEP_PORT_REQUIRE_HMAC,
+    SIDESTEP_PORT_RPF_LOOSE, SIDESTEP_PORT_RPF_STRICT, SIDESTEP_PORT_RULES4_PUNT,
+    SIDESTEP_PORT_RULES6_PUNT, SIDESTEP_PORT_SEG6, SIDESTEP_PORTS, sidestep_port,
+};
+use sidestep_datapath::{FibKey, Image, Limits};
+use sidestep_model::node::{IfIndex, Link, Node};
+use sidestep_model::route::{Family, RouteKey, RouteKind};
+use thiserror::Error;
+
+pub use chain::Chain;
+use chain::Source;
+use ids::{Full, Ids};
+pub use index::{AdjacencyInfo, Index, PolicyInfo, RouteInfo, ViewInfo};
+use routes::{AdjacencyKey, PolicyKey, RouteRecord};
+use tables::{Entry, Prefix, Table};
+
+/// Why a node cannot be compiled. Nothing of it is applied then; what ran before runs on.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum CompileError {
+    /// A table is full.
+    #[error("the table of {table} is full: it holds {limit} (see `sidestep show limits`)")]
+    Full {
+        /// Which.
+        table: &'static str,
+        /// Its size.
+        limit: u32,
+    },
+    /// A port is not an interface of the node.
+    #[error("port with interface index {0}: there is no such interface")]
+    NoSuchPort(u32),
+    /// Two ports share a slot of the port table.
+    #[error(
+        "ports {0} and {1}: their interface indices are equal modulo {SIDESTEP_PORTS}; attach only one of them, or \
+         recreate one interface"
+    )]
+    PortSlot(String, String),
+}
+
+impl From<Full> for CompileError {
+    fn from(full: Full) -> Self {
+        Self::Full {
+            table: full.table,
+            limit: full.limit,
+        }
+    }
+}
+
+/// Tables and what their indices mean.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Compiled {
+    /// What the packet path reads.
+    pub image: Image,
+    /// What a person wants to know of it.
+    pub index: Index,
+}
+
+/// Compiles again and again, with indices that stay what they were.
+#[derive(Debug)]
+pub struct Compiler {
+    limits: Limits,
+    views: Ids<Chain>,
+    routes: Ids<RouteRecord>,
+    counters: Ids<RouteKey>,
+    adjacencies: Ids<AdjacencyKey>,
+    policies: Ids<PolicyKey>,
+}
+
+/// One compilation on its way.
+struct Pass<'a> {
+    ids: &'a mut Compiler,
+    node: &'a Node,
+    tables: BTreeMap<(Family, sidestep_model::node::TableId), Table<(RouteKey, RouteKind)>>,
+    /// The IPv6 chain that all ports share, if they do: then next hops can be resolved ahead.
+    common6: Option<Chain>,
+    /// Views asked for, in the order of asking; their tables are filled at the end.
+    wanted: BTreeMap<Chain, u32>,
+    out: Compiled,
+}
+
+impl Compiler {
+    /// With nothing in use. Index 0 of each table stays empty.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            views: Ids::new("views", u32::MAX),
+            routes: Ids::new("routes", limits.routes),
+            counters: Ids::new("route counters", limits.route_counters),
+            adjacencies: Ids::new("adjacencies", limits.adjacencies),
+            policies: Ids::new("policies", limits.policies),
+        }
+    }
+
+    /// The tables for `node` with these ports. On an error the indices in use do not change.
+    pub fn compile(
+        &mut self,
+        node: &Node,
+        ports: &BTreeSet<IfIndex>,
+    ) -> Result<Compiled, CompileError> {
+        self.begin();
+        let mut pass = Pass {
+            ids: self,
+            node,
+            tables: BTreeMap::new(),
+            common6: None,
+            wanted: BTreeMap::new(),
+            out: Compiled::default(),
+        };
+        pass.read_tables();
+        pass.ports(ports)?;
+        pass.views()?;
+        let out = pass.out;
+        if out.image.fib.len() > self.limits.fib as usize {
+            return Err(CompileError::Full {
+                table: "prefixes",
+                limit: self.limits.fib,
+            });
+        }
+        self.sweep();
+        Ok(out)
+    }
+
+    /// The last result has been applied and a grace period has passed since: indices that it no longer uses are free.
+    pub fn release(&mut self) {
+        self.views.release();
+        self.routes.release();
+        self.counters.release();
+        self.adjacencies.release();
+        self.policies.release();
+    }
+
+    fn begin(&mut self) {
+        self.views.begin();
+        self.routes.begin();
+        self.counters.begin();
+        self.adjacencies.begin();
+        self.policies.begin();
+    }
+
+    fn sweep(&mut self) {
+        self.views.sweep();
+        self.routes.sweep();
+        self.counters.sweep();
+        self.adjacencies.sweep();
+        self.policies.sweep();
+    }
+}
+
+impl Pass<'_> {
+    /// Per table and prefix the route that wins: the lowest metric (and no TOS: those are the kernel's).
+    fn read_tables(&mut self) {
+        for (key, route) in &self.node.routes {
+            let table = self
+                .tables
+                .entry((tables::family(&key.prefix), key.table))
+                .or_default();
+            let prefix = Prefix::from(key.prefix);
+            let better = match table.longest_match(prefix) {
+                Some((found, (winner, _))) if found == prefix => {
+                    // A selector beside the destination makes the whole prefix the kernel's.
+                    routes::is_selective(key) && !routes::is_selective(winner)
+                        || routes::is_selective(key) == routes::is_selective(winner)
+                            && key.metric < winner.metric
+                }
+                _ => true,
+            };
+            if better {
+                table.insert(prefix, (*key, route.kind));
+            }
+        }
+    }
+
+    fn ports(&mut self, ports: &BTreeSet<IfIndex>) -> Result<(), CompileError> {
+        let mut slots: BTreeMap<u32, &Link> = BTreeMap::new();
+        let mut chains6 = BTreeSet::new();
+        for &port in ports {
+            let link = self
+                .node
+                .links
+                .get(&port)
+                .ok_or(CompileError::NoSuchPort(port.0))?;
+            if let Some(other) = slots.insert(port.0 % SIDESTEP_PORTS, link) {
+                return Err(CompileError::PortSlot(
+                    other.name.clone(),
+                    link.name.clone(),
+                ));
+            }
+            let source = Source::port(self.node, port).ok_or(CompileError::NoSuchPort(port.0))?;
+            chains6.insert(chain::chain(self.node, Family::V6, source).ok());
+        }
+        if chains6.len() == 1 {
+            self.common6 = chains6.into_iter().flatten().next();
+        }
+        for &port in ports {
+            let record = self.port(port)?;
+            self.out.image.ports.insert(port.0, record);
+        }
+        Ok(())
+    }
+
+    fn port(&mut self, port: IfIndex) -> Result<sidestep_port, CompileError> {
+        let link = self
+            .node
+            .links
+            .get(&port)
+            .ok_or(CompileError::NoSuchPort(port.0))?;
+        let source = Source::port(self.node, port).ok_or(CompileError::NoSuchPort(port.0))?;
+        let mut record = sidestep_port {
+            ifindex: port.0,
+            mac: link.mac.0,
+            ..Default::default()
+        };
+        let flags = [
+            (link.seg6_enabled, SIDESTEP_PORT_SEG6),
+            (link.forwarding6, SIDESTEP_PORT_FORWARD6),
+            (link.forwarding4, SIDESTEP_PORT_FORWARD4),
+            (link.rp_filter == 1, SIDESTEP_PORT_RPF_STRICT),
+            (link.rp_filter == 2, SIDESTEP_PORT_RPF_LOOSE),
+            (link.seg6_require_hmac > 0, SIDESTEP_PORT_REQUIRE_HMAC),
+        ];
+        record.flags = flags
+            .iter()
+            .filter(|(on, _)| *on)
+            .map(|(_, flag)| flag)
+            .sum();
+        match chain::chain(self.node, Family::V6, source) {
+            Ok(chain) => record.view6 = self.view(chain)?,
+            Err(why) => {
+                record.flags |= SIDESTEP_PORT_RULES6_PUNT;
+                self.out
+                    .index
+                    .left_to_kernel
+                    .insert((port, Family::V6), why);
+            }
+        }
+        match chain::chain(self.node, Family::V4, source) {
+            Ok(chain) => record.view4 = self.view(chain)?,
+            Err(why) => {
+                record.flags |= SIDESTEP_PORT_RULES4_PUNT;
+                self.out
+                    .index
+                    .left_to_kernel
+                    .insert((port, Family::V4), why);
+            }
+        }
+        Ok(record)
+    }
+
+    /// The index of the view for a chain.
+    fn view(&mut self, chain: Chain) -> Result<u32, CompileError> {
+        let id = self.ids.views.get(&chain)?;
+        self.out.index.views.insert(
+            id,
+            ViewInfo {
+                chain: chain.clone(),
+            },
+        );
+        self.wanted.insert(chain, id);
+        Ok(id)
+    }
+
+    /// Compiles the routes of every table that a view uses, then merges tables into views. Compiling a SID may ask for
+    /// further views, so it goes on until none is new.
+    fn views(&mut self) -> Result<(), CompileError> {
+        let mut entries: BTreeMap<(Family, sidestep_model::node::TableId), Table<Entry>> =
+            BTreeMap::new();
+        let mut done = BTreeSet::new();
+        while let Some((chain, view)) = self.wanted.iter().find(|(chain, _)| !done.contains(*chain))
+        {
+            let (chain, view) = (chain.clone(), *view);
+            for &table in &chain.tables {
+                if !entries.contains_key(&(chain.family, table)) {
+                    let compiled = self.table(chain.family, table)?;
+                    entries.insert((chain.family, table), compiled);
+                }
+            }
+            let last = match chain.last {
+                None => None,
+                Some(RouteKind::Blackhole) => Some(self.bare_drop()?),
+                Some(_) => Some(self.bare_punt(PUNT_route_type)?),
+            };
+            let empty = Table::default();
+            let tables = chain
+                .tables
+                .iter()
+                .map(|&table| entries.get(&(chain.family, table)).unwrap_or(&empty));
+            for (prefix, route) in tables::merge(tables, last) {
+                self.out.image.fib.insert(
+                    FibKey {
+                        view,
+                        address: prefix.address,
+                        length: prefix.length,
+                    },
+                    route,
+                );
+            }
+            done.insert(chain);
+        }
+        Ok(())
+    }
+
+    /// What a chain of tables has for one address: the route, and its table's winner.
+    fn resolve(&self, chain: &Chain, address: IpAddr) -> Option<RouteKey> {
+        let host = Prefix::host(address);
+        chain.tables.iter().find_map(|&table| {
+            let (_, (key, kind)) = self
+                .tables
+                .get(&(chain.family, table))?
+                .longest_match(host)?;
+            (*kind != RouteKind::Throw).then_some(*key)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,549 @@
+//! Routes as records: the action of a route, its next hop, its policy.
+
+use std::cmp::Reverse;
+use std::net::{IpAddr, Ipv6Addr};
+
+use sidestep_abi::{
+    DROP_blackhole, PUNT_egress, PUNT_hmac, PUNT_local, PUNT_multicast, PUNT_neighbor,
+    PUNT_route_miss, PUNT_route_type, PUNT_unsupported, SIDESTEP_ADJACENCY_VALID,
+    SIDESTEP_ADJACENCY_XDP, SIDESTEP_FLOW_LABEL_COMPUTE, SIDESTEP_FLOW_LABEL_COPY,
+    SIDESTEP_FLOW_LABEL_ZERO, SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_END, SIDESTEP_ROUTE_END_DT4,
+    SIDESTEP_ROUTE_END_DT6, SIDESTEP_ROUTE_END_DT46, SIDESTEP_ROUTE_END_DX2,
+    SIDESTEP_ROUTE_END_DX4, SIDESTEP_ROUTE_END_DX6, SIDESTEP_ROUTE_END_T, SIDESTEP_ROUTE_END_X,
+    SIDESTEP_ROUTE_FORWARD, SIDESTEP_ROUTE_HEADEND, SIDESTEP_ROUTE_OURS, SIDESTEP_ROUTE_PSP,
+    SIDESTEP_ROUTE_PUNT, sidestep_action, sidestep_adjacency, sidestep_reason, sidestep_route,
+};
+use sidestep_model::behavior::{Behavior, EncapMode, SEGMENTS_MAX, Seg6Encap, Seg6Local};
+use sidestep_model::node::{IfIndex, LinkKind, TableId};
+use sidestep_model::route::{Encap, Family, NextHop, Owner, Route, RouteKey, RouteKind};
+
+use super::chain::{self, Chain, Source};
+use super::index::{AdjacencyInfo, PolicyInfo, RouteInfo};
+use super::tables::{self, Entry, Prefix, Table};
+use super::{CompileError, Pass, header};
+
+/// What tells one route record from another: all its fields, in the order of `struct sidestep_route`.
+pub(crate) type RouteRecord = (u8, u8, u8, u32, u32, u32, u32, u32);
+/// Egress, next hop, MTU of the route if it has one of its own.
+pub(crate) type AdjacencyKey = (IfIndex, Option<IpAddr>, Option<u32>);
+/// Encapsulation, source, hop limit, flow label mode, adjacency, view.
+pub(crate) type PolicyKey = (Seg6Encap, Ipv6Addr, u8, u8, u32, u32);
+
+/// A route that looks at more than the destination.
+pub(crate) fn is_selective(key: &RouteKey) -> bool {
+    key.tos != 0 || key.from.is_some_and(|from| from.prefix_len() > 0)
+}
+
+/// A route that the packet path leaves to the kernel: the packet's reason, and words for the operator.
+struct Unsupported(sidestep_reason, String);
+
+fn unsupported<T>(words: impl Into<String>) -> Result<T, Unsupported> {
+    Err(Unsupported(PUNT_unsupported, words.into()))
+}
+
+/// `Err(Err(_))` ends the compilation, `Err(Ok(_))` only this route.
+type Outcome<T> = Result<T, Result<Unsupported, CompileError>>;
+
+fn left<T>(result: Result<T, Unsupported>) -> Outcome<T> {
+    result.map_err(Ok)
+}
+
+fn fatal<T>(result: Result<T, impl Into<CompileError>>) -> Outcome<T> {
+    result.map_err(|error| Err(error.into()))
+}
+
+fn record(action: sidestep_action) -> sidestep_route {
+    sidestep_route {
+        action: action as u8,
+        ..Default::default()
+    }
+}
+
+fn punt(reason: sidestep_reason) -> sidestep_route {
+    sidestep_route {
+        reason: reason as u8,
+        ..record(SIDESTEP_ROUTE_PUNT)
+    }
+}
+
+impl Pass<'_> {
+    /// All routes of one table, compiled, with a host route for each neighbor on a connected prefix.
+    pub(super) fn table(
+        &mut self,
+        family: Family,
+        table: TableId,
+    ) -> Result<Table<Entry>, CompileError> {
+        let mut out = Table::default();
+        let Some(source) = self.tables.get(&(family, table)) else {
+            return Ok(out);
+        };
+        let winners: Vec<_> = source
+            .iter()
+            .map(|(prefix, (key, _))| (*prefix, *key))
+            .collect();
+        for (prefix, key) in winners {
+            let node = self.node;
+            let route = &node.routes[&key];
+            let entry = match route.kind {
+                RouteKind::Throw => None,
+                _ => Some(self.route(route, None)?),
+            };
+            out.insert(prefix, entry);
+        }
+        for (&(dev, address), neighbor) in &self.node.neighbors {
+            let host = Prefix::host(address);
+            if neighbor.lladdr.is_none()
+                || matches!(address, IpAddr::V4(_)) != (family == Family::V4)
+            {
+                continue;
+            }
+            let Some((key, _)) = self.tables[&(family, table)]
+                .longest_match(host)
+                .map(|(_, found)| *found)
+            else {
+                continue;
+            };
+            let node = self.node;
+            let route = &node.routes[&key];
+            let on_link = route.kind == RouteKind::Unicast
+                && !is_selective(&key)
+                && matches!(&route.next_hops[..], [NextHop { via: None, dev: Some(d), encap: None, .. }] if *d == dev);
+            if on_link && !is_link_local(address) {
+                let entry = self.route(route, Some(address))?;
+                out.insert(host, Some(entry));
+            }
+        }
+        Ok(out)
+    }
+
+    /// The index of the record for a route, narrowed to a neighbor on its link or not.
+    fn route(&mut self, route: &Route, neighbor: Option<IpAddr>) -> Result<u32, CompileError> {
+        let mut record = match self.action(route, neighbor) {
+            Ok(record) => record,
+            Err(Ok(Unsupported(reason, words))) => {
+                self.out.index.unsupported.insert(route.key, words);
+                punt(reason)
+            }
+            Err(Err(error)) => return Err(error),
+        };
+        if route.owner == Owner::Sidestep {
+            record.flags |= SIDESTEP_ROUTE_OURS as u8;
+        }
+        // A full counter table costs the counters of the routes that come last, never their forwarding.
+        record.counter = self.ids.counters.get(&route.key).unwrap_or(0);
+        if record.counter != 0 {
+            self.out.index.counters.insert(route.key, record.counter);
+        }
+        let index = self.intern(record)?;
+        self.out
+            .index
+            .routes
+            .entry(index)
+            .or_insert_with(|| RouteInfo {
+                route: Some(route.clone()),
+                neighbor,
+                counter: record.counter,
+            });
+        Ok(index)
+    }
+
+    fn intern(&mut self, r: sidestep_route) -> Result<u32, CompileError> {
+        let key = (
+            r.action,
+            r.flags,
+            r.reason,
+            r.counter,
+            r.adjacency,
+            r.view6,
+            r.view4,
+            r.policy,
+        );
+        let index = self.ids.routes.get(&key)?;
+        self.out.image.routes.insert(index, r);
+        Ok(index)
+    }
+
+    /// A rule's own `blackhole`.
+    pub(super) fn bare_drop(&mut self) -> Result<u32, CompileError> {
+        self.bare(sidestep_route {
+            reason: DROP_blackhole as u8,
+            ..record(SIDESTEP_ROUTE_DROP)
+        })
+    }
+
+    /// A rule's own `unreachable` or `prohibit`.
+    pub(super) fn bare_punt(&mut self, reason: sidestep_reason) -> Result<u32, CompileError> {
+        self.bare(punt(reason))
+    }
+
+    fn bare(&mut self, record: sidestep_route) -> Result<u32, CompileError> {
+        let index = self.intern(record)?;
+        self.out.index.routes.insert(
+            index,
+            RouteInfo {
+                route: None,
+                neighbor: None,
+                counter: 0,
+            },
+        );
+        Ok(index)
+    }
+
+    fn action(&mut self, route: &Route, neighbor: Option<IpAddr>) -> Outcome<sidestep_route> {
+        if is_selective(&route.key) {
+            return left(unsupported("selects by source prefix or TOS"));
+        }
+        match route.kind {
+            RouteKind::Unicast => {}
+            RouteKind::Local | RouteKind::Anycast => return Ok(punt(PUNT_local)),
+            RouteKind::Broadcast | RouteKind::Multicast => return Ok(punt(PUNT_multicast)),
+            RouteKind::Blackhole => {
+                return Ok(sidestep_route {
+                    reason: DROP_blackhole as u8,
+                    ..record(SIDESTEP_ROUTE_DROP)
+                });
+            }
+            RouteKind::Unreachable | RouteKind::Prohibit | RouteKind::Throw => {
+                return Ok(punt(PUNT_route_type));
+            }
+            RouteKind::Other(number) => return left(unsupported(format!("route type {number}"))),
+        }
+        let [next_hop] = &route.next_hops[..] else {
+            return left(unsupported(format!("{} next hops", route.next_hops.len())));
+        };
+        match &next_hop.encap {
+            None => self.plain(route, next_hop, neighbor),
+            Some(Encap::Seg6(encap)) => self.headend(route, next_hop, encap),
+            Some(Encap::Seg6Local(local)) => self.endpoint(local),
+            Some(Encap::Unsupported(words)) => left(unsupported(words.clone())),
+        }
+    }
+
+    fn plain(
+        &mut self,
+        route: &Route,
+        next_hop: &NextHop,
+        neighbor: Option<IpAddr>,
+    ) -> Outcome<sidestep_route> {
+        let Some(dev) = next_hop.dev else {
+            return left(unsupported("no device"));
+        };
+        match self.node.links.get(&dev).map(|link| &link.kind) {
+            Some(LinkKind::Loopback) => return Ok(punt(PUNT_local)),
+            Some(LinkKind::NotEthernet(_) | LinkKind::Vrf { .. }) => return Ok(punt(PUNT_egress)),
+            Some(_) => {}
+            None => return left(unsupported("its device is not there")),
+        }
+        match next_hop.via.or(neighbor) {
+            Some(via) => {
+                let adjacency = self.adjacency(dev, Some(via), route.mtu)?;
+                Ok(sidestep_route {
+                    adjacency,
+                    ..record(SIDESTEP_ROUTE_FORWARD)
+                })
+            }
+            None => Ok(punt(PUNT_neighbor)),
+        }
+    }
+
+    fn adjacency(&mut self, dev: IfIndex, via: Option<IpAddr>, mtu: Option<u32>) -> Outcome<u32> {
+        let Some(link) = self.node.links.get(&dev) else {
+            return left(unsupported("its device is not there"));
+        };
+        let index = fatal(self.ids.adjacencies.get(&(dev, via, mtu)))?;
+        let lladdr = match via {
+            Some(via) => self
+                .node
+                .neighbors
+                .get(&(dev, via))
+                .and_then(|neighbor| neighbor.lladdr),
+            // An interface as such (End.DX2) needs no neighbor.
+            None => Some(link.mac),
+        };
+        let valid = link.up && lladdr.is_some();
+        let flags = [
+            (valid, SIDESTEP_ADJACENCY_VALID),
+            (link.xdp_transmit, SIDESTEP_ADJACENCY_XDP),
+        ];
+        self.out.image.adjacencies.insert(
+            index,
+            sidestep_adjacency {
+                destination: lladdr.unwrap_or_default().0,
+                flags: flags
+                    .iter()
+                    .filter(|(on, _)| *on)
+                    .map(|(_, flag)| *flag as u16)
+                    .sum(),
+                source: link.mac.0,
+                ifindex: dev.0,
+                mtu: mtu.map_or(link.mtu, |mtu| mtu.min(link.mtu)),
+                ..Default::default()
+            },
+        );
+        self.out.index.adjacencies.insert(
+            index,
+            AdjacencyInfo {
+                ifindex: dev,
+                via,
+                valid,
+            },
+        );
+        Ok(index)
+    }
+
+    /// The adjacency that a chain of tables gives for an address, if that is a plain next hop.
+    fn toward(&mut self, chain: &Chain, address: IpAddr) -> Outcome<Option<u32>> {
+        let Some(key) = self.resolve(chain, address) else {
+            return Ok(None);
+        };
+        let node = self.node;
+        let route = &node.routes[&key];
+        match (&route.next_hops[..], route.kind) {
+            (
+                [
+                    NextHop {
+                        via,
+                        dev: Some(dev),
+                        encap: None,
+                        ..
+                    },
+                ],
+                RouteKind::Unicast,
+            ) if !is_selective(&key) => {
+                let (via, dev, mtu) = (via.unwrap_or(address), *dev, route.mtu);
+                if !self
+                    .node
+                    .links
+                    .get(&dev)
+                    .is_some_and(|link| is_ethernet(&link.kind))
+                {
+                    return Ok(None);
+                }
+                self.adjacency(dev, Some(via), mtu).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn headend(
+        &mut self,
+        route: &Route,
+        next_hop: &NextHop,
+        encap: &Seg6Encap,
+    ) -> Outcome<sidestep_route> {
+        if encap.hmac.is_some() {
+            return Err(Ok(Unsupported(PUNT_hmac, "HMAC".into())));
+        }
+        if encap.segments.is_empty() || encap.segments.len() > SEGMENTS_MAX {
+            return left(unsupported(format!(
+                "{} segments; 1 to {SEGMENTS_MAX} are possible",
+                encap.segments.len()
+            )));
+        }
+        if encap.mode == EncapMode::Inline && tables::family(&route.key.prefix) == Family::V4 {
+            return left(unsupported("an SRH cannot be inserted into IPv4"));
+        }
+        let first = encap.segments[0];
+        let chain = match encap.lookup {
+            Some(table) => Some(Chain::table(Family::V6, table)),
+            None => self.common6.clone(),
+        };
+        let adjacency = match &chain {
+            Some(chain) => self.toward(chain, first.into())?.unwrap_or(0),
+            None => 0,
+        };
+        let view = match encap.lookup {
+            Some(table) => self.view(Chain::table(Family::V6, table)).map_err(Err)?,
+            None => 0,
+        };
+        let source = encap
+            .tunsrc
+            .or(self.node.tunsrc)
+            .or_else(|| self.source_address(next_hop.dev, first));
+        let Some(source) = source else {
+            return left(unsupported(
+                "no IPv6 address to be the source (see `ip sr tunsrc`)",
+            ));
+        };
+        let hop_limit = next_hop
+            .dev
+            .and_then(|dev| self.node.links.get(&dev))
+            .map_or(64, |link| link.hop_limit.max(1));
+        let label = match self.node.seg6_flowlabel {
+            0 => SIDESTEP_FLOW_LABEL_COPY,
+            1.. => SIDESTEP_FLOW_LABEL_COMPUTE,
+            _ => SIDESTEP_FLOW_LABEL_ZERO,
+        } as u8;
+        let key = (encap.clone(), source, hop_limit, label, adjacency, view);
+        let policy = fatal(self.ids.policies.get(&key))?;
+        let mut content = header::policy(encap, source, hop_limit);
+        content.flow_label = label;
+        content.adjacency = adjacency;
+        content.view = view;
+        self.out.image.policies.insert(policy, content);
+        self.out.index.policies.insert(
+            policy,
+            PolicyInfo {
+                encap: encap.clone(),
+                source,
+            },
+        );
+        Ok(sidestep_route {
+            policy,
+            adjacency,
+            ..record(SIDESTEP_ROUTE_HEADEND)
+        })
+    }
+
+    /// RFC 6724 as far as it matters for the source of an outer header: of a scope that fits, on the egress interface
+    /// if it has one, with the longest common prefix.
+    fn source_address(&self, dev: Option<IfIndex>, toward: Ipv6Addr) -> Option<Ipv6Addr> {
+        let addresses = self
+            .node
+            .addresses
+            .iter()
+            .filter_map(|(on, net)| match net {
+                ipnet::IpNet::V6(net) if !net.addr().is_loopback() => Some((*on, net.addr())),
+                _ => None,
+            });
+        addresses
+            .min_by_key(|(on, address)| {
+                let common = (u128::from(*address) ^ u128::from(toward)).leading_zeros();
+                (
+                    address.is_unicast_link_local(),
+                    Some(*on) != dev,
+                    Reverse(common),
+                    *address,
+                )
+            })
+            .map(|(_, address)| address)
+    }
+
+    fn endpoint(&mut self, local: &Seg6Local) -> Outcome<sidestep_route> {
+        let flavors = local.flavors;
+        if flavors.usp || flavors.usd || flavors.next_csid.is_some() {
+            return left(unsupported("a flavor other than PSP"));
+        }
+        let mut out = match local.action {
+            Behavior::End => record(SIDESTEP_ROUTE_END),
+            Behavior::EndX => {
+                let Some(nh6) = local.nh6 else {
+                    return left(unsupported("End.X without nh6"));
+                };
+                let adjacency = match local.oif {
+                    Some(oif) => self.adjacency(oif, Some(nh6.into()), None)?,
+                    None => self.cross_connect(nh6.into())?,
+                };
+                sidestep_route {
+                    adjacency,
+                    ..record(SIDESTEP_ROUTE_END_X)
+                }
+            }
+            Behavior::EndT => sidestep_route {
+                view6: self.endpoint_view(local, Family::V6)?,
+                ..record(SIDESTEP_ROUTE_END_T)
+            },
+            Behavior::EndDx2 => {
+                let Some(oif) = local.oif else {
+                    return left(unsupported("End.DX2 without oif"));
+                };
+                sidestep_route {
+                    adjacency: self.adjacency(oif, None, None)?,
+                    ..record(SIDESTEP_ROUTE_END_DX2)
+                }
+            }
+            Behavior::EndDx6 => {
+                let adjacency = match local.nh6 {
+                    Some(nh6) if !nh6.is_unspecified() => self.cross_connect(nh6.into())?,
+                    _ => 0,
+                };
+                sidestep_route {
+                    adjacency,
+                    ..record(SIDESTEP_ROUTE_END_DX6)
+                }
+            }
+            Behavior::EndDx4 => {
+                let adjacency = match local.nh4 {
+                    Some(nh4) if !nh4.is_unspecified() => self.cross_connect(nh4.into())?,
+                    _ => 0,
+                };
+                sidestep_route {
+                    adjacency,
+                    ..record(SIDESTEP_ROUTE_END_DX4)
+                }
+            }
+            Behavior::EndDt4 => sidestep_route {
+                view4: self.endpoint_view(local, Family::V4)?,
+                ..record(SIDESTEP_ROUTE_END_DT4)
+            },
+            Behavior::EndDt6 => sidestep_route {
+                view6: self.endpoint_view(local, Family::V6)?,
+                ..record(SIDESTEP_ROUTE_END_DT6)
+            },
+            Behavior::EndDt46 => sidestep_route {
+                view4: self.endpoint_view(local, Family::V4)?,
+                view6: self.endpoint_view(local, Family::V6)?,
+                ..record(SIDESTEP_ROUTE_END_DT46)
+            },
+            Behavior::EndB6 | Behavior::EndB6Encaps => return left(unsupported("this behavior")),
+        };
+        if flavors.psp {
+            out.flags |= SIDESTEP_ROUTE_PSP as u8;
+        }
+        Ok(out)
+    }
+
+    /// The adjacency of a cross-connect's next hop.
+    fn cross_connect(&mut self, next_hop: IpAddr) -> Outcome<u32> {
+        let family = if next_hop.is_ipv4() {
+            Family::V4
+        } else {
+            Family::V6
+        };
+        // A SID's next hop does not depend on where the packet came from: rules that name an interface do not apply.
+        let source = Source::Port {
+            name: "",
+            vrf: None,
+        };
+        let Ok(chain) = chain::chain(self.node, family, source) else {
+            return left(unsupported(
+                "its next hop depends on rules that are the kernel's",
+            ));
+        };
+        match self.toward(&chain, next_hop)? {
+            Some(adjacency) => Ok(adjacency),
+            None if self.resolve(&chain, next_hop).is_none() => left(Err(Unsupported(
+                PUNT_route_miss,
+                format!("no route to its next hop {next_hop}"),
+            ))),
+            None => left(unsupported(format!(
+                "no plain route to its next hop {next_hop}"
+            ))),
+        }
+    }
+
+    /// The view of a SID's `table`, or of the VRF with its `vrftable`.
+    fn endpoint_view(&mut self, local: &Seg6Local, family: Family) -> Outcome<u32> {
+        let chain = match (local.table, local.vrftable) {
+            (Some(table), _) => Chain::table(family, table),
+            (None, Some(table)) => match chain::chain(self.node, family, Source::Vrf(table)) {
+                Ok(chain) if chain.tables.contains(&table) => chain,
+                Ok(_) => Chain::table(family, table),
+                Err(why) => return left(unsupported(why)),
+            },
+            (None, None) => return left(unsupported("no table")),
+        };
+        self.view(chain).map_err(Err)
+    }
+}
+
+fn is_ethernet(kind: &LinkKind) -> bool {
+    !matches!(
+        kind,
+        LinkKind::Loopback | LinkKind::NotEthernet(_) | LinkKind::Vrf { .. }
+    )
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(a) if a.is_unicast_link_local())
+}

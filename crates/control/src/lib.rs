@@ -1,0 +1,3 @@
+//! The composition root: compiles the model of the node into the tables of the packet path and keeps them current.
+
+pub mod compile;

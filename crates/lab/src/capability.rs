@@ -1,0 +1,81 @@
+//! Whether this machine lets a test run, and if not, why.
+
+use std::io::{self, Write as _};
+use std::process::Command;
+use std::thread;
+
+use nix::sched::{CloneFlags, unshare};
+
+/// Set to anything, a test that cannot run fails instead of being skipped: for a CI that must not lose tests silently.
+pub const REQUIRE: &str = "SIDESTEP_REQUIRE_ROOT";
+
+/// Whether the test named `test` can make namespaces and load BPF programs here. If not, the reason is printed.
+///
+/// ```no_run
+/// if !sidestep_lab::root_or_skip("packets_cross_the_chain") {
+///     return;
+/// }
+/// ```
+///
+/// # Panics
+/// If it cannot and the environment has [`REQUIRE`].
+pub fn root_or_skip(test: &str) -> bool {
+    let Some(reason) = missing() else { return true };
+    assert!(
+        std::env::var_os(REQUIRE).is_none(),
+        "{test} cannot run, and {REQUIRE} is set: {reason}"
+    );
+    // Not eprintln!: the test harness would keep it to itself.
+    let _ = writeln!(io::stderr(), "SKIP {test}: {reason}");
+    false
+}
+
+/// What this process lacks for the lab: none if nothing.
+pub fn missing() -> Option<String> {
+    namespaces().or_else(bpf).or_else(iproute2)
+}
+
+/// Namespaces are tried out, on a thread that ends at once: no capability or seccomp table is interpreted.
+fn namespaces() -> Option<String> {
+    let tried =
+        thread::spawn(|| unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS)).join();
+    match tried {
+        Ok(Ok(())) => None,
+        Ok(Err(errno)) => Some(format!(
+            "no network namespace can be made: {errno} (needs CAP_SYS_ADMIN)"
+        )),
+        Err(_) => Some("no network namespace can be made: the trial thread panicked".into()),
+    }
+}
+
+/// BPF: a map of one element.
+fn bpf() -> Option<String> {
+    let name = c"sidestep_probe";
+    // SAFETY: a constant, terminated name; no options.
+    let fd = unsafe {
+        libbpf_sys::bpf_map_create(
+            libbpf_sys::BPF_MAP_TYPE_ARRAY,
+            name.as_ptr(),
+            4,
+            4,
+            1,
+            std::ptr::null(),
+        )
+    };
+    if fd < 0 {
+        let reason = io::Error::from_raw_os_error(-fd);
+        return Some(format!(
+            "no BPF map can be made: {reason} (needs CAP_BPF and CAP_NET_ADMIN)"
+        ));
+    }
+    // SAFETY: the descriptor was made above and is used nowhere else.
+    unsafe { libc::close(fd) };
+    None
+}
+
+fn iproute2() -> Option<String> {
+    let found = Command::new("ip").arg("-Version").output();
+    found
+        .err()
+        .map(|error| format!("`ip` cannot be run: {error} (Debian package iproute2)"))
+}

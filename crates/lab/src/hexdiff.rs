@@ -1,0 +1,226 @@
+//! Where two frames differ, in the words of the headers: for people who compare bytes.
+
+use std::fmt::Write as _;
+
+/// One line per run of differing bytes (offset, field, expected, found), then both frames in rows of 16.
+/// Empty if they are equal.
+pub fn diff(expected: &[u8], found: &[u8]) -> String {
+    let mut out = String::new();
+    if expected == found {
+        return out;
+    }
+    if expected.len() != found.len() {
+        let _ = writeln!(
+            out,
+            "      length: expected {}, found {}",
+            expected.len(),
+            found.len()
+        );
+    }
+    let fields = fields(expected);
+    let field = |offset: usize| {
+        fields
+            .iter()
+            .rev()
+            .find(|(start, _)| *start <= offset)
+            .map_or("", |(_, name)| name)
+    };
+    let mut offset = 0;
+    while offset < expected.len().max(found.len()) {
+        if expected.get(offset) == found.get(offset) {
+            offset += 1;
+            continue;
+        }
+        // One run: neighboring bytes of one field.
+        let start = offset;
+        let differs =
+            |at: usize| at < expected.len().max(found.len()) && expected.get(at) != found.get(at);
+        while differs(offset) && field(offset) == field(start) {
+            offset += 1;
+        }
+        let part = |frame: &[u8]| {
+            hex(frame
+                .get(start..offset.min(frame.len()))
+                .unwrap_or_default())
+        };
+        let _ = writeln!(
+            out,
+            "      {start:4} {:24} expected {} found {}",
+            field(start),
+            part(expected),
+            part(found)
+        );
+    }
+    for (name, frame) in [("expected", expected), ("found", found)] {
+        let _ = writeln!(out, "      {name}:");
+        for (row, bytes) in frame.chunks(16).enumerate() {
+            let _ = writeln!(out, "      {:4} {}", row * 16, hex(bytes));
+        }
+    }
+    out
+}
+
+/// All bytes as one word of hexadecimal digits, as the vector files have them.
+pub fn plain(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+/// `86dd 60`: pairs of bytes.
+fn hex(bytes: &[u8]) -> String {
+    let words: Vec<String> = bytes.chunks(2).map(plain).collect();
+    if words.is_empty() {
+        "nothing".to_owned()
+    } else {
+        words.join(" ")
+    }
+}
+
+/// The fields of a frame, each with the offset where it begins, as far as its headers can be followed.
+fn fields(frame: &[u8]) -> Vec<(usize, String)> {
+    let mut fields = Vec::new();
+    ethernet(frame, 0, "", &mut fields);
+    fields
+}
+
+type Fields = Vec<(usize, String)>;
+
+fn put(fields: &mut Fields, at: usize, prefix: &str, names: &[(usize, &str)]) {
+    fields.extend(
+        names
+            .iter()
+            .map(|(offset, name)| (at + offset, format!("{prefix}{name}"))),
+    );
+}
+
+fn ethernet(frame: &[u8], at: usize, prefix: &str, fields: &mut Fields) {
+    put(
+        fields,
+        at,
+        prefix,
+        &[
+            (0, "destination MAC"),
+            (6, "source MAC"),
+            (12, "EtherType"),
+            (14, "payload"),
+        ],
+    );
+    match frame.get(at + 12..at + 14) {
+        Some([0x86, 0xdd]) => ipv6(frame, at + 14, prefix, fields),
+        Some([0x08, 0x00]) => ipv4(at + 14, prefix, fields),
+        _ => {}
+    }
+}
+
+fn ipv4(at: usize, prefix: &str, fields: &mut Fields) {
+    let names = [
+        (0, "IPv4 version, IHL"),
+        (1, "IPv4 TOS"),
+        (2, "IPv4 total length"),
+        (4, "IPv4 identification"),
+        (6, "IPv4 fragment"),
+        (8, "IPv4 TTL"),
+        (9, "IPv4 protocol"),
+        (10, "IPv4 checksum"),
+        (12, "IPv4 source"),
+        (16, "IPv4 destination"),
+        (20, "IPv4 payload"),
+    ];
+    put(fields, at, prefix, &names);
+}
+
+fn ipv6(frame: &[u8], at: usize, prefix: &str, fields: &mut Fields) {
+    let names = [
+        (0, "IPv6 version, TC, label"),
+        (4, "IPv6 payload length"),
+        (6, "IPv6 next header"),
+        (7, "IPv6 hop limit"),
+        (8, "IPv6 source"),
+        (24, "IPv6 destination"),
+        (40, "IPv6 payload"),
+    ];
+    put(fields, at, prefix, &names);
+    let inner = format!("inner {prefix}");
+    let mut next = frame.get(at + 6).copied();
+    let mut at = at + 40;
+    while let Some(header @ (0 | 43 | 60)) = next {
+        let Some(&[following, length]) = frame.get(at..at + 2) else {
+            return;
+        };
+        if header == 43 {
+            let names = [
+                (0, "SRH next header"),
+                (1, "SRH length"),
+                (2, "SRH type"),
+                (3, "SRH segments left"),
+                (4, "SRH last entry"),
+                (5, "SRH flags"),
+                (6, "SRH tag"),
+            ];
+            put(fields, at, prefix, &names);
+            let segments = usize::from(length) / 2;
+            fields.extend(
+                (0..segments).map(|n| (at + 8 + 16 * n, format!("{prefix}segment list[{n}]"))),
+            );
+        } else {
+            put(fields, at, prefix, &[(0, "options header")]);
+        }
+        at += 8 * (usize::from(length) + 1);
+        put(fields, at, prefix, &[(0, "payload")]);
+        next = Some(following);
+    }
+    match next {
+        Some(41) => ipv6(frame, at, &inner, fields),
+        Some(4) => ipv4(at, &inner, fields),
+        Some(143) => ethernet(frame, at, &inner, fields),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_frames_have_no_difference() {
+        assert_eq!(diff(&[1, 2, 3], &[1, 2, 3]), "");
+    }
+
+    #[test]
+    fn a_difference_is_named_by_its_field_also_inside_a_tunnel() {
+        let mut expected = [
+            &[0; 12][..],
+            &[0x86, 0xdd],
+            &[0x60, 0, 0, 0, 0, 64, 43, 64],
+            &[0; 32],
+        ]
+        .concat();
+        expected.extend([41, 2, 4, 1, 0, 0, 0, 0]);
+        expected.extend([9; 16]);
+        expected.extend([0x60, 0, 0, 0, 0, 0, 59, 7]);
+        expected.extend([0; 32]);
+        let mut found = expected.clone();
+        found[57] = 0;
+        found[14 + 40 + 24 + 7] = 6;
+        let text = diff(&expected, &found);
+        assert!(
+            text.contains("  57 SRH segments left        expected 01 found 00"),
+            "{text}"
+        );
+        assert!(
+            text.contains("  85 inner IPv6 hop limit     expected 07 found 06"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_missing_end_is_shown() {
+        let text = diff(&[1, 2, 3], &[1]);
+        assert!(
+            text.contains("length: expected 3, found 1")
+                && text.contains("expected 0203 found nothing"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,404 @@
+//! A network in namespaces: nodes and veth links, with names that say whose they are.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::net::if_::InterfaceFlags;
+
+use crate::Error;
+use crate::netns::{DIRECTORY, Namespace, remove};
+use crate::offload::Offload;
+
+/// A set of namespaces joined by veth links. Dropping it removes all of them; after a crash or Ctrl-C
+/// [`Lab::sweep`] does.
+///
+/// ```no_run
+/// # fn main() -> Result<(), sidestep_lab::Error> {
+/// let mut lab = sidestep_lab::Lab::new("demo")?;
+/// lab.node("pe1")?.node("p")?;
+/// lab.link("pe1", "eth1", "p", "eth0")?;
+/// lab.namespace("p")?.exec(&["ip", "address", "add", "fc00::1/64", "dev", "eth0"])?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Lab {
+    name: String,
+    nodes: Vec<Node>,
+}
+
+#[derive(Debug)]
+struct Node {
+    name: String,
+    namespace: Namespace,
+    interfaces: Vec<(String, [u8; 6])>,
+}
+
+/// One end of a veth link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkEnd<'a> {
+    /// Node.
+    pub node: &'a str,
+    /// Interface name there.
+    pub ifname: &'a str,
+    /// Its Ethernet address; without one it is `02:53:53:00:NODE:PORT`, both counted from 1 in the order they were made.
+    pub mac: Option<[u8; 6]>,
+}
+
+impl Lab {
+    /// An empty lab. Leftovers of a dead process' lab of the same name are removed first.
+    ///
+    /// # Errors
+    /// `name` is not of lower-case letters, digits, `_` and `.`.
+    pub fn new(name: &str) -> Result<Self, Error> {
+        check_word(name)?;
+        sweep(Some(name));
+        // Several labs of one process (tests in threads) may have one name.
+        let name = match MADE.fetch_add(1, Ordering::Relaxed) {
+            0 => name.to_owned(),
+            made => format!("{name}.{made}"),
+        };
+        Ok(Self {
+            name,
+            nodes: Vec::new(),
+        })
+    }
+
+    /// Removes the namespaces, with the processes inside, of every lab whose process is dead. Returns their names.
+    pub fn sweep() -> Vec<String> {
+        sweep(None)
+    }
+
+    /// Adds a node: a namespace `ss-LAB-PID-NODE` whose interfaces stay quiet (no duplicate address detection, no
+    /// router solicitation, no link-local address).
+    ///
+    /// # Errors
+    /// The name is taken or not of lower-case letters, digits, `_` and `.`, or the kernel refuses.
+    pub fn node(&mut self, name: &str) -> Result<&mut Self, Error> {
+        check_word(name)?;
+        let namespace = Namespace::create(&format!(
+            "{PREFIX}-{}-{}-{name}",
+            self.name,
+            std::process::id()
+        ))?;
+        for (path, value) in QUIET {
+            namespace.sysctl(path, value)?;
+        }
+        self.nodes.push(Node {
+            name: name.to_owned(),
+            namespace,
+            interfaces: Vec::new(),
+        });
+        Ok(self)
+    }
+
+    /// Joins two nodes by a veth link of MTU 1500, both ends up, with fixed Ethernet addresses.
+    ///
+    /// # Errors
+    /// As [`Self::link_with`].
+    pub fn link(
+        &mut self,
+        node: &str,
+        ifname: &str,
+        peer: &str,
+        peer_ifname: &str,
+    ) -> Result<&mut Self, Error> {
+        let ends = [
+            LinkEnd {
+                node,
+                ifname,
+                mac: None,
+            },
+            LinkEnd {
+                node: peer,
+                ifname: peer_ifname,
+                mac: None,
+            },
+        ];
+        self.link_with(ends, 1500)
+    }
+
+    /// Joins two nodes by a veth link whose ends have this MTU (bytes, without the Ethernet header), and returns
+    /// when both ends run.
+    ///
+    /// # Errors
+    /// A node is not there, an interface name is taken there, or the kernel refuses the MTU or an address.
+    pub fn link_with(&mut self, ends: [LinkEnd<'_>; 2], mtu: u32) -> Result<&mut Self, Error> {
+        let mut macs = [[0; 6]; 2];
+        for (mac, end) in macs.iter_mut().zip(ends) {
+            let index = self.index(end.node)?;
+            let port = self.nodes[index].interfaces.len() as u8 + 1;
+            *mac = end
+                .mac
+                .unwrap_or([0x02, 0x53, 0x53, 0, index as u8 + 1, port]);
+            self.nodes[index]
+                .interfaces
+                .push((end.ifname.to_owned(), *mac));
+        }
+        let [near, far] = [self.namespace(ends[0].node)?, self.namespace(ends[1].node)?];
+        let (near_mac, far_mac) = (mac_text(macs[0]), mac_text(macs[1]));
+        let mtu = mtu.to_string();
+        // Never the same index at both ends: the kernel then takes the pair for no pair and tells carrier a second late
+        // (linkwatch_urgent_event, net/core/link_watch.c).
+        let used: usize = self.nodes.iter().map(|node| node.interfaces.len()).sum();
+        let (near_index, far_index) = (
+            (FIRST_INDEX + used).to_string(),
+            (FIRST_INDEX + used + 1).to_string(),
+        );
+        near.exec(&[
+            "ip",
+            "link",
+            "add",
+            ends[0].ifname,
+            "index",
+            &near_index,
+            "address",
+            &near_mac,
+            "mtu",
+            &mtu,
+            "type",
+            "veth", //
+            "peer",
+            "name",
+            ends[1].ifname,
+            "index",
+            &far_index,
+            "address",
+            &far_mac,
+            "mtu",
+            &mtu,
+            "netns",
+            far.name(),
+        ])?;
+        near.exec(&["ip", "link", "set", ends[0].ifname, "up"])?;
+        far.exec(&["ip", "link", "set", ends[1].ifname, "up"])?;
+        // Carrier is announced by a work queue; until then a route over the link counts as dead.
+        wait_running(near, ends[0].ifname)?;
+        wait_running(far, ends[1].ifname)?;
+        Ok(self)
+    }
+
+    /// The namespace of a node.
+    ///
+    /// # Errors
+    /// No such node; the message lists those there are.
+    pub fn namespace(&self, node: &str) -> Result<&Namespace, Error> {
+        Ok(&self.nodes[self.index(node)?].namespace)
+    }
+
+    /// The names of the nodes, in the order they were added.
+    pub fn nodes(&self) -> impl Iterator<Item = &str> {
+        self.nodes.iter().map(|node| node.name.as_str())
+    }
+
+    /// The Ethernet address of an interface that [`Self::link`] made.
+    ///
+    /// # Errors
+    /// No such node or interface.
+    pub fn mac(&self, node: &str, ifname: &str) -> Result<[u8; 6], Error> {
+        let interfaces = &self.nodes[self.index(node)?].interfaces;
+        let found = interfaces.iter().find(|(name, _)| name == ifname);
+        found.map(|(_, mac)| *mac).ok_or_else(|| {
+            let names: Vec<&str> = interfaces.iter().map(|(name, _)| name.as_str()).collect();
+            Error::Usage(format!(
+                "node {node} has no interface {ifname}; it has: {}",
+                names.join(", ")
+            ))
+        })
+    }
+
+    /// Switches offloads of an interface.
+    ///
+    /// # Errors
+    /// No such node or interface, or the driver has no such switch.
+    pub fn offload(&self, node: &str, ifname: &str, offload: Offload) -> Result<(), Error> {
+        offload.apply(self.namespace(node)?, ifname)
+    }
+
+    fn index(&self, node: &str) -> Result<usize, Error> {
+        self.nodes
+            .iter()
+            .position(|known| known.name == node)
+            .ok_or_else(|| {
+                let names: Vec<&str> = self.nodes().collect();
+                Error::Usage(format!(
+                    "lab {} has no node {node}; it has: {}",
+                    self.name,
+                    names.join(", ")
+                ))
+            })
+    }
+}
+
+/// `02:53:53:00:01:01`.
+pub fn mac_text(mac: [u8; 6]) -> String {
+    let bytes: Vec<String> = mac.iter().map(|byte| format!("{byte:02x}")).collect();
+    bytes.join(":")
+}
+
+/// Removes the namespaces of dead processes, of all labs or of one.
+fn sweep(lab: Option<&str>) -> Vec<String> {
+    // No directory: nobody has made a named namespace on this machine yet.
+    let Ok(entries) = fs::read_dir(DIRECTORY) else {
+        return Vec::new();
+    };
+    let names = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok());
+    names
+        .filter(|name| match owner(name) {
+            // A later lab of one process is called LAB.N.
+            Some((found, pid)) => {
+                let same = |lab| {
+                    found
+                        .strip_prefix(lab)
+                        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+                };
+                lab.is_none_or(same) && !Path::new("/proc").join(pid.to_string()).exists()
+            }
+            None => false,
+        })
+        .filter(|name| remove(name).is_ok())
+        .collect()
+}
+
+/// The lab and the process of `ss-LAB-PID-NODE`; none for another's namespace.
+fn owner(name: &str) -> Option<(&str, u32)> {
+    let mut parts = name.split('-');
+    let (prefix, lab, pid, _node) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    (prefix == PREFIX && parts.next().is_none()).then_some((lab, pid.parse().ok()?))
+}
+
+fn check_word(word: &str) -> Result<(), Error> {
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '.';
+    if word.is_empty() || !word.chars().all(allowed) {
+        return Err(Error::Usage(format!(
+            "{word:?}: a lab or node name is of lower-case letters, digits, `_` and `.`"
+        )));
+    }
+    Ok(())
+}
+
+fn wait_running(namespace: &Namespace, ifname: &str) -> Result<(), Error> {
+    let started = Instant::now();
+    let running = InterfaceFlags::IFF_RUNNING.bits();
+    namespace.run(|| {
+        while interface_flags(ifname)? & running == 0 {
+            if started.elapsed() > CARRIER {
+                let what = format!("carrier on {ifname} of {}", namespace.name());
+                return Err(Error::Timeout {
+                    what,
+                    milliseconds: CARRIER.as_millis(),
+                });
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    })?
+}
+
+/// `IFF_*` of an interface of the calling thread's namespace.
+fn interface_flags(ifname: &str) -> Result<i32, Error> {
+    let failed = |source: std::io::Error| Error::os(format!("flags of {ifname}"), source);
+    let addresses = nix::ifaddrs::getifaddrs().map_err(|errno| failed(errno.into()))?;
+    let mut found = addresses.filter(|address| address.interface_name == ifname);
+    let missing = || failed(std::io::ErrorKind::NotFound.into());
+    found
+        .next()
+        .map(|address| address.flags.bits())
+        .ok_or_else(missing)
+}
+
+/// How many labs this process has made.
+static MADE: AtomicU32 = AtomicU32::new(0);
+
+const PREFIX: &str = "ss";
+/// Above what the namespaces number themselves.
+const FIRST_INDEX: usize = 10;
+
+const CARRIER: Duration = Duration::from_secs(2);
+
+/// Set before the first interface is made: it takes these over.
+const QUIET: [(&str, &str); 7] = [
+    ("net/ipv6/conf/default/accept_dad", "0"),
+    ("net/ipv6/conf/default/dad_transmits", "0"),
+    ("net/ipv6/conf/default/router_solicitations", "0"),
+    ("net/ipv6/conf/default/accept_ra", "0"),
+    ("net/ipv6/conf/default/autoconf", "0"),
+    // 1: no link-local address is made up.
+    ("net/ipv6/conf/default/addr_gen_mode", "1"),
+    ("net/ipv4/conf/default/send_redirects", "0"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root_or_skip;
+
+    #[test]
+    fn a_name_says_its_lab_and_process_and_others_names_are_left_alone() {
+        assert_eq!(owner("ss-demo-123-pe1"), Some(("demo", 123)));
+        assert_eq!(owner("ss-demo-123"), None);
+        assert_eq!(owner("ss-my-demo-123-pe1"), None);
+        assert_eq!(owner("customer-demo-123-pe1"), None);
+    }
+
+    #[test]
+    fn names_that_would_break_the_pattern_are_refused() {
+        for word in ["", "a-b", "Pe1", "a/b"] {
+            assert!(Lab::new(word).is_err(), "{word:?}");
+        }
+    }
+
+    #[test]
+    fn a_link_has_the_addresses_it_was_given_and_runs() {
+        if !root_or_skip("a_link_has_the_addresses_it_was_given_and_runs") {
+            return;
+        }
+        let mut lab = Lab::new("labtest").expect("lab");
+        lab.node("a")
+            .expect("a")
+            .node("b")
+            .expect("b")
+            .link("a", "eth0", "b", "eth7")
+            .expect("link");
+        assert_eq!(
+            lab.mac("b", "eth7").expect("mac"),
+            [0x02, 0x53, 0x53, 0, 2, 1]
+        );
+        let shown = lab
+            .namespace("b")
+            .expect("b")
+            .exec(&["ip", "-br", "link", "show", "eth7"])
+            .expect("ip");
+        assert!(
+            shown.contains("02:53:53:00:02:01") && shown.contains("LOWER_UP"),
+            "{shown}"
+        );
+        let error = lab.namespace("c").expect_err("there is no c").to_string();
+        assert!(error.contains("it has: a, b"), "{error}");
+        lab.offload("a", "eth0", Offload::OFF).expect("offload");
+    }
+
+    #[test]
+    fn the_leftovers_of_a_dead_process_are_swept_and_those_of_a_living_one_are_not() {
+        if !root_or_skip(
+            "the_leftovers_of_a_dead_process_are_swept_and_those_of_a_living_one_are_not",
+        ) {
+            return;
+        }
+        let mut child = std::process::Command::new("true").spawn().expect("true");
+        let dead = format!("ss-sweeptest-{}-a", child.id());
+        child.wait().expect("wait");
+        let leftover = Namespace::create(&dead).expect("create");
+        let mut lab = Lab::new("sweeptest.other").expect("lab");
+        lab.node("a").expect("a");
+        let living = lab.namespace("a").expect("a").name().to_owned();
+        assert_eq!(sweep(Some("sweeptest")), [dead]);
+        assert!(Path::new(DIRECTORY).join(living).exists());
+        drop(leftover);
+    }
+}

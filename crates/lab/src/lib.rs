@@ -1,0 +1,28 @@
+//! The laboratory of the demo, the tests and the bench: a network in namespaces, frames in and out of it, traffic
+//! through it, and the Linux kernel as a reference for the golden vectors.
+//!
+//! - [`netns`], [`lab`]: network namespaces, and a set of them joined by veth links; [`offload`] per interface.
+//! - [`frames`]: one frame in, the frames that come out.
+//! - [`traffic`]: millions of packets a second in, counted at the other end.
+//! - [`vectors`], [`linux`]: the files of `vectors/`, and the kernel's own answer to each case; [`hexdiff`] shows where
+//!   two frames differ.
+//! - [`capability`]: says why a test cannot run here.
+//!
+//! Nothing here knows the product's data plane or control plane: the lab meets them as an operator does.
+
+pub mod capability;
+pub mod error;
+pub mod frames;
+pub mod hexdiff;
+pub mod lab;
+pub mod linux;
+pub mod netns;
+pub mod offload;
+pub mod traffic;
+pub mod vectors;
+
+pub use capability::root_or_skip;
+pub use error::Error;
+pub use frames::FrameSocket;
+pub use lab::{Lab, LinkEnd};
+pub use netns::Namespace;

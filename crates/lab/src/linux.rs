@@ -1,0 +1,460 @@
+//! The Linux kernel's own answer to the golden cases: a namespace per file, configured with plain `ip`, one frame in,
+//! what comes out compared byte for byte.
+//!
+//! Nothing here sleeps: after the frame a marker frame is sent on the same port and taken up inside the system under
+//! test, then a marker goes out of every port. Everything happens in the receive queue of one CPU, in order, so what
+//! has not come out before the marker does not come out.
+
+use std::fmt::{self, Write as _};
+use std::net::IpAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+
+use crate::frames::{FrameSocket, noise};
+use crate::hexdiff::diff;
+use crate::lab::{Lab, LinkEnd, mac_text};
+use crate::netns::Namespace;
+use crate::vectors::{Case, Expect, Linux, Node, Port, VectorFile, Vlan};
+use crate::{Error, hexdiff};
+
+/// A port and a frame that left by it.
+pub type Output = (String, Vec<u8>);
+
+/// A node of the Linux kernel, with a tester at the far end of each port.
+#[derive(Debug)]
+pub struct Sut {
+    lab: Lab,
+    ports: Vec<SutPort>,
+    refused: Vec<Refused>,
+}
+
+#[derive(Debug)]
+struct SutPort {
+    name: String,
+    mac: [u8; 6],
+    /// At the far end of the cable.
+    tester: FrameSocket,
+    /// On the port itself: sees markers only.
+    marker: FrameSocket,
+}
+
+/// A line of the configuration that `ip` or the kernel did not take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The words, with `ip` in front.
+    pub line: String,
+    /// What was said.
+    pub reason: String,
+}
+
+/// What became of the cases of one file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// The file's group.
+    pub group: String,
+    /// Cases where Linux did what the file says.
+    pub passed: Vec<String>,
+    /// Cases not put to Linux, and why.
+    pub skipped: Vec<(String, String)>,
+    /// Cases where Linux did something else, with an annotated difference.
+    pub failed: Vec<(String, String)>,
+    /// Lines that Linux did not take. A failure only through the cases that depend on them.
+    pub refused: Vec<Refused>,
+}
+
+/// Puts every case of a file to the Linux kernel that it can be asked for.
+///
+/// # Errors
+/// The node cannot be built at all: its ports, addresses, neighbors or tunnel source are refused.
+pub fn run(file: &VectorFile) -> Result<Report, Error> {
+    on_one_cpu(|| {
+        let mut report = Report {
+            group: file.group.clone(),
+            ..Report::default()
+        };
+        let asked = |case: &Case| !matches!(case.linux, Linux::Skip(_));
+        let sut = if file.cases.iter().any(asked) {
+            Some(Sut::build(&file.node)?)
+        } else {
+            None
+        };
+        for case in &file.cases {
+            let name = case.name.clone();
+            match (&case.linux, &sut) {
+                (Linux::Skip(why), _) => report.skipped.push((name, why.clone())),
+                (_, None) => report
+                    .skipped
+                    .push((name, "no case of this file is for Linux".to_owned())),
+                (_, Some(sut)) => match judge(case, &sut.exchange(&case.port, &case.frame)?) {
+                    None => report.passed.push(name),
+                    Some(difference) => report.failed.push((name, difference)),
+                },
+            }
+        }
+        report.refused = sut.map(|sut| sut.refused).unwrap_or_default();
+        Ok(report)
+    })?
+}
+
+impl Sut {
+    /// Builds a node: ports in the order of the file, sysctls, addresses, permanent neighbors, routes, rules.
+    /// Routes and rules that are refused are remembered.
+    ///
+    /// # Errors
+    /// Anything else is refused.
+    pub fn build(node: &Node) -> Result<Self, Error> {
+        let mut lab = Lab::new("kernel")?;
+        lab.node(SUT)?.node(TESTER)?;
+        for (path, value) in SYSCTLS {
+            lab.namespace(SUT)?.sysctl(path, value)?;
+        }
+        // The tester's stack says and answers nothing.
+        lab.namespace(TESTER)?
+            .sysctl("net/ipv6/conf/default/disable_ipv6", "1")?;
+        let (mut ports, mut refused) = (Vec::new(), Vec::new());
+        for (name, port) in &node.ports {
+            if let Some(vlan) = &port.vlan {
+                add_vlan(lab.namespace(SUT)?, name, port, vlan, &mut refused);
+                continue;
+            }
+            let near = LinkEnd {
+                node: SUT,
+                ifname: name,
+                mac: port.mac,
+            };
+            let far = LinkEnd {
+                node: TESTER,
+                ifname: name,
+                mac: None,
+            };
+            lab.link_with([near, far], port.mtu)?;
+            let (sut, tester) = (lab.namespace(SUT)?, lab.namespace(TESTER)?);
+            tester.exec(&["ip", "link", "set", name, "arp", "off"])?;
+            let (mut tester, marker) = (
+                FrameSocket::open(tester, name)?,
+                FrameSocket::open_for(sut, name, MARKER)?,
+            );
+            // A decapsulated frame may look like noise; the node's own noise is known by its source.
+            tester.keep_noise(true);
+            ports.push(SutPort {
+                name: name.clone(),
+                mac: lab.mac(SUT, name)?,
+                tester,
+                marker,
+            });
+        }
+        configure(lab.namespace(SUT)?, node, &mut refused)?;
+        Ok(Self {
+            lab,
+            ports,
+            refused,
+        })
+    }
+
+    /// Sends a frame into a port and returns what leaves, by which port, in order per port. What the node itself says
+    /// by neighbor discovery, MLD and ARP is left out. The calling thread has to stay on one CPU: see [`on_one_cpu`].
+    ///
+    /// # Errors
+    /// No such port, the frame is longer than its MTU, or a marker does not come through.
+    pub fn exchange(&self, port: &str, frame: &[u8]) -> Result<Vec<Output>, Error> {
+        let known = self.ports.iter().find(|known| known.name == port);
+        let ingress = known.ok_or_else(|| Error::Usage(format!("no port {port}")))?;
+        for port in &self.ports {
+            port.tester.drain()?;
+            port.marker.drain()?;
+        }
+        ingress.tester.send(frame)?;
+        ingress.tester.send(&marker())?;
+        until_marker(&ingress.marker, &ingress.name)?;
+        let mut outputs = Vec::new();
+        for port in &self.ports {
+            port.marker.send(&marker())?;
+            let own_noise =
+                |frame: &[u8]| frame.get(6..12) == Some(&port.mac) && noise(frame).is_some();
+            let mut frames = until_marker(&port.tester, &port.name)?;
+            frames.retain(|frame| !own_noise(frame));
+            outputs.extend(frames.into_iter().map(|frame| (port.name.clone(), frame)));
+        }
+        Ok(outputs)
+    }
+
+    /// Routes and rules that were refused.
+    pub fn refused(&self) -> &[Refused] {
+        &self.refused
+    }
+
+    /// The namespace of the node.
+    ///
+    /// # Errors
+    /// Never, as built.
+    pub fn namespace(&self) -> Result<&Namespace, Error> {
+        self.lab.namespace(SUT)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (passed, skipped, failed) = (self.passed.len(), self.skipped.len(), self.failed.len());
+        writeln!(
+            formatter,
+            "{}: {passed} passed, {skipped} skipped, {failed} failed",
+            self.group
+        )?;
+        for (name, why) in &self.skipped {
+            writeln!(formatter, "  skipped {name}: {why}")?;
+        }
+        for Refused { line, reason } in &self.refused {
+            writeln!(
+                formatter,
+                "  not taken by Linux: `{line}`: {}",
+                reason.replace('\n', " ")
+            )?;
+        }
+        for (name, difference) in &self.failed {
+            write!(formatter, "  FAILED {name}\n{difference}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A kernel without VLAN support refuses it, and with it what is on it.
+fn add_vlan(sut: &Namespace, name: &str, port: &Port, vlan: &Vlan, refused: &mut Vec<Refused>) {
+    let Vlan { link, id, protocol } = vlan;
+    let mac = port
+        .mac
+        .map_or(String::new(), |mac| format!("address {} ", mac_text(mac)));
+    let mtu = port.mtu;
+    apply(
+        sut,
+        &format!(
+            "ip link add link {link} name {name} {mac}mtu {mtu} type vlan protocol {protocol} id {id}"
+        ),
+        refused,
+    );
+    apply(sut, &format!("ip link set {name} up"), refused);
+}
+
+/// Applies sysctls, addresses, neighbors and the tunnel source, which have to be right, then routes and rules one by
+/// one. What is on a port that is not there is left out.
+fn configure(sut: &Namespace, node: &Node, refused: &mut Vec<Refused>) -> Result<(), Error> {
+    let mut batch = String::new();
+    let missing: Vec<&str> = node
+        .ports
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .filter(|name| sut.ifindex(name).is_err())
+        .collect();
+    for (name, port) in node
+        .ports
+        .iter()
+        .filter(|(name, _)| !missing.contains(&name.as_str()))
+    {
+        let settings = [
+            ("ipv6", "seg6_enabled", Some(i32::from(port.seg6_enabled))),
+            ("ipv6", "seg6_require_hmac", port.seg6_require_hmac),
+            ("ipv6", "forwarding", Some(i32::from(port.forwarding))),
+            ("ipv6", "hop_limit", port.hop_limit.map(i32::from)),
+            ("ipv4", "forwarding", Some(i32::from(port.forwarding))),
+            ("ipv4", "rp_filter", port.rp_filter.map(i32::from)),
+        ];
+        for (family, setting, value) in settings {
+            let Some(value) = value else { continue };
+            sut.sysctl(
+                &format!("net/{family}/conf/{name}/{setting}"),
+                &value.to_string(),
+            )?;
+        }
+        for address in &port.addresses {
+            let _ = writeln!(batch, "address add {address} dev {name}");
+        }
+    }
+    let on_missing = |line: &str| line.split_whitespace().any(|word| missing.contains(&word));
+    for neighbor in node.neighbors.iter().filter(|line| !on_missing(line)) {
+        let state = if neighbor.contains(" nud ") {
+            ""
+        } else {
+            " nud permanent"
+        };
+        let _ = writeln!(batch, "neighbor replace {neighbor}{state}");
+    }
+    if let Some(tunsrc) = &node.tunsrc {
+        let _ = writeln!(batch, "sr tunsrc set {tunsrc}");
+    }
+    let applied = sut.exec_with_input(&["ip", "-batch", "-"], &batch)?;
+    if !applied.status.success() {
+        return Err(Error::Command {
+            command: format!("ip -batch - <<'.'\n{batch}."),
+            namespace: sut.name().to_owned(),
+            status: applied.status.to_string(),
+            stderr: String::from_utf8_lossy(&applied.stderr)
+                .trim_end()
+                .to_owned(),
+        });
+    }
+    if let Some(mode) = node.seg6_flowlabel {
+        sut.sysctl("net/ipv6/seg6_flowlabel", &mode.to_string())?;
+    }
+    for route in &node.routes {
+        apply(sut, &format!("ip route add {route}"), refused);
+    }
+    for rule in &node.rules {
+        for family in families(rule) {
+            apply(sut, &format!("ip {family} rule add {rule}"), refused);
+        }
+    }
+    Ok(())
+}
+
+fn apply(sut: &Namespace, line: &str, refused: &mut Vec<Refused>) {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    if let Err(error) = sut.exec(&words) {
+        let reason = match error {
+            Error::Command { stderr, .. } => stderr,
+            other => other.to_string(),
+        };
+        refused.push(Refused {
+            line: line.to_owned(),
+            reason,
+        });
+    }
+}
+
+/// The families of a rule, as options of `ip`, which does not guess: that of its addresses, both without any.
+fn families(rule: &str) -> &'static [&'static str] {
+    let address = rule
+        .split([' ', '/'])
+        .find_map(|word| word.parse::<IpAddr>().ok());
+    match address {
+        Some(IpAddr::V6(_)) => &["-6"],
+        Some(IpAddr::V4(_)) => &["-4"],
+        None => &["-6", "-4"],
+    }
+}
+
+/// The frames before the next marker.
+fn until_marker(socket: &FrameSocket, port: &str) -> Result<Vec<Vec<u8>>, Error> {
+    let deadline = Instant::now() + PATIENCE;
+    let (marker, mut frames) = (marker(), Vec::new());
+    while let Some(frame) = socket.receive(deadline.saturating_duration_since(Instant::now()))? {
+        if frame == marker {
+            return Ok(frames);
+        }
+        frames.push(frame);
+    }
+    Err(Error::Timeout {
+        what: format!("the marker on port {port}"),
+        milliseconds: PATIENCE.as_millis(),
+    })
+}
+
+/// Broadcast, of an `EtherType` that no stack takes. All of it is compared: a case may use the `EtherType` too.
+fn marker() -> Vec<u8> {
+    let mut frame = vec![0xff; 12];
+    frame.extend(MARKER.to_be_bytes());
+    frame.extend(b"the end of what one frame caused");
+    frame.resize(60, 0);
+    frame
+}
+
+/// What is wrong with the outputs for this case; none if nothing.
+fn judge(case: &Case, found: &[Output]) -> Option<String> {
+    let ours = match &case.expect {
+        Expect::Forward { port, frame } => Some((port, frame)),
+        Expect::Drop(_) | Expect::Kernel(_) => None,
+    };
+    let (expected, why) = match &case.linux {
+        Linux::Differs { outcome, why } => (
+            outcome.as_ref().map(|(port, frame)| (port, frame)),
+            Some(why),
+        ),
+        Linux::Same | Linux::Skip(_) => (ours, None),
+    };
+    let as_expected = |wanted: Option<(&String, &Vec<u8>)>| match (wanted, found) {
+        (None, []) => true,
+        (Some((port, frame)), [(found_port, found_frame)]) => {
+            port == found_port && frame == found_frame
+        }
+        _ => false,
+    };
+    if as_expected(expected) {
+        return None;
+    }
+    let mut text = String::new();
+    if let Some(why) = why {
+        let _ = writeln!(text, "    the file says that Linux differs: {why}");
+        if as_expected(ours) {
+            let _ = writeln!(text, "    but Linux does what `expect` says");
+        }
+    }
+    match expected {
+        None => text.push_str("    expected: nothing comes out\n"),
+        Some((port, frame)) => {
+            let _ = writeln!(text, "    expected: {} bytes by {port}", frame.len());
+        }
+    }
+    if found.is_empty() {
+        text.push_str("    found: nothing comes out\n");
+    }
+    for (port, frame) in found {
+        let _ = writeln!(
+            text,
+            "    found: {} bytes by {port}: {}",
+            frame.len(),
+            hexdiff::plain(frame)
+        );
+        if let Some((_, expected)) = expected {
+            text.push_str(&diff(expected, frame));
+        }
+    }
+    Some(text)
+}
+
+/// Runs a closure on a thread of one CPU (the first that this process may use), whose receive queue keeps the order of
+/// what [`Sut::exchange`] sends.
+///
+/// # Errors
+/// The thread cannot be pinned.
+///
+/// # Panics
+/// When `closure` does.
+pub fn on_one_cpu<T: Send>(closure: impl FnOnce() -> T + Send) -> Result<T, Error> {
+    let pin = || {
+        let allowed = sched_getaffinity(Pid::from_raw(0))?;
+        let cpu = (0..CpuSet::count())
+            .find(|cpu| allowed.is_set(*cpu) == Ok(true))
+            .unwrap_or(0);
+        let mut one = CpuSet::new();
+        one.set(cpu)?;
+        sched_setaffinity(Pid::from_raw(0), &one)
+    };
+    let pinned = || -> Result<T, Error> {
+        pin().map_err(|errno| Error::os("pin the runner to one CPU", errno))?;
+        Ok(closure())
+    };
+    let ended = thread::scope(|scope| scope.spawn(pinned).join());
+    ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+const SUT: &str = "sut";
+const TESTER: &str = "tester";
+
+/// Local Experimental `EtherType` 1, IEEE 802.
+const MARKER: u16 = 0x88b5;
+
+/// How long a marker may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What makes a router of the namespace. `seg6_enabled` is the smaller of `all` and the port's.
+const SYSCTLS: [(&str, &str); 8] = [
+    ("net/ipv6/conf/all/forwarding", "1"),
+    ("net/ipv6/conf/default/forwarding", "1"),
+    ("net/ipv6/conf/all/seg6_enabled", "1"),
+    ("net/ipv4/conf/all/forwarding", "1"),
+    ("net/ipv4/conf/default/forwarding", "1"),
+    ("net/ipv4/conf/all/rp_filter", "0"),
+    ("net/ipv4/conf/default/rp_filter", "0"),
+    ("net/ipv4/conf/all/send_redirects", "0"),
+];

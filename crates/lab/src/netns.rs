@@ -1,0 +1,445 @@
+//! One network namespace: run a closure or a command inside; gone on drop.
+
+use std::ffi::CStr;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::thread;
+
+use nix::errno::Errno;
+use nix::mount::{MntFlags, umount2};
+use nix::sched::{CloneFlags, setns};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::Error;
+
+/// Where named namespaces are, as iproute2 has them: `ip netns exec NAME …` works on all of the lab's.
+pub const DIRECTORY: &str = "/run/netns";
+
+/// A named network namespace that this process made. Dropping it kills the processes inside and removes it.
+#[derive(Debug)]
+pub struct Namespace {
+    handle: Handle,
+}
+
+/// A way into a namespace that does not keep its name alive; cheap to clone, and usable after the [`Namespace`] is gone.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    name: String,
+    file: Arc<File>,
+}
+
+impl Handle {
+    /// As [`Namespace::run`].
+    ///
+    /// # Errors
+    /// The namespace cannot be entered.
+    pub fn run<T: Send>(&self, closure: impl FnOnce() -> T + Send) -> Result<T, Error> {
+        let entered = thread::scope(|scope| {
+            let inside = || -> Result<T, Error> {
+                self.enter()?;
+                Ok(closure())
+            };
+            scope.spawn(inside).join()
+        });
+        entered.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
+    /// Moves the calling thread into the namespace, for good.
+    ///
+    /// # Errors
+    /// The kernel refuses (no `CAP_SYS_ADMIN`).
+    pub fn enter(&self) -> Result<(), Error> {
+        let entered = setns(&*self.file, CloneFlags::CLONE_NEWNET);
+        entered.map_err(|source| Error::os(format!("enter {}", self.name), source))
+    }
+}
+
+impl Namespace {
+    /// Makes the namespace `name`, with its loopback interface up.
+    ///
+    /// # Errors
+    /// The name exists, or the process may not make namespaces.
+    pub fn create(name: &str) -> Result<Self, Error> {
+        let words = ["ip", "netns", "add", name];
+        check(
+            &words,
+            "the host",
+            Command::new(words[0]).args(&words[1..]).output(),
+        )?;
+        let path = Path::new(DIRECTORY).join(name);
+        let file = File::open(&path)
+            .map_err(|source| Error::os(format!("open {}", path.display()), source))?;
+        let namespace = Self {
+            handle: Handle {
+                name: name.to_owned(),
+                file: Arc::new(file),
+            },
+        };
+        namespace.exec(&["ip", "link", "set", "lo", "up"])?;
+        Ok(namespace)
+    }
+
+    /// Its name under [`DIRECTORY`].
+    pub fn name(&self) -> &str {
+        &self.handle.name
+    }
+
+    /// Runs `closure` on a thread of its own inside the namespace and returns its result. Sockets, BPF links and
+    /// files under `/proc/sys/net` that it opens belong to the namespace and may be handed out.
+    ///
+    /// # Errors
+    /// The namespace cannot be entered.
+    ///
+    /// # Panics
+    /// When `closure` does.
+    pub fn run<T: Send>(&self, closure: impl FnOnce() -> T + Send) -> Result<T, Error> {
+        self.handle.run(closure)
+    }
+
+    /// A way into the namespace for a thread of one's own.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// A command that will run inside, with a `/sys` of this namespace; bpffs stays what it is outside, so that pins
+    /// outlive the command.
+    pub fn command(&self, program: &str) -> Command {
+        use std::os::unix::process::CommandExt as _;
+        let file = Arc::clone(&self.handle.file);
+        let mut command = Command::new(program);
+        // SAFETY: between fork and exec the closure makes only system calls; it neither allocates nor takes a lock.
+        unsafe { command.pre_exec(move || enter_with_sysfs(file.as_raw_fd())) };
+        command
+    }
+
+    /// Runs a command inside and returns what it printed.
+    ///
+    /// # Errors
+    /// With the words, the exit code and what it said on stderr.
+    pub fn exec(&self, words: &[&str]) -> Result<String, Error> {
+        let (program, arguments) = split(words)?;
+        check(
+            words,
+            &self.handle.name,
+            self.command(program).args(arguments).output(),
+        )
+    }
+
+    /// [`Self::exec`] with `input` on its stdin, and whatever came of it, success or not.
+    ///
+    /// # Errors
+    /// The command cannot be started.
+    pub fn exec_with_input(&self, words: &[&str], input: &str) -> Result<Output, Error> {
+        let (program, arguments) = split(words)?;
+        let not_started = |source| failed(words, &self.handle.name, &source);
+        let mut child = self
+            .command(program)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(not_started)?;
+        if let Some(mut stdin) = child.stdin.take() {
+            // A command that does not read all of it says why on stderr.
+            let _ = stdin.write_all(input.as_bytes());
+        }
+        child.wait_with_output().map_err(not_started)
+    }
+
+    /// Starts a command inside, without stdin; its output goes where this process' goes. It ends with the guard.
+    ///
+    /// # Errors
+    /// The command cannot be started.
+    pub fn spawn(&self, words: &[&str]) -> Result<Process, Error> {
+        let (program, arguments) = split(words)?;
+        let child = self
+            .command(program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .spawn();
+        child
+            .map(Process)
+            .map_err(|source| failed(words, &self.handle.name, &source))
+    }
+
+    /// Writes a sysctl: `path` is below `/proc/sys`, with slashes (an interface name may hold a dot).
+    ///
+    /// # Errors
+    /// No such sysctl, or not this value.
+    pub fn sysctl(&self, path: &str, value: &str) -> Result<(), Error> {
+        let file = Path::new("/proc/sys").join(path);
+        self.run(|| fs::write(&file, value))?
+            .map_err(|source| Error::os(format!("{}: {path} = {value}", self.handle.name), source))
+    }
+
+    /// Reads a sysctl, without the line end.
+    ///
+    /// # Errors
+    /// No such sysctl.
+    pub fn read_sysctl(&self, path: &str) -> Result<String, Error> {
+        let file = Path::new("/proc/sys").join(path);
+        let text = self.run(|| fs::read_to_string(&file))?;
+        let text =
+            text.map_err(|source| Error::os(format!("{}: {path}", self.handle.name), source))?;
+        Ok(text.trim_end().to_owned())
+    }
+
+    /// The index of an interface of this namespace.
+    ///
+    /// # Errors
+    /// No such interface.
+    pub fn ifindex(&self, ifname: &str) -> Result<u32, Error> {
+        self.run(|| nix::net::if_::if_nametoindex(ifname))?
+            .map_err(|source| {
+                Error::os(
+                    format!("interface {ifname} of {}", self.handle.name),
+                    source,
+                )
+            })
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        // What cannot be removed now is found by the next sweep: its name carries this process' id.
+        let _ = remove(&self.handle.name);
+    }
+}
+
+/// A command running in a namespace; killed when dropped.
+#[derive(Debug)]
+pub struct Process(Child);
+
+impl Process {
+    /// The child itself, to wait for it or to read its id.
+    pub fn child(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Either it has ended already or it ends now.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Removes a named namespace and the processes inside it (a namespace lives as long as they do).
+pub(crate) fn remove(name: &str) -> io::Result<()> {
+    let path = Path::new(DIRECTORY).join(name);
+    for pid in processes_inside(&path) {
+        let _ = kill(pid, Signal::SIGKILL);
+    }
+    match umount2(&path, MntFlags::MNT_DETACH) {
+        // Not mounted: the file of a creation that was interrupted.
+        Ok(()) | Err(Errno::EINVAL) => fs::remove_file(&path),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Other processes whose network namespace is the one mounted at `path`.
+fn processes_inside(path: &Path) -> Vec<Pid> {
+    use std::os::unix::fs::MetadataExt as _;
+    let identity = |path: PathBuf| fs::metadata(path).ok().map(|data| (data.dev(), data.ino()));
+    let Some(namespace) = identity(path.to_owned()) else {
+        return Vec::new();
+    };
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid::from_raw))
+        .filter(|pid| *pid != Pid::this())
+        .filter(|pid| identity(format!("/proc/{pid}/ns/net").into()) == Some(namespace))
+        .collect()
+}
+
+/// The program and its arguments.
+fn split<'a>(words: &'a [&'a str]) -> Result<(&'a str, &'a [&'a str]), Error> {
+    let (program, arguments) = words
+        .split_first()
+        .ok_or_else(|| Error::Usage("a command of no words".into()))?;
+    Ok((program, arguments))
+}
+
+/// The text of stdout if the command ended with 0.
+fn check(words: &[&str], namespace: &str, output: io::Result<Output>) -> Result<String, Error> {
+    let output = output.map_err(|source| failed(words, namespace, &source))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(Error::Command {
+        command: words.join(" "),
+        namespace: namespace.to_owned(),
+        status: output.status.to_string(),
+        stderr: String::from_utf8_lossy(&output.stderr)
+            .trim_end()
+            .to_owned(),
+    })
+}
+
+fn failed(words: &[&str], namespace: &str, source: &io::Error) -> Error {
+    Error::Command {
+        command: words.join(" "),
+        namespace: namespace.to_owned(),
+        status: "cannot be started".to_owned(),
+        stderr: source.to_string(),
+    }
+}
+
+/// Runs in the child between fork and exec: system calls only.
+fn enter_with_sysfs(namespace: RawFd) -> io::Result<()> {
+    const NONE: *const libc::c_char = std::ptr::null();
+    let checked = |result: libc::c_int| {
+        if result == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    };
+    // SAFETY: system calls on an open descriptor and on constant, terminated strings.
+    unsafe {
+        checked(libc::setns(namespace, libc::CLONE_NEWNET))?;
+        // The mounts of this command only: /sys shows the devices of the namespace it was mounted from.
+        checked(libc::unshare(libc::CLONE_NEWNS))?;
+        checked(libc::mount(
+            NONE,
+            c"/".as_ptr(),
+            NONE,
+            libc::MS_SLAVE | libc::MS_REC,
+            std::ptr::null(),
+        ))?;
+        let bpffs = clone_bpffs();
+        checked(libc::mount(
+            c"sysfs".as_ptr(),
+            c"/sys".as_ptr(),
+            c"sysfs".as_ptr(),
+            0,
+            std::ptr::null(),
+        ))?;
+        if let Some(tree) = bpffs {
+            let target = BPFFS.as_ptr();
+            let moved = libc::syscall(
+                libc::SYS_move_mount,
+                tree,
+                c"".as_ptr(),
+                libc::AT_FDCWD,
+                target,
+                libc::MOVE_MOUNT_F_EMPTY_PATH,
+            );
+            libc::close(tree);
+            checked(moved as libc::c_int)?;
+        }
+    }
+    Ok(())
+}
+
+/// A detached copy of the bpffs mount, if there is one.
+///
+/// # Safety
+/// Makes system calls only.
+unsafe fn clone_bpffs() -> Option<RawFd> {
+    // SAFETY: statfs is plain data; both calls take a constant, terminated string.
+    unsafe {
+        let mut stat: libc::statfs = std::mem::zeroed();
+        if libc::statfs(BPFFS.as_ptr(), &raw mut stat) != 0 || stat.f_type != libc::BPF_FS_MAGIC {
+            return None;
+        }
+        let tree = libc::syscall(
+            libc::SYS_open_tree,
+            libc::AT_FDCWD,
+            BPFFS.as_ptr(),
+            libc::OPEN_TREE_CLONE,
+        );
+        (tree >= 0).then_some(tree as RawFd)
+    }
+}
+
+const BPFFS: &CStr = c"/sys/fs/bpf";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root_or_skip;
+
+    fn create(topic: &str) -> Namespace {
+        Namespace::create(&format!("ss-netns-{}-{topic}", std::process::id())).expect("create")
+    }
+
+    #[test]
+    fn a_closure_sees_the_interfaces_of_the_namespace_and_the_caller_does_not_move() {
+        if !root_or_skip(
+            "a_closure_sees_the_interfaces_of_the_namespace_and_the_caller_does_not_move",
+        ) {
+            return;
+        }
+        let outside = fs::read_link("/proc/thread-self/ns/net").expect("own namespace");
+        let namespace = create("closure");
+        let inside = namespace
+            .run(|| fs::read_link("/proc/thread-self/ns/net"))
+            .expect("run")
+            .expect("readlink");
+        assert_ne!(outside, inside);
+        assert_eq!(
+            outside,
+            fs::read_link("/proc/thread-self/ns/net").expect("own namespace")
+        );
+        assert_eq!(namespace.ifindex("lo").expect("lo"), 1);
+    }
+
+    #[test]
+    fn a_command_sees_the_sysfs_of_the_namespace() {
+        if !root_or_skip("a_command_sees_the_sysfs_of_the_namespace") {
+            return;
+        }
+        let namespace = create("sysfs");
+        assert_eq!(
+            namespace
+                .exec(&["ls", "/sys/class/net"])
+                .expect("ls")
+                .trim(),
+            "lo"
+        );
+    }
+
+    #[test]
+    fn a_failed_command_says_its_words_its_code_and_what_it_said() {
+        if !root_or_skip("a_failed_command_says_its_words_its_code_and_what_it_said") {
+            return;
+        }
+        let namespace = create("failure");
+        let error = namespace
+            .exec(&["ip", "link", "show", "eth9"])
+            .expect_err("there is no eth9")
+            .to_string();
+        assert!(
+            error.starts_with("`ip link show eth9` in ss-netns-"),
+            "{error}"
+        );
+        assert!(
+            error.contains("exit status: 1") && error.contains("eth9\" does not exist"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn dropping_removes_the_namespace_and_ends_what_runs_inside() {
+        if !root_or_skip("dropping_removes_the_namespace_and_ends_what_runs_inside") {
+            return;
+        }
+        let namespace = create("drop");
+        let path = Path::new(DIRECTORY).join(namespace.name());
+        let mut child = namespace.command("sleep").arg("60").spawn().expect("sleep");
+        drop(namespace);
+        assert!(!path.exists());
+        assert!(!child.wait().expect("wait").success());
+    }
+}

@@ -1,0 +1,221 @@
+//! The vector file as it is written; the types of the module above are what it means.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{self, Deserializer, MapAccess, Visitor};
+
+use super::{Case, Counters, Expect, Linux, Node, Port};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawFile {
+    pub(super) format: u32,
+    pub(super) group: String,
+    pub(super) about: String,
+    pub(super) node: Node,
+    pub(super) cases: Vec<RawCase>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawCase {
+    pub(super) name: String,
+    #[serde(default)]
+    about: Option<String>,
+    #[serde(default)]
+    rfc: Vec<String>,
+    #[serde(rename = "in")]
+    input: RawFrame,
+    expect: RawExpect,
+    linux: RawLinux,
+    #[serde(default)]
+    counters: Option<Counters>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawFrame {
+    port: String,
+    #[serde(deserialize_with = "hex")]
+    frame: Vec<u8>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum RawExpect {
+    Forward(RawFrame),
+    Drop(String),
+    Kernel(String),
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum RawLinux {
+    Word(String),
+    Differs(RawDiffers),
+    Skip(RawSkip),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawSkip {
+    skip: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawDiffers {
+    differs: RawOutcome,
+    why: String,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum RawOutcome {
+    Word(String),
+    Forward(RawForward),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawForward {
+    forward: RawFrame,
+}
+
+impl RawCase {
+    pub(super) fn check(self, node: &Node) -> Result<Case, String> {
+        let port_of = |RawFrame { port, frame }: RawFrame| {
+            let known = node.ports.iter().any(|(name, _)| *name == port);
+            if known {
+                Ok((port, frame))
+            } else {
+                Err(format!("no port {port} in this node"))
+            }
+        };
+        if let Some((name, _)) = node
+            .ports
+            .iter()
+            .find(|(_, port)| port.mac.is_none() && port.vlan.is_none())
+        {
+            return Err(format!("port {name} has no mac"));
+        }
+        let lower = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        if self.name.is_empty() || !self.name.chars().all(lower) {
+            return Err("a name is of lower-case letters, digits and `_`".into());
+        }
+        let (port, frame) = port_of(self.input)?;
+        let expect = match self.expect {
+            RawExpect::Forward(frame) => {
+                port_of(frame).map(|(port, frame)| Expect::Forward { port, frame })?
+            }
+            RawExpect::Drop(reason) => Expect::Drop(reason),
+            RawExpect::Kernel(reason) => Expect::Kernel(reason),
+        };
+        let linux = match self.linux {
+            RawLinux::Word(word) if word == "same" && matches!(expect, Expect::Kernel(_)) => {
+                return Err(
+                    "what is left to the kernel cannot be the same there: {skip: why}".into(),
+                );
+            }
+            RawLinux::Word(word) if word == "same" => Linux::Same,
+            RawLinux::Word(word) => {
+                return Err(format!(
+                    "linux: {word}; allowed are same, {{differs, why}}, {{skip}}"
+                ));
+            }
+            RawLinux::Skip(RawSkip { skip }) => Linux::Skip(skip),
+            RawLinux::Differs(RawDiffers { differs, why }) => Linux::Differs {
+                outcome: match differs {
+                    RawOutcome::Word(word) if word == "drop" => None,
+                    RawOutcome::Word(word) => {
+                        return Err(format!(
+                            "linux: differs: {word}; allowed are drop and {{forward}}"
+                        ));
+                    }
+                    RawOutcome::Forward(RawForward { forward }) => Some(port_of(forward)?),
+                },
+                why,
+            },
+        };
+        let Self {
+            name,
+            about,
+            rfc,
+            counters,
+            ..
+        } = self;
+        Ok(Case {
+            name,
+            about,
+            rfc,
+            port,
+            frame,
+            expect,
+            linux,
+            counters,
+        })
+    }
+}
+
+pub(super) const fn yes() -> bool {
+    true
+}
+
+pub(super) const fn default_mtu() -> u32 {
+    1500
+}
+
+/// Hex digits in pairs; white space between pairs is allowed.
+fn hex<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let digits: Vec<u8> = text
+        .bytes()
+        .filter(|byte| !byte.is_ascii_whitespace())
+        .collect();
+    let value = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
+    let pair = |pair: &[u8]| Some(value(pair[0])? << 4 | value(*pair.get(1)?)?);
+    let bytes = digits.chunks(2).map(pair).collect::<Option<Vec<u8>>>();
+    bytes.ok_or_else(|| de::Error::custom("a frame is pairs of hexadecimal digits"))
+}
+
+pub(super) fn dot1q() -> String {
+    "802.1Q".to_owned()
+}
+
+/// `02:00:00:00:00:01`
+pub(super) fn mac<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<[u8; 6]>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let bytes = text
+        .split(':')
+        .map(|part| u8::from_str_radix(part, 16))
+        .collect::<Result<Vec<u8>, _>>();
+    let bytes: Option<[u8; 6]> = bytes.ok().and_then(|bytes| bytes.try_into().ok());
+    let refused = || {
+        de::Error::custom(format!(
+            "{text:?}: an Ethernet address is six bytes such as 02:00:00:00:00:01"
+        ))
+    };
+    bytes.map(Some).ok_or_else(refused)
+}
+
+/// A mapping whose order counts.
+pub(super) fn in_order<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<(String, Port)>, D::Error> {
+    struct InOrder;
+    impl<'de> Visitor<'de> for InOrder {
+        type Value = Vec<(String, Port)>;
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("ports by name")
+        }
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut ports = Vec::new();
+            while let Some(entry) = map.next_entry()? {
+                ports.push(entry);
+            }
+            Ok(ports)
+        }
+    }
+    deserializer.deserialize_map(InOrder)
+}

@@ -1,0 +1,115 @@
+//! The golden cases of `vectors/`, put to the Linux kernel itself.
+
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use sidestep_lab::vectors::{Expect, VectorFile};
+use sidestep_lab::{linux, root_or_skip};
+
+/// Runs all files of a directory; every disagreement is printed before the verdict.
+fn run_all(test: &str, directory: &str) {
+    if !root_or_skip(test) {
+        return;
+    }
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
+    let files = VectorFile::read_all(&directory).unwrap_or_else(|error| panic!("{error}"));
+    assert!(
+        !files.is_empty(),
+        "no vector file in {}",
+        directory.display()
+    );
+    let (mut passed, mut skipped, mut failed) = (0, 0, Vec::new());
+    for file in files {
+        let report = linux::run(&file).unwrap_or_else(|error| panic!("{}: {error}", file.group));
+        print!("{report}");
+        passed += report.passed.len();
+        skipped += report.skipped.len();
+        failed.extend(report.failed.into_iter().map(|(name, _)| name));
+    }
+    // Not println!: the test harness would keep it to itself, and how much was skipped has to be seen.
+    let _ = writeln!(
+        io::stderr(),
+        "{test}: {passed} cases passed, {skipped} skipped, {} failed",
+        failed.len()
+    );
+    assert!(
+        failed.is_empty(),
+        "Linux does not do what these cases say of it: {}",
+        failed.join(", ")
+    );
+}
+
+#[test]
+fn linux_does_what_the_golden_vectors_say_of_it() {
+    run_all(
+        "linux_does_what_the_golden_vectors_say_of_it",
+        "../../vectors",
+    );
+}
+
+/// Small enough to be checked by eye: if this fails and the other does too, look at the runner first.
+#[test]
+fn the_runner_itself_passes_frames_written_by_hand() {
+    run_all(
+        "the_runner_itself_passes_frames_written_by_hand",
+        "tests/vectors",
+    );
+}
+
+/// A runner that passes everything would pass the files too.
+#[test]
+fn a_wrong_byte_a_wrong_port_and_a_frame_too_many_are_reported() {
+    if !root_or_skip("a_wrong_byte_a_wrong_port_and_a_frame_too_many_are_reported") {
+        return;
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/by_hand.yaml");
+    let mut file = VectorFile::read(&path).unwrap_or_else(|error| panic!("{error}"));
+    file.cases.truncate(3);
+    let Expect::Forward { frame, .. } = &mut file.cases[0].expect else {
+        panic!("the first case forwards")
+    };
+    frame[21] = 64;
+    let Expect::Forward { port, .. } = &mut file.cases[1].expect else {
+        panic!("the second case forwards")
+    };
+    *port = "eth0".to_owned();
+    file.cases[2].frame = file.cases[1].frame.clone();
+    let report = linux::run(&file).unwrap_or_else(|error| panic!("{error}"));
+    assert!(report.passed.is_empty(), "{report}");
+    let text = report.to_string();
+    assert!(
+        text.contains("21 IPv6 hop limit           expected 40 found 3f"),
+        "{text}"
+    );
+    assert!(
+        text.contains("expected: 94 bytes by eth0") && text.contains("found: 94 bytes by eth1"),
+        "{text}"
+    );
+    assert!(text.contains("expected: nothing comes out"), "{text}");
+}
+
+#[test]
+fn a_route_that_linux_does_not_take_is_told_with_its_words_and_fails_only_what_needs_it() {
+    if !root_or_skip(
+        "a_route_that_linux_does_not_take_is_told_with_its_words_and_fails_only_what_needs_it",
+    ) {
+        return;
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/by_hand.yaml");
+    let mut file = VectorFile::read(&path).unwrap_or_else(|error| panic!("{error}"));
+    file.node.routes[1] = "fc0e::1/128 encap seg6local action End.AS dev eth0".to_owned();
+    let report = linux::run(&file).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(report.refused.len(), 1, "{report}");
+    assert!(
+        report.refused[0].line.ends_with("action End.AS dev eth0"),
+        "{report}"
+    );
+    assert_eq!(
+        report.passed,
+        [
+            "by_hand_a_packet_is_forwarded",
+            "by_hand_end_without_srh_is_dropped"
+        ],
+        "{report}"
+    );
+}

@@ -1,0 +1,118 @@
+//! Segment routing behaviors: headend encapsulations (`encap seg6`) and endpoint behaviors (`encap seg6local`).
+//!
+//! The types are here. What each behavior takes, who can do it and how it is spelled is said once, in the tables of
+//! [`endpoint`] and [`headend`]; validation ([`check`]) and every text shown to the operator ([`text`]) are derived
+//! from those.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::node::{IfIndex, TableId};
+
+pub mod attribute;
+pub mod check;
+pub mod endpoint;
+pub mod headend;
+pub mod text;
+
+/// LIMIT: the largest number of segments in one SRH that Sidestep writes or mirrors.
+pub const SEGMENTS_MAX: usize = 16;
+
+/// How a headend puts the segments into the packet (RFC 8986 5; `mode` of `encap seg6`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum EncapMode {
+    /// `H.Insert`: an SRH between the IPv6 header and its payload (`inline`).
+    Inline,
+    /// `H.Encaps`: outer IPv6 header and SRH around the IP packet (`encap`).
+    Encap,
+    /// `H.Encaps.Red`: as `H.Encaps`, the first segment only in the destination address (`encap.red`).
+    EncapRed,
+    /// `H.Encaps.L2`: outer IPv6 header and SRH around the Ethernet frame (`l2encap`).
+    L2Encap,
+    /// `H.Encaps.L2.Red` (`l2encap.red`).
+    L2EncapRed,
+}
+
+/// `encap seg6 mode MODE segs A,B,… [hmac KEYID] [tunsrc ADDRESS] [lookup TABLE]`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Seg6Encap {
+    /// The headend behavior.
+    pub mode: EncapMode,
+    /// The segments in the order of travel: the first one visited first. 1 to [`SEGMENTS_MAX`].
+    pub segments: Vec<Ipv6Addr>,
+    /// HMAC key id, if the SRH is to be signed.
+    pub hmac: Option<u32>,
+    /// Source address of the outer header for this route (`tunsrc`; Linux has it since 6.20).
+    pub tunsrc: Option<Ipv6Addr>,
+    /// Table in which the first segment is looked up (`lookup`), else the rules decide.
+    pub lookup: Option<TableId>,
+}
+
+/// Endpoint behaviors (RFC 8986 4; `action` of `encap seg6local`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Behavior {
+    /// Endpoint (4.1).
+    End,
+    /// Layer-3 cross-connect (4.2).
+    EndX,
+    /// Specific IPv6 table lookup (4.3).
+    EndT,
+    /// Decapsulation and IPv6 cross-connect (4.4).
+    EndDx6,
+    /// Decapsulation and IPv4 cross-connect (4.5).
+    EndDx4,
+    /// Decapsulation and specific IPv6 table lookup (4.6).
+    EndDt6,
+    /// Decapsulation and specific IPv4 table lookup (4.7).
+    EndDt4,
+    /// Decapsulation and specific IP table lookup (4.8).
+    EndDt46,
+    /// Decapsulation and L2 cross-connect (4.9).
+    EndDx2,
+    /// Endpoint bound to an SR policy, SRH inserted (Linux `End.B6`).
+    EndB6,
+    /// Endpoint bound to an SR encapsulation policy (4.13).
+    EndB6Encaps,
+}
+
+/// Flavors of End, End.X and End.T (RFC 8986 4.16) and of compressed SIDs (RFC 9800 4.1).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct Flavors {
+    /// Penultimate segment pop of the SRH.
+    pub psp: bool,
+    /// Ultimate segment pop of the SRH.
+    pub usp: bool,
+    /// Ultimate segment decapsulation.
+    pub usd: bool,
+    /// NEXT-C-SID: (Locator-Block length, Locator-Node Function length) in bits.
+    pub next_csid: Option<(u8, u8)>,
+}
+
+/// `encap seg6local action ACTION …`: which attributes an action takes is said by
+/// [`endpoint::BEHAVIORS`].
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Seg6Local {
+    /// What is done with a packet whose destination address is this SID.
+    pub action: Behavior,
+    /// `table T`: lookup in this table alone.
+    pub table: Option<TableId>,
+    /// `vrftable T`: lookup as a VRF device with table T would do it.
+    pub vrftable: Option<TableId>,
+    /// `nh4 ADDRESS`.
+    pub nh4: Option<Ipv4Addr>,
+    /// `nh6 ADDRESS`.
+    pub nh6: Option<Ipv6Addr>,
+    /// `iif DEV`.
+    pub iif: Option<IfIndex>,
+    /// `oif DEV`.
+    pub oif: Option<IfIndex>,
+    /// `srh segs A,B,…` of End.B6 and End.B6.Encaps, in the order of travel.
+    pub segments: Vec<Ipv6Addr>,
+    /// `flavors psp,…`.
+    pub flavors: Flavors,
+    /// `count`: the kernel's own per-SID counters were asked for (ours are always on).
+    pub count: bool,
+}

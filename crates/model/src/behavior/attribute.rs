@@ -1,0 +1,153 @@
+//! The vocabulary of the descriptor tables: attributes and flavors by their keywords, and payloads.
+
+/// An attribute of `encap seg6local`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Attribute {
+    /// `table TABLE`.
+    Table,
+    /// `vrftable TABLE`.
+    Vrftable,
+    /// `nh4 IPV4`.
+    Nh4,
+    /// `nh6 IPV6`.
+    Nh6,
+    /// `iif DEV`.
+    Iif,
+    /// `oif DEV`.
+    Oif,
+    /// `srh segs A,B,…`.
+    Srh,
+    /// `flavors FLAVOR,…`.
+    Flavors,
+    /// `count`.
+    Count,
+}
+
+impl Attribute {
+    /// All, in the order in which iproute2 prints them.
+    pub const ALL: [Self; 9] = [
+        Self::Srh,
+        Self::Table,
+        Self::Vrftable,
+        Self::Nh4,
+        Self::Nh6,
+        Self::Iif,
+        Self::Oif,
+        Self::Count,
+        Self::Flavors,
+    ];
+
+    /// The keyword.
+    pub const fn keyword(self) -> &'static str {
+        match self {
+            Self::Table => "table",
+            Self::Vrftable => "vrftable",
+            Self::Nh4 => "nh4",
+            Self::Nh6 => "nh6",
+            Self::Iif => "iif",
+            Self::Oif => "oif",
+            Self::Srh => "srh",
+            Self::Flavors => "flavors",
+            Self::Count => "count",
+        }
+    }
+
+    /// The keyword with its value, as the grammar writes it.
+    pub const fn form(self) -> &'static str {
+        match self {
+            Self::Table => "table TABLE",
+            Self::Vrftable => "vrftable TABLE",
+            Self::Nh4 => "nh4 IPV4",
+            Self::Nh6 => "nh6 IPV6",
+            Self::Iif => "iif DEV",
+            Self::Oif => "oif DEV",
+            Self::Srh => "srh segs SEGMENTS",
+            Self::Flavors => "flavors FLAVORS",
+            Self::Count => "count",
+        }
+    }
+
+    /// What it says, in one line.
+    pub const fn summary(self) -> &'static str {
+        match self {
+            Self::Table => "look the packet up in this table alone",
+            Self::Vrftable => "look the packet up as the VRF device of this table does",
+            Self::Nh4 => "IPv4 next hop; 0.0.0.0: look the inner destination up",
+            Self::Nh6 => "IPv6 next hop; :: after decapsulation: look the inner destination up",
+            Self::Iif => "ingress interface",
+            Self::Oif => "egress interface",
+            Self::Srh => "the segments of the policy, in the order of travel",
+            Self::Flavors => "variants of the behavior",
+            Self::Count => "the kernel counts too (Sidestep always does)",
+        }
+    }
+}
+
+/// A flavor's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Flavor {
+    /// Penultimate segment pop of the SRH.
+    Psp,
+    /// Ultimate segment pop of the SRH.
+    Usp,
+    /// Ultimate segment decapsulation.
+    Usd,
+    /// NEXT-C-SID.
+    NextCsid,
+}
+
+impl Flavor {
+    /// All, in the order in which iproute2 prints them.
+    pub const ALL: [Self; 4] = [Self::Psp, Self::Usp, Self::Usd, Self::NextCsid];
+
+    /// The word.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Psp => "psp",
+            Self::Usp => "usp",
+            Self::Usd => "usd",
+            Self::NextCsid => "next-csid",
+        }
+    }
+
+    /// Where it is specified, and what it is.
+    pub const fn summary(self) -> &'static str {
+        match self {
+            Self::Psp => "RFC 8986 4.16.1: the last but one segment removes the SRH",
+            Self::Usp => "RFC 8986 4.16.2: the last segment removes the SRH",
+            Self::Usd => "RFC 8986 4.16.3: the last segment decapsulates",
+            Self::NextCsid => {
+                "RFC 9800 4.1: compressed SIDs; lblen 8-120 (default 32) and nflen 8-120 (default 16) bits, \
+                 multiples of 8, together at most 128"
+            }
+        }
+    }
+}
+
+/// What a behavior decapsulates, or a headend encapsulates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Inner {
+    /// Nothing: the packet stays as it is below the IPv6 header.
+    None,
+    /// IPv6 (upper-layer header 41).
+    Ipv6,
+    /// IPv4 (upper-layer header 4).
+    Ipv4,
+    /// IPv4 or IPv6.
+    Ip,
+    /// An Ethernet frame (upper-layer header 143).
+    Ethernet,
+}
+
+impl Inner {
+    /// The word for tables and help.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::None => "-",
+            Self::Ipv6 => "IPv6",
+            Self::Ipv4 => "IPv4",
+            Self::Ip => "IPv4 or IPv6",
+            Self::Ethernet => "Ethernet",
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! What of a behavior is legal, and who can do it: derived from the descriptor tables.
+
+use std::fmt;
+
+use super::attribute::{Attribute, Flavor};
+use super::endpoint::BEHAVIORS;
+use super::headend::HEADENDS;
+use super::{EncapMode, Flavors, SEGMENTS_MAX, Seg6Encap, Seg6Local};
+use crate::route::{Encap, Family, Route};
+
+/// What is wrong with an encapsulation, and at which of its words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// The keyword at fault (`table`, `flavors`, `hmac`), or `action` or `mode` if something is missing.
+    pub keyword: &'static str,
+    /// What is wrong, as a phrase.
+    pub problem: String,
+    /// What would be right, as a phrase.
+    pub expected: String,
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: {}; expected {}",
+            self.keyword, self.problem, self.expected
+        )
+    }
+}
+
+fn wrong(keyword: &'static str, problem: impl Into<String>, expected: impl Into<String>) -> Wrong {
+    Wrong {
+        keyword,
+        problem: problem.into(),
+        expected: expected.into(),
+    }
+}
+
+impl Flavors {
+    /// No flavor at all.
+    pub fn is_empty(self) -> bool {
+        self == Self::default()
+    }
+
+    /// It has this flavor.
+    pub fn has(self, flavor: Flavor) -> bool {
+        match flavor {
+            Flavor::Psp => self.psp,
+            Flavor::Usp => self.usp,
+            Flavor::Usd => self.usd,
+            Flavor::NextCsid => self.next_csid.is_some(),
+        }
+    }
+
+    /// The flavors that it has, in the order in which iproute2 prints them.
+    pub fn iter(self) -> impl Iterator<Item = Flavor> {
+        Flavor::ALL
+            .into_iter()
+            .filter(move |flavor| self.has(*flavor))
+    }
+}
+
+impl Seg6Local {
+    /// This behavior with no attribute.
+    pub fn new(action: super::Behavior) -> Self {
+        Self {
+            action,
+            table: None,
+            vrftable: None,
+            nh4: None,
+            nh6: None,
+            iif: None,
+            oif: None,
+            segments: Vec::new(),
+            flavors: Flavors::default(),
+            count: false,
+        }
+    }
+
+    /// It has this attribute.
+    pub fn has(&self, attribute: Attribute) -> bool {
+        match attribute {
+            Attribute::Table => self.table.is_some(),
+            Attribute::Vrftable => self.vrftable.is_some(),
+            Attribute::Nh4 => self.nh4.is_some(),
+            Attribute::Nh6 => self.nh6.is_some(),
+            Attribute::Iif => self.iif.is_some(),
+            Attribute::Oif => self.oif.is_some(),
+            Attribute::Srh => !self.segments.is_empty(),
+            Attribute::Flavors => !self.flavors.is_empty(),
+            Attribute::Count => self.count,
+        }
+    }
+
+    /// The attributes that it has, in the order in which iproute2 prints them.
+    pub fn attributes(&self) -> impl Iterator<Item = Attribute> {
+        Attribute::ALL
+            .into_iter()
+            .filter(|attribute| self.has(*attribute))
+    }
+
+    /// Its attributes are those that the behavior takes.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check(&self) -> Result<(), Wrong> {
+        let row = self.action.descriptor();
+        for attribute in self.attributes() {
+            if !row.takes(attribute) {
+                let takes = join(row.attributes().map(Attribute::form), ", ");
+                let problem = format!("{} does not take", row.name);
+                return Err(wrong(attribute.keyword(), problem, takes));
+            }
+        }
+        for attribute in row.required {
+            if !self.has(*attribute) {
+                let problem = format!("{} lacks `{}`", row.name, attribute.keyword());
+                return Err(wrong("action", problem, attribute.form()));
+            }
+        }
+        let given: Vec<_> = row
+            .one_of
+            .iter()
+            .filter(|attribute| self.has(**attribute))
+            .collect();
+        if !row.one_of.is_empty() && given.len() != 1 {
+            let forms = join(row.one_of.iter().map(|attribute| attribute.form()), " or ");
+            return Err(match given.last() {
+                None => wrong("action", format!("{} lacks a table", row.name), forms),
+                Some(last) => wrong(
+                    last.keyword(),
+                    format!("{} takes only one of its choices", row.name),
+                    format!("either {forms}"),
+                ),
+            });
+        }
+        if let Some(flavor) = self
+            .flavors
+            .iter()
+            .find(|flavor| !row.flavors.contains(flavor))
+        {
+            let flavors = join(row.flavors.iter().map(|flavor| flavor.word()), ", ");
+            let problem = format!("{} does not have flavor {}", row.name, flavor.word());
+            return Err(wrong("flavors", problem, flavors));
+        }
+        if let Some((block, function)) = self.flavors.next_csid {
+            // Linux, net/ipv6/seg6_local.c: seg6_chk_next_csid_cfg.
+            let bits = |length: u8| (8..=120).contains(&length) && length.is_multiple_of(8);
+            let rule = "a multiple of 8 from 8 to 120, lblen and nflen together at most 128";
+            if !bits(block) {
+                return Err(wrong("lblen", "impossible length", rule));
+            }
+            if !bits(function) || u16::from(block) + u16::from(function) > 128 {
+                return Err(wrong("nflen", "impossible length", rule));
+            }
+        }
+        check_segments("srh", &self.segments, row.takes(Attribute::Srh))
+    }
+}
+
+impl Seg6Encap {
+    /// This mode with these segments and nothing else.
+    pub fn new(mode: EncapMode, segments: Vec<std::net::Ipv6Addr>) -> Self {
+        Self {
+            mode,
+            segments,
+            hmac: None,
+            tunsrc: None,
+            lookup: None,
+        }
+    }
+
+    /// Its attributes are those that the mode takes, and the mode suits a route of this family.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check(&self, family: Family) -> Result<(), Wrong> {
+        let row = self.mode.descriptor();
+        if !row.families.contains(&family) {
+            return Err(wrong(
+                "mode",
+                format!("{} ({}) is for IPv6 routes only", row.word, row.name),
+                "encap or encap.red on an IPv4 route",
+            ));
+        }
+        for (given, takes, keyword) in [
+            (self.tunsrc.is_some(), row.tunsrc, "tunsrc"),
+            (self.hmac.is_some(), row.hmac, "hmac"),
+            (self.lookup.is_some(), row.lookup, "lookup"),
+        ] {
+            if given && !takes {
+                return Err(wrong(
+                    keyword,
+                    format!("mode {} does not take", row.word),
+                    "it left out",
+                ));
+            }
+        }
+        if self.hmac == Some(0) {
+            return Err(wrong(
+                "hmac",
+                "key id 0 means no key",
+                "a key id from 1 to 4294967295",
+            ));
+        }
+        check_segments("segs", &self.segments, true)
+    }
+}
+
+fn check_segments(
+    keyword: &'static str,
+    segments: &[std::net::Ipv6Addr],
+    needed: bool,
+) -> Result<(), Wrong> {
+    let expected = || format!("1 to {SEGMENTS_MAX} IPv6 unicast addresses, separated by commas");
+    if needed && segments.is_empty() {
+        return Err(wrong(keyword, "no segment", expected()));
+    }
+    if segments.len() > SEGMENTS_MAX {
+        let problem = format!("{} segments are too many", segments.len());
+        return Err(wrong(keyword, problem, expected()));
+    }
+    match segments
+        .iter()
+        .find(|s| s.is_unspecified() || s.is_multicast() || s.is_loopback())
+    {
+        Some(segment) => Err(wrong(
+            keyword,
+            format!("{segment} cannot be a segment"),
+            expected(),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Linux has a way to say this route (the newest Linux; an older one may refuse parts of it).
+///
+/// A route that it has no way to say lives in Sidestep alone.
+pub fn linux_can_express(route: &Route) -> bool {
+    // "Device only routes can not be added for IPv6 using the multipath API."
+    let multipath6 = route.next_hops.len() > 1 && route.family() == Family::V6;
+    route.next_hops.iter().all(|hop| match &hop.encap {
+        _ if multipath6 && hop.via.is_none() => false,
+        Some(Encap::Seg6Local(local)) => {
+            let row = local.action.descriptor();
+            row.kernel_action.is_some()
+                && !local
+                    .attributes()
+                    .any(|a| row.beyond_linux.attributes.contains(&a))
+                && !local
+                    .flavors
+                    .iter()
+                    .any(|f| row.beyond_linux.flavors.contains(&f))
+        }
+        // What is unsupported here came from the kernel.
+        Some(Encap::Seg6(_) | Encap::Unsupported(_)) | None => true,
+    })
+}
+
+/// The data plane does this encapsulation itself. What it does not do is left to the kernel, if the kernel can.
+///
+/// # Errors
+/// What it does not do, at which keyword, and what it does.
+pub fn data_plane_can(encap: &Encap) -> Result<(), Wrong> {
+    match encap {
+        Encap::Seg6Local(local) => {
+            let row = local.action.descriptor();
+            if !row.data_plane {
+                let done = BEHAVIORS.iter().filter(|row| row.data_plane);
+                return Err(wrong(
+                    "action",
+                    format!("Sidestep does not do {} yet", row.name),
+                    join(done.map(|row| row.name), ", "),
+                ));
+            }
+            match local
+                .flavors
+                .iter()
+                .find(|flavor| !row.data_plane_flavors.contains(flavor))
+            {
+                None => Ok(()),
+                Some(flavor) => Err(wrong(
+                    "flavors",
+                    format!(
+                        "Sidestep does not do {} with flavor {} yet",
+                        row.name,
+                        flavor.word()
+                    ),
+                    match row.data_plane_flavors {
+                        [] => "no flavor".to_owned(),
+                        flavors => join(flavors.iter().map(|flavor| flavor.word()), ", "),
+                    },
+                )),
+            }
+        }
+        Encap::Seg6(seg6) => {
+            let row = seg6.mode.descriptor();
+            if !row.data_plane {
+                let done = HEADENDS.iter().filter(|row| row.data_plane);
+                Err(wrong(
+                    "mode",
+                    format!("Sidestep does not do {} yet", row.word),
+                    join(done.map(|row| row.word), ", "),
+                ))
+            } else if seg6.hmac.is_some() {
+                Err(wrong("hmac", "Sidestep does not sign yet", "it left out"))
+            } else {
+                Ok(())
+            }
+        }
+        Encap::Unsupported(what) => Err(wrong(
+            "encap",
+            format!("Sidestep does not do {what}"),
+            "seg6 or seg6local",
+        )),
+    }
+}
+
+pub(crate) fn join<'a>(words: impl Iterator<Item = &'a str>, separator: &str) -> String {
+    words.collect::<Vec<_>>().join(separator)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Behavior;
+    use super::*;
+    use crate::node::TableId;
+
+    fn problem(local: &Seg6Local) -> String {
+        local.check().expect_err("must be refused").to_string()
+    }
+
+    #[test]
+    fn every_behavior_wants_its_attributes_and_refuses_the_others() {
+        for row in BEHAVIORS {
+            let mut local = full(Seg6Local::new(row.behavior), |attribute| {
+                row.required.contains(&attribute) || row.one_of.first() == Some(&attribute)
+            });
+            assert_eq!(local.check(), Ok(()), "{}", row.name);
+            for attribute in Attribute::ALL.into_iter().filter(|a| !row.takes(*a)) {
+                let more = full(local.clone(), |a| a == attribute);
+                let found = more.check().expect_err("must be refused");
+                assert_eq!(found.keyword, attribute.keyword(), "{}", row.name);
+            }
+            local = Seg6Local::new(row.behavior);
+            let needs = !row.required.is_empty() || !row.one_of.is_empty();
+            assert_eq!(local.check().is_err(), needs, "{}", row.name);
+        }
+    }
+
+    fn full(mut local: Seg6Local, wanted: impl Fn(Attribute) -> bool) -> Seg6Local {
+        for attribute in Attribute::ALL.into_iter().filter(|a| wanted(*a)) {
+            match attribute {
+                Attribute::Table => local.table = Some(TableId(100)),
+                Attribute::Vrftable => local.vrftable = Some(TableId(100)),
+                Attribute::Nh4 => local.nh4 = Some([10, 0, 0, 1].into()),
+                Attribute::Nh6 => local.nh6 = Some([0xfc; 16].into()),
+                Attribute::Iif => local.iif = Some(crate::node::IfIndex(1)),
+                Attribute::Oif => local.oif = Some(crate::node::IfIndex(1)),
+                Attribute::Srh => local.segments = vec![[0xfc; 16].into()],
+                Attribute::Flavors => local.flavors.psp = true,
+                Attribute::Count => local.count = true,
+            }
+        }
+        local
+    }
+
+    #[test]
+    fn table_and_vrftable_exclude_each_other() {
+        let mut local = Seg6Local::new(Behavior::EndDt6);
+        assert!(problem(&local).contains("table TABLE or vrftable TABLE"));
+        local.table = Some(TableId(1));
+        local.vrftable = Some(TableId(2));
+        assert!(problem(&local).starts_with("vrftable: End.DT6 takes only one"));
+    }
+
+    #[test]
+    fn next_csid_lengths_are_the_kernels() {
+        let mut local = Seg6Local::new(Behavior::End);
+        for (lengths, good) in [
+            ((32, 16), true),
+            ((120, 8), true),
+            ((120, 16), false),
+            ((33, 16), false),
+            ((32, 0), false),
+        ] {
+            local.flavors.next_csid = Some(lengths);
+            assert_eq!(local.check().is_ok(), good, "{lengths:?}");
+        }
+    }
+
+    #[test]
+    fn segments_are_counted_and_must_be_unicast() {
+        let segment = std::net::Ipv6Addr::from([0xfc; 16]);
+        let with = |segments| Seg6Encap::new(EncapMode::Encap, segments).check(Family::V6);
+        assert_eq!(with(vec![segment; SEGMENTS_MAX]), Ok(()));
+        assert!(with(vec![segment; SEGMENTS_MAX + 1]).is_err());
+        assert!(with(vec![]).is_err());
+        assert!(with(vec![std::net::Ipv6Addr::UNSPECIFIED]).is_err());
+        assert!(with(vec![[0xff; 16].into()]).is_err());
+    }
+}

@@ -1,0 +1,371 @@
+//! The descriptor table of the endpoint behaviors: one row for each.
+//!
+//! Everything that has to be known of a behavior by its name is here and nowhere else: spelling, attributes,
+//! flavors, what Linux and the data plane do of it, where it is specified. A new behavior is a new row.
+
+use super::Behavior;
+use super::attribute::{Attribute, Flavor, Inner};
+
+/// What Sidestep accepts of a behavior and Linux does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BeyondLinux {
+    /// Attributes.
+    pub attributes: &'static [Attribute],
+    /// Flavors.
+    pub flavors: &'static [Flavor],
+    /// What the difference is, and on whose word.
+    pub why: &'static str,
+}
+
+/// Linux takes all of it.
+const LINUX_HAS_ALL: BeyondLinux = BeyondLinux {
+    attributes: &[],
+    flavors: &[],
+    why: "",
+};
+
+/// One endpoint behavior.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Descriptor {
+    /// Which.
+    pub behavior: Behavior,
+    /// Its name as the RFC spells it, and as it is printed.
+    pub name: &'static str,
+    /// Other spellings that are accepted.
+    pub aliases: &'static [&'static str],
+    /// `SEG6_LOCAL_ACTION_*` of `include/uapi/linux/seg6_local.h`, if Linux has the behavior.
+    pub kernel_action: Option<u32>,
+    /// Attributes that must be there.
+    pub required: &'static [Attribute],
+    /// Exactly one of these must be there; empty: no such choice.
+    pub one_of: &'static [Attribute],
+    /// Attributes that may be there. (`count` may always be, `flavors` if there are any.)
+    pub optional: &'static [Attribute],
+    /// Flavors that it may have.
+    pub flavors: &'static [Flavor],
+    /// What of this Linux does not take.
+    pub beyond_linux: BeyondLinux,
+    /// What it decapsulates.
+    pub inner: Inner,
+    /// The data plane does it now.
+    pub data_plane: bool,
+    /// Those of `flavors` that the data plane does now.
+    pub data_plane_flavors: &'static [Flavor],
+    /// Where it is specified.
+    pub source: &'static str,
+    /// What it does, in one line.
+    pub summary: &'static str,
+}
+
+/// The endpoint behaviors, in the order of RFC 8986 4.
+///
+/// Attributes and flavors of Linux: `seg6_action_table` and `seg6_flv_supp_ops_by_action` in
+/// `net/ipv6/seg6_local.c`. Linux ignores attributes that an action does not take; here they are refused.
+pub const BEHAVIORS: &[Descriptor] = &[
+    Descriptor {
+        behavior: Behavior::End,
+        name: "End",
+        aliases: &[],
+        kernel_action: Some(1),
+        required: &[],
+        one_of: &[],
+        optional: &[],
+        flavors: &[Flavor::Psp, Flavor::Usp, Flavor::Usd, Flavor::NextCsid],
+        beyond_linux: BeyondLinux {
+            attributes: &[],
+            flavors: &[Flavor::Usp, Flavor::Usd],
+            why: "Linux has psp and next-csid only",
+        },
+        inner: Inner::None,
+        data_plane: true,
+        data_plane_flavors: &[Flavor::Psp],
+        source: "RFC 8986 4.1",
+        summary: "go on to the next segment",
+    },
+    Descriptor {
+        behavior: Behavior::EndX,
+        name: "End.X",
+        aliases: &[],
+        kernel_action: Some(2),
+        required: &[Attribute::Nh6],
+        one_of: &[],
+        // Linux takes oif here since 6.17.
+        optional: &[Attribute::Oif],
+        flavors: &[Flavor::Psp, Flavor::Usp, Flavor::Usd, Flavor::NextCsid],
+        beyond_linux: BeyondLinux {
+            attributes: &[],
+            flavors: &[Flavor::Psp, Flavor::Usp, Flavor::Usd],
+            why: "Linux has next-csid only",
+        },
+        inner: Inner::None,
+        data_plane: true,
+        data_plane_flavors: &[Flavor::Psp],
+        source: "RFC 8986 4.2",
+        summary: "go on to the next segment, by this IPv6 next hop",
+    },
+    Descriptor {
+        behavior: Behavior::EndT,
+        name: "End.T",
+        aliases: &[],
+        kernel_action: Some(3),
+        required: &[Attribute::Table],
+        one_of: &[],
+        optional: &[],
+        flavors: &[Flavor::Psp, Flavor::Usp, Flavor::Usd, Flavor::NextCsid],
+        beyond_linux: BeyondLinux {
+            attributes: &[],
+            flavors: &[Flavor::Psp, Flavor::Usp, Flavor::Usd, Flavor::NextCsid],
+            why: "Linux has no flavors here",
+        },
+        inner: Inner::None,
+        data_plane: true,
+        data_plane_flavors: &[Flavor::Psp],
+        source: "RFC 8986 4.3",
+        summary: "go on to the next segment, looked up in this IPv6 table",
+    },
+    Descriptor {
+        behavior: Behavior::EndDx6,
+        name: "End.DX6",
+        aliases: &[],
+        kernel_action: Some(5),
+        required: &[Attribute::Nh6],
+        one_of: &[],
+        optional: &[],
+        flavors: &[],
+        beyond_linux: LINUX_HAS_ALL,
+        inner: Inner::Ipv6,
+        data_plane: true,
+        data_plane_flavors: &[],
+        source: "RFC 8986 4.4",
+        summary: "decapsulate IPv6, send to this next hop",
+    },
+    Descriptor {
+        behavior: Behavior::EndDx4,
+        name: "End.DX4",
+        aliases: &[],
+        kernel_action: Some(6),
+        required: &[Attribute::Nh4],
+        one_of: &[],
+        optional: &[],
+        flavors: &[],
+        beyond_linux: LINUX_HAS_ALL,
+        inner: Inner::Ipv4,
+        data_plane: true,
+        data_plane_flavors: &[],
+        source: "RFC 8986 4.5",
+        summary: "decapsulate IPv4, send to this next hop",
+    },
+    Descriptor {
+        behavior: Behavior::EndDt6,
+        name: "End.DT6",
+        aliases: &[],
+        kernel_action: Some(7),
+        required: &[],
+        one_of: &[Attribute::Table, Attribute::Vrftable],
+        optional: &[],
+        flavors: &[],
+        beyond_linux: LINUX_HAS_ALL,
+        inner: Inner::Ipv6,
+        data_plane: true,
+        data_plane_flavors: &[],
+        source: "RFC 8986 4.6",
+        summary: "decapsulate IPv6, look it up in this table",
+    },
+    Descriptor {
+        behavior: Behavior::EndDt4,
+        name: "End.DT4",
+        aliases: &[],
+        kernel_action: Some(8),
+        required: &[],
+        one_of: &[Attribute::Table, Attribute::Vrftable],
+        optional: &[],
+        flavors: &[],
+        beyond_linux: BeyondLinux {
+            attributes: &[Attribute::Table],
+            flavors: &[],
+            why: "Linux takes vrftable only; RFC 8986 4.7 speaks of a table, not of a VRF device",
+        },
+        inner: Inner::Ipv4,
+        data_plane: true,
+        data_plane_flavors: &[],
+        source: "RFC 8986 4.7",
+        summary: "decapsulate IPv4, look it up in this table",
+    },
+    Descriptor {
+        behavior: Behavior::EndDt46,
+        name: "End.DT46",
+        aliases: &[],
+        kernel_action: Some(16),
+        required: &[],
+        one_of: &[Attribute::Table, Attribute::Vrftable],
+        optional: &[],
+        flavors: &[],
+        beyond_linux: BeyondLinux {
+            attributes: &[Attribute::Table],
+            flavors: &[],
+            why: "Linux takes vrftable only; RFC 8986 4.8 speaks of tables, not of a VRF device",
+        },
+        inner: Inner::Ip,
+        data_plane: true,
+        data_plane_flavors: &[],
+        source: "RFC 8986 4.8",
+        summary: "decapsulate IPv4 or IPv6, look it up in this table of its family",
+    },
+    Descriptor {
+        behavior: Behavior::EndDx2,
+        name: "End.DX2",
+        aliases: &[],
+        kernel_action: Some(4),
+        required: &[Attribute::Oif],
+        one_of: &[],
+        optional: &[],
+        flavors: &[],
+        beyond_linux: LINUX_HAS_ALL,
+        inner: Inner::Ethernet,
+        data_plane: true,
+        data_plane_flavors: &[],
+        source: "RFC 8986 4.9",
+        summary: "decapsulate an Ethernet frame, send it out of this interface",
+    },
+    Descriptor {
+        behavior: Behavior::EndB6,
+        name: "End.B6",
+        aliases: &["End.B6.Insert"],
+        kernel_action: Some(9),
+        required: &[Attribute::Srh],
+        one_of: &[],
+        optional: &[],
+        flavors: &[],
+        beyond_linux: LINUX_HAS_ALL,
+        inner: Inner::None,
+        data_plane: false,
+        data_plane_flavors: &[],
+        source: "draft-filsfils-spring-srv6-net-pgm-insertion",
+        summary: "insert an SRH with these segments (binding SID)",
+    },
+    Descriptor {
+        behavior: Behavior::EndB6Encaps,
+        name: "End.B6.Encaps",
+        aliases: &[],
+        kernel_action: Some(10),
+        required: &[Attribute::Srh],
+        one_of: &[],
+        optional: &[],
+        flavors: &[],
+        beyond_linux: LINUX_HAS_ALL,
+        inner: Inner::None,
+        data_plane: false,
+        data_plane_flavors: &[],
+        source: "RFC 8986 4.13",
+        summary: "go on to the next segment inside an encapsulation with these segments (binding SID)",
+    },
+];
+
+impl Behavior {
+    /// Its row of [`BEHAVIORS`].
+    pub fn descriptor(self) -> &'static Descriptor {
+        BEHAVIORS
+            .iter()
+            .find(|row| row.behavior == self)
+            .expect("every behavior has a row: tested")
+    }
+
+    /// The behavior of that name or alias, spelled exactly.
+    pub fn from_name(name: &str) -> Option<Self> {
+        BEHAVIORS
+            .iter()
+            .find(|row| row.name == name || row.aliases.contains(&name))
+            .map(|row| row.behavior)
+    }
+
+    /// The behavior of that `SEG6_LOCAL_ACTION_*`.
+    pub fn from_kernel_action(action: u32) -> Option<Self> {
+        BEHAVIORS
+            .iter()
+            .find(|row| row.kernel_action == Some(action))
+            .map(|row| row.behavior)
+    }
+}
+
+impl Descriptor {
+    /// Every attribute that it takes, in the order in which iproute2 prints them.
+    pub fn attributes(&self) -> impl Iterator<Item = Attribute> {
+        Attribute::ALL
+            .into_iter()
+            .filter(|attribute| self.takes(*attribute))
+    }
+
+    /// It takes this attribute.
+    pub fn takes(&self, attribute: Attribute) -> bool {
+        match attribute {
+            Attribute::Count => true,
+            Attribute::Flavors => !self.flavors.is_empty(),
+            other => {
+                self.required.contains(&other)
+                    || self.one_of.contains(&other)
+                    || self.optional.contains(&other)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_behavior_has_exactly_one_row_and_is_found_by_its_names() {
+        // The match makes a new variant without a row a compile error here.
+        let known = |behavior| match behavior {
+            Behavior::End
+            | Behavior::EndX
+            | Behavior::EndT
+            | Behavior::EndDx6
+            | Behavior::EndDx4
+            | Behavior::EndDt6
+            | Behavior::EndDt4
+            | Behavior::EndDt46
+            | Behavior::EndDx2
+            | Behavior::EndB6
+            | Behavior::EndB6Encaps => 11,
+        };
+        assert_eq!(BEHAVIORS.len(), known(Behavior::End));
+        for row in BEHAVIORS {
+            assert_eq!(row.behavior.descriptor(), row);
+            for name in row.aliases.iter().chain([&row.name]) {
+                assert_eq!(Behavior::from_name(name), Some(row.behavior));
+            }
+            if let Some(action) = row.kernel_action {
+                assert_eq!(Behavior::from_kernel_action(action), Some(row.behavior));
+            }
+        }
+    }
+
+    #[test]
+    fn what_linux_or_the_data_plane_lacks_is_part_of_what_the_behavior_takes() {
+        for row in BEHAVIORS {
+            assert!(
+                row.beyond_linux.attributes.iter().all(|a| row.takes(*a)),
+                "{}",
+                row.name
+            );
+            assert!(
+                row.beyond_linux
+                    .flavors
+                    .iter()
+                    .all(|f| row.flavors.contains(f)),
+                "{}",
+                row.name
+            );
+            assert!(
+                row.data_plane_flavors
+                    .iter()
+                    .all(|f| row.flavors.contains(f)),
+                "{}",
+                row.name
+            );
+            let beyond = row.beyond_linux != LINUX_HAS_ALL;
+            assert_eq!(beyond, !row.beyond_linux.why.is_empty(), "{}", row.name);
+        }
+    }
+}

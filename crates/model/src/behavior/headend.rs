@@ -1,0 +1,156 @@
+//! The descriptor table of the headend behaviors: one row for each `mode` of `encap seg6`.
+
+use super::EncapMode;
+use super::attribute::Inner;
+use crate::route::Family;
+
+/// One headend behavior.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Headend {
+    /// Which.
+    pub mode: EncapMode,
+    /// The word after `mode`.
+    pub word: &'static str,
+    /// Its name as the RFC spells it.
+    pub name: &'static str,
+    /// `SEG6_IPTUN_MODE_*` of `include/uapi/linux/seg6_iptunnel.h`.
+    pub kernel_mode: u32,
+    /// Families of the routes that it may be on.
+    pub families: &'static [Family],
+    /// It takes `tunsrc`: it writes an outer header.
+    pub tunsrc: bool,
+    /// It takes `hmac`.
+    pub hmac: bool,
+    /// It takes `lookup`.
+    pub lookup: bool,
+    /// What it encapsulates.
+    pub inner: Inner,
+    /// The data plane does it now (`hmac` excepted, which is left to the kernel).
+    pub data_plane: bool,
+    /// Where it is specified.
+    pub source: &'static str,
+    /// What it does, in one line.
+    pub summary: &'static str,
+}
+
+/// The headend behaviors, in the order of RFC 8986 5.
+pub const HEADENDS: &[Headend] = &[
+    Headend {
+        mode: EncapMode::Encap,
+        word: "encap",
+        name: "H.Encaps",
+        kernel_mode: 1,
+        families: &[Family::V6, Family::V4],
+        tunsrc: true,
+        hmac: true,
+        lookup: true,
+        inner: Inner::Ip,
+        data_plane: true,
+        source: "RFC 8986 5.1",
+        summary: "outer IPv6 header and SRH around the IP packet",
+    },
+    Headend {
+        mode: EncapMode::EncapRed,
+        word: "encap.red",
+        name: "H.Encaps.Red",
+        kernel_mode: 3,
+        families: &[Family::V6, Family::V4],
+        tunsrc: true,
+        hmac: true,
+        lookup: true,
+        inner: Inner::Ip,
+        data_plane: true,
+        source: "RFC 8986 5.2",
+        summary: "as encap, the first segment in the destination address only",
+    },
+    Headend {
+        mode: EncapMode::L2Encap,
+        word: "l2encap",
+        name: "H.Encaps.L2",
+        kernel_mode: 2,
+        families: &[Family::V6, Family::V4],
+        tunsrc: true,
+        hmac: true,
+        lookup: true,
+        inner: Inner::Ethernet,
+        data_plane: true,
+        source: "RFC 8986 5.3",
+        summary: "outer IPv6 header and SRH around the Ethernet frame",
+    },
+    Headend {
+        mode: EncapMode::L2EncapRed,
+        word: "l2encap.red",
+        name: "H.Encaps.L2.Red",
+        kernel_mode: 4,
+        families: &[Family::V6, Family::V4],
+        tunsrc: true,
+        hmac: true,
+        lookup: true,
+        inner: Inner::Ethernet,
+        data_plane: true,
+        source: "RFC 8986 5.4",
+        summary: "as l2encap, the first segment in the destination address only",
+    },
+    Headend {
+        mode: EncapMode::Inline,
+        word: "inline",
+        name: "H.Insert",
+        kernel_mode: 0,
+        families: &[Family::V6],
+        tunsrc: false,
+        hmac: true,
+        lookup: true,
+        inner: Inner::None,
+        data_plane: true,
+        source: "draft-filsfils-spring-srv6-net-pgm-insertion",
+        summary: "SRH between the IPv6 header and its payload",
+    },
+];
+
+impl EncapMode {
+    /// Its row of [`HEADENDS`].
+    pub fn descriptor(self) -> &'static Headend {
+        HEADENDS
+            .iter()
+            .find(|row| row.mode == self)
+            .expect("every mode has a row: tested")
+    }
+
+    /// The mode of that word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        HEADENDS
+            .iter()
+            .find(|row| row.word == word)
+            .map(|row| row.mode)
+    }
+
+    /// The mode of that `SEG6_IPTUN_MODE_*`.
+    pub fn from_kernel_mode(mode: u32) -> Option<Self> {
+        HEADENDS
+            .iter()
+            .find(|row| row.kernel_mode == mode)
+            .map(|row| row.mode)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mode_has_exactly_one_row() {
+        let known = |mode| match mode {
+            EncapMode::Inline
+            | EncapMode::Encap
+            | EncapMode::EncapRed
+            | EncapMode::L2Encap
+            | EncapMode::L2EncapRed => 5,
+        };
+        assert_eq!(HEADENDS.len(), known(EncapMode::Encap));
+        for row in HEADENDS {
+            assert_eq!(row.mode.descriptor(), row);
+            assert_eq!(EncapMode::from_word(row.word), Some(row.mode));
+            assert_eq!(EncapMode::from_kernel_mode(row.kernel_mode), Some(row.mode));
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! Help, grammar, completion words and the documentation table: written from the descriptor tables.
+
+use std::fmt::Write;
+
+use super::SEGMENTS_MAX;
+use super::attribute::{Attribute, Flavor, Inner};
+use super::check::join;
+use super::endpoint::{BEHAVIORS, Descriptor};
+use super::headend::{HEADENDS, Headend};
+use crate::route::Family;
+
+/// One line per behavior: what `sidestep help behaviors` prints.
+pub fn help() -> String {
+    let mut text = String::from("Endpoint behaviors: encap seg6local action ACTION …\n");
+    for row in BEHAVIORS {
+        let _ = writeln!(text, "  {:<48}{}", usage(row), row.summary);
+    }
+    text.push_str("\nHeadend behaviors: encap seg6 mode MODE segs SEGMENTS …\n");
+    for row in HEADENDS {
+        let _ = writeln!(text, "  {:<13}{:<35}{}", row.word, row.name, row.summary);
+    }
+    text.push_str("\nFlavors: flavors FLAVOR[,FLAVOR]…\n");
+    for flavor in Flavor::ALL {
+        let _ = writeln!(text, "  {:<12}{}", flavor.word(), flavor.summary());
+    }
+    text
+}
+
+/// Everything about one behavior or mode, by any of its names; none: no such behavior.
+pub fn help_for(name: &str) -> Option<String> {
+    let named = |row: &&Descriptor| row.name == name || row.aliases.contains(&name);
+    if let Some(row) = BEHAVIORS.iter().find(named) {
+        return Some(endpoint_help(row));
+    }
+    let row = HEADENDS
+        .iter()
+        .find(|row| row.word == name || row.name == name)?;
+    Some(headend_help(row))
+}
+
+fn endpoint_help(row: &Descriptor) -> String {
+    let mut text = format!("{}: {} ({})\n", row.name, row.summary, row.source);
+    let _ = writeln!(text, "  encap seg6local action {}", usage(row));
+    for attribute in row.attributes() {
+        let _ = writeln!(text, "    {:<20}{}", attribute.form(), attribute.summary());
+    }
+    for flavor in row.flavors {
+        let _ = writeln!(
+            text,
+            "    flavors {:<12}{}",
+            flavor.word(),
+            flavor.summary()
+        );
+    }
+    if row.inner != Inner::None {
+        let _ = writeln!(text, "  decapsulates: {}", row.inner.word());
+    }
+    let _ = writeln!(text, "  Sidestep: {}", sidestep(row));
+    let _ = writeln!(text, "  Linux: {}", linux(row));
+    text
+}
+
+fn headend_help(row: &Headend) -> String {
+    let mut text = format!("{}: {} ({})\n", row.name, row.summary, row.source);
+    let _ = writeln!(
+        text,
+        "  encap seg6 mode {} {}",
+        row.word,
+        headend_attributes(row)
+    );
+    let _ = writeln!(text, "  routes: {}", families(row));
+    let _ = writeln!(text, "  Sidestep: {}", yes(row.data_plane));
+    text
+}
+
+/// The behavior with its attributes, optional ones in brackets.
+fn usage(row: &Descriptor) -> String {
+    let mut words = vec![row.name.to_owned()];
+    words.extend(
+        row.required
+            .iter()
+            .map(|attribute| attribute.form().to_owned()),
+    );
+    if !row.one_of.is_empty() {
+        let choice = join(row.one_of.iter().map(|attribute| attribute.form()), " | ");
+        words.push(format!("{{ {choice} }}"));
+    }
+    words.extend(
+        row.optional
+            .iter()
+            .map(|attribute| format!("[ {} ]", attribute.form())),
+    );
+    if !row.flavors.is_empty() {
+        words.push(format!("[ {} ]", Attribute::Flavors.form()));
+    }
+    words.join(" ")
+}
+
+fn headend_attributes(row: &Headend) -> String {
+    let mut words = vec!["segs SEGMENTS"];
+    for (takes, form) in [
+        (row.hmac, "[ hmac KEYID ]"),
+        (row.tunsrc, "[ tunsrc IPV6 ]"),
+        (row.lookup, "[ lookup TABLE ]"),
+    ] {
+        if takes {
+            words.push(form);
+        }
+    }
+    words.join(" ")
+}
+
+fn families(row: &Headend) -> String {
+    let name = |family: &Family| match family {
+        Family::V4 => "IPv4",
+        Family::V6 => "IPv6",
+    };
+    join(row.families.iter().map(name), ", ")
+}
+
+fn yes(yes: bool) -> &'static str {
+    if yes { "yes" } else { "not yet" }
+}
+
+fn sidestep(row: &Descriptor) -> String {
+    match row.data_plane_flavors {
+        _ if !row.data_plane => "not yet".to_owned(),
+        [] => "yes".to_owned(),
+        flavors => format!(
+            "yes, with {}",
+            join(flavors.iter().map(|flavor| flavor.word()), ", ")
+        ),
+    }
+}
+
+fn linux(row: &Descriptor) -> String {
+    match (row.kernel_action, row.beyond_linux.why) {
+        (None, _) => "no".to_owned(),
+        (Some(_), "") => "yes".to_owned(),
+        (Some(_), why) => format!("in part: {why}"),
+    }
+}
+
+/// The grammar of routes, in the notation of `ip route help`.
+pub fn grammar() -> String {
+    let mut text = String::from(
+        "ROUTE := [ TYPE ] PREFIX [ from PREFIX ] [ table TABLE ] [ metric NUMBER ] [ tos TOS ]\n\
+        \x20        [ proto PROTO ] [ src ADDRESS ] [ mtu NUMBER ] { NH | nhid NUMBER | nexthop NH [ nexthop NH ]... }\n\
+         TYPE := { unicast | local | broadcast | anycast | multicast |\n\
+        \x20         blackhole | unreachable | prohibit | throw }\n\
+         PREFIX := { default | ADDRESS | ADDRESS/LENGTH }\n\
+         NH := [ encap ENCAP ] [ via [ inet | inet6 ] ADDRESS ] [ dev DEV ] [ onlink ] [ weight NUMBER ]\n\
+         TABLE := { local | main | default | NUMBER }\n",
+    );
+    let _ = writeln!(
+        text,
+        "ENCAP := {{ seg6 SEG6 | seg6local action ACTION [ count ] }}"
+    );
+    let _ = writeln!(
+        text,
+        "SEG6 := mode MODE segs SEGMENTS [ hmac KEYID ] [ tunsrc IPV6 ] [ lookup TABLE ]"
+    );
+    let _ = writeln!(
+        text,
+        "MODE := {{ {} }}",
+        join(HEADENDS.iter().map(|row| row.word), " | ")
+    );
+    let _ = writeln!(
+        text,
+        "SEGMENTS := IPV6[,IPV6]...   (at most {SEGMENTS_MAX})"
+    );
+    let mut lead = "ACTION := { ";
+    for row in BEHAVIORS {
+        let _ = write!(text, "{lead}{}", usage(row));
+        lead = " |\n            ";
+    }
+    text.push_str(" }\n");
+    let _ = writeln!(
+        text,
+        "FLAVORS := FLAVOR[,FLAVOR]... [ lblen BITS ] [ nflen BITS ]\nFLAVOR := {{ {} }}",
+        join(Flavor::ALL.iter().map(|flavor| flavor.word()), " | ")
+    );
+    text.push_str(
+        "RULE := [ not ] [ from PREFIX ] [ to PREFIX ] [ iif NAME ] [ oif NAME ] [ priority NUMBER ]\n\
+        \x20       { lookup TABLE | l3mdev | blackhole | unreachable | prohibit }\n\
+         NEIGHBOR := ADDRESS lladdr MAC dev DEV [ nud STATE ]\n",
+    );
+    text
+}
+
+/// What may come next on a route line after these words, of the encapsulation's words; for shell completion.
+///
+/// Words that are values of the operator's own (addresses, numbers, interfaces) have no candidates.
+pub fn completions(words: &[&str]) -> Vec<&'static str> {
+    let last = words.last().copied().unwrap_or_default();
+    match last {
+        "encap" => return vec!["seg6", "seg6local"],
+        "seg6" => return vec!["mode"],
+        "seg6local" => return vec!["action"],
+        "action" => return BEHAVIORS.iter().map(|row| row.name).collect(),
+        "mode" => return HEADENDS.iter().map(|row| row.word).collect(),
+        "srh" => return vec!["segs"],
+        "table" | "lookup" => return vec!["main", "local", "default"],
+        "via" | "dev" | "segs" | "nh4" | "nh6" | "oif" | "iif" | "vrftable" | "tunsrc" | "hmac"
+        | "src" | "metric" | "mtu" | "from" | "nhid" | "weight" | "tos" | "proto" | "lblen"
+        | "nflen" => return vec![],
+        _ => {}
+    }
+    let start = words.iter().rposition(|word| *word == "encap");
+    let inside = start.map_or(&[][..], |start| &words[start..]);
+    let action = value_of(inside, "action").and_then(super::Behavior::from_name);
+    let mode = value_of(inside, "mode").and_then(super::EncapMode::from_word);
+    if let Some(row) = action.map(super::Behavior::descriptor) {
+        if last == "flavors" {
+            return row.flavors.iter().map(|flavor| flavor.word()).collect();
+        }
+        let mut next: Vec<_> = row
+            .attributes()
+            .map(Attribute::keyword)
+            .filter(|keyword| !inside.contains(keyword))
+            .collect();
+        next.extend(NEXT_HOP_WORDS);
+        return next;
+    }
+    if let Some(row) = mode.map(super::EncapMode::descriptor) {
+        let mut next = vec!["segs"];
+        next.extend(
+            [
+                (row.hmac, "hmac"),
+                (row.tunsrc, "tunsrc"),
+                (row.lookup, "lookup"),
+            ]
+            .iter()
+            .filter_map(|(takes, word)| takes.then_some(*word)),
+        );
+        next.retain(|keyword| !inside.contains(keyword));
+        next.extend(NEXT_HOP_WORDS);
+        return next;
+    }
+    let mut next = vec![
+        "encap", "table", "metric", "from", "src", "mtu", "proto", "nexthop",
+    ];
+    next.extend(NEXT_HOP_WORDS);
+    next.retain(|keyword| *keyword == "nexthop" || !words.contains(keyword));
+    next
+}
+
+fn value_of<'a>(words: &[&'a str], keyword: &str) -> Option<&'a str> {
+    let at = words.iter().position(|word| *word == keyword)?;
+    words.get(at + 1).copied()
+}
+
+const NEXT_HOP_WORDS: [&str; 3] = ["via", "dev", "onlink"];
+
+/// Every word of the encapsulation grammar, separated by spaces: for a shell that completes from a plain list.
+pub fn completion_words() -> String {
+    let mut words = vec![
+        "encap",
+        "seg6",
+        "seg6local",
+        "action",
+        "mode",
+        "segs",
+        "hmac",
+        "tunsrc",
+        "lookup",
+    ];
+    words.extend(BEHAVIORS.iter().map(|row| row.name));
+    words.extend(HEADENDS.iter().map(|row| row.word));
+    words.extend(Attribute::ALL.map(Attribute::keyword));
+    words.extend(Flavor::ALL.map(Flavor::word));
+    words.join(" ")
+}
+
+/// The documentation table, in Markdown.
+pub fn markdown() -> String {
+    let mut text = String::from(
+        "| Behavior | Words | Decapsulates | Source | Sidestep | Linux |\n|---|---|---|---|---|---|\n",
+    );
+    for row in BEHAVIORS {
+        let _ = writeln!(
+            text,
+            "| {} | `{}` | {} | {} | {} | {} |",
+            row.name,
+            usage(row).replace('|', "\\|"),
+            row.inner.word(),
+            row.source,
+            sidestep(row),
+            linux(row)
+        );
+    }
+    text.push_str("\n| Headend | Words | Encapsulates | Routes | Source | Sidestep |\n|---|---|---|---|---|---|\n");
+    for row in HEADENDS {
+        let _ = writeln!(
+            text,
+            "| {} | `mode {} {}` | {} | {} | {} | {} |",
+            row.name,
+            row.word,
+            headend_attributes(row),
+            row.inner.word(),
+            families(row),
+            row.source,
+            yes(row.data_plane)
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_text_names_every_behavior_and_mode() {
+        for text in [help(), grammar(), completion_words(), markdown()] {
+            for name in BEHAVIORS
+                .iter()
+                .map(|row| row.name)
+                .chain(HEADENDS.iter().map(|row| row.word))
+            {
+                assert!(text.contains(name), "{name} is missing in\n{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn help_for_one_behavior_says_what_linux_lacks() {
+        let text = help_for("End.DT46").expect("known");
+        assert!(text.contains("table TABLE | vrftable TABLE"), "{text}");
+        assert!(
+            text.contains("Linux: in part: Linux takes vrftable only"),
+            "{text}"
+        );
+        assert!(
+            help_for("H.Encaps")
+                .expect("known")
+                .contains("mode encap segs")
+        );
+        assert_eq!(help_for("End.DT5"), None);
+    }
+
+    #[test]
+    fn completion_offers_what_the_behavior_still_takes() {
+        assert!(completions(&["fc00::1", "encap", "seg6local", "action"]).contains(&"End.DT46"));
+        let next = completions(&[
+            "fc00::1",
+            "encap",
+            "seg6local",
+            "action",
+            "End.DT6",
+            "table",
+            "100",
+        ]);
+        assert!(next.contains(&"vrftable") && next.contains(&"dev") && !next.contains(&"table"));
+        assert_eq!(completions(&["fc00::1", "dev"]), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn the_markdown_table_has_as_many_cells_in_every_row() {
+        for part in markdown().split("\n\n") {
+            let cells = |line: &str| line.replace("\\|", "").matches('|').count();
+            let header = part.lines().map(cells).next();
+            assert!(
+                part.lines().all(|line| Some(cells(line)) == header),
+                "{part}"
+            );
+        }
+    }
+}

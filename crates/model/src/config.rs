@@ -1,0 +1,343 @@
+//! The YAML file that holds a node (`sidestep replay --config`), or what Sidestep adds to one
+//! (`sidestep run --config`).
+//!
+//! ```yaml
+//! ports:                       # for `run` a plain list of names will do
+//!   eth0: {mac: "02:00:00:00:00:01", addresses: ["fc00::2/64"], mtu: 1500, seg6_enabled: true}
+//!   eth1: {addresses: ["fc01::2/64", "192.0.2.1/24"]}
+//!   eth1.7: {vlan: {link: eth1, id: 7, protocol: 802.1Q}}
+//! neighbors: ["fc01::1 lladdr 02:00:00:00:00:11 dev eth1"]
+//! routes:
+//! - fc0a::/16 via fc01::1 dev eth1
+//! - fc00:0:1::/128 encap seg6local action End.DT46 table 100 dev eth0
+//! rules: ["iif eth0 lookup 100"]
+//! tunsrc: "fc00::2"
+//! seg6_flowlabel: 0
+//! ```
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv6Addr};
+
+use serde::Deserialize;
+use serde_saphyr::Spanned;
+
+use crate::behavior::check::{data_plane_can, linux_can_express};
+use crate::error::ConfigError;
+use crate::grammar::{Context, Words, neighbor, route, rule};
+use crate::node::{IfIndex, Neighbor, Node, TableId};
+use crate::route::{Owner, Route, RouteKey, RouteKind, Rule};
+
+pub mod implied;
+mod ports;
+mod yaml;
+
+pub use ports::Ports;
+
+/// A configuration file. It can also be a part of another YAML document that is read with `serde_saphyr`.
+///
+/// What is inside the lines is read by [`File::node`] or [`File::overlay`].
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct File {
+    /// Interfaces, in the order of the file.
+    ports: Option<Spanned<Ports>>,
+    /// `ip route add` lines.
+    routes: Vec<Spanned<String>>,
+    /// `ip rule add` lines.
+    rules: Vec<Spanned<String>>,
+    /// `ip neigh add` lines.
+    neighbors: Vec<Spanned<String>>,
+    /// `ip sr tunsrc set`.
+    tunsrc: Option<Spanned<String>>,
+    /// `net.ipv6.seg6_flowlabel`.
+    seg6_flowlabel: Option<Spanned<i32>>,
+}
+
+/// What a file adds to a node that is there: all of it is Sidestep's own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overlay {
+    /// Routes.
+    pub routes: BTreeMap<RouteKey, Route>,
+    /// Rules, in the order of the file.
+    pub rules: Vec<Rule>,
+    /// Neighbors.
+    pub neighbors: BTreeMap<(IfIndex, IpAddr), Neighbor>,
+    /// `ip sr tunsrc`, if the file says it.
+    pub tunsrc: Option<Ipv6Addr>,
+    /// `net.ipv6.seg6_flowlabel`, if the file says it.
+    pub seg6_flowlabel: Option<i32>,
+}
+
+impl File {
+    /// Reads a file: its YAML, its keys and the values that are no lines.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its line and column.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        let file: Self = yaml::parse(text)?;
+        file.ports()?.node()?;
+        file.tunsrc()?;
+        file.seg6_flowlabel()?;
+        Ok(file)
+    }
+
+    /// The names of the ports, in the order of the file.
+    pub fn port_names(&self) -> impl Iterator<Item = &str> {
+        self.ports.iter().flat_map(|ports| ports.value.names())
+    }
+
+    /// The whole node that the file describes, with the routes and rules that the kernel would make by itself.
+    ///
+    /// Interfaces are numbered from 1 in the order of the file. Everything that Linux can express is the
+    /// [`Owner::Kernel`]'s, the rest [`Owner::Sidestep`]'s.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its line and column.
+    pub fn node(&self) -> Result<Node, ConfigError> {
+        let mut node = self.ports()?.node()?;
+        node.tunsrc = self.tunsrc()?;
+        node.seg6_flowlabel = self.seg6_flowlabel()?.unwrap_or_default();
+        for line in &self.neighbors {
+            let (key, neighbor) = read_neighbor(line, &context(&node, Owner::Kernel))?;
+            if node.neighbors.insert(key, neighbor).is_some() {
+                return Err(twice(&yaml::words(line), "neighbor", key.1.to_string()));
+            }
+        }
+        for line in &self.rules {
+            let rules = rule::parse(
+                &mut yaml::words(line),
+                &context(&node, Owner::Kernel),
+                &node.rules,
+            )?;
+            for rule in rules {
+                node.rules
+                    .entry((rule.family, rule.priority))
+                    .or_default()
+                    .push(rule);
+            }
+        }
+        for line in &self.routes {
+            let mut words = yaml::words(line);
+            let mut route = route::parse(&mut words, &context(&node, Owner::Kernel))?;
+            if !linux_can_express(&route) {
+                route.owner = Owner::Sidestep;
+                must_be_done(&route, &words)?;
+            }
+            no_nexthop_object(&route, &words)?;
+            find_devices(&mut route, &node.routes, &words)?;
+            let there = node.routes.get(&route.key);
+            // Lines pasted from `ip route show` hold the kernel's own routes, too.
+            if there.is_some_and(|there| implied::holds(there, &route)) {
+                continue;
+            }
+            if there.is_some() {
+                return Err(twice(&words, "route", route.key.prefix.to_string()));
+            }
+            node.routes.insert(route.key, route);
+        }
+        Ok(node)
+    }
+
+    /// What the file adds to `live`, its names resolved there. The attributes of ports are for replay: not used here.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its line and column.
+    pub fn overlay(&self, live: &Node) -> Result<Overlay, ConfigError> {
+        let ctx = context(live, Owner::Sidestep);
+        let mut overlay = Overlay {
+            tunsrc: self.tunsrc()?,
+            seg6_flowlabel: self.seg6_flowlabel()?,
+            ..Overlay::default()
+        };
+        for line in &self.neighbors {
+            let (key, neighbor) = read_neighbor(line, &ctx)?;
+            if overlay.neighbors.insert(key, neighbor).is_some() {
+                return Err(twice(&yaml::words(line), "neighbor", key.1.to_string()));
+            }
+        }
+        let mut rules = live.rules.clone();
+        for line in &self.rules {
+            for rule in rule::parse(&mut yaml::words(line), &ctx, &rules)? {
+                rules
+                    .entry((rule.family, rule.priority))
+                    .or_default()
+                    .push(rule.clone());
+                overlay.rules.push(rule);
+            }
+        }
+        for line in &self.routes {
+            let mut words = yaml::words(line);
+            let route = read_own_route(&mut words, &ctx, live)?;
+            if overlay.routes.contains_key(&route.key) {
+                return Err(twice(&words, "route", route.key.prefix.to_string()));
+            }
+            overlay.routes.insert(route.key, route);
+        }
+        Ok(overlay)
+    }
+
+    fn ports(&self) -> Result<Ports, ConfigError> {
+        let Some(ports) = &self.ports else {
+            return Ok(Ports::default());
+        };
+        Ports::check(ports)?;
+        Ok(ports.value.clone())
+    }
+
+    fn tunsrc(&self) -> Result<Option<Ipv6Addr>, ConfigError> {
+        let Some(text) = &self.tunsrc else {
+            return Ok(None);
+        };
+        let address: Option<Ipv6Addr> = text.value.trim().parse().ok();
+        let unicast = address.filter(|address| !address.is_multicast() && !address.is_loopback());
+        match unicast {
+            // `ip sr tunsrc set ::`: none.
+            Some(Ipv6Addr::UNSPECIFIED) => Ok(None),
+            Some(address) => Ok(Some(address)),
+            None => Err(yaml::wrong(
+                text,
+                "invalid `tunsrc`",
+                &text.value,
+                "an IPv6 unicast address",
+            )),
+        }
+    }
+
+    fn seg6_flowlabel(&self) -> Result<Option<i32>, ConfigError> {
+        let given = self.seg6_flowlabel.as_ref();
+        match given.filter(|value| !(-1..=1).contains(&value.value)) {
+            Some(bad) => {
+                let expected = "-1, 0 or 1";
+                Err(yaml::wrong(
+                    bad,
+                    "invalid `seg6_flowlabel`",
+                    &bad.value.to_string(),
+                    expected,
+                ))
+            }
+            None => Ok(given.map(|value| value.value)),
+        }
+    }
+}
+
+/// Reads a route that is Sidestep's own (`sidestep route add`, or a line of a file for `sidestep run`), its names
+/// resolved in `live`.
+///
+/// # Errors
+/// The first word that is wrong, or a behavior that the data plane does not do: no kernel would do it instead.
+pub fn read_own_route(words: &mut Words, ctx: &Context, live: &Node) -> Result<Route, ConfigError> {
+    let mut route = route::parse(words, ctx)?;
+    route.owner = Owner::Sidestep;
+    must_be_done(&route, words)?;
+    no_nexthop_object(&route, words)?;
+    find_devices(&mut route, &live.routes, words)?;
+    Ok(route)
+}
+
+fn context(node: &Node, owner: Owner) -> Context<'_> {
+    Context {
+        names: node,
+        family: None,
+        owner,
+    }
+}
+
+fn read_neighbor(
+    line: &Spanned<String>,
+    ctx: &Context,
+) -> Result<((IfIndex, IpAddr), Neighbor), ConfigError> {
+    neighbor::parse(&mut yaml::words(line), ctx)
+}
+
+fn twice(words: &Words, what: &str, value: String) -> ConfigError {
+    let expected = match what {
+        "route" => "another metric or table, or `nexthop` for each of several next hops",
+        _ => "it once",
+    };
+    ConfigError::new(
+        words.start(),
+        format!("{what} is there already:"),
+        value,
+        expected,
+    )
+}
+
+/// Nobody would forward by a route that neither Linux nor the data plane knows.
+fn must_be_done(route: &Route, words: &Words) -> Result<(), ConfigError> {
+    for encap in route.next_hops.iter().filter_map(|hop| hop.encap.as_ref()) {
+        data_plane_can(encap).map_err(|wrong| {
+            ConfigError::new(
+                words.place_of(wrong.keyword),
+                wrong.problem,
+                "",
+                wrong.expected,
+            )
+        })?;
+    }
+    Ok(())
+}
+
+fn no_nexthop_object(route: &Route, words: &Words) -> Result<(), ConfigError> {
+    match route.nhid {
+        None => Ok(()),
+        Some(nhid) => {
+            let problem = "nexthop objects are the kernel's: no `nhid`";
+            let expected = "via ADDRESS dev DEV";
+            Err(ConfigError::new(
+                words.place_of("nhid"),
+                problem,
+                nhid.to_string(),
+                expected,
+            ))
+        }
+    }
+}
+
+/// Gives every `via` without `dev` the interface of the on-link route that reaches it, as the kernel does.
+fn find_devices(
+    route: &mut Route,
+    routes: &BTreeMap<RouteKey, Route>,
+    words: &Words,
+) -> Result<(), ConfigError> {
+    for hop in &mut route.next_hops {
+        if let (Some(via), None) = (hop.via, hop.dev) {
+            hop.dev = on_link(via, routes);
+            if hop.dev.is_none() {
+                let problem = "no interface is known to reach";
+                let expected = "dev DEV behind it, or an address in a connected prefix";
+                return Err(ConfigError::new(
+                    words.place_of("via"),
+                    problem,
+                    via.to_string(),
+                    expected,
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn on_link(via: IpAddr, routes: &BTreeMap<RouteKey, Route>) -> Option<IfIndex> {
+    // A link-local address is on every link.
+    let link_local = match via {
+        IpAddr::V6(via) => via.is_unicast_link_local(),
+        IpAddr::V4(via) => via.is_link_local(),
+    };
+    let best = routes
+        .values()
+        .filter(|route| route.key.table == TableId::MAIN && route.kind == RouteKind::Unicast)
+        .filter(|route| route.key.prefix.contains(&via) && !link_local)
+        .max_by_key(|route| {
+            (
+                route.key.prefix.prefix_len(),
+                std::cmp::Reverse(route.key.metric),
+            )
+        })?;
+    match best.next_hops.as_slice() {
+        [hop] if hop.via.is_none() && hop.encap.is_none() => hop.dev,
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,309 @@
+use super::*;
+use crate::grammar::Style;
+use crate::node::{LinkKind, Mac};
+use crate::route::Family;
+
+const FILE: &str = r#"
+ports:
+  eth0: {mac: "02:00:00:00:00:01", addresses: ["fc00::2/64"], mtu: 9000, seg6_enabled: true}
+  eth1: {addresses: ["fc01::2/64", "192.0.2.1/24"], forwarding: false}
+  eth2:
+  eth1.7: {vlan: {link: eth1, id: 7}}
+neighbors: ["fc01::1 lladdr 02:00:00:00:00:11 dev eth1"]
+routes:
+- fc0a::/16 via fc01::1
+- "fc00:0:1::/128 encap seg6local action End.DT46 table 100 dev eth0"
+- 'fd09::/64 dev eth2 table 100'
+rules:
+- iif eth0 lookup 100
+tunsrc: "fc00::2"
+seg6_flowlabel: -1
+"#;
+
+fn node(text: &str) -> Result<Node, ConfigError> {
+    File::parse(text)?.node()
+}
+
+fn error(text: &str) -> String {
+    node(text).expect_err(text).to_string()
+}
+
+fn routes(node: &Node) -> Vec<String> {
+    let print = |route: &Route| route::print(route, node, Style::Show);
+    node.routes.values().map(print).collect()
+}
+
+#[test]
+fn a_file_becomes_a_node() {
+    let node = node(FILE).expect("legal");
+    let [eth0, eth1, _, vlan] = &node.links.values().collect::<Vec<_>>()[..] else {
+        panic!("four links");
+    };
+    assert_eq!(
+        (eth0.ifindex, eth0.mtu, eth0.seg6_enabled, eth0.forwarding6),
+        (IfIndex(1), 9000, true, true)
+    );
+    assert_eq!(
+        (eth1.mac, eth1.mtu, eth1.forwarding4),
+        (Mac([2, 0, 0, 0, 0, 2]), 1500, false)
+    );
+    let kind = LinkKind::Vlan {
+        link: IfIndex(2),
+        id: 7,
+        protocol: 0x8100,
+    };
+    assert_eq!((&vlan.kind, vlan.mac), (&kind, eth1.mac));
+    assert_eq!(node.neighbors.len(), 1);
+    assert_eq!(node.seg6_flowlabel, -1);
+    assert_eq!(node.tunsrc, Some("fc00::2".parse().expect("an address")));
+    assert_eq!(node.rules[&(Family::V6, 32765)].len(), 1);
+    let owner = |prefix: &str| {
+        let net = prefix.parse().expect("a prefix");
+        node.routes
+            .values()
+            .find(|route| route.key.prefix == net)
+            .map(|route| route.owner)
+    };
+    // Linux has no End.DT46 with a table.
+    assert_eq!(owner("fc00:0:1::/128"), Some(Owner::Sidestep));
+    assert_eq!(owner("fd09::/64"), Some(Owner::Kernel));
+    assert!(
+        routes(&node)
+            .contains(&"fc0a::/16 via fc01::1 dev eth1 metric 1024 pref medium".to_owned())
+    );
+}
+
+#[test]
+fn an_empty_file_and_a_list_of_names_are_legal() {
+    for text in ["", "\n# nothing\n", "ports:\nroutes: []\n"] {
+        let node = node(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert!(node.links.is_empty(), "{text}");
+        assert_eq!(node.rules.len(), 5);
+    }
+    let file = File::parse("ports: [eth0, eth1]").expect("legal");
+    assert_eq!(file.port_names().collect::<Vec<_>>(), ["eth0", "eth1"]);
+}
+
+#[test]
+fn addresses_bring_the_routes_that_the_kernel_makes() {
+    let node = node(
+        "ports: {eth0: {addresses: [fc00::2/64, fc02::2/127, 10.0.0.1/24, 10.0.0.2/24, 10.0.1.1/32]}, eth1: {}}",
+    );
+    let shown = routes(&node.expect("legal"));
+    for want in [
+        "fc00::/64 dev eth0 proto kernel metric 256 pref medium",
+        "local fc00::2 dev eth0 table local proto kernel metric 0 pref medium",
+        "anycast fc00:: dev eth0 table local proto kernel metric 0 pref medium",
+        "fe80::/64 proto kernel metric 256 pref medium\n\tnexthop dev eth0 weight 1\n\tnexthop dev eth1 weight 1",
+        "10.0.0.0/24 dev eth0 proto kernel scope link src 10.0.0.1",
+        "local 10.0.0.2 dev eth0 table local proto kernel scope host src 10.0.0.1",
+        "local 10.0.1.1 dev eth0 table local proto kernel scope host src 10.0.1.1",
+        "broadcast 10.0.0.255 dev eth0 table local proto kernel scope link src 10.0.0.1",
+    ] {
+        assert!(
+            shown.iter().any(|line| line == want),
+            "{want} is missing in\n{}",
+            shown.join("\n")
+        );
+    }
+    assert!(!shown.iter().any(|line| line.starts_with("anycast fc02::")));
+}
+
+#[test]
+fn an_error_in_a_line_points_at_the_word_in_the_file() {
+    for (text, want) in [
+        (
+            "ports: [eth0]\nroutes:\n- fc00::/64 dev eth1\n",
+            "line 3, column 17: no such interface \"eth1\"; expected one of eth0",
+        ),
+        (
+            "ports: [eth0]\nroutes: [\"fc00::/64  dev eth1\"]\n",
+            "line 2, column 26: no such interface",
+        ),
+        (
+            "ports: [eth0]\nroutes:\n  - 'fc00::/64 dev eth0 metric x'\n",
+            "line 3, column 32: invalid `metric` \"x\"",
+        ),
+        (
+            "ports: [eth0]\nroutes:\n- fc00::/64\n",
+            "line 3, column 12: missing next hop",
+        ),
+        (
+            "rules: [\"from fd00::/8 lookup\"]",
+            "line 1, column 30: `lookup` lacks its value",
+        ),
+        (
+            "ports: [eth0]\nneighbors: [fc00::1 dev eth0]",
+            "line 2, column 29: missing `lladdr`",
+        ),
+        // Words of a folded scalar cannot be told apart: the error is at its beginning.
+        (
+            "ports: [eth0]\nroutes:\n- >\n  fc00::/64\n  dev eth1\n",
+            "line 4, column 3: no such interface \"eth1\"",
+        ),
+    ] {
+        let found = error(text);
+        assert!(
+            found.starts_with(want),
+            "{text}\nfound {found}\nwant  {want}"
+        );
+    }
+}
+
+#[test]
+fn an_error_in_the_yaml_or_in_a_value_has_its_line_and_column() {
+    for (text, want) in [
+        (
+            "port: [eth0]\n",
+            "line 1, column 1: unknown field `port`; expected one of ports, routes",
+        ),
+        (
+            "ports:\n  eth0: {mtuu: 1500}\n",
+            "line 2, column 10: unknown field `mtuu`; expected one of mac, addresses",
+        ),
+        ("ports:\n  eth0: {mtu: big}\n", "line 2, column 15: "),
+        (
+            "ports:\n  eth0: {mtu: 60}\n",
+            "line 2, column 15: invalid `mtu` \"60\"; expected a number from 68 to 65535",
+        ),
+        (
+            "ports:\n  eth0: {mac: \"03:00:00:00:00:01\"}\n",
+            "line 2, column 15: invalid `mac`",
+        ),
+        (
+            "ports:\n  eth0: {addresses: [\"fc00::2/129\"]}\n",
+            "line 2, column 22: invalid address",
+        ),
+        (
+            "ports:\n  eth0: {}\n  eth0: {}\n",
+            "line 3, column 3: duplicate",
+        ),
+        (
+            "ports: [eth0, eth0]\n",
+            "line 1, column 15: duplicate port \"eth0\"",
+        ),
+        (
+            "ports: [\"a b\"]\n",
+            "line 1, column 9: invalid name of a port \"a b\"",
+        ),
+        (
+            "ports:\n  v7: {vlan: {link: eth0, id: 7}}\n",
+            "line 2, column 21: no such port \"eth0\"",
+        ),
+        (
+            "ports:\n  e: {}\n  v: {vlan: {link: e, id: 4095}}\n",
+            "line 3, column 27: invalid `id` \"4095\"",
+        ),
+        (
+            "ports:\n  e: {}\n  v: {vlan: {link: e, id: 1, protocol: QinQ}}\n",
+            "line 3, column 40: invalid `protocol` \"QinQ\"",
+        ),
+        (
+            "tunsrc: ff02::1\n",
+            "line 1, column 9: invalid `tunsrc` \"ff02::1\"",
+        ),
+        (
+            "seg6_flowlabel: 2\n",
+            "line 1, column 17: invalid `seg6_flowlabel` \"2\"; expected -1, 0 or 1",
+        ),
+        (
+            "ports: 7\n",
+            "line 1, column 8: invalid `ports`; expected a map from names",
+        ),
+        ("routes: [\n", "line 1, column 9: unclosed bracket"),
+    ] {
+        let found = error(text);
+        assert!(
+            found.starts_with(want),
+            "{text}\nfound {found}\nwant  {want}"
+        );
+    }
+}
+
+#[test]
+fn a_route_that_is_there_is_refused_and_the_kernels_own_may_be_repeated() {
+    let ports = "ports: {eth0: {addresses: [\"10.0.0.1/24\"]}}\n";
+    let twice = format!("{ports}routes:\n- 10.1.0.0/16 dev eth0\n- 10.1.0.0/16 via 10.0.0.2\n");
+    assert!(error(&twice).starts_with("line 4, column 3: route is there already: \"10.1.0.0/16\""));
+    let connected = format!("{ports}routes:\n- 10.0.0.0/24 via 10.0.0.2\n");
+    assert!(error(&connected).contains("there already"));
+    let pasted =
+        format!("{ports}routes:\n- 10.0.0.0/24 dev eth0 proto kernel scope link src 10.0.0.1\n");
+    assert!(node(&pasted).is_ok());
+}
+
+#[test]
+fn what_nobody_would_do_is_refused() {
+    let with = |route: &str| format!("ports: [eth0]\nroutes:\n- {route}\n");
+    let found = error(&with(
+        "fc00::1 encap seg6local action End flavors usd dev eth0",
+    ));
+    assert_eq!(
+        found,
+        "line 3, column 38: Sidestep does not do End with flavor usd yet; expected psp"
+    );
+    // The kernel does this one.
+    assert!(
+        node(&with(
+            "fc00::1 encap seg6local action End.B6 srh segs fc00::5 dev eth0"
+        ))
+        .is_ok()
+    );
+    assert!(error(&with("fc00::/64 nhid 7")).contains("nexthop objects are the kernel's"));
+    assert!(
+        error(&with("fc00::/64 via fc01::1"))
+            .starts_with("line 3, column 13: no interface is known to reach")
+    );
+}
+
+#[test]
+fn an_overlay_is_resolved_against_the_live_node_and_is_all_sidesteps() {
+    let live = node(FILE).expect("legal");
+    let text = "ports: [eth0]\nroutes: [\"fd77::1 encap seg6local action End.DT4 table 7 dev eth1\", fd78::/64 via fc01::9]\nrules: [from fd00::/8 lookup 7]\n";
+    let overlay = File::parse(text)
+        .and_then(|file| file.overlay(&live))
+        .expect("legal");
+    assert!(
+        overlay
+            .routes
+            .values()
+            .all(|route| route.owner == Owner::Sidestep)
+    );
+    assert_eq!(
+        overlay
+            .routes
+            .values()
+            .filter_map(|route| route.next_hops[0].dev)
+            .collect::<Vec<_>>(),
+        [IfIndex(2); 2]
+    );
+    assert_eq!(
+        (overlay.rules[0].priority, overlay.rules[0].owner),
+        (32764, Owner::Sidestep)
+    );
+    let file = File::parse(
+        "routes: [\"fd77::1 encap seg6local action End.B6 srh segs fc00::5 dev eth0\"]",
+    )
+    .expect("YAML");
+    let found = file.overlay(&live).expect_err("not done yet").to_string();
+    assert!(
+        found
+            .starts_with("line 1, column 35: Sidestep does not do End.B6 yet; expected End, End.X"),
+        "{found}"
+    );
+}
+
+#[test]
+fn a_file_can_be_part_of_another_document() {
+    #[derive(serde::Deserialize)]
+    struct Vectors {
+        node: File,
+    }
+    let text = "node:\n  ports: {eth0: {}}\n  routes:\n  - fc00::/64 dev eth1\n";
+    let vectors: Vectors = serde_saphyr::from_str(text).expect("YAML");
+    let found = vectors.node.node().expect_err("no eth1").to_string();
+    assert!(
+        found.starts_with("line 4, column 19: no such interface"),
+        "{found}"
+    );
+}

@@ -1,0 +1,66 @@
+//! Between the YAML reader and the grammar: places of words, and errors.
+
+use serde::de::DeserializeOwned;
+use serde_saphyr::{Location, Spanned};
+
+use crate::error::{ConfigError, Place};
+use crate::grammar::Words;
+
+/// Reads a document.
+pub(super) fn parse<T: DeserializeOwned + Default>(text: &str) -> Result<T, ConfigError> {
+    // An empty file says nothing: it is not an error.
+    let document: Option<T> = serde_saphyr::from_str(text).map_err(|error| config_error(&error))?;
+    Ok(document.unwrap_or_default())
+}
+
+fn config_error(error: &serde_saphyr::Error) -> ConfigError {
+    let place = error.location().map_or(Place::Whole, place);
+    let text = error.without_snippet().to_string();
+    let first = text.lines().next().unwrap_or_default();
+    // serde says "unknown field `x`, expected one of …"; the YAML reader adds the place, which is said already.
+    let message = first.split(" at line ").next().unwrap_or(first);
+    let (problem, expected) = match message.split_once(", expected ") {
+        Some((problem, expected)) => (problem, expected),
+        None => (message, ""),
+    };
+    ConfigError::new(place, problem, "", expected)
+}
+
+fn place(location: Location) -> Place {
+    if location == Location::UNKNOWN {
+        return Place::Whole;
+    }
+    Place::File {
+        line: location.line() as u32,
+        column: location.column() as u32,
+    }
+}
+
+/// The words of a line in the file.
+pub(super) fn words(line: &Spanned<String>) -> Words<'_> {
+    let location = line.defined;
+    let column = location.column() as u32;
+    let written = location.span().len();
+    let text = line.value.chars().count() as u64;
+    let one_line = !line.value.contains('\n');
+    match place(location) {
+        // The scalar is in the file as it is in memory, perhaps in quotes.
+        Place::File { line: number, .. } if one_line && written == text => {
+            Words::from_file(&line.value, number, column)
+        }
+        Place::File { line: number, .. } if one_line && written == text + 2 => {
+            Words::from_file(&line.value, number, column + 1)
+        }
+        other => Words::at(&line.value, other),
+    }
+}
+
+/// An error about a value that is no line of words.
+pub(super) fn wrong<T>(
+    at: &Spanned<T>,
+    problem: impl Into<String>,
+    value: &str,
+    expected: &str,
+) -> ConfigError {
+    ConfigError::new(place(at.defined), problem, value, expected)
+}

@@ -1,0 +1,157 @@
+//! Routes out: as `ip route add` takes them, or as `ip route show` prints them.
+
+use std::fmt::Write;
+
+use super::{default_table, rejects};
+use crate::grammar::{Names, Style, encap, value};
+use crate::node::TableId;
+use crate::route::{Family, NextHop, Route, RouteKind};
+
+/// Writes a route: one line, without the line's end; in [`Style::Show`] one more line per `nexthop`.
+///
+/// LIMIT: `pref` is shown as `medium`, which is what every IPv6 route has that was not learned from a router
+/// advertisement with another preference.
+pub fn print(route: &Route, names: &dyn Names, style: Style) -> String {
+    let family = route.family();
+    let mut text = String::new();
+    if route.kind != RouteKind::Unicast {
+        let _ = write!(text, "{} ", value::kind_text(route.kind));
+    }
+    text.push_str(&destination(route, style));
+    if let Some(from) = &route.key.from {
+        let _ = write!(text, " from {}", value::prefix_text(from));
+    }
+    if let Some(nhid) = route.nhid {
+        let _ = write!(text, " nhid {nhid}");
+    }
+    let single = match route.next_hops.as_slice() {
+        // `ip` refuses a next hop beside `nhid`, but shows it.
+        _ if style == Style::Add && route.nhid.is_some() => None,
+        [hop] => Some(hop),
+        _ => None,
+    };
+    if let Some(encap) = single.and_then(|hop| hop.encap.as_ref()) {
+        text.push_str(encap_lead(style));
+        text.push_str(&encap::print(encap, names, style));
+    }
+    if route.key.tos != 0 {
+        let _ = write!(text, " tos 0x{:02x}", route.key.tos);
+    }
+    if let Some(hop) = single {
+        print_gateway(&mut text, hop, family, names);
+    } else if style == Style::Show && rejects(route.kind) && family == Family::V6 {
+        text.push_str(" dev lo");
+    }
+    let unsaid = match style {
+        Style::Add => default_table(route.kind),
+        Style::Show => TableId::MAIN,
+    };
+    if route.key.table != unsaid {
+        let _ = write!(text, " table {}", value::table_text(route.key.table, names));
+    }
+    if route.protocol != value::PROTOCOL_BOOT {
+        let _ = write!(text, " proto {}", value::protocol_text(route.protocol));
+    }
+    if let Some(scope) = shown_scope(route).filter(|_| style == Style::Show) {
+        let _ = write!(text, " scope {scope}");
+    }
+    if let Some(prefsrc) = route.prefsrc {
+        let _ = write!(text, " src {prefsrc}");
+    }
+    if family == Family::V6 || route.key.metric != 0 {
+        let _ = write!(text, " metric {}", route.key.metric);
+    }
+    if let Some(hop) = single {
+        print_flags(&mut text, hop, style);
+    }
+    if let Some(mtu) = route.mtu {
+        let _ = write!(text, " mtu {mtu}");
+    }
+    if family == Family::V6 && style == Style::Show {
+        text.push_str(" pref medium");
+    }
+    if single.is_none() && route.nhid.is_none() {
+        for hop in &route.next_hops {
+            print_nexthop(&mut text, hop, family, names, style);
+        }
+    }
+    text
+}
+
+fn destination(route: &Route, style: Style) -> String {
+    let prefix = &route.key.prefix;
+    if prefix.prefix_len() == 0 {
+        // `ip route add default` is of the family that the first gateway has, else IPv4: where that is not the
+        // route's, the prefix is written out.
+        let gateway = route.next_hops.first().and_then(|hop| hop.via);
+        if style == Style::Show || gateway.is_some_and(|via| Family::of(&via) == route.family()) {
+            return "default".to_owned();
+        }
+        return prefix.to_string();
+    }
+    value::prefix_text(prefix)
+}
+
+/// `ip` prints a second blank in front of `encap`.
+fn encap_lead(style: Style) -> &'static str {
+    match style {
+        Style::Add => " ",
+        Style::Show => "  ",
+    }
+}
+
+fn print_gateway(text: &mut String, hop: &NextHop, family: Family, names: &dyn Names) {
+    if let Some(via) = hop.via {
+        let other = if Family::of(&via) == family {
+            ""
+        } else {
+            "inet6 "
+        };
+        let _ = write!(text, " via {other}{via}");
+    }
+    if let Some(dev) = hop.dev {
+        let _ = write!(text, " dev {}", value::interface_text(dev, names));
+    }
+}
+
+fn print_flags(text: &mut String, hop: &NextHop, style: Style) {
+    if hop.dead && style == Style::Show {
+        text.push_str(" dead");
+    }
+    if hop.onlink {
+        text.push_str(" onlink");
+    }
+}
+
+fn print_nexthop(
+    text: &mut String,
+    hop: &NextHop,
+    family: Family,
+    names: &dyn Names,
+    style: Style,
+) {
+    text.push_str(if style == Style::Show {
+        "\n\tnexthop"
+    } else {
+        " nexthop"
+    });
+    if let Some(encap) = &hop.encap {
+        text.push_str(encap_lead(style));
+        text.push_str(&encap::print(encap, names, style));
+    }
+    print_gateway(text, hop, family, names);
+    let _ = write!(text, " weight {}", hop.weight);
+    print_flags(text, hop, style);
+}
+
+/// The scope that `ip` gives an IPv4 route that was added without one; none: global, which is not shown.
+fn shown_scope(route: &Route) -> Option<&'static str> {
+    let on_link = matches!(route.next_hops.as_slice(), [hop] if hop.via.is_none());
+    match route.kind {
+        _ if route.family() == Family::V6 => None,
+        RouteKind::Local => Some("host"),
+        RouteKind::Broadcast | RouteKind::Multicast | RouteKind::Anycast => Some("link"),
+        RouteKind::Unicast if on_link && route.nhid.is_none() => Some("link"),
+        _ => None,
+    }
+}

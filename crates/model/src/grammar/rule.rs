@@ -1,0 +1,469 @@
+//! Policy rules: `ip rule add …` in, `ip rule add …` or `ip rule show` out.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use ipnet::IpNet;
+
+use super::words::{Once, Words};
+use super::{Context, Names, Style, Word, value};
+use crate::error::ConfigError;
+use crate::node::TableId;
+use crate::route::{Family, Owner, Rule, RuleAction};
+
+/// The rules of a node, as [`crate::node::Node::rules`] holds them.
+pub type Rules = BTreeMap<(Family, u32), Vec<Rule>>;
+
+/// LIMIT: the kernel's, `IFNAMSIZ` less the terminating zero.
+const NAME_MAX: usize = 15;
+
+const EXPECTED: &str = "not, from, to, iif, oif, priority, lookup, l3mdev, blackhole, unreachable, prohibit, \
+                        or a selector of `ip rule` that is left to the kernel (fwmark, tos, ipproto, sport, …)";
+
+/// Selectors and actions with a value that the fast path does not know.
+const UNSUPPORTED: [&str; 15] = [
+    "fwmark",
+    "tos",
+    "dsfield",
+    "uidrange",
+    "ipproto",
+    "sport",
+    "dport",
+    "dscp",
+    "flowlabel",
+    "tun_id",
+    "realms",
+    "suppress_prefixlength",
+    "suppress_ifgroup",
+    "goto",
+    "map-to",
+];
+
+/// Reads a rule. A rule that names no prefix and has no family from the context is one for each family (where `ip`
+/// without `-6` takes it for IPv4 alone), so there may be two.
+///
+/// `rules` are those that are there: they decide the priority of a rule that has none.
+///
+/// # Errors
+/// The first word that is unknown, double, illegal or missing.
+pub fn parse(words: &mut Words, ctx: &Context, rules: &Rules) -> Result<Vec<Rule>, ConfigError> {
+    let mut draft = Draft::default();
+    // `ip rule show` begins with the priority: `32766:`.
+    if let Some(word) = words.peek()
+        && let Some(number) = word.text.strip_suffix(':').and_then(value::number)
+    {
+        words.take();
+        draft.seen.note("priority", word)?;
+        draft.priority = Some(number);
+    }
+    while let Some(word) = words.take() {
+        draft.word(word, words, ctx)?;
+    }
+    draft.finish(words, ctx, rules)
+}
+
+/// Reads one line.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_line(line: &str, ctx: &Context, rules: &Rules) -> Result<Vec<Rule>, ConfigError> {
+    parse(&mut Words::from_line(line), ctx, rules)
+}
+
+/// The priority that the kernel gives a rule without one: one in front of the second rule of the list
+/// (`fib_default_rule_pref`).
+pub fn default_priority(rules: &Rules, family: Family) -> u32 {
+    let mut list = rules
+        .range((family, 0)..=(family, u32::MAX))
+        .flat_map(|((_, priority), rules)| rules.iter().map(move |_| *priority));
+    list.nth(1).unwrap_or_default().saturating_sub(1)
+}
+
+/// The rules that the kernel makes.
+pub fn kernel_rules() -> Rules {
+    let lookup = |family, priority, table| {
+        let action = RuleAction::Table(table);
+        (
+            (family, priority),
+            vec![plain(family, priority, action, Owner::Kernel)],
+        )
+    };
+    Rules::from([
+        lookup(Family::V4, 0, TableId::LOCAL),
+        lookup(Family::V4, 32766, TableId::MAIN),
+        lookup(Family::V4, 32767, TableId::DEFAULT),
+        lookup(Family::V6, 0, TableId::LOCAL),
+        lookup(Family::V6, 32766, TableId::MAIN),
+    ])
+}
+
+fn plain(family: Family, priority: u32, action: RuleAction, owner: Owner) -> Rule {
+    Rule {
+        family,
+        priority,
+        invert: false,
+        iif: None,
+        oif: None,
+        from: None,
+        to: None,
+        l3mdev: false,
+        action,
+        unsupported: vec![],
+        owner,
+    }
+}
+
+#[derive(Default)]
+struct Draft<'a> {
+    seen: Once<'a>,
+    invert: bool,
+    priority: Option<u32>,
+    from: Option<Prefix<'a>>,
+    to: Option<Prefix<'a>>,
+    iif: Option<String>,
+    oif: Option<String>,
+    table: Option<TableId>,
+    l3mdev: bool,
+    action: Option<RuleAction>,
+    unsupported: Vec<String>,
+}
+
+struct Prefix<'a> {
+    word: Word<'a>,
+    /// None: `all`.
+    net: Option<IpNet>,
+}
+
+impl<'a> Draft<'a> {
+    fn word(
+        &mut self,
+        word: Word<'a>,
+        words: &mut Words<'a>,
+        ctx: &Context,
+    ) -> Result<(), ConfigError> {
+        if let Some(keyword) = UNSUPPORTED.iter().find(|keyword| **keyword == word.text) {
+            self.seen.note(keyword, word)?;
+            let value = words.value(keyword, "its value")?;
+            self.unsupported.push(format!("{keyword} {}", value.text));
+            if *keyword == "goto" {
+                self.act(word, RuleAction::Other)?;
+            }
+            return Ok(());
+        }
+        let name = match word.text {
+            "not" => "not",
+            "priority" | "pref" | "preference" | "order" => "priority",
+            "from" => "from",
+            "to" => "to",
+            "iif" | "dev" => "iif",
+            "oif" => "oif",
+            "lookup" | "table" => "lookup",
+            "l3mdev" => "l3mdev",
+            // Who made the rule: nothing to forwarding.
+            "proto" | "protocol" => "proto",
+            // What `ip rule show` prints of an interface that is not there; what `ip` takes in front of an action.
+            "[detached]" | "type" => return Ok(()),
+            "blackhole" => return self.act(word, RuleAction::Blackhole),
+            "unreachable" => return self.act(word, RuleAction::Unreachable),
+            "prohibit" => return self.act(word, RuleAction::Prohibit),
+            "nop" => {
+                self.unsupported.push("nop".to_owned());
+                return self.act(word, RuleAction::Other);
+            }
+            _ => {
+                return Err(ConfigError::new(
+                    word.place,
+                    "unknown keyword",
+                    word.text,
+                    EXPECTED,
+                ));
+            }
+        };
+        self.seen.note(name, word)?;
+        match name {
+            "not" => self.invert = true,
+            "priority" => self.priority = Some(words.number(name, 0, u32::MAX)?),
+            "from" => self.from = Some(prefix(words, name)?),
+            "to" => self.to = Some(prefix(words, name)?),
+            "iif" => self.iif = Some(interface(words, name)?),
+            "oif" => self.oif = Some(interface(words, name)?),
+            "l3mdev" => self.l3mdev = true,
+            "proto" => {
+                words.parsed(name, value::PROTOCOL_EXPECTED, value::protocol)?;
+            }
+            _ if words.take_if("[l3mdev-table]").is_some() => self.l3mdev = true,
+            _ => self.table = Some(words.table(name, ctx.names)?),
+        }
+        Ok(())
+    }
+
+    fn act(&mut self, word: Word<'a>, action: RuleAction) -> Result<(), ConfigError> {
+        self.seen.note("action", word)?;
+        self.action = Some(action);
+        Ok(())
+    }
+
+    fn finish(self, words: &Words, ctx: &Context, rules: &Rules) -> Result<Vec<Rule>, ConfigError> {
+        for (a, b) in [
+            ("lookup", "action"),
+            ("lookup", "l3mdev"),
+            ("l3mdev", "action"),
+        ] {
+            if let (Some(_), Some(word)) = (self.seen.word(a), self.seen.word(b)) {
+                let expected = "one of lookup, l3mdev, blackhole, unreachable, prohibit, goto, nop";
+                return Err(ConfigError::new(
+                    word.place,
+                    "second action",
+                    word.text,
+                    expected,
+                ));
+            }
+        }
+        if self.seen.word("not").is_none() && words.start() == words.end() {
+            return Err(ConfigError::new(words.end(), "missing rule", "", EXPECTED));
+        }
+        let action = match self.action {
+            Some(action) => action,
+            None if self.l3mdev => RuleAction::Table(TableId(0)),
+            None => RuleAction::Table(self.table.unwrap_or(TableId::MAIN)),
+        };
+        let nets = || [&self.from, &self.to].into_iter().flatten();
+        let named = nets()
+            .find_map(|prefix| prefix.net.as_ref())
+            .map(Family::of_prefix);
+        let families = match ctx.family.or(named) {
+            Some(family) => vec![family],
+            None => vec![Family::V4, Family::V6],
+        };
+        let net = |prefix: &Option<Prefix>, keyword, family| match prefix {
+            Some(Prefix { word, net: Some(_) }) => {
+                let net = value::prefix(*word, keyword, Some(family))?;
+                Ok(Some(net).filter(|net| net.prefix_len() != 0))
+            }
+            _ => Ok(None),
+        };
+        families
+            .into_iter()
+            .map(|family| {
+                let priority = self
+                    .priority
+                    .unwrap_or_else(|| default_priority(rules, family));
+                Ok(Rule {
+                    invert: self.invert,
+                    iif: self.iif.clone(),
+                    oif: self.oif.clone(),
+                    from: net(&self.from, "from", family)?,
+                    to: net(&self.to, "to", family)?,
+                    l3mdev: self.l3mdev,
+                    unsupported: self.unsupported.clone(),
+                    ..plain(family, priority, action, ctx.owner)
+                })
+            })
+            .collect()
+    }
+}
+
+fn prefix<'a>(words: &mut Words<'a>, keyword: &str) -> Result<Prefix<'a>, ConfigError> {
+    let word = words.value(keyword, "all, an address or a prefix")?;
+    let net = match word.text {
+        "all" | "any" | "default" => None,
+        _ => Some(value::prefix(word, keyword, None)?),
+    };
+    Ok(Prefix { word, net })
+}
+
+fn interface(words: &mut Words, keyword: &str) -> Result<String, ConfigError> {
+    // A rule may name an interface that is not there yet.
+    let expected = "the name of an interface: 1 to 15 characters";
+    words.parsed(keyword, expected, |text| {
+        (text.len() <= NAME_MAX && !text.contains('/')).then(|| text.to_owned())
+    })
+}
+
+/// Writes a rule, on one line. [`Style::Add`] says the family by a prefix; `ip` needs `-6` for IPv6 all the same.
+pub fn print(rule: &Rule, names: &dyn Names, style: Style) -> String {
+    let mut text = match style {
+        Style::Add => String::new(),
+        Style::Show => format!("{}:\t", rule.priority),
+    };
+    if rule.invert {
+        text.push_str("not ");
+    }
+    let from = match &rule.from {
+        Some(from) => value::prefix_text(from),
+        None if style == Style::Show || rule.to.is_some() => "all".to_owned(),
+        None => value::any(rule.family).to_string(),
+    };
+    let _ = write!(text, "from {from}");
+    if let Some(to) = &rule.to {
+        let _ = write!(text, " to {}", value::prefix_text(to));
+    }
+    for selector in rule
+        .unsupported
+        .iter()
+        .filter(|words| is_fwmark_or_tos(words))
+    {
+        let _ = write!(text, " {selector}");
+    }
+    if let Some(iif) = &rule.iif {
+        let _ = write!(text, " iif {iif}");
+    }
+    if let Some(oif) = &rule.oif {
+        let _ = write!(text, " oif {oif}");
+    }
+    for selector in rule
+        .unsupported
+        .iter()
+        .filter(|words| !is_fwmark_or_tos(words))
+    {
+        let _ = write!(text, " {selector}");
+    }
+    match rule.action {
+        _ if rule.l3mdev && style == Style::Show => text.push_str(" lookup [l3mdev-table]"),
+        _ if rule.l3mdev => text.push_str(" l3mdev"),
+        RuleAction::Table(table) => {
+            let _ = write!(text, " lookup {}", value::table_text(table, names));
+        }
+        RuleAction::Blackhole => text.push_str(" blackhole"),
+        RuleAction::Unreachable => text.push_str(" unreachable"),
+        RuleAction::Prohibit => text.push_str(" prohibit"),
+        // Named among what is unsupported.
+        RuleAction::Other => {}
+    }
+    if style == Style::Add {
+        let _ = write!(text, " priority {}", rule.priority);
+    }
+    text
+}
+
+/// `ip rule show` prints these two in front of the interfaces, the others behind them.
+fn is_fwmark_or_tos(words: &str) -> bool {
+    words.starts_with("fwmark") || words.starts_with("tos")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grammar::tests::{ctx, names};
+
+    fn read(line: &str) -> Vec<Rule> {
+        parse_line(line, &ctx(), &kernel_rules()).unwrap_or_else(|error| panic!("{line}: {error}"))
+    }
+
+    #[test]
+    fn rules_are_read_and_written_as_ip_writes_them() {
+        for (line, add, show) in [
+            (
+                "from fd00::/8 lookup 100",
+                "from fd00::/8 lookup 100 priority 32765",
+                "32765:\tfrom fd00::/8 lookup 100",
+            ),
+            (
+                "not from fd00::/8 to fd01::1 iif eth0 oif eth9 fwmark 0x1/0x2 ipproto tcp table main pref 7",
+                "not from fd00::/8 to fd01::1 fwmark 0x1/0x2 iif eth0 oif eth9 ipproto tcp lookup main priority 7",
+                "7:\tnot from fd00::/8 to fd01::1 fwmark 0x1/0x2 iif eth0 oif eth9 ipproto tcp lookup main",
+            ),
+            (
+                "from ::/0 blackhole order 0x5",
+                "from ::/0 blackhole priority 5",
+                "5:\tfrom all blackhole",
+            ),
+            (
+                "from 0.0.0.0/0 l3mdev priority 1000",
+                "from 0.0.0.0/0 l3mdev priority 1000",
+                "1000:\tfrom all lookup [l3mdev-table]",
+            ),
+            (
+                "to 10.0.0.0/8",
+                "from all to 10.0.0.0/8 lookup main priority 32765",
+                "32765:\tfrom all to 10.0.0.0/8 lookup main",
+            ),
+            (
+                "to fd00::1 goto 9",
+                "from all to fd00::1 goto 9 priority 32765",
+                "32765:\tfrom all to fd00::1 goto 9",
+            ),
+        ] {
+            let rules = read(line);
+            assert_eq!(rules.len(), 1, "{line}");
+            assert_eq!(print(&rules[0], &names(), Style::Add), add);
+            assert_eq!(print(&rules[0], &names(), Style::Show), show);
+            assert_eq!(read(add), rules);
+        }
+        let shown = "7:\tnot from fd00::/8 to fd01::1 fwmark 0x1/0x2 iif eth0 lookup 100";
+        assert_eq!(print(&read(shown)[0], &names(), Style::Show), shown);
+    }
+
+    #[test]
+    fn a_rule_without_a_prefix_is_one_for_each_family() {
+        let rules = read("iif eth0 lookup 100");
+        assert_eq!(
+            rules.iter().map(|rule| rule.family).collect::<Vec<_>>(),
+            [Family::V4, Family::V6]
+        );
+        for rule in rules {
+            assert_eq!(read(&print(&rule, &names(), Style::Add)), [rule]);
+        }
+        let ctx = Context {
+            family: Some(Family::V6),
+            ..ctx()
+        };
+        let rules = parse_line("iif eth0 lookup 100", &ctx, &kernel_rules()).expect("legal");
+        assert_eq!(rules.len(), 1);
+    }
+
+    #[test]
+    fn the_priority_of_a_rule_without_one_is_the_kernels() {
+        // As a kernel answered to the same commands.
+        let mut rules = kernel_rules();
+        for (line, want) in [
+            ("from ::/0 iif eth0 lookup 100", 32765),
+            ("not from fd00::/8 lookup 100 pref 7", 7),
+            ("from ::/0 blackhole", 6),
+            ("from ::/0 l3mdev pref 1000", 1000),
+            ("from fd00::/8", 5),
+        ] {
+            for rule in parse_line(line, &ctx(), &rules).expect("legal") {
+                assert_eq!(rule.priority, want, "{line}");
+                rules
+                    .entry((rule.family, rule.priority))
+                    .or_default()
+                    .push(rule);
+            }
+        }
+        assert_eq!(default_priority(&Rules::new(), Family::V4), 0);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_rule_is_said() {
+        for (line, want) in [
+            ("", "word 1: missing rule"),
+            (
+                "from fd00::1/8",
+                "word 2: invalid prefix for given prefix length",
+            ),
+            (
+                "from fd00::/8 to 10.0.0.0/8",
+                "word 4: `to` of the wrong family",
+            ),
+            ("from all lookup 0", "word 4: invalid `lookup`"),
+            ("lookup 7 blackhole", "word 3: second action \"blackhole\""),
+            ("lookup 7 l3mdev", "word 3: second action \"l3mdev\""),
+            (
+                "blackhole prohibit",
+                "word 2: duplicate keyword \"prohibit\"",
+            ),
+            ("iif averyveryverylongname", "word 2: invalid `iif`"),
+            ("fwmark", "word 2: `fwmark` lacks its value"),
+            ("frob", "word 1: unknown keyword \"frob\""),
+        ] {
+            let found = parse_line(line, &ctx(), &kernel_rules())
+                .expect_err(line)
+                .to_string();
+            assert!(
+                found.starts_with(want),
+                "{line}\nfound {found}\nwant  {want}"
+            );
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! A line cut into words, each with its place, and the ways in which every parser here takes them.
+
+use super::{Names, Word, value};
+use crate::error::{ConfigError, Place};
+use crate::node::{IfIndex, TableId};
+
+/// The words of one line, and how far they have been read.
+#[derive(Clone, Debug)]
+pub struct Words<'a> {
+    list: Vec<Word<'a>>,
+    next: usize,
+    end: Place,
+}
+
+impl<'a> Words<'a> {
+    /// The words of a command line. One argument may hold several words: it is cut at blanks.
+    pub fn from_args<S: AsRef<str>>(args: &'a [S]) -> Self {
+        Self::numbered(args.iter().flat_map(|arg| arg.as_ref().split_whitespace()))
+    }
+
+    /// The words of a line.
+    pub fn from_line(line: &'a str) -> Self {
+        Self::numbered(line.split_whitespace())
+    }
+
+    /// The words of a line of a file whose first character is at this line and column (both from 1).
+    pub fn from_file(text: &'a str, line: u32, column: u32) -> Self {
+        let at = |byte: usize| Place::File {
+            line,
+            column: column + text[..byte].chars().count() as u32,
+        };
+        let words: Vec<_> = text
+            .split_whitespace()
+            .map(|word| Word {
+                text: word,
+                // A word is a slice of the text.
+                place: at(word.as_ptr() as usize - text.as_ptr() as usize),
+            })
+            .collect();
+        Self {
+            list: words,
+            next: 0,
+            end: at(text.trim_end().len()),
+        }
+    }
+
+    /// The words of a text whose words cannot be told apart in the file (folded or escaped): all at one place.
+    pub fn at(text: &'a str, place: Place) -> Self {
+        Self {
+            list: text
+                .split_whitespace()
+                .map(|text| Word { text, place })
+                .collect(),
+            next: 0,
+            end: place,
+        }
+    }
+
+    fn numbered(words: impl Iterator<Item = &'a str>) -> Self {
+        let words: Vec<_> = words
+            .enumerate()
+            .map(|(index, text)| Word {
+                text,
+                place: Place::Word(index + 1),
+            })
+            .collect();
+        Self {
+            end: Place::Word(words.len() + 1),
+            list: words,
+            next: 0,
+        }
+    }
+
+    /// The place behind the last word.
+    pub fn end(&self) -> Place {
+        self.end
+    }
+
+    /// The place of the first word.
+    pub fn start(&self) -> Place {
+        self.list.first().map_or(self.end, |word| word.place)
+    }
+
+    /// The place of this keyword, which may have been read already; of the first word if it is not there.
+    pub fn place_of(&self, keyword: &str) -> Place {
+        let word = self.list.iter().find(|word| word.text == keyword);
+        word.map_or(self.start(), |word| word.place)
+    }
+
+    pub(super) fn peek(&self) -> Option<Word<'a>> {
+        self.list.get(self.next).copied()
+    }
+
+    pub(super) fn take(&mut self) -> Option<Word<'a>> {
+        let word = self.peek()?;
+        self.next += 1;
+        Some(word)
+    }
+
+    /// The next word if it is this one.
+    pub(super) fn take_if(&mut self, text: &str) -> Option<Word<'a>> {
+        self.peek().filter(|word| word.text == text)?;
+        self.take()
+    }
+
+    /// The word behind a keyword.
+    pub(super) fn value(&mut self, keyword: &str, expected: &str) -> Result<Word<'a>, ConfigError> {
+        let end = self.end;
+        self.take().ok_or_else(|| {
+            ConfigError::new(end, format!("`{keyword}` lacks its value"), "", expected)
+        })
+    }
+
+    pub(super) fn number(&mut self, keyword: &str, from: u32, to: u32) -> Result<u32, ConfigError> {
+        let expected = format!("a number from {from} to {to}");
+        let word = self.value(keyword, &expected)?;
+        value::number(word.text)
+            .filter(|number| (from..=to).contains(number))
+            .ok_or_else(|| invalid(word, keyword, expected))
+    }
+
+    pub(super) fn parsed<T>(
+        &mut self,
+        keyword: &str,
+        expected: &str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<T, ConfigError> {
+        let word = self.value(keyword, expected)?;
+        parse(word.text).ok_or_else(|| invalid(word, keyword, expected))
+    }
+
+    pub(super) fn interface(
+        &mut self,
+        keyword: &str,
+        names: &dyn Names,
+    ) -> Result<IfIndex, ConfigError> {
+        let word = self.value(keyword, "the name of an interface")?;
+        names.ifindex(word.text).ok_or_else(|| {
+            let known = names.interfaces();
+            let expected = match known.len() {
+                0 => "an interface of this node (it has none)".to_owned(),
+                1..=32 => format!("one of {}", known.join(", ")),
+                more => format!("one of the {more} interfaces of this node"),
+            };
+            ConfigError::new(word.place, "no such interface", word.text, expected)
+        })
+    }
+
+    pub(super) fn table(
+        &mut self,
+        keyword: &str,
+        names: &dyn Names,
+    ) -> Result<TableId, ConfigError> {
+        // Table 0 stands for "no table" in rtnetlink.
+        let expected = "main, local, default or a number from 1 to 4294967295";
+        self.parsed(keyword, expected, |text| value::table(text, names))
+    }
+}
+
+pub(super) fn invalid(word: Word, keyword: &str, expected: impl Into<String>) -> ConfigError {
+    ConfigError::new(
+        word.place,
+        format!("invalid `{keyword}`"),
+        word.text,
+        expected,
+    )
+}
+
+/// Keywords that have been there: none may come twice.
+#[derive(Debug, Default)]
+pub(super) struct Once<'a>(Vec<(&'static str, Word<'a>)>);
+
+impl<'a> Once<'a> {
+    /// Notes a keyword under its canonical name.
+    pub(super) fn note(&mut self, name: &'static str, word: Word<'a>) -> Result<(), ConfigError> {
+        if self.word(name).is_some() {
+            let expected = format!("`{name}` only once");
+            return Err(ConfigError::new(
+                word.place,
+                "duplicate keyword",
+                word.text,
+                expected,
+            ));
+        }
+        self.0.push((name, word));
+        Ok(())
+    }
+
+    /// The word noted under this name.
+    pub(super) fn word(&self, name: &str) -> Option<Word<'a>> {
+        self.0
+            .iter()
+            .find(|(noted, _)| *noted == name)
+            .map(|(_, word)| *word)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_of_a_file_has_its_line_and_column_in_characters() {
+        let mut words = Words::from_file("  é  dev\teth0 ", 7, 10);
+        let mut places = vec![];
+        while let Some(word) = words.take() {
+            places.push((word.text, word.place));
+        }
+        let at = |column| Place::File { line: 7, column };
+        assert_eq!(places, [("é", at(12)), ("dev", at(15)), ("eth0", at(19))]);
+        assert_eq!(words.end(), at(23));
+    }
+
+    #[test]
+    fn arguments_are_cut_at_blanks_and_numbered_from_one() {
+        let args = ["fc00::/64", "dev eth0"];
+        let mut words = Words::from_args(&args);
+        words.take();
+        words.take();
+        let last = words.take().expect("three words");
+        assert_eq!(
+            (last.text, last.place, words.end()),
+            ("eth0", Place::Word(3), Place::Word(4))
+        );
+    }
+}

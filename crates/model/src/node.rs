@@ -1,0 +1,194 @@
+//! A node: everything that decides what happens to a packet. The mirror fills one from the kernel,
+//! the YAML reader fills one from a file; the compiler makes the data plane's tables from it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+use std::str::FromStr;
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use crate::route::{Family, Route, RouteKey, Rule};
+
+/// An interface index of the node's network namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct IfIndex(pub u32);
+
+/// A routing table id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct TableId(pub u32);
+
+impl TableId {
+    /// `default`.
+    pub const DEFAULT: Self = Self(253);
+    /// `main`.
+    pub const MAIN: Self = Self(254);
+    /// `local`.
+    pub const LOCAL: Self = Self(255);
+}
+
+/// An Ethernet address.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct Mac(pub [u8; 6]);
+
+impl fmt::Display for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, byte) in self.0.iter().enumerate() {
+            let lead = if number == 0 { "" } else { ":" };
+            write!(f, "{lead}{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The text is no Ethernet address: six bytes in hexadecimal, separated by colons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not an Ethernet address such as 02:00:00:00:00:01")]
+pub struct MacError;
+
+impl FromStr for Mac {
+    type Err = MacError;
+
+    fn from_str(text: &str) -> Result<Self, MacError> {
+        let mut bytes = [0; 6];
+        let mut parts = text.split(':');
+        for byte in &mut bytes {
+            let part = parts.next().ok_or(MacError)?;
+            let hex = (1..=2).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_hexdigit());
+            if !hex {
+                return Err(MacError);
+            }
+            *byte = u8::from_str_radix(part, 16).map_err(|_| MacError)?;
+        }
+        parts
+            .next()
+            .is_none()
+            .then_some(Self(bytes))
+            .ok_or(MacError)
+    }
+}
+
+/// What kind of device a link is, as far as it matters to the data plane.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LinkKind {
+    /// The loopback device.
+    Loopback,
+    /// A device with Ethernet frames and nothing special (hardware, or a kind not listed).
+    Ethernet,
+    /// veth.
+    Veth,
+    /// tap.
+    Tap,
+    /// 802.1Q or 802.1ad subinterface.
+    Vlan {
+        /// The device below.
+        link: IfIndex,
+        /// VLAN id, 1 to 4094.
+        id: u16,
+        /// Tag protocol: 0x8100 or 0x88a8.
+        protocol: u16,
+    },
+    /// Bridge.
+    Bridge,
+    /// Bond or team.
+    Bond,
+    /// VRF device.
+    Vrf {
+        /// Its table.
+        table: TableId,
+    },
+    /// A device without Ethernet frames (tun, ip6tnl, …): its `kind` as the kernel names it.
+    NotEthernet(String),
+}
+
+/// One interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    /// Index.
+    pub ifindex: IfIndex,
+    /// Name.
+    pub name: String,
+    /// Ethernet address; zero where there is none.
+    pub mac: Mac,
+    /// MTU in bytes, without the Ethernet header.
+    pub mtu: u32,
+    /// Kind.
+    pub kind: LinkKind,
+    /// The bridge, bond or VRF that it belongs to.
+    pub master: Option<IfIndex>,
+    /// Administratively up and with carrier.
+    pub up: bool,
+    /// `net.ipv6.conf.IF.seg6_enabled`, combined with `all` as the kernel does.
+    pub seg6_enabled: bool,
+    /// `net.ipv6.conf.IF.seg6_require_hmac`: -1, 0, 1.
+    pub seg6_require_hmac: i32,
+    /// `net.ipv6.conf.IF.forwarding` (combined with what the kernel consults).
+    pub forwarding6: bool,
+    /// `net.ipv4.conf.IF.forwarding`.
+    pub forwarding4: bool,
+    /// `net.ipv4.conf.{all,IF}.rp_filter`, the larger: 0, 1, 2.
+    pub rp_filter: u8,
+    /// `net.ipv6.conf.IF.hop_limit`, what a packet that starts here gets.
+    pub hop_limit: u8,
+    /// An XDP redirect to it arrives (`NETDEV_XDP_ACT_NDO_XMIT`; for a veth: its peer runs NAPI).
+    pub xdp_transmit: bool,
+}
+
+/// A resolved or failed neighbor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Neighbor {
+    /// Link-layer address, while it may be used (`NUD_VALID`); none while it is being resolved or has failed.
+    pub lladdr: Option<Mac>,
+    /// `NUD_PERMANENT` or `NUD_NOARP`: never goes stale.
+    pub permanent: bool,
+}
+
+/// Everything that decides what happens to a packet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Node {
+    /// Interfaces.
+    pub links: BTreeMap<IfIndex, Link>,
+    /// Addresses with their prefix length, host bits kept.
+    pub addresses: BTreeSet<(IfIndex, IpNet)>,
+    /// Neighbors.
+    pub neighbors: BTreeMap<(IfIndex, IpAddr), Neighbor>,
+    /// Routes. Several with one key (IPv6 `append`) are one multipath route.
+    pub routes: BTreeMap<RouteKey, Route>,
+    /// Policy rules in the order of their priority, per family; those of one priority in the order they were added.
+    pub rules: BTreeMap<(Family, u32), Vec<Rule>>,
+    /// `ip sr tunsrc`.
+    pub tunsrc: Option<Ipv6Addr>,
+    /// `net.ipv6.seg6_flowlabel`: -1, 0, 1.
+    pub seg6_flowlabel: i32,
+}
+
+impl Node {
+    /// The link of that name.
+    pub fn link_by_name(&self, name: &str) -> Option<&Link> {
+        self.links.values().find(|link| link.name == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ethernet_address_is_read_and_written() {
+        let mac: Mac = "02:00:0:aB:00:ff".parse().expect("well-formed");
+        assert_eq!(mac.to_string(), "02:00:00:ab:00:ff");
+        for text in [
+            "",
+            "02:00:00:00:00",
+            "02:00:00:00:00:01:02",
+            "2:0:0:0:0:100",
+            "02-00-00-00-00-01",
+            "+1:0:0:0:0:0",
+        ] {
+            assert_eq!(text.parse::<Mac>(), Err(MacError), "{text}");
+        }
+    }
+}

@@ -1,0 +1,1 @@
+"""The golden vectors, one module for each group. See ../README.md."""

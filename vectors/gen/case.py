@@ -1,0 +1,129 @@
+"""What a vector is, and how it is written down."""
+
+import json
+from dataclasses import dataclass, field
+
+
+def forward(port, frame):
+    """The frame leaves by this port."""
+    return {"forward": {"port": port.name, "frame": bytes(frame).hex()}}
+
+
+def drop(reason):
+    """DROP_ reason of datapath/reason.h."""
+    return {"drop": reason}
+
+
+def kernel(reason):
+    """PUNT_ reason of datapath/reason.h: the kernel gets the packet."""
+    return {"kernel": reason}
+
+
+SAME = "same"
+
+
+def differs(outcome, why):
+    """Linux does something else: `outcome` is a `forward(…)` or "drop" (no frame comes out)."""
+    return {"differs": outcome, "why": why}
+
+
+def skip(why):
+    """Linux cannot be asked."""
+    return {"skip": why}
+
+
+@dataclass
+class Case:
+    """One packet in, one outcome."""
+
+    name: str
+    rfc: list
+    port: object
+    frame: object
+    expect: dict
+    linux: object = None
+    about: str = ""
+    counters: dict = None
+
+    def __post_init__(self):
+        if self.linux is None:
+            self.linux = skip("left to the kernel") if "kernel" in self.expect else SAME
+
+
+@dataclass
+class Group:
+    """The cases that share one node: one file."""
+
+    name: str
+    about: str
+    node: dict
+    cases: list = field(default_factory=list)
+
+    def add(self, name, rfc, port, frame, expect, linux=None, about="", counters=None):
+        """One more case. `linux` unset: the same as here, or not asked where the kernel gets the packet."""
+        rfc = [rfc] if isinstance(rfc, str) else rfc
+        self.cases.append(Case(name, rfc, port, bytes(frame), expect, linux, about, counters))
+
+    def text(self):
+        """The YAML file."""
+        lines = [
+            "# Written by vectors/generate.py: do not edit. See vectors/README.md.",
+            "format: 1",
+            f"group: {self.name}",
+            f"about: {_flow(self.about)}",
+            "node:",
+            "  ports:",
+        ]
+        lines += [f"    {name}: {_flow(port)}" for name, port in self.node["ports"].items()]
+        for key in ("neighbors", "routes", "rules"):
+            if self.node.get(key):
+                lines.append(f"  {key}:")
+                lines += [f"  - {_flow(line)}" for line in self.node[key]]
+        for key in ("tunsrc", "seg6_flowlabel"):
+            if key in self.node:
+                lines.append(f"  {key}: {_flow(self.node[key])}")
+        lines.append("cases:")
+        for case in self.cases:
+            lines.append(f"- name: {case.name}")
+            if case.about:
+                lines.append(f"  about: {_flow(case.about)}")
+            lines.append(f"  rfc: {_flow(case.rfc)}")
+            lines.append("  in:")
+            lines.append(f"    port: {case.port.name}")
+            lines.append(f"    frame: {_flow(case.frame.hex())}")
+            lines += _outcome("expect", case.expect, 2)
+            if case.linux == SAME:
+                lines.append("  linux: same")
+            elif "skip" in case.linux:
+                lines.append(f"  linux: {_flow(case.linux)}")
+            else:
+                lines.append("  linux:")
+                lines += _outcome("differs", case.linux["differs"], 4)
+                lines.append(f"    why: {_flow(case.linux['why'])}")
+            if case.counters:
+                lines.append(f"  counters: {_flow(case.counters)}")
+        return "\n".join(lines) + "\n"
+
+
+def _outcome(key, outcome, indent):
+    space = " " * indent
+    if isinstance(outcome, str):
+        return [f"{space}{key}: {outcome}"]
+    if "forward" in outcome:
+        return [
+            f"{space}{key}:",
+            f"{space}  forward:",
+            f"{space}    port: {outcome['forward']['port']}",
+            f"{space}    frame: {_flow(outcome['forward']['frame'])}",
+        ]
+    (kind, reason), = outcome.items()
+    return [f"{space}{key}:", f"{space}  {kind}: {reason}"]
+
+
+def _flow(value):
+    """YAML flow style: keys bare, strings quoted, hex frames as one string."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_flow(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_flow(item) for item in value) + "]"
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,73 @@
+"""H.Insert: an SRH between the IPv6 header and what follows it (`inline`; draft-filsfils-spring-srv6-net-pgm-insertion)."""
+
+from scapy.layers.inet6 import IPv6
+from scapy.packet import Raw
+
+from .case import Group, forward, kernel
+from .h_encaps import PATHS, egress_of, prefix6
+from .node import ETH0, HOST_0, node, received, sent
+from .wire import (
+    DESTINATION_OPTIONS, FRAGMENT, HOP_BY_HOP, ICMPV6, NO_NEXT_HEADER, OPTION_EXPERIMENT, OPTION_PADN_6, ROUTING, SRH,
+    TCP_PROTOCOL, UDP_PROTOCOL, echo6, fragment_header, options_header, pattern, tcp6, udp6,
+)
+
+# With 16 segments the SRH has 17 entries: the original destination is added.
+RFC = "8754 4.1"
+
+
+def add(group, name, count, payload, protocol=UDP_PROTOCOL, hop_limit=64, about="", trailer=b"", counters=None, **fields):
+    """One packet; `payload` is a function of the destination."""
+    path, destination = PATHS[count], f"{prefix6(count)}1"
+    behind = payload(destination)
+    before = IPv6(src=HOST_0, dst=destination, hlim=hop_limit, nh=protocol, **fields) / behind
+    after = (
+        IPv6(src=HOST_0, dst=path[0], hlim=hop_limit - 1, nh=ROUTING, **fields)
+        / SRH(next_header=protocol, segments_left=count, segment_list=[destination] + path[::-1])
+        / behind
+    )
+    egress = egress_of(path)
+    group.add(
+        f"h_insert_{name}", RFC, ETH0, received(ETH0, bytes(before) + trailer), forward(egress, sent(egress, after)),
+        about=about, counters=counters,
+    )
+
+
+def groups():
+    """The files of this module."""
+    group = Group(
+        "h_insert", "H.Insert: an SRH in the packet itself.",
+        node(routes=[
+            f"{prefix6(count)}/48 encap seg6 mode inline segs {','.join(path)} dev {egress_of(path).name}"
+            for count, path in PATHS.items()
+        ]),
+    )
+
+    def udp(destination):
+        return udp6(HOST_0, destination)
+
+    for count in PATHS:
+        add(group, f"of_{count}_segment{'s' * (count > 1)}", count, udp,
+            about="Segment List[0] is the original destination, so the UDP checksum stays right.",
+            counters={"route": f"{prefix6(count)}/48", "packets": 1, "errors": 0})
+    add(group, "of_tcp", 2, lambda to: tcp6(HOST_0, to, pattern(1000)), TCP_PROTOCOL)
+    add(group, "of_icmp", 2, lambda to: echo6(HOST_0, to), ICMPV6)
+    add(group, "of_a_header_alone", 2, lambda to: Raw(b""), NO_NEXT_HEADER)
+    add(group, "keeps_traffic_class_and_flow_label", 2, udp, tc=0xBB, fl=0xABCDE)
+    add(group, "leaves_a_flow_label_of_zero", 1, udp, fl=0)
+    add(group, "with_hop_limit_2", 2, udp, hop_limit=2)
+    add(group, "with_hop_limit_255", 2, udp, hop_limit=255)
+    add(group, "in_front_of_a_hop_by_hop_header", 2, lambda to: options_header(UDP_PROTOCOL, OPTION_PADN_6) / udp(to), HOP_BY_HOP,
+        about="As Linux; RFC 8200 4.3 would have the Hop-by-Hop header directly behind the IPv6 header.")
+    add(group, "in_front_of_destination_options", 2,
+        lambda to: options_header(UDP_PROTOCOL, OPTION_EXPERIMENT) / udp(to), DESTINATION_OPTIONS)
+    add(group, "in_front_of_an_srh", 2,
+        lambda to: SRH(next_header=UDP_PROTOCOL, segments_left=1, segment_list=["fc0b::9", to]) / udp6(HOST_0, "fc0b::9"), ROUTING)
+    add(group, "of_the_first_fragment", 2, lambda to: fragment_header(UDP_PROTOCOL, 0, True) / Raw(pattern(16)), FRAGMENT)
+    add(group, "of_the_last_fragment", 2, lambda to: fragment_header(UDP_PROTOCOL, 2, False) / Raw(pattern(16)), FRAGMENT)
+    add(group, "trims_ethernet_padding", 2, udp, trailer=b"padding")
+    group.add(
+        "h_insert_with_hop_limit_1", "8200 3", ETH0,
+        received(ETH0, IPv6(src=HOST_0, dst=f"{prefix6(2)}1", hlim=1, nh=UDP_PROTOCOL) / udp(f"{prefix6(2)}1")),
+        kernel("hop_limit_exceeded"),
+    )
+    return [group]
