@@ -252,12 +252,15 @@ SUBPROGRAM enum rewrite_result rewrite(ENV *e, struct packet *p, const struct si
 		}
 	}
 
+	/*
+	 * Behind the packet's end is only padding of the link (RFC 894). It goes first: TC cuts no encapsulated skb. The
+	 * kernel would not miss it if the rest is refused.
+	 */
+	if (env_length(e) > p->end && env_trim(e, p->end) < 0)
+		return p->plan & PLAN_POP ? REWRITE_BROKEN : REWRITE_REFUSED;
 	delta = (int)p->l3 - ETH_LENGTH - (int)grow;
 	if (delta && env_shift(e, delta, how) < 0)
 		return p->plan & PLAN_POP ? REWRITE_BROKEN : REWRITE_REFUSED;
-	/* Behind the packet's end is only padding of the link (RFC 894). */
-	if (env_length(e) > (__u32)((int)p->end - delta) && env_trim(e, (__u32)((int)p->end - delta)) < 0)
-		return REWRITE_BROKEN;
 
 	at = ETH_LENGTH + grow;
 	if (policy && policy->kind == SIDESTEP_POLICY_INSERT) {

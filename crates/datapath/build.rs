@@ -11,7 +11,7 @@ fn main() {
     println!("cargo::rerun-if-env-changed=CLANG");
 
     let clang = clang();
-    for target in ["xdp", "tc"] {
+    for target in ["xdp", "tc", "measure"] {
         bpf(
             &clang,
             &source,

@@ -1,10 +1,13 @@
 //! Every golden vector on every target: natively, and through `BPF_PROG_TEST_RUN` for XDP and TC.
 
-use std::collections::BTreeSet;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
+use sidestep_abi::Reason;
 use sidestep_control::compile::{Compiled, Compiler};
-use sidestep_datapath::{Limits, Native, Verdict};
+use sidestep_datapath::kernel::{Action, Kernel, Target};
+use sidestep_datapath::{Image, Limits, Native, Verdict};
+use sidestep_lab::capability::root_or_skip;
 use sidestep_lab::vectors::{Case, Expect, VectorFile};
 use sidestep_model::config;
 use sidestep_model::node::Node;
@@ -124,4 +127,174 @@ fn every_vector_holds_on_the_native_target() {
     }
     println!("native: {} of {cases} vectors hold", cases - wrong);
     assert_eq!(wrong, 0);
+}
+
+/// A test run arrives on interface 1: that index changes places with the ingress port's.
+fn with_ingress_1(image: &Image, ingress: u32) -> Image {
+    let swapped = |ifindex| match ifindex {
+        1 => ingress,
+        other if other == ingress => 1,
+        other => other,
+    };
+    let mut image = image.clone();
+    image.ports = image
+        .ports
+        .into_iter()
+        .map(|(ifindex, mut port)| {
+            port.ifindex = swapped(ifindex);
+            (port.ifindex, port)
+        })
+        .collect();
+    for adjacency in image.adjacencies.values_mut() {
+        adjacency.ifindex = swapped(adjacency.ifindex);
+    }
+    image
+}
+
+/// Counters that say what a test run does not: where the frame went, and why.
+struct Before {
+    sent: BTreeMap<u32, u64>,
+    reasons: Vec<u64>,
+}
+
+impl Before {
+    fn read(kernel: &Kernel, image: &Image) -> Self {
+        let sent = |ifindex| {
+            kernel
+                .port_counters(ifindex)
+                .expect("counters")
+                .sent_packets
+        };
+        Self {
+            sent: image
+                .ports
+                .keys()
+                .map(|&ifindex| (ifindex, sent(ifindex)))
+                .collect(),
+            reasons: kernel.reason_counters().expect("counters"),
+        }
+    }
+
+    fn verdict(&self, after: &Self, action: Action) -> Verdict {
+        let reason = || {
+            let number = (0..self.reasons.len()).find(|&n| after.reasons[n] > self.reasons[n]);
+            Reason::from_number(number.expect("a reason was counted") as u32)
+                .expect("it is in the table")
+        };
+        match action {
+            Action::Forward => {
+                let egress = self
+                    .sent
+                    .iter()
+                    .find(|(ifindex, sent)| after.sent[*ifindex] > **sent);
+                Verdict::Forward {
+                    ifindex: *egress.expect("a sent frame was counted").0,
+                }
+            }
+            Action::Kernel => Verdict::Kernel(reason()),
+            Action::Drop => Verdict::Drop(reason()),
+            Action::Unknown(code) => panic!("return code {code}"),
+        }
+    }
+}
+
+/// XDP keeps 256 bytes in front of a frame, some for itself: what a behavior adds beyond is the kernel's to do.
+const XDP_HEADROOM: usize = 200;
+
+/// `bpf_skb_adjust_room` leaves no less than an IPv4 header behind the Ethernet header.
+const TC_RUNT: usize = 14 + 20;
+/// `BPF_PROG_TEST_RUN` builds an skb only from a frame whose IP header, as its EtherType has it, is whole.
+const TEST_RUN_MIN: usize = 14 + 40;
+
+fn every_vector_holds_on(target: Target) {
+    let pins = PathBuf::from(format!(
+        "/sys/fs/bpf/sidestep-vectors-{}-{}",
+        std::process::id(),
+        target.name()
+    ));
+    let mut kernel =
+        Kernel::load(Limits::default(), &pins).expect("the kernel takes the packet path");
+    let (mut cases, mut wrong, mut no_room) = (0, 0, 0);
+    for file in vectors() {
+        let node = node(&file);
+        let compiled = compile(&node);
+        let ingress: BTreeSet<&str> = file.cases.iter().map(|case| case.port.as_str()).collect();
+        for port in ingress {
+            let index = node
+                .link_by_name(port)
+                .expect("checked by the reader")
+                .ifindex
+                .0;
+            let image = with_ingress_1(&compiled.image, index);
+            kernel
+                .apply(&Image::default(), &image)
+                .expect("the tables take a vector's node");
+            for case in file.cases.iter().filter(|case| case.port == port) {
+                let before = Before::read(&kernel, &image);
+                let Ok(run) = kernel.test_run(target, &case.frame, 1) else {
+                    assert!(
+                        case.frame.len() < TEST_RUN_MIN,
+                        "{}: the kernel runs it",
+                        case.name
+                    );
+                    println!(
+                        "{}: skipped {}: a test run takes no such frame",
+                        target.name(),
+                        case.name
+                    );
+                    continue;
+                };
+                let after = Before::read(&kernel, &image);
+                let mut verdict = before.verdict(&after, run.action);
+                if let Verdict::Forward { ifindex } = &mut verdict {
+                    *ifindex = match *ifindex {
+                        1 => index,
+                        other if other == index => 1,
+                        other => other,
+                    };
+                }
+                cases += 1;
+                let found = describe(&node, verdict, &run.frame);
+                if let (Expect::Kernel(reason), Expect::Forward { frame, .. }) =
+                    (&found, &case.expect)
+                    && reason == "headroom"
+                    && (frame.len() > case.frame.len() + XDP_HEADROOM || frame.len() < TC_RUNT)
+                {
+                    assert_eq!(
+                        run.frame, case.frame,
+                        "{}: left to the kernel, changed",
+                        case.name
+                    );
+                    no_room += 1;
+                    continue;
+                }
+                wrong += judge(&file, case, &found);
+            }
+            kernel
+                .apply(&image, &Image::default())
+                .expect("emptying works");
+        }
+    }
+    kernel.detach_all().expect("the pins go");
+    let _ = std::fs::remove_dir(&pins);
+    println!(
+        "{}: {} of {cases} vectors hold; {no_room} of them left to the kernel for want of headroom",
+        target.name(),
+        cases - wrong
+    );
+    assert_eq!(wrong, 0);
+}
+
+#[test]
+fn every_vector_holds_on_xdp() {
+    if root_or_skip("every_vector_holds_on_xdp") {
+        every_vector_holds_on(Target::Xdp);
+    }
+}
+
+#[test]
+fn every_vector_holds_on_tc() {
+    if root_or_skip("every_vector_holds_on_tc") {
+        every_vector_holds_on(Target::Tc);
+    }
 }

@@ -2,7 +2,9 @@
 //! [`kernel`] loads it into the kernel for XDP and TC.
 
 pub mod image;
+pub mod kernel;
 mod native;
 
 pub use image::{FibKey, Image, Limits};
+pub use kernel::{Kernel, KernelError, Target};
 pub use native::{FRAME_MAX, Native, Trace, Verdict};

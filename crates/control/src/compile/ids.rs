@@ -1,7 +1,7 @@
 //! Stable indices: the same thing keeps its index as long as it is in use, and an index is given to another thing only
 //! after every packet that could still read the old record has gone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Indices from 1 for things of type `K`.
 #[derive(Debug)]
@@ -34,6 +34,23 @@ impl<K: Ord + Clone> Ids<K> {
             free: Vec::new(),
             quarantine: Vec::new(),
         }
+    }
+
+    /// Indices that an earlier process gave out: not to be used before the next [`Ids::release`].
+    pub(crate) fn avoid(&mut self, indices: impl Iterator<Item = u32>) {
+        let avoided: BTreeSet<u32> = indices.filter(|&index| index != 0).collect();
+        let end = avoided.last().map_or(1, |last| last + 1);
+        self.free = (1..end)
+            .rev()
+            .filter(|index| !avoided.contains(index))
+            .collect();
+        self.next = end;
+        self.quarantine = avoided.into_iter().collect();
+    }
+
+    /// Whether [`Ids::release`] would free anything.
+    pub(crate) fn holds_back(&self) -> bool {
+        !self.quarantine.is_empty()
     }
 
     /// Begins a pass: what is not asked for until [`Ids::sweep`] is no longer in use.

@@ -107,6 +107,31 @@ impl Compiler {
         }
     }
 
+    /// As [`Compiler::new`], beside tables that an earlier process filled: none of their indices is given to anything
+    /// before [`Compiler::release`].
+    pub fn beside(limits: Limits, image: &Image) -> Self {
+        let mut compiler = Self::new(limits);
+        compiler.views.avoid(image.fib.keys().map(|key| key.view));
+        compiler.routes.avoid(image.routes.keys().copied());
+        compiler
+            .counters
+            .avoid(image.routes.values().map(|route| route.counter));
+        compiler
+            .adjacencies
+            .avoid(image.adjacencies.keys().copied());
+        compiler.policies.avoid(image.policies.keys().copied());
+        compiler
+    }
+
+    /// Whether indices wait for [`Compiler::release`].
+    pub fn holds_back(&self) -> bool {
+        self.views.holds_back()
+            || self.routes.holds_back()
+            || self.counters.holds_back()
+            || self.adjacencies.holds_back()
+            || self.policies.holds_back()
+    }
+
     /// The tables for `node` with these ports. On an error the indices in use do not change.
     pub fn compile(
         &mut self,

@@ -1,1 +1,151 @@
+//! Properties of the compiler that the vectors do not show: what changes, and what does not, from one compilation to
+//! the next.
 
+use sidestep_model::config::File;
+
+use super::*;
+
+const NODE: &str = r#"
+ports:
+  eth0: {mac: "02:00:00:00:00:01", addresses: ["fc00::2/64"], seg6_enabled: true}
+  eth1: {mac: "02:00:00:00:00:02", addresses: ["fc01::2/64", "192.0.2.1/24"]}
+neighbors: ["fc01::1 lladdr 02:00:00:00:00:11 dev eth1"]
+tunsrc: "fc00::2"
+routes:
+- fc0a::/16 via fc01::1 dev eth1
+- fc00:0:1::/128 encap seg6local action End dev eth0
+- 2001:db8::/32 encap seg6 mode encap segs fc0a::1,fc0a::2 dev eth1
+"#;
+
+fn node(text: &str) -> Node {
+    File::parse(text)
+        .and_then(|file| file.node())
+        .expect("a good node file")
+}
+
+fn compile(compiler: &mut Compiler, node: &Node) -> Compiled {
+    let ports = node.links.keys().copied().collect();
+    compiler.compile(node, &ports).expect("it compiles")
+}
+
+#[test]
+fn the_same_node_compiles_to_the_same_indices() {
+    let mut compiler = Compiler::new(Limits::default());
+    let node = node(NODE);
+    let first = compile(&mut compiler, &node);
+    assert_eq!(compile(&mut compiler, &node), first);
+}
+
+#[test]
+fn a_new_route_changes_no_record_that_is_there() {
+    let mut compiler = Compiler::new(Limits::default());
+    let before = compile(&mut compiler, &node(NODE));
+    let after = compile(
+        &mut compiler,
+        &node(&format!("{NODE}- fc0b::/16 via fc01::1 dev eth1\n")),
+    );
+    for (index, record) in &before.image.routes {
+        assert_eq!(after.image.routes.get(index), Some(record));
+    }
+    assert_eq!(after.image.fib.len(), before.image.fib.len() + 1);
+    assert_eq!(after.image.adjacencies, before.image.adjacencies);
+}
+
+#[test]
+fn a_neighbor_that_goes_makes_its_adjacency_invalid_in_place() {
+    let mut compiler = Compiler::new(Limits::default());
+    let mut node = node(NODE);
+    let before = compile(&mut compiler, &node);
+    for neighbor in node.neighbors.values_mut() {
+        neighbor.lladdr = None;
+    }
+    let after = compile(&mut compiler, &node);
+    assert_eq!(
+        before.image.adjacencies.keys().collect::<Vec<_>>(),
+        after.image.adjacencies.keys().collect::<Vec<_>>()
+    );
+    for (index, adjacency) in &after.image.adjacencies {
+        let old = &before.image.adjacencies[index];
+        assert_eq!(
+            u32::from(adjacency.flags) & sidestep_abi::SIDESTEP_ADJACENCY_VALID,
+            0
+        );
+        // Only the first eight bytes may differ: they are published by one store.
+        assert_eq!(
+            (old.source, old.ifindex, old.mtu),
+            (adjacency.source, adjacency.ifindex, adjacency.mtu)
+        );
+    }
+}
+
+#[test]
+fn indices_beside_an_earlier_image_are_not_its_own_until_released() {
+    let node = node(NODE);
+    let earlier = compile(&mut Compiler::new(Limits::default()), &node);
+    let mut compiler = Compiler::beside(Limits::default(), &earlier.image);
+    let beside = compile(&mut compiler, &node);
+    assert!(
+        beside
+            .image
+            .routes
+            .keys()
+            .all(|index| !earlier.image.routes.contains_key(index))
+    );
+    assert!(
+        beside
+            .image
+            .fib
+            .keys()
+            .all(|key| earlier.image.fib.keys().all(|old| old.view != key.view))
+    );
+    assert!(compiler.holds_back());
+    compiler.release();
+    assert!(!compiler.holds_back());
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_leaves_the_compiler_usable() {
+    let mut compiler = Compiler::new(Limits {
+        adjacencies: 2,
+        ..Limits::default()
+    });
+    let good = node(NODE);
+    let first = compile(&mut compiler, &good);
+    let too_much = node(&format!("{NODE}- fc0b::/16 via fc01::9 dev eth1\n"));
+    let ports = too_much.links.keys().copied().collect();
+    let refused = compiler.compile(&too_much, &ports);
+    assert_eq!(
+        refused,
+        Err(CompileError::Full {
+            table: "adjacencies",
+            limit: 2
+        })
+    );
+    assert_eq!(compile(&mut compiler, &good), first);
+}
+
+#[test]
+fn the_headends_first_segment_is_resolved_ahead() {
+    let compiled = compile(&mut Compiler::new(Limits::default()), &node(NODE));
+    let policy = compiled.image.policies.values().next().expect("one policy");
+    let adjacency = compiled.image.adjacencies[&policy.adjacency];
+    assert_eq!(adjacency.destination, [2, 0, 0, 0, 0, 0x11]);
+    assert_eq!(adjacency.ifindex, 2);
+}
+
+#[test]
+fn two_ports_with_equal_index_modulo_the_table_are_refused_by_name() {
+    let mut node = node(NODE);
+    let mut far = node.links[&IfIndex(1)].clone();
+    far.ifindex = IfIndex(1 + SIDESTEP_PORTS);
+    far.name = "far".into();
+    node.links.insert(far.ifindex, far);
+    let ports = node.links.keys().copied().collect();
+    let error = Compiler::new(Limits::default())
+        .compile(&node, &ports)
+        .expect_err("they share a slot");
+    assert!(
+        error.to_string().contains("eth0") && error.to_string().contains("far"),
+        "{error}"
+    );
+}

@@ -1,0 +1,299 @@
+//! From the packet path's trace to steps with names: prefixes, tables, behaviors, RFC sections.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use serde::Serialize;
+use sidestep_abi::{
+    SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_FORWARD, SIDESTEP_TRACE_LOOKUP,
+    SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_POP, SIDESTEP_TRACE_PORT, SIDESTEP_TRACE_PUSH,
+    SIDESTEP_TRACE_SRH,
+};
+use sidestep_datapath::Trace;
+use sidestep_model::behavior::EncapMode;
+use sidestep_model::grammar::{Style, route};
+use sidestep_model::node::TableId;
+use sidestep_model::route::{Encap, Family, Route};
+
+use super::Names;
+
+/// One step of a packet's way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "step", rename_all = "snake_case")]
+pub enum Step {
+    /// A frame came in.
+    Port {
+        /// Ingress port.
+        port: String,
+        /// Bytes of the frame.
+        bytes: u32,
+    },
+    /// It is IP and for us.
+    Parsed {
+        /// `IPv6` or `IPv4`.
+        header: &'static str,
+        /// Where the header begins in the frame.
+        offset: u32,
+        /// Its destination address.
+        destination: IpAddr,
+        /// Where that header is specified.
+        source: &'static str,
+    },
+    /// A longest-prefix match.
+    Lookup {
+        /// The address that was looked up.
+        address: IpAddr,
+        /// The tables of the rules, in their order.
+        tables: Vec<String>,
+        /// What matched; none: nothing did.
+        route: Option<RouteName>,
+    },
+    /// An endpoint behavior began.
+    Behavior {
+        /// Its name.
+        name: &'static str,
+        /// What it does.
+        summary: &'static str,
+        /// Where it is specified.
+        source: &'static str,
+    },
+    /// The next segment became the destination address.
+    Advance {
+        /// Segments Left before, and after.
+        segments_left: (u32, u32),
+        /// The destination address before, and after.
+        destination: (IpAddr, IpAddr),
+        /// Where that is specified.
+        source: &'static str,
+    },
+    /// The SRH was taken out (PSP).
+    Pop {
+        /// Its length.
+        bytes: u32,
+        /// Where that is specified.
+        source: &'static str,
+    },
+    /// The outer headers were stripped.
+    Decapsulate {
+        /// What was inside: `IPv6`, `IPv4`, `Ethernet`.
+        inner: &'static str,
+        /// Where the inner header begins in the frame as it arrived.
+        offset: u32,
+        /// The inner packet's destination address; none in an Ethernet frame.
+        destination: Option<IpAddr>,
+    },
+    /// A headend put the packet on a list of segments.
+    Push {
+        /// The headend behavior.
+        name: &'static str,
+        /// The segments in the order of travel.
+        segments: Vec<Ipv6Addr>,
+        /// Source address of the outer header, if there is one.
+        outer_source: Option<Ipv6Addr>,
+        /// Bytes of headers that were put on.
+        bytes: u32,
+        /// Where it is specified.
+        source: &'static str,
+    },
+    /// The next hop was found, and the packet fits.
+    Forward {
+        /// Egress port.
+        port: String,
+        /// Next hop; none: the interface as such.
+        via: Option<IpAddr>,
+        /// Bytes of layer 3 that leave.
+        bytes: u32,
+    },
+}
+
+/// A route that matched.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RouteName {
+    /// Its prefix; none: the action of a rule.
+    pub prefix: Option<String>,
+    /// Its table.
+    pub table: Option<String>,
+    /// All of it, in iproute2's words.
+    pub words: String,
+    /// The neighbor on its link that the address is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub neighbor: Option<IpAddr>,
+}
+
+/// Names what the trace says.
+pub(super) fn steps(names: Names<'_>, trace: &[Trace]) -> Vec<Step> {
+    let mut destination = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+    trace
+        .iter()
+        .filter_map(|event| step(names, event, &mut destination))
+        .collect()
+}
+
+/// `destination`: that of the current header, kept from step to step.
+fn step(names: Names<'_>, event: &Trace, destination: &mut IpAddr) -> Option<Step> {
+    let Trace { a, b, .. } = *event;
+    Some(match event.kind {
+        SIDESTEP_TRACE_PORT => Step::Port {
+            port: names.port(a),
+            bytes: b,
+        },
+        SIDESTEP_TRACE_PARSED => {
+            let (header, source, family) = match a {
+                4 => ("IPv4", "RFC 791 3.1", Family::V4),
+                _ => ("IPv6", "RFC 8200 3", Family::V6),
+            };
+            *destination = address(event.address, family);
+            Step::Parsed {
+                header,
+                offset: b,
+                destination: *destination,
+                source,
+            }
+        }
+        SIDESTEP_TRACE_LOOKUP => {
+            let chain = names.index.views.get(&a).map(|view| &view.chain);
+            let family = chain.map_or(Family::of(destination), |chain| chain.family);
+            let tables = chain.map_or_else(Vec::new, |chain| {
+                chain.tables.iter().map(|id| table(*id)).collect()
+            });
+            let route = (b != 0).then(|| route_name(names, b));
+            Step::Lookup {
+                address: address(event.address, family),
+                tables,
+                route,
+            }
+        }
+        SIDESTEP_TRACE_BEHAVIOR => behavior(names, b),
+        SIDESTEP_TRACE_SRH => {
+            let next = address(event.address, Family::V6);
+            let before = std::mem::replace(destination, next);
+            let source = "RFC 8986 4.1 S13-S14";
+            Step::Advance {
+                segments_left: (b + 1, b),
+                destination: (before, next),
+                source,
+            }
+        }
+        SIDESTEP_TRACE_POP => Step::Pop {
+            bytes: b,
+            source: "RFC 8986 4.16.1",
+        },
+        SIDESTEP_TRACE_DECAP => {
+            let (inner, family) = match a {
+                4 => ("IPv4", Some(Family::V4)),
+                41 => ("IPv6", Some(Family::V6)),
+                _ => ("Ethernet", None),
+            };
+            let inner_destination = family.map(|family| address(event.address, family));
+            *destination = inner_destination.unwrap_or(*destination);
+            Step::Decapsulate {
+                inner,
+                offset: b,
+                destination: inner_destination,
+            }
+        }
+        SIDESTEP_TRACE_PUSH => {
+            *destination = address(event.address, Family::V6);
+            push(names, a, b)
+        }
+        SIDESTEP_TRACE_FORWARD => {
+            let adjacency = names.index.adjacencies.get(&a);
+            let port = adjacency.map_or_else(
+                || format!("adjacency {a}"),
+                |found| names.port(found.ifindex.0),
+            );
+            Step::Forward {
+                port,
+                via: adjacency.and_then(|found| found.via),
+                bytes: b,
+            }
+        }
+        // A newer packet path may report more than this knows.
+        _ => return None,
+    })
+}
+
+fn behavior(names: Names<'_>, route: u32) -> Step {
+    let encap = names
+        .index
+        .routes
+        .get(&route)
+        .and_then(|info| info.route.as_ref())
+        .and_then(encap);
+    match encap {
+        Some(Encap::Seg6Local(local)) => {
+            let row = local.action.descriptor();
+            Step::Behavior {
+                name: row.name,
+                summary: row.summary,
+                source: row.source,
+            }
+        }
+        _ => Step::Behavior {
+            name: "endpoint behavior",
+            summary: "",
+            source: "RFC 8986 4",
+        },
+    }
+}
+
+fn push(names: Names<'_>, policy: u32, bytes: u32) -> Step {
+    let Some(info) = names.index.policies.get(&policy) else {
+        let name = "headend behavior";
+        return Step::Push {
+            name,
+            segments: vec![],
+            outer_source: None,
+            bytes,
+            source: "RFC 8986 5",
+        };
+    };
+    let row = info.encap.mode.descriptor();
+    Step::Push {
+        name: row.name,
+        segments: info.encap.segments.clone(),
+        outer_source: (info.encap.mode != EncapMode::Inline).then_some(info.source),
+        bytes,
+        source: row.source,
+    }
+}
+
+/// The encapsulation of a route; that of its first next hop if there are several.
+fn encap(route: &Route) -> Option<&Encap> {
+    route.next_hops.iter().find_map(|hop| hop.encap.as_ref())
+}
+
+fn route_name(names: Names<'_>, index: u32) -> RouteName {
+    let info = names.index.routes.get(&index);
+    match info.and_then(|info| info.route.as_ref()) {
+        Some(found) => RouteName {
+            prefix: Some(found.key.prefix.to_string()),
+            table: Some(table(found.key.table)),
+            words: route::print(found, names.node, Style::Add),
+            neighbor: info.and_then(|info| info.neighbor),
+        },
+        None => RouteName {
+            prefix: None,
+            table: None,
+            words: "the action of a rule".into(),
+            neighbor: None,
+        },
+    }
+}
+
+/// The name of a table, as `ip` prints it.
+pub(crate) fn table(id: TableId) -> String {
+    match id {
+        TableId::DEFAULT => "default".into(),
+        TableId::MAIN => "main".into(),
+        TableId::LOCAL => "local".into(),
+        TableId(number) => number.to_string(),
+    }
+}
+
+/// An address of a trace: network order, IPv4 in the first four bytes.
+fn address(bytes: [u8; 16], family: Family) -> IpAddr {
+    match family {
+        Family::V6 => Ipv6Addr::from(bytes).into(),
+        Family::V4 => Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3]).into(),
+    }
+}

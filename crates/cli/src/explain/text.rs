@@ -1,0 +1,341 @@
+//! An explanation for people.
+//!
+//! ```text
+//!   lookup       fc0f::1 in local, main
+//!                matches fc0f::1/128 in main: fc0f::1 encap seg6local action End dev eth0
+//!   End          go on to the next segment  [RFC 8986 4.1]
+//!   advance      segments left 1 -> 0, destination fc0f::1 -> fc0a::1  [RFC 8986 4.1 S13-S14]
+//!   …
+//!       IPv6       source        fc00:aaaa::1
+//!                  destination   fc0f::1 -> fc0a::1
+//!                  next header 43 Routing, hop limit 64 -> 63, …
+//! ```
+
+use std::io::{self, Write};
+
+use super::diff::{Change, changes};
+use super::headers::{Header, Value};
+use super::{Explanation, Outcome, RouteName, Step, Why};
+use crate::style::{Ink, Style};
+
+/// Width of the words at the left of a step.
+const LABEL: usize = 12;
+/// Width of a header's name.
+const HEADER: usize = 10;
+/// Width of the name of a field that has a line of its own.
+const FIELD: usize = 13;
+
+/// Prints steps, headers and verdict, each line indented by two.
+pub fn print(out: &mut dyn Write, explanation: &Explanation, style: Style) -> io::Result<()> {
+    for step in &explanation.steps {
+        let (label, text, source) = words(step);
+        line(out, style, Ink::Title, label, &text, source)?;
+    }
+    let before = &explanation.before;
+    print_headers(
+        out,
+        before,
+        explanation.after.as_ref().unwrap_or(before),
+        style,
+    )?;
+    match &explanation.verdict {
+        Outcome::Forward { port } => line(
+            out,
+            style,
+            Ink::Added,
+            "forwarded",
+            &format!("by {port}"),
+            "",
+        ),
+        Outcome::Drop(why) => print_why(out, style, Ink::Removed, "dropped", why),
+        Outcome::Kernel(why) => print_why(out, style, Ink::Changed, "kernel", why),
+    }
+}
+
+/// Prints headers, and what became of them: `+` added, `-` removed, `old -> new` changed.
+pub fn print_headers(
+    out: &mut dyn Write,
+    before: &[Header],
+    after: &[Header],
+    style: Style,
+) -> io::Result<()> {
+    for change in changes(before, after) {
+        match change {
+            Change::Kept { before, after } => kept(out, style, before, after)?,
+            Change::Removed(header) => whole(out, style, Ink::Removed, '-', header)?,
+            Change::Added(header) => whole(out, style, Ink::Added, '+', header)?,
+        }
+    }
+    Ok(())
+}
+
+fn line(
+    out: &mut dyn Write,
+    style: Style,
+    ink: Ink,
+    label: &str,
+    text: &str,
+    source: &str,
+) -> io::Result<()> {
+    let label = style.paint(ink, format!("{label:<LABEL$}"));
+    match source {
+        "" | "-" => writeln!(out, "  {label} {text}"),
+        source => writeln!(
+            out,
+            "  {label} {text}  {}",
+            style.paint(Ink::Dim, format!("[{source}]"))
+        ),
+    }
+}
+
+fn print_why(
+    out: &mut dyn Write,
+    style: Style,
+    ink: Ink,
+    label: &str,
+    why: &Why,
+) -> io::Result<()> {
+    line(
+        out,
+        style,
+        ink,
+        label,
+        &format!("{}: {}", why.reason, why.sentence),
+        why.source,
+    )
+}
+
+/// Label, text and RFC section of a step.
+fn words(step: &Step) -> (&str, String, &str) {
+    match step {
+        Step::Port { port, bytes } => ("port", format!("{port}, frame of {bytes} bytes"), ""),
+        Step::Parsed {
+            header,
+            offset,
+            destination,
+            source,
+        } => (
+            "parsed",
+            format!("{header} at byte {offset}, destination {destination}"),
+            source,
+        ),
+        Step::Lookup {
+            address,
+            tables,
+            route,
+        } => {
+            let found = route.as_ref().map_or("no route".into(), route_words);
+            let among = if tables.is_empty() {
+                String::new()
+            } else {
+                format!(" in {}", tables.join(", "))
+            };
+            (
+                "lookup",
+                format!(
+                    "{address}{among}\n{:indent$}{found}",
+                    "",
+                    indent = LABEL + 3
+                ),
+                "",
+            )
+        }
+        Step::Behavior {
+            name,
+            summary,
+            source,
+        } => (name, (*summary).to_owned(), source),
+        Step::Advance {
+            segments_left,
+            destination,
+            source,
+        } => {
+            let (left, destinations) = (segments_left, destination);
+            let text = format!(
+                "segments left {} -> {}, destination {} -> {}",
+                left.0, left.1, destinations.0, destinations.1
+            );
+            ("advance", text, source)
+        }
+        Step::Pop { bytes, source } => ("PSP", format!("SRH of {bytes} bytes removed"), source),
+        Step::Decapsulate {
+            inner,
+            offset,
+            destination,
+        } => {
+            let to = destination.map_or_else(String::new, |destination| {
+                format!(", destination {destination}")
+            });
+            ("decapsulate", format!("{inner} at byte {offset}{to}"), "")
+        }
+        Step::Push {
+            name,
+            segments,
+            outer_source,
+            bytes,
+            source,
+        } => {
+            let list: Vec<_> = segments.iter().map(ToString::to_string).collect();
+            let from = outer_source.map_or_else(String::new, |address| format!(" from {address}"));
+            (
+                name,
+                format!("{bytes} bytes{from}, segments {}", list.join(" then ")),
+                source,
+            )
+        }
+        Step::Forward { port, via, bytes } => {
+            let via = via.map_or_else(String::new, |via| format!(" via {via}"));
+            (
+                "next hop",
+                format!("{port}{via}, {bytes} bytes of layer 3"),
+                "",
+            )
+        }
+    }
+}
+
+fn route_words(route: &RouteName) -> String {
+    let neighbor = route
+        .neighbor
+        .map_or_else(String::new, |address| format!(", neighbor {address}"));
+    match (&route.prefix, &route.table) {
+        (Some(prefix), Some(table)) => {
+            format!("matches {prefix} in {table}{neighbor}: {}", route.words)
+        }
+        _ => route.words.clone(),
+    }
+}
+
+/// A field on a line of its own: those whose values are long. The others share one.
+fn is_long(header: &Header, name: &str) -> bool {
+    matches!(name, "source" | "destination") || matches!(header.field(name), Some(Value::List(_)))
+}
+
+/// Rows of a header: the name of a field, or none for those that share a line, and the values.
+struct Rows<'a> {
+    out: &'a mut dyn Write,
+    style: Style,
+    /// What stands in front of the first row.
+    title: String,
+    ink: Ink,
+}
+
+impl Rows<'_> {
+    fn row(&mut self, text: &str) -> io::Result<()> {
+        let title = format!(
+            "{:<width$}",
+            std::mem::take(&mut self.title),
+            width = HEADER + 2
+        );
+        writeln!(self.out, "    {} {text}", self.style.paint(self.ink, title))
+    }
+
+    fn field(&mut self, name: &str, value: &str) -> io::Result<()> {
+        self.row(&format!("{name:<FIELD$} {value}"))
+    }
+}
+
+/// A header that is in both frames: the values that changed as `before -> after`.
+fn kept(out: &mut dyn Write, style: Style, before: &Header, after: &Header) -> io::Result<()> {
+    let mut rows = Rows {
+        out,
+        style,
+        title: format!("  {}", after.name),
+        ink: Ink::Title,
+    };
+    let mut short = Vec::new();
+    for (name, value) in &after.fields {
+        let old = before.field(name).filter(|old| *old != value);
+        let arrow =
+            |old: String, new: String| format!("{} -> {}", old, style.paint(Ink::Changed, new));
+        match (old, value) {
+            (None, Value::List(list)) => {
+                segment_list(
+                    &mut rows,
+                    list.iter().map(ToString::to_string),
+                    active(after),
+                )?;
+            }
+            (Some(Value::List(olds)), Value::List(list)) if olds.len() == list.len() => {
+                let both = olds.iter().zip(list).map(|(old, new)| match old == new {
+                    true => new.to_string(),
+                    false => arrow(old.to_string(), new.to_string()),
+                });
+                segment_list(&mut rows, both, active(after))?;
+            }
+            (old, value) => {
+                let shown = old.map_or(value.to_string(), |old| {
+                    arrow(old.to_string(), value.to_string())
+                });
+                if is_long(after, name) {
+                    rows.field(name, &shown)?;
+                } else {
+                    short.push(format!("{name} {shown}"));
+                }
+            }
+        }
+    }
+    share_lines(&mut rows, &short)
+}
+
+/// A header that is in one of the frames only.
+fn whole(
+    out: &mut dyn Write,
+    style: Style,
+    ink: Ink,
+    sign: char,
+    header: &Header,
+) -> io::Result<()> {
+    let mut rows = Rows {
+        out,
+        style,
+        title: format!("{sign} {}", header.name),
+        ink,
+    };
+    let mut short = Vec::new();
+    for (name, value) in &header.fields {
+        match value {
+            Value::List(list) => segment_list(
+                &mut rows,
+                list.iter().map(ToString::to_string),
+                active(header),
+            )?,
+            value if is_long(header, name) => rows.field(name, &value.to_string())?,
+            value => short.push(format!("{name} {value}")),
+        }
+    }
+    share_lines(&mut rows, &short)
+}
+
+/// The entry of the Segment List that Segments Left points to.
+fn active(srh: &Header) -> Option<u64> {
+    match srh.field("segments left") {
+        Some(Value::Number(number)) => Some(*number),
+        _ => None,
+    }
+}
+
+/// The segments in the order of travel, so from the list's end, with their index.
+fn segment_list(
+    rows: &mut Rows,
+    segments: impl DoubleEndedIterator<Item = String> + ExactSizeIterator,
+    active: Option<u64>,
+) -> io::Result<()> {
+    for (index, segment) in segments.enumerate().rev() {
+        let mark = if active == Some(index as u64) {
+            "  (active)"
+        } else {
+            ""
+        };
+        rows.field(&format!("segment [{index}]"), &format!("{segment}{mark}"))?;
+    }
+    Ok(())
+}
+
+/// Prints the short fields, as many on a line as are easily read.
+fn share_lines(rows: &mut Rows, fields: &[String]) -> io::Result<()> {
+    for some in fields.chunks(4) {
+        rows.row(&some.join(", "))?;
+    }
+    Ok(())
+}

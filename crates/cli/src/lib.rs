@@ -1,0 +1,83 @@
+//! The `sidestep` command: its command tree, and one module for each command.
+//!
+//! Commands print to standard output, as text or with `-j` as JSON from the same data. Exit codes are stable:
+//! 0 success, 1 the operation failed or the file is wrong, 2 wrong usage.
+
+use std::error::Error;
+use std::io::{self, Write};
+
+use clap::{Parser, Subcommand};
+use sidestep_control::api::{self, Request};
+
+pub mod check;
+pub mod completion;
+pub mod explain;
+pub mod explain_live;
+pub mod node_file;
+pub mod replay;
+pub mod route;
+pub mod run;
+pub mod show;
+pub mod style;
+pub mod tables;
+
+/// What a command gives back: nothing, or one line that says what was wrong and where.
+pub type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
+
+/// SRv6 data plane for an unmodified Linux kernel.
+#[derive(Debug, Parser)]
+#[command(name = "sidestep", version, about, max_term_width = 120)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Mirror the kernel's configuration and forward on these ports
+    Run(run::Args),
+    /// End the daemon of this network namespace: detach everything
+    Stop,
+    /// Show what runs
+    Show(show::Args),
+    /// Routes that Linux cannot express, and counters of all
+    #[command(subcommand)]
+    Route(route::Command),
+    /// Run one frame through the live tables and tell every step
+    Explain(explain_live::Args),
+    /// Validate a node file
+    Check(check::Args),
+    /// Run captured packets through the node of a file: no root, no interfaces
+    Replay(replay::Args),
+    /// Print a completion script for a shell
+    Completion(completion::Args),
+}
+
+impl Cli {
+    /// Runs the command.
+    pub fn run(&self) -> Outcome {
+        let out: &mut dyn Write = &mut io::BufWriter::new(io::stdout().lock());
+        let outcome = match &self.command {
+            Command::Run(args) => run::run(args, out),
+            Command::Stop => api::call(Request::Stop).map(|_| ()).map_err(Into::into),
+            Command::Show(args) => show::run(args, out),
+            Command::Route(command) => route::run(command, out),
+            Command::Explain(args) => explain_live::run(args, out),
+            Command::Completion(args) => completion::run(args, out),
+            Command::Check(args) => check::run(args, out),
+            Command::Replay(args) => replay::run(args, out),
+        };
+        outcome.and(out.flush().map_err(Into::into))
+    }
+}
+
+/// Standard output was closed by its reader.
+pub fn is_broken_pipe(error: &(dyn Error + 'static)) -> bool {
+    let stdout = match error.downcast_ref() {
+        Some(replay::ReplayError::Stdout(error)) => Some(error),
+        _ => error.downcast_ref::<io::Error>(),
+    };
+    stdout.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}

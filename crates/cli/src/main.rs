@@ -1,0 +1,17 @@
+//! The `sidestep` program.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    match sidestep_cli::Cli::parse().run() {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever reads our output has seen enough (`| head`).
+        Err(error) if sidestep_cli::is_broken_pipe(error.as_ref()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sidestep: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! `sidestep replay`: captured packets through the native target, with the tables that the same node would have in the
+//! kernel. Needs no privileges and no interfaces.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+use sidestep_control::compile::{CompileError, Compiled, Compiler};
+use sidestep_datapath::{FRAME_MAX, Limits, Native, Verdict};
+use sidestep_model::node::{IfIndex, Node};
+use thiserror::Error;
+
+pub mod capture_read;
+pub mod capture_write;
+pub mod explain;
+pub mod report;
+
+use crate::explain::{Explanation, Names};
+use crate::style::Style;
+use crate::{Outcome, node_file};
+use capture_read::{CaptureError, CaptureReader, Interface};
+use capture_write::CaptureWriter;
+use explain::{Printer, json_line};
+use report::{NotReplayed, Report};
+
+/// Bytes that are read and written at a time.
+const BUFFER: usize = 1 << 18;
+
+/// Arguments of `replay`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The node: a YAML file with its ports, neighbors, routes and rules
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// The capture to replay: pcap or pcapng, of Ethernet
+    #[arg(long = "in", value_name = "FILE")]
+    pub input: PathBuf,
+    /// Where forwarded packets go: pcapng, one interface for each port [default: they are only counted]
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// The port that all packets come in by [default: the name of the interface in the pcapng file]
+    #[arg(long, value_name = "NAME")]
+    pub port: Option<String>,
+    /// Tell the way of each packet step by step, with RFC sections
+    #[arg(long)]
+    pub explain: bool,
+    /// JSON: with --explain one line for each packet; the report is the last line
+    #[arg(short, long)]
+    pub json: bool,
+}
+
+/// Why a replay cannot go on.
+#[derive(Debug, Error)]
+pub enum ReplayError {
+    /// The capture is wrong.
+    #[error("{}: {source}", .path.display())]
+    Capture {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: CaptureError,
+    },
+    /// It is not known where a packet comes in.
+    #[error("{}: packet {packet} (byte {offset}): {problem}; the ports of the node are {ports}", .path.display())]
+    UnknownPort {
+        /// The capture.
+        path: PathBuf,
+        /// Number of the packet, from 1.
+        packet: u64,
+        /// Its offset.
+        offset: u64,
+        /// What the capture says, and what to do.
+        problem: String,
+        /// The ports there are.
+        ports: String,
+    },
+    /// `--port` names none.
+    #[error("--port {given}: no such port; the ports of the node are {ports}")]
+    NoSuchPort {
+        /// As given.
+        given: String,
+        /// The ports there are.
+        ports: String,
+    },
+    /// The node has no tables.
+    #[error("{}: {source}", .path.display())]
+    Compile {
+        /// The node file.
+        path: PathBuf,
+        /// Why.
+        source: CompileError,
+    },
+    /// The output would destroy the input.
+    #[error("{}: is both --in and --out", .0.display())]
+    SameFile(PathBuf),
+    /// A file was not opened or written.
+    #[error("{}: {source}", .path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Standard output was not written.
+    #[error("standard output: {0}")]
+    Stdout(#[from] io::Error),
+}
+
+/// A node that packets are run through.
+pub struct Replay {
+    node: Node,
+    compiled: Compiled,
+    native: Native,
+    /// All packets come in here.
+    port: Option<IfIndex>,
+    packets: u64,
+    not_replayed: [NotReplayed; 2],
+}
+
+/// What is done with each packet beside counting it.
+pub struct Sinks<'a, W: Write> {
+    /// Where forwarded packets go.
+    pub capture: Option<CaptureWriter<W>>,
+    /// Where explanations go.
+    pub explain: Option<(Printer, &'a mut dyn Write)>,
+}
+
+impl<W: Write> Sinks<'_, W> {
+    /// Explains a packet, if that is wanted. A reader that has seen enough (`| head`) does not stop the capture from
+    /// being written.
+    fn tell(
+        &mut self,
+        print: impl FnOnce(Printer, &mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), ReplayError> {
+        let Some((printer, out)) = &mut self.explain else {
+            return Ok(());
+        };
+        match print(*printer, *out) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe && self.capture.is_some() => {
+                self.explain = None;
+                Ok(())
+            }
+            other => Ok(other?),
+        }
+    }
+}
+
+/// Runs the command.
+pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
+    let node = node_file::read(&args.config)?;
+    let mut replay = Replay::new(node, args.port.as_deref(), &args.config)?;
+    let on_file = |path: &Path, source| ReplayError::File {
+        path: path.into(),
+        source,
+    };
+    let input = File::open(&args.input).map_err(|source| on_file(&args.input, source))?;
+    let mut reader =
+        CaptureReader::new(BufReader::with_capacity(BUFFER, input)).map_err(|source| {
+            ReplayError::Capture {
+                path: args.input.clone(),
+                source,
+            }
+        })?;
+    let capture = args.out.as_ref().map(|path| {
+        if is_same_file(path, &args.input) {
+            return Err(ReplayError::SameFile(path.clone()));
+        }
+        let writer = File::create(path)
+            .and_then(|file| replay.writer(BufWriter::with_capacity(BUFFER, file)));
+        writer.map_err(|source| on_file(path, source))
+    });
+    let out_path = args.out.clone().unwrap_or_default();
+    let printer = Printer {
+        json: args.json,
+        style: if args.json {
+            Style::Plain
+        } else {
+            Style::of_stdout()
+        },
+    };
+    let mut sinks = Sinks {
+        capture: capture.transpose()?,
+        explain: if args.explain {
+            Some((printer, &mut *out))
+        } else {
+            None
+        },
+    };
+    let result = replay.all(&mut reader, &mut sinks, &args.input, &out_path);
+    // What was right before an error is kept and told.
+    let finished = sinks
+        .capture
+        .map_or(Ok(()), |capture| capture.finish().map(drop));
+    let result = result.and(finished.map_err(|source| on_file(&out_path, source)));
+    let mut report = replay.report();
+    report.out = args.out.as_ref().map(|path| path.display().to_string());
+    report.error = result.as_ref().err().map(ToString::to_string);
+    match args.json {
+        true => json_line(out, &report)?,
+        false => report.print(out)?,
+    }
+    Ok(result?)
+}
+
+impl Replay {
+    /// Compiles the node. `port`: where all packets come in; none: the capture says it. `config`: for error messages.
+    pub fn new(node: Node, port: Option<&str>, config: &Path) -> Result<Self, ReplayError> {
+        let port = match port {
+            None => None,
+            Some(name) => match node.link_by_name(name) {
+                Some(link) => Some(link.ifindex),
+                None => {
+                    return Err(ReplayError::NoSuchPort {
+                        given: name.into(),
+                        ports: port_names(&node),
+                    });
+                }
+            },
+        };
+        let compiled = Compiler::new(Limits::default())
+            .compile(&node, &node.links.keys().copied().collect())
+            .map_err(|source| ReplayError::Compile {
+                path: config.into(),
+                source,
+            })?;
+        let native = Native::new(&compiled.image);
+        let not_replayed = [NotReplayed::TRUNCATED_CAPTURE, NotReplayed::FRAME_TOO_LONG];
+        Ok(Self {
+            node,
+            compiled,
+            native,
+            port,
+            packets: 0,
+            not_replayed,
+        })
+    }
+
+    /// A capture to be written, with the ports of the node.
+    pub fn writer<W: Write>(&self, out: W) -> io::Result<CaptureWriter<W>> {
+        CaptureWriter::new(
+            out,
+            self.node
+                .links
+                .values()
+                .map(|link| (link.ifindex.0, link.name.as_str())),
+        )
+    }
+
+    /// Runs all packets of a capture. `input` and `output` are named in errors.
+    pub fn all<R: Read, W: Write>(
+        &mut self,
+        reader: &mut CaptureReader<R>,
+        sinks: &mut Sinks<'_, W>,
+        input: &Path,
+        output: &Path,
+    ) -> Result<(), ReplayError> {
+        loop {
+            let packet = reader
+                .next_packet()
+                .map_err(|source| ReplayError::Capture {
+                    path: input.into(),
+                    source,
+                })?;
+            let Some(packet) = packet else { return Ok(()) };
+            let ingress =
+                self.ingress(packet.interface)
+                    .map_err(|problem| ReplayError::UnknownPort {
+                        path: input.into(),
+                        packet: packet.number,
+                        offset: packet.offset,
+                        problem,
+                        ports: port_names(&self.node),
+                    })?;
+            self.packets += 1;
+            let names = Names {
+                node: &self.node,
+                index: &self.compiled.index,
+            };
+            let impossible = [packet.is_truncated(), packet.data.len() > FRAME_MAX];
+            if let Some(index) = impossible.iter().position(|impossible| *impossible) {
+                let reason = &mut self.not_replayed[index];
+                reason.packets += 1;
+                let (reason, sentence) = (reason.reason, reason.sentence);
+                sinks.tell(|printer, out| {
+                    printer.not_replayed(out, &packet, &names.port(ingress.0), reason, sentence)
+                })?;
+                continue;
+            }
+            let verdict = self.native.run(ingress.0, packet.data);
+            sinks.tell(|printer, out| {
+                let explanation = Explanation::new(names, &self.native, packet.data, verdict);
+                printer.packet(out, &packet, &names.port(ingress.0), &explanation)
+            })?;
+            if let (Verdict::Forward { ifindex }, Some(capture)) = (verdict, &mut sinks.capture) {
+                // A packet without a time (Simple Packet Block) is given the time 0: the format wants one.
+                let written =
+                    capture.write(ifindex, packet.timestamp.unwrap_or(0), self.native.frame());
+                written.map_err(|source| ReplayError::File {
+                    path: output.into(),
+                    source,
+                })?;
+            }
+        }
+    }
+
+    /// What came of the packets so far.
+    pub fn report(&self) -> Report {
+        Report::new(
+            &self.node,
+            &self.compiled.index,
+            &self.native,
+            self.packets,
+            &self.not_replayed,
+        )
+    }
+
+    /// The port that a packet of that interface comes in by, or what is wrong.
+    fn ingress(&self, interface: &Interface) -> Result<IfIndex, String> {
+        if let Some(port) = self.port {
+            return Ok(port);
+        }
+        let number = interface.number;
+        let Some(name) = &interface.name else {
+            return Err(format!(
+                "the capture does not name its interface {number}: say --port NAME"
+            ));
+        };
+        match self.node.link_by_name(name) {
+            Some(link) => Ok(link.ifindex),
+            None => Err(format!(
+                "its interface {name:?} is no port: say --port NAME"
+            )),
+        }
+    }
+}
+
+fn port_names(node: &Node) -> String {
+    let names: Vec<_> = node.links.values().map(|link| link.name.as_str()).collect();
+    if names.is_empty() {
+        "none".into()
+    } else {
+        names.join(", ")
+    }
+}
+
+/// Writing to `output` would write to `input`.
+fn is_same_file(output: &Path, input: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let identity = |path| {
+        fs::metadata(path)
+            .map(|metadata| (metadata.dev(), metadata.ino()))
+            .ok()
+    };
+    identity(output).is_some_and(|output| Some(output) == identity(input))
+}

@@ -1,0 +1,210 @@
+//! What came of a replay: counted, as text or as JSON.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use sidestep_abi::REASONS;
+use sidestep_control::compile::Index;
+use sidestep_control::report::{PortCounters, Reason, Route};
+use sidestep_datapath::Native;
+use sidestep_model::grammar::{Style, route};
+use sidestep_model::node::Node;
+use sidestep_model::route::Owner;
+
+use crate::tables;
+
+/// Packets that could not be replayed truthfully.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct NotReplayed {
+    /// Stable name.
+    pub reason: &'static str,
+    /// One sentence.
+    pub sentence: &'static str,
+    /// Packets.
+    pub packets: u64,
+}
+
+impl NotReplayed {
+    /// Captured with a snap length shorter than the packet.
+    pub const TRUNCATED_CAPTURE: Self = Self {
+        reason: "truncated_capture",
+        sentence: "the capture does not hold all of the packet",
+        packets: 0,
+    };
+    /// Longer than a frame can be.
+    pub const FRAME_TOO_LONG: Self = Self {
+        reason: "frame_too_long",
+        sentence: "the frame is longer than 65549 bytes",
+        packets: 0,
+    };
+}
+
+/// What came of a replay. `packets = forwarded + kernel + dropped + not replayed`, exactly.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Packets that were read.
+    pub packets: u64,
+    /// Of them, those that left by a port.
+    pub forwarded: u64,
+    /// Of them, those left to the kernel.
+    pub kernel: u64,
+    /// Of them, those dropped.
+    pub dropped: u64,
+    /// Of them, those that were not replayed; only reasons that occurred.
+    pub not_replayed: Vec<NotReplayed>,
+    /// Per port.
+    pub ports: Vec<PortCounters>,
+    /// Why packets were dropped or left to the kernel; only reasons that occurred.
+    pub reasons: Vec<Reason>,
+    /// Per route that was met, or has an SRv6 encapsulation.
+    pub routes: Vec<Route>,
+    /// The file that forwarded packets were written to, if any.
+    pub out: Option<String>,
+    /// What ended the replay before the end of the capture, if anything did.
+    pub error: Option<String>,
+}
+
+impl Report {
+    /// Reads the counters.
+    pub fn new(
+        node: &Node,
+        index: &Index,
+        native: &Native,
+        packets: u64,
+        not_replayed: &[NotReplayed],
+    ) -> Self {
+        let ports: Vec<_> = node
+            .links
+            .values()
+            .map(|link| {
+                let counters = native.port_counters(link.ifindex.0);
+                PortCounters {
+                    name: link.name.clone(),
+                    received_packets: counters.received_packets,
+                    received_bytes: counters.received_bytes,
+                    forwarded: counters.forwarded,
+                    kernel: counters.kernel,
+                    dropped: counters.dropped,
+                    sent_packets: counters.sent_packets,
+                    sent_bytes: counters.sent_bytes,
+                }
+            })
+            .collect();
+        let sum = |field: fn(&PortCounters) -> u64| ports.iter().map(field).sum();
+        Self {
+            packets,
+            forwarded: sum(|port| port.forwarded),
+            kernel: sum(|port| port.kernel),
+            dropped: sum(|port| port.dropped),
+            not_replayed: not_replayed
+                .iter()
+                .filter(|reason| reason.packets > 0)
+                .copied()
+                .collect(),
+            reasons: reasons(native),
+            routes: routes(node, index, native),
+            ports,
+            out: None,
+            error: None,
+        }
+    }
+
+    /// Prints tables for people.
+    pub fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Self {
+            packets,
+            forwarded,
+            kernel,
+            dropped,
+            ..
+        } = self;
+        let skipped: u64 = self.not_replayed.iter().map(|reason| reason.packets).sum();
+        write!(
+            out,
+            "{packets} packets: {forwarded} forwarded, {kernel} left to the kernel, {dropped} dropped"
+        )?;
+        writeln!(
+            out,
+            "{}",
+            if skipped > 0 {
+                format!(", {skipped} not replayed")
+            } else {
+                String::new()
+            }
+        )?;
+        for NotReplayed {
+            reason,
+            sentence,
+            packets,
+        } in &self.not_replayed
+        {
+            writeln!(out, "not replayed: {packets} {reason}: {sentence}")?;
+        }
+        match &self.out {
+            Some(file) => writeln!(out, "forwarded packets: {file}")?,
+            None => writeln!(out, "forwarded packets were not written (no --out)")?,
+        }
+        let tables = [
+            (self.ports.is_empty(), tables::port_counters(&self.ports)),
+            (self.reasons.is_empty(), tables::reasons(&self.reasons)),
+            (self.routes.is_empty(), tables::routes(&self.routes)),
+        ];
+        for (_, table) in tables.iter().filter(|(empty, _)| !empty) {
+            writeln!(out)?;
+            for line in table.to_string().lines() {
+                writeln!(out, "{}", line.trim_end())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn reasons(native: &Native) -> Vec<Reason> {
+    let given = |number: u32| {
+        native
+            .reason_counters()
+            .get(number as usize)
+            .copied()
+            .unwrap_or(0)
+    };
+    let occurred = REASONS.iter().filter(|reason| given(reason.number) > 0);
+    occurred
+        .map(|reason| Reason {
+            verdict: if reason.is_drop() { "drop" } else { "kernel" }.into(),
+            number: reason.number,
+            name: reason.name.into(),
+            source: reason.source.into(),
+            sentence: reason.sentence.into(),
+            packets: given(reason.number),
+        })
+        .collect()
+}
+
+fn routes(node: &Node, index: &Index, native: &Native) -> Vec<Route> {
+    let mut routes = Vec::new();
+    for (key, slot) in &index.counters {
+        let Some(found) = node.routes.get(key) else {
+            continue;
+        };
+        let counters = native.route_counters(*slot);
+        let segment_routing = found.next_hops.iter().any(|hop| hop.encap.is_some());
+        if counters.packets + counters.errors == 0 && !segment_routing {
+            continue;
+        }
+        routes.push(Route {
+            route: route::print(found, node, Style::Add),
+            prefix: key.prefix.to_string(),
+            table: key.table.0,
+            owner: match found.owner {
+                Owner::Kernel => "kernel",
+                Owner::Sidestep => "sidestep",
+            }
+            .into(),
+            packets: counters.packets,
+            bytes: counters.bytes,
+            errors: counters.errors,
+            left_to_kernel: index.unsupported.get(key).cloned(),
+        });
+    }
+    routes
+}

@@ -1,0 +1,237 @@
+//! `sidestep run`: the daemon, in the foreground with a short live status, or behind (`--detach`).
+
+use std::fmt::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io::{IsTerminal, Write};
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+use sidestep_control::api::{self, ApiError, Request};
+use sidestep_control::daemon::{Daemon, Mode, Options, Status};
+use sidestep_datapath::Limits;
+use sidestep_datapath::kernel::Origin;
+use sidestep_model::config;
+
+use crate::{Outcome, explain_live};
+
+/// A daemon that has not answered by then did not start.
+const START_PATIENCE: Duration = Duration::from_secs(20);
+const START_POLL: Duration = Duration::from_millis(20);
+/// What a daemon says when it starts or cannot start is shorter.
+const LOG_MAX: usize = 16 * 1024;
+
+/// Arguments of `run`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Routes, rules and neighbors of Sidestep's own, and ports, as YAML
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Where in the kernel the ports run
+    #[arg(long, value_enum, default_value = "auto")]
+    pub mode: ModeWord,
+    /// Run in the background; `sidestep stop` ends it
+    #[arg(long)]
+    pub detach: bool,
+    /// Interfaces to attach to
+    #[arg(value_name = "PORT")]
+    pub ports: Vec<String>,
+}
+
+/// `--mode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum ModeWord {
+    /// XDP where frames come complete, else TC
+    Auto,
+    /// XDP in the driver
+    Xdp,
+    /// XDP behind the driver: works everywhere, slowly
+    Generic,
+    /// TC
+    Tc,
+}
+
+impl From<ModeWord> for Mode {
+    fn from(word: ModeWord) -> Self {
+        match word {
+            ModeWord::Auto => Self::Auto,
+            ModeWord::Xdp => Self::Xdp,
+            ModeWord::Generic => Self::Generic,
+            ModeWord::Tc => Self::Tc,
+        }
+    }
+}
+
+/// Runs the command.
+pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
+    let config = match &args.config {
+        Some(path) => {
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| format!("{}: {error}", path.display()))?;
+            config::File::parse(&text).map_err(|error| format!("{}: {error}", path.display()))?
+        }
+        None => config::File::default(),
+    };
+    let mut ports = args.ports.clone();
+    for name in config.port_names() {
+        if !ports.iter().any(|port| port == name) {
+            ports.push(name.to_owned());
+        }
+    }
+    if let Some(twice) = ports
+        .iter()
+        .enumerate()
+        .find(|(index, port)| ports[..*index].contains(port))
+    {
+        return Err(format!("port {}: named twice", twice.1).into());
+    }
+    if args.detach {
+        return detach(out);
+    }
+    let options = Options {
+        ports,
+        mode: args.mode.into(),
+        config,
+        limits: Limits::default(),
+    };
+    let daemon = Daemon::start(options, explain_live::live)?;
+    writeln!(out, "{}", began(&daemon))?;
+    out.flush()?;
+
+    let live = std::io::stderr().is_terminal().then(live_status);
+    let mut before: Option<(Instant, Status)> = None;
+    daemon.run(|daemon| {
+        let Some(bar) = &live else { return };
+        let (now, status) = (Instant::now(), daemon.status());
+        bar.set_message(status_text(&status, before.as_ref(), now));
+        before = Some((now, status));
+    })?;
+    if let Some(bar) = live {
+        bar.finish_and_clear();
+    }
+    writeln!(out, "detached; the kernel forwards alone again")?;
+    Ok(())
+}
+
+fn began(daemon: &Daemon) -> String {
+    let status = daemon.status();
+    let ports: Vec<_> = status
+        .targets
+        .iter()
+        .map(|port| format!("{} ({}: {})", port.name, port.target, port.why))
+        .collect();
+    let origin = match daemon.origin() {
+        Origin::Fresh => "",
+        Origin::Adopted => "; took over what an instance that died had left running",
+        Origin::Replaced => "; replaced what an instance of another version had left",
+    };
+    format!(
+        "forwarding on {}; {} prefixes mirrored{origin}; Ctrl-C or `sidestep stop` detaches",
+        ports.join(", "),
+        status.prefixes
+    )
+}
+
+fn live_status() -> ProgressBar {
+    let bar = ProgressBar::new_spinner();
+    let style = ProgressStyle::with_template("{spinner} running {elapsed}\n{msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    bar
+}
+
+/// A line per port: packets per second since the last time.
+fn status_text(status: &Status, before: Option<&(Instant, Status)>, now: Instant) -> String {
+    let mut text = String::new();
+    for port in &status.ports {
+        let old =
+            before.and_then(|(_, status)| status.ports.iter().find(|old| old.name == port.name));
+        let seconds = before.map_or(1.0, |(then, _)| now.duration_since(*then).as_secs_f64());
+        let rate = |new: u64, old: Option<u64>| {
+            HumanCount(((new - old.unwrap_or(new).min(new)) as f64 / seconds) as u64).to_string()
+        };
+        let _ = writeln!(
+            text,
+            "  {:<12} in {:>12}/s  forwarded {:>12}/s  kernel {:>10}/s  dropped {:>10}/s  out {:>12}/s",
+            port.name,
+            rate(port.received_packets, old.map(|old| old.received_packets)),
+            rate(port.forwarded, old.map(|old| old.forwarded)),
+            rate(port.kernel, old.map(|old| old.kernel)),
+            rate(port.dropped, old.map(|old| old.dropped)),
+            rate(port.sent_packets, old.map(|old| old.sent_packets)),
+        );
+    }
+    for port in status.targets.iter().filter(|port| port.target == "none") {
+        let _ = writeln!(text, "  {:<12} not attached: {}", port.name, port.why);
+    }
+    if let Some(trouble) = &status.trouble {
+        let _ = writeln!(text, "  the last change could not be applied: {trouble}");
+    }
+    text.trim_end().to_owned()
+}
+
+/// Starts the same command in the background and waits until it answers.
+fn detach(out: &mut dyn Write) -> Outcome {
+    let directory = api::run_directory();
+    std::fs::create_dir_all(&directory)
+        .map_err(|error| format!("{}: {error}", directory.display()))?;
+    let log_path = directory.join("log");
+    let mut open = OpenOptions::new();
+    open.read(true).write(true).create(true).truncate(true);
+    // Read through this handle: the daemon removes its directory, log included, when it ends.
+    let log = open
+        .open(&log_path)
+        .map_err(|error| format!("{}: {error}", log_path.display()))?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(
+        std::env::args_os()
+            .skip(1)
+            .filter(|word| word != "--detach"),
+    );
+    command
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log.try_clone()?);
+    // SAFETY: setsid is async-signal-safe, and nothing else happens between fork and exec.
+    unsafe { command.pre_exec(|| nix::unistd::setsid().map(|_| ()).map_err(Into::into)) };
+    let mut child = command.spawn()?;
+    let pid = child.id();
+    let deadline = Instant::now() + START_PATIENCE;
+    loop {
+        if child.try_wait()?.is_some() {
+            let said = read_log(&log);
+            return Err(said
+                .strip_prefix("sidestep: ")
+                .unwrap_or(&said)
+                .to_owned()
+                .into());
+        }
+        match api::call(Request::ShowPorts) {
+            // An answer while our child still waits for its turn would be another instance's; the child then ends.
+            Ok(_) if read_log(&log).starts_with("forwarding") => break,
+            Ok(_) | Err(ApiError::NotRunning) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if Instant::now() > deadline {
+            child.kill()?;
+            return Err(format!(
+                "it did not start within {} s; see {}",
+                START_PATIENCE.as_secs(),
+                log_path.display()
+            )
+            .into());
+        }
+        std::thread::sleep(START_POLL);
+    }
+    writeln!(out, "{} (pid {pid})", read_log(&log))?;
+    Ok(())
+}
+
+/// What the daemon has said so far. Positioned reads: the handle's position is the daemon's.
+fn read_log(log: &File) -> String {
+    let mut text = vec![0; LOG_MAX];
+    let bytes = log.read_at(&mut text, 0).unwrap_or(0);
+    String::from_utf8_lossy(&text[..bytes]).trim().to_owned()
+}

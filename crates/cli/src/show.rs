@@ -1,0 +1,132 @@
+//! `sidestep show ports|counters|drops|limits` and `sidestep route show`: what the daemon reports, as text or JSON.
+
+use std::io::Write;
+
+use comfy_table::Table;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use sidestep_control::api::{self, Request};
+use sidestep_control::report;
+
+use crate::{Outcome, tables};
+
+/// What can be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum What {
+    /// The ports, the target of each and why
+    Ports,
+    /// Packets and bytes, per port and per route
+    Counters,
+    /// Why packets were dropped or left to the kernel
+    Drops,
+    /// What fits, and what happens beyond
+    Limits,
+}
+
+/// Arguments of `show`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What to show
+    pub what: What,
+    /// Print JSON
+    #[arg(short, long)]
+    pub json: bool,
+}
+
+/// Runs the command.
+pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
+    match args.what {
+        What::Ports => show(
+            Request::ShowPorts,
+            args.json,
+            out,
+            |ports: &report::Ports| vec![port_table(ports)],
+        ),
+        What::Counters => show(
+            Request::ShowCounters,
+            args.json,
+            out,
+            |counters: &report::Counters| {
+                vec![
+                    tables::port_counters(&counters.ports),
+                    tables::routes(&counters.routes),
+                ]
+            },
+        ),
+        What::Drops => show(
+            Request::ShowDrops,
+            args.json,
+            out,
+            |drops: &report::Drops| vec![tables::reasons(drops)],
+        ),
+        What::Limits => show(
+            Request::ShowLimits,
+            args.json,
+            out,
+            |limits: &report::Limits| vec![limit_table(limits)],
+        ),
+    }
+}
+
+/// Asks, and prints the one answer as JSON or as tables.
+pub(crate) fn show<T: DeserializeOwned + Serialize>(
+    request: Request,
+    json: bool,
+    out: &mut dyn Write,
+    text: impl Fn(&T) -> Vec<Table>,
+) -> Outcome {
+    let report: T = serde_json::from_value(api::call(request)?)?;
+    if json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
+        return Ok(());
+    }
+    for (index, table) in text(&report).iter().enumerate() {
+        if index > 0 {
+            writeln!(out)?;
+        }
+        writeln!(out, "{}", table.trim_fmt())?;
+    }
+    Ok(())
+}
+
+fn port_table(ports: &[report::Port]) -> Table {
+    let mut table = tables::table(
+        &["port", "target", "mac", "mtu", "state", "seg6", "why"],
+        &["mtu"],
+    );
+    for port in ports {
+        let state = if port.up { "up" } else { "down" };
+        let seg6 = if port.seg6_enabled {
+            "on"
+        } else {
+            "off: SIDs are the kernel's"
+        };
+        let mut why = vec![port.why.clone()];
+        why.extend(
+            port.left_to_kernel
+                .iter()
+                .map(|words| format!("left to the kernel: {words}")),
+        );
+        table.add_row([
+            &port.name,
+            &port.target,
+            &port.mac,
+            &port.mtu.to_string(),
+            state,
+            seg6,
+            &why.join("; "),
+        ]);
+    }
+    table
+}
+
+fn limit_table(limits: &[report::Limit]) -> Table {
+    let mut table = tables::table(&["limit", "value", "used", "beyond it"], &["value", "used"]);
+    for limit in limits {
+        let used = limit
+            .used
+            .map_or_else(|| "-".to_owned(), |used| used.to_string());
+        table.add_row([&limit.name, &limit.limit.to_string(), &used, &limit.beyond]);
+    }
+    table
+}

@@ -1,0 +1,91 @@
+//! The control socket: one JSON object per line in, one per line out, over a Unix socket of this network namespace.
+//!
+//! `{"version": 1, "request": {…}}` is answered by `{"ok": …}` or `{"error": {"message": …, "exit": …}}`.
+
+mod client;
+mod server;
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use client::{ApiError, call};
+pub(crate) use server::Server;
+
+/// Of the protocol. A daemon refuses another one and says which it speaks.
+pub const VERSION: u32 = 1;
+
+/// What a client asks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case")]
+pub enum Request {
+    /// [`crate::report::Ports`].
+    ShowPorts,
+    /// [`crate::report::Counters`].
+    ShowCounters,
+    /// [`crate::report::Drops`].
+    ShowDrops,
+    /// [`crate::report::Limits`].
+    ShowLimits,
+    /// [`crate::report::Routes`]; with all routes, or those with an SRv6 encapsulation and Sidestep's own.
+    ShowRoutes {
+        /// Plain routes too.
+        all: bool,
+    },
+    /// `sidestep route add|replace|del WORDS`.
+    Route {
+        /// What to do with it.
+        verb: RouteVerb,
+        /// The iproute2 words behind the verb.
+        words: Vec<String>,
+    },
+    /// Runs one frame through the live tables, in the daemon, without sending it.
+    Explain {
+        /// Ingress port.
+        port: String,
+        /// The frame from its destination MAC on, in hexadecimal.
+        frame: String,
+    },
+    /// Detach everything and end.
+    Stop,
+}
+
+/// What to do with a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RouteVerb {
+    /// Refused if there is one with the same key.
+    Add,
+    /// Added, or put in the place of the one with the same key.
+    Replace,
+    /// Removed.
+    Del,
+}
+
+/// A request on the wire.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Envelope {
+    pub(crate) version: u32,
+    pub(crate) request: Request,
+}
+
+/// An answer on the wire.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Answer {
+    Ok(Value),
+    Error { message: String },
+}
+
+/// Where the daemon of the calling thread's network namespace keeps its socket, lock and process id.
+pub fn run_directory() -> PathBuf {
+    PathBuf::from("/run/sidestep").join(namespace_id())
+}
+
+/// The inode of the network namespace: its name in these paths.
+fn namespace_id() -> String {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata("/proc/thread-self/ns/net")
+        .map_or_else(|_| "unknown".into(), |meta| meta.ino().to_string())
+}

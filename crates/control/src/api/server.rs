@@ -1,0 +1,108 @@
+//! The daemon's side: a listening socket that only root can reach, answered between two rounds of the event loop.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{Answer, Envelope, Request, VERSION};
+
+/// LIMIT: bytes of one request.
+const REQUEST_MAX: u64 = 1 << 20;
+/// A client gets this long for its line, so that a silent one cannot stop the event loop.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+pub(crate) struct Server {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+/// A request that waits for its answer.
+pub(crate) struct Incoming {
+    stream: UnixStream,
+    pub(crate) request: Request,
+}
+
+impl Server {
+    /// Listens at `path`, in the place of a socket that nobody answers any more.
+    pub(crate) fn listen(path: &Path) -> std::io::Result<Self> {
+        if let Err(error) = std::fs::remove_file(path)
+            && error.kind() != ErrorKind::NotFound
+        {
+            return Err(error);
+        }
+        let listener = UnixListener::bind(path)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+        listener.set_nonblocking(true)?;
+        Ok(Self {
+            listener,
+            path: path.to_owned(),
+        })
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+
+    /// The next request that waits, if there is one. What is no request is answered here.
+    pub(crate) fn accept(&self) -> Option<Incoming> {
+        let (stream, _) = self.listener.accept().ok()?;
+        stream.set_nonblocking(false).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).ok()?;
+        stream.set_write_timeout(Some(PATIENCE)).ok()?;
+        let mut line = String::new();
+        BufReader::new((&stream).take(REQUEST_MAX))
+            .read_line(&mut line)
+            .ok()?;
+        match serde_json::from_str::<Envelope>(&line) {
+            Ok(Envelope {
+                version: VERSION,
+                request,
+            }) => Some(Incoming { stream, request }),
+            Ok(Envelope { version, .. }) => {
+                let message =
+                    format!("protocol version {version}: this daemon speaks version {VERSION}");
+                answer(&stream, &Answer::Error { message });
+                None
+            }
+            Err(error) => {
+                answer(
+                    &stream,
+                    &Answer::Error {
+                        message: format!("not a request: {error}"),
+                    },
+                );
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // The daemon ends: a file left behind would only look like a daemon that hangs.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+impl Incoming {
+    /// Sends the answer. A client that has gone does not matter.
+    pub(crate) fn answer(self, result: Result<Value, String>) {
+        let sent = match result {
+            Ok(value) => Answer::Ok(value),
+            Err(message) => Answer::Error { message },
+        };
+        answer(&self.stream, &sent);
+    }
+}
+
+fn answer(mut stream: &UnixStream, answer: &Answer) {
+    if let Ok(mut line) = serde_json::to_vec(answer) {
+        line.push(b'\n');
+        let _ = stream.write_all(&line);
+    }
+}

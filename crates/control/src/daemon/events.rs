@@ -1,0 +1,102 @@
+//! The event loop.
+
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::{Daemon, DaemonError};
+use crate::api::Request;
+
+/// The kernel does not notify about some settings (`seg6_enabled`, the tunnel source, …): they are read this often, so
+/// that they too take effect within 10 ms.
+const SETTINGS_PERIOD: Duration = Duration::from_millis(8);
+/// How often the foreground's status is due.
+const STATUS_PERIOD: Duration = Duration::from_secs(1);
+
+impl Daemon {
+    /// Runs until SIGINT, SIGTERM or `sidestep stop`, then detaches everything and removes what it had made. `tick` is
+    /// called about once a second.
+    pub fn run(mut self, mut tick: impl FnMut(&Self)) -> Result<(), DaemonError> {
+        let (mut signalled, sender) = UnixStream::pair()?;
+        signalled.set_nonblocking(true)?;
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
+        }
+        let mut settings_due = Instant::now() + SETTINGS_PERIOD;
+        let mut status_due = Instant::now();
+        let mut stop = None;
+        while stop.is_none() {
+            self.wait(&signalled, settings_due)?;
+            if signalled.read(&mut [0; 16]).is_ok_and(|bytes| bytes > 0) {
+                break;
+            }
+            let mut changed = match self.mirror.process() {
+                Ok(changes) => !changes.is_empty(),
+                Err(error) => {
+                    self.trouble = Some(error.to_string());
+                    false
+                }
+            };
+            let now = Instant::now();
+            if now >= settings_due {
+                settings_due = now + SETTINGS_PERIOD;
+                match self.mirror.poll_sysctls() {
+                    Ok(differs) => changed |= differs,
+                    Err(error) => self.trouble = Some(error.to_string()),
+                }
+                self.release();
+            }
+            if changed {
+                self.follow();
+            }
+            while let Some(incoming) = self.server.accept() {
+                if incoming.request == Request::Stop {
+                    stop = Some(incoming);
+                    break;
+                }
+                let answer = self.answer(&incoming.request);
+                incoming.answer(answer);
+            }
+            if now >= status_due {
+                status_due = now + STATUS_PERIOD;
+                tick(&self);
+            }
+        }
+        let ended = self.kernel.detach_all().map_err(DaemonError::from);
+        // The answer goes out when everything is gone, so that `sidestep stop` returns then.
+        if let Some(incoming) = stop {
+            incoming.answer(
+                ended
+                    .as_ref()
+                    .map(|()| serde_json::Value::Null)
+                    .map_err(ToString::to_string),
+            );
+        }
+        ended
+    }
+
+    /// Until something happens or the settings are due.
+    fn wait(&self, signalled: &UnixStream, due: Instant) -> Result<(), DaemonError> {
+        let mut fds = vec![
+            PollFd::new(signalled.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.server.fd(), PollFlags::POLLIN),
+        ];
+        fds.extend(
+            self.mirror
+                .fds()
+                .into_iter()
+                .map(|fd| PollFd::new(fd, PollFlags::POLLIN)),
+        );
+        let left = due.saturating_duration_since(Instant::now());
+        let timeout =
+            PollTimeout::try_from(left.as_millis() as i32 + 1).unwrap_or(PollTimeout::ZERO);
+        match poll(&mut fds, timeout) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
+            Err(errno) => Err(DaemonError::System(errno.into())),
+        }
+    }
+}

@@ -1,0 +1,367 @@
+//! The daemon: follows the kernel's configuration, keeps the tables and the ports in step, answers the control socket.
+//!
+//! One thread, one event loop; packets never wait for it.
+
+mod events;
+mod lock;
+mod own;
+mod ports;
+mod reports;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use serde_json::Value;
+use sidestep_datapath::kernel::{self, Kernel, KernelError, Origin, PIN_ROOT, Target};
+use sidestep_datapath::{Image, Limits};
+use sidestep_mirror::{Mirror, MirrorError};
+use sidestep_model::config::{File, Overlay};
+use sidestep_model::node::{IfIndex, Link, Node};
+use sidestep_model::{ConfigError, grammar::Names};
+use thiserror::Error;
+
+pub use self::ports::Mode;
+use crate::api::{Request, Server, run_directory};
+use crate::compile::{CompileError, Compiled, Compiler};
+use crate::report;
+use lock::Lock;
+
+/// What `sidestep run` was asked for.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Interface names.
+    pub ports: Vec<String>,
+    /// Target of the ports.
+    pub mode: Mode,
+    /// Routes, rules and neighbors of Sidestep's own.
+    pub config: File,
+    /// Sizes of the tables.
+    pub limits: Limits,
+}
+
+/// Prints a packet's way through live tables; the CLI brings its own printer. Arguments: node, tables, ingress
+/// interface, frame.
+pub type Explain = fn(&Node, &Compiled, u32, &[u8]) -> Value;
+
+/// Why the daemon cannot start, or had to end.
+#[derive(Debug, Error)]
+pub enum DaemonError {
+    /// Another instance runs in this network namespace.
+    #[error("sidestep runs in this network namespace already (pid {0}); `sidestep stop` ends it")]
+    Running(i32),
+    /// A file or socket of its own cannot be made.
+    #[error("{path}: {source}")]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// No such interface.
+    #[error("port {name}: there is no such interface; there are {there}")]
+    NoInterface {
+        /// As given.
+        name: String,
+        /// Names of the interfaces that are there.
+        there: String,
+    },
+    /// The interface can be no port.
+    #[error("port {name}: {why}")]
+    Port {
+        /// Its name.
+        name: String,
+        /// Why.
+        why: String,
+    },
+    /// No port was named.
+    #[error("no port: name at least one interface")]
+    NoPorts,
+    /// The configuration file.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The node cannot be compiled.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    /// The kernel's side of the packet path.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// The kernel's configuration.
+    #[error(transparent)]
+    Mirror(#[from] MirrorError),
+    /// The event loop's own system calls.
+    #[error("event loop: {0}")]
+    System(#[from] std::io::Error),
+}
+
+/// A port that runs.
+#[derive(Clone, Debug)]
+struct Port {
+    ifindex: IfIndex,
+    target: Target,
+    why: String,
+}
+
+/// A running instance.
+pub struct Daemon {
+    options: Options,
+    explain: Explain,
+    mirror: Mirror,
+    own: Overlay,
+    compiler: Compiler,
+    compiled: Compiled,
+    kernel: Kernel,
+    attached: BTreeMap<String, Port>,
+    refused: BTreeMap<String, String>,
+    /// Why the last change could not be applied; what ran before runs on.
+    trouble: Option<String>,
+    origin: Origin,
+    started: Instant,
+    server: Server,
+    _lock: Lock,
+}
+
+/// What the foreground shows now and then.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// Counters of the ports.
+    pub ports: Vec<report::PortCounters>,
+    /// Of each requested port: its target, or why it has none.
+    pub targets: report::Ports,
+    /// Prefixes in all views.
+    pub prefixes: usize,
+    /// Why the last change could not be applied.
+    pub trouble: Option<String>,
+}
+
+impl Daemon {
+    /// Loads, compiles, attaches. On an error everything is as it was before, save what a dead instance had left.
+    pub fn start(options: Options, explain: Explain) -> Result<Self, DaemonError> {
+        if options.ports.is_empty() {
+            return Err(DaemonError::NoPorts);
+        }
+        kernel::check_privileges()?;
+        let directory = run_directory();
+        std::fs::create_dir_all(&directory).map_err(|source| DaemonError::File {
+            path: directory.clone(),
+            source,
+        })?;
+        let lock = Lock::take(&directory)?;
+        let mirror = Mirror::open()?;
+        // All names are checked before anything is made.
+        for name in &options.ports {
+            let link =
+                mirror
+                    .node()
+                    .link_by_name(name)
+                    .ok_or_else(|| DaemonError::NoInterface {
+                        name: name.clone(),
+                        there: mirror.node().interfaces().join(", "),
+                    })?;
+            ports::choose(mirror.node(), link, options.mode).map_err(|why| DaemonError::Port {
+                name: name.clone(),
+                why,
+            })?;
+        }
+        let own = options.config.overlay(mirror.node())?;
+        let kernel = Kernel::load(options.limits, Path::new(PIN_ROOT))?;
+        let origin = kernel.origin();
+        let before = if origin == Origin::Adopted {
+            kernel.image()?
+        } else {
+            Image::default()
+        };
+        let path = directory.join("control.sock");
+        let server = Server::listen(&path).map_err(|source| DaemonError::File { path, source })?;
+        let mut daemon = Self {
+            compiler: Compiler::beside(options.limits, &before),
+            compiled: Compiled {
+                image: before,
+                ..Compiled::default()
+            },
+            options,
+            explain,
+            mirror,
+            own,
+            kernel,
+            attached: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            trouble: None,
+            origin,
+            started: Instant::now(),
+            server,
+            _lock: lock,
+        };
+        if let Err(error) = daemon.bring_up() {
+            // Nothing half applied: an instance that could not start leaves nothing attached.
+            let _ = daemon.kernel.detach_all();
+            return Err(error);
+        }
+        Ok(daemon)
+    }
+
+    fn bring_up(&mut self) -> Result<(), DaemonError> {
+        // Tables first: a program that is switched to new tables finds them filled.
+        self.refresh()?;
+        self.attach_ports();
+        match self.refused.pop_first() {
+            Some((name, why)) => Err(DaemonError::Port { name, why }),
+            None => Ok(()),
+        }
+    }
+
+    /// Brings the tables to what the node is now.
+    fn refresh(&mut self) -> Result<(), DaemonError> {
+        let node = own::over(self.mirror.node(), &self.own);
+        let ports: BTreeSet<IfIndex> = self.wanted().map(|(_, link, _)| link.ifindex).collect();
+        let next = self.compiler.compile(&node, &ports)?;
+        // A slot that another route had before begins at zero.
+        for (key, &slot) in &next.index.counters {
+            if self.compiled.index.counters.get(key) != Some(&slot) {
+                self.kernel.clear_route_counters(slot)?;
+            }
+        }
+        self.kernel.apply(&self.compiled.image, &next.image)?;
+        self.compiled = next;
+        Ok(())
+    }
+
+    /// The requested ports that are there, with what can be done with them.
+    fn wanted(&self) -> impl Iterator<Item = (&String, &Link, Result<(Target, String), String>)> {
+        let node = self.mirror.node();
+        self.options.ports.iter().filter_map(move |name| {
+            let link = node.link_by_name(name)?;
+            Some((name, link, ports::choose(node, link, self.options.mode)))
+        })
+    }
+
+    /// Attaches ports that are there and are not attached, forgets those that have gone.
+    fn attach_ports(&mut self) {
+        let links = &self.mirror.node().links;
+        let gone: Vec<_> = self
+            .attached
+            .extract_if(.., |_, port| !links.contains_key(&port.ifindex))
+            .map(|(_, port)| port)
+            .collect();
+        for port in gone {
+            // The kernel detached the program with the interface; this removes the pin.
+            let _ = self.kernel.detach(port.ifindex.0);
+        }
+        let missing: Vec<_> = self
+            .wanted()
+            .filter(|(name, ..)| !self.attached.contains_key(*name))
+            .map(|(name, link, choice)| (name.clone(), link.ifindex, choice))
+            .collect();
+        for (name, ifindex, choice) in missing {
+            let attached = choice.and_then(|(target, why)| {
+                self.kernel
+                    .attach(ifindex.0, target)
+                    .map_err(|error| error.to_string())?;
+                Ok(Port {
+                    ifindex,
+                    target,
+                    why,
+                })
+            });
+            match attached {
+                Ok(port) => {
+                    self.refused.remove(&name);
+                    self.attached.insert(name, port);
+                }
+                Err(why) => {
+                    self.refused.insert(name, why);
+                }
+            }
+        }
+    }
+
+    /// After a change of the kernel's configuration.
+    fn follow(&mut self) {
+        self.trouble = self.refresh().err().map(|error| error.to_string());
+        self.attach_ports();
+    }
+
+    /// Indices whose last readers have gone can be used again.
+    fn release(&mut self) {
+        if self.compiler.holds_back() && self.kernel.synchronize().is_ok() {
+            self.compiler.release();
+        }
+    }
+
+    /// What the foreground shows.
+    pub fn status(&self) -> Status {
+        Status {
+            ports: self.port_counters().unwrap_or_default(),
+            targets: self.ports_report(),
+            prefixes: self.compiled.image.fib.len(),
+            trouble: self.trouble.clone(),
+        }
+    }
+
+    /// How it began: afresh, or with what a dead instance had pinned.
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// When it began.
+    pub fn started(&self) -> Instant {
+        self.started
+    }
+
+    /// Answers a request; `Stop` is the event loop's.
+    fn answer(&mut self, request: &Request) -> Result<Value, String> {
+        fn json(report: impl serde::Serialize) -> Result<Value, String> {
+            serde_json::to_value(report).map_err(|error| error.to_string())
+        }
+        match request {
+            Request::ShowPorts => json(self.ports_report()),
+            Request::ShowCounters => json(self.counters_report()?),
+            Request::ShowDrops => json(self.drops_report()?),
+            Request::ShowLimits => json(self.limits_report()),
+            Request::ShowRoutes { all } => json(self.routes_report(*all)?),
+            Request::Route { verb, words } => {
+                let before = self.own.clone();
+                let node = own::over(self.mirror.node(), &self.own).into_owned();
+                own::change(&mut self.own, &node, *verb, words)?;
+                if let Err(error) = self.refresh() {
+                    self.own = before;
+                    return Err(error.to_string());
+                }
+                Ok(Value::Null)
+            }
+            Request::Explain { port, frame } => self.explain(port, frame),
+            Request::Stop => Ok(Value::Null),
+        }
+    }
+
+    fn explain(&self, port: &str, frame: &str) -> Result<Value, String> {
+        let ports: Vec<_> = self.attached.keys().map(String::as_str).collect();
+        let ingress = self
+            .attached
+            .get(port)
+            .ok_or_else(|| format!("port {port}: not attached; there are {}", ports.join(", ")))?;
+        let bytes = hex(frame).ok_or("frame: an even number of hexadecimal digits is needed")?;
+        let node = own::over(self.mirror.node(), &self.own);
+        Ok((self.explain)(
+            &node,
+            &self.compiled,
+            ingress.ifindex.0,
+            &bytes,
+        ))
+    }
+}
+
+/// Bytes from hexadecimal digits; blanks and colons may stand between them.
+fn hex(text: &str) -> Option<Vec<u8>> {
+    let digits: Vec<u8> = text
+        .chars()
+        .filter(|c| !c.is_whitespace() && *c != ':')
+        .map(|c| c.to_digit(16).map(|d| d as u8))
+        .collect::<Option<_>>()?;
+    digits.len().is_multiple_of(2).then(|| {
+        digits
+            .chunks(2)
+            .map(|pair| pair[0] << 4 | pair[1])
+            .collect()
+    })
+}

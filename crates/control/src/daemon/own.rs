@@ -1,0 +1,117 @@
+//! What only Sidestep has: the routes, rules and neighbors of the configuration file and of `sidestep route`.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use ipnet::{IpNet, Ipv6Net};
+use sidestep_model::config::{Overlay, read_own_route};
+use sidestep_model::grammar::{Context, Words, route};
+use sidestep_model::node::{Node, TableId};
+use sidestep_model::route::{Owner, RouteKey};
+
+use crate::api::RouteVerb;
+
+/// The kernel's node with what is our own on top.
+pub(crate) fn over<'a>(mirrored: &'a Node, own: &Overlay) -> Cow<'a, Node> {
+    if *own == Overlay::default() {
+        return Cow::Borrowed(mirrored);
+    }
+    let mut node = mirrored.clone();
+    node.routes
+        .extend(own.routes.iter().map(|(key, route)| (*key, route.clone())));
+    node.neighbors.extend(
+        own.neighbors
+            .iter()
+            .map(|(key, neighbor)| (*key, *neighbor)),
+    );
+    for rule in &own.rules {
+        node.rules
+            .entry((rule.family, rule.priority))
+            .or_default()
+            .push(rule.clone());
+    }
+    node.tunsrc = own.tunsrc.or(node.tunsrc);
+    node.seg6_flowlabel = own.seg6_flowlabel.unwrap_or(node.seg6_flowlabel);
+    Cow::Owned(node)
+}
+
+/// Carries out `sidestep route VERB WORDS`. On an error nothing has changed.
+pub(crate) fn change(
+    own: &mut Overlay,
+    node: &Node,
+    verb: RouteVerb,
+    words: &[String],
+) -> Result<(), String> {
+    if verb == RouteVerb::Del {
+        return delete(own, node, words);
+    }
+    let ctx = Context {
+        names: node,
+        family: None,
+        owner: Owner::Sidestep,
+    };
+    let route = read_own_route(&mut Words::from_args(words), &ctx, node)
+        .map_err(|error| error.to_string())?;
+    if verb == RouteVerb::Add
+        && let Some(there) = own.routes.get(&route.key)
+    {
+        let words = route::print(there, node, sidestep_model::grammar::Style::Add);
+        return Err(format!(
+            "there is a route with that prefix, table and metric already: {words} (use `replace`)"
+        ));
+    }
+    own.routes.insert(route.key, route);
+    Ok(())
+}
+
+/// `del PREFIX [table T] [metric N]`, or all the words that it was added with.
+fn delete(own: &mut Overlay, node: &Node, words: &[String]) -> Result<(), String> {
+    let ctx = Context {
+        names: node,
+        family: None,
+        owner: Owner::Sidestep,
+    };
+    let keys: Vec<RouteKey> = match read_own_route(&mut Words::from_args(words), &ctx, node) {
+        Ok(route) => vec![route.key],
+        Err(error) => {
+            let (prefix, table, metric) = selector(words).ok_or_else(|| error.to_string())?;
+            let matches = |key: &&RouteKey| {
+                key.prefix == prefix
+                    && key.table == table
+                    && metric.is_none_or(|metric| key.metric == metric)
+            };
+            own.routes.keys().filter(matches).copied().collect()
+        }
+    };
+    match keys[..] {
+        [key] if own.routes.remove(&key).is_some() => Ok(()),
+        [] | [_] => Err("Sidestep has no such route of its own (routes of the kernel are removed with `ip route del`)".into()),
+        _ => Err(format!("{} routes fit; say which `metric`", keys.len())),
+    }
+}
+
+/// `PREFIX [table T] [metric N]` in that or another order, and nothing else.
+fn selector(words: &[String]) -> Option<(IpNet, TableId, Option<u32>)> {
+    let (first, rest) = words.split_first()?;
+    let address = || first.parse::<IpAddr>().map(IpNet::from);
+    let prefix = match first.as_str() {
+        "default" => IpNet::V6(Ipv6Net::default()),
+        _ => first.parse().or_else(|_| address()).ok()?,
+    };
+    let (mut table, mut metric) = (TableId::MAIN, None);
+    for pair in rest.chunks(2) {
+        match pair {
+            [key, value] if key == "table" => {
+                table = match value.as_str() {
+                    "main" => TableId::MAIN,
+                    "local" => TableId::LOCAL,
+                    "default" => TableId::DEFAULT,
+                    number => TableId(number.parse().ok()?),
+                };
+            }
+            [key, value] if key == "metric" => metric = Some(value.parse().ok()?),
+            _ => return None,
+        }
+    }
+    Some((prefix, table, metric))
+}

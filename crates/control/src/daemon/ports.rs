@@ -1,0 +1,54 @@
+//! Which target a port gets, and why.
+
+use sidestep_datapath::kernel::Target;
+use sidestep_model::node::{Link, LinkKind, Node};
+
+/// `--mode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// XDP where no frame can come without its checksum, else TC.
+    Auto,
+    /// XDP in the driver.
+    Xdp,
+    /// XDP behind the driver (`xdpgeneric`): slow, for trying.
+    Generic,
+    /// TC.
+    Tc,
+}
+
+/// The target of a port and the reason for it; or why it can be none.
+pub(crate) fn choose(node: &Node, link: &Link, mode: Mode) -> Result<(Target, String), String> {
+    match &link.kind {
+        LinkKind::Loopback => return Err("it is the loopback device".into()),
+        LinkKind::NotEthernet(kind) => return Err(format!("it has no Ethernet frames ({kind})")),
+        LinkKind::Vrf { .. } => {
+            return Err("it is a VRF device; attach the interfaces in it".into());
+        }
+        _ => {}
+    }
+    // The bridge or bond takes a frame before it is routed; only a VRF leaves its members as routed ports.
+    if let Some(master) = link.master.and_then(|master| node.links.get(&master))
+        && !matches!(master.kind, LinkKind::Vrf { .. })
+    {
+        return Err(format!(
+            "it belongs to {}, which gets its frames first; attach {} instead",
+            master.name, master.name
+        ));
+    }
+    let why = match (mode, &link.kind) {
+        (Mode::Xdp, _) => return Ok((Target::Xdp, "as asked (--mode xdp)".into())),
+        (Mode::Generic, _) => return Ok((Target::XdpGeneric, "as asked (--mode generic)".into())),
+        (Mode::Tc, _) => return Ok((Target::Tc, "as asked (--mode tc)".into())),
+        (Mode::Auto, LinkKind::Veth) => {
+            "veth: its peer may leave checksums and segmentation to the receiver"
+        }
+        (Mode::Auto, LinkKind::Tap) => {
+            "tap: its user may leave checksums and segmentation to the receiver"
+        }
+        (Mode::Auto, LinkKind::Vlan { .. } | LinkKind::Bridge | LinkKind::Bond) => {
+            "a device above another one: frames reach it as the kernel has them"
+        }
+        (Mode::Auto, _) => return Ok((Target::Xdp, "frames come complete from the wire".into())),
+    };
+    Ok((Target::Tc, why.into()))
+}

@@ -1,0 +1,234 @@
+//! Answers of the daemon: what `show` shows.
+
+use std::collections::BTreeSet;
+
+use sidestep_abi::{
+    Reason, SIDESTEP_EXT_HEADERS_MAX, SIDESTEP_HBH_OPTIONS_MAX, SIDESTEP_PORTS,
+    SIDESTEP_SEGMENTS_MAX, SIDESTEP_STEPS_MAX, SIDESTEP_TLVS_MAX,
+};
+use sidestep_model::grammar::{Style, route};
+use sidestep_model::node::{IfIndex, Node};
+use sidestep_model::route::{Owner, RouteKey};
+
+use super::Daemon;
+use super::own;
+use crate::report;
+
+impl Daemon {
+    pub(super) fn ports_report(&self) -> report::Ports {
+        let node = self.mirror.node();
+        let report = |name: &String| {
+            let link = node.link_by_name(name);
+            let (target, why) = match (self.attached.get(name), self.refused.get(name)) {
+                (Some(port), _) => (port.target.name().into(), port.why.clone()),
+                (None, Some(why)) => ("none".into(), why.clone()),
+                (None, None) => ("none".into(), "the interface is not there".into()),
+            };
+            let here = |port: IfIndex| link.is_some_and(|link| link.ifindex == port);
+            report::Port {
+                name: name.clone(),
+                ifindex: link.map(|link| link.ifindex.0),
+                target,
+                why,
+                mac: link.map_or_else(String::new, |link| link.mac.to_string()),
+                mtu: link.map_or(0, |link| link.mtu),
+                up: link.is_some_and(|link| link.up),
+                seg6_enabled: link.is_some_and(|link| link.seg6_enabled),
+                left_to_kernel: self
+                    .compiled
+                    .index
+                    .left_to_kernel
+                    .iter()
+                    .filter(|((port, _), _)| here(*port))
+                    .map(|((_, family), why)| format!("{family:?}: {why}"))
+                    .collect(),
+            }
+        };
+        self.options.ports.iter().map(report).collect()
+    }
+
+    pub(super) fn counters_report(&self) -> Result<report::Counters, String> {
+        Ok(report::Counters {
+            ports: self.port_counters()?,
+            routes: self.routes_report(false)?,
+        })
+    }
+
+    /// Of the ports, and of every interface that a packet can leave by.
+    pub(super) fn port_counters(&self) -> Result<Vec<report::PortCounters>, String> {
+        let node = self.mirror.node();
+        let egress = self
+            .compiled
+            .image
+            .adjacencies
+            .values()
+            .map(|adjacency| adjacency.ifindex);
+        let interfaces: BTreeSet<u32> = self
+            .compiled
+            .image
+            .ports
+            .keys()
+            .copied()
+            .chain(egress)
+            .collect();
+        interfaces
+            .into_iter()
+            .map(|ifindex| {
+                let c = self
+                    .kernel
+                    .port_counters(ifindex)
+                    .map_err(|error| error.to_string())?;
+                Ok(report::PortCounters {
+                    name: node
+                        .links
+                        .get(&IfIndex(ifindex))
+                        .map_or_else(|| ifindex.to_string(), |link| link.name.clone()),
+                    received_packets: c.received_packets,
+                    received_bytes: c.received_bytes,
+                    forwarded: c.forwarded,
+                    kernel: c.kernel,
+                    dropped: c.dropped,
+                    sent_packets: c.sent_packets,
+                    sent_bytes: c.sent_bytes,
+                })
+            })
+            .collect()
+    }
+
+    pub(super) fn routes_report(&self, all: bool) -> Result<report::Routes, String> {
+        let node = own::over(self.mirror.node(), &self.own);
+        let srv6 = |key: &RouteKey| {
+            node.routes[key]
+                .next_hops
+                .iter()
+                .any(|next_hop| next_hop.encap.is_some())
+        };
+        let shown = node
+            .routes
+            .iter()
+            .filter(|(key, route)| all || route.owner == Owner::Sidestep || srv6(key));
+        shown
+            .map(|(key, _)| self.route_report(&node, key))
+            .collect()
+    }
+
+    fn route_report(&self, node: &Node, key: &RouteKey) -> Result<report::Route, String> {
+        let index = &self.compiled.index;
+        let counters = match index.counters.get(key) {
+            Some(&slot) => self
+                .kernel
+                .route_counters(slot)
+                .map_err(|error| error.to_string())?,
+            None => Default::default(),
+        };
+        let of_route = &node.routes[key];
+        Ok(report::Route {
+            route: route::print(of_route, node, Style::Add),
+            prefix: key.prefix.to_string(),
+            table: key.table.0,
+            owner: if of_route.owner == Owner::Kernel {
+                "kernel"
+            } else {
+                "sidestep"
+            }
+            .into(),
+            packets: counters.packets,
+            bytes: counters.bytes,
+            errors: counters.errors,
+            left_to_kernel: index.unsupported.get(key).cloned(),
+        })
+    }
+
+    pub(super) fn drops_report(&self) -> Result<report::Drops, String> {
+        let counts = self
+            .kernel
+            .reason_counters()
+            .map_err(|error| error.to_string())?;
+        let given = counts
+            .iter()
+            .enumerate()
+            .filter(|(_, packets)| **packets > 0);
+        Ok(given
+            .filter_map(|(number, &packets)| {
+                let reason = Reason::from_number(number as u32)?;
+                Some(report::Reason {
+                    verdict: if reason.is_drop() { "drop" } else { "kernel" }.into(),
+                    number: reason.number,
+                    name: reason.name.into(),
+                    source: reason.source.into(),
+                    sentence: reason.sentence.into(),
+                    packets,
+                })
+            })
+            .collect())
+    }
+
+    pub(super) fn limits_report(&self) -> report::Limits {
+        let (limits, image) = (self.options.limits, &self.compiled.image);
+        let refused = "the change is refused as a whole, what ran before runs on";
+        let row = |name: &str, limit: u32, used: Option<usize>, beyond: &str| report::Limit {
+            name: name.into(),
+            limit: limit.into(),
+            used: used.map(|used| used as u64),
+            beyond: beyond.into(),
+        };
+        vec![
+            row("prefixes", limits.fib, Some(image.fib.len()), refused),
+            row("routes", limits.routes, Some(image.routes.len()), refused),
+            row(
+                "adjacencies",
+                limits.adjacencies,
+                Some(image.adjacencies.len()),
+                refused,
+            ),
+            row(
+                "policies",
+                limits.policies,
+                Some(image.policies.len()),
+                refused,
+            ),
+            row(
+                "route counters",
+                limits.route_counters,
+                Some(self.compiled.index.counters.len()),
+                "further routes are not counted one by one",
+            ),
+            row(
+                "ports",
+                SIDESTEP_PORTS,
+                Some(image.ports.len()),
+                "ports with equal index modulo it are refused",
+            ),
+            row(
+                "segments",
+                SIDESTEP_SEGMENTS_MAX,
+                None,
+                "refused, or left to the kernel if it has the route",
+            ),
+            row(
+                "local SIDs per packet",
+                SIDESTEP_STEPS_MAX,
+                None,
+                "drop sid_loop",
+            ),
+            row(
+                "extension headers",
+                SIDESTEP_EXT_HEADERS_MAX,
+                None,
+                "kernel ext_chain",
+            ),
+            row(
+                "TLVs looked at",
+                SIDESTEP_TLVS_MAX,
+                None,
+                "the rest is passed on unread",
+            ),
+            row(
+                "Hop-by-Hop options looked at",
+                SIDESTEP_HBH_OPTIONS_MAX,
+                None,
+                "kernel hop_by_hop",
+            ),
+        ]
+    }
+}

@@ -1,0 +1,119 @@
+//! What `show` shows: made by the daemon, printed by the CLI as text or as JSON from these same fields.
+
+use serde::{Deserialize, Serialize};
+
+/// `show ports`.
+pub type Ports = Vec<Port>;
+
+/// One port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Port {
+    /// Interface name.
+    pub name: String,
+    /// Interface index; none while the interface is not there.
+    pub ifindex: Option<u32>,
+    /// `xdp`, `generic`, `tc`, or `none`.
+    pub target: String,
+    /// Why this target, or why none.
+    pub why: String,
+    /// Ethernet address.
+    pub mac: String,
+    /// Bytes of layer 3.
+    pub mtu: u32,
+    /// Up, with carrier.
+    pub up: bool,
+    /// SIDs are accepted here.
+    pub seg6_enabled: bool,
+    /// What is left to the kernel on this port, and why.
+    pub left_to_kernel: Vec<String>,
+}
+
+/// `show counters`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Per interface: ports, and interfaces that packets left by.
+    pub ports: Vec<PortCounters>,
+    /// Per route that was met, or has an SRv6 encapsulation.
+    pub routes: Vec<Route>,
+}
+
+/// Counters of one interface. `received_packets = forwarded + kernel + dropped`, exactly.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortCounters {
+    /// Interface name.
+    pub name: String,
+    /// Frames that came in here.
+    pub received_packets: u64,
+    /// Their bytes, Ethernet header included.
+    pub received_bytes: u64,
+    /// Of them, sent on by the packet path.
+    pub forwarded: u64,
+    /// Of them, left to the kernel.
+    pub kernel: u64,
+    /// Of them, dropped.
+    pub dropped: u64,
+    /// Frames that the packet path sent out here, wherever they came in.
+    pub sent_packets: u64,
+    /// Their bytes, Ethernet header included.
+    pub sent_bytes: u64,
+}
+
+/// `route show`.
+pub type Routes = Vec<Route>;
+
+/// One route with its counters.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Route {
+    /// In iproute2's words.
+    pub route: String,
+    /// Destination prefix.
+    pub prefix: String,
+    /// Table id.
+    pub table: u32,
+    /// `kernel` or `sidestep`.
+    pub owner: String,
+    /// Packets that the packet path processed with it.
+    pub packets: u64,
+    /// Their bytes, from layer 3 on, as received.
+    pub bytes: u64,
+    /// Packets dropped by its behavior's checks.
+    pub errors: u64,
+    /// Why the packet path leaves it to the kernel, if it does.
+    pub left_to_kernel: Option<String>,
+}
+
+/// `show drops`: reasons that were given at least once.
+pub type Drops = Vec<Reason>;
+
+/// How often a reason was given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reason {
+    /// `drop` or `kernel`.
+    pub verdict: String,
+    /// Stable number.
+    pub number: u32,
+    /// Stable name.
+    pub name: String,
+    /// RFC section.
+    pub source: String,
+    /// One sentence.
+    pub sentence: String,
+    /// Packets.
+    pub packets: u64,
+}
+
+/// `show limits`.
+pub type Limits = Vec<Limit>;
+
+/// One limit of the product.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limit {
+    /// Name.
+    pub name: String,
+    /// Its value.
+    pub limit: u64,
+    /// How much of it is in use; none where that has no meaning.
+    pub used: Option<u64>,
+    /// What happens beyond it.
+    pub beyond: String,
+}

@@ -1,0 +1,485 @@
+//! Bringing the tables from one image to the next while packets are read against them.
+//!
+//! A packet follows port -> FIB -> route -> policy, adjacency. So records are written before anything refers to them,
+//! and cleared when nothing has referred to them for a grace period. In between, every packet sees the old or the new
+//! way, never a half of each.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use libbpf_rs::{MapCore, MapFlags};
+use sidestep_abi::{SIDESTEP_PORTS, sidestep_adjacency};
+
+use super::maps::{Record, differ_in_first_word_only, fib_key_bytes};
+use super::{Kernel, KernelError, Table};
+use crate::image::{FibKey, Image, Limits};
+
+/// Prefixes per call of a batch update.
+const BATCH: usize = 4096;
+
+/// What [`Kernel::apply`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// Records written: ports, routes, adjacencies and policies.
+    pub written: usize,
+    /// Prefixes inserted or given another route.
+    pub prefixes: usize,
+    /// Prefixes deleted.
+    pub deleted: usize,
+    /// Records cleared because nothing uses them any more.
+    pub cleared: usize,
+    /// Grace periods waited for.
+    pub grace_periods: usize,
+    /// Until the last packet took the old way: everything but the clearing up.
+    pub effective: Duration,
+}
+
+impl Kernel {
+    /// Brings the tables from `from`, which must be what they hold, to `to`, under traffic.
+    ///
+    /// # Errors
+    /// [`KernelError::Full`], [`KernelError::PortSlot`] and [`KernelError::InUse`] are found before anything is
+    /// written; the tables then hold `from`, and so they do after [`KernelError::Map`].
+    pub fn apply(&mut self, from: &Image, to: &Image) -> Result<Applied, KernelError> {
+        check(to, self.limits)?;
+        let changes = Changes::between(from, to)?;
+        let begin = Instant::now();
+        let mut applied = Applied::default();
+
+        self.write_adjacencies(&changes.adjacencies, &mut applied)?;
+        publish(&self.maps.policies, &changes.policies.added, &mut applied);
+        publish(&self.maps.routes, &changes.routes.added, &mut applied);
+        if let Err(error) = self.insert_prefixes(&changes.fib, &mut applied) {
+            self.undo(from, &changes)?;
+            return Err(error);
+        }
+        self.write_ports(&changes, &mut applied);
+        for (key, _) in &changes.fib.removed {
+            self.delete_prefix(**key)?;
+            applied.deleted += 1;
+        }
+        applied.effective = begin.elapsed();
+        self.clear_unused(&changes, to, &mut applied)?;
+        Ok(applied)
+    }
+
+    /// New ones, and changed ones: by one store where only the neighbor changed; otherwise the record is taken back,
+    /// for a grace period its packets are the kernel's (unresolved neighbor), and it is written anew.
+    fn write_adjacencies(
+        &self,
+        changes: &Diff<'_, u32, sidestep_adjacency>,
+        applied: &mut Applied,
+    ) -> Result<(), KernelError> {
+        let table = &self.maps.adjacencies;
+        publish(table, &changes.added, applied);
+        let (store, rewrite): (Vec<_>, Vec<_>) = changes
+            .changed
+            .iter()
+            .partition(|(_, old, new)| differ_in_first_word_only(*old, *new));
+        for (index, _, new) in &store {
+            table.publish_first(**index, new);
+        }
+        if !rewrite.is_empty() {
+            for (index, _, _) in &rewrite {
+                table.retract(**index);
+            }
+            self.synchronize()?;
+            applied.grace_periods += 1;
+            for (index, _, new) in &rewrite {
+                table.publish(**index, new);
+            }
+        }
+        applied.written += changes.changed.len();
+        Ok(())
+    }
+
+    fn insert_prefixes(
+        &self,
+        changes: &Diff<'_, FibKey, u32>,
+        applied: &mut Applied,
+    ) -> Result<(), KernelError> {
+        let wanted: Vec<(FibKey, u32)> = changes
+            .upserts()
+            .map(|(key, route)| (*key, *route))
+            .collect();
+        for chunk in wanted.chunks(BATCH) {
+            self.put_prefixes(chunk)?;
+            applied.prefixes += chunk.len();
+        }
+        Ok(())
+    }
+
+    fn put_prefixes(&self, entries: &[(FibKey, u32)]) -> Result<(), KernelError> {
+        let fib = self.maps.handle(Table::Fib);
+        let failed = |source| KernelError::Map {
+            operation: "insert into",
+            table: Table::Fib,
+            source,
+        };
+        if entries.len() > 1 {
+            let keys: Vec<u8> = entries
+                .iter()
+                .flat_map(|(key, _)| fib_key_bytes(*key))
+                .collect();
+            let values: Vec<u8> = entries
+                .iter()
+                .flat_map(|(_, route)| route.to_ne_bytes())
+                .collect();
+            // Tries have batches since Linux 5.14. Where it fails for whatever reason, one by one tells.
+            if fib
+                .update_batch(
+                    &keys,
+                    &values,
+                    entries.len() as u32,
+                    MapFlags::ANY,
+                    MapFlags::ANY,
+                )
+                .is_ok()
+            {
+                return Ok(());
+            }
+        }
+        entries.iter().try_for_each(|(key, route)| {
+            fib.update(&fib_key_bytes(*key), &route.to_ne_bytes(), MapFlags::ANY)
+                .map_err(failed)
+        })
+    }
+
+    fn delete_prefix(&self, key: FibKey) -> Result<(), KernelError> {
+        match self.maps.handle(Table::Fib).delete(&fib_key_bytes(key)) {
+            Err(source) if source.kind() != libbpf_rs::ErrorKind::NotFound => {
+                Err(KernelError::Map {
+                    operation: "delete from",
+                    table: Table::Fib,
+                    source,
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Ports that go, go first: one that comes may need the slot.
+    fn write_ports(&self, changes: &Changes<'_>, applied: &mut Applied) {
+        for (ifindex, _) in &changes.ports.removed {
+            self.maps.ports.clear(*ifindex % SIDESTEP_PORTS);
+            applied.cleared += 1;
+        }
+        for (ifindex, port) in changes.ports.upserts() {
+            self.maps.ports.publish(ifindex % SIDESTEP_PORTS, port);
+            applied.written += 1;
+        }
+    }
+
+    /// After a grace period no packet holds a removed record: clear it, so that its index can be used again. The
+    /// counter slot comes before the route that names it: whoever dies in between leaves the name.
+    fn clear_unused(
+        &self,
+        changes: &Changes<'_>,
+        to: &Image,
+        applied: &mut Applied,
+    ) -> Result<(), KernelError> {
+        let Changes {
+            routes,
+            policies,
+            adjacencies,
+            ..
+        } = changes;
+        let unused = routes.removed.len() + policies.removed.len() + adjacencies.removed.len();
+        if unused == 0 {
+            return Ok(());
+        }
+        self.synchronize()?;
+        applied.grace_periods += 1;
+        let counted: BTreeSet<u32> = to.routes.values().map(|route| route.counter).collect();
+        for (index, route) in &routes.removed {
+            if !counted.contains(&route.counter) {
+                self.clear_route_counters(route.counter)?;
+            }
+            self.maps.routes.clear(**index);
+        }
+        for (index, _) in &policies.removed {
+            self.maps.policies.clear(**index);
+        }
+        for (index, _) in &adjacencies.removed {
+            self.maps.adjacencies.clear(**index);
+        }
+        applied.cleared += unused;
+        Ok(())
+    }
+
+    /// Back to `from` after the FIB took only some of the prefixes. Deleting needs no memory, and so does giving a
+    /// prefix its old route where the kernel reuses the node; where that fails too, its error is the one to report.
+    fn undo(&self, from: &Image, changes: &Changes<'_>) -> Result<(), KernelError> {
+        for (key, _) in changes.fib.upserts() {
+            match from.fib.get(key) {
+                Some(&route) => self.put_prefixes(&[(*key, route)])?,
+                None => self.delete_prefix(*key)?,
+            }
+        }
+        let adjacencies = Diff {
+            added: Vec::new(),
+            changed: changes
+                .adjacencies
+                .changed
+                .iter()
+                .map(|&(index, old, new)| (index, new, old))
+                .collect(),
+            removed: Vec::new(),
+        };
+        self.write_adjacencies(&adjacencies, &mut Applied::default())?;
+        self.synchronize()?;
+        changes
+            .routes
+            .added
+            .iter()
+            .for_each(|(index, _)| self.maps.routes.clear(**index));
+        changes
+            .policies
+            .added
+            .iter()
+            .for_each(|(index, _)| self.maps.policies.clear(**index));
+        changes
+            .adjacencies
+            .added
+            .iter()
+            .for_each(|(index, _)| self.maps.adjacencies.clear(**index));
+        Ok(())
+    }
+}
+
+fn publish<T: Record>(table: &super::maps::Mapped<T>, added: &[(&u32, &T)], applied: &mut Applied) {
+    for (index, record) in added {
+        table.publish(**index, record);
+    }
+    applied.written += added.len();
+}
+
+/// Whether the image has a place in tables of these sizes.
+fn check(to: &Image, limits: Limits) -> Result<(), KernelError> {
+    let last = |keys: Option<u32>| keys.unwrap_or(0);
+    let wanted = [
+        (Table::Fib, limits.fib, to.fib.len() as u32),
+        (
+            Table::Routes,
+            limits.routes,
+            last(to.routes.last_key_value().map(|(i, _)| *i)),
+        ),
+        (
+            Table::Adjacencies,
+            limits.adjacencies,
+            last(to.adjacencies.last_key_value().map(|(i, _)| *i)),
+        ),
+        (
+            Table::Policies,
+            limits.policies,
+            last(to.policies.last_key_value().map(|(i, _)| *i)),
+        ),
+        (
+            Table::RouteCounters,
+            limits.route_counters,
+            last(to.routes.values().map(|route| route.counter).max()),
+        ),
+    ];
+    if let Some((table, limit, wanted)) =
+        wanted.into_iter().find(|(_, limit, wanted)| wanted > limit)
+    {
+        return Err(KernelError::Full {
+            table,
+            limit,
+            wanted,
+        });
+    }
+    let mut slots = BTreeMap::new();
+    for &second in to.ports.keys() {
+        if let Some(first) = slots.insert(second % SIDESTEP_PORTS, second) {
+            return Err(KernelError::PortSlot { first, second });
+        }
+    }
+    Ok(())
+}
+
+/// The differences between two images, table by table.
+struct Changes<'a> {
+    ports: Diff<'a, u32, sidestep_abi::sidestep_port>,
+    routes: Diff<'a, u32, sidestep_abi::sidestep_route>,
+    adjacencies: Diff<'a, u32, sidestep_adjacency>,
+    policies: Diff<'a, u32, sidestep_abi::sidestep_policy>,
+    fib: Diff<'a, FibKey, u32>,
+}
+
+impl<'a> Changes<'a> {
+    /// Refuses a route or a policy whose content changes under its index.
+    fn between(from: &'a Image, to: &'a Image) -> Result<Self, KernelError> {
+        let changes = Self {
+            ports: Diff::between(&from.ports, &to.ports),
+            routes: Diff::between(&from.routes, &to.routes),
+            adjacencies: Diff::between(&from.adjacencies, &to.adjacencies),
+            policies: Diff::between(&from.policies, &to.policies),
+            fib: Diff::between(&from.fib, &to.fib),
+        };
+        let route = changes
+            .routes
+            .changed
+            .first()
+            .map(|(index, _, _)| (Table::Routes, **index));
+        let policy = changes
+            .policies
+            .changed
+            .first()
+            .map(|(index, _, _)| (Table::Policies, **index));
+        match route.or(policy) {
+            Some((table, index)) => Err(KernelError::InUse { table, index }),
+            None => Ok(changes),
+        }
+    }
+}
+
+/// What is new, other and gone between two ordered maps.
+#[derive(Debug, PartialEq, Eq)]
+struct Diff<'a, K, V> {
+    added: Vec<(&'a K, &'a V)>,
+    /// Key, old value, new value.
+    changed: Vec<(&'a K, &'a V, &'a V)>,
+    removed: Vec<(&'a K, &'a V)>,
+}
+
+impl<'a, K: Ord, V: PartialEq> Diff<'a, K, V> {
+    /// One pass over both.
+    fn between(from: &'a BTreeMap<K, V>, to: &'a BTreeMap<K, V>) -> Self {
+        let mut diff = Self {
+            added: Vec::new(),
+            changed: Vec::new(),
+            removed: Vec::new(),
+        };
+        let (mut old, mut new) = (from.iter().peekable(), to.iter().peekable());
+        loop {
+            let order = match (old.peek(), new.peek()) {
+                (None, None) => return diff,
+                (Some(_), None) => std::cmp::Ordering::Less,
+                (None, Some(_)) => std::cmp::Ordering::Greater,
+                (Some((a, _)), Some((b, _))) => a.cmp(b),
+            };
+            match order {
+                std::cmp::Ordering::Less => diff.removed.extend(old.next()),
+                std::cmp::Ordering::Greater => diff.added.extend(new.next()),
+                std::cmp::Ordering::Equal => {
+                    if let (Some((key, a)), Some((_, b))) = (old.next(), new.next())
+                        && a != b
+                    {
+                        diff.changed.push((key, a, b));
+                    }
+                }
+            }
+        }
+    }
+
+    /// New and changed, with the new value.
+    fn upserts(&self) -> impl Iterator<Item = (&'a K, &'a V)> + '_ {
+        self.added
+            .iter()
+            .copied()
+            .chain(self.changed.iter().map(|&(key, _, new)| (key, new)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sidestep_abi::{sidestep_port, sidestep_route};
+
+    #[test]
+    fn a_diff_says_what_is_new_other_and_gone() {
+        let from = BTreeMap::from([(1, 'a'), (2, 'b'), (3, 'c')]);
+        let to = BTreeMap::from([(0, 'z'), (2, 'B'), (3, 'c'), (9, 'n')]);
+        let diff = Diff::between(&from, &to);
+        assert_eq!(diff.added, [(&0, &'z'), (&9, &'n')]);
+        assert_eq!(diff.changed, [(&2, &'b', &'B')]);
+        assert_eq!(diff.removed, [(&1, &'a')]);
+        assert_eq!(diff.upserts().count(), 3);
+        assert_eq!(
+            Diff::between(&to, &to),
+            Diff {
+                added: vec![],
+                changed: vec![],
+                removed: vec![]
+            }
+        );
+    }
+
+    #[test]
+    fn an_image_larger_than_a_table_is_refused_with_the_table_and_its_limit() {
+        let limits = Limits {
+            fib: 1,
+            routes: 2,
+            adjacencies: 1,
+            policies: 1,
+            route_counters: 3,
+        };
+        let mut image = Image::default();
+        image.routes.insert(
+            2,
+            sidestep_route {
+                counter: 3,
+                ..Default::default()
+            },
+        );
+        assert!(check(&image, limits).is_ok(), "limits are inclusive");
+        image.routes.insert(3, sidestep_route::default());
+        let error = check(&image, limits).expect_err("three routes").to_string();
+        assert_eq!(error, "table routes is full: 3 wanted, the limit is 2");
+        image.routes.remove(&3);
+        image.routes.insert(
+            1,
+            sidestep_route {
+                counter: 4,
+                ..Default::default()
+            },
+        );
+        let error = check(&image, limits).expect_err("counter 4").to_string();
+        assert_eq!(
+            error,
+            "table route_counters is full: 4 wanted, the limit is 3"
+        );
+    }
+
+    #[test]
+    fn two_ports_in_one_slot_are_refused() {
+        let mut image = Image::default();
+        for ifindex in [5, 5 + SIDESTEP_PORTS] {
+            image.ports.insert(
+                ifindex,
+                sidestep_port {
+                    ifindex,
+                    ..Default::default()
+                },
+            );
+        }
+        let error = check(&image, Limits::default()).expect_err("same slot");
+        assert!(
+            matches!(error, KernelError::PortSlot { first: 5, second } if second == 5 + SIDESTEP_PORTS)
+        );
+    }
+
+    #[test]
+    fn a_route_in_use_cannot_change_its_meaning() {
+        let image = |action| {
+            let mut image = Image::default();
+            image.routes.insert(
+                7,
+                sidestep_route {
+                    action,
+                    ..Default::default()
+                },
+            );
+            image
+        };
+        let (from, to) = (image(1), image(2));
+        assert!(matches!(
+            Changes::between(&from, &to),
+            Err(KernelError::InUse {
+                table: Table::Routes,
+                index: 7
+            })
+        ));
+    }
+}

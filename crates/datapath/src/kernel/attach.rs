@@ -1,0 +1,326 @@
+//! Ports: the program on an interface, by a pinned link, so that it stays when this process goes.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use libbpf_sys::{BPF_TCX_INGRESS, BPF_XDP, XDP_FLAGS_DRV_MODE, XDP_FLAGS_SKB_MODE};
+
+use super::log::captured;
+use super::pins::{Folder, Kind, attachment_name, parse_attachment};
+use super::{Descriptor, Kernel, KernelError, Target, sys};
+
+/// Name of our TC program, by which another instance's is recognised.
+const TC_PROGRAM: &str = "sidestep_tc";
+
+/// A port as it is attached.
+#[derive(Debug)]
+pub(super) struct Attachment {
+    target: Target,
+    /// None: a clsact filter, which has no link.
+    link: Option<Descriptor>,
+}
+
+impl Attachment {
+    fn kind(&self) -> Kind {
+        if self.link.is_some() {
+            Kind::Link
+        } else {
+            Kind::Filter
+        }
+    }
+}
+
+impl Kernel {
+    /// Attaches the packet path to the interface with that index, in the calling thread's network namespace. If it is
+    /// attached there already, the program is replaced in place, without a packet lost; another target than before
+    /// replaces the other one.
+    ///
+    /// # Errors
+    /// [`KernelError::ForeignXdp`] or [`KernelError::ForeignTc`] where someone else's program is in the way (it stays),
+    /// [`KernelError::Attach`] if the interface is not there or its driver cannot do it.
+    pub fn attach(&mut self, ifindex: u32, target: Target) -> Result<(), KernelError> {
+        if let Some(attachment) = self.attached.get(&ifindex) {
+            if attachment.target == target && self.update(ifindex)? {
+                return Ok(());
+            }
+            self.detach(ifindex)?;
+        }
+        let attachment = match target {
+            Target::Xdp | Target::XdpGeneric => self.attach_xdp(ifindex, target)?,
+            Target::Tc => self.attach_tc(ifindex)?,
+        };
+        let name = attachment_name(attachment.kind(), target, ifindex);
+        let pinned = match &attachment.link {
+            Some(link) => self.folder.pin(&name, link.as_fd()),
+            None => self.folder.pin(&name, self.program(target)),
+        };
+        self.attached.insert(ifindex, attachment);
+        // Unpinned it would end with this process: better not to begin.
+        pinned.or_else(|error| {
+            let _ = self.detach(ifindex);
+            Err(error)
+        })
+    }
+
+    /// Takes the packet path off the interface. Nothing happens if it is not there, or the interface is gone.
+    ///
+    /// # Errors
+    /// [`KernelError::Attach`] or [`KernelError::Pin`].
+    pub fn detach(&mut self, ifindex: u32) -> Result<(), KernelError> {
+        let Some(attachment) = self.attached.remove(&ifindex) else {
+            return Ok(());
+        };
+        detach(&self.folder, ifindex, &attachment)
+    }
+
+    /// Takes the packet path off all interfaces and removes pins and folder: nothing is left in the kernel.
+    ///
+    /// # Errors
+    /// The first that came up; the rest is done nevertheless.
+    pub fn detach_all(mut self) -> Result<(), KernelError> {
+        let attached = std::mem::take(&mut self.attached);
+        let detached = attached
+            .iter()
+            .map(|(&ifindex, attachment)| detach(&self.folder, ifindex, attachment));
+        let first = detached.fold(Ok(()), Result::and);
+        first.and(self.folder.clear()).and(self.folder.remove())
+    }
+
+    /// The ports and their targets, by interface index; after an adoption also what the previous process attached.
+    pub fn attached(&self) -> Vec<(u32, Target)> {
+        self.attached
+            .iter()
+            .map(|(&ifindex, attachment)| (ifindex, attachment.target))
+            .collect()
+    }
+
+    /// Puts this process's program in the place of an attached one. False if the link has lost its interface.
+    pub(super) fn update(&self, ifindex: u32) -> Result<bool, KernelError> {
+        let Some(Attachment { target, link }) = self.attached.get(&ifindex) else {
+            return Ok(false);
+        };
+        let program = self.program(*target);
+        let updated = match link {
+            Some(link) if !alive(link.as_fd(), ifindex) => return Ok(false),
+            Some(link) => sys::link_update(link.as_fd(), program),
+            None => sys::filter_attach(program, ifindex),
+        };
+        updated.map_err(|source| error("attach", ifindex, *target, source))?;
+        if link.is_none() {
+            self.folder
+                .pin(&attachment_name(Kind::Filter, *target, ifindex), program)?;
+        }
+        Ok(true)
+    }
+
+    fn attach_xdp(&self, ifindex: u32, target: Target) -> Result<Attachment, KernelError> {
+        let failed = |source| error("attach", ifindex, target, source);
+        if let Some(program) = sys::xdp_program(ifindex).map_err(failed)? {
+            return Err(KernelError::ForeignXdp {
+                ifindex,
+                id: program.id,
+                name: name(program.id),
+                mode: program.mode,
+            });
+        }
+        let flags = if target == Target::Xdp {
+            XDP_FLAGS_DRV_MODE
+        } else {
+            XDP_FLAGS_SKB_MODE
+        };
+        let link =
+            sys::link_create(self.program(target), ifindex, BPF_XDP, flags).map_err(failed)?;
+        Ok(Attachment {
+            target,
+            link: Some(link),
+        })
+    }
+
+    fn attach_tc(&self, ifindex: u32) -> Result<Attachment, KernelError> {
+        let target = Target::Tc;
+        // Kernels without tcx refuse the question; then there is none of ours either.
+        for id in sys::tcx_programs(ifindex).unwrap_or_default() {
+            let name = name(id);
+            if name == TC_PROGRAM {
+                return Err(KernelError::ForeignTc { ifindex, id, name });
+            }
+        }
+        match sys::link_create(self.program(target), ifindex, BPF_TCX_INGRESS, 0) {
+            Ok(link) => Ok(Attachment {
+                target,
+                link: Some(link),
+            }),
+            // Before 6.6 the attach type is unknown: EINVAL.
+            Err(source) if source.raw_os_error() == Some(libc::EINVAL) => {
+                self.attach_filter(ifindex)
+            }
+            Err(source) => Err(error("attach", ifindex, target, source)),
+        }
+    }
+
+    /// TC without tcx.
+    pub(super) fn attach_filter(&self, ifindex: u32) -> Result<Attachment, KernelError> {
+        let (attached, _) = captured(|| sys::filter_attach(self.program(Target::Tc), ifindex));
+        attached.map_err(|source| error("attach", ifindex, Target::Tc, source))?;
+        Ok(Attachment {
+            target: Target::Tc,
+            link: None,
+        })
+    }
+}
+
+/// The attachments that are pinned. Pins of links whose interface is gone are removed.
+pub(super) fn open(folder: &Folder) -> Result<BTreeMap<u32, Attachment>, KernelError> {
+    let mut attached = BTreeMap::new();
+    for name in folder.names()? {
+        let Some((kind, target, ifindex)) = parse_attachment(&name) else {
+            continue;
+        };
+        let link = match kind {
+            Kind::Filter => None,
+            Kind::Link => {
+                let link = folder.open_pin(&name)?;
+                if !alive(link.as_fd(), ifindex) {
+                    folder.unpin(&name)?;
+                    continue;
+                }
+                Some(link)
+            }
+        };
+        attached.insert(ifindex, Attachment { target, link });
+    }
+    Ok(attached)
+}
+
+/// Detaches everything that is pinned, of whatever version.
+pub(super) fn detach_pinned(folder: &Folder) -> Result<(), KernelError> {
+    open(folder)?
+        .iter()
+        .try_for_each(|(&ifindex, attachment)| detach(folder, ifindex, attachment))
+}
+
+fn detach(folder: &Folder, ifindex: u32, attachment: &Attachment) -> Result<(), KernelError> {
+    let detached = match &attachment.link {
+        // Not by closing it alone: that is asynchronous, and others may hold the link.
+        Some(link) if alive(link.as_fd(), ifindex) => sys::link_detach(link.as_fd()),
+        Some(_) => Ok(()),
+        None => match captured(|| sys::filter_detach(ifindex)).0 {
+            // The filter or the whole interface is gone.
+            Err(error)
+                if matches!(
+                    error.raw_os_error(),
+                    Some(libc::ENOENT | libc::ENODEV | libc::EINVAL)
+                ) =>
+            {
+                Ok(())
+            }
+            other => other,
+        },
+    };
+    folder.unpin(&attachment_name(
+        attachment.kind(),
+        attachment.target,
+        ifindex,
+    ))?;
+    detached.map_err(|source| error("detach", ifindex, attachment.target, source))
+}
+
+/// Whether the link still is on that interface: the kernel empties it when the device goes.
+fn alive(link: BorrowedFd<'_>, ifindex: u32) -> bool {
+    sys::link_info(link).is_ok_and(|info| info.ifindex == ifindex)
+}
+
+fn name(id: u32) -> String {
+    // Naming needs CAP_SYS_ADMIN, attaching does not.
+    sys::program_name(id).unwrap_or_else(|_| "unknown".into())
+}
+
+fn error(operation: &'static str, ifindex: u32, target: Target, source: io::Error) -> KernelError {
+    let hint = match (source.raw_os_error(), target) {
+        (Some(libc::ENODEV), _) => " (no such interface in this network namespace)",
+        (Some(libc::EOPNOTSUPP), Target::Xdp) => {
+            " (the driver has no native XDP: use generic or tc)"
+        }
+        (Some(libc::EBUSY | libc::EEXIST), Target::Xdp | Target::XdpGeneric) => {
+            " (another XDP program was attached meanwhile)"
+        }
+        (Some(libc::EINVAL | libc::ERANGE | libc::E2BIG), Target::Xdp) => {
+            " (the driver refused: often the MTU, or too few queues; use tc, or lower the MTU)"
+        }
+        (Some(libc::EPERM), _) => " (needs CAP_NET_ADMIN and CAP_BPF in the first user namespace)",
+        _ => "",
+    };
+    KernelError::Attach {
+        operation,
+        ifindex,
+        target,
+        source,
+        hint,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use sidestep_lab::{Lab, root_or_skip};
+
+    use super::*;
+    use crate::image::Limits;
+
+    #[test]
+    fn without_tcx_a_clsact_filter_does_the_same_and_is_adopted() {
+        if !root_or_skip("without_tcx_a_clsact_filter_does_the_same_and_is_adopted") {
+            return;
+        }
+        let mut lab = Lab::new("dp_filter").expect("lab");
+        lab.node("a")
+            .expect("node")
+            .node("b")
+            .expect("node")
+            .link("a", "eth0", "b", "eth0")
+            .expect("link");
+        let namespace = lab.namespace("a").expect("a");
+        let ifindex = namespace.ifindex("eth0").expect("eth0");
+        let pin_root = PathBuf::from(format!(
+            "/sys/fs/bpf/sidestep-test-{}-filter",
+            std::process::id()
+        ));
+        let filters = || {
+            namespace
+                .exec(&["tc", "filter", "show", "dev", "eth0", "ingress"])
+                .expect("tc")
+        };
+        let body = || {
+            let limits = Limits {
+                fib: 4,
+                routes: 4,
+                adjacencies: 4,
+                policies: 4,
+                route_counters: 4,
+            };
+            let mut kernel = Kernel::load(limits, &pin_root).expect("load");
+            // What attach_tc does where the kernel refuses the link.
+            let attachment = kernel.attach_filter(ifindex).expect("filter");
+            let name = attachment_name(attachment.kind(), Target::Tc, ifindex);
+            kernel
+                .folder
+                .pin(&name, kernel.program(Target::Tc))
+                .expect("pin");
+            drop(kernel);
+            assert!(filters().contains("sidestep_tc"), "{}", filters());
+
+            let mut kernel = Kernel::load(limits, &pin_root).expect("load again");
+            assert_eq!(kernel.attached(), [(ifindex, Target::Tc)]);
+            kernel
+                .attach(ifindex, Target::Tc)
+                .expect("replace the program in place");
+            assert_eq!(filters().matches("sidestep_tc").count(), 1, "{}", filters());
+            kernel.detach(ifindex).expect("detach");
+            assert_eq!(filters(), "");
+            kernel.detach_all().expect("remove the pins");
+        };
+        namespace.run(body).expect("enter the namespace");
+    }
+}

@@ -1,0 +1,262 @@
+//! Bringing the packet path into the kernel: fresh, onto a predecessor's tables, or instead of them.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+
+use libbpf_rs::{MapCore, MapHandle, Object, ObjectBuilder, OpenObject};
+use sidestep_abi::SIDESTEP_ABI_VERSION;
+
+use super::log::captured;
+use super::maps::{GracePeriod, Maps};
+use super::pins::{Folder, table_name};
+use super::{Descriptor, Kernel, KernelError, Origin, Table, Target, attach, privilege};
+use crate::image::Limits;
+
+const XDP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp.bpf.o"));
+const TC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tc.bpf.o"));
+const MEASURE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/measure.bpf.o"));
+
+/// The programs, and those that do nothing, for comparison.
+#[derive(Debug)]
+pub(super) struct Programs {
+    xdp: Descriptor,
+    tc: Descriptor,
+    xdp_empty: Descriptor,
+    tc_empty: Descriptor,
+}
+
+impl Programs {
+    /// XDP's program is the same in both modes.
+    pub(super) fn of(&self, target: Target) -> BorrowedFd<'_> {
+        match target {
+            Target::Xdp | Target::XdpGeneric => self.xdp.as_fd(),
+            Target::Tc => self.tc.as_fd(),
+        }
+    }
+
+    pub(super) fn empty(&self, target: Target) -> BorrowedFd<'_> {
+        match target {
+            Target::Xdp | Target::XdpGeneric => self.xdp_empty.as_fd(),
+            Target::Tc => self.tc_empty.as_fd(),
+        }
+    }
+
+    /// Both objects with these tables.
+    fn load(limits: Limits, tables: Option<&Maps>) -> Result<(Self, Vec<MapHandle>), KernelError> {
+        let xdp = load_object("the XDP program", XDP, |object| {
+            prepare(object, |table, map| match tables {
+                Some(tables) => map.reuse_fd(tables.handle(table).as_fd()),
+                None => map.set_max_entries(table.entries(limits)),
+            })
+        })?;
+        let handles =
+            handles(&xdp).map_err(|source| refused("the XDP program", source, String::new()))?;
+        let tc = load_object("the TC program", TC, |object| {
+            prepare(object, |table, map| {
+                map.reuse_fd(handles[table as usize].as_fd())
+            })
+        })?;
+        let programs = Self {
+            xdp: program(&xdp, "sidestep_xdp")?,
+            xdp_empty: program(&xdp, "sidestep_xdp_empty")?,
+            tc: program(&tc, "sidestep_tc")?,
+            tc_empty: program(&tc, "sidestep_tc_empty")?,
+        };
+        Ok((programs, handles))
+    }
+
+    fn open(folder: &Folder) -> Result<Self, KernelError> {
+        Ok(Self {
+            xdp: folder.open_pin("program-xdp")?,
+            tc: folder.open_pin("program-tc")?,
+            xdp_empty: folder.open_pin("program-xdp_empty")?,
+            tc_empty: folder.open_pin("program-tc_empty")?,
+        })
+    }
+
+    fn pin(&self, folder: &Folder) -> Result<(), KernelError> {
+        folder.pin("program-xdp", self.xdp.as_fd())?;
+        folder.pin("program-tc", self.tc.as_fd())?;
+        folder.pin("program-xdp_empty", self.xdp_empty.as_fd())?;
+        folder.pin("program-tc_empty", self.tc_empty.as_fd())
+    }
+}
+
+pub(super) fn load(limits: Limits, pin_root: &Path) -> Result<Kernel, KernelError> {
+    privilege::check()?;
+    let folder = Folder::create(pin_root)?;
+    let (origin, tables) = match open_tables(&folder) {
+        Ok(tables) if tables.limits() == limits => (Origin::Adopted, Some(tables)),
+        Ok(_) | Err(KernelError::Version { .. } | KernelError::Shape { .. }) => {
+            (Origin::Replaced, None)
+        }
+        Err(KernelError::NothingPinned { .. }) => (Origin::Fresh, None),
+        Err(error) => return Err(error),
+    };
+    // Everything that can be refused is done before a pin is touched.
+    let (programs, handles) = Programs::load(limits, tables.as_ref())?;
+    let maps = match tables {
+        Some(tables) => tables,
+        None => Maps::new(handles)?,
+    };
+    let grace_period = GracePeriod::new()?;
+    if origin != Origin::Adopted {
+        folder.clear()?;
+        for table in Table::ALL {
+            folder.pin(&table_name(table), maps.handle(table).as_fd())?;
+        }
+    }
+    programs.pin(&folder)?;
+    folder.write_instance()?;
+    let attached = attach::open(&folder)?;
+    let kernel = Kernel {
+        folder,
+        origin,
+        limits,
+        maps,
+        programs,
+        attached,
+        grace_period,
+    };
+    if origin == Origin::Adopted {
+        // The same tables, so the new program may take over at once. The old program goes on where it cannot.
+        for (ifindex, _) in kernel.attached() {
+            kernel.update(ifindex)?;
+        }
+    }
+    Ok(kernel)
+}
+
+pub(super) fn adopt(pin_root: &Path) -> Result<Kernel, KernelError> {
+    privilege::check()?;
+    let folder = Folder::open(pin_root)?.ok_or_else(|| KernelError::NothingPinned {
+        folder: pin_root.to_owned(),
+    })?;
+    let maps = open_tables(&folder)?;
+    let programs = Programs::open(&folder)?;
+    folder.write_instance()?;
+    let attached = attach::open(&folder)?;
+    let grace_period = GracePeriod::new()?;
+    Ok(Kernel {
+        limits: maps.limits(),
+        folder,
+        origin: Origin::Adopted,
+        maps,
+        programs,
+        attached,
+        grace_period,
+    })
+}
+
+pub(super) fn remove(pin_root: &Path) -> Result<bool, KernelError> {
+    privilege::check()?;
+    let Some(folder) = Folder::open(pin_root)? else {
+        return Ok(false);
+    };
+    attach::detach_pinned(&folder)?;
+    folder.clear()?;
+    folder.remove()?;
+    Ok(true)
+}
+
+/// The pinned tables, if they are of this version and shape.
+fn open_tables(folder: &Folder) -> Result<Maps, KernelError> {
+    match folder.version()? {
+        None => {
+            return Err(KernelError::NothingPinned {
+                folder: folder.path().to_owned(),
+            });
+        }
+        Some(SIDESTEP_ABI_VERSION) => {}
+        Some(found) => {
+            let folder = folder.path().to_owned();
+            return Err(KernelError::Version {
+                folder,
+                found,
+                expected: SIDESTEP_ABI_VERSION,
+            });
+        }
+    }
+    let open = |table: Table| {
+        let map = folder.open_table(table)?;
+        table
+            .check(&map)
+            .map_err(|(found, expected)| KernelError::Shape {
+                folder: folder.path().to_owned(),
+                table,
+                found,
+                expected,
+            })?;
+        Ok(map)
+    };
+    Maps::new(
+        Table::ALL
+            .into_iter()
+            .map(open)
+            .collect::<Result<_, KernelError>>()?,
+    )
+}
+
+/// The object that measures, loaded anew for each use and never pinned.
+pub(super) fn load_measure() -> Result<Object, KernelError> {
+    load_object("the measuring program", MEASURE, |_| Ok(()))
+}
+
+fn load_object(
+    name: &'static str,
+    bytes: &[u8],
+    prepare: impl FnOnce(&mut OpenObject) -> libbpf_rs::Result<()>,
+) -> Result<Object, KernelError> {
+    let (result, log) = captured(|| {
+        let mut object = ObjectBuilder::default().open_memory(bytes)?;
+        prepare(&mut object)?;
+        object.load()
+    });
+    result.map_err(|source| refused(name, source, log))
+}
+
+fn prepare(
+    object: &mut OpenObject,
+    mut each: impl FnMut(Table, &mut libbpf_rs::OpenMapMut<'_>) -> libbpf_rs::Result<()>,
+) -> libbpf_rs::Result<()> {
+    for mut map in object.maps_mut() {
+        // Others are the compiler's (.rodata).
+        if let Some(table) = Table::ALL
+            .into_iter()
+            .find(|table| map.name() == table.name())
+        {
+            each(table, &mut map)?;
+        }
+    }
+    Ok(())
+}
+
+/// One handle per table, in the order of [`Table::ALL`].
+fn handles(object: &Object) -> libbpf_rs::Result<Vec<MapHandle>> {
+    let find = |table: Table| {
+        let map = object.maps().find(|map| map.name() == table.name());
+        MapHandle::try_from(&map.expect("datapath/maps.bpf.h has every table, as the build shows"))
+    };
+    Table::ALL.into_iter().map(find).collect()
+}
+
+/// A descriptor of its own of a program.
+pub(super) fn program(object: &Object, name: &str) -> Result<Descriptor, KernelError> {
+    let program = object.progs().find(|program| program.name() == name);
+    let program = program.expect("the object has that program: both are in this repository");
+    program
+        .as_fd()
+        .try_clone_to_owned()
+        .map_err(|source| KernelError::System {
+            operation: "duplicate a program's descriptor",
+            source,
+        })
+}
+
+fn refused(object: &'static str, source: libbpf_rs::Error, log: String) -> KernelError {
+    KernelError::Load {
+        object,
+        source,
+        log,
+    }
+}

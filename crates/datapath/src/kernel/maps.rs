@@ -1,0 +1,474 @@
+//! The tables: handles to the maps, and the arrays among them mapped into this process, so that a record is published
+//! by plain stores.
+
+use std::fmt;
+use std::io;
+use std::marker::PhantomData;
+use std::num::NonZeroUsize;
+use std::os::fd::{AsFd, AsRawFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use nix::sys::mman::{MapFlags as MmapFlags, ProtFlags, mmap, munmap};
+use sidestep_abi::{
+    SIDESTEP_PORTS, SIDESTEP_REASONS, sidestep_adjacency, sidestep_fib_key, sidestep_policy,
+    sidestep_port, sidestep_port_counters, sidestep_route, sidestep_route_counters,
+};
+
+use super::KernelError;
+use crate::image::{FibKey, Image, Limits};
+
+/// The tables of `datapath/maps.bpf.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Table {
+    /// Ports by slot.
+    Ports,
+    /// Route records.
+    Routes,
+    /// Next hops.
+    Adjacencies,
+    /// What headends push.
+    Policies,
+    /// Prefix to route.
+    Fib,
+    /// Per port.
+    PortCounters,
+    /// Per route.
+    RouteCounters,
+    /// Per drop and punt reason.
+    ReasonCounters,
+}
+
+impl Table {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Ports,
+        Self::Routes,
+        Self::Adjacencies,
+        Self::Policies,
+        Self::Fib,
+        Self::PortCounters,
+        Self::RouteCounters,
+        Self::ReasonCounters,
+    ];
+
+    /// Name of the map.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ports => "ports",
+            Self::Routes => "routes",
+            Self::Adjacencies => "adjacencies",
+            Self::Policies => "policies",
+            Self::Fib => "fib",
+            Self::PortCounters => "port_counters",
+            Self::RouteCounters => "route_counters",
+            Self::ReasonCounters => "reason_counters",
+        }
+    }
+
+    /// Entries of the map. Index 0 is never used, so an array of `limit` records has one more.
+    pub(super) fn entries(self, limits: Limits) -> u32 {
+        match self {
+            Self::Ports | Self::PortCounters => SIDESTEP_PORTS,
+            Self::Routes => limits.routes + 1,
+            Self::Adjacencies => limits.adjacencies + 1,
+            Self::Policies => limits.policies + 1,
+            // Insertions come before deletions, so that no packet meets a gap: for a moment the trie holds both. It
+            // is not preallocated, the room costs nothing. The limit itself is kept by `apply`.
+            Self::Fib => limits.fib.saturating_mul(2).max(2),
+            Self::RouteCounters => limits.route_counters + 1,
+            Self::ReasonCounters => SIDESTEP_REASONS,
+        }
+    }
+
+    /// The limits that lead to these numbers of entries: the inverse of [`Table::entries`].
+    pub(super) fn limits(entries: impl Fn(Self) -> u32) -> Limits {
+        Limits {
+            fib: entries(Self::Fib) / 2,
+            routes: entries(Self::Routes).saturating_sub(1),
+            adjacencies: entries(Self::Adjacencies).saturating_sub(1),
+            policies: entries(Self::Policies).saturating_sub(1),
+            route_counters: entries(Self::RouteCounters).saturating_sub(1),
+        }
+    }
+
+    /// Type, key size and value size of the map.
+    fn shape(self) -> (MapType, usize, usize) {
+        match self {
+            Self::Ports => (MapType::Array, 4, size_of::<sidestep_port>()),
+            Self::Routes => (MapType::Array, 4, size_of::<sidestep_route>()),
+            Self::Adjacencies => (MapType::Array, 4, size_of::<sidestep_adjacency>()),
+            Self::Policies => (MapType::Array, 4, size_of::<sidestep_policy>()),
+            Self::Fib => (MapType::LpmTrie, size_of::<sidestep_fib_key>(), 4),
+            Self::PortCounters => (MapType::PercpuArray, 4, size_of::<sidestep_port_counters>()),
+            Self::RouteCounters => (
+                MapType::PercpuArray,
+                4,
+                size_of::<sidestep_route_counters>(),
+            ),
+            Self::ReasonCounters => (MapType::PercpuArray, 4, 8),
+        }
+    }
+
+    /// `Err(found, expected)` if the map is not one of this binary's.
+    pub(super) fn check(self, map: &MapHandle) -> Result<(), (String, String)> {
+        let (map_type, key, value) = self.shape();
+        let found = (
+            map.map_type(),
+            map.key_size() as usize,
+            map.value_size() as usize,
+        );
+        if found == (map_type, key, value) {
+            return Ok(());
+        }
+        let text = |(map_type, key, value): (MapType, usize, usize)| {
+            format!("{map_type:?}, key of {key} and value of {value} bytes")
+        };
+        Err((text(found), text((map_type, key, value))))
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// All maps, the arrays mapped.
+#[derive(Debug)]
+pub(super) struct Maps {
+    /// In the order of [`Table::ALL`].
+    handles: Vec<MapHandle>,
+    pub(super) ports: Mapped<sidestep_port>,
+    pub(super) routes: Mapped<sidestep_route>,
+    pub(super) adjacencies: Mapped<sidestep_adjacency>,
+    pub(super) policies: Mapped<sidestep_policy>,
+}
+
+impl Maps {
+    /// From one handle per table, in the order of [`Table::ALL`], each checked with [`Table::check`].
+    pub(super) fn new(handles: Vec<MapHandle>) -> Result<Self, KernelError> {
+        debug_assert_eq!(handles.len(), Table::ALL.len());
+        let handle = |table: Table| &handles[table as usize];
+        Ok(Self {
+            ports: Mapped::new(handle(Table::Ports))?,
+            routes: Mapped::new(handle(Table::Routes))?,
+            adjacencies: Mapped::new(handle(Table::Adjacencies))?,
+            policies: Mapped::new(handle(Table::Policies))?,
+            handles,
+        })
+    }
+
+    pub(super) fn handle(&self, table: Table) -> &MapHandle {
+        &self.handles[table as usize]
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        Table::limits(|table| self.handle(table).max_entries())
+    }
+
+    /// Everything read back.
+    pub(super) fn image(&self) -> Result<Image, KernelError> {
+        let mut image = Image::default();
+        image.ports.extend(
+            self.ports
+                .records()
+                .map(|(_, port)| (port.ifindex, port))
+                .filter(|(ifindex, _)| *ifindex != 0),
+        );
+        image.routes.extend(self.routes.records());
+        image.adjacencies.extend(self.adjacencies.records());
+        image.policies.extend(self.policies.records());
+        let fib = self.handle(Table::Fib);
+        for key in fib.keys() {
+            let value = fib
+                .lookup(&key, MapFlags::ANY)
+                .map_err(|source| KernelError::Map {
+                    operation: "read",
+                    table: Table::Fib,
+                    source,
+                })?;
+            let route = value
+                .as_deref()
+                .and_then(|bytes| bytes.try_into().ok())
+                .map(u32::from_ne_bytes);
+            if let (Some(key), Some(route)) = (fib_key(&key), route) {
+                image.fib.insert(key, route);
+            }
+        }
+        Ok(image)
+    }
+}
+
+/// `struct sidestep_fib_key` in bytes.
+pub(super) fn fib_key_bytes(key: FibKey) -> [u8; size_of::<sidestep_fib_key>()] {
+    let key = sidestep_fib_key::from(key);
+    let mut bytes = [0; size_of::<sidestep_fib_key>()];
+    bytes[..4].copy_from_slice(&key.prefix_length.to_ne_bytes());
+    bytes[4..8].copy_from_slice(&key.view.to_ne_bytes());
+    bytes[8..].copy_from_slice(&key.address);
+    bytes
+}
+
+fn fib_key(bytes: &[u8]) -> Option<FibKey> {
+    let bytes: &[u8; size_of::<sidestep_fib_key>()] = bytes.try_into().ok()?;
+    let (prefix_length, rest) = bytes.split_first_chunk::<4>()?;
+    let (view, address) = rest.split_first_chunk::<4>()?;
+    let length = u32::from_ne_bytes(*prefix_length).checked_sub(32)?;
+    Some(FibKey {
+        view: u32::from_ne_bytes(*view),
+        address: address.try_into().ok()?,
+        length: length.try_into().ok()?,
+    })
+}
+
+/// A record of an array map.
+///
+/// # Safety
+/// `repr(C)` of integers without padding, a multiple of 8 bytes, for which every bit pattern is a value.
+pub(super) unsafe trait Record: Copy + Default {}
+
+// SAFETY: datapath/abi.h asserts size and layout of each; all their fields are integers and arrays of them.
+unsafe impl Record for sidestep_port {}
+// SAFETY: as above.
+unsafe impl Record for sidestep_route {}
+// SAFETY: as above.
+unsafe impl Record for sidestep_adjacency {}
+// SAFETY: as above.
+unsafe impl Record for sidestep_policy {}
+
+/// An array map in this process's memory, which packets read at the same time. Every access is of an aligned word of 8
+/// bytes; the first word of a record says whether it means anything, and is written last and cleared first.
+pub(super) struct Mapped<T> {
+    start: NonNull<AtomicU64>,
+    bytes: NonZeroUsize,
+    len: u32,
+    record: PhantomData<T>,
+}
+
+// SAFETY: nothing but atomics is reached through the pointer, and the mapping belongs to no thread.
+unsafe impl<T> Send for Mapped<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Mapped<T> {}
+
+impl<T: Record> Mapped<T> {
+    const WORDS: usize = {
+        assert!(size_of::<T>().is_multiple_of(8));
+        size_of::<T>() / 8
+    };
+
+    fn new(map: &MapHandle) -> Result<Self, KernelError> {
+        let failed = |source| KernelError::System {
+            operation: "map a table into memory",
+            source,
+        };
+        let len = map.max_entries();
+        let bytes = NonZeroUsize::new(len as usize * size_of::<T>())
+            .ok_or_else(|| failed(io::ErrorKind::InvalidInput.into()))?;
+        // SAFETY: a new mapping at an address of the kernel's choice; the map has `len` values of size_of::<T>() bytes
+        // (checked by Table::check), a multiple of 8, so they follow each other without gaps.
+        let start = unsafe {
+            mmap(
+                None,
+                bytes,
+                ProtFlags::PROT_READ | ProtFlags::PROT_WRITE,
+                MmapFlags::MAP_SHARED,
+                map.as_fd(),
+                0,
+            )
+        };
+        let start = start.map_err(|errno| failed(errno.into()))?;
+        Ok(Self {
+            start: start.cast(),
+            bytes,
+            len,
+            record: PhantomData,
+        })
+    }
+
+    /// The words of a record.
+    ///
+    /// # Panics
+    /// If there is no such record: the caller has compared with the limits.
+    fn words(&self, index: u32) -> &[AtomicU64] {
+        assert!(index < self.len, "record {index} of {}", self.len);
+        // SAFETY: the record lies within the mapping, which lives as long as self and is only accessed by atomics.
+        unsafe {
+            std::slice::from_raw_parts(
+                self.start.as_ptr().add(index as usize * Self::WORDS),
+                Self::WORDS,
+            )
+        }
+    }
+
+    /// The record as it is.
+    pub(super) fn read(&self, index: u32) -> T {
+        let mut record = T::default();
+        let to = std::ptr::from_mut(&mut record).cast::<u64>();
+        for (i, word) in self.words(index).iter().enumerate() {
+            // SAFETY: the i-th word of a record of WORDS words; Record: any bit pattern is a value.
+            unsafe { to.add(i).write_unaligned(word.load(Ordering::Acquire)) };
+        }
+        record
+    }
+
+    /// The records that are not all zeros. (The first word of an adjacency is zero while its neighbor is unresolved.)
+    pub(super) fn records(&self) -> impl Iterator<Item = (u32, T)> + '_ {
+        (0..self.len)
+            .filter(|&index| {
+                self.words(index)
+                    .iter()
+                    .any(|word| word.load(Ordering::Acquire) != 0)
+            })
+            .map(|index| (index, self.read(index)))
+    }
+
+    /// Writes the whole record, the first word last.
+    pub(super) fn publish(&self, index: u32, record: &T) {
+        for (i, to) in self.words(index).iter().enumerate().skip(1) {
+            to.store(word(record, i), Ordering::Relaxed);
+        }
+        self.publish_first(index, record);
+    }
+
+    /// Writes the first 8 bytes in one store.
+    pub(super) fn publish_first(&self, index: u32, record: &T) {
+        self.words(index)[0].store(word(record, 0), Ordering::Release);
+    }
+
+    /// Clears the first 8 bytes in one store: the record means nothing from now on.
+    pub(super) fn retract(&self, index: u32) {
+        self.words(index)[0].store(0, Ordering::Release);
+    }
+
+    /// Clears the whole record, the first word first.
+    pub(super) fn clear(&self, index: u32) {
+        for to in self.words(index) {
+            to.store(0, Ordering::Release);
+        }
+    }
+}
+
+impl<T> Drop for Mapped<T> {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made in `new`, used nowhere after this. It cannot fail with these arguments.
+        let _ = unsafe { munmap(self.start.cast(), self.bytes.get()) };
+    }
+}
+
+impl<T> fmt::Debug for Mapped<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mapped")
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The first word of a record, or another one.
+fn word<T: Record>(record: &T, i: usize) -> u64 {
+    debug_assert!(i < Mapped::<T>::WORDS);
+    // SAFETY: the i-th word of a record of WORDS words without padding.
+    unsafe {
+        std::ptr::from_ref(record)
+            .cast::<u64>()
+            .add(i)
+            .read_unaligned()
+    }
+}
+
+/// Whether two records differ in nothing but their first 8 bytes.
+pub(super) fn differ_in_first_word_only<T: Record>(a: &T, b: &T) -> bool {
+    (1..Mapped::<T>::WORDS).all(|i| word(a, i) == word(b, i))
+}
+
+/// Waits for RCU grace periods: when user space updates a map in a map, the kernel waits for every program that may
+/// still see the old one (`maybe_wait_bpf_programs` in kernel/bpf/syscall.c, Linux 4.20, for exactly this use).
+#[derive(Debug)]
+pub(super) struct GracePeriod {
+    outer: MapHandle,
+    inner: MapHandle,
+}
+
+impl GracePeriod {
+    pub(super) fn new() -> Result<Self, KernelError> {
+        let failed = |source: libbpf_rs::Error| KernelError::System {
+            operation: "make the maps that wait for a grace period",
+            source: io::Error::other(source),
+        };
+        let mut options = libbpf_sys::bpf_map_create_opts {
+            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as _,
+            ..Default::default()
+        };
+        let inner = MapHandle::create(MapType::Array, Some("sidestep_inner"), 4, 4, 1, &options)
+            .map_err(failed)?;
+        options.inner_map_fd = inner.as_fd().as_raw_fd() as u32;
+        let outer = MapHandle::create(
+            MapType::ArrayOfMaps,
+            Some("sidestep_outer"),
+            4,
+            4,
+            1,
+            &options,
+        )
+        .map_err(failed)?;
+        Ok(Self { outer, inner })
+    }
+
+    pub(super) fn wait(&self) -> Result<(), KernelError> {
+        let fd = self.inner.as_fd().as_raw_fd().to_ne_bytes();
+        self.outer
+            .update(&0u32.to_ne_bytes(), &fd, MapFlags::ANY)
+            .map_err(|source| KernelError::System {
+                operation: "wait for a grace period",
+                source: io::Error::other(source),
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_and_limits_are_each_others_inverse() {
+        let limits = Limits::default();
+        assert_eq!(Table::limits(|table| table.entries(limits)), limits);
+    }
+
+    #[test]
+    fn a_fib_key_survives_the_way_into_bytes_and_back() {
+        let key = FibKey {
+            view: 7,
+            address: [0xfc; 16],
+            length: 128,
+        };
+        assert_eq!(fib_key(&fib_key_bytes(key)), Some(key));
+        assert_eq!(fib_key(&[0; 24]), None, "shorter than the view");
+    }
+
+    #[test]
+    fn only_the_first_eight_bytes_of_an_adjacency_may_differ() {
+        let a = sidestep_adjacency {
+            mtu: 1500,
+            ..Default::default()
+        };
+        let b = sidestep_adjacency {
+            destination: [2; 6],
+            flags: 3,
+            ..a
+        };
+        assert!(differ_in_first_word_only(&a, &b));
+        assert!(!differ_in_first_word_only(
+            &a,
+            &sidestep_adjacency {
+                source: [2; 6],
+                ..a
+            }
+        ));
+        assert!(!differ_in_first_word_only(
+            &a,
+            &sidestep_adjacency { mtu: 1400, ..a }
+        ));
+    }
+}

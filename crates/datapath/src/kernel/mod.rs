@@ -1,0 +1,166 @@
+//! The kernel targets: the packet path loaded into the running kernel, its tables, its ports and its counters.
+//!
+//! Everything is pinned in one folder per network namespace, so that the data plane outlives this process: programs,
+//! maps, links and the ABI version. A later process adopts them ([`Kernel::load`], [`Kernel::adopt`]).
+//!
+//! All calls belong to the network namespace of the calling thread, which must be the one that loaded.
+
+mod apply;
+mod attach;
+mod counters;
+mod error;
+mod load;
+mod log;
+mod maps;
+mod pins;
+mod privilege;
+mod program_time;
+mod sys;
+mod test_run;
+
+use std::collections::BTreeMap;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
+
+pub use apply::Applied;
+pub use error::KernelError;
+pub use maps::Table;
+pub use program_time::{Method, ProgramTime};
+pub use test_run::{Action, TEST_RUN_IFINDEX, TestRun};
+
+use crate::image::{Image, Limits};
+use attach::Attachment;
+use load::Programs;
+use maps::{GracePeriod, Maps};
+use pins::Folder;
+
+/// Where pins go unless the operator says otherwise: a folder per network namespace below it.
+pub const PIN_ROOT: &str = "/sys/fs/bpf/sidestep";
+
+/// Where in the kernel the packet path runs on a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Target {
+    /// XDP in the driver, before an skb exists.
+    Xdp,
+    /// XDP on the skb, for drivers without XDP: for completeness, not for speed.
+    XdpGeneric,
+    /// TC ingress, which keeps offload state.
+    Tc,
+}
+
+impl Target {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Xdp, Self::XdpGeneric, Self::Tc];
+
+    /// The operator's word for it: `xdp`, `generic`, `tc`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Xdp => "xdp",
+            Self::XdpGeneric => "generic",
+            Self::Tc => "tc",
+        }
+    }
+}
+
+/// What a [`Kernel`] began with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Nothing was pinned: empty tables, no ports attached.
+    Fresh,
+    /// A dead instance's tables and links, forwarding all the while. [`Kernel::image`] reads what is in them.
+    Adopted,
+    /// A dead instance's tables did not fit (other ABI or limits) and were replaced by empty ones. Its links still run
+    /// the old program on the old tables until [`Kernel::attach`] switches each: fill the tables before that.
+    Replaced,
+}
+
+/// The packet path in the kernel. Dropping it leaves everything attached and pinned; [`Kernel::detach_all`] ends it.
+#[derive(Debug)]
+pub struct Kernel {
+    folder: Folder,
+    origin: Origin,
+    limits: Limits,
+    maps: Maps,
+    programs: Programs,
+    attached: BTreeMap<u32, Attachment>,
+    grace_period: GracePeriod,
+}
+
+/// Whether this process may load and attach; [`Kernel::load`] asks too, this is for asking first.
+///
+/// # Errors
+/// [`KernelError::Capability`].
+pub fn check_privileges() -> Result<(), KernelError> {
+    privilege::check()
+}
+
+impl Kernel {
+    /// Loads programs and tables of these sizes and pins them below `pin_root` ([`PIN_ROOT`]) in a folder of the
+    /// calling thread's network namespace. What a dead instance left there is adopted (new programs, the same tables)
+    /// or replaced, see [`Origin`].
+    ///
+    /// # Errors
+    /// [`KernelError::Capability`], [`KernelError::Bpffs`], [`KernelError::Owned`] by a live instance, or
+    /// [`KernelError::Load`].
+    pub fn load(limits: Limits, pin_root: &Path) -> Result<Self, KernelError> {
+        load::load(limits, pin_root)
+    }
+
+    /// Opens what is pinned, programs included, whatever its limits.
+    ///
+    /// # Errors
+    /// [`KernelError::NothingPinned`], [`KernelError::Version`] or [`KernelError::Shape`] where it does not fit;
+    /// otherwise as [`Kernel::load`].
+    pub fn adopt(pin_root: &Path) -> Result<Self, KernelError> {
+        load::adopt(pin_root)
+    }
+
+    /// Detaches and removes what a dead instance left in this network namespace, of any version. Whether there was
+    /// something.
+    ///
+    /// # Errors
+    /// [`KernelError::Owned`] if the instance lives.
+    pub fn remove(pin_root: &Path) -> Result<bool, KernelError> {
+        load::remove(pin_root)
+    }
+
+    /// What it began with.
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// Sizes of the tables.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// The folder of its pins.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// What the tables hold now: after an adoption, the `from` of the first [`Kernel::apply`].
+    ///
+    /// # Errors
+    /// [`KernelError::Map`].
+    pub fn image(&self) -> Result<Image, KernelError> {
+        self.maps.image()
+    }
+
+    /// Waits until no packet is processed any more that began before this call: an RCU grace period, up to some tens
+    /// of milliseconds.
+    ///
+    /// # Errors
+    /// [`KernelError::System`].
+    pub fn synchronize(&self) -> Result<(), KernelError> {
+        self.grace_period.wait()
+    }
+
+    /// The program of a target: XDP's is the same in both modes.
+    fn program(&self, target: Target) -> BorrowedFd<'_> {
+        self.programs.of(target)
+    }
+}
+
+/// A descriptor and what it is worth: closed when dropped, the kernel object lives on by its pin.
+type Descriptor = OwnedFd;

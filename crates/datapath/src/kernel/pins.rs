@@ -1,0 +1,317 @@
+//! The folder of pins: where it is, whose it is, and what the names in it mean.
+//!
+//! ```text
+//! PIN_ROOT/net-4026531840/        one per network namespace, named by its inode
+//!     instance                    array map: ABI version, process id of the owner; pinned last
+//!     map-ports map-routes ...    tables
+//!     program-xdp program-tc ...  programs
+//!     link-xdp-3 link-tc-4        attachments: target and interface index
+//!     filter-tc-5                 attachment by a clsact filter, where the kernel has no tcx
+//! ```
+//! The owner holds a lock on the folder itself (flock): the kernel lets go of it when the process ends, however it ends.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use nix::fcntl::{Flock, FlockArg};
+use nix::mount::{MsFlags, mount};
+use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
+use sidestep_abi::SIDESTEP_ABI_VERSION;
+
+use super::{Descriptor, KernelError, Table, Target, sys};
+
+/// Where distributions mount the BPF file system.
+const BPFFS: &str = "/sys/fs/bpf";
+/// Bytes of the `instance` value. Its first 8 bytes never change their meaning: version, process id (host order).
+const INSTANCE_LENGTH: usize = 64;
+
+/// How a port is attached: the first word of a pin's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A bpf_link.
+    Link,
+    /// A clsact filter; the pin is of the program.
+    Filter,
+}
+
+/// The folder of this network namespace, locked by this process.
+#[derive(Debug)]
+pub(super) struct Folder {
+    path: PathBuf,
+    /// Held, not read.
+    _lock: Flock<File>,
+}
+
+impl Folder {
+    /// Finds or makes the folder and locks it.
+    pub(super) fn create(pin_root: &Path) -> Result<Self, KernelError> {
+        bpffs(pin_root)?;
+        let path = path_below(pin_root)?;
+        let mut builder = fs::DirBuilder::new();
+        // Whoever can open the maps can change the tables.
+        builder.recursive(true).mode(0o700);
+        builder
+            .create(&path)
+            .map_err(|source| pin_error("make", &path, source))?;
+        Self::lock(path)
+    }
+
+    /// The folder if there is one, locked.
+    pub(super) fn open(pin_root: &Path) -> Result<Option<Self>, KernelError> {
+        let path = path_below(pin_root)?;
+        if path.is_dir() {
+            Self::lock(path).map(Some)
+        } else {
+            Ok(None)
+        }
+    }
+
+    fn lock(path: PathBuf) -> Result<Self, KernelError> {
+        let file = File::open(&path).map_err(|source| pin_error("open", &path, source))?;
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => Ok(Self { path, _lock: lock }),
+            Err((_, nix::errno::Errno::EWOULDBLOCK)) => {
+                let pid = instance(&path).ok().flatten().map_or(0, |(_, pid)| pid);
+                Err(KernelError::Owned { folder: path, pid })
+            }
+            Err((_, errno)) => Err(pin_error("lock", &path, errno.into())),
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// ABI version of what is pinned, if it was pinned completely.
+    pub(super) fn version(&self) -> Result<Option<u32>, KernelError> {
+        Ok(instance(&self.path)?.map(|(version, _)| version))
+    }
+
+    /// Says whose the pins are now. The last step of pinning.
+    pub(super) fn write_instance(&self) -> Result<(), KernelError> {
+        let path = self.path.join("instance");
+        let failed = |source: libbpf_rs::Error| pin_error("write", &path, io::Error::other(source));
+        let options = libbpf_sys::bpf_map_create_opts {
+            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as _,
+            ..Default::default()
+        };
+        let map = if path.exists() {
+            MapHandle::from_pinned_path(&path).map_err(failed)?
+        } else {
+            MapHandle::create(
+                MapType::Array,
+                Some("sidestep"),
+                4,
+                INSTANCE_LENGTH as u32,
+                1,
+                &options,
+            )
+            .map_err(failed)?
+        };
+        let mut value = [0; INSTANCE_LENGTH];
+        value[..4].copy_from_slice(&SIDESTEP_ABI_VERSION.to_ne_bytes());
+        value[4..8].copy_from_slice(&std::process::id().to_ne_bytes());
+        map.update(&0u32.to_ne_bytes(), &value, MapFlags::ANY)
+            .map_err(failed)?;
+        if !path.exists() {
+            sys::pin(map.as_fd(), &path).map_err(|source| pin_error("pin", &path, source))?;
+        }
+        Ok(())
+    }
+
+    /// Pins under that name, instead of what has the name.
+    pub(super) fn pin(&self, name: &str, fd: BorrowedFd<'_>) -> Result<(), KernelError> {
+        self.unpin(name)?;
+        let path = self.path.join(name);
+        sys::pin(fd, &path).map_err(|source| pin_error("pin", &path, source))
+    }
+
+    /// Opens what is pinned under that name.
+    pub(super) fn open_pin(&self, name: &str) -> Result<Descriptor, KernelError> {
+        let path = self.path.join(name);
+        sys::open_pin(&path).map_err(|source| pin_error("open", &path, source))
+    }
+
+    /// Opens a pinned table, of whatever shape.
+    pub(super) fn open_table(&self, table: Table) -> Result<MapHandle, KernelError> {
+        let path = self.path.join(table_name(table));
+        MapHandle::from_pinned_path(&path)
+            .map_err(|source| pin_error("open", &path, io::Error::other(source)))
+    }
+
+    /// Removes that name, if there is one.
+    pub(super) fn unpin(&self, name: &str) -> Result<(), KernelError> {
+        let path = self.path.join(name);
+        match fs::remove_file(&path) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                Err(pin_error("remove", &path, source))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Every name, sorted.
+    pub(super) fn names(&self) -> Result<Vec<String>, KernelError> {
+        let failed = |source| pin_error("list", &self.path, source);
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path).map_err(failed)? {
+            names.push(
+                entry
+                    .map_err(failed)?
+                    .file_name()
+                    .to_string_lossy()
+                    .into_owned(),
+            );
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Removes everything but attachments, `instance` first: what is left without it counts as nothing.
+    pub(super) fn clear(&self) -> Result<(), KernelError> {
+        self.unpin("instance")?;
+        for name in self.names()? {
+            if parse_attachment(&name).is_none() {
+                self.unpin(&name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the folder, and the one above it if no other namespace has pins there.
+    pub(super) fn remove(self) -> Result<(), KernelError> {
+        fs::remove_dir(&self.path).map_err(|source| pin_error("remove", &self.path, source))?;
+        if let Some(root) = self.path.parent() {
+            // Not empty: another namespace's.
+            let _ = fs::remove_dir(root);
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn table_name(table: Table) -> String {
+    format!("map-{}", table.name())
+}
+
+pub(super) fn attachment_name(kind: Kind, target: Target, ifindex: u32) -> String {
+    let kind = match kind {
+        Kind::Link => "link",
+        Kind::Filter => "filter",
+    };
+    format!("{kind}-{target}-{ifindex}")
+}
+
+/// The inverse of [`attachment_name`].
+pub(super) fn parse_attachment(name: &str) -> Option<(Kind, Target, u32)> {
+    let (kind, rest) = name.split_once('-')?;
+    let kind = match kind {
+        "link" => Kind::Link,
+        "filter" => Kind::Filter,
+        _ => return None,
+    };
+    let (target, ifindex) = rest.split_once('-')?;
+    let target = Target::ALL.into_iter().find(|t| t.name() == target)?;
+    Some((kind, target, ifindex.parse().ok()?))
+}
+
+pub(super) fn pin_error(operation: &'static str, path: &Path, source: io::Error) -> KernelError {
+    KernelError::Pin {
+        operation,
+        path: path.to_owned(),
+        source,
+    }
+}
+
+/// Version and owner of a folder of pins. None: nothing is pinned, or not completely.
+fn instance(folder: &Path) -> Result<Option<(u32, u32)>, KernelError> {
+    let path = folder.join("instance");
+    if !path.exists() {
+        return Ok(None);
+    }
+    let failed = |source: libbpf_rs::Error| pin_error("read", &path, io::Error::other(source));
+    let map = MapHandle::from_pinned_path(&path).map_err(failed)?;
+    let value = map
+        .lookup(&0u32.to_ne_bytes(), MapFlags::ANY)
+        .map_err(failed)?
+        .unwrap_or_default();
+    let word = |at: usize| {
+        value
+            .get(at..at + 4)
+            .and_then(|b| b.try_into().ok())
+            .map_or(0, u32::from_ne_bytes)
+    };
+    Ok(Some((word(0), word(4))))
+}
+
+/// The folder of the calling thread's network namespace.
+fn path_below(pin_root: &Path) -> Result<PathBuf, KernelError> {
+    let metadata =
+        fs::metadata("/proc/thread-self/ns/net").map_err(|source| KernelError::System {
+            operation: "look at /proc/thread-self/ns/net",
+            source,
+        })?;
+    Ok(pin_root.join(format!("net-{}", metadata.ino())))
+}
+
+/// Makes sure that `pin_root` will lie on a BPF file system.
+fn bpffs(pin_root: &Path) -> Result<(), KernelError> {
+    let existing = pin_root
+        .ancestors()
+        .find(|path| path.exists())
+        .unwrap_or(Path::new("/"));
+    if statfs(existing).is_ok_and(|s| s.filesystem_type() == BPF_FS_MAGIC) {
+        return Ok(());
+    }
+    let refused = |mount_point: &Path, source| KernelError::Bpffs {
+        path: pin_root.to_owned(),
+        command: format!("mount -t bpf bpf {}", mount_point.display()),
+        source,
+    };
+    // Only its usual place is ours to mount; anything else the operator has chosen.
+    if !pin_root.starts_with(BPFFS) {
+        return Err(refused(pin_root, io::Error::other("not mounted there")));
+    }
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC | MsFlags::MS_RELATIME;
+    mount(Some("bpf"), BPFFS, Some("bpf"), flags, Some("mode=700"))
+        .map_err(|errno| refused(Path::new(BPFFS), errno.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_an_attachment_says_kind_target_and_interface() {
+        for kind in [Kind::Link, Kind::Filter] {
+            for target in Target::ALL {
+                assert_eq!(
+                    parse_attachment(&attachment_name(kind, target, 42)),
+                    Some((kind, target, 42))
+                );
+            }
+        }
+        for other in [
+            "instance",
+            "map-ports",
+            "link-xdp",
+            "link-xdp-",
+            "link-foo-3",
+            "program-xdp",
+        ] {
+            assert_eq!(parse_attachment(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_pin_root_off_the_bpf_file_system_is_refused_with_the_command_that_helps() {
+        let error = bpffs(Path::new("/proc/sidestep")).expect_err("procfs");
+        assert_eq!(
+            error.to_string(),
+            "/proc/sidestep is not on a BPF file system (not mounted there); mount one with: mount -t bpf bpf /proc/sidestep"
+        );
+    }
+}

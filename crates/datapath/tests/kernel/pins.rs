@@ -1,0 +1,174 @@
+//! What survives the process, and who may have it.
+
+use sidestep_datapath::kernel::{Action, Kernel, KernelError, Origin, TEST_RUN_IFINDEX};
+use sidestep_datapath::{Image, Limits, Target};
+use sidestep_lab::root_or_skip;
+
+use crate::support::{LIMITS, Router, forwarded, image, plain};
+
+#[test]
+fn the_next_process_adopts_tables_counters_and_ports() {
+    if !root_or_skip("the_next_process_adopts_tables_counters_and_ports") {
+        return;
+    }
+    let router = Router::new("dp_adopt");
+    router.run(|| {
+        let port = router.ifindex("eth0");
+        let content = image(TEST_RUN_IFINDEX, 7);
+        let nothing = Kernel::adopt(router.pin_root()).expect_err("nothing is there");
+        assert!(
+            matches!(nothing, KernelError::NothingPinned { .. }),
+            "{nothing}"
+        );
+
+        let mut kernel = router.load();
+        assert_eq!(kernel.origin(), Origin::Fresh);
+        kernel.apply(&Image::default(), &content).expect("apply");
+        kernel.attach(port, Target::Tc).expect("attach");
+        kernel.test_run(Target::Xdp, &plain(), 1).expect("test run");
+        drop(kernel);
+
+        let adopted = Kernel::adopt(router.pin_root()).expect("adopt");
+        assert_eq!(adopted.limits(), LIMITS);
+        assert_eq!(adopted.attached(), [(port, Target::Tc)]);
+        assert_eq!(adopted.image().expect("read back"), content);
+        assert_eq!(adopted.route_counters(1).expect("counters").packets, 1);
+        let run = adopted.test_run(Target::Tc, &plain(), 1).expect("test run");
+        assert_eq!(
+            (run.action, run.frame),
+            (Action::Forward, forwarded(&plain()))
+        );
+        drop(adopted);
+
+        // Loading does the same, with this binary's programs.
+        let loaded = router.load();
+        assert_eq!(loaded.origin(), Origin::Adopted);
+        assert_eq!(loaded.attached(), [(port, Target::Tc)]);
+        assert_eq!(loaded.image().expect("read back"), content);
+        assert_eq!(loaded.route_counters(1).expect("counters").packets, 2);
+    });
+}
+
+#[test]
+fn other_limits_replace_the_tables_and_the_port_follows_when_it_is_attached_again() {
+    if !root_or_skip("other_limits_replace_the_tables_and_the_port_follows") {
+        return;
+    }
+    let router = Router::new("dp_replace");
+    router.run(|| {
+        let port = router.ifindex("eth0");
+        let content = image(TEST_RUN_IFINDEX, 7);
+        let mut kernel = router.load();
+        kernel.apply(&Image::default(), &content).expect("apply");
+        kernel.attach(port, Target::Xdp).expect("attach");
+        let old = xdp_program(&router);
+        drop(kernel);
+
+        let limits = Limits {
+            routes: 32,
+            ..LIMITS
+        };
+        let mut kernel = Kernel::load(limits, router.pin_root()).expect("load");
+        assert_eq!(
+            (kernel.origin(), kernel.limits()),
+            (Origin::Replaced, limits)
+        );
+        assert_eq!(kernel.image().expect("read back"), Image::default());
+        assert_eq!(kernel.attached(), [(port, Target::Xdp)]);
+        assert_eq!(
+            xdp_program(&router),
+            old,
+            "the old program forwards until the new tables are full"
+        );
+        kernel.apply(&Image::default(), &content).expect("apply");
+        kernel.attach(port, Target::Xdp).expect("attach again");
+        assert_ne!(xdp_program(&router), old);
+    });
+}
+
+/// The id that `ip link` shows.
+fn xdp_program(router: &Router) -> String {
+    let namespace = router.lab.namespace("r").expect("r");
+    let text = namespace
+        .exec(&["ip", "-d", "link", "show", "eth0"])
+        .expect("ip link");
+    let id = text.split("prog/xdp id ").nth(1).expect("an XDP program");
+    id.split(' ').next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_live_owner_is_named_and_nothing_is_touched() {
+    if !root_or_skip("a_live_owner_is_named_and_nothing_is_touched") {
+        return;
+    }
+    let router = Router::new("dp_owned");
+    router.run(|| {
+        let kernel = router.load();
+        let refusals = [
+            Kernel::load(LIMITS, router.pin_root()).map(drop),
+            Kernel::adopt(router.pin_root()).map(drop),
+            Kernel::remove(router.pin_root()).map(drop),
+        ];
+        for refusal in refusals {
+            let error = refusal.expect_err("the first one lives");
+            let expected = std::process::id();
+            assert!(
+                matches!(error, KernelError::Owned { pid, .. } if pid == expected),
+                "{error}"
+            );
+        }
+        assert_eq!(kernel.image().expect("still there"), Image::default());
+    });
+}
+
+#[test]
+fn pins_of_another_version_are_refused_and_loading_replaces_them() {
+    if !root_or_skip("pins_of_another_version_are_refused_and_loading_replaces_them") {
+        return;
+    }
+    let router = Router::new("dp_version");
+    router.run(|| {
+        let kernel = router.load();
+        let instance = kernel.folder().join("instance");
+        drop(kernel);
+        // As the first bytes of the value always were: ABI version, process id.
+        let map = libbpf_rs::MapHandle::from_pinned_path(&instance).expect("instance");
+        let mut value = [0; 64];
+        value[..4].copy_from_slice(&999u32.to_ne_bytes());
+        libbpf_rs::MapCore::update(&map, &0u32.to_ne_bytes(), &value, libbpf_rs::MapFlags::ANY)
+            .expect("write");
+        let error = Kernel::adopt(router.pin_root()).expect_err("another version");
+        assert!(
+            error
+                .to_string()
+                .contains("pinned by another version: ABI 999, this binary has"),
+            "{error}"
+        );
+        assert_eq!(router.load().origin(), Origin::Replaced);
+        assert_eq!(router.load().origin(), Origin::Adopted);
+    });
+}
+
+#[test]
+fn after_detach_all_nothing_is_left() {
+    if !root_or_skip("after_detach_all_nothing_is_left") {
+        return;
+    }
+    let router = Router::new("dp_end");
+    router.run(|| {
+        let port = router.ifindex("eth0");
+        let mut kernel = router.load();
+        kernel.attach(port, Target::Xdp).expect("attach");
+        kernel.detach_all().expect("detach");
+        assert!(!router.pin_root().exists());
+        let namespace = router.lab.namespace("r").expect("r");
+        let text = namespace
+            .exec(&["ip", "-d", "link", "show", "eth0"])
+            .expect("ip link");
+        assert!(!text.contains("xdp id"), "{text}");
+        assert!(
+            !Kernel::remove(router.pin_root()).expect("remove"),
+            "nothing to remove"
+        );
+    });
+}

@@ -1,0 +1,306 @@
+//! Tables and counters, seen through test runs.
+
+use std::time::{Duration, Instant};
+
+use sidestep_abi::{
+    SIDESTEP_PORTS, SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_FORWARD, sidestep_adjacency, sidestep_route,
+};
+use sidestep_datapath::kernel::{Action, Kernel, KernelError, TEST_RUN_IFINDEX, Table};
+use sidestep_datapath::{Image, Limits, Target};
+use sidestep_lab::root_or_skip;
+
+use crate::support::{
+    FAR, LIMITS, Router, SID, adjacency, ended, forwarded, image, image_with_headend, plain,
+    prefix, route, to_end, to_end_dx6,
+};
+
+const TARGETS: [Target; 2] = [Target::Xdp, Target::Tc];
+
+/// Egress of the test runs: nothing is sent there.
+const EGRESS_IFINDEX: u32 = 7;
+
+fn run(kernel: &Kernel, target: Target, frame: &[u8]) -> (Action, Vec<u8>) {
+    let run = kernel.test_run(target, frame, 1).expect("test run");
+    (run.action, run.frame)
+}
+
+#[test]
+fn a_plain_packet_and_end_are_forwarded_by_both_targets_and_counted() {
+    if !root_or_skip("a_plain_packet_and_end_are_forwarded_by_both_targets_and_counted") {
+        return;
+    }
+    let router = Router::new("dp_run");
+    router.run(|| {
+        let mut kernel = router.load();
+        let image = image(TEST_RUN_IFINDEX, EGRESS_IFINDEX);
+        // Before anything is applied, everything is the kernel's, unchanged.
+        assert_eq!(
+            run(&kernel, Target::Xdp, &plain()),
+            (Action::Kernel, plain())
+        );
+        let applied = kernel.apply(&Image::default(), &image).expect("apply");
+        assert_eq!(
+            (applied.written, applied.prefixes, applied.grace_periods),
+            (5, 3, 0)
+        );
+        for target in TARGETS {
+            let expected = (Action::Forward, forwarded(&plain()));
+            assert_eq!(run(&kernel, target, &plain()), expected, "{target}");
+            let expected = (Action::Forward, ended());
+            assert_eq!(run(&kernel, target, &to_end()), expected, "{target}");
+            let (action, frame) = run(&kernel, target, &to_end_dx6());
+            assert_eq!((action, frame.len()), (Action::Forward, plain().len()));
+        }
+        let port = kernel.port_counters(TEST_RUN_IFINDEX).expect("counters");
+        assert_eq!(
+            (
+                port.received_packets,
+                port.forwarded,
+                port.kernel,
+                port.dropped
+            ),
+            (6, 6, 0, 0)
+        );
+        let sent = kernel.port_counters(EGRESS_IFINDEX).expect("counters");
+        assert_eq!(sent.sent_packets, 6);
+        // End meets the SID's route, then the route to the next segment.
+        assert_eq!(kernel.route_counters(2).expect("SID").packets, 2);
+        assert_eq!(kernel.route_counters(1).expect("route").packets, 4);
+        let reasons = kernel.reason_counters().expect("reasons");
+        assert_eq!(reasons.iter().sum::<u64>(), 1, "the first one, above");
+    });
+}
+
+#[test]
+fn changes_under_way_reach_the_next_packet() {
+    if !root_or_skip("changes_under_way_reach_the_next_packet") {
+        return;
+    }
+    let router = Router::new("dp_change");
+    router.run(|| {
+        let mut kernel = router.load();
+        let mut now = image(TEST_RUN_IFINDEX, EGRESS_IFINDEX);
+        kernel.apply(&Image::default(), &now).expect("apply");
+
+        // Another neighbor: one store.
+        let mut next = now.clone();
+        next.adjacencies.insert(
+            1,
+            sidestep_adjacency {
+                destination: [6; 6],
+                ..adjacency(EGRESS_IFINDEX)
+            },
+        );
+        let applied = kernel.apply(&now, &next).expect("neighbor");
+        assert_eq!((applied.written, applied.grace_periods), (1, 0));
+        assert_eq!(run(&kernel, Target::Xdp, &plain()).1[..6], [6; 6]);
+        now = next;
+
+        // Another egress interface: taken back for a grace period.
+        let mut next = now.clone();
+        next.adjacencies.insert(1, adjacency(EGRESS_IFINDEX + 1));
+        let applied = kernel.apply(&now, &next).expect("egress");
+        assert_eq!((applied.written, applied.grace_periods), (1, 1));
+        run(&kernel, Target::Xdp, &plain());
+        let sent = kernel.port_counters(EGRESS_IFINDEX + 1).expect("counters");
+        assert_eq!(sent.sent_packets, 1);
+        now = next;
+
+        // The prefix gets another route; the old record and its counters go.
+        assert_eq!(kernel.route_counters(1).expect("counters").packets, 2);
+        let mut next = now.clone();
+        next.routes.remove(&1);
+        next.routes.insert(
+            9,
+            sidestep_route {
+                reason: 15,
+                ..route(SIDESTEP_ROUTE_DROP, 9)
+            },
+        );
+        next.fib.insert(prefix(&FAR, 16), 9);
+        let applied = kernel.apply(&now, &next).expect("route");
+        assert_eq!(
+            (applied.prefixes, applied.cleared, applied.grace_periods),
+            (1, 1, 1)
+        );
+        assert_eq!(run(&kernel, Target::Tc, &plain()), (Action::Drop, plain()));
+        assert_eq!(kernel.route_counters(1).expect("counters").packets, 0);
+        assert_eq!(kernel.image().expect("read back"), next);
+        now = next;
+
+        // Nothing left.
+        let applied = kernel.apply(&now, &Image::default()).expect("empty");
+        assert_eq!((applied.deleted, applied.cleared), (3, 5));
+        assert_eq!(kernel.image().expect("read back"), Image::default());
+        assert_eq!(
+            run(&kernel, Target::Xdp, &to_end()),
+            (Action::Kernel, to_end())
+        );
+    });
+}
+
+#[test]
+fn what_a_table_cannot_hold_is_refused_whole() {
+    if !root_or_skip("what_a_table_cannot_hold_is_refused_whole") {
+        return;
+    }
+    let router = Router::new("dp_full");
+    router.run(|| {
+        let mut kernel = router.load();
+        let now = image(TEST_RUN_IFINDEX, EGRESS_IFINDEX);
+        kernel.apply(&Image::default(), &now).expect("apply");
+
+        let mut wide = now.clone();
+        for number in 0..LIMITS.fib {
+            let mut address = [0xfc; 16];
+            address[8..12].copy_from_slice(&number.to_be_bytes());
+            wide.fib.insert(prefix(&address, 128), 1);
+        }
+        wide.routes.insert(5, route(SIDESTEP_ROUTE_FORWARD, 5));
+        let error = kernel.apply(&now, &wide).expect_err("too many prefixes");
+        assert!(
+            matches!(
+                error,
+                KernelError::Full {
+                    table: Table::Fib,
+                    limit: 64,
+                    wanted: 67
+                }
+            ),
+            "{error}"
+        );
+        assert_eq!(kernel.image().expect("read back"), now);
+
+        // Full to the brim, then all others: old and new together are more than the limit.
+        let numbered = |first: u32| {
+            let mut image = now.clone();
+            image.fib.clear();
+            for number in first..first + LIMITS.fib {
+                let mut address = [0xfc; 16];
+                address[8..12].copy_from_slice(&number.to_be_bytes());
+                image.fib.insert(prefix(&address, 128), 1);
+            }
+            image
+        };
+        let (first, second) = (numbered(0), numbered(1000));
+        kernel.apply(&now, &first).expect("full");
+        kernel.apply(&first, &second).expect("full of others");
+        assert_eq!(kernel.image().expect("read back"), second);
+
+        let mut changed = second.clone();
+        changed.routes.insert(1, route(SIDESTEP_ROUTE_DROP, 1));
+        let error = kernel.apply(&second, &changed).expect_err("in use");
+        assert!(matches!(
+            error,
+            KernelError::InUse {
+                table: Table::Routes,
+                index: 1
+            }
+        ));
+
+        let mut ports = second.clone();
+        let mut twin = ports.ports[&TEST_RUN_IFINDEX];
+        twin.ifindex += SIDESTEP_PORTS;
+        ports.ports.insert(twin.ifindex, twin);
+        let error = kernel.apply(&second, &ports).expect_err("one slot");
+        assert!(matches!(error, KernelError::PortSlot { .. }));
+        assert_eq!(kernel.image().expect("read back"), second);
+    });
+}
+
+#[test]
+fn a_headend_pushes_what_its_policy_says() {
+    if !root_or_skip("a_headend_pushes_what_its_policy_says") {
+        return;
+    }
+    let router = Router::new("dp_headend");
+    router.run(|| {
+        let mut kernel = router.load();
+        let image = image_with_headend(TEST_RUN_IFINDEX, EGRESS_IFINDEX);
+        kernel.apply(&Image::default(), &image).expect("apply");
+        let frame = crate::support::ipv6(&[0xfd; 16], 17, &crate::support::UDP);
+        for target in TARGETS {
+            let (action, out) = run(&kernel, target, &frame);
+            assert_eq!(action, Action::Forward, "{target}");
+            assert_eq!(out.len(), frame.len() + 64, "{target}");
+            assert_eq!(out[38..54], FAR, "{target}: outer destination");
+        }
+    });
+}
+
+#[test]
+fn a_hundred_thousand_prefixes_are_applied_at_once() {
+    if !root_or_skip("a_hundred_thousand_prefixes_are_applied_at_once") {
+        return;
+    }
+    let router = Router::new("dp_many");
+    router.run(|| {
+        let limits = Limits {
+            fib: 200_000,
+            ..LIMITS
+        };
+        let mut kernel = Kernel::load(limits, router.pin_root()).expect("load");
+        let mut image = image(TEST_RUN_IFINDEX, EGRESS_IFINDEX);
+        for number in 0..100_000u32 {
+            let mut address = [0; 16];
+            address[..4].copy_from_slice(&(0x2000_0000 | number).to_be_bytes());
+            image.fib.insert(prefix(&address, 32), 1);
+        }
+        let begin = Instant::now();
+        let applied = kernel.apply(&Image::default(), &image).expect("apply");
+        assert_eq!(applied.prefixes, image.fib.len());
+        let took = begin.elapsed();
+        assert!(took < Duration::from_secs(60), "{took:?}");
+
+        let mut next = image.clone();
+        next.fib.remove(&prefix(&SID, 128));
+        let applied = kernel.apply(&image, &next).expect("apply");
+        assert_eq!((applied.deleted, applied.prefixes), (1, 0));
+        assert_eq!(run(&kernel, Target::Xdp, &to_end()).0, Action::Kernel);
+    });
+}
+
+#[test]
+fn a_grace_period_ends_within_a_second() {
+    if !root_or_skip("a_grace_period_ends_within_a_second") {
+        return;
+    }
+    let router = Router::new("dp_grace");
+    router.run(|| {
+        let kernel = router.load();
+        let begin = Instant::now();
+        for _ in 0..3 {
+            kernel.synchronize().expect("synchronize");
+        }
+        let took = begin.elapsed();
+        // Not at once either: that would be no grace period.
+        assert!(
+            took > Duration::from_micros(3) && took < Duration::from_secs(3),
+            "{took:?}"
+        );
+    });
+}
+
+#[test]
+fn a_frame_that_the_kernel_does_not_run_is_an_error() {
+    if !root_or_skip("a_frame_that_the_kernel_does_not_run_is_an_error") {
+        return;
+    }
+    let router = Router::new("dp_size");
+    router.run(|| {
+        let kernel = router.load();
+        for target in TARGETS {
+            assert!(
+                kernel.test_run(target, &[0; 13], 1).is_err(),
+                "{target}: too short"
+            );
+            assert!(
+                kernel.test_run(target, &[0; 70_000], 1).is_err(),
+                "{target}: too long"
+            );
+        }
+        // XDP with fragments.
+        let jumbo = vec![0; 9014];
+        assert_eq!(run(&kernel, Target::Xdp, &jumbo), (Action::Kernel, jumbo));
+    });
+}

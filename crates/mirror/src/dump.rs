@@ -1,0 +1,163 @@
+//! Requests and their answers: one message, or a dump. They go over a socket of their own, so that an answer is never
+//! mixed with notifications and never lost: the kernel goes on with a dump when there is room for it.
+
+use std::io;
+
+use crate::error::MirrorError;
+use crate::socket::{Received, Socket};
+use crate::wire::{Message, frame, messages, u32_at};
+
+/// LIMIT: how often a dump is repeated that changes interrupted. The last one is taken as it is: what changed meanwhile
+/// comes as a notification.
+const ATTEMPTS: usize = 8;
+
+/// What is asked of the kernel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request<'a> {
+    /// In words, for errors.
+    pub name: &'static str,
+    /// Message type.
+    pub kind: u16,
+    /// The bytes after the header.
+    pub body: &'a [u8],
+}
+
+/// A socket for requests.
+pub(crate) struct Requester {
+    socket: Socket,
+    sequence: u32,
+}
+
+impl Requester {
+    /// Opens the socket.
+    pub fn open(protocol: isize) -> Result<Self, MirrorError> {
+        Ok(Self {
+            socket: Socket::open(protocol)?.strict()?,
+            sequence: 0,
+        })
+    }
+
+    /// Everything that the kernel has of one kind: `decode` of every message, in the kernel's order, the messages that
+    /// decode to nothing left out.
+    pub fn dump<T>(
+        &mut self,
+        request: Request<'_>,
+        mut decode: impl FnMut(&Message<'_>) -> Option<T>,
+    ) -> Result<Vec<T>, MirrorError> {
+        let mut found = Vec::new();
+        for _ in 0..ATTEMPTS {
+            found.clear();
+            let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
+            if self.exchange(request, flags, |message| found.extend(decode(message)))? == Outcome::Whole {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Asks for one object.
+    pub fn one<T>(
+        &mut self,
+        request: Request<'_>,
+        decode: impl Fn(&Message<'_>) -> Option<T>,
+    ) -> Result<Option<T>, MirrorError> {
+        let mut found = None;
+        let flags = (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16;
+        self.exchange(request, flags, |message| {
+            found = decode(message).or(found.take());
+        })?;
+        Ok(found)
+    }
+
+    /// Sends a request and hands every message of the answer to `each`.
+    fn exchange(
+        &mut self,
+        request: Request<'_>,
+        flags: u16,
+        mut each: impl FnMut(&Message<'_>),
+    ) -> Result<Outcome, MirrorError> {
+        self.sequence = self.sequence.wrapping_add(1);
+        self.socket
+            .send(&frame(request.kind, flags, self.sequence, request.body))?;
+        let mut outcome = Outcome::Whole;
+        loop {
+            match self.socket.receive()? {
+                Received::Datagram(datagram) => {
+                    for message in messages(datagram) {
+                        // What is left of an exchange that failed half way.
+                        if message.sequence != self.sequence {
+                            continue;
+                        }
+                        if i32::from(message.flags) & libc::NLM_F_DUMP_INTR != 0 {
+                            outcome = Outcome::Interrupted;
+                        }
+                        match end(&message) {
+                            None => each(&message),
+                            Some(Ok(())) => return Ok(outcome),
+                            Some(Err(source)) => {
+                                return Err(MirrorError::Refused {
+                                    request: request.name,
+                                    source,
+                                });
+                            }
+                        }
+                    }
+                }
+                Received::Lost => {
+                    return Err(MirrorError::Answer {
+                        request: request.name,
+                        missing: "message that fits the receive buffer",
+                    });
+                }
+                // The socket blocks.
+                Received::Empty => {}
+            }
+        }
+    }
+}
+
+/// Whether an answer is consistent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// It is.
+    Whole,
+    /// What was dumped changed meanwhile (`NLM_F_DUMP_INTR`): something may be missing or double.
+    Interrupted,
+}
+
+/// Whether `message` ends an answer, and how: `NLMSG_DONE` and `NLMSG_ERROR` carry zero or a negated error number.
+fn end(message: &Message<'_>) -> Option<io::Result<()>> {
+    match i32::from(message.kind) {
+        libc::NLMSG_DONE | libc::NLMSG_ERROR => {
+            let code = u32_at(message.body, 0).unwrap_or_default() as i32;
+            Some(match code {
+                0.. => Ok(()),
+                code => Err(io::Error::from_raw_os_error(-code)),
+            })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(kind: i32, body: &[u8]) -> Message<'_> {
+        Message {
+            kind: kind as u16,
+            flags: 0,
+            sequence: 1,
+            body,
+        }
+    }
+
+    #[test]
+    fn an_answer_ends_with_done_or_an_error_number() {
+        assert!(end(&message(16, &[])).is_none());
+        assert!(end(&message(libc::NLMSG_DONE, &0i32.to_ne_bytes())).unwrap().is_ok());
+        assert!(end(&message(libc::NLMSG_ERROR, &0i32.to_ne_bytes())).unwrap().is_ok());
+        let refused = end(&message(libc::NLMSG_DONE, &(-libc::EINVAL).to_ne_bytes())).unwrap();
+        assert_eq!(refused.unwrap_err().raw_os_error(), Some(libc::EINVAL));
+    }
+}

@@ -1,0 +1,173 @@
+//! Generic netlink: how families are found, and the two that the mirror asks: `netdev` for what a driver can do, and
+//! `SEG6` for the tunnel source.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use netlink_sys::protocols::NETLINK_GENERIC;
+use sidestep_model::node::IfIndex;
+
+use crate::dump::{Request, Requester};
+use crate::error::MirrorError;
+use crate::wire::{Body, Message, attributes_after};
+
+/// Length of `struct genlmsghdr`.
+const GENLMSGHDR: usize = 4;
+
+/// A generic netlink family of the running kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct GenlFamily {
+    /// Its message type.
+    pub id: u16,
+    /// Its multicast groups: name, number.
+    pub groups: Vec<(String, u32)>,
+}
+
+impl GenlFamily {
+    /// The number of a multicast group.
+    pub fn group(&self, name: &str) -> Option<u32> {
+        let found = self.groups.iter().find(|group| group.0 == name);
+        found.map(|group| group.1)
+    }
+}
+
+/// Requests to generic netlink families.
+pub(crate) struct Genl {
+    requester: Requester,
+    seg6: Option<u16>,
+}
+
+impl Genl {
+    /// Opens a socket and looks the `SEG6` family up.
+    pub fn open() -> Result<Self, MirrorError> {
+        let mut genl = Self {
+            requester: Requester::open(NETLINK_GENERIC)?,
+            seg6: None,
+        };
+        genl.seg6 = genl.family("SEG6")?.map(|family| family.id);
+        Ok(genl)
+    }
+
+    /// A family by its name; none if the kernel has no such family.
+    pub fn family(&mut self, name: &str) -> Result<Option<GenlFamily>, MirrorError> {
+        let mut body = Body::new(&[CTRL_CMD_GETFAMILY, 1, 0, 0]);
+        let name = [name.as_bytes(), &[0]].concat();
+        body.attribute(libc::CTRL_ATTR_FAMILY_NAME as u16, &name);
+        let request = Request {
+            name: "find a generic netlink family",
+            kind: libc::GENL_ID_CTRL as u16,
+            body: &body.0,
+        };
+        match self.requester.one(request, decode_family) {
+            Err(error) if error.errno() == Some(libc::ENOENT) => Ok(None),
+            other => other,
+        }
+    }
+
+    /// What XDP can do on each device, as the `netdev` family (Linux 6.3) tells.
+    pub fn xdp_features(&mut self, netdev: &GenlFamily) -> Result<Vec<(IfIndex, u64)>, MirrorError> {
+        let request = Request {
+            name: "list the XDP features of the devices",
+            kind: netdev.id,
+            body: &[NETDEV_CMD_DEV_GET, 1, 0, 0],
+        };
+        self.requester.dump(request, decode_device)
+    }
+
+    /// `ip sr tunsrc`; none if it is not set, or the kernel has no SRv6.
+    pub fn tunsrc(&mut self) -> Result<Option<Ipv6Addr>, MirrorError> {
+        let Some(kind) = self.seg6 else {
+            return Ok(None);
+        };
+        let request = Request {
+            name: "give the tunnel source (ip sr tunsrc)",
+            kind,
+            body: &[SEG6_CMD_GET_TUNSRC, 1, 0, 0],
+        };
+        let source = self.requester.one(request, |message| {
+            attributes_after(message.body, GENLMSGHDR)
+                .find(|attribute| attribute.kind == SEG6_ATTR_DST)
+                .and_then(|attribute| attribute.address())
+        })?;
+        match source {
+            Some(IpAddr::V6(source)) => Ok(Some(source).filter(|it| !it.is_unspecified())),
+            _ => Err(MirrorError::Answer {
+                request: request.name,
+                missing: "IPv6 address",
+            }),
+        }
+    }
+}
+
+/// A `netdev` notification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DeviceEvent {
+    /// The device is there, with these features.
+    Features(IfIndex, u64),
+    /// The device is gone.
+    Gone(IfIndex),
+}
+
+/// What a message of the `netdev` family's `mgmt` group says.
+pub(crate) fn decode_event(message: &Message<'_>) -> Option<DeviceEvent> {
+    let (ifindex, features) = decode_device(message)?;
+    match *message.body.first()? {
+        NETDEV_CMD_DEV_ADD_NTF | NETDEV_CMD_DEV_CHANGE_NTF => {
+            Some(DeviceEvent::Features(ifindex, features))
+        }
+        NETDEV_CMD_DEV_DEL_NTF => Some(DeviceEvent::Gone(ifindex)),
+        _ => None,
+    }
+}
+
+fn decode_device(message: &Message<'_>) -> Option<(IfIndex, u64)> {
+    let (mut ifindex, mut features) = (None, 0);
+    for attribute in attributes_after(message.body, GENLMSGHDR) {
+        match attribute.kind {
+            NETDEV_A_DEV_IFINDEX => ifindex = attribute.u32().map(IfIndex),
+            NETDEV_A_DEV_XDP_FEATURES => {
+                features = u64::from_ne_bytes(*attribute.value.first_chunk::<8>()?);
+            }
+            _ => {}
+        }
+    }
+    Some((ifindex?, features))
+}
+
+fn decode_family(message: &Message<'_>) -> Option<GenlFamily> {
+    let mut family = GenlFamily::default();
+    for attribute in attributes_after(message.body, GENLMSGHDR) {
+        match i32::from(attribute.kind) {
+            libc::CTRL_ATTR_FAMILY_ID => family.id = attribute.u16()?,
+            libc::CTRL_ATTR_MCAST_GROUPS => {
+                for group in attribute.nested() {
+                    let (mut name, mut number) = (String::new(), None);
+                    for nested in group.nested() {
+                        match i32::from(nested.kind) {
+                            libc::CTRL_ATTR_MCAST_GRP_NAME => name = nested.text(),
+                            libc::CTRL_ATTR_MCAST_GRP_ID => number = nested.u32(),
+                            _ => {}
+                        }
+                    }
+                    family.groups.extend(number.map(|number| (name, number)));
+                }
+            }
+            _ => {}
+        }
+    }
+    (family.id != 0).then_some(family)
+}
+
+// include/uapi/linux/genetlink.h.
+const CTRL_CMD_GETFAMILY: u8 = 3;
+
+// include/uapi/linux/netdev.h.
+const NETDEV_CMD_DEV_GET: u8 = 1;
+const NETDEV_CMD_DEV_ADD_NTF: u8 = 2;
+const NETDEV_CMD_DEV_DEL_NTF: u8 = 3;
+const NETDEV_CMD_DEV_CHANGE_NTF: u8 = 4;
+const NETDEV_A_DEV_IFINDEX: u16 = 1;
+const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
+
+// include/uapi/linux/seg6_genl.h.
+const SEG6_CMD_GET_TUNSRC: u8 = 4;
+const SEG6_ATTR_DST: u16 = 1;

@@ -1,0 +1,227 @@
+//! What the mirror asks the kernel for.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use netlink_sys::protocols::{NETLINK_GENERIC, NETLINK_ROUTE};
+use sidestep_model::node::{IfIndex, Neighbor};
+use sidestep_model::route::{Family, Route, Rule};
+
+use crate::address::{self, Address, IFADDRMSG};
+use crate::dump::{Request, Requester};
+use crate::error::MirrorError;
+use crate::genl::{Genl, GenlFamily};
+use crate::link::{self, IFINFOMSG, LinkState, Settings};
+use crate::neighbor::{self, NDMSG};
+use crate::netconf::{self, NETCONFMSG, Netconf};
+use crate::route::{self, RTMSG};
+use crate::rule::{self, FIB_RULE_HDR};
+use crate::socket::Socket;
+use crate::wire::Body;
+
+/// Opens a socket that gets every notification of rtnetlink that the node depends on.
+pub(crate) fn subscribe(receive_buffer: usize) -> Result<Socket, MirrorError> {
+    let socket = Socket::open(NETLINK_ROUTE)?.for_events(receive_buffer)?;
+    for group in [
+        libc::RTNLGRP_LINK,
+        libc::RTNLGRP_NEIGH,
+        libc::RTNLGRP_IPV4_IFADDR,
+        libc::RTNLGRP_IPV6_IFADDR,
+        libc::RTNLGRP_IPV4_ROUTE,
+        libc::RTNLGRP_IPV6_ROUTE,
+        libc::RTNLGRP_IPV4_RULE,
+        libc::RTNLGRP_IPV6_RULE,
+        libc::RTNLGRP_IPV4_NETCONF,
+        libc::RTNLGRP_IPV6_NETCONF,
+        libc::RTNLGRP_NEXTHOP,
+    ] {
+        socket.join(group)?;
+    }
+    Ok(socket)
+}
+
+/// Requests to the kernel.
+pub(crate) struct Kernel {
+    requester: Requester,
+    genl: Genl,
+    netdev: Option<GenlFamily>,
+}
+
+impl Kernel {
+    /// Opens the sockets for requests.
+    pub fn open() -> Result<Self, MirrorError> {
+        let mut genl = Genl::open()?;
+        Ok(Self {
+            requester: Requester::open(NETLINK_ROUTE)?,
+            netdev: genl.family("netdev")?,
+            genl,
+        })
+    }
+
+    /// Opens a socket for the `netdev` family's notifications, if the kernel has it.
+    pub fn subscribe_devices(&mut self, receive_buffer: usize) -> Result<Option<Socket>, MirrorError> {
+        let Some(group) = self.netdev.as_ref().and_then(|it| it.group("mgmt")) else {
+            return Ok(None);
+        };
+        let socket = Socket::open(NETLINK_GENERIC)?.for_events(receive_buffer)?;
+        socket.join(group)?;
+        Ok(Some(socket))
+    }
+
+    /// Waits until the kernel has done all that belongs to the notifications sent so far. It notifies of a link that
+    /// goes down, or an address removed, before it flushes the routes, all of it under the RTNL lock; dumps do not take
+    /// that lock any more (IPv4 since Linux 6.9), asking for one link does.
+    pub fn settle(&mut self) -> Result<(), MirrorError> {
+        let mut body = [0; IFINFOMSG];
+        // The loopback device, which every namespace has.
+        body[4] = 1;
+        let request = Request {
+            name: "give the loopback device",
+            kind: libc::RTM_GETLINK,
+            body: &body,
+        };
+        self.requester.one(request, link::decode)?;
+        Ok(())
+    }
+
+    /// All links.
+    pub fn links(&mut self) -> Result<Vec<LinkState>, MirrorError> {
+        let mut body = Body::new(&[0; IFINFOMSG]);
+        let mask = libc::RTEXT_FILTER_SKIP_STATS as u32;
+        body.attribute(libc::IFLA_EXT_MASK, &mask.to_ne_bytes());
+        let request = Request {
+            name: "list the links",
+            kind: libc::RTM_GETLINK,
+            body: &body.0,
+        };
+        self.requester.dump(request, link::decode)
+    }
+
+    /// The settings of all links.
+    pub fn settings(&mut self) -> Result<Vec<(IfIndex, Settings)>, MirrorError> {
+        let links = self.links()?;
+        Ok(links.into_iter().map(|it| (it.ifindex, it.settings)).collect())
+    }
+
+    /// All routes of a family, or those that leave by one link.
+    pub fn routes(&mut self, family: Family, dev: Option<IfIndex>) -> Result<Vec<Route>, MirrorError> {
+        let mut fixed = [0; RTMSG];
+        fixed[0] = number(family);
+        let mut body = Body::new(&fixed);
+        if let Some(IfIndex(dev)) = dev {
+            body.attribute(libc::RTA_OIF, &dev.to_ne_bytes());
+        }
+        let request = Request {
+            name: "list the routes",
+            kind: libc::RTM_GETROUTE,
+            body: &body.0,
+        };
+        match self.requester.dump(request, route::decode) {
+            // There is no such link any more, so no route leaves by it.
+            Err(error) if dev.is_some() && error.errno() == Some(libc::ENODEV) => Ok(Vec::new()),
+            // The kernel has no IPv6: `ipv6.disable=1`.
+            Err(error) if error.errno() == Some(libc::EOPNOTSUPP) => Ok(Vec::new()),
+            other => other,
+        }
+    }
+
+    /// `ip sr tunsrc`.
+    pub fn tunsrc(&mut self) -> Result<Option<Ipv6Addr>, MirrorError> {
+        self.genl.tunsrc()
+    }
+
+    /// What XDP can do on each device, if the kernel tells.
+    pub fn xdp_features(&mut self) -> Result<Option<Vec<(IfIndex, u64)>>, MirrorError> {
+        let Some(netdev) = &self.netdev else {
+            return Ok(None);
+        };
+        self.genl.xdp_features(netdev).map(Some)
+    }
+
+    fn rules(&mut self, family: Family) -> Result<Vec<Rule>, MirrorError> {
+        let mut body = [0; FIB_RULE_HDR];
+        body[0] = number(family);
+        let request = Request {
+            name: "list the policy rules",
+            kind: libc::RTM_GETRULE,
+            body: &body,
+        };
+        match self.requester.dump(request, rule::decode) {
+            // A kernel without policy routing, or without the family.
+            Err(error) if matches!(error.errno(), Some(libc::EOPNOTSUPP | libc::EAFNOSUPPORT)) => {
+                Ok(Vec::new())
+            }
+            other => other,
+        }
+    }
+
+    fn netconf(&mut self, family: Family) -> Result<Vec<Netconf>, MirrorError> {
+        let mut body = [0; NETCONFMSG];
+        body[0] = number(family);
+        let request = Request {
+            name: "list the interface settings",
+            kind: libc::RTM_GETNETCONF,
+            body: &body,
+        };
+        match self.requester.dump(request, netconf::decode) {
+            Err(error) if error.errno() == Some(libc::EOPNOTSUPP) => Ok(Vec::new()),
+            other => other,
+        }
+    }
+
+    fn addresses(&mut self) -> Result<Vec<(Address, bool)>, MirrorError> {
+        let request = Request {
+            name: "list the addresses",
+            kind: libc::RTM_GETADDR,
+            body: &[0; IFADDRMSG],
+        };
+        self.requester.dump(request, address::decode)
+    }
+
+    fn neighbors(&mut self) -> Result<Vec<((IfIndex, IpAddr), Option<Neighbor>)>, MirrorError> {
+        let request = Request {
+            name: "list the neighbors",
+            kind: libc::RTM_GETNEIGH,
+            body: &[0; NDMSG],
+        };
+        self.requester.dump(request, neighbor::decode)
+    }
+}
+
+/// Everything that is kept current by notifications.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshot {
+    pub links: Vec<LinkState>,
+    pub xdp_features: Option<Vec<(IfIndex, u64)>>,
+    pub netconf: Vec<Netconf>,
+    pub addresses: Vec<(Address, bool)>,
+    pub neighbors: Vec<((IfIndex, IpAddr), Option<Neighbor>)>,
+    pub rules: Vec<Rule>,
+    pub routes: Vec<Route>,
+}
+
+impl Snapshot {
+    /// Dumps everything.
+    pub fn read(kernel: &mut Kernel) -> Result<Self, MirrorError> {
+        let mut snapshot = Self {
+            links: kernel.links()?,
+            xdp_features: kernel.xdp_features()?,
+            addresses: kernel.addresses()?,
+            neighbors: kernel.neighbors()?,
+            ..Self::default()
+        };
+        for family in [Family::V4, Family::V6] {
+            snapshot.netconf.extend(kernel.netconf(family)?);
+            snapshot.rules.extend(kernel.rules(family)?);
+            snapshot.routes.extend(kernel.routes(family, None)?);
+        }
+        Ok(snapshot)
+    }
+}
+
+/// `AF_INET` or `AF_INET6`.
+fn number(family: Family) -> u8 {
+    match family {
+        Family::V4 => libc::AF_INET as u8,
+        Family::V6 => libc::AF_INET6 as u8,
+    }
+}

@@ -1,0 +1,194 @@
+//! One route out of an `RTM_NEWROUTE` or `RTM_DELROUTE` message.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use sidestep_model::node::{IfIndex, TableId};
+use sidestep_model::route::{Encap, NextHop, Owner, Route, RouteKey, RouteKind};
+
+use crate::seg6;
+use crate::wire::{Attribute, Message, address, attributes, attributes_after, prefix, u16_at, u32_at};
+
+/// Length of `struct rtmsg`.
+pub(crate) const RTMSG: usize = 12;
+
+/// The route in `message`; none for what is no route of a routing table: clones that hold a path MTU or a redirect,
+/// other address families, multicast forwarding entries.
+pub(crate) fn decode(message: &Message<'_>) -> Option<Route> {
+    let fixed = message.body.first_chunk::<RTMSG>()?;
+    let [family, dst_len, src_len, tos, table, protocol, _scope, kind, flags @ ..] = *fixed;
+    let flags = u32::from_ne_bytes(flags);
+    if flags & RTM_F_CLONED != 0 {
+        return None;
+    }
+    let mut table = u32::from(table);
+    let (mut dst, mut src, mut prefsrc) = (None, None, None);
+    let (mut metric, mut mtu, mut nhid, mut multipath) = (0, None, None, None);
+    let mut hop = HopAttributes::default();
+    for attribute in attributes_after(message.body, RTMSG) {
+        match attribute.kind {
+            libc::RTA_DST => dst = attribute.address(),
+            libc::RTA_SRC => src = attribute.address(),
+            libc::RTA_PREFSRC => prefsrc = attribute.address(),
+            libc::RTA_PRIORITY => metric = attribute.u32()?,
+            libc::RTA_TABLE => table = attribute.u32()?,
+            libc::RTA_METRICS => {
+                mtu = attribute
+                    .nested()
+                    .find(|metric| metric.kind == RTAX_MTU)
+                    .and_then(|metric| metric.u32());
+            }
+            libc::RTA_MULTIPATH => multipath = Some(attribute.value),
+            RTA_NH_ID => nhid = attribute.u32(),
+            _ => hop.take(&attribute),
+        }
+    }
+    let from = if src_len > 0 {
+        Some(prefix(family, src, src_len)?)
+    } else {
+        None
+    };
+    let kind = route_kind(kind);
+    let next_hops = if discards(kind) {
+        Vec::new()
+    } else if let Some(multipath) = multipath {
+        next_hops(multipath)
+    } else if let Some(nhid) = nhid.filter(|_| hop.is_empty()) {
+        // The kernel names the nexthop object and nothing else: net.ipv4.nexthop_compat_mode is 0.
+        vec![unresolved(nhid)]
+    } else {
+        vec![hop.next_hop(flags as u8, 1)]
+    };
+    let mut route = Route {
+        key: RouteKey {
+            table: TableId(table),
+            prefix: prefix(family, dst, dst_len)?,
+            from,
+            tos,
+            metric,
+        },
+        kind,
+        next_hops,
+        prefsrc,
+        mtu,
+        nhid,
+        protocol,
+        owner: Owner::Kernel,
+    };
+    if matches!(route.key.prefix, IpNet::V6(_)) {
+        // An IPv6 notification starts with whichever sibling changed, a dump with the first: one order for both.
+        route.next_hops.sort_unstable();
+    }
+    Some(route)
+}
+
+/// A packet never leaves by a route of this kind, though the kernel may name a device.
+fn discards(kind: RouteKind) -> bool {
+    matches!(
+        kind,
+        RouteKind::Blackhole | RouteKind::Unreachable | RouteKind::Prohibit | RouteKind::Throw
+    )
+}
+
+/// What one next hop has, in the message itself or in an entry of its `RTA_MULTIPATH`.
+#[derive(Default)]
+struct HopAttributes<'a> {
+    via: Option<IpAddr>,
+    dev: Option<IfIndex>,
+    encap_type: Option<u16>,
+    encap: Option<&'a [u8]>,
+}
+
+impl<'a> HopAttributes<'a> {
+    fn take(&mut self, attribute: &Attribute<'a>) {
+        match attribute.kind {
+            libc::RTA_GATEWAY => self.via = attribute.address(),
+            // struct rtvia: family, address.
+            RTA_VIA => self.via = attribute.value.get(2..).and_then(address),
+            libc::RTA_OIF => self.dev = attribute.u32().map(IfIndex),
+            RTA_ENCAP_TYPE => self.encap_type = attribute.u16(),
+            RTA_ENCAP => self.encap = Some(attribute.value),
+            _ => {}
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.via.is_none() && self.dev.is_none() && self.encap_type.is_none()
+    }
+
+    fn next_hop(self, flags: u8, weight: u16) -> NextHop {
+        NextHop {
+            via: self.via,
+            dev: self.dev,
+            weight,
+            onlink: flags & RTNH_F_ONLINK != 0,
+            // A link without carrier alone (RTNH_F_LINKDOWN) does not keep the kernel from using a next hop, unless
+            // ignore_routes_with_linkdown is set: then it reports RTNH_F_DEAD as well.
+            dead: flags & RTNH_F_DEAD != 0,
+            encap: self
+                .encap_type
+                .map(|encap_type| seg6::decode(encap_type, self.encap.unwrap_or_default())),
+        }
+    }
+}
+
+/// The next hops in the value of an `RTA_MULTIPATH`: `struct rtnexthop` and attributes, several times.
+fn next_hops(mut bytes: &[u8]) -> Vec<NextHop> {
+    let mut found = Vec::new();
+    while let (Some(length), Some(&[flags, hops]), Some(ifindex)) =
+        (u16_at(bytes, 0), bytes.get(2..4), u32_at(bytes, 4))
+    {
+        let Some(entry) = bytes.get(8..usize::from(length)) else {
+            break;
+        };
+        let mut hop = HopAttributes::default();
+        for attribute in attributes(entry) {
+            hop.take(&attribute);
+        }
+        hop.dev = (ifindex != 0).then_some(IfIndex(ifindex));
+        found.push(hop.next_hop(flags, u16::from(hops) + 1));
+        bytes = bytes
+            .get(usize::from(length).next_multiple_of(4)..)
+            .unwrap_or_default();
+    }
+    found
+}
+
+/// A next hop that stands for a nexthop object which the kernel does not resolve in the route's message.
+fn unresolved(nhid: u32) -> NextHop {
+    NextHop {
+        via: None,
+        dev: None,
+        weight: 1,
+        onlink: false,
+        dead: false,
+        encap: Some(Encap::Unsupported(format!(
+            "nexthop object {nhid} (net.ipv4.nexthop_compat_mode is 0)"
+        ))),
+    }
+}
+
+fn route_kind(kind: u8) -> RouteKind {
+    match kind {
+        libc::RTN_UNICAST => RouteKind::Unicast,
+        libc::RTN_LOCAL => RouteKind::Local,
+        libc::RTN_BROADCAST => RouteKind::Broadcast,
+        libc::RTN_ANYCAST => RouteKind::Anycast,
+        libc::RTN_MULTICAST => RouteKind::Multicast,
+        libc::RTN_BLACKHOLE => RouteKind::Blackhole,
+        libc::RTN_UNREACHABLE => RouteKind::Unreachable,
+        libc::RTN_PROHIBIT => RouteKind::Prohibit,
+        libc::RTN_THROW => RouteKind::Throw,
+        other => RouteKind::Other(other),
+    }
+}
+
+// include/uapi/linux/rtnetlink.h.
+const RTA_VIA: u16 = 18;
+const RTA_ENCAP_TYPE: u16 = 21;
+const RTA_ENCAP: u16 = 22;
+const RTA_NH_ID: u16 = 30;
+const RTAX_MTU: u16 = 2;
+const RTM_F_CLONED: u32 = 0x200;
+const RTNH_F_DEAD: u8 = 1;
+const RTNH_F_ONLINK: u8 = 4;

@@ -1,0 +1,284 @@
+//! The routes of the node, and what a notification does to them.
+//!
+//! The kernel can hold several routes with one key: IPv4 after `ip route append`, IPv6 where next hops have no gateway
+//! (they never become one multipath route), for example `fe80::/64` on every link. A packet takes the first of them
+//! that is alive; that one is in the [`Node`](sidestep_model::node::Node), the others wait here until it goes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use sidestep_model::node::{IfIndex, Node};
+use sidestep_model::route::{Family, NextHop, Route, RouteKey};
+
+/// All routes of the node.
+#[derive(Debug, Default)]
+pub(crate) struct RouteTable {
+    /// Keys with more than one route: all of them in the kernel's order.
+    shared: BTreeMap<RouteKey, Vec<Route>>,
+}
+
+/// What a notification's flags say about the place of a new route among those with its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Placement {
+    /// It is the only one (`NLM_F_EXCL`).
+    Only,
+    /// It took another's place (`NLM_F_REPLACE`).
+    Replace,
+    /// It was put behind the others (`NLM_F_APPEND`).
+    Append,
+    /// Neither was said.
+    Plain,
+}
+
+impl Placement {
+    /// From `nlmsg_flags` of an `RTM_NEWROUTE`.
+    pub fn of(flags: u16) -> Self {
+        let flags = i32::from(flags);
+        if flags & libc::NLM_F_REPLACE != 0 {
+            Self::Replace
+        } else if flags & libc::NLM_F_EXCL != 0 {
+            Self::Only
+        } else if flags & libc::NLM_F_APPEND != 0 {
+            Self::Append
+        } else {
+            Self::Plain
+        }
+    }
+}
+
+/// Whether a notification says all that must be known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Applied {
+    /// What is known is what the kernel has.
+    Surely,
+    /// The kernel may have something else: which of several routes with the key comes first does not follow from what
+    /// it told. A dump does not tell it either while IPv6 siblings stand on both sides of another route, which it
+    /// leaves out (`fib6_dump_node` goes on behind the last sibling).
+    Perhaps,
+}
+
+impl RouteTable {
+    /// A route was added or changed.
+    pub fn add(&mut self, node: &mut Node, route: Route, placement: Placement, changed: &mut BTreeSet<RouteKey>) -> Applied {
+        let mut applied = Applied::Surely;
+        self.edit(node, route.key, changed, |routes| match (family(&route.key), placement) {
+            (_, Placement::Only) => *routes = vec![route],
+            (Family::V4, _) => add_v4(routes, route, placement),
+            (Family::V6, _) => applied = add_v6(routes, route, placement),
+        });
+        applied
+    }
+
+    /// A route, or some next hops of one, were deleted.
+    pub fn delete(&mut self, node: &mut Node, route: &Route, changed: &mut BTreeSet<RouteKey>) -> Applied {
+        let mut applied = Applied::Surely;
+        self.edit(node, route.key, changed, |routes| {
+            if let Some(place) = routes.iter().position(|known| same(known, route)) {
+                routes.remove(place);
+            } else if !routes.is_empty() {
+                remove_next_hops(routes, route);
+                applied = Applied::Perhaps;
+            }
+        });
+        applied
+    }
+
+    /// Replaces what is known of the routes that `covered` accepts by the result of a dump of those.
+    pub fn replace(
+        &mut self,
+        node: &mut Node,
+        mut dumped: Vec<Route>,
+        covered: impl Fn(&Route) -> bool,
+        changed: &mut BTreeSet<RouteKey>,
+    ) {
+        // Stable: routes with one key stay in the kernel's order.
+        dumped.sort_by_key(|route| route.key);
+        let mut gone: BTreeSet<RouteKey> = node
+            .routes
+            .keys()
+            .filter(|key| match self.shared.get(key) {
+                Some(routes) => routes.iter().any(&covered),
+                None => node.routes.get(key).is_some_and(&covered),
+            })
+            .copied()
+            .collect();
+        let mut dumped = dumped.into_iter().peekable();
+        while let Some(first) = dumped.next() {
+            let key = first.key;
+            let mut fresh = vec![first];
+            fresh.extend(std::iter::from_fn(|| dumped.next_if(|next| next.key == key)));
+            gone.remove(&key);
+            self.edit(node, key, changed, |routes| merge(routes, fresh, &covered));
+        }
+        for key in gone {
+            self.edit(node, key, changed, |routes| merge(routes, Vec::new(), &covered));
+        }
+    }
+
+    /// Any route that `accepts`, also one that waits behind another.
+    pub fn any(&self, node: &Node, accepts: impl Fn(&Route) -> bool) -> bool {
+        node.routes.values().any(&accepts) || self.shared.values().flatten().any(&accepts)
+    }
+
+    /// Changes the routes with one key, and notes the key if packets will take another one than before.
+    fn edit(
+        &mut self,
+        node: &mut Node,
+        key: RouteKey,
+        changed: &mut BTreeSet<RouteKey>,
+        edit: impl FnOnce(&mut Vec<Route>),
+    ) {
+        let before = node.routes.remove(&key);
+        let mut routes = self
+            .shared
+            .remove(&key)
+            .unwrap_or_else(|| before.iter().cloned().collect());
+        edit(&mut routes);
+        let alive = routes.iter().position(is_alive).unwrap_or(0);
+        let after = if routes.len() > 1 {
+            let after = routes.get(alive).cloned();
+            self.shared.insert(key, routes);
+            after
+        } else {
+            routes.pop()
+        };
+        if before != after {
+            changed.insert(key);
+        }
+        if let Some(after) = after {
+            node.routes.insert(key, after);
+        }
+    }
+}
+
+/// Brings the routes with one key up to date with those of a dump that has all that `covered` accepts.
+fn merge(routes: &mut Vec<Route>, fresh: Vec<Route>, covered: impl Fn(&Route) -> bool) {
+    if routes.iter().all(&covered) {
+        *routes = fresh;
+        return;
+    }
+    routes.retain(|known| !covered(known) || fresh.iter().any(|route| same(known, route)));
+    for route in fresh {
+        match routes.iter_mut().find(|known| same(known, &route)) {
+            Some(known) => *known = route,
+            None => routes.push(route),
+        }
+    }
+}
+
+/// net/ipv4/fib_trie.c `fib_table_insert`: a replacement takes the first place, an appended route the last, any other
+/// the first. No two are the same.
+fn add_v4(routes: &mut Vec<Route>, route: Route, placement: Placement) {
+    if placement == Placement::Replace {
+        // A nexthop object that changed is notified as a replacement of each route that uses it, wherever it stands.
+        let by_object = routes
+            .iter()
+            .position(|known| known.nhid.is_some() && known.nhid == route.nhid);
+        let place = by_object.unwrap_or(0);
+        if place < routes.len() {
+            routes.remove(place);
+        }
+        routes.retain(|known| !same(known, &route));
+        routes.insert(place.min(routes.len()), route);
+    } else if let Some(known) = routes.iter_mut().find(|known| same(known, &route)) {
+        *known = route;
+    } else if placement == Placement::Append {
+        routes.push(route);
+    } else {
+        routes.insert(0, route);
+    }
+}
+
+/// net/ipv6/ip6_fib.c `fib6_add_rt2node`: next hops with a gateway form one multipath route, which a notification gives
+/// complete; a replacement takes the place of the first route that is such a one too, else of the first; any other is
+/// put behind those there are.
+fn add_v6(routes: &mut Vec<Route>, route: Route, placement: Placement) -> Applied {
+    let ecmp = is_ecmp(&route);
+    let place = match placement {
+        Placement::Replace => routes
+            .iter()
+            .position(|known| known.nhid.is_some() && known.nhid == route.nhid)
+            .or_else(|| routes.iter().position(|known| is_ecmp(known) == ecmp)),
+        _ if ecmp => routes.iter().position(is_ecmp),
+        _ => routes.iter().position(|known| same(known, &route)),
+    };
+    if let Some(known) = place.and_then(|place| routes.get_mut(place)) {
+        *known = route;
+        return Applied::Surely;
+    }
+    if placement == Placement::Replace && !routes.is_empty() {
+        routes[0] = route;
+        return Applied::Perhaps;
+    }
+    routes.push(route);
+    Applied::Surely
+}
+
+/// Removes some next hops from an IPv6 multipath route.
+fn remove_next_hops(routes: &mut Vec<Route>, gone: &Route) {
+    if family(&gone.key) == Family::V4 || !is_ecmp(gone) {
+        return;
+    }
+    let Some(place) = routes.iter().position(is_ecmp) else {
+        return;
+    };
+    let identity = |hop: &NextHop| (hop.via, hop.dev, hop.encap.clone());
+    let gone: Vec<_> = gone.next_hops.iter().map(identity).collect();
+    let hops = &mut routes[place].next_hops;
+    hops.retain(|hop| !gone.contains(&identity(hop)));
+    if hops.is_empty() {
+        routes.remove(place);
+    }
+}
+
+/// `rt6_qualify_for_ecmp`.
+fn is_ecmp(route: &Route) -> bool {
+    route.nhid.is_none() && !route.next_hops.is_empty() && route.next_hops.iter().all(|hop| hop.via.is_some())
+}
+
+/// A packet can take it: `dead` next hops are passed over.
+fn is_alive(route: &Route) -> bool {
+    route.next_hops.is_empty() || route.next_hops.iter().any(|hop| !hop.dead)
+}
+
+/// The kernel would not hold both at a time.
+fn same(a: &Route, b: &Route) -> bool {
+    if a.nhid.is_some() || b.nhid.is_some() {
+        return a.nhid == b.nhid;
+    }
+    // rt6_duplicate_nexthop looks at the next hop alone, fib_find_info at everything.
+    let attributes = |route: &Route| match family(&route.key) {
+        Family::V4 => (route.prefsrc, route.mtu, route.protocol),
+        Family::V6 => (None, None, 0),
+    };
+    a.kind == b.kind
+        && attributes(a) == attributes(b)
+        && a.next_hops.len() == b.next_hops.len()
+        && a.next_hops.iter().zip(&b.next_hops).all(|(a, b)| {
+            (a.via, a.dev, a.weight, &a.encap) == (b.via, b.dev, b.weight, &b.encap)
+        })
+}
+
+/// The family of a route's prefix.
+pub(crate) fn family(key: &RouteKey) -> Family {
+    match key.prefix {
+        IpNet::V4(_) => Family::V4,
+        IpNet::V6(_) => Family::V6,
+    }
+}
+
+/// Whether a next hop of the route leaves by one of these links.
+pub(crate) fn uses(route: &Route, links: &BTreeSet<IfIndex>) -> bool {
+    route
+        .next_hops
+        .iter()
+        .any(|hop| hop.dev.is_some_and(|dev| links.contains(&dev)))
+}
+
+/// Whether the route's preferred source is one of these addresses.
+pub(crate) fn prefers(route: &Route, addresses: &BTreeSet<IpAddr>) -> bool {
+    route
+        .prefsrc
+        .is_some_and(|prefsrc| addresses.contains(&prefsrc))
+}

@@ -1,0 +1,350 @@
+//! The node, and what of the kernel's state has to be kept beside it: events in, node and changes out. Asks the kernel
+//! for nothing except in [`State::refresh`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv6Addr};
+
+use sidestep_model::node::{IfIndex, Neighbor, Node};
+use sidestep_model::route::{Family, Route, RouteKey};
+
+use crate::address::{self, Address};
+use crate::error::MirrorError;
+use crate::genl::DeviceEvent;
+use crate::kernel::{Kernel, Snapshot};
+use crate::link::{self, AllSettings, LinkState, Settings};
+use crate::neighbor;
+use crate::netconf::{self, Netconf, Scope};
+use crate::route;
+use crate::route_table::{Applied, Placement, RouteTable, family, prefers, uses};
+use crate::rule;
+use crate::stale::Stale;
+use crate::wire::Message;
+
+/// Everything known.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// The node.
+    pub node: Node,
+    /// What must be read again.
+    pub stale: Stale,
+    routes: RouteTable,
+    links: BTreeMap<IfIndex, LinkState>,
+    all: AllSettings,
+    /// `ignore_routes_with_linkdown`, which decides what the kernel calls dead.
+    ignore_linkdown: BTreeMap<(Family, Scope), i32>,
+    /// What the `netdev` family tells; none if the kernel does not have it.
+    xdp_features: Option<BTreeMap<IfIndex, u64>>,
+    addresses: BTreeSet<Address>,
+    changed_routes: BTreeSet<RouteKey>,
+    changed_other: bool,
+}
+
+impl State {
+    /// Applies one notification of rtnetlink.
+    pub fn apply(&mut self, message: &Message<'_>) {
+        match message.kind {
+            libc::RTM_NEWROUTE | libc::RTM_DELROUTE => {
+                if let Some(route) = route::decode(message) {
+                    self.route(route, message);
+                }
+            }
+            libc::RTM_NEWLINK => {
+                if let Some(state) = link::decode(message) {
+                    self.link_changed(state);
+                }
+            }
+            // Leaving a bridge is a deletion too, of the bridge's view of the port.
+            libc::RTM_DELLINK if message.body.first() == Some(&(libc::AF_UNSPEC as u8)) => {
+                if let Some(ifindex) = link::ifindex(message) {
+                    self.link_gone(ifindex);
+                }
+            }
+            libc::RTM_NEWADDR | libc::RTM_DELADDR => {
+                if let Some((address, present)) = address::decode(message) {
+                    self.address(address, present);
+                }
+            }
+            libc::RTM_NEWNEIGH | libc::RTM_DELNEIGH => {
+                if let Some((key, neighbor)) = neighbor::decode(message) {
+                    self.neighbor(key, neighbor);
+                }
+            }
+            libc::RTM_NEWRULE | libc::RTM_DELRULE => {
+                if let Some(rule) = rule::decode(message) {
+                    if message.kind == libc::RTM_NEWRULE {
+                        rule::add(&mut self.node, rule);
+                    } else {
+                        rule::delete(&mut self.node, &rule);
+                    }
+                    self.changed_other = true;
+                }
+            }
+            libc::RTM_NEWNETCONF => {
+                if let Some(netconf) = netconf::decode(message) {
+                    self.netconf(netconf);
+                }
+            }
+            RTM_NEWNEXTHOP | RTM_DELNEXTHOP => self.stale.objects = true,
+            _ => {}
+        }
+    }
+
+    /// Applies one notification of the `netdev` family.
+    pub fn apply_device(&mut self, event: DeviceEvent) {
+        let features = self.xdp_features.get_or_insert_default();
+        let ifindex = match event {
+            DeviceEvent::Features(ifindex, bits) => {
+                features.insert(ifindex, bits);
+                ifindex
+            }
+            DeviceEvent::Gone(ifindex) => {
+                features.remove(&ifindex);
+                ifindex
+            }
+        };
+        self.rebuild(ifindex);
+    }
+
+    /// Reads what is stale from the kernel.
+    pub fn refresh(&mut self, stale: &Stale, kernel: &mut Kernel) -> Result<(), MirrorError> {
+        if stale.settings {
+            let settings = kernel.settings()?;
+            self.link_settings(&settings, None);
+        }
+        for (family, all) in [(Family::V4, stale.routes4), (Family::V6, stale.routes6)] {
+            let of_family = |route: &Route| self::family(&route.key) == family;
+            let of_links = |route: &Route| of_family(route) && uses(route, &stale.links);
+            // No dump can be filtered by a link that is gone.
+            let gone = stale.links.iter().any(|it| !self.links.contains_key(it));
+            let all = all
+                || stale.links.len() > LINKS_ONE_BY_ONE
+                || self.routes.any(&self.node, |route| {
+                    of_family(route)
+                        // A group loses the members that leave by a link; the route stays with the others.
+                        && (route.nhid.is_some() && (stale.objects || of_links(route))
+                            || !of_links(route) && prefers(route, &stale.sources)
+                            || gone && route.next_hops.len() > 1 && of_links(route))
+                });
+            let (node, changed) = (&mut self.node, &mut self.changed_routes);
+            if all {
+                let dumped = kernel.routes(family, None)?;
+                self.routes.replace(node, dumped, of_family, changed);
+                continue;
+            }
+            for link in &stale.links {
+                let dumped = kernel.routes(family, Some(*link))?;
+                let covered = |route: &Route| {
+                    of_family(route) && route.next_hops.iter().any(|hop| hop.dev == Some(*link))
+                };
+                self.routes.replace(node, dumped, covered, changed);
+            }
+        }
+        self.stale = Stale::default();
+        Ok(())
+    }
+
+    /// Replaces everything that notifications keep current.
+    pub fn replace(&mut self, snapshot: Snapshot) {
+        let before = self.node.clone();
+        self.xdp_features = snapshot.xdp_features.map(BTreeMap::from_iter);
+        self.links = snapshot
+            .links
+            .into_iter()
+            .map(|link| (link.ifindex, link))
+            .collect();
+        for netconf in snapshot.netconf {
+            self.netconf(netconf);
+        }
+        self.rebuild_all();
+        let present = snapshot.addresses.into_iter().filter(|it| it.1);
+        self.addresses = present.map(|it| it.0).collect();
+        self.node.addresses = self.addresses.iter().map(|address| address.own).collect();
+        self.node.neighbors.clear();
+        for (key, neighbor) in snapshot.neighbors {
+            self.neighbor(key, neighbor);
+        }
+        self.node.rules.clear();
+        for rule in snapshot.rules {
+            rule::add(&mut self.node, rule);
+        }
+        self.routes.replace(
+            &mut self.node,
+            snapshot.routes,
+            |_| true,
+            &mut self.changed_routes,
+        );
+        self.changed_other |= before.links != self.node.links
+            || before.addresses != self.node.addresses
+            || before.neighbors != self.node.neighbors
+            || before.rules != self.node.rules;
+        self.stale = Stale::default();
+    }
+
+    /// The settings of the whole node that have no notification. True if one changed.
+    pub fn node_settings(&mut self, tunsrc: Option<Ipv6Addr>, flowlabel: i32, seg6_enabled: i32) -> bool {
+        let before = (self.node.tunsrc, self.node.seg6_flowlabel, self.all);
+        self.node.tunsrc = tunsrc;
+        self.node.seg6_flowlabel = flowlabel;
+        self.all.seg6_enabled = seg6_enabled;
+        before != (tunsrc, flowlabel, self.all)
+    }
+
+    /// The settings of the links. True if one changed.
+    pub fn link_settings(&mut self, settings: &[(IfIndex, Settings)], features: Option<&[(IfIndex, u64)]>) -> bool {
+        for (ifindex, settings) in settings {
+            if let Some(state) = self.links.get_mut(ifindex) {
+                state.settings = *settings;
+            }
+        }
+        if let Some(features) = features {
+            self.xdp_features = Some(features.iter().copied().collect());
+        }
+        let before = std::mem::take(&mut self.changed_other);
+        self.rebuild_all();
+        std::mem::replace(&mut self.changed_other, before)
+    }
+
+    /// What changed since the last call: route keys in order, anything else.
+    pub fn take_changes(&mut self) -> (Vec<RouteKey>, bool) {
+        let routes = std::mem::take(&mut self.changed_routes);
+        (routes.into_iter().collect(), std::mem::take(&mut self.changed_other))
+    }
+
+    fn route(&mut self, route: Route, message: &Message<'_>) {
+        let family = family(&route.key);
+        let (node, changed) = (&mut self.node, &mut self.changed_routes);
+        let applied = if message.kind == libc::RTM_NEWROUTE {
+            let placement = Placement::of(message.flags);
+            self.routes.add(node, route, placement, changed)
+        } else {
+            self.routes.delete(node, &route, changed)
+        };
+        if applied == Applied::Perhaps {
+            self.stale.family(family);
+        }
+    }
+
+    fn link_changed(&mut self, state: LinkState) {
+        let ifindex = state.ifindex;
+        // Routes go with the link and come back to life with it (IPv6: when it is running, a little later than up),
+        // move with its VRF, and have its MTU.
+        let silent = |link: &LinkState| (link.flags, link.master, link.mtu);
+        let before = self.links.get(&ifindex).map(silent);
+        if before != Some(silent(&state)) {
+            self.stale.links.insert(ifindex);
+        }
+        self.links.insert(ifindex, state);
+        self.rebuild(ifindex);
+    }
+
+    fn link_gone(&mut self, ifindex: IfIndex) {
+        self.links.remove(&ifindex);
+        self.changed_other |= self.node.links.remove(&ifindex).is_some();
+        self.addresses.retain(|address| address.own.0 != ifindex);
+        self.node.addresses.retain(|address| address.0 != ifindex);
+        self.node.neighbors.retain(|key, _| key.0 != ifindex);
+        self.ignore_linkdown
+            .retain(|key, _| key.1 != Scope::Link(ifindex));
+        self.stale.links.insert(ifindex);
+    }
+
+    fn address(&mut self, address: Address, present: bool) {
+        if present {
+            self.addresses.insert(address);
+            self.changed_other |= self.node.addresses.insert(address.own);
+            return;
+        }
+        self.addresses.remove(&address);
+        if !self.addresses.iter().any(|known| known.own == address.own) {
+            self.changed_other |= self.node.addresses.remove(&address.own);
+        }
+        self.stale.links.insert(address.own.0);
+        self.stale.sources.insert(address.own.1.addr());
+    }
+
+    fn neighbor(&mut self, key: (IfIndex, IpAddr), neighbor: Option<Neighbor>) {
+        let before = match neighbor {
+            Some(neighbor) => self.node.neighbors.insert(key, neighbor),
+            None => self.node.neighbors.remove(&key),
+        };
+        self.changed_other |= before != neighbor;
+    }
+
+    fn netconf(&mut self, netconf: Netconf) {
+        if let Some(value) = netconf.ignore_linkdown {
+            let key = (netconf.family, netconf.scope);
+            let before = self.ignore_linkdown.insert(key, value);
+            if before.is_some_and(|before| before != value) {
+                match netconf.scope {
+                    Scope::All => self.stale.family(netconf.family),
+                    Scope::Link(ifindex) => _ = self.stale.links.insert(ifindex),
+                }
+            }
+        }
+        match netconf.scope {
+            Scope::All => {
+                let before = self.all;
+                match netconf.family {
+                    Family::V4 => {
+                        self.all.rp_filter = netconf.rp_filter.unwrap_or(self.all.rp_filter);
+                    }
+                    Family::V6 => {
+                        self.all.forwarding6 = netconf.forwarding.unwrap_or(self.all.forwarding6);
+                    }
+                }
+                if self.all != before {
+                    self.rebuild_all();
+                }
+            }
+            Scope::Link(ifindex) => {
+                let Some(state) = self.links.get_mut(&ifindex) else {
+                    return;
+                };
+                let settings = &mut state.settings;
+                match (netconf.family, &mut settings.v4, &mut settings.v6) {
+                    (Family::V4, Some(v4), _) => {
+                        v4.forwarding = netconf.forwarding.unwrap_or(v4.forwarding);
+                        v4.rp_filter = netconf.rp_filter.unwrap_or(v4.rp_filter);
+                    }
+                    // The link's own forwarding decides nothing in IPv6.
+                    (Family::V6, _, Some(_)) if !netconf.unsaid => {}
+                    // The link has just got the protocol: the other settings are not in this message.
+                    _ => self.stale.settings = true,
+                }
+                self.rebuild(ifindex);
+            }
+        }
+    }
+
+    /// Brings one link of the node up to date.
+    fn rebuild(&mut self, ifindex: IfIndex) {
+        let Some(state) = self.links.get(&ifindex) else {
+            return;
+        };
+        let features = self
+            .xdp_features
+            .as_ref()
+            .map(|features| features.get(&ifindex).copied().unwrap_or_default());
+        let link = state.link(&self.all, features);
+        if self.node.links.get(&ifindex) != Some(&link) {
+            self.node.links.insert(ifindex, link);
+            self.changed_other = true;
+        }
+    }
+
+    /// Brings all links of the node up to date.
+    fn rebuild_all(&mut self) {
+        self.node.links.retain(|ifindex, _| self.links.contains_key(ifindex));
+        let known: Vec<IfIndex> = self.links.keys().copied().collect();
+        for ifindex in known {
+            self.rebuild(ifindex);
+        }
+    }
+}
+
+/// Up to so many links their routes are read link by link; each costs the kernel a walk over all tables.
+const LINKS_ONE_BY_ONE: usize = 4;
+
+// include/uapi/linux/rtnetlink.h.
+const RTM_NEWNEXTHOP: u16 = 104;
+const RTM_DELNEXTHOP: u16 = 105;

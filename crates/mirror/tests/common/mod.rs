@@ -1,0 +1,179 @@
+//! A network namespace for each test, and commands in it.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sched::{CloneFlags, unshare};
+use sidestep_mirror::{Changes, Mirror};
+use sidestep_model::node::{IfIndex, Node};
+
+/// Runs `test` on a thread with a network namespace of its own, which ends with the thread. Without root the test is
+/// skipped, which is said.
+pub fn in_namespace(test: impl FnOnce() + Send + 'static) {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: needs root for a network namespace");
+        return;
+    }
+    let thread = std::thread::spawn(|| {
+        unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
+        // Link-local addresses are there at once.
+        sysctl("ipv6/conf/default/accept_dad", "0");
+        ip("link set lo up");
+        test();
+    });
+    if let Err(panic) = thread.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+/// Two pairs of veth with both ends in the namespace, up and with addresses: `va`-`vb` and `vc`-`vd`.
+pub fn two_pairs() {
+    batch(
+        "link add va type veth peer name vb
+         link add vc type veth peer name vd
+         link set va up
+         link set vb up
+         link set vc up
+         link set vd up
+         addr add 10.1.0.1/24 dev va
+         addr add 10.2.0.1/24 dev vc
+         -6 addr add fc00:1::1/64 dev va nodad
+         -6 addr add fc00:2::1/64 dev vc nodad",
+    );
+}
+
+/// Runs `ip` and expects success.
+pub fn ip(arguments: &str) {
+    let output = try_ip(arguments);
+    assert!(
+        output.status.success(),
+        "ip {arguments}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// Runs `ip`.
+pub fn try_ip(arguments: &str) -> Output {
+    Command::new("ip")
+        .args(arguments.split_whitespace())
+        .output()
+        .expect("iproute2")
+}
+
+/// Runs many `ip` commands, one per line. Only a line that starts with `-6` is of IPv6.
+pub fn batch(commands: &str) {
+    let mut last: Option<(bool, String)> = None;
+    for line in commands.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let (v6, line) = match line.strip_prefix("-6 ") {
+            Some(line) => (true, line),
+            None => (false, line),
+        };
+        match &mut last {
+            Some((family, lines)) if *family == v6 => {
+                lines.push_str(line);
+                lines.push('\n');
+            }
+            _ => {
+                if let Some((family, lines)) = last.take() {
+                    run_batch(family, &lines, false);
+                }
+                last = Some((v6, format!("{line}\n")));
+            }
+        }
+    }
+    if let Some((family, lines)) = last {
+        run_batch(family, &lines, false);
+    }
+}
+
+/// Runs one batch; with `force`, commands that fail are passed over.
+pub fn run_batch(v6: bool, lines: &str, force: bool) {
+    let mut command = Command::new("ip");
+    if v6 {
+        command.arg("-6");
+    }
+    if force {
+        command.arg("-force");
+    }
+    let mut child = command
+        .args(["-batch", "-"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("iproute2");
+    let mut input = child.stdin.take().expect("piped");
+    let text = lines.to_owned();
+    let writer = std::thread::spawn(move || input.write_all(text.as_bytes()));
+    let output = child.wait_with_output().expect("iproute2 runs");
+    _ = writer.join();
+    assert!(
+        force || output.status.success(),
+        "ip -batch: {}\n{lines}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// Writes a setting below `/proc/sys/net`.
+pub fn sysctl(path: &str, value: &str) {
+    std::fs::write(format!("/proc/sys/net/{path}"), value).expect(path);
+}
+
+/// The index of an interface.
+pub fn index(mirror: &Mirror, name: &str) -> IfIndex {
+    mirror.node().link_by_name(name).expect(name).ifindex
+}
+
+/// Processes notifications until `holds`, for at most five seconds. Gives the changes on the way.
+pub fn until(mirror: &mut Mirror, what: &str, holds: impl Fn(&Node) -> bool) -> Changes {
+    let end = Instant::now() + Duration::from_secs(5);
+    let mut all = Changes::default();
+    loop {
+        let changes = mirror.process().expect("process");
+        all.routes.extend(changes.routes);
+        all.other |= changes.other;
+        all.resynced |= changes.resynced;
+        if holds(mirror.node()) {
+            return all;
+        }
+        assert!(Instant::now() < end, "not within 5 s: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Waits until the node is the same as one that was read just now, for at most three seconds: the kernel does some of
+/// what a command asks for after the command.
+pub fn assert_current(mirror: &mut Mirror, when: &str) {
+    let end = Instant::now() + Duration::from_secs(3);
+    loop {
+        mirror.process().expect("process");
+        mirror.poll_sysctls().expect("poll");
+        let fresh = Mirror::open().expect("open");
+        // What has happened meanwhile is in neither or only in one.
+        let still = mirror.process().expect("process").is_empty();
+        if still && mirror.node() == fresh.node() {
+            return;
+        }
+        if Instant::now() > end {
+            assert_same(mirror.node(), fresh.node(), when);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Compares two nodes part by part, so that a failure shows what differs and not everything.
+pub fn assert_same(followed: &Node, fresh: &Node, when: &str) {
+    assert_eq!(followed.links, fresh.links, "links {when}");
+    assert_eq!(followed.addresses, fresh.addresses, "addresses {when}");
+    assert_eq!(followed.neighbors, fresh.neighbors, "neighbors {when}");
+    assert_eq!(followed.rules, fresh.rules, "rules {when}");
+    for (key, route) in &fresh.routes {
+        assert_eq!(followed.routes.get(key), Some(route), "route {when}");
+    }
+    for (key, route) in &followed.routes {
+        assert!(fresh.routes.contains_key(key), "a route too many {when}: {route:#?}");
+    }
+    assert_eq!(followed, fresh, "{when}");
+}
