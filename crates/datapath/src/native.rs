@@ -194,6 +194,25 @@ impl Native {
         &self.buffer[start..end]
     }
 
+    /// Fills all of the buffer that a run does not itself fill: what would leave in a frame if the packet path sent
+    /// bytes that it never wrote.
+    #[doc(hidden)]
+    pub fn fill(&mut self, byte: u8) {
+        self.buffer.fill(byte);
+    }
+
+    /// The bytes of the buffer before and behind what the last run had a right to touch. `arrived`: bytes of the frame
+    /// that it was given.
+    #[doc(hidden)]
+    pub fn surroundings(&self, arrived: usize) -> [&[u8]; 2] {
+        let start = self.frame.data as usize - self.buffer.as_ptr() as usize;
+        let end = self.frame.end as usize - self.buffer.as_ptr() as usize;
+        [
+            &self.buffer[..start.min(HEADROOM)],
+            &self.buffer[end.max(HEADROOM + arrived.min(FRAME_MAX))..],
+        ]
+    }
+
     /// The steps of the last run, in order.
     pub fn trace(&self) -> &[Trace] {
         &self.frame.trace[..self.frame.traces as usize]

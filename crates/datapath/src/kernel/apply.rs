@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use libbpf_rs::{MapCore, MapFlags};
 use sidestep_abi::{SIDESTEP_PORTS, sidestep_adjacency};
 
+use super::diff::Diff;
 use super::maps::{Record, differ_in_first_word_only, fib_key_bytes};
 use super::{Kernel, KernelError, Table};
 use crate::image::{FibKey, Image, Limits};
@@ -334,77 +335,13 @@ impl<'a> Changes<'a> {
     }
 }
 
-/// What is new, other and gone between two ordered maps.
-#[derive(Debug, PartialEq, Eq)]
-struct Diff<'a, K, V> {
-    added: Vec<(&'a K, &'a V)>,
-    /// Key, old value, new value.
-    changed: Vec<(&'a K, &'a V, &'a V)>,
-    removed: Vec<(&'a K, &'a V)>,
-}
-
-impl<'a, K: Ord, V: PartialEq> Diff<'a, K, V> {
-    /// One pass over both.
-    fn between(from: &'a BTreeMap<K, V>, to: &'a BTreeMap<K, V>) -> Self {
-        let mut diff = Self {
-            added: Vec::new(),
-            changed: Vec::new(),
-            removed: Vec::new(),
-        };
-        let (mut old, mut new) = (from.iter().peekable(), to.iter().peekable());
-        loop {
-            let order = match (old.peek(), new.peek()) {
-                (None, None) => return diff,
-                (Some(_), None) => std::cmp::Ordering::Less,
-                (None, Some(_)) => std::cmp::Ordering::Greater,
-                (Some((a, _)), Some((b, _))) => a.cmp(b),
-            };
-            match order {
-                std::cmp::Ordering::Less => diff.removed.extend(old.next()),
-                std::cmp::Ordering::Greater => diff.added.extend(new.next()),
-                std::cmp::Ordering::Equal => {
-                    if let (Some((key, a)), Some((_, b))) = (old.next(), new.next())
-                        && a != b
-                    {
-                        diff.changed.push((key, a, b));
-                    }
-                }
-            }
-        }
-    }
-
-    /// New and changed, with the new value.
-    fn upserts(&self) -> impl Iterator<Item = (&'a K, &'a V)> + '_ {
-        self.added
-            .iter()
-            .copied()
-            .chain(self.changed.iter().map(|&(key, _, new)| (key, new)))
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
     use sidestep_abi::{sidestep_port, sidestep_route};
+    use sidestep_lab::root_or_skip;
 
-    #[test]
-    fn a_diff_says_what_is_new_other_and_gone() {
-        let from = BTreeMap::from([(1, 'a'), (2, 'b'), (3, 'c')]);
-        let to = BTreeMap::from([(0, 'z'), (2, 'B'), (3, 'c'), (9, 'n')]);
-        let diff = Diff::between(&from, &to);
-        assert_eq!(diff.added, [(&0, &'z'), (&9, &'n')]);
-        assert_eq!(diff.changed, [(&2, &'b', &'B')]);
-        assert_eq!(diff.removed, [(&1, &'a')]);
-        assert_eq!(diff.upserts().count(), 3);
-        assert_eq!(
-            Diff::between(&to, &to),
-            Diff {
-                added: vec![],
-                changed: vec![],
-                removed: vec![]
-            }
-        );
-    }
+    use super::*;
+    use crate::kernel::scratch::Scratch;
 
     #[test]
     fn an_image_larger_than_a_table_is_refused_with_the_table_and_its_limit() {
@@ -481,5 +418,66 @@ mod tests {
                 index: 7
             })
         ));
+    }
+
+    #[test]
+    fn when_the_kernel_refuses_a_prefix_the_tables_go_back_to_what_they_were() {
+        if !root_or_skip("when_the_kernel_refuses_a_prefix_the_tables_go_back_to_what_they_were") {
+            return;
+        }
+        let image = |first: u8, count: u8, route: u32| {
+            let mut image = Image::default();
+            image.routes.insert(
+                route,
+                sidestep_route {
+                    action: 1,
+                    adjacency: 1,
+                    ..Default::default()
+                },
+            );
+            let mac = [first; 6];
+            image.adjacencies.insert(
+                1,
+                sidestep_adjacency {
+                    destination: mac,
+                    mtu: 1500,
+                    ..Default::default()
+                },
+            );
+            for n in first..first + count {
+                image.fib.insert(
+                    FibKey {
+                        view: 1,
+                        address: [n; 16],
+                        length: 128,
+                    },
+                    route,
+                );
+            }
+            image
+        };
+        let scratch = Scratch::new("undo");
+        scratch.run(|| {
+            let mut kernel = scratch.load();
+            let from = image(1, 4, 1);
+            kernel.apply(&Image::default(), &from).expect("apply");
+            // The map has room for twice the limit; say that the limit is larger than it is.
+            kernel.limits.fib = 100;
+            let error = kernel
+                .apply(&from, &image(2, 20, 2))
+                .expect_err("the map is full");
+            assert!(
+                matches!(
+                    error,
+                    KernelError::Map {
+                        table: Table::Fib,
+                        ..
+                    }
+                ),
+                "{error}"
+            );
+            assert!(error.to_string().contains("No space left"), "{error}");
+            assert_eq!(kernel.image().expect("read back"), from);
+        });
     }
 }

@@ -57,9 +57,8 @@ impl Kernel {
         };
         self.attached.insert(ifindex, attachment);
         // Unpinned it would end with this process: better not to begin.
-        pinned.or_else(|error| {
+        pinned.inspect_err(|_| {
             let _ = self.detach(ifindex);
-            Err(error)
         })
     }
 
@@ -104,7 +103,7 @@ impl Kernel {
         let updated = match link {
             Some(link) if !alive(link.as_fd(), ifindex) => return Ok(false),
             Some(link) => sys::link_update(link.as_fd(), program),
-            None => sys::filter_attach(program, ifindex),
+            None => filter_attach(program, ifindex),
         };
         updated.map_err(|source| error("attach", ifindex, *target, source))?;
         if link.is_none() {
@@ -161,8 +160,8 @@ impl Kernel {
 
     /// TC without tcx.
     pub(super) fn attach_filter(&self, ifindex: u32) -> Result<Attachment, KernelError> {
-        let (attached, _) = captured(|| sys::filter_attach(self.program(Target::Tc), ifindex));
-        attached.map_err(|source| error("attach", ifindex, Target::Tc, source))?;
+        filter_attach(self.program(Target::Tc), ifindex)
+            .map_err(|source| error("attach", ifindex, Target::Tc, source))?;
         Ok(Attachment {
             target: Target::Tc,
             link: None,
@@ -226,6 +225,11 @@ fn detach(folder: &Folder, ifindex: u32, attachment: &Attachment) -> Result<(), 
     detached.map_err(|source| error("detach", ifindex, attachment.target, source))
 }
 
+/// That the qdisc is there already is no news, but libbpf prints it.
+fn filter_attach(program: BorrowedFd<'_>, ifindex: u32) -> io::Result<()> {
+    captured(|| sys::filter_attach(program, ifindex)).0
+}
+
 /// Whether the link still is on that interface: the kernel empties it when the device goes.
 fn alive(link: BorrowedFd<'_>, ifindex: u32) -> bool {
     sys::link_info(link).is_ok_and(|info| info.ifindex == ifindex)
@@ -262,65 +266,52 @@ fn error(operation: &'static str, ifindex: u32, target: Target, source: io::Erro
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
-    use sidestep_lab::{Lab, root_or_skip};
+    use sidestep_lab::root_or_skip;
 
     use super::*;
-    use crate::image::Limits;
+    use crate::kernel::scratch::Scratch;
 
     #[test]
     fn without_tcx_a_clsact_filter_does_the_same_and_is_adopted() {
         if !root_or_skip("without_tcx_a_clsact_filter_does_the_same_and_is_adopted") {
             return;
         }
-        let mut lab = Lab::new("dp_filter").expect("lab");
-        lab.node("a")
-            .expect("node")
-            .node("b")
-            .expect("node")
-            .link("a", "eth0", "b", "eth0")
-            .expect("link");
-        let namespace = lab.namespace("a").expect("a");
-        let ifindex = namespace.ifindex("eth0").expect("eth0");
-        let pin_root = PathBuf::from(format!(
-            "/sys/fs/bpf/sidestep-test-{}-filter",
-            std::process::id()
-        ));
+        let scratch = Scratch::new("filter");
+        let loopback = 1;
         let filters = || {
-            namespace
-                .exec(&["tc", "filter", "show", "dev", "eth0", "ingress"])
-                .expect("tc")
+            let words = ["tc", "filter", "show", "dev", "lo", "ingress"];
+            scratch.namespace.exec(&words).expect("tc")
         };
-        let body = || {
-            let limits = Limits {
-                fib: 4,
-                routes: 4,
-                adjacencies: 4,
-                policies: 4,
-                route_counters: 4,
-            };
-            let mut kernel = Kernel::load(limits, &pin_root).expect("load");
+        scratch.run(|| {
+            let kernel = scratch.load();
             // What attach_tc does where the kernel refuses the link.
-            let attachment = kernel.attach_filter(ifindex).expect("filter");
-            let name = attachment_name(attachment.kind(), Target::Tc, ifindex);
+            let attachment = kernel.attach_filter(loopback).expect("filter");
+            let name = attachment_name(attachment.kind(), Target::Tc, loopback);
             kernel
                 .folder
                 .pin(&name, kernel.program(Target::Tc))
                 .expect("pin");
             drop(kernel);
-            assert!(filters().contains("sidestep_tc"), "{}", filters());
+            assert_eq!(
+                filters().matches(" name sidestep_tc ").count(),
+                1,
+                "{}",
+                filters()
+            );
 
-            let mut kernel = Kernel::load(limits, &pin_root).expect("load again");
-            assert_eq!(kernel.attached(), [(ifindex, Target::Tc)]);
+            let mut kernel = scratch.load();
+            assert_eq!(kernel.attached(), [(loopback, Target::Tc)]);
             kernel
-                .attach(ifindex, Target::Tc)
+                .attach(loopback, Target::Tc)
                 .expect("replace the program in place");
-            assert_eq!(filters().matches("sidestep_tc").count(), 1, "{}", filters());
-            kernel.detach(ifindex).expect("detach");
+            assert_eq!(
+                filters().matches(" name sidestep_tc ").count(),
+                1,
+                "{}",
+                filters()
+            );
+            kernel.detach(loopback).expect("detach");
             assert_eq!(filters(), "");
-            kernel.detach_all().expect("remove the pins");
-        };
-        namespace.run(body).expect("enter the namespace");
+        });
     }
 }

@@ -8,6 +8,7 @@
 mod apply;
 mod attach;
 mod counters;
+mod diff;
 mod error;
 mod load;
 mod log;
@@ -15,6 +16,8 @@ mod maps;
 mod pins;
 mod privilege;
 mod program_time;
+#[cfg(test)]
+mod scratch;
 mod sys;
 mod test_run;
 
@@ -162,5 +165,5 @@ impl Kernel {
     }
 }
 
-/// A descriptor and what it is worth: closed when dropped, the kernel object lives on by its pin.
+/// Closed when dropped; the kernel's object lives on by its pin.
 type Descriptor = OwnedFd;

@@ -8,6 +8,10 @@
 //!     link-xdp-3 link-tc-4        attachments: target and interface index
 //!     filter-tc-5                 attachment by a clsact filter, where the kernel has no tcx
 //! ```
+//! LIMIT: `ip netns exec` gives its command a /sys of its own without the BPF file system. One mounted there (see
+//! `mount_bpffs`) and its pins end with the last process of that command. Where the data plane has to survive it, mount
+//! one outside /sys before and name it as the pin root: `mkdir -p /run/bpf && mount -t bpf bpf /run/bpf`.
+//!
 //! The owner holds a lock on the folder itself (flock): the kernel lets go of it when the process ends, however it ends.
 
 use std::fs::{self, File};
@@ -32,7 +36,7 @@ const INSTANCE_LENGTH: usize = 64;
 /// How a port is attached: the first word of a pin's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A bpf_link.
+    /// A `bpf_link`.
     Link,
     /// A clsact filter; the pin is of the program.
     Filter,
@@ -49,7 +53,7 @@ pub(super) struct Folder {
 impl Folder {
     /// Finds or makes the folder and locks it.
     pub(super) fn create(pin_root: &Path) -> Result<Self, KernelError> {
-        bpffs(pin_root)?;
+        mount_bpffs(pin_root)?;
         let path = path_below(pin_root)?;
         let mut builder = fs::DirBuilder::new();
         // Whoever can open the maps can change the tables.
@@ -257,13 +261,16 @@ fn path_below(pin_root: &Path) -> Result<PathBuf, KernelError> {
     Ok(pin_root.join(format!("net-{}", metadata.ino())))
 }
 
-/// Makes sure that `pin_root` will lie on a BPF file system.
-fn bpffs(pin_root: &Path) -> Result<(), KernelError> {
-    let existing = pin_root
-        .ancestors()
-        .find(|path| path.exists())
-        .unwrap_or(Path::new("/"));
-    if statfs(existing).is_ok_and(|s| s.filesystem_type() == BPF_FS_MAGIC) {
+/// Whether what is made at that path will be on a BPF file system.
+fn on_bpffs(path: &Path) -> bool {
+    let existing = path.ancestors().find(|path| path.exists());
+    existing
+        .is_some_and(|path| statfs(path).is_ok_and(|found| found.filesystem_type() == BPF_FS_MAGIC))
+}
+
+/// Mounts the BPF file system where `pin_root` will lie on none.
+fn mount_bpffs(pin_root: &Path) -> Result<(), KernelError> {
+    if on_bpffs(pin_root) {
         return Ok(());
     }
     let refused = |mount_point: &Path, source| KernelError::Bpffs {
@@ -308,7 +315,7 @@ mod tests {
 
     #[test]
     fn a_pin_root_off_the_bpf_file_system_is_refused_with_the_command_that_helps() {
-        let error = bpffs(Path::new("/proc/sidestep")).expect_err("procfs");
+        let error = mount_bpffs(Path::new("/proc/sidestep")).expect_err("procfs");
         assert_eq!(
             error.to_string(),
             "/proc/sidestep is not on a BPF file system (not mounted there); mount one with: mount -t bpf bpf /proc/sidestep"

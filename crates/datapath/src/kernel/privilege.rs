@@ -4,9 +4,15 @@ use std::fs;
 
 use super::KernelError;
 
+/// The one that nothing else stands for.
+const NET_ADMIN: u32 = 12;
 /// capabilities(7): bit and name of what loading and attaching needs.
-const NEEDED: [(u32, &str); 3] = [(12, "CAP_NET_ADMIN"), (38, "CAP_PERFMON"), (39, "CAP_BPF")];
-/// CAP_SYS_ADMIN stands for CAP_BPF and CAP_PERFMON, which were split from it (Linux 5.8).
+const NEEDED: [(u32, &str); 3] = [
+    (NET_ADMIN, "CAP_NET_ADMIN"),
+    (38, "CAP_PERFMON"),
+    (39, "CAP_BPF"),
+];
+/// `CAP_SYS_ADMIN` stands for `CAP_BPF` and `CAP_PERFMON`, which were split from it (Linux 5.8).
 const SYS_ADMIN: u32 = 21;
 
 /// Checks the effective capabilities of the calling thread.
@@ -28,7 +34,7 @@ pub(super) fn check() -> Result<(), KernelError> {
     }
 }
 
-/// The CapEff line: a hexadecimal set.
+/// The `CapEff` line: a hexadecimal set.
 fn effective(status: &str) -> Option<u64> {
     let value = status
         .lines()
@@ -40,7 +46,7 @@ fn missing(effective: u64) -> Vec<&'static str> {
     let has = |bit: u32| effective & (1 << bit) != 0;
     NEEDED
         .iter()
-        .filter(|(bit, _)| !has(*bit) && !(*bit != 12 && has(SYS_ADMIN)))
+        .filter(|(bit, _)| !has(*bit) && (*bit == NET_ADMIN || !has(SYS_ADMIN)))
         .map(|(_, name)| *name)
         .collect()
 }

@@ -1,7 +1,7 @@
 //! How long the program alone takes for one packet.
 //!
-//! BPF_PROG_TEST_RUN repeats a program on one buffer and puts nothing back in between (`bpf_test_run` in
-//! net/bpf/test_run.c): the second run of an encapsulation encapsulates the encapsulated, the 64th of a plain forward
+//! `BPF_PROG_TEST_RUN` repeats a program on one buffer and puts nothing back in between (`bpf_test_run` in
+//! `net/bpf/test_run.c`): the second run of an encapsulation encapsulates the encapsulated, the 64th of a plain forward
 //! meets a hop limit of 1. So:
 //!
 //! - XDP ([`Method::Restored`]): `datapath/measure.bpf.c` puts the frame back (place, length and first bytes), drains
@@ -165,20 +165,20 @@ fn interquartile_mean(mut times: Vec<f64>) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use sidestep_abi::{
         SIDESTEP_PORT_FORWARD6, SIDESTEP_ROUTE_DROP, sidestep_port, sidestep_route,
     };
-    use sidestep_lab::{Namespace, root_or_skip};
+    use sidestep_lab::root_or_skip;
 
     use super::*;
-    use crate::image::{FibKey, Image, Limits};
+    use crate::image::{FibKey, Image};
     use crate::kernel::Action;
+    use crate::kernel::scratch::Scratch;
 
     #[test]
     fn the_middle_half_decides() {
-        assert!((interquartile_mean(vec![1000.0, 10.0, 20.0, 0.0]) - 15.0).abs() < f64::EPSILON);
+        let mean = interquartile_mean(vec![1000.0, 10.0, 20.0, 0.0]);
+        assert!((mean - 15.0).abs() < f64::EPSILON);
         assert!((interquartile_mean(vec![7.0]) - 7.0).abs() < f64::EPSILON);
     }
 
@@ -188,70 +188,61 @@ mod tests {
         if !root_or_skip("a_packet_that_need_not_be_put_back_takes_as_long_as_one_that_is") {
             return;
         }
-        let name = format!("ss-dp_same-{}", std::process::id());
-        let namespace = Namespace::create(&name).expect("namespace");
-        let pin_root = PathBuf::from(format!(
-            "/sys/fs/bpf/sidestep-test-{}-same",
-            std::process::id()
-        ));
-        let measured = namespace.run(|| {
-            let limits = Limits {
-                fib: 4,
-                routes: 4,
-                adjacencies: 4,
-                policies: 4,
-                route_counters: 4,
-            };
-            let mut kernel = Kernel::load(limits, &pin_root).expect("load");
-            let mut image = Image::default();
-            let port = sidestep_port {
+        let mut image = Image::default();
+        let flags = SIDESTEP_PORT_FORWARD6;
+        image.ports.insert(
+            1,
+            sidestep_port {
                 ifindex: 1,
-                flags: SIDESTEP_PORT_FORWARD6,
+                flags,
                 view6: 1,
                 ..Default::default()
-            };
-            image.ports.insert(1, port);
-            let blackhole = sidestep_route {
-                action: SIDESTEP_ROUTE_DROP as u8,
+            },
+        );
+        let action = SIDESTEP_ROUTE_DROP as u8;
+        image.routes.insert(
+            1,
+            sidestep_route {
+                action,
                 reason: 15,
                 ..Default::default()
-            };
-            image.routes.insert(1, blackhole);
-            image.fib.insert(
-                FibKey {
-                    view: 1,
-                    address: [0; 16],
-                    length: 0,
-                },
-                1,
-            );
-            kernel.apply(&Image::default(), &image).expect("apply");
+            },
+        );
+        image.fib.insert(
+            FibKey {
+                view: 1,
+                address: [0; 16],
+                length: 0,
+            },
+            1,
+        );
 
-            // A UDP packet from fd00::1 to fd00::2.
-            let mut frame = vec![0; 14 + 40 + 8];
-            frame[12..16].copy_from_slice(&[0x86, 0xdd, 0x60, 0]);
-            frame[19..22].copy_from_slice(&[8, 17, 64]);
-            (frame[22], frame[37], frame[38], frame[53]) = (0xfd, 1, 0xfd, 2);
+        // A UDP packet from fd00::1 to fd00::2.
+        let mut frame = vec![0; 14 + 40 + 8];
+        frame[12..16].copy_from_slice(&[0x86, 0xdd, 0x60, 0]);
+        frame[19..22].copy_from_slice(&[8, 17, 64]);
+        (frame[22], frame[37], frame[38], frame[53]) = (0xfd, 1, 0xfd, 2);
 
-            let repeated = |program| {
-                let runs = (0..ROUNDS).map(|_| test_run(program, Target::Xdp, &frame, 100_000));
-                let runs: Vec<_> = runs.collect::<Result<_, _>>().expect("test run");
-                assert!(runs.iter().all(|run| run.action == Action::Drop));
-                interquartile_mean(
-                    runs.iter()
-                        .map(|run| run.duration.as_nanos() as f64)
-                        .collect(),
-                )
-            };
-            let program = repeated(kernel.program(Target::Xdp));
-            let empty = repeated(kernel.programs.empty(Target::Xdp));
-            let restored = kernel
-                .program_time(Target::Xdp, &frame, 900_000)
-                .expect("time");
-            kernel.detach_all().expect("remove the pins");
-            (program - empty, restored.nanoseconds())
-        });
-        let (repeated, restored) = measured.expect("enter the namespace");
+        let (repeated, restored) = {
+            let scratch = Scratch::new("same");
+            scratch.run(|| {
+                let mut kernel = scratch.load();
+                kernel.apply(&Image::default(), &image).expect("apply");
+                let repeated = |program| {
+                    let runs = (0..ROUNDS).map(|_| test_run(program, Target::Xdp, &frame, 100_000));
+                    let runs: Vec<_> = runs.collect::<Result<_, _>>().expect("test run");
+                    assert!(runs.iter().all(|run| run.action == Action::Drop));
+                    let times = runs.iter().map(|run| run.duration.as_nanos() as f64);
+                    interquartile_mean(times.collect())
+                };
+                let program = repeated(kernel.program(Target::Xdp));
+                let empty = repeated(kernel.programs.empty(Target::Xdp));
+                let restored = kernel
+                    .program_time(Target::Xdp, &frame, 900_000)
+                    .expect("time");
+                (program - empty, restored.nanoseconds())
+            })
+        };
         println!("repeated as it is {repeated:.1} ns, put back {restored:.1} ns");
         // A busy machine disturbs either.
         assert!(

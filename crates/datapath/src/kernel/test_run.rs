@@ -1,4 +1,4 @@
-//! One frame through a kernel target, without an interface: BPF_PROG_TEST_RUN.
+//! One frame through a kernel target, without an interface: `BPF_PROG_TEST_RUN`.
 //!
 //! The kernel says of such a run that the frame arrived on the loopback interface, whose index is 1 in every network
 //! namespace, and does not say where a redirect goes: the caller has a port 1 in the tables and compares the
@@ -82,7 +82,7 @@ pub(super) fn test_run(
     })
 }
 
-/// The return codes of linux/bpf.h (`enum xdp_action`) and linux/pkt_cls.h (`TC_ACT_*`).
+/// The return codes of `linux/bpf.h` (`enum xdp_action`) and `linux/pkt_cls.h` (`TC_ACT_*`).
 fn action(target: Target, code: u32) -> Action {
     let [forward, kernel, drop] = match target {
         // REDIRECT, UNSPEC (-1), SHOT.

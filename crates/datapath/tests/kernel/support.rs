@@ -113,7 +113,7 @@ pub fn image(ingress: u32, egress: u32) -> Image {
     image
 }
 
-/// [`image`] and a headend: H.Encaps towards [`FAR`] for fd00::/8.
+/// [`image`] and a headend: H.Encaps towards [`FAR`] for `fd00::/8`.
 pub fn image_with_headend(ingress: u32, egress: u32) -> Image {
     let mut image = image(ingress, egress);
     let mut header = [0; 328];
