@@ -1,9 +1,11 @@
-//! `sidestep completion SHELL`: a completion script for the shell, generated from the command tree.
+//! `sidestep completion SHELL`: a completion script, generated from the command tree. For bash it also completes the
+//! words of routes, which come from the descriptor table of behaviors (`sidestep complete-words`).
 
 use std::io::Write;
 
 use clap::CommandFactory;
 use clap_complete::{Shell, generate};
+use sidestep_model::behavior::text;
 
 use crate::{Cli, Outcome};
 
@@ -14,10 +16,40 @@ pub struct Args {
     pub shell: Shell,
 }
 
+/// Arguments of `complete-words`.
+#[derive(Debug, clap::Args)]
+pub struct WordArgs {
+    /// The words before the one to be completed
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<String>,
+}
+
+/// Puts the words of routes in front of the generated function.
+const BASH_ROUTES: &str = r#"
+_sidestep_routes() {
+    if [[ ${COMP_WORDS[1]} == route && ${COMP_WORDS[2]} =~ ^(add|replace|del)$ && $COMP_CWORD -gt 3 ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "$(sidestep complete-words -- "${COMP_WORDS[@]:3:COMP_CWORD-3}")" -- "$2")
+    else
+        _sidestep "$@"
+    fi
+}
+complete -F _sidestep_routes -o bashdefault -o default sidestep
+"#;
+
 /// Runs the command.
 pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     let mut script = Vec::new();
     generate(args.shell, &mut Cli::command(), "sidestep", &mut script);
     out.write_all(&script)?;
+    if args.shell == Shell::Bash {
+        out.write_all(BASH_ROUTES.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Prints what may come after the words.
+pub fn words(args: &WordArgs, out: &mut dyn Write) -> Outcome {
+    let words: Vec<_> = args.words.iter().map(String::as_str).collect();
+    writeln!(out, "{}", text::completions(&words).join(" "))?;
     Ok(())
 }

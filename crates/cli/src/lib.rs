@@ -53,6 +53,9 @@ pub enum Command {
     Replay(replay::Args),
     /// Print a completion script for a shell
     Completion(completion::Args),
+    /// Print what may come next on a route line
+    #[command(hide = true)]
+    CompleteWords(completion::WordArgs),
 }
 
 impl Cli {
@@ -66,6 +69,7 @@ impl Cli {
             Command::Route(command) => route::run(command, out),
             Command::Explain(args) => explain_live::run(args, out),
             Command::Completion(args) => completion::run(args, out),
+            Command::CompleteWords(args) => completion::words(args, out),
             Command::Check(args) => check::run(args, out),
             Command::Replay(args) => replay::run(args, out),
         };

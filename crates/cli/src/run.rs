@@ -1,17 +1,18 @@
 //! `sidestep run`: the daemon, in the foreground with a short live status, or behind (`--detach`).
 
+use std::error::Error;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{IsTerminal, Write};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
-use sidestep_control::api::{self, ApiError, Request};
-use sidestep_control::daemon::{Daemon, Mode, Options, Status};
+use sidestep_control::api::{self, Request};
+use sidestep_control::daemon::{Daemon, DaemonError, Mode, Options, Status};
 use sidestep_datapath::Limits;
 use sidestep_datapath::kernel::Origin;
 use sidestep_model::config;
@@ -88,16 +89,22 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     {
         return Err(format!("port {}: named twice", twice.1).into());
     }
-    if args.detach {
-        return detach(out);
-    }
     let options = Options {
         ports,
         mode: args.mode.into(),
         config,
         limits: Limits::default(),
     };
-    let daemon = Daemon::start(options, explain_live::live)?;
+    if args.detach {
+        return detach(&options, out);
+    }
+    let daemon = Daemon::start(options, explain_live::live).map_err(|error| {
+        match (&error, &args.config) {
+            // The line and column are of that file.
+            (DaemonError::Config(_), Some(path)) => format!("{}: {error}", path.display()).into(),
+            _ => Box::<dyn Error + Send + Sync>::from(error),
+        }
+    })?;
     writeln!(out, "{}", began(&daemon))?;
     out.flush()?;
 
@@ -173,16 +180,34 @@ fn status_text(status: &Status, before: Option<&(Instant, Status)>, now: Instant
 }
 
 /// Starts the same command in the background and waits until it answers.
-fn detach(out: &mut dyn Write) -> Outcome {
+fn detach(options: &Options, out: &mut dyn Write) -> Outcome {
+    // What needs no daemon to be known is said before there is a file of it.
+    options.check()?;
     let directory = api::run_directory();
     std::fs::create_dir_all(&directory)
         .map_err(|error| format!("{}: {error}", directory.display()))?;
-    let log_path = directory.join("log");
+    // Not the log itself: that may be another instance's.
+    let log_path = directory.join(format!("log.{}", std::process::id()));
+    let started = start_behind(&log_path);
+    match &started {
+        Ok(_) => std::fs::rename(&log_path, directory.join("log"))?,
+        Err(_) => {
+            // Both are gone if the daemon came far enough to remove them; the folder stays if it is another's.
+            let _ = std::fs::remove_file(&log_path);
+            let _ = std::fs::remove_dir(&directory);
+        }
+    }
+    writeln!(out, "{}", started?)?;
+    Ok(())
+}
+
+/// The daemon's first words and its process id.
+fn start_behind(log_path: &Path) -> Result<String, Box<dyn Error + Send + Sync>> {
     let mut open = OpenOptions::new();
     open.read(true).write(true).create(true).truncate(true);
     // Read through this handle: the daemon removes its directory, log included, when it ends.
     let log = open
-        .open(&log_path)
+        .open(log_path)
         .map_err(|error| format!("{}: {error}", log_path.display()))?;
     let mut command = Command::new(std::env::current_exe()?);
     command.args(
@@ -211,22 +236,21 @@ fn detach(out: &mut dyn Write) -> Outcome {
         match api::call(Request::ShowPorts) {
             // An answer while our child still waits for its turn would be another instance's; the child then ends.
             Ok(_) if read_log(&log).starts_with("forwarding") => break,
-            Ok(_) | Err(ApiError::NotRunning) => {}
-            Err(error) => return Err(error.into()),
+            // Or one that ends before it has answered: why is known when it has ended.
+            Ok(_) | Err(_) => {}
         }
         if Instant::now() > deadline {
             child.kill()?;
             return Err(format!(
-                "it did not start within {} s; see {}",
+                "it did not start within {} s; it said: {}",
                 START_PATIENCE.as_secs(),
-                log_path.display()
+                read_log(&log)
             )
             .into());
         }
         std::thread::sleep(START_POLL);
     }
-    writeln!(out, "{} (pid {pid})", read_log(&log))?;
-    Ok(())
+    Ok(format!("{} (pid {pid})", read_log(&log)))
 }
 
 /// What the daemon has said so far. Positioned reads: the handle's position is the daemon's.

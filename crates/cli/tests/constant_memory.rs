@@ -53,14 +53,22 @@ impl Write for Count {
 /// The most memory that this process ever had, in KiB (`VmHWM`, proc(5)).
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("since Linux 2.6.9");
-    line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number")
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmHWM:"))
+        .expect("since Linux 2.6.9");
+    line.split_whitespace()
+        .nth(1)
+        .and_then(|number| number.parse().ok())
+        .expect("a number")
 }
 
 #[test]
 fn three_hundred_megabytes_take_the_memory_of_one() {
     let (cases, node) = named_group("end");
-    let node = sidestep_model::config::File::parse(&node).and_then(|file| file.node()).expect("a right node");
+    let node = sidestep_model::config::File::parse(&node)
+        .and_then(|file| file.node())
+        .expect("a right node");
     let mut replay = Replay::new(node, None, Path::new("node.yaml")).expect("compiles");
 
     let mut frame = cases[0].input.bytes();
@@ -73,12 +81,24 @@ fn three_hundred_megabytes_take_the_memory_of_one() {
         let block = one[head..].to_vec();
         let count = (megabytes << 20) / block.len() as u64;
         let end = head as u64 + count * block.len() as u64;
-        let mut reader =
-            CaptureReader::new(Endless { head: one[..head].to_vec(), block, at: 0, end }).expect("a capture");
-        let mut sinks = Sinks { capture: Some(replay.writer(Count(0)).expect("a counter")), explain: None };
-        replay.all(&mut reader, &mut sinks, Path::new("in"), Path::new("out")).expect("all of it is right");
+        let mut reader = CaptureReader::new(Endless {
+            head: one[..head].to_vec(),
+            block,
+            at: 0,
+            end,
+        })
+        .expect("a capture");
+        let mut sinks = Sinks {
+            capture: Some(replay.writer(Count(0)).expect("a counter")),
+            explain: None,
+        };
+        replay
+            .all(&mut reader, &mut sinks, Path::new("in"), Path::new("out"))
+            .expect("all of it is right");
         assert!(reader.buffered() <= 4096, "{}", reader.buffered());
-        let written = sinks.capture.map(|capture| capture.finish().expect("a counter").0);
+        let written = sinks
+            .capture
+            .map(|capture| capture.finish().expect("a counter").0);
         assert!(written.is_some_and(|written| written > count * 110));
         count
     };

@@ -5,7 +5,9 @@ mod common;
 use std::collections::BTreeMap;
 use std::fs;
 
-use common::{Expect, Folder, group, named_group, pcapng, read_pcapng, sidestep, stderr, stdout, vectors};
+use common::{
+    Expect, Folder, group, named_group, pcapng, read_pcapng, sidestep, stderr, stdout, vectors,
+};
 use serde_json::Value;
 
 /// The packets of a group of golden cases, a millisecond apart.
@@ -13,13 +15,21 @@ fn packets(cases: &[common::Case]) -> Vec<(&str, u64, Vec<u8>)> {
     let at = |index: usize| 1_700_000_000_000_000_007 + index as u64 * 1_000_000;
     let packet = |(index, case): (usize, &'_ common::Case)| (index, case.input.bytes());
     let frames = cases.iter().enumerate().map(packet);
-    frames.map(|(index, frame)| (cases[index].input.port.as_str(), at(index), frame)).collect()
+    frames
+        .map(|(index, frame)| (cases[index].input.port.as_str(), at(index), frame))
+        .collect()
 }
+
+/// Where the first packet is in a capture of one interface: behind a section header of 28 bytes and a description of 52.
+const FIRST_PACKET: usize = 28 + 52;
 
 /// A node with three ports and the capture of two packets that it forwards.
 fn two_packets(folder: &Folder) -> (String, String) {
     let (cases, node) = named_group("end");
-    (folder.write("node.yaml", node), folder.write("in.pcapng", pcapng(&packets(&cases)[..2])))
+    (
+        folder.write("node.yaml", node),
+        folder.write("in.pcapng", pcapng(&packets(&cases)[..2])),
+    )
 }
 
 #[test]
@@ -35,11 +45,28 @@ fn every_golden_case_comes_out_as_expected() {
         let (config, out) = (folder.write("node.yaml", node), folder.path("out.pcapng"));
         let packets = packets(&cases);
         let input = folder.write("in.pcapng", pcapng(&packets));
-        let run = sidestep(&["replay", "--config", &config, "--in", &input, "--out", &out, "--explain", "-j"]);
+        let run = sidestep(&[
+            "replay",
+            "--config",
+            &config,
+            "--in",
+            &input,
+            "--out",
+            &out,
+            "--explain",
+            "-j",
+        ]);
         assert!(run.status.success(), "{}: {}", path.display(), stderr(&run));
 
-        let lines: Vec<Value> = stdout(&run).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-        assert_eq!(lines.len(), cases.len() + 1, "a line for each packet and the report");
+        let lines: Vec<Value> = stdout(&run)
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("JSON"))
+            .collect();
+        assert_eq!(
+            lines.len(),
+            cases.len() + 1,
+            "a line for each packet and the report"
+        );
         let mut written = read_pcapng(&fs::read(&out).expect("written")).into_iter();
         let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
         for ((case, (_, time, _)), line) in cases.iter().zip(&packets).zip(&lines) {
@@ -47,16 +74,36 @@ fn every_golden_case_comes_out_as_expected() {
             let verdict = &line["verdict"];
             match &case.expect {
                 Expect::Forward(at) => {
-                    assert_eq!(verdict["forward"]["port"], at.port.as_str(), "{}: {line}", case.name);
-                    assert_eq!(written.next(), Some((at.port.clone(), *time, at.bytes())), "{}", case.name);
+                    assert_eq!(
+                        verdict["forward"]["port"],
+                        at.port.as_str(),
+                        "{}: {line}",
+                        case.name
+                    );
+                    assert_eq!(
+                        written.next(),
+                        Some((at.port.clone(), *time, at.bytes())),
+                        "{}",
+                        case.name
+                    );
                     assert!(line["after"].is_array(), "{}", case.name);
                 }
                 Expect::Drop(reason) => {
-                    assert_eq!(verdict["drop"]["reason"], reason.as_str(), "{}: {line}", case.name);
+                    assert_eq!(
+                        verdict["drop"]["reason"],
+                        reason.as_str(),
+                        "{}: {line}",
+                        case.name
+                    );
                     *reasons.entry(reason).or_default() += 1;
                 }
                 Expect::Kernel(reason) => {
-                    assert_eq!(verdict["kernel"]["reason"], reason.as_str(), "{}: {line}", case.name);
+                    assert_eq!(
+                        verdict["kernel"]["reason"],
+                        reason.as_str(),
+                        "{}: {line}",
+                        case.name
+                    );
                     *reasons.entry(reason).or_default() += 1;
                 }
             }
@@ -66,12 +113,20 @@ fn every_golden_case_comes_out_as_expected() {
         let report = &lines[cases.len()];
         let counted = |key: &str| report[key].as_u64().expect("a number");
         assert_eq!(counted("packets"), cases.len() as u64);
-        assert_eq!(counted("packets"), counted("forwarded") + counted("kernel") + counted("dropped"));
+        assert_eq!(
+            counted("packets"),
+            counted("forwarded") + counted("kernel") + counted("dropped")
+        );
         let given: BTreeMap<&str, u64> = report["reasons"]
             .as_array()
             .expect("a list")
             .iter()
-            .map(|reason| (reason["name"].as_str().expect("a name"), reason["packets"].as_u64().expect("a number")))
+            .map(|reason| {
+                (
+                    reason["name"].as_str().expect("a name"),
+                    reason["packets"].as_u64().expect("a number"),
+                )
+            })
             .collect();
         assert_eq!(given, reasons, "{}", path.display());
     }
@@ -87,7 +142,7 @@ fn the_way_of_a_packet_is_told_with_tables_behaviors_and_rfc_sections() {
     let text = stdout(&run);
     let first = text.split("\n\n").next().expect("a packet");
     let expected = "\
-packet 1 (byte 60 of the capture, time 1700000000.000000007)
+packet 1 (byte 80 of the capture, time 1700000000.000000007)
   port         eth0, frame of 110 bytes
   parsed       IPv6 at byte 14, destination fc0f::1  [RFC 8200 3]
   lookup       fc0f::1 in local, main
@@ -113,8 +168,14 @@ packet 1 (byte 60 of the capture, time 1700000000.000000007)
   forwarded    by eth1";
     assert_eq!(first, expected);
     assert!(!text.contains('\x1b'), "no terminal, no colors");
-    assert!(text.contains("2 packets: 2 forwarded, 0 left to the kernel, 0 dropped\n"), "{text}");
-    assert!(text.contains("forwarded packets were not written (no --out)\n"), "{text}");
+    assert!(
+        text.contains("2 packets: 2 forwarded, 0 left to the kernel, 0 dropped\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("forwarded packets were not written (no --out)\n"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -123,29 +184,54 @@ fn a_port_that_is_not_there_is_an_error_that_names_the_ports_there_are() {
     let (config, _) = two_packets(&folder);
     let (cases, _) = named_group("end");
     let frame = cases[0].input.bytes();
-    let other = folder.write("other.pcapng", pcapng(&[("eth0", 0, frame.clone()), ("wan\u{1b}", 1, frame.clone())]));
+    let other = folder.write(
+        "other.pcapng",
+        pcapng(&[("eth0", 0, frame.clone()), ("wan\u{1b}", 1, frame.clone())]),
+    );
     let run = sidestep(&["replay", "--config", &config, "--in", &other, "-j"]);
     assert_eq!(run.status.code(), Some(1));
-    let message = "packet 2 (byte 272): its interface \"wan\\u{1b}\" is no port: say --port NAME; the ports of the node \
+    let message = "packet 2 (byte 276): its interface \"wan\\u{1b}\" is no port: say --port NAME; the ports of the node \
                    are eth0, eth1, eth2\n";
     assert!(stderr(&run).ends_with(message), "{}", stderr(&run));
     let report: Value = serde_json::from_str(&stdout(&run)).expect("JSON");
-    assert_eq!((&report["packets"], &report["forwarded"]), (&1.into(), &1.into()), "what came before is counted");
-    assert!(report["error"].as_str().expect("said").contains("is no port"));
+    assert_eq!(
+        (&report["packets"], &report["forwarded"]),
+        (&1.into(), &1.into()),
+        "what came before is counted"
+    );
+    assert!(
+        report["error"]
+            .as_str()
+            .expect("said")
+            .contains("is no port")
+    );
 
-    let run = sidestep(&["replay", "--config", &config, "--in", &other, "--port", "eth7"]);
+    let run = sidestep(&[
+        "replay", "--config", &config, "--in", &other, "--port", "eth7",
+    ]);
     assert_eq!(run.status.code(), Some(1));
-    assert_eq!(stderr(&run), "sidestep: --port eth7: no such port; the ports of the node are eth0, eth1, eth2\n");
+    assert_eq!(
+        stderr(&run),
+        "sidestep: --port eth7: no such port; the ports of the node are eth0, eth1, eth2\n"
+    );
 
     // pcap has no interface names.
-    let mut pcap = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0];
+    let mut pcap = vec![
+        0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0,
+    ];
     let length = (frame.len() as u32).to_le_bytes();
     pcap.extend([[1, 0, 0, 0], [2, 0, 0, 0], length, length].concat());
     pcap.extend(&frame);
     let (pcap, out) = (folder.write("in.pcap", pcap), folder.path("out.pcapng"));
     let run = sidestep(&["replay", "--config", &config, "--in", &pcap]);
-    assert!(stderr(&run).contains("packet 1 (byte 24): the capture does not name its interface 0"), "{}", stderr(&run));
-    let run = sidestep(&["replay", "--config", &config, "--in", &pcap, "--port", "eth0", "--out", &out]);
+    assert!(
+        stderr(&run).contains("packet 1 (byte 24): the capture does not name its interface 0"),
+        "{}",
+        stderr(&run)
+    );
+    let run = sidestep(&[
+        "replay", "--config", &config, "--in", &pcap, "--port", "eth0", "--out", &out,
+    ]);
     assert!(run.status.success(), "{}", stderr(&run));
     let written = read_pcapng(&fs::read(&out).expect("written"));
     assert_eq!((written.len(), written[0].1), (1, 1_000_002_000));
@@ -158,9 +244,11 @@ fn the_good_part_of_a_damaged_capture_is_replayed_and_the_damage_is_named_by_its
     let whole = fs::read(&input).expect("written");
     let cut = folder.write("cut.pcapng", &whole[..whole.len() - 10]);
     let out = folder.path("out.pcapng");
-    let run = sidestep(&["replay", "--config", &config, "--in", &cut, "--out", &out, "-j"]);
+    let run = sidestep(&[
+        "replay", "--config", &config, "--in", &cut, "--out", &out, "-j",
+    ]);
     assert_eq!(run.status.code(), Some(1));
-    let second = 60 + 144;
+    let second = FIRST_PACKET + 144;
     let message = format!(
         "sidestep: {cut}: damaged at byte {second}: Enhanced Packet Block of 160 bytes begins here, but the file ends \
          at byte {}\n",
@@ -169,7 +257,10 @@ fn the_good_part_of_a_damaged_capture_is_replayed_and_the_damage_is_named_by_its
     assert_eq!(stderr(&run), message);
     let report: Value = serde_json::from_str(&stdout(&run)).expect("JSON");
     assert_eq!(report["packets"], 1);
-    assert_eq!(format!("sidestep: {}\n", report["error"].as_str().expect("said")), message);
+    assert_eq!(
+        format!("sidestep: {}\n", report["error"].as_str().expect("said")),
+        message
+    );
     assert_eq!(read_pcapng(&fs::read(&out).expect("written")).len(), 1);
 }
 
@@ -179,16 +270,33 @@ fn a_packet_that_was_captured_in_part_is_not_replayed_but_counted() {
     let (config, input) = two_packets(&folder);
     let mut file = fs::read(&input).expect("written");
     // Original Packet Length of the first packet.
-    file[60 + 24] += 1;
+    file[FIRST_PACKET + 24] += 1;
     let input = folder.write("snapped.pcapng", file);
-    let run = sidestep(&["replay", "--config", &config, "--in", &input, "-j", "--explain"]);
+    let run = sidestep(&[
+        "replay",
+        "--config",
+        &config,
+        "--in",
+        &input,
+        "-j",
+        "--explain",
+    ]);
     assert!(run.status.success(), "{}", stderr(&run));
-    let lines: Vec<Value> = stdout(&run).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let lines: Vec<Value> = stdout(&run)
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
     assert_eq!(lines[0]["not_replayed"], "truncated_capture");
     let report = &lines[2];
-    assert_eq!((&report["packets"], &report["forwarded"]), (&2.into(), &1.into()));
+    assert_eq!(
+        (&report["packets"], &report["forwarded"]),
+        (&2.into(), &1.into())
+    );
     let reason = &report["not_replayed"][0];
-    assert_eq!((&reason["reason"], &reason["packets"]), (&"truncated_capture".into(), &1.into()));
+    assert_eq!(
+        (&reason["reason"], &reason["packets"]),
+        (&"truncated_capture".into(), &1.into())
+    );
     let run = sidestep(&["replay", "--config", &config, "--in", &input]);
     let expected = "2 packets: 1 forwarded, 0 left to the kernel, 0 dropped, 1 not replayed\n\
                     not replayed: 1 truncated_capture: the capture does not hold all of the packet\n";
@@ -200,21 +308,38 @@ fn files_that_cannot_be_used_are_errors_of_one_line_and_nothing_is_overwritten()
     let folder = Folder::new();
     let (config, input) = two_packets(&folder);
     let before = fs::read(&input).expect("written");
-    let run = sidestep(&["replay", "--config", &config, "--in", &input, "--out", &input]);
+    let run = sidestep(&[
+        "replay", "--config", &config, "--in", &input, "--out", &input,
+    ]);
     assert_eq!(run.status.code(), Some(1));
-    assert_eq!(stderr(&run), format!("sidestep: {input}: is both --in and --out\n"));
+    assert_eq!(
+        stderr(&run),
+        format!("sidestep: {input}: is both --in and --out\n")
+    );
     assert_eq!(fs::read(&input).expect("still there"), before);
 
     let (absent, out) = (folder.path("absent"), folder.path("out.pcapng"));
-    for (config, input, words) in
-        [(&config, &absent, "No such file"), (&absent, &input, "No such file"), (&config, &config, "not a pcap or")]
-    {
+    for (config, input, words) in [
+        (&config, &absent, "No such file"),
+        (&absent, &input, "No such file"),
+        (&config, &config, "not a pcap or"),
+    ] {
         let run = sidestep(&["replay", "--config", config, "--in", input, "--out", &out]);
         assert_eq!(run.status.code(), Some(1));
-        assert!(stderr(&run).contains(words) && stderr(&run).lines().count() == 1, "{}", stderr(&run));
-        assert!(!fs::exists(&out).expect("readable"), "no output of an input that cannot be read");
+        assert!(
+            stderr(&run).contains(words) && stderr(&run).lines().count() == 1,
+            "{}",
+            stderr(&run)
+        );
+        assert!(
+            !fs::exists(&out).expect("readable"),
+            "no output of an input that cannot be read"
+        );
     }
-    assert_eq!(sidestep(&["replay", "--config", &config]).status.code(), Some(2));
+    assert_eq!(
+        sidestep(&["replay", "--config", &config]).status.code(),
+        Some(2)
+    );
 }
 
 #[test]
@@ -223,7 +348,11 @@ fn check_says_what_is_wrong_with_line_and_column() {
     let (config, _) = two_packets(&folder);
     let run = sidestep(&["check", &config]);
     assert!(run.status.success(), "{}", stderr(&run));
-    assert!(stdout(&run).starts_with(&format!("{config}: valid: 3 ports")), "{}", stdout(&run));
+    assert!(
+        stdout(&run).starts_with(&format!("{config}: valid: 3 ports")),
+        "{}",
+        stdout(&run)
+    );
 
     let wrong = folder.write(
         "wrong.yaml",
@@ -232,13 +361,23 @@ fn check_says_what_is_wrong_with_line_and_column() {
     let run = sidestep(&["check", &wrong]);
     assert_eq!((run.status.code(), stdout(&run).as_str()), (Some(1), ""));
     let message = stderr(&run);
-    assert!(message.starts_with(&format!("sidestep: {wrong}: line 4, column 36: ")), "{message}");
-    assert!(message.contains("End.DT5") && message.lines().count() == 1, "{message}");
+    assert!(
+        message.starts_with(&format!("sidestep: {wrong}: line 4, column 36: ")),
+        "{message}"
+    );
+    assert!(
+        message.contains("End.DT5") && message.lines().count() == 1,
+        "{message}"
+    );
 
     let left = folder.write(
         "left.yaml",
         "ports:\n  eth0: {}\nroutes: ['fc00::/16 nexthop via fe80::1 dev eth0 nexthop via fe80::2 dev eth0']\n",
     );
     let run = sidestep(&["check", &left]);
-    assert!(stdout(&run).contains("left to the kernel: fc00::/16"), "{}", stdout(&run));
+    assert!(
+        stdout(&run).contains("left to the kernel: fc00::/16"),
+        "{}",
+        stdout(&run)
+    );
 }

@@ -109,10 +109,8 @@ mod tests {
     #[test]
     fn a_frame_that_is_carried_whole_is_the_inner_one() {
         let plain = format!("{ETHERNET}{INNER}");
-        let carried = format!(
-            "{OTHER_ETHERNET}{}{ETHERNET}{INNER}",
-            OUTER.replacen("29", "8f", 1)
-        );
+        let outer = OUTER.replacen("29", "8f", 1).replacen("0050", "005e", 1);
+        let carried = format!("{OTHER_ETHERNET}{outer}{ETHERNET}{INNER}");
         assert_eq!(
             words(&plain, &carried),
             [

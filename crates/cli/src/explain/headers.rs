@@ -77,7 +77,7 @@ impl Header {
         self.value(name, Value::Number(value.into()))
     }
 
-    fn text(self, name: &'static str, value: impl ToString) -> Self {
+    fn text(self, name: &'static str, value: &impl ToString) -> Self {
         self.value(name, Value::Text(value.to_string()))
     }
 
@@ -141,6 +141,10 @@ const DESTINATION_OPTIONS: u8 = 60;
 const SCTP: u8 = 132;
 const ETHERNET: u8 = 143;
 
+/* RFC 791 3.1, flags and fragment offset. */
+const MORE_FRAGMENTS: u16 = 0x2000;
+const FRAGMENT_OFFSET: u16 = 0x1fff;
+
 /// What stands next in a frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
@@ -158,11 +162,10 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn read(&mut self, next: Next) -> Next {
         match next {
-            Next::Ethernet => self.ethernet(),
+            Next::Ethernet | Next::Protocol(ETHERNET) => self.ethernet(),
             Next::EtherType(0x86dd) | Next::Protocol(IPV6) => self.ipv6(),
             Next::EtherType(0x0800) | Next::Protocol(IPV4) => self.ipv4(),
             Next::EtherType(0x8100 | 0x88a8) => self.vlan(),
-            Next::Protocol(ETHERNET) => self.ethernet(),
             Next::Protocol(HOP_BY_HOP) => self.options("Hop-by-Hop Options"),
             Next::Protocol(DESTINATION_OPTIONS) => self.options("Destination Options"),
             Next::Protocol(ROUTING) => self.routing(),
@@ -201,8 +204,8 @@ impl<'a> Reader<'a> {
             return self.payload("Ethernet, cut short");
         };
         let header = Header::new("Ethernet")
-            .text("source", mac(bytes, 6))
-            .text("destination", mac(bytes, 0));
+            .text("source", &mac(bytes, 6))
+            .text("destination", &mac(bytes, 0));
         let ethertype = u16_at(bytes, 12);
         self.push(
             header.value("type", Value::EtherType(ethertype)),
@@ -233,8 +236,8 @@ impl<'a> Reader<'a> {
         // What stands behind the payload is padding of the link.
         self.rest = &self.rest[..self.rest.len().min(usize::from(length))];
         let header = Header::new("IPv6")
-            .text("source", ipv6(bytes, 8))
-            .text("destination", ipv6(bytes, 24))
+            .text("source", &ipv6(bytes, 8))
+            .text("destination", &ipv6(bytes, 24))
             .value("next header", Value::Protocol(next))
             .number("hop limit", bytes[7])
             .number("payload length", length)
@@ -250,23 +253,23 @@ impl<'a> Reader<'a> {
         let (length, protocol) = (u16_at(bytes, 2), bytes[9]);
         self.rest = &self.rest[..self.rest.len().min(usize::from(length).saturating_sub(20))];
         let mut header = Header::new("IPv4")
-            .text("source", ipv4(bytes, 12))
-            .text("destination", ipv4(bytes, 16))
+            .text("source", &ipv4(bytes, 12))
+            .text("destination", &ipv4(bytes, 16))
             .value("protocol", Value::Protocol(protocol))
             .number("ttl", bytes[8])
             .number("total length", length)
             .hex("tos", bytes[1], 2)
             .hex("header checksum", u16_at(bytes, 10), 4);
         let fragment = u16_at(bytes, 6);
-        if fragment & 0x3fff != 0 {
-            header = header.number("fragment offset", fragment & 0x1fff);
+        if fragment & (MORE_FRAGMENTS | FRAGMENT_OFFSET) != 0 {
+            header = header.number("fragment offset", fragment & FRAGMENT_OFFSET);
             header = header.number("more fragments", fragment >> 13 & 1);
         }
         let options = (usize::from(bytes[0] & 15) * 4).saturating_sub(20);
         if options > 0 {
             header = header.number("bytes of options", options as u64);
         }
-        let known = self.take(options).is_some() && fragment & 0x1fff == 0;
+        let known = self.take(options).is_some() && fragment & FRAGMENT_OFFSET == 0;
         self.push(
             header,
             if known {

@@ -257,9 +257,12 @@ fn kept(out: &mut dyn Write, style: Style, before: &Header, after: &Header) -> i
                 )?;
             }
             (Some(Value::List(olds)), Value::List(list)) if olds.len() == list.len() => {
-                let both = olds.iter().zip(list).map(|(old, new)| match old == new {
-                    true => new.to_string(),
-                    false => arrow(old.to_string(), new.to_string()),
+                let both = olds.iter().zip(list).map(|(old, new)| {
+                    if old == new {
+                        new.to_string()
+                    } else {
+                        arrow(old.to_string(), new.to_string())
+                    }
                 });
                 segment_list(&mut rows, both, active(after))?;
             }

@@ -195,9 +195,10 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     let mut report = replay.report();
     report.out = args.out.as_ref().map(|path| path.display().to_string());
     report.error = result.as_ref().err().map(ToString::to_string);
-    match args.json {
-        true => json_line(out, &report)?,
-        false => report.print(out)?,
+    if args.json {
+        json_line(out, &report)?;
+    } else {
+        report.print(out)?;
     }
     Ok(result?)
 }

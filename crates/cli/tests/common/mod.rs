@@ -10,13 +10,16 @@ use std::process::{Command, Output};
 
 use pcap_parser::traits::{PcapNGPacketBlock, PcapReaderIterator};
 use pcap_parser::{
-    Block, EnhancedPacketBlock, InterfaceDescriptionBlock, Linktype, OptionCode, PcapBlockOwned, PcapError,
-    PcapNGOption, PcapNGReader, SectionHeaderBlock, ToVec,
+    Block, EnhancedPacketBlock, InterfaceDescriptionBlock, Linktype, OptionCode, PcapBlockOwned,
+    PcapError, PcapNGOption, PcapNGReader, SectionHeaderBlock, ToVec,
 };
 
 /// Runs the program.
 pub fn sidestep(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_sidestep")).args(args).output().expect("the program was built")
+    Command::new(env!("CARGO_BIN_EXE_sidestep"))
+        .args(args)
+        .output()
+        .expect("the program was built")
 }
 
 pub fn stdout(output: &Output) -> String {
@@ -85,7 +88,10 @@ pub fn pcapng(packets: &[(&str, u64, Vec<u8>)]) -> Vec<u8> {
         let mut packet = EnhancedPacketBlock {
             block_type: 0,
             block_len1: 0,
-            if_id: names.iter().position(|known| known == name).expect("listed") as u32,
+            if_id: names
+                .iter()
+                .position(|known| known == name)
+                .expect("listed") as u32,
             ts_high: (time >> 32) as u32,
             ts_low: *time as u32,
             caplen: frame.len() as u32,
@@ -114,7 +120,11 @@ pub fn read_pcapng(file: &[u8]) -> Vec<(String, u64, Vec<u8>)> {
                     PcapBlockOwned::NG(Block::EnhancedPacket(epb)) => {
                         assert!(!epb.truncated());
                         let time = u64::from(epb.ts_high) << 32 | u64::from(epb.ts_low);
-                        packets.push((names[epb.if_id as usize].clone(), time, epb.packet_data().to_vec()));
+                        packets.push((
+                            names[epb.if_id as usize].clone(),
+                            time,
+                            epb.packet_data().to_vec(),
+                        ));
                     }
                     _ => {}
                 }
@@ -156,7 +166,9 @@ pub struct At {
 impl At {
     pub fn bytes(&self) -> Vec<u8> {
         let digits: Vec<u8> = self.frame.bytes().filter(u8::is_ascii_hexdigit).collect();
-        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).expect("ASCII"), 16).expect("hex");
+        let byte = |pair: &[u8]| {
+            u8::from_str_radix(std::str::from_utf8(pair).expect("ASCII"), 16).expect("hex")
+        };
         digits.chunks(2).map(byte).collect()
     }
 }
@@ -178,9 +190,17 @@ pub fn vectors() -> PathBuf {
 /// The cases of a group, and its node as a file of its own.
 pub fn group(path: &Path) -> (Vec<Case>, String) {
     let text = fs::read_to_string(path).expect("readable");
-    let group: Group = serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let node = text.split("\nnode:\n").nth(1).and_then(|rest| rest.split("\ncases:\n").next()).expect("node, cases");
-    let node: Vec<&str> = node.lines().map(|line| line.get(2..).unwrap_or_default()).collect();
+    let group: Group =
+        serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let node = text
+        .split("\nnode:\n")
+        .nth(1)
+        .and_then(|rest| rest.split("\ncases:\n").next())
+        .expect("node, cases");
+    let node: Vec<&str> = node
+        .lines()
+        .map(|line| line.get(2..).unwrap_or_default())
+        .collect();
     (group.cases, node.join("\n") + "\n")
 }
 

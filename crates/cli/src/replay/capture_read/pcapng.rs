@@ -147,7 +147,7 @@ impl Pcapng {
         };
         let length = self.order.u32(&head, 4);
         let (name, least) = about(kind);
-        if length < least || length % 4 != 0 {
+        if length < least || !length.is_multiple_of(4) {
             let problem = format!(
                 "{name} of {length} bytes; it has to be a multiple of 4 and at least {least}"
             );
@@ -221,14 +221,15 @@ impl Pcapng {
                     name = Some(text.trim_end_matches('\0').to_owned());
                 }
                 (IF_TSRESOL, &[value, ..]) => {
-                    description.resolution = Resolution::from_option(value)
+                    description.resolution = Resolution::from_option(value);
                 }
-                (IF_TSOFFSET, &[a, b, c, d, e, f, g, h]) => {
-                    let bytes = [a, b, c, d, e, f, g, h];
-                    description.timestamp_offset = match order {
-                        Order::Little => i64::from_le_bytes(bytes),
-                        Order::Big => i64::from_be_bytes(bytes),
-                    };
+                (IF_TSOFFSET, value) => {
+                    if let Ok(bytes) = value.try_into() {
+                        description.timestamp_offset = match order {
+                            Order::Little => i64::from_le_bytes(bytes),
+                            Order::Big => i64::from_be_bytes(bytes),
+                        };
+                    }
                 }
                 _ => {}
             }

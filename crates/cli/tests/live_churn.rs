@@ -1,0 +1,337 @@
+//! Many changes on a live router: afterwards the tables are those that a fresh compilation gives, and the traffic of a
+//! route that did not change has lost nothing.
+
+mod live;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::Ipv6Addr;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use sidestep_control::api::Request;
+use sidestep_control::compile::Compiler;
+use sidestep_control::report;
+use sidestep_datapath::kernel::{Kernel, PIN_ROOT};
+use sidestep_datapath::{Image, Limits};
+use sidestep_lab::Namespace;
+use sidestep_lab::traffic::Napi;
+use sidestep_mirror::Mirror;
+use sidestep_model::node::IfIndex;
+
+use live::frames::{ETHERNET, destination6, ethernet, udp};
+use live::{ROUTER, Star, begin, counters, eventually, explain, report};
+
+/// Routes added at once.
+const MANY: usize = 5_000;
+/// Times that a route comes and goes.
+const FLAPS: usize = 1_000;
+/// Between two packets of the constant traffic.
+const PACE: Duration = Duration::from_micros(300);
+
+/// Frames from `a` to `b` by routes that nobody changes: plain, and wrapped. Returns how many were sent, and of each
+/// kind how many arrived, once `done`.
+fn constant_traffic(star: &Star, done: &AtomicBool) -> (u64, [u64; 2]) {
+    let (a, b) = (star.socket("a"), star.socket("b"));
+    let frame = |to: &str| {
+        let ends = ["fc00:a::2", to].map(|text| text.parse().expect("an address"));
+        let packet = udp(ends[0], ends[1], 64, b"constant");
+        ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), &packet)
+    };
+    let [plain, wrapped]: [Ipv6Addr; 2] =
+        ["fc00:b::2", "fc00:bb::e"].map(|text| text.parse().expect("an address"));
+    let frames = [frame("fc00:b::2"), frame("fc0c::1")];
+    let (mut sent, mut arrived) = (0, [0; 2]);
+    let mut look = |wait: Duration| {
+        let Some(out) = b.receive(wait).expect("receive") else {
+            return false;
+        };
+        // The outer hop limit of an encapsulation is new, the plain one's is one lower: nobody else's packets.
+        match destination6(&out) {
+            Some(to) if to == plain && out[ETHERNET + 7] == 63 => arrived[0] += 1,
+            Some(to) if to == wrapped => arrived[1] += 1,
+            _ => {}
+        }
+        true
+    };
+    while !done.load(Ordering::Acquire) {
+        for frame in &frames {
+            a.send(frame).expect("send");
+        }
+        sent += 1;
+        while look(Duration::ZERO) {}
+        thread::sleep(PACE);
+    }
+    while look(Duration::from_millis(200)) {}
+    (sent, arrived)
+}
+
+/// The routes as the program shows them, without what it has counted.
+fn routes(namespace: &Namespace) -> Vec<report::Route> {
+    let mut routes: report::Routes = report(namespace, Request::ShowRoutes { all: true });
+    for route in &mut routes {
+        (route.packets, route.bytes, route.errors) = (0, 0, 0);
+    }
+    routes
+}
+
+/// Waits until a packet to this address leaves for that MAC, or not at all.
+fn settled(star: &Star, to: &str, verdict: &str) {
+    let ends = ["fc00:a::2", to].map(|text| text.parse().expect("an address"));
+    let packet = udp(ends[0], ends[1], 64, b"settled");
+    let frame = ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), &packet);
+    eventually(&format!("{to}: {verdict}"), || {
+        (explain(star.router(), "eth0", &frame).0 == verdict).then_some(())
+    });
+}
+
+/// The tables by meaning: the same text for the same treatment of every packet, whatever the indices are.
+fn meaning(image: &Image) -> Vec<String> {
+    let mut numbers: BTreeMap<u32, usize> = BTreeMap::new();
+    let mut queue = VecDeque::new();
+    let mut number = |view: u32, queue: &mut VecDeque<u32>| {
+        if view == 0 {
+            return 0;
+        }
+        let next = numbers.len() + 1;
+        *numbers.entry(view).or_insert_with(|| {
+            queue.push_back(view);
+            next
+        })
+    };
+    let adjacency = |index: u32| match index {
+        0 => "none".to_owned(),
+        _ => {
+            let it = &image.adjacencies[&index];
+            let (to, from) = (live::hex(&it.destination), live::hex(&it.source));
+            format!("({to} {from} {:#x} {} {})", it.flags, it.ifindex, it.mtu)
+        }
+    };
+    let mut lines = Vec::new();
+    for (ifindex, port) in &image.ports {
+        let views = [port.view6, port.view4].map(|view| number(view, &mut queue));
+        lines.push(format!(
+            "port {ifindex} {} {:#x} {views:?}",
+            live::hex(&port.mac),
+            port.flags
+        ));
+    }
+    let mut of_view: BTreeMap<u32, Vec<_>> = BTreeMap::new();
+    for (key, route) in &image.fib {
+        of_view.entry(key.view).or_default().push((key, route));
+    }
+    let mut seen = 0;
+    while let Some(view) = queue.pop_front() {
+        seen += 1;
+        for (key, index) in of_view.get(&view).into_iter().flatten() {
+            let route = &image.routes[index];
+            let views = [route.view6, route.view4].map(|view| number(view, &mut queue));
+            let policy = match route.policy {
+                0 => "none".to_owned(),
+                index => {
+                    let it = &image.policies[&index];
+                    let view = number(it.view, &mut queue);
+                    let header = live::hex(&it.header[..usize::from(it.length)]);
+                    let next = adjacency(it.adjacency);
+                    format!("({} {} {view} {next} {header})", it.kind, it.flow_label)
+                }
+            };
+            lines.push(format!(
+                "view {seen} {}/{} action {} {:#x} {} {} {views:?} {policy}",
+                live::hex(&key.address),
+                key.length,
+                route.action,
+                route.flags,
+                route.reason,
+                adjacency(route.adjacency)
+            ));
+        }
+    }
+    // Nothing is kept that nothing refers to.
+    lines.push(format!(
+        "{} prefixes, {} routes, {} adjacencies, {} policies",
+        image.fib.len(),
+        image.routes.len(),
+        image.adjacencies.len(),
+        image.policies.len()
+    ));
+    lines
+}
+
+/// What the kernel's maps hold, after the program has died.
+fn pinned(namespace: &Namespace) -> Image {
+    let image = namespace.run(|| {
+        let kernel = Kernel::adopt(Path::new(PIN_ROOT)).expect("what is pinned");
+        kernel.image().expect("the tables")
+    });
+    image.expect("the namespace can be entered")
+}
+
+/// What a compilation without a past makes of the node.
+fn fresh(namespace: &Namespace, ports: &[&str]) -> Image {
+    let ports: BTreeSet<IfIndex> = ports
+        .iter()
+        .map(|port| IfIndex(namespace.ifindex(port).expect("a port")))
+        .collect();
+    let compiled = namespace.run(|| {
+        let mirror = Mirror::open().expect("the kernel's configuration");
+        Compiler::new(Limits::default())
+            .compile(mirror.node(), &ports)
+            .expect("tables")
+    });
+    compiled.expect("the namespace can be entered").image
+}
+
+fn assert_same(what: &str, left: &[String], right: &[String]) {
+    let (left, right): (BTreeSet<_>, BTreeSet<_>) = (left.iter().collect(), right.iter().collect());
+    let only = |a: &BTreeSet<&String>, b: &BTreeSet<&String>| -> Vec<String> {
+        a.difference(b).take(10).map(|line| (*line).clone()).collect()
+    };
+    assert!(
+        left == right,
+        "{what}: only in the program's tables {:#?}\nonly in fresh ones {:#?}",
+        only(&left, &right),
+        only(&right, &left)
+    );
+}
+
+/// The changes, phase after phase; each ends when the program has seen its last.
+fn churn(star: &Star) {
+    let mut ip = star.ip();
+    let prefix = |number: usize| format!("fd{:02x}:{:x}::/32", number >> 12, number & 0xfff);
+    let next = |number: usize| match number % 5 {
+        0 => "encap seg6 mode encap segs fc00:bb::e,fc00:bb::f dev eth1".to_owned(),
+        1 => format!("encap seg6 mode encap.red segs fc00:bb::{:x} dev eth1", number % 50 + 1),
+        2 => "encap seg6local action End dev eth0".to_owned(),
+        3 => "encap seg6local action End.X nh6 fc00:b::2 dev eth0".to_owned(),
+        _ => "via fc00:b::2 dev eth1".to_owned(),
+    };
+    let started = Instant::now();
+    let phase = |name: &str| eprintln!("  {name} after {:?}", started.elapsed());
+
+    // Add, change, delete one after the other.
+    for number in 0..60 {
+        ip.run(&format!("route add {} {}", prefix(number), next(number)));
+    }
+    for number in 0..60 {
+        ip.run(&format!("route replace {} {}", prefix(number), next(number + 1)));
+    }
+    for number in (0..60).step_by(2) {
+        ip.run(&format!("route del {}", prefix(number)));
+    }
+    settled(star, "fd00:3a::1", "kernel");
+    phase("add, change, delete");
+
+    // Flap: as fast as the kernel takes it, of every kind.
+    let flaps: Vec<String> = (0..FLAPS)
+        .flat_map(|number| {
+            let prefix = prefix(4000 + number % 7);
+            [
+                format!("route add {prefix} {}", next(number)),
+                format!("route del {prefix}"),
+            ]
+        })
+        .collect();
+    ip.all(flaps.iter().map(String::as_str));
+    ip.run("route add fdee::/16 via fc00:b::2 dev eth1");
+    settled(star, "fdee::1", "forward");
+    phase("flaps");
+
+    // A neighbor and the MTU of a link go to and fro.
+    for number in 0..50 {
+        let mac = format!("02:ee:00:00:00:{number:02x}");
+        ip.run(&format!(
+            "neighbor replace fc00:b::ee lladdr {mac} dev eth1 nud permanent"
+        ));
+        ip.run(&format!("link set eth2 mtu {}", 1400 + number));
+    }
+    ip.run("route replace fdee::/16 via fc00:b::ee dev eth1");
+
+    // Many at once.
+    let add: Vec<String> = (100..100 + MANY)
+        .map(|number| format!("route add {} {}", prefix(number), next(number)))
+        .collect();
+    ip.all(add.iter().map(String::as_str));
+    ip.run("route add fdef::/16 via fc00:b::2 dev eth1");
+    settled(star, "fdef::1", "forward");
+    phase("5,000 added");
+    let remove: Vec<String> = (100..100 + MANY)
+        .filter(|number| number % 3 != 0)
+        .map(|number| format!("route del {}", prefix(number)))
+        .collect();
+    ip.all(remove.iter().map(String::as_str));
+    ip.run("route del fdef::/16");
+    settled(star, "fdef::1", "kernel");
+    phase("two thirds of them removed");
+}
+
+#[test]
+fn tables_after_many_changes_are_those_of_a_fresh_compile_and_constant_traffic_loses_nothing() {
+    let Some(_turn) = begin("tables_after_many_changes_are_those_of_a_fresh_compile") else {
+        return;
+    };
+    let ports = ["eth0", "eth1"];
+    for mode in ["tc", "xdp"] {
+        let star = Star::new("livechurn");
+        let router = star.router();
+        let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
+        star.ip().all([
+            "route add fc00:bb::/32 via fc00:b::2 dev eth1",
+            "route add fc0c::/16 encap seg6 mode encap segs fc00:bb::e dev eth1",
+        ]);
+        let args = ["--mode", mode, ports[0], ports[1]];
+        let daemon = star.run(&args);
+        let done = AtomicBool::new(false);
+        let (sent, arrived) = thread::scope(|scope| {
+            let traffic = scope.spawn(|| constant_traffic(&star, &done));
+            // The traffic ends with a failure, too.
+            let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                churn(&star);
+                let shown = routes(router);
+
+                // It dies; the tables stay, and packets do not notice.
+                daemon.signal(Signal::SIGKILL);
+                daemon.end();
+                assert_same(
+                    "the maps of the kernel",
+                    &meaning(&pinned(router)),
+                    &meaning(&fresh(router, &ports)),
+                );
+                // The next one takes them over.
+                let next = star.run(&args);
+                assert!(
+                    next.began.contains("took over what an instance that died had left"),
+                    "{}",
+                    next.began
+                );
+                assert_eq!(routes(router), shown);
+                next.signal(Signal::SIGKILL);
+                next.end();
+                assert_same(
+                    "the maps after an adoption",
+                    &meaning(&pinned(router)),
+                    &meaning(&fresh(router, &ports)),
+                );
+                let next = star.run(&args);
+                let at = counters(router, "eth0");
+                done.store(true, Ordering::Release);
+                (at, shown, next)
+            }));
+            done.store(true, Ordering::Release);
+            let counted = traffic.join().expect("the traffic");
+            let (at, shown, next) = told.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            assert!(at.kernel < 10, "the kernel had to do nothing: {at:?}");
+            // Afresh, with nothing taken over.
+            next.signal(Signal::SIGTERM);
+            assert!(next.end().0.success());
+            let afresh = star.run(&args);
+            assert_eq!(routes(router), shown);
+            drop(afresh);
+            counted
+        });
+        assert!(sent > 1000, "{mode}: {sent} packets are too few to tell");
+        assert_eq!(arrived, [sent; 2], "{mode}: of {sent} each");
+    }
+}

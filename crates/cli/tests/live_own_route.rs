@@ -1,0 +1,185 @@
+//! Routes that only Sidestep has, on packets of a live router: the kernel could not stand in for any of it.
+
+mod live;
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::time::Duration;
+
+use sidestep_control::api::Request;
+use sidestep_control::report;
+use sidestep_lab::lab::mac_text;
+use sidestep_lab::traffic::Napi;
+
+use live::frames::{
+    ETHERNET, IPV4, IPV6, ROUTING, checksums, destination6, echo_request, ethernet, icmpv6_type,
+    ipv6, source6, srh, to_mac, udp,
+};
+use live::{ROUTER, Star, begin, counters, printed, reasons, report};
+
+const SECOND: Duration = Duration::from_secs(1);
+const SHORTLY: Duration = Duration::from_millis(200);
+const SID: &str = "fc0f::46";
+
+fn address(text: &str) -> Ipv6Addr {
+    text.parse().expect("an IPv6 address")
+}
+
+/// A frame from host `a` to the SID around `inner`, with an SRH or without.
+fn around(star: &Star, next: u8, inner: &[u8], with_srh: bool) -> Vec<u8> {
+    let sid = address(SID);
+    let (next, payload) = if with_srh {
+        let header = srh(next, &[address("fc0e::1"), sid], 0);
+        (ROUTING, [&header[..], inner].concat())
+    } else {
+        (next, inner.to_vec())
+    };
+    let packet = ipv6(address("fc00:a::2"), sid, next, 60, &payload);
+    ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), &packet)
+}
+
+fn sid_counters(star: &Star) -> Option<report::Route> {
+    let routes: report::Routes = report(star.router(), Request::ShowRoutes { all: false });
+    routes
+        .into_iter()
+        .find(|route| route.prefix == format!("{SID}/128"))
+}
+
+#[test]
+fn an_own_end_dt46_decapsulates_both_families_until_it_is_removed() {
+    let Some(_turn) = begin("an_own_end_dt46_decapsulates_both_families") else {
+        return;
+    };
+    for mode in ["tc", "xdp"] {
+        let star = Star::new("liveown");
+        let router = star.router();
+        let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
+        let _daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
+        let (a, b) = (star.socket("a"), star.socket("b"));
+        let ends = |a: &str, b: &str| -> [IpAddr; 2] {
+            [a, b].map(|text| text.parse().expect("an address"))
+        };
+        let [a6, b6] = ends("fc00:a::2", "fc00:b::2");
+        let [a4, b4] = ends("10.0.1.2", "10.0.2.2");
+        let inner6 = udp(a6, b6, 33, b"six");
+        let inner4 = udp(a4, b4, 33, b"four");
+        let frames: Vec<Vec<u8>> = [true, false]
+            .into_iter()
+            .flat_map(|with_srh| {
+                [
+                    around(&star, IPV6, &inner6, with_srh),
+                    around(&star, IPV4, &inner4, with_srh),
+                ]
+            })
+            .collect();
+
+        // Nobody knows the SID.
+        for frame in &frames {
+            a.send(frame).expect("send");
+        }
+        assert_eq!(b.receive(SHORTLY).expect("receive"), None, "{mode}");
+        assert_eq!(counters(router, "eth0").kernel, 4, "{mode}");
+
+        let line = format!("{SID}/128 encap seg6local action End.DT46 table 254 dev eth0");
+        let words: Vec<&str> = ["route", "add"].into_iter().chain(line.split(' ')).collect();
+        printed(router, &words);
+        for frame in &frames {
+            a.send(frame).expect("send");
+            let out = b.receive(SECOND).expect("receive").expect("decapsulated");
+            assert_eq!(to_mac(&out), star.mac("b", "eth0"), "{mode}");
+            assert_eq!(out[6..12], star.mac(ROUTER, "eth1"), "{mode}");
+            // The inner packet, its hop limit or TTL one lower, its checksums right.
+            let six = destination6(&out).is_some();
+            let expected = if six { udp(a6, b6, 32, b"six") } else { udp(a4, b4, 32, b"four") };
+            assert_eq!(out[ETHERNET..], expected, "{mode}");
+            checksums(&out).expect("right checksums");
+        }
+        let sid = sid_counters(&star).expect("the route");
+        let bytes: usize = frames.iter().map(|frame| frame.len() - ETHERNET).sum();
+        assert_eq!(
+            (sid.packets, sid.bytes, sid.errors, &*sid.owner),
+            (4, bytes as u64, 0, "sidestep")
+        );
+        assert!(sid.route.starts_with(&line[..line.find(' ').expect("a blank")]), "{}", sid.route);
+        assert!(sid.route.contains("End.DT46 table main") || sid.route.contains("End.DT46 table 254"));
+
+        // A decapsulated packet for the router itself is answered by its kernel.
+        for own in ["fc00:a::1", "fc00:b::1"] {
+            let request = echo_request(address("fc00:a::2"), address(own), 7);
+            a.send(&around(&star, IPV6, &request, true)).expect("send");
+            let reply = a.receive(SECOND).expect("receive").expect("an echo reply");
+            assert_eq!(icmpv6_type(&reply), Some(129), "{mode} {own}");
+            assert_eq!(source6(&reply), Some(address(own)), "{mode}");
+            checksums(&reply).expect("right checksums");
+        }
+        let decapsulated = reasons(router)
+            .into_iter()
+            .find(|(_, name, _)| name == "decapsulated");
+        assert_eq!(
+            decapsulated,
+            Some(("kernel".into(), "decapsulated".into(), 2)),
+            "{mode}"
+        );
+
+        printed(router, &["route", "del", &format!("{SID}/128")]);
+        assert_eq!(sid_counters(&star), None, "{mode}");
+        let before = counters(router, "eth0");
+        for frame in &frames {
+            a.send(frame).expect("send");
+        }
+        assert_eq!(b.receive(SHORTLY).expect("receive"), None, "{mode}");
+        let after = counters(router, "eth0");
+        assert_eq!(
+            (after.kernel - before.kernel, after.forwarded),
+            (4, before.forwarded),
+            "{mode}"
+        );
+        assert_eq!(after.received_packets, after.forwarded + after.kernel + after.dropped);
+    }
+}
+
+#[test]
+fn a_host_pings_the_router_through_an_own_end_dt46() {
+    let Some(_turn) = begin("a_host_pings_the_router_through_an_own_end_dt46") else {
+        return;
+    };
+    for mode in ["tc", "xdp"] {
+        let star = Star::new("liveownping");
+        let (router, host) = (star.router(), star.host("a"));
+        host.sysctl("net/ipv6/conf/all/disable_ipv6", "0")
+            .and_then(|()| host.sysctl("net/ipv6/conf/eth0/disable_ipv6", "0"))
+            .expect("IPv6 at host a");
+        let mac = mac_text(star.mac(ROUTER, "eth0"));
+        live::ip::Ip::new(host).all(
+            [
+                "address add fc00:a::2/64 dev eth0 nodad".to_owned(),
+                "address add 10.0.1.2/24 dev eth0".to_owned(),
+                format!("neighbor add fc00:a::1 lladdr {mac} dev eth0 nud permanent"),
+                format!("neighbor add 10.0.1.1 lladdr {mac} dev eth0 nud permanent"),
+                format!("route add {SID}/128 via fc00:a::1"),
+                format!("route add fc00:b::1/128 encap seg6 mode encap segs {SID} dev eth0"),
+                format!("route add 10.0.2.1/32 encap seg6 mode encap segs {SID} dev eth0"),
+                "sr tunsrc set fc00:a::2".to_owned(),
+            ]
+            .iter()
+            .map(String::as_str),
+        );
+        let _daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
+        let line = format!("route add {SID}/128 encap seg6local action End.DT46 table 254 dev eth0");
+        printed(router, &line.split(' ').collect::<Vec<_>>());
+        for target in ["fc00:b::1", "10.0.2.1"] {
+            let words = ["ping", "-n", "-q", "-c", "5", "-i", "0.02", "-W", "2", target];
+            let said = host.exec(&words).unwrap_or_else(|error| error.to_string());
+            assert!(said.contains("5 packets transmitted, 5 received"), "{mode}: {said}");
+        }
+        let decapsulated = reasons(router)
+            .into_iter()
+            .find(|(_, name, _)| name == "decapsulated");
+        assert_eq!(
+            decapsulated,
+            Some(("kernel".into(), "decapsulated".into(), 10)),
+            "{mode}"
+        );
+        let sid = sid_counters(&star).expect("the route");
+        assert_eq!((sid.packets, sid.errors), (10, 0), "{mode}");
+    }
+}
