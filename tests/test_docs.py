@@ -1,0 +1,122 @@
+"""The documents against the tree: generated pages are current, links lead somewhere, every dependency is explained."""
+
+import json
+import os
+import re
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "vectors").glob("*.md")])
+
+
+def sidestep():
+    """The program, where the tests have built it."""
+    target = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
+    found = [path for path in (target / "debug/sidestep", target / "release/sidestep") if path.exists()]
+    if not found:
+        raise unittest.SkipTest("sidestep is not built (cargo build -p sidestep)")
+    return max(found, key=lambda path: path.stat().st_mtime)
+
+
+def section(text, title):
+    """What stands below a heading, up to the next one of its level."""
+    return re.search(rf"(?ms)^## {title}\n(.*?)(?=^## |\Z)", text).group(1)
+
+
+def first_cells(text):
+    """The names in the first column of a table."""
+    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| ")][2:]
+    return {name.strip() for row in rows for name in row.split(",")}
+
+
+class Documents(unittest.TestCase):
+    maxDiff = None
+
+    def test_generated_pages_are_current(self):
+        done = subprocess.run([ROOT / "docs/generate.py", "--check"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_links_lead_somewhere(self):
+        for page in PAGES:
+            for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+                self.assertTrue((page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}")
+
+    def test_files_named_in_backticks_are_there(self):
+        name = r"`((?:crates|datapath|docs|tests|vectors)/[\w./-]+\.(?:rs|h|c|py|md|yaml))`"
+        for page in PAGES:
+            for target in re.findall(name, page.read_text(encoding="utf-8")):
+                self.assertTrue((ROOT / target).exists(), f"{page.relative_to(ROOT)} names {target}")
+
+    def test_commands_in_the_documents_are_commands_of_the_program(self):
+        program = sidestep()
+        known = {}
+        pages = [ROOT / "README.md", ROOT / "docs/manual.md", ROOT / "docs/behaviors.md"]
+        for page in pages:
+            for command in re.findall(r"(?:^|`)sidestep ((?:route )?[a-z]+)", page.read_text(encoding="utf-8"), re.M):
+                if command not in known:
+                    asked = [program, *command.split(), "--help"]
+                    known[command] = subprocess.run(asked, capture_output=True, check=False).returncode == 0
+                self.assertTrue(known[command], f"{page.name} speaks of `sidestep {command}`")
+
+    def test_every_command_of_the_program_is_in_the_manual(self):
+        said = subprocess.run([sidestep(), "--help"], capture_output=True, text=True, check=True).stdout
+        commands = re.findall(r"(?m)^  ([a-z]+)  ", said.split("Options:")[0])
+        self.assertGreater(len(commands), 5)
+        manual = (ROOT / "docs/manual.md").read_text(encoding="utf-8")
+        for command in set(commands) - {"help"}:
+            # A command may stand at the end of a line.
+            self.assertRegex(manual, rf"sidestep\s{command}\b")
+
+    def test_the_node_file_of_the_manual_is_valid(self):
+        manual = (ROOT / "docs/manual.md").read_text(encoding="utf-8")
+        text = re.search(r"<!-- checked by tests/test_docs.py -->\n```yaml\n(.*?)```", manual, re.DOTALL).group(1)
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            file.write(text)
+            file.flush()
+            done = subprocess.run([sidestep(), "check", file.name], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertNotIn("left to the kernel", done.stdout)
+
+    def test_every_behavior_is_in_the_documents(self):
+        said = subprocess.run([sidestep(), "route", "add", "--help"], capture_output=True, text=True, check=True).stdout
+        page = (ROOT / "docs/behaviors.md").read_text(encoding="utf-8")
+        names = re.findall(r"(?m)^  (End[\w.]*)", said) + re.findall(r"(?m)^  [\w.]+ +(H\.[\w.]+)", said)
+        self.assertGreater(len(names), 10)
+        for name in names:
+            self.assertIn(f"\n| {name} |", page)
+
+    def test_every_crate_that_is_used_is_explained_and_no_other(self):
+        command = ["cargo", "metadata", "--format-version", "1", "--no-deps", "--locked"]
+        metadata = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout)
+        used = {
+            dependency["name"]
+            for package in metadata["packages"]
+            for dependency in package["dependencies"]
+            if not dependency.get("path")
+        }
+        text = (ROOT / "docs/dependencies.md").read_text(encoding="utf-8")
+        self.assertEqual(sorted(first_cells(section(text, "Crates"))), sorted(used))
+
+    def test_every_dependency_of_the_workspace_is_used(self):
+        table = re.search(
+            r"(?ms)^\[workspace\.dependencies\]\n(.*?)(?=^\[)", (ROOT / "Cargo.toml").read_text(encoding="utf-8")
+        ).group(1)
+        manifests = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("crates/*/Cargo.toml"))
+        external = [name for name in re.findall(r"(?m)^([\w-]+) =", table) if not name.startswith("sidestep-")]
+        unused = [name for name in external if f"\n{name}.workspace" not in manifests]
+        self.assertEqual(unused, [], "in Cargo.toml, but used by no crate")
+
+    def test_every_package_that_setup_installs_is_explained_and_no_other(self):
+        script = (ROOT / "dev").read_text(encoding="utf-8")
+        lists = "".join(re.findall(r"(?ms)^\w+_needs='\n(.*?)^'", script))
+        installed = {line.split()[0] for line in lists.splitlines()}
+        installed |= set(re.findall(r"\b(?:cargo|rustc|rustfmt)-web\b|\brust-web-\w+\b", script))
+        text = (ROOT / "docs/dependencies.md").read_text(encoding="utf-8")
+        self.assertEqual(sorted(first_cells(section(text, "Debian packages"))), sorted(installed))
+
+
+if __name__ == "__main__":
+    unittest.main()
