@@ -48,7 +48,9 @@ impl Requester {
         for _ in 0..ATTEMPTS {
             found.clear();
             let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
-            if self.exchange(request, flags, |message| found.extend(decode(message)))? == Outcome::Whole {
+            if self.exchange(request, flags, |message| found.extend(decode(message)))?
+                == Outcome::Whole
+            {
                 break;
             }
         }
@@ -79,28 +81,18 @@ impl Requester {
         self.sequence = self.sequence.wrapping_add(1);
         self.socket
             .send(&frame(request.kind, flags, self.sequence, request.body))?;
-        let mut outcome = Outcome::Whole;
+        let mut answer = Answer {
+            sequence: self.sequence,
+            outcome: Outcome::Whole,
+        };
         loop {
             match self.socket.receive()? {
                 Received::Datagram(datagram) => {
-                    for message in messages(datagram) {
-                        // What is left of an exchange that failed half way.
-                        if message.sequence != self.sequence {
-                            continue;
-                        }
-                        if i32::from(message.flags) & libc::NLM_F_DUMP_INTR != 0 {
-                            outcome = Outcome::Interrupted;
-                        }
-                        match end(&message) {
-                            None => each(&message),
-                            Some(Ok(())) => return Ok(outcome),
-                            Some(Err(source)) => {
-                                return Err(MirrorError::Refused {
-                                    request: request.name,
-                                    source,
-                                });
-                            }
-                        }
+                    if let Some(end) = answer.take(datagram, &mut each) {
+                        return end.map_err(|source| MirrorError::Refused {
+                            request: request.name,
+                            source,
+                        });
                     }
                 }
                 Received::Lost => {
@@ -113,6 +105,33 @@ impl Requester {
                 Received::Empty => {}
             }
         }
+    }
+}
+
+/// An answer as it comes in.
+struct Answer {
+    sequence: u32,
+    outcome: Outcome,
+}
+
+impl Answer {
+    /// Hands the messages of a datagram to `each`. Gives how the answer ended, if it did.
+    fn take(
+        &mut self,
+        datagram: &[u8],
+        mut each: impl FnMut(&Message<'_>),
+    ) -> Option<io::Result<Outcome>> {
+        // Others are left of an exchange that failed half way.
+        for message in messages(datagram).filter(|it| it.sequence == self.sequence) {
+            if i32::from(message.flags) & libc::NLM_F_DUMP_INTR != 0 {
+                self.outcome = Outcome::Interrupted;
+            }
+            match end(&message) {
+                None => each(&message),
+                Some(end) => return Some(end.map(|()| self.outcome)),
+            }
+        }
+        None
     }
 }
 
@@ -143,6 +162,36 @@ fn end(message: &Message<'_>) -> Option<io::Result<()>> {
 mod tests {
     use super::*;
 
+    #[test]
+    fn an_interrupted_dump_is_known_by_any_of_its_messages() {
+        let done = frame(libc::NLMSG_DONE as u16, 0, 7, &0i32.to_ne_bytes());
+        let whole = [
+            frame(16, 0, 7, b"abcd"),
+            frame(16, 0, 6, b"old."),
+            done.clone(),
+        ]
+        .concat();
+        let interrupted = frame(16, libc::NLM_F_DUMP_INTR as u16, 7, b"abcd");
+        let answer = || Answer {
+            sequence: 7,
+            outcome: Outcome::Whole,
+        };
+
+        let mut bodies = Vec::new();
+        let end = answer().take(&whole, |message| bodies.push(message.body.to_vec()));
+        assert_eq!(end.unwrap().unwrap(), Outcome::Whole);
+        assert_eq!(
+            bodies,
+            [b"abcd"],
+            "what is left of another exchange is no part of it"
+        );
+
+        let mut answer = answer();
+        assert!(answer.take(&interrupted, |_| ()).is_none());
+        let end = answer.take(&done, |_| ());
+        assert_eq!(end.unwrap().unwrap(), Outcome::Interrupted);
+    }
+
     fn message(kind: i32, body: &[u8]) -> Message<'_> {
         Message {
             kind: kind as u16,
@@ -155,8 +204,16 @@ mod tests {
     #[test]
     fn an_answer_ends_with_done_or_an_error_number() {
         assert!(end(&message(16, &[])).is_none());
-        assert!(end(&message(libc::NLMSG_DONE, &0i32.to_ne_bytes())).unwrap().is_ok());
-        assert!(end(&message(libc::NLMSG_ERROR, &0i32.to_ne_bytes())).unwrap().is_ok());
+        assert!(
+            end(&message(libc::NLMSG_DONE, &0i32.to_ne_bytes()))
+                .unwrap()
+                .is_ok()
+        );
+        assert!(
+            end(&message(libc::NLMSG_ERROR, &0i32.to_ne_bytes()))
+                .unwrap()
+                .is_ok()
+        );
         let refused = end(&message(libc::NLMSG_DONE, &(-libc::EINVAL).to_ne_bytes())).unwrap();
         assert_eq!(refused.unwrap_err().raw_os_error(), Some(libc::EINVAL));
     }

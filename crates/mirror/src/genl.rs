@@ -64,7 +64,10 @@ impl Genl {
     }
 
     /// What XDP can do on each device, as the `netdev` family (Linux 6.3) tells.
-    pub fn xdp_features(&mut self, netdev: &GenlFamily) -> Result<Vec<(IfIndex, u64)>, MirrorError> {
+    pub fn xdp_features(
+        &mut self,
+        netdev: &GenlFamily,
+    ) -> Result<Vec<(IfIndex, u64)>, MirrorError> {
         let request = Request {
             name: "list the XDP features of the devices",
             kind: netdev.id,

@@ -1,9 +1,9 @@
 //! What the mirror asks the kernel for.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::Ipv6Addr;
 
 use netlink_sys::protocols::{NETLINK_GENERIC, NETLINK_ROUTE};
-use sidestep_model::node::{IfIndex, Neighbor};
+use sidestep_model::node::IfIndex;
 use sidestep_model::route::{Family, Route, Rule};
 
 use crate::address::{self, Address, IFADDRMSG};
@@ -58,7 +58,10 @@ impl Kernel {
     }
 
     /// Opens a socket for the `netdev` family's notifications, if the kernel has it.
-    pub fn subscribe_devices(&mut self, receive_buffer: usize) -> Result<Option<Socket>, MirrorError> {
+    pub fn subscribe_devices(
+        &mut self,
+        receive_buffer: usize,
+    ) -> Result<Option<Socket>, MirrorError> {
         let Some(group) = self.netdev.as_ref().and_then(|it| it.group("mgmt")) else {
             return Ok(None);
         };
@@ -99,11 +102,18 @@ impl Kernel {
     /// The settings of all links.
     pub fn settings(&mut self) -> Result<Vec<(IfIndex, Settings)>, MirrorError> {
         let links = self.links()?;
-        Ok(links.into_iter().map(|it| (it.ifindex, it.settings)).collect())
+        Ok(links
+            .into_iter()
+            .map(|it| (it.ifindex, it.settings))
+            .collect())
     }
 
     /// All routes of a family, or those that leave by one link.
-    pub fn routes(&mut self, family: Family, dev: Option<IfIndex>) -> Result<Vec<Route>, MirrorError> {
+    pub fn routes(
+        &mut self,
+        family: Family,
+        dev: Option<IfIndex>,
+    ) -> Result<Vec<Route>, MirrorError> {
         let mut fixed = [0; RTMSG];
         fixed[0] = number(family);
         let mut body = Body::new(&fixed);
@@ -177,7 +187,7 @@ impl Kernel {
         self.requester.dump(request, address::decode)
     }
 
-    fn neighbors(&mut self) -> Result<Vec<((IfIndex, IpAddr), Option<Neighbor>)>, MirrorError> {
+    fn neighbors(&mut self) -> Result<Vec<neighbor::Entry>, MirrorError> {
         let request = Request {
             name: "list the neighbors",
             kind: libc::RTM_GETNEIGH,
@@ -194,7 +204,7 @@ pub(crate) struct Snapshot {
     pub xdp_features: Option<Vec<(IfIndex, u64)>>,
     pub netconf: Vec<Netconf>,
     pub addresses: Vec<(Address, bool)>,
-    pub neighbors: Vec<((IfIndex, IpAddr), Option<Neighbor>)>,
+    pub neighbors: Vec<neighbor::Entry>,
     pub rules: Vec<Rule>,
     pub routes: Vec<Route>,
 }

@@ -77,7 +77,10 @@ impl LinkState {
             // net/ipv4/route.c ip_route_input_slow: IN_DEV_FORWARD, the interface's alone.
             forwarding4: v4.is_some_and(|v4| v4.forwarding != 0),
             // include/linux/inetdevice.h IN_DEV_RPFILTER: the larger.
-            rp_filter: v4.map_or(0, |v4| v4.rp_filter).max(all.rp_filter).clamp(0, 255) as u8,
+            rp_filter: v4
+                .map_or(0, |v4| v4.rp_filter)
+                .max(all.rp_filter)
+                .clamp(0, 255) as u8,
             // include/net/ipv6.h IPV6_DEFAULT_HOPLIMIT, where there is no setting.
             hop_limit: self
                 .settings
@@ -156,11 +159,13 @@ fn kind(hardware: u16, info: Option<Attribute<'_>>, below: Option<IfIndex>) -> L
     };
     match (hardware, name.as_str()) {
         (libc::ARPHRD_LOOPBACK, _) => LinkKind::Loopback,
-        (hardware, _) if hardware != libc::ARPHRD_ETHER => LinkKind::NotEthernet(if name.is_empty() {
-            format!("arphrd {hardware}")
-        } else {
-            name
-        }),
+        (hardware, _) if hardware != libc::ARPHRD_ETHER => {
+            LinkKind::NotEthernet(if name.is_empty() {
+                format!("arphrd {hardware}")
+            } else {
+                name
+            })
+        }
         (_, "veth") => LinkKind::Veth,
         (_, "tun") => LinkKind::Tap,
         (_, "bridge") => LinkKind::Bridge,

@@ -4,24 +4,27 @@ use std::net::IpAddr;
 
 use sidestep_model::node::{IfIndex, Mac, Neighbor};
 
-use crate::wire::{Message, attributes_after};
+use crate::wire::{Message, attributes_after, u16_at, u32_at};
 
 /// Length of `struct ndmsg`.
 pub(crate) const NDMSG: usize = 12;
+
+/// What one message says: which neighbor, and what is known of it.
+pub(crate) type Entry = ((IfIndex, IpAddr), Option<Neighbor>);
 
 /// The neighbor that `message` names, and what is known of it: nothing while it cannot be used.
 ///
 /// An entry that is being resolved or has failed is the same as none: the kernel does not tell when it starts to
 /// resolve, so keeping them would make the node depend on when it was read.
-pub(crate) fn decode(message: &Message<'_>) -> Option<((IfIndex, IpAddr), Option<Neighbor>)> {
+pub(crate) fn decode(message: &Message<'_>) -> Option<Entry> {
     let fixed = message.body.first_chunk::<NDMSG>()?;
-    let [family, _, _, _, a, b, c, d, e, f, flags, _] = *fixed;
+    let (family, flags) = (fixed[0], fixed[10]);
     if !matches!(i32::from(family), libc::AF_INET | libc::AF_INET6) || flags & libc::NTF_PROXY != 0
     {
         return None;
     }
-    let ifindex = IfIndex(u32::from_ne_bytes([a, b, c, d]));
-    let state = u16::from_ne_bytes([e, f]);
+    let ifindex = IfIndex(u32_at(fixed, 4)?);
+    let state = u16_at(fixed, 8)?;
     let (mut address, mut lladdr) = (None, None);
     for attribute in attributes_after(message.body, NDMSG) {
         match attribute.kind {
@@ -63,7 +66,7 @@ mod tests {
     use super::*;
     use crate::wire::Body;
 
-    fn decode_with(kind: u16, state: u16, flags: u8) -> Option<Option<Neighbor>> {
+    fn decode_with(kind: u16, state: u16, flags: u8) -> Option<Entry> {
         let mut fixed = [0; NDMSG];
         fixed[0] = libc::AF_INET as u8;
         fixed[4] = 7;
@@ -78,30 +81,37 @@ mod tests {
             sequence: 0,
             body: &body.0,
         };
-        decode(&message).map(|(key, neighbor)| {
-            assert_eq!(key, (IfIndex(7), "192.0.2.1".parse().unwrap()));
-            neighbor
-        })
+        decode(&message)
+    }
+
+    fn known(kind: u16, state: u16) -> Option<Neighbor> {
+        let (key, neighbor) = decode_with(kind, state, 0).unwrap();
+        assert_eq!(key, (IfIndex(7), "192.0.2.1".parse().unwrap()));
+        neighbor
     }
 
     #[test]
     fn an_address_counts_while_it_may_be_used() {
-        for state in [libc::NUD_REACHABLE, libc::NUD_STALE, libc::NUD_DELAY, libc::NUD_PROBE] {
-            let neighbor = decode_with(libc::RTM_NEWNEIGH, state, 0).unwrap().unwrap();
+        use libc::{NUD_DELAY, NUD_PROBE, NUD_REACHABLE, NUD_STALE};
+        for state in [NUD_REACHABLE, NUD_STALE, NUD_DELAY, NUD_PROBE] {
+            let neighbor = known(libc::RTM_NEWNEIGH, state).unwrap();
             assert_eq!(neighbor.lladdr, Some(Mac([2, 0, 0, 0, 0, 1])));
             assert!(!neighbor.permanent);
         }
         for state in [libc::NUD_PERMANENT, libc::NUD_NOARP] {
-            assert!(decode_with(libc::RTM_NEWNEIGH, state, 0).unwrap().unwrap().permanent);
+            assert!(known(libc::RTM_NEWNEIGH, state).unwrap().permanent);
         }
         for state in [libc::NUD_INCOMPLETE, libc::NUD_FAILED] {
-            assert_eq!(decode_with(libc::RTM_NEWNEIGH, state, 0), Some(None));
+            assert_eq!(known(libc::RTM_NEWNEIGH, state), None);
         }
-        assert_eq!(decode_with(libc::RTM_DELNEIGH, libc::NUD_STALE, 0), Some(None));
+        assert_eq!(known(libc::RTM_DELNEIGH, NUD_STALE), None);
     }
 
     #[test]
     fn proxy_entries_are_no_neighbors() {
-        assert_eq!(decode_with(libc::RTM_NEWNEIGH, libc::NUD_PERMANENT, libc::NTF_PROXY), None);
+        assert_eq!(
+            decode_with(libc::RTM_NEWNEIGH, libc::NUD_PERMANENT, libc::NTF_PROXY),
+            None
+        );
     }
 }

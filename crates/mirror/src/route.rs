@@ -7,7 +7,9 @@ use sidestep_model::node::{IfIndex, TableId};
 use sidestep_model::route::{Encap, NextHop, Owner, Route, RouteKey, RouteKind};
 
 use crate::seg6;
-use crate::wire::{Attribute, Message, address, attributes, attributes_after, prefix, u16_at, u32_at};
+use crate::wire::{
+    Attribute, Message, address, attributes, attributes_after, prefix, u16_at, u32_at,
+};
 
 /// Length of `struct rtmsg`.
 pub(crate) const RTMSG: usize = 12;
@@ -16,7 +18,17 @@ pub(crate) const RTMSG: usize = 12;
 /// other address families, multicast forwarding entries.
 pub(crate) fn decode(message: &Message<'_>) -> Option<Route> {
     let fixed = message.body.first_chunk::<RTMSG>()?;
-    let [family, dst_len, src_len, tos, table, protocol, _scope, kind, flags @ ..] = *fixed;
+    let [
+        family,
+        dst_len,
+        src_len,
+        tos,
+        table,
+        protocol,
+        _scope,
+        kind,
+        flags @ ..,
+    ] = *fixed;
     let flags = u32::from_ne_bytes(flags);
     if flags & RTM_F_CLONED != 0 {
         return None;

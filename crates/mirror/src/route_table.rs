@@ -60,18 +60,31 @@ pub(crate) enum Applied {
 
 impl RouteTable {
     /// A route was added or changed.
-    pub fn add(&mut self, node: &mut Node, route: Route, placement: Placement, changed: &mut BTreeSet<RouteKey>) -> Applied {
+    pub fn add(
+        &mut self,
+        node: &mut Node,
+        route: Route,
+        placement: Placement,
+        changed: &mut BTreeSet<RouteKey>,
+    ) -> Applied {
         let mut applied = Applied::Surely;
-        self.edit(node, route.key, changed, |routes| match (family(&route.key), placement) {
-            (_, Placement::Only) => *routes = vec![route],
-            (Family::V4, _) => add_v4(routes, route, placement),
-            (Family::V6, _) => applied = add_v6(routes, route, placement),
+        self.edit(node, route.key, changed, |routes| {
+            match (family(&route.key), placement) {
+                (_, Placement::Only) => *routes = vec![route],
+                (Family::V4, _) => add_v4(routes, route, placement),
+                (Family::V6, _) => applied = add_v6(routes, route, placement),
+            }
         });
         applied
     }
 
     /// A route, or some next hops of one, were deleted.
-    pub fn delete(&mut self, node: &mut Node, route: &Route, changed: &mut BTreeSet<RouteKey>) -> Applied {
+    pub fn delete(
+        &mut self,
+        node: &mut Node,
+        route: &Route,
+        changed: &mut BTreeSet<RouteKey>,
+    ) -> Applied {
         let mut applied = Applied::Surely;
         self.edit(node, route.key, changed, |routes| {
             if let Some(place) = routes.iter().position(|known| same(known, route)) {
@@ -94,25 +107,28 @@ impl RouteTable {
     ) {
         // Stable: routes with one key stay in the kernel's order.
         dumped.sort_by_key(|route| route.key);
-        let mut gone: BTreeSet<RouteKey> = node
-            .routes
-            .keys()
-            .filter(|key| match self.shared.get(key) {
-                Some(routes) => routes.iter().any(&covered),
-                None => node.routes.get(key).is_some_and(&covered),
-            })
-            .copied()
-            .collect();
+        let shared = self.shared.iter().filter(|it| it.1.iter().any(&covered));
+        let mut gone: BTreeSet<RouteKey> = shared.map(|it| *it.0).collect();
+        gone.extend(
+            node.routes
+                .iter()
+                .filter(|it| covered(it.1))
+                .map(|it| *it.0),
+        );
         let mut dumped = dumped.into_iter().peekable();
         while let Some(first) = dumped.next() {
             let key = first.key;
             let mut fresh = vec![first];
-            fresh.extend(std::iter::from_fn(|| dumped.next_if(|next| next.key == key)));
+            fresh.extend(std::iter::from_fn(|| {
+                dumped.next_if(|next| next.key == key)
+            }));
             gone.remove(&key);
             self.edit(node, key, changed, |routes| merge(routes, fresh, &covered));
         }
         for key in gone {
-            self.edit(node, key, changed, |routes| merge(routes, Vec::new(), &covered));
+            self.edit(node, key, changed, |routes| {
+                merge(routes, Vec::new(), &covered);
+            });
         }
     }
 
@@ -167,7 +183,7 @@ fn merge(routes: &mut Vec<Route>, fresh: Vec<Route>, covered: impl Fn(&Route) ->
     }
 }
 
-/// net/ipv4/fib_trie.c `fib_table_insert`: a replacement takes the first place, an appended route the last, any other
+/// `net/ipv4/fib_trie.c`, `fib_table_insert`: a replacement takes the first place, an appended route the last, any other
 /// the first. No two are the same.
 fn add_v4(routes: &mut Vec<Route>, route: Route, placement: Placement) {
     if placement == Placement::Replace {
@@ -190,7 +206,7 @@ fn add_v4(routes: &mut Vec<Route>, route: Route, placement: Placement) {
     }
 }
 
-/// net/ipv6/ip6_fib.c `fib6_add_rt2node`: next hops with a gateway form one multipath route, which a notification gives
+/// `net/ipv6/ip6_fib.c`, `fib6_add_rt2node`: next hops with a gateway form one multipath route, which a notification gives
 /// complete; a replacement takes the place of the first route that is such a one too, else of the first; any other is
 /// put behind those there are.
 fn add_v6(routes: &mut Vec<Route>, route: Route, placement: Placement) -> Applied {
@@ -204,7 +220,13 @@ fn add_v6(routes: &mut Vec<Route>, route: Route, placement: Placement) -> Applie
         _ => routes.iter().position(|known| same(known, &route)),
     };
     if let Some(known) = place.and_then(|place| routes.get_mut(place)) {
-        *known = route;
+        if ecmp && placement != Placement::Replace {
+            // Each sibling has a preferred source, MTU and protocol of its own. The route has those of the first, the
+            // notification those of the one that was added.
+            known.next_hops = route.next_hops;
+        } else {
+            *known = route;
+        }
         return Applied::Surely;
     }
     if placement == Placement::Replace && !routes.is_empty() {
@@ -234,7 +256,9 @@ fn remove_next_hops(routes: &mut Vec<Route>, gone: &Route) {
 
 /// `rt6_qualify_for_ecmp`.
 fn is_ecmp(route: &Route) -> bool {
-    route.nhid.is_none() && !route.next_hops.is_empty() && route.next_hops.iter().all(|hop| hop.via.is_some())
+    route.nhid.is_none()
+        && !route.next_hops.is_empty()
+        && route.next_hops.iter().all(|hop| hop.via.is_some())
 }
 
 /// A packet can take it: `dead` next hops are passed over.
@@ -255,9 +279,10 @@ fn same(a: &Route, b: &Route) -> bool {
     a.kind == b.kind
         && attributes(a) == attributes(b)
         && a.next_hops.len() == b.next_hops.len()
-        && a.next_hops.iter().zip(&b.next_hops).all(|(a, b)| {
-            (a.via, a.dev, a.weight, &a.encap) == (b.via, b.dev, b.weight, &b.encap)
-        })
+        && a.next_hops
+            .iter()
+            .zip(&b.next_hops)
+            .all(|(a, b)| (a.via, a.dev, a.weight, &a.encap) == (b.via, b.dev, b.weight, &b.encap))
 }
 
 /// The family of a route's prefix.

@@ -11,7 +11,17 @@ pub(crate) const FIB_RULE_HDR: usize = 12;
 /// The rule in `message`. An `l3mdev` rule looks up table 0: which one it is depends on the interface.
 pub(crate) fn decode(message: &Message<'_>) -> Option<Rule> {
     let fixed = message.body.first_chunk::<FIB_RULE_HDR>()?;
-    let [family_number, dst_len, src_len, tos, table, _, _, action, flags @ ..] = *fixed;
+    let [
+        family_number,
+        dst_len,
+        src_len,
+        tos,
+        table,
+        _,
+        _,
+        action,
+        flags @ ..,
+    ] = *fixed;
     let family = match i32::from(family_number) {
         libc::AF_INET => Family::V4,
         libc::AF_INET6 => Family::V6,
@@ -93,7 +103,10 @@ fn unsupported(attribute: &Attribute<'_>) -> String {
     let name = UNSUPPORTED
         .iter()
         .find(|(kind, _)| *kind == attribute.kind)
-        .map_or_else(|| format!("attribute {}", attribute.kind), |(_, name)| (*name).to_owned());
+        .map_or_else(
+            || format!("attribute {}", attribute.kind),
+            |(_, name)| (*name).to_owned(),
+        );
     let value: Vec<String> = match (attribute.u32(), attribute.value) {
         (Some(number), [_, _, _, _]) => vec![number.to_string()],
         (_, bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),

@@ -35,11 +35,38 @@ pub(crate) struct State {
     /// What the `netdev` family tells; none if the kernel does not have it.
     xdp_features: Option<BTreeMap<IfIndex, u64>>,
     addresses: BTreeSet<Address>,
+    dump6: Dump6,
     changed_routes: BTreeSet<RouteKey>,
     changed_other: bool,
 }
 
+/// The last dump of IPv6 routes.
+///
+/// When the tree changes under a dump, the kernel starts again and skips as many nodes as it has dumped
+/// (`net/ipv6/ip6_fib.c`, `fib6_dump_table`). If one of them was deleted meanwhile, a route is left out, and no
+/// `NLM_F_DUMP_INTR` says so.
+#[derive(Debug, Default)]
+struct Dump6 {
+    /// There was one since the last check.
+    done: bool,
+    /// Routes were deleted since it began.
+    torn: bool,
+    /// How often it was repeated for that.
+    repeated: u32,
+}
+
 impl State {
+    /// To be called when all notifications are applied: has the last dump of IPv6 routes to be repeated?
+    pub fn check_dump(&mut self) {
+        let torn = std::mem::take(&mut self.dump6.torn);
+        if std::mem::take(&mut self.dump6.done) && torn && self.dump6.repeated < DUMP6_REPEATED {
+            self.dump6.repeated += 1;
+            self.stale.routes6 = true;
+        } else {
+            self.dump6.repeated = 0;
+        }
+    }
+
     /// Applies one notification of rtnetlink.
     pub fn apply(&mut self, message: &Message<'_>) {
         match message.kind {
@@ -109,7 +136,7 @@ impl State {
     pub fn refresh(&mut self, stale: &Stale, kernel: &mut Kernel) -> Result<(), MirrorError> {
         if stale.settings {
             let settings = kernel.settings()?;
-            self.link_settings(&settings, None);
+            self.changed_other |= self.link_settings(&settings, None);
         }
         for (family, all) in [(Family::V4, stale.routes4), (Family::V6, stale.routes6)] {
             let of_family = |route: &Route| self::family(&route.key) == family;
@@ -126,6 +153,13 @@ impl State {
                             || gone && route.next_hops.len() > 1 && of_links(route))
                 });
             let (node, changed) = (&mut self.node, &mut self.changed_routes);
+            if family == Family::V6 && (all || !stale.links.is_empty()) {
+                self.dump6 = Dump6 {
+                    done: true,
+                    torn: false,
+                    ..self.dump6
+                };
+            }
             if all {
                 let dumped = kernel.routes(family, None)?;
                 self.routes.replace(node, dumped, of_family, changed);
@@ -145,7 +179,12 @@ impl State {
 
     /// Replaces everything that notifications keep current.
     pub fn replace(&mut self, snapshot: Snapshot) {
-        let before = self.node.clone();
+        let before = self.without_routes();
+        self.dump6 = Dump6 {
+            done: true,
+            torn: false,
+            ..self.dump6
+        };
         self.xdp_features = snapshot.xdp_features.map(BTreeMap::from_iter);
         self.links = snapshot
             .links
@@ -173,15 +212,28 @@ impl State {
             |_| true,
             &mut self.changed_routes,
         );
-        self.changed_other |= before.links != self.node.links
-            || before.addresses != self.node.addresses
-            || before.neighbors != self.node.neighbors
-            || before.rules != self.node.rules;
+        self.changed_other |= before != self.without_routes();
         self.stale = Stale::default();
     }
 
+    /// A copy of what a dump replaces, save the routes, which can be many and have their own record of changes.
+    fn without_routes(&self) -> Node {
+        Node {
+            links: self.node.links.clone(),
+            addresses: self.node.addresses.clone(),
+            neighbors: self.node.neighbors.clone(),
+            rules: self.node.rules.clone(),
+            ..Node::default()
+        }
+    }
+
     /// The settings of the whole node that have no notification. True if one changed.
-    pub fn node_settings(&mut self, tunsrc: Option<Ipv6Addr>, flowlabel: i32, seg6_enabled: i32) -> bool {
+    pub fn node_settings(
+        &mut self,
+        tunsrc: Option<Ipv6Addr>,
+        flowlabel: i32,
+        seg6_enabled: i32,
+    ) -> bool {
         let before = (self.node.tunsrc, self.node.seg6_flowlabel, self.all);
         self.node.tunsrc = tunsrc;
         self.node.seg6_flowlabel = flowlabel;
@@ -190,7 +242,11 @@ impl State {
     }
 
     /// The settings of the links. True if one changed.
-    pub fn link_settings(&mut self, settings: &[(IfIndex, Settings)], features: Option<&[(IfIndex, u64)]>) -> bool {
+    pub fn link_settings(
+        &mut self,
+        settings: &[(IfIndex, Settings)],
+        features: Option<&[(IfIndex, u64)]>,
+    ) -> bool {
         for (ifindex, settings) in settings {
             if let Some(state) = self.links.get_mut(ifindex) {
                 state.settings = *settings;
@@ -207,7 +263,10 @@ impl State {
     /// What changed since the last call: route keys in order, anything else.
     pub fn take_changes(&mut self) -> (Vec<RouteKey>, bool) {
         let routes = std::mem::take(&mut self.changed_routes);
-        (routes.into_iter().collect(), std::mem::take(&mut self.changed_other))
+        (
+            routes.into_iter().collect(),
+            std::mem::take(&mut self.changed_other),
+        )
     }
 
     fn route(&mut self, route: Route, message: &Message<'_>) {
@@ -217,6 +276,7 @@ impl State {
             let placement = Placement::of(message.flags);
             self.routes.add(node, route, placement, changed)
         } else {
+            self.dump6.torn |= family == Family::V6;
             self.routes.delete(node, &route, changed)
         };
         if applied == Applied::Perhaps {
@@ -334,13 +394,18 @@ impl State {
 
     /// Brings all links of the node up to date.
     fn rebuild_all(&mut self) {
-        self.node.links.retain(|ifindex, _| self.links.contains_key(ifindex));
+        self.node
+            .links
+            .retain(|ifindex, _| self.links.contains_key(ifindex));
         let known: Vec<IfIndex> = self.links.keys().copied().collect();
         for ifindex in known {
             self.rebuild(ifindex);
         }
     }
 }
+
+/// LIMIT: how often a dump of IPv6 routes is repeated because routes were deleted during it.
+const DUMP6_REPEATED: u32 = 8;
 
 /// Up to so many links their routes are read link by link; each costs the kernel a walk over all tables.
 const LINKS_ONE_BY_ONE: usize = 4;

@@ -188,7 +188,10 @@ mod tests {
 
         let found: Vec<_> = messages(&datagram).collect();
         assert_eq!(found.len(), 2);
-        assert_eq!((found[0].kind, found[0].flags, found[0].sequence), (16, 2, 1));
+        assert_eq!(
+            (found[0].kind, found[0].flags, found[0].sequence),
+            (16, 2, 1)
+        );
         let attributes: Vec<_> = attributes_after(found[0].body, 4).collect();
         assert_eq!(attributes[0].text(), "lo");
         assert_eq!(attributes[1].u32(), Some(9));

@@ -4,7 +4,9 @@ mod common;
 
 use std::time::Instant;
 
-use common::{assert_current, batch, in_namespace, index, ip, sysctl, try_ip, two_pairs, until};
+use common::{
+    assert_current, batch, in_namespace, index, ip, lines, sysctl, try_ip, two_pairs, until,
+};
 use sidestep_mirror::Mirror;
 use sidestep_model::node::{LinkKind, Mac, TableId};
 use sidestep_model::route::{Family, RuleAction};
@@ -25,10 +27,16 @@ fn links_have_their_kind_and_follow_changes() {
         );
         let optional = [
             ("vlan7", "link add link va name vlan7 type vlan id 7"),
-            ("vlan8", "link add link va name vlan8 type vlan proto 802.1ad id 8"),
+            (
+                "vlan8",
+                "link add link va name vlan8 type vlan proto 802.1ad id 8",
+            ),
             ("red", "link add red type vrf table 100"),
             ("bond0", "link add bond0 type bond"),
-            ("gre6", "link add gre6 type ip6gre local fc00:1::1 remote fc00:1::2"),
+            (
+                "gre6",
+                "link add gre6 type ip6gre local fc00:1::1 remote fc00:1::2",
+            ),
         ];
         let made: Vec<&str> = optional
             .iter()
@@ -37,7 +45,8 @@ fn links_have_their_kind_and_follow_changes() {
             .collect();
         eprintln!("skipped: all but {made:?}, for want of the kinds in this kernel");
         until(&mut mirror, "links", |node| {
-            node.link_by_name("tun0").is_some() && made.last().is_none_or(|it| node.link_by_name(it).is_some())
+            node.link_by_name("tun0").is_some()
+                && made.last().is_none_or(|it| node.link_by_name(it).is_some())
         });
         let kind = |name| mirror.node().link_by_name(name).unwrap().kind.clone();
         assert_eq!(kind("lo"), LinkKind::Loopback);
@@ -47,9 +56,28 @@ fn links_have_their_kind_and_follow_changes() {
         assert_eq!(kind("tun0"), LinkKind::NotEthernet("tun".to_owned()));
         let link = index(&mirror, "va");
         for (name, expected) in [
-            ("vlan7", LinkKind::Vlan { link, id: 7, protocol: 0x8100 }),
-            ("vlan8", LinkKind::Vlan { link, id: 8, protocol: 0x88a8 }),
-            ("red", LinkKind::Vrf { table: TableId(100) }),
+            (
+                "vlan7",
+                LinkKind::Vlan {
+                    link,
+                    id: 7,
+                    protocol: 0x8100,
+                },
+            ),
+            (
+                "vlan8",
+                LinkKind::Vlan {
+                    link,
+                    id: 8,
+                    protocol: 0x88a8,
+                },
+            ),
+            (
+                "red",
+                LinkKind::Vrf {
+                    table: TableId(100),
+                },
+            ),
             ("bond0", LinkKind::Bond),
             ("gre6", LinkKind::NotEthernet("ip6gre".to_owned())),
         ] {
@@ -63,13 +91,19 @@ fn links_have_their_kind_and_follow_changes() {
         assert!(get("va").up && !get("tap0").up);
         assert_current(&mut mirror, "with all kinds");
         // The bridge says that the port is deleted; the link is not.
-        batch("link set vb nomaster\nlink set vc down\nlink set vc name renamed\nlink set renamed up");
+        batch(
+            "link set vb nomaster\nlink set vc down\nlink set vc name renamed\nlink set renamed up",
+        );
         until(&mut mirror, "left the bridge", |node| {
-            node.link_by_name("vb").is_some_and(|it| it.master.is_none()) && node.link_by_name("renamed").is_some()
+            node.link_by_name("vb")
+                .is_some_and(|it| it.master.is_none())
+                && node.link_by_name("renamed").is_some()
         });
         assert_current(&mut mirror, "after leaving a bridge");
         ip("link del va");
-        until(&mut mirror, "deleted", |node| node.link_by_name("vb").is_none());
+        until(&mut mirror, "deleted", |node| {
+            node.link_by_name("vb").is_none()
+        });
         assert_current(&mut mirror, "after a pair was deleted");
     });
 }
@@ -95,7 +129,9 @@ fn addresses_come_and_go() {
         assert_current(&mut mirror, "after one of two peers");
         assert!(mirror.node().addresses.contains(&own));
         ip("addr del 10.9.0.1 peer 10.9.0.3/32 dev va");
-        let changes = until(&mut mirror, "removed", |node| !node.addresses.contains(&own));
+        let changes = until(&mut mirror, "removed", |node| {
+            !node.addresses.contains(&own)
+        });
         assert!(changes.other);
         assert_current(&mut mirror, "after both");
     });
@@ -110,7 +146,9 @@ fn a_tentative_address_is_there_when_it_is_assigned() {
         let mut mirror = Mirror::open().unwrap();
         let own = (index(&mirror, "va"), "fc00:9::1/64".parse().unwrap());
         assert!(!mirror.node().addresses.contains(&own));
-        until(&mut mirror, "assigned", |node| node.addresses.contains(&own));
+        until(&mut mirror, "assigned", |node| {
+            node.addresses.contains(&own)
+        });
     });
 }
 
@@ -129,12 +167,17 @@ fn neighbors_are_there_while_they_can_be_used() {
              neigh add 10.1.0.9 dev va nud failed",
         );
         let key = |address: &str| (va, address.parse().unwrap());
-        until(&mut mirror, "added", |node| node.neighbors.contains_key(&key("fc00:1::3")));
+        until(&mut mirror, "added", |node| {
+            node.neighbors.contains_key(&key("fc00:1::3"))
+        });
         let node = mirror.node();
         assert_eq!(node.neighbors.len(), 4, "{:#?}", node.neighbors);
         assert!(node.neighbors[&key("10.1.0.2")].permanent);
         assert!(!node.neighbors[&key("10.1.0.3")].permanent);
-        assert_eq!(node.neighbors[&key("fc00:1::2")].lladdr, Some(Mac([2, 0, 0, 0, 0, 2])));
+        assert_eq!(
+            node.neighbors[&key("fc00:1::2")].lladdr,
+            Some(Mac([2, 0, 0, 0, 0, 2]))
+        );
         assert!(node.neighbors[&key("fc00:1::3")].permanent);
         assert_current(&mut mirror, "with neighbors");
         ip("neigh replace 10.1.0.2 lladdr 02:00:00:00:00:99 dev va");
@@ -142,7 +185,9 @@ fn neighbors_are_there_while_they_can_be_used() {
             node.neighbors[&key("10.1.0.2")].lladdr == Some(Mac([2, 0, 0, 0, 0, 0x99]))
         });
         ip("neigh del 10.1.0.2 dev va");
-        until(&mut mirror, "deleted", |node| !node.neighbors.contains_key(&key("10.1.0.2")));
+        until(&mut mirror, "deleted", |node| {
+            !node.neighbors.contains_key(&key("10.1.0.2"))
+        });
         ip("link set va down");
         until(&mut mirror, "down", |node| node.neighbors.is_empty());
         assert_current(&mut mirror, "without neighbors");
@@ -154,8 +199,14 @@ fn rules_keep_their_order_and_say_what_is_not_supported() {
     in_namespace(|| {
         two_pairs();
         let mut mirror = Mirror::open().unwrap();
-        assert_eq!(mirror.node().rules[&(Family::V4, 0)][0].action, RuleAction::Table(TableId::LOCAL));
-        assert_eq!(mirror.node().rules[&(Family::V6, 32766)][0].action, RuleAction::Table(TableId::MAIN));
+        assert_eq!(
+            mirror.node().rules[&(Family::V4, 0)][0].action,
+            RuleAction::Table(TableId::LOCAL)
+        );
+        assert_eq!(
+            mirror.node().rules[&(Family::V6, 32766)][0].action,
+            RuleAction::Table(TableId::MAIN)
+        );
         batch(
             "-6 rule add pref 100 from fc00:1::/32 to fc00:2::/32 iif va table 1000
              -6 rule add pref 100 not iif nowhere lookup 7
@@ -172,7 +223,9 @@ fn rules_keep_their_order_and_say_what_is_not_supported() {
              rule add pref 100 from 192.0.2.0/24 lookup 1000",
         );
         let l3mdev = try_ip("-6 rule add pref 1000 l3mdev").status.success();
-        until(&mut mirror, "the rules", |node| node.rules.contains_key(&(Family::V4, 100)));
+        until(&mut mirror, "the rules", |node| {
+            node.rules.contains_key(&(Family::V4, 100))
+        });
         mirror.process().unwrap();
         let rules = &mirror.node().rules;
         let at = |priority: u32| &rules[&(Family::V6, priority)];
@@ -180,16 +233,29 @@ fn rules_keep_their_order_and_say_what_is_not_supported() {
         let first = &at(100)[0];
         assert_eq!(first.from, Some("fc00:1::/32".parse().unwrap()));
         assert_eq!(first.to, Some("fc00:2::/32".parse().unwrap()));
-        assert_eq!((first.iif.as_deref(), first.action), (Some("va"), RuleAction::Table(TableId(1000))));
+        assert_eq!(
+            (first.iif.as_deref(), first.action),
+            (Some("va"), RuleAction::Table(TableId(1000)))
+        );
         assert!(first.unsupported.is_empty() && !first.invert);
         assert!(at(100)[1].invert && at(100)[1].iif.as_deref() == Some("nowhere"));
         assert_eq!(at(100)[2].unsupported, ["fwmark 16", "fwmask 255"]);
-        assert_eq!((at(101)[0].oif.as_deref(), at(101)[0].action), (Some("vc"), RuleAction::Blackhole));
+        assert_eq!(
+            (at(101)[0].oif.as_deref(), at(101)[0].action),
+            (Some("vc"), RuleAction::Blackhole)
+        );
         assert_eq!(at(102)[0].action, RuleAction::Unreachable);
         assert_eq!(at(103)[0].action, RuleAction::Prohibit);
-        assert_eq!((at(104)[0].action, &at(104)[0].unsupported), (RuleAction::Other, &vec!["goto 32766".to_owned()]));
+        assert_eq!(
+            (at(104)[0].action, &at(104)[0].unsupported),
+            (RuleAction::Other, &vec!["goto 32766".to_owned()])
+        );
         for priority in 105..=108 {
-            assert!(!at(priority)[0].unsupported.is_empty(), "{priority}: {:?}", at(priority));
+            assert!(
+                !at(priority)[0].unsupported.is_empty(),
+                "{priority}: {:?}",
+                at(priority)
+            );
         }
         if l3mdev {
             assert!(at(1000)[0].l3mdev);
@@ -198,7 +264,9 @@ fn rules_keep_their_order_and_say_what_is_not_supported() {
         }
         assert_current(&mut mirror, "with rules");
         ip("-6 rule del pref 100 fwmark 0x10/0xff lookup 8");
-        until(&mut mirror, "deleted", |node| node.rules[&(Family::V6, 100)].len() == 3);
+        until(&mut mirror, "deleted", |node| {
+            node.rules[&(Family::V6, 100)].len() == 3
+        });
         assert_current(&mut mirror, "after one was deleted");
         batch("-6 rule flush\n-6 rule add pref 0 lookup local");
         assert_current(&mut mirror, "after a flush");
@@ -219,14 +287,23 @@ fn settings_combine_as_in_the_kernel() {
         sysctl("ipv4/conf/va/rp_filter", "2");
         until(&mut mirror, "forwarding", |node| {
             let (a, c) = (&node.links[&va], &node.links[&vc]);
-            a.forwarding6 && c.forwarding6 && a.forwarding4 && !c.forwarding4 && a.rp_filter == 2 && c.rp_filter == 1
+            a.forwarding6
+                && c.forwarding6
+                && a.forwarding4
+                && !c.forwarding4
+                && a.rp_filter == 2
+                && c.rp_filter == 1
         });
         assert_current(&mut mirror, "with forwarding");
         sysctl("ipv6/conf/all/forwarding", "0");
-        until(&mut mirror, "no forwarding", |node| !node.links[&va].forwarding6);
+        until(&mut mirror, "no forwarding", |node| {
+            !node.links[&va].forwarding6
+        });
         if std::path::Path::new("/proc/sys/net/ipv6/conf/va/force_forwarding").exists() {
             sysctl("ipv6/conf/va/force_forwarding", "1");
-            until(&mut mirror, "forced", |node| node.links[&va].forwarding6 && !node.links[&vc].forwarding6);
+            until(&mut mirror, "forced", |node| {
+                node.links[&va].forwarding6 && !node.links[&vc].forwarding6
+            });
             assert_current(&mut mirror, "with force_forwarding");
         } else {
             eprintln!("skipped: force_forwarding, which came with Linux 6.17");
@@ -244,8 +321,14 @@ fn settings_combine_as_in_the_kernel() {
         ip("sr tunsrc set fc00:1::1");
         assert!(mirror.poll_sysctls().unwrap());
         let node = mirror.node();
-        assert_eq!((node.links[&va].seg6_require_hmac, node.links[&va].hop_limit), (-1, 17));
-        assert_eq!((node.seg6_flowlabel, node.tunsrc), (1, Some("fc00:1::1".parse().unwrap())));
+        assert_eq!(
+            (node.links[&va].seg6_require_hmac, node.links[&va].hop_limit),
+            (-1, 17)
+        );
+        assert_eq!(
+            (node.seg6_flowlabel, node.tunsrc),
+            (1, Some("fc00:1::1".parse().unwrap()))
+        );
         assert!(!mirror.poll_sysctls().unwrap());
         sysctl("ipv6/conf/va/disable_ipv6", "1");
         assert!(mirror.poll_sysctls().unwrap());
@@ -268,7 +351,9 @@ fn a_veth_takes_redirects_if_its_peer_has_napi() {
         let mut mirror = Mirror::open().unwrap();
         let va = index(&mirror, "va");
         let gro = |device: &str, value: &str| {
-            let run = std::process::Command::new("ethtool").args(["-K", device, "gro", value]).output();
+            let run = std::process::Command::new("ethtool")
+                .args(["-K", device, "gro", value])
+                .output();
             run.is_ok_and(|output| output.status.success())
         };
         assert!(!mirror.node().links[&va].xdp_transmit);
@@ -276,7 +361,9 @@ fn a_veth_takes_redirects_if_its_peer_has_napi() {
             eprintln!("skipped: needs ethtool");
             return;
         }
-        until(&mut mirror, "the peer's GRO", |node| node.links[&va].xdp_transmit);
+        until(&mut mirror, "the peer's GRO", |node| {
+            node.links[&va].xdp_transmit
+        });
         assert_current(&mut mirror, "with GRO");
         assert!(gro("vb", "off"));
         until(&mut mirror, "no GRO", |node| !node.links[&va].xdp_transmit);
@@ -287,9 +374,9 @@ fn a_veth_takes_redirects_if_its_peer_has_napi() {
 fn polling_costs_little() {
     in_namespace(|| {
         for links in [2, 200] {
-            let lines: String = (0..links / 2)
-                .map(|i| format!("link add p{links}x{i} type veth peer name q{links}x{i}\n"))
-                .collect();
+            let lines = lines(links / 2, |i| {
+                format!("link add p{links}x{i} type veth peer name q{links}x{i}")
+            });
             batch(&lines);
             let mut mirror = Mirror::open().unwrap();
             let rounds = 50;
@@ -298,7 +385,10 @@ fn polling_costs_little() {
                 assert!(!mirror.poll_sysctls().unwrap());
             }
             let each = start.elapsed() / rounds;
-            eprintln!("poll_sysctls with {} links: {each:?}", mirror.node().links.len());
+            eprintln!(
+                "poll_sysctls with {} links: {each:?}",
+                mirror.node().links.len()
+            );
             assert!(each.as_millis() < 50);
         }
     });

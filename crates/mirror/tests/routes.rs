@@ -34,7 +34,12 @@ fn every_form_of_encap_seg6_is_mirrored() {
         let forms = [
             ("encap", "fc01::1,fc02::2,fc03::3", EncapMode::Encap, None),
             ("encap", "fc01::1", EncapMode::Encap, None),
-            ("encap.red", "fc01::1,fc02::2,fc03::3", EncapMode::EncapRed, None),
+            (
+                "encap.red",
+                "fc01::1,fc02::2,fc03::3",
+                EncapMode::EncapRed,
+                None,
+            ),
             ("encap.red", "fc01::1", EncapMode::EncapRed, None),
             ("inline", "fc01::1,fc02::2", EncapMode::Inline, None),
             ("l2encap", "fc01::1,fc02::2", EncapMode::L2Encap, None),
@@ -70,6 +75,7 @@ fn every_form_of_encap_seg6_is_mirrored() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "one table")]
 fn every_form_of_encap_seg6local_is_mirrored() {
     in_namespace(|| {
         two_pairs();
@@ -89,32 +95,183 @@ fn every_form_of_encap_seg6local_is_mirrored() {
         let nh6 = Some("fc00:1::2".parse().unwrap());
         let oif = Some(index(&mirror, "vc"));
         let segments = vec!["fc01::1".parse().unwrap(), "fc02::2".parse().unwrap()];
-        let psp = Flavors { psp: true, ..Flavors::default() };
-        let next_csid = |block| Flavors { next_csid: Some((block, 16)), ..Flavors::default() };
+        let psp = Flavors {
+            psp: true,
+            ..Flavors::default()
+        };
+        let next_csid = |block| Flavors {
+            next_csid: Some((block, 16)),
+            ..Flavors::default()
+        };
         let b = || blank.clone();
         let forms: Vec<(&str, Seg6Local)> = vec![
             ("End", b()),
             ("End count", Seg6Local { count: true, ..b() }),
-            ("End flavors psp", Seg6Local { flavors: psp, ..b() }),
-            ("End flavors usp", Seg6Local { flavors: Flavors { usp: true, ..Flavors::default() }, ..b() }),
-            ("End flavors usd", Seg6Local { flavors: Flavors { usd: true, ..Flavors::default() }, ..b() }),
-            ("End flavors next-csid", Seg6Local { flavors: next_csid(32), ..b() }),
-            ("End flavors next-csid lblen 48 nflen 16", Seg6Local { flavors: next_csid(48), ..b() }),
-            ("End.X nh6 fc00:1::2", Seg6Local { action: Behavior::EndX, nh6, ..b() }),
-            ("End.X nh6 fc00:1::2 oif vc", Seg6Local { action: Behavior::EndX, nh6, oif, ..b() }),
-            ("End.X nh6 fc00:1::2 flavors psp", Seg6Local { action: Behavior::EndX, nh6, flavors: psp, ..b() }),
-            ("End.X nh6 fc00:1::2 flavors next-csid", Seg6Local { action: Behavior::EndX, nh6, flavors: next_csid(32), ..b() }),
-            ("End.T table 100", Seg6Local { action: Behavior::EndT, table: Some(TableId(100)), ..b() }),
-            ("End.DX2 oif vc", Seg6Local { action: Behavior::EndDx2, oif, ..b() }),
-            ("End.DX4 nh4 10.1.0.2", Seg6Local { action: Behavior::EndDx4, nh4: Some("10.1.0.2".parse().unwrap()), ..b() }),
-            ("End.DX6 nh6 fc00:1::2", Seg6Local { action: Behavior::EndDx6, nh6, ..b() }),
-            ("End.DX6 nh6 :: count", Seg6Local { action: Behavior::EndDx6, nh6: Some("::".parse().unwrap()), count: true, ..b() }),
-            ("End.DT6 table 100", Seg6Local { action: Behavior::EndDt6, table: Some(TableId(100)), ..b() }),
-            ("End.DT6 vrftable 100", Seg6Local { action: Behavior::EndDt6, vrftable: Some(TableId(100)), ..b() }),
-            ("End.DT4 vrftable 100", Seg6Local { action: Behavior::EndDt4, vrftable: Some(TableId(100)), ..b() }),
-            ("End.DT46 vrftable 100", Seg6Local { action: Behavior::EndDt46, vrftable: Some(TableId(100)), ..b() }),
-            ("End.B6 srh segs fc01::1,fc02::2", Seg6Local { action: Behavior::EndB6, segments: segments.clone(), ..b() }),
-            ("End.B6.Encaps srh segs fc01::1,fc02::2", Seg6Local { action: Behavior::EndB6Encaps, segments, ..b() }),
+            (
+                "End flavors psp",
+                Seg6Local {
+                    flavors: psp,
+                    ..b()
+                },
+            ),
+            (
+                "End flavors usp",
+                Seg6Local {
+                    flavors: Flavors {
+                        usp: true,
+                        ..Flavors::default()
+                    },
+                    ..b()
+                },
+            ),
+            (
+                "End flavors usd",
+                Seg6Local {
+                    flavors: Flavors {
+                        usd: true,
+                        ..Flavors::default()
+                    },
+                    ..b()
+                },
+            ),
+            (
+                "End flavors next-csid",
+                Seg6Local {
+                    flavors: next_csid(32),
+                    ..b()
+                },
+            ),
+            (
+                "End flavors next-csid lblen 48 nflen 16",
+                Seg6Local {
+                    flavors: next_csid(48),
+                    ..b()
+                },
+            ),
+            (
+                "End.X nh6 fc00:1::2",
+                Seg6Local {
+                    action: Behavior::EndX,
+                    nh6,
+                    ..b()
+                },
+            ),
+            (
+                "End.X nh6 fc00:1::2 oif vc",
+                Seg6Local {
+                    action: Behavior::EndX,
+                    nh6,
+                    oif,
+                    ..b()
+                },
+            ),
+            (
+                "End.X nh6 fc00:1::2 flavors psp",
+                Seg6Local {
+                    action: Behavior::EndX,
+                    nh6,
+                    flavors: psp,
+                    ..b()
+                },
+            ),
+            (
+                "End.X nh6 fc00:1::2 flavors next-csid",
+                Seg6Local {
+                    action: Behavior::EndX,
+                    nh6,
+                    flavors: next_csid(32),
+                    ..b()
+                },
+            ),
+            (
+                "End.T table 100",
+                Seg6Local {
+                    action: Behavior::EndT,
+                    table: Some(TableId(100)),
+                    ..b()
+                },
+            ),
+            (
+                "End.DX2 oif vc",
+                Seg6Local {
+                    action: Behavior::EndDx2,
+                    oif,
+                    ..b()
+                },
+            ),
+            (
+                "End.DX4 nh4 10.1.0.2",
+                Seg6Local {
+                    action: Behavior::EndDx4,
+                    nh4: Some("10.1.0.2".parse().unwrap()),
+                    ..b()
+                },
+            ),
+            (
+                "End.DX6 nh6 fc00:1::2",
+                Seg6Local {
+                    action: Behavior::EndDx6,
+                    nh6,
+                    ..b()
+                },
+            ),
+            (
+                "End.DX6 nh6 :: count",
+                Seg6Local {
+                    action: Behavior::EndDx6,
+                    nh6: Some("::".parse().unwrap()),
+                    count: true,
+                    ..b()
+                },
+            ),
+            (
+                "End.DT6 table 100",
+                Seg6Local {
+                    action: Behavior::EndDt6,
+                    table: Some(TableId(100)),
+                    ..b()
+                },
+            ),
+            (
+                "End.DT6 vrftable 100",
+                Seg6Local {
+                    action: Behavior::EndDt6,
+                    vrftable: Some(TableId(100)),
+                    ..b()
+                },
+            ),
+            (
+                "End.DT4 vrftable 100",
+                Seg6Local {
+                    action: Behavior::EndDt4,
+                    vrftable: Some(TableId(100)),
+                    ..b()
+                },
+            ),
+            (
+                "End.DT46 vrftable 100",
+                Seg6Local {
+                    action: Behavior::EndDt46,
+                    vrftable: Some(TableId(100)),
+                    ..b()
+                },
+            ),
+            (
+                "End.B6 srh segs fc01::1,fc02::2",
+                Seg6Local {
+                    action: Behavior::EndB6,
+                    segments: segments.clone(),
+                    ..b()
+                },
+            ),
+            (
+                "End.B6.Encaps srh segs fc01::1,fc02::2",
+                Seg6Local {
+                    action: Behavior::EndB6Encaps,
+                    segments,
+                    ..b()
+                },
+            ),
         ];
         let vrf = try_ip("link add red type vrf table 100").status.success();
         if vrf {
@@ -123,21 +280,35 @@ fn every_form_of_encap_seg6local_is_mirrored() {
         }
         let mut skipped = Vec::new();
         for (form, expected) in forms {
-            let output = try_ip(&format!("-6 route add fd00::1 encap seg6local action {form} dev va"));
+            let output = try_ip(&format!(
+                "-6 route add fd00::1 encap seg6local action {form} dev va"
+            ));
             if !output.status.success() {
                 let vrftable = form.contains("vrftable") && !vrf;
                 // Flavors came one after the other: End PSP 6.3, End.X NEXT-C-SID 6.6, others not yet.
                 let flavors = String::from_utf8_lossy(&output.stderr).contains("Flavor");
-                assert!(vrftable || flavors, "{form}: {}", String::from_utf8_lossy(&output.stderr));
+                assert!(
+                    vrftable || flavors,
+                    "{form}: {}",
+                    String::from_utf8_lossy(&output.stderr)
+                );
                 skipped.push(form);
                 continue;
             }
-            until(&mut mirror, form, |node| !to(node, "fd00::1/128").is_empty());
+            until(&mut mirror, form, |node| {
+                !to(node, "fd00::1/128").is_empty()
+            });
             let route = the(mirror.node(), "fd00::1/128");
-            assert_eq!(route.next_hops[0].encap, Some(Encap::Seg6Local(expected)), "{form}");
+            assert_eq!(
+                route.next_hops[0].encap,
+                Some(Encap::Seg6Local(expected)),
+                "{form}"
+            );
             assert_current(&mut mirror, form);
             ip("-6 route del fd00::1");
-            until(&mut mirror, "deletion", |node| to(node, "fd00::1/128").is_empty());
+            until(&mut mirror, "deletion", |node| {
+                to(node, "fd00::1/128").is_empty()
+            });
         }
         eprintln!("skipped, for want of a VRF device or the flavor in this kernel: {skipped:?}");
     });
@@ -150,7 +321,10 @@ fn other_encapsulations_are_named() {
         ip("-6 route add fd00::/64 encap ip6 id 5 dst fc00:1::9 dev va");
         let mirror = Mirror::open().unwrap();
         let route = the(mirror.node(), "fd00::/64");
-        assert_eq!(route.next_hops[0].encap, Some(Encap::Unsupported("ip6".to_owned())));
+        assert_eq!(
+            route.next_hops[0].encap,
+            Some(Encap::Unsupported("ip6".to_owned()))
+        );
     });
 }
 
@@ -179,7 +353,9 @@ fn every_attribute_of_a_plain_route_is_mirrored() {
              -6 route add 2001:db8::5 dev va
              -6 route add 2001:db8:7::/48 nexthop via fc00:1::2 dev va weight 3 nexthop via fc00:2::2 dev vc",
         );
-        until(&mut mirror, "the last route", |node| !to(node, "2001:db8:7::/48").is_empty());
+        until(&mut mirror, "the last route", |node| {
+            !to(node, "2001:db8:7::/48").is_empty()
+        });
         let (a, c) = (index(&mirror, "va"), index(&mirror, "vc"));
         let node = mirror.node();
         let key = |metric, tos| RouteKey {
@@ -210,7 +386,10 @@ fn every_attribute_of_a_plain_route_is_mirrored() {
             let route = the(node, prefix);
             assert_eq!((route.kind, route.next_hops.len()), (kind, 0), "{prefix}");
         }
-        assert_eq!(the(node, "192.0.2.5/32").next_hops[0].via, Some("fe80::1".parse().unwrap()));
+        assert_eq!(
+            the(node, "192.0.2.5/32").next_hops[0].via,
+            Some("fe80::1".parse().unwrap())
+        );
         assert_eq!(the(node, "2001:db8::5/128").next_hops[0].via, None);
         let from = the(node, "2001:db8::/32");
         assert_eq!(from.key.from, Some("2001:db8:1::/48".parse().unwrap()));
@@ -236,7 +415,11 @@ fn next_hops_of_an_ipv6_route_come_and_go_one_by_one() {
         two_pairs();
         let mut mirror = Mirror::open().unwrap();
         let prefix = "2001:db8::/32";
-        let count = |expected: usize| move |node: &Node| to(node, prefix).first().map_or(0, |it| it.next_hops.len()) == expected;
+        let count = |expected: usize| {
+            move |node: &Node| {
+                to(node, prefix).first().map_or(0, |it| it.next_hops.len()) == expected
+            }
+        };
         let mut step = |command: &str, expected: usize| {
             ip(&format!("-6 route {command}"));
             until(&mut mirror, command, count(expected));
@@ -244,13 +427,28 @@ fn next_hops_of_an_ipv6_route_come_and_go_one_by_one() {
         };
         step("add 2001:db8::/32 via fc00:1::2", 1);
         step("append 2001:db8::/32 via fc00:2::2", 2);
-        step("append 2001:db8::/32 via fc00:1::3 encap seg6 mode encap segs fc01::1", 3);
-        step("append 2001:db8::/32 nexthop via fc00:1::4 nexthop via fc00:2::4", 5);
+        step(
+            "append 2001:db8::/32 via fc00:1::3 encap seg6 mode encap segs fc01::1",
+            3,
+        );
+        step(
+            "append 2001:db8::/32 nexthop via fc00:1::4 nexthop via fc00:2::4",
+            5,
+        );
         step("prepend 2001:db8::/32 via fc00:2::5", 6);
         step("del 2001:db8::/32 via fc00:1::2", 5);
-        step("del 2001:db8::/32 nexthop via fc00:1::4 nexthop via fc00:2::4", 3);
-        step("replace 2001:db8::/32 nexthop via fc00:1::6 weight 2 nexthop via fc00:2::6 weight 5", 2);
-        step("replace 2001:db8::/32 nexthop via fc00:1::6 nexthop via fc00:2::6 nexthop via fc00:2::7", 3);
+        step(
+            "del 2001:db8::/32 nexthop via fc00:1::4 nexthop via fc00:2::4",
+            3,
+        );
+        step(
+            "replace 2001:db8::/32 nexthop via fc00:1::6 weight 2 nexthop via fc00:2::6 weight 5",
+            2,
+        );
+        step(
+            "replace 2001:db8::/32 nexthop via fc00:1::6 nexthop via fc00:2::6 nexthop via fc00:2::7",
+            3,
+        );
         step("replace 2001:db8::/32 via fc00:1::7", 1);
         step("append 2001:db8::/32 dev va", 1);
         step("append 2001:db8::/32 dev vc", 1);
@@ -311,7 +509,9 @@ fn a_link_that_goes_down_takes_its_routes_and_marks_next_hops_dead() {
         let a = index(&mirror, "va");
         ip("link set va down");
         until(&mut mirror, "a down", |node| {
-            !node.links[&a].up && to(node, "192.0.2.0/24").is_empty() && to(node, "2001:db8::/32").is_empty()
+            !node.links[&a].up
+                && to(node, "192.0.2.0/24").is_empty()
+                && to(node, "2001:db8::/32").is_empty()
         });
         for prefix in ["198.51.100.0/24", "2001:db8:7::/48"] {
             let dead: BTreeMap<_, _> = the(mirror.node(), prefix)
@@ -320,25 +520,37 @@ fn a_link_that_goes_down_takes_its_routes_and_marks_next_hops_dead() {
                 .map(|hop| (hop.dev, hop.dead))
                 .collect();
             assert_eq!(dead.len(), 2, "{prefix}");
-            assert!(dead[&Some(a)] && !dead[&Some(index(&mirror, "vc"))], "{prefix}");
+            assert!(
+                dead[&Some(a)] && !dead[&Some(index(&mirror, "vc"))],
+                "{prefix}"
+            );
         }
         assert_current(&mut mirror, "after a went down");
         ip("link set va up");
         until(&mut mirror, "a up", |node| {
-            node.links[&a].up && the(node, "198.51.100.0/24").next_hops.iter().all(|hop| !hop.dead)
+            node.links[&a].up
+                && the(node, "198.51.100.0/24")
+                    .next_hops
+                    .iter()
+                    .all(|hop| !hop.dead)
         });
         assert_current(&mut mirror, "after a came up");
         // Both within one batch: the mirror sees only the end.
         ip("route add 192.0.2.0/24 via 10.1.0.2");
         mirror.process().unwrap();
         batch("link set va down\nlink set va up");
-        until(&mut mirror, "the flap", |node| to(node, "192.0.2.0/24").is_empty());
+        until(&mut mirror, "the flap", |node| {
+            to(node, "192.0.2.0/24").is_empty()
+        });
         assert_current(&mut mirror, "after a flap");
         // The other end goes down: no carrier.
         sysctl("ipv4/conf/va/ignore_routes_with_linkdown", "1");
         ip("link set vb down");
         until(&mut mirror, "no carrier", |node| {
-            the(node, "198.51.100.0/24").next_hops.iter().any(|hop| hop.dead)
+            the(node, "198.51.100.0/24")
+                .next_hops
+                .iter()
+                .any(|hop| hop.dead)
         });
         assert_current(&mut mirror, "without carrier");
         ip("link del va");
@@ -360,13 +572,19 @@ fn an_address_that_is_removed_takes_routes_and_preferred_sources() {
         );
         let mut mirror = Mirror::open().unwrap();
         ip("addr del 10.3.0.1/32 dev lo");
-        until(&mut mirror, "IPv4 source", |node| to(node, "192.0.2.0/24").is_empty());
+        until(&mut mirror, "IPv4 source", |node| {
+            to(node, "192.0.2.0/24").is_empty()
+        });
         assert_current(&mut mirror, "after an IPv4 source was removed");
         ip("-6 addr del fc00:3::1/128 dev lo");
-        until(&mut mirror, "IPv6 source", |node| the(node, "2001:db8::/32").prefsrc.is_none());
+        until(&mut mirror, "IPv6 source", |node| {
+            the(node, "2001:db8::/32").prefsrc.is_none()
+        });
         assert_current(&mut mirror, "after an IPv6 source was removed");
         ip("addr del 10.1.0.1/24 dev va");
-        until(&mut mirror, "the last IPv4 address", |node| to(node, "198.51.100.0/24").is_empty());
+        until(&mut mirror, "the last IPv4 address", |node| {
+            to(node, "198.51.100.0/24").is_empty()
+        });
         assert_current(&mut mirror, "after the last IPv4 address was removed");
         ip("addr flush dev vc");
         assert_current(&mut mirror, "after a flush");
@@ -389,12 +607,23 @@ fn routes_follow_their_nexthop_object() {
              -6 route add 2001:db8::/32 nhid 4
              route add 203.0.113.0/24 nhid 5",
         );
-        until(&mut mirror, "four routes", |node| !to(node, "203.0.113.0/24").is_empty());
-        let (one, group) = (the(mirror.node(), "192.0.2.0/24"), the(mirror.node(), "198.51.100.0/24"));
-        assert_eq!((one.nhid, one.next_hops[0].via), (Some(1), Some("10.1.0.2".parse().unwrap())));
+        until(&mut mirror, "four routes", |node| {
+            !to(node, "203.0.113.0/24").is_empty()
+        });
+        let (one, group) = (
+            the(mirror.node(), "192.0.2.0/24"),
+            the(mirror.node(), "198.51.100.0/24"),
+        );
+        assert_eq!(
+            (one.nhid, one.next_hops[0].via),
+            (Some(1), Some("10.1.0.2".parse().unwrap()))
+        );
         assert_eq!((group.nhid, group.next_hops.len()), (Some(3), 2));
         assert_eq!(the(mirror.node(), "2001:db8::/32").nhid, Some(4));
-        assert_eq!(the(mirror.node(), "203.0.113.0/24").kind, RouteKind::Blackhole);
+        assert_eq!(
+            the(mirror.node(), "203.0.113.0/24").kind,
+            RouteKind::Blackhole
+        );
         assert_current(&mut mirror, "with nexthop objects");
         ip("nexthop replace id 1 via 10.1.0.9 dev va");
         until(&mut mirror, "another gateway", |node| {
@@ -402,16 +631,27 @@ fn routes_follow_their_nexthop_object() {
         });
         assert_current(&mut mirror, "after a nexthop object changed");
         ip("nexthop del id 4");
-        until(&mut mirror, "no route", |node| to(node, "2001:db8::/32").is_empty());
+        until(&mut mirror, "no route", |node| {
+            to(node, "2001:db8::/32").is_empty()
+        });
         ip("link set va down");
-        until(&mut mirror, "no route", |node| to(node, "192.0.2.0/24").is_empty());
+        until(&mut mirror, "no route", |node| {
+            to(node, "192.0.2.0/24").is_empty()
+        });
         assert_current(&mut mirror, "after nexthop objects went");
         sysctl("ipv4/nexthop_compat_mode", "0");
         ip("nexthop add id 9 via 10.2.0.2 dev vc");
         ip("route add 192.0.2.0/24 nhid 9");
-        until(&mut mirror, "a route by name", |node| !to(node, "192.0.2.0/24").is_empty());
-        let encap = the(mirror.node(), "192.0.2.0/24").next_hops[0].encap.clone();
-        assert!(matches!(&encap, Some(Encap::Unsupported(what)) if what.contains("nexthop object 9")), "{encap:?}");
+        until(&mut mirror, "a route by name", |node| {
+            !to(node, "192.0.2.0/24").is_empty()
+        });
+        let encap = the(mirror.node(), "192.0.2.0/24").next_hops[0]
+            .encap
+            .clone();
+        assert!(
+            matches!(&encap, Some(Encap::Unsupported(what)) if what.contains("nexthop object 9")),
+            "{encap:?}"
+        );
         assert_current(&mut mirror, "with nexthop_compat_mode 0");
     });
 }

@@ -62,10 +62,20 @@ pub fn try_ip(arguments: &str) -> Output {
         .expect("iproute2")
 }
 
+/// One line for each number below `count`.
+pub fn lines(count: u32, line: impl Fn(u32) -> String) -> String {
+    let lines: Vec<String> = (0..count).map(line).collect();
+    lines.join("\n") + "\n"
+}
+
 /// Runs many `ip` commands, one per line. Only a line that starts with `-6` is of IPv6.
 pub fn batch(commands: &str) {
     let mut last: Option<(bool, String)> = None;
-    for line in commands.lines().map(str::trim).filter(|line| !line.is_empty()) {
+    for line in commands
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+    {
         let (v6, line) = match line.strip_prefix("-6 ") {
             Some(line) => (true, line),
             None => (false, line),
@@ -126,9 +136,9 @@ pub fn index(mirror: &Mirror, name: &str) -> IfIndex {
     mirror.node().link_by_name(name).expect(name).ifindex
 }
 
-/// Processes notifications until `holds`, for at most five seconds. Gives the changes on the way.
+/// Processes notifications until `holds`, for at most twenty seconds. Gives the changes on the way.
 pub fn until(mirror: &mut Mirror, what: &str, holds: impl Fn(&Node) -> bool) -> Changes {
-    let end = Instant::now() + Duration::from_secs(5);
+    let end = Instant::now() + Duration::from_secs(20);
     let mut all = Changes::default();
     loop {
         let changes = mirror.process().expect("process");
@@ -138,15 +148,15 @@ pub fn until(mirror: &mut Mirror, what: &str, holds: impl Fn(&Node) -> bool) -> 
         if holds(mirror.node()) {
             return all;
         }
-        assert!(Instant::now() < end, "not within 5 s: {what}");
+        assert!(Instant::now() < end, "not within 20 s: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
 
-/// Waits until the node is the same as one that was read just now, for at most three seconds: the kernel does some of
+/// Waits until the node is the same as one that was read just now, for at most ten seconds: the kernel does some of
 /// what a command asks for after the command.
 pub fn assert_current(mirror: &mut Mirror, when: &str) {
-    let end = Instant::now() + Duration::from_secs(3);
+    let end = Instant::now() + Duration::from_secs(10);
     loop {
         mirror.process().expect("process");
         mirror.poll_sysctls().expect("poll");
@@ -173,7 +183,10 @@ pub fn assert_same(followed: &Node, fresh: &Node, when: &str) {
         assert_eq!(followed.routes.get(key), Some(route), "route {when}");
     }
     for (key, route) in &followed.routes {
-        assert!(fresh.routes.contains_key(key), "a route too many {when}: {route:#?}");
+        assert!(
+            fresh.routes.contains_key(key),
+            "a route too many {when}: {route:#?}"
+        );
     }
     assert_eq!(followed, fresh, "{when}");
 }
