@@ -65,11 +65,16 @@ enum sidestep_action {
 	SIDESTEP_ROUTE_END_DT4 = 22,  /* .view4 */
 	SIDESTEP_ROUTE_END_DT6 = 23,  /* .view6 */
 	SIDESTEP_ROUTE_END_DT46 = 24, /* .view4, .view6 */
+	SIDESTEP_ROUTE_END_B6_ENCAPS = 25, /* .policy, pushed after End */
+	SIDESTEP_ROUTE_END_B6_INSERT = 26, /* .policy, inserted; Segments Left stays */
 };
 
 /* route.flags */
 #define SIDESTEP_ROUTE_OURS 0x01u /* the kernel does not have this route */
 #define SIDESTEP_ROUTE_PSP 0x02u  /* penultimate segment pop */
+#define SIDESTEP_ROUTE_USP 0x04u  /* ultimate segment pop */
+#define SIDESTEP_ROUTE_USD 0x08u  /* ultimate segment decapsulation */
+#define SIDESTEP_ROUTE_NEXT_CSID 0x10u /* the SID begins a container of compressed SIDs (RFC 9800 4.1) */
 
 /* A route, SID or policy: what the FIB yields. Index 0 is never used: it means "no route". */
 struct sidestep_route {
@@ -82,7 +87,9 @@ struct sidestep_route {
 	__u32 view6;     /* FIB view, 0: none */
 	__u32 view4;     /* FIB view, 0: none */
 	__u32 policy;    /* index, 0: none */
-	__u32 spare[2];  /* 0 */
+	__u8 block_bits; /* NEXT_CSID: Locator-Block length, a multiple of 8 */
+	__u8 function_bits; /* NEXT_CSID: Locator-Node Function length, a multiple of 8 */
+	__u8 spare[6];      /* 0 */
 };
 
 /* adjacency.flags */
@@ -174,6 +181,7 @@ enum sidestep_trace_kind {
 	SIDESTEP_TRACE_DECAP = 7,    /* a: upper-layer protocol, b: offset of the inner header; address: inner destination */
 	SIDESTEP_TRACE_PUSH = 8,     /* a: policy, b: bytes; address: first segment */
 	SIDESTEP_TRACE_FORWARD = 9,  /* a: adjacency, b: layer 3 length */
+	SIDESTEP_TRACE_CSID = 10,    /* a: block bits, b: function bits; address: new destination */
 };
 
 struct sidestep_trace {

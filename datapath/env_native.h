@@ -11,6 +11,8 @@ typedef struct sidestep_native ENV;
 
 /* A native egress takes every frame. */
 #define ENV_EGRESS_FLAGS SIDESTEP_ADJACENCY_VALID
+/* Bytes that a shift removed come back with the opposite shift. */
+#define ENV_SHIFT_REVERSIBLE 1
 
 INLINE __u8 *env_data(ENV *e)
 {
@@ -58,9 +60,10 @@ INLINE int env_trim(ENV *e, __u32 length)
 	return 0;
 }
 
-INLINE __u32 env_wire_length(ENV *e, __u32 length)
+/* Frames come and go as they are. */
+INLINE _Bool env_segmented(ENV *e)
 {
-	return length;
+	return 0;
 }
 
 INLINE const struct sidestep_port *env_port(ENV *e, __u32 index)

@@ -13,13 +13,17 @@ typedef struct __sk_buff ENV;
 #include "maps.bpf.h"
 
 #define ENV_EGRESS_FLAGS SIDESTEP_ADJACENCY_VALID
+/* Bytes that a shift removed are gone. */
+#define ENV_SHIFT_REVERSIBLE 0
 
 /* All that a behavior reads or moves lies in these bytes; a shorter linear part is pulled. */
 #define ENV_LINEAR_BYTES 512u
 
-/* include/uapi/linux/bpf.h, Linux 6.3; ignored by name so that older headers serve. */
+/*
+ * include/uapi/linux/bpf.h, Linux 6.3, by value so that older headers serve: the packet is IPv4 now. IPv6 in IPv6 changes
+ * neither the protocol nor the smallest length and needs no flag.
+ */
 #define SIDESTEP_ADJ_ROOM_DECAP_L3_IPV4 (1ULL << 7)
-#define SIDESTEP_ADJ_ROOM_DECAP_L3_IPV6 (1ULL << 8)
 
 INLINE __u8 *env_data(ENV *e)
 {
@@ -69,8 +73,6 @@ INLINE int env_shift(ENV *e, int delta, enum env_shift how)
 		flags |= BPF_F_ADJ_ROOM_ENCAP_L3_IPV6 | BPF_F_ADJ_ROOM_ENCAP_L2(ETH_LENGTH) | BPF_F_ADJ_ROOM_ENCAP_L2_ETH;
 	else if (how == ENV_SHIFT_DECAP4)
 		flags |= SIDESTEP_ADJ_ROOM_DECAP_L3_IPV4;
-	else if (how == ENV_SHIFT_DECAP6)
-		flags |= SIDESTEP_ADJ_ROOM_DECAP_L3_IPV6;
 	return (int)bpf_skb_adjust_room(e, -delta, BPF_ADJ_ROOM_MAC, flags);
 }
 
@@ -79,20 +81,9 @@ INLINE int env_trim(ENV *e, __u32 length)
 	return (int)bpf_skb_change_tail(e, length, 0);
 }
 
-/*
- * A GSO frame leaves in segments of gso_size bytes of payload. What stands before the payload, layer 4 header included,
- * is what the frame has beyond a multiple of them; the linear part of a GSO frame is a close upper bound of it, and an
- * upper bound only sends a packet to the kernel that would have fitted.
- */
-INLINE __u32 env_wire_length(ENV *e, __u32 length)
+INLINE _Bool env_segmented(ENV *e)
 {
-	__u32 headers = length > e->len ? length - e->len : 0;
-
-	if (!e->gso_size)
-		return length;
-	/* 40 + 60: IPv6 and the longest TCP header. */
-	headers += ETH_LENGTH + 100 + e->gso_size;
-	return headers < length ? headers : length;
+	return e->gso_size != 0;
 }
 
 #endif

@@ -11,6 +11,8 @@ typedef struct xdp_md ENV;
 
 /* The adjacency flag that an egress must carry for this target to send to it. */
 #define ENV_EGRESS_FLAGS (SIDESTEP_ADJACENCY_VALID | SIDESTEP_ADJACENCY_XDP)
+/* Bytes that a shift removed come back with the opposite shift. */
+#define ENV_SHIFT_REVERSIBLE 1
 
 INLINE __u8 *env_data(ENV *e)
 {
@@ -53,9 +55,10 @@ INLINE int env_trim(ENV *e, __u32 length)
 	return bpf_xdp_adjust_tail(e, (int)length - (int)env_length(e));
 }
 
-INLINE __u32 env_wire_length(ENV *e, __u32 length)
+/* Frames come and go as they are. */
+INLINE _Bool env_segmented(ENV *e)
 {
-	return length;
+	return 0;
 }
 
 #endif

@@ -35,9 +35,13 @@ INLINE __u64 flow_tail(ENV *e, __u32 offset, __u8 proto, _Bool ports)
 	return tail;
 }
 
-/* The flow label for a packet around the current header. `mode`: enum sidestep_flow_label. */
-INLINE __u32 flow_label(ENV *e, const struct packet *p, __u8 mode)
+/*
+ * The flow label for a packet around the current header. `mode`: enum sidestep_flow_label. `destination`: the one that
+ * the header will have, if not the one that it has.
+ */
+INLINE __u32 flow_label(ENV *e, const struct packet *p, __u8 mode, const struct address *destination)
 {
+	struct address to;
 	const __u8 *ip;
 	__u64 h = 0;
 	__u32 label;
@@ -53,8 +57,9 @@ INLINE __u32 flow_label(ENV *e, const struct packet *p, __u8 mode)
 			return label;
 		h = flow_mix(h, load64(ip + IPV6_SOURCE));
 		h = flow_mix(h, load64(ip + IPV6_SOURCE + 8));
-		h = flow_mix(h, load64(ip + IPV6_DESTINATION));
-		h = flow_mix(h, load64(ip + IPV6_DESTINATION + 8));
+		to = destination ? *destination : load_address(ip + IPV6_DESTINATION);
+		h = flow_mix(h, to.hi);
+		h = flow_mix(h, to.lo);
 		h = flow_mix(h, flow_tail(e, p->l3 + IPV6_LENGTH, ip[IPV6_NEXT_HEADER], 1));
 	} else {
 		ip = env_bytes(e, p->l3, IPV4_LENGTH);

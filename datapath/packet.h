@@ -23,9 +23,10 @@
 struct packet {
 	struct address destination; /* of the current header, as it will be; the key of the next lookup */
 	struct address inserted;    /* H.Insert: the destination that becomes Segment List[0] */
-	__u32 view;                 /* FIB view of the next lookup */
+	__u32 view;                 /* FIB view of the next lookup; 0: the next hop came without one */
 	__u32 view4, view6;         /* the ingress port's */
 	__u32 port_flags;
+	__u32 frame_length; /* of the frame: as it arrived, then as it leaves */
 	__u32 end;        /* one past the last byte of the current packet; what follows is padding */
 	__u32 l3;         /* offset of the current IP header */
 	__u32 cursor;     /* offset of the next header to look at in its chain */
@@ -44,6 +45,7 @@ struct packet {
 	__u8 ecn;         /* of the current header, as it will be */
 	__u8 outer_proto; /* what the last decapsulation found: 4, 41, 143 */
 	__u8 ours;        /* a route was applied that the kernel does not have */
+	__u8 last_ours;   /* the last one was */
 	__u8 met_srh;     /* a routing header was met, even if its Segments Left is 0 */
 };
 

@@ -178,6 +178,33 @@ INLINE __u8 rewrite_traffic_class(ENV *e, const struct packet *p)
 	return (__u8)((class & ~ECN_MASK) | p->ecn);
 }
 
+/* The Ethernet header toward an adjacency, type included. By whole words: BPF has no unaligned loads from the stack. */
+INLINE struct eth_header eth_toward(const struct sidestep_adjacency *adjacency, __u16 type)
+{
+	const __u8 *words = (const __u8 *)adjacency;
+	__u64 destination = load64(words), source = load64(words + 8);
+	struct eth_header eth = {(destination & 0xffffffffffffull) | source << 48, (__u32)(source >> 16), type};
+
+	return eth;
+}
+
+/*
+ * For plans that leave the size as it is, which is every plain packet and every End without PSP. PERF: no call, no
+ * general case; plain forwarding 91 -> 70 ns.
+ */
+INLINE enum rewrite_result rewrite_in_place(ENV *e, struct packet *p, const struct sidestep_adjacency *adjacency)
+{
+	__u8 *out;
+
+	if (rewrite_ip(e, p, p->l3, 1, (p->plan & PLAN_DESTINATION) != 0, p->srh) < 0)
+		return REWRITE_BROKEN;
+	out = env_bytes(e, 0, ETH_LENGTH);
+	if (!out)
+		return REWRITE_BROKEN;
+	eth_store(out, eth_toward(adjacency, p->version == 4 ? ETHERTYPE_IPV4 : ETHERTYPE_IPV6));
+	return REWRITE_DONE;
+}
+
 /*
  * `adjacency` says where the packet goes; NULL: to this node's own stack, which then decrements the hop limit itself.
  */
@@ -185,14 +212,14 @@ SUBPROGRAM enum rewrite_result rewrite(ENV *e, struct packet *p, const struct si
 {
 	const struct sidestep_policy *policy = 0;
 	struct eth_header eth, frame = {};
-	enum env_shift how = ENV_SHIFT_PLAIN;
+	enum env_shift how = ENV_SHIFT_PLAIN, strip;
 	__u32 label = 0, grow = 0, length, at;
 	__u64 ip[5] = {};
 	_Bool destination, decrement = adjacency != 0;
 	__u8 traffic_class = 0, proto = 0;
 	const __u8 *bytes;
 	__u8 *out;
-	int delta;
+	int delta, removed;
 
 	if (!p)
 		return REWRITE_REFUSED;
@@ -210,8 +237,9 @@ SUBPROGRAM enum rewrite_result rewrite(ENV *e, struct packet *p, const struct si
 	}
 	length = p->end - p->l3;
 
+	strip = p->version == 6 ? ENV_SHIFT_DECAP6 : ENV_SHIFT_DECAP4;
 	if (p->plan & PLAN_STRIP)
-		how = p->version == 6 ? ENV_SHIFT_DECAP6 : ENV_SHIFT_DECAP4;
+		how = strip;
 	if (p->plan & PLAN_FRAME) {
 		bytes = env_bytes(e, p->l3 - ETH_LENGTH, ETH_LENGTH);
 		if (!bytes)
@@ -231,8 +259,9 @@ SUBPROGRAM enum rewrite_result rewrite(ENV *e, struct packet *p, const struct si
 			for (int i = 0; i < 5; i++)
 				ip[i] = load64(bytes + i * 8);
 			destination = 0;
+			how = ENV_SHIFT_PLAIN;
 		} else {
-			label = flow_label(e, p, policy->flow_label);
+			label = flow_label(e, p, policy->flow_label, destination ? &p->inserted : 0);
 			traffic_class = rewrite_traffic_class(e, p);
 			proto = p->version == 6 ? PROTO_IPV6 : PROTO_IPV4;
 			how = ENV_SHIFT_ENCAP;
@@ -256,11 +285,24 @@ SUBPROGRAM enum rewrite_result rewrite(ENV *e, struct packet *p, const struct si
 	 * Behind the packet's end is only padding of the link (RFC 894). It goes first: TC cuts no encapsulated skb. The
 	 * kernel would not miss it if the rest is refused.
 	 */
-	if (env_length(e) > p->end && env_trim(e, p->end) < 0)
+	if (p->frame_length > p->end && env_trim(e, p->end) < 0)
 		return p->plan & PLAN_POP ? REWRITE_BROKEN : REWRITE_REFUSED;
+	/* A tunnel removed and another one put on are two changes: TC keeps offload state by what each of them is. */
+	removed = 0;
+	if ((p->plan & PLAN_PUSH) && p->l3 > ETH_LENGTH) {
+		removed = (int)p->l3 - ETH_LENGTH;
+		if (env_shift(e, removed, p->plan & PLAN_STRIP ? strip : ENV_SHIFT_PLAIN) < 0)
+			return p->plan & PLAN_POP ? REWRITE_BROKEN : REWRITE_REFUSED;
+	}
 	delta = (int)p->l3 - ETH_LENGTH - (int)grow;
-	if (delta && env_shift(e, delta, how) < 0)
-		return p->plan & PLAN_POP ? REWRITE_BROKEN : REWRITE_REFUSED;
+	if (delta != removed && env_shift(e, delta - removed, how) < 0) {
+		/* Nothing is written yet, so where the bytes come back the packet is as it was. */
+		if ((p->plan & PLAN_POP) ||
+		    (removed && (!ENV_SHIFT_REVERSIBLE || env_shift(e, -removed, ENV_SHIFT_PLAIN) < 0)))
+			return REWRITE_BROKEN;
+		return REWRITE_REFUSED;
+	}
+	p->frame_length = (__u32)((int)p->end - delta);
 
 	at = ETH_LENGTH + grow;
 	if (policy && policy->kind == SIDESTEP_POLICY_INSERT) {
@@ -286,11 +328,9 @@ SUBPROGRAM enum rewrite_result rewrite(ENV *e, struct packet *p, const struct si
 		eth_store(out, frame);
 		return REWRITE_DONE;
 	}
-	if (adjacency) {
-		eth.head = (load64(adjacency->destination) & 0xffffffffffffull) | (__u64)load16(adjacency->source) << 48;
-		eth.middle = load32(adjacency->source + 2);
-	}
 	eth.type = p->version == 4 && !policy ? ETHERTYPE_IPV4 : ETHERTYPE_IPV6;
+	if (adjacency)
+		eth = eth_toward(adjacency, eth.type);
 	eth_store(out, eth);
 	return REWRITE_DONE;
 }

@@ -6,6 +6,7 @@
 #define SIDESTEP_STEP_H
 
 #include "behavior/end.h"
+#include "behavior/end_b6.h"
 #include "behavior/end_dt4.h"
 #include "behavior/end_dt46.h"
 #include "behavior/end_dt6.h"
@@ -16,6 +17,7 @@
 #include "behavior/end_x.h"
 #include "behavior/headend.h"
 #include "rewrite.h"
+#include "segment.h"
 
 /* What the target does with the frame. */
 enum outcome_kind {
@@ -48,7 +50,7 @@ INLINE verdict classify(ENV *e, struct packet *p, const struct sidestep_port *po
 		return eth_is_group(eth) ? punt(multicast) : punt(other_host);
 	type = load16(eth + ETH_TYPE);
 	if (type == ETHERTYPE_IPV6) {
-		v = ipv6_read(e, p, ETH_LENGTH, env_length(e), 0);
+		v = ipv6_read(e, p, ETH_LENGTH, p->frame_length, 0);
 		p->view = port->view6;
 		if (v == VERDICT_CONTINUE) {
 			if (!(port->flags & SIDESTEP_PORT_FORWARD6))
@@ -57,7 +59,7 @@ INLINE verdict classify(ENV *e, struct packet *p, const struct sidestep_port *po
 				return punt(rule);
 		}
 	} else if (type == ETHERTYPE_IPV4) {
-		v = ipv4_read(e, p, ETH_LENGTH, env_length(e), 0);
+		v = ipv4_read(e, p, ETH_LENGTH, p->frame_length, 0);
 		p->view = port->view4;
 		if (v == VERDICT_CONTINUE) {
 			if (!(port->flags & SIDESTEP_PORT_FORWARD4))
@@ -121,6 +123,10 @@ SUBPROGRAM verdict endpoint(ENV *e, struct packet *p, const struct sidestep_rout
 		return end_dt6(e, p, r);
 	case SIDESTEP_ROUTE_END_DT46:
 		return end_dt46(e, p, r);
+	case SIDESTEP_ROUTE_END_B6_ENCAPS:
+		return end_b6_encaps(e, p, r);
+	case SIDESTEP_ROUTE_END_B6_INSERT:
+		return end_b6_insert(e, p, r);
 	default:
 		return punt(unsupported);
 	}
@@ -146,12 +152,12 @@ INLINE verdict route_packet(ENV *e, struct packet *p)
 		if (r->action < SIDESTEP_ROUTE_END) {
 			if (unlikely(p->version == 6 && p->proto == PROTO_HOP_BY_HOP && r->action != SIDESTEP_ROUTE_DROP &&
 				     r->action != SIDESTEP_ROUTE_PUNT)) {
-				v = ext_walk(e, p);
-				if (v == punt(hop_by_hop) || v == drop(ext_header))
+				v = hop_by_hop(e, p);
+				if (v != VERDICT_CONTINUE)
 					return v;
 			}
-			if (r->flags & SIDESTEP_ROUTE_OURS)
-				p->ours = 1;
+			p->last_ours = (r->flags & SIDESTEP_ROUTE_OURS) != 0;
+			p->ours |= p->last_ours;
 			if (r->action == SIDESTEP_ROUTE_FORWARD)
 				return forward(r->adjacency);
 			if (r->action == SIDESTEP_ROUTE_PUNT)
@@ -162,8 +168,8 @@ INLINE verdict route_packet(ENV *e, struct packet *p)
 		} else {
 			if (i == SIDESTEP_STEPS_MAX)
 				return drop(sid_loop);
-			if (r->flags & SIDESTEP_ROUTE_OURS)
-				p->ours = 1;
+			p->last_ours = (r->flags & SIDESTEP_ROUTE_OURS) != 0;
+			p->ours |= p->last_ours;
 			env_trace(e, SIDESTEP_TRACE_BEHAVIOR, r->action, index, p->destination);
 			v = endpoint(e, p, r);
 		}
@@ -173,44 +179,71 @@ INLINE verdict route_packet(ENV *e, struct packet *p)
 	return drop(sid_loop);
 }
 
-/* Bytes of layer 3 that leave. */
-INLINE __u32 planned_length(ENV *e, const struct packet *p)
+/* What the plan adds to layer 3; negative where it removes more. */
+INLINE int planned_growth(ENV *e, const struct packet *p)
 {
-	__u32 length = p->end - p->l3;
+	int growth = 0;
 
 	if (p->plan & PLAN_POP)
-		length -= p->srh_length;
+		growth -= (int)p->srh_length;
 	if (p->plan & PLAN_PUSH) {
 		const struct sidestep_policy *policy = env_policy(e, p->policy);
 
 		if (policy)
-			length += policy->length + (policy->kind == SIDESTEP_POLICY_ENCAPS_L2 ? ETH_LENGTH : 0);
+			growth += policy->length + (policy->kind == SIDESTEP_POLICY_ENCAPS_L2 ? ETH_LENGTH : 0);
 	}
-	return length;
+	return growth;
 }
+
+/* A frame within the packet leaves, or is carried: there is no hop limit to decrement, and Linux cannot segment it. */
+INLINE _Bool plans_a_frame(ENV *e, const struct packet *p)
+{
+	const struct sidestep_policy *policy = p->plan & PLAN_PUSH ? env_policy(e, p->policy) : 0;
+
+	return (p->plan & PLAN_FRAME) || (policy && policy->kind == SIDESTEP_POLICY_ENCAPS_L2);
+}
+
+/* LIMIT: RFC 8200 3: Payload Length has 16 bits. */
+#define IPV6_PACKET_MAX (IPV6_LENGTH + 65535u)
 
 /* The last checks before anything is written; then it is written. */
 INLINE verdict leave(ENV *e, struct packet *p, __u32 index, struct outcome *outcome)
 {
-	const struct sidestep_adjacency *adjacency = env_adjacency(e, index);
-	const struct sidestep_policy *policy;
+	const struct sidestep_adjacency *record = env_adjacency(e, index);
+	struct sidestep_adjacency adjacency;
+	enum rewrite_result result;
 	__u32 length;
+	__u64 first;
+	int growth;
 
-	if (!index || !adjacency || !(adjacency->flags & SIDESTEP_ADJACENCY_VALID))
+	if (!index || !record)
 		return punt(neighbor);
-	if ((adjacency->flags & ENV_EGRESS_FLAGS) != ENV_EGRESS_FLAGS)
+	/* One load: MAC and validity are published together (abi.h). */
+	first = *(const volatile __u64 *)record;
+	adjacency = *record;
+	store64(&adjacency, first);
+	if (!(adjacency.flags & SIDESTEP_ADJACENCY_VALID))
+		return punt(neighbor);
+	if ((adjacency.flags & ENV_EGRESS_FLAGS) != ENV_EGRESS_FLAGS)
 		return punt(egress);
-	if (p->hop_limit <= 1 && !(p->plan & PLAN_FRAME)) {
-		policy = p->plan & PLAN_PUSH ? env_policy(e, p->policy) : 0;
-		if (!policy || policy->kind != SIDESTEP_POLICY_ENCAPS_L2)
-			return punt(hop_limit_exceeded);
+	if (plans_a_frame(e, p)) {
+		if (env_segmented(e))
+			return punt(egress);
+	} else if (p->hop_limit <= 1) {
+		return punt(hop_limit_exceeded);
 	}
-	length = planned_length(e, p);
-	if (unlikely(length > adjacency->mtu && env_wire_length(e, length) > adjacency->mtu))
+	growth = planned_growth(e, p);
+	length = (__u32)((int)(p->end - p->l3) + growth);
+	if (unlikely(length > adjacency.mtu &&
+		     (length > IPV6_PACKET_MAX || wire_length(e, p, length, growth) > adjacency.mtu)))
 		return punt(packet_too_big);
 	env_trace(e, SIDESTEP_TRACE_FORWARD, index, length, p->destination);
-	outcome->ifindex = adjacency->ifindex;
-	switch (rewrite(e, p, adjacency)) {
+	outcome->ifindex = adjacency.ifindex;
+	if (!(p->plan & (PLAN_POP | PLAN_STRIP | PLAN_PUSH)) && p->frame_length == p->end)
+		result = rewrite_in_place(e, p, &adjacency);
+	else
+		result = rewrite(e, p, &adjacency);
+	switch (result) {
 	case REWRITE_DONE:
 		return forward(index);
 	case REWRITE_REFUSED:
@@ -222,19 +255,17 @@ INLINE verdict leave(ENV *e, struct packet *p, __u32 index, struct outcome *outc
 
 /*
  * A route that the kernel does not have was applied, so the kernel could do nothing with the packet as it arrived. What
- * the kernel can still do, it gets in the form that the behaviors gave it: a decapsulated packet for this node, or one
- * whose next hop it has to resolve by its own tables.
+ * the kernel decides in the same way, it gets in the form that the behaviors gave the packet: one for an address of this
+ * node, or one that a route of the kernel's own, in the tables that it would consult, sends to a next hop that it has to
+ * resolve. Everything else ends here: the kernel's tables would send it elsewhere.
  */
 INLINE verdict without_kernel(ENV *e, struct packet *p, __u32 reason)
 {
-	_Bool own_tables = p->view == p->view6 || p->view == p->view4;
+	_Bool kernels_route = !p->last_ours && (p->view == p->view6 || p->view == p->view4);
 
-	if ((reason == PUNT_local || reason == PUNT_neighbor || reason == PUNT_hop_limit_exceeded) &&
-	    (own_tables || reason == PUNT_local) && !(p->plan & PLAN_FRAME)) {
-		if (rewrite(e, p, 0) == REWRITE_DONE)
-			return punt(decapsulated);
-		return drop(rewrite);
-	}
+	if (!(p->plan & (PLAN_FRAME | PLAN_PUSH)) &&
+	    (reason == PUNT_local || (kernels_route && reason == PUNT_neighbor)))
+		return rewrite(e, p, 0) == REWRITE_DONE ? punt(decapsulated) : drop(rewrite);
 	switch (reason) {
 	case PUNT_neighbor:
 	case PUNT_egress:
@@ -249,12 +280,15 @@ INLINE verdict without_kernel(ENV *e, struct packet *p, __u32 reason)
 	case PUNT_headroom:
 		return drop(no_headroom);
 	default:
-		return VERDICT_PUNT | reason;
+		return drop(kernel_only);
 	}
 }
 
-INLINE void count_routes(ENV *e, const struct packet *p, __u32 kind, __u32 bytes)
+/* An error is a failure of the behavior; a blackhole route does what it is for. */
+INLINE void count_routes(ENV *e, const struct packet *p, verdict v, __u32 bytes)
 {
+	_Bool error = VERDICT_KIND(v) == VERDICT_DROP && v != drop(blackhole);
+
 	for (__u32 i = 0; i <= SIDESTEP_STEPS_MAX; i++) {
 		struct sidestep_route_counters *counters;
 
@@ -263,7 +297,7 @@ INLINE void count_routes(ENV *e, const struct packet *p, __u32 kind, __u32 bytes
 		counters = env_route_counters(e, p->visited[i]);
 		if (!counters)
 			break;
-		if (kind == VERDICT_DROP && i + 1 == p->visits) {
+		if (error && i + 1 == p->visits) {
 			counters->errors++;
 		} else {
 			counters->packets++;
@@ -293,6 +327,7 @@ INLINE struct outcome step(ENV *e)
 	p.view6 = port->view6;
 	p.view4 = port->view4;
 	p.port_flags = port->flags;
+	p.frame_length = frame_length;
 	v = classify(e, &p, port);
 	if (v == VERDICT_CONTINUE) {
 		_Bool check_source = p.version == 4 &&
@@ -311,7 +346,7 @@ INLINE struct outcome step(ENV *e)
 		if (VERDICT_KIND(v) == VERDICT_PUNT && p.ours)
 			v = without_kernel(e, &p, VERDICT_ARGUMENT(v));
 		if (VERDICT_KIND(v) != VERDICT_PUNT || v == punt(decapsulated))
-			count_routes(e, &p, VERDICT_KIND(v), frame_length - ETH_LENGTH);
+			count_routes(e, &p, v, frame_length - ETH_LENGTH);
 	}
 
 	outcome.reason = VERDICT_ARGUMENT(v);
@@ -322,7 +357,7 @@ INLINE struct outcome step(ENV *e)
 		counters->forwarded++;
 		if (sent) {
 			sent->sent_packets++;
-			sent->sent_bytes += env_length(e);
+			sent->sent_bytes += p.frame_length;
 		}
 	} else if (VERDICT_KIND(v) == VERDICT_DROP) {
 		outcome.kind = OUTCOME_DROP;

@@ -19,6 +19,7 @@ fn main() {
         .prepend_enum_name(false)
         .derive_default(true)
         .derive_eq(true)
+        .derive_ord(true)
         .layout_tests(true)
         .generate()
         .expect("datapath/abi.h is valid C (libclang is needed: ./dev setup)")

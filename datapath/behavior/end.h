@@ -5,29 +5,45 @@
 #ifndef SIDESTEP_BEHAVIOR_END_H
 #define SIDESTEP_BEHAVIOR_END_H
 
-#include "../wire/ext.h"
+#include "csid.h"
+#include "decap.h"
+
+/*
+ * Nothing is left of the segment list here (RFC 8986 4.1 S02, 4.1.1). With USD a packet inside becomes the current one,
+ * for the lookup or the adjacency of the SID (4.16.3). With USP the SRH goes (4.16.2); what is behind it is an upper
+ * layer of this node all the same, and End takes none.
+ */
+INLINE verdict endpoint_ultimate(ENV *e, struct packet *p, const struct sidestep_route *r)
+{
+	if (r->flags & SIDESTEP_ROUTE_USD)
+		return decap(e, p, DECAP_IPV4 | DECAP_IPV6);
+	if (!p->met_srh)
+		return drop(no_srh);
+	return r->flags & SIDESTEP_ROUTE_USP ? drop(upper_layer) : drop(segments_left_zero);
+}
 
 /*
  * What End, End.X and End.T share: RFC 8986 4.1 S01 to S14 without the hop limit, which is checked and decremented once
- * when the packet leaves, and 4.16.1 (PSP).
+ * when the packet leaves; the flavors of 4.16; and NEXT-C-SID.
  */
 INLINE verdict endpoint_advance(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
 	const __u8 *segment;
 
+	if (csid_next(e, p, r))
+		return p->proto == PROTO_HOP_BY_HOP ? hop_by_hop(e, p) : VERDICT_CONTINUE;
 	if (!p->segments_left) {
-		verdict v = ext_walk(e, p);
+		verdict v = srh_first(e, p);
 
 		if (v != VERDICT_CONTINUE)
 			return v;
-		/* S02, and 4.1.1 where there is no SRH: there is no upper layer that End would accept. */
 		if (!p->segments_left)
-			return p->met_srh ? drop(segments_left_zero) : drop(no_srh);
+			return endpoint_ultimate(e, p, r);
 	}
 	p->segments_left--;
 	segment = env_bytes(e, p->srh + SRH_SEGMENTS + p->segments_left * SEGMENT_LENGTH, SEGMENT_LENGTH);
 	if (!segment)
-		return drop(srh_length);
+		return punt(ext_chain);
 	p->destination = load_address(segment);
 	p->plan |= PLAN_DESTINATION | PLAN_SEGMENTS_LEFT;
 	env_trace(e, SIDESTEP_TRACE_SRH, p->srh, p->segments_left, p->destination);
@@ -36,7 +52,7 @@ INLINE verdict endpoint_advance(ENV *e, struct packet *p, const struct sidestep_
 		const __u8 *srh = env_bytes(e, p->srh, 8);
 
 		if (!srh)
-			return drop(srh_length);
+			return punt(ext_chain);
 		/* A SID of ours that comes next goes on behind this SRH. */
 		p->link = p->srh;
 		p->proto = srh[SRH_NEXT_HEADER];
@@ -56,7 +72,8 @@ INLINE verdict end(ENV *e, struct packet *p, const struct sidestep_route *r)
 
 	if (v != VERDICT_CONTINUE)
 		return v;
-	p->view = p->view6;
+	/* With USD it may be IPv4 now. */
+	p->view = p->version == 6 ? p->view6 : p->view4;
 	return lookup();
 }
 

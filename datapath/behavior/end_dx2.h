@@ -11,6 +11,7 @@ INLINE verdict end_dx2(ENV *e, struct packet *p, const struct sidestep_route *r)
 
 	if (v != VERDICT_CONTINUE)
 		return v;
+	p->view = 0;
 	return forward(r->adjacency);
 }
 

@@ -11,7 +11,7 @@ INLINE verdict end_t(ENV *e, struct packet *p, const struct sidestep_route *r)
 
 	if (v != VERDICT_CONTINUE)
 		return v;
-	p->view = r->view6;
+	p->view = p->version == 6 ? r->view6 : r->view4;
 	return lookup();
 }
 

@@ -9,7 +9,10 @@ INLINE verdict end_x(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
 	verdict v = endpoint_advance(e, p, r);
 
-	return v != VERDICT_CONTINUE ? v : forward(r->adjacency);
+	if (v != VERDICT_CONTINUE)
+		return v;
+	p->view = 0;
+	return forward(r->adjacency);
 }
 
 #endif

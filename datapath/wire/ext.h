@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
+ * What lies in the packet but cannot be read in place (beyond OFFSET_MAX, or not in the linear part of an skb or XDP
+ * frame) is the kernel's, not an error of the packet.
+ *
  * The extension header chain of the current IPv6 packet (RFC 8200 4), walked in order, as far as a SID needs it: to the
  * first SRH whose Segments Left is not 0 (a routing header with 0 is passed over, RFC 8200 4.4), or to the upper-layer
  * header. The walk goes on from where the last one stopped.
@@ -42,6 +45,20 @@ SUBPROGRAM int hop_by_hop_is_padding(ENV *e, __u32 offset, __u32 length)
 	return 0;
 }
 
+/* Only the Hop-by-Hop header: the rest of the chain is for the destination (RFC 8200 4). */
+INLINE verdict hop_by_hop(ENV *e, const struct packet *p)
+{
+	const __u8 *header = env_bytes(e, p->cursor, 2);
+	__u32 length;
+
+	if (!header)
+		return p->cursor + 2 <= p->end ? punt(ext_chain) : drop(ext_header);
+	length = (header[1] + 1u) * 8;
+	if (p->cursor + length > p->end)
+		return drop(ext_header);
+	return hop_by_hop_is_padding(e, p->cursor, length) ? VERDICT_CONTINUE : punt(hop_by_hop);
+}
+
 /* The TLVs between Segment List and end of the SRH: 0, or the verdict that ends the packet's way here. */
 SUBPROGRAM verdict srh_tlvs(ENV *e, __u32 at, __u32 end)
 {
@@ -52,14 +69,16 @@ SUBPROGRAM verdict srh_tlvs(ENV *e, __u32 at, __u32 end)
 			break;
 		tlv = env_bytes(e, at, 1);
 		if (!tlv)
-			return drop(srh_tlv);
+			return punt(ext_chain);
 		if (*tlv == SRH_TLV_PAD1) {
 			at++;
 			continue;
 		}
-		tlv = env_bytes(e, at, 2);
-		if (!tlv || at + 2 > end)
+		if (at + 2 > end)
 			return drop(srh_tlv);
+		tlv = env_bytes(e, at, 2);
+		if (!tlv)
+			return punt(ext_chain);
 		if (tlv[0] == SRH_TLV_HMAC)
 			return punt(hmac);
 		at += 2 + tlv[1];
@@ -96,6 +115,7 @@ INLINE verdict srh_read(ENV *e, struct packet *p, const __u8 *srh, __u32 length)
 	/* Two SRHs to be changed in one pass would need two plans. */
 	if (p->plan & (PLAN_SEGMENTS_LEFT | PLAN_POP))
 		return punt(unsupported);
+	p->met_srh = 1;
 	p->srh = p->cursor;
 	p->srh_length = length;
 	p->srh_link = p->link;
@@ -123,7 +143,7 @@ SUBPROGRAM verdict ext_walk(ENV *e, struct packet *p)
 			return VERDICT_CONTINUE;
 		header = env_bytes(e, p->cursor, 8);
 		if (!header)
-			return drop(ext_header);
+			return p->cursor + 8 <= p->end ? punt(ext_chain) : drop(ext_header);
 		length = (header[1] + 1u) * 8;
 		if (p->cursor + length > p->end)
 			return p->proto == PROTO_ROUTING && header[SRH_ROUTING_TYPE] == ROUTING_TYPE_SRH ? drop(srh_length) :
@@ -146,6 +166,24 @@ SUBPROGRAM verdict ext_walk(ENV *e, struct packet *p)
 		p->cursor += length;
 	}
 	return punt(ext_chain);
+}
+
+/*
+ * As ext_walk. PERF: the usual packet has its SRH right where the walk begins; for it the walk's loop is not entered
+ * (4 of 130 ns of End.X).
+ */
+INLINE verdict srh_first(ENV *e, struct packet *p)
+{
+	const __u8 *header = env_bytes(e, p->cursor, 8);
+	__u32 length;
+
+	if (!header || p->proto != PROTO_ROUTING || header[SRH_ROUTING_TYPE] != ROUTING_TYPE_SRH ||
+	    !header[SRH_SEGMENTS_LEFT])
+		return ext_walk(e, p);
+	length = (header[SRH_HDR_EXT_LEN] + 1u) * 8;
+	if (p->cursor + length > p->end)
+		return drop(srh_length);
+	return srh_read(e, p, header, length);
 }
 
 #endif

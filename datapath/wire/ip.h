@@ -18,13 +18,15 @@ INLINE verdict ipv6_read(ENV *e, struct packet *p, __u32 offset, __u32 end, _Boo
 	struct address source;
 	__u32 length;
 
+	if (!ip && offset + IPV6_LENGTH <= end)
+		return punt(ext_chain);
 	if (!ip || ipv6_version(ip) != 6)
 		return inner ? drop(inner_header) : drop(ipv6_header);
 	length = IPV6_LENGTH + be16(load16(ip + IPV6_PAYLOAD_LENGTH));
 	if (offset + length > end)
 		return inner ? drop(inner_header) : drop(ipv6_length);
-	/* RFC 2675: Payload Length 0 with Hop-by-Hop options may be a jumbogram. */
-	if (length == IPV6_LENGTH && ip[IPV6_NEXT_HEADER] == PROTO_HOP_BY_HOP)
+	/* RFC 2675: Payload Length 0 with Hop-by-Hop options may be a jumbogram; so may a frame that Linux will segment. */
+	if (length == IPV6_LENGTH && (ip[IPV6_NEXT_HEADER] == PROTO_HOP_BY_HOP || env_segmented(e)))
 		return punt(jumbogram);
 
 	p->version = 6;
@@ -53,9 +55,14 @@ INLINE verdict ipv4_read(ENV *e, struct packet *p, __u32 offset, __u32 end, _Boo
 	const __u8 *ip = env_bytes(e, offset, IPV4_LENGTH);
 	__u32 length, source, destination;
 
+	if (!ip && offset + IPV4_LENGTH <= end)
+		return punt(ext_chain);
 	if (!ip || (ip[0] >> 4) != 4 || (ip[0] & 15) < 5)
 		return inner ? drop(inner_header) : drop(ipv4_header);
 	length = be16(load16(ip + IPV4_TOTAL_LENGTH));
+	/* Linux's IPv4 BIG TCP: a frame above 64 KiB that will be segmented (iph_totlen). */
+	if (length == 0 && env_segmented(e))
+		return punt(jumbogram);
 	if (length < (ip[0] & 15) * 4u || offset + length > end)
 		return inner ? drop(inner_header) : drop(ipv4_header);
 	if (ip[0] != 0x45)

@@ -117,7 +117,7 @@ def add_shared(group, decap):
     refused("with_inner_hop_limit_1", decap.rfc, outer(decap.sid) / srh() / decap.inner(1),
             decap.refusal("hop_limit_exceeded", "hop_limit"))
     refused("of_the_first_fragment_of_the_outer_packet", "8200 4.5",
-            outer(decap.sid, FRAGMENT) / fragment_header(decap.family, 0, True) / decap.inner(64), kernel("fragment"))
+            outer(decap.sid, FRAGMENT) / fragment_header(decap.family, 0, True) / decap.inner(64), decap.refusal("fragment", "kernel_only"))
     cut = 39 if decap.family == IPV6 else 19
     refused("of_an_inner_header_cut_short", decap.rfc, outer(decap.sid) / srh() / Raw(bytes(decap.inner(64))[:cut]),
             drop("inner_header"))

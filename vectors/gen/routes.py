@@ -76,11 +76,11 @@ def groups():
     add_tables(group)
 
     unsupported = Group(
-        "kernel_routes", "Encapsulations that the kernel does and the fast path does not.",
+        "kernel_routes", "Routes that the kernel follows and the fast path does not.",
         node(
             routes=[
                 "2001:db8:c1::/48 encap seg6 mode encap segs fc0a::1 hmac 7 dev eth1",
-                "fc0f::b6/128 encap seg6local action End.B6.Encaps srh segs fc0a::1 dev eth1",
+                "2001:db8:e3::/48 nexthop via fc01::1 dev eth1 nexthop via fc02::1 dev eth2",
             ],
             tunsrc="fc00::2",
         ),
@@ -90,7 +90,7 @@ def groups():
         received(ETH0, six("2001:db8:c1::1", 64)), kernel("hmac"),
     )
     unsupported.add(
-        "a_behavior_that_the_fast_path_does_not_have", "8986 4.13", ETH0,
-        received(ETH0, six("fc0f::b6", 64)), kernel("unsupported"),
+        "a_route_with_two_next_hops_is_the_kernels", "-", ETH0,
+        received(ETH0, six("2001:db8:e3::1", 64)), kernel("unsupported"),
     )
     return [group, unsupported]

@@ -32,7 +32,9 @@ const PACKETS: &[(&str, &str)] = &[
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let packets = std::env::args().nth(1).map_or(Ok(1_000_000), |text| text.parse())?;
+    let packets = std::env::args()
+        .nth(1)
+        .map_or(Ok(1_000_000), |text| text.parse())?;
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors");
     let pins = PathBuf::from(format!("/sys/fs/bpf/sidestep-time-{}", std::process::id()));
     let mut kernel = Kernel::load(Limits::default(), &pins)?;
@@ -41,8 +43,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         let file = VectorFile::read(&directory.join(format!("{group}.yaml")))?;
         let node = config::File::parse(&file.node_text)?.node()?;
         let ports: BTreeSet<_> = node.links.keys().copied().collect();
-        let image = Compiler::new(Limits::default()).compile(&node, &ports)?.image;
-        let first = node.links.values().find(|link| link.ifindex.0 == 1).ok_or("a port 1")?.name.clone();
+        let image = Compiler::new(Limits::default())
+            .compile(&node, &ports)?
+            .image;
+        let first = node
+            .links
+            .values()
+            .find(|link| link.ifindex.0 == 1)
+            .ok_or("a port 1")?
+            .name
+            .clone();
         kernel.apply(&Image::default(), &image)?;
         let forwarded = |case: &&sidestep_lab::vectors::Case| {
             case.port == first

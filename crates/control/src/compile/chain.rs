@@ -2,7 +2,7 @@
 //! a packet nothing.
 
 use sidestep_model::node::{IfIndex, LinkKind, Node, TableId};
-use sidestep_model::route::{Family, RouteKind, RuleAction};
+use sidestep_model::route::{Family, RouteKey, RouteKind, RuleAction};
 
 /// The tables that are consulted one after the other, and what ends the search.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,6 +48,34 @@ impl<'a> Source<'a> {
             name: &link.name,
             vrf,
         })
+    }
+}
+
+/// The chain for `table` of a SID. The addresses of the node itself are not in `main` but in `local`, and packets for
+/// them are the kernel's to take. Where the kernel asks these two in that order anyway, it is the kernel's own chain:
+/// then the kernel can go on with a decapsulated packet, and resolve its next hop.
+pub(crate) fn of_table(node: &Node, family: Family, table: TableId) -> Chain {
+    if table != TableId::MAIN {
+        return Chain::table(family, table);
+    }
+    let tables = vec![TableId::LOCAL, TableId::MAIN];
+    let source = Source::Port {
+        name: "",
+        vrf: None,
+    };
+    let in_use = |table: &TableId| {
+        let of_table = |key: &RouteKey| {
+            key.table == *table && key.prefix.addr().is_ipv4() == (family == Family::V4)
+        };
+        tables.contains(table) || node.routes.keys().any(of_table)
+    };
+    match chain(node, family, source) {
+        Ok(own) if own.last.is_none() && own.tables.iter().filter(|t| in_use(t)).eq(&tables) => own,
+        _ => Chain {
+            family,
+            tables,
+            last: None,
+        },
     }
 }
 
@@ -157,6 +185,21 @@ mod tests {
         assert_eq!(tables(&node, "eth0"), Ok(vec![255, 7, 254]));
         assert_eq!(tables(&node, "eth1"), Ok(vec![255, 8, 254]));
         assert_eq!(tables(&node, "eth2"), Ok(vec![255, 254]));
+    }
+
+    #[test]
+    fn main_of_a_sid_is_the_kernels_own_chain_where_no_rule_says_otherwise() {
+        let of = |node: &Node, table| -> Vec<u32> {
+            let chain = of_table(node, Family::V6, TableId(table));
+            chain.tables.iter().map(|t| t.0).collect()
+        };
+        let usual = node(&[(0, None, 255), (32766, None, 254), (32767, None, 253)]);
+        assert_eq!(of(&usual, 254), [255, 254, 253], "253 is empty");
+        assert_eq!(of(&usual, 100), [100]);
+        let ruled = node(&[(0, None, 255), (32766, None, 254), (32767, None, 7)]);
+        assert_eq!(of(&ruled, 254), [255, 254, 7], "7 is empty, too");
+        let reversed = node(&[(0, None, 254), (32766, None, 255)]);
+        assert_eq!(of(&reversed, 254), [255, 254]);
     }
 
     #[test]

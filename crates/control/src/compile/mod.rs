@@ -87,8 +87,8 @@ struct Pass<'a> {
     ids: &'a mut Compiler,
     node: &'a Node,
     tables: BTreeMap<(Family, sidestep_model::node::TableId), Table<(RouteKey, RouteKind)>>,
-    /// The IPv6 chain that all ports share, if they do: then next hops can be resolved ahead.
-    common6: Option<Chain>,
+    /// The chain that all ports share, per family, if they do: then next hops can be resolved ahead.
+    common: BTreeMap<Family, Chain>,
     /// Views asked for, in the order of asking; their tables are filled at the end.
     wanted: BTreeMap<Chain, u32>,
     out: Compiled,
@@ -143,7 +143,7 @@ impl Compiler {
             ids: self,
             node,
             tables: BTreeMap::new(),
-            common6: None,
+            common: BTreeMap::new(),
             wanted: BTreeMap::new(),
             out: Compiled::default(),
         };
@@ -213,7 +213,7 @@ impl Pass<'_> {
 
     fn ports(&mut self, ports: &BTreeSet<IfIndex>) -> Result<(), CompileError> {
         let mut slots: BTreeMap<u32, &Link> = BTreeMap::new();
-        let mut chains6 = BTreeSet::new();
+        let mut chains: BTreeMap<Family, BTreeSet<Option<Chain>>> = BTreeMap::new();
         for &port in ports {
             let link = self
                 .node
@@ -227,10 +227,17 @@ impl Pass<'_> {
                 ));
             }
             let source = Source::port(self.node, port).ok_or(CompileError::NoSuchPort(port.0))?;
-            chains6.insert(chain::chain(self.node, Family::V6, source).ok());
+            for family in [Family::V4, Family::V6] {
+                chains
+                    .entry(family)
+                    .or_default()
+                    .insert(chain::chain(self.node, family, source).ok());
+            }
         }
-        if chains6.len() == 1 {
-            self.common6 = chains6.into_iter().flatten().next();
+        for (family, mut chains) in chains {
+            if let (1, Some(Some(chain))) = (chains.len(), chains.pop_first()) {
+                self.common.insert(family, chain);
+            }
         }
         for &port in ports {
             let record = self.port(port)?;

@@ -7,11 +7,13 @@ use sidestep_abi::{
     DROP_blackhole, PUNT_egress, PUNT_hmac, PUNT_local, PUNT_multicast, PUNT_neighbor,
     PUNT_route_miss, PUNT_route_type, PUNT_unsupported, SIDESTEP_ADJACENCY_VALID,
     SIDESTEP_ADJACENCY_XDP, SIDESTEP_FLOW_LABEL_COMPUTE, SIDESTEP_FLOW_LABEL_COPY,
-    SIDESTEP_FLOW_LABEL_ZERO, SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_END, SIDESTEP_ROUTE_END_DT4,
+    SIDESTEP_FLOW_LABEL_ZERO, SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_END,
+    SIDESTEP_ROUTE_END_B6_ENCAPS, SIDESTEP_ROUTE_END_B6_INSERT, SIDESTEP_ROUTE_END_DT4,
     SIDESTEP_ROUTE_END_DT6, SIDESTEP_ROUTE_END_DT46, SIDESTEP_ROUTE_END_DX2,
     SIDESTEP_ROUTE_END_DX4, SIDESTEP_ROUTE_END_DX6, SIDESTEP_ROUTE_END_T, SIDESTEP_ROUTE_END_X,
-    SIDESTEP_ROUTE_FORWARD, SIDESTEP_ROUTE_HEADEND, SIDESTEP_ROUTE_OURS, SIDESTEP_ROUTE_PSP,
-    SIDESTEP_ROUTE_PUNT, sidestep_action, sidestep_adjacency, sidestep_reason, sidestep_route,
+    SIDESTEP_ROUTE_FORWARD, SIDESTEP_ROUTE_HEADEND, SIDESTEP_ROUTE_NEXT_CSID, SIDESTEP_ROUTE_OURS,
+    SIDESTEP_ROUTE_PSP, SIDESTEP_ROUTE_PUNT, SIDESTEP_ROUTE_USD, SIDESTEP_ROUTE_USP,
+    sidestep_action, sidestep_adjacency, sidestep_reason, sidestep_route,
 };
 use sidestep_model::behavior::{Behavior, EncapMode, SEGMENTS_MAX, Seg6Encap, Seg6Local};
 use sidestep_model::node::{IfIndex, LinkKind, TableId};
@@ -22,8 +24,8 @@ use super::index::{AdjacencyInfo, PolicyInfo, RouteInfo};
 use super::tables::{self, Entry, Prefix, Table};
 use super::{CompileError, Pass, header};
 
-/// What tells one route record from another: all its fields, in the order of `struct sidestep_route`.
-pub(crate) type RouteRecord = (u8, u8, u8, u32, u32, u32, u32, u32);
+/// What tells one route record from another: all of it.
+pub(crate) type RouteRecord = sidestep_route;
 /// Egress, next hop, MTU of the route if it has one of its own.
 pub(crate) type AdjacencyKey = (IfIndex, Option<IpAddr>, Option<u32>);
 /// Encapsulation, source, hop limit, flow label mode, adjacency, view.
@@ -85,7 +87,7 @@ impl Pass<'_> {
             let node = self.node;
             let route = &node.routes[&key];
             let entry = match route.kind {
-                RouteKind::Throw => None,
+                RouteKind::Throw if !is_selective(&key) => None,
                 _ => Some(self.route(route, None)?),
             };
             out.insert(prefix, entry);
@@ -148,17 +150,7 @@ impl Pass<'_> {
     }
 
     fn intern(&mut self, r: sidestep_route) -> Result<u32, CompileError> {
-        let key = (
-            r.action,
-            r.flags,
-            r.reason,
-            r.counter,
-            r.adjacency,
-            r.view6,
-            r.view4,
-            r.policy,
-        );
-        let index = self.ids.routes.get(&key)?;
+        let index = self.ids.routes.get(&r)?;
         self.out.image.routes.insert(index, r);
         Ok(index)
     }
@@ -213,8 +205,10 @@ impl Pass<'_> {
         };
         match &next_hop.encap {
             None => self.plain(route, next_hop, neighbor),
-            Some(Encap::Seg6(encap)) => self.headend(route, next_hop, encap),
-            Some(Encap::Seg6Local(local)) => self.endpoint(local),
+            Some(Encap::Seg6(encap)) => {
+                self.headend(tables::family(&route.key.prefix), next_hop, encap)
+            }
+            Some(Encap::Seg6Local(local)) => self.endpoint(next_hop, local),
             Some(Encap::Unsupported(words)) => left(unsupported(words.clone())),
         }
     }
@@ -327,7 +321,7 @@ impl Pass<'_> {
 
     fn headend(
         &mut self,
-        route: &Route,
+        family: Family,
         next_hop: &NextHop,
         encap: &Seg6Encap,
     ) -> Outcome<sidestep_route> {
@@ -340,13 +334,13 @@ impl Pass<'_> {
                 encap.segments.len()
             )));
         }
-        if encap.mode == EncapMode::Inline && tables::family(&route.key.prefix) == Family::V4 {
+        if encap.mode == EncapMode::Inline && family == Family::V4 {
             return left(unsupported("an SRH cannot be inserted into IPv4"));
         }
         let first = encap.segments[0];
         let chain = match encap.lookup {
             Some(table) => Some(Chain::table(Family::V6, table)),
-            None => self.common6.clone(),
+            None => self.common.get(&Family::V6).cloned(),
         };
         let adjacency = match &chain {
             Some(chain) => self.toward(chain, first.into())?.unwrap_or(0),
@@ -419,11 +413,7 @@ impl Pass<'_> {
             .map(|(_, address)| address)
     }
 
-    fn endpoint(&mut self, local: &Seg6Local) -> Outcome<sidestep_route> {
-        let flavors = local.flavors;
-        if flavors.usp || flavors.usd || flavors.next_csid.is_some() {
-            return left(unsupported("a flavor other than PSP"));
-        }
+    fn endpoint(&mut self, next_hop: &NextHop, local: &Seg6Local) -> Outcome<sidestep_route> {
         let mut out = match local.action {
             Behavior::End => record(SIDESTEP_ROUTE_END),
             Behavior::EndX => {
@@ -441,6 +431,8 @@ impl Pass<'_> {
             }
             Behavior::EndT => sidestep_route {
                 view6: self.endpoint_view(local, Family::V6)?,
+                // With USD it may decapsulate IPv4.
+                view4: if local.flavors.usd { self.endpoint_view(local, Family::V4)? } else { 0 },
                 ..record(SIDESTEP_ROUTE_END_T)
             },
             Behavior::EndDx2 => {
@@ -485,12 +477,57 @@ impl Pass<'_> {
                 view6: self.endpoint_view(local, Family::V6)?,
                 ..record(SIDESTEP_ROUTE_END_DT46)
             },
-            Behavior::EndB6 | Behavior::EndB6Encaps => return left(unsupported("this behavior")),
+            Behavior::EndB6 => self.bound(
+                local,
+                next_hop,
+                EncapMode::Inline,
+                SIDESTEP_ROUTE_END_B6_INSERT,
+            )?,
+            Behavior::EndB6Encaps => self.bound(
+                local,
+                next_hop,
+                EncapMode::Encap,
+                SIDESTEP_ROUTE_END_B6_ENCAPS,
+            )?,
         };
-        if flavors.psp {
-            out.flags |= SIDESTEP_ROUTE_PSP as u8;
+        let flavors = local.flavors;
+        let flags = [
+            (flavors.psp, SIDESTEP_ROUTE_PSP),
+            (flavors.usp, SIDESTEP_ROUTE_USP),
+            (flavors.usd, SIDESTEP_ROUTE_USD),
+            (flavors.next_csid.is_some(), SIDESTEP_ROUTE_NEXT_CSID),
+        ];
+        out.flags |= flags
+            .iter()
+            .filter(|(on, _)| *on)
+            .map(|(_, flag)| *flag as u8)
+            .sum::<u8>();
+        if let Some((block, function)) = flavors.next_csid {
+            (out.block_bits, out.function_bits) = (block, function);
         }
         Ok(out)
+    }
+
+    /// A binding SID: a behavior with the policy of its `srh segs`.
+    fn bound(
+        &mut self,
+        local: &Seg6Local,
+        next_hop: &NextHop,
+        mode: EncapMode,
+        action: sidestep_action,
+    ) -> Outcome<sidestep_route> {
+        let encap = Seg6Encap {
+            mode,
+            segments: local.segments.clone(),
+            hmac: None,
+            tunsrc: None,
+            lookup: None,
+        };
+        let steered = self.headend(Family::V6, next_hop, &encap)?;
+        Ok(sidestep_route {
+            action: action as u8,
+            ..steered
+        })
     }
 
     /// The adjacency of a cross-connect's next hop.
@@ -500,14 +537,10 @@ impl Pass<'_> {
         } else {
             Family::V6
         };
-        // A SID's next hop does not depend on where the packet came from: rules that name an interface do not apply.
-        let source = Source::Port {
-            name: "",
-            vrf: None,
-        };
-        let Ok(chain) = chain::chain(self.node, family, source) else {
+        // Linux looks it up as for a packet from the ingress port (seg6_lookup_any_nexthop).
+        let Some(chain) = self.common.get(&family).cloned() else {
             return left(unsupported(
-                "its next hop depends on rules that are the kernel's",
+                "its next hop depends on the ingress port, whose rules differ",
             ));
         };
         match self.toward(&chain, next_hop)? {
@@ -525,7 +558,7 @@ impl Pass<'_> {
     /// The view of a SID's `table`, or of the VRF with its `vrftable`.
     fn endpoint_view(&mut self, local: &Seg6Local, family: Family) -> Outcome<u32> {
         let chain = match (local.table, local.vrftable) {
-            (Some(table), _) => Chain::table(family, table),
+            (Some(table), _) => chain::of_table(self.node, family, table),
             (None, Some(table)) => match chain::chain(self.node, family, Source::Vrf(table)) {
                 Ok(chain) if chain.tables.contains(&table) => chain,
                 Ok(_) => Chain::table(family, table),

@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use sidestep_mirror::Changes;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::{Daemon, DaemonError};
@@ -34,13 +35,11 @@ impl Daemon {
             if signalled.read(&mut [0; 16]).is_ok_and(|bytes| bytes > 0) {
                 break;
             }
-            let mut changed = match self.mirror.process() {
-                Ok(changes) => !changes.is_empty(),
-                Err(error) => {
-                    self.trouble = Some(error.to_string());
-                    false
-                }
-            };
+            let notified = self.mirror.process().unwrap_or_else(|error| {
+                self.trouble = Some(error.to_string());
+                Changes::default()
+            });
+            let mut changed = !notified.is_empty();
             let now = Instant::now();
             if now >= settings_due {
                 settings_due = now + SETTINGS_PERIOD;
@@ -51,7 +50,7 @@ impl Daemon {
                 self.release();
             }
             if changed {
-                self.follow();
+                self.follow(notified.other);
             }
             while let Some(incoming) = self.server.accept() {
                 if incoming.request == Request::Stop {
@@ -67,6 +66,9 @@ impl Daemon {
             }
         }
         let ended = self.kernel.detach_all().map_err(DaemonError::from);
+        // The socket before the folder that it is in.
+        drop(self.server);
+        drop(self.lock);
         // The answer goes out when everything is gone, so that `sidestep stop` returns then.
         if let Some(incoming) = stop {
             incoming.answer(

@@ -40,6 +40,16 @@ pub struct Options {
     pub limits: Limits,
 }
 
+impl Options {
+    /// What can be said before anything of the node is read: that there are ports, and the privileges.
+    pub fn check(&self) -> Result<(), DaemonError> {
+        if self.ports.is_empty() {
+            return Err(DaemonError::NoPorts);
+        }
+        Ok(kernel::check_privileges()?)
+    }
+}
+
 /// Prints a packet's way through live tables; the CLI brings its own printer. Arguments: node, tables, ingress
 /// interface, frame.
 pub type Explain = fn(&Node, &Compiled, u32, &[u8]) -> Value;
@@ -118,7 +128,7 @@ pub struct Daemon {
     origin: Origin,
     started: Instant,
     server: Server,
-    _lock: Lock,
+    lock: Lock,
 }
 
 /// What the foreground shows now and then.
@@ -137,10 +147,7 @@ pub struct Status {
 impl Daemon {
     /// Loads, compiles, attaches. On an error everything is as it was before, save what a dead instance had left.
     pub fn start(options: Options, explain: Explain) -> Result<Self, DaemonError> {
-        if options.ports.is_empty() {
-            return Err(DaemonError::NoPorts);
-        }
-        kernel::check_privileges()?;
+        options.check()?;
         let directory = run_directory();
         std::fs::create_dir_all(&directory).map_err(|source| DaemonError::File {
             path: directory.clone(),
@@ -190,7 +197,7 @@ impl Daemon {
             origin,
             started: Instant::now(),
             server,
-            _lock: lock,
+            lock,
         };
         if let Err(error) = daemon.bring_up() {
             // Nothing half applied: an instance that could not start leaves nothing attached.
@@ -222,6 +229,10 @@ impl Daemon {
             }
         }
         self.kernel.apply(&self.compiled.image, &next.image)?;
+        // Before it cleared records it has waited for their last readers: no need to wait again.
+        if clears_records(&self.compiled.image, &next.image) {
+            self.compiler.release();
+        }
         self.compiled = next;
         Ok(())
     }
@@ -275,10 +286,31 @@ impl Daemon {
         }
     }
 
-    /// After a change of the kernel's configuration.
-    fn follow(&mut self) {
+    /// After a change of the kernel's configuration, perhaps of its links.
+    fn follow(&mut self, links: bool) {
         self.trouble = self.refresh().err().map(|error| error.to_string());
+        if links {
+            self.attach_again();
+        }
         self.attach_ports();
+    }
+
+    /// An interface may have been deleted and made again, with the index it had, before anybody looked: then the
+    /// program is not on it any more. Where it is, attaching it again changes nothing.
+    fn attach_again(&mut self) {
+        let links = &self.mirror.node().links;
+        let kernel = &mut self.kernel;
+        let refused = &mut self.refused;
+        self.attached.retain(|name, port| {
+            if !links.contains_key(&port.ifindex) {
+                return true;
+            }
+            let attached = kernel.attach(port.ifindex.0, port.target);
+            if let Err(error) = &attached {
+                refused.insert(name.clone(), error.to_string());
+            }
+            attached.is_ok()
+        });
     }
 
     /// Indices whose last readers have gone can be used again.
@@ -349,6 +381,17 @@ impl Daemon {
             &bytes,
         ))
     }
+}
+
+/// Whether [`Kernel::apply`] clears records between these two: it does what nothing refers to any more, after a grace
+/// period that begins when the new tables are in effect.
+fn clears_records(from: &Image, to: &Image) -> bool {
+    fn any_gone<T>(from: &BTreeMap<u32, T>, to: &BTreeMap<u32, T>) -> bool {
+        from.keys().any(|index| !to.contains_key(index))
+    }
+    any_gone(&from.routes, &to.routes)
+        || any_gone(&from.policies, &to.policies)
+        || any_gone(&from.adjacencies, &to.adjacencies)
 }
 
 /// Bytes from hexadecimal digits; blanks and colons may stand between them.

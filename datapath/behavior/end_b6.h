@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Endpoints bound to an SRv6 policy: a binding SID steers the packet onto the policy's segments.
+ *
+ * End.B6.Encaps and End.B6.Encaps.Red (RFC 8986 4.13, 4.14): End, then H.Encaps around the packet. End.B6.Insert, as Linux
+ * has it (End.B6 in net/ipv6/seg6_local.c): an SRH is inserted before the one that is there, whose Segments Left stays;
+ * this SID is the last segment of the inserted one, so the packet comes back to it.
+ */
+#ifndef SIDESTEP_BEHAVIOR_END_B6_H
+#define SIDESTEP_BEHAVIOR_END_B6_H
+
+#include "end.h"
+#include "headend.h"
+
+INLINE verdict end_b6_encaps(ENV *e, struct packet *p, const struct sidestep_route *r)
+{
+	verdict v = endpoint_advance(e, p, r);
+
+	return v != VERDICT_CONTINUE ? v : headend(e, p, r);
+}
+
+INLINE verdict end_b6_insert(ENV *e, struct packet *p, const struct sidestep_route *r)
+{
+	if (!p->segments_left) {
+		verdict v = srh_first(e, p);
+
+		if (v != VERDICT_CONTINUE)
+			return v;
+		if (!p->segments_left)
+			return p->met_srh ? drop(segments_left_zero) : drop(no_srh);
+	}
+	return headend(e, p, r);
+}
+
+#endif
