@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 
 /// Sources, without `.bpf.c`.
-const PROGRAMS: [&str; 2] = ["generator", "sink"];
+const PROGRAMS: [&str; 3] = ["generator", "redirect", "sink"];
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts"));

@@ -72,6 +72,16 @@ impl Lab {
         sweep(None)
     }
 
+    /// As [`Self::sweep`], for the labs of this name only.
+    pub fn sweep_of(name: &str) -> Vec<String> {
+        sweep(Some(name))
+    }
+
+    /// The namespaces that [`Self::sweep_of`] would remove.
+    pub fn leftovers_of(name: &str) -> Vec<String> {
+        leftovers(Some(name)).collect()
+    }
+
     /// Adds a node: a namespace `ss-LAB-PID-NODE` whose interfaces stay quiet (no duplicate address detection, no
     /// router solicitation, no link-local address).
     ///
@@ -241,28 +251,28 @@ pub fn mac_text(mac: [u8; 6]) -> String {
 
 /// Removes the namespaces of dead processes, of all labs or of one.
 fn sweep(lab: Option<&str>) -> Vec<String> {
+    leftovers(lab).filter(|name| remove(name).is_ok()).collect()
+}
+
+/// The namespaces of dead processes, of all labs or of one.
+fn leftovers(lab: Option<&str>) -> impl Iterator<Item = String> {
     // No directory: nobody has made a named namespace on this machine yet.
-    let Ok(entries) = fs::read_dir(DIRECTORY) else {
-        return Vec::new();
-    };
+    let entries = fs::read_dir(DIRECTORY).into_iter().flatten();
     let names = entries
         .flatten()
         .filter_map(|entry| entry.file_name().into_string().ok());
-    names
-        .filter(|name| match owner(name) {
-            // A later lab of one process is called LAB.N.
-            Some((found, pid)) => {
-                let same = |lab| {
-                    found
-                        .strip_prefix(lab)
-                        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-                };
-                lab.is_none_or(same) && !Path::new("/proc").join(pid.to_string()).exists()
-            }
-            None => false,
-        })
-        .filter(|name| remove(name).is_ok())
-        .collect()
+    names.filter(move |name| match owner(name) {
+        // A later lab of one process is called LAB.N.
+        Some((found, pid)) => {
+            let same = |lab| {
+                found
+                    .strip_prefix(lab)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            };
+            lab.is_none_or(same) && !Path::new("/proc").join(pid.to_string()).exists()
+        }
+        None => false,
+    })
 }
 
 /// The lab and the process of `ss-LAB-PID-NODE`; none for another's namespace.

@@ -6,12 +6,16 @@
 //! - [`traffic`]: millions of packets a second in, counted at the other end.
 //! - [`vectors`], [`linux`]: the files of `vectors/`, and the kernel's own answer to each case; [`hexdiff`] shows where
 //!   two frames differ.
+//! - [`demo`]: a network with Sidestep on its routers, shown to whoever runs `./dev demo`.
+//! - [`figures`]: how many packets a second, behavior by behavior, beside Linux.
 //! - [`capability`]: says why a test cannot run here.
 //!
 //! Nothing here knows the product's data plane or control plane: the lab meets them as an operator does.
 
 pub mod capability;
+pub mod demo;
 pub mod error;
+pub mod figures;
 pub mod frames;
 pub mod hexdiff;
 pub mod lab;

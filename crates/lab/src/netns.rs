@@ -4,6 +4,7 @@ use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
@@ -66,11 +67,10 @@ impl Namespace {
     /// The name exists, or the process may not make namespaces.
     pub fn create(name: &str) -> Result<Self, Error> {
         let words = ["ip", "netns", "add", name];
-        check(
-            &words,
-            "the host",
-            Command::new(words[0]).args(&words[1..]).output(),
-        )?;
+        let mut command = Command::new(words[0]);
+        // A Ctrl-C is for this process: half a namespace is nobody's.
+        command.args(&words[1..]).process_group(0);
+        check(&words, "the host", command.output())?;
         let path = Path::new(DIRECTORY).join(name);
         let file = File::open(&path)
             .map_err(|source| Error::os(format!("open {}", path.display()), source))?;
@@ -109,7 +109,6 @@ impl Namespace {
     /// A command that will run inside, with a `/sys` of this namespace; bpffs stays what it is outside, so that pins
     /// outlive the command.
     pub fn command(&self, program: &str) -> Command {
-        use std::os::unix::process::CommandExt as _;
         let file = Arc::clone(&self.handle.file);
         let mut command = Command::new(program);
         // SAFETY: between fork and exec the closure makes only system calls; it neither allocates nor takes a lock.
@@ -117,7 +116,8 @@ impl Namespace {
         command
     }
 
-    /// Runs a command inside and returns what it printed.
+    /// Runs a command inside and returns what it printed. A Ctrl-C on the terminal does not reach it: what it does is
+    /// done whole.
     ///
     /// # Errors
     /// With the words, the exit code and what it said on stderr.
@@ -126,7 +126,10 @@ impl Namespace {
         check(
             words,
             &self.handle.name,
-            self.command(program).args(arguments).output(),
+            self.command(program)
+                .args(arguments)
+                .process_group(0)
+                .output(),
         )
     }
 
@@ -143,6 +146,7 @@ impl Namespace {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
+            .process_group(0)
             .spawn()
             .map_err(not_started)?;
         if let Some(mut stdin) = child.stdin.take() {

@@ -14,7 +14,7 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet};
 use nix::unistd::Pid;
 
-use super::{GENERATOR, load, open, program};
+use super::{GENERATOR, configure, load, open, program};
 use crate::{Error, Namespace};
 
 /// How the packets of one generator differ: a big-endian 16-bit word that counts up and starts again.
@@ -139,20 +139,7 @@ impl Generator {
         let ifindex = namespace.ifindex(ifname)?;
         let mut object = open(GENERATOR)?;
         let config = template.config(ifindex);
-        let mut rodata = object
-            .maps_mut()
-            .find(|map| map.name().to_string_lossy().ends_with(".rodata"));
-        let value = rodata.as_mut().and_then(|map| map.initial_value_mut());
-        match value {
-            Some(value) if value.len() == size_of::<Config>() => {
-                value.copy_from_slice(config.bytes());
-            }
-            _ => {
-                return Err(Error::Usage(
-                    "generator.bpf.c and generator.rs disagree about `config`".into(),
-                ));
-            }
-        }
+        configure(&mut object, "generator", config.bytes())?;
         let object = load(object)?;
 
         let stopping = Arc::new(AtomicBool::new(false));

@@ -4,6 +4,7 @@
 //! is that of the whole loop.
 
 pub mod generator;
+pub mod redirect;
 pub mod sink;
 
 use std::io;
@@ -12,6 +13,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 use libbpf_rs::{Object, ObjectBuilder, OpenObject};
 
 pub use generator::{Flows, Generator, Template};
+pub use redirect::Redirect;
 pub use sink::{Counts, Hook, Rate, Sink};
 
 use crate::{Error, Namespace};
@@ -39,6 +41,22 @@ fn open(bytes: &[u8]) -> Result<OpenObject, Error> {
     ObjectBuilder::default()
         .open_memory(bytes)
         .map_err(|source| Error::bpf("open an embedded BPF object", source))
+}
+
+/// Writes the read-only `config` of an object that is not loaded yet.
+fn configure(object: &mut OpenObject, source: &str, config: &[u8]) -> Result<(), Error> {
+    let mut rodata = object
+        .maps_mut()
+        .find(|map| map.name().to_string_lossy().ends_with(".rodata"));
+    match rodata.as_mut().and_then(|map| map.initial_value_mut()) {
+        Some(value) if value.len() == config.len() => {
+            value.copy_from_slice(config);
+            Ok(())
+        }
+        _ => Err(Error::Usage(format!(
+            "{source}.bpf.c and {source}.rs disagree about `config`"
+        ))),
+    }
 }
 
 fn load(object: OpenObject) -> Result<Object, Error> {
@@ -85,4 +103,5 @@ fn attach_xdp(
 }
 
 const GENERATOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/generator.bpf.o"));
+const REDIRECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/redirect.bpf.o"));
 const SINK: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sink.bpf.o"));

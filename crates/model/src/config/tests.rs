@@ -236,11 +236,11 @@ fn a_route_that_is_there_is_refused_and_the_kernels_own_may_be_repeated() {
 fn what_nobody_would_do_is_refused() {
     let with = |route: &str| format!("ports: [eth0]\nroutes:\n- {route}\n");
     let found = error(&with(
-        "fc00::1 encap seg6local action End flavors usd dev eth0",
+        "fc00::1 encap seg6local action End.T table 7 flavors next-csid dev eth0",
     ));
     assert_eq!(
         found,
-        "line 3, column 38: Sidestep does not do End with flavor usd yet; expected psp"
+        "line 3, column 40: Sidestep does not do End.T with flavor next-csid yet; expected psp, usp or usd"
     );
     // The kernel does this one.
     assert!(
@@ -282,13 +282,13 @@ fn an_overlay_is_resolved_against_the_live_node_and_is_all_sidesteps() {
         (32764, Owner::Sidestep)
     );
     let file = File::parse(
-        "routes: [\"fd77::1 encap seg6local action End.B6 srh segs fc00::5 dev eth0\"]",
+        "routes: [\"fd77::1 encap seg6local action End.T table 7 flavors next-csid dev eth0\"]",
     )
     .expect("YAML");
     let found = file.overlay(&live).expect_err("not done yet").to_string();
     assert!(
         found
-            .starts_with("line 1, column 35: Sidestep does not do End.B6 yet; expected End, End.X"),
+            .starts_with("line 1, column 35: Sidestep does not do End.T with flavor next-csid yet"),
         "{found}"
     );
 }

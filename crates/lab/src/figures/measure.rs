@@ -1,0 +1,202 @@
+//! Rounds: each data plane in turn, a window each, all over again.
+
+use std::time::{Duration, Instant};
+
+use super::Error;
+use super::behavior::Behavior;
+use super::interrupt::Interrupt;
+use super::network::{Network, PORT, PORTS};
+use super::plane::{Plane, Standing};
+use super::product::{Running, Sidestep};
+use super::series::{Round, Series};
+use super::verify::{exchange, verify};
+use crate::traffic::{Generator, Hook, Napi, Rate, Redirect, Sink, Template};
+
+/// How to measure.
+#[derive(Debug)]
+pub struct Bench<'a> {
+    /// The program.
+    pub sidestep: &'a Sidestep,
+    /// Looked at between two windows.
+    pub interrupt: &'a Interrupt,
+    /// Length of a window.
+    pub window: Duration,
+    /// At least 1.
+    pub rounds: usize,
+    /// The CPU of generator, router and sink.
+    pub cpu: usize,
+}
+
+/// The figures of one behavior.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// What was measured.
+    pub behavior: Behavior,
+    /// Of [`Plane::ALL`], in that order.
+    pub planes: [Series; 3],
+}
+
+/// What no data plane can exceed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limit {
+    /// What is between generator and sink.
+    pub name: &'static str,
+    /// Its rates.
+    pub series: Series,
+}
+
+impl Bench<'_> {
+    /// Measures a behavior: Linux, Sidestep in TC and in XDP, the order rotated from round to round. The first time,
+    /// each sends one packet that is compared with what it has to be, and the better hook of the sink is found.
+    ///
+    /// # Errors
+    /// A packet is not what it has to be, or not Sidestep forwarded the packets.
+    pub fn behavior(&self, behavior: &Behavior) -> Result<Row, Error> {
+        let network = Network::routed(behavior.routes)?;
+        let mut planes = Plane::ALL.map(|plane| Series::new(plane.hooks()[0]));
+        for round in 0..self.rounds {
+            for turn in 0..planes.len() {
+                self.interrupt.check()?;
+                let index = (round + turn) % planes.len();
+                let (plane, series) = (Plane::ALL[index], &mut planes[index]);
+                let standing = plane.set_up(&network, self.sidestep)?;
+                if round > 0 {
+                    series.push(self.round(&network, plane, &standing, behavior, series.hook)?);
+                    continue;
+                }
+                verify(&network, plane, &standing, behavior)?;
+                for hook in plane.hooks() {
+                    let mut tried = Series::new(*hook);
+                    tried.push(self.round(&network, plane, &standing, behavior, *hook)?);
+                    if series.rates.is_empty() || tried.median() > series.median() {
+                        *series = tried;
+                    }
+                }
+            }
+        }
+        Ok(Row {
+            behavior: behavior.clone(),
+            planes,
+        })
+    }
+
+    /// Measures the limits: nothing between generator and sink, and a bare redirect in the router, of the frame of
+    /// `plain`; with the bytes pushed that stand in front of the inner packet in the frame of `encapsulated`.
+    ///
+    /// # Errors
+    /// Another packet comes out than has to.
+    pub fn limits(&self, plain: &Behavior, encapsulated: &Behavior) -> Result<Vec<Limit>, Error> {
+        let (bare, routed) = (Network::bare()?, Network::routed(&[])?);
+        let macs = &plain.from_linux[..ETHERNET];
+        let pushed = &encapsulated.from_sidestep[..ETHERNET + Redirect::PUSH];
+        let behind = &plain.sent[ETHERNET..];
+        let paths: [(_, Option<&[u8]>); 3] = [
+            ("generator to sink, nothing between", None),
+            ("bare XDP redirect, constant MACs", Some(macs)),
+            ("bare XDP redirect, 64 bytes pushed", Some(pushed)),
+        ];
+        let mut limits = paths.map(|(name, _)| Limit {
+            name,
+            series: Series::new(Hook::Xdp),
+        });
+        for round in 0..self.rounds {
+            for ((name, header), limit) in paths.iter().zip(&mut limits) {
+                self.interrupt.check()?;
+                let (network, out) = match header {
+                    None => (&bare, plain.sent.clone()),
+                    Some(header) => (&routed, [header, behind].concat()),
+                };
+                let _redirect = header
+                    .map(|header| {
+                        Redirect::attach(routed.router()?, PORTS[0], PORTS[1], header)
+                            .map_err(Error::from)
+                    })
+                    .transpose()?;
+                if round == 0 {
+                    let _napi = Napi::attach(network.sink()?, PORT)?;
+                    if exchange(network, &plain.sent)?.as_ref() != Some(&out) {
+                        return Err(Error::Wrong(format!("{name}: another packet comes out")));
+                    }
+                }
+                let sink = Sink::attach_at(network.sink()?, PORT, limit.series.hook)?;
+                let (rate, _) = self.flood(network, &plain.sent, &sink)?;
+                limit.series.push(Round {
+                    rate: rate.packets_per_second(),
+                    lost: 0.0,
+                });
+            }
+        }
+        Ok(limits.into())
+    }
+
+    /// One window, with what must be true of it.
+    fn round(
+        &self,
+        network: &Network,
+        plane: Plane,
+        standing: &Standing<'_>,
+        behavior: &Behavior,
+        hook: Hook,
+    ) -> Result<Round, Error> {
+        let wrong =
+            |what: String| Error::Wrong(format!("{} on {}: {what}", behavior.name, plane.name()));
+        let tally = || standing.running().map(Running::tally).transpose();
+        let sink = Sink::attach_at(network.sink()?, PORT, hook)?;
+        standing
+            .ready(network, &behavior.sent)
+            .map_err(|error| wrong(error.to_string()))?;
+        let before = tally()?;
+        let (rate, arrived) = self.flood(network, &behavior.sent, &sink)?;
+        let after = tally()?;
+        let length = rate.counts.bytes as f64 / rate.counts.packets as f64;
+        let expected = plane.expected(behavior).len() as f64;
+        if (length / expected - 1.0).abs() > STRANGERS {
+            return Err(wrong(format!(
+                "frames of {length:.1} bytes arrive, not of {expected}"
+            )));
+        }
+        let mut lost = 0.0;
+        if let (Some(before), Some(after), Some(sidestep)) = (before, after, standing.running()) {
+            let received = (after.received - before.received) as f64;
+            let forwarded = (after.forwarded - before.forwarded) as f64;
+            if forwarded < received * (1.0 - STRANGERS) {
+                return Err(wrong(format!(
+                    "of {received} packets received, Sidestep forwarded {forwarded}\n{}",
+                    sidestep.reasons()
+                )));
+            }
+            lost = (1.0 - arrived as f64 / forwarded).max(0.0);
+        }
+        Ok(Round {
+            rate: rate.packets_per_second(),
+            lost,
+        })
+    }
+
+    /// The rate in one window, and all that arrives from the generator's start to its end.
+    fn flood(&self, network: &Network, frame: &[u8], sink: &Sink) -> Result<(Rate, u64), Error> {
+        let before = sink.count()?;
+        let template = Template::one_flow(frame)?;
+        let generator = Generator::start(network.generator()?, PORT, &template, self.cpu)?;
+        let started = Instant::now();
+        while sink.watch(WARM_UP)?.counts.packets == 0 && started.elapsed() < PATIENCE {
+            self.interrupt.check()?;
+        }
+        let rate = sink.watch(self.window)?;
+        generator.stop()?;
+        if rate.counts.packets == 0 {
+            return Err(Error::Wrong("no packet arrives at the sink".into()));
+        }
+        Ok((rate, sink.count()?.packets - before.packets))
+    }
+}
+
+/// The part of the packets that may be others than the generator's: neighbor discovery and the like.
+const STRANGERS: f64 = 0.001;
+
+/// Caches and the frequency of the CPU settle.
+const WARM_UP: Duration = Duration::from_millis(200);
+/// How long the first packet may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+const ETHERNET: usize = 14;

@@ -1,0 +1,161 @@
+//! Sidestep as an operator uses it: by its command line, in the namespace of the router.
+
+use std::env;
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::Error;
+use super::network::{NAME, PORTS, ROUTER};
+use crate::{Lab, Namespace};
+
+/// The `sidestep` program.
+#[derive(Clone, Debug)]
+pub struct Sidestep {
+    path: PathBuf,
+}
+
+/// Sidestep on both ports of a router; stopped when dropped.
+#[derive(Debug)]
+pub struct Running<'a> {
+    sidestep: &'a Sidestep,
+    router: &'a Namespace,
+}
+
+/// What the port that packets come in by has counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tally {
+    /// Frames that came in.
+    pub received: u64,
+    /// Of them, sent on by Sidestep.
+    pub forwarded: u64,
+}
+
+impl Sidestep {
+    /// `$SIDESTEP`, else the program next to this one.
+    ///
+    /// # Errors
+    /// It is at neither place.
+    pub fn find() -> Result<Self, Error> {
+        let path = match env::var_os("SIDESTEP") {
+            Some(path) => PathBuf::from(path),
+            None => env::current_exe()
+                .map_err(|source| crate::Error::os("the path of this program", source))?
+                .with_file_name("sidestep"),
+        };
+        if path.is_file() {
+            return Ok(Self { path });
+        }
+        let path = path.display();
+        Err(Error::Product(format!(
+            "no sidestep program at {path} (build it with ./dev build, or set SIDESTEP)"
+        )))
+    }
+
+    /// Its name and version, as it says them.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn version(&self) -> Result<String, Error> {
+        let output = Command::new(&self.path).arg("--version").output();
+        let output = output
+            .map_err(|source| crate::Error::os(format!("run {}", self.path.display()), source))?;
+        Ok(String::from_utf8_lossy(&output.stdout)
+            .trim_end()
+            .to_owned())
+    }
+
+    /// Starts it on both ports of a router and returns when it forwards.
+    ///
+    /// # Errors
+    /// It refuses.
+    pub fn start<'a>(&'a self, router: &'a Namespace, mode: &str) -> Result<Running<'a>, Error> {
+        let words = ["run", "--mode", mode, "--detach", PORTS[0], PORTS[1]];
+        self.text(router, &words)?;
+        Ok(Running {
+            sidestep: self,
+            router,
+        })
+    }
+
+    /// Removes what killed runs left: Sidestep first, so that its pins go too, then the namespaces.
+    pub fn clean(&self) {
+        for name in Lab::leftovers_of(NAME) {
+            if name.ends_with(&format!("-{ROUTER}")) {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", &name]);
+                // It may not run there; its word does not matter.
+                let _ = command.arg(&self.path).arg("stop").output();
+            }
+        }
+        Lab::sweep_of(NAME);
+    }
+
+    fn text(&self, router: &Namespace, words: &[&str]) -> Result<String, Error> {
+        let path = self.path.to_string_lossy();
+        let all: Vec<&str> = [&*path].into_iter().chain(words.iter().copied()).collect();
+        Ok(router.exec(&all)?)
+    }
+}
+
+impl Running<'_> {
+    /// What the ingress port has counted since the start.
+    ///
+    /// # Errors
+    /// The answer has no such counters.
+    pub fn tally(&self) -> Result<Tally, Error> {
+        let text = self
+            .sidestep
+            .text(self.router, &["show", "counters", "-j"])?;
+        tally(&text).ok_or_else(|| {
+            Error::Product(format!(
+                "`sidestep show counters -j` has no counters of {}: {}",
+                PORTS[0],
+                text.trim_end()
+            ))
+        })
+    }
+
+    /// Why packets were dropped or left to the kernel, for a message.
+    pub fn reasons(&self) -> String {
+        let told = self.sidestep.text(self.router, &["show", "drops"]);
+        told.unwrap_or_else(|error| error.to_string())
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        // If it has died already, the namespace goes next anyway.
+        let _ = self.sidestep.text(self.router, &["stop"]);
+    }
+}
+
+fn tally(text: &str) -> Option<Tally> {
+    let value: Value = serde_json::from_str(text).ok()?;
+    let ports = value["ports"].as_array()?;
+    let port = ports.iter().find(|port| port["name"] == PORTS[0])?;
+    Some(Tally {
+        received: port["received_packets"].as_u64()?,
+        forwarded: port["forwarded"].as_u64()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_counters_of_the_ingress_port_are_read_and_no_others() {
+        let text = r#"{"ports": [
+            {"name": "eth1", "received_packets": 1, "forwarded": 1},
+            {"name": "eth0", "received_packets": 5, "forwarded": 4}], "routes": []}"#;
+        let expected = Tally {
+            received: 5,
+            forwarded: 4,
+        };
+        assert_eq!(tally(text), Some(expected));
+        assert_eq!(tally(r#"{"ports": [{"name": "eth0"}]}"#), None);
+        assert_eq!(tally("sidestep: not running"), None);
+    }
+}

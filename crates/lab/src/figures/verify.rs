@@ -1,0 +1,123 @@
+//! One packet first: what is measured must be what is meant.
+
+use std::time::Duration;
+
+use super::Error;
+use super::behavior::Behavior;
+use super::network::{Network, PORT};
+use super::plane::{Plane, Standing};
+use super::product::Running;
+use crate::FrameSocket;
+use crate::hexdiff::diff;
+use crate::traffic::Napi;
+
+/// Sends the behavior's packet and compares what arrives at the sink, byte for byte; and if Sidestep runs, its counters
+/// must say that it was Sidestep who sent it.
+///
+/// # Errors
+/// Another frame arrives, or none, or the kernel forwarded it.
+pub fn verify(
+    network: &Network,
+    plane: Plane,
+    standing: &Standing<'_>,
+    behavior: &Behavior,
+) -> Result<(), Error> {
+    let wrong =
+        |what: String| Error::Wrong(format!("{} on {}: {what}", behavior.name, plane.name()));
+    let _napi = Napi::attach(network.sink()?, PORT)?;
+    standing
+        .ready(network, &behavior.sent)
+        .map_err(|error| wrong(error.to_string()))?;
+    let tally = || standing.running().map(Running::tally).transpose();
+    let before = tally()?;
+    let Some(frame) = exchange(network, &behavior.sent)? else {
+        return Err(wrong("no packet comes out".into()));
+    };
+    let expected = plane.expected(behavior);
+    let computed = behavior.computed_label && plane != Plane::Linux;
+    if !same(expected, &frame, computed) {
+        return Err(wrong(format!(
+            "another packet comes out\n{}",
+            diff(expected, &frame)
+        )));
+    }
+    match (before, tally()?) {
+        (Some(before), Some(after)) if after.forwarded == before.forwarded => {
+            Err(wrong("the kernel forwarded it, not Sidestep".into()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Sends a frame; returns what arrives at the sink, none if nothing does. The sink's port must take XDP redirects.
+///
+/// # Errors
+/// A port is gone.
+pub fn exchange(network: &Network, frame: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+    let near = FrameSocket::open(network.generator()?, PORT)?;
+    let far = FrameSocket::open(network.sink()?, PORT)?;
+    near.send(frame)?;
+    Ok(far.receive(PATIENCE)?)
+}
+
+/// Equal; a computed flow label may have any value but 0.
+fn same(expected: &[u8], found: &[u8], computed_label: bool) -> bool {
+    if !computed_label {
+        return expected == found;
+    }
+    let (Some(label), true) = (found.get(LABEL), expected.len() == found.len()) else {
+        return false;
+    };
+    let some = [label[0] & 0x0f, label[1], label[2]] != [0; 3];
+    let mut found = found.to_vec();
+    found[LABEL.start] &= 0xf0;
+    found[LABEL.start + 1..LABEL.end].fill(0);
+    some && expected == found
+}
+
+/// The flow label behind an Ethernet header, with the lower half of the traffic class in front.
+const LABEL: std::ops::Range<usize> = 15..18;
+
+/// How long a packet may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::behavior;
+    use crate::root_or_skip;
+
+    #[test]
+    fn a_computed_label_is_any_but_zero_and_everything_else_is_compared() {
+        let expected: Vec<u8> = [vec![0; 14], vec![0x60, 0, 0, 0, 9]].concat();
+        let mut found = expected.clone();
+        assert!(same(&expected, &found, false));
+        assert!(!same(&expected, &found, true), "label 0");
+        found[15] = 0x0a;
+        assert!(same(&expected, &found, true));
+        assert!(!same(&expected, &found, false));
+        found[15] = 0x1a;
+        assert!(!same(&expected, &found, true), "traffic class");
+        found[15] = 0x0a;
+        found[18] = 8;
+        assert!(!same(&expected, &found, true), "behind the label");
+        assert!(!same(&expected, &found[..16], true), "cut short");
+    }
+
+    #[test]
+    fn linux_does_what_every_behavior_says_of_it() {
+        if !root_or_skip("linux_does_what_every_behavior_says_of_it") {
+            return;
+        }
+        let wrong: Vec<String> = behavior::all()
+            .iter()
+            .filter_map(|behavior| {
+                let network = Network::routed(behavior.routes).expect("network");
+                let linux = Standing::linux(&network).expect("linux");
+                let verified = verify(&network, Plane::Linux, &linux, behavior);
+                verified.err().map(|error| error.to_string())
+            })
+            .collect();
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+}
