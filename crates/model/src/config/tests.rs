@@ -240,7 +240,7 @@ fn what_nobody_would_do_is_refused() {
     ));
     assert_eq!(
         found,
-        "line 3, column 40: Sidestep does not do End.T with flavor next-csid yet; expected psp, usp or usd"
+        "line 3, column 48: Sidestep does not do End.T with flavor next-csid yet; expected psp, usp, usd"
     );
     // The kernel does this one.
     assert!(
@@ -288,7 +288,7 @@ fn an_overlay_is_resolved_against_the_live_node_and_is_all_sidesteps() {
     let found = file.overlay(&live).expect_err("not done yet").to_string();
     assert!(
         found
-            .starts_with("line 1, column 35: Sidestep does not do End.T with flavor next-csid yet"),
+            .starts_with("line 1, column 56: Sidestep does not do End.T with flavor next-csid yet"),
         "{found}"
     );
 }
