@@ -178,7 +178,8 @@ enum sidestep_trace_kind {
 	SIDESTEP_TRACE_BEHAVIOR = 4, /* a: action, b: route */
 	SIDESTEP_TRACE_SRH = 5,      /* a: offset, b: Segments Left as it will be; address: new destination */
 	SIDESTEP_TRACE_POP = 6,      /* a: offset of the SRH, b: its length (PSP) */
-	SIDESTEP_TRACE_DECAP = 7,    /* a: upper-layer protocol, b: offset of the inner header; address: inner destination */
+	SIDESTEP_TRACE_DECAP =
+		7,    /* a: upper-layer protocol, b: offset of the inner header; address: inner destination */
 	SIDESTEP_TRACE_PUSH = 8,     /* a: policy, b: bytes; address: first segment */
 	SIDESTEP_TRACE_FORWARD = 9,  /* a: adjacency, b: layer 3 length */
 	SIDESTEP_TRACE_CSID = 10,    /* a: block bits, b: function bits; address: new destination */

@@ -56,6 +56,10 @@ INLINE __u8 *env_bytes(ENV *e, __u32 offset, __u32 length)
 
 	if (offset > OFFSET_MAX)
 		return 0;
+#ifdef __bpf__
+	/* Linux 6.1's verifier forgets the bound when the compiler reloads a spilled offset between check and use. */
+	asm volatile("%0 &= %1" : "+r"(offset) : "i"(OFFSET_MAX));
+#endif
 	p += offset;
 	if (p + length > env_end(e))
 		return 0;

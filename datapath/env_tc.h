@@ -70,7 +70,8 @@ INLINE int env_shift(ENV *e, int delta, enum env_shift how)
 	if (how == ENV_SHIFT_ENCAP)
 		flags |= BPF_F_ADJ_ROOM_ENCAP_L3_IPV6;
 	else if (how == ENV_SHIFT_ENCAP_L2)
-		flags |= BPF_F_ADJ_ROOM_ENCAP_L3_IPV6 | BPF_F_ADJ_ROOM_ENCAP_L2(ETH_LENGTH) | BPF_F_ADJ_ROOM_ENCAP_L2_ETH;
+		flags |= BPF_F_ADJ_ROOM_ENCAP_L3_IPV6 | BPF_F_ADJ_ROOM_ENCAP_L2(ETH_LENGTH) |
+			 BPF_F_ADJ_ROOM_ENCAP_L2_ETH;
 	else if (how == ENV_SHIFT_DECAP4)
 		flags |= SIDESTEP_ADJ_ROOM_DECAP_L3_IPV4;
 	return (int)bpf_skb_adjust_room(e, -delta, BPF_ADJ_ROOM_MAC, flags);

@@ -61,8 +61,8 @@ typedef __u32 verdict;
 #define VERDICT_DROP 0x04000000u
 #define VERDICT_CONTINUE 0u /* no verdict yet: go on */
 
-#define VERDICT_KIND(v) ((v)&0xff000000u)
-#define VERDICT_ARGUMENT(v) ((v)&0x00ffffffu)
+#define VERDICT_KIND(v) ((v) & 0xff000000u)
+#define VERDICT_ARGUMENT(v) ((v) & 0x00ffffffu)
 
 #define lookup() VERDICT_LOOKUP
 #define forward(adjacency) (VERDICT_FORWARD | (adjacency))

@@ -69,6 +69,7 @@
 /* LIMIT: counter slots for reasons. */
 #define SIDESTEP_REASONS 128
 
+/* clang-format off */
 enum sidestep_reason {
 	REASON_NONE = 0,
 #define X(number, name, source, sentence) DROP_##name = (number),
@@ -78,5 +79,6 @@ enum sidestep_reason {
 	SIDESTEP_PUNT_REASONS(X)
 #undef X
 };
+/* clang-format on */
 
 #endif

@@ -150,8 +150,8 @@ INLINE verdict route_packet(ENV *e, struct packet *p)
 		p->visits = i + 1;
 		/* Hop-by-Hop options are for every node that forwards (RFC 8200 4.3); a SID walks them itself. */
 		if (r->action < SIDESTEP_ROUTE_END) {
-			if (unlikely(p->version == 6 && p->proto == PROTO_HOP_BY_HOP && r->action != SIDESTEP_ROUTE_DROP &&
-				     r->action != SIDESTEP_ROUTE_PUNT)) {
+			if (unlikely(p->version == 6 && p->proto == PROTO_HOP_BY_HOP &&
+				     r->action != SIDESTEP_ROUTE_DROP && r->action != SIDESTEP_ROUTE_PUNT)) {
 				v = hop_by_hop(e, p);
 				if (v != VERDICT_CONTINUE)
 					return v;

@@ -59,7 +59,7 @@ SIDESTEP_LOAD_STORE(64)
 #define be32(x) __builtin_bswap32(x)
 
 /* The bytes of a constant as they lie on the wire. */
-#define BE16_CONST(x) ((__u16)((((x)&0xffu) << 8) | (((x) >> 8) & 0xffu)))
+#define BE16_CONST(x) ((__u16)((((x) & 0xffu) << 8) | (((x) >> 8) & 0xffu)))
 
 /* An IPv6 address, or an IPv4 address in the first word. Network order. */
 struct address {

@@ -146,8 +146,9 @@ SUBPROGRAM verdict ext_walk(ENV *e, struct packet *p)
 			return p->cursor + 8 <= p->end ? punt(ext_chain) : drop(ext_header);
 		length = (header[1] + 1u) * 8;
 		if (p->cursor + length > p->end)
-			return p->proto == PROTO_ROUTING && header[SRH_ROUTING_TYPE] == ROUTING_TYPE_SRH ? drop(srh_length) :
-													   drop(ext_header);
+			return p->proto == PROTO_ROUTING && header[SRH_ROUTING_TYPE] == ROUTING_TYPE_SRH ?
+				       drop(srh_length) :
+				       drop(ext_header);
 		if (p->proto == PROTO_ROUTING) {
 			p->met_srh = 1;
 			if (header[SRH_SEGMENTS_LEFT]) {

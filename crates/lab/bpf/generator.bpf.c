@@ -13,14 +13,14 @@
 /* The same layout as `Config` in src/traffic/generator.rs. */
 struct config {
 	__u8 header[HEADER_MAX];
-	__u32 ifindex;		/* where the frames go, in the namespace of the running thread */
-	__u32 header_length;	/* bytes of `header` in use: 14..HEADER_MAX */
-	__u32 flows;		/* how many values the varying word takes; 1: none varies */
-	__u32 flow_offset;	/* of the varying big-endian 16-bit word */
-	__u32 checksum_offset;	/* of the Internet checksum that covers it; 0: none */
-	__u32 flow_base;	/* value of the first flow; flow_base + flows <= 65536 */
-	__u32 checksum_base;	/* checksum of the first flow */
-	__u32 reserved;		/* 0 */
+	__u32 ifindex;  /* where the frames go, in the namespace of the running thread */
+	__u32 header_length; /* bytes of `header` in use: 14..HEADER_MAX */
+	__u32 flows;  /* how many values the varying word takes; 1: none varies */
+	__u32 flow_offset; /* of the varying big-endian 16-bit word */
+	__u32 checksum_offset; /* of the Internet checksum that covers it; 0: none */
+	__u32 flow_base; /* value of the first flow; flow_base + flows <= 65536 */
+	__u32 checksum_base; /* checksum of the first flow */
+	__u32 reserved;  /* 0 */
 };
 
 /* Read-only, so that the verifier knows each value. */

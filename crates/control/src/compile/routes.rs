@@ -432,7 +432,11 @@ impl Pass<'_> {
             Behavior::EndT => sidestep_route {
                 view6: self.endpoint_view(local, Family::V6)?,
                 // With USD it may decapsulate IPv4.
-                view4: if local.flavors.usd { self.endpoint_view(local, Family::V4)? } else { 0 },
+                view4: if local.flavors.usd {
+                    self.endpoint_view(local, Family::V4)?
+                } else {
+                    0
+                },
                 ..record(SIDESTEP_ROUTE_END_T)
             },
             Behavior::EndDx2 => {
