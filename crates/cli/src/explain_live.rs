@@ -68,12 +68,6 @@ pub fn live(node: &Node, compiled: &Compiled, ifindex: u32, frame: &[u8]) -> Val
         let _ = text::print(&mut bytes, &explanation, style);
         String::from_utf8_lossy(&bytes).into_owned()
     };
-    let hex = |bytes: &[u8]| {
-        bytes
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect::<String>()
-    };
     let (word, egress) = match verdict {
         Verdict::Forward { ifindex } => (
             "forward",
@@ -87,7 +81,7 @@ pub fn live(node: &Node, compiled: &Compiled, ifindex: u32, frame: &[u8]) -> Val
     json!({
         "verdict": word,
         "egress": egress,
-        "frame": hex(native.frame()),
+        "frame": hex::encode(native.frame()),
         "explanation": explanation,
         "text": printed(Style::Plain),
         "text_color": printed(Style::Color),

@@ -189,13 +189,12 @@ fn detach(options: &Options, out: &mut dyn Write) -> Outcome {
     // Not the log itself: that may be another instance's.
     let log_path = directory.join(format!("log.{}", std::process::id()));
     let started = start_behind(&log_path);
-    match &started {
-        Ok(_) => std::fs::rename(&log_path, directory.join("log"))?,
-        Err(_) => {
-            // Both are gone if the daemon came far enough to remove them; the folder stays if it is another's.
-            let _ = std::fs::remove_file(&log_path);
-            let _ = std::fs::remove_dir(&directory);
-        }
+    if started.is_ok() {
+        std::fs::rename(&log_path, directory.join("log"))?;
+    } else {
+        // Both are gone if the daemon came far enough to remove them; the folder stays if it is another's.
+        let _ = std::fs::remove_file(&log_path);
+        let _ = std::fs::remove_dir(&directory);
     }
     writeln!(out, "{}", started?)?;
     Ok(())
@@ -209,7 +208,7 @@ fn start_behind(log_path: &Path) -> Result<String, Box<dyn Error + Send + Sync>>
     let log = open
         .open(log_path)
         .map_err(|error| format!("{}: {error}", log_path.display()))?;
-    let mut command = Command::new(std::env::current_exe()?);
+    let mut command = Command::new("/proc/self/exe");
     command.args(
         std::env::args_os()
             .skip(1)
@@ -233,11 +232,10 @@ fn start_behind(log_path: &Path) -> Result<String, Box<dyn Error + Send + Sync>>
                 .to_owned()
                 .into());
         }
-        match api::call(Request::ShowPorts) {
-            // An answer while our child still waits for its turn would be another instance's; the child then ends.
-            Ok(_) if read_log(&log).starts_with("forwarding") => break,
-            // Or one that ends before it has answered: why is known when it has ended.
-            Ok(_) | Err(_) => {}
+        // An answer while our child has said nothing yet is another instance's; a socket that breaks off is that of a
+        // child that cannot start. Why, is known when it has ended.
+        if api::call(Request::ShowPorts).is_ok() && read_log(&log).starts_with("forwarding") {
+            break;
         }
         if Instant::now() > deadline {
             child.kill()?;

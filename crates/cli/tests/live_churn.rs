@@ -11,7 +11,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use sidestep_control::api::Request;
 use sidestep_control::compile::Compiler;
 use sidestep_control::report;
 use sidestep_datapath::kernel::{Kernel, PIN_ROOT};
@@ -22,7 +21,7 @@ use sidestep_mirror::Mirror;
 use sidestep_model::node::IfIndex;
 
 use live::frames::{ETHERNET, destination6, ethernet, udp};
-use live::{ROUTER, Star, begin, counters, eventually, explain, report};
+use live::{ROUTER, Star, begin, counters, eventually, explain, printed};
 
 /// Routes added at once.
 const MANY: usize = 5_000;
@@ -70,7 +69,8 @@ fn constant_traffic(star: &Star, done: &AtomicBool) -> (u64, [u64; 2]) {
 
 /// The routes as the program shows them, without what it has counted.
 fn routes(namespace: &Namespace) -> Vec<report::Route> {
-    let mut routes: report::Routes = report(namespace, Request::ShowRoutes { all: true });
+    let shown = printed(namespace, &["route", "show", "-a", "-j"]);
+    let mut routes: report::Routes = serde_json::from_str(&shown).expect("the report");
     for route in &mut routes {
         (route.packets, route.bytes, route.errors) = (0, 0, 0);
     }
@@ -101,13 +101,13 @@ fn meaning(image: &Image) -> Vec<String> {
             next
         })
     };
-    let adjacency = |index: u32| match index {
-        0 => "none".to_owned(),
-        _ => {
-            let it = &image.adjacencies[&index];
-            let (to, from) = (live::hex(&it.destination), live::hex(&it.source));
-            format!("({to} {from} {:#x} {} {})", it.flags, it.ifindex, it.mtu)
+    let adjacency = |index: u32| {
+        if index == 0 {
+            return "none".to_owned();
         }
+        let it = &image.adjacencies[&index];
+        let (to, from) = (live::hex(&it.destination), live::hex(&it.source));
+        format!("({to} {from} {:#x} {} {})", it.flags, it.ifindex, it.mtu)
     };
     let mut lines = Vec::new();
     for (ifindex, port) in &image.ports {
@@ -187,7 +187,10 @@ fn fresh(namespace: &Namespace, ports: &[&str]) -> Image {
 fn assert_same(what: &str, left: &[String], right: &[String]) {
     let (left, right): (BTreeSet<_>, BTreeSet<_>) = (left.iter().collect(), right.iter().collect());
     let only = |a: &BTreeSet<&String>, b: &BTreeSet<&String>| -> Vec<String> {
-        a.difference(b).take(10).map(|line| (*line).clone()).collect()
+        a.difference(b)
+            .take(10)
+            .map(|line| (*line).clone())
+            .collect()
     };
     assert!(
         left == right,
@@ -203,7 +206,10 @@ fn churn(star: &Star) {
     let prefix = |number: usize| format!("fd{:02x}:{:x}::/32", number >> 12, number & 0xfff);
     let next = |number: usize| match number % 5 {
         0 => "encap seg6 mode encap segs fc00:bb::e,fc00:bb::f dev eth1".to_owned(),
-        1 => format!("encap seg6 mode encap.red segs fc00:bb::{:x} dev eth1", number % 50 + 1),
+        1 => format!(
+            "encap seg6 mode encap.red segs fc00:bb::{:x} dev eth1",
+            number % 50 + 1
+        ),
         2 => "encap seg6local action End dev eth0".to_owned(),
         3 => "encap seg6local action End.X nh6 fc00:b::2 dev eth0".to_owned(),
         _ => "via fc00:b::2 dev eth1".to_owned(),
@@ -216,7 +222,11 @@ fn churn(star: &Star) {
         ip.run(&format!("route add {} {}", prefix(number), next(number)));
     }
     for number in 0..60 {
-        ip.run(&format!("route replace {} {}", prefix(number), next(number + 1)));
+        ip.run(&format!(
+            "route replace {} {}",
+            prefix(number),
+            next(number + 1)
+        ));
     }
     for number in (0..60).step_by(2) {
         ip.run(&format!("route del {}", prefix(number)));
@@ -302,7 +312,8 @@ fn tables_after_many_changes_are_those_of_a_fresh_compile_and_constant_traffic_l
                 // The next one takes them over.
                 let next = star.run(&args);
                 assert!(
-                    next.began.contains("took over what an instance that died had left"),
+                    next.began
+                        .contains("took over what an instance that died had left"),
                     "{}",
                     next.began
                 );

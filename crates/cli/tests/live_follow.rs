@@ -6,6 +6,7 @@
 
 mod live;
 
+use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::IpAddr;
 use std::thread;
@@ -19,7 +20,7 @@ use live::frames::{
     udp,
 };
 use live::ip::Ip;
-use live::{ROUTER, Star, begin, call, explain, load, printed};
+use live::{ROUTER, Star, begin, call, counters, explain, load, printed};
 
 /// What is promised.
 const PROMISED: Duration = Duration::from_millis(10);
@@ -45,6 +46,17 @@ enum Change {
     Sysctl(&'static str, &'static str),
 }
 
+/// Who treats the packets that look for a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    /// The packet path, all of them: the kernel never gets one.
+    PacketPath,
+    /// The same, with one change right behind the other.
+    PacketPathInARow,
+    /// The kernel too, but what shows the change comes only when the packet path has followed.
+    Both,
+}
+
 /// Whether a frame shows that the change is in effect.
 type Shows = Box<dyn Fn(&[u8]) -> bool>;
 
@@ -56,8 +68,25 @@ struct Step {
     /// Where a frame shows it.
     at: char,
     shows: Shows,
-    /// What makes the next round possible, and the verdict on the probe once that is in effect. Not measured.
-    back: Option<(String, &'static str)>,
+    /// What makes it a change, and the verdict on the probe once that is in effect. Not measured.
+    before: Option<(Change, &'static str)>,
+}
+
+/// How long a change took to take effect.
+#[derive(Clone, Copy, Debug)]
+struct Latency {
+    /// From its return, as this program noticed it: what is promised.
+    since_return: Duration,
+    /// From before it was asked for: more than what is promised, but it shows where the change itself takes long (the
+    /// kernel sets the tunnel source and only then waits for a grace period), or this program was late to notice.
+    since_request: Duration,
+}
+
+/// Median, 90 % and maximum.
+fn quantiles(times: impl Iterator<Item = Duration>) -> [Duration; 3] {
+    let mut times: Vec<_> = times.collect();
+    times.sort();
+    [times.len() / 2, times.len() * 9 / 10, times.len() - 1].map(|at| times[at])
 }
 
 struct Bench {
@@ -70,7 +99,7 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let star = Star::new("livefollow");
-        let mut ip = star.ip();
+        let mut ip = Ip::six(star.router());
         for (number, mac) in NEIGHBORS.iter().enumerate() {
             ip.run(&format!(
                 "neighbor add fc00:b::b{} lladdr {} dev eth1 nud permanent",
@@ -99,21 +128,29 @@ impl Bench {
         ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), packet)
     }
 
-    /// From the return of the change to the first frame that shows it.
-    fn latency(&mut self, step: &Step) -> Duration {
-        match &step.change {
+    fn make(&mut self, change: &Change) {
+        match change {
             Change::Ip(command) => self.ip.run(command),
             Change::Sysctl(path, value) => {
                 self.star.router().sysctl(path, value).expect("a sysctl");
             }
         }
+    }
+
+    /// To the first frame that shows the change.
+    fn latency(&mut self, step: &Step) -> Latency {
+        let asked = Instant::now();
+        self.make(&step.change);
         let changed = Instant::now();
         loop {
             self.a.send(&step.probe).expect("send");
             let socket = if step.at == 'a' { &self.a } else { &self.b };
             while let Some(frame) = socket.receive_now().expect("receive") {
                 if (step.shows)(&frame) {
-                    return changed.elapsed();
+                    return Latency {
+                        since_return: changed.elapsed(),
+                        since_request: asked.elapsed(),
+                    };
                 }
             }
             assert!(
@@ -125,15 +162,24 @@ impl Bench {
         }
     }
 
+    /// Carries out the steps in turn, one right behind the other: the program may still clean up behind the last.
+    fn measure_in_a_row(&mut self, steps: &[Step]) -> Vec<Latency> {
+        let mut latencies = Vec::new();
+        while latencies.len() < CHANGES {
+            latencies.extend(steps.iter().map(|step| self.latency(step)));
+            self.drain();
+        }
+        latencies
+    }
+
     /// Carries out the steps in turn, each when the program has come to rest.
-    fn measure(&mut self, steps: &[Step]) -> Vec<Duration> {
+    fn measure(&mut self, steps: &[Step]) -> Vec<Latency> {
         let mut latencies = Vec::new();
         while latencies.len() < CHANGES {
             for step in steps {
-                latencies.push(self.latency(step));
-                if let Some((back, verdict)) = &step.back {
-                    self.ip.run(back);
-                    live::eventually(back, || {
+                if let Some((before, verdict)) = &step.before {
+                    self.make(before);
+                    live::eventually(step.name(), || {
                         let (now, ..) = explain(self.star.router(), "eth0", &step.probe);
                         (now == *verdict).then_some(())
                     });
@@ -143,9 +189,9 @@ impl Bench {
                 self.drain();
                 // Not in step with its timer.
                 thread::sleep(Duration::from_millis(latencies.len() as u64 * 7 % 11));
+                latencies.push(self.latency(step));
             }
         }
-        latencies.sort();
         latencies
     }
 
@@ -156,13 +202,17 @@ impl Bench {
 }
 
 impl Step {
-    fn ip(change: impl Into<String>, probe: &[u8], shows: impl Fn(&[u8]) -> bool + 'static) -> Self {
+    fn ip(
+        change: impl Into<String>,
+        probe: &[u8],
+        shows: impl Fn(&[u8]) -> bool + 'static,
+    ) -> Self {
         Self {
             change: Change::Ip(change.into()),
             probe: probe.to_vec(),
             at: 'b',
             shows: Box::new(shows),
-            back: None,
+            before: None,
         }
     }
 
@@ -181,9 +231,9 @@ impl Step {
         Self { at: 'a', ..self }
     }
 
-    fn back(self, command: &str, verdict: &'static str) -> Self {
+    fn after(self, change: Change, verdict: &'static str) -> Self {
         Self {
-            back: Some((command.to_owned(), verdict)),
+            before: Some((change, verdict)),
             ..self
         }
     }
@@ -217,7 +267,8 @@ fn icmpv6(kind: u8) -> impl Fn(&[u8]) -> bool {
 }
 
 /// The kinds of changes, each with the steps of one round.
-fn kinds(bench: &Bench) -> Vec<(&'static str, Vec<Step>)> {
+#[expect(clippy::too_many_lines, reason = "a table")]
+fn kinds(bench: &Bench) -> Vec<(&'static str, By, Vec<Step>)> {
     let plain = bench.probe("fd00:1::1", b"plain");
     let wrapped = bench.probe("fd00:2::1", b"wrapped");
     let through = {
@@ -254,14 +305,41 @@ fn kinds(bench: &Bench) -> Vec<(&'static str, Vec<Step>)> {
     vec![
         (
             "plain route: add, replace, delete",
+            By::PacketPath,
             vec![
-                Step::ip("route add fd00:1::/32 via fc00:b::b2 dev eth1", &plain, via(2)),
-                Step::ip("route replace fd00:1::/32 via fc00:b::b3 dev eth1", &plain, via(3)),
+                Step::ip(
+                    "route add fd00:1::/32 via fc00:b::b2 dev eth1",
+                    &plain,
+                    via(2),
+                ),
+                Step::ip(
+                    "route replace fd00:1::/32 via fc00:b::b3 dev eth1",
+                    &plain,
+                    via(3),
+                ),
+                Step::ip("route del fd00:1::/32", &plain, via(1)),
+            ],
+        ),
+        (
+            "the same, one right behind the other",
+            By::PacketPathInARow,
+            vec![
+                Step::ip(
+                    "route add fd00:1::/32 via fc00:b::b2 dev eth1",
+                    &plain,
+                    via(2),
+                ),
+                Step::ip(
+                    "route replace fd00:1::/32 via fc00:b::b3 dev eth1",
+                    &plain,
+                    via(3),
+                ),
                 Step::ip("route del fd00:1::/32", &plain, via(1)),
             ],
         ),
         (
             "encap seg6: add, replace, delete",
+            By::PacketPath,
             vec![
                 Step::ip(
                     "route add fd00:2::/32 encap seg6 mode encap segs fd00:22::1 dev eth1",
@@ -278,6 +356,7 @@ fn kinds(bench: &Bench) -> Vec<(&'static str, Vec<Step>)> {
         ),
         (
             "encap seg6local: add, replace, delete",
+            By::PacketPath,
             vec![
                 Step::ip(
                     "route add fd00:3::e/128 encap seg6local action End dev eth0",
@@ -294,6 +373,7 @@ fn kinds(bench: &Bench) -> Vec<(&'static str, Vec<Step>)> {
         ),
         (
             "neighbor replaced",
+            By::PacketPath,
             [3usize, 4, 1]
                 .into_iter()
                 .map(|number| {
@@ -306,36 +386,44 @@ fn kinds(bench: &Bench) -> Vec<(&'static str, Vec<Step>)> {
         ),
         (
             "address added",
+            By::Both,
             vec![
                 Step::ip("address add fd00:5::1/128 dev lo", &own, icmpv6(129))
                     .at_a()
-                    .back("address del fd00:5::1/128 dev lo", "forward"),
+                    .after(
+                        Change::Ip("address del fd00:5::1/128 dev lo".into()),
+                        "forward",
+                    ),
             ],
         ),
         (
             "link mtu lowered",
+            By::Both,
             vec![
                 Step::ip("link set eth1 mtu 1300", &big, icmpv6(2))
                     .at_a()
-                    .back("link set eth1 mtu 1500", "forward"),
+                    .after(Change::Ip("link set eth1 mtu 1500".into()), "forward"),
             ],
         ),
         (
             "ip sr tunsrc",
+            By::PacketPath,
             vec![
                 Step::ip("sr tunsrc set fc00:5::2", &tunnel, from("fc00:5::2")),
                 Step::ip("sr tunsrc set fc00:5::1", &tunnel, from("fc00:5::1")),
             ],
         ),
         (
-            "sysctl seg6_enabled",
+            "sysctl seg6_enabled set",
+            By::PacketPath,
             vec![
-                Step::sysctl((seg6_enabled, "0"), &decapsulated, to("fd00:8::46")),
-                Step::sysctl((seg6_enabled, "1"), &decapsulated, to("fd00:88::1")),
+                Step::sysctl((seg6_enabled, "1"), &decapsulated, to("fd00:88::1"))
+                    .after(Change::Sysctl(seg6_enabled, "0"), "drop"),
             ],
         ),
         (
             "sysctl seg6_flowlabel",
+            By::PacketPath,
             vec![
                 Step::sysctl((seg6_flowlabel, "1"), &labelled, |frame| {
                     next_header(frame) == Some(live::frames::ROUTING)
@@ -349,9 +437,10 @@ fn kinds(bench: &Bench) -> Vec<(&'static str, Vec<Step>)> {
         ),
         (
             "ip rule: add, delete",
+            By::PacketPath,
             vec![
-                Step::ip("rule add from ::/0 iif eth0 lookup 100 priority 100", &ruled, via(2)),
-                Step::ip("rule del from ::/0 iif eth0 lookup 100 priority 100", &ruled, via(1)),
+                Step::ip("rule add iif eth0 lookup 100 priority 100", &ruled, via(2)),
+                Step::ip("rule del iif eth0 lookup 100 priority 100", &ruled, via(1)),
             ],
         ),
     ]
@@ -366,35 +455,45 @@ fn changes_are_followed_within_10_ms() {
     bench.ip.all([
         "route add fd00:7::/32 encap seg6 mode encap segs fd00:77::1 dev eth1",
         "route add fd00:9::/32 via fc00:b::b2 dev eth1 table 100",
+        "address add fd00:5::1/128 dev lo",
     ]);
     let _daemon = bench.star.run(&["--mode", "tc", "eth0", "eth1"]);
     let own = "route add fd00:8::46/128 encap seg6local action End.DT46 table 254 dev eth0";
     printed(bench.star.router(), &own.split(' ').collect::<Vec<_>>());
 
     let mut table = format!(
-        "changes followed, ms (load {}):  n, median, 90 %, max\n",
+        "changes followed, ms: median, 90 %, max since the return of the change; the same since before it (load {})\n",
         load()
     );
-    let mut late = Vec::new();
-    for (kind, steps) in kinds(&bench) {
-        let latencies = bench.measure(&steps);
+    let mut wrong = Vec::new();
+    for (kind, by, steps) in kinds(&bench) {
+        let before = counters(bench.star.router(), "eth0").kernel;
+        let latencies = match by {
+            By::PacketPathInARow => bench.measure_in_a_row(&steps),
+            _ => bench.measure(&steps),
+        };
+        let kernel = counters(bench.star.router(), "eth0").kernel - before;
+        let since_return = quantiles(latencies.iter().map(|it| it.since_return));
+        let since_request = quantiles(latencies.iter().map(|it| it.since_request));
+        let times = since_return.iter().chain(&since_request);
+        let times: Vec<String> = times
+            .map(|time| format!("{:>7.2}", time.as_secs_f64() * 1e3))
+            .collect();
         let count = latencies.len();
-        let (median, max) = (latencies[count / 2], latencies[count - 1]);
-        let ms = |time: Duration| time.as_secs_f64() * 1e3;
-        table += &format!(
-            "  {kind:<40} {count:>3} {:>7.2} {:>7.2} {:>7.2}\n",
-            ms(median),
-            ms(latencies[count * 9 / 10]),
-            ms(max)
-        );
-        if median > PROMISED || max > WORST {
-            late.push(kind);
+        let _ = writeln!(table, "  {kind:<38} {count:>3} {}", times.join(" "));
+        let [median, _, max] = since_return;
+        // Right behind another change the program may be waiting for the last readers of what that one removed.
+        if (median > PROMISED && by != By::PacketPathInARow) || max > WORST {
+            wrong.push(format!("{kind}: late"));
+        }
+        if by != By::Both && kernel > 0 {
+            wrong.push(format!("{kind}: the kernel had {kernel} packets"));
         }
     }
     // Not println!: the figures are wanted of a test that passes, too.
     let _ = std::io::stderr().write_all(table.as_bytes());
     assert!(
-        late.is_empty(),
-        "later than {PROMISED:?} in the median, or {WORST:?} once: {late:?}\n{table}"
+        wrong.is_empty(),
+        "within {PROMISED:?} in the median and {WORST:?} always: {wrong:#?}\n{table}"
     );
 }

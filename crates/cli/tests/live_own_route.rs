@@ -80,7 +80,10 @@ fn an_own_end_dt46_decapsulates_both_families_until_it_is_removed() {
         assert_eq!(counters(router, "eth0").kernel, 4, "{mode}");
 
         let line = format!("{SID}/128 encap seg6local action End.DT46 table 254 dev eth0");
-        let words: Vec<&str> = ["route", "add"].into_iter().chain(line.split(' ')).collect();
+        let words: Vec<&str> = ["route", "add"]
+            .into_iter()
+            .chain(line.split(' '))
+            .collect();
         printed(router, &words);
         for frame in &frames {
             a.send(frame).expect("send");
@@ -89,7 +92,11 @@ fn an_own_end_dt46_decapsulates_both_families_until_it_is_removed() {
             assert_eq!(out[6..12], star.mac(ROUTER, "eth1"), "{mode}");
             // The inner packet, its hop limit or TTL one lower, its checksums right.
             let six = destination6(&out).is_some();
-            let expected = if six { udp(a6, b6, 32, b"six") } else { udp(a4, b4, 32, b"four") };
+            let expected = if six {
+                udp(a6, b6, 32, b"six")
+            } else {
+                udp(a4, b4, 32, b"four")
+            };
             assert_eq!(out[ETHERNET..], expected, "{mode}");
             checksums(&out).expect("right checksums");
         }
@@ -99,9 +106,13 @@ fn an_own_end_dt46_decapsulates_both_families_until_it_is_removed() {
             (sid.packets, sid.bytes, sid.errors, &*sid.owner),
             (4, bytes as u64, 0, "sidestep")
         );
-        assert!(sid.route.starts_with(&line[..line.find(' ').expect("a blank")]), "{}", sid.route);
-        assert!(sid.route.contains("End.DT46 table main") || sid.route.contains("End.DT46 table 254"));
+        assert_eq!(
+            sid.route,
+            format!("{SID} encap seg6local action End.DT46 table main dev eth0 metric 1024")
+        );
 
+        // The kernel's answers to what nobody knew.
+        a.drain().expect("receive");
         // A decapsulated packet for the router itself is answered by its kernel.
         for own in ["fc00:a::1", "fc00:b::1"] {
             let request = echo_request(address("fc00:a::2"), address(own), 7);
@@ -133,7 +144,54 @@ fn an_own_end_dt46_decapsulates_both_families_until_it_is_removed() {
             (4, before.forwarded),
             "{mode}"
         );
-        assert_eq!(after.received_packets, after.forwarded + after.kernel + after.dropped);
+        assert_eq!(
+            after.received_packets,
+            after.forwarded + after.kernel + after.dropped
+        );
+    }
+}
+
+#[test]
+fn the_kernel_resolves_the_next_hop_of_a_decapsulated_packet() {
+    let Some(_turn) = begin("the_kernel_resolves_the_next_hop_of_a_decapsulated_packet") else {
+        return;
+    };
+    for mode in ["tc", "xdp"] {
+        let star = Star::new("liveownnew");
+        // A router solicits from its link-local address (ndisc_solicit, net/ipv6/ndisc.c).
+        star.ip().run("address add fe80::1/64 dev eth1 nodad");
+        let _daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
+        let line =
+            format!("route add {SID}/128 encap seg6local action End.DT46 table 254 dev eth0");
+        printed(star.router(), &line.split(' ').collect::<Vec<_>>());
+        let (a, mut b) = (star.socket("a"), star.socket("b"));
+        b.keep_noise(true);
+        for (next, from, to) in [
+            (IPV6, "fc00:a::2", "fc00:b::99"),
+            (IPV4, "10.0.1.2", "10.0.2.99"),
+        ] {
+            let ends = [from, to].map(|text| text.parse().expect("an address"));
+            a.send(&around(
+                &star,
+                next,
+                &udp(ends[0], ends[1], 33, b"new"),
+                true,
+            ))
+            .expect("send");
+            let asked = live::eventually(&format!("{mode}: somebody asks for {to}"), || {
+                let frame = b.receive(SECOND).expect("receive")?;
+                // RFC 4861 4.3: the target of a Neighbor Solicitation; RFC 826: of a request.
+                let target: IpAddr = match icmpv6_type(&frame) {
+                    Some(135) => Ipv6Addr::from(*frame[62..].first_chunk::<16>()?).into(),
+                    None if frame[12..14] == [0x08, 0x06] => {
+                        std::net::Ipv4Addr::from(*frame[38..].first_chunk::<4>()?).into()
+                    }
+                    _ => return None,
+                };
+                Some(target)
+            });
+            assert_eq!(asked, ends[1], "{mode}");
+        }
     }
 }
 
@@ -164,12 +222,18 @@ fn a_host_pings_the_router_through_an_own_end_dt46() {
             .map(String::as_str),
         );
         let _daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
-        let line = format!("route add {SID}/128 encap seg6local action End.DT46 table 254 dev eth0");
+        let line =
+            format!("route add {SID}/128 encap seg6local action End.DT46 table 254 dev eth0");
         printed(router, &line.split(' ').collect::<Vec<_>>());
         for target in ["fc00:b::1", "10.0.2.1"] {
-            let words = ["ping", "-n", "-q", "-c", "5", "-i", "0.02", "-W", "2", target];
+            let words = [
+                "ping", "-n", "-q", "-c", "5", "-i", "0.02", "-W", "2", target,
+            ];
             let said = host.exec(&words).unwrap_or_else(|error| error.to_string());
-            assert!(said.contains("5 packets transmitted, 5 received"), "{mode}: {said}");
+            assert!(
+                said.contains("5 packets transmitted, 5 received"),
+                "{mode}: {said}"
+            );
         }
         let decapsulated = reasons(router)
             .into_iter()

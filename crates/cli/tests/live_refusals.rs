@@ -2,6 +2,7 @@
 
 mod live;
 
+use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::process::CommandExt as _;
 use std::process::Output;
@@ -9,6 +10,7 @@ use std::process::Output;
 use sidestep_control::api::Request;
 use sidestep_control::report;
 use sidestep_lab::traffic::Napi;
+use sidestep_model::behavior::endpoint::BEHAVIORS;
 
 use live::left::traces;
 use live::{Star, begin, output, report, said, sidestep};
@@ -33,13 +35,17 @@ fn a_start_that_cannot_be_is_refused_with_its_reason_and_nothing_is_changed() {
     ip.all([
         "link add d0 type veth peer name d1",
         "tuntap add tun0 mode tun",
-        "link add br0 type bridge",
-        "link set d0 master br0",
     ]);
+    // The one kind of interface here that a kernel may be without.
+    let bridge = router
+        .exec(&["ip", "link", "add", "br0", "type", "bridge"])
+        .inspect(|_| ip.run("link set d0 master br0"))
+        .inspect_err(|error| eprintln!("SKIP a bridge's port: {error}"))
+        .is_ok();
     let there = names(&router.exec(&["ip", "-o", "link"]).expect("ip"));
     let before = traces(router, &ALL);
     assert!(before.are_none(), "{before:?}");
-    let cases: [(&[&str], String); 7] = [
+    let mut cases: Vec<(&[&str], String)> = vec![
         (
             &["eth0", "eth9"],
             format!("port eth9: there is no such interface; there are {there}"),
@@ -47,10 +53,6 @@ fn a_start_that_cannot_be_is_refused_with_its_reason_and_nothing_is_changed() {
         (&["eth0", "eth1", "eth0"], "port eth0: named twice".into()),
         (&[], "no port: name at least one interface".into()),
         (&["eth0", "lo"], "port lo: it is the loopback device".into()),
-        (
-            &["eth0", "d0"],
-            "port d0: it belongs to br0, which gets its frames first; attach br0 instead".into(),
-        ),
         (
             &["eth0", "tun0"],
             "port tun0: it has no Ethernet frames (tun)".into(),
@@ -60,18 +62,25 @@ fn a_start_that_cannot_be_is_refused_with_its_reason_and_nothing_is_changed() {
             "/nonexistent.yaml: No such file or directory (os error 2)".into(),
         ),
     ];
-    for (ports, message) in cases {
-        for detach in [&[][..], &["--detach"]] {
-            let args = [&["run"], detach, ports].concat();
-            check_refused(&format!("{args:?}"), &output(router, &args), &message);
-            let after = traces(router, &ALL);
-            assert!(after.are_none(), "{args:?}: {after:?}");
-        }
+    if bridge {
+        let why = "port d0: it belongs to br0, which gets its frames first; attach br0 instead";
+        cases.push((&["eth0", "d0"], why.into()));
+    }
+    for (number, (ports, message)) in cases.into_iter().enumerate() {
+        let detach: &[&str] = if number % 2 == 0 { &[] } else { &["--detach"] };
+        let args = [&["run"], detach, ports].concat();
+        check_refused(&format!("{args:?}"), &output(router, &args), &message);
+        let after = traces(router, &ALL);
+        assert!(after.are_none(), "{args:?}: {after:?}");
     }
     // clap's: the usage, and its own code.
     let usage = output(router, &["run", "--mode", "fast", "eth0"]);
     assert_eq!(usage.status.code(), Some(2));
-    assert!(said(&usage).contains("[possible values: auto, xdp, generic, tc]"), "{}", said(&usage));
+    assert!(
+        said(&usage).contains("[possible values: auto, xdp, generic, tc]"),
+        "{}",
+        said(&usage)
+    );
 }
 
 /// The names that `ip -o link` lists, without the `@` of those that have a peer.
@@ -168,15 +177,13 @@ fn without_privileges_the_missing_capability_is_named() {
             outer.arg(command.get_program()).args(&args);
             outer
         };
-        let nobody = command.output().expect("setpriv (Debian package util-linux)");
+        let nobody = command
+            .output()
+            .expect("setpriv (Debian package util-linux)");
         check_refused(&format!("nobody {args:?}"), &nobody, all);
 
         let lists = [
-            (
-                "--bounding-set=-all",
-                "--inh-caps=-all",
-                all,
-            ),
+            ("--bounding-set=-all", "--inh-caps=-all", all),
             (
                 "--bounding-set=-net_admin",
                 "--inh-caps=-net_admin",
@@ -191,7 +198,9 @@ fn without_privileges_the_missing_capability_is_named() {
         for (bounding, inherited, message) in lists {
             let mut command = router.command("setpriv");
             command.args([bounding, inherited, binary]).args(&args);
-            let root = command.output().expect("setpriv (Debian package util-linux)");
+            let root = command
+                .output()
+                .expect("setpriv (Debian package util-linux)");
             check_refused(&format!("{bounding} {args:?}"), &root, message);
         }
         let after = traces(router, &ALL);
@@ -232,7 +241,7 @@ fn a_config_file_that_is_wrong_is_refused_with_line_and_column() {
     let cases = [
         (
             "ports: [eth0]\nroots:\n- fc0f::/16 dev eth1\n",
-            "line 2, column 1: unknown field `roots`; expected one of `ports`, `routes`, `rules`, `neighbors`, `tunsrc`, `seg6_flowlabel`",
+            "line 2, column 1: unknown field `roots`; expected one of ports, routes, rules, neighbors, tunsrc, seg6_flowlabel",
         ),
         (
             "ports: [eth0]\nroutes:\n- fc0f::1/128 encap seg6local action End dev eth9\n",
@@ -240,38 +249,32 @@ fn a_config_file_that_is_wrong_is_refused_with_line_and_column() {
         ),
         (
             "ports: [eth0]\nroutes:\n- fc0f::1/128 encap seg6local action End.DT46 tabel 254 dev eth0\n",
-            "line 3, column 47: unknown keyword \"tabel\"; expected ",
+            "line 3, column 47: unknown keyword \"tabel\"; expected from, table, metric, tos, proto, src, mtu, via, dev, onlink, nhid, encap, nexthop or a prefix",
         ),
         (
             "ports: [eth0]\nneighbors: [\"fc00:a::9 lladdr 02:00:00:00:00 dev eth0\"]\n",
-            "line 2, column 31: invalid `lladdr` \"02:00:00:00:00\"; expected ",
+            "line 2, column 31: invalid `lladdr` \"02:00:00:00:00\"; expected an Ethernet address of one host, such as 02:00:00:00:00:01",
         ),
         (
             "ports: [eth0]\ntunsrc: \"fc00::5::\"\n",
             "line 2, column 9: invalid `tunsrc` \"fc00::5::\"; expected an IPv6 unicast address",
         ),
-        ("ports: [eth0\n", "line "),
+        ("ports: [eth0\n", "line 1, column 8: unclosed bracket '['"),
     ];
+    let mut wrong = String::new();
     for (text, message) in cases {
         fs::write(&path, text).expect("a file");
         let file = path.to_str().expect("UTF-8");
-        for args in [
-            &["run", "--config", file][..],
-            &["run", "--detach", "--config", file],
-        ] {
-            let refused = output(router, args);
-            let expected = format!("sidestep: {file}: {message}");
-            assert!(
-                said(&refused).starts_with(&expected),
-                "\n  said {}\nwanted {expected}",
-                said(&refused)
-            );
-            assert_eq!(said(&refused).lines().count(), 1, "{}", said(&refused));
-            assert_eq!(refused.status.code(), Some(1));
-            let after = traces(router, &ALL);
-            assert!(after.are_none(), "{after:?}");
+        let refused = output(router, &["run", "--config", file]);
+        let expected = format!("sidestep: {file}: {message}");
+        if said(&refused) != expected {
+            let _ = write!(wrong, "\n  said {}\nwanted {expected}", said(&refused));
         }
+        assert_eq!(refused.status.code(), Some(1));
+        let after = traces(router, &ALL);
+        assert!(after.are_none(), "{after:?}");
     }
+    assert!(wrong.is_empty(), "{wrong}");
 }
 
 #[test]
@@ -288,10 +291,16 @@ fn a_route_that_is_wrong_is_refused_with_the_word_at_fault_and_nothing_is_applie
         &[&["route", "add"][..], &there.split(' ').collect::<Vec<_>>()].concat(),
     );
     let before: report::Routes = report(router, Request::ShowRoutes { all: true });
-    let cases = [
+    let known: Vec<_> = BEHAVIORS.iter().map(|row| row.name).collect();
+    let unknown = format!(
+        "word 5: unknown behavior \"End.DT64\"; expected {}",
+        known.join(", ")
+    );
+    let not_its_own = "Sidestep has no such route of its own (routes of the kernel are removed with `ip route del`)";
+    let mut cases = vec![
         (
             "add fc0f::47/128 encap seg6local action End.DT46 tabel 254 dev eth0",
-            "word 6: unknown keyword \"tabel\"; expected ",
+            "word 6: unknown keyword \"tabel\"; expected from, table, metric, tos, proto, src, mtu, via, dev, onlink, nhid, encap, nexthop or a prefix",
         ),
         (
             "add fc0f::47/128 encap seg6local action End.DT46 table 254 table 100 dev eth0",
@@ -303,11 +312,11 @@ fn a_route_that_is_wrong_is_refused_with_the_word_at_fault_and_nothing_is_applie
         ),
         (
             "add fc0f::47/128 encap seg6local action End.DT46 dev eth0",
-            "word 4: End.DT46 ",
+            "word 4: End.DT46 lacks a table \"action\"; expected table TABLE or vrftable TABLE",
         ),
         (
             "add fc0f::47/128 encap seg6local action End.X dev eth0",
-            "word 4: End.X lacks `nh6` \"action\"; expected nh6 ADDRESS",
+            "word 4: End.X lacks `nh6` \"action\"; expected nh6 IPV6",
         ),
         (
             "add fc0f::47/128 encap seg6local action End.DT46 table 254 dev eth9",
@@ -315,56 +324,59 @@ fn a_route_that_is_wrong_is_refused_with_the_word_at_fault_and_nothing_is_applie
         ),
         (
             "add fc0f::47/128 encap seg6local action End.DT64 table 254 dev eth0",
-            "word 5: unknown behavior \"End.DT64\"; expected ",
-        ),
-        (
-            "add fc0f::47/128 encap seg6local action End.B6.Encaps srh segs fc00::1,fc00::2 dev eth0",
-            "word 4: ",
-        ),
-        (
-            "add fc0f::47/128 encap seg6local action End flavors usd dev eth0",
-            "word 6: ",
+            &unknown,
         ),
         (
             "add fc0f::/64 encap seg6 mode fast segs fc00::1 dev eth1",
-            "word 5: unknown mode \"fast\"; expected ",
+            "word 5: unknown mode \"fast\"; expected encap, encap.red, l2encap, l2encap.red, inline",
         ),
         (
             "add fc0f::/64 encap seg6 mode encap dev eth1",
             "word 3: missing `segs` after \"seg6\"; expected segs with 1 to 16 IPv6 addresses, separated by commas",
         ),
         (
+            "add fc0f::/64 encap seg6 mode encap segs fc00::1 hmac 1 dev eth1",
+            "word 8: Sidestep does not sign yet; expected it left out",
+        ),
+        (
             "add fc0f::1/64 encap seg6local action End dev eth0",
-            "word 1: ",
+            "word 1: invalid prefix for given prefix length \"fc0f::1/64\"; expected fc0f::/64",
         ),
         (
             "add fc0f::46/128 encap seg6local action End.DT46 table 100 dev eth0",
-            "there is a route with that prefix, table and metric already: fc0f::46",
+            "there is a route with that prefix, table and metric already: fc0f::46 encap seg6local action End.DT46 table main dev eth0 metric 1024 (use `replace`)",
         ),
-        (
-            "del fc0f::48/128",
-            "Sidestep has no such route of its own (routes of the kernel are removed with `ip route del`)",
-        ),
-        (
-            "del fc00:b::/64",
-            "Sidestep has no such route of its own (routes of the kernel are removed with `ip route del`)",
-        ),
+        ("del fc0f::48/128", not_its_own),
+        ("del fc00:b::/64", not_its_own),
     ];
+    // A behavior that only Linux does, while there is one.
+    let linux_only =
+        "add fc0f::47/128 encap seg6local action End.B6.Encaps srh segs fc00::1,fc00::2 dev eth0";
+    let can = BEHAVIORS.iter().filter(|row| row.data_plane);
+    let can: Vec<_> = can.map(|row| row.name).collect();
+    let refused = format!(
+        "word 4: Sidestep does not do End.B6.Encaps yet; expected {}",
+        can.join(", ")
+    );
+    if !can.contains(&"End.B6.Encaps") {
+        cases.push((linux_only, &refused));
+    }
+    let mut wrong = String::new();
     for (words, message) in cases {
         let words: Vec<&str> = words.split(' ').collect();
         let refused = output(router, &[&["route"][..], &words].concat());
         let expected = format!("sidestep: {message}");
-        assert!(
-            said(&refused).starts_with(&expected),
-            "\n  said {}\nwanted {expected}",
-            said(&refused)
-        );
-        assert_eq!(said(&refused).lines().count(), 1, "{}", said(&refused));
+        if said(&refused) != expected {
+            let _ = write!(wrong, "\n  said {}\nwanted {expected}", said(&refused));
+        }
         assert_eq!(refused.status.code(), Some(1), "{words:?}");
         let after: report::Routes = report(router, Request::ShowRoutes { all: true });
         assert_eq!(after, before, "{words:?}");
     }
+    assert!(wrong.is_empty(), "{wrong}");
     // No words at all: clap's usage.
-    let usage = sidestep(router, &["route", "add"]).output().expect("starts");
+    let usage = sidestep(router, &["route", "add"])
+        .output()
+        .expect("starts");
     assert_eq!(usage.status.code(), Some(2));
 }

@@ -8,6 +8,7 @@ use sidestep_control::compile::{Compiled, Compiler};
 use sidestep_datapath::kernel::{Action, Kernel, Target};
 use sidestep_datapath::{Image, Limits, Native, Verdict};
 use sidestep_lab::capability::root_or_skip;
+use sidestep_lab::hexdiff::plain;
 use sidestep_lab::vectors::{Case, Expect, VectorFile};
 use sidestep_model::config;
 use sidestep_model::node::Node;
@@ -50,8 +51,7 @@ fn describe(node: &Node, verdict: Verdict, frame: &[u8]) -> Expect {
 fn show(expect: &Expect) -> String {
     match expect {
         Expect::Forward { port, frame } => {
-            let hex: String = frame.iter().map(|byte| format!("{byte:02x}")).collect();
-            format!("forward {port} {hex}")
+            format!("forward {port} {}", plain(frame))
         }
         Expect::Drop(reason) => format!("drop {reason}"),
         Expect::Kernel(reason) => format!("kernel {reason}"),
@@ -203,7 +203,7 @@ const XDP_HEADROOM: usize = 200;
 
 /// `bpf_skb_adjust_room` leaves no less than an IPv4 header behind the Ethernet header.
 const TC_RUNT: usize = 14 + 20;
-/// `BPF_PROG_TEST_RUN` builds an skb only from a frame whose IP header, as its EtherType has it, is whole.
+/// `BPF_PROG_TEST_RUN` builds an skb only from a frame whose IP header, as its `EtherType` has it, is whole.
 const TEST_RUN_MIN: usize = 14 + 40;
 
 fn every_vector_holds_on(target: Target) {

@@ -39,9 +39,11 @@ pub fn diff(expected: &[u8], found: &[u8]) -> String {
             offset += 1;
         }
         let part = |frame: &[u8]| {
-            hex(frame
-                .get(start..offset.min(frame.len()))
-                .unwrap_or_default())
+            pairs(
+                frame
+                    .get(start..offset.min(frame.len()))
+                    .unwrap_or_default(),
+            )
         };
         let _ = writeln!(
             out,
@@ -54,7 +56,7 @@ pub fn diff(expected: &[u8], found: &[u8]) -> String {
     for (name, frame) in [("expected", expected), ("found", found)] {
         let _ = writeln!(out, "      {name}:");
         for (row, bytes) in frame.chunks(16).enumerate() {
-            let _ = writeln!(out, "      {:4} {}", row * 16, hex(bytes));
+            let _ = writeln!(out, "      {:4} {}", row * 16, pairs(bytes));
         }
     }
     out
@@ -62,13 +64,11 @@ pub fn diff(expected: &[u8], found: &[u8]) -> String {
 
 /// All bytes as one word of hexadecimal digits, as the vector files have them.
 pub fn plain(bytes: &[u8]) -> String {
-    bytes
-        .iter()
-        .fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+    hex::encode(bytes)
 }
 
 /// `86dd 60`: pairs of bytes.
-fn hex(bytes: &[u8]) -> String {
+fn pairs(bytes: &[u8]) -> String {
     let words: Vec<String> = bytes.chunks(2).map(plain).collect();
     if words.is_empty() {
         "nothing".to_owned()

@@ -19,8 +19,18 @@ const MARK: &str = "done";
 
 impl Ip {
     pub fn new(namespace: &Namespace) -> Self {
+        Self::start(namespace, &[])
+    }
+
+    /// `ip -6`, for objects without an address that says the family.
+    pub fn six(namespace: &Namespace) -> Self {
+        Self::start(namespace, &["-6"])
+    }
+
+    fn start(namespace: &Namespace, family: &[&str]) -> Self {
         let mut child = namespace
             .command("ip")
+            .args(family)
             .args(["-force", "-batch", "-"])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())

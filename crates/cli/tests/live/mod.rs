@@ -279,6 +279,8 @@ impl Drop for Daemon {
             return;
         }
         let _ = kill(self.pid(), Signal::SIGTERM);
+        // A test may have stopped it.
+        let _ = kill(self.pid(), Signal::SIGCONT);
         if wait(&mut self.child).is_none() {
             let _ = self.child.kill();
             let _ = self.child.wait();
@@ -327,7 +329,9 @@ pub fn explain(namespace: &Namespace, port: &str, frame: &[u8]) -> (String, Stri
 
 /// Bytes as hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digits =
+        |byte: &u8| [byte >> 4, byte & 15].map(|digit| b"0123456789abcdef"[digit as usize] as char);
+    bytes.iter().flat_map(digits).collect()
 }
 
 /// The load of the machine: what a measurement depends on.

@@ -11,6 +11,7 @@ mod index;
 mod routes;
 mod tables;
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
@@ -29,7 +30,7 @@ use chain::Source;
 use ids::{Full, Ids};
 pub use index::{AdjacencyInfo, Index, PolicyInfo, RouteInfo, ViewInfo};
 use routes::{AdjacencyKey, PolicyKey, RouteRecord};
-use tables::{Entry, Prefix, Table};
+use tables::{Prefix, Say, Table};
 
 /// Why a node cannot be compiled. Nothing of it is applied then; what ran before runs on.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -310,16 +311,15 @@ impl Pass<'_> {
     /// Compiles the routes of every table that a view uses, then merges tables into views. Compiling a SID may ask for
     /// further views, so it goes on until none is new.
     fn views(&mut self) -> Result<(), CompileError> {
-        let mut entries: BTreeMap<(Family, sidestep_model::node::TableId), Table<Entry>> =
+        let mut entries: BTreeMap<(Family, sidestep_model::node::TableId), Table<Say>> =
             BTreeMap::new();
         let mut done = BTreeSet::new();
         while let Some((chain, view)) = self.wanted.iter().find(|(chain, _)| !done.contains(*chain))
         {
             let (chain, view) = (chain.clone(), *view);
             for &table in &chain.tables {
-                if !entries.contains_key(&(chain.family, table)) {
-                    let compiled = self.table(chain.family, table)?;
-                    entries.insert((chain.family, table), compiled);
+                if let Entry::Vacant(vacant) = entries.entry((chain.family, table)) {
+                    vacant.insert(self.table(chain.family, table)?);
                 }
             }
             let last = match chain.last {
@@ -332,7 +332,7 @@ impl Pass<'_> {
                 .tables
                 .iter()
                 .map(|&table| entries.get(&(chain.family, table)).unwrap_or(&empty));
-            for (prefix, route) in tables::merge(tables, last) {
+            for (prefix, route) in tables::merge(&tables, last) {
                 self.out.image.fib.insert(
                     FibKey {
                         view,

@@ -21,7 +21,7 @@ use sidestep_model::route::{Encap, Family, NextHop, Owner, Route, RouteKey, Rout
 
 use super::chain::{self, Chain, Source};
 use super::index::{AdjacencyInfo, PolicyInfo, RouteInfo};
-use super::tables::{self, Entry, Prefix, Table};
+use super::tables::{self, Prefix, Say, Table};
 use super::{CompileError, Pass, header};
 
 /// What tells one route record from another: all of it.
@@ -74,7 +74,7 @@ impl Pass<'_> {
         &mut self,
         family: Family,
         table: TableId,
-    ) -> Result<Table<Entry>, CompileError> {
+    ) -> Result<Table<Say>, CompileError> {
         let mut out = Table::default();
         let Some(source) = self.tables.get(&(family, table)) else {
             return Ok(out);

@@ -102,7 +102,7 @@ impl<T> Table<T> {
 }
 
 /// What a table says of a prefix: a route, or to go on with the next rule (`throw`).
-pub(crate) type Entry = Option<u32>;
+pub(crate) type Say = Option<u32>;
 
 /// Merges tables that are consulted one after the other into one: the longest match in the result gives what the
 /// tables would give. `last`: what stands behind all of them (a rule that ends the search).
@@ -111,7 +111,7 @@ pub(crate) type Entry = Option<u32>;
 /// covers the address is at most as long as Q and so covers all of Q. So each table's longest match for the address is
 /// its longest match for Q, and walking the tables with Q gives the answer for the address.
 pub(crate) fn merge<'a>(
-    tables: impl Iterator<Item = &'a Table<Entry>> + Clone,
+    tables: &(impl Iterator<Item = &'a Table<Say>> + Clone),
     last: Option<u32>,
 ) -> impl Iterator<Item = (Prefix, u32)> {
     let mut merged = BTreeMap::new();
@@ -139,7 +139,7 @@ mod tests {
         text.parse::<IpNet>().unwrap().into()
     }
 
-    fn table(entries: &[(&str, Entry)]) -> Table<Entry> {
+    fn table(entries: &[(&str, Say)]) -> Table<Say> {
         let mut table = Table::default();
         for (text, entry) in entries {
             table.insert(prefix(text), *entry);
@@ -161,7 +161,7 @@ mod tests {
     fn an_earlier_table_wins_even_with_a_shorter_prefix() {
         let first = table(&[("fc00::/16", Some(1))]);
         let second = table(&[("fc00:1::/32", Some(2)), ("::/0", Some(3))]);
-        let merged: Vec<_> = merge([&first, &second].into_iter(), None).collect();
+        let merged: Vec<_> = merge(&[&first, &second].into_iter(), None).collect();
         assert_eq!(lookup(&merged, "fc00:1::5"), Some(1));
         assert_eq!(lookup(&merged, "fd00::5"), Some(3));
     }
@@ -170,7 +170,7 @@ mod tests {
     fn throw_goes_on_with_the_next_table_and_a_last_rule_ends_the_search() {
         let first = table(&[("fc00::/16", Some(1)), ("fc00:9::/32", None)]);
         let second = table(&[("fc00:9:8::/48", Some(2))]);
-        let merged: Vec<_> = merge([&first, &second].into_iter(), Some(9)).collect();
+        let merged: Vec<_> = merge(&[&first, &second].into_iter(), Some(9)).collect();
         assert_eq!(lookup(&merged, "fc00:8::1"), Some(1));
         assert_eq!(lookup(&merged, "fc00:9:8::1"), Some(2));
         assert_eq!(lookup(&merged, "fc00:9:7::1"), Some(9));

@@ -249,12 +249,13 @@ impl Daemon {
     /// Attaches ports that are there and are not attached, forgets those that have gone.
     fn attach_ports(&mut self) {
         let links = &self.mirror.node().links;
-        let gone: Vec<_> = self
+        let gone: Vec<String> = self
             .attached
-            .extract_if(.., |_, port| !links.contains_key(&port.ifindex))
-            .map(|(_, port)| port)
+            .iter()
+            .filter(|(_, port)| !links.contains_key(&port.ifindex))
+            .map(|(name, _)| name.clone())
             .collect();
-        for port in gone {
+        for port in gone.iter().filter_map(|name| self.attached.remove(name)) {
             // The kernel detached the program with the interface; this removes the pin.
             let _ = self.kernel.detach(port.ifindex.0);
         }
@@ -372,7 +373,7 @@ impl Daemon {
             .attached
             .get(port)
             .ok_or_else(|| format!("port {port}: not attached; there are {}", ports.join(", ")))?;
-        let bytes = hex(frame).ok_or("frame: an even number of hexadecimal digits is needed")?;
+        let bytes = hex::decode(frame).map_err(|error| format!("frame: {error}"))?;
         let node = own::over(self.mirror.node(), &self.own);
         Ok((self.explain)(
             &node,
@@ -392,19 +393,4 @@ fn clears_records(from: &Image, to: &Image) -> bool {
     any_gone(&from.routes, &to.routes)
         || any_gone(&from.policies, &to.policies)
         || any_gone(&from.adjacencies, &to.adjacencies)
-}
-
-/// Bytes from hexadecimal digits; blanks and colons may stand between them.
-fn hex(text: &str) -> Option<Vec<u8>> {
-    let digits: Vec<u8> = text
-        .chars()
-        .filter(|c| !c.is_whitespace() && *c != ':')
-        .map(|c| c.to_digit(16).map(|d| d as u8))
-        .collect::<Option<_>>()?;
-    digits.len().is_multiple_of(2).then(|| {
-        digits
-            .chunks(2)
-            .map(|pair| pair[0] << 4 | pair[1])
-            .collect()
-    })
 }

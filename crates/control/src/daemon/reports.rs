@@ -119,7 +119,7 @@ impl Daemon {
                 .kernel
                 .route_counters(slot)
                 .map_err(|error| error.to_string())?,
-            None => Default::default(),
+            None => sidestep_abi::sidestep_route_counters::default(),
         };
         let of_route = &node.routes[key];
         Ok(report::Route {

@@ -153,13 +153,15 @@ impl Sidestep {
         port: &str,
         frame: &[u8],
     ) -> Result<Explained, Error> {
-        let hex = hex(frame);
+        let hex = hex::encode(frame);
         let words = ["explain", "--port", port, "--frame", &hex];
         let value = self.json(router, &words)?;
         let shown = words[..3].join(" ");
         let (Some(egress), Some(out)) = (
             value["egress"].as_str(),
-            value["frame"].as_str().and_then(unhex),
+            value["frame"]
+                .as_str()
+                .and_then(|text| hex::decode(text).ok()),
         ) else {
             return Err(Error::Wrong(format!(
                 "{}: `sidestep {shown}` does not forward the packet: {}",
@@ -219,27 +221,6 @@ fn unexpected(words: &[&str], what: &str) -> Error {
     Error::Product(format!("`sidestep {} -j`: {what}", words.join(" ")))
 }
 
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // The text of a String never fails.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits: Option<Vec<u8>> = text
-        .chars()
-        .filter(|c| !c.is_whitespace())
-        .map(|c| c.to_digit(16).map(|digit| digit as u8))
-        .collect();
-    let digits = digits?;
-    let (pairs, rest) = digits.as_chunks::<2>();
-    rest.is_empty()
-        .then(|| pairs.iter().map(|[high, low]| high << 4 | low).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -249,14 +230,5 @@ mod tests {
         let modes = ["6.18.44-fc", "6.3.0", "6.2.16", "6.1.0-50-cloud-amd64", ""];
         let expected = [Mode::Xdp, Mode::Xdp, Mode::Tc, Mode::Tc, Mode::Tc];
         assert_eq!(modes.map(Mode::of_release), expected);
-    }
-
-    #[test]
-    fn bytes_survive_being_written_in_hexadecimal() {
-        let bytes: Vec<u8> = (0..=255).collect();
-        assert_eq!(unhex(&hex(&bytes)), Some(bytes));
-        assert_eq!(unhex("0a 0B\n"), Some(vec![10, 11]));
-        assert_eq!(unhex("0a0"), None);
-        assert_eq!(unhex("zz"), None);
     }
 }
