@@ -80,7 +80,12 @@ pub(crate) fn show<T: DeserializeOwned + Serialize>(
         writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
         return Ok(());
     }
-    for (index, table) in text(&report).iter().enumerate() {
+    let tables = text(&report);
+    if tables.iter().all(Table::is_empty) {
+        writeln!(out, "none")?;
+        return Ok(());
+    }
+    for (index, table) in tables.iter().enumerate() {
         if index > 0 {
             writeln!(out)?;
         }

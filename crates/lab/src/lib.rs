@@ -22,6 +22,7 @@ pub mod lab;
 pub mod linux;
 pub mod netns;
 pub mod offload;
+pub mod program;
 pub mod traffic;
 pub mod vectors;
 

@@ -1,9 +1,7 @@
 //! The demo: two customers joined by SRv6 over three routers, first with Linux alone, then with Sidestep on the same
 //! network and the same configuration. It meets Sidestep only by its command line.
 
-mod error;
 mod frame;
-mod interrupt;
 mod ping;
 mod product;
 mod screen;
@@ -13,8 +11,8 @@ mod tcp;
 mod throughput;
 mod topology;
 
-pub use error::Error;
-use interrupt::Interrupt;
+pub use crate::program::Error;
+use crate::program::Interrupt;
 use product::Sidestep;
 use screen::Screen;
 use stage::{Stage, clean};

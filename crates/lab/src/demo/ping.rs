@@ -1,8 +1,8 @@
 //! Echo requests from host to host, by ping(8).
 
 use super::Error;
-use super::interrupt::Interrupt;
 use crate::Namespace;
+use crate::program::Interrupt;
 
 /// What ping(8) found.
 #[derive(Clone, Debug, PartialEq)]

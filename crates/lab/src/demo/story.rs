@@ -3,7 +3,6 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use super::frame::{Udp, headers};
-use super::interrupt::Interrupt;
 use super::ping::{Ping, ping};
 use super::product::{Mode, Sidestep, Tally};
 use super::screen::Screen;
@@ -17,6 +16,7 @@ use super::topology::{
 use super::{Error, frame};
 use crate::frames::FrameSocket;
 use crate::lab::mac_text;
+use crate::program::Interrupt;
 use crate::traffic::Napi;
 use crate::{Lab, Namespace};
 

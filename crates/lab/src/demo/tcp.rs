@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Error;
-use super::interrupt::Interrupt;
 use crate::Namespace;
+use crate::program::Interrupt;
 
 /// What came of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::Error;
-use super::interrupt::Interrupt;
 use super::topology::HOST_PORT;
+use crate::program::Interrupt;
 use crate::traffic::{Generator, Hook, Sink, Template};
 use crate::{Lab, Namespace};
 

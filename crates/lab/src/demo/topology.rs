@@ -1,9 +1,9 @@
 //! The network of the demo: who is joined to whom, and what every node is told in plain `ip` commands.
 
-use super::interrupt::Interrupt;
 use super::screen::Screen;
 use super::{Error, NAME};
 use crate::offload::Offload;
+use crate::program::Interrupt;
 use crate::{Lab, LinkEnd, Namespace};
 
 /// The routers, in the order in which a packet from host `a` meets them. Each has the ports [`PORTS`], the first one

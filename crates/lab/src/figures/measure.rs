@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use super::Error;
 use super::behavior::Behavior;
-use super::interrupt::Interrupt;
 use super::network::{Network, PORT, PORTS};
 use super::plane::{Plane, Standing};
 use super::product::{Running, Sidestep};
 use super::series::{Round, Series};
 use super::verify::{exchange, verify};
+use crate::program::Interrupt;
 use crate::traffic::{Generator, Hook, Napi, Rate, Redirect, Sink, Template};
 
 /// How to measure.

@@ -7,8 +7,6 @@
 //! is; Sidestep's own counters must then say that Sidestep, not the kernel, forwarded every packet.
 
 mod behavior;
-mod error;
-mod interrupt;
 mod machine;
 mod measure;
 mod network;
@@ -22,10 +20,10 @@ mod verify;
 
 use std::io::{self, Write as _};
 
-pub use error::Error;
+pub use crate::program::Error;
 pub use options::{Form, Options, USAGE};
 
-use interrupt::Interrupt;
+use crate::program::Interrupt;
 use machine::Machine;
 use measure::Bench;
 use product::Sidestep;

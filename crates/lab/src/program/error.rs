@@ -1,4 +1,4 @@
-//! Why there are no figures.
+//! Why a program of the laboratory ended before its end.
 
 /// What ends a run. Whatever it is, the network is taken down.
 #[derive(Debug, thiserror::Error)]
@@ -9,7 +9,8 @@ pub enum Error {
     /// The laboratory could not do its part.
     #[error(transparent)]
     Lab(#[from] crate::Error),
-    /// What was measured is not what was meant: another packet came out, or another path sent it.
+    /// Something that was shown or measured did not hold: a ping without an answer, bytes that changed on the way, another
+    /// path than the one meant.
     #[error("{0}")]
     Wrong(String),
     /// `sidestep` refused, or said what this program does not understand.

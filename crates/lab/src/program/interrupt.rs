@@ -1,4 +1,4 @@
-//! Ctrl-C: the first asks the demo to end between two steps, the second ends it on the spot.
+//! Ctrl-C: the first asks the program to end between two steps, the second ends it on the spot.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,13 +10,13 @@ use signal_hook::flag;
 
 use super::Error;
 
-/// Set once somebody wants the demo to end. Cheap to clone.
+/// Set once somebody wants the program to end. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Takes over the signals that end a program. A second one ends it at once, as if killed: the next start of the
-    /// demo then removes what is left.
+    /// Takes over the signals that end a program. A second one ends it at once, as if killed: the next
+    /// start then removes what is left.
     ///
     /// # Errors
     /// The kernel refuses a handler.
@@ -61,7 +61,7 @@ impl Interrupt {
     }
 
     #[cfg(test)]
-    pub(super) fn pulled(pulled: bool) -> Self {
+    pub(crate) fn pulled(pulled: bool) -> Self {
         Self(Arc::new(AtomicBool::new(pulled)))
     }
 }
