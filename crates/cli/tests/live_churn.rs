@@ -160,11 +160,29 @@ fn meaning(image: &Image) -> Vec<String> {
     lines
 }
 
+/// What a packet can still meet: records out of use are cleared at the next quiet moment, which a killed daemon has not.
+fn reachable(mut image: Image) -> Image {
+    let met: BTreeSet<u32> = image.fib.values().copied().collect();
+    image.routes.retain(|index, _| met.contains(index));
+    let policies: BTreeSet<u32> = image.routes.values().map(|route| route.policy).collect();
+    image.policies.retain(|index, _| policies.contains(index));
+    let adjacencies: BTreeSet<u32> = image
+        .routes
+        .values()
+        .map(|route| route.adjacency)
+        .chain(image.policies.values().map(|policy| policy.adjacency))
+        .collect();
+    image
+        .adjacencies
+        .retain(|index, _| adjacencies.contains(index));
+    image
+}
+
 /// What the kernel's maps hold, after the program has died.
 fn pinned(namespace: &Namespace) -> Image {
     let image = namespace.run(|| {
         let kernel = Kernel::adopt(Path::new(PIN_ROOT)).expect("what is pinned");
-        kernel.image().expect("the tables")
+        reachable(kernel.image().expect("the tables"))
     });
     image.expect("the namespace can be entered")
 }

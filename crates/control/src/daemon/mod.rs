@@ -10,7 +10,7 @@ mod reports;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use sidestep_datapath::kernel::{self, Kernel, KernelError, Origin, PIN_ROOT, Target};
@@ -26,6 +26,9 @@ use crate::api::{Request, Server, run_directory};
 use crate::compile::{CompileError, Compiled, Compiler};
 use crate::report;
 use lock::Lock;
+
+/// Without a change for this long, the next one is not expected at once.
+const QUIET: Duration = Duration::from_millis(250);
 
 /// What `sidestep run` was asked for.
 #[derive(Clone, Debug)]
@@ -127,6 +130,8 @@ pub struct Daemon {
     trouble: Option<String>,
     origin: Origin,
     started: Instant,
+    /// When the tables last changed.
+    changed: Instant,
     server: Server,
     lock: Lock,
 }
@@ -196,6 +201,7 @@ impl Daemon {
             trouble: None,
             origin,
             started: Instant::now(),
+            changed: Instant::now(),
             server,
             lock,
         };
@@ -221,19 +227,24 @@ impl Daemon {
     fn refresh(&mut self) -> Result<(), DaemonError> {
         let node = own::over(self.mirror.node(), &self.own);
         let ports: BTreeSet<IfIndex> = self.wanted().map(|(_, link, _)| link.ifindex).collect();
-        let next = self.compiler.compile(&node, &ports)?;
+        let next = match self.compiler.compile(&node, &ports) {
+            // Perhaps only because indices are held back since the last quiet moment.
+            Err(CompileError::Full { .. }) if self.compiler.holds_back() => {
+                self.kernel.tidy(&self.compiled.image)?;
+                self.compiler.release();
+                self.compiler.compile(&node, &ports)?
+            }
+            other => other?,
+        };
         // A slot that another route had before begins at zero.
         for (key, &slot) in &next.index.counters {
             if self.compiled.index.counters.get(key) != Some(&slot) {
                 self.kernel.clear_route_counters(slot)?;
             }
         }
-        self.kernel.apply(&self.compiled.image, &next.image)?;
-        // Before it cleared records it has waited for their last readers: no need to wait again.
-        if clears_records(&self.compiled.image, &next.image) {
-            self.compiler.release();
-        }
+        self.kernel.publish(&self.compiled.image, &next.image)?;
         self.compiled = next;
+        self.changed = Instant::now();
         Ok(())
     }
 
@@ -314,9 +325,13 @@ impl Daemon {
         });
     }
 
-    /// Indices whose last readers have gone can be used again.
+    /// Indices whose last readers have gone can be used again. Waiting for these takes tens of milliseconds, in which
+    /// no change is followed: so only when it has been quiet for a while.
     fn release(&mut self) {
-        if self.compiler.holds_back() && self.kernel.synchronize().is_ok() {
+        if self.compiler.holds_back()
+            && self.changed.elapsed() >= QUIET
+            && self.kernel.tidy(&self.compiled.image).is_ok()
+        {
             self.compiler.release();
         }
     }
@@ -382,15 +397,4 @@ impl Daemon {
             &bytes,
         ))
     }
-}
-
-/// Whether [`Kernel::apply`] clears records between these two: it does what nothing refers to any more, after a grace
-/// period that begins when the new tables are in effect.
-fn clears_records(from: &Image, to: &Image) -> bool {
-    fn any_gone<T>(from: &BTreeMap<u32, T>, to: &BTreeMap<u32, T>) -> bool {
-        from.keys().any(|index| !to.contains_key(index))
-    }
-    any_gone(&from.routes, &to.routes)
-        || any_gone(&from.policies, &to.policies)
-        || any_gone(&from.adjacencies, &to.adjacencies)
 }

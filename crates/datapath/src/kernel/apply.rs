@@ -18,6 +18,38 @@ use crate::image::{FibKey, Image, Limits};
 /// Prefixes per call of a batch update.
 const BATCH: usize = 4096;
 
+/// Records that nothing refers to any more, but that a packet may still be reading.
+#[derive(Debug, Default)]
+pub(super) struct Unused {
+    /// Index, and the counter slot that the route names.
+    routes: BTreeMap<u32, u32>,
+    policies: BTreeSet<u32>,
+    adjacencies: BTreeSet<u32>,
+}
+
+impl Unused {
+    fn is_empty(&self) -> bool {
+        self.routes.is_empty() && self.policies.is_empty() && self.adjacencies.is_empty()
+    }
+
+    /// What `changes` took out of use; what `to` uses is not unused.
+    fn add(&mut self, changes: &Changes<'_>, to: &Image) {
+        let routes = changes.routes.removed.iter();
+        self.routes
+            .extend(routes.map(|(index, route)| (**index, route.counter)));
+        self.policies
+            .extend(changes.policies.removed.iter().map(|(index, _)| **index));
+        self.adjacencies
+            .extend(changes.adjacencies.removed.iter().map(|(index, _)| **index));
+        self.routes
+            .retain(|index, _| !to.routes.contains_key(index));
+        self.policies
+            .retain(|index| !to.policies.contains_key(index));
+        self.adjacencies
+            .retain(|index| !to.adjacencies.contains_key(index));
+    }
+}
+
 /// What [`Kernel::apply`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
@@ -36,12 +68,28 @@ pub struct Applied {
 }
 
 impl Kernel {
-    /// Brings the tables from `from`, which must be what they hold, to `to`, under traffic.
+    /// Brings the tables from `from`, which must be what they hold, to `to`, under traffic, and clears up: as
+    /// [`Kernel::publish`] and [`Kernel::tidy`].
+    ///
+    /// # Errors
+    /// As they have.
+    pub fn apply(&mut self, from: &Image, to: &Image) -> Result<Applied, KernelError> {
+        let mut applied = self.publish(from, to)?;
+        if !self.unused.is_empty() {
+            applied.cleared += self.tidy(to)?;
+            applied.grace_periods += 1;
+        }
+        Ok(applied)
+    }
+
+    /// Brings the tables from `from`, which must be what they hold, to `to`, under traffic. Does not wait for packets
+    /// that still read what `to` has no more: the indices of those records must not be used again before
+    /// [`Kernel::tidy`].
     ///
     /// # Errors
     /// [`KernelError::Full`], [`KernelError::PortSlot`] and [`KernelError::InUse`] are found before anything is
     /// written; the tables then hold `from`, and so they do after [`KernelError::Map`].
-    pub fn apply(&mut self, from: &Image, to: &Image) -> Result<Applied, KernelError> {
+    pub fn publish(&mut self, from: &Image, to: &Image) -> Result<Applied, KernelError> {
         check(to, self.limits)?;
         let changes = Changes::between(from, to)?;
         let begin = Instant::now();
@@ -60,7 +108,7 @@ impl Kernel {
             applied.deleted += 1;
         }
         applied.effective = begin.elapsed();
-        self.clear_unused(&changes, to, &mut applied)?;
+        self.unused.add(&changes, to);
         Ok(applied)
     }
 
@@ -171,41 +219,33 @@ impl Kernel {
         }
     }
 
-    /// After a grace period no packet holds a removed record: clear it, so that its index can be used again. The
-    /// counter slot comes before the route that names it: whoever dies in between leaves the name.
-    fn clear_unused(
-        &self,
-        changes: &Changes<'_>,
-        to: &Image,
-        applied: &mut Applied,
-    ) -> Result<(), KernelError> {
-        let Changes {
-            routes,
-            policies,
-            adjacencies,
-            ..
-        } = changes;
-        let unused = routes.removed.len() + policies.removed.len() + adjacencies.removed.len();
-        if unused == 0 {
-            return Ok(());
-        }
+    /// Waits until no packet holds a record that was taken out of use, and clears them: then their indices can be used
+    /// again. `current` is what the tables hold. Returns how many were cleared.
+    ///
+    /// The counter slot comes before the route that names it: whoever dies in between leaves the name.
+    ///
+    /// # Errors
+    /// [`KernelError::System`] and [`KernelError::Map`]; what was not cleared yet is cleared the next time.
+    pub fn tidy(&mut self, current: &Image) -> Result<usize, KernelError> {
         self.synchronize()?;
-        applied.grace_periods += 1;
-        let counted: BTreeSet<u32> = to.routes.values().map(|route| route.counter).collect();
-        for (index, route) in &routes.removed {
-            if !counted.contains(&route.counter) {
-                self.clear_route_counters(route.counter)?;
+        let counted: BTreeSet<u32> = current.routes.values().map(|route| route.counter).collect();
+        let unused = std::mem::take(&mut self.unused);
+        for (index, counter) in &unused.routes {
+            if !counted.contains(counter)
+                && let Err(error) = self.clear_route_counters(*counter)
+            {
+                self.unused = unused;
+                return Err(error);
             }
-            self.maps.routes.clear(**index);
+            self.maps.routes.clear(*index);
         }
-        for (index, _) in &policies.removed {
-            self.maps.policies.clear(**index);
+        for index in &unused.policies {
+            self.maps.policies.clear(*index);
         }
-        for (index, _) in &adjacencies.removed {
-            self.maps.adjacencies.clear(**index);
+        for index in &unused.adjacencies {
+            self.maps.adjacencies.clear(*index);
         }
-        applied.cleared += unused;
-        Ok(())
+        Ok(unused.routes.len() + unused.policies.len() + unused.adjacencies.len())
     }
 
     /// Back to `from` after the FIB took only some of the prefixes. Deleting needs no memory, and so does giving a

@@ -6,6 +6,7 @@ use std::path::Path;
 use libbpf_rs::{MapCore, MapHandle, Object, ObjectBuilder, OpenObject};
 use sidestep_abi::SIDESTEP_ABI_VERSION;
 
+use super::apply::Unused;
 use super::log::captured;
 use super::maps::{GracePeriod, Maps};
 use super::pins::{Folder, table_name};
@@ -117,6 +118,7 @@ pub(super) fn load(limits: Limits, pin_root: &Path) -> Result<Kernel, KernelErro
         programs,
         attached,
         grace_period,
+        unused: Unused::default(),
     };
     if origin == Origin::Adopted {
         // The same tables, so the new program may take over at once. The old program goes on where it cannot.
@@ -145,6 +147,7 @@ pub(super) fn adopt(pin_root: &Path) -> Result<Kernel, KernelError> {
         programs,
         attached,
         grace_period,
+        unused: Unused::default(),
     })
 }
 

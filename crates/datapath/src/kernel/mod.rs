@@ -87,6 +87,7 @@ pub struct Kernel {
     programs: Programs,
     attached: BTreeMap<u32, Attachment>,
     grace_period: GracePeriod,
+    unused: apply::Unused,
 }
 
 /// Whether this process may load and attach; [`Kernel::load`] asks too, this is for asking first.
