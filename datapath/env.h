@@ -12,7 +12,7 @@
  *                               header and added bytes are undefined afterwards. Negative when refused; the packet is
  *                               then unchanged. `how` tells TC what the change means for offloads (enum env_shift).
  *   env_trim(e, length)         cut the frame to that length
- *   env_segmented(e)            the frame is cut into segments of env_segment_size(e) bytes of payload when it leaves
+ *   env_segment_size(e)         bytes of payload in each segment that the frame is cut into when it leaves; 0: it is not
  *   env_port/route/adjacency/policy(e, index)    records, NULL where there is none
  *   env_fib_lookup(e, view, address)             route index, 0: none
  *   env_port_counters/route_counters(e, index), env_count_reason(e, reason)

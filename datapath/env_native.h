@@ -61,7 +61,7 @@ INLINE int env_trim(ENV *e, __u32 length)
 }
 
 /* Frames come and go as they are. */
-INLINE _Bool env_segmented(ENV *e)
+INLINE __u32 env_segment_size(ENV *e)
 {
 	return 0;
 }

@@ -82,9 +82,9 @@ INLINE int env_trim(ENV *e, __u32 length)
 	return (int)bpf_skb_change_tail(e, length, 0);
 }
 
-INLINE _Bool env_segmented(ENV *e)
+INLINE __u32 env_segment_size(ENV *e)
 {
-	return e->gso_size != 0;
+	return e->gso_size;
 }
 
 #endif

@@ -123,7 +123,7 @@ INLINE int rewrite_insert(ENV *e, const struct sidestep_policy *policy, const __
 	return 0;
 }
 
-/* The current IP header, now at `at`: hop limit or TTL, destination, ECN. `moved`: what it was moved by. */
+/* The current IP header, now at `at`: hop limit or TTL, destination, ECN. `srh`: where its SRH is now. */
 INLINE int rewrite_ip(ENV *e, const struct packet *p, __u32 at, _Bool decrement, _Bool destination, __u32 srh)
 {
 	__u8 *ip;

@@ -72,19 +72,15 @@ SUBPROGRAM __u32 segment_headers(ENV *e, __u32 l3, __u32 version)
  */
 INLINE __u32 wire_length(ENV *e, const struct packet *p, __u32 length, int growth)
 {
-#ifdef SIDESTEP_TARGET_TC
-	__u32 headers, largest;
+	__u32 size = env_segment_size(e), headers, largest;
 
-	if (!env_segmented(e))
+	if (!size)
 		return length;
 	headers = segment_headers(e, p->l3, p->version);
 	if (!headers)
 		return length;
-	largest = (__u32)((int)headers + growth) + e->gso_size;
+	largest = (__u32)((int)headers + growth) + size;
 	return largest < length ? largest : length;
-#else
-	return length;
-#endif
 }
 
 #endif

@@ -227,7 +227,7 @@ INLINE verdict leave(ENV *e, struct packet *p, __u32 index, struct outcome *outc
 	if ((adjacency.flags & ENV_EGRESS_FLAGS) != ENV_EGRESS_FLAGS)
 		return punt(egress);
 	if (plans_a_frame(e, p)) {
-		if (env_segmented(e))
+		if (env_segment_size(e))
 			return punt(egress);
 	} else if (p->hop_limit <= 1) {
 		return punt(hop_limit_exceeded);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What lies in the packet but cannot be read in place (beyond OFFSET_MAX, or not in the linear part of an skb or XDP
- * frame) is the kernel's, not an error of the packet.
- *
  * The extension header chain of the current IPv6 packet (RFC 8200 4), walked in order, as far as a SID needs it: to the
  * first SRH whose Segments Left is not 0 (a routing header with 0 is passed over, RFC 8200 4.4), or to the upper-layer
  * header. The walk goes on from where the last one stopped.
+ *
+ * What lies in the packet but cannot be read in place (beyond OFFSET_MAX, or not in the linear part of an skb or XDP
+ * frame) is the kernel's, not an error of the packet.
  */
 #ifndef SIDESTEP_WIRE_EXT_H
 #define SIDESTEP_WIRE_EXT_H

@@ -26,7 +26,7 @@ INLINE verdict ipv6_read(ENV *e, struct packet *p, __u32 offset, __u32 end, _Boo
 	if (offset + length > end)
 		return inner ? drop(inner_header) : drop(ipv6_length);
 	/* RFC 2675: Payload Length 0 with Hop-by-Hop options may be a jumbogram; so may a frame that Linux will segment. */
-	if (length == IPV6_LENGTH && (ip[IPV6_NEXT_HEADER] == PROTO_HOP_BY_HOP || env_segmented(e)))
+	if (length == IPV6_LENGTH && (ip[IPV6_NEXT_HEADER] == PROTO_HOP_BY_HOP || env_segment_size(e)))
 		return punt(jumbogram);
 
 	p->version = 6;
@@ -61,7 +61,7 @@ INLINE verdict ipv4_read(ENV *e, struct packet *p, __u32 offset, __u32 end, _Boo
 		return inner ? drop(inner_header) : drop(ipv4_header);
 	length = be16(load16(ip + IPV4_TOTAL_LENGTH));
 	/* Linux's IPv4 BIG TCP: a frame above 64 KiB that will be segmented (iph_totlen). */
-	if (length == 0 && env_segmented(e))
+	if (length == 0 && env_segment_size(e))
 		return punt(jumbogram);
 	if (length < (ip[0] & 15) * 4u || offset + length > end)
 		return inner ? drop(inner_header) : drop(ipv4_header);

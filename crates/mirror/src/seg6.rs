@@ -121,18 +121,7 @@ fn endpoint(value: &[u8]) -> Result<Seg6Local, String> {
             );
         }
     };
-    let mut local = Seg6Local {
-        action,
-        table: None,
-        vrftable: None,
-        nh4: None,
-        nh6: None,
-        iif: None,
-        oif: None,
-        segments: Vec::new(),
-        flavors: Flavors::default(),
-        count: false,
-    };
+    let mut local = Seg6Local::new(action);
     for attribute in attributes(value) {
         match attribute.kind {
             SEG6_LOCAL_ACTION => {}
@@ -468,18 +457,7 @@ mod tests {
     }
 
     fn local(action: Behavior) -> Seg6Local {
-        Seg6Local {
-            action,
-            table: None,
-            vrftable: None,
-            nh4: None,
-            nh6: None,
-            iif: None,
-            oif: None,
-            segments: Vec::new(),
-            flavors: Flavors::default(),
-            count: false,
-        }
+        Seg6Local::new(action)
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! Sidestep as an operator uses it: by its command line, in the namespace of a router.
 
-use std::env;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -89,19 +88,8 @@ impl Sidestep {
     /// # Errors
     /// It is at neither place.
     pub fn find() -> Result<Self, Error> {
-        let path = match env::var_os("SIDESTEP") {
-            Some(path) => PathBuf::from(path),
-            None => env::current_exe()
-                .map_err(|source| crate::Error::os("the path of this program", source))?
-                .with_file_name("sidestep"),
-        };
-        if path.is_file() {
-            return Ok(Self { path });
-        }
-        let path = path.display();
-        Err(Error::Product(format!(
-            "no sidestep program at {path} (build it with ./dev build, or set SIDESTEP)"
-        )))
+        let path = crate::program::find()?;
+        Ok(Self { path })
     }
 
     /// Where the program is.

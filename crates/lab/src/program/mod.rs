@@ -2,6 +2,8 @@
 
 mod error;
 mod interrupt;
+mod product;
 
 pub use error::Error;
 pub(crate) use interrupt::Interrupt;
+pub(crate) use product::find;
