@@ -14,7 +14,7 @@
 
 #include "reason.h"
 
-#define SIDESTEP_ABI_VERSION 1
+#define SIDESTEP_ABI_VERSION 2
 
 /* LIMIT: segments in one SRH that a headend writes. */
 #define SIDESTEP_SEGMENTS_MAX 16
@@ -22,6 +22,8 @@
 #define SIDESTEP_PORTS 4096
 /* LIMIT: behaviors that one packet may meet at this node (RFC 8754 4.3.1 allows local processing to repeat). */
 #define SIDESTEP_STEPS_MAX 4
+/* LIMIT: next hops of one route; a weight is exact where the weights of a route sum up to this or less. */
+#define SIDESTEP_GROUP_SLOTS 256
 /* LIMIT: extension headers followed in one IPv6 packet, routing headers included. */
 #define SIDESTEP_EXT_HEADERS_MAX 6
 /* LIMIT: TLVs looked at in one SRH. */
@@ -55,6 +57,7 @@ enum sidestep_action {
 	SIDESTEP_ROUTE_PUNT = 2,    /* to the kernel, because of .reason */
 	SIDESTEP_ROUTE_DROP = 3,    /* because of .reason */
 	SIDESTEP_ROUTE_HEADEND = 4, /* .policy */
+	SIDESTEP_ROUTE_GROUP = 5,   /* one of the routes of .group, by the packet's flow */
 	/* Endpoint behaviors. A SID from here on: needs SIDESTEP_PORT_SEG6. */
 	SIDESTEP_ROUTE_END = 16,
 	SIDESTEP_ROUTE_END_X = 17,    /* .adjacency */
@@ -89,7 +92,18 @@ struct sidestep_route {
 	__u32 policy;    /* index, 0: none */
 	__u8 block_bits; /* NEXT_CSID: Locator-Block length, a multiple of 8 */
 	__u8 function_bits; /* NEXT_CSID: Locator-Node Function length, a multiple of 8 */
-	__u8 spare[6];      /* 0 */
+	__u8 spare[2];      /* 0 */
+	__u32 group; /* of GROUP; of END_X, END_DX4, END_DX6 whose next hop has several ways: then .adjacency is 0 */
+};
+
+/*
+ * The next hops of a multipath route. A packet's flow (flow.h) chooses a slot; how many slots a next hop has is its weight.
+ * Written once, before anything refers to it.
+ */
+struct sidestep_group {
+	__u32 slots; /* in use, 1 to SIDESTEP_GROUP_SLOTS */
+	__u32 seed;  /* of the hash: two routers in a row must not choose alike */
+	__u32 routes[SIDESTEP_GROUP_SLOTS]; /* index; none of them is a GROUP */
 };
 
 /* adjacency.flags */
@@ -164,6 +178,7 @@ struct sidestep_route_counters {
 #define SIDESTEP_ASSERT_SIZE(type, size) _Static_assert(sizeof(type) == (size), #type)
 SIDESTEP_ASSERT_SIZE(struct sidestep_port, 64);
 SIDESTEP_ASSERT_SIZE(struct sidestep_route, 32);
+SIDESTEP_ASSERT_SIZE(struct sidestep_group, 8 + 4 * SIDESTEP_GROUP_SLOTS);
 SIDESTEP_ASSERT_SIZE(struct sidestep_adjacency, 32);
 SIDESTEP_ASSERT_SIZE(struct sidestep_policy, 16 + 16 + SIDESTEP_HEADER_MAX);
 SIDESTEP_ASSERT_SIZE(struct sidestep_fib_key, 24);
@@ -182,6 +197,7 @@ enum sidestep_trace_kind {
 		7,    /* a: upper-layer protocol, b: offset of the inner header; address: inner destination */
 	SIDESTEP_TRACE_PUSH = 8,     /* a: policy, b: bytes; address: first segment */
 	SIDESTEP_TRACE_FORWARD = 9,  /* a: adjacency, b: layer 3 length */
+	SIDESTEP_TRACE_CHOICE = 11,  /* a: group, b: the route that was chosen */
 	SIDESTEP_TRACE_CSID = 10,    /* a: block bits, b: function bits; address: new destination */
 };
 

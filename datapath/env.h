@@ -13,7 +13,7 @@
  *                               then unchanged. `how` tells TC what the change means for offloads (enum env_shift).
  *   env_trim(e, length)         cut the frame to that length
  *   env_segment_size(e)         bytes of payload in each segment that the frame is cut into when it leaves; 0: it is not
- *   env_port/route/adjacency/policy(e, index)    records, NULL where there is none
+ *   env_port/route/group/adjacency/policy(e, index)   records, NULL where there is none
  *   env_fib_lookup(e, view, address)             route index, 0: none
  *   env_port_counters/route_counters(e, index), env_count_reason(e, reason)
  *   env_trace(e, kind, a, b, address)            nothing at all in the kernel

@@ -76,6 +76,11 @@ INLINE const struct sidestep_route *env_route(ENV *e, __u32 index)
 	return index < e->tables->route_count ? &e->tables->routes[index] : 0;
 }
 
+INLINE const struct sidestep_group *env_group(ENV *e, __u32 index)
+{
+	return index < e->tables->group_count ? &e->tables->groups[index] : 0;
+}
+
 INLINE const struct sidestep_adjacency *env_adjacency(ENV *e, __u32 index)
 {
 	return index < e->tables->adjacency_count ? &e->tables->adjacencies[index] : 0;

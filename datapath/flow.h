@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The flow of a packet as a number: the outer flow label of an encapsulation (RFC 6437, RFC 6438).
+ * The flow of a packet as a number: for the outer flow label of an encapsulation, and for the choice among next hops
+ * (RFC 6437, RFC 6438).
  *
  * h = 0; for each little-endian 64-bit word w of the input: h = (h ^ w) * K mod 2^64, h ^= h >> 32. The input is source
  * and destination, then one word of ports (TCP, UDP, SCTP, not a fragment) and protocol. The label is the 20 bits from
@@ -10,8 +11,7 @@
 #define SIDESTEP_FLOW_H
 
 #include "packet.h"
-#include "wire/ipv4.h"
-#include "wire/ipv6.h"
+#include "wire/ip.h"
 
 /* 2^64 divided by the golden ratio, odd: multiplication by it spreads low bits upwards (Knuth, 6.4). */
 #define FLOW_MULTIPLIER 0x9E3779B97F4A7C15ull
@@ -71,6 +71,97 @@ INLINE __u32 flow_label(ENV *e, const struct packet *p, __u8 mode, const struct 
 	}
 	label = (__u32)(h >> 40) & 0xfffff;
 	return label ? label : 1;
+}
+
+/* LIMIT: headers walked to the ports of a packet without a flow label. */
+#define FLOW_HEADERS_MAX 8
+
+/*
+ * From the header of type `proto` at `at` inwards, until something tells the flows apart: a flow label, or ports. The
+ * addresses of that first header are in `h` already, those of the ones inside are added.
+ */
+INLINE __u64 flow_inwards(ENV *e, __u64 h, __u32 at, __u8 proto)
+{
+	for (int i = 0; i < FLOW_HEADERS_MAX; i++) {
+		const __u8 *header;
+		_Bool fragment = 0;
+
+		if (proto == PROTO_IPV4) {
+			header = env_bytes(e, at, IPV4_LENGTH);
+			fragment = header && (load16(header + IPV4_FRAGMENT) & IPV4_FRAGMENT_MASK);
+		}
+		at = next_header(e, at, &proto);
+		if (!at || fragment)
+			break;
+		if (proto == PROTO_ETHERNET) {
+			header = env_bytes(e, at, ETH_LENGTH);
+			if (!header)
+				break;
+			if (load16(header + ETH_TYPE) == ETHERTYPE_IPV6)
+				proto = PROTO_IPV6;
+			else if (load16(header + ETH_TYPE) == ETHERTYPE_IPV4)
+				proto = PROTO_IPV4;
+			else
+				break;
+			at += ETH_LENGTH;
+		}
+		if (proto == PROTO_IPV6) {
+			header = env_bytes(e, at, IPV6_LENGTH);
+			if (!header)
+				break;
+			for (int word = IPV6_SOURCE; word < IPV6_LENGTH; word += 8)
+				h = flow_mix(h, load64(header + word));
+			if (ipv6_flow_label(header))
+				return flow_mix(h, ipv6_flow_label(header));
+		} else if (proto == PROTO_IPV4) {
+			header = env_bytes(e, at, IPV4_LENGTH);
+			if (!header)
+				break;
+			h = flow_mix(h, load64(header + IPV4_SOURCE));
+		} else if (proto == PROTO_TCP || proto == PROTO_UDP || proto == PROTO_SCTP) {
+			return flow_mix(h, flow_tail(e, at, proto, 1));
+		}
+	}
+	return flow_mix(h, (__u64)proto << 32);
+}
+
+/*
+ * The flow of the packet as it will leave, for the choice among next hops: source, destination and flow label; the inner
+ * 5-tuple where there is no flow label. `seed` is where the hash begins.
+ */
+SUBPROGRAM __u64 flow_hash(ENV *e, struct packet *p, __u32 seed)
+{
+	const struct sidestep_policy *policy = 0;
+	struct address source;
+	const __u8 *ip;
+	__u64 h = seed;
+	__u32 label;
+
+	if (!p)
+		return 0;
+	if (p->version == 4 && !(p->plan & PLAN_PUSH)) {
+		ip = env_bytes(e, p->l3, IPV4_LENGTH);
+		return ip ? flow_inwards(e, flow_mix(h, load64(ip + IPV4_SOURCE)), p->l3, PROTO_IPV4) : 0;
+	}
+	if (p->plan & PLAN_PUSH)
+		policy = env_policy(e, p->policy);
+	if (policy && policy->kind != SIDESTEP_POLICY_INSERT) {
+		source = load_address(policy->header + IPV6_SOURCE);
+		label = flow_label(e, p, policy->flow_label, p->plan & PLAN_DESTINATION ? &p->inserted : 0);
+	} else {
+		ip = env_bytes(e, p->l3, IPV6_LENGTH);
+		if (!ip)
+			return 0;
+		source = load_address(ip + IPV6_SOURCE);
+		label = ipv6_flow_label(ip);
+	}
+	h = flow_mix(h, source.hi);
+	h = flow_mix(h, source.lo);
+	h = flow_mix(h, p->destination.hi);
+	h = flow_mix(h, p->destination.lo);
+	if (label)
+		return flow_mix(h, label);
+	return flow_inwards(e, h, p->l3, p->version == 4 ? PROTO_IPV4 : PROTO_IPV6);
 }
 
 #endif

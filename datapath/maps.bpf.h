@@ -32,6 +32,14 @@ struct {
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, __u32);
+	__type(value, struct sidestep_group);
+} groups SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
 	__type(value, struct sidestep_adjacency);
 } adjacencies SEC(".maps");
 
@@ -82,6 +90,11 @@ INLINE struct sidestep_port *env_port(ENV *e, __u32 index)
 INLINE struct sidestep_route *env_route(ENV *e, __u32 index)
 {
 	return bpf_map_lookup_elem(&routes, &index);
+}
+
+INLINE struct sidestep_group *env_group(ENV *e, __u32 index)
+{
+	return bpf_map_lookup_elem(&groups, &index);
 }
 
 INLINE struct sidestep_adjacency *env_adjacency(ENV *e, __u32 index)

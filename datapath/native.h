@@ -8,13 +8,14 @@
 /* LIMIT: steps of one packet that are reported. */
 #define SIDESTEP_NATIVE_TRACES 64
 
-/* The tables, in the caller's memory. Index 0 of routes, adjacencies and policies is never used. */
+/* The tables, in the caller's memory. Index 0 of routes, groups, adjacencies and policies is never used. */
 struct sidestep_native_tables {
 	const struct sidestep_port *ports; /* SIDESTEP_PORTS of them */
 	const struct sidestep_route *routes;
+	const struct sidestep_group *groups;
 	const struct sidestep_adjacency *adjacencies;
 	const struct sidestep_policy *policies;
-	__u32 route_count, adjacency_count, policy_count, route_counter_count;
+	__u32 route_count, group_count, adjacency_count, policy_count, route_counter_count;
 	struct sidestep_port_counters *port_counters; /* SIDESTEP_PORTS */
 	struct sidestep_route_counters *route_counters;
 	__u64 *reason_counters; /* SIDESTEP_REASONS */

@@ -7,41 +7,10 @@
 #define SIDESTEP_SEGMENT_H
 
 #include "packet.h"
-#include "wire/ipv4.h"
-#include "wire/ipv6.h"
-#include "wire/srh.h"
+#include "wire/ip.h"
 
 /* LIMIT: headers walked to find the innermost TCP or UDP header; outer and inner ones together. */
 #define SEGMENT_HEADERS_MAX 8
-
-/* The next header behind the one of type `proto` at `at`: offset and type; 0 if there is none that is understood. */
-INLINE __u32 segment_next(ENV *e, __u32 at, __u8 *proto)
-{
-	const __u8 *header;
-
-	if (*proto == PROTO_IPV6) {
-		header = env_bytes(e, at, IPV6_LENGTH);
-		if (!header)
-			return 0;
-		*proto = header[IPV6_NEXT_HEADER];
-		return at + IPV6_LENGTH;
-	}
-	if (*proto == PROTO_IPV4) {
-		header = env_bytes(e, at, IPV4_LENGTH);
-		if (!header)
-			return 0;
-		*proto = header[IPV4_PROTOCOL];
-		return at + (header[0] & 15) * 4u;
-	}
-	if (*proto == PROTO_ROUTING || *proto == PROTO_DESTINATION_OPTIONS || *proto == PROTO_HOP_BY_HOP) {
-		header = env_bytes(e, at, 2);
-		if (!header)
-			return 0;
-		*proto = header[0];
-		return at + (header[1] + 1u) * 8;
-	}
-	return 0;
-}
 
 /* Bytes from the IP header at `l3` to the end of the innermost TCP or UDP header; 0 if there is none. */
 SUBPROGRAM __u32 segment_headers(ENV *e, __u32 l3, __u32 version)
@@ -59,7 +28,7 @@ SUBPROGRAM __u32 segment_headers(ENV *e, __u32 l3, __u32 version)
 			/* RFC 9293 3.1: Data Offset, in 4-byte words. */
 			return header ? at + (header[12] >> 4) * 4u - l3 : 0;
 		}
-		at = segment_next(e, at, &proto);
+		at = next_header(e, at, &proto);
 		if (!at)
 			return 0;
 	}

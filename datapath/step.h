@@ -16,6 +16,7 @@
 #include "behavior/end_t.h"
 #include "behavior/end_x.h"
 #include "behavior/headend.h"
+#include "flow.h"
 #include "rewrite.h"
 #include "segment.h"
 
@@ -85,7 +86,8 @@ INLINE verdict reverse_path(ENV *e, const struct packet *p, __u32 flags, __u32 i
 		return punt(reverse_path);
 	source.hi = load32(ip + IPV4_SOURCE);
 	route = env_route(e, env_fib_lookup(e, p->view4, source));
-	if (!route || (route->action != SIDESTEP_ROUTE_FORWARD && route->action != SIDESTEP_ROUTE_HEADEND))
+	if (!route || (route->action != SIDESTEP_ROUTE_FORWARD && route->action != SIDESTEP_ROUTE_GROUP &&
+		       route->action != SIDESTEP_ROUTE_HEADEND))
 		return punt(reverse_path);
 	if (!(flags & SIDESTEP_PORT_RPF_STRICT))
 		return VERDICT_CONTINUE;
@@ -132,6 +134,29 @@ SUBPROGRAM verdict endpoint(ENV *e, struct packet *p, const struct sidestep_rout
 	}
 }
 
+/* The route of a group that the packet's flow goes by; 0: none. */
+INLINE __u32 choose(ENV *e, struct packet *p, __u32 index)
+{
+	const struct sidestep_group *group = env_group(e, index);
+	__u32 slot, route;
+
+	if (!group)
+		return 0;
+	/* The hash's upper half as a fraction of the slots. */
+	slot = (__u32)((flow_hash(e, p, group->seed) >> 32) * group->slots >> 32);
+	route = group->routes[slot & (SIDESTEP_GROUP_SLOTS - 1)];
+	env_trace(e, SIDESTEP_TRACE_CHOICE, index, route, p->destination);
+	return route;
+}
+
+/* The adjacency of an endpoint behavior whose next hop has several ways. */
+INLINE verdict forward_one_of(ENV *e, struct packet *p, __u32 group)
+{
+	const struct sidestep_route *route = env_route(e, choose(e, p, group));
+
+	return route ? forward(route->adjacency) : punt(unsupported);
+}
+
 /* Lookups and behaviors until something other than a lookup is asked for. */
 INLINE verdict route_packet(ENV *e, struct packet *p)
 {
@@ -144,6 +169,8 @@ INLINE verdict route_packet(ENV *e, struct packet *p)
 		if (!index)
 			return punt(route_miss);
 		r = env_route(e, index);
+		if (r && unlikely(r->action == SIDESTEP_ROUTE_GROUP))
+			r = env_route(e, choose(e, p, r->group));
 		if (!r)
 			return punt(route_miss);
 		p->visited[i] = r->counter;
@@ -172,6 +199,8 @@ INLINE verdict route_packet(ENV *e, struct packet *p)
 			p->ours |= p->last_ours;
 			env_trace(e, SIDESTEP_TRACE_BEHAVIOR, r->action, index, p->destination);
 			v = endpoint(e, p, r);
+			if (unlikely(r->group) && v == forward(0))
+				v = forward_one_of(e, p, r->group);
 		}
 		if (v != lookup())
 			return v;

@@ -12,7 +12,7 @@ INLINE verdict end_dx6(ENV *e, struct packet *p, const struct sidestep_route *r)
 	if (v != VERDICT_CONTINUE)
 		return v;
 	/* No next hop configured (nh6 ::, nh4 0.0.0.0): the tables decide, as in Linux. */
-	if (!r->adjacency)
+	if (!r->adjacency && !r->group)
 		return lookup();
 	p->view = 0;
 	return forward(r->adjacency);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Reads the IP header that a packet begins with, outer or inner, and makes it the current one. This is the only place
- * where an IP header is checked. What the kernel must see (RFC 8200, RFC 1812) is punted here.
+ * where an IP header is checked. What the kernel must see (RFC 8200, RFC 1812) is punted here. And the walk to the headers
+ * inside, for those who only want to know where they are.
  */
 #ifndef SIDESTEP_WIRE_IP_H
 #define SIDESTEP_WIRE_IP_H
@@ -88,6 +89,35 @@ INLINE verdict ipv4_read(ENV *e, struct packet *p, __u32 offset, __u32 end, _Boo
 		     ipv4_is_zero_or_loopback(destination)))
 		return punt(bad_source);
 	return VERDICT_CONTINUE;
+}
+
+/* The next header behind the one of type `proto` at `at`: offset and type; 0 if there is none that is understood. */
+INLINE __u32 next_header(ENV *e, __u32 at, __u8 *proto)
+{
+	const __u8 *header;
+
+	if (*proto == PROTO_IPV6) {
+		header = env_bytes(e, at, IPV6_LENGTH);
+		if (!header)
+			return 0;
+		*proto = header[IPV6_NEXT_HEADER];
+		return at + IPV6_LENGTH;
+	}
+	if (*proto == PROTO_IPV4) {
+		header = env_bytes(e, at, IPV4_LENGTH);
+		if (!header)
+			return 0;
+		*proto = header[IPV4_PROTOCOL];
+		return at + (header[0] & 15) * 4u;
+	}
+	if (*proto == PROTO_ROUTING || *proto == PROTO_DESTINATION_OPTIONS || *proto == PROTO_HOP_BY_HOP) {
+		header = env_bytes(e, at, 2);
+		if (!header)
+			return 0;
+		*proto = header[0];
+		return at + (header[1] + 1u) * 8;
+	}
+	return 0;
 }
 
 #endif

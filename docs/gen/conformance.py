@@ -145,7 +145,7 @@ def differences(topics, cases, proofs):
         linux = case["linux"]
         if isinstance(linux, dict) and "differs" in linux:
             differing[linux["why"]].append(case["name"])
-        elif isinstance(linux, dict):
+        elif isinstance(linux, dict) and "skip" in linux:
             skipped[linux["skip"]] += 1
     text = DIFFERENCES
     for topic in topics:

@@ -27,6 +27,11 @@ def differs(outcome, why):
     return {"differs": outcome, "why": why}
 
 
+def one_of(*outcomes):
+    """Linux takes one of these ways (each a `forward(…)`), by a hash of its own."""
+    return {"one_of": [outcome["forward"] for outcome in outcomes]}
+
+
 def skip(why):
     """Linux cannot be asked."""
     return {"skip": why}
@@ -79,7 +84,7 @@ class Group:
             if self.node.get(key):
                 lines.append(f"  {key}:")
                 lines += [f"  - {_flow(line)}" for line in self.node[key]]
-        for key in ("tunsrc", "seg6_flowlabel"):
+        for key in ("tunsrc", "seg6_flowlabel", "multipath_hash_seed"):
             if key in self.node:
                 lines.append(f"  {key}: {_flow(self.node[key])}")
         lines.append("cases:")
@@ -94,7 +99,7 @@ class Group:
             lines += _outcome("expect", case.expect, 2)
             if case.linux == SAME:
                 lines.append("  linux: same")
-            elif "skip" in case.linux:
+            elif "skip" in case.linux or "one_of" in case.linux:
                 lines.append(f"  linux: {_flow(case.linux)}")
             else:
                 lines.append("  linux:")

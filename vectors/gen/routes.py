@@ -80,7 +80,6 @@ def groups():
         node(
             routes=[
                 "2001:db8:c1::/48 encap seg6 mode encap segs fc0a::1 hmac 7 dev eth1",
-                "2001:db8:e3::/48 nexthop via fc01::1 dev eth1 nexthop via fc02::1 dev eth2",
             ],
             tunsrc="fc00::2",
         ),
@@ -88,9 +87,5 @@ def groups():
     unsupported.add(
         "a_headend_that_signs_is_the_kernels", "8754 2.1.2", ETH0,
         received(ETH0, six("2001:db8:c1::1", 64)), kernel("hmac"),
-    )
-    unsupported.add(
-        "a_route_with_two_next_hops_is_the_kernels", "-", ETH0,
-        received(ETH0, six("2001:db8:e3::1", 64)), kernel("unsupported"),
     )
     return [group, unsupported]

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use sidestep_abi::{
-    sidestep_adjacency, sidestep_fib_key, sidestep_policy, sidestep_port, sidestep_route,
+    sidestep_adjacency, sidestep_fib_key, sidestep_group, sidestep_policy, sidestep_port,
+    sidestep_route,
 };
 
 /// A longest-prefix-match key: view, prefix bytes (network order, IPv4 in the first four), prefix length in bits
@@ -38,6 +39,8 @@ pub struct Image {
     /// From 1.
     pub routes: BTreeMap<u32, sidestep_route>,
     /// From 1.
+    pub groups: BTreeMap<u32, sidestep_group>,
+    /// From 1.
     pub adjacencies: BTreeMap<u32, sidestep_adjacency>,
     /// From 1.
     pub policies: BTreeMap<u32, sidestep_policy>,
@@ -52,6 +55,8 @@ pub struct Limits {
     pub fib: u32,
     /// LIMIT: distinct route records.
     pub routes: u32,
+    /// LIMIT: distinct sets of next hops of multipath routes.
+    pub groups: u32,
     /// LIMIT: distinct next hops.
     pub adjacencies: u32,
     /// LIMIT: distinct segment lists at headends.
@@ -65,6 +70,7 @@ impl Default for Limits {
         Self {
             fib: 1 << 20,
             routes: 1 << 17,
+            groups: 1 << 12,
             adjacencies: 1 << 15,
             policies: 1 << 13,
             route_counters: 1 << 16,

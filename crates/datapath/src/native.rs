@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::ffi::c_void;
 
 use sidestep_abi::{
-    Reason, SIDESTEP_PORTS, SIDESTEP_REASONS, sidestep_adjacency, sidestep_policy, sidestep_port,
-    sidestep_port_counters, sidestep_route, sidestep_route_counters, sidestep_trace,
+    Reason, SIDESTEP_PORTS, SIDESTEP_REASONS, sidestep_adjacency, sidestep_group, sidestep_policy,
+    sidestep_port, sidestep_port_counters, sidestep_route, sidestep_route_counters, sidestep_trace,
 };
 
 use crate::image::{FibKey, Image};
@@ -42,6 +42,7 @@ pub type Trace = sidestep_trace;
 pub struct Native {
     ports: Vec<sidestep_port>,
     routes: Vec<sidestep_route>,
+    groups: Vec<sidestep_group>,
     adjacencies: Vec<sidestep_adjacency>,
     policies: Vec<sidestep_policy>,
     fib: Fib,
@@ -128,6 +129,7 @@ impl Native {
         Self {
             ports,
             routes: dense(&image.routes),
+            groups: dense(&image.groups),
             adjacencies: dense(&image.adjacencies),
             policies: dense(&image.policies),
             fib,
@@ -148,9 +150,11 @@ impl Native {
         let tables = ffi::sidestep_native_tables {
             ports: self.ports.as_ptr(),
             routes: self.routes.as_ptr(),
+            groups: self.groups.as_ptr(),
             adjacencies: self.adjacencies.as_ptr(),
             policies: self.policies.as_ptr(),
             route_count: self.routes.len() as u32,
+            group_count: self.groups.len() as u32,
             adjacency_count: self.adjacencies.len() as u32,
             policy_count: self.policies.len() as u32,
             route_counter_count: self.route_counters.len() as u32,

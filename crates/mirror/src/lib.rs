@@ -43,7 +43,7 @@ use crate::genl::decode_event;
 use crate::kernel::{Kernel, Snapshot};
 use crate::socket::{Received, Socket};
 use crate::state::State;
-use crate::sysctl::Sysctl;
+use crate::sysctl::{Sysctl, multipath_hash_seed};
 use crate::wire::messages;
 
 /// The receive buffer that [`Mirror::open`] asks for, in bytes: room for some 30,000 notifications, which take about
@@ -106,6 +106,7 @@ impl Mirror {
             all_seg6_enabled: Sysctl::open("/proc/sys/net/ipv6/conf/all/seg6_enabled")?,
             seg6_flowlabel: Sysctl::open("/proc/sys/net/ipv6/seg6_flowlabel")?,
         };
+        mirror.state.node.multipath_hash_seed = multipath_hash_seed();
         mirror.poll_sysctls()?;
         mirror.state.stale.everything = true;
         mirror.process()?;

@@ -42,3 +42,36 @@ impl Sysctl {
         })
     }
 }
+
+/// The seed of the multipath hash: that of the operator (`net.ipv4.fib_multipath_hash_seed`, Linux 6.11), or one that
+/// stays the same until the machine boots again, as the kernel's own does, so that a daemon that starts anew moves no
+/// flow to another next hop.
+pub(crate) fn multipath_hash_seed() -> u32 {
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    let set = read("/proc/sys/net/ipv4/fib_multipath_hash_seed");
+    match set.trim().parse() {
+        Ok(0) | Err(_) => first_word(&read("/proc/sys/kernel/random/boot_id")),
+        Ok(seed) => seed,
+    }
+}
+
+/// The first 32 bits of a UUID's text; its other fields are not all random.
+fn first_word(uuid: &str) -> u32 {
+    uuid.get(..8)
+        .and_then(|word| u32::from_str_radix(word, 16).ok())
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_word_of_a_uuid_is_a_number() {
+        assert_eq!(
+            first_word("3f6c1a02-77aa-4a53-9a3e-6a1c1f6a8d5e\n"),
+            0x3f6c_1a02
+        );
+        assert_eq!(first_word(""), 0);
+    }
+}

@@ -13,6 +13,7 @@
 //! rules: ["iif eth0 lookup 100"]
 //! tunsrc: "fc00::2"
 //! seg6_flowlabel: 0
+//! multipath_hash_seed: 0
 //! ```
 
 use std::collections::BTreeMap;
@@ -51,6 +52,8 @@ pub struct File {
     tunsrc: Option<Spanned<String>>,
     /// `net.ipv6.seg6_flowlabel`.
     seg6_flowlabel: Option<Spanned<i32>>,
+    /// `net.ipv4.fib_multipath_hash_seed`.
+    multipath_hash_seed: Option<u32>,
 }
 
 /// What a file adds to a node that is there: all of it is Sidestep's own.
@@ -66,6 +69,8 @@ pub struct Overlay {
     pub tunsrc: Option<Ipv6Addr>,
     /// `net.ipv6.seg6_flowlabel`, if the file says it.
     pub seg6_flowlabel: Option<i32>,
+    /// The seed of the multipath hash, if the file says it.
+    pub multipath_hash_seed: Option<u32>,
 }
 
 impl File {
@@ -97,6 +102,7 @@ impl File {
         let mut node = self.ports()?.node()?;
         node.tunsrc = self.tunsrc()?;
         node.seg6_flowlabel = self.seg6_flowlabel()?.unwrap_or_default();
+        node.multipath_hash_seed = self.multipath_hash_seed.unwrap_or_default();
         for line in &self.neighbors {
             let (key, neighbor) = read_neighbor(line, &context(&node, Owner::Kernel))?;
             if node.neighbors.insert(key, neighbor).is_some() {
@@ -147,6 +153,7 @@ impl File {
         let mut overlay = Overlay {
             tunsrc: self.tunsrc()?,
             seg6_flowlabel: self.seg6_flowlabel()?,
+            multipath_hash_seed: self.multipath_hash_seed,
             ..Overlay::default()
         };
         for line in &self.neighbors {

@@ -163,6 +163,9 @@ pub struct Node {
     pub tunsrc: Option<Ipv6Addr>,
     /// `net.ipv6.seg6_flowlabel`: -1, 0, 1.
     pub seg6_flowlabel: i32,
+    /// Where the hash that spreads packets over several next hops begins. Two routers in a row with the same seed would
+    /// both send what one of them got by the same way.
+    pub multipath_hash_seed: u32,
 }
 
 impl Node {

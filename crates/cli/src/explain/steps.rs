@@ -4,9 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::Serialize;
 use sidestep_abi::{
-    SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_FORWARD, SIDESTEP_TRACE_LOOKUP,
-    SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_POP, SIDESTEP_TRACE_PORT, SIDESTEP_TRACE_PUSH,
-    SIDESTEP_TRACE_SRH,
+    SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_CHOICE, SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_FORWARD,
+    SIDESTEP_TRACE_LOOKUP, SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_POP, SIDESTEP_TRACE_PORT,
+    SIDESTEP_TRACE_PUSH, SIDESTEP_TRACE_SRH,
 };
 use sidestep_datapath::Trace;
 use sidestep_model::behavior::EncapMode;
@@ -46,6 +46,15 @@ pub enum Step {
         tables: Vec<String>,
         /// What matched; none: nothing did.
         route: Option<RouteName>,
+    },
+    /// The packet's flow chose one of several next hops.
+    Choice {
+        /// The next hop, in iproute2's words.
+        next_hop: String,
+        /// The slots that lead there, and all: its share of the flows.
+        slots: (usize, usize),
+        /// Where that is specified.
+        source: &'static str,
     },
     /// An endpoint behavior began.
     Behavior {
@@ -162,6 +171,7 @@ fn step(names: Names<'_>, event: &Trace, destination: &mut IpAddr) -> Option<Ste
                 route,
             }
         }
+        SIDESTEP_TRACE_CHOICE => choice(names, a, b),
         SIDESTEP_TRACE_BEHAVIOR => behavior(names, b),
         SIDESTEP_TRACE_SRH => {
             let next = address(event.address, Family::V6);
@@ -210,6 +220,31 @@ fn step(names: Names<'_>, event: &Trace, destination: &mut IpAddr) -> Option<Ste
         // A newer packet path may report more than this knows.
         _ => return None,
     })
+}
+
+fn choice(names: Names<'_>, group: u32, route: u32) -> Step {
+    let info = names.index.routes.get(&route);
+    let next_hop = info.and_then(|info| {
+        let family = info.route.as_ref()?.family();
+        Some(route::print_next_hop(
+            info.next_hop.as_ref()?,
+            family,
+            names.node,
+        ))
+    });
+    let slots = names
+        .index
+        .groups
+        .get(&group)
+        .map_or(&[][..], |slots| slots);
+    Step::Choice {
+        next_hop: next_hop.unwrap_or_else(|| format!("route {route}")),
+        slots: (
+            slots.iter().filter(|&&slot| slot == route).count(),
+            slots.len(),
+        ),
+        source: "RFC 6438 4",
+    }
 }
 
 fn behavior(names: Names<'_>, route: u32) -> Step {

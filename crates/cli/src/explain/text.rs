@@ -140,6 +140,15 @@ fn words(step: &Step) -> (&str, String, &str) {
                 "",
             )
         }
+        Step::Choice {
+            next_hop,
+            slots: (own, all),
+            source,
+        } => (
+            "next hop",
+            format!("{next_hop}, by the flow: {own} of {all} slots lead there"),
+            source,
+        ),
         Step::Behavior {
             name,
             summary,

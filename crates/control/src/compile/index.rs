@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use sidestep_model::behavior::Seg6Encap;
 use sidestep_model::node::IfIndex;
-use sidestep_model::route::{Family, Route, RouteKey};
+use sidestep_model::route::{Family, NextHop, Route, RouteKey};
 
 use super::Chain;
 
@@ -16,6 +16,8 @@ pub struct RouteInfo {
     pub route: Option<Route>,
     /// The neighbor on the link that a connected route was narrowed to.
     pub neighbor: Option<IpAddr>,
+    /// Of a record that only a group refers to: the next hop of the route that it stands for.
+    pub next_hop: Option<NextHop>,
     /// Slot in the route counters; 0: not counted.
     pub counter: u32,
 }
@@ -52,6 +54,8 @@ pub struct PolicyInfo {
 pub struct Index {
     /// By route index.
     pub routes: BTreeMap<u32, RouteInfo>,
+    /// By group index: the route of each slot.
+    pub groups: BTreeMap<u32, Vec<u32>>,
     /// By view index.
     pub views: BTreeMap<u32, ViewInfo>,
     /// By adjacency index.

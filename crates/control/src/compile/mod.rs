@@ -5,6 +5,7 @@
 //! do it, so that the longest match gives the MAC.
 
 mod chain;
+mod group;
 mod header;
 mod ids;
 mod index;
@@ -27,6 +28,7 @@ use thiserror::Error;
 
 pub use chain::Chain;
 use chain::Source;
+use group::GroupKey;
 use ids::{Full, Ids};
 pub use index::{AdjacencyInfo, Index, PolicyInfo, RouteInfo, ViewInfo};
 use routes::{AdjacencyKey, PolicyKey, RouteRecord};
@@ -78,6 +80,7 @@ pub struct Compiler {
     limits: Limits,
     views: Ids<Chain>,
     routes: Ids<RouteRecord>,
+    groups: Ids<GroupKey>,
     counters: Ids<RouteKey>,
     adjacencies: Ids<AdjacencyKey>,
     policies: Ids<PolicyKey>,
@@ -102,6 +105,7 @@ impl Compiler {
             limits,
             views: Ids::new("views", u32::MAX),
             routes: Ids::new("routes", limits.routes),
+            groups: Ids::new("groups", limits.groups),
             counters: Ids::new("route counters", limits.route_counters),
             adjacencies: Ids::new("adjacencies", limits.adjacencies),
             policies: Ids::new("policies", limits.policies),
@@ -114,6 +118,7 @@ impl Compiler {
         let mut compiler = Self::new(limits);
         compiler.views.avoid(image.fib.keys().map(|key| key.view));
         compiler.routes.avoid(image.routes.keys().copied());
+        compiler.groups.avoid(image.groups.keys().copied());
         compiler
             .counters
             .avoid(image.routes.values().map(|route| route.counter));
@@ -128,6 +133,7 @@ impl Compiler {
     pub fn holds_back(&self) -> bool {
         self.views.holds_back()
             || self.routes.holds_back()
+            || self.groups.holds_back()
             || self.counters.holds_back()
             || self.adjacencies.holds_back()
             || self.policies.holds_back()
@@ -166,6 +172,7 @@ impl Compiler {
     pub fn release(&mut self) {
         self.views.release();
         self.routes.release();
+        self.groups.release();
         self.counters.release();
         self.adjacencies.release();
         self.policies.release();
@@ -174,6 +181,7 @@ impl Compiler {
     fn begin(&mut self) {
         self.views.begin();
         self.routes.begin();
+        self.groups.begin();
         self.counters.begin();
         self.adjacencies.begin();
         self.policies.begin();
@@ -182,6 +190,7 @@ impl Compiler {
     fn sweep(&mut self) {
         self.views.sweep();
         self.routes.sweep();
+        self.groups.sweep();
         self.counters.sweep();
         self.adjacencies.sweep();
         self.policies.sweep();

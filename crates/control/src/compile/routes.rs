@@ -20,6 +20,7 @@ use sidestep_model::node::{IfIndex, LinkKind, TableId};
 use sidestep_model::route::{Encap, Family, NextHop, Owner, Route, RouteKey, RouteKind};
 
 use super::chain::{self, Chain, Source};
+use super::group::{self, Way};
 use super::index::{AdjacencyInfo, PolicyInfo, RouteInfo};
 use super::tables::{self, Prefix, Say, Table};
 use super::{CompileError, Pass, header};
@@ -37,24 +38,24 @@ pub(crate) fn is_selective(key: &RouteKey) -> bool {
 }
 
 /// A route that the packet path leaves to the kernel: the packet's reason, and words for the operator.
-struct Unsupported(sidestep_reason, String);
+pub(super) struct Unsupported(sidestep_reason, String);
 
-fn unsupported<T>(words: impl Into<String>) -> Result<T, Unsupported> {
+pub(super) fn unsupported<T>(words: impl Into<String>) -> Result<T, Unsupported> {
     Err(Unsupported(PUNT_unsupported, words.into()))
 }
 
 /// `Err(Err(_))` ends the compilation, `Err(Ok(_))` only this route.
-type Outcome<T> = Result<T, Result<Unsupported, CompileError>>;
+pub(super) type Outcome<T> = Result<T, Result<Unsupported, CompileError>>;
 
-fn left<T>(result: Result<T, Unsupported>) -> Outcome<T> {
+pub(super) fn left<T>(result: Result<T, Unsupported>) -> Outcome<T> {
     result.map_err(Ok)
 }
 
-fn fatal<T>(result: Result<T, impl Into<CompileError>>) -> Outcome<T> {
+pub(super) fn fatal<T>(result: Result<T, impl Into<CompileError>>) -> Outcome<T> {
     result.map_err(|error| Err(error.into()))
 }
 
-fn record(action: sidestep_action) -> sidestep_route {
+pub(super) fn record(action: sidestep_action) -> sidestep_route {
     sidestep_route {
         action: action as u8,
         ..Default::default()
@@ -120,7 +121,9 @@ impl Pass<'_> {
 
     /// The index of the record for a route, narrowed to a neighbor on its link or not.
     fn route(&mut self, route: &Route, neighbor: Option<IpAddr>) -> Result<u32, CompileError> {
-        let mut record = match self.action(route, neighbor) {
+        // A full counter table costs the counters of the routes that come last, never their forwarding.
+        let counter = self.ids.counters.get(&route.key).unwrap_or(0);
+        let mut record = match self.action(route, neighbor, counter) {
             Ok(record) => record,
             Err(Ok(Unsupported(reason, words))) => {
                 self.out.index.unsupported.insert(route.key, words);
@@ -131,8 +134,7 @@ impl Pass<'_> {
         if route.owner == Owner::Sidestep {
             record.flags |= SIDESTEP_ROUTE_OURS as u8;
         }
-        // A full counter table costs the counters of the routes that come last, never their forwarding.
-        record.counter = self.ids.counters.get(&route.key).unwrap_or(0);
+        record.counter = counter;
         if record.counter != 0 {
             self.out.index.counters.insert(route.key, record.counter);
         }
@@ -144,12 +146,13 @@ impl Pass<'_> {
             .or_insert_with(|| RouteInfo {
                 route: Some(route.clone()),
                 neighbor,
+                next_hop: None,
                 counter: record.counter,
             });
         Ok(index)
     }
 
-    fn intern(&mut self, r: sidestep_route) -> Result<u32, CompileError> {
+    pub(super) fn intern(&mut self, r: sidestep_route) -> Result<u32, CompileError> {
         let index = self.ids.routes.get(&r)?;
         self.out.image.routes.insert(index, r);
         Ok(index)
@@ -175,13 +178,19 @@ impl Pass<'_> {
             RouteInfo {
                 route: None,
                 neighbor: None,
+                next_hop: None,
                 counter: 0,
             },
         );
         Ok(index)
     }
 
-    fn action(&mut self, route: &Route, neighbor: Option<IpAddr>) -> Outcome<sidestep_route> {
+    fn action(
+        &mut self,
+        route: &Route,
+        neighbor: Option<IpAddr>,
+        counter: u32,
+    ) -> Outcome<sidestep_route> {
         if is_selective(&route.key) {
             return left(unsupported("selects by source prefix or TOS"));
         }
@@ -200,9 +209,20 @@ impl Pass<'_> {
             }
             RouteKind::Other(number) => return left(unsupported(format!("route type {number}"))),
         }
-        let [next_hop] = &route.next_hops[..] else {
-            return left(unsupported(format!("{} next hops", route.next_hops.len())));
-        };
+        match &group::alive(&route.next_hops)[..] {
+            [] => left(unsupported("no next hop")),
+            [next_hop] => self.way(route, next_hop, neighbor),
+            several => self.multipath(route, several, counter),
+        }
+    }
+
+    /// The record for one next hop of a route.
+    pub(super) fn way(
+        &mut self,
+        route: &Route,
+        next_hop: &NextHop,
+        neighbor: Option<IpAddr>,
+    ) -> Outcome<sidestep_route> {
         match &next_hop.encap {
             None => self.plain(route, next_hop, neighbor),
             Some(Encap::Seg6(encap)) => {
@@ -240,7 +260,12 @@ impl Pass<'_> {
         }
     }
 
-    fn adjacency(&mut self, dev: IfIndex, via: Option<IpAddr>, mtu: Option<u32>) -> Outcome<u32> {
+    pub(super) fn adjacency(
+        &mut self,
+        dev: IfIndex,
+        via: Option<IpAddr>,
+        mtu: Option<u32>,
+    ) -> Outcome<u32> {
         let Some(link) = self.node.links.get(&dev) else {
             return left(unsupported("its device is not there"));
         };
@@ -285,40 +310,6 @@ impl Pass<'_> {
         Ok(index)
     }
 
-    /// The adjacency that a chain of tables gives for an address, if that is a plain next hop.
-    fn toward(&mut self, chain: &Chain, address: IpAddr) -> Outcome<Option<u32>> {
-        let Some(key) = self.resolve(chain, address) else {
-            return Ok(None);
-        };
-        let node = self.node;
-        let route = &node.routes[&key];
-        match (&route.next_hops[..], route.kind) {
-            (
-                [
-                    NextHop {
-                        via,
-                        dev: Some(dev),
-                        encap: None,
-                        ..
-                    },
-                ],
-                RouteKind::Unicast,
-            ) if !is_selective(&key) => {
-                let (via, dev, mtu) = (via.unwrap_or(address), *dev, route.mtu);
-                if !self
-                    .node
-                    .links
-                    .get(&dev)
-                    .is_some_and(|link| is_ethernet(&link.kind))
-                {
-                    return Ok(None);
-                }
-                self.adjacency(dev, Some(via), mtu).map(Some)
-            }
-            _ => Ok(None),
-        }
-    }
-
     fn headend(
         &mut self,
         family: Family,
@@ -342,9 +333,14 @@ impl Pass<'_> {
             Some(table) => Some(Chain::table(Family::V6, table)),
             None => self.common.get(&Family::V6).cloned(),
         };
-        let adjacency = match &chain {
-            Some(chain) => self.toward(chain, first.into())?.unwrap_or(0),
-            None => 0,
+        let toward = match &chain {
+            Some(chain) => self.toward(chain, first.into())?,
+            None => None,
+        };
+        // Of several ways the packet takes one by its outer header: when it is looked up.
+        let adjacency = match toward {
+            Some(Way::Adjacency(adjacency)) => adjacency,
+            Some(Way::Group(_)) | None => 0,
         };
         let view = match encap.lookup {
             Some(table) => self.view(Chain::table(Family::V6, table)).map_err(Err)?,
@@ -420,14 +416,11 @@ impl Pass<'_> {
                 let Some(nh6) = local.nh6 else {
                     return left(unsupported("End.X without nh6"));
                 };
-                let adjacency = match local.oif {
-                    Some(oif) => self.adjacency(oif, Some(nh6.into()), None)?,
+                let way = match local.oif {
+                    Some(oif) => Way::Adjacency(self.adjacency(oif, Some(nh6.into()), None)?),
                     None => self.cross_connect(nh6.into())?,
                 };
-                sidestep_route {
-                    adjacency,
-                    ..record(SIDESTEP_ROUTE_END_X)
-                }
+                way.of(record(SIDESTEP_ROUTE_END_X))
             }
             Behavior::EndT => sidestep_route {
                 view6: self.endpoint_view(local, Family::V6)?,
@@ -448,26 +441,18 @@ impl Pass<'_> {
                     ..record(SIDESTEP_ROUTE_END_DX2)
                 }
             }
-            Behavior::EndDx6 => {
-                let adjacency = match local.nh6 {
-                    Some(nh6) if !nh6.is_unspecified() => self.cross_connect(nh6.into())?,
-                    _ => 0,
-                };
-                sidestep_route {
-                    adjacency,
-                    ..record(SIDESTEP_ROUTE_END_DX6)
-                }
-            }
-            Behavior::EndDx4 => {
-                let adjacency = match local.nh4 {
-                    Some(nh4) if !nh4.is_unspecified() => self.cross_connect(nh4.into())?,
-                    _ => 0,
-                };
-                sidestep_route {
-                    adjacency,
-                    ..record(SIDESTEP_ROUTE_END_DX4)
-                }
-            }
+            Behavior::EndDx6 => match local.nh6 {
+                Some(nh6) if !nh6.is_unspecified() => self
+                    .cross_connect(nh6.into())?
+                    .of(record(SIDESTEP_ROUTE_END_DX6)),
+                _ => record(SIDESTEP_ROUTE_END_DX6),
+            },
+            Behavior::EndDx4 => match local.nh4 {
+                Some(nh4) if !nh4.is_unspecified() => self
+                    .cross_connect(nh4.into())?
+                    .of(record(SIDESTEP_ROUTE_END_DX4)),
+                _ => record(SIDESTEP_ROUTE_END_DX4),
+            },
             Behavior::EndDt4 => sidestep_route {
                 view4: self.endpoint_view(local, Family::V4)?,
                 ..record(SIDESTEP_ROUTE_END_DT4)
@@ -534,8 +519,8 @@ impl Pass<'_> {
         })
     }
 
-    /// The adjacency of a cross-connect's next hop.
-    fn cross_connect(&mut self, next_hop: IpAddr) -> Outcome<u32> {
+    /// The way of a cross-connect to its next hop.
+    fn cross_connect(&mut self, next_hop: IpAddr) -> Outcome<Way> {
         let family = if next_hop.is_ipv4() {
             Family::V4
         } else {
@@ -548,7 +533,7 @@ impl Pass<'_> {
             ));
         };
         match self.toward(&chain, next_hop)? {
-            Some(adjacency) => Ok(adjacency),
+            Some(way) => Ok(way),
             None if self.resolve(&chain, next_hop).is_none() => left(Err(Unsupported(
                 PUNT_route_miss,
                 format!("no route to its next hop {next_hop}"),
@@ -574,7 +559,7 @@ impl Pass<'_> {
     }
 }
 
-fn is_ethernet(kind: &LinkKind) -> bool {
+pub(super) fn is_ethernet(kind: &LinkKind) -> bool {
     !matches!(
         kind,
         LinkKind::Loopback | LinkKind::NotEthernet(_) | LinkKind::Vrf { .. }

@@ -32,6 +32,7 @@ pub(crate) fn over<'a>(mirrored: &'a Node, own: &Overlay) -> Cow<'a, Node> {
     }
     node.tunsrc = own.tunsrc.or(node.tunsrc);
     node.seg6_flowlabel = own.seg6_flowlabel.unwrap_or(node.seg6_flowlabel);
+    node.multipath_hash_seed = own.multipath_hash_seed.unwrap_or(node.multipath_hash_seed);
     Cow::Owned(node)
 }
 

@@ -175,6 +175,7 @@ impl Daemon {
         vec![
             row("prefixes", limits.fib, Some(image.fib.len()), refused),
             row("routes", limits.routes, Some(image.routes.len()), refused),
+            row("groups", limits.groups, Some(image.groups.len()), refused),
             row(
                 "adjacencies",
                 limits.adjacencies,

@@ -1,6 +1,6 @@
 //! Bringing the tables from one image to the next while packets are read against them.
 //!
-//! A packet follows port -> FIB -> route -> policy, adjacency. So records are written before anything refers to them,
+//! A packet follows port -> FIB -> route (-> group -> route) -> policy, adjacency. So records are written before anything refers to them,
 //! and cleared when nothing has referred to them for a grace period. In between, every packet sees the old or the new
 //! way, never a half of each.
 
@@ -23,13 +23,18 @@ const BATCH: usize = 4096;
 pub(super) struct Unused {
     /// Index, and the counter slot that the route names.
     routes: BTreeMap<u32, u32>,
+    groups: BTreeSet<u32>,
     policies: BTreeSet<u32>,
     adjacencies: BTreeSet<u32>,
 }
 
 impl Unused {
     fn is_empty(&self) -> bool {
-        self.routes.is_empty() && self.policies.is_empty() && self.adjacencies.is_empty()
+        self.len() == 0
+    }
+
+    fn len(&self) -> usize {
+        self.routes.len() + self.groups.len() + self.policies.len() + self.adjacencies.len()
     }
 
     /// What `changes` took out of use; what `to` uses is not unused.
@@ -37,12 +42,15 @@ impl Unused {
         let routes = changes.routes.removed.iter();
         self.routes
             .extend(routes.map(|(index, route)| (**index, route.counter)));
+        self.groups
+            .extend(changes.groups.removed.iter().map(|(index, _)| **index));
         self.policies
             .extend(changes.policies.removed.iter().map(|(index, _)| **index));
         self.adjacencies
             .extend(changes.adjacencies.removed.iter().map(|(index, _)| **index));
         self.routes
             .retain(|index, _| !to.routes.contains_key(index));
+        self.groups.retain(|index| !to.groups.contains_key(index));
         self.policies
             .retain(|index| !to.policies.contains_key(index));
         self.adjacencies
@@ -53,7 +61,7 @@ impl Unused {
 /// What [`Kernel::apply`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// Records written: ports, routes, adjacencies and policies.
+    /// Records written: ports, routes, groups, adjacencies and policies.
     pub written: usize,
     /// Prefixes inserted or given another route.
     pub prefixes: usize,
@@ -97,7 +105,15 @@ impl Kernel {
 
         self.write_adjacencies(&changes.adjacencies, &mut applied)?;
         publish(&self.maps.policies, &changes.policies.added, &mut applied);
-        publish(&self.maps.routes, &changes.routes.added, &mut applied);
+        // A group refers to routes, and other routes to groups.
+        let (grouped, plain): (Vec<_>, Vec<_>) = changes
+            .routes
+            .added
+            .iter()
+            .partition(|(_, route)| route.group != 0);
+        publish(&self.maps.routes, &plain, &mut applied);
+        publish(&self.maps.groups, &changes.groups.added, &mut applied);
+        publish(&self.maps.routes, &grouped, &mut applied);
         if let Err(error) = self.insert_prefixes(&changes.fib, &mut applied) {
             self.undo(from, &changes)?;
             return Err(error);
@@ -239,13 +255,16 @@ impl Kernel {
             }
             self.maps.routes.clear(*index);
         }
+        for index in &unused.groups {
+            self.maps.groups.clear(*index);
+        }
         for index in &unused.policies {
             self.maps.policies.clear(*index);
         }
         for index in &unused.adjacencies {
             self.maps.adjacencies.clear(*index);
         }
-        Ok(unused.routes.len() + unused.policies.len() + unused.adjacencies.len())
+        Ok(unused.len())
     }
 
     /// Back to `from` after the FIB took only some of the prefixes. Deleting needs no memory, and so does giving a
@@ -274,6 +293,11 @@ impl Kernel {
             .added
             .iter()
             .for_each(|(index, _)| self.maps.routes.clear(**index));
+        changes
+            .groups
+            .added
+            .iter()
+            .for_each(|(index, _)| self.maps.groups.clear(**index));
         changes
             .policies
             .added
@@ -304,6 +328,11 @@ fn check(to: &Image, limits: Limits) -> Result<(), KernelError> {
             Table::Routes,
             limits.routes,
             last(to.routes.last_key_value().map(|(i, _)| *i)),
+        ),
+        (
+            Table::Groups,
+            limits.groups,
+            last(to.groups.last_key_value().map(|(i, _)| *i)),
         ),
         (
             Table::Adjacencies,
@@ -343,17 +372,19 @@ fn check(to: &Image, limits: Limits) -> Result<(), KernelError> {
 struct Changes<'a> {
     ports: Diff<'a, u32, sidestep_abi::sidestep_port>,
     routes: Diff<'a, u32, sidestep_abi::sidestep_route>,
+    groups: Diff<'a, u32, sidestep_abi::sidestep_group>,
     adjacencies: Diff<'a, u32, sidestep_adjacency>,
     policies: Diff<'a, u32, sidestep_abi::sidestep_policy>,
     fib: Diff<'a, FibKey, u32>,
 }
 
 impl<'a> Changes<'a> {
-    /// Refuses a route or a policy whose content changes under its index.
+    /// Refuses a route, a group or a policy whose content changes under its index.
     fn between(from: &'a Image, to: &'a Image) -> Result<Self, KernelError> {
         let changes = Self {
             ports: Diff::between(&from.ports, &to.ports),
             routes: Diff::between(&from.routes, &to.routes),
+            groups: Diff::between(&from.groups, &to.groups),
             adjacencies: Diff::between(&from.adjacencies, &to.adjacencies),
             policies: Diff::between(&from.policies, &to.policies),
             fib: Diff::between(&from.fib, &to.fib),
@@ -363,12 +394,17 @@ impl<'a> Changes<'a> {
             .changed
             .first()
             .map(|(index, _, _)| (Table::Routes, **index));
+        let group = changes
+            .groups
+            .changed
+            .first()
+            .map(|(index, _, _)| (Table::Groups, **index));
         let policy = changes
             .policies
             .changed
             .first()
             .map(|(index, _, _)| (Table::Policies, **index));
-        match route.or(policy) {
+        match route.or(group).or(policy) {
             Some((table, index)) => Err(KernelError::InUse { table, index }),
             None => Ok(changes),
         }
@@ -388,6 +424,7 @@ mod tests {
         let limits = Limits {
             fib: 1,
             routes: 2,
+            groups: 1,
             adjacencies: 1,
             policies: 1,
             route_counters: 3,

@@ -12,8 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use nix::sys::mman::{MapFlags as MmapFlags, ProtFlags, mmap, munmap};
 use sidestep_abi::{
-    SIDESTEP_PORTS, SIDESTEP_REASONS, sidestep_adjacency, sidestep_fib_key, sidestep_policy,
-    sidestep_port, sidestep_port_counters, sidestep_route, sidestep_route_counters,
+    SIDESTEP_PORTS, SIDESTEP_REASONS, sidestep_adjacency, sidestep_fib_key, sidestep_group,
+    sidestep_policy, sidestep_port, sidestep_port_counters, sidestep_route,
+    sidestep_route_counters,
 };
 
 use super::KernelError;
@@ -26,6 +27,8 @@ pub enum Table {
     Ports,
     /// Route records.
     Routes,
+    /// Sets of next hops.
+    Groups,
     /// Next hops.
     Adjacencies,
     /// What headends push.
@@ -42,9 +45,10 @@ pub enum Table {
 
 impl Table {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Ports,
         Self::Routes,
+        Self::Groups,
         Self::Adjacencies,
         Self::Policies,
         Self::Fib,
@@ -58,6 +62,7 @@ impl Table {
         match self {
             Self::Ports => "ports",
             Self::Routes => "routes",
+            Self::Groups => "groups",
             Self::Adjacencies => "adjacencies",
             Self::Policies => "policies",
             Self::Fib => "fib",
@@ -72,6 +77,7 @@ impl Table {
         match self {
             Self::Ports | Self::PortCounters => SIDESTEP_PORTS,
             Self::Routes => limits.routes + 1,
+            Self::Groups => limits.groups + 1,
             Self::Adjacencies => limits.adjacencies + 1,
             Self::Policies => limits.policies + 1,
             // Insertions come before deletions, so that no packet meets a gap: for a moment the trie holds both. It
@@ -87,6 +93,7 @@ impl Table {
         Limits {
             fib: entries(Self::Fib) / 2,
             routes: entries(Self::Routes).saturating_sub(1),
+            groups: entries(Self::Groups).saturating_sub(1),
             adjacencies: entries(Self::Adjacencies).saturating_sub(1),
             policies: entries(Self::Policies).saturating_sub(1),
             route_counters: entries(Self::RouteCounters).saturating_sub(1),
@@ -98,6 +105,7 @@ impl Table {
         match self {
             Self::Ports => (MapType::Array, 4, size_of::<sidestep_port>()),
             Self::Routes => (MapType::Array, 4, size_of::<sidestep_route>()),
+            Self::Groups => (MapType::Array, 4, size_of::<sidestep_group>()),
             Self::Adjacencies => (MapType::Array, 4, size_of::<sidestep_adjacency>()),
             Self::Policies => (MapType::Array, 4, size_of::<sidestep_policy>()),
             Self::Fib => (MapType::LpmTrie, size_of::<sidestep_fib_key>(), 4),
@@ -142,6 +150,7 @@ pub(super) struct Maps {
     handles: Vec<MapHandle>,
     pub(super) ports: Mapped<sidestep_port>,
     pub(super) routes: Mapped<sidestep_route>,
+    pub(super) groups: Mapped<sidestep_group>,
     pub(super) adjacencies: Mapped<sidestep_adjacency>,
     pub(super) policies: Mapped<sidestep_policy>,
 }
@@ -154,6 +163,7 @@ impl Maps {
         Ok(Self {
             ports: Mapped::new(handle(Table::Ports))?,
             routes: Mapped::new(handle(Table::Routes))?,
+            groups: Mapped::new(handle(Table::Groups))?,
             adjacencies: Mapped::new(handle(Table::Adjacencies))?,
             policies: Mapped::new(handle(Table::Policies))?,
             handles,
@@ -178,6 +188,7 @@ impl Maps {
                 .filter(|(ifindex, _)| *ifindex != 0),
         );
         image.routes.extend(self.routes.records());
+        image.groups.extend(self.groups.records());
         image.adjacencies.extend(self.adjacencies.records());
         image.policies.extend(self.policies.records());
         let fib = self.handle(Table::Fib);
@@ -233,6 +244,8 @@ pub(super) unsafe trait Record: Copy + Default {}
 unsafe impl Record for sidestep_port {}
 // SAFETY: as above.
 unsafe impl Record for sidestep_route {}
+// SAFETY: as above.
+unsafe impl Record for sidestep_group {}
 // SAFETY: as above.
 unsafe impl Record for sidestep_adjacency {}
 // SAFETY: as above.

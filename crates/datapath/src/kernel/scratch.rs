@@ -33,6 +33,7 @@ impl Scratch {
         let limits = Limits {
             fib: 4,
             routes: 4,
+            groups: 4,
             adjacencies: 4,
             policies: 4,
             route_counters: 4,

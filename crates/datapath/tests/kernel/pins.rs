@@ -66,6 +66,7 @@ fn other_limits_replace_the_tables_and_the_port_follows_when_it_is_attached_agai
 
         let limits = Limits {
             routes: 32,
+            groups: 4,
             ..LIMITS
         };
         let mut kernel = Kernel::load(limits, router.pin_root()).expect("load");

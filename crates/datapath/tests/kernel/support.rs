@@ -16,6 +16,7 @@ use sidestep_lab::Lab;
 pub const LIMITS: Limits = Limits {
     fib: 64,
     routes: 16,
+    groups: 4,
     adjacencies: 8,
     policies: 4,
     route_counters: 16,

@@ -55,6 +55,9 @@ pub struct Node {
     /// `net.ipv6.seg6_flowlabel`: -1, 0, 1.
     #[serde(default)]
     pub seg6_flowlabel: Option<i32>,
+    /// The seed of Sidestep's multipath hash; Linux has a hash of its own.
+    #[serde(default)]
+    pub multipath_hash_seed: Option<u32>,
 }
 
 /// One port.
@@ -152,6 +155,8 @@ pub enum Linux {
         /// Why ours is right.
         why: String,
     },
+    /// One of these ports and frames, of which the expected one is one: which, its own hash over the flow says.
+    OneOf(Vec<(String, Vec<u8>)>),
     /// It cannot be asked, for this reason.
     Skip(String),
 }

@@ -54,6 +54,7 @@ enum RawExpect {
 enum RawLinux {
     Word(String),
     Differs(RawDiffers),
+    OneOf(RawOneOf),
     Skip(RawSkip),
 }
 
@@ -68,6 +69,12 @@ struct RawSkip {
 struct RawDiffers {
     differs: RawOutcome,
     why: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawOneOf {
+    one_of: Vec<RawFrame>,
 }
 
 #[derive(Deserialize)]
@@ -121,10 +128,20 @@ impl RawCase {
             RawLinux::Word(word) if word == "same" => Linux::Same,
             RawLinux::Word(word) => {
                 return Err(format!(
-                    "linux: {word}; allowed are same, {{differs, why}}, {{skip}}"
+                    "linux: {word}; allowed are same, {{differs, why}}, {{one_of}}, {{skip}}"
                 ));
             }
             RawLinux::Skip(RawSkip { skip }) => Linux::Skip(skip),
+            RawLinux::OneOf(RawOneOf { one_of }) => {
+                let ways: Vec<_> = one_of.into_iter().map(port_of).collect::<Result<_, _>>()?;
+                let ours = ways.iter().any(|(port, frame)| {
+                    matches!(&expect, Expect::Forward { port: p, frame: f } if p == port && f == frame)
+                });
+                if !ours {
+                    return Err("linux: one_of: what is expected has to be one of them".into());
+                }
+                Linux::OneOf(ways)
+            }
             RawLinux::Differs(RawDiffers { differs, why }) => Linux::Differs {
                 outcome: match differs {
                     RawOutcome::Word(word) if word == "drop" => None,

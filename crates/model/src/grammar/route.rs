@@ -14,7 +14,7 @@ mod next_hop;
 mod print;
 
 use next_hop::Hop;
-pub use print::print;
+pub use print::{print, print_next_hop};
 
 const EXPECTED: &str =
     "from, table, metric, tos, proto, src, mtu, via, dev, onlink, nhid, encap, nexthop or a prefix";

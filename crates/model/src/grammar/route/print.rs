@@ -78,6 +78,17 @@ pub fn print(route: &Route, names: &dyn Names, style: Style) -> String {
     text
 }
 
+/// Writes one next hop of a route of that family, as it stands behind `nexthop`, without its weight.
+pub fn print_next_hop(hop: &NextHop, family: Family, names: &dyn Names) -> String {
+    let mut text = String::new();
+    if let Some(encap) = &hop.encap {
+        text.push_str(encap_lead(Style::Add));
+        text.push_str(&encap::print(encap, names, Style::Add));
+    }
+    print_gateway(&mut text, hop, family, names);
+    text.trim_start().to_owned()
+}
+
 fn destination(route: &Route, style: Style) -> String {
     let prefix = &route.key.prefix;
     if prefix.prefix_len() == 0 {

@@ -1,0 +1,213 @@
+//! Several next hops: the slots that a packet's flow chooses among.
+
+use std::net::IpAddr;
+
+use sidestep_abi::{
+    SIDESTEP_GROUP_SLOTS, SIDESTEP_ROUTE_FORWARD, SIDESTEP_ROUTE_GROUP, SIDESTEP_ROUTE_OURS,
+    sidestep_group, sidestep_route,
+};
+use sidestep_model::route::{NextHop, Owner, Route, RouteKind};
+
+use super::Pass;
+use super::chain::Chain;
+use super::index::RouteInfo;
+use super::routes::{self, Outcome, fatal, left, record, unsupported};
+
+/// Seed of the hash, and the route of each slot.
+pub(crate) type GroupKey = (u32, Vec<u32>);
+
+/// Where a packet toward an address leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// By this adjacency.
+    Adjacency(u32),
+    /// By one of this group's routes, each to an adjacency.
+    Group(u32),
+}
+
+impl Way {
+    /// The record of a cross-connect by it.
+    pub(super) fn of(self, route: sidestep_route) -> sidestep_route {
+        match self {
+            Self::Adjacency(adjacency) => sidestep_route { adjacency, ..route },
+            Self::Group(group) => sidestep_route { group, ..route },
+        }
+    }
+}
+
+/// The next hops that packets are spread over: the kernel passes over dead ones (`fib_select_multipath`,
+/// `fib6_select_path`). With all of them dead there is nothing to choose. In an order of their own: the kernel's is not
+/// told reliably, and the same next hops are to have the same slots.
+pub(super) fn alive(next_hops: &[NextHop]) -> Vec<&NextHop> {
+    let mut alive: Vec<_> = next_hops.iter().filter(|hop| !hop.dead).collect();
+    if alive.is_empty() {
+        alive = next_hops.iter().collect();
+    }
+    alive.sort_unstable();
+    alive
+}
+
+impl Pass<'_> {
+    /// The record of a route with these next hops, each of which may have its own encapsulation. `counter`: their slot.
+    pub(super) fn multipath(
+        &mut self,
+        route: &Route,
+        hops: &[&NextHop],
+        counter: u32,
+    ) -> Outcome<sidestep_route> {
+        let mut ways = Vec::new();
+        for hop in hops {
+            let mut member = self.way(route, hop, None)?;
+            if member.group != 0 {
+                return left(unsupported(
+                    "several next hops, one of which has several ways itself",
+                ));
+            }
+            if route.owner == Owner::Sidestep {
+                member.flags |= SIDESTEP_ROUTE_OURS as u8;
+            }
+            member.counter = counter;
+            ways.push((self.member(route, hop, member)?, hop.weight));
+        }
+        Ok(sidestep_route {
+            group: self.group(&ways)?,
+            ..record(SIDESTEP_ROUTE_GROUP)
+        })
+    }
+
+    /// Where a chain of tables sends an address, if that is to plain next hops.
+    pub(super) fn toward(&mut self, chain: &Chain, address: IpAddr) -> Outcome<Option<Way>> {
+        let Some(key) = self.resolve(chain, address) else {
+            return Ok(None);
+        };
+        let node = self.node;
+        let route = &node.routes[&key];
+        let hops = alive(&route.next_hops);
+        let plain = |hop: &&NextHop| {
+            let link = hop.dev.and_then(|dev| node.links.get(&dev));
+            hop.encap.is_none() && link.is_some_and(|link| routes::is_ethernet(&link.kind))
+        };
+        if route.kind != RouteKind::Unicast
+            || routes::is_selective(&key)
+            || hops.is_empty()
+            || !hops.iter().all(plain)
+        {
+            return Ok(None);
+        }
+        let mut ways = Vec::new();
+        for hop in &hops {
+            let Some(dev) = hop.dev else {
+                return Ok(None);
+            };
+            let adjacency = self.adjacency(dev, Some(hop.via.unwrap_or(address)), route.mtu)?;
+            if hops.len() == 1 {
+                return Ok(Some(Way::Adjacency(adjacency)));
+            }
+            let member = sidestep_route {
+                adjacency,
+                ..record(SIDESTEP_ROUTE_FORWARD)
+            };
+            ways.push((self.member(route, hop, member)?, hop.weight));
+        }
+        Ok(Some(Way::Group(self.group(&ways)?)))
+    }
+
+    /// The index of a record that only a group refers to.
+    fn member(&mut self, route: &Route, hop: &NextHop, record: sidestep_route) -> Outcome<u32> {
+        let index = fatal(self.intern(record))?;
+        self.out
+            .index
+            .routes
+            .entry(index)
+            .or_insert_with(|| RouteInfo {
+                route: Some(route.clone()),
+                neighbor: None,
+                next_hop: Some(hop.clone()),
+                counter: record.counter,
+            });
+        Ok(index)
+    }
+
+    /// The index of a group of routes with weights.
+    fn group(&mut self, ways: &[(u32, u16)]) -> Outcome<u32> {
+        if ways.len() > SIDESTEP_GROUP_SLOTS as usize {
+            return left(unsupported(format!(
+                "{} next hops; up to {SIDESTEP_GROUP_SLOTS} are possible",
+                ways.len()
+            )));
+        }
+        let weights: Vec<u16> = ways.iter().map(|(_, weight)| *weight).collect();
+        let slots: Vec<u32> = ways
+            .iter()
+            .zip(slots(&weights))
+            .flat_map(|((route, _), slots)| std::iter::repeat_n(*route, slots))
+            .collect();
+        let mut content = sidestep_group {
+            slots: slots.len() as u32,
+            seed: self.node.multipath_hash_seed,
+            ..Default::default()
+        };
+        content.routes[..slots.len()].copy_from_slice(&slots);
+        let index = fatal(self.ids.groups.get(&(content.seed, slots.clone())))?;
+        self.out.index.groups.insert(index, slots);
+        self.out.image.groups.insert(index, content);
+        Ok(index)
+    }
+}
+
+/// How many slots each weight gets, at least one: as many times the weights as fit; where they do not fit once, their
+/// shares, the remaining slots to the largest remainders.
+fn slots(weights: &[u16]) -> Vec<usize> {
+    const ALL: usize = SIDESTEP_GROUP_SLOTS as usize;
+    let weights: Vec<usize> = weights.iter().map(|&weight| weight.max(1).into()).collect();
+    let sum: usize = weights.iter().sum();
+    if sum <= ALL {
+        // A power of two of them, so that a slot is an even part of the hash, would be no more exact.
+        return weights.iter().map(|weight| weight * (ALL / sum)).collect();
+    }
+    let mut slots: Vec<usize> = weights
+        .iter()
+        .map(|weight| (weight * ALL / sum).max(1))
+        .collect();
+    let given = |slots: &[usize]| slots.iter().sum::<usize>();
+    while given(&slots) != ALL {
+        // Behind its share the most, or ahead of it the most and able to give one up.
+        let behind = |i: &usize| weights[*i] as i64 * ALL as i64 - (slots[*i] * sum) as i64;
+        if given(&slots) < ALL {
+            let most = (0..slots.len()).max_by_key(behind).unwrap_or(0);
+            slots[most] += 1;
+        } else {
+            let least = (0..slots.len())
+                .filter(|&i| slots[i] > 1)
+                .min_by_key(behind)
+                .unwrap_or(0);
+            slots[least] -= 1;
+        }
+    }
+    slots
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_in_the_proportion_of_the_weights() {
+        assert_eq!(slots(&[1, 1]), [128, 128]);
+        assert_eq!(slots(&[1, 1, 1]), [85, 85, 85]);
+        assert_eq!(slots(&[3, 1]), [192, 64]);
+        assert_eq!(slots(&[255, 1]), [255, 1]);
+    }
+
+    #[test]
+    fn weights_that_do_not_fit_are_rounded_and_everyone_gets_a_slot() {
+        assert_eq!(slots(&[256, 256]), [128, 128]);
+        assert_eq!(slots(&[256, 1]), [255, 1]);
+        assert_eq!(slots(&[256, 128, 128]), [128, 64, 64]);
+        let mut many = vec![1; 255];
+        many.push(256);
+        let found = slots(&many);
+        assert_eq!(found.iter().sum::<usize>(), 256);
+        assert!(found.iter().all(|&slots| slots > 0));
+    }
+}
