@@ -16,7 +16,7 @@
  *   env_port/route/group/adjacency/policy(e, index)   records, NULL where there is none
  *   env_fib_lookup(e, view, address)             route index, 0: none
  *   env_port_counters/route_counters(e, index), env_count_reason(e, reason)
- *   env_trace(e, kind, a, b, address)            nothing at all in the kernel
+ *   env_trace(e, kind, a, b, address)            in the kernel nothing at all, save in the traced programs
  *
  * After env_shift, env_trim and env_linear every packet pointer is stale and must be derived again.
  */
@@ -33,6 +33,19 @@ enum env_shift {
 	ENV_SHIFT_DECAP6,  /* outer header removed, IPv6 inside */
 	ENV_SHIFT_ENCAP,   /* outer IPv6 header added around IP */
 	ENV_SHIFT_ENCAP_L2 /* outer IPv6 header added around an Ethernet frame */
+};
+
+/* What the target does with the frame. */
+enum outcome_kind {
+	OUTCOME_FORWARD, /* send it out of .ifindex */
+	OUTCOME_KERNEL,  /* hand it to the kernel */
+	OUTCOME_DROP
+};
+
+struct outcome {
+	__u32 kind;    /* enum outcome_kind */
+	__u32 ifindex; /* egress of FORWARD */
+	__u32 reason;  /* of KERNEL and DROP */
 };
 
 /* LIMIT: no header that we read or write begins beyond this offset. */
@@ -65,5 +78,13 @@ INLINE __u8 *env_bytes(ENV *e, __u32 offset, __u32 length)
 		return 0;
 	return p;
 }
+
+#if defined(SIDESTEP_TRACED)
+#include "trace.bpf.h"
+#elif defined(__bpf__)
+#define env_trace(e, kind, a, b, address) ((void)0)
+#define trace_begin(e) ((void)0)
+#define trace_end(e, outcome) ((void)0)
+#endif
 
 #endif

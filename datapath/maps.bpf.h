@@ -136,6 +136,4 @@ INLINE void env_count_reason(ENV *e, __u32 reason)
 		(*count)++;
 }
 
-#define env_trace(e, kind, a, b, address) ((void)0)
-
 #endif

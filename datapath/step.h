@@ -20,19 +20,6 @@
 #include "rewrite.h"
 #include "segment.h"
 
-/* What the target does with the frame. */
-enum outcome_kind {
-	OUTCOME_FORWARD, /* send it out of .ifindex */
-	OUTCOME_KERNEL,  /* hand it to the kernel */
-	OUTCOME_DROP
-};
-
-struct outcome {
-	__u32 kind;    /* enum outcome_kind */
-	__u32 ifindex; /* egress of FORWARD */
-	__u32 reason;  /* of KERNEL and DROP */
-};
-
 /* Is it IP, and for us? Makes the outer header the current one. */
 INLINE verdict classify(ENV *e, struct packet *p, const struct sidestep_port *port)
 {

@@ -8,7 +8,11 @@
 SEC("tc")
 int sidestep_tc(struct __sk_buff *skb)
 {
-	struct outcome outcome = step(skb);
+	struct outcome outcome;
+
+	trace_begin(skb);
+	outcome = step(skb);
+	trace_end(skb, outcome);
 
 	if (outcome.kind == OUTCOME_FORWARD)
 		return (int)bpf_redirect(outcome.ifindex, 0);

@@ -6,7 +6,11 @@
 SEC("xdp.frags")
 int sidestep_xdp(struct xdp_md *ctx)
 {
-	struct outcome outcome = step(ctx);
+	struct outcome outcome;
+
+	trace_begin(ctx);
+	outcome = step(ctx);
+	trace_end(ctx, outcome);
 
 	if (outcome.kind == OUTCOME_FORWARD)
 		return (int)bpf_redirect(outcome.ifindex, 0);

@@ -1,4 +1,5 @@
-//! Compiles the packet path three times: for XDP and TC with clang, natively with the same clang.
+//! Compiles the packet path: for XDP and TC with clang, each also as the traced program, and natively with the same
+//! clang.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,12 +12,19 @@ fn main() {
     println!("cargo::rerun-if-env-changed=CLANG");
 
     let clang = clang();
-    for target in ["xdp", "tc", "measure"] {
+    for (target, object, define) in [
+        ("xdp", "xdp", None),
+        ("tc", "tc", None),
+        ("xdp", "xdp_traced", Some("-DSIDESTEP_TRACED")),
+        ("tc", "tc_traced", Some("-DSIDESTEP_TRACED")),
+        ("measure", "measure", None),
+    ] {
         bpf(
             &clang,
             &source,
             &source.join(format!("{target}.bpf.c")),
-            &out.join(format!("{target}.bpf.o")),
+            define,
+            &out.join(format!("{object}.bpf.o")),
         );
     }
     cc::Build::new()
@@ -58,7 +66,7 @@ fn clang() -> String {
         .expect("clang 16 or newer is needed to compile datapath/ (run ./dev setup, or set CLANG)")
 }
 
-fn bpf(clang: &str, include: &Path, source: &Path, object: &Path) {
+fn bpf(clang: &str, include: &Path, source: &Path, define: Option<&str>, object: &Path) {
     // libbpf's own headers (bpf_helpers.h), as libbpf-sys ships them; and the architecture's UAPI headers, which
     // Debian keeps in a multiarch folder that `-target bpf` does not search.
     let libbpf = std::env::var("DEP_BPF_INCLUDE").expect("libbpf-sys says where its headers are");
@@ -71,6 +79,7 @@ fn bpf(clang: &str, include: &Path, source: &Path, object: &Path) {
         .arg(multiarch)
         .arg("-I")
         .arg(include)
+        .args(define)
         .arg("-c")
         .arg(source)
         .arg("-o")

@@ -7,4 +7,4 @@ mod native;
 
 pub use image::{FibKey, Image, Limits};
 pub use kernel::{Kernel, KernelError, Target};
-pub use native::{FRAME_MAX, Native, Trace, Verdict};
+pub use native::{FRAME_MAX, Native, Trace, Verdict, VerdictKind};

@@ -35,6 +35,61 @@ pub enum Verdict {
     Drop(&'static Reason),
 }
 
+impl Verdict {
+    /// From the numbers of `struct sidestep_outcome`. None: they are none of the packet path's.
+    pub(crate) fn from_numbers(kind: u32, ifindex: u32, reason: u32) -> Option<Self> {
+        match kind {
+            ffi::SIDESTEP_OUTCOME_FORWARD => Some(Self::Forward { ifindex }),
+            ffi::SIDESTEP_OUTCOME_KERNEL => Reason::from_number(reason).map(Self::Kernel),
+            ffi::SIDESTEP_OUTCOME_DROP => Reason::from_number(reason).map(Self::Drop),
+            _ => None,
+        }
+    }
+
+    /// Which of the three it is.
+    pub fn kind(self) -> VerdictKind {
+        match self {
+            Self::Forward { .. } => VerdictKind::Forward,
+            Self::Kernel(_) => VerdictKind::Kernel,
+            Self::Drop(_) => VerdictKind::Drop,
+        }
+    }
+}
+
+/// What became of a frame, without where to or why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VerdictKind {
+    /// Sent out of an interface.
+    Forward,
+    /// Left to the kernel.
+    Kernel,
+    /// Dropped.
+    Drop,
+}
+
+impl VerdictKind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Forward, Self::Kernel, Self::Drop];
+
+    /// The operator's word for it: `forward`, `kernel`, `drop`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Forward => "forward",
+            Self::Kernel => "kernel",
+            Self::Drop => "drop",
+        }
+    }
+
+    /// Its number in `struct sidestep_outcome`.
+    pub(crate) fn number(self) -> u32 {
+        match self {
+            Self::Forward => ffi::SIDESTEP_OUTCOME_FORWARD,
+            Self::Kernel => ffi::SIDESTEP_OUTCOME_KERNEL,
+            Self::Drop => ffi::SIDESTEP_OUTCOME_DROP,
+        }
+    }
+}
+
 /// One step of a packet's way; `kind` is one of `SIDESTEP_TRACE_*`.
 pub type Trace = sidestep_trace;
 
@@ -178,17 +233,8 @@ impl Native {
         let outcome = unsafe { ffi::sidestep_native_run(&raw mut *self.frame) };
         self.frame.tables = std::ptr::null();
 
-        let reason = || {
-            Reason::from_number(outcome.reason)
-                .expect("the packet path gives reasons of its own table")
-        };
-        match outcome.kind {
-            ffi::SIDESTEP_OUTCOME_FORWARD => Verdict::Forward {
-                ifindex: outcome.ifindex,
-            },
-            ffi::SIDESTEP_OUTCOME_DROP => Verdict::Drop(reason()),
-            _ => Verdict::Kernel(reason()),
-        }
+        Verdict::from_numbers(outcome.kind, outcome.ifindex, outcome.reason)
+            .expect("the packet path gives verdicts and reasons of its own tables")
     }
 
     /// The frame of the last run as it is now.

@@ -15,6 +15,8 @@ use crate::image::Limits;
 
 const XDP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp.bpf.o"));
 const TC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tc.bpf.o"));
+const XDP_TRACED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp_traced.bpf.o"));
+const TC_TRACED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tc_traced.bpf.o"));
 const MEASURE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/measure.bpf.o"));
 
 /// The programs, and those that do nothing, for comparison.
@@ -119,6 +121,7 @@ pub(super) fn load(limits: Limits, pin_root: &Path) -> Result<Kernel, KernelErro
         attached,
         grace_period,
         unused: Unused::default(),
+        tracer: None,
     };
     if origin == Origin::Adopted {
         // The same tables, so the new program may take over at once. The old program goes on where it cannot.
@@ -148,6 +151,7 @@ pub(super) fn adopt(pin_root: &Path) -> Result<Kernel, KernelError> {
         attached,
         grace_period,
         unused: Unused::default(),
+        tracer: None,
     })
 }
 
@@ -205,6 +209,25 @@ pub(super) fn load_measure() -> Result<Object, KernelError> {
     load_object("the measuring program", MEASURE, |_| Ok(()))
 }
 
+/// The traced objects of XDP and TC on these tables, sharing the maps of one trace; loaded anew for each.
+pub(super) fn load_traced(tables: &Maps) -> Result<[Object; 2], KernelError> {
+    let reuse = |table: Table, map: &mut libbpf_rs::OpenMapMut<'_>| {
+        map.reuse_fd(tables.handle(table).as_fd())
+    };
+    let xdp = load_object("the traced XDP program", XDP_TRACED, |object| {
+        prepare(object, reuse)
+    })?;
+    let tc = load_object("the traced TC program", TC_TRACED, |object| {
+        for mut map in object.maps_mut() {
+            if let Some(shared) = xdp.maps().find(|shared| shared.name() == map.name()) {
+                map.reuse_fd(shared.as_fd())?;
+            }
+        }
+        Ok(())
+    })?;
+    Ok([xdp, tc])
+}
+
 fn load_object(
     name: &'static str,
     bytes: &[u8],
@@ -241,6 +264,13 @@ fn handles(object: &Object) -> libbpf_rs::Result<Vec<MapHandle>> {
         MapHandle::try_from(&map.expect("datapath/maps.bpf.h has every table, as the build shows"))
     };
     Table::ALL.into_iter().map(find).collect()
+}
+
+/// A handle of its own of a map.
+pub(super) fn map(object: &Object, name: &str) -> Result<MapHandle, KernelError> {
+    let map = object.maps().find(|map| map.name() == name);
+    let map = map.expect("the object has that map: both are in this repository");
+    MapHandle::try_from(&map).map_err(|source| refused("a map", source, String::new()))
 }
 
 /// A descriptor of its own of a program.

@@ -20,6 +20,7 @@ mod program_time;
 mod scratch;
 mod sys;
 mod test_run;
+mod trace;
 
 use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -30,6 +31,7 @@ pub use error::KernelError;
 pub use maps::Table;
 pub use program_time::{Method, ProgramTime};
 pub use test_run::{Action, TEST_RUN_IFINDEX, TestRun};
+pub use trace::{Head, Sample, TraceFilter};
 
 use crate::image::{Image, Limits};
 use attach::Attachment;
@@ -88,6 +90,8 @@ pub struct Kernel {
     attached: BTreeMap<u32, Attachment>,
     grace_period: GracePeriod,
     unused: apply::Unused,
+    /// While a trace runs.
+    tracer: Option<trace::Tracer>,
 }
 
 /// Whether this process may load and attach; [`Kernel::load`] asks too, this is for asking first.
@@ -160,9 +164,12 @@ impl Kernel {
         self.grace_period.wait()
     }
 
-    /// The program of a target: XDP's is the same in both modes.
+    /// The program that belongs on a port of that target now: XDP's is the same in both modes.
     fn program(&self, target: Target) -> BorrowedFd<'_> {
-        self.programs.of(target)
+        match &self.tracer {
+            Some(tracer) => tracer.of(target),
+            None => self.programs.of(target),
+        }
     }
 }
 

@@ -1,0 +1,318 @@
+//! Telling packets on the live path, for `sidestep trace`.
+//!
+//! The plain programs know nothing of it. While a trace runs, programs compiled from the same source with
+//! `SIDESTEP_TRACED` stand in for them on every port: each is put in place by one update of the link (or filter), as a new
+//! daemon's program is, so that no packet is lost, and is replaced in the same way when the trace ends. The maps of a
+//! trace (filter, drafts, ring) are pinned nowhere: whoever loads afresh puts plain programs on all ports, and what a dead
+//! process left of a trace is gone.
+
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::mpsc::{Receiver, channel};
+
+use ipnet::IpNet;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
+use sidestep_abi::{
+    Reason, SIDESTEP_FILTER_DESTINATION, SIDESTEP_FILTER_MET, SIDESTEP_FILTER_REASON,
+    SIDESTEP_FILTER_SOURCE, SIDESTEP_FILTER_VERDICT, sidestep_filter, sidestep_filter_prefix,
+    sidestep_sample,
+};
+
+use super::{Descriptor, Kernel, KernelError, Target, load};
+use crate::native::{Trace, Verdict, VerdictKind};
+
+/// Which packets are told: those that all of it fits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TraceFilter {
+    /// Ingress interface.
+    pub ifindex: Option<u32>,
+    /// Prefix of the source, in the IP header that arrived.
+    pub source: Option<IpNet>,
+    /// Prefix of the destination, in the IP header that arrived.
+    pub destination: Option<IpNet>,
+    /// Prefix of an address that was looked up on the packet's way. An IPv4 prefix also fits IPv6 addresses that begin
+    /// with its bytes, and the other way round: the packet path does not tell here which family a key is of.
+    pub met: Option<IpNet>,
+    /// Verdict.
+    pub verdict: Option<VerdictKind>,
+    /// Reason of a drop, or of leaving a packet to the kernel.
+    pub reason: Option<&'static Reason>,
+}
+
+/// The first bytes of a frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// At most `SIDESTEP_SAMPLE_BYTES` of them.
+    pub bytes: Vec<u8>,
+    /// Bytes of the whole frame.
+    pub length: u32,
+}
+
+/// One packet of the live path, and what was done with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// When it arrived: nanoseconds of the kernel's monotonic clock.
+    pub time: u64,
+    /// Ingress interface.
+    pub ifindex: u32,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// As it arrived.
+    pub arrived: Head,
+    /// As it left, or as the kernel got it if it was changed.
+    pub left: Option<Head>,
+    /// Its steps, in order.
+    pub steps: Vec<Trace>,
+}
+
+/// What a running trace has in the kernel.
+#[derive(Debug)]
+pub(super) struct Tracer {
+    xdp: Descriptor,
+    tc: Descriptor,
+    filter: MapHandle,
+    ring_map: MapHandle,
+    ring: RingBuffer<'static>,
+    samples: Receiver<Sample>,
+}
+
+impl Kernel {
+    /// Puts the traced programs on all ports, in the place of the plain ones or of those of another trace. At most
+    /// `rate` samples at once are taken, and as many each second after that.
+    ///
+    /// # Errors
+    /// [`KernelError::Load`], or [`KernelError::Attach`] where a port refused; then the plain programs run everywhere.
+    pub fn trace_start(
+        &mut self,
+        filter: &TraceFilter,
+        rate: NonZeroU32,
+    ) -> Result<(), KernelError> {
+        self.tracer = Some(Tracer::load(self, &record(filter, rate))?);
+        self.switch().inspect_err(|_| {
+            let _ = self.trace_stop();
+        })
+    }
+
+    /// Puts the plain programs back. Samples that were not read are gone. Nothing happens if no trace runs.
+    ///
+    /// # Errors
+    /// [`KernelError::Attach`]: the first that came up; the rest is done nevertheless.
+    pub fn trace_stop(&mut self) -> Result<(), KernelError> {
+        match self.tracer.take() {
+            Some(_) => self.switch(),
+            None => Ok(()),
+        }
+    }
+
+    /// Readable when there are samples. None if no trace runs.
+    pub fn trace_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.tracer.as_ref().map(|tracer| tracer.ring_map.as_fd())
+    }
+
+    /// The next samples, `max` or fewer, without waiting.
+    pub fn trace_samples(&self, max: usize) -> Vec<Sample> {
+        let Some(tracer) = &self.tracer else {
+            return Vec::new();
+        };
+        // An error is only that of the callback, which gives none.
+        let _ = tracer.ring.consume_raw_n(max);
+        tracer.samples.try_iter().collect()
+    }
+
+    /// Samples of this trace that the ring had no room for.
+    ///
+    /// # Errors
+    /// [`KernelError::System`].
+    pub fn trace_lost(&self) -> Result<u64, KernelError> {
+        let Some(tracer) = &self.tracer else {
+            return Ok(0);
+        };
+        let value = tracer.filter.lookup(&0u32.to_ne_bytes(), MapFlags::ANY);
+        let bytes = value.map_err(failed("read the filter of a trace"))?;
+        Ok(bytes
+            .and_then(|bytes| from_bytes::<sidestep_filter>(&bytes))
+            .map_or(0, |filter| filter.lost))
+    }
+
+    /// Puts on all ports the programs that belong there now.
+    fn switch(&self) -> Result<(), KernelError> {
+        let switched = self
+            .attached()
+            .into_iter()
+            .map(|(ifindex, _)| self.update(ifindex).map(drop));
+        switched.fold(Ok(()), Result::and)
+    }
+}
+
+impl Tracer {
+    fn load(kernel: &Kernel, filter: &sidestep_filter) -> Result<Self, KernelError> {
+        let [xdp, tc] = load::load_traced(&kernel.maps)?;
+        let map = |name| load::map(&xdp, name);
+        let (filter_map, ring_map) = (map("trace_filter")?, map("trace_ring")?);
+        filter_map
+            .update(&0u32.to_ne_bytes(), bytes_of(filter), MapFlags::ANY)
+            .map_err(failed("write the filter of a trace"))?;
+        let (sender, samples) = channel();
+        let mut builder = RingBufferBuilder::new();
+        let ring = builder
+            .add(&ring_map, move |bytes| {
+                if let Some(sample) = from_bytes(bytes).and_then(|raw| sample(&raw)) {
+                    // The receiver is in the same structure.
+                    let _ = sender.send(sample);
+                }
+                0
+            })
+            .map(drop);
+        let ring = ring.and_then(|()| builder.build());
+        Ok(Self {
+            xdp: load::program(&xdp, "sidestep_xdp")?,
+            tc: load::program(&tc, "sidestep_tc")?,
+            ring: ring.map_err(failed("open the ring of a trace"))?,
+            filter: filter_map,
+            ring_map,
+            samples,
+        })
+    }
+
+    pub(super) fn of(&self, target: Target) -> BorrowedFd<'_> {
+        match target {
+            Target::Xdp | Target::XdpGeneric => self.xdp.as_fd(),
+            Target::Tc => self.tc.as_fd(),
+        }
+    }
+}
+
+fn failed(operation: &'static str) -> impl Fn(libbpf_rs::Error) -> KernelError {
+    move |source| KernelError::System {
+        operation,
+        source: std::io::Error::other(source),
+    }
+}
+
+/// The filter as the packet path has it.
+fn record(filter: &TraceFilter, rate: NonZeroU32) -> sidestep_filter {
+    const SECOND: u64 = 1_000_000_000;
+    let interval = (SECOND / u64::from(rate.get())).max(1);
+    let flags = [
+        (filter.source.is_some(), SIDESTEP_FILTER_SOURCE),
+        (filter.destination.is_some(), SIDESTEP_FILTER_DESTINATION),
+        (filter.met.is_some(), SIDESTEP_FILTER_MET),
+        (filter.verdict.is_some(), SIDESTEP_FILTER_VERDICT),
+        (filter.reason.is_some(), SIDESTEP_FILTER_REASON),
+    ];
+    let set = flags.into_iter().filter(|(set, _)| *set);
+    sidestep_filter {
+        source: filter.source.map(prefix).unwrap_or_default(),
+        destination: filter.destination.map(prefix).unwrap_or_default(),
+        met: filter.met.map(prefix).unwrap_or_default(),
+        flags: set.fold(0, |flags, (_, flag)| flags | flag),
+        ifindex: filter.ifindex.unwrap_or(0),
+        verdict: filter.verdict.map_or(0, VerdictKind::number),
+        reason: filter.reason.map_or(0, |reason| reason.number),
+        interval,
+        credit: SECOND - interval,
+        next: 0,
+        lost: 0,
+    }
+}
+
+/// IEEE 802 `EtherTypes`.
+const ETHERTYPE_IPV4: u16 = 0x0800;
+const ETHERTYPE_IPV6: u16 = 0x86dd;
+
+fn prefix(net: IpNet) -> sidestep_filter_prefix {
+    let octets = |address: IpAddr| match address {
+        IpAddr::V6(address) => address.octets(),
+        IpAddr::V4(address) => {
+            let mut octets = [0; 16];
+            octets[..4].copy_from_slice(&address.octets());
+            octets
+        }
+    };
+    // Words as they lie in memory.
+    let words = |octets: [u8; 16]| {
+        let number = u128::from_ne_bytes(octets).to_le();
+        [number as u64, (number >> 64) as u64]
+    };
+    let ethertype = match net {
+        IpNet::V4(_) => ETHERTYPE_IPV4,
+        IpNet::V6(_) => ETHERTYPE_IPV6,
+    };
+    sidestep_filter_prefix {
+        address: words(octets(net.network())),
+        mask: words(octets(net.netmask())),
+        ethertype: ethertype.to_be().into(),
+        reserved: 0,
+    }
+}
+
+/// None: no sample of this version's.
+fn sample(raw: &sidestep_sample) -> Option<Sample> {
+    let head = |bytes: &[u8], length: u32| Head {
+        bytes: bytes[..bytes.len().min(length as usize)].to_vec(),
+        length,
+    };
+    Some(Sample {
+        time: raw.time,
+        ifindex: raw.ifindex,
+        verdict: Verdict::from_numbers(raw.outcome, raw.egress, raw.reason)?,
+        arrived: head(&raw.arrived, raw.length),
+        left: (raw.left_length > 0).then(|| head(&raw.left, raw.left_length)),
+        steps: raw.step.get(..raw.steps as usize)?.to_vec(),
+    })
+}
+
+/// A structure of `datapath/sample.h`.
+///
+/// # Safety
+/// `repr(C)` of integers without padding, for which every bit pattern is a value.
+unsafe trait Plain: Copy {}
+
+// SAFETY: sample.h asserts that its size is the sum of its fields, which are integers and arrays of them.
+unsafe impl Plain for sidestep_filter {}
+// SAFETY: as above.
+unsafe impl Plain for sidestep_sample {}
+
+fn bytes_of<T: Plain>(value: &T) -> &[u8] {
+    // SAFETY: no padding, so every byte is initialized; the slice borrows the value.
+    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
+}
+
+/// None: too few bytes.
+fn from_bytes<T: Plain>(bytes: &[u8]) -> Option<T> {
+    let bytes = bytes.get(..size_of::<T>())?;
+    // SAFETY: as many bytes as T has, every pattern of which is a T; no alignment is assumed.
+    Some(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_is_compared_as_its_bytes_lie_in_memory() {
+        let found = prefix("2001:db8:ff00::/40".parse().expect("a prefix"));
+        let bytes = |words: [u64; 2]| words.map(u64::to_ne_bytes).concat();
+        assert_eq!(bytes(found.address)[..6], [0x20, 0x01, 0x0d, 0xb8, 0xff, 0]);
+        assert_eq!(bytes(found.mask)[..6], [0xff, 0xff, 0xff, 0xff, 0xff, 0]);
+        assert_eq!(found.ethertype.to_ne_bytes()[..2], [0x86, 0xdd]);
+        let found = prefix("10.1.2.3/16".parse().expect("a prefix"));
+        assert_eq!(bytes(found.address)[..4], [10, 1, 0, 0], "host bits go");
+        assert_eq!(bytes(found.mask)[..5], [0xff, 0xff, 0, 0, 0]);
+        assert_eq!(found.ethertype.to_ne_bytes()[..2], [0x08, 0x00]);
+    }
+
+    #[test]
+    fn a_rate_is_an_interval_and_the_credit_of_a_second_less_one_interval() {
+        for (rate, interval, credit) in [
+            (1, 1_000_000_000, 0),
+            (10, 100_000_000, 900_000_000),
+            (u32::MAX, 1, 999_999_999),
+        ] {
+            let rate = NonZeroU32::new(rate).expect("not 0");
+            let found = record(&TraceFilter::default(), rate);
+            assert_eq!((found.interval, found.credit), (interval, credit));
+        }
+    }
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Telling packets on the live path: part of the programs that are compiled with SIDESTEP_TRACED, and of no other. Such a
+ * program stands in for the plain one while somebody runs `sidestep trace`.
+ *
+ * trace_begin() decides by what is known when a frame arrives whether it may be told, and keeps its head; env_trace()
+ * keeps the steps; trace_end() decides by the verdict, and sends. What is kept until then is this CPU's.
+ */
+#ifndef SIDESTEP_TRACE_BPF_H
+#define SIDESTEP_TRACE_BPF_H
+
+#include "sample.h"
+#include "wire/eth.h"
+#include "wire/ipv4.h"
+#include "wire/ipv6.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct sidestep_filter);
+} trace_filter SEC(".maps");
+
+struct trace_draft {
+	struct sidestep_sample sample;
+	__u32 begun; /* the packet that is being processed may be told */
+	__u32 met;   /* an address of the filter was looked up */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct trace_draft);
+} trace_drafts SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, SIDESTEP_SAMPLE_RING);
+} trace_ring SEC(".maps");
+
+INLINE struct sidestep_filter *trace_wanted(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&trace_filter, &zero);
+}
+
+INLINE struct trace_draft *trace_draft(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&trace_drafts, &zero);
+}
+
+INLINE _Bool trace_prefix_has(const struct sidestep_filter_prefix *prefix, struct address address)
+{
+	return (address.hi & prefix->mask[0]) == prefix->address[0] &&
+	       (address.lo & prefix->mask[1]) == prefix->address[1];
+}
+
+/* Is there an address within the prefix at the offset that its header has for it? Reads frames in pieces too. */
+INLINE _Bool trace_address_fits(ENV *e, const struct sidestep_filter_prefix *prefix, __u32 in_ipv6, __u32 in_ipv4)
+{
+	struct address address = {};
+	__u16 type = 0;
+
+	if (env_copy(e, ETH_TYPE, &type, sizeof(type)) < 0 || type != prefix->ethertype)
+		return 0;
+	if (type == ETHERTYPE_IPV6) {
+		if (env_copy(e, ETH_LENGTH + in_ipv6, &address, 16) < 0)
+			return 0;
+	} else if (env_copy(e, ETH_LENGTH + in_ipv4, &address, 4) < 0) {
+		return 0;
+	}
+	return trace_prefix_has(prefix, address);
+}
+
+/* Before the first step of a frame. The cheap questions come first: most packets are not told. */
+INLINE void trace_begin(ENV *e)
+{
+	struct sidestep_filter *filter = trace_wanted();
+	struct trace_draft *draft = trace_draft();
+	__u32 length = env_length(e);
+	__u32 head = length < SIDESTEP_SAMPLE_BYTES ? length : SIDESTEP_SAMPLE_BYTES;
+
+	if (!filter || !draft)
+		return;
+	draft->begun = 0;
+	if (filter->ifindex && filter->ifindex != env_ifindex(e))
+		return;
+	/* Within a tick of the kernel: enough for a bucket, and cheaper than the exact time. */
+	if (filter->next > bpf_ktime_get_coarse_ns())
+		return;
+	if ((filter->flags & SIDESTEP_FILTER_SOURCE) &&
+	    !trace_address_fits(e, &filter->source, IPV6_SOURCE, IPV4_SOURCE))
+		return;
+	if ((filter->flags & SIDESTEP_FILTER_DESTINATION) &&
+	    !trace_address_fits(e, &filter->destination, IPV6_DESTINATION, IPV4_DESTINATION))
+		return;
+	if (head == 0 || env_copy(e, 0, draft->sample.arrived, head) < 0)
+		return;
+	draft->sample.time = bpf_ktime_get_ns();
+	draft->sample.ifindex = env_ifindex(e);
+	draft->sample.length = length;
+	draft->sample.left_length = 0;
+	draft->sample.steps = 0;
+	draft->met = 0;
+	draft->begun = 1;
+}
+
+/* A step of the frame. */
+INLINE void env_trace(ENV *e, __u32 kind, __u32 a, __u32 b, struct address address)
+{
+	struct trace_draft *draft = trace_draft();
+	struct sidestep_filter *filter;
+	struct sidestep_trace *step;
+	__u32 number;
+
+	if (!draft || !draft->begun)
+		return;
+	if (kind == SIDESTEP_TRACE_LOOKUP) {
+		filter = trace_wanted();
+		if (filter && trace_prefix_has(&filter->met, address))
+			draft->met = 1;
+	}
+	number = draft->sample.steps;
+	if (number >= SIDESTEP_SAMPLE_STEPS)
+		return;
+	step = &draft->sample.step[number];
+	step->kind = kind;
+	step->a = a;
+	step->b = b;
+	store_address(step->address, address);
+	draft->sample.steps = number + 1;
+}
+
+/* Takes a token. Of several CPUs that want the same one, one gets it. */
+INLINE _Bool trace_token(struct sidestep_filter *filter)
+{
+	__u64 now = bpf_ktime_get_ns(), next = *(volatile __u64 *)&filter->next;
+	__u64 begin = now > filter->credit ? now - filter->credit : 0;
+
+	if (next > now)
+		return 0;
+	if (begin < next)
+		begin = next;
+	return __sync_val_compare_and_swap(&filter->next, next, begin + filter->interval) == next;
+}
+
+/* After the last step. */
+INLINE void trace_end(ENV *e, struct outcome outcome)
+{
+	_Bool forwarded = outcome.kind == OUTCOME_FORWARD;
+	struct sidestep_filter *filter = trace_wanted();
+	struct trace_draft *draft = trace_draft();
+	__u32 length, head;
+
+	if (!filter || !draft || !draft->begun)
+		return;
+	draft->begun = 0;
+	if ((filter->flags & SIDESTEP_FILTER_VERDICT) && filter->verdict != outcome.kind)
+		return;
+	if ((filter->flags & SIDESTEP_FILTER_REASON) && (forwarded || filter->reason != outcome.reason))
+		return;
+	if ((filter->flags & SIDESTEP_FILTER_MET) && !draft->met)
+		return;
+	if (!trace_token(filter))
+		return;
+	draft->sample.outcome = outcome.kind;
+	draft->sample.egress = forwarded ? outcome.ifindex : 0;
+	draft->sample.reason = forwarded ? 0 : outcome.reason;
+	if (forwarded || outcome.reason == PUNT_decapsulated) {
+		length = env_length(e);
+		head = length < SIDESTEP_SAMPLE_BYTES ? length : SIDESTEP_SAMPLE_BYTES;
+		if (head > 0 && env_copy(e, 0, draft->sample.left, head) == 0)
+			draft->sample.left_length = length;
+	}
+	if (bpf_ringbuf_output(&trace_ring, &draft->sample, sizeof(draft->sample), 0) < 0)
+		__sync_fetch_and_add(&filter->lost, 1);
+}
+
+#endif
