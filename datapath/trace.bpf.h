@@ -76,13 +76,24 @@ INLINE _Bool trace_address_fits(ENV *e, const struct sidestep_filter_prefix *pre
 	return trace_prefix_has(prefix, address);
 }
 
+/* The first bytes of the frame. Bytes that were copied; 0: none could be. */
+INLINE __u32 trace_head(ENV *e, __u8 *to, __u32 length)
+{
+	__u64 head = length < SIDESTEP_SAMPLE_BYTES ? length : SIDESTEP_SAMPLE_BYTES;
+
+	/* The verifier has to see both bounds in one place, in a register that the compiler does not take apart. */
+	asm volatile("" : "+r"(head));
+	if (head == 0 || head > SIDESTEP_SAMPLE_BYTES)
+		return 0;
+	return env_copy(e, 0, to, (__u32)head) < 0 ? 0 : (__u32)head;
+}
+
 /* Before the first step of a frame. The cheap questions come first: most packets are not told. */
 INLINE void trace_begin(ENV *e)
 {
 	struct sidestep_filter *filter = trace_wanted();
 	struct trace_draft *draft = trace_draft();
 	__u32 length = env_length(e);
-	__u32 head = length < SIDESTEP_SAMPLE_BYTES ? length : SIDESTEP_SAMPLE_BYTES;
 
 	if (!filter || !draft)
 		return;
@@ -98,7 +109,7 @@ INLINE void trace_begin(ENV *e)
 	if ((filter->flags & SIDESTEP_FILTER_DESTINATION) &&
 	    !trace_address_fits(e, &filter->destination, IPV6_DESTINATION, IPV4_DESTINATION))
 		return;
-	if (head == 0 || env_copy(e, 0, draft->sample.arrived, head) < 0)
+	if (!trace_head(e, draft->sample.arrived, length))
 		return;
 	draft->sample.time = bpf_ktime_get_ns();
 	draft->sample.ifindex = env_ifindex(e);
@@ -154,7 +165,7 @@ INLINE void trace_end(ENV *e, struct outcome outcome)
 	_Bool forwarded = outcome.kind == OUTCOME_FORWARD;
 	struct sidestep_filter *filter = trace_wanted();
 	struct trace_draft *draft = trace_draft();
-	__u32 length, head;
+	__u32 length;
 
 	if (!filter || !draft || !draft->begun)
 		return;
@@ -172,8 +183,7 @@ INLINE void trace_end(ENV *e, struct outcome outcome)
 	draft->sample.reason = forwarded ? 0 : outcome.reason;
 	if (forwarded || outcome.reason == PUNT_decapsulated) {
 		length = env_length(e);
-		head = length < SIDESTEP_SAMPLE_BYTES ? length : SIDESTEP_SAMPLE_BYTES;
-		if (head > 0 && env_copy(e, 0, draft->sample.left, head) == 0)
+		if (trace_head(e, draft->sample.left, length))
 			draft->sample.left_length = length;
 	}
 	if (bpf_ringbuf_output(&trace_ring, &draft->sample, sizeof(draft->sample), 0) < 0)

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use sidestep_abi::Reason;
+use sidestep_abi::{Reason, SIDESTEP_SAMPLE_BYTES};
 use sidestep_control::compile::{Compiled, Compiler};
-use sidestep_datapath::kernel::{Action, Kernel, Target};
+use sidestep_datapath::kernel::{Action, Head, Kernel, Target, TraceFilter};
 use sidestep_datapath::{Image, Limits, Native, Verdict};
 use sidestep_lab::capability::root_or_skip;
 use sidestep_lab::hexdiff::plain;
@@ -296,5 +296,92 @@ fn every_vector_holds_on_xdp() {
 fn every_vector_holds_on_tc() {
     if root_or_skip("every_vector_holds_on_tc") {
         every_vector_holds_on(Target::Tc);
+    }
+}
+
+/// What the traced program tells of each vector is what the native target tells: verdict, steps, frames.
+fn every_vector_is_told_on(target: Target) {
+    let pins = PathBuf::from(format!(
+        "/sys/fs/bpf/sidestep-told-{}-{}",
+        std::process::id(),
+        target.name()
+    ));
+    let mut kernel =
+        Kernel::load(Limits::default(), &pins).expect("the kernel takes the packet path");
+    let many = std::num::NonZeroU32::new(1_000_000).expect("not 0");
+    kernel
+        .trace_start(&TraceFilter::default(), many)
+        .expect("the kernel takes the traced packet path");
+    let (mut told, mut no_room) = (0, 0);
+    for file in vectors() {
+        let node = node(&file);
+        let compiled = compile(&node);
+        let ingress: BTreeSet<&str> = file.cases.iter().map(|case| case.port.as_str()).collect();
+        for port in ingress {
+            let index = node
+                .link_by_name(port)
+                .expect("checked by the reader")
+                .ifindex
+                .0;
+            let image = with_ingress_1(&compiled.image, index);
+            kernel
+                .apply(&Image::default(), &image)
+                .expect("the tables take a vector's node");
+            for case in file.cases.iter().filter(|case| case.port == port) {
+                if kernel.test_run(target, &case.frame, 1).is_err() {
+                    // Said by every_vector_holds_on.
+                    continue;
+                }
+                let samples = kernel.trace_samples(10);
+                let [sample] = &samples[..] else {
+                    panic!("{}: told {} times", case.name, samples.len());
+                };
+                if matches!(sample.verdict, Verdict::Kernel(reason) if reason.name == "headroom") {
+                    no_room += 1;
+                    continue;
+                }
+                let mut native = Native::new(&image);
+                let verdict = native.run(1, &case.frame);
+                assert_eq!(sample.verdict, verdict, "{}", case.name);
+                assert_eq!(sample.steps, native.trace(), "{}", case.name);
+                let head = |frame: &[u8]| Head {
+                    bytes: frame[..frame.len().min(SIDESTEP_SAMPLE_BYTES as usize)].to_vec(),
+                    length: frame.len() as u32,
+                };
+                assert_eq!(sample.arrived, head(&case.frame), "{}", case.name);
+                let changed = match verdict {
+                    Verdict::Forward { .. } => true,
+                    Verdict::Kernel(reason) => reason.name == "decapsulated",
+                    Verdict::Drop(_) => false,
+                };
+                let left = changed.then(|| head(native.frame()));
+                assert_eq!(sample.left, left, "{}", case.name);
+                told += 1;
+            }
+            kernel
+                .apply(&image, &Image::default())
+                .expect("emptying works");
+        }
+    }
+    kernel.detach_all().expect("the pins go");
+    let _ = std::fs::remove_dir(&pins);
+    println!(
+        "{}: {told} vectors told as natively, {no_room} left to the kernel for want of headroom",
+        target.name()
+    );
+    assert!(told > 200, "{told}");
+}
+
+#[test]
+fn every_vector_is_told_on_xdp_as_natively() {
+    if root_or_skip("every_vector_is_told_on_xdp_as_natively") {
+        every_vector_is_told_on(Target::Xdp);
+    }
+}
+
+#[test]
+fn every_vector_is_told_on_tc_as_natively() {
+    if root_or_skip("every_vector_is_told_on_tc_as_natively") {
+        every_vector_is_told_on(Target::Tc);
     }
 }

@@ -293,3 +293,30 @@ fn refused(object: &'static str, source: libbpf_rs::Error, log: String) -> Kerne
         log,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Names of the maps that an object has.
+    fn maps(object: &[u8]) -> BTreeSet<String> {
+        let object = ObjectBuilder::default().open_memory(object).expect("ELF");
+        let names = object
+            .maps()
+            .map(|map| map.name().to_string_lossy().into_owned());
+        names.collect()
+    }
+
+    #[test]
+    fn the_plain_programs_have_the_tables_and_nothing_of_a_trace() {
+        let tables: BTreeSet<_> = Table::ALL.map(|table| table.name().to_owned()).into();
+        let of_a_trace = ["trace_drafts", "trace_filter", "trace_ring"].map(str::to_owned);
+        for (plain, traced) in [(XDP, XDP_TRACED), (TC, TC_TRACED)] {
+            assert_eq!(maps(plain), tables);
+            let difference: Vec<_> = maps(traced).difference(&tables).cloned().collect();
+            assert_eq!(difference, of_a_trace);
+        }
+    }
+}

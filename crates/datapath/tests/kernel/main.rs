@@ -5,3 +5,4 @@ mod pins;
 mod ports;
 mod support;
 mod tables;
+mod trace;

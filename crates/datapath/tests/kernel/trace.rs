@@ -1,0 +1,318 @@
+//! Packets that are told: as the native target tells them, those that the filter wants, and no more than the rate.
+
+use std::num::NonZeroU32;
+use std::time::Instant;
+
+use sidestep_abi::{Reason, SIDESTEP_ROUTE_DROP, SIDESTEP_SAMPLE_BYTES, sidestep_route};
+use sidestep_datapath::kernel::{Kernel, TEST_RUN_IFINDEX, TraceFilter};
+use sidestep_datapath::{Image, Native, Target, Verdict, VerdictKind};
+use sidestep_lab::root_or_skip;
+
+use crate::support::{
+    Router, UDP, image_with_headend, ipv6, plain, prefix, route, to_end, to_end_dx6,
+};
+
+const TARGETS: [Target; 2] = [Target::Xdp, Target::Tc];
+const EGRESS_IFINDEX: u32 = 7;
+const MANY: NonZeroU32 = NonZeroU32::new(1_000_000).expect("not 0");
+
+/// Where everything ends.
+const NOWHERE: [u8; 16] = *b"\xfe\xed\0\0\0\0\0\0\0\0\0\0\0\0\0\x01";
+
+/// Tables with a headend for `fd00::/8` and a blackhole for [`NOWHERE`].
+fn tables() -> Image {
+    let mut image = image_with_headend(TEST_RUN_IFINDEX, EGRESS_IFINDEX);
+    let blackhole = sidestep_route {
+        reason: Reason::from_name("blackhole").expect("a reason").number as u8,
+        ..route(SIDESTEP_ROUTE_DROP, 5)
+    };
+    image.routes.insert(5, blackhole);
+    image.fib.insert(prefix(&NOWHERE, 128), 5);
+    image
+}
+
+fn to_nowhere() -> Vec<u8> {
+    ipv6(&NOWHERE, 17, &UDP)
+}
+
+/// A frame that is encapsulated, of that many bytes.
+fn to_headend(length: usize) -> Vec<u8> {
+    let payload = vec![0x5a; length - 54];
+    ipv6(&[0xfd; 16], 17, &payload)
+}
+
+/// What no route has.
+fn unknown() -> Vec<u8> {
+    ipv6(&[0x20; 16], 17, &UDP)
+}
+
+fn ip4() -> Vec<u8> {
+    let mut frame = plain();
+    frame[12..14].copy_from_slice(&[0x08, 0x00]);
+    frame.truncate(34);
+    frame[14..34].copy_from_slice(&[
+        0x45, 0, 0, 20, 0, 0, 0, 0, 64, 17, 0, 0, 0xfc, 0x0b, 0, 0, 0xfc, 0x0a, 0, 0,
+    ]);
+    frame
+}
+
+/// How many of these frames are told.
+fn told(kernel: &Kernel, target: Target, frames: &[Vec<u8>]) -> usize {
+    for frame in frames {
+        kernel.test_run(target, frame, 1).expect("test run");
+    }
+    kernel.trace_samples(1000).len()
+}
+
+#[test]
+fn a_packet_is_told_as_the_native_target_tells_it_and_forwarded_as_without_trace() {
+    if !root_or_skip("a_packet_is_told_as_the_native_target_tells_it") {
+        return;
+    }
+    let router = Router::new("dp_told");
+    router.run(|| {
+        let mut kernel = router.load();
+        let image = tables();
+        kernel.apply(&Image::default(), &image).expect("apply");
+        let frames = [
+            plain(),
+            to_end(),
+            to_end_dx6(),
+            to_headend(78),
+            to_headend(1000),
+            to_nowhere(),
+            unknown(),
+        ];
+        for target in TARGETS {
+            let plainly = frames
+                .each_ref()
+                .map(|frame| kernel.test_run(target, frame, 1).expect("test run"));
+            kernel
+                .trace_start(&TraceFilter::default(), MANY)
+                .expect("trace");
+            for (frame, plainly) in frames.iter().zip(plainly) {
+                let run = kernel.test_run(target, frame, 1).expect("test run");
+                assert_eq!((run.action, &run.frame), (plainly.action, &plainly.frame));
+                let samples = kernel.trace_samples(1000);
+                let [sample] = &samples[..] else {
+                    panic!("{target}: one packet, {} samples", samples.len());
+                };
+                let mut native = Native::new(&image);
+                let verdict = native.run(TEST_RUN_IFINDEX, frame);
+                assert_eq!(sample.verdict, verdict, "{target}");
+                assert_eq!(sample.steps, native.trace(), "{target}");
+                assert_eq!(sample.ifindex, TEST_RUN_IFINDEX);
+                let most = SIDESTEP_SAMPLE_BYTES as usize;
+                assert_eq!(sample.arrived.bytes, frame[..frame.len().min(most)]);
+                assert_eq!(sample.arrived.length as usize, frame.len());
+                let left = sample
+                    .left
+                    .as_ref()
+                    .map(|head| (&head.bytes[..], head.length as usize));
+                let frame = native.frame();
+                let expected = matches!(verdict, Verdict::Forward { .. })
+                    .then(|| (&frame[..frame.len().min(most)], frame.len()));
+                assert_eq!(left, expected, "{target}");
+            }
+            kernel.trace_stop().expect("stop");
+            assert_eq!(told(&kernel, target, &frames), 0, "no trace runs");
+        }
+    });
+}
+
+#[test]
+fn only_packets_that_all_of_the_filter_fits_are_told() {
+    if !root_or_skip("only_packets_that_all_of_the_filter_fits_are_told") {
+        return;
+    }
+    let router = Router::new("dp_filter");
+    router.run(|| {
+        let mut kernel = router.load();
+        kernel.apply(&Image::default(), &tables()).expect("apply");
+        let frames = [plain(), to_end(), to_nowhere(), unknown(), ip4()];
+        let any = TraceFilter::default;
+        let net = |text: &str| Some(text.parse().expect("a prefix"));
+        let reason = |name: &str| Reason::from_name(name);
+        // Name, filter, which of the frames fit.
+        let cases = [
+            ("any", any(), [1, 1, 1, 1, 1]),
+            (
+                "port",
+                TraceFilter {
+                    ifindex: Some(TEST_RUN_IFINDEX),
+                    ..any()
+                },
+                [1, 1, 1, 1, 1],
+            ),
+            (
+                "other port",
+                TraceFilter {
+                    ifindex: Some(TEST_RUN_IFINDEX + 1),
+                    ..any()
+                },
+                [0; 5],
+            ),
+            (
+                "source",
+                TraceFilter {
+                    source: net("fc0b::5/128"),
+                    ..any()
+                },
+                [1, 1, 1, 1, 0],
+            ),
+            (
+                "IPv4 source with the same bytes",
+                TraceFilter {
+                    source: net("252.11.0.0/16"),
+                    ..any()
+                },
+                [0, 0, 0, 0, 1],
+            ),
+            (
+                "other source",
+                TraceFilter {
+                    source: net("fc0b::6/128"),
+                    ..any()
+                },
+                [0; 5],
+            ),
+            (
+                "destination",
+                TraceFilter {
+                    destination: net("fc02::/16"),
+                    ..any()
+                },
+                [0, 1, 0, 0, 0],
+            ),
+            (
+                "IPv4 destination",
+                TraceFilter {
+                    destination: net("252.10.0.0/31"),
+                    ..any()
+                },
+                [0, 0, 0, 0, 1],
+            ),
+            (
+                "met: the SID's next segment too",
+                TraceFilter {
+                    met: net("fc0a::9/128"),
+                    ..any()
+                },
+                [1, 1, 0, 0, 0],
+            ),
+            (
+                "verdict forward",
+                TraceFilter {
+                    verdict: Some(VerdictKind::Forward),
+                    ..any()
+                },
+                [1, 1, 0, 0, 0],
+            ),
+            (
+                "verdict drop",
+                TraceFilter {
+                    verdict: Some(VerdictKind::Drop),
+                    ..any()
+                },
+                [0, 0, 1, 0, 1],
+            ),
+            (
+                "verdict kernel",
+                TraceFilter {
+                    verdict: Some(VerdictKind::Kernel),
+                    ..any()
+                },
+                [0, 0, 0, 1, 0],
+            ),
+            (
+                "reason",
+                TraceFilter {
+                    reason: reason("blackhole"),
+                    ..any()
+                },
+                [0, 0, 1, 0, 0],
+            ),
+            (
+                "a reason whose number an adjacency has",
+                TraceFilter {
+                    reason: Reason::from_number(1),
+                    ..any()
+                },
+                [0; 5],
+            ),
+            (
+                "several",
+                TraceFilter {
+                    source: net("fc0b::/16"),
+                    verdict: Some(VerdictKind::Forward),
+                    destination: net("fc0a::9/128"),
+                    ..any()
+                },
+                [1, 0, 0, 0, 0],
+            ),
+        ];
+        for target in TARGETS {
+            for (name, filter, fits) in &cases {
+                kernel.trace_start(filter, MANY).expect("trace");
+                for (number, (frame, fits)) in frames.iter().zip(fits).enumerate() {
+                    let found = told(&kernel, target, std::slice::from_ref(frame));
+                    assert_eq!(found, *fits, "{target}, {name}, frame {number}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn no_more_packets_are_told_than_the_rate_allows_and_none_is_told_twice() {
+    if !root_or_skip("no_more_packets_are_told_than_the_rate_allows") {
+        return;
+    }
+    let router = Router::new("dp_rate");
+    router.run(|| {
+        let mut kernel = router.load();
+        kernel.apply(&Image::default(), &tables()).expect("apply");
+        let rate = NonZeroU32::new(20).expect("not 0");
+        for target in TARGETS {
+            kernel
+                .trace_start(&TraceFilter::default(), rate)
+                .expect("trace");
+            let begun = Instant::now();
+            let frames = vec![plain(); 200];
+            let found = told(&kernel, target, &frames);
+            let most = 20 + 1 + (begun.elapsed().as_secs_f64() * 20.0) as usize;
+            // The clock that is asked first goes in ticks: the last of the first 20 may come one tick later.
+            assert!(
+                (19..=most).contains(&found),
+                "{target}: {found}, at most {most}"
+            );
+            assert_eq!(kernel.trace_lost().expect("lost"), 0);
+        }
+    });
+}
+
+#[test]
+fn samples_that_nobody_reads_are_counted_as_lost_and_packets_go_on() {
+    if !root_or_skip("samples_that_nobody_reads_are_counted_as_lost") {
+        return;
+    }
+    let router = Router::new("dp_lost");
+    router.run(|| {
+        let mut kernel = router.load();
+        kernel.apply(&Image::default(), &tables()).expect("apply");
+        kernel
+            .trace_start(&TraceFilter::default(), MANY)
+            .expect("trace");
+        let packets = 1000;
+        for _ in 0..packets {
+            kernel.test_run(Target::Xdp, &plain(), 1).expect("test run");
+        }
+        let lost = kernel.trace_lost().expect("lost");
+        assert!(lost > 0, "a MiB holds no {packets} samples");
+        let first = kernel.trace_samples(10).len();
+        let rest = kernel.trace_samples(10_000).len();
+        assert_eq!((first, first + rest + lost as usize), (10, packets));
+        let port = kernel.port_counters(TEST_RUN_IFINDEX).expect("counters");
+        assert_eq!(port.forwarded, packets as u64);
+    });
+}
