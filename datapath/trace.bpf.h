@@ -76,14 +76,14 @@ INLINE _Bool trace_address_fits(ENV *e, const struct sidestep_filter_prefix *pre
 	return trace_prefix_has(prefix, address);
 }
 
-/* The first bytes of the frame. Bytes that were copied; 0: none could be. */
-INLINE __u32 trace_head(ENV *e, __u8 *to, __u32 length)
+/* The first bytes of the frame, `wanted` or all it has; `room` is a constant. Bytes that were copied; 0: none could be. */
+INLINE __u32 trace_head(ENV *e, __u8 *to, __u32 length, __u32 wanted, __u32 room)
 {
-	__u64 head = length < SIDESTEP_SAMPLE_BYTES ? length : SIDESTEP_SAMPLE_BYTES;
+	__u64 head = length < wanted ? length : wanted;
 
 	/* The verifier has to see both bounds in one place, in a register that the compiler does not take apart. */
 	asm volatile("" : "+r"(head));
-	if (head == 0 || head > SIDESTEP_SAMPLE_BYTES)
+	if (head == 0 || head > room)
 		return 0;
 	return env_copy(e, 0, to, (__u32)head) < 0 ? 0 : (__u32)head;
 }
@@ -93,7 +93,7 @@ INLINE void trace_begin(ENV *e)
 {
 	struct sidestep_filter *filter = trace_wanted();
 	struct trace_draft *draft = trace_draft();
-	__u32 length = env_length(e);
+	__u32 length = env_length(e), arrived;
 
 	if (!filter || !draft)
 		return;
@@ -109,11 +109,13 @@ INLINE void trace_begin(ENV *e)
 	if ((filter->flags & SIDESTEP_FILTER_DESTINATION) &&
 	    !trace_address_fits(e, &filter->destination, IPV6_DESTINATION, IPV4_DESTINATION))
 		return;
-	if (!trace_head(e, draft->sample.arrived, length))
+	arrived = trace_head(e, draft->sample.arrived, length, filter->bytes, SIDESTEP_SAMPLE_BYTES);
+	if (!arrived)
 		return;
 	draft->sample.time = bpf_ktime_get_ns();
 	draft->sample.ifindex = env_ifindex(e);
 	draft->sample.length = length;
+	draft->sample.arrived_bytes = arrived;
 	draft->sample.left_length = 0;
 	draft->sample.steps = 0;
 	draft->met = 0;
@@ -183,7 +185,7 @@ INLINE void trace_end(ENV *e, struct outcome outcome)
 	draft->sample.reason = forwarded ? 0 : outcome.reason;
 	if (forwarded || outcome.reason == PUNT_decapsulated) {
 		length = env_length(e);
-		if (trace_head(e, draft->sample.left, length))
+		if (trace_head(e, draft->sample.left, length, SIDESTEP_SAMPLE_HEAD, SIDESTEP_SAMPLE_HEAD))
 			draft->sample.left_length = length;
 	}
 	if (bpf_ringbuf_output(&trace_ring, &draft->sample, sizeof(draft->sample), 0) < 0)

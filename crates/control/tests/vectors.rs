@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use sidestep_abi::{Reason, SIDESTEP_SAMPLE_BYTES};
+use sidestep_abi::{Reason, SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_HEAD};
 use sidestep_control::compile::{Compiled, Compiler};
-use sidestep_datapath::kernel::{Action, Head, Kernel, Target, TraceFilter};
+use sidestep_datapath::kernel::{Action, Head, Kernel, Sampling, Target, TraceFilter};
 use sidestep_datapath::{Image, Limits, Native, Verdict};
 use sidestep_lab::capability::root_or_skip;
 use sidestep_lab::hexdiff::plain;
@@ -308,7 +308,10 @@ fn every_vector_is_told_on(target: Target) {
     ));
     let mut kernel =
         Kernel::load(Limits::default(), &pins).expect("the kernel takes the packet path");
-    let many = std::num::NonZeroU32::new(1_000_000).expect("not 0");
+    let many = Sampling {
+        rate: std::num::NonZeroU32::new(1_000_000).expect("not 0"),
+        bytes: SIDESTEP_SAMPLE_BYTES,
+    };
     kernel
         .trace_start(&TraceFilter::default(), many)
         .expect("the kernel takes the traced packet path");
@@ -344,17 +347,18 @@ fn every_vector_is_told_on(target: Target) {
                 let verdict = native.run(1, &case.frame);
                 assert_eq!(sample.verdict, verdict, "{}", case.name);
                 assert_eq!(sample.steps, native.trace(), "{}", case.name);
-                let head = |frame: &[u8]| Head {
-                    bytes: frame[..frame.len().min(SIDESTEP_SAMPLE_BYTES as usize)].to_vec(),
+                let head = |frame: &[u8], bytes: u32| Head {
+                    bytes: frame[..frame.len().min(bytes as usize)].to_vec(),
                     length: frame.len() as u32,
                 };
-                assert_eq!(sample.arrived, head(&case.frame), "{}", case.name);
+                let arrived = head(&case.frame, SIDESTEP_SAMPLE_BYTES);
+                assert_eq!(sample.arrived, arrived, "{}", case.name);
                 let changed = match verdict {
                     Verdict::Forward { .. } => true,
                     Verdict::Kernel(reason) => reason.name == "decapsulated",
                     Verdict::Drop(_) => false,
                 };
-                let left = changed.then(|| head(native.frame()));
+                let left = changed.then(|| head(native.frame(), SIDESTEP_SAMPLE_HEAD));
                 assert_eq!(sample.left, left, "{}", case.name);
                 told += 1;
             }

@@ -15,8 +15,8 @@ use ipnet::IpNet;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
 use sidestep_abi::{
     Reason, SIDESTEP_FILTER_DESTINATION, SIDESTEP_FILTER_MET, SIDESTEP_FILTER_REASON,
-    SIDESTEP_FILTER_SOURCE, SIDESTEP_FILTER_VERDICT, sidestep_filter, sidestep_filter_prefix,
-    sidestep_sample,
+    SIDESTEP_FILTER_SOURCE, SIDESTEP_FILTER_VERDICT, SIDESTEP_SAMPLE_BYTES, sidestep_filter,
+    sidestep_filter_prefix, sidestep_sample,
 };
 
 use super::{Descriptor, Kernel, KernelError, Target, load};
@@ -40,10 +40,19 @@ pub struct TraceFilter {
     pub reason: Option<&'static Reason>,
 }
 
+/// How many packets are told, and how much of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sampling {
+    /// This many at once, and as many each second after that.
+    pub rate: NonZeroU32,
+    /// Bytes of a frame as it arrived; at most `SIDESTEP_SAMPLE_BYTES`.
+    pub bytes: u32,
+}
+
 /// The first bytes of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// At most `SIDESTEP_SAMPLE_BYTES` of them.
+    /// Of a frame that arrived at most [`Sampling::bytes`], of one that left `SIDESTEP_SAMPLE_HEAD`.
     pub bytes: Vec<u8>,
     /// Bytes of the whole frame.
     pub length: u32,
@@ -78,17 +87,16 @@ pub(super) struct Tracer {
 }
 
 impl Kernel {
-    /// Puts the traced programs on all ports, in the place of the plain ones or of those of another trace. At most
-    /// `rate` samples at once are taken, and as many each second after that.
+    /// Puts the traced programs on all ports, in the place of the plain ones or of those of another trace.
     ///
     /// # Errors
     /// [`KernelError::Load`], or [`KernelError::Attach`] where a port refused; then the plain programs run everywhere.
     pub fn trace_start(
         &mut self,
         filter: &TraceFilter,
-        rate: NonZeroU32,
+        sampling: Sampling,
     ) -> Result<(), KernelError> {
-        self.tracer = Some(Tracer::load(self, &record(filter, rate))?);
+        self.tracer = Some(Tracer::load(self, &record(filter, sampling))?);
         self.switch().inspect_err(|_| {
             let _ = self.trace_stop();
         })
@@ -191,9 +199,9 @@ fn failed(operation: &'static str) -> impl Fn(libbpf_rs::Error) -> KernelError {
 }
 
 /// The filter as the packet path has it.
-fn record(filter: &TraceFilter, rate: NonZeroU32) -> sidestep_filter {
+fn record(filter: &TraceFilter, sampling: Sampling) -> sidestep_filter {
     const SECOND: u64 = 1_000_000_000;
-    let interval = (SECOND / u64::from(rate.get())).max(1);
+    let interval = (SECOND / u64::from(sampling.rate.get())).max(1);
     let flags = [
         (filter.source.is_some(), SIDESTEP_FILTER_SOURCE),
         (filter.destination.is_some(), SIDESTEP_FILTER_DESTINATION),
@@ -210,6 +218,8 @@ fn record(filter: &TraceFilter, rate: NonZeroU32) -> sidestep_filter {
         ifindex: filter.ifindex.unwrap_or(0),
         verdict: filter.verdict.map_or(0, VerdictKind::number),
         reason: filter.reason.map_or(0, |reason| reason.number),
+        bytes: sampling.bytes.min(SIDESTEP_SAMPLE_BYTES),
+        reserved: 0,
         interval,
         credit: SECOND - interval,
         next: 0,
@@ -249,16 +259,19 @@ fn prefix(net: IpNet) -> sidestep_filter_prefix {
 
 /// None: no sample of this version's.
 fn sample(raw: &sidestep_sample) -> Option<Sample> {
-    let head = |bytes: &[u8], length: u32| Head {
-        bytes: bytes[..bytes.len().min(length as usize)].to_vec(),
-        length,
-    };
+    let left = &raw.left[..raw.left.len().min(raw.left_length as usize)];
     Some(Sample {
         time: raw.time,
         ifindex: raw.ifindex,
         verdict: Verdict::from_numbers(raw.outcome, raw.egress, raw.reason)?,
-        arrived: head(&raw.arrived, raw.length),
-        left: (raw.left_length > 0).then(|| head(&raw.left, raw.left_length)),
+        arrived: Head {
+            bytes: raw.arrived.get(..raw.arrived_bytes as usize)?.to_vec(),
+            length: raw.length,
+        },
+        left: (raw.left_length > 0).then(|| Head {
+            bytes: left.to_vec(),
+            length: raw.left_length,
+        }),
         steps: raw.step.get(..raw.steps as usize)?.to_vec(),
     })
 }
@@ -310,8 +323,11 @@ mod tests {
             (10, 100_000_000, 900_000_000),
             (u32::MAX, 1, 999_999_999),
         ] {
-            let rate = NonZeroU32::new(rate).expect("not 0");
-            let found = record(&TraceFilter::default(), rate);
+            let sampling = Sampling {
+                rate: NonZeroU32::new(rate).expect("not 0"),
+                bytes: 64,
+            };
+            let found = record(&TraceFilter::default(), sampling);
             assert_eq!((found.interval, found.credit), (interval, credit));
         }
     }

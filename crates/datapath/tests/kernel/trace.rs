@@ -3,8 +3,8 @@
 use std::num::NonZeroU32;
 use std::time::Instant;
 
-use sidestep_abi::{Reason, SIDESTEP_ROUTE_DROP, SIDESTEP_SAMPLE_BYTES, sidestep_route};
-use sidestep_datapath::kernel::{Kernel, TEST_RUN_IFINDEX, TraceFilter};
+use sidestep_abi::{Reason, SIDESTEP_ROUTE_DROP, SIDESTEP_SAMPLE_HEAD, sidestep_route};
+use sidestep_datapath::kernel::{Kernel, Sampling, TEST_RUN_IFINDEX, TraceFilter};
 use sidestep_datapath::{Image, Native, Target, Verdict, VerdictKind};
 use sidestep_lab::root_or_skip;
 
@@ -14,7 +14,10 @@ use crate::support::{
 
 const TARGETS: [Target; 2] = [Target::Xdp, Target::Tc];
 const EGRESS_IFINDEX: u32 = 7;
-const MANY: NonZeroU32 = NonZeroU32::new(1_000_000).expect("not 0");
+const MANY: Sampling = Sampling {
+    rate: NonZeroU32::new(1_000_000).expect("not 0"),
+    bytes: 512,
+};
 
 /// Where everything ends.
 const NOWHERE: [u8; 16] = *b"\xfe\xed\0\0\0\0\0\0\0\0\0\0\0\0\0\x01";
@@ -102,7 +105,7 @@ fn a_packet_is_told_as_the_native_target_tells_it_and_forwarded_as_without_trace
                 assert_eq!(sample.verdict, verdict, "{target}");
                 assert_eq!(sample.steps, native.trace(), "{target}");
                 assert_eq!(sample.ifindex, TEST_RUN_IFINDEX);
-                let most = SIDESTEP_SAMPLE_BYTES as usize;
+                let most = SIDESTEP_SAMPLE_HEAD as usize;
                 assert_eq!(sample.arrived.bytes, frame[..frame.len().min(most)]);
                 assert_eq!(sample.arrived.length as usize, frame.len());
                 let left = sample
@@ -272,7 +275,10 @@ fn no_more_packets_are_told_than_the_rate_allows_and_none_is_told_twice() {
     router.run(|| {
         let mut kernel = router.load();
         kernel.apply(&Image::default(), &tables()).expect("apply");
-        let rate = NonZeroU32::new(20).expect("not 0");
+        let rate = Sampling {
+            rate: NonZeroU32::new(20).expect("not 0"),
+            bytes: 64,
+        };
         for target in TARGETS {
             kernel
                 .trace_start(&TraceFilter::default(), rate)
