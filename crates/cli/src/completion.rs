@@ -1,5 +1,5 @@
 //! `sidestep completion SHELL`: a completion script, generated from the command tree. For bash it also completes the
-//! words of routes, which come from the descriptor table of behaviors (`sidestep complete-words`).
+//! words of routes, which come from the descriptor table of behaviors, and of filters (`sidestep complete-words`).
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use clap::CommandFactory;
 use clap_complete::{Shell, generate};
 use sidestep_model::behavior::text;
 
-use crate::{Cli, Outcome};
+use crate::{Cli, Outcome, trace};
 
 /// Arguments of `completion`.
 #[derive(Debug, clap::Args)]
@@ -19,21 +19,35 @@ pub struct Args {
 /// Arguments of `complete-words`.
 #[derive(Debug, clap::Args)]
 pub struct WordArgs {
+    /// Of which command
+    #[arg(long, value_enum, default_value = "route")]
+    pub of: Of,
     /// The words before the one to be completed
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub words: Vec<String>,
 }
 
-/// Puts the words of routes in front of the generated function.
-const BASH_ROUTES: &str = r#"
-_sidestep_routes() {
+/// Commands whose words are not the command tree's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Of {
+    /// A route's.
+    Route,
+    /// A filter's.
+    Trace,
+}
+
+/// Puts the words of routes and filters in front of the generated function.
+const BASH_WORDS: &str = r#"
+_sidestep_words() {
     if [[ ${COMP_WORDS[1]} == route && ${COMP_WORDS[2]} =~ ^(add|replace|del)$ && $COMP_CWORD -gt 3 ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$(sidestep complete-words -- "${COMP_WORDS[@]:3:COMP_CWORD-3}")" -- "$2")
+    elif [[ ${COMP_WORDS[1]} == trace && $COMP_CWORD -gt 1 && $2 != -* && ! $3 =~ ^--(rate|count|write)$ ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "$(sidestep complete-words --of trace -- "${COMP_WORDS[@]:2:COMP_CWORD-2}")" -- "$2")
     else
         _sidestep "$@"
     fi
 }
-complete -F _sidestep_routes -o bashdefault -o default sidestep
+complete -F _sidestep_words -o bashdefault -o default sidestep
 "#;
 
 /// Runs the command.
@@ -42,7 +56,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     generate(args.shell, &mut Cli::command(), "sidestep", &mut script);
     out.write_all(&script)?;
     if args.shell == Shell::Bash {
-        out.write_all(BASH_ROUTES.as_bytes())?;
+        out.write_all(BASH_WORDS.as_bytes())?;
     }
     Ok(())
 }
@@ -50,6 +64,10 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
 /// Prints what may come after the words.
 pub fn words(args: &WordArgs, out: &mut dyn Write) -> Outcome {
     let words: Vec<_> = args.words.iter().map(String::as_str).collect();
-    writeln!(out, "{}", text::completions(&words).join(" "))?;
+    let next = match args.of {
+        Of::Route => text::completions(&words).join(" "),
+        Of::Trace => trace::completions(&words).join(" "),
+    };
+    writeln!(out, "{next}")?;
     Ok(())
 }

@@ -8,7 +8,7 @@
 use serde::Serialize;
 use sidestep_abi::Reason;
 use sidestep_control::compile::Index;
-use sidestep_datapath::{Native, Verdict};
+use sidestep_datapath::{Native, Trace, Verdict};
 use sidestep_model::node::{IfIndex, Node};
 
 pub mod diff;
@@ -74,6 +74,19 @@ impl From<&Reason> for Why {
     }
 }
 
+/// One packet on its way through a target, and what came of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// What the target reports of it.
+    pub steps: &'a [Trace],
+    /// What became of it.
+    pub verdict: Verdict,
+    /// The frame as it arrived: its first bytes, and the length of all of it.
+    pub arrived: (&'a [u8], usize),
+    /// The frame as it left, or as the kernel got it if it was changed.
+    pub left: Option<(&'a [u8], usize)>,
+}
+
 /// The way of one packet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Explanation {
@@ -95,17 +108,32 @@ impl Explanation {
             Verdict::Kernel(reason) => reason.number == sidestep_abi::PUNT_decapsulated,
             Verdict::Drop(_) => false,
         };
+        let left = native.frame();
+        Self::of(
+            names,
+            &Run {
+                steps: native.trace(),
+                verdict,
+                arrived: (frame, frame.len()),
+                left: changed.then_some((left, left.len())),
+            },
+        )
+    }
+
+    /// Explains a run of whatever target.
+    pub fn of(names: Names<'_>, run: &Run<'_>) -> Self {
+        let head = |(bytes, length)| headers::headers_of_head(bytes, length);
         Self {
-            steps: steps::steps(names, native.trace()),
-            verdict: match verdict {
+            steps: steps::steps(names, run.steps),
+            verdict: match run.verdict {
                 Verdict::Forward { ifindex } => Outcome::Forward {
                     port: names.port(ifindex),
                 },
                 Verdict::Drop(reason) => Outcome::Drop(reason.into()),
                 Verdict::Kernel(reason) => Outcome::Kernel(reason.into()),
             },
-            before: headers::headers(frame),
-            after: changed.then(|| headers::headers(native.frame())),
+            before: head(run.arrived),
+            after: run.left.map(head),
         }
     }
 }

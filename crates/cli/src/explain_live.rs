@@ -32,20 +32,33 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         port: args.port.clone(),
         frame: args.frame.clone(),
     })?;
-    let text = answer.as_object_mut().and_then(|fields| {
-        let plain = fields.remove("text");
-        let color = fields.remove("text_color");
-        if Style::of_stdout() == Style::Color {
-            color
-        } else {
-            plain
-        }
-    });
-    match text {
-        Some(Value::String(text)) if !args.json => write!(out, "{text}")?,
+    match take_text(&mut answer) {
+        Some(text) if !args.json => write!(out, "{text}")?,
         _ => writeln!(out, "{}", serde_json::to_string_pretty(&answer)?)?,
     }
     Ok(())
+}
+
+/// Takes the text out of what the daemon says of a packet, the colored one for a terminal.
+pub fn take_text(answer: &mut Value) -> Option<String> {
+    let fields = answer.as_object_mut()?;
+    // Not `remove`, which changes the order of the others.
+    let plain = fields.shift_remove("text");
+    let color = fields.shift_remove("text_color");
+    let text = if Style::of_stdout() == Style::Color {
+        color
+    } else {
+        plain
+    };
+    text?.as_str().map(str::to_owned)
+}
+
+/// The explanation as text.
+pub fn printed(explanation: &Explanation, style: Style) -> String {
+    let mut bytes = Vec::new();
+    // Writing into memory does not fail.
+    let _ = text::print(&mut bytes, explanation, style);
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// The daemon's side: explains one frame on the tables that run now. What the kernel targets do is what the native
@@ -62,12 +75,6 @@ pub fn live(node: &Node, compiled: &Compiled, ifindex: u32, frame: &[u8]) -> Val
         frame,
         verdict,
     );
-    let printed = |style| {
-        let mut bytes = Vec::new();
-        // Writing into memory does not fail.
-        let _ = text::print(&mut bytes, &explanation, style);
-        String::from_utf8_lossy(&bytes).into_owned()
-    };
     let (word, egress) = match verdict {
         Verdict::Forward { ifindex } => (
             "forward",
@@ -83,7 +90,7 @@ pub fn live(node: &Node, compiled: &Compiled, ifindex: u32, frame: &[u8]) -> Val
         "egress": egress,
         "frame": hex::encode(native.frame()),
         "explanation": explanation,
-        "text": printed(Style::Plain),
-        "text_color": printed(Style::Color),
+        "text": printed(&explanation, Style::Plain),
+        "text_color": printed(&explanation, Style::Color),
     })
 }

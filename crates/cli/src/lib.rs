@@ -20,6 +20,7 @@ pub mod run;
 pub mod show;
 pub mod style;
 pub mod tables;
+pub mod trace;
 
 /// What a command gives back: nothing, or one line that says what was wrong and where.
 pub type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
@@ -47,13 +48,15 @@ pub enum Command {
     Route(route::Command),
     /// Run one frame through the live tables and tell every step
     Explain(explain_live::Args),
+    /// Tell packets of the live path step by step, while they are forwarded
+    Trace(trace::Args),
     /// Validate a node file
     Check(check::Args),
     /// Run captured packets through the node of a file: no root, no interfaces
     Replay(replay::Args),
     /// Print a completion script for a shell
     Completion(completion::Args),
-    /// Print what may come next on a route line
+    /// Print what may come next on a line of `route` or `trace`
     #[command(hide = true)]
     CompleteWords(completion::WordArgs),
 }
@@ -68,6 +71,7 @@ impl Cli {
             Command::Show(args) => show::run(args, out),
             Command::Route(command) => route::run(command, out),
             Command::Explain(args) => explain_live::run(args, out),
+            Command::Trace(args) => trace::run(args, out),
             Command::Completion(args) => completion::run(args, out),
             Command::CompleteWords(args) => completion::words(args, out),
             Command::Check(args) => check::run(args, out),

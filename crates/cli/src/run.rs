@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use sidestep_control::api::{self, Request};
-use sidestep_control::daemon::{Daemon, DaemonError, Mode, Options, Status};
+use sidestep_control::daemon::{Daemon, DaemonError, Mode, Options, PacketWords, Status};
 use sidestep_datapath::Limits;
 use sidestep_datapath::kernel::Origin;
 use sidestep_model::config;
 
-use crate::{Outcome, explain_live};
+use crate::{Outcome, explain_live, trace};
 
 /// A daemon that has not answered by then did not start.
 const START_PATIENCE: Duration = Duration::from_secs(20);
@@ -98,7 +98,11 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     if args.detach {
         return detach(&options, out);
     }
-    let daemon = Daemon::start(options, explain_live::live).map_err(|error| {
+    let words = PacketWords {
+        explain: explain_live::live,
+        tell: trace::tell,
+    };
+    let daemon = Daemon::start(options, words).map_err(|error| {
         match (&error, &args.config) {
             // The line and column are of that file.
             (DaemonError::Config(_), Some(path)) => format!("{}: {error}", path.display()).into(),

@@ -4,3 +4,4 @@ pub mod api;
 pub mod compile;
 pub mod daemon;
 pub mod report;
+pub mod trace;

@@ -115,8 +115,14 @@ impl Serialize for Header {
 
 /// Takes an Ethernet frame apart. The headers that an encapsulation carries are in it as well.
 pub fn headers(frame: &[u8]) -> Vec<Header> {
+    headers_of_head(frame, frame.len())
+}
+
+/// As [`headers`], of a frame of that length of which the first bytes are known.
+pub fn headers_of_head(bytes: &[u8], length: usize) -> Vec<Header> {
     let mut reader = Reader {
-        rest: frame,
+        rest: bytes,
+        unknown: length.saturating_sub(bytes.len()),
         headers: Vec::new(),
     };
     let mut next = Next::Ethernet;
@@ -156,6 +162,8 @@ enum Next {
 
 struct Reader<'a> {
     rest: &'a [u8],
+    /// Bytes behind them.
+    unknown: usize,
     headers: Vec<Header>,
 }
 
@@ -191,10 +199,18 @@ impl<'a> Reader<'a> {
         next
     }
 
+    /// What stands behind that many bytes is padding of the link.
+    fn limit(&mut self, bytes: usize) {
+        let known = self.rest.len().min(bytes);
+        self.rest = &self.rest[..known];
+        self.unknown = self.unknown.min(bytes - known);
+    }
+
     fn payload(&mut self, name: &'static str) -> Next {
-        if !self.rest.is_empty() || name != "payload" {
+        let bytes = self.rest.len() + self.unknown;
+        if bytes > 0 || name != "payload" {
             self.headers
-                .push(Header::new(name).number("bytes", self.rest.len() as u64));
+                .push(Header::new(name).number("bytes", bytes as u64));
         }
         Next::End
     }
@@ -233,8 +249,7 @@ impl<'a> Reader<'a> {
         };
         let first = u32_at(bytes, 0);
         let (length, next) = (u16_at(bytes, 4), bytes[6]);
-        // What stands behind the payload is padding of the link.
-        self.rest = &self.rest[..self.rest.len().min(usize::from(length))];
+        self.limit(length.into());
         let header = Header::new("IPv6")
             .text("source", &ipv6(bytes, 8))
             .text("destination", &ipv6(bytes, 24))
@@ -251,7 +266,7 @@ impl<'a> Reader<'a> {
             return self.payload("IPv4, cut short");
         };
         let (length, protocol) = (u16_at(bytes, 2), bytes[9]);
-        self.rest = &self.rest[..self.rest.len().min(usize::from(length).saturating_sub(20))];
+        self.limit(usize::from(length).saturating_sub(20));
         let mut header = Header::new("IPv4")
             .text("source", &ipv4(bytes, 12))
             .text("destination", &ipv4(bytes, 16))

@@ -306,6 +306,12 @@ fn route_name(names: Names<'_>, index: u32) -> RouteName {
             words: route::print(found, names.node, Style::Add),
             neighbor: info.and_then(|info| info.neighbor),
         },
+        None if info.is_none() => RouteName {
+            prefix: None,
+            table: None,
+            words: "a route that has been removed since".into(),
+            neighbor: None,
+        },
         None => RouteName {
             prefix: None,
             table: None,

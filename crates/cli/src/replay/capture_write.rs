@@ -66,8 +66,19 @@ impl<W: Write> CaptureWriter<W> {
         Ok(writer)
     }
 
-    /// Writes a frame that left by that port. `timestamp`: nanoseconds since 1970-01-01 00:00 UTC.
+    /// Writes a frame of that port. `timestamp`: nanoseconds since 1970-01-01 00:00 UTC.
     pub fn write(&mut self, ifindex: u32, timestamp: u64, frame: &[u8]) -> io::Result<()> {
+        self.write_head(ifindex, timestamp, frame, frame.len() as u32)
+    }
+
+    /// As [`Self::write`], of a frame of that length of which these are the first bytes.
+    pub fn write_head(
+        &mut self,
+        ifindex: u32,
+        timestamp: u64,
+        frame: &[u8],
+        length: u32,
+    ) -> io::Result<()> {
         let interface = *self.interfaces.get(&ifindex).ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -80,7 +91,7 @@ impl<W: Write> CaptureWriter<W> {
             (timestamp >> 32) as u32,
             timestamp as u32,
             frame.len() as u32,
-            frame.len() as u32,
+            length,
         ];
         for (bytes, field) in head.chunks_exact_mut(4).zip(fields) {
             bytes.copy_from_slice(&field.to_le_bytes());

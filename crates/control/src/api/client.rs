@@ -1,7 +1,9 @@
-//! The client's side: one request, one answer.
+//! The client's side: one request; one answer, or to a trace many.
 
 use std::io::{BufRead, BufReader, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -38,30 +40,88 @@ pub enum ApiError {
 
 /// Asks the daemon of this network namespace.
 pub fn call(request: Request) -> Result<Value, ApiError> {
-    let path = run_directory().join("control.sock");
-    let failed = |source: std::io::Error| match source.kind() {
+    let mut answers = Answers::of(request)?;
+    // A daemon that breaks off has not answered: that is what an empty line fails as.
+    let answer = answers.read()?.unwrap_or_default();
+    value(&answer)
+}
+
+/// Asks for a trace: returns when it has begun, with its first line.
+pub fn trace(request: Request) -> Result<(Value, Answers), ApiError> {
+    let mut answers = Answers::of(request)?;
+    let begun = value(&answers.read()?.unwrap_or_default())?;
+    // From here on it lasts as long as it lasts.
+    answers
+        .stream
+        .get_ref()
+        .set_read_timeout(None)
+        .map_err(socket_error)?;
+    Ok((begun, answers))
+}
+
+/// The answers to one request, one after the other, until the daemon closes.
+pub struct Answers {
+    stream: BufReader<UnixStream>,
+}
+
+impl Answers {
+    fn of(request: Request) -> Result<Self, ApiError> {
+        let mut stream = UnixStream::connect(path()).map_err(socket_error)?;
+        stream
+            .set_read_timeout(Some(PATIENCE))
+            .map_err(socket_error)?;
+        let mut line = serde_json::to_vec(&Envelope {
+            version: VERSION,
+            request,
+        })?;
+        line.push(b'\n');
+        stream.write_all(&line).map_err(socket_error)?;
+        let stream = BufReader::new(stream);
+        Ok(Self { stream })
+    }
+
+    /// Says, when called, that no more is wanted. The daemon then comes to its end, and closes.
+    pub fn closer(&self) -> Result<impl Fn() + Send + 'static, ApiError> {
+        let stream = self.stream.get_ref().try_clone().map_err(socket_error)?;
+        // It may have closed already, which is what was wanted.
+        Ok(move || drop(stream.shutdown(Shutdown::Write)))
+    }
+
+    fn read(&mut self) -> Result<Option<String>, ApiError> {
+        let mut line = String::new();
+        let bytes = self.stream.read_line(&mut line).map_err(socket_error)?;
+        Ok((bytes > 0).then_some(line))
+    }
+}
+
+impl Iterator for Answers {
+    type Item = Result<Value, ApiError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let line = self.read().transpose()?;
+        Some(line.and_then(|line| value(&line)))
+    }
+}
+
+fn value(answer: &str) -> Result<Value, ApiError> {
+    match serde_json::from_str(answer)? {
+        Answer::Ok(value) => Ok(value),
+        Answer::Error { message } => Err(ApiError::Refused(message)),
+    }
+}
+
+fn path() -> PathBuf {
+    run_directory().join("control.sock")
+}
+
+fn socket_error(source: std::io::Error) -> ApiError {
+    match source.kind() {
         std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => {
             ApiError::NotRunning
         }
         _ => ApiError::Socket {
-            path: path.display().to_string(),
+            path: path().display().to_string(),
             source,
         },
-    };
-    let mut stream = UnixStream::connect(&path).map_err(failed)?;
-    stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-    let mut line = serde_json::to_vec(&Envelope {
-        version: VERSION,
-        request,
-    })?;
-    line.push(b'\n');
-    stream.write_all(&line).map_err(failed)?;
-    let mut answer = String::new();
-    BufReader::new(stream)
-        .read_line(&mut answer)
-        .map_err(failed)?;
-    match serde_json::from_str(&answer)? {
-        Answer::Ok(value) => Ok(value),
-        Answer::Error { message } => Err(ApiError::Refused(message)),
     }
 }

@@ -1,6 +1,7 @@
 //! The control socket: one JSON object per line in, one per line out, over a Unix socket of this network namespace.
 //!
-//! `{"version": 1, "request": {…}}` is answered by `{"ok": …}` or `{"error": {"message": …, "exit": …}}`.
+//! `{"version": 1, "request": {…}}` is answered by `{"ok": …}` or `{"error": {"message": …, "exit": …}}`. A trace is
+//! answered by many lines, until either side closes.
 
 mod client;
 mod server;
@@ -10,8 +11,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use client::{ApiError, call};
-pub(crate) use server::Server;
+pub use client::{Answers, ApiError, call, trace};
+pub(crate) use server::{Incoming, Server, line};
 
 /// Of the protocol. A daemon refuses another one and says which it speaks.
 pub const VERSION: u32 = 1;
@@ -47,8 +48,51 @@ pub enum Request {
         /// The frame from its destination MAC on, in hexadecimal.
         frame: String,
     },
+    /// `sidestep trace`: answered by one [`TraceLine`] after the other. A client that wants no more closes its side
+    /// for writing, and reads until [`TraceLine::End`].
+    Trace {
+        /// The words of a [`crate::trace::Filter`].
+        filter: Vec<String>,
+        /// Packets told per second, at most.
+        rate: u32,
+        /// Packets told until it ends; none: it does not.
+        count: Option<u64>,
+        /// As much of each frame as can be had, not its headers alone.
+        whole: bool,
+    },
     /// Detach everything and end.
     Stop,
+}
+
+/// What a trace is answered by.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TraceLine {
+    /// The traced programs are in place on these ports.
+    Begun {
+        /// All ports that are attached.
+        ports: Vec<TracedPort>,
+    },
+    /// One packet, as the printer that the daemon was given tells it.
+    Packet(Value),
+    /// The plain programs are back.
+    End {
+        /// Packets that were told.
+        told: u64,
+        /// Packets that fitted and were not: nobody read fast enough.
+        lost: u64,
+    },
+}
+
+/// A port of a trace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TracedPort {
+    /// Interface name.
+    pub name: String,
+    /// Interface index.
+    pub ifindex: u32,
+    /// `xdp`, `generic`, `tc`.
+    pub target: String,
 }
 
 /// What to do with a route.

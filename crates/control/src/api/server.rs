@@ -92,17 +92,30 @@ impl Drop for Server {
 impl Incoming {
     /// Sends the answer. A client that has gone does not matter.
     pub(crate) fn answer(self, result: Result<Value, String>) {
-        let sent = match result {
-            Ok(value) => Answer::Ok(value),
-            Err(message) => Answer::Error { message },
-        };
-        answer(&self.stream, &sent);
+        let _ = (&self.stream).write_all(&line(result));
+    }
+
+    /// For more than one answer: neither reading nor writing waits.
+    pub(crate) fn into_stream(self) -> std::io::Result<UnixStream> {
+        self.stream.set_nonblocking(true)?;
+        Ok(self.stream)
     }
 }
 
 fn answer(mut stream: &UnixStream, answer: &Answer) {
-    if let Ok(mut line) = serde_json::to_vec(answer) {
-        line.push(b'\n');
-        let _ = stream.write_all(&line);
-    }
+    let _ = stream.write_all(&bytes(answer));
+}
+
+/// An answer as it goes over the socket.
+pub(crate) fn line(result: Result<Value, String>) -> Vec<u8> {
+    bytes(&match result {
+        Ok(value) => Answer::Ok(value),
+        Err(message) => Answer::Error { message },
+    })
+}
+
+fn bytes(answer: &Answer) -> Vec<u8> {
+    let mut line = serde_json::to_vec(answer).unwrap_or_default();
+    line.push(b'\n');
+    line
 }

@@ -35,6 +35,7 @@ impl Daemon {
             if signalled.read(&mut [0; 16]).is_ok_and(|bytes| bytes > 0) {
                 break;
             }
+            self.go_on_tracing();
             let notified = self.mirror.process().unwrap_or_else(|error| {
                 self.trouble = Some(error.to_string());
                 Changes::default()
@@ -53,12 +54,17 @@ impl Daemon {
                 self.follow(notified.other);
             }
             while let Some(incoming) = self.server.accept() {
-                if incoming.request == Request::Stop {
-                    stop = Some(incoming);
-                    break;
+                match incoming.request {
+                    Request::Stop => {
+                        stop = Some(incoming);
+                        break;
+                    }
+                    Request::Trace { .. } => self.begin_trace(incoming),
+                    _ => {
+                        let answer = self.answer(&incoming.request);
+                        incoming.answer(answer);
+                    }
                 }
-                let answer = self.answer(&incoming.request);
-                incoming.answer(answer);
             }
             if now >= status_due {
                 status_due = now + STATUS_PERIOD;
@@ -92,6 +98,12 @@ impl Daemon {
                 .fds()
                 .into_iter()
                 .map(|fd| PollFd::new(fd, PollFlags::POLLIN)),
+        );
+        let of_trace = self.tracing.iter();
+        fds.extend(
+            of_trace
+                .flat_map(|tracing| tracing.waits_for(&self.kernel))
+                .map(|(fd, events)| PollFd::new(fd, events)),
         );
         let left = due.saturating_duration_since(Instant::now());
         let timeout =

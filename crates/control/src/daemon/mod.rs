@@ -7,6 +7,7 @@ mod lock;
 mod own;
 mod ports;
 mod reports;
+mod trace;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -25,6 +26,7 @@ pub use self::ports::Mode;
 use crate::api::{Request, Server, run_directory};
 use crate::compile::{CompileError, Compiled, Compiler};
 use crate::report;
+use crate::trace::{Filter, Told};
 use lock::Lock;
 
 /// Without a change for this long, the next one is not expected at once.
@@ -53,9 +55,14 @@ impl Options {
     }
 }
 
-/// Prints a packet's way through live tables; the CLI brings its own printer. Arguments: node, tables, ingress
-/// interface, frame.
-pub type Explain = fn(&Node, &Compiled, u32, &[u8]) -> Value;
+/// How a packet's way through live tables is told; the CLI brings its own printer.
+#[derive(Clone, Copy, Debug)]
+pub struct PacketWords {
+    /// Of a frame that somebody has. Arguments: node, tables, ingress interface, frame.
+    pub explain: fn(&Node, &Compiled, u32, &[u8]) -> Value,
+    /// Of a packet that the packet path has told; none if the filter does not fit it after all.
+    pub tell: fn(&Node, &Compiled, &Filter, Told<'_>) -> Option<Value>,
+}
 
 /// Why the daemon cannot start, or had to end.
 #[derive(Debug, Error)]
@@ -118,7 +125,7 @@ struct Port {
 /// A running instance.
 pub struct Daemon {
     options: Options,
-    explain: Explain,
+    words: PacketWords,
     mirror: Mirror,
     own: Overlay,
     compiler: Compiler,
@@ -132,6 +139,7 @@ pub struct Daemon {
     started: Instant,
     /// When the tables last changed.
     changed: Instant,
+    tracing: Option<trace::Tracing>,
     server: Server,
     lock: Lock,
 }
@@ -151,7 +159,7 @@ pub struct Status {
 
 impl Daemon {
     /// Loads, compiles, attaches. On an error everything is as it was before, save what a dead instance had left.
-    pub fn start(options: Options, explain: Explain) -> Result<Self, DaemonError> {
+    pub fn start(options: Options, words: PacketWords) -> Result<Self, DaemonError> {
         options.check()?;
         let directory = run_directory();
         std::fs::create_dir_all(&directory).map_err(|source| DaemonError::File {
@@ -192,7 +200,7 @@ impl Daemon {
                 ..Compiled::default()
             },
             options,
-            explain,
+            words,
             mirror,
             own,
             kernel,
@@ -202,6 +210,7 @@ impl Daemon {
             origin,
             started: Instant::now(),
             changed: Instant::now(),
+            tracing: None,
             server,
             lock,
         };
@@ -356,7 +365,7 @@ impl Daemon {
         self.started
     }
 
-    /// Answers a request; `Stop` is the event loop's.
+    /// Answers a request; `Stop` and `Trace` are the event loop's.
     fn answer(&mut self, request: &Request) -> Result<Value, String> {
         fn json(report: impl serde::Serialize) -> Result<Value, String> {
             serde_json::to_value(report).map_err(|error| error.to_string())
@@ -378,23 +387,26 @@ impl Daemon {
                 Ok(Value::Null)
             }
             Request::Explain { port, frame } => self.explain(port, frame),
-            Request::Stop => Ok(Value::Null),
+            Request::Trace { .. } | Request::Stop => Ok(Value::Null),
         }
     }
 
     fn explain(&self, port: &str, frame: &str) -> Result<Value, String> {
-        let ports: Vec<_> = self.attached.keys().map(String::as_str).collect();
-        let ingress = self
-            .attached
-            .get(port)
-            .ok_or_else(|| format!("port {port}: not attached; there are {}", ports.join(", ")))?;
+        let ingress = self.attached_port(port)?;
         let bytes = hex::decode(frame).map_err(|error| format!("frame: {error}"))?;
         let node = own::over(self.mirror.node(), &self.own);
-        Ok((self.explain)(
+        Ok((self.words.explain)(
             &node,
             &self.compiled,
             ingress.ifindex.0,
             &bytes,
         ))
+    }
+
+    fn attached_port(&self, name: &str) -> Result<&Port, String> {
+        self.attached.get(name).ok_or_else(|| {
+            let ports: Vec<_> = self.attached.keys().map(String::as_str).collect();
+            format!("port {name}: not attached; there are {}", ports.join(", "))
+        })
     }
 }

@@ -1,0 +1,317 @@
+//! `sidestep trace [FILTER]`: packets of the live path, told step by step while they are forwarded.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::Value as Json;
+use sidestep_control::api::{self, Request, TraceLine, TracedPort};
+use sidestep_control::compile::Compiled;
+use sidestep_control::trace::{Filter, PROTOCOLS, RATE_MAX, TERMS, Told};
+use sidestep_datapath::VerdictKind;
+use sidestep_datapath::kernel::Head;
+use sidestep_model::node::Node;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::Outcome;
+use crate::explain::headers::Value;
+use crate::explain::{Explanation, Names, Run, Step};
+use crate::explain_live::{printed, take_text};
+use crate::replay::capture_write::CaptureWriter;
+use crate::style::{Ink, Style};
+
+/// Arguments of `trace`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = help())]
+pub struct Args {
+    /// Packets told per second, at most; as many at once after a silence
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=i64::from(RATE_MAX)))]
+    pub rate: u32,
+    /// End after that many packets [default: until Ctrl-C]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    /// Also write the packets as they arrived into a capture that `sidestep replay` reads: pcapng
+    #[arg(long, value_name = "FILE")]
+    pub write: Option<PathBuf>,
+    /// Print JSON: one line for each packet
+    #[arg(short, long)]
+    pub json: bool,
+    /// Which packets; every term has to fit [default: all]
+    #[arg(value_name = "FILTER")]
+    pub filter: Vec<String>,
+}
+
+fn help() -> String {
+    let names = PROTOCOLS.map(|(name, _)| name).join(", ");
+    format!(
+        "Filter:
+  port IF          came in by that port
+  src PREFIX       source of the IP header that arrived
+  dst PREFIX       destination of the IP header that arrived
+  sid PREFIX       an address that was looked up on the packet's way: a SID, or any other destination it had here
+  proto PROTOCOL   in its headers as it arrived, the encapsulated packet's included: {names}, or a number
+  verdict VERDICT  forward, kernel or drop
+  reason NAME      as `sidestep show drops` prints it"
+    )
+}
+
+/// Runs the command.
+pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
+    // What is wrong with the words is said without a daemon.
+    Filter::parse(&args.filter)?;
+    let (begun, answers) = api::trace(Request::Trace {
+        filter: args.filter.clone(),
+        rate: args.rate,
+        count: args.count,
+        whole: args.write.is_some(),
+    })?;
+    let TraceLine::Begun { ports } = serde_json::from_value(begun)? else {
+        return Err("the daemon's answer is none to a trace".into());
+    };
+    let close = answers.closer()?;
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    std::thread::spawn(move || {
+        for _ in signals.forever() {
+            close();
+        }
+    });
+    let mut capture = match &args.write {
+        Some(path) => Some(Capture::create(path, &ports)?),
+        None => None,
+    };
+    let names: Vec<_> = ports
+        .iter()
+        .map(|port| format!("{} ({})", port.name, port.target))
+        .collect();
+    // Not among the packets, which may go to a program.
+    eprintln!("tracing on {}; Ctrl-C ends it", names.join(", "));
+    for answer in answers {
+        match serde_json::from_value(answer?)? {
+            TraceLine::Begun { .. } => {}
+            TraceLine::Packet(packet) => {
+                if let Some(capture) = &mut capture {
+                    capture.write(&packet)?;
+                }
+                show(packet, args.json, out)?;
+            }
+            TraceLine::End { told, lost } => {
+                eprintln!("{}", end(told, lost));
+                return Ok(());
+            }
+        }
+    }
+    Err("the daemon has ended, and the trace with it".into())
+}
+
+fn end(told: u64, lost: u64) -> String {
+    let packets = if told == 1 { "packet" } else { "packets" };
+    match lost {
+        0 => format!("{told} {packets} told"),
+        lost => format!("{told} {packets} told; {lost} more came faster than they were read"),
+    }
+}
+
+fn show(mut packet: Json, json: bool, out: &mut dyn Write) -> Outcome {
+    let text = take_text(&mut packet);
+    match text {
+        Some(text) if !json => writeln!(out, "{text}")?,
+        _ => writeln!(out, "{packet}")?,
+    }
+    // Somebody waits for it.
+    out.flush()?;
+    Ok(())
+}
+
+/// The packets as they arrived.
+struct Capture {
+    path: PathBuf,
+    writer: CaptureWriter<File>,
+    ports: Vec<TracedPort>,
+}
+
+impl Capture {
+    fn create(path: &Path, ports: &[TracedPort]) -> Result<Self, String> {
+        let interfaces = ports.iter().map(|port| (port.ifindex, port.name.as_str()));
+        let writer = File::create(path).and_then(|file| CaptureWriter::new(file, interfaces));
+        Ok(Self {
+            path: path.to_owned(),
+            writer: writer.map_err(|error| format!("{}: {error}", path.display()))?,
+            ports: ports.to_vec(),
+        })
+    }
+
+    fn write(&mut self, packet: &Json) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let word = |field: &str| packet[field].as_str().unwrap_or_default();
+        let frame = hex::decode(word("frame"))?;
+        // A port that was attached after the capture had begun has no interface in it.
+        let Some(port) = self.ports.iter().find(|port| port.name == word("port")) else {
+            return Ok(());
+        };
+        let number = |field: &str| packet[field].as_u64().unwrap_or_default();
+        self.writer
+            .write_head(
+                port.ifindex,
+                number("timestamp"),
+                &frame,
+                number("bytes") as u32,
+            )
+            .map_err(|error| format!("{}: {error}", self.path.display()).into())
+    }
+}
+
+/// A packet of a trace: what `replay --explain -j` says of one, and the frame.
+#[derive(Serialize)]
+struct Line<'a> {
+    packet: u64,
+    /// Nanoseconds since 1970-01-01 00:00 UTC.
+    timestamp: u64,
+    port: &'a str,
+    target: &'a str,
+    bytes: u32,
+    /// As it arrived, in hexadecimal; the first bytes of a long one.
+    frame: String,
+    #[serde(flatten)]
+    explanation: &'a Explanation,
+    text: String,
+    text_color: String,
+}
+
+/// The daemon's side: words for what the packet path says of a packet. None if the filter does not fit it: the packet
+/// path does not look at all of the filter.
+pub fn tell(node: &Node, compiled: &Compiled, filter: &Filter, told: Told<'_>) -> Option<Json> {
+    let sample = told.sample;
+    let names = Names {
+        node,
+        index: &compiled.index,
+    };
+    let explanation = Explanation::of(
+        names,
+        &Run {
+            steps: &sample.steps,
+            verdict: sample.verdict,
+            arrived: bytes_and_length(&sample.arrived),
+            left: sample.left.as_ref().map(bytes_and_length),
+        },
+    );
+    if !fits(filter, &explanation) {
+        return None;
+    }
+    let port = names.port(sample.ifindex);
+    let text = |style: Style| {
+        let time = Duration::from_nanos(told.timestamp);
+        let title = format!(
+            "packet {} by {port} ({}), time {}.{:09}",
+            told.number,
+            told.target,
+            time.as_secs(),
+            time.subsec_nanos()
+        );
+        format!(
+            "{}\n{}",
+            style.paint(Ink::Title, title),
+            printed(&explanation, style)
+        )
+    };
+    let line = Line {
+        packet: told.number,
+        timestamp: told.timestamp,
+        port: &port,
+        target: told.target,
+        bytes: sample.arrived.length,
+        frame: hex::encode(&sample.arrived.bytes),
+        text: text(Style::Plain),
+        text_color: text(Style::Color),
+        explanation: &explanation,
+    };
+    serde_json::to_value(&line).ok()
+}
+
+fn bytes_and_length(head: &Head) -> (&[u8], usize) {
+    (&head.bytes, head.length as usize)
+}
+
+/// The terms that the packet path does not decide, or not exactly.
+fn fits(filter: &Filter, explanation: &Explanation) -> bool {
+    let met = |step: &Step| match (step, filter.sid) {
+        (Step::Lookup { address, .. }, Some(prefix)) => prefix.contains(address),
+        _ => false,
+    };
+    let protocol = |wanted: u8| {
+        let fields = explanation.before.iter().flat_map(|header| &header.fields);
+        fields
+            .clone()
+            .any(|(_, value)| matches!(value, Value::Protocol(number) if *number == wanted))
+    };
+    (filter.sid.is_none() || explanation.steps.iter().any(met))
+        && filter.protocol.is_none_or(protocol)
+}
+
+/// What may come next on a line of `trace`, behind these words.
+pub fn completions(words: &[&str]) -> Vec<String> {
+    let mut filter = Vec::new();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match *word {
+            "--rate" | "--count" | "--write" => drop(words.next()),
+            option if option.starts_with('-') => {}
+            word => filter.push(word),
+        }
+    }
+    let owned = |names: &mut dyn Iterator<Item = &'static str>| names.map(str::to_owned).collect();
+    match filter.chunks(2).last() {
+        Some(["port"]) => interfaces(),
+        Some(["verdict"]) => owned(&mut VerdictKind::ALL.map(VerdictKind::name).into_iter()),
+        Some(["reason"]) => owned(&mut sidestep_abi::REASONS.iter().map(|reason| reason.name)),
+        Some(["proto"]) => owned(&mut PROTOCOLS.map(|(name, _)| name).into_iter()),
+        Some([_]) => Vec::new(),
+        _ => {
+            let given = |term: &&str| filter.iter().step_by(2).any(|word| word == term);
+            owned(
+                &mut TERMS
+                    .map(|(term, _)| term)
+                    .into_iter()
+                    .filter(|term| !given(term)),
+            )
+        }
+    }
+}
+
+fn interfaces() -> Vec<String> {
+    let entries = std::fs::read_dir("/sys/class/net").into_iter().flatten();
+    let names = entries.flatten().map(|entry| entry.file_name());
+    names.filter_map(|name| name.into_string().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn completion_offers_terms_that_are_not_there_yet_and_the_values_of_a_term() {
+        let after = |line: &str| {
+            let words: Vec<_> = line.split_whitespace().collect();
+            completions(&words).join(" ")
+        };
+        assert_eq!(after(""), "port src dst sid proto verdict reason");
+        assert_eq!(
+            after("--rate 5 -j verdict drop"),
+            "port src dst sid proto reason"
+        );
+        assert_eq!(after("src fc00::/16 verdict"), "forward kernel drop");
+        assert!(after("reason").starts_with("ipv6_header "));
+        assert_eq!(after("src"), "", "an address is the operator's to know");
+        assert!(after("port").split(' ').any(|name| name == "lo"));
+    }
+
+    #[test]
+    fn the_end_says_how_many_packets_were_told_and_how_many_were_lost() {
+        assert_eq!(end(1, 0), "1 packet told");
+        assert_eq!(
+            end(20, 3),
+            "20 packets told; 3 more came faster than they were read"
+        );
+    }
+}

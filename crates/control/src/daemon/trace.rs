@@ -1,0 +1,298 @@
+//! The trace that runs: samples from the packet path's ring, told line by line to the client that asked.
+//!
+//! One at a time: the packet path has one filter. Nothing here waits for the client: what it does not read in time is not
+//! told, and counted. The trace ends with its count, or when the client hangs up; the plain programs are back before
+//! the client is told the end.
+
+use std::io::{ErrorKind, Read, Write};
+use std::num::NonZeroU32;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use nix::poll::PollFlags;
+use nix::time::{ClockId, clock_gettime};
+use serde_json::Value;
+use sidestep_abi::{SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_HEAD};
+use sidestep_datapath::kernel::{Kernel, Sampling};
+
+use super::{Daemon, own};
+use crate::api::{Incoming, Request, TraceLine, TracedPort, line};
+use crate::trace::{EXAMINED_MAX, Filter, RATE_MAX, Told};
+
+/// Samples that are told in one round of the event loop, so that everything else has its turn.
+const ROUND: usize = 32;
+/// LIMIT: bytes that wait for the client to read.
+const PENDING_MAX: usize = 4 << 20;
+
+/// A trace and its client.
+pub(super) struct Tracing {
+    stream: UnixStream,
+    filter: Filter,
+    /// Keeps the rate where the packet path could not.
+    bucket: Bucket,
+    /// Packets still to be told; none: until the client hangs up.
+    left: Option<u64>,
+    told: u64,
+    lost: u64,
+    /// What the kernel's monotonic clock is behind the time of day, in nanoseconds.
+    clock_offset: u64,
+    pending: Vec<u8>,
+    ended: bool,
+}
+
+impl Daemon {
+    /// Begins a trace, or says why not.
+    pub(super) fn begin_trace(&mut self, incoming: Incoming) {
+        match self.start_trace(&incoming.request) {
+            Ok((filter, rate, count)) => {
+                let Ok(stream) = incoming.into_stream() else {
+                    // The client has gone.
+                    let _ = self.kernel.trace_stop();
+                    return;
+                };
+                let mut tracing = Tracing {
+                    stream,
+                    filter,
+                    bucket: Bucket::new(rate),
+                    left: count,
+                    told: 0,
+                    lost: 0,
+                    clock_offset: clock_offset(),
+                    pending: Vec::new(),
+                    ended: false,
+                };
+                tracing.say(&TraceLine::Begun {
+                    ports: self.traced_ports(),
+                });
+                tracing.send();
+                self.tracing = Some(tracing);
+            }
+            Err(message) => incoming.answer(Err(message)),
+        }
+    }
+
+    fn start_trace(
+        &mut self,
+        request: &Request,
+    ) -> Result<(Filter, NonZeroU32, Option<u64>), String> {
+        let Request::Trace {
+            filter,
+            rate,
+            count,
+            whole,
+        } = request
+        else {
+            return Err("not a trace".into());
+        };
+        if self.tracing.is_some() {
+            return Err("a trace runs already; there is one at a time".into());
+        }
+        let filter = Filter::parse(filter).map_err(|error| error.to_string())?;
+        let rate = NonZeroU32::new(*rate).filter(|rate| rate.get() <= RATE_MAX);
+        let rate = rate.ok_or_else(|| format!("rate: 1 to {RATE_MAX} packets per second"))?;
+        if *count == Some(0) {
+            return Err("count: 1 and up".into());
+        }
+        let port = filter.port.as_deref().map(|name| self.attached_port(name));
+        let ifindex = port.transpose()?.map(|port| port.ifindex.0);
+        let sampling = Sampling {
+            rate: if filter.is_decided_in_packet_path() {
+                rate
+            } else {
+                NonZeroU32::new(EXAMINED_MAX).unwrap_or(rate)
+            },
+            bytes: if *whole {
+                SIDESTEP_SAMPLE_BYTES
+            } else {
+                SIDESTEP_SAMPLE_HEAD
+            },
+        };
+        self.kernel
+            .trace_start(&filter.in_packet_path(ifindex), sampling)
+            .map_err(|error| error.to_string())?;
+        Ok((filter, rate, *count))
+    }
+
+    fn traced_ports(&self) -> Vec<TracedPort> {
+        let port = |(name, port): (&String, &super::Port)| TracedPort {
+            name: name.clone(),
+            ifindex: port.ifindex.0,
+            target: port.target.name().into(),
+        };
+        self.attached.iter().map(port).collect()
+    }
+
+    /// One round: tells what has come, notices what has gone. Before the tables change, so that what the packet path
+    /// says of them is still what they are.
+    pub(super) fn go_on_tracing(&mut self) {
+        let Some(mut tracing) = self.tracing.take() else {
+            return;
+        };
+        if !tracing.ended {
+            self.tell(&mut tracing);
+            let gone = tracing.client_hung_up();
+            if gone || tracing.left == Some(0) {
+                self.end_trace(&mut tracing);
+            }
+        }
+        if tracing.send() && !(tracing.ended && tracing.pending.is_empty()) {
+            self.tracing = Some(tracing);
+        } else if !tracing.ended {
+            self.end_trace(&mut tracing);
+        }
+    }
+
+    fn tell(&self, tracing: &mut Tracing) {
+        let samples = self.kernel.trace_samples(ROUND);
+        if samples.is_empty() {
+            return;
+        }
+        let node = own::over(self.mirror.node(), &self.own);
+        for sample in &samples {
+            if tracing.left == Some(0) {
+                return;
+            }
+            let port = self
+                .attached
+                .values()
+                .find(|port| port.ifindex.0 == sample.ifindex);
+            let told = Told {
+                number: tracing.told + 1,
+                timestamp: sample.time.wrapping_add(tracing.clock_offset),
+                sample,
+                target: port.map_or("none", |port| port.target.name()),
+            };
+            let Some(packet) = (self.words.tell)(&node, &self.compiled, &tracing.filter, told)
+            else {
+                continue;
+            };
+            if !tracing.filter.is_decided_in_packet_path() && !tracing.bucket.take() {
+                continue;
+            }
+            tracing.tell(packet);
+        }
+    }
+
+    fn end_trace(&mut self, tracing: &mut Tracing) {
+        tracing.lost += self.kernel.trace_lost().unwrap_or(0);
+        if let Err(error) = self.kernel.trace_stop() {
+            self.trouble = Some(error.to_string());
+        }
+        tracing.ended = true;
+        tracing.say(&TraceLine::End {
+            told: tracing.told,
+            lost: tracing.lost,
+        });
+    }
+}
+
+impl Tracing {
+    /// What the event loop waits for on behalf of a trace.
+    pub(super) fn waits_for<'a>(
+        &'a self,
+        kernel: &'a Kernel,
+    ) -> impl Iterator<Item = (BorrowedFd<'a>, PollFlags)> {
+        let mut of_client = PollFlags::empty();
+        of_client.set(PollFlags::POLLIN, !self.ended);
+        of_client.set(PollFlags::POLLOUT, !self.pending.is_empty());
+        let ring = kernel.trace_fd().map(|fd| (fd, PollFlags::POLLIN));
+        std::iter::once((self.stream.as_fd(), of_client)).chain(ring)
+    }
+
+    fn tell(&mut self, packet: Value) {
+        if self.pending.len() > PENDING_MAX {
+            self.lost += 1;
+            return;
+        }
+        self.told += 1;
+        self.left = self.left.map(|left| left.saturating_sub(1));
+        self.say(&TraceLine::Packet(packet));
+    }
+
+    fn say(&mut self, said: &TraceLine) {
+        self.pending
+            .extend(line(serde_json::to_value(said).map_err(|e| e.to_string())));
+    }
+
+    /// Hands the socket as much as it takes. False: nobody reads any more.
+    fn send(&mut self) -> bool {
+        while !self.pending.is_empty() {
+            match self.stream.write(&self.pending) {
+                Ok(0) => return false,
+                Ok(sent) => drop(self.pending.drain(..sent)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    /// The client closes its side when it wants no more. It has nothing else to say.
+    fn client_hung_up(&mut self) -> bool {
+        let mut buffer = [0; 64];
+        loop {
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return true,
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return error.kind() != ErrorKind::WouldBlock,
+            }
+        }
+    }
+}
+
+/// A token bucket: one packet each `interval`, and after a silence of a second as many at once as a second allows.
+struct Bucket {
+    interval: Duration,
+    credit: Duration,
+    next: Instant,
+}
+
+impl Bucket {
+    fn new(rate: NonZeroU32) -> Self {
+        let interval = Duration::from_secs(1) / rate.get();
+        let credit = Duration::from_secs(1).saturating_sub(interval);
+        let now = Instant::now();
+        Self {
+            interval,
+            credit,
+            next: now.checked_sub(credit).unwrap_or(now),
+        }
+    }
+
+    fn take(&mut self) -> bool {
+        let now = Instant::now();
+        if self.next > now {
+            return false;
+        }
+        let begin = now.checked_sub(self.credit).unwrap_or(self.next);
+        self.next = self.next.max(begin) + self.interval;
+        true
+    }
+}
+
+/// The time of day less the monotonic clock, in nanoseconds. A clock that cannot be read is none.
+fn clock_offset() -> u64 {
+    let nanoseconds = |clock| {
+        clock_gettime(clock).map_or(0, |time| {
+            time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
+        })
+    };
+    nanoseconds(ClockId::CLOCK_REALTIME).wrapping_sub(nanoseconds(ClockId::CLOCK_MONOTONIC))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_gives_a_second_of_packets_at_once_and_then_one_each_interval() {
+        let mut bucket = Bucket::new(NonZeroU32::new(5).expect("not 0"));
+        assert_eq!((0..100).filter(|_| bucket.take()).count(), 5);
+        // As if an interval had passed.
+        bucket.next -= bucket.interval;
+        assert_eq!((0..100).filter(|_| bucket.take()).count(), 1);
+    }
+}

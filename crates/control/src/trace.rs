@@ -1,0 +1,315 @@
+//! What `sidestep trace` asks for: the words of its filter.
+//!
+//! ```text
+//! FILTER := TERM...                          every term has to fit
+//! TERM := port IF | src PREFIX | dst PREFIX | sid PREFIX | proto PROTOCOL
+//!       | verdict { forward | kernel | drop } | reason NAME
+//! ```
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use sidestep_abi::{REASONS, Reason};
+use sidestep_datapath::VerdictKind;
+use sidestep_datapath::kernel::{Sample, TraceFilter};
+use thiserror::Error;
+
+/// LIMIT: packets told per second.
+pub const RATE_MAX: u32 = 1000;
+/// LIMIT: packets per second that the daemon looks at where the packet path cannot decide alone (`proto`).
+pub(crate) const EXAMINED_MAX: u32 = 1000;
+
+/// The first words of terms, with what follows.
+pub const TERMS: [(&str, &str); 7] = [
+    ("port", "IF"),
+    ("src", "PREFIX"),
+    ("dst", "PREFIX"),
+    ("sid", "PREFIX"),
+    ("proto", "PROTOCOL"),
+    ("verdict", "forward|kernel|drop"),
+    ("reason", "NAME"),
+];
+
+/// Names of upper-layer protocols (IANA "Assigned Internet Protocol Numbers"), as operators write them.
+pub const PROTOCOLS: [(&str, u8); 9] = [
+    ("tcp", 6),
+    ("udp", 17),
+    ("icmp", 1),
+    ("icmp6", 58),
+    ("sctp", 132),
+    ("gre", 47),
+    ("esp", 50),
+    ("ospf", 89),
+    ("vrrp", 112),
+];
+
+/// Which packets are told: those that every term fits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Name of the ingress port.
+    pub port: Option<String>,
+    /// Prefix of the source, in the IP header that arrived.
+    pub source: Option<IpNet>,
+    /// Prefix of the destination, in the IP header that arrived.
+    pub destination: Option<IpNet>,
+    /// Prefix of an address that was looked up on the packet's way: a destination that it had at this node.
+    pub sid: Option<IpNet>,
+    /// A protocol number in its chain of headers, as it arrived, the encapsulated packet's included.
+    pub protocol: Option<u8>,
+    /// Verdict.
+    pub verdict: Option<VerdictKind>,
+    /// Reason.
+    pub reason: Option<&'static Reason>,
+}
+
+/// What is wrong with a filter, and what is allowed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum FilterError {
+    /// A term begins with something else.
+    #[error("filter: unknown word {word:?}; a term is one of: {}", terms())]
+    Unknown {
+        /// As given.
+        word: String,
+    },
+    /// The filter ends behind the first word of a term.
+    #[error("filter: {term} wants {wanted} behind it")]
+    Missing {
+        /// First word of the term.
+        term: &'static str,
+        /// What follows.
+        wanted: &'static str,
+    },
+    /// A term is there twice.
+    #[error("filter: {term} is there twice; every term has to fit, so once is enough")]
+    Twice {
+        /// First word of the term.
+        term: &'static str,
+    },
+    /// The second word of a term.
+    #[error("filter: {term} {value:?}: {allowed}")]
+    Value {
+        /// First word of the term.
+        term: &'static str,
+        /// As given.
+        value: String,
+        /// What is allowed.
+        allowed: String,
+    },
+    /// No packet can fit.
+    #[error("filter: no packet fits: {why}")]
+    Contradiction {
+        /// Why not.
+        why: String,
+    },
+}
+
+fn terms() -> String {
+    let terms = TERMS.map(|(word, value)| format!("{word} {value}"));
+    terms.join(", ")
+}
+
+impl Filter {
+    /// Reads the words.
+    pub fn parse(words: &[String]) -> Result<Self, FilterError> {
+        let mut filter = Self::default();
+        let mut seen = Vec::new();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let (term, wanted) = TERMS
+                .into_iter()
+                .find(|(term, _)| term == word)
+                .ok_or_else(|| FilterError::Unknown { word: word.clone() })?;
+            if seen.contains(&term) {
+                return Err(FilterError::Twice { term });
+            }
+            seen.push(term);
+            let value = words.next().ok_or(FilterError::Missing { term, wanted })?;
+            filter.term(term, value)?;
+        }
+        filter.check()?;
+        Ok(filter)
+    }
+
+    fn term(&mut self, term: &'static str, value: &str) -> Result<(), FilterError> {
+        let wrong = |allowed: String| FilterError::Value {
+            term,
+            value: value.to_owned(),
+            allowed,
+        };
+        let prefix = || {
+            let address = || value.parse::<IpAddr>().map(IpNet::from);
+            let prefix = value.parse::<IpNet>().or_else(|_| address());
+            let allowed = "an IPv6 or IPv4 address, or ADDRESS/LENGTH";
+            prefix.map(Some).map_err(|_| wrong(allowed.into()))
+        };
+        match term {
+            "port" => self.port = Some(value.to_owned()),
+            "src" => self.source = prefix()?,
+            "dst" => self.destination = prefix()?,
+            "sid" => self.sid = prefix()?,
+            "proto" => {
+                let named = PROTOCOLS.iter().find(|(name, _)| *name == value);
+                let number = named.map(|(_, number)| *number);
+                let names = PROTOCOLS.map(|(name, _)| name).join(", ");
+                let number = number.or_else(|| value.parse().ok());
+                let allowed = || wrong(format!("one of {names}, or a number from 0 to 255"));
+                self.protocol = Some(number.ok_or_else(allowed)?);
+            }
+            "verdict" => {
+                let kind = VerdictKind::ALL
+                    .into_iter()
+                    .find(|kind| kind.name() == value);
+                let names = VerdictKind::ALL.map(VerdictKind::name).join(", ");
+                self.verdict = Some(kind.ok_or_else(|| wrong(format!("one of {names}")))?);
+            }
+            _ => {
+                let names: Vec<_> = REASONS.iter().map(|reason| reason.name).collect();
+                let allowed = || wrong(format!("one of {}", names.join(", ")));
+                self.reason = Some(Reason::from_name(value).ok_or_else(allowed)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Terms that exclude each other are a mistake: nothing would ever be told.
+    fn check(&self) -> Result<(), FilterError> {
+        let contradiction = |why: String| Err(FilterError::Contradiction { why });
+        if let (Some(source), Some(destination)) = (self.source, self.destination)
+            && source.addr().is_ipv4() != destination.addr().is_ipv4()
+        {
+            return contradiction(format!(
+                "src {source} and dst {destination} are of two families"
+            ));
+        }
+        if let (Some(verdict), Some(reason)) = (self.verdict, self.reason) {
+            let of_reason = if reason.is_drop() {
+                VerdictKind::Drop
+            } else {
+                VerdictKind::Kernel
+            };
+            if verdict != of_reason {
+                return contradiction(format!(
+                    "reason {} is one of verdict {}",
+                    reason.name,
+                    of_reason.name()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The part that the packet path decides, `ifindex` being that of the port.
+    pub(crate) fn in_packet_path(&self, ifindex: Option<u32>) -> TraceFilter {
+        TraceFilter {
+            ifindex,
+            source: self.source,
+            destination: self.destination,
+            met: self.sid,
+            verdict: self.verdict,
+            reason: self.reason,
+        }
+    }
+
+    /// Whether the packet path decides nearly everything, so that the rate can be kept there.
+    pub(crate) fn is_decided_in_packet_path(&self) -> bool {
+        self.protocol.is_none()
+    }
+}
+
+/// A sampled packet with its place in a trace.
+#[derive(Clone, Copy, Debug)]
+pub struct Told<'a> {
+    /// From 1.
+    pub number: u64,
+    /// Nanoseconds since 1970-01-01 00:00 UTC.
+    pub timestamp: u64,
+    /// What the packet path says of it.
+    pub sample: &'a Sample,
+    /// Target of the port that it came in by.
+    pub target: &'a str,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Filter, String> {
+        let words: Vec<_> = text.split_whitespace().map(str::to_owned).collect();
+        Filter::parse(&words).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_term_is_read_in_any_order() {
+        let filter = parse(
+            "reason srh_tlv sid fc00:2::/64 port eth0 proto icmp6 dst fc00:2::e src 2001:db8::/32 verdict drop",
+        )
+        .expect("a filter");
+        let net = |text: &str| Some(text.parse().expect("a prefix"));
+        let expected = Filter {
+            port: Some("eth0".into()),
+            source: net("2001:db8::/32"),
+            destination: net("fc00:2::e/128"),
+            sid: net("fc00:2::/64"),
+            protocol: Some(58),
+            verdict: Some(VerdictKind::Drop),
+            reason: Reason::from_name("srh_tlv"),
+        };
+        assert_eq!(filter, expected);
+        assert_eq!(parse(""), Ok(Filter::default()));
+        assert_eq!(
+            parse("proto 253").map(|filter| filter.protocol),
+            Ok(Some(253))
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_what_is_allowed() {
+        let terms = "port IF, src PREFIX, dst PREFIX, sid PREFIX, proto PROTOCOL, verdict forward|kernel|drop, reason NAME";
+        for (words, expected) in [
+            (
+                "host fc00::1",
+                format!("filter: unknown word \"host\"; a term is one of: {terms}"),
+            ),
+            ("port", "filter: port wants IF behind it".into()),
+            (
+                "src fc00::1 src fc00::2",
+                "filter: src is there twice; every term has to fit, so once is enough".into(),
+            ),
+            (
+                "dst fc00::1/129",
+                "filter: dst \"fc00::1/129\": an IPv6 or IPv4 address, or ADDRESS/LENGTH".into(),
+            ),
+            (
+                "proto tpc",
+                "filter: proto \"tpc\": one of tcp, udp, icmp, icmp6, sctp, gre, esp, ospf, vrrp, or a number from 0 to 255".into(),
+            ),
+            (
+                "proto 256",
+                "filter: proto \"256\": one of tcp, udp, icmp, icmp6, sctp, gre, esp, ospf, vrrp, or a number from 0 to 255".into(),
+            ),
+            (
+                "verdict pass",
+                "filter: verdict \"pass\": one of forward, kernel, drop".into(),
+            ),
+            (
+                "src fc00::/16 dst 10.0.0.1",
+                "filter: no packet fits: src fc00::/16 and dst 10.0.0.1/32 are of two families".into(),
+            ),
+            (
+                "verdict forward reason blackhole",
+                "filter: no packet fits: reason blackhole is one of verdict drop".into(),
+            ),
+        ] {
+            assert_eq!(parse(words), Err(expected), "{words}");
+        }
+        let error = parse("reason srh").expect_err("no such reason");
+        assert!(
+            error.starts_with("filter: reason \"srh\": one of ipv6_header, "),
+            "{error}"
+        );
+        assert!(
+            error.ends_with("jumbogram") && error.contains("srh_tlv"),
+            "{error}"
+        );
+    }
+}
