@@ -269,10 +269,10 @@ fn the_filter_excludes_and_the_count_ends_it_with_the_plain_programs_back() {
             let options = ["-j", "--count", &count];
             let words: Vec<_> = options.iter().chain(words).copied().collect();
             let mut tracer = Tracer::start(router, &words);
-            let traced = programs(&star);
-            for (plain, traced) in plain_programs.iter().zip(&traced) {
+            let instead = programs(&star);
+            for (plain, instead) in plain_programs.iter().zip(&instead) {
                 assert!(
-                    plain.0 != traced.0 && plain.1 < traced.1,
+                    plain.0 != instead.0 && plain.1 < instead.1,
                     "{mode} {words:?}"
                 );
             }

@@ -148,9 +148,9 @@ impl Filter {
             "dst" => self.destination = prefix()?,
             "sid" => self.sid = prefix()?,
             "proto" => {
-                let named = PROTOCOLS.iter().find(|(name, _)| *name == value);
-                let number = named.map(|(_, number)| *number);
                 let names = PROTOCOLS.map(|(name, _)| name).join(", ");
+                let by_name = PROTOCOLS.iter().find(|(name, _)| *name == value);
+                let number = by_name.map(|(_, number)| *number);
                 let number = number.or_else(|| value.parse().ok());
                 let allowed = || wrong(format!("one of {names}, or a number from 0 to 255"));
                 self.protocol = Some(number.ok_or_else(allowed)?);

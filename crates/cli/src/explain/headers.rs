@@ -523,6 +523,23 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn of_a_head_the_payload_has_the_bytes_that_the_frame_had() {
+        let frame = hex(SRV6);
+        let bytes =
+            |headers: &[Header]| headers.last().and_then(|last| last.field("bytes").cloned());
+        // Cut within the payload: nothing is missing but bytes that are not shown anyway.
+        let head = headers_of_head(&frame[..frame.len() - 5], frame.len());
+        assert_eq!(head, headers(&frame));
+        // Padding behind the packet is none of it, known or not.
+        let padded = headers_of_head(&frame[..frame.len() - 5], frame.len() + 100);
+        assert_eq!(padded, headers(&frame));
+        // Within a header: said.
+        let head = headers_of_head(&frame[..14 + 40 + 8], frame.len());
+        assert_eq!(head[2].name, "Routing header, cut short");
+        assert_eq!(bytes(&head), Some(Value::Number(frame.len() as u64 - 54)));
+    }
+
+    #[test]
     fn no_bytes_at_all_can_make_it_fail_or_run_on() {
         let mut state = 1_u64;
         for _ in 0..20_000 {

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use sidestep_abi::{
     Reason, SIDESTEP_EXT_HEADERS_MAX, SIDESTEP_HBH_OPTIONS_MAX, SIDESTEP_PORTS,
-    SIDESTEP_SEGMENTS_MAX, SIDESTEP_STEPS_MAX, SIDESTEP_TLVS_MAX,
+    SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_STEPS, SIDESTEP_SEGMENTS_MAX, SIDESTEP_STEPS_MAX,
+    SIDESTEP_TLVS_MAX,
 };
 use sidestep_model::grammar::{Style, route};
 use sidestep_model::node::{IfIndex, Node};
@@ -13,6 +14,7 @@ use sidestep_model::route::{Owner, RouteKey};
 use super::Daemon;
 use super::own;
 use crate::report;
+use crate::trace::RATE_MAX;
 
 impl Daemon {
     pub(super) fn ports_report(&self) -> report::Ports {
@@ -229,6 +231,24 @@ impl Daemon {
                 SIDESTEP_HBH_OPTIONS_MAX,
                 None,
                 "kernel hop_by_hop",
+            ),
+            row(
+                "traced packets per second",
+                RATE_MAX,
+                None,
+                "others are not told",
+            ),
+            row(
+                "bytes of a traced packet",
+                SIDESTEP_SAMPLE_BYTES,
+                None,
+                "the rest is not told",
+            ),
+            row(
+                "steps of a traced packet",
+                SIDESTEP_SAMPLE_STEPS,
+                None,
+                "the rest is not told",
             ),
         ]
     }
