@@ -123,6 +123,62 @@ fn a_packet_is_told_as_the_native_target_tells_it_and_forwarded_as_without_trace
     });
 }
 
+/// Name, filter, and which of the frames `plain`, `to_end`, `to_nowhere`, `unknown`, `ip4` fit.
+fn filters() -> Vec<(&'static str, TraceFilter, [usize; 5])> {
+    let with = |set: &dyn Fn(&mut TraceFilter)| {
+        let mut filter = TraceFilter::default();
+        set(&mut filter);
+        filter
+    };
+    let net = |text: &str| Some(text.parse().expect("a prefix"));
+    let source = |text: &str| with(&|filter| filter.source = net(text));
+    let destination = |text: &str| with(&|filter| filter.destination = net(text));
+    let port = |ifindex| with(&|filter| filter.ifindex = Some(ifindex));
+    let verdict = |kind| with(&|filter| filter.verdict = Some(kind));
+    let several = |filter: &mut TraceFilter| {
+        filter.source = net("fc0b::/16");
+        filter.destination = net("fc0a::9/128");
+        filter.verdict = Some(VerdictKind::Forward);
+    };
+    vec![
+        ("any", with(&|_| ()), [1, 1, 1, 1, 1]),
+        ("port", port(TEST_RUN_IFINDEX), [1, 1, 1, 1, 1]),
+        ("other port", port(TEST_RUN_IFINDEX + 1), [0; 5]),
+        ("source", source("fc0b::5/128"), [1, 1, 1, 1, 0]),
+        (
+            "IPv4 source, same bytes",
+            source("252.11.0.0/16"),
+            [0, 0, 0, 0, 1],
+        ),
+        ("other source", source("fc0b::6/128"), [0; 5]),
+        ("destination", destination("fc02::/16"), [0, 1, 0, 0, 0]),
+        (
+            "IPv4 destination",
+            destination("252.10.0.0/31"),
+            [0, 0, 0, 0, 1],
+        ),
+        (
+            "met: the SID's next segment too",
+            with(&|filter| filter.met = net("fc0a::9/128")),
+            [1, 1, 0, 0, 0],
+        ),
+        ("forward", verdict(VerdictKind::Forward), [1, 1, 0, 0, 0]),
+        ("drop", verdict(VerdictKind::Drop), [0, 0, 1, 0, 1]),
+        ("kernel", verdict(VerdictKind::Kernel), [0, 0, 0, 1, 0]),
+        (
+            "reason",
+            with(&|filter| filter.reason = Reason::from_name("blackhole")),
+            [0, 0, 1, 0, 0],
+        ),
+        (
+            "a reason whose number an adjacency has",
+            with(&|filter| filter.reason = Reason::from_number(1)),
+            [0; 5],
+        ),
+        ("several", with(&several), [1, 0, 0, 0, 0]),
+    ]
+}
+
 #[test]
 fn only_packets_that_all_of_the_filter_fits_are_told() {
     if !root_or_skip("only_packets_that_all_of_the_filter_fits_are_told") {
@@ -133,129 +189,8 @@ fn only_packets_that_all_of_the_filter_fits_are_told() {
         let mut kernel = router.load();
         kernel.apply(&Image::default(), &tables()).expect("apply");
         let frames = [plain(), to_end(), to_nowhere(), unknown(), ip4()];
-        let any = TraceFilter::default;
-        let net = |text: &str| Some(text.parse().expect("a prefix"));
-        let reason = |name: &str| Reason::from_name(name);
-        // Name, filter, which of the frames fit.
-        let cases = [
-            ("any", any(), [1, 1, 1, 1, 1]),
-            (
-                "port",
-                TraceFilter {
-                    ifindex: Some(TEST_RUN_IFINDEX),
-                    ..any()
-                },
-                [1, 1, 1, 1, 1],
-            ),
-            (
-                "other port",
-                TraceFilter {
-                    ifindex: Some(TEST_RUN_IFINDEX + 1),
-                    ..any()
-                },
-                [0; 5],
-            ),
-            (
-                "source",
-                TraceFilter {
-                    source: net("fc0b::5/128"),
-                    ..any()
-                },
-                [1, 1, 1, 1, 0],
-            ),
-            (
-                "IPv4 source with the same bytes",
-                TraceFilter {
-                    source: net("252.11.0.0/16"),
-                    ..any()
-                },
-                [0, 0, 0, 0, 1],
-            ),
-            (
-                "other source",
-                TraceFilter {
-                    source: net("fc0b::6/128"),
-                    ..any()
-                },
-                [0; 5],
-            ),
-            (
-                "destination",
-                TraceFilter {
-                    destination: net("fc02::/16"),
-                    ..any()
-                },
-                [0, 1, 0, 0, 0],
-            ),
-            (
-                "IPv4 destination",
-                TraceFilter {
-                    destination: net("252.10.0.0/31"),
-                    ..any()
-                },
-                [0, 0, 0, 0, 1],
-            ),
-            (
-                "met: the SID's next segment too",
-                TraceFilter {
-                    met: net("fc0a::9/128"),
-                    ..any()
-                },
-                [1, 1, 0, 0, 0],
-            ),
-            (
-                "verdict forward",
-                TraceFilter {
-                    verdict: Some(VerdictKind::Forward),
-                    ..any()
-                },
-                [1, 1, 0, 0, 0],
-            ),
-            (
-                "verdict drop",
-                TraceFilter {
-                    verdict: Some(VerdictKind::Drop),
-                    ..any()
-                },
-                [0, 0, 1, 0, 1],
-            ),
-            (
-                "verdict kernel",
-                TraceFilter {
-                    verdict: Some(VerdictKind::Kernel),
-                    ..any()
-                },
-                [0, 0, 0, 1, 0],
-            ),
-            (
-                "reason",
-                TraceFilter {
-                    reason: reason("blackhole"),
-                    ..any()
-                },
-                [0, 0, 1, 0, 0],
-            ),
-            (
-                "a reason whose number an adjacency has",
-                TraceFilter {
-                    reason: Reason::from_number(1),
-                    ..any()
-                },
-                [0; 5],
-            ),
-            (
-                "several",
-                TraceFilter {
-                    source: net("fc0b::/16"),
-                    verdict: Some(VerdictKind::Forward),
-                    destination: net("fc0a::9/128"),
-                    ..any()
-                },
-                [1, 0, 0, 0, 0],
-            ),
-        ];
         for target in TARGETS {
-            for (name, filter, fits) in &cases {
+            for (name, filter, fits) in &filters() {
                 kernel.trace_start(filter, MANY).expect("trace");
                 for (number, (frame, fits)) in frames.iter().zip(fits).enumerate() {
                     let found = told(&kernel, target, std::slice::from_ref(frame));
