@@ -461,6 +461,38 @@ fn the_rate_bounds_what_is_told_and_packets_go_on() {
 }
 
 #[test]
+fn a_client_that_does_not_read_loses_samples_and_nothing_waits_for_it() {
+    let Some(_turn) = begin("a_client_that_does_not_read_loses_samples") else {
+        return;
+    };
+    let star = star("livedeaf");
+    let router = star.router();
+    let _daemon = star.run(&["--mode", "tc", "eth0", "eth1"]);
+    let a = star.socket("a");
+    let tracer = Tracer::start(router, &["-j", "--rate", "1000", "dst", "fc00:b::2"]);
+    tracer.signal(Signal::SIGSTOP);
+    // Some kilobytes are told of each: more than the daemon keeps for a client.
+    for sent in 1..=2_000 {
+        a.send(&plain(&star)).expect("send");
+        if sent % 200 == 0 {
+            eventually("they are forwarded, and the daemon answers", || {
+                (counters(router, "eth0").forwarded == sent).then_some(())
+            });
+        }
+    }
+    tracer.signal(Signal::SIGINT);
+    tracer.signal(Signal::SIGCONT);
+    let (status, rest, end) = tracer.end();
+    assert!(status.success(), "{status}");
+    let told = format!("{} packets told; ", rest.lines().count());
+    assert!(end.starts_with(&told), "{end}");
+    assert!(
+        end.ends_with(" more came faster than they were read"),
+        "{end}"
+    );
+}
+
+#[test]
 fn a_capture_of_a_trace_is_replayed_with_the_same_verdicts() {
     let Some(_turn) = begin("a_capture_of_a_trace_is_replayed") else {
         return;

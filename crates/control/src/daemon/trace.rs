@@ -85,7 +85,8 @@ impl Daemon {
         else {
             return Err("not a trace".into());
         };
-        if self.tracing.is_some() {
+        // One that has ended and whose client does not read the rest is in nobody's way.
+        if self.tracing.as_ref().is_some_and(|tracing| !tracing.ended) {
             return Err("a trace runs already; there is one at a time".into());
         }
         let filter = Filter::parse(filter).map_err(|error| error.to_string())?;

@@ -268,8 +268,11 @@ fn error(operation: &'static str, ifindex: u32, target: Target, source: io::Erro
 mod tests {
     use sidestep_lab::root_or_skip;
 
+    use std::num::NonZeroU32;
+
     use super::*;
     use crate::kernel::scratch::Scratch;
+    use crate::kernel::{Sampling, TraceFilter};
 
     #[test]
     fn without_tcx_a_clsact_filter_does_the_same_and_is_adopted() {
@@ -304,6 +307,38 @@ mod tests {
             kernel
                 .attach(loopback, Target::Tc)
                 .expect("replace the program in place");
+            assert_eq!(
+                filters().matches(" name sidestep_tc ").count(),
+                1,
+                "{}",
+                filters()
+            );
+
+            // A trace replaces the program in place too, and a process that loads afresh brings back the plain one.
+            let id = || {
+                let words = filters();
+                let (_, rest) = words.split_once(" id ").expect("an id");
+                rest.split_whitespace().next().map(str::to_owned)
+            };
+            let plain = id();
+            let sampling = Sampling {
+                rate: NonZeroU32::MIN,
+                bytes: 64,
+            };
+            kernel
+                .trace_start(&TraceFilter::default(), sampling)
+                .expect("trace");
+            assert_ne!(id(), plain);
+            kernel.trace_stop().expect("stop");
+            assert_eq!(id(), plain);
+            kernel
+                .trace_start(&TraceFilter::default(), sampling)
+                .expect("trace");
+            let traced = id();
+            drop(kernel);
+            assert_eq!(id(), traced, "nobody owns it");
+            let mut kernel = scratch.load();
+            assert_ne!(id(), traced);
             assert_eq!(
                 filters().matches(" name sidestep_tc ").count(),
                 1,
