@@ -251,8 +251,9 @@ fn the_filter_excludes_and_the_count_ends_it_with_the_plain_programs_back() {
             no_route(&star),
         ];
         let plain_programs = programs(&star);
-        // Which of the frames are told.
-        for (words, told) in [
+        // Which of the frames are told. That both packet paths keep the same filters is tested without a network.
+        let every = if mode == "tc" { 1 } else { 4 };
+        let cases = [
             (&["port", "eth0", "src", "fc00:a::2"][..], &[0, 1, 2, 3][..]),
             (&["src", "fc00:a::2", "sid", "fc00:5::/64"], &[1, 2]),
             (&["dst", "fc00:b::/64"], &[0]),
@@ -264,7 +265,8 @@ fn the_filter_excludes_and_the_count_ends_it_with_the_plain_programs_back() {
             (&["verdict", "drop"], &[2]),
             (&["verdict", "kernel", "src", "fc00:a::2"], &[3]),
             (&["reason", "no_srh"], &[2]),
-        ] {
+        ];
+        for (words, told) in cases.into_iter().step_by(every) {
             let count = told.len().to_string();
             let options = ["-j", "--count", &count];
             let words: Vec<_> = options.iter().chain(words).copied().collect();

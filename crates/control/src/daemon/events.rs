@@ -59,7 +59,7 @@ impl Daemon {
                         stop = Some(incoming);
                         break;
                     }
-                    Request::Trace { .. } => self.begin_trace(incoming),
+                    Request::Trace { .. } => self.prepare_trace(incoming),
                     _ => {
                         let answer = self.answer(&incoming.request);
                         incoming.answer(answer);

@@ -139,6 +139,7 @@ pub struct Daemon {
     started: Instant,
     /// When the tables last changed.
     changed: Instant,
+    preparing: Option<trace::Preparing>,
     tracing: Option<trace::Tracing>,
     server: Server,
     lock: Lock,
@@ -210,6 +211,7 @@ impl Daemon {
             origin,
             started: Instant::now(),
             changed: Instant::now(),
+            preparing: None,
             tracing: None,
             server,
             lock,

@@ -8,13 +8,14 @@ use std::io::{ErrorKind, Read, Write};
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 use nix::poll::PollFlags;
 use nix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 use sidestep_abi::{SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_HEAD};
-use sidestep_datapath::kernel::{Kernel, Sampling};
+use sidestep_datapath::kernel::{Kernel, KernelError, Sampling, Tracer};
 
 use super::{Daemon, own};
 use crate::api::{Incoming, Request, TraceLine, TracedPort, line};
@@ -41,41 +42,40 @@ pub(super) struct Tracing {
     ended: bool,
 }
 
+/// A trace whose programs are being loaded.
+pub(super) struct Preparing {
+    incoming: Incoming,
+    asked: Asked,
+    loaded: Receiver<Result<Tracer, KernelError>>,
+}
+
+/// What the client asked for.
+struct Asked {
+    filter: Filter,
+    rate: NonZeroU32,
+    count: Option<u64>,
+}
+
 impl Daemon {
-    /// Begins a trace, or says why not.
-    pub(super) fn begin_trace(&mut self, incoming: Incoming) {
-        match self.start_trace(&incoming.request) {
-            Ok((filter, rate, count)) => {
-                let Ok(stream) = incoming.into_stream() else {
-                    // The client has gone.
-                    let _ = self.kernel.trace_stop();
-                    return;
-                };
-                let mut tracing = Tracing {
-                    stream,
-                    filter,
-                    bucket: Bucket::new(rate),
-                    left: count,
-                    told: 0,
-                    lost: 0,
-                    clock_offset: clock_offset(),
-                    pending: Vec::new(),
-                    ended: false,
-                };
-                tracing.say(&TraceLine::Begun {
-                    ports: self.traced_ports(),
+    /// Prepares a trace, or says why there can be none. The verifier takes a while, so the programs are loaded beside the
+    /// event loop.
+    pub(super) fn prepare_trace(&mut self, incoming: Incoming) {
+        match self.load_trace(&incoming.request) {
+            Ok((asked, loaded)) => {
+                self.preparing = Some(Preparing {
+                    incoming,
+                    asked,
+                    loaded,
                 });
-                tracing.send();
-                self.tracing = Some(tracing);
             }
             Err(message) => incoming.answer(Err(message)),
         }
     }
 
-    fn start_trace(
-        &mut self,
+    fn load_trace(
+        &self,
         request: &Request,
-    ) -> Result<(Filter, NonZeroU32, Option<u64>), String> {
+    ) -> Result<(Asked, Receiver<Result<Tracer, KernelError>>), String> {
         let Request::Trace {
             filter,
             rate,
@@ -86,7 +86,8 @@ impl Daemon {
             return Err("not a trace".into());
         };
         // One that has ended and whose client does not read the rest is in nobody's way.
-        if self.tracing.as_ref().is_some_and(|tracing| !tracing.ended) {
+        let runs = self.tracing.as_ref().is_some_and(|tracing| !tracing.ended);
+        if runs || self.preparing.is_some() {
             return Err("a trace runs already; there is one at a time".into());
         }
         let filter = Filter::parse(filter).map_err(|error| error.to_string())?;
@@ -97,6 +98,7 @@ impl Daemon {
         }
         let port = filter.port.as_deref().map(|name| self.attached_port(name));
         let ifindex = port.transpose()?.map(|port| port.ifindex.0);
+        let in_packet_path = filter.in_packet_path(ifindex);
         let sampling = Sampling {
             rate: if filter.is_decided_in_packet_path() {
                 rate
@@ -109,10 +111,67 @@ impl Daemon {
                 SIDESTEP_SAMPLE_HEAD
             },
         };
-        self.kernel
-            .trace_start(&filter.in_packet_path(ifindex), sampling)
-            .map_err(|error| error.to_string())?;
-        Ok((filter, rate, *count))
+        let programs = self.kernel.trace_loader();
+        let programs = programs.map_err(|error| error.to_string())?;
+        let (sender, loaded) = channel();
+        let load = move || {
+            // A daemon that ends meanwhile does not wait for it.
+            let _ = sender.send(programs.load(&in_packet_path, sampling));
+        };
+        let thread = std::thread::Builder::new().name("trace".into());
+        thread.spawn(load).map_err(|error| error.to_string())?;
+        let asked = Asked {
+            filter,
+            rate,
+            count: *count,
+        };
+        Ok((asked, loaded))
+    }
+
+    /// Puts the programs in place as soon as they are loaded.
+    fn begin_trace(&mut self) {
+        let Some(preparing) = self.preparing.take() else {
+            return;
+        };
+        let begun = match preparing.loaded.try_recv() {
+            Err(TryRecvError::Empty) => {
+                self.preparing = Some(preparing);
+                return;
+            }
+            Err(TryRecvError::Disconnected) => Err("the traced programs were not loaded".into()),
+            Ok(loaded) => loaded
+                .and_then(|tracer| self.kernel.trace_with(tracer))
+                .map_err(|error| error.to_string()),
+        };
+        if let Err(message) = begun {
+            preparing.incoming.answer(Err(message));
+            return;
+        }
+        let Ok(stream) = preparing.incoming.into_stream() else {
+            // The client has gone.
+            let _ = self.kernel.trace_stop();
+            return;
+        };
+        let Asked {
+            filter,
+            rate,
+            count,
+        } = preparing.asked;
+        let mut tracing = Tracing {
+            stream,
+            filter,
+            bucket: Bucket::new(rate),
+            left: count,
+            told: 0,
+            lost: 0,
+            clock_offset: clock_offset(),
+            pending: Vec::new(),
+            ended: false,
+        };
+        tracing.say(&TraceLine::Begun {
+            ports: self.traced_ports(),
+        });
+        self.tracing = Some(tracing);
     }
 
     fn traced_ports(&self) -> Vec<TracedPort> {
@@ -127,6 +186,7 @@ impl Daemon {
     /// One round: tells what has come, notices what has gone. Before the tables change, so that what the packet path
     /// says of them is still what they are.
     pub(super) fn go_on_tracing(&mut self) {
+        self.begin_trace();
         let Some(mut tracing) = self.tracing.take() else {
             return;
         };

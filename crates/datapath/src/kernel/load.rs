@@ -209,10 +209,11 @@ pub(super) fn load_measure() -> Result<Object, KernelError> {
     load_object("the measuring program", MEASURE, |_| Ok(()))
 }
 
-/// The traced objects of XDP and TC on these tables, sharing the maps of one trace; loaded anew for each.
-pub(super) fn load_traced(tables: &Maps) -> Result<[Object; 2], KernelError> {
+/// The traced objects of XDP and TC on these tables (in the order of [`Table::ALL`]), sharing the maps of one trace;
+/// loaded anew for each.
+pub(super) fn load_traced(tables: &[MapHandle]) -> Result<[Object; 2], KernelError> {
     let reuse = |table: Table, map: &mut libbpf_rs::OpenMapMut<'_>| {
-        map.reuse_fd(tables.handle(table).as_fd())
+        map.reuse_fd(tables[table as usize].as_fd())
     };
     let xdp = load_object("the traced XDP program", XDP_TRACED, |object| {
         prepare(object, reuse)

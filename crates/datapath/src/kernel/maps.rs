@@ -174,6 +174,11 @@ impl Maps {
         &self.handles[table as usize]
     }
 
+    /// In the order of [`Table::ALL`].
+    pub(super) fn handles(&self) -> &[MapHandle] {
+        &self.handles
+    }
+
     pub(super) fn limits(&self) -> Limits {
         Table::limits(|table| self.handle(table).max_entries())
     }

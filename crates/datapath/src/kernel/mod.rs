@@ -31,7 +31,7 @@ pub use error::KernelError;
 pub use maps::Table;
 pub use program_time::{Method, ProgramTime};
 pub use test_run::{Action, TEST_RUN_IFINDEX, TestRun};
-pub use trace::{Head, Sample, Sampling, TraceFilter};
+pub use trace::{Head, Sample, Sampling, TraceFilter, TraceLoader, Tracer};
 
 use crate::image::{Image, Limits};
 use attach::Attachment;

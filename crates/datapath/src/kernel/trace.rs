@@ -75,9 +75,9 @@ pub struct Sample {
     pub steps: Vec<Trace>,
 }
 
-/// What a running trace has in the kernel.
+/// What a trace has in the kernel: its programs, loaded, and its maps.
 #[derive(Debug)]
-pub(super) struct Tracer {
+pub struct Tracer {
     xdp: Descriptor,
     tc: Descriptor,
     filter: MapHandle,
@@ -86,17 +86,55 @@ pub(super) struct Tracer {
     samples: Receiver<Sample>,
 }
 
-impl Kernel {
-    /// Puts the traced programs on all ports, in the place of the plain ones or of those of another trace.
+/// Loads traced programs; on a thread of its own, so that nobody else waits for the verifier.
+#[derive(Debug)]
+pub struct TraceLoader {
+    /// In the order of [`super::Table::ALL`].
+    tables: Vec<MapHandle>,
+}
+
+impl TraceLoader {
+    /// Loads the programs of one trace. Nothing is put in place: see [`Kernel::trace_with`].
     ///
     /// # Errors
-    /// [`KernelError::Load`], or [`KernelError::Attach`] where a port refused; then the plain programs run everywhere.
+    /// [`KernelError::Load`].
+    pub fn load(&self, filter: &TraceFilter, sampling: Sampling) -> Result<Tracer, KernelError> {
+        Tracer::load(&self.tables, &record(filter, sampling))
+    }
+}
+
+impl Kernel {
+    /// What loads the programs of a trace.
+    ///
+    /// # Errors
+    /// [`KernelError::System`].
+    pub fn trace_loader(&self) -> Result<TraceLoader, KernelError> {
+        let handles = self.maps.handles().iter();
+        let tables = handles.map(MapHandle::try_from).collect::<Result<_, _>>();
+        Ok(TraceLoader {
+            tables: tables.map_err(failed("duplicate the descriptor of a table"))?,
+        })
+    }
+
+    /// Loads the programs of a trace, and puts them in place.
+    ///
+    /// # Errors
+    /// As [`TraceLoader::load`] and [`Kernel::trace_with`].
     pub fn trace_start(
         &mut self,
         filter: &TraceFilter,
         sampling: Sampling,
     ) -> Result<(), KernelError> {
-        self.tracer = Some(Tracer::load(self, &record(filter, sampling))?);
+        let tracer = self.trace_loader()?.load(filter, sampling)?;
+        self.trace_with(tracer)
+    }
+
+    /// Puts traced programs on all ports, in the place of the plain ones or of those of another trace.
+    ///
+    /// # Errors
+    /// [`KernelError::Attach`] where a port refused; then the plain programs run everywhere.
+    pub fn trace_with(&mut self, tracer: Tracer) -> Result<(), KernelError> {
+        self.tracer = Some(tracer);
         self.switch().inspect_err(|_| {
             let _ = self.trace_stop();
         })
@@ -154,8 +192,8 @@ impl Kernel {
 }
 
 impl Tracer {
-    fn load(kernel: &Kernel, filter: &sidestep_filter) -> Result<Self, KernelError> {
-        let [xdp, tc] = load::load_traced(&kernel.maps)?;
+    fn load(tables: &[MapHandle], filter: &sidestep_filter) -> Result<Self, KernelError> {
+        let [xdp, tc] = load::load_traced(tables)?;
         let map = |name| load::map(&xdp, name);
         let (filter_map, ring_map) = (map("trace_filter")?, map("trace_ring")?);
         filter_map
