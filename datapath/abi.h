@@ -154,13 +154,6 @@ struct sidestep_policy {
 	__u8 header[SIDESTEP_HEADER_MAX]; /* network order, as on the wire */
 };
 
-/* Key of the longest prefix match: .view is matched exactly. */
-struct sidestep_fib_key {
-	__u32 prefix_length; /* bits, 32 of the view included */
-	__u32 view;          /* FIB view */
-	__u8 address[16];    /* network order; IPv4 in the first four bytes */
-};
-
 /* Per-CPU counters. received = forwarded + kernel + dropped, exactly. */
 struct sidestep_port_counters {
 	__u64 received_packets, received_bytes; /* from this port, bytes with the Ethernet header */
@@ -181,7 +174,6 @@ SIDESTEP_ASSERT_SIZE(struct sidestep_route, 32);
 SIDESTEP_ASSERT_SIZE(struct sidestep_group, 8 + 4 * SIDESTEP_GROUP_SLOTS);
 SIDESTEP_ASSERT_SIZE(struct sidestep_adjacency, 32);
 SIDESTEP_ASSERT_SIZE(struct sidestep_policy, 16 + 16 + SIDESTEP_HEADER_MAX);
-SIDESTEP_ASSERT_SIZE(struct sidestep_fib_key, 24);
 SIDESTEP_ASSERT_SIZE(struct sidestep_port_counters, 64);
 SIDESTEP_ASSERT_SIZE(struct sidestep_route_counters, 32);
 

@@ -4,6 +4,7 @@
 #define SIDESTEP_ENV_NATIVE_H
 
 #include "native.h"
+#include "table/fib6.h"
 #include "wire/bytes.h"
 #include "wire/eth.h"
 
@@ -93,10 +94,7 @@ INLINE const struct sidestep_policy *env_policy(ENV *e, __u32 index)
 
 INLINE __u32 env_fib_lookup(ENV *e, __u32 view, struct address address)
 {
-	__u8 bytes[16];
-
-	store_address(bytes, address);
-	return e->tables->fib_lookup(e->tables->fib, view, bytes);
+	return fib6_lookup(e->tables->fib, e->tables->fib_lines, view, be64(address.hi), be64(address.lo));
 }
 
 INLINE struct sidestep_port_counters *env_port_counters(ENV *e, __u32 index)

@@ -10,6 +10,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "abi.h"
+#include "table/fib6.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -51,13 +52,19 @@ struct {
 	__type(value, struct sidestep_policy);
 } policies SEC(".maps");
 
+/*
+ * The prefix table: one value, so that a line of it is found by its offset, without a lookup of its own. Its size, that of
+ * so many lines, is set by the loader; a program is loaded anew when it grows.
+ */
 struct {
-	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
-	__type(key, struct sidestep_fib_key);
-	__type(value, __u32);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, FIB6_VIEWS * 8);
 } fib SEC(".maps");
+
+const volatile __u32 fib_lines = FIB6_VIEWS * 8 / FIB6_LINE;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -107,14 +114,18 @@ INLINE struct sidestep_policy *env_policy(ENV *e, __u32 index)
 	return bpf_map_lookup_elem(&policies, &index);
 }
 
+SUBPROGRAM __u32 fib_lookup(__u32 view, __u64 high, __u64 low)
+{
+	const __u8 *memory;
+	__u32 first = 0;
+
+	memory = bpf_map_lookup_elem(&fib, &first);
+	return memory ? fib6_lookup(memory, fib_lines, view, high, low) : 0;
+}
+
 INLINE __u32 env_fib_lookup(ENV *e, __u32 view, struct address address)
 {
-	struct sidestep_fib_key key = {.prefix_length = 32 + 128, .view = view};
-	__u32 *route;
-
-	store_address(key.address, address);
-	route = bpf_map_lookup_elem(&fib, &key);
-	return route ? *route : 0;
+	return fib_lookup(view, be64(address.hi), be64(address.lo));
 }
 
 INLINE struct sidestep_port_counters *env_port_counters(ENV *e, __u32 index)

@@ -19,9 +19,8 @@ struct sidestep_native_tables {
 	struct sidestep_port_counters *port_counters; /* SIDESTEP_PORTS */
 	struct sidestep_route_counters *route_counters;
 	__u64 *reason_counters; /* SIDESTEP_REASONS */
-	/* Longest prefix match: route index, 0: none. `address`: 16 bytes, network order. */
-	__u32 (*fib_lookup)(const void *fib, __u32 view, const __u8 *address);
-	const void *fib;
+	const __u8 *fib; /* table/fib6.h: lines of 64 bytes */
+	__u32 fib_lines; /* a power of two */
 };
 
 /* One frame: [data, end) lies in the buffer [head, limit). */

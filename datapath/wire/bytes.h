@@ -57,6 +57,7 @@ SIDESTEP_LOAD_STORE(64)
 /* Network order to host order and back. */
 #define be16(x) ((__u16)__builtin_bswap16(x))
 #define be32(x) __builtin_bswap32(x)
+#define be64(x) __builtin_bswap64(x)
 
 /* The bytes of a constant as they lie on the wire. */
 #define BE16_CONST(x) ((__u16)((((x) & 0xffu) << 8) | (((x) >> 8) & 0xffu)))

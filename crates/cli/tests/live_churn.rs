@@ -14,7 +14,7 @@ use nix::sys::signal::Signal;
 use sidestep_control::compile::Compiler;
 use sidestep_control::report;
 use sidestep_datapath::kernel::{Kernel, PIN_ROOT};
-use sidestep_datapath::{Image, Limits};
+use sidestep_datapath::{FibKey, Image, Limits};
 use sidestep_lab::Namespace;
 use sidestep_lab::traffic::Napi;
 use sidestep_mirror::Mirror;
@@ -126,7 +126,11 @@ fn meaning(image: &Image) -> Vec<String> {
     while let Some(view) = queue.pop_front() {
         seen += 1;
         for (key, index) in of_view.get(&view).into_iter().flatten() {
-            let route = &image.routes[index];
+            // An interval without a route.
+            let Some(route) = image.routes.get(index) else {
+                lines.push(format!("view {seen} {} no route", live::hex(&key.address)));
+                continue;
+            };
             let views = [route.view6, route.view4].map(|view| number(view, &mut queue));
             let policy = match route.policy {
                 0 => "none".to_owned(),
@@ -139,9 +143,8 @@ fn meaning(image: &Image) -> Vec<String> {
                 }
             };
             lines.push(format!(
-                "view {seen} {}/{} action {} {:#x} {} {} {views:?} {policy}",
+                "view {seen} {} action {} {:#x} {} {} {views:?} {policy}",
                 live::hex(&key.address),
-                key.length,
                 route.action,
                 route.flags,
                 route.reason,
@@ -151,7 +154,7 @@ fn meaning(image: &Image) -> Vec<String> {
     }
     // Nothing is kept that nothing refers to.
     lines.push(format!(
-        "{} prefixes, {} routes, {} adjacencies, {} policies",
+        "{} intervals, {} routes, {} adjacencies, {} policies",
         image.fib.len(),
         image.routes.len(),
         image.adjacencies.len(),
@@ -182,7 +185,8 @@ fn reachable(mut image: Image) -> Image {
 fn pinned(namespace: &Namespace) -> Image {
     let image = namespace.run(|| {
         let kernel = Kernel::adopt(Path::new(PIN_ROOT)).expect("what is pinned");
-        reachable(kernel.image().expect("the tables"))
+        let image = kernel.image();
+        reachable(by_intervals(image, |view| kernel.intervals(view)))
     });
     image.expect("the namespace can be entered")
 }
@@ -199,7 +203,29 @@ fn fresh(namespace: &Namespace, ports: &[&str]) -> Image {
             .compile(mirror.node(), &ports)
             .expect("tables")
     });
-    compiled.expect("the namespace can be entered").image
+    let image = compiled.expect("the namespace can be entered").image;
+    by_intervals(image.clone(), |view| image.intervals(view))
+}
+
+/// The image with the beginnings of intervals in the place of prefixes: which prefixes there were, a dead daemon's table
+/// does not tell, only what it says of each address.
+fn by_intervals(mut image: Image, intervals: impl Fn(u32) -> Vec<(u128, u32)>) -> Image {
+    let of_ports = image.ports.values().flat_map(|it| [it.view6, it.view4]);
+    let of_routes = image.routes.values().flat_map(|it| [it.view6, it.view4]);
+    let of_policies = image.policies.values().map(|it| it.view);
+    let views: BTreeSet<u32> = of_ports.chain(of_routes).chain(of_policies).collect();
+    image.fib.clear();
+    for view in views.into_iter().filter(|view| *view != 0) {
+        for (begin, route) in intervals(view) {
+            let key = FibKey {
+                view,
+                address: begin.to_be_bytes(),
+                length: 0,
+            };
+            image.fib.insert(key, route);
+        }
+    }
+    image
 }
 
 fn assert_same(what: &str, left: &[String], right: &[String]) {

@@ -372,7 +372,7 @@ fn check_says_what_is_wrong_with_line_and_column() {
 
     let left = folder.write(
         "left.yaml",
-        "ports:\n  eth0: {}\nroutes: ['fc00::/16 nexthop via fe80::1 dev eth0 nexthop via fe80::2 dev eth0']\n",
+        "ports:\n  eth0: {}\nroutes: ['fc00::/16 from fc01::/16 via fe80::1 dev eth0']\n",
     );
     let run = sidestep(&["check", &left]);
     assert!(

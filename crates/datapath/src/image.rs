@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use sidestep_abi::{
-    sidestep_adjacency, sidestep_fib_key, sidestep_group, sidestep_policy, sidestep_port,
-    sidestep_route,
+    sidestep_adjacency, sidestep_group, sidestep_policy, sidestep_port, sidestep_route,
 };
+use sidestep_fib::Prefix;
 
 /// A longest-prefix-match key: view, prefix bytes (network order, IPv4 in the first four), prefix length in bits
 /// (0 to 128; of an IPv4 prefix 0 to 32).
@@ -20,13 +20,9 @@ pub struct FibKey {
     pub length: u8,
 }
 
-impl From<FibKey> for sidestep_fib_key {
+impl From<FibKey> for Prefix {
     fn from(key: FibKey) -> Self {
-        Self {
-            prefix_length: 32 + u32::from(key.length),
-            view: key.view,
-            address: key.address,
-        }
+        Self::new(u128::from_be_bytes(key.address), key.length)
     }
 }
 
@@ -47,6 +43,33 @@ pub struct Image {
     /// Prefix to route index.
     pub fib: BTreeMap<FibKey, u32>,
 }
+
+impl Image {
+    /// The prefixes of one view, in order, with their route.
+    pub fn view(&self, view: u32) -> impl Iterator<Item = (Prefix, u32)> + '_ {
+        let first = FibKey {
+            view,
+            address: [0; 16],
+            length: 0,
+        };
+        self.fib
+            .range(first..)
+            .take_while(move |(key, _)| key.view == view)
+            .map(|(key, route)| (Prefix::from(*key), *route))
+    }
+
+    /// The views that have prefixes, with their number.
+    pub fn views(&self) -> BTreeMap<u32, usize> {
+        let mut views = BTreeMap::new();
+        for key in self.fib.keys() {
+            *views.entry(key.view).or_insert(0) += 1;
+        }
+        views
+    }
+}
+
+/// LIMIT: views of the prefix table: chains of tables that ports and SIDs look packets up in.
+pub const VIEWS: u32 = sidestep_fib::layout::VIEWS as u32;
 
 /// Sizes of the tables: the product's limits, shown by `sidestep show limits`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

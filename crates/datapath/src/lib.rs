@@ -5,6 +5,6 @@ pub mod image;
 pub mod kernel;
 mod native;
 
-pub use image::{FibKey, Image, Limits};
+pub use image::{FibKey, Image, Limits, VIEWS};
 pub use kernel::{Kernel, KernelError, Target};
 pub use native::{FRAME_MAX, Native, Trace, Verdict, VerdictKind};

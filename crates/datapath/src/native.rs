@@ -1,14 +1,15 @@
 //! The packet path as a function in this process: frame in, verdict and frame out, with every step on request.
 
 use std::collections::BTreeMap;
-use std::ffi::c_void;
 
 use sidestep_abi::{
     Reason, SIDESTEP_PORTS, SIDESTEP_REASONS, sidestep_adjacency, sidestep_group, sidestep_policy,
     sidestep_port, sidestep_port_counters, sidestep_route, sidestep_route_counters, sidestep_trace,
 };
 
-use crate::image::{FibKey, Image};
+use sidestep_fib::{Fib, Heap, Memory, VIEW_LINES};
+
+use crate::image::Image;
 
 #[allow(non_camel_case_types, missing_docs, dead_code, clippy::pedantic)]
 mod ffi {
@@ -100,7 +101,7 @@ pub struct Native {
     groups: Vec<sidestep_group>,
     adjacencies: Vec<sidestep_adjacency>,
     policies: Vec<sidestep_policy>,
-    fib: Fib,
+    fib: Fib<Heap>,
     port_counters: Vec<sidestep_port_counters>,
     route_counters: Vec<sidestep_route_counters>,
     reason_counters: Vec<u64>,
@@ -108,45 +109,29 @@ pub struct Native {
     frame: Box<ffi::sidestep_native>,
 }
 
-/// Longest prefix match by trying each length that occurs, the longest first. Simple and right; the FIB6 replaces it.
-#[derive(Default)]
-struct Fib {
-    /// Per view and prefix length (the longest last): prefix to route index.
-    views: BTreeMap<u32, BTreeMap<u8, std::collections::HashMap<[u8; 16], u32>>>,
-}
-
-impl Fib {
-    fn insert(&mut self, key: &FibKey, route: u32) {
-        self.views
-            .entry(key.view)
-            .or_default()
-            .entry(key.length)
-            .or_default()
-            .insert(key.address, route);
-    }
-
-    fn lookup(&self, view: u32, address: [u8; 16]) -> u32 {
-        let Some(lengths) = self.views.get(&view) else {
-            return 0;
-        };
-        lengths
-            .iter()
-            .rev()
-            .find_map(|(&length, prefixes)| prefixes.get(&masked(address, length)).copied())
-            .unwrap_or(0)
+/// The prefix table of an image, in memory that is just large enough.
+fn fib(image: &Image) -> Fib<Heap> {
+    // An edge at both ends of a prefix and, longer than 64 bits, of its /64, each in a tree's leaf of its own at worst.
+    let mut lines = (VIEW_LINES + 64 + image.fib.len() * 16).next_power_of_two();
+    loop {
+        let mut fib = Fib::new(Heap::new(lines));
+        let written = image
+            .views()
+            .into_keys()
+            .try_for_each(|view| fib.replace(view, image.view(view)));
+        if written.is_ok() {
+            return fib;
+        }
+        lines *= 2;
     }
 }
 
-/// `address` with all bits after the first `length` cleared.
-fn masked(address: [u8; 16], length: u8) -> [u8; 16] {
-    let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
-    (u128::from_be_bytes(address) & mask).to_be_bytes()
-}
-
-unsafe extern "C" fn fib_lookup(fib: *const c_void, view: u32, address: *const u8) -> u32 {
-    // SAFETY: the C side passes back the `fib` that `run` set, a `Fib` that outlives the call, and 16 bytes of address.
-    let (fib, address) = unsafe { (&*fib.cast::<Fib>(), *address.cast::<[u8; 16]>()) };
-    fib.lookup(view, address)
+impl Image {
+    /// All that a view says, as [`crate::Kernel::intervals`] gives it: where each interval of addresses begins, and its
+    /// route index (0: none).
+    pub fn intervals(&self, view: u32) -> Vec<(u128, u32)> {
+        sidestep_fib::walk::intervals(fib(self).memory(), view)
+    }
 }
 
 /// A table indexed from 0, with the unused indices empty.
@@ -170,10 +155,6 @@ impl Native {
         for (&ifindex, port) in &image.ports {
             ports[(ifindex % SIDESTEP_PORTS) as usize] = *port;
         }
-        let mut fib = Fib::default();
-        for (key, &route) in &image.fib {
-            fib.insert(key, route);
-        }
         let counters = image
             .routes
             .values()
@@ -187,7 +168,7 @@ impl Native {
             groups: dense(&image.groups),
             adjacencies: dense(&image.adjacencies),
             policies: dense(&image.policies),
-            fib,
+            fib: fib(image),
             port_counters: vec![sidestep_port_counters::default(); SIDESTEP_PORTS as usize],
             route_counters: vec![sidestep_route_counters::default(); counters],
             reason_counters: vec![0; SIDESTEP_REASONS as usize],
@@ -216,8 +197,8 @@ impl Native {
             port_counters: self.port_counters.as_mut_ptr(),
             route_counters: self.route_counters.as_mut_ptr(),
             reason_counters: self.reason_counters.as_mut_ptr(),
-            fib_lookup: Some(fib_lookup),
-            fib: (&raw const self.fib).cast(),
+            fib: self.fib.memory().words().as_ptr().cast(),
+            fib_lines: self.fib.memory().lines() as u32,
         };
         let start = self.buffer.as_mut_ptr();
         // SAFETY: all four pointers lie within or one past `buffer`, which is not resized during the call.
@@ -293,13 +274,6 @@ unsafe impl Send for Native {}
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn masking_keeps_the_first_bits() {
-        assert_eq!(masked([0xff; 16], 0), [0; 16]);
-        assert_eq!(masked([0xff; 16], 128), [0xff; 16]);
-        assert_eq!(masked([0xff; 16], 12)[..3], [0xff, 0xf0, 0]);
-    }
 
     #[test]
     fn a_frame_on_an_unknown_port_is_left_to_the_kernel_unchanged() {

@@ -21,7 +21,7 @@ use sidestep_abi::{
     SIDESTEP_PORT_RPF_LOOSE, SIDESTEP_PORT_RPF_STRICT, SIDESTEP_PORT_RULES4_PUNT,
     SIDESTEP_PORT_RULES6_PUNT, SIDESTEP_PORT_SEG6, SIDESTEP_PORTS, sidestep_port,
 };
-use sidestep_datapath::{FibKey, Image, Limits};
+use sidestep_datapath::{FibKey, Image, Limits, VIEWS};
 use sidestep_model::node::{IfIndex, Link, Node};
 use sidestep_model::route::{Family, RouteKey, RouteKind};
 use thiserror::Error;
@@ -103,7 +103,7 @@ impl Compiler {
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
-            views: Ids::new("views", u32::MAX),
+            views: Ids::new("views", VIEWS),
             routes: Ids::new("routes", limits.routes),
             groups: Ids::new("groups", limits.groups),
             counters: Ids::new("route counters", limits.route_counters),
@@ -116,7 +116,13 @@ impl Compiler {
     /// before [`Compiler::release`].
     pub fn beside(limits: Limits, image: &Image) -> Self {
         let mut compiler = Self::new(limits);
-        compiler.views.avoid(image.fib.keys().map(|key| key.view));
+        // Of the prefixes nothing may be known, but a view that nothing refers to is not walked either.
+        let of_ports = image.ports.values().flat_map(|it| [it.view6, it.view4]);
+        let of_routes = image.routes.values().flat_map(|it| [it.view6, it.view4]);
+        let of_policies = image.policies.values().map(|it| it.view);
+        compiler
+            .views
+            .avoid(of_ports.chain(of_routes).chain(of_policies));
         compiler.routes.avoid(image.routes.keys().copied());
         compiler.groups.avoid(image.groups.keys().copied());
         compiler

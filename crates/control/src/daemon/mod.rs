@@ -188,7 +188,7 @@ impl Daemon {
         let kernel = Kernel::load(options.limits, Path::new(PIN_ROOT))?;
         let origin = kernel.origin();
         let before = if origin == Origin::Adopted {
-            kernel.image()?
+            kernel.image()
         } else {
             Image::default()
         };

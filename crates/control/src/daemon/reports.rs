@@ -7,6 +7,7 @@ use sidestep_abi::{
     SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_STEPS, SIDESTEP_SEGMENTS_MAX, SIDESTEP_STEPS_MAX,
     SIDESTEP_TLVS_MAX,
 };
+use sidestep_datapath::VIEWS;
 use sidestep_model::grammar::{Style, route};
 use sidestep_model::node::{IfIndex, Node};
 use sidestep_model::route::{Owner, RouteKey};
@@ -195,6 +196,12 @@ impl Daemon {
                 limits.route_counters,
                 Some(self.compiled.index.counters.len()),
                 "further routes are not counted one by one",
+            ),
+            row(
+                "views",
+                VIEWS,
+                Some(self.compiled.index.views.len()),
+                refused,
             ),
             row(
                 "ports",

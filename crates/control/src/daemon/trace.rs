@@ -192,7 +192,8 @@ impl Daemon {
         };
         if !tracing.ended {
             self.tell(&mut tracing);
-            let gone = tracing.client_hung_up();
+            // The prefix table grew: that has ended the trace in the kernel.
+            let gone = tracing.client_hung_up() || self.kernel.trace_fd().is_none();
             if gone || tracing.left == Some(0) {
                 self.end_trace(&mut tracing);
             }

@@ -7,16 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use libbpf_rs::{MapCore, MapFlags};
 use sidestep_abi::{SIDESTEP_PORTS, sidestep_adjacency};
+use sidestep_fib::Prefix;
 
 use super::diff::Diff;
-use super::maps::{Record, differ_in_first_word_only, fib_key_bytes};
+use super::maps::{Record, differ_in_first_word_only};
 use super::{Kernel, KernelError, Table};
 use crate::image::{FibKey, Image, Limits};
-
-/// Prefixes per call of a batch update.
-const BATCH: usize = 4096;
 
 /// Records that nothing refers to any more, but that a packet may still be reading.
 #[derive(Debug, Default)]
@@ -114,15 +111,14 @@ impl Kernel {
         publish(&self.maps.routes, &plain, &mut applied);
         publish(&self.maps.groups, &changes.groups.added, &mut applied);
         publish(&self.maps.routes, &grouped, &mut applied);
-        if let Err(error) = self.insert_prefixes(&changes.fib, &mut applied) {
-            self.undo(from, &changes)?;
+        let sizes = to.views();
+        let views = ViewChanges::of(&changes.fib, &sizes);
+        if let Err(error) = self.insert_prefixes(&views, to, &mut applied) {
+            self.undo(from, &changes, &views)?;
             return Err(error);
         }
         self.write_ports(&changes, &mut applied);
-        for (key, _) in &changes.fib.removed {
-            self.delete_prefix(**key)?;
-            applied.deleted += 1;
-        }
+        self.delete_prefixes(&views, &sizes, &mut applied)?;
         applied.effective = begin.elapsed();
         self.unused.add(&changes, to);
         Ok(applied)
@@ -158,69 +154,47 @@ impl Kernel {
         Ok(())
     }
 
+    /// New prefixes and new routes of prefixes. A view that changes in large part is written anew, with what goes out
+    /// of it.
     fn insert_prefixes(
-        &self,
-        changes: &Diff<'_, FibKey, u32>,
+        &mut self,
+        changes: &[ViewChanges],
+        to: &Image,
         applied: &mut Applied,
     ) -> Result<(), KernelError> {
-        let wanted: Vec<(FibKey, u32)> = changes
-            .upserts()
-            .map(|(key, route)| (*key, *route))
-            .collect();
-        for chunk in wanted.chunks(BATCH) {
-            self.put_prefixes(chunk)?;
-            applied.prefixes += chunk.len();
+        for change in changes {
+            if change.anew {
+                self.change_fib(|fib| fib.replace(change.view, to.view(change.view)))?;
+                applied.deleted += change.removed.len();
+            } else {
+                for &(prefix, route) in &change.upserts {
+                    self.change_fib(|fib| fib.insert(change.view, prefix, route))?;
+                }
+            }
+            applied.prefixes += change.upserts.len();
         }
         Ok(())
     }
 
-    fn put_prefixes(&self, entries: &[(FibKey, u32)]) -> Result<(), KernelError> {
-        let fib = self.maps.handle(Table::Fib);
-        let failed = |source| KernelError::Map {
-            operation: "insert into",
-            table: Table::Fib,
-            source,
-        };
-        if entries.len() > 1 {
-            let keys: Vec<u8> = entries
-                .iter()
-                .flat_map(|(key, _)| fib_key_bytes(*key))
-                .collect();
-            let values: Vec<u8> = entries
-                .iter()
-                .flat_map(|(_, route)| route.to_ne_bytes())
-                .collect();
-            // Tries have batches since Linux 5.14. Where it fails for whatever reason, one by one tells.
-            if fib
-                .update_batch(
-                    &keys,
-                    &values,
-                    entries.len() as u32,
-                    MapFlags::ANY,
-                    MapFlags::ANY,
-                )
-                .is_ok()
-            {
-                return Ok(());
+    /// Prefixes that go; when no port refers to a view any more, all of it.
+    fn delete_prefixes(
+        &mut self,
+        changes: &[ViewChanges],
+        to: &BTreeMap<u32, usize>,
+        applied: &mut Applied,
+    ) -> Result<(), KernelError> {
+        self.maps.fib.drop_foreign();
+        for change in changes.iter().filter(|change| !change.anew) {
+            if to.contains_key(&change.view) {
+                for &prefix in &change.removed {
+                    self.change_fib(|fib| fib.remove(change.view, prefix))?;
+                }
+            } else {
+                self.change_fib(|fib| fib.replace(change.view, []))?;
             }
+            applied.deleted += change.removed.len();
         }
-        entries.iter().try_for_each(|(key, route)| {
-            fib.update(&fib_key_bytes(*key), &route.to_ne_bytes(), MapFlags::ANY)
-                .map_err(failed)
-        })
-    }
-
-    fn delete_prefix(&self, key: FibKey) -> Result<(), KernelError> {
-        match self.maps.handle(Table::Fib).delete(&fib_key_bytes(key)) {
-            Err(source) if source.kind() != libbpf_rs::ErrorKind::NotFound => {
-                Err(KernelError::Map {
-                    operation: "delete from",
-                    table: Table::Fib,
-                    source,
-                })
-            }
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     /// Ports that go, go first: one that comes may need the slot.
@@ -243,7 +217,9 @@ impl Kernel {
     /// # Errors
     /// [`KernelError::System`] and [`KernelError::Map`]; what was not cleared yet is cleared the next time.
     pub fn tidy(&mut self, current: &Image) -> Result<usize, KernelError> {
+        self.maps.fib.begin_grace();
         self.synchronize()?;
+        self.maps.fib.end_grace();
         let counted: BTreeSet<u32> = current.routes.values().map(|route| route.counter).collect();
         let unused = std::mem::take(&mut self.unused);
         for (index, counter) in &unused.routes {
@@ -267,14 +243,16 @@ impl Kernel {
         Ok(unused.len())
     }
 
-    /// Back to `from` after the FIB took only some of the prefixes. Deleting needs no memory, and so does giving a
-    /// prefix its old route where the kernel reuses the node; where that fails too, its error is the one to report.
-    fn undo(&self, from: &Image, changes: &Changes<'_>) -> Result<(), KernelError> {
-        for (key, _) in changes.fib.upserts() {
-            match from.fib.get(key) {
-                Some(&route) => self.put_prefixes(&[(*key, route)])?,
-                None => self.delete_prefix(*key)?,
-            }
+    /// Back to `from` after the FIB took only some of the prefixes. Where that fails too, its error is the one to
+    /// report.
+    fn undo(
+        &mut self,
+        from: &Image,
+        changes: &Changes<'_>,
+        views: &[ViewChanges],
+    ) -> Result<(), KernelError> {
+        for change in views {
+            self.change_fib(|fib| fib.replace(change.view, from.view(change.view)))?;
         }
         let adjacencies = Diff {
             added: Vec::new(),
@@ -367,6 +345,44 @@ fn check(to: &Image, limits: Limits) -> Result<(), KernelError> {
     }
     Ok(())
 }
+
+/// What changes in one view.
+#[derive(Default)]
+struct ViewChanges {
+    view: u32,
+    upserts: Vec<(Prefix, u32)>,
+    removed: Vec<Prefix>,
+    /// Writing all of it costs less than the changes one by one.
+    anew: bool,
+}
+
+impl ViewChanges {
+    /// `sizes`: how many prefixes each view will have.
+    fn of(changes: &Diff<'_, FibKey, u32>, sizes: &BTreeMap<u32, usize>) -> Vec<Self> {
+        let mut views: BTreeMap<u32, Self> = BTreeMap::new();
+        for (key, route) in changes.upserts() {
+            let change = views.entry(key.view).or_default();
+            change.upserts.push(((*key).into(), *route));
+        }
+        for (key, _) in &changes.removed {
+            let change = views.entry(key.view).or_default();
+            change.removed.push((**key).into());
+        }
+        for (view, change) in &mut views {
+            change.view = *view;
+        }
+        let mut views: Vec<_> = views.into_values().collect();
+        for change in &mut views {
+            let size = sizes.get(&change.view).copied().unwrap_or(0);
+            change.anew = size > 0 && (change.upserts.len() + change.removed.len()) * ANEW > size;
+        }
+        views
+    }
+}
+
+/// One change costs as much as writing so many prefixes in one go (measured: 2 µs and 0.5 µs, and copies to be waited
+/// for).
+const ANEW: usize = 8;
 
 /// The differences between two images, table by table.
 struct Changes<'a> {
@@ -498,11 +514,11 @@ mod tests {
     }
 
     #[test]
-    fn when_the_kernel_refuses_a_prefix_the_tables_go_back_to_what_they_were() {
-        if !root_or_skip("when_the_kernel_refuses_a_prefix_the_tables_go_back_to_what_they_were") {
+    fn when_a_prefix_is_refused_the_tables_go_back_to_what_they_were() {
+        if !root_or_skip("when_a_prefix_is_refused_the_tables_go_back_to_what_they_were") {
             return;
         }
-        let image = |first: u8, count: u8, route: u32| {
+        let image = |first: u8, count: u32, route: u32| {
             let mut image = Image::default();
             image.routes.insert(
                 route,
@@ -521,11 +537,13 @@ mod tests {
                     ..Default::default()
                 },
             );
-            for n in first..first + count {
+            for n in 0..count {
+                // Each in a /64 of its own, which takes a line.
+                let address = u128::from(first) << 120 | u128::from(n) << 64 | 1;
                 image.fib.insert(
                     FibKey {
                         view: 1,
-                        address: [n; 16],
+                        address: address.to_be_bytes(),
                         length: 128,
                     },
                     route,
@@ -538,23 +556,24 @@ mod tests {
             let mut kernel = scratch.load();
             let from = image(1, 4, 1);
             kernel.apply(&Image::default(), &from).expect("apply");
-            // The map has room for twice the limit; say that the limit is larger than it is.
-            kernel.limits.fib = 100;
+            let before = kernel.intervals(1);
+            kernel.limits.fib = 100_000;
+            kernel.fib_lines_max = super::super::fib::LINES;
             let error = kernel
-                .apply(&from, &image(2, 20, 2))
-                .expect_err("the map is full");
+                .apply(&from, &image(2, 50_000, 2))
+                .expect_err("the table cannot grow");
             assert!(
                 matches!(
                     error,
-                    KernelError::Map {
+                    KernelError::Full {
                         table: Table::Fib,
                         ..
                     }
                 ),
                 "{error}"
             );
-            assert!(error.to_string().contains("No space left"), "{error}");
-            assert_eq!(kernel.image().expect("read back"), from);
+            assert_eq!(kernel.intervals(1), before);
+            assert_eq!(kernel.image(), from);
         });
     }
 }

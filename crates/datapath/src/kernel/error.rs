@@ -11,6 +11,9 @@ use super::maps::Table;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KernelError {
+    /// The prefix table moved to a larger map while programs for the old one were loaded.
+    #[error("the prefix table has grown meanwhile; try again")]
+    Grown,
     /// This process may not load BPF programs.
     #[error("missing {}: run as root, or give the binary these capabilities", .missing.join(", "))]
     Capability {

@@ -7,10 +7,13 @@ use libbpf_rs::{MapCore, MapHandle, Object, ObjectBuilder, OpenObject};
 use sidestep_abi::SIDESTEP_ABI_VERSION;
 
 use super::apply::Unused;
+use super::fib;
 use super::log::captured;
 use super::maps::{GracePeriod, Maps};
 use super::pins::{Folder, table_name};
 use super::{Descriptor, Kernel, KernelError, Origin, Table, Target, attach, privilege};
+use sidestep_fib::Memory as _;
+
 use crate::image::Limits;
 
 const XDP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp.bpf.o"));
@@ -44,17 +47,30 @@ impl Programs {
         }
     }
 
-    /// Both objects with these tables.
-    fn load(limits: Limits, tables: Option<&Maps>) -> Result<(Self, Vec<MapHandle>), KernelError> {
-        let xdp = load_object("the XDP program", XDP, |object| {
+    /// Both objects with these tables, or new ones. `fib_lines`: with a new prefix table all the same, of that size.
+    pub(super) fn load(
+        limits: Limits,
+        tables: Option<&Maps>,
+        fib_lines: Option<u32>,
+    ) -> Result<(Self, Vec<MapHandle>), KernelError> {
+        let lines = match (fib_lines, tables) {
+            (Some(lines), _) => lines,
+            (None, Some(tables)) => tables.fib.memory().lines() as u32,
+            (None, None) => fib::LINES,
+        };
+        let xdp = load_object("the XDP program", XDP, lines, |object| {
             prepare(object, |table, map| match tables {
+                Some(_) if table == Table::Fib && fib_lines.is_some() => {
+                    map.set_value_size(fib::value_size(lines))
+                }
                 Some(tables) => map.reuse_fd(tables.handle(table).as_fd()),
+                None if table == Table::Fib => map.set_value_size(fib::value_size(lines)),
                 None => map.set_max_entries(table.entries(limits)),
             })
         })?;
         let handles =
             handles(&xdp).map_err(|source| refused("the XDP program", source, String::new()))?;
-        let tc = load_object("the TC program", TC, |object| {
+        let tc = load_object("the TC program", TC, lines, |object| {
             prepare(object, |table, map| {
                 map.reuse_fd(handles[table as usize].as_fd())
             })
@@ -77,7 +93,7 @@ impl Programs {
         })
     }
 
-    fn pin(&self, folder: &Folder) -> Result<(), KernelError> {
+    pub(super) fn pin(&self, folder: &Folder) -> Result<(), KernelError> {
         folder.pin("program-xdp", self.xdp.as_fd())?;
         folder.pin("program-tc", self.tc.as_fd())?;
         folder.pin("program-xdp_empty", self.xdp_empty.as_fd())?;
@@ -89,7 +105,7 @@ pub(super) fn load(limits: Limits, pin_root: &Path) -> Result<Kernel, KernelErro
     privilege::check()?;
     let folder = Folder::create(pin_root)?;
     let (origin, tables) = match open_tables(&folder) {
-        Ok(tables) if tables.limits() == limits => (Origin::Adopted, Some(tables)),
+        Ok(tables) if tables.limits(limits.fib) == limits => (Origin::Adopted, Some(tables)),
         Ok(_) | Err(KernelError::Version { .. } | KernelError::Shape { .. }) => {
             (Origin::Replaced, None)
         }
@@ -97,7 +113,7 @@ pub(super) fn load(limits: Limits, pin_root: &Path) -> Result<Kernel, KernelErro
         Err(error) => return Err(error),
     };
     // Everything that can be refused is done before a pin is touched.
-    let (programs, handles) = Programs::load(limits, tables.as_ref())?;
+    let (programs, handles) = Programs::load(limits, tables.as_ref(), None)?;
     let maps = match tables {
         Some(tables) => tables,
         None => Maps::new(handles)?,
@@ -116,6 +132,7 @@ pub(super) fn load(limits: Limits, pin_root: &Path) -> Result<Kernel, KernelErro
         folder,
         origin,
         limits,
+        fib_lines_max: fib::lines_max(limits),
         maps,
         programs,
         attached,
@@ -125,9 +142,7 @@ pub(super) fn load(limits: Limits, pin_root: &Path) -> Result<Kernel, KernelErro
     };
     if origin == Origin::Adopted {
         // The same tables, so the new program may take over at once. The old program goes on where it cannot.
-        for (ifindex, _) in kernel.attached() {
-            kernel.update(ifindex)?;
-        }
+        kernel.switch()?;
     }
     Ok(kernel)
 }
@@ -142,8 +157,10 @@ pub(super) fn adopt(pin_root: &Path) -> Result<Kernel, KernelError> {
     folder.write_instance()?;
     let attached = attach::open(&folder)?;
     let grace_period = GracePeriod::new()?;
+    let limits = maps.limits(Limits::default().fib);
     Ok(Kernel {
-        limits: maps.limits(),
+        limits,
+        fib_lines_max: fib::lines_max(limits),
         folder,
         origin: Origin::Adopted,
         maps,
@@ -206,7 +223,7 @@ fn open_tables(folder: &Folder) -> Result<Maps, KernelError> {
 
 /// The object that measures, loaded anew for each use and never pinned.
 pub(super) fn load_measure() -> Result<Object, KernelError> {
-    load_object("the measuring program", MEASURE, |_| Ok(()))
+    load_object("the measuring program", MEASURE, fib::LINES, |_| Ok(()))
 }
 
 /// The traced objects of XDP and TC on these tables (in the order of [`Table::ALL`]), sharing the maps of one trace;
@@ -215,10 +232,11 @@ pub(super) fn load_traced(tables: &[MapHandle]) -> Result<[Object; 2], KernelErr
     let reuse = |table: Table, map: &mut libbpf_rs::OpenMapMut<'_>| {
         map.reuse_fd(tables[table as usize].as_fd())
     };
-    let xdp = load_object("the traced XDP program", XDP_TRACED, |object| {
+    let lines = fib::lines(&tables[Table::Fib as usize]);
+    let xdp = load_object("the traced XDP program", XDP_TRACED, lines, |object| {
         prepare(object, reuse)
     })?;
-    let tc = load_object("the traced TC program", TC_TRACED, |object| {
+    let tc = load_object("the traced TC program", TC_TRACED, lines, |object| {
         for mut map in object.maps_mut() {
             if let Some(shared) = xdp.maps().find(|shared| shared.name() == map.name()) {
                 map.reuse_fd(shared.as_fd())?;
@@ -229,17 +247,30 @@ pub(super) fn load_traced(tables: &[MapHandle]) -> Result<[Object; 2], KernelErr
     Ok([xdp, tc])
 }
 
+/// `lines`: of the prefix table, which programs know as a constant.
 fn load_object(
     name: &'static str,
     bytes: &[u8],
+    lines: u32,
     prepare: impl FnOnce(&mut OpenObject) -> libbpf_rs::Result<()>,
 ) -> Result<Object, KernelError> {
     let (result, log) = captured(|| {
         let mut object = ObjectBuilder::default().open_memory(bytes)?;
+        set_constant(&mut object, lines)?;
         prepare(&mut object)?;
         object.load()
     });
     result.map_err(|source| refused(name, source, log))
+}
+
+/// Sets `fib_lines`, the only constant of the programs that is not the compiler's.
+fn set_constant(object: &mut OpenObject, lines: u32) -> libbpf_rs::Result<()> {
+    for mut map in object.maps_mut() {
+        if map.name().to_string_lossy().ends_with(".rodata") {
+            map.set_initial_value(&lines.to_ne_bytes())?;
+        }
+    }
+    Ok(())
 }
 
 fn prepare(
@@ -247,7 +278,7 @@ fn prepare(
     mut each: impl FnMut(Table, &mut libbpf_rs::OpenMapMut<'_>) -> libbpf_rs::Result<()>,
 ) -> libbpf_rs::Result<()> {
     for mut map in object.maps_mut() {
-        // Others are the compiler's (.rodata).
+        // The other one is for the constant.
         if let Some(table) = Table::ALL
             .into_iter()
             .find(|table| map.name() == table.name())
@@ -307,7 +338,7 @@ mod tests {
         let names = object
             .maps()
             .map(|map| map.name().to_string_lossy().into_owned());
-        names.collect()
+        names.filter(|name| !name.ends_with(".rodata")).collect()
     }
 
     #[test]

@@ -12,12 +12,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use nix::sys::mman::{MapFlags as MmapFlags, ProtFlags, mmap, munmap};
 use sidestep_abi::{
-    SIDESTEP_PORTS, SIDESTEP_REASONS, sidestep_adjacency, sidestep_fib_key, sidestep_group,
-    sidestep_policy, sidestep_port, sidestep_port_counters, sidestep_route,
-    sidestep_route_counters,
+    SIDESTEP_PORTS, SIDESTEP_REASONS, sidestep_adjacency, sidestep_group, sidestep_policy,
+    sidestep_port, sidestep_port_counters, sidestep_route, sidestep_route_counters,
 };
 
+use sidestep_fib::Fib;
+
 use super::KernelError;
+use super::fib::{self, Lines};
 use crate::image::{FibKey, Image, Limits};
 
 /// The tables of `datapath/maps.bpf.h`.
@@ -80,18 +82,18 @@ impl Table {
             Self::Groups => limits.groups + 1,
             Self::Adjacencies => limits.adjacencies + 1,
             Self::Policies => limits.policies + 1,
-            // Insertions come before deletions, so that no packet meets a gap: for a moment the trie holds both. It
-            // is not preallocated, the room costs nothing. The limit itself is kept by `apply`.
-            Self::Fib => limits.fib.saturating_mul(2).max(2),
+            // One value of many lines. The limit itself is kept by `apply`.
+            Self::Fib => 1,
             Self::RouteCounters => limits.route_counters + 1,
             Self::ReasonCounters => SIDESTEP_REASONS,
         }
     }
 
-    /// The limits that lead to these numbers of entries: the inverse of [`Table::entries`].
-    pub(super) fn limits(entries: impl Fn(Self) -> u32) -> Limits {
+    /// The limits that lead to these numbers of entries: the inverse of [`Table::entries`]. That of the prefixes is in
+    /// no map: `fib`.
+    pub(super) fn limits(entries: impl Fn(Self) -> u32, fib: u32) -> Limits {
         Limits {
-            fib: entries(Self::Fib) / 2,
+            fib,
             routes: entries(Self::Routes).saturating_sub(1),
             groups: entries(Self::Groups).saturating_sub(1),
             adjacencies: entries(Self::Adjacencies).saturating_sub(1),
@@ -108,7 +110,7 @@ impl Table {
             Self::Groups => (MapType::Array, 4, size_of::<sidestep_group>()),
             Self::Adjacencies => (MapType::Array, 4, size_of::<sidestep_adjacency>()),
             Self::Policies => (MapType::Array, 4, size_of::<sidestep_policy>()),
-            Self::Fib => (MapType::LpmTrie, size_of::<sidestep_fib_key>(), 4),
+            Self::Fib => (MapType::Array, 4, fib::value_size(fib::LINES) as usize),
             Self::PortCounters => (MapType::PercpuArray, 4, size_of::<sidestep_port_counters>()),
             Self::RouteCounters => (
                 MapType::PercpuArray,
@@ -127,7 +129,11 @@ impl Table {
             map.key_size() as usize,
             map.value_size() as usize,
         );
-        if found == (map_type, key, value) {
+        let fits = match self {
+            Self::Fib => (found.0, found.1) == (map_type, key) && fib::is_table(found.2),
+            _ => found == (map_type, key, value),
+        };
+        if fits {
             return Ok(());
         }
         let text = |(map_type, key, value): (MapType, usize, usize)| {
@@ -153,10 +159,12 @@ pub(super) struct Maps {
     pub(super) groups: Mapped<sidestep_group>,
     pub(super) adjacencies: Mapped<sidestep_adjacency>,
     pub(super) policies: Mapped<sidestep_policy>,
+    pub(super) fib: Fib<Lines>,
 }
 
 impl Maps {
-    /// From one handle per table, in the order of [`Table::ALL`], each checked with [`Table::check`].
+    /// From one handle per table, in the order of [`Table::ALL`], each checked with [`Table::check`]. What a dead
+    /// process left in the prefix table stays until it is dropped ([`Fib::drop_foreign`]).
     pub(super) fn new(handles: Vec<MapHandle>) -> Result<Self, KernelError> {
         debug_assert_eq!(handles.len(), Table::ALL.len());
         let handle = |table: Table| &handles[table as usize];
@@ -166,6 +174,7 @@ impl Maps {
             groups: Mapped::new(handle(Table::Groups))?,
             adjacencies: Mapped::new(handle(Table::Adjacencies))?,
             policies: Mapped::new(handle(Table::Policies))?,
+            fib: Fib::beside(Lines::new(handle(Table::Fib))?),
             handles,
         })
     }
@@ -179,12 +188,18 @@ impl Maps {
         &self.handles
     }
 
-    pub(super) fn limits(&self) -> Limits {
-        Table::limits(|table| self.handle(table).max_entries())
+    /// The limits of these tables; `fib`: that of the prefixes, which grow.
+    pub(super) fn limits(&self, fib: u32) -> Limits {
+        Table::limits(|table| self.handle(table).max_entries(), fib)
     }
 
-    /// Everything read back.
-    pub(super) fn image(&self) -> Result<Image, KernelError> {
+    /// The prefix table is in another map now.
+    pub(super) fn replace_fib(&mut self, handle: MapHandle) {
+        self.handles[Table::Fib as usize] = handle;
+    }
+
+    /// Everything read back; of the prefixes, those that this process wrote.
+    pub(super) fn image(&self) -> Image {
         let mut image = Image::default();
         image.ports.extend(
             self.ports
@@ -196,47 +211,20 @@ impl Maps {
         image.groups.extend(self.groups.records());
         image.adjacencies.extend(self.adjacencies.records());
         image.policies.extend(self.policies.records());
-        let fib = self.handle(Table::Fib);
-        for key in fib.keys() {
-            let value = fib
-                .lookup(&key, MapFlags::ANY)
-                .map_err(|source| KernelError::Map {
-                    operation: "read",
-                    table: Table::Fib,
-                    source,
-                })?;
-            let route = value
-                .as_deref()
-                .and_then(|bytes| bytes.try_into().ok())
-                .map(u32::from_ne_bytes);
-            if let (Some(key), Some(route)) = (fib_key(&key), route) {
-                image.fib.insert(key, route);
-            }
+        for view in self.fib.views() {
+            image
+                .fib
+                .extend(self.fib.prefixes(view).map(|(prefix, route)| {
+                    let key = FibKey {
+                        view,
+                        address: prefix.address.to_be_bytes(),
+                        length: prefix.length,
+                    };
+                    (key, route)
+                }));
         }
-        Ok(image)
+        image
     }
-}
-
-/// `struct sidestep_fib_key` in bytes.
-pub(super) fn fib_key_bytes(key: FibKey) -> [u8; size_of::<sidestep_fib_key>()] {
-    let key = sidestep_fib_key::from(key);
-    let mut bytes = [0; size_of::<sidestep_fib_key>()];
-    bytes[..4].copy_from_slice(&key.prefix_length.to_ne_bytes());
-    bytes[4..8].copy_from_slice(&key.view.to_ne_bytes());
-    bytes[8..].copy_from_slice(&key.address);
-    bytes
-}
-
-fn fib_key(bytes: &[u8]) -> Option<FibKey> {
-    let bytes: &[u8; size_of::<sidestep_fib_key>()] = bytes.try_into().ok()?;
-    let (prefix_length, rest) = bytes.split_first_chunk::<4>()?;
-    let (view, address) = rest.split_first_chunk::<4>()?;
-    let length = u32::from_ne_bytes(*prefix_length).checked_sub(32)?;
-    Some(FibKey {
-        view: u32::from_ne_bytes(*view),
-        address: address.try_into().ok()?,
-        length: length.try_into().ok()?,
-    })
 }
 
 /// A record of an array map.
@@ -451,18 +439,10 @@ mod tests {
     #[test]
     fn entries_and_limits_are_each_others_inverse() {
         let limits = Limits::default();
-        assert_eq!(Table::limits(|table| table.entries(limits)), limits);
-    }
-
-    #[test]
-    fn a_fib_key_survives_the_way_into_bytes_and_back() {
-        let key = FibKey {
-            view: 7,
-            address: [0xfc; 16],
-            length: 128,
-        };
-        assert_eq!(fib_key(&fib_key_bytes(key)), Some(key));
-        assert_eq!(fib_key(&[0; 24]), None, "shorter than the view");
+        assert_eq!(
+            Table::limits(|table| table.entries(limits), limits.fib),
+            limits
+        );
     }
 
     #[test]

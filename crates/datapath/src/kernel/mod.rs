@@ -10,6 +10,7 @@ mod attach;
 mod counters;
 mod diff;
 mod error;
+mod fib;
 mod load;
 mod log;
 mod maps;
@@ -85,6 +86,8 @@ pub struct Kernel {
     folder: Folder,
     origin: Origin,
     limits: Limits,
+    /// Lines that the prefix table may grow to.
+    fib_lines_max: u32,
     maps: Maps,
     programs: Programs,
     attached: BTreeMap<u32, Attachment>,
@@ -147,11 +150,9 @@ impl Kernel {
         self.folder.path()
     }
 
-    /// What the tables hold now: after an adoption, the `from` of the first [`Kernel::apply`].
-    ///
-    /// # Errors
-    /// [`KernelError::Map`].
-    pub fn image(&self) -> Result<Image, KernelError> {
+    /// What the tables hold now: after an adoption, the `from` of the first [`Kernel::apply`]. Prefixes that a dead
+    /// instance left are not in it, though packets find them ([`Kernel::intervals`]): they go with that first change.
+    pub fn image(&self) -> Image {
         self.maps.image()
     }
 

@@ -19,7 +19,7 @@ use sidestep_abi::{
     sidestep_filter_prefix, sidestep_sample,
 };
 
-use super::{Descriptor, Kernel, KernelError, Target, load};
+use super::{Descriptor, Kernel, KernelError, Target, fib, load};
 use crate::native::{Trace, Verdict, VerdictKind};
 
 /// Which packets are told: those that all of it fits.
@@ -82,6 +82,8 @@ pub struct Tracer {
     tc: Descriptor,
     filter: MapHandle,
     ring_map: MapHandle,
+    /// Of the prefix table that the programs walk.
+    fib_lines: u32,
     ring: RingBuffer<'static>,
     samples: Receiver<Sample>,
 }
@@ -132,8 +134,12 @@ impl Kernel {
     /// Puts traced programs on all ports, in the place of the plain ones or of those of another trace.
     ///
     /// # Errors
-    /// [`KernelError::Attach`] where a port refused; then the plain programs run everywhere.
+    /// [`KernelError::Grown`] if the prefix table has grown since the programs were loaded; [`KernelError::Attach`]
+    /// where a port refused; then the plain programs run everywhere.
     pub fn trace_with(&mut self, tracer: Tracer) -> Result<(), KernelError> {
+        if tracer.fib_lines != fib::lines(self.maps.handle(super::Table::Fib)) {
+            return Err(KernelError::Grown);
+        }
         self.tracer = Some(tracer);
         self.switch().inspect_err(|_| {
             let _ = self.trace_stop();
@@ -182,7 +188,7 @@ impl Kernel {
     }
 
     /// Puts on all ports the programs that belong there now.
-    fn switch(&self) -> Result<(), KernelError> {
+    pub(super) fn switch(&self) -> Result<(), KernelError> {
         let switched = self
             .attached()
             .into_iter()
@@ -212,6 +218,7 @@ impl Tracer {
             .map(drop);
         let ring = ring.and_then(|()| builder.build());
         Ok(Self {
+            fib_lines: fib::lines(&tables[super::Table::Fib as usize]),
             xdp: load::program(&xdp, "sidestep_xdp")?,
             tc: load::program(&tc, "sidestep_tc")?,
             ring: ring.map_err(failed("open the ring of a trace"))?,

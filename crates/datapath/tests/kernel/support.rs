@@ -1,5 +1,6 @@
 //! A router in namespaces, the tables it needs, and frames for it. Everything is removed when dropped.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -236,4 +237,16 @@ pub fn ended() -> Vec<u8> {
     frame[38..54].copy_from_slice(&FAR);
     frame[57] = 0;
     frame
+}
+
+/// The tables hold that image, whoever wrote it: its records, and for every address the routes of its prefixes.
+pub fn assert_holds(kernel: &Kernel, image: &Image) {
+    let records = |image: Image| Image {
+        fib: BTreeMap::new(),
+        ..image
+    };
+    assert_eq!(records(kernel.image()), records(image.clone()));
+    for view in image.views().into_keys() {
+        assert_eq!(kernel.intervals(view), image.intervals(view), "view {view}");
+    }
 }

@@ -1,0 +1,178 @@
+//! The prefix table in its BPF map: written here, walked by the programs, and moved to a longer map when it is full.
+//!
+//! A map cannot grow, and its size is a constant of the programs that the verifier sees. So a longer one comes with
+//! programs of its own: the table is copied, the ports are switched to the new programs one by one, and only then does
+//! the table change again. Whatever program a packet meets, it finds the same routes.
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use libbpf_rs::{MapCore, MapHandle};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use sidestep_fib::layout::LINE_WORDS;
+use sidestep_fib::{Fib, Full, Memory};
+
+use super::load::Programs;
+use super::pins::table_name;
+use super::{Kernel, KernelError, Table};
+use crate::image::Limits;
+
+/// Bytes of a line.
+const LINE: usize = LINE_WORDS * 8;
+/// Lines that a new table has: 1 MiB, for some 50,000 prefixes. It doubles when it is full.
+pub(super) const LINES: u32 = 1 << 14;
+
+/// The lines of the map, in this process's memory.
+#[derive(Debug)]
+pub(super) struct Lines {
+    start: NonNull<AtomicU64>,
+    bytes: NonZeroUsize,
+}
+
+// SAFETY: nothing but atomics is reached through the pointer, and the mapping belongs to no thread.
+unsafe impl Send for Lines {}
+// SAFETY: as above.
+unsafe impl Sync for Lines {}
+
+impl Lines {
+    /// Maps a map of [`Table::Fib`] (checked by [`Table::check`]).
+    pub(super) fn new(map: &MapHandle) -> Result<Self, KernelError> {
+        let failed = |source| KernelError::System {
+            operation: "map the prefix table into memory",
+            source,
+        };
+        let bytes = NonZeroUsize::new(map.value_size() as usize)
+            .ok_or_else(|| failed(io::ErrorKind::InvalidInput.into()))?;
+        // SAFETY: a new mapping at an address of the kernel's choice, of the map's only value.
+        let start = unsafe {
+            mmap(
+                None,
+                bytes,
+                ProtFlags::PROT_READ | ProtFlags::PROT_WRITE,
+                MapFlags::MAP_SHARED,
+                map.as_fd(),
+                0,
+            )
+        };
+        Ok(Self {
+            start: start.map_err(|errno| failed(errno.into()))?.cast(),
+            bytes,
+        })
+    }
+}
+
+// SAFETY: one mapping as long as the value lives, aligned to a page, of a multiple of LINE bytes.
+unsafe impl Memory for Lines {
+    fn words(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping is of that many bytes, and only accessed by atomics.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes.get() / 8) }
+    }
+}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made in `new`, used nowhere after this. It cannot fail with these arguments.
+        let _ = unsafe { munmap(self.start.cast(), self.bytes.get()) };
+    }
+}
+
+/// Bytes of the map's value for so many lines.
+pub(super) fn value_size(lines: u32) -> u32 {
+    lines * LINE as u32
+}
+
+/// Lines of the table in this map.
+pub(super) fn lines(map: &MapHandle) -> u32 {
+    map.value_size() / LINE as u32
+}
+
+/// Lines that a table of so many prefixes may grow to: a /64 with a tree of its own for each, twice, for the old and the
+/// new at once. A map's value has less than 2 GiB.
+pub(super) fn lines_max(limits: Limits) -> u32 {
+    (limits.fib.saturating_mul(4))
+        .clamp(LINES, 1 << 24)
+        .next_power_of_two()
+}
+
+/// Whether a value of these bytes can be the table.
+pub(super) fn is_table(bytes: usize) -> bool {
+    bytes.is_power_of_two() && bytes >= sidestep_fib::VIEW_LINES * LINE
+}
+
+impl Kernel {
+    /// Changes the prefix table; where there is no room, makes some and does it again.
+    pub(super) fn change_fib<T>(
+        &mut self,
+        mut change: impl FnMut(&mut Fib<Lines>) -> Result<T, Full>,
+    ) -> Result<T, KernelError> {
+        loop {
+            match change(&mut self.maps.fib) {
+                Ok(done) => return Ok(done),
+                Err(_) if self.maps.fib.holds_back() => self.reclaim_lines()?,
+                Err(full) => self.grow(&full)?,
+            }
+        }
+    }
+
+    /// Waits for a grace period; lines that were taken out of use before it are free then.
+    fn reclaim_lines(&mut self) -> Result<(), KernelError> {
+        self.maps.fib.begin_grace();
+        self.synchronize()?;
+        self.maps.fib.end_grace();
+        Ok(())
+    }
+
+    /// Moves the prefix table to a map that is long enough. On an error the old one goes on being used.
+    fn grow(&mut self, full: &Full) -> Result<(), KernelError> {
+        let lines = (full.lines + full.wanted).next_power_of_two();
+        if lines > self.fib_lines_max as usize {
+            return Err(KernelError::Full {
+                table: Table::Fib,
+                limit: self.fib_lines_max,
+                wanted: lines as u32,
+            });
+        }
+        // What a trace has loaded walks the old table.
+        if self.trace_fd().is_some() {
+            self.trace_stop()?;
+        }
+        let (programs, handles) =
+            Programs::load(self.limits, Some(&self.maps), Some(lines as u32))?;
+        let handle = handles
+            .into_iter()
+            .nth(Table::Fib as usize)
+            .expect("one handle per table");
+        let longer = Lines::new(&handle)?;
+        for (to, from) in longer.words().iter().zip(self.maps.fib.memory().words()) {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        let before = std::mem::replace(&mut self.programs, programs);
+        if let Err(error) = self.switch() {
+            self.programs = before;
+            // Where that fails as well, the port has the same table in either memory, until the next change.
+            let _ = self.switch();
+            return Err(error);
+        }
+        // The old memory is let go of when the last old program has ended: the programs hold their maps.
+        drop(self.maps.fib.move_to(longer));
+        self.maps.replace_fib(handle);
+        self.folder.pin(
+            &table_name(Table::Fib),
+            self.maps.handle(Table::Fib).as_fd(),
+        )?;
+        self.programs.pin(&self.folder)
+    }
+
+    /// All that a view says as packets find it: where each interval of addresses begins, and its route index (0: none).
+    pub fn intervals(&self, view: u32) -> Vec<(u128, u32)> {
+        sidestep_fib::walk::intervals(self.maps.fib.memory(), view)
+    }
+
+    /// How much of the prefix table is taken.
+    pub fn fib_usage(&self) -> sidestep_fib::Usage {
+        self.maps.fib.usage()
+    }
+}

@@ -1,0 +1,168 @@
+//! Which lines are free, and which a reader may still be on.
+
+use crate::layout::FANOUT;
+
+/// Lines are given out one by one, for the root of a tree, and in blocks of [`FANOUT`], for the children of a line.
+#[derive(Debug)]
+pub(crate) struct Allocator {
+    /// The first line that was never given out.
+    next: u32,
+    end: u32,
+    singles: Vec<u32>,
+    blocks: Vec<u32>,
+    /// Taken out of use since the last grace period began.
+    retired: Vec<Lines>,
+    /// Taken out of use before the grace period that is under way.
+    waiting: Vec<Lines>,
+    in_use: usize,
+}
+
+/// Some lines that were given out together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lines {
+    Single(u32),
+    Block(u32),
+}
+
+impl Allocator {
+    /// Lines from `first` on, before `end`.
+    pub fn new(first: u32, end: u32) -> Self {
+        Self {
+            next: first.next_multiple_of(FANOUT as u32),
+            end,
+            singles: Vec::new(),
+            blocks: Vec::new(),
+            retired: Vec::new(),
+            waiting: Vec::new(),
+            in_use: 0,
+        }
+    }
+
+    /// The memory got longer.
+    pub fn extend(&mut self, end: u32) {
+        self.end = end;
+    }
+
+    /// As [`Allocator::new`], beside lines that are in use already and belong to nobody here.
+    pub fn beside(first: u32, end: u32, taken: &std::collections::BTreeSet<u32>) -> Self {
+        let mut allocator = Self::new(first, end);
+        let blocks = |line: &u32| *line / FANOUT as u32;
+        let taken: std::collections::BTreeSet<u32> = taken.iter().map(blocks).collect();
+        let after = taken.last().map_or(0, |last| (last + 1) * FANOUT as u32);
+        let before = allocator.next;
+        allocator.next = before.max(after);
+        allocator.blocks = (before / FANOUT as u32..allocator.next / FANOUT as u32)
+            .filter(|block| !taken.contains(block))
+            .map(|block| block * FANOUT as u32)
+            .collect();
+        allocator.in_use = taken.len() * FANOUT;
+        allocator
+    }
+
+    /// One line; none: there is none free.
+    pub fn single(&mut self) -> Option<u32> {
+        if self.singles.is_empty() {
+            let block = self.fresh()?;
+            self.singles.extend((block..block + FANOUT as u32).rev());
+        }
+        self.in_use += 1;
+        self.singles.pop()
+    }
+
+    /// A block; none: there is none free.
+    pub fn block(&mut self) -> Option<u32> {
+        let block = self.fresh()?;
+        self.in_use += FANOUT;
+        Some(block)
+    }
+
+    fn fresh(&mut self) -> Option<u32> {
+        if let Some(block) = self.blocks.pop() {
+            return Some(block);
+        }
+        let block = self.next;
+        self.next = block
+            .checked_add(FANOUT as u32)
+            .filter(|next| *next <= self.end)?;
+        Some(block)
+    }
+
+    /// These lines cannot be reached any more by readers that begin now.
+    pub fn retire(&mut self, lines: Lines) {
+        self.retired.push(lines);
+    }
+
+    /// These lines were given out and no reader has ever reached them.
+    pub fn give_back(&mut self, lines: Lines) {
+        match lines {
+            Lines::Single(line) => {
+                self.in_use -= 1;
+                self.singles.push(line);
+            }
+            Lines::Block(block) => {
+                self.in_use -= FANOUT;
+                self.blocks.push(block);
+            }
+        }
+    }
+
+    /// A grace period begins.
+    pub fn begin_grace(&mut self) {
+        self.waiting.append(&mut self.retired);
+    }
+
+    /// The grace period that was begun has passed.
+    pub fn end_grace(&mut self) {
+        for lines in std::mem::take(&mut self.waiting) {
+            self.give_back(lines);
+        }
+    }
+
+    /// Lines that can still be given out without a grace period.
+    pub fn free(&self) -> usize {
+        (self.end.saturating_sub(self.next)) as usize
+            + self.blocks.len() * FANOUT
+            + self.singles.len()
+    }
+
+    /// Lines that are reachable, or were a moment ago.
+    pub fn in_use(&self) -> usize {
+        self.in_use
+    }
+
+    /// Lines that wait for a grace period.
+    pub fn held(&self) -> usize {
+        let count = |lines: &[Lines]| -> usize {
+            lines
+                .iter()
+                .map(|lines| match lines {
+                    Lines::Single(_) => 1,
+                    Lines::Block(_) => FANOUT,
+                })
+                .sum()
+        };
+        count(&self.retired) + count(&self.waiting)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_given_out_again_only_after_a_grace_period_that_began_later() {
+        let mut allocator = Allocator::new(3, 16);
+        assert_eq!(allocator.block(), Some(8));
+        assert_eq!(allocator.block(), None, "lines 3 to 7 are no block");
+        allocator.begin_grace();
+        allocator.retire(Lines::Block(8));
+        allocator.end_grace();
+        assert_eq!(allocator.block(), None, "that grace period began earlier");
+        allocator.begin_grace();
+        assert_eq!((allocator.held(), allocator.free()), (8, 0));
+        allocator.end_grace();
+        assert_eq!(allocator.single(), Some(8));
+        assert_eq!(allocator.single(), Some(9));
+        assert_eq!(allocator.in_use(), 2);
+    }
+}

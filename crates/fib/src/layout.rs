@@ -1,0 +1,103 @@
+//! How the table lies in memory: the same words for the packet path (`datapath/table/fib6.h`) and for this crate.
+//!
+//! Memory is an array of lines of 64 bytes, one cache line each; words are of 8 bytes in the machine's order. The first
+//! lines hold one [`Reference`] for each view, in the low half of a word.
+//!
+//! ```text
+//! inner line   | children (reference-free index) | 7 separators, shifted right by one      |
+//!              0                                 8                                         64
+//! leaf line    | 6 values (references)           | 5 edges                                 |
+//!              0                                 24                                        64
+//! ```
+//!
+//! A tree maps 64-bit numbers to values. An edge is the first number of an interval; the value behind the n-th edge of a
+//! leaf is `value[n + 1]`, before the first `value[0]`. Where a leaf has fewer than five edges the last one is repeated
+//! (with none: 0), so that counting the edges that are not larger than a number gives 5 behind the last: that value is
+//! always `value[5]`.
+//!
+//! In an inner line the children are neighboring lines, and child n holds what is not smaller than separator n - 1.
+//! Separators are even, and stored shifted, so that `separator - (number / 2 + 1)` has its sign bit set exactly when the
+//! separator is not larger: two instructions for a comparison, where the machine of BPF would have to branch. Unused
+//! ones are [`NO_SEPARATOR`].
+//!
+//! A value is a [`Reference`]: a route, or the tree over the lower 64 bits of the addresses in that interval.
+
+/// Words of a line.
+pub const LINE_WORDS: usize = 8;
+/// Children of an inner line, lines of a block.
+pub const FANOUT: usize = 8;
+/// Separators of an inner line.
+pub const SEPARATORS: usize = FANOUT - 1;
+/// Edges of a leaf line.
+pub const EDGES: usize = 5;
+/// Values of a leaf line.
+pub const VALUES: usize = EDGES + 1;
+/// The word where the edges of a leaf line begin, behind the values.
+pub const EDGES_AT: usize = VALUES / 2;
+/// LIMIT: views. A word for each stands at the beginning of the memory.
+#[cfg(not(loom))]
+pub const VIEWS: usize = 4096;
+/// As few as a model needs.
+#[cfg(loom)]
+pub const VIEWS: usize = 8;
+/// LIMIT: inner lines on the way to a leaf. Eight of them hold 6 * 8^8 intervals.
+pub const HEIGHT_MAX: u32 = 8;
+/// Larger than every shifted number, even incremented, by less than 2^63.
+pub const NO_SEPARATOR: u64 = 1 << 63;
+
+/// What an interval, or a view, leads to: a route index (0: no route), or a tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Reference(pub u32);
+
+const TREE: u32 = 1 << 31;
+const HEIGHT_SHIFT: u32 = 27;
+const INDEX_MASK: u32 = (1 << HEIGHT_SHIFT) - 1;
+/// LIMIT: route indices.
+pub const ROUTE_MAX: u32 = TREE - 1;
+/// LIMIT: lines of a memory (8 GiB).
+pub const LINES_MAX: usize = 1 << HEIGHT_SHIFT;
+
+impl Reference {
+    /// No route.
+    pub const NONE: Self = Self(0);
+
+    /// A route index, up to [`ROUTE_MAX`].
+    pub const fn route(index: u32) -> Self {
+        Self(index & !TREE)
+    }
+
+    /// A tree with its root at a line, and so many inner lines above each leaf.
+    pub const fn tree(line: u32, height: u32) -> Self {
+        Self(TREE | height << HEIGHT_SHIFT | line & INDEX_MASK)
+    }
+
+    /// Whether it leads to a tree.
+    pub const fn is_tree(self) -> bool {
+        self.0 & TREE != 0
+    }
+
+    /// The tree's root.
+    pub const fn line(self) -> u32 {
+        self.0 & INDEX_MASK
+    }
+
+    /// Inner lines above each leaf of the tree.
+    pub const fn height(self) -> u32 {
+        (self.0 & !TREE) >> HEIGHT_SHIFT
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reference_is_a_route_or_a_tree() {
+        assert!(!Reference::route(ROUTE_MAX).is_tree());
+        let tree = Reference::tree(INDEX_MASK, HEIGHT_MAX);
+        assert_eq!(
+            (tree.is_tree(), tree.line(), tree.height()),
+            (true, INDEX_MASK, HEIGHT_MAX)
+        );
+    }
+}

@@ -1,0 +1,360 @@
+//! A longest-prefix-match table for IPv6 and IPv4 that is read without locks while it changes.
+//!
+//! A [`Fib`] keeps the prefixes of several views in a [`Memory`]: of this process ([`Heap`]), or a BPF map that programs
+//! walk with `datapath/table/fib6.h`. The form is a search tree over the places where prefixes begin and end, one cache
+//! line a level; `layout` says it word by word, docs/fib.md why, and what else was tried.
+//!
+//! ```
+//! use sidestep_fib::{Fib, Heap, Prefix};
+//!
+//! let mut fib = Fib::new(Heap::new(1 << 12));
+//! let prefix = Prefix::new(0x2001_0db8 << 96, 32);
+//! fib.insert(1, prefix, 7)?;
+//! assert_eq!(fib.lookup(1, prefix.address | 1), 7);
+//! fib.remove(1, prefix)?;
+//! assert_eq!(fib.lookup(1, prefix.address | 1), 0);
+//! # Ok::<(), sidestep_fib::Full>(())
+//! ```
+
+mod allocator;
+pub mod layout;
+mod line;
+mod memory;
+mod sweep;
+pub mod sync;
+mod tree;
+mod view;
+pub mod walk;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use thiserror::Error;
+
+use allocator::Allocator;
+use layout::{LINE_WORDS, ROUTE_MAX, Reference, VIEWS};
+pub use memory::{Heap, Memory, VIEW_LINES};
+use sync::Ordering;
+use tree::{Trees, lines_per_change};
+use view::View;
+
+/// A prefix. Ordered by address, the shorter first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Prefix {
+    /// Bits after the first `length` are zero. An IPv4 address is the first 32 bits.
+    pub address: u128,
+    /// Bits, up to 128.
+    pub length: u8,
+}
+
+impl Prefix {
+    /// The prefix of that length (up to 128) that an address lies in.
+    pub const fn new(address: u128, length: u8) -> Self {
+        let mask = match length {
+            0 => 0,
+            _ => u128::MAX << (128 - length as u32),
+        };
+        Self {
+            address: address & mask,
+            length,
+        }
+    }
+
+    /// Its last address.
+    pub const fn last(self) -> u128 {
+        match self.length {
+            128 => self.address,
+            length => self.address | (u128::MAX >> length as u32),
+        }
+    }
+
+    /// Whether another prefix, or the same, lies in this one.
+    pub const fn contains(self, other: Self) -> bool {
+        self.length <= other.length && Self::new(other.address, self.length).address == self.address
+    }
+}
+
+/// The memory has no room for that; nothing has changed. Lines may come free with the next grace period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error(
+    "no room: {wanted} lines of 64 bytes wanted, {free} of {lines} free, {held} wait for a grace period"
+)]
+pub struct Full {
+    /// Lines that the change may take.
+    pub wanted: usize,
+    /// Lines that are free.
+    pub free: usize,
+    /// Lines that readers may still be on.
+    pub held: usize,
+    /// Lines of the memory.
+    pub lines: usize,
+}
+
+/// How much of the memory is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Lines of 64 bytes, all in all.
+    pub lines: usize,
+    /// Lines that are reachable or wait for a grace period; the views' own included.
+    pub used: usize,
+    /// Of these, those that wait for a grace period.
+    pub held: usize,
+    /// Inner lines on the way to the leaf of an address: of the highest tree over upper halves.
+    pub height: u32,
+    /// Edges of all trees.
+    pub edges: usize,
+}
+
+/// The writer of a table. One for each memory.
+#[derive(Debug)]
+pub struct Fib<M: Memory> {
+    memory: M,
+    lines: Allocator,
+    views: BTreeMap<u32, View>,
+    /// Views that an earlier writer left, and the first lines of the blocks that they have.
+    foreign: Option<(Vec<u32>, BTreeSet<u32>)>,
+}
+
+impl<M: Memory> Fib<M> {
+    /// In a memory that nobody reads yet. What is in it is overwritten.
+    ///
+    /// # Panics
+    /// If it is too small for the views, of [`VIEW_LINES`].
+    pub fn new(memory: M) -> Self {
+        let lines = memory.lines();
+        assert!(
+            lines >= VIEW_LINES,
+            "{lines} lines are too few for the views"
+        );
+        for word in &memory.words()[..VIEWS] {
+            word.store(0, Ordering::Relaxed);
+        }
+        Self {
+            lines: Allocator::new(VIEW_LINES as u32, lines as u32),
+            memory,
+            views: BTreeMap::new(),
+            foreign: None,
+        }
+    }
+
+    /// In a memory that readers are on, which an earlier writer left: what that one wrote stays until
+    /// [`Fib::drop_foreign`]. Views that are written here must not be among [`Fib::foreign`].
+    pub fn beside(memory: M) -> Self {
+        let (views, taken) = walk::survey(&memory);
+        let blocks = taken
+            .iter()
+            .map(|line| line / layout::FANOUT as u32 * layout::FANOUT as u32)
+            .collect();
+        Self {
+            lines: Allocator::beside(VIEW_LINES as u32, memory.lines() as u32, &taken),
+            memory,
+            views: BTreeMap::new(),
+            foreign: Some((views, blocks)),
+        }
+    }
+
+    /// The views that an earlier writer left.
+    pub fn foreign(&self) -> &[u32] {
+        self.foreign.as_ref().map_or(&[], |(views, _)| views)
+    }
+
+    /// Ends what an earlier writer left.
+    pub fn drop_foreign(&mut self) {
+        if let Some((views, blocks)) = self.foreign.take() {
+            for view in views {
+                self.publish(view, Reference::NONE);
+            }
+            for block in blocks {
+                self.lines.retire(allocator::Lines::Block(block));
+            }
+        }
+    }
+
+    /// Moves to a longer memory, into which everything is copied. Readers of the old one go on reading the old one,
+    /// which is returned.
+    ///
+    /// # Panics
+    /// If it is shorter.
+    pub fn move_to(&mut self, memory: M) -> M {
+        for (to, from) in memory.words().iter().zip(self.memory.words()) {
+            to.store(from.load(Ordering::Relaxed), Ordering::Release);
+        }
+        assert!(memory.lines() >= self.memory.lines());
+        self.lines.extend(memory.lines() as u32);
+        std::mem::replace(&mut self.memory, memory)
+    }
+
+    /// Sets the route (1 to [`ROUTE_MAX`]) of a prefix in a view (below [`VIEWS`]); what it was. Packets see it at once.
+    ///
+    /// # Errors
+    /// No room.
+    ///
+    /// # Panics
+    /// If view or route are out of range.
+    pub fn insert(&mut self, view: u32, prefix: Prefix, route: u32) -> Result<Option<u32>, Full> {
+        assert!((1..=ROUTE_MAX).contains(&route), "route {route}");
+        self.change(view, |it, trees| it.insert(trees, prefix, route))
+    }
+
+    /// Takes a prefix out; its route, if it was there.
+    ///
+    /// # Errors
+    /// No room: also less needs new lines, before the old ones come free.
+    ///
+    /// # Panics
+    /// If the view is out of range.
+    pub fn remove(&mut self, view: u32, prefix: Prefix) -> Result<Option<u32>, Full> {
+        self.change(view, |it, trees| it.remove(trees, prefix))
+    }
+
+    /// Puts these prefixes, in order and each once, in the place of all that a view has: at once for the packets, and
+    /// in time linear in their number. None of them: the view is gone.
+    ///
+    /// # Errors
+    /// No room.
+    ///
+    /// # Panics
+    /// If the view is out of range.
+    pub fn replace(
+        &mut self,
+        view: u32,
+        prefixes: impl IntoIterator<Item = (Prefix, u32)>,
+    ) -> Result<(), Full> {
+        let prefixes: BTreeMap<Prefix, u32> = prefixes.into_iter().collect();
+        let swept = sweep::Swept::new(&prefixes);
+        self.has_room(swept.lines())?;
+        let new = View::of(prefixes, swept, &mut self.trees());
+        self.publish(view, new.root());
+        let old = self.views.remove(&view);
+        if !new.prefixes().is_empty() {
+            self.views.insert(view, new);
+        }
+        if let Some(old) = old {
+            old.retire(&mut self.trees());
+        }
+        Ok(())
+    }
+
+    /// The route index for an address in a view; 0: none. As the packet path does it.
+    pub fn lookup(&self, view: u32, address: u128) -> u32 {
+        walk::lookup(&self.memory, view, address)
+    }
+
+    /// The prefixes of a view, in order.
+    pub fn prefixes(&self, view: u32) -> impl Iterator<Item = (Prefix, u32)> + '_ {
+        let view = self.views.get(&view);
+        view.into_iter().flat_map(|view| {
+            view.prefixes()
+                .iter()
+                .map(|(prefix, route)| (*prefix, *route))
+        })
+    }
+
+    /// The views that have prefixes.
+    pub fn views(&self) -> impl Iterator<Item = u32> + '_ {
+        self.views.keys().copied()
+    }
+
+    /// The memory.
+    pub fn memory(&self) -> &M {
+        &self.memory
+    }
+
+    /// Call it, wait until every reader that was under way has ended, then call [`Fib::end_grace`]: what was taken out
+    /// of use before this call can then be used again.
+    pub fn begin_grace(&mut self) {
+        self.lines.begin_grace();
+    }
+
+    /// See [`Fib::begin_grace`].
+    pub fn end_grace(&mut self) {
+        self.lines.end_grace();
+    }
+
+    /// Whether lines wait for a grace period.
+    pub fn holds_back(&self) -> bool {
+        self.lines.held() > 0
+    }
+
+    /// How much is taken.
+    pub fn usage(&self) -> Usage {
+        Usage {
+            lines: self.memory.lines(),
+            used: VIEW_LINES + self.lines.in_use(),
+            held: self.lines.held(),
+            height: self
+                .views
+                .values()
+                .map(|view| view.root())
+                .filter(|root| root.is_tree())
+                .map(Reference::height)
+                .max()
+                .unwrap_or(0),
+            edges: self.views.values().map(View::edges).sum(),
+        }
+    }
+
+    fn change<T>(
+        &mut self,
+        view: u32,
+        change: impl FnOnce(&mut View, &mut Trees<'_, M>) -> T,
+    ) -> Result<T, Full> {
+        // Two edges, each perhaps with a tree below and the two edges around it.
+        let leaves = self.views.get(&view).map_or(0, View::leaves);
+        self.has_room(6 * lines_per_change(leaves))?;
+        let mut it = self.views.remove(&view).unwrap_or_default();
+        let before = it.root();
+        let mut trees = self.trees();
+        let done = change(&mut it, &mut trees);
+        it.settle(&mut trees);
+        if it.root() != before {
+            self.publish(view, it.root());
+        }
+        if !it.prefixes().is_empty() {
+            let sparse = it.is_sparse();
+            self.views.insert(view, it);
+            if sparse {
+                // Not now, if there is no room for it.
+                let _ = self.rebuild(view);
+            }
+        } else if it.root() != Reference::NONE {
+            self.publish(view, Reference::NONE);
+            it.retire(&mut self.trees());
+        }
+        Ok(done)
+    }
+
+    /// Writes a view anew, without what was taken out of it.
+    fn rebuild(&mut self, view: u32) -> Result<(), Full> {
+        let prefixes: Vec<_> = self.prefixes(view).collect();
+        self.replace(view, prefixes)
+    }
+
+    fn has_room(&self, wanted: usize) -> Result<(), Full> {
+        let free = self.lines.free();
+        if wanted <= free {
+            return Ok(());
+        }
+        Err(Full {
+            wanted,
+            free,
+            held: self.lines.held(),
+            lines: self.memory.lines(),
+        })
+    }
+
+    fn trees(&mut self) -> Trees<'_, M> {
+        Trees {
+            memory: &self.memory,
+            lines: &mut self.lines,
+            leaves: 0,
+        }
+    }
+
+    /// From now on readers begin here.
+    fn publish(&self, view: u32, root: Reference) {
+        assert!((view as usize) < VIEWS, "view {view}");
+        self.memory.words()[view as usize].store(root.0.into(), Ordering::Release);
+    }
+}
+
+const _: () = assert!(VIEW_LINES * LINE_WORDS == VIEWS);

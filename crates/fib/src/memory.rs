@@ -1,0 +1,78 @@
+//! The memory that packets read while a writer changes it.
+
+use crate::layout::{LINE_WORDS, LINES_MAX, VIEWS};
+use crate::sync::{AtomicU64, Ordering};
+
+/// An array of lines; a line is 8 words. Readers of other threads, or in the kernel, may load any word at any time.
+///
+/// # Safety
+/// `words` returns the same memory each time, aligned to a cache line, of a multiple of [`LINE_WORDS`] words.
+pub unsafe trait Memory {
+    /// All of it.
+    fn words(&self) -> &[AtomicU64];
+
+    /// Lines that it has.
+    fn lines(&self) -> usize {
+        (self.words().len() / LINE_WORDS).min(LINES_MAX)
+    }
+}
+
+/// Lines that the views take at the beginning of a memory.
+pub const VIEW_LINES: usize = VIEWS / LINE_WORDS;
+
+/// A cache line.
+#[cfg_attr(not(loom), repr(C, align(64)))]
+#[cfg_attr(loom, repr(C))]
+#[derive(Debug, Default)]
+struct Line([AtomicU64; LINE_WORDS]);
+
+/// Memory of this process.
+#[derive(Debug)]
+pub struct Heap(Box<[Line]>);
+
+impl Heap {
+    /// So many lines, all zero: no view has a route.
+    pub fn new(lines: usize) -> Self {
+        Self((0..lines).map(|_| Line::default()).collect())
+    }
+}
+
+// SAFETY: one allocation that never moves, of lines aligned to 64 bytes.
+unsafe impl Memory for Heap {
+    fn words(&self) -> &[AtomicU64] {
+        // SAFETY: a Line is LINE_WORDS words without padding.
+        unsafe {
+            std::slice::from_raw_parts(
+                self.0.as_ptr().cast::<AtomicU64>(),
+                self.0.len() * LINE_WORDS,
+            )
+        }
+    }
+}
+
+// SAFETY: what the memory behind the pointer is, it is.
+unsafe impl<M: Memory> Memory for std::sync::Arc<M> {
+    fn words(&self) -> &[AtomicU64] {
+        (**self).words()
+    }
+}
+
+/// The words of a line.
+pub(crate) fn line<M: Memory + ?Sized>(memory: &M, index: u32) -> &[AtomicU64; LINE_WORDS] {
+    let start = index as usize * LINE_WORDS;
+    memory.words()[start..start + LINE_WORDS]
+        .try_into()
+        .expect("a line has eight words")
+}
+
+/// A line as it is. Only words that never change while it is reachable, or change alone, are looked at together.
+pub(crate) fn load<M: Memory + ?Sized>(memory: &M, index: u32) -> [u64; LINE_WORDS] {
+    std::array::from_fn(|i| line(memory, index)[i].load(Ordering::Acquire))
+}
+
+/// Fills a line that no reader can reach.
+pub(crate) fn fill<M: Memory + ?Sized>(memory: &M, index: u32, content: &[u64; LINE_WORDS]) {
+    for (word, value) in line(memory, index).iter().zip(content) {
+        word.store(*value, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,109 @@
+//! All edges of a set of prefixes in one pass, to build trees of them at once.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::Prefix;
+use crate::layout::Reference;
+use crate::tree::lines_for;
+
+/// What a set of prefixes says, interval by interval.
+#[derive(Debug, Default)]
+pub(crate) struct Swept {
+    /// Intervals of upper halves: where they begin, and their route. Those in `below` have a tree instead.
+    pub above: Vec<(u64, Reference)>,
+    /// Intervals of lower halves in a /64, in the order of the upper halves.
+    pub below: Vec<(u64, Vec<(u64, Reference)>)>,
+    /// Of how many prefixes each edge is a boundary; those around a /64 of `below` once more.
+    pub edges: HashMap<u128, u32>,
+}
+
+impl Swept {
+    pub fn new(prefixes: &BTreeMap<Prefix, u32>) -> Self {
+        let mut swept = Self {
+            above: vec![(0, Reference::NONE)],
+            below: Vec::new(),
+            edges: HashMap::with_capacity(prefixes.len() * 2),
+        };
+        // Prefixes that the sweep is in: the longest last.
+        let mut open: Vec<(Prefix, u32)> = Vec::new();
+        for (&prefix, &route) in prefixes {
+            swept.close(&mut open, Some(prefix.address));
+            swept.count(prefix.address);
+            swept.begin(prefix.address, route);
+            open.push((prefix, route));
+        }
+        swept.close(&mut open, None);
+        swept.count_around_trees();
+        swept
+    }
+
+    /// Ends the prefixes that lie before an address; all of them, without one.
+    fn close(&mut self, open: &mut Vec<(Prefix, u32)>, address: Option<u128>) {
+        while let Some((prefix, _)) = open.last() {
+            if address.is_some_and(|address| address <= prefix.last()) {
+                return;
+            }
+            let end = prefix.last().checked_add(1);
+            open.pop();
+            if let Some(end) = end {
+                self.count(end);
+                self.begin(end, open.last().map_or(0, |(_, route)| *route));
+            }
+        }
+    }
+
+    fn count(&mut self, edge: u128) {
+        if edge != 0 {
+            *self.edges.entry(edge).or_insert(0) += 1;
+        }
+    }
+
+    /// From here on another route holds. Of several that begin at one place, the last does.
+    fn begin(&mut self, edge: u128, route: u32) {
+        let (high, low) = ((edge >> 64) as u64, edge as u64);
+        let value = Reference::route(route);
+        if low == 0 {
+            put(&mut self.above, high, value);
+            return;
+        }
+        if self.below.last().is_none_or(|(of, _)| *of != high) {
+            // The /64 as a whole has what held before it was divided.
+            let before = self.above.last().expect("one from 0 on").1;
+            put(&mut self.above, high, before);
+            self.below.push((high, vec![(0, before)]));
+            if let Some(next) = high.checked_add(1) {
+                self.above.push((next, before));
+            }
+        }
+        let (_, intervals) = self.below.last_mut().expect("one was pushed");
+        put(intervals, low, value);
+        // What holds to the end of the /64 holds on behind it, unless something begins or ends there.
+        if let Some((_, behind)) = self.above.last_mut().filter(|(at, _)| *at > high) {
+            *behind = value;
+        }
+    }
+
+    fn count_around_trees(&mut self) {
+        let highs: Vec<u64> = self.below.iter().map(|(high, _)| *high).collect();
+        for high in highs {
+            self.count(u128::from(high) << 64);
+            if let Some(next) = high.checked_add(1) {
+                self.count(u128::from(next) << 64);
+            }
+        }
+    }
+
+    /// Lines that the trees take at most.
+    pub fn lines(&self) -> usize {
+        let below: usize = self.below.iter().map(|(_, it)| lines_for(it.len())).sum();
+        lines_for(self.above.len()) + below
+    }
+}
+
+/// Sets what holds from a place on, which is not before the last one.
+fn put(intervals: &mut Vec<(u64, Reference)>, at: u64, value: Reference) {
+    match intervals.last_mut() {
+        Some((last, known)) if *last == at => *known = value,
+        _ => intervals.push((at, value)),
+    }
+}

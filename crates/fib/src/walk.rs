@@ -1,0 +1,130 @@
+//! The walk of the packet path in Rust, for tests, for comparisons, and for whoever uses this crate alone.
+
+use std::collections::BTreeSet;
+
+use crate::layout::{EDGES_AT, LINE_WORDS, Reference, VALUES, VIEWS};
+use crate::line::{Inner, Leaf, place};
+use crate::memory::{Memory, load};
+use crate::sync::{AtomicU64, Ordering};
+
+/// The route index for an address in a view; 0: none.
+pub fn lookup<M: Memory + ?Sized>(memory: &M, view: u32, address: u128) -> u32 {
+    let words = memory.words();
+    let root = words[view as usize % VIEWS].load(Ordering::Acquire);
+    let mut found = Reference(root as u32);
+    for number in [(address >> 64) as u64, address as u64] {
+        if found.is_tree() {
+            found = descend(words, found, number);
+        }
+    }
+    found.0
+}
+
+/// All that a view says: where each interval begins, and its route; neighbors with one route are one interval.
+pub fn intervals<M: Memory + ?Sized>(memory: &M, view: u32) -> Vec<(u128, u32)> {
+    let root = Reference(memory.words()[view as usize % VIEWS].load(Ordering::Acquire) as u32);
+    let mut found: Vec<(u128, u32)> = Vec::new();
+    each(memory, root, &mut |_| {}, &mut |high, value| {
+        let base = u128::from(high) << 64;
+        let mut put = |at, route| {
+            if found.last().is_none_or(|(_, last)| *last != route) {
+                found.push((at, route));
+            }
+        };
+        if value.is_tree() {
+            each(memory, value, &mut |_| {}, &mut |low, value| {
+                put(base | u128::from(low), value.0);
+            });
+        } else {
+            put(base, value.0);
+        }
+    });
+    found
+}
+
+/// The views that have something, and every line that they use.
+pub(crate) fn survey<M: Memory + ?Sized>(memory: &M) -> (Vec<u32>, BTreeSet<u32>) {
+    let (mut views, mut lines) = (Vec::new(), BTreeSet::new());
+    for (view, word) in memory.words()[..VIEWS].iter().enumerate() {
+        let root = Reference(word.load(Ordering::Acquire) as u32);
+        if root == Reference::NONE {
+            continue;
+        }
+        views.push(view as u32);
+        let mut below = Vec::new();
+        each(
+            memory,
+            root,
+            &mut |line| lines.extend([line]),
+            &mut |_, value| below.push(value),
+        );
+        for tree in below.into_iter().filter(|value| value.is_tree()) {
+            each(
+                memory,
+                tree,
+                &mut |line| lines.extend([line]),
+                &mut |_, _| {},
+            );
+        }
+    }
+    (views, lines)
+}
+
+/// Visits the lines of a tree, and its intervals in order.
+fn each<M: Memory + ?Sized>(
+    memory: &M,
+    root: Reference,
+    line: &mut impl FnMut(u32),
+    interval: &mut impl FnMut(u64, Reference),
+) {
+    if root.is_tree() {
+        each_below(memory, root.line(), root.height(), 0, line, interval);
+    } else {
+        interval(0, root);
+    }
+}
+
+fn each_below<M: Memory + ?Sized>(
+    memory: &M,
+    index: u32,
+    height: u32,
+    from: u64,
+    line: &mut impl FnMut(u32),
+    interval: &mut impl FnMut(u64, Reference),
+) {
+    line(index);
+    let content = load(memory, index);
+    if height == 0 {
+        let leaf = Leaf::read(&content);
+        let begins = std::iter::once(from).chain(leaf.edges);
+        for (begin, value) in begins.zip(leaf.values) {
+            interval(begin, value);
+        }
+        return;
+    }
+    let inner = Inner::read(&content);
+    let begins = std::iter::once(from).chain(inner.separators.iter().copied());
+    for (child, begin) in (inner.children..).zip(begins) {
+        each_below(memory, child, height - 1, begin, line, interval);
+    }
+}
+
+fn descend(words: &[AtomicU64], tree: Reference, number: u64) -> Reference {
+    let beyond = (number >> 1) + 1;
+    let mut index = tree.line() as usize;
+    for _ in 0..tree.height() {
+        let line = &words[index * LINE_WORDS..][..LINE_WORDS];
+        let child: u64 = line[1..]
+            .iter()
+            .map(|word| word.load(Ordering::Relaxed).wrapping_sub(beyond) >> 63)
+            .sum();
+        index = (line[0].load(Ordering::Acquire) + child) as usize;
+    }
+    let line = &words[index * LINE_WORDS..][..LINE_WORDS];
+    let edges = line[EDGES_AT..]
+        .iter()
+        .filter(|word| word.load(Ordering::Relaxed) <= number)
+        .count();
+    let (word, shift) = place(edges.min(VALUES - 1));
+    Reference((line[word].load(Ordering::Acquire) >> shift) as u32)
+}

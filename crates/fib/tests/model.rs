@@ -1,0 +1,124 @@
+//! Every order in which a reader's loads and a writer's stores can meet, tried by loom: a reader finds what held before
+//! a change or what holds after it, never neither, also when lines are used again after a grace period.
+//!
+//! Run by `./dev test`: `RUSTFLAGS='--cfg loom' cargo test --release -p sidestep-fib --test model`.
+
+#![cfg(loom)]
+
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::thread;
+use sidestep_fib::{Fib, Heap, Prefix, walk};
+
+const VIEW: u32 = 1;
+
+/// Lines of the memory: enough for the few prefixes here.
+const LINES: usize = 1 << 10;
+
+fn prefix(high: u64, length: u8) -> Prefix {
+    Prefix::new(u128::from(high) << 64, length)
+}
+
+fn insert(fib: &mut Fib<std::sync::Arc<Heap>>, prefix: Prefix, route: u32) {
+    fib.insert(VIEW, prefix, route).expect("room");
+}
+
+fn remove(fib: &mut Fib<std::sync::Arc<Heap>>, prefix: Prefix) {
+    fib.remove(VIEW, prefix).expect("room");
+}
+
+/// Runs `change` beside a reader that looks `address` up; it may find what is in `allowed`. Before it, `prepare`.
+fn model(
+    prepare: fn(&mut Fib<std::sync::Arc<Heap>>),
+    change: fn(&mut Fib<std::sync::Arc<Heap>>),
+    address: u128,
+    allowed: &'static [u32],
+) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(move || {
+        let heap = std::sync::Arc::new(Heap::new(LINES));
+        let mut fib = Fib::new(heap.clone());
+        prepare(&mut fib);
+        let reader = thread::spawn(move || walk::lookup(&heap, VIEW, address));
+        change(&mut fib);
+        let found = reader.join().expect("the reader ends");
+        assert!(allowed.contains(&found), "{found}");
+    });
+}
+
+#[test]
+fn a_prefix_that_comes_is_seen_or_not_yet() {
+    model(
+        |fib| insert(fib, prefix(0x10, 60), 1),
+        |fib| insert(fib, prefix(0x10, 64), 2),
+        0x10 << 64,
+        &[1, 2],
+    );
+}
+
+#[test]
+fn an_address_with_a_constant_route_keeps_it_while_its_leaf_is_divided() {
+    model(
+        |fib| {
+            for high in [2, 4, 6] {
+                insert(fib, prefix(high, 64), 7);
+            }
+        },
+        |fib| {
+            for high in [8, 10] {
+                insert(fib, prefix(high, 64), 9);
+            }
+        },
+        4 << 64,
+        &[7],
+    );
+}
+
+#[test]
+fn a_longer_prefix_in_a_tree_below_comes_and_goes() {
+    model(
+        |fib| insert(fib, prefix(0x10, 64), 1),
+        |fib| {
+            let host = Prefix::new((0x10 << 64) | 5, 128);
+            insert(fib, host, 2);
+            remove(fib, host);
+        },
+        (0x10 << 64) | 5,
+        &[1, 2],
+    );
+}
+
+/// Lines come free when every reader that began before has ended, and are then written again under later readers.
+#[test]
+fn lines_that_are_used_again_mislead_nobody() {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.check(|| {
+        let heap = std::sync::Arc::new(Heap::new(LINES));
+        let mut fib = Fib::new(heap.clone());
+        insert(&mut fib, prefix(2, 64), 7);
+        let reading = Arc::new(AtomicUsize::new(0));
+        let reader = {
+            let reading = reading.clone();
+            thread::spawn(move || {
+                reading.store(1, Ordering::SeqCst);
+                loom::sync::atomic::fence(Ordering::SeqCst);
+                let found = walk::lookup(&heap, VIEW, 2 << 64);
+                reading.store(2, Ordering::SeqCst);
+                found
+            })
+        };
+        insert(&mut fib, prefix(4, 64), 8);
+        // The grace period: whoever was reading has ended. (Who begins later finds the new lines.)
+        fib.begin_grace();
+        loom::sync::atomic::fence(Ordering::SeqCst);
+        while reading.load(Ordering::SeqCst) == 1 {
+            thread::yield_now();
+        }
+        fib.end_grace();
+        insert(&mut fib, prefix(6, 64), 9);
+        remove(&mut fib, prefix(4, 64));
+        assert_eq!(reader.join().expect("the reader ends"), 7);
+    });
+}

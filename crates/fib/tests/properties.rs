@@ -1,0 +1,172 @@
+//! The table against the slowest way to do the same: a list of all prefixes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use sidestep_fib::{Fib, Heap, Prefix, walk};
+
+const VIEW: u32 = 3;
+
+/// The longest prefix of a list that an address lies in.
+fn slow(prefixes: &BTreeMap<Prefix, u32>, address: u128) -> u32 {
+    prefixes
+        .iter()
+        .filter(|(prefix, _)| prefix.contains(Prefix::new(address, 128)))
+        .max_by_key(|(prefix, _)| prefix.length)
+        .map_or(0, |(_, route)| *route)
+}
+
+/// Addresses at which something may change: the ends of each prefix, and their neighbors.
+fn boundaries<'a>(prefixes: impl Iterator<Item = &'a Prefix>) -> Vec<u128> {
+    let mut all = vec![0, u128::MAX];
+    for prefix in prefixes {
+        for edge in [prefix.address, prefix.last()] {
+            all.extend([edge.wrapping_sub(1), edge, edge.wrapping_add(1)]);
+        }
+    }
+    all
+}
+
+fn agree(fib: &Fib<Heap>, list: &BTreeMap<Prefix, u32>, addresses: &[u128]) {
+    for &address in addresses {
+        assert_eq!(
+            fib.lookup(VIEW, address),
+            slow(list, address),
+            "{address:032x} among {list:x?}"
+        );
+    }
+}
+
+/// Addresses that fall together often, near each other and at the ends of the space.
+fn address() -> impl Strategy<Value = u128> {
+    prop_oneof![
+        (0u128..64).prop_map(|low| low),
+        (0u128..64).prop_map(|high| high << 64),
+        (0u128..64, 0u128..64).prop_map(|(high, low)| (0x2001_0db8 << 96) | high << 64 | low),
+        (0u128..64).prop_map(|low| u128::MAX - low),
+        (0u128..64).prop_map(|high| u128::MAX - (high << 64)),
+        any::<u128>(),
+    ]
+}
+
+fn prefix() -> impl Strategy<Value = Prefix> {
+    let length = prop_oneof![
+        0u8..=128,
+        Just(0),
+        Just(128),
+        Just(127),
+        62u8..=66,
+        Just(48)
+    ];
+    (address(), length).prop_map(|(address, length)| Prefix::new(address, length))
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Insert(Prefix, u32),
+    Remove(prop::sample::Index),
+    Grace,
+    Rebuild,
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        6 => (prefix(), 1u32..9).prop_map(|(prefix, route)| Change::Insert(prefix, route)),
+        4 => any::<prop::sample::Index>().prop_map(Change::Remove),
+        1 => Just(Change::Grace),
+        1 => Just(Change::Rebuild),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn a_table_built_at_once_says_what_a_list_says(
+        list in prop::collection::btree_map(prefix(), 1u32..9, 0..200),
+        addresses in prop::collection::vec(address(), 50),
+    ) {
+        let mut fib = Fib::new(Heap::new(1 << 14));
+        fib.replace(VIEW, list.clone()).expect("room");
+        agree(&fib, &list, &addresses);
+        agree(&fib, &list, &boundaries(list.keys()));
+    }
+
+    #[test]
+    fn a_writer_that_comes_after_another_disturbs_nothing_until_it_says_so(
+        old in prop::collection::btree_map(prefix(), 1u32..9, 0..100),
+        new in prop::collection::btree_map(prefix(), 1u32..9, 0..100),
+    ) {
+        let heap = Arc::new(Heap::new(1 << 14));
+        let mut first = Fib::new(heap.clone());
+        first.replace(VIEW, old.clone()).expect("room");
+        drop(first);
+        let mut second = Fib::beside(heap.clone());
+        let views: &[u32] = if old.is_empty() { &[] } else { &[VIEW] };
+        prop_assert_eq!(second.foreign(), views);
+        let before = walk::intervals(&heap, VIEW);
+        second.replace(VIEW + 1, new.clone()).expect("room");
+        prop_assert_eq!(&walk::intervals(&heap, VIEW), &before);
+        second.drop_foreign();
+        prop_assert_eq!(walk::intervals(&heap, VIEW), vec![(0, 0)]);
+        second.begin_grace();
+        second.end_grace();
+        for (prefix, route) in &old {
+            second.insert(VIEW, *prefix, *route).expect("room");
+        }
+        prop_assert_eq!(&walk::intervals(&heap, VIEW), &before);
+        for (begin, route) in walk::intervals(&heap, VIEW + 1) {
+            prop_assert_eq!(slow(&new, begin), route);
+        }
+    }
+
+    #[test]
+    fn a_table_that_changes_says_what_a_list_says(
+        changes in prop::collection::vec(change(), 1..250),
+        addresses in prop::collection::vec(address(), 20),
+    ) {
+        let mut fib = Fib::new(Heap::new(1 << 15));
+        let mut list = BTreeMap::new();
+        for change in changes {
+            match change {
+                Change::Insert(prefix, route) => {
+                    let old = fib.insert(VIEW, prefix, route).expect("room");
+                    prop_assert_eq!(old, list.insert(prefix, route));
+                    agree(&fib, &list, &boundaries([prefix].iter()));
+                }
+                Change::Remove(index) => {
+                    let Some(prefix) = (!list.is_empty()).then(|| *index.get(&list.keys().collect::<Vec<_>>()).to_owned()) else {
+                        continue;
+                    };
+                    let old = fib.remove(VIEW, prefix).expect("room");
+                    prop_assert_eq!(old, list.remove(&prefix));
+                    agree(&fib, &list, &boundaries([prefix].iter()));
+                }
+                Change::Grace => {
+                    fib.begin_grace();
+                    fib.end_grace();
+                }
+                Change::Rebuild => {
+                    let all: Vec<_> = fib.prefixes(VIEW).collect();
+                    fib.replace(VIEW, all).expect("room");
+                }
+            }
+        }
+        agree(&fib, &list, &addresses);
+        agree(&fib, &list, &boundaries(list.keys()));
+        for (begin, route) in walk::intervals(fib.memory(), VIEW) {
+            prop_assert_eq!(slow(&list, begin), route);
+        }
+        prop_assert!(fib.prefixes(VIEW).eq(list.iter().map(|(prefix, route)| (*prefix, *route))));
+        // What is taken out leaves nothing behind.
+        for prefix in list.keys() {
+            fib.remove(VIEW, *prefix).expect("room");
+        }
+        agree(&fib, &BTreeMap::new(), &addresses);
+        fib.begin_grace();
+        fib.end_grace();
+        prop_assert_eq!(fib.usage().used, sidestep_fib::VIEW_LINES);
+    }
+}
