@@ -1,8 +1,9 @@
-"""End.B6.Encaps (RFC 8986 4.13) and Linux's End.B6: binding SIDs.
+"""End.B6.Encaps (RFC 8986 4.13), End.B6.Encaps.Red (4.14) and Linux's End.B6: binding SIDs.
 
 End.B6.Encaps does what End does with the packet and puts it into an outer header with the policy's segments. Linux differs
 on each of these packets, as for H.Encaps: it copies the hop limit and the flow label to the outer header and leaves the
-inner hop limit.
+inner hop limit. End.B6.Encaps.Red does the same with a reduced SRH; Linux does not have it, so what the kernel would
+answer is dropped there.
 
 End.B6 inserts an SRH with the policy's segments and, as the last one, this SID; the packet's own SRH is not touched.
 """
@@ -19,8 +20,15 @@ from .wire import (
 )
 
 ENCAPS = "8986 4.13"
+ENCAPS_RED = "8986 4.14"
 INSERT = "-"
 WHY = "seg6_do_srh_encap copies hop limit and flow label to the outer header and leaves the inner hop limit"
+NO_LINUX = skip("Linux has no End.B6.Encaps.Red (SEG6_LOCAL_ACTION_*)")
+# What the kernel would answer, at a SID that it does not have.
+OURS = {
+    "hop_limit_exceeded": "hop_limit", "packet_too_big": "too_big", "route_miss": "no_route", "route_type": "no_route",
+    "neighbor": "no_neighbor",
+}
 # The packet goes on behind eth2, every policy but one starts behind eth1.
 NEXT = "fc0b::7"
 MTU = 1400
@@ -62,10 +70,10 @@ def packet(destination, hop_limit, segments_left, segments, before=None, payload
     return IPv6(src=HEADEND, dst=destination, hlim=hop_limit, nh=first, **(ipv6 or {})) / header
 
 
-def encapsulated(path, inner, destination, first=ROUTING, hop_limit=64, label=0, traffic_class=0):
+def encapsulated(path, inner, destination, first=ROUTING, hop_limit=64, label=0, traffic_class=0, reduced=False):
     """The inner packet behind the policy's headers, with the label that is computed where the inner one is 0."""
     computed = label or label6(HEADEND, destination, first)
-    return headers(path, IPV6, hop_limit=hop_limit, label=computed, traffic_class=traffic_class) / inner
+    return headers(path, IPV6, reduced, hop_limit=hop_limit, label=computed, traffic_class=traffic_class) / inner
 
 
 def as_linux(path, inner, hop_limit, label=0, traffic_class=0):
@@ -74,7 +82,9 @@ def as_linux(path, inner, hop_limit, label=0, traffic_class=0):
 
 
 class Binding:
-    """Adds the cases that both behaviors have."""
+    """Adds the cases that the behaviors share."""
+
+    linux = True
 
     def __init__(self, group, prefix, rfc):
         self.group, self.prefix, self.rfc = group, prefix, rfc
@@ -95,11 +105,16 @@ class Binding:
         self.group.add(
             f"{self.prefix}_{name}", rfc or self.rfc, ETH0, received(ETH0, bytes(arrived) + trailer),
             forward(egress, sent(egress, ours)),
-            SAME if linux is None else differs(forward(egress, sent(egress, linux)), WHY), about, counters,
+            NO_LINUX if not self.linux else SAME if linux is None else differs(forward(egress, sent(egress, linux)), WHY),
+            about, counters,
         )
 
     def refused(self, name, rfc, arrived, outcome, port=ETH0, linux=None, counters=None, about=""):
         """One packet that does not get through."""
+        if not self.linux:
+            linux = NO_LINUX
+            if "kernel" in outcome:
+                outcome = drop(OURS.get(outcome["kernel"], "kernel_only"))
         self.group.add(f"{self.prefix}_{name}", rfc, port, received(port, arrived), outcome, linux, about, counters)
 
     def shared(self):
@@ -164,6 +179,8 @@ class Binding:
 class Encaps(Binding):
     """End.B6.Encaps."""
 
+    reduced = False
+
     def out(self, path, here, hop_limit, segments_left, segments, label=0, traffic_class=0, **fields):
         """End, then the outer header."""
         following = segments[segments_left - 1]
@@ -174,9 +191,16 @@ class Encaps(Binding):
 
         first = fields["before"][0] if "before" in fields else ROUTING
         return (
-            encapsulated(path, inner(hop_limit - 1), following, first, 64, label, traffic_class),
+            encapsulated(path, inner(hop_limit - 1), following, first, 64, label, traffic_class, self.reduced),
             as_linux(path, inner(hop_limit), hop_limit - 1, label, traffic_class),
         )
+
+
+class EncapsRed(Encaps):
+    """End.B6.Encaps.Red."""
+
+    reduced = True
+    linux = False
 
 
 class Insert(Binding):
@@ -196,9 +220,10 @@ def add_encaps_chain(encaps):
     path = [NEXT, here, "fc0f::1"]
     inner = packet(NEXT, 63, 0, path)
     encaps.group.add(
-        "end_then_end_b6_encaps", ["8754 4.3.1", ENCAPS], ETH0,
-        received(ETH0, packet("fc0f::1", 64, 2, path)), forward(ETH1, sent(ETH1, encapsulated(PATHS[2], inner, NEXT))),
-        differs(forward(ETH1, sent(ETH1, as_linux(PATHS[2], packet(NEXT, 64, 0, path), 63))), WHY),
+        f"end_then_{encaps.prefix}", ["8754 4.3.1", encaps.rfc], ETH0,
+        received(ETH0, packet("fc0f::1", 64, 2, path)),
+        forward(ETH1, sent(ETH1, encapsulated(PATHS[2], inner, NEXT, reduced=encaps.reduced))),
+        differs(forward(ETH1, sent(ETH1, as_linux(PATHS[2], packet(NEXT, 64, 0, path), 63))), WHY) if encaps.linux else NO_LINUX,
         about="Segments Left falls twice, the inner hop limit once.",
     )
 
@@ -219,18 +244,21 @@ def add_insert_chain(insert):
 def groups():
     """The files of this module."""
     found = []
-    for kind, action, name, rfc, overhead in (
-        (Encaps, "End.B6.Encaps", "end_b6_encaps", ENCAPS, 40 + 24), (Insert, "End.B6", "end_b6", INSERT, 8 + 2 * 16),
+    for kind, action, name, rfc, overhead, about in (
+        (Encaps, "End.B6.Encaps", "end_b6_encaps", ENCAPS, 40 + 24,
+         "End.B6.Encaps: the next segment, inside an encapsulation with a policy."),
+        (EncapsRed, "End.B6.Encaps.Red", "end_b6_encaps_red", ENCAPS_RED, 40,
+         "End.B6.Encaps.Red: as End.B6.Encaps, the policy's first segment in the destination address only."),
+        (Insert, "End.B6", "end_b6", INSERT, 8 + 2 * 16,
+         "End.B6 as Linux has it: an SRH with a policy in front of the packet's own."),
     ):
         group = Group(
-            name,
-            "End.B6.Encaps: the next segment, inside an encapsulation with a policy." if kind is Encaps else
-            "End.B6 as Linux has it: an SRH with a policy in front of the packet's own.",
+            name, about,
             node(routes=routes(action), tunsrc=TUNSRC, seg6_disabled=(ETH2,)),
         )
         binding = kind(group, name, rfc)
         binding.shared()
-        (add_encaps_chain if kind is Encaps else add_insert_chain)(binding)
+        (add_insert_chain if kind is Insert else add_encaps_chain)(binding)
         found.append(group)
         group = Group(
             f"{name}_mtu", f"{action} against an egress MTU of {MTU}.",

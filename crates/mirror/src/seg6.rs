@@ -24,11 +24,11 @@ pub fn decode(encap_type: u16, value: &[u8]) -> Encap {
 }
 
 /// `RTA_ENCAP_TYPE` and the value of `RTA_ENCAP` for an encapsulation, as iproute2 writes them; none for
-/// [`Encap::Unsupported`].
+/// [`Encap::Unsupported`] and for behaviors that the kernel does not have.
 pub fn encode(encap: &Encap) -> Option<(u16, Vec<u8>)> {
     match encap {
         Encap::Seg6(headend) => Some((LWTUNNEL_ENCAP_SEG6, encode_headend(headend))),
-        Encap::Seg6Local(endpoint) => Some((LWTUNNEL_ENCAP_SEG6_LOCAL, encode_endpoint(endpoint))),
+        Encap::Seg6Local(endpoint) => Some((LWTUNNEL_ENCAP_SEG6_LOCAL, encode_endpoint(endpoint)?)),
         Encap::Unsupported(_) => None,
     }
 }
@@ -100,27 +100,14 @@ fn endpoint(value: &[u8]) -> Result<Seg6Local, String> {
     let action = attributes(value)
         .find(|attribute| attribute.kind == SEG6_LOCAL_ACTION)
         .ok_or("seg6local without an action")?;
-    let action = match number(&action, "seg6local action")? {
-        1 => Behavior::End,
-        2 => Behavior::EndX,
-        3 => Behavior::EndT,
-        4 => Behavior::EndDx2,
-        5 => Behavior::EndDx6,
-        6 => Behavior::EndDx4,
-        7 => Behavior::EndDt6,
-        8 => Behavior::EndDt4,
-        9 => Behavior::EndB6,
-        10 => Behavior::EndB6Encaps,
-        16 => Behavior::EndDt46,
-        other => {
-            return Err(
-                match SEG6_LOCAL_OTHER_ACTIONS.iter().find(|it| it.0 == other) {
-                    Some((_, name)) => format!("seg6local action {name}"),
-                    None => format!("seg6local action {other}"),
-                },
-            );
-        }
-    };
+    let action = number(&action, "seg6local action")?;
+    let action =
+        Behavior::from_kernel_action(action).ok_or_else(|| {
+            match SEG6_LOCAL_OTHER_ACTIONS.iter().find(|it| it.0 == action) {
+                Some((_, name)) => format!("seg6local action {name}"),
+                None => format!("seg6local action {action}"),
+            }
+        })?;
     let mut local = Seg6Local::new(action);
     for attribute in attributes(value) {
         match attribute.kind {
@@ -153,20 +140,8 @@ fn endpoint(value: &[u8]) -> Result<Seg6Local, String> {
     Ok(local)
 }
 
-fn encode_endpoint(local: &Seg6Local) -> Vec<u8> {
-    let action: u32 = match local.action {
-        Behavior::End => 1,
-        Behavior::EndX => 2,
-        Behavior::EndT => 3,
-        Behavior::EndDx2 => 4,
-        Behavior::EndDx6 => 5,
-        Behavior::EndDx4 => 6,
-        Behavior::EndDt6 => 7,
-        Behavior::EndDt4 => 8,
-        Behavior::EndB6 => 9,
-        Behavior::EndB6Encaps => 10,
-        Behavior::EndDt46 => 16,
-    };
+fn encode_endpoint(local: &Seg6Local) -> Option<Vec<u8>> {
+    let action: u32 = local.action.descriptor().kernel_action?;
     let mut body = Body::default();
     body.attribute(SEG6_LOCAL_ACTION, &action.to_ne_bytes());
     if !local.segments.is_empty() {
@@ -213,7 +188,7 @@ fn encode_endpoint(local: &Seg6Local) -> Vec<u8> {
     if local.flavors != Flavors::default() {
         body.nest(SEG6_LOCAL_FLAVORS, &encode_flavors(local.flavors));
     }
-    body.0
+    Some(body.0)
 }
 
 /// `flavors …`.

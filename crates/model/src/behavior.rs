@@ -74,6 +74,8 @@ pub enum Behavior {
     EndB6,
     /// Endpoint bound to an SR encapsulation policy (4.13).
     EndB6Encaps,
+    /// The same with a reduced SRH (4.14).
+    EndB6EncapsRed,
 }
 
 /// Flavors of End, End.X and End.T (RFC 8986 4.16) and of compressed SIDs (RFC 9800 4.1).
@@ -109,7 +111,7 @@ pub struct Seg6Local {
     pub iif: Option<IfIndex>,
     /// `oif DEV`.
     pub oif: Option<IfIndex>,
-    /// `srh segs A,B,…` of End.B6 and End.B6.Encaps, in the order of travel.
+    /// `srh segs A,B,…` of End.B6, End.B6.Encaps and End.B6.Encaps.Red, in the order of travel.
     pub segments: Vec<Ipv6Addr>,
     /// `flavors psp,…`.
     pub flavors: Flavors,

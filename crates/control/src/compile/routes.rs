@@ -478,6 +478,12 @@ impl Pass<'_> {
                 EncapMode::Encap,
                 SIDESTEP_ROUTE_END_B6_ENCAPS,
             )?,
+            Behavior::EndB6EncapsRed => self.bound(
+                local,
+                next_hop,
+                EncapMode::EncapRed,
+                SIDESTEP_ROUTE_END_B6_ENCAPS,
+            )?,
         };
         let flavors = local.flavors;
         let flags = [

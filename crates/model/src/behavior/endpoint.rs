@@ -259,6 +259,22 @@ pub const BEHAVIORS: &[Descriptor] = &[
         source: "RFC 8986 4.13",
         summary: "go on to the next segment inside an encapsulation with these segments (binding SID)",
     },
+    Descriptor {
+        behavior: Behavior::EndB6EncapsRed,
+        name: "End.B6.Encaps.Red",
+        aliases: &[],
+        kernel_action: None,
+        required: &[Attribute::Srh],
+        one_of: &[],
+        optional: &[],
+        flavors: &[],
+        beyond_linux: LINUX_HAS_ALL,
+        inner: Inner::None,
+        data_plane: true,
+        data_plane_flavors: &[],
+        source: "RFC 8986 4.14",
+        summary: "as End.B6.Encaps, the first segment in the destination address only",
+    },
 ];
 
 impl Behavior {
@@ -327,7 +343,8 @@ mod tests {
             | Behavior::EndDt46
             | Behavior::EndDx2
             | Behavior::EndB6
-            | Behavior::EndB6Encaps => 11,
+            | Behavior::EndB6Encaps
+            | Behavior::EndB6EncapsRed => 12,
         };
         assert_eq!(BEHAVIORS.len(), known(Behavior::End));
         for row in BEHAVIORS {
