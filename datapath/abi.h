@@ -127,7 +127,7 @@ struct sidestep_adjacency {
 enum sidestep_policy_kind {
 	SIDESTEP_POLICY_ENCAPS = 1,    /* H.Encaps, H.Encaps.Red */
 	SIDESTEP_POLICY_ENCAPS_L2 = 2, /* H.Encaps.L2, H.Encaps.L2.Red */
-	SIDESTEP_POLICY_INSERT = 3,    /* H.Insert */
+	SIDESTEP_POLICY_INSERT = 3,    /* H.Insert, H.Insert.Red */
 };
 
 enum sidestep_flow_label {
@@ -144,7 +144,7 @@ enum sidestep_flow_label {
  * depend on the packet: traffic class, flow label, payload length, next header and, for INSERT, Segment List[0].
  */
 struct sidestep_policy {
-	__u16 length;      /* bytes of `header` in use: 40, 40 + 8 + 16n, or 8 + 16(n + 1) for INSERT */
+	__u16 length;      /* bytes of `header` in use: 40, 40 + 8 + 16n, or 8 + 16n for INSERT */
 	__u8 kind;         /* enum sidestep_policy_kind */
 	__u8 flow_label;   /* enum sidestep_flow_label */
 	__u32 adjacency;   /* of the first segment; 0: look it up in .view */

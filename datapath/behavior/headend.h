@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The headend behaviors H.Encaps, H.Encaps.Red, H.Encaps.L2 (RFC 8986 5.1 to 5.3) and H.Insert: a route puts the packet
+ * The headend behaviors H.Encaps, H.Encaps.L2 (RFC 8986 5.1 to 5.4) and H.Insert, reduced or not: a route puts the packet
  * on a list of segments. Which headers are pushed was settled when the policy was compiled (struct sidestep_policy).
  */
 #ifndef SIDESTEP_BEHAVIOR_HEADEND_H

@@ -1,9 +1,11 @@
-"""H.Insert: an SRH between the IPv6 header and what follows it (`inline`; draft-filsfils-spring-srv6-net-pgm-insertion)."""
+"""H.Insert: an SRH between the IPv6 header and what follows it (`inline`; draft-filsfils-spring-srv6-net-pgm-insertion).
 
+H.Insert.Red (`inline.red`) leaves the first segment out of it, as RFC 8754 4.1.1 has it. Linux does not have that.
+"""
 from scapy.layers.inet6 import IPv6
 from scapy.packet import Raw
 
-from .case import Group, forward, kernel
+from .case import SAME, Group, drop, forward, kernel, skip
 from .h_encaps import PATHS, egress_of, prefix6
 from .node import ETH0, HOST_0, node, received, sent
 from .wire import (
@@ -13,37 +15,91 @@ from .wire import (
 
 # With 16 segments the SRH has 17 entries: the original destination is added.
 RFC = "8754 4.1"
+REDUCED = "8754 4.1.1"
+NO_LINUX = skip("Linux has no H.Insert.Red (SEG6_IPTUN_MODE_*)")
+MTU = 1400
 
 
-def add(group, name, count, payload, protocol=UDP_PROTOCOL, hop_limit=64, about="", trailer=b"", counters=None, **fields):
+def add(group, name, count, payload, protocol=UDP_PROTOCOL, hop_limit=64, about="", trailer=b"", counters=None, reduced=False,
+        **fields):
     """One packet; `payload` is a function of the destination."""
     path, destination = PATHS[count], f"{prefix6(count)}1"
     behind = payload(destination)
     before = IPv6(src=HOST_0, dst=destination, hlim=hop_limit, nh=protocol, **fields) / behind
     after = (
         IPv6(src=HOST_0, dst=path[0], hlim=hop_limit - 1, nh=ROUTING, **fields)
-        / SRH(next_header=protocol, segments_left=count, segment_list=[destination] + path[::-1])
+        / SRH(next_header=protocol, segments_left=count, segment_list=[destination] + path[:0 if reduced else None:-1])
         / behind
     )
     egress = egress_of(path)
     group.add(
-        f"h_insert_{name}", RFC, ETH0, received(ETH0, bytes(before) + trailer), forward(egress, sent(egress, after)),
-        about=about, counters=counters,
+        f"h_insert_red_{name}" if reduced else f"h_insert_{name}", REDUCED if reduced else RFC, ETH0,
+        received(ETH0, bytes(before) + trailer), forward(egress, sent(egress, after)),
+        NO_LINUX if reduced else SAME, about, counters,
     )
+
+
+def routes(mode):
+    """The headend's routes."""
+    return [
+        f"{prefix6(count)}/48 encap seg6 mode {mode} segs {','.join(path)} dev {egress_of(path).name}"
+        for count, path in PATHS.items()
+    ]
+
+
+def udp(destination):
+    """The usual payload."""
+    return udp6(HOST_0, destination)
+
+
+def reduced_group():
+    """H.Insert.Red. What the kernel would answer is dropped: it does not have the route."""
+    group = Group(
+        "h_insert_red", "H.Insert.Red: as H.Insert, the first segment in the destination address only.",
+        node(routes=routes("inline.red") + ["2001:db8:e3::/48 encap seg6 mode inline.red segs fc01::66 dev eth1"],
+             mtu={"eth1": MTU}),
+    )
+    for count in PATHS:
+        add(group, f"of_{count}_segment{'s' * (count > 1)}", count, udp, reduced=True,
+            about="The SRH holds the original destination alone; Segments Left is Last Entry + 1." if count == 1 else "",
+            counters={"route": f"{prefix6(count)}/48", "packets": 1, "errors": 0})
+    add(group, "of_tcp", 2, lambda to: tcp6(HOST_0, to, pattern(1000)), TCP_PROTOCOL, reduced=True)
+    add(group, "of_icmp", 3, lambda to: echo6(HOST_0, to), ICMPV6, reduced=True)
+    add(group, "of_a_header_alone", 1, lambda to: Raw(b""), NO_NEXT_HEADER, reduced=True)
+    add(group, "keeps_traffic_class_and_flow_label", 2, udp, tc=0xBB, fl=0xABCDE, reduced=True)
+    add(group, "with_hop_limit_2", 1, udp, hop_limit=2, reduced=True)
+    add(group, "with_hop_limit_255", 3, udp, hop_limit=255, reduced=True)
+    add(group, "in_front_of_a_hop_by_hop_header", 2, lambda to: options_header(UDP_PROTOCOL, OPTION_PADN_6) / udp(to), HOP_BY_HOP,
+        reduced=True)
+    add(group, "in_front_of_destination_options", 2,
+        lambda to: options_header(UDP_PROTOCOL, OPTION_EXPERIMENT) / udp(to), DESTINATION_OPTIONS, reduced=True)
+    add(group, "in_front_of_an_srh", 2,
+        lambda to: SRH(next_header=UDP_PROTOCOL, segments_left=1, segment_list=["fc0b::9", to]) / udp6(HOST_0, "fc0b::9"),
+        ROUTING, reduced=True)
+    add(group, "of_a_fragment", 2, lambda to: fragment_header(UDP_PROTOCOL, 2, False) / Raw(pattern(16)), FRAGMENT, reduced=True)
+    add(group, "trims_ethernet_padding", 2, udp, trailer=b"padding", reduced=True)
+    # 40 IPv6, 8 + 16 SRH of one entry, 20 TCP.
+    room = MTU - 40 - 24 - 20
+    add(group, "of_exactly_the_mtu", 1, lambda to: tcp6(HOST_0, to, pattern(room)), TCP_PROTOCOL, reduced=True)
+
+    def refused(name, rfc, destination, reason, hop_limit=64, payload=None, protocol=UDP_PROTOCOL):
+        packet = IPv6(src=HOST_0, dst=destination, hlim=hop_limit, nh=protocol) / (payload or udp(destination))
+        group.add(f"h_insert_red_{name}", rfc, ETH0, received(ETH0, packet), drop(reason), NO_LINUX)
+
+    one = f"{prefix6(1)}1"
+    refused("of_one_octet_more_than_the_mtu", "8200 5", one, "too_big",
+            payload=tcp6(HOST_0, one, pattern(room + 1)), protocol=TCP_PROTOCOL)
+    refused("with_hop_limit_1", "8200 3", one, "hop_limit", hop_limit=1)
+    refused("whose_first_segment_is_not_resolved", REDUCED, "2001:db8:e3::1", "no_neighbor")
+    return group
 
 
 def groups():
     """The files of this module."""
     group = Group(
         "h_insert", "H.Insert: an SRH in the packet itself.",
-        node(routes=[
-            f"{prefix6(count)}/48 encap seg6 mode inline segs {','.join(path)} dev {egress_of(path).name}"
-            for count, path in PATHS.items()
-        ]),
+        node(routes=routes("inline")),
     )
-
-    def udp(destination):
-        return udp6(HOST_0, destination)
 
     for count in PATHS:
         add(group, f"of_{count}_segment{'s' * (count > 1)}", count, udp,
@@ -70,4 +126,4 @@ def groups():
         received(ETH0, IPv6(src=HOST_0, dst=f"{prefix6(2)}1", hlim=1, nh=UDP_PROTOCOL) / udp(f"{prefix6(2)}1")),
         kernel("hop_limit_exceeded"),
     )
-    return [group]
+    return [group, reduced_group()]

@@ -27,7 +27,7 @@ pub fn decode(encap_type: u16, value: &[u8]) -> Encap {
 /// [`Encap::Unsupported`] and for behaviors that the kernel does not have.
 pub fn encode(encap: &Encap) -> Option<(u16, Vec<u8>)> {
     match encap {
-        Encap::Seg6(headend) => Some((LWTUNNEL_ENCAP_SEG6, encode_headend(headend))),
+        Encap::Seg6(headend) => Some((LWTUNNEL_ENCAP_SEG6, encode_headend(headend)?)),
         Encap::Seg6Local(endpoint) => Some((LWTUNNEL_ENCAP_SEG6_LOCAL, encode_endpoint(endpoint)?)),
         Encap::Unsupported(_) => None,
     }
@@ -45,15 +45,10 @@ fn headend(value: &[u8]) -> Result<Seg6Encap, String> {
                     .value
                     .split_first_chunk::<4>()
                     .ok_or("seg6 without a mode")?;
-                let mode = match i32::from_ne_bytes(*mode) {
-                    0 => EncapMode::Inline,
-                    1 => EncapMode::Encap,
-                    2 => EncapMode::L2Encap,
-                    3 => EncapMode::EncapRed,
-                    4 => EncapMode::L2EncapRed,
-                    other => return Err(format!("seg6 mode {other}")),
-                };
-                found = Some((mode, Srh::decode(srh, mode == EncapMode::Inline)?));
+                let number = u32::from_ne_bytes(*mode);
+                let mode = EncapMode::from_kernel_mode(number)
+                    .ok_or_else(|| format!("seg6 mode {}", number.cast_signed()))?;
+                found = Some((mode, Srh::decode(srh, mode.inserts())?));
             }
             SEG6_IPTUNNEL_SRC => tunsrc = Some(ipv6(&attribute, "seg6 tunsrc")?),
             SEG6_IPTUNNEL_TABLE => lookup = Some(TableId(number(&attribute, "seg6 lookup")?)),
@@ -70,20 +65,14 @@ fn headend(value: &[u8]) -> Result<Seg6Encap, String> {
     })
 }
 
-fn encode_headend(encap: &Seg6Encap) -> Vec<u8> {
-    let mode: i32 = match encap.mode {
-        EncapMode::Inline => 0,
-        EncapMode::Encap => 1,
-        EncapMode::L2Encap => 2,
-        EncapMode::EncapRed => 3,
-        EncapMode::L2EncapRed => 4,
-    };
+fn encode_headend(encap: &Seg6Encap) -> Option<Vec<u8>> {
+    let mode = encap.mode.descriptor().kernel_mode?;
     let srh = Srh {
         segments: encap.segments.clone(),
         hmac: encap.hmac,
     };
     let mut value = mode.to_ne_bytes().to_vec();
-    value.extend(srh.encode(encap.mode == EncapMode::Inline));
+    value.extend(srh.encode(encap.mode.inserts()));
     let mut body = Body::default();
     body.attribute(SEG6_IPTUNNEL_SRH, &value);
     if let Some(tunsrc) = encap.tunsrc {
@@ -92,7 +81,7 @@ fn encode_headend(encap: &Seg6Encap) -> Vec<u8> {
     if let Some(TableId(table)) = encap.lookup {
         body.attribute(SEG6_IPTUNNEL_TABLE, &table.to_ne_bytes());
     }
-    body.0
+    Some(body.0)
 }
 
 /// `encap seg6local`.

@@ -24,6 +24,8 @@ pub const SEGMENTS_MAX: usize = 16;
 pub enum EncapMode {
     /// `H.Insert`: an SRH between the IPv6 header and its payload (`inline`).
     Inline,
+    /// `H.Insert.Red`: as `H.Insert`, the first segment only in the destination address (`inline.red`).
+    InlineRed,
     /// `H.Encaps`: outer IPv6 header and SRH around the IP packet (`encap`).
     Encap,
     /// `H.Encaps.Red`: as `H.Encaps`, the first segment only in the destination address (`encap.red`).

@@ -9,7 +9,6 @@ use sidestep_abi::{
     SIDESTEP_TRACE_PUSH, SIDESTEP_TRACE_SRH,
 };
 use sidestep_datapath::Trace;
-use sidestep_model::behavior::EncapMode;
 use sidestep_model::grammar::{Style, route};
 use sidestep_model::node::TableId;
 use sidestep_model::route::{Encap, Family, Route};
@@ -286,7 +285,7 @@ fn push(names: Names<'_>, policy: u32, bytes: u32) -> Step {
     Step::Push {
         name: row.name,
         segments: info.encap.segments.clone(),
-        outer_source: (info.encap.mode != EncapMode::Inline).then_some(info.source),
+        outer_source: (!info.encap.mode.inserts()).then_some(info.source),
         bytes,
         source: row.source,
     }

@@ -15,7 +15,7 @@ const ROUTING_TYPE_SRH: u8 = 4;
 /// Which of the packet path's kinds a mode is.
 pub(crate) fn kind(mode: EncapMode) -> sidestep_policy_kind {
     match mode {
-        EncapMode::Inline => SIDESTEP_POLICY_INSERT,
+        EncapMode::Inline | EncapMode::InlineRed => SIDESTEP_POLICY_INSERT,
         EncapMode::Encap | EncapMode::EncapRed => SIDESTEP_POLICY_ENCAPS,
         EncapMode::L2Encap | EncapMode::L2EncapRed => SIDESTEP_POLICY_ENCAPS_L2,
     }
@@ -44,15 +44,18 @@ pub(crate) fn policy(encap: &Seg6Encap, source: Ipv6Addr, hop_limit: u8) -> side
     let segments = &encap.segments;
     let first = segments[0];
     let mut list: Vec<Ipv6Addr> = segments.iter().rev().copied().collect();
-    let header = if encap.mode == EncapMode::Inline {
+    if matches!(
+        encap.mode,
+        EncapMode::InlineRed | EncapMode::EncapRed | EncapMode::L2EncapRed
+    ) {
+        // RFC 8754 4.1.1, RFC 8986 5.2: the first segment is only in the destination address.
+        list.pop();
+    }
+    let header = if encap.mode.inserts() {
         // Segment List[0] is the packet's own destination, filled in by the packet path.
         list.insert(0, Ipv6Addr::UNSPECIFIED);
         srh(&list, segments.len())
     } else {
-        if matches!(encap.mode, EncapMode::EncapRed | EncapMode::L2EncapRed) {
-            // RFC 8986 5.2: the first segment is only in the destination address.
-            list.pop();
-        }
         let mut header = vec![0; IPV6_LENGTH];
         header[6] = ROUTING;
         header[7] = hop_limit;

@@ -325,7 +325,7 @@ impl Pass<'_> {
                 encap.segments.len()
             )));
         }
-        if encap.mode == EncapMode::Inline && family == Family::V4 {
+        if encap.mode.inserts() && family == Family::V4 {
             return left(unsupported("an SRH cannot be inserted into IPv4"));
         }
         let first = encap.segments[0];

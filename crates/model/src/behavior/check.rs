@@ -253,8 +253,9 @@ pub fn linux_can_express(route: &Route) -> bool {
                     .iter()
                     .any(|f| row.beyond_linux.flavors.contains(&f))
         }
+        Some(Encap::Seg6(seg6)) => seg6.mode.descriptor().kernel_mode.is_some(),
         // What is unsupported here came from the kernel.
-        Some(Encap::Seg6(_) | Encap::Unsupported(_)) | None => true,
+        Some(Encap::Unsupported(_)) | None => true,
     })
 }
 

@@ -13,8 +13,8 @@ pub struct Headend {
     pub word: &'static str,
     /// Its name as the RFC spells it.
     pub name: &'static str,
-    /// `SEG6_IPTUN_MODE_*` of `include/uapi/linux/seg6_iptunnel.h`.
-    pub kernel_mode: u32,
+    /// `SEG6_IPTUN_MODE_*` of `include/uapi/linux/seg6_iptunnel.h`, if Linux has the behavior.
+    pub kernel_mode: Option<u32>,
     /// Families of the routes that it may be on.
     pub families: &'static [Family],
     /// It takes `tunsrc`: it writes an outer header.
@@ -39,7 +39,7 @@ pub const HEADENDS: &[Headend] = &[
         mode: EncapMode::Encap,
         word: "encap",
         name: "H.Encaps",
-        kernel_mode: 1,
+        kernel_mode: Some(1),
         families: &[Family::V6, Family::V4],
         tunsrc: true,
         hmac: true,
@@ -53,7 +53,7 @@ pub const HEADENDS: &[Headend] = &[
         mode: EncapMode::EncapRed,
         word: "encap.red",
         name: "H.Encaps.Red",
-        kernel_mode: 3,
+        kernel_mode: Some(3),
         families: &[Family::V6, Family::V4],
         tunsrc: true,
         hmac: true,
@@ -67,7 +67,7 @@ pub const HEADENDS: &[Headend] = &[
         mode: EncapMode::L2Encap,
         word: "l2encap",
         name: "H.Encaps.L2",
-        kernel_mode: 2,
+        kernel_mode: Some(2),
         families: &[Family::V6, Family::V4],
         tunsrc: true,
         hmac: true,
@@ -81,7 +81,7 @@ pub const HEADENDS: &[Headend] = &[
         mode: EncapMode::L2EncapRed,
         word: "l2encap.red",
         name: "H.Encaps.L2.Red",
-        kernel_mode: 4,
+        kernel_mode: Some(4),
         families: &[Family::V6, Family::V4],
         tunsrc: true,
         hmac: true,
@@ -95,7 +95,7 @@ pub const HEADENDS: &[Headend] = &[
         mode: EncapMode::Inline,
         word: "inline",
         name: "H.Insert",
-        kernel_mode: 0,
+        kernel_mode: Some(0),
         families: &[Family::V6],
         tunsrc: false,
         hmac: true,
@@ -104,6 +104,20 @@ pub const HEADENDS: &[Headend] = &[
         data_plane: true,
         source: "draft-filsfils-spring-srv6-net-pgm-insertion",
         summary: "SRH between the IPv6 header and its payload",
+    },
+    Headend {
+        mode: EncapMode::InlineRed,
+        word: "inline.red",
+        name: "H.Insert.Red",
+        kernel_mode: None,
+        families: &[Family::V6],
+        tunsrc: false,
+        hmac: false,
+        lookup: true,
+        inner: Inner::None,
+        data_plane: true,
+        source: "draft-filsfils-spring-srv6-net-pgm-insertion",
+        summary: "as inline, the first segment in the destination address only",
     },
 ];
 
@@ -128,8 +142,13 @@ impl EncapMode {
     pub fn from_kernel_mode(mode: u32) -> Option<Self> {
         HEADENDS
             .iter()
-            .find(|row| row.kernel_mode == mode)
+            .find(|row| row.kernel_mode == Some(mode))
             .map(|row| row.mode)
+    }
+
+    /// It puts an SRH into the packet, whose own destination is then the last segment.
+    pub const fn inserts(self) -> bool {
+        matches!(self, Self::Inline | Self::InlineRed)
     }
 }
 
@@ -141,16 +160,19 @@ mod tests {
     fn every_mode_has_exactly_one_row() {
         let known = |mode| match mode {
             EncapMode::Inline
+            | EncapMode::InlineRed
             | EncapMode::Encap
             | EncapMode::EncapRed
             | EncapMode::L2Encap
-            | EncapMode::L2EncapRed => 5,
+            | EncapMode::L2EncapRed => 6,
         };
         assert_eq!(HEADENDS.len(), known(EncapMode::Encap));
         for row in HEADENDS {
             assert_eq!(row.mode.descriptor(), row);
             assert_eq!(EncapMode::from_word(row.word), Some(row.mode));
-            assert_eq!(EncapMode::from_kernel_mode(row.kernel_mode), Some(row.mode));
+            if let Some(mode) = row.kernel_mode {
+                assert_eq!(EncapMode::from_kernel_mode(mode), Some(row.mode));
+            }
         }
     }
 }

@@ -70,6 +70,7 @@ fn headend_help(row: &Headend) -> String {
     );
     let _ = writeln!(text, "  routes: {}", families(row));
     let _ = writeln!(text, "  Sidestep: {}", yes(row.data_plane));
+    let _ = writeln!(text, "  Linux: {}", headend_linux(row));
     text
 }
 
@@ -138,6 +139,13 @@ fn linux(row: &Descriptor) -> String {
         (None, _) => "no".to_owned(),
         (Some(_), "") => "yes".to_owned(),
         (Some(_), why) => format!("in part: {why}"),
+    }
+}
+
+fn headend_linux(row: &Headend) -> &'static str {
+    match row.kernel_mode {
+        None => "no",
+        Some(_) => "yes",
     }
 }
 
@@ -289,18 +297,19 @@ pub fn markdown() -> String {
             linux(row)
         );
     }
-    text.push_str("\n| Headend | Words | Encapsulates | Routes | Source | Sidestep |\n|---|---|---|---|---|---|\n");
+    text.push_str("\n| Headend | Words | Encapsulates | Routes | Source | Sidestep | Linux |\n|---|---|---|---|---|---|---|\n");
     for row in HEADENDS {
         let _ = writeln!(
             text,
-            "| {} | `mode {} {}` | {} | {} | {} | {} |",
+            "| {} | `mode {} {}` | {} | {} | {} | {} | {} |",
             row.name,
             row.word,
             headend_attributes(row),
             row.inner.word(),
             families(row),
             row.source,
-            yes(row.data_plane)
+            yes(row.data_plane),
+            headend_linux(row)
         );
     }
     text

@@ -140,7 +140,7 @@ fn parse_seg6<'a>(
             expected,
         ));
     }
-    segments.drop_placeholder(mode == EncapMode::Inline);
+    segments.drop_placeholder(mode.inserts());
     let encap = Encap::Seg6(Seg6Encap {
         mode,
         segments: segments.list,
@@ -392,8 +392,8 @@ fn print_seg6(seg6: &Seg6Encap, names: &dyn Names, style: Style) -> String {
     if let Some(tunsrc) = seg6.tunsrc {
         let _ = write!(text, " tunsrc {tunsrc}");
     }
-    let inserted = seg6.mode == EncapMode::Inline;
-    let _ = write!(text, " {}", segments_text(&seg6.segments, inserted, style));
+    let segs = segments_text(&seg6.segments, seg6.mode.inserts(), style);
+    let _ = write!(text, " {segs}");
     if let Some(hmac) = seg6.hmac {
         let _ = match style {
             Style::Add => write!(text, " hmac {hmac}"),
