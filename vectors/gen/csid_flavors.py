@@ -1,10 +1,12 @@
-"""NEXT-C-SID (RFC 9800 4.1) beside PSP, USP and USD, and in front of End.DT4 and End.DT46."""
+"""NEXT-C-SID (RFC 9800 4.1) beside PSP, USP and USD, on End.T and End.B6.Encaps, and in front of End.DT4 and End.DT46."""
 
 from .case import Group, differs, drop, forward, skip
-from .csid import ADJACENT, BEHIND_1, LOCAL, NOWHERE, RFC, USUAL, neighbors_of, packet, sid_route, with_srh
+from .csid import ADJACENT, ALL, BEHIND_1, LOCAL, NOWHERE, RFC, USUAL, neighbors_of, packet, sid_route, with_srh
 from .decap import NO_VRF, inner4, inner6
+from .flow_label import label6, ports
+from .h_encaps import TUNSRC, headers
 from .node import ETH0, ETH1, ETH2, HEADEND, SEGMENT_1, node, received, sent
-from .wire import IPV4, IPV6, udp6
+from .wire import IPV4, IPV6, ROUTING, UDP_PROTOCOL, udp6
 
 FLAVOR = f"next-csid {USUAL.words}"
 
@@ -132,6 +134,85 @@ def add_table(group):
     )
 
 
+RFC_T, RFC_B6, RFC_B6_RED = "9800 4.1.3", "9800 4.1.4", "9800 4.1.5"
+
+
+def add_end_t(group):
+    """End.T: the next C-SID is looked up in the SID's table, which sends everything out of eth2."""
+    linux = skip("Linux has NEXT-C-SID on End and End.X only (seg6_flv_supp_ops_by_action)")
+    for lengths in ALL:
+        for count in range(2, lengths.room + 1):
+            csids = [LOCAL, BEHIND_1] + [0x31 + index for index in range(count - 2)]
+            group.add(
+                f"csid_end_t_{lengths.name}_container_of_{count}", RFC_T, ETH0,
+                received(ETH0, packet(lengths.container(*csids))),
+                forward(ETH2, sent(ETH2, packet(lengths.container(*csids[1:]), 63))), linux,
+                counters={"route": lengths.prefix(LOCAL), "packets": 1, "errors": 0} if count == 2 else None,
+            )
+    sid = USUAL.container(LOCAL)
+    three = [SEGMENT_1, "fc0a::2", sid]
+    group.add(
+        "csid_end_t_last_of_its_container_goes_on_in_the_srh", [RFC_T, "8986 4.3"], ETH0,
+        received(ETH0, with_srh(sid, 64, 2, three)), forward(ETH2, sent(ETH2, with_srh("fc0a::2", 63, 1, three))), linux,
+    )
+    group.add(
+        "csid_end_t_with_psp_removes_the_srh", [RFC_T, "8986 4.16.1"], ETH0,
+        received(ETH0, with_srh(sid, 64, 1, three)), forward(ETH2, sent(ETH2, packet(SEGMENT_1, 63))), linux,
+    )
+    group.add(
+        "csid_end_t_leaves_the_srh_alone_while_the_container_goes_on", RFC_T, ETH0,
+        received(ETH0, with_srh(USUAL.container(LOCAL, BEHIND_1), 64, 1, three)),
+        forward(ETH2, sent(ETH2, with_srh(USUAL.container(BEHIND_1), 63, 1, three))), linux,
+    )
+    for family, protocol, inner in (("ipv6", IPV6, inner6), ("ipv4", IPV4, inner4)):
+        group.add(
+            f"csid_end_t_with_usd_of_{family}_at_the_end_of_the_container", [RFC_T, "8986 4.16.3"], ETH0,
+            received(ETH0, packet(sid, 64, inner(33), protocol)), forward(ETH2, sent(ETH2, inner(32))), linux,
+        )
+    for name, rfc, arrived, reason in (
+        ("to_a_next_one_that_only_main_has", RFC_T, packet(USUAL.container(LOCAL, NOWHERE)), "no_route"),
+        ("of_udp_at_the_end_of_the_container", "8986 4.1.1", packet(sid), "upper_layer"),
+        ("with_hop_limit_1", f"{RFC} S02", packet(USUAL.container(LOCAL, BEHIND_1), 1), "hop_limit"),
+        ("with_segments_left_beyond_last_entry", "8986 4.1 S09", with_srh(sid, 64, 4, three), "srh_segments_left"),
+    ):
+        group.add(f"csid_end_t_{name}", rfc, ETH0, received(ETH0, arrived), drop(reason), linux)
+
+
+def add_end_b6(group):
+    """End.B6.Encaps and End.B6.Encaps.Red: the shifted packet goes into the policy."""
+    linux = skip("Linux has NEXT-C-SID on End and End.X only (seg6_flv_supp_ops_by_action)")
+    path = ["fc0a::1", "fc0b::2"]
+    for name, csid, reduced, rfc in (("csid_end_b6_encaps", 0xB6, False, RFC_B6), ("csid_end_b6_encaps_red", 0xB7, True, RFC_B6_RED)):
+
+        def outer(destination, first=UDP_PROTOCOL, first_four=ports(4096, 53), reduced=reduced):
+            return headers(path, IPV6, reduced, hop_limit=64, label=label6(HEADEND, destination, first, first_four))
+
+        for count in (2, 6):
+            rest = [BEHIND_1] + [0x31 + index for index in range(count - 2)]
+            there = USUAL.container(*rest)
+            group.add(
+                f"{name}_container_of_{count}", rfc, ETH0, received(ETH0, packet(USUAL.container(csid, *rest))),
+                forward(ETH1, sent(ETH1, outer(there) / packet(there, 63))), linux,
+            )
+        here, there = USUAL.container(csid, BEHIND_1), USUAL.container(BEHIND_1)
+        segments = [SEGMENT_1, here]
+        group.add(
+            f"{name}_leaves_the_srh_alone_while_the_container_goes_on", rfc, ETH0, received(ETH0, with_srh(here, 64, 1, segments)),
+            forward(ETH1, sent(ETH1, outer(there, ROUTING, bytes(4)) / with_srh(there, 63, 1, segments))), linux,
+        )
+        sid = USUAL.container(csid)
+        segments = [SEGMENT_1, sid]
+        group.add(
+            f"{name}_last_of_its_container_goes_on_in_the_srh", [rfc, "8986 4.13"], ETH0,
+            received(ETH0, with_srh(sid, 64, 1, segments)),
+            forward(ETH1, sent(ETH1, outer(SEGMENT_1, ROUTING, bytes(4)) / with_srh(SEGMENT_1, 63, 0, segments))), linux,
+        )
+        group.add(f"{name}_last_of_its_container_without_an_srh", "8986 4.1.1", ETH0, received(ETH0, packet(sid)), drop("no_srh"), linux)
+        group.add(
+            f"{name}_with_hop_limit_1", f"{RFC} S02", ETH0, received(ETH0, packet(here, 1)), drop("hop_limit"), linux,
+        )
+
+
 def groups():
     """The files of this module."""
     psp = Group(
@@ -158,4 +239,30 @@ def groups():
         ]),
     )
     add_table(table)
-    return [psp, usd, table]
+    all_lengths = Group(
+        "csid_end_t", "NEXT-C-SID on End.T.",
+        node(routes=[
+            line
+            for lengths in ALL
+            for line in (
+                sid_route(lengths, LOCAL, f"End.T table 100 flavors psp,usd,next-csid {lengths.words}"),
+                f"{lengths.prefix(BEHIND_1)} via fc01::1 dev eth1",
+                f"{lengths.prefix(BEHIND_1)} via fc02::1 dev eth2 table 100",
+            )
+        ] + [
+            f"{USUAL.prefix(NOWHERE)} via fc01::1 dev eth1",
+            "fc0a::/16 via fc02::1 dev eth2 table 100",
+            "2001:db8:a::/48 via fc02::1 dev eth2 table 100",
+            "198.51.100.0/24 via 10.2.0.1 dev eth2 table 100",
+        ]),
+    )
+    add_end_t(all_lengths)
+    binding = Group(
+        "csid_end_b6", "NEXT-C-SID on End.B6.Encaps and End.B6.Encaps.Red.",
+        node(routes=[
+            sid_route(USUAL, csid, f"{action} srh segs fc0a::1,fc0b::2 flavors {FLAVOR}")
+            for csid, action in ((0xB6, "End.B6.Encaps"), (0xB7, "End.B6.Encaps.Red"))
+        ], tunsrc=TUNSRC),
+    )
+    add_end_b6(binding)
+    return [psp, usd, table, all_lengths, binding]

@@ -80,7 +80,7 @@ pub enum Behavior {
     EndB6EncapsRed,
 }
 
-/// Flavors of End, End.X and End.T (RFC 8986 4.16) and of compressed SIDs (RFC 9800 4.1).
+/// Flavors of End, End.X and End.T (RFC 8986 4.16), and of compressed SIDs (RFC 9800 4.1).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]

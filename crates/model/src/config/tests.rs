@@ -235,20 +235,9 @@ fn a_route_that_is_there_is_refused_and_the_kernels_own_may_be_repeated() {
 #[test]
 fn what_nobody_would_do_is_refused() {
     let with = |route: &str| format!("ports: [eth0]\nroutes:\n- {route}\n");
-    let found = error(&with(
-        "fc00::1 encap seg6local action End.T table 7 flavors next-csid dev eth0",
-    ));
-    assert_eq!(
-        found,
-        "line 3, column 48: Sidestep does not do End.T with flavor next-csid yet; expected psp, usp, usd"
-    );
     // The kernel does this one.
-    assert!(
-        node(&with(
-            "fc00::1 encap seg6local action End.B6 srh segs fc00::5 dev eth0"
-        ))
-        .is_ok()
-    );
+    let signed = "fc00::1 encap seg6 mode encap segs fc00::5 hmac 1 dev eth0";
+    assert!(node(&with(signed)).is_ok());
     assert!(error(&with("fc00::/64 nhid 7")).contains("nexthop objects are the kernel's"));
     assert!(
         error(&with("fc00::/64 via fc01::1"))
@@ -282,13 +271,12 @@ fn an_overlay_is_resolved_against_the_live_node_and_is_all_sidesteps() {
         (32764, Owner::Sidestep)
     );
     let file = File::parse(
-        "routes: [\"fd77::1 encap seg6local action End.T table 7 flavors next-csid dev eth0\"]",
+        "routes: [\"fd77::1 encap seg6 mode encap segs fc00::5 hmac 1 dev eth0\"]",
     )
     .expect("YAML");
     let found = file.overlay(&live).expect_err("not done yet").to_string();
     assert!(
-        found
-            .starts_with("line 1, column 56: Sidestep does not do End.T with flavor next-csid yet"),
+        found.starts_with("line 1, column 51: Sidestep does not sign yet"),
         "{found}"
     );
 }
