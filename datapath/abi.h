@@ -78,6 +78,7 @@ enum sidestep_action {
 #define SIDESTEP_ROUTE_USP 0x04u  /* ultimate segment pop */
 #define SIDESTEP_ROUTE_USD 0x08u  /* ultimate segment decapsulation */
 #define SIDESTEP_ROUTE_NEXT_CSID 0x10u /* the SID begins a container of compressed SIDs (RFC 9800 4.1) */
+#define SIDESTEP_ROUTE_REPLACE_CSID 0x20u /* the segment list holds containers of them (RFC 9800 4.2) */
 
 /* A route, SID or policy: what the FIB yields. Index 0 is never used: it means "no route". */
 struct sidestep_route {
@@ -90,8 +91,8 @@ struct sidestep_route {
 	__u32 view6;     /* FIB view, 0: none */
 	__u32 view4;     /* FIB view, 0: none */
 	__u32 policy;    /* index, 0: none */
-	__u8 block_bits; /* NEXT_CSID: Locator-Block length, a multiple of 8 */
-	__u8 function_bits; /* NEXT_CSID: Locator-Node Function length, a multiple of 8 */
+	__u8 block_bits; /* *_CSID: Locator-Block length, a multiple of 8 */
+	__u8 function_bits; /* *_CSID: C-SID length, a multiple of 8; REPLACE_CSID: 16 or 32 */
 	__u8 spare[2];      /* 0 */
 	__u32 group; /* of GROUP; of END_X, END_DX4, END_DX6 whose next hop has several ways: then .adjacency is 0 */
 };
@@ -191,6 +192,8 @@ enum sidestep_trace_kind {
 	SIDESTEP_TRACE_FORWARD = 9,  /* a: adjacency, b: layer 3 length */
 	SIDESTEP_TRACE_CHOICE = 11,  /* a: group, b: the route that was chosen */
 	SIDESTEP_TRACE_CSID = 10,    /* a: block bits, b: function bits; address: new destination */
+	/* a: Segments Left, b: DA.Arg.Index, as they will be; address: new destination */
+	SIDESTEP_TRACE_REPLACE_CSID = 12,
 };
 
 struct sidestep_trace {

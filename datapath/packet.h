@@ -47,6 +47,8 @@ struct packet {
 	__u8 ours;        /* a route was applied that the kernel does not have */
 	__u8 last_ours;   /* the last one was */
 	__u8 met_srh;     /* a routing header was met, even if its Segments Left is 0 */
+	__u8 csid_length; /* REPLACE-C-SID: bytes of a C-SID (2, 4) while such a SID looks for its SRH; else 0 */
+	__u8 csid_index;  /* and DA.Arg.Index */
 };
 
 /*
@@ -59,6 +61,7 @@ typedef __u32 verdict;
 #define VERDICT_FORWARD 0x02000000u
 #define VERDICT_PUNT 0x03000000u
 #define VERDICT_DROP 0x04000000u
+#define VERDICT_ULTIMATE 0x05000000u /* within End: nothing is left of the segment list */
 #define VERDICT_CONTINUE 0u /* no verdict yet: go on */
 
 #define VERDICT_KIND(v) ((v) & 0xff000000u)

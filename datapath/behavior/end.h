@@ -7,6 +7,7 @@
 
 #include "csid.h"
 #include "decap.h"
+#include "replace_csid.h"
 
 /*
  * Nothing is left of the segment list here (RFC 8986 4.1 S02, 4.1.1). With USD a packet inside becomes the current one,
@@ -24,12 +25,15 @@ INLINE verdict endpoint_ultimate(ENV *e, struct packet *p, const struct sidestep
 
 /*
  * What End, End.X, End.T and End.B6.Encaps share: RFC 8986 4.1 S01 to S14 without the hop limit, which is checked and decremented once
- * when the packet leaves; the flavors of 4.16; and NEXT-C-SID.
+ * when the packet leaves; the flavors of 4.16; and compressed SIDs.
  */
 INLINE verdict endpoint_advance(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
-	const __u8 *segment;
+	if (r->flags & SIDESTEP_ROUTE_REPLACE_CSID) {
+		verdict v = replace_csid(e, p, r);
 
+		return v == VERDICT_ULTIMATE ? endpoint_ultimate(e, p, r) : v;
+	}
 	if (csid_next(e, p, r))
 		return p->proto == PROTO_HOP_BY_HOP ? hop_by_hop(e, p) : VERDICT_CONTINUE;
 	if (!p->segments_left) {
@@ -40,30 +44,7 @@ INLINE verdict endpoint_advance(ENV *e, struct packet *p, const struct sidestep_
 		if (!p->segments_left)
 			return endpoint_ultimate(e, p, r);
 	}
-	p->segments_left--;
-	segment = env_bytes(e, p->srh + SRH_SEGMENTS + p->segments_left * SEGMENT_LENGTH, SEGMENT_LENGTH);
-	if (!segment)
-		return punt(ext_chain);
-	p->destination = load_address(segment);
-	p->plan |= PLAN_DESTINATION | PLAN_SEGMENTS_LEFT;
-	env_trace(e, SIDESTEP_TRACE_SRH, p->srh, p->segments_left, p->destination);
-
-	if (p->segments_left == 0) {
-		const __u8 *srh = env_bytes(e, p->srh, 8);
-
-		if (!srh)
-			return punt(ext_chain);
-		/* A SID of ours that comes next goes on behind this SRH. */
-		p->link = p->srh;
-		p->proto = srh[SRH_NEXT_HEADER];
-		p->cursor = p->srh + p->srh_length;
-		/* RFC 8986 4.16.1 S14.1 */
-		if (r->flags & SIDESTEP_ROUTE_PSP) {
-			p->plan |= PLAN_POP;
-			env_trace(e, SIDESTEP_TRACE_POP, p->srh, p->srh_length, p->destination);
-		}
-	}
-	return VERDICT_CONTINUE;
+	return advance_segment(e, p, r);
 }
 
 INLINE verdict end(ENV *e, struct packet *p, const struct sidestep_route *r)

@@ -127,9 +127,51 @@ INLINE verdict srh_read(ENV *e, struct packet *p, const __u8 *srh, __u32 length)
 	return VERDICT_CONTINUE;
 }
 
+/* The C-SID of `length` (2, 4) bytes at `at`. 0: it cannot be read in place. */
+INLINE _Bool csid_load(ENV *e, __u32 at, __u8 length, __u32 *csid)
+{
+	const __u8 *bytes = env_bytes(e, at, 2);
+
+	if (!bytes)
+		return 0;
+	*csid = be16(load16(bytes));
+	if (length == 2)
+		return 1;
+	bytes = env_bytes(e, at, 4);
+	if (!bytes)
+		return 0;
+	*csid = be32(load32(bytes));
+	return 1;
+}
+
+/* What an SRH with Segments Left 0 has for a SID with REPLACE-C-SID. */
+enum srh_rest {
+	SRH_USED_UP,
+	SRH_HOLDS_CSID,
+	SRH_UNREADABLE /* not in place */
+};
+
 /*
- * Walks on. Continue: p->srh is an SRH with Segments Left > 0, or it is 0 and p->proto at p->cursor is the upper-layer
- * protocol (a fragment header counts as one: nothing behind it can be processed before reassembly).
+ * RFC 9800 4.2.1 S02: is there a C-SID before the current one (that of DA.Arg.Index) in Segment List[0]? An SRH without
+ * room for that entry is not used up: it cannot be, as the checks that follow find.
+ */
+INLINE enum srh_rest srh_rest(ENV *e, const struct packet *p, __u32 srh, __u32 length)
+{
+	__u32 csid;
+
+	if (!p->csid_length || !p->csid_index)
+		return SRH_USED_UP;
+	if (length < SRH_SEGMENTS + SEGMENT_LENGTH)
+		return SRH_HOLDS_CSID;
+	if (!csid_load(e, srh + SRH_SEGMENTS + (p->csid_index - 1u) * p->csid_length, p->csid_length, &csid))
+		return SRH_UNREADABLE;
+	return csid ? SRH_HOLDS_CSID : SRH_USED_UP;
+}
+
+/*
+ * Walks on. Continue: p->srh is an SRH with Segments Left > 0 (or one that holds a further C-SID, srh_rest) and p->proto is
+ * PROTO_ROUTING, or p->proto at p->cursor is the upper-layer protocol (a fragment header counts as one: nothing behind it
+ * can be processed before reassembly).
  */
 SUBPROGRAM verdict ext_walk(ENV *e, struct packet *p)
 {
@@ -155,6 +197,14 @@ SUBPROGRAM verdict ext_walk(ENV *e, struct packet *p)
 				if (header[SRH_ROUTING_TYPE] != ROUTING_TYPE_SRH)
 					return punt(routing_header);
 				return srh_read(e, p, header, length);
+			}
+			if (header[SRH_ROUTING_TYPE] == ROUTING_TYPE_SRH) {
+				enum srh_rest rest = srh_rest(e, p, p->cursor, length);
+
+				if (rest == SRH_UNREADABLE)
+					return punt(ext_chain);
+				if (rest == SRH_HOLDS_CSID)
+					return srh_read(e, p, header, length);
 			}
 			/* Nothing to process (RFC 8754 4.3.1.1 S03), but Linux verifies an HMAC here too. */
 			if (header[SRH_ROUTING_TYPE] == ROUTING_TYPE_SRH && srh_has_hmac(e, p->cursor, length))

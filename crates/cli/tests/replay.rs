@@ -179,6 +179,32 @@ packet 1 (byte 80 of the capture, time 1700000000.000000007)
 }
 
 #[test]
+fn the_way_through_a_container_of_compressed_sids_is_told() {
+    for (group, case, expected) in [
+        (
+            "csid",
+            "csid_32_16_container_of_2",
+            "C-SID        NEXT-C-SID: destination fcbb:bb00:11:b1:: -> fcbb:bb00:b1::  [RFC 9800 4.1.1 S05-S06]",
+        ),
+        (
+            "replace_csid",
+            "replace_csid_48_32_at_index_3_of_entry_1",
+            "C-SID        REPLACE-C-SID: segments left 1, index 2, destination fcbb:bb00:1:0:11::3 -> fcbb:bb00:1:0:a1::2  \
+             [RFC 9800 4.2.1 R20]",
+        ),
+    ] {
+        let folder = Folder::new();
+        let (mut cases, node) = named_group(group);
+        cases.retain(|found| found.name == case);
+        let config = folder.write("node.yaml", node);
+        let input = folder.write("in.pcapng", pcapng(&packets(&cases)));
+        let run = sidestep(&["replay", "--config", &config, "--in", &input, "--explain"]);
+        assert!(run.status.success(), "{}", stderr(&run));
+        assert!(stdout(&run).contains(expected), "{}", stdout(&run));
+    }
+}
+
+#[test]
 fn a_port_that_is_not_there_is_an_error_that_names_the_ports_there_are() {
     let folder = Folder::new();
     let (config, _) = two_packets(&folder);

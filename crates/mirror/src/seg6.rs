@@ -204,6 +204,7 @@ fn flavors(attribute: &Attribute<'_>) -> Result<Flavors, String> {
         usp: operations & USP != 0,
         usd: operations & USD != 0,
         next_csid: (operations & NEXT_CSID != 0).then_some((block, node_function)),
+        replace_csid: None,
     })
 }
 
@@ -625,7 +626,7 @@ mod tests {
                         psp: true,
                         usp: true,
                         usd: true,
-                        next_csid: None,
+                        ..Flavors::default()
                     },
                     ..local(Behavior::End)
                 },

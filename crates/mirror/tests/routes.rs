@@ -80,18 +80,7 @@ fn every_form_of_encap_seg6local_is_mirrored() {
     in_namespace(|| {
         two_pairs();
         let mut mirror = Mirror::open().unwrap();
-        let blank = Seg6Local {
-            action: Behavior::End,
-            table: None,
-            vrftable: None,
-            nh4: None,
-            nh6: None,
-            iif: None,
-            oif: None,
-            segments: Vec::new(),
-            flavors: Flavors::default(),
-            count: false,
-        };
+        let blank = Seg6Local::new(Behavior::End);
         let nh6 = Some("fc00:1::2".parse().unwrap());
         let oif = Some(index(&mirror, "vc"));
         let segments = vec!["fc01::1".parse().unwrap(), "fc02::2".parse().unwrap()];

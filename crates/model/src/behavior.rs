@@ -80,7 +80,7 @@ pub enum Behavior {
     EndB6EncapsRed,
 }
 
-/// Flavors of End, End.X and End.T (RFC 8986 4.16), and of compressed SIDs (RFC 9800 4.1).
+/// Flavors of End, End.X and End.T (RFC 8986 4.16), and of compressed SIDs (RFC 9800 4.1, 4.2).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -93,6 +93,8 @@ pub struct Flavors {
     pub usd: bool,
     /// NEXT-C-SID: (Locator-Block length, Locator-Node Function length) in bits.
     pub next_csid: Option<(u8, u8)>,
+    /// REPLACE-C-SID: (Locator-Block length, C-SID length) in bits.
+    pub replace_csid: Option<(u8, u8)>,
 }
 
 /// `encap seg6local action ACTION …`: which attributes an action takes is said by

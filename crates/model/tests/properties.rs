@@ -153,6 +153,12 @@ fn seg6local() -> impl Strategy<Value = Encap> {
                 Flavor::NextCsid => {
                     local.flavors.next_csid = wanted.then_some((block * 8, function * 8));
                 }
+                // Not both: the lengths are one pair of words.
+                Flavor::ReplaceCsid if local.flavors.next_csid.is_none() => {
+                    let csid = if first { 16 } else { 32 };
+                    local.flavors.replace_csid = wanted.then_some((block * 8, csid));
+                }
+                Flavor::ReplaceCsid => {}
             }
         }
         local.count = count;

@@ -4,9 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::Serialize;
 use sidestep_abi::{
-    SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_CHOICE, SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_FORWARD,
-    SIDESTEP_TRACE_LOOKUP, SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_POP, SIDESTEP_TRACE_PORT,
-    SIDESTEP_TRACE_PUSH, SIDESTEP_TRACE_SRH,
+    SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_CHOICE, SIDESTEP_TRACE_CSID, SIDESTEP_TRACE_DECAP,
+    SIDESTEP_TRACE_FORWARD, SIDESTEP_TRACE_LOOKUP, SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_POP,
+    SIDESTEP_TRACE_PORT, SIDESTEP_TRACE_PUSH, SIDESTEP_TRACE_REPLACE_CSID, SIDESTEP_TRACE_SRH,
 };
 use sidestep_datapath::Trace;
 use sidestep_model::grammar::{Style, route};
@@ -68,6 +68,18 @@ pub enum Step {
     Advance {
         /// Segments Left before, and after.
         segments_left: (u32, u32),
+        /// The destination address before, and after.
+        destination: (IpAddr, IpAddr),
+        /// Where that is specified.
+        source: &'static str,
+    },
+    /// The next compressed SID came into the destination address.
+    Compressed {
+        /// How: `NEXT-C-SID`, `REPLACE-C-SID`.
+        flavor: &'static str,
+        /// Segments Left and DA.Arg.Index afterwards; none: they are not looked at (NEXT-C-SID).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        at: Option<(u32, u32)>,
         /// The destination address before, and after.
         destination: (IpAddr, IpAddr),
         /// Where that is specified.
@@ -179,6 +191,21 @@ fn step(names: Names<'_>, event: &Trace, destination: &mut IpAddr) -> Option<Ste
             Step::Advance {
                 segments_left: (b + 1, b),
                 destination: (before, next),
+                source,
+            }
+        }
+        SIDESTEP_TRACE_CSID | SIDESTEP_TRACE_REPLACE_CSID => {
+            let next = address(event.address, Family::V6);
+            let replaced = event.kind == SIDESTEP_TRACE_REPLACE_CSID;
+            let (flavor, source) = if replaced {
+                ("REPLACE-C-SID", "RFC 9800 4.2.1 R20")
+            } else {
+                ("NEXT-C-SID", "RFC 9800 4.1.1 S05-S06")
+            };
+            Step::Compressed {
+                flavor,
+                at: replaced.then_some((a, b)),
+                destination: (std::mem::replace(destination, next), next),
                 source,
             }
         }

@@ -166,6 +166,18 @@ fn words(step: &Step) -> (&str, String, &str) {
             );
             ("advance", text, source)
         }
+        Step::Compressed {
+            flavor,
+            at,
+            destination: (before, after),
+            source,
+        } => {
+            let at = at.map_or_else(String::new, |(left, index)| {
+                format!("segments left {left}, index {index}, ")
+            });
+            let text = format!("{flavor}: {at}destination {before} -> {after}");
+            ("C-SID", text, source)
+        }
         Step::Pop { bytes, source } => ("PSP", format!("SRH of {bytes} bytes removed"), source),
         Step::Decapsulate {
             inner,

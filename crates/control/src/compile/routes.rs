@@ -12,8 +12,8 @@ use sidestep_abi::{
     SIDESTEP_ROUTE_END_DT6, SIDESTEP_ROUTE_END_DT46, SIDESTEP_ROUTE_END_DX2,
     SIDESTEP_ROUTE_END_DX4, SIDESTEP_ROUTE_END_DX6, SIDESTEP_ROUTE_END_T, SIDESTEP_ROUTE_END_X,
     SIDESTEP_ROUTE_FORWARD, SIDESTEP_ROUTE_HEADEND, SIDESTEP_ROUTE_NEXT_CSID, SIDESTEP_ROUTE_OURS,
-    SIDESTEP_ROUTE_PSP, SIDESTEP_ROUTE_PUNT, SIDESTEP_ROUTE_USD, SIDESTEP_ROUTE_USP,
-    sidestep_action, sidestep_adjacency, sidestep_reason, sidestep_route,
+    SIDESTEP_ROUTE_PSP, SIDESTEP_ROUTE_PUNT, SIDESTEP_ROUTE_REPLACE_CSID, SIDESTEP_ROUTE_USD,
+    SIDESTEP_ROUTE_USP, sidestep_action, sidestep_adjacency, sidestep_reason, sidestep_route,
 };
 use sidestep_model::behavior::{Behavior, EncapMode, SEGMENTS_MAX, Seg6Encap, Seg6Local};
 use sidestep_model::node::{IfIndex, LinkKind, TableId};
@@ -491,13 +491,14 @@ impl Pass<'_> {
             (flavors.usp, SIDESTEP_ROUTE_USP),
             (flavors.usd, SIDESTEP_ROUTE_USD),
             (flavors.next_csid.is_some(), SIDESTEP_ROUTE_NEXT_CSID),
+            (flavors.replace_csid.is_some(), SIDESTEP_ROUTE_REPLACE_CSID),
         ];
         out.flags |= flags
             .iter()
             .filter(|(on, _)| *on)
             .map(|(_, flag)| *flag as u8)
             .sum::<u8>();
-        if let Some((block, function)) = flavors.next_csid {
+        if let Some((block, function)) = flavors.next_csid.or(flavors.replace_csid) {
             (out.block_bits, out.function_bits) = (block, function);
         }
         Ok(out)

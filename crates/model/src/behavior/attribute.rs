@@ -94,11 +94,19 @@ pub enum Flavor {
     Usd,
     /// NEXT-C-SID.
     NextCsid,
+    /// REPLACE-C-SID.
+    ReplaceCsid,
 }
 
 impl Flavor {
     /// All, in the order in which iproute2 prints them.
-    pub const ALL: [Self; 4] = [Self::Psp, Self::Usp, Self::Usd, Self::NextCsid];
+    pub const ALL: [Self; 5] = [
+        Self::Psp,
+        Self::Usp,
+        Self::Usd,
+        Self::NextCsid,
+        Self::ReplaceCsid,
+    ];
 
     /// The word.
     pub const fn word(self) -> &'static str {
@@ -107,6 +115,7 @@ impl Flavor {
             Self::Usp => "usp",
             Self::Usd => "usd",
             Self::NextCsid => "next-csid",
+            Self::ReplaceCsid => "replace-csid",
         }
     }
 
@@ -119,6 +128,10 @@ impl Flavor {
             Self::NextCsid => {
                 "RFC 9800 4.1: compressed SIDs; lblen 8-120 (default 32) and nflen 8-120 (default 16) bits, \
                  multiples of 8, together at most 128"
+            }
+            Self::ReplaceCsid => {
+                "RFC 9800 4.2: compressed SIDs in the segment list; lblen 8-104 (default 48), a multiple of 8, and nflen 16 \
+                 or 32 (default 32) bits, together at most 120"
             }
         }
     }

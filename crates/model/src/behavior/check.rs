@@ -50,6 +50,7 @@ impl Flavors {
             Flavor::Usp => self.usp,
             Flavor::Usd => self.usd,
             Flavor::NextCsid => self.next_csid.is_some(),
+            Flavor::ReplaceCsid => self.replace_csid.is_some(),
         }
     }
 
@@ -155,6 +156,20 @@ impl Seg6Local {
                 return Err(wrong("nflen", "impossible length", rule));
             }
         }
+        if let Some((block, csid)) = self.flavors.replace_csid {
+            if self.flavors.next_csid.is_some() {
+                let problem = "next-csid and replace-csid exclude each other";
+                return Err(wrong("flavors", problem, "one of them"));
+            }
+            // RFC 9800 4.2 and 6.1. DA.Arg.Index is in the last bits, behind the C-SID.
+            let rule = "lblen a multiple of 8 from 8 to 104, nflen 16 or 32, together at most 120";
+            if ![16, 32].contains(&csid) {
+                return Err(wrong("nflen", "impossible length", rule));
+            }
+            if block < 8 || !block.is_multiple_of(8) || u16::from(block) + u16::from(csid) > 120 {
+                return Err(wrong("lblen", "impossible length", rule));
+            }
+        }
         check_segments("srh", &self.segments, row.takes(Attribute::Srh))
     }
 }
@@ -221,10 +236,11 @@ fn check_segments(
         let problem = format!("{} segments are too many", segments.len());
         return Err(wrong(keyword, problem, expected()));
     }
-    match segments
-        .iter()
-        .find(|s| s.is_unspecified() || s.is_multicast() || s.is_loopback())
-    {
+    // The first one is the destination. The others may be containers of C-SIDs (RFC 9800 4.2), with any bits.
+    let destination = segments
+        .first()
+        .filter(|first| first.is_multicast() || first.is_loopback());
+    match destination.or(segments.iter().find(|s| s.is_unspecified())) {
         Some(segment) => Err(wrong(
             keyword,
             format!("{segment} cannot be a segment"),
@@ -392,6 +408,29 @@ mod tests {
     }
 
     #[test]
+    fn replace_csid_leaves_room_for_the_index_behind_the_csid() {
+        let mut local = Seg6Local::new(Behavior::End);
+        for (lengths, good) in [
+            ((48, 32), true),
+            ((88, 32), true),
+            ((96, 32), false),
+            ((104, 16), true),
+            ((112, 16), false),
+            ((8, 16), true),
+            ((0, 16), false),
+            ((52, 32), false),
+            ((48, 24), false),
+            ((48, 8), false),
+        ] {
+            local.flavors.replace_csid = Some(lengths);
+            assert_eq!(local.check().is_ok(), good, "{lengths:?}");
+        }
+        local.flavors.replace_csid = Some((48, 32));
+        local.flavors.next_csid = Some((32, 16));
+        assert!(problem(&local).contains("exclude each other"));
+    }
+
+    #[test]
     fn segments_are_counted_and_must_be_unicast() {
         let segment = std::net::Ipv6Addr::from([0xfc; 16]);
         let with = |segments| Seg6Encap::new(EncapMode::Encap, segments).check(Family::V6);
@@ -400,5 +439,7 @@ mod tests {
         assert!(with(vec![]).is_err());
         assert!(with(vec![std::net::Ipv6Addr::UNSPECIFIED]).is_err());
         assert!(with(vec![[0xff; 16].into()]).is_err());
+        let container = std::net::Ipv6Addr::LOCALHOST;
+        assert_eq!(with(vec![segment, container, [0xff; 16].into()]), Ok(()));
     }
 }

@@ -270,13 +270,12 @@ fn an_overlay_is_resolved_against_the_live_node_and_is_all_sidesteps() {
         (overlay.rules[0].priority, overlay.rules[0].owner),
         (32764, Owner::Sidestep)
     );
-    let file = File::parse(
-        "routes: [\"fd77::1 encap seg6 mode encap segs fc00::5 hmac 1 dev eth0\"]",
-    )
-    .expect("YAML");
+    let file =
+        File::parse("routes: [\"fd77::1 encap seg6 mode encap segs fc00::5 hmac 1 dev eth0\"]")
+            .expect("YAML");
     let found = file.overlay(&live).expect_err("not done yet").to_string();
     assert!(
-        found.starts_with("line 1, column 51: Sidestep does not sign yet"),
+        found.starts_with("line 1, column 54: Sidestep does not sign yet"),
         "{found}"
     );
 }

@@ -16,6 +16,8 @@ use crate::route::{Encap, Family};
 /// Lengths of a NEXT-C-SID that are not given: Locator-Block and Locator-Node Function, in bits.
 /// Linux: `SEG6_LOCAL_LCBLOCK_DBITS`, `SEG6_LOCAL_LCNODE_FN_DBITS`.
 const NEXT_CSID_BITS: (u8, u8) = (32, 16);
+/// The same of a REPLACE-C-SID: RFC 9800 6.1 and 6.2 recommend 32 bits of C-SID; a block of 48 is its first example.
+const REPLACE_CSID_BITS: (u8, u8) = (48, 32);
 
 /// An encapsulation as read, with what is needed to check it once the family of the route is known.
 pub(super) struct Parsed<'a> {
@@ -207,21 +209,23 @@ fn parse_seg6local<'a>(
         segments.drop_placeholder(local.action == Behavior::EndB6);
         local.segments = segments.list;
     }
+    let flavors = &mut local.flavors;
+    let compressed = flavors.next_csid.is_some() || flavors.replace_csid.is_some();
     for (given, name) in [(block.is_some(), "lblen"), (function.is_some(), "nflen")] {
-        if let Some(word) = seen
-            .word(name)
-            .filter(|_| given && local.flavors.next_csid.is_none())
-        {
-            let problem = "flavor next-csid is missing for";
+        if let Some(word) = seen.word(name).filter(|_| given && !compressed) {
+            let problem = "flavor next-csid or replace-csid is missing for";
             return Err(ConfigError::new(
                 word.place,
                 problem,
                 word.text,
-                "it with `flavors next-csid` only",
+                "it with `flavors next-csid` or `flavors replace-csid` only",
             ));
         }
     }
-    if let Some(bits) = &mut local.flavors.next_csid {
+    for bits in [&mut flavors.next_csid, &mut flavors.replace_csid]
+        .into_iter()
+        .flatten()
+    {
         *bits = (block.unwrap_or(bits.0), function.unwrap_or(bits.1));
     }
     Ok(Parsed {
@@ -275,6 +279,7 @@ fn parse_flavors(words: &mut Words, flavors: &mut Flavors) -> Result<(), ConfigE
             Flavor::Usp => flavors.usp = true,
             Flavor::Usd => flavors.usd = true,
             Flavor::NextCsid => flavors.next_csid = Some(NEXT_CSID_BITS),
+            Flavor::ReplaceCsid => flavors.replace_csid = Some(REPLACE_CSID_BITS),
         }
     }
     Ok(())
@@ -437,7 +442,7 @@ fn print_seg6local(local: &Seg6Local, names: &dyn Names, style: Style) -> String
 
 fn flavors_text(flavors: Flavors) -> String {
     let mut text = join(flavors.iter().map(Flavor::word), ",");
-    if let Some((block, function)) = flavors.next_csid {
+    if let Some((block, function)) = flavors.next_csid.or(flavors.replace_csid) {
         let _ = write!(text, " lblen {block} nflen {function}");
     }
     text

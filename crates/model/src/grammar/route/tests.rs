@@ -234,7 +234,7 @@ fn what_is_wrong_with_an_encapsulation_is_said_at_its_word() {
         ),
         (
             "fc00::1 encap seg6local action End flavors psp,pps dev eth0",
-            "word 7: unknown flavor \"pps\"; expected psp, usp, usd, next-csid",
+            "word 7: unknown flavor \"pps\"; expected psp, usp, usd, next-csid, replace-csid",
         ),
         (
             "fc00::1 encap seg6local action End flavors next-csid lblen 33 dev eth0",
