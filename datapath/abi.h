@@ -70,6 +70,7 @@ enum sidestep_action {
 	SIDESTEP_ROUTE_END_DT46 = 24, /* .view4, .view6 */
 	SIDESTEP_ROUTE_END_B6_ENCAPS = 25, /* .policy, pushed after End */
 	SIDESTEP_ROUTE_END_B6_INSERT = 26, /* .policy, inserted; Segments Left stays */
+	SIDESTEP_ROUTE_END_DX2V = 27, /* .view6: its VLAN table, prefixes of the VLAN ids (end_dx2v.h) */
 };
 
 /* route.flags */

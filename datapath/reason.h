@@ -32,7 +32,8 @@
 	X(20, no_neighbor, "RFC 4861 7.2", "next hop unresolved after a behavior that the kernel does not know")       \
 	X(21, no_headroom, "-", "no room in front of the packet for what a behavior adds")                             \
 	X(22, rewrite, "-", "the kernel refused to resize the packet")                                                 \
-	X(23, kernel_only, "-", "only the kernel could go on with it, and it does not have the route that was applied")
+	X(23, kernel_only, "-", "only the kernel could go on with it, and it lacks the route that was applied")        \
+	X(24, vlan_miss, "RFC 8986 4.10", "the SID's VLAN table has no entry for the frame's VLANs")
 
 /* Punt: the kernel gets the packet, unchanged unless the reason says otherwise. */
 #define SIDESTEP_PUNT_REASONS(X)                                                                                       \

@@ -11,6 +11,7 @@
 #include "behavior/end_dt46.h"
 #include "behavior/end_dt6.h"
 #include "behavior/end_dx2.h"
+#include "behavior/end_dx2v.h"
 #include "behavior/end_dx4.h"
 #include "behavior/end_dx6.h"
 #include "behavior/end_t.h"
@@ -102,6 +103,8 @@ SUBPROGRAM verdict endpoint(ENV *e, struct packet *p, const struct sidestep_rout
 		return end_t(e, p, r);
 	case SIDESTEP_ROUTE_END_DX2:
 		return end_dx2(e, p, r);
+	case SIDESTEP_ROUTE_END_DX2V:
+		return end_dx2v(e, p, r);
 	case SIDESTEP_ROUTE_END_DX4:
 		return end_dx4(e, p, r);
 	case SIDESTEP_ROUTE_END_DX6:

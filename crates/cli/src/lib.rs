@@ -21,6 +21,7 @@ pub mod show;
 pub mod style;
 pub mod tables;
 pub mod trace;
+pub mod vlan;
 
 /// What a command gives back: nothing, or one line that says what was wrong and where.
 pub type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
@@ -46,6 +47,9 @@ pub enum Command {
     /// Routes that Linux cannot express, and counters of all
     #[command(subcommand)]
     Route(route::Command),
+    /// VLAN tables of End.DX2V
+    #[command(subcommand)]
+    Vlan(vlan::Command),
     /// Run one frame through the live tables and tell every step
     Explain(explain_live::Args),
     /// Tell packets of the live path step by step, while they are forwarded
@@ -70,6 +74,7 @@ impl Cli {
             Command::Stop => api::call(Request::Stop).map(|_| ()).map_err(Into::into),
             Command::Show(args) => show::run(args, out),
             Command::Route(command) => route::run(command, out),
+            Command::Vlan(command) => vlan::run(command, out),
             Command::Explain(args) => explain_live::run(args, out),
             Command::Trace(args) => trace::run(args, out),
             Command::Completion(args) => completion::run(args, out),

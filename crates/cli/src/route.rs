@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use clap::Subcommand;
-use sidestep_control::api::{self, Request, RouteVerb};
+use sidestep_control::api::{self, Request, Verb};
 use sidestep_control::report;
 use sidestep_model::behavior::text;
 
@@ -62,9 +62,9 @@ pub fn run(command: &Command, out: &mut dyn Write) -> Outcome {
         Ok(())
     };
     match command {
-        Command::Add(words) => change(RouteVerb::Add, words),
-        Command::Replace(words) => change(RouteVerb::Replace, words),
-        Command::Del(words) => change(RouteVerb::Del, words),
+        Command::Add(words) => change(Verb::Add, words),
+        Command::Replace(words) => change(Verb::Replace, words),
+        Command::Del(words) => change(Verb::Del, words),
         Command::Show(args) => show(
             Request::ShowRoutes { all: args.all },
             args.json,

@@ -19,6 +19,8 @@ use live::{ROUTER, Star, begin, counters, printed, reasons, report};
 const SECOND: Duration = Duration::from_secs(1);
 const SHORTLY: Duration = Duration::from_millis(200);
 const SID: &str = "fc0f::46";
+/// IANA "Protocol Numbers": Ethernet.
+const ETHERNET_FRAME: u8 = 143;
 
 fn address(text: &str) -> Ipv6Addr {
     text.parse().expect("an IPv6 address")
@@ -245,5 +247,85 @@ fn a_host_pings_the_router_through_an_own_end_dt46() {
         );
         let sid = sid_counters(&star).expect("the route");
         assert_eq!((sid.packets, sid.errors), (10, 0), "{mode}");
+    }
+}
+
+/// A customer's frame of that VLAN.
+fn tagged(vid: u16, payload: &[u8]) -> Vec<u8> {
+    let macs = [[2, 0, 0, 0, 0xaa, 2], [2, 0, 0, 0, 0xaa, 1]].concat();
+    let tag = [&[0x81, 0x00][..], &vid.to_be_bytes(), &[0x86, 0xdd]].concat();
+    [macs, tag, payload.to_vec()].concat()
+}
+
+#[test]
+fn a_vlan_table_is_changed_while_frames_pass() {
+    let Some(_turn) = begin("a_vlan_table_is_changed_while_frames_pass") else {
+        return;
+    };
+    for mode in ["tc", "xdp"] {
+        let star = Star::new("liveownvlan");
+        let router = star.router();
+        let _napi = ["b", "c"].map(|host| Napi::attach(star.host(host), "eth0").expect("NAPI"));
+        let _daemon = star.run(&["--mode", mode, "eth0", "eth1", "eth2"]);
+        let (a, b, c) = (star.socket("a"), star.socket("b"), star.socket("c"));
+        let run = |line: &str| printed(router, &line.split(' ').collect::<Vec<_>>());
+        let refused = |line: &str| {
+            let output = live::output(router, &line.split(' ').collect::<Vec<_>>());
+            assert!(!output.status.success(), "{line}");
+            live::said(&output)
+        };
+        run(&format!(
+            "route add {SID}/128 encap seg6local action End.DX2V vlantable 10 dev eth0"
+        ));
+        let ends = ["fc00:a::2", "fc00:b::2"].map(|text| text.parse().expect("an address"));
+        let inner = udp(ends[0], ends[1], 1, b"vlan");
+        let frame = around(&star, ETHERNET_FRAME, &tagged(100, &inner), true);
+        // A receiver's kernel takes the tag out of the bytes: the MAC addresses and what is behind it are compared.
+        let is_it = |received: &[u8]| {
+            received[..12] == tagged(100, &[])[..12] && received.ends_with(&inner)
+        };
+
+        a.send(&frame).expect("send");
+        assert_eq!(b.receive(SHORTLY).expect("receive"), None, "{mode}");
+        let misses = || {
+            let found = reasons(router).into_iter();
+            found
+                .filter(|(_, name, _)| name == "vlan_miss")
+                .map(|(_, _, count)| count)
+                .sum::<u64>()
+        };
+        assert_eq!(misses(), 1, "{mode}");
+
+        run("vlan add table 10 vid 100 dev eth1");
+        run("vlan add table 10 vid 100 inner 7 dev eth2");
+        a.send(&frame).expect("send");
+        let out = b.receive(SECOND).expect("receive").expect("by eth1");
+        assert!(is_it(&out), "{mode}: {}", live::hex(&out));
+        let again = refused("vlan add table 10 vid 100 dev eth2");
+        assert!(again.contains("there is such an entry already"), "{again}");
+
+        run("vlan replace table 10 vid 100 dev eth2");
+        let shown: report::Vlans = report(router, Request::ShowVlans);
+        assert_eq!(
+            shown,
+            [
+                "table 10 vid 100 dev eth2",
+                "table 10 vid 100 inner 7 dev eth2"
+            ]
+        );
+        a.send(&frame).expect("send");
+        let out = c.receive(SECOND).expect("receive").expect("by eth2");
+        assert!(is_it(&out), "{mode}: {}", live::hex(&out));
+
+        run("vlan del table 10 vid 100");
+        a.send(&frame).expect("send");
+        assert_eq!(c.receive(SHORTLY).expect("receive"), None, "{mode}");
+        assert_eq!(misses(), 2, "{mode}");
+        let gone = refused("vlan del table 10 vid 100");
+        assert!(gone.contains("there is no such entry"), "{gone}");
+        let sid = sid_counters(&star).expect("the route");
+        // The SID did its part each time.
+        assert_eq!((sid.packets, sid.errors), (4, 0), "{mode}");
+        assert!(b.receive(SHORTLY).expect("receive").is_none());
     }
 }

@@ -179,7 +179,7 @@ packet 1 (byte 80 of the capture, time 1700000000.000000007)
 }
 
 #[test]
-fn the_way_through_a_container_of_compressed_sids_is_told() {
+fn compressed_sids_and_vlan_tables_are_told_of() {
     for (group, case, expected) in [
         (
             "csid",
@@ -191,6 +191,11 @@ fn the_way_through_a_container_of_compressed_sids_is_told() {
             "replace_csid_48_32_at_index_3_of_entry_1",
             "C-SID        REPLACE-C-SID: segments left 1, index 2, destination fcbb:bb00:1:0:11::3 -> fcbb:bb00:1:0:a1::2  \
              [RFC 9800 4.2.1 R20]",
+        ),
+        (
+            "end_dx2v",
+            "end_dx2v_of_qinq_by_both_vlans",
+            "VLAN         vid 200 inner 1 in VLAN table 10  [RFC 8986 4.10]",
         ),
     ] {
         let folder = Folder::new();
@@ -398,7 +403,7 @@ fn check_says_what_is_wrong_with_line_and_column() {
 
     let left = folder.write(
         "left.yaml",
-        "ports:\n  eth0: {}\nroutes: ['fc00::/16 from fc01::/16 via fe80::1 dev eth0']\n",
+        "ports:\n  eth0: {}\nroutes: ['fc00::/16 encap seg6 mode encap segs fc01::1 hmac 1 dev eth0']\n",
     );
     let run = sidestep(&["check", &left]);
     assert!(

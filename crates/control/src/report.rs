@@ -61,6 +61,9 @@ pub struct PortCounters {
 /// `route show`.
 pub type Routes = Vec<Route>;
 
+/// `vlan show`: entries of VLAN tables, in the words that add them.
+pub type Vlans = Vec<String>;
+
 /// One route with its counters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {

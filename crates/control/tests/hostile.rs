@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use sidestep_abi::{
-    SIDESTEP_HEADER_MAX, SIDESTEP_ROUTE_END_DX2, SIDESTEP_ROUTE_OURS, SIDESTEP_TRACE_BEHAVIOR,
-    SIDESTEP_TRACE_FORWARD,
+    SIDESTEP_HEADER_MAX, SIDESTEP_ROUTE_END_DX2, SIDESTEP_ROUTE_END_DX2V, SIDESTEP_ROUTE_OURS,
+    SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_FORWARD,
 };
 use sidestep_control::compile::Compiler;
 use sidestep_datapath::{FRAME_MAX, FibKey, Image, Limits, Native, Trace, Verdict};
@@ -169,10 +169,11 @@ impl Bench {
             frame.len() <= arrived.len() + 14 + SIDESTEP_HEADER_MAX as usize,
             "grew by more than the longest header",
         )?;
+        let carries_frames = [SIDESTEP_ROUTE_END_DX2, SIDESTEP_ROUTE_END_DX2V];
         if result
             .trace
             .iter()
-            .any(|step| step.kind == SIDESTEP_TRACE_BEHAVIOR && step.a == SIDESTEP_ROUTE_END_DX2)
+            .any(|step| step.kind == SIDESTEP_TRACE_BEHAVIOR && carries_frames.contains(&step.a))
         {
             // A frame of the customer's, whatever is in it; but as it stood in the packet.
             return check(

@@ -9,6 +9,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use serde::{Deserialize, Serialize};
 
 use crate::node::{IfIndex, TableId};
+use crate::vlan::VlanTableId;
 
 pub mod attribute;
 pub mod check;
@@ -72,6 +73,8 @@ pub enum Behavior {
     EndDt46,
     /// Decapsulation and L2 cross-connect (4.9).
     EndDx2,
+    /// Decapsulation and VLAN L2 table lookup (4.10).
+    EndDx2v,
     /// Endpoint bound to an SR policy, SRH inserted (Linux `End.B6`).
     EndB6,
     /// Endpoint bound to an SR encapsulation policy (4.13).
@@ -117,6 +120,8 @@ pub struct Seg6Local {
     pub oif: Option<IfIndex>,
     /// `srh segs A,B,…` of End.B6, End.B6.Encaps and End.B6.Encaps.Red, in the order of travel.
     pub segments: Vec<Ipv6Addr>,
+    /// `vlantable T`: the VLAN table of End.DX2V.
+    pub vlantable: Option<VlanTableId>,
     /// `flavors psp,…`.
     pub flavors: Flavors,
     /// `count`: the kernel's own per-SID counters were asked for (ours are always on).

@@ -11,6 +11,7 @@
 //! - fc0a::/16 via fc01::1 dev eth1
 //! - fc00:0:1::/128 encap seg6local action End.DT46 table 100 dev eth0
 //! rules: ["iif eth0 lookup 100"]
+//! vlans: ["table 10 vid 100 dev eth1"]
 //! tunsrc: "fc00::2"
 //! seg6_flowlabel: 0
 //! multipath_hash_seed: 0
@@ -24,9 +25,10 @@ use serde_saphyr::Spanned;
 
 use crate::behavior::check::{data_plane_can, linux_can_express};
 use crate::error::ConfigError;
-use crate::grammar::{Context, Words, neighbor, route, rule};
+use crate::grammar::{Context, Words, neighbor, route, rule, vlan};
 use crate::node::{IfIndex, Neighbor, Node, TableId};
 use crate::route::{Owner, Route, RouteKey, RouteKind, Rule};
+use crate::vlan::VlanTables;
 
 pub mod implied;
 mod ports;
@@ -48,6 +50,8 @@ pub struct File {
     rules: Vec<Spanned<String>>,
     /// `ip neigh add` lines.
     neighbors: Vec<Spanned<String>>,
+    /// `sidestep vlan add` lines.
+    vlans: Vec<Spanned<String>>,
     /// `ip sr tunsrc set`.
     tunsrc: Option<Spanned<String>>,
     /// `net.ipv6.seg6_flowlabel`.
@@ -71,6 +75,8 @@ pub struct Overlay {
     pub seg6_flowlabel: Option<i32>,
     /// The seed of the multipath hash, if the file says it.
     pub multipath_hash_seed: Option<u32>,
+    /// Entries of VLAN tables.
+    pub vlans: VlanTables,
 }
 
 impl File {
@@ -141,6 +147,7 @@ impl File {
             }
             node.routes.insert(route.key, route);
         }
+        node.vlans = self.vlans(&context(&node, Owner::Sidestep))?;
         Ok(node)
     }
 
@@ -180,6 +187,7 @@ impl File {
             }
             overlay.routes.insert(route.key, route);
         }
+        overlay.vlans = self.vlans(&ctx)?;
         Ok(overlay)
     }
 
@@ -189,6 +197,22 @@ impl File {
         };
         Ports::check(ports)?;
         Ok(ports.value.clone())
+    }
+
+    fn vlans(&self, ctx: &Context) -> Result<VlanTables, ConfigError> {
+        let mut tables = VlanTables::new();
+        for line in &self.vlans {
+            let mut words = yaml::words(line);
+            let (key, dev) = vlan::parse(&mut words, ctx)?;
+            if tables.insert(key, dev).is_some() {
+                return Err(twice(
+                    &words,
+                    "VLAN entry",
+                    vlan::print(&key, dev, ctx.names),
+                ));
+            }
+        }
+        Ok(tables)
     }
 
     fn tunsrc(&self) -> Result<Option<Ipv6Addr>, ConfigError> {

@@ -1,4 +1,4 @@
-//! iproute2's words, in and out: routes, rules, neighbors.
+//! iproute2's words, in and out: routes, rules, neighbors; and entries of VLAN tables, for which it has none.
 //!
 //! What `ip route add`, `ip rule add` and `ip neigh add` take is taken here, with the same meaning, as far as the
 //! model can hold it; the rest is refused, not ignored. Keywords are written out: `metric`, not `m`. What
@@ -13,6 +13,7 @@ pub mod neighbor;
 pub mod route;
 pub mod rule;
 mod value;
+pub mod vlan;
 mod words;
 
 pub use words::Words;

@@ -9,5 +9,6 @@ pub mod error;
 pub mod grammar;
 pub mod node;
 pub mod route;
+pub mod vlan;
 
 pub use error::{ConfigError, Place};

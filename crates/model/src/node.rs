@@ -10,6 +10,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::route::{Family, Route, RouteKey, Rule};
+use crate::vlan::VlanTables;
 
 /// An interface index of the node's network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -166,6 +167,8 @@ pub struct Node {
     /// Where the hash that spreads packets over several next hops begins. Two routers in a row with the same seed would
     /// both send what one of them got by the same way.
     pub multipath_hash_seed: u32,
+    /// VLAN tables of End.DX2V; Sidestep's own.
+    pub vlans: VlanTables,
 }
 
 impl Node {

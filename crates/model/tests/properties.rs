@@ -17,6 +17,7 @@ use sidestep_model::node::{IfIndex, Mac, Neighbor, TableId};
 use sidestep_model::route::{
     Encap, Family, NextHop, Owner, Route, RouteKey, RouteKind, Rule, RuleAction,
 };
+use sidestep_model::vlan::VlanTableId;
 
 struct Three;
 
@@ -141,6 +142,7 @@ fn seg6local() -> impl Strategy<Value = Encap> {
                 Attribute::Nh6 => local.nh6 = Some(nh6),
                 Attribute::Iif => local.iif = Some(dev),
                 Attribute::Oif => local.oif = Some(dev),
+                Attribute::Vlantable => local.vlantable = Some(VlanTableId(table.0)),
                 Attribute::Srh => local.segments.clone_from(&segments),
                 Attribute::Flavors | Attribute::Count => {}
             }

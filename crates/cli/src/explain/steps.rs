@@ -101,6 +101,15 @@ pub enum Step {
         /// The inner packet's destination address; none in an Ethernet frame.
         destination: Option<IpAddr>,
     },
+    /// The VLANs of a decapsulated frame were looked up (End.DX2V).
+    Vlans {
+        /// The VLAN table.
+        table: u32,
+        /// VLAN ids of the two outermost tags; 0: none.
+        vids: (u16, u16),
+        /// Where that is specified.
+        source: &'static str,
+    },
     /// A headend put the packet on a list of segments.
     Push {
         /// The headend behavior.
@@ -169,6 +178,11 @@ fn step(names: Names<'_>, event: &Trace, destination: &mut IpAddr) -> Option<Ste
                 source,
             }
         }
+        SIDESTEP_TRACE_LOOKUP if names.index.vlan_views.contains_key(&a) => Step::Vlans {
+            table: names.index.vlan_views[&a].0,
+            vids: vlan_ids(event.address),
+            source: "RFC 8986 4.10",
+        },
         SIDESTEP_TRACE_LOOKUP => {
             let chain = names.index.views.get(&a).map(|view| &view.chain);
             let family = chain.map_or(Family::of(destination), |chain| chain.family);
@@ -196,18 +210,7 @@ fn step(names: Names<'_>, event: &Trace, destination: &mut IpAddr) -> Option<Ste
         }
         SIDESTEP_TRACE_CSID | SIDESTEP_TRACE_REPLACE_CSID => {
             let next = address(event.address, Family::V6);
-            let replaced = event.kind == SIDESTEP_TRACE_REPLACE_CSID;
-            let (flavor, source) = if replaced {
-                ("REPLACE-C-SID", "RFC 9800 4.2.1 R20")
-            } else {
-                ("NEXT-C-SID", "RFC 9800 4.1.1 S05-S06")
-            };
-            Step::Compressed {
-                flavor,
-                at: replaced.then_some((a, b)),
-                destination: (std::mem::replace(destination, next), next),
-                source,
-            }
+            compressed(event, (std::mem::replace(destination, next), next))
         }
         SIDESTEP_TRACE_POP => Step::Pop {
             bytes: b,
@@ -270,6 +273,21 @@ fn choice(names: Names<'_>, group: u32, route: u32) -> Step {
             slots.len(),
         ),
         source: "RFC 6438 4",
+    }
+}
+
+fn compressed(event: &Trace, destination: (IpAddr, IpAddr)) -> Step {
+    let replaced = event.kind == SIDESTEP_TRACE_REPLACE_CSID;
+    let (flavor, source) = if replaced {
+        ("REPLACE-C-SID", "RFC 9800 4.2.1 R20")
+    } else {
+        ("NEXT-C-SID", "RFC 9800 4.1.1 S05-S06")
+    };
+    Step::Compressed {
+        flavor,
+        at: replaced.then_some((event.a, event.b)),
+        destination,
+        source,
     }
 }
 
@@ -355,6 +373,12 @@ pub(crate) fn table(id: TableId) -> String {
         TableId::LOCAL => "local".into(),
         TableId(number) => number.to_string(),
     }
+}
+
+/// The VLAN ids in the key of a VLAN table: 12 bits of each 16 (`datapath/behavior/end_dx2v.h`).
+fn vlan_ids(key: [u8; 16]) -> (u16, u16) {
+    let id = |at: usize| u16::from_be_bytes([key[at], key[at + 1]]) & 0xfff;
+    (id(0), id(2))
 }
 
 /// An address of a trace: network order, IPv4 in the first four bytes.

@@ -106,6 +106,10 @@ fn print_why(
 }
 
 /// Label, text and RFC section of a step.
+#[allow(
+    clippy::too_many_lines,
+    reason = "one arm for each step, of a few lines each"
+)]
 fn words(step: &Step) -> (&str, String, &str) {
     match step {
         Step::Port { port, bytes } => ("port", format!("{port}, frame of {bytes} bytes"), ""),
@@ -172,11 +176,17 @@ fn words(step: &Step) -> (&str, String, &str) {
             destination: (before, after),
             source,
         } => {
-            let at = at.map_or_else(String::new, |(left, index)| {
-                format!("segments left {left}, index {index}, ")
-            });
+            let at = container_text(*at);
             let text = format!("{flavor}: {at}destination {before} -> {after}");
             ("C-SID", text, source)
+        }
+        Step::Vlans {
+            table,
+            vids,
+            source,
+        } => {
+            let text = format!("{} in VLAN table {table}", vids_text(*vids));
+            ("VLAN", text, source)
         }
         Step::Pop { bytes, source } => ("PSP", format!("SRH of {bytes} bytes removed"), source),
         Step::Decapsulate {
@@ -212,6 +222,22 @@ fn words(step: &Step) -> (&str, String, &str) {
                 "",
             )
         }
+    }
+}
+
+/// Where in the containers of the segment list a REPLACE-C-SID is.
+fn container_text(at: Option<(u32, u32)>) -> String {
+    at.map_or_else(String::new, |(left, index)| {
+        format!("segments left {left}, index {index}, ")
+    })
+}
+
+/// VLAN ids in the words of a VLAN table.
+fn vids_text(vids: (u16, u16)) -> String {
+    match vids {
+        (0, _) => "untagged".into(),
+        (outer, 0) => format!("vid {outer}"),
+        (outer, inner) => format!("vid {outer} inner {inner}"),
     }
 }
 

@@ -37,10 +37,19 @@ pub enum Request {
     /// `sidestep route add|replace|del WORDS`.
     Route {
         /// What to do with it.
-        verb: RouteVerb,
+        verb: Verb,
         /// The iproute2 words behind the verb.
         words: Vec<String>,
     },
+    /// `sidestep vlan add|replace|del WORDS`.
+    Vlan {
+        /// What to do with it.
+        verb: Verb,
+        /// The words behind the verb.
+        words: Vec<String>,
+    },
+    /// [`crate::report::Vlans`].
+    ShowVlans,
     /// Runs one frame through the live tables, in the daemon, without sending it.
     Explain {
         /// Ingress port.
@@ -95,10 +104,10 @@ pub struct TracedPort {
     pub target: String,
 }
 
-/// What to do with a route.
+/// What to do with a route or an entry of a VLAN table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum RouteVerb {
+pub enum Verb {
     /// Refused if there is one with the same key.
     Add,
     /// Added, or put in the place of the one with the same key.

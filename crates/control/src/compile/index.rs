@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use sidestep_model::behavior::Seg6Encap;
 use sidestep_model::node::IfIndex;
 use sidestep_model::route::{Family, NextHop, Route, RouteKey};
+use sidestep_model::vlan::VlanTableId;
 
 use super::Chain;
 
@@ -58,6 +59,8 @@ pub struct Index {
     pub groups: BTreeMap<u32, Vec<u32>>,
     /// By view index.
     pub views: BTreeMap<u32, ViewInfo>,
+    /// VLAN tables by view index.
+    pub vlan_views: BTreeMap<u32, VlanTableId>,
     /// By adjacency index.
     pub adjacencies: BTreeMap<u32, AdjacencyInfo>,
     /// By policy index.

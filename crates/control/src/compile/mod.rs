@@ -24,6 +24,7 @@ use sidestep_abi::{
 use sidestep_datapath::{FibKey, Image, Limits, VIEWS};
 use sidestep_model::node::{IfIndex, Link, Node};
 use sidestep_model::route::{Family, RouteKey, RouteKind};
+use sidestep_model::vlan::VlanTableId;
 use thiserror::Error;
 
 pub use chain::Chain;
@@ -78,12 +79,21 @@ pub struct Compiled {
 #[derive(Debug)]
 pub struct Compiler {
     limits: Limits,
-    views: Ids<Chain>,
+    views: Ids<ViewKey>,
     routes: Ids<RouteRecord>,
     groups: Ids<GroupKey>,
     counters: Ids<RouteKey>,
     adjacencies: Ids<AdjacencyKey>,
     policies: Ids<PolicyKey>,
+}
+
+/// What a view of the FIB holds.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum ViewKey {
+    /// Routing tables.
+    Chain(Chain),
+    /// A VLAN table.
+    Vlans(VlanTableId),
 }
 
 /// One compilation on its way.
@@ -312,7 +322,7 @@ impl Pass<'_> {
 
     /// The index of the view for a chain.
     fn view(&mut self, chain: Chain) -> Result<u32, CompileError> {
-        let id = self.ids.views.get(&chain)?;
+        let id = self.ids.views.get(&ViewKey::Chain(chain.clone()))?;
         self.out.index.views.insert(
             id,
             ViewInfo {

@@ -4,26 +4,29 @@ use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv6Addr};
 
 use sidestep_abi::{
-    DROP_blackhole, PUNT_egress, PUNT_hmac, PUNT_local, PUNT_multicast, PUNT_neighbor,
-    PUNT_route_miss, PUNT_route_type, PUNT_unsupported, SIDESTEP_ADJACENCY_VALID,
+    DROP_blackhole, DROP_vlan_miss, PUNT_egress, PUNT_hmac, PUNT_local, PUNT_multicast,
+    PUNT_neighbor, PUNT_route_miss, PUNT_route_type, PUNT_unsupported, SIDESTEP_ADJACENCY_VALID,
     SIDESTEP_ADJACENCY_XDP, SIDESTEP_FLOW_LABEL_COMPUTE, SIDESTEP_FLOW_LABEL_COPY,
     SIDESTEP_FLOW_LABEL_ZERO, SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_END,
     SIDESTEP_ROUTE_END_B6_ENCAPS, SIDESTEP_ROUTE_END_B6_INSERT, SIDESTEP_ROUTE_END_DT4,
     SIDESTEP_ROUTE_END_DT6, SIDESTEP_ROUTE_END_DT46, SIDESTEP_ROUTE_END_DX2,
-    SIDESTEP_ROUTE_END_DX4, SIDESTEP_ROUTE_END_DX6, SIDESTEP_ROUTE_END_T, SIDESTEP_ROUTE_END_X,
-    SIDESTEP_ROUTE_FORWARD, SIDESTEP_ROUTE_HEADEND, SIDESTEP_ROUTE_NEXT_CSID, SIDESTEP_ROUTE_OURS,
-    SIDESTEP_ROUTE_PSP, SIDESTEP_ROUTE_PUNT, SIDESTEP_ROUTE_REPLACE_CSID, SIDESTEP_ROUTE_USD,
-    SIDESTEP_ROUTE_USP, sidestep_action, sidestep_adjacency, sidestep_reason, sidestep_route,
+    SIDESTEP_ROUTE_END_DX2V, SIDESTEP_ROUTE_END_DX4, SIDESTEP_ROUTE_END_DX6, SIDESTEP_ROUTE_END_T,
+    SIDESTEP_ROUTE_END_X, SIDESTEP_ROUTE_FORWARD, SIDESTEP_ROUTE_HEADEND, SIDESTEP_ROUTE_NEXT_CSID,
+    SIDESTEP_ROUTE_OURS, SIDESTEP_ROUTE_PSP, SIDESTEP_ROUTE_PUNT, SIDESTEP_ROUTE_REPLACE_CSID,
+    SIDESTEP_ROUTE_USD, SIDESTEP_ROUTE_USP, sidestep_action, sidestep_adjacency, sidestep_reason,
+    sidestep_route,
 };
+use sidestep_datapath::FibKey;
 use sidestep_model::behavior::{Behavior, EncapMode, SEGMENTS_MAX, Seg6Encap, Seg6Local};
 use sidestep_model::node::{IfIndex, LinkKind, TableId};
 use sidestep_model::route::{Encap, Family, NextHop, Owner, Route, RouteKey, RouteKind};
+use sidestep_model::vlan::{Vids, VlanTableId};
 
 use super::chain::{self, Chain, Source};
 use super::group::{self, Way};
 use super::index::{AdjacencyInfo, PolicyInfo, RouteInfo};
 use super::tables::{self, Prefix, Say, Table};
-use super::{CompileError, Pass, header};
+use super::{CompileError, Pass, ViewKey, header};
 
 /// What tells one route record from another: all of it.
 pub(crate) type RouteRecord = sidestep_route;
@@ -31,6 +34,9 @@ pub(crate) type RouteRecord = sidestep_route;
 pub(crate) type AdjacencyKey = (IfIndex, Option<IpAddr>, Option<u32>);
 /// Encapsulation, source, hop limit, flow label mode, adjacency, view.
 pub(crate) type PolicyKey = (Seg6Encap, Ipv6Addr, u8, u8, u32, u32);
+
+/// `VLAN_KEY_PRESENT` of `datapath/behavior/end_dx2v.h`.
+const VLAN_KEY_PRESENT: u16 = 0x1000;
 
 /// A route that looks at more than the destination.
 pub(crate) fn is_selective(key: &RouteKey) -> bool {
@@ -441,6 +447,15 @@ impl Pass<'_> {
                     ..record(SIDESTEP_ROUTE_END_DX2)
                 }
             }
+            Behavior::EndDx2v => {
+                let Some(table) = local.vlantable else {
+                    return left(unsupported("End.DX2V without vlantable"));
+                };
+                sidestep_route {
+                    view6: self.vlan_view(table)?,
+                    ..record(SIDESTEP_ROUTE_END_DX2V)
+                }
+            }
             Behavior::EndDx6 => match local.nh6 {
                 Some(nh6) if !nh6.is_unspecified() => self
                     .cross_connect(nh6.into())?
@@ -502,6 +517,53 @@ impl Pass<'_> {
             (out.block_bits, out.function_bits) = (block, function);
         }
         Ok(out)
+    }
+
+    /// The view with the entries of a VLAN table: prefixes of the VLAN ids, as `datapath/behavior/end_dx2v.h` makes its key.
+    fn vlan_view(&mut self, table: VlanTableId) -> Outcome<u32> {
+        let view = fatal(self.ids.views.get(&ViewKey::Vlans(table)))?;
+        if self.out.index.vlan_views.insert(view, table).is_some() {
+            return Ok(view);
+        }
+        let node = self.node;
+        for (key, &dev) in node.vlans.iter().filter(|(key, _)| key.table == table) {
+            let id = |vid: u16| (vid | VLAN_KEY_PRESENT).to_be_bytes();
+            let (ids, length) = match key.vids {
+                Vids::Untagged => ([[0; 2]; 2], 16),
+                Vids::Outer(outer) => ([id(outer), [0; 2]], 16),
+                Vids::OuterInner(outer, inner) => ([id(outer), id(inner)], 32),
+            };
+            let mut address = [0; 16];
+            address[..4].copy_from_slice(ids.as_flattened());
+            // An interface that has gone: as if the entry were not there.
+            if !node.links.contains_key(&dev) {
+                continue;
+            }
+            let adjacency = self.adjacency(dev, None, None)?;
+            let route = fatal(self.bare(sidestep_route {
+                adjacency,
+                ..record(SIDESTEP_ROUTE_FORWARD)
+            }))?;
+            self.out.image.fib.insert(
+                FibKey {
+                    view,
+                    address,
+                    length,
+                },
+                route,
+            );
+        }
+        let miss = fatal(self.bare(sidestep_route {
+            reason: DROP_vlan_miss as u8,
+            ..record(SIDESTEP_ROUTE_DROP)
+        }))?;
+        let all = FibKey {
+            view,
+            address: [0; 16],
+            length: 0,
+        };
+        self.out.image.fib.insert(all, miss);
+        Ok(view)
     }
 
     /// A binding SID: a behavior with the policy of its `srh segs`.

@@ -17,13 +17,14 @@ use serde_json::Value;
 use sidestep_datapath::kernel::{self, Kernel, KernelError, Origin, PIN_ROOT, Target};
 use sidestep_datapath::{Image, Limits};
 use sidestep_mirror::{Mirror, MirrorError};
+use sidestep_model::ConfigError;
 use sidestep_model::config::{File, Overlay};
+use sidestep_model::grammar::{Names, vlan};
 use sidestep_model::node::{IfIndex, Link, Node};
-use sidestep_model::{ConfigError, grammar::Names};
 use thiserror::Error;
 
 pub use self::ports::Mode;
-use crate::api::{Request, Server, run_directory};
+use crate::api::{Request, Server, Verb, run_directory};
 use crate::compile::{CompileError, Compiled, Compiler};
 use crate::report;
 use crate::trace::{Filter, Told};
@@ -378,19 +379,37 @@ impl Daemon {
             Request::ShowDrops => json(self.drops_report()?),
             Request::ShowLimits => json(self.limits_report()),
             Request::ShowRoutes { all } => json(self.routes_report(*all)?),
-            Request::Route { verb, words } => {
-                let before = self.own.clone();
-                let node = own::over(self.mirror.node(), &self.own).into_owned();
-                own::change(&mut self.own, &node, *verb, words)?;
-                if let Err(error) = self.refresh() {
-                    self.own = before;
-                    return Err(error.to_string());
-                }
-                Ok(Value::Null)
+            Request::Route { verb, words } => self.change_own(own::change, *verb, words),
+            Request::Vlan { verb, words } => self.change_own(own::change_vlan, *verb, words),
+            Request::ShowVlans => {
+                let node = self.mirror.node();
+                let vlans = self.own.vlans.iter();
+                json(
+                    vlans
+                        .map(|(key, dev)| vlan::print(key, *dev, node))
+                        .collect::<report::Vlans>(),
+                )
             }
             Request::Explain { port, frame } => self.explain(port, frame),
             Request::Trace { .. } | Request::Stop => Ok(Value::Null),
         }
+    }
+
+    /// A change of what is our own: all of it or nothing.
+    fn change_own(
+        &mut self,
+        change: fn(&mut Overlay, &Node, Verb, &[String]) -> Result<(), String>,
+        verb: Verb,
+        words: &[String],
+    ) -> Result<Value, String> {
+        let before = self.own.clone();
+        let node = own::over(self.mirror.node(), &self.own).into_owned();
+        change(&mut self.own, &node, verb, words)?;
+        if let Err(error) = self.refresh() {
+            self.own = before;
+            return Err(error.to_string());
+        }
+        Ok(Value::Null)
     }
 
     fn explain(&self, port: &str, frame: &str) -> Result<Value, String> {

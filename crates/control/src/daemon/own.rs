@@ -1,15 +1,16 @@
-//! What only Sidestep has: the routes, rules and neighbors of the configuration file and of `sidestep route`.
+//! What only Sidestep has: the routes, rules, neighbors and VLAN tables of the configuration file, of `sidestep route` and
+//! of `sidestep vlan`.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv6Net};
 use sidestep_model::config::{Overlay, read_own_route};
-use sidestep_model::grammar::{Context, Words, route};
+use sidestep_model::grammar::{Context, Words, route, vlan};
 use sidestep_model::node::{Node, TableId};
 use sidestep_model::route::{Owner, RouteKey};
 
-use crate::api::RouteVerb;
+use crate::api::Verb;
 
 /// The kernel's node with what is our own on top.
 pub(crate) fn over<'a>(mirrored: &'a Node, own: &Overlay) -> Cow<'a, Node> {
@@ -30,6 +31,8 @@ pub(crate) fn over<'a>(mirrored: &'a Node, own: &Overlay) -> Cow<'a, Node> {
             .or_default()
             .push(rule.clone());
     }
+    node.vlans
+        .extend(own.vlans.iter().map(|(key, dev)| (*key, *dev)));
     node.tunsrc = own.tunsrc.or(node.tunsrc);
     node.seg6_flowlabel = own.seg6_flowlabel.unwrap_or(node.seg6_flowlabel);
     node.multipath_hash_seed = own.multipath_hash_seed.unwrap_or(node.multipath_hash_seed);
@@ -40,10 +43,10 @@ pub(crate) fn over<'a>(mirrored: &'a Node, own: &Overlay) -> Cow<'a, Node> {
 pub(crate) fn change(
     own: &mut Overlay,
     node: &Node,
-    verb: RouteVerb,
+    verb: Verb,
     words: &[String],
 ) -> Result<(), String> {
-    if verb == RouteVerb::Del {
+    if verb == Verb::Del {
         return delete(own, node, words);
     }
     let ctx = Context {
@@ -53,7 +56,7 @@ pub(crate) fn change(
     };
     let route = read_own_route(&mut Words::from_args(words), &ctx, node)
         .map_err(|error| error.to_string())?;
-    if verb == RouteVerb::Add
+    if verb == Verb::Add
         && let Some(there) = own.routes.get(&route.key)
     {
         let words = route::print(there, node, sidestep_model::grammar::Style::Add);
@@ -62,6 +65,39 @@ pub(crate) fn change(
         ));
     }
     own.routes.insert(route.key, route);
+    Ok(())
+}
+
+/// Carries out `sidestep vlan VERB WORDS`. On an error nothing has changed.
+pub(crate) fn change_vlan(
+    own: &mut Overlay,
+    node: &Node,
+    verb: Verb,
+    words: &[String],
+) -> Result<(), String> {
+    let ctx = Context {
+        names: node,
+        family: None,
+        owner: Owner::Sidestep,
+    };
+    let mut words = Words::from_args(words);
+    if verb == Verb::Del {
+        let key = vlan::parse_key(&mut words, &ctx).map_err(|error| error.to_string())?;
+        return match own.vlans.remove(&key) {
+            Some(_) => Ok(()),
+            None => Err("there is no such entry (see `sidestep vlan show`)".into()),
+        };
+    }
+    let (key, dev) = vlan::parse(&mut words, &ctx).map_err(|error| error.to_string())?;
+    if verb == Verb::Add
+        && let Some(there) = own.vlans.get(&key)
+    {
+        let words = vlan::print(&key, *there, node);
+        return Err(format!(
+            "there is such an entry already: {words} (use `replace`)"
+        ));
+    }
+    own.vlans.insert(key, dev);
     Ok(())
 }
 

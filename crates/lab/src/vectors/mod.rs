@@ -49,6 +49,9 @@ pub struct Node {
     /// What `ip rule add` takes.
     #[serde(default)]
     pub rules: Vec<String>,
+    /// Entries of VLAN tables, which Linux does not have.
+    #[serde(default)]
+    pub vlans: Vec<String>,
     /// `ip sr tunsrc set`.
     #[serde(default)]
     pub tunsrc: Option<String>,

@@ -15,6 +15,8 @@ pub enum Attribute {
     Iif,
     /// `oif DEV`.
     Oif,
+    /// `vlantable TABLE`.
+    Vlantable,
     /// `srh segs A,B,…`.
     Srh,
     /// `flavors FLAVOR,…`.
@@ -25,7 +27,7 @@ pub enum Attribute {
 
 impl Attribute {
     /// All, in the order in which iproute2 prints them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Srh,
         Self::Table,
         Self::Vrftable,
@@ -33,6 +35,7 @@ impl Attribute {
         Self::Nh6,
         Self::Iif,
         Self::Oif,
+        Self::Vlantable,
         Self::Count,
         Self::Flavors,
     ];
@@ -46,6 +49,7 @@ impl Attribute {
             Self::Nh6 => "nh6",
             Self::Iif => "iif",
             Self::Oif => "oif",
+            Self::Vlantable => "vlantable",
             Self::Srh => "srh",
             Self::Flavors => "flavors",
             Self::Count => "count",
@@ -61,6 +65,7 @@ impl Attribute {
             Self::Nh6 => "nh6 IPV6",
             Self::Iif => "iif DEV",
             Self::Oif => "oif DEV",
+            Self::Vlantable => "vlantable TABLE",
             Self::Srh => "srh segs SEGMENTS",
             Self::Flavors => "flavors FLAVORS",
             Self::Count => "count",
@@ -76,6 +81,9 @@ impl Attribute {
             Self::Nh6 => "IPv6 next hop; :: after decapsulation: look the inner destination up",
             Self::Iif => "ingress interface",
             Self::Oif => "egress interface",
+            Self::Vlantable => {
+                "look the VLANs of the frame up in this VLAN table (`sidestep vlan`)"
+            }
             Self::Srh => "the segments of the policy, in the order of travel",
             Self::Flavors => "variants of the behavior",
             Self::Count => "the kernel counts too (Sidestep always does)",

@@ -270,6 +270,22 @@ pub const BEHAVIORS: &[Descriptor] = &[
         summary: "decapsulate an Ethernet frame, send it out of this interface",
     },
     Descriptor {
+        behavior: Behavior::EndDx2v,
+        name: "End.DX2V",
+        aliases: &[],
+        kernel_action: None,
+        required: &[Attribute::Vlantable],
+        one_of: &[],
+        optional: &[],
+        flavors: &[],
+        beyond_linux: LINUX_HAS_ALL,
+        inner: Inner::Ethernet,
+        data_plane: true,
+        data_plane_flavors: &[],
+        source: "RFC 8986 4.10",
+        summary: "decapsulate an Ethernet frame, send it out of the interface of its VLANs",
+    },
+    Descriptor {
         behavior: Behavior::EndB6,
         name: "End.B6",
         aliases: &["End.B6.Insert"],
@@ -388,9 +404,10 @@ mod tests {
             | Behavior::EndDt4
             | Behavior::EndDt46
             | Behavior::EndDx2
+            | Behavior::EndDx2v
             | Behavior::EndB6
             | Behavior::EndB6Encaps
-            | Behavior::EndB6EncapsRed => 12,
+            | Behavior::EndB6EncapsRed => 13,
         };
         assert_eq!(BEHAVIORS.len(), known(Behavior::End));
         for row in BEHAVIORS {

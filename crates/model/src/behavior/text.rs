@@ -191,7 +191,8 @@ pub fn grammar() -> String {
     text.push_str(
         "RULE := [ not ] [ from PREFIX ] [ to PREFIX ] [ iif NAME ] [ oif NAME ] [ priority NUMBER ]\n\
         \x20       { lookup TABLE | l3mdev | blackhole | unreachable | prohibit }\n\
-         NEIGHBOR := ADDRESS lladdr MAC dev DEV [ nud STATE ]\n",
+         NEIGHBOR := ADDRESS lladdr MAC dev DEV [ nud STATE ]\n\
+         VLAN := table TABLE { vid VID [ inner VID ] | untagged } dev DEV\n",
     );
     text
 }
@@ -209,9 +210,9 @@ pub fn completions(words: &[&str]) -> Vec<&'static str> {
         "mode" => return HEADENDS.iter().map(|row| row.word).collect(),
         "srh" => return vec!["segs"],
         "table" | "lookup" => return vec!["main", "local", "default"],
-        "via" | "dev" | "segs" | "nh4" | "nh6" | "oif" | "iif" | "vrftable" | "tunsrc" | "hmac"
-        | "src" | "metric" | "mtu" | "from" | "nhid" | "weight" | "tos" | "proto" | "lblen"
-        | "nflen" => return vec![],
+        "via" | "dev" | "segs" | "nh4" | "nh6" | "oif" | "iif" | "vrftable" | "vlantable"
+        | "tunsrc" | "hmac" | "src" | "metric" | "mtu" | "from" | "nhid" | "weight" | "tos"
+        | "proto" | "lblen" | "nflen" => return vec![],
         _ => {}
     }
     let start = words.iter().rposition(|word| *word == "encap");

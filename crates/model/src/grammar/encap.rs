@@ -12,6 +12,7 @@ use crate::behavior::headend::HEADENDS;
 use crate::behavior::{Behavior, EncapMode, Flavors, SEGMENTS_MAX, Seg6Encap, Seg6Local};
 use crate::error::ConfigError;
 use crate::route::{Encap, Family};
+use crate::vlan::VlanTableId;
 
 /// Lengths of a NEXT-C-SID that are not given: Locator-Block and Locator-Node Function, in bits.
 /// Linux: `SEG6_LOCAL_LCBLOCK_DBITS`, `SEG6_LOCAL_LCNODE_FN_DBITS`.
@@ -186,6 +187,9 @@ fn parse_seg6local<'a>(
             "nh6" => local.nh6 = Some(parse_address6(words, name)?),
             "iif" => local.iif = Some(words.interface(name, ctx.names)?),
             "oif" => local.oif = Some(words.interface(name, ctx.names)?),
+            "vlantable" => {
+                local.vlantable = Some(VlanTableId(words.number(name, 1, u32::MAX)?));
+            }
             "flavors" => parse_flavors(words, &mut local.flavors)?,
             "lblen" => block = Some(words.number(name, 1, 255)? as u8),
             "nflen" => function = Some(words.number(name, 1, 255)? as u8),
@@ -397,8 +401,8 @@ fn print_seg6(seg6: &Seg6Encap, names: &dyn Names, style: Style) -> String {
     if let Some(tunsrc) = seg6.tunsrc {
         let _ = write!(text, " tunsrc {tunsrc}");
     }
-    let segs = segments_text(&seg6.segments, seg6.mode.inserts(), style);
-    let _ = write!(text, " {segs}");
+    let list = segments_text(&seg6.segments, seg6.mode.inserts(), style);
+    let _ = write!(text, " {list}");
     if let Some(hmac) = seg6.hmac {
         let _ = match style {
             Style::Add => write!(text, " hmac {hmac}"),
@@ -433,6 +437,7 @@ fn print_seg6local(local: &Seg6Local, names: &dyn Names, style: Style) -> String
             Attribute::Nh6 => local.nh6.map(|address| address.to_string()),
             Attribute::Iif => local.iif.map(|dev| value::interface_text(dev, names)),
             Attribute::Oif => local.oif.map(|dev| value::interface_text(dev, names)),
+            Attribute::Vlantable => local.vlantable.map(|table| table.0.to_string()),
             Attribute::Flavors => Some(flavors_text(local.flavors)),
         };
         let _ = write!(text, " {keyword} {}", value.unwrap_or_default());

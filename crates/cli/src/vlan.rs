@@ -1,0 +1,67 @@
+//! `sidestep vlan`: the VLAN tables of End.DX2V.
+
+use std::io::Write;
+
+use clap::Subcommand;
+use sidestep_control::api::{self, Request, Verb};
+use sidestep_control::report;
+
+use crate::show::show;
+use crate::{Outcome, tables};
+
+/// Arguments of `vlan`.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Add an entry
+    Add(Words),
+    /// Add an entry, or put it in the place of the one with its table and VLAN ids
+    Replace(Words),
+    /// Remove an entry; `dev` may be left out
+    Del(Words),
+    /// Show all entries
+    Show(Show),
+}
+
+/// An entry.
+#[derive(Debug, clap::Args)]
+pub struct Words {
+    /// table TABLE { vid VID [ inner VID ] | untagged } dev DEV
+    #[arg(required = true, trailing_var_arg = true, value_name = "WORD")]
+    pub words: Vec<String>,
+}
+
+/// How to show them.
+#[derive(Debug, clap::Args)]
+pub struct Show {
+    /// Print JSON
+    #[arg(short, long)]
+    pub json: bool,
+}
+
+/// Runs the command.
+pub fn run(command: &Command, out: &mut dyn Write) -> Outcome {
+    let change = |verb, words: &Words| {
+        api::call(Request::Vlan {
+            verb,
+            words: words.words.clone(),
+        })?;
+        Ok(())
+    };
+    match command {
+        Command::Add(words) => change(Verb::Add, words),
+        Command::Replace(words) => change(Verb::Replace, words),
+        Command::Del(words) => change(Verb::Del, words),
+        Command::Show(args) => show(
+            Request::ShowVlans,
+            args.json,
+            out,
+            |vlans: &report::Vlans| {
+                let mut table = tables::table(&["entry"], &[]);
+                for vlan in vlans {
+                    table.add_row([vlan]);
+                }
+                vec![table]
+            },
+        ),
+    }
+}

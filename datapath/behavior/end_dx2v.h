@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * End.DX2V (RFC 8986 4.10): decapsulates an Ethernet frame and asks for a lookup of its VLANs in the SID's VLAN table, whose
+ * entries are interfaces; the frame leaves as it is.
+ */
+#ifndef SIDESTEP_BEHAVIOR_END_DX2V_H
+#define SIDESTEP_BEHAVIOR_END_DX2V_H
+
+#include "decap.h"
+
+/* IEEE 802.1Q 9.6: the VLAN id in the tag control information. 0: a priority, and no VLAN. */
+#define VLAN_ID_MASK 0x0fffu
+/* In a key of a VLAN table, beside a VLAN id: there is one. */
+#define VLAN_KEY_PRESENT 0x1000u
+
+/* The tag at `offset`, where the frame has its type field: its VLAN id, 0 if it is none or has none. */
+INLINE verdict vlan_id(ENV *e, const struct packet *p, __u32 offset, __u32 *id)
+{
+	const __u8 *tag = env_bytes(e, offset, 2);
+
+	*id = 0;
+	if (!tag)
+		return punt(ext_chain);
+	if (!ethertype_is_tag(load16(tag)))
+		return VERDICT_CONTINUE;
+	/* The tag control information and the type behind it. */
+	if (offset + 2 + VLAN_TAG_LENGTH > p->end)
+		return drop(inner_header);
+	tag = env_bytes(e, offset + 2, VLAN_TAG_LENGTH);
+	if (!tag)
+		return punt(ext_chain);
+	*id = be16(load16(tag)) & VLAN_ID_MASK;
+	return VERDICT_CONTINUE;
+}
+
+/*
+ * RFC 8986 4.10: "exposed VLANs", the ids of the two outermost tags. They are the key of the next lookup, in the form of an
+ * address: 16 bits each in network order, so that an entry with both wins over one with the outer alone. What no entry
+ * matches is dropped by the route of the prefix of length 0.
+ */
+INLINE verdict end_dx2v(ENV *e, struct packet *p, const struct sidestep_route *r)
+{
+	verdict v = decap(e, p, DECAP_ETHERNET);
+	__u32 outer, inner = 0;
+
+	if (v != VERDICT_CONTINUE)
+		return v;
+	v = vlan_id(e, p, p->l3 - 2, &outer);
+	if (v == VERDICT_CONTINUE && outer)
+		v = vlan_id(e, p, p->l3 - 2 + VLAN_TAG_LENGTH, &inner);
+	if (v != VERDICT_CONTINUE)
+		return v;
+	p->destination.hi = outer ? be16(outer | VLAN_KEY_PRESENT) : 0;
+	p->destination.lo = 0;
+	if (inner)
+		p->destination.hi |= (__u64)be16(inner | VLAN_KEY_PRESENT) << 16;
+	p->view = r->view6;
+	return lookup();
+}
+
+#endif
