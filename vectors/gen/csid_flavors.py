@@ -100,6 +100,47 @@ def add_usd(group):
     )
 
 
+FLAVORS = {
+    1: "psp", 2: "usp", 3: "psp,usp", 4: "usd", 5: "psp,usd", 6: "usp,usd", 7: "psp,usp,usd",
+}
+RFC_FLAVORS = "9800 4.1.7"
+BEHAVIORS = (("end", "End", 0x100, ETH1), ("end_x", "End.X nh6 fc02::1", 0x200, ETH2), ("end_t", "End.T table 100", 0x300, ETH2))
+
+
+def add_every_flavor(group):
+    """PSP, USP and USD in every combination: while the container goes on they do nothing, at its end what they always do."""
+    linux = skip("Linux has PSP beside NEXT-C-SID on End only, and neither USP nor USD (seg6_flv_supp_ops_by_action)")
+    for name, _, base, egress in BEHAVIORS:
+        for bits, flavors in FLAVORS.items():
+            csid, pops, usp, usd = base | bits, bits & 1, bits & 2, bits & 4
+            prefix = f"csid_{name}_{flavors.replace(',', '_')}"
+            here, sid = USUAL.container(csid, BEHIND_1), USUAL.container(csid)
+            three = [SEGMENT_1, "fc0a::2", sid]
+
+            def goes_on(what, before, after, prefix=prefix, egress=egress):
+                group.add(f"{prefix}_{what}", RFC_FLAVORS, ETH0, received(ETH0, before), forward(egress, sent(egress, after)), linux)
+
+            for left in (0, 1, 2):
+                goes_on(f"in_a_container_with_segments_left_{left}", with_srh(here, 64, left, three),
+                        with_srh(USUAL.container(BEHIND_1), 63, left, three))
+            goes_on("in_a_container_over_ipv6", packet(here, 64, inner6(33), IPV6),
+                    packet(USUAL.container(BEHIND_1), 63, inner6(33), IPV6))
+            goes_on("at_the_end_with_segments_left_2", with_srh(sid, 64, 2, three), with_srh("fc0a::2", 63, 1, three))
+            goes_on("at_the_end_with_segments_left_1", with_srh(sid, 64, 1, three),
+                    packet(SEGMENT_1, 63) if pops else with_srh(SEGMENT_1, 63, 0, three))
+            for family, protocol, inner in (("ipv6", IPV6, inner6), ("ipv4", IPV4, inner4)):
+                for what, before, without in (
+                    ("with_segments_left_0", with_srh(sid, 64, 0, [sid], protocol, inner(33)), "upper_layer" if usp else "segments_left_zero"),
+                    ("without_an_srh", packet(sid, 64, inner(33), protocol), "no_srh"),
+                ):
+                    if usd:
+                        goes_on(f"of_{family}_at_the_end_{what}", before, inner(32))
+                    else:
+                        group.add(f"{prefix}_of_{family}_at_the_end_{what}", RFC_FLAVORS, ETH0, received(ETH0, before), drop(without), linux)
+            group.add(f"{prefix}_of_udp_at_the_end_with_segments_left_0", RFC_FLAVORS, ETH0, received(ETH0, with_srh(sid, 64, 0, [sid])),
+                      drop("upper_layer" if usp or usd else "segments_left_zero"), linux)
+
+
 def add_table(group):
     """uDT4 and uDT46 (End.DT4 and End.DT46 reached as the last C-SID)."""
     linux = skip(NO_VRF)
@@ -265,4 +306,17 @@ def groups():
         ], tunsrc=TUNSRC),
     )
     add_end_b6(binding)
-    return [psp, usd, table, all_lengths, binding]
+    every = Group(
+        "csid_every_flavor", "NEXT-C-SID beside PSP, USP and USD, in every combination.",
+        node(routes=[
+            sid_route(USUAL, base | bits, f"{words} flavors {flavors},{FLAVOR}")
+            for _, words, base, _ in BEHAVIORS for bits, flavors in FLAVORS.items()
+        ] + neighbors_of(USUAL) + [
+            f"{USUAL.prefix(BEHIND_1)} via fc02::1 dev eth2 table 100",
+            "fc0a::/16 via fc02::1 dev eth2 table 100",
+            "2001:db8:a::/48 via fc02::1 dev eth2 table 100",
+            "198.51.100.0/24 via 10.2.0.1 dev eth2 table 100",
+        ]),
+    )
+    add_every_flavor(every)
+    return [psp, usd, table, all_lengths, binding, every]

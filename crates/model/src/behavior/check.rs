@@ -163,7 +163,7 @@ impl Seg6Local {
                 let problem = "next-csid and replace-csid exclude each other";
                 return Err(wrong("flavors", problem, "one of them"));
             }
-            // RFC 9800 4.2 and 6.1. DA.Arg.Index is in the last bits, behind the C-SID.
+            // RFC 9800 4.2. DA.Arg.Index is in the last bits, behind the C-SID.
             let rule = "lblen a multiple of 8 from 8 to 104, nflen 16 or 32, together at most 120";
             if ![16, 32].contains(&csid) {
                 return Err(wrong("nflen", "impossible length", rule));

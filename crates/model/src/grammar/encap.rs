@@ -17,7 +17,7 @@ use crate::vlan::VlanTableId;
 /// Lengths of a NEXT-C-SID that are not given: Locator-Block and Locator-Node Function, in bits.
 /// Linux: `SEG6_LOCAL_LCBLOCK_DBITS`, `SEG6_LOCAL_LCNODE_FN_DBITS`.
 const NEXT_CSID_BITS: (u8, u8) = (32, 16);
-/// The same of a REPLACE-C-SID: RFC 9800 6.1 and 6.2 recommend 32 bits of C-SID; a block of 48 is its first example.
+/// The same of a REPLACE-C-SID: the lengths of the example in RFC 9800 4.2.
 const REPLACE_CSID_BITS: (u8, u8) = (48, 32);
 
 /// An encapsulation as read, with what is needed to check it once the family of the route is known.
