@@ -20,6 +20,8 @@ NODE = node(
         "10.210.0.0/16 via 10.2.0.1 dev eth2 table 100",
         "10.211.0.0/16 via 10.2.0.1 dev eth2",
         "fc0f::1/128 encap seg6local action End dev eth0",
+        "throw 2001:db8:e4:1::/64",
+        "throw 10.211.1.0/24",
         "throw fc0f::/16 table 100",
         "fc0f::d6/128 encap seg6local action End.DX6 nh6 :: dev eth0",
         "fc0b::/16 via fc00::1 dev eth0 table 100",
@@ -50,6 +52,12 @@ def add_iif(group):
     forwarded("ipv4_an_iif_rule_of_another_port", ETH0, lambda ttl: four("10.210.0.1", ttl), ETH1)
     forwarded("ipv4_an_iif_rule_of_the_ingress_port", ETH1, lambda ttl: four("10.210.0.1", ttl), ETH2)
     forwarded("ipv4_a_table_without_a_match_goes_on_with_the_next_rule", ETH1, lambda ttl: four("10.211.0.1", ttl), ETH2)
+    for name, packet in (
+        ("ipv6_a_throw_route_hides_shorter_prefixes_of_its_table", six("2001:db8:e4:1::1", 64)),
+        ("ipv4_a_throw_route_hides_shorter_prefixes_of_its_table", four("10.211.1.1", 64)),
+    ):
+        group.add(name, RULE, ETH0, received(ETH0, packet), kernel("route_miss"),
+                  about="Throw in table main: no table is left, though main has a shorter prefix.")
     group.add("ipv6_a_blackhole_rule", RULE, ETH2, received(ETH2, six("2001:db8:e2::1", 64)), drop("blackhole"))
     group.add("ipv4_a_blackhole_rule", RULE, ETH2, received(ETH2, four("10.210.0.1", 64)), drop("blackhole"))
     group.add(

@@ -17,9 +17,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use sidestep_abi::{
-    PUNT_route_type, SIDESTEP_PORT_FORWARD4, SIDESTEP_PORT_FORWARD6, SIDESTEP_PORT_REQUIRE_HMAC,
-    SIDESTEP_PORT_RPF_LOOSE, SIDESTEP_PORT_RPF_STRICT, SIDESTEP_PORT_RULES4_PUNT,
-    SIDESTEP_PORT_RULES6_PUNT, SIDESTEP_PORT_SEG6, SIDESTEP_PORTS, sidestep_port,
+    PUNT_route_miss, PUNT_route_type, SIDESTEP_PORT_FORWARD4, SIDESTEP_PORT_FORWARD6,
+    SIDESTEP_PORT_REQUIRE_HMAC, SIDESTEP_PORT_RPF_LOOSE, SIDESTEP_PORT_RPF_STRICT,
+    SIDESTEP_PORT_RULES4_PUNT, SIDESTEP_PORT_RULES6_PUNT, SIDESTEP_PORT_SEG6, SIDESTEP_PORTS,
+    sidestep_port,
 };
 use sidestep_datapath::{FibKey, Image, Limits, VIEWS};
 use sidestep_model::node::{IfIndex, Link, Node};
@@ -358,6 +359,10 @@ impl Pass<'_> {
                 .iter()
                 .map(|&table| entries.get(&(chain.family, table)).unwrap_or(&empty));
             for (prefix, route) in tables::merge(&tables, last) {
+                let route = match route {
+                    Some(route) => route,
+                    None => self.bare_punt(PUNT_route_miss)?,
+                };
                 self.out.image.fib.insert(
                     FibKey {
                         view,

@@ -110,10 +110,13 @@ pub(crate) type Say = Option<u32>;
 /// Why this is right: let Q be the longest prefix of any table that covers an address. Every prefix of any table that
 /// covers the address is at most as long as Q and so covers all of Q. So each table's longest match for the address is
 /// its longest match for Q, and walking the tables with Q gives the answer for the address.
+///
+/// That answer may be that no table has a route: where a `throw` hides shorter prefixes of its table, and no later one
+/// matches. Then the prefix is there without a route, lest a shorter one of the result match instead.
 pub(crate) fn merge<'a>(
     tables: &(impl Iterator<Item = &'a Table<Say>> + Clone),
     last: Option<u32>,
-) -> impl Iterator<Item = (Prefix, u32)> {
+) -> impl Iterator<Item = (Prefix, Say)> {
     let mut merged = BTreeMap::new();
     let prefixes = tables
         .clone()
@@ -126,9 +129,7 @@ pub(crate) fn merge<'a>(
                 .or(last)
         });
     }
-    merged
-        .into_iter()
-        .filter_map(|(prefix, route)| Some((prefix, route?)))
+    merged.into_iter()
 }
 
 #[cfg(test)]
@@ -147,14 +148,14 @@ mod tests {
         table
     }
 
-    fn lookup(merged: &[(Prefix, u32)], address: &str) -> Option<u32> {
+    fn lookup(merged: &[(Prefix, Say)], address: &str) -> Say {
         let mut table = Table::default();
         for &(prefix, route) in merged {
             table.insert(prefix, route);
         }
         table
             .longest_match(Prefix::host(address.parse().unwrap()))
-            .map(|(_, &route)| route)
+            .and_then(|(_, &route)| route)
     }
 
     #[test]
@@ -175,5 +176,15 @@ mod tests {
         assert_eq!(lookup(&merged, "fc00:9:8::1"), Some(2));
         assert_eq!(lookup(&merged, "fc00:9:7::1"), Some(9));
         assert_eq!(lookup(&merged, "2001::1"), Some(9));
+    }
+
+    #[test]
+    fn throw_hides_shorter_prefixes_of_its_table_even_if_no_other_table_matches() {
+        let first = table(&[("fc00::/16", Some(1)), ("fc00:9::/32", None)]);
+        let second = table(&[("fc00:9:8::/48", Some(2))]);
+        let merged: Vec<_> = merge(&[&first, &second].into_iter(), None).collect();
+        assert_eq!(lookup(&merged, "fc00:9:7::1"), None);
+        assert_eq!(lookup(&merged, "fc00:9:8::1"), Some(2));
+        assert_eq!(lookup(&merged, "fc00:8::1"), Some(1));
     }
 }
