@@ -45,12 +45,17 @@ SUBPROGRAM int hop_by_hop_is_padding(ENV *e, __u32 offset, __u32 length)
 	return 0;
 }
 
-/* Only the Hop-by-Hop header: the rest of the chain is for the destination (RFC 8200 4). */
+/*
+ * Only the Hop-by-Hop header: the rest of the chain is for the destination (RFC 8200 4). It is one only right behind the
+ * IPv6 header (4.1); behind an SRH that a SID has passed it is nobody's on the way.
+ */
 INLINE verdict hop_by_hop(ENV *e, const struct packet *p)
 {
 	const __u8 *header = env_bytes(e, p->cursor, 2);
 	__u32 length;
 
+	if (p->cursor != p->l3 + IPV6_LENGTH)
+		return VERDICT_CONTINUE;
 	if (!header)
 		return p->cursor + 2 <= p->end ? punt(ext_chain) : drop(ext_header);
 	length = (header[1] + 1u) * 8;

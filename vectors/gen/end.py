@@ -6,8 +6,8 @@ from scapy.packet import Raw
 from .case import Group, differs, drop, forward, kernel, skip
 from .node import ETH0, ETH1, ETH2, HEADEND, HOST_0, HOST_1, SEGMENT_1, node, received, sent
 from .wire import (
-    DESTINATION_OPTIONS, FRAGMENT, HOP_BY_HOP, IPV4, IPV6, NO_NEXT_HEADER, OPTION_EXPERIMENT, OPTION_PADN_6, PAD1,
-    ROUTING, SRH, TCP_PROTOCOL, UDP_PROTOCOL, fragment_header, ipv4, options_header, padn, pattern, tcp6, tlv, udp4, udp6,
+    DESTINATION_OPTIONS, FRAGMENT, HOP_BY_HOP, IPV4, IPV6, NO_NEXT_HEADER, OPTION_EXPERIMENT, OPTION_PADN_6,
+    OPTION_ROUTER_ALERT, PAD1, ROUTING, SRH, TCP_PROTOCOL, UDP_PROTOCOL, fragment_header, ipv4, options_header, padn, pattern, tcp6, tlv, udp4, udp6,
 )
 
 SID = "fc0f::1"
@@ -143,6 +143,11 @@ def add_fields(group):
     kept("end_of_1500_octets", "8986 4.1", udp6(HEADEND, SEGMENT_1, pattern(1500 - 40 - 40 - 8)))
     kept("end_with_destination_options_behind_the_srh", "8200 4.1",
          options_header(UDP_PROTOCOL, OPTION_EXPERIMENT) / udp, DESTINATION_OPTIONS)
+    kept("end_with_hop_by_hop_options_behind_the_srh", "8200 4.1",
+         options_header(UDP_PROTOCOL, OPTION_ROUTER_ALERT) / udp, HOP_BY_HOP,
+         about="Not right behind the IPv6 header: not for a router on the way, whatever it asks.")
+    cut = Raw(bytes([UDP_PROTOCOL, 200]) + OPTION_PADN_6)
+    kept("end_with_hop_by_hop_options_behind_the_srh_cut_short", "8200 4.1", cut, HOP_BY_HOP)
     for name, offset, more in (("first", 0, True), ("last", 2, False)):
         kept(f"end_of_the_{name}_fragment", "8200 4.5",
              fragment_header(UDP_PROTOCOL, offset, more) / Raw(pattern(16)), FRAGMENT,
