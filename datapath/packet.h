@@ -46,6 +46,7 @@ struct packet {
 	__u8 outer_proto; /* what the last decapsulation found: 4, 41, 143 */
 	__u8 ours;        /* a route was applied that the kernel does not have */
 	__u8 last_ours;   /* the last one was */
+	__u8 check_source; /* an IPv4 packet whose source the ingress port's reverse path filter judges */
 	__u8 met_srh;     /* a routing header was met, even if its Segments Left is 0 */
 	__u8 csid_length; /* REPLACE-C-SID: bytes of a C-SID (2, 4) while such a SID looks for its SRH; else 0 */
 	__u8 csid_index;  /* and DA.Arg.Index */

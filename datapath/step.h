@@ -65,7 +65,7 @@ INLINE verdict classify(ENV *e, struct packet *p, const struct sidestep_port *po
 /* RFC 3704, as net.ipv4.conf.IF.rp_filter has it. What fails here, the kernel judges again. */
 INLINE verdict reverse_path(ENV *e, const struct packet *p, __u32 flags, __u32 ifindex)
 {
-	const __u8 *ip = env_bytes(e, ETH_LENGTH, IPV4_LENGTH);
+	const __u8 *ip = env_bytes(e, p->l3, IPV4_LENGTH);
 	const struct sidestep_adjacency *adjacency;
 	const struct sidestep_route *route;
 	struct address source = {};
@@ -349,12 +349,11 @@ INLINE struct outcome step(ENV *e)
 	p.frame_length = frame_length;
 	v = classify(e, &p, port);
 	if (v == VERDICT_CONTINUE) {
-		_Bool check_source = p.version == 4 &&
-				     (port->flags & (SIDESTEP_PORT_RPF_LOOSE | SIDESTEP_PORT_RPF_STRICT));
-
+		p.check_source = p.version == 4;
 		env_trace(e, SIDESTEP_TRACE_PARSED, p.version, p.l3, p.destination);
 		v = route_packet(e, &p);
-		if (VERDICT_KIND(v) == VERDICT_FORWARD && unlikely(check_source)) {
+		if (VERDICT_KIND(v) == VERDICT_FORWARD && p.check_source &&
+		    unlikely(port->flags & (SIDESTEP_PORT_RPF_LOOSE | SIDESTEP_PORT_RPF_STRICT))) {
 			verdict checked = reverse_path(e, &p, port->flags, ifindex);
 
 			if (checked != VERDICT_CONTINUE)
