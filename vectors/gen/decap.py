@@ -13,6 +13,7 @@ from .wire import (
     udp6,
 )
 
+UNCHECKED = "seg6_local.c hands the inner packet to the forwarding path without the checks of ip6_rcv and ip_rcv"
 NO_VRF = "needs a VRF device on Linux; the node file has none"
 
 
@@ -104,6 +105,11 @@ def add_shared(group, decap):
     forwarded("of_a_large_tcp_packet", outer(decap.sid) / srh(), decap.large(64, 1500 - 80), decap.large(63, 1500 - 80))
     forwarded("trims_octets_behind_the_outer_packet", outer(decap.sid) / srh(), decap.inner(64), decap.inner(63),
               trailer=b"padding")
+    behind = b"behind"
+    forwarded("trims_octets_behind_the_inner_packet", outer(decap.sid) / srh(),
+              Raw(bytes(decap.inner(64)) + behind), decap.inner(63),
+              linux=decap.linux if decap.linux != SAME else differs(
+                  forward(decap.egress, sent(decap.egress, Raw(bytes(decap.inner(63)) + behind))), UNCHECKED))
 
     refused("with_segments_left_1", decap.rfc, outer(decap.sid) / srh(segments_left=1) / decap.inner(64),
             drop("segments_left_not_zero"))
@@ -137,7 +143,7 @@ def add_other_family(group, decap):
 
 def add_inner_headers(group, decap, unchecked):
     """Impossible inner headers, which Linux does not look at (`unchecked`: where its packet leaves, or None)."""
-    why = "seg6_local.c hands the inner packet to the forwarding path without the checks of ip6_rcv and ip_rcv"
+    why = UNCHECKED
 
     def refused(name, packet, linux_packet):
         linux = decap.linux

@@ -135,6 +135,13 @@ def add_extension_headers(group):
         forward(ETH1, sent(ETH1, ip6(63, HOP_BY_HOP) / wide)),
         linux=differs("drop", "ip6_parse_tlv drops more than 7 octets of padding in a row; RFC 8200 4.2 allows them"),
     )
+    filled = options_header(UDP_PROTOCOL, bytes([1, 4, 0, 1, 0, 0])) / udp
+    group.add(
+        "ipv6_hop_by_hop_padding_that_is_not_zero", ["8200 4.2"], ETH0,
+        received(ETH0, ip6(64, HOP_BY_HOP) / filled),
+        forward(ETH1, sent(ETH1, ip6(63, HOP_BY_HOP) / filled)),
+        linux=differs("drop", "ip6_parse_tlv drops PadN whose octets are not 0; RFC 8200 4.2 asks that of the sender only"),
+    )
     options = options_header(UDP_PROTOCOL, OPTION_EXPERIMENT) / udp
     group.add(
         "ipv6_destination_options_are_not_the_routers", ["8200 4.6"], ETH0,
@@ -197,6 +204,15 @@ def add_ipv4(group):
         "ipv4_tos_and_dont_fragment_stay", [RFC1812], ETH0,
         received(ETH0, ip4(64, tos=0xB9, flags="DF") / udp4()),
         forward(ETH1, sent(ETH1, ip4(63, tos=0xB9, flags="DF") / udp4())),
+    )
+    def from_itself(ttl):
+        return ipv4(src="10.0.0.2", dst=HOST4_1, ttl=ttl) / udp4()
+
+    group.add(
+        "ipv4_from_an_address_of_the_node_itself", ["-"], ETH0,
+        received(ETH0, from_itself(64)),
+        forward(ETH1, sent(ETH1, from_itself(63))),
+        linux=differs("drop", "fib_validate_source refuses a source that is an address of the node (accept_local 0)"),
     )
     for name, identification in checksum_edges(ip4):
         group.add(
