@@ -51,6 +51,25 @@ INLINE enum rewrite_result rewrite_pop(ENV *e, struct packet *p)
 }
 
 /*
+ * Whether there is room for what a policy adds beyond the SRH that is popped. A pop cannot be taken back, so this is
+ * asked before it. TC is not asked: it finds the room.
+ */
+INLINE enum rewrite_result rewrite_has_room(ENV *e, const struct packet *p)
+{
+	const struct sidestep_policy *policy = env_policy(e, p->policy);
+	int more;
+
+	if (!policy)
+		return REWRITE_REFUSED;
+	more = (int)policy->length + ETH_LENGTH - (int)(p->l3 + p->srh_length);
+	if (!ENV_SHIFT_REVERSIBLE || more <= 0)
+		return REWRITE_DONE;
+	if (env_shift(e, -more, ENV_SHIFT_PLAIN) < 0)
+		return REWRITE_REFUSED;
+	return env_shift(e, more, ENV_SHIFT_PLAIN) < 0 ? REWRITE_BROKEN : REWRITE_DONE;
+}
+
+/*
  * RFC 8986 5.1 and 5.3 with RFC 2473: the outer headers at ETH_LENGTH. `payload`: bytes behind them; `proto`: what they
  * are.
  */
@@ -230,8 +249,10 @@ SUBPROGRAM enum rewrite_result rewrite(ENV *e, struct packet *p, const struct si
 	eth = eth_load(bytes);
 
 	if (p->plan & PLAN_POP) {
-		enum rewrite_result popped = rewrite_pop(e, p);
+		enum rewrite_result popped = p->plan & PLAN_PUSH ? rewrite_has_room(e, p) : REWRITE_DONE;
 
+		if (popped == REWRITE_DONE)
+			popped = rewrite_pop(e, p);
 		if (popped != REWRITE_DONE)
 			return popped;
 	}

@@ -6,6 +6,7 @@ from .case import Group, differs, drop, forward, kernel
 from .node import ETH0, ETH1, ETH2, HEADEND, HOST4_0, HOST4_1, HOST_0, HOST_1, SEGMENT_1, SEGMENT_2, node, received, sent
 from .wire import IPV4, IPV6, ROUTING, SRH, UDP_PROTOCOL, ipv4, udp4, udp6
 
+SIXTEEN = [f"fc0b::{index:x}" for index in range(1, 17)]
 NODE = node(
     routes=[f"fc0f::{index}/128 encap seg6local action End dev eth0" for index in range(1, 6)] + [
         "fc0f::b/128 encap seg6local action End flavors psp dev eth0",
@@ -15,6 +16,8 @@ NODE = node(
         "fc0f::d4/128 encap seg6local action End.DX4 nh4 0.0.0.0 dev eth0",
         "fc0f::d2/128 encap seg6local action End.DX6 nh6 fc02::1 dev eth0",
         "2001:db8:c1::/48 encap seg6 mode encap segs fc0b::1 dev eth2",
+        "2001:db8:c2::/48 encap seg6 mode inline segs fc0b::1 dev eth2",
+        f"2001:db8:c3::/48 encap seg6 mode inline segs {','.join(SIXTEEN)} dev eth2",
     ],
     tunsrc="fc00::2",
 )
@@ -154,6 +157,19 @@ def add_decapsulation(group):
         linux=differs(forward(ETH2, sent(ETH2, encapsulated(63, packet(destination, 64, 0, path, fl=0x777)))),
                       "seg6_do_srh_encap copies the inner hop limit to the outer header and leaves the inner one"),
     )
+    for name, destination, segments in (
+        ("h_insert", "2001:db8:c2::1", ["fc0b::1"]), ("h_insert_of_sixteen_segments", "2001:db8:c3::1", SIXTEEN),
+    ):
+        inserted = (
+            IPv6(src=HEADEND, dst=segments[0], hlim=63, nh=ROUTING)
+            / SRH(next_header=UDP_PROTOCOL, segments_left=len(segments), segment_list=[destination] + segments[::-1])
+            / udp6(HEADEND, destination)
+        )
+        group.add(
+            f"end_psp_then_{name}", ["8986 4.16.1"], ETH0,
+            received(ETH0, packet("fc0f::b", 64, 1, [destination, "fc0f::b"])), forward(ETH2, sent(ETH2, inserted)),
+            about="One SRH goes and another comes. Where there is no room for it, the packet is still the one that arrived.",
+        )
 
 
 def groups():
