@@ -134,6 +134,8 @@ def add_fields(group):
     why = "seg6_validate_srh reads a Length octet behind Pad1; RFC 8754 2.1.1.1: Pad1 has none"
     kept("end_keeps_pad1_before_an_unknown_tlv", "8754 2.1.1.1", tlvs=PAD1 + tlv(0x7C, b"abcde"), linux=differs("drop", why))
     kept("end_keeps_pad1_at_the_end", "8754 2.1.1.1", tlvs=padn(5) + PAD1, linux=differs("drop", why))
+    kept("end_keeps_a_ninth_tlv_that_runs_past_the_end", "8754 2.1", tlvs=8 * tlv(0x7C, b"") + tlv(0x7D, b"sixoct")[:1] + b"\xff" + bytes(6),
+         linux=differs("drop", "seg6_validate_srh follows every TLV; here they are read to find an HMAC, the first eight of them"))
     kept("end_carries_tcp", "8986 4.1", tcp6(HEADEND, SEGMENT_1, pattern(300)), TCP_PROTOCOL)
     inner6 = IPv6(src=HOST_0, dst=HOST_1, hlim=7, nh=UDP_PROTOCOL) / udp6(HOST_0, HOST_1)
     kept("end_carries_ipv6", "8986 4.1", inner6, IPV6, about="The inner hop limit is not End's.")
