@@ -19,6 +19,28 @@ NODE["ports"]["eth1"]["rp_filter"] = 2
 NOWHERE = "10.250.0.1"
 
 
+def rules():
+    """The way back is looked up as if for a packet that arrives by the port that this one leaves by."""
+    record = node(routes=["fc0f::d4/128 encap seg6local action End.DX4 nh4 203.0.113.99 dev eth0"],
+                  rules=["priority 100 iif eth1 blackhole"])
+    record["ports"]["eth0"]["rp_filter"] = 2
+    group = Group("reverse_path_rules", "rp_filter on a port, and a rule for another one.", record)
+
+    def packet(ttl):
+        return ipv4(src=HOST4_1, dst="203.0.113.1", ttl=ttl) / udp4()
+
+    def decapsulated(port):
+        return received(port, IPv6(src=HEADEND, dst="fc0f::d4", nh=IPV4) / packet(64))
+
+    group.add("reverse_path_where_rules_differ", "-", ETH0, received(ETH0, packet(64)), kernel("rule"))
+    group.add("reverse_path_of_end_dx4_where_rules_differ", "-", ETH0, decapsulated(ETH0), kernel("unsupported"),
+              about="Its next hop depends on the ingress port, too.")
+    group.add(
+        "reverse_path_off_where_rules_differ", "-", ETH2, received(ETH2, packet(64)), forward(ETH2, sent(ETH2, packet(63))),
+    )
+    return group
+
+
 def groups():
     """The files of this module."""
     group = Group("reverse_path", "rp_filter: 1 (strict) on eth0, 2 (loose) on eth1, 0 on eth2.", NODE)
@@ -44,4 +66,4 @@ def groups():
                 f"reverse_path_of_{way}_{name}", "-", port, received(port, wrapped(packet(source, 64))),
                 forward(ETH2, sent(ETH2, packet(source, 63))) if passes else kernel("reverse_path"),
             )
-    return [group]
+    return [group, rules()]

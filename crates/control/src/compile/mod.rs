@@ -308,7 +308,7 @@ impl Pass<'_> {
                     .insert((port, Family::V6), why);
             }
         }
-        match chain::chain(self.node, Family::V4, source) {
+        match self.chain_with_way_back(link, source) {
             Ok(chain) => record.view4 = self.view(chain)?,
             Err(why) => {
                 record.flags |= SIDESTEP_PORT_RULES4_PUNT;
@@ -319,6 +319,26 @@ impl Pass<'_> {
             }
         }
         Ok(record)
+    }
+
+    /// The chain of a port's IPv4 packets. With `rp_filter`, Linux looks up the way back to the source as if for a packet
+    /// that arrives where this one leaves (`__fib_validate_source`): by the same chain, or it is the kernel's.
+    fn chain_with_way_back(&self, link: &Link, source: Source<'_>) -> Result<Chain, String> {
+        let own = chain::chain(self.node, Family::V4, source)?;
+        let same = |other: &Link| {
+            let source = Source::port(self.node, other.ifindex);
+            source.map(|source| chain::chain(self.node, Family::V4, source))
+                == Some(Ok(own.clone()))
+        };
+        let mut others = self.node.links.values();
+        let differs = |other: &Link| other.master == link.master && !same(other);
+        match others.find(|other| link.rp_filter != 0 && differs(other)) {
+            Some(other) => Err(format!(
+                "rp_filter is on, and {} has other rules, by which the way back would be looked up",
+                other.name
+            )),
+            None => Ok(own),
+        }
     }
 
     /// The index of the view for a chain.
