@@ -1,14 +1,15 @@
 //! Every golden vector on every target: natively, and through `BPF_PROG_TEST_RUN` for XDP and TC.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+mod common;
 
-use sidestep_abi::{Reason, SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_HEAD};
-use sidestep_control::compile::{Compiled, Compiler};
-use sidestep_datapath::kernel::{Action, Head, Kernel, Sampling, Target, TraceFilter};
-use sidestep_datapath::{Image, Limits, Native, Verdict};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use common::{TEST_RUN_MIN, TestRuns, compile, describe, show};
+use sidestep_abi::{SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_HEAD};
+use sidestep_datapath::kernel::{Head, Sampling, Target, TraceFilter};
+use sidestep_datapath::{Native, Verdict};
 use sidestep_lab::capability::root_or_skip;
-use sidestep_lab::hexdiff::plain;
 use sidestep_lab::vectors::{Case, Expect, VectorFile};
 use sidestep_model::config;
 use sidestep_model::node::Node;
@@ -26,28 +27,6 @@ fn node(file: &VectorFile) -> Node {
         .unwrap_or_else(|e| panic!("{}: {e}", file.group))
 }
 
-fn compile(node: &Node) -> Compiled {
-    let ports: BTreeSet<_> = node.links.keys().copied().collect();
-    Compiler::new(Limits::default())
-        .compile(node, &ports)
-        .expect("a vector's node compiles")
-}
-
-/// What a target made of a case, in the words of the vector.
-fn describe(node: &Node, verdict: Verdict, frame: &[u8]) -> Expect {
-    match verdict {
-        Verdict::Forward { ifindex } => {
-            let port = node.links.values().find(|link| link.ifindex.0 == ifindex);
-            Expect::Forward {
-                port: port.map_or_else(|| format!("ifindex {ifindex}"), |link| link.name.clone()),
-                frame: frame.to_vec(),
-            }
-        }
-        Verdict::Kernel(reason) => Expect::Kernel(reason.name.into()),
-        Verdict::Drop(reason) => Expect::Drop(reason.name.into()),
-    }
-}
-
 /// The driver left too little room in front of the frame.
 fn want_of_room(found: &Expect) -> bool {
     match found {
@@ -55,16 +34,6 @@ fn want_of_room(found: &Expect) -> bool {
         // At a route that the kernel does not have.
         Expect::Drop(reason) => reason == "no_headroom",
         Expect::Forward { .. } => false,
-    }
-}
-
-fn show(expect: &Expect) -> String {
-    match expect {
-        Expect::Forward { port, frame } => {
-            format!("forward {port} {}", plain(frame))
-        }
-        Expect::Drop(reason) => format!("drop {reason}"),
-        Expect::Kernel(reason) => format!("kernel {reason}"),
     }
 }
 
@@ -139,109 +108,18 @@ fn every_vector_holds_on_the_native_target() {
     assert_eq!(wrong, 0);
 }
 
-/// A test run arrives on interface 1: that index changes places with the ingress port's.
-fn with_ingress_1(image: &Image, ingress: u32) -> Image {
-    let swapped = |ifindex| match ifindex {
-        1 => ingress,
-        other if other == ingress => 1,
-        other => other,
-    };
-    let mut image = image.clone();
-    image.ports = image
-        .ports
-        .into_iter()
-        .map(|(ifindex, mut port)| {
-            port.ifindex = swapped(ifindex);
-            (port.ifindex, port)
-        })
-        .collect();
-    for adjacency in image.adjacencies.values_mut() {
-        adjacency.ifindex = swapped(adjacency.ifindex);
-    }
-    image
-}
-
-/// Counters that say what a test run does not: where the frame went, and why.
-struct Before {
-    sent: BTreeMap<u32, u64>,
-    reasons: Vec<u64>,
-}
-
-impl Before {
-    fn read(kernel: &Kernel, image: &Image) -> Self {
-        let sent = |ifindex| {
-            kernel
-                .port_counters(ifindex)
-                .expect("counters")
-                .sent_packets
-        };
-        Self {
-            sent: image
-                .ports
-                .keys()
-                .map(|&ifindex| (ifindex, sent(ifindex)))
-                .collect(),
-            reasons: kernel.reason_counters().expect("counters"),
-        }
-    }
-
-    fn verdict(&self, after: &Self, action: Action) -> Verdict {
-        let reason = || {
-            let number = (0..self.reasons.len()).find(|&n| after.reasons[n] > self.reasons[n]);
-            Reason::from_number(number.expect("a reason was counted") as u32)
-                .expect("it is in the table")
-        };
-        match action {
-            Action::Forward => {
-                let egress = self
-                    .sent
-                    .iter()
-                    .find(|(ifindex, sent)| after.sent[*ifindex] > **sent);
-                Verdict::Forward {
-                    ifindex: *egress.expect("a sent frame was counted").0,
-                }
-            }
-            Action::Kernel => Verdict::Kernel(reason()),
-            Action::Drop => Verdict::Drop(reason()),
-            Action::Unknown(code) => panic!("return code {code}"),
-        }
-    }
-}
-
-/// XDP keeps 256 bytes in front of a frame, some for itself: what a behavior adds beyond is the kernel's to do.
-const XDP_HEADROOM: usize = 200;
-
-/// `bpf_skb_adjust_room` leaves no less than an IPv4 header behind the Ethernet header.
-const TC_RUNT: usize = 14 + 20;
-/// `BPF_PROG_TEST_RUN` builds an skb only from a frame whose IP header, as its `EtherType` has it, is whole.
-const TEST_RUN_MIN: usize = 14 + 40;
-
 fn every_vector_holds_on(target: Target) {
-    let pins = PathBuf::from(format!(
-        "/sys/fs/bpf/sidestep-vectors-{}-{}",
-        std::process::id(),
-        target.name()
-    ));
-    let mut kernel =
-        Kernel::load(Limits::default(), &pins).expect("the kernel takes the packet path");
+    let mut runs = TestRuns::load("vectors", target);
     let (mut cases, mut wrong, mut no_room) = (0, 0, 0);
     for file in vectors() {
         let node = node(&file);
         let compiled = compile(&node);
         let ingress: BTreeSet<&str> = file.cases.iter().map(|case| case.port.as_str()).collect();
         for port in ingress {
-            let index = node
-                .link_by_name(port)
-                .expect("checked by the reader")
-                .ifindex
-                .0;
-            let image = with_ingress_1(&compiled.image, index);
-            kernel
-                .apply(&Image::default(), &image)
-                .expect("the tables take a vector's node");
+            let link = node.link_by_name(port).expect("checked by the reader");
+            runs.enter(&compiled.image, link.ifindex.0);
             for case in file.cases.iter().filter(|case| case.port == port) {
-                let before = Before::read(&kernel, &image);
-                let Ok(run) = kernel.test_run(target, &case.frame, 1) else {
+                let Some((verdict, frame)) = runs.run(&case.frame) else {
                     assert!(
                         case.frame.len() < TEST_RUN_MIN,
                         "{}: the kernel runs it",
@@ -249,28 +127,19 @@ fn every_vector_holds_on(target: Target) {
                     );
                     println!(
                         "{}: skipped {}: a test run takes no such frame",
-                        target.name(),
+                        runs.target().name(),
                         case.name
                     );
                     continue;
                 };
-                let after = Before::read(&kernel, &image);
-                let mut verdict = before.verdict(&after, run.action);
-                if let Verdict::Forward { ifindex } = &mut verdict {
-                    *ifindex = match *ifindex {
-                        1 => index,
-                        other if other == index => 1,
-                        other => other,
-                    };
-                }
                 cases += 1;
-                let found = describe(&node, verdict, &run.frame);
-                if let Expect::Forward { frame, .. } = &case.expect
+                let found = describe(&node, verdict, &frame);
+                if let Expect::Forward { frame: sent, .. } = &case.expect
                     && want_of_room(&found)
-                    && (frame.len() > case.frame.len() + XDP_HEADROOM || frame.len() < TC_RUNT)
+                    && TestRuns::may_want_headroom(&case.frame, sent)
                 {
                     assert_eq!(
-                        run.frame, case.frame,
+                        frame, case.frame,
                         "{}: not forwarded, and changed",
                         case.name
                     );
@@ -279,16 +148,11 @@ fn every_vector_holds_on(target: Target) {
                 }
                 wrong += judge(&file, case, &found);
             }
-            kernel
-                .apply(&image, &Image::default())
-                .expect("emptying works");
         }
     }
-    kernel.detach_all().expect("the pins go");
-    let _ = std::fs::remove_dir(&pins);
     println!(
         "{}: {} of {cases} vectors hold; {no_room} of them not forwarded for want of headroom",
-        target.name(),
+        runs.target().name(),
         cases - wrong
     );
     assert_eq!(wrong, 0);
@@ -310,18 +174,12 @@ fn every_vector_holds_on_tc() {
 
 /// What the traced program tells of each vector is what the native target tells: verdict, steps, frames.
 fn every_vector_is_told_on(target: Target) {
-    let pins = PathBuf::from(format!(
-        "/sys/fs/bpf/sidestep-told-{}-{}",
-        std::process::id(),
-        target.name()
-    ));
-    let mut kernel =
-        Kernel::load(Limits::default(), &pins).expect("the kernel takes the packet path");
+    let mut runs = TestRuns::load("told", target);
     let many = Sampling {
         rate: std::num::NonZeroU32::new(1_000_000).expect("not 0"),
         bytes: SIDESTEP_SAMPLE_BYTES,
     };
-    kernel
+    runs.kernel()
         .trace_start(&TraceFilter::default(), many)
         .expect("the kernel takes the traced packet path");
     let (mut told, mut no_room) = (0, 0);
@@ -330,21 +188,14 @@ fn every_vector_is_told_on(target: Target) {
         let compiled = compile(&node);
         let ingress: BTreeSet<&str> = file.cases.iter().map(|case| case.port.as_str()).collect();
         for port in ingress {
-            let index = node
-                .link_by_name(port)
-                .expect("checked by the reader")
-                .ifindex
-                .0;
-            let image = with_ingress_1(&compiled.image, index);
-            kernel
-                .apply(&Image::default(), &image)
-                .expect("the tables take a vector's node");
+            let link = node.link_by_name(port).expect("checked by the reader");
+            let mut native = Native::new(runs.enter(&compiled.image, link.ifindex.0));
             for case in file.cases.iter().filter(|case| case.port == port) {
-                if kernel.test_run(target, &case.frame, 1).is_err() {
+                if runs.kernel().test_run(target, &case.frame, 1).is_err() {
                     // Said by every_vector_holds_on.
                     continue;
                 }
-                let samples = kernel.trace_samples(10);
+                let samples = runs.kernel().trace_samples(10);
                 let [sample] = &samples[..] else {
                     panic!("{}: told {} times", case.name, samples.len());
                 };
@@ -352,7 +203,6 @@ fn every_vector_is_told_on(target: Target) {
                     no_room += 1;
                     continue;
                 }
-                let mut native = Native::new(&image);
                 let verdict = native.run(1, &case.frame);
                 assert_eq!(sample.verdict, verdict, "{}", case.name);
                 assert_eq!(sample.steps, native.trace(), "{}", case.name);
@@ -371,13 +221,8 @@ fn every_vector_is_told_on(target: Target) {
                 assert_eq!(sample.left, left, "{}", case.name);
                 told += 1;
             }
-            kernel
-                .apply(&image, &Image::default())
-                .expect("emptying works");
         }
     }
-    kernel.detach_all().expect("the pins go");
-    let _ = std::fs::remove_dir(&pins);
     println!(
         "{}: {told} vectors told as natively, {no_room} not forwarded for want of headroom",
         target.name()

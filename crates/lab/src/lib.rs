@@ -8,12 +8,14 @@
 //!   two frames differ.
 //! - [`demo`]: a network with Sidestep on its routers, shown to whoever runs `./dev demo`.
 //! - [`figures`]: how many packets a second, behavior by behavior, beside Linux.
+//! - [`differential`], [`random`]: random nodes and packets, to compare two data planes with.
 //! - [`capability`]: says why a test cannot run here.
 //!
 //! Nothing here knows the product's data plane or control plane: the lab meets them as an operator does.
 
 pub mod capability;
 pub mod demo;
+pub mod differential;
 pub mod error;
 pub mod figures;
 pub mod frames;
@@ -23,6 +25,7 @@ pub mod linux;
 pub mod netns;
 pub mod offload;
 pub mod program;
+pub mod random;
 pub mod traffic;
 pub mod vectors;
 

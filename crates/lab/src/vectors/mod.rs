@@ -176,6 +176,16 @@ pub struct Counters {
     pub errors: u64,
 }
 
+impl Node {
+    /// The node whose node file this is.
+    ///
+    /// # Errors
+    /// It is not of the format.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        serde_saphyr::from_str(text).map_err(|error| refused(Path::new("node file"), &error))
+    }
+}
+
 impl VectorFile {
     /// Reads one file.
     ///

@@ -1,0 +1,226 @@
+//! A node on the targets: compiled, run natively or through `BPF_PROG_TEST_RUN`, its verdicts in the vectors' words.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use sidestep_abi::Reason;
+use sidestep_control::compile::{Compiled, Compiler};
+use sidestep_datapath::kernel::{Action, Kernel, Target};
+use sidestep_datapath::{Image, Limits, Verdict};
+use sidestep_lab::hexdiff::plain;
+use sidestep_lab::vectors::Expect;
+use sidestep_model::node::Node;
+
+/// The tables of a node, all of whose links are ports.
+pub fn compile(node: &Node) -> Compiled {
+    let ports: BTreeSet<_> = node.links.keys().copied().collect();
+    Compiler::new(Limits::default())
+        .compile(node, &ports)
+        .expect("the node compiles")
+}
+
+/// What a target made of a case, in the words of the vector.
+pub fn describe(node: &Node, verdict: Verdict, frame: &[u8]) -> Expect {
+    match verdict {
+        Verdict::Forward { ifindex } => {
+            let port = node.links.values().find(|link| link.ifindex.0 == ifindex);
+            Expect::Forward {
+                port: port.map_or_else(|| format!("ifindex {ifindex}"), |link| link.name.clone()),
+                frame: frame.to_vec(),
+            }
+        }
+        Verdict::Kernel(reason) => Expect::Kernel(reason.name.into()),
+        Verdict::Drop(reason) => Expect::Drop(reason.name.into()),
+    }
+}
+
+/// One line.
+pub fn show(expect: &Expect) -> String {
+    match expect {
+        Expect::Forward { port, frame } => {
+            format!("forward {port} {}", plain(frame))
+        }
+        Expect::Drop(reason) => format!("drop {reason}"),
+        Expect::Kernel(reason) => format!("kernel {reason}"),
+    }
+}
+
+/// A kernel target whose tables hold one node at a time.
+pub struct TestRuns {
+    /// Until it is dropped.
+    kernel: Option<Kernel>,
+    target: Target,
+    pins: PathBuf,
+    image: Image,
+    ingress: u32,
+}
+
+impl TestRuns {
+    /// Loads the packet path; `name` is the caller's.
+    pub fn load(name: &str, target: Target) -> Self {
+        let pins = PathBuf::from(format!(
+            "/sys/fs/bpf/sidestep-{name}-{}-{}",
+            std::process::id(),
+            target.name()
+        ));
+        let kernel =
+            Kernel::load(Limits::default(), &pins).expect("the kernel takes the packet path");
+        Self {
+            kernel: Some(kernel),
+            target,
+            pins,
+            image: Image::default(),
+            ingress: 0,
+        }
+    }
+
+    /// Replaces the tables: frames now arrive at this port of this node. Returns them as they are in the kernel, where that
+    /// port is interface 1.
+    pub fn enter(&mut self, image: &Image, ingress: u32) -> &Image {
+        self.leave();
+        let image = with_ingress_1(image, ingress);
+        self.kernel()
+            .apply(&Image::default(), &image)
+            .expect("the tables take the node");
+        (self.image, self.ingress) = (image, ingress);
+        &self.image
+    }
+
+    /// Empties the tables.
+    pub fn leave(&mut self) {
+        let image = std::mem::take(&mut self.image);
+        self.kernel()
+            .apply(&image, &Image::default())
+            .expect("emptying works");
+    }
+
+    /// The verdict on a frame, and what became of it; none if the kernel takes no such frame for a test run.
+    pub fn run(&mut self, frame: &[u8]) -> Option<(Verdict, Vec<u8>)> {
+        let kernel = self.kernel.as_ref().expect("until it is dropped");
+        let before = Before::read(kernel, &self.image);
+        let run = kernel.test_run(self.target, frame, 1).ok()?;
+        let after = Before::read(kernel, &self.image);
+        let mut verdict = before.verdict(&after, run.action);
+        if let Verdict::Forward { ifindex } = &mut verdict {
+            *ifindex = swapped(*ifindex, self.ingress);
+        }
+        Some((verdict, run.frame))
+    }
+
+    /// The target itself.
+    pub fn kernel(&mut self) -> &mut Kernel {
+        self.kernel.as_mut().expect("until it is dropped")
+    }
+
+    /// Which it is.
+    pub fn target(&self) -> Target {
+        self.target
+    }
+
+    /// Whether a kernel target may leave to the kernel for want of headroom what is natively sent as `sent`.
+    pub fn may_want_headroom(arrived: &[u8], sent: &[u8]) -> bool {
+        sent.len() > without_padding(arrived) + XDP_HEADROOM || sent.len() < TC_RUNT
+    }
+}
+
+impl Drop for TestRuns {
+    fn drop(&mut self) {
+        if let Some(kernel) = self.kernel.take() {
+            kernel.detach_all().expect("the pins go");
+        }
+        let _ = std::fs::remove_dir(&self.pins);
+    }
+}
+
+/// `BPF_PROG_TEST_RUN` builds an skb only from a frame whose IP header, as its `EtherType` has it, is whole.
+pub const TEST_RUN_MIN: usize = 14 + 40;
+/// XDP keeps 256 bytes in front of a frame, some for itself: what a behavior adds beyond is the kernel's to do.
+const XDP_HEADROOM: usize = 200;
+/// `bpf_skb_adjust_room` leaves no less than an IPv4 header behind the Ethernet header.
+const TC_RUNT: usize = 14 + 20;
+
+/// The length of a frame to the end of its IP packet: what is behind that is cut off first.
+pub fn without_padding(frame: &[u8]) -> usize {
+    let field = |at: usize| {
+        let bytes = frame.get(at..at + 2).unwrap_or(&[0xff, 0xff]);
+        usize::from(u16::from_be_bytes([bytes[0], bytes[1]]))
+    };
+    let end = match field(12) {
+        0x86dd => 14 + 40 + field(14 + 4),
+        0x0800 => 14 + field(14 + 2),
+        _ => frame.len(),
+    };
+    end.min(frame.len())
+}
+
+/// A test run arrives on interface 1: that index changes places with the ingress port's.
+fn swapped(ifindex: u32, ingress: u32) -> u32 {
+    match ifindex {
+        1 => ingress,
+        other if other == ingress => 1,
+        other => other,
+    }
+}
+
+fn with_ingress_1(image: &Image, ingress: u32) -> Image {
+    let mut image = image.clone();
+    image.ports = image
+        .ports
+        .into_iter()
+        .map(|(ifindex, mut port)| {
+            port.ifindex = swapped(ifindex, ingress);
+            (port.ifindex, port)
+        })
+        .collect();
+    for adjacency in image.adjacencies.values_mut() {
+        adjacency.ifindex = swapped(adjacency.ifindex, ingress);
+    }
+    image
+}
+
+/// Counters that say what a test run does not: where the frame went, and why.
+struct Before {
+    sent: BTreeMap<u32, u64>,
+    reasons: Vec<u64>,
+}
+
+impl Before {
+    fn read(kernel: &Kernel, image: &Image) -> Self {
+        let sent = |ifindex| {
+            kernel
+                .port_counters(ifindex)
+                .expect("counters")
+                .sent_packets
+        };
+        Self {
+            sent: image
+                .ports
+                .keys()
+                .map(|&ifindex| (ifindex, sent(ifindex)))
+                .collect(),
+            reasons: kernel.reason_counters().expect("counters"),
+        }
+    }
+
+    fn verdict(&self, after: &Self, action: Action) -> Verdict {
+        let reason = || {
+            let number = (0..self.reasons.len()).find(|&n| after.reasons[n] > self.reasons[n]);
+            Reason::from_number(number.expect("a reason was counted") as u32)
+                .expect("it is in the table")
+        };
+        match action {
+            Action::Forward => {
+                let egress = self
+                    .sent
+                    .iter()
+                    .find(|(ifindex, sent)| after.sent[*ifindex] > **sent);
+                Verdict::Forward {
+                    ifindex: *egress.expect("a sent frame was counted").0,
+                }
+            }
+            Action::Kernel => Verdict::Kernel(reason()),
+            Action::Drop => Verdict::Drop(reason()),
+            Action::Unknown(code) => panic!("return code {code}"),
+        }
+    }
+}

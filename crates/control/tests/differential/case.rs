@@ -1,0 +1,125 @@
+//! A packet, its node, and what Sidestep made of it.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
+
+use sidestep_abi::{
+    SIDESTEP_ADJACENCY_VALID, SIDESTEP_ROUTE_END_DT46, SIDESTEP_ROUTE_END_DX2,
+    SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_CHOICE, SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_FORWARD,
+    sidestep_adjacency,
+};
+use sidestep_control::compile::Compiled;
+use sidestep_datapath::Trace;
+use sidestep_lab::differential::headers::ETHERNET;
+use sidestep_lab::linux::Output;
+use sidestep_lab::vectors::Expect;
+use sidestep_model::node::{IfIndex, Node};
+use sidestep_model::route::Encap;
+
+use crate::linux_form::LinuxForm;
+
+/// A packet and what Sidestep made of it.
+pub struct Case<'a> {
+    /// The frame that arrived.
+    pub frame: &'a [u8],
+    pub ours: &'a Expect,
+    pub trace: &'a [Trace],
+    pub compiled: &'a Compiled,
+    pub seg6_flowlabel: i32,
+    pub node: &'a Node,
+    /// The node's own addresses.
+    pub own: &'a BTreeSet<IpAddr>,
+}
+
+impl Case<'_> {
+    /// The last step of a kind.
+    pub fn last(&self, kind: u32) -> Option<&Trace> {
+        self.trace.iter().rev().find(|step| step.kind == kind)
+    }
+
+    /// The last step of kind `wanted` before the last one of `kind`.
+    pub fn before(&self, kind: u32, wanted: u32) -> Option<&Trace> {
+        let at = self.trace.iter().rposition(|step| step.kind == kind)?;
+        self.trace[..at]
+            .iter()
+            .rev()
+            .find(|step| step.kind == wanted)
+    }
+
+    pub fn behavior(&self) -> Option<u32> {
+        self.last(SIDESTEP_TRACE_BEHAVIOR).map(|step| step.a)
+    }
+
+    /// Where the packet that is the current one in the end begins in the frame that arrived.
+    pub fn current(&self) -> usize {
+        self.last(SIDESTEP_TRACE_DECAP)
+            .map_or(ETHERNET, |step| step.b as usize)
+    }
+
+    /// Where the packet could have gone if its flow had been another: several next hops of one route.
+    pub fn ways(&self) -> Vec<&sidestep_adjacency> {
+        let image = &self.compiled.image;
+        let group = self
+            .last(SIDESTEP_TRACE_CHOICE)
+            .map(|step| &image.groups[&step.a]);
+        let routes = group.map_or(&[][..], |group| &group.routes[..group.slots as usize]);
+        routes
+            .iter()
+            .filter_map(|route| image.adjacencies.get(&image.routes[route].adjacency))
+            .collect()
+    }
+
+    /// Whether `found` is what the form has, sent to another of these next hops.
+    pub fn is_another_way(&self, form: &LinuxForm, (port, found): &Output) -> bool {
+        let is_this = |way: &&sidestep_adjacency| {
+            let link = self.node.links.get(&IfIndex(way.ifindex));
+            let ethernet = [way.destination, way.source].concat();
+            let frame = [&ethernet, &form.frame[ethernet.len()..]].concat();
+            link.is_some_and(|link| link.name == *port) && form.is_same(&frame, found)
+        };
+        self.ways().iter().any(is_this)
+    }
+
+    /// Whether another way is not resolved, or too narrow for the frame.
+    pub fn has_a_closed_way(&self, frame: &[u8]) -> bool {
+        let closed = |way: &&sidestep_adjacency| {
+            u32::from(way.flags) & SIDESTEP_ADJACENCY_VALID == 0
+                || (way.mtu as usize) < frame.len() - ETHERNET
+        };
+        self.ways().iter().any(closed)
+    }
+
+    /// Whether what Linux would send is too large for the link, where what is sent is not.
+    pub fn is_too_large(&self, frame: &[u8]) -> bool {
+        let adjacency = self
+            .last(SIDESTEP_TRACE_FORWARD)
+            .and_then(|step| self.compiled.image.adjacencies.get(&step.a));
+        adjacency.is_some_and(|adjacency| frame.len() - ETHERNET > adjacency.mtu as usize)
+    }
+
+    /// The source of that packet, if it is IPv4.
+    pub fn ipv4_source(&self) -> Option<IpAddr> {
+        let packet = self.frame.get(self.current()..)?;
+        let source: [u8; 4] = packet.get(12..16)?.try_into().ok()?;
+        (packet[0] >> 4 == 4).then(|| source.into())
+    }
+
+    /// Whether the last behavior is an End.DX4 whose next hop is on a link of the node.
+    pub fn to_nh4_on_link(&self) -> bool {
+        let sid = self.last(SIDESTEP_TRACE_BEHAVIOR);
+        let route = sid.and_then(|step| self.compiled.index.routes.get(&step.b)?.route.as_ref());
+        let encap = route.and_then(|route| route.next_hops.first()?.encap.as_ref());
+        matches!(encap, Some(Encap::Seg6Local(local)) if local.nh4.is_some_and(on_link))
+    }
+
+    pub fn decapsulates(&self) -> bool {
+        self.behavior().is_some_and(|action| {
+            (SIDESTEP_ROUTE_END_DX2..=SIDESTEP_ROUTE_END_DT46).contains(&action)
+        })
+    }
+}
+
+/// On a link of a scenario's ports: `10.N.0.0/24`.
+pub fn on_link(address: Ipv4Addr) -> bool {
+    address.octets()[0] == 10
+}

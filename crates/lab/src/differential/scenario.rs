@@ -1,0 +1,292 @@
+//! A random node, in iproute2's words: what Linux is told by `ip` and the product by the node file is one text.
+
+use std::fmt::Write as _;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::lab::mac_text;
+use crate::random::Random;
+
+/// A node, and what can be found at which of its addresses.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Interfaces.
+    pub ports: Vec<Port>,
+    /// Neighbors, routes and rules, each of which can be left out without making the node file invalid.
+    pub lines: Vec<Line>,
+    /// `ip sr tunsrc set`.
+    pub tunsrc: Option<Ipv6Addr>,
+    /// `net.ipv6.seg6_flowlabel`.
+    pub seg6_flowlabel: i32,
+    /// Where packets may be sent to.
+    pub places: Vec<Place>,
+}
+
+/// An interface with one gateway on its link.
+#[derive(Clone, Debug)]
+pub struct Port {
+    /// Its number, which is in its addresses: `fc0N::2/64`, `10.N.0.2/24`.
+    pub number: u8,
+    /// Bytes, without the Ethernet header.
+    pub mtu: usize,
+    /// What it has beside MAC, addresses and MTU, as keys of the node file.
+    pub settings: Vec<String>,
+}
+
+/// One line of the node file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// What `ip neighbor replace` takes.
+    Neighbor(String),
+    /// What `ip route add` takes.
+    Route(String),
+    /// What `ip rule add` takes.
+    Rule(String),
+}
+
+/// What happens to a packet for an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It is forwarded, or refused by the type of the route.
+    Plain,
+    /// It is put on a list of segments.
+    Headend,
+    /// A behavior.
+    Sid(Sid),
+    /// It is the node's own address, on a link, or nowhere.
+    Edge,
+}
+
+/// What a SID makes of a packet, as far as whoever sends one has to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sid {
+    /// Goes on to the next segment.
+    Transit,
+    /// The same; its address begins a container of compressed SIDs: bits of the block, bits of the function.
+    Container(u8, u8),
+    /// Takes an IPv4 packet out.
+    Ipv4,
+    /// Takes an IPv6 packet out.
+    Ipv6,
+    /// Takes an Ethernet frame out.
+    Ethernet,
+}
+
+/// A prefix, and what it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// What happens there.
+    pub kind: Kind,
+    /// Network.
+    pub network: IpAddr,
+    /// Bits.
+    pub length: u8,
+    /// It is in a table that only rules and SIDs lead to.
+    pub aside: bool,
+}
+
+impl Kind {
+    /// To choose by.
+    pub(super) fn number(self) -> usize {
+        match self {
+            Self::Plain => 0,
+            Self::Sid(_) => 1,
+            Self::Headend => 2,
+            Self::Edge => 3,
+        }
+    }
+}
+
+impl Place {
+    /// An address of the prefix: its first, or one with random bits at the end.
+    pub fn address(&self, random: &mut Random) -> IpAddr {
+        let noise = match random.below(3) {
+            0 => 1,
+            1 => u128::from(random.next() & 0xffff),
+            _ => u128::from(random.next()) << 64 | u128::from(random.next()),
+        };
+        match self.network {
+            IpAddr::V6(network) => {
+                let host = !prefix_mask(128, self.length);
+                Ipv6Addr::from(u128::from(network) | noise & host).into()
+            }
+            IpAddr::V4(network) => {
+                let host = !prefix_mask(32, self.length);
+                let bits = u128::from(u32::from(network)) | noise & host;
+                Ipv4Addr::from(bits as u32).into()
+            }
+        }
+    }
+
+    /// Whether it is of IPv6.
+    pub fn is_ipv6(&self) -> bool {
+        self.network.is_ipv6()
+    }
+}
+
+impl Line {
+    /// What stands in the node file.
+    pub fn words(&self) -> &str {
+        match self {
+            Self::Neighbor(words) | Self::Route(words) | Self::Rule(words) => words,
+        }
+    }
+}
+
+impl Port {
+    /// `ethN`.
+    pub fn name(&self) -> String {
+        format!("eth{}", self.number)
+    }
+
+    /// Of the port.
+    pub fn mac(&self) -> [u8; 6] {
+        [2, 0, 0, 0, 0, self.number + 1]
+    }
+
+    /// Of its gateway.
+    pub fn gateway_mac(&self) -> [u8; 6] {
+        [2, 0, 0, 0, 0, self.number + 0x11]
+    }
+
+    /// A host on the link: 1 and 0x99 are resolved, 2 is the port itself.
+    pub fn host6(&self, host: u16) -> Ipv6Addr {
+        Ipv6Addr::new(0xfc00 + u16::from(self.number), 0, 0, 0, 0, 0, 0, host)
+    }
+
+    /// As [`Self::host6`].
+    pub fn host4(&self, host: u8) -> Ipv4Addr {
+        Ipv4Addr::new(10, self.number, 0, host)
+    }
+}
+
+impl Scenario {
+    /// The node file.
+    pub fn text(&self) -> String {
+        let mut text = String::from("ports:\n");
+        for port in &self.ports {
+            let (mac, mtu) = (mac_text(port.mac()), port.mtu);
+            let _ = write!(
+                text,
+                "  {}: {{mac: \"{mac}\", addresses: [\"{}/64\", \"{}/24\"], mtu: {mtu}",
+                port.name(),
+                port.host6(2),
+                port.host4(2)
+            );
+            for setting in &port.settings {
+                let _ = write!(text, ", {setting}");
+            }
+            text.push_str("}\n");
+        }
+        let mut section = |key: &str, pick: fn(&Line) -> Option<&String>| {
+            let lines: Vec<&String> = self.lines.iter().filter_map(pick).collect();
+            if !lines.is_empty() {
+                let _ = writeln!(text, "{key}:");
+            }
+            for line in lines {
+                let _ = writeln!(text, "- \"{line}\"");
+            }
+        };
+        section("neighbors", |line| match line {
+            Line::Neighbor(words) => Some(words),
+            _ => None,
+        });
+        section("routes", |line| match line {
+            Line::Route(words) => Some(words),
+            _ => None,
+        });
+        section("rules", |line| match line {
+            Line::Rule(words) => Some(words),
+            _ => None,
+        });
+        if let Some(tunsrc) = self.tunsrc {
+            let _ = writeln!(text, "tunsrc: \"{tunsrc}\"");
+        }
+        let _ = writeln!(text, "seg6_flowlabel: {}", self.seg6_flowlabel);
+        text
+    }
+
+    /// The same node with other lines.
+    #[must_use]
+    pub fn with_lines(&self, lines: &[Line]) -> Self {
+        Self {
+            lines: lines.to_vec(),
+            ..self.clone()
+        }
+    }
+}
+
+/// An IPv6 address that a list of segments may lead to: mostly behind a route, or a SID of the node itself.
+pub fn segment(places: &[Place], random: &mut Random) -> Ipv6Addr {
+    let kind = random.weighted(&[(12, 0), (10, 1), (2, 2), (1, 3)]);
+    let aside = random.one_in(8);
+    let fits =
+        |place: &&Place| place.is_ipv6() && place.aside == aside && place.kind.number() == kind;
+    let known: Vec<Place> = places.iter().filter(fits).copied().collect();
+    let any: Vec<Place> = places
+        .iter()
+        .filter(|place| place.is_ipv6())
+        .copied()
+        .collect();
+    match random
+        .pick(if known.is_empty() { &any } else { &known })
+        .address(random)
+    {
+        IpAddr::V6(address) => address,
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+    }
+}
+
+pub(super) fn host_length(address: IpAddr) -> u8 {
+    if address.is_ipv6() { 128 } else { 32 }
+}
+
+/// The first `length` of `width` bits.
+fn prefix_mask(width: u32, length: u8) -> u128 {
+    let all = if width == 128 {
+        u128::MAX
+    } else {
+        (1 << width) - 1
+    };
+    all & !all.checked_shr(u32::from(length)).unwrap_or(0)
+}
+
+/// The network of an address.
+pub(super) fn masked(address: IpAddr, length: u8) -> IpAddr {
+    match address {
+        IpAddr::V6(address) => {
+            Ipv6Addr::from(u128::from(address) & prefix_mask(128, length)).into()
+        }
+        IpAddr::V4(address) => {
+            let bits = u128::from(u32::from(address)) & prefix_mask(32, length);
+            Ipv4Addr::from(bits as u32).into()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_seed_makes_one_node() {
+        for seed in 0..50 {
+            let text = |seed| Scenario::random(&mut Random::new(seed)).text();
+            assert_eq!(text(seed), text(seed));
+            assert_ne!(text(seed), text(seed + 1));
+        }
+    }
+
+    #[test]
+    fn an_address_of_a_place_is_in_its_prefix() {
+        let mut random = Random::new(1);
+        for _ in 0..50 {
+            for place in Scenario::random(&mut random).places {
+                let address = place.address(&mut random);
+                assert_eq!(
+                    masked(address, place.length),
+                    masked(place.network, place.length)
+                );
+            }
+        }
+    }
+}
