@@ -241,7 +241,7 @@ fn a_config_file_that_is_wrong_is_refused_with_line_and_column() {
     let cases = [
         (
             "ports: [eth0]\nroots:\n- fc0f::/16 dev eth1\n",
-            "line 2, column 1: unknown field `roots`; expected one of ports, routes, rules, neighbors, tunsrc, seg6_flowlabel, multipath_hash_seed",
+            "line 2, column 1: unknown field `roots`; expected one of ports, routes, rules, neighbors, vlans, tunsrc, seg6_flowlabel, multipath_hash_seed",
         ),
         (
             "ports: [eth0]\nroutes:\n- fc0f::1/128 encap seg6local action End dev eth9\n",
@@ -328,7 +328,7 @@ fn a_route_that_is_wrong_is_refused_with_the_word_at_fault_and_nothing_is_applie
         ),
         (
             "add fc0f::/64 encap seg6 mode fast segs fc00::1 dev eth1",
-            "word 5: unknown mode \"fast\"; expected encap, encap.red, l2encap, l2encap.red, inline",
+            "word 5: unknown mode \"fast\"; expected encap, encap.red, l2encap, l2encap.red, inline, inline.red",
         ),
         (
             "add fc0f::/64 encap seg6 mode encap dev eth1",
