@@ -5,8 +5,11 @@
 
 #include <linux/bpf.h>
 
+#include "newer.h"
 #include "wire/bytes.h"
 #include "wire/eth.h"
+#include "wire/ipv4.h"
+#include "wire/ipv6.h"
 
 typedef struct __sk_buff ENV;
 
@@ -19,11 +22,8 @@ typedef struct __sk_buff ENV;
 /* All that a behavior reads or moves lies in these bytes; a shorter linear part is pulled. */
 #define ENV_LINEAR_BYTES 512u
 
-/*
- * include/uapi/linux/bpf.h, Linux 6.3, by value so that older headers serve: the packet is IPv4 now. IPv6 in IPv6 changes
- * neither the protocol nor the smallest length and needs no flag.
- */
-#define SIDESTEP_ADJ_ROOM_DECAP_L3_IPV4 (1ULL << 7)
+/* Whether the running kernel has that flag: the loader tries it out. */
+const volatile __u8 env_decap_l3 SEC(".rodata.env") = 1;
 
 INLINE __u8 *env_data(ENV *e)
 {
@@ -59,6 +59,20 @@ INLINE int env_linear(ENV *e)
 }
 
 /*
+ * Before Linux 6.3: IPv6 around IPv4 without the flag. The packet stays IPv6 until only 20 bytes too many are left, the
+ * difference between the smallest headers of both, which the translation from one to the other takes. It needs an IPv6
+ * skb of its own whose headers are linear, and after the first step, which alone may be refused, it has that.
+ */
+INLINE int env_decap4_by_translation(ENV *e, int delta)
+{
+	int excess = IPV6_LENGTH - IPV4_LENGTH;
+
+	if (bpf_skb_adjust_room(e, excess - delta, BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO) < 0)
+		return -1;
+	return (int)bpf_skb_change_proto(e, ETHERTYPE_IPV4, 0);
+}
+
+/*
  * bpf_skb_adjust_room works right behind the Ethernet header and keeps the segmentation and checksum state of the skb
  * in step. FIXED_GSO: the segment size is the sender's business; what does not fit the MTU was left to the kernel
  * before.
@@ -67,6 +81,8 @@ INLINE int env_shift(ENV *e, int delta, enum env_shift how)
 {
 	__u64 flags = BPF_F_ADJ_ROOM_FIXED_GSO;
 
+	if (how == ENV_SHIFT_DECAP4 && !env_decap_l3)
+		return env_decap4_by_translation(e, delta);
 	if (how == ENV_SHIFT_ENCAP)
 		flags |= BPF_F_ADJ_ROOM_ENCAP_L3_IPV6;
 	else if (how == ENV_SHIFT_ENCAP_L2)

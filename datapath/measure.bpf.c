@@ -49,6 +49,8 @@ int sidestep_measure(struct xdp_md *ctx)
 	head_length = frame->head_length;
 	if (head_length == 0 || head_length > MEASURE_HEAD_MAX)
 		return XDP_ABORTED;
+	/* Linux 6.1's verifier does not learn from a comparison with 0 that the length is at least 1. */
+	asm volatile("%0 += -1\n%0 &= %1\n%0 += 1" : "+r"(head_length) : "i"(MEASURE_HEAD_MAX - 1));
 	if (bpf_xdp_store_bytes(ctx, 0, frame->head, head_length) < 0)
 		return XDP_ABORTED;
 	/*

@@ -18,6 +18,7 @@ fn main() {
         ("xdp", "xdp_traced", Some("-DSIDESTEP_TRACED")),
         ("tc", "tc_traced", Some("-DSIDESTEP_TRACED")),
         ("measure", "measure", None),
+        ("probe", "probe", None),
     ] {
         bpf(
             &clang,

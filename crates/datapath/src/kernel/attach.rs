@@ -169,7 +169,7 @@ impl Kernel {
     }
 }
 
-/// The attachments that are pinned. Pins of links whose interface is gone are removed.
+/// The attachments that are pinned. Pins of those whose interface is gone are removed.
 pub(super) fn open(folder: &Folder) -> Result<BTreeMap<u32, Attachment>, KernelError> {
     let mut attached = BTreeMap::new();
     for name in folder.names()? {
@@ -177,6 +177,11 @@ pub(super) fn open(folder: &Folder) -> Result<BTreeMap<u32, Attachment>, KernelE
             continue;
         };
         let link = match kind {
+            // A filter goes with its interface, and its pin says nothing of it.
+            Kind::Filter if !captured(|| sys::filter_exists(ifindex)).0 => {
+                folder.unpin(&name)?;
+                continue;
+            }
             Kind::Filter => None,
             Kind::Link => {
                 let link = folder.open_pin(&name)?;

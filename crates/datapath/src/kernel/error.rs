@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::Target;
+use super::features::OLDEST;
 use super::maps::Table;
 
 /// An operation on the kernel targets that did not happen. Unless a variant says otherwise, nothing was changed.
@@ -75,6 +76,12 @@ pub enum KernelError {
         path: PathBuf,
         /// Why not.
         source: io::Error,
+    },
+    /// The kernel is older than the oldest one that the packet path can run in.
+    #[error("this kernel is too old: it lacks {lacks}; Sidestep needs Linux {OLDEST} or newer")]
+    TooOld {
+        /// What, and since which version there is it.
+        lacks: &'static str,
     },
     /// The kernel refused a program or a map.
     #[error("the kernel refused {object}: {source}{}", on_new_lines(.log))]

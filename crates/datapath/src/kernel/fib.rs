@@ -139,8 +139,12 @@ impl Kernel {
         if self.trace_fd().is_some() {
             self.trace_stop()?;
         }
-        let (programs, handles) =
-            Programs::load(self.limits, Some(&self.maps), Some(lines as u32))?;
+        let (programs, handles) = Programs::load(
+            self.limits,
+            self.features,
+            Some(&self.maps),
+            Some(lines as u32),
+        )?;
         let handle = handles
             .into_iter()
             .nth(Table::Fib as usize)

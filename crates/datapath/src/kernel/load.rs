@@ -11,7 +11,9 @@ use super::fib;
 use super::log::captured;
 use super::maps::{GracePeriod, Maps};
 use super::pins::{Folder, table_name};
-use super::{Descriptor, Kernel, KernelError, Origin, Table, Target, attach, privilege};
+use super::{
+    Descriptor, Features, Kernel, KernelError, Origin, Table, Target, attach, features, privilege,
+};
 use sidestep_fib::Memory as _;
 
 use crate::image::Limits;
@@ -21,6 +23,10 @@ const TC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tc.bpf.o"));
 const XDP_TRACED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp_traced.bpf.o"));
 const TC_TRACED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tc_traced.bpf.o"));
 const MEASURE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/measure.bpf.o"));
+const PROBE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/probe.bpf.o"));
+
+/// The map of what `datapath/env_tc.h` is told of the running kernel.
+const TOLD: &str = ".rodata.env";
 
 /// The programs, and those that do nothing, for comparison.
 #[derive(Debug)]
@@ -50,6 +56,7 @@ impl Programs {
     /// Both objects with these tables, or new ones. `fib_lines`: with a new prefix table all the same, of that size.
     pub(super) fn load(
         limits: Limits,
+        features: Features,
         tables: Option<&Maps>,
         fib_lines: Option<u32>,
     ) -> Result<(Self, Vec<MapHandle>), KernelError> {
@@ -73,7 +80,8 @@ impl Programs {
         let tc = load_object("the TC program", TC, lines, |object| {
             prepare(object, |table, map| {
                 map.reuse_fd(handles[table as usize].as_fd())
-            })
+            })?;
+            tell(object, features)
         })?;
         let programs = Self {
             xdp: program(&xdp, "sidestep_xdp")?,
@@ -113,7 +121,8 @@ pub(super) fn load(limits: Limits, pin_root: &Path) -> Result<Kernel, KernelErro
         Err(error) => return Err(error),
     };
     // Everything that can be refused is done before a pin is touched.
-    let (programs, handles) = Programs::load(limits, tables.as_ref(), None)?;
+    let features = Features::probe()?;
+    let (programs, handles) = Programs::load(limits, features, tables.as_ref(), None)?;
     let maps = match tables {
         Some(tables) => tables,
         None => Maps::new(handles)?,
@@ -135,6 +144,7 @@ pub(super) fn load(limits: Limits, pin_root: &Path) -> Result<Kernel, KernelErro
         fib_lines_max: fib::lines_max(limits),
         maps,
         programs,
+        features,
         attached,
         grace_period,
         unused: Unused::default(),
@@ -158,6 +168,7 @@ pub(super) fn adopt(pin_root: &Path) -> Result<Kernel, KernelError> {
     let attached = attach::open(&folder)?;
     let grace_period = GracePeriod::new()?;
     let limits = maps.limits(Limits::default().fib);
+    let features = Features::probe()?;
     Ok(Kernel {
         limits,
         fib_lines_max: fib::lines_max(limits),
@@ -165,6 +176,7 @@ pub(super) fn adopt(pin_root: &Path) -> Result<Kernel, KernelError> {
         origin: Origin::Adopted,
         maps,
         programs,
+        features,
         attached,
         grace_period,
         unused: Unused::default(),
@@ -229,6 +241,7 @@ pub(super) fn load_measure() -> Result<Object, KernelError> {
 /// The traced objects of XDP and TC on these tables (in the order of [`Table::ALL`]), sharing the maps of one trace;
 /// loaded anew for each.
 pub(super) fn load_traced(tables: &[MapHandle]) -> Result<[Object; 2], KernelError> {
+    let features = Features::probe()?;
     let reuse = |table: Table, map: &mut libbpf_rs::OpenMapMut<'_>| {
         map.reuse_fd(tables[table as usize].as_fd())
     };
@@ -242,9 +255,14 @@ pub(super) fn load_traced(tables: &[MapHandle]) -> Result<[Object; 2], KernelErr
                 map.reuse_fd(shared.as_fd())?;
             }
         }
-        Ok(())
+        tell(object, features)
     })?;
     Ok([xdp, tc])
+}
+
+/// The object that tries things out, loaded for that alone.
+pub(super) fn load_probe() -> Result<Object, KernelError> {
+    load_object("the probing program", PROBE, fib::LINES, |_| Ok(()))
 }
 
 /// `lines`: of the prefix table, which programs know as a constant.
@@ -289,6 +307,13 @@ fn prepare(
     Ok(())
 }
 
+/// Sets the constants of `datapath/env_tc.h`: the verifier then does not even look at what this kernel cannot do.
+fn tell(object: &mut OpenObject, features: Features) -> libbpf_rs::Result<()> {
+    let told = object.maps_mut().find(|map| map.name() == TOLD);
+    told.expect("datapath/env_tc.h has it, as the build shows")
+        .set_initial_value(&[features.decap_l3.into()])
+}
+
 /// One handle per table, in the order of [`Table::ALL`].
 fn handles(object: &Object) -> libbpf_rs::Result<Vec<MapHandle>> {
     let find = |table: Table| {
@@ -318,7 +343,11 @@ pub(super) fn program(object: &Object, name: &str) -> Result<Descriptor, KernelE
         })
 }
 
+/// Of an old kernel, the first thing that it lacks says more than what the verifier or libbpf stumbled over.
 fn refused(object: &'static str, source: libbpf_rs::Error, log: String) -> KernelError {
+    if let Some(lacks) = features::lacks() {
+        return KernelError::TooOld { lacks };
+    }
     KernelError::Load {
         object,
         source,

@@ -10,6 +10,7 @@ mod attach;
 mod counters;
 mod diff;
 mod error;
+mod features;
 mod fib;
 mod load;
 mod log;
@@ -29,6 +30,7 @@ use std::path::Path;
 
 pub use apply::Applied;
 pub use error::KernelError;
+pub use features::Features;
 pub use maps::Table;
 pub use program_time::{Method, ProgramTime};
 pub use test_run::{Action, TEST_RUN_IFINDEX, TestRun};
@@ -90,6 +92,7 @@ pub struct Kernel {
     fib_lines_max: u32,
     maps: Maps,
     programs: Programs,
+    features: Features,
     attached: BTreeMap<u32, Attachment>,
     grace_period: GracePeriod,
     unused: apply::Unused,
@@ -138,6 +141,11 @@ impl Kernel {
     /// What it began with.
     pub fn origin(&self) -> Origin {
         self.origin
+    }
+
+    /// What this kernel has of what the packet path can do without.
+    pub fn features(&self) -> Features {
+        self.features
     }
 
     /// Sizes of the tables.

@@ -137,6 +137,14 @@ pub(super) fn tcx_programs(ifindex: u32) -> io::Result<Vec<u32>> {
     Ok(ids)
 }
 
+/// Whether XDP programs may call that helper (`BPF_FUNC_*`); true where that cannot be found out.
+pub(super) fn xdp_has_helper(helper: u32) -> bool {
+    // SAFETY: no pointers but the options, of which there are none.
+    let answer =
+        unsafe { ffi::libbpf_probe_bpf_helper(ffi::BPF_PROG_TYPE_XDP, helper, std::ptr::null()) };
+    answer != 0
+}
+
 pub(super) fn program_name(id: u32) -> io::Result<String> {
     // SAFETY: no pointers.
     let program = descriptor(unsafe { ffi::bpf_prog_get_fd_by_id(id) })?;
@@ -176,6 +184,15 @@ pub(super) fn filter_attach(program: BorrowedFd<'_>, ifindex: u32) -> io::Result
     options.flags = ffi::BPF_TC_F_REPLACE;
     // SAFETY: hook and options live for the call, and the descriptor is open.
     check(unsafe { ffi::bpf_tc_attach(&raw const hook, &raw mut options) }).map(drop)
+}
+
+/// Whether our filter is there. An interface that is gone, or has no clsact qdisc, has none.
+pub(super) fn filter_exists(ifindex: u32) -> bool {
+    let hook = tc_hook(ifindex);
+    let mut options = options!(bpf_tc_opts);
+    (options.priority, options.handle) = FILTER;
+    // SAFETY: hook and options live for the call.
+    check(unsafe { ffi::bpf_tc_query(&raw const hook, &raw mut options) }).is_ok()
 }
 
 /// Removes our filter. The qdisc stays: others may have put filters there.
