@@ -1,8 +1,8 @@
 """NEXT-C-SID (RFC 9800 4.1) beside PSP, USP and USD, on End.T and End.B6.Encaps, and in front of End.DT4 and End.DT46."""
 
-from .case import Group, differs, drop, forward, skip
+from .case import SAME, Group, differs, drop, forward, skip
 from .csid import ADJACENT, ALL, BEHIND_1, LOCAL, NOWHERE, RFC, USUAL, neighbors_of, packet, sid_route, with_srh
-from .decap import NO_VRF, inner4, inner6
+from .decap import FALLS_THROUGH, inner4, inner6
 from .flow_label import label6, ports
 from .h_encaps import TUNSRC, headers
 from .node import ETH0, ETH1, ETH2, HEADEND, SEGMENT_1, node, received, sent
@@ -143,7 +143,7 @@ def add_every_flavor(group):
 
 def add_table(group):
     """uDT4 and uDT46 (End.DT4 and End.DT46 reached as the last C-SID)."""
-    linux = skip(NO_VRF)
+    linux = SAME
     for name, csid, families in (("end_dt46", 0x46, (IPV6, IPV4)), ("end_dt4", 0xD4, (IPV4,))):
         rfc = "8986 4.8" if csid == 0x46 else "8986 4.7"
         for family in families:
@@ -171,7 +171,7 @@ def add_table(group):
     group.add(
         "csid_then_end_dt46_without_a_route_in_its_table", "8986 4.8", ETH0,
         received(ETH0, packet(USUAL.container(LOCAL, 0x46), 64, inner6(33, destination="2001:db8:b::1"), IPV6)),
-        drop("no_route"), linux,
+        drop("no_route"), differs(forward(ETH2, sent(ETH2, inner6(32, destination="2001:db8:b::1"))), FALLS_THROUGH),
     )
 
 

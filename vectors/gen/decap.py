@@ -14,7 +14,7 @@ from .wire import (
 )
 
 UNCHECKED = "seg6_local.c hands the inner packet to the forwarding path without the checks of ip6_rcv and ip_rcv"
-NO_VRF = "needs a VRF device on Linux; the node file has none"
+FALLS_THROUGH = "where the table of a VRF device has no route, Linux goes on with the rules behind it (l3mdev)"
 
 
 def outer(sid, next_header=ROUTING, hop_limit=64, **fields):
@@ -122,8 +122,13 @@ def add_shared(group, decap):
             drop("upper_layer"))
     refused("with_inner_hop_limit_1", decap.rfc, outer(decap.sid) / srh() / decap.inner(1),
             decap.refusal("hop_limit_exceeded", "hop_limit"))
+    passed_over = None if decap.in_kernel else differs(
+        forward(decap.egress, sent(decap.egress, decap.inner(63))),
+        "decap_and_validate passes over a Fragment header (ipv6_find_hdr) and decapsulates what a first fragment has",
+    )
     refused("of_the_first_fragment_of_the_outer_packet", "8200 4.5",
-            outer(decap.sid, FRAGMENT) / fragment_header(decap.family, 0, True) / decap.inner(64), decap.refusal("fragment", "kernel_only"))
+            outer(decap.sid, FRAGMENT) / fragment_header(decap.family, 0, True) / decap.inner(64), decap.refusal("fragment", "kernel_only"),
+            linux=passed_over)
     cut = 39 if decap.family == IPV6 else 19
     refused("of_an_inner_header_cut_short", decap.rfc, outer(decap.sid) / srh() / Raw(bytes(decap.inner(64))[:cut]),
             drop("inner_header"))
@@ -142,12 +147,12 @@ def add_other_family(group, decap):
 
 
 def add_inner_headers(group, decap, unchecked):
-    """Impossible inner headers, which Linux does not look at (`unchecked`: where its packet leaves, or None)."""
+    """Impossible inner headers, which Linux does not look at (`unchecked`: where its packet leaves)."""
     why = UNCHECKED
 
     def refused(name, packet, linux_packet):
         linux = decap.linux
-        if linux == SAME and unchecked:
+        if linux == SAME:
             linux = differs(forward(unchecked, sent(unchecked, linux_packet, kind=0x86DD if decap.family == IPV6 else 0x0800)), why)
         group.add(
             f"{decap.prefix}_{name}", decap.rfc, ETH0,
@@ -304,10 +309,13 @@ def add_table(group, decap):
         )
     )
     for name, destination, outcome in rows:
+        linux = decap.linux if "drop" in outcome else None
+        if outcome == drop("no_route") and name.startswith("without"):
+            linux = differs(forward(ETH2, sent(ETH2, decap.inner(63, destination=destination))), FALLS_THROUGH)
         group.add(
             f"{decap.prefix}_{name}", decap.rfc, ETH0,
             received(ETH0, outer(decap.sid, decap.family) / decap.inner(64, destination=destination)),
-            outcome, decap.linux if "drop" in outcome else None,
+            outcome, linux,
         )
 
 
@@ -347,7 +355,7 @@ def end_dt_vrf():
     found = []
     for form, word in (("table", "table"), ("vrftable", "vrftable")):
         group = Group(
-            f"end_dt_{form}", f"End.DT4, End.DT46 (and End.DT6) by {word}, without a VRF device.",
+            f"end_dt_{form}", f"End.DT4, End.DT46 (and End.DT6) by {word}.",
             node(routes=[
                 f"fc0f::d4/128 encap seg6local action End.DT4 {word} 100 dev eth0",
                 f"fc0f::46/128 encap seg6local action End.DT46 {word} 100 dev eth0",
@@ -355,7 +363,7 @@ def end_dt_vrf():
                    ["fc0f::d6/128 encap seg6local action End.DT6 vrftable 100 dev eth0"])
                 + TABLE_100 + TABLE_100_IPV4),
         )
-        linux = skip(NO_VRF)
+        linux = SAME
         # Linux has no word for `table` here: such a SID is Sidestep's alone.
         in_kernel = form == "vrftable"
         decaps = [
@@ -365,10 +373,10 @@ def end_dt_vrf():
         ]
         if form == "table":
             add_shared(group, decaps[0])
-            add_inner_headers(group, decaps[0], None)
+            add_inner_headers(group, decaps[0], ETH2)
             add_other_family(group, decaps[0])
-            add_inner_headers(group, decaps[1], None)
-            add_inner_headers(group, decaps[2], None)
+            add_inner_headers(group, decaps[1], ETH2)
+            add_inner_headers(group, decaps[2], ETH2)
             for decap in decaps:
                 add_table(group, decap)
             for decap in decaps[1:]:

@@ -5,6 +5,9 @@
 //! test, then a marker goes out of every port. Everything happens in the receive queue of one CPU, in order, so what
 //! has not come out before the marker does not come out.
 
+mod lacking;
+
+use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::net::IpAddr;
 use std::thread;
@@ -19,6 +22,8 @@ use crate::lab::{Lab, LinkEnd, mac_text};
 use crate::netns::Namespace;
 use crate::vectors::{Case, Expect, Linux, Node, Port, VectorFile, Vlan};
 use crate::{Error, hexdiff};
+use lacking::Lacking;
+pub use lacking::OLDER;
 
 /// A port and a frame that left by it.
 pub type Output = (String, Vec<u8>);
@@ -29,6 +34,7 @@ pub struct Sut {
     lab: Lab,
     ports: Vec<SutPort>,
     refused: Vec<Refused>,
+    lacking: Vec<Lacking>,
 }
 
 #[derive(Debug)]
@@ -88,6 +94,10 @@ pub fn run(file: &VectorFile) -> Result<Report, Error> {
                 (_, None) => report
                     .skipped
                     .push((name, "no case of this file is for Linux".to_owned())),
+                (_, Some(sut)) if sut.lacks(&case.frame).is_some() => {
+                    let why = sut.lacks(&case.frame).unwrap_or_default();
+                    report.skipped.push((name, why.to_owned()));
+                }
                 (_, Some(sut)) => match judge(case, &sut.exchange(&case.port, &case.frame)?) {
                     None => report.passed.push(name),
                     Some(difference) => report.failed.push((name, difference)),
@@ -146,11 +156,12 @@ impl Sut {
                 marker,
             });
         }
-        configure(lab.namespace(SUT)?, node, &mut refused)?;
+        let lacking = configure(lab.namespace(SUT)?, node, &mut refused)?;
         Ok(Self {
             lab,
             ports,
             refused,
+            lacking,
         })
     }
 
@@ -179,6 +190,12 @@ impl Sut {
             outputs.extend(frames.into_iter().map(|frame| (port.name.clone(), frame)));
         }
         Ok(outputs)
+    }
+
+    /// Why this kernel cannot be asked with a frame, if it cannot: the frame needs a route that it is without.
+    pub fn lacks(&self, frame: &[u8]) -> Option<&str> {
+        let needed = self.lacking.iter().find(|route| route.concerns(frame));
+        needed.map(|route| route.why.as_str())
     }
 
     /// Routes and rules that were refused.
@@ -238,8 +255,12 @@ fn add_vlan(sut: &Namespace, name: &str, port: &Port, vlan: &Vlan, refused: &mut
 }
 
 /// Applies sysctls, addresses, neighbors and the tunnel source, which have to be right, then routes and rules one by
-/// one. What is on a port that is not there is left out.
-fn configure(sut: &Namespace, node: &Node, refused: &mut Vec<Refused>) -> Result<(), Error> {
+/// one. What is on a port that is not there is left out. Returns the routes that this kernel cannot be asked with.
+fn configure(
+    sut: &Namespace,
+    node: &Node,
+    refused: &mut Vec<Refused>,
+) -> Result<Vec<Lacking>, Error> {
     let mut batch = String::new();
     let missing: Vec<&str> = node
         .ports
@@ -297,15 +318,75 @@ fn configure(sut: &Namespace, node: &Node, refused: &mut Vec<Refused>) -> Result
     if let Some(mode) = node.seg6_flowlabel {
         sut.sysctl("net/ipv6/seg6_flowlabel", &mode.to_string())?;
     }
-    for route in &node.routes {
-        apply(sut, &format!("ip route add {route}"), refused);
+    let routes: Vec<String> = node
+        .routes
+        .iter()
+        .map(|line| lacking::in_linux_words(line))
+        .collect();
+    let no_vrf = add_vrfs(sut, &routes, refused)?;
+    let block = lacking::block(&routes);
+    let mut lacking = Vec::new();
+    for route in &routes {
+        let lacks = match lacking::vrf_table(route).and(no_vrf.clone()) {
+            Some(why) => Some(why),
+            None => add_route(sut, route, refused),
+        };
+        lacking.extend(lacks.map(|why| Lacking::new(route, block, why)));
     }
     for rule in &node.rules {
         for family in families(rule) {
             apply(sut, &format!("ip {family} rule add {rule}"), refused);
         }
     }
-    Ok(())
+    Ok(lacking)
+}
+
+/// Makes a VRF device for each table that an End.DT behavior of these routes is of. The ports stay outside: a route of
+/// the table may leave by any. If this kernel has no such devices, the reason.
+fn add_vrfs(
+    sut: &Namespace,
+    routes: &[String],
+    refused: &mut Vec<Refused>,
+) -> Result<Option<String>, Error> {
+    let tables: BTreeSet<usize> = routes
+        .iter()
+        .filter_map(|route| lacking::vrf_table(route))
+        .collect();
+    for table in &tables {
+        let name = format!("vrf{table}");
+        let words = format!("ip link add {name} type vrf table {table}");
+        let words: Vec<&str> = words.split_whitespace().collect();
+        match sut.exec(&words) {
+            Err(Error::Command { stderr, .. }) if stderr.contains("Unknown device type") => {
+                return Ok(Some("this kernel has no VRF devices".to_owned()));
+            }
+            made => made.map(drop)?,
+        }
+        apply(sut, &format!("ip link set {name} up"), refused);
+    }
+    if !tables.is_empty() {
+        // The behaviors find the device by its table, which only then is of one device for certain.
+        sut.sysctl("net/vrf/strict_mode", "1")?;
+    }
+    Ok(None)
+}
+
+/// Adds a route. Where the kernel may be older, the reason if it does not take it, or not whole.
+fn add_route(sut: &Namespace, route: &str, refused: &mut Vec<Refused>) -> Option<String> {
+    let before = refused.len();
+    apply(sut, &format!("ip route add {route}"), refused);
+    std::env::var_os(OLDER)?;
+    if refused.len() > before {
+        let Refused { line, reason } = refused.pop()?;
+        return Some(format!("this kernel does not take `{line}`: {reason}"));
+    }
+    let prefix = route.split_whitespace().next().unwrap_or_default();
+    let words = ["ip", "-6", "route", "show", "table", "all", "exact", prefix];
+    // A route that cannot be shown is compared by what it does.
+    let left_out = lacking::left_out(route, &sut.exec(&words).ok()?)?;
+    Some(format!(
+        "this kernel takes `ip route add {route}` without its `{left_out}`"
+    ))
 }
 
 fn apply(sut: &Namespace, line: &str, refused: &mut Vec<Refused>) {

@@ -95,6 +95,15 @@ fn a_route_that_linux_does_not_take_is_told_with_its_words_and_fails_only_what_n
     ) {
         return;
     }
+    if std::env::var_os(linux::OLDER).is_some() {
+        let _ = writeln!(
+            io::stderr(),
+            "SKIP a_route_that_linux_does_not_take_is_told_with_its_words_and_fails_only_what_needs_it: \
+             {} is set, which makes it no failure",
+            linux::OLDER
+        );
+        return;
+    }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/by_hand.yaml");
     let mut file = VectorFile::read(&path).unwrap_or_else(|error| panic!("{error}"));
     file.node.routes[1] = "fc0e::1/128 encap seg6local action End.AS dev eth0".to_owned();
