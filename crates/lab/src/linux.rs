@@ -331,7 +331,8 @@ fn configure(
             Some(why) => Some(why),
             None => add_route(sut, route, refused),
         };
-        lacking.extend(lacks.map(|why| Lacking::new(route, block, why)));
+        let own = lacking::block(std::slice::from_ref(route)).or(block);
+        lacking.extend(lacks.map(|why| Lacking::new(route, own, why)));
     }
     for rule in &node.rules {
         for family in families(rule) {
