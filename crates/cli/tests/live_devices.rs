@@ -121,7 +121,7 @@ fn frames(star: &Star, from: &Side<'_>, to: &Side<'_>, router_mac: Mac) -> Vec<V
     let [end, end_dt6]: [Ipv6Addr; 2] =
         ["fc0f::e", "fc0f::d6"].map(|sid| sid.parse().expect("an address"));
     let payload = &udp(source, destination, 64, b"one")[40..];
-    let through_end = [&srh(UDP, &[destination6, end], 1)[..], payload].concat();
+    let through_end = [&srh(UDP, &[end, destination6], 1)[..], payload].concat();
     let packets = [
         udp(source, destination, 64, b"six"),
         udp(from.address(4), to.address(4), 64, b"four"),
@@ -339,10 +339,17 @@ fn a_vrf_device_serves_end_dt4_and_end_dt46_and_is_no_port() {
     star.ip().all([
         "link set vrf100 up",
         "link set eth1 master vrf100",
+        // Joining it took the interface down: what was configured is gone, but for IPv4 addresses.
         "address add fc00:b::1/64 dev eth1",
         "route add fc0f::d4/128 encap seg6local action End.DT4 vrftable 100 dev eth0",
         "route add fc0f::46/128 encap seg6local action End.DT46 vrftable 100 dev eth0",
     ]);
+    let neighbor = |address: &str| {
+        let mac = sidestep_lab::lab::mac_text(star.mac("b", "eth0"));
+        format!("neighbor replace {address} lladdr {mac} dev eth1 nud permanent")
+    };
+    star.ip()
+        .all([&*neighbor("fc00:b::2"), &*neighbor("10.0.2.2")]);
     let ends = |ends: [&str; 2]| ends.map(|text| text.parse().expect("an address"));
     let [a4, b4]: [IpAddr; 2] = ends(["10.0.1.2", "10.0.2.2"]);
     let [a6, b6]: [IpAddr; 2] = ends(["fc00:a::2", "fc00:b::2"]);
@@ -379,8 +386,8 @@ fn a_vrf_device_serves_end_dt4_and_end_dt46_and_is_no_port() {
     {
         let _daemon = star.run(&["eth0", "eth1"]);
         assert_eq!(across(&star, "a", "b", &frames), linux);
-        let routes: report::Routes = report(router, Request::ShowRoutes { all: false });
-        let left: Vec<_> = routes
+        let shown: report::Routes = report(router, Request::ShowRoutes { all: false });
+        let left: Vec<_> = shown
             .iter()
             .filter_map(|route| route.left_to_kernel.clone())
             .collect();

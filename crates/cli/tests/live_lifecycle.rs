@@ -12,7 +12,7 @@ use sidestep_control::report;
 use sidestep_lab::lab::mac_text;
 
 use live::frames::{ETHERNET, ethernet, to_mac, udp};
-use live::left::{Traces, run_folder, traces};
+use live::left::{Traces, has_tcx, run_folder, traces};
 use live::{ROUTER, Star, begin, call, counters, eventually, output, printed, report, said};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -22,6 +22,15 @@ fn packet(star: &Star, data: &[u8]) -> Vec<u8> {
     let ends: [IpAddr; 2] = ["fc00:a::2", "fc00:b::2"].map(|text| text.parse().expect("address"));
     let packet = udp(ends[0], ends[1], 64, data);
     ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), &packet)
+}
+
+/// What the pins of attached programs are called.
+fn attachment(target: &str) -> &'static str {
+    if target == "tc" && !has_tcx() {
+        "filter-"
+    } else {
+        "link-"
+    }
 }
 
 /// What is there while it runs.
@@ -37,7 +46,7 @@ fn check_running(star: &Star, target: &str, found: &Traces) {
     }
     let pinned = |name: &str| found.pins.iter().any(|pin| pin.starts_with(name));
     assert!(
-        pinned("instance") && pinned("map-") && pinned("link-"),
+        pinned("instance") && pinned("map-") && pinned(attachment(target)),
         "{found:?}"
     );
     assert!(run_folder(star.router()).join("control.sock").exists());
@@ -94,7 +103,10 @@ fn detach_returns_when_it_forwards_and_the_daemon_is_its_own() {
     };
     let star = Star::new("livedetach");
     let router = star.router();
-    for mode in ["auto", "xdp"] {
+    for mode in live::modes(
+        "detach_returns_when_it_forwards_and_the_daemon_is_its_own",
+        &["auto", "xdp"],
+    ) {
         let _napi = sidestep_lab::traffic::Napi::attach(star.host("b"), "eth0").expect("NAPI");
         let said = printed(router, &["run", "--mode", mode, "--detach", "eth0", "eth1"]);
         assert!(said.starts_with("forwarding on eth0 ("), "{said}");
@@ -175,7 +187,10 @@ fn an_interface_deleted_and_made_again_is_attached_again_and_forwards() {
     let Some(_turn) = begin("an_interface_deleted_and_made_again") else {
         return;
     };
-    for mode in ["tc", "xdp"] {
+    for mode in live::modes(
+        "an_interface_deleted_and_made_again_is_attached_again_and_forwards",
+        &["tc", "xdp"],
+    ) {
         let star = Star::new("liveagain");
         let router = star.router();
         let _napi = sidestep_lab::traffic::Napi::attach(star.host("b"), "eth0").expect("NAPI");
@@ -228,7 +243,10 @@ fn an_interface_deleted_and_made_again_is_attached_again_and_forwards() {
             assert_eq!(ports[0].target, mode, "{place}");
             assert_eq!(ports[0].ifindex, Some(index), "{place}");
             let found = traces(router, &["eth0", "eth1"]);
-            let links = found.pins.iter().filter(|pin| pin.starts_with("link-"));
+            let links = found
+                .pins
+                .iter()
+                .filter(|pin| pin.starts_with(attachment(mode)));
             assert_eq!(links.count(), 2, "{place}: {found:?}");
         }
     }

@@ -51,7 +51,10 @@ fn an_own_end_dt46_decapsulates_both_families_until_it_is_removed() {
     let Some(_turn) = begin("an_own_end_dt46_decapsulates_both_families") else {
         return;
     };
-    for mode in ["tc", "xdp"] {
+    for mode in live::modes(
+        "an_own_end_dt46_decapsulates_both_families_until_it_is_removed",
+        &["tc", "xdp"],
+    ) {
         let star = Star::new("liveown");
         let router = star.router();
         let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
@@ -158,7 +161,10 @@ fn the_kernel_resolves_the_next_hop_of_a_decapsulated_packet() {
     let Some(_turn) = begin("the_kernel_resolves_the_next_hop_of_a_decapsulated_packet") else {
         return;
     };
-    for mode in ["tc", "xdp"] {
+    for mode in live::modes(
+        "the_kernel_resolves_the_next_hop_of_a_decapsulated_packet",
+        &["tc", "xdp"],
+    ) {
         let star = Star::new("liveownnew");
         // A router solicits from its link-local address (ndisc_solicit, net/ipv6/ndisc.c).
         star.ip().run("address add fe80::1/64 dev eth1 nodad");
@@ -202,7 +208,10 @@ fn a_host_pings_the_router_through_an_own_end_dt46() {
     let Some(_turn) = begin("a_host_pings_the_router_through_an_own_end_dt46") else {
         return;
     };
-    for mode in ["tc", "xdp"] {
+    for mode in live::modes(
+        "a_host_pings_the_router_through_an_own_end_dt46",
+        &["tc", "xdp"],
+    ) {
         let star = Star::new("liveownping");
         let (router, host) = (star.router(), star.host("a"));
         host.sysctl("net/ipv6/conf/all/disable_ipv6", "0")

@@ -140,8 +140,11 @@ impl FrameSocket {
     }
 }
 
-/// Which noise a frame is; none if it is traffic.
+/// Which noise a frame is, whatever VLAN it is in; none if it is traffic.
 pub fn noise(frame: &[u8]) -> Option<Noise> {
+    if let Some([0x81, 0x00] | [0x88, 0xa8]) = frame.get(12..14) {
+        return noise(&[&frame[..12], frame.get(16..)?].concat());
+    }
     let u16_at = |offset: usize| {
         Some(u16::from_be_bytes([
             *frame.get(offset)?,
@@ -329,6 +332,8 @@ mod tests {
         ]
         .concat();
         report.extend([58, 0, 5, 2, 0, 0, 1, 0, 143, 0]);
+        assert_eq!(noise(&report), Some(Noise::MulticastListener));
+        report.splice(12..12, [0x88, 0xa8, 0, 5, 0x81, 0, 0, 9]);
         assert_eq!(noise(&report), Some(Noise::MulticastListener));
         assert_eq!(noise(&[0; 13]), None);
     }

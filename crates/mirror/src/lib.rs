@@ -118,6 +118,12 @@ impl Mirror {
         &self.state.node
     }
 
+    /// Whether this kernel tells what XDP can do on each device (Linux 6.3). If not, a device that the kernel makes itself,
+    /// a veth above all, counts as one that takes no redirects.
+    pub fn tells_xdp_features(&self) -> bool {
+        self.device_events.is_some()
+    }
+
     /// What to poll for reading: when one is readable, call [`Mirror::process`].
     pub fn fds(&self) -> Vec<BorrowedFd<'_>> {
         let mut fds = vec![self.route_events.as_fd()];

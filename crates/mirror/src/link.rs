@@ -15,6 +15,8 @@ pub(crate) struct LinkState {
     pub mac: Mac,
     pub mtu: u32,
     pub kind: LinkKind,
+    /// A device of the kernel's own making (it has an `IFLA_INFO_KIND`), not of a driver for hardware.
+    pub software: bool,
     pub master: Option<IfIndex>,
     /// `IFF_*`.
     pub flags: i32,
@@ -88,10 +90,9 @@ impl LinkState {
                 .map_or(64, |v6| v6.hop_limit.clamp(0, 255) as u8),
             xdp_transmit: match xdp_features {
                 Some(features) => features & NETDEV_XDP_ACT_NDO_XMIT != 0,
-                None => !matches!(
-                    self.kind,
-                    LinkKind::Veth | LinkKind::Tap | LinkKind::NotEthernet(_)
-                ),
+                // Before Linux 6.3 nobody tells. Of the software devices only some take redirects, and those (veth, tun)
+                // only at times; what a driver with XDP cannot send is the exception.
+                None => !self.software && !matches!(self.kind, LinkKind::NotEthernet(_)),
             },
         }
     }
@@ -111,6 +112,7 @@ pub(crate) fn decode(message: &Message<'_>) -> Option<LinkState> {
         mac: Mac::default(),
         mtu: 0,
         kind: LinkKind::Ethernet,
+        software: false,
         master: None,
         flags: u32_at(message.body, 8)? as i32,
         settings: Settings::default(),
@@ -135,6 +137,10 @@ pub(crate) fn decode(message: &Message<'_>) -> Option<LinkState> {
     // A link below that is in another namespace has an index of that namespace.
     let below = link.filter(|_| !elsewhere);
     state.kind = kind(hardware, info, below);
+    state.software = info.is_some_and(|info| {
+        info.nested()
+            .any(|nested| nested.kind == libc::IFLA_INFO_KIND)
+    });
     Some(state)
 }
 

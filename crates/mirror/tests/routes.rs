@@ -288,11 +288,19 @@ fn every_form_of_encap_seg6local_is_mirrored() {
                 !to(node, "fd00::1/128").is_empty()
             });
             let route = the(mirror.node(), "fd00::1/128");
-            assert_eq!(
-                route.next_hops[0].encap,
-                Some(Encap::Seg6Local(expected)),
-                "{form}"
-            );
+            let shown = try_ip("-6 route show fd00::1");
+            let passed_over =
+                form.contains(" oif ") && !String::from_utf8_lossy(&shown.stdout).contains(" oif ");
+            if passed_over {
+                // Older kernels take the attribute and forget it.
+                skipped.push(form);
+            } else {
+                assert_eq!(
+                    route.next_hops[0].encap,
+                    Some(Encap::Seg6Local(expected)),
+                    "{form}"
+                );
+            }
             assert_current(&mut mirror, form);
             ip("-6 route del fd00::1");
             until(&mut mirror, "deletion", |node| {
@@ -557,7 +565,9 @@ fn an_address_that_is_removed_takes_routes_and_preferred_sources() {
              route add 192.0.2.0/24 via 10.2.0.2 dev vc src 10.3.0.1
              route add 198.51.100.0/24 via 10.1.0.2
              -6 addr add fc00:3::1/128 dev lo nodad
-             -6 route add 2001:db8::/32 via fc00:2::2 dev vc src fc00:3::1",
+             -6 addr add fc00:3::2/128 dev vc nodad
+             -6 route add 2001:db8:1::/48 via fc00:2::2 dev vc src fc00:3::1
+             -6 route add 2001:db8:2::/48 via fc00:2::2 dev vc src fc00:3::2",
         );
         let mut mirror = Mirror::open().unwrap();
         ip("addr del 10.3.0.1/32 dev lo");
@@ -565,10 +575,12 @@ fn an_address_that_is_removed_takes_routes_and_preferred_sources() {
             to(node, "192.0.2.0/24").is_empty()
         });
         assert_current(&mut mirror, "after an IPv4 source was removed");
-        ip("-6 addr del fc00:3::1/128 dev lo");
+        ip("-6 addr del fc00:3::2/128 dev vc");
         until(&mut mirror, "IPv6 source", |node| {
-            the(node, "2001:db8::/32").prefsrc.is_none()
+            the(node, "2001:db8:2::/48").prefsrc.is_none()
         });
+        // Of another device than the route's: an older kernel (6.1) keeps it as a source.
+        ip("-6 addr del fc00:3::1/128 dev lo");
         assert_current(&mut mirror, "after an IPv6 source was removed");
         ip("addr del 10.1.0.1/24 dev va");
         until(&mut mirror, "the last IPv4 address", |node| {

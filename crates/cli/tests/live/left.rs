@@ -14,7 +14,7 @@ use sidestep_lab::Namespace;
 pub struct Traces {
     /// Interfaces with an XDP program, and its id.
     pub xdp: Vec<(String, u32)>,
-    /// Interfaces with a program at TC ingress, and its id; by tcx.
+    /// Interfaces with a program at TC ingress, and its id; by tcx, or, before Linux 6.6, by a filter.
     pub tc: Vec<(String, u32)>,
     /// Filters of a clsact qdisc, as `tc` shows them.
     pub filters: Vec<String>,
@@ -49,7 +49,20 @@ pub fn traces(namespace: &Namespace, interfaces: &[&str]) -> Traces {
             .extend(tc.into_iter().map(|id| ((*name).to_owned(), id)));
         let words = ["tc", "filter", "show", "dev", name, "ingress"];
         let filters = namespace.exec(&words).expect("tc");
-        traces.filters.extend(filters.lines().map(str::to_owned));
+        let ours = filters
+            .lines()
+            .find(|line| line.contains("sidestep_tc:[") && line.contains("direct-action"));
+        match ours.filter(|_| !has_tcx()) {
+            Some(line) => {
+                let id = line
+                    .split(" id ")
+                    .nth(1)
+                    .and_then(|rest| rest.split(' ').next());
+                let id = id.and_then(|id| id.parse().ok()).expect("a program id");
+                traces.tc.push(((*name).to_owned(), id));
+            }
+            None => traces.filters.extend(filters.lines().map(str::to_owned)),
+        }
     }
     traces
 }
@@ -101,7 +114,18 @@ fn xdp_program(ifindex: u32) -> Option<u32> {
         .find(|id| *id != 0)
 }
 
+/// Whether TC programs are attached by links.
+pub fn has_tcx() -> bool {
+    // The loopback device is there in every namespace.
+    query_tcx(1).is_some()
+}
+
 fn tcx_programs(ifindex: u32) -> Vec<u32> {
+    query_tcx(ifindex).unwrap_or_default()
+}
+
+/// None: the kernel has no tcx (before Linux 6.6).
+fn query_tcx(ifindex: u32) -> Option<Vec<u32>> {
     let mut ids = vec![0u32; 64];
     let mut options = libbpf_sys::bpf_prog_query_opts {
         sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as _,
@@ -117,11 +141,10 @@ fn tcx_programs(ifindex: u32) -> Vec<u32> {
             &raw mut options,
         )
     };
-    // A kernel before 6.6 has no tcx.
     if result != 0 {
-        return Vec::new();
+        return None;
     }
     // SAFETY: the kernel has written the count.
     ids.truncate(unsafe { options.__bindgen_anon_1.count } as usize);
-    ids
+    Some(ids)
 }

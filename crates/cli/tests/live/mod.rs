@@ -7,7 +7,7 @@ pub mod frames;
 pub mod ip;
 pub mod left;
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, Once};
@@ -21,6 +21,7 @@ use sidestep_control::api::{self, ApiError, Request};
 use sidestep_control::report;
 use sidestep_lab::lab::mac_text;
 use sidestep_lab::{FrameSocket, Lab, Namespace};
+use sidestep_mirror::Mirror;
 
 use frames::Mac;
 
@@ -47,6 +48,25 @@ pub fn begin(test: &str) -> Option<MutexGuard<'static, ()>> {
         .unwrap_or_else(std::sync::PoisonError::into_inner);
     BPFFS.call_once(mount_bpffs);
     Some(turn)
+}
+
+/// Of these modes, those in which packets that leave by a veth are Sidestep's here: before Linux 6.3 nobody tells whether
+/// a veth takes XDP redirects, and the kernel forwards. That a mode is left out is said.
+pub fn modes<'a>(test: &str, modes: &[&'a str]) -> Vec<&'a str> {
+    let tells = Mirror::open()
+        .expect("the kernel's configuration")
+        .tells_xdp_features();
+    let (here, out): (Vec<_>, Vec<_>) = modes
+        .iter()
+        .partition(|mode| tells || **mode != "xdp" && **mode != "generic");
+    if !out.is_empty() {
+        let _ = writeln!(
+            io::stderr(),
+            "SKIP {test}: {} only; this kernel does not tell whether a veth takes XDP redirects (Linux 6.3)",
+            here.join(", ")
+        );
+    }
+    here
 }
 
 fn mount_bpffs() {

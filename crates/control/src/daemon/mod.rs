@@ -292,10 +292,12 @@ impl Daemon {
                 self.kernel
                     .attach(ifindex.0, target)
                     .map_err(|error| error.to_string())?;
+                let (tcx, xdp_features) =
+                    (self.kernel.features().tcx, self.mirror.tells_xdp_features());
                 Ok(Port {
                     ifindex,
                     target,
-                    why,
+                    why: ports::on_this_kernel(target, why, tcx, xdp_features),
                 })
             });
             match attached {

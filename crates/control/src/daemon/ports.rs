@@ -16,6 +16,18 @@ pub enum Mode {
     Tc,
 }
 
+/// The reason with what an older kernel makes otherwise on such a port.
+pub(crate) fn on_this_kernel(target: Target, why: String, tcx: bool, xdp_features: bool) -> String {
+    match target {
+        Target::Tc if !tcx => format!("{why}; a clsact filter, as this kernel has no tcx"),
+        Target::Xdp | Target::XdpGeneric if !xdp_features => format!(
+            "{why}; out of veth, tap and devices above others the kernel forwards, as it does not tell which take XDP \
+             redirects"
+        ),
+        _ => why,
+    }
+}
+
 /// The target of a port and the reason for it; or why it can be none.
 pub(crate) fn choose(node: &Node, link: &Link, mode: Mode) -> Result<(Target, String), String> {
     match &link.kind {
