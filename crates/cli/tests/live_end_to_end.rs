@@ -213,7 +213,9 @@ fn transfer(from: &Namespace, to: &Namespace, address: IpAddr) {
         });
         let (mut chunk, mut at) = (vec![0; 1 << 16], 0);
         while at < BYTES {
-            let length = receiver.read(&mut chunk).expect("receive");
+            let length = receiver
+                .read(&mut chunk)
+                .unwrap_or_else(|error| panic!("receive, after {at} bytes: {error}"));
             assert!(length > 0, "it ended after {at} bytes");
             let wrong = (0..length).find(|&index| chunk[index] != byte(at + index));
             assert_eq!(wrong.map(|index| at + index), None, "the byte that changed");

@@ -289,10 +289,10 @@ fn every_form_of_encap_seg6local_is_mirrored() {
             });
             let route = the(mirror.node(), "fd00::1/128");
             let shown = try_ip("-6 route show fd00::1");
-            let passed_over =
-                form.contains(" oif ") && !String::from_utf8_lossy(&shown.stdout).contains(" oif ");
-            if passed_over {
-                // Older kernels take the attribute and forget it.
+            let shown = String::from_utf8_lossy(&shown.stdout);
+            let passed_over = |word| form.contains(word) && !shown.contains(word);
+            if passed_over(" oif ") || passed_over(" flavors ") {
+                // Older kernels take the attribute for nothing.
                 skipped.push(form);
             } else {
                 assert_eq!(
