@@ -81,10 +81,13 @@ INLINE __u32 trace_head(ENV *e, __u8 *to, __u32 length, __u32 wanted, __u32 room
 {
 	__u64 head = length < wanted ? length : wanted;
 
-	/* The verifier has to see both bounds in one place, in a register that the compiler does not take apart. */
-	asm volatile("" : "+r"(head));
 	if (head == 0 || head > room)
 		return 0;
+	/*
+	 * The verifier has to see both bounds in one place, in a register that the compiler does not take apart; and Linux
+	 * 6.1's does not learn from a comparison with 0 that the length is at least 1. `room` is a power of 2.
+	 */
+	asm volatile("%0 += -1\n%0 &= %1\n%0 += 1" : "+r"(head) : "i"(room - 1));
 	return env_copy(e, 0, to, (__u32)head) < 0 ? 0 : (__u32)head;
 }
 
