@@ -113,8 +113,8 @@ struct sidestep_group {
 #define SIDESTEP_ADJACENCY_XDP 0x02u   /* the egress device takes XDP redirects */
 
 /*
- * Where a packet leaves. The first 8 bytes change by one store when the neighbor changes; the rest is written before
- * the record is first referred to.
+ * Where a packet leaves. The first 8 bytes change by one store when the neighbor changes; the rest but .used is written
+ * before the record is first referred to.
  */
 struct sidestep_adjacency {
 	__u8 destination[6]; /* MAC of the next hop */
@@ -123,7 +123,7 @@ struct sidestep_adjacency {
 	__u16 reserved;      /* 0 */
 	__u32 ifindex;       /* egress interface */
 	__u32 mtu;           /* bytes of layer 3 */
-	__u64 spare;         /* 0 */
+	__u64 used;          /* set by a packet that needs this next hop, cleared by whoever keeps neighbors alive */
 };
 
 enum sidestep_policy_kind {

@@ -87,6 +87,11 @@ INLINE const struct sidestep_adjacency *env_adjacency(ENV *e, __u32 index)
 	return index < e->tables->adjacency_count ? &e->tables->adjacencies[index] : 0;
 }
 
+/* Nobody keeps neighbors alive for it. */
+INLINE void env_use(ENV *e, const struct sidestep_adjacency *adjacency)
+{
+}
+
 INLINE const struct sidestep_policy *env_policy(ENV *e, __u32 index)
 {
 	return index < e->tables->policy_count ? &e->tables->policies[index] : 0;

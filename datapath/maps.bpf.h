@@ -109,6 +109,15 @@ INLINE struct sidestep_adjacency *env_adjacency(ENV *e, __u32 index)
 	return bpf_map_lookup_elem(&adjacencies, &index);
 }
 
+/* All CPUs read the record: it is written once between two looks of the control plane, not by each packet. */
+INLINE void env_use(ENV *e, const struct sidestep_adjacency *adjacency)
+{
+	volatile __u64 *used = (volatile __u64 *)&adjacency->used;
+
+	if (unlikely(!*used))
+		*used = 1;
+}
+
 INLINE struct sidestep_policy *env_policy(ENV *e, __u32 index)
 {
 	return bpf_map_lookup_elem(&policies, &index);

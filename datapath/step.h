@@ -237,6 +237,8 @@ INLINE verdict leave(ENV *e, struct packet *p, __u32 index, struct outcome *outc
 
 	if (!index || !record)
 		return punt(neighbor);
+	/* Also where it is not resolved: then somebody should. */
+	env_use(e, record);
 	/* One load: MAC and validity are published together (abi.h). */
 	first = *(const volatile __u64 *)record;
 	adjacency = *record;

@@ -71,6 +71,12 @@ impl Requester {
         Ok(found)
     }
 
+    /// Makes one object, or changes the one that there is.
+    pub fn create(&mut self, request: Request<'_>) -> Result<(), MirrorError> {
+        let flags = (libc::NLM_F_REQUEST | libc::NLM_F_ACK | libc::NLM_F_CREATE) as u16;
+        self.exchange(request, flags, |_| ()).map(|_| ())
+    }
+
     /// Sends a request and hands every message of the answer to `each`.
     fn exchange(
         &mut self,

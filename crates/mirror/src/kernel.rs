@@ -1,6 +1,6 @@
 //! What the mirror asks the kernel for.
 
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use netlink_sys::protocols::{NETLINK_GENERIC, NETLINK_ROUTE};
 use sidestep_model::node::IfIndex;
@@ -145,6 +145,33 @@ impl Kernel {
             return Ok(None);
         };
         self.genl.xdp_features(netdev).map(Some)
+    }
+
+    /// Asks the kernel to resolve a neighbor, or to see that it is still there, as if it had a packet for it. False
+    /// where it is left alone, because it belongs to somebody.
+    ///
+    /// `NTF_USE` is asked for only of an entry that was looked at right before: the request takes `PERMANENT`, `managed`
+    /// and `extern_learn` from an entry that has them (net/core/neighbour.c, `__neigh_update`).
+    pub fn use_neighbor(&mut self, key: (IfIndex, IpAddr)) -> Result<bool, MirrorError> {
+        let ask = Request {
+            name: "give a neighbor",
+            kind: libc::RTM_GETNEIGH,
+            body: &neighbor::request(key, 0).0,
+        };
+        let known = match self.requester.one(ask, neighbor::decode) {
+            Err(error) if error.errno() == Some(libc::ENOENT) => None,
+            other => other?,
+        };
+        if known.is_some_and(|entry| entry.kept) {
+            return Ok(false);
+        }
+        let ask = Request {
+            name: "resolve a neighbor",
+            kind: libc::RTM_NEWNEIGH,
+            body: &neighbor::request(key, libc::NTF_USE).0,
+        };
+        self.requester.create(ask)?;
+        Ok(true)
     }
 
     fn rules(&mut self, family: Family) -> Result<Vec<Rule>, MirrorError> {

@@ -33,9 +33,10 @@ mod state;
 mod sysctl;
 mod wire;
 
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use sidestep_model::node::Node;
+use sidestep_model::node::{IfIndex, Node};
 use sidestep_model::route::RouteKey;
 
 pub use crate::error::MirrorError;
@@ -122,6 +123,21 @@ impl Mirror {
     /// a veth above all, counts as one that takes no redirects.
     pub fn tells_xdp_features(&self) -> bool {
         self.device_events.is_some()
+    }
+
+    /// Whether the neighbor can be used, but nobody has heard of it for a while: the kernel asks for it again when it
+    /// has a packet for it, or when [`Mirror::use_neighbor`] says so. False of one that somebody keeps.
+    pub fn is_stale(&self, dev: IfIndex, address: IpAddr) -> bool {
+        self.state.stale_neighbors.contains(&(dev, address))
+    }
+
+    /// Asks the kernel to resolve a neighbor, or to see that it is still there, as if it had a packet for it. What comes
+    /// of it is notified. Nothing happens to an entry that is permanent, managed, or learned by a routing daemon: false.
+    ///
+    /// # Errors
+    /// If the kernel refuses: the link is not there any more, or the neighbor table is full.
+    pub fn use_neighbor(&mut self, dev: IfIndex, address: IpAddr) -> Result<bool, MirrorError> {
+        self.kernel.use_neighbor((dev, address))
     }
 
     /// What to poll for reading: when one is readable, call [`Mirror::process`].

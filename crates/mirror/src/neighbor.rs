@@ -4,13 +4,23 @@ use std::net::IpAddr;
 
 use sidestep_model::node::{IfIndex, Mac, Neighbor};
 
-use crate::wire::{Message, attributes_after, u16_at, u32_at};
+use crate::wire::{Body, Message, attributes_after, u16_at, u32_at};
 
 /// Length of `struct ndmsg`.
 pub(crate) const NDMSG: usize = 12;
 
-/// What one message says: which neighbor, and what is known of it.
-pub(crate) type Entry = ((IfIndex, IpAddr), Option<Neighbor>);
+/// What one message says of a neighbor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// Link and address.
+    pub key: (IfIndex, IpAddr),
+    /// Nothing while it cannot be used.
+    pub neighbor: Option<Neighbor>,
+    /// It can be used, but nobody has heard of it for a while, and the kernel does not ask before it has a packet for it.
+    pub stale: bool,
+    /// It belongs to somebody who keeps it: it is permanent, managed, or learned by a routing daemon.
+    pub kept: bool,
+}
 
 /// The neighbor that `message` names, and what is known of it: nothing while it cannot be used.
 ///
@@ -25,11 +35,12 @@ pub(crate) fn decode(message: &Message<'_>) -> Option<Entry> {
     }
     let ifindex = IfIndex(u32_at(fixed, 4)?);
     let state = u16_at(fixed, 8)?;
-    let (mut address, mut lladdr) = (None, None);
+    let (mut address, mut lladdr, mut extended) = (None, None, 0);
     for attribute in attributes_after(message.body, NDMSG) {
         match attribute.kind {
             libc::NDA_DST => address = attribute.address(),
             libc::NDA_LLADDR => lladdr = attribute.value.try_into().ok().map(Mac),
+            NDA_FLAGS_EXT => extended = attribute.u32().unwrap_or_default(),
             _ => {}
         }
     }
@@ -37,11 +48,34 @@ pub(crate) fn decode(message: &Message<'_>) -> Option<Entry> {
     let usable = message.kind == libc::RTM_NEWNEIGH
         && state & NUD_VALID != 0
         && !implied(state, address, lladdr);
+    let permanent = state & (libc::NUD_PERMANENT | libc::NUD_NOARP) != 0;
     let neighbor = lladdr.filter(|_| usable).map(|lladdr| Neighbor {
         lladdr: Some(lladdr),
-        permanent: state & (libc::NUD_PERMANENT | libc::NUD_NOARP) != 0,
+        permanent,
     });
-    Some(((ifindex, address), neighbor))
+    Some(Entry {
+        key: (ifindex, address),
+        neighbor,
+        stale: neighbor.is_some() && state & libc::NUD_STALE != 0,
+        kept: permanent || flags & NTF_EXT_LEARNED != 0 || extended & NTF_EXT_MANAGED != 0,
+    })
+}
+
+/// The body of a question for one neighbor, or with `NTF_USE` of the request to resolve it or to see that it is there.
+pub(crate) fn request((dev, address): (IfIndex, IpAddr), flags: u8) -> Body {
+    let mut fixed = [0; NDMSG];
+    fixed[0] = match address {
+        IpAddr::V4(_) => libc::AF_INET,
+        IpAddr::V6(_) => libc::AF_INET6,
+    } as u8;
+    fixed[4..8].copy_from_slice(&dev.0.to_ne_bytes());
+    fixed[10] = flags;
+    let mut body = Body::new(&fixed);
+    match address {
+        IpAddr::V4(address) => body.attribute(libc::NDA_DST, &address.octets()),
+        IpAddr::V6(address) => body.attribute(libc::NDA_DST, &address.octets()),
+    };
+    body
 }
 
 /// Entries that the kernel makes without a word when it sends the first packet: multicast, broadcast, and devices
@@ -52,6 +86,11 @@ fn implied(state: u16, address: IpAddr, lladdr: Option<Mac>) -> bool {
             || address.is_loopback()
             || lladdr.is_none_or(|mac| mac == Mac::default() || mac == Mac([0xff; 6])))
 }
+
+// include/uapi/linux/neighbour.h.
+const NTF_EXT_LEARNED: u8 = 1 << 4;
+const NTF_EXT_MANAGED: u32 = 1;
+const NDA_FLAGS_EXT: u16 = 15;
 
 /// include/net/neighbour.h: a packet may be sent to the address.
 const NUD_VALID: u16 = libc::NUD_PERMANENT
@@ -64,17 +103,12 @@ const NUD_VALID: u16 = libc::NUD_PERMANENT
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::Body;
 
-    fn decode_with(kind: u16, state: u16, flags: u8) -> Option<Entry> {
-        let mut fixed = [0; NDMSG];
-        fixed[0] = libc::AF_INET as u8;
-        fixed[4] = 7;
-        fixed[8..10].copy_from_slice(&state.to_ne_bytes());
-        fixed[10] = flags;
-        let mut body = Body::new(&fixed);
-        body.attribute(libc::NDA_DST, &[192, 0, 2, 1])
-            .attribute(libc::NDA_LLADDR, &[2, 0, 0, 0, 0, 1]);
+    fn decode_with(kind: u16, state: u16, flags: u8, extended: u32) -> Option<Entry> {
+        let mut body = request((IfIndex(7), "192.0.2.1".parse().unwrap()), flags);
+        body.0[8..10].copy_from_slice(&state.to_ne_bytes());
+        body.attribute(libc::NDA_LLADDR, &[2, 0, 0, 0, 0, 1])
+            .attribute(NDA_FLAGS_EXT, &extended.to_ne_bytes());
         let message = Message {
             kind,
             flags: 0,
@@ -85,9 +119,9 @@ mod tests {
     }
 
     fn known(kind: u16, state: u16) -> Option<Neighbor> {
-        let (key, neighbor) = decode_with(kind, state, 0).unwrap();
-        assert_eq!(key, (IfIndex(7), "192.0.2.1".parse().unwrap()));
-        neighbor
+        let entry = decode_with(kind, state, 0, 0).unwrap();
+        assert_eq!(entry.key, (IfIndex(7), "192.0.2.1".parse().unwrap()));
+        entry.neighbor
     }
 
     #[test]
@@ -110,8 +144,21 @@ mod tests {
     #[test]
     fn proxy_entries_are_no_neighbors() {
         assert_eq!(
-            decode_with(libc::RTM_NEWNEIGH, libc::NUD_PERMANENT, libc::NTF_PROXY),
+            decode_with(libc::RTM_NEWNEIGH, libc::NUD_PERMANENT, libc::NTF_PROXY, 0),
             None
         );
+    }
+
+    #[test]
+    fn what_somebody_keeps_is_told_from_what_grows_stale() {
+        let of = |state, flags, extended| {
+            let entry = decode_with(libc::RTM_NEWNEIGH, state, flags, extended).unwrap();
+            (entry.stale, entry.kept)
+        };
+        assert_eq!(of(libc::NUD_STALE, 0, 0), (true, false));
+        assert_eq!(of(libc::NUD_REACHABLE, 0, 0), (false, false));
+        assert_eq!(of(libc::NUD_PERMANENT, 0, 0), (false, true));
+        assert_eq!(of(libc::NUD_STALE, NTF_EXT_LEARNED, 0), (true, true));
+        assert_eq!(of(libc::NUD_FAILED, 0, NTF_EXT_MANAGED), (false, true));
     }
 }

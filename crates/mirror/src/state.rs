@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 
-use sidestep_model::node::{IfIndex, Neighbor, Node};
+use sidestep_model::node::{IfIndex, Node};
 use sidestep_model::route::{Family, Route, RouteKey};
 
 use crate::address::{self, Address};
@@ -27,6 +27,8 @@ pub(crate) struct State {
     pub node: Node,
     /// What must be read again.
     pub stale: Stale,
+    /// Neighbors that can be used, but that nobody has heard of for a while.
+    pub stale_neighbors: BTreeSet<(IfIndex, IpAddr)>,
     routes: RouteTable,
     links: BTreeMap<IfIndex, LinkState>,
     all: AllSettings,
@@ -92,8 +94,8 @@ impl State {
                 }
             }
             libc::RTM_NEWNEIGH | libc::RTM_DELNEIGH => {
-                if let Some((key, neighbor)) = neighbor::decode(message) {
-                    self.neighbor(key, neighbor);
+                if let Some(entry) = neighbor::decode(message) {
+                    self.neighbor(entry);
                 }
             }
             libc::RTM_NEWRULE | libc::RTM_DELRULE => {
@@ -199,8 +201,9 @@ impl State {
         self.addresses = present.map(|it| it.0).collect();
         self.node.addresses = self.addresses.iter().map(|address| address.own).collect();
         self.node.neighbors.clear();
-        for (key, neighbor) in snapshot.neighbors {
-            self.neighbor(key, neighbor);
+        self.stale_neighbors.clear();
+        for entry in snapshot.neighbors {
+            self.neighbor(entry);
         }
         self.node.rules.clear();
         for rule in snapshot.rules {
@@ -303,6 +306,7 @@ impl State {
         self.addresses.retain(|address| address.own.0 != ifindex);
         self.node.addresses.retain(|address| address.0 != ifindex);
         self.node.neighbors.retain(|key, _| key.0 != ifindex);
+        self.stale_neighbors.retain(|key| key.0 != ifindex);
         self.ignore_linkdown
             .retain(|key, _| key.1 != Scope::Link(ifindex));
         self.stale.links.insert(ifindex);
@@ -322,12 +326,17 @@ impl State {
         self.stale.sources.insert(address.own.1.addr());
     }
 
-    fn neighbor(&mut self, key: (IfIndex, IpAddr), neighbor: Option<Neighbor>) {
-        let before = match neighbor {
-            Some(neighbor) => self.node.neighbors.insert(key, neighbor),
-            None => self.node.neighbors.remove(&key),
+    fn neighbor(&mut self, entry: neighbor::Entry) {
+        let before = match entry.neighbor {
+            Some(neighbor) => self.node.neighbors.insert(entry.key, neighbor),
+            None => self.node.neighbors.remove(&entry.key),
         };
-        self.changed_other |= before != neighbor;
+        self.changed_other |= before != entry.neighbor;
+        if entry.stale && !entry.kept {
+            self.stale_neighbors.insert(entry.key);
+        } else {
+            self.stale_neighbors.remove(&entry.key);
+        }
     }
 
     fn netconf(&mut self, netconf: Netconf) {

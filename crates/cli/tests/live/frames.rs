@@ -85,6 +85,27 @@ pub fn echo_request(from: Ipv6Addr, to: Ipv6Addr, sequence: u16) -> Vec<u8> {
     ipv6(from, to, ICMPV6, 64, &message)
 }
 
+/// The address that a Neighbor Solicitation asks for (RFC 4861 4.3).
+pub fn solicited(frame: &[u8]) -> Option<Ipv6Addr> {
+    if icmpv6_type(frame)? != 135 {
+        return None;
+    }
+    let target = frame.get(ETHERNET + 48..)?.first_chunk::<16>()?;
+    Some(Ipv6Addr::from(*target))
+}
+
+/// The answer to a Neighbor Solicitation: `target` is at this MAC (RFC 4861 4.4: solicited, override).
+pub fn advertisement(target: Ipv6Addr, mac: Mac, asked: &[u8]) -> Vec<u8> {
+    let to = source6(asked).expect("a solicitation has a source");
+    let head = [136, 0, 0, 0, 0x60, 0, 0, 0];
+    let mut message = [&head[..], &target.octets(), &[2, 1], &mac].concat();
+    let pseudo = pseudo_header(target.into(), to.into(), ICMPV6, message.len());
+    let checksum = !sum(pseudo, &message);
+    message[2..4].copy_from_slice(&checksum.to_be_bytes());
+    let source = asked[6..12].try_into().expect("an Ethernet header");
+    ethernet(source, mac, &ipv6(target, to, ICMPV6, 255, &message))
+}
+
 /// A Segment Routing Header (RFC 8754 2) of these segments, in the order of travel.
 pub fn srh(next: u8, segments: &[Ipv6Addr], segments_left: u8) -> Vec<u8> {
     let count = segments.len() as u8;

@@ -9,7 +9,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use sidestep_mirror::Changes;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::{Daemon, DaemonError};
+use super::{Daemon, DaemonError, neighbors};
 use crate::api::Request;
 
 /// The kernel does not notify about some settings (`seg6_enabled`, the tunnel source, …): they are read this often, so
@@ -28,6 +28,7 @@ impl Daemon {
             signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
         }
         let mut settings_due = Instant::now() + SETTINGS_PERIOD;
+        let mut neighbors_due = Instant::now();
         let mut status_due = Instant::now();
         let mut stop = None;
         while stop.is_none() {
@@ -52,6 +53,10 @@ impl Daemon {
             }
             if changed {
                 self.follow(notified.other);
+            }
+            if now >= neighbors_due {
+                neighbors_due = now + neighbors::PERIOD;
+                self.care_for_neighbors(now);
             }
             while let Some(incoming) = self.server.accept() {
                 match incoming.request {

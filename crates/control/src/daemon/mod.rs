@@ -4,6 +4,7 @@
 
 mod events;
 mod lock;
+mod neighbors;
 mod own;
 mod ports;
 mod reports;
@@ -29,6 +30,7 @@ use crate::compile::{CompileError, Compiled, Compiler};
 use crate::report;
 use crate::trace::{Filter, Told};
 use lock::Lock;
+use neighbors::Neighbors;
 
 /// Without a change for this long, the next one is not expected at once.
 const QUIET: Duration = Duration::from_millis(250);
@@ -132,6 +134,7 @@ pub struct Daemon {
     compiler: Compiler,
     compiled: Compiled,
     kernel: Kernel,
+    neighbors: Neighbors,
     attached: BTreeMap<String, Port>,
     refused: BTreeMap<String, String>,
     /// Why the last change could not be applied; what ran before runs on.
@@ -206,6 +209,7 @@ impl Daemon {
             mirror,
             own,
             kernel,
+            neighbors: Neighbors::default(),
             attached: BTreeMap::new(),
             refused: BTreeMap::new(),
             trouble: None,

@@ -209,7 +209,11 @@ impl Maps {
         );
         image.routes.extend(self.routes.records());
         image.groups.extend(self.groups.records());
-        image.adjacencies.extend(self.adjacencies.records());
+        image.adjacencies.extend(
+            self.adjacencies
+                .records()
+                .map(|(index, adjacency)| (index, unmarked(adjacency))),
+        );
         image.policies.extend(self.policies.records());
         for view in self.fib.views() {
             image
@@ -224,6 +228,14 @@ impl Maps {
                 }));
         }
         image
+    }
+}
+
+/// The record as it was published: packets set `used`.
+fn unmarked(adjacency: sidestep_adjacency) -> sidestep_adjacency {
+    sidestep_adjacency {
+        used: 0,
+        ..adjacency
     }
 }
 
@@ -346,6 +358,16 @@ impl<T: Record> Mapped<T> {
     /// Clears the first 8 bytes in one store: the record means nothing from now on.
     pub(super) fn retract(&self, index: u32) {
         self.words(index)[0].store(0, Ordering::Release);
+    }
+
+    /// Reads the word at this offset of the record, and clears it.
+    pub(super) fn take_word(&self, index: u32, offset: usize) -> u64 {
+        let word = &self.words(index)[offset / 8];
+        // Without a store where there is nothing to clear: packets read the record.
+        if word.load(Ordering::Relaxed) == 0 {
+            return 0;
+        }
+        word.swap(0, Ordering::Relaxed)
     }
 
     /// Clears the whole record, the first word first.

@@ -28,6 +28,8 @@ use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
+use sidestep_abi::sidestep_adjacency;
+
 pub use apply::Applied;
 pub use error::KernelError;
 pub use features::Features;
@@ -171,6 +173,14 @@ impl Kernel {
     /// [`KernelError::System`].
     pub fn synchronize(&self) -> Result<(), KernelError> {
         self.grace_period.wait()
+    }
+
+    /// Whether packets needed this next hop, resolved or not, since the last call. An index beyond the table is needed
+    /// by none.
+    pub fn take_used(&self, adjacency: u32) -> bool {
+        let offset = std::mem::offset_of!(sidestep_adjacency, used);
+        adjacency <= self.limits.adjacencies
+            && self.maps.adjacencies.take_word(adjacency, offset) != 0
     }
 
     /// The program that belongs on a port of that target now: XDP's is the same in both modes.

@@ -75,6 +75,37 @@ fn a_plain_packet_and_end_are_forwarded_by_both_targets_and_counted() {
 }
 
 #[test]
+fn a_next_hop_that_packets_need_is_marked_until_somebody_looks() {
+    if !root_or_skip("a_next_hop_that_packets_need_is_marked_until_somebody_looks") {
+        return;
+    }
+    let router = Router::new("dp_used");
+    router.run(|| {
+        let mut kernel = router.load();
+        let mut image = image(TEST_RUN_IFINDEX, EGRESS_IFINDEX);
+        kernel.apply(&Image::default(), &image).expect("apply");
+        assert!(!kernel.take_used(1));
+        for target in TARGETS {
+            for _ in 0..2 {
+                run(&kernel, target, &plain());
+            }
+            assert_eq!(kernel.image().expect("tables"), image, "no content");
+            assert!(kernel.take_used(1), "{target}");
+            assert!(!kernel.take_used(1), "{target}");
+        }
+        assert!(!kernel.take_used(LIMITS.adjacencies + 1), "no such record");
+        // Not resolved: packets need it all the more.
+        let before = image.clone();
+        image.adjacencies.get_mut(&1).expect("it is there").flags = 0;
+        kernel.apply(&before, &image).expect("apply");
+        for target in TARGETS {
+            assert_eq!(run(&kernel, target, &plain()).0, Action::Kernel);
+            assert!(kernel.take_used(1), "{target}");
+        }
+    });
+}
+
+#[test]
 fn changes_under_way_reach_the_next_packet() {
     if !root_or_skip("changes_under_way_reach_the_next_packet") {
         return;

@@ -1,0 +1,214 @@
+//! Neighbors of the packet path. The kernel sees nothing of its traffic: left alone, it would let a neighbor in use grow
+//! stale without ever asking whether it is still there, forget it when its table is crowded, and resolve a next hop only
+//! when it has a packet for it itself.
+//!
+//! So the kernel is asked (`NTF_USE`, which is what a packet of its own does) for
+//! - a neighbor that packets went to, when it is stale, or was not asked for since [`TOUCH`];
+//! - a next hop that is not resolved: at once when it is new or packets need it, else again and again, ever more rarely.
+//!
+//! Nobody's entry is changed: permanent, managed and learned ones are left alone. A neighbor without traffic ages as ever.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use sidestep_model::node::IfIndex;
+
+use super::Daemon;
+
+/// Between two looks at what packets needed.
+pub(super) const PERIOD: Duration = Duration::from_millis(200);
+/// A neighbor in use is asked for so often although it is not stale: the kernel forgets what was not used for
+/// `gc_stale_time` (60 s) if its table is crowded.
+const TOUCH: Duration = Duration::from_secs(20);
+/// The kernel solicits three times, a second apart, before it gives up; while it does, asking again changes nothing.
+const AGAIN: Duration = Duration::from_secs(1);
+/// An unresolved next hop that no packet needs is asked for at least so often.
+const AGAIN_MAX: Duration = Duration::from_secs(64);
+/// LIMIT: unresolved next hops asked for in one look. Each takes an entry of the kernel's neighbor table, which holds
+/// 1,024 by default (`gc_thresh3`), for three seconds and more.
+const RESOLVED_AT_ONCE: usize = 16;
+/// LIMIT: neighbors kept alive in one look.
+const KEPT_AT_ONCE: usize = 256;
+
+/// Link and address of a neighbor.
+type Key = (IfIndex, IpAddr);
+
+/// What is known of a next hop that may have to be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Need {
+    key: Key,
+    state: State,
+    /// Packets needed it since the last look.
+    used: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Unresolved,
+    Stale,
+    Fresh,
+}
+
+/// When next hops were asked for.
+#[derive(Debug, Default)]
+pub(super) struct Neighbors {
+    asked: BTreeMap<Key, Asked>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    at: Instant,
+    /// Until it is asked for again without need.
+    wait: Duration,
+}
+
+impl Neighbors {
+    /// Which to ask for now.
+    fn due(&mut self, needs: impl Iterator<Item = Need>, now: Instant) -> Vec<Key> {
+        let mut resolve = Vec::new();
+        let mut keep = Vec::new();
+        for need in needs {
+            let asked = self.asked.get(&need.key);
+            let wait = match (need.state, need.used, asked) {
+                (State::Unresolved, false, Some(asked)) => asked.wait,
+                (State::Unresolved | State::Stale, ..) => AGAIN,
+                (State::Fresh, ..) => TOUCH,
+            };
+            let at = asked.map(|asked| asked.at);
+            if at.is_some_and(|at| now.duration_since(at) < wait) {
+                continue;
+            }
+            match need.state {
+                State::Unresolved => resolve.push((!need.used, at, need)),
+                // Nobody needs it: it ages as ever.
+                _ if !need.used => {}
+                _ => keep.push((false, at, need)),
+            }
+        }
+        let mut due = Vec::new();
+        for (mut candidates, most) in [(resolve, RESOLVED_AT_ONCE), (keep, KEPT_AT_ONCE)] {
+            // Those that packets need, then those that waited longest.
+            candidates.sort_by_key(|(unused, at, need)| (*unused, *at, need.key));
+            candidates.dedup_by_key(|(_, _, need)| need.key);
+            due.extend(candidates.into_iter().take(most).map(|(_, _, need)| need));
+        }
+        for need in &due {
+            let again = match (need.state, self.asked.get(&need.key)) {
+                (State::Unresolved, Some(asked)) if !need.used => {
+                    (asked.wait * 2).clamp(AGAIN, AGAIN_MAX)
+                }
+                _ => AGAIN,
+            };
+            let asked = Asked {
+                at: now,
+                wait: again,
+            };
+            self.asked.insert(need.key, asked);
+        }
+        self.asked
+            .retain(|_, asked| now.duration_since(asked.at) < 2 * AGAIN_MAX);
+        due.into_iter().map(|need| need.key).collect()
+    }
+}
+
+impl Daemon {
+    /// Looks at what packets needed, and asks the kernel for it.
+    pub(super) fn care_for_neighbors(&mut self, now: Instant) {
+        let node = self.mirror.node();
+        let needs = self
+            .compiled
+            .index
+            .adjacencies
+            .iter()
+            .filter_map(|(&index, adjacency)| {
+                let used = self.kernel.take_used(index);
+                let key = (adjacency.ifindex, adjacency.via?);
+                if !used && adjacency.valid {
+                    return None;
+                }
+                let ours = self.own.neighbors.contains_key(&key);
+                let up = node.links.get(&key.0).is_some_and(|link| link.up);
+                let known = node.neighbors.get(&key);
+                if ours || !up || known.is_some_and(|neighbor| neighbor.permanent) {
+                    return None;
+                }
+                let state = match known {
+                    None => State::Unresolved,
+                    Some(_) if self.mirror.is_stale(key.0, key.1) => State::Stale,
+                    Some(_) => State::Fresh,
+                };
+                Some(Need { key, state, used })
+            });
+        for (dev, address) in self.neighbors.due(needs, now) {
+            // The link may have gone, or the kernel's table be full: it is asked again.
+            let _ = self.mirror.use_neighbor(dev, address);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn need(number: u8, state: State, used: bool) -> Need {
+        Need {
+            key: (IfIndex(1), IpAddr::from([10, 0, 0, number])),
+            state,
+            used,
+        }
+    }
+
+    /// At which seconds of the first `seconds` it is asked for, looked at every [`PERIOD`].
+    fn asked(need: Need, seconds: u64) -> Vec<u64> {
+        let (mut neighbors, start) = (Neighbors::default(), Instant::now());
+        let looks = (0u32..).map(|look| start + PERIOD * look);
+        looks
+            .take_while(|now| now.duration_since(start) < Duration::from_secs(seconds))
+            .filter(|now| !neighbors.due([need].into_iter(), *now).is_empty())
+            .map(|now| now.duration_since(start).as_secs())
+            .collect()
+    }
+
+    #[test]
+    fn an_unresolved_next_hop_is_asked_for_at_once_then_ever_more_rarely() {
+        assert_eq!(
+            asked(need(1, State::Unresolved, false), 200),
+            [0, 1, 3, 7, 15, 31, 63, 127, 191]
+        );
+    }
+
+    #[test]
+    fn one_that_packets_need_is_asked_for_every_second() {
+        let every: Vec<u64> = (0..10).collect();
+        assert_eq!(asked(need(1, State::Unresolved, true), 10), every);
+        assert_eq!(asked(need(1, State::Stale, true), 10), every);
+    }
+
+    #[test]
+    fn a_neighbor_in_use_is_touched_now_and_then_and_one_without_traffic_never() {
+        assert_eq!(asked(need(1, State::Fresh, true), 50), [0, 20, 40]);
+        assert!(asked(need(1, State::Fresh, false), 50).is_empty());
+        assert!(asked(need(1, State::Stale, false), 50).is_empty());
+    }
+
+    #[test]
+    fn many_at_once_are_asked_for_in_turn_those_that_packets_need_first() {
+        let (mut neighbors, now) = (Neighbors::default(), Instant::now());
+        let needs =
+            || (0..100).map(|number| need(number, State::Unresolved, number == 70 || number == 90));
+        let mut seen = Vec::new();
+        for look in 0..7 {
+            let due = neighbors.due(needs(), now + PERIOD * look / 2);
+            assert!(due.len() <= RESOLVED_AT_ONCE, "{due:?}");
+            seen.extend(due);
+        }
+        let first: Vec<Key> = [70, 90]
+            .map(|number| need(number, State::Unresolved, true).key)
+            .into();
+        assert_eq!(seen[..2], first);
+        seen.sort();
+        seen.dedup();
+        assert_eq!(seen.len(), 100);
+    }
+}
