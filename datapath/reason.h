@@ -65,7 +65,8 @@
 	X(89, local_segment, "RFC 8754 4.3.1", "the headend's own first segment is local")                             \
 	X(90, decapsulated, "RFC 8986 4.6", "the decapsulated packet is for this node (handed up changed)")            \
 	X(91, port_unknown, "-", "the ingress interface is not a port of this instance")                               \
-	X(92, jumbogram, "RFC 2675", "Payload Length 0 with a payload")
+	X(92, jumbogram, "RFC 2675", "Payload Length 0 with a payload")                                                \
+	X(93, table_full, "-", "a route that a table of the fast path has no room for")
 
 /* LIMIT: counter slots for reasons. */
 #define SIDESTEP_REASONS 128

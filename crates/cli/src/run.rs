@@ -1,5 +1,6 @@
 //! `sidestep run`: the daemon, in the foreground with a short live status, or behind (`--detach`).
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
@@ -12,9 +13,11 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use sidestep_control::api::{self, Request};
-use sidestep_control::daemon::{Daemon, DaemonError, Mode, Options, PacketWords, Status};
+use sidestep_control::daemon::{
+    Daemon, DaemonError, Mode, Options, PacketWords, RECEIVE_BUFFER, Status,
+};
 use sidestep_datapath::Limits;
-use sidestep_datapath::kernel::Origin;
+use sidestep_datapath::kernel::{Origin, PIN_ROOT};
 use sidestep_model::config;
 
 use crate::{Outcome, explain_live, trace};
@@ -34,6 +37,15 @@ pub struct Args {
     /// Where in the kernel the ports run
     #[arg(long, value_enum, default_value = "auto")]
     pub mode: ModeWord,
+    /// Size of a table, by its name in `show limits`, as in prefixes=2000000; can be repeated
+    #[arg(long, value_name = "TABLE=N", value_parser = limit)]
+    pub limit: Vec<(Resize, u32)>,
+    /// Folder on a BPF file system where programs and tables are pinned
+    #[arg(long, value_name = "DIR", default_value = PIN_ROOT)]
+    pub pin_root: PathBuf,
+    /// Receive buffer for the kernel's notifications, in bytes: a small one overflows, for tests
+    #[arg(long, value_name = "BYTES", hide = true, default_value_t = RECEIVE_BUFFER)]
+    pub receive_buffer: usize,
     /// Run in the background; `sidestep stop` ends it
     #[arg(long)]
     pub detach: bool,
@@ -66,6 +78,36 @@ impl From<ModeWord> for Mode {
     }
 }
 
+/// The size of a table among all of them.
+pub type Resize = fn(&mut Limits) -> &mut u32;
+
+/// Reads `TABLE=N`.
+fn limit(word: &str) -> Result<(Resize, u32), String> {
+    const TABLES: [(&str, Resize); 6] = [
+        ("prefixes", |limits| &mut limits.fib),
+        ("routes", |limits| &mut limits.routes),
+        ("groups", |limits| &mut limits.groups),
+        ("adjacencies", |limits| &mut limits.adjacencies),
+        ("policies", |limits| &mut limits.policies),
+        ("route-counters", |limits| &mut limits.route_counters),
+    ];
+    let (name, value) = word.split_once('=').ok_or("not of the form TABLE=N")?;
+    let found = TABLES.iter().find(|(table, _)| *table == name);
+    let (_, table) = found.ok_or_else(|| {
+        let names = TABLES.map(|(name, _)| name);
+        format!("no such table; there are {}", names.join(", "))
+    })?;
+    // Larger, the sizes of the maps in bytes do not fit.
+    let value = value
+        .parse()
+        .ok()
+        .filter(|value| (2..=1 << 24).contains(value));
+    Ok((
+        *table,
+        value.ok_or("a size is a number from 2 to 16777216")?,
+    ))
+}
+
 /// Runs the command.
 pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     let config = match &args.config {
@@ -89,11 +131,17 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     {
         return Err(format!("port {}: named twice", twice.1).into());
     }
+    let mut limits = Limits::default();
+    for (table, size) in &args.limit {
+        *table(&mut limits) = *size;
+    }
     let options = Options {
         ports,
         mode: args.mode.into(),
         config,
-        limits: Limits::default(),
+        limits,
+        pin_root: args.pin_root.clone(),
+        receive_buffer: args.receive_buffer,
     };
     if args.detach {
         return detach(&options, out);
@@ -114,8 +162,12 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
 
     let live = std::io::stderr().is_terminal().then(live_status);
     let mut before: Option<(Instant, Status)> = None;
+    let mut troubles = Troubles::default();
     daemon.run(|daemon| {
-        let Some(bar) = &live else { return };
+        let Some(bar) = &live else {
+            troubles.tell(&daemon.troubles());
+            return;
+        };
         let (now, status) = (Instant::now(), daemon.status());
         bar.set_message(status_text(&status, before.as_ref(), now));
         before = Some((now, status));
@@ -146,6 +198,22 @@ fn began(daemon: &Daemon) -> String {
     )
 }
 
+/// What is not in effect, told when it begins and when it ends: for a log.
+#[derive(Default)]
+struct Troubles(BTreeSet<String>);
+
+impl Troubles {
+    fn tell(&mut self, now: &BTreeSet<String>) {
+        for new in now.difference(&self.0) {
+            eprintln!("sidestep: {new}");
+        }
+        for old in self.0.difference(now) {
+            eprintln!("sidestep: no more: {old}");
+        }
+        self.0.clone_from(now);
+    }
+}
+
 fn live_status() -> ProgressBar {
     let bar = ProgressBar::new_spinner();
     let style = ProgressStyle::with_template("{spinner} running {elapsed}\n{msg}");
@@ -174,11 +242,8 @@ fn status_text(status: &Status, before: Option<&(Instant, Status)>, now: Instant
             rate(port.sent_packets, old.map(|old| old.sent_packets)),
         );
     }
-    for port in status.targets.iter().filter(|port| port.target == "none") {
-        let _ = writeln!(text, "  {:<12} not attached: {}", port.name, port.why);
-    }
-    if let Some(trouble) = &status.trouble {
-        let _ = writeln!(text, "  the last change could not be applied: {trouble}");
+    for trouble in &status.troubles {
+        let _ = writeln!(text, "  {trouble}");
     }
     text.trim_end().to_owned()
 }

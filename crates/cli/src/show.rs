@@ -126,12 +126,17 @@ fn port_table(ports: &[report::Port]) -> Table {
 }
 
 fn limit_table(limits: &[report::Limit]) -> Table {
-    let mut table = tables::table(&["limit", "value", "used", "beyond it"], &["value", "used"]);
+    let mut table = tables::table(
+        &["limit", "value", "used", "left out", "beyond it"],
+        &["value", "used", "left out"],
+    );
     for limit in limits {
         let used = limit
             .used
             .map_or_else(|| "-".to_owned(), |used| used.to_string());
-        table.add_row([&limit.name, &limit.limit.to_string(), &used, &limit.beyond]);
+        let left_out = limit.left_out.to_string();
+        let value = limit.limit.to_string();
+        table.add_row([&limit.name, &value, &used, &left_out, &limit.beyond]);
     }
     table
 }

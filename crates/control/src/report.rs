@@ -117,6 +117,8 @@ pub struct Limit {
     pub limit: u64,
     /// How much of it is in use; none where that has no meaning.
     pub used: Option<u64>,
+    /// Routes that are left to the kernel because it is full.
+    pub left_out: u64,
     /// What happens beyond it.
     pub beyond: String,
 }

@@ -11,7 +11,7 @@ use sidestep_model::route::{NextHop, Owner, Route, RouteKind};
 use super::Pass;
 use super::chain::Chain;
 use super::index::RouteInfo;
-use super::routes::{self, Outcome, fatal, left, record, unsupported};
+use super::routes::{self, Outcome, left, record, room, unsupported};
 
 /// Seed of the hash, and the route of each slot.
 pub(crate) type GroupKey = (u32, Vec<u32>);
@@ -114,7 +114,7 @@ impl Pass<'_> {
 
     /// The index of a record that only a group refers to.
     fn member(&mut self, route: &Route, hop: &NextHop, record: sidestep_route) -> Outcome<u32> {
-        let index = fatal(self.intern(record))?;
+        let index = room(self.intern(record))?;
         self.out
             .index
             .routes
@@ -148,7 +148,7 @@ impl Pass<'_> {
             ..Default::default()
         };
         content.routes[..slots.len()].copy_from_slice(&slots);
-        let index = fatal(self.ids.groups.get(&(content.seed, slots.clone())))?;
+        let index = room(self.ids.groups.get(&(content.seed, slots.clone())))?;
         self.out.index.groups.insert(index, slots);
         self.out.image.groups.insert(index, content);
         Ok(index)

@@ -10,6 +10,8 @@ pub(crate) struct Ids<K> {
     limit: u32,
     used: BTreeMap<K, (u32, u64)>,
     generation: u64,
+    /// What got an index in this pass.
+    fresh: Vec<K>,
     next: u32,
     free: Vec<u32>,
     quarantine: Vec<u32>,
@@ -30,6 +32,7 @@ impl<K: Ord + Clone> Ids<K> {
             limit,
             used: BTreeMap::new(),
             generation: 0,
+            fresh: Vec::new(),
             next: 1,
             free: Vec::new(),
             quarantine: Vec::new(),
@@ -53,8 +56,13 @@ impl<K: Ord + Clone> Ids<K> {
         !self.quarantine.is_empty()
     }
 
-    /// Begins a pass: what is not asked for until [`Ids::sweep`] is no longer in use.
+    /// Begins a pass: what is not asked for until [`Ids::sweep`] is no longer in use. A pass before it that was not
+    /// ended so never was.
     pub(crate) fn begin(&mut self) {
+        for key in std::mem::take(&mut self.fresh) {
+            self.free
+                .extend(self.used.remove(&key).map(|(index, _)| index));
+        }
         self.generation += 1;
     }
 
@@ -78,11 +86,13 @@ impl<K: Ord + Clone> Ids<K> {
             }
         };
         self.used.insert(key.clone(), (index, self.generation));
+        self.fresh.push(key.clone());
         Ok(index)
     }
 
     /// Ends a pass: indices not asked for go into quarantine.
     pub(crate) fn sweep(&mut self) {
+        self.fresh.clear();
         let generation = self.generation;
         let quarantine = &mut self.quarantine;
         self.used.retain(|_, (index, last)| {
@@ -125,5 +135,20 @@ mod tests {
         );
         ids.release();
         assert_eq!(ids.get(&'d'), Ok(1));
+    }
+
+    #[test]
+    fn a_pass_that_was_not_ended_changes_nothing() {
+        let mut ids = Ids::new("t", 4);
+        ids.begin();
+        assert_eq!(ids.get(&'a'), Ok(1));
+        ids.sweep();
+        ids.begin();
+        assert_eq!((ids.get(&'b'), ids.get(&'c')), (Ok(2), Ok(3)));
+        ids.begin();
+        assert_eq!(ids.get(&'a'), Ok(1), "it was in use all the while");
+        assert!(ids.get(&'d').is_ok() && ids.get(&'e').is_ok());
+        assert!(ids.get(&'f').is_err());
+        assert!(!ids.holds_back());
     }
 }

@@ -71,4 +71,6 @@ pub struct Index {
     pub left_to_kernel: BTreeMap<(IfIndex, Family), String>,
     /// Routes that the packet path leaves to the kernel, and why.
     pub unsupported: BTreeMap<RouteKey, String>,
+    /// Those of them that did not fit, and the table that has no room for them.
+    pub full: BTreeMap<RouteKey, &'static str>,
 }

@@ -5,6 +5,7 @@
 //! do it, so that the longest match gives the MAC.
 
 mod chain;
+mod fit;
 mod group;
 mod header;
 mod ids;
@@ -17,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use sidestep_abi::{
-    PUNT_route_miss, PUNT_route_type, SIDESTEP_PORT_FORWARD4, SIDESTEP_PORT_FORWARD6,
+    PUNT_route_miss, PUNT_route_type, PUNT_table_full, SIDESTEP_PORT_FORWARD4, SIDESTEP_PORT_FORWARD6,
     SIDESTEP_PORT_REQUIRE_HMAC, SIDESTEP_PORT_RPF_LOOSE, SIDESTEP_PORT_RPF_STRICT,
     SIDESTEP_PORT_RULES4_PUNT, SIDESTEP_PORT_RULES6_PUNT, SIDESTEP_PORT_SEG6, SIDESTEP_PORTS,
     sidestep_port,
@@ -106,6 +107,8 @@ struct Pass<'a> {
     common: BTreeMap<Family, Chain>,
     /// Views asked for, in the order of asking; their tables are filled at the end.
     wanted: BTreeMap<Chain, u32>,
+    /// The route record of what did not fit: it leaves packets to the kernel.
+    full: u32,
     out: Compiled,
 }
 
@@ -156,33 +159,64 @@ impl Compiler {
             || self.policies.holds_back()
     }
 
-    /// The tables for `node` with these ports. On an error the indices in use do not change.
+    /// The tables for `node` with these ports, all of it. On an error the indices in use do not change.
     pub fn compile(
         &mut self,
         node: &Node,
         ports: &BTreeSet<IfIndex>,
     ) -> Result<Compiled, CompileError> {
+        let out = self.attempt(node, ports, &BTreeMap::new())?;
+        if let Some(&table) = out.index.full.values().next() {
+            return Err(self.full(table));
+        }
+        self.accept();
+        Ok(out)
+    }
+
+    /// The tables for `node` with these ports, as far as they hold it: routes that do not fit are left to the kernel and
+    /// named in [`Index::full`]. `held` is what the FIB holds now, which comes first. The indices in use do not change
+    /// before [`Compiler::accept`].
+    pub fn attempt(
+        &mut self,
+        node: &Node,
+        ports: &BTreeSet<IfIndex>,
+        held: &BTreeMap<FibKey, u32>,
+    ) -> Result<Compiled, CompileError> {
         self.begin();
+        let limit = self.limits.fib;
         let mut pass = Pass {
             ids: self,
             node,
             tables: BTreeMap::new(),
             common: BTreeMap::new(),
             wanted: BTreeMap::new(),
+            full: 0,
             out: Compiled::default(),
         };
+        // First: there is always room for the record of what does not fit.
+        pass.full = pass.ids.routes.get(&routes::punt(PUNT_table_full))?;
         pass.read_tables();
         pass.ports(ports)?;
         pass.views()?;
-        let out = pass.out;
-        if out.image.fib.len() > self.limits.fib as usize {
-            return Err(CompileError::Full {
-                table: "prefixes",
-                limit: self.limits.fib,
-            });
-        }
+        pass.fit(limit, held);
+        Ok(pass.out)
+    }
+
+    /// The last attempt is what will be applied: indices that it does not use are out of use.
+    pub fn accept(&mut self) {
         self.sweep();
-        Ok(out)
+    }
+
+    /// That a table of [`Index::full`] is full.
+    pub fn full(&self, table: &'static str) -> CompileError {
+        let limit = match table {
+            "routes" => self.limits.routes,
+            "groups" => self.limits.groups,
+            "adjacencies" => self.limits.adjacencies,
+            "policies" => self.limits.policies,
+            _ => self.limits.fib,
+        };
+        CompileError::Full { table, limit }
     }
 
     /// The last result has been applied and a grace period has passed since: indices that it no longer uses are free.
@@ -370,8 +404,14 @@ impl Pass<'_> {
             }
             let last = match chain.last {
                 None => None,
-                Some(RouteKind::Blackhole) => Some(self.bare_drop()?),
-                Some(_) => Some(self.bare_punt(PUNT_route_type)?),
+                // Where there is no room for the record, the kernel does the same.
+                Some(RouteKind::Blackhole) => {
+                    Some(self.bare_drop().unwrap_or_else(|_| self.full()))
+                }
+                Some(_) => Some(
+                    self.bare_punt(PUNT_route_type)
+                        .unwrap_or_else(|_| self.full()),
+                ),
             };
             let empty = Table::default();
             let tables = chain

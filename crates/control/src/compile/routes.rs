@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use sidestep_abi::{
     DROP_blackhole, DROP_vlan_miss, PUNT_egress, PUNT_hmac, PUNT_local, PUNT_multicast,
-    PUNT_neighbor, PUNT_route_miss, PUNT_route_type, PUNT_unsupported, SIDESTEP_ADJACENCY_VALID,
+    PUNT_neighbor, PUNT_route_miss, PUNT_route_type, PUNT_table_full, PUNT_unsupported, SIDESTEP_ADJACENCY_VALID,
     SIDESTEP_ADJACENCY_XDP, SIDESTEP_FLOW_LABEL_COMPUTE, SIDESTEP_FLOW_LABEL_COPY,
     SIDESTEP_FLOW_LABEL_ZERO, SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_END,
     SIDESTEP_ROUTE_END_B6_ENCAPS, SIDESTEP_ROUTE_END_B6_INSERT, SIDESTEP_ROUTE_END_DT4,
@@ -24,6 +24,7 @@ use sidestep_model::vlan::{Vids, VlanTableId};
 
 use super::chain::{self, Chain, Source};
 use super::group::{self, Way};
+use super::ids::Full;
 use super::index::{AdjacencyInfo, PolicyInfo, RouteInfo};
 use super::tables::{self, Prefix, Say, Table};
 use super::{CompileError, Pass, ViewKey, header};
@@ -44,10 +45,15 @@ pub(crate) fn is_selective(key: &RouteKey) -> bool {
 }
 
 /// A route that the packet path leaves to the kernel: the packet's reason, and words for the operator.
-pub(super) struct Unsupported(sidestep_reason, String);
+pub(super) enum Unsupported {
+    /// The fast path cannot express it.
+    Because(sidestep_reason, String),
+    /// A table has no room for it.
+    Full(Full),
+}
 
 pub(super) fn unsupported<T>(words: impl Into<String>) -> Result<T, Unsupported> {
-    Err(Unsupported(PUNT_unsupported, words.into()))
+    Err(Unsupported::Because(PUNT_unsupported, words.into()))
 }
 
 /// `Err(Err(_))` ends the compilation, `Err(Ok(_))` only this route.
@@ -57,8 +63,9 @@ pub(super) fn left<T>(result: Result<T, Unsupported>) -> Outcome<T> {
     result.map_err(Ok)
 }
 
-pub(super) fn fatal<T>(result: Result<T, impl Into<CompileError>>) -> Outcome<T> {
-    result.map_err(|error| Err(error.into()))
+/// Where a table is full, the route is the kernel's.
+pub(super) fn room<T>(result: Result<T, Full>) -> Outcome<T> {
+    result.map_err(|full| Ok(Unsupported::Full(full)))
 }
 
 pub(super) fn record(action: sidestep_action) -> sidestep_route {
@@ -68,7 +75,7 @@ pub(super) fn record(action: sidestep_action) -> sidestep_route {
     }
 }
 
-fn punt(reason: sidestep_reason) -> sidestep_route {
+pub(super) fn punt(reason: sidestep_reason) -> sidestep_route {
     sidestep_route {
         reason: reason as u8,
         ..record(SIDESTEP_ROUTE_PUNT)
@@ -86,10 +93,12 @@ impl Pass<'_> {
         let Some(source) = self.tables.get(&(family, table)) else {
             return Ok(out);
         };
-        let winners: Vec<_> = source
+        let mut winners: Vec<_> = source
             .iter()
             .map(|(prefix, (key, _))| (*prefix, *key))
             .collect();
+        // Our own first: where there is no room for all, the kernel can stand in for the others.
+        winners.sort_by_key(|(_, key)| self.node.routes[key].owner != Owner::Sidestep);
         for (prefix, key) in winners {
             let node = self.node;
             let route = &node.routes[&key];
@@ -131,10 +140,11 @@ impl Pass<'_> {
         let counter = self.ids.counters.get(&route.key).unwrap_or(0);
         let mut record = match self.action(route, neighbor, counter) {
             Ok(record) => record,
-            Err(Ok(Unsupported(reason, words))) => {
+            Err(Ok(Unsupported::Because(reason, words))) => {
                 self.out.index.unsupported.insert(route.key, words);
                 punt(reason)
             }
+            Err(Ok(Unsupported::Full(full))) => return Ok(self.no_room(route, full)),
             Err(Err(error)) => return Err(error),
         };
         if route.owner == Owner::Sidestep {
@@ -144,7 +154,10 @@ impl Pass<'_> {
         if record.counter != 0 {
             self.out.index.counters.insert(route.key, record.counter);
         }
-        let index = self.intern(record)?;
+        let index = match self.intern(record) {
+            Ok(index) => index,
+            Err(full) => return Ok(self.no_room(route, full)),
+        };
         self.out
             .index
             .routes
@@ -158,14 +171,39 @@ impl Pass<'_> {
         Ok(index)
     }
 
-    pub(super) fn intern(&mut self, r: sidestep_route) -> Result<u32, CompileError> {
+    /// The record of a route that a table has no room for. (Of one of our own, which the kernel does not have, packets are
+    /// dropped.)
+    fn no_room(&mut self, route: &Route, full: Full) -> u32 {
+        self.out.index.full.insert(route.key, full.table);
+        let words = CompileError::from(full).to_string();
+        self.out.index.unsupported.insert(route.key, words);
+        self.full()
+    }
+
+    /// The record for what does not fit, which is in the tables if anything refers to it.
+    pub(super) fn full(&mut self) -> u32 {
+        self.out
+            .image
+            .routes
+            .insert(self.full, punt(PUNT_table_full));
+        let nobodys = RouteInfo {
+            route: None,
+            neighbor: None,
+            next_hop: None,
+            counter: 0,
+        };
+        self.out.index.routes.insert(self.full, nobodys);
+        self.full
+    }
+
+    pub(super) fn intern(&mut self, r: sidestep_route) -> Result<u32, Full> {
         let index = self.ids.routes.get(&r)?;
         self.out.image.routes.insert(index, r);
         Ok(index)
     }
 
     /// A rule's own `blackhole`.
-    pub(super) fn bare_drop(&mut self) -> Result<u32, CompileError> {
+    pub(super) fn bare_drop(&mut self) -> Result<u32, Full> {
         self.bare(sidestep_route {
             reason: DROP_blackhole as u8,
             ..record(SIDESTEP_ROUTE_DROP)
@@ -173,11 +211,11 @@ impl Pass<'_> {
     }
 
     /// A rule's own `unreachable` or `prohibit`.
-    pub(super) fn bare_punt(&mut self, reason: sidestep_reason) -> Result<u32, CompileError> {
+    pub(super) fn bare_punt(&mut self, reason: sidestep_reason) -> Result<u32, Full> {
         self.bare(punt(reason))
     }
 
-    fn bare(&mut self, record: sidestep_route) -> Result<u32, CompileError> {
+    fn bare(&mut self, record: sidestep_route) -> Result<u32, Full> {
         let index = self.intern(record)?;
         self.out.index.routes.insert(
             index,
@@ -275,7 +313,7 @@ impl Pass<'_> {
         let Some(link) = self.node.links.get(&dev) else {
             return left(unsupported("its device is not there"));
         };
-        let index = fatal(self.ids.adjacencies.get(&(dev, via, mtu)))?;
+        let index = room(self.ids.adjacencies.get(&(dev, via, mtu)))?;
         let lladdr = match via {
             Some(via) => self
                 .node
@@ -323,7 +361,7 @@ impl Pass<'_> {
         encap: &Seg6Encap,
     ) -> Outcome<sidestep_route> {
         if encap.hmac.is_some() {
-            return Err(Ok(Unsupported(PUNT_hmac, "HMAC".into())));
+            return Err(Ok(Unsupported::Because(PUNT_hmac, "HMAC".into())));
         }
         if encap.segments.is_empty() || encap.segments.len() > SEGMENTS_MAX {
             return left(unsupported(format!(
@@ -371,7 +409,7 @@ impl Pass<'_> {
             _ => SIDESTEP_FLOW_LABEL_ZERO,
         } as u8;
         let key = (encap.clone(), source, hop_limit, label, adjacency, view);
-        let policy = fatal(self.ids.policies.get(&key))?;
+        let policy = room(self.ids.policies.get(&key))?;
         let mut content = header::policy(encap, source, hop_limit);
         content.flow_label = label;
         content.adjacency = adjacency;
@@ -521,7 +559,7 @@ impl Pass<'_> {
 
     /// The view with the entries of a VLAN table: prefixes of the VLAN ids, as `datapath/behavior/end_dx2v.h` makes its key.
     fn vlan_view(&mut self, table: VlanTableId) -> Outcome<u32> {
-        let view = fatal(self.ids.views.get(&ViewKey::Vlans(table)))?;
+        let view = room(self.ids.views.get(&ViewKey::Vlans(table)))?;
         if self.out.index.vlan_views.insert(view, table).is_some() {
             return Ok(view);
         }
@@ -603,7 +641,7 @@ impl Pass<'_> {
         };
         match self.toward(&chain, next_hop)? {
             Some(way) => Ok(way),
-            None if self.resolve(&chain, next_hop).is_none() => left(Err(Unsupported(
+            None if self.resolve(&chain, next_hop).is_none() => left(Err(Unsupported::Because(
                 PUNT_route_miss,
                 format!("no route to its next hop {next_hop}"),
             ))),

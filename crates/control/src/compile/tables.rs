@@ -37,7 +37,7 @@ impl Prefix {
     }
 
     /// The prefix of `length` bits that covers this one.
-    fn shortened(self, length: u8) -> Self {
+    pub(crate) fn shortened(self, length: u8) -> Self {
         let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
         Self {
             address: (u128::from_be_bytes(self.address) & mask).to_be_bytes(),

@@ -15,6 +15,8 @@ use crate::api::Request;
 /// The kernel does not notify about some settings (`seg6_enabled`, the tunnel source, …): they are read this often, so
 /// that they too take effect within 10 ms.
 const SETTINGS_PERIOD: Duration = Duration::from_millis(8);
+/// How often a change is tried again that could not be applied.
+const RETRY: Duration = Duration::from_secs(1);
 /// How often the foreground's status is due.
 const STATUS_PERIOD: Duration = Duration::from_secs(1);
 
@@ -29,6 +31,7 @@ impl Daemon {
         }
         let mut settings_due = Instant::now() + SETTINGS_PERIOD;
         let mut neighbors_due = Instant::now();
+        let mut retry_due = Instant::now();
         let mut status_due = Instant::now();
         let mut stop = None;
         while stop.is_none() {
@@ -51,8 +54,11 @@ impl Daemon {
                 }
                 self.release();
             }
-            if changed {
+            // What failed may succeed now: not for a change, but because there is memory again.
+            let again = self.trouble.is_some() && now >= retry_due;
+            if changed || again {
                 self.follow(notified.other);
+                retry_due = now + RETRY;
             }
             if now >= neighbors_due {
                 neighbors_due = now + neighbors::PERIOD;

@@ -11,17 +11,20 @@ mod reports;
 mod trace;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use sidestep_datapath::kernel::{self, Kernel, KernelError, Origin, PIN_ROOT, Target};
+use sidestep_abi::SIDESTEP_PORTS;
+use sidestep_datapath::kernel::{self, Kernel, KernelError, Origin, Target};
 use sidestep_datapath::{Image, Limits};
+pub use sidestep_mirror::RECEIVE_BUFFER;
 use sidestep_mirror::{Mirror, MirrorError};
 use sidestep_model::ConfigError;
 use sidestep_model::config::{File, Overlay};
 use sidestep_model::grammar::{Names, vlan};
 use sidestep_model::node::{IfIndex, Link, Node};
+use sidestep_model::route::RouteKey;
 use thiserror::Error;
 
 pub use self::ports::Mode;
@@ -46,6 +49,10 @@ pub struct Options {
     pub config: File,
     /// Sizes of the tables.
     pub limits: Limits,
+    /// Where programs and tables are pinned.
+    pub pin_root: PathBuf,
+    /// Receive buffer for the kernel's notifications, in bytes.
+    pub receive_buffer: usize,
 }
 
 impl Options {
@@ -158,8 +165,8 @@ pub struct Status {
     pub targets: report::Ports,
     /// Prefixes in all views.
     pub prefixes: usize,
-    /// Why the last change could not be applied.
-    pub trouble: Option<String>,
+    /// What is not in effect, and why.
+    pub troubles: BTreeSet<String>,
 }
 
 impl Daemon {
@@ -172,7 +179,7 @@ impl Daemon {
             source,
         })?;
         let lock = Lock::take(&directory)?;
-        let mirror = Mirror::open()?;
+        let mirror = Mirror::open_with_buffer(options.receive_buffer)?;
         // All names are checked before anything is made.
         for name in &options.ports {
             let link =
@@ -189,7 +196,7 @@ impl Daemon {
             })?;
         }
         let own = options.config.overlay(mirror.node())?;
-        let kernel = Kernel::load(options.limits, Path::new(PIN_ROOT))?;
+        let kernel = Kernel::load(options.limits, &options.pin_root)?;
         let origin = kernel.origin();
         let before = if origin == Origin::Adopted {
             kernel.image()
@@ -232,6 +239,10 @@ impl Daemon {
     fn bring_up(&mut self) -> Result<(), DaemonError> {
         // Tables first: a program that is switched to new tables finds them filled.
         self.refresh()?;
+        let full = &self.compiled.index.full;
+        if let Some(table) = self.own.routes.keys().find_map(|key| full.get(key)) {
+            return Err(self.compiler.full(table).into());
+        }
         self.attach_ports();
         match self.refused.pop_first() {
             Some((name, why)) => Err(DaemonError::Port { name, why }),
@@ -241,17 +252,34 @@ impl Daemon {
 
     /// Brings the tables to what the node is now.
     fn refresh(&mut self) -> Result<(), DaemonError> {
+        self.bring(None)?;
+        // Perhaps only because indices are held back since the last quiet moment.
+        if !self.compiled.index.full.is_empty() && self.compiler.holds_back() {
+            self.kernel.tidy(&self.compiled.image)?;
+            self.compiler.release();
+            self.bring(None)?;
+        }
+        Ok(())
+    }
+
+    /// Brings the tables to what the node is now, as far as they hold it. With `whole`, a route of our own that does not
+    /// fit, though not one of those that did not before, is an error, and nothing changes.
+    fn bring(&mut self, whole: Option<&Overlay>) -> Result<(), DaemonError> {
         let node = own::over(self.mirror.node(), &self.own);
-        let ports: BTreeSet<IfIndex> = self.wanted().map(|(_, link, _)| link.ifindex).collect();
-        let next = match self.compiler.compile(&node, &ports) {
-            // Perhaps only because indices are held back since the last quiet moment.
-            Err(CompileError::Full { .. }) if self.compiler.holds_back() => {
-                self.kernel.tidy(&self.compiled.image)?;
-                self.compiler.release();
-                self.compiler.compile(&node, &ports)?
+        let ports = self.slots();
+        let held = &self.compiled.image.fib;
+        let next = self.compiler.attempt(&node, &ports, held)?;
+        if let Some(before) = whole {
+            let full = &next.index.full;
+            let lost = |key: &&RouteKey| {
+                before.routes.get(*key) != self.own.routes.get(*key)
+                    || !self.compiled.index.full.contains_key(*key)
+            };
+            let mut refused = self.own.routes.keys().filter(lost);
+            if let Some(table) = refused.find_map(|key| full.get(key)) {
+                return Err(self.compiler.full(table).into());
             }
-            other => other?,
-        };
+        }
         // A slot that another route had before begins at zero.
         for (key, &slot) in &next.index.counters {
             if self.compiled.index.counters.get(key) != Some(&slot) {
@@ -259,9 +287,24 @@ impl Daemon {
             }
         }
         self.kernel.publish(&self.compiled.image, &next.image)?;
+        self.compiler.accept();
         self.compiled = next;
         self.changed = Instant::now();
         Ok(())
+    }
+
+    /// The ports with a place in the tables: of two that share a slot, the one that has it already, else the first.
+    fn slots(&self) -> BTreeSet<IfIndex> {
+        let mut slots: BTreeMap<u32, IfIndex> = BTreeMap::new();
+        let has = |ifindex: &IfIndex| self.compiled.image.ports.contains_key(&ifindex.0);
+        let (there, new): (Vec<_>, Vec<_>) = self
+            .wanted()
+            .map(|(_, link, _)| link.ifindex)
+            .partition(has);
+        for ifindex in there.into_iter().chain(new) {
+            slots.entry(ifindex.0 % SIDESTEP_PORTS).or_insert(ifindex);
+        }
+        slots.into_values().collect()
     }
 
     /// The requested ports that are there, with what can be done with them.
@@ -293,6 +336,7 @@ impl Daemon {
             .collect();
         for (name, ifindex, choice) in missing {
             let attached = choice.and_then(|(target, why)| {
+                self.has_slot(ifindex)?;
                 self.kernel
                     .attach(ifindex.0, target)
                     .map_err(|error| error.to_string())?;
@@ -313,6 +357,19 @@ impl Daemon {
                     self.refused.insert(name, why);
                 }
             }
+        }
+    }
+
+    fn has_slot(&self, ifindex: IfIndex) -> Result<(), String> {
+        let ports = &self.compiled.image.ports;
+        let slot = |other: &&u32| *other % SIDESTEP_PORTS == ifindex.0 % SIDESTEP_PORTS;
+        match ports.keys().find(slot) {
+            Some(other) if *other != ifindex.0 => Err(format!(
+                "its interface index {} and that of another port, {other}, are equal modulo {SIDESTEP_PORTS}; recreate \
+                 one of the interfaces",
+                ifindex.0
+            )),
+            _ => Ok(()),
         }
     }
 
@@ -351,6 +408,10 @@ impl Daemon {
             && self.kernel.tidy(&self.compiled.image).is_ok()
         {
             self.compiler.release();
+            // There may be room now.
+            if !self.compiled.index.full.is_empty() {
+                self.follow(false);
+            }
         }
     }
 
@@ -360,8 +421,26 @@ impl Daemon {
             ports: self.port_counters().unwrap_or_default(),
             targets: self.ports_report(),
             prefixes: self.compiled.image.fib.len(),
-            trouble: self.trouble.clone(),
+            troubles: self.troubles(),
         }
+    }
+
+    /// What is not in effect, and why, in sentences.
+    pub fn troubles(&self) -> BTreeSet<String> {
+        let failed = self
+            .trouble
+            .iter()
+            .map(|why| format!("the last change could not be applied: {why}"));
+        let tables: BTreeSet<&str> = self.compiled.index.full.values().copied().collect();
+        let full = tables.into_iter().map(|table| {
+            let full = self.compiler.full(table);
+            format!("{full}; the kernel forwards what does not fit")
+        });
+        let ports = self.ports_report().into_iter();
+        let ports = ports
+            .filter(|port| port.target == "none")
+            .map(|port| format!("port {} is not attached: {}", port.name, port.why));
+        failed.chain(full).chain(ports).collect()
     }
 
     /// How it began: afresh, or with what a dead instance had pinned.
@@ -411,7 +490,16 @@ impl Daemon {
         let before = self.own.clone();
         let node = own::over(self.mirror.node(), &self.own).into_owned();
         change(&mut self.own, &node, verb, words)?;
-        if let Err(error) = self.refresh() {
+        let brought = self.bring(Some(&before)).or_else(|error| {
+            // Perhaps only because indices are held back since the last quiet moment.
+            if !self.compiler.holds_back() {
+                return Err(error);
+            }
+            self.kernel.tidy(&self.compiled.image)?;
+            self.compiler.release();
+            self.bring(Some(&before))
+        });
+        if let Err(error) = brought {
             self.own = before;
             return Err(error.to_string());
         }

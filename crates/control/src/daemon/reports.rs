@@ -168,11 +168,13 @@ impl Daemon {
 
     pub(super) fn limits_report(&self) -> report::Limits {
         let (limits, image) = (self.options.limits, &self.compiled.image);
-        let refused = "the change is refused as a whole, what ran before runs on";
+        let refused = "a route of Sidestep's own is refused, one of the kernel's is left to it";
+        let full = &self.compiled.index.full;
         let row = |name: &str, limit: u32, used: Option<usize>, beyond: &str| report::Limit {
             name: name.into(),
             limit: limit.into(),
             used: used.map(|used| used as u64),
+            left_out: full.values().filter(|table| **table == name).count() as u64,
             beyond: beyond.into(),
         };
         vec![

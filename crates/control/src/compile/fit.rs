@@ -1,0 +1,197 @@
+//! More prefixes than the FIB holds. Those that it held go on being served, and new routes of our own come
+//! before new ones of the kernel's; what is left out is the kernel's to forward.
+//!
+//! A prefix that is left out must not be caught by a shorter one that is held: of the longest prefix that covers it, too,
+//! the packets are the kernel's then.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sidestep_abi::{SIDESTEP_ROUTE_OURS, SIDESTEP_ROUTE_PUNT};
+use sidestep_datapath::FibKey;
+
+use super::{CompileError, Pass};
+use crate::compile::tables::Prefix;
+
+/// Name of the table in `show limits`.
+pub(super) const PREFIXES: &str = "prefixes";
+
+impl Pass<'_> {
+    /// Leaves out of the FIB what is beyond the limit. `held`: what it holds now.
+    pub(super) fn fit(&mut self, limit: u32, held: &BTreeMap<FibKey, u32>) {
+        let fib = &self.out.image.fib;
+        if fib.len() <= limit as usize {
+            return;
+        }
+        let kept = keep(fib, limit as usize, held, |route| self.is_ours(route));
+        let all = std::mem::take(&mut self.out.image.fib);
+        let (mut fib, left_out): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            all.into_iter().partition(|(key, _)| kept.contains(key));
+        let mut lengths: BTreeMap<u32, BTreeSet<u8>> = BTreeMap::new();
+        for key in fib.keys() {
+            lengths.entry(key.view).or_default().insert(key.length);
+        }
+        let words = CompileError::Full {
+            table: PREFIXES,
+            limit,
+        }
+        .to_string();
+        for key in left_out.keys() {
+            self.left_out(*key, PREFIXES, &words);
+            let Some(cover) = cover(&fib, &lengths, *key) else {
+                // No route: the kernel's to answer.
+                continue;
+            };
+            let route = fib[&cover];
+            let action = self.out.image.routes[&route].action;
+            if u32::from(action) != SIDESTEP_ROUTE_PUNT {
+                fib.insert(cover, self.full());
+                self.left_out(cover, PREFIXES, "a more specific route did not fit");
+            }
+        }
+        self.out.image.fib = fib;
+    }
+
+    fn is_ours(&self, route: u32) -> bool {
+        let record = self.out.image.routes.get(&route);
+        record.is_some_and(|route| u32::from(route.flags) & SIDESTEP_ROUTE_OURS != 0)
+    }
+
+    /// Notes that the route of a prefix in a view is left to the kernel.
+    fn left_out(&mut self, key: FibKey, table: &'static str, words: &str) {
+        let Some(view) = self.out.index.views.get(&key.view) else {
+            return;
+        };
+        let (family, tables) = (view.chain.family, view.chain.tables.clone());
+        let prefix = Prefix {
+            address: key.address,
+            length: key.length,
+        };
+        let winner = tables
+            .iter()
+            .find_map(|&table| self.tables.get(&(family, table))?.longest_match(prefix));
+        if let Some((_, (route, _))) = winner {
+            let route = *route;
+            self.out.index.full.insert(route, table);
+            self.out.index.unsupported.insert(route, words.to_owned());
+        }
+    }
+}
+
+/// Which prefixes the FIB is to hold: those of our own routes that it holds, with what lies below them (the kernel could
+/// do nothing with a packet there); others that it holds; then what is new, our own first.
+fn keep(
+    fib: &BTreeMap<FibKey, u32>,
+    limit: usize,
+    held: &BTreeMap<FibKey, u32>,
+    is_ours: impl Fn(u32) -> bool,
+) -> BTreeSet<FibKey> {
+    // In the order of keys, which begins with the view and the address, what lies below a prefix follows it.
+    let mut above: Option<FibKey> = None;
+    let mut rank = |key: &FibKey, route: u32| {
+        above = above.filter(|above| covers(*above, *key));
+        if above.is_none() && is_ours(route) {
+            above = Some(*key);
+        }
+        match above {
+            Some(ours) if held.contains_key(&ours) => 0,
+            _ if held.contains_key(key) => 1,
+            Some(_) => 2,
+            None => 3,
+        }
+    };
+    let mut ranked: Vec<(u8, FibKey)> = fib
+        .iter()
+        .map(|(key, route)| (rank(key, *route), *key))
+        .collect();
+    ranked.sort_unstable();
+    ranked.truncate(limit);
+    ranked.into_iter().map(|(_, key)| key).collect()
+}
+
+/// The longest prefix in `fib` that covers `key`.
+fn cover(
+    fib: &BTreeMap<FibKey, u32>,
+    lengths: &BTreeMap<u32, BTreeSet<u8>>,
+    key: FibKey,
+) -> Option<FibKey> {
+    let lengths = lengths.get(&key.view)?.range(..key.length).rev();
+    lengths
+        .map(|&length| shortened(key, length))
+        .find(|shorter| fib.contains_key(shorter))
+}
+
+fn covers(shorter: FibKey, key: FibKey) -> bool {
+    shorter.view == key.view
+        && shorter.length <= key.length
+        && shortened(key, shorter.length).address == shorter.address
+}
+
+fn shortened(key: FibKey, length: u8) -> FibKey {
+    let prefix = Prefix {
+        address: key.address,
+        length: key.length,
+    };
+    FibKey {
+        address: prefix.shortened(length).address,
+        length,
+        ..key
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(text: &str) -> FibKey {
+        let net: ipnet::IpNet = text.parse().expect("a prefix");
+        let prefix = Prefix::host(net.addr());
+        FibKey {
+            view: 1,
+            address: prefix.address,
+            length: net.prefix_len(),
+        }
+    }
+
+    fn fib(prefixes: &[(&str, u32)]) -> BTreeMap<FibKey, u32> {
+        prefixes
+            .iter()
+            .map(|(text, route)| (key(text), *route))
+            .collect()
+    }
+
+    #[test]
+    fn what_is_held_stays_then_our_own_comes_with_what_lies_below() {
+        let all = fib(&[
+            ("fc00::/16", 1),
+            ("fc01::/16", 2),
+            ("fc01:1::/32", 1),
+            ("fc02::/16", 1),
+            ("fc03::/16", 1),
+        ]);
+        let kept = |limit, held: &[(&str, u32)]| keep(&all, limit, &fib(held), |route| route == 2);
+        assert_eq!(
+            kept(3, &[("fc03::/16", 1), ("fcff::/16", 1)]),
+            BTreeSet::from(["fc01::/16", "fc01:1::/32", "fc03::/16"].map(key))
+        );
+        assert_eq!(
+            kept(2, &[("fc02::/16", 1), ("fc03::/16", 1)]),
+            BTreeSet::from(["fc02::/16", "fc03::/16"].map(key)),
+            "a new one, even of our own, takes nobody's place"
+        );
+        assert_eq!(
+            kept(2, &[("fc01::/16", 2), ("fc03::/16", 1)]),
+            BTreeSet::from(["fc01::/16", "fc01:1::/32"].map(key)),
+            "what lies below one of our own does"
+        );
+    }
+
+    #[test]
+    fn the_longest_prefix_above_is_found() {
+        let held = fib(&[("::/0", 1), ("fc00::/16", 1), ("fc01::/16", 1)]);
+        let lengths = BTreeMap::from([(1, BTreeSet::from([0, 16]))]);
+        let above = |text| cover(&held, &lengths, key(text));
+        assert_eq!(above("fc00:1::/32"), Some(key("fc00::/16")));
+        assert_eq!(above("fd00::/16"), Some(key("::/0")));
+        assert_eq!(above("::/0"), None);
+    }
+}
