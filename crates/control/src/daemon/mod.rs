@@ -299,6 +299,7 @@ impl Daemon {
         let has = |ifindex: &IfIndex| self.compiled.image.ports.contains_key(&ifindex.0);
         let (there, new): (Vec<_>, Vec<_>) = self
             .wanted()
+            .filter(|(_, _, choice)| choice.is_ok())
             .map(|(_, link, _)| link.ifindex)
             .partition(has);
         for ifindex in there.into_iter().chain(new) {
@@ -316,19 +317,18 @@ impl Daemon {
         })
     }
 
-    /// Attaches ports that are there and are not attached, forgets those that have gone.
+    /// Attaches ports that are there and are not attached, and detaches what is no port any more: its interface has gone,
+    /// has another name, or cannot be a port now.
     fn attach_ports(&mut self) {
-        let links = &self.mirror.node().links;
-        let gone: Vec<String> = self
-            .attached
-            .iter()
-            .filter(|(_, port)| !links.contains_key(&port.ifindex))
-            .map(|(name, _)| name.clone())
+        let right: BTreeSet<(String, IfIndex, Target)> = self
+            .wanted()
+            .filter_map(|(name, link, choice)| Some((name.clone(), link.ifindex, choice.ok()?.0)))
             .collect();
-        for port in gone.iter().filter_map(|name| self.attached.remove(name)) {
-            // The kernel detached the program with the interface; this removes the pin.
-            let _ = self.kernel.detach(port.ifindex.0);
-        }
+        self.attached
+            .retain(|name, port| right.contains(&(name.clone(), port.ifindex, port.target)));
+        let there = &self.mirror.node().links;
+        self.refused
+            .retain(|name, _| there.values().any(|link| link.name == *name));
         let missing: Vec<_> = self
             .wanted()
             .filter(|(name, ..)| !self.attached.contains_key(*name))
@@ -356,6 +356,13 @@ impl Daemon {
                 Err(why) => {
                     self.refused.insert(name, why);
                 }
+            }
+        }
+        let ports: BTreeSet<u32> = self.attached.values().map(|port| port.ifindex.0).collect();
+        for (ifindex, _) in self.kernel.attached() {
+            if !ports.contains(&ifindex) {
+                // Where the interface is gone or in another namespace, this removes program and pin, too.
+                let _ = self.kernel.detach(ifindex);
             }
         }
     }
