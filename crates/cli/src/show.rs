@@ -1,4 +1,4 @@
-//! `sidestep show ports|counters|drops|limits` and `sidestep route show`: what the daemon reports, as text or JSON.
+//! `sidestep show status|ports|counters|drops|limits` and `sidestep route show`: what the daemon reports, as text or JSON.
 
 use std::io::Write;
 
@@ -13,6 +13,8 @@ use crate::{Outcome, tables};
 /// What can be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum What {
+    /// The instance, and what is not in effect
+    Status,
     /// The ports, the target of each and why
     Ports,
     /// Packets and bytes, per port and per route
@@ -59,6 +61,12 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
             out,
             |drops: &report::Drops| vec![tables::reasons(drops)],
         ),
+        What::Status => show(
+            Request::ShowStatus,
+            args.json,
+            out,
+            |status: &report::Status| vec![status_table(status)],
+        ),
         What::Limits => show(
             Request::ShowLimits,
             args.json,
@@ -92,6 +100,27 @@ pub(crate) fn show<T: DeserializeOwned + Serialize>(
         writeln!(out, "{}", table.trim_fmt())?;
     }
     Ok(())
+}
+
+fn status_table(status: &report::Status) -> Table {
+    let mut table = tables::table(&["status", ""], &[]);
+    let rows = [
+        ("version", status.version.clone()),
+        ("process", status.pid.to_string()),
+        ("uptime", format!("{} s", status.uptime)),
+        ("began", status.origin.clone()),
+        ("pins", status.pins.clone()),
+        ("prefixes", status.prefixes.to_string()),
+        ("compilations", status.compilations.to_string()),
+        ("lost notifications", status.resyncs.to_string()),
+    ];
+    for (name, value) in rows {
+        table.add_row([name, &value]);
+    }
+    for trouble in &status.troubles {
+        table.add_row(["trouble", trouble]);
+    }
+    table
 }
 
 fn port_table(ports: &[report::Port]) -> Table {

@@ -2,6 +2,29 @@
 
 use serde::{Deserialize, Serialize};
 
+/// `show status`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Version of the program that runs.
+    pub version: String,
+    /// Its process id.
+    pub pid: u32,
+    /// Seconds since it began.
+    pub uptime: u64,
+    /// What it began with: `fresh`, `adopted`, or `replaced`.
+    pub origin: String,
+    /// Folder of its pins.
+    pub pins: String,
+    /// Prefixes in all views.
+    pub prefixes: u64,
+    /// How often the tables were compiled.
+    pub compilations: u64,
+    /// How often everything was read again because notifications of the kernel were lost.
+    pub resyncs: u64,
+    /// What is not in effect, and why.
+    pub troubles: Vec<String>,
+}
+
 /// `show ports`.
 pub type Ports = Vec<Port>;
 

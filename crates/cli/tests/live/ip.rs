@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStderr, ChildStdin, Stdio};
+use std::time::Instant;
 
 use sidestep_lab::Namespace;
 
@@ -12,10 +13,14 @@ pub struct Ip {
     child: Child,
     stdin: ChildStdin,
     stderr: BufReader<ChildStderr>,
+    /// Lines written.
+    lines: usize,
 }
 
 /// No object of `ip`: it complains at once, unbuffered, when all commands before are done.
 const MARK: &str = "done";
+/// What `ip` says of a command that may succeed a little later.
+const NO_MEMORY: &str = "RTNETLINK answers: Cannot allocate memory\n";
 
 impl Ip {
     pub fn new(namespace: &Namespace) -> Self {
@@ -43,6 +48,7 @@ impl Ip {
             child,
             stdin,
             stderr,
+            lines: 0,
         }
     }
 
@@ -53,6 +59,34 @@ impl Ip {
 
     /// Carries out these commands, as fast as `ip` can, and returns when the kernel has.
     pub fn all<'a>(&mut self, commands: impl IntoIterator<Item = &'a str>) {
+        let mut commands: Vec<&str> = commands.into_iter().collect();
+        let deadline = Instant::now() + super::PATIENCE;
+        while !commands.is_empty() {
+            let first = self.lines + 1;
+            let complaints = self.attempt(commands.iter().copied());
+            // Linux allocates a cache per CPU for each SRv6 route without waiting for memory (`dst_cache_init`), which
+            // fails while those of deleted routes are not free yet, or others take many.
+            let again = complaints.split(NO_MEMORY).skip(1).map(|text| {
+                let line = text
+                    .lines()
+                    .find_map(|line| line.strip_prefix("Command failed -:"));
+                line.and_then(|number| number.parse::<usize>().ok())
+            });
+            let again: Option<Vec<&str>> = again
+                .map(|number| commands.get(number?.checked_sub(first)?).copied())
+                .collect();
+            let failed = complaints.matches("Command failed").count();
+            commands = match again {
+                Some(again) if again.len() == failed && Instant::now() < deadline => again,
+                _ => panic!("ip: {complaints}"),
+            };
+        }
+    }
+
+    /// Carries out those of these commands that succeed, and returns what `ip` says of the others.
+    pub fn attempt<'a>(&mut self, commands: impl IntoIterator<Item = &'a str>) -> String {
+        let commands: Vec<&str> = commands.into_iter().collect();
+        self.lines += commands.len() + 1;
         // Written from a thread: `ip` may fill the pipe of its complaints before it has read everything.
         let mut text: String = commands.into_iter().flat_map(|line| [line, "\n"]).collect();
         text += MARK;
@@ -71,7 +105,7 @@ impl Ip {
                 complaints += &line;
             }
         });
-        assert!(complaints.is_empty(), "ip: {complaints}");
+        complaints
     }
 }
 

@@ -3,6 +3,7 @@
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
+pub mod constant;
 pub mod frames;
 pub mod ip;
 pub mod left;

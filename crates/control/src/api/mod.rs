@@ -21,6 +21,8 @@ pub const VERSION: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum Request {
+    /// [`crate::report::Status`].
+    ShowStatus,
     /// [`crate::report::Ports`].
     ShowPorts,
     /// [`crate::report::Counters`].

@@ -44,6 +44,7 @@ impl Daemon {
                 self.trouble = Some(error.to_string());
                 Changes::default()
             });
+            self.resyncs += u64::from(notified.resynced);
             let mut changed = !notified.is_empty();
             let now = Instant::now();
             if now >= settings_due {

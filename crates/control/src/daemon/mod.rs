@@ -150,6 +150,10 @@ pub struct Daemon {
     started: Instant,
     /// When the tables last changed.
     changed: Instant,
+    /// How often they were compiled.
+    compilations: u64,
+    /// How often notifications were lost.
+    resyncs: u64,
     preparing: Option<trace::Preparing>,
     tracing: Option<trace::Tracing>,
     server: Server,
@@ -223,6 +227,8 @@ impl Daemon {
             origin,
             started: Instant::now(),
             changed: Instant::now(),
+            compilations: 0,
+            resyncs: 0,
             preparing: None,
             tracing: None,
             server,
@@ -268,6 +274,7 @@ impl Daemon {
         let node = own::over(self.mirror.node(), &self.own);
         let ports = self.slots();
         let held = &self.compiled.image.fib;
+        self.compilations += 1;
         let next = self.compiler.attempt(&node, &ports, held)?;
         if let Some(before) = whole {
             let full = &next.index.full;
@@ -466,6 +473,7 @@ impl Daemon {
             serde_json::to_value(report).map_err(|error| error.to_string())
         }
         match request {
+            Request::ShowStatus => json(self.status_report()),
             Request::ShowPorts => json(self.ports_report()),
             Request::ShowCounters => json(self.counters_report()?),
             Request::ShowDrops => json(self.drops_report()?),

@@ -8,6 +8,7 @@ use sidestep_abi::{
     SIDESTEP_TLVS_MAX,
 };
 use sidestep_datapath::VIEWS;
+use sidestep_datapath::kernel::Origin;
 use sidestep_model::grammar::{Style, route};
 use sidestep_model::node::{IfIndex, Node};
 use sidestep_model::route::{Owner, RouteKey};
@@ -18,6 +19,25 @@ use crate::report;
 use crate::trace::RATE_MAX;
 
 impl Daemon {
+    pub(super) fn status_report(&self) -> report::Status {
+        report::Status {
+            version: env!("CARGO_PKG_VERSION").into(),
+            pid: std::process::id(),
+            uptime: self.started.elapsed().as_secs(),
+            origin: match self.origin {
+                Origin::Fresh => "fresh",
+                Origin::Adopted => "adopted",
+                Origin::Replaced => "replaced",
+            }
+            .into(),
+            pins: self.kernel.folder().display().to_string(),
+            prefixes: self.compiled.image.fib.len() as u64,
+            compilations: self.compilations,
+            resyncs: self.resyncs,
+            troubles: self.troubles().into_iter().collect(),
+        }
+    }
+
     pub(super) fn ports_report(&self) -> report::Ports {
         let node = self.mirror.node();
         let report = |name: &String| {

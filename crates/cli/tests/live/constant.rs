@@ -1,0 +1,54 @@
+//! Traffic by routes that nobody changes, while others change: what of it is lost is lost by the program.
+
+use std::net::Ipv6Addr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use super::frames::{ETHERNET, destination6, ethernet, udp};
+use super::{ROUTER, Star};
+
+/// Between two packets.
+const PACE: Duration = Duration::from_micros(300);
+/// The routes, in the words of `ip`.
+pub const ROUTES: [&str; 2] = [
+    "route add fc00:bb::/32 via fc00:b::2 dev eth1",
+    "route add fc0c::/16 encap seg6 mode encap segs fc00:bb::e dev eth1",
+];
+
+/// Frames from `a` to `b` by routes that nobody changes: plain, and wrapped. Returns how many were sent, and of each
+/// kind how many arrived, once `done`.
+pub fn traffic(star: &Star, done: &AtomicBool) -> (u64, [u64; 2]) {
+    let (a, b) = (star.socket("a"), star.socket("b"));
+    let frame = |to: &str| {
+        let ends = ["fc00:a::2", to].map(|text| text.parse().expect("an address"));
+        let packet = udp(ends[0], ends[1], 64, b"constant");
+        ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), &packet)
+    };
+    let [plain, wrapped]: [Ipv6Addr; 2] =
+        ["fc00:b::2", "fc00:bb::e"].map(|text| text.parse().expect("an address"));
+    let frames = [frame("fc00:b::2"), frame("fc0c::1")];
+    let (mut sent, mut arrived) = (0, [0; 2]);
+    let mut look = |wait: Duration| {
+        let Some(out) = b.receive(wait).expect("receive") else {
+            return false;
+        };
+        // The outer hop limit of an encapsulation is new, the plain one's is one lower: nobody else's packets.
+        match destination6(&out) {
+            Some(to) if to == plain && out[ETHERNET + 7] == 63 => arrived[0] += 1,
+            Some(to) if to == wrapped => arrived[1] += 1,
+            _ => {}
+        }
+        true
+    };
+    while !done.load(Ordering::Acquire) {
+        for frame in &frames {
+            a.send(frame).expect("send");
+        }
+        sent += 1;
+        while look(Duration::ZERO) {}
+        thread::sleep(PACE);
+    }
+    while look(Duration::from_millis(200)) {}
+    (sent, arrived)
+}
