@@ -274,9 +274,11 @@ fn start_behind(log_path: &Path) -> Result<String, Box<dyn Error + Send + Sync>>
     let mut open = OpenOptions::new();
     open.read(true).write(true).create(true).truncate(true);
     // Read through this handle: the daemon removes its directory, log included, when it ends.
-    let log = open
-        .open(log_path)
-        .map_err(|error| format!("{}: {error}", log_path.display()))?;
+    let failed = |error| format!("{}: {error}", log_path.display());
+    let log = open.open(log_path).map_err(failed)?;
+    // On a full file system the child could not say so.
+    log.write_all_at(b"?", 0).map_err(failed)?;
+    log.set_len(0).map_err(failed)?;
     let mut command = Command::new("/proc/self/exe");
     command.args(
         std::env::args_os()

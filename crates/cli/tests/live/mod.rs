@@ -95,6 +95,7 @@ fn mount_bpffs() {
 #[derive(Debug)]
 pub struct Star {
     pub lab: Lab,
+    abandoned: bool,
 }
 
 impl Star {
@@ -112,7 +113,10 @@ impl Star {
         for (host, port) in HOSTS.iter().zip(PORTS) {
             lab.link(host, "eth0", ROUTER, port).expect("a cable");
         }
-        let star = Self { lab };
+        let star = Self {
+            lab,
+            abandoned: false,
+        };
         // A namespace that is gone may have had the same number, and a program that was killed in it.
         left::remove(star.router());
         star.router_sysctls();
@@ -174,6 +178,11 @@ impl Star {
         ip::Ip::new(self.router())
     }
 
+    /// Takes the namespaces away, and leaves what an instance that was killed in them has elsewhere.
+    pub fn abandon(mut self) {
+        self.abandoned = true;
+    }
+
     /// Starts the program on the router with these arguments of `run`.
     pub fn run(&self, args: &[&str]) -> Daemon {
         Daemon::start(self.router(), args)
@@ -187,7 +196,9 @@ impl Star {
 
 impl Drop for Star {
     fn drop(&mut self) {
-        left::remove(self.router());
+        if !self.abandoned {
+            left::remove(self.router());
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 mod events;
 mod lock;
 mod neighbors;
+mod orphans;
 mod own;
 mod ports;
 mod reports;
@@ -178,11 +179,10 @@ impl Daemon {
     pub fn start(options: Options, words: PacketWords) -> Result<Self, DaemonError> {
         options.check()?;
         let directory = run_directory();
-        std::fs::create_dir_all(&directory).map_err(|source| DaemonError::File {
-            path: directory.clone(),
-            source,
-        })?;
         let lock = Lock::take(&directory)?;
+        if let Some(run_root) = directory.parent() {
+            orphans::remove(&options.pin_root, run_root);
+        }
         let mirror = Mirror::open_with_buffer(options.receive_buffer)?;
         // All names are checked before anything is made.
         for name in &options.ports {

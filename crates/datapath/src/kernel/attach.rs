@@ -197,6 +197,25 @@ pub(super) fn open(folder: &Folder) -> Result<BTreeMap<u32, Attachment>, KernelE
     Ok(attached)
 }
 
+/// Whether any pinned attachment is, or may be, on an interface of whatever namespace.
+pub(super) fn any_alive(folder: &Folder) -> Result<bool, KernelError> {
+    for name in folder.names()? {
+        let alive = match parse_attachment(&name) {
+            None => false,
+            // Nothing tells whether a filter's interface is gone.
+            Some((Kind::Filter, ..)) => true,
+            Some((Kind::Link, ..)) => {
+                let link = folder.open_pin(&name)?;
+                sys::link_info(link.as_fd()).is_ok_and(|info| info.ifindex != 0)
+            }
+        };
+        if alive {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Detaches everything that is pinned, of whatever version.
 pub(super) fn detach_pinned(folder: &Folder) -> Result<(), KernelError> {
     open(folder)?

@@ -114,7 +114,9 @@ pub(super) fn load(limits: Limits, pin_root: &Path) -> Result<Kernel, KernelErro
     let folder = Folder::create(pin_root)?;
     let (origin, tables) = match open_tables(&folder) {
         Ok(tables) if tables.limits(limits.fib) == limits => (Origin::Adopted, Some(tables)),
-        Ok(_) | Err(KernelError::Version { .. } | KernelError::Shape { .. }) => {
+        // Pins that are not all there, or not what their names say: nobody can go on with them.
+        Ok(_)
+        | Err(KernelError::Version { .. } | KernelError::Shape { .. } | KernelError::Pin { .. }) => {
             (Origin::Replaced, None)
         }
         Err(KernelError::NothingPinned { .. }) => (Origin::Fresh, None),
@@ -193,6 +195,22 @@ pub(super) fn remove(pin_root: &Path) -> Result<bool, KernelError> {
     folder.clear()?;
     folder.remove()?;
     Ok(true)
+}
+
+pub(super) fn remove_orphans(pin_root: &Path, is_there: impl Fn(u64) -> bool) -> Vec<u64> {
+    let mut removed = Vec::new();
+    for (inode, folder) in Folder::orphans(pin_root) {
+        if is_there(inode) || attach::any_alive(&folder).unwrap_or(true) {
+            continue;
+        }
+        let gone = attach::detach_pinned(&folder)
+            .and_then(|()| folder.clear())
+            .and_then(|()| folder.remove());
+        if gone.is_ok() {
+            removed.push(inode);
+        }
+    }
+    removed
 }
 
 /// The pinned tables, if they are of this version and shape.

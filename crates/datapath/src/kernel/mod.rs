@@ -140,6 +140,12 @@ impl Kernel {
         load::remove(pin_root)
     }
 
+    /// Removes what dead instances left in network namespaces that are gone: those that `is_there` denies by their inode,
+    /// where no program is on an interface any more. Returns their inodes. What cannot be looked at is left.
+    pub fn remove_orphans(pin_root: &Path, is_there: impl Fn(u64) -> bool) -> Vec<u64> {
+        load::remove_orphans(pin_root, is_there)
+    }
+
     /// What it began with.
     pub fn origin(&self) -> Origin {
         self.origin

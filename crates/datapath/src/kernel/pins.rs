@@ -74,6 +74,20 @@ impl Folder {
         }
     }
 
+    /// The folders of other namespaces whose instances are dead, locked, with the inode of the namespace.
+    pub(super) fn orphans(pin_root: &Path) -> Vec<(u64, Self)> {
+        let own = path_below(pin_root).ok();
+        let entries = fs::read_dir(pin_root).into_iter().flatten().flatten();
+        entries
+            .filter(|entry| Some(entry.path()) != own)
+            .filter_map(|entry| {
+                let name = entry.file_name();
+                let inode = name.to_str()?.strip_prefix("net-")?.parse().ok()?;
+                Some((inode, Self::lock(entry.path()).ok()?))
+            })
+            .collect()
+    }
+
     fn lock(path: PathBuf) -> Result<Self, KernelError> {
         let file = File::open(&path).map_err(|source| pin_error("open", &path, source))?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
@@ -150,7 +164,13 @@ impl Folder {
     /// Removes that name, if there is one.
     pub(super) fn unpin(&self, name: &str) -> Result<(), KernelError> {
         let path = self.path.join(name);
-        match fs::remove_file(&path) {
+        // A folder is not ours, and only an empty one is removed.
+        let removed = if path.is_dir() {
+            fs::remove_dir(&path)
+        } else {
+            fs::remove_file(&path)
+        };
+        match removed {
             Err(source) if source.kind() != io::ErrorKind::NotFound => {
                 Err(pin_error("remove", &path, source))
             }

@@ -1,5 +1,7 @@
 //! What survives the process, and who may have it.
 
+use std::path::Path;
+
 use sidestep_datapath::kernel::{Action, Kernel, KernelError, Origin, TEST_RUN_IFINDEX};
 use sidestep_datapath::{Image, Limits, Target};
 use sidestep_lab::root_or_skip;
@@ -152,6 +154,73 @@ fn pins_of_another_version_are_refused_and_loading_replaces_them() {
         );
         assert_eq!(router.load().origin(), Origin::Replaced);
         assert_eq!(router.load().origin(), Origin::Adopted);
+    });
+}
+
+/// What is done to a folder of pins, in words and in deed.
+type Damage<'a> = (&'a str, &'a dyn Fn(&Path));
+
+#[test]
+fn damaged_pins_are_replaced_and_never_read() {
+    if !root_or_skip("damaged_pins_are_replaced_and_never_read") {
+        return;
+    }
+    let router = Router::new("dp_damaged");
+    router.run(|| {
+        let remove = |path: &Path| std::fs::remove_file(path).expect("unpin");
+        let small = || {
+            let options = libbpf_sys::bpf_map_create_opts {
+                sz: size_of::<libbpf_sys::bpf_map_create_opts>() as _,
+                ..Default::default()
+            };
+            let kind = libbpf_rs::MapType::Array;
+            libbpf_rs::MapHandle::create(kind, Some("garbage"), 4, 4, 1, &options).expect("a map")
+        };
+        let damages: [Damage<'_>; 6] = [
+            ("a table is missing", &|folder| {
+                remove(&folder.join("map-routes"));
+            }),
+            ("a table is of another shape", &|folder| {
+                remove(&folder.join("map-routes"));
+                small().pin(folder.join("map-routes")).expect("pin");
+            }),
+            ("a table is no map", &|folder| {
+                remove(&folder.join("map-fib"));
+                std::fs::rename(folder.join("program-tc"), folder.join("map-fib")).expect("move");
+            }),
+            ("the instance is another map", &|folder| {
+                remove(&folder.join("instance"));
+                small().pin(folder.join("instance")).expect("pin");
+            }),
+            ("the instance is no map", &|folder| {
+                remove(&folder.join("instance"));
+                std::fs::rename(folder.join("program-xdp"), folder.join("instance")).expect("move");
+            }),
+            ("a folder and an attachment that is none", &|folder| {
+                std::fs::create_dir(folder.join("map-other")).expect("a folder");
+                small().pin(folder.join("link-tc-9")).expect("pin");
+                remove(&folder.join("map-fib"));
+            }),
+        ];
+        let port = router.ifindex("eth0");
+        for (what, damage) in damages {
+            let mut kernel = router.load();
+            kernel.attach(port, Target::Tc).expect("attach");
+            let folder = kernel.folder().to_owned();
+            drop(kernel);
+            damage(&folder);
+            let error = Kernel::adopt(router.pin_root()).expect_err(what);
+            assert!(!error.to_string().is_empty());
+            let mut kernel = router.load();
+            assert_eq!(kernel.origin(), Origin::Replaced, "{what}");
+            assert_eq!(kernel.image().expect("tables"), Image::default(), "{what}");
+            assert_eq!(kernel.attached(), [(port, Target::Tc)], "{what}");
+            kernel.attach(port, Target::Tc).expect("switch");
+            kernel
+                .detach_all()
+                .unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert!(!folder.exists(), "{what}");
+        }
     });
 }
 
