@@ -126,6 +126,16 @@ struct sidestep_adjacency {
 	__u64 used;          /* set by a packet that needs this next hop, cleared by whoever keeps neighbors alive */
 };
 
+/* LIMIT: unresolved destinations that the packet path remembers at a time. */
+#define SIDESTEP_WANTED 64
+
+/* A destination that a packet was dropped for, because the kernel has no way to resolve it (DROP_no_neighbor). */
+struct sidestep_wanted {
+	__u32 view;       /* FIB view in which it was looked up; 0: none. Written last, cleared by who asks for it. */
+	__u32 reserved;   /* 0 */
+	__u8 address[16]; /* network order; IPv4 in the first four bytes */
+};
+
 enum sidestep_policy_kind {
 	SIDESTEP_POLICY_ENCAPS = 1,    /* H.Encaps, H.Encaps.Red */
 	SIDESTEP_POLICY_ENCAPS_L2 = 2, /* H.Encaps.L2, H.Encaps.L2.Red */
@@ -175,6 +185,7 @@ SIDESTEP_ASSERT_SIZE(struct sidestep_port, 64);
 SIDESTEP_ASSERT_SIZE(struct sidestep_route, 32);
 SIDESTEP_ASSERT_SIZE(struct sidestep_group, 8 + 4 * SIDESTEP_GROUP_SLOTS);
 SIDESTEP_ASSERT_SIZE(struct sidestep_adjacency, 32);
+SIDESTEP_ASSERT_SIZE(struct sidestep_wanted, 24);
 SIDESTEP_ASSERT_SIZE(struct sidestep_policy, 16 + 16 + SIDESTEP_HEADER_MAX);
 SIDESTEP_ASSERT_SIZE(struct sidestep_port_counters, 64);
 SIDESTEP_ASSERT_SIZE(struct sidestep_route_counters, 32);

@@ -92,6 +92,10 @@ INLINE void env_use(ENV *e, const struct sidestep_adjacency *adjacency)
 {
 }
 
+INLINE void env_want(ENV *e, __u32 view, struct address address)
+{
+}
+
 INLINE const struct sidestep_policy *env_policy(ENV *e, __u32 index)
 {
 	return index < e->tables->policy_count ? &e->tables->policies[index] : 0;

@@ -87,6 +87,14 @@ struct {
 	__type(value, __u64);
 } reason_counters SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, SIDESTEP_WANTED);
+	__type(key, __u32);
+	__type(value, struct sidestep_wanted);
+} wanted SEC(".maps");
+
 /* The packet in its target's form: struct xdp_md or struct __sk_buff. */
 INLINE struct sidestep_port *env_port(ENV *e, __u32 index)
 {
@@ -116,6 +124,24 @@ INLINE void env_use(ENV *e, const struct sidestep_adjacency *adjacency)
 
 	if (unlikely(!*used))
 		*used = 1;
+}
+
+/* What is torn between two CPUs is a question more for a neighbor that there is not. */
+INLINE void env_want(ENV *e, __u32 view, struct address address)
+{
+	__u64 mixed = address.hi ^ address.lo;
+	struct sidestep_wanted *record;
+	__u32 slot;
+
+	/* Hosts of a link differ in any byte, the last in memory first. */
+	mixed ^= mixed >> 32;
+	mixed ^= mixed >> 16;
+	slot = (__u32)(mixed ^ mixed >> 8) & (SIDESTEP_WANTED - 1);
+	record = bpf_map_lookup_elem(&wanted, &slot);
+	if (!record || record->view)
+		return;
+	store_address(record->address, address);
+	*(volatile __u32 *)&record->view = view;
 }
 
 INLINE struct sidestep_policy *env_policy(ENV *e, __u32 index)

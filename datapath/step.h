@@ -363,8 +363,12 @@ INLINE struct outcome step(ENV *e)
 		}
 		if (VERDICT_KIND(v) == VERDICT_FORWARD)
 			v = leave(e, &p, VERDICT_ARGUMENT(v), &outcome);
-		if (VERDICT_KIND(v) == VERDICT_PUNT && p.ours)
+		if (VERDICT_KIND(v) == VERDICT_PUNT && p.ours) {
 			v = without_kernel(e, &p, VERDICT_ARGUMENT(v));
+			/* The kernel would ask for it if it knew the way. */
+			if (v == drop(no_neighbor))
+				env_want(e, p.view, p.destination);
+		}
 		if (VERDICT_KIND(v) != VERDICT_PUNT || v == punt(decapsulated))
 			count_routes(e, &p, v, frame_length - ETH_LENGTH);
 	}

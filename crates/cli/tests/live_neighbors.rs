@@ -379,6 +379,46 @@ fn a_next_hop_that_only_a_route_of_our_own_needs_is_resolved_before_its_first_pa
 }
 
 #[test]
+fn a_destination_on_a_link_behind_a_route_of_our_own_is_resolved_for_the_packets_after_the_first() {
+    let Some(_turn) = begin("a_destination_on_a_link_behind_a_route_of_our_own") else {
+        return;
+    };
+    for mode in ["tc", "xdp"] {
+        let star = star("liveonlink");
+        let router = star.router();
+        let _napi = sidestep_lab::traffic::Napi::attach(star.host("b"), "eth0").expect("NAPI");
+        // The kernel looks nothing up in table 100.
+        star.ip().run("route add fc00:b::/64 dev eth1 table 100");
+        let _daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
+        let words = "route add fc00:5::d6/128 encap seg6local action End.DT6 table 100 dev eth0";
+        printed(router, &words.split(' ').collect::<Vec<_>>());
+        let (a, b) = (star.socket("a"), at_b(&star));
+        let ends = ["fc00:a::2", "fc00:b::61"].map(|text| text.parse().expect("address"));
+        let inner = udp(ends[0], ends[1], 64, b"on link");
+        let outer = ipv6(
+            address("fc00:a::2"),
+            address("fc00:5::d6"),
+            IPV6,
+            64,
+            &inner,
+        );
+        let frame = ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), &outer);
+        a.send(&frame).expect("send");
+        answer(&star, &b, "fc00:b::61");
+        let dropped = ("drop".to_owned(), "no_neighbor".to_owned(), 1);
+        assert!(reasons(router).contains(&dropped), "{:?}", reasons(router));
+        eventually("it is resolved", || {
+            (explain(router, "eth0", &frame).0 == "forward").then_some(())
+        });
+        a.send(&frame).expect("send");
+        eventually("the second packet", || {
+            let out = b.receive(Duration::from_secs(1)).expect("receive")?;
+            contains(&out, b"on link").then_some(())
+        });
+    }
+}
+
+#[test]
 fn what_somebody_keeps_in_the_neighbor_table_is_not_touched() {
     let Some(_turn) = begin("what_somebody_keeps_in_the_neighbor_table") else {
         return;

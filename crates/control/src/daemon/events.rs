@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::time::{ClockId, clock_gettime};
 use sidestep_mirror::Changes;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -17,6 +18,9 @@ use crate::api::Request;
 const SETTINGS_PERIOD: Duration = Duration::from_millis(8);
 /// How often a change is tried again that could not be applied.
 const RETRY: Duration = Duration::from_secs(1);
+/// They are read less often where there are so many interfaces that it would take more than one part in so many of a
+/// processor.
+const SETTINGS_SHARE: u32 = 100;
 /// How often the foreground's status is due.
 const STATUS_PERIOD: Duration = Duration::from_secs(1);
 
@@ -48,11 +52,13 @@ impl Daemon {
             let mut changed = !notified.is_empty();
             let now = Instant::now();
             if now >= settings_due {
-                settings_due = now + SETTINGS_PERIOD;
+                let begun = processor_time()?;
                 match self.mirror.poll_sysctls() {
                     Ok(differs) => changed |= differs,
                     Err(error) => self.trouble = Some(error.to_string()),
                 }
+                let taken = processor_time()?.saturating_sub(begun);
+                settings_due = now + SETTINGS_PERIOD.max(taken * SETTINGS_SHARE);
                 self.release();
             }
             // What failed may succeed now: not for a change, but because there is memory again.
@@ -125,4 +131,11 @@ impl Daemon {
             Err(errno) => Err(DaemonError::System(errno.into())),
         }
     }
+}
+
+/// What this thread has taken of the processors.
+fn processor_time() -> Result<Duration, DaemonError> {
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
+    time.map(Duration::from)
+        .map_err(|errno| DaemonError::System(errno.into()))
 }

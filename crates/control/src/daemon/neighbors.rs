@@ -4,6 +4,7 @@
 //!
 //! So the kernel is asked (`NTF_USE`, which is what a packet of its own does) for
 //! - a neighbor that packets went to, when it is stale, or was not asked for since [`TOUCH`];
+//! - a destination on a link that packets were dropped for, since only tables that the kernel does not consult lead there;
 //! - a next hop that is not resolved: at once when it is new or packets need it, else again and again, ever more rarely.
 //!
 //! Nobody's entry is changed: permanent, managed and learned ones are left alone. A neighbor without traffic ages as ever.
@@ -12,9 +13,12 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use sidestep_model::node::IfIndex;
+use sidestep_model::config::Overlay;
+use sidestep_model::node::{IfIndex, Node, TableId};
+use sidestep_model::route::{Family, RouteKind};
 
 use super::Daemon;
+use crate::compile::Chain;
 
 /// Between two looks at what packets needed.
 pub(super) const PERIOD: Duration = Duration::from_millis(200);
@@ -140,10 +144,39 @@ impl Daemon {
                 };
                 Some(Need { key, state, used })
             });
+        let wanted = self.kernel.take_wanted().into_iter();
+        let wanted = wanted.filter_map(|(view, address)| {
+            let view = self.compiled.index.views.get(&view)?;
+            let key = on_link(node, &self.own, &view.chain, address)?;
+            let (state, used) = (State::Unresolved, true);
+            (!node.neighbors.contains_key(&key)).then_some(Need { key, state, used })
+        });
+        let needs = needs.chain(wanted);
         for (dev, address) in self.neighbors.due(needs, now) {
             // The link may have gone, or the kernel's table be full: it is asked again.
             let _ = self.mirror.use_neighbor(dev, address);
         }
+    }
+}
+
+/// The link that an address is on by the route that a chain of tables has for it; none if there is a next hop before it.
+fn on_link(node: &Node, own: &Overlay, chain: &Chain, address: [u8; 16]) -> Option<Key> {
+    let address = match chain.family {
+        Family::V4 => IpAddr::from(*address.first_chunk::<4>()?),
+        Family::V6 => IpAddr::from(address),
+    };
+    let of_table = |table: TableId| {
+        let routes = node.routes.iter().chain(&own.routes);
+        routes
+            .filter(|(key, _)| key.table == table && key.prefix.contains(&address))
+            .max_by_key(|(key, _)| (key.prefix.prefix_len(), std::cmp::Reverse(key.metric)))
+    };
+    let (_, route) = chain.tables.iter().find_map(|&table| of_table(table))?;
+    match &route.next_hops[..] {
+        [hop] if route.kind == RouteKind::Unicast && hop.via.is_none() && hop.encap.is_none() => {
+            Some((hop.dev?, address))
+        }
+        _ => None,
     }
 }
 

@@ -12,8 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use nix::sys::mman::{MapFlags as MmapFlags, ProtFlags, mmap, munmap};
 use sidestep_abi::{
-    SIDESTEP_PORTS, SIDESTEP_REASONS, sidestep_adjacency, sidestep_group, sidestep_policy,
-    sidestep_port, sidestep_port_counters, sidestep_route, sidestep_route_counters,
+    SIDESTEP_PORTS, SIDESTEP_REASONS, SIDESTEP_WANTED, sidestep_adjacency, sidestep_group,
+    sidestep_policy, sidestep_port, sidestep_port_counters, sidestep_route,
+    sidestep_route_counters, sidestep_wanted,
 };
 
 use sidestep_fib::Fib;
@@ -43,11 +44,13 @@ pub enum Table {
     RouteCounters,
     /// Per drop and punt reason.
     ReasonCounters,
+    /// Unresolved destinations.
+    Wanted,
 }
 
 impl Table {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Ports,
         Self::Routes,
         Self::Groups,
@@ -57,6 +60,7 @@ impl Table {
         Self::PortCounters,
         Self::RouteCounters,
         Self::ReasonCounters,
+        Self::Wanted,
     ];
 
     /// Name of the map.
@@ -71,6 +75,7 @@ impl Table {
             Self::PortCounters => "port_counters",
             Self::RouteCounters => "route_counters",
             Self::ReasonCounters => "reason_counters",
+            Self::Wanted => "wanted",
         }
     }
 
@@ -86,6 +91,7 @@ impl Table {
             Self::Fib => 1,
             Self::RouteCounters => limits.route_counters + 1,
             Self::ReasonCounters => SIDESTEP_REASONS,
+            Self::Wanted => SIDESTEP_WANTED,
         }
     }
 
@@ -118,6 +124,7 @@ impl Table {
                 size_of::<sidestep_route_counters>(),
             ),
             Self::ReasonCounters => (MapType::PercpuArray, 4, 8),
+            Self::Wanted => (MapType::Array, 4, size_of::<sidestep_wanted>()),
         }
     }
 
@@ -160,6 +167,7 @@ pub(super) struct Maps {
     pub(super) adjacencies: Mapped<sidestep_adjacency>,
     pub(super) policies: Mapped<sidestep_policy>,
     pub(super) fib: Fib<Lines>,
+    pub(super) wanted: Mapped<sidestep_wanted>,
 }
 
 impl Maps {
@@ -175,6 +183,7 @@ impl Maps {
             adjacencies: Mapped::new(handle(Table::Adjacencies))?,
             policies: Mapped::new(handle(Table::Policies))?,
             fib: Fib::beside(Lines::new(handle(Table::Fib))?),
+            wanted: Mapped::new(handle(Table::Wanted))?,
             handles,
         })
     }
@@ -255,6 +264,8 @@ unsafe impl Record for sidestep_group {}
 unsafe impl Record for sidestep_adjacency {}
 // SAFETY: as above.
 unsafe impl Record for sidestep_policy {}
+// SAFETY: as above.
+unsafe impl Record for sidestep_wanted {}
 
 /// An array map in this process's memory, which packets read at the same time. Every access is of an aligned word of 8
 /// bytes; the first word of a record says whether it means anything, and is written last and cleared first.

@@ -189,6 +189,24 @@ impl Kernel {
             && self.maps.adjacencies.take_word(adjacency, offset) != 0
     }
 
+    /// Destinations on a link that packets were dropped for since the last call, because the kernel has no route by which
+    /// it would resolve them: the view, and the address in the form of the FIB.
+    pub fn take_wanted(&self) -> Vec<(u32, [u8; 16])> {
+        let wanted: Vec<_> = self
+            .maps
+            .wanted
+            .records()
+            .filter(|(_, wanted)| wanted.view != 0)
+            .collect();
+        for (slot, _) in &wanted {
+            self.maps.wanted.clear(*slot);
+        }
+        wanted
+            .into_iter()
+            .map(|(_, wanted)| (wanted.view, wanted.address))
+            .collect()
+    }
+
     /// The program that belongs on a port of that target now: XDP's is the same in both modes.
     fn program(&self, target: Target) -> BorrowedFd<'_> {
         match &self.tracer {
