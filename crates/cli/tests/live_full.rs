@@ -220,6 +220,44 @@ fn a_full_table_leaves_the_rest_to_the_kernel_misforwards_nothing_and_recovers()
 }
 
 #[test]
+fn tables_that_are_nearly_full_are_taken_over_and_hold_everything_again() {
+    let Some(_turn) = begin("tables_that_are_nearly_full_are_taken_over") else {
+        return;
+    };
+    for (table, mode) in [("routes", "tc"), ("policies", "xdp")] {
+        let star = Star::new("livenearly");
+        let router = star.router();
+        let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
+        neighbors_and_cover(&star);
+        let all: Vec<String> = (0..ROUTES)
+            .map(|number| format!("route add {}", route(table, number)))
+            .collect();
+        star.ip().all(all.iter().map(String::as_str));
+        let daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
+        let used = limits(&star, table).used.expect("a number");
+        drop(daemon);
+        // The old records and the new ones do not fit side by side.
+        let limit = format!("{table}={}", used + 3);
+        let args = ["--mode", mode, "--limit", &limit, "eth0", "eth1"];
+        for round in 0..2 {
+            let daemon = star.run(&args);
+            assert_eq!(daemon.began.contains("took over"), round > 0);
+            assert_eq!(limits(&star, table).left_out, 0, "{table}, round {round}");
+            let found = verdicts(&star, 0..ROUTES);
+            assert!(
+                found.iter().all(|verdict| verdict == "forward"),
+                "{table}, round {round}: {found:?}"
+            );
+            check_packets(&star, table, 0..ROUTES);
+            let at = counters(router, "eth0");
+            assert_eq!(at.kernel, 0, "{table}, round {round}: {at:?}");
+            daemon.signal(nix::sys::signal::Signal::SIGKILL);
+            daemon.end();
+        }
+    }
+}
+
+#[test]
 fn a_limit_that_is_none_is_refused_with_what_is_allowed() {
     let Some(_turn) = begin("a_limit_that_is_none_is_refused") else {
         return;

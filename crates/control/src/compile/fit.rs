@@ -69,8 +69,8 @@ impl Pass<'_> {
         let winner = tables
             .iter()
             .find_map(|&table| self.tables.get(&(family, table))?.longest_match(prefix));
-        if let Some((_, (route, _))) = winner {
-            let route = *route;
+        if let Some((_, route)) = winner {
+            let route = route.key;
             self.out.index.full.insert(route, table);
             self.out.index.unsupported.insert(route, words.to_owned());
         }

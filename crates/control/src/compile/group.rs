@@ -77,18 +77,17 @@ impl Pass<'_> {
 
     /// Where a chain of tables sends an address, if that is to plain next hops.
     pub(super) fn toward(&mut self, chain: &Chain, address: IpAddr) -> Outcome<Option<Way>> {
-        let Some(key) = self.resolve(chain, address) else {
+        let Some(route) = self.resolve(chain, address) else {
             return Ok(None);
         };
         let node = self.node;
-        let route = &node.routes[&key];
         let hops = alive(&route.next_hops);
         let plain = |hop: &&NextHop| {
             let link = hop.dev.and_then(|dev| node.links.get(&dev));
             hop.encap.is_none() && link.is_some_and(|link| routes::is_ethernet(&link.kind))
         };
         if route.kind != RouteKind::Unicast
-            || routes::is_selective(&key)
+            || routes::is_selective(&route.key)
             || hops.is_empty()
             || !hops.iter().all(plain)
         {

@@ -25,8 +25,8 @@ use sidestep_abi::{
 };
 use sidestep_datapath::{FibKey, Image, Limits, VIEWS};
 use sidestep_model::node::{IfIndex, Link, Node};
-use sidestep_model::route::{Family, RouteKey, RouteKind};
 use sidestep_model::vlan::VlanTableId;
+use sidestep_model::route::{Family, Route, RouteKey, RouteKind};
 use thiserror::Error;
 
 pub use chain::Chain;
@@ -102,7 +102,7 @@ enum ViewKey {
 struct Pass<'a> {
     ids: &'a mut Compiler,
     node: &'a Node,
-    tables: BTreeMap<(Family, sidestep_model::node::TableId), Table<(RouteKey, RouteKind)>>,
+    tables: BTreeMap<(Family, sidestep_model::node::TableId), Table<&'a Route>>,
     /// The chain that all ports share, per family, if they do: then next hops can be resolved ahead.
     common: BTreeMap<Family, Chain>,
     /// Views asked for, in the order of asking; their tables are filled at the end.
@@ -248,7 +248,7 @@ impl Compiler {
     }
 }
 
-impl Pass<'_> {
+impl<'a> Pass<'a> {
     /// Per table and prefix the route that wins: the lowest metric (and no TOS: those are the kernel's).
     fn read_tables(&mut self) {
         for (key, route) in &self.node.routes {
@@ -257,17 +257,14 @@ impl Pass<'_> {
                 .entry((tables::family(&key.prefix), key.table))
                 .or_default();
             let prefix = Prefix::from(key.prefix);
-            let better = match table.longest_match(prefix) {
-                Some((found, (winner, _))) if found == prefix => {
-                    // A selector beside the destination makes the whole prefix the kernel's.
-                    routes::is_selective(key) && !routes::is_selective(winner)
-                        || routes::is_selective(key) == routes::is_selective(winner)
-                            && key.metric < winner.metric
-                }
-                _ => true,
-            };
+            let better = table.get(prefix).is_none_or(|winner| {
+                // A selector beside the destination makes the whole prefix the kernel's.
+                let selective = routes::is_selective(&winner.key);
+                routes::is_selective(key) && !selective
+                    || routes::is_selective(key) == selective && key.metric < winner.key.metric
+            });
             if better {
-                table.insert(prefix, (*key, route.kind));
+                table.insert(prefix, route);
             }
         }
     }
@@ -437,15 +434,14 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// What a chain of tables has for one address: the route, and its table's winner.
-    fn resolve(&self, chain: &Chain, address: IpAddr) -> Option<RouteKey> {
+    /// What a chain of tables has for one address.
+    fn resolve(&self, chain: &Chain, address: IpAddr) -> Option<&'a Route> {
         let host = Prefix::host(address);
         chain.tables.iter().find_map(|&table| {
-            let (_, (key, kind)) = self
-                .tables
-                .get(&(chain.family, table))?
-                .longest_match(host)?;
-            (*kind != RouteKind::Throw).then_some(*key)
+            let found = self.tables.get(&(chain.family, table))?.longest_match(host);
+            found
+                .map(|(_, route)| *route)
+                .filter(|route| route.kind != RouteKind::Throw)
         })
     }
 }

@@ -93,20 +93,16 @@ impl Pass<'_> {
         let Some(source) = self.tables.get(&(family, table)) else {
             return Ok(out);
         };
-        let mut winners: Vec<_> = source
-            .iter()
-            .map(|(prefix, (key, _))| (*prefix, *key))
-            .collect();
+        let winners: Vec<(Prefix, &Route)> = source.iter().map(|(p, r)| (*p, *r)).collect();
         // Our own first: where there is no room for all, the kernel can stand in for the others.
-        winners.sort_by_key(|(_, key)| self.node.routes[key].owner != Owner::Sidestep);
-        for (prefix, key) in winners {
-            let node = self.node;
-            let route = &node.routes[&key];
-            let entry = match route.kind {
-                RouteKind::Throw if !is_selective(&key) => None,
-                _ => Some(self.route(route, None)?),
-            };
-            out.insert(prefix, entry);
+        for owner in [Owner::Sidestep, Owner::Kernel] {
+            for (prefix, route) in winners.iter().filter(|(_, route)| route.owner == owner) {
+                let entry = match route.kind {
+                    RouteKind::Throw if !is_selective(&route.key) => None,
+                    _ => Some(self.route(route, None)?),
+                };
+                out.insert(*prefix, entry);
+            }
         }
         for (&(dev, address), neighbor) in &self.node.neighbors {
             let host = Prefix::host(address);
@@ -115,16 +111,11 @@ impl Pass<'_> {
             {
                 continue;
             }
-            let Some((key, _)) = self.tables[&(family, table)]
-                .longest_match(host)
-                .map(|(_, found)| *found)
-            else {
+            let Some((_, &route)) = self.tables[&(family, table)].longest_match(host) else {
                 continue;
             };
-            let node = self.node;
-            let route = &node.routes[&key];
             let on_link = route.kind == RouteKind::Unicast
-                && !is_selective(&key)
+                && !is_selective(&route.key)
                 && matches!(&route.next_hops[..], [NextHop { via: None, dev: Some(d), encap: None, .. }] if *d == dev);
             if on_link && !is_link_local(address) {
                 let entry = self.route(route, Some(address))?;

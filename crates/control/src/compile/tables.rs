@@ -85,6 +85,11 @@ impl<T> Table<T> {
         self.entries.insert(prefix, value);
     }
 
+    /// The entry of this prefix itself.
+    pub(crate) fn get(&self, prefix: Prefix) -> Option<&T> {
+        self.entries.get(&prefix)
+    }
+
     /// The longest entry that covers all of `prefix`.
     pub(crate) fn longest_match(&self, prefix: Prefix) -> Option<(Prefix, &T)> {
         self.lengths
