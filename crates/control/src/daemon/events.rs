@@ -39,7 +39,7 @@ impl Daemon {
         let mut status_due = Instant::now();
         let mut stop = None;
         while stop.is_none() {
-            self.wait(&signalled, settings_due)?;
+            self.wait(&signalled, settings_due.min(neighbors_due))?;
             if signalled.read(&mut [0; 16]).is_ok_and(|bytes| bytes > 0) {
                 break;
             }
