@@ -308,7 +308,7 @@ mod tests {
             "{error}"
         );
         assert!(
-            error.ends_with("jumbogram") && error.contains("srh_tlv"),
+            error.contains(", jumbogram") && error.contains("srh_tlv"),
             "{error}"
         );
     }
