@@ -214,6 +214,7 @@ impl Compiler {
             "groups" => self.limits.groups,
             "adjacencies" => self.limits.adjacencies,
             "policies" => self.limits.policies,
+            "views" => VIEWS,
             _ => self.limits.fib,
         };
         CompileError::Full { table, limit }
@@ -329,24 +330,30 @@ impl<'a> Pass<'a> {
             .filter(|(on, _)| *on)
             .map(|(_, flag)| flag)
             .sum();
-        match chain::chain(self.node, Family::V6, source) {
-            Ok(chain) => record.view6 = self.view(chain)?,
-            Err(why) => {
-                record.flags |= SIDESTEP_PORT_RULES6_PUNT;
-                self.out
-                    .index
-                    .left_to_kernel
-                    .insert((port, Family::V6), why);
-            }
-        }
-        match self.chain_with_way_back(link, source) {
-            Ok(chain) => record.view4 = self.view(chain)?,
-            Err(why) => {
-                record.flags |= SIDESTEP_PORT_RULES4_PUNT;
-                self.out
-                    .index
-                    .left_to_kernel
-                    .insert((port, Family::V4), why);
+        let chains = [
+            (
+                Family::V6,
+                SIDESTEP_PORT_RULES6_PUNT,
+                chain::chain(self.node, Family::V6, source),
+            ),
+            (
+                Family::V4,
+                SIDESTEP_PORT_RULES4_PUNT,
+                self.chain_with_way_back(link, source),
+            ),
+        ];
+        for (family, punt, chain) in chains {
+            let view = chain.and_then(|chain| {
+                self.view(chain)
+                    .map_err(|full| CompileError::from(full).to_string())
+            });
+            match (view, family) {
+                (Ok(view), Family::V6) => record.view6 = view,
+                (Ok(view), Family::V4) => record.view4 = view,
+                (Err(why), _) => {
+                    record.flags |= punt;
+                    self.out.index.left_to_kernel.insert((port, family), why);
+                }
             }
         }
         Ok(record)
@@ -373,7 +380,7 @@ impl<'a> Pass<'a> {
     }
 
     /// The index of the view for a chain.
-    fn view(&mut self, chain: Chain) -> Result<u32, CompileError> {
+    fn view(&mut self, chain: Chain) -> Result<u32, Full> {
         let id = self.ids.views.get(&ViewKey::Chain(chain.clone()))?;
         self.out.index.views.insert(
             id,

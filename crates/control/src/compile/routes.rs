@@ -378,7 +378,7 @@ impl Pass<'_> {
             Some(Way::Group(_)) | None => 0,
         };
         let view = match encap.lookup {
-            Some(table) => self.view(Chain::table(Family::V6, table)).map_err(Err)?,
+            Some(table) => room(self.view(Chain::table(Family::V6, table)))?,
             None => 0,
         };
         let source = encap
@@ -653,7 +653,7 @@ impl Pass<'_> {
             },
             (None, None) => return left(unsupported("no table")),
         };
-        self.view(chain).map_err(Err)
+        room(self.view(chain))
     }
 }
 

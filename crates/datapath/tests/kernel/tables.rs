@@ -89,7 +89,7 @@ fn a_next_hop_that_packets_need_is_marked_until_somebody_looks() {
             for _ in 0..2 {
                 run(&kernel, target, &plain());
             }
-            assert_eq!(kernel.image().expect("tables"), image, "no content");
+            assert_eq!(kernel.image(), image, "no content");
             assert!(kernel.take_used(1), "{target}");
             assert!(!kernel.take_used(1), "{target}");
         }
