@@ -22,7 +22,9 @@ impl Pass<'_> {
         if fib.len() <= limit as usize {
             return;
         }
-        let kept = keep(fib, limit as usize, held, |route| self.is_ours(route));
+        let kept = keep(fib, limit as usize, held, |key, route| {
+            self.out.index.vlan_views.contains_key(&key.view) || self.is_ours(route)
+        });
         let all = std::mem::take(&mut self.out.image.fib);
         let (mut fib, left_out): (BTreeMap<_, _>, BTreeMap<_, _>) =
             all.into_iter().partition(|(key, _)| kept.contains(key));
@@ -83,13 +85,13 @@ fn keep(
     fib: &BTreeMap<FibKey, u32>,
     limit: usize,
     held: &BTreeMap<FibKey, u32>,
-    is_ours: impl Fn(u32) -> bool,
+    is_ours: impl Fn(&FibKey, u32) -> bool,
 ) -> BTreeSet<FibKey> {
     // In the order of keys, which begins with the view and the address, what lies below a prefix follows it.
     let mut above: Option<FibKey> = None;
     let mut rank = |key: &FibKey, route: u32| {
         above = above.filter(|above| covers(*above, *key));
-        if above.is_none() && is_ours(route) {
+        if above.is_none() && is_ours(key, route) {
             above = Some(*key);
         }
         match above {
@@ -168,7 +170,8 @@ mod tests {
             ("fc02::/16", 1),
             ("fc03::/16", 1),
         ]);
-        let kept = |limit, held: &[(&str, u32)]| keep(&all, limit, &fib(held), |route| route == 2);
+        let kept =
+            |limit, held: &[(&str, u32)]| keep(&all, limit, &fib(held), |_, route| route == 2);
         assert_eq!(
             kept(3, &[("fc03::/16", 1), ("fcff::/16", 1)]),
             BTreeSet::from(["fc01::/16", "fc01:1::/32", "fc03::/16"].map(key))

@@ -18,15 +18,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use sidestep_abi::{
-    PUNT_route_miss, PUNT_route_type, PUNT_table_full, SIDESTEP_PORT_FORWARD4, SIDESTEP_PORT_FORWARD6,
-    SIDESTEP_PORT_REQUIRE_HMAC, SIDESTEP_PORT_RPF_LOOSE, SIDESTEP_PORT_RPF_STRICT,
-    SIDESTEP_PORT_RULES4_PUNT, SIDESTEP_PORT_RULES6_PUNT, SIDESTEP_PORT_SEG6, SIDESTEP_PORTS,
-    sidestep_port,
+    PUNT_route_miss, PUNT_route_type, PUNT_table_full, SIDESTEP_PORT_FORWARD4,
+    SIDESTEP_PORT_FORWARD6, SIDESTEP_PORT_REQUIRE_HMAC, SIDESTEP_PORT_RPF_LOOSE,
+    SIDESTEP_PORT_RPF_STRICT, SIDESTEP_PORT_RULES4_PUNT, SIDESTEP_PORT_RULES6_PUNT,
+    SIDESTEP_PORT_SEG6, SIDESTEP_PORTS, sidestep_port,
 };
 use sidestep_datapath::{FibKey, Image, Limits, VIEWS};
 use sidestep_model::node::{IfIndex, Link, Node};
-use sidestep_model::vlan::VlanTableId;
 use sidestep_model::route::{Family, Route, RouteKey, RouteKind};
+use sidestep_model::vlan::VlanTableId;
 use thiserror::Error;
 
 pub use chain::Chain;

@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use sidestep_abi::{
     DROP_blackhole, DROP_vlan_miss, PUNT_egress, PUNT_hmac, PUNT_local, PUNT_multicast,
-    PUNT_neighbor, PUNT_route_miss, PUNT_route_type, PUNT_table_full, PUNT_unsupported, SIDESTEP_ADJACENCY_VALID,
-    SIDESTEP_ADJACENCY_XDP, SIDESTEP_FLOW_LABEL_COMPUTE, SIDESTEP_FLOW_LABEL_COPY,
-    SIDESTEP_FLOW_LABEL_ZERO, SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_END,
+    PUNT_neighbor, PUNT_route_miss, PUNT_route_type, PUNT_table_full, PUNT_unsupported,
+    SIDESTEP_ADJACENCY_VALID, SIDESTEP_ADJACENCY_XDP, SIDESTEP_FLOW_LABEL_COMPUTE,
+    SIDESTEP_FLOW_LABEL_COPY, SIDESTEP_FLOW_LABEL_ZERO, SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_END,
     SIDESTEP_ROUTE_END_B6_ENCAPS, SIDESTEP_ROUTE_END_B6_INSERT, SIDESTEP_ROUTE_END_DT4,
     SIDESTEP_ROUTE_END_DT6, SIDESTEP_ROUTE_END_DT46, SIDESTEP_ROUTE_END_DX2,
     SIDESTEP_ROUTE_END_DX2V, SIDESTEP_ROUTE_END_DX4, SIDESTEP_ROUTE_END_DX6, SIDESTEP_ROUTE_END_T,
@@ -554,6 +554,13 @@ impl Pass<'_> {
         if self.out.index.vlan_views.insert(view, table).is_some() {
             return Ok(view);
         }
+        // With a part of its entries a frame would leave by the wrong one.
+        self.fill_vlan_view(view, table)
+            .inspect_err(|_| self.out.image.fib.retain(|key, _| key.view != view))?;
+        Ok(view)
+    }
+
+    fn fill_vlan_view(&mut self, view: u32, table: VlanTableId) -> Outcome<()> {
         let node = self.node;
         for (key, &dev) in node.vlans.iter().filter(|(key, _)| key.table == table) {
             let id = |vid: u16| (vid | VLAN_KEY_PRESENT).to_be_bytes();
@@ -569,7 +576,7 @@ impl Pass<'_> {
                 continue;
             }
             let adjacency = self.adjacency(dev, None, None)?;
-            let route = fatal(self.bare(sidestep_route {
+            let route = room(self.bare(sidestep_route {
                 adjacency,
                 ..record(SIDESTEP_ROUTE_FORWARD)
             }))?;
@@ -582,7 +589,7 @@ impl Pass<'_> {
                 route,
             );
         }
-        let miss = fatal(self.bare(sidestep_route {
+        let miss = room(self.bare(sidestep_route {
             reason: DROP_vlan_miss as u8,
             ..record(SIDESTEP_ROUTE_DROP)
         }))?;
@@ -592,7 +599,7 @@ impl Pass<'_> {
             length: 0,
         };
         self.out.image.fib.insert(all, miss);
-        Ok(view)
+        Ok(())
     }
 
     /// A binding SID: a behavior with the policy of its `srh segs`.
