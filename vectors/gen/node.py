@@ -66,8 +66,10 @@ SEGMENT_1 = "fc0a::1"
 SEGMENT_2 = "fc0b::1"
 
 
-def node(routes=(), neighbors=(), rules=(), ports=PORTS, mtu=None, seg6_disabled=(), forwarding_off=(), **more):
-    """A node file: the shared part and what the group adds."""
+def node(
+    routes=(), neighbors=(), rules=(), ports=PORTS, mtu=None, seg6_disabled=(), forwarding_off=(), settings=None, **more,
+):
+    """A node file: the shared part and what the group adds. `settings`: more keys of a port, by its name."""
     mtu = mtu or {}
     records = {}
     for port in ports:
@@ -79,6 +81,7 @@ def node(routes=(), neighbors=(), rules=(), ports=PORTS, mtu=None, seg6_disabled
         }
         if port in forwarding_off:
             record["forwarding"] = False
+        record |= (settings or {}).get(port.name, {})
         records[port.name] = record
     return {
         "ports": records,
