@@ -72,6 +72,19 @@ impl Changes {
     }
 }
 
+/// What these datagrams make of an empty node, without a kernel to ask: decoding alone, for whoever tests it.
+#[doc(hidden)]
+pub fn node_of<'a>(datagrams: impl IntoIterator<Item = &'a [u8]>) -> Node {
+    let mut state = State::default();
+    for message in datagrams.into_iter().flat_map(messages) {
+        state.apply(&message);
+        if let Some(event) = decode_event(&message) {
+            state.apply_device(event);
+        }
+    }
+    state.node
+}
+
 /// A [`Node`] that follows the kernel.
 pub struct Mirror {
     route_events: Socket,

@@ -125,6 +125,22 @@ pub(crate) struct Envelope {
     pub(crate) request: Request,
 }
 
+/// The request in a line.
+///
+/// # Errors
+/// What to answer to it: it is no request, or one of another version of the protocol.
+pub fn parse_request(line: &str) -> Result<Request, String> {
+    let envelope: Envelope =
+        serde_json::from_str(line).map_err(|error| format!("not a request: {error}"))?;
+    if envelope.version != VERSION {
+        let version = envelope.version;
+        return Err(format!(
+            "protocol version {version}: this daemon speaks version {VERSION}"
+        ));
+    }
+    Ok(envelope.request)
+}
+
 /// An answer on the wire.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

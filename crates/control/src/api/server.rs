@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{Answer, Envelope, Request, VERSION};
+use super::{Answer, Request, parse_request};
 
 /// LIMIT: bytes of one request.
 const REQUEST_MAX: u64 = 1 << 20;
@@ -58,24 +58,10 @@ impl Server {
         BufReader::new((&stream).take(REQUEST_MAX))
             .read_line(&mut line)
             .ok()?;
-        match serde_json::from_str::<Envelope>(&line) {
-            Ok(Envelope {
-                version: VERSION,
-                request,
-            }) => Some(Incoming { stream, request }),
-            Ok(Envelope { version, .. }) => {
-                let message =
-                    format!("protocol version {version}: this daemon speaks version {VERSION}");
+        match parse_request(&line) {
+            Ok(request) => Some(Incoming { stream, request }),
+            Err(message) => {
                 answer(&stream, &Answer::Error { message });
-                None
-            }
-            Err(error) => {
-                answer(
-                    &stream,
-                    &Answer::Error {
-                        message: format!("not a request: {error}"),
-                    },
-                );
                 None
             }
         }
