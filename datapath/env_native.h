@@ -15,6 +15,40 @@ typedef struct sidestep_native ENV;
 /* Bytes that a shift removed come back with the opposite shift. */
 #define ENV_SHIFT_REVERSIBLE 1
 
+/*
+ * With AddressSanitizer every byte of the buffer outside [data, end) is out of bounds while the path runs, and the
+ * bounds move with the frame.
+ */
+#if defined(__has_feature) && __has_feature(address_sanitizer)
+void __asan_poison_memory_region(const volatile void *address, unsigned long size);
+void __asan_unpoison_memory_region(const volatile void *address, unsigned long size);
+
+/* Shadow memory is set for so many bytes behind the frame: further than any offset that is read from it. */
+#define ENV_FENCE 8192
+
+INLINE void env_fence(ENV *e)
+{
+	long behind = e->limit - e->end;
+
+	__asan_poison_memory_region(e->end, (unsigned long)(behind < ENV_FENCE ? behind : ENV_FENCE));
+	__asan_poison_memory_region(e->head, (unsigned long)(e->data - e->head));
+	__asan_unpoison_memory_region(e->data, (unsigned long)(e->end - e->data));
+}
+
+INLINE void env_unfence(ENV *e)
+{
+	__asan_unpoison_memory_region(e->head, (unsigned long)(e->limit - e->head));
+}
+#else
+INLINE void env_fence(ENV *e)
+{
+}
+
+INLINE void env_unfence(ENV *e)
+{
+}
+#endif
+
 INLINE __u8 *env_data(ENV *e)
 {
 	return e->data;
@@ -50,6 +84,7 @@ INLINE int env_shift(ENV *e, int delta, enum env_shift how)
 	if (delta > e->end - e->data - ETH_LENGTH || -delta > e->data - e->head)
 		return -1;
 	e->data += delta;
+	env_fence(e);
 	return 0;
 }
 
@@ -58,13 +93,13 @@ INLINE int env_trim(ENV *e, __u32 length)
 	if (length > env_length(e))
 		return -1;
 	e->end = e->data + length;
+	env_fence(e);
 	return 0;
 }
 
-/* Frames come and go as they are. */
 INLINE __u32 env_segment_size(ENV *e)
 {
-	return 0;
+	return e->segment_size;
 }
 
 INLINE const struct sidestep_port *env_port(ENV *e, __u32 index)

@@ -12,7 +12,9 @@ struct sidestep_outcome sidestep_native_run(struct sidestep_native *frame)
 	struct sidestep_outcome out;
 
 	frame->traces = 0;
+	env_fence(frame);
 	outcome = step(frame);
+	env_unfence(frame);
 	out.kind = outcome.kind;
 	out.ifindex = outcome.ifindex;
 	out.reason = outcome.reason;

@@ -27,6 +27,7 @@ struct sidestep_native_tables {
 struct sidestep_native {
 	__u8 *head, *data, *end, *limit;
 	__u32 ifindex; /* ingress */
+	__u32 segment_size; /* as env_segment_size has it; 0 but for the fuzzer: frames come and go as they are */
 	__u32 traces;  /* steps reported */
 	const struct sidestep_native_tables *tables;
 	struct sidestep_trace trace[SIDESTEP_NATIVE_TRACES];

@@ -28,7 +28,22 @@ fn main() {
             &out.join(format!("{object}.bpf.o")),
         );
     }
-    cc::Build::new()
+    let mut native = cc::Build::new();
+    // For `./dev fuzz`, which says so by `--cfg` in RUSTFLAGS and brings the runtime: what is undefined ends the run, and
+    // the fuzzer sees which way a packet went; or every line is counted.
+    let asked = |cfg: &str| std::env::var_os(cfg).is_some();
+    if asked("CARGO_CFG_FUZZING") {
+        native
+            .flag("-fsanitize=address,undefined,fuzzer-no-link")
+            .flag("-fno-sanitize-recover=all")
+            .flag("-fno-omit-frame-pointer")
+            .flag("-g");
+    } else if asked("CARGO_CFG_COVERAGE") {
+        native
+            .flag("-fprofile-instr-generate")
+            .flag("-fcoverage-mapping");
+    }
+    native
         .compiler(&clang)
         .file(source.join("native.c"))
         .include(&source)

@@ -106,6 +106,7 @@ pub struct Native {
     route_counters: Vec<sidestep_route_counters>,
     reason_counters: Vec<u64>,
     buffer: Vec<u8>,
+    headroom: usize,
     frame: Box<ffi::sidestep_native>,
 }
 
@@ -173,6 +174,7 @@ impl Native {
             route_counters: vec![sidestep_route_counters::default(); counters],
             reason_counters: vec![0; SIDESTEP_REASONS as usize],
             buffer: vec![0; HEADROOM + FRAME_MAX],
+            headroom: HEADROOM,
             // SAFETY: plain integers and pointers, for which zero is a value; `run` sets them.
             frame: Box::new(unsafe { std::mem::zeroed() }),
         }
@@ -203,7 +205,7 @@ impl Native {
         let start = self.buffer.as_mut_ptr();
         // SAFETY: all four pointers lie within or one past `buffer`, which is not resized during the call.
         unsafe {
-            self.frame.head = start;
+            self.frame.head = start.add(HEADROOM - self.headroom);
             self.frame.data = start.add(HEADROOM);
             self.frame.end = start.add(HEADROOM + length);
             self.frame.limit = start.add(self.buffer.len());
@@ -223,6 +225,18 @@ impl Native {
         let start = self.frame.data as usize - self.buffer.as_ptr() as usize;
         let end = self.frame.end as usize - self.buffer.as_ptr() as usize;
         &self.buffer[start..end]
+    }
+
+    /// Leaves only so many bytes in front of a frame for what behaviors push, as a driver with little of it does.
+    #[doc(hidden)]
+    pub fn set_headroom(&mut self, bytes: usize) {
+        self.headroom = bytes.min(HEADROOM);
+    }
+
+    /// Takes every frame for one that leaves in segments of so many bytes of payload, as TC is given them; 0: for none.
+    #[doc(hidden)]
+    pub fn set_segment_size(&mut self, bytes: u32) {
+        self.frame.segment_size = bytes;
     }
 
     /// Fills all of the buffer that a run does not itself fill: what would leave in a frame if the packet path sent

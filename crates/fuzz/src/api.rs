@@ -1,0 +1,100 @@
+//! Requests on the daemon's socket.
+//!
+//! Whatever is a request can be written and read again as the same, and the words of a route in it are taken or refused.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use sidestep_control::api::{Request, VERSION, Verb, parse_request};
+use sidestep_model::config::{File, read_own_route};
+use sidestep_model::grammar::{Context, Words};
+use sidestep_model::node::Node;
+use sidestep_model::route::Owner;
+
+use crate::datapath::nodes::vectors;
+use crate::text::Vocabulary;
+use crate::{Random, Target};
+
+/// The target.
+pub struct Api {
+    requests: BTreeMap<String, String>,
+    vocabulary: Vocabulary,
+    live: Node,
+}
+
+impl Target for Api {
+    const NAME: &'static str = "api";
+
+    fn new() -> Self {
+        let mut requests = BTreeMap::new();
+        let mut add = |name: String, request: &Request| {
+            let line = json!({"version": VERSION, "request": request}).to_string();
+            requests.insert(name, line);
+        };
+        add("ports".into(), &Request::ShowPorts);
+        add("counters".into(), &Request::ShowCounters);
+        add("drops".into(), &Request::ShowDrops);
+        add("limits".into(), &Request::ShowLimits);
+        add("routes".into(), &Request::ShowRoutes { all: true });
+        add("stop".into(), &Request::Stop);
+        let explain = Request::Explain {
+            port: "eth0".into(),
+            frame: "0200".into(),
+        };
+        add("explain".into(), &explain);
+        let files = vectors();
+        let lines = files.iter().flat_map(|file| &file.node.routes);
+        for (number, line) in lines.enumerate() {
+            let verbs = [Verb::Add, Verb::Replace, Verb::Del];
+            let request = Request::Route {
+                verb: verbs[number % verbs.len()],
+                words: line.split(' ').map(str::to_owned).collect(),
+            };
+            add(format!("route-{number}"), &request);
+        }
+        let text = files.first().map_or("", |file| file.node_text.as_str());
+        Self {
+            vocabulary: Vocabulary::of(requests.values().map(String::as_str)),
+            requests,
+            live: File::parse(text)
+                .and_then(|file| file.node())
+                .expect("a vector's node is read"),
+        }
+    }
+
+    fn run(&mut self, input: &[u8]) {
+        let Ok(line) = std::str::from_utf8(input) else {
+            return;
+        };
+        let Ok(request) = parse_request(line) else {
+            return;
+        };
+        let again = json!({"version": VERSION, "request": request}).to_string();
+        assert_eq!(parse_request(&again), Ok(request.clone()));
+        if let Request::Route { words, .. } = &request {
+            let ctx = Context {
+                names: &self.live,
+                family: None,
+                owner: Owner::Sidestep,
+            };
+            let _ = read_own_route(&mut Words::from_args(words), &ctx, &self.live);
+        }
+    }
+
+    fn seeds(&self) -> Vec<(String, Vec<u8>)> {
+        self.requests
+            .iter()
+            .map(|(name, line)| (name.clone(), line.clone().into_bytes()))
+            .collect()
+    }
+
+    fn mutate(
+        &mut self,
+        input: &mut Vec<u8>,
+        limit: usize,
+        random: &mut Random,
+        engine: &dyn Fn(&mut Vec<u8>, usize),
+    ) {
+        self.vocabulary.mutate(input, limit, random, engine);
+    }
+}

@@ -1,0 +1,191 @@
+//! The nodes of the golden vectors, compiled, as they are and with something changed about them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use sidestep_abi::{
+    SIDESTEP_ADJACENCY_VALID, SIDESTEP_PORT_REQUIRE_HMAC, SIDESTEP_PORT_RPF_LOOSE,
+    SIDESTEP_PORT_RPF_STRICT, SIDESTEP_PORT_SEG6, SIDESTEP_ROUTE_OURS,
+};
+use sidestep_control::compile::Compiler;
+use sidestep_datapath::{Image, Limits};
+use sidestep_lab::vectors::{Case, VectorFile};
+use sidestep_model::config;
+
+use super::input::node_hash;
+use super::rules::Bench;
+
+/// What is changed about a node, beyond what its vectors ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Variant {
+    /// Nothing.
+    AsItIs,
+    /// The kernel has none of its routes: what it cannot do anything with, it does not get.
+    Ours,
+    /// `rp_filter` is 1 on every port.
+    ReversePathStrict,
+    /// `rp_filter` is 2 on every port.
+    ReversePathLoose,
+    /// No next hop is resolved.
+    Unresolved,
+    /// As [`Variant::Unresolved`] and [`Variant::Ours`] together.
+    OursUnresolved,
+    /// The MTU is 128 everywhere, so that packets of the vectors' size do not fit.
+    SmallMtu,
+    /// As [`Variant::SmallMtu`] and [`Variant::Ours`] together.
+    OursSmallMtu,
+    /// `seg6_require_hmac` is 1 on every port.
+    RequireHmac,
+    /// `seg6_enabled` is 0 on every port.
+    Seg6Disabled,
+}
+
+impl Variant {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::AsItIs,
+        Self::Ours,
+        Self::ReversePathStrict,
+        Self::ReversePathLoose,
+        Self::Unresolved,
+        Self::OursUnresolved,
+        Self::SmallMtu,
+        Self::OursSmallMtu,
+        Self::RequireHmac,
+        Self::Seg6Disabled,
+    ];
+
+    /// By its number; beyond the last one it begins again.
+    pub fn of(number: u8) -> Self {
+        Self::ALL[usize::from(number) % Self::ALL.len()]
+    }
+
+    /// The tables of a node with that change.
+    pub fn apply(self, image: &Image) -> Image {
+        let mut image = image.clone();
+        for port in image.ports.values_mut() {
+            match self {
+                Self::ReversePathStrict => port.flags |= SIDESTEP_PORT_RPF_STRICT,
+                Self::ReversePathLoose => port.flags |= SIDESTEP_PORT_RPF_LOOSE,
+                Self::RequireHmac => port.flags |= SIDESTEP_PORT_REQUIRE_HMAC,
+                Self::Seg6Disabled => port.flags &= !SIDESTEP_PORT_SEG6,
+                _ => {}
+            }
+        }
+        for route in image.routes.values_mut() {
+            if matches!(self, Self::Ours | Self::OursUnresolved | Self::OursSmallMtu) {
+                route.flags |= SIDESTEP_ROUTE_OURS as u8;
+            }
+        }
+        for adjacency in image.adjacencies.values_mut() {
+            match self {
+                Self::Unresolved | Self::OursUnresolved => {
+                    adjacency.flags &= !(SIDESTEP_ADJACENCY_VALID as u16);
+                }
+                Self::SmallMtu | Self::OursSmallMtu => adjacency.mtu = 128,
+                _ => {}
+            }
+        }
+        image
+    }
+}
+
+struct Group {
+    name: String,
+    image: Image,
+    /// Case, and its port's place among the ports.
+    cases: Vec<(u8, Case)>,
+    benches: BTreeMap<Variant, Bench>,
+}
+
+/// The files of `vectors/`.
+pub fn vectors() -> Vec<VectorFile> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors");
+    VectorFile::read_all(&directory).expect("the vector files are of the format")
+}
+
+/// All of them.
+pub struct Nodes {
+    groups: BTreeMap<u32, Group>,
+}
+
+impl Nodes {
+    /// Those of `vectors/`.
+    pub fn of_the_vectors() -> Self {
+        let groups: BTreeMap<u32, Group> = vectors()
+            .into_iter()
+            .map(|file| (node_hash(&file.group), Group::new(file)))
+            .collect();
+        Self { groups }
+    }
+
+    /// The hashes of all nodes' names.
+    pub fn hashes(&self) -> impl Iterator<Item = u32> {
+        self.groups.keys().copied()
+    }
+
+    /// The node with that hash or the next one, to run frames on.
+    pub fn bench(&mut self, hash: u32, variant: Variant) -> &mut Bench {
+        let found = self.groups.range(hash..).next();
+        let hash = found.map_or_else(
+            || *self.groups.keys().next().expect("there are vectors"),
+            |(hash, _)| *hash,
+        );
+        let group = self.groups.get_mut(&hash).expect("it was just found");
+        group.benches.entry(variant).or_insert_with(|| {
+            Bench::new(
+                &format!("{} {variant:?}", group.name),
+                variant.apply(&group.image),
+            )
+        })
+    }
+
+    /// Every case: the hash of its node, its port's place among the ports, and itself.
+    pub fn cases(&self) -> impl Iterator<Item = (u32, u8, &Case)> {
+        self.groups
+            .iter()
+            .flat_map(|(hash, group)| group.cases.iter().map(|(port, case)| (*hash, *port, case)))
+    }
+
+    /// Every node: its name, its tables, and its cases with their ingress interfaces.
+    pub fn each(&self) -> impl Iterator<Item = (&str, &Image, Vec<(u32, &Case)>)> {
+        self.groups.values().map(|group| {
+            let ports: Vec<u32> = group.image.ports.keys().copied().collect();
+            let cases = group
+                .cases
+                .iter()
+                .map(|(port, case)| (ports[usize::from(*port)], case))
+                .collect();
+            (group.name.as_str(), &group.image, cases)
+        })
+    }
+}
+
+impl Group {
+    fn new(file: VectorFile) -> Self {
+        let node = config::File::parse(&file.node_text)
+            .and_then(|parsed| parsed.node())
+            .unwrap_or_else(|error| panic!("{}: {error}", file.group));
+        let ports: BTreeSet<_> = node.links.keys().copied().collect();
+        let compiled = Compiler::new(Limits::default())
+            .compile(&node, &ports)
+            .unwrap_or_else(|error| panic!("{}: {error}", file.group));
+        let place = |name: &str| {
+            node.links
+                .values()
+                .position(|link| link.name == name)
+                .expect("checked by the reader") as u8
+        };
+        Self {
+            cases: file
+                .cases
+                .iter()
+                .map(|case| (place(&case.port), case.clone()))
+                .collect(),
+            name: file.group,
+            image: compiled.image,
+            benches: BTreeMap::new(),
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! What the packet path says that it decided (its trace), carried out a second time: on a vector of bytes, header by
+//! header, where `datapath/rewrite.h` moves a buffer once and writes fields in place.
+
+use sidestep_abi::{
+    SIDESTEP_FLOW_LABEL_COPY, SIDESTEP_FLOW_LABEL_ZERO, SIDESTEP_POLICY_ENCAPS_L2,
+    SIDESTEP_POLICY_INSERT, SIDESTEP_TRACE_CSID, SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_FORWARD,
+    SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_POP, SIDESTEP_TRACE_PUSH, SIDESTEP_TRACE_REPLACE_CSID,
+    SIDESTEP_TRACE_SRH, sidestep_policy,
+};
+use sidestep_datapath::{Image, Trace};
+
+use super::packet::{Kind, headers, set_ipv4_checksum};
+
+const ETHERNET: usize = 14;
+const IPV6: usize = 40;
+const PROTO_IPV4: u8 = 4;
+const PROTO_IPV6: u8 = 41;
+const PROTO_ROUTING: u8 = 43;
+const PROTO_ETHERNET: u8 = 143;
+
+/// The frame that has to leave.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Expected {
+    /// Its bytes.
+    pub frame: Vec<u8>,
+    /// Where the checksum of a current IPv4 header is: it may as well be 0xffff where it is 0 here.
+    pub ipv4_checksum: Option<usize>,
+    /// Whether the flow label of the outer header is the packet path's to choose, from 1 on; it is 0 in `frame`.
+    pub any_label: bool,
+    /// The trace leaves open which SRH it means, so that `frame` may be wrong.
+    pub which_srh_is_unknown: bool,
+}
+
+/// What was decided of one packet.
+#[derive(Clone, Copy, Default)]
+struct Decided {
+    /// Where the current header begins, and one past its packet's last byte.
+    at: usize,
+    end: usize,
+    /// Of the current header; 0: it is a frame.
+    version: u8,
+    ecn: u8,
+    destination: Option<[u8; 16]>,
+    /// Where the SRH is, and its Segments Left.
+    segments_left: Option<(usize, u8)>,
+    /// Where an SRH is that goes, and its length.
+    pop: Option<(usize, usize)>,
+    policy: Option<u32>,
+    adjacency: Option<u32>,
+    which_srh_is_unknown: bool,
+}
+
+/// The frame that a trace ends in; none where it makes no sense.
+pub fn redo(arrived: &[u8], trace: &[Trace], image: &Image) -> Option<Expected> {
+    let decided = decide(arrived, trace)?;
+    if decided.version == 0 {
+        return Some(Expected {
+            frame: arrived.get(decided.at..decided.end)?.to_vec(),
+            ipv4_checksum: None,
+            any_label: false,
+            which_srh_is_unknown: false,
+        });
+    }
+    let policy = match decided.policy {
+        Some(index) => Some(image.policies.get(&index)?),
+        None => None,
+    };
+    let is_kind = |kind| policy.is_some_and(|policy| u32::from(policy.kind) == kind);
+    let decrement = decided.adjacency.is_some() && !is_kind(SIDESTEP_POLICY_ENCAPS_L2);
+    let mut packet = current(arrived, &decided, decrement)?;
+    let current_length = packet.len();
+    let mut ether_type = [0x86, 0xdd];
+    let mut any_label = false;
+    match policy {
+        Some(policy) if is_kind(SIDESTEP_POLICY_INSERT) => insert(&mut packet, policy)?,
+        Some(policy) => any_label = push(&mut packet, policy, arrived, &decided)?,
+        None if decided.version == 4 => ether_type = [0x08, 0x00],
+        None => {}
+    }
+    let mut frame = match decided.adjacency {
+        Some(index) => {
+            let adjacency = image.adjacencies.get(&index)?;
+            [adjacency.destination, adjacency.source].concat()
+        }
+        None => arrived.get(..12)?.to_vec(),
+    };
+    frame.extend(ether_type);
+    frame.extend(packet);
+    Some(Expected {
+        ipv4_checksum: (decided.version == 4).then(|| frame.len() - current_length + 10),
+        frame,
+        any_label,
+        which_srh_is_unknown: decided.which_srh_is_unknown,
+    })
+}
+
+fn decide(arrived: &[u8], trace: &[Trace]) -> Option<Decided> {
+    let mut decided = Decided::default();
+    for step in trace {
+        match step.kind {
+            SIDESTEP_TRACE_PARSED => {
+                decided = Decided {
+                    version: step.a as u8,
+                    ..Decided::default()
+                };
+                decided.begin(arrived, step.b as usize)?;
+                decided.ecn = decided.ecn_of(arrived)?;
+            }
+            SIDESTEP_TRACE_DECAP => {
+                let outer = decided;
+                decided = Decided {
+                    version: match step.a as u8 {
+                        PROTO_IPV4 => 4,
+                        PROTO_IPV6 => 6,
+                        _ => 0,
+                    },
+                    ..Decided::default()
+                };
+                decided.begin(arrived, step.b as usize)?;
+                if decided.version == 0 {
+                    decided.end = outer.end;
+                } else {
+                    decided.ecn = ecn_decapsulated(outer.ecn, decided.ecn_of(arrived)?);
+                }
+            }
+            SIDESTEP_TRACE_SRH => {
+                is_srh_with_segment(arrived.get(step.a as usize..)?, step.b)?;
+                decided.segments_left = Some((step.a as usize, step.b as u8));
+                decided.destination = Some(step.address);
+            }
+            SIDESTEP_TRACE_REPLACE_CSID => {
+                decided.destination = Some(step.address);
+                decided.replace(arrived, step.a as u8);
+            }
+            SIDESTEP_TRACE_CSID => decided.destination = Some(step.address),
+            SIDESTEP_TRACE_POP => decided.pop = Some((step.a as usize, step.b as usize)),
+            SIDESTEP_TRACE_PUSH => decided.policy = Some(step.a),
+            SIDESTEP_TRACE_FORWARD => decided.adjacency = Some(step.a),
+            _ => {}
+        }
+    }
+    (decided.at != 0).then_some(decided)
+}
+
+impl Decided {
+    fn begin(&mut self, arrived: &[u8], at: usize) -> Option<()> {
+        let length = |offset| {
+            let bytes = arrived.get(at + offset..at + offset + 2)?;
+            Some(usize::from(u16::from_be_bytes([bytes[0], bytes[1]])))
+        };
+        self.at = at;
+        self.end = match self.version {
+            6 => at + IPV6 + length(4)?,
+            4 => at + length(2)?,
+            _ => at,
+        };
+        Some(())
+    }
+
+    /// REPLACE-C-SID tells Segments Left, but not of which SRH: the one so far, or else the first of the chain that has
+    /// anything left. If others stand before that, it may be one of them.
+    fn replace(&mut self, arrived: &[u8], left: u8) {
+        if let Some((_, so_far)) = &mut self.segments_left {
+            *so_far = left;
+            return;
+        }
+        let srhs: Vec<usize> = headers(arrived)
+            .iter()
+            .filter(|header| header.at >= self.at && header.kind == Kind::Routing)
+            .map(|header| header.at)
+            .take_while(|&at| at < self.end)
+            .collect();
+        match srhs.iter().position(|&at| arrived[at + 3] != 0) {
+            Some(0) => self.segments_left = Some((srhs[0], left)),
+            Some(_) => self.which_srh_is_unknown = true,
+            None => {}
+        }
+    }
+
+    fn ecn_of(&self, arrived: &[u8]) -> Option<u8> {
+        let byte = *arrived.get(self.at + 1)?;
+        Some(if self.version == 6 { byte >> 4 } else { byte } & 3)
+    }
+}
+
+/// RFC 8754 4.3.1.1: the Segment List is inside the SRH, and what becomes Segments Left is inside the list.
+fn is_srh_with_segment(srh: &[u8], segments_left: u32) -> Option<()> {
+    let [_, length, kind, left, last_entry, ..] = *srh.first_chunk::<8>()?;
+    let list = (usize::from(last_entry) + 1) * 16;
+    let is_inside = kind == 4
+        && list <= usize::from(length) * 8
+        && u16::from(left) <= u16::from(last_entry) + 1
+        && segments_left < u32::from(left);
+    is_inside.then_some(())
+}
+
+/// RFC 6040 4.2, figure 4: rows by the inner field, columns by the outer, each in the order of the code points.
+fn ecn_decapsulated(outer: u8, inner: u8) -> u8 {
+    const NOT_ECT: u8 = 0;
+    const ECT1: u8 = 1;
+    const ECT0: u8 = 2;
+    const CE: u8 = 3;
+    match (inner, outer) {
+        (NOT_ECT, _) => NOT_ECT,
+        (ECT1 | ECT0 | CE, CE) | (CE, _) => CE,
+        (ECT0, ECT1) => ECT1,
+        (same, _) => same,
+    }
+}
+
+/// The current packet with its own fields as they will be.
+fn current(arrived: &[u8], decided: &Decided, decrement: bool) -> Option<Vec<u8>> {
+    let mut packet = arrived.get(decided.at..decided.end)?.to_vec();
+    if decided.version == 4 {
+        packet[1] = (packet[1] & !3) | decided.ecn;
+        packet[8] -= u8::from(decrement);
+        set_ipv4_checksum(&mut packet[..20]);
+        return Some(packet);
+    }
+    packet[1] = (packet[1] & !0x30) | (decided.ecn << 4);
+    packet[7] -= u8::from(decrement);
+    if let Some(destination) = decided.destination {
+        packet[24..40].copy_from_slice(&destination);
+    }
+    if let Some((srh, left)) = decided.segments_left {
+        *packet.get_mut(srh - decided.at + 3)? = left;
+    }
+    if let Some((srh, length)) = decided.pop {
+        take_out(&mut packet, srh - decided.at, length)?;
+    }
+    Some(packet)
+}
+
+/// RFC 8986 4.16.1: the header that announced the SRH announces what follows it.
+fn take_out(packet: &mut Vec<u8>, srh: usize, length: usize) -> Option<()> {
+    let mut announces = 6;
+    let mut at = IPV6;
+    while at < srh {
+        announces = at;
+        at += (usize::from(*packet.get(at + 1)?) + 1) * 8;
+    }
+    if at != srh || packet.len() < srh + length {
+        return None;
+    }
+    packet[announces] = packet[srh];
+    packet.drain(srh..srh + length);
+    set_payload_length(packet);
+    Some(())
+}
+
+/// H.Insert: the destination so far becomes Segment List[0].
+fn insert(packet: &mut Vec<u8>, policy: &sidestep_policy) -> Option<()> {
+    let mut srh = policy.header.get(..usize::from(policy.length))?.to_vec();
+    srh[0] = packet[6];
+    srh[8..24].copy_from_slice(&packet[24..40]);
+    packet[6] = PROTO_ROUTING;
+    packet[24..40].copy_from_slice(&policy.first);
+    packet.splice(IPV6..IPV6, srh);
+    set_payload_length(packet);
+    Some(())
+}
+
+/// RFC 8986 5.1 to 5.3. True if the outer flow label is the packet path's to choose.
+fn push(
+    packet: &mut Vec<u8>,
+    policy: &sidestep_policy,
+    arrived: &[u8],
+    decided: &Decided,
+) -> Option<bool> {
+    let frame = u32::from(policy.kind) == SIDESTEP_POLICY_ENCAPS_L2;
+    let (class, label) = match decided.version {
+        6 => (
+            packet[0] << 4 | packet[1] >> 4,
+            u32::from_be_bytes([0, packet[1] & 15, packet[2], packet[3]]),
+        ),
+        _ => (packet[1], 0),
+    };
+    let label = match u32::from(policy.flow_label) {
+        SIDESTEP_FLOW_LABEL_ZERO => Some(0),
+        SIDESTEP_FLOW_LABEL_COPY if label != 0 => Some(label),
+        _ => None,
+    };
+    let class = if frame { class & !3 } else { class };
+    let mut outer = policy.header.get(..usize::from(policy.length))?.to_vec();
+    let word = 6 << 28 | u32::from(class) << 20 | label.unwrap_or(0);
+    outer[..4].copy_from_slice(&word.to_be_bytes());
+    let next_header = if outer.len() == IPV6 { 6 } else { IPV6 };
+    outer[next_header] = match decided.version {
+        _ if frame => PROTO_ETHERNET,
+        6 => PROTO_IPV6,
+        _ => PROTO_IPV4,
+    };
+    if frame {
+        outer.extend(arrived.get(..ETHERNET)?);
+    }
+    packet.splice(..0, outer);
+    set_payload_length(packet);
+    Some(label.is_none())
+}
+
+fn set_payload_length(packet: &mut [u8]) {
+    let length = (packet.len() - IPV6) as u16;
+    packet[4..6].copy_from_slice(&length.to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_srh_behind_options_is_taken_out_and_the_options_announce_what_follows_it() {
+        let mut packet = vec![0; IPV6 + 8 + 24 + 5];
+        packet[6] = 0;
+        packet[IPV6] = PROTO_ROUTING;
+        packet[IPV6 + 8..IPV6 + 10].copy_from_slice(&[17, 2]);
+        packet[IPV6 + 32..].copy_from_slice(b"hello");
+        take_out(&mut packet, IPV6 + 8, 24).expect("it is there");
+        assert_eq!(packet.len(), IPV6 + 8 + 5);
+        assert_eq!((packet[6], packet[IPV6], packet[5]), (0, 17, 13));
+        assert_eq!(&packet[IPV6 + 8..], b"hello");
+        assert_eq!(take_out(&mut packet, IPV6 + 7, 8), None);
+    }
+
+    #[test]
+    fn the_ecn_field_is_the_one_of_rfc_6040() {
+        // Rows: inner Not-ECT, ECT(0), ECT(1), CE. Columns: outer Not-ECT, ECT(0), ECT(1), CE (dropped in the first row).
+        let table = [
+            (0, [0, 0, 0, 0]),
+            (2, [2, 2, 1, 3]),
+            (1, [1, 1, 1, 3]),
+            (3, [3, 3, 3, 3]),
+        ];
+        for (inner, row) in table {
+            let found = [0, 2, 1, 3].map(|outer| ecn_decapsulated(outer, inner));
+            assert_eq!(found, row, "inner {inner}");
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! What must hold of every frame, whatever it is.
+//!
+//! - Every frame is counted once as received and once by its verdict; a reason is counted once where there is one, and
+//!   what was sent by the interface that it left by.
+//! - A frame that is dropped or left to the kernel is as it arrived, save for the reasons that say otherwise.
+//! - What is sent, or handed to the kernel decapsulated, is one whole packet with right lengths and checksum that fits
+//!   the MTU, and byte for byte what the trace says was decided ([`super::redo`]).
+//! - Every lookup gave the longest prefix of the node's list that the address is in.
+//! - Nothing around the frame is written, and nothing around it has a part in what comes out.
+
+use sidestep_abi::{
+    SIDESTEP_HEADER_MAX, SIDESTEP_ROUTE_END_DX2, SIDESTEP_ROUTE_END_DX2V, SIDESTEP_TRACE_BEHAVIOR,
+    SIDESTEP_TRACE_FORWARD, SIDESTEP_TRACE_LOOKUP, sidestep_port_counters,
+};
+use sidestep_datapath::{FRAME_MAX, FibKey, Image, Native, Trace, Verdict};
+
+use super::packet::ipv4_sum;
+use super::redo::redo;
+
+/// What the buffer around a frame holds in the first and in the second run of it.
+const FILLS: [u8; 2] = [0x00, 0xa5];
+
+/// A node under test.
+pub struct Bench {
+    name: String,
+    image: Image,
+    native: Native,
+    /// Buffers of nothing but each of the [`FILLS`]: slices are compared at once, bytes are not.
+    filled: [Vec<u8>; 2],
+    segment_size: u32,
+    forwarded: u64,
+}
+
+/// What a run made of a frame.
+#[derive(PartialEq)]
+struct Outcome {
+    verdict: Verdict,
+    frame: Vec<u8>,
+    trace: Vec<Trace>,
+}
+
+type Found = Result<(), &'static str>;
+
+fn check(holds: bool, what: &'static str) -> Found {
+    if holds { Ok(()) } else { Err(what) }
+}
+
+impl Bench {
+    /// A node with those tables. The name is for whoever reads what did not hold.
+    pub fn new(name: &str, image: Image) -> Self {
+        Self {
+            name: name.into(),
+            native: Native::new(&image),
+            image,
+            filled: FILLS.map(|fill| vec![fill; 2 * FRAME_MAX]),
+            segment_size: 0,
+            forwarded: 0,
+        }
+    }
+
+    /// Its tables.
+    pub fn image(&self) -> &Image {
+        &self.image
+    }
+
+    /// Frames that were sent so far.
+    pub fn forwarded(&self) -> u64 {
+        self.forwarded
+    }
+
+    /// The interface in that place among the ports; beyond the last one it begins again, with one that is no port.
+    pub fn port(&self, place: u8) -> u32 {
+        let ports = &self.image.ports;
+        let place = usize::from(place) % (ports.len() + 1);
+        ports.keys().nth(place).map_or(0xffff, |&ifindex| ifindex)
+    }
+
+    /// Bytes in front of a frame that behaviors may push headers into.
+    pub fn set_headroom(&mut self, bytes: usize) {
+        self.native.set_headroom(bytes);
+    }
+
+    /// Bytes of payload of the segments that a frame is cut into when it leaves; 0: it is not.
+    pub fn set_segment_size(&mut self, bytes: u32) {
+        self.segment_size = bytes;
+        self.native.set_segment_size(bytes);
+    }
+
+    /// Runs one frame. Panics if something does not hold.
+    pub fn run(&mut self, ifindex: u32, frame: &[u8]) {
+        let frame = &frame[..frame.len().min(FRAME_MAX)];
+        let result = self.once(ifindex, frame, 0);
+        assert!(
+            result == self.once(ifindex, frame, 1),
+            "depends on bytes that are not the packet's: {}",
+            self.case(ifindex, frame)
+        );
+        if let Err(what) = self.judge(frame, &result) {
+            panic!(
+                "{what}: {}\n{:?} {}",
+                self.case(ifindex, frame),
+                result.verdict,
+                hex::encode(&result.frame)
+            );
+        }
+    }
+
+    /// For whoever has to find out what went wrong.
+    fn case(&self, ifindex: u32, frame: &[u8]) -> String {
+        format!(
+            "{} interface {ifindex} frame {}",
+            self.name,
+            hex::encode(frame)
+        )
+    }
+
+    fn once(&mut self, ifindex: u32, frame: &[u8], fill: usize) -> Outcome {
+        self.native.fill(FILLS[fill]);
+        let before = Counted::of(&self.native, &self.image);
+        let verdict = self.native.run(ifindex, frame);
+        for outside in self.native.surroundings(frame.len()) {
+            assert!(
+                *outside == self.filled[fill][..outside.len()],
+                "written outside the frame: {}",
+                self.case(ifindex, frame)
+            );
+        }
+        let sent = self.native.frame().len();
+        let mut after = Counted::of(&self.native, &self.image);
+        if let Err(what) = after.follows(&before, ifindex, verdict, frame.len(), sent) {
+            panic!("{what}: {} {verdict:?}", self.case(ifindex, frame));
+        }
+        Outcome {
+            verdict,
+            frame: self.native.frame().to_vec(),
+            trace: self.native.trace().to_vec(),
+        }
+    }
+
+    fn judge(&mut self, arrived: &[u8], result: &Outcome) -> Found {
+        for step in &result.trace {
+            check(
+                step.kind != SIDESTEP_TRACE_LOOKUP
+                    || step.b == longest_match(&self.image, step.a, step.address),
+                "not the longest match",
+            )?;
+        }
+        match result.verdict {
+            Verdict::Forward { ifindex } => {
+                self.forwarded += 1;
+                self.sent(arrived, result, ifindex)?;
+                self.as_decided(arrived, result)
+            }
+            Verdict::Kernel(reason) if reason.name == "decapsulated" => {
+                check(
+                    result.frame[..12] == arrived[..12],
+                    "other MAC addresses for the kernel",
+                )?;
+                is_packet(&result.frame)?;
+                self.as_decided(arrived, result)
+            }
+            // Padding may be gone that the link put behind the packet.
+            Verdict::Kernel(reason) | Verdict::Drop(reason)
+                if ["headroom", "no_headroom"].contains(&reason.name) =>
+            {
+                check(
+                    arrived.starts_with(&result.frame)
+                        && (result.frame == arrived || is_packet(&result.frame).is_ok()),
+                    "changed, and not sent for want of room",
+                )
+            }
+            Verdict::Drop(reason) if reason.name == "rewrite" => Ok(()),
+            Verdict::Kernel(_) | Verdict::Drop(_) => {
+                check(result.frame == arrived, "changed, and not sent")
+            }
+        }
+    }
+
+    /// What is true of every frame that is sent.
+    fn sent(&self, arrived: &[u8], result: &Outcome, egress: u32) -> Found {
+        let frame = &result.frame[..];
+        let last = result.trace.last().ok_or("sent without a step")?;
+        check(last.kind == SIDESTEP_TRACE_FORWARD, "sent before the end")?;
+        let adjacency = self
+            .image
+            .adjacencies
+            .get(&last.a)
+            .ok_or("sent to no next hop")?;
+        check(adjacency.ifindex == egress, "sent out of another interface")?;
+        check(frame.len() >= 14, "shorter than its Ethernet header")?;
+        let payload = &frame[14..];
+        check(
+            payload.len() == last.b as usize,
+            "another length than was planned",
+        )?;
+        // In segments, each as long as the longest packet that it could be.
+        check(
+            last.b <= adjacency.mtu || self.segment_size != 0 && self.segment_size < adjacency.mtu,
+            "longer than the MTU",
+        )?;
+        check(
+            frame.len() <= arrived.len() + 14 + SIDESTEP_HEADER_MAX as usize,
+            "grew by more than the longest header",
+        )?;
+        let carries_frames = [SIDESTEP_ROUTE_END_DX2, SIDESTEP_ROUTE_END_DX2V];
+        if result
+            .trace
+            .iter()
+            .any(|step| step.kind == SIDESTEP_TRACE_BEHAVIOR && carries_frames.contains(&step.a))
+        {
+            // A frame of the customer's, whatever is in it.
+            return Ok(());
+        }
+        is_packet(frame)?;
+        check(
+            frame[if frame[12] == 0x86 { 21 } else { 22 }] != 0,
+            "hop limit 0",
+        )
+    }
+
+    /// Byte for byte what was decided.
+    fn as_decided(&self, arrived: &[u8], result: &Outcome) -> Found {
+        let expected =
+            redo(arrived, &result.trace, &self.image).ok_or("the trace makes no sense")?;
+        if expected.which_srh_is_unknown {
+            return Ok(());
+        }
+        let mut found = result.frame.clone();
+        if expected.any_label {
+            let label = &mut found[15..18];
+            check(
+                u32::from_be_bytes([0, label[0] & 15, label[1], label[2]]) != 0,
+                "no flow label",
+            )?;
+            label[0] &= 0xf0;
+            label[1..].fill(0);
+        }
+        if let Some(at) = expected.ipv4_checksum
+            && found.get(at..at + 2) == Some(&[0xff, 0xff])
+        {
+            // The same number in one's complement.
+            found[at..at + 2].fill(0);
+        }
+        check(found == expected.frame, "not what was decided")
+    }
+}
+
+/// The counters that a frame can change.
+struct Counted {
+    ports: Vec<(u32, sidestep_port_counters)>,
+    reasons: Vec<u64>,
+}
+
+impl Counted {
+    fn of(native: &Native, image: &Image) -> Self {
+        let ports = image.ports.keys();
+        Self {
+            ports: ports
+                .map(|&ifindex| (ifindex, native.port_counters(ifindex)))
+                .collect(),
+            reasons: native.reason_counters().to_vec(),
+        }
+    }
+
+    /// Whether what was counted after a frame is what it should be: with everything that it counts taken off again, it
+    /// is what was counted before.
+    fn follows(
+        &mut self,
+        before: &Self,
+        ingress: u32,
+        verdict: Verdict,
+        arrived: usize,
+        sent: usize,
+    ) -> Found {
+        for (ifindex, port) in &mut self.ports {
+            if *ifindex == ingress {
+                port.received_packets = port.received_packets.wrapping_sub(1);
+                port.received_bytes = port.received_bytes.wrapping_sub(arrived as u64);
+                let counter = match verdict {
+                    Verdict::Forward { .. } => &mut port.forwarded,
+                    Verdict::Kernel(_) => &mut port.kernel,
+                    Verdict::Drop(_) => &mut port.dropped,
+                };
+                *counter = counter.wrapping_sub(1);
+            }
+            if verdict == (Verdict::Forward { ifindex: *ifindex }) {
+                port.sent_packets = port.sent_packets.wrapping_sub(1);
+                port.sent_bytes = port.sent_bytes.wrapping_sub(sent as u64);
+            }
+        }
+        if let Verdict::Kernel(reason) | Verdict::Drop(reason) = verdict {
+            let counter = &mut self.reasons[reason.number as usize];
+            *counter = counter.wrapping_sub(1);
+        }
+        check(self.ports == before.ports, "not counted once, at its ports")?;
+        check(
+            self.reasons == before.reasons,
+            "not counted once, by its reason",
+        )
+    }
+}
+
+/// The route of the longest prefix that the address is in, by trying all of them; 0: none.
+fn longest_match(image: &Image, view: u32, address: [u8; 16]) -> u32 {
+    let differs = |key: &FibKey| u128::from_be_bytes(key.address) ^ u128::from_be_bytes(address);
+    image
+        .fib
+        .iter()
+        .filter(|(key, _)| {
+            key.view == view && differs(key).leading_zeros() >= u32::from(key.length)
+        })
+        .max_by_key(|(key, _)| key.length)
+        .map_or(0, |(_, &route)| route)
+}
+
+/// Whether a frame carries one IP packet and nothing else.
+fn is_packet(frame: &[u8]) -> Found {
+    check(frame.len() >= 14, "no Ethernet header")?;
+    let payload = &frame[14..];
+    match frame[12..14] {
+        [0x86, 0xdd] => {
+            check(
+                payload.len() >= 40 && payload[0] >> 4 == 6,
+                "no IPv6 header",
+            )?;
+            let length = usize::from(u16::from_be_bytes([payload[4], payload[5]]));
+            check(
+                length + 40 == payload.len(),
+                "Payload Length is not the payload's",
+            )
+        }
+        [0x08, 0x00] => {
+            check(payload.len() >= 20 && payload[0] == 0x45, "no IPv4 header")?;
+            let length = usize::from(u16::from_be_bytes([payload[2], payload[3]]));
+            check(length == payload.len(), "Total Length is not the packet's")?;
+            check(ipv4_sum(&payload[..20]) == 0xffff, "IPv4 checksum")
+        }
+        _ => Err("neither IPv6 nor IPv4"),
+    }
+}

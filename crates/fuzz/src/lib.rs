@@ -1,0 +1,45 @@
+//! Fuzzing: everything that comes in from outside, given to whoever reads it, and what must hold whatever it is.
+//!
+//! A [`Target`] is one such reader. `src/bin/` has a program for each; `./dev fuzz TARGET` builds it for libFuzzer
+//! (which learns from the covered code what to try next), starts it with the seeds that the target has, and keeps what
+//! it finds. Built in the ordinary way the same program only runs the files that it is given, and without any the seeds.
+
+pub mod api;
+pub mod capture;
+pub mod datapath;
+pub mod engine;
+pub mod netlink;
+pub mod node;
+mod random;
+mod text;
+pub mod words;
+
+pub use random::Random;
+
+/// What is fuzzed.
+pub trait Target {
+    /// Its name: that of its program, and what `./dev fuzz` takes.
+    const NAME: &'static str;
+
+    /// Ready for inputs.
+    fn new() -> Self;
+
+    /// Gives it one input. Panics if something does not hold that must.
+    fn run(&mut self, input: &[u8]);
+
+    /// Inputs to begin with: a name for a file, and the bytes.
+    fn seeds(&self) -> Vec<(String, Vec<u8>)>;
+
+    /// Changes an input that is no longer than `limit`, and stays so. `engine` does that without knowing what the bytes
+    /// mean.
+    fn mutate(
+        &mut self,
+        input: &mut Vec<u8>,
+        limit: usize,
+        random: &mut Random,
+        engine: &dyn Fn(&mut Vec<u8>, usize),
+    ) {
+        let _ = random;
+        engine(input, limit);
+    }
+}
