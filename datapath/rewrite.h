@@ -51,8 +51,9 @@ INLINE enum rewrite_result rewrite_pop(ENV *e, struct packet *p)
 }
 
 /*
- * Whether there is room for what a policy adds beyond the SRH that is popped. A pop cannot be taken back, so this is
- * asked before it. TC is not asked: it finds the room.
+ * Whether there is room for what a policy adds beyond what goes. Neither a pop nor what is cut off behind the packet can be
+ * taken back (behind an inner packet that may be more than padding), so this is asked before. TC is not asked: it finds
+ * the room.
  */
 INLINE enum rewrite_result rewrite_has_room(ENV *e, const struct packet *p)
 {
@@ -61,7 +62,11 @@ INLINE enum rewrite_result rewrite_has_room(ENV *e, const struct packet *p)
 
 	if (!policy)
 		return REWRITE_REFUSED;
-	more = (int)policy->length + ETH_LENGTH - (int)(p->l3 + p->srh_length);
+	more = (int)policy->length + ETH_LENGTH - (int)p->l3;
+	if (policy->kind == SIDESTEP_POLICY_ENCAPS_L2)
+		more += ETH_LENGTH;
+	if (p->plan & PLAN_POP)
+		more -= (int)p->srh_length;
 	if (!ENV_SHIFT_REVERSIBLE || more <= 0)
 		return REWRITE_DONE;
 	if (env_shift(e, -more, ENV_SHIFT_PLAIN) < 0)
@@ -248,11 +253,15 @@ SUBPROGRAM enum rewrite_result rewrite(ENV *e, struct packet *p, const struct si
 		return REWRITE_REFUSED;
 	eth = eth_load(bytes);
 
-	if (p->plan & PLAN_POP) {
-		enum rewrite_result popped = p->plan & PLAN_PUSH ? rewrite_has_room(e, p) : REWRITE_DONE;
+	if ((p->plan & PLAN_PUSH) && ((p->plan & PLAN_POP) || p->frame_length > p->end)) {
+		enum rewrite_result room = rewrite_has_room(e, p);
 
-		if (popped == REWRITE_DONE)
-			popped = rewrite_pop(e, p);
+		if (room != REWRITE_DONE)
+			return room;
+	}
+	if (p->plan & PLAN_POP) {
+		enum rewrite_result popped = rewrite_pop(e, p);
+
 		if (popped != REWRITE_DONE)
 			return popped;
 	}
