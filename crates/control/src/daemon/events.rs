@@ -24,23 +24,32 @@ const SETTINGS_SHARE: u32 = 100;
 /// How often the foreground's status is due.
 const STATUS_PERIOD: Duration = Duration::from_secs(1);
 
+/// Readable when the process has been told to end. From now on that does not end it by itself.
+pub(super) fn signals() -> std::io::Result<UnixStream> {
+    let (signalled, sender) = UnixStream::pair()?;
+    signalled.set_nonblocking(true)?;
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
+    }
+    Ok(signalled)
+}
+
 impl Daemon {
     /// Runs until SIGINT, SIGTERM or `sidestep stop`, then detaches everything and removes what it had made. `tick` is
     /// called about once a second.
     pub fn run(mut self, mut tick: impl FnMut(&Self)) -> Result<(), DaemonError> {
-        let (mut signalled, sender) = UnixStream::pair()?;
-        signalled.set_nonblocking(true)?;
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
-        }
         let mut settings_due = Instant::now() + SETTINGS_PERIOD;
         let mut neighbors_due = Instant::now();
         let mut retry_due = Instant::now();
         let mut status_due = Instant::now();
         let mut stop = None;
         while stop.is_none() {
-            self.wait(&signalled, settings_due.min(neighbors_due))?;
-            if signalled.read(&mut [0; 16]).is_ok_and(|bytes| bytes > 0) {
+            self.wait(settings_due.min(neighbors_due))?;
+            if self
+                .signalled
+                .read(&mut [0; 16])
+                .is_ok_and(|bytes| bytes > 0)
+            {
                 break;
             }
             self.go_on_tracing();
@@ -106,9 +115,9 @@ impl Daemon {
     }
 
     /// Until something happens or the settings are due.
-    fn wait(&self, signalled: &UnixStream, due: Instant) -> Result<(), DaemonError> {
+    fn wait(&self, due: Instant) -> Result<(), DaemonError> {
         let mut fds = vec![
-            PollFd::new(signalled.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.signalled.as_fd(), PollFlags::POLLIN),
             PollFd::new(self.server.fd(), PollFlags::POLLIN),
         ];
         fds.extend(

@@ -12,6 +12,7 @@ mod reports;
 mod trace;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -158,6 +159,8 @@ pub struct Daemon {
     preparing: Option<trace::Preparing>,
     tracing: Option<trace::Tracing>,
     server: Server,
+    /// Readable when the process has been told to end.
+    signalled: UnixStream,
     lock: Lock,
 }
 
@@ -183,6 +186,8 @@ impl Daemon {
         if let Some(run_root) = directory.parent() {
             orphans::remove(&options.pin_root, run_root);
         }
+        // Before anything is attached: who presses Ctrl-C from here on finds nothing left of it.
+        let signalled = events::signals()?;
         let mirror = Mirror::open_with_buffer(options.receive_buffer)?;
         // All names are checked before anything is made.
         for name in &options.ports {
@@ -232,6 +237,7 @@ impl Daemon {
             preparing: None,
             tracing: None,
             server,
+            signalled,
             lock,
         };
         if let Err(error) = daemon.bring_up() {
