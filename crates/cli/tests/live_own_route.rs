@@ -271,7 +271,7 @@ fn a_vlan_table_is_changed_while_frames_pass() {
     let Some(_turn) = begin("a_vlan_table_is_changed_while_frames_pass") else {
         return;
     };
-    for mode in ["tc", "xdp"] {
+    for mode in live::modes("a_vlan_table_is_changed_while_frames_pass", &["tc", "xdp"]) {
         let star = Star::new("liveownvlan");
         let router = star.router();
         let _napi = ["b", "c"].map(|host| Napi::attach(star.host(host), "eth0").expect("NAPI"));
