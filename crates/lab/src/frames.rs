@@ -68,17 +68,26 @@ impl FrameSocket {
     /// # Errors
     /// The interface is down or the frame larger than its MTU.
     pub fn send(&self, frame: &[u8]) -> Result<(), Error> {
-        // SAFETY: pointer and length are those of one slice.
-        let sent = unsafe {
-            libc::send(
-                self.socket.as_raw_fd(),
-                frame.as_ptr().cast(),
-                frame.len(),
-                0,
-            )
-        };
-        if sent == frame.len() as isize {
-            return Ok(());
+        let deadline = Instant::now() + FULL;
+        loop {
+            // SAFETY: pointer and length are those of one slice.
+            let sent = unsafe {
+                libc::send(
+                    self.socket.as_raw_fd(),
+                    frame.as_ptr().cast(),
+                    frame.len(),
+                    0,
+                )
+            };
+            if sent == frame.len() as isize {
+                return Ok(());
+            }
+            // The socket's buffer is full of frames that a busy machine has not sent yet.
+            let full = io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock;
+            if !full || Instant::now() > deadline {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
         }
         Err(Error::last_os(format!(
             "send {} bytes on {}",
@@ -268,6 +277,9 @@ fn vlan_tag(message: &libc::msghdr) -> Option<[u8; 4]> {
     }
     None
 }
+
+/// How long a socket may have no room for a frame.
+const FULL: Duration = Duration::from_secs(5);
 
 /// LIMIT: the longest frame received: a jumbo frame, or one that was not yet segmented.
 const FRAME_MAX: usize = 65_536 + 18;
