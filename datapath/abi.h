@@ -31,6 +31,9 @@
 /* LIMIT: bytes of Hop-by-Hop options looked at. */
 #define SIDESTEP_HBH_OPTIONS_MAX 16
 
+/* In a key of a VLAN table, beside a VLAN id: there is one. */
+#define SIDESTEP_VLAN_KEY_PRESENT 0x1000u
+
 /* port.flags */
 #define SIDESTEP_PORT_SEG6 0x01u         /* net.ipv6.conf.IF.seg6_enabled */
 #define SIDESTEP_PORT_FORWARD6 0x02u     /* net.ipv6.conf.IF.forwarding */

@@ -10,8 +10,6 @@
 
 /* IEEE 802.1Q 9.6: the VLAN id in the tag control information. 0: a priority, and no VLAN. */
 #define VLAN_ID_MASK 0x0fffu
-/* In a key of a VLAN table, beside a VLAN id: there is one. */
-#define VLAN_KEY_PRESENT 0x1000u
 
 /* The tag at `offset`, where the frame has its type field: its VLAN id, 0 if it is none or has none. */
 INLINE verdict vlan_id(ENV *e, const struct packet *p, __u32 offset, __u32 *id)
@@ -50,10 +48,10 @@ INLINE verdict end_dx2v(ENV *e, struct packet *p, const struct sidestep_route *r
 		v = vlan_id(e, p, p->l3 - 2 + VLAN_TAG_LENGTH, &inner);
 	if (v != VERDICT_CONTINUE)
 		return v;
-	p->destination.hi = outer ? be16(outer | VLAN_KEY_PRESENT) : 0;
+	p->destination.hi = outer ? be16(outer | SIDESTEP_VLAN_KEY_PRESENT) : 0;
 	p->destination.lo = 0;
 	if (inner)
-		p->destination.hi |= (__u64)be16(inner | VLAN_KEY_PRESENT) << 16;
+		p->destination.hi |= (__u64)be16(inner | SIDESTEP_VLAN_KEY_PRESENT) << 16;
 	p->view = r->view6;
 	return lookup();
 }

@@ -5,6 +5,7 @@
 //! do it, so that the longest match gives the MAC.
 
 mod chain;
+mod endpoints;
 mod fit;
 mod group;
 mod header;

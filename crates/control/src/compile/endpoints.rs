@@ -1,0 +1,251 @@
+//! SIDs as records: the action of a behavior with its flavors, where a cross-connect leads, the views of its tables.
+
+use std::net::IpAddr;
+
+use sidestep_abi::{
+    DROP_vlan_miss, PUNT_route_miss, SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_END,
+    SIDESTEP_ROUTE_END_B6_ENCAPS, SIDESTEP_ROUTE_END_B6_INSERT, SIDESTEP_ROUTE_END_DT4,
+    SIDESTEP_ROUTE_END_DT6, SIDESTEP_ROUTE_END_DT46, SIDESTEP_ROUTE_END_DX2,
+    SIDESTEP_ROUTE_END_DX2V, SIDESTEP_ROUTE_END_DX4, SIDESTEP_ROUTE_END_DX6, SIDESTEP_ROUTE_END_T,
+    SIDESTEP_ROUTE_END_X, SIDESTEP_ROUTE_FORWARD, SIDESTEP_ROUTE_NEXT_CSID, SIDESTEP_ROUTE_PSP,
+    SIDESTEP_ROUTE_REPLACE_CSID, SIDESTEP_ROUTE_USD, SIDESTEP_ROUTE_USP, SIDESTEP_VLAN_KEY_PRESENT,
+    sidestep_action, sidestep_route,
+};
+use sidestep_datapath::FibKey;
+use sidestep_model::behavior::{Behavior, EncapMode, Flavors, Seg6Encap, Seg6Local};
+use sidestep_model::route::{Family, NextHop};
+use sidestep_model::vlan::{Vids, VlanTableId};
+
+use super::chain::{self, Chain, Source};
+use super::group::Way;
+use super::routes::{Outcome, Unsupported, left, record, room, unsupported};
+use super::{Pass, ViewKey};
+
+impl Pass<'_> {
+    /// The record of a SID.
+    pub(super) fn endpoint(
+        &mut self,
+        next_hop: &NextHop,
+        local: &Seg6Local,
+    ) -> Outcome<sidestep_route> {
+        let out = match local.action {
+            Behavior::End => record(SIDESTEP_ROUTE_END),
+            Behavior::EndX => {
+                let Some(nh6) = local.nh6 else {
+                    return left(unsupported("End.X without nh6"));
+                };
+                let way = match local.oif {
+                    Some(oif) => Way::Adjacency(self.adjacency(oif, Some(nh6.into()), None)?),
+                    None => self.cross_connect(nh6.into())?,
+                };
+                way.of(record(SIDESTEP_ROUTE_END_X))
+            }
+            Behavior::EndT => sidestep_route {
+                view6: self.endpoint_view(local, Family::V6)?,
+                // With USD it may decapsulate IPv4.
+                view4: if local.flavors.usd {
+                    self.endpoint_view(local, Family::V4)?
+                } else {
+                    0
+                },
+                ..record(SIDESTEP_ROUTE_END_T)
+            },
+            Behavior::EndDx2 => {
+                let Some(oif) = local.oif else {
+                    return left(unsupported("End.DX2 without oif"));
+                };
+                sidestep_route {
+                    adjacency: self.adjacency(oif, None, None)?,
+                    ..record(SIDESTEP_ROUTE_END_DX2)
+                }
+            }
+            Behavior::EndDx2v => {
+                let Some(table) = local.vlantable else {
+                    return left(unsupported("End.DX2V without vlantable"));
+                };
+                sidestep_route {
+                    view6: self.vlan_view(table)?,
+                    ..record(SIDESTEP_ROUTE_END_DX2V)
+                }
+            }
+            Behavior::EndDx6 => match local.nh6 {
+                Some(nh6) if !nh6.is_unspecified() => self
+                    .cross_connect(nh6.into())?
+                    .of(record(SIDESTEP_ROUTE_END_DX6)),
+                _ => record(SIDESTEP_ROUTE_END_DX6),
+            },
+            Behavior::EndDx4 => match local.nh4 {
+                Some(nh4) if !nh4.is_unspecified() => self
+                    .cross_connect(nh4.into())?
+                    .of(record(SIDESTEP_ROUTE_END_DX4)),
+                _ => record(SIDESTEP_ROUTE_END_DX4),
+            },
+            Behavior::EndDt4 => sidestep_route {
+                view4: self.endpoint_view(local, Family::V4)?,
+                ..record(SIDESTEP_ROUTE_END_DT4)
+            },
+            Behavior::EndDt6 => sidestep_route {
+                view6: self.endpoint_view(local, Family::V6)?,
+                ..record(SIDESTEP_ROUTE_END_DT6)
+            },
+            Behavior::EndDt46 => sidestep_route {
+                view4: self.endpoint_view(local, Family::V4)?,
+                view6: self.endpoint_view(local, Family::V6)?,
+                ..record(SIDESTEP_ROUTE_END_DT46)
+            },
+            Behavior::EndB6 => self.bound(
+                local,
+                next_hop,
+                EncapMode::Inline,
+                SIDESTEP_ROUTE_END_B6_INSERT,
+            )?,
+            Behavior::EndB6Encaps => self.bound(
+                local,
+                next_hop,
+                EncapMode::Encap,
+                SIDESTEP_ROUTE_END_B6_ENCAPS,
+            )?,
+            Behavior::EndB6EncapsRed => self.bound(
+                local,
+                next_hop,
+                EncapMode::EncapRed,
+                SIDESTEP_ROUTE_END_B6_ENCAPS,
+            )?,
+        };
+        Ok(with_flavors(out, local.flavors))
+    }
+
+    /// The view with the entries of a VLAN table: prefixes of the VLAN ids, as `datapath/behavior/end_dx2v.h` makes its key.
+    fn vlan_view(&mut self, table: VlanTableId) -> Outcome<u32> {
+        let view = room(self.ids.views.get(&ViewKey::Vlans(table)))?;
+        if self.out.index.vlan_views.insert(view, table).is_some() {
+            return Ok(view);
+        }
+        // With a part of its entries a frame would leave by the wrong one.
+        self.fill_vlan_view(view, table)
+            .inspect_err(|_| self.out.image.fib.retain(|key, _| key.view != view))?;
+        Ok(view)
+    }
+
+    fn fill_vlan_view(&mut self, view: u32, table: VlanTableId) -> Outcome<()> {
+        let node = self.node;
+        for (key, &dev) in node.vlans.iter().filter(|(key, _)| key.table == table) {
+            let id = |vid: u16| (vid | SIDESTEP_VLAN_KEY_PRESENT as u16).to_be_bytes();
+            let (ids, length) = match key.vids {
+                Vids::Untagged => ([[0; 2]; 2], 16),
+                Vids::Outer(outer) => ([id(outer), [0; 2]], 16),
+                Vids::OuterInner(outer, inner) => ([id(outer), id(inner)], 32),
+            };
+            let mut address = [0; 16];
+            address[..4].copy_from_slice(ids.as_flattened());
+            // An interface that has gone: as if the entry were not there.
+            if !node.links.contains_key(&dev) {
+                continue;
+            }
+            let adjacency = self.adjacency(dev, None, None)?;
+            let route = room(self.bare(sidestep_route {
+                adjacency,
+                ..record(SIDESTEP_ROUTE_FORWARD)
+            }))?;
+            self.out.image.fib.insert(
+                FibKey {
+                    view,
+                    address,
+                    length,
+                },
+                route,
+            );
+        }
+        let miss = room(self.bare(sidestep_route {
+            reason: DROP_vlan_miss as u8,
+            ..record(SIDESTEP_ROUTE_DROP)
+        }))?;
+        let all = FibKey {
+            view,
+            address: [0; 16],
+            length: 0,
+        };
+        self.out.image.fib.insert(all, miss);
+        Ok(())
+    }
+
+    /// A binding SID: a behavior with the policy of its `srh segs`.
+    fn bound(
+        &mut self,
+        local: &Seg6Local,
+        next_hop: &NextHop,
+        mode: EncapMode,
+        action: sidestep_action,
+    ) -> Outcome<sidestep_route> {
+        let encap = Seg6Encap {
+            mode,
+            segments: local.segments.clone(),
+            hmac: None,
+            tunsrc: None,
+            lookup: None,
+        };
+        let steered = self.headend(Family::V6, next_hop, &encap)?;
+        Ok(sidestep_route {
+            action: action as u8,
+            ..steered
+        })
+    }
+
+    /// The way of a cross-connect to its next hop.
+    fn cross_connect(&mut self, next_hop: IpAddr) -> Outcome<Way> {
+        let family = if next_hop.is_ipv4() {
+            Family::V4
+        } else {
+            Family::V6
+        };
+        // Linux looks it up as for a packet from the ingress port (seg6_lookup_any_nexthop).
+        let Some(chain) = self.common.get(&family).cloned() else {
+            return left(unsupported(
+                "its next hop depends on the ingress port, whose rules differ",
+            ));
+        };
+        match self.toward(&chain, next_hop)? {
+            Some(way) => Ok(way),
+            None if self.resolve(&chain, next_hop).is_none() => left(Err(Unsupported::Because(
+                PUNT_route_miss,
+                format!("no route to its next hop {next_hop}"),
+            ))),
+            None => left(unsupported(format!(
+                "no plain route to its next hop {next_hop}"
+            ))),
+        }
+    }
+
+    /// The view of a SID's `table`, or of the VRF with its `vrftable`.
+    fn endpoint_view(&mut self, local: &Seg6Local, family: Family) -> Outcome<u32> {
+        let chain = match (local.table, local.vrftable) {
+            (Some(table), _) => chain::of_table(self.node, family, table),
+            (None, Some(table)) => match chain::chain(self.node, family, Source::Vrf(table)) {
+                Ok(chain) if chain.tables.contains(&table) => chain,
+                Ok(_) => Chain::table(family, table),
+                Err(why) => return left(unsupported(why)),
+            },
+            (None, None) => return left(unsupported("no table")),
+        };
+        room(self.view(chain))
+    }
+}
+
+fn with_flavors(mut out: sidestep_route, flavors: Flavors) -> sidestep_route {
+    let flags = [
+        (flavors.psp, SIDESTEP_ROUTE_PSP),
+        (flavors.usp, SIDESTEP_ROUTE_USP),
+        (flavors.usd, SIDESTEP_ROUTE_USD),
+        (flavors.next_csid.is_some(), SIDESTEP_ROUTE_NEXT_CSID),
+        (flavors.replace_csid.is_some(), SIDESTEP_ROUTE_REPLACE_CSID),
+    ];
+    out.flags |= flags
+        .iter()
+        .filter(|(on, _)| *on)
+        .map(|(_, flag)| *flag as u8)
+        .sum::<u8>();
+    if let Some((block, function)) = flavors.next_csid.or(flavors.replace_csid) {
+        (out.block_bits, out.function_bits) = (block, function);
+    }
+    out
+}
