@@ -11,9 +11,9 @@ use sidestep_model::grammar::{Context, Words};
 use sidestep_model::node::Node;
 use sidestep_model::route::Owner;
 
+use crate::Target;
 use crate::datapath::nodes::vectors;
 use crate::text::Vocabulary;
-use crate::{Random, Target};
 
 /// The target.
 pub struct Api {
@@ -88,13 +88,7 @@ impl Target for Api {
             .collect()
     }
 
-    fn mutate(
-        &mut self,
-        input: &mut Vec<u8>,
-        limit: usize,
-        random: &mut Random,
-        engine: &dyn Fn(&mut Vec<u8>, usize),
-    ) {
-        self.vocabulary.mutate(input, limit, random, engine);
+    fn vocabulary(&self) -> Option<&Vocabulary> {
+        Some(&self.vocabulary)
     }
 }

@@ -10,11 +10,11 @@ pub mod datapath;
 pub mod engine;
 pub mod netlink;
 pub mod node;
-mod random;
-mod text;
+pub mod text;
 pub mod words;
 
-pub use random::Random;
+use sidestep_lab::random::Random;
+use text::Vocabulary;
 
 /// What is fuzzed.
 pub trait Target {
@@ -30,6 +30,11 @@ pub trait Target {
     /// Inputs to begin with: a name for a file, and the bytes.
     fn seeds(&self) -> Vec<(String, Vec<u8>)>;
 
+    /// The words that its inputs are made of, if they are text.
+    fn vocabulary(&self) -> Option<&Vocabulary> {
+        None
+    }
+
     /// Changes an input that is no longer than `limit`, and stays so. `engine` does that without knowing what the bytes
     /// mean.
     fn mutate(
@@ -39,7 +44,9 @@ pub trait Target {
         random: &mut Random,
         engine: &dyn Fn(&mut Vec<u8>, usize),
     ) {
-        let _ = random;
-        engine(input, limit);
+        match self.vocabulary() {
+            Some(words) => words.mutate(input, limit, random, engine),
+            None => engine(input, limit),
+        }
     }
 }

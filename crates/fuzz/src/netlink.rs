@@ -7,13 +7,14 @@ use std::net::IpAddr;
 
 use sidestep_control::compile::Compiler;
 use sidestep_datapath::Limits;
+use sidestep_lab::random::Random;
 use sidestep_mirror::{node_of, seg6};
 use sidestep_model::config::File;
 use sidestep_model::node::{Link, Node};
 use sidestep_model::route::{Family, NextHop, Route};
 
+use crate::Target;
 use crate::datapath::nodes::vectors;
-use crate::{Random, Target};
 
 /// Length of `struct nlmsghdr`, `struct nlattr`, `struct rtmsg`.
 const MESSAGE: usize = 16;

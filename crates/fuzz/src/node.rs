@@ -7,13 +7,14 @@ use std::collections::BTreeSet;
 
 use sidestep_control::compile::Compiler;
 use sidestep_datapath::Limits;
+use sidestep_lab::random::Random;
 use sidestep_model::config::File;
 
+use crate::Target;
 use crate::datapath::forge::Forge;
 use crate::datapath::nodes::vectors;
 use crate::datapath::rules::Bench;
 use crate::text::Vocabulary;
-use crate::{Random, Target};
 
 /// Packets that are put to each node.
 const PACKETS: usize = 8;
@@ -69,13 +70,7 @@ impl Target for NodeFile {
             .collect()
     }
 
-    fn mutate(
-        &mut self,
-        input: &mut Vec<u8>,
-        limit: usize,
-        random: &mut Random,
-        engine: &dyn Fn(&mut Vec<u8>, usize),
-    ) {
-        self.vocabulary.mutate(input, limit, random, engine);
+    fn vocabulary(&self) -> Option<&Vocabulary> {
+        Some(&self.vocabulary)
     }
 }

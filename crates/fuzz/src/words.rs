@@ -7,9 +7,9 @@ use sidestep_model::grammar::{Context, Names, Style, neighbor, route, rule};
 use sidestep_model::node::IfIndex;
 use sidestep_model::route::Owner;
 
+use crate::Target;
 use crate::datapath::nodes::vectors;
 use crate::text::Vocabulary;
-use crate::{Random, Target};
 
 /// The target. The first byte of an input says what its words are.
 pub struct Grammar {
@@ -86,14 +86,8 @@ impl Target for Grammar {
             .collect()
     }
 
-    fn mutate(
-        &mut self,
-        input: &mut Vec<u8>,
-        limit: usize,
-        random: &mut Random,
-        engine: &dyn Fn(&mut Vec<u8>, usize),
-    ) {
-        self.vocabulary.mutate(input, limit, random, engine);
+    fn vocabulary(&self) -> Option<&Vocabulary> {
+        Some(&self.vocabulary)
     }
 }
 

@@ -2,12 +2,13 @@
 //! nested headers whose fields lie. The same rules as in fuzzing, without a sanitizer, on the same frames each time.
 
 use sidestep_datapath::FRAME_MAX;
+use sidestep_fuzz::Target;
 use sidestep_fuzz::datapath::Datapath;
 use sidestep_fuzz::datapath::forge::Forge;
 use sidestep_fuzz::datapath::nodes::{Nodes, Variant};
 use sidestep_fuzz::datapath::packet::make_right;
 use sidestep_fuzz::datapath::rules::Bench;
-use sidestep_fuzz::{Random, Target};
+use sidestep_lab::random::Random;
 
 /// Bytes of a frame that are cut at and flipped one by one: every header of the longest vector.
 const HEADERS: usize = 14 + 40 + 8 + 16 * 16 + 40;
@@ -124,7 +125,7 @@ fn inputs_changed_again_and_again_stay_within_the_limit_and_keep_the_rules() {
     let mut random = Random::new(3);
     for (_, mut input) in target.seeds() {
         for _ in 0..40 {
-            let seed = random.number();
+            let seed = random.next();
             let engine = |input: &mut Vec<u8>, limit: usize| {
                 let mut random = Random::new(seed);
                 input.truncate(random.below(limit));

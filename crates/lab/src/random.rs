@@ -23,6 +23,11 @@ impl Random {
         z ^ (z >> 31)
     }
 
+    /// Any 8 bits.
+    pub fn byte(&mut self) -> u8 {
+        self.next() as u8
+    }
+
     /// 0 to `limit` - 1; 0 if `limit` is 0.
     pub fn below(&mut self, limit: usize) -> usize {
         (self.next() % limit.max(1) as u64) as usize
@@ -45,7 +50,7 @@ impl Random {
 
     /// That many bytes.
     pub fn bytes(&mut self, length: usize) -> Vec<u8> {
-        (0..length).map(|_| self.next() as u8).collect()
+        (0..length).map(|_| self.byte()).collect()
     }
 
     /// One of the choices, each as often as its weight says. There has to be one.

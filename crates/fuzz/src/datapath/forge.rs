@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use sidestep_datapath::{FibKey, Image};
+use sidestep_lab::random::Random;
 
 use super::packet::{Header, Kind, headers, set_ipv4_checksum};
-use crate::Random;
 
 /// IANA "Assigned Internet Protocol Numbers".
 const PROTO_HOP_BY_HOP: u8 = 0;
@@ -106,7 +106,7 @@ impl<'a> Forge<'a> {
     }
 
     fn ipv6_around(&mut self, next_header: u8, payload: &[u8]) -> Vec<u8> {
-        let word = 6 << 28 | (self.random.number() as u32 & 0x0fff_ffff);
+        let word = 6 << 28 | (self.random.next() as u32 & 0x0fff_ffff);
         let mut length = payload.len();
         if self.random.one_in(20) {
             length = length.wrapping_add(self.random.below(32)).wrapping_sub(16);

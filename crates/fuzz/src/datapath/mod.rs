@@ -10,7 +10,9 @@ pub mod packet;
 mod redo;
 pub mod rules;
 
-use crate::{Random, Target};
+use sidestep_lab::random::Random;
+
+use crate::Target;
 use input::{HEADER, Input};
 use nodes::{Nodes, Variant};
 

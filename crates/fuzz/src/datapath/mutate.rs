@@ -1,11 +1,12 @@
 //! Changes to an input that know what a frame is made of. libFuzzer's own know bytes: they get past one check at a time,
 //! and no further than a checksum.
 
+use sidestep_lab::random::Random;
+
 use super::forge::Forge;
 use super::input::{HEADER, HEADROOMS, Input, SEGMENT_SIZES};
 use super::nodes::{Nodes, Variant};
 use super::packet::make_right;
-use crate::Random;
 
 /// See [`crate::Target::mutate`].
 pub(super) fn mutate(
