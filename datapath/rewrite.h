@@ -51,9 +51,8 @@ INLINE enum rewrite_result rewrite_pop(ENV *e, struct packet *p)
 }
 
 /*
- * Whether there is room for what a policy adds beyond what goes. Neither a pop nor what is cut off behind the packet can be
- * taken back (behind an inner packet that may be more than padding), so this is asked before. TC is not asked: it finds
- * the room.
+ * Whether there is room for what a policy adds beyond what goes. Neither a pop nor what is cut off behind a decapsulated
+ * packet (that may be more than padding) can be taken back, so this is asked before. TC is not asked: it finds the room.
  */
 INLINE enum rewrite_result rewrite_has_room(ENV *e, const struct packet *p)
 {
@@ -253,7 +252,7 @@ SUBPROGRAM enum rewrite_result rewrite(ENV *e, struct packet *p, const struct si
 		return REWRITE_REFUSED;
 	eth = eth_load(bytes);
 
-	if ((p->plan & PLAN_PUSH) && ((p->plan & PLAN_POP) || p->frame_length > p->end)) {
+	if ((p->plan & PLAN_PUSH) && ((p->plan & PLAN_POP) || ((p->plan & PLAN_STRIP) && p->frame_length > p->end))) {
 		enum rewrite_result room = rewrite_has_room(e, p);
 
 		if (room != REWRITE_DONE)
