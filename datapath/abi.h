@@ -205,8 +205,8 @@ enum sidestep_trace_kind {
 		7,    /* a: upper-layer protocol, b: offset of the inner header; address: inner destination */
 	SIDESTEP_TRACE_PUSH = 8,     /* a: policy, b: bytes; address: first segment */
 	SIDESTEP_TRACE_FORWARD = 9,  /* a: adjacency, b: layer 3 length */
-	SIDESTEP_TRACE_CHOICE = 11,  /* a: group, b: the route that was chosen */
 	SIDESTEP_TRACE_CSID = 10,    /* a: block bits, b: function bits; address: new destination */
+	SIDESTEP_TRACE_CHOICE = 11,  /* a: group, b: the route that was chosen */
 	/* a: Segments Left, b: DA.Arg.Index, as they will be; address: new destination */
 	SIDESTEP_TRACE_REPLACE_CSID = 12,
 };

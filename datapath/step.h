@@ -159,8 +159,10 @@ INLINE verdict route_packet(ENV *e, struct packet *p)
 		if (!index)
 			return punt(route_miss);
 		r = env_route(e, index);
-		if (r && unlikely(r->action == SIDESTEP_ROUTE_GROUP))
-			r = env_route(e, choose(e, p, r->group));
+		if (r && unlikely(r->action == SIDESTEP_ROUTE_GROUP)) {
+			index = choose(e, p, r->group);
+			r = env_route(e, index);
+		}
 		if (!r)
 			return punt(route_miss);
 		p->visited[i] = r->counter;

@@ -47,7 +47,7 @@ INLINE struct address_bits address_mask(__u32 bits)
  */
 INLINE int csid_next(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
-	struct address_bits address = {__builtin_bswap64(p->destination.hi), __builtin_bswap64(p->destination.lo)};
+	struct address_bits address = {be64(p->destination.hi), be64(p->destination.lo)};
 	struct address_bits block = address_mask(r->block_bits);
 	struct address_bits locator = address_mask((__u32)r->block_bits + r->function_bits);
 	struct address_bits shifted;
@@ -58,8 +58,8 @@ INLINE int csid_next(ENV *e, struct packet *p, const struct sidestep_route *r)
 	/* What the shift pulls in from the block of a short function never reaches beyond it: those bits are masked. */
 	address.high = (address.high & block.high) | (shifted.high & ~block.high);
 	address.low = (address.low & block.low) | (shifted.low & ~block.low);
-	p->destination.hi = __builtin_bswap64(address.high);
-	p->destination.lo = __builtin_bswap64(address.low);
+	p->destination.hi = be64(address.high);
+	p->destination.lo = be64(address.low);
 	p->plan |= PLAN_DESTINATION;
 	env_trace(e, SIDESTEP_TRACE_CSID, r->block_bits, r->function_bits, p->destination);
 	return 1;

@@ -24,8 +24,8 @@ INLINE verdict endpoint_ultimate(ENV *e, struct packet *p, const struct sidestep
 }
 
 /*
- * What End, End.X, End.T and End.B6.Encaps share: RFC 8986 4.1 S01 to S14 without the hop limit, which is checked and decremented once
- * when the packet leaves; the flavors of 4.16; and compressed SIDs.
+ * What End, End.X, End.T and End.B6.Encaps share: RFC 8986 4.1 S01 to S14 without the hop limit, which is checked and
+ * decremented once when the packet leaves; the flavors of 4.16; and compressed SIDs.
  */
 INLINE verdict endpoint_advance(ENV *e, struct packet *p, const struct sidestep_route *r)
 {

@@ -19,7 +19,7 @@
 /* Writes a C-SID into the bits [LBL..LBL+LNFL-1] of the destination, and DA.Arg.Index (RFC 9800 4.2.1 R20, R05, R17). */
 INLINE void replace_destination(struct packet *p, const struct sidestep_route *r, __u32 csid, __u32 index, __u32 last)
 {
-	struct address_bits address = {__builtin_bswap64(p->destination.hi), __builtin_bswap64(p->destination.lo)};
+	struct address_bits address = {be64(p->destination.hi), be64(p->destination.lo)};
 	struct address_bits mask = {0, r->function_bits == 32 ? 0xffffffffull : 0xffffull}, bits = {0, csid};
 	__u32 shift = 128u - r->block_bits - r->function_bits;
 
@@ -27,8 +27,8 @@ INLINE void replace_destination(struct packet *p, const struct sidestep_route *r
 	bits = address_shift_left(bits, shift);
 	address.high = (address.high & ~mask.high) | bits.high;
 	address.low = (((address.low & ~mask.low) | bits.low) & ~(__u64)last) | index;
-	p->destination.hi = __builtin_bswap64(address.high);
-	p->destination.lo = __builtin_bswap64(address.low);
+	p->destination.hi = be64(address.high);
+	p->destination.lo = be64(address.low);
 	p->plan |= PLAN_DESTINATION | PLAN_SEGMENTS_LEFT;
 }
 
@@ -102,7 +102,7 @@ SUBPROGRAM verdict replace_csid(ENV *e, struct packet *p, const struct sidestep_
 		return punt(unsupported);
 	last = r->function_bits == 32 ? 3 : 7;
 	p->csid_length = r->function_bits == 32 ? 4 : 2;
-	p->csid_index = (__u8)(__builtin_bswap64(p->destination.lo) & last);
+	p->csid_index = (__u8)(be64(p->destination.lo) & last);
 	v = replace_srh(e, p);
 	if (v == VERDICT_CONTINUE)
 		v = replace_step(e, p, r, last);

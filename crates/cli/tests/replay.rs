@@ -210,6 +210,25 @@ fn compressed_sids_and_vlan_tables_are_told_of() {
 }
 
 #[test]
+fn of_several_next_hops_the_behavior_of_the_chosen_one_is_told() {
+    let folder = Folder::new();
+    let (mut cases, node) = named_group("end");
+    cases.truncate(1);
+    let sid = "fc0f::1/128 encap seg6local action End dev eth0";
+    let several = "fc0f::1/128 nexthop encap seg6local action End dev eth0 weight 1 \
+                   nexthop encap seg6local action End.T table 254 dev eth0 weight 255";
+    assert!(node.contains(sid), "{node}");
+    let config = folder.write("node.yaml", node.replace(sid, several));
+    let input = folder.write("in.pcapng", pcapng(&packets(&cases)));
+    let run = sidestep(&["replay", "--config", &config, "--in", &input, "--explain"]);
+    assert!(run.status.success(), "{}", stderr(&run));
+    let text = stdout(&run);
+    for told in ["255 of 256", "\n  End.T        "] {
+        assert!(text.contains(told), "{told}: {text}");
+    }
+}
+
+#[test]
 fn a_port_that_is_not_there_is_an_error_that_names_the_ports_there_are() {
     let folder = Folder::new();
     let (config, _) = two_packets(&folder);

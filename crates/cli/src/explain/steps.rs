@@ -292,12 +292,12 @@ fn compressed(event: &Trace, destination: (IpAddr, IpAddr)) -> Step {
 }
 
 fn behavior(names: Names<'_>, route: u32) -> Step {
-    let encap = names
-        .index
-        .routes
-        .get(&route)
-        .and_then(|info| info.route.as_ref())
-        .and_then(encap);
+    let info = names.index.routes.get(&route);
+    // Of several next hops each may have a behavior of its own.
+    let encap = info.and_then(|info| match &info.next_hop {
+        Some(chosen) => chosen.encap.as_ref(),
+        None => info.route.as_ref().and_then(encap),
+    });
     match encap {
         Some(Encap::Seg6Local(local)) => {
             let row = local.action.descriptor();
