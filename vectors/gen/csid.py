@@ -41,6 +41,21 @@ class Lengths:
         """In iproute2's words."""
         return f"lblen {self.block_bits} nflen {self.csid_bits}"
 
+    def address(self, *csids, rest=""):
+        """Block, C-SIDs, the bits behind them, and zeros."""
+        bits = format(int(ipaddress.IPv6Address(self.block)), "0128b")[: self.block_bits]
+        bits = (bits + "".join(format(csid, f"0{self.csid_bits}b") for csid in csids) + rest).ljust(128, "0")
+        assert len(bits) == 128
+        return str(ipaddress.IPv6Address(int(bits, 2)))
+
+    def prefix(self, csid):
+        """The route of a C-SID: block and C-SID."""
+        return f"{self.address(csid)}/{self.block_bits + self.csid_bits}"
+
+
+class Container(Lengths):
+    """Those of NEXT-C-SID: the C-SIDs are in the destination address."""
+
     @property
     def room(self):
         """C-SIDs in a container."""
@@ -48,30 +63,19 @@ class Lengths:
 
     def container(self, *csids, tail=0):
         """The address. `tail`: the bits behind the last C-SID that has room, where the lengths leave any."""
-        assert len(csids) <= self.room
-        bits = format(int(ipaddress.IPv6Address(self.block)), "0128b")[: self.block_bits]
-        for csid in csids:
-            bits += format(csid, f"0{self.csid_bits}b")
-        bits = bits.ljust(self.block_bits + self.room * self.csid_bits, "0")
-        rest = 128 - len(bits)
-        if rest:
-            bits += format(tail, f"0{rest}b")
-        assert len(bits) == 128
-        return str(ipaddress.IPv6Address(int(bits, 2)))
-
-    def prefix(self, csid):
-        """The route of a C-SID: block and C-SID."""
-        return f"{self.container(csid)}/{self.block_bits + self.csid_bits}"
+        empty = [0] * (self.room - len(csids))
+        rest = 128 - self.block_bits - self.room * self.csid_bits
+        return self.address(*csids, *empty, rest=format(tail, f"0{rest}b") if rest else "")
 
 
-USUAL = Lengths("fcbb:bb00::", 32, 16)
+USUAL = Container("fcbb:bb00::", 32, 16)
 ALL = [
     USUAL,
-    Lengths("fcbc:0:1::", 48, 16),
-    Lengths("fcbd:bb00::", 32, 32),
-    Lengths("fcbe::", 16, 8),
-    Lengths("fcbf:0:0:1::", 64, 16),
-    Lengths("fcc0:0:cc00::", 40, 24),
+    Container("fcbc:0:1::", 48, 16),
+    Container("fcbd:bb00::", 32, 32),
+    Container("fcbe::", 16, 8),
+    Container("fcbf:0:0:1::", 64, 16),
+    Container("fcc0:0:cc00::", 40, 24),
 ]
 
 # C-SIDs of this node, and of nodes behind eth1 and eth2.

@@ -5,13 +5,12 @@ A container is written here as the C-SIDs in the order of travel: the first one 
 """
 
 import ipaddress
-from dataclasses import dataclass
 
 from scapy.layers.inet6 import IPv6
 from scapy.packet import Raw
 
 from .case import Group, drop, forward, kernel, skip
-from .csid import packet, with_srh
+from .csid import Lengths, packet, with_srh
 from .decap import inner4, inner6
 from .flow_label import label6
 from .h_encaps import TUNSRC, headers
@@ -26,23 +25,13 @@ RFC_X, RFC_T, RFC_B6, RFC_B6_RED, RFC_D, RFC_FLAVORS = (f"9800 4.2.{number}" for
 NO_LINUX = skip("Linux has no REPLACE-C-SID (SEG6_LOCAL_FLV_OP_*)")
 
 
-@dataclass(frozen=True)
-class Lengths:
-    """A Locator-Block and the length of its C-SIDs, both in bits."""
-
-    block: str
-    block_bits: int
-    csid_bits: int
-
-    @property
-    def name(self):
-        """Part of a case's name."""
-        return f"{self.block_bits}_{self.csid_bits}"
+class Entry(Lengths):
+    """Those of REPLACE-C-SID: the C-SIDs are in an entry of the segment list."""
 
     @property
     def words(self):
         """The flavor in the words of a route."""
-        return f"replace-csid lblen {self.block_bits} nflen {self.csid_bits}"
+        return f"replace-csid {super().words}"
 
     @property
     def room(self):
@@ -53,10 +42,7 @@ class Lengths:
         """The address: block, C-SID, Argument. `argument`: its bits in front of the index."""
         index_bits = {4: 2, 8: 3}[self.room]
         rest = 128 - self.block_bits - self.csid_bits - index_bits
-        bits = format(int(ipaddress.IPv6Address(self.block)), "0128b")[: self.block_bits]
-        bits += format(csid, f"0{self.csid_bits}b") + format(argument, f"0{rest}b") + format(index, f"0{index_bits}b")
-        assert len(bits) == 128
-        return str(ipaddress.IPv6Address(int(bits, 2)))
+        return self.address(csid, rest=format(argument, f"0{rest}b") + format(index, f"0{index_bits}b"))
 
     def entry(self, *csids):
         """An entry of the segment list with these C-SIDs, in the order of travel."""
@@ -69,21 +55,17 @@ class Lengths:
         before = [0xF1 + number for number in range(self.room - 1 - index)]
         return self.entry(*before, csid, *following)
 
-    def prefix(self, csid):
-        """The route of a C-SID: block and C-SID."""
-        return f"{self.sid(csid)}/{self.block_bits + self.csid_bits}"
 
-
-USUAL = Lengths("fcbb:bb00:1::", 48, 32)
-SHORT = Lengths("fcbc:bb00::", 32, 16)
+USUAL = Entry("fcbb:bb00:1::", 48, 32)
+SHORT = Entry("fcbc:bb00::", 32, 16)
 ALL = [
     USUAL,
     SHORT,
-    Lengths("fcbd:0:0:1::", 64, 32),
-    Lengths("fcbe:0:1::", 48, 16),
-    Lengths("fcbf:0:0:0:0:100::", 88, 32),
-    Lengths("fcc0:0:0:0:0:0:100::", 104, 16),
-    Lengths("fc00::", 8, 32),
+    Entry("fcbd:0:0:1::", 64, 32),
+    Entry("fcbe:0:1::", 48, 16),
+    Entry("fcbf:0:0:0:0:100::", 88, 32),
+    Entry("fcc0:0:0:0:0:0:100::", 104, 16),
+    Entry("fc00::", 8, 32),
 ]
 
 LOCAL, LOCAL_2, LOCAL_3, LOCAL_4, LOCAL_5 = 0x11, 0x12, 0x13, 0x14, 0x15

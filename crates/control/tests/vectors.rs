@@ -8,7 +8,7 @@ use std::path::Path;
 use common::{TEST_RUN_MIN, TestRuns, compile, describe, show};
 use sidestep_abi::{SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_HEAD};
 use sidestep_datapath::kernel::{Head, Sampling, Target, TraceFilter};
-use sidestep_datapath::{Native, Verdict};
+use sidestep_datapath::{Image, Native, Verdict};
 use sidestep_lab::capability::root_or_skip;
 use sidestep_lab::vectors::{Case, Expect, VectorFile};
 use sidestep_model::config;
@@ -108,51 +108,54 @@ fn every_vector_holds_on_the_native_target() {
     assert_eq!(wrong, 0);
 }
 
-fn every_vector_holds_on(target: Target) {
-    let mut runs = TestRuns::load("vectors", target);
-    let (mut cases, mut wrong, mut no_room) = (0, 0, 0);
+/// Puts each vector to a kernel target whose tables are those of its node: vector file, node, case, the tables.
+fn with_each_vector(
+    runs: &mut TestRuns,
+    mut run: impl FnMut(&mut TestRuns, &VectorFile, &Node, &Case, &Image),
+) {
     for file in vectors() {
         let node = node(&file);
         let compiled = compile(&node);
         let ingress: BTreeSet<&str> = file.cases.iter().map(|case| case.port.as_str()).collect();
         for port in ingress {
             let link = node.link_by_name(port).expect("checked by the reader");
-            runs.enter(&compiled.image, link.ifindex.0);
+            let image = runs.enter(&compiled.image, link.ifindex.0).clone();
             for case in file.cases.iter().filter(|case| case.port == port) {
-                let Some((verdict, frame)) = runs.run(&case.frame) else {
-                    assert!(
-                        case.frame.len() < TEST_RUN_MIN,
-                        "{}: the kernel runs it",
-                        case.name
-                    );
-                    println!(
-                        "{}: skipped {}: a test run takes no such frame",
-                        runs.target().name(),
-                        case.name
-                    );
-                    continue;
-                };
-                cases += 1;
-                let found = describe(&node, verdict, &frame);
-                if let Expect::Forward { frame: sent, .. } = &case.expect
-                    && want_of_room(&found)
-                    && TestRuns::may_want_headroom(&case.frame, sent)
-                {
-                    assert_eq!(
-                        frame, case.frame,
-                        "{}: not forwarded, and changed",
-                        case.name
-                    );
-                    no_room += 1;
-                    continue;
-                }
-                wrong += judge(&file, case, &found);
+                run(runs, &file, &node, case, &image);
             }
         }
     }
+}
+
+fn every_vector_holds_on(target: Target) {
+    let mut runs = TestRuns::load("vectors", target);
+    let (mut cases, mut wrong, mut no_room) = (0, 0, 0);
+    with_each_vector(&mut runs, |runs, file, node, case, _| {
+        let name = &case.name;
+        let Some((verdict, frame)) = runs.run(&case.frame) else {
+            assert!(
+                case.frame.len() < TEST_RUN_MIN,
+                "{name}: the kernel runs it"
+            );
+            let target = runs.target().name();
+            println!("{target}: skipped {name}: a test run takes no such frame");
+            return;
+        };
+        cases += 1;
+        let found = describe(node, verdict, &frame);
+        if let Expect::Forward { frame: sent, .. } = &case.expect
+            && want_of_room(&found)
+            && TestRuns::may_want_headroom(&case.frame, sent)
+        {
+            assert_eq!(frame, case.frame, "{name}: not forwarded, and changed");
+            no_room += 1;
+            return;
+        }
+        wrong += judge(file, case, &found);
+    });
     println!(
         "{}: {} of {cases} vectors hold; {no_room} of them not forwarded for want of headroom",
-        runs.target().name(),
+        target.name(),
         cases - wrong
     );
     assert_eq!(wrong, 0);
@@ -183,46 +186,39 @@ fn every_vector_is_told_on(target: Target) {
         .trace_start(&TraceFilter::default(), many)
         .expect("the kernel takes the traced packet path");
     let (mut told, mut no_room) = (0, 0);
-    for file in vectors() {
-        let node = node(&file);
-        let compiled = compile(&node);
-        let ingress: BTreeSet<&str> = file.cases.iter().map(|case| case.port.as_str()).collect();
-        for port in ingress {
-            let link = node.link_by_name(port).expect("checked by the reader");
-            let mut native = Native::new(runs.enter(&compiled.image, link.ifindex.0));
-            for case in file.cases.iter().filter(|case| case.port == port) {
-                if runs.kernel().test_run(target, &case.frame, 1).is_err() {
-                    // Said by every_vector_holds_on.
-                    continue;
-                }
-                let samples = runs.kernel().trace_samples(10);
-                let [sample] = &samples[..] else {
-                    panic!("{}: told {} times", case.name, samples.len());
-                };
-                if want_of_room(&describe(&node, sample.verdict, &[])) {
-                    no_room += 1;
-                    continue;
-                }
-                let verdict = native.run(1, &case.frame);
-                assert_eq!(sample.verdict, verdict, "{}", case.name);
-                assert_eq!(sample.steps, native.trace(), "{}", case.name);
-                let head = |frame: &[u8], bytes: u32| Head {
-                    bytes: frame[..frame.len().min(bytes as usize)].to_vec(),
-                    length: frame.len() as u32,
-                };
-                let arrived = head(&case.frame, SIDESTEP_SAMPLE_BYTES);
-                assert_eq!(sample.arrived, arrived, "{}", case.name);
-                let changed = match verdict {
-                    Verdict::Forward { .. } => true,
-                    Verdict::Kernel(reason) => reason.name == "decapsulated",
-                    Verdict::Drop(_) => false,
-                };
-                let left = changed.then(|| head(native.frame(), SIDESTEP_SAMPLE_HEAD));
-                assert_eq!(sample.left, left, "{}", case.name);
-                told += 1;
-            }
+    with_each_vector(&mut runs, |runs, _, node, case, image| {
+        let name = &case.name;
+        if runs.kernel().test_run(target, &case.frame, 1).is_err() {
+            // Said by every_vector_holds_on.
+            return;
         }
-    }
+        let samples = runs.kernel().trace_samples(10);
+        let [sample] = &samples[..] else {
+            panic!("{name}: told {} times", samples.len());
+        };
+        if want_of_room(&describe(node, sample.verdict, &[])) {
+            no_room += 1;
+            return;
+        }
+        let mut native = Native::new(image);
+        let verdict = native.run(1, &case.frame);
+        assert_eq!(sample.verdict, verdict, "{name}");
+        assert_eq!(sample.steps, native.trace(), "{name}");
+        let head = |frame: &[u8], bytes: u32| Head {
+            bytes: frame[..frame.len().min(bytes as usize)].to_vec(),
+            length: frame.len() as u32,
+        };
+        let arrived = head(&case.frame, SIDESTEP_SAMPLE_BYTES);
+        assert_eq!(sample.arrived, arrived, "{name}");
+        let changed = match verdict {
+            Verdict::Forward { .. } => true,
+            Verdict::Kernel(reason) => reason.name == "decapsulated",
+            Verdict::Drop(_) => false,
+        };
+        let left = changed.then(|| head(native.frame(), SIDESTEP_SAMPLE_HEAD));
+        assert_eq!(sample.left, left, "{name}");
+        told += 1;
+    });
     println!(
         "{}: {told} vectors told as natively, {no_room} not forwarded for want of headroom",
         target.name()
