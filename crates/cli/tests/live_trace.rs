@@ -3,25 +3,19 @@
 
 mod live;
 
-use std::io::{BufRead, BufReader, Read};
 use std::net::{IpAddr, Ipv6Addr};
-use std::process::{Child, ChildStderr, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use serde_json::Value;
-use sidestep_lab::Namespace;
 use sidestep_lab::traffic::Napi;
 
 use live::frames::{ETHERNET, IPV6, ROUTING, TCP, ethernet, ipv6, srh, udp};
 use live::left::traces;
-use live::{
-    PATIENCE, ROUTER, Star, begin, counters, eventually, hex, output, printed, said, sidestep, wait,
-};
+use live::tracer::Tracer;
+use live::{PATIENCE, ROUTER, Star, begin, counters, eventually, hex, output, printed, said};
 
 const MODES: [&str; 2] = ["tc", "xdp"];
 
@@ -68,88 +62,6 @@ fn star(topic: &str) -> Star {
     star.ip()
         .run("route add fc00:5::e/128 encap seg6local action End dev eth0");
     star
-}
-
-/// `sidestep trace` while it runs. Dropped, it is killed.
-struct Tracer {
-    child: Child,
-    /// Lines, each read when it is asked for, so that nothing waits for ever. Dropped, nobody reads them any more.
-    out: Option<Receiver<String>>,
-    err: BufReader<ChildStderr>,
-    /// What it said when it had begun.
-    began: String,
-}
-
-impl Tracer {
-    fn start(namespace: &Namespace, words: &[&str]) -> Self {
-        let words: Vec<&str> = ["trace"].iter().chain(words).copied().collect();
-        let mut child = sidestep(namespace, &words)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the program starts");
-        let mut err = BufReader::new(child.stderr.take().expect("piped"));
-        let mut began = String::new();
-        err.read_line(&mut began).expect("UTF-8");
-        assert!(began.starts_with("tracing on "), "{words:?}: {began}");
-        let stdout = BufReader::new(child.stdout.take().expect("piped"));
-        let (sender, out) = sync_channel(0);
-        thread::spawn(move || {
-            for line in stdout.lines() {
-                if sender.send(line.expect("UTF-8")).is_err() {
-                    return;
-                }
-            }
-        });
-        Self {
-            child,
-            out: Some(out),
-            err,
-            began,
-        }
-    }
-
-    /// The next packet's title, and what is told of it.
-    fn packet(&mut self) -> (String, String) {
-        let (title, mut text) = (self.line(), String::new());
-        loop {
-            match self.line() {
-                end if end.is_empty() => return (title, text),
-                more => text += &(more + "\n"),
-            }
-        }
-    }
-
-    fn line(&mut self) -> String {
-        let lines = self.out.as_ref().expect("it is read");
-        lines.recv_timeout(PATIENCE).expect("a packet in time")
-    }
-
-    fn json(&mut self) -> Value {
-        serde_json::from_str(&self.line()).expect("a line of JSON")
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id() as i32), signal).expect("it runs");
-    }
-
-    /// Waits for its end; what it has printed since, and said at last.
-    fn end(mut self) -> (ExitStatus, String, String) {
-        let out = self.out.take().expect("it is read");
-        let rest = thread::spawn(move || out.into_iter().collect::<Vec<_>>());
-        let status = wait(&mut self.child).expect("it ends in time");
-        let rest = rest.join().expect("its lines");
-        let mut err = String::new();
-        self.err.read_to_string(&mut err).expect("UTF-8");
-        (status, rest.join("\n"), err.trim_end().to_owned())
-    }
-}
-
-impl Drop for Tracer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// The programs on the router's ports: id, and how many maps it has. A traced program has more than a plain one.

@@ -7,6 +7,7 @@ pub mod constant;
 pub mod frames;
 pub mod ip;
 pub mod left;
+pub mod tracer;
 
 use std::io::{self, BufRead, BufReader, Read, Write as _};
 use std::path::Path;
