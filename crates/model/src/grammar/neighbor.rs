@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::net::IpAddr;
 
-use super::words::{Once, Words, invalid};
+use super::words::{Once, Words, invalid, unknown};
 use super::{Context, Names, Style, value};
 use crate::error::ConfigError;
 use crate::node::{IfIndex, Mac, Neighbor};
@@ -41,12 +41,7 @@ pub fn parse(
             }
             _ => {
                 let expected = "lladdr, dev, nud or an IP address";
-                return Err(ConfigError::new(
-                    word.place,
-                    "unknown keyword",
-                    word.text,
-                    expected,
-                ));
+                return Err(unknown(word, expected));
             }
         };
         seen.note(name, word)?;
@@ -66,11 +61,8 @@ pub fn parse(
         }
     }
     let state = state.unwrap_or(State::Permanent);
-    let missing = |what: &str, expected: &str| {
-        ConfigError::new(words.end(), format!("missing {what}"), "", expected)
-    };
-    let address = address.ok_or_else(|| missing("address", "an IP address"))?;
-    let dev = dev.ok_or_else(|| missing("`dev`", "dev DEV"))?;
+    let address = address.ok_or_else(|| words.missing("address", "an IP address"))?;
+    let dev = dev.ok_or_else(|| words.missing("`dev`", "dev DEV"))?;
     if address.is_multicast() || address.is_unspecified() {
         let word = seen.word("to");
         let place = word.map_or(words.end(), |word| word.place);
@@ -94,7 +86,7 @@ pub fn parse(
         }
         (State::Unresolved, None) => Ok(None),
         (_, Some(mac)) => Ok(Some(mac)),
-        (_, None) => Err(missing("`lladdr`", "lladdr MAC")),
+        (_, None) => Err(words.missing("`lladdr`", "lladdr MAC")),
     }
     .map(|lladdr| {
         let permanent = state == State::Permanent;

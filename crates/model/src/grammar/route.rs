@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::words::{Once, Words, invalid};
+use super::words::{Once, Words, invalid, unknown};
 use super::{Context, Word, value};
 use crate::error::ConfigError;
 use crate::node::TableId;
@@ -166,12 +166,7 @@ impl<'a> Draft<'a> {
             self.seen.note("to", word)?;
             return self.prefix(word);
         }
-        Err(ConfigError::new(
-            word.place,
-            "unknown keyword",
-            word.text,
-            EXPECTED,
-        ))
+        Err(unknown(word, EXPECTED))
     }
 
     fn prefix(&mut self, word: Word<'a>) -> Result<(), ConfigError> {
@@ -182,12 +177,7 @@ impl<'a> Draft<'a> {
     fn finish(mut self, words: &Words, ctx: &Context) -> Result<Route, ConfigError> {
         let Some((prefix_word, prefix)) = self.prefix else {
             let expected = "default, an address or a prefix";
-            return Err(ConfigError::new(
-                words.end(),
-                "missing prefix",
-                "",
-                expected,
-            ));
+            return Err(words.missing("prefix", expected));
         };
         let family = self.family_of(prefix);
         let prefix = of_family(prefix_word, prefix, family, "prefix")?;

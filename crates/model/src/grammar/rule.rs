@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use ipnet::IpNet;
 
-use super::words::{Once, Words};
+use super::words::{Once, Words, unknown};
 use super::{Context, Names, Style, Word, value};
 use crate::error::ConfigError;
 use crate::node::TableId;
@@ -171,12 +171,7 @@ impl<'a> Draft<'a> {
                 return self.act(word, RuleAction::Other);
             }
             _ => {
-                return Err(ConfigError::new(
-                    word.place,
-                    "unknown keyword",
-                    word.text,
-                    EXPECTED,
-                ));
+                return Err(unknown(word, EXPECTED));
             }
         };
         self.seen.note(name, word)?;
@@ -220,7 +215,7 @@ impl<'a> Draft<'a> {
             }
         }
         if self.seen.word("not").is_none() && words.start() == words.end() {
-            return Err(ConfigError::new(words.end(), "missing rule", "", EXPECTED));
+            return Err(words.missing("rule", EXPECTED));
         }
         let action = match self.action {
             Some(action) => action,

@@ -1,6 +1,6 @@
 //! Entries of VLAN tables, in and out: `table TABLE { vid VID [ inner VID ] | untagged } dev DEV`.
 
-use super::words::{Once, Words};
+use super::words::{Once, Words, unknown};
 use super::{Context, Names, value};
 use crate::error::ConfigError;
 use crate::node::IfIndex;
@@ -14,12 +14,7 @@ pub fn parse(words: &mut Words, ctx: &Context) -> Result<(VlanKey, IfIndex), Con
     let (key, dev) = read(words, ctx)?;
     match dev {
         Some(dev) => Ok((key, dev)),
-        None => Err(ConfigError::new(
-            words.end(),
-            "missing `dev`",
-            "",
-            "dev DEV",
-        )),
+        None => Err(words.missing("`dev`", "dev DEV")),
     }
 }
 
@@ -43,12 +38,7 @@ fn read(words: &mut Words, ctx: &Context) -> Result<(VlanKey, Option<IfIndex>), 
             "dev" => "dev",
             _ => {
                 let expected = "table, vid, inner, untagged or dev";
-                return Err(ConfigError::new(
-                    word.place,
-                    "unknown keyword",
-                    word.text,
-                    expected,
-                ));
+                return Err(unknown(word, expected));
             }
         };
         seen.note(name, word)?;
@@ -60,10 +50,7 @@ fn read(words: &mut Words, ctx: &Context) -> Result<(VlanKey, Option<IfIndex>), 
             _ => {}
         }
     }
-    let missing = |what: &str, expected: &str| {
-        ConfigError::new(words.end(), format!("missing {what}"), "", expected)
-    };
-    let table = table.ok_or_else(|| missing("`table`", "table TABLE"))?;
+    let table = table.ok_or_else(|| words.missing("`table`", "table TABLE"))?;
     let vids = match (seen.word("untagged"), outer, inner) {
         (Some(_), None, None) => Vids::Untagged,
         (Some(word), ..) => {
@@ -73,7 +60,7 @@ fn read(words: &mut Words, ctx: &Context) -> Result<(VlanKey, Option<IfIndex>), 
         }
         (None, Some(outer), None) => Vids::Outer(outer),
         (None, Some(outer), Some(inner)) => Vids::OuterInner(outer, inner),
-        (None, None, _) => return Err(missing("`vid`", "vid VID [ inner VID ], or untagged")),
+        (None, None, _) => return Err(words.missing("`vid`", "vid VID [ inner VID ], or untagged")),
     };
     Ok((VlanKey { table, vids }, dev))
 }

@@ -87,6 +87,11 @@ impl<'a> Words<'a> {
         word.map_or(self.start(), |word| word.place)
     }
 
+    /// `what` is not there, and the words are at their end.
+    pub(super) fn missing(&self, what: &str, expected: &str) -> ConfigError {
+        ConfigError::new(self.end, format!("missing {what}"), "", expected)
+    }
+
     pub(super) fn peek(&self) -> Option<Word<'a>> {
         self.list.get(self.next).copied()
     }
@@ -155,6 +160,10 @@ impl<'a> Words<'a> {
         let expected = "main, local, default or a number from 1 to 4294967295";
         self.parsed(keyword, expected, |text| value::table(text, names))
     }
+}
+
+pub(super) fn unknown(word: Word, expected: &str) -> ConfigError {
+    ConfigError::new(word.place, "unknown keyword", word.text, expected)
 }
 
 pub(super) fn invalid(word: Word, keyword: &str, expected: impl Into<String>) -> ConfigError {
