@@ -23,14 +23,16 @@ pub(super) struct Unused {
     groups: BTreeSet<u32>,
     policies: BTreeSet<u32>,
     adjacencies: BTreeSet<u32>,
+    /// Views of the prefix table: what leads to one may just have been read.
+    views: BTreeSet<u32>,
 }
 
 impl Unused {
     fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.records() == 0 && self.views.is_empty()
     }
 
-    fn len(&self) -> usize {
+    fn records(&self) -> usize {
         self.routes.len() + self.groups.len() + self.policies.len() + self.adjacencies.len()
     }
 
@@ -112,7 +114,7 @@ impl Kernel {
         publish(&self.maps.groups, &changes.groups.added, &mut applied);
         publish(&self.maps.routes, &grouped, &mut applied);
         let sizes = to.views();
-        let views = ViewChanges::of(&changes.fib, &sizes);
+        let views = ViewChanges::of(&changes.fib, &from.views(), &sizes);
         if let Err(error) = self.insert_prefixes(&views, to, &mut applied) {
             self.undo(from, &changes, &views)?;
             return Err(error);
@@ -121,6 +123,7 @@ impl Kernel {
         self.delete_prefixes(&views, &sizes, &mut applied)?;
         applied.effective = begin.elapsed();
         self.unused.add(&changes, to);
+        self.unused.views.retain(|view| !sizes.contains_key(view));
         Ok(applied)
     }
 
@@ -176,7 +179,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// Prefixes that go; when no port refers to a view any more, all of it.
+    /// Prefixes that go. A view that nothing refers to any more goes in [`Kernel::tidy`]: packets may be on their way
+    /// into it.
     fn delete_prefixes(
         &mut self,
         changes: &[ViewChanges],
@@ -190,7 +194,7 @@ impl Kernel {
                     self.change_fib(|fib| fib.remove(change.view, prefix))?;
                 }
             } else {
-                self.change_fib(|fib| fib.replace(change.view, []))?;
+                self.unused.views.insert(change.view);
             }
             applied.deleted += change.removed.len();
         }
@@ -240,7 +244,10 @@ impl Kernel {
         for index in &unused.adjacencies {
             self.maps.adjacencies.clear(*index);
         }
-        Ok(unused.len())
+        for &view in &unused.views {
+            self.change_fib(|fib| fib.replace(view, []))?;
+        }
+        Ok(unused.records())
     }
 
     /// Back to `from` after the FIB took only some of the prefixes. Where that fails too, its error is the one to
@@ -357,8 +364,13 @@ struct ViewChanges {
 }
 
 impl ViewChanges {
-    /// `sizes`: how many prefixes each view will have.
-    fn of(changes: &Diff<'_, FibKey, u32>, sizes: &BTreeMap<u32, usize>) -> Vec<Self> {
+    /// `before`, `sizes`: how many prefixes each view had and will have. Views that are new come first: nothing leads to
+    /// them yet but what others will have.
+    fn of(
+        changes: &Diff<'_, FibKey, u32>,
+        before: &BTreeMap<u32, usize>,
+        sizes: &BTreeMap<u32, usize>,
+    ) -> Vec<Self> {
         let mut views: BTreeMap<u32, Self> = BTreeMap::new();
         for (key, route) in changes.upserts() {
             let change = views.entry(key.view).or_default();
@@ -372,6 +384,7 @@ impl ViewChanges {
             change.view = *view;
         }
         let mut views: Vec<_> = views.into_values().collect();
+        views.sort_by_key(|change| before.contains_key(&change.view));
         for change in &mut views {
             let size = sizes.get(&change.view).copied().unwrap_or(0);
             change.anew = size > 0 && (change.upserts.len() + change.removed.len()) * ANEW > size;
