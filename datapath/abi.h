@@ -14,7 +14,7 @@
 
 #include "reason.h"
 
-#define SIDESTEP_ABI_VERSION 2
+#define SIDESTEP_ABI_VERSION 3
 
 /* LIMIT: segments in one SRH that a headend writes. */
 #define SIDESTEP_SEGMENTS_MAX 16
@@ -24,6 +24,11 @@
 #define SIDESTEP_STEPS_MAX 4
 /* LIMIT: next hops of one route; a weight is exact where the weights of a route sum up to this or less. */
 #define SIDESTEP_GROUP_SLOTS 256
+/*
+ * Records of SOURCE and NEXT that one lookup meets: rules by source address, the tables they name, their routes by source
+ * address; then the tables that follow, and their routes by source address.
+ */
+#define SIDESTEP_LEADS_MAX 5
 /* LIMIT: extension headers followed in one IPv6 packet, routing headers included. */
 #define SIDESTEP_EXT_HEADERS_MAX 6
 /* LIMIT: TLVs looked at in one SRH. */
@@ -61,6 +66,9 @@ enum sidestep_action {
 	SIDESTEP_ROUTE_DROP = 3,    /* because of .reason */
 	SIDESTEP_ROUTE_HEADEND = 4, /* .policy */
 	SIDESTEP_ROUTE_GROUP = 5,   /* one of the routes of .group, by the packet's flow */
+	/* No routes themselves, they lead on to one: */
+	SIDESTEP_ROUTE_SOURCE = 6,  /* what .view6 or .view4 has for the source address */
+	SIDESTEP_ROUTE_NEXT = 7,    /* what .view6 or .view4 has for the destination address */
 	/* Endpoint behaviors. A SID from here on: needs SIDESTEP_PORT_SEG6. */
 	SIDESTEP_ROUTE_END = 16,
 	SIDESTEP_ROUTE_END_X = 17,    /* .adjacency */
@@ -209,6 +217,7 @@ enum sidestep_trace_kind {
 	SIDESTEP_TRACE_CHOICE = 11,  /* a: group, b: the route that was chosen */
 	/* a: Segments Left, b: DA.Arg.Index, as they will be; address: new destination */
 	SIDESTEP_TRACE_REPLACE_CSID = 12,
+	SIDESTEP_TRACE_SOURCE = 13,  /* a: view of source addresses, b: route or 0; address: key */
 };
 
 struct sidestep_trace {

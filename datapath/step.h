@@ -18,6 +18,7 @@
 #include "behavior/end_x.h"
 #include "behavior/headend.h"
 #include "flow.h"
+#include "lookup.h"
 #include "rewrite.h"
 #include "segment.h"
 
@@ -63,17 +64,19 @@ INLINE verdict classify(ENV *e, struct packet *p, const struct sidestep_port *po
 }
 
 /* RFC 3704, as net.ipv4.conf.IF.rp_filter has it. What fails here, the kernel judges again. */
-INLINE verdict reverse_path(ENV *e, const struct packet *p, __u32 flags, __u32 ifindex)
+INLINE verdict reverse_path(ENV *e, struct packet *p, __u32 flags, __u32 ifindex)
 {
 	const __u8 *ip = env_bytes(e, p->l3, IPV4_LENGTH);
 	const struct sidestep_adjacency *adjacency;
 	const struct sidestep_route *route;
-	struct address source = {};
+	__u32 index;
 
 	if (!ip)
 		return punt(reverse_path);
-	source.hi = load32(ip + IPV4_SOURCE);
-	route = env_route(e, env_fib_lookup(e, p->view4, source));
+	index = env_fib_lookup(e, p->view4, way_back(ip).destination);
+	route = env_route(e, index);
+	if (route && unlikely(route_leads_on(route)))
+		route = env_route(e, lookup_on(e, p, index, 1));
 	if (!route || (route->action != SIDESTEP_ROUTE_FORWARD && route->action != SIDESTEP_ROUTE_GROUP &&
 		       route->action != SIDESTEP_ROUTE_HEADEND))
 		return punt(reverse_path);
@@ -159,9 +162,17 @@ INLINE verdict route_packet(ENV *e, struct packet *p)
 		if (!index)
 			return punt(route_miss);
 		r = env_route(e, index);
-		if (r && unlikely(r->action == SIDESTEP_ROUTE_GROUP)) {
-			index = choose(e, p, r->group);
-			r = env_route(e, index);
+		if (r && unlikely(r->action >= SIDESTEP_ROUTE_GROUP && r->action <= SIDESTEP_ROUTE_NEXT)) {
+			if (route_leads_on(r)) {
+				index = lookup_on(e, p, index, 0);
+				if (!index)
+					return punt(route_miss);
+				r = env_route(e, index);
+			}
+			if (r && r->action == SIDESTEP_ROUTE_GROUP) {
+				index = choose(e, p, r->group);
+				r = env_route(e, index);
+			}
 		}
 		if (!r)
 			return punt(route_miss);

@@ -38,6 +38,7 @@ pub(crate) fn decode(message: &Message<'_>) -> Option<Rule> {
         from: None,
         to: None,
         l3mdev: false,
+        suppress_prefixlength: None,
         action: RuleAction::Other,
         unsupported: Vec::new(),
         owner: Owner::Kernel,
@@ -57,7 +58,10 @@ pub(crate) fn decode(message: &Message<'_>) -> Option<Rule> {
             // Who added the rule does not matter; padding.
             FRA_PROTOCOL | FRA_PAD => {}
             // -1: nothing is suppressed.
-            FRA_SUPPRESS_PREFIXLEN | FRA_SUPPRESS_IFGROUP if attribute.u32() == Some(u32::MAX) => {}
+            FRA_SUPPRESS_PREFIXLEN => {
+                rule.suppress_prefixlength = attribute.u32().filter(|bits| *bits != u32::MAX);
+            }
+            FRA_SUPPRESS_IFGROUP if attribute.u32() == Some(u32::MAX) => {}
             _ => rule.unsupported.push(unsupported(&attribute)),
         }
     }
@@ -126,13 +130,12 @@ const FRA_OIFNAME: u16 = 17;
 const FRA_PAD: u16 = 18;
 const FRA_L3MDEV: u16 = 19;
 const FRA_PROTOCOL: u16 = 21;
-const UNSUPPORTED: [(u16, &str); 14] = [
+const UNSUPPORTED: [(u16, &str); 13] = [
     (4, "goto"),
     (10, "fwmark"),
     (11, "realms"),
     (12, "tun_id"),
     (FRA_SUPPRESS_IFGROUP, "suppress_ifgroup"),
-    (FRA_SUPPRESS_PREFIXLEN, "suppress_prefixlength"),
     (16, "fwmask"),
     (20, "uidrange"),
     (22, "ipproto"),

@@ -201,6 +201,8 @@ pub struct Rule {
     /// `l3mdev`: the table of the VRF that the interface belongs to; the action is then `Table(TableId(0))`, as the
     /// kernel has it.
     pub l3mdev: bool,
+    /// `suppress_prefixlength`: a route whose prefix has up to so many bits does not count.
+    pub suppress_prefixlength: Option<u32>,
     /// What the rule does.
     pub action: RuleAction,
     /// Selectors and actions that the fast path does not know (fwmark, tos, ports, goto, …), in iproute2's words:

@@ -287,6 +287,7 @@ fn a_rule() -> impl Strategy<Value = Rule> {
                 oif,
                 from: from.filter(|net| net.prefix_len() > 0),
                 to: to.filter(|net| net.prefix_len() > 0),
+                suppress_prefixlength: None,
                 l3mdev: action == RuleAction::Table(TableId(0)),
                 action,
                 unsupported: vec![],

@@ -6,8 +6,10 @@ use serde::Serialize;
 use sidestep_abi::{
     SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_CHOICE, SIDESTEP_TRACE_CSID, SIDESTEP_TRACE_DECAP,
     SIDESTEP_TRACE_FORWARD, SIDESTEP_TRACE_LOOKUP, SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_POP,
-    SIDESTEP_TRACE_PORT, SIDESTEP_TRACE_PUSH, SIDESTEP_TRACE_REPLACE_CSID, SIDESTEP_TRACE_SRH,
+    SIDESTEP_TRACE_PORT, SIDESTEP_TRACE_PUSH, SIDESTEP_TRACE_REPLACE_CSID, SIDESTEP_TRACE_SOURCE,
+    SIDESTEP_TRACE_SRH,
 };
+use sidestep_control::compile::Leads;
 use sidestep_datapath::Trace;
 use sidestep_model::grammar::{Style, route};
 use sidestep_model::node::TableId;
@@ -43,6 +45,13 @@ pub enum Step {
         address: IpAddr,
         /// The tables of the rules, in their order.
         tables: Vec<String>,
+        /// What matched; none: nothing did.
+        route: Option<RouteName>,
+    },
+    /// A longest-prefix match of the source address: of rules with `from`, or of routes with it.
+    Source {
+        /// The address that was looked up.
+        address: IpAddr,
         /// What matched; none: nothing did.
         route: Option<RouteName>,
     },
@@ -184,16 +193,24 @@ fn step(names: Names<'_>, event: &Trace, destination: &mut IpAddr) -> Option<Ste
             source: "RFC 8986 4.10",
         },
         SIDESTEP_TRACE_LOOKUP => {
-            let chain = names.index.views.get(&a).map(|view| &view.chain);
-            let family = chain.map_or(Family::of(destination), |chain| chain.family);
-            let tables = chain.map_or_else(Vec::new, |chain| {
-                chain.tables.iter().map(|id| table(*id)).collect()
+            let view = names.index.views.get(&a);
+            let family = view.map_or(Family::of(destination), |view| view.family);
+            let tables = view.map_or_else(Vec::new, |view| {
+                view.tables.iter().map(|id| table(*id)).collect()
             });
             let route = (b != 0).then(|| route_name(names, b));
             Step::Lookup {
                 address: address(event.address, family),
                 tables,
                 route,
+            }
+        }
+        SIDESTEP_TRACE_SOURCE => {
+            let view = names.index.views.get(&a);
+            let family = view.map_or(Family::of(destination), |view| view.family);
+            Step::Source {
+                address: address(event.address, family),
+                route: (b != 0).then(|| route_name(names, b)),
             }
         }
         SIDESTEP_TRACE_CHOICE => choice(names, a, b),
@@ -359,7 +376,11 @@ fn route_name(names: Names<'_>, index: u32) -> RouteName {
         None => RouteName {
             prefix: None,
             table: None,
-            words: "the action of a rule".into(),
+            words: match names.index.leads.get(&index) {
+                Some(Leads::BySource) => "that depends on the source address".into(),
+                Some(Leads::Next) => "other tables".into(),
+                None => "the action of a rule".into(),
+            },
             neighbor: None,
         },
     }

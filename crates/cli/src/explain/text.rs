@@ -144,6 +144,11 @@ fn words(step: &Step) -> (&str, String, &str) {
                 "",
             )
         }
+        Step::Source { address, route } => {
+            let found = route.as_ref().map_or("no route".into(), route_words);
+            let indent = LABEL + 3;
+            ("source", format!("{address}\n{:indent$}{found}", ""), "")
+        }
         Step::Choice {
             next_hop,
             slots: (own, all),

@@ -16,9 +16,10 @@ use sidestep_model::behavior::{Behavior, EncapMode, Flavors, Seg6Encap, Seg6Loca
 use sidestep_model::route::{Family, NextHop};
 use sidestep_model::vlan::{Vids, VlanTableId};
 
-use super::chain::{self, Chain, Source};
-use super::group::Way;
+use super::chain::{self, Chain};
+use super::group::{Toward, Way};
 use super::routes::{Outcome, Unsupported, left, record, room, unsupported};
+use super::rules::{self, Source};
 use super::{Pass, ViewKey};
 
 impl Pass<'_> {
@@ -199,18 +200,21 @@ impl Pass<'_> {
             Family::V6
         };
         // Linux looks it up as for a packet from the ingress port (seg6_lookup_any_nexthop).
-        let Some(chain) = self.common.get(&family).cloned() else {
+        let Some(chains) = self.common.get(&family).cloned() else {
             return left(unsupported(
                 "its next hop depends on the ingress port, whose rules differ",
             ));
         };
-        match self.toward(&chain, next_hop)? {
-            Some(way) => Ok(way),
-            None if self.resolve(&chain, next_hop).is_none() => left(Err(Unsupported::Because(
+        match self.toward(&chains, next_hop, None)? {
+            Toward::Way(way) => Ok(way),
+            Toward::Nowhere => left(Err(Unsupported::Because(
                 PUNT_route_miss,
                 format!("no route to its next hop {next_hop}"),
             ))),
-            None => left(unsupported(format!(
+            Toward::Depends => left(unsupported(format!(
+                "the way to its next hop {next_hop} is not the same for all packets"
+            ))),
+            Toward::NotPlain => left(unsupported(format!(
                 "no plain route to its next hop {next_hop}"
             ))),
         }
@@ -218,16 +222,16 @@ impl Pass<'_> {
 
     /// The view of a SID's `table`, or of the VRF with its `vrftable`.
     fn endpoint_view(&mut self, local: &Seg6Local, family: Family) -> Outcome<u32> {
-        let chain = match (local.table, local.vrftable) {
-            (Some(table), _) => chain::of_table(self.node, family, table),
-            (None, Some(table)) => match chain::chain(self.node, family, Source::Vrf(table)) {
-                Ok(chain) if chain.tables.contains(&table) => chain,
-                Ok(_) => Chain::table(family, table),
+        let chains = match (local.table, local.vrftable) {
+            (Some(table), _) => chain::of_table(self.node, family, table).into(),
+            (None, Some(table)) => match rules::chains(self.node, family, Source::Vrf(table)) {
+                Ok(chains) if chains.ask(table) => chains,
+                Ok(_) => Chain::table(family, table).into(),
                 Err(why) => return left(unsupported(why)),
             },
             (None, None) => return left(unsupported("no table")),
         };
-        room(self.view(chain))
+        room(self.view_of(&chains))
     }
 }
 

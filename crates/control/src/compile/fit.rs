@@ -23,7 +23,7 @@ impl Pass<'_> {
             return;
         }
         let kept = keep(fib, limit as usize, held, |key, route| {
-            self.out.index.vlan_views.contains_key(&key.view) || self.is_ours(route)
+            self.leads(key.view) || self.is_ours(route)
         });
         let all = std::mem::take(&mut self.out.image.fib);
         let (mut fib, left_out): (BTreeMap<_, _>, BTreeMap<_, _>) =
@@ -53,6 +53,12 @@ impl Pass<'_> {
         self.out.image.fib = fib;
     }
 
+    /// Not a view of routes, but of VLANs or sources.
+    fn leads(&self, view: u32) -> bool {
+        let views = &self.out.index.views;
+        views.get(&view).is_none_or(|view| view.tables.is_empty())
+    }
+
     fn is_ours(&self, route: u32) -> bool {
         let record = self.out.image.routes.get(&route);
         record.is_some_and(|route| u32::from(route.flags) & SIDESTEP_ROUTE_OURS != 0)
@@ -63,15 +69,17 @@ impl Pass<'_> {
         let Some(view) = self.out.index.views.get(&key.view) else {
             return;
         };
-        let (family, tables) = (view.chain.family, view.chain.tables.clone());
+        let (family, tables) = (view.family, view.tables.clone());
         let prefix = Prefix {
             address: key.address,
             length: key.length,
         };
-        let winner = tables
-            .iter()
-            .find_map(|&table| self.tables.get(&(family, table))?.longest_match(prefix));
-        if let Some((_, route)) = winner {
+        let winner = tables.iter().find_map(|&table| {
+            self.tables
+                .get(&(family, table))?
+                .find(prefix, Prefix::DEFAULT)
+        });
+        if let Some(route) = winner {
             let route = route.key;
             self.out.index.full.insert(route, table);
             self.out.index.unsupported.insert(route, words.to_owned());

@@ -9,9 +9,10 @@ use sidestep_abi::{
 use sidestep_model::route::{NextHop, Owner, Route, RouteKind};
 
 use super::Pass;
-use super::chain::Chain;
 use super::index::RouteInfo;
 use super::routes::{self, Outcome, left, record, room, unsupported};
+use super::rules::Chains;
+use super::views::Resolved;
 
 /// Seed of the hash, and the route of each slot.
 pub(crate) type GroupKey = (u32, Vec<u32>);
@@ -23,6 +24,18 @@ pub(super) enum Way {
     Adjacency(u32),
     /// By one of this group's routes, each to an adjacency.
     Group(u32),
+}
+
+/// Where chains of tables send an address.
+pub(super) enum Toward {
+    /// To a plain next hop, or several.
+    Way(Way),
+    /// There is no route.
+    Nowhere,
+    /// That depends on the source address.
+    Depends,
+    /// By a route that does more than forward.
+    NotPlain,
 }
 
 impl Way {
@@ -75,10 +88,17 @@ impl Pass<'_> {
         })
     }
 
-    /// Where a chain of tables sends an address, if that is to plain next hops.
-    pub(super) fn toward(&mut self, chain: &Chain, address: IpAddr) -> Outcome<Option<Way>> {
-        let Some(route) = self.resolve(chain, address) else {
-            return Ok(None);
+    /// Where chains of tables send an address; `source`: packets from there, or from anywhere.
+    pub(super) fn toward(
+        &mut self,
+        chains: &Chains,
+        address: IpAddr,
+        source: Option<IpAddr>,
+    ) -> Outcome<Toward> {
+        let route = match self.resolve(chains, address, source) {
+            Resolved::Route(route) => route,
+            Resolved::Nowhere => return Ok(Toward::Nowhere),
+            Resolved::Depends => return Ok(Toward::Depends),
         };
         let node = self.node;
         let hops = alive(&route.next_hops);
@@ -87,20 +107,20 @@ impl Pass<'_> {
             hop.encap.is_none() && link.is_some_and(|link| routes::is_ethernet(&link.kind))
         };
         if route.kind != RouteKind::Unicast
-            || routes::is_selective(&route.key)
+            || route.key.tos != 0
             || hops.is_empty()
             || !hops.iter().all(plain)
         {
-            return Ok(None);
+            return Ok(Toward::NotPlain);
         }
         let mut ways = Vec::new();
         for hop in &hops {
             let Some(dev) = hop.dev else {
-                return Ok(None);
+                return Ok(Toward::NotPlain);
             };
             let adjacency = self.adjacency(dev, Some(hop.via.unwrap_or(address)), route.mtu)?;
             if hops.len() == 1 {
-                return Ok(Some(Way::Adjacency(adjacency)));
+                return Ok(Toward::Way(Way::Adjacency(adjacency)));
             }
             let member = sidestep_route {
                 adjacency,
@@ -108,7 +128,7 @@ impl Pass<'_> {
             };
             ways.push((self.member(route, hop, member)?, hop.weight));
         }
-        Ok(Some(Way::Group(self.group(&ways)?)))
+        Ok(Toward::Way(Way::Group(self.group(&ways)?)))
     }
 
     /// The index of a record that only a group refers to.

@@ -4,16 +4,14 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 
 use sidestep_model::behavior::Seg6Encap;
-use sidestep_model::node::IfIndex;
+use sidestep_model::node::{IfIndex, TableId};
 use sidestep_model::route::{Family, NextHop, Route, RouteKey};
 use sidestep_model::vlan::VlanTableId;
-
-use super::Chain;
 
 /// A compiled route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteInfo {
-    /// The route it was made from. None: a rule's own action.
+    /// The route it was made from. None: a rule's own action, or one of [`Index::leads`].
     pub route: Option<Route>,
     /// The neighbor on the link that a connected route was narrowed to.
     pub neighbor: Option<IpAddr>,
@@ -26,8 +24,29 @@ pub struct RouteInfo {
 /// A view of the FIB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewInfo {
-    /// The tables merged in it.
-    pub chain: Chain,
+    /// IPv4 or IPv6.
+    pub family: Family,
+    /// The tables merged in it, in the order of their rules, or those that it leads to. None in a view of sources.
+    pub tables: Vec<TableId>,
+}
+
+impl ViewInfo {
+    /// Of these tables.
+    pub(crate) fn new(family: Family, tables: impl IntoIterator<Item = TableId>) -> Self {
+        Self {
+            family,
+            tables: tables.into_iter().collect(),
+        }
+    }
+}
+
+/// How a record leads on that is no route itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leads {
+    /// By the source address.
+    BySource,
+    /// To other tables.
+    Next,
 }
 
 /// A next hop.
@@ -55,6 +74,8 @@ pub struct PolicyInfo {
 pub struct Index {
     /// By route index.
     pub routes: BTreeMap<u32, RouteInfo>,
+    /// Those of them that lead on to another.
+    pub leads: BTreeMap<u32, Leads>,
     /// By group index: the route of each slot.
     pub groups: BTreeMap<u32, Vec<u32>>,
     /// By view index.

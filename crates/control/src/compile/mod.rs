@@ -11,32 +11,32 @@ mod group;
 mod header;
 mod ids;
 mod index;
+mod merge;
 mod routes;
+mod rules;
 mod tables;
+mod views;
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 
 use sidestep_abi::{
-    PUNT_route_miss, PUNT_route_type, PUNT_table_full, SIDESTEP_PORT_FORWARD4,
-    SIDESTEP_PORT_FORWARD6, SIDESTEP_PORT_REQUIRE_HMAC, SIDESTEP_PORT_RPF_LOOSE,
-    SIDESTEP_PORT_RPF_STRICT, SIDESTEP_PORT_RULES4_PUNT, SIDESTEP_PORT_RULES6_PUNT,
-    SIDESTEP_PORT_SEG6, SIDESTEP_PORTS, sidestep_port,
+    PUNT_table_full, SIDESTEP_PORT_FORWARD4, SIDESTEP_PORT_FORWARD6, SIDESTEP_PORT_REQUIRE_HMAC,
+    SIDESTEP_PORT_RPF_LOOSE, SIDESTEP_PORT_RPF_STRICT, SIDESTEP_PORT_RULES4_PUNT,
+    SIDESTEP_PORT_RULES6_PUNT, SIDESTEP_PORT_SEG6, SIDESTEP_PORTS, sidestep_port,
 };
 use sidestep_datapath::{FibKey, Image, Limits, VIEWS};
-use sidestep_model::node::{IfIndex, Link, Node};
-use sidestep_model::route::{Family, Route, RouteKey, RouteKind};
+use sidestep_model::node::{IfIndex, Link, Node, TableId};
+use sidestep_model::route::{Family, Route, RouteKey};
 use sidestep_model::vlan::VlanTableId;
 use thiserror::Error;
 
-pub use chain::Chain;
-use chain::Source;
+use chain::Chain;
 use group::GroupKey;
 use ids::{Full, Ids};
-pub use index::{AdjacencyInfo, Index, PolicyInfo, RouteInfo, ViewInfo};
+pub use index::{AdjacencyInfo, Index, Leads, PolicyInfo, RouteInfo, ViewInfo};
 use routes::{AdjacencyKey, PolicyKey, RouteRecord};
-use tables::{Prefix, Say, Table};
+use rules::{Chains, Source};
+use tables::{Prefix, Routing};
 
 /// Why a node cannot be compiled. Nothing of it is applied then; what ran before runs on.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -95,6 +95,8 @@ pub struct Compiler {
 enum ViewKey {
     /// Routing tables.
     Chain(Chain),
+    /// Just these prefixes, with the indices of their routes: by source address, or the way there.
+    Leading(Vec<(Prefix, u32)>),
     /// A VLAN table.
     Vlans(VlanTableId),
 }
@@ -103,11 +105,11 @@ enum ViewKey {
 struct Pass<'a> {
     ids: &'a mut Compiler,
     node: &'a Node,
-    tables: BTreeMap<(Family, sidestep_model::node::TableId), Table<&'a Route>>,
-    /// The chain that all ports share, per family, if they do: then next hops can be resolved ahead.
-    common: BTreeMap<Family, Chain>,
-    /// Views asked for, in the order of asking; their tables are filled at the end.
-    wanted: BTreeMap<Chain, u32>,
+    tables: BTreeMap<(Family, TableId), Routing<&'a Route>>,
+    /// The chains that all ports share, per family, if they do: then next hops can be resolved ahead.
+    common: BTreeMap<Family, Chains>,
+    /// Views asked for whose tables are yet to be filled.
+    wanted: Vec<(Chain, u32)>,
     /// The route record of what did not fit: it leaves packets to the kernel.
     full: u32,
     out: Compiled,
@@ -190,7 +192,7 @@ impl Compiler {
             node,
             tables: BTreeMap::new(),
             common: BTreeMap::new(),
-            wanted: BTreeMap::new(),
+            wanted: Vec::new(),
             full: 0,
             out: Compiled::default(),
         };
@@ -250,30 +252,31 @@ impl Compiler {
     }
 }
 
-impl<'a> Pass<'a> {
-    /// Per table and prefix the route that wins: the lowest metric (and no TOS: those are the kernel's).
+impl Pass<'_> {
+    /// Per table and prefixes the route that wins: the lowest metric (and no TOS: those are the kernel's).
     fn read_tables(&mut self) {
         for (key, route) in &self.node.routes {
             let table = self
                 .tables
                 .entry((tables::family(&key.prefix), key.table))
                 .or_default();
-            let prefix = Prefix::from(key.prefix);
-            let better = table.get(prefix).is_none_or(|winner| {
-                // A selector beside the destination makes the whole prefix the kernel's.
-                let selective = routes::is_selective(&winner.key);
-                routes::is_selective(key) && !selective
-                    || routes::is_selective(key) == selective && key.metric < winner.key.metric
+            let entry = table.entry(key.prefix.into());
+            let from = key.from.filter(|from| from.prefix_len() > 0);
+            let from = from.map(Prefix::from);
+            let better = entry.get(from).is_none_or(|winner| {
+                // A TOS makes the whole prefix the kernel's.
+                let selects = (key.tos != 0, winner.key.tos != 0);
+                selects == (true, false) || selects.0 == selects.1 && key.metric < winner.key.metric
             });
             if better {
-                table.insert(prefix, route);
+                entry.set(from, route);
             }
         }
     }
 
     fn ports(&mut self, ports: &BTreeSet<IfIndex>) -> Result<(), CompileError> {
         let mut slots: BTreeMap<u32, &Link> = BTreeMap::new();
-        let mut chains: BTreeMap<Family, BTreeSet<Option<Chain>>> = BTreeMap::new();
+        let mut chains: BTreeMap<Family, BTreeSet<Option<Chains>>> = BTreeMap::new();
         for &port in ports {
             let link = self
                 .node
@@ -291,12 +294,12 @@ impl<'a> Pass<'a> {
                 chains
                     .entry(family)
                     .or_default()
-                    .insert(chain::chain(self.node, family, source).ok());
+                    .insert(rules::chains(self.node, family, source).ok());
             }
         }
         for (family, mut chains) in chains {
-            if let (1, Some(Some(chain))) = (chains.len(), chains.pop_first()) {
-                self.common.insert(family, chain);
+            if let (1, Some(Some(common))) = (chains.len(), chains.pop_first()) {
+                self.common.insert(family, common);
             }
         }
         for &port in ports {
@@ -335,17 +338,21 @@ impl<'a> Pass<'a> {
             (
                 Family::V6,
                 SIDESTEP_PORT_RULES6_PUNT,
-                chain::chain(self.node, Family::V6, source),
+                rules::chains(self.node, Family::V6, source),
             ),
             (
                 Family::V4,
                 SIDESTEP_PORT_RULES4_PUNT,
-                self.chain_with_way_back(link, source),
+                self.chains_with_way_back(link, source),
             ),
         ];
-        for (family, punt, chain) in chains {
-            let view = chain.and_then(|chain| {
-                self.view(chain)
+        for (family, punt, chains) in chains {
+            let view = chains.and_then(|chains| {
+                if let Some(why) = chains.leaves() {
+                    let why = why.to_owned();
+                    self.out.index.left_to_kernel.insert((port, family), why);
+                }
+                self.view_of(&chains)
                     .map_err(|full| CompileError::from(full).to_string())
             });
             match (view, family) {
@@ -360,13 +367,13 @@ impl<'a> Pass<'a> {
         Ok(record)
     }
 
-    /// The chain of a port's IPv4 packets. With `rp_filter`, Linux looks up the way back to the source as if for a packet
-    /// that arrives where this one leaves (`__fib_validate_source`): by the same chain, or it is the kernel's.
-    fn chain_with_way_back(&self, link: &Link, source: Source<'_>) -> Result<Chain, String> {
-        let own = chain::chain(self.node, Family::V4, source)?;
+    /// The chains of a port's IPv4 packets. With `rp_filter`, Linux looks up the way back to the source as if for a packet
+    /// that arrives where this one leaves (`__fib_validate_source`): by the same chains, or it is the kernel's.
+    fn chains_with_way_back(&self, link: &Link, source: Source<'_>) -> Result<Chains, String> {
+        let own = rules::chains(self.node, Family::V4, source)?;
         let same = |other: &Link| {
             let source = Source::port(self.node, other.ifindex);
-            source.map(|source| chain::chain(self.node, Family::V4, source))
+            source.map(|source| rules::chains(self.node, Family::V4, source))
                 == Some(Ok(own.clone()))
         };
         let mut others = self.node.links.values();
@@ -378,79 +385,6 @@ impl<'a> Pass<'a> {
             )),
             None => Ok(own),
         }
-    }
-
-    /// The index of the view for a chain.
-    fn view(&mut self, chain: Chain) -> Result<u32, Full> {
-        let id = self.ids.views.get(&ViewKey::Chain(chain.clone()))?;
-        self.out.index.views.insert(
-            id,
-            ViewInfo {
-                chain: chain.clone(),
-            },
-        );
-        self.wanted.insert(chain, id);
-        Ok(id)
-    }
-
-    /// Compiles the routes of every table that a view uses, then merges tables into views. Compiling a SID may ask for
-    /// further views, so it goes on until none is new.
-    fn views(&mut self) -> Result<(), CompileError> {
-        let mut entries: BTreeMap<(Family, sidestep_model::node::TableId), Table<Say>> =
-            BTreeMap::new();
-        let mut done = BTreeSet::new();
-        while let Some((chain, view)) = self.wanted.iter().find(|(chain, _)| !done.contains(*chain))
-        {
-            let (chain, view) = (chain.clone(), *view);
-            for &table in &chain.tables {
-                if let Entry::Vacant(vacant) = entries.entry((chain.family, table)) {
-                    vacant.insert(self.table(chain.family, table)?);
-                }
-            }
-            let last = match chain.last {
-                None => None,
-                // Where there is no room for the record, the kernel does the same.
-                Some(RouteKind::Blackhole) => {
-                    Some(self.bare_drop().unwrap_or_else(|_| self.full()))
-                }
-                Some(_) => Some(
-                    self.bare_punt(PUNT_route_type)
-                        .unwrap_or_else(|_| self.full()),
-                ),
-            };
-            let empty = Table::default();
-            let tables = chain
-                .tables
-                .iter()
-                .map(|&table| entries.get(&(chain.family, table)).unwrap_or(&empty));
-            for (prefix, route) in tables::merge(&tables, last) {
-                let route = match route {
-                    Some(route) => route,
-                    None => self.bare_punt(PUNT_route_miss)?,
-                };
-                self.out.image.fib.insert(
-                    FibKey {
-                        view,
-                        address: prefix.address,
-                        length: prefix.length,
-                    },
-                    route,
-                );
-            }
-            done.insert(chain);
-        }
-        Ok(())
-    }
-
-    /// What a chain of tables has for one address.
-    fn resolve(&self, chain: &Chain, address: IpAddr) -> Option<&'a Route> {
-        let host = Prefix::host(address);
-        chain.tables.iter().find_map(|&table| {
-            let found = self.tables.get(&(chain.family, table))?.longest_match(host);
-            found
-                .map(|(_, route)| *route)
-                .filter(|route| route.kind != RouteKind::Throw)
-        })
     }
 }
 

@@ -13,13 +13,14 @@ use sidestep_abi::{
 };
 use sidestep_model::behavior::{SEGMENTS_MAX, Seg6Encap};
 use sidestep_model::node::{IfIndex, LinkKind, TableId};
-use sidestep_model::route::{Encap, Family, NextHop, Owner, Route, RouteKey, RouteKind};
+use sidestep_model::route::{Encap, Family, NextHop, Owner, Route, RouteKind};
 
 use super::chain::Chain;
-use super::group::{self, Way};
+use super::group::{self, Toward, Way};
 use super::ids::Full;
 use super::index::{AdjacencyInfo, PolicyInfo, RouteInfo};
-use super::tables::{self, Prefix, Say, Table};
+use super::merge::Say;
+use super::tables::{self, Entry, Prefix, Routing, Verdict};
 use super::{CompileError, Pass, header};
 
 /// What tells one route record from another: all of it.
@@ -29,9 +30,46 @@ pub(crate) type AdjacencyKey = (IfIndex, Option<IpAddr>, Option<u32>);
 /// Encapsulation, source, hop limit, flow label mode, adjacency, view.
 pub(crate) type PolicyKey = (Seg6Encap, Ipv6Addr, u8, u8, u32, u32);
 
-/// A route that looks at more than the destination.
-pub(crate) fn is_selective(key: &RouteKey) -> bool {
-    key.tos != 0 || key.from.is_some_and(|from| from.prefix_len() > 0)
+/// What a table says, compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    /// None: to go on with the next rule.
+    route: Say,
+    /// Bits of the prefix up to which it is suppressed, if it can be (`suppress_prefixlength`).
+    bits: Option<u8>,
+}
+
+impl Found {
+    fn of(route: &Route, index: Say) -> Self {
+        let bits = route.key.prefix.prefix_len();
+        Self {
+            route: index,
+            bits: route.is_suppressed(bits).then_some(bits),
+        }
+    }
+
+    /// What a rule says itself.
+    pub(super) const fn by_rule(index: u32) -> Self {
+        Self {
+            route: Some(index),
+            bits: None,
+        }
+    }
+
+    /// The index of the route, of what does not throw.
+    pub(super) fn route(&self) -> u32 {
+        self.route.unwrap_or(0)
+    }
+}
+
+impl Verdict for Found {
+    fn throws(&self) -> bool {
+        self.route.is_none()
+    }
+
+    fn is_suppressed(&self, bits: u8) -> bool {
+        self.bits.is_some_and(|own| own <= bits)
+    }
 }
 
 /// A route that the packet path leaves to the kernel: the packet's reason, and words for the operator.
@@ -78,20 +116,23 @@ impl Pass<'_> {
         &mut self,
         family: Family,
         table: TableId,
-    ) -> Result<Table<Say>, CompileError> {
-        let mut out = Table::default();
+    ) -> Result<Routing<Found>, CompileError> {
+        let mut out = Routing::default();
         let Some(source) = self.tables.get(&(family, table)) else {
             return Ok(out);
         };
-        let winners: Vec<(Prefix, &Route)> = source.iter().map(|(p, r)| (*p, *r)).collect();
+        let winners: Vec<(Prefix, Option<Prefix>, &Route)> = source
+            .iter()
+            .flat_map(|(to, entry)| entry.iter().map(|(from, route)| (*to, from, *route)))
+            .collect();
         // Our own first: where there is no room for all, the kernel can stand in for the others.
         for owner in [Owner::Sidestep, Owner::Kernel] {
-            for (prefix, route) in winners.iter().filter(|(_, route)| route.owner == owner) {
-                let entry = match route.kind {
-                    RouteKind::Throw if !is_selective(&route.key) => None,
+            for (to, from, route) in winners.iter().filter(|(_, _, route)| route.owner == owner) {
+                let index = match route.kind {
+                    RouteKind::Throw if route.key.tos == 0 => None,
                     _ => Some(self.route(route, None)?),
                 };
-                out.insert(*prefix, entry);
+                out.entry(*to).set(*from, Found::of(route, index));
             }
         }
         for (&(dev, address), neighbor) in &self.node.neighbors {
@@ -101,16 +142,24 @@ impl Pass<'_> {
             {
                 continue;
             }
-            let Some((_, &route)) = self.tables[&(family, table)].longest_match(host) else {
+            let found = self.tables[&(family, table)].longest_match(host);
+            let Some((covering, on_it)) = found.filter(|_| !is_link_local(address)) else {
                 continue;
             };
-            let on_link = route.kind == RouteKind::Unicast
-                && !is_selective(&route.key)
-                && matches!(&route.next_hops[..], [NextHop { via: None, dev: Some(d), encap: None, .. }] if *d == dev);
-            if on_link && !is_link_local(address) {
-                let entry = self.route(route, Some(address))?;
-                out.insert(host, Some(entry));
+            let on_link: Vec<(Option<Prefix>, &Route)> = on_it
+                .iter()
+                .map(|(from, route)| (from, *route))
+                .filter(|(_, route)| is_on_link(route, dev))
+                .collect();
+            if on_link.is_empty() {
+                continue;
             }
+            let mut narrowed: Entry<Found> = out.get(covering).cloned().unwrap_or_default();
+            for (from, route) in on_link {
+                let index = self.route(route, Some(address))?;
+                narrowed.set(from, Found::of(route, Some(index)));
+            }
+            out.insert(host, narrowed);
         }
         Ok(out)
     }
@@ -216,8 +265,8 @@ impl Pass<'_> {
         neighbor: Option<IpAddr>,
         counter: u32,
     ) -> Outcome<sidestep_route> {
-        if is_selective(&route.key) {
-            return left(unsupported("selects by source prefix or TOS"));
+        if route.key.tos != 0 {
+            return left(unsupported("selects by TOS"));
         }
         match route.kind {
             RouteKind::Unicast => {}
@@ -354,23 +403,6 @@ impl Pass<'_> {
             return left(unsupported("an SRH cannot be inserted into IPv4"));
         }
         let first = encap.segments[0];
-        let chain = match encap.lookup {
-            Some(table) => Some(Chain::table(Family::V6, table)),
-            None => self.common.get(&Family::V6).cloned(),
-        };
-        let toward = match &chain {
-            Some(chain) => self.toward(chain, first.into())?,
-            None => None,
-        };
-        // Of several ways the packet takes one by its outer header: when it is looked up.
-        let adjacency = match toward {
-            Some(Way::Adjacency(adjacency)) => adjacency,
-            Some(Way::Group(_)) | None => 0,
-        };
-        let view = match encap.lookup {
-            Some(table) => room(self.view(Chain::table(Family::V6, table)))?,
-            None => 0,
-        };
         let source = encap
             .tunsrc
             .or(self.node.tunsrc)
@@ -379,6 +411,25 @@ impl Pass<'_> {
             return left(unsupported(
                 "no IPv6 address to be the source (see `ip sr tunsrc`)",
             ));
+        };
+        let chains = match encap.lookup {
+            Some(table) => Some(Chain::table(Family::V6, table).into()),
+            None => self.common.get(&Family::V6).cloned(),
+        };
+        // A packet that an SRH is inserted into keeps its source.
+        let from = (!encap.mode.inserts()).then_some(source.into());
+        let toward = match &chains {
+            Some(chains) => self.toward(chains, first.into(), from)?,
+            None => Toward::Depends,
+        };
+        // Of several ways the packet takes one by its outer header: when it is looked up.
+        let adjacency = match toward {
+            Toward::Way(Way::Adjacency(adjacency)) => adjacency,
+            _ => 0,
+        };
+        let view = match encap.lookup {
+            Some(table) => room(self.view(Chain::table(Family::V6, table)))?,
+            None => 0,
         };
         let hop_limit = next_hop
             .dev
@@ -440,6 +491,13 @@ pub(super) fn is_ethernet(kind: &LinkKind) -> bool {
         kind,
         LinkKind::Loopback | LinkKind::NotEthernet(_) | LinkKind::Vrf { .. }
     )
+}
+
+/// Whether the destinations of a route are on this link, and so may be its neighbors.
+fn is_on_link(route: &Route, dev: IfIndex) -> bool {
+    route.kind == RouteKind::Unicast
+        && route.key.tos == 0
+        && matches!(&route.next_hops[..], [NextHop { via: None, dev: Some(d), encap: None, .. }] if *d == dev)
 }
 
 fn is_link_local(address: IpAddr) -> bool {

@@ -1,10 +1,10 @@
-//! Routing tables by prefix, with longest prefix match, and their merge into a view.
+//! Routing tables by prefix, with longest prefix match.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use sidestep_model::route::Family;
+use sidestep_model::route::{Family, Route, RouteKind};
 
 /// A prefix in the form of the FIB: network order, IPv4 in the first four bytes, host bits zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,6 +44,11 @@ impl Prefix {
             length,
         }
     }
+
+    /// Whether all addresses of `other` are in this one.
+    pub(crate) fn covers(self, other: Self) -> bool {
+        self.length <= other.length && other.shortened(self.length) == self
+    }
 }
 
 impl From<IpNet> for Prefix {
@@ -63,7 +68,7 @@ pub(crate) fn family(net: &IpNet) -> Family {
     }
 }
 
-/// One routing table of one family.
+/// Values by prefix, for one family.
 #[derive(Clone, Debug)]
 pub(crate) struct Table<T> {
     entries: BTreeMap<Prefix, T>,
@@ -79,10 +84,29 @@ impl<T> Default for Table<T> {
     }
 }
 
+impl<T> FromIterator<(Prefix, T)> for Table<T> {
+    fn from_iter<I: IntoIterator<Item = (Prefix, T)>>(entries: I) -> Self {
+        let mut table = Self::default();
+        for (prefix, value) in entries {
+            table.insert(prefix, value);
+        }
+        table
+    }
+}
+
 impl<T> Table<T> {
     pub(crate) fn insert(&mut self, prefix: Prefix, value: T) {
         self.lengths.insert(prefix.length);
         self.entries.insert(prefix, value);
+    }
+
+    /// The entry of this prefix itself, made if there is none.
+    pub(crate) fn entry(&mut self, prefix: Prefix) -> &mut T
+    where
+        T: Default,
+    {
+        self.lengths.insert(prefix.length);
+        self.entries.entry(prefix).or_default()
     }
 
     /// The entry of this prefix itself.
@@ -90,15 +114,18 @@ impl<T> Table<T> {
         self.entries.get(&prefix)
     }
 
+    /// The entries that cover all of `prefix`, the longest first.
+    pub(crate) fn covering(&self, prefix: Prefix) -> impl Iterator<Item = (Prefix, &T)> {
+        let lengths = self.lengths.range(..=prefix.length).rev();
+        lengths.filter_map(move |&length| {
+            let shortened = prefix.shortened(length);
+            self.entries.get(&shortened).map(|value| (shortened, value))
+        })
+    }
+
     /// The longest entry that covers all of `prefix`.
     pub(crate) fn longest_match(&self, prefix: Prefix) -> Option<(Prefix, &T)> {
-        self.lengths
-            .range(..=prefix.length)
-            .rev()
-            .find_map(|&length| {
-                let shortened = prefix.shortened(length);
-                self.entries.get(&shortened).map(|value| (shortened, value))
-            })
+        self.covering(prefix).next()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Prefix, &T)> {
@@ -106,35 +133,103 @@ impl<T> Table<T> {
     }
 }
 
-/// What a table says of a prefix: a route, or to go on with the next rule (`throw`).
-pub(crate) type Say = Option<u32>;
+/// What a routing table has for one destination prefix.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry<T> {
+    any: Option<T>,
+    from: Option<Box<Table<T>>>,
+}
 
-/// Merges tables that are consulted one after the other into one: the longest match in the result gives what the
-/// tables would give. `last`: what stands behind all of them (a rule that ends the search).
-///
-/// Why this is right: let Q be the longest prefix of any table that covers an address. Every prefix of any table that
-/// covers the address is at most as long as Q and so covers all of Q. So each table's longest match for the address is
-/// its longest match for Q, and walking the tables with Q gives the answer for the address.
-///
-/// That answer may be that no table has a route: where a `throw` hides shorter prefixes of its table, and no later one
-/// matches. Then the prefix is there without a route, lest a shorter one of the result match instead.
-pub(crate) fn merge<'a>(
-    tables: &(impl Iterator<Item = &'a Table<Say>> + Clone),
-    last: Option<u32>,
-) -> impl Iterator<Item = (Prefix, Say)> {
-    let mut merged = BTreeMap::new();
-    let prefixes = tables
-        .clone()
-        .flat_map(|table| table.iter().map(|(&prefix, _)| prefix));
-    for prefix in prefixes.chain(last.map(|_| Prefix::DEFAULT)) {
-        merged.entry(prefix).or_insert_with(|| {
-            tables
-                .clone()
-                .find_map(|table| table.longest_match(prefix).and_then(|(_, entry)| *entry))
-                .or(last)
-        });
+impl<T> Default for Entry<T> {
+    fn default() -> Self {
+        Self {
+            any: None,
+            from: None,
+        }
     }
-    merged.into_iter()
+}
+
+impl<T> Entry<T> {
+    /// Sets what is said of packets from a source prefix (`from PREFIX`), or of all others.
+    pub(crate) fn set(&mut self, from: Option<Prefix>, value: T) {
+        match from {
+            None => self.any = Some(value),
+            Some(from) => self.from.get_or_insert_default().insert(from, value),
+        }
+    }
+
+    /// What is said of packets from just that source prefix, or of all others.
+    pub(crate) fn get(&self, from: Option<Prefix>) -> Option<&T> {
+        match from {
+            None => self.any.as_ref(),
+            Some(from) => self.from.as_ref()?.get(from),
+        }
+    }
+
+    /// All that is said, with the source prefix that it is said of.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Option<Prefix>, &T)> {
+        let from = self.from.iter().flat_map(|from| from.iter());
+        let from = from.map(|(prefix, value)| (Some(*prefix), value));
+        self.any.iter().map(|value| (None, value)).chain(from)
+    }
+}
+
+/// What a routing table says of a packet, as far as the search depends on it.
+pub(crate) trait Verdict {
+    /// To go on with the next rule (`throw`).
+    fn throws(&self) -> bool;
+    /// That does not count where a rule wants a prefix of more than so many bits (`suppress_prefixlength`).
+    fn is_suppressed(&self, bits: u8) -> bool;
+}
+
+impl Verdict for &Route {
+    fn throws(&self) -> bool {
+        self.kind == RouteKind::Throw
+    }
+
+    // What refuses is an error to the kernel, and errors are not suppressed (fib_rules_lookup).
+    fn is_suppressed(&self, bits: u8) -> bool {
+        let refuses = matches!(
+            self.kind,
+            RouteKind::Blackhole | RouteKind::Unreachable | RouteKind::Prohibit
+        );
+        !refuses && self.key.prefix.prefix_len() <= bits
+    }
+}
+
+/// A routing table.
+pub(crate) type Routing<T> = Table<Entry<T>>;
+
+impl<T: Verdict> Routing<T> {
+    /// What it says of packets to `to` from `source`, two prefixes that nothing in it divides. The longest destination
+    /// prefix counts, among its routes with `from` the longest source prefix. Where it has such routes and none fits the
+    /// source, the kernel passes over its other route as well (`fib6_node_lookup_1`), but for the default route.
+    pub(crate) fn find(&self, to: Prefix, source: Prefix) -> Option<&T> {
+        self.covering(to)
+            .find_map(|(prefix, entry)| match &entry.from {
+                None => entry.any.as_ref(),
+                Some(from) => {
+                    let other = || entry.any.as_ref().filter(|_| prefix.length == 0);
+                    from.longest_match(source)
+                        .map(|(_, value)| value)
+                        .or_else(other)
+                }
+            })
+    }
+
+    /// The source prefixes that what it says of packets to `to` may depend on, and what it says of all if it is none.
+    pub(crate) fn sources(&self, to: Prefix) -> (BTreeSet<Prefix>, Option<&T>) {
+        let mut sources = BTreeSet::new();
+        for (prefix, entry) in self.covering(to) {
+            if let Some(from) = &entry.from {
+                sources.extend(from.iter().map(|(prefix, _)| *prefix));
+            }
+            if entry.any.is_some() && (entry.from.is_none() || prefix.length == 0) {
+                return (sources, entry.any.as_ref());
+            }
+        }
+        (sources, None)
+    }
 }
 
 #[cfg(test)]
@@ -145,51 +240,47 @@ mod tests {
         text.parse::<IpNet>().unwrap().into()
     }
 
-    fn table(entries: &[(&str, Say)]) -> Table<Say> {
-        let mut table = Table::default();
-        for (text, entry) in entries {
-            table.insert(prefix(text), *entry);
+    impl Verdict for u32 {
+        fn throws(&self) -> bool {
+            *self == 0
         }
-        table
-    }
 
-    fn lookup(merged: &[(Prefix, Say)], address: &str) -> Say {
-        let mut table = Table::default();
-        for &(prefix, route) in merged {
-            table.insert(prefix, route);
+        fn is_suppressed(&self, _: u8) -> bool {
+            false
         }
-        table
-            .longest_match(Prefix::host(address.parse().unwrap()))
-            .and_then(|(_, &route)| route)
     }
 
     #[test]
-    fn an_earlier_table_wins_even_with_a_shorter_prefix() {
-        let first = table(&[("fc00::/16", Some(1))]);
-        let second = table(&[("fc00:1::/32", Some(2)), ("::/0", Some(3))]);
-        let merged: Vec<_> = merge(&[&first, &second].into_iter(), None).collect();
-        assert_eq!(lookup(&merged, "fc00:1::5"), Some(1));
-        assert_eq!(lookup(&merged, "fd00::5"), Some(3));
-    }
-
-    #[test]
-    fn throw_goes_on_with_the_next_table_and_a_last_rule_ends_the_search() {
-        let first = table(&[("fc00::/16", Some(1)), ("fc00:9::/32", None)]);
-        let second = table(&[("fc00:9:8::/48", Some(2))]);
-        let merged: Vec<_> = merge(&[&first, &second].into_iter(), Some(9)).collect();
-        assert_eq!(lookup(&merged, "fc00:8::1"), Some(1));
-        assert_eq!(lookup(&merged, "fc00:9:8::1"), Some(2));
-        assert_eq!(lookup(&merged, "fc00:9:7::1"), Some(9));
-        assert_eq!(lookup(&merged, "2001::1"), Some(9));
-    }
-
-    #[test]
-    fn throw_hides_shorter_prefixes_of_its_table_even_if_no_other_table_matches() {
-        let first = table(&[("fc00::/16", Some(1)), ("fc00:9::/32", None)]);
-        let second = table(&[("fc00:9:8::/48", Some(2))]);
-        let merged: Vec<_> = merge(&[&first, &second].into_iter(), None).collect();
-        assert_eq!(lookup(&merged, "fc00:9:7::1"), None);
-        assert_eq!(lookup(&merged, "fc00:9:8::1"), Some(2));
-        assert_eq!(lookup(&merged, "fc00:8::1"), Some(1));
+    fn of_routes_with_from_the_longest_that_fits_counts_and_else_shorter_destinations() {
+        let mut table = Routing::<u32>::default();
+        for (to, from, value) in [
+            ("fc00::/16", None, 1),
+            ("fc00:1::/32", None, 2),
+            ("fc00:1::/32", Some("fc05::/16"), 3),
+            ("fc00:1::/32", Some("fc05:1::/32"), 4),
+            ("::/0", None, 5),
+            ("::/0", Some("fc05::/16"), 6),
+        ] {
+            table.entry(prefix(to)).set(from.map(prefix), value);
+        }
+        let find = |to: &str, source: &str| table.find(prefix(to), prefix(source)).copied();
+        assert_eq!(find("fc00:1::5/128", "fc05:1::1/128"), Some(4));
+        assert_eq!(find("fc00:1::5/128", "fc05:2::1/128"), Some(3));
+        assert_eq!(
+            find("fc00:1::5/128", "fc06::1/128"),
+            Some(1),
+            "not 2, as the kernel has it"
+        );
+        assert_eq!(find("fc01::1/128", "fc05::1/128"), Some(6));
+        assert_eq!(find("fc01::1/128", "fc06::1/128"), Some(5));
+        let sources = |to: &str| table.sources(prefix(to)).0.len();
+        assert_eq!(
+            (
+                sources("fc00:1::/32"),
+                sources("fc00:2::/32"),
+                sources("::/0")
+            ),
+            (2, 0, 1)
+        );
     }
 }

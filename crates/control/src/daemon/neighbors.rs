@@ -18,7 +18,7 @@ use sidestep_model::node::{IfIndex, Node, TableId};
 use sidestep_model::route::{Family, RouteKind};
 
 use super::Daemon;
-use crate::compile::Chain;
+use crate::compile::ViewInfo;
 
 /// Between two looks at what packets needed.
 pub(super) const PERIOD: Duration = Duration::from_millis(200);
@@ -147,7 +147,7 @@ impl Daemon {
         let wanted = self.kernel.take_wanted().into_iter();
         let wanted = wanted.filter_map(|(view, address)| {
             let view = self.compiled.index.views.get(&view)?;
-            let key = on_link(node, &self.own, &view.chain, address)?;
+            let key = on_link(node, &self.own, view, address)?;
             let (state, used) = (State::Unresolved, true);
             (!node.neighbors.contains_key(&key)).then_some(Need { key, state, used })
         });
@@ -159,9 +159,9 @@ impl Daemon {
     }
 }
 
-/// The link that an address is on by the route that a chain of tables has for it; none if there is a next hop before it.
-fn on_link(node: &Node, own: &Overlay, chain: &Chain, address: [u8; 16]) -> Option<Key> {
-    let address = match chain.family {
+/// The link that an address is on by the route that a table of the view has for it; none if there is a next hop before it.
+fn on_link(node: &Node, own: &Overlay, view: &ViewInfo, address: [u8; 16]) -> Option<Key> {
+    let address = match view.family {
         Family::V4 => IpAddr::from(*address.first_chunk::<4>()?),
         Family::V6 => IpAddr::from(address),
     };
@@ -171,13 +171,15 @@ fn on_link(node: &Node, own: &Overlay, chain: &Chain, address: [u8; 16]) -> Opti
             .filter(|(key, _)| key.table == table && key.prefix.contains(&address))
             .max_by_key(|(key, _)| (key.prefix.prefix_len(), std::cmp::Reverse(key.metric)))
     };
-    let (_, route) = chain.tables.iter().find_map(|&table| of_table(table))?;
-    match &route.next_hops[..] {
-        [hop] if route.kind == RouteKind::Unicast && hop.via.is_none() && hop.encap.is_none() => {
-            Some((hop.dev?, address))
+    view.tables.iter().find_map(|&table| {
+        let (_, route) = of_table(table)?;
+        match &route.next_hops[..] {
+            [hop] if route.kind == RouteKind::Unicast && hop.via.is_none() => {
+                hop.encap.is_none().then_some((hop.dev?, address))
+            }
+            _ => None,
         }
-        _ => None,
-    }
+    })
 }
 
 #[cfg(test)]

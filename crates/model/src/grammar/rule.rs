@@ -17,11 +17,11 @@ pub type Rules = BTreeMap<(Family, u32), Vec<Rule>>;
 /// LIMIT: the kernel's, `IFNAMSIZ` less the terminating zero.
 const NAME_MAX: usize = 15;
 
-const EXPECTED: &str = "not, from, to, iif, oif, priority, lookup, l3mdev, blackhole, unreachable, prohibit, \
+const EXPECTED: &str = "not, from, to, iif, oif, priority, lookup, l3mdev, suppress_prefixlength, blackhole, unreachable, prohibit, \
                         or a selector of `ip rule` that is left to the kernel (fwmark, tos, ipproto, sport, …)";
 
 /// Selectors and actions with a value that the fast path does not know.
-const UNSUPPORTED: [&str; 15] = [
+const UNSUPPORTED: [&str; 14] = [
     "fwmark",
     "tos",
     "dsfield",
@@ -33,7 +33,6 @@ const UNSUPPORTED: [&str; 15] = [
     "flowlabel",
     "tun_id",
     "realms",
-    "suppress_prefixlength",
     "suppress_ifgroup",
     "goto",
     "map-to",
@@ -107,6 +106,7 @@ fn plain(family: Family, priority: u32, action: RuleAction, owner: Owner) -> Rul
         from: None,
         to: None,
         l3mdev: false,
+        suppress_prefixlength: None,
         action,
         unsupported: vec![],
         owner,
@@ -124,6 +124,7 @@ struct Draft<'a> {
     oif: Option<String>,
     table: Option<TableId>,
     l3mdev: bool,
+    suppress_prefixlength: Option<u32>,
     action: Option<RuleAction>,
     unsupported: Vec<String>,
 }
@@ -159,6 +160,7 @@ impl<'a> Draft<'a> {
             "oif" => "oif",
             "lookup" | "table" => "lookup",
             "l3mdev" => "l3mdev",
+            "suppress_prefixlength" | "sup_pl" => "suppress_prefixlength",
             // Who made the rule: nothing to forwarding.
             "proto" | "protocol" => "proto",
             // What `ip rule show` prints of an interface that is not there; what `ip` takes in front of an action.
@@ -183,6 +185,9 @@ impl<'a> Draft<'a> {
             "iif" => self.iif = Some(interface(words, name)?),
             "oif" => self.oif = Some(interface(words, name)?),
             "l3mdev" => self.l3mdev = true,
+            "suppress_prefixlength" => {
+                self.suppress_prefixlength = Some(words.number(name, 0, i32::MAX as u32)?);
+            }
             "proto" => {
                 words.parsed(name, value::PROTOCOL_EXPECTED, value::protocol)?;
             }
@@ -250,6 +255,7 @@ impl<'a> Draft<'a> {
                     from: net(&self.from, "from", family)?,
                     to: net(&self.to, "to", family)?,
                     l3mdev: self.l3mdev,
+                    suppress_prefixlength: self.suppress_prefixlength,
                     unsupported: self.unsupported.clone(),
                     ..plain(family, priority, action, ctx.owner)
                 })
@@ -325,6 +331,9 @@ pub fn print(rule: &Rule, names: &dyn Names, style: Style) -> String {
         // Named among what is unsupported.
         RuleAction::Other => {}
     }
+    if let Some(bits) = rule.suppress_prefixlength {
+        let _ = write!(text, " suppress_prefixlength {bits}");
+    }
     if style == Style::Add {
         let _ = write!(text, " priority {}", rule.priority);
     }
@@ -372,6 +381,11 @@ mod tests {
                 "to 10.0.0.0/8",
                 "from all to 10.0.0.0/8 lookup main priority 32765",
                 "32765:\tfrom all to 10.0.0.0/8 lookup main",
+            ),
+            (
+                "from ::/0 lookup main suppress_prefixlength 0 pref 7",
+                "from ::/0 lookup main suppress_prefixlength 0 priority 7",
+                "7:\tfrom all lookup main suppress_prefixlength 0",
             ),
             (
                 "to fd00::1 goto 9",

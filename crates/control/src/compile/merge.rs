@@ -1,0 +1,302 @@
+//! Tables that are consulted one after the other, merged into one: the longest match in the result gives what they would
+//! give.
+//!
+//! Why this is right: let Q be the longest prefix of any table, or of any rule's `to`, that covers an address. Every such
+//! prefix that covers the address is at most as long as Q and so covers all of Q. So each table's longest match for the
+//! address is its longest match for Q, a rule selects the address if it selects Q, and going through the rules with Q gives
+//! the answer for the address. Where the answer depends on the source as well, the same holds of the longest source
+//! prefix of any route that is in question for Q.
+
+use std::collections::BTreeSet;
+
+use sidestep_model::node::TableId;
+
+use super::chain::{Does, Step};
+use super::tables::{Prefix, Routing, Table, Verdict};
+
+/// One step of a search.
+pub(crate) struct Consult<'a, T> {
+    /// Destinations that it is for; true: all but them. None: all.
+    to: Option<(Prefix, bool)>,
+    what: What<'a, T>,
+}
+
+enum What<'a, T> {
+    /// A table, and the prefix length up to which its routes do not count.
+    Table(&'a Routing<T>, Option<u8>),
+    /// The end of the search; with an answer or without.
+    End(Option<T>),
+}
+
+/// The search that a chain of tables stands for.
+pub(crate) struct Search<'a, T>(Vec<Consult<'a, T>>);
+
+/// A route index; None: there is no route.
+pub(crate) type Say = Option<u32>;
+
+/// What a merged table says of a destination prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answers {
+    /// The same to all.
+    All(Say),
+    /// By the longest source prefix; that of all sources is among them.
+    BySource(Vec<(Prefix, Say)>),
+}
+
+impl<'a, T: Verdict> Search<'a, T> {
+    /// `table`: a table by its id, if there is one. `end`: what a rule says that ends the search.
+    pub(crate) fn new(
+        steps: impl IntoIterator<Item = &'a Step>,
+        table: impl Fn(TableId) -> Option<&'a Routing<T>>,
+        mut end: impl FnMut(&Does) -> Option<T>,
+    ) -> Self {
+        let consult = |step: &Step| {
+            let what = match &step.does {
+                Does::Lookup {
+                    table: id,
+                    suppress,
+                } => What::Table(table(*id)?, *suppress),
+                other => What::End(end(other)),
+            };
+            let to = step.to.map(|to| (to.prefix.into(), to.inverted));
+            Some(Consult { to, what })
+        };
+        Self(steps.into_iter().filter_map(consult).collect())
+    }
+
+    /// Ends with this answer where nothing else does.
+    pub(crate) fn or(mut self, last: Option<T>) -> Self {
+        self.0.extend(last.map(|last| Consult {
+            to: None,
+            what: What::End(Some(last)),
+        }));
+        self
+    }
+
+    /// The steps that are for destinations in `to`.
+    fn steps(&self, to: Prefix) -> impl Iterator<Item = &What<'a, T>> {
+        let selects = move |step: &&Consult<'a, T>| {
+            step.to
+                .is_none_or(|(prefix, inverted)| prefix.covers(to) != inverted)
+        };
+        self.0.iter().filter(selects).map(|step| &step.what)
+    }
+
+    /// What is said of packets to `to` from `source`, two prefixes that nothing divides.
+    pub(crate) fn find(&self, to: Prefix, source: Prefix) -> Option<&T> {
+        for what in self.steps(to) {
+            match what {
+                What::End(answer) => return answer.as_ref(),
+                What::Table(table, suppress) => {
+                    let found = table.find(to, source);
+                    if let Some(found) = found.filter(|found| counts(*found, *suppress)) {
+                        return Some(found);
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// The source prefixes that the answer for `to` may depend on.
+    pub(crate) fn sources(&self, to: Prefix) -> BTreeSet<Prefix> {
+        let mut sources = BTreeSet::new();
+        for what in self.steps(to) {
+            let What::Table(table, suppress) = what else {
+                break;
+            };
+            let (more, of_all) = table.sources(to);
+            sources.extend(more);
+            if of_all.is_some_and(|found| counts(found, *suppress)) {
+                break;
+            }
+        }
+        sources
+    }
+
+    /// All prefixes that divide destinations.
+    fn prefixes(&self) -> BTreeSet<Prefix> {
+        let mut prefixes = BTreeSet::new();
+        for Consult { to, what } in &self.0 {
+            prefixes.extend(to.map(|(prefix, _)| prefix));
+            match what {
+                What::Table(table, _) => prefixes.extend(table.iter().map(|(prefix, _)| *prefix)),
+                What::End(_) => _ = prefixes.insert(Prefix::DEFAULT),
+            }
+        }
+        prefixes
+    }
+
+    /// The merged table. `say`: the route of an answer.
+    ///
+    /// There may be a prefix without a route: where a `throw` hides shorter prefixes of its table, and no later one
+    /// matches. It is there lest a shorter one of the result match instead.
+    pub(crate) fn merge<'s>(
+        &'s self,
+        say: impl Fn(&T) -> u32 + 's,
+    ) -> impl Iterator<Item = (Prefix, Answers)> + 's {
+        self.prefixes().into_iter().map(move |to| {
+            let answer = |source| self.find(to, source).map(&say);
+            let mut sources = self.sources(to);
+            if sources.is_empty() {
+                return (to, Answers::All(answer(Prefix::DEFAULT)));
+            }
+            sources.insert(Prefix::DEFAULT);
+            let by_source = distinct(sources.into_iter().map(|source| (source, answer(source))));
+            match by_source[..] {
+                [(_, only)] => (to, Answers::All(only)),
+                _ => (to, Answers::BySource(by_source)),
+            }
+        })
+    }
+}
+
+fn counts<T: Verdict>(found: &T, suppress: Option<u8>) -> bool {
+    !found.throws() && !suppress.is_some_and(|bits| found.is_suppressed(bits))
+}
+
+/// Without the prefixes that say what a shorter one says. In order, so that a prefix comes behind those that cover it.
+fn distinct(all: impl Iterator<Item = (Prefix, Say)>) -> Vec<(Prefix, Say)> {
+    let mut kept = Table::default();
+    for (prefix, say) in all {
+        if kept.longest_match(prefix).map(|(_, say)| *say) != Some(say) {
+            kept.insert(prefix, say);
+        }
+    }
+    kept.iter().map(|(prefix, say)| (*prefix, *say)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use ipnet::IpNet;
+
+    use super::super::chain::To;
+    use super::*;
+
+    fn prefix(text: &str) -> Prefix {
+        text.parse::<IpNet>().unwrap().into()
+    }
+
+    /// Destination, source, route (0: throw).
+    type Route<'a> = (&'a str, Option<&'a str>, u32);
+
+    fn table(entries: &[Route<'_>]) -> Routing<u32> {
+        let mut table = Routing::default();
+        for &(to, from, route) in entries {
+            table.entry(prefix(to)).set(from.map(prefix), route);
+        }
+        table
+    }
+
+    fn lookup(id: u32) -> Step {
+        Step::lookup(TableId(id))
+    }
+
+    fn to(net: &str, inverted: bool, step: Step) -> Step {
+        let prefix = net.parse().unwrap();
+        Step {
+            to: Some(To { prefix, inverted }),
+            ..step
+        }
+    }
+
+    /// The merged tables (numbered from 0), and the answer for an address.
+    fn merged(
+        steps: &[Step],
+        tables: &[Routing<u32>],
+        last: Option<u32>,
+    ) -> impl Fn(&str, &str) -> Say + use<> {
+        let search = Search::new(steps, |id| tables.get(id.0 as usize), |_| Some(99));
+        let merged: Table<Answers> = search.or(last).merge(|route| *route).collect();
+        move |address, source| {
+            let (_, answers) = merged.longest_match(prefix(address))?;
+            match answers {
+                Answers::All(say) => *say,
+                Answers::BySource(by_source) => {
+                    let by_source: Table<Say> = by_source.iter().copied().collect();
+                    *by_source.longest_match(prefix(source)).unwrap().1
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_earlier_table_wins_even_with_a_shorter_prefix() {
+        let tables = [
+            table(&[("fc00::/16", None, 1)]),
+            table(&[("fc00:1::/32", None, 2), ("::/0", None, 3)]),
+        ];
+        let find = merged(&[lookup(0), lookup(1)], &tables, None);
+        assert_eq!(find("fc00:1::5/128", "::/0"), Some(1));
+        assert_eq!(find("fd00::5/128", "::/0"), Some(3));
+    }
+
+    #[test]
+    fn throw_hides_shorter_prefixes_of_its_table_and_goes_on_with_the_next_one_or_nothing() {
+        let tables = [
+            table(&[("fc00::/16", None, 1), ("fc00:9::/32", None, 0)]),
+            table(&[("fc00:9:8::/48", None, 2)]),
+        ];
+        for last in [None, Some(9)] {
+            let find = merged(&[lookup(0), lookup(1)], &tables, last);
+            assert_eq!(find("fc00:8::1/128", "::/0"), Some(1));
+            assert_eq!(find("fc00:9:8::1/128", "::/0"), Some(2));
+            assert_eq!(find("fc00:9:7::1/128", "::/0"), last);
+            assert_eq!(find("2001::1/128", "::/0"), last);
+        }
+    }
+
+    #[test]
+    fn a_rule_with_to_is_for_its_destinations_alone_and_inverted_for_all_others() {
+        let tables = [
+            table(&[("::/0", None, 1)]),
+            table(&[("fc00::/8", None, 2), ("::/0", None, 3)]),
+        ];
+        let find = merged(
+            &[to("fc01::/16", false, lookup(0)), lookup(1)],
+            &tables,
+            None,
+        );
+        assert_eq!(find("fc01::1/128", "::/0"), Some(1));
+        assert_eq!(find("fc02::1/128", "::/0"), Some(2));
+        let find = merged(
+            &[to("fc01::/16", true, lookup(0)), lookup(1)],
+            &tables,
+            None,
+        );
+        assert_eq!(find("fc01::1/128", "::/0"), Some(2));
+        assert_eq!(find("fc02::1/128", "::/0"), Some(1));
+        let refuse = Step {
+            to: None,
+            does: Does::Leave(String::new()),
+        };
+        let find = merged(&[to("fc01::/16", false, refuse), lookup(1)], &tables, None);
+        assert_eq!(find("fc01::1/128", "::/0"), Some(99));
+        assert_eq!(find("fc02::1/128", "::/0"), Some(2));
+    }
+
+    #[test]
+    fn the_answer_depends_on_the_source_only_where_routes_with_from_are_in_question() {
+        let tables = [
+            table(&[
+                ("fc01::/16", Some("fc05::/16"), 1),
+                ("fc01:1::/32", None, 2),
+                ("::/0", Some("fc05:1::/32"), 0),
+            ]),
+            table(&[("::/0", None, 3), ("::/0", Some("fc05::/16"), 4)]),
+        ];
+        let steps = [lookup(0), lookup(1)];
+        let find = merged(&steps, &tables, None);
+        assert_eq!(find("fc01::1/128", "fc05::1/128"), Some(1));
+        assert_eq!(find("fc01::1/128", "fc06::1/128"), Some(3));
+        assert_eq!(find("fc02::1/128", "fc05:1::1/128"), Some(4));
+        let search = Search::new(&steps, |id| tables.get(id.0 as usize), |_| None);
+        let plain = search
+            .merge(|route| *route)
+            .filter(|(_, it)| matches!(it, Answers::All(_)));
+        assert_eq!(
+            plain.map(|(to, _)| to).collect::<Vec<_>>(),
+            [prefix("fc01:1::/32")]
+        );
+    }
+}

@@ -1,0 +1,414 @@
+//! Policy rules (RPDB) compiled for one port: the chain of tables for each range of source addresses that they tell
+//! apart. The ingress interface is settled here, destinations in the merged tables; so rules cost a packet one lookup by
+//! its source address, or nothing, whatever their number.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use sidestep_model::node::{IfIndex, LinkKind, Node, TableId};
+use sidestep_model::route::{Family, RouteKind, Rule, RuleAction};
+
+use super::chain::{Chain, Does, Step, To};
+use super::tables::{Prefix, Table};
+
+/// LIMIT: chains that the rules of one port may make, each of which has a view (there are 4096).
+pub(crate) const CHAINS_MAX: usize = 2048;
+/// LIMIT: what rules with `from` are, times those without, which come into each of their chains.
+const STEPS_MAX: usize = 1 << 20;
+
+/// Where packets come from, as far as rules tell them apart.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Source<'a> {
+    /// An interface of that name and its VRF's table.
+    Port { name: &'a str, vrf: Option<TableId> },
+    /// A decapsulating SID with `vrftable`: as if received by that VRF.
+    Vrf(TableId),
+}
+
+impl<'a> Source<'a> {
+    pub(crate) fn port(node: &'a Node, port: IfIndex) -> Option<Self> {
+        let link = node.links.get(&port)?;
+        let vrf = link
+            .master
+            .and_then(|master| match node.links.get(&master)?.kind {
+                LinkKind::Vrf { table } => Some(table),
+                _ => None,
+            });
+        Some(Self::Port {
+            name: &link.name,
+            vrf,
+        })
+    }
+}
+
+/// The chain for each source address.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Chains {
+    /// Each once. The first is that of sources that no rule names.
+    distinct: Vec<Chain>,
+    /// The place in `distinct` for the prefixes of sources; the longest one that covers an address counts.
+    sources: BTreeMap<Prefix, usize>,
+}
+
+impl From<Chain> for Chains {
+    fn from(chain: Chain) -> Self {
+        Self {
+            distinct: vec![chain],
+            sources: BTreeMap::from([(Prefix::DEFAULT, 0)]),
+        }
+    }
+}
+
+impl Chains {
+    /// The chain of all packets, if they have the same.
+    pub(crate) fn only(&self) -> Option<&Chain> {
+        match &self.distinct[..] {
+            [chain] => Some(chain),
+            _ => None,
+        }
+    }
+
+    /// IPv4 or IPv6.
+    pub(crate) fn family(&self) -> Family {
+        self.distinct[0].family
+    }
+
+    /// Whether this table is asked for some packet.
+    pub(crate) fn ask(&self, table: TableId) -> bool {
+        let mut tables = self.distinct.iter().flat_map(Chain::tables);
+        tables.any(|asked| asked == table)
+    }
+
+    /// All chains.
+    pub(crate) fn distinct(&self) -> &[Chain] {
+        &self.distinct
+    }
+
+    /// Prefixes of sources, each with the place of its chain.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = (Prefix, usize)> {
+        self.sources.iter().map(|(prefix, place)| (*prefix, *place))
+    }
+
+    /// The chain for packets from this address.
+    pub(crate) fn of(&self, source: IpAddr) -> &Chain {
+        let host = Prefix::host(source);
+        let longest = (0..=host.length)
+            .rev()
+            .find_map(|length| self.sources.get(&host.shortened(length)));
+        &self.distinct[longest.copied().unwrap_or(0)]
+    }
+
+    /// What of it only the kernel can do, in words.
+    pub(crate) fn leaves(&self) -> Option<&str> {
+        let mut steps = self.distinct.iter().flat_map(|chain| &chain.steps);
+        steps.find_map(|step| match &step.does {
+            Does::Leave(why) => Some(why.as_str()),
+            _ => None,
+        })
+    }
+}
+
+/// A rule, or a half of one that is inverted, for packets from one place.
+struct Part {
+    /// Sources that it selects; true: all but them. None: all.
+    from: Option<(Prefix, bool)>,
+    step: Step,
+}
+
+/// The chains for packets from `source`, or why there cannot be: such packets are the kernel's.
+pub(crate) fn chains(node: &Node, family: Family, source: Source<'_>) -> Result<Chains, String> {
+    let rules = node.rules.range((family, 0)..=(family, u32::MAX));
+    let parts: Vec<Part> = rules
+        .flat_map(|(_, rules)| rules)
+        .flat_map(|rule| parts(rule, source))
+        .collect();
+    let named: BTreeSet<Prefix> = parts
+        .iter()
+        .filter_map(|it| it.from)
+        .map(|it| it.0)
+        .collect();
+    let of_all = parts.iter().filter(|part| part.from.is_none()).count();
+    if named.len() * of_all > STEPS_MAX {
+        return Err(format!(
+            "rules for {} sources beside {of_all} for all: more than {STEPS_MAX} together",
+            named.len()
+        ));
+    }
+    let by_source = BySource::new(&parts);
+    let any = Arc::new(by_source.chain(family, Prefix::DEFAULT));
+    let mut places = BTreeMap::from([((*any).clone(), 0)]);
+    let mut sources = Table::default();
+    sources.insert(Prefix::DEFAULT, 0);
+    // In this order a prefix comes behind those that cover it.
+    for prefix in named {
+        let chain = by_source.chain(family, prefix).leading_into(&any);
+        let next = places.len();
+        let place = *places.entry(chain).or_insert(next);
+        if sources.longest_match(prefix).map(|(_, place)| *place) != Some(place) {
+            sources.insert(prefix, place);
+        }
+    }
+    if places.len() > CHAINS_MAX {
+        return Err(format!(
+            "rules for {} sources make {} chains of tables; up to {CHAINS_MAX} are possible",
+            by_source.of_prefix.iter().count(),
+            places.len()
+        ));
+    }
+    let mut distinct: Vec<(Chain, usize)> = places.into_iter().collect();
+    distinct.sort_unstable_by_key(|(_, place)| *place);
+    Ok(Chains {
+        distinct: distinct.into_iter().map(|(chain, _)| chain).collect(),
+        sources: sources
+            .iter()
+            .map(|(prefix, place)| (*prefix, *place))
+            .collect(),
+    })
+}
+
+/// Parts by the sources that they select, so that those of one source are found without a look at all.
+struct BySource<'a> {
+    parts: &'a [Part],
+    /// Places of the parts for sources within a prefix.
+    of_prefix: Table<Vec<usize>>,
+    /// Places of the others.
+    others: Vec<usize>,
+}
+
+impl<'a> BySource<'a> {
+    fn new(parts: &'a [Part]) -> Self {
+        let mut of_prefix: BTreeMap<Prefix, Vec<usize>> = BTreeMap::new();
+        let mut others = Vec::new();
+        for (place, part) in parts.iter().enumerate() {
+            match part.from {
+                Some((prefix, false)) => of_prefix.entry(prefix).or_default().push(place),
+                _ => others.push(place),
+            }
+        }
+        Self {
+            parts,
+            of_prefix: of_prefix.into_iter().collect(),
+            others,
+        }
+    }
+
+    /// The chain for the sources of a prefix that no rule's prefix divides.
+    fn chain(&self, family: Family, source: Prefix) -> Chain {
+        let outside = |place: &&usize| match self.parts[**place].from {
+            Some((prefix, _)) => !prefix.covers(source),
+            None => true,
+        };
+        let mut places: Vec<usize> = self.others.iter().filter(outside).copied().collect();
+        for (_, within) in self.of_prefix.covering(source) {
+            places.extend(within);
+        }
+        places.sort_unstable();
+        let mut chain = Chain::of_tables(family, &[]);
+        for place in places {
+            if !chain.push(&self.parts[place].step) {
+                break;
+            }
+        }
+        chain
+    }
+}
+
+/// What a rule says of packets from one place: nothing, one thing, or two. `not` turns all selectors around at once.
+fn parts(rule: &Rule, source: Source<'_>) -> Vec<Part> {
+    let (name, vrf) = match source {
+        Source::Port { name, vrf } => (Some(name), vrf),
+        Source::Vrf(table) => (None, Some(table)),
+    };
+    // A packet that is forwarded has no output interface yet, so an `oif` rule never matches it.
+    let here = rule.oif.is_none()
+        && rule.iif.as_deref().is_none_or(|iif| name == Some(iif))
+        && (!rule.l3mdev || vrf.is_some());
+    let part = |from: Option<(Prefix, bool)>, to: Option<(IpNet, bool)>| Part {
+        from,
+        step: Step {
+            to: to.map(|(prefix, inverted)| To { prefix, inverted }),
+            does: does(rule, vrf),
+        },
+    };
+    let narrows = |net: &Option<IpNet>| net.filter(|net| net.prefix_len() > 0);
+    let (from, to) = (narrows(&rule.from), narrows(&rule.to));
+    let within = from.map(|from| (Prefix::from(from), false));
+    match (rule.invert, here) {
+        (false, false) => vec![],
+        (false, true) => vec![part(within, to.map(|to| (to, false)))],
+        (true, false) => vec![part(None, None)],
+        // What else it selects by is unknown, so it may match any packet.
+        (true, true) if !rule.unsupported.is_empty() => vec![part(None, None)],
+        (true, true) => {
+            let outside = from.map(|from| part(Some((from.into(), true)), None));
+            let elsewhere = to.map(|to| part(within, Some((to, true))));
+            outside.into_iter().chain(elsewhere).collect()
+        }
+    }
+}
+
+fn does(rule: &Rule, vrf: Option<TableId>) -> Does {
+    if !rule.unsupported.is_empty() {
+        let words = rule.unsupported.join(", ");
+        return Does::Leave(format!(
+            "rule {}: {words} is left to the kernel",
+            rule.priority
+        ));
+    }
+    match rule.action {
+        RuleAction::Table(table) => Does::Lookup {
+            table: vrf.filter(|_| rule.l3mdev).unwrap_or(table),
+            suppress: rule
+                .suppress_prefixlength
+                .map(|length| length.try_into().unwrap_or(u8::MAX)),
+        },
+        RuleAction::Blackhole => Does::Refuse(RouteKind::Blackhole),
+        RuleAction::Unreachable => Does::Refuse(RouteKind::Unreachable),
+        RuleAction::Prohibit => Does::Refuse(RouteKind::Prohibit),
+        RuleAction::Other => Does::Leave(format!(
+            "rule {}: its action is not a lookup",
+            rule.priority
+        )),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use sidestep_model::grammar::{Context, rule};
+    use sidestep_model::route::Owner;
+
+    use super::*;
+
+    /// A node with these IPv6 rules, in this order, and no other.
+    pub(crate) fn node(rules: &[&str]) -> Node {
+        let mut node = Node::default();
+        for (priority, line) in (100..).zip(rules) {
+            let ctx = Context {
+                names: &Node::default(),
+                family: Some(Family::V6),
+                owner: Owner::Kernel,
+            };
+            let line = format!("{line} priority {priority}");
+            let read = rule::parse_line(&line, &ctx, &rule::Rules::new()).expect("a rule");
+            node.rules.insert((Family::V6, priority), read);
+        }
+        node
+    }
+
+    fn of(node: &Node, name: &str) -> Result<Chains, String> {
+        chains(node, Family::V6, Source::Port { name, vrf: None })
+    }
+
+    fn tables(chain: &Chain) -> Vec<u32> {
+        chain.tables().map(|table| table.0).collect()
+    }
+
+    /// The tables for packets from `source` that come in by eth0.
+    fn from(node: &Node, source: &str) -> Vec<u32> {
+        let chains = of(node, "eth0").expect("chains");
+        tables(chains.of(source.parse().expect("an address")))
+    }
+
+    #[test]
+    fn only_the_rules_of_the_port_are_in_its_chain() {
+        let node = node(&[
+            "lookup local",
+            "iif eth0 lookup 7",
+            "iif eth1 lookup 8",
+            "oif eth0 lookup 9",
+            "lookup main",
+        ]);
+        for (name, want) in [
+            ("eth0", &[255, 7, 254][..]),
+            ("eth1", &[255, 8, 254]),
+            ("eth2", &[255, 254]),
+        ] {
+            assert_eq!(tables(of(&node, name).unwrap().only().unwrap()), want);
+        }
+    }
+
+    #[test]
+    fn rules_with_from_make_a_chain_for_each_range_of_sources_that_they_tell_apart() {
+        let node = node(&[
+            "lookup local",
+            "from fc05::/16 lookup 7",
+            "from fc05:1::/32 lookup 8",
+            "from fc06::/16 lookup 7",
+            "iif eth1 from fc07::/16 lookup 9",
+            "lookup main",
+        ]);
+        // A chain that goes on with the one of all others asks table local again: to no avail.
+        assert_eq!(from(&node, "fc05::1"), [255, 7, 255, 254]);
+        assert_eq!(from(&node, "fc05:1::1"), [255, 7, 8, 255, 254]);
+        assert_eq!(from(&node, "fc06::1"), [255, 7, 255, 254]);
+        assert_eq!(from(&node, "fc07::1"), [255, 254]);
+        assert_eq!(
+            of(&node, "eth0").unwrap().distinct().len(),
+            3,
+            "equal ones are one"
+        );
+    }
+
+    #[test]
+    fn not_turns_all_selectors_around_at_once() {
+        let node = node(&[
+            "not from fc05::/16 lookup 7",
+            "not from fc06::/16 to fc01::/16 lookup 8",
+            "not iif eth1 lookup 9",
+            "not iif eth0 lookup 10",
+        ]);
+        assert_eq!(from(&node, "fc05::1"), [8, 9]);
+        assert_eq!(from(&node, "fc06::1"), [7, 8, 9]);
+        let chains = of(&node, "eth0").unwrap();
+        let to = |source: &str, table: u32| {
+            let chain = chains.of(source.parse().unwrap());
+            let step = chain
+                .all_steps()
+                .find(|step| step.does == Step::lookup(TableId(table)).does);
+            step.unwrap().to.map(|to| to.inverted)
+        };
+        assert_eq!((to("fc05::1", 8), to("fc06::1", 8)), (None, Some(true)));
+    }
+
+    #[test]
+    fn what_needs_the_packet_is_left_to_the_kernel_for_the_packets_that_it_may_select() {
+        let node = node(&[
+            "lookup local",
+            "iif eth0 from fc05::/16 fwmark 0x7 lookup 7",
+            "lookup main",
+        ]);
+        assert_eq!(of(&node, "eth1").unwrap().leaves(), None);
+        let chains = of(&node, "eth0").unwrap();
+        assert_eq!(
+            chains.leaves(),
+            Some("rule 101: fwmark 0x7 is left to the kernel")
+        );
+        assert_eq!(from(&node, "fc05::1"), [255], "the search ends");
+        assert_eq!(from(&node, "fc06::1"), [255, 254]);
+    }
+
+    #[test]
+    fn ten_thousand_sources_share_chains_and_too_many_chains_are_refused_in_words() {
+        let lines = |tables: u32| {
+            (0..10_000u32)
+                .map(move |n| format!("from fc05:{n:x}::/32 lookup {}", 1000 + n % tables))
+        };
+        let with = |tables| {
+            let lines: Vec<String> = lines(tables).chain(["lookup main".into()]).collect();
+            node(&lines.iter().map(String::as_str).collect::<Vec<_>>())
+        };
+        let chains = of(&with(100), "eth0").expect("chains");
+        assert_eq!(chains.distinct().len(), 101);
+        assert_eq!(
+            tables(chains.of("fc05:107::1".parse().unwrap())),
+            [1000 + 0x107 % 100, 254]
+        );
+        let refused = of(&with(5000), "eth0").expect_err("too many");
+        assert_eq!(
+            refused,
+            "rules for 10000 sources make 5001 chains of tables; up to 2048 are possible"
+        );
+    }
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Lookups that take more than one walk: of rules that look at the source address, and of routes for some sources only.
+ * What the prefix table has for their destinations is no route, but says where the lookup goes on.
+ */
+#ifndef SIDESTEP_LOOKUP_H
+#define SIDESTEP_LOOKUP_H
+
+#include "packet.h"
+#include "wire/ipv4.h"
+#include "wire/ipv6.h"
+
+/* What a packet is looked up by. */
+struct lookup_key {
+	struct address destination, source;
+};
+
+INLINE _Bool route_leads_on(const struct sidestep_route *r)
+{
+	return r->action == SIDESTEP_ROUTE_SOURCE || r->action == SIDESTEP_ROUTE_NEXT;
+}
+
+/* The source address of the packet as it will leave: of the header that a headend pushes, if one does. */
+INLINE struct address source_address(ENV *e, const struct packet *p)
+{
+	const struct sidestep_policy *policy = p->plan & PLAN_PUSH ? env_policy(e, p->policy) : 0;
+	struct address source = {};
+	const __u8 *ip;
+
+	if (policy && policy->kind != SIDESTEP_POLICY_INSERT)
+		return load_address(policy->header + IPV6_SOURCE);
+	if (p->version == 6) {
+		ip = env_bytes(e, p->l3, IPV6_LENGTH);
+		if (ip)
+			source = load_address(ip + IPV6_SOURCE);
+	} else {
+		ip = env_bytes(e, p->l3, IPV4_LENGTH);
+		if (ip)
+			source.hi = load32(ip + IPV4_SOURCE);
+	}
+	return source;
+}
+
+/* The way back of an IPv4 packet: to its source, for a packet from where it goes. */
+INLINE struct lookup_key way_back(const __u8 *ip)
+{
+	struct lookup_key key = {};
+
+	key.destination.hi = load32(ip + IPV4_SOURCE);
+	key.source.hi = load32(ip + IPV4_DESTINATION);
+	return key;
+}
+
+/*
+ * The index of the route that the record at `index` leads to; 0: none. `back`: the lookup is not for the packet, but for
+ * its way back.
+ */
+SUBPROGRAM __u32 lookup_on(ENV *e, struct packet *p, __u32 index, _Bool back)
+{
+	struct lookup_key key;
+
+	if (!p)
+		return 0;
+	if (back) {
+		const __u8 *ip = env_bytes(e, p->l3, IPV4_LENGTH);
+
+		if (!ip)
+			return 0;
+		key = way_back(ip);
+	} else {
+		key.destination = p->destination;
+		key.source = source_address(e, p);
+	}
+	for (int i = 0; i <= SIDESTEP_LEADS_MAX; i++) {
+		const struct sidestep_route *r = env_route(e, index);
+		__u32 view;
+
+		if (!index || !r)
+			return 0;
+		if (!route_leads_on(r))
+			return index;
+		view = r->view6 ? r->view6 : r->view4;
+		if (r->action == SIDESTEP_ROUTE_SOURCE) {
+			index = env_fib_lookup(e, view, key.source);
+			env_trace(e, SIDESTEP_TRACE_SOURCE, view, index, key.source);
+		} else {
+			index = env_fib_lookup(e, view, key.destination);
+			env_trace(e, SIDESTEP_TRACE_LOOKUP, view, index, key.destination);
+		}
+	}
+	return 0;
+}
+
+#endif
