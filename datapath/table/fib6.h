@@ -3,8 +3,8 @@
  * The walk through the longest-prefix-match table that crates/fib builds: a search tree over the edges of the prefixes,
  * one cache line of 64 bytes per level, read without locks while a writer publishes. docs/fib.md draws it.
  *
- *   inner line   children (index of a line)   7 separators, shifted right by one
- *                0                            8                                 64
+ *   inner line   children (index of a line, 4 bytes)   7 separators, shifted right by one
+ *                0                                     8                                 64
  *   leaf line    6 values                     5 edges
  *                0                            24                                64
  *

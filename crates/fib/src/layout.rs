@@ -4,7 +4,7 @@
 //! lines hold one [`Reference`] for each view, in the low half of a word.
 //!
 //! ```text
-//! inner line   | children (reference-free index) | 7 separators, shifted right by one      |
+//! inner line   | children (index of a line)      | 7 separators, shifted right by one      |
 //!              0                                 8                                         64
 //! leaf line    | 6 values (references)           | 5 edges                                 |
 //!              0                                 24                                        64
@@ -18,7 +18,8 @@
 //! In an inner line the children are neighboring lines, and child n holds what is not smaller than separator n - 1.
 //! Separators are even, and stored shifted, so that `separator - (number / 2 + 1)` has its sign bit set exactly when the
 //! separator is not larger: two instructions for a comparison, where the machine of BPF would have to branch. Unused
-//! ones are [`NO_SEPARATOR`].
+//! ones are [`NO_SEPARATOR`]. The same bit is set in the first word, beside the index in its lower half, so that a reader
+//! who compares all words of a line at once need not except that one.
 //!
 //! A value is a [`Reference`]: a route, or the tree over the lower 64 bits of the addresses in that interval.
 

@@ -7,6 +7,11 @@ use crate::layout::{
 /// A line's words.
 pub(crate) type Content = [u64; LINE_WORDS];
 
+/// The first word of an inner line whose children begin at a line.
+pub(crate) const fn children_word(children: u32) -> u64 {
+    NO_SEPARATOR | children as u64
+}
+
 /// A few intervals: `values[n]` holds from `edges[n - 1]` on, `values[0]` from the leaf's own beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Leaf {
@@ -118,7 +123,7 @@ impl Inner {
     pub fn write(&self) -> Content {
         debug_assert!(self.separators.len() <= SEPARATORS);
         let mut content = [NO_SEPARATOR; LINE_WORDS];
-        content[0] = u64::from(self.children);
+        content[0] = children_word(self.children);
         for (word, separator) in content[1..].iter_mut().zip(&self.separators) {
             debug_assert!(separator.is_multiple_of(2));
             *word = separator >> 1;

@@ -6,7 +6,7 @@
 
 use crate::allocator::{Allocator, Lines};
 use crate::layout::{EDGES, FANOUT, HEIGHT_MAX, Reference};
-use crate::line::{Content, Inner, Leaf, place, slot};
+use crate::line::{Content, Inner, Leaf, children_word, place, slot};
 use crate::memory::{Memory, fill, line, load};
 use crate::sync::Ordering;
 
@@ -204,7 +204,7 @@ impl<M: Memory + ?Sized> Trees<'_, M> {
             if only_one {
                 // The separators are what they were: this one store publishes everything below.
                 let block = self.place_children(&children);
-                line(self.memory, above)[0].store(u64::from(block), Ordering::Release);
+                line(self.memory, above)[0].store(children_word(block), Ordering::Release);
                 return root;
             }
             nodes = if children.len() <= FANOUT {

@@ -1,24 +1,11 @@
-//! The walk of the packet path in Rust, for tests, for comparisons, and for whoever uses this crate alone.
+//! All of a table at once: what its views say, and which lines they are on.
 
 use std::collections::BTreeSet;
 
-use crate::layout::{EDGES_AT, LINE_WORDS, Reference, VALUES, VIEWS};
-use crate::line::{Inner, Leaf, place};
+use crate::layout::{Reference, VIEWS};
+use crate::line::{Inner, Leaf};
 use crate::memory::{Memory, load};
-use crate::sync::{AtomicU64, Ordering};
-
-/// The route index for an address in a view; 0: none.
-pub fn lookup<M: Memory + ?Sized>(memory: &M, view: u32, address: u128) -> u32 {
-    let words = memory.words();
-    let root = words[view as usize % VIEWS].load(Ordering::Acquire);
-    let mut found = Reference(root as u32);
-    for number in [(address >> 64) as u64, address as u64] {
-        if found.is_tree() {
-            found = descend(words, found, number);
-        }
-    }
-    found.0
-}
+use crate::sync::Ordering;
 
 /// All that a view says: where each interval begins, and its route; neighbors with one route are one interval.
 pub fn intervals<M: Memory + ?Sized>(memory: &M, view: u32) -> Vec<(u128, u32)> {
@@ -107,24 +94,4 @@ fn each_below<M: Memory + ?Sized>(
     for (child, begin) in (inner.children..).zip(begins) {
         each_below(memory, child, height - 1, begin, line, interval);
     }
-}
-
-fn descend(words: &[AtomicU64], tree: Reference, number: u64) -> Reference {
-    let beyond = (number >> 1) + 1;
-    let mut index = tree.line() as usize;
-    for _ in 0..tree.height() {
-        let line = &words[index * LINE_WORDS..][..LINE_WORDS];
-        let child: u64 = line[1..]
-            .iter()
-            .map(|word| word.load(Ordering::Relaxed).wrapping_sub(beyond) >> 63)
-            .sum();
-        index = (line[0].load(Ordering::Acquire) + child) as usize;
-    }
-    let line = &words[index * LINE_WORDS..][..LINE_WORDS];
-    let edges = line[EDGES_AT..]
-        .iter()
-        .filter(|word| word.load(Ordering::Relaxed) <= number)
-        .count();
-    let (word, shift) = place(edges.min(VALUES - 1));
-    Reference((line[word].load(Ordering::Acquire) >> shift) as u32)
 }

@@ -8,7 +8,7 @@
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
-use sidestep_fib::{Fib, Heap, Prefix, walk};
+use sidestep_fib::{Fib, Heap, Prefix, lookup, lookup_batch};
 
 const VIEW: u32 = 1;
 
@@ -40,7 +40,7 @@ fn model(
         let heap = std::sync::Arc::new(Heap::new(LINES));
         let mut fib = Fib::new(heap.clone());
         prepare(&mut fib);
-        let reader = thread::spawn(move || walk::lookup(&heap, VIEW, address));
+        let reader = thread::spawn(move || lookup(&heap, VIEW, address));
         change(&mut fib);
         let found = reader.join().expect("the reader ends");
         assert!(allowed.contains(&found), "{found}");
@@ -89,6 +89,41 @@ fn a_longer_prefix_in_a_tree_below_comes_and_goes() {
     );
 }
 
+/// A batch, whose walks take turns: one address has a constant route, the other's comes in a tree below.
+#[test]
+fn a_batch_finds_for_each_address_what_holds_before_or_after() {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(|| {
+        let heap = std::sync::Arc::new(Heap::new(LINES));
+        let mut fib = Fib::new(heap.clone());
+        insert(&mut fib, prefix(0x10, 64), 1);
+        insert(&mut fib, prefix(0x20, 64), 7);
+        let host = Prefix::new((0x10 << 64) | 5, 128);
+        let reader = thread::spawn(move || {
+            let mut routes = [0; 3];
+            lookup_batch(
+                &heap,
+                VIEW,
+                &[host.address, 0x20 << 64, host.address],
+                &mut routes,
+            );
+            routes
+        });
+        insert(&mut fib, host, 2);
+        let [first, constant, rest] = reader.join().expect("the reader ends");
+        assert!(
+            [1, 2].contains(&first) && [1, 2].contains(&rest),
+            "{first}, {rest}"
+        );
+        assert!(
+            first <= rest,
+            "{rest} after {first}: the batch goes on in order"
+        );
+        assert_eq!(constant, 7);
+    });
+}
+
 /// Lines come free when every reader that began before has ended, and are then written again under later readers.
 #[test]
 fn lines_that_are_used_again_mislead_nobody() {
@@ -104,7 +139,7 @@ fn lines_that_are_used_again_mislead_nobody() {
             thread::spawn(move || {
                 reading.store(1, Ordering::SeqCst);
                 loom::sync::atomic::fence(Ordering::SeqCst);
-                let found = walk::lookup(&heap, VIEW, 2 << 64);
+                let found = lookup(&heap, VIEW, 2 << 64);
                 reading.store(2, Ordering::SeqCst);
                 found
             })
