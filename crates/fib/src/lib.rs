@@ -171,16 +171,28 @@ impl<M: Memory> Fib<M> {
         }
     }
 
-    /// Moves to a longer memory, into which everything is copied. Readers of the old one go on reading the old one,
-    /// which is returned.
+    /// Copies the table into a longer memory, so that readers can be led there before [`Fib::move_to`].
+    ///
+    /// # Panics
+    /// If it is shorter.
+    pub fn copy_to(&self, memory: &M) {
+        let (to, from) = (memory.words(), self.memory.words());
+        assert!(to.len() >= from.len(), "the memory is shorter");
+        for (to, from) in to.iter().zip(from) {
+            to.store(from.load(Ordering::Relaxed), Ordering::Release);
+        }
+    }
+
+    /// Goes on in a memory that the table was copied to ([`Fib::copy_to`]) and has not changed since. Readers of the old
+    /// one go on reading the old one, which is returned.
     ///
     /// # Panics
     /// If it is shorter.
     pub fn move_to(&mut self, memory: M) -> M {
-        for (to, from) in memory.words().iter().zip(self.memory.words()) {
-            to.store(from.load(Ordering::Relaxed), Ordering::Release);
-        }
-        assert!(memory.lines() >= self.memory.lines());
+        assert!(
+            memory.lines() >= self.memory.lines(),
+            "the memory is shorter"
+        );
         self.lines.extend(memory.lines() as u32);
         std::mem::replace(&mut self.memory, memory)
     }

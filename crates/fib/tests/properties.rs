@@ -99,6 +99,29 @@ proptest! {
     }
 
     #[test]
+    fn a_table_that_moves_to_a_longer_memory_says_the_same_in_both(
+        list in prop::collection::btree_map(prefix(), 1u32..9, 0..100),
+        later in prop::collection::btree_map(prefix(), 1u32..9, 0..100),
+    ) {
+        let mut fib = Fib::new(Arc::new(Heap::new(1 << 13)));
+        fib.replace(VIEW, list.clone()).expect("room");
+        let before = walk::intervals(fib.memory(), VIEW);
+        let longer = Arc::new(Heap::new(1 << 14));
+        fib.copy_to(&longer);
+        prop_assert_eq!(&walk::intervals(&longer, VIEW), &before);
+        let old = fib.move_to(longer);
+        let mut all = list;
+        for (prefix, route) in later {
+            fib.insert(VIEW, prefix, route).expect("room");
+            all.insert(prefix, route);
+        }
+        prop_assert_eq!(&walk::intervals(&old, VIEW), &before);
+        for (begin, route) in walk::intervals(fib.memory(), VIEW) {
+            prop_assert_eq!(slow(&all, begin), route);
+        }
+    }
+
+    #[test]
     fn a_writer_that_comes_after_another_disturbs_nothing_until_it_says_so(
         old in prop::collection::btree_map(prefix(), 1u32..9, 0..100),
         new in prop::collection::btree_map(prefix(), 1u32..9, 0..100),

@@ -8,7 +8,7 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use libbpf_rs::{MapCore, MapHandle};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
@@ -150,9 +150,7 @@ impl Kernel {
             .nth(Table::Fib as usize)
             .expect("one handle per table");
         let longer = Lines::new(&handle)?;
-        for (to, from) in longer.words().iter().zip(self.maps.fib.memory().words()) {
-            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
+        self.maps.fib.copy_to(&longer);
         let before = std::mem::replace(&mut self.programs, programs);
         if let Err(error) = self.switch() {
             self.programs = before;
