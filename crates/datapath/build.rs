@@ -54,8 +54,9 @@ fn main() {
         .compile("sidestep_native");
     bindgen::Builder::default()
         .header(source.join("native.h").to_string_lossy())
-        .raw_line("// Generated from native.h.")
-        .allowlist_item("sidestep_(native|outcome).*|SIDESTEP_(NATIVE|OUTCOME).*")
+        .header(source.join("table/fib6.h").to_string_lossy())
+        .raw_line("// Generated from native.h and table/fib6.h.")
+        .allowlist_item("sidestep_(native|outcome).*|SIDESTEP_(NATIVE|OUTCOME).*|FIB6_.*")
         // The records come from the abi crate.
         .blocklist_type("sidestep_(port|route|group|adjacency|policy|trace)(_counters)?")
         .default_enum_style(bindgen::EnumVariation::Consts)

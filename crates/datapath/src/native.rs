@@ -285,6 +285,22 @@ impl Native {
 // SAFETY: the raw pointers in `frame` point into `buffer`, which moves with it, and are set anew by each run.
 unsafe impl Send for Native {}
 
+// What crates/fib writes is what fib6.h walks.
+const _: () = {
+    use sidestep_fib::layout::{
+        EDGES, EDGES_AT, HEIGHT_MAX, LINE_WORDS, LINES_MAX, Reference, SEPARATORS, VIEWS,
+    };
+    assert!(LINE_WORDS * size_of::<u64>() == ffi::FIB6_LINE as usize);
+    assert!(SEPARATORS == ffi::FIB6_SEPARATORS as usize);
+    assert!(EDGES == ffi::FIB6_EDGES as usize);
+    assert!(EDGES_AT * size_of::<u64>() == ffi::FIB6_EDGES_OFFSET as usize);
+    assert!(HEIGHT_MAX == ffi::FIB6_HEIGHT_MAX && HEIGHT_MAX <= ffi::FIB6_HEIGHT_MASK);
+    assert!(LINES_MAX == ffi::FIB6_LINE_MASK as usize + 1);
+    assert!(VIEWS == ffi::FIB6_VIEWS as usize);
+    assert!(Reference::tree(0, 0).0 == ffi::FIB6_TREE);
+    assert!(Reference::tree(0, 1).0 == ffi::FIB6_TREE | 1 << ffi::FIB6_HEIGHT_SHIFT);
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
