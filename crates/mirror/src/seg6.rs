@@ -205,6 +205,7 @@ fn flavors(attribute: &Attribute<'_>) -> Result<Flavors, String> {
         usd: operations & USD != 0,
         next_csid: (operations & NEXT_CSID != 0).then_some((block, node_function)),
         replace_csid: None,
+        nat: false,
     })
 }
 

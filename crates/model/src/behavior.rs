@@ -11,10 +11,13 @@ use serde::{Deserialize, Serialize};
 use crate::node::{IfIndex, TableId};
 use crate::vlan::VlanTableId;
 
+pub use proxy::Proxy;
+
 pub mod attribute;
 pub mod check;
 pub mod endpoint;
 pub mod headend;
+pub mod proxy;
 pub mod text;
 
 /// LIMIT: the largest number of segments in one SRH that Sidestep writes or mirrors.
@@ -81,9 +84,15 @@ pub enum Behavior {
     EndB6Encaps,
     /// The same with a reduced SRH (4.14).
     EndB6EncapsRed,
+    /// Static SR proxy (draft-ietf-spring-sr-service-programming 6.1).
+    EndAs,
+    /// Dynamic SR proxy (6.2).
+    EndAd,
+    /// Masquerading SR proxy (6.4).
+    EndAm,
 }
 
-/// Flavors of End, End.X and End.T (RFC 8986 4.16), and of compressed SIDs (RFC 9800 4.1, 4.2).
+/// Flavors of End, End.X and End.T (RFC 8986 4.16), of compressed SIDs (RFC 9800 4.1, 4.2), and of SR proxies.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -98,6 +107,8 @@ pub struct Flavors {
     pub next_csid: Option<(u8, u8)>,
     /// REPLACE-C-SID: (Locator-Block length, C-SID length) in bits.
     pub replace_csid: Option<(u8, u8)>,
+    /// Destination NAT of End.AM: what the service made of the destination becomes the last segment.
+    pub nat: bool,
 }
 
 /// `encap seg6local action ACTION …`: which attributes an action takes is said by
@@ -118,7 +129,7 @@ pub struct Seg6Local {
     pub iif: Option<IfIndex>,
     /// `oif DEV`.
     pub oif: Option<IfIndex>,
-    /// `srh segs A,B,…` of End.B6, End.B6.Encaps and End.B6.Encaps.Red, in the order of travel.
+    /// `srh segs A,B,…` of End.B6, End.B6.Encaps, End.B6.Encaps.Red and End.AS, in the order of travel.
     pub segments: Vec<Ipv6Addr>,
     /// `vlantable T`: the VLAN table of End.DX2V.
     pub vlantable: Option<VlanTableId>,
@@ -126,4 +137,6 @@ pub struct Seg6Local {
     pub flavors: Flavors,
     /// `count`: the kernel's own per-SID counters were asked for (ours are always on).
     pub count: bool,
+    /// What only the SR proxies have.
+    pub proxy: Proxy,
 }

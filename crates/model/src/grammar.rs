@@ -10,6 +10,7 @@ use crate::route::{Family, Owner};
 
 pub mod encap;
 pub mod neighbor;
+mod proxy;
 pub mod route;
 pub mod rule;
 mod value;

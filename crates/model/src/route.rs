@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::behavior::{Seg6Encap, Seg6Local};
+use crate::behavior::{Behavior, Seg6Encap, Seg6Local};
 use crate::node::{IfIndex, TableId};
 
 /// IPv4 or IPv6.
@@ -223,6 +223,9 @@ pub enum RuleAction {
     Unreachable,
     /// `prohibit`.
     Prohibit,
+    /// `seg6local-behaviour BEHAVIOR`: packets come back from the services of these SR proxies. Says nothing to
+    /// forwarding: the way back belongs to the port.
+    Proxies(Behavior),
     /// `goto` and others: not known to the fast path.
     Other,
 }

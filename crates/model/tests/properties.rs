@@ -10,7 +10,10 @@ use sidestep_model::behavior::attribute::{Attribute, Flavor};
 use sidestep_model::behavior::check::linux_can_express;
 use sidestep_model::behavior::endpoint::BEHAVIORS;
 use sidestep_model::behavior::headend::HEADENDS;
-use sidestep_model::behavior::{Seg6Encap, Seg6Local};
+use sidestep_model::behavior::proxy::{
+    Chain, INTERVAL_MAX, INTERVAL_MIN, InnerType, Liveness, OnDown, Probe,
+};
+use sidestep_model::behavior::{Proxy, Seg6Encap, Seg6Local};
 use sidestep_model::config::File;
 use sidestep_model::grammar::{Context, Names, Style, Words, neighbor, route, rule};
 use sidestep_model::node::{IfIndex, Mac, Neighbor, TableId};
@@ -123,17 +126,19 @@ fn seg6local() -> impl Strategy<Value = Encap> {
     );
     let choices = (
         any::<bool>(),
-        any::<[bool; 4]>(),
+        any::<[bool; 6]>(),
         (1..=8_u8, 1..=8_u8),
-        any::<bool>(),
+        any::<[bool; 12]>(),
         any::<bool>(),
     );
-    (prop::sample::select(BEHAVIORS), values, choices).prop_map(|(row, values, choices)| {
+    let rows = prop::sample::select(BEHAVIORS);
+    let any_words = (rows, values, proxy(), choices).prop_map(|(row, values, proxy, choices)| {
         let (table, nh4, nh6, dev, segments) = values;
         let (first, flavors, (block, function), optional, count) = choices;
         let mut local = Seg6Local::new(row.behavior);
         let chosen = row.one_of.get(usize::from(!first));
-        let optional = row.optional.iter().filter(|_| optional);
+        let optional = row.optional.iter().zip(optional);
+        let optional = optional.filter_map(|(attribute, wanted)| wanted.then_some(attribute));
         for attribute in row.required.iter().chain(chosen).chain(optional) {
             match attribute {
                 Attribute::Table => local.table = Some(table),
@@ -145,7 +150,19 @@ fn seg6local() -> impl Strategy<Value = Encap> {
                 Attribute::Vlantable => local.vlantable = Some(VlanTableId(table.0)),
                 Attribute::Srh => local.segments.clone_from(&segments),
                 Attribute::Flavors | Attribute::Count => {}
+                Attribute::Chain => local.proxy.chain = proxy.chain,
+                Attribute::Src => local.proxy.src = proxy.src,
+                Attribute::Nheth => local.proxy.nheth = proxy.nheth,
+                Attribute::Inner => local.proxy.inner = proxy.inner,
+                Attribute::Age => local.proxy.age = proxy.age,
+                Attribute::Flows => local.proxy.flows = proxy.flows,
+                Attribute::Liveness => local.proxy.liveness = proxy.liveness,
+                Attribute::OnDown => local.proxy.on_down = proxy.on_down,
             }
+        }
+        if local.proxy.chain == Some(Chain::FromVnf) {
+            local = Seg6Local::new(row.behavior);
+            (local.iif, local.proxy.chain) = (Some(dev), Some(Chain::FromVnf));
         }
         for (flavor, wanted) in row.flavors.iter().zip(flavors) {
             match flavor {
@@ -161,11 +178,45 @@ fn seg6local() -> impl Strategy<Value = Encap> {
                     local.flavors.replace_csid = wanted.then_some((block * 8, csid));
                 }
                 Flavor::ReplaceCsid => {}
+                Flavor::Nat => local.flavors.nat = wanted,
             }
         }
         local.count = count;
-        Encap::Seg6Local(local)
-    })
+        local
+    });
+    any_words
+        .prop_filter("a service that cannot be", |local| local.check().is_ok())
+        .prop_map(Encap::Seg6Local)
+}
+
+/// Everything that a proxy may have.
+fn proxy() -> impl Strategy<Value = Proxy> {
+    let chain = prop::sample::select(&[Chain::Inbound, Chain::FromVnf]);
+    let inner = prop::sample::select(&[InnerType::Ipv6, InnerType::Ipv4, InnerType::L2]);
+    let probe = prop::sample::select(&[Probe::Icmp, Probe::Arp, Probe::Link]);
+    let on_down = prop::sample::select(&[OnDown::Drop, OnDown::Bypass]);
+    let learning = (any::<u32>(), any::<bool>());
+    let liveness = (probe, INTERVAL_MIN..=INTERVAL_MAX, on_down);
+    (
+        chain,
+        unicast6(),
+        any::<[u8; 6]>(),
+        inner,
+        learning,
+        liveness,
+    )
+        .prop_map(
+            |(chain, src, nheth, inner, (age, flows), (probe, interval, on_down))| Proxy {
+                chain: Some(chain),
+                src: Some(src),
+                nheth: Some(Mac(nheth)),
+                inner: Some(inner),
+                age: Some(age),
+                flows,
+                liveness: Some(Liveness { probe, interval }),
+                on_down: Some(on_down),
+            },
+        )
 }
 
 fn encap(family: Family) -> BoxedStrategy<Option<Encap>> {

@@ -112,6 +112,9 @@ impl Pass<'_> {
                 EncapMode::EncapRed,
                 SIDESTEP_ROUTE_END_B6_ENCAPS,
             )?,
+            Behavior::EndAs | Behavior::EndAd | Behavior::EndAm => {
+                return left(unsupported("an SR proxy"));
+            }
         };
         Ok(with_flavors(out, local.flavors))
     }

@@ -122,6 +122,8 @@ pub(crate) fn chains(node: &Node, family: Family, source: Source<'_>) -> Result<
     let rules = node.rules.range((family, 0)..=(family, u32::MAX));
     let parts: Vec<Part> = rules
         .flat_map(|(_, rules)| rules)
+        // What comes back from a service belongs to the port, whatever the rules say.
+        .filter(|rule| !matches!(rule.action, RuleAction::Proxies(_)))
         .flat_map(|rule| parts(rule, source))
         .collect();
     let named: BTreeSet<Prefix> = parts
@@ -267,7 +269,7 @@ fn does(rule: &Rule, vrf: Option<TableId>) -> Does {
         RuleAction::Blackhole => Does::Refuse(RouteKind::Blackhole),
         RuleAction::Unreachable => Does::Refuse(RouteKind::Unreachable),
         RuleAction::Prohibit => Does::Refuse(RouteKind::Prohibit),
-        RuleAction::Other => Does::Leave(format!(
+        RuleAction::Proxies(_) | RuleAction::Other => Does::Leave(format!(
             "rule {}: its action is not a lookup",
             rule.priority
         )),

@@ -23,19 +23,43 @@ pub enum Attribute {
     Flavors,
     /// `count`.
     Count,
+    /// `chain inbound`, `chain fromVNF`.
+    Chain,
+    /// `src IPV6`.
+    Src,
+    /// `nheth MAC`.
+    Nheth,
+    /// `inner TYPE`.
+    Inner,
+    /// `age SECONDS`.
+    Age,
+    /// `flows`.
+    Flows,
+    /// `liveness PROBE interval MS`.
+    Liveness,
+    /// `on-down ACTION`.
+    OnDown,
 }
 
 impl Attribute {
     /// All, in the order in which iproute2 prints them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 18] = [
+        Self::Chain,
         Self::Srh,
+        Self::Src,
         Self::Table,
         Self::Vrftable,
         Self::Nh4,
         Self::Nh6,
         Self::Iif,
         Self::Oif,
+        Self::Nheth,
         Self::Vlantable,
+        Self::Inner,
+        Self::Age,
+        Self::Flows,
+        Self::Liveness,
+        Self::OnDown,
         Self::Count,
         Self::Flavors,
     ];
@@ -53,6 +77,14 @@ impl Attribute {
             Self::Srh => "srh",
             Self::Flavors => "flavors",
             Self::Count => "count",
+            Self::Chain => "chain",
+            Self::Src => "src",
+            Self::Nheth => "nheth",
+            Self::Inner => "inner",
+            Self::Age => "age",
+            Self::Flows => "flows",
+            Self::Liveness => "liveness",
+            Self::OnDown => "on-down",
         }
     }
 
@@ -69,6 +101,14 @@ impl Attribute {
             Self::Srh => "srh segs SEGMENTS",
             Self::Flavors => "flavors FLAVORS",
             Self::Count => "count",
+            Self::Chain => "chain { inbound | fromVNF }",
+            Self::Src => "src IPV6",
+            Self::Nheth => "nheth MAC",
+            Self::Inner => "inner { ipv6 | ipv4 | l2 }",
+            Self::Age => "age SECONDS",
+            Self::Flows => "flows",
+            Self::Liveness => "liveness { icmp | arp | link } [ interval MS ]",
+            Self::OnDown => "on-down { drop | bypass }",
         }
     }
 
@@ -87,6 +127,29 @@ impl Attribute {
             Self::Srh => "the segments of the policy, in the order of travel",
             Self::Flavors => "variants of the behavior",
             Self::Count => "the kernel counts too (Sidestep always does)",
+            Self::Chain => {
+                "`inbound` is what is meant without it; `fromVNF` is the way back, which the SID has anyway"
+            }
+            Self::Src => {
+                "source address of the outer header that the packets get on their way back"
+            }
+            Self::Nheth => "Ethernet address of the service, where it is not to be resolved",
+            Self::Inner => {
+                "what the service sees; without it, what nh6 and nh4 say, or Ethernet where neither is given"
+            }
+            Self::Age => {
+                "smallest time between two changes of the learned headers; 0, or none: every packet counts"
+            }
+            Self::Flows => {
+                "learn the headers of each inner flow, for many chains through one service"
+            }
+            Self::Liveness => {
+                "see whether the service is there: by ICMP echo, by ARP or neighbor discovery, or by its link; \
+                 interval 10 to 60000 (default 1000) ms"
+            }
+            Self::OnDown => {
+                "packets while the service is not there: dropped (default), or sent on as End does"
+            }
         }
     }
 }
@@ -104,16 +167,19 @@ pub enum Flavor {
     NextCsid,
     /// REPLACE-C-SID.
     ReplaceCsid,
+    /// Destination NAT of End.AM.
+    Nat,
 }
 
 impl Flavor {
     /// All, in the order in which iproute2 prints them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Psp,
         Self::Usp,
         Self::Usd,
         Self::NextCsid,
         Self::ReplaceCsid,
+        Self::Nat,
     ];
 
     /// The word.
@@ -124,6 +190,7 @@ impl Flavor {
             Self::Usd => "usd",
             Self::NextCsid => "next-csid",
             Self::ReplaceCsid => "replace-csid",
+            Self::Nat => "nat",
         }
     }
 
@@ -140,6 +207,9 @@ impl Flavor {
             Self::ReplaceCsid => {
                 "RFC 9800 4.2: compressed SIDs in the segment list; lblen 8-104 (default 48), a multiple of 8, and nflen 16 \
                  or 32 (default 32) bits, together at most 120"
+            }
+            Self::Nat => {
+                "draft-ietf-spring-sr-service-programming 6.4.2: what the service makes of the destination becomes the last segment"
             }
         }
     }
@@ -158,6 +228,8 @@ pub enum Inner {
     Ip,
     /// An Ethernet frame (upper-layer header 143).
     Ethernet,
+    /// One of the three, as configured.
+    Any,
 }
 
 impl Inner {
@@ -169,6 +241,7 @@ impl Inner {
             Self::Ipv4 => "IPv4",
             Self::Ip => "IPv4 or IPv6",
             Self::Ethernet => "Ethernet",
+            Self::Any => "IPv6, IPv4 or Ethernet",
         }
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use super::attribute::{Attribute, Flavor};
 use super::endpoint::BEHAVIORS;
 use super::headend::HEADENDS;
+use super::proxy::{self, Chain};
 use super::{EncapMode, Flavors, SEGMENTS_MAX, Seg6Encap, Seg6Local};
 use crate::route::{Encap, Family, Route};
 
@@ -29,7 +30,11 @@ impl fmt::Display for Wrong {
     }
 }
 
-fn wrong(keyword: &'static str, problem: impl Into<String>, expected: impl Into<String>) -> Wrong {
+pub(super) fn wrong(
+    keyword: &'static str,
+    problem: impl Into<String>,
+    expected: impl Into<String>,
+) -> Wrong {
     Wrong {
         keyword,
         problem: problem.into(),
@@ -51,6 +56,7 @@ impl Flavors {
             Flavor::Usd => self.usd,
             Flavor::NextCsid => self.next_csid.is_some(),
             Flavor::ReplaceCsid => self.replace_csid.is_some(),
+            Flavor::Nat => self.nat,
         }
     }
 
@@ -77,6 +83,7 @@ impl Seg6Local {
             segments: Vec::new(),
             flavors: Flavors::default(),
             count: false,
+            proxy: super::Proxy::default(),
         }
     }
 
@@ -93,6 +100,14 @@ impl Seg6Local {
             Attribute::Srh => !self.segments.is_empty(),
             Attribute::Flavors => !self.flavors.is_empty(),
             Attribute::Count => self.count,
+            Attribute::Chain => self.proxy.chain.is_some(),
+            Attribute::Src => self.proxy.src.is_some(),
+            Attribute::Nheth => self.proxy.nheth.is_some(),
+            Attribute::Inner => self.proxy.inner.is_some(),
+            Attribute::Age => self.proxy.age.is_some(),
+            Attribute::Flows => self.proxy.flows,
+            Attribute::Liveness => self.proxy.liveness.is_some(),
+            Attribute::OnDown => self.proxy.on_down.is_some(),
         }
     }
 
@@ -116,6 +131,9 @@ impl Seg6Local {
                 return Err(wrong(attribute.keyword(), problem, takes));
             }
         }
+        if self.proxy.chain == Some(Chain::FromVnf) {
+            return proxy::check_from_vnf(self);
+        }
         for attribute in row.required {
             if !self.has(*attribute) {
                 let problem = format!("{} lacks `{}`", row.name, attribute.keyword());
@@ -130,7 +148,10 @@ impl Seg6Local {
         if !row.one_of.is_empty() && given.len() != 1 {
             let forms = join(row.one_of.iter().map(|attribute| attribute.form()), " or ");
             return Err(match given.last() {
-                None => wrong("action", format!("{} lacks a table", row.name), forms),
+                None => {
+                    let words = join(row.one_of.iter().map(|a| a.keyword()), "` or `");
+                    wrong("action", format!("{} lacks `{words}`", row.name), forms)
+                }
                 Some(last) => wrong(
                     last.keyword(),
                     format!("{} takes only one of its choices", row.name),
@@ -171,6 +192,9 @@ impl Seg6Local {
             if block < 8 || !block.is_multiple_of(8) || u16::from(block) + u16::from(csid) > 120 {
                 return Err(wrong("lblen", "impossible length", rule));
             }
+        }
+        if self.action.is_proxy() {
+            proxy::check(self)?;
         }
         check_segments("srh", &self.segments, row.takes(Attribute::Srh))
     }
@@ -343,8 +367,9 @@ pub(crate) fn join<'a>(words: impl Iterator<Item = &'a str>, separator: &str) ->
 #[cfg(test)]
 mod tests {
     use super::super::Behavior;
+    use super::super::proxy::{INTERVAL, InnerType, Liveness, OnDown, Probe};
     use super::*;
-    use crate::node::TableId;
+    use crate::node::{Mac, TableId};
 
     fn problem(local: &Seg6Local) -> String {
         local.check().expect_err("must be refused").to_string()
@@ -381,6 +406,19 @@ mod tests {
                 Attribute::Srh => local.segments = vec![[0xfc; 16].into()],
                 Attribute::Flavors => local.flavors.psp = true,
                 Attribute::Count => local.count = true,
+                Attribute::Chain => local.proxy.chain = Some(Chain::Inbound),
+                Attribute::Src => local.proxy.src = Some([0xfc; 16].into()),
+                Attribute::Nheth => local.proxy.nheth = Some(Mac([2; 6])),
+                Attribute::Inner => local.proxy.inner = Some(InnerType::L2),
+                Attribute::Age => local.proxy.age = Some(5),
+                Attribute::Flows => local.proxy.flows = true,
+                Attribute::Liveness => {
+                    local.proxy.liveness = Some(Liveness {
+                        probe: Probe::Link,
+                        interval: INTERVAL,
+                    });
+                }
+                Attribute::OnDown => local.proxy.on_down = Some(OnDown::Bypass),
             }
         }
         local

@@ -65,7 +65,8 @@ pub const BEHAVIORS: &[Descriptor] = &[
     Descriptor {
         behavior: Behavior::End,
         name: "End",
-        aliases: &[],
+        // An SR-aware service: draft-ietf-spring-sr-service-programming 5.
+        aliases: &["End.AN"],
         kernel_action: Some(1),
         required: &[],
         one_of: &[],
@@ -337,6 +338,75 @@ pub const BEHAVIORS: &[Descriptor] = &[
         source: "RFC 8986 4.14",
         summary: "as End.B6.Encaps, the first segment in the destination address only",
     },
+    Descriptor {
+        behavior: Behavior::EndAs,
+        name: "End.AS",
+        aliases: &[],
+        // Linux has numbers for End.AS and End.AM (13 and 14) and refuses both: `seg6_action_table` has no row for them.
+        kernel_action: None,
+        required: &[Attribute::Oif, Attribute::Srh, Attribute::Src],
+        one_of: &[],
+        optional: &[
+            Attribute::Nh6,
+            Attribute::Nh4,
+            Attribute::Nheth,
+            Attribute::Iif,
+            Attribute::Inner,
+            Attribute::Liveness,
+            Attribute::OnDown,
+        ],
+        flavors: &[],
+        beyond_linux: LINUX_HAS_ALL,
+        inner: Inner::Any,
+        data_plane: false,
+        data_plane_flavors: &[],
+        source: "draft-ietf-spring-sr-service-programming-12 6.1",
+        summary: "decapsulate, send to a service; what comes back is encapsulated with these segments (static proxy)",
+    },
+    Descriptor {
+        behavior: Behavior::EndAd,
+        name: "End.AD",
+        aliases: &[],
+        kernel_action: None,
+        // Of `chain fromVNF`: iif.
+        required: &[Attribute::Oif],
+        one_of: &[],
+        optional: &[
+            Attribute::Chain,
+            Attribute::Nh6,
+            Attribute::Nh4,
+            Attribute::Nheth,
+            Attribute::Iif,
+            Attribute::Inner,
+            Attribute::Age,
+            Attribute::Flows,
+            Attribute::Liveness,
+            Attribute::OnDown,
+        ],
+        flavors: &[],
+        beyond_linux: LINUX_HAS_ALL,
+        inner: Inner::Any,
+        data_plane: false,
+        data_plane_flavors: &[],
+        source: "draft-ietf-spring-sr-service-programming-12 6.2",
+        summary: "decapsulate, send to a service; what comes back gets the headers that were taken off (dynamic proxy)",
+    },
+    Descriptor {
+        behavior: Behavior::EndAm,
+        name: "End.AM",
+        aliases: &[],
+        kernel_action: None,
+        required: &[Attribute::Oif],
+        one_of: &[Attribute::Nh6, Attribute::Nheth],
+        optional: &[Attribute::Iif, Attribute::Liveness, Attribute::OnDown],
+        flavors: &[Flavor::Psp, Flavor::Nat],
+        beyond_linux: LINUX_HAS_ALL,
+        inner: Inner::None,
+        data_plane: false,
+        data_plane_flavors: &[],
+        source: "draft-ietf-spring-sr-service-programming-12 6.4",
+        summary: "send to a service under the address of the last segment; what comes back goes on (masquerading proxy)",
+    },
 ];
 
 impl Behavior {
@@ -407,7 +477,10 @@ mod tests {
             | Behavior::EndDx2v
             | Behavior::EndB6
             | Behavior::EndB6Encaps
-            | Behavior::EndB6EncapsRed => 13,
+            | Behavior::EndB6EncapsRed
+            | Behavior::EndAs
+            | Behavior::EndAd
+            | Behavior::EndAm => 16,
         };
         assert_eq!(BEHAVIORS.len(), known(Behavior::End));
         for row in BEHAVIORS {

@@ -1,10 +1,10 @@
 //! `encap seg6 …` and `encap seg6local …`, in and out.
 
 use std::fmt::Write;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::Ipv6Addr;
 
 use super::words::{Once, Words, invalid};
-use super::{Context, Names, Style, Word, value};
+use super::{Context, Names, Style, Word, proxy, value};
 use crate::behavior::attribute::{Attribute, Flavor};
 use crate::behavior::check::{Wrong, join};
 use crate::behavior::endpoint::BEHAVIORS;
@@ -121,7 +121,7 @@ fn parse_seg6<'a>(
             }
             "segs" => segments = parse_segments(words, word)?,
             "hmac" => hmac = Some(parse_hmac(words, segments.shown)?),
-            "tunsrc" => tunsrc = Some(parse_address6(words, name)?),
+            "tunsrc" => tunsrc = Some(words.address6(name)?),
             _ => lookup = Some(words.table(name, ctx.names)?),
         }
     }
@@ -184,7 +184,7 @@ fn parse_seg6local<'a>(
             "nh4" => {
                 local.nh4 = Some(words.parsed(name, "an IPv4 address", |text| text.parse().ok())?);
             }
-            "nh6" => local.nh6 = Some(parse_address6(words, name)?),
+            "nh6" => local.nh6 = Some(words.address6(name)?),
             "iif" => local.iif = Some(words.interface(name, ctx.names)?),
             "oif" => local.oif = Some(words.interface(name, ctx.names)?),
             "vlantable" => {
@@ -194,7 +194,8 @@ fn parse_seg6local<'a>(
             "lblen" => block = Some(words.number(name, 1, 255)? as u8),
             "nflen" => function = Some(words.number(name, 1, 255)? as u8),
             "count" => local.count = true,
-            _ => shown = Some(parse_srh(words, word)?),
+            "srh" => shown = Some(parse_srh(words, word)?),
+            _ => proxy::parse(name, words, &mut local.proxy)?,
         }
     }
     if seen.word("action").is_none() {
@@ -246,14 +247,6 @@ fn parse_action(words: &mut Words) -> Result<Behavior, ConfigError> {
         .ok_or_else(|| ConfigError::new(value.place, "unknown behavior", value.text, expected))
 }
 
-fn parse_address6(words: &mut Words, name: &str) -> Result<Ipv6Addr, ConfigError> {
-    let word = words.value(name, "an IPv6 address")?;
-    match value::address(word, name, Some(Family::V6))? {
-        IpAddr::V6(address) => Ok(address),
-        IpAddr::V4(_) => Err(invalid(word, name, "an IPv6 address")),
-    }
-}
-
 fn parse_flavors(words: &mut Words, flavors: &mut Flavors) -> Result<(), ConfigError> {
     let expected = join(Flavor::ALL.iter().map(|flavor| flavor.word()), ", ");
     let value = words.value("flavors", &expected)?;
@@ -284,6 +277,7 @@ fn parse_flavors(words: &mut Words, flavors: &mut Flavors) -> Result<(), ConfigE
             Flavor::Usd => flavors.usd = true,
             Flavor::NextCsid => flavors.next_csid = Some(NEXT_CSID_BITS),
             Flavor::ReplaceCsid => flavors.replace_csid = Some(REPLACE_CSID_BITS),
+            Flavor::Nat => flavors.nat = true,
         }
     }
     Ok(())
@@ -439,8 +433,12 @@ fn print_seg6local(local: &Seg6Local, names: &dyn Names, style: Style) -> String
             Attribute::Oif => local.oif.map(|dev| value::interface_text(dev, names)),
             Attribute::Vlantable => local.vlantable.map(|table| table.0.to_string()),
             Attribute::Flavors => Some(flavors_text(local.flavors)),
+            _ => proxy::value_text(attribute, &local.proxy),
         };
-        let _ = write!(text, " {keyword} {}", value.unwrap_or_default());
+        let _ = write!(text, " {keyword}");
+        if let Some(value) = value {
+            let _ = write!(text, " {value}");
+        }
     }
     text
 }

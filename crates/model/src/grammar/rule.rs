@@ -328,6 +328,9 @@ pub fn print(rule: &Rule, names: &dyn Names, style: Style) -> String {
         RuleAction::Blackhole => text.push_str(" blackhole"),
         RuleAction::Unreachable => text.push_str(" unreachable"),
         RuleAction::Prohibit => text.push_str(" prohibit"),
+        RuleAction::Proxies(behavior) => {
+            let _ = write!(text, " seg6local-behaviour {}", behavior.descriptor().name);
+        }
         // Named among what is unsupported.
         RuleAction::Other => {}
     }

@@ -1,8 +1,11 @@
 //! A line cut into words, each with its place, and the ways in which every parser here takes them.
 
+use std::net::{IpAddr, Ipv6Addr};
+
 use super::{Names, Word, value};
 use crate::error::{ConfigError, Place};
 use crate::node::{IfIndex, TableId};
+use crate::route::Family;
 
 /// The words of one line, and how far they have been read.
 #[derive(Clone, Debug)]
@@ -149,6 +152,14 @@ impl<'a> Words<'a> {
             };
             ConfigError::new(word.place, "no such interface", word.text, expected)
         })
+    }
+
+    pub(super) fn address6(&mut self, keyword: &str) -> Result<Ipv6Addr, ConfigError> {
+        let word = self.value(keyword, "an IPv6 address")?;
+        match value::address(word, keyword, Some(Family::V6))? {
+            IpAddr::V6(address) => Ok(address),
+            IpAddr::V4(_) => Err(invalid(word, keyword, "an IPv6 address")),
+        }
     }
 
     pub(super) fn table(

@@ -214,7 +214,7 @@ fn what_is_wrong_with_an_encapsulation_is_said_at_its_word() {
         ),
         (
             "fc00::1 encap seg6local action End.DT6 dev eth0",
-            "word 4: End.DT6 lacks a table \"action\"; expected table TABLE or vrftable TABLE",
+            "word 4: End.DT6 lacks `table` or `vrftable` \"action\"; expected table TABLE or vrftable TABLE",
         ),
         (
             "fc00::1 encap seg6local action End.X dev eth0",
