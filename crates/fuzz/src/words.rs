@@ -3,6 +3,7 @@
 //! Whatever is accepted can be written, and read again as the same.
 
 use sidestep_lab::vectors::VectorFile;
+use sidestep_model::behavior::text::completion_words;
 use sidestep_model::grammar::{Context, Names, Style, neighbor, route, rule};
 use sidestep_model::node::IfIndex;
 use sidestep_model::route::Owner;
@@ -48,8 +49,10 @@ impl Target for Grammar {
         }
         lines.sort_unstable();
         lines.dedup();
+        let words = completion_words();
+        let lines_in = lines.iter().map(|line| &line[1..]);
         Self {
-            vocabulary: Vocabulary::of(lines.iter().map(|line| &line[1..])),
+            vocabulary: Vocabulary::of(lines_in.chain([words.as_str()])),
             lines,
         }
     }

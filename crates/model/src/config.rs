@@ -23,15 +23,16 @@ use std::net::{IpAddr, Ipv6Addr};
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
-use crate::behavior::check::{data_plane_can, linux_can_express};
+use crate::behavior::check::{Wrong, data_plane_can, linux_can_express};
 use crate::error::ConfigError;
-use crate::grammar::{Context, Words, neighbor, route, rule, vlan};
+use crate::grammar::{Context, Names, Words, neighbor, route, rule, vlan};
 use crate::node::{IfIndex, Neighbor, Node, TableId};
 use crate::route::{Owner, Route, RouteKey, RouteKind, Rule};
 use crate::vlan::VlanTables;
 
 pub mod implied;
 mod ports;
+mod services;
 mod yaml;
 
 pub use ports::Ports;
@@ -128,6 +129,7 @@ impl File {
                     .push(rule);
             }
         }
+        let mut lines = vec![];
         for line in &self.routes {
             let mut words = yaml::words(line);
             let mut route = route::parse(&mut words, &context(&node, Owner::Kernel))?;
@@ -145,8 +147,11 @@ impl File {
             if there.is_some() {
                 return Err(twice(&words, "route", route.key.prefix.to_string()));
             }
-            node.routes.insert(route.key, route);
+            let key = route.key;
+            node.routes.insert(key, route);
+            lines.push((words, key));
         }
+        check_all_services(&lines, &node.routes, &node)?;
         node.vlans = self.vlans(&context(&node, Owner::Sidestep))?;
         Ok(node)
     }
@@ -179,14 +184,17 @@ impl File {
                 overlay.rules.push(rule);
             }
         }
+        let mut lines = vec![];
         for line in &self.routes {
             let mut words = yaml::words(line);
             let route = read_own_route(&mut words, &ctx, live)?;
             if overlay.routes.contains_key(&route.key) {
                 return Err(twice(&words, "route", route.key.prefix.to_string()));
             }
+            lines.push((words, route.key));
             overlay.routes.insert(route.key, route);
         }
+        check_all_services(&lines, &overlay.routes, live)?;
         overlay.vlans = self.vlans(&ctx)?;
         Ok(overlay)
     }
@@ -296,16 +304,42 @@ fn twice(words: &Words, what: &str, value: String) -> ConfigError {
 /// Nobody would forward by a route that neither Linux nor the data plane knows.
 fn must_be_done(route: &Route, words: &Words) -> Result<(), ConfigError> {
     for encap in route.next_hops.iter().filter_map(|hop| hop.encap.as_ref()) {
-        data_plane_can(encap).map_err(|wrong| {
-            ConfigError::new(
-                words.place_of(wrong.keyword),
-                wrong.problem,
-                "",
-                wrong.expected,
-            )
-        })?;
+        data_plane_can(encap).map_err(|wrong| at_word(wrong, words))?;
     }
     Ok(())
+}
+
+fn at_word(wrong: Wrong, words: &Words) -> ConfigError {
+    ConfigError::new(
+        words.place_of(wrong.keyword),
+        wrong.problem,
+        "",
+        wrong.expected,
+    )
+}
+
+/// A route of Sidestep's own, read from these words, gets along with the others: no packet that comes back from a
+/// service belongs to two proxies.
+///
+/// # Errors
+/// The word at fault, and the SID that it does not get along with.
+pub fn check_services(
+    route: &Route,
+    words: &Words,
+    others: &BTreeMap<RouteKey, Route>,
+    names: &dyn Names,
+) -> Result<(), ConfigError> {
+    services::check(route, others, names).map_err(|wrong| at_word(wrong, words))
+}
+
+fn check_all_services(
+    lines: &[(Words, RouteKey)],
+    routes: &BTreeMap<RouteKey, Route>,
+    names: &dyn Names,
+) -> Result<(), ConfigError> {
+    lines
+        .iter()
+        .try_for_each(|(words, key)| check_services(&routes[key], words, routes, names))
 }
 
 fn no_nexthop_object(route: &Route, words: &Words) -> Result<(), ConfigError> {

@@ -13,7 +13,7 @@ pub mod neighbor;
 mod proxy;
 pub mod route;
 pub mod rule;
-mod value;
+pub(crate) mod value;
 pub mod vlan;
 mod words;
 

@@ -13,7 +13,7 @@ use sidestep_model::behavior::headend::HEADENDS;
 use sidestep_model::behavior::proxy::{
     Chain, INTERVAL_MAX, INTERVAL_MIN, InnerType, Liveness, OnDown, Probe,
 };
-use sidestep_model::behavior::{Proxy, Seg6Encap, Seg6Local};
+use sidestep_model::behavior::{Behavior, Proxy, Seg6Encap, Seg6Local};
 use sidestep_model::config::File;
 use sidestep_model::grammar::{Context, Names, Style, Words, neighbor, route, rule};
 use sidestep_model::node::{IfIndex, Mac, Neighbor, TableId};
@@ -328,6 +328,7 @@ fn a_rule() -> impl Strategy<Value = Rule> {
             Just(RuleAction::Unreachable),
             Just(RuleAction::Prohibit),
             Just(RuleAction::Table(TableId(0))),
+            Just(RuleAction::Proxies(Behavior::EndAd)),
         ];
         (prefixes, names, action, any::<bool>(), any::<u32>()).prop_map(
             move |((from, to), (iif, oif), action, invert, priority)| Rule {

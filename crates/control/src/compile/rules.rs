@@ -332,6 +332,17 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_rule_for_what_comes_back_from_services_says_nothing_to_forwarding() {
+        let node = node(&[
+            "lookup local",
+            "from fd00::/8 seg6local-behaviour End.AD",
+            "lookup main",
+        ]);
+        let chains = of(&node, "eth0").expect("chains");
+        assert_eq!(tables(chains.only().expect("one for all")), [255, 254]);
+    }
+
+    #[test]
     fn rules_with_from_make_a_chain_for_each_range_of_sources_that_they_tell_apart() {
         let node = node(&[
             "lookup local",

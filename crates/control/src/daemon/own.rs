@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv6Net};
-use sidestep_model::config::{Overlay, read_own_route};
+use sidestep_model::config::{Overlay, check_services, read_own_route};
 use sidestep_model::grammar::{Context, Words, route, vlan};
 use sidestep_model::node::{Node, TableId};
 use sidestep_model::route::{Owner, RouteKey};
@@ -54,8 +54,8 @@ pub(crate) fn change(
         family: None,
         owner: Owner::Sidestep,
     };
-    let route = read_own_route(&mut Words::from_args(words), &ctx, node)
-        .map_err(|error| error.to_string())?;
+    let mut words = Words::from_args(words);
+    let route = read_own_route(&mut words, &ctx, node).map_err(|error| error.to_string())?;
     if verb == Verb::Add
         && let Some(there) = own.routes.get(&route.key)
     {
@@ -64,6 +64,7 @@ pub(crate) fn change(
             "there is a route with that prefix, table and metric already: {words} (use `replace`)"
         ));
     }
+    check_services(&route, &words, &own.routes, node).map_err(|error| error.to_string())?;
     own.routes.insert(route.key, route);
     Ok(())
 }

@@ -290,3 +290,44 @@ vocabulary!(Chain { Inbound "inbound", FromVnf "fromVNF" });
 vocabulary!(InnerType { Ipv6 "ipv6", Ipv4 "ipv4", L2 "l2" });
 vocabulary!(Probe { Icmp "icmp", Arp "arp", Link "link" });
 vocabulary!(OnDown { Drop "drop", Bypass "bypass" });
+
+/// The words that may stand behind the keyword of an attribute, where there are only some.
+pub(super) fn words_of(attribute: Attribute) -> Vec<&'static str> {
+    fn all<T: Vocabulary>() -> Vec<&'static str> {
+        T::WORDS.iter().map(|(_, word)| *word).collect()
+    }
+    match attribute {
+        Attribute::Chain => all::<Chain>(),
+        Attribute::Inner => all::<InnerType>(),
+        Attribute::Liveness => all::<Probe>(),
+        Attribute::OnDown => all::<OnDown>(),
+        _ => vec![],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_is_in_the_form_of_its_attribute_and_means_one_value() {
+        for attribute in Attribute::ALL {
+            for word in words_of(attribute) {
+                let mut form = attribute.form().split_whitespace();
+                assert!(form.any(|part| part == word), "{word}");
+            }
+        }
+        for inner in [InnerType::Ipv6, InnerType::Ipv4, InnerType::L2] {
+            assert_eq!(InnerType::from_word(inner.word()), Some(inner));
+        }
+        for probe in [Probe::Icmp, Probe::Arp, Probe::Link] {
+            assert_eq!(Probe::from_word(probe.word()), Some(probe));
+        }
+        for chain in [Chain::Inbound, Chain::FromVnf] {
+            assert_eq!(Chain::from_word(chain.word()), Some(chain));
+        }
+        for on_down in [OnDown::Drop, OnDown::Bypass] {
+            assert_eq!(OnDown::from_word(on_down.word()), Some(on_down));
+        }
+    }
+}

@@ -7,13 +7,19 @@ use super::attribute::{Attribute, Flavor, Inner};
 use super::check::join;
 use super::endpoint::{BEHAVIORS, Descriptor};
 use super::headend::{HEADENDS, Headend};
+use super::proxy::words_of;
 use crate::route::Family;
 
 /// One line per behavior: what `sidestep help behaviors` prints.
 pub fn help() -> String {
     let mut text = String::from("Endpoint behaviors: encap seg6local action ACTION …\n");
     for row in BEHAVIORS {
-        let _ = writeln!(text, "  {:<48}{}", usage(row), row.summary);
+        let (usage, summary) = (usage(row), row.summary);
+        let _ = match usage.len() {
+            0..48 => writeln!(text, "  {usage:<48}{summary}"),
+            // A long one has its summary below it, in the same column.
+            _ => writeln!(text, "  {usage}\n{:50}{summary}", ""),
+        };
     }
     text.push_str("\nHeadend behaviors: encap seg6 mode MODE segs SEGMENTS …\n");
     for row in HEADENDS {
@@ -41,6 +47,9 @@ pub fn help_for(name: &str) -> Option<String> {
 fn endpoint_help(row: &Descriptor) -> String {
     let mut text = format!("{}: {} ({})\n", row.name, row.summary, row.source);
     let _ = writeln!(text, "  encap seg6local action {}", usage(row));
+    if !row.aliases.is_empty() {
+        let _ = writeln!(text, "  also written: {}", row.aliases.join(", "));
+    }
     for attribute in row.attributes() {
         let _ = writeln!(text, "    {:<20}{}", attribute.form(), attribute.summary());
     }
@@ -190,7 +199,8 @@ pub fn grammar() -> String {
     );
     text.push_str(
         "RULE := [ not ] [ from PREFIX ] [ to PREFIX ] [ iif NAME ] [ oif NAME ] [ priority NUMBER ]\n\
-        \x20       { lookup TABLE | l3mdev | blackhole | unreachable | prohibit }\n\
+        \x20       { lookup TABLE | l3mdev | blackhole | unreachable | prohibit | seg6local-behaviour PROXY }\n\
+         PROXY := { End.AS | End.AD | End.AM }\n\
          NEIGHBOR := ADDRESS lladdr MAC dev DEV [ nud STATE ]\n\
          VLAN := table TABLE { vid VID [ inner VID ] | untagged } dev DEV\n",
     );
@@ -212,7 +222,7 @@ pub fn completions(words: &[&str]) -> Vec<&'static str> {
         "table" | "lookup" => return vec!["main", "local", "default"],
         "via" | "dev" | "segs" | "nh4" | "nh6" | "oif" | "iif" | "vrftable" | "vlantable"
         | "tunsrc" | "hmac" | "src" | "metric" | "mtu" | "from" | "nhid" | "weight" | "tos"
-        | "proto" | "lblen" | "nflen" => return vec![],
+        | "proto" | "lblen" | "nflen" | "nheth" | "age" | "interval" => return vec![],
         _ => {}
     }
     let start = words.iter().rposition(|word| *word == "encap");
@@ -223,11 +233,18 @@ pub fn completions(words: &[&str]) -> Vec<&'static str> {
         if last == "flavors" {
             return row.flavors.iter().map(|flavor| flavor.word()).collect();
         }
+        let values = row.attributes().find(|a| a.keyword() == last).map(words_of);
+        if let Some(values) = values.filter(|values| !values.is_empty()) {
+            return values;
+        }
         let mut next: Vec<_> = row
             .attributes()
             .map(Attribute::keyword)
             .filter(|keyword| !inside.contains(keyword))
             .collect();
+        if words.iter().rev().nth(1) == Some(&Attribute::Liveness.keyword()) {
+            next.insert(0, "interval");
+        }
         next.extend(NEXT_HOP_WORDS);
         return next;
     }
@@ -278,6 +295,8 @@ pub fn completion_words() -> String {
     words.extend(HEADENDS.iter().map(|row| row.word));
     words.extend(Attribute::ALL.map(Attribute::keyword));
     words.extend(Flavor::ALL.map(Flavor::word));
+    words.extend(Attribute::ALL.into_iter().flat_map(words_of));
+    words.push("interval");
     words.join(" ")
 }
 
@@ -347,6 +366,8 @@ mod tests {
                 .contains("mode encap segs")
         );
         assert_eq!(help_for("End.DT5"), None);
+        let aware = help_for("End.AN").expect("an SR-aware service does End");
+        assert!(aware.contains("also written: End.AN"), "{aware}");
     }
 
     #[test]
@@ -363,6 +384,13 @@ mod tests {
         ]);
         assert!(next.contains(&"vrftable") && next.contains(&"dev") && !next.contains(&"table"));
         assert_eq!(completions(&["fc00::1", "dev"]), Vec::<&str>::new());
+        let proxy = ["fdf1::1", "encap", "seg6local", "action", "End.AD"];
+        let after = |more: &[&'static str]| completions(&[&proxy, more].concat());
+        assert_eq!(after(&["chain"]), ["inbound", "fromVNF"]);
+        assert_eq!(after(&["liveness"]), ["icmp", "arp", "link"]);
+        assert_eq!(after(&["liveness", "link"])[0], "interval");
+        assert_eq!(after(&["age"]), Vec::<&str>::new());
+        assert!(after(&["age", "5"]).contains(&"flows"));
     }
 
     #[test]

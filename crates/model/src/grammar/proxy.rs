@@ -56,3 +56,257 @@ pub(super) fn value_text(attribute: Attribute, proxy: &Proxy) -> Option<String> 
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::behavior::Behavior;
+    use crate::behavior::proxy::{Chain, InnerType};
+    use crate::grammar::tests::{ctx, names};
+    use crate::grammar::{Style, route};
+    use crate::node::IfIndex;
+    use crate::route::{Encap, Route};
+
+    fn read(line: &str) -> Route {
+        route::parse_line(line, &ctx()).unwrap_or_else(|error| panic!("{line}: {error}"))
+    }
+
+    #[test]
+    fn the_published_lines_are_read_and_written() {
+        for (line, add) in [
+            // The second kernel implementation: one route for both directions.
+            (
+                "fdf1::2/128 encap seg6local action End.AD oif eth1 nh6 fdf1::2 age 5 dev eth1",
+                "fdf1::2 encap seg6local action End.AD nh6 fdf1::2 oif eth1 age 5 dev eth1",
+            ),
+            (
+                "fdf1::2/128 encap seg6local action End.AD oif eth1 nheth 02:00:00:00:00:05 age 5 dev eth1",
+                "fdf1::2 encap seg6local action End.AD oif eth1 nheth 02:00:00:00:00:05 age 5 dev eth1",
+            ),
+            // The first one: a route for each.
+            (
+                "fdf1::2/128 encap seg6local action End.AD chain inbound oif eth1 nh6 fdf1::2 age 5 dev eth1",
+                "fdf1::2 encap seg6local action End.AD chain inbound nh6 fdf1::2 oif eth1 age 5 dev eth1",
+            ),
+            (
+                "default encap seg6local action End.AD chain fromVNF iif eth1 dev eth1 table 100",
+                "::/0 encap seg6local action End.AD chain fromVNF iif eth1 dev eth1 table 100",
+            ),
+        ] {
+            let route = read(line);
+            let written = route::print(&route, &names(), Style::Add);
+            assert!(written.starts_with(add), "{line}: {written}");
+            assert_eq!(read(&written), route);
+        }
+    }
+
+    #[test]
+    fn every_word_of_a_proxy_is_read_and_written() {
+        for words in [
+            "End.AS srh segs fc00::1,fc00::2 src fc00::9 oif eth1 inner l2 liveness link interval 250 on-down bypass",
+            "End.AS srh segs fc00::1 src fc00::9 nh4 10.0.0.1 nh6 fd00::1 iif eth2 oif eth1",
+            "End.AD nh6 fd00::1 oif eth1 inner ipv6 age 0 flows liveness icmp interval 1000 on-down drop",
+            "End.AD oif eth1 nheth 02:00:00:00:00:05 inner ipv4",
+            "End.AM nh6 fd00::1 iif eth2 oif eth1 liveness arp interval 60000 flavors psp,nat",
+        ] {
+            let route = read(&format!("fc00::a encap seg6local action {words} dev eth1"));
+            let written = route::print(&route, &names(), Style::Add);
+            assert!(
+                written.contains(&format!(" action {words} dev eth1")),
+                "{written}"
+            );
+        }
+        let route = read(
+            "fc00::a encap seg6local action End.AD oif eth1 nh6 fd00::1 liveness link dev eth1",
+        );
+        assert!(
+            route::print(&route, &names(), Style::Add).contains("liveness link interval 1000 ")
+        );
+    }
+
+    fn local(words: &str) -> crate::behavior::Seg6Local {
+        let route = read(&format!("fc00::a encap seg6local action {words} dev eth1"));
+        match route.next_hops[0].encap.clone() {
+            Some(Encap::Seg6Local(local)) => local,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_service_sees_what_its_addresses_say_if_nothing_else_is_said() {
+        let all = [InnerType::Ipv6, InnerType::Ipv4, InnerType::L2];
+        for (words, want) in [
+            ("End.AD oif eth1", &[InnerType::L2][..]),
+            ("End.AD oif eth1 nh6 fd00::1", &[InnerType::Ipv6]),
+            ("End.AD oif eth1 nh4 10.0.0.1", &[InnerType::Ipv4]),
+            (
+                "End.AD oif eth1 nh4 10.0.0.1 nh6 fd00::1",
+                &[InnerType::Ipv6, InnerType::Ipv4],
+            ),
+            (
+                "End.AD oif eth1 nheth 02:00:00:00:00:05",
+                &[InnerType::Ipv6],
+            ),
+            (
+                "End.AD oif eth1 nheth 02:00:00:00:00:05 inner ipv4",
+                &[InnerType::Ipv4],
+            ),
+            ("End.AD oif eth1 inner l2", &[InnerType::L2]),
+            ("End.AM oif eth1 nh6 fd00::1", &[]),
+            ("End.DX6 nh6 fd00::1", &[]),
+        ] {
+            let local = local(words);
+            let seen: Vec<_> = all.into_iter().filter(|inner| local.sees(*inner)).collect();
+            assert_eq!(seen, want, "{words}");
+        }
+        assert_eq!(local("End.AD oif eth1").back(), Some(IfIndex(2)));
+        assert_eq!(local("End.AD oif eth1 iif eth2").back(), Some(IfIndex(3)));
+        assert_eq!(local("End.DX2 oif eth1").back(), None);
+        let back = local("End.AD chain fromVNF iif eth2");
+        assert_eq!(
+            (back.action, back.proxy.chain),
+            (Behavior::EndAd, Some(Chain::FromVnf))
+        );
+    }
+
+    fn all_refused(cases: &[(&str, &str)]) {
+        for (words, want) in cases {
+            let line = format!("fc00::a encap seg6local action {words} dev eth0");
+            let found = route::parse_line(&line, &ctx())
+                .expect_err(words)
+                .to_string();
+            assert!(
+                found.starts_with(want),
+                "{words}\nfound {found}\nwant  {want}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_service_is_said_at_its_word() {
+        all_refused(&[
+            (
+                "End.AD nh6 fd00::1",
+                "word 4: End.AD lacks `oif` \"action\"; expected oif DEV",
+            ),
+            (
+                "End.AD oif eth1 chain back",
+                "word 9: invalid `chain` \"back\"; expected inbound or fromVNF",
+            ),
+            (
+                "End.AD oif eth1 inner ip",
+                "word 9: invalid `inner` \"ip\"; expected ipv6 or ipv4 or l2",
+            ),
+            (
+                "End.AD oif eth1 nheth 5",
+                "word 9: invalid `nheth` \"5\"; expected an Ethernet address",
+            ),
+            (
+                "End.AD oif eth1 age soon",
+                "word 9: invalid `age` \"soon\"; expected a number from 0",
+            ),
+            (
+                "End.AD oif eth1 age 5 age 6",
+                "word 10: duplicate keyword \"age\"",
+            ),
+            (
+                "End.AD oif eth1 liveness link interval 9",
+                "word 11: invalid `interval` \"9\"; expected a number from 10 to 60000",
+            ),
+            (
+                "End.AD oif eth1 liveness ping",
+                "word 9: invalid `liveness` \"ping\"",
+            ),
+            (
+                "End.AD oif eth1 liveness icmp",
+                "word 8: icmp lacks an address to ask for \"liveness\"; expected nh6 or nh4 with it",
+            ),
+            (
+                "End.AD oif eth1 on-down drop",
+                "word 8: nothing says whether the service is down \"on-down\"; expected liveness {",
+            ),
+            (
+                "End.AD oif eth1 flows",
+                "word 8: flows are told apart in IP packets",
+            ),
+            (
+                "End.AD oif eth1 nh6 fd00::1 nheth 02:00:00:00:00:05",
+                "word 10: the service has an Ethernet address or IP addresses, not both \"nheth\"",
+            ),
+            (
+                "End.AD oif eth1 inner l2 nh6 fd00::1",
+                "word 10: `inner l2` does not take \"nh6\"; expected it left out",
+            ),
+            (
+                "End.AD oif eth1 inner ipv6 nh4 10.0.0.1",
+                "word 10: `inner ipv6` does not take \"nh4\"; expected nh6 IPV6 or nheth MAC",
+            ),
+            (
+                "End.AD oif eth1 inner ipv4",
+                "word 8: ipv4 lacks the address of the service \"inner\"; expected nh4 IPV4 or nheth MAC",
+            ),
+            (
+                "End.AD oif eth1 nh6 ::",
+                "word 8: no service has the address :: \"nh6\"",
+            ),
+            (
+                "End.AD oif eth1 nh4 224.0.0.1",
+                "word 8: no service has the address 224.0.0.1 \"nh4\"",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn what_a_proxy_lacks_or_does_not_take_is_said_at_its_word() {
+        all_refused(&[
+            (
+                "End.AD oif eth1 src fc00::1",
+                "word 8: End.AD does not take \"src\"",
+            ),
+            (
+                "End.AD oif eth1 segs fc00::1",
+                "word 8: End.AD does not take \"segs\"",
+            ),
+            (
+                "End.AS oif eth1 segs fc00::1",
+                "word 4: End.AS lacks `src` \"action\"; expected src IPV6",
+            ),
+            (
+                "End.AS oif eth1 src fc00::1",
+                "word 4: End.AS lacks `srh` \"action\"",
+            ),
+            (
+                "End.AS oif eth1 segs fc00::1 src ff02::1",
+                "word 10: ff02::1 cannot be a source \"src\"",
+            ),
+            (
+                "End.AS oif eth1 segs fc00::1 src fc00::2 age 5",
+                "word 12: End.AS does not take \"age\"",
+            ),
+            (
+                "End.AM oif eth1",
+                "word 4: End.AM lacks `nh6` or `nheth` \"action\"",
+            ),
+            (
+                "End.AM oif eth1 nh6 fd00::1 nh4 10.0.0.1",
+                "word 10: End.AM does not take \"nh4\"",
+            ),
+            (
+                "End.AM oif eth1 nh6 fd00::1 flavors usp",
+                "word 10: End.AM does not have flavor usp",
+            ),
+            ("End flavors nat", "word 6: End does not have flavor nat"),
+            (
+                "End.AD chain fromVNF",
+                "word 6: fromVNF lacks `iif` \"chain\"; expected iif DEV",
+            ),
+            (
+                "End.AD chain fromVNF iif eth1 age 5",
+                "word 10: `chain fromVNF` does not take \"age\"; expected it at the inbound SID",
+            ),
+            (
+                "End.AM chain fromVNF iif eth1",
+                "word 6: End.AM does not take \"chain\"",
+            ),
+        ]);
+    }
+}

@@ -7,6 +7,9 @@ use ipnet::IpNet;
 
 use super::words::{Once, Words, unknown};
 use super::{Context, Names, Style, Word, value};
+use crate::behavior::Behavior;
+use crate::behavior::check::join;
+use crate::behavior::endpoint::BEHAVIORS;
 use crate::error::ConfigError;
 use crate::node::TableId;
 use crate::route::{Family, Owner, Rule, RuleAction};
@@ -18,7 +21,7 @@ pub type Rules = BTreeMap<(Family, u32), Vec<Rule>>;
 const NAME_MAX: usize = 15;
 
 const EXPECTED: &str = "not, from, to, iif, oif, priority, lookup, l3mdev, suppress_prefixlength, blackhole, unreachable, prohibit, \
-                        or a selector of `ip rule` that is left to the kernel (fwmark, tos, ipproto, sport, …)";
+                        seg6local-behaviour, or a selector of `ip rule` that is left to the kernel (fwmark, tos, ipproto, sport, …)";
 
 /// Selectors and actions with a value that the fast path does not know.
 const UNSUPPORTED: [&str; 14] = [
@@ -168,6 +171,13 @@ impl<'a> Draft<'a> {
             "blackhole" => return self.act(word, RuleAction::Blackhole),
             "unreachable" => return self.act(word, RuleAction::Unreachable),
             "prohibit" => return self.act(word, RuleAction::Prohibit),
+            "seg6local-behaviour" => {
+                let proxies = BEHAVIORS.iter().filter(|row| row.behavior.is_proxy());
+                let expected = join(proxies.map(|row| row.name), ", ");
+                let proxy = |text: &str| Behavior::from_name(text).filter(|b| b.is_proxy());
+                let behavior = words.parsed(word.text, &expected, proxy)?;
+                return self.act(word, RuleAction::Proxies(behavior));
+            }
             "nop" => {
                 self.unsupported.push("nop".to_owned());
                 return self.act(word, RuleAction::Other);
@@ -210,7 +220,7 @@ impl<'a> Draft<'a> {
             ("l3mdev", "action"),
         ] {
             if let (Some(_), Some(word)) = (self.seen.word(a), self.seen.word(b)) {
-                let expected = "one of lookup, l3mdev, blackhole, unreachable, prohibit, goto, nop";
+                let expected = "one of lookup, l3mdev, blackhole, unreachable, prohibit, goto, nop, seg6local-behaviour";
                 return Err(ConfigError::new(
                     word.place,
                     "second action",
@@ -391,6 +401,11 @@ mod tests {
                 "7:\tfrom all lookup main suppress_prefixlength 0",
             ),
             (
+                "from ::/0 seg6local-behaviour End.AD",
+                "from ::/0 seg6local-behaviour End.AD priority 32765",
+                "32765:\tfrom all seg6local-behaviour End.AD",
+            ),
+            (
                 "to fd00::1 goto 9",
                 "from all to fd00::1 goto 9 priority 32765",
                 "32765:\tfrom all to fd00::1 goto 9",
@@ -467,6 +482,14 @@ mod tests {
             ),
             ("iif averyveryverylongname", "word 2: invalid `iif`"),
             ("fwmark", "word 2: `fwmark` lacks its value"),
+            (
+                "seg6local-behaviour End.X",
+                "word 2: invalid `seg6local-behaviour` \"End.X\"; expected End.AS, End.AD, End.AM",
+            ),
+            (
+                "seg6local-behaviour End.AD table 100",
+                "word 1: second action \"seg6local-behaviour\"",
+            ),
             ("frob", "word 1: unknown keyword \"frob\""),
         ] {
             let found = parse_line(line, &ctx(), &kernel_rules())

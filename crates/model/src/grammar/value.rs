@@ -49,7 +49,7 @@ pub(super) fn table_text(table: TableId, names: &dyn Names) -> String {
 }
 
 /// The name of an interface; `if7` where there is none, as iproute2 writes.
-pub(super) fn interface_text(ifindex: IfIndex, names: &dyn Names) -> String {
+pub(crate) fn interface_text(ifindex: IfIndex, names: &dyn Names) -> String {
     names
         .name(ifindex)
         .unwrap_or_else(|| format!("if{}", ifindex.0))
@@ -184,7 +184,7 @@ pub(super) fn prefix(
 }
 
 /// A prefix as iproute2 writes it: without the length if it is a single address.
-pub(super) fn prefix_text(net: &IpNet) -> String {
+pub(crate) fn prefix_text(net: &IpNet) -> String {
     if net.prefix_len() == net.max_prefix_len() {
         net.addr().to_string()
     } else {

@@ -1,0 +1,253 @@
+//! Whose is a packet that comes back from a service? Proxies with one way back are allowed where the packet tells.
+//!
+//! The draft binds an interface to one static or dynamic proxy for each type of traffic, and to any number of
+//! masquerading ones (draft-ietf-spring-sr-service-programming 6.1, 6.1.2.1, 6.4).
+
+use std::collections::BTreeMap;
+
+use crate::behavior::attribute::Attribute;
+use crate::behavior::check::Wrong;
+use crate::behavior::proxy::{Chain, InnerType};
+use crate::behavior::{Behavior, Seg6Local};
+use crate::grammar::{Names, value};
+use crate::route::{Encap, Route, RouteKey};
+
+/// The proxies of `route` get along with those of `routes`, of which one with its own key does not count.
+///
+/// # Errors
+/// Which other SID would claim the same packets, and why; or that `chain fromVNF` belongs to no SID.
+pub fn check(
+    route: &Route,
+    routes: &BTreeMap<RouteKey, Route>,
+    names: &dyn Names,
+) -> Result<(), Wrong> {
+    let others = || routes.values().filter(|other| other.key != route.key);
+    for (number, local) in proxies(route).enumerate() {
+        if local.proxy.chain == Some(Chain::FromVnf) {
+            has_inbound(local, others(), names)?;
+            continue;
+        }
+        let beside = proxies(route).take(number).map(|other| (route, other));
+        let elsewhere = others().flat_map(|route| proxies(route).map(move |other| (route, other)));
+        for (there, other) in beside.chain(elsewhere) {
+            if let Some(why) = both_claim(local, other) {
+                return Err(clash(route, there, local, why, names));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn proxies(route: &Route) -> impl Iterator<Item = &Seg6Local> {
+    let encaps = route.next_hops.iter().filter_map(|hop| hop.encap.as_ref());
+    encaps.filter_map(|encap| match encap {
+        Encap::Seg6Local(local) if local.action.is_proxy() => Some(local),
+        _ => None,
+    })
+}
+
+/// `chain fromVNF` repeats what an inbound SID of that behavior says.
+fn has_inbound<'a>(
+    local: &Seg6Local,
+    others: impl Iterator<Item = &'a Route>,
+    names: &dyn Names,
+) -> Result<(), Wrong> {
+    let inbound = |other: &Seg6Local| {
+        other.action == local.action
+            && other.proxy.chain != Some(Chain::FromVnf)
+            && other.back() == local.back()
+    };
+    if others.flat_map(proxies).any(inbound) {
+        return Ok(());
+    }
+    let dev = back_text(local, names);
+    let name = local.action.descriptor().name;
+    Err(Wrong {
+        keyword: Attribute::Iif.keyword(),
+        problem: format!("no inbound {name} gets packets back on {dev}"),
+        expected: format!("first its SID: encap seg6local action {name} oif DEV … iif {dev}"),
+    })
+}
+
+/// Why a packet could be of either; none: it tells whose it is.
+fn both_claim(one: &Seg6Local, other: &Seg6Local) -> Option<&'static str> {
+    let from_vnf = |local: &Seg6Local| local.proxy.chain == Some(Chain::FromVnf);
+    if one.back() != other.back() || from_vnf(one) || from_vnf(other) {
+        return None;
+    }
+    let either = |inner| one.sees(inner) || other.sees(inner);
+    let both = |inner| one.sees(inner) && other.sees(inner);
+    let masquerades = |local: &Seg6Local| local.action == Behavior::EndAm;
+    match (masquerades(one), masquerades(other)) {
+        // Broadcasts of an IP service to its neighbors are the kernel's, those in a frame of a chain are the chain's.
+        _ if either(InnerType::L2) => Some("a service that sees frames may send any"),
+        (true, true) if one.flavors == other.flavors => None,
+        (true, true) => Some("both take IPv6 packets with an SRH, by different flavors"),
+        (false, false) if both(InnerType::Ipv6) => Some("both take IPv6 packets"),
+        (false, false) if both(InnerType::Ipv4) => Some("both take IPv4 packets"),
+        (false, false) => None,
+        _ if either(InnerType::Ipv6) => Some("both take IPv6 packets with an SRH"),
+        _ => None,
+    }
+}
+
+fn clash(route: &Route, there: &Route, local: &Seg6Local, why: &str, names: &dyn Names) -> Wrong {
+    let sid = |route: &Route| value::prefix_text(&route.key.prefix);
+    let keyword = match local.iif {
+        Some(_) => Attribute::Iif,
+        None => Attribute::Oif,
+    };
+    Wrong {
+        keyword: keyword.keyword(),
+        problem: format!(
+            "what comes back on {} could be of {} or of {}: {why}",
+            back_text(local, names),
+            sid(there),
+            sid(route),
+        ),
+        expected:
+            "an iif of its own, an inner type of its own, or one End.AD with `flows` for all chains"
+                .to_owned(),
+    }
+}
+
+fn back_text(local: &Seg6Local, names: &dyn Names) -> String {
+    local
+        .back()
+        .map_or_else(String::new, |dev| value::interface_text(dev, names))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grammar::route;
+    use crate::grammar::tests::{ctx, names};
+
+    /// What is said when these lines are added one after the other.
+    fn added(lines: &[&str]) -> Result<(), String> {
+        let mut routes = BTreeMap::new();
+        for line in lines {
+            let route = route::parse_line(line, &ctx()).unwrap_or_else(|e| panic!("{line}: {e}"));
+            check(&route, &routes, &names()).map_err(|wrong| wrong.to_string())?;
+            routes.insert(route.key, route);
+        }
+        Ok(())
+    }
+
+    fn sid(number: u32, words: &str) -> String {
+        format!("fdf1::{number} encap seg6local action {words} dev eth0")
+    }
+
+    fn two(one: &str, other: &str) -> Result<(), String> {
+        added(&[&sid(1, one), &sid(2, other)])
+    }
+
+    #[test]
+    fn sids_share_a_port_where_a_packet_tells_whose_it_is() {
+        for (one, other) in [
+            (
+                "End.AD oif eth1 nh6 fd00::1",
+                "End.AD oif eth1 nh4 10.0.0.1",
+            ),
+            (
+                "End.AS oif eth1 nh4 10.0.0.1 segs fc00::1 src fc00::2",
+                "End.AD oif eth1 nh6 fd00::1",
+            ),
+            ("End.AM oif eth1 nh6 fd00::1", "End.AM oif eth1 nh6 fd00::2"),
+            (
+                "End.AM oif eth1 nh6 fd00::1",
+                "End.AD oif eth1 nh4 10.0.0.1",
+            ),
+            // Both directions of a chain through a service with two interfaces.
+            (
+                "End.AD oif eth1 iif eth2 nh6 fd00::1",
+                "End.AD oif eth2 iif eth1 nh6 fd00::2",
+            ),
+            ("End.AD oif eth1", "End.AD oif eth2"),
+            ("End.X nh6 fd00::1 oif eth1", "End.AD oif eth1"),
+        ] {
+            assert_eq!(two(one, other), Ok(()), "{one}, {other}");
+            assert_eq!(two(other, one), Ok(()), "{other}, {one}");
+        }
+    }
+
+    #[test]
+    fn sids_that_claim_the_same_packets_are_refused_and_both_are_named() {
+        for (one, other, why) in [
+            (
+                "End.AD oif eth1 nh6 fd00::1",
+                "End.AD oif eth1 nh6 fd00::2",
+                "both take IPv6 packets",
+            ),
+            (
+                "End.AD oif eth1 nh6 fd00::1 nh4 10.0.0.1",
+                "End.AS oif eth1 nh4 10.0.0.1 segs fc00::1 src fc00::2",
+                "both take IPv4 packets",
+            ),
+            (
+                "End.AD oif eth1 nh6 fd00::1 flows",
+                "End.AD oif eth2 iif eth1 nh6 fd00::1",
+                "both take IPv6 packets",
+            ),
+            (
+                "End.AM oif eth1 nh6 fd00::1",
+                "End.AD oif eth1 nh6 fd00::1",
+                "both take IPv6 packets with an SRH",
+            ),
+            (
+                "End.AM oif eth1 nh6 fd00::1",
+                "End.AM oif eth1 nh6 fd00::1 flavors nat",
+                "both take IPv6 packets with an SRH, by different flavors",
+            ),
+            (
+                "End.AD oif eth1",
+                "End.AD oif eth1 nh4 10.0.0.1",
+                "a service that sees frames may send any",
+            ),
+            (
+                "End.AD oif eth1 inner l2",
+                "End.AM oif eth1 nh6 fd00::1",
+                "a service that sees frames may send any",
+            ),
+        ] {
+            let said = two(one, other).expect_err(one);
+            let want = format!("what comes back on eth1 could be of fdf1::1 or of fdf1::2: {why};");
+            assert!(said.contains(&want), "{one}, {other}: {said}");
+            assert!(two(other, one).is_err(), "{other}, {one}");
+        }
+    }
+
+    #[test]
+    fn a_sid_that_is_put_in_the_place_of_itself_does_not_clash() {
+        let line = sid(1, "End.AD oif eth1 nh6 fd00::1");
+        assert_eq!(added(&[&line, &line.replace("fd00::1", "fd00::2")]), Ok(()));
+    }
+
+    #[test]
+    fn next_hops_of_one_sid_are_told_apart_as_well() {
+        let hop = |dev, nh6| {
+            format!("nexthop encap seg6local action End.AD oif {dev} nh6 {nh6} dev {dev}")
+        };
+        let route = |one: &str, other: &str| format!("fdf1::1 {one} {other}");
+        let spread = route(&hop("eth1", "fd00::1"), &hop("eth2", "fd00::2"));
+        assert_eq!(added(&[&spread]), Ok(()));
+        let same = route(&hop("eth1", "fd00::1"), &hop("eth1", "fd00::2"));
+        assert!(added(&[&same]).is_err());
+    }
+
+    #[test]
+    fn the_way_back_alone_belongs_to_an_inbound_sid_of_that_interface() {
+        let inbound = sid(1, "End.AD chain inbound oif eth1 nh6 fd00::1 age 5");
+        let back =
+            "default encap seg6local action End.AD chain fromVNF iif eth1 dev eth1 table 100";
+        assert_eq!(added(&[&inbound, back]), Ok(()));
+        let other_port = back.replace("eth1", "eth2");
+        for lines in [&[back][..], &[&inbound, &other_port]] {
+            let said = added(lines).expect_err("no inbound SID");
+            assert!(
+                said.starts_with("iif: no inbound End.AD gets packets back on eth"),
+                "{said}"
+            );
+        }
+    }
+}
