@@ -16,6 +16,7 @@ pub mod explain_live;
 pub mod node_file;
 pub mod replay;
 pub mod route;
+pub mod rule;
 pub mod run;
 pub mod show;
 pub mod style;
@@ -47,6 +48,9 @@ pub enum Command {
     /// Routes that Linux cannot express, and counters of all
     #[command(subcommand)]
     Route(route::Command),
+    /// Policy rules of Sidestep's own
+    #[command(subcommand)]
+    Rule(rule::Command),
     /// VLAN tables of End.DX2V
     #[command(subcommand)]
     Vlan(vlan::Command),
@@ -74,6 +78,7 @@ impl Cli {
             Command::Stop => api::call(Request::Stop).map(|_| ()).map_err(Into::into),
             Command::Show(args) => show::run(args, out),
             Command::Route(command) => route::run(command, out),
+            Command::Rule(command) => rule::run(command, out),
             Command::Vlan(command) => vlan::run(command, out),
             Command::Explain(args) => explain_live::run(args, out),
             Command::Trace(args) => trace::run(args, out),

@@ -87,6 +87,9 @@ pub type Routes = Vec<Route>;
 /// `vlan show`: entries of VLAN tables, in the words that add them.
 pub type Vlans = Vec<String>;
 
+/// `rule show`: rules of Sidestep's own, in the words that add them.
+pub type Rules = Vec<String>;
+
 /// One route with its counters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {

@@ -52,6 +52,15 @@ pub enum Request {
     },
     /// [`crate::report::Vlans`].
     ShowVlans,
+    /// `sidestep rule add|del WORDS`.
+    Rule {
+        /// What to do with it.
+        verb: Verb,
+        /// The iproute2 words behind the verb.
+        words: Vec<String>,
+    },
+    /// [`crate::report::Rules`].
+    ShowRules,
     /// Runs one frame through the live tables, in the daemon, without sending it.
     Explain {
         /// Ingress port.
@@ -106,7 +115,7 @@ pub struct TracedPort {
     pub target: String,
 }
 
-/// What to do with a route or an entry of a VLAN table.
+/// What to do with a route, a rule or an entry of a VLAN table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verb {

@@ -24,7 +24,7 @@ pub use sidestep_mirror::RECEIVE_BUFFER;
 use sidestep_mirror::{Mirror, MirrorError};
 use sidestep_model::ConfigError;
 use sidestep_model::config::{File, Overlay};
-use sidestep_model::grammar::{Names, vlan};
+use sidestep_model::grammar::{Names, Style, rule, vlan};
 use sidestep_model::node::{IfIndex, Link, Node};
 use sidestep_model::route::RouteKey;
 use thiserror::Error;
@@ -494,6 +494,16 @@ impl Daemon {
                     vlans
                         .map(|(key, dev)| vlan::print(key, *dev, node))
                         .collect::<report::Vlans>(),
+                )
+            }
+            Request::Rule { verb, words } => self.change_own(own::change_rule, *verb, words),
+            Request::ShowRules => {
+                let node = self.mirror.node();
+                let rules = self.own.rules.iter();
+                json(
+                    rules
+                        .map(|rule| rule::print(rule, node, Style::Add))
+                        .collect::<report::Rules>(),
                 )
             }
             Request::Explain { port, frame } => self.explain(port, frame),

@@ -1,12 +1,12 @@
-//! What only Sidestep has: the routes, rules, neighbors and VLAN tables of the configuration file, of `sidestep route` and
-//! of `sidestep vlan`.
+//! What only Sidestep has: the routes, rules, neighbors and VLAN tables of the configuration file, of `sidestep route`,
+//! `sidestep rule` and `sidestep vlan`.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv6Net};
 use sidestep_model::config::{Overlay, check_services, read_own_route};
-use sidestep_model::grammar::{Context, Words, route, vlan};
+use sidestep_model::grammar::{Context, Style, Words, route, rule, vlan};
 use sidestep_model::node::{Node, TableId};
 use sidestep_model::route::{Owner, RouteKey};
 
@@ -39,6 +39,14 @@ pub(crate) fn over<'a>(mirrored: &'a Node, own: &Overlay) -> Cow<'a, Node> {
     Cow::Owned(node)
 }
 
+fn context(node: &Node) -> Context<'_> {
+    Context {
+        names: node,
+        family: None,
+        owner: Owner::Sidestep,
+    }
+}
+
 /// Carries out `sidestep route VERB WORDS`. On an error nothing has changed.
 pub(crate) fn change(
     own: &mut Overlay,
@@ -49,17 +57,13 @@ pub(crate) fn change(
     if verb == Verb::Del {
         return delete(own, node, words);
     }
-    let ctx = Context {
-        names: node,
-        family: None,
-        owner: Owner::Sidestep,
-    };
+    let ctx = context(node);
     let mut words = Words::from_args(words);
     let route = read_own_route(&mut words, &ctx, node).map_err(|error| error.to_string())?;
     if verb == Verb::Add
         && let Some(there) = own.routes.get(&route.key)
     {
-        let words = route::print(there, node, sidestep_model::grammar::Style::Add);
+        let words = route::print(there, node, Style::Add);
         return Err(format!(
             "there is a route with that prefix, table and metric already: {words} (use `replace`)"
         ));
@@ -76,11 +80,7 @@ pub(crate) fn change_vlan(
     verb: Verb,
     words: &[String],
 ) -> Result<(), String> {
-    let ctx = Context {
-        names: node,
-        family: None,
-        owner: Owner::Sidestep,
-    };
+    let ctx = context(node);
     let mut words = Words::from_args(words);
     if verb == Verb::Del {
         let key = vlan::parse_key(&mut words, &ctx).map_err(|error| error.to_string())?;
@@ -102,13 +102,40 @@ pub(crate) fn change_vlan(
     Ok(())
 }
 
+/// Carries out `sidestep rule VERB WORDS`. On an error nothing has changed.
+pub(crate) fn change_rule(
+    own: &mut Overlay,
+    node: &Node,
+    verb: Verb,
+    words: &[String],
+) -> Result<(), String> {
+    let ctx = context(node);
+    let mut words = Words::from_args(words);
+    if verb == Verb::Del {
+        let gone = rule::Pattern::parse(&mut words, &ctx).map_err(|error| error.to_string())?;
+        let before = own.rules.len();
+        own.rules.retain(|rule| !gone.fits(rule));
+        return if own.rules.len() < before {
+            Ok(())
+        } else {
+            Err("Sidestep has no such rule of its own (rules of the kernel are removed with `ip rule del`)".into())
+        };
+    }
+    let rules = rule::parse(&mut words, &ctx, &node.rules).map_err(|error| error.to_string())?;
+    let (there, new): (Vec<_>, Vec<_>) = rules.into_iter().partition(|r| own.rules.contains(r));
+    if verb == Verb::Add
+        && let [there, ..] = &there[..]
+    {
+        let words = rule::print(there, node, Style::Add);
+        return Err(format!("there is such a rule already: {words}"));
+    }
+    own.rules.extend(new);
+    Ok(())
+}
+
 /// `del PREFIX [table T] [metric N]`, or all the words that it was added with.
 fn delete(own: &mut Overlay, node: &Node, words: &[String]) -> Result<(), String> {
-    let ctx = Context {
-        names: node,
-        family: None,
-        owner: Owner::Sidestep,
-    };
+    let ctx = context(node);
     let keys: Vec<RouteKey> = match read_own_route(&mut Words::from_args(words), &ctx, node) {
         Ok(route) => vec![route.key],
         Err(error) => {

@@ -49,6 +49,10 @@ const UNSUPPORTED: [&str; 14] = [
 /// # Errors
 /// The first word that is unknown, double, illegal or missing.
 pub fn parse(words: &mut Words, ctx: &Context, rules: &Rules) -> Result<Vec<Rule>, ConfigError> {
+    read(words, ctx)?.finish(words, ctx, rules)
+}
+
+fn read<'a>(words: &mut Words<'a>, ctx: &Context) -> Result<Draft<'a>, ConfigError> {
     let mut draft = Draft::default();
     // `ip rule show` begins with the priority: `32766:`.
     if let Some(word) = words.peek()
@@ -61,7 +65,39 @@ pub fn parse(words: &mut Words, ctx: &Context, rules: &Rules) -> Result<Vec<Rule
     while let Some(word) = words.take() {
         draft.word(word, words, ctx)?;
     }
-    draft.finish(words, ctx, rules)
+    Ok(draft)
+}
+
+/// Rules that are there, by the words that added them; without a priority, those of any.
+#[derive(Debug)]
+pub struct Pattern {
+    rules: Vec<Rule>,
+    any_priority: bool,
+}
+
+impl Pattern {
+    /// Reads the words.
+    ///
+    /// # Errors
+    /// As [`parse`].
+    pub fn parse(words: &mut Words, ctx: &Context) -> Result<Self, ConfigError> {
+        let draft = read(words, ctx)?;
+        Ok(Self {
+            any_priority: draft.priority.is_none(),
+            rules: draft.finish(words, ctx, &Rules::new())?,
+        })
+    }
+
+    /// It is this rule.
+    pub fn fits(&self, rule: &Rule) -> bool {
+        self.rules.iter().any(|wanted| {
+            let mut wanted = wanted.clone();
+            if self.any_priority {
+                wanted.priority = rule.priority;
+            }
+            wanted == *rule
+        })
+    }
 }
 
 /// Reads one line.
@@ -459,6 +495,23 @@ mod tests {
             }
         }
         assert_eq!(default_priority(&Rules::new(), Family::V4), 0);
+    }
+
+    #[test]
+    fn a_rule_is_found_by_the_words_that_added_it() {
+        let rules = read("iif eth0 lookup 100 priority 7");
+        for (line, want) in [
+            ("iif eth0 lookup 100", 2),
+            ("priority 7 iif eth0 table 100", 2),
+            ("from ::/0 iif eth0 lookup 100", 1),
+            ("iif eth0 lookup 100 priority 8", 0),
+            ("iif eth1 lookup 100", 0),
+            ("lookup 100", 0),
+        ] {
+            let pattern = Pattern::parse(&mut Words::from_line(line), &ctx()).expect(line);
+            let found = rules.iter().filter(|rule| pattern.fits(rule)).count();
+            assert_eq!(found, want, "{line}");
+        }
     }
 
     #[test]
