@@ -105,9 +105,7 @@ impl<'a, T: Verdict> Search<'a, T> {
             let What::Table(table, suppress) = what else {
                 break;
             };
-            let (more, of_all) = table.sources(to);
-            sources.extend(more);
-            if of_all.is_some_and(|found| counts(found, *suppress)) {
+            if table.sources(to, |found| counts(found, *suppress), &mut sources) {
                 break;
             }
         }
@@ -273,6 +271,18 @@ mod tests {
         let find = merged(&[to("fc01::/16", false, refuse), lookup(1)], &tables, None);
         assert_eq!(find("fc01::1/128", "::/0"), Some(99));
         assert_eq!(find("fc02::1/128", "::/0"), Some(2));
+    }
+
+    #[test]
+    fn where_a_route_of_some_sources_throws_the_sources_of_the_next_table_count() {
+        let tables = [
+            table(&[("fc01::/16", Some("fc05::/16"), 0), ("::/0", None, 1)]),
+            table(&[("fc01::/16", Some("fc05:1::/32"), 2), ("::/0", None, 3)]),
+        ];
+        let find = merged(&[lookup(0), lookup(1)], &tables, None);
+        assert_eq!(find("fc01::1/128", "fc05:1::1/128"), Some(2));
+        assert_eq!(find("fc01::1/128", "fc05:2::1/128"), Some(3));
+        assert_eq!(find("fc01::1/128", "fc06::1/128"), Some(1));
     }
 
     #[test]

@@ -217,18 +217,29 @@ impl<T: Verdict> Routing<T> {
             })
     }
 
-    /// The source prefixes that what it says of packets to `to` may depend on, and what it says of all if it is none.
-    pub(crate) fn sources(&self, to: Prefix) -> (BTreeSet<Prefix>, Option<&T>) {
-        let mut sources = BTreeSet::new();
+    /// Adds the source prefixes that what it says of packets to `to` may depend on. `counts`: whether the search ends with
+    /// a route; true: it does whatever the source.
+    pub(crate) fn sources(
+        &self,
+        to: Prefix,
+        counts: impl Fn(&T) -> bool,
+        sources: &mut BTreeSet<Prefix>,
+    ) -> bool {
+        let mut all_count = true;
         for (prefix, entry) in self.covering(to) {
             if let Some(from) = &entry.from {
-                sources.extend(from.iter().map(|(prefix, _)| *prefix));
+                for (source, value) in from.iter() {
+                    sources.insert(*source);
+                    all_count &= counts(value);
+                }
             }
-            if entry.any.is_some() && (entry.from.is_none() || prefix.length == 0) {
-                return (sources, entry.any.as_ref());
+            if entry.from.is_none() || prefix.length == 0 {
+                if let Some(value) = &entry.any {
+                    return all_count && counts(value);
+                }
             }
         }
-        (sources, None)
+        false
     }
 }
 
@@ -273,7 +284,11 @@ mod tests {
         );
         assert_eq!(find("fc01::1/128", "fc05::1/128"), Some(6));
         assert_eq!(find("fc01::1/128", "fc06::1/128"), Some(5));
-        let sources = |to: &str| table.sources(prefix(to)).0.len();
+        let sources = |to: &str| {
+            let mut sources = BTreeSet::new();
+            table.sources(prefix(to), |_| true, &mut sources);
+            sources.len()
+        };
         assert_eq!(
             (
                 sources("fc00:1::/32"),

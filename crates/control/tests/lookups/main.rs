@@ -1,0 +1,151 @@
+//! Random routes and rules, in the kernel and in our tables, and random and boundary addresses: both have to find the same.
+//! What a packet looks like has no part in it; `../differential/` is about that.
+//!
+//! `LOOKUPS=1000000 SEED=7 cargo test -p sidestep-control --test lookups` asks for more than CI does. Everything follows
+//! from the seed.
+
+mod configuration;
+mod linux;
+
+use std::collections::BTreeSet;
+use std::process::Output;
+
+use configuration::{Configuration, PORTS};
+use linux::{Answer, Linux};
+use sidestep_control::compile::Compiler;
+use sidestep_datapath::{Limits, Native, Verdict};
+use sidestep_lab::netns::Namespace;
+use sidestep_lab::random::Random;
+use sidestep_lab::root_or_skip;
+use sidestep_mirror::Mirror;
+use sidestep_model::node::Node;
+use sidestep_model::route::Family;
+
+/// Each with routes and rules of its own; what is asked is shared out among them.
+const CONFIGURATIONS: u64 = 4;
+
+#[test]
+fn linux_and_sidestep_find_the_same_routes_for_random_and_boundary_addresses() {
+    let name = "linux_and_sidestep_find_the_same_routes_for_random_and_boundary_addresses";
+    if !root_or_skip(name) {
+        return;
+    }
+    let number = |name: &str, default: u64| {
+        let text = std::env::var(name).ok();
+        text.map_or(default, |text| text.parse().expect("a number"))
+    };
+    let (lookups, seed) = (number("LOOKUPS", 100_000), number("SEED", 1));
+    let mut tally = Tally::default();
+    for family in [Family::V6, Family::V4] {
+        for round in 0..CONFIGURATIONS {
+            let mut random = Random::new(seed * 1000 + round);
+            let configuration = Configuration::random(family, &mut random);
+            let count = lookups / CONFIGURATIONS / 2;
+            compare(&configuration, count, &mut random, &mut tally);
+        }
+    }
+    println!("{tally:?}");
+    assert!(
+        tally.forwarded > lookups / 4
+            && tally.refused > lookups / 100
+            && tally.not_asked < lookups / 4,
+        "{tally:?}"
+    );
+}
+
+/// What came of the lookups.
+#[derive(Debug, Default)]
+struct Tally {
+    forwarded: u64,
+    refused: u64,
+    local: u64,
+    /// Addresses that no router looks up.
+    not_asked: u64,
+}
+
+fn compare(configuration: &Configuration, count: u64, random: &mut Random, tally: &mut Tally) {
+    let namespace =
+        Namespace::create(&format!("lookups_{}", std::process::id())).expect("a namespace");
+    configuration.apply(&namespace);
+    let compared = namespace.run(|| {
+        let mirror = Mirror::open().expect("the kernel's configuration");
+        let node = mirror.node();
+        let ports: Vec<_> = PORTS
+            .map(|name| node.link_by_name(name).expect("made").clone())
+            .into();
+        let compiled = Compiler::new(Limits::default())
+            .compile(
+                node,
+                &ports
+                    .iter()
+                    .map(|port| port.ifindex)
+                    .collect::<BTreeSet<_>>(),
+            )
+            .expect("tables");
+        let left = &compiled.index.left_to_kernel;
+        assert!(left.is_empty(), "nothing is left to the kernel: {left:?}");
+        let unsupported = &compiled.index.unsupported;
+        assert!(unsupported.is_empty(), "{unsupported:?}");
+        let mut native = Native::new(&compiled.image);
+        let mut linux = Linux::open();
+        for _ in 0..count {
+            let port = random.pick(&ports);
+            let (to, from) = configuration.addresses(random);
+            let ours = native.run(port.ifindex.0, &configuration::frame(port.mac.0, to, from));
+            let theirs = linux.lookup(to, from, port.ifindex.0);
+            if let Err(what) = judge(node, ours, theirs, tally) {
+                let trace: Vec<_> = native
+                    .trace()
+                    .iter()
+                    .map(|step| (step.kind, step.a, step.b))
+                    .collect();
+                panic!(
+                    "{to} from {from} iif {}: {what}\n{trace:?}\n{configuration}",
+                    port.name
+                );
+            }
+        }
+    });
+    compared.expect("the namespace can be entered");
+}
+
+/// Whether both say the same.
+fn judge(node: &Node, ours: Verdict, theirs: Answer, tally: &mut Tally) -> Result<(), String> {
+    let reason = match ours {
+        Verdict::Forward { .. } => "forward",
+        Verdict::Kernel(reason) | Verdict::Drop(reason) => reason.name,
+    };
+    let count = match (reason, ours, theirs) {
+        ("forward", Verdict::Forward { ifindex }, Answer::Forward(theirs)) if ifindex == theirs => {
+            &mut tally.forwarded
+        }
+        ("blackhole", _, Answer::Error(EINVAL)) => &mut tally.refused,
+        ("route_miss" | "route_type", _, Answer::Error(errno)) if errno != EINVAL => {
+            &mut tally.refused
+        }
+        ("local", _, Answer::Local) => &mut tally.local,
+        ("multicast" | "bad_source" | "link_local", ..) => &mut tally.not_asked,
+        // On a link, unresolved.
+        ("neighbor", _, Answer::Forward(_)) => &mut tally.not_asked,
+        _ => {
+            let names: Vec<_> = node
+                .links
+                .values()
+                .map(|link| (link.ifindex.0, &link.name))
+                .collect();
+            return Err(format!("{ours:?}, Linux {theirs:?}; {names:?}"));
+        }
+    };
+    *count += 1;
+    Ok(())
+}
+
+const EINVAL: i32 = nix::errno::Errno::EINVAL as i32;
+
+fn succeeded(output: &Output) {
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
