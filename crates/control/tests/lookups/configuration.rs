@@ -287,6 +287,7 @@ pub fn frame(mac: [u8; 6], to: IpAddr, from: IpAddr) -> Vec<u8> {
                 .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])))
                 .sum();
             let folded = (sum & 0xffff) + (sum >> 16);
+            let folded = (folded & 0xffff) + (folded >> 16);
             header[10..12].copy_from_slice(&(!(folded as u16)).to_be_bytes());
             frame.extend(header);
         }
