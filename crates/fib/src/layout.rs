@@ -42,7 +42,11 @@ pub const VIEWS: usize = 4096;
 #[cfg(loom)]
 pub const VIEWS: usize = 8;
 /// LIMIT: inner lines on the way to a leaf. Eight of them hold 6 * 8^8 intervals.
+#[cfg(not(test))]
 pub const HEIGHT_MAX: u32 = 8;
+/// As few as can be tested.
+#[cfg(test)]
+pub const HEIGHT_MAX: u32 = 3;
 /// Larger than every shifted number, even incremented, by less than 2^63.
 pub const NO_SEPARATOR: u64 = 1 << 63;
 

@@ -32,7 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 
 use allocator::Allocator;
-use layout::{LINE_WORDS, ROUTE_MAX, Reference, VIEWS};
+use layout::{LINE_WORDS, LINES_MAX, ROUTE_MAX, Reference, VIEWS};
 pub use lookup::{lookup, lookup_batch};
 pub use memory::{Heap, Memory, VIEW_LINES};
 use sync::Ordering;
@@ -320,12 +320,16 @@ impl<M: Memory> Fib<M> {
         view: u32,
         change: impl FnOnce(&mut View, &mut Trees<'_, M>) -> T,
     ) -> Result<T, Full> {
+        self.lower(view)?;
         // Two edges, each perhaps with a tree below and the two edges around it.
         let leaves = self.views.get(&view).map_or(0, View::leaves);
-        self.has_room(6 * lines_per_change(leaves))?;
+        let wanted = 6 * lines_per_change(leaves);
+        self.has_room(wanted)?;
+        let spare = self.lines.free() - wanted;
         let mut it = self.views.remove(&view).unwrap_or_default();
         let before = it.root();
         let mut trees = self.trees();
+        trees.spare = spare;
         let done = change(&mut it, &mut trees);
         it.settle(&mut trees);
         if it.root() != before {
@@ -343,6 +347,17 @@ impl<M: Memory> Fib<M> {
             it.retire(&mut self.trees());
         }
         Ok(done)
+    }
+
+    /// Sees to it that a view can be changed without a tree becoming higher than readers go.
+    fn lower(&mut self, view: u32) -> Result<(), Full> {
+        let is_tall = |fib: &Self| fib.views.get(&view).is_some_and(View::is_tall);
+        if is_tall(self) {
+            self.rebuild(view)?;
+        }
+        // More than any memory has.
+        let wanted = if is_tall(self) { LINES_MAX } else { 0 };
+        self.has_room(wanted)
     }
 
     /// Writes a view anew, without what was taken out of it.
@@ -369,6 +384,8 @@ impl<M: Memory> Fib<M> {
             memory: &self.memory,
             lines: &mut self.lines,
             leaves: 0,
+            spare: 0,
+            tall: false,
         }
     }
 
@@ -380,3 +397,33 @@ impl<M: Memory> Fib<M> {
 }
 
 const _: () = assert!(VIEW_LINES * LINE_WORDS == VIEWS);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_as_high_as_readers_go_is_written_anew_and_at_last_takes_no_more() {
+        let mut fib = Fib::new(Heap::new(1 << 14));
+        let host = |n: u32| Prefix::new(u128::from(n) << 66, 64);
+        let refused = (1..).find(|n| {
+            fib.begin_grace();
+            fib.end_grace();
+            fib.insert(1, host(*n), *n).is_err()
+        });
+        let refused = refused.expect("some time");
+        // A root of two children over full lines.
+        let full = 2 * 8u32.pow(layout::HEIGHT_MAX - 1) * (layout::EDGES as u32 + 1);
+        assert!(refused > full / 2, "{refused} of {full}");
+        assert!(
+            fib.usage().used < fib.usage().lines / 2,
+            "it was not for want of lines"
+        );
+        for n in 1..refused {
+            assert_eq!(fib.lookup(1, host(n).last()), n);
+        }
+        assert_eq!(fib.lookup(1, host(refused).address), 0);
+        let error = fib.insert(1, host(refused), 1).expect_err("as before");
+        assert_eq!(error.wanted, layout::LINES_MAX);
+    }
+}

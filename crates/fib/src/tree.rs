@@ -3,6 +3,9 @@
 //! Nothing that a reader can reach is changed, save by one store: a new leaf is written beside the old one, with copies
 //! of its neighbors, and then the word `children` above them is set to the new block; if separators change too, the same
 //! goes on one level higher, at last with the reference to the root. A reader is on the old lines or on the new ones.
+//!
+//! A line that is full shares with those beside it before there is one more, so that lines stay well filled in whatever
+//! order edges come.
 
 use crate::allocator::{Allocator, Lines};
 use crate::layout::{EDGES, FANOUT, HEIGHT_MAX, Reference};
@@ -23,7 +26,14 @@ pub(crate) struct Trees<'a, M: Memory + ?Sized> {
     pub lines: &'a mut Allocator,
     /// Leaves that came, less those that went.
     pub leaves: isize,
+    /// Lines that changes may take beyond [`lines_per_change`], to fill lines better.
+    pub spare: usize,
+    /// Whether a tree is about to get higher than readers go.
+    pub tall: bool,
 }
+
+/// A line, and the number that it begins with.
+type Node = (u64, Content);
 
 /// The way to the leaf of a number.
 struct Way {
@@ -47,11 +57,16 @@ impl<M: Memory + ?Sized> Trees<'_, M> {
     }
 
     /// Begins an interval at `edge`, with the value that it has. Returns the root, which the caller publishes if it is
-    /// another one.
+    /// another one. `is_edge`: whether an interval begins at a number, this one included.
     ///
     /// # Panics
     /// Without [`lines_per_change`] free lines.
-    pub fn divide(&mut self, root: Reference, edge: u64) -> Reference {
+    pub fn divide(
+        &mut self,
+        root: Reference,
+        edge: u64,
+        is_edge: impl Fn(u64) -> bool,
+    ) -> Reference {
         debug_assert_ne!(edge, 0);
         if !root.is_tree() {
             let mut leaf = Leaf::one(root);
@@ -66,15 +81,15 @@ impl<M: Memory + ?Sized> Trees<'_, M> {
         }
         leaf.divide(edge);
         if leaf.edges.len() <= EDGES {
-            return self.replace(root, &way, vec![(0, leaf.write())]);
+            return self.replace(root, &way.above, (0, leaf.write()));
+        }
+        if let Some(&(above, child)) = way.above.last() {
+            let leaves = self.spread_leaves(above, child, leaf, is_edge);
+            return self.replace_children(root, &way.above, leaves);
         }
         let (left, separator, right) = leaf.halves();
         self.leaves += 1;
-        self.replace(
-            root,
-            &way,
-            vec![(0, left.write()), (separator, right.write())],
-        )
+        self.replace_root(root, &[(0, left.write()), (separator, right.write())])
     }
 
     /// Takes an edge out whose two intervals have the same value. (One that separates leaves stays: it is harmless.)
@@ -91,7 +106,7 @@ impl<M: Memory + ?Sized> Trees<'_, M> {
         debug_assert_eq!(leaf.values[n], leaf.values[n + 1], "edge {edge:x}");
         leaf.edges.remove(n);
         leaf.values.remove(n);
-        self.replace(root, &way, vec![(0, leaf.write())])
+        self.replace(root, &way.above, (0, leaf.write()))
     }
 
     /// Gives a value to all intervals that begin from `from` to `to`: each by one store. Returns the root as
@@ -131,17 +146,18 @@ impl<M: Memory + ?Sized> Trees<'_, M> {
         if let [(_, value)] = intervals {
             return *value;
         }
-        let mut nodes = leaves(intervals);
+        let mut nodes = leaves(intervals, intervals.len().div_ceil(EDGES + 1));
         self.leaves += nodes.len() as isize;
         let mut height = 0;
         while nodes.len() > 1 {
             let mut above = Vec::with_capacity(nodes.len().div_ceil(FANOUT));
-            for children in even_chunks(&nodes, FANOUT) {
+            for children in even_chunks(&nodes, nodes.len().div_ceil(FANOUT)) {
                 above.push((children[0].0, self.place_block(children)));
             }
             nodes = above;
             height += 1;
         }
+        self.tall |= is_tall(height, &nodes[0].1);
         Reference::tree(self.place_single(&nodes[0].1), height)
     }
 
@@ -187,48 +203,133 @@ impl<M: Memory + ?Sized> Trees<'_, M> {
         way
     }
 
-    /// Puts nodes (the beginning of each, that of the first unchanged) in the place of a leaf.
-    fn replace(&mut self, root: Reference, way: &Way, mut nodes: Vec<(u64, Content)>) -> Reference {
-        for &(above, child) in way.above.iter().rev() {
-            let inner = Inner::read(&load(self.memory, above));
-            let only_one = nodes.len() == 1;
-            let mut children: Vec<(u64, Content)> = (0..inner.count())
-                .map(|n| {
-                    let from = if n == 0 { 0 } else { inner.separators[n - 1] };
-                    (from, load(self.memory, inner.children + n as u32))
-                })
-                .collect();
-            nodes[0].0 = children[child].0;
-            children.splice(child..=child, nodes);
-            self.lines.retire(Lines::Block(inner.children));
-            if only_one {
-                // The separators are what they were: this one store publishes everything below.
-                let block = self.place_children(&children);
-                line(self.memory, above)[0].store(children_word(block), Ordering::Release);
-                return root;
-            }
-            nodes = if children.len() <= FANOUT {
-                vec![(0, self.place_block(&children))]
-            } else {
-                let (left, right) = children.split_at(children.len() / 2);
-                let right = (right[0].0, self.place_block(right));
-                vec![(0, self.place_block(left)), right]
+    /// The children of an inner line: where each begins (the first: 0), and what is in it.
+    fn children(&self, content: &Content) -> Vec<Node> {
+        let inner = Inner::read(content);
+        let begins = std::iter::once(0).chain(inner.separators);
+        begins
+            .zip(inner.children..)
+            .map(|(begin, child)| (begin, load(self.memory, child)))
+            .collect()
+    }
+
+    /// Shares the intervals of a leaf that has one too many, and of those beside it, out anew.
+    fn spread_leaves(
+        &mut self,
+        above: u32,
+        child: usize,
+        leaf: Leaf,
+        is_edge: impl Fn(u64) -> bool,
+    ) -> Vec<Node> {
+        let before = self.children(&load(self.memory, above));
+        let mut intervals: Vec<(u64, Reference)> = Vec::with_capacity((EDGES + 1) * FANOUT + 1);
+        for (n, (begin, content)) in before.iter().enumerate() {
+            let Leaf { edges, values } = match n == child {
+                true => leaf.clone(),
+                false => Leaf::read(content),
             };
+            // What separates leaves need not be an edge, or not any more.
+            let own = n == 0 || is_edge(*begin);
+            let begins = std::iter::once(*begin).chain(edges);
+            intervals.extend(begins.zip(values).skip(usize::from(!own)));
         }
+        let fits = intervals.len() <= before.len() * LEAF_FILL;
+        let parts = before.len() + usize::from(!fits);
+        let after = leaves(&intervals, parts);
+        self.leaves += after.len() as isize - before.len() as isize;
+        after
+    }
+
+    /// Shares the children of a line that has one too many, and of those beside it, out anew: the lines above them.
+    fn spread(&mut self, parent: u32, child: usize, children: Vec<Node>) -> Vec<Node> {
+        let siblings = self.children(&load(self.memory, parent));
+        let mut all = Vec::with_capacity(FANOUT * FANOUT + 1);
+        for (n, (begin, content)) in siblings.iter().enumerate() {
+            let first = all.len();
+            if n == child {
+                all.extend(&children);
+            } else {
+                all.extend(self.children(content));
+                self.lines.retire(Lines::Block(content[0] as u32));
+            }
+            all[first].0 = *begin;
+        }
+        let fits = all.len() <= siblings.len() * BLOCK_FILL;
+        let parts = siblings.len() + usize::from(!fits);
+        even_chunks(&all, parts)
+            .map(|children| (children[0].0, self.place_block(children)))
+            .collect()
+    }
+
+    /// Puts a line in the place of another whose separators, or edges, are beyond `above`.
+    fn replace(&mut self, root: Reference, above: &[(u32, usize)], node: Node) -> Reference {
+        let Some(&(parent, child)) = above.last() else {
+            return self.replace_root(root, &[node]);
+        };
+        let mut siblings = self.children(&load(self.memory, parent));
+        siblings[child].1 = node.1;
+        let old = load(self.memory, parent)[0] as u32;
+        let block = self.place_children(&siblings);
+        // The separators are what they were: this one store publishes everything below.
+        line(self.memory, parent)[0].store(children_word(block), Ordering::Release);
+        self.lines.retire(Lines::Block(old));
+        root
+    }
+
+    /// Puts children, perhaps one too many, in the place of those of the last line of `above`.
+    fn replace_children(
+        &mut self,
+        root: Reference,
+        mut above: &[(u32, usize)],
+        mut children: Vec<Node>,
+    ) -> Reference {
+        while let Some((&(last, _), rest)) = above.split_last() {
+            let old = load(self.memory, last)[0] as u32;
+            self.lines.retire(Lines::Block(old));
+            above = rest;
+            if children.len() <= FANOUT {
+                let node = (0, self.place_block(&children));
+                return self.replace(root, above, node);
+            }
+            if let (Some(&(parent, child)), true) = (above.last(), self.may_spread()) {
+                children = self.spread(parent, child, children);
+                continue;
+            }
+            let halves: Vec<Node> = even_chunks(&children, 2)
+                .map(|half| (half[0].0, self.place_block(half)))
+                .collect();
+            let Some(&(parent, child)) = above.last() else {
+                return self.replace_root(root, &halves);
+            };
+            children = self.children(&load(self.memory, parent));
+            let begin = children[child].0;
+            children.splice(child..=child, halves);
+            children[child].0 = begin;
+        }
+        self.replace_root(root, &children)
+    }
+
+    /// Whether there are lines to write all children of neighboring lines anew.
+    fn may_spread(&mut self) -> bool {
+        let spare = self.spare.checked_sub((FANOUT + 1) * FANOUT);
+        self.spare = spare.unwrap_or(self.spare);
+        spare.is_some()
+    }
+
+    /// Puts one line, or two and another above them, in the place of a root.
+    fn replace_root(&mut self, root: Reference, nodes: &[Node]) -> Reference {
         self.lines.retire(Lines::Single(root.line()));
-        if let [(_, content)] = &nodes[..] {
-            return Reference::tree(self.place_single(content), root.height());
-        }
-        let top = self.place_block(&nodes);
-        assert!(
-            root.height() < HEIGHT_MAX,
-            "the memory is too small for that"
-        );
-        Reference::tree(self.place_single(&top), root.height() + 1)
+        let (content, height) = match nodes {
+            [(_, content)] => (*content, root.height()),
+            _ => (self.place_block(nodes), root.height() + 1),
+        };
+        assert!(height <= HEIGHT_MAX, "a tall tree was built anew");
+        self.tall |= is_tall(height, &content);
+        Reference::tree(self.place_single(&content), height)
     }
 
     /// Writes children into a block; the line above them.
-    fn place_block(&mut self, children: &[(u64, Content)]) -> Content {
+    fn place_block(&mut self, children: &[Node]) -> Content {
         let inner = Inner {
             children: self.place_children(children),
             separators: children[1..].iter().map(|(from, _)| *from).collect(),
@@ -236,7 +337,7 @@ impl<M: Memory + ?Sized> Trees<'_, M> {
         inner.write()
     }
 
-    fn place_children(&mut self, children: &[(u64, Content)]) -> u32 {
+    fn place_children(&mut self, children: &[Node]) -> u32 {
         let block = self.lines.block().expect("reserved by the caller");
         for (index, (_, content)) in (block..).zip(children) {
             fill(self.memory, index, content);
@@ -264,20 +365,28 @@ pub(crate) fn lines_for(intervals: usize) -> usize {
     lines + FANOUT
 }
 
-/// Full leaves, with the number where each begins, which is even.
-fn leaves(intervals: &[(u64, Reference)]) -> Vec<(u64, Content)> {
-    let Some(((_, first), edges)) = intervals.split_first() else {
+/// Whether a root may soon need another above it, but readers go no further: one change divides at most six lines.
+fn is_tall(height: u32, root: &Content) -> bool {
+    height == HEIGHT_MAX && Inner::read(root).count() > FANOUT - 6
+}
+
+/// So many leaves, or more where edges are odd, evenly filled, with the number where each begins, which is even.
+fn leaves(intervals: &[(u64, Reference)], parts: usize) -> Vec<Node> {
+    let Some((&(mut begin, first), edges)) = intervals.split_first() else {
         return vec![(0, Leaf::one(Reference::NONE).write())];
     };
-    let mut leaves = Vec::with_capacity(intervals.len() / EDGES + 1);
-    let (mut begin, mut value, mut at) = (0, *first, 0);
+    let mut leaves = Vec::with_capacity(parts + 1);
+    let (mut value, mut at) = (first, 0);
     loop {
         let rest = &edges[at..];
-        let full = rest.len().min(EDGES);
+        let parts = parts.saturating_sub(leaves.len()).max(1);
+        let full = (rest.len().saturating_sub(parts - 1).div_ceil(parts)).min(EDGES);
         let (taken, next) = match rest.get(full) {
             None => (full, None),
             Some((edge, _)) if edge.is_multiple_of(2) => (full, Some(*edge)),
-            Some((edge, _)) if rest[full - 1].0 == edge - 1 => (full - 1, Some(edge - 1)),
+            Some((edge, _)) if full > 0 && rest[full - 1].0 == edge - 1 => {
+                (full - 1, Some(edge - 1))
+            }
             Some((edge, _)) => (full, Some(edge - 1)),
         };
         let mut leaf = Leaf::one(value);
@@ -299,8 +408,12 @@ fn leaves(intervals: &[(u64, Reference)]) -> Vec<(u64, Content)> {
     }
 }
 
-/// Parts of at most `most`, as even as they can be.
-fn even_chunks<T>(items: &[T], most: usize) -> impl Iterator<Item = &[T]> {
-    let parts = items.len().div_ceil(most);
+/// So many parts, as even as they can be.
+fn even_chunks<T>(items: &[T], parts: usize) -> impl Iterator<Item = &[T]> {
     (0..parts).map(move |n| &items[n * items.len() / parts..(n + 1) * items.len() / parts])
 }
+
+/// Intervals of a leaf, on the average of a block, up to which its leaves are filled before there is another.
+const LEAF_FILL: usize = 5;
+/// Children of a line, on the average of those beside it, up to which they are filled before there is another.
+const BLOCK_FILL: usize = 7;

@@ -24,6 +24,7 @@ pub(crate) struct View {
     below: HashMap<u64, Below>,
     root: Reference,
     leaves: usize,
+    tall: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +59,7 @@ impl View {
             below,
             root,
             leaves: std::mem::take(&mut trees.leaves) as usize,
+            tall: std::mem::take(&mut trees.tall),
         }
     }
 
@@ -86,6 +88,12 @@ impl View {
     pub fn settle<M: Memory + ?Sized>(&mut self, trees: &mut Trees<'_, M>) {
         let leaves = self.leaves as isize + std::mem::take(&mut trees.leaves);
         self.leaves = leaves.max(0) as usize;
+        self.tall |= std::mem::take(&mut trees.tall);
+    }
+
+    /// Whether a tree is about to get higher than readers go.
+    pub fn is_tall(&self) -> bool {
+        self.tall
     }
 
     /// Leaves of all trees.
@@ -245,7 +253,8 @@ impl View {
         }
         let (high, low) = (upper(edge), lower(edge));
         if low == 0 {
-            self.root = trees.divide(self.root, high);
+            let is_edge = |high| self.edges.contains_key(&(u128::from(high) << 64));
+            self.root = trees.divide(self.root, high, is_edge);
             return;
         }
         let before = self.below.get(&high).copied().unwrap_or_else(|| {
@@ -258,7 +267,11 @@ impl View {
                 edges: 0,
             }
         });
-        let root = trees.divide(before.root, low);
+        let is_edge = |low| {
+            self.edges
+                .contains_key(&(u128::from(high) << 64 | u128::from(low)))
+        };
+        let root = trees.divide(before.root, low, is_edge);
         let edges = before.edges + 1;
         self.below.insert(high, Below { root, edges });
         if root != before.root {

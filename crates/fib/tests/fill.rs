@@ -1,0 +1,77 @@
+//! Lines stay well filled in whatever order prefixes come and go, so that the table stays small and flat.
+
+use sidestep_fib::{Fib, Heap, Prefix, Usage};
+
+const VIEW: u32 = 1;
+/// /48s far enough apart for each to have two edges.
+const PREFIXES: u64 = 5_000;
+
+fn prefix(n: u64) -> Prefix {
+    Prefix::new(u128::from(n) << 82, 48)
+}
+
+/// The n-th of all numbers below [`PREFIXES`] in an order that looks random: 7919 is prime.
+fn shuffled(n: u64) -> u64 {
+    n * 7919 % PREFIXES
+}
+
+fn changed(fib: &mut Fib<Heap>, changes: impl Iterator<Item = (u64, bool)>) -> Usage {
+    for (n, (prefix_number, comes)) in changes.enumerate() {
+        match comes {
+            true => fib.insert(VIEW, prefix(prefix_number), 1).expect("room"),
+            false => fib.remove(VIEW, prefix(prefix_number)).expect("room"),
+        };
+        if n % 16 == 0 {
+            fib.begin_grace();
+            fib.end_grace();
+        }
+    }
+    fib.begin_grace();
+    fib.end_grace();
+    fib.usage()
+}
+
+fn bulk() -> Fib<Heap> {
+    let mut fib = Fib::new(Heap::new(1 << 16));
+    let all = (0..PREFIXES).map(|n| (prefix(n), 1));
+    fib.replace(VIEW, all).expect("room");
+    fib
+}
+
+/// Nine lines in ten are leaves, of at most six intervals.
+fn lines_per_edge(usage: Usage) -> f64 {
+    (usage.used - sidestep_fib::VIEW_LINES) as f64 / usage.edges as f64
+}
+
+#[test]
+fn a_table_built_at_once_has_full_lines() {
+    assert!(lines_per_edge(bulk().usage()) < 0.20);
+}
+
+#[test]
+fn a_table_built_prefix_by_prefix_has_lines_filled_to_more_than_half_in_any_order() {
+    let flat = bulk().usage().height;
+    let orders: [fn(u64) -> u64; 3] = [|n| n, |n| PREFIXES - 1 - n, shuffled];
+    for (order, number) in orders.into_iter().enumerate() {
+        let mut fib = Fib::new(Heap::new(1 << 16));
+        let usage = changed(&mut fib, (0..PREFIXES).map(|n| (number(n), true)));
+        assert!(lines_per_edge(usage) < 0.38, "order {order}: {usage:?}");
+        assert!(usage.height <= flat + 1, "order {order}: {usage:?}");
+    }
+}
+
+#[test]
+fn a_table_that_changes_for_long_stays_as_well_filled() {
+    let mut fib = bulk();
+    let gone = (0..PREFIXES / 2).map(shuffled);
+    for _ in 0..4 {
+        let usage = changed(
+            &mut fib,
+            gone.clone()
+                .flat_map(|n| [(n, false), (PREFIXES - 1 - n, true)]),
+        );
+        let back = changed(&mut fib, (0..PREFIXES).map(|n| (n, true)));
+        assert!(lines_per_edge(usage) < 0.40, "{usage:?}");
+        assert!(lines_per_edge(back) < 0.35, "{back:?}");
+    }
+}
