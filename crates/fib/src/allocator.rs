@@ -15,6 +15,8 @@ pub(crate) struct Allocator {
     /// Taken out of use before the grace period that is under way.
     waiting: Vec<Lines>,
     in_use: usize,
+    /// Lines in `retired` and `waiting`.
+    held: usize,
 }
 
 /// Some lines that were given out together.
@@ -22,6 +24,15 @@ pub(crate) struct Allocator {
 pub(crate) enum Lines {
     Single(u32),
     Block(u32),
+}
+
+impl Lines {
+    fn count(self) -> usize {
+        match self {
+            Self::Single(_) => 1,
+            Self::Block(_) => FANOUT,
+        }
+    }
 }
 
 impl Allocator {
@@ -35,6 +46,7 @@ impl Allocator {
             retired: Vec::new(),
             waiting: Vec::new(),
             in_use: 0,
+            held: 0,
         }
     }
 
@@ -89,20 +101,16 @@ impl Allocator {
 
     /// These lines cannot be reached any more by readers that begin now.
     pub fn retire(&mut self, lines: Lines) {
+        self.held += lines.count();
         self.retired.push(lines);
     }
 
     /// These lines were given out and no reader has ever reached them.
     pub fn give_back(&mut self, lines: Lines) {
+        self.in_use -= lines.count();
         match lines {
-            Lines::Single(line) => {
-                self.in_use -= 1;
-                self.singles.push(line);
-            }
-            Lines::Block(block) => {
-                self.in_use -= FANOUT;
-                self.blocks.push(block);
-            }
+            Lines::Single(line) => self.singles.push(line),
+            Lines::Block(block) => self.blocks.push(block),
         }
     }
 
@@ -114,6 +122,7 @@ impl Allocator {
     /// The grace period that was begun has passed.
     pub fn end_grace(&mut self) {
         for lines in std::mem::take(&mut self.waiting) {
+            self.held -= lines.count();
             self.give_back(lines);
         }
     }
@@ -132,16 +141,7 @@ impl Allocator {
 
     /// Lines that wait for a grace period.
     pub fn held(&self) -> usize {
-        let count = |lines: &[Lines]| -> usize {
-            lines
-                .iter()
-                .map(|lines| match lines {
-                    Lines::Single(_) => 1,
-                    Lines::Block(_) => FANOUT,
-                })
-                .sum()
-        };
-        count(&self.retired) + count(&self.waiting)
+        self.held
     }
 }
 

@@ -1,0 +1,172 @@
+//! Readers on threads of their own, without a lock, while a writer changes the table as fast as it can.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use sidestep_fib::{Fib, Heap, Prefix, lookup, lookup_batch};
+
+const VIEW: u32 = 1;
+const READERS: usize = 2;
+/// Changes; fewer in a build for tests.
+const CHANGES: u64 = if cfg!(debug_assertions) {
+    200_000
+} else {
+    1_000_000
+};
+/// /48s; between any two of them is room for longer ones.
+const CONSTANT: u64 = 200_000;
+/// Addresses that are looked up at once.
+const BATCH: usize = 64;
+
+/// Readers say when they are between lookups, which is when they refer to nothing: the grace period of user space.
+struct Quiescence([AtomicU64; READERS]);
+
+impl Quiescence {
+    /// Waits until every reader has been between lookups once.
+    fn wait(&self, done: &AtomicBool) {
+        let before: Vec<u64> = self.0.iter().map(|it| it.load(Ordering::SeqCst)).collect();
+        for (reader, before) in self.0.iter().zip(before) {
+            while reader.load(Ordering::SeqCst) == before && !done.load(Ordering::SeqCst) {
+                thread::yield_now();
+            }
+        }
+    }
+}
+
+/// A sequence of numbers that look random, the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        self.0 >> 24
+    }
+}
+
+fn constant(n: u64) -> Prefix {
+    Prefix::new(u128::from(0x2001_0000_0000 + 2 * n) << 80, 48)
+}
+
+fn constant_route(n: u64) -> u32 {
+    n as u32 % 1000 + 1
+}
+
+/// In the n-th constant prefix, of one of several lengths; its route is that of the constant one or [`FLAPPING`].
+fn flapping(n: u64, kind: u64) -> Prefix {
+    let length = [49, 56, 63, 64, 65, 96, 127, 128][kind as usize % 8];
+    Prefix::new(constant(n).address | 0xffff << 64 | 0xffff, length)
+}
+
+const FLAPPING: u32 = 5000;
+
+/// An address with a constant route: of the half of a constant prefix that nothing flaps in.
+fn constant_address(n: u64, random: u64) -> u128 {
+    constant(n).address | u128::from(random & 0x7fff) << 64 | u128::from(random)
+}
+
+fn read(heap: &Heap, seed: usize, quiescent: &AtomicU64, done: &AtomicBool) -> u64 {
+    let mut random = Random(seed as u64);
+    let (mut addresses, mut wanted) = ([0; BATCH], [0; BATCH]);
+    let mut lookups = 0;
+    while !done.load(Ordering::SeqCst) {
+        for (n, (address, wanted)) in addresses.iter_mut().zip(&mut wanted).enumerate() {
+            let number = random.next() % CONSTANT;
+            *wanted = constant_route(number);
+            *address = match n % 2 {
+                0 => constant_address(number, random.next()),
+                _ => flapping(number, 7).address,
+            };
+        }
+        let mut routes = [0; BATCH];
+        if lookups % 2 == 0 {
+            lookup_batch(heap, VIEW, &addresses, &mut routes);
+        } else {
+            for (address, route) in addresses.iter().zip(&mut routes) {
+                *route = lookup(heap, VIEW, *address);
+            }
+        }
+        for (n, (route, wanted)) in routes.iter().zip(wanted).enumerate() {
+            let flaps = n % 2 == 1 && *route == FLAPPING;
+            assert!(
+                flaps || *route == wanted,
+                "{:032x}: {route}, not {wanted}",
+                addresses[n]
+            );
+        }
+        lookups += 1;
+        quiescent.fetch_add(1, Ordering::SeqCst);
+    }
+    lookups
+}
+
+#[test]
+fn readers_find_the_old_route_or_the_new_one_while_a_writer_changes_the_table() {
+    let heap = Arc::new(Heap::new(1 << 19));
+    let mut fib = Fib::new(heap.clone());
+    let all = (0..CONSTANT).map(|n| (constant(n), constant_route(n)));
+    fib.replace(VIEW, all).expect("room");
+    let quiescence = Quiescence(std::array::from_fn(|_| AtomicU64::new(0)));
+    let done = AtomicBool::new(false);
+    let mut there = BTreeMap::new();
+    thread::scope(|scope| {
+        let (heap, done, quiescence) = (&*heap, &done, &quiescence);
+        let readers: Vec<_> = (0..READERS)
+            .map(|reader| {
+                let quiescent = &quiescence.0[reader];
+                scope.spawn(move || {
+                    // Ends all others, too, if it fails.
+                    let _last = OnDrop(done);
+                    read(heap, reader + 1, quiescent, done)
+                })
+            })
+            .collect();
+        {
+            let _last = OnDrop(done);
+            write(&mut fib, &mut there, || quiescence.wait(done));
+        }
+        for reader in readers {
+            let lookups = reader.join().expect("it found what it should");
+            assert!(lookups > 10, "{lookups}");
+        }
+    });
+    // What is left is what the changes say, and the lines of the rest come free.
+    let left: BTreeMap<_, _> = fib.prefixes(VIEW).filter(|it| it.1 == FLAPPING).collect();
+    assert_eq!(left, there);
+    fib.replace(VIEW, []).expect("room");
+    fib.begin_grace();
+    fib.end_grace();
+    assert_eq!(fib.usage().used, sidestep_fib::VIEW_LINES);
+}
+
+struct OnDrop<'a>(&'a AtomicBool);
+
+impl Drop for OnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Inserts what is not there and removes what is; waits for readers when a quarter of the memory waits for them.
+fn write(fib: &mut Fib<Arc<Heap>>, there: &mut BTreeMap<Prefix, u32>, grace: impl Fn()) {
+    let mut random = Random(99);
+    for _ in 0..CHANGES {
+        let prefix = flapping(random.next() % CONSTANT, random.next());
+        if there.remove(&prefix).is_some() {
+            fib.remove(VIEW, prefix).expect("room");
+        } else {
+            fib.insert(VIEW, prefix, FLAPPING).expect("room");
+            there.insert(prefix, FLAPPING);
+        }
+        let usage = fib.usage();
+        if usage.held > usage.lines / 4 {
+            fib.begin_grace();
+            grace();
+            fib.end_grace();
+        }
+    }
+}
