@@ -1,5 +1,7 @@
 //! What `sidestep bench` measures, and what it writes down.
 //!
 //! - [`result`]: the form of `report.json`, from which every picture and table is made.
+//! - [`statistics`]: what is said of repeated measurements.
 
 pub mod result;
+pub mod statistics;
