@@ -125,6 +125,19 @@ pub struct Axis {
     pub unit: String,
     /// How numbers lie on it.
     pub scale: Scale,
+    /// Where the better ones are; none if there is no better.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub better: Option<Better>,
+}
+
+/// Which of two values is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Better {
+    /// Such as nanoseconds.
+    Lower,
+    /// Such as packets a second.
+    Higher,
 }
 
 /// How numbers lie on an axis.
@@ -135,7 +148,7 @@ pub enum Scale {
     Linear,
     /// By their logarithm; zero cannot be shown.
     Log,
-    /// The number n stands for the n-th of these words.
+    /// The number n, counted from 0, stands for the n-th of these words.
     Categories(Vec<String>),
 }
 
@@ -243,6 +256,16 @@ impl Axis {
             name: name.into(),
             unit: unit.into(),
             scale,
+            better: None,
+        }
+    }
+
+    /// The same, and which values on it are the better ones.
+    #[must_use]
+    pub fn better(self, better: Better) -> Self {
+        Self {
+            better: Some(better),
+            ..self
         }
     }
 }
