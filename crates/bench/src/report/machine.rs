@@ -1,0 +1,124 @@
+//! Where and how it was measured, in words.
+
+use crate::result::{Cache, Report};
+
+/// Date, version and length of the run in a line.
+pub fn run(report: &Report) -> String {
+    let git = report.git.as_ref().map(|git| format!(" ({git})"));
+    format!(
+        "{} · Sidestep {}{} · {} · seed {}",
+        report.made,
+        report.version,
+        git.unwrap_or_default(),
+        duration(report.seconds),
+        report.seed
+    )
+}
+
+/// The command, quoted for a shell.
+pub fn command(report: &Report) -> String {
+    let words: Vec<String> = report.command.iter().map(|word| quoted(word)).collect();
+    words.join(" ")
+}
+
+/// The machine, one fact a row: name and value.
+pub fn facts(report: &Report) -> Vec<(String, String)> {
+    let machine = &report.machine;
+    let caches: Vec<String> = machine.caches.iter().map(cache).collect();
+    let given = [
+        ("Processor", Some(machine.cpu.clone())),
+        ("Processors online", Some(machine.cpus.to_string())),
+        ("Caches", Some(caches.join(", "))),
+        ("Memory", Some(bytes(machine.memory))),
+        ("Hypervisor", machine.hypervisor.clone()),
+        (
+            "Frequency governor",
+            Some(
+                machine
+                    .governor
+                    .clone()
+                    .unwrap_or_else(|| "none in the kernel".into()),
+            ),
+        ),
+        ("Kernel", Some(machine.kernel.clone())),
+    ];
+    let given = given
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_string(), value?)));
+    let more = machine
+        .facts
+        .iter()
+        .map(|(name, value)| (name.clone(), value.clone()));
+    given
+        .chain(more)
+        .filter(|(_, value)| !value.is_empty())
+        .collect()
+}
+
+fn cache(cache: &Cache) -> String {
+    let kind = match cache.kind.as_str() {
+        "Data" => "d",
+        "Instruction" => "i",
+        _ => "",
+    };
+    format!("L{}{kind} {}", cache.level, bytes(cache.bytes))
+}
+
+/// In the largest binary unit that leaves at least one: `512 KiB`, `15.6 GiB`.
+fn bytes(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    for unit in ["bytes", "KiB", "MiB"] {
+        if value < 1024.0 {
+            return in_unit(value, unit);
+        }
+        value /= 1024.0;
+    }
+    in_unit(value, "GiB")
+}
+
+fn in_unit(value: f64, unit: &str) -> String {
+    let decimals = usize::from(value.fract() != 0.0);
+    format!("{value:.decimals$} {unit}")
+}
+
+fn duration(seconds: f64) -> String {
+    match seconds as u64 {
+        whole @ 0..120 => format!("{whole} s"),
+        whole @ 120..7200 => format!("{} min {} s", whole / 60, whole % 60),
+        whole => format!("{} h {} min", whole / 3600, whole % 3600 / 60),
+    }
+}
+
+/// A word as a shell reads it back.
+fn quoted(word: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./,:=+@%^".contains(letter);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.into()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_times_are_in_the_unit_that_fits() {
+        assert_eq!(
+            [bytes(512), bytes(32 << 10), bytes(1 << 20)],
+            ["512 bytes", "32 KiB", "1 MiB"]
+        );
+        assert_eq!(bytes((15 << 30) + (1 << 29)), "15.5 GiB");
+        assert_eq!(
+            [duration(59.9), duration(125.0), duration(7260.0)],
+            ["59 s", "2 min 5 s", "2 h 1 min"]
+        );
+    }
+
+    #[test]
+    fn a_shell_reads_the_command_back() {
+        let words = ["a-b_c/d.e:1", "two words", "don't", ""].map(quoted);
+        assert_eq!(words, ["a-b_c/d.e:1", "'two words'", r"'don'\''t'", "''"]);
+    }
+}

@@ -1,0 +1,233 @@
+//! The picture of a section: a thin layer over kuva, which places axes, ticks, legend and text.
+//!
+//! The same scene becomes SVG for the page, whose style sheet has the colours, and PNG for everything else.
+
+mod axis;
+mod curve;
+pub mod ink;
+mod rows;
+
+use std::io::Cursor;
+
+use image::{DynamicImage, ImageFormat};
+use kuva::backend::png::PngBackend;
+use kuva::backend::svg::SvgBackend;
+use kuva::plot::legend::LegendPosition;
+use kuva::render::annotations::ShadedRegion;
+use kuva::render::layout::{ComputedLayout, Layout, TickFormat};
+use kuva::render::plots::Plot;
+use kuva::render::render::{Scene, render_multiple};
+
+use self::ink::{Medium, Style, Subjects};
+use self::rows::Rows;
+use super::{number, table};
+use crate::result::{Axis, Kind, Scale, Section};
+
+/// Pixels across, of a picture for a wide window and for a narrow one.
+pub const WIDE: f64 = 860.0;
+/// As [`WIDE`]: what a telephone shows without making it smaller.
+pub const NARROW: f64 = 372.0;
+
+/// Pixels of the plot's own height.
+const HEIGHT: f64 = 380.0;
+/// A row of bars or boxes.
+const ROW: f64 = 22.0;
+/// Axis, ticks and the axis's name below rows.
+const BELOW: f64 = 70.0;
+/// Pixels for a character of an axis's name, which goes on in a second line where it does not fit.
+const CHARACTER: f64 = 16.0;
+/// As [`CHARACTER`], of an entry of the legend.
+const LEGEND_CHARACTER: f64 = 10.0;
+/// Pixels of a PNG for one of the page.
+const PNG_SCALE: u32 = 2;
+/// Pixels drawn for one of a PNG, in both directions: kuva's own have hard edges.
+const PNG_SAMPLES: u32 = 2;
+
+/// SVG for a page. `name` must be unique in the page; the title says what there is to see, and the description where it
+/// stands in words. None if there is nothing to draw.
+pub fn svg(section: &Section, subjects: &Subjects, width: f64, name: &str) -> Option<String> {
+    let scene = scene(section, subjects, width, Medium::Page)?;
+    let svg = SvgBackend::new().render_scene(&scene);
+    let content = svg.split_once('>').map_or("", |(_, content)| content);
+    let (title, description) = (escaped(&section.title), escaped(&described(section)));
+    Some(format!(
+        concat!(
+            r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" "#,
+            r#"aria-labelledby="{name}-title {name}-desc" fill="var(--text)">"#,
+            r#"<title id="{name}-title">{title}</title><desc id="{name}-desc">{description}</desc>{content}"#
+        ),
+        width = scene.width,
+        height = scene.height,
+        name = name,
+        title = title,
+        description = description,
+        // Names of clip paths are the page's, not the picture's.
+        content = content.replace("kuva-clip-", &format!("{name}-clip-")),
+    ))
+}
+
+/// The picture as a PNG on white, with its title. None if there is nothing to draw.
+pub fn png(section: &Section, subjects: &Subjects) -> Option<Result<Vec<u8>, String>> {
+    scene(section, subjects, WIDE, Medium::Paper).map(|scene| smooth(&scene))
+}
+
+/// Drawn larger than wanted, with the font that kuva brings, so that a machine without fonts draws the same.
+fn smooth(scene: &Scene) -> Result<Vec<u8>, String> {
+    let scale = (PNG_SCALE * PNG_SAMPLES) as f32;
+    let drawn = PngBackend::new().with_scale(scale).render_scene(scene)?;
+    let large = image::load_from_memory(&drawn).map_err(|error| error.to_string())?;
+    let small = large.thumbnail_exact(large.width() / PNG_SAMPLES, large.height() / PNG_SAMPLES);
+    let mut png = Cursor::new(vec![]);
+    let written = DynamicImage::from(small.into_rgb8()).write_to(&mut png, ImageFormat::Png);
+    written.map_err(|error| error.to_string())?;
+    Ok(png.into_inner())
+}
+
+/// Whether there is anything to draw.
+pub fn is_drawn(section: &Section) -> bool {
+    section
+        .series
+        .iter()
+        .flat_map(|series| &series.points)
+        .any(|point| curve::is_shown(section, point))
+}
+
+/// How many points have no place in the picture: a logarithmic axis has no zero.
+pub fn hidden(section: &Section) -> usize {
+    let points = section.series.iter().flat_map(|series| &series.points);
+    points
+        .filter(|point| !curve::is_shown(section, point))
+        .count()
+}
+
+fn scene(section: &Section, subjects: &Subjects, width: f64, medium: Medium) -> Option<Scene> {
+    let styles = subjects.styles(section, medium);
+    let (plots, layout) = match section.kind {
+        Kind::Line | Kind::Cdf => {
+            let plots = curve::plots(section, &styles);
+            let layout = curve_layout(section, &plots, &styles)?;
+            (plots, layout)
+        }
+        Kind::Bars | Kind::Box => {
+            let rows = Rows::of(section, &styles, medium);
+            let layout = rows_layout(section, &rows, medium)?;
+            (rows.plots, layout)
+        }
+    };
+    let mut layout = layout
+        .with_width(width)
+        .with_theme(medium.theme())
+        .with_legend_position(LegendPosition::OutsideBottomColumns)
+        .with_legend_box(false)
+        .with_label_size(13)
+        .with_tick_size(12)
+        .with_x_label_wrap((width / CHARACTER) as usize)
+        .with_legend_wrap((width / LEGEND_CHARACTER) as usize);
+    if medium == Medium::Paper {
+        layout = layout.with_title(&section.title).with_title_size(16);
+    }
+    // The legend comes on top of the height that was asked for.
+    let legend = ComputedLayout::from_layout(&layout).legend_bottom_extra;
+    let height = layout.height.unwrap_or(HEIGHT);
+    Some(render_multiple(plots, layout.with_height(height + legend)))
+}
+
+fn curve_layout(section: &Section, plots: &[Plot], styles: &[Style]) -> Option<Layout> {
+    let points = || {
+        section
+            .series
+            .iter()
+            .flat_map(|series| &series.points)
+            .filter(|point| curve::is_shown(section, point))
+    };
+    let (left, right) = axis::range(&section.x.scale, points().map(|point| point.x), false)?;
+    let heights = points().flat_map(|point| [point.low, point.value, point.high]);
+    let (bottom, top) = axis::range(&section.y.scale, heights, true)?;
+    let mut layout = Layout::auto_from_plots(plots)
+        .with_height(HEIGHT)
+        .with_legend_entries(curve::legend(section, styles))
+        .with_x_label(table::head(&section.x))
+        .with_y_label(table::head(&section.y))
+        .with_x_axis_min(left)
+        .with_x_axis_max(right)
+        .with_y_axis_min(bottom)
+        .with_y_axis_max(top)
+        .with_x_tick_format(ticks())
+        .with_y_tick_format(ticks());
+    if section.x.scale == Scale::Log {
+        layout = layout.with_log_x();
+    }
+    if let Scale::Categories(words) = &section.x.scale {
+        layout = layout.with_x_categories(words.clone());
+    }
+    if section.y.scale == Scale::Log {
+        layout = layout.with_log_y();
+    }
+    Some(layout)
+}
+
+/// Rows lie, so that the axis upwards of the section is the picture's axis across.
+fn rows_layout(section: &Section, rows: &Rows, medium: Medium) -> Option<Layout> {
+    let points = section.series.iter().flat_map(|series| &series.points);
+    let values = points.flat_map(|point| [point.low, point.value, point.high]);
+    let (left, right) = axis::range(&section.y.scale, values, section.kind == Kind::Bars)?;
+    let height = rows.lines as f64 * ROW + BELOW;
+    let mut layout = Layout::auto_from_plots(&rows.plots)
+        .with_height(height)
+        .with_x_label(table::head(&section.y))
+        .with_y_categories(rows.words.clone())
+        .with_y_axis_min(0.5)
+        .with_y_axis_max(rows.words.len() as f64 + 0.5)
+        .with_x_axis_min(left)
+        .with_x_axis_max(right)
+        .with_x_tick_format(ticks());
+    // Every second group on a band, so that the eye finds the word to a value.
+    for &(bottom, top) in rows.groups.iter().rev().skip(1).step_by(2) {
+        let color = medium.theme().grid_color;
+        layout = layout.with_shaded_region(
+            ShadedRegion::horizontal(bottom, top)
+                .with_color(color)
+                .with_opacity(0.35),
+        );
+    }
+    if !rows.legend.is_empty() {
+        layout = layout.with_legend_entries(rows.legend.clone());
+    }
+    if section.y.scale == Scale::Log {
+        layout = layout.with_log_x();
+    }
+    Some(layout)
+}
+
+fn ticks() -> TickFormat {
+    TickFormat::Custom(std::sync::Arc::new(number::short))
+}
+
+fn described(section: &Section) -> String {
+    let kind = match section.kind {
+        Kind::Line => "Lines",
+        Kind::Bars => "Bars",
+        Kind::Box => "Box plots",
+        Kind::Cdf => "Cumulative distributions",
+    };
+    let logarithmic = |axis: &Axis| {
+        if axis.scale == Scale::Log {
+            ", logarithmic"
+        } else {
+            ""
+        }
+    };
+    let series: Vec<String> = section.series.iter().map(table::legend).collect();
+    format!(
+        "{kind} of {}{} over {}{}, for: {}. The same values are in the table below.",
+        table::head(&section.y),
+        logarithmic(&section.y),
+        table::head(&section.x),
+        logarithmic(&section.x),
+        series.join("; "),
+    )
+}
+
+fn escaped(text: &str) -> String {
+    maud::html! { (text) }.into_string()
+}

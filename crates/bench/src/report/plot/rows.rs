@@ -1,0 +1,203 @@
+//! Bars and boxes, lying: what they are of is words, and words are read across.
+
+use kuva::plot::legend::{LegendEntry, LegendShape};
+use kuva::plot::scatter::{ScatterPlot, ScatterPoint};
+use kuva::plot::{BarPlot, BoxPlot};
+use kuva::render::plots::Plot;
+
+use super::axis::{arms, label};
+use super::ink::{Medium, Style};
+use crate::report::table::{self, at};
+use crate::report::text;
+use crate::result::{Kind, Point, Scale, Section, Series};
+use crate::statistics::Quartiles;
+
+/// What is drawn, the words beside it, and the legend.
+pub struct Rows {
+    /// One over the other.
+    pub plots: Vec<Plot>,
+    /// From the bottom up: the row n stands at n + 1.
+    pub words: Vec<String>,
+    /// Empty where the words say everything.
+    pub legend: Vec<LegendEntry>,
+    /// Rows that belong together, as ranges upwards.
+    pub groups: Vec<(f64, f64)>,
+    /// Lines of text that the rows take as much room as.
+    pub lines: usize,
+}
+
+impl Rows {
+    /// A section whose kind is bars or boxes.
+    pub fn of(section: &Section, styles: &[Style], medium: Medium) -> Self {
+        if section.kind == Kind::Box {
+            return boxes(section, styles);
+        }
+        let places = places(section);
+        Self {
+            plots: match section.y.scale {
+                // There a bar would have no beginning.
+                Scale::Log => markers(section, styles, &places),
+                Scale::Linear | Scale::Categories(_) => {
+                    vec![bars(section, styles, &places, medium)]
+                }
+            },
+            words: places.iter().map(|&x| word(section, x)).collect(),
+            legend: legend(section, styles),
+            groups: (1..=places.len())
+                .map(|row| (row as f64 - 0.5, row as f64 + 0.5))
+                .collect(),
+            lines: places.len() * section.series.len().max(2),
+        }
+    }
+}
+
+/// A group of bars for every place, a bar for each series.
+fn bars(section: &Section, styles: &[Style], places: &[f64], medium: Medium) -> Plot {
+    let mut errors = vec![];
+    let mut labels = vec![];
+    let mut plot = BarPlot::new()
+        .with_horizontal(true)
+        .with_error_color(medium.theme().text_color);
+    for &x in places {
+        let mut group = vec![];
+        for (series, style) in section.series.iter().zip(styles).rev() {
+            let point = at(series, x);
+            group.push((point.map_or(0.0, |point| point.value), style.color.clone()));
+            errors.push(
+                point
+                    .and_then(|point| arms(point, &section.y.scale))
+                    .unwrap_or_default(),
+            );
+            labels.push(point.map_or_else(String::new, |point| label(section, series, point)));
+        }
+        plot = plot.with_group(word(section, x), group);
+    }
+    Plot::Bar(
+        plot.with_asymmetric_error(errors)
+            .with_tooltip_labels(labels)
+            .with_tooltips(),
+    )
+}
+
+/// A marker for every series at every place, one below the other.
+fn markers(section: &Section, styles: &[Style], places: &[f64]) -> Vec<Plot> {
+    let count = section.series.len() as f64;
+    let series = section.series.iter().zip(styles).enumerate();
+    let plots = series.map(|(index, (series, style))| {
+        let offset = ((count - 1.0) / 2.0 - index as f64) * 0.7 / count;
+        let rows = || {
+            let rows = places.iter().enumerate();
+            rows.filter_map(|(row, &x)| {
+                Some((row, at(series, x).filter(|point| point.value > 0.0)?))
+            })
+        };
+        let mut plot = ScatterPlot::new()
+            .with_color(&style.color)
+            .with_marker(style.marker)
+            .with_size(4.0)
+            .with_tooltip_labels(rows().map(|(_, point)| label(section, series, point)))
+            .with_tooltips();
+        plot.data = rows()
+            .map(|(row, point)| ScatterPoint {
+                x: point.value,
+                y: row as f64 + 1.0 + offset,
+                x_err: arms(point, &section.y.scale),
+                y_err: None,
+            })
+            .collect();
+        Plot::Scatter(plot)
+    });
+    plots.collect()
+}
+
+/// A box for every point, and markers where its rounds lie far off.
+fn boxes(section: &Section, styles: &[Style]) -> Rows {
+    let mut plot = BoxPlot::new().with_horizontal(true).with_width(0.6);
+    let mut far_off = vec![];
+    let mut colors = vec![];
+    let mut words = vec![];
+    let mut groups = vec![];
+    for x in places(section) {
+        let first = words.len();
+        for (series, style) in section.series.iter().zip(styles).rev() {
+            let Some(point) = at(series, x) else { continue };
+            plot = plot.with_group("", measured(point));
+            colors.push(style.color.clone());
+            words.push(box_word(section, series, x));
+            far_off.push(outliers(point, words.len(), style));
+        }
+        groups.push((first as f64 + 0.5, words.len() as f64 + 0.5));
+    }
+    let boxes = Plot::Box(plot.with_group_colors(colors));
+    Rows {
+        plots: std::iter::once(boxes).chain(far_off).collect(),
+        lines: words.len(),
+        words,
+        legend: vec![],
+        groups,
+    }
+}
+
+fn outliers(point: &Point, row: usize, style: &Style) -> Plot {
+    let quartiles = Quartiles::of(&measured(point));
+    let outliers = quartiles
+        .map(|quartiles| quartiles.outliers)
+        .unwrap_or_default();
+    let places = outliers.into_iter().map(|value| (value, row as f64));
+    Plot::Scatter(
+        ScatterPlot::new()
+            .with_data(places)
+            .with_color(&style.color)
+            .with_size(2.5),
+    )
+}
+
+fn measured(point: &Point) -> Vec<f64> {
+    if point.rounds.is_empty() {
+        vec![point.low, point.value, point.high]
+    } else {
+        point.rounds.clone()
+    }
+}
+
+fn box_word(section: &Section, series: &Series, x: f64) -> String {
+    let one_place = section
+        .series
+        .iter()
+        .flat_map(|series| &series.points)
+        .all(|point| point.x.total_cmp(&x).is_eq());
+    match (one_place, section.series.len()) {
+        (true, _) => table::legend(series),
+        (false, 1) => word(section, x),
+        (false, _) => format!("{}, {}", word(section, x), table::legend(series)),
+    }
+}
+
+fn legend(section: &Section, styles: &[Style]) -> Vec<LegendEntry> {
+    let shape = |style: &Style| match section.y.scale {
+        Scale::Log => LegendShape::Marker(style.marker),
+        Scale::Linear | Scale::Categories(_) => LegendShape::Rect,
+    };
+    let entries = section
+        .series
+        .iter()
+        .zip(styles)
+        .map(|(series, style)| LegendEntry {
+            label: table::legend(series),
+            color: style.color.clone(),
+            shape: shape(style),
+            dasharray: None,
+        });
+    entries.collect()
+}
+
+/// From the bottom up, so that the first stands on top.
+fn places(section: &Section) -> Vec<f64> {
+    let mut places = table::places(section);
+    places.reverse();
+    places
+}
+
+fn word(section: &Section, x: f64) -> String {
+    text::readable(&table::place(&section.x, x))
+}
