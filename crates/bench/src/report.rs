@@ -5,10 +5,10 @@
 mod html;
 mod machine;
 mod markdown;
-mod number;
+pub mod number;
 mod plot;
-pub(crate) mod table;
-mod text;
+pub mod table;
+pub mod text;
 
 use std::fs;
 use std::io;
@@ -22,6 +22,8 @@ use crate::result::{Report, SCHEMA};
 
 /// The file that everything is made from.
 pub const JSON: &str = "report.json";
+/// The page.
+pub const HTML: &str = "report.html";
 
 /// A report could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -102,7 +104,7 @@ pub fn write(report: &Report, folder: &Path) -> Result<(), Error> {
 
 /// Writes everything but `report.json`.
 pub fn render(report: &Report, folder: &Path) -> Result<(), Error> {
-    save(folder, "report.html", page(report).as_bytes())?;
+    save(folder, HTML, page(report).as_bytes())?;
     save(folder, "report.md", markdown(report).as_bytes())?;
     let subjects = Subjects::of(report);
     for section in &report.sections {
