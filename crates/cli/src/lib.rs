@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use clap::{Parser, Subcommand};
 use sidestep_control::api::{self, Request};
 
+pub mod bench;
 pub mod check;
 pub mod completion;
 pub mod explain;
@@ -62,6 +63,9 @@ pub enum Command {
     Check(check::Args),
     /// Run captured packets through the node of a file: no root, no interfaces
     Replay(replay::Args),
+    /// Measure, and look at what was measured
+    #[command(subcommand)]
+    Bench(bench::Command),
     /// Print a completion script for a shell
     Completion(completion::Args),
     /// Print what may come next on a line of `route` or `trace`
@@ -82,6 +86,7 @@ impl Cli {
             Command::Vlan(command) => vlan::run(command, out),
             Command::Explain(args) => explain_live::run(args, out),
             Command::Trace(args) => trace::run(args, out),
+            Command::Bench(command) => bench::run(command, out),
             Command::Completion(args) => completion::run(args, out),
             Command::CompleteWords(args) => completion::words(args, out),
             Command::Check(args) => check::run(args, out),

@@ -1,0 +1,150 @@
+//! `sidestep bench report` and `bench compare`: what they write, say and exit with.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::{sidestep, stderr, stdout};
+use serde_json::{Value, json};
+
+/// A folder with a report of one series: nanoseconds of a lookup at 1000 and at 2000 routes.
+fn report(kernel: &str, rounds: [[f64; 4]; 2]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let point = |(x, rounds): (f64, [f64; 4])| json!({"x": x, "value": rounds[0], "low": rounds[0], "high": rounds[0], "rounds": rounds});
+    let axis = |name: &str, unit: &str| json!({"name": name, "unit": unit, "scale": "log", "better": "lower"});
+    let report = json!({
+        "schema": 1, "title": "Lookups", "made": "2026-01-02T03:04:05Z", "command": ["sidestep"], "version": "0.1.0",
+        "git": null, "seed": 1, "complete": true, "seconds": 1.0,
+        "machine": {
+            "cpu": "a", "cpus": 1, "kernel": kernel, "hypervisor": null, "memory": 1, "caches": [], "governor": null,
+            "mitigations": {},
+        },
+        "sections": [{
+            "id": "time", "title": "Time", "note": "", "kind": "line", "x": axis("routes", ""), "y": axis("lookup", "ns"),
+            "baseline": null,
+            "series": [{"name": "Sidestep", "subject": "x", "points": [point((1000.0, rounds[0])), point((2000.0, rounds[1]))]}],
+        }],
+    });
+    fs::write(folder.path().join("report.json"), report.to_string()).unwrap();
+    folder
+}
+
+const FAST: [f64; 4] = [10.0, 10.1, 9.9, 10.0];
+const SLOW: [f64; 4] = [20.0, 20.1, 19.9, 20.0];
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn a_report_is_made_beside_its_json_or_where_it_is_wanted() {
+    let folder = report("6.18", [FAST, SLOW]);
+    let made = sidestep(&["bench", "report", text(folder.path())]);
+    assert!(made.status.success(), "{}", stderr(&made));
+    let page = folder.path().join("report.html");
+    assert_eq!(stdout(&made).trim_end(), text(&page));
+    assert!(
+        fs::read_to_string(page)
+            .unwrap()
+            .contains("<title>Lookups</title>")
+    );
+    let elsewhere = folder.path().join("else/where");
+    let json = folder.path().join("report.json");
+    let made = sidestep(&["bench", "report", text(&json), "-o", text(&elsewhere)]);
+    assert!(made.status.success(), "{}", stderr(&made));
+    for name in [
+        "report.html",
+        "report.json",
+        "report.md",
+        "time.csv",
+        "time.png",
+    ] {
+        assert!(elsewhere.join(name).exists(), "{name}");
+    }
+}
+
+#[test]
+fn what_became_slower_is_told_and_is_a_failure() {
+    let (before, after) = (report("6.18", [FAST, SLOW]), report("6.19", [SLOW, SLOW]));
+    let (before, after) = (text(before.path()), text(after.path()));
+    let slower = sidestep(&["bench", "compare", before, after]);
+    assert_eq!(slower.status.code(), Some(1));
+    assert_eq!(
+        stderr(&slower),
+        "sidestep: 1 of 2 points have become worse\n"
+    );
+    let said = stdout(&slower);
+    assert!(
+        said.starts_with("not alike: kernel: 6.18, then 6.19\n1 worse\n"),
+        "{said}"
+    );
+    let row = said.lines().find(|line| line.starts_with("Time")).unwrap();
+    let cells: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!(
+        cells,
+        [
+            "Time", "Sidestep", "1,000", "10", "20", "ns", "+100.0", "%", ">", "99.9", "%"
+        ]
+    );
+    assert!(said.ends_with("1 the same\n"), "{said}");
+
+    let faster = sidestep(&["bench", "compare", after, before, "--json"]);
+    assert!(faster.status.success(), "{}", stderr(&faster));
+    let said: Value = serde_json::from_str(&stdout(&faster)).unwrap();
+    let outcomes: Vec<_> = said["points"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|point| &point["outcome"])
+        .collect();
+    assert_eq!(outcomes, ["better", "same"]);
+}
+
+#[test]
+fn bounds_can_be_set_and_are_checked() {
+    let (before, after) = (report("6.18", [FAST, SLOW]), report("6.18", [SLOW, SLOW]));
+    let (before, after) = (text(before.path()), text(after.path()));
+    let lenient = sidestep(&["bench", "compare", before, after, "--change", "100"]);
+    assert_eq!(
+        lenient.status.code(),
+        Some(1),
+        "twice as slow is 100 % slower"
+    );
+    let wrong = sidestep(&["bench", "compare", before, after, "--chance", "101"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(
+        stderr(&wrong).contains("not from 0 to 100"),
+        "{}",
+        stderr(&wrong)
+    );
+}
+
+#[test]
+fn what_cannot_be_read_or_compared_is_said() {
+    let folder = report("6.18", [FAST, FAST]);
+    let missing = folder.path().join("missing.json");
+    for command in [
+        vec!["bench", "report", text(&missing)],
+        vec!["bench", "compare", text(folder.path()), text(&missing)],
+    ] {
+        let failed = sidestep(&command);
+        assert_eq!(failed.status.code(), Some(1));
+        assert!(
+            stderr(&failed).contains("missing.json: No such file"),
+            "{}",
+            stderr(&failed)
+        );
+    }
+    let other = report("6.18", [FAST, FAST]);
+    let json = other.path().join("report.json");
+    let renamed = fs::read_to_string(&json)
+        .unwrap()
+        .replace("\"time\"", "\"other\"");
+    fs::write(&json, renamed).unwrap();
+    let failed = sidestep(&["bench", "compare", text(folder.path()), text(other.path())]);
+    assert_eq!(
+        stderr(&failed),
+        "sidestep: the reports have no measured point in common\n"
+    );
+}
