@@ -8,7 +8,7 @@
 use serde::Serialize;
 
 use crate::report::table;
-use crate::result::{Better, Point, Report, Section, Series};
+use crate::result::{Better, Kind, Point, Report, Section, Series};
 use crate::statistics::{self, Summary, Welch};
 
 /// What counts as a change.
@@ -165,7 +165,9 @@ impl<'a> Pair<'_, 'a> {
 }
 
 fn pairs<'b, 'a>(before: &'b Report, after: &'a Report) -> Vec<Pair<'b, 'a>> {
-    let series = after.sections.iter().flat_map(|section| {
+    // The steps of a distribution are not measured one by one.
+    let sections = after.sections.iter().filter(|section| section.kind != Kind::Cdf);
+    let series = sections.flat_map(|section| {
         let measured = section.series.iter().filter(|series| !series.published);
         measured.map(move |series| (section, series))
     });

@@ -101,7 +101,7 @@ fn outcome_with(before: &Report, after: &Report, bounds: Bounds) -> Outcome {
 const MEAN: f64 = (2900.0 + 2950.0 + 2960.0) / 3.0;
 
 #[test]
-fn points_are_matched_by_word_and_published_ones_left_out() {
+fn points_are_matched_by_word_and_what_was_not_measured_at_one_is_left_out() {
     let mut before = sample::report();
     let words = Scale::Categories(vec!["H.Encaps".into(), "End".into()]);
     before.sections[1].x.scale = words;
@@ -116,6 +116,7 @@ fn points_are_matched_by_word_and_published_ones_left_out() {
         .map(|verdict| (verdict.before, verdict.after))
         .collect();
     assert_eq!(means, [(MEAN, 3310.0), (3310.0, MEAN)]);
+    assert!(verdicts.iter().all(|verdict| verdict.section.id != "latency"));
     assert!(
         verdicts
             .iter()
