@@ -166,7 +166,10 @@ impl<'a> Pair<'_, 'a> {
 
 fn pairs<'b, 'a>(before: &'b Report, after: &'a Report) -> Vec<Pair<'b, 'a>> {
     // The steps of a distribution are not measured one by one.
-    let sections = after.sections.iter().filter(|section| section.kind != Kind::Cdf);
+    let sections = after
+        .sections
+        .iter()
+        .filter(|section| section.kind != Kind::Cdf);
     let series = sections.flat_map(|section| {
         let measured = section.series.iter().filter(|series| !series.published);
         measured.map(move |series| (section, series))

@@ -116,7 +116,11 @@ fn points_are_matched_by_word_and_what_was_not_measured_at_one_is_left_out() {
         .map(|verdict| (verdict.before, verdict.after))
         .collect();
     assert_eq!(means, [(MEAN, 3310.0), (3310.0, MEAN)]);
-    assert!(verdicts.iter().all(|verdict| verdict.section.id != "latency"));
+    assert!(
+        verdicts
+            .iter()
+            .all(|verdict| verdict.section.id != "latency")
+    );
     assert!(
         verdicts
             .iter()

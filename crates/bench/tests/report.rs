@@ -150,6 +150,18 @@ fn what_a_picture_cannot_show_is_said() {
 }
 
 #[test]
+fn series_with_one_place_between_them_stand_below_one_another() {
+    let mut report = sample::report();
+    for series in &mut report.sections[0].series {
+        series.points.truncate(1);
+        series.points[0].x = 1000.0;
+    }
+    let page = Html::parse_document(&report::page(&report));
+    let words = text(&page, "#lookup figure.wide svg > text[text-anchor=end]");
+    assert_eq!(words, ["Linux 4.4 (other hardware)", "Linux", "Sidestep"]);
+}
+
+#[test]
 fn a_section_without_points_is_told_and_not_drawn() {
     for kind in [Kind::Line, Kind::Bars, Kind::Box, Kind::Cdf] {
         let mut report = sample::report();

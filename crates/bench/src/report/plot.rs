@@ -102,7 +102,13 @@ pub fn hidden(section: &Section) -> usize {
 
 fn scene(section: &Section, subjects: &Subjects, width: f64, medium: Medium) -> Option<Scene> {
     let styles = subjects.styles(section, medium);
+    let lone = section.series.len() > 1 && table::places(section).len() == 1;
     let (plots, layout) = match section.kind {
+        Kind::Line if lone => {
+            let rows = rows::lone(section, &styles);
+            let layout = rows_layout(section, &rows, medium)?;
+            (rows.plots, layout)
+        }
         Kind::Line | Kind::Cdf => {
             let plots = curve::plots(section, &styles);
             let layout = curve_layout(section, &plots, &styles)?;
@@ -170,7 +176,7 @@ fn curve_layout(section: &Section, plots: &[Plot], styles: &[Style]) -> Option<L
 fn rows_layout(section: &Section, rows: &Rows, medium: Medium) -> Option<Layout> {
     let points = section.series.iter().flat_map(|series| &series.points);
     let values = points.flat_map(|point| [point.low, point.value, point.high]);
-    let (left, right) = axis::range(&section.y.scale, values, section.kind == Kind::Bars)?;
+    let (left, right) = axis::range(&section.y.scale, values, section.kind != Kind::Box)?;
     let height = rows.lines as f64 * ROW + BELOW;
     let mut layout = Layout::auto_from_plots(&rows.plots)
         .with_height(height)

@@ -6,6 +6,7 @@ use kuva::plot::{BarPlot, BoxPlot};
 use kuva::render::plots::Plot;
 
 use super::axis::{arms, label};
+use super::curve::is_shown;
 use super::ink::{Medium, Style};
 use crate::report::table::{self, at};
 use crate::report::text;
@@ -43,9 +44,7 @@ impl Rows {
             },
             words: places.iter().map(|&x| word(section, x)).collect(),
             legend: legend(section, styles),
-            groups: (1..=places.len())
-                .map(|row| (row as f64 - 0.5, row as f64 + 0.5))
-                .collect(),
+            groups: groups(places.len()),
             lines: places.len() * section.series.len().max(2),
         }
     }
@@ -85,29 +84,66 @@ fn markers(section: &Section, styles: &[Style], places: &[f64]) -> Vec<Plot> {
     let series = section.series.iter().zip(styles).enumerate();
     let plots = series.map(|(index, (series, style))| {
         let offset = ((count - 1.0) / 2.0 - index as f64) * 0.7 / count;
-        let rows = || {
-            let rows = places.iter().enumerate();
-            rows.filter_map(|(row, &x)| {
-                Some((row, at(series, x).filter(|point| point.value > 0.0)?))
-            })
-        };
-        let mut plot = ScatterPlot::new()
-            .with_color(&style.color)
-            .with_marker(style.marker)
-            .with_size(4.0)
-            .with_tooltip_labels(rows().map(|(_, point)| label(section, series, point)))
-            .with_tooltips();
-        plot.data = rows()
-            .map(|(row, point)| ScatterPoint {
-                x: point.value,
-                y: row as f64 + 1.0 + offset,
-                x_err: arms(point, &section.y.scale),
-                y_err: None,
-            })
-            .collect();
-        Plot::Scatter(plot)
+        let rows = places.iter().enumerate();
+        let points = rows.filter_map(|(row, &x)| Some((row as f64 + 1.0 + offset, at(series, x)?)));
+        marked(section, series, style, points.collect())
     });
     plots.collect()
+}
+
+/// A row for every series, where there is but one place to have a point at.
+pub fn lone(section: &Section, styles: &[Style]) -> Rows {
+    let count = section.series.len();
+    let series = section.series.iter().zip(styles).enumerate();
+    let plots = series.map(|(index, (series, style))| {
+        let points = series
+            .points
+            .iter()
+            .map(|point| ((count - index) as f64, point));
+        marked(section, series, style, points.collect())
+    });
+    Rows {
+        plots: plots.collect(),
+        words: section.series.iter().rev().map(table::legend).collect(),
+        legend: vec![],
+        groups: groups(count),
+        lines: count,
+    }
+}
+
+/// Points of a series, each with how high it stands.
+fn marked(
+    section: &Section,
+    series: &Series,
+    style: &Style,
+    mut points: Vec<(f64, &Point)>,
+) -> Plot {
+    points.retain(|(_, point)| is_shown(section, point));
+    let mut plot = ScatterPlot::new()
+        .with_color(&style.color)
+        .with_marker(style.marker)
+        .with_size(4.0)
+        .with_tooltip_labels(
+            points
+                .iter()
+                .map(|(_, point)| label(section, series, point)),
+        )
+        .with_tooltips();
+    let points = points.into_iter().map(|(y, point)| ScatterPoint {
+        x: point.value,
+        y,
+        x_err: arms(point, &section.y.scale),
+        y_err: None,
+    });
+    plot.data = points.collect();
+    Plot::Scatter(plot)
+}
+
+/// Every row by itself.
+fn groups(rows: usize) -> Vec<(f64, f64)> {
+    (1..=rows)
+        .map(|row| (row as f64 - 0.5, row as f64 + 0.5))
+        .collect()
 }
 
 /// A box for every point, and markers where its rounds lie far off.
