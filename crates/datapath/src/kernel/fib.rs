@@ -25,9 +25,9 @@ const LINE: usize = LINE_WORDS * 8;
 /// Lines that a new table has: 1 MiB, for some 50,000 prefixes. It doubles when it is full.
 pub(super) const LINES: u32 = 1 << 14;
 
-/// The lines of the map, in this process's memory.
+/// The only value of an array map in this process's memory: the lines of the prefix table.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub struct Lines {
     start: NonNull<AtomicU64>,
     bytes: NonZeroUsize,
 }
@@ -38,8 +38,12 @@ unsafe impl Send for Lines {}
 unsafe impl Sync for Lines {}
 
 impl Lines {
-    /// Maps a map of [`Table::Fib`] (checked by [`Table::check`]).
-    pub(super) fn new(map: &MapHandle) -> Result<Self, KernelError> {
+    /// Maps a map of [`Table::Fib`] (checked by [`Table::check`]), or another one of a single value, in whole lines, that
+    /// may be mapped.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn new(map: &MapHandle) -> Result<Self, KernelError> {
         let failed = |source| KernelError::System {
             operation: "map the prefix table into memory",
             source,

@@ -424,13 +424,17 @@ pub(super) fn differ_in_first_word_only<T: Record>(a: &T, b: &T) -> bool {
 /// Waits for RCU grace periods: when user space updates a map in a map, the kernel waits for every program that may
 /// still see the old one (`maybe_wait_bpf_programs` in kernel/bpf/syscall.c, Linux 4.20, for exactly this use).
 #[derive(Debug)]
-pub(super) struct GracePeriod {
+pub struct GracePeriod {
     outer: MapHandle,
     inner: MapHandle,
 }
 
 impl GracePeriod {
-    pub(super) fn new() -> Result<Self, KernelError> {
+    /// Makes the maps for it.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn new() -> Result<Self, KernelError> {
         let failed = |source: libbpf_rs::Error| KernelError::System {
             operation: "make the maps that wait for a grace period",
             source: io::Error::other(source),
@@ -454,7 +458,11 @@ impl GracePeriod {
         Ok(Self { outer, inner })
     }
 
-    pub(super) fn wait(&self) -> Result<(), KernelError> {
+    /// Returns when every program that ran at the call has ended.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn wait(&self) -> Result<(), KernelError> {
         let fd = self.inner.as_fd().as_raw_fd().to_ne_bytes();
         self.outer
             .update(&0u32.to_ne_bytes(), &fd, MapFlags::ANY)

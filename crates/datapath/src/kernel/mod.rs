@@ -33,7 +33,8 @@ use sidestep_abi::sidestep_adjacency;
 pub use apply::Applied;
 pub use error::KernelError;
 pub use features::Features;
-pub use maps::Table;
+pub use fib::Lines;
+pub use maps::{GracePeriod, Table};
 pub use program_time::{Method, ProgramTime};
 pub use test_run::{Action, TEST_RUN_IFINDEX, TestRun};
 pub use trace::{Head, Sample, Sampling, TraceFilter, TraceLoader, Tracer};
@@ -41,7 +42,7 @@ pub use trace::{Head, Sample, Sampling, TraceFilter, TraceLoader, Tracer};
 use crate::image::{Image, Limits};
 use attach::Attachment;
 use load::Programs;
-use maps::{GracePeriod, Maps};
+use maps::Maps;
 use pins::Folder;
 
 /// Where pins go unless the operator says otherwise: a folder per network namespace below it.
