@@ -7,6 +7,31 @@ use crate::line::{Inner, Leaf};
 use crate::memory::{Memory, load};
 use crate::sync::Ordering;
 
+/// Lines of memory that the lookup of an address reads, one after the other: the view's own included.
+pub fn depth<M: Memory + ?Sized>(memory: &M, view: u32, address: u128) -> u32 {
+    let root = memory.words()[view as usize % VIEWS].load(Ordering::Acquire);
+    let (mut found, mut lines) = (Reference(root as u32), 1);
+    for number in [(address >> 64) as u64, address as u64] {
+        if found.is_tree() {
+            lines += found.height() + 1;
+            found = value(memory, found, number);
+        }
+    }
+    lines
+}
+
+/// The value of a number in a tree.
+fn value<M: Memory + ?Sized>(memory: &M, tree: Reference, number: u64) -> Reference {
+    let not_larger = |bounds: &[u64]| bounds.iter().filter(|bound| **bound <= number).count();
+    let mut index = tree.line();
+    for _ in 0..tree.height() {
+        let inner = Inner::read(&load(memory, index));
+        index = inner.children + not_larger(&inner.separators) as u32;
+    }
+    let leaf = Leaf::read(&load(memory, index));
+    leaf.values[not_larger(&leaf.edges)]
+}
+
 /// All that a view says: where each interval begins, and its route; neighbors with one route are one interval.
 pub fn intervals<M: Memory + ?Sized>(memory: &M, view: u32) -> Vec<(u128, u32)> {
     let root = Reference(memory.words()[view as usize % VIEWS].load(Ordering::Acquire) as u32);
@@ -93,5 +118,26 @@ fn each_below<M: Memory + ?Sized>(
     let begins = std::iter::once(from).chain(inner.separators.iter().copied());
     for (child, begin) in (inner.children..).zip(begins) {
         each_below(memory, child, height - 1, begin, line, interval);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::{Fib, Heap, Prefix};
+
+    #[test]
+    fn a_lookup_reads_the_views_line_and_one_a_level() {
+        let mut fib = Fib::new(Heap::new(1 << 12));
+        let depth = |fib: &Fib<Heap>, address| super::depth(fib.memory(), 1, address);
+        assert_eq!(depth(&fib, 7), 1);
+        fib.insert(1, Prefix::new(1 << 100, 32), 1).expect("room");
+        assert_eq!(depth(&fib, 7), 2);
+        fib.insert(1, Prefix::new(7, 128), 2).expect("room");
+        // The /64 that the host is in leads to a tree of its own.
+        assert_eq!((depth(&fib, 7), depth(&fib, 1 << 64)), (3, 2));
+        for n in 0..100 {
+            fib.insert(1, Prefix::new(n << 80, 48), 3).expect("room");
+        }
+        assert_eq!(depth(&fib, 1 << 64), 2 + fib.usage().height);
     }
 }
