@@ -1,0 +1,33 @@
+//! Which processor does what.
+
+use std::thread;
+
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+
+/// The processors that this process may use.
+pub fn allowed() -> Vec<usize> {
+    let set = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
+    let allowed = (0..CpuSet::count()).filter(|cpu| set.is_set(*cpu) == Ok(true));
+    allowed.collect()
+}
+
+/// Runs a closure on a thread that stays on one processor.
+pub fn on<T: Send>(cpu: usize, closure: impl FnOnce() -> T + Send) -> T {
+    let done = thread::scope(|scope| {
+        let pinned = || {
+            pin(cpu);
+            closure()
+        };
+        scope.spawn(pinned).join()
+    });
+    done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Keeps the calling thread on one processor. Where that is refused, it runs where the kernel puts it.
+pub fn pin(cpu: usize) {
+    let mut set = CpuSet::new();
+    if set.set(cpu).is_ok() {
+        let _ = sched_setaffinity(Pid::from_raw(0), &set);
+    }
+}

@@ -1,0 +1,94 @@
+//! Where measured points are written down: pictures come into being with their first point.
+
+use std::fmt::Display;
+
+use crate::result::{Axis, Kind, Point, Refusal, Scale, Section, Series};
+
+/// Everything measured so far.
+#[derive(Debug, Default)]
+pub struct Book {
+    /// In the order of their first points.
+    pub sections: Vec<Section>,
+    /// What was not measured.
+    pub refusals: Vec<Refusal>,
+}
+
+/// A picture to put a point in.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// As [`Section::id`].
+    pub id: String,
+    /// As [`Section::title`].
+    pub title: String,
+    /// As [`Section::note`].
+    pub note: &'static str,
+    /// Across.
+    pub x: Axis,
+    /// Upwards.
+    pub y: Axis,
+}
+
+impl Book {
+    /// Makes a picture, so that it stands before those that come later.
+    pub fn open(&mut self, page: &Page) {
+        self.section(page);
+    }
+
+    /// Puts a point behind the others of a series.
+    pub fn put(&mut self, page: &Page, series: &str, subject: &str, point: Point) {
+        let all = &mut self.section(page).series;
+        match all.iter_mut().find(|it| it.name == series) {
+            Some(known) => known.points.push(point),
+            None => all.push(Series {
+                name: series.to_owned(),
+                subject: subject.to_owned(),
+                published: false,
+                points: vec![point],
+            }),
+        }
+    }
+
+    fn section(&mut self, page: &Page) -> &mut Section {
+        let known = self.sections.iter().position(|it| it.id == page.id);
+        let at = known.unwrap_or_else(|| {
+            self.sections.push(Section {
+                id: page.id.clone(),
+                title: page.title.clone(),
+                note: page.note.to_owned(),
+                kind: Kind::Line,
+                x: page.x.clone(),
+                y: page.y.clone(),
+                baseline: None,
+                series: Vec::new(),
+            });
+            self.sections.len() - 1
+        });
+        &mut self.sections[at]
+    }
+
+    /// The pictures that have something, each with the kernel as what others are compared with, where it is.
+    pub fn close(&mut self) {
+        self.sections.retain(|section| !section.series.is_empty());
+        for section in &mut self.sections {
+            let linux = section
+                .series
+                .iter()
+                .find(|series| series.subject == "linux");
+            section.baseline = linux.map(|series| series.name.clone());
+        }
+    }
+
+    /// Says why something is missing.
+    pub fn refuse(&mut self, subject: &str, at: &str, why: &dyn Display) {
+        self.refusals.push(Refusal {
+            subject: subject.to_owned(),
+            at: at.to_owned(),
+            why: why.to_string(),
+        });
+    }
+}
+
+/// Number of routes, across.
+pub fn routes_axis() -> Axis {
+    Axis::new("routes", "", Scale::Log)
+}

@@ -1,0 +1,109 @@
+//! Single changes of a full table: how long one takes, and how many a second, alone and while lookups go on.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sidestep_lab::random::Random;
+
+use super::routes::Route;
+use super::subject::{Order, Reader, Stop, Subject, Trouble, Way};
+use super::traffic::Addresses;
+use crate::cpu;
+
+/// Changes between two looks at the clock.
+const BETWEEN: usize = 64;
+/// Lookups that are under way at a time, at most.
+const GLANCE: usize = 256;
+
+/// What single changes cost.
+#[derive(Debug)]
+pub struct Changes {
+    /// Of each change, sorted.
+    pub times: Vec<Duration>,
+    /// Changes a second, waiting for readers included.
+    pub rate: f64,
+}
+
+/// For about this long, takes random routes out of the table and puts them in again, one by one.
+///
+/// # Errors
+/// The table cannot be changed.
+pub fn measure(
+    subject: &mut dyn Subject,
+    routes: &[Route],
+    length: Duration,
+    stop: &Stop,
+    random: &mut Random,
+) -> Result<Changes, Trouble> {
+    let mut times = Vec::new();
+    let begun = Instant::now();
+    while begun.elapsed() < length {
+        stop.check()?;
+        for _ in 0..BETWEEN / 2 {
+            let route = random.pick(routes);
+            let before = Instant::now();
+            subject.remove(route.prefix)?;
+            let between = Instant::now();
+            subject.insert(route.prefix, route.hop)?;
+            times.extend([between - before, between.elapsed()]);
+        }
+    }
+    let rate = times.len() as f64 / begun.elapsed().as_secs_f64();
+    times.sort_unstable();
+    Ok(Changes { times, rate })
+}
+
+impl Changes {
+    /// Microseconds that this share (0 to 1) of the changes did not take longer than.
+    pub fn percentile(&self, share: f64) -> f64 {
+        let last = self.times.len() - 1;
+        let at = (last as f64 * share).round() as usize;
+        self.times[at].as_secs_f64() * 1e6
+    }
+}
+
+/// Does something while another processor looks up without end; its result, and the lookups a second meanwhile.
+pub fn under_load<T>(
+    reader: &dyn Reader,
+    addresses: &Addresses,
+    cpu: usize,
+    work: impl FnOnce() -> T,
+) -> (T, f64) {
+    let ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let load = scope.spawn(|| {
+            cpu::pin(cpu);
+            let (begun, mut lookups) = (Instant::now(), 0);
+            let mut windows = (0..addresses.len() - GLANCE).step_by(GLANCE).cycle();
+            while !ended.load(Ordering::Relaxed) {
+                let first = windows.next().unwrap_or(0);
+                let way = Way::plain(Order::Independent);
+                // A reader that fails is one that was measured before: it does not.
+                if reader.time(addresses, first..first + GLANCE, way).is_err() {
+                    break;
+                }
+                lookups += GLANCE;
+            }
+            lookups as f64 / begun.elapsed().as_secs_f64()
+        });
+        let done = work();
+        ended.store(true, Ordering::Relaxed);
+        (done, load.join().unwrap_or(0.0))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_is_one_of_the_times() {
+        let changes = Changes {
+            times: (1..=101).map(Duration::from_micros).collect(),
+            rate: 0.0,
+        };
+        let shares = [0.0, 0.5, 0.99, 1.0].map(|share| changes.percentile(share).round() as u32);
+        assert_eq!(shares, [1, 51, 100, 101]);
+    }
+}

@@ -1,0 +1,185 @@
+//! The kernel's routing table, in a network namespace of its own.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use sidestep_fib::Prefix;
+use sidestep_lab::Namespace;
+
+use super::harness::{Harness, Programs};
+use super::netlink::{Change, Routes};
+use super::{Reader, Stop, Subject, Trouble, Way};
+use crate::fib::routes::{HOPS, Route};
+use crate::fib::traffic::Addresses;
+use crate::memory::kernel_bytes;
+
+/// Routes of one message to the kernel.
+const BATCH: usize = 512;
+
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/linux.bpf.o"));
+
+pub struct Linux {
+    inside: Arc<Inside>,
+    netlink: Routes,
+    bytes: u64,
+}
+
+/// The namespace, with an interface for each next hop, so that the answer of the kernel tells them apart.
+struct Inside {
+    namespace: Namespace,
+    programs: Programs,
+    /// Next hop by interface index.
+    hops: BTreeMap<u32, u32>,
+    /// The other way round.
+    devices: BTreeMap<u32, u32>,
+}
+
+impl Linux {
+    pub fn new(harness: &Harness) -> Result<Self, Trouble> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let failed = |error| Trouble::of("a network namespace", error);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let namespace = Namespace::create(&format!("ss-bench-{}-{number}", std::process::id()));
+        let namespace = namespace.map_err(failed)?;
+        for hop in 1..=HOPS {
+            let name = &format!("hop{hop}");
+            let peer = &format!("peer{hop}");
+            // A dummy would do, where the kernel has it.
+            for words in [
+                &["ip", "link", "add", name, "type", "veth", "peer", peer][..],
+                &["ip", "link", "set", name, "up"],
+                &["ip", "link", "set", peer, "up"],
+            ] {
+                namespace.exec(words).map_err(failed)?;
+            }
+        }
+        // bpf_fib_lookup answers only for an interface that forwards.
+        for (sysctl, value) in [
+            ("net/ipv6/conf/all/forwarding", "1"),
+            // No limit of the number of routes; the default is enough since Linux 6.3.
+            ("net/ipv6/route/max_size", "2147483647"),
+        ] {
+            namespace.sysctl(sysctl, value).map_err(failed)?;
+        }
+        let mut devices = BTreeMap::new();
+        for hop in 1..=HOPS {
+            devices.insert(
+                hop,
+                namespace.ifindex(&format!("hop{hop}")).map_err(failed)?,
+            );
+        }
+        let (mut programs, _) = harness.programs(OBJECT, |_| Ok(()))?;
+        programs.ingress = devices[&1];
+        let opened = namespace.run(Routes::open).map_err(failed)?;
+        Ok(Self {
+            netlink: opened.map_err(|error| Trouble::of("netlink", error))?,
+            inside: Arc::new(Inside {
+                namespace,
+                programs,
+                hops: devices
+                    .iter()
+                    .map(|(hop, device)| (*device, *hop))
+                    .collect(),
+                devices,
+            }),
+            bytes: 0,
+        })
+    }
+
+    fn send(&mut self, change: Change, routes: &[Route]) -> Result<(), Trouble> {
+        // 0, of a route that goes whatever it leaves by, is no interface.
+        let device = |hop| self.inside.devices.get(&hop).copied().unwrap_or(0);
+        let routes = routes.iter().map(|route| (route.prefix, device(route.hop)));
+        self.netlink
+            .send(change, routes)
+            .map_err(|error| Trouble::of("the kernel", error))
+    }
+}
+
+impl Reader for Inside {
+    fn answers(&self, addresses: &Addresses) -> Result<Vec<u32>, Trouble> {
+        let devices = self.run(|| self.programs.answers(addresses))?;
+        let hop = |device| self.hops.get(&device).copied().unwrap_or(0);
+        Ok(devices.into_iter().map(hop).collect())
+    }
+
+    fn time(
+        &self,
+        addresses: &Addresses,
+        range: Range<usize>,
+        way: Way,
+    ) -> Result<Duration, Trouble> {
+        self.run(|| self.programs.time(addresses, range, way))
+    }
+}
+
+impl Inside {
+    /// A test run sees the routes of the namespace that it is asked for in.
+    fn run<T: Send>(
+        &self,
+        closure: impl FnOnce() -> Result<T, Trouble> + Send,
+    ) -> Result<T, Trouble> {
+        let entered = self.namespace.run(closure);
+        entered.map_err(|error| Trouble::of("a network namespace", error))?
+    }
+}
+
+impl Reader for Linux {
+    fn answers(&self, addresses: &Addresses) -> Result<Vec<u32>, Trouble> {
+        self.inside.answers(addresses)
+    }
+
+    fn time(
+        &self,
+        addresses: &Addresses,
+        range: Range<usize>,
+        way: Way,
+    ) -> Result<Duration, Trouble> {
+        self.inside.time(addresses, range, way)
+    }
+}
+
+impl Subject for Linux {
+    fn load(&mut self, routes: &[Route], stop: &Stop) -> Result<(), Trouble> {
+        let before = kernel_bytes();
+        for some in routes.chunks(BATCH) {
+            stop.check()?;
+            self.send(Change::Replace, some)?;
+        }
+        self.bytes = kernel_bytes().saturating_sub(before);
+        Ok(())
+    }
+
+    fn insert(&mut self, prefix: Prefix, hop: u32) -> Result<(), Trouble> {
+        self.send(Change::Replace, &[Route { prefix, hop }])
+    }
+
+    fn remove(&mut self, prefix: Prefix) -> Result<(), Trouble> {
+        // Whatever it leaves by.
+        self.send(Change::Remove, &[Route { prefix, hop: 0 }])
+    }
+
+    fn apart(&self) -> Option<Arc<dyn Reader>> {
+        Some(Arc::clone(&self.inside) as Arc<dyn Reader>)
+    }
+
+    fn outside_heap(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Drop for Linux {
+    fn drop(&mut self) {
+        // A namespace is taken down in the background, and its routes one by one: whoever is measured next would feel it.
+        // Without their interfaces they go here and now. What is left goes with the namespace.
+        for hop in 1..=HOPS {
+            let _ = self
+                .inside
+                .namespace
+                .exec(&["ip", "link", "del", &format!("hop{hop}")]);
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Sidestep's own table: natively, and in its BPF map.
+
+use std::hint::black_box;
+use std::ops::Range;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use sidestep_datapath::kernel::{GracePeriod, Lines};
+use sidestep_fib::layout::LINE_WORDS;
+use sidestep_fib::{Fib, Full, Heap, Memory, Prefix, lookup, lookup_batch, walk};
+
+use super::crates::time;
+use super::harness::{self, Harness, Programs};
+use super::{Order, Reader, Stop, Subject, Trouble, Way};
+use crate::fib::routes::Route;
+use crate::fib::traffic::Addresses;
+
+/// The view that is looked up in; bpf/sidestep.bpf.c has it too.
+const VIEW: u32 = 1;
+/// Lines that a table begins with, as in the product.
+const LINES: usize = 1 << 14;
+/// Addresses of a batch, as DPDK's have.
+const BATCH: usize = 64;
+/// Bytes of a line.
+const LINE: usize = LINE_WORDS * 8;
+
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sidestep.bpf.o"));
+
+/// Where a table lies, and who reads it there.
+pub trait Home: Send + Sync {
+    /// Its memory.
+    type Memory: Memory + Send + Sync;
+
+    /// A memory of so many lines, which readers will be on from now.
+    fn make(&mut self, lines: usize) -> Result<Self::Memory, Trouble>;
+
+    /// Returns when the readers that were under way have ended.
+    fn wait(&self) -> Result<(), Trouble>;
+
+    /// The ways in which it can be asked.
+    fn ways(&self) -> Vec<Way>;
+
+    /// Lookups in the last memory.
+    fn reader(&self) -> Arc<dyn Reader>;
+
+    /// Bytes of a memory of so many lines that are not on this process' heap.
+    fn outside_heap(&self, lines: usize) -> u64;
+}
+
+/// A table in one of its homes.
+pub struct Table<H: Home> {
+    home: H,
+    fib: Fib<H::Memory>,
+}
+
+impl<H: Home> Table<H> {
+    fn at(mut home: H) -> Result<Self, Trouble> {
+        let fib = Fib::new(home.make(LINES)?);
+        Ok(Self { home, fib })
+    }
+
+    /// Changes the table; where there is no room, makes some and does it again, as the product does.
+    fn change<T>(
+        &mut self,
+        mut change: impl FnMut(&mut Fib<H::Memory>) -> Result<T, Full>,
+    ) -> Result<T, Trouble> {
+        loop {
+            match change(&mut self.fib) {
+                Ok(done) => return Ok(done),
+                Err(_) if self.fib.holds_back() => self.reclaim()?,
+                Err(full) => {
+                    let lines = (full.lines + full.wanted).next_power_of_two();
+                    let longer = self.home.make(lines)?;
+                    self.fib.copy_to(&longer);
+                    self.fib.move_to(longer);
+                }
+            }
+        }
+    }
+
+    fn reclaim(&mut self) -> Result<(), Trouble> {
+        self.fib.begin_grace();
+        self.home.wait()?;
+        self.fib.end_grace();
+        Ok(())
+    }
+}
+
+impl<H: Home> Reader for Table<H> {
+    fn answers(&self, addresses: &Addresses) -> Result<Vec<u32>, Trouble> {
+        self.home.reader().answers(addresses)
+    }
+
+    fn time(
+        &self,
+        addresses: &Addresses,
+        range: Range<usize>,
+        way: Way,
+    ) -> Result<Duration, Trouble> {
+        self.home.reader().time(addresses, range, way)
+    }
+}
+
+impl<H: Home> Subject for Table<H> {
+    fn ways(&self) -> Vec<Way> {
+        self.home.ways()
+    }
+
+    fn load(&mut self, routes: &[Route], _: &Stop) -> Result<(), Trouble> {
+        let routes = routes.iter().map(|route| (route.prefix, route.hop));
+        self.change(|fib| fib.replace(VIEW, routes.clone()))
+    }
+
+    fn insert(&mut self, prefix: Prefix, hop: u32) -> Result<(), Trouble> {
+        self.change(|fib| fib.insert(VIEW, prefix, hop)).map(|_| ())
+    }
+
+    fn remove(&mut self, prefix: Prefix) -> Result<(), Trouble> {
+        self.change(|fib| fib.remove(VIEW, prefix)).map(|_| ())
+    }
+
+    fn apart(&self) -> Option<Arc<dyn Reader>> {
+        Some(self.home.reader())
+    }
+
+    fn outside_heap(&self) -> u64 {
+        self.home.outside_heap(self.fib.usage().lines)
+    }
+
+    fn walked(&self) -> Option<u64> {
+        Some((self.fib.usage().used * LINE) as u64)
+    }
+
+    fn depth(&self, address: u128) -> Option<u32> {
+        Some(walk::depth(self.fib.memory(), VIEW, address))
+    }
+}
+
+/// A table on the heap, with its readers in this process.
+pub struct Native {
+    memory: Arc<Heap>,
+    /// Held for reading while lookups are under way.
+    gate: Arc<RwLock<()>>,
+}
+
+/// The table on this process' heap.
+pub fn native() -> Result<Table<Native>, Trouble> {
+    Table::at(Native {
+        memory: Arc::new(Heap::new(0)),
+        gate: Arc::default(),
+    })
+}
+
+impl Home for Native {
+    type Memory = Arc<Heap>;
+
+    fn make(&mut self, lines: usize) -> Result<Arc<Heap>, Trouble> {
+        self.memory = Arc::new(Heap::new(lines));
+        Ok(Arc::clone(&self.memory))
+    }
+
+    fn wait(&self) -> Result<(), Trouble> {
+        drop(self.gate.write().unwrap_or_else(PoisonError::into_inner));
+        Ok(())
+    }
+
+    fn ways(&self) -> Vec<Way> {
+        Order::ALL.map(Way::plain).to_vec()
+    }
+
+    fn reader(&self) -> Arc<dyn Reader> {
+        let (memory, gate) = (Arc::clone(&self.memory), Arc::clone(&self.gate));
+        Arc::new(NativeReader { memory, gate })
+    }
+
+    fn outside_heap(&self, _: usize) -> u64 {
+        0
+    }
+}
+
+struct NativeReader {
+    memory: Arc<Heap>,
+    gate: Arc<RwLock<()>>,
+}
+
+impl Reader for NativeReader {
+    fn answers(&self, addresses: &Addresses) -> Result<Vec<u32>, Trouble> {
+        let numbers = addresses.numbers.iter();
+        Ok(numbers
+            .map(|number| lookup(&self.memory, VIEW, *number))
+            .collect())
+    }
+
+    fn time(
+        &self,
+        addresses: &Addresses,
+        range: Range<usize>,
+        way: Way,
+    ) -> Result<Duration, Trouble> {
+        let _gate = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+        let (memory, numbers): (&Heap, _) = (&self.memory, &addresses.numbers[range]);
+        if way.order == Order::Batch {
+            return Ok(time_batches(memory, numbers));
+        }
+        Ok(time(numbers, way.order, |number| {
+            lookup(memory, VIEW, number)
+        }))
+    }
+}
+
+/// Lookups in batches of a burst of packets.
+fn time_batches(memory: &Heap, numbers: &[u128]) -> Duration {
+    let mut found = [0; BATCH];
+    let begun = Instant::now();
+    let mut sum = 0_u32;
+    for batch in numbers.chunks(BATCH) {
+        let found = &mut found[..batch.len()];
+        lookup_batch(memory, VIEW, batch, found);
+        sum = found.iter().fold(sum, |sum, it| sum.wrapping_add(*it));
+    }
+    black_box(sum);
+    begun.elapsed()
+}
+
+/// A table in the BPF map that the product has it in.
+pub struct Xdp {
+    harness: Arc<Harness>,
+    programs: Option<Arc<Programs>>,
+    grace_period: GracePeriod,
+}
+
+/// The table in its BPF map, walked by XDP programs.
+pub fn xdp(harness: Arc<Harness>) -> Result<Table<Xdp>, Trouble> {
+    let failed = |error| Trouble::of("BPF", error);
+    Table::at(Xdp {
+        harness,
+        programs: None,
+        grace_period: GracePeriod::new().map_err(failed)?,
+    })
+}
+
+impl Home for Xdp {
+    type Memory = Lines;
+
+    fn make(&mut self, lines: usize) -> Result<Lines, Trouble> {
+        let (programs, maps) = self.harness.programs(OBJECT, |map| {
+            let name = map.name().to_string_lossy().into_owned();
+            if name == "fib" {
+                map.set_value_size((lines * LINE) as u32)
+            } else if name.ends_with(".rodata") {
+                map.set_initial_value(&(lines as u32).to_ne_bytes())
+            } else {
+                Ok(())
+            }
+        })?;
+        self.programs = Some(Arc::new(programs));
+        let map = harness::named(&maps, "fib");
+        Lines::new(map).map_err(|error| Trouble::of("BPF", error))
+    }
+
+    fn wait(&self) -> Result<(), Trouble> {
+        self.grace_period
+            .wait()
+            .map_err(|error| Trouble::of("BPF", error))
+    }
+
+    fn ways(&self) -> Vec<Way> {
+        Way::SINGLE.to_vec()
+    }
+
+    fn reader(&self) -> Arc<dyn Reader> {
+        let programs = self.programs.as_ref().expect("made with the first memory");
+        Arc::clone(programs) as Arc<dyn Reader>
+    }
+
+    fn outside_heap(&self, lines: usize) -> u64 {
+        (lines * LINE) as u64
+    }
+}

@@ -1,0 +1,89 @@
+//! The machine, as far as it has to do with speed: read from `/proc` and `/sys`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use crate::memory::meminfo;
+use crate::result::{Cache, Machine};
+
+/// This machine.
+pub fn this() -> Machine {
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let of_cpu = |name: &str| {
+        let line = cpuinfo.lines().find(|line| line.starts_with(name));
+        line.and_then(|line| line.split_once(": "))
+            .map(|(_, value)| value.to_owned())
+    };
+    let virtual_machine =
+        of_cpu("flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor"));
+    let release = word("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let version = word("/proc/sys/kernel/version").unwrap_or_default();
+    let mut facts = BTreeMap::new();
+    if let Some(pages) = word("/sys/kernel/mm/transparent_hugepage/enabled") {
+        facts.insert("transparent huge pages".into(), pages);
+    }
+    if let Some(load) = word("/proc/loadavg") {
+        facts.insert("load before the start".into(), load);
+    }
+    Machine {
+        cpu: of_cpu("model name").unwrap_or_else(|| "unknown".into()),
+        cpus: cpuinfo
+            .lines()
+            .filter(|line| line.starts_with("processor"))
+            .count() as u32,
+        kernel: format!("{release} {version}").trim().to_owned(),
+        hypervisor: virtual_machine
+            .then(|| word("/sys/class/dmi/id/sys_vendor").unwrap_or_else(|| "unknown".into())),
+        memory: meminfo(&["MemTotal"]),
+        caches: caches(Path::new("/sys/devices/system/cpu/cpu0/cache")),
+        governor: word("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        mitigations: mitigations(Path::new("/sys/devices/system/cpu/vulnerabilities")),
+        facts,
+    }
+}
+
+fn caches(folder: &Path) -> Vec<Cache> {
+    let of = |index: usize| {
+        let read = |name: &str| word(folder.join(format!("index{index}")).join(name));
+        Some(Cache {
+            level: read("level")?.parse().ok()?,
+            kind: read("type")?,
+            bytes: read("size")?.strip_suffix('K')?.parse::<u64>().ok()? * 1024,
+        })
+    };
+    (0..).map_while(of).collect()
+}
+
+fn mitigations(folder: &Path) -> BTreeMap<String, String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let states = entries
+        .filter_map(|entry| Some((entry.file_name().into_string().ok()?, word(entry.path())?)));
+    states.collect()
+}
+
+/// What is in a file, without the line end; none if it is not there or empty.
+fn word(path: impl AsRef<Path>) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_says_what_it_is() {
+        let machine = this();
+        assert!(
+            machine.cpus > 0 && machine.memory > 1 << 20 && !machine.kernel.is_empty(),
+            "{machine:?}"
+        );
+    }
+
+    #[test]
+    fn what_is_not_there_is_left_out() {
+        assert_eq!(caches(Path::new("/nowhere")), []);
+        assert!(mitigations(Path::new("/nowhere")).is_empty());
+    }
+}
