@@ -13,6 +13,8 @@ pub struct Behavior {
     pub name: &'static str,
     /// What `ip route add` is given for it.
     pub routes: &'static [&'static str],
+    /// What `ip -6 rule add` is given for it.
+    pub rules: Vec<String>,
     /// The frame that the generator sends.
     pub sent: Vec<u8>,
     /// The frame that Linux makes of it.
@@ -31,10 +33,44 @@ pub fn all() -> Vec<Behavior> {
         forward("plain IPv6", &["2001:db8:d::/48 via fc01::1 dev eth1"], V6),
         forward("plain IPv4", &["198.51.100.0/24 via 10.1.0.1 dev eth1"], V4),
     ];
+    behaviors.extend(ruled());
     behaviors.extend(headends());
     behaviors.extend(endpoints());
     behaviors.extend(decapsulations());
     behaviors
+}
+
+/// Rules of which the last one names the packet, and the table that its route is in.
+fn ruled() -> Vec<Behavior> {
+    type Selector = fn(usize) -> String;
+    let iif: Selector = |n| format!("iif absent{n}");
+    let from: Selector = |n| format!("from fd00:{n:x}::/32");
+    let to: Selector = |n| format!("to fd00:{n:x}::/32");
+    [
+        ("1 iif rule", 1, iif, "iif eth0"),
+        ("80 iif rules", 80, iif, "iif eth0"),
+        ("160 iif rules", 160, iif, "iif eth0"),
+        ("10,000 iif rules", 10_000, iif, "iif eth0"),
+        ("80 from rules", 80, from, "from fc00::/16"),
+        ("10,000 from rules", 10_000, from, "from fc00::/16"),
+        ("80 to rules", 80, to, "to 2001:db8:d::/48"),
+        ("10,000 to rules", 10_000, to, "to 2001:db8:d::/48"),
+    ]
+    .map(|(name, count, selector, last)| {
+        let rules = (1..count).map(selector).chain([last.to_owned()]);
+        let rules = rules
+            .zip(1000..)
+            .map(|(it, priority)| format!("{it} priority {priority} lookup 100"));
+        Behavior {
+            rules: rules.collect(),
+            ..forward(
+                name,
+                &["2001:db8:d::/48 via fc01::1 dev eth1 table 100"],
+                V6,
+            )
+        }
+    })
+    .into()
 }
 
 fn headends() -> [Behavior; 7] {
@@ -154,6 +190,7 @@ fn forward(name: &'static str, routes: &'static [&'static str], inner: Inner) ->
     Behavior {
         name,
         routes,
+        rules: Vec::new(),
         sent: inner.received(&inner.packet(64)),
         from_linux: out.clone(),
         from_sidestep: out,
@@ -185,6 +222,7 @@ fn headend(
     Behavior {
         name,
         routes,
+        rules: Vec::new(),
         sent: inner.received(&inner.packet(64)),
         from_linux: out(63, 64),
         from_sidestep: out(64, 63),
@@ -204,6 +242,7 @@ fn h_insert() -> Behavior {
     Behavior {
         name: "H.Insert, 1 segment",
         routes: &["2001:db8:d::/48 encap seg6 mode inline segs fc0b::1 dev eth1"],
+        rules: Vec::new(),
         sent: V6.received(&sent),
         from_linux: out.clone(),
         from_sidestep: out,
@@ -226,6 +265,7 @@ fn h_encaps_l2() -> Behavior {
     Behavior {
         name: "H.Encaps.L2, 1 segment",
         routes: &["2001:db8:d::/48 encap seg6 mode l2encap segs fc0b::1 dev eth1"],
+        rules: Vec::new(),
         sent: frame.clone(),
         from_linux: out(63),
         from_sidestep: out(64),
@@ -248,6 +288,7 @@ fn endpoint(name: &'static str, routes: &'static [&'static str]) -> Behavior {
     Behavior {
         name,
         routes,
+        rules: Vec::new(),
         sent: V6.received(&packet(64, SID, 1)),
         from_linux: out.clone(),
         from_sidestep: out,
@@ -272,6 +313,7 @@ fn decapsulation(
     Behavior {
         name,
         routes,
+        rules: Vec::new(),
         sent: V6.received(&outer.around(&srh(protocol, 0, &[SID, BEFORE], inner))),
         from_linux: out.to_vec(),
         from_sidestep: out.to_vec(),

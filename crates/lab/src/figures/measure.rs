@@ -52,7 +52,7 @@ impl Bench<'_> {
     /// # Errors
     /// A packet is not what it has to be, or not Sidestep forwarded the packets.
     pub fn behavior(&self, behavior: &Behavior) -> Result<Row, Error> {
-        let network = Network::routed(behavior.routes)?;
+        let network = Network::routed(behavior.routes, &behavior.rules)?;
         let mut planes = Plane::ALL.map(|plane| Series::new(plane.hooks()[0]));
         for round in 0..self.rounds {
             for turn in 0..planes.len() {
@@ -86,7 +86,7 @@ impl Bench<'_> {
     /// # Errors
     /// Another packet comes out than has to.
     pub fn limits(&self, plain: &Behavior, encapsulated: &Behavior) -> Result<Vec<Limit>, Error> {
-        let (bare, routed) = (Network::bare()?, Network::routed(&[])?);
+        let (bare, routed) = (Network::bare()?, Network::routed(&[], &[])?);
         let macs = &plain.from_linux[..ETHERNET];
         let pushed = &encapsulated.from_sidestep[..ETHERNET + Redirect::PUSH];
         let behind = &plain.sent[ETHERNET..];

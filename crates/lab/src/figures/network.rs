@@ -19,7 +19,7 @@ impl Network {
     ///
     /// # Errors
     /// The kernel or `ip` refuses something.
-    pub fn routed(lines: &[&str]) -> Result<Self, Error> {
+    pub fn routed(lines: &[&str], rules: &[String]) -> Result<Self, Error> {
         let mut lab = Lab::new(NAME)?;
         lab.node(GENERATOR)?.node(ROUTER)?.node(SINK)?;
         let router = lab.namespace(ROUTER)?;
@@ -40,7 +40,7 @@ impl Network {
         for port in PORTS {
             router.sysctl(&format!("net/ipv6/conf/{port}/seg6_enabled"), "1")?;
         }
-        configure(router, lines)?;
+        configure(router, lines, rules)?;
         Ok(Self { lab })
     }
 
@@ -98,7 +98,7 @@ fn link(lab: &mut Lab, near: End, far: End) -> Result<(), Error> {
     Ok(())
 }
 
-fn configure(router: &Namespace, lines: &[&str]) -> Result<(), Error> {
+fn configure(router: &Namespace, lines: &[&str], rules: &[String]) -> Result<(), Error> {
     let (mut batch, sink) = (String::new(), mac_text(SINK_MAC));
     for line in ADDRESSES {
         // The text of a String never fails.
@@ -114,15 +114,22 @@ fn configure(router: &Namespace, lines: &[&str]) -> Result<(), Error> {
         let _ = writeln!(batch, "route add {route}");
     }
     batch.push_str("sr tunsrc set fc01::2\n");
-    let applied = router.exec_with_input(&["ip", "-batch", "-"], &batch)?;
+    apply(router, &["ip", "-batch", "-"], &batch)?;
+    let rules: String = rules
+        .iter()
+        .map(|rule| format!("rule add {rule}\n"))
+        .collect();
+    apply(router, &["ip", "-6", "-batch", "-"], &rules)
+}
+
+fn apply(router: &Namespace, ip: &[&str], batch: &str) -> Result<(), Error> {
+    let applied = router.exec_with_input(ip, batch)?;
     if applied.status.success() {
         return Ok(());
     }
     let stderr = String::from_utf8_lossy(&applied.stderr);
-    Err(Error::Wrong(format!(
-        "`ip -batch` refuses:\n{batch}{}",
-        stderr.trim_end()
-    )))
+    let last = stderr.trim_end();
+    Err(Error::Wrong(format!("`{}` refuses: {last}", ip.join(" "))))
 }
 
 /// Node, interface, Ethernet address.

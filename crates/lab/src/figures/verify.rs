@@ -112,7 +112,7 @@ mod tests {
         let wrong: Vec<String> = behavior::all()
             .iter()
             .filter_map(|behavior| {
-                let network = Network::routed(behavior.routes).expect("network");
+                let network = Network::routed(behavior.routes, &behavior.rules).expect("network");
                 let linux = Standing::linux(&network).expect("linux");
                 let verified = verify(&network, Plane::Linux, &linux, behavior);
                 verified.err().map(|error| error.to_string())
