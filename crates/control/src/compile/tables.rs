@@ -233,10 +233,10 @@ impl<T: Verdict> Routing<T> {
                     all_count &= counts(value);
                 }
             }
-            if entry.from.is_none() || prefix.length == 0 {
-                if let Some(value) = &entry.any {
-                    return all_count && counts(value);
-                }
+            if (entry.from.is_none() || prefix.length == 0)
+                && let Some(value) = &entry.any
+            {
+                return all_count && counts(value);
             }
         }
         false

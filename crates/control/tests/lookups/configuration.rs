@@ -1,7 +1,7 @@
 //! Random routes and rules of one family, nested in each other, and the addresses around their edges.
 
 use std::collections::BTreeSet;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use sidestep_lab::netns::Namespace;
@@ -61,9 +61,10 @@ impl Configuration {
         let source = *random.pick(&self.sources);
         // `from ::/0` is a route like any other.
         if self.family == Family::V6 && source.1 > 0 && random.one_in(4) {
-            key += &format!(" from {}", self.text(source));
+            let _ = write!(key, " from {}", self.text(source));
         }
-        key += &format!(
+        let _ = write!(
+            key,
             " table {} metric {}",
             random.pick(&TABLES),
             10 * random.between(1, 2)
@@ -97,13 +98,13 @@ impl Configuration {
             (1, (false, false)),
         ]);
         if selects.0 {
-            words += &format!(" from {}", self.text(*random.pick(&self.sources)));
+            let _ = write!(words, " from {}", self.text(*random.pick(&self.sources)));
         }
         if selects.1 {
-            words += &format!(" to {}", self.text(*random.pick(&self.destinations)));
+            let _ = write!(words, " to {}", self.text(*random.pick(&self.destinations)));
         }
         if random.one_in(3) {
-            words += &format!(" iif {}", random.pick(&PORTS));
+            let _ = write!(words, " iif {}", random.pick(&PORTS));
         }
         let lookup = format!(" lookup {}", random.pick(&TABLES));
         let suppress = format!(
@@ -131,7 +132,8 @@ impl Configuration {
         for (number, port) in PORTS.iter().enumerate() {
             let (host, gateway) = (self.host(number), self.gateway(number));
             let length = self.bits() / 8 * 6;
-            lines += &format!(
+            let _ = write!(
+                lines,
                 "link add {port} type veth peer name peer{number}\n\
                  link set {port} up\nlink set peer{number} up\n\
                  addr add {host}/{length} dev {port}{}\n\
@@ -144,10 +146,10 @@ impl Configuration {
             );
         }
         for route in &self.routes {
-            lines += &format!("route add {route}\n");
+            let _ = writeln!(lines, "route add {route}");
         }
         for rule in &self.rules {
-            lines += &format!("rule add {rule}\n");
+            let _ = writeln!(lines, "rule add {rule}");
         }
         let family = if self.family == Family::V6 {
             "-6"

@@ -124,9 +124,10 @@ fn judge(node: &Node, ours: Verdict, theirs: Answer, tally: &mut Tally) -> Resul
             &mut tally.refused
         }
         ("local", _, Answer::Local) => &mut tally.local,
-        ("multicast" | "bad_source" | "link_local", ..) => &mut tally.not_asked,
-        // On a link, unresolved.
-        ("neighbor", _, Answer::Forward(_)) => &mut tally.not_asked,
+        // No address to be routed; on a link, unresolved.
+        ("multicast" | "bad_source" | "link_local", ..) | ("neighbor", _, Answer::Forward(_)) => {
+            &mut tally.not_asked
+        }
         _ => {
             let names: Vec<_> = node
                 .links

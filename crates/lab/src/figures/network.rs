@@ -115,11 +115,11 @@ fn configure(router: &Namespace, lines: &[&str], rules: &[String]) -> Result<(),
     }
     batch.push_str("sr tunsrc set fc01::2\n");
     apply(router, &["ip", "-batch", "-"], &batch)?;
-    let rules: String = rules
-        .iter()
-        .map(|rule| format!("rule add {rule}\n"))
-        .collect();
-    apply(router, &["ip", "-6", "-batch", "-"], &rules)
+    let mut batch = String::new();
+    for rule in rules {
+        let _ = writeln!(batch, "rule add {rule}");
+    }
+    apply(router, &["ip", "-6", "-batch", "-"], &batch)
 }
 
 fn apply(router: &Namespace, ip: &[&str], batch: &str) -> Result<(), Error> {
