@@ -26,6 +26,7 @@ pub mod netns;
 pub mod offload;
 pub mod program;
 pub mod random;
+pub mod routes;
 pub mod traffic;
 pub mod vectors;
 
