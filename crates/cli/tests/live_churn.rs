@@ -123,7 +123,7 @@ fn meaning(image: &Image) -> Vec<String> {
     lines
 }
 
-/// What a packet can still meet: records out of use are cleared at the next quiet moment, which a killed daemon has not.
+/// What a packet can still meet: records out of use are cleared a grace period later, before which a daemon may be killed.
 fn reachable(mut image: Image) -> Image {
     let met: BTreeSet<u32> = image.fib.values().copied().collect();
     image.routes.retain(|index, _| met.contains(index));

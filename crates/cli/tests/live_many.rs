@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use sidestep_control::api::Request;
 use sidestep_control::report;
 use sidestep_lab::lab::mac_text;
+use sidestep_lab::routes::{Change, RouteSocket};
 use sidestep_lab::traffic::Napi;
 
 use live::frames::{Mac, destination6, ethernet, to_mac, udp};
@@ -206,4 +207,71 @@ fn processor_time(pid: nix::unistd::Pid) -> Duration {
     let text = std::fs::read_to_string(path).expect("the process runs");
     let nanoseconds = text.split(' ').next().and_then(|word| word.parse().ok());
     Duration::from_nanos(nanoseconds.expect("a number"))
+}
+
+/// Flaps a second, and for how long.
+const FLAPS: (usize, Duration) = (10_000, Duration::from_secs(4));
+
+#[test]
+fn ten_thousand_flaps_a_second_are_followed_and_no_other_packet_is_lost() {
+    const ROUTES: usize = 20_000;
+    const FLAPPING: usize = 5_000;
+    const BATCH: usize = 100;
+    let Some(_turn) = begin("ten_thousand_flaps_a_second_are_followed") else {
+        return;
+    };
+    let star = star("liveflaps");
+    let router = star.router();
+    let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
+    let all: Vec<String> = (0..ROUTES).map(add).collect();
+    star.ip().all(all.iter().map(String::as_str));
+    let _daemon = star.run(&["--mode", "xdp", "eth0", "eth1"]);
+    let (before, compiled) = (prefixes(&star), compilations(&star));
+    let egress = router.ifindex("eth1").expect("eth1");
+    let mut socket = RouteSocket::open(router).expect("a netlink socket");
+    let prefix = |number: usize| {
+        let address = format!("{}:", prefix(number));
+        (address.parse().expect("an address"), 32)
+    };
+    let via = |number: usize| {
+        let via = format!("fc00:b::b{}", number % 4);
+        Change::Replace(via.parse().expect("an address"))
+    };
+    under_traffic(&star, || {
+        let began = Instant::now();
+        let mut flaps = 0;
+        // Each goes, comes back with another next hop, and gets its own again.
+        for round in 0.. {
+            if began.elapsed() >= FLAPS.1 && round % 3 == 0 {
+                break;
+            }
+            for first in (0..FLAPPING).step_by(BATCH) {
+                for number in first..first + BATCH {
+                    let change = match round % 3 {
+                        0 => Change::Delete,
+                        1 => via(number + 1),
+                        _ => via(number),
+                    };
+                    socket.prepare(prefix(number), change, egress);
+                }
+                socket.send().expect("the kernel takes all of them");
+                flaps += BATCH;
+                let due = Duration::from_secs_f64(flaps as f64 / FLAPS.0 as f64);
+                thread::sleep(due.saturating_sub(began.elapsed()));
+            }
+        }
+        eprintln!("  {flaps} flaps in {:?}", began.elapsed());
+        wait_for(&star, before);
+        check(&star, (0..SAMPLE).map(|sample| sample * (ROUTES / SAMPLE)));
+    });
+    // All but where so many came at once that it cost less.
+    let whole = compilations(&star) - compiled;
+    assert!(whole < 10, "{whole} times everything was compiled");
+    let status: report::Status = report(router, Request::ShowStatus);
+    assert_eq!((status.resyncs, status.troubles.len()), (0, 0));
+}
+
+fn compilations(star: &Star) -> u64 {
+    let status: report::Status = report(star.router(), Request::ShowStatus);
+    status.compilations
 }

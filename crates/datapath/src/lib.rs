@@ -1,10 +1,12 @@
 //! The packet path of `datapath/`, compiled for three targets: [`Native`] runs it in this process, without privileges;
 //! [`kernel`] loads it into the kernel for XDP and TC.
 
+pub mod delta;
 pub mod image;
 pub mod kernel;
 mod native;
 
+pub use delta::Delta;
 pub use image::{FibKey, Image, Limits, VIEWS};
 pub use kernel::{Kernel, KernelError, Target};
 pub use native::{FRAME_MAX, Native, Trace, Verdict, VerdictKind};

@@ -271,6 +271,11 @@ impl<M: Memory> Fib<M> {
         })
     }
 
+    /// How many prefixes a view has.
+    pub fn len(&self, view: u32) -> usize {
+        self.views.get(&view).map_or(0, |it| it.prefixes().len())
+    }
+
     /// The views that have prefixes.
     pub fn views(&self) -> impl Iterator<Item = u32> + '_ {
         self.views.keys().copied()

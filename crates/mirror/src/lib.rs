@@ -59,16 +59,19 @@ const DATAGRAMS: usize = 100_000;
 pub struct Changes {
     /// Keys of routes that were added, changed or removed, in order.
     pub routes: Vec<RouteKey>,
-    /// Links, addresses, neighbors or rules changed.
+    /// Neighbors that came, went, or have another link-layer address, in order; those of a link that went are not among
+    /// them.
+    pub neighbors: Vec<(IfIndex, IpAddr)>,
+    /// Links, addresses or rules changed.
     pub other: bool,
-    /// Notifications were lost, and everything was read again. The two fields above still say what differs.
+    /// Notifications were lost, and everything was read again. The fields above still say what differs.
     pub resynced: bool,
 }
 
 impl Changes {
     /// Nothing changed.
     pub fn is_empty(&self) -> bool {
-        self.routes.is_empty() && !self.other
+        self.routes.is_empty() && self.neighbors.is_empty() && !self.other
     }
 }
 
@@ -187,11 +190,9 @@ impl Mirror {
                 self.state.refresh(&stale, &mut self.kernel)?;
             }
         }
-        let (routes, other) = self.state.take_changes();
         Ok(Changes {
-            routes,
-            other,
             resynced,
+            ..self.state.take_changes()
         })
     }
 

@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use sidestep_model::node::{IfIndex, Node};
 use sidestep_model::route::{Family, Route, RouteKey};
 
+use crate::Changes;
 use crate::address::{self, Address};
 use crate::error::MirrorError;
 use crate::genl::DeviceEvent;
@@ -39,6 +40,7 @@ pub(crate) struct State {
     addresses: BTreeSet<Address>,
     dump6: Dump6,
     changed_routes: BTreeSet<RouteKey>,
+    changed_neighbors: BTreeSet<(IfIndex, IpAddr)>,
     changed_other: bool,
 }
 
@@ -182,6 +184,8 @@ impl State {
     /// Replaces everything that notifications keep current.
     pub fn replace(&mut self, snapshot: Snapshot) {
         let before = self.without_routes();
+        let neighbors = self.node.neighbors.clone();
+        let mut changed_neighbors = std::mem::take(&mut self.changed_neighbors);
         self.dump6 = Dump6 {
             done: true,
             torn: false,
@@ -205,6 +209,10 @@ impl State {
         for entry in snapshot.neighbors {
             self.neighbor(entry);
         }
+        let now = &self.node.neighbors;
+        let keys = neighbors.keys().chain(now.keys()).copied();
+        changed_neighbors.extend(keys.filter(|key| neighbors.get(key) != now.get(key)));
+        self.changed_neighbors = changed_neighbors;
         self.node.rules.clear();
         for rule in snapshot.rules {
             rule::add(&mut self.node, rule);
@@ -219,12 +227,11 @@ impl State {
         self.stale = Stale::default();
     }
 
-    /// A copy of what a dump replaces, save the routes, which can be many and have their own record of changes.
+    /// A copy of what a dump replaces, save routes and neighbors, which can be many and have their own record of changes.
     fn without_routes(&self) -> Node {
         Node {
             links: self.node.links.clone(),
             addresses: self.node.addresses.clone(),
-            neighbors: self.node.neighbors.clone(),
             rules: self.node.rules.clone(),
             ..Node::default()
         }
@@ -263,13 +270,16 @@ impl State {
         std::mem::replace(&mut self.changed_other, before)
     }
 
-    /// What changed since the last call: route keys in order, anything else.
-    pub fn take_changes(&mut self) -> (Vec<RouteKey>, bool) {
+    /// What changed since the last call.
+    pub fn take_changes(&mut self) -> Changes {
         let routes = std::mem::take(&mut self.changed_routes);
-        (
-            routes.into_iter().collect(),
-            std::mem::take(&mut self.changed_other),
-        )
+        let neighbors = std::mem::take(&mut self.changed_neighbors);
+        Changes {
+            routes: routes.into_iter().collect(),
+            neighbors: neighbors.into_iter().collect(),
+            other: std::mem::take(&mut self.changed_other),
+            resynced: false,
+        }
     }
 
     fn route(&mut self, route: Route, message: &Message<'_>) {
@@ -331,7 +341,9 @@ impl State {
             Some(neighbor) => self.node.neighbors.insert(entry.key, neighbor),
             None => self.node.neighbors.remove(&entry.key),
         };
-        self.changed_other |= before != entry.neighbor;
+        if before != entry.neighbor {
+            self.changed_neighbors.insert(entry.key);
+        }
         if entry.stale && !entry.kept {
             self.stale_neighbors.insert(entry.key);
         } else {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use sidestep_model::node::{Node, TableId};
 use sidestep_model::route::{Family, RouteKey, RouteKind};
 
@@ -107,6 +107,13 @@ impl Chain {
         })
     }
 
+    /// Whether its own steps look anything up in the table.
+    pub(crate) fn asks(&self, (family, table): (Family, TableId)) -> bool {
+        let mut steps = self.steps.iter();
+        let asked = |does: &Does| matches!(does, Does::Lookup { table: it, .. } if *it == table);
+        self.family == family && steps.any(|step| asked(&step.does))
+    }
+
     /// Adds what a rule does. False: no later rule can have a say.
     pub(crate) fn push(&mut self, step: &Step) -> bool {
         // Asked again, a table has no other answer.
@@ -139,12 +146,7 @@ pub(crate) fn of_table(node: &Node, family: Family, table: TableId) -> Chain {
         return Chain::table(family, table);
     }
     let tables = [TableId::LOCAL, TableId::MAIN];
-    let in_use = |table: &TableId| {
-        let of_table = |key: &RouteKey| {
-            key.table == *table && key.prefix.addr().is_ipv4() == (family == Family::V4)
-        };
-        tables.contains(table) || node.routes.keys().any(of_table)
-    };
+    let in_use = |table: &TableId| tables.contains(table) || has_routes(node, family, *table);
     let source = Source::Port {
         name: "",
         vrf: None,
@@ -156,6 +158,21 @@ pub(crate) fn of_table(node: &Node, family: Family, table: TableId) -> Chain {
         plain.is_some_and(|plain| plain.iter().filter(|it| in_use(it)).eq(&tables))
     })
     .unwrap_or_else(|| Chain::of_tables(family, &tables))
+}
+
+/// Whether a table has any routes of a family.
+fn has_routes(node: &Node, family: Family, table: TableId) -> bool {
+    let all = match family {
+        Family::V4 => IpNet::V4(Ipv4Net::default()),
+        Family::V6 => IpNet::V6(Ipv6Net::default()),
+    };
+    let first = RouteKey {
+        table,
+        metric: 0,
+        ..RouteKey::new(all)
+    };
+    let next = node.routes.range(first..).next();
+    next.is_some_and(|(key, route)| key.table == table && route.family() == family)
 }
 
 #[cfg(test)]

@@ -16,11 +16,12 @@ use sidestep_model::behavior::{Behavior, EncapMode, Flavors, Seg6Encap, Seg6Loca
 use sidestep_model::route::{Family, NextHop};
 use sidestep_model::vlan::{Vids, VlanTableId};
 
+use super::Pass;
 use super::chain::{self, Chain};
 use super::group::{Toward, Way};
 use super::routes::{Outcome, Unsupported, left, record, room, unsupported};
 use super::rules::{self, Source};
-use super::{Pass, ViewKey};
+use super::stock::ViewKey;
 
 impl Pass<'_> {
     /// The record of a SID.
@@ -121,13 +122,16 @@ impl Pass<'_> {
 
     /// The view with the entries of a VLAN table: prefixes of the VLAN ids, as `datapath/behavior/end_dx2v.h` makes its key.
     fn vlan_view(&mut self, table: VlanTableId) -> Outcome<u32> {
-        let view = room(self.ids.views.get(&ViewKey::Vlans(table)))?;
-        if self.out.index.vlan_views.insert(view, table).is_some() {
+        let view = room(self.stock.views.get(&ViewKey::Vlans(table)))?;
+        if self.out.index.vlan_views.contains_key(&view) {
             return Ok(view);
         }
+        self.name_vlan_view(view, Some(table));
         // With a part of its entries a frame would leave by the wrong one.
-        self.fill_vlan_view(view, table)
-            .inspect_err(|_| self.out.image.fib.retain(|key, _| key.view != view))?;
+        self.fill_vlan_view(view, table).inspect_err(|_| {
+            self.clear_view(view);
+            self.name_vlan_view(view, None);
+        })?;
         Ok(view)
     }
 
@@ -151,14 +155,12 @@ impl Pass<'_> {
                 adjacency,
                 ..record(SIDESTEP_ROUTE_FORWARD)
             }))?;
-            self.out.image.fib.insert(
-                FibKey {
-                    view,
-                    address,
-                    length,
-                },
-                route,
-            );
+            let key = FibKey {
+                view,
+                address,
+                length,
+            };
+            self.put_prefix(key, Some(route));
         }
         let miss = room(self.bare(sidestep_route {
             reason: DROP_vlan_miss as u8,
@@ -169,7 +171,7 @@ impl Pass<'_> {
             address: [0; 16],
             length: 0,
         };
-        self.out.image.fib.insert(all, miss);
+        self.put_prefix(all, Some(miss));
         Ok(())
     }
 
@@ -203,7 +205,7 @@ impl Pass<'_> {
             Family::V6
         };
         // Linux looks it up as for a packet from the ingress port (seg6_lookup_any_nexthop).
-        let Some(chains) = self.common.get(&family).cloned() else {
+        let Some(chains) = self.known.common.get(&family).cloned() else {
             return left(unsupported(
                 "its next hop depends on the ingress port, whose rules differ",
             ));

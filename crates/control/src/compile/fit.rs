@@ -25,9 +25,10 @@ impl Pass<'_> {
         let kept = keep(fib, limit as usize, held, |key, route| {
             self.leads(key.view) || self.is_ours(route)
         });
-        let all = std::mem::take(&mut self.out.image.fib);
-        let (mut fib, left_out): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            all.into_iter().partition(|(key, _)| kept.contains(key));
+        let (fib, left_out): (BTreeMap<_, _>, BTreeMap<_, _>) = fib
+            .clone()
+            .into_iter()
+            .partition(|(key, _)| kept.contains(key));
         let mut lengths: BTreeMap<u32, BTreeSet<u8>> = BTreeMap::new();
         for key in fib.keys() {
             lengths.entry(key.view).or_default().insert(key.length);
@@ -39,18 +40,19 @@ impl Pass<'_> {
         .to_string();
         for key in left_out.keys() {
             self.left_out(*key, PREFIXES, &words);
+            self.put_prefix(*key, None);
             let Some(cover) = cover(&fib, &lengths, *key) else {
                 // No route: the kernel's to answer.
                 continue;
             };
-            let route = fib[&cover];
+            let route = self.out.image.fib[&cover];
             let action = self.out.image.routes[&route].action;
             if u32::from(action) != SIDESTEP_ROUTE_PUNT {
-                fib.insert(cover, self.full());
+                let full = self.full();
+                self.put_prefix(cover, Some(full));
                 self.left_out(cover, PREFIXES, "a more specific route did not fit");
             }
         }
-        self.out.image.fib = fib;
     }
 
     /// Not a view of routes, but of VLANs or sources.
@@ -75,14 +77,12 @@ impl Pass<'_> {
             length: key.length,
         };
         let winner = tables.iter().find_map(|&table| {
-            self.tables
-                .get(&(family, table))?
-                .find(prefix, Prefix::DEFAULT)
+            let winners = self.known.winners.get(&(family, table))?;
+            winners.find(prefix, Prefix::DEFAULT)
         });
-        if let Some(route) = winner {
-            let route = route.key;
+        if let Some(route) = winner.map(|winner| winner.key) {
             self.out.index.full.insert(route, table);
-            self.out.index.unsupported.insert(route, words.to_owned());
+            self.name_unsupported(route, Some(words.to_owned()));
         }
     }
 }

@@ -9,10 +9,9 @@ use sidestep_abi::{
 use sidestep_model::route::{NextHop, Owner, Route, RouteKind};
 
 use super::Pass;
-use super::index::RouteInfo;
+use super::resolved::Sent;
 use super::routes::{self, Outcome, left, record, room, unsupported};
 use super::rules::Chains;
-use super::views::Resolved;
 
 /// Seed of the hash, and the route of each slot.
 pub(crate) type GroupKey = (u32, Vec<u32>);
@@ -95,12 +94,17 @@ impl Pass<'_> {
         address: IpAddr,
         source: Option<IpAddr>,
     ) -> Outcome<Toward> {
-        let route = match self.resolve(chains, address, source) {
-            Resolved::Route(route) => route,
-            Resolved::Nowhere => return Ok(Toward::Nowhere),
-            Resolved::Depends => return Ok(Toward::Depends),
-        };
+        let sent = self.known.resolve(chains, address, source);
+        if let Some(place) = self.place {
+            let resolved = &mut self.known.resolved;
+            resolved.note(place, chains, (address, source), sent);
+        }
         let node = self.node;
+        let route = match sent {
+            Sent::By(key) => &node.routes[&key],
+            Sent::Nowhere => return Ok(Toward::Nowhere),
+            Sent::Depends => return Ok(Toward::Depends),
+        };
         let hops = alive(&route.next_hops);
         let plain = |hop: &&NextHop| {
             let link = hop.dev.and_then(|dev| node.links.get(&dev));
@@ -134,16 +138,7 @@ impl Pass<'_> {
     /// The index of a record that only a group refers to.
     fn member(&mut self, route: &Route, hop: &NextHop, record: sidestep_route) -> Outcome<u32> {
         let index = room(self.intern(record))?;
-        self.out
-            .index
-            .routes
-            .entry(index)
-            .or_insert_with(|| RouteInfo {
-                route: Some(route.clone()),
-                neighbor: None,
-                next_hop: Some(hop.clone()),
-                counter: record.counter,
-            });
+        self.name(index, route, None, Some(hop));
         Ok(index)
     }
 
@@ -167,9 +162,8 @@ impl Pass<'_> {
             ..Default::default()
         };
         content.routes[..slots.len()].copy_from_slice(&slots);
-        let index = room(self.ids.groups.get(&(content.seed, slots.clone())))?;
-        self.out.index.groups.insert(index, slots);
-        self.out.image.groups.insert(index, content);
+        let index = room(self.stock.groups.get(&(content.seed, slots.clone())))?;
+        self.put_group(index, &content, slots);
         Ok(index)
     }
 }

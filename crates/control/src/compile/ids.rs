@@ -1,20 +1,44 @@
 //! Stable indices: the same thing keeps its index as long as it is in use, and an index is given to another thing only
 //! after every packet that could still read the old record has gone.
+//!
+//! Who refers to a thing holds it. What nobody holds at the end of a pass is out of use; until its index is released it is
+//! remembered, so that what comes back (a route that flaps) finds the index that it had.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeBounds;
 
 /// Indices from 1 for things of type `K`.
 #[derive(Debug)]
 pub(crate) struct Ids<K> {
     table: &'static str,
     limit: u32,
-    used: BTreeMap<K, (u32, u64)>,
-    generation: u64,
-    /// What got an index in this pass.
-    fresh: Vec<K>,
-    next: u32,
+    used: BTreeMap<K, u32>,
+    /// By index; that of 0 is nobody's.
+    slots: Vec<Slot<K>>,
     free: Vec<u32>,
-    quarantine: Vec<u32>,
+    /// What got an index since the last accepted pass.
+    fresh: Vec<u32>,
+    /// What came up in this pass and may be held by nobody.
+    loose: Vec<u32>,
+    /// What turned out to be held by nobody.
+    dropped: Vec<u32>,
+    /// Out of use since the last grace period began.
+    idle: BTreeSet<u32>,
+    /// Out of use before the grace period that is under way began.
+    waiting: BTreeSet<u32>,
+}
+
+#[derive(Clone, Debug)]
+struct Slot<K> {
+    key: Option<K>,
+    holders: u32,
+}
+
+impl<K> Slot<K> {
+    const EMPTY: Self = Self {
+        key: None,
+        holders: 0,
+    };
 }
 
 /// More things than the table has room for.
@@ -24,6 +48,20 @@ pub(crate) struct Full {
     pub(crate) limit: u32,
 }
 
+/// How a pass went, whatever the indices are for.
+pub(crate) trait Passes {
+    /// Begins to compile everything: nobody holds anything. Passes before it that were not accepted never were.
+    fn begin(&mut self);
+    /// The last pass is what is applied: what nobody holds is out of use. `whole`: it began with [`Passes::begin`].
+    fn accept(&mut self, whole: bool);
+    /// Whether indices are out of use.
+    fn holds_back(&self) -> bool;
+    /// What has been accepted is applied, and a grace period begins.
+    fn begin_release(&mut self);
+    /// That grace period has passed: indices that were out of use when it began, and still are, can be used again.
+    fn end_release(&mut self);
+}
+
 impl<K: Ord + Clone> Ids<K> {
     /// `limit`: entries of the table, index 0 included.
     pub(crate) fn new(table: &'static str, limit: u32) -> Self {
@@ -31,52 +69,40 @@ impl<K: Ord + Clone> Ids<K> {
             table,
             limit,
             used: BTreeMap::new(),
-            generation: 0,
-            fresh: Vec::new(),
-            next: 1,
+            slots: vec![Slot::EMPTY],
             free: Vec::new(),
-            quarantine: Vec::new(),
+            fresh: Vec::new(),
+            loose: Vec::new(),
+            dropped: Vec::new(),
+            idle: BTreeSet::new(),
+            waiting: BTreeSet::new(),
         }
     }
 
-    /// Indices that an earlier process gave out: not to be used before the next [`Ids::release`].
+    /// Indices that an earlier process gave out: not to be used before they are released.
     pub(crate) fn avoid(&mut self, indices: impl Iterator<Item = u32>) {
-        let avoided: BTreeSet<u32> = indices.filter(|&index| index != 0).collect();
-        let end = avoided.last().map_or(1, |last| last + 1);
+        self.idle = indices.filter(|&index| index != 0).collect();
+        let end = self.idle.last().map_or(1, |last| last + 1);
+        self.slots.resize(end as usize, Slot::EMPTY);
         self.free = (1..end)
             .rev()
-            .filter(|index| !avoided.contains(index))
+            .filter(|index| !self.idle.contains(index))
             .collect();
-        self.next = end;
-        self.quarantine = avoided.into_iter().collect();
     }
 
-    /// Whether [`Ids::release`] would free anything.
-    pub(crate) fn holds_back(&self) -> bool {
-        !self.quarantine.is_empty()
-    }
-
-    /// Begins a pass: what is not asked for until [`Ids::sweep`] is no longer in use. A pass before it that was not
-    /// ended so never was.
-    pub(crate) fn begin(&mut self) {
-        for key in std::mem::take(&mut self.fresh) {
-            self.free
-                .extend(self.used.remove(&key).map(|(index, _)| index));
-        }
-        self.generation += 1;
-    }
-
-    /// The index of `key`, a new one if it has none.
+    /// The index of `key`, a new one if it has none. It is kept if somebody holds it when the pass ends.
     pub(crate) fn get(&mut self, key: &K) -> Result<u32, Full> {
-        if let Some((index, generation)) = self.used.get_mut(key) {
-            *generation = self.generation;
-            return Ok(*index);
+        if let Some(&index) = self.used.get(key) {
+            if self.slots[index as usize].holders == 0 {
+                self.loose.push(index);
+            }
+            return Ok(index);
         }
         let index = match self.free.pop() {
             Some(index) => index,
-            None if self.next < self.limit => {
-                self.next += 1;
-                self.next - 1
+            None if self.slots.len() < self.limit as usize => {
+                self.slots.push(Slot::EMPTY);
+                self.slots.len() as u32 - 1
             }
             None => {
                 return Err(Full {
@@ -85,28 +111,110 @@ impl<K: Ord + Clone> Ids<K> {
                 });
             }
         };
-        self.used.insert(key.clone(), (index, self.generation));
-        self.fresh.push(key.clone());
+        self.used.insert(key.clone(), index);
+        self.slots[index as usize].key = Some(key.clone());
+        self.fresh.push(index);
+        self.loose.push(index);
         Ok(index)
     }
 
-    /// Ends a pass: indices not asked for go into quarantine.
-    pub(crate) fn sweep(&mut self) {
-        self.fresh.clear();
-        let generation = self.generation;
-        let quarantine = &mut self.quarantine;
-        self.used.retain(|_, (index, last)| {
-            let keep = *last == generation;
-            if !keep {
-                quarantine.push(*index);
-            }
-            keep
-        });
+    /// The indices of keys in a range.
+    pub(crate) fn range(&self, keys: impl RangeBounds<K>) -> impl Iterator<Item = (&K, u32)> {
+        self.used.range(keys).map(|(key, index)| (key, *index))
     }
 
-    /// A grace period has passed since the last pass was applied: what was in quarantine can be used again.
-    pub(crate) fn release(&mut self) {
-        self.free.append(&mut self.quarantine);
+    /// What has that index.
+    pub(crate) fn key(&self, index: u32) -> Option<&K> {
+        self.slots.get(index as usize)?.key.as_ref()
+    }
+
+    /// One more refers to it. (Of 0, which is nothing, nobody takes note.)
+    pub(crate) fn hold(&mut self, index: u32) {
+        if index == 0 {
+            return;
+        }
+        let holders = &mut self.slots[index as usize].holders;
+        *holders += 1;
+        if *holders == 1 {
+            self.idle.remove(&index);
+            self.waiting.remove(&index);
+        }
+    }
+
+    /// One less refers to it.
+    pub(crate) fn let_go(&mut self, index: u32) {
+        if index == 0 {
+            return;
+        }
+        let holders = &mut self.slots[index as usize].holders;
+        *holders -= 1;
+        if *holders == 0 {
+            self.loose.push(index);
+        }
+    }
+
+    /// Whether anybody refers to it.
+    pub(crate) fn is_held(&self, index: u32) -> bool {
+        self.slots[index as usize].holders > 0
+    }
+
+    /// The next that came up in this pass and is held by nobody.
+    pub(crate) fn next_dropped(&mut self) -> Option<u32> {
+        while let Some(index) = self.loose.pop() {
+            if !self.is_held(index) {
+                self.dropped.push(index);
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    fn forget(&mut self, index: u32) {
+        if let Some(key) = self.slots[index as usize].key.take() {
+            self.used.remove(&key);
+        }
+        self.free.push(index);
+    }
+}
+
+impl<K: Ord + Clone> Passes for Ids<K> {
+    fn begin(&mut self) {
+        for index in std::mem::take(&mut self.fresh) {
+            self.forget(index);
+        }
+        for slot in &mut self.slots {
+            slot.holders = 0;
+        }
+        self.loose.clear();
+        self.dropped.clear();
+    }
+
+    fn accept(&mut self, whole: bool) {
+        self.fresh.clear();
+        let mut dropped = std::mem::take(&mut self.dropped);
+        if whole {
+            dropped = (1..self.slots.len() as u32).collect();
+        }
+        for index in dropped {
+            let slot = &self.slots[index as usize];
+            if slot.key.is_some() && slot.holders == 0 && !self.waiting.contains(&index) {
+                self.idle.insert(index);
+            }
+        }
+    }
+
+    fn holds_back(&self) -> bool {
+        !self.idle.is_empty() || !self.waiting.is_empty()
+    }
+
+    fn begin_release(&mut self) {
+        self.waiting.append(&mut self.idle);
+    }
+
+    fn end_release(&mut self) {
+        for index in std::mem::take(&mut self.waiting) {
+            self.forget(index);
+        }
     }
 }
 
@@ -114,41 +222,78 @@ impl<K: Ord + Clone> Ids<K> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn an_index_is_kept_while_in_use_and_reused_only_after_the_grace_period() {
-        let mut ids = Ids::new("t", 4);
+    const FULL: Full = Full {
+        table: "t",
+        limit: 4,
+    };
+
+    /// A pass over everything that holds these.
+    fn whole(ids: &mut Ids<char>, keys: &str) -> Vec<Result<u32, Full>> {
         ids.begin();
-        assert_eq!(ids.get(&'a'), Ok(1));
-        assert_eq!(ids.get(&'b'), Ok(2));
-        ids.sweep();
-        ids.begin();
-        assert_eq!(ids.get(&'b'), Ok(2));
-        ids.sweep();
-        ids.begin();
-        assert_eq!(ids.get(&'c'), Ok(3), "1 may still be read by a packet");
-        assert_eq!(
-            ids.get(&'d'),
-            Err(Full {
-                table: "t",
-                limit: 4
-            })
-        );
-        ids.release();
-        assert_eq!(ids.get(&'d'), Ok(1));
+        let indices: Vec<_> = keys.chars().map(|key| ids.get(&key)).collect();
+        indices.iter().flatten().for_each(|&index| ids.hold(index));
+        while ids.next_dropped().is_some() {}
+        indices
+    }
+
+    fn release(ids: &mut Ids<char>) {
+        ids.begin_release();
+        ids.end_release();
     }
 
     #[test]
-    fn a_pass_that_was_not_ended_changes_nothing() {
+    fn an_index_is_kept_while_in_use_and_reused_only_after_the_grace_period() {
         let mut ids = Ids::new("t", 4);
-        ids.begin();
-        assert_eq!(ids.get(&'a'), Ok(1));
-        ids.sweep();
-        ids.begin();
-        assert_eq!((ids.get(&'b'), ids.get(&'c')), (Ok(2), Ok(3)));
-        ids.begin();
-        assert_eq!(ids.get(&'a'), Ok(1), "it was in use all the while");
-        assert!(ids.get(&'d').is_ok() && ids.get(&'e').is_ok());
-        assert!(ids.get(&'f').is_err());
+        assert_eq!(whole(&mut ids, "ab"), [Ok(1), Ok(2)]);
+        ids.accept(true);
+        assert_eq!(whole(&mut ids, "b"), [Ok(2)]);
+        ids.accept(true);
+        assert_eq!(
+            whole(&mut ids, "bcd"),
+            [Ok(2), Ok(3), Err(FULL)],
+            "1 may still be read by a packet"
+        );
+        ids.accept(true);
+        release(&mut ids);
+        assert_eq!(whole(&mut ids, "bcd"), [Ok(2), Ok(3), Ok(1)]);
+    }
+
+    #[test]
+    fn a_pass_that_was_not_accepted_changes_nothing() {
+        let mut ids = Ids::new("t", 4);
+        assert_eq!(whole(&mut ids, "a"), [Ok(1)]);
+        ids.accept(true);
+        assert_eq!(whole(&mut ids, "bc"), [Ok(2), Ok(3)]);
+        assert_eq!(
+            whole(&mut ids, "adef"),
+            [Ok(1), Ok(3), Ok(2), Err(FULL)],
+            "it was in use all the while"
+        );
         assert!(!ids.holds_back());
+    }
+
+    #[test]
+    fn what_comes_back_before_its_index_is_released_has_the_index_that_it_had() {
+        let mut ids = Ids::new("t", 4);
+        whole(&mut ids, "ab");
+        ids.accept(true);
+        ids.let_go(1);
+        assert_eq!((ids.next_dropped(), ids.next_dropped()), (Some(1), None));
+        ids.accept(false);
+        assert!(ids.holds_back());
+        ids.begin_release();
+        assert_eq!(ids.get(&'a'), Ok(1));
+        ids.hold(1);
+        ids.accept(false);
+        // Out of use again since the grace period began: that one says nothing of it.
+        ids.let_go(1);
+        ids.next_dropped();
+        ids.accept(false);
+        ids.end_release();
+        assert_eq!(ids.get(&'c'), Ok(3));
+        ids.hold(3);
+        ids.accept(false);
+        release(&mut ids);
+        assert_eq!(ids.get(&'d'), Ok(1));
     }
 }

@@ -8,6 +8,8 @@ use sidestep_model::node::{IfIndex, TableId};
 use sidestep_model::route::{Family, NextHop, Route, RouteKey};
 use sidestep_model::vlan::VlanTableId;
 
+use super::tables::{Place, Prefix};
+
 /// A compiled route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteInfo {
@@ -19,6 +21,17 @@ pub struct RouteInfo {
     pub next_hop: Option<NextHop>,
     /// Slot in the route counters; 0: not counted.
     pub counter: u32,
+}
+
+impl RouteInfo {
+    /// The entry of a table that it was made for.
+    pub(super) fn place(&self) -> Option<Place> {
+        let of_route = Place::new(&self.route.as_ref()?.key);
+        Some(Place {
+            prefix: self.neighbor.map_or(of_route.prefix, Prefix::host),
+            ..of_route
+        })
+    }
 }
 
 /// A view of the FIB.

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use sidestep_model::node::TableId;
 
 use super::chain::{Does, Step};
-use super::tables::{Prefix, Routing, Table, Verdict};
+use super::tables::{Entry, Prefix, Routing, Table, Verdict};
 
 /// One step of a search.
 pub(crate) struct Consult<'a, T> {
@@ -133,19 +133,64 @@ impl<'a, T: Verdict> Search<'a, T> {
         &'s self,
         say: impl Fn(&T) -> u32 + 's,
     ) -> impl Iterator<Item = (Prefix, Answers)> + 's {
-        self.prefixes().into_iter().map(move |to| {
-            let answer = |source| self.find(to, source).map(&say);
-            let mut sources = self.sources(to);
-            if sources.is_empty() {
-                return (to, Answers::All(answer(Prefix::DEFAULT)));
-            }
-            sources.insert(Prefix::DEFAULT);
-            let by_source = distinct(sources.into_iter().map(|source| (source, answer(source))));
-            match by_source[..] {
-                [(_, only)] => (to, Answers::All(only)),
-                _ => (to, Answers::BySource(by_source)),
-            }
-        })
+        self.prefixes()
+            .into_iter()
+            .map(move |to| (to, self.answers(to, &say)))
+    }
+
+    /// What [`Search::merge`] has for one prefix; none: it does not have it.
+    pub(crate) fn merged(&self, to: Prefix, say: impl Fn(&T) -> u32) -> Option<Answers> {
+        let divides = |consult: &Consult<'_, T>| {
+            let of_step = consult.to.is_some_and(|(prefix, _)| prefix == to);
+            of_step
+                || match &consult.what {
+                    What::Table(table, _) => table.get(to).is_some(),
+                    What::End(_) => to == Prefix::DEFAULT,
+                }
+        };
+        self.0.iter().any(divides).then(|| self.answers(to, &say))
+    }
+
+    /// The other prefixes in `changed` whose answer may depend on what a table (`is_it`) says of all of `changed`: where a
+    /// step before it goes on to it, and where a step behind it is in question.
+    pub(crate) fn depending(
+        &self,
+        changed: Prefix,
+        is_it: impl Fn(&Routing<T>) -> bool,
+        into: &mut BTreeSet<Prefix>,
+    ) {
+        let mut is_behind = false;
+        for Consult { to, what } in &self.0 {
+            into.extend(
+                to.map(|(prefix, _)| prefix)
+                    .filter(|to| changed.covers(*to)),
+            );
+            let What::Table(table, suppress) = what else {
+                continue;
+            };
+            let settles = |entry: &Entry<T>| {
+                let of_all = entry.get(None).filter(|_| !entry.has_sources());
+                suppress.is_none() && of_all.is_some_and(|found| !found.throws())
+            };
+            let below = table.below(changed);
+            let matter = below.filter(|(_, entry)| is_behind || !settles(entry));
+            into.extend(matter.map(|(prefix, _)| *prefix));
+            is_behind |= is_it(table);
+        }
+    }
+
+    fn answers(&self, to: Prefix, say: &impl Fn(&T) -> u32) -> Answers {
+        let answer = |source| self.find(to, source).map(say);
+        let mut sources = self.sources(to);
+        if sources.is_empty() {
+            return Answers::All(answer(Prefix::DEFAULT));
+        }
+        sources.insert(Prefix::DEFAULT);
+        let by_source = distinct(sources.into_iter().map(|source| (source, answer(source))));
+        match by_source[..] {
+            [(_, only)] => Answers::All(only),
+            _ => Answers::BySource(by_source),
+        }
     }
 }
 

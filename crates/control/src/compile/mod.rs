@@ -11,13 +11,19 @@ mod group;
 mod header;
 mod ids;
 mod index;
+mod known;
 mod merge;
+mod records;
+mod resolved;
 mod routes;
 mod rules;
+mod stock;
 mod tables;
+mod update;
 mod views;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use sidestep_abi::{
     PUNT_table_full, SIDESTEP_PORT_FORWARD4, SIDESTEP_PORT_FORWARD6, SIDESTEP_PORT_REQUIRE_HMAC,
@@ -25,18 +31,20 @@ use sidestep_abi::{
     SIDESTEP_PORT_RULES6_PUNT, SIDESTEP_PORT_SEG6, SIDESTEP_PORTS, sidestep_port,
 };
 use sidestep_datapath::{FibKey, Image, Limits, VIEWS};
-use sidestep_model::node::{IfIndex, Link, Node, TableId};
-use sidestep_model::route::{Family, Route, RouteKey};
-use sidestep_model::vlan::VlanTableId;
+use sidestep_model::node::{IfIndex, Link, Node};
+use sidestep_model::route::{Family, RouteKey};
 use thiserror::Error;
 
 use chain::Chain;
-use group::GroupKey;
-use ids::{Full, Ids};
+use ids::Full;
 pub use index::{AdjacencyInfo, Index, Leads, PolicyInfo, RouteInfo, ViewInfo};
-use routes::{AdjacencyKey, PolicyKey, RouteRecord};
+use known::Known;
+pub use records::Change;
+use records::Log;
 use rules::{Chains, Source};
-use tables::{Prefix, Routing};
+use stock::Stock;
+use tables::Place;
+pub use update::Whole;
 
 /// Why a node cannot be compiled. Nothing of it is applied then; what ran before runs on.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -78,41 +86,32 @@ pub struct Compiled {
     pub index: Index,
 }
 
-/// Compiles again and again, with indices that stay what they were.
+/// Compiles again and again, with indices that stay what they were: all of a node, or only what has changed since.
 #[derive(Debug)]
 pub struct Compiler {
     limits: Limits,
-    views: Ids<ViewKey>,
-    routes: Ids<RouteRecord>,
-    groups: Ids<GroupKey>,
-    counters: Ids<RouteKey>,
-    adjacencies: Ids<AdjacencyKey>,
-    policies: Ids<PolicyKey>,
-}
-
-/// What a view of the FIB holds.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum ViewKey {
-    /// Routing tables.
-    Chain(Chain),
-    /// Just these prefixes, with the indices of their routes: by source address, or the way there.
-    Leading(Vec<(Prefix, u32)>),
-    /// A VLAN table.
-    Vlans(VlanTableId),
+    stock: Stock,
+    /// What the last accepted pass left, if no other was begun since.
+    known: Option<Known>,
+    /// What a pass left that is not accepted yet, and whether it was over everything.
+    attempted: Option<(Known, bool)>,
 }
 
 /// One compilation on its way.
 struct Pass<'a> {
-    ids: &'a mut Compiler,
+    stock: &'a mut Stock,
     node: &'a Node,
-    tables: BTreeMap<(Family, TableId), Routing<&'a Route>>,
-    /// The chains that all ports share, per family, if they do: then next hops can be resolved ahead.
-    common: BTreeMap<Family, Chains>,
-    /// Views asked for whose tables are yet to be filled.
-    wanted: Vec<(Chain, u32)>,
-    /// The route record of what did not fit: it leaves packets to the kernel.
-    full: u32,
-    out: Compiled,
+    known: Known,
+    /// The entry that is being made.
+    place: Option<Place>,
+    /// Views asked for that have no prefixes yet.
+    unfilled: Vec<Chain>,
+    /// Views that a record ceased to refer to.
+    left: Vec<u32>,
+    /// Entries that left a record.
+    vacated: Vec<(Place, u32)>,
+    log: Log,
+    out: &'a mut Compiled,
 }
 
 impl Compiler {
@@ -120,46 +119,23 @@ impl Compiler {
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
-            views: Ids::new("views", VIEWS),
-            routes: Ids::new("routes", limits.routes),
-            groups: Ids::new("groups", limits.groups),
-            counters: Ids::new("route counters", limits.route_counters),
-            adjacencies: Ids::new("adjacencies", limits.adjacencies),
-            policies: Ids::new("policies", limits.policies),
+            stock: Stock::new(limits),
+            known: None,
+            attempted: None,
         }
     }
 
     /// As [`Compiler::new`], beside tables that an earlier process filled: none of their indices is given to anything
-    /// before [`Compiler::release`].
+    /// before it is released.
     pub fn beside(limits: Limits, image: &Image) -> Self {
         let mut compiler = Self::new(limits);
-        // Of the prefixes nothing may be known, but a view that nothing refers to is not walked either.
-        let of_ports = image.ports.values().flat_map(|it| [it.view6, it.view4]);
-        let of_routes = image.routes.values().flat_map(|it| [it.view6, it.view4]);
-        let of_policies = image.policies.values().map(|it| it.view);
-        compiler
-            .views
-            .avoid(of_ports.chain(of_routes).chain(of_policies));
-        compiler.routes.avoid(image.routes.keys().copied());
-        compiler.groups.avoid(image.groups.keys().copied());
-        compiler
-            .counters
-            .avoid(image.routes.values().map(|route| route.counter));
-        compiler
-            .adjacencies
-            .avoid(image.adjacencies.keys().copied());
-        compiler.policies.avoid(image.policies.keys().copied());
+        compiler.stock.avoid(image);
         compiler
     }
 
     /// Whether indices wait for [`Compiler::release`].
     pub fn holds_back(&self) -> bool {
-        self.views.holds_back()
-            || self.routes.holds_back()
-            || self.groups.holds_back()
-            || self.counters.holds_back()
-            || self.adjacencies.holds_back()
-            || self.policies.holds_back()
+        self.stock.holds_back()
     }
 
     /// The tables for `node` with these ports, all of it. On an error the indices in use do not change.
@@ -185,29 +161,91 @@ impl Compiler {
         ports: &BTreeSet<IfIndex>,
         held: &BTreeMap<FibKey, u32>,
     ) -> Result<Compiled, CompileError> {
-        self.begin();
-        let limit = self.limits.fib;
-        let mut pass = Pass {
-            ids: self,
-            node,
-            tables: BTreeMap::new(),
-            common: BTreeMap::new(),
-            wanted: Vec::new(),
-            full: 0,
-            out: Compiled::default(),
-        };
+        (self.known, self.attempted) = (None, None);
+        for ids in self.stock.all() {
+            ids.begin();
+        }
         // First: there is always room for the record of what does not fit.
-        pass.full = pass.ids.routes.get(&routes::punt(PUNT_table_full))?;
-        pass.read_tables();
+        let full = self.stock.routes.get(&routes::punt(PUNT_table_full))?;
+        self.stock.routes.hold(full);
+        let mut out = Compiled::default();
+        let mut pass = Pass {
+            stock: &mut self.stock,
+            node,
+            known: Known {
+                full,
+                ..Known::of(node)
+            },
+            place: None,
+            unfilled: Vec::new(),
+            left: Vec::new(),
+            vacated: Vec::new(),
+            log: Log::default(),
+            out: &mut out,
+        };
         pass.ports(ports)?;
         pass.views()?;
-        pass.fit(limit, held);
-        Ok(pass.out)
+        pass.fit(self.limits.fib, held);
+        pass.settle();
+        self.attempted = Some((pass.known, true));
+        Ok(out)
     }
 
-    /// The last attempt is what will be applied: indices that it does not use are out of use.
+    /// Brings the tables of the last accepted pass to what `node` is now, which differs from the node of then in these
+    /// routes and neighbors and nothing else: in time that depends on what they are for, not on how large the node is.
+    /// The result is that of [`Compiler::attempt`], save for the numbers of indices.
+    ///
+    /// # Errors
+    /// The node has to be compiled as a whole; the tables are what they were.
+    pub fn update(
+        &mut self,
+        node: &Node,
+        routes: &[RouteKey],
+        neighbors: &[(IfIndex, IpAddr)],
+        compiled: &mut Compiled,
+    ) -> Result<Change, Whole> {
+        if routes.len() > node.routes.len() / WHOLE + 64 {
+            return Err(Whole::Many(routes.len()));
+        }
+        if !compiled.index.full.is_empty() {
+            return Err(Whole::Full);
+        }
+        let known = self.known.take().ok_or(Whole::Unknown)?;
+        let mut pass = Pass {
+            stock: &mut self.stock,
+            node,
+            known,
+            place: None,
+            unfilled: Vec::new(),
+            left: Vec::new(),
+            vacated: Vec::new(),
+            log: Log {
+                on: true,
+                ..Log::default()
+            },
+            out: compiled,
+        };
+        let mut done = pass.update(routes, neighbors);
+        if pass.out.image.fib.len() > self.limits.fib as usize {
+            done = done.and(Err(Whole::Full));
+        }
+        let (known, change) = (pass.known, pass.log.change);
+        if let Err(why) = done {
+            change.revert(compiled);
+            return Err(why);
+        }
+        self.attempted = Some((known, false));
+        Ok(change)
+    }
+
+    /// The last attempt or update is what will be applied: indices that it does not use are out of use.
     pub fn accept(&mut self) {
-        self.sweep();
+        if let Some((known, whole)) = self.attempted.take() {
+            for ids in self.stock.all() {
+                ids.accept(whole);
+            }
+            self.known = Some(known);
+        }
     }
 
     /// That a table of [`Index::full`] is full.
@@ -225,55 +263,29 @@ impl Compiler {
 
     /// The last result has been applied and a grace period has passed since: indices that it no longer uses are free.
     pub fn release(&mut self) {
-        self.views.release();
-        self.routes.release();
-        self.groups.release();
-        self.counters.release();
-        self.adjacencies.release();
-        self.policies.release();
+        self.begin_release();
+        self.end_release();
     }
 
-    fn begin(&mut self) {
-        self.views.begin();
-        self.routes.begin();
-        self.groups.begin();
-        self.counters.begin();
-        self.adjacencies.begin();
-        self.policies.begin();
-    }
-
-    fn sweep(&mut self) {
-        self.views.sweep();
-        self.routes.sweep();
-        self.groups.sweep();
-        self.counters.sweep();
-        self.adjacencies.sweep();
-        self.policies.sweep();
-    }
-}
-
-impl Pass<'_> {
-    /// Per table and prefixes the route that wins: the lowest metric (and no TOS: those are the kernel's).
-    fn read_tables(&mut self) {
-        for (key, route) in &self.node.routes {
-            let table = self
-                .tables
-                .entry((tables::family(&key.prefix), key.table))
-                .or_default();
-            let entry = table.entry(key.prefix.into());
-            let from = key.from.filter(|from| from.prefix_len() > 0);
-            let from = from.map(Prefix::from);
-            let better = entry.get(from).is_none_or(|winner| {
-                // A TOS makes the whole prefix the kernel's.
-                let selects = (key.tos != 0, winner.key.tos != 0);
-                selects == (true, false) || selects.0 == selects.1 && key.metric < winner.key.metric
-            });
-            if better {
-                entry.set(from, route);
-            }
+    /// As [`Compiler::release`], while changes go on: the last result has been applied, and a grace period begins.
+    pub fn begin_release(&mut self) {
+        for ids in self.stock.all() {
+            ids.begin_release();
         }
     }
 
+    /// That grace period has passed.
+    pub fn end_release(&mut self) {
+        for ids in self.stock.all() {
+            ids.end_release();
+        }
+    }
+}
+
+/// To compile one route alone costs as much as so many in a pass over everything.
+const WHOLE: usize = 4;
+
+impl Pass<'_> {
     fn ports(&mut self, ports: &BTreeSet<IfIndex>) -> Result<(), CompileError> {
         let mut slots: BTreeMap<u32, &Link> = BTreeMap::new();
         let mut chains: BTreeMap<Family, BTreeSet<Option<Chains>>> = BTreeMap::new();
@@ -299,13 +311,17 @@ impl Pass<'_> {
         }
         for (family, mut chains) in chains {
             if let (1, Some(Some(common))) = (chains.len(), chains.pop_first()) {
-                self.common.insert(family, common);
+                self.known.common.insert(family, common);
             }
         }
         for &port in ports {
             let record = self.port(port)?;
+            self.stock.views.hold(record.view6);
+            self.stock.views.hold(record.view4);
             self.out.image.ports.insert(port.0, record);
         }
+        // No route has asked for any yet.
+        self.known.rooted = self.known.views.values().copied().collect();
         Ok(())
     }
 

@@ -20,7 +20,7 @@ use super::group::{self, Toward, Way};
 use super::ids::Full;
 use super::index::{AdjacencyInfo, PolicyInfo, RouteInfo};
 use super::merge::Say;
-use super::tables::{self, Entry, Prefix, Routing, Verdict};
+use super::tables::{self, Entry, Place, Prefix, Verdict, Winner};
 use super::{CompileError, Pass, header};
 
 /// What tells one route record from another: all of it.
@@ -44,7 +44,7 @@ impl Found {
         let bits = route.key.prefix.prefix_len();
         Self {
             route: index,
-            bits: route.is_suppressed(bits).then_some(bits),
+            bits: Winner::from(route).is_suppressed(bits).then_some(bits),
         }
     }
 
@@ -111,67 +111,66 @@ pub(super) fn punt(reason: sidestep_reason) -> sidestep_route {
 }
 
 impl Pass<'_> {
-    /// All routes of one table, compiled, with a host route for each neighbor on a connected prefix.
-    pub(super) fn table(
-        &mut self,
-        family: Family,
-        table: TableId,
-    ) -> Result<Routing<Found>, CompileError> {
-        let mut out = Routing::default();
-        let Some(source) = self.tables.get(&(family, table)) else {
-            return Ok(out);
+    /// Compiles all routes of one table, with a host route for each neighbor on a connected prefix.
+    pub(super) fn table(&mut self, family: Family, table: TableId) -> Result<(), CompileError> {
+        self.known.entries.entry((family, table)).or_default();
+        let Some(winners) = self.known.winners.get(&(family, table)) else {
+            return Ok(());
         };
-        let winners: Vec<(Prefix, Option<Prefix>, &Route)> = source
-            .iter()
-            .flat_map(|(to, entry)| entry.iter().map(|(from, route)| (*to, from, *route)))
-            .collect();
         // Our own first: where there is no room for all, the kernel can stand in for the others.
-        for owner in [Owner::Sidestep, Owner::Kernel] {
-            for (to, from, route) in winners.iter().filter(|(_, _, route)| route.owner == owner) {
-                let index = match route.kind {
-                    RouteKind::Throw if route.key.tos == 0 => None,
-                    _ => Some(self.route(route, None)?),
-                };
-                out.entry(*to).set(*from, Found::of(route, index));
+        let node = self.node;
+        let is_ours = |entry: &Entry<Winner>| {
+            let mut routes = entry.iter().map(|(_, winner)| &node.routes[&winner.key]);
+            routes.any(|route| route.owner == Owner::Sidestep)
+        };
+        let (ours, others): (Vec<_>, Vec<_>) =
+            winners.iter().partition(|(_, entry)| is_ours(entry));
+        let hosts = self.known.neighbors.iter().map(|(host, _)| host);
+        let prefixes: Vec<Prefix> = ours
+            .iter()
+            .chain(&others)
+            .map(|(prefix, _)| *prefix)
+            .chain(hosts)
+            .copied()
+            .collect();
+        for prefix in prefixes {
+            self.bring(Place {
+                family,
+                table,
+                prefix,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// What a table says of a prefix. Empty: it has none of this length.
+    pub(super) fn entry(&mut self, place: Place) -> Result<Entry<Found>, CompileError> {
+        self.place = Some(place);
+        let mut entry = Entry::default();
+        let routes = self.known.routes(self.node, &place);
+        for (_, route, neighbor) in &routes {
+            if neighbor.is_none() {
+                self.name_unsupported(route.key, None);
             }
         }
-        for (&(dev, address), neighbor) in &self.node.neighbors {
-            let host = Prefix::host(address);
-            if neighbor.lladdr.is_none()
-                || matches!(address, IpAddr::V4(_)) != (family == Family::V4)
-            {
-                continue;
-            }
-            let found = self.tables[&(family, table)].longest_match(host);
-            let Some((covering, on_it)) = found.filter(|_| !is_link_local(address)) else {
-                continue;
+        for (from, route, neighbor) in routes {
+            let index = match route.kind {
+                RouteKind::Throw if route.key.tos == 0 => None,
+                _ => Some(self.route(route, neighbor)?),
             };
-            let on_link: Vec<(Option<Prefix>, &Route)> = on_it
-                .iter()
-                .map(|(from, route)| (from, *route))
-                .filter(|(_, route)| is_on_link(route, dev))
-                .collect();
-            if on_link.is_empty() {
-                continue;
-            }
-            let mut narrowed: Entry<Found> = out.get(covering).cloned().unwrap_or_default();
-            for (from, route) in on_link {
-                let index = self.route(route, Some(address))?;
-                narrowed.set(from, Found::of(route, Some(index)));
-            }
-            out.insert(host, narrowed);
+            entry.set(from, Found::of(route, index));
         }
-        Ok(out)
+        Ok(entry)
     }
 
     /// The index of the record for a route, narrowed to a neighbor on its link or not.
     fn route(&mut self, route: &Route, neighbor: Option<IpAddr>) -> Result<u32, CompileError> {
         // A full counter table costs the counters of the routes that come last, never their forwarding.
-        let counter = self.ids.counters.get(&route.key).unwrap_or(0);
+        let counter = self.stock.counters.get(&route.key).unwrap_or(0);
         let mut record = match self.action(route, neighbor, counter) {
             Ok(record) => record,
             Err(Ok(Unsupported::Because(reason, words))) => {
-                self.out.index.unsupported.insert(route.key, words);
+                self.name_unsupported(route.key, Some(words));
                 punt(reason)
             }
             Err(Ok(Unsupported::Full(full))) => return Ok(self.no_room(route, full)),
@@ -182,23 +181,38 @@ impl Pass<'_> {
         }
         record.counter = counter;
         if record.counter != 0 {
-            self.out.index.counters.insert(route.key, record.counter);
+            self.name_counter(route.key, Some(record.counter));
         }
         let index = match self.intern(record) {
             Ok(index) => index,
             Err(full) => return Ok(self.no_room(route, full)),
         };
-        self.out
-            .index
-            .routes
-            .entry(index)
-            .or_insert_with(|| RouteInfo {
-                route: Some(route.clone()),
-                neighbor,
-                next_hop: None,
-                counter: record.counter,
-            });
+        self.name(index, route, neighbor, None);
         Ok(index)
+    }
+
+    /// Says what a record stands for, unless another route that shares it was first. (What only a group refers to is second.)
+    pub(super) fn name(
+        &mut self,
+        record: u32,
+        route: &Route,
+        neighbor: Option<IpAddr>,
+        next_hop: Option<&NextHop>,
+    ) {
+        let info = RouteInfo {
+            route: Some(route.clone()),
+            neighbor,
+            next_hop: next_hop.cloned(),
+            counter: self.out.image.routes[&record].counter,
+        };
+        let there = self.out.index.routes.get(&record);
+        let is_anothers = |there: &RouteInfo| {
+            there.next_hop.is_none() && next_hop.is_some()
+                || there.next_hop.is_none() == next_hop.is_none() && there.place() != info.place()
+        };
+        if !there.is_some_and(is_anothers) {
+            self.name_route(record, info);
+        }
     }
 
     /// The record of a route that a table has no room for. (Of one of our own, which the kernel does not have, packets are
@@ -206,30 +220,14 @@ impl Pass<'_> {
     fn no_room(&mut self, route: &Route, full: Full) -> u32 {
         self.out.index.full.insert(route.key, full.table);
         let words = CompileError::from(full).to_string();
-        self.out.index.unsupported.insert(route.key, words);
+        self.name_unsupported(route.key, Some(words));
         self.full()
     }
 
     /// The record for what does not fit, which is in the tables if anything refers to it.
     pub(super) fn full(&mut self) -> u32 {
-        self.out
-            .image
-            .routes
-            .insert(self.full, punt(PUNT_table_full));
-        let nobodys = RouteInfo {
-            route: None,
-            neighbor: None,
-            next_hop: None,
-            counter: 0,
-        };
-        self.out.index.routes.insert(self.full, nobodys);
-        self.full
-    }
-
-    pub(super) fn intern(&mut self, r: sidestep_route) -> Result<u32, Full> {
-        let index = self.ids.routes.get(&r)?;
-        self.out.image.routes.insert(index, r);
-        Ok(index)
+        // It has its index since the pass began.
+        self.bare(punt(PUNT_table_full)).unwrap_or(self.known.full)
     }
 
     /// A rule's own `blackhole`.
@@ -247,15 +245,13 @@ impl Pass<'_> {
 
     pub(super) fn bare(&mut self, record: sidestep_route) -> Result<u32, Full> {
         let index = self.intern(record)?;
-        self.out.index.routes.insert(
-            index,
-            RouteInfo {
-                route: None,
-                neighbor: None,
-                next_hop: None,
-                counter: 0,
-            },
-        );
+        let nobodys = RouteInfo {
+            route: None,
+            neighbor: None,
+            next_hop: None,
+            counter: 0,
+        };
+        self.name_route(index, nobodys);
         Ok(index)
     }
 
@@ -343,7 +339,7 @@ impl Pass<'_> {
         let Some(link) = self.node.links.get(&dev) else {
             return left(unsupported("its device is not there"));
         };
-        let index = room(self.ids.adjacencies.get(&(dev, via, mtu)))?;
+        let index = room(self.stock.adjacencies.get(&(dev, via, mtu)))?;
         let lladdr = match via {
             Some(via) => self
                 .node
@@ -358,29 +354,24 @@ impl Pass<'_> {
             (valid, SIDESTEP_ADJACENCY_VALID),
             (link.xdp_transmit, SIDESTEP_ADJACENCY_XDP),
         ];
-        self.out.image.adjacencies.insert(
-            index,
-            sidestep_adjacency {
-                destination: lladdr.unwrap_or_default().0,
-                flags: flags
-                    .iter()
-                    .filter(|(on, _)| *on)
-                    .map(|(_, flag)| *flag as u16)
-                    .sum(),
-                source: link.mac.0,
-                ifindex: dev.0,
-                mtu: mtu.map_or(link.mtu, |mtu| mtu.min(link.mtu)),
-                ..Default::default()
-            },
-        );
-        self.out.index.adjacencies.insert(
-            index,
-            AdjacencyInfo {
-                ifindex: dev,
-                via,
-                valid,
-            },
-        );
+        let record = sidestep_adjacency {
+            destination: lladdr.unwrap_or_default().0,
+            flags: flags
+                .iter()
+                .filter(|(on, _)| *on)
+                .map(|(_, flag)| *flag as u16)
+                .sum(),
+            source: link.mac.0,
+            ifindex: dev.0,
+            mtu: mtu.map_or(link.mtu, |mtu| mtu.min(link.mtu)),
+            ..Default::default()
+        };
+        let info = AdjacencyInfo {
+            ifindex: dev,
+            via,
+            valid,
+        };
+        self.put_adjacency(index, Some((record, info)));
         Ok(index)
     }
 
@@ -414,7 +405,7 @@ impl Pass<'_> {
         };
         let chains = match encap.lookup {
             Some(table) => Some(Chain::table(Family::V6, table).into()),
-            None => self.common.get(&Family::V6).cloned(),
+            None => self.known.common.get(&Family::V6).cloned(),
         };
         // A packet that an SRH is inserted into keeps its source.
         let from = (!encap.mode.inserts()).then_some(source.into());
@@ -441,19 +432,16 @@ impl Pass<'_> {
             _ => SIDESTEP_FLOW_LABEL_ZERO,
         } as u8;
         let key = (encap.clone(), source, hop_limit, label, adjacency, view);
-        let policy = room(self.ids.policies.get(&key))?;
+        let policy = room(self.stock.policies.get(&key))?;
         let mut content = header::policy(encap, source, hop_limit);
         content.flow_label = label;
         content.adjacency = adjacency;
         content.view = view;
-        self.out.image.policies.insert(policy, content);
-        self.out.index.policies.insert(
-            policy,
-            PolicyInfo {
-                encap: encap.clone(),
-                source,
-            },
-        );
+        let info = PolicyInfo {
+            encap: encap.clone(),
+            source,
+        };
+        self.put_policy(policy, &content, info);
         Ok(sidestep_route {
             policy,
             adjacency,
@@ -491,15 +479,4 @@ pub(super) fn is_ethernet(kind: &LinkKind) -> bool {
         kind,
         LinkKind::Loopback | LinkKind::NotEthernet(_) | LinkKind::Vrf { .. }
     )
-}
-
-/// Whether the destinations of a route are on this link, and so may be its neighbors.
-fn is_on_link(route: &Route, dev: IfIndex) -> bool {
-    route.kind == RouteKind::Unicast
-        && route.key.tos == 0
-        && matches!(&route.next_hops[..], [NextHop { via: None, dev: Some(d), encap: None, .. }] if *d == dev)
-}
-
-fn is_link_local(address: IpAddr) -> bool {
-    matches!(address, IpAddr::V6(a) if a.is_unicast_link_local())
 }

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use sidestep_model::route::{Family, Route, RouteKind};
+use sidestep_model::node::TableId;
+use sidestep_model::route::{Family, Route, RouteKey, RouteKind};
 
 /// A prefix in the form of the FIB: network order, IPv4 in the first four bytes, host bits zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,6 +46,22 @@ impl Prefix {
         }
     }
 
+    /// The address of a host prefix; none if it is shorter.
+    pub(crate) fn address(self, family: Family) -> Option<IpAddr> {
+        match (family, self.length) {
+            (Family::V4, 32) => Some(IpAddr::from(*self.address.first_chunk::<4>()?)),
+            (Family::V6, 128) => Some(IpAddr::from(self.address)),
+            _ => None,
+        }
+    }
+
+    /// Its first and its last address; of an IPv4 prefix, those whose further bytes are zero are among them.
+    pub(crate) fn bounds(self) -> ([u8; 16], [u8; 16]) {
+        let host = u128::MAX.checked_shr(self.length.into()).unwrap_or(0);
+        let last = u128::from_be_bytes(self.address) | host;
+        (self.address, last.to_be_bytes())
+    }
+
     /// Whether all addresses of `other` are in this one.
     pub(crate) fn covers(self, other: Self) -> bool {
         self.length <= other.length && other.shortened(self.length) == self
@@ -68,18 +85,43 @@ pub(crate) fn family(net: &IpNet) -> Family {
     }
 }
 
+/// A destination prefix of a routing table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) family: Family,
+    pub(crate) table: TableId,
+    pub(crate) prefix: Prefix,
+}
+
+impl Place {
+    /// That of a route.
+    pub(crate) fn new(key: &RouteKey) -> Self {
+        Self {
+            family: family(&key.prefix),
+            table: key.table,
+            prefix: key.prefix.into(),
+        }
+    }
+
+    /// The table alone.
+    pub(crate) fn of(&self) -> (Family, TableId) {
+        (self.family, self.table)
+    }
+}
+
 /// Values by prefix, for one family.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Table<T> {
     entries: BTreeMap<Prefix, T>,
-    lengths: BTreeSet<u8>,
+    /// How many prefixes of each length there are.
+    lengths: BTreeMap<u8, usize>,
 }
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
         Self {
             entries: BTreeMap::new(),
-            lengths: BTreeSet::new(),
+            lengths: BTreeMap::new(),
         }
     }
 }
@@ -95,9 +137,23 @@ impl<T> FromIterator<(Prefix, T)> for Table<T> {
 }
 
 impl<T> Table<T> {
-    pub(crate) fn insert(&mut self, prefix: Prefix, value: T) {
-        self.lengths.insert(prefix.length);
-        self.entries.insert(prefix, value);
+    pub(crate) fn insert(&mut self, prefix: Prefix, value: T) -> Option<T> {
+        let before = self.entries.insert(prefix, value);
+        if before.is_none() {
+            *self.lengths.entry(prefix.length).or_insert(0) += 1;
+        }
+        before
+    }
+
+    pub(crate) fn remove(&mut self, prefix: Prefix) -> Option<T> {
+        let before = self.entries.remove(&prefix)?;
+        if let Some(count) = self.lengths.get_mut(&prefix.length) {
+            *count -= 1;
+            if *count == 0 {
+                self.lengths.remove(&prefix.length);
+            }
+        }
+        Some(before)
     }
 
     /// The entry of this prefix itself, made if there is none.
@@ -105,8 +161,14 @@ impl<T> Table<T> {
     where
         T: Default,
     {
-        self.lengths.insert(prefix.length);
-        self.entries.entry(prefix).or_default()
+        self.entries.entry(prefix).or_insert_with(|| {
+            *self.lengths.entry(prefix.length).or_insert(0) += 1;
+            T::default()
+        })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
     }
 
     /// The entry of this prefix itself.
@@ -117,7 +179,7 @@ impl<T> Table<T> {
     /// The entries that cover all of `prefix`, the longest first.
     pub(crate) fn covering(&self, prefix: Prefix) -> impl Iterator<Item = (Prefix, &T)> {
         let lengths = self.lengths.range(..=prefix.length).rev();
-        lengths.filter_map(move |&length| {
+        lengths.filter_map(move |(&length, _)| {
             let shortened = prefix.shortened(length);
             self.entries.get(&shortened).map(|value| (shortened, value))
         })
@@ -131,10 +193,23 @@ impl<T> Table<T> {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Prefix, &T)> {
         self.entries.iter()
     }
+
+    /// The entries behind this one, in order of address.
+    pub(crate) fn after(&self, prefix: Prefix) -> impl Iterator<Item = (&Prefix, &T)> {
+        let from = self.entries.range(prefix..);
+        from.skip_while(move |it| *it.0 == prefix)
+    }
+
+    /// The entries that lie in this prefix, itself excepted.
+    pub(crate) fn below(&self, prefix: Prefix) -> impl Iterator<Item = (&Prefix, &T)> {
+        let (_, last) = prefix.bounds();
+        self.after(prefix)
+            .take_while(move |it| it.0.address <= last)
+    }
 }
 
 /// What a routing table has for one destination prefix.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry<T> {
     any: Option<T>,
     from: Option<Box<Table<T>>>,
@@ -154,7 +229,7 @@ impl<T> Entry<T> {
     pub(crate) fn set(&mut self, from: Option<Prefix>, value: T) {
         match from {
             None => self.any = Some(value),
-            Some(from) => self.from.get_or_insert_default().insert(from, value),
+            Some(from) => _ = self.from.get_or_insert_default().insert(from, value),
         }
     }
 
@@ -164,6 +239,16 @@ impl<T> Entry<T> {
             None => self.any.as_ref(),
             Some(from) => self.from.as_ref()?.get(from),
         }
+    }
+
+    /// Whether what is said depends on the source.
+    pub(crate) fn has_sources(&self) -> bool {
+        self.from.is_some()
+    }
+
+    /// Whether nothing is said.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.any.is_none() && self.from.is_none()
     }
 
     /// All that is said, with the source prefix that it is said of.
@@ -182,7 +267,23 @@ pub(crate) trait Verdict {
     fn is_suppressed(&self, bits: u8) -> bool;
 }
 
-impl Verdict for &Route {
+/// A route that wins, as far as a search needs to know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Winner {
+    pub(crate) key: RouteKey,
+    kind: RouteKind,
+}
+
+impl From<&Route> for Winner {
+    fn from(route: &Route) -> Self {
+        Self {
+            key: route.key,
+            kind: route.kind,
+        }
+    }
+}
+
+impl Verdict for Winner {
     fn throws(&self) -> bool {
         self.kind == RouteKind::Throw
     }

@@ -58,12 +58,12 @@ impl Daemon {
                 Changes::default()
             });
             self.resyncs += u64::from(notified.resynced);
-            let mut changed = !notified.is_empty();
+            let mut settings = false;
             let now = Instant::now();
             if now >= settings_due {
                 let begun = processor_time()?;
                 match self.mirror.poll_sysctls() {
-                    Ok(differs) => changed |= differs,
+                    Ok(differs) => settings = differs,
                     Err(error) => self.trouble = Some(error.to_string()),
                 }
                 let taken = processor_time()?.saturating_sub(begun);
@@ -72,8 +72,8 @@ impl Daemon {
             }
             // What failed may succeed now: not for a change, but because there is memory again.
             let again = self.trouble.is_some() && now >= retry_due;
-            if changed || again {
-                self.follow(notified.other);
+            if again || settings || !notified.is_empty() {
+                self.follow(&notified, settings || again);
                 retry_due = now + RETRY;
             }
             if now >= neighbors_due {

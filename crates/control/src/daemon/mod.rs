@@ -14,14 +14,14 @@ mod trace;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::Value;
 use sidestep_abi::SIDESTEP_PORTS;
 use sidestep_datapath::kernel::{self, Kernel, KernelError, Origin, Target};
-use sidestep_datapath::{Image, Limits};
+use sidestep_datapath::{Delta, Image, Limits};
 pub use sidestep_mirror::RECEIVE_BUFFER;
-use sidestep_mirror::{Mirror, MirrorError};
+use sidestep_mirror::{Changes, Mirror, MirrorError};
 use sidestep_model::ConfigError;
 use sidestep_model::config::{File, Overlay};
 use sidestep_model::grammar::{Names, Style, rule, vlan};
@@ -36,9 +36,7 @@ use crate::report;
 use crate::trace::{Filter, Told};
 use lock::Lock;
 use neighbors::Neighbors;
-
-/// Without a change for this long, the next one is not expected at once.
-const QUIET: Duration = Duration::from_millis(250);
+use own::Over;
 
 /// What `sidestep run` was asked for.
 #[derive(Clone, Debug)]
@@ -140,6 +138,7 @@ pub struct Daemon {
     words: PacketWords,
     mirror: Mirror,
     own: Overlay,
+    over: Over,
     compiler: Compiler,
     compiled: Compiled,
     kernel: Kernel,
@@ -150,9 +149,9 @@ pub struct Daemon {
     trouble: Option<String>,
     origin: Origin,
     started: Instant,
-    /// When the tables last changed.
-    changed: Instant,
-    /// How often they were compiled.
+    /// A grace period is under way, behind which indices come free.
+    releasing: bool,
+    /// How often the tables were compiled.
     compilations: u64,
     /// How often notifications were lost.
     resyncs: u64,
@@ -222,6 +221,7 @@ impl Daemon {
             },
             options,
             words,
+            over: Over::of(mirror.node(), &own),
             mirror,
             own,
             kernel,
@@ -231,7 +231,7 @@ impl Daemon {
             trouble: None,
             origin,
             started: Instant::now(),
-            changed: Instant::now(),
+            releasing: false,
             compilations: 0,
             resyncs: 0,
             preparing: None,
@@ -262,12 +262,17 @@ impl Daemon {
         }
     }
 
-    /// Brings the tables to what the node is now.
+    /// What the kernel has, with our own on top.
+    fn node(&self) -> &Node {
+        self.over.node(self.mirror.node())
+    }
+
+    /// Brings the tables to what the node is now, all of it compiled anew.
     fn refresh(&mut self) -> Result<(), DaemonError> {
         self.bring(None)?;
-        // Perhaps only because indices are held back since the last quiet moment.
+        // Perhaps only because indices are held back since the last grace period.
         if !self.compiled.index.full.is_empty() && self.compiler.holds_back() {
-            self.kernel.tidy(&self.compiled.image)?;
+            self.kernel.tidy()?;
             self.compiler.release();
             self.bring(None)?;
         }
@@ -277,11 +282,13 @@ impl Daemon {
     /// Brings the tables to what the node is now, as far as they hold it. With `whole`, a route of our own that does not
     /// fit, though not one of those that did not before, is an error, and nothing changes.
     fn bring(&mut self, whole: Option<&Overlay>) -> Result<(), DaemonError> {
-        let node = own::over(self.mirror.node(), &self.own);
+        self.over = Over::of(self.mirror.node(), &self.own);
         let ports = self.slots();
-        let held = &self.compiled.image.fib;
+        let node = self.over.node(self.mirror.node());
         self.compilations += 1;
-        let next = self.compiler.attempt(&node, &ports, held)?;
+        let next = self
+            .compiler
+            .attempt(node, &ports, &self.compiled.image.fib)?;
         if let Some(before) = whole {
             let full = &next.index.full;
             let lost = |key: &&RouteKey| {
@@ -299,11 +306,33 @@ impl Daemon {
                 self.kernel.clear_route_counters(slot)?;
             }
         }
-        self.kernel.publish(&self.compiled.image, &next.image)?;
+        let delta = Delta::between(&self.compiled.image, &next.image);
+        self.kernel.publish(&delta, &next.image)?;
         self.compiler.accept();
         self.compiled = next;
-        self.changed = Instant::now();
         Ok(())
+    }
+
+    /// Brings the tables to what the node is now, which differs in these routes and neighbors alone. False: that cannot
+    /// be done without the rest, and nothing has changed.
+    fn step(&mut self, changes: &Changes) -> bool {
+        let mirrored = self.mirror.node();
+        self.over.follow(mirrored, &self.own, changes);
+        let (node, compiled) = (self.over.node(mirrored), &mut self.compiled);
+        let (routes, neighbors) = (&changes.routes, &changes.neighbors);
+        let Ok(change) = self.compiler.update(node, routes, neighbors, compiled) else {
+            return false;
+        };
+        let cleared = change
+            .new_counters()
+            .try_for_each(|slot| self.kernel.clear_route_counters(slot));
+        let mut publish = || self.kernel.publish(&change.delta, &compiled.image);
+        if cleared.and_then(|()| publish()).is_err() {
+            change.revert(compiled);
+            return false;
+        }
+        self.compiler.accept();
+        true
     }
 
     /// The ports with a place in the tables: of two that share a slot, the one that has it already, else the first.
@@ -393,10 +422,14 @@ impl Daemon {
         }
     }
 
-    /// After a change of the kernel's configuration, perhaps of its links.
-    fn follow(&mut self, links: bool) {
+    /// After a change of the kernel's configuration: of these, or also of settings that nobody notifies.
+    fn follow(&mut self, changes: &Changes, settings: bool) {
+        let is_small = !settings && !changes.other && !changes.is_empty();
+        if is_small && self.trouble.is_none() && self.step(changes) {
+            return;
+        }
         self.trouble = self.refresh().err().map(|error| error.to_string());
-        if links {
+        if changes.other {
             self.attach_again();
         }
         self.attach_ports();
@@ -421,16 +454,24 @@ impl Daemon {
     }
 
     /// Indices whose last readers have gone can be used again. Waiting for these takes tens of milliseconds, in which
-    /// no change is followed: so only when it has been quiet for a while.
+    /// changes are followed as ever.
     fn release(&mut self) {
-        if self.compiler.holds_back()
-            && self.changed.elapsed() >= QUIET
-            && self.kernel.tidy(&self.compiled.image).is_ok()
-        {
-            self.compiler.release();
+        if self.releasing {
+            match self.kernel.end_tidy() {
+                Ok(None) => return,
+                Ok(Some(_)) => self.compiler.end_release(),
+                // What was not cleared is cleared the next time, and its indices are free then.
+                Err(_) => {}
+            }
+            self.releasing = false;
             // There may be room now.
             if !self.compiled.index.full.is_empty() {
-                self.follow(false);
+                self.follow(&Changes::default(), true);
+            }
+        } else if self.compiler.holds_back() || self.kernel.holds_back() {
+            self.releasing = self.kernel.begin_tidy().is_ok();
+            if self.releasing {
+                self.compiler.begin_release();
             }
         }
     }
@@ -519,19 +560,20 @@ impl Daemon {
         words: &[String],
     ) -> Result<Value, String> {
         let before = self.own.clone();
-        let node = own::over(self.mirror.node(), &self.own).into_owned();
-        change(&mut self.own, &node, verb, words)?;
+        let node = self.over.node(self.mirror.node());
+        change(&mut self.own, node, verb, words)?;
         let brought = self.bring(Some(&before)).or_else(|error| {
-            // Perhaps only because indices are held back since the last quiet moment.
+            // Perhaps only because indices are held back since the last grace period.
             if !self.compiler.holds_back() {
                 return Err(error);
             }
-            self.kernel.tidy(&self.compiled.image)?;
+            self.kernel.tidy()?;
             self.compiler.release();
             self.bring(Some(&before))
         });
         if let Err(error) = brought {
             self.own = before;
+            self.over = Over::of(self.mirror.node(), &self.own);
             return Err(error.to_string());
         }
         Ok(Value::Null)
@@ -540,9 +582,8 @@ impl Daemon {
     fn explain(&self, port: &str, frame: &str) -> Result<Value, String> {
         let ingress = self.attached_port(port)?;
         let bytes = hex::decode(frame).map_err(|error| format!("frame: {error}"))?;
-        let node = own::over(self.mirror.node(), &self.own);
         Ok((self.words.explain)(
-            &node,
+            self.node(),
             &self.compiled,
             ingress.ifindex.0,
             &bytes,

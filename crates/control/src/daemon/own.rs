@@ -1,10 +1,10 @@
 //! What only Sidestep has: the routes, rules, neighbors and VLAN tables of the configuration file, of `sidestep route`,
 //! `sidestep rule` and `sidestep vlan`.
 
-use std::borrow::Cow;
 use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv6Net};
+use sidestep_mirror::Changes;
 use sidestep_model::config::{Overlay, check_services, read_own_route};
 use sidestep_model::grammar::{Context, Style, Words, route, rule, vlan};
 use sidestep_model::node::{Node, TableId};
@@ -12,11 +12,45 @@ use sidestep_model::route::{Owner, RouteKey};
 
 use crate::api::Verb;
 
-/// The kernel's node with what is our own on top.
-pub(crate) fn over<'a>(mirrored: &'a Node, own: &Overlay) -> Cow<'a, Node> {
-    if *own == Overlay::default() {
-        return Cow::Borrowed(mirrored);
+/// The kernel's node with what is our own on top: a node of its own only if there is anything.
+#[derive(Debug, Default)]
+pub(crate) struct Over(Option<Node>);
+
+impl Over {
+    pub(crate) fn of(mirrored: &Node, own: &Overlay) -> Self {
+        Self((*own != Overlay::default()).then(|| over(mirrored, own)))
     }
+
+    pub(crate) fn node<'a>(&'a self, mirrored: &'a Node) -> &'a Node {
+        self.0.as_ref().unwrap_or(mirrored)
+    }
+
+    /// Routes and neighbors of the kernel's node have changed.
+    pub(crate) fn follow(&mut self, mirrored: &Node, own: &Overlay, changes: &Changes) {
+        let Some(node) = &mut self.0 else {
+            return;
+        };
+        for key in &changes.routes {
+            let route = own.routes.get(key).or_else(|| mirrored.routes.get(key));
+            match route.cloned() {
+                Some(route) => node.routes.insert(*key, route),
+                None => node.routes.remove(key),
+            };
+        }
+        for key in &changes.neighbors {
+            let neighbor = own
+                .neighbors
+                .get(key)
+                .or_else(|| mirrored.neighbors.get(key));
+            match neighbor.copied() {
+                Some(neighbor) => node.neighbors.insert(*key, neighbor),
+                None => node.neighbors.remove(key),
+            };
+        }
+    }
+}
+
+fn over(mirrored: &Node, own: &Overlay) -> Node {
     let mut node = mirrored.clone();
     node.routes
         .extend(own.routes.iter().map(|(key, route)| (*key, route.clone())));
@@ -36,7 +70,7 @@ pub(crate) fn over<'a>(mirrored: &'a Node, own: &Overlay) -> Cow<'a, Node> {
     node.tunsrc = own.tunsrc.or(node.tunsrc);
     node.seg6_flowlabel = own.seg6_flowlabel.unwrap_or(node.seg6_flowlabel);
     node.multipath_hash_seed = own.multipath_hash_seed.unwrap_or(node.multipath_hash_seed);
-    Cow::Owned(node)
+    node
 }
 
 fn context(node: &Node) -> Context<'_> {

@@ -14,7 +14,6 @@ use sidestep_model::node::{IfIndex, Node};
 use sidestep_model::route::{Owner, RouteKey};
 
 use super::Daemon;
-use super::own;
 use crate::report;
 use crate::trace::RATE_MAX;
 
@@ -119,7 +118,7 @@ impl Daemon {
     }
 
     pub(super) fn routes_report(&self, all: bool) -> Result<report::Routes, String> {
-        let node = own::over(self.mirror.node(), &self.own);
+        let node = self.node();
         let srv6 = |key: &RouteKey| {
             node.routes[key]
                 .next_hops
@@ -130,9 +129,7 @@ impl Daemon {
             .routes
             .iter()
             .filter(|(key, route)| all || route.owner == Owner::Sidestep || srv6(key));
-        shown
-            .map(|(key, _)| self.route_report(&node, key))
-            .collect()
+        shown.map(|(key, _)| self.route_report(node, key)).collect()
     }
 
     fn route_report(&self, node: &Node, key: &RouteKey) -> Result<report::Route, String> {

@@ -17,7 +17,7 @@ use serde_json::Value;
 use sidestep_abi::{SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_HEAD};
 use sidestep_datapath::kernel::{Kernel, KernelError, Sampling, Tracer};
 
-use super::{Daemon, own};
+use super::Daemon;
 use crate::api::{Incoming, Request, TraceLine, TracedPort, line};
 use crate::trace::{EXAMINED_MAX, Filter, RATE_MAX, Told};
 
@@ -210,7 +210,7 @@ impl Daemon {
         if samples.is_empty() {
             return;
         }
-        let node = own::over(self.mirror.node(), &self.own);
+        let node = self.node();
         for sample in &samples {
             if tracing.left == Some(0) {
                 return;
@@ -225,7 +225,7 @@ impl Daemon {
                 sample,
                 target: port.map_or("none", |port| port.target.name()),
             };
-            let Some(packet) = (self.words.tell)(&node, &self.compiled, &tracing.filter, told)
+            let Some(packet) = (self.words.tell)(node, &self.compiled, &tracing.filter, told)
             else {
                 continue;
             };

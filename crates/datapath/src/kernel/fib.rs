@@ -4,18 +4,14 @@
 //! programs of its own: the table is copied, the ports are switched to the new programs one by one, and only then does
 //! the table change again. Whatever program a packet meets, it finds the same routes.
 
-use std::io;
-use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
-use std::ptr::NonNull;
-use std::sync::atomic::AtomicU64;
 
 use libbpf_rs::{MapCore, MapHandle};
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use sidestep_fib::layout::LINE_WORDS;
-use sidestep_fib::{Fib, Full, Memory};
+use sidestep_fib::{Fib, Full};
 
 use super::load::Programs;
+use super::mapping::Mapping;
 use super::pins::table_name;
 use super::{Kernel, KernelError, Table};
 use crate::image::Limits;
@@ -24,64 +20,6 @@ use crate::image::Limits;
 const LINE: usize = LINE_WORDS * 8;
 /// Lines that a new table has: 1 MiB, for some 50,000 prefixes. It doubles when it is full.
 pub(super) const LINES: u32 = 1 << 14;
-
-/// The only value of an array map in this process's memory: the lines of the prefix table.
-#[derive(Debug)]
-pub struct Lines {
-    start: NonNull<AtomicU64>,
-    bytes: NonZeroUsize,
-}
-
-// SAFETY: nothing but atomics is reached through the pointer, and the mapping belongs to no thread.
-unsafe impl Send for Lines {}
-// SAFETY: as above.
-unsafe impl Sync for Lines {}
-
-impl Lines {
-    /// Maps a map of [`Table::Fib`] (checked by [`Table::check`]), or another one of a single value, in whole lines, that
-    /// may be mapped.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    pub fn new(map: &MapHandle) -> Result<Self, KernelError> {
-        let failed = |source| KernelError::System {
-            operation: "map the prefix table into memory",
-            source,
-        };
-        let bytes = NonZeroUsize::new(map.value_size() as usize)
-            .ok_or_else(|| failed(io::ErrorKind::InvalidInput.into()))?;
-        // SAFETY: a new mapping at an address of the kernel's choice, of the map's only value.
-        let start = unsafe {
-            mmap(
-                None,
-                bytes,
-                ProtFlags::PROT_READ | ProtFlags::PROT_WRITE,
-                MapFlags::MAP_SHARED,
-                map.as_fd(),
-                0,
-            )
-        };
-        Ok(Self {
-            start: start.map_err(|errno| failed(errno.into()))?.cast(),
-            bytes,
-        })
-    }
-}
-
-// SAFETY: one mapping as long as the value lives, aligned to a page, of a multiple of LINE bytes.
-unsafe impl Memory for Lines {
-    fn words(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping is of that many bytes, and only accessed by atomics.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes.get() / 8) }
-    }
-}
-
-impl Drop for Lines {
-    fn drop(&mut self) {
-        // SAFETY: the mapping made in `new`, used nowhere after this. It cannot fail with these arguments.
-        let _ = unsafe { munmap(self.start.cast(), self.bytes.get()) };
-    }
-}
 
 /// Bytes of the map's value for so many lines.
 pub(super) fn value_size(lines: u32) -> u32 {
@@ -110,15 +48,29 @@ impl Kernel {
     /// Changes the prefix table; where there is no room, makes some and does it again.
     pub(super) fn change_fib<T>(
         &mut self,
-        mut change: impl FnMut(&mut Fib<Lines>) -> Result<T, Full>,
+        mut change: impl FnMut(&mut Fib<Mapping>) -> Result<T, Full>,
     ) -> Result<T, KernelError> {
         loop {
             match change(&mut self.maps.fib) {
                 Ok(done) => return Ok(done),
-                Err(_) if self.maps.fib.holds_back() => self.reclaim_lines()?,
+                Err(full) if self.is_worth_waiting(&full) => self.reclaim_lines()?,
                 Err(full) => self.grow(&full)?,
             }
         }
+    }
+
+    /// Whether to wait for lines that come free rather than to grow: each wait is a grace period, so where little comes
+    /// free a table that is nearly full would cost one for each change.
+    fn is_worth_waiting(&self, full: &Full) -> bool {
+        full.held > 0 && (full.held * 8 >= full.lines || self.longer(full).is_none())
+    }
+
+    /// Lines of the next longer table; none: it may not grow so far.
+    fn longer(&self, full: &Full) -> Option<u32> {
+        let lines = (full.lines + full.wanted).next_power_of_two();
+        u32::try_from(lines)
+            .ok()
+            .filter(|lines| *lines <= self.fib_lines_max)
     }
 
     /// Waits for a grace period; lines that were taken out of use before it are free then.
@@ -131,29 +83,22 @@ impl Kernel {
 
     /// Moves the prefix table to a map that is long enough. On an error the old one goes on being used.
     fn grow(&mut self, full: &Full) -> Result<(), KernelError> {
-        let lines = (full.lines + full.wanted).next_power_of_two();
-        if lines > self.fib_lines_max as usize {
-            return Err(KernelError::Full {
-                table: Table::Fib,
-                limit: self.fib_lines_max,
-                wanted: lines as u32,
-            });
-        }
+        let lines = self.longer(full).ok_or(KernelError::Full {
+            table: Table::Fib,
+            limit: self.fib_lines_max,
+            wanted: (full.lines + full.wanted) as u32,
+        })?;
         // What a trace has loaded walks the old table.
         if self.trace_fd().is_some() {
             self.trace_stop()?;
         }
-        let (programs, handles) = Programs::load(
-            self.limits,
-            self.features,
-            Some(&self.maps),
-            Some(lines as u32),
-        )?;
+        let (programs, handles) =
+            Programs::load(self.limits, self.features, Some(&self.maps), Some(lines))?;
         let handle = handles
             .into_iter()
             .nth(Table::Fib as usize)
             .expect("one handle per table");
-        let longer = Lines::new(&handle)?;
+        let longer = Mapping::of_value(&handle)?;
         self.maps.fib.copy_to(&longer);
         let before = std::mem::replace(&mut self.programs, programs);
         if let Err(error) = self.switch() {

@@ -6,11 +6,12 @@ use std::path::Path;
 use libbpf_rs::{MapCore, MapHandle, Object, ObjectBuilder, OpenObject};
 use sidestep_abi::SIDESTEP_ABI_VERSION;
 
-use super::apply::Unused;
 use super::fib;
+use super::grace::{Background, GracePeriod};
 use super::log::captured;
-use super::maps::{GracePeriod, Maps};
+use super::maps::Maps;
 use super::pins::{Folder, table_name};
+use super::unused::Unused;
 use super::{
     Descriptor, Features, Kernel, KernelError, Origin, Table, Target, attach, features, privilege,
 };
@@ -149,6 +150,7 @@ pub(super) fn load(limits: Limits, pin_root: &Path) -> Result<Kernel, KernelErro
         features,
         attached,
         grace_period,
+        background: Background::default(),
         unused: Unused::default(),
         tracer: None,
     };
@@ -181,6 +183,7 @@ pub(super) fn adopt(pin_root: &Path) -> Result<Kernel, KernelError> {
         features,
         attached,
         grace_period,
+        background: Background::default(),
         unused: Unused::default(),
         tracer: None,
     })

@@ -2,25 +2,21 @@
 //! by plain stores.
 
 use std::fmt;
-use std::io;
 use std::marker::PhantomData;
-use std::num::NonZeroUsize;
-use std::os::fd::{AsFd, AsRawFd};
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
-use nix::sys::mman::{MapFlags as MmapFlags, ProtFlags, mmap, munmap};
+use libbpf_rs::{MapCore, MapHandle, MapType};
 use sidestep_abi::{
     SIDESTEP_PORTS, SIDESTEP_REASONS, SIDESTEP_WANTED, sidestep_adjacency, sidestep_group,
     sidestep_policy, sidestep_port, sidestep_port_counters, sidestep_route,
     sidestep_route_counters, sidestep_wanted,
 };
 
-use sidestep_fib::Fib;
+use sidestep_fib::{Fib, Memory as _};
 
 use super::KernelError;
-use super::fib::{self, Lines};
+use super::fib;
+use super::mapping::Mapping;
 use crate::image::{FibKey, Image, Limits};
 
 /// The tables of `datapath/maps.bpf.h`.
@@ -166,7 +162,7 @@ pub(super) struct Maps {
     pub(super) groups: Mapped<sidestep_group>,
     pub(super) adjacencies: Mapped<sidestep_adjacency>,
     pub(super) policies: Mapped<sidestep_policy>,
-    pub(super) fib: Fib<Lines>,
+    pub(super) fib: Fib<Mapping>,
     pub(super) wanted: Mapped<sidestep_wanted>,
 }
 
@@ -182,7 +178,7 @@ impl Maps {
             groups: Mapped::new(handle(Table::Groups))?,
             adjacencies: Mapped::new(handle(Table::Adjacencies))?,
             policies: Mapped::new(handle(Table::Policies))?,
-            fib: Fib::beside(Lines::new(handle(Table::Fib))?),
+            fib: Fib::beside(Mapping::of_value(handle(Table::Fib))?),
             wanted: Mapped::new(handle(Table::Wanted))?,
             handles,
         })
@@ -269,17 +265,12 @@ unsafe impl Record for sidestep_wanted {}
 
 /// An array map in this process's memory, which packets read at the same time. Every access is of an aligned word of 8
 /// bytes; the first word of a record says whether it means anything, and is written last and cleared first.
+#[derive(Debug)]
 pub(super) struct Mapped<T> {
-    start: NonNull<AtomicU64>,
-    bytes: NonZeroUsize,
+    mapping: Mapping,
     len: u32,
     record: PhantomData<T>,
 }
-
-// SAFETY: nothing but atomics is reached through the pointer, and the mapping belongs to no thread.
-unsafe impl<T> Send for Mapped<T> {}
-// SAFETY: as above.
-unsafe impl<T> Sync for Mapped<T> {}
 
 impl<T: Record> Mapped<T> {
     const WORDS: usize = {
@@ -287,30 +278,12 @@ impl<T: Record> Mapped<T> {
         size_of::<T>() / 8
     };
 
+    /// [`Table::check`] has seen that its values are of `T`'s size: a multiple of 8 bytes, so they follow each other
+    /// without gaps.
     fn new(map: &MapHandle) -> Result<Self, KernelError> {
-        let failed = |source| KernelError::System {
-            operation: "map a table into memory",
-            source,
-        };
         let len = map.max_entries();
-        let bytes = NonZeroUsize::new(len as usize * size_of::<T>())
-            .ok_or_else(|| failed(io::ErrorKind::InvalidInput.into()))?;
-        // SAFETY: a new mapping at an address of the kernel's choice; the map has `len` values of size_of::<T>() bytes
-        // (checked by Table::check), a multiple of 8, so they follow each other without gaps.
-        let start = unsafe {
-            mmap(
-                None,
-                bytes,
-                ProtFlags::PROT_READ | ProtFlags::PROT_WRITE,
-                MmapFlags::MAP_SHARED,
-                map.as_fd(),
-                0,
-            )
-        };
-        let start = start.map_err(|errno| failed(errno.into()))?;
         Ok(Self {
-            start: start.cast(),
-            bytes,
+            mapping: Mapping::new(map, len as usize * size_of::<T>())?,
             len,
             record: PhantomData,
         })
@@ -322,13 +295,8 @@ impl<T: Record> Mapped<T> {
     /// If there is no such record: the caller has compared with the limits.
     fn words(&self, index: u32) -> &[AtomicU64] {
         assert!(index < self.len, "record {index} of {}", self.len);
-        // SAFETY: the record lies within the mapping, which lives as long as self and is only accessed by atomics.
-        unsafe {
-            std::slice::from_raw_parts(
-                self.start.as_ptr().add(index as usize * Self::WORDS),
-                Self::WORDS,
-            )
-        }
+        let start = index as usize * Self::WORDS;
+        &self.mapping.words()[start..start + Self::WORDS]
     }
 
     /// The record as it is.
@@ -389,21 +357,6 @@ impl<T: Record> Mapped<T> {
     }
 }
 
-impl<T> Drop for Mapped<T> {
-    fn drop(&mut self) {
-        // SAFETY: the mapping made in `new`, used nowhere after this. It cannot fail with these arguments.
-        let _ = unsafe { munmap(self.start.cast(), self.bytes.get()) };
-    }
-}
-
-impl<T> fmt::Debug for Mapped<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mapped")
-            .field("len", &self.len)
-            .finish_non_exhaustive()
-    }
-}
-
 /// The first word of a record, or another one.
 fn word<T: Record>(record: &T, i: usize) -> u64 {
     debug_assert!(i < Mapped::<T>::WORDS);
@@ -419,58 +372,6 @@ fn word<T: Record>(record: &T, i: usize) -> u64 {
 /// Whether two records differ in nothing but their first 8 bytes.
 pub(super) fn differ_in_first_word_only<T: Record>(a: &T, b: &T) -> bool {
     (1..Mapped::<T>::WORDS).all(|i| word(a, i) == word(b, i))
-}
-
-/// Waits for RCU grace periods: when user space updates a map in a map, the kernel waits for every program that may
-/// still see the old one (`maybe_wait_bpf_programs` in kernel/bpf/syscall.c, Linux 4.20, for exactly this use).
-#[derive(Debug)]
-pub struct GracePeriod {
-    outer: MapHandle,
-    inner: MapHandle,
-}
-
-impl GracePeriod {
-    /// Makes the maps for it.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    pub fn new() -> Result<Self, KernelError> {
-        let failed = |source: libbpf_rs::Error| KernelError::System {
-            operation: "make the maps that wait for a grace period",
-            source: io::Error::other(source),
-        };
-        let mut options = libbpf_sys::bpf_map_create_opts {
-            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as _,
-            ..Default::default()
-        };
-        let inner = MapHandle::create(MapType::Array, Some("sidestep_inner"), 4, 4, 1, &options)
-            .map_err(failed)?;
-        options.inner_map_fd = inner.as_fd().as_raw_fd() as u32;
-        let outer = MapHandle::create(
-            MapType::ArrayOfMaps,
-            Some("sidestep_outer"),
-            4,
-            4,
-            1,
-            &options,
-        )
-        .map_err(failed)?;
-        Ok(Self { outer, inner })
-    }
-
-    /// Returns when every program that ran at the call has ended.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    pub fn wait(&self) -> Result<(), KernelError> {
-        let fd = self.inner.as_fd().as_raw_fd().to_ne_bytes();
-        self.outer
-            .update(&0u32.to_ne_bytes(), &fd, MapFlags::ANY)
-            .map_err(|source| KernelError::System {
-                operation: "wait for a grace period",
-                source: io::Error::other(source),
-            })
-    }
 }
 
 #[cfg(test)]

@@ -8,12 +8,13 @@
 mod apply;
 mod attach;
 mod counters;
-mod diff;
 mod error;
 mod features;
 mod fib;
+mod grace;
 mod load;
 mod log;
+mod mapping;
 mod maps;
 mod pins;
 mod privilege;
@@ -23,6 +24,7 @@ mod scratch;
 mod sys;
 mod test_run;
 mod trace;
+mod unused;
 
 use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -33,14 +35,16 @@ use sidestep_abi::sidestep_adjacency;
 pub use apply::Applied;
 pub use error::KernelError;
 pub use features::Features;
-pub use fib::Lines;
-pub use maps::{GracePeriod, Table};
+pub use grace::GracePeriod;
+pub use mapping::Mapping;
+pub use maps::Table;
 pub use program_time::{Method, ProgramTime};
 pub use test_run::{Action, TEST_RUN_IFINDEX, TestRun};
 pub use trace::{Head, Sample, Sampling, TraceFilter, TraceLoader, Tracer};
 
 use crate::image::{Image, Limits};
 use attach::Attachment;
+use grace::Background;
 use load::Programs;
 use maps::Maps;
 use pins::Folder;
@@ -98,7 +102,9 @@ pub struct Kernel {
     features: Features,
     attached: BTreeMap<u32, Attachment>,
     grace_period: GracePeriod,
-    unused: apply::Unused,
+    /// Grace periods that nobody waits for.
+    background: Background,
+    unused: unused::Unused,
     /// While a trace runs.
     tracer: Option<trace::Tracer>,
 }

@@ -143,6 +143,7 @@ pub fn until(mirror: &mut Mirror, what: &str, holds: impl Fn(&Node) -> bool) -> 
     loop {
         let changes = mirror.process().expect("process");
         all.routes.extend(changes.routes);
+        all.neighbors.extend(changes.neighbors);
         all.other |= changes.other;
         all.resynced |= changes.resynced;
         if holds(mirror.node()) {

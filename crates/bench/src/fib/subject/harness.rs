@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapHandle, ObjectBuilder, OpenMapMut};
-use sidestep_datapath::kernel::Lines;
+use sidestep_datapath::kernel::Mapping;
 use sidestep_fib::Memory as _;
 
 use super::{Order, Reader, Trouble, Way};
@@ -52,7 +52,7 @@ impl Harness {
     /// # Errors
     /// The kernel refuses.
     pub fn put(&self, addresses: &Addresses) -> Result<(), Trouble> {
-        let words = Lines::new(named(&self.shared, "addresses"))
+        let words = Mapping::of_value(named(&self.shared, "addresses"))
             .map_err(|error| Trouble::of("BPF", error))?;
         let places = words.words()[addresses.place * 2..].chunks_exact(2);
         for (place, address) in places.zip(&addresses.wire) {
@@ -96,7 +96,7 @@ impl Reader for Programs {
             self.written.as_fd(),
             addresses.place..addresses.place + addresses.len(),
         )?;
-        let words = Lines::new(&self.answers).map_err(|error| Trouble::of("BPF", error))?;
+        let words = Mapping::of_value(&self.answers).map_err(|error| Trouble::of("BPF", error))?;
         let halves = words.words().iter().flat_map(|word| {
             let word = word.load(Ordering::Relaxed);
             [word as u32, (word >> 32) as u32]

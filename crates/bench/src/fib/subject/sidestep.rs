@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use sidestep_datapath::kernel::{GracePeriod, Lines};
+use sidestep_datapath::kernel::{GracePeriod, Mapping};
 use sidestep_fib::layout::LINE_WORDS;
 use sidestep_fib::{Fib, Full, Heap, Memory, Prefix, lookup, lookup_batch, walk};
 
@@ -240,9 +240,9 @@ pub fn xdp(harness: Arc<Harness>) -> Result<Table<Xdp>, Trouble> {
 }
 
 impl Home for Xdp {
-    type Memory = Lines;
+    type Memory = Mapping;
 
-    fn make(&mut self, lines: usize) -> Result<Lines, Trouble> {
+    fn make(&mut self, lines: usize) -> Result<Mapping, Trouble> {
         let (programs, maps) = self.harness.programs(OBJECT, |map| {
             let name = map.name().to_string_lossy().into_owned();
             if name == "fib" {
@@ -255,7 +255,7 @@ impl Home for Xdp {
         })?;
         self.programs = Some(Arc::new(programs));
         let map = harness::named(&maps, "fib");
-        Lines::new(map).map_err(|error| Trouble::of("BPF", error))
+        Mapping::of_value(map).map_err(|error| Trouble::of("BPF", error))
     }
 
     fn wait(&self) -> Result<(), Trouble> {

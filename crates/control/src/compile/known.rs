@@ -1,0 +1,162 @@
+//! What a pass leaves behind for the next one, which compiles only what has changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use sidestep_model::node::{IfIndex, Node, TableId};
+use sidestep_model::route::{Family, Route, RouteKey, RouteKind};
+
+use super::chain::Chain;
+use super::resolved::Resolved;
+use super::routes::Found;
+use super::rules::Chains;
+use super::tables::{self, Entry, Place, Prefix, Routing, Winner};
+
+/// Routing tables and views, compiled.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// Per table and prefixes the route that wins: the lowest metric (and no TOS: those are the kernel's).
+    pub winners: BTreeMap<(Family, TableId), Routing<Winner>>,
+    /// What was made of the tables that a view uses.
+    pub entries: BTreeMap<(Family, TableId), Routing<Found>>,
+    /// The chains that all ports share, per family, if they do: then next hops can be resolved ahead.
+    pub common: BTreeMap<Family, Chains>,
+    /// The views, by what they are merged of.
+    pub views: BTreeMap<Chain, u32>,
+    /// Those of them that ports ask for.
+    pub rooted: BTreeSet<u32>,
+    /// Addresses of neighbors that can be used, and the links that they are on.
+    pub neighbors: BTreeSet<(Prefix, IfIndex)>,
+    /// How many records of a table's entries may lead to a view.
+    pub asking: BTreeMap<(Family, TableId), isize>,
+    /// What was looked up to make the entries.
+    pub resolved: Resolved,
+    /// The route record of what did not fit: it leaves packets to the kernel.
+    pub full: u32,
+}
+
+impl Known {
+    /// Of the node, with nothing compiled.
+    pub fn of(node: &Node) -> Self {
+        let mut known = Self::default();
+        for (key, route) in &node.routes {
+            let table = (tables::family(&key.prefix), key.table);
+            let table = known.winners.entry(table).or_default();
+            contend(table.entry(key.prefix.into()), route);
+        }
+        for (&(dev, address), neighbor) in &node.neighbors {
+            if neighbor.lladdr.is_some() {
+                known.neighbors.insert((Prefix::host(address), dev));
+            }
+        }
+        known
+    }
+
+    /// Routes to a prefix changed. What was there before.
+    pub fn choose(&mut self, node: &Node, changed: &RouteKey) -> Option<Entry<Winner>> {
+        let first = RouteKey {
+            from: None,
+            tos: 0,
+            metric: 0,
+            ..*changed
+        };
+        let of_prefix = node
+            .routes
+            .range(first..)
+            .take_while(|(key, _)| (key.table, key.prefix) == (changed.table, changed.prefix));
+        let mut entry = Entry::default();
+        for (_, route) in of_prefix {
+            contend(&mut entry, route);
+        }
+        let place = Place::new(changed);
+        if !entry.is_empty() {
+            let table = self.winners.entry(place.of()).or_default();
+            return table.insert(place.prefix, entry);
+        }
+        let table = self.winners.get_mut(&place.of())?;
+        let before = table.remove(place.prefix);
+        if table.is_empty() {
+            self.winners.remove(&place.of());
+        }
+        before
+    }
+
+    /// The routes that an entry is made of, each with its source prefix and with the neighbor that it is narrowed to: to
+    /// a host that is a neighbor on the link of the routes that cover it, these.
+    pub fn routes<'a>(&self, node: &'a Node, place: &Place) -> Vec<Contender<'a>> {
+        let Some(winners) = self.winners.get(&place.of()) else {
+            return Vec::new();
+        };
+        let all = |entry: &Entry<Winner>| -> Vec<Contender<'a>> {
+            let contender = |(from, winner): (Option<Prefix>, &Winner)| {
+                Some((from, node.routes.get(&winner.key)?, None))
+            };
+            entry.iter().filter_map(contender).collect()
+        };
+        let address = place.prefix.address(place.family);
+        let address = address.filter(|address| !is_link_local(*address));
+        if let (Some(address), Some((_, covering))) = (address, winners.longest_match(place.prefix))
+        {
+            let mut routes = all(covering);
+            for (_, route, neighbor) in &mut routes {
+                *neighbor = is_neighbor(node, route, address).then_some(address);
+            }
+            if routes.iter().any(|(_, _, neighbor)| neighbor.is_some()) {
+                return routes;
+            }
+        }
+        winners.get(place.prefix).map(all).unwrap_or_default()
+    }
+
+    /// Hosts in a prefix that are neighbors.
+    pub fn neighbors_in(&self, place: &Place) -> impl Iterator<Item = Place> {
+        let ((first, last), of) = (place.prefix.bounds(), *place);
+        let from = Prefix {
+            address: first,
+            length: 0,
+        };
+        self.neighbors
+            .range((from, IfIndex(0))..)
+            .map(|(host, _)| *host)
+            .take_while(move |host| host.address <= last)
+            .filter(move |host| host.address(of.family).is_some())
+            .map(move |prefix| Place { prefix, ..of })
+    }
+
+    /// Whether a view is merged of this table.
+    pub fn is_viewed(&self, table: (Family, TableId)) -> bool {
+        self.views.keys().any(|chain| chain.asks(table))
+    }
+}
+
+/// Source prefix, route, and the neighbor that it is narrowed to.
+pub(super) type Contender<'a> = (Option<Prefix>, &'a Route, Option<IpAddr>);
+
+/// Sets a route for its source prefix if it wins there.
+fn contend(entry: &mut Entry<Winner>, route: &Route) {
+    let from = route.key.from.filter(|from| from.prefix_len() > 0);
+    let from = from.map(Prefix::from);
+    // A TOS makes the whole prefix the kernel's.
+    let rank = |key: &RouteKey| (key.tos == 0, key.metric);
+    let there = entry.get(from);
+    if there.is_none_or(|winner| rank(&route.key) < rank(&winner.key)) {
+        entry.set(from, route.into());
+    }
+}
+
+/// Whether a route leads to the link on which the address is a neighbor's.
+fn is_neighbor(node: &Node, route: &Route, address: IpAddr) -> bool {
+    let [hop] = &route.next_hops[..] else {
+        return false;
+    };
+    let neighbor = hop.dev.and_then(|dev| node.neighbors.get(&(dev, address)));
+    route.kind == RouteKind::Unicast
+        && route.key.tos == 0
+        && hop.via.is_none()
+        && hop.encap.is_none()
+        && neighbor.is_some_and(|neighbor| neighbor.lladdr.is_some())
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(a) if a.is_unicast_link_local())
+}

@@ -1,0 +1,84 @@
+//! The indices of all tables.
+
+use sidestep_datapath::{Image, Limits, VIEWS};
+use sidestep_model::route::RouteKey;
+use sidestep_model::vlan::VlanTableId;
+
+use super::chain::Chain;
+use super::group::GroupKey;
+use super::ids::{Ids, Passes};
+use super::routes::{AdjacencyKey, PolicyKey, RouteRecord};
+use super::tables::Prefix;
+
+/// What a view of the FIB holds.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum ViewKey {
+    /// Routing tables.
+    Chain(Chain),
+    /// Just these prefixes, with the indices of their routes: by source address, or the way there.
+    Leading(Vec<(Prefix, u32)>),
+    /// A VLAN table.
+    Vlans(VlanTableId),
+}
+
+/// Who has which index.
+#[derive(Debug)]
+pub(super) struct Stock {
+    pub views: Ids<ViewKey>,
+    pub routes: Ids<RouteRecord>,
+    pub groups: Ids<GroupKey>,
+    pub counters: Ids<RouteKey>,
+    pub adjacencies: Ids<AdjacencyKey>,
+    pub policies: Ids<PolicyKey>,
+}
+
+impl Stock {
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            views: Ids::new("views", VIEWS),
+            routes: Ids::new("routes", limits.routes),
+            groups: Ids::new("groups", limits.groups),
+            counters: Ids::new("route counters", limits.route_counters),
+            adjacencies: Ids::new("adjacencies", limits.adjacencies),
+            policies: Ids::new("policies", limits.policies),
+        }
+    }
+
+    /// No index of these tables is given to anything before it is released.
+    pub fn avoid(&mut self, image: &Image) {
+        // Of the prefixes nothing may be known, but a view that nothing refers to is not walked either.
+        let of_ports = image.ports.values().flat_map(|it| [it.view6, it.view4]);
+        let of_routes = image.routes.values().flat_map(|it| [it.view6, it.view4]);
+        let of_policies = image.policies.values().map(|it| it.view);
+        self.views
+            .avoid(of_ports.chain(of_routes).chain(of_policies));
+        self.routes.avoid(image.routes.keys().copied());
+        self.groups.avoid(image.groups.keys().copied());
+        let of_counters = image.routes.values().map(|route| route.counter);
+        self.counters.avoid(of_counters);
+        self.adjacencies.avoid(image.adjacencies.keys().copied());
+        self.policies.avoid(image.policies.keys().copied());
+    }
+
+    /// Each of them.
+    pub fn all(&mut self) -> [&mut dyn Passes; 6] {
+        [
+            &mut self.views,
+            &mut self.routes,
+            &mut self.groups,
+            &mut self.counters,
+            &mut self.adjacencies,
+            &mut self.policies,
+        ]
+    }
+
+    /// Whether any index is out of use.
+    pub fn holds_back(&self) -> bool {
+        self.views.holds_back()
+            || self.routes.holds_back()
+            || self.groups.holds_back()
+            || self.counters.holds_back()
+            || self.adjacencies.holds_back()
+            || self.policies.holds_back()
+    }
+}

@@ -1,0 +1,409 @@
+//! A change compiled alone leads where compiling everything leads: random nodes, random changes one after the other, and
+//! after each of them the tables compared, whatever the numbers of their indices are.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use sidestep_abi::{sidestep_policy, sidestep_route};
+use sidestep_control::compile::{Compiled, Compiler, Whole};
+use sidestep_datapath::{Delta, FibKey, Image, Limits};
+use sidestep_lab::random::Random;
+use sidestep_model::config::File;
+use sidestep_model::grammar::{Context, route};
+use sidestep_model::node::{IfIndex, Mac, Neighbor, Node};
+use sidestep_model::route::{Owner, Route, RouteKey};
+
+/// Changes one after the other, for each node.
+const STEPS: usize = 60;
+
+/// A node without routes but those of its addresses.
+fn node(random: &mut Random) -> Node {
+    let mut text = String::from(
+        r#"
+ports:
+  eth0: {mac: "02:00:00:00:00:01", addresses: ["fc00:a::1/64", "10.0.0.1/24"], seg6_enabled: true}
+  eth1: {mac: "02:00:00:00:00:02", addresses: ["fc00:b::1/64", "10.1.0.1/24"], seg6_enabled: true}
+  eth2: {mac: "02:00:00:00:00:03", addresses: ["fc00:c::1/64"]}
+"#,
+    );
+    let rules: Vec<&str> = [
+        (2, "iif eth2 priority 100 lookup 100"),
+        (4, "priority 90 lookup 200"),
+        (4, "priority 40000 blackhole"),
+    ]
+    .into_iter()
+    .filter_map(|(times, rule)| random.one_in(times).then_some(rule))
+    .collect();
+    if !rules.is_empty() {
+        let _ = writeln!(text, "rules: [{}]", rules.join(", "));
+    }
+    if random.one_in(2) {
+        text.push_str("tunsrc: \"fc00:a::1\"\n");
+    }
+    let file = File::parse(&text).expect("a good node file");
+    file.node().expect("a good node")
+}
+
+fn address(random: &mut Random) -> String {
+    let link = random.pick(&["a", "b", "c"]);
+    format!("fc00:{link}::{}", random.between(2, 6))
+}
+
+fn prefix(random: &mut Random) -> String {
+    let number = random.between(1, 4);
+    match random.below(9) {
+        0 => "::/0".into(),
+        1 => "fc00::/16".into(),
+        2 => format!("fc00:{}::/64", random.pick(&["a", "b", "c"])),
+        3 => format!("{}/128", address(random)),
+        4 => format!("fd00:{number}::/32"),
+        5 => format!("fd00:{number}:{}::/48", random.between(1, 3)),
+        6 => format!("fd00:{number}:1::{}/128", random.between(1, 3)),
+        7 => "fd00::/8".into(),
+        _ => format!("fcbb:{number}::/64"),
+    }
+}
+
+fn hop(random: &mut Random) -> String {
+    let device = random.pick(&["eth0", "eth1", "eth2"]);
+    if random.one_in(4) {
+        return format!("dev {device}");
+    }
+    format!("via {} dev {device}", address(random))
+}
+
+/// Segments inside the prefixes that come and go.
+fn segment(random: &mut Random) -> String {
+    match random.below(3) {
+        0 => address(random),
+        1 => format!("fd00:{}:1::{}", random.between(1, 4), random.between(1, 3)),
+        _ => format!("fd00:{}::1", random.between(1, 4)),
+    }
+}
+
+fn target(random: &mut Random) -> String {
+    let table = random.pick(&["100", "200", "300", "main"]);
+    let segments = segment(random);
+    match random.below(13) {
+        0..=2 => hop(random),
+        3 => format!(
+            "nexthop {} weight {} nexthop {}",
+            hop(random),
+            random.between(1, 3),
+            hop(random)
+        ),
+        4 | 5 => format!("encap seg6 mode encap segs {segments},fc00:d::1 dev eth1"),
+        6 => format!("encap seg6 mode encap.red segs {segments} dev eth1"),
+        7 => "encap seg6local action End dev eth0".into(),
+        8 | 9 => format!("encap seg6local action End.X nh6 {segments} dev eth0"),
+        10 => format!("encap seg6local action End.T table {table} dev eth0"),
+        11 => format!("encap seg6local action End.DT6 table {table} dev eth0"),
+        _ => format!("encap seg6local action End.DX6 nh6 {segments} dev eth0"),
+    }
+}
+
+fn words(random: &mut Random) -> String {
+    let table = random.weighted(&[
+        (6, ""),
+        (2, " table 100"),
+        (2, " table 200"),
+        (1, " table local"),
+        (1, " table 300"),
+    ]);
+    let metric = random.weighted(&[(3, ""), (1, " metric 5"), (1, " metric 2000")]);
+    let (prefix, target) = match random.below(12) {
+        0 => (format!("blackhole {}", prefix(random)), String::new()),
+        1 => (format!("unreachable {}", prefix(random)), String::new()),
+        2 | 3 => (format!("throw {}", prefix(random)), String::new()),
+        4 | 5 => {
+            let net = random.pick(&["10.0.0.0/16", "10.2.0.0/15", "0.0.0.0/0", "10.1.0.3/32"]);
+            let via = random.between(2, 5);
+            (net.to_string(), format!("via 10.1.0.{via} dev eth1"))
+        }
+        6 => (format!("{} from fd00::/8", prefix(random)), target(random)),
+        _ => (prefix(random), target(random)),
+    };
+    format!("{prefix}{table}{metric} {target}")
+}
+
+/// What a step changed.
+#[derive(Debug, Default)]
+struct Changed {
+    routes: BTreeSet<RouteKey>,
+    neighbors: BTreeSet<(IfIndex, IpAddr)>,
+}
+
+/// One change of the node, as the kernel notifies it.
+fn change(node: &mut Node, random: &mut Random, changed: &mut Changed) {
+    match random.below(8) {
+        0 | 1 => {
+            let key = (IfIndex(random.between(1, 3) as u32), {
+                let text = address(random);
+                let v4 = format!("10.1.0.{}", random.between(2, 5));
+                let text = if random.one_in(4) { v4 } else { text };
+                text.parse().expect("an address")
+            });
+            let mac = Mac([2, 0, 0, 0, 1, random.below(3) as u8]);
+            if random.one_in(3) {
+                node.neighbors.remove(&key);
+            } else {
+                let neighbor = Neighbor {
+                    lladdr: Some(mac),
+                    permanent: false,
+                };
+                node.neighbors.insert(key, neighbor);
+            }
+            changed.neighbors.insert(key);
+        }
+        2 | 3 if !node.routes.is_empty() => {
+            let keys: Vec<RouteKey> = node.routes.keys().copied().collect();
+            let key = *random.pick(&keys);
+            node.routes.remove(&key);
+            changed.routes.insert(key);
+        }
+        _ => {
+            let words = words(random);
+            let context = Context {
+                names: &*node,
+                family: None,
+                owner: Owner::Kernel,
+            };
+            let route: Route = route::parse_line(&words, &context)
+                .unwrap_or_else(|error| panic!("{words}: {error}"));
+            changed.routes.insert(route.key);
+            node.routes.insert(route.key, route);
+        }
+    }
+}
+
+fn ports(node: &Node) -> BTreeSet<IfIndex> {
+    node.links.keys().copied().collect()
+}
+
+/// Walks two compilations at once: what has one index in one has one index in the other.
+struct Walk<'a> {
+    left: &'a Compiled,
+    right: &'a Compiled,
+    /// Every route has its counters. Else it depends on the past which routes have some, and which share a record.
+    counted: bool,
+    pairs: BTreeMap<(&'static str, u32), u32>,
+    views: VecDeque<(u32, u32)>,
+}
+
+impl Walk<'_> {
+    /// Whether it is the first time that these two are met.
+    fn pair(&mut self, table: &'static str, left: u32, right: u32) -> bool {
+        assert_eq!(left == 0, right == 0, "{table} {left} and {right}");
+        let known = self.pairs.insert((table, left), right);
+        if self.counted || !["route", "group"].contains(&table) {
+            assert!(known.is_none_or(|it| it == right), "{table} {left}");
+        }
+        known != Some(right) && left != 0
+    }
+
+    fn view(&mut self, left: u32, right: u32) {
+        if self.pair("view", left, right) {
+            let views = |it: &Compiled, view| it.index.views.get(&view).cloned();
+            assert_eq!(views(self.left, left), views(self.right, right));
+            self.views.push_back((left, right));
+        }
+    }
+
+    fn adjacency(&mut self, left: u32, right: u32) {
+        if self.pair("adjacency", left, right) {
+            let (a, b) = (self.left, self.right);
+            assert_eq!(a.image.adjacencies[&left], b.image.adjacencies[&right]);
+            assert_eq!(a.index.adjacencies[&left], b.index.adjacencies[&right]);
+        }
+    }
+
+    fn policy(&mut self, left: u32, right: u32) {
+        if !self.pair("policy", left, right) {
+            return;
+        }
+        let (a, b) = (self.left, self.right);
+        assert_eq!(a.index.policies[&left], b.index.policies[&right]);
+        let (a, b) = (a.image.policies[&left], b.image.policies[&right]);
+        self.adjacency(a.adjacency, b.adjacency);
+        self.view(a.view, b.view);
+        let bare = |policy| sidestep_policy {
+            adjacency: 0,
+            view: 0,
+            ..policy
+        };
+        assert_eq!(bare(a), bare(b));
+    }
+
+    fn group(&mut self, left: u32, right: u32) {
+        if !self.pair("group", left, right) {
+            return;
+        }
+        let slots = |it: &Compiled, index| it.index.groups[&index].clone();
+        let (a, b) = (slots(self.left, left), slots(self.right, right));
+        assert_eq!(a.len(), b.len());
+        for (a, b) in a.into_iter().zip(b) {
+            self.route(a, b);
+        }
+    }
+
+    fn route(&mut self, left: u32, right: u32) {
+        if !self.pair("route", left, right) {
+            return;
+        }
+        let (a, b) = (self.left, self.right);
+        let (info_a, info_b) = (&a.index.routes[&left], &b.index.routes[&right]);
+        let (a, b) = (a.image.routes[&left], b.image.routes[&right]);
+        if self.counted {
+            self.pair("counter", a.counter, b.counter);
+            if a.counter != 0 {
+                assert_eq!(info_a.route, info_b.route);
+                assert_eq!(info_a.neighbor, info_b.neighbor);
+                assert_eq!(info_a.next_hop, info_b.next_hop);
+            }
+        }
+        self.adjacency(a.adjacency, b.adjacency);
+        self.policy(a.policy, b.policy);
+        self.group(a.group, b.group);
+        self.view(a.view6, b.view6);
+        self.view(a.view4, b.view4);
+        let bare = |route| sidestep_route {
+            counter: 0,
+            adjacency: 0,
+            policy: 0,
+            group: 0,
+            view6: 0,
+            view4: 0,
+            ..route
+        };
+        assert_eq!(bare(a), bare(b));
+    }
+
+    fn all(mut self) {
+        let (a, b) = (&self.left.image, &self.right.image);
+        assert!(a.ports.keys().eq(b.ports.keys()));
+        for (left, right) in a.ports.values().zip(b.ports.values()) {
+            assert_eq!(
+                (left.ifindex, left.flags, left.mac),
+                (right.ifindex, right.flags, right.mac)
+            );
+            self.view(left.view6, right.view6);
+            self.view(left.view4, right.view4);
+        }
+        while let Some((left, right)) = self.views.pop_front() {
+            let prefixes = |image: &Image, view: u32| -> Vec<(FibKey, u32)> {
+                let of_view = image.fib.iter().filter(|(key, _)| key.view == view);
+                let bare = of_view.map(|(key, route)| (FibKey { view: 0, ..*key }, *route));
+                bare.collect()
+            };
+            let (left, right) = (prefixes(a, left), prefixes(b, right));
+            let keys = |it: &[(FibKey, u32)]| it.iter().map(|it| it.0).collect::<Vec<_>>();
+            assert_eq!(keys(&left), keys(&right));
+            for ((_, left), (_, right)) in left.into_iter().zip(right) {
+                self.route(left, right);
+            }
+        }
+        // Nothing is there that nothing refers to.
+        let sizes = |image: &Image| {
+            (
+                image.fib.len(),
+                image.groups.len(),
+                image.adjacencies.len(),
+                image.policies.len(),
+            )
+        };
+        if self.counted {
+            assert_eq!(sizes(a), sizes(b));
+            assert_eq!(a.views().len(), b.views().len());
+        }
+        let (a, b) = (&self.left.index, &self.right.index);
+        assert_eq!(a.unsupported, b.unsupported);
+        assert_eq!(a.left_to_kernel, b.left_to_kernel);
+        if self.counted {
+            assert!(a.counters.keys().eq(b.counters.keys()));
+            assert_eq!(self.left.image.routes.len(), self.right.image.routes.len());
+        }
+    }
+}
+
+fn assert_same(left: &Compiled, right: &Compiled, counted: bool) {
+    Walk {
+        left,
+        right,
+        counted,
+        pairs: BTreeMap::new(),
+        views: VecDeque::new(),
+    }
+    .all();
+}
+
+/// Changes a random node; how many of the steps were compiled alone.
+fn run(seed: u64, limits: Limits) -> usize {
+    let mut random = Random::new(seed);
+    let mut node = node(&mut random);
+    let ports = ports(&node);
+    let mut under_test = Compiler::new(limits);
+    let mut compiled = under_test.compile(&node, &ports).expect("it compiles");
+    let counted = limits.route_counters > 1000;
+    let mut alone = 0;
+    for step in 0..STEPS {
+        let mut changed = Changed::default();
+        for _ in 0..random.between(1, 4) {
+            change(&mut node, &mut random, &mut changed);
+        }
+        let before = compiled.clone();
+        let routes: Vec<_> = changed.routes.iter().copied().collect();
+        let neighbors: Vec<_> = changed.neighbors.iter().copied().collect();
+        match under_test.update(&node, &routes, &neighbors, &mut compiled) {
+            Ok(change) => {
+                alone += 1;
+                assert_eq!(change.delta, Delta::between(&before.image, &compiled.image));
+                let mut back = compiled.clone();
+                change.revert(&mut back);
+                assert_eq!(back, before, "seed {seed}, step {step}");
+            }
+            Err(why) => {
+                assert!(
+                    matches!(why, Whole::Table(_) | Whole::View),
+                    "seed {seed}: {why}"
+                );
+                assert_eq!(compiled, before, "seed {seed}, step {step}: {why}");
+                compiled = under_test
+                    .attempt(&node, &ports, &BTreeMap::new())
+                    .expect("it compiles");
+            }
+        }
+        under_test.accept();
+        if random.one_in(5) {
+            under_test.release();
+        }
+        let fresh = Compiler::new(limits)
+            .compile(&node, &ports)
+            .expect("it compiles");
+        let same = std::panic::catch_unwind(|| assert_same(&compiled, &fresh, counted));
+        assert!(same.is_ok(), "seed {seed}, step {step}: {changed:#?}");
+        for info in compiled.index.routes.values() {
+            if let (Some(route), None) = (&info.route, &info.next_hop) {
+                assert_eq!(node.routes.get(&route.key), Some(route), "seed {seed}");
+            }
+        }
+    }
+    alone
+}
+
+#[test]
+fn changes_compiled_alone_lead_where_compiling_everything_leads() {
+    let alone: usize = (0..40).map(|seed| run(seed, Limits::default())).sum();
+    assert!(alone > 40 * STEPS * 3 / 4, "only {alone} were");
+}
+
+#[test]
+fn routes_that_share_a_record_have_the_name_of_one_that_is_there() {
+    let limits = Limits {
+        route_counters: 4,
+        ..Limits::default()
+    };
+    for seed in 1000..1015 {
+        run(seed, limits);
+    }
+}
