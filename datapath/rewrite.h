@@ -228,139 +228,182 @@ INLINE enum rewrite_result rewrite_in_place(ENV *e, struct packet *p, const stru
 	return REWRITE_DONE;
 }
 
-/*
- * `adjacency` says where the packet goes; NULL: to this node's own stack, which then decrements the hop limit itself.
- */
-SUBPROGRAM enum rewrite_result rewrite(ENV *e, struct packet *p, const struct sidestep_adjacency *adjacency)
-{
-	const struct sidestep_policy *policy = 0;
-	struct eth_header eth, frame = {};
-	enum env_shift how = ENV_SHIFT_PLAIN, strip;
-	__u32 label = 0, grow = 0, length, at;
-	__u64 ip[5] = {};
-	_Bool destination, decrement = adjacency != 0;
-	__u8 traffic_class = 0, proto = 0;
-	const __u8 *bytes;
-	__u8 *out;
-	int delta, removed;
+/* What the frame becomes. Gathered before its size changes: then what it is taken from is gone. */
+struct rewrite_frame {
+	const struct sidestep_policy *policy; /* what is pushed; NULL: nothing */
+	struct eth_header eth; /* of the frame as it arrived */
+	struct eth_header inner; /* of the frame within: PLAN_FRAME, SIDESTEP_POLICY_ENCAPS_L2 */
+	__u64 ip[5]; /* SIDESTEP_POLICY_INSERT: the IPv6 header */
+	enum env_shift strip; /* what it is to take the outer headers off, */
+	enum env_shift how; /* and what the change of size is in the end */
+	__u32 grow; /* bytes that are added behind the Ethernet header */
+	__u32 payload; /* bytes behind what is pushed */
+	__u32 flow_label;
+	__u8 traffic_class, proto;
+	_Bool destination, decrement; /* of the current IP header */
+};
 
-	if (!p)
+/* Gathers for the policy. */
+INLINE enum rewrite_result rewrite_prepare_push(ENV *e, struct packet *p, struct rewrite_frame *f)
+{
+	const struct sidestep_policy *policy = env_policy(e, p->policy);
+
+	if (!policy)
 		return REWRITE_REFUSED;
-	destination = (p->plan & PLAN_DESTINATION) != 0;
-	bytes = env_bytes(e, 0, ETH_LENGTH);
-	if (!bytes)
-		return REWRITE_REFUSED;
-	eth = eth_load(bytes);
+	f->policy = policy;
+	f->grow = policy->length;
+	if (policy->kind == SIDESTEP_POLICY_INSERT) {
+		const __u8 *ip = env_bytes(e, p->l3, IPV6_LENGTH);
+
+		if (!ip)
+			return REWRITE_REFUSED;
+		for (int i = 0; i < 5; i++)
+			f->ip[i] = load64(ip + i * 8);
+		f->destination = 0;
+		f->how = ENV_SHIFT_PLAIN;
+		return REWRITE_DONE;
+	}
+	f->flow_label = flow_label(e, p, policy->flow_label, p->plan & PLAN_DESTINATION ? &p->inserted : 0);
+	f->traffic_class = rewrite_traffic_class(e, p);
+	f->proto = p->version == 6 ? PROTO_IPV6 : PROTO_IPV4;
+	f->how = ENV_SHIFT_ENCAP;
+	if (policy->kind == SIDESTEP_POLICY_ENCAPS_L2) {
+		/* RFC 6040 has no decapsulation for frames: an outer ECN would be lost. */
+		f->traffic_class &= (__u8)~ECN_MASK;
+		f->proto = PROTO_ETHERNET;
+		f->how = ENV_SHIFT_ENCAP_L2;
+		f->inner = f->eth;
+		f->grow += ETH_LENGTH;
+		f->payload += ETH_LENGTH;
+		f->decrement = 0;
+	}
+	/* Planned before the push, the destination is the inner packet's. */
+	if (f->destination)
+		p->destination = p->inserted;
+	return REWRITE_DONE;
+}
+
+/* Gathers. Only where it is sure of room for it is an SRH popped, too. */
+INLINE enum rewrite_result rewrite_prepare(ENV *e, struct packet *p, struct rewrite_frame *f)
+{
+	enum rewrite_result result;
+	const __u8 *eth;
 
 	if ((p->plan & PLAN_PUSH) && ((p->plan & PLAN_POP) || ((p->plan & PLAN_STRIP) && p->frame_length > p->end))) {
-		enum rewrite_result room = rewrite_has_room(e, p);
-
-		if (room != REWRITE_DONE)
-			return room;
+		result = rewrite_has_room(e, p);
+		if (result != REWRITE_DONE)
+			return result;
 	}
 	if (p->plan & PLAN_POP) {
-		enum rewrite_result popped = rewrite_pop(e, p);
-
-		if (popped != REWRITE_DONE)
-			return popped;
+		result = rewrite_pop(e, p);
+		if (result != REWRITE_DONE)
+			return result;
 	}
-	length = p->end - p->l3;
-
-	strip = p->version == 6 ? ENV_SHIFT_DECAP6 : ENV_SHIFT_DECAP4;
+	f->payload = p->end - p->l3;
+	f->strip = p->version == 6 ? ENV_SHIFT_DECAP6 : ENV_SHIFT_DECAP4;
 	if (p->plan & PLAN_STRIP)
-		how = strip;
+		f->how = f->strip;
 	if (p->plan & PLAN_FRAME) {
-		bytes = env_bytes(e, p->l3 - ETH_LENGTH, ETH_LENGTH);
-		if (!bytes)
+		eth = env_bytes(e, p->l3 - ETH_LENGTH, ETH_LENGTH);
+		if (!eth)
 			return REWRITE_REFUSED;
-		frame = eth_load(bytes);
-		decrement = 0;
+		f->inner = eth_load(eth);
+		f->decrement = 0;
 	}
-	if (p->plan & PLAN_PUSH) {
-		policy = env_policy(e, p->policy);
-		if (!policy)
-			return REWRITE_REFUSED;
-		grow = policy->length;
-		if (policy->kind == SIDESTEP_POLICY_INSERT) {
-			bytes = env_bytes(e, p->l3, IPV6_LENGTH);
-			if (!bytes)
-				return REWRITE_REFUSED;
-			for (int i = 0; i < 5; i++)
-				ip[i] = load64(bytes + i * 8);
-			destination = 0;
-			how = ENV_SHIFT_PLAIN;
-		} else {
-			label = flow_label(e, p, policy->flow_label, destination ? &p->inserted : 0);
-			traffic_class = rewrite_traffic_class(e, p);
-			proto = p->version == 6 ? PROTO_IPV6 : PROTO_IPV4;
-			how = ENV_SHIFT_ENCAP;
-			if (policy->kind == SIDESTEP_POLICY_ENCAPS_L2) {
-				/* RFC 6040 has no decapsulation for frames: an outer ECN would be lost. */
-				traffic_class &= (__u8)~ECN_MASK;
-				proto = PROTO_ETHERNET;
-				how = ENV_SHIFT_ENCAP_L2;
-				frame = eth;
-				grow += ETH_LENGTH;
-				length += ETH_LENGTH;
-				decrement = 0;
-			}
-			/* Planned before the push, the destination is the inner packet's. */
-			if (destination)
-				p->destination = p->inserted;
-		}
-	}
+	return p->plan & PLAN_PUSH ? rewrite_prepare_push(e, p, f) : REWRITE_DONE;
+}
+
+/* The change of size. `delta`: how many bytes go behind the Ethernet header; negative: come. */
+INLINE enum rewrite_result rewrite_resize(ENV *e, const struct packet *p, const struct rewrite_frame *f, int delta)
+{
+	enum rewrite_result refused = p->plan & PLAN_POP ? REWRITE_BROKEN : REWRITE_REFUSED;
+	int removed = 0;
 
 	/*
 	 * Behind the packet's end is only padding of the link (RFC 894). It goes first: TC cuts no encapsulated skb. The
 	 * kernel would not miss it if the rest is refused.
 	 */
 	if (p->frame_length > p->end && env_trim(e, p->end) < 0)
-		return p->plan & PLAN_POP ? REWRITE_BROKEN : REWRITE_REFUSED;
+		return refused;
 	/* A tunnel removed and another one put on are two changes: TC keeps offload state by what each of them is. */
-	removed = 0;
 	if ((p->plan & PLAN_PUSH) && p->l3 > ETH_LENGTH) {
 		removed = (int)p->l3 - ETH_LENGTH;
-		if (env_shift(e, removed, p->plan & PLAN_STRIP ? strip : ENV_SHIFT_PLAIN) < 0)
-			return p->plan & PLAN_POP ? REWRITE_BROKEN : REWRITE_REFUSED;
+		if (env_shift(e, removed, p->plan & PLAN_STRIP ? f->strip : ENV_SHIFT_PLAIN) < 0)
+			return refused;
 	}
-	delta = (int)p->l3 - ETH_LENGTH - (int)grow;
-	if (delta != removed && env_shift(e, delta - removed, how) < 0) {
-		/* Nothing is written yet, so where the bytes come back the packet is as it was. */
-		if ((p->plan & PLAN_POP) ||
-		    (removed && (!ENV_SHIFT_REVERSIBLE || env_shift(e, -removed, ENV_SHIFT_PLAIN) < 0)))
-			return REWRITE_BROKEN;
-		return REWRITE_REFUSED;
-	}
-	p->frame_length = (__u32)((int)p->end - delta);
+	if (delta == removed || env_shift(e, delta - removed, f->how) == 0)
+		return REWRITE_DONE;
+	/* Nothing is written yet, so where the bytes come back the packet is as it was. */
+	if (removed && (!ENV_SHIFT_REVERSIBLE || env_shift(e, -removed, ENV_SHIFT_PLAIN) < 0))
+		return REWRITE_BROKEN;
+	return refused;
+}
 
-	at = ETH_LENGTH + grow;
+/* The bytes that are new, behind the Ethernet header. -1: they cannot be written in place. */
+INLINE int rewrite_headers(ENV *e, const struct packet *p, const struct rewrite_frame *f, int delta)
+{
+	const struct sidestep_policy *policy = f->policy;
+	__u32 at = ETH_LENGTH + f->grow;
+	__u8 *inner;
+
 	if (policy && policy->kind == SIDESTEP_POLICY_INSERT) {
-		if (rewrite_insert(e, policy, ip, p->inserted) < 0)
-			return REWRITE_BROKEN;
+		if (rewrite_insert(e, policy, f->ip, p->inserted) < 0)
+			return -1;
 		at = ETH_LENGTH;
-	} else if (policy && rewrite_push(e, policy, length, proto, traffic_class, label) < 0) {
-		return REWRITE_BROKEN;
+	} else if (policy && rewrite_push(e, policy, f->payload, f->proto, f->traffic_class, f->flow_label) < 0) {
+		return -1;
 	}
-	if (rewrite_ip(e, p, at, decrement, destination, (__u32)((int)p->srh - delta)) < 0)
-		return REWRITE_BROKEN;
+	if (rewrite_ip(e, p, at, f->decrement, f->destination, (__u32)((int)p->srh - delta)) < 0)
+		return -1;
 	if (policy && policy->kind == SIDESTEP_POLICY_ENCAPS_L2) {
-		out = env_bytes(e, ETH_LENGTH + policy->length, ETH_LENGTH);
-		if (!out)
-			return REWRITE_BROKEN;
-		eth_store(out, frame);
+		inner = env_bytes(e, ETH_LENGTH + policy->length, ETH_LENGTH);
+		if (!inner)
+			return -1;
+		eth_store(inner, f->inner);
 	}
+	return 0;
+}
 
-	out = env_bytes(e, 0, ETH_LENGTH);
-	if (!out)
+/*
+ * `adjacency` says where the packet goes; NULL: to this node's own stack, which then decrements the hop limit itself.
+ */
+SUBPROGRAM enum rewrite_result rewrite(ENV *e, struct packet *p, const struct sidestep_adjacency *adjacency)
+{
+	struct rewrite_frame f = {};
+	enum rewrite_result result;
+	__u8 *eth;
+	int delta;
+
+	if (!p)
+		return REWRITE_REFUSED;
+	eth = env_bytes(e, 0, ETH_LENGTH);
+	if (!eth)
+		return REWRITE_REFUSED;
+	f.eth = eth_load(eth);
+	f.destination = (p->plan & PLAN_DESTINATION) != 0;
+	f.decrement = adjacency != 0;
+	result = rewrite_prepare(e, p, &f);
+	if (result != REWRITE_DONE)
+		return result;
+	delta = (int)p->l3 - ETH_LENGTH - (int)f.grow;
+	result = rewrite_resize(e, p, &f, delta);
+	if (result != REWRITE_DONE)
+		return result;
+	p->frame_length = (__u32)((int)p->end - delta);
+	if (rewrite_headers(e, p, &f, delta) < 0)
+		return REWRITE_BROKEN;
+
+	eth = env_bytes(e, 0, ETH_LENGTH);
+	if (!eth)
 		return REWRITE_BROKEN;
 	if (p->plan & PLAN_FRAME) {
-		eth_store(out, frame);
+		eth_store(eth, f.inner);
 		return REWRITE_DONE;
 	}
-	eth.type = p->version == 4 && !policy ? ETHERTYPE_IPV4 : ETHERTYPE_IPV6;
+	f.eth.type = p->version == 4 && !f.policy ? ETHERTYPE_IPV4 : ETHERTYPE_IPV6;
 	if (adjacency)
-		eth = eth_toward(adjacency, eth.type);
-	eth_store(out, eth);
+		f.eth = eth_toward(adjacency, f.eth.type);
+	eth_store(eth, f.eth);
 	return REWRITE_DONE;
 }
 
