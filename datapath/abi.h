@@ -14,7 +14,7 @@
 
 #include "reason.h"
 
-#define SIDESTEP_ABI_VERSION 3
+#define SIDESTEP_ABI_VERSION 4
 
 /* LIMIT: segments in one SRH that a headend writes. */
 #define SIDESTEP_SEGMENTS_MAX 16
@@ -36,6 +36,13 @@
 /* LIMIT: bytes of Hop-by-Hop options looked at. */
 #define SIDESTEP_HBH_OPTIONS_MAX 16
 
+/* LIMIT: dynamic SR proxies (End.AD). */
+#define SIDESTEP_LEARNED 1024
+/* LIMIT: bytes of outer headers that a dynamic proxy learns: the IPv6 header and all extension headers, with TLVs. */
+#define SIDESTEP_LEARNED_MAX 384
+/* How many learned headers a proxy keeps, for packets that are reading the older ones; a power of two. */
+#define SIDESTEP_LEARNED_PLACES 4
+
 /* In a key of a VLAN table, beside a VLAN id: there is one. */
 #define SIDESTEP_VLAN_KEY_PRESENT 0x1000u
 
@@ -56,7 +63,10 @@ struct sidestep_port {
 	__u32 view6;   /* FIB view of its IPv6 rules */
 	__u32 view4;   /* FIB view of its IPv4 rules */
 	__u8 mac[6];   /* frames to another address are not for us */
-	__u8 reserved[42];
+	__u16 reserved; /* 0 */
+	__u32 back6, back4; /* route of what a service sends back by this port (an SR proxy); 0: no service */
+	__u32 own6, own4;   /* where there is one: FIB view of the port's own addresses */
+	__u8 spare[24];     /* 0 */
 };
 
 enum sidestep_action {
@@ -69,6 +79,8 @@ enum sidestep_action {
 	/* No routes themselves, they lead on to one: */
 	SIDESTEP_ROUTE_SOURCE = 6,  /* what .view6 or .view4 has for the source address */
 	SIDESTEP_ROUTE_NEXT = 7,    /* what .view6 or .view4 has for the destination address */
+	SIDESTEP_ROUTE_BACK_AM = 8, /* of a port: what a service behind END_AM sends back */
+	SIDESTEP_ROUTE_BACK_AD = 9, /* of a port: the same behind END_AD; .policy: index of learned headers */
 	/* Endpoint behaviors. A SID from here on: needs SIDESTEP_PORT_SEG6. */
 	SIDESTEP_ROUTE_END = 16,
 	SIDESTEP_ROUTE_END_X = 17,    /* .adjacency */
@@ -82,6 +94,9 @@ enum sidestep_action {
 	SIDESTEP_ROUTE_END_B6_ENCAPS = 25, /* .policy, pushed after End */
 	SIDESTEP_ROUTE_END_B6_INSERT = 26, /* .policy, inserted; Segments Left stays */
 	SIDESTEP_ROUTE_END_DX2V = 27, /* .view6: its VLAN table, prefixes of the VLAN ids (end_dx2v.h) */
+	SIDESTEP_ROUTE_END_AM = 28, /* .adjacency: of the service */
+	SIDESTEP_ROUTE_END_AS = 29, /* .adjacency: of the service, .inner: what it takes */
+	SIDESTEP_ROUTE_END_AD = 30, /* as END_AS; .policy: of learned headers */
 };
 
 /* route.flags */
@@ -102,10 +117,11 @@ struct sidestep_route {
 	__u32 adjacency; /* index, 0: none */
 	__u32 view6;     /* FIB view, 0: none */
 	__u32 view4;     /* FIB view, 0: none */
-	__u32 policy;    /* index, 0: none */
+	__u32 policy;    /* index, 0: none; END_AD, BACK_AD: index of learned headers */
 	__u8 block_bits; /* *_CSID: Locator-Block length, a multiple of 8 */
 	__u8 function_bits; /* *_CSID: C-SID length, a multiple of 8; REPLACE_CSID: 16 or 32 */
-	__u8 spare[2];      /* 0 */
+	__u8 inner;         /* END_AS, END_AD: upper-layer header that the service takes: 4, 41 */
+	__u8 spare;         /* 0 */
 	__u32 group; /* of GROUP; of END_X, END_DX4, END_DX6 whose next hop has several ways: then .adjacency is 0 */
 };
 
@@ -177,6 +193,23 @@ struct sidestep_policy {
 	__u8 header[SIDESTEP_HEADER_MAX]; /* network order, as on the wire */
 };
 
+/* Outer headers as they go on, but for what is each packet's own: traffic class, flow label, Payload Length are 0. */
+struct sidestep_headers {
+	__u32 length; /* bytes in use, a multiple of 8 */
+	__u32 reserved; /* 0 */
+	__u8 bytes[SIDESTEP_LEARNED_MAX]; /* network order, as on the wire */
+};
+
+/* What a dynamic proxy has learned. The control plane writes the first word only; the rest is the packet path's. */
+struct sidestep_learned {
+	__u32 used; /* 1: there is such a proxy */
+	__u32 age;  /* seconds that must pass before other headers are learned */
+	__u64 version; /* counts what was learned; 0: nothing yet. Written last (table/learned.h) */
+	__u64 time; /* of the last time, in nanoseconds of the monotonic clock */
+	__u64 busy; /* a CPU is learning */
+	struct sidestep_headers headers[SIDESTEP_LEARNED_PLACES]; /* at version % SIDESTEP_LEARNED_PLACES */
+};
+
 /* Per-CPU counters. received = forwarded + kernel + dropped, exactly. */
 struct sidestep_port_counters {
 	__u64 received_packets, received_bytes; /* from this port, bytes with the Ethernet header */
@@ -198,6 +231,7 @@ SIDESTEP_ASSERT_SIZE(struct sidestep_group, 8 + 4 * SIDESTEP_GROUP_SLOTS);
 SIDESTEP_ASSERT_SIZE(struct sidestep_adjacency, 32);
 SIDESTEP_ASSERT_SIZE(struct sidestep_wanted, 24);
 SIDESTEP_ASSERT_SIZE(struct sidestep_policy, 16 + 16 + SIDESTEP_HEADER_MAX);
+SIDESTEP_ASSERT_SIZE(struct sidestep_learned, 32 + SIDESTEP_LEARNED_PLACES * (8 + SIDESTEP_LEARNED_MAX));
 SIDESTEP_ASSERT_SIZE(struct sidestep_port_counters, 64);
 SIDESTEP_ASSERT_SIZE(struct sidestep_route_counters, 32);
 
@@ -218,6 +252,11 @@ enum sidestep_trace_kind {
 	/* a: Segments Left, b: DA.Arg.Index, as they will be; address: new destination */
 	SIDESTEP_TRACE_REPLACE_CSID = 12,
 	SIDESTEP_TRACE_SOURCE = 13,  /* a: view of source addresses, b: route or 0; address: key */
+	SIDESTEP_TRACE_BACK = 14,         /* b: route of the port that a service sent the packet back by */
+	SIDESTEP_TRACE_MASQUERADE = 15,   /* a: offset of the SRH, b: Segments Left; address: new destination */
+	SIDESTEP_TRACE_DEMASQUERADE = 16, /* the same */
+	SIDESTEP_TRACE_LEARN = 17,        /* a: learned headers, b: bytes; address: destination as it goes on */
+	SIDESTEP_TRACE_RESTORE = 18,      /* the same */
 };
 
 struct sidestep_trace {

@@ -15,6 +15,10 @@
  *   env_segment_size(e)         bytes of payload in each segment that the frame is cut into when it leaves; 0: it is not
  *   env_port/route/group/adjacency/policy(e, index)   records, NULL where there is none
  *   env_fib_lookup(e, view, address)             route index, 0: none
+ *   env_learned(e, index)       what a dynamic proxy has learned, NULL where there is none
+ *   env_now(e)                  nanoseconds of the monotonic clock
+ *   env_swap(word, value)       stores a word of 8 bytes and returns what it was; ordered before and behind it
+ *   env_barrier()               what was read before it was read before what is read behind it
  *   env_port_counters/route_counters(e, index), env_count_reason(e, reason)
  *   env_trace(e, kind, a, b, address)            in the kernel nothing at all, save in the traced programs
  *

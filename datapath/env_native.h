@@ -136,6 +136,29 @@ INLINE const struct sidestep_policy *env_policy(ENV *e, __u32 index)
 	return index < e->tables->policy_count ? &e->tables->policies[index] : 0;
 }
 
+INLINE struct sidestep_learned *env_learned(ENV *e, __u32 index)
+{
+	return index < e->tables->learned_count ? &e->tables->learned[index] : 0;
+}
+
+INLINE __u64 env_now(ENV *e)
+{
+	return e->tables->now;
+}
+
+/* One thread runs it. */
+INLINE __u64 env_swap(__u64 *word, __u64 value)
+{
+	__u64 before = *word;
+
+	*word = value;
+	return before;
+}
+
+INLINE void env_barrier(void)
+{
+}
+
 INLINE __u32 env_fib_lookup(ENV *e, __u32 view, struct address address)
 {
 	return fib6_lookup(e->tables->fib, e->tables->fib_lines, view, be64(address.hi), be64(address.lo));

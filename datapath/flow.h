@@ -139,11 +139,11 @@ SUBPROGRAM __u64 flow_hash(ENV *e, struct packet *p, __u32 seed)
 
 	if (!p)
 		return 0;
-	if (p->version == 4 && !(p->plan & PLAN_PUSH)) {
+	if (p->version == 4 && (p->plan & (PLAN_PUSH | PLAN_RESTORE)) != PLAN_PUSH) {
 		ip = env_bytes(e, p->l3, IPV4_LENGTH);
 		return ip ? flow_inwards(e, flow_mix(h, load64(ip + IPV4_SOURCE)), p->l3, PROTO_IPV4) : 0;
 	}
-	if (p->plan & PLAN_PUSH)
+	if ((p->plan & (PLAN_PUSH | PLAN_RESTORE)) == PLAN_PUSH)
 		policy = env_policy(e, p->policy);
 	if (policy && policy->kind != SIDESTEP_POLICY_INSERT) {
 		source = load_address(policy->header + IPV6_SOURCE);

@@ -6,6 +6,7 @@
 #ifndef SIDESTEP_LOOKUP_H
 #define SIDESTEP_LOOKUP_H
 
+#include "table/learned.h"
 #include "packet.h"
 #include "wire/ipv4.h"
 #include "wire/ipv6.h"
@@ -23,10 +24,17 @@ INLINE _Bool route_leads_on(const struct sidestep_route *r)
 /* The source address of the packet as it will leave: of the header that a headend pushes, if one does. */
 INLINE struct address source_address(ENV *e, const struct packet *p)
 {
-	const struct sidestep_policy *policy = p->plan & PLAN_PUSH ? env_policy(e, p->policy) : 0;
+	const struct sidestep_policy *policy = 0;
 	struct address source = {};
 	const __u8 *ip;
 
+	if (p->plan & PLAN_RESTORE) {
+		struct sidestep_learned *learned = env_learned(e, p->policy);
+
+		return learned ? load_address(learned_headers(learned, p->learned)->bytes + IPV6_SOURCE) : source;
+	}
+	if (p->plan & PLAN_PUSH)
+		policy = env_policy(e, p->policy);
 	if (policy && policy->kind != SIDESTEP_POLICY_INSERT)
 		return load_address(policy->header + IPV6_SOURCE);
 	if (p->version == 6) {

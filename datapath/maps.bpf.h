@@ -95,6 +95,14 @@ struct {
 	__type(value, struct sidestep_wanted);
 } wanted SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, SIDESTEP_LEARNED + 1);
+	__type(key, __u32);
+	__type(value, struct sidestep_learned);
+} learned SEC(".maps");
+
 /* The packet in its target's form: struct xdp_md or struct __sk_buff. */
 INLINE struct sidestep_port *env_port(ENV *e, __u32 index)
 {
@@ -147,6 +155,29 @@ INLINE void env_want(ENV *e, __u32 view, struct address address)
 INLINE struct sidestep_policy *env_policy(ENV *e, __u32 index)
 {
 	return bpf_map_lookup_elem(&policies, &index);
+}
+
+INLINE struct sidestep_learned *env_learned(ENV *e, __u32 index)
+{
+	return bpf_map_lookup_elem(&learned, &index);
+}
+
+INLINE __u64 env_now(ENV *e)
+{
+	return bpf_ktime_get_ns();
+}
+
+INLINE __u64 env_swap(__u64 *word, __u64 value)
+{
+	return __sync_lock_test_and_set(word, value);
+}
+
+/* BPF has no barrier as such, but its exchange is one. */
+INLINE void env_barrier(void)
+{
+	__u64 nothing = 0;
+
+	env_swap(&nothing, 1);
 }
 
 SUBPROGRAM __u32 fib_lookup(__u32 view, __u64 high, __u64 low)

@@ -19,6 +19,7 @@
 #define PLAN_PUSH 0x10u          /* apply .policy */
 #define PLAN_FRAME 0x20u         /* .l3 - 14 is an inner Ethernet header: send that frame as it is */
 #define PLAN_ECN 0x40u           /* .ecn is new */
+#define PLAN_RESTORE 0x80u       /* with PLAN_PUSH: not a policy, but the learned headers .policy */
 
 struct packet {
 	struct address destination; /* of the current header, as it will be; the key of the next lookup */
@@ -34,7 +35,9 @@ struct packet {
 	__u32 srh_length; /* bytes */
 	__u32 srh_link;   /* offset of the Next Header field that announces the SRH */
 	__u32 link;       /* offset of the Next Header field that announces .cursor */
-	__u32 policy;     /* index of the headend's policy */
+	__u32 policy;     /* index of the headend's policy, or of learned headers */
+	__u32 restored;   /* bytes of those */
+	__u64 learned;    /* and their version */
 	__u32 plan;       /* PLAN_* */
 	__u32 visits;     /* routes applied so far */
 	__u32 visited[SIDESTEP_STEPS_MAX + 1]; /* their counter slots */

@@ -8,6 +8,7 @@
 #define SIDESTEP_REWRITE_H
 
 #include "flow.h"
+#include "table/learned.h"
 #include "wire/eth.h"
 #include "wire/srh.h"
 
@@ -146,6 +147,36 @@ INLINE int rewrite_insert(ENV *e, const struct sidestep_policy *policy, const __
 	return 0;
 }
 
+/*
+ * The headers that a dynamic proxy has learned, at ETH_LENGTH. -1 also if they were overwritten meanwhile: then another
+ * chain's may be among them.
+ */
+INLINE int rewrite_restore(ENV *e, const struct packet *p, __u32 payload, __u8 traffic_class, __u32 label)
+{
+	struct sidestep_learned *learned = env_learned(e, p->policy);
+	const __u64 *words;
+	__u8 *out;
+
+	if (!learned)
+		return -1;
+	words = (const __u64 *)learned_headers(learned, p->learned)->bytes;
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < LEARNED_WORDS; i++) {
+		if (i * 8 >= p->restored)
+			break;
+		out = env_bytes(e, ETH_LENGTH + i * 8, 8);
+		if (!out)
+			return -1;
+		store64(out, words[i]);
+	}
+	out = env_bytes(e, ETH_LENGTH, IPV6_LENGTH);
+	if (!out || !learned_untouched(learned, p->learned))
+		return -1;
+	store32(out, ipv6_first_word(traffic_class, label));
+	store16(out + IPV6_PAYLOAD_LENGTH, be16(payload + p->restored - IPV6_LENGTH));
+	return 0;
+}
+
 /* The current IP header, now at `at`: hop limit or TTL, destination, ECN. `srh`: where its SRH is now. */
 INLINE int rewrite_ip(ENV *e, const struct packet *p, __u32 at, _Bool decrement, _Bool destination, __u32 srh)
 {
@@ -230,7 +261,7 @@ INLINE enum rewrite_result rewrite_in_place(ENV *e, struct packet *p, const stru
 
 /* What the frame becomes. Gathered before its size changes: then what it is taken from is gone. */
 struct rewrite_frame {
-	const struct sidestep_policy *policy; /* what is pushed; NULL: nothing */
+	const struct sidestep_policy *policy; /* what is pushed; NULL: nothing, or what was learned */
 	struct eth_header eth; /* of the frame as it arrived */
 	struct eth_header inner; /* of the frame within: PLAN_FRAME, SIDESTEP_POLICY_ENCAPS_L2 */
 	__u64 ip[5]; /* SIDESTEP_POLICY_INSERT: the IPv6 header */
@@ -246,8 +277,16 @@ struct rewrite_frame {
 /* Gathers for the policy. */
 INLINE enum rewrite_result rewrite_prepare_push(ENV *e, struct packet *p, struct rewrite_frame *f)
 {
-	const struct sidestep_policy *policy = env_policy(e, p->policy);
+	const struct sidestep_policy *policy;
 
+	if (p->plan & PLAN_RESTORE) {
+		f->grow = p->restored;
+		f->flow_label = flow_label(e, p, SIDESTEP_FLOW_LABEL_COPY, 0);
+		f->traffic_class = rewrite_traffic_class(e, p);
+		f->how = ENV_SHIFT_ENCAP;
+		return REWRITE_DONE;
+	}
+	policy = env_policy(e, p->policy);
 	if (!policy)
 		return REWRITE_REFUSED;
 	f->policy = policy;
@@ -346,7 +385,10 @@ INLINE int rewrite_headers(ENV *e, const struct packet *p, const struct rewrite_
 	__u32 at = ETH_LENGTH + f->grow;
 	__u8 *inner;
 
-	if (policy && policy->kind == SIDESTEP_POLICY_INSERT) {
+	if (p->plan & PLAN_RESTORE) {
+		if (rewrite_restore(e, p, f->payload, f->traffic_class, f->flow_label) < 0)
+			return -1;
+	} else if (policy && policy->kind == SIDESTEP_POLICY_INSERT) {
 		if (rewrite_insert(e, policy, f->ip, p->inserted) < 0)
 			return -1;
 		at = ETH_LENGTH;
@@ -400,7 +442,7 @@ SUBPROGRAM enum rewrite_result rewrite(ENV *e, struct packet *p, const struct si
 		eth_store(eth, f.inner);
 		return REWRITE_DONE;
 	}
-	f.eth.type = p->version == 4 && !f.policy ? ETHERTYPE_IPV4 : ETHERTYPE_IPV6;
+	f.eth.type = p->version == 4 && !(p->plan & PLAN_PUSH) ? ETHERTYPE_IPV4 : ETHERTYPE_IPV6;
 	if (adjacency)
 		f.eth = eth_toward(adjacency, f.eth.type);
 	eth_store(eth, f.eth);

@@ -6,6 +6,9 @@
 #define SIDESTEP_STEP_H
 
 #include "behavior/end.h"
+#include "behavior/end_ad.h"
+#include "behavior/end_am.h"
+#include "behavior/end_as.h"
 #include "behavior/end_b6.h"
 #include "behavior/end_dt4.h"
 #include "behavior/end_dt46.h"
@@ -45,7 +48,7 @@ INLINE verdict classify(ENV *e, struct packet *p, const struct sidestep_port *po
 		if (v == VERDICT_CONTINUE) {
 			if (!(port->flags & SIDESTEP_PORT_FORWARD6))
 				return punt(forwarding_off);
-			if (port->flags & SIDESTEP_PORT_RULES6_PUNT)
+			if ((port->flags & SIDESTEP_PORT_RULES6_PUNT) && !port->back6)
 				return punt(rule);
 		}
 	} else if (type == ETHERTYPE_IPV4) {
@@ -54,7 +57,7 @@ INLINE verdict classify(ENV *e, struct packet *p, const struct sidestep_port *po
 		if (v == VERDICT_CONTINUE) {
 			if (!(port->flags & SIDESTEP_PORT_FORWARD4))
 				return punt(forwarding_off);
-			if (port->flags & SIDESTEP_PORT_RULES4_PUNT)
+			if ((port->flags & SIDESTEP_PORT_RULES4_PUNT) && !port->back4)
 				return punt(rule);
 		}
 	} else {
@@ -118,6 +121,12 @@ SUBPROGRAM verdict endpoint(ENV *e, struct packet *p, const struct sidestep_rout
 		return end_dt6(e, p, r);
 	case SIDESTEP_ROUTE_END_DT46:
 		return end_dt46(e, p, r);
+	case SIDESTEP_ROUTE_END_AM:
+		return end_am(e, p, r);
+	case SIDESTEP_ROUTE_END_AD:
+		return end_ad(e, p, r);
+	case SIDESTEP_ROUTE_END_AS:
+		return end_as(e, p, r);
 	case SIDESTEP_ROUTE_END_B6_ENCAPS:
 		return end_b6_encaps(e, p, r);
 	case SIDESTEP_ROUTE_END_B6_INSERT:
@@ -150,15 +159,33 @@ INLINE verdict forward_one_of(ENV *e, struct packet *p, __u32 group)
 	return route ? forward(route->adjacency) : punt(unsupported);
 }
 
-/* Lookups and behaviors until something other than a lookup is asked for. */
-INLINE verdict route_packet(ENV *e, struct packet *p)
+/* The route of a packet that a service sends back: the port's, without a lookup. 0: it is not one, or it is for us. */
+INLINE __u32 sent_back(ENV *e, struct packet *p, const struct sidestep_port *port)
+{
+	__u32 back = p->version == 6 ? port->back6 : port->back4;
+
+	if (likely(!back) || env_fib_lookup(e, p->version == 6 ? port->own6 : port->own4, p->destination))
+		return 0;
+	/* The kernel knows nothing of proxies: it would send the packet past the rest of its segment list. */
+	p->ours = 1;
+	p->last_ours = 1;
+	/* Its source is behind the segments that it came by. */
+	p->check_source = 0;
+	env_trace(e, SIDESTEP_TRACE_BACK, 0, back, p->destination);
+	return back;
+}
+
+/* Lookups and behaviors until something other than a lookup is asked for. `index`: the first route; 0: look it up. */
+INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 {
 	for (__u32 i = 0; i <= SIDESTEP_STEPS_MAX; i++) {
-		__u32 index = env_fib_lookup(e, p->view, p->destination);
 		const struct sidestep_route *r;
 		verdict v;
 
-		env_trace(e, SIDESTEP_TRACE_LOOKUP, p->view, index, p->destination);
+		if (likely(!index)) {
+			index = env_fib_lookup(e, p->view, p->destination);
+			env_trace(e, SIDESTEP_TRACE_LOOKUP, p->view, index, p->destination);
+		}
 		if (!index)
 			return punt(route_miss);
 		r = env_route(e, index);
@@ -178,6 +205,13 @@ INLINE verdict route_packet(ENV *e, struct packet *p)
 			return punt(route_miss);
 		p->visited[i] = r->counter;
 		p->visits = i + 1;
+		if (unlikely(r->action == SIDESTEP_ROUTE_BACK_AM || r->action == SIDESTEP_ROUTE_BACK_AD)) {
+			v = r->action == SIDESTEP_ROUTE_BACK_AM ? demasquerade(e, p) : restore(e, p, r);
+			if (v != lookup())
+				return v;
+			index = 0;
+			continue;
+		}
 		/* Hop-by-Hop options are for every node that forwards (RFC 8200 4.3); a SID walks them itself. */
 		if (r->action < SIDESTEP_ROUTE_END) {
 			if (unlikely(p->version == 6 && p->proto == PROTO_HOP_BY_HOP &&
@@ -207,6 +241,7 @@ INLINE verdict route_packet(ENV *e, struct packet *p)
 		}
 		if (v != lookup())
 			return v;
+		index = 0;
 	}
 	return drop(sid_loop);
 }
@@ -218,7 +253,9 @@ INLINE int planned_growth(ENV *e, const struct packet *p)
 
 	if (p->plan & PLAN_POP)
 		growth -= (int)p->srh_length;
-	if (p->plan & PLAN_PUSH) {
+	if (p->plan & PLAN_RESTORE) {
+		growth += (int)p->restored;
+	} else if (p->plan & PLAN_PUSH) {
 		const struct sidestep_policy *policy = env_policy(e, p->policy);
 
 		if (policy)
@@ -230,7 +267,9 @@ INLINE int planned_growth(ENV *e, const struct packet *p)
 /* A frame within the packet leaves, or is carried: there is no hop limit to decrement, and Linux cannot segment it. */
 INLINE _Bool plans_a_frame(ENV *e, const struct packet *p)
 {
-	const struct sidestep_policy *policy = p->plan & PLAN_PUSH ? env_policy(e, p->policy) : 0;
+	const struct sidestep_policy *policy = (p->plan & (PLAN_PUSH | PLAN_RESTORE)) == PLAN_PUSH ?
+						       env_policy(e, p->policy) :
+						       0;
 
 	return (p->plan & PLAN_FRAME) || (policy && policy->kind == SIDESTEP_POLICY_ENCAPS_L2);
 }
@@ -366,7 +405,7 @@ INLINE struct outcome step(ENV *e)
 	if (v == VERDICT_CONTINUE) {
 		p.check_source = p.version == 4;
 		env_trace(e, SIDESTEP_TRACE_PARSED, p.version, p.l3, p.destination);
-		v = route_packet(e, &p);
+		v = route_packet(e, &p, sent_back(e, &p, port));
 		if (VERDICT_KIND(v) == VERDICT_FORWARD && p.check_source &&
 		    unlikely(port->flags & (SIDESTEP_PORT_RPF_LOOSE | SIDESTEP_PORT_RPF_STRICT))) {
 			verdict checked = reverse_path(e, &p, port->flags, ifindex);

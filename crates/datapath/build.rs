@@ -58,7 +58,9 @@ fn main() {
         .raw_line("// Generated from native.h and table/fib6.h.")
         .allowlist_item("sidestep_(native|outcome).*|SIDESTEP_(NATIVE|OUTCOME).*|FIB6_.*")
         // The records come from the abi crate.
-        .blocklist_type("sidestep_(port|route|group|adjacency|policy|trace)(_counters)?")
+        .blocklist_type(
+            "sidestep_(port|route|group|adjacency|policy|learned|headers|trace)(_counters)?",
+        )
         .default_enum_style(bindgen::EnumVariation::Consts)
         .prepend_enum_name(false)
         .layout_tests(false)

@@ -10,8 +10,8 @@
 #include "../wire/srh.h"
 
 /*
- * Segments Left is 0 now: a SID of ours that comes next goes on behind the active SRH. `pop`: the next SID is the last one
- * and the SRH goes (RFC 8986 4.16.1 S14.1).
+ * Nothing of the active SRH is looked at any more (Segments Left is 0 now, say): whatever comes next goes on behind it. `pop`:
+ * the next SID is the last one and the SRH goes (RFC 8986 4.16.1 S14.1).
  */
 INLINE verdict advance_used_up(ENV *e, struct packet *p, _Bool pop)
 {

@@ -26,25 +26,15 @@ INLINE verdict decap_ecn(struct packet *p, __u8 outer)
 	return VERDICT_CONTINUE;
 }
 
-INLINE verdict decap(ENV *e, struct packet *p, __u32 accepted)
+/* What is at the cursor, of a type that is accepted, becomes the current packet. */
+INLINE verdict decap_inner(ENV *e, struct packet *p, __u32 accepted)
 {
 	__u8 outer_ecn = p->ecn;
-	__u32 inner, end;
-	verdict v;
+	__u32 inner = p->cursor, end = p->end;
+	verdict v = VERDICT_CONTINUE;
 
-	if (p->segments_left)
-		return drop(segments_left_not_zero);
-	v = ext_walk(e, p);
-	if (v != VERDICT_CONTINUE)
-		return v;
-	/* RFC 8986 4.4 S02 (DX6), and the like in 4.5 to 4.9. A reduced SRH counts like any other. */
-	if (p->segments_left)
-		return drop(segments_left_not_zero);
 	if (p->proto == PROTO_FRAGMENT)
 		return punt(fragment);
-
-	inner = p->cursor;
-	end = p->end;
 	p->outer_proto = p->proto;
 	p->srh = 0;
 	p->met_srh = 0;
@@ -69,6 +59,21 @@ INLINE verdict decap(ENV *e, struct packet *p, __u32 accepted)
 		return v;
 	env_trace(e, SIDESTEP_TRACE_DECAP, p->outer_proto, inner, p->destination);
 	return p->plan & PLAN_FRAME ? VERDICT_CONTINUE : decap_ecn(p, outer_ecn);
+}
+
+INLINE verdict decap(ENV *e, struct packet *p, __u32 accepted)
+{
+	verdict v;
+
+	if (p->segments_left)
+		return drop(segments_left_not_zero);
+	v = ext_walk(e, p);
+	if (v != VERDICT_CONTINUE)
+		return v;
+	/* RFC 8986 4.4 S02 (DX6), and the like in 4.5 to 4.9. A reduced SRH counts like any other. */
+	if (p->segments_left)
+		return drop(segments_left_not_zero);
+	return decap_inner(e, p, accepted);
 }
 
 #endif

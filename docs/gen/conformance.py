@@ -126,7 +126,7 @@ def clause_tables(rfcs, proofs):
     text, count = "", Counter()
     for rfc in rfcs:
         number = rfc["rfc"]
-        text += f"\n## {'' if number == 'other' else f'RFC {number}: '}{rfc['title']}\n\n"
+        text += f"\n## {f'RFC {number}: ' if isinstance(number, int) else ''}{rfc['title']}\n\n"
         rows = []
         for clause in rfc["clauses"]:
             names = proofs.of(number, clause)

@@ -49,6 +49,7 @@ class Case:
     linux: object = None
     about: str = ""
     counters: dict = None
+    earlier: list = field(default_factory=list)
 
     def __post_init__(self):
         if self.linux is None:
@@ -64,10 +65,12 @@ class Group:
     node: dict
     cases: list = field(default_factory=list)
 
-    def add(self, name, rfc, port, frame, expect, linux=None, about="", counters=None):
-        """One more case. `linux` unset: the same as here, or not asked where the kernel gets the packet."""
+    def add(self, name, rfc, port, frame, expect, linux=None, about="", counters=None, earlier=()):
+        """One more case. `linux` unset: the same as here, or not asked where the kernel gets the packet. `earlier`: ports and
+        frames that come first.
+        """
         rfc = [rfc] if isinstance(rfc, str) else rfc
-        self.cases.append(Case(name, rfc, port, bytes(frame), expect, linux, about, counters))
+        self.cases.append(Case(name, rfc, port, bytes(frame), expect, linux, about, counters, earlier))
 
     def text(self):
         """The YAML file."""
@@ -93,6 +96,10 @@ class Group:
             if case.about:
                 lines.append(f"  about: {_flow(case.about)}")
             lines.append(f"  rfc: {_flow(case.rfc)}")
+            if case.earlier:
+                lines.append("  earlier:")
+            for port, frame in case.earlier:
+                lines.append(f"  - {_flow({'port': port.name, 'frame': bytes(frame).hex()})}")
             lines.append("  in:")
             lines.append(f"    port: {case.port.name}")
             lines.append(f"    frame: {_flow(case.frame.hex())}")

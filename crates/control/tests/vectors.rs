@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use common::{TEST_RUN_MIN, TestRuns, compile, describe, show};
+use common::{TEST_RUN_MIN, TestRuns, compile, describe, show, swapped};
 use sidestep_abi::{SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_HEAD};
 use sidestep_datapath::kernel::{Head, Sampling, Target, TraceFilter};
 use sidestep_datapath::{Image, Native, Verdict};
@@ -25,6 +25,11 @@ fn node(file: &VectorFile) -> Node {
     parsed
         .node()
         .unwrap_or_else(|e| panic!("{}: {e}", file.group))
+}
+
+fn ifindex(node: &Node, port: &str) -> u32 {
+    let link = node.link_by_name(port).expect("checked by the reader");
+    link.ifindex.0
 }
 
 /// The driver left too little room in front of the frame.
@@ -63,6 +68,9 @@ fn every_vector_holds_on_the_native_target() {
             let port = node
                 .link_by_name(&case.port)
                 .expect("checked by the reader");
+            for (port, frame) in &case.earlier {
+                native.run(ifindex(&node, port), frame);
+            }
             let verdict = native.run(port.ifindex.0, &case.frame);
             if matches!(verdict, Verdict::Kernel(reason) if reason.name != "decapsulated") {
                 assert_eq!(
@@ -121,7 +129,15 @@ fn with_each_vector(
             let link = node.link_by_name(port).expect("checked by the reader");
             let image = runs.enter(&compiled.image, link.ifindex.0).clone();
             for case in file.cases.iter().filter(|case| case.port == port) {
+                for (port, frame) in &case.earlier {
+                    runs.go_to(ifindex(&node, port));
+                    runs.run(frame).expect("a test run takes it");
+                }
+                runs.go_to(link.ifindex.0);
                 run(runs, &file, &node, case, &image);
+                if !case.earlier.is_empty() {
+                    runs.enter(&compiled.image, link.ifindex.0);
+                }
             }
         }
     }
@@ -188,6 +204,8 @@ fn every_vector_is_told_on(target: Target) {
     let (mut told, mut no_room) = (0, 0);
     with_each_vector(&mut runs, |runs, _, node, case, image| {
         let name = &case.name;
+        // Of what came before.
+        runs.kernel().trace_samples(case.earlier.len() + 1);
         if runs.kernel().test_run(target, &case.frame, 1).is_err() {
             // Said by every_vector_holds_on.
             return;
@@ -201,6 +219,10 @@ fn every_vector_is_told_on(target: Target) {
             return;
         }
         let mut native = Native::new(image);
+        let ingress = ifindex(node, &case.port);
+        for (port, frame) in &case.earlier {
+            native.run(swapped(ifindex(node, port), ingress), frame);
+        }
         let verdict = native.run(1, &case.frame);
         assert_eq!(sample.verdict, verdict, "{name}");
         assert_eq!(sample.steps, native.trace(), "{name}");

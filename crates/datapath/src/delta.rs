@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use sidestep_abi::{
-    sidestep_adjacency, sidestep_group, sidestep_policy, sidestep_port, sidestep_route,
+    sidestep_adjacency, sidestep_group, sidestep_learned, sidestep_policy, sidestep_port,
+    sidestep_route,
 };
 
 use crate::image::{FibKey, Image};
@@ -130,6 +131,8 @@ pub struct Delta {
     pub adjacencies: Changes<u32, sidestep_adjacency>,
     /// By index.
     pub policies: Changes<u32, sidestep_policy>,
+    /// By index.
+    pub learned: Changes<u32, sidestep_learned>,
     /// By view and prefix.
     pub fib: Changes<FibKey, u32>,
 }
@@ -143,6 +146,7 @@ impl Delta {
             groups: Changes::between(&from.groups, &to.groups),
             adjacencies: Changes::between(&from.adjacencies, &to.adjacencies),
             policies: Changes::between(&from.policies, &to.policies),
+            learned: Changes::between(&from.learned, &to.learned),
             fib: Changes::between(&from.fib, &to.fib),
         }
     }
@@ -154,6 +158,7 @@ impl Delta {
         self.groups.revert(&mut image.groups);
         self.adjacencies.revert(&mut image.adjacencies);
         self.policies.revert(&mut image.policies);
+        self.learned.revert(&mut image.learned);
         self.fib.revert(&mut image.fib);
     }
 
@@ -164,6 +169,7 @@ impl Delta {
             && self.groups.is_empty()
             && self.adjacencies.is_empty()
             && self.policies.is_empty()
+            && self.learned.is_empty()
             && self.fib.is_empty()
     }
 }

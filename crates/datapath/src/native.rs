@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use sidestep_abi::{
-    Reason, SIDESTEP_PORTS, SIDESTEP_REASONS, sidestep_adjacency, sidestep_group, sidestep_policy,
-    sidestep_port, sidestep_port_counters, sidestep_route, sidestep_route_counters, sidestep_trace,
+    Reason, SIDESTEP_PORTS, SIDESTEP_REASONS, sidestep_adjacency, sidestep_group, sidestep_learned,
+    sidestep_policy, sidestep_port, sidestep_port_counters, sidestep_route,
+    sidestep_route_counters, sidestep_trace,
 };
 
 use sidestep_fib::{Fib, Heap, Memory, VIEW_LINES};
@@ -101,6 +102,8 @@ pub struct Native {
     groups: Vec<sidestep_group>,
     adjacencies: Vec<sidestep_adjacency>,
     policies: Vec<sidestep_policy>,
+    learned: Vec<sidestep_learned>,
+    now: u64,
     fib: Fib<Heap>,
     port_counters: Vec<sidestep_port_counters>,
     route_counters: Vec<sidestep_route_counters>,
@@ -169,6 +172,8 @@ impl Native {
             groups: dense(&image.groups),
             adjacencies: dense(&image.adjacencies),
             policies: dense(&image.policies),
+            learned: dense(&image.learned),
+            now: 0,
             fib: fib(image),
             port_counters: vec![sidestep_port_counters::default(); SIDESTEP_PORTS as usize],
             route_counters: vec![sidestep_route_counters::default(); counters],
@@ -191,6 +196,9 @@ impl Native {
             groups: self.groups.as_ptr(),
             adjacencies: self.adjacencies.as_ptr(),
             policies: self.policies.as_ptr(),
+            learned: self.learned.as_mut_ptr(),
+            now: self.now,
+            learned_count: self.learned.len() as u32,
             route_count: self.routes.len() as u32,
             group_count: self.groups.len() as u32,
             adjacency_count: self.adjacencies.len() as u32,
@@ -231,6 +239,16 @@ impl Native {
     #[doc(hidden)]
     pub fn set_headroom(&mut self, bytes: usize) {
         self.headroom = bytes.min(HEADROOM);
+    }
+
+    /// What the dynamic proxy with these learned headers has learned.
+    pub fn learned(&self, index: u32) -> Option<&sidestep_learned> {
+        self.learned.get(index as usize)
+    }
+
+    /// The time, in nanoseconds: dynamic proxies learn again after their `age`. It stands still until it is set.
+    pub fn set_now(&mut self, nanoseconds: u64) {
+        self.now = nanoseconds;
     }
 
     /// Takes every frame for one that leaves in segments of so many bytes of payload, as TC is given them; 0: for none.

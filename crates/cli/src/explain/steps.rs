@@ -4,10 +4,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::Serialize;
 use sidestep_abi::{
-    SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_CHOICE, SIDESTEP_TRACE_CSID, SIDESTEP_TRACE_DECAP,
-    SIDESTEP_TRACE_FORWARD, SIDESTEP_TRACE_LOOKUP, SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_POP,
-    SIDESTEP_TRACE_PORT, SIDESTEP_TRACE_PUSH, SIDESTEP_TRACE_REPLACE_CSID, SIDESTEP_TRACE_SOURCE,
-    SIDESTEP_TRACE_SRH,
+    SIDESTEP_TRACE_BACK, SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_CHOICE, SIDESTEP_TRACE_CSID,
+    SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_DEMASQUERADE, SIDESTEP_TRACE_FORWARD,
+    SIDESTEP_TRACE_LEARN, SIDESTEP_TRACE_LOOKUP, SIDESTEP_TRACE_MASQUERADE, SIDESTEP_TRACE_PARSED,
+    SIDESTEP_TRACE_POP, SIDESTEP_TRACE_PORT, SIDESTEP_TRACE_PUSH, SIDESTEP_TRACE_REPLACE_CSID,
+    SIDESTEP_TRACE_RESTORE, SIDESTEP_TRACE_SOURCE, SIDESTEP_TRACE_SRH,
 };
 use sidestep_control::compile::Leads;
 use sidestep_datapath::Trace;
@@ -16,6 +17,11 @@ use sidestep_model::node::TableId;
 use sidestep_model::route::{Encap, Family, Route};
 
 use super::Names;
+
+/// Where SR proxies are specified, and End.AM.
+const DYNAMIC_PROXY: &str = "draft-ietf-spring-srv6-service-programming-00 6.2";
+const PROXIES: &str = "draft-ietf-spring-srv6-service-programming-00 6";
+const MASQUERADING: &str = "draft-ietf-spring-srv6-service-programming-00 6.4.1";
 
 /// One step of a packet's way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -91,6 +97,38 @@ pub enum Step {
         at: Option<(u32, u32)>,
         /// The destination address before, and after.
         destination: (IpAddr, IpAddr),
+        /// Where that is specified.
+        source: &'static str,
+    },
+    /// A service sent the packet back (an SR proxy): the port has a route for it.
+    Back {
+        /// What that route does.
+        summary: &'static str,
+        /// Where that is specified.
+        source: &'static str,
+    },
+    /// The destination address became another one of the segment list, whose active segment stays (End.AM).
+    Masquerade {
+        /// Segments Left.
+        segments_left: u32,
+        /// The destination address before, and after.
+        destination: (IpAddr, IpAddr),
+        /// Where that is specified.
+        source: &'static str,
+    },
+    /// The outer headers were compared with what a dynamic proxy has learned, which they become where they differ (End.AD).
+    Learn {
+        /// Their length.
+        bytes: u32,
+        /// Where that is specified.
+        source: &'static str,
+    },
+    /// What a dynamic proxy has learned was put on.
+    Restore {
+        /// Bytes of headers.
+        bytes: u32,
+        /// The destination address in them.
+        destination: IpAddr,
         /// Where that is specified.
         source: &'static str,
     },
@@ -228,6 +266,31 @@ fn step(names: Names<'_>, event: &Trace, destination: &mut IpAddr) -> Option<Ste
         SIDESTEP_TRACE_CSID | SIDESTEP_TRACE_REPLACE_CSID => {
             let next = address(event.address, Family::V6);
             compressed(event, (std::mem::replace(destination, next), next))
+        }
+        SIDESTEP_TRACE_BACK => Step::Back {
+            summary: "sent back by a service, to the proxy of this port",
+            source: PROXIES,
+        },
+        SIDESTEP_TRACE_MASQUERADE | SIDESTEP_TRACE_DEMASQUERADE => {
+            let next = address(event.address, Family::V6);
+            Step::Masquerade {
+                segments_left: b,
+                destination: (std::mem::replace(destination, next), next),
+                source: MASQUERADING,
+            }
+        }
+        SIDESTEP_TRACE_LEARN => Step::Learn {
+            bytes: b,
+            source: DYNAMIC_PROXY,
+        },
+        SIDESTEP_TRACE_RESTORE => {
+            let next = address(event.address, Family::V6);
+            *destination = next;
+            Step::Restore {
+                bytes: b,
+                destination: next,
+                source: DYNAMIC_PROXY,
+            }
         }
         SIDESTEP_TRACE_POP => Step::Pop {
             bytes: b,

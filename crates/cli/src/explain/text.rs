@@ -185,6 +185,26 @@ fn words(step: &Step) -> (&str, String, &str) {
             let text = format!("{flavor}: {at}destination {before} -> {after}");
             ("C-SID", text, source)
         }
+        Step::Learn { bytes, source } => {
+            ("learn", format!("outer headers of {bytes} bytes"), source)
+        }
+        Step::Restore {
+            bytes,
+            destination,
+            source,
+        } => {
+            let text = format!("learned headers of {bytes} bytes, destination {destination}");
+            ("restore", text, source)
+        }
+        Step::Back { summary, source } => ("back", (*summary).to_owned(), source),
+        Step::Masquerade {
+            segments_left,
+            destination: (before, after),
+            source,
+        } => {
+            let text = format!("segments left {segments_left}, destination {before} -> {after}");
+            ("masquerade", text, source)
+        }
         Step::Vlans {
             table,
             vids,

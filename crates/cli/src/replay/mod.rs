@@ -287,6 +287,7 @@ impl Replay {
                 })?;
                 continue;
             }
+            self.native.set_now(packet.timestamp.unwrap_or(0));
             let verdict = self.native.run(ingress.0, packet.data);
             sinks.tell(|printer, out| {
                 let explanation = Explanation::new(names, &self.native, packet.data, verdict);

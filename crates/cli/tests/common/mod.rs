@@ -151,6 +151,8 @@ pub struct Group {
 #[derive(serde::Deserialize)]
 pub struct Case {
     pub name: String,
+    #[serde(default)]
+    pub earlier: Vec<At>,
     #[serde(rename = "in")]
     pub input: At,
     pub expect: Expect,

@@ -13,7 +13,7 @@ use sidestep_abi::{
 };
 use sidestep_datapath::FibKey;
 use sidestep_model::behavior::{Behavior, EncapMode, Flavors, Seg6Encap, Seg6Local};
-use sidestep_model::route::{Family, NextHop};
+use sidestep_model::route::{Family, NextHop, RouteKey};
 use sidestep_model::vlan::{Vids, VlanTableId};
 
 use super::Pass;
@@ -27,6 +27,7 @@ impl Pass<'_> {
     /// The record of a SID.
     pub(super) fn endpoint(
         &mut self,
+        sid: &RouteKey,
         next_hop: &NextHop,
         local: &Seg6Local,
     ) -> Outcome<sidestep_route> {
@@ -113,9 +114,9 @@ impl Pass<'_> {
                 EncapMode::EncapRed,
                 SIDESTEP_ROUTE_END_B6_ENCAPS,
             )?,
-            Behavior::EndAs | Behavior::EndAd | Behavior::EndAm => {
-                return left(unsupported("an SR proxy"));
-            }
+            Behavior::EndAs => self.static_proxy(local, next_hop)?,
+            Behavior::EndAd => self.dynamic_proxy(local, *sid)?,
+            Behavior::EndAm => self.masquerading(local)?,
         };
         Ok(with_flavors(out, local.flavors))
     }

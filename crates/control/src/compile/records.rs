@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use sidestep_abi::{sidestep_adjacency, sidestep_group, sidestep_policy, sidestep_route};
+use sidestep_abi::{
+    sidestep_adjacency, sidestep_group, sidestep_learned, sidestep_policy, sidestep_route,
+};
 use sidestep_datapath::FibKey;
 use sidestep_datapath::delta::{Changes, Delta};
 use sidestep_model::route::RouteKey;
@@ -10,6 +12,7 @@ use sidestep_model::vlan::VlanTableId;
 
 use super::ids::Full;
 use super::index::{AdjacencyInfo, Leads, PolicyInfo, RouteInfo, ViewInfo};
+use super::service::learned;
 use super::{Compiled, Pass};
 
 /// What a pass changed.
@@ -84,7 +87,10 @@ impl Pass<'_> {
                 .set(|it| &mut it.delta.routes, table, index, Some(record));
             self.stock.counters.hold(record.counter);
             self.stock.adjacencies.hold(record.adjacency);
-            self.stock.policies.hold(record.policy);
+            match learned(&record) {
+                Some(index) => self.stock.learned.hold(index),
+                None => self.stock.policies.hold(record.policy),
+            }
             self.stock.groups.hold(record.group);
             self.stock.views.hold(record.view6);
             self.stock.views.hold(record.view4);
@@ -102,7 +108,10 @@ impl Pass<'_> {
         self.name_lead(index, None);
         self.stock.counters.let_go(record.counter);
         self.stock.adjacencies.let_go(record.adjacency);
-        self.stock.policies.let_go(record.policy);
+        match learned(&record) {
+            Some(index) => self.stock.learned.let_go(index),
+            None => self.stock.policies.let_go(record.policy),
+        }
         self.stock.groups.let_go(record.group);
         self.leave_view(record.view6);
         self.leave_view(record.view4);
@@ -156,6 +165,13 @@ impl Pass<'_> {
         self.log
             .set(|it| &mut it.delta.policies, image, index, None);
         self.log.set(|it| &mut it.policies, infos, index, None);
+    }
+
+    /// Gives the headers that a proxy learns a place, or takes it away.
+    pub(super) fn put_learned(&mut self, index: u32, content: Option<sidestep_learned>) {
+        let image = &mut self.out.image.learned;
+        self.log
+            .set(|it| &mut it.delta.learned, image, index, content);
     }
 
     /// Puts an adjacency at its index, or brings it up to date there.
@@ -263,6 +279,8 @@ impl Pass<'_> {
                 self.drop_policy(index);
             } else if let Some(index) = self.stock.views.next_dropped() {
                 self.drop_view(index);
+            } else if let Some(index) = self.stock.learned.next_dropped() {
+                self.put_learned(index, None);
             } else if let Some(index) = self.stock.adjacencies.next_dropped() {
                 self.put_adjacency(index, None);
             } else if let Some(index) = self.stock.counters.next_dropped() {

@@ -298,7 +298,7 @@ impl Pass<'_> {
             Some(Encap::Seg6(encap)) => {
                 self.headend(tables::family(&route.key.prefix), next_hop, encap)
             }
-            Some(Encap::Seg6Local(local)) => self.endpoint(next_hop, local),
+            Some(Encap::Seg6Local(local)) => self.endpoint(&route.key, next_hop, local),
             Some(Encap::Unsupported(words)) => left(unsupported(words.clone())),
         }
     }

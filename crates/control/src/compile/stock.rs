@@ -1,13 +1,16 @@
 //! The indices of all tables.
 
+use sidestep_abi::SIDESTEP_LEARNED;
 use sidestep_datapath::{Image, Limits, VIEWS};
-use sidestep_model::route::RouteKey;
+use sidestep_model::node::IfIndex;
+use sidestep_model::route::{Family, RouteKey};
 use sidestep_model::vlan::VlanTableId;
 
 use super::chain::Chain;
 use super::group::GroupKey;
 use super::ids::{Ids, Passes};
 use super::routes::{AdjacencyKey, PolicyKey, RouteRecord};
+use super::service::LearnedKey;
 use super::tables::Prefix;
 
 /// What a view of the FIB holds.
@@ -19,6 +22,8 @@ pub(super) enum ViewKey {
     Leading(Vec<(Prefix, u32)>),
     /// A VLAN table.
     Vlans(VlanTableId),
+    /// The addresses of an interface by which a service sends back.
+    Own(IfIndex, Family),
 }
 
 /// Who has which index.
@@ -30,6 +35,7 @@ pub(super) struct Stock {
     pub counters: Ids<RouteKey>,
     pub adjacencies: Ids<AdjacencyKey>,
     pub policies: Ids<PolicyKey>,
+    pub learned: Ids<LearnedKey>,
 }
 
 impl Stock {
@@ -41,13 +47,15 @@ impl Stock {
             counters: Ids::new("route counters", limits.route_counters),
             adjacencies: Ids::new("adjacencies", limits.adjacencies),
             policies: Ids::new("policies", limits.policies),
+            learned: Ids::new("learned headers", SIDESTEP_LEARNED + 1),
         }
     }
 
     /// No index of these tables is given to anything before it is released.
     pub fn avoid(&mut self, image: &Image) {
         // Of the prefixes nothing may be known, but a view that nothing refers to is not walked either.
-        let of_ports = image.ports.values().flat_map(|it| [it.view6, it.view4]);
+        let of_ports = image.ports.values();
+        let of_ports = of_ports.flat_map(|it| [it.view6, it.view4, it.own6, it.own4]);
         let of_routes = image.routes.values().flat_map(|it| [it.view6, it.view4]);
         let of_policies = image.policies.values().map(|it| it.view);
         self.views
@@ -58,10 +66,11 @@ impl Stock {
         self.counters.avoid(of_counters);
         self.adjacencies.avoid(image.adjacencies.keys().copied());
         self.policies.avoid(image.policies.keys().copied());
+        self.learned.avoid(image.learned.keys().copied());
     }
 
     /// Each of them.
-    pub fn all(&mut self) -> [&mut dyn Passes; 6] {
+    pub fn all(&mut self) -> [&mut dyn Passes; 7] {
         [
             &mut self.views,
             &mut self.routes,
@@ -69,6 +78,7 @@ impl Stock {
             &mut self.counters,
             &mut self.adjacencies,
             &mut self.policies,
+            &mut self.learned,
         ]
     }
 
@@ -80,5 +90,6 @@ impl Stock {
             || self.counters.holds_back()
             || self.adjacencies.holds_back()
             || self.policies.holds_back()
+            || self.learned.holds_back()
     }
 }

@@ -6,7 +6,7 @@
 //! stands in an adjacency.
 //!
 //! What decides over everything is compiled as a whole: links, addresses, rules, settings, VLAN tables, and whatever does
-//! not fit. So is a table named by a rule that gets its first route or loses its last: the chain of a SID may depend on it.
+//! not fit, and the SIDs of SR proxies, which decide over what their ports do. So is a table named by a rule that gets its first route or loses its last: the chain of a SID may depend on it.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -20,7 +20,7 @@ use super::routes::Found;
 use super::rules::Chains;
 use super::stock::ViewKey;
 use super::tables::{Entry, Place, Prefix};
-use super::{CompileError, Pass};
+use super::{CompileError, Pass, service};
 
 /// Why a change cannot be compiled alone.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -31,6 +31,9 @@ pub enum Whole {
     /// A rule names a table that was empty, or is empty now.
     #[error("table {} came or went", .0.0)]
     Table(TableId),
+    /// The SID of an SR proxy, which decides over the way back of a port, too.
+    #[error("an SR proxy changes")]
+    Proxy,
     /// What a view was asked for by is gone, and it may only be asked for by what is in it.
     #[error("a view may have become unreachable")]
     View,
@@ -64,6 +67,9 @@ impl Pass<'_> {
         for &(dev, address) in neighbors {
             self.neighbor(dev, address, &mut dirty)?;
         }
+        if dirty.iter().any(|place| self.is_proxy(place)) {
+            return Err(Whole::Proxy);
+        }
         let mut moved = Vec::new();
         for place in dirty {
             if self.known.entries.contains_key(&place.of()) && self.bring(place)? {
@@ -86,6 +92,18 @@ impl Pass<'_> {
             return Err(Whole::View);
         }
         Ok(())
+    }
+
+    /// Whether there is, or was, the SID of a proxy.
+    fn is_proxy(&self, place: &Place) -> bool {
+        let before = self.known.entries.get(&place.of());
+        let before = before.and_then(|entries| entries.get(place.prefix));
+        let mut records = before.iter().flat_map(|entry| entry.iter());
+        let routes = &self.out.image.routes;
+        let is = |record| routes.get(&record).is_some_and(service::is_proxy);
+        let mut after = self.known.routes(self.node, place).into_iter();
+        records.any(|(_, found)| is(found.route()))
+            || after.any(|(_, route, _)| service::is_of_proxy(route))
     }
 
     /// The winners of the prefixes of these routes, which changed.

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use sidestep_abi::{
-    Reason, SIDESTEP_EXT_HEADERS_MAX, SIDESTEP_HBH_OPTIONS_MAX, SIDESTEP_PORTS,
-    SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_STEPS, SIDESTEP_SEGMENTS_MAX, SIDESTEP_STEPS_MAX,
-    SIDESTEP_TLVS_MAX,
+    Reason, SIDESTEP_EXT_HEADERS_MAX, SIDESTEP_HBH_OPTIONS_MAX, SIDESTEP_LEARNED,
+    SIDESTEP_LEARNED_MAX, SIDESTEP_PORTS, SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_STEPS,
+    SIDESTEP_SEGMENTS_MAX, SIDESTEP_STEPS_MAX, SIDESTEP_TLVS_MAX,
 };
 use sidestep_datapath::VIEWS;
 use sidestep_datapath::kernel::Origin;
@@ -227,6 +227,18 @@ impl Daemon {
                 SIDESTEP_PORTS,
                 Some(image.ports.len()),
                 "ports with equal index modulo it are refused",
+            ),
+            row(
+                "learned headers",
+                SIDESTEP_LEARNED,
+                Some(image.learned.len()),
+                refused,
+            ),
+            row(
+                "bytes of learned headers",
+                SIDESTEP_LEARNED_MAX,
+                None,
+                "drop learned_length",
             ),
             row(
                 "segments",

@@ -51,6 +51,8 @@ pub struct TestRuns {
     kernel: Option<Kernel>,
     target: Target,
     pins: PathBuf,
+    /// As compiled, and as it is in the kernel.
+    compiled: Image,
     image: Image,
     ingress: u32,
 }
@@ -69,6 +71,7 @@ impl TestRuns {
             kernel: Some(kernel),
             target,
             pins,
+            compiled: Image::default(),
             image: Image::default(),
             ingress: 0,
         }
@@ -78,9 +81,16 @@ impl TestRuns {
     /// port is interface 1.
     pub fn enter(&mut self, image: &Image, ingress: u32) -> &Image {
         self.leave();
-        let image = with_ingress_1(image, ingress);
+        self.compiled = image.clone();
+        self.go_to(ingress)
+    }
+
+    /// Frames now arrive at this port of the same node, which keeps what it has learned.
+    pub fn go_to(&mut self, ingress: u32) -> &Image {
+        let image = with_ingress_1(&self.compiled, ingress);
+        let before = std::mem::take(&mut self.image);
         self.kernel()
-            .apply(&Image::default(), &image)
+            .apply(&before, &image)
             .expect("the tables take the node");
         (self.image, self.ingress) = (image, ingress);
         &self.image
@@ -153,8 +163,8 @@ pub fn without_padding(frame: &[u8]) -> usize {
     end.min(frame.len())
 }
 
-/// A test run arrives on interface 1: that index changes places with the ingress port's.
-fn swapped(ifindex: u32, ingress: u32) -> u32 {
+/// What an interface is called where a test run arrives on interface 1: that index changes places with the ingress port's.
+pub fn swapped(ifindex: u32, ingress: u32) -> u32 {
     match ifindex {
         1 => ingress,
         other if other == ingress => 1,

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use sidestep_abi::{SIDESTEP_PORTS, sidestep_adjacency};
+use sidestep_abi::{SIDESTEP_LEARNED, SIDESTEP_PORTS, sidestep_adjacency};
 use sidestep_fib::Prefix;
 
 use super::maps::{Mapped, Record, differ_in_first_word_only};
@@ -62,6 +62,7 @@ impl Kernel {
         self.write_adjacencies(delta, &mut applied)?;
         let maps = &self.maps;
         publish(&maps.policies, delta.policies.added(), &mut applied);
+        publish(&maps.learned, delta.learned.added(), &mut applied);
         // A group refers to routes, and other routes to groups.
         let (grouped, plain): (Vec<_>, Vec<_>) = delta
             .routes
@@ -274,6 +275,9 @@ impl Kernel {
         for index in &records.policies {
             self.maps.policies.clear(*index);
         }
+        for index in &records.learned {
+            self.maps.learned.clear(*index);
+        }
         for index in &records.adjacencies {
             self.maps.adjacencies.clear(*index);
         }
@@ -310,6 +314,7 @@ impl Kernel {
         clear(&maps.routes, &delta.routes);
         clear(&maps.groups, &delta.groups);
         clear(&maps.policies, &delta.policies);
+        clear(&maps.learned, &delta.learned);
         clear(&maps.adjacencies, &delta.adjacencies);
         Ok(())
     }
@@ -333,8 +338,8 @@ fn publish<'a, T: Record + 'a>(
     }
 }
 
-/// Whether the changes can be made and their result has a place in tables of these sizes: a route, a group or a policy
-/// does not change its content under its index.
+/// Whether the changes can be made and their result has a place in tables of these sizes: a route, a group, a
+/// policy or the place of learned headers does not change its content under its index.
 fn check(delta: &Delta, to: &Image, limits: Limits) -> Result<(), KernelError> {
     fn first<V: Clone + PartialEq>(
         table: Table,
@@ -345,7 +350,8 @@ fn check(delta: &Delta, to: &Image, limits: Limits) -> Result<(), KernelError> {
     }
     let in_use = first(Table::Routes, &delta.routes)
         .or_else(|| first(Table::Groups, &delta.groups))
-        .or_else(|| first(Table::Policies, &delta.policies));
+        .or_else(|| first(Table::Policies, &delta.policies))
+        .or_else(|| first(Table::Learned, &delta.learned));
     if let Some((table, index)) = in_use {
         return Err(KernelError::InUse { table, index });
     }
@@ -371,6 +377,11 @@ fn check(delta: &Delta, to: &Image, limits: Limits) -> Result<(), KernelError> {
             Table::Policies,
             limits.policies,
             last(to.policies.last_key_value().map(|(i, _)| *i)),
+        ),
+        (
+            Table::Learned,
+            SIDESTEP_LEARNED,
+            last(to.learned.last_key_value().map(|(i, _)| *i)),
         ),
         (
             Table::RouteCounters,

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use libbpf_rs::{MapCore, MapHandle, MapType};
 use sidestep_abi::{
-    SIDESTEP_PORTS, SIDESTEP_REASONS, SIDESTEP_WANTED, sidestep_adjacency, sidestep_group,
-    sidestep_policy, sidestep_port, sidestep_port_counters, sidestep_route,
-    sidestep_route_counters, sidestep_wanted,
+    SIDESTEP_LEARNED, SIDESTEP_PORTS, SIDESTEP_REASONS, SIDESTEP_WANTED, sidestep_adjacency,
+    sidestep_group, sidestep_learned, sidestep_policy, sidestep_port, sidestep_port_counters,
+    sidestep_route, sidestep_route_counters, sidestep_wanted,
 };
 
 use sidestep_fib::{Fib, Memory as _};
@@ -42,11 +42,13 @@ pub enum Table {
     ReasonCounters,
     /// Unresolved destinations.
     Wanted,
+    /// What dynamic SR proxies have learned.
+    Learned,
 }
 
 impl Table {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Ports,
         Self::Routes,
         Self::Groups,
@@ -57,6 +59,7 @@ impl Table {
         Self::RouteCounters,
         Self::ReasonCounters,
         Self::Wanted,
+        Self::Learned,
     ];
 
     /// Name of the map.
@@ -72,6 +75,7 @@ impl Table {
             Self::RouteCounters => "route_counters",
             Self::ReasonCounters => "reason_counters",
             Self::Wanted => "wanted",
+            Self::Learned => "learned",
         }
     }
 
@@ -88,6 +92,7 @@ impl Table {
             Self::RouteCounters => limits.route_counters + 1,
             Self::ReasonCounters => SIDESTEP_REASONS,
             Self::Wanted => SIDESTEP_WANTED,
+            Self::Learned => SIDESTEP_LEARNED + 1,
         }
     }
 
@@ -121,6 +126,7 @@ impl Table {
             ),
             Self::ReasonCounters => (MapType::PercpuArray, 4, 8),
             Self::Wanted => (MapType::Array, 4, size_of::<sidestep_wanted>()),
+            Self::Learned => (MapType::Array, 4, size_of::<sidestep_learned>()),
         }
     }
 
@@ -164,6 +170,7 @@ pub(super) struct Maps {
     pub(super) policies: Mapped<sidestep_policy>,
     pub(super) fib: Fib<Mapping>,
     pub(super) wanted: Mapped<sidestep_wanted>,
+    pub(super) learned: Mapped<sidestep_learned>,
 }
 
 impl Maps {
@@ -180,6 +187,7 @@ impl Maps {
             policies: Mapped::new(handle(Table::Policies))?,
             fib: Fib::beside(Mapping::of_value(handle(Table::Fib))?),
             wanted: Mapped::new(handle(Table::Wanted))?,
+            learned: Mapped::new(handle(Table::Learned))?,
             handles,
         })
     }
@@ -220,6 +228,11 @@ impl Maps {
                 .map(|(index, adjacency)| (index, unmarked(adjacency))),
         );
         image.policies.extend(self.policies.records());
+        image.learned.extend(
+            self.learned
+                .records()
+                .map(|(index, learned)| (index, untaught(learned))),
+        );
         for view in self.fib.views() {
             image
                 .fib
@@ -244,6 +257,15 @@ fn unmarked(adjacency: sidestep_adjacency) -> sidestep_adjacency {
     }
 }
 
+/// The record as it was published: packets teach it.
+fn untaught(learned: sidestep_learned) -> sidestep_learned {
+    sidestep_learned {
+        used: learned.used,
+        age: learned.age,
+        ..Default::default()
+    }
+}
+
 /// A record of an array map.
 ///
 /// # Safety
@@ -262,6 +284,8 @@ unsafe impl Record for sidestep_adjacency {}
 unsafe impl Record for sidestep_policy {}
 // SAFETY: as above.
 unsafe impl Record for sidestep_wanted {}
+// SAFETY: as above.
+unsafe impl Record for sidestep_learned {}
 
 /// An array map in this process's memory, which packets read at the same time. Every access is of an aligned word of 8
 /// bytes; the first word of a record says whether it means anything, and is written last and cleared first.

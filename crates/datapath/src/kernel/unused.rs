@@ -22,6 +22,7 @@ pub(super) struct Records {
     pub routes: BTreeMap<u32, u32>,
     pub groups: BTreeSet<u32>,
     pub policies: BTreeSet<u32>,
+    pub learned: BTreeSet<u32>,
     pub adjacencies: BTreeSet<u32>,
     /// Views of the prefix table: what leads to one may just have been read.
     pub views: BTreeSet<u32>,
@@ -30,13 +31,20 @@ pub(super) struct Records {
 impl Records {
     /// How many, views excepted.
     pub fn len(&self) -> usize {
-        self.routes.len() + self.groups.len() + self.policies.len() + self.adjacencies.len()
+        let others = [
+            &self.groups,
+            &self.policies,
+            &self.learned,
+            &self.adjacencies,
+        ];
+        self.routes.len() + others.map(BTreeSet::len).iter().sum::<usize>()
     }
 
     fn append(&mut self, other: &mut Self) {
         self.routes.append(&mut other.routes);
         self.groups.append(&mut other.groups);
         self.policies.append(&mut other.policies);
+        self.learned.append(&mut other.learned);
         self.adjacencies.append(&mut other.adjacencies);
         self.views.append(&mut other.views);
     }
@@ -48,6 +56,7 @@ impl Records {
         }
         keep(&mut self.groups, &delta.groups);
         keep(&mut self.policies, &delta.policies);
+        keep(&mut self.learned, &delta.learned);
         keep(&mut self.adjacencies, &delta.adjacencies);
     }
 }
@@ -85,6 +94,9 @@ impl Unused {
         retired
             .policies
             .extend(delta.policies.removed().map(|it| it.0));
+        retired
+            .learned
+            .extend(delta.learned.removed().map(|it| it.0));
         retired
             .adjacencies
             .extend(delta.adjacencies.removed().map(|it| it.0));

@@ -3,10 +3,13 @@
 
 use sidestep_abi::{
     SIDESTEP_FLOW_LABEL_COPY, SIDESTEP_FLOW_LABEL_ZERO, SIDESTEP_POLICY_ENCAPS_L2,
-    SIDESTEP_POLICY_INSERT, SIDESTEP_TRACE_CSID, SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_FORWARD,
-    SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_POP, SIDESTEP_TRACE_PUSH, SIDESTEP_TRACE_REPLACE_CSID,
+    SIDESTEP_POLICY_INSERT, SIDESTEP_TRACE_CSID, SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_DEMASQUERADE,
+    SIDESTEP_TRACE_FORWARD, SIDESTEP_TRACE_LEARN, SIDESTEP_TRACE_MASQUERADE, SIDESTEP_TRACE_PARSED,
+    SIDESTEP_TRACE_POP, SIDESTEP_TRACE_PUSH, SIDESTEP_TRACE_REPLACE_CSID, SIDESTEP_TRACE_RESTORE,
     SIDESTEP_TRACE_SRH, sidestep_policy,
 };
+use std::collections::BTreeMap;
+
 use sidestep_datapath::{Image, Trace};
 
 use super::packet::{Kind, headers, set_ipv4_checksum};
@@ -31,6 +34,9 @@ pub struct Expected {
     pub which_srh_is_unknown: bool,
 }
 
+/// What each dynamic proxy has to have learned by now: outer headers as they go on, by index.
+pub type Learned = BTreeMap<u32, Vec<u8>>;
+
 /// What was decided of one packet.
 #[derive(Clone, Copy, Default)]
 struct Decided {
@@ -46,13 +52,21 @@ struct Decided {
     /// Where an SRH is that goes, and its length.
     pop: Option<(usize, usize)>,
     policy: Option<u32>,
+    restored: Option<u32>,
     adjacency: Option<u32>,
     which_srh_is_unknown: bool,
 }
 
 /// The frame that a trace ends in; none where it makes no sense.
-pub fn redo(arrived: &[u8], trace: &[Trace], image: &Image) -> Option<Expected> {
-    let decided = decide(arrived, trace)?;
+///
+/// `learned`: what was learned from the packets before; what is to be learned of this one is put there.
+pub fn redo(
+    arrived: &[u8],
+    trace: &[Trace],
+    image: &Image,
+    learned: &mut Learned,
+) -> Option<Expected> {
+    let decided = decide(arrived, trace, image, learned)?;
     if decided.version == 0 {
         return Some(Expected {
             frame: arrived.get(decided.at..decided.end)?.to_vec(),
@@ -74,6 +88,7 @@ pub fn redo(arrived: &[u8], trace: &[Trace], image: &Image) -> Option<Expected> 
     match policy {
         Some(policy) if is_kind(SIDESTEP_POLICY_INSERT) => insert(&mut packet, policy)?,
         Some(policy) => any_label = push(&mut packet, policy, arrived, &decided)?,
+        None if decided.restored.is_some() => any_label = restore(&mut packet, learned, &decided)?,
         None if decided.version == 4 => ether_type = [0x08, 0x00],
         None => {}
     }
@@ -94,7 +109,12 @@ pub fn redo(arrived: &[u8], trace: &[Trace], image: &Image) -> Option<Expected> 
     })
 }
 
-fn decide(arrived: &[u8], trace: &[Trace]) -> Option<Decided> {
+fn decide(
+    arrived: &[u8],
+    trace: &[Trace],
+    image: &Image,
+    learned: &mut Learned,
+) -> Option<Decided> {
     let mut decided = Decided::default();
     for step in trace {
         match step.kind {
@@ -132,7 +152,21 @@ fn decide(arrived: &[u8], trace: &[Trace]) -> Option<Decided> {
                 decided.destination = Some(step.address);
                 decided.replace(arrived, step.a as u8);
             }
-            SIDESTEP_TRACE_CSID => decided.destination = Some(step.address),
+            SIDESTEP_TRACE_CSID | SIDESTEP_TRACE_MASQUERADE | SIDESTEP_TRACE_DEMASQUERADE => {
+                decided.destination = Some(step.address)
+            }
+            SIDESTEP_TRACE_LEARN => {
+                let mut headers = current(arrived, &decided, true)?;
+                headers.truncate(step.b as usize);
+                // What is each packet's own.
+                headers[..6].copy_from_slice(&[0x60, 0, 0, 0, 0, 0]);
+                // Time stands still here: what has an age is learned once.
+                let age = image.learned.get(&step.a)?.age;
+                if age == 0 || !learned.contains_key(&step.a) {
+                    learned.insert(step.a, headers);
+                }
+            }
+            SIDESTEP_TRACE_RESTORE => decided.restored = Some(step.a),
             SIDESTEP_TRACE_POP => decided.pop = Some((step.a as usize, step.b as usize)),
             SIDESTEP_TRACE_PUSH => decided.policy = Some(step.a),
             SIDESTEP_TRACE_FORWARD => decided.adjacency = Some(step.a),
@@ -260,6 +294,28 @@ fn insert(packet: &mut Vec<u8>, policy: &sidestep_policy) -> Option<()> {
     Some(())
 }
 
+/// The learned headers, with what is the packet's own. True if the outer flow label is the packet path's to choose.
+fn restore(packet: &mut Vec<u8>, learned: &Learned, decided: &Decided) -> Option<bool> {
+    let mut outer = learned.get(&decided.restored?)?.clone();
+    let (class, label) = class_and_label(packet, decided.version);
+    let word = 6 << 28 | u32::from(class) << 20 | label;
+    outer[..4].copy_from_slice(&word.to_be_bytes());
+    packet.splice(..0, outer);
+    set_payload_length(packet);
+    Some(label == 0)
+}
+
+/// Traffic class or TOS, and flow label; 0 where there is none.
+fn class_and_label(packet: &[u8], version: u8) -> (u8, u32) {
+    match version {
+        6 => (
+            packet[0] << 4 | packet[1] >> 4,
+            u32::from_be_bytes([0, packet[1] & 15, packet[2], packet[3]]),
+        ),
+        _ => (packet[1], 0),
+    }
+}
+
 /// RFC 8986 5.1 to 5.3. True if the outer flow label is the packet path's to choose.
 fn push(
     packet: &mut Vec<u8>,
@@ -268,13 +324,7 @@ fn push(
     decided: &Decided,
 ) -> Option<bool> {
     let frame = u32::from(policy.kind) == SIDESTEP_POLICY_ENCAPS_L2;
-    let (class, label) = match decided.version {
-        6 => (
-            packet[0] << 4 | packet[1] >> 4,
-            u32::from_be_bytes([0, packet[1] & 15, packet[2], packet[3]]),
-        ),
-        _ => (packet[1], 0),
-    };
+    let (class, label) = class_and_label(packet, decided.version);
     let label = match u32::from(policy.flow_label) {
         SIDESTEP_FLOW_LABEL_ZERO => Some(0),
         SIDESTEP_FLOW_LABEL_COPY if label != 0 => Some(label),

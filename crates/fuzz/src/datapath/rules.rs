@@ -9,13 +9,14 @@
 //! - Nothing around the frame is written, and nothing around it has a part in what comes out.
 
 use sidestep_abi::{
-    SIDESTEP_HEADER_MAX, SIDESTEP_ROUTE_END_DX2, SIDESTEP_ROUTE_END_DX2V, SIDESTEP_TRACE_BEHAVIOR,
-    SIDESTEP_TRACE_FORWARD, SIDESTEP_TRACE_LOOKUP, SIDESTEP_TRACE_SOURCE, sidestep_port_counters,
+    SIDESTEP_HEADER_MAX, SIDESTEP_LEARNED_MAX, SIDESTEP_ROUTE_END_DX2, SIDESTEP_ROUTE_END_DX2V,
+    SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_FORWARD, SIDESTEP_TRACE_LOOKUP, SIDESTEP_TRACE_SOURCE,
+    sidestep_port_counters,
 };
 use sidestep_datapath::{FRAME_MAX, FibKey, Image, Native, Trace, Verdict};
 
 use super::packet::ipv4_sum;
-use super::redo::redo;
+use super::redo::{Learned, redo};
 
 /// What the buffer around a frame holds in the first and in the second run of it.
 const FILLS: [u8; 2] = [0x00, 0xa5];
@@ -29,6 +30,7 @@ pub struct Bench {
     filled: [Vec<u8>; 2],
     segment_size: u32,
     forwarded: u64,
+    learned: Learned,
 }
 
 /// What a run made of a frame.
@@ -55,6 +57,7 @@ impl Bench {
             filled: FILLS.map(|fill| vec![fill; 2 * FRAME_MAX]),
             segment_size: 0,
             forwarded: 0,
+            learned: Learned::new(),
         }
     }
 
@@ -145,6 +148,8 @@ impl Bench {
                 "not the longest match",
             )?;
         }
+        // A packet that is dropped later is learned from, too.
+        let _ = redo(arrived, &result.trace, &self.image, &mut self.learned);
         match result.verdict {
             Verdict::Forward { ifindex } => {
                 self.forwarded += 1;
@@ -199,7 +204,8 @@ impl Bench {
             "longer than the MTU",
         )?;
         check(
-            frame.len() <= arrived.len() + 14 + SIDESTEP_HEADER_MAX as usize,
+            frame.len()
+                <= arrived.len() + 14 + SIDESTEP_HEADER_MAX.max(SIDESTEP_LEARNED_MAX) as usize,
             "grew by more than the longest header",
         )?;
         let carries_frames = [SIDESTEP_ROUTE_END_DX2, SIDESTEP_ROUTE_END_DX2V];
@@ -219,9 +225,9 @@ impl Bench {
     }
 
     /// Byte for byte what was decided.
-    fn as_decided(&self, arrived: &[u8], result: &Outcome) -> Found {
-        let expected =
-            redo(arrived, &result.trace, &self.image).ok_or("the trace makes no sense")?;
+    fn as_decided(&mut self, arrived: &[u8], result: &Outcome) -> Found {
+        let expected = redo(arrived, &result.trace, &self.image, &mut self.learned)
+            .ok_or("the trace makes no sense")?;
         if expected.which_srh_is_unknown {
             return Ok(());
         }

@@ -118,6 +118,8 @@ pub struct Case {
     pub about: Option<String>,
     /// Clauses, such as `8986 4.1 S13`.
     pub rfc: Vec<String>,
+    /// Frames that come first, each with its ingress port: what a proxy learns from.
+    pub earlier: Vec<(String, Vec<u8>)>,
     /// Ingress port.
     pub port: String,
     /// The frame that arrives, from its destination MAC on, without FCS.

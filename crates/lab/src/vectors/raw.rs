@@ -25,6 +25,8 @@ pub(super) struct RawCase {
     about: Option<String>,
     #[serde(default)]
     rfc: Vec<String>,
+    #[serde(default)]
+    earlier: Vec<RawFrame>,
     #[serde(rename = "in")]
     input: RawFrame,
     expect: RawExpect,
@@ -112,6 +114,8 @@ impl RawCase {
             return Err("a name is of lower-case letters, digits and `_`".into());
         }
         let (port, frame) = port_of(self.input)?;
+        let earlier = self.earlier.into_iter().map(port_of);
+        let earlier = earlier.collect::<Result<_, _>>()?;
         let expect = match self.expect {
             RawExpect::Forward(frame) => {
                 port_of(frame).map(|(port, frame)| Expect::Forward { port, frame })?
@@ -166,6 +170,7 @@ impl RawCase {
             name,
             about,
             rfc,
+            earlier,
             port,
             frame,
             expect,

@@ -317,6 +317,13 @@ pub fn data_plane_can(encap: &Encap) -> Result<(), Wrong> {
                     join(done.map(|row| row.name), ", "),
                 ));
             }
+            if let Some((attribute, what)) = local.proxy_lacks() {
+                return Err(wrong(
+                    attribute.keyword(),
+                    format!("Sidestep does not do {what} yet"),
+                    "a service with nh6 or nh4",
+                ));
+            }
             match local
                 .flavors
                 .iter()

@@ -125,6 +125,42 @@ impl Seg6Local {
         }
     }
 
+    /// What of a proxy the data plane does not do yet: the attribute at fault, and what it would be for.
+    pub fn proxy_lacks(&self) -> Option<(Attribute, &'static str)> {
+        let lacking = [
+            (
+                self.proxy.chain == Some(Chain::FromVnf),
+                Attribute::Chain,
+                "a route for the way back, which the port has",
+            ),
+            (
+                self.proxy.nheth.is_some(),
+                Attribute::Nheth,
+                "services by Ethernet address",
+            ),
+            (
+                self.sees(InnerType::L2),
+                Attribute::Oif,
+                "services that see frames",
+            ),
+            (
+                self.nh6.is_some() && self.nh4.is_some(),
+                Attribute::Nh4,
+                "both families in one SID",
+            ),
+            (self.proxy.flows, Attribute::Flows, "headers by flow"),
+            (
+                self.proxy.liveness.is_some(),
+                Attribute::Liveness,
+                "liveness",
+            ),
+        ];
+        let mut lacking = lacking.into_iter().filter(|_| self.action.is_proxy());
+        lacking
+            .find(|(given, ..)| *given)
+            .map(|(_, attribute, what)| (attribute, what))
+    }
+
     fn lacks_next_hop(&self) -> bool {
         self.nh6.is_none() && self.nh4.is_none()
     }

@@ -1,0 +1,220 @@
+//! SR proxies: a SID is the way to a service, and a port the way back.
+
+use std::net::IpAddr;
+
+use sidestep_abi::{
+    PUNT_local, SIDESTEP_ROUTE_BACK_AD, SIDESTEP_ROUTE_BACK_AM, SIDESTEP_ROUTE_END_AD,
+    SIDESTEP_ROUTE_END_AM, SIDESTEP_ROUTE_END_AS, SIDESTEP_ROUTE_OURS, sidestep_learned,
+    sidestep_route,
+};
+use sidestep_datapath::FibKey;
+use sidestep_model::behavior::{Behavior, EncapMode, Seg6Encap, Seg6Local};
+use sidestep_model::node::IfIndex;
+use sidestep_model::route::{Encap, Family, NextHop, Route, RouteKey};
+
+use super::Pass;
+use super::routes::{Outcome, left, punt, record, room, unsupported};
+use super::stock::ViewKey;
+use super::tables::{self, Prefix};
+
+/// IANA "Assigned Internet Protocol Numbers".
+const PROTO_IPV4: u8 = 4;
+const PROTO_IPV6: u8 = 41;
+
+/// What tells the learned headers of one dynamic proxy from those of another: two SIDs never share any.
+pub(super) type LearnedKey = (Service, u32, RouteKey);
+
+/// Where a service is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Service {
+    oif: IfIndex,
+    iif: IfIndex,
+    address: IpAddr,
+    family: Family,
+}
+
+impl Service {
+    fn of(local: &Seg6Local) -> Option<Self> {
+        // The rest is refused where it is added; a node file may have it.
+        if local.proxy_lacks().is_some() {
+            return None;
+        }
+        let (oif, iif) = (local.oif?, local.back()?);
+        let (address, family) = match (local.nh6, local.nh4) {
+            (Some(nh6), _) => (nh6.into(), Family::V6),
+            (None, nh4) => (nh4?.into(), Family::V4),
+        };
+        Some(Self {
+            oif,
+            iif,
+            address,
+            family,
+        })
+    }
+
+    /// The upper-layer header of what it takes.
+    fn inner(&self) -> u8 {
+        match self.family {
+            Family::V6 => PROTO_IPV6,
+            Family::V4 => PROTO_IPV4,
+        }
+    }
+}
+
+/// Whether the record is that of a proxy's SID.
+pub(super) fn is_proxy(record: &sidestep_route) -> bool {
+    matches!(
+        u32::from(record.action),
+        SIDESTEP_ROUTE_END_AS | SIDESTEP_ROUTE_END_AD | SIDESTEP_ROUTE_END_AM
+    )
+}
+
+/// Whether a route is the SID of a proxy.
+pub(super) fn is_of_proxy(route: &Route) -> bool {
+    let behavior = |next_hop: &NextHop| match &next_hop.encap {
+        Some(Encap::Seg6Local(local)) => Some(local.action),
+        _ => None,
+    };
+    let mut behaviors = route.next_hops.iter().filter_map(behavior);
+    behaviors.any(|it| matches!(it, Behavior::EndAs | Behavior::EndAd | Behavior::EndAm))
+}
+
+/// The place of the learned headers that a record refers to.
+pub(super) fn learned(record: &sidestep_route) -> Option<u32> {
+    let action = u32::from(record.action);
+    matches!(action, SIDESTEP_ROUTE_END_AD | SIDESTEP_ROUTE_BACK_AD).then_some(record.policy)
+}
+
+impl Pass<'_> {
+    /// End.AM.
+    pub(super) fn masquerading(&mut self, local: &Seg6Local) -> Outcome<sidestep_route> {
+        let Some(service) = Service::of(local) else {
+            return left(unsupported(
+                "a form of End.AM that Sidestep does not do yet",
+            ));
+        };
+        let adjacency = self.adjacency(service.oif, Some(service.address), None)?;
+        self.way_back(&service, record(SIDESTEP_ROUTE_BACK_AM))?;
+        Ok(sidestep_route {
+            adjacency,
+            ..record(SIDESTEP_ROUTE_END_AM)
+        })
+    }
+
+    /// End.AS: the way back is that of a headend.
+    pub(super) fn static_proxy(
+        &mut self,
+        local: &Seg6Local,
+        next_hop: &NextHop,
+    ) -> Outcome<sidestep_route> {
+        let Some(service) = Service::of(local) else {
+            return left(unsupported(
+                "a form of End.AS that Sidestep does not do yet",
+            ));
+        };
+        let encap = Seg6Encap {
+            tunsrc: local.proxy.src,
+            ..Seg6Encap::new(EncapMode::Encap, local.segments.clone())
+        };
+        let adjacency = self.adjacency(service.oif, Some(service.address), None)?;
+        let back = self.headend(service.family, next_hop, &encap)?;
+        self.way_back(&service, back)?;
+        Ok(sidestep_route {
+            adjacency,
+            inner: service.inner(),
+            ..record(SIDESTEP_ROUTE_END_AS)
+        })
+    }
+
+    /// End.AD: the way back is by what was learned on the way in.
+    pub(super) fn dynamic_proxy(
+        &mut self,
+        local: &Seg6Local,
+        sid: RouteKey,
+    ) -> Outcome<sidestep_route> {
+        let Some(service) = Service::of(local) else {
+            return left(unsupported(
+                "a form of End.AD that Sidestep does not do yet",
+            ));
+        };
+        let adjacency = self.adjacency(service.oif, Some(service.address), None)?;
+        let age = local.proxy.age.unwrap_or(0);
+        let learned = room(self.stock.learned.get(&(service.clone(), age, sid)))?;
+        let record_learned = sidestep_learned {
+            used: 1,
+            age,
+            ..Default::default()
+        };
+        self.put_learned(learned, Some(record_learned));
+        self.way_back(
+            &service,
+            sidestep_route {
+                policy: learned,
+                ..record(SIDESTEP_ROUTE_BACK_AD)
+            },
+        )?;
+        Ok(sidestep_route {
+            adjacency,
+            policy: learned,
+            inner: service.inner(),
+            ..record(SIDESTEP_ROUTE_END_AD)
+        })
+    }
+
+    /// What a service sends back goes by this route. Several SIDs may share a port where it is the same one.
+    fn way_back(&mut self, service: &Service, back: sidestep_route) -> Outcome<()> {
+        let links = &self.node.links;
+        let name = links
+            .get(&service.iif)
+            .map_or_else(|| service.iif.0.to_string(), |link| link.name.clone());
+        if !self.out.image.ports.contains_key(&service.iif.0) {
+            return left(unsupported(format!(
+                "its service sends back by {name}, which is no port of Sidestep"
+            )));
+        }
+        let back = room(self.bare(sidestep_route {
+            flags: SIDESTEP_ROUTE_OURS as u8,
+            ..back
+        }))?;
+        let own = self.own_addresses(service.iif, service.family)?;
+        let Some(port) = self.out.image.ports.get_mut(&service.iif.0) else {
+            return Ok(());
+        };
+        let (way, addresses) = match service.family {
+            Family::V6 => (&mut port.back6, &mut port.own6),
+            Family::V4 => (&mut port.back4, &mut port.own4),
+        };
+        if *way != 0 && *way != back {
+            return left(unsupported(format!(
+                "what comes back by {name} belongs to the proxy of another SID; give this one an interface of its own (iif)"
+            )));
+        }
+        if *way == 0 {
+            (*way, *addresses) = (back, own);
+            self.stock.routes.hold(back);
+            self.stock.views.hold(own);
+        }
+        Ok(())
+    }
+
+    /// The view of an interface's own addresses. What is sent to them is not for the rest of a segment list.
+    fn own_addresses(&mut self, dev: IfIndex, family: Family) -> Outcome<u32> {
+        let view = room(self.stock.views.get(&ViewKey::Own(dev, family)))?;
+        // Ours: the kernel's routes make room for it where the prefixes do not all fit.
+        let local = room(self.bare(sidestep_route {
+            flags: SIDESTEP_ROUTE_OURS as u8,
+            ..punt(PUNT_local)
+        }))?;
+        let addresses = self.node.addresses.iter().filter(|(on, _)| *on == dev);
+        for (_, net) in addresses.filter(|(_, net)| tables::family(net) == family) {
+            let Prefix { address, length } = Prefix::host(net.addr());
+            let key = FibKey {
+                view,
+                address,
+                length,
+            };
+            self.put_prefix(key, Some(local));
+        }
+        Ok(view)
+    }
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * End.AM, the masquerading proxy (draft-ietf-spring-srv6-service-programming-00 6.4): a service that does not know SRv6
+ * sees the packet with its SRH, but with the last segment as destination address. What it sends back has the active
+ * segment as destination again.
+ */
+#ifndef SIDESTEP_BEHAVIOR_END_AM_H
+#define SIDESTEP_BEHAVIOR_END_AM_H
+
+#include "service.h"
+
+INLINE verdict end_am(ENV *e, struct packet *p, const struct sidestep_route *r)
+{
+	verdict v = service_advance(e, p, r); /* 6.4.1 S01 to S13 */
+	const __u8 *last;
+
+	if (v != VERDICT_CONTINUE)
+		return v;
+	last = env_bytes(e, p->srh + SRH_SEGMENTS, SEGMENT_LENGTH);
+	if (!last)
+		return punt(ext_chain);
+	p->destination = load_address(last); /* S14 */
+	p->view = 0;
+	env_trace(e, SIDESTEP_TRACE_MASQUERADE, p->srh, p->segments_left, p->destination);
+	return forward(r->adjacency);
+}
+
+/*
+ * De-masquerading, for what comes back by the service's port. A packet without an SRH, or with one that is used up, is
+ * the service's own, and goes the way that any packet goes.
+ */
+SUBPROGRAM verdict demasquerade(ENV *e, struct packet *p)
+{
+	const __u8 *srh, *segment;
+	verdict v;
+
+	if (!p)
+		return punt(unsupported);
+	v = srh_first(e, p);
+	if (v != VERDICT_CONTINUE)
+		return v;
+	if (!p->segments_left) {
+		p->ours = 0;
+		p->last_ours = 0;
+		return lookup();
+	}
+	srh = env_bytes(e, p->srh, 8);
+	if (!srh)
+		return punt(ext_chain);
+	/* 6.4.1, de-masquerading S07. The active segment of a reduced SRH is in the list, too: End.AM was one of it. */
+	if (p->segments_left > srh[SRH_LAST_ENTRY])
+		return drop(srh_segments_left);
+	segment = env_bytes(e, p->srh + SRH_SEGMENTS + p->segments_left * SEGMENT_LENGTH, SEGMENT_LENGTH);
+	if (!segment)
+		return punt(ext_chain);
+	p->destination = load_address(segment); /* S10 */
+	p->plan |= PLAN_DESTINATION;
+	env_trace(e, SIDESTEP_TRACE_DEMASQUERADE, p->srh, p->segments_left, p->destination);
+	return lookup();
+}
+
+#endif

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What the SR proxies share (draft-ietf-spring-srv6-service-programming-00 6): the End part of the way to a service.
+ */
+#ifndef SIDESTEP_BEHAVIOR_SERVICE_H
+#define SIDESTEP_BEHAVIOR_SERVICE_H
+
+#include "../wire/ext.h"
+#include "advance.h"
+#include "decap.h"
+
+/*
+ * 6.1.1 and 6.4.1, S01 to S14: the next segment becomes the destination address. The hop limit is checked and decremented
+ * when the packet leaves. A proxy cannot be the last segment (6).
+ */
+SUBPROGRAM verdict service_advance(ENV *e, struct packet *p, const struct sidestep_route *r)
+{
+	if (!p || !r)
+		return punt(unsupported);
+	if (!p->segments_left) {
+		verdict v = srh_first(e, p);
+
+		if (v != VERDICT_CONTINUE)
+			return v;
+		if (!p->segments_left)
+			return p->met_srh ? drop(segments_left_zero) : drop(no_srh);
+	}
+	return advance_segment(e, p, r);
+}
+
+/*
+ * 6.1.1 S01 to S17, up to the packet that the service takes. Continue: it is at the cursor, of type p->proto. Another upper
+ * layer goes on to the next segment without the service (S16), or ends here (RFC 8986 4.1.1) if there is none.
+ */
+SUBPROGRAM verdict service_unwrap(ENV *e, struct packet *p, const struct sidestep_route *r)
+{
+	_Bool advanced = 0;
+	verdict v;
+
+	if (!p || !r)
+		return punt(unsupported);
+	if (!p->segments_left) {
+		v = srh_first(e, p);
+		if (v != VERDICT_CONTINUE)
+			return v;
+	}
+	if (p->segments_left) {
+		/* S05. The header that has it goes. */
+		if (p->hop_limit <= 1)
+			return punt(hop_limit_exceeded);
+		v = advance_segment(e, p, r);
+		if (v == VERDICT_CONTINUE)
+			v = advance_used_up(e, p, 0);
+		if (v != VERDICT_CONTINUE)
+			return v;
+		advanced = 1;
+	}
+	/* 6.2.1: a dynamic proxy learns how the packet goes on. */
+	if (!advanced && r->action == SIDESTEP_ROUTE_END_AD)
+		return p->met_srh ? drop(segments_left_zero) : drop(no_srh);
+	v = ext_walk(e, p);
+	if (v != VERDICT_CONTINUE)
+		return v;
+	if (p->proto == r->inner)
+		return VERDICT_CONTINUE;
+	return advanced ? lookup() : drop(upper_layer);
+}
+
+/* S18 and S19: what is at the cursor goes to the service. */
+INLINE verdict service_forward(ENV *e, struct packet *p, const struct sidestep_route *r)
+{
+	verdict v;
+
+	p->segments_left = 0;
+	v = decap_inner(e, p, DECAP_IPV4 | DECAP_IPV6);
+	if (v != VERDICT_CONTINUE)
+		return v;
+	p->view = 0;
+	return forward(r->adjacency);
+}
+
+#endif

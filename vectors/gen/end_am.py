@@ -1,0 +1,187 @@
+"""End.AM (draft-ietf-spring-srv6-service-programming 6.4): a service that sees the last segment as destination.
+
+The service is at eth2, as fc02::1; a second one sends back by eth1.
+"""
+
+from scapy.layers.inet6 import ICMPv6ND_NA, IPv6
+
+from .case import Group, drop, forward, kernel, skip
+from .node import ETH0, ETH1, ETH2, HEADEND, SEGMENT_1, SEGMENT_2, node, received, sent
+from .wire import (
+    DESTINATION_OPTIONS, HOP_BY_HOP, OPTION_EXPERIMENT, OPTION_ROUTER_ALERT, ROUTING, SRH, TCP_PROTOCOL, UDP_PROTOCOL,
+    options_header, padn, tcp6, udp6,
+)
+
+# draft-ietf-spring-srv6-service-programming-00
+DRAFT = "service-programming 6.4.1"
+NO_LINUX = skip("Linux has no SR proxies")
+SID, TWO_WAYS, SID_END, SID_DT6 = "fc0f::a", "fc0f::b", "fc0f::1", "fc0f::d6"
+NODE = node(
+    routes=[
+        f"{SID}/128 encap seg6local action End.AM oif eth2 nh6 fc02::1 dev eth2",
+        f"{TWO_WAYS}/128 encap seg6local action End.AM oif eth0 nh6 fc00::1 iif eth2 dev eth0",
+        "fc0f::a2/128 encap seg6local action End.AM oif eth2 nh6 fc02::66 dev eth2",
+        f"{SID_END}/128 encap seg6local action End dev eth0",
+        f"{SID_DT6}/128 encap seg6local action End.DT6 table 254 dev eth0",
+    ],
+)
+LAST = "2001:db8:b::9"
+ONE = {"route": f"{SID}/128", "packets": 1, "errors": 0}
+ERROR = {"route": f"{SID}/128", "packets": 0, "errors": 1}
+
+
+def packet(destination, hop_limit, segments_left, segments, **fields):
+    """SRH and UDP."""
+    return (
+        IPv6(src=HEADEND, dst=destination, hlim=hop_limit, nh=ROUTING, tc=0x41, fl=0x00123)
+        / SRH(next_header=UDP_PROTOCOL, segments_left=segments_left, segment_list=segments, **fields)
+        / udp6(HEADEND, segments[0])
+    )
+
+
+def add_way_in(group):
+    """To the service."""
+    three = [LAST, SEGMENT_1, SID]
+    group.add(
+        "end_am_shows_the_service_the_last_segment", [f"{DRAFT} S12-S15"], ETH0,
+        received(ETH0, packet(SID, 64, 2, three)), forward(ETH2, sent(ETH2, packet(LAST, 63, 1, three))), NO_LINUX,
+        counters=ONE,
+    )
+    two = [LAST, SID]
+    group.add(
+        "end_am_before_the_last_segment", [f"{DRAFT} S12-S15"], ETH0,
+        received(ETH0, packet(SID, 64, 1, two)), forward(ETH2, sent(ETH2, packet(LAST, 63, 0, two))), NO_LINUX, counters=ONE,
+    )
+    group.add(
+        "end_am_of_a_reduced_srh", [f"{DRAFT} S13"], ETH0,
+        received(ETH0, packet(SID, 64, 2, [LAST, SEGMENT_1])),
+        forward(ETH2, sent(ETH2, packet(LAST, 63, 1, [LAST, SEGMENT_1]))), NO_LINUX,
+    )
+    group.add(
+        "end_am_keeps_tlvs_and_tag", [DRAFT], ETH0,
+        received(ETH0, packet(SID, 64, 2, three, tlvs=padn(6), tag=7)),
+        forward(ETH2, sent(ETH2, packet(LAST, 63, 1, three, tlvs=padn(6), tag=7))), NO_LINUX,
+    )
+    group.add(
+        "end_am_behind_another_sid_of_the_node", [DRAFT, "8754 4.3.1"], ETH0,
+        received(ETH0, packet(SID_END, 64, 3, [LAST, SEGMENT_1, SID, SID_END])),
+        forward(ETH2, sent(ETH2, packet(LAST, 63, 1, [LAST, SEGMENT_1, SID, SID_END]))), NO_LINUX, counters=ONE,
+    )
+    group.add(
+        "end_am_by_one_interface_and_back_by_another", [f"{DRAFT} S15"], ETH1,
+        received(ETH1, packet(TWO_WAYS, 64, 2, [LAST, SEGMENT_1, TWO_WAYS])),
+        forward(ETH0, sent(ETH0, packet(LAST, 63, 1, [LAST, SEGMENT_1, TWO_WAYS]))), NO_LINUX,
+    )
+    group.add(
+        "end_am_with_segments_left_zero", [f"{DRAFT} S02-S03", "8986 4.1.1"], ETH0,
+        received(ETH0, packet(SID, 64, 0, [SID, SEGMENT_1])), drop("segments_left_zero"), NO_LINUX, counters=ERROR,
+    )
+    group.add(
+        "end_am_without_an_srh", [DRAFT, "8986 4.1.1"], ETH0,
+        received(ETH0, IPv6(src=HEADEND, dst=SID, hlim=64, nh=UDP_PROTOCOL) / udp6(HEADEND, SID)), drop("no_srh"), NO_LINUX,
+        counters=ERROR,
+    )
+    group.add(
+        "end_am_with_segments_left_beyond_last_entry", [f"{DRAFT} S09-S10"], ETH0,
+        received(ETH0, packet(SID, 64, 3, two)), drop("srh_segments_left"), NO_LINUX, counters=ERROR,
+    )
+    group.add(
+        "end_am_with_hop_limit_1", [f"{DRAFT} S05-S06"], ETH0,
+        received(ETH0, packet(SID, 1, 1, two)), drop("hop_limit"), NO_LINUX, counters=ERROR,
+    )
+    group.add(
+        "end_am_whose_service_is_not_resolved", ["4861 7.2"], ETH0,
+        received(ETH0, packet("fc0f::a2", 64, 1, [LAST, "fc0f::a2"])), drop("no_neighbor"), NO_LINUX,
+    )
+
+
+def add_way_back(group):
+    """From the service."""
+    three = [LAST, SEGMENT_1, SID]
+    back = f"{DRAFT} de-masquerading"
+    group.add(
+        "end_am_back_restores_the_active_segment", [f"{back} S10-S13"], ETH2,
+        received(ETH2, packet(LAST, 62, 1, three)), forward(ETH1, sent(ETH1, packet(SEGMENT_1, 61, 1, three))), NO_LINUX,
+    )
+    group.add(
+        "end_am_back_at_the_last_segment", [f"{back} S05, S12-S13"], ETH2,
+        received(ETH2, packet(SEGMENT_1, 62, 0, [SEGMENT_1, SID])),
+        forward(ETH1, sent(ETH1, packet(SEGMENT_1, 61, 0, [SEGMENT_1, SID]))), NO_LINUX,
+    )
+    group.add(
+        "end_am_back_to_the_link_that_it_came_from", [f"{back} S10-S13"], ETH2,
+        received(ETH2, packet(LAST, 62, 1, [LAST, SEGMENT_2, SID])),
+        forward(ETH2, sent(ETH2, packet(SEGMENT_2, 61, 1, [LAST, SEGMENT_2, SID]))), NO_LINUX,
+    )
+    group.add(
+        "end_am_back_to_a_sid_of_the_node", [f"{back} S13", "8986 4.1"], ETH2,
+        received(ETH2, packet(LAST, 62, 2, [LAST, SEGMENT_1, SID_END, SID])),
+        forward(ETH1, sent(ETH1, packet(SEGMENT_1, 61, 1, [LAST, SEGMENT_1, SID_END, SID]))), NO_LINUX,
+        counters={"route": f"{SID_END}/128", "packets": 1, "errors": 0},
+    )
+    group.add(
+        "end_am_back_to_the_next_service_of_the_node", [f"{back} S13", DRAFT], ETH2,
+        received(ETH2, packet(LAST, 62, 2, [LAST, SEGMENT_1, TWO_WAYS, SID])),
+        forward(ETH0, sent(ETH0, packet(LAST, 61, 1, [LAST, SEGMENT_1, TWO_WAYS, SID]))), NO_LINUX,
+        counters={"route": f"{TWO_WAYS}/128", "packets": 1, "errors": 0},
+    )
+    group.add(
+        "end_am_back_whose_last_segment_is_of_the_node", [f"{back} S10"], ETH2,
+        received(ETH2, packet(SID_DT6, 62, 1, [SID_DT6, SEGMENT_1, SID])),
+        forward(ETH1, sent(ETH1, packet(SEGMENT_1, 61, 1, [SID_DT6, SEGMENT_1, SID]))), NO_LINUX,
+        about="The destination that the service saw is a SID of this node; it is not its turn yet.",
+    )
+
+    def behind_options(destination, hop_limit, segments_left, kind=DESTINATION_OPTIONS, option=OPTION_EXPERIMENT):
+        return (
+            IPv6(src=HEADEND, dst=destination, hlim=hop_limit, nh=kind)
+            / options_header(ROUTING, option)
+            / SRH(next_header=UDP_PROTOCOL, segments_left=segments_left, segment_list=three)
+            / udp6(HEADEND, LAST)
+        )
+
+    group.add(
+        "end_am_back_behind_destination_options", [f"{back} S01", "8200 4.1"], ETH2,
+        received(ETH2, behind_options(LAST, 62, 1)), forward(ETH1, sent(ETH1, behind_options(SEGMENT_1, 61, 1))), NO_LINUX,
+    )
+    group.add(
+        "end_am_back_behind_a_router_alert", [f"{back} S01", "8200 4.3"], ETH2,
+        received(ETH2, behind_options(LAST, 62, 1, HOP_BY_HOP, OPTION_ROUTER_ALERT)), drop("kernel_only"), NO_LINUX,
+        about="The kernel would forward it to the last segment.",
+    )
+    group.add(
+        "end_am_back_with_segments_left_beyond_last_entry", [f"{back} S07-S08"], ETH2,
+        received(ETH2, packet(LAST, 62, 3, three)), drop("srh_segments_left"), NO_LINUX,
+        about="Whoever sent it, End.AM did not: it leaves Last Entry at most.",
+    )
+    group.add(
+        "end_am_back_with_a_broken_srh", [f"{back} S07-S08"], ETH2,
+        received(ETH2, packet(LAST, 62, 1, three, last_entry=9)), drop("srh_length"), NO_LINUX,
+    )
+    group.add(
+        "end_am_back_with_hop_limit_1", [f"{back} S02-S03"], ETH2,
+        received(ETH2, packet(LAST, 1, 1, three)), drop("hop_limit"), NO_LINUX,
+    )
+    group.add(
+        "end_am_back_without_an_srh_is_the_services_own", [DRAFT], ETH2,
+        received(ETH2, IPv6(src="fc02::1", dst=SEGMENT_1, hlim=64, nh=TCP_PROTOCOL) / tcp6("fc02::1", SEGMENT_1)),
+        forward(ETH1, sent(ETH1, IPv6(src="fc02::1", dst=SEGMENT_1, hlim=63, nh=TCP_PROTOCOL) / tcp6("fc02::1", SEGMENT_1))),
+        NO_LINUX,
+    )
+    group.add(
+        "end_am_back_to_an_address_of_the_interface", [DRAFT], ETH2,
+        received(ETH2, packet("fc02::2", 62, 1, ["fc02::2", SEGMENT_1, SID])), kernel("local"), NO_LINUX,
+    )
+    group.add(
+        "end_am_back_neighbor_discovery_is_the_kernels", ["4861 7.2", DRAFT], ETH2,
+        received(ETH2, IPv6(src="fc02::1", dst="fc02::2", hlim=255) / ICMPv6ND_NA(tgt="fc02::1", R=0, S=1)),
+        kernel("local"), NO_LINUX,
+    )
+
+
+def groups():
+    """The files of this module."""
+    group = Group("end_am", "End.AM: the masquerading proxy, both ways.", NODE)
+    add_way_in(group)
+    add_way_back(group)
+    return [group]
