@@ -5,6 +5,7 @@
 
 pub mod constant;
 pub mod frames;
+pub mod hosts;
 pub mod ip;
 pub mod left;
 pub mod tracer;
