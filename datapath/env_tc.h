@@ -3,6 +3,8 @@
 #ifndef SIDESTEP_ENV_TC_H
 #define SIDESTEP_ENV_TC_H
 
+#include <asm-generic/errno.h>
+#include <bpf/bpf_endian.h>
 #include <linux/bpf.h>
 
 #include "newer.h"
@@ -73,6 +75,26 @@ INLINE int env_decap4_by_translation(ENV *e, int delta)
 }
 
 /*
+ * An skb that was encapsulated before, perhaps by another node on this machine, stays marked as such when its outer header
+ * is taken off: the kernel then refuses to note a second encapsulation (bpf_skb_net_grow). What it noted is still right:
+ * the inner headers are where they were, and the segments are still to be cut inside. Only the protocol may be that of the
+ * packet without outer header; it changes when bytes are taken off, so there are more of them at first.
+ */
+INLINE int env_encap_again(ENV *e, int delta)
+{
+	int excess = e->protocol == bpf_htons(ETHERTYPE_IPV6) ? 0 : IPV6_LENGTH;
+
+	if (excess && !env_decap_l3)
+		return -1;
+	if (bpf_skb_adjust_room(e, excess - delta, BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO) < 0)
+		return -1;
+	if (!excess)
+		return 0;
+	return (int)bpf_skb_adjust_room(e, -excess, BPF_ADJ_ROOM_MAC,
+					BPF_F_ADJ_ROOM_FIXED_GSO | SIDESTEP_ADJ_ROOM_DECAP_L3_IPV6);
+}
+
+/*
  * bpf_skb_adjust_room works right behind the Ethernet header and keeps the segmentation and checksum state of the skb
  * in step. FIXED_GSO: the segment size is the sender's business; what does not fit the MTU was left to the kernel
  * before.
@@ -80,6 +102,7 @@ INLINE int env_decap4_by_translation(ENV *e, int delta)
 INLINE int env_shift(ENV *e, int delta, enum env_shift how)
 {
 	__u64 flags = BPF_F_ADJ_ROOM_FIXED_GSO;
+	int refused;
 
 	if (how == ENV_SHIFT_DECAP4 && !env_decap_l3)
 		return env_decap4_by_translation(e, delta);
@@ -90,7 +113,10 @@ INLINE int env_shift(ENV *e, int delta, enum env_shift how)
 			 BPF_F_ADJ_ROOM_ENCAP_L2_ETH;
 	else if (how == ENV_SHIFT_DECAP4)
 		flags |= SIDESTEP_ADJ_ROOM_DECAP_L3_IPV4;
-	return (int)bpf_skb_adjust_room(e, -delta, BPF_ADJ_ROOM_MAC, flags);
+	refused = (int)bpf_skb_adjust_room(e, -delta, BPF_ADJ_ROOM_MAC, flags);
+	if (unlikely(refused == -EALREADY) && how == ENV_SHIFT_ENCAP)
+		return env_encap_again(e, delta);
+	return refused;
 }
 
 INLINE int env_trim(ENV *e, __u32 length)

@@ -8,5 +8,7 @@
  * length and needs no flag.
  */
 #define SIDESTEP_ADJ_ROOM_DECAP_L3_IPV4 (1ULL << 7)
+/* The same: the packet is IPv6 now. */
+#define SIDESTEP_ADJ_ROOM_DECAP_L3_IPV6 (1ULL << 8)
 
 #endif
