@@ -8,6 +8,7 @@ pub mod frames;
 pub mod hosts;
 pub mod ip;
 pub mod left;
+pub mod service;
 pub mod tracer;
 
 use std::io::{self, BufRead, BufReader, Read, Write as _};

@@ -1,0 +1,245 @@
+//! A router with a service behind it that knows nothing of SRv6: a namespace in which the kernel forwards plain packets
+//! between two interfaces. It finds the router by ARP and neighbor discovery, as the router finds it.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use sidestep_lab::traffic::Napi;
+use sidestep_lab::{FrameSocket, Namespace};
+
+use super::frames::{self, IPV4, IPV6, ROUTING};
+use super::ip::Ip;
+use super::{Daemon, PATIENCE, ROUTER, Star};
+
+/// The service's node name.
+pub const SERVICE: &str = "vnf";
+/// The router's ports that take part.
+pub const PORTS: [&str; 4] = ["eth0", "eth1", "vnf0", "vnf1"];
+/// The router's ports to it; packets from host `a` go there by the first and come back by the second.
+pub const SERVICE_PORTS: [&str; 2] = ["vnf0", "vnf1"];
+
+const SERVICE_ADDRESSES: [&str; 4] = [
+    "address add fc00:d::2/64 dev eth0",
+    "address add 10.0.4.2/24 dev eth0",
+    "address add fc00:e::2/64 dev eth1",
+    "address add 10.0.5.2/24 dev eth1",
+];
+const SERVICE_ROUTES: [&str; 6] = [
+    "route replace 2001:db8:a::/48 via fc00:d::1",
+    "route replace 2001:db8:b::/48 via fc00:e::1",
+    "route replace fc00:aa::/32 via fc00:d::1",
+    "route replace fc00:bb::/32 via fc00:e::1",
+    "route replace 198.51.100.0/24 via 10.0.4.1",
+    "route replace 203.0.113.0/24 via 10.0.5.1",
+];
+
+/// Towards host `b`, and towards host `a`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    Forth,
+    Back,
+}
+
+impl Direction {
+    pub const BOTH: [Self; 2] = [Self::Forth, Self::Back];
+
+    /// Hosts: who sends, who receives.
+    pub fn hosts(self) -> [&'static str; 2] {
+        self.order(["a", "b"])
+    }
+
+    /// Ports to the service: there, back.
+    pub fn ports(self) -> [&'static str; 2] {
+        self.order(SERVICE_PORTS)
+    }
+
+    /// The service's own addresses on the first of [`Self::ports`].
+    pub fn service(self) -> [&'static str; 2] {
+        match self {
+            Self::Forth => ["fc00:d::2", "10.0.4.2"],
+            Self::Back => ["fc00:e::2", "10.0.5.2"],
+        }
+    }
+
+    /// The proxy's SID for what the service takes.
+    pub fn sid(self) -> Ipv6Addr {
+        self.order(["fc00:5::f", "fc00:5::b"])[0]
+            .parse()
+            .expect("a SID")
+    }
+
+    /// The segment behind it.
+    pub fn next(self) -> Ipv6Addr {
+        self.order(["fc00:bb::1", "fc00:aa::1"])[0]
+            .parse()
+            .expect("a SID")
+    }
+
+    /// Customers: source and destination.
+    pub fn inner6(self) -> [IpAddr; 2] {
+        self.order(["2001:db8:a::9", "2001:db8:b::9"])
+            .map(|text| text.parse().expect("an address"))
+    }
+
+    /// Customers: source and destination.
+    pub fn inner4(self) -> [IpAddr; 2] {
+        self.order(["198.51.100.9", "203.0.113.9"])
+            .map(|text| text.parse().expect("an address"))
+    }
+
+    fn order<T>(self, [a, b]: [T; 2]) -> [T; 2] {
+        match self {
+            Self::Forth => [a, b],
+            Self::Back => [b, a],
+        }
+    }
+}
+
+/// [`Star`] with the service. `fc00:bb::/32` is behind host `b`, `fc00:aa::/32` behind `a`.
+#[derive(Debug)]
+pub struct Served {
+    pub star: Star,
+    /// The veths take what XDP redirects, as network cards do.
+    _napi: Vec<Napi>,
+}
+
+impl Served {
+    pub fn new(topic: &str) -> Self {
+        let mut star = Star::new(topic);
+        star.lab.node(SERVICE).expect("a namespace");
+        // Neighbor discovery begins at a link-local address.
+        for node in [ROUTER, SERVICE] {
+            star.host(node)
+                .sysctl("net/ipv6/conf/default/addr_gen_mode", "0")
+                .expect("link-local addresses");
+        }
+        for (port, ifname) in SERVICE_PORTS.iter().zip(["eth0", "eth1"]) {
+            star.lab
+                .link(SERVICE, ifname, ROUTER, port)
+                .expect("a cable");
+            star.seg6_enabled(port, true);
+        }
+        let service = star.host(SERVICE);
+        for path in ["net/ipv6/conf/all/forwarding", "net/ipv4/ip_forward"] {
+            service.sysctl(path, "1").expect("a sysctl");
+        }
+        star.ip().all([
+            "address add fc00:d::1/64 dev vnf0",
+            "address add 10.0.4.1/24 dev vnf0",
+            "address add fc00:e::1/64 dev vnf1",
+            "address add 10.0.5.1/24 dev vnf1",
+            "route add fc00:aa::/32 via fc00:a::2 dev eth0",
+            "route add fc00:bb::/32 via fc00:b::2 dev eth1",
+        ]);
+        Ip::new(service).all(SERVICE_ADDRESSES.into_iter().chain(SERVICE_ROUTES));
+        let ends = [
+            (SERVICE, "eth0"),
+            (SERVICE, "eth1"),
+            ("a", "eth0"),
+            ("b", "eth0"),
+        ];
+        let napi = ends.map(|(node, ifname)| Napi::attach(star.host(node), ifname).expect("NAPI"));
+        Self {
+            star,
+            _napi: napi.into(),
+        }
+    }
+
+    pub fn service(&self) -> &Namespace {
+        self.star.host(SERVICE)
+    }
+
+    /// The service loses its addresses: its links stay, but it answers to nothing and forwards nothing.
+    pub fn dies(&self) {
+        let del = SERVICE_ADDRESSES.map(|address| address.replace("add ", "del "));
+        Ip::new(self.service()).all(del.iter().map(String::as_str));
+    }
+
+    /// After [`Self::dies`].
+    pub fn comes_back(&self) {
+        Ip::new(self.service()).all(SERVICE_ADDRESSES.into_iter().chain(SERVICE_ROUTES));
+    }
+
+    /// The program on all ports that take part.
+    pub fn run(&self, mode: &str) -> Daemon {
+        self.star.run(&[&["--mode", mode], &PORTS[..]].concat())
+    }
+
+    /// `sidestep route add WORDS` on the router.
+    pub fn add(&self, words: &str) {
+        self.tell(&format!("route add {words}"));
+    }
+
+    /// `sidestep WORDS` on the router; returns what it prints.
+    pub fn tell(&self, words: &str) -> String {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        super::printed(self.star.router(), &words)
+    }
+
+    /// Sends `frame` from one host again and again until another one gets something by the way that leads through the
+    /// service: neighbors have to be found first. Returns the first that [`arrives`](Self::cross) then.
+    pub fn cross(&self, direction: Direction, frame: &[u8]) -> Vec<u8> {
+        let [near, far] = direction.hosts().map(|host| self.star.socket(host));
+        super::eventually("a packet through the service", || {
+            near.send(frame).expect("send");
+            received(&far, 100)
+        });
+        // What was sent meanwhile and waited for a neighbor.
+        while received(&far, 50).is_some() {}
+        near.send(frame).expect("send");
+        far.receive(PATIENCE)
+            .expect("receive")
+            .expect("the next packet")
+    }
+
+    /// A packet for the proxy of a direction, from the host there, around this inner packet.
+    pub fn to_proxy(&self, direction: Direction, inner: &[u8]) -> Vec<u8> {
+        let [near, _] = direction.hosts();
+        let port = direction.order(["eth0", "eth1"])[0];
+        frames::ethernet(
+            self.star.mac(ROUTER, port),
+            self.star.mac(near, "eth0"),
+            &outer(direction.sid(), 64, direction, 1, inner),
+        )
+    }
+
+    /// A packet as the host at the end of a direction gets it.
+    pub fn at_the_end(&self, direction: Direction, packet: &[u8]) -> Vec<u8> {
+        let [_, far] = direction.hosts();
+        let port = direction.order(["eth0", "eth1"])[1];
+        frames::ethernet(
+            self.star.mac(far, "eth0"),
+            self.star.mac(ROUTER, port),
+            packet,
+        )
+    }
+}
+
+fn received(socket: &FrameSocket, milliseconds: u64) -> Option<Vec<u8>> {
+    let timeout = std::time::Duration::from_millis(milliseconds);
+    socket.receive(timeout).expect("receive")
+}
+
+/// Of the headend in front of everything.
+pub fn headend() -> Ipv6Addr {
+    "fc00:99::1".parse().expect("an address")
+}
+
+/// An SRv6 packet with the segments of a direction: the proxy's, and the next one.
+pub fn outer(
+    destination: Ipv6Addr,
+    hop_limit: u8,
+    direction: Direction,
+    segments_left: u8,
+    inner: &[u8],
+) -> Vec<u8> {
+    let next = if inner[0] >> 4 == 6 { IPV6 } else { IPV4 };
+    let segments = [direction.sid(), direction.next()];
+    let srh = frames::srh(next, &segments, segments_left);
+    frames::ipv6(
+        headend(),
+        destination,
+        ROUTING,
+        hop_limit,
+        &[&srh[..], inner].concat(),
+    )
+}

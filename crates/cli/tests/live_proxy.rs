@@ -1,0 +1,241 @@
+//! SR proxies with a real service behind them: a namespace in which the kernel forwards.
+
+mod live;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use live::frames;
+use live::service::{Direction, Served, outer};
+use live::{begin, modes};
+
+#[test]
+fn a_packet_crosses_a_service_under_the_address_of_its_last_segment() {
+    let test = "a_packet_crosses_a_service_under_the_address_of_its_last_segment";
+    let Some(_turn) = begin(test) else {
+        return;
+    };
+    for mode in modes(test, &["tc", "xdp"]) {
+        let served = Served::new("liveam");
+        let _daemon = served.run(mode);
+        for direction in Direction::BOTH {
+            let ([there, back], [nh6, _]) = (direction.ports(), direction.service());
+            served.add(&format!(
+                "{}/128 encap seg6local action End.AM oif {there} iif {back} nh6 {nh6} dev {there}",
+                direction.sid()
+            ));
+        }
+        for direction in Direction::BOTH {
+            let [from, to] = direction.inner6();
+            let inner = frames::udp(from, to, 64, b"masqueraded");
+            let arrived = served.cross(direction, &served.to_proxy(direction, &inner));
+            // End.AM, the service, and the way back: three hops. The inner packet is nobody's.
+            let expected = outer(direction.next(), 61, direction, 0, &inner);
+            assert_eq!(
+                arrived,
+                served.at_the_end(direction, &expected),
+                "{mode} {direction:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_static_proxy_takes_headers_off_and_puts_others_on_for_both_families_and_ways() {
+    let test = "a_static_proxy_takes_headers_off_and_puts_others_on_for_both_families_and_ways";
+    let Some(_turn) = begin(test) else {
+        return;
+    };
+    for mode in modes(test, &["tc", "xdp"]) {
+        for ipv4 in [false, true] {
+            let served = Served::new("liveas");
+            let _daemon = served.run(mode);
+            for direction in Direction::BOTH {
+                let [there, back] = direction.ports();
+                let [nh6, nh4] = direction.service();
+                let service = if ipv4 {
+                    format!("nh4 {nh4}")
+                } else {
+                    format!("nh6 {nh6}")
+                };
+                served.add(&format!(
+                    "{}/128 encap seg6local action End.AS oif {there} iif {back} {service} segs {} src fc00:5::1 dev {there}",
+                    direction.sid(),
+                    direction.next(),
+                ));
+            }
+            for direction in Direction::BOTH {
+                let [from, to] = if ipv4 {
+                    direction.inner4()
+                } else {
+                    direction.inner6()
+                };
+                let packet = |hop_limit| frames::udp(from, to, hop_limit, b"static");
+                let arrived = served.cross(direction, &served.to_proxy(direction, &packet(64)));
+                // A hop each: decapsulation, the service, encapsulation.
+                let srh = frames::srh(
+                    if ipv4 { frames::IPV4 } else { frames::IPV6 },
+                    &[direction.next()],
+                    0,
+                );
+                let pushed = [&srh[..], &packet(61)].concat();
+                let source = "fc00:5::1".parse().expect("an address");
+                let mut expected =
+                    frames::ipv6(source, direction.next(), frames::ROUTING, 64, &pushed);
+                // RFC 6437: computed from the inner packet.
+                expected[1..4].copy_from_slice(&arrived[15..18]);
+                assert_eq!(
+                    arrived,
+                    served.at_the_end(direction, &expected),
+                    "{mode} {direction:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_dynamic_proxy_puts_on_again_what_it_took_off_for_both_families_and_ways() {
+    let test = "a_dynamic_proxy_puts_on_again_what_it_took_off_for_both_families_and_ways";
+    let Some(_turn) = begin(test) else {
+        return;
+    };
+    for mode in modes(test, &["tc", "xdp"]) {
+        for ipv4 in [false, true] {
+            let served = Served::new("livead");
+            let _daemon = served.run(mode);
+            for direction in Direction::BOTH {
+                let [there, back] = direction.ports();
+                let [nh6, nh4] = direction.service();
+                let service = if ipv4 {
+                    format!("nh4 {nh4}")
+                } else {
+                    format!("nh6 {nh6}")
+                };
+                served.add(&format!(
+                    "{}/128 encap seg6local action End.AD oif {there} iif {back} {service} age 0 dev {there}",
+                    direction.sid(),
+                ));
+            }
+            for direction in Direction::BOTH {
+                let [from, to] = if ipv4 {
+                    direction.inner4()
+                } else {
+                    direction.inner6()
+                };
+                let packet = |hop_limit| frames::udp(from, to, hop_limit, b"dynamic");
+                let arrived = served.cross(direction, &served.to_proxy(direction, &packet(64)));
+                // The outer headers as End would have left them, around three hops: there, the service, and back.
+                let mut expected = outer(direction.next(), 63, direction, 0, &packet(61));
+                // RFC 6437: computed from the inner packet.
+                expected[1..4].copy_from_slice(&arrived[15..18]);
+                assert_eq!(
+                    arrived,
+                    served.at_the_end(direction, &expected),
+                    "{mode} {direction:?}"
+                );
+            }
+        }
+    }
+}
+
+/// The proxies of both directions, as a configuration file has them.
+fn configured() -> String {
+    let routes = Direction::BOTH.map(|direction| {
+        let ([there, back], [nh6, nh4]) = (direction.ports(), direction.service());
+        let (sid, next) = (direction.sid(), direction.next());
+        format!(
+            "- {sid}/128 encap seg6local action End.AM oif {there} iif {back} nh6 {nh6} dev {there}\n\
+             - {sid}4/128 encap seg6local action End.AS oif {there} iif {back} nh4 {nh4} segs {next} src fc00:5::1 \
+             dev {there}\n"
+        )
+    });
+    format!(
+        "ports: [eth0, eth1, vnf0, vnf1]\nroutes:\n{}",
+        routes.concat()
+    )
+}
+
+/// Between two packets of [`stream`].
+const PACE: Duration = Duration::from_micros(300);
+
+/// Packets through the service in a direction until `done`: how many were sent, how many arrived.
+fn stream(served: &Served, direction: Direction, done: &AtomicBool) -> [u64; 2] {
+    let [near, far] = direction.hosts().map(|host| served.star.socket(host));
+    let [from, to] = direction.inner6();
+    let frame = served.to_proxy(direction, &frames::udp(from, to, 64, b"stream"));
+    let [mut sent, mut arrived] = [0; 2];
+    let mut look = |wait| {
+        let came = far.receive(wait).expect("receive");
+        let ours = came
+            .as_deref()
+            .map(|out| frames::destination6(out) == Some(direction.next()));
+        arrived += u64::from(ours == Some(true));
+        came.is_some()
+    };
+    while !done.load(Ordering::Acquire) {
+        near.send(&frame).expect("send");
+        sent += 1;
+        while look(Duration::ZERO) {}
+        thread::sleep(PACE);
+    }
+    while look(Duration::from_millis(300)) {}
+    [sent, arrived]
+}
+
+#[test]
+fn a_daemon_that_dies_under_load_and_its_successor_lose_nothing_that_goes_through_a_service() {
+    let test = "a_daemon_that_dies_under_load_and_its_successor_lose_nothing";
+    let Some(_turn) = begin(test) else {
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("node.yaml");
+    std::fs::write(&file, configured()).expect("a file");
+    for mode in modes(test, &["tc", "xdp"]) {
+        let served = Served::new("livedie");
+        let args = ["--mode", mode, "--config", file.to_str().expect("UTF-8")];
+        let daemon = served.star.run(&args);
+        for direction in Direction::BOTH {
+            let [from, to] = direction.inner6();
+            served.cross(
+                direction,
+                &served.to_proxy(direction, &frames::udp(from, to, 64, b"first")),
+            );
+        }
+        let done = AtomicBool::new(false);
+        let counted = thread::scope(|scope| {
+            let streams = Direction::BOTH.map(|direction| {
+                scope.spawn({
+                    let (served, done) = (&served, &done);
+                    move || stream(served, direction, done)
+                })
+            });
+            let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                let mut daemon = daemon;
+                for _ in 0..3 {
+                    thread::sleep(Duration::from_millis(200));
+                    daemon.signal(Signal::SIGKILL);
+                    daemon.end();
+                    thread::sleep(Duration::from_millis(200));
+                    daemon = served.star.run(&args);
+                    assert!(daemon.began.contains("took over"), "{}", daemon.began);
+                }
+                thread::sleep(Duration::from_millis(200));
+                done.store(true, Ordering::Release);
+                daemon
+            }));
+            done.store(true, Ordering::Release);
+            let counted = streams.map(|stream| stream.join().expect("a stream"));
+            let _daemon = told.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            counted
+        });
+        for [sent, arrived] in counted {
+            assert!(sent > 1000, "{mode}: {sent} packets are too few to tell");
+            assert_eq!(arrived, sent, "{mode}");
+        }
+    }
+}
