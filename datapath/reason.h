@@ -35,7 +35,8 @@
 	X(23, kernel_only, "-", "only the kernel could go on with it, and it lacks the route that was applied")        \
 	X(24, vlan_miss, "RFC 8986 4.10", "the SID's VLAN table has no entry for the frame's VLANs")                   \
 	X(25, learned_length, "service-programming 6.2", "outer headers longer than a dynamic proxy can learn")        \
-	X(26, not_learned, "service-programming 6.2", "a service sent it back before its proxy learned headers")
+	X(26, not_learned, "service-programming 6.2", "a service sent it back before its proxy learned headers")       \
+	X(27, service_down, "-", "the service behind an SR proxy does not answer")
 
 /* Punt: the kernel gets the packet, unchanged unless the reason says otherwise. */
 #define SIDESTEP_PUNT_REASONS(X)                                                                                       \

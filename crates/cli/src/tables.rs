@@ -1,7 +1,7 @@
 //! Text tables of what is counted; the same structures are JSON with `-j`.
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use sidestep_control::report::{PortCounters, Reason, Route};
+use sidestep_control::report::{PortCounters, Reason, Route, Service};
 
 /// A table with these column heads, without lines; columns named in `right` are numbers.
 pub fn table(heads: &[&str], right: &[&str]) -> Table {
@@ -51,17 +51,40 @@ pub fn port_counters(ports: &[PortCounters]) -> Table {
     table
 }
 
-/// Counters of routes.
+/// Counters of routes; the services of SR proxies where one is looked at.
 pub fn routes(routes: &[Route]) -> Table {
-    let mut table = table(
-        &["packets", "bytes", "errors", "route"],
-        &["packets", "bytes", "errors"],
-    );
+    let looked_at = routes.iter().any(|route| route.service.is_some());
+    let heads = ["packets", "bytes", "errors", "service", "route"];
+    let heads = heads
+        .into_iter()
+        .filter(|head| looked_at || *head != "service");
+    let mut table = table(&heads.collect::<Vec<_>>(), &["packets", "bytes", "errors"]);
     for route in routes {
         let numbers = [route.packets, route.bytes, route.errors].map(|number| number.to_string());
-        table.add_row(numbers.into_iter().chain([route.route.clone()]));
+        let service = looked_at.then(|| route.service.as_ref().map_or_else(String::new, service));
+        table.add_row(
+            numbers
+                .into_iter()
+                .chain(service)
+                .chain([route.route.clone()]),
+        );
     }
     table
+}
+
+/// `up, 12 of 12 answered`; for a link, which is not asked, `up`.
+fn service(service: &Service) -> String {
+    let Service {
+        state,
+        probes,
+        answers,
+        downs,
+        trouble,
+    } = service;
+    let asked = (*probes > 0).then(|| format!("{answers} of {probes} answered"));
+    let often = (*downs > 0).then(|| format!("{downs} times down"));
+    let parts = [Some(state.clone()), asked, often, trouble.clone()];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// How often each reason was given.

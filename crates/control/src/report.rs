@@ -109,6 +109,23 @@ pub struct Route {
     pub errors: u64,
     /// Why the packet path leaves it to the kernel, if it does.
     pub left_to_kernel: Option<String>,
+    /// Of an SR proxy with `liveness`.
+    pub service: Option<Service>,
+}
+
+/// Whether the service of an SR proxy is there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Service {
+    /// `up`, `down`, or `unknown` until it has answered or been silent for long enough.
+    pub state: String,
+    /// How often it was asked.
+    pub probes: u64,
+    /// How often it answered.
+    pub answers: u64,
+    /// How often it went down.
+    pub downs: u64,
+    /// Why it cannot be asked.
+    pub trouble: Option<String>,
 }
 
 /// `show drops`: reasons that were given at least once.

@@ -9,6 +9,7 @@ pub mod error;
 pub mod grammar;
 pub mod node;
 pub mod route;
+pub mod service;
 pub mod vlan;
 
 pub use error::{ConfigError, Place};

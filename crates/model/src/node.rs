@@ -10,6 +10,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::route::{Family, Route, RouteKey, Rule};
+use crate::service::Service;
 use crate::vlan::VlanTables;
 
 /// An interface index of the node's network namespace.
@@ -169,6 +170,8 @@ pub struct Node {
     pub multipath_hash_seed: u32,
     /// VLAN tables of End.DX2V; Sidestep's own.
     pub vlans: VlanTables,
+    /// Services of SR proxies that did not answer.
+    pub services_down: BTreeSet<Service>,
 }
 
 impl Node {

@@ -204,6 +204,7 @@ fn routes(node: &Node, index: &Index, native: &Native) -> Vec<Route> {
             bytes: counters.bytes,
             errors: counters.errors,
             left_to_kernel: index.unsupported.get(key).cloned(),
+            service: None,
         });
     }
     routes

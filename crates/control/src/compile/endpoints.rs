@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use sidestep_abi::{
-    DROP_vlan_miss, PUNT_route_miss, SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_END,
+    DROP_service_down, DROP_vlan_miss, PUNT_route_miss, SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_END,
     SIDESTEP_ROUTE_END_B6_ENCAPS, SIDESTEP_ROUTE_END_B6_INSERT, SIDESTEP_ROUTE_END_DT4,
     SIDESTEP_ROUTE_END_DT6, SIDESTEP_ROUTE_END_DT46, SIDESTEP_ROUTE_END_DX2,
     SIDESTEP_ROUTE_END_DX2V, SIDESTEP_ROUTE_END_DX4, SIDESTEP_ROUTE_END_DX6, SIDESTEP_ROUTE_END_T,
@@ -12,6 +12,7 @@ use sidestep_abi::{
     sidestep_action, sidestep_route,
 };
 use sidestep_datapath::FibKey;
+use sidestep_model::behavior::proxy::OnDown;
 use sidestep_model::behavior::{Behavior, EncapMode, Flavors, Seg6Encap, Seg6Local};
 use sidestep_model::route::{Family, NextHop, RouteKey};
 use sidestep_model::vlan::{Vids, VlanTableId};
@@ -118,7 +119,15 @@ impl Pass<'_> {
             Behavior::EndAd => self.dynamic_proxy(local, *sid)?,
             Behavior::EndAm => self.masquerading(local)?,
         };
-        Ok(with_flavors(out, local.flavors))
+        // As a whole before: what the service still sends back finds its way.
+        match self.node.on_down(local) {
+            None => Ok(with_flavors(out, local.flavors)),
+            Some(OnDown::Bypass) => Ok(record(SIDESTEP_ROUTE_END)),
+            Some(OnDown::Drop) => Ok(sidestep_route {
+                reason: DROP_service_down as u8,
+                ..record(SIDESTEP_ROUTE_DROP)
+            }),
+        }
     }
 
     /// The view with the entries of a VLAN table: prefixes of the VLAN ids, as `datapath/behavior/end_dx2v.h` makes its key.

@@ -44,7 +44,8 @@ impl Daemon {
         let mut status_due = Instant::now();
         let mut stop = None;
         while stop.is_none() {
-            self.wait(settings_due.min(neighbors_due))?;
+            let due = settings_due.min(neighbors_due);
+            self.wait(self.liveness.due().map_or(due, |asked| due.min(asked)))?;
             if self
                 .signalled
                 .read(&mut [0; 16])
@@ -70,10 +71,12 @@ impl Daemon {
                 settings_due = now + SETTINGS_PERIOD.max(taken * SETTINGS_SHARE);
                 self.release();
             }
+            let services = self.liveness.look(self.mirror.node(), now);
             // What failed may succeed now: not for a change, but because there is memory again.
             let again = self.trouble.is_some() && now >= retry_due;
-            if again || settings || !notified.is_empty() {
-                self.follow(&notified, settings || again);
+            let all = again || settings || services;
+            if all || !notified.is_empty() {
+                self.follow(&notified, all);
                 retry_due = now + RETRY;
             }
             if now >= neighbors_due {
@@ -124,6 +127,11 @@ impl Daemon {
             self.mirror
                 .fds()
                 .into_iter()
+                .map(|fd| PollFd::new(fd, PollFlags::POLLIN)),
+        );
+        fds.extend(
+            self.liveness
+                .fds()
                 .map(|fd| PollFd::new(fd, PollFlags::POLLIN)),
         );
         let of_trace = self.tracing.iter();

@@ -3,6 +3,7 @@
 //! One thread, one event loop; packets never wait for it.
 
 mod events;
+mod liveness;
 mod lock;
 mod neighbors;
 mod orphans;
@@ -34,6 +35,7 @@ use crate::api::{Request, Server, Verb, run_directory};
 use crate::compile::{CompileError, Compiled, Compiler};
 use crate::report;
 use crate::trace::{Filter, Told};
+use liveness::Liveness;
 use lock::Lock;
 use neighbors::Neighbors;
 use own::Over;
@@ -143,6 +145,7 @@ pub struct Daemon {
     compiled: Compiled,
     kernel: Kernel,
     neighbors: Neighbors,
+    liveness: Liveness,
     attached: BTreeMap<String, Port>,
     refused: BTreeMap<String, String>,
     /// Why the last change could not be applied; what ran before runs on.
@@ -221,11 +224,12 @@ impl Daemon {
             },
             options,
             words,
-            over: Over::of(mirror.node(), &own),
+            over: Over::of(mirror.node(), &own, BTreeSet::new()),
             mirror,
             own,
             kernel,
             neighbors: Neighbors::default(),
+            liveness: Liveness::default(),
             attached: BTreeMap::new(),
             refused: BTreeMap::new(),
             trouble: None,
@@ -282,7 +286,9 @@ impl Daemon {
     /// Brings the tables to what the node is now, as far as they hold it. With `whole`, a route of our own that does not
     /// fit, though not one of those that did not before, is an error, and nothing changes.
     fn bring(&mut self, whole: Option<&Overlay>) -> Result<(), DaemonError> {
-        self.over = Over::of(self.mirror.node(), &self.own);
+        self.liveness
+            .follow(self.own.routes.values(), Instant::now());
+        self.over = Over::of(self.mirror.node(), &self.own, self.liveness.down());
         let ports = self.slots();
         let node = self.over.node(self.mirror.node());
         self.compilations += 1;
@@ -573,7 +579,7 @@ impl Daemon {
         });
         if let Err(error) = brought {
             self.own = before;
-            self.over = Over::of(self.mirror.node(), &self.own);
+            self.over = Over::of(self.mirror.node(), &self.own, self.liveness.down());
             return Err(error.to_string());
         }
         Ok(Value::Null)

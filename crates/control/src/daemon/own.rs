@@ -1,6 +1,7 @@
 //! What only Sidestep has: the routes, rules, neighbors and VLAN tables of the configuration file, of `sidestep route`,
 //! `sidestep rule` and `sidestep vlan`.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv6Net};
@@ -9,6 +10,7 @@ use sidestep_model::config::{Overlay, check_services, read_own_route};
 use sidestep_model::grammar::{Context, Style, Words, route, rule, vlan};
 use sidestep_model::node::{Node, TableId};
 use sidestep_model::route::{Owner, RouteKey};
+use sidestep_model::service::Service;
 
 use crate::api::Verb;
 
@@ -17,8 +19,12 @@ use crate::api::Verb;
 pub(crate) struct Over(Option<Node>);
 
 impl Over {
-    pub(crate) fn of(mirrored: &Node, own: &Overlay) -> Self {
-        Self((*own != Overlay::default()).then(|| over(mirrored, own)))
+    /// `down`: services that do not answer.
+    pub(crate) fn of(mirrored: &Node, own: &Overlay, down: BTreeSet<Service>) -> Self {
+        Self((*own != Overlay::default()).then(|| Node {
+            services_down: down,
+            ..over(mirrored, own)
+        }))
     }
 
     pub(crate) fn node<'a>(&'a self, mirrored: &'a Node) -> &'a Node {

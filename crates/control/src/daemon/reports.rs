@@ -156,6 +156,7 @@ impl Daemon {
             bytes: counters.bytes,
             errors: counters.errors,
             left_to_kernel: index.unsupported.get(key).cloned(),
+            service: self.liveness.report(of_route),
         })
     }
 

@@ -149,11 +149,6 @@ impl Seg6Local {
                 "both families in one SID",
             ),
             (self.proxy.flows, Attribute::Flows, "headers by flow"),
-            (
-                self.proxy.liveness.is_some(),
-                Attribute::Liveness,
-                "liveness",
-            ),
         ];
         let mut lacking = lacking.into_iter().filter(|_| self.action.is_proxy());
         lacking

@@ -1,0 +1,177 @@
+//! What a service is asked, and what an answer looks like: ICMP echo, neighbor solicitation, ARP request. Bytes in, bytes
+//! out; all of a packet that comes in may be hostile.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use sidestep_model::node::Mac;
+
+// IANA: ICMPv6 "type" Numbers, ICMP Type Numbers.
+const ECHO_REQUEST_6: u8 = 128;
+const ECHO_REPLY_6: u8 = 129;
+const NEIGHBOR_SOLICITATION: u8 = 135;
+const NEIGHBOR_ADVERTISEMENT: u8 = 136;
+const ECHO_REQUEST_4: u8 = 8;
+const ECHO_REPLY_4: u8 = 0;
+
+/// Who asks: echoes carry it, so that the answers to others are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identifier(pub u16);
+
+/// RFC 4443 4.1, without the checksum, which the kernel writes.
+pub(super) fn echo_request_6(identifier: Identifier, sequence: u16) -> [u8; 8] {
+    echo(ECHO_REQUEST_6, identifier, sequence)
+}
+
+/// RFC 4443 4.2: an answer to any of our requests.
+pub(super) fn is_echo_reply_6(message: &[u8], identifier: Identifier) -> bool {
+    is_echo(message, ECHO_REPLY_6, identifier)
+}
+
+/// RFC 792, with its checksum.
+pub(super) fn echo_request_4(identifier: Identifier, sequence: u16) -> [u8; 8] {
+    let mut message = echo(ECHO_REQUEST_4, identifier, sequence);
+    let sum: u32 = message
+        .chunks(2)
+        .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])))
+        .sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    message[2..4].copy_from_slice(&(!(folded as u16)).to_be_bytes());
+    message
+}
+
+/// RFC 792. A raw socket gives the IPv4 header, too.
+pub(super) fn is_echo_reply_4(packet: &[u8], identifier: Identifier) -> bool {
+    let length = packet.first().map_or(0, |byte| usize::from(byte & 15) * 4);
+    let message = packet.get(length..);
+    message.is_some_and(|message| is_echo(message, ECHO_REPLY_4, identifier))
+}
+
+fn echo(kind: u8, Identifier(identifier): Identifier, sequence: u16) -> [u8; 8] {
+    let (identifier, sequence) = (identifier.to_be_bytes(), sequence.to_be_bytes());
+    let mut message = [kind, 0, 0, 0, 0, 0, 0, 0];
+    message[4..6].copy_from_slice(&identifier);
+    message[6..].copy_from_slice(&sequence);
+    message
+}
+
+fn is_echo(message: &[u8], kind: u8, Identifier(identifier): Identifier) -> bool {
+    message.len() >= 8 && message[0] == kind && message[4..6] == identifier.to_be_bytes()
+}
+
+/// RFC 4861 4.3, with the Ethernet address of who asks.
+pub(super) fn solicitation(target: Ipv6Addr, from: Mac) -> Vec<u8> {
+    let head = [NEIGHBOR_SOLICITATION, 0, 0, 0, 0, 0, 0, 0];
+    [&head[..], &target.octets(), &[1, 1], &from.0].concat()
+}
+
+/// RFC 4861 4.4: of this target, whoever asked for it.
+pub(super) fn is_advertisement(message: &[u8], target: Ipv6Addr) -> bool {
+    message.first() == Some(&NEIGHBOR_ADVERTISEMENT) && message.get(8..24) == Some(&target.octets())
+}
+
+/// RFC 4291 2.7.1: the group that whoever has this address is in.
+pub(super) fn solicited_node(target: Ipv6Addr) -> Ipv6Addr {
+    let [.., a, b, c] = target.octets();
+    let mut group = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00, 0).octets();
+    group[13..].copy_from_slice(&[a, b, c]);
+    group.into()
+}
+
+/// RFC 826: Ethernet, IPv4.
+const ARP_HEAD: [u8; 6] = [0, 1, 8, 0, 6, 4];
+
+/// RFC 826. Without an address of its own the node asks as one that looks for conflicts does (RFC 5227 2.1.1).
+pub(super) fn arp_request(target: Ipv4Addr, from: Mac, own: Option<Ipv4Addr>) -> Vec<u8> {
+    let own = own.unwrap_or(Ipv4Addr::UNSPECIFIED);
+    let request = [0, 1];
+    [
+        &ARP_HEAD[..],
+        &request,
+        &from.0,
+        &own.octets(),
+        &[0; 6],
+        &target.octets(),
+    ]
+    .concat()
+}
+
+/// RFC 826: `target` says where it is.
+pub(super) fn is_arp_reply(packet: &[u8], target: Ipv4Addr) -> bool {
+    let reply = [0, 2];
+    packet.get(..6) == Some(&ARP_HEAD)
+        && packet.get(6..8) == Some(&reply)
+        && packet.get(14..18) == Some(&target.octets())
+        && packet.len() >= 28
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ME: Identifier = Identifier(0x1234);
+    const SERVICE_4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+
+    #[test]
+    fn an_echo_request_has_the_bytes_of_the_rfc_and_a_right_checksum() {
+        assert_eq!(
+            echo_request_6(ME, 7),
+            [128, 0, 0, 0, 0x12, 0x34, 0, 7],
+            "ICMPv6"
+        );
+        // 0x0800 + 0x1234 + 0x0007 = 0x1a3b, complemented.
+        assert_eq!(
+            echo_request_4(ME, 7),
+            [8, 0, 0xe5, 0xc4, 0x12, 0x34, 0, 7],
+            "ICMP"
+        );
+    }
+
+    #[test]
+    fn only_an_answer_to_us_is_one() {
+        let reply = [129, 0, 9, 9, 0x12, 0x34, 0, 7];
+        assert!(is_echo_reply_6(&reply, ME));
+        assert!(!is_echo_reply_6(&reply, Identifier(1)));
+        assert!(!is_echo_reply_6(&reply[..7], ME));
+        assert!(!is_echo_reply_6(&echo_request_6(ME, 7), ME));
+        let header = [&[0x46][..], &[0; 23]].concat();
+        let packet = [&header[..], &[0, 0, 9, 9, 0x12, 0x34, 0, 7]].concat();
+        assert!(is_echo_reply_4(&packet, ME));
+        assert!(!is_echo_reply_4(&packet[..31], ME));
+        assert!(!is_echo_reply_4(&[], ME));
+        assert!(!is_echo_reply_4(&[0x4f], ME));
+    }
+
+    #[test]
+    fn a_solicitation_and_its_answer_are_of_one_target() {
+        let target: Ipv6Addr = "fc00::1:2345:6789".parse().expect("an address");
+        let group: Ipv6Addr = "ff02::1:ff45:6789".parse().expect("an address");
+        assert_eq!(solicited_node(target), group);
+        let asked = solicitation(target, Mac([2, 0, 0, 0, 0, 1]));
+        assert_eq!(asked.len(), 32);
+        assert_eq!(asked[24..], [1, 1, 2, 0, 0, 0, 0, 1]);
+        let mut answer = asked;
+        answer[0] = 136;
+        assert!(is_advertisement(&answer, target));
+        assert!(!is_advertisement(&answer, group));
+        assert!(!is_advertisement(&answer[..23], target));
+        assert!(!is_advertisement(&[], target));
+    }
+
+    #[test]
+    fn an_arp_reply_is_of_the_address_that_was_asked_for() {
+        let asked = arp_request(SERVICE_4, Mac([2, 0, 0, 0, 0, 1]), None);
+        assert_eq!(
+            asked,
+            [
+                0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 2
+            ]
+        );
+        assert!(!is_arp_reply(&asked, SERVICE_4));
+        let mut answer = asked;
+        answer[7] = 2;
+        answer[14..18].copy_from_slice(&SERVICE_4.octets());
+        assert!(is_arp_reply(&answer, SERVICE_4));
+        assert!(!is_arp_reply(&answer, Ipv4Addr::new(10, 0, 0, 3)));
+        assert!(!is_arp_reply(&answer[..27], SERVICE_4));
+    }
+}

@@ -1,0 +1,198 @@
+//! When a service is asked, and what follows from its answers and from its silence. No I/O: time comes in, decisions go
+//! out.
+//!
+//! A service is asked once in an interval. What is not answered within half of it is asked again; if that is not
+//! answered either within the other half, the service is down. So it is down at most two intervals after its last
+//! breath, and one lost packet does not bring it down. It is up with its first answer.
+
+use std::time::{Duration, Instant};
+
+/// What is known of a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It was not heard of yet, nor was it silent for long enough.
+    Unknown,
+    /// It answered.
+    Up,
+    /// It is silent.
+    Down,
+}
+
+/// One service that is asked again and again.
+#[derive(Clone, Debug)]
+pub(super) struct Watch {
+    interval: Duration,
+    state: State,
+    /// When it was asked, but not for the second time.
+    asked: Instant,
+    due: Instant,
+    /// How often it was asked since it answered.
+    unanswered: u32,
+    /// Questions.
+    pub probes: u64,
+    /// Answers.
+    pub answers: u64,
+    /// How often it went down.
+    pub downs: u64,
+}
+
+/// Questions without an answer that make a service be down.
+const UNANSWERED: u32 = 2;
+
+impl Watch {
+    /// The first question is due at once.
+    pub fn new(interval: Duration, now: Instant) -> Self {
+        Self {
+            interval,
+            state: State::Unknown,
+            asked: now,
+            due: now,
+            unanswered: 0,
+            probes: 0,
+            answers: 0,
+            downs: 0,
+        }
+    }
+
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// When there is something to do.
+    pub fn due(&self) -> Instant {
+        self.due
+    }
+
+    /// The service was heard of.
+    pub fn answered(&mut self) {
+        self.answers += 1;
+        self.unanswered = 0;
+        self.state = State::Up;
+        self.due = self.asked + self.interval;
+    }
+
+    /// The link says it, without being asked.
+    pub fn tell(&mut self, up: bool) {
+        if up {
+            self.state = State::Up;
+        } else {
+            self.turn_down();
+        }
+    }
+
+    /// Whether the service is to be asked now. Answers that are there have to be told before.
+    pub fn is_due(&mut self, now: Instant) -> bool {
+        if now < self.due {
+            return false;
+        }
+        if self.unanswered >= UNANSWERED {
+            self.turn_down();
+        }
+        let again = self.unanswered == 1;
+        if !again {
+            self.asked = now;
+        }
+        let wait = if self.state == State::Down {
+            self.interval
+        } else {
+            self.interval / UNANSWERED
+        };
+        self.due = now + wait;
+        self.unanswered += 1;
+        self.probes += 1;
+        true
+    }
+
+    fn turn_down(&mut self) {
+        if self.state != State::Down {
+            self.state = State::Down;
+            self.downs += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+    const INTERVAL: u32 = 100;
+
+    /// Looks every millisecond; the service answers at once, at the times that `alive` says. Returns the times in
+    /// milliseconds at which the state changed, and the last watch.
+    fn run(until: u32, alive: impl Fn(u32) -> bool) -> (Vec<(u32, State)>, Watch) {
+        let start = Instant::now();
+        let mut watch = Watch::new(INTERVAL * MS, start);
+        let mut changes = Vec::new();
+        let mut before = watch.state();
+        for ms in 0..until {
+            if watch.is_due(start + ms * MS) && alive(ms) {
+                watch.answered();
+            }
+            if watch.state() != before {
+                before = watch.state();
+                changes.push((ms, before));
+            }
+        }
+        (changes, watch)
+    }
+
+    #[test]
+    fn one_that_answers_is_up_and_asked_once_in_an_interval() {
+        let (changes, watch) = run(1000, |_| true);
+        assert_eq!(changes, [(0, State::Up)]);
+        assert_eq!((watch.probes, watch.answers, watch.downs), (10, 10, 0));
+    }
+
+    #[test]
+    fn one_that_falls_silent_is_down_within_two_intervals_whenever_that_is() {
+        for last in 300..400 {
+            let (changes, watch) = run(1000, |ms| ms <= last);
+            let [_, (at, State::Down)] = changes[..] else {
+                panic!("{changes:?}")
+            };
+            assert!(
+                at > last && at <= last + 2 * INTERVAL,
+                "silent from {last} on, down at {at}"
+            );
+            assert_eq!(watch.downs, 1);
+        }
+    }
+
+    #[test]
+    fn one_that_never_answers_is_down_after_an_interval() {
+        let (changes, _) = run(1000, |_| false);
+        assert_eq!(changes, [(INTERVAL, State::Down)]);
+    }
+
+    #[test]
+    fn one_lost_packet_does_not_bring_it_down() {
+        let (changes, watch) = run(1000, |ms| ms != 300);
+        assert_eq!(changes, [(0, State::Up)]);
+        assert_eq!((watch.probes, watch.answers), (11, 10));
+    }
+
+    #[test]
+    fn one_that_comes_back_is_up_within_an_interval() {
+        let (changes, watch) = run(1000, |ms| !(300..=720).contains(&ms));
+        let [_, _, (at, State::Up)] = changes[..] else {
+            panic!("{changes:?}")
+        };
+        assert!(at > 720 && at <= 720 + INTERVAL, "{at}");
+        assert_eq!(watch.downs, 1);
+    }
+
+    #[test]
+    fn answers_that_waited_for_a_late_look_count() {
+        let start = Instant::now();
+        let mut watch = Watch::new(10 * MS, start);
+        for late in [0, 50, 120, 121, 300] {
+            let now = start + late * MS;
+            if late > 0 {
+                watch.answered();
+            }
+            watch.is_due(now);
+        }
+        assert_eq!((watch.state(), watch.downs), (State::Up, 0));
+    }
+}

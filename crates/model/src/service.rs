@@ -1,0 +1,67 @@
+//! The service behind an SR proxy, as far as one can see whether it is there.
+
+use std::net::IpAddr;
+
+use crate::behavior::Seg6Local;
+use crate::behavior::proxy::{Liveness, OnDown};
+use crate::node::{IfIndex, Node};
+
+/// What is looked at. SIDs that say the same of their service share it, and are up or down together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Service {
+    /// The interface to it.
+    pub dev: IfIndex,
+    /// Its address: of two the IPv6 one; none where it has only a link.
+    pub address: Option<IpAddr>,
+    /// How to see whether it is there.
+    pub liveness: Liveness,
+}
+
+impl Seg6Local {
+    /// The service that is to be looked at; none if this is no SR proxy, or one without `liveness`.
+    pub fn service(&self) -> Option<Service> {
+        let of_ipv6 = self.nh6.map(IpAddr::from);
+        Some(Service {
+            dev: self.oif?,
+            address: of_ipv6.or(self.nh4.map(IpAddr::from)),
+            liveness: self.proxy.liveness?,
+        })
+    }
+}
+
+impl Node {
+    /// What a SID is to do because its service is not there; none while it is, or nobody looks.
+    pub fn on_down(&self, local: &Seg6Local) -> Option<OnDown> {
+        let down = self.services_down.contains(&local.service()?);
+        down.then(|| local.proxy.on_down.unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::behavior::Behavior;
+    use crate::behavior::proxy::Probe;
+
+    #[test]
+    fn a_sid_is_down_with_its_service_and_no_other() {
+        let mut local = Seg6Local::new(Behavior::EndAd);
+        local.oif = Some(IfIndex(3));
+        local.nh4 = Some([10, 0, 0, 2].into());
+        assert_eq!(local.service(), None, "nobody looks");
+        local.proxy.liveness = Some(Liveness {
+            probe: Probe::Arp,
+            interval: 100,
+        });
+        let service = local.service().expect("it is looked at");
+        assert_eq!(service.address, Some([10, 0, 0, 2].into()));
+        let mut node = Node::default();
+        assert_eq!(node.on_down(&local), None);
+        node.services_down.insert(service);
+        assert_eq!(node.on_down(&local), Some(OnDown::Drop));
+        local.proxy.on_down = Some(OnDown::Bypass);
+        assert_eq!(node.on_down(&local), Some(OnDown::Bypass));
+        local.nh4 = Some([10, 0, 0, 3].into());
+        assert_eq!(node.on_down(&local), None, "another service");
+    }
+}
