@@ -1,10 +1,14 @@
-//! The demo: two customers joined by SRv6 over three routers, first with Linux alone, then with Sidestep on the same
-//! network and the same configuration. It meets Sidestep only by its command line.
+//! The demos. They meet Sidestep only by its command line.
+//!
+//! The first: two customers joined by SRv6 over three routers, first with Linux alone, then with Sidestep on the same
+//! network and the same configuration. The other, [`sfc`]: a service chain of two functions that know nothing of SRv6.
 
+mod crossing;
 mod frame;
 mod ping;
 mod product;
 mod screen;
+mod sfc;
 mod stage;
 mod story;
 mod tcp;
@@ -24,8 +28,10 @@ const NAME: &str = "demo";
 /// What is asked of the demo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// The whole demo.
+    /// A whole demo.
     Show {
+        /// Which.
+        demo: Demo,
         /// The network stays, with Sidestep on it.
         keep: bool,
     },
@@ -35,9 +41,20 @@ pub enum Request {
     Help,
 }
 
+/// What is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Demo {
+    /// Three routers, Linux and Sidestep side by side.
+    Routers,
+    /// A service chain.
+    Chain,
+}
+
 /// How it is called.
 pub const USAGE: &str = "\
-usage: ./dev demo [--keep | --clean]
+usage: ./dev demo [sfc] [--keep | --clean]
+  sfc      a service chain: a firewall and a rate limiter that know nothing of SRv6, behind SR proxies
+           (without it: three routers, Linux alone and Sidestep side by side)
   --keep   leave the network up, with Sidestep running, and say how to enter it
   --clean  remove the network that --keep, or a killed demo, left behind";
 
@@ -47,22 +64,27 @@ impl Request {
     /// # Errors
     /// An argument is not one of [`USAGE`], or two of them contradict.
     pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self, Error> {
-        let mut request = None;
+        let (mut demo, mut option) = (None, None);
         for argument in arguments {
-            let asked = match argument.as_str() {
-                "--keep" => Self::Show { keep: true },
-                "--clean" => Self::Clean,
-                "--help" | "-h" => Self::Help,
-                _ => return Err(Error::Usage(format!("{argument}: not an option\n{USAGE}"))),
+            let refused = |why: &str| Error::Usage(format!("{argument}: {why}\n{USAGE}"));
+            let before = match argument.as_str() {
+                "sfc" => demo.replace(Demo::Chain).is_some(),
+                "--keep" | "--clean" | "--help" | "-h" => option
+                    .replace(argument.clone())
+                    .is_some_and(|it| it != argument),
+                _ => return Err(refused("neither a demo nor an option")),
             };
-            if request.is_some_and(|before| before != asked) {
-                return Err(Error::Usage(format!(
-                    "{argument}: only one option\n{USAGE}"
-                )));
+            if before {
+                return Err(refused("only one of its kind"));
             }
-            request = Some(asked);
         }
-        Ok(request.unwrap_or(Self::Show { keep: false }))
+        let demo = demo.unwrap_or(Demo::Routers);
+        Ok(match option.as_deref() {
+            Some("--clean") => Self::Clean,
+            Some("--keep") => Self::Show { demo, keep: true },
+            Some(_) => Self::Help,
+            None => Self::Show { demo, keep: false },
+        })
     }
 }
 
@@ -93,8 +115,10 @@ pub fn run(request: Request) -> Result<(), Error> {
     }
     let sidestep = Sidestep::find()?;
     clean(Some(&sidestep));
-    let keep = request == Request::Show { keep: true };
-    let shown = show(&screen, sidestep, &interrupt, keep);
+    let shown = match request {
+        Request::Show { demo, keep } => show(&screen, sidestep, &interrupt, demo, keep),
+        Request::Clean | Request::Help => Ok(()),
+    };
     // What goes wrong after a signal is not the reason.
     interrupt.check().and(shown)
 }
@@ -103,21 +127,47 @@ fn show(
     screen: &Screen,
     sidestep: Sidestep,
     interrupt: &Interrupt,
+    demo: Demo,
     keep: bool,
 ) -> Result<(), Error> {
     screen.title("Sidestep: an SRv6 data plane for an unmodified Linux kernel");
-    let stage = Stage::new(topology::build(interrupt)?, sidestep);
-    let story = Story::new(&stage, screen, interrupt)?;
-    let closing = story.tell(keep)?;
+    let lab = match demo {
+        Demo::Routers => topology::build(interrupt)?,
+        Demo::Chain => sfc::topology::build(interrupt)?,
+    };
+    let stage = Stage::new(lab, sidestep);
+    let closing = match demo {
+        Demo::Routers => Story::new(&stage, screen, interrupt)?.tell(keep)?,
+        Demo::Chain => sfc::Story::new(&stage, screen, interrupt)?.tell()?,
+    };
     if keep {
         screen.heading("The network stays");
-        story.how_to_enter()?;
+        how_to_enter(&stage, screen, demo)?;
         stage.keep();
     } else {
         drop(stage);
     }
     screen.line("");
     screen.strong(&closing);
+    Ok(())
+}
+
+/// How to look at the network from outside.
+fn how_to_enter(stage: &Stage, screen: &Screen, demo: Demo) -> Result<(), Error> {
+    let (lab, sidestep) = (stage.lab()?, stage.sidestep().path().display());
+    let (router, words, to) = match demo {
+        Demo::Routers => ("pe1", "show counters", topology::B6),
+        Demo::Chain => ("nfv1", "route show -s", sfc::topology::B6),
+    };
+    for (node, command) in [
+        ("a", format!("ping {to}")),
+        (router, format!("{sidestep} {words}")),
+        (router, "bash".to_owned()),
+    ] {
+        let name = lab.namespace(node)?.name();
+        screen.line(&format!("  ip netns exec {name} {command}"));
+    }
+    screen.note("`./dev demo --clean` removes it; so does the next `./dev demo`.");
     Ok(())
 }
 
@@ -161,10 +211,14 @@ mod tests {
 
     #[test]
     fn the_options_are_read_and_others_are_refused_with_those_there_are() {
-        assert_eq!(parse(&[]), Ok(Request::Show { keep: false }));
-        assert_eq!(parse(&["--keep"]), Ok(Request::Show { keep: true }));
+        let show = |demo, keep| Ok(Request::Show { demo, keep });
+        assert_eq!(parse(&[]), show(Demo::Routers, false));
+        assert_eq!(parse(&["--keep"]), show(Demo::Routers, true));
+        assert_eq!(parse(&["sfc"]), show(Demo::Chain, false));
+        assert_eq!(parse(&["--keep", "sfc"]), show(Demo::Chain, true));
         assert_eq!(parse(&["--clean"]), Ok(Request::Clean));
         assert!(parse(&["--clean", "--keep"]).is_err());
+        assert!(parse(&["sfc", "sfc"]).is_err());
         let error = parse(&["--fast"]).expect_err("no such option");
         assert!(
             error.starts_with("--fast") && error.contains("--clean"),

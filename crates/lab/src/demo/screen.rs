@@ -74,9 +74,9 @@ impl Screen {
         self.put(Style::Bad, text);
     }
 
-    /// A command as it is executed on a node.
+    /// A command as it is executed on a node; one too long for the screen goes on in the next line.
     pub fn command(&self, node: &str, command: &str) {
-        self.put(Style::Plain, &format!("  {node:<4}# {command}"));
+        self.quote(&format!("{node:<4}# {command}"));
     }
 
     /// Text of another program, two columns in. As it came, but that a line too long for the screen goes on in the

@@ -3,7 +3,6 @@
 use std::process::Command;
 
 use super::product::Sidestep;
-use super::topology::ROUTERS;
 use super::{Error, NAME};
 use crate::Lab;
 
@@ -48,7 +47,7 @@ impl Stage {
 impl Drop for Stage {
     fn drop(&mut self) {
         let Some(lab) = self.lab.take() else { return };
-        for router in ROUTERS {
+        for router in lab.nodes().filter(|node| is_router(node)) {
             // It may not run, or not yet; nobody is left to be told.
             if let Ok(namespace) = lab.namespace(router) {
                 let _ = self.sidestep.stop(namespace);
@@ -62,10 +61,7 @@ impl Drop for Stage {
 pub fn clean(sidestep: Option<&Sidestep>) -> Vec<String> {
     if let Some(sidestep) = sidestep {
         for name in Lab::leftovers_of(NAME) {
-            let router = ROUTERS
-                .iter()
-                .any(|router| name.ends_with(&format!("-{router}")));
-            if router {
+            if name.rsplit('-').next().is_some_and(is_router) {
                 let mut command = Command::new("ip");
                 command.args(["netns", "exec", &name]);
                 // It may not run there; its word does not matter.
@@ -74,4 +70,10 @@ pub fn clean(sidestep: Option<&Sidestep>) -> Vec<String> {
         }
     }
     Lab::sweep_of(NAME)
+}
+
+/// The nodes of any demo that Sidestep may run on.
+fn is_router(node: &str) -> bool {
+    let chain = super::sfc::topology::ROUTERS;
+    super::topology::ROUTERS.contains(&node) || chain.contains(&node)
 }

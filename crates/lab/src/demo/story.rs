@@ -1,24 +1,23 @@
 //! The order in which things are shown.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::Ipv6Addr;
 
+use super::crossing::{carried_it_itself, cross};
 use super::frame::{Udp, headers};
-use super::ping::{Ping, ping};
-use super::product::{Mode, Sidestep, Tally};
+use super::product::{Mode, Sidestep};
 use super::screen::Screen;
 use super::stage::Stage;
-use super::tcp::{Amount, MEBIBYTE, transfer};
 use super::throughput::{FRAME, Throughput, measure, mpps};
 use super::topology::{
     A6, B4, B6, Decapsulation4, HOST_PORT, ROUTERS, configure, decapsulation4,
     deliver_complete_frames, picture,
 };
 use super::{Error, frame};
+use crate::Lab;
 use crate::frames::FrameSocket;
 use crate::lab::mac_text;
 use crate::program::Interrupt;
 use crate::traffic::Napi;
-use crate::{Lab, Namespace};
 
 /// One telling.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +64,7 @@ impl<'a> Story<'a> {
             "The answers' hop limit is one less: both edges decrement it, as RFC 8986 5.1 asks of the headend too, \
              where Linux leaves it.",
         );
-        self.carried_it_itself()?;
+        carried_it_itself(self.lab, self.sidestep, &ROUTERS, self.screen)?;
         self.way_of_a_packet()?;
         self.counters()?;
         self.screen.heading("The same small packets, with Sidestep");
@@ -77,25 +76,6 @@ impl<'a> Story<'a> {
             self.start()?;
         }
         Ok(closing)
-    }
-
-    /// How to look at the network from outside.
-    ///
-    /// # Errors
-    /// Never, on a stage as built.
-    pub fn how_to_enter(&self) -> Result<(), Error> {
-        let name = |node| self.lab.namespace(node).map(Namespace::name);
-        let sidestep = self.sidestep.path().display();
-        for line in [
-            format!("ip netns exec {} ping {B6}", name("a")?),
-            format!("ip netns exec {} {sidestep} show counters", name("pe1")?),
-            format!("ip netns exec {} bash", name("p")?),
-        ] {
-            self.screen.line(&format!("  {line}"));
-        }
-        self.screen
-            .note("`./dev demo --clean` removes it; so does the next `./dev demo`.");
-        Ok(())
     }
 
     fn network(&self) -> Result<(), Error> {
@@ -134,33 +114,7 @@ impl<'a> Story<'a> {
 
     /// Ping and TCP, both families.
     fn cross(&self) -> Result<(), Error> {
-        let (a, b) = (self.lab.namespace("a")?, self.lab.namespace("b")?);
-        for address in [B6, B4] {
-            let Ping {
-                sent,
-                received,
-                hop_limit,
-                milliseconds,
-            } = ping(a, address, self.interrupt)?;
-            self.screen.good(&format!(
-                "ping a > {address}: {received} of {sent} answered, {:.3} ms, hop limit {} on return",
-                milliseconds.unwrap_or_default(),
-                hop_limit.unwrap_or_default(),
-            ));
-        }
-        for address in [B6, B4] {
-            let parsed: IpAddr = address
-                .parse()
-                .map_err(|_| Error::Usage(format!("{address}: no address")))?;
-            let done = transfer(a, b, parsed, TCP, self.interrupt)?;
-            self.screen.good(&format!(
-                "TCP a > {address}: {} MiB, every byte checked at b, {:.0} MiB/s, {} checksum errors",
-                done.bytes / MEBIBYTE,
-                done.mebibytes_per_second(),
-                done.checksum_errors,
-            ));
-        }
-        Ok(())
+        cross(self.lab, ["a", "b"], [B6, B4], self.screen, self.interrupt)
     }
 
     fn throughput(&self) -> Result<Throughput, Error> {
@@ -215,47 +169,6 @@ impl<'a> Story<'a> {
             screen.command(router, "sidestep stop");
             self.sidestep.stop(self.lab.namespace(router)?)?;
         }
-        Ok(())
-    }
-
-    /// Ping and TCP prove nothing about Sidestep if the kernel forwarded them.
-    fn carried_it_itself(&self) -> Result<(), Error> {
-        let mut parts = Vec::new();
-        for router in ROUTERS {
-            let namespace = self.lab.namespace(router)?;
-            let tally = self.sidestep.tally(namespace)?;
-            let Tally {
-                received,
-                forwarded,
-                kernel,
-                dropped,
-            } = tally;
-            if received != forwarded + kernel + dropped {
-                return Err(Error::Wrong(format!(
-                    "{router}: the counters do not add up: {tally:?}"
-                )));
-            }
-            if forwarded * 2 < received {
-                for words in [["show", "ports"], ["show", "drops"]] {
-                    self.screen
-                        .command(router, &format!("sidestep {}", words.join(" ")));
-                    self.screen.quote(&self.sidestep.text(namespace, &words)?);
-                }
-                return Err(Error::Wrong(format!(
-                    "{router}: Sidestep forwarded only {forwarded} of {received} packets"
-                )));
-            }
-            let share = if forwarded == received {
-                "all".to_owned()
-            } else {
-                format!("{forwarded} of")
-            };
-            parts.push(format!("{router} {share} {received}"));
-        }
-        self.screen.good(&format!(
-            "forwarded by Sidestep, not by the kernel: {} packets",
-            parts.join(", ")
-        ));
         Ok(())
     }
 
@@ -396,11 +309,6 @@ fn times(ratio: f64) -> String {
     format!("{ratio:.1} times")
 }
 
-/// Of each TCP transfer.
-const TCP: Amount = Amount {
-    bytes: 64 * MEBIBYTE,
-    time: std::time::Duration::from_secs(4),
-};
 /// Two figures of the same thing that differ by more are told.
 const UNSTEADY: f64 = 1.2;
 /// For one frame over three routers.

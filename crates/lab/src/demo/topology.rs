@@ -45,11 +45,16 @@ pub enum Decapsulation4 {
 
 /// The picture of it, at most 94 columns wide.
 pub fn picture(decapsulation4: Decapsulation4) -> String {
+    named(PICTURE, decapsulation4)
+}
+
+/// A picture with the name of this behavior where it says DECAP4.
+pub fn named(picture: &str, decapsulation4: Decapsulation4) -> String {
     let name = match decapsulation4 {
         Decapsulation4::Dt4 => "End.DT4",
         Decapsulation4::Dx4 => "End.DX4",
     };
-    PICTURE.replace("DECAP4 ", name)
+    picture.replace("DECAP4 ", name)
 }
 
 /// Namespaces and cables: hosts at 1500 bytes, the core at [`CORE_MTU`], so that 80 bytes of outer headers fit around a
@@ -58,8 +63,25 @@ pub fn picture(decapsulation4: Decapsulation4) -> String {
 /// # Errors
 /// The kernel refuses namespaces or veth.
 pub fn build(interrupt: &Interrupt) -> Result<Lab, Error> {
+    let cables = [
+        ("a", "eth0", "pe1", "eth0", HOST_MTU),
+        ("pe1", "eth1", "p", "eth0", CORE_MTU),
+        ("p", "eth1", "pe2", "eth0", CORE_MTU),
+        ("pe2", "eth1", "b", "eth0", HOST_MTU),
+    ];
+    wire(&["a", "pe1", "p", "pe2", "b"], &cables, interrupt)
+}
+
+/// Node, interface, node, interface, MTU.
+pub type Cable = (&'static str, &'static str, &'static str, &'static str, u32);
+
+/// The nodes of a demo, joined.
+///
+/// # Errors
+/// The kernel refuses namespaces or veth.
+pub fn wire(nodes: &[&str], cables: &[Cable], interrupt: &Interrupt) -> Result<Lab, Error> {
     let mut lab = Lab::new(NAME)?;
-    for node in ["a", "pe1", "p", "pe2", "b"] {
+    for node in nodes {
         interrupt.check()?;
         lab.node(node)?;
         // Link-local addresses, which the lab leaves out: a router solicits the next hop of a packet whose source is
@@ -67,13 +89,7 @@ pub fn build(interrupt: &Interrupt) -> Result<Lab, Error> {
         lab.namespace(node)?
             .sysctl("net/ipv6/conf/default/addr_gen_mode", "0")?;
     }
-    let cables = [
-        ("a", "eth0", "pe1", "eth0", HOST_MTU),
-        ("pe1", "eth1", "p", "eth0", CORE_MTU),
-        ("p", "eth1", "pe2", "eth0", CORE_MTU),
-        ("pe2", "eth1", "b", "eth0", HOST_MTU),
-    ];
-    for (node, ifname, peer, peer_ifname, mtu) in cables {
+    for &(node, ifname, peer, peer_ifname, mtu) in cables {
         interrupt.check()?;
         let end = |node, ifname| LinkEnd {
             node,
@@ -126,18 +142,42 @@ pub fn configure(
     interrupt: &Interrupt,
 ) -> Result<(), Error> {
     for node in ["a", "b", "pe1", "p", "pe2"] {
-        screen.line("");
-        for command in commands(node, decapsulation4) {
-            interrupt.check()?;
-            screen.command(node, &command);
-            execute(lab.namespace(node)?, &command)?;
-        }
+        instruct(
+            lab,
+            node,
+            &commands(node, decapsulation4),
+            screen,
+            interrupt,
+        )?;
+    }
+    Ok(())
+}
+
+/// Executes the commands of a node, each one printed before.
+///
+/// # Errors
+/// A command is refused.
+pub fn instruct(
+    lab: &Lab,
+    node: &str,
+    commands: &[String],
+    screen: &Screen,
+    interrupt: &Interrupt,
+) -> Result<(), Error> {
+    screen.line("");
+    for command in commands {
+        interrupt.check()?;
+        screen.command(node, command);
+        execute(lab.namespace(node)?, command)?;
     }
     Ok(())
 }
 
 /// One command. `sysctl -w` is done here, with the braces of a shell: a minimal system has no sysctl(8).
-fn execute(namespace: &Namespace, command: &str) -> Result<(), Error> {
+///
+/// # Errors
+/// It is refused.
+pub fn execute(namespace: &Namespace, command: &str) -> Result<(), Error> {
     let words: Vec<&str> = command.split_whitespace().collect();
     if let ["sysctl", "-w", settings @ ..] = words.as_slice() {
         for setting in settings {
@@ -170,17 +210,35 @@ fn braces(word: &str) -> Vec<String> {
 
 /// What a node is told.
 fn commands(node: &str, decapsulation4: Decapsulation4) -> Vec<String> {
-    let mut all = match node {
-        "a" => host(A6, A4, "2001:db8:a::1", "10.0.1.1"),
-        "b" => host(B6, B4, "2001:db8:b::1", "10.0.2.1"),
-        "p" => p(),
-        "pe1" => PE1.commands(decapsulation4),
-        _ => PE2.commands(decapsulation4),
-    };
-    if ROUTERS.contains(&node) {
-        all.splice(0..0, router());
+    match node {
+        "a" | "b" => host_commands(node),
+        "p" => [router("eth0,eth1"), p()].concat(),
+        _ => edge_commands(node, [["fc00:2::e"; 2]; 2], decapsulation4),
     }
-    all
+}
+
+/// What host `a` or `b` is told.
+pub fn host_commands(node: &str) -> Vec<String> {
+    match node {
+        "a" => host(A6, A4, "2001:db8:a::1", "10.0.1.1"),
+        _ => host(B6, B4, "2001:db8:b::1", "10.0.2.1"),
+    }
+}
+
+/// The segments between the edges: of packets from `pe1` and from `pe2`, of IPv6 and of IPv4 packets.
+pub type Between<'a> = [[&'a str; 2]; 2];
+
+/// What `pe1` or `pe2` is told.
+pub fn edge_commands(
+    node: &str,
+    [forth, back]: Between<'_>,
+    decapsulation4: Decapsulation4,
+) -> Vec<String> {
+    let (edge, between) = match node {
+        "pe1" => (PE1, forth),
+        _ => (PE2, back),
+    };
+    [router("eth0,eth1"), edge.commands(between, decapsulation4)].concat()
 }
 
 fn host(own6: &str, own4: &str, router6: &str, router4: &str) -> Vec<String> {
@@ -194,14 +252,12 @@ fn host(own6: &str, own4: &str, router6: &str, router4: &str) -> Vec<String> {
 
 /// What makes a node a router, and a router an SRv6 endpoint. The reverse path filter is what a distribution may have
 /// switched on; a tunnel's end does not receive a customer's packets from where it sends them.
-fn router() -> Vec<String> {
-    [
-        "sysctl -w net.ipv6.conf.all.forwarding=1 net.ipv4.ip_forward=1",
-        "sysctl -w net.ipv6.conf.{all,eth0,eth1}.seg6_enabled=1",
-        "sysctl -w net.ipv4.conf.{all,eth0,eth1}.rp_filter=0",
+pub fn router(ports: &str) -> Vec<String> {
+    vec![
+        "sysctl -w net.ipv6.conf.all.forwarding=1 net.ipv4.ip_forward=1".to_owned(),
+        format!("sysctl -w net.ipv6.conf.{{all,{ports}}}.seg6_enabled=1"),
+        format!("sysctl -w net.ipv4.conf.{{all,{ports}}}.rp_filter=0"),
     ]
-    .map(str::to_owned)
-    .to_vec()
 }
 
 fn p() -> Vec<String> {
@@ -242,7 +298,11 @@ struct Customer {
 }
 
 impl Edge {
-    fn commands(&self, decapsulation4: Decapsulation4) -> Vec<String> {
+    fn commands(
+        &self,
+        [between6, between4]: [&str; 2],
+        decapsulation4: Decapsulation4,
+    ) -> Vec<String> {
         let Self { own, other, .. } = self;
         let Customer {
             router6,
@@ -266,10 +326,10 @@ impl Edge {
             format!("ip route add fc00:2::/48 via {next} dev {core}"),
             format!("ip route add fc00:{other}::/48 via {next} dev {core}"),
             format!(
-                "ip route add {remote6} encap seg6 mode encap segs fc00:2::e,fc00:{other}::d6 dev {core}"
+                "ip route add {remote6} encap seg6 mode encap segs {between6},fc00:{other}::d6 dev {core}"
             ),
             format!(
-                "ip route add {remote4} encap seg6 mode encap segs fc00:2::e,fc00:{other}::d4 dev {core}"
+                "ip route add {remote4} encap seg6 mode encap segs {between4},fc00:{other}::d4 dev {core}"
             ),
             format!(
                 "ip route add fc00:{own}::d6/128 encap seg6local action End.DT6 table 254 dev {core}"
@@ -330,7 +390,8 @@ const PE2: Edge = Edge {
 /// The VRF device of [`Decapsulation4::Dt4`].
 const VRF: &str = "customer";
 
-const HOST_MTU: u32 = 1500;
+/// Bytes of layer 3 on the cables to the hosts.
+pub const HOST_MTU: u32 = 1500;
 /// Bytes of layer 3 on the cables between routers.
 pub const CORE_MTU: u32 = 2000;
 
@@ -364,7 +425,7 @@ mod tests {
             }
             text.replace("fc00:23::1/", "fc00:23::3/")
         };
-        let edge = |edge: Edge| edge.commands(Decapsulation4::Dx4);
+        let edge = |edge: Edge| edge.commands(["fc00:2::e"; 2], Decapsulation4::Dx4);
         let ours: Vec<String> = edge(PE1).iter().map(mirrored).collect();
         assert_eq!(ours, edge(PE2));
     }
