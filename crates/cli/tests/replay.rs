@@ -131,27 +131,31 @@ fn every_golden_case_comes_out_as_expected() {
         }
         assert_eq!(written.next(), None);
 
-        let report = &lines[packets.len()];
-        let counted = |key: &str| report[key].as_u64().expect("a number");
-        assert_eq!(counted("packets"), packets.len() as u64);
-        assert_eq!(
-            counted("packets"),
-            counted("forwarded") + counted("kernel") + counted("dropped")
-        );
-        let given: BTreeMap<&str, u64> = report["reasons"]
-            .as_array()
-            .expect("a list")
-            .iter()
-            .map(|reason| {
-                (
-                    reason["name"].as_str().expect("a name"),
-                    reason["packets"].as_u64().expect("a number"),
-                )
-            })
-            .collect();
-        assert_eq!(given, reasons, "{}", path.display());
+        report_says(&lines[packets.len()], packets.len(), &reasons);
     }
     assert!(cases_run >= 60, "{cases_run}");
+}
+
+/// That every packet is counted once, and what was not forwarded with its reason.
+fn report_says(report: &Value, packets: usize, reasons: &BTreeMap<&str, u64>) {
+    let counted = |key: &str| report[key].as_u64().expect("a number");
+    assert_eq!(counted("packets"), packets as u64);
+    assert_eq!(
+        counted("packets"),
+        counted("forwarded") + counted("kernel") + counted("dropped")
+    );
+    let given: BTreeMap<&str, u64> = report["reasons"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|reason| {
+            (
+                reason["name"].as_str().expect("a name"),
+                reason["packets"].as_u64().expect("a number"),
+            )
+        })
+        .collect();
+    assert_eq!(&given, reasons);
 }
 
 #[test]

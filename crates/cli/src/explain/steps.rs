@@ -246,52 +246,30 @@ fn step(names: Names<'_>, event: &Trace, destination: &mut IpAddr) -> Option<Ste
         SIDESTEP_TRACE_SOURCE => {
             let view = names.index.views.get(&a);
             let family = view.map_or(Family::of(destination), |view| view.family);
-            Step::Source {
-                address: address(event.address, family),
-                route: (b != 0).then(|| route_name(names, b)),
-            }
+            let route = (b != 0).then(|| route_name(names, b));
+            let address = address(event.address, family);
+            Step::Source { address, route }
         }
         SIDESTEP_TRACE_CHOICE => choice(names, a, b),
         SIDESTEP_TRACE_BEHAVIOR => behavior(names, b),
         SIDESTEP_TRACE_SRH => {
             let next = address(event.address, Family::V6);
             let before = std::mem::replace(destination, next);
-            let source = "RFC 8986 4.1 S13-S14";
             Step::Advance {
                 segments_left: (b + 1, b),
                 destination: (before, next),
-                source,
+                source: "RFC 8986 4.1 S13-S14",
             }
         }
         SIDESTEP_TRACE_CSID | SIDESTEP_TRACE_REPLACE_CSID => {
             let next = address(event.address, Family::V6);
             compressed(event, (std::mem::replace(destination, next), next))
         }
-        SIDESTEP_TRACE_BACK => Step::Back {
-            summary: "sent back by a service, to the proxy of this port",
-            source: PROXIES,
-        },
-        SIDESTEP_TRACE_MASQUERADE | SIDESTEP_TRACE_DEMASQUERADE => {
-            let next = address(event.address, Family::V6);
-            Step::Masquerade {
-                segments_left: b,
-                destination: (std::mem::replace(destination, next), next),
-                source: MASQUERADING,
-            }
-        }
-        SIDESTEP_TRACE_LEARN => Step::Learn {
-            bytes: b,
-            source: DYNAMIC_PROXY,
-        },
-        SIDESTEP_TRACE_RESTORE => {
-            let next = address(event.address, Family::V6);
-            *destination = next;
-            Step::Restore {
-                bytes: b,
-                destination: next,
-                source: DYNAMIC_PROXY,
-            }
-        }
+        SIDESTEP_TRACE_BACK
+        | SIDESTEP_TRACE_MASQUERADE
+        | SIDESTEP_TRACE_DEMASQUERADE
+        | SIDESTEP_TRACE_LEARN
+        | SIDESTEP_TRACE_RESTORE => of_proxy(event, destination),
         SIDESTEP_TRACE_POP => Step::Pop {
             bytes: b,
             source: "RFC 8986 4.16.1",
@@ -329,6 +307,34 @@ fn step(names: Names<'_>, event: &Trace, destination: &mut IpAddr) -> Option<Ste
         // A newer packet path may report more than this knows.
         _ => return None,
     })
+}
+
+/// What an SR proxy did.
+fn of_proxy(event: &Trace, destination: &mut IpAddr) -> Step {
+    let next = address(event.address, Family::V6);
+    match event.kind {
+        SIDESTEP_TRACE_BACK => Step::Back {
+            summary: "sent back by a service, to the proxy of this port",
+            source: PROXIES,
+        },
+        SIDESTEP_TRACE_MASQUERADE | SIDESTEP_TRACE_DEMASQUERADE => Step::Masquerade {
+            segments_left: event.b,
+            destination: (std::mem::replace(destination, next), next),
+            source: MASQUERADING,
+        },
+        SIDESTEP_TRACE_LEARN => Step::Learn {
+            bytes: event.b,
+            source: DYNAMIC_PROXY,
+        },
+        _ => {
+            *destination = next;
+            Step::Restore {
+                bytes: event.b,
+                destination: next,
+                source: DYNAMIC_PROXY,
+            }
+        }
+    }
 }
 
 fn choice(names: Names<'_>, group: u32, route: u32) -> Step {

@@ -168,7 +168,8 @@ impl Pass<'_> {
     }
 
     /// Gives the headers that a proxy learns a place, or takes it away.
-    pub(super) fn put_learned(&mut self, index: u32, content: Option<sidestep_learned>) {
+    pub(super) fn put_learned(&mut self, index: u32, content: Option<&sidestep_learned>) {
+        let content = content.copied();
         let image = &mut self.out.image.learned;
         self.log
             .set(|it| &mut it.delta.learned, image, index, content);

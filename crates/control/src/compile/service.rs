@@ -145,7 +145,7 @@ impl Pass<'_> {
             age,
             ..Default::default()
         };
-        self.put_learned(learned, Some(record_learned));
+        self.put_learned(learned, Some(&record_learned));
         self.way_back(
             &service,
             sidestep_route {

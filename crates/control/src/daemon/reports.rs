@@ -195,7 +195,7 @@ impl Daemon {
             left_out: full.values().filter(|table| **table == name).count() as u64,
             beyond: beyond.into(),
         };
-        vec![
+        let tables = [
             row("prefixes", limits.fib, Some(image.fib.len()), refused),
             row("routes", limits.routes, Some(image.routes.len()), refused),
             row("groups", limits.groups, Some(image.groups.len()), refused),
@@ -235,60 +235,49 @@ impl Daemon {
                 Some(image.learned.len()),
                 refused,
             ),
-            row(
-                "bytes of learned headers",
-                SIDESTEP_LEARNED_MAX,
-                None,
-                "drop learned_length",
-            ),
-            row(
-                "segments",
-                SIDESTEP_SEGMENTS_MAX,
-                None,
-                "refused, or left to the kernel if it has the route",
-            ),
-            row(
-                "local SIDs per packet",
-                SIDESTEP_STEPS_MAX,
-                None,
-                "drop sid_loop",
-            ),
-            row(
-                "extension headers",
-                SIDESTEP_EXT_HEADERS_MAX,
-                None,
-                "kernel ext_chain",
-            ),
-            row(
-                "TLVs looked at",
-                SIDESTEP_TLVS_MAX,
-                None,
-                "the rest is passed on unread",
-            ),
-            row(
-                "Hop-by-Hop options looked at",
-                SIDESTEP_HBH_OPTIONS_MAX,
-                None,
-                "kernel hop_by_hop",
-            ),
-            row(
-                "traced packets per second",
-                RATE_MAX,
-                None,
-                "others are not told",
-            ),
-            row(
-                "bytes of a traced packet",
-                SIDESTEP_SAMPLE_BYTES,
-                None,
-                "the rest is not told",
-            ),
-            row(
-                "steps of a traced packet",
-                SIDESTEP_SAMPLE_STEPS,
-                None,
-                "the rest is not told",
-            ),
-        ]
+        ];
+        let of_packets = OF_PACKETS.map(|(name, limit, beyond)| row(name, limit, None, beyond));
+        tables.into_iter().chain(of_packets).collect()
     }
 }
+
+/// Limits of what is looked at in one packet: name, limit, and what becomes of the rest.
+const OF_PACKETS: [(&str, u32, &str); 9] = [
+    (
+        "bytes of learned headers",
+        SIDESTEP_LEARNED_MAX,
+        "drop learned_length",
+    ),
+    (
+        "segments",
+        SIDESTEP_SEGMENTS_MAX,
+        "refused, or left to the kernel if it has the route",
+    ),
+    ("local SIDs per packet", SIDESTEP_STEPS_MAX, "drop sid_loop"),
+    (
+        "extension headers",
+        SIDESTEP_EXT_HEADERS_MAX,
+        "kernel ext_chain",
+    ),
+    (
+        "TLVs looked at",
+        SIDESTEP_TLVS_MAX,
+        "the rest is passed on unread",
+    ),
+    (
+        "Hop-by-Hop options looked at",
+        SIDESTEP_HBH_OPTIONS_MAX,
+        "kernel hop_by_hop",
+    ),
+    ("traced packets per second", RATE_MAX, "others are not told"),
+    (
+        "bytes of a traced packet",
+        SIDESTEP_SAMPLE_BYTES,
+        "the rest is not told",
+    ),
+    (
+        "steps of a traced packet",
+        SIDESTEP_SAMPLE_STEPS,
+        "the rest is not told",
+    ),
+];

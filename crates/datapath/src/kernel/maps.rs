@@ -231,7 +231,7 @@ impl Maps {
         image.learned.extend(
             self.learned
                 .records()
-                .map(|(index, learned)| (index, untaught(learned))),
+                .map(|(index, learned)| (index, untaught(&learned))),
         );
         for view in self.fib.views() {
             image
@@ -258,7 +258,7 @@ fn unmarked(adjacency: sidestep_adjacency) -> sidestep_adjacency {
 }
 
 /// The record as it was published: packets teach it.
-fn untaught(learned: sidestep_learned) -> sidestep_learned {
+fn untaught(learned: &sidestep_learned) -> sidestep_learned {
     sidestep_learned {
         used: learned.used,
         age: learned.age,

@@ -153,7 +153,7 @@ fn decide(
                 decided.replace(arrived, step.a as u8);
             }
             SIDESTEP_TRACE_CSID | SIDESTEP_TRACE_MASQUERADE | SIDESTEP_TRACE_DEMASQUERADE => {
-                decided.destination = Some(step.address)
+                decided.destination = Some(step.address);
             }
             SIDESTEP_TRACE_LEARN => {
                 let mut headers = current(arrived, &decided, true)?;
