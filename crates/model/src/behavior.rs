@@ -84,7 +84,7 @@ pub enum Behavior {
     EndB6Encaps,
     /// The same with a reduced SRH (4.14).
     EndB6EncapsRed,
-    /// Static SR proxy (draft-ietf-spring-sr-service-programming 6.1).
+    /// Static SR proxy (draft-ietf-spring-srv6-service-programming 6.1).
     EndAs,
     /// Dynamic SR proxy (6.2).
     EndAd,

@@ -8,6 +8,7 @@ use sidestep_abi::{
     sidestep_route,
 };
 use sidestep_datapath::FibKey;
+use sidestep_model::behavior::proxy::Chain;
 use sidestep_model::behavior::{Behavior, EncapMode, Seg6Encap, Seg6Local};
 use sidestep_model::node::IfIndex;
 use sidestep_model::route::{Encap, Family, NextHop, Route, RouteKey};
@@ -132,6 +133,11 @@ impl Pass<'_> {
         local: &Seg6Local,
         sid: RouteKey,
     ) -> Outcome<sidestep_route> {
+        if local.proxy.chain == Some(Chain::FromVnf) {
+            return left(unsupported(
+                "the way back of an SR proxy, which its port has",
+            ));
+        }
         let Some(service) = Service::of(local) else {
             return left(unsupported(
                 "a form of End.AD that Sidestep does not do yet",

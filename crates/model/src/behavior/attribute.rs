@@ -209,7 +209,7 @@ impl Flavor {
                  or 32 (default 32) bits, together at most 120"
             }
             Self::Nat => {
-                "draft-ietf-spring-sr-service-programming 6.4.2: what the service makes of the destination becomes the last segment"
+                "draft-ietf-spring-srv6-service-programming 6.4.2: what the service makes of the destination becomes the last segment"
             }
         }
     }

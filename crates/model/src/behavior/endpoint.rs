@@ -65,7 +65,7 @@ pub const BEHAVIORS: &[Descriptor] = &[
     Descriptor {
         behavior: Behavior::End,
         name: "End",
-        // An SR-aware service: draft-ietf-spring-sr-service-programming 5.
+        // An SR-aware service: draft-ietf-spring-srv6-service-programming 5.
         aliases: &["End.AN"],
         kernel_action: Some(1),
         required: &[],
@@ -360,7 +360,7 @@ pub const BEHAVIORS: &[Descriptor] = &[
         inner: Inner::Any,
         data_plane: true,
         data_plane_flavors: &[],
-        source: "draft-ietf-spring-sr-service-programming-12 6.1",
+        source: "draft-ietf-spring-srv6-service-programming-00 6.1",
         summary: "decapsulate, send to a service; what comes back is encapsulated with these segments (static proxy)",
     },
     Descriptor {
@@ -388,7 +388,7 @@ pub const BEHAVIORS: &[Descriptor] = &[
         inner: Inner::Any,
         data_plane: true,
         data_plane_flavors: &[],
-        source: "draft-ietf-spring-sr-service-programming-12 6.2",
+        source: "draft-ietf-spring-srv6-service-programming-00 6.2",
         summary: "decapsulate, send to a service; what comes back gets the headers that were taken off (dynamic proxy)",
     },
     Descriptor {
@@ -404,7 +404,7 @@ pub const BEHAVIORS: &[Descriptor] = &[
         inner: Inner::None,
         data_plane: true,
         data_plane_flavors: &[],
-        source: "draft-ietf-spring-sr-service-programming-12 6.4",
+        source: "draft-ietf-spring-srv6-service-programming-00 6.4",
         summary: "send to a service under the address of the last segment; what comes back goes on (masquerading proxy)",
     },
 ];

@@ -2,7 +2,7 @@
 //! what is learned, and what is done when the service is not there.
 //!
 //! Words of the published kernel implementation of End.AD (`chain`, `nheth`, `age`) are taken with their meaning there.
-//! Terms in capitals are those of draft-ietf-spring-sr-service-programming 6.
+//! Terms in capitals are those of draft-ietf-spring-srv6-service-programming 6.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -129,11 +129,6 @@ impl Seg6Local {
     pub fn proxy_lacks(&self) -> Option<(Attribute, &'static str)> {
         let lacking = [
             (
-                self.proxy.chain == Some(Chain::FromVnf),
-                Attribute::Chain,
-                "a route for the way back, which the port has",
-            ),
-            (
                 self.proxy.nheth.is_some(),
                 Attribute::Nheth,
                 "services by Ethernet address",
@@ -150,7 +145,9 @@ impl Seg6Local {
             ),
             (self.proxy.flows, Attribute::Flows, "headers by flow"),
         ];
-        let mut lacking = lacking.into_iter().filter(|_| self.action.is_proxy());
+        // The way back is the port's: such a route is kept, and does nothing.
+        let does = self.action.is_proxy() && self.proxy.chain != Some(Chain::FromVnf);
+        let mut lacking = lacking.into_iter().filter(|_| does);
         lacking
             .find(|(given, ..)| *given)
             .map(|(_, attribute, what)| (attribute, what))
@@ -339,6 +336,39 @@ pub(super) fn words_of(attribute: Attribute) -> Vec<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_data_plane_lacks_of_a_proxy_is_refused_at_its_word() {
+        let local = Seg6Local {
+            oif: Some(IfIndex(1)),
+            nh6: Some([0xfc; 16].into()),
+            ..Seg6Local::new(Behavior::EndAd)
+        };
+        let lacks = |local: &Seg6Local| local.proxy_lacks().map(|(attribute, _)| attribute);
+        assert_eq!(lacks(&local), None);
+        let with = |change: fn(&mut Seg6Local)| {
+            let mut local = local.clone();
+            change(&mut local);
+            lacks(&local)
+        };
+        assert_eq!(with(|it| it.proxy.flows = true), Some(Attribute::Flows));
+        assert_eq!(with(|it| it.nh6 = None), Some(Attribute::Oif));
+        assert_eq!(
+            with(|it| it.nh4 = Some([10, 0, 0, 1].into())),
+            Some(Attribute::Nh4)
+        );
+        assert_eq!(with(|it| it.action = Behavior::End), None);
+    }
+
+    #[test]
+    fn a_route_for_the_way_back_is_kept() {
+        let mut back = Seg6Local {
+            iif: Some(IfIndex(1)),
+            ..Seg6Local::new(Behavior::EndAd)
+        };
+        back.proxy.chain = Some(Chain::FromVnf);
+        assert_eq!(back.proxy_lacks(), None);
+    }
 
     #[test]
     fn every_word_is_in_the_form_of_its_attribute_and_means_one_value() {

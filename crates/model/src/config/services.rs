@@ -1,7 +1,7 @@
 //! Whose is a packet that comes back from a service? Proxies with one way back are allowed where the packet tells.
 //!
 //! The draft binds an interface to one static or dynamic proxy for each type of traffic, and to any number of
-//! masquerading ones (draft-ietf-spring-sr-service-programming 6.1, 6.1.2.1, 6.4).
+//! masquerading ones (draft-ietf-spring-srv6-service-programming 6.1, 6.1.2.1, 6.4).
 
 use std::collections::BTreeMap;
 
