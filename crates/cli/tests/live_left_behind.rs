@@ -175,8 +175,9 @@ fn what_died_with_its_namespace_is_removed_by_the_next_one_anywhere() {
     let there = Star::new("liveherens");
     let (run_gone, pins_gone) = killed(&gone);
     let (run_there, pins_there) = killed(&there);
-    gone.abandon();
+    // Made before, lest one of its namespaces get the inode of one that has gone: the kernel gives them again.
     let star = Star::new("liveother");
+    gone.abandon();
     // The kernel takes a namespace down a while after its last user has gone.
     eventually("it is removed", || {
         drop(star.run(&["--mode", "tc", "eth0"]));
