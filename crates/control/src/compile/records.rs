@@ -12,7 +12,7 @@ use sidestep_model::vlan::VlanTableId;
 
 use super::ids::Full;
 use super::index::{AdjacencyInfo, Leads, PolicyInfo, RouteInfo, ViewInfo};
-use super::service::learned;
+use super::service::{learned, policy};
 use super::{Compiled, Pass};
 
 /// What a pass changed.
@@ -87,10 +87,8 @@ impl Pass<'_> {
                 .set(|it| &mut it.delta.routes, table, index, Some(record));
             self.stock.counters.hold(record.counter);
             self.stock.adjacencies.hold(record.adjacency);
-            match learned(&record) {
-                Some(index) => self.stock.learned.hold(index),
-                None => self.stock.policies.hold(record.policy),
-            }
+            self.stock.policies.hold(policy(&record));
+            self.stock.learned.hold(learned(&record));
             self.stock.groups.hold(record.group);
             self.stock.views.hold(record.view6);
             self.stock.views.hold(record.view4);
@@ -108,10 +106,8 @@ impl Pass<'_> {
         self.name_lead(index, None);
         self.stock.counters.let_go(record.counter);
         self.stock.adjacencies.let_go(record.adjacency);
-        match learned(&record) {
-            Some(index) => self.stock.learned.let_go(index),
-            None => self.stock.policies.let_go(record.policy),
-        }
+        self.stock.policies.let_go(policy(&record));
+        self.stock.learned.let_go(learned(&record));
         self.stock.groups.let_go(record.group);
         self.leave_view(record.view6);
         self.leave_view(record.view4);

@@ -80,10 +80,20 @@ pub(super) fn is_of_proxy(route: &Route) -> bool {
     behaviors.any(|it| matches!(it, Behavior::EndAs | Behavior::EndAd | Behavior::EndAm))
 }
 
-/// The place of the learned headers that a record refers to.
-pub(super) fn learned(record: &sidestep_route) -> Option<u32> {
+/// The place of the learned headers that a record refers to; 0: none.
+pub(super) fn learned(record: &sidestep_route) -> u32 {
+    if is_dynamic(record) { record.policy } else { 0 }
+}
+
+/// The policy that a record refers to; 0: none.
+pub(super) fn policy(record: &sidestep_route) -> u32 {
+    if is_dynamic(record) { 0 } else { record.policy }
+}
+
+/// Its `policy` is the place of learned headers.
+fn is_dynamic(record: &sidestep_route) -> bool {
     let action = u32::from(record.action);
-    matches!(action, SIDESTEP_ROUTE_END_AD | SIDESTEP_ROUTE_BACK_AD).then_some(record.policy)
+    matches!(action, SIDESTEP_ROUTE_END_AD | SIDESTEP_ROUTE_BACK_AD)
 }
 
 impl Pass<'_> {

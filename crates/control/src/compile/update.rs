@@ -5,8 +5,9 @@
 //! it. A prefix of a view depends on the entries that cover it in the tables merged there. Neighbors alone decide what
 //! stands in an adjacency.
 //!
-//! What decides over everything is compiled as a whole: links, addresses, rules, settings, VLAN tables, and whatever does
-//! not fit, and the SIDs of SR proxies, which decide over what their ports do. So is a table named by a rule that gets its first route or loses its last: the chain of a SID may depend on it.
+//! What decides over everything is compiled as a whole: links, addresses, rules, settings, VLAN tables, whatever does not
+//! fit, and the SIDs of SR proxies, which decide over what their ports do. So is a table named by a rule that gets its
+//! first route or loses its last: the chain of a SID may depend on it.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -277,7 +278,7 @@ impl Pass<'_> {
         let Some(route) = image.routes.get(&record).filter(|_| self.asks(record)) else {
             return;
         };
-        let policy = image.policies.get(&route.policy);
+        let policy = image.policies.get(&service::policy(route));
         let views = [route.view6, route.view4, policy.map_or(0, |it| it.view)];
         let members = self.out.index.groups.get(&route.group).cloned();
         self.left
@@ -290,6 +291,6 @@ impl Pass<'_> {
     /// Whether a record may lead to a view.
     fn asks(&self, record: u32) -> bool {
         let record = self.out.image.routes.get(&record);
-        record.is_some_and(|it| it.view6 | it.view4 | it.policy | it.group != 0)
+        record.is_some_and(|it| it.view6 | it.view4 | service::policy(it) | it.group != 0)
     }
 }
