@@ -4,7 +4,6 @@
 #define SIDESTEP_ENV_TC_H
 
 #include <asm-generic/errno.h>
-#include <bpf/bpf_endian.h>
 #include <linux/bpf.h>
 
 #include "newer.h"
@@ -82,7 +81,7 @@ INLINE int env_decap4_by_translation(ENV *e, int delta)
  */
 INLINE int env_encap_again(ENV *e, int delta)
 {
-	int excess = e->protocol == bpf_htons(ETHERTYPE_IPV6) ? 0 : IPV6_LENGTH;
+	int excess = e->protocol == be16(ETHERTYPE_IPV6) ? 0 : IPV6_LENGTH;
 
 	if (excess && !env_decap_l3)
 		return -1;

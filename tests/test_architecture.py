@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 DATAPATH = ROOT / "datapath"
 # What a file of the packet path may include besides its own: the kernel's UAPI and libbpf's helpers.
-OUTSIDE = {"linux/bpf.h", "linux/pkt_cls.h", "linux/types.h", "bpf/bpf_helpers.h"}
+OUTSIDE = {"asm-generic/errno.h", "linux/bpf.h", "linux/pkt_cls.h", "linux/types.h", "bpf/bpf_helpers.h"}
 
 
 def drawn():
