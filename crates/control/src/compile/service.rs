@@ -9,12 +9,12 @@ use sidestep_abi::{
 };
 use sidestep_datapath::FibKey;
 use sidestep_model::behavior::proxy::Chain;
-use sidestep_model::behavior::{Behavior, EncapMode, Seg6Encap, Seg6Local};
+use sidestep_model::behavior::{EncapMode, Seg6Encap, Seg6Local};
 use sidestep_model::node::IfIndex;
 use sidestep_model::route::{Encap, Family, NextHop, Route, RouteKey};
 
 use super::Pass;
-use super::routes::{Outcome, left, punt, record, room, unsupported};
+use super::routes::{Outcome, Unsupported, left, punt, record, room, unsupported};
 use super::stock::ViewKey;
 use super::tables::{self, Prefix};
 
@@ -35,22 +35,25 @@ pub(super) struct Service {
 }
 
 impl Service {
-    fn of(local: &Seg6Local) -> Option<Self> {
-        // The rest is refused where it is added; a node file may have it.
-        if local.proxy_lacks().is_some() {
-            return None;
+    fn of(local: &Seg6Local) -> Result<Self, Unsupported> {
+        if local.proxy.chain == Some(Chain::FromVnf) {
+            return unsupported("the way back of an SR proxy, which its port has");
         }
-        let (oif, iif) = (local.oif?, local.back()?);
-        let (address, family) = match (local.nh6, local.nh4) {
-            (Some(nh6), _) => (nh6.into(), Family::V6),
-            (None, nh4) => (nh4?.into(), Family::V4),
-        };
-        Some(Self {
-            oif,
-            iif,
-            address,
-            family,
-        })
+        let addresses = [local.nh6.map(IpAddr::from), local.nh4.map(IpAddr::from)];
+        let address = addresses.into_iter().flatten().next();
+        // The rest is refused where it is added; a node file may have it.
+        match (local.proxy_lacks(), local.oif, local.back(), address) {
+            (None, Some(oif), Some(iif), Some(address)) => Ok(Self {
+                oif,
+                iif,
+                address,
+                family: Family::of(&address),
+            }),
+            _ => unsupported(format!(
+                "a form of {} that Sidestep does not do yet",
+                local.action.descriptor().name
+            )),
+        }
     }
 
     /// The upper-layer header of what it takes.
@@ -72,12 +75,8 @@ pub(super) fn is_proxy(record: &sidestep_route) -> bool {
 
 /// Whether a route is the SID of a proxy.
 pub(super) fn is_of_proxy(route: &Route) -> bool {
-    let behavior = |next_hop: &NextHop| match &next_hop.encap {
-        Some(Encap::Seg6Local(local)) => Some(local.action),
-        _ => None,
-    };
-    let mut behaviors = route.next_hops.iter().filter_map(behavior);
-    behaviors.any(|it| matches!(it, Behavior::EndAs | Behavior::EndAd | Behavior::EndAm))
+    let mut encaps = route.next_hops.iter().map(|next_hop| &next_hop.encap);
+    encaps.any(|encap| matches!(encap, Some(Encap::Seg6Local(local)) if local.action.is_proxy()))
 }
 
 /// The place of the learned headers that a record refers to; 0: none.
@@ -99,11 +98,7 @@ fn is_dynamic(record: &sidestep_route) -> bool {
 impl Pass<'_> {
     /// End.AM.
     pub(super) fn masquerading(&mut self, local: &Seg6Local) -> Outcome<sidestep_route> {
-        let Some(service) = Service::of(local) else {
-            return left(unsupported(
-                "a form of End.AM that Sidestep does not do yet",
-            ));
-        };
+        let service = left(Service::of(local))?;
         let adjacency = self.adjacency(service.oif, Some(service.address), None)?;
         self.way_back(&service, record(SIDESTEP_ROUTE_BACK_AM))?;
         Ok(sidestep_route {
@@ -118,11 +113,7 @@ impl Pass<'_> {
         local: &Seg6Local,
         next_hop: &NextHop,
     ) -> Outcome<sidestep_route> {
-        let Some(service) = Service::of(local) else {
-            return left(unsupported(
-                "a form of End.AS that Sidestep does not do yet",
-            ));
-        };
+        let service = left(Service::of(local))?;
         let encap = Seg6Encap {
             tunsrc: local.proxy.src,
             ..Seg6Encap::new(EncapMode::Encap, local.segments.clone())
@@ -143,16 +134,7 @@ impl Pass<'_> {
         local: &Seg6Local,
         sid: RouteKey,
     ) -> Outcome<sidestep_route> {
-        if local.proxy.chain == Some(Chain::FromVnf) {
-            return left(unsupported(
-                "the way back of an SR proxy, which its port has",
-            ));
-        }
-        let Some(service) = Service::of(local) else {
-            return left(unsupported(
-                "a form of End.AD that Sidestep does not do yet",
-            ));
-        };
+        let service = left(Service::of(local))?;
         let adjacency = self.adjacency(service.oif, Some(service.address), None)?;
         let age = local.proxy.age.unwrap_or(0);
         let learned = room(self.stock.learned.get(&(service.clone(), age, sid)))?;
@@ -202,7 +184,8 @@ impl Pass<'_> {
         };
         if *way != 0 && *way != back {
             return left(unsupported(format!(
-                "what comes back by {name} belongs to the proxy of another SID; give this one an interface of its own (iif)"
+                "what comes back by {name} belongs to the proxy of another SID; give this one an interface of its own \
+                 (iif)"
             )));
         }
         if *way == 0 {
