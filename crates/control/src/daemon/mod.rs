@@ -2,6 +2,7 @@
 //!
 //! One thread, one event loop; packets never wait for it.
 
+mod answers;
 mod events;
 mod liveness;
 mod lock;
@@ -25,13 +26,13 @@ pub use sidestep_mirror::RECEIVE_BUFFER;
 use sidestep_mirror::{Changes, Mirror, MirrorError};
 use sidestep_model::ConfigError;
 use sidestep_model::config::{File, Overlay};
-use sidestep_model::grammar::{Names, Style, rule, vlan};
+use sidestep_model::grammar::Names;
 use sidestep_model::node::{IfIndex, Link, Node};
 use sidestep_model::route::RouteKey;
 use thiserror::Error;
 
 pub use self::ports::Mode;
-use crate::api::{Request, Server, Verb, run_directory};
+use crate::api::{Server, run_directory};
 use crate::compile::{CompileError, Compiled, Compiler};
 use crate::report;
 use crate::trace::{Filter, Told};
@@ -518,82 +519,6 @@ impl Daemon {
     /// When it began.
     pub fn started(&self) -> Instant {
         self.started
-    }
-
-    /// Answers a request; `Stop` and `Trace` are the event loop's.
-    fn answer(&mut self, request: &Request) -> Result<Value, String> {
-        fn json(report: impl serde::Serialize) -> Result<Value, String> {
-            serde_json::to_value(report).map_err(|error| error.to_string())
-        }
-        match request {
-            Request::ShowStatus => json(self.status_report()),
-            Request::ShowPorts => json(self.ports_report()),
-            Request::ShowCounters => json(self.counters_report()?),
-            Request::ShowDrops => json(self.drops_report()?),
-            Request::ShowLimits => json(self.limits_report()),
-            Request::ShowRoutes { all } => json(self.routes_report(*all)?),
-            Request::Route { verb, words } => self.change_own(own::change, *verb, words),
-            Request::Vlan { verb, words } => self.change_own(own::change_vlan, *verb, words),
-            Request::ShowVlans => {
-                let node = self.mirror.node();
-                let vlans = self.own.vlans.iter();
-                json(
-                    vlans
-                        .map(|(key, dev)| vlan::print(key, *dev, node))
-                        .collect::<report::Vlans>(),
-                )
-            }
-            Request::Rule { verb, words } => self.change_own(own::change_rule, *verb, words),
-            Request::ShowRules => {
-                let node = self.mirror.node();
-                let rules = self.own.rules.iter();
-                json(
-                    rules
-                        .map(|rule| rule::print(rule, node, Style::Add))
-                        .collect::<report::Rules>(),
-                )
-            }
-            Request::Explain { port, frame } => self.explain(port, frame),
-            Request::Trace { .. } | Request::Stop => Ok(Value::Null),
-        }
-    }
-
-    /// A change of what is our own: all of it or nothing.
-    fn change_own(
-        &mut self,
-        change: fn(&mut Overlay, &Node, Verb, &[String]) -> Result<(), String>,
-        verb: Verb,
-        words: &[String],
-    ) -> Result<Value, String> {
-        let before = self.own.clone();
-        let node = self.over.node(self.mirror.node());
-        change(&mut self.own, node, verb, words)?;
-        let brought = self.bring(Some(&before)).or_else(|error| {
-            // Perhaps only because indices are held back since the last grace period.
-            if !self.compiler.holds_back() {
-                return Err(error);
-            }
-            self.kernel.tidy()?;
-            self.compiler.release();
-            self.bring(Some(&before))
-        });
-        if let Err(error) = brought {
-            self.own = before;
-            self.over = Over::of(self.mirror.node(), &self.own, self.liveness.down());
-            return Err(error.to_string());
-        }
-        Ok(Value::Null)
-    }
-
-    fn explain(&self, port: &str, frame: &str) -> Result<Value, String> {
-        let ingress = self.attached_port(port)?;
-        let bytes = hex::decode(frame).map_err(|error| format!("frame: {error}"))?;
-        Ok((self.words.explain)(
-            self.node(),
-            &self.compiled,
-            ingress.ifindex.0,
-            &bytes,
-        ))
     }
 
     fn attached_port(&self, name: &str) -> Result<&Port, String> {
