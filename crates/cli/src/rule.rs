@@ -4,10 +4,9 @@ use std::io::Write;
 
 use clap::Subcommand;
 use sidestep_control::api::{self, Request, Verb};
-use sidestep_control::report;
 
-use crate::show::show;
-use crate::{Outcome, tables};
+use crate::Outcome;
+use crate::show::List;
 
 /// Arguments of `rule`.
 #[derive(Debug, Subcommand)]
@@ -17,7 +16,7 @@ pub enum Command {
     /// Remove a rule, by the words that added it; the priority may be left out
     Del(Words),
     /// Show Sidestep's own rules
-    Show(Show),
+    Show(List),
 }
 
 /// A rule in iproute2's words.
@@ -26,14 +25,6 @@ pub struct Words {
     /// [ from PREFIX ] [ to PREFIX ] [ iif DEV ] { lookup TABLE | seg6local-behaviour PROXY | ... } [ priority NUMBER ]
     #[arg(required = true, trailing_var_arg = true, value_name = "WORD")]
     pub words: Vec<String>,
-}
-
-/// How to show them.
-#[derive(Debug, clap::Args)]
-pub struct Show {
-    /// Print JSON
-    #[arg(short, long)]
-    pub json: bool,
 }
 
 /// Runs the command.
@@ -48,17 +39,6 @@ pub fn run(command: &Command, out: &mut dyn Write) -> Outcome {
     match command {
         Command::Add(words) => change(Verb::Add, words),
         Command::Del(words) => change(Verb::Del, words),
-        Command::Show(args) => show(
-            Request::ShowRules,
-            args.json,
-            out,
-            |rules: &report::Rules| {
-                let mut table = tables::table(&["rule"], &[]);
-                for rule in rules {
-                    table.add_row([rule]);
-                }
-                vec![table]
-            },
-        ),
+        Command::Show(list) => list.show(Request::ShowRules, "rule", out),
     }
 }

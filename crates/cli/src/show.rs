@@ -76,6 +76,27 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     }
 }
 
+/// How to show a list.
+#[derive(Debug, clap::Args)]
+pub struct List {
+    /// Print JSON
+    #[arg(short, long)]
+    pub json: bool,
+}
+
+impl List {
+    /// Asks, and prints the lines of the answer below `head`, or as JSON.
+    pub(crate) fn show(&self, request: Request, head: &str, out: &mut dyn Write) -> Outcome {
+        show(request, self.json, out, |lines: &Vec<String>| {
+            let mut table = tables::table(&[head], &[]);
+            for line in lines {
+                table.add_row([line]);
+            }
+            vec![table]
+        })
+    }
+}
+
 /// Asks, and prints the one answer as JSON or as tables.
 pub(crate) fn show<T: DeserializeOwned + Serialize>(
     request: Request,

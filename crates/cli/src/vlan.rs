@@ -4,10 +4,9 @@ use std::io::Write;
 
 use clap::Subcommand;
 use sidestep_control::api::{self, Request, Verb};
-use sidestep_control::report;
 
-use crate::show::show;
-use crate::{Outcome, tables};
+use crate::Outcome;
+use crate::show::List;
 
 /// Arguments of `vlan`.
 #[derive(Debug, Subcommand)]
@@ -19,7 +18,7 @@ pub enum Command {
     /// Remove an entry; `dev` may be left out
     Del(Words),
     /// Show all entries
-    Show(Show),
+    Show(List),
 }
 
 /// An entry.
@@ -28,14 +27,6 @@ pub struct Words {
     /// table TABLE { vid VID [ inner VID ] | untagged } dev DEV
     #[arg(required = true, trailing_var_arg = true, value_name = "WORD")]
     pub words: Vec<String>,
-}
-
-/// How to show them.
-#[derive(Debug, clap::Args)]
-pub struct Show {
-    /// Print JSON
-    #[arg(short, long)]
-    pub json: bool,
 }
 
 /// Runs the command.
@@ -51,17 +42,6 @@ pub fn run(command: &Command, out: &mut dyn Write) -> Outcome {
         Command::Add(words) => change(Verb::Add, words),
         Command::Replace(words) => change(Verb::Replace, words),
         Command::Del(words) => change(Verb::Del, words),
-        Command::Show(args) => show(
-            Request::ShowVlans,
-            args.json,
-            out,
-            |vlans: &report::Vlans| {
-                let mut table = tables::table(&["entry"], &[]);
-                for vlan in vlans {
-                    table.add_row([vlan]);
-                }
-                vec![table]
-            },
-        ),
+        Command::Show(list) => list.show(Request::ShowVlans, "entry", out),
     }
 }
