@@ -10,7 +10,7 @@ use sidestep_control::report;
 use sidestep_lab::offload::Offload;
 use sidestep_lab::traffic::Napi;
 
-use live::hosts::{Chain, ROUTERS, cross, tell};
+use live::hosts::{Chain, ROUTERS, began_at_tc, cross, tell, were_left_uncut};
 use live::{begin, report};
 
 /// With End in the middle.
@@ -61,24 +61,12 @@ fn ping_and_tcp_cross_three_routers_with_tc_and_all_offloads_on() {
     };
     let chain = chain();
     let daemons = chain.start("auto", &[]);
-    for daemon in &daemons {
-        assert!(
-            daemon.began.contains("eth0 (tc: veth: "),
-            "{}",
-            daemon.began
-        );
-    }
+    began_at_tc(&daemons);
     let started = Instant::now();
     let judged = cross(&chain);
     tell("tc, offloads on", started, judged);
     check_carried(&chain, "auto");
-    // Nobody computed a checksum or cut a segment on the way: that is what the offloads are.
-    for at_host in judged {
-        assert!(
-            at_host.left_to_device > 0 && at_host.longest > 1514,
-            "{judged:?}"
-        );
-    }
+    were_left_uncut(&judged);
 }
 
 #[test]

@@ -55,12 +55,7 @@ fn a_static_proxy_takes_headers_off_and_puts_others_on_for_both_families_and_way
             let _daemon = served.run(mode);
             for direction in Direction::BOTH {
                 let [there, back] = direction.ports();
-                let [nh6, nh4] = direction.service();
-                let service = if ipv4 {
-                    format!("nh4 {nh4}")
-                } else {
-                    format!("nh6 {nh6}")
-                };
+                let service = direction.next_hop(ipv4);
                 served.add(&format!(
                     "{}/128 encap seg6local action End.AS oif {there} iif {back} {service} segs {} src fc00:5::1 dev {there}",
                     direction.sid(),
@@ -68,11 +63,7 @@ fn a_static_proxy_takes_headers_off_and_puts_others_on_for_both_families_and_way
                 ));
             }
             for direction in Direction::BOTH {
-                let [from, to] = if ipv4 {
-                    direction.inner4()
-                } else {
-                    direction.inner6()
-                };
+                let [from, to] = direction.inner(ipv4);
                 let packet = |hop_limit| frames::udp(from, to, hop_limit, b"static");
                 let arrived = served.cross(direction, &served.to_proxy(direction, &packet(64)));
                 // A hop each: decapsulation, the service, encapsulation.
@@ -109,23 +100,14 @@ fn a_dynamic_proxy_puts_on_again_what_it_took_off_for_both_families_and_ways() {
             let _daemon = served.run(mode);
             for direction in Direction::BOTH {
                 let [there, back] = direction.ports();
-                let [nh6, nh4] = direction.service();
-                let service = if ipv4 {
-                    format!("nh4 {nh4}")
-                } else {
-                    format!("nh6 {nh6}")
-                };
+                let service = direction.next_hop(ipv4);
                 served.add(&format!(
                     "{}/128 encap seg6local action End.AD oif {there} iif {back} {service} age 0 dev {there}",
                     direction.sid(),
                 ));
             }
             for direction in Direction::BOTH {
-                let [from, to] = if ipv4 {
-                    direction.inner4()
-                } else {
-                    direction.inner6()
-                };
+                let [from, to] = direction.inner(ipv4);
                 let packet = |hop_limit| frames::udp(from, to, hop_limit, b"dynamic");
                 let arrived = served.cross(direction, &served.to_proxy(direction, &packet(64)));
                 // The outer headers as End would have left them, around three hops: there, the service, and back.

@@ -9,7 +9,7 @@ use sidestep_control::report;
 use sidestep_lab::offload::Offload;
 use sidestep_lab::traffic::Napi;
 
-use live::hosts::{Chain, Segments, cross, tell};
+use live::hosts::{Chain, Segments, began_at_tc, cross, tell, were_left_uncut};
 use live::ip::Ip;
 use live::{Daemon, begin, modes, printed, report};
 
@@ -103,23 +103,12 @@ fn tcp_crosses_a_service_with_all_offloads_on_and_nobody_cuts_a_segment() {
     };
     let chain = chain();
     let daemons = start(&chain, "auto");
-    for daemon in &daemons {
-        assert!(
-            daemon.began.contains("eth0 (tc: veth: "),
-            "{}",
-            daemon.began
-        );
-    }
+    began_at_tc(&daemons);
     let started = Instant::now();
     let judged = cross(&chain);
     tell("through a service, tc, offloads on", started, judged);
     check(&chain, "offloads on");
-    for at_host in judged {
-        assert!(
-            at_host.left_to_device > 0 && at_host.longest > 1514,
-            "{judged:?}"
-        );
-    }
+    were_left_uncut(&judged);
 }
 
 #[test]

@@ -291,3 +291,24 @@ pub fn tell(what: &str, started: Instant, judged: [Judged; 2]) {
     );
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
+
+/// `--mode auto` has chosen TC, because of what the other end of each veth may leave to the receiver.
+pub fn began_at_tc(daemons: &[Daemon]) {
+    for daemon in daemons {
+        assert!(
+            daemon.began.contains("eth0 (tc: veth: "),
+            "{}",
+            daemon.began
+        );
+    }
+}
+
+/// Nobody computed a checksum or cut a segment on the way: that is what the offloads are.
+pub fn were_left_uncut(judged: &[Judged; 2]) {
+    for at_host in judged {
+        assert!(
+            at_host.left_to_device > 0 && at_host.longest > 1514,
+            "{judged:?}"
+        );
+    }
+}

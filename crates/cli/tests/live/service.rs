@@ -86,6 +86,21 @@ impl Direction {
             .map(|text| text.parse().expect("an address"))
     }
 
+    /// Of either family.
+    pub fn inner(self, ipv4: bool) -> [IpAddr; 2] {
+        if ipv4 { self.inner4() } else { self.inner6() }
+    }
+
+    /// The service's address, as the words of a proxy have it.
+    pub fn next_hop(self, ipv4: bool) -> String {
+        let [nh6, nh4] = self.service();
+        if ipv4 {
+            format!("nh4 {nh4}")
+        } else {
+            format!("nh6 {nh6}")
+        }
+    }
+
     fn order<T>(self, [a, b]: [T; 2]) -> [T; 2] {
         match self {
             Self::Forth => [a, b],
