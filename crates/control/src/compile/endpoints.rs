@@ -32,7 +32,25 @@ impl Pass<'_> {
         next_hop: &NextHop,
         local: &Seg6Local,
     ) -> Outcome<sidestep_route> {
-        let out = match local.action {
+        // Also where its service is down: what that still sends back finds its way.
+        let out = self.behavior(sid, next_hop, local)?;
+        Ok(match self.node.on_down(local) {
+            None => with_flavors(out, local.flavors),
+            Some(OnDown::Bypass) => record(SIDESTEP_ROUTE_END),
+            Some(OnDown::Drop) => sidestep_route {
+                reason: DROP_service_down as u8,
+                ..record(SIDESTEP_ROUTE_DROP)
+            },
+        })
+    }
+
+    fn behavior(
+        &mut self,
+        sid: &RouteKey,
+        next_hop: &NextHop,
+        local: &Seg6Local,
+    ) -> Outcome<sidestep_route> {
+        Ok(match local.action {
             Behavior::End => record(SIDESTEP_ROUTE_END),
             Behavior::EndX => {
                 let Some(nh6) = local.nh6 else {
@@ -118,16 +136,7 @@ impl Pass<'_> {
             Behavior::EndAs => self.static_proxy(local, next_hop)?,
             Behavior::EndAd => self.dynamic_proxy(local, *sid)?,
             Behavior::EndAm => self.masquerading(local)?,
-        };
-        // As a whole before: what the service still sends back finds its way.
-        match self.node.on_down(local) {
-            None => Ok(with_flavors(out, local.flavors)),
-            Some(OnDown::Bypass) => Ok(record(SIDESTEP_ROUTE_END)),
-            Some(OnDown::Drop) => Ok(sidestep_route {
-                reason: DROP_service_down as u8,
-                ..record(SIDESTEP_ROUTE_DROP)
-            }),
-        }
+        })
     }
 
     /// The view with the entries of a VLAN table: prefixes of the VLAN ids, as `datapath/behavior/end_dx2v.h` makes its key.
