@@ -3,6 +3,7 @@
 //!
 //! - [`netns`], [`lab`]: network namespaces, and a set of them joined by veth links; [`offload`] per interface.
 //! - [`frames`]: one frame in, the frames that come out.
+//! - [`tap`]: interfaces as a virtual machine has them, and a machine behind them.
 //! - [`traffic`]: millions of packets a second in, counted at the other end.
 //! - [`vectors`], [`linux`]: the files of `vectors/`, and the kernel's own answer to each case; [`hexdiff`] shows where
 //!   two frames differ.
@@ -27,6 +28,7 @@ pub mod offload;
 pub mod program;
 pub mod random;
 pub mod routes;
+pub mod tap;
 pub mod traffic;
 pub mod vectors;
 

@@ -20,7 +20,7 @@ const BYTES: usize = 6 << 20;
 /// A transfer in which nothing moves for so long does not move. An emulated machine takes some of it.
 const STALLED: Duration = Duration::from_secs(60);
 /// Room for the outer headers around a full packet of a host.
-const CORE_MTU: u32 = 1700;
+pub const CORE_MTU: u32 = 1700;
 
 /// The segments in the middle: from `pe1` and from `pe2`, of IPv6 and of IPv4 packets.
 pub type Segments = [[&'static str; 2]; 2];
