@@ -4,45 +4,147 @@
 //! ten a second are told; and at worst, if every packet could fit until its verdict is known, so that the head and the steps
 //! of each are kept.
 //!
-//! `cargo run --release -p sidestep-control --example program_time [PACKETS]` as root.
+//! Services of SR proxies are measured both ways; "back", the packet is the service's own, and the tables have learned what
+//! the packets before it brought.
+//!
+//! `cargo run --release -p sidestep-control --example program_time [PACKETS [BEHAVIOR...]]` as root; with BEHAVIOR those only
+//! whose name has it in it.
 
-use std::collections::BTreeSet;
+#[allow(dead_code, reason = "the tests use the rest")]
+#[path = "../tests/common/mod.rs"]
+mod common;
+
 use std::error::Error;
+use std::fmt::Write as _;
 use std::num::NonZeroU32;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use common::{TestRuns, compile};
 use sidestep_abi::Reason;
-use sidestep_control::compile::Compiler;
-use sidestep_datapath::kernel::{Kernel, Sampling, Target, TraceFilter};
-use sidestep_datapath::{Image, Limits};
-use sidestep_lab::vectors::VectorFile;
+use sidestep_datapath::kernel::{Sampling, Target, TraceFilter};
+use sidestep_lab::vectors::{Case, Expect, VectorFile};
 use sidestep_model::config;
+use sidestep_model::node::Node;
 
-/// Vector, and what it stands for.
-const PACKETS: &[(&str, &str)] = &[
-    ("forward_ipv6", "plain IPv6"),
-    ("forward_ipv4", "plain IPv4"),
-    ("end", "End"),
-    ("end_x", "End.X"),
-    ("end_t", "End.T"),
-    ("end_dx2", "End.DX2"),
-    ("end_dx4", "End.DX4"),
-    ("end_dx6", "End.DX6"),
-    ("end_dt_table", "End.DT4/6/46"),
-    ("end_dt6", "End.DT6"),
-    ("h_encaps", "H.Encaps"),
-    ("h_encaps_red", "H.Encaps.Red"),
-    ("h_encaps_l2", "H.Encaps.L2"),
-    ("h_insert", "H.Insert"),
+/// What is measured: a vector, and what it stands for.
+struct Row {
+    behavior: &'static str,
+    group: &'static str,
+    /// None: the first one of 78 bytes and more that is forwarded from interface 1.
+    case: Option<&'static str>,
+    /// What of the vector's node is otherwise.
+    node: fn(&str) -> String,
+}
+
+const fn first(group: &'static str, behavior: &'static str) -> Row {
+    Row {
+        behavior,
+        group,
+        case: None,
+        node: str::to_owned,
+    }
+}
+
+const fn named(group: &'static str, case: &'static str, behavior: &'static str) -> Row {
+    Row {
+        case: Some(case),
+        ..first(group, behavior)
+    }
+}
+
+const ROWS: &[Row] = &[
+    first("forward_ipv6", "plain IPv6"),
+    first("forward_ipv4", "plain IPv4"),
+    first("end", "End"),
+    first("end_x", "End.X"),
+    first("end_t", "End.T"),
+    first("end_dx2", "End.DX2"),
+    first("end_dx4", "End.DX4"),
+    first("end_dx6", "End.DX6"),
+    first("end_dt_table", "End.DT4/6/46"),
+    first("end_dt6", "End.DT6"),
+    first("h_encaps", "H.Encaps"),
+    first("h_encaps_red", "H.Encaps.Red"),
+    first("h_encaps_l2", "H.Encaps.L2"),
+    first("h_insert", "H.Insert"),
+    named("end_as", "end_as_of_ipv6", "End.AS"),
+    named("end_as", "end_as_back_of_ipv6", "End.AS, back"),
+    named("end_ad", "end_ad_of_ipv6", "End.AD"),
+    Row {
+        node: |text| text.replace("nh6 fc02::1 dev", "nh6 fc02::1 age 1 dev"),
+        ..named("end_ad", "end_ad_of_ipv6", "End.AD, age 1")
+    },
+    named("end_ad", "end_ad_back_of_ipv6", "End.AD, back"),
+    Row {
+        node: |text| beside(text, 80),
+        ..named("end_ad", "end_ad_back_of_ipv6", "of 80, back")
+    },
+    Row {
+        node: |text| beside(text, 160),
+        ..named("end_ad", "end_ad_back_of_ipv6", "of 160, back")
+    },
+    Row {
+        node: |text| beside(text, 1000),
+        ..named("end_ad", "end_ad_back_of_ipv6", "of 1,000, back")
+    },
+    named(
+        "end_am",
+        "end_am_shows_the_service_the_last_segment",
+        "End.AM",
+    ),
+    named(
+        "end_am",
+        "end_am_back_restores_the_active_segment",
+        "End.AM, back",
+    ),
 ];
 
+/// A node with the services behind it, all but one of so many, each behind a port and a SID of its own.
+fn beside(node: &str, services: usize) -> String {
+    let (mut ports, mut routes) = (String::new(), String::new());
+    for n in 1..services {
+        // The text of a String never fails.
+        let _ = writeln!(
+            ports,
+            "  vnf{n}: {{mac: \"02:00:00:01:{:02x}:{:02x}\", addresses: [\"fd00::{n:x}:1/112\"], seg6_enabled: true}}",
+            n >> 8,
+            n & 0xff
+        );
+        let _ = writeln!(
+            routes,
+            "- \"fc0f::1:{n:x}/128 encap seg6local action End.AD oif vnf{n} nh6 fd00::{n:x}:2 dev vnf{n}\""
+        );
+    }
+    node.replace("neighbors:\n", &format!("{ports}neighbors:\n"))
+        .replace("routes:\n", &format!("routes:\n{routes}"))
+}
+
+fn ifindex(node: &Node, port: &str) -> Result<u32, Box<dyn Error>> {
+    let link = node.link_by_name(port);
+    Ok(link.ok_or_else(|| format!("no port {port}"))?.ifindex.0)
+}
+
+fn choose<'a>(row: &Row, node: &Node, file: &'a VectorFile) -> Result<&'a Case, Box<dyn Error>> {
+    let fits = |case: &&Case| match row.case {
+        Some(name) => case.name == name,
+        None => {
+            case.frame.len() >= 78
+                && ifindex(node, &case.port).ok() == Some(1)
+                && matches!(case.expect, Expect::Forward { .. })
+        }
+    };
+    let case = file.cases.iter().find(fits);
+    Ok(case.ok_or_else(|| format!("{}: no such vector in {}", row.behavior, row.group))?)
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
-    let packets = std::env::args()
-        .nth(1)
+    let mut arguments = std::env::args().skip(1);
+    let packets = arguments
+        .next()
         .map_or(Ok(1_000_000), |text| text.parse())?;
+    let only: Vec<String> = arguments.collect();
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors");
-    let pins = PathBuf::from(format!("/sys/fs/bpf/sidestep-time-{}", std::process::id()));
-    let mut kernel = Kernel::load(Limits::default(), &pins)?;
+    let mut runs = TestRuns::load("time", Target::Xdp);
     println!(
         "{:<14} {:>8} {:>12} {:>8} {:>8}  vector",
         "behavior", "ns", "other port", "told", "kept"
@@ -60,40 +162,29 @@ fn main() -> Result<(), Box<dyn Error>> {
         rate: NonZeroU32::new(10).ok_or("not 0")?,
         bytes: 512,
     };
-    for (group, name) in PACKETS {
-        let file = VectorFile::read(&directory.join(format!("{group}.yaml")))?;
-        let node = config::File::parse(&file.node_text)?.node()?;
-        let ports: BTreeSet<_> = node.links.keys().copied().collect();
-        let image = Compiler::new(Limits::default())
-            .compile(&node, &ports)?
-            .image;
-        let first = node
-            .links
-            .values()
-            .find(|link| link.ifindex.0 == 1)
-            .ok_or("a port 1")?
-            .name
-            .clone();
-        kernel.apply(&Image::default(), &image)?;
-        let forwarded = |case: &&sidestep_lab::vectors::Case| {
-            case.port == first
-                && case.frame.len() >= 78
-                && matches!(case.expect, sidestep_lab::vectors::Expect::Forward { .. })
-        };
-        if let Some(case) = file.cases.iter().find(forwarded) {
-            let time = kernel.program_time(Target::Xdp, &case.frame, packets)?;
-            print!("{name:<14} {:>8.1}", time.nanoseconds());
-            for (filter, width) in traces.iter().zip([12, 8, 8]) {
-                kernel.trace_start(filter, sampling)?;
-                let time = kernel.program_time(Target::Xdp, &case.frame, packets)?;
-                kernel.trace_stop()?;
-                print!(" {:>width$.1}", time.nanoseconds());
-            }
-            println!("  {}", case.name);
+    let chosen =
+        |row: &&Row| only.is_empty() || only.iter().any(|part| row.behavior.contains(&**part));
+    for row in ROWS.iter().filter(chosen) {
+        let file = VectorFile::read(&directory.join(format!("{}.yaml", row.group)))?;
+        let node = config::File::parse(&(row.node)(&file.node_text))?.node()?;
+        let case = choose(row, &node, &file)?;
+        let ingress = ifindex(&node, &case.port)?;
+        runs.enter(&compile(&node).image, ingress);
+        for (port, frame) in &case.earlier {
+            runs.go_to(ifindex(&node, port)?);
+            runs.run(frame).ok_or("a test run takes it")?;
         }
-        kernel.apply(&image, &Image::default())?;
+        runs.go_to(ingress);
+        let kernel = runs.kernel();
+        let time = kernel.program_time(Target::Xdp, &case.frame, packets)?;
+        print!("{:<14} {:>8.1}", row.behavior, time.nanoseconds());
+        for (filter, width) in traces.iter().zip([12, 8, 8]) {
+            kernel.trace_start(filter, sampling)?;
+            let time = kernel.program_time(Target::Xdp, &case.frame, packets)?;
+            kernel.trace_stop()?;
+            print!(" {:>width$.1}", time.nanoseconds());
+        }
+        println!("  {}", case.name);
     }
-    kernel.detach_all()?;
-    let _ = std::fs::remove_dir(&pins);
     Ok(())
 }

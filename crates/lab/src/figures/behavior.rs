@@ -3,6 +3,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use super::chain::{self, Service};
 use super::network::{GENERATOR_MAC, ROUTER_MACS, SINK_MAC};
 use super::packet::{ETHERNET, IPV4, IPV6, Ipv6, ROUTING, ethernet, srh, udp4, udp6};
 
@@ -23,6 +24,12 @@ pub struct Behavior {
     pub from_sidestep: Vec<u8>,
     /// Sidestep computes the outer flow label from the inner packet: any value but 0.
     pub computed_label: bool,
+    /// What `sidestep route add` is given: what Linux has not.
+    pub proxies: Vec<String>,
+    /// Ports of the router that no packet comes by: services, too.
+    pub idle: usize,
+    /// The service that the packet goes through.
+    pub service: Option<Service>,
 }
 
 /// All behaviors, in the order of the table.
@@ -37,41 +44,49 @@ pub fn all() -> Vec<Behavior> {
     behaviors.extend(headends());
     behaviors.extend(endpoints());
     behaviors.extend(decapsulations());
+    behaviors.extend(chain::all());
     behaviors
 }
 
 /// Rules of which the last one names the packet, and the table that its route is in.
 fn ruled() -> Vec<Behavior> {
-    type Selector = fn(usize) -> String;
-    let iif: Selector = |n| format!("iif absent{n}");
     let from: Selector = |n| format!("from fd00:{n:x}::/32");
     let to: Selector = |n| format!("to fd00:{n:x}::/32");
     [
-        ("1 iif rule", 1, iif, "iif eth0"),
-        ("80 iif rules", 80, iif, "iif eth0"),
-        ("160 iif rules", 160, iif, "iif eth0"),
-        ("10,000 iif rules", 10_000, iif, "iif eth0"),
-        ("80 from rules", 80, from, "from fc00::/16"),
-        ("10,000 from rules", 10_000, from, "from fc00::/16"),
-        ("80 to rules", 80, to, "to 2001:db8:d::/48"),
-        ("10,000 to rules", 10_000, to, "to 2001:db8:d::/48"),
+        ("1 iif rule", iif_rules(1)),
+        ("80 iif rules", iif_rules(80)),
+        ("160 iif rules", iif_rules(160)),
+        ("10,000 iif rules", iif_rules(10_000)),
+        ("80 from rules", rules(80, from, "from fc00::/16")),
+        ("10,000 from rules", rules(10_000, from, "from fc00::/16")),
+        ("80 to rules", rules(80, to, "to 2001:db8:d::/48")),
+        ("10,000 to rules", rules(10_000, to, "to 2001:db8:d::/48")),
     ]
-    .map(|(name, count, selector, last)| {
-        let rules = (1..count).map(selector).chain([last.to_owned()]);
-        let rules = rules
-            .zip(1000..)
-            .map(|(it, priority)| format!("{it} priority {priority} lookup 100"));
-        Behavior {
-            rules: rules.collect(),
-            ..forward(
-                name,
-                &["2001:db8:d::/48 via fc01::1 dev eth1 table 100"],
-                V6,
-            )
-        }
+    .map(|(name, rules)| Behavior {
+        rules,
+        ..forward(
+            name,
+            &["2001:db8:d::/48 via fc01::1 dev eth1 table 100"],
+            V6,
+        )
     })
     .into()
 }
+
+/// So many rules for table 100, of which the last one names the port that packets come by.
+pub fn iif_rules(count: usize) -> Vec<String> {
+    rules(count, |n| format!("iif absent{n}"), "iif eth0")
+}
+
+fn rules(count: usize, others: Selector, last: &str) -> Vec<String> {
+    let all = (1..count).map(others).chain([last.to_owned()]);
+    all.zip(1000..)
+        .map(|(it, priority)| format!("{it} priority {priority} lookup 100"))
+        .collect()
+}
+
+/// The part of a rule that says what it is for, by number.
+type Selector = fn(usize) -> String;
 
 fn headends() -> [Behavior; 7] {
     [
@@ -190,17 +205,17 @@ fn forward(name: &'static str, routes: &'static [&'static str], inner: Inner) ->
     Behavior {
         name,
         routes,
-        rules: Vec::new(),
         sent: inner.received(&inner.packet(64)),
         from_linux: out.clone(),
         from_sidestep: out,
         computed_label: false,
+        ..PLAIN
     }
 }
 
 /// An encapsulation; `behind` makes what comes behind the outer header. Linux decrements the outer hop limit, Sidestep
 /// the inner one (RFC 8986 5.1 S05).
-fn headend(
+pub fn headend(
     name: &'static str,
     routes: &'static [&'static str],
     inner: Inner,
@@ -222,11 +237,11 @@ fn headend(
     Behavior {
         name,
         routes,
-        rules: Vec::new(),
         sent: inner.received(&inner.packet(64)),
         from_linux: out(63, 64),
         from_sidestep: out(64, 63),
         computed_label: true,
+        ..PLAIN
     }
 }
 
@@ -242,11 +257,11 @@ fn h_insert() -> Behavior {
     Behavior {
         name: "H.Insert, 1 segment",
         routes: &["2001:db8:d::/48 encap seg6 mode inline segs fc0b::1 dev eth1"],
-        rules: Vec::new(),
         sent: V6.received(&sent),
         from_linux: out.clone(),
         from_sidestep: out,
         computed_label: false,
+        ..PLAIN
     }
 }
 
@@ -265,11 +280,11 @@ fn h_encaps_l2() -> Behavior {
     Behavior {
         name: "H.Encaps.L2, 1 segment",
         routes: &["2001:db8:d::/48 encap seg6 mode l2encap segs fc0b::1 dev eth1"],
-        rules: Vec::new(),
         sent: frame.clone(),
         from_linux: out(63),
         from_sidestep: out(64),
         computed_label: true,
+        ..PLAIN
     }
 }
 
@@ -288,11 +303,11 @@ fn endpoint(name: &'static str, routes: &'static [&'static str]) -> Behavior {
     Behavior {
         name,
         routes,
-        rules: Vec::new(),
         sent: V6.received(&packet(64, SID, 1)),
         from_linux: out.clone(),
         from_sidestep: out,
         computed_label: false,
+        ..PLAIN
     }
 }
 
@@ -313,24 +328,24 @@ fn decapsulation(
     Behavior {
         name,
         routes,
-        rules: Vec::new(),
         sent: V6.received(&outer.around(&srh(protocol, 0, &[SID, BEFORE], inner))),
         from_linux: out.to_vec(),
         from_sidestep: out.to_vec(),
         computed_label: false,
+        ..PLAIN
     }
 }
 
 /// The customer's packets: UDP, 64 bytes, 78 with the Ethernet header.
 #[derive(Clone, Copy, Debug)]
-struct Inner {
+pub struct Inner {
     ipv4: bool,
     /// Directly behind the outer header, without an SRH.
     bare: bool,
 }
 
 impl Inner {
-    fn packet(self, hop_limit: u8) -> Vec<u8> {
+    pub fn packet(self, hop_limit: u8) -> Vec<u8> {
         if self.ipv4 {
             udp4(HOST_4, CUSTOMER_4, hop_limit, 64)
         } else {
@@ -347,15 +362,29 @@ impl Inner {
     }
 
     /// As the router gets a packet of this family.
-    fn received(self, packet: &[u8]) -> Vec<u8> {
+    pub fn received(self, packet: &[u8]) -> Vec<u8> {
         ethernet(ROUTER_MACS[0], GENERATOR_MAC, self.ethertype(), packet)
     }
 
     /// As the router sends it on.
-    fn sent(self, packet: &[u8]) -> Vec<u8> {
+    pub fn sent(self, packet: &[u8]) -> Vec<u8> {
         ethernet(SINK_MAC, ROUTER_MACS[1], self.ethertype(), packet)
     }
 }
+
+/// Nothing but a router.
+pub const PLAIN: Behavior = Behavior {
+    name: "",
+    routes: &[],
+    rules: Vec::new(),
+    sent: Vec::new(),
+    from_linux: Vec::new(),
+    from_sidestep: Vec::new(),
+    computed_label: false,
+    proxies: Vec::new(),
+    idle: 0,
+    service: None,
+};
 
 /// A frame between two customers' hosts, for End.DX2.
 fn inner_frame() -> Vec<u8> {
@@ -367,7 +396,7 @@ fn inner_frame() -> Vec<u8> {
     )
 }
 
-const V6: Inner = Inner {
+pub const V6: Inner = Inner {
     ipv4: false,
     bare: false,
 };
@@ -376,20 +405,20 @@ const V4: Inner = Inner {
     bare: false,
 };
 
-const HOST_6: Ipv6Addr = Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 1);
+pub const HOST_6: Ipv6Addr = Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 1);
 const HOST_4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const CUSTOMER_6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xd, 0, 0, 0, 0, 1);
 const CUSTOMER_4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 /// `ip sr tunsrc`.
-const TUNSRC: Ipv6Addr = Ipv6Addr::new(0xfc01, 0, 0, 0, 0, 0, 0, 2);
+pub const TUNSRC: Ipv6Addr = Ipv6Addr::new(0xfc01, 0, 0, 0, 0, 0, 0, 2);
 /// The router's SID.
-const SID: Ipv6Addr = Ipv6Addr::new(0xfc0f, 0, 0, 0, 0, 0, 0, 1);
+pub const SID: Ipv6Addr = Ipv6Addr::new(0xfc0f, 0, 0, 0, 0, 0, 0, 1);
 /// The segment before it.
 const BEFORE: Ipv6Addr = Ipv6Addr::new(0xfc0a, 0, 0, 0, 0, 0, 0, 1);
 /// The segment after it, and the first of the headends.
-const NEXT: Ipv6Addr = Ipv6Addr::new(0xfc0b, 0, 0, 0, 0, 0, 0, 1);
+pub const NEXT: Ipv6Addr = Ipv6Addr::new(0xfc0b, 0, 0, 0, 0, 0, 0, 1);
 /// The second segment of the headends.
-const LAST: Ipv6Addr = Ipv6Addr::new(0xfc0c, 0, 0, 0, 0, 0, 0, 1);
+pub const LAST: Ipv6Addr = Ipv6Addr::new(0xfc0c, 0, 0, 0, 0, 0, 0, 1);
 
 #[cfg(test)]
 mod tests {
@@ -404,7 +433,14 @@ mod tests {
                 behaviors[..index].iter().all(|other| other.name != name),
                 "{name}"
             );
-            let length = if name.starts_with("End") { 158 } else { 78 };
+            let through_a_service = behavior.service.is_some();
+            let length = if name.contains("End.AM") {
+                174
+            } else if name.starts_with("End") || through_a_service {
+                158
+            } else {
+                78
+            };
             // End.DX2 carries an Ethernet header too.
             let inner = if name == "End.DX2" { 14 } else { 0 };
             assert_eq!(behavior.sent.len(), length + inner, "{name}");

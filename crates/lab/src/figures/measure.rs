@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use super::Error;
-use super::behavior::Behavior;
+use super::behavior::{Behavior, PLAIN};
+use super::chain::Service;
 use super::network::{Network, PORT, PORTS};
 use super::plane::{Plane, Standing};
-use super::product::{Running, Sidestep};
+use super::product::Sidestep;
 use super::series::{Round, Series};
 use super::verify::{exchange, verify};
 use crate::program::Interrupt;
@@ -45,6 +46,16 @@ pub struct Limit {
     pub series: Series,
 }
 
+/// What is between generator and sink where no data plane is.
+#[derive(Clone, Copy, Debug)]
+enum Between<'a> {
+    Nothing,
+    /// In the router, with this header.
+    Redirect(&'a [u8]),
+    /// In the router, there and back.
+    Service(Service),
+}
+
 impl Bench<'_> {
     /// Measures a behavior: Linux, Sidestep in TC and in XDP, the order rotated from round to round. The first time,
     /// each sends one packet that is compared with what it has to be, and the better hook of the sink is found.
@@ -52,14 +63,14 @@ impl Bench<'_> {
     /// # Errors
     /// A packet is not what it has to be, or not Sidestep forwarded the packets.
     pub fn behavior(&self, behavior: &Behavior) -> Result<Row, Error> {
-        let network = Network::routed(behavior.routes, &behavior.rules)?;
+        let network = Network::routed(behavior)?;
         let mut planes = Plane::ALL.map(|plane| Series::new(plane.hooks()[0]));
         for round in 0..self.rounds {
             for turn in 0..planes.len() {
                 self.interrupt.check()?;
                 let index = (round + turn) % planes.len();
                 let (plane, series) = (Plane::ALL[index], &mut planes[index]);
-                let standing = plane.set_up(&network, self.sidestep)?;
+                let standing = plane.set_up(&network, self.sidestep, behavior)?;
                 if round > 0 {
                     series.push(self.round(&network, plane, &standing, behavior, series.hook)?);
                     continue;
@@ -81,52 +92,88 @@ impl Bench<'_> {
     }
 
     /// Measures the limits: nothing between generator and sink, and a bare redirect in the router, of the frame of
-    /// `plain`; with the bytes pushed that stand in front of the inner packet in the frame of `encapsulated`.
+    /// `plain`; with the bytes pushed that stand in front of the inner packet in the frame of `encapsulated`; and to a
+    /// service and back.
     ///
     /// # Errors
     /// Another packet comes out than has to.
     pub fn limits(&self, plain: &Behavior, encapsulated: &Behavior) -> Result<Vec<Limit>, Error> {
-        let (bare, routed) = (Network::bare()?, Network::routed(&[], &[])?);
+        let (bare, routed) = (Network::bare()?, Network::routed(&PLAIN)?);
+        let served = Network::routed(&Behavior {
+            service: Some(Service::Kernel),
+            ..PLAIN
+        })?;
         let macs = &plain.from_linux[..ETHERNET];
         let pushed = &encapsulated.from_sidestep[..ETHERNET + Redirect::PUSH];
         let behind = &plain.sent[ETHERNET..];
-        let paths: [(_, Option<&[u8]>); 3] = [
-            ("generator to sink, nothing between", None),
-            ("bare XDP redirect, constant MACs", Some(macs)),
-            ("bare XDP redirect, 64 bytes pushed", Some(pushed)),
+        let paths = [
+            (
+                "generator to sink, nothing between",
+                Between::Nothing,
+                plain.sent.clone(),
+            ),
+            (
+                "bare XDP redirect, constant MACs",
+                Between::Redirect(macs),
+                [macs, behind].concat(),
+            ),
+            (
+                "bare XDP redirect, 64 bytes pushed",
+                Between::Redirect(pushed),
+                [pushed, behind].concat(),
+            ),
+            // The kernel of the service decrements the hop limit, as it would in a router.
+            (
+                "bare XDP redirects, VNF between",
+                Between::Service(Service::Kernel),
+                plain.from_linux.clone(),
+            ),
+            (
+                "bare XDP redirects, VNF in XDP",
+                Between::Service(Service::Xdp),
+                [macs, behind].concat(),
+            ),
         ];
-        let mut limits = paths.map(|(name, _)| Limit {
-            name,
-            series: Series::new(Hook::Xdp),
-        });
+        let mut limits: Vec<Limit> = paths
+            .iter()
+            .map(|(name, ..)| Limit {
+                name,
+                series: Series::new(Hook::Xdp),
+            })
+            .collect();
         for round in 0..self.rounds {
-            for ((name, header), limit) in paths.iter().zip(&mut limits) {
+            for ((name, between, out), limit) in paths.iter().zip(&mut limits) {
                 self.interrupt.check()?;
-                let (network, out) = match header {
-                    None => (&bare, plain.sent.clone()),
-                    Some(header) => (&routed, [header, behind].concat()),
+                let (mut redirect, mut standing) = (None, None);
+                let network = match between {
+                    Between::Nothing => &bare,
+                    Between::Redirect(header) => {
+                        let [ingress, egress] = PORTS;
+                        redirect =
+                            Some(Redirect::attach(routed.router()?, ingress, egress, header)?);
+                        &routed
+                    }
+                    Between::Service(service) => {
+                        standing = Some(Standing::redirecting(&served, *service)?);
+                        &served
+                    }
                 };
-                let _redirect = header
-                    .map(|header| {
-                        Redirect::attach(routed.router()?, PORTS[0], PORTS[1], header)
-                            .map_err(Error::from)
-                    })
-                    .transpose()?;
                 if round == 0 {
                     let _napi = Napi::attach(network.sink()?, PORT)?;
-                    if exchange(network, &plain.sent)?.as_ref() != Some(&out) {
+                    if exchange(network, &plain.sent)?.as_ref() != Some(out) {
                         return Err(Error::Wrong(format!("{name}: another packet comes out")));
                     }
                 }
                 let sink = Sink::attach_at(network.sink()?, PORT, limit.series.hook)?;
                 let (rate, _) = self.flood(network, &plain.sent, &sink)?;
+                drop((redirect, standing));
                 limit.series.push(Round {
                     rate: rate.packets_per_second(),
                     lost: 0.0,
                 });
             }
         }
-        Ok(limits.into())
+        Ok(limits)
     }
 
     /// One window, with what must be true of it.
@@ -140,7 +187,10 @@ impl Bench<'_> {
     ) -> Result<Round, Error> {
         let wrong =
             |what: String| Error::Wrong(format!("{} on {}: {what}", behavior.name, plane.name()));
-        let tally = || standing.running().map(Running::tally).transpose();
+        let tally = || {
+            let running = standing.running();
+            running.map(|it| it.tally(network.ways_in())).transpose()
+        };
         let sink = Sink::attach_at(network.sink()?, PORT, hook)?;
         standing
             .ready(network, &behavior.sent)
@@ -155,17 +205,19 @@ impl Bench<'_> {
                 "frames of {length:.1} bytes arrive, not of {expected}"
             )));
         }
-        let mut lost = 0.0;
+        let mut lost: f64 = 0.0;
         if let (Some(before), Some(after), Some(sidestep)) = (before, after, standing.running()) {
-            let received = (after.received - before.received) as f64;
-            let forwarded = (after.forwarded - before.forwarded) as f64;
-            if forwarded < received * (1.0 - STRANGERS) {
-                return Err(wrong(format!(
-                    "of {received} packets received, Sidestep forwarded {forwarded}\n{}",
-                    sidestep.reasons()
-                )));
+            for ((before, after), port) in before.iter().zip(&after).zip(network.ways_in()) {
+                let received = (after.received - before.received) as f64;
+                let forwarded = (after.forwarded - before.forwarded) as f64;
+                if forwarded < received * (1.0 - STRANGERS) {
+                    return Err(wrong(format!(
+                        "of {received} packets received by {port}, Sidestep forwarded {forwarded}\n{}",
+                        sidestep.reasons()
+                    )));
+                }
+                lost = lost.max(1.0 - arrived as f64 / forwarded);
             }
-            lost = (1.0 - arrived as f64 / forwarded).max(0.0);
         }
         Ok(Round {
             rate: rate.packets_per_second(),

@@ -7,6 +7,7 @@
 //! is; Sidestep's own counters must then say that Sidestep, not the kernel, forwarded every packet.
 
 mod behavior;
+mod chain;
 mod machine;
 mod measure;
 mod network;

@@ -3,29 +3,30 @@
 use std::fmt::Write as _;
 
 use super::Error;
+use super::behavior::Behavior;
 use crate::lab::mac_text;
 use crate::offload::Offload;
 use crate::{Lab, LinkEnd, Namespace};
 
-/// The three namespaces, the router configured.
+/// The namespaces, the router configured.
 #[derive(Debug)]
 pub struct Network {
     lab: Lab,
+    ways_in: &'static [&'static str],
+    ports: Vec<String>,
 }
 
 impl Network {
-    /// Builds generator -- router -- sink, and gives the router these route lines (what `ip route add` takes) on top of the
-    /// addresses, static neighbors, the way to the segments and the tunnel source that all behaviors share.
+    /// Builds generator -- router -- sink, and gives the router the behavior's routes and rules on top of the addresses,
+    /// static neighbors, the way to the segments and the tunnel source that all behaviors share. Where a service takes part,
+    /// it is joined to the router by two links.
     ///
     /// # Errors
     /// The kernel or `ip` refuses something.
-    pub fn routed(lines: &[&str], rules: &[String]) -> Result<Self, Error> {
+    pub fn routed(behavior: &Behavior) -> Result<Self, Error> {
         let mut lab = Lab::new(NAME)?;
         lab.node(GENERATOR)?.node(ROUTER)?.node(SINK)?;
-        let router = lab.namespace(ROUTER)?;
-        for (path, value) in SYSCTLS {
-            router.sysctl(path, value)?;
-        }
+        routes_packets(lab.namespace(ROUTER)?)?;
         link(
             &mut lab,
             (GENERATOR, PORT, GENERATOR_MAC),
@@ -36,12 +37,79 @@ impl Network {
             (ROUTER, PORTS[1], ROUTER_MACS[1]),
             (SINK, PORT, SINK_MAC),
         )?;
-        let router = lab.namespace(ROUTER)?;
-        for port in PORTS {
+        let mut network = Self {
+            lab,
+            ways_in: &PORTS[..1],
+            ports: PORTS.map(str::to_owned).into(),
+        };
+        if behavior.service.is_some() {
+            network.serve()?;
+        }
+        network.idle(behavior.idle)?;
+        let router = network.router()?;
+        for port in &network.ports {
             router.sysctl(&format!("net/ipv6/conf/{port}/seg6_enabled"), "1")?;
         }
-        configure(router, lines, rules)?;
-        Ok(Self { lab })
+        configure(router, behavior.routes, &behavior.rules)?;
+        Ok(network)
+    }
+
+    /// A service at [`SERVICE_PORTS`]: it does End where a packet comes with its SID, and forwards all others from its first
+    /// interface to its second.
+    fn serve(&mut self) -> Result<(), Error> {
+        self.lab.node(SERVICE)?;
+        routes_packets(self.service()?)?;
+        let mut at_router = String::new();
+        let mut at_service = String::new();
+        for (number, (port, ifname)) in SERVICE_PORTS.iter().zip(SERVICE_IFNAMES).enumerate() {
+            let macs = [SERVICE_PORT_MACS[number], SERVICE_MACS[number]];
+            link(
+                &mut self.lab,
+                (ROUTER, port, macs[0]),
+                (SERVICE, ifname, macs[1]),
+            )?;
+            let net = format!("fd00:{}:", number + 1);
+            for (batch, ifname, own, other, mac) in [
+                (&mut at_router, *port, 1, 2, macs[1]),
+                (&mut at_service, ifname, 2, 1, macs[0]),
+            ] {
+                let mac = mac_text(mac);
+                // The text of a String never fails; so below.
+                let _ = writeln!(
+                    batch,
+                    "address add {net}:{own}/64 dev {ifname}\n\
+                     neighbor add {net}:{other} lladdr {mac} nud permanent dev {ifname}"
+                );
+            }
+            self.ports.push((*port).to_owned());
+        }
+        for route in SERVICE_ROUTES {
+            let _ = writeln!(at_service, "route add {route}");
+        }
+        let service = self.service()?;
+        service.sysctl("net/ipv6/conf/eth0/seg6_enabled", "1")?;
+        apply(service, &["ip", "-batch", "-"], &at_service)?;
+        apply(self.router()?, &["ip", "-batch", "-"], &at_router)?;
+        self.ways_in = &WAYS_IN;
+        Ok(())
+    }
+
+    /// Ports `idle1` and on, each with an address and a neighbor; all other ends are at the generator's.
+    fn idle(&mut self, count: usize) -> Result<(), Error> {
+        let peer = self.generator()?.name();
+        let mut batch = String::new();
+        for number in 1..=count {
+            let _ = writeln!(
+                batch,
+                "link add idle{number} type veth peer name idle{number} netns {peer}\n\
+                 link set idle{number} up\n\
+                 address add fd00::{number:x}:1/112 dev idle{number}\n\
+                 neighbor add fd00::{number:x}:2 lladdr 02:00:00:00:00:20 nud permanent dev idle{number}"
+            );
+        }
+        apply(self.router()?, &["ip", "-batch", "-"], &batch)?;
+        self.ports.extend((1..=count).map(|n| format!("idle{n}")));
+        Ok(())
     }
 
     /// Builds generator -- sink, with nothing between.
@@ -56,7 +124,21 @@ impl Network {
             (GENERATOR, PORT, GENERATOR_MAC),
             (SINK, PORT, SINK_MAC),
         )?;
-        Ok(Self { lab })
+        Ok(Self {
+            lab,
+            ways_in: &[],
+            ports: Vec::new(),
+        })
+    }
+
+    /// The ports of the router that a packet comes in by on its way, in that order.
+    pub fn ways_in(&self) -> &'static [&'static str] {
+        self.ways_in
+    }
+
+    /// All ports of the router.
+    pub fn ports(&self) -> &[String] {
+        &self.ports
     }
 
     /// Sends out of [`PORT`].
@@ -65,6 +147,14 @@ impl Network {
     /// Never, as built.
     pub fn generator(&self) -> Result<&Namespace, Error> {
         Ok(self.lab.namespace(GENERATOR)?)
+    }
+
+    /// Forwards between [`SERVICE_IFNAMES`].
+    ///
+    /// # Errors
+    /// None takes part.
+    pub fn service(&self) -> Result<&Namespace, Error> {
+        Ok(self.lab.namespace(SERVICE)?)
     }
 
     /// Forwards between [`PORTS`].
@@ -82,6 +172,14 @@ impl Network {
     pub fn sink(&self) -> Result<&Namespace, Error> {
         Ok(self.lab.namespace(SINK)?)
     }
+}
+
+/// Makes a router of a namespace whose interfaces are still to come.
+fn routes_packets(namespace: &Namespace) -> Result<(), Error> {
+    for (path, value) in SYSCTLS {
+        namespace.sysctl(path, value)?;
+    }
+    Ok(())
 }
 
 /// Joins two ports, all offloads off at both.
@@ -150,8 +248,19 @@ pub const ROUTER_MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 0x01], [2, 0, 0, 0, 0, 0x
 /// Of the sink's interface.
 pub const SINK_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x12];
 
+/// The interfaces of the router to a service: there, back.
+pub const SERVICE_PORTS: [&str; 2] = ["vnf0", "vnf1"];
+/// Their other ends.
+pub const SERVICE_IFNAMES: [&str; 2] = ["eth0", "eth1"];
+/// Of [`SERVICE_PORTS`].
+pub const SERVICE_PORT_MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 0x03], [2, 0, 0, 0, 0, 0x04]];
+/// Of [`SERVICE_IFNAMES`].
+pub const SERVICE_MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 0x13], [2, 0, 0, 0, 0, 0x14]];
+
 const GENERATOR: &str = "generator";
 const SINK: &str = "sink";
+const SERVICE: &str = "service";
+const WAYS_IN: [&str; 2] = [PORTS[0], SERVICE_PORTS[1]];
 
 const ADDRESSES: [&str; 4] = [
     "fc00::2/64 dev eth0",
@@ -162,6 +271,14 @@ const ADDRESSES: [&str; 4] = [
 
 /// For every behavior that sends to a next segment.
 const TO_SEGMENTS: [&str; 1] = ["fc0b::/16 via fc01::1 dev eth1"];
+
+/// Of a service: its SID, and where packets go on.
+const SERVICE_ROUTES: [&str; 4] = [
+    "fc0f::1/128 encap seg6local action End dev eth0",
+    "fc0b::/16 via fd00:2::1 dev eth1",
+    "fc0c::/16 via fd00:2::1 dev eth1",
+    "2001:db8:d::/48 via fd00:2::1 dev eth1",
+];
 
 /// What makes a router of the namespace. `seg6_enabled` is the smaller of `all` and the port's.
 const SYSCTLS: [(&str, &str); 8] = [

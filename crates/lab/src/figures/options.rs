@@ -159,10 +159,10 @@ mod tests {
         assert_eq!(chosen(&["--only", "end.t"]), (vec!["End.T"], false));
         assert_eq!(chosen(&["--only", "limits"]), (vec![], true));
         assert_eq!(chosen(&[]).0.len(), all.len());
-        let error = parse(&["--only", "End.AD"])
+        let error = parse(&["--only", "End.AN"])
             .expect("options")
             .choose(&all)
-            .expect_err("no End.AD");
+            .expect_err("no End.AN");
         assert!(
             error.to_string().contains("H.Encaps, 2 segments"),
             "{error}"

@@ -4,10 +4,15 @@ use std::time::{Duration, Instant};
 
 use super::Error;
 use super::behavior::Behavior;
-use super::network::{Network, PORT, PORTS};
+use super::chain::Service;
+use super::network::{
+    Network, PORT, PORTS, ROUTER_MACS, SERVICE_IFNAMES, SERVICE_MACS, SERVICE_PORT_MACS,
+    SERVICE_PORTS, SINK_MAC,
+};
+use super::packet::ethernet;
 use super::product::{Running, Sidestep};
 use crate::FrameSocket;
-use crate::traffic::{Hook, Napi};
+use crate::traffic::{Hook, Napi, Redirect};
 
 /// Who forwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +29,8 @@ pub enum Plane {
 #[derive(Debug)]
 pub struct Standing<'a> {
     running: Option<Running<'a>>,
-    _napi: Option<Napi>,
+    _napi: Vec<Napi>,
+    _redirects: Vec<Redirect>,
 }
 
 impl Plane {
@@ -58,8 +64,8 @@ impl Plane {
         }
     }
 
-    /// Puts it to work. Where no XDP program of Sidestep runs the port's NAPI, so that the generator's frames arrive, an
-    /// XDP program that passes everything does.
+    /// Puts it to work. Where no XDP program of Sidestep runs the NAPI of a port that XDP frames are sent to, an XDP program
+    /// that passes everything does.
     ///
     /// # Errors
     /// Sidestep refuses.
@@ -67,21 +73,47 @@ impl Plane {
         self,
         network: &'a Network,
         sidestep: &'a Sidestep,
+        behavior: &Behavior,
     ) -> Result<Standing<'a>, Error> {
+        if self == Self::Linux {
+            return Standing::linux(network);
+        }
         let router = network.router()?;
-        Ok(match self {
-            Self::Linux => Standing::linux(network)?,
-            Self::Tc => {
-                let mut standing = Standing::linux(network)?;
-                standing.running = Some(sidestep.start(router, "tc")?);
-                standing
+        let (mode, mut napi) = match self {
+            Self::Xdp => ("xdp", Vec::new()),
+            _ => ("tc", vec![Napi::attach(router, PORTS[0])?]),
+        };
+        let redirects = match behavior.service {
+            Some(service) if service == Service::Xdp || self == Self::Xdp => {
+                serve(network, service, &mut napi)?
             }
-            Self::Xdp => Standing {
-                running: Some(sidestep.start(router, "xdp")?),
-                _napi: None,
-            },
+            _ => Vec::new(),
+        };
+        if behavior.service == Some(Service::Xdp) && self == Self::Tc {
+            napi.push(Napi::attach(router, SERVICE_PORTS[1])?);
+        }
+        Ok(Standing {
+            running: Some(sidestep.start(router, mode, network.ports(), &behavior.proxies)?),
+            _napi: napi,
+            _redirects: redirects,
         })
     }
+}
+
+/// Makes a service take XDP frames; if it forwards in XDP, it does so until the program that is returned goes.
+fn serve(
+    network: &Network,
+    service: Service,
+    napi: &mut Vec<Napi>,
+) -> Result<Vec<Redirect>, Error> {
+    let [ingress, egress] = SERVICE_IFNAMES;
+    if service == Service::Kernel {
+        napi.push(Napi::attach(network.service()?, ingress)?);
+        return Ok(Vec::new());
+    }
+    let header = ethernet(SERVICE_PORT_MACS[1], SERVICE_MACS[1], 0, &[]);
+    let redirect = Redirect::attach(network.service()?, ingress, egress, &header)?;
+    Ok(vec![redirect])
 }
 
 impl Standing<'_> {
@@ -92,12 +124,38 @@ impl Standing<'_> {
     pub fn linux(network: &Network) -> Result<Self, Error> {
         Ok(Self {
             running: None,
-            _napi: Some(Napi::attach(network.router()?, PORTS[0])?),
+            _napi: vec![Napi::attach(network.router()?, PORTS[0])?],
+            _redirects: Vec::new(),
         })
     }
 
-    /// Returns when Sidestep forwards this frame; at once if it is not there. It has to see first that the sink's port
-    /// takes XDP redirects, which depends on what is attached there.
+    /// The router redirects packets to the service and on to the sink, and looks at none.
+    ///
+    /// # Errors
+    /// BPF is not allowed.
+    pub fn redirecting(network: &Network, service: Service) -> Result<Self, Error> {
+        let (router, mut napi) = (network.router()?, Vec::new());
+        let mut redirects = serve(network, service, &mut napi)?;
+        for (ingress, egress, macs) in [
+            (
+                PORTS[0],
+                SERVICE_PORTS[0],
+                [SERVICE_MACS[0], SERVICE_PORT_MACS[0]],
+            ),
+            (SERVICE_PORTS[1], PORTS[1], [SINK_MAC, ROUTER_MACS[1]]),
+        ] {
+            let header = ethernet(macs[0], macs[1], 0, &[]);
+            redirects.push(Redirect::attach(router, ingress, egress, &header)?);
+        }
+        Ok(Self {
+            running: None,
+            _napi: napi,
+            _redirects: redirects,
+        })
+    }
+
+    /// Returns when Sidestep forwards this frame at every port that it comes in by; at once if it is not there. It has to see
+    /// first that the ports behind take XDP redirects, which depends on what is attached there.
     ///
     /// # Errors
     /// It leaves the frame to the kernel, or drops it, and goes on doing so.
@@ -106,11 +164,19 @@ impl Standing<'_> {
             return Ok(());
         };
         let near = FrameSocket::open(network.generator()?, PORT)?;
+        let forwarded = || -> Result<Vec<u64>, Error> {
+            let tallies = sidestep.tally(network.ways_in())?;
+            Ok(tallies.iter().map(|tally| tally.forwarded).collect())
+        };
         let started = Instant::now();
         while started.elapsed() < PATIENCE {
-            let before = sidestep.tally()?;
+            let before = forwarded()?;
             near.send(frame)?;
-            if sidestep.tally()?.forwarded > before.forwarded {
+            if forwarded()?
+                .iter()
+                .zip(&before)
+                .all(|(now, before)| now > before)
+            {
                 return Ok(());
             }
         }

@@ -1,12 +1,13 @@
 //! Sidestep as an operator uses it: by its command line, in the namespace of the router.
 
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{self, Command};
+use std::{env, fs};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Error;
-use super::network::{NAME, PORTS, ROUTER};
+use super::network::{NAME, ROUTER};
 use crate::{Lab, Namespace};
 
 /// The `sidestep` program.
@@ -15,14 +16,14 @@ pub struct Sidestep {
     path: PathBuf,
 }
 
-/// Sidestep on both ports of a router; stopped when dropped.
+/// Sidestep on the ports of a router; stopped when dropped.
 #[derive(Debug)]
 pub struct Running<'a> {
     sidestep: &'a Sidestep,
     router: &'a Namespace,
 }
 
-/// What the port that packets come in by has counted.
+/// What a port that packets come in by has counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tally {
     /// Frames that came in.
@@ -54,13 +55,31 @@ impl Sidestep {
             .to_owned())
     }
 
-    /// Starts it on both ports of a router and returns when it forwards.
+    /// Starts it on these ports of a router, with these routes of its `own` (what `sidestep route add` takes), and returns
+    /// when it forwards.
     ///
     /// # Errors
     /// It refuses.
-    pub fn start<'a>(&'a self, router: &'a Namespace, mode: &str) -> Result<Running<'a>, Error> {
-        let words = ["run", "--mode", mode, "--detach", PORTS[0], PORTS[1]];
-        self.text(router, &words)?;
+    pub fn start<'a>(
+        &'a self,
+        router: &'a Namespace,
+        mode: &str,
+        ports: &[String],
+        own: &[String],
+    ) -> Result<Running<'a>, Error> {
+        let file = env::temp_dir().join(format!("sidestep-figures-{}.yaml", process::id()));
+        let failed = |source| crate::Error::os(format!("write {}", file.display()), source);
+        // JSON is YAML.
+        let text = json!({"ports": ports, "routes": own}).to_string();
+        fs::write(&file, text).map_err(failed)?;
+        let path = file.to_string_lossy();
+        let started = self.text(
+            router,
+            &["run", "--mode", mode, "--detach", "--config", &path],
+        );
+        // It has been read, or it does not matter.
+        let _ = fs::remove_file(&file);
+        started?;
         Ok(Running {
             sidestep: self,
             router,
@@ -88,18 +107,19 @@ impl Sidestep {
 }
 
 impl Running<'_> {
-    /// What the ingress port has counted since the start.
+    /// What these ports have counted since the start.
     ///
     /// # Errors
     /// The answer has no such counters.
-    pub fn tally(&self) -> Result<Tally, Error> {
+    pub fn tally(&self, ports: &[&str]) -> Result<Vec<Tally>, Error> {
         let text = self
             .sidestep
             .text(self.router, &["show", "counters", "-j"])?;
-        tally(&text).ok_or_else(|| {
+        let tallies: Option<Vec<Tally>> = ports.iter().map(|port| tally(&text, port)).collect();
+        tallies.ok_or_else(|| {
             Error::Product(format!(
                 "`sidestep show counters -j` has no counters of {}: {}",
-                PORTS[0],
+                ports.join(" and "),
                 text.trim_end()
             ))
         })
@@ -119,10 +139,10 @@ impl Drop for Running<'_> {
     }
 }
 
-fn tally(text: &str) -> Option<Tally> {
+fn tally(text: &str, port: &str) -> Option<Tally> {
     let value: Value = serde_json::from_str(text).ok()?;
     let ports = value["ports"].as_array()?;
-    let port = ports.iter().find(|port| port["name"] == PORTS[0])?;
+    let port = ports.iter().find(|it| it["name"] == port)?;
     Some(Tally {
         received: port["received_packets"].as_u64()?,
         forwarded: port["forwarded"].as_u64()?,
@@ -134,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_counters_of_the_ingress_port_are_read_and_no_others() {
+    fn the_counters_of_a_port_are_read_and_no_others() {
         let text = r#"{"ports": [
             {"name": "eth1", "received_packets": 1, "forwarded": 1},
             {"name": "eth0", "received_packets": 5, "forwarded": 4}], "routes": []}"#;
@@ -142,8 +162,8 @@ mod tests {
             received: 5,
             forwarded: 4,
         };
-        assert_eq!(tally(text), Some(expected));
-        assert_eq!(tally(r#"{"ports": [{"name": "eth0"}]}"#), None);
-        assert_eq!(tally("sidestep: not running"), None);
+        assert_eq!(tally(text, "eth0"), Some(expected));
+        assert_eq!(tally(r#"{"ports": [{"name": "eth0"}]}"#, "eth0"), None);
+        assert_eq!(tally("sidestep: not running", "eth0"), None);
     }
 }
