@@ -5,22 +5,19 @@ mod search;
 mod x86;
 
 use crate::layout::{LINE_WORDS, Reference, VIEWS};
-use crate::line::place;
 use crate::memory::Memory;
 use crate::sync::Ordering;
 use search::{Line, Search, Walk};
 
-/// Walks that take turns, level by level: as many as have their places in registers.
-#[cfg(not(loom))]
-const GROUP: usize = 8;
-/// As few as a model needs.
-#[cfg(loom)]
-const GROUP: usize = 2;
+/// Walks that take turns, level by level, so that while one waits for its line others are compared: as many as a burst of
+/// packets has, and fewer where there are not that many left.
+const GROUP: usize = if cfg!(loom) { 2 } else { 64 };
+const FEW: usize = if cfg!(loom) { 1 } else { 8 };
 
 /// The route index for an address in a view; 0: none.
 pub fn lookup<M: Memory + ?Sized>(memory: &M, view: u32, address: u128) -> u32 {
     search::best(One {
-        lines: lines(memory),
+        lines: memory.words().as_chunks().0,
         view,
         address,
     })
@@ -39,15 +36,11 @@ pub fn lookup_batch<M: Memory + ?Sized>(
 ) {
     assert_eq!(addresses.len(), routes.len(), "a route for each address");
     search::best(Many {
-        lines: lines(memory),
+        lines: &memory.words().as_chunks().0[..memory.lines()],
         view,
         addresses,
         routes,
     });
-}
-
-fn lines<M: Memory + ?Sized>(memory: &M) -> &[Line] {
-    memory.words().as_chunks().0
 }
 
 struct One<'a> {
@@ -61,8 +54,10 @@ impl Walk for One<'_> {
 
     #[inline(always)]
     fn walk<S: Search>(self, search: S) -> u32 {
-        let root = root(self.lines, self.view);
-        below(search, self.lines, root, &[self.address])[0].0
+        let mut route = 0;
+        let routes = std::array::from_mut(&mut route);
+        below(search, self.lines, self.view, &[self.address], routes);
+        route
     }
 }
 
@@ -78,81 +73,126 @@ impl Walk for Many<'_> {
 
     #[inline(always)]
     fn walk<S: Search>(self, search: S) {
-        let (groups, rest) = self.addresses.as_chunks::<GROUP>();
-        let (routes, routes_of_rest) = self.routes.as_chunks_mut::<GROUP>();
-        for (group, routes) in groups.iter().zip(routes) {
-            let found = below(search, self.lines, root(self.lines, self.view), group);
-            for (route, found) in routes.iter_mut().zip(found) {
-                *route = found.0;
-            }
+        let (groups, few) = self.addresses.as_chunks::<GROUP>();
+        let (routes, routes_of_few) = self.routes.as_chunks_mut::<GROUP>();
+        for (addresses, routes) in groups.iter().zip(routes) {
+            below(search, self.lines, self.view, addresses, routes);
+        }
+        let (groups, rest) = few.as_chunks::<FEW>();
+        let (routes, routes_of_rest) = routes_of_few.as_chunks_mut::<FEW>();
+        for (addresses, routes) in groups.iter().zip(routes) {
+            below(search, self.lines, self.view, addresses, routes);
         }
         for (address, route) in rest.iter().zip(routes_of_rest) {
-            let root = root(self.lines, self.view);
-            *route = below(search, self.lines, root, &[*address])[0].0;
+            let routes = std::array::from_mut(route);
+            below(search, self.lines, self.view, &[*address], routes);
         }
     }
 }
 
-#[inline(always)]
-fn root(lines: &[Line], view: u32) -> Reference {
-    let view = view as usize % VIEWS;
-    Reference(lines[view / LINE_WORDS][view % LINE_WORDS].load(Ordering::Acquire) as u32)
-}
-
 /// What a view says of addresses: its root, then their upper halves, then, where these lead to trees, their lower ones.
+// PERF: what is found goes where it is wanted at once, since arrays of this length are not handed on in registers.
 #[inline(always)]
 fn below<S: Search, const N: usize>(
     search: S,
     lines: &[Line],
-    root: Reference,
+    view: u32,
     addresses: &[u128; N],
-) -> [Reference; N] {
+    found: &mut [u32; N],
+) {
+    let view = view as usize % VIEWS;
+    let root =
+        Reference(lines[view / LINE_WORDS][view % LINE_WORDS].load(Ordering::Acquire) as u32);
     if !root.is_tree() {
-        return [root; N];
+        *found = [root.0; N];
+        return;
     }
     let mut numbers = [0; N];
     for (number, address) in numbers.iter_mut().zip(addresses) {
         *number = (address >> 64) as u64;
     }
-    let mut found = descend(search, lines, root, &numbers);
-    if !found.iter().any(|it| it.is_tree()) {
-        return found;
+    descend(search, lines, root, &numbers, found);
+    let trees = found.iter().fold(0, |all, it| all | *it);
+    if !Reference(trees).is_tree() {
+        return;
     }
     for (number, address) in numbers.iter_mut().zip(addresses) {
         *number = *address as u64;
     }
     // Hosts of one /64 stay together. Others lie in small trees each of its own, if in any.
-    if found.iter().all(|it| *it == found[0]) {
-        return descend(search, lines, found[0], &numbers);
+    let first = Reference(found[0]);
+    if first.is_tree() && found.iter().all(|it| *it == first.0) {
+        descend(search, lines, first, &numbers, found);
+        return;
     }
     for (found, number) in found.iter_mut().zip(numbers) {
-        if found.is_tree() {
-            [*found] = descend(search, lines, *found, &[number]);
+        if Reference(*found).is_tree() {
+            let tree = Reference(*found);
+            descend(search, lines, tree, &[number], std::array::from_mut(found));
         }
     }
-    found
 }
 
 /// The values of numbers in one tree, level by level for all of them.
-// PERF: loops over arrays, since `map` on arrays of this length is a call each time.
 #[inline(always)]
 fn descend<S: Search, const N: usize>(
     search: S,
     lines: &[Line],
     tree: Reference,
     numbers: &[u64; N],
-) -> [Reference; N] {
-    let mut places = [tree.line() as usize; N];
-    for _ in 0..tree.height() {
-        for (at, number) in places.iter_mut().zip(numbers) {
-            let children = lines[*at][0].load(Ordering::Acquire) as u32;
-            *at = children as usize + search.child(lines, *at, *number) as usize;
+    found: &mut [u32; N],
+) {
+    // PERF: shorter for many, sooner for one.
+    let place = |at: u32| match N {
+        1 => checked(lines, at),
+        _ => search.place(lines, at),
+    };
+    let mut halves = [0; N];
+    for (half, number) in halves.iter_mut().zip(numbers) {
+        *half = number >> 1;
+    }
+    let mut places = [checked(lines, tree.line()); N];
+    if tree.height() > 0 {
+        // SAFETY: the place of a line.
+        unsafe { search.children(lines, places[0], &halves, found) };
+        each(&mut places, found, |at, child| *at = place(*child));
+    }
+    for _ in 1..tree.height() {
+        each(&mut places, &halves, |at, half| {
+            // SAFETY: the place of a line.
+            *at = place(unsafe { search.child(lines, *at, *half) });
+        });
+    }
+    let mut starts = places.iter();
+    each(found, numbers, |found, number| {
+        let at = starts.next().expect("as many places as numbers");
+        // SAFETY: the place of a line.
+        *found = unsafe { search.value(lines, *at, *number) };
+    });
+}
+
+/// The place of a line.
+///
+/// # Panics
+/// If there is no such line.
+#[inline(always)]
+fn checked(lines: &[Line], at: u32) -> usize {
+    assert!((at as usize) < lines.len(), "line {at} of {}", lines.len());
+    at as usize * size_of::<Line>()
+}
+
+/// Does something for each pair.
+// PERF: eight at a time, since a long loop is not unrolled, and its own instructions are a third of all.
+#[inline(always)]
+fn each<A, B, const N: usize>(these: &mut [A; N], those: &[B; N], mut it: impl FnMut(&mut A, &B)) {
+    let (eights, rest) = these.as_chunks_mut::<8>();
+    let (other_eights, other_rest) = those.as_chunks::<8>();
+    for (these, those) in eights.iter_mut().zip(other_eights) {
+        for (this, that) in these.iter_mut().zip(those) {
+            it(this, that);
         }
     }
-    let mut values = [Reference::NONE; N];
-    for (n, at) in places.iter().enumerate() {
-        let (word, shift) = place(search.interval(lines, *at, numbers[n]) as usize);
-        values[n] = Reference((lines[*at][word].load(Ordering::Acquire) >> shift) as u32);
+    for (this, that) in rest.iter_mut().zip(other_rest) {
+        it(this, that);
     }
-    values
 }

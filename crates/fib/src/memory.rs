@@ -11,9 +11,10 @@ pub unsafe trait Memory {
     /// All of it.
     fn words(&self) -> &[AtomicU64];
 
-    /// Lines that it has.
+    /// Lines that are used: a power of two, as many as it has room for.
     fn lines(&self) -> usize {
-        (self.words().len() / LINE_WORDS).min(LINES_MAX)
+        let lines = (self.words().len() / LINE_WORDS).min(LINES_MAX);
+        lines.checked_ilog2().map_or(0, |power| 1 << power)
     }
 }
 

@@ -18,7 +18,7 @@ const CHANGES: u64 = if cfg!(debug_assertions) {
 /// /48s; between any two of them is room for longer ones.
 const CONSTANT: u64 = 200_000;
 /// Addresses that are looked up at once.
-const BATCH: usize = 64;
+const BATCH: usize = 77;
 
 /// Readers say when they are between lookups, which is when they refer to nothing: the grace period of user space.
 struct Quiescence([AtomicU64; READERS]);

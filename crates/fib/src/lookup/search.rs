@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 use super::x86::{Avx2, Avx512};
 use crate::layout::{EDGES_AT, LINE_WORDS};
+use crate::line::place;
 use crate::sync::{AtomicU64, Ordering};
 
 /// A line as readers see it.
@@ -13,17 +14,66 @@ pub(super) type Line = [AtomicU64; LINE_WORDS];
 
 /// A way to search a line. A value of such a type exists only where the processor has the instructions.
 pub(super) trait Search: Copy {
-    /// How many separators of an inner line are not larger than a number.
-    ///
-    /// # Panics
-    /// If there is no such line.
-    fn child(self, lines: &[Line], at: usize, number: u64) -> u32;
+    /// Where a line begins, in bytes. Of a power of two of lines; what is not among them is folded back, so that no content
+    /// can lead out of the memory.
+    #[inline(always)]
+    fn place(self, lines: &[Line], at: u32) -> usize {
+        (at as usize & (lines.len() - 1)) * size_of::<Line>()
+    }
 
-    /// How many edges of a leaf line are not larger than a number.
+    /// Which line comes behind an inner line for a number, of which separators are compared with `half`.
     ///
-    /// # Panics
-    /// If there is no such line.
-    fn interval(self, lines: &[Line], at: usize, number: u64) -> u32;
+    /// # Safety
+    /// `place` is the place of a line.
+    unsafe fn child(self, lines: &[Line], place: usize, half: u64) -> u32;
+
+    /// What a leaf line says of a number, in the form of a [`Reference`](crate::layout::Reference).
+    ///
+    /// # Safety
+    /// `place` is the place of a line.
+    unsafe fn value(self, lines: &[Line], place: usize, number: u64) -> u32;
+
+    /// As [`Search::child`], for numbers that are all at one line.
+    ///
+    /// # Safety
+    /// `place` is the place of a line.
+    #[inline(always)]
+    unsafe fn children<const N: usize>(
+        self,
+        lines: &[Line],
+        place: usize,
+        halves: &[u64; N],
+        children: &mut [u32; N],
+    ) {
+        for (child, half) in children.iter_mut().zip(halves) {
+            // SAFETY: it is.
+            *child = unsafe { self.child(lines, place, *half) };
+        }
+    }
+}
+
+/// The line at a place.
+///
+/// # Safety
+/// There is one.
+#[inline(always)]
+pub(super) unsafe fn line(lines: &[Line], place: usize) -> &Line {
+    debug_assert!(place.is_multiple_of(size_of::<Line>()));
+    // SAFETY: there is one.
+    unsafe { lines.get_unchecked(place / size_of::<Line>()) }
+}
+
+/// The line that an inner line's children begin at.
+#[inline(always)]
+pub(super) fn first_child(line: &Line) -> u32 {
+    line[0].load(Ordering::Acquire) as u32
+}
+
+/// The n-th value of a leaf line.
+#[inline(always)]
+pub(super) fn nth_value(line: &Line, n: u32) -> u32 {
+    let (word, shift) = place(n as usize);
+    (line[word].load(Ordering::Acquire) >> shift) as u32
 }
 
 /// What is to be done in one way or another to search lines.
@@ -69,15 +119,18 @@ pub(super) struct Portable;
 
 impl Search for Portable {
     #[inline(always)]
-    fn child(self, lines: &[Line], at: usize, number: u64) -> u32 {
-        let beyond = (number >> 1) + 1;
-        let before = |word: &AtomicU64| word.load(Ordering::Relaxed).wrapping_sub(beyond) >> 63;
-        lines[at][1..].iter().map(before).sum::<u64>() as u32
+    unsafe fn child(self, lines: &[Line], place: usize, half: u64) -> u32 {
+        // SAFETY: it is the place of a line.
+        let line = unsafe { line(lines, place) };
+        let before = |word: &AtomicU64| word.load(Ordering::Relaxed).wrapping_sub(half + 1) >> 63;
+        first_child(line) + line[1..].iter().map(before).sum::<u64>() as u32
     }
 
     #[inline(always)]
-    fn interval(self, lines: &[Line], at: usize, number: u64) -> u32 {
+    unsafe fn value(self, lines: &[Line], place: usize, number: u64) -> u32 {
+        // SAFETY: it is the place of a line.
+        let line = unsafe { line(lines, place) };
         let before = |word: &AtomicU64| u32::from(word.load(Ordering::Relaxed) <= number);
-        lines[at][EDGES_AT..].iter().map(before).sum()
+        nth_value(line, line[EDGES_AT..].iter().map(before).sum())
     }
 }
