@@ -131,16 +131,21 @@ impl Inner {
         content
     }
 
-    /// Which child a number is in.
-    pub fn child(&self, number: u64) -> usize {
-        self.separators.partition_point(|&it| it <= number)
-    }
-
     /// How many there are.
     pub fn count(&self) -> usize {
         debug_assert!(self.separators.len() < FANOUT);
         self.separators.len() + 1
     }
+}
+
+/// Which child of an inner line a number is in, and where that one begins and ends, if not where the line does.
+// PERF: of the words themselves, since each change goes this way several times.
+pub(crate) fn child(content: &Content, number: u64) -> (usize, Option<u64>, Option<u64>) {
+    let half = number >> 1;
+    let child = content[1..].iter().filter(|word| **word <= half).count();
+    let from = (child > 0).then(|| content[child] << 1);
+    let next = content.get(child + 1).filter(|word| **word != NO_SEPARATOR);
+    (child, from, next.map(|word| (word << 1) - 1))
 }
 
 #[cfg(test)]

@@ -43,6 +43,33 @@ pub fn lookup_batch<M: Memory + ?Sized>(
     });
 }
 
+/// The value of a number in a tree.
+pub(crate) fn value<M: Memory + ?Sized>(memory: &M, tree: Reference, number: u64) -> Reference {
+    Reference(search::best(InTree {
+        lines: memory.words().as_chunks().0,
+        tree,
+        number,
+    }))
+}
+
+struct InTree<'a> {
+    lines: &'a [Line],
+    tree: Reference,
+    number: u64,
+}
+
+impl Walk for InTree<'_> {
+    type Found = u32;
+
+    #[inline(always)]
+    fn walk<S: Search>(self, search: S) -> u32 {
+        let mut value = 0;
+        let found = std::array::from_mut(&mut value);
+        descend(search, self.lines, self.tree, &[self.number], found);
+        value
+    }
+}
+
 struct One<'a> {
     lines: &'a [Line],
     view: u32,

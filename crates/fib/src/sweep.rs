@@ -1,6 +1,6 @@
 //! All edges of a set of prefixes in one pass, to build trees of them at once.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use crate::Prefix;
 use crate::layout::Reference;
@@ -13,8 +13,6 @@ pub(crate) struct Swept {
     pub above: Vec<(u64, Reference)>,
     /// Intervals of lower halves in a /64, in the order of the upper halves.
     pub below: Vec<(u64, Vec<(u64, Reference)>)>,
-    /// Of how many prefixes each edge is a boundary; those around a /64 of `below` once more.
-    pub edges: HashMap<u128, u32>,
 }
 
 impl Swept {
@@ -22,18 +20,15 @@ impl Swept {
         let mut swept = Self {
             above: vec![(0, Reference::NONE)],
             below: Vec::new(),
-            edges: HashMap::with_capacity(prefixes.len() * 2),
         };
         // Prefixes that the sweep is in: the longest last.
         let mut open: Vec<(Prefix, u32)> = Vec::new();
         for (&prefix, &route) in prefixes {
             swept.close(&mut open, Some(prefix.address));
-            swept.count(prefix.address);
             swept.begin(prefix.address, route);
             open.push((prefix, route));
         }
         swept.close(&mut open, None);
-        swept.count_around_trees();
         swept
     }
 
@@ -46,15 +41,8 @@ impl Swept {
             let end = prefix.last().checked_add(1);
             open.pop();
             if let Some(end) = end {
-                self.count(end);
                 self.begin(end, open.last().map_or(0, |(_, route)| *route));
             }
-        }
-    }
-
-    fn count(&mut self, edge: u128) {
-        if edge != 0 {
-            *self.edges.entry(edge).or_insert(0) += 1;
         }
     }
 
@@ -83,14 +71,10 @@ impl Swept {
         }
     }
 
-    fn count_around_trees(&mut self) {
-        let highs: Vec<u64> = self.below.iter().map(|(high, _)| *high).collect();
-        for high in highs {
-            self.count(u128::from(high) << 64);
-            if let Some(next) = high.checked_add(1) {
-                self.count(u128::from(next) << 64);
-            }
-        }
+    /// How many edges there are.
+    pub fn edges(&self) -> usize {
+        let below = self.below.iter().map(|(_, it)| it.len() - 1);
+        self.above.len() - 1 + below.sum::<usize>()
     }
 
     /// Lines that the trees take at most.

@@ -9,7 +9,8 @@
 
 use crate::allocator::{Allocator, Lines};
 use crate::layout::{EDGES, FANOUT, HEIGHT_MAX, Reference};
-use crate::line::{Content, Inner, Leaf, children_word, place, slot};
+use crate::line::{Content, Inner, Leaf, child, children_word, place, slot};
+use crate::lookup::value;
 use crate::memory::{Memory, fill, line, load};
 use crate::sync::Ordering;
 
@@ -49,11 +50,10 @@ struct Way {
 impl<M: Memory + ?Sized> Trees<'_, M> {
     /// The value of a number.
     pub fn value(&self, root: Reference, number: u64) -> Reference {
-        if !root.is_tree() {
-            return root;
+        match root.is_tree() {
+            true => value(self.memory, root, number),
+            false => root,
         }
-        let leaf = Leaf::read(&load(self.memory, self.way(root, number).leaf));
-        leaf.values[leaf.edges.partition_point(|&edge| edge <= number)]
     }
 
     /// Begins an interval at `edge`, with the value that it has. Returns the root, which the caller publishes if it is
@@ -161,7 +161,7 @@ impl<M: Memory + ?Sized> Trees<'_, M> {
         Reference::tree(self.place_single(&nodes[0].1), height)
     }
 
-    /// All lines of a tree, from now on unused.
+    /// All lines of a tree, and of those that its values lead to, from now on unused.
     pub fn retire(&mut self, root: Reference) {
         if root.is_tree() {
             self.retire_below(root.line(), root.height());
@@ -172,6 +172,9 @@ impl<M: Memory + ?Sized> Trees<'_, M> {
     fn retire_below(&mut self, index: u32, height: u32) {
         if height == 0 {
             self.leaves -= 1;
+            for value in Leaf::read(&load(self.memory, index)).values {
+                self.retire(value);
+            }
             return;
         }
         let inner = Inner::read(&load(self.memory, index));
@@ -189,16 +192,12 @@ impl<M: Memory + ?Sized> Trees<'_, M> {
             to: u64::MAX,
         };
         for _ in 0..root.height() {
-            let inner = Inner::read(&load(self.memory, way.leaf));
-            let child = inner.child(number);
-            if child > 0 {
-                way.from = inner.separators[child - 1];
-            }
-            if let Some(next) = inner.separators.get(child) {
-                way.to = next - 1;
-            }
+            let content = load(self.memory, way.leaf);
+            let (child, from, to) = child(&content, number);
+            way.from = from.unwrap_or(way.from);
+            way.to = to.unwrap_or(way.to);
             way.above.push((way.leaf, child));
-            way.leaf = inner.children + child as u32;
+            way.leaf = content[0] as u32 + child as u32;
         }
         way
     }
@@ -229,7 +228,10 @@ impl<M: Memory + ?Sized> Trees<'_, M> {
                 false => Leaf::read(content),
             };
             // What separates leaves need not be an edge, or not any more.
-            let own = n == 0 || is_edge(*begin);
+            let goes_on = intervals
+                .last()
+                .is_some_and(|(_, value)| *value == values[0]);
+            let own = !goes_on || is_edge(*begin);
             let begins = std::iter::once(*begin).chain(edges);
             intervals.extend(begins.zip(values).skip(usize::from(!own)));
         }

@@ -4,9 +4,12 @@
 //! so that a lookup is a search for an interval. A change adds edges with the value that is there anyway, then stores
 //! the new value in each interval that it is the longest match of, one by one: for each address a reader sees what held
 //! before or what holds now.
+//!
+//! What is an edge, and which /64 has a tree over its lower halves, the prefixes say ([`View::is_edge`]): nothing is kept
+//! beside them and the trees.
 
-use std::collections::{BTreeMap, HashMap};
-use std::ops::Bound;
+use std::collections::BTreeMap;
+use std::ops::{Bound, RangeInclusive};
 
 use crate::Prefix;
 use crate::layout::Reference;
@@ -18,19 +21,10 @@ use crate::tree::Trees;
 #[derive(Debug, Default)]
 pub(crate) struct View {
     prefixes: BTreeMap<Prefix, u32>,
-    /// Of how many prefixes each edge is a boundary; edges around a /64 with a tree of its own count for that too.
-    edges: HashMap<u128, u32>,
-    /// The trees over the lower 64 bits: root, and edges in it.
-    below: HashMap<u64, Below>,
     root: Reference,
+    edges: usize,
     leaves: usize,
     tall: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Below {
-    root: Reference,
-    edges: u32,
 }
 
 impl View {
@@ -40,24 +34,20 @@ impl View {
         swept: Swept,
         trees: &mut Trees<'_, M>,
     ) -> Self {
+        let edges = swept.edges();
         let mut above = swept.above;
-        let mut below = HashMap::with_capacity(swept.below.len());
         let mut at = 0;
         for (high, intervals) in &swept.below {
-            let root = trees.build(intervals);
-            let edges = intervals.len() as u32 - 1;
-            below.insert(*high, Below { root, edges });
             while above[at].0 != *high {
                 at += 1;
             }
-            above[at].1 = root;
+            above[at].1 = trees.build(intervals);
         }
         let root = trees.build(&above);
         Self {
             prefixes,
-            edges: swept.edges,
-            below,
             root,
+            edges,
             leaves: std::mem::take(&mut trees.leaves) as usize,
             tall: std::mem::take(&mut trees.tall),
         }
@@ -66,9 +56,6 @@ impl View {
     /// Gives up all lines.
     pub fn retire<M: Memory + ?Sized>(self, trees: &mut Trees<'_, M>) {
         trees.retire(self.root);
-        for below in self.below.values() {
-            trees.retire(below.root);
-        }
     }
 
     pub fn prefixes(&self) -> &BTreeMap<Prefix, u32> {
@@ -81,7 +68,7 @@ impl View {
 
     /// Whether most of the leaves' room is empty: so much was taken out that writing it anew is worth the time.
     pub fn is_sparse(&self) -> bool {
-        self.leaves > 64 && self.edges.len() * 2 < self.leaves * 3
+        self.leaves > 64 && self.edges * 2 < self.leaves * 3
     }
 
     /// Takes note of what a change did.
@@ -103,7 +90,7 @@ impl View {
 
     /// Edges of all trees.
     pub fn edges(&self) -> usize {
-        self.edges.len()
+        self.edges
     }
 
     /// Sets the route of a prefix; what it was.
@@ -113,16 +100,19 @@ impl View {
         prefix: Prefix,
         route: u32,
     ) -> Option<u32> {
-        let old = self.prefixes.insert(prefix, route);
-        if old.is_none() {
-            for edge in boundaries(prefix) {
-                self.need_edge(trees, edge);
-            }
+        let known = self.prefixes.get(&prefix).copied();
+        let edges = match known {
+            None => self.without(needs(prefix)),
+            Some(_) => [None; 4],
+        };
+        self.prefixes.insert(prefix, route);
+        for edge in edges.into_iter().flatten() {
+            self.divide(trees, edge);
         }
-        if old != Some(route) {
+        if known != Some(route) {
             self.give(trees, prefix, Reference::route(route));
         }
-        old
+        known
     }
 
     /// Takes a prefix out; its route.
@@ -132,34 +122,84 @@ impl View {
         prefix: Prefix,
     ) -> Option<u32> {
         let old = self.prefixes.remove(&prefix)?;
-        let shorter = self.shorter(prefix).unwrap_or(0);
+        let shorter = match prefix.length.checked_sub(1) {
+            Some(most) => self.longest(prefix.address, 0..=most).unwrap_or(0),
+            None => 0,
+        };
         if shorter != old {
             self.give(trees, prefix, Reference::route(shorter));
         }
-        for edge in boundaries(prefix) {
-            self.spare_edge(trees, edge);
+        for edge in self.without(needs(prefix)).into_iter().rev().flatten() {
+            self.unite(trees, edge);
         }
         Some(old)
     }
 
-    /// The route of the longest prefix that a prefix lies in, itself excepted.
-    fn shorter(&self, prefix: Prefix) -> Option<u32> {
-        let mut before = prefix;
+    /// Whether an interval begins at a number: a prefix begins there, or comes behind the end of one, or it is an end of
+    /// a /64 with a tree of its own.
+    // PERF: asked for many that are none, which the nearest prefix on each side says.
+    fn is_edge(&self, edge: u128) -> bool {
+        let from = Prefix {
+            address: edge,
+            length: 0,
+        };
+        let is_of_64 = lower(edge) == 0;
+        if let Some((next, _)) = self.prefixes.range(from..).next() {
+            let is_in_64 = is_of_64 && upper(next.address) == upper(edge);
+            if next.address == edge || is_in_64 {
+                return true;
+            }
+        }
+        let Some(last) = edge.checked_sub(1) else {
+            return false;
+        };
+        let Some((before, _)) = self.prefixes.range(..=Prefix::new(last, 128)).next_back() else {
+            return false;
+        };
+        if is_of_64 && before.length > 64 && upper(before.address) == upper(last) {
+            return true;
+        }
+        // Prefixes that it lies in and that are no shorter than this have it as their last address.
+        let length = 128 - edge.trailing_zeros() as u8;
+        let common = (before.address ^ last).leading_zeros() as u8;
+        common >= length && self.longest(last, length..=128).is_some()
+    }
+
+    /// Those that are no edges.
+    fn without(&self, edges: [Option<u128>; 4]) -> [Option<u128>; 4] {
+        edges.map(|edge| edge.filter(|edge| !self.is_edge(*edge)))
+    }
+
+    /// Whether a prefix longer than a /64 lies in it.
+    fn is_divided(&self, high: u64) -> bool {
+        let whole = Prefix::new(u128::from(high) << 64, 64);
+        let longer = (Bound::Excluded(whole), Bound::Unbounded);
+        let next = self.prefixes.range(longer).next();
+        next.is_some_and(|(longer, _)| whole.contains(*longer))
+    }
+
+    /// The route of the longest prefix that an address lies in, of those with such a length.
+    fn longest(&self, address: u128, lengths: RangeInclusive<u8>) -> Option<u32> {
+        let (least, most) = lengths.into_inner();
+        let mut before = Prefix {
+            address,
+            length: most + 1,
+        };
         loop {
-            let (found, route) = self
-                .prefixes
-                .range((Bound::Unbounded, Bound::Excluded(before)))
-                .next_back()?;
-            if found.contains(prefix) {
+            let (found, route) = self.prefixes.range(..before).next_back()?;
+            // Whatever the address lies in contains what it has in common with the one found, too.
+            let common = (found.address ^ address).leading_zeros() as u8;
+            let common = common.min(found.length);
+            if common < least {
+                return None;
+            }
+            if common == found.length {
                 return Some(*route);
             }
-            // Whatever contains the prefix contains what it has in common with the one found, too.
-            let common = (found.address ^ prefix.address).leading_zeros() as u8;
-            let enclosing = Prefix::new(prefix.address, common);
-            if let Some(route) = self.prefixes.get(&enclosing) {
+            before = Prefix::new(address, common);
+            if let Some(route) = self.prefixes.get(&before) {
                 return Some(*route);
             }
-            before = enclosing;
         }
     }
 
@@ -213,7 +253,7 @@ impl View {
     ) {
         let (mut high, high_to) = (upper(from), upper(to));
         let mut last = high_to;
-        if self.below.contains_key(&high) {
+        if trees.value(self.root, high).is_tree() {
             let end = if high == high_to { lower(to) } else { u64::MAX };
             self.set_below(trees, high, lower(from), end, value);
             if high == high_to {
@@ -221,7 +261,7 @@ impl View {
             }
             high += 1;
         }
-        if high <= high_to && self.below.contains_key(&high_to) {
+        if high <= high_to && trees.value(self.root, high_to).is_tree() {
             self.set_below(trees, high_to, 0, lower(to), value);
             if high == high_to {
                 return;
@@ -241,88 +281,67 @@ impl View {
         to: u64,
         value: Reference,
     ) {
-        let root = trees.set(self.below[&high].root, from, to, value);
-        debug_assert_eq!(root, self.below[&high].root, "it has edges");
+        let below = trees.value(self.root, high);
+        let root = trees.set(below, from, to, value);
+        debug_assert_eq!(root, below, "it has edges");
     }
 
-    fn need_edge<M: Memory + ?Sized>(&mut self, trees: &mut Trees<'_, M>, edge: u128) {
-        let count = self.edges.entry(edge).or_insert(0);
-        *count += 1;
-        if *count > 1 {
-            return;
-        }
+    /// Begins an interval at a number that has become an edge.
+    fn divide<M: Memory + ?Sized>(&mut self, trees: &mut Trees<'_, M>, edge: u128) {
+        self.edges += 1;
         let (high, low) = (upper(edge), lower(edge));
         if low == 0 {
-            let is_edge = |high| self.edges.contains_key(&(u128::from(high) << 64));
+            let is_edge = |high| self.is_edge(u128::from(high) << 64);
             self.root = trees.divide(self.root, high, is_edge);
             return;
         }
-        let before = self.below.get(&high).copied().unwrap_or_else(|| {
-            // The /64 becomes an interval of its own, to hold the tree.
-            for edge in around(high) {
-                self.need_edge(trees, edge);
-            }
-            Below {
-                root: trees.value(self.root, high),
-                edges: 0,
-            }
-        });
-        let is_edge = |low| {
-            self.edges
-                .contains_key(&(u128::from(high) << 64 | u128::from(low)))
-        };
-        let root = trees.divide(before.root, low, is_edge);
-        let edges = before.edges + 1;
-        self.below.insert(high, Below { root, edges });
-        if root != before.root {
+        // A tree, or the value of the whole /64.
+        let before = trees.value(self.root, high);
+        let is_edge = |low| self.is_edge(u128::from(high) << 64 | u128::from(low));
+        let root = trees.divide(before, low, is_edge);
+        if root != before {
             self.root = trees.set(self.root, high, high, root);
         }
     }
 
-    fn spare_edge<M: Memory + ?Sized>(&mut self, trees: &mut Trees<'_, M>, edge: u128) {
-        let Some(count) = self.edges.get_mut(&edge) else {
-            return;
-        };
-        *count -= 1;
-        if *count > 0 {
-            return;
-        }
-        self.edges.remove(&edge);
+    /// Takes the interval away that begins at a number which is no edge any more.
+    fn unite<M: Memory + ?Sized>(&mut self, trees: &mut Trees<'_, M>, edge: u128) {
+        self.edges -= 1;
         let (high, low) = (upper(edge), lower(edge));
         if low == 0 {
             self.root = trees.unite(self.root, high);
             return;
         }
-        let before = self.below[&high];
-        if before.edges > 1 {
-            let root = trees.unite(before.root, low);
-            let edges = before.edges - 1;
-            self.below.insert(high, Below { root, edges });
-            if root != before.root {
-                self.root = trees.set(self.root, high, high, root);
-            }
-            return;
+        let before = trees.value(self.root, high);
+        let after = if self.is_divided(high) {
+            trees.unite(before, low)
+        } else {
+            // Nothing in this /64 is longer any more: one value for all of it.
+            trees.value(before, low)
+        };
+        if after != before {
+            self.root = trees.set(self.root, high, high, after);
         }
-        // Nothing in this /64 is longer any more: one value for all of it.
-        self.below.remove(&high);
-        let value = trees.value(before.root, low);
-        self.root = trees.set(self.root, high, high, value);
-        trees.retire(before.root);
-        for edge in around(high) {
-            self.spare_edge(trees, edge);
+        if !after.is_tree() {
+            trees.retire(before);
         }
     }
 }
 
-/// Where a prefix begins, and what comes behind its end: the edges that it needs. (There is one at 0 without asking.)
-fn boundaries(prefix: Prefix) -> impl Iterator<Item = u128> {
-    let first = (prefix.address != 0).then_some(prefix.address);
-    first.into_iter().chain(prefix.last().checked_add(1))
-}
-
-/// The edges of a /64.
-fn around(high: u64) -> impl Iterator<Item = u128> {
-    boundaries(Prefix::new(u128::from(high) << 64, 64))
+/// The edges that a prefix needs: where it begins, what comes behind its end, and if it is longer than a /64 the same of
+/// that, before those in it. (There is one at 0 without asking.)
+fn needs(prefix: Prefix) -> [Option<u128>; 4] {
+    let boundaries = |prefix: Prefix| {
+        let first = Some(prefix.address).filter(|first| *first != 0);
+        [first, prefix.last().checked_add(1)]
+    };
+    if prefix.length <= 64 {
+        let [first, behind] = boundaries(prefix);
+        return [first, behind, None, None];
+    }
+    let [first, behind] = boundaries(Prefix::new(prefix.address, 64));
+    let [low_first, low_behind] = boundaries(prefix).map(|it| it.filter(|edge| lower(*edge) != 0));
+    [first, behind, low_first, low_behind]
 }
 
 fn upper(address: u128) -> u64 {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::layout::{Reference, VIEWS};
 use crate::line::{Inner, Leaf};
+use crate::lookup::value;
 use crate::memory::{Memory, load};
 use crate::sync::Ordering;
 
@@ -18,18 +19,6 @@ pub fn depth<M: Memory + ?Sized>(memory: &M, view: u32, address: u128) -> u32 {
         }
     }
     lines
-}
-
-/// The value of a number in a tree.
-fn value<M: Memory + ?Sized>(memory: &M, tree: Reference, number: u64) -> Reference {
-    let not_larger = |bounds: &[u64]| bounds.iter().filter(|bound| **bound <= number).count();
-    let mut index = tree.line();
-    for _ in 0..tree.height() {
-        let inner = Inner::read(&load(memory, index));
-        index = inner.children + not_larger(&inner.separators) as u32;
-    }
-    let leaf = Leaf::read(&load(memory, index));
-    leaf.values[not_larger(&leaf.edges)]
 }
 
 /// All that a view says: where each interval begins, and its route; neighbors with one route are one interval.

@@ -36,6 +36,8 @@ fn model(
 ) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
+    // A writer looks at every word of some lines.
+    builder.max_branches = 4_000;
     builder.check(move || {
         let heap = std::sync::Arc::new(Heap::new(LINES));
         let mut fib = Fib::new(heap.clone());

@@ -187,6 +187,9 @@ proptest! {
             prop_assert_eq!(slow(&list, begin), route);
         }
         prop_assert!(fib.prefixes(VIEW).eq(list.iter().map(|(prefix, route)| (*prefix, *route))));
+        let mut anew = Fib::new(Heap::new(1 << 15));
+        anew.replace(VIEW, list.clone()).expect("room");
+        prop_assert_eq!(fib.usage().edges, anew.usage().edges);
         // What is taken out leaves nothing behind.
         for prefix in list.keys() {
             fib.remove(VIEW, *prefix).expect("room");
@@ -194,6 +197,7 @@ proptest! {
         agree(&fib, &BTreeMap::new(), &addresses);
         fib.begin_grace();
         fib.end_grace();
-        prop_assert_eq!(fib.usage().used, sidestep_fib::VIEW_LINES);
+        let usage = fib.usage();
+        prop_assert_eq!((usage.used, usage.edges), (sidestep_fib::VIEW_LINES, 0));
     }
 }
