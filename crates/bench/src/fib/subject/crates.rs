@@ -1,5 +1,7 @@
-//! Tables of this process, one address a call: the loops that time them, and the Rust crates.
+//! Tables of this process, one address a call: the loops that time them, the Rust crates, and the standard library's.
 
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
 use std::hint::black_box;
 use std::net::Ipv6Addr;
 use std::ops::Range;
@@ -152,6 +154,36 @@ impl Map for Poptrie<(u128, u8), u32> {
 
     fn lookup(&self, address: u128) -> u32 {
         self.lookup(address).copied().unwrap_or(0)
+    }
+}
+
+/// A hash table for each length, the longest first.
+#[derive(Default)]
+struct Hashes(BTreeMap<Reverse<u8>, HashMap<u128, u32>>);
+
+pub fn hashes() -> impl Subject {
+    Plain(Hashes::default())
+}
+
+impl Map for Hashes {
+    fn insert(&mut self, prefix: Prefix, hop: u32) {
+        let of_length = self.0.entry(Reverse(prefix.length)).or_default();
+        of_length.insert(prefix.address, hop);
+    }
+
+    fn remove(&mut self, prefix: Prefix) {
+        if let Some(of_length) = self.0.get_mut(&Reverse(prefix.length)) {
+            of_length.remove(&prefix.address);
+        }
+    }
+
+    fn lookup(&self, address: u128) -> u32 {
+        let mut tables = self.0.iter();
+        let hop = tables.find_map(|(length, table)| {
+            let prefix = Prefix::new(address, length.0);
+            table.get(&prefix.address).copied()
+        });
+        hop.unwrap_or(0)
     }
 }
 

@@ -238,7 +238,7 @@ pub enum Place {
 
 impl Kind {
     /// All of them; the first two are ours.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self {
             name: "sidestep",
             about: "Sidestep's table, natively",
@@ -301,6 +301,12 @@ impl Kind {
             about: "the Rust crate of that name, level-compressed: no changes",
             place: Place::Process,
             open: |_, _| Ok(Box::new(crates::Iptrie::new())),
+        },
+        Self {
+            name: "hashes",
+            about: "a hash table of the standard library for each length, the longest asked first",
+            place: Place::Process,
+            open: |_, _| Ok(Box::new(crates::hashes())),
         },
     ];
 
