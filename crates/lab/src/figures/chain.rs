@@ -40,10 +40,9 @@ pub fn all() -> Vec<Behavior> {
         end_ad("chain, End.AD, VNF in XDP", Xdp, 0),
         end_as("chain, End.AS, VNF in XDP", Xdp),
         end_am("chain, End.AM, VNF in XDP", Xdp),
-        from_one_of("from 1 service", 1),
-        from_one_of("from 80 services", 80),
-        from_one_of("from 160 services", 160),
-        from_one_of("from 1,000 services", 1000),
+        from_one_of("back, 1 service", 1),
+        from_one_of("back, 80 services", 80),
+        from_one_of("back, 160 services", 160),
     ]
 }
 
