@@ -64,9 +64,13 @@ impl Screen {
         }
     }
 
-    /// Something was checked, and holds.
+    /// Something was checked, and holds; a text too long for the screen goes on in the next line.
     pub fn good(&self, text: &str) {
-        self.put(Style::Good, &format!("  ok  {text}"));
+        let mut begin = "ok";
+        for line in wrap(text, WIDTH - 6) {
+            self.put(Style::Good, &format!("  {begin:2}  {line}"));
+            begin = "";
+        }
     }
 
     /// The last line of a demo that did not come to its end.
