@@ -14,7 +14,7 @@
 
 #include "reason.h"
 
-#define SIDESTEP_ABI_VERSION 4
+#define SIDESTEP_ABI_VERSION 5
 
 /* LIMIT: segments in one SRH that a headend writes. */
 #define SIDESTEP_SEGMENTS_MAX 16
@@ -221,7 +221,7 @@ struct sidestep_port_counters {
 struct sidestep_route_counters {
 	__u64 packets, bytes; /* matched and processed; bytes of layer 3 as received */
 	__u64 errors;         /* matched, then dropped by the behavior's checks */
-	__u64 reserved;
+	__u64 not_learned;    /* of the errors: a service sent it back before its proxy had learned headers */
 };
 
 #define SIDESTEP_ASSERT_SIZE(type, size) _Static_assert(sizeof(type) == (size), #type)

@@ -372,6 +372,7 @@ INLINE void count_routes(ENV *e, const struct packet *p, verdict v, __u32 bytes)
 			break;
 		if (error && i + 1 == p->visits) {
 			counters->errors++;
+			counters->not_learned += v == drop(not_learned);
 		} else {
 			counters->packets++;
 			counters->bytes += bytes;

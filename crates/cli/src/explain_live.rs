@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde_json::{Value, json};
 use sidestep_control::api::{self, Request};
-use sidestep_control::compile::Compiled;
+use sidestep_control::compile::Index;
 use sidestep_datapath::{Native, Verdict};
 use sidestep_model::node::{IfIndex, Node};
 
@@ -63,18 +63,9 @@ pub fn printed(explanation: &Explanation, style: Style) -> String {
 
 /// The daemon's side: explains one frame on the tables that run now. What the kernel targets do is what the native
 /// target does; only room in front of a packet and egress devices without XDP are theirs alone.
-pub fn live(node: &Node, compiled: &Compiled, ifindex: u32, frame: &[u8]) -> Value {
-    let mut native = Native::new(&compiled.image);
+pub fn live(node: &Node, index: &Index, mut native: Native, ifindex: u32, frame: &[u8]) -> Value {
     let verdict = native.run(ifindex, frame);
-    let explanation = Explanation::new(
-        Names {
-            node,
-            index: &compiled.index,
-        },
-        &native,
-        frame,
-        verdict,
-    );
+    let explanation = Explanation::new(Names { node, index }, &native, frame, verdict);
     let (word, egress) = match verdict {
         Verdict::Forward { ifindex } => (
             "forward",

@@ -20,6 +20,7 @@ use sidestep_datapath::Limits;
 use sidestep_datapath::kernel::{Origin, PIN_ROOT};
 use sidestep_model::config;
 
+use crate::explain::headers;
 use crate::{Outcome, explain_live, trace};
 
 /// A daemon that has not answered by then did not start.
@@ -148,6 +149,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     }
     let words = PacketWords {
         explain: explain_live::live,
+        headers: headers::told,
         tell: trace::tell,
     };
     let daemon = Daemon::start(options, words).map_err(|error| {

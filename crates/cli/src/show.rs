@@ -162,6 +162,14 @@ fn port_table(ports: &[report::Port]) -> Table {
                 .iter()
                 .map(|words| format!("left to the kernel: {words}")),
         );
+        why.extend(port.proxies.iter().map(|proxy| {
+            let way = match (proxy.out, proxy.back) {
+                (true, true) => "to and from",
+                (true, false) => "to",
+                _ => "from",
+            };
+            format!("{way} the service of {} {}", proxy.behavior, proxy.sid)
+        }));
         table.add_row([
             &port.name,
             &port.target,

@@ -1,7 +1,9 @@
 //! Text tables of what is counted; the same structures are JSON with `-j`.
 
+use std::time::Duration;
+
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use sidestep_control::report::{PortCounters, Reason, Route, Service};
+use sidestep_control::report::{Back, PortCounters, Reason, Route, Service};
 
 /// A table with these column heads, without lines; columns named in `right` are numbers.
 pub fn table(heads: &[&str], right: &[&str]) -> Table {
@@ -51,7 +53,8 @@ pub fn port_counters(ports: &[PortCounters]) -> Table {
     table
 }
 
-/// Counters of routes; the services of SR proxies where one is looked at.
+/// Counters of routes; the services of SR proxies where one is looked at. Below the SID of a proxy: what comes back from
+/// its service, and what that gets.
 pub fn routes(routes: &[Route]) -> Table {
     let looked_at = routes.iter().any(|route| route.service.is_some());
     let heads = ["packets", "bytes", "errors", "service", "route"];
@@ -68,8 +71,33 @@ pub fn routes(routes: &[Route]) -> Table {
                 .chain(service)
                 .chain([route.route.clone()]),
         );
+        for (numbers, text) in route.back.iter().flat_map(back) {
+            let text = format!("  {text}");
+            table.add_row(
+                numbers
+                    .into_iter()
+                    .chain(looked_at.then(String::new))
+                    .chain([text]),
+            );
+        }
     }
     table
+}
+
+/// Packets, bytes and errors, and what they are of.
+fn back(back: &Back) -> Vec<([String; 3], String)> {
+    let numbers = [back.packets, back.bytes, back.errors].map(|number| number.to_string());
+    let misses = match back.not_learned {
+        0 => String::new(),
+        packets => format!(", {packets} before anything was learned"),
+    };
+    let came = (numbers, format!("back by {}{misses}", back.port));
+    let learned = back.learned.iter().map(|learned| {
+        let age = Duration::from_millis(learned.age).as_secs_f64();
+        let text = format!("learned {age:.1} s ago: {}", learned.text);
+        (Default::default(), text)
+    });
+    std::iter::once(came).chain(learned).collect()
 }
 
 /// `up, 12 of 12 answered`; for a link, which is not asked, `up`.

@@ -1,6 +1,7 @@
 //! What `show` shows: made by the daemon, printed by the CLI as text or as JSON from these same fields.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// `show status`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +50,23 @@ pub struct Port {
     pub seg6_enabled: bool,
     /// What is left to the kernel on this port, and why.
     pub left_to_kernel: Vec<String>,
+    /// SIDs of SR proxies whose services are here.
+    pub proxies: Vec<PortProxy>,
+}
+
+/// An SR proxy that a port is of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortProxy {
+    /// Its SID, as a prefix.
+    pub sid: String,
+    /// Table id of the SID's route.
+    pub table: u32,
+    /// Its behavior.
+    pub behavior: String,
+    /// Packets go to the service here.
+    pub out: bool,
+    /// The service sends back here.
+    pub back: bool,
 }
 
 /// `show counters`.
@@ -109,8 +127,40 @@ pub struct Route {
     pub errors: u64,
     /// Why the packet path leaves it to the kernel, if it does.
     pub left_to_kernel: Option<String>,
+    /// Of an SR proxy: the way back from its service.
+    pub back: Option<Back>,
     /// Of an SR proxy with `liveness`.
     pub service: Option<Service>,
+}
+
+/// What the service of an SR proxy sends back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Back {
+    /// The port. SIDs that share it, with services for the same inner type, share these counters.
+    pub port: String,
+    /// Packets that the packet path processed as sent back.
+    pub packets: u64,
+    /// Their bytes, from layer 3 on, as received.
+    pub bytes: u64,
+    /// Packets dropped by the proxy's checks.
+    pub errors: u64,
+    /// Of the errors: nothing had been learned.
+    pub not_learned: u64,
+    /// Of End.AD: the headers that such packets get.
+    pub learned: Vec<Learned>,
+}
+
+/// Outer headers that a dynamic proxy has learned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Learned {
+    /// Milliseconds since they were learned.
+    pub age: u64,
+    /// Their length.
+    pub bytes: u64,
+    /// Each of them, as `explain` has headers; without what is each packet's own.
+    pub headers: Value,
+    /// The same in words.
+    pub text: String,
 }
 
 /// Whether the service of an SR proxy is there.

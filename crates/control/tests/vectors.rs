@@ -7,6 +7,7 @@ use std::path::Path;
 
 use common::{TEST_RUN_MIN, TestRuns, compile, describe, show, swapped};
 use sidestep_abi::{SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_HEAD};
+use sidestep_control::compile::Counted;
 use sidestep_datapath::kernel::{Head, Sampling, Target, TraceFilter};
 use sidestep_datapath::{Image, Native, Verdict};
 use sidestep_lab::capability::root_or_skip;
@@ -94,11 +95,9 @@ fn every_vector_holds_on_the_native_target() {
                 continue;
             };
             let prefix = expected.route.split(' ').next().expect("split yields one");
-            let slot = compiled
-                .index
-                .counters
-                .iter()
-                .find(|(key, _)| key.prefix.to_string() == prefix);
+            let slot = compiled.index.counters.iter().find(
+                |(of, _)| matches!(of, Counted::Route(key) if key.prefix.to_string() == prefix),
+            );
             let slot = slot
                 .unwrap_or_else(|| panic!("{}: no route {prefix}", case.name))
                 .1;

@@ -4,6 +4,7 @@
 pub mod delta;
 pub mod image;
 pub mod kernel;
+pub mod learned;
 mod native;
 
 pub use delta::Delta;

@@ -1,6 +1,8 @@
 //! The packet path as a function in this process: frame in, verdict and frame out, with every step on request.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use sidestep_abi::{
     Reason, SIDESTEP_PORTS, SIDESTEP_REASONS, sidestep_adjacency, sidestep_group, sidestep_learned,
@@ -11,6 +13,7 @@ use sidestep_abi::{
 use sidestep_fib::{Fib, Heap, Memory, VIEW_LINES};
 
 use crate::image::Image;
+use crate::learned;
 
 #[allow(non_camel_case_types, missing_docs, dead_code, clippy::pedantic)]
 mod ffi {
@@ -102,7 +105,8 @@ pub struct Native {
     groups: Vec<sidestep_group>,
     adjacencies: Vec<sidestep_adjacency>,
     policies: Vec<sidestep_policy>,
-    learned: Vec<sidestep_learned>,
+    /// [`learned::WORDS`] for each record.
+    learned: Arc<[AtomicU64]>,
     now: u64,
     fib: Fib<Heap>,
     port_counters: Vec<sidestep_port_counters>,
@@ -152,6 +156,17 @@ fn dense<T: Clone + Default>(records: &BTreeMap<u32, T>) -> Vec<T> {
     table
 }
 
+/// The records of dynamic proxies, which have learned nothing.
+fn untaught(image: &Image) -> Arc<[AtomicU64]> {
+    let records = dense(&image.learned);
+    let words = (0..records.len() * learned::WORDS).map(|_| AtomicU64::new(0));
+    let words: Arc<[AtomicU64]> = words.collect();
+    for (words, record) in words.chunks_exact(learned::WORDS).zip(&records) {
+        learned::write(words, record);
+    }
+    words
+}
+
 impl Native {
     /// The native target with these tables and all counters at zero.
     pub fn new(image: &Image) -> Self {
@@ -172,7 +187,7 @@ impl Native {
             groups: dense(&image.groups),
             adjacencies: dense(&image.adjacencies),
             policies: dense(&image.policies),
-            learned: dense(&image.learned),
+            learned: untaught(image),
             now: 0,
             fib: fib(image),
             port_counters: vec![sidestep_port_counters::default(); SIDESTEP_PORTS as usize],
@@ -196,9 +211,9 @@ impl Native {
             groups: self.groups.as_ptr(),
             adjacencies: self.adjacencies.as_ptr(),
             policies: self.policies.as_ptr(),
-            learned: self.learned.as_mut_ptr(),
+            learned: self.learned.as_ptr().cast_mut().cast(),
             now: self.now,
-            learned_count: self.learned.len() as u32,
+            learned_count: (self.learned.len() / learned::WORDS) as u32,
             route_count: self.routes.len() as u32,
             group_count: self.groups.len() as u32,
             adjacency_count: self.adjacencies.len() as u32,
@@ -242,8 +257,19 @@ impl Native {
     }
 
     /// What the dynamic proxy with these learned headers has learned.
-    pub fn learned(&self, index: u32) -> Option<&sidestep_learned> {
-        self.learned.get(index as usize)
+    pub fn learned(&self, index: u32) -> Option<sidestep_learned> {
+        self.learned_words(index).map(learned::read)
+    }
+
+    /// As if the proxy with these learned headers had learned this; without such a proxy, nothing.
+    pub fn set_learned(&mut self, index: u32, record: &sidestep_learned) {
+        let words = self.learned_words(index).unwrap_or_default();
+        learned::write(words, record);
+    }
+
+    fn learned_words(&self, index: u32) -> Option<&[AtomicU64]> {
+        let start = index as usize * learned::WORDS;
+        self.learned.get(start..start + learned::WORDS)
     }
 
     /// The time, in nanoseconds: dynamic proxies learn again after their `age`. It stands still until it is set.

@@ -6,6 +6,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde::{Serialize, Serializer};
+use serde_json::Value as Json;
 use sidestep_model::node::Mac;
 
 /// LIMIT: headers of one frame that are shown.
@@ -130,6 +131,48 @@ pub fn headers_of_head(bytes: &[u8], length: usize) -> Vec<Header> {
         next = reader.read(next);
     }
     reader.headers
+}
+
+/// Outer headers without what is each packet's own, as a dynamic proxy learns them: as JSON, and in words.
+pub fn told(bytes: &[u8]) -> (Json, String) {
+    let headers = outer_headers(bytes);
+    let text: Vec<_> = headers.iter().map(words).collect();
+    let json = serde_json::to_value(&headers).unwrap_or_default();
+    (json, text.join("; "))
+}
+
+/// An IPv6 header with any Payload Length, and the extension headers behind it.
+fn outer_headers(bytes: &[u8]) -> Vec<Header> {
+    let mut bytes = bytes.to_vec();
+    let payload = bytes.len().saturating_sub(40) as u16;
+    if let Some(field) = bytes.get_mut(4..6) {
+        field.copy_from_slice(&payload.to_be_bytes());
+    }
+    let mut reader = Reader {
+        rest: &bytes,
+        unknown: 0,
+        headers: Vec::new(),
+    };
+    let mut next = Next::Protocol(IPV6);
+    while !reader.rest.is_empty() && next != Next::End && reader.headers.len() < HEADERS_MAX {
+        next = reader.read(next);
+    }
+    for header in &mut reader.headers {
+        let packets = ["payload length", "traffic class", "flow label"];
+        header.fields.retain(|(name, _)| !packets.contains(name));
+    }
+    reader.headers
+}
+
+/// What tells one chain from another.
+fn words(header: &Header) -> String {
+    let ordinary = ["next header", "last entry", "flags", "tag"];
+    let fields = header.fields.iter();
+    let fields = fields.filter(|(name, _)| !ordinary.contains(name));
+    let fields: Vec<_> = fields
+        .map(|(name, value)| format!("{name} {value}"))
+        .collect();
+    format!("{} {}", header.name, fields.join(", "))
 }
 
 /* IANA "Assigned Internet Protocol Numbers". */
@@ -509,6 +552,26 @@ pub(crate) mod tests {
             "segment_list": ["fc0a::1", "fc0f::1"],
         });
         assert_eq!(json, expected);
+    }
+
+    #[test]
+    fn learned_headers_are_told_without_what_is_each_packets_own() {
+        let learned = hex(
+            "60000000 0000 2b 3f fc00aaaa000000000000000000000001 fc0f0000000000000000000000000001
+            29 05 04 01 01 00 0000 fc0a0000000000000000000000000001 fc0f0000000000000000000000000001
+            7c 06 000000000000",
+        );
+        let (json, text) = told(&learned);
+        assert_eq!(
+            text,
+            "IPv6 source fc00:aaaa::1, destination fc0f::1, hop limit 63; \
+             SRH segments left 1, segment list fc0a::1,fc0f::1, bytes of tlvs 8"
+        );
+        let ipv6 = serde_json::json!({
+            "header": "IPv6", "source": "fc00:aaaa::1", "destination": "fc0f::1", "next_header": 43, "hop_limit": 63,
+        });
+        assert_eq!(json[0], ipv6);
+        assert_eq!(json.as_array().map(Vec::len), Some(2));
     }
 
     #[test]

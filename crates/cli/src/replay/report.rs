@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use sidestep_abi::REASONS;
-use sidestep_control::compile::Index;
+use sidestep_control::compile::{Counted, Index};
 use sidestep_control::report::{PortCounters, Reason, Route};
 use sidestep_datapath::Native;
 use sidestep_model::grammar::{Style, route};
@@ -182,7 +182,10 @@ fn reasons(native: &Native) -> Vec<Reason> {
 
 fn routes(node: &Node, index: &Index, native: &Native) -> Vec<Route> {
     let mut routes = Vec::new();
-    for (key, slot) in &index.counters {
+    for (counted, slot) in &index.counters {
+        let Counted::Route(key) = counted else {
+            continue;
+        };
         let Some(found) = node.routes.get(key) else {
             continue;
         };
@@ -204,6 +207,7 @@ fn routes(node: &Node, index: &Index, native: &Native) -> Vec<Route> {
             bytes: counters.bytes,
             errors: counters.errors,
             left_to_kernel: index.unsupported.get(key).cloned(),
+            back: None,
             service: None,
         });
     }

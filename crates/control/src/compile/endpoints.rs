@@ -34,6 +34,9 @@ impl Pass<'_> {
     ) -> Outcome<sidestep_route> {
         // Also where its service is down: what that still sends back finds its way.
         let out = self.behavior(sid, next_hop, local)?;
+        if local.action.is_proxy() {
+            self.name_proxy(*sid, local, &out);
+        }
         Ok(match self.node.on_down(local) {
             None => with_flavors(out, local.flavors),
             Some(OnDown::Bypass) => record(SIDESTEP_ROUTE_END),

@@ -82,6 +82,30 @@ pub struct PolicyInfo {
     pub source: Ipv6Addr,
 }
 
+/// What has counters of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Counted {
+    /// A route.
+    Route(RouteKey),
+    /// What services send back by this port, IPv6 or IPv4 as it arrives there.
+    Back(IfIndex, Family),
+}
+
+/// The SID of an SR proxy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProxyInfo {
+    /// Its behavior's name.
+    pub behavior: &'static str,
+    /// The interface to its service.
+    pub oif: IfIndex,
+    /// The port by which that sends back.
+    pub iif: IfIndex,
+    /// What is counted there.
+    pub back: Counted,
+    /// Index of learned headers; 0: it learns none.
+    pub learned: u32,
+}
+
 /// What the indices of an image mean.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Index {
@@ -99,8 +123,10 @@ pub struct Index {
     pub adjacencies: BTreeMap<u32, AdjacencyInfo>,
     /// By policy index.
     pub policies: BTreeMap<u32, PolicyInfo>,
-    /// Counter slot of each route that has one.
-    pub counters: BTreeMap<RouteKey, u32>,
+    /// Counter slot of each route and way back that has one.
+    pub counters: BTreeMap<Counted, u32>,
+    /// Of each SID of an SR proxy that the packet path has.
+    pub proxies: BTreeMap<RouteKey, ProxyInfo>,
     /// Ports whose rules leave a family to the kernel, and why.
     pub left_to_kernel: BTreeMap<(IfIndex, Family), String>,
     /// Routes that the packet path leaves to the kernel, and why.

@@ -39,7 +39,7 @@ use thiserror::Error;
 
 use chain::Chain;
 use ids::Full;
-pub use index::{AdjacencyInfo, Index, Leads, PolicyInfo, RouteInfo, ViewInfo};
+pub use index::{AdjacencyInfo, Counted, Index, Leads, PolicyInfo, ProxyInfo, RouteInfo, ViewInfo};
 use known::Known;
 pub use records::Change;
 use records::Log;

@@ -11,7 +11,7 @@ use sidestep_model::route::RouteKey;
 use sidestep_model::vlan::VlanTableId;
 
 use super::ids::Full;
-use super::index::{AdjacencyInfo, Leads, PolicyInfo, RouteInfo, ViewInfo};
+use super::index::{AdjacencyInfo, Counted, Leads, PolicyInfo, RouteInfo, ViewInfo};
 use super::service::{learned, policy};
 use super::{Compiled, Pass};
 
@@ -27,7 +27,7 @@ pub struct Change {
     vlan_views: Changes<u32, VlanTableId>,
     adjacencies: Changes<u32, AdjacencyInfo>,
     policies: Changes<u32, PolicyInfo>,
-    counters: Changes<RouteKey, u32>,
+    counters: Changes<Counted, u32>,
     unsupported: Changes<RouteKey, String>,
 }
 
@@ -249,8 +249,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Says which counters a route has.
-    pub(super) fn name_counter(&mut self, key: RouteKey, slot: Option<u32>) {
+    /// Says which counters a route or a way back has.
+    pub(super) fn name_counter(&mut self, key: Counted, slot: Option<u32>) {
         let infos = &mut self.out.index.counters;
         if infos.get(&key) != slot.as_ref() {
             self.log.set(|it| &mut it.counters, infos, key, slot);

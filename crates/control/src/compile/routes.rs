@@ -18,7 +18,7 @@ use sidestep_model::route::{Encap, Family, NextHop, Owner, Route, RouteKind};
 use super::chain::Chain;
 use super::group::{self, Toward, Way};
 use super::ids::Full;
-use super::index::{AdjacencyInfo, PolicyInfo, RouteInfo};
+use super::index::{AdjacencyInfo, Counted, PolicyInfo, RouteInfo};
 use super::merge::Say;
 use super::tables::{self, Entry, Place, Prefix, Verdict, Winner};
 use super::{CompileError, Pass, header};
@@ -165,8 +165,7 @@ impl Pass<'_> {
 
     /// The index of the record for a route, narrowed to a neighbor on its link or not.
     fn route(&mut self, route: &Route, neighbor: Option<IpAddr>) -> Result<u32, CompileError> {
-        // A full counter table costs the counters of the routes that come last, never their forwarding.
-        let counter = self.stock.counters.get(&route.key).unwrap_or(0);
+        let counter = self.counter(Counted::Route(route.key));
         let mut record = match self.action(route, neighbor, counter) {
             Ok(record) => record,
             Err(Ok(Unsupported::Because(reason, words))) => {
@@ -180,15 +179,22 @@ impl Pass<'_> {
             record.flags |= SIDESTEP_ROUTE_OURS as u8;
         }
         record.counter = counter;
-        if record.counter != 0 {
-            self.name_counter(route.key, Some(record.counter));
-        }
         let index = match self.intern(record) {
             Ok(index) => index,
             Err(full) => return Ok(self.no_room(route, full)),
         };
         self.name(index, route, neighbor, None);
         Ok(index)
+    }
+
+    /// Where it is counted, and that it is. A full counter table costs the counters of what comes last, never the
+    /// forwarding: 0.
+    pub(super) fn counter(&mut self, of: Counted) -> u32 {
+        let Ok(slot) = self.stock.counters.get(&of) else {
+            return 0;
+        };
+        self.name_counter(of, Some(slot));
+        slot
     }
 
     /// Says what a record stands for, unless another route that shares it was first. (What only a group refers to is second.)

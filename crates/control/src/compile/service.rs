@@ -14,6 +14,7 @@ use sidestep_model::node::IfIndex;
 use sidestep_model::route::{Encap, Family, NextHop, Route, RouteKey};
 
 use super::Pass;
+use super::index::{Counted, ProxyInfo};
 use super::routes::{Outcome, Unsupported, left, punt, record, room, unsupported};
 use super::stock::ViewKey;
 use super::tables::{self, Prefix};
@@ -56,6 +57,11 @@ impl Service {
         }
     }
 
+    /// What is counted of what it sends back: SIDs that share the way back share that.
+    fn counted(&self) -> Counted {
+        Counted::Back(self.iif, self.family)
+    }
+
     /// The upper-layer header of what it takes.
     fn inner(&self) -> u8 {
         match self.family {
@@ -96,6 +102,21 @@ fn is_dynamic(record: &sidestep_route) -> bool {
 }
 
 impl Pass<'_> {
+    /// Says what a SID is whose record is that of a proxy. Changes of it are compiled with all the rest.
+    pub(super) fn name_proxy(&mut self, sid: RouteKey, local: &Seg6Local, record: &sidestep_route) {
+        let Ok(service) = Service::of(local) else {
+            return;
+        };
+        let info = ProxyInfo {
+            behavior: local.action.descriptor().name,
+            oif: service.oif,
+            iif: service.iif,
+            back: service.counted(),
+            learned: learned(record),
+        };
+        self.out.index.proxies.insert(sid, info);
+    }
+
     /// End.AM.
     pub(super) fn masquerading(&mut self, local: &Seg6Local) -> Outcome<sidestep_route> {
         let service = left(Service::of(local))?;
@@ -170,8 +191,10 @@ impl Pass<'_> {
                 "its service sends back by {name}, which is no port of Sidestep"
             )));
         }
+        let counter = self.counter(service.counted());
         let back = room(self.bare(sidestep_route {
             flags: SIDESTEP_ROUTE_OURS as u8,
+            counter,
             ..back
         }))?;
         let own = self.own_addresses(service.iif, service.family)?;

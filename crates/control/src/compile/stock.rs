@@ -3,12 +3,13 @@
 use sidestep_abi::SIDESTEP_LEARNED;
 use sidestep_datapath::{Image, Limits, VIEWS};
 use sidestep_model::node::IfIndex;
-use sidestep_model::route::{Family, RouteKey};
+use sidestep_model::route::Family;
 use sidestep_model::vlan::VlanTableId;
 
 use super::chain::Chain;
 use super::group::GroupKey;
 use super::ids::{Ids, Passes};
+use super::index::Counted;
 use super::routes::{AdjacencyKey, PolicyKey, RouteRecord};
 use super::service::LearnedKey;
 use super::tables::Prefix;
@@ -32,7 +33,7 @@ pub(super) struct Stock {
     pub views: Ids<ViewKey>,
     pub routes: Ids<RouteRecord>,
     pub groups: Ids<GroupKey>,
-    pub counters: Ids<RouteKey>,
+    pub counters: Ids<Counted>,
     pub adjacencies: Ids<AdjacencyKey>,
     pub policies: Ids<PolicyKey>,
     pub learned: Ids<LearnedKey>,

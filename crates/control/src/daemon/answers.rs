@@ -1,12 +1,14 @@
 //! What is asked on the control socket: reports, and changes of what is our own.
 
+use nix::time::ClockId;
 use serde_json::Value;
+use sidestep_datapath::Native;
 use sidestep_model::config::Overlay;
 use sidestep_model::grammar::{Style, rule, vlan};
 use sidestep_model::node::Node;
 
-use super::Daemon;
 use super::own::{self, Over};
+use super::{Daemon, nanoseconds};
 use crate::api::{Request, Verb};
 use crate::report;
 
@@ -79,9 +81,15 @@ impl Daemon {
     fn explain(&self, port: &str, frame: &str) -> Result<Value, String> {
         let ingress = self.attached_port(port)?;
         let bytes = hex::decode(frame).map_err(|error| format!("frame: {error}"))?;
+        let mut native = Native::new(&self.compiled.image);
+        native.set_now(nanoseconds(ClockId::CLOCK_MONOTONIC));
+        for &index in self.compiled.image.learned.keys() {
+            native.set_learned(index, &self.kernel.learned(index));
+        }
         Ok((self.words.explain)(
             self.node(),
-            &self.compiled,
+            &self.compiled.index,
+            native,
             ingress.ifindex.0,
             &bytes,
         ))

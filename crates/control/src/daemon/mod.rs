@@ -16,12 +16,13 @@ mod trace;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use nix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 use sidestep_abi::SIDESTEP_PORTS;
 use sidestep_datapath::kernel::{self, Kernel, KernelError, Origin, Target};
-use sidestep_datapath::{Delta, Image, Limits};
+use sidestep_datapath::{Delta, Image, Limits, Native};
 pub use sidestep_mirror::RECEIVE_BUFFER;
 use sidestep_mirror::{Changes, Mirror, MirrorError};
 use sidestep_model::ConfigError;
@@ -33,7 +34,7 @@ use thiserror::Error;
 
 pub use self::ports::Mode;
 use crate::api::{Server, run_directory};
-use crate::compile::{CompileError, Compiled, Compiler};
+use crate::compile::{CompileError, Compiled, Compiler, Index};
 use crate::report;
 use crate::trace::{Filter, Told};
 use liveness::Liveness;
@@ -71,8 +72,10 @@ impl Options {
 /// How a packet's way through live tables is told; the CLI brings its own printer.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketWords {
-    /// Of a frame that somebody has. Arguments: node, tables, ingress interface, frame.
-    pub explain: fn(&Node, &Compiled, u32, &[u8]) -> Value,
+    /// Of a frame that somebody has. Arguments: node, what the tables mean, the tables, ingress interface, frame.
+    pub explain: fn(&Node, &Index, Native, u32, &[u8]) -> Value,
+    /// Of outer headers without what is each packet's own: every header, and the same in words.
+    pub headers: fn(&[u8]) -> (Value, String),
     /// Of a packet that the packet path has told; none if the filter does not fit it after all.
     pub tell: fn(&Node, &Compiled, &Filter, Told<'_>) -> Option<Value>,
 }
@@ -527,4 +530,9 @@ impl Daemon {
             format!("port {name}: not attached; there are {}", ports.join(", "))
         })
     }
+}
+
+/// What that clock shows, in nanoseconds. One that cannot be read shows 0.
+fn nanoseconds(clock: ClockId) -> u64 {
+    clock_gettime(clock).map_or(0, |time| Duration::from(time).as_nanos() as u64)
 }

@@ -1,19 +1,24 @@
 //! Answers of the daemon: what `show` shows.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
+use nix::time::ClockId;
+use serde_json::Value;
 use sidestep_abi::{
     Reason, SIDESTEP_EXT_HEADERS_MAX, SIDESTEP_HBH_OPTIONS_MAX, SIDESTEP_LEARNED,
     SIDESTEP_LEARNED_MAX, SIDESTEP_PORTS, SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_STEPS,
-    SIDESTEP_SEGMENTS_MAX, SIDESTEP_STEPS_MAX, SIDESTEP_TLVS_MAX,
+    SIDESTEP_SEGMENTS_MAX, SIDESTEP_STEPS_MAX, SIDESTEP_TLVS_MAX, sidestep_learned,
+    sidestep_route_counters,
 };
-use sidestep_datapath::VIEWS;
 use sidestep_datapath::kernel::Origin;
+use sidestep_datapath::{VIEWS, learned};
 use sidestep_model::grammar::{Style, route};
 use sidestep_model::node::{IfIndex, Node};
 use sidestep_model::route::{Owner, RouteKey};
 
-use super::Daemon;
+use super::{Daemon, nanoseconds};
+use crate::compile::{Counted, ProxyInfo};
 use crate::report;
 use crate::trace::RATE_MAX;
 
@@ -64,9 +69,25 @@ impl Daemon {
                     .filter(|((port, _), _)| here(*port))
                     .map(|((_, family), why)| format!("{family:?}: {why}"))
                     .collect(),
+                proxies: self.proxies_at(here),
             }
         };
         self.options.ports.iter().map(report).collect()
+    }
+
+    /// SIDs of SR proxies whose services are at a port.
+    fn proxies_at(&self, here: impl Fn(IfIndex) -> bool) -> Vec<report::PortProxy> {
+        let proxies = self.compiled.index.proxies.iter();
+        proxies
+            .map(|(key, proxy)| report::PortProxy {
+                sid: key.prefix.to_string(),
+                table: key.table.0,
+                behavior: proxy.behavior.into(),
+                out: here(proxy.oif),
+                back: here(proxy.iif),
+            })
+            .filter(|proxy| proxy.out || proxy.back)
+            .collect()
     }
 
     pub(super) fn counters_report(&self) -> Result<report::Counters, String> {
@@ -134,13 +155,7 @@ impl Daemon {
 
     fn route_report(&self, node: &Node, key: &RouteKey) -> Result<report::Route, String> {
         let index = &self.compiled.index;
-        let counters = match index.counters.get(key) {
-            Some(&slot) => self
-                .kernel
-                .route_counters(slot)
-                .map_err(|error| error.to_string())?,
-            None => sidestep_abi::sidestep_route_counters::default(),
-        };
+        let counters = self.counted(Counted::Route(*key))?;
         let of_route = &node.routes[key];
         Ok(report::Route {
             route: route::print(of_route, node, Style::Add),
@@ -156,8 +171,39 @@ impl Daemon {
             bytes: counters.bytes,
             errors: counters.errors,
             left_to_kernel: index.unsupported.get(key).cloned(),
+            back: index
+                .proxies
+                .get(key)
+                .map(|proxy| self.back_report(node, proxy))
+                .transpose()?,
             service: self.liveness.report(of_route),
         })
+    }
+
+    fn back_report(&self, node: &Node, proxy: &ProxyInfo) -> Result<report::Back, String> {
+        let counters = self.counted(proxy.back)?;
+        let port = node.links.get(&proxy.iif);
+        let learned = (proxy.learned != 0).then(|| self.kernel.learned(proxy.learned));
+        Ok(report::Back {
+            port: port.map_or_else(|| proxy.iif.0.to_string(), |link| link.name.clone()),
+            packets: counters.packets,
+            bytes: counters.bytes,
+            errors: counters.errors,
+            not_learned: counters.not_learned,
+            learned: learned
+                .and_then(|learned| learned_report(&learned, self.words.headers))
+                .into_iter()
+                .collect(),
+        })
+    }
+
+    /// Zeros for what has no counters.
+    fn counted(&self, of: Counted) -> Result<sidestep_route_counters, String> {
+        let Some(&slot) = self.compiled.index.counters.get(&of) else {
+            return Ok(sidestep_route_counters::default());
+        };
+        let counters = self.kernel.route_counters(slot);
+        counters.map_err(|error| error.to_string())
     }
 
     pub(super) fn drops_report(&self) -> Result<report::Drops, String> {
@@ -239,6 +285,24 @@ impl Daemon {
         let of_packets = OF_PACKETS.map(|(name, limit, beyond)| row(name, limit, None, beyond));
         tables.into_iter().chain(of_packets).collect()
     }
+}
+
+/// None: nothing was learned yet.
+fn learned_report(
+    learned: &sidestep_learned,
+    words: fn(&[u8]) -> (Value, String),
+) -> Option<report::Learned> {
+    let bytes = learned::current(learned)?;
+    let (headers, text) = words(bytes);
+    // Learned after the clock was read, by another CPU: now.
+    let age =
+        Duration::from_nanos(nanoseconds(ClockId::CLOCK_MONOTONIC).saturating_sub(learned.time));
+    Some(report::Learned {
+        age: age.as_millis() as u64,
+        bytes: bytes.len() as u64,
+        headers,
+        text,
+    })
 }
 
 /// Limits of what is looked at in one packet: name, limit, and what becomes of the rest.

@@ -12,12 +12,12 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 use nix::poll::PollFlags;
-use nix::time::{ClockId, clock_gettime};
+use nix::time::ClockId;
 use serde_json::Value;
 use sidestep_abi::{SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_HEAD};
 use sidestep_datapath::kernel::{Kernel, KernelError, Sampling, Tracer};
 
-use super::Daemon;
+use super::{Daemon, nanoseconds};
 use crate::api::{Incoming, Request, TraceLine, TracedPort, line};
 use crate::trace::{EXAMINED_MAX, Filter, RATE_MAX, Told};
 
@@ -337,11 +337,6 @@ impl Bucket {
 
 /// The time of day less the monotonic clock, in nanoseconds. A clock that cannot be read is none.
 fn clock_offset() -> u64 {
-    let nanoseconds = |clock| {
-        clock_gettime(clock).map_or(0, |time| {
-            time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
-        })
-    };
     nanoseconds(ClockId::CLOCK_REALTIME).wrapping_sub(nanoseconds(ClockId::CLOCK_MONOTONIC))
 }
 

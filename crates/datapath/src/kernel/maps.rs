@@ -317,7 +317,7 @@ impl<T: Record> Mapped<T> {
     ///
     /// # Panics
     /// If there is no such record: the caller has compared with the limits.
-    fn words(&self, index: u32) -> &[AtomicU64] {
+    pub(super) fn words(&self, index: u32) -> &[AtomicU64] {
         assert!(index < self.len, "record {index} of {}", self.len);
         let start = index as usize * Self::WORDS;
         &self.mapping.words()[start..start + Self::WORDS]

@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use sidestep_abi::sidestep_adjacency;
+use sidestep_abi::{sidestep_adjacency, sidestep_learned};
 
 pub use apply::Applied;
 pub use error::KernelError;
@@ -43,6 +43,7 @@ pub use test_run::{Action, TEST_RUN_IFINDEX, TestRun};
 pub use trace::{Head, Sample, Sampling, TraceFilter, TraceLoader, Tracer};
 
 use crate::image::{Image, Limits};
+use crate::learned;
 use attach::Attachment;
 use grace::Background;
 use load::Programs;
@@ -194,6 +195,14 @@ impl Kernel {
         let offset = std::mem::offset_of!(sidestep_adjacency, used);
         adjacency <= self.limits.adjacencies
             && self.maps.adjacencies.take_word(adjacency, offset) != 0
+    }
+
+    /// What a dynamic proxy has learned, at this index of [`Image::learned`].
+    ///
+    /// # Panics
+    /// If the index is beyond the table.
+    pub fn learned(&self, index: u32) -> sidestep_learned {
+        learned::read(self.maps.learned.words(index))
     }
 
     /// Destinations on a link that packets were dropped for since the last call, because the kernel has no route by which
