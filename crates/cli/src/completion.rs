@@ -1,11 +1,13 @@
 //! `sidestep completion SHELL`: a completion script, generated from the command tree. For bash it also completes the
-//! words of routes, which come from the descriptor table of behaviors, and of filters (`sidestep complete-words`).
+//! words of routes, which come from the descriptor table of behaviors, of rules, VLAN entries and filters
+//! (`sidestep complete-words`).
 
 use std::io::Write;
 
 use clap::CommandFactory;
 use clap_complete::{Shell, generate};
 use sidestep_model::behavior::text;
+use sidestep_model::grammar::{rule, vlan};
 
 use crate::{Cli, Outcome, trace};
 
@@ -32,15 +34,22 @@ pub struct WordArgs {
 pub enum Of {
     /// A route's.
     Route,
+    /// A rule's.
+    Rule,
+    /// A VLAN table's entry.
+    Vlan,
     /// A filter's.
     Trace,
 }
 
-/// Puts the words of routes and filters in front of the generated function.
+/// Puts the words of routes, rules, VLAN entries and filters in front of the generated function.
 const BASH_WORDS: &str = r#"
 _sidestep_words() {
-    if [[ ${COMP_WORDS[1]} == route && ${COMP_WORDS[2]} =~ ^(add|replace|del)$ && $COMP_CWORD -gt 3 ]]; then
-        mapfile -t COMPREPLY < <(compgen -W "$(sidestep complete-words -- "${COMP_WORDS[@]:3:COMP_CWORD-3}")" -- "$2")
+    local of=${COMP_WORDS[1]} first=3
+    # The first word of a route is its prefix.
+    [[ $of == route ]] && first=4
+    if [[ $of =~ ^(route|rule|vlan)$ && ${COMP_WORDS[2]} =~ ^(add|replace|del)$ && $COMP_CWORD -ge $first ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "$(sidestep complete-words --of "$of" -- "${COMP_WORDS[@]:3:COMP_CWORD-3}")" -- "$2")
     elif [[ ${COMP_WORDS[1]} == trace && $COMP_CWORD -gt 1 && $2 != -* && ! $3 =~ ^--(rate|count|write)$ ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$(sidestep complete-words --of trace -- "${COMP_WORDS[@]:2:COMP_CWORD-2}")" -- "$2")
     else
@@ -66,6 +75,8 @@ pub fn words(args: &WordArgs, out: &mut dyn Write) -> Outcome {
     let words: Vec<_> = args.words.iter().map(String::as_str).collect();
     let next = match args.of {
         Of::Route => text::completions(&words).join(" "),
+        Of::Rule => rule::completions(&words).join(" "),
+        Of::Vlan => vlan::completions(&words).join(" "),
         Of::Trace => trace::completions(&words).join(" "),
     };
     writeln!(out, "{next}")?;

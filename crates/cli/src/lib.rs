@@ -68,7 +68,7 @@ pub enum Command {
     Bench(bench::Command),
     /// Print a completion script for a shell
     Completion(completion::Args),
-    /// Print what may come next on a line of `route` or `trace`
+    /// Print what may come next on a line of `route`, `rule`, `vlan` or `trace`
     #[command(hide = true)]
     CompleteWords(completion::WordArgs),
 }

@@ -68,6 +68,58 @@ fn read<'a>(words: &mut Words<'a>, ctx: &Context) -> Result<Draft<'a>, ConfigErr
     Ok(draft)
 }
 
+/// What the fast path knows, in the order in which `ip rule help` has it.
+const SELECTORS: [&str; 7] = [
+    "not",
+    "from",
+    "to",
+    "iif",
+    "oif",
+    "suppress_prefixlength",
+    "priority",
+];
+const ACTIONS: [&str; 6] = [
+    "lookup",
+    "l3mdev",
+    "blackhole",
+    "unreachable",
+    "prohibit",
+    "seg6local-behaviour",
+];
+
+/// What may come next on the line of a rule after these words; for shell completion. Values of the operator's own (prefixes,
+/// numbers, interfaces) have no candidates.
+pub fn completions(words: &[&str]) -> Vec<&'static str> {
+    match words.last().copied().unwrap_or_default() {
+        "lookup" | "table" => return vec!["main", "local", "default"],
+        "from" | "to" => return vec!["all"],
+        "seg6local-behaviour" => return proxies().collect(),
+        "iif"
+        | "dev"
+        | "oif"
+        | "priority"
+        | "pref"
+        | "preference"
+        | "order"
+        | "proto"
+        | "protocol"
+        | "suppress_prefixlength"
+        | "sup_pl" => return vec![],
+        last if UNSUPPORTED.contains(&last) => return vec![],
+        _ => {}
+    }
+    let acts = ACTIONS.iter().any(|action| words.contains(action));
+    let actions = ACTIONS.into_iter().filter(|_| !acts);
+    let selectors = SELECTORS.into_iter().filter(|word| !words.contains(word));
+    selectors.chain(actions).collect()
+}
+
+/// The behaviors that `seg6local-behaviour` names.
+fn proxies() -> impl Iterator<Item = &'static str> {
+    let proxies = BEHAVIORS.iter().filter(|row| row.behavior.is_proxy());
+    proxies.map(|row| row.name)
+}
+
 /// Rules that are there, by the words that added them; without a priority, those of any.
 #[derive(Debug)]
 pub struct Pattern {
@@ -208,8 +260,7 @@ impl<'a> Draft<'a> {
             "unreachable" => return self.act(word, RuleAction::Unreachable),
             "prohibit" => return self.act(word, RuleAction::Prohibit),
             "seg6local-behaviour" => {
-                let proxies = BEHAVIORS.iter().filter(|row| row.behavior.is_proxy());
-                let expected = join(proxies.map(|row| row.name), ", ");
+                let expected = join(proxies(), ", ");
                 let proxy = |text: &str| Behavior::from_name(text).filter(|b| b.is_proxy());
                 let behavior = words.parsed(word.text, &expected, proxy)?;
                 return self.act(word, RuleAction::Proxies(behavior));
@@ -401,6 +452,37 @@ mod tests {
 
     fn read(line: &str) -> Vec<Rule> {
         parse_line(line, &ctx(), &kernel_rules()).unwrap_or_else(|error| panic!("{line}: {error}"))
+    }
+
+    #[test]
+    fn words_that_completion_offers_make_a_rule_with_every_action() {
+        let value = |keyword: &str| match keyword {
+            "from" | "to" => "fd00::/8",
+            "iif" | "oif" => "eth0",
+            "suppress_prefixlength" | "priority" => "7",
+            "lookup" => "main",
+            "seg6local-behaviour" => "End.AD",
+            _ => "",
+        };
+        for action in ACTIONS {
+            let mut words = Vec::new();
+            let mut next = action;
+            loop {
+                words.extend([next, value(next)].iter().filter(|word| !word.is_empty()));
+                match completions(&words).first() {
+                    Some(&word) => next = word,
+                    None => break,
+                }
+            }
+            assert!(
+                SELECTORS.iter().all(|word| words.contains(word)),
+                "{words:?}"
+            );
+            assert_eq!(read(&words.join(" ")).len(), 1, "{words:?}");
+        }
+        let proxies = completions(&["iif", "eth0", "seg6local-behaviour"]);
+        assert_eq!(proxies, ["End.AS", "End.AD", "End.AM"]);
+        assert_eq!(completions(&["iif"]), [""; 0]);
     }
 
     #[test]

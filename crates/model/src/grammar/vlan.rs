@@ -65,6 +65,23 @@ fn read(words: &mut Words, ctx: &Context) -> Result<(VlanKey, Option<IfIndex>), 
     Ok((VlanKey { table, vids }, dev))
 }
 
+/// What may come next on the line of an entry after these words; for shell completion. Numbers and interfaces have no
+/// candidates.
+pub fn completions(words: &[&str]) -> Vec<&'static str> {
+    let there = |word: &str| words.contains(&word);
+    if let Some(&("table" | "vid" | "inner" | "dev")) = words.last() {
+        return vec![];
+    }
+    let fits = |word: &&str| match *word {
+        "vid" => !there("untagged"),
+        "untagged" => !there("vid"),
+        "inner" => there("vid"),
+        _ => true,
+    };
+    let all = ["table", "vid", "inner", "untagged", "dev"].into_iter();
+    all.filter(|word| !there(word) && fits(word)).collect()
+}
+
 /// Writes an entry.
 pub fn print(key: &VlanKey, dev: IfIndex, names: &dyn Names) -> String {
     let VlanTableId(table) = key.table;
@@ -94,6 +111,16 @@ mod tests {
         }
         let key = parse_key(&mut Words::from_line("vid 7 table 1"), &ctx()).expect("no dev");
         assert_eq!(key.vids, Vids::Outer(7));
+    }
+
+    #[test]
+    fn completion_offers_what_may_still_come() {
+        let after = |line: &str| completions(&line.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(after(""), ["table", "vid", "untagged", "dev"]);
+        assert_eq!(after("table"), [""; 0]);
+        assert_eq!(after("table 10 untagged"), ["dev"]);
+        assert_eq!(after("table 10 vid 100"), ["inner", "dev"]);
+        assert_eq!(after("table 10 vid 100 inner 7 dev eth1"), [""; 0]);
     }
 
     #[test]
