@@ -44,10 +44,13 @@ SUBPROGRAM verdict demasquerade(ENV *e, struct packet *p)
 		p->last_ours = 0;
 		return lookup();
 	}
+	/* 6.4.1, de-masquerading S02: also where the active segment is this node's, and it does not leave. */
+	if (p->hop_limit <= 1)
+		return punt(hop_limit_exceeded);
 	srh = env_bytes(e, p->srh, 8);
 	if (!srh)
 		return punt(ext_chain);
-	/* 6.4.1, de-masquerading S07. The active segment of a reduced SRH is in the list, too: End.AM was one of it. */
+	/* S07. The active segment of a reduced SRH is in the list, too: End.AM was one of it. */
 	if (p->segments_left > srh[SRH_LAST_ENTRY])
 		return drop(srh_segments_left);
 	segment = env_bytes(e, p->srh + SRH_SEGMENTS + p->segments_left * SEGMENT_LENGTH, SEGMENT_LENGTH);

@@ -163,6 +163,10 @@ def add_way_back(group):
         received(ETH2, packet(LAST, 1, 1, three)), drop("hop_limit"), NO_LINUX,
     )
     group.add(
+        "end_am_back_with_hop_limit_1_for_an_address_of_the_node", [f"{back} S02-S03"], ETH2,
+        received(ETH2, packet(LAST, 1, 1, [LAST, "fc01::2", SID])), drop("hop_limit"), NO_LINUX,
+    )
+    group.add(
         "end_am_back_without_an_srh_is_the_services_own", [DRAFT], ETH2,
         received(ETH2, IPv6(src="fc02::1", dst=SEGMENT_1, hlim=64, nh=TCP_PROTOCOL) / tcp6("fc02::1", SEGMENT_1)),
         forward(ETH1, sent(ETH1, IPv6(src="fc02::1", dst=SEGMENT_1, hlim=63, nh=TCP_PROTOCOL) / tcp6("fc02::1", SEGMENT_1))),
