@@ -146,17 +146,15 @@ INLINE __u64 env_now(ENV *e)
 	return e->tables->now;
 }
 
-/* One thread runs it. */
+/* Several instances may share what is learned, each on a thread of its own. */
 INLINE __u64 env_swap(__u64 *word, __u64 value)
 {
-	__u64 before = *word;
-
-	*word = value;
-	return before;
+	return __atomic_exchange_n(word, value, __ATOMIC_SEQ_CST);
 }
 
 INLINE void env_barrier(void)
 {
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
 INLINE __u32 env_fib_lookup(ENV *e, __u32 view, struct address address)

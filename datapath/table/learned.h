@@ -102,12 +102,17 @@ SUBPROGRAM verdict learn_headers(ENV *e, struct packet *p, __u32 index)
 	if (version && headers->length == length && learned_each(e, p, headers, length, 0))
 		return VERDICT_CONTINUE;
 	now = env_now(e);
-	if (version && now - learned->time < learned->age * 1000000000ull)
+	/* Another CPU may have learned after this one read the clock: that is not long ago, but less than nothing. */
+	if (version && (__s64)(now - learned->time) < (__s64)(learned->age * 1000000000ull))
 		return VERDICT_CONTINUE;
-	/* Another CPU learns at this moment: what comes next is compared again. */
+	/* Another CPU learns at this moment, or has since the look at the age: what comes next is compared again. */
 	if (env_swap(&learned->busy, 1))
 		return VERDICT_CONTINUE;
-	version = learned_version(learned) + 1;
+	if (learned_version(learned) != version) {
+		env_swap(&learned->busy, 0);
+		return VERDICT_CONTINUE;
+	}
+	version++;
 	headers = learned_headers(learned, version);
 	whole = learned_each(e, p, headers, length, 1);
 	headers->length = length;

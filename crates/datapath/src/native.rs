@@ -267,6 +267,12 @@ impl Native {
         learned::write(words, record);
     }
 
+    /// From now on learns into what the other learns into, and restores from it: as one CPU of a machine beside another.
+    #[doc(hidden)]
+    pub fn learn_with(&mut self, other: &Self) {
+        self.learned = Arc::clone(&other.learned);
+    }
+
     fn learned_words(&self, index: u32) -> Option<&[AtomicU64]> {
         let start = index as usize * learned::WORDS;
         self.learned.get(start..start + learned::WORDS)

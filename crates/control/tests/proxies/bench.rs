@@ -1,0 +1,260 @@
+//! A random node with proxies, as the packet path has it and as the model has it.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use sidestep_control::compile::Compiled;
+use sidestep_datapath::{Native, Verdict};
+use sidestep_lab::differential::headers::{Srh, proto, srh};
+use sidestep_lab::random::Random;
+use sidestep_model::config;
+use sidestep_model::node::Node;
+
+use crate::common;
+use crate::model::{Answer, Kind, Model, Port, Proxy};
+
+/// eth0 and eth1 are the network's; two for each behavior are services'.
+pub const PORTS: usize = 8;
+/// Where packets come from, and go on to.
+pub const NETWORK: [usize; 2] = [0, 1];
+const MTU: usize = 1500;
+
+/// The node in the words of the node file.
+fn text(routes: &[String]) -> String {
+    let mut text = String::from("ports:\n");
+    for port in 0..PORTS {
+        text += &format!(
+            "  eth{port}: {{mac: \"02:00:00:00:00:0{port}\", addresses: [\"fc0{port}::2/64\", \"10.{port}.0.2/24\"], \
+             mtu: {MTU}, seg6_enabled: true}}\n"
+        );
+    }
+    text += "neighbors:\n";
+    for port in 0..PORTS {
+        text += &format!("- \"fc0{port}::1 lladdr 02:00:00:00:00:1{port} dev eth{port}\"\n");
+        text += &format!("- \"10.{port}.0.1 lladdr 02:00:00:00:00:1{port} dev eth{port}\"\n");
+    }
+    text += "routes:\n";
+    let onward = [
+        "fc0a::/16 via fc01::1",
+        "2001:db8:a::/48 via fc01::1",
+        "198.51.100.0/24 via 10.1.0.1",
+    ];
+    for route in onward {
+        text += &format!("- \"{route} dev eth1\"\n");
+    }
+    for route in routes {
+        text += &format!("- \"{route}\"\n");
+    }
+    text
+}
+
+/// A node of these words, and its tables. All of its routes are the packet path's.
+pub fn built(text: &str) -> (Node, Compiled) {
+    let file = config::File::parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let node = file
+        .node()
+        .unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let compiled = common::compile(&node);
+    assert_eq!(compiled.index.unsupported.values().next(), None, "{text}");
+    (node, compiled)
+}
+
+/// A node with these routes beside those that lead on.
+pub fn with(routes: &[String]) -> (String, Node, Compiled) {
+    let text = text(routes);
+    let (node, compiled) = built(&text);
+    (text, node, compiled)
+}
+
+fn ports() -> Vec<Port> {
+    let address = |text: String| -> IpAddr { text.parse().expect("an address") };
+    let port = |port: usize| Port {
+        mac: [2, 0, 0, 0, 0, port as u8],
+        peer_mac: [2, 0, 0, 0, 0, 0x10 + port as u8],
+        peers: vec![
+            address(format!("fc0{port}::1")),
+            address(format!("10.{port}.0.1")),
+        ],
+        own: vec![
+            (address(format!("fc0{port}::2")), 8),
+            (address(format!("10.{port}.0.2")), 3),
+        ],
+        mtu: MTU,
+    };
+    (0..PORTS).map(port).collect()
+}
+
+/// End.AS, End.AD with and without an age, End.AM: for IPv6 and IPv4, by one interface or two.
+fn proxies(random: &mut Random) -> (Vec<String>, Vec<Proxy>) {
+    let (mut words, mut proxies) = (Vec::new(), Vec::new());
+    for (behavior, function, first) in [("AS", "a5", 2), ("AD", "ad", 4), ("AM", "a3", 6)] {
+        let turned = random.below(2);
+        let iface_out = first + turned;
+        let iface_in = if random.one_in(2) {
+            iface_out
+        } else {
+            first + 1 - turned
+        };
+        for inner in [proto::IPV6, proto::IPV4] {
+            let v6 = inner == proto::IPV6;
+            if behavior == "AM" && !v6 {
+                continue;
+            }
+            let sid: Ipv6Addr = format!("fc0f::{function}{inner:02}")
+                .parse()
+                .expect("a SID");
+            let service = if v6 {
+                format!("nh6 fc0{iface_out}::1")
+            } else {
+                format!("nh4 10.{iface_out}.0.1")
+            };
+            let (more, kind) = parts(behavior, inner, random);
+            words.push(format!(
+                "{sid}/128 encap seg6local action End.{behavior} oif eth{iface_out} iif eth{iface_in} {service}{more} \
+                 dev eth{iface_out}"
+            ));
+            proxies.push(Proxy {
+                sid,
+                inner,
+                iface_out,
+                iface_in,
+                kind,
+            });
+        }
+    }
+    (words, proxies)
+}
+
+/// What is a behavior's own: words, and the model's.
+fn parts(behavior: &str, inner: u8, random: &mut Random) -> (String, Kind) {
+    match behavior {
+        "AS" => {
+            let count = random.between(1, 5);
+            let segments: Vec<Ipv6Addr> = (0..count)
+                .map(|_| {
+                    format!("fc0a::{:x}", random.between(1, 0xffff))
+                        .parse()
+                        .expect("a segment")
+                })
+                .collect();
+            let source: Ipv6Addr = format!("fc0e::{:x}", random.between(1, 99))
+                .parse()
+                .expect("an address");
+            let list: Vec<String> = segments.iter().map(ToString::to_string).collect();
+            let words = format!(" segs {} src {source}", list.join(","));
+            (
+                words,
+                Kind::Static(static_headers(source, &segments, inner)),
+            )
+        }
+        "AD" => {
+            let age = *random.pick(&[0, 0, 1, 5]);
+            (format!(" age {age}"), Kind::Dynamic(age, None))
+        }
+        _ => (String::new(), Kind::Masquerading),
+    }
+}
+
+/// RFC 8986 5.1: an outer header with the first segment as destination, and the segments in an SRH, the last one first.
+fn static_headers(source: Ipv6Addr, segments: &[Ipv6Addr], inner: u8) -> Vec<u8> {
+    let routing = Srh {
+        list: segments.iter().rev().copied().collect(),
+        segments_left: segments.len() as u8 - 1,
+        flags: 0,
+        tag: 0,
+        tlvs: Vec::new(),
+    };
+    let fixed = [0x60, 0, 0, 0, 0, 0, proto::ROUTING, 64];
+    let addresses = [source.octets(), segments[0].octets()].concat();
+    [&fixed[..], &addresses, &srh(&routing, inner, &[])].concat()
+}
+
+/// Both, in the same state.
+pub struct Bench {
+    pub text: String,
+    pub node: Node,
+    compiled: Compiled,
+    taught: Model,
+    pub model: Model,
+    native: Native,
+}
+
+impl Bench {
+    pub fn random(random: &mut Random) -> Self {
+        let (words, proxies) = proxies(random);
+        let (text, node, compiled) = with(&words);
+        let prefix = |octets: &[u8]| (octets.to_vec(), 1);
+        let model = Model {
+            ports: ports(),
+            proxies,
+            routes: vec![
+                prefix(&[0xfc, 0x0a]),
+                prefix(&[0x20, 0x01, 0x0d, 0xb8, 0, 0x0a]),
+                prefix(&[198, 51, 100]),
+            ],
+            now: 0,
+        };
+        Self {
+            native: Native::new(&compiled.image),
+            taught: model.clone(),
+            text,
+            node,
+            compiled,
+            model,
+        }
+    }
+
+    /// As it was before the first packet.
+    pub fn forget(&mut self) {
+        self.native = Native::new(&self.compiled.image);
+        self.model = self.taught.clone();
+    }
+
+    /// The answers of the packet path and of the model to one frame at that time, and whether they agree.
+    pub fn ask(&mut self, now: u64, port: usize, frame: &[u8]) -> (Answer, Answer, bool) {
+        self.model.now = now;
+        self.native.set_now(now);
+        let mut expected = self.model.receive(port, frame);
+        let verdict = self.native.run(self.ifindex(port), frame);
+        let found = match verdict {
+            Verdict::Forward { ifindex } => Answer::Forward {
+                port: (0..PORTS)
+                    .find(|port| self.ifindex(*port) == ifindex)
+                    .expect("a port"),
+                frame: self.native.frame().to_vec(),
+                label: false,
+            },
+            Verdict::Drop(reason) => Answer::Drop(reason.name),
+            Verdict::Kernel(reason) => {
+                let left = self.native.frame();
+                Answer::Kernel(reason.name, (left != frame).then(|| left.to_vec()))
+            }
+        };
+        if let Answer::Kernel(_, changed) = &mut expected {
+            changed.take_if(|changed| changed == frame);
+        }
+        if let (Answer::Forward { frame, label, .. }, Answer::Forward { frame: sent, .. }) =
+            (&mut expected, &found)
+            && std::mem::take(label)
+        {
+            // Whatever it is, it is 20 bits.
+            frame[15] = frame[15] & 0xf0 | sent[15] & 0x0f;
+            frame[16..18].copy_from_slice(&sent[16..18]);
+        }
+        let agree = expected == found || same_fault(&expected, &found);
+        (found, expected, agree)
+    }
+
+    pub fn ifindex(&self, port: usize) -> u32 {
+        let link = self.node.link_by_name(&format!("eth{port}"));
+        link.expect("a port").ifindex.0
+    }
+}
+
+/// Drops for another reason that is as true.
+fn same_fault(expected: &Answer, found: &Answer) -> bool {
+    let (Answer::Drop(expected), Answer::Drop(found)) = (expected, found) else {
+        return false;
+    };
+    // Of two faults either may be told. And of a header that is cut short, the link's padding behind it may say which it is.
+    *expected == "hop_limit" || (*expected, *found) == ("ext_header", "srh_length")
+}

@@ -1,0 +1,651 @@
+//! A node with SR proxies, after the pseudocode of draft-ietf-spring-srv6-service-programming-00 and the RFCs that it stands
+//! on. It is slow, works on bytes and knows nothing of the packet path.
+//!
+//! Where the draft sends an ICMPv6 error, the model drops for that reason. The hop limit counts nodes, not SIDs of one: S12
+//! is carried out once, when the packet leaves (as Linux does it).
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use sidestep_lab::differential::headers::{ipv4_set_checksum, ones_complement_sum, proto};
+
+/// What becomes of a frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Sent by this port. `label`: where a flow label is that nobody prescribes.
+    Forward {
+        port: usize,
+        frame: Vec<u8>,
+        label: bool,
+    },
+    Drop(&'static str),
+    /// The kernel gets it; changed to this, or as it was.
+    Kernel(&'static str, Option<Vec<u8>>),
+}
+
+#[derive(Clone, Debug)]
+pub struct Port {
+    pub mac: [u8; 6],
+    /// Of whom is at it, with these addresses.
+    pub peer_mac: [u8; 6],
+    pub peers: Vec<IpAddr>,
+    /// Each with the bytes of its prefix.
+    pub own: Vec<(IpAddr, usize)>,
+    /// Bytes of layer 3.
+    pub mtu: usize,
+}
+
+#[derive(Clone, Debug)]
+pub enum Kind {
+    /// End.AS: what goes in front of a packet from the service, without what is each packet's own.
+    Static(Vec<u8>),
+    /// End.AD: seconds between two updates; the headers, and when they were learned.
+    Dynamic(u64, Option<(Vec<u8>, u64)>),
+    /// End.AM.
+    Masquerading,
+}
+
+#[derive(Clone, Debug)]
+pub struct Proxy {
+    pub sid: Ipv6Addr,
+    /// The upper-layer header of the packets that the service takes.
+    pub inner: u8,
+    /// Indices of ports.
+    pub iface_out: usize,
+    pub iface_in: usize,
+    pub kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+pub struct Model {
+    pub ports: Vec<Port>,
+    pub proxies: Vec<Proxy>,
+    /// Prefixes of whole bytes, and their ports.
+    pub routes: Vec<(Vec<u8>, usize)>,
+    /// Nanoseconds.
+    pub now: u64,
+}
+
+/* LIMIT: as `sidestep show limits` has them. */
+const LEARNED_MAX: usize = 384;
+const STEPS_MAX: usize = 4;
+const EXT_HEADERS_MAX: usize = 6;
+const TLVS_MAX: usize = 8;
+const OPTIONS_MAX: usize = 16;
+
+/// Ends a packet's way.
+enum End {
+    Drop(&'static str),
+    /// What remains to be done is the kernel's.
+    Leave(&'static str),
+}
+
+use End::{Drop, Leave};
+
+type Step<T> = Result<T, End>;
+
+/// A packet on its way.
+struct Packet {
+    /// From layer 3 on.
+    bytes: Vec<u8>,
+    /// A proxy had it: the kernel, which knows of none, could not go on with it as it arrived.
+    proxied: bool,
+    /// Where the packet from the service begins, if headers were put in front of it.
+    carried: usize,
+    /// The SRH of which a segment was used.
+    advanced: Option<usize>,
+    /// SIDs, and the way back.
+    steps: usize,
+}
+
+/// An SRH that is to be processed.
+struct Srh {
+    at: usize,
+    length: usize,
+}
+
+/// Where a walk along the extension headers is.
+struct Walk {
+    at: usize,
+    proto: u8,
+    /// A routing header was met.
+    met: bool,
+}
+
+impl Model {
+    /// A frame comes in by a port.
+    pub fn receive(&mut self, port: usize, frame: &[u8]) -> Answer {
+        let bytes = match self.classify(port, frame) {
+            Ok(bytes) => bytes,
+            Err(Drop(reason)) => return Answer::Drop(reason),
+            Err(Leave(reason)) => return Answer::Kernel(reason, None),
+        };
+        let mut packet = Packet {
+            bytes,
+            proxied: false,
+            carried: 0,
+            advanced: None,
+            steps: 0,
+        };
+        let done = self.process(port, &mut packet);
+        done.and_then(|egress| self.leave(egress, &packet))
+            .unwrap_or_else(|end| packet.end(&end, frame))
+    }
+
+    /// RFC 8200 3, RFC 791 3.1.
+    fn classify(&self, port: usize, frame: &[u8]) -> Step<Vec<u8>> {
+        let (to, rest) = (&frame[..6], &frame[14..]);
+        if to != self.ports[port].mac {
+            let group = to[0] & 1 == 1;
+            return Err(Leave(if group { "multicast" } else { "other_host" }));
+        }
+        let length = match u16_at(frame, 12) {
+            0x86dd => ipv6_length(rest, ["ipv6_header", "ipv6_length"])?,
+            0x0800 => ipv4_length(rest, ["ipv4_header", "ipv4_checksum"])?,
+            0x8100 | 0x88a8 => return Err(Leave("vlan")),
+            _ => return Err(Leave("not_ip")),
+        };
+        Ok(rest[..length].to_vec())
+    }
+
+    /// The port that the packet leaves by.
+    fn process(&mut self, port: usize, packet: &mut Packet) -> Step<usize> {
+        // 6.1.1.2, 6.2.1, 6.4.1: of the packets of IFACE-IN those that are not for an address of IFACE-IN.
+        let destination = packet.destination();
+        let for_iface_in = self.ports[port]
+            .own
+            .iter()
+            .any(|(own, _)| *own == destination);
+        let inner = if packet.bytes[0] >> 4 == 6 {
+            proto::IPV6
+        } else {
+            proto::IPV4
+        };
+        let of_port = |proxy: &&Proxy| proxy.iface_in == port && proxy.inner == inner;
+        if let Some(proxy) = self.proxies.iter().find(of_port).filter(|_| !for_iface_in) {
+            packet.proxied = true;
+            packet.steps = 1;
+            match &proxy.kind {
+                Kind::Masquerading => packet.de_masquerade()?,
+                // 6.1.1.2, 6.1.1.3 inbound S01 to S05.
+                Kind::Static(headers) => packet.inbound(Some(headers))?,
+                // 6.2.1 inbound S01 to S05.
+                Kind::Dynamic(_, cache) => {
+                    packet.inbound(cache.as_ref().map(|(headers, _)| headers))?
+                }
+            }
+        }
+        self.route(packet)
+    }
+
+    /// A lookup, and what a SID asks for, until it is neither.
+    fn route(&mut self, packet: &mut Packet) -> Step<usize> {
+        loop {
+            let destination = packet.destination();
+            let found = self
+                .proxies
+                .iter()
+                .position(|proxy| IpAddr::V6(proxy.sid) == destination);
+            let Some(sid) = found else {
+                return self.plain(packet, destination);
+            };
+            packet.proxied = true;
+            if packet.steps == STEPS_MAX {
+                return Err(Drop("sid_loop"));
+            }
+            packet.steps += 1;
+            // What is put in front by a proxy here cannot be for a proxy here.
+            if packet.carried > 0 {
+                return Err(Leave("local_segment"));
+            }
+            let (now, proxy) = (self.now, &mut self.proxies[sid]);
+            let to_service = match proxy.kind {
+                Kind::Masquerading => packet.masquerade().map(|()| true)?,
+                _ => packet.unwrap(proxy, now)?,
+            };
+            if to_service {
+                return Ok(proxy.iface_out);
+            }
+        }
+    }
+
+    /// A route that is no SID's.
+    fn plain(&self, packet: &Packet, destination: IpAddr) -> Step<usize> {
+        let octets = |address: IpAddr| match address {
+            IpAddr::V6(address) => address.octets().to_vec(),
+            IpAddr::V4(address) => address.octets().to_vec(),
+        };
+        let to = octets(destination);
+        let mut connected = None;
+        for (index, port) in self.ports.iter().enumerate() {
+            if port.peers.contains(&destination) {
+                connected = Some(index);
+            }
+            for (own, prefix) in &port.own {
+                if *own == destination {
+                    return Err(Leave("local"));
+                }
+                let own = octets(*own);
+                if own.len() != to.len() || own[..*prefix] != to[..*prefix] || connected.is_some() {
+                    continue;
+                }
+                // RFC 4291 2.6.1: the Subnet-Router anycast address.
+                let anycast = destination.is_ipv6() && to[*prefix..].iter().all(|byte| *byte == 0);
+                return Err(Leave(if anycast { "local" } else { "neighbor" }));
+            }
+        }
+        // Prefixes of IPv4 and IPv6 do not begin alike here.
+        let routed = self
+            .routes
+            .iter()
+            .find(|(prefix, _)| to.starts_with(prefix));
+        let port = connected.or(routed.map(|(_, port)| *port));
+        let port = port.ok_or(Leave("route_miss"))?;
+        packet.hop_by_hop()?;
+        Ok(port)
+    }
+
+    /// RFC 8200 3 and 5, and the link.
+    fn leave(&self, egress: usize, packet: &Packet) -> Step<Answer> {
+        let (port, at) = (&self.ports[egress], packet.carried);
+        let mut bytes = packet.bytes.clone();
+        let v6 = bytes[at] >> 4 == 6;
+        packet.hop_limit()?;
+        if bytes.len() > port.mtu {
+            return Err(Leave("packet_too_big"));
+        }
+        bytes[packet.hop_limit_at()] -= 1;
+        if !v6 {
+            ipv4_set_checksum(&mut bytes[at..]);
+        }
+        let ethertype = if bytes[0] >> 4 == 6 {
+            [0x86, 0xdd]
+        } else {
+            [8, 0]
+        };
+        // RFC 6437: the label of what is inside, if it has one.
+        let label = at > 0 && (!v6 || u32_at(&bytes, at) & 0xf_ffff == 0);
+        Ok(Answer::Forward {
+            port: egress,
+            frame: [&port.peer_mac[..], &port.mac, &ethertype, &bytes].concat(),
+            label,
+        })
+    }
+}
+
+impl Packet {
+    fn end(&self, end: &End, frame: &[u8]) -> Answer {
+        let reason = match end {
+            Drop(reason) => return Answer::Drop(reason),
+            Leave(reason) if !self.proxied => return Answer::Kernel(reason, None),
+            Leave(reason) => reason,
+        };
+        match *reason {
+            // The kernel gets it as the proxies have made it.
+            "local" | "neighbor" if self.carried == 0 => {
+                Answer::Kernel("decapsulated", Some([&frame[..14], &self.bytes].concat()))
+            }
+            "neighbor" => Answer::Drop("no_neighbor"),
+            "hop_limit_exceeded" => Answer::Drop("hop_limit"),
+            "packet_too_big" => Answer::Drop("too_big"),
+            "route_miss" => Answer::Drop("no_route"),
+            _ => Answer::Drop("kernel_only"),
+        }
+    }
+
+    fn destination(&self) -> IpAddr {
+        let field = |at: usize, length: usize| self.bytes[at..at + length].to_vec();
+        if self.bytes[0] >> 4 == 6 {
+            let octets: [u8; 16] = field(24, 16).try_into().expect("16 bytes");
+            Ipv6Addr::from(octets).into()
+        } else {
+            let octets: [u8; 4] = field(16, 4).try_into().expect("4 bytes");
+            Ipv4Addr::from(octets).into()
+        }
+    }
+
+    fn hop_limit_at(&self) -> usize {
+        let v6 = self.bytes[self.carried] >> 4 == 6;
+        self.carried + if v6 { 7 } else { 8 }
+    }
+
+    /// S05. If (IPv6 Hop Limit <= 1) { S06. Time Exceeded }
+    fn hop_limit(&self) -> Step<()> {
+        let limit = self.bytes[self.hop_limit_at()];
+        if limit <= 1 {
+            Err(Leave("hop_limit_exceeded"))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// RFC 8200 4.3: for every router, right behind the IPv6 header.
+    fn hop_by_hop(&self) -> Step<()> {
+        let packet = &self.bytes[self.carried..];
+        if packet[0] >> 4 != 6 || packet[6] != proto::HOP_BY_HOP {
+            return Ok(());
+        }
+        let units = *packet.get(41).ok_or(Drop("ext_header"))?;
+        let end = 40 + (usize::from(units) + 1) * 8;
+        let header = packet.get(40..end).ok_or(Drop("ext_header"))?;
+        if is_padding(header) {
+            Ok(())
+        } else {
+            Err(Leave("hop_by_hop"))
+        }
+    }
+
+    fn start(&self) -> Walk {
+        Walk {
+            at: 40,
+            proto: self.bytes[6],
+            met: false,
+        }
+    }
+
+    /// RFC 8200 4, to an SRH with segments left, or to the upper-layer header.
+    fn walk(&self, walk: &mut Walk) -> Step<Option<Srh>> {
+        for _ in 0..EXT_HEADERS_MAX {
+            let (at, routing) = (walk.at, walk.proto == proto::ROUTING);
+            if !routing && ![proto::HOP_BY_HOP, proto::DESTINATION_OPTIONS].contains(&walk.proto) {
+                return Ok(None);
+            }
+            let fixed = self.bytes.get(at..at + 8).ok_or(Drop("ext_header"))?;
+            let length = (usize::from(fixed[1]) + 1) * 8;
+            let cut = if routing && fixed[2] == 4 {
+                "srh_length"
+            } else {
+                "ext_header"
+            };
+            let header = self.bytes.get(at..at + length).ok_or(Drop(cut))?;
+            walk.met |= routing;
+            match (routing, header[2], header[3]) {
+                (true, 4, 0) if has_hmac(header) => return Err(Leave("hmac")),
+                (true, _, 0) => {}
+                (true, 4, _) => return Ok(Some(Srh { at, length })),
+                // RFC 8200 4.4.
+                (true, ..) => return Err(Leave("routing_header")),
+                (false, ..) if walk.proto == proto::HOP_BY_HOP && !is_padding(header) => {
+                    return Err(Leave("hop_by_hop"));
+                }
+                _ => {}
+            }
+            (walk.proto, walk.at) = (header[0], at + length);
+        }
+        Err(Leave("ext_chain"))
+    }
+
+    /// S08 to S10: the SRH, and RFC 8754 2.1.
+    fn checked(&self, srh: &Srh) -> Step<()> {
+        let header = &self.bytes[srh.at..srh.at + srh.length];
+        let (segments_left, last_entry, flags) = (header[3], usize::from(header[4]), header[5]);
+        // S08. max_last_entry = ( Hdr Ext Len / 2 ) - 1
+        let end = 8 + 16 * (last_entry + 1);
+        // S09. If ((Last Entry > max_last_entry) or (Segments Left > (Last Entry+1))) {
+        if end > srh.length {
+            return Err(Drop("srh_length"));
+        }
+        if usize::from(segments_left) > last_entry + 1 {
+            return Err(Drop("srh_segments_left"));
+        }
+        // A second SRH at one node.
+        if self.advanced.is_some_and(|at| at != srh.at) {
+            return Err(Leave("unsupported"));
+        }
+        if flags & 8 != 0 {
+            return Err(Leave("hmac"));
+        }
+        tlvs(&header[end..])
+    }
+
+    fn segment(&self, srh: &Srh, index: u8) -> Vec<u8> {
+        let at = srh.at + 8 + 16 * usize::from(index);
+        self.bytes[at..at + 16].to_vec()
+    }
+
+    /// S05 to S14, for an SRH with segments left.
+    fn use_segment(&mut self, srh: &Srh) -> Step<()> {
+        self.hop_limit()?; // S05
+        self.checked(srh)?; // S08 to S10
+        self.advanced = Some(srh.at);
+        // S13. Decrement Segments Left by 1
+        self.bytes[srh.at + 3] -= 1;
+        // S14. Update IPv6 DA with Segment List[Segments Left]
+        let segment = self.segment(srh, self.bytes[srh.at + 3]);
+        self.bytes[24..40].copy_from_slice(&segment);
+        Ok(())
+    }
+
+    /// 6.1.1.2, 6.1.1.3 (End.AS) and 6.2.1 (End.AD), S01 to S19. False: to be submitted to the lookup again (S16).
+    fn unwrap(&mut self, proxy: &mut Proxy, now: u64) -> Step<bool> {
+        let mut walk = self.start();
+        // S01. When an SRH is processed {
+        let srh = self.walk(&mut walk)?;
+        if let Some(srh) = &srh {
+            self.use_segment(srh)?;
+            (walk.proto, walk.at) = (self.bytes[srh.at], srh.at + srh.length);
+            if let Some(another) = self.walk(&mut walk)? {
+                self.checked(&another)?;
+            }
+        } else if matches!(proxy.kind, Kind::Dynamic(..)) {
+            // S02, and upper-layer: as RFC 8986 4.1.1.
+            return Err(Drop(walk.last_segment()));
+        }
+        // S15. If (Upper-layer header != 4, 41) {
+        if walk.proto != proxy.inner {
+            // S16. Resubmit; as the last segment, upper-layer S04 and S05: RFC 8986 4.1.1.
+            return if srh.is_some() {
+                Ok(false)
+            } else {
+                Err(Drop("upper_layer"))
+            };
+        }
+        // 6.2.1 S17.1. If the headers are not those of the cache, update it.
+        if let Kind::Dynamic(age, cache) = &mut proxy.kind {
+            if walk.at > LEARNED_MAX {
+                return Err(Drop("learned_length"));
+            }
+            let mut headers = self.bytes[..walk.at].to_vec();
+            headers[..6].copy_from_slice(&[0x60, 0, 0, 0, 0, 0]);
+            headers[7] -= 1; // S12
+            let updates = match cache {
+                Some((known, then)) => *known != headers && now - *then >= *age * 1_000_000_000,
+                None => true,
+            };
+            if updates {
+                *cache = Some((headers, now));
+            }
+        }
+        // S18. Remove the outer IPv6 header and its extension headers; S19. forward by IFACE-OUT.
+        self.decapsulate(walk.at, proxy.inner)?;
+        Ok(true)
+    }
+
+    /// The packet inside, and RFC 6040 4.2.
+    fn decapsulate(&mut self, at: usize, inner: u8) -> Step<()> {
+        let outer_ecn = self.bytes[1] >> 4 & 3;
+        let rest = self.bytes[at..].to_vec();
+        let length = if inner == proto::IPV6 {
+            ipv6_length(&rest, ["inner_header"; 2])?
+        } else {
+            ipv4_length(&rest, ["inner_header"; 2])?
+        };
+        self.bytes = rest[..length].to_vec();
+        let shift = if inner == proto::IPV6 { 4 } else { 0 };
+        let ecn = self.bytes[1] >> shift & 3;
+        let becomes = match (ecn, outer_ecn) {
+            (0, 3) => return Err(Drop("ecn")),
+            (_, 3) => 3,
+            (2, 1) => 1,
+            _ => ecn,
+        };
+        self.bytes[1] = self.bytes[1] & !(3 << shift) | becomes << shift;
+        if inner == proto::IPV4 {
+            ipv4_set_checksum(&mut self.bytes);
+        }
+        Ok(())
+    }
+
+    /// 6.4.1, S01 to S15.
+    fn masquerade(&mut self) -> Step<()> {
+        let mut walk = self.start();
+        // S02, S03: nothing is left.
+        let srh = self
+            .walk(&mut walk)?
+            .ok_or_else(|| Drop(walk.last_segment()))?;
+        self.use_segment(&srh)?;
+        // S14. Update the IPv6 DA with Segment List[0]
+        let last = self.segment(&srh, 0);
+        self.bytes[24..40].copy_from_slice(&last);
+        Ok(())
+    }
+
+    /// 6.4.1, de-masquerading.
+    fn de_masquerade(&mut self) -> Step<()> {
+        // S01. A packet without segments left is the service's own.
+        let Some(srh) = self.walk(&mut self.start())? else {
+            self.proxied = false;
+            return Ok(());
+        };
+        self.hop_limit()?; // S02
+        self.checked(&srh)?;
+        let (segments_left, last_entry) = (self.bytes[srh.at + 3], self.bytes[srh.at + 4]);
+        // S07. If (Segments Left > Last Entry) {
+        if segments_left > last_entry {
+            return Err(Drop("srh_segments_left"));
+        }
+        // S10. Update the IPv6 DA with Segment List[Segments Left]
+        let segment = self.segment(&srh, segments_left);
+        self.bytes[24..40].copy_from_slice(&segment);
+        Ok(())
+    }
+
+    /// 6.1.1.2, 6.1.1.3 and 6.2.1, inbound policy S01 to S05.
+    fn inbound(&mut self, headers: Option<&Vec<u8>>) -> Step<()> {
+        let headers = headers.ok_or(Drop("not_learned"))?; // 6.2.1 S02
+        self.hop_limit()?; // S03
+        let first = u32_at(&self.bytes, 0);
+        let class_and_label = match first >> 28 {
+            6 => first & 0xfff_ffff,
+            // RFC 2474; the label is the node's to choose.
+            _ => (first >> 16 & 0xff) << 20,
+        };
+        let payload = (headers.len() - 40 + self.bytes.len()) as u16;
+        let mut outer = headers.clone();
+        outer[..4].copy_from_slice(&(6 << 28 | class_and_label).to_be_bytes());
+        outer[4..6].copy_from_slice(&payload.to_be_bytes());
+        self.carried = outer.len();
+        self.bytes = [outer, std::mem::take(&mut self.bytes)].concat();
+        Ok(())
+    }
+}
+
+impl Walk {
+    /// RFC 8986 4.1.1: of a SID that is not the last one, met as the last one.
+    fn last_segment(&self) -> &'static str {
+        if self.met {
+            "segments_left_zero"
+        } else {
+            "no_srh"
+        }
+    }
+}
+
+/// RFC 8200 4.2: only `Pad1` and `PadN`, up to the end of the header.
+fn is_padding(header: &[u8]) -> bool {
+    let mut at = 2;
+    for _ in 0..OPTIONS_MAX {
+        at += match header.get(at..) {
+            None => return false,
+            Some([]) => return true,
+            Some([0, ..]) => 1,
+            Some([1, length, ..]) => 2 + usize::from(*length),
+            Some(_) => return false,
+        };
+    }
+    false
+}
+
+/// RFC 8754 2.1, what stands behind the segment list.
+fn tlvs(mut rest: &[u8]) -> Step<()> {
+    for _ in 0..TLVS_MAX {
+        rest = match rest {
+            [] => break,
+            [0, rest @ ..] => rest,
+            [5, _, ..] => return Err(Leave("hmac")),
+            [_, length, value @ ..] => value.get(usize::from(*length)..).ok_or(Drop("srh_tlv"))?,
+            [_] => return Err(Drop("srh_tlv")),
+        };
+    }
+    Ok(())
+}
+
+/// RFC 8754 2.1.2, in an SRH that is used up.
+fn has_hmac(srh: &[u8]) -> bool {
+    let end = 8 + 16 * (usize::from(srh[4]) + 1);
+    let behind = srh.get(end..).unwrap_or_default();
+    srh[5] & 8 != 0 || matches!(tlvs(behind), Err(Leave("hmac")))
+}
+
+/// RFC 8200 3: bytes of the packet that begins here. What is wrong with the header, and with its length.
+fn ipv6_length(rest: &[u8], wrong: [&'static str; 2]) -> Step<usize> {
+    if rest.len() < 40 || rest[0] >> 4 != 6 {
+        return Err(Drop(wrong[0]));
+    }
+    let payload = usize::from(u16_at(rest, 4));
+    if 40 + payload > rest.len() {
+        return Err(Drop(wrong[1]));
+    }
+    if payload == 0 && rest[6] == proto::HOP_BY_HOP {
+        return Err(Leave("jumbogram"));
+    }
+    let address = |at: usize| {
+        let octets: [u8; 16] = rest[at..at + 16].try_into().expect("16 bytes");
+        Ipv6Addr::from(octets)
+    };
+    let (source, destination) = (address(8), address(24));
+    let nowhere = |it: Ipv6Addr| it.is_unspecified() || it.is_loopback();
+    if destination.is_multicast() {
+        return Err(Leave("multicast"));
+    }
+    if source.is_unicast_link_local() || destination.is_unicast_link_local() {
+        return Err(Leave("link_local"));
+    }
+    if source.is_multicast() || nowhere(source) || nowhere(destination) {
+        return Err(Leave("bad_source"));
+    }
+    Ok(40 + payload)
+}
+
+/// RFC 791 3.1 and RFC 1812 5.2.2: bytes of the packet that begins here. What is wrong with the header, and its checksum.
+fn ipv4_length(rest: &[u8], wrong: [&'static str; 2]) -> Step<usize> {
+    if rest.len() < 20 || rest[0] >> 4 != 4 || rest[0] & 15 < 5 {
+        return Err(Drop(wrong[0]));
+    }
+    let (header, total) = (usize::from(rest[0] & 15) * 4, usize::from(u16_at(rest, 2)));
+    if total < header || total > rest.len() {
+        return Err(Drop(wrong[0]));
+    }
+    if header != 20 {
+        return Err(Leave("ipv4_options"));
+    }
+    if ones_complement_sum(&rest[..20]) != 0xffff {
+        return Err(Drop(wrong[1]));
+    }
+    let (source, destination) = (rest[12], rest[16]);
+    let nowhere = |first: u8| first == 0 || first == 127;
+    if destination >= 224 {
+        return Err(Leave("multicast"));
+    }
+    if source >= 224 || nowhere(source) || nowhere(destination) {
+        return Err(Leave("bad_source"));
+    }
+    Ok(total)
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from(u16_at(bytes, at)) << 16 | u32::from(u16_at(bytes, at + 2))
+}

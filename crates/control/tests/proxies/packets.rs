@@ -1,0 +1,258 @@
+//! Random packets for a node with proxies: to a SID, and from a service; most of them right, all of them nearly.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use sidestep_lab::differential::headers::{
+    ETHERTYPE_IPV4, ETHERTYPE_IPV6, Ipv4, Ipv6, Srh, ethernet, fragment, ipv4, ipv6, options,
+    proto, srh,
+};
+use sidestep_lab::differential::mutate;
+use sidestep_lab::random::Random;
+
+use super::bench::NETWORK;
+use super::model::{Kind, Model, Proxy};
+
+/// A port, and a frame that arrives there.
+pub fn random(model: &Model, random: &mut Random) -> (usize, Vec<u8>) {
+    let proxy = random.pick(&model.proxies).clone();
+    let (port, packet) = if random.one_in(3) {
+        (proxy.iface_in, from_service(model, &proxy, random))
+    } else {
+        (*random.pick(&NETWORK), to_sid(model, &proxy, random))
+    };
+    let ethertype = if packet[0] >> 4 == 6 {
+        ETHERTYPE_IPV6
+    } else {
+        ETHERTYPE_IPV4
+    };
+    let [to, from] = [0, 0x10].map(|kind| [2, 0, 0, 0, 0, kind + port as u8]);
+    let mut frame = ethernet(to, from, ethertype, &packet);
+    if random.one_in(5) {
+        mutate::nearly(&mut frame, random);
+    }
+    // RFC 894: the link's padding.
+    if random.one_in(8) {
+        let bytes = random.between(1, 20);
+        frame.extend(random.bytes(bytes));
+    }
+    (port, frame)
+}
+
+fn to_sid(model: &Model, proxy: &Proxy, random: &mut Random) -> Vec<u8> {
+    let (next, carried) = payload(proxy.inner, random);
+    chain(model, proxy, (next, carried), random)
+}
+
+fn from_service(model: &Model, proxy: &Proxy, random: &mut Random) -> Vec<u8> {
+    let inner = if random.one_in(12) {
+        proto::IPV6
+    } else {
+        proxy.inner
+    };
+    let masqueraded = matches!(proxy.kind, Kind::Masquerading) && !random.one_in(6);
+    if !masqueraded {
+        return plain(inner, random);
+    }
+    let content = payload(inner, random);
+    let mut packet = chain(model, proxy, content, random);
+    // The last segment, which the service has seen; or what it made of that.
+    if !random.one_in(4) {
+        packet[24..40].copy_from_slice(&segment(model, random).octets());
+    }
+    packet
+}
+
+/// An IPv6 packet whose segment list has the SID of the proxy.
+fn chain(
+    model: &Model,
+    proxy: &Proxy,
+    (next, carried): (u8, Vec<u8>),
+    random: &mut Random,
+) -> Vec<u8> {
+    let destination = if random.one_in(30) {
+        segment(model, random)
+    } else {
+        proxy.sid
+    };
+    let (mut next, mut carried) = (next, carried);
+    if random.one_in(10) {
+        (next, carried) = (
+            proto::DESTINATION_OPTIONS,
+            options(next, &option(random), &carried),
+        );
+    }
+    if random.one_in(25) {
+        let more = routing(model, proxy, random);
+        (next, carried) = (proto::ROUTING, srh(&more, next, &carried));
+    }
+    if !random.one_in(12) {
+        let list = routing(model, proxy, random);
+        (next, carried) = (proto::ROUTING, srh(&list, next, &carried));
+    }
+    if random.one_in(10) {
+        (next, carried) = (
+            proto::DESTINATION_OPTIONS,
+            options(next, &option(random), &carried),
+        );
+    }
+    if random.one_in(10) {
+        let option = if random.one_in(3) {
+            option(random)
+        } else {
+            Vec::new()
+        };
+        (next, carried) = (proto::HOP_BY_HOP, options(next, &option, &carried));
+    }
+    let fields = Ipv6 {
+        traffic_class: random.byte(),
+        flow_label: random.next() as u32 & 0xf_ffff,
+        hop_limit: hop_limit(random),
+        source: Ipv6Addr::new(0xfc0e, 0, 0, 0, 0, 0, 0, random.between(1, 3) as u16),
+        destination,
+    };
+    ipv6(&fields, next, &carried)
+}
+
+/// Few different ones: that a dynamic proxy meets one again is what it compares for.
+fn routing(model: &Model, proxy: &Proxy, random: &mut Random) -> Srh {
+    let behind = if random.one_in(25) {
+        24
+    } else {
+        random.below(4)
+    };
+    let before = random.below(2);
+    let mut list: Vec<_> = (0..behind).map(|_| segment(model, random)).collect();
+    list.push(proxy.sid);
+    list.extend((0..before).map(|_| segment(model, random)));
+    let mut segments_left = behind as u8;
+    // RFC 8986 5.2: reduced, without the first segment.
+    if before == 0 && random.one_in(6) {
+        list.pop();
+    }
+    if random.one_in(12) {
+        segments_left = random.below(list.len() + 3) as u8;
+    }
+    Srh {
+        list,
+        segments_left,
+        flags: if random.one_in(20) { random.byte() } else { 0 },
+        tag: random.below(2) as u16,
+        tlvs: match random.below(12) {
+            0 => vec![4, 6, 0, 0, 0, 0, 0, 0],
+            1 => [&[0x80, 4][..], &random.bytes(4), &[0, 0]].concat(),
+            2 => [&[0x7c, 14][..], &[7; 14]].concat(),
+            3 => random.bytes(8),
+            4 if random.one_in(2) => [&[5, 38, 0, 0][..], &[9; 36]].concat(),
+            _ => Vec::new(),
+        },
+    }
+}
+
+fn segment(model: &Model, random: &mut Random) -> Ipv6Addr {
+    match random.below(12) {
+        0..=2 => random.pick(&model.proxies).sid,
+        3 => "2001:db8:dead::1".parse().expect("an address"),
+        4 => "fc01::2".parse().expect("an address"),
+        _ => Ipv6Addr::new(0xfc0a, 0, 0, 0, 0, 0, 0, random.between(1, 4) as u16),
+    }
+}
+
+fn hop_limit(random: &mut Random) -> u8 {
+    if random.one_in(12) {
+        random.below(3) as u8
+    } else {
+        64
+    }
+}
+
+/// An experimental option, or one that routers have to look at.
+fn option(random: &mut Random) -> Vec<u8> {
+    match random.below(4) {
+        0 => vec![5, 2, 0, 0],
+        1 => vec![0; random.between(1, 14)],
+        _ => [&[0x1e, 4][..], &random.bytes(4)].concat(),
+    }
+}
+
+/// What an outer header carries: most often what the service takes.
+fn payload(inner: u8, random: &mut Random) -> (u8, Vec<u8>) {
+    let length = random.between(0, 40);
+    match random.below(12) {
+        0 => (proto::UDP, random.bytes(8)),
+        1 => match random.below(4) {
+            0 => (proto::NO_NEXT_HEADER, Vec::new()),
+            1 => (
+                proto::FRAGMENT,
+                fragment(proto::IPV6, 0, true, 7, &random.bytes(length)),
+            ),
+            2 => (proto::ETHERNET, random.bytes(60)),
+            _ => (random.byte(), random.bytes(length)),
+        },
+        2 => {
+            let other = if inner == proto::IPV6 {
+                proto::IPV4
+            } else {
+                proto::IPV6
+            };
+            (other, plain(other, random))
+        }
+        _ => (inner, plain(inner, random)),
+    }
+}
+
+/// A customer's packet.
+fn plain(inner: u8, random: &mut Random) -> Vec<u8> {
+    let length = if random.one_in(40) {
+        random.between(1300, 1460)
+    } else {
+        random.between(0, 48)
+    };
+    let content = random.bytes(length);
+    let host = random.between(1, 5) as u8;
+    if inner == proto::IPV6 {
+        let text = match random.below(40) {
+            0 => "ff02::1",
+            1 => "fe80::1",
+            2 => "2001:db8:dead::1",
+            3 => "fc03::2",
+            4 => "::1",
+            _ => "2001:db8:a::1",
+        };
+        let fields = Ipv6 {
+            traffic_class: random.byte(),
+            flow_label: if random.one_in(6) {
+                0
+            } else {
+                random.between(1, 0xf_ffff) as u32
+            },
+            hop_limit: hop_limit(random),
+            source: Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, host.into()),
+            destination: text.parse().expect("an address"),
+        };
+        if random.one_in(12) {
+            let option = if random.one_in(2) {
+                option(random)
+            } else {
+                Vec::new()
+            };
+            return ipv6(
+                &fields,
+                proto::HOP_BY_HOP,
+                &options(proto::UDP, &option, &content),
+            );
+        }
+        return ipv6(&fields, proto::UDP, &content);
+    }
+    let first = *random.pick(&[
+        198, 198, 198, 198, 198, 198, 198, 198, 198, 198, 224, 255, 127, 10, 203,
+    ]);
+    let fields = Ipv4 {
+        tos: random.byte(),
+        id: random.next() as u16,
+        fragment: if random.one_in(10) { 0x2000 } else { 0 },
+        ttl: hop_limit(random),
+        source: Ipv4Addr::new(192, 0, 2, host),
+        destination: Ipv4Addr::new(first, 51, 100, host),
+    };
+    ipv4(&fields, proto::UDP, &content)
+}
