@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 mod bpf;
 
 /// Sources, without `.bpf.c`.
-const PROGRAMS: [&str; 3] = ["generator", "redirect", "sink"];
+const PROGRAMS: [&str; 4] = ["generator", "redirect", "sink", "tally"];
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts"));

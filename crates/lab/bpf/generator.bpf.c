@@ -27,7 +27,10 @@ struct config {
 const volatile struct config config;
 
 /* Of one CPU: each generator loads its own copy of the program and runs it from one thread. */
-__u32 next_flow;
+struct {
+	__u64 made; /* frames; where `made` of src/traffic/generator.rs reads it */
+	__u32 next_flow;
+} state;
 
 /* Bytes from the template; the caller has checked that the packet is that long. */
 #define COPY(type, packet, offset) (*(type *)((packet) + (offset)) = *(const volatile type *)(config.header + (offset)))
@@ -76,9 +79,9 @@ int generator(struct xdp_md *ctx)
 	 */
 	put_header(packet);
 	if (config.flows > 1) {
-		__u32 flow = next_flow;
+		__u32 flow = state.next_flow;
 
-		next_flow = flow + 1 < config.flows ? flow + 1 : 0;
+		state.next_flow = flow + 1 < config.flows ? flow + 1 : 0;
 		put_be16(packet, config.flow_offset, config.flow_base + flow);
 		if (config.checksum_offset) {
 			/* RFC 1624: HC' = ~(~HC + ~m + m'), and m' - m is the flow's number. */
@@ -88,6 +91,7 @@ int generator(struct xdp_md *ctx)
 			put_be16(packet, config.checksum_offset, ~sum & 0xffff);
 		}
 	}
+	state.made++;
 	return bpf_redirect(config.ifindex, 0);
 }
 

@@ -37,7 +37,8 @@ fn bare() -> Result<(), Error> {
     let template = Template::one_flow(&frame(lab.mac("b", "eth0")?, lab.mac("a", "eth0")?))?;
     let generator = Generator::start(lab.namespace("a")?, "eth0", &template, 0)?;
     report("generator to XDP sink", &sink)?;
-    generator.stop()
+    generator.stop()?;
+    Ok(())
 }
 
 fn through_linux(title: &str, route: &str, hook: Hook) -> Result<(), Error> {
@@ -85,7 +86,8 @@ fn through_linux(title: &str, route: &str, hook: Hook) -> Result<(), Error> {
     let template = Template::one_flow(&frame(lab.mac("r", "eth0")?, lab.mac("a", "eth0")?))?;
     let generator = Generator::start(lab.namespace("a")?, "eth0", &template, 0)?;
     report(title, &sink)?;
-    generator.stop()
+    generator.stop()?;
+    Ok(())
 }
 
 fn report(what: &str, sink: &Sink) -> Result<(), Error> {

@@ -1,5 +1,6 @@
 //! The traffic generator: XDP live frames (`BPF_PROG_TEST_RUN` with `BPF_F_TEST_XDP_LIVE_FRAMES`, Linux 5.18) from one
-//! pinned thread into one interface. The run itself reports nothing: count at the [`super::Sink`].
+//! pinned thread into one interface. The run itself reports nothing: count at the [`super::Sink`]. What was sent is known
+//! when it has stopped.
 
 use std::io;
 use std::os::fd::AsRawFd as _;
@@ -9,7 +10,7 @@ use std::sync::{Arc, Once};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use libbpf_rs::Object;
+use libbpf_rs::{MapCore as _, MapFlags, Object};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet};
 use nix::unistd::Pid;
@@ -120,7 +121,7 @@ impl Template {
 #[derive(Debug)]
 pub struct Generator {
     stopping: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Result<(), Error>>>,
+    thread: Option<JoinHandle<Result<u64, Error>>>,
 }
 
 impl Generator {
@@ -154,9 +155,10 @@ impl Generator {
             // The starter waits for this message.
             let _ = ready.send(prepared);
             if failed {
-                Ok(())
+                Ok(0)
             } else {
-                run(&object, &frame, &stop)
+                run(&object, &frame, &stop)?;
+                made(&object)
             }
         };
         let thread = thread::Builder::new()
@@ -172,11 +174,12 @@ impl Generator {
         })
     }
 
-    /// Ends the run.
+    /// Ends the run. Returns how many frames it has made: with each of `count` flows in its turn, from the first on. All
+    /// but those that did not fit the ring of a veth have been taken.
     ///
     /// # Errors
     /// What ended it before: the kernel refused live frames.
-    pub fn stop(mut self) -> Result<(), Error> {
+    pub fn stop(mut self) -> Result<u64, Error> {
         self.end()
     }
 
@@ -187,9 +190,9 @@ impl Generator {
             .is_some_and(|thread| !thread.is_finished())
     }
 
-    fn end(&mut self) -> Result<(), Error> {
+    fn end(&mut self) -> Result<u64, Error> {
         let Some(thread) = self.thread.take() else {
-            return Ok(());
+            return Ok(0);
         };
         self.stopping.store(true, Ordering::Release);
         while !thread.is_finished() {
@@ -242,6 +245,20 @@ fn run(object: &Object, frame: &[u8], stop: &AtomicBool) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// The frames that the program of one generator has made: `state.made` of bpf/generator.bpf.c.
+fn made(object: &Object) -> Result<u64, Error> {
+    let is_state = |name: &std::ffi::OsStr| name.to_string_lossy().ends_with(".bss");
+    let map = object.maps().find(|map| is_state(map.name()));
+    let map = map.ok_or_else(|| Error::Usage("generator.bpf.c has no state".into()))?;
+    let state = map
+        .lookup(&0u32.to_ne_bytes(), MapFlags::ANY)
+        .map_err(|source| Error::bpf("count what the generator made", source))?;
+    let made = state.and_then(|state| Some(*state.first_chunk()?));
+    made.map(u64::from_ne_bytes).ok_or_else(|| {
+        Error::Usage("generator.bpf.c and generator.rs disagree about `state`".into())
+    })
 }
 
 /// A signal that does nothing but interrupt a system call; without a handler it would end the process.
@@ -406,7 +423,7 @@ mod tests {
             let generator = Generator::start(lab.namespace("a").expect("a"), "eth0", &template, 0)
                 .expect("start");
             let rate = sink.measure(Duration::from_millis(50)).expect("measure");
-            generator.stop().expect("stop");
+            let made = generator.stop().expect("stop");
             let counted = sink.count().expect("count");
             assert_eq!(
                 sink.watch(Duration::from_millis(20))
@@ -416,6 +433,7 @@ mod tests {
                 0
             );
             assert!(counted.packets >= rate.counts.packets);
+            assert!(made >= counted.packets - 10, "{made} made, {counted:?}");
             // The node at the other end may have said a word too (MLD).
             let bytes = counted.packets * frame().len() as u64;
             assert!(counted.bytes.abs_diff(bytes) < 1000, "{counted:?}");

@@ -6,6 +6,7 @@
 pub mod generator;
 pub mod redirect;
 pub mod sink;
+pub mod tally;
 
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
@@ -15,6 +16,7 @@ use libbpf_rs::{Object, ObjectBuilder, OpenObject};
 pub use generator::{Flows, Generator, Template};
 pub use redirect::Redirect;
 pub use sink::{Counts, Hook, Rate, Sink};
+pub use tally::Tally;
 
 use crate::{Error, Namespace};
 
@@ -105,3 +107,4 @@ fn attach_xdp(
 const GENERATOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/generator.bpf.o"));
 const REDIRECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/redirect.bpf.o"));
 const SINK: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sink.bpf.o"));
+const TALLY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tally.bpf.o"));
