@@ -3,23 +3,17 @@
 
 mod live;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
 use nix::sys::signal::Signal;
-use sidestep_control::compile::Compiler;
 use sidestep_control::report;
-use sidestep_datapath::kernel::{Kernel, PIN_ROOT};
-use sidestep_datapath::{FibKey, Image, Limits};
 use sidestep_lab::Namespace;
 use sidestep_lab::traffic::Napi;
-use sidestep_mirror::Mirror;
-use sidestep_model::node::IfIndex;
 
 use live::frames::{ethernet, udp};
+use live::tables::{assert_same, fresh, meaning, pinned};
 use live::{ROUTER, Star, begin, constant, counters, eventually, explain, printed};
 
 /// Routes added at once.
@@ -45,163 +39,6 @@ fn settled(star: &Star, to: &str, verdict: &str) {
     eventually(&format!("{to}: {verdict}"), || {
         (explain(star.router(), "eth0", &frame).0 == verdict).then_some(())
     });
-}
-
-/// The tables by meaning: the same text for the same treatment of every packet, whatever the indices are.
-fn meaning(image: &Image) -> Vec<String> {
-    let mut numbers: BTreeMap<u32, usize> = BTreeMap::new();
-    let mut queue = VecDeque::new();
-    let mut number = |view: u32, queue: &mut VecDeque<u32>| {
-        if view == 0 {
-            return 0;
-        }
-        let next = numbers.len() + 1;
-        *numbers.entry(view).or_insert_with(|| {
-            queue.push_back(view);
-            next
-        })
-    };
-    let adjacency = |index: u32| {
-        if index == 0 {
-            return "none".to_owned();
-        }
-        let it = &image.adjacencies[&index];
-        let (to, from) = (live::hex(&it.destination), live::hex(&it.source));
-        format!("({to} {from} {:#x} {} {})", it.flags, it.ifindex, it.mtu)
-    };
-    let mut lines = Vec::new();
-    for (ifindex, port) in &image.ports {
-        let views = [port.view6, port.view4].map(|view| number(view, &mut queue));
-        lines.push(format!(
-            "port {ifindex} {} {:#x} {views:?}",
-            live::hex(&port.mac),
-            port.flags
-        ));
-    }
-    let mut of_view: BTreeMap<u32, Vec<_>> = BTreeMap::new();
-    for (key, route) in &image.fib {
-        of_view.entry(key.view).or_default().push((key, route));
-    }
-    let mut seen = 0;
-    while let Some(view) = queue.pop_front() {
-        seen += 1;
-        for (key, index) in of_view.get(&view).into_iter().flatten() {
-            // An interval without a route.
-            let Some(route) = image.routes.get(index) else {
-                lines.push(format!("view {seen} {} no route", live::hex(&key.address)));
-                continue;
-            };
-            let views = [route.view6, route.view4].map(|view| number(view, &mut queue));
-            let policy = match route.policy {
-                0 => "none".to_owned(),
-                index => {
-                    let it = &image.policies[&index];
-                    let view = number(it.view, &mut queue);
-                    let header = live::hex(&it.header[..usize::from(it.length)]);
-                    let next = adjacency(it.adjacency);
-                    format!("({} {} {view} {next} {header})", it.kind, it.flow_label)
-                }
-            };
-            lines.push(format!(
-                "view {seen} {} action {} {:#x} {} {} {views:?} {policy}",
-                live::hex(&key.address),
-                route.action,
-                route.flags,
-                route.reason,
-                adjacency(route.adjacency)
-            ));
-        }
-    }
-    // Nothing is kept that nothing refers to.
-    lines.push(format!(
-        "{} intervals, {} routes, {} adjacencies, {} policies",
-        image.fib.len(),
-        image.routes.len(),
-        image.adjacencies.len(),
-        image.policies.len()
-    ));
-    lines
-}
-
-/// What a packet can still meet: records out of use are cleared a grace period later, before which a daemon may be killed.
-fn reachable(mut image: Image) -> Image {
-    let met: BTreeSet<u32> = image.fib.values().copied().collect();
-    image.routes.retain(|index, _| met.contains(index));
-    let policies: BTreeSet<u32> = image.routes.values().map(|route| route.policy).collect();
-    image.policies.retain(|index, _| policies.contains(index));
-    let adjacencies: BTreeSet<u32> = image
-        .routes
-        .values()
-        .map(|route| route.adjacency)
-        .chain(image.policies.values().map(|policy| policy.adjacency))
-        .collect();
-    image
-        .adjacencies
-        .retain(|index, _| adjacencies.contains(index));
-    image
-}
-
-/// What the kernel's maps hold, after the program has died.
-fn pinned(namespace: &Namespace) -> Image {
-    let image = namespace.run(|| {
-        let kernel = Kernel::adopt(Path::new(PIN_ROOT)).expect("what is pinned");
-        let image = kernel.image();
-        reachable(by_intervals(image, |view| kernel.intervals(view)))
-    });
-    image.expect("the namespace can be entered")
-}
-
-/// What a compilation without a past makes of the node.
-fn fresh(namespace: &Namespace, ports: &[&str]) -> Image {
-    let ports: BTreeSet<IfIndex> = ports
-        .iter()
-        .map(|port| IfIndex(namespace.ifindex(port).expect("a port")))
-        .collect();
-    let compiled = namespace.run(|| {
-        let mirror = Mirror::open().expect("the kernel's configuration");
-        Compiler::new(Limits::default())
-            .compile(mirror.node(), &ports)
-            .expect("tables")
-    });
-    let image = compiled.expect("the namespace can be entered").image;
-    by_intervals(image.clone(), |view| image.intervals(view))
-}
-
-/// The image with the beginnings of intervals in the place of prefixes: which prefixes there were, a dead daemon's table
-/// does not tell, only what it says of each address.
-fn by_intervals(mut image: Image, intervals: impl Fn(u32) -> Vec<(u128, u32)>) -> Image {
-    let of_ports = image.ports.values().flat_map(|it| [it.view6, it.view4]);
-    let of_routes = image.routes.values().flat_map(|it| [it.view6, it.view4]);
-    let of_policies = image.policies.values().map(|it| it.view);
-    let views: BTreeSet<u32> = of_ports.chain(of_routes).chain(of_policies).collect();
-    image.fib.clear();
-    for view in views.into_iter().filter(|view| *view != 0) {
-        for (begin, route) in intervals(view) {
-            let key = FibKey {
-                view,
-                address: begin.to_be_bytes(),
-                length: 0,
-            };
-            image.fib.insert(key, route);
-        }
-    }
-    image
-}
-
-fn assert_same(what: &str, left: &[String], right: &[String]) {
-    let (left, right): (BTreeSet<_>, BTreeSet<_>) = (left.iter().collect(), right.iter().collect());
-    let only = |a: &BTreeSet<&String>, b: &BTreeSet<&String>| -> Vec<String> {
-        a.difference(b)
-            .take(10)
-            .map(|line| (*line).clone())
-            .collect()
-    };
-    assert!(
-        left == right,
-        "{what}: only in the program's tables {:#?}\nonly in fresh ones {:#?}",
-        only(&left, &right),
-        only(&right, &left)
-    );
 }
 
 /// The changes, phase after phase; each ends when the program has seen its last.

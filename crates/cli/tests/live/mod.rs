@@ -4,11 +4,14 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 pub mod constant;
+pub mod flood;
 pub mod frames;
 pub mod hosts;
 pub mod ip;
 pub mod left;
+pub mod memory;
 pub mod service;
+pub mod tables;
 pub mod tracer;
 
 use std::io::{self, BufRead, BufReader, Read, Write as _};

@@ -1,0 +1,173 @@
+//! Traffic as fast as one CPU makes it, through the router from one host to another, of which every packet is counted.
+
+use std::collections::BTreeMap;
+
+use sidestep_lab::Namespace;
+use sidestep_lab::traffic::{Flows, Generator, Tally, Template};
+
+use super::frames::{ETHERNET, ethernet, udp};
+use super::{HOSTS, PORTS, ROUTER, Star, reasons};
+
+/// Destinations that share the upper byte of their number.
+pub const BLOCK: u32 = 256;
+
+/// The prefix of one destination, to be changed by netlink: `fc0d:NUMBER::/32`. Its packets go to `fc0d:NUMBER::1`.
+pub fn prefix(number: u32) -> (std::net::Ipv6Addr, u8) {
+    ([0xfc0d, number as u16, 0, 0, 0, 0, 0, 0].into(), 32)
+}
+
+/// The prefix of a block's destinations, in the words of `ip`.
+pub fn block(number: u8) -> String {
+    format!("fc0d:{number:x}00::/24")
+}
+
+/// What counts at a host. It has to be there before the program is: that sends by XDP only to a veth that takes it.
+pub fn tally(star: &Star, host: &str) -> Tally {
+    Tally::attach(star.host(host), "eth0", KIND).expect("a tally")
+}
+
+/// A generator at one host, and what counts at another.
+#[derive(Debug)]
+pub struct Flood<'a> {
+    star: &'a Star,
+    from: &'static str,
+    destinations: u32,
+    tally: &'a Tally,
+    generator: Generator,
+    spilled: u64,
+    kinds: BTreeMap<[u8; 2], u64>,
+}
+
+/// What came of a [`Flood`].
+#[derive(Debug)]
+pub struct Arrived {
+    /// Packets that were sent, to each destination in its turn.
+    pub sent: u64,
+    destinations: u32,
+    /// Packets that did not fit the ring of a veth, before the router or behind it.
+    pub spilled: u64,
+    /// Packets that the router did not forward by itself since it has started: verdict, reason, count.
+    pub not_forwarded: Vec<(String, String, u64)>,
+    /// By block and the last byte of the destination MAC address; a wrapped packet's block is the third byte of the
+    /// first segment. What the router says of its own is in here, too.
+    pub kinds: BTreeMap<[u8; 2], u64>,
+}
+
+impl<'a> Flood<'a> {
+    /// Sends from one host to that many destinations, round and round. Their packets leave for the host of `tally`.
+    pub fn start(star: &'a Star, from: &'static str, tally: &'a Tally, destinations: u32) -> Self {
+        let (first, _) = prefix(0);
+        let source = format!("fc00:{from}::2").parse().expect("an address");
+        let to_first = std::net::Ipv6Addr::from(u128::from(first) | 1).into();
+        let packet = udp(source, to_first, 64, b"one of very many");
+        let frame = ethernet(
+            star.mac(ROUTER, port_of(from)),
+            star.mac(from, "eth0"),
+            &packet,
+        );
+        let flows = Flows {
+            count: destinations,
+            offset: ETHERNET + 24 + 2,
+            checksum: Some(ETHERNET + 40 + 6),
+        };
+        let template = Template::new(&frame, flows).expect("a template");
+        let (spilled, kinds) = (spilled(star, from), tally.count().expect("counts"));
+        let generator =
+            Generator::start(star.host(from), "eth0", &template, 0).expect("a generator");
+        Self {
+            star,
+            from,
+            destinations,
+            tally,
+            generator,
+            spilled,
+            kinds,
+        }
+    }
+
+    /// Ends it.
+    pub fn stop(self) -> Arrived {
+        let sent = self.generator.stop().expect("it was running");
+        let mut kinds = self.tally.count().expect("counts");
+        // Some may be on their way.
+        loop {
+            let later = self.tally.count().expect("counts");
+            if later == kinds {
+                break;
+            }
+            kinds = later;
+        }
+        for (kind, before) in self.kinds {
+            *kinds.entry(kind).or_default() -= before;
+        }
+        Arrived {
+            sent,
+            destinations: self.destinations,
+            spilled: spilled(self.star, self.from) - self.spilled,
+            not_forwarded: reasons(self.star.router()),
+            kinds,
+        }
+    }
+}
+
+impl Arrived {
+    /// Asserts that nothing was lost: each packet has arrived by one of the next hops that `of_block` gives for its block,
+    /// as kinds, unless it did not fit a ring. Returns how many arrived by any but the first of them.
+    pub fn assert_none_lost(&self, of_block: impl Fn(u8) -> Vec<[u8; 2]>) -> u64 {
+        assert_eq!(self.not_forwarded, [], "all by itself");
+        let blocks = self.destinations.div_ceil(BLOCK) as u8;
+        let (mut arrived, mut by_others) = (0, 0);
+        for block in 0..blocks {
+            let kinds = of_block(block);
+            let count = |kind| self.kinds.get(kind).copied().unwrap_or(0);
+            let counts: Vec<u64> = kinds.iter().map(count).collect();
+            let (sent, found) = (self.sent_to(block), counts.iter().sum::<u64>());
+            assert!(
+                found == sent || self.spilled > 0 && found < sent,
+                "block {block}: {sent} sent; by next hops {kinds:x?} {counts:?}"
+            );
+            arrived += found;
+            by_others += found - counts[0];
+        }
+        assert_eq!(arrived + self.spilled, self.sent, "all of them");
+        by_others
+    }
+
+    fn sent_to(&self, block: u8) -> u64 {
+        let first = u32::from(block) * BLOCK;
+        let destinations = u64::from(BLOCK.min(self.destinations - first));
+        let (rounds, rest) = (
+            self.sent / u64::from(self.destinations),
+            self.sent % u64::from(self.destinations),
+        );
+        rounds * destinations + rest.saturating_sub(first.into()).min(destinations)
+    }
+}
+
+/// Of a frame, the third byte of the destination address, which is the block, and the last one of the MAC address.
+const KIND: [u8; 2] = [(ETHERNET + 24 + 2) as u8, 5];
+
+/// Frames that were redirected to a veth, before the router or behind it, and did not fit the ring of its peer.
+fn spilled(star: &Star, from: &str) -> u64 {
+    let router = PORTS.map(|port| (star.router(), port));
+    let devices = [(star.host(from), "eth0")].into_iter().chain(router);
+    let of_device = |(namespace, device): (&Namespace, &str)| -> u64 {
+        let text = namespace
+            .exec(&["ethtool", "-S", device])
+            .expect("statistics");
+        let counts = text.lines().filter_map(|line| {
+            let (name, count) = line.trim().split_once(": ")?;
+            (name.starts_with("tx_queue_") && name.ends_with("_xdp_xmit_errors")).then_some(count)
+        });
+        counts
+            .map(|count| count.parse::<u64>().expect("a number"))
+            .sum()
+    };
+    devices.map(of_device).sum()
+}
+
+/// The router's port where a host is.
+fn port_of(host: &str) -> &'static str {
+    let place = HOSTS.iter().position(|it| *it == host);
+    PORTS[place.expect("a host")]
+}

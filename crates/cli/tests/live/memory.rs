@@ -1,0 +1,36 @@
+//! What a process holds: memory of its own, and in BPF maps.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use nix::unistd::Pid;
+
+/// Bytes of its own in memory (`VmRSS`, proc(5)).
+pub fn resident(pid: Pid) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let lines = status.lines();
+    let mut kilobytes =
+        lines.filter_map(|line| line.strip_prefix("VmRSS:")?.split(' ').rev().nth(1));
+    1024 * number(kilobytes.next().expect("since Linux 2.6"))
+}
+
+/// Bytes of the BPF maps that it has open, each once.
+pub fn of_maps(pid: Pid) -> u64 {
+    let folder = fs::read_dir(format!("/proc/{pid}/fdinfo")).expect("it runs");
+    let maps: BTreeMap<u64, u64> = folder
+        .flatten()
+        .filter_map(|file| {
+            let text = fs::read_to_string(file.path()).ok()?;
+            let field = |name: &str| {
+                let mut lines = text.lines();
+                lines.find_map(|line| line.strip_prefix(name).map(number))
+            };
+            Some((field("map_id:")?, field("memlock:")?))
+        })
+        .collect();
+    maps.values().sum()
+}
+
+fn number(text: &str) -> u64 {
+    text.trim().parse().expect("a number")
+}
