@@ -16,6 +16,8 @@ use live::{ROUTER, Star, begin, counters, eventually, explain, output, printed, 
 const ROUTES: usize = 20;
 /// Room beyond what the empty router takes.
 const ROOM: u64 = 9;
+/// In which nothing happens.
+const REST: std::time::Duration = std::time::Duration::from_millis(300);
 /// Next hop of the route that covers all of them.
 const COVER: Mac = [2, 0xb1, 0, 0, 0, 0];
 
@@ -144,6 +146,15 @@ fn fills_up_and_recovers(table: &str, mode: &str) {
     let at = counters(router, "eth0");
     assert_eq!(at.forwarded as usize, served, "{table}: {at:?}");
     assert_eq!(at.kernel as usize, ROUTES - served, "{table}: {at:?}");
+
+    // It does not try again and again.
+    let compilations = || {
+        let status: report::Status = report(router, Request::ShowStatus);
+        status.compilations
+    };
+    let before = compilations();
+    std::thread::sleep(REST);
+    assert!(compilations() < before + 3, "{table}");
 
     // The operator sees which, and why.
     let before = shown(&star);

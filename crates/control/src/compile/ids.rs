@@ -190,7 +190,12 @@ impl<K: Ord + Clone> Passes for Ids<K> {
     }
 
     fn accept(&mut self, whole: bool) {
-        self.fresh.clear();
+        // What came up and did not fit after all: no packet ever reads it, so nobody has to wait.
+        for index in std::mem::take(&mut self.fresh) {
+            if !self.is_held(index) {
+                self.forget(index);
+            }
+        }
         let mut dropped = std::mem::take(&mut self.dropped);
         if whole {
             dropped = (1..self.slots.len() as u32).collect();
@@ -270,6 +275,16 @@ mod tests {
             "it was in use all the while"
         );
         assert!(!ids.holds_back());
+    }
+
+    #[test]
+    fn what_came_up_and_is_held_by_nobody_is_not_held_back() {
+        let mut ids = Ids::new("t", 4);
+        whole(&mut ids, "a");
+        assert_eq!(ids.get(&'b'), Ok(2));
+        ids.accept(true);
+        assert!(!ids.holds_back());
+        assert_eq!((ids.get(&'c'), ids.get(&'b')), (Ok(2), Ok(3)));
     }
 
     #[test]
