@@ -1,6 +1,6 @@
 //! What the indices of the tables mean: for `route show -s`, `show` and `--explain`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 
 use sidestep_model::behavior::Seg6Encap;
@@ -133,4 +133,19 @@ pub struct Index {
     pub unsupported: BTreeMap<RouteKey, String>,
     /// Those of them that did not fit, and the table that has no room for them.
     pub full: BTreeMap<RouteKey, &'static str>,
+    /// Tables that have no room for what rules make of packets: the view of a port, or what follows a chain.
+    pub full_for_rules: BTreeSet<&'static str>,
+}
+
+impl Index {
+    /// Tables that something did not fit.
+    pub fn full_tables(&self) -> BTreeSet<&'static str> {
+        let of_routes = self.full.values();
+        of_routes.chain(&self.full_for_rules).copied().collect()
+    }
+
+    /// Whether something did not fit.
+    pub fn is_full(&self) -> bool {
+        !self.full.is_empty() || !self.full_for_rules.is_empty()
+    }
 }

@@ -147,7 +147,7 @@ impl Compiler {
         ports: &BTreeSet<IfIndex>,
     ) -> Result<Compiled, CompileError> {
         let out = self.attempt(node, ports, &BTreeMap::new())?;
-        if let Some(&table) = out.index.full.values().next() {
+        if let Some(&table) = out.index.full_tables().first() {
             return Err(self.full(table));
         }
         self.accept();
@@ -209,7 +209,7 @@ impl Compiler {
         if routes.len() > node.routes.len() / WHOLE + 64 {
             return Err(Whole::Many(routes.len()));
         }
-        if !compiled.index.full.is_empty() {
+        if compiled.index.is_full() {
             return Err(Whole::Full);
         }
         let known = self.known.take().ok_or(Whole::Unknown)?;
@@ -234,6 +234,9 @@ impl Compiler {
         let (known, change) = (pass.known, pass.log.change);
         if let Err(why) = done {
             change.revert(compiled);
+            // Nothing was: see above.
+            compiled.index.full.clear();
+            compiled.index.full_for_rules.clear();
             return Err(why);
         }
         self.attempted = Some((known, false));
@@ -371,8 +374,10 @@ impl Pass<'_> {
                     let why = why.to_owned();
                     self.out.index.left_to_kernel.insert((port, family), why);
                 }
-                self.view_of(&chains)
-                    .map_err(|full| CompileError::from(full).to_string())
+                self.view_of(&chains).map_err(|full| {
+                    self.out.index.full_for_rules.insert(full.table);
+                    CompileError::from(full).to_string()
+                })
             });
             match (view, family) {
                 (Ok(view), Family::V6) => record.view6 = view,

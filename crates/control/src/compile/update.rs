@@ -85,7 +85,7 @@ impl Pass<'_> {
         for (place, record) in std::mem::take(&mut self.vacated) {
             self.stand_in(place, record);
         }
-        if !self.out.index.full.is_empty() {
+        if self.out.index.is_full() {
             return Err(Whole::Full);
         }
         let left = std::mem::take(&mut self.left);

@@ -181,7 +181,10 @@ impl Pass<'_> {
         let then = chain.then.as_ref()?;
         let next = self.view(Chain::clone(then));
         let next = next.and_then(|view| self.lead(SIDESTEP_ROUTE_NEXT, chain.family, view));
-        Some(next.unwrap_or_else(|_| self.full()))
+        Some(next.unwrap_or_else(|full| {
+            self.out.index.full_for_rules.insert(full.table);
+            self.full()
+        }))
     }
 
     /// The records of those steps of a chain that end the search.

@@ -279,7 +279,7 @@ impl Daemon {
     fn refresh(&mut self) -> Result<(), DaemonError> {
         self.bring(None)?;
         // Perhaps only because indices are held back since the last grace period.
-        if !self.compiled.index.full.is_empty() && self.compiler.holds_back() {
+        if self.compiled.index.is_full() && self.compiler.holds_back() {
             self.kernel.tidy()?;
             self.compiler.release();
             self.bring(None)?;
@@ -475,7 +475,7 @@ impl Daemon {
             }
             self.releasing = false;
             // There may be room now.
-            if !self.compiled.index.full.is_empty() {
+            if self.compiled.index.is_full() {
                 self.follow(&Changes::default(), true);
             }
         } else if self.compiler.holds_back() || self.kernel.holds_back() {
@@ -502,8 +502,8 @@ impl Daemon {
             .trouble
             .iter()
             .map(|why| format!("the last change could not be applied: {why}"));
-        let tables: BTreeSet<&str> = self.compiled.index.full.values().copied().collect();
-        let full = tables.into_iter().map(|table| {
+        let tables = self.compiled.index.full_tables().into_iter();
+        let full = tables.map(|table| {
             let full = self.compiler.full(table);
             format!("{full}; the kernel forwards what does not fit")
         });
