@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::process::Output;
 
 use sidestep_lab::netns::Namespace;
 use sidestep_lab::random::Random;
@@ -78,7 +79,7 @@ impl Configuration {
         ]);
         let way = if kind.is_empty() {
             let port = random.below(PORTS.len());
-            format!(" via {} dev {}", self.gateway(port), PORTS[port])
+            format!(" via {} dev {}", gateway(self.family, port, 1), PORTS[port])
         } else {
             String::new()
         };
@@ -125,39 +126,14 @@ impl Configuration {
 
     /// Makes it so, in a namespace that is new.
     pub fn apply(&self, namespace: &Namespace) {
-        for path in ["net/ipv6/conf/all/forwarding", "net/ipv4/ip_forward"] {
-            namespace.sysctl(path, "1").expect("a sysctl");
-        }
-        let mut lines = String::from("link set lo up\n");
-        for (number, port) in PORTS.iter().enumerate() {
-            let (host, gateway) = (self.host(number), self.gateway(number));
-            let length = self.bits() / 8 * 6;
-            let _ = write!(
-                lines,
-                "link add {port} type veth peer name peer{number}\n\
-                 link set {port} up\nlink set peer{number} up\n\
-                 addr add {host}/{length} dev {port}{}\n\
-                 neigh add {gateway} lladdr 02:00:00:00:01:0{number} nud permanent dev {port}\n",
-                if self.family == Family::V6 {
-                    " nodad"
-                } else {
-                    ""
-                },
-            );
-        }
+        let mut lines = wires(namespace, self.family);
         for route in &self.routes {
             let _ = writeln!(lines, "route add {route}");
         }
         for rule in &self.rules {
             let _ = writeln!(lines, "rule add {rule}");
         }
-        let family = if self.family == Family::V6 {
-            "-6"
-        } else {
-            "-4"
-        };
-        let output = namespace.exec_with_input(&["ip", family, "-batch", "-"], &lines);
-        succeeded(&output.expect("ip runs"));
+        succeeded(&ip(namespace, Some(self.family), &lines));
     }
 
     /// A destination and a source: at the edge of a prefix, in one, or anywhere.
@@ -201,19 +177,53 @@ impl Configuration {
     const fn bits(&self) -> u8 {
         bits(self.family)
     }
+}
 
-    fn gateway(&self, port: usize) -> String {
-        match self.family {
-            Family::V4 => format!("172.16.{port}.1"),
-            Family::V6 => format!("fd00:0:0:{port}::1"),
+/// Forwarding switched on, and what makes the interfaces, with two neighbors at each, in the words of `ip`.
+pub fn wires(namespace: &Namespace, family: Family) -> String {
+    for path in ["net/ipv6/conf/all/forwarding", "net/ipv4/ip_forward"] {
+        namespace.sysctl(path, "1").expect("a sysctl");
+    }
+    let mut lines = String::from("link set lo up\n");
+    let (length, nodad) = match family {
+        Family::V4 => (24, ""),
+        Family::V6 => (96, " nodad"),
+    };
+    for (number, port) in PORTS.iter().enumerate() {
+        let host = gateway(family, number, 2);
+        let _ = write!(
+            lines,
+            "link add {port} type veth peer name peer{number}\n\
+             link set {port} up\nlink set peer{number} up\n\
+             addr add {host}/{length} dev {port}{nodad}\n"
+        );
+        for host in [1, 3] {
+            let gateway = gateway(family, number, host);
+            let _ = writeln!(
+                lines,
+                "neigh add {gateway} lladdr 02:00:00:00:0{host}:0{number} nud permanent dev {port}"
+            );
         }
     }
+    lines
+}
 
-    fn host(&self, port: usize) -> String {
-        match self.family {
-            Family::V4 => format!("172.16.{port}.2"),
-            Family::V6 => format!("fd00:0:0:{port}::2"),
-        }
+/// `ip -batch` with these lines, for objects of a family or, as groups of next hops are, of none.
+pub fn ip(namespace: &Namespace, family: Option<Family>, lines: &str) -> Output {
+    let words: &[&str] = match family {
+        Some(Family::V4) => &["ip", "-4", "-batch", "-"],
+        Some(Family::V6) => &["ip", "-6", "-batch", "-"],
+        None => &["ip", "-batch", "-"],
+    };
+    let output = namespace.exec_with_input(words, lines);
+    output.expect("ip runs")
+}
+
+/// Of the prefix of a port, this host; 2 is ours.
+pub fn gateway(family: Family, port: usize, host: u8) -> String {
+    match family {
+        Family::V4 => format!("172.16.{port}.{host}"),
+        Family::V6 => format!("fd00:0:0:{port}::{host}"),
     }
 }
 

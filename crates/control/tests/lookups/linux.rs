@@ -8,8 +8,11 @@ use netlink_sys::{Socket, SocketAddr};
 /// What the kernel does with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// By this interface.
-    Forward(u32),
+    /// By this interface, to this next hop if it is not the destination itself.
+    Forward {
+        ifindex: u32,
+        gateway: Option<IpAddr>,
+    },
     /// It is for this node.
     Local,
     /// An error, positive.
@@ -92,14 +95,25 @@ fn answer(message: &[u8]) -> Answer {
     if matches!(message[HEADER + 7], RTN_LOCAL | RTN_ANYCAST) {
         return Answer::Local;
     }
+    let (mut ifindex, mut gateway) = (None, None);
     let mut at = HEADER + 12;
     while at + 4 <= message.len() {
-        if u16_at(at + 2) == RTA_OIF {
-            return Answer::Forward(u32_at(at + 4));
+        let value = &message[at + 4..at + usize::from(u16_at(at)).max(4)];
+        match u16_at(at + 2) {
+            RTA_OIF => ifindex = Some(u32_at(at + 4)),
+            RTA_GATEWAY => gateway = address(value),
+            _ => {}
         }
         at += usize::from(u16_at(at)).max(4).next_multiple_of(4);
     }
-    panic!("an answer without an interface: {message:?}");
+    let ifindex = ifindex.unwrap_or_else(|| panic!("an answer without an interface: {message:?}"));
+    Answer::Forward { ifindex, gateway }
+}
+
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    let four = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+    four.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from))
+        .ok()
 }
 
 // include/uapi/linux/netlink.h, rtnetlink.h.
@@ -113,5 +127,6 @@ const RTA_DST: u16 = 1;
 const RTA_SRC: u16 = 2;
 const RTA_IIF: u16 = 3;
 const RTA_OIF: u16 = 4;
+const RTA_GATEWAY: u16 = 5;
 const RTN_LOCAL: u8 = 2;
 const RTN_ANYCAST: u8 = 4;

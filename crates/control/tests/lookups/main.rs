@@ -6,6 +6,7 @@
 
 mod configuration;
 mod linux;
+mod semantics;
 
 use std::collections::BTreeSet;
 use std::process::Output;
@@ -116,7 +117,9 @@ fn judge(node: &Node, ours: Verdict, theirs: Answer, tally: &mut Tally) -> Resul
         Verdict::Kernel(reason) | Verdict::Drop(reason) => reason.name,
     };
     let count = match (reason, ours, theirs) {
-        ("forward", Verdict::Forward { ifindex }, Answer::Forward(theirs)) if ifindex == theirs => {
+        ("forward", Verdict::Forward { ifindex: ours }, Answer::Forward { ifindex, .. })
+            if ours == ifindex =>
+        {
             &mut tally.forwarded
         }
         ("blackhole", _, Answer::Error(EINVAL)) => &mut tally.refused,
@@ -125,9 +128,8 @@ fn judge(node: &Node, ours: Verdict, theirs: Answer, tally: &mut Tally) -> Resul
         }
         ("local", _, Answer::Local) => &mut tally.local,
         // No address to be routed; on a link, unresolved.
-        ("multicast" | "bad_source" | "link_local", ..) | ("neighbor", _, Answer::Forward(_)) => {
-            &mut tally.not_asked
-        }
+        ("multicast" | "bad_source" | "link_local", ..)
+        | ("neighbor", _, Answer::Forward { .. }) => &mut tally.not_asked,
         _ => {
             let names: Vec<_> = node
                 .links
