@@ -45,7 +45,9 @@ fn what_comes_back_is_counted_apart_and_what_it_gets_is_shown_with_its_age() {
     for mode in modes(test, &["tc", "xdp"]) {
         let served = Served::new("liveshown");
         let _daemon = served.run(mode);
-        SIDS.into_iter().for_each(|sid| served.add(sid));
+        for sid in SIDS {
+            served.add(sid);
+        }
         let sid = "fc00:5::f/128";
         let [from, to] = FORTH.inner6();
         let inner = frames::udp(from, to, 64, b"shown");
