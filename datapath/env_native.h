@@ -84,6 +84,8 @@ INLINE int env_shift(ENV *e, int delta, enum env_shift how)
 	if (delta > e->end - e->data - ETH_LENGTH || -delta > e->data - e->head)
 		return -1;
 	e->data += delta;
+	if (e->data < e->first)
+		e->first = e->data;
 	env_fence(e);
 	return 0;
 }

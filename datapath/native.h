@@ -28,6 +28,7 @@ struct sidestep_native_tables {
 /* One frame: [data, end) lies in the buffer [head, limit). */
 struct sidestep_native {
 	__u8 *head, *data, *end, *limit;
+	__u8 *first;   /* the furthest that it has begun in front */
 	__u32 ifindex; /* ingress */
 	__u32 segment_size; /* as env_segment_size has it; 0 but for the fuzzer: frames come and go as they are */
 	__u32 traces;  /* steps reported */

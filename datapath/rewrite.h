@@ -407,7 +407,8 @@ INLINE int rewrite_headers(ENV *e, const struct packet *p, const struct rewrite_
 }
 
 /*
- * `adjacency` says where the packet goes; NULL: to this node's own stack, which then decrements the hop limit itself.
+ * `adjacency` says where the packet goes; NULL: it stays here. This node's own stack then decrements the hop limit itself;
+ * what is carried by headers that are put on has it decremented before.
  */
 SUBPROGRAM enum rewrite_result rewrite(ENV *e, struct packet *p, const struct sidestep_adjacency *adjacency)
 {
@@ -423,7 +424,7 @@ SUBPROGRAM enum rewrite_result rewrite(ENV *e, struct packet *p, const struct si
 		return REWRITE_REFUSED;
 	f.eth = eth_load(eth);
 	f.destination = (p->plan & PLAN_DESTINATION) != 0;
-	f.decrement = adjacency != 0;
+	f.decrement = adjacency || (p->plan & PLAN_PUSH);
 	result = rewrite_prepare(e, p, &f);
 	if (result != REWRITE_DONE)
 		return result;

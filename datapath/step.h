@@ -20,9 +20,9 @@
 #include "behavior/end_t.h"
 #include "behavior/end_x.h"
 #include "behavior/headend.h"
+#include "commit.h"
 #include "flow.h"
 #include "lookup.h"
-#include "rewrite.h"
 #include "segment.h"
 
 /* Is it IP, and for us? Makes the outer header the current one. */
@@ -67,13 +67,16 @@ INLINE verdict classify(ENV *e, struct packet *p, const struct sidestep_port *po
 }
 
 /* RFC 3704, as net.ipv4.conf.IF.rp_filter has it. What fails here, the kernel judges again. */
-INLINE verdict reverse_path(ENV *e, struct packet *p, __u32 flags, __u32 ifindex)
+SUBPROGRAM verdict reverse_path(ENV *e, struct packet *p)
 {
-	const __u8 *ip = env_bytes(e, p->l3, IPV4_LENGTH);
 	const struct sidestep_adjacency *adjacency;
 	const struct sidestep_route *route;
+	const __u8 *ip;
 	__u32 index;
 
+	if (!p)
+		return punt(unsupported);
+	ip = env_bytes(e, p->l3, IPV4_LENGTH);
 	if (!ip)
 		return punt(reverse_path);
 	index = env_fib_lookup(e, p->view4, way_back(ip).destination);
@@ -83,10 +86,18 @@ INLINE verdict reverse_path(ENV *e, struct packet *p, __u32 flags, __u32 ifindex
 	if (!route || (route->action != SIDESTEP_ROUTE_FORWARD && route->action != SIDESTEP_ROUTE_GROUP &&
 		       route->action != SIDESTEP_ROUTE_HEADEND))
 		return punt(reverse_path);
-	if (!(flags & SIDESTEP_PORT_RPF_STRICT))
+	if (!(p->port_flags & SIDESTEP_PORT_RPF_STRICT))
 		return VERDICT_CONTINUE;
 	adjacency = env_adjacency(e, route->adjacency);
-	return adjacency && adjacency->ifindex == ifindex ? VERDICT_CONTINUE : punt(reverse_path);
+	return adjacency && adjacency->ifindex == env_ifindex(e) ? VERDICT_CONTINUE : punt(reverse_path);
+}
+
+/* Before the packet leaves, or becomes one whose source is this node. */
+INLINE verdict check_source(ENV *e, struct packet *p)
+{
+	if (!p->check_source || likely(!(p->port_flags & (SIDESTEP_PORT_RPF_LOOSE | SIDESTEP_PORT_RPF_STRICT))))
+		return VERDICT_CONTINUE;
+	return reverse_path(e, p);
 }
 
 SUBPROGRAM verdict endpoint(ENV *e, struct packet *p, const struct sidestep_route *r)
@@ -175,6 +186,20 @@ INLINE __u32 sent_back(ENV *e, struct packet *p, const struct sidestep_port *por
 	return back;
 }
 
+/*
+ * What comes next, at a route of ours, is for headers that are only planned. The kernel would not get the packet any more,
+ * so they are put on, and what is next works on them. Continue, or the packet cannot go on.
+ */
+INLINE verdict commit_push(ENV *e, struct packet *p)
+{
+	verdict v;
+
+	if (likely(!(p->plan & PLAN_PUSH)) || !p->ours)
+		return VERDICT_CONTINUE;
+	v = check_source(e, p);
+	return v == VERDICT_CONTINUE ? commit(e, p) : v;
+}
+
 /* Lookups and behaviors until something other than a lookup is asked for. `index`: the first route; 0: look it up. */
 INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 {
@@ -228,12 +253,18 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 				return VERDICT_PUNT | r->reason;
 			if (r->action == SIDESTEP_ROUTE_DROP)
 				return VERDICT_DROP | r->reason;
+			v = commit_push(e, p);
+			if (v != VERDICT_CONTINUE)
+				return v;
 			v = headend(e, p, r);
 		} else {
 			if (i == SIDESTEP_STEPS_MAX)
 				return drop(sid_loop);
 			p->last_ours = (r->flags & SIDESTEP_ROUTE_OURS) != 0;
 			p->ours |= p->last_ours;
+			v = commit_push(e, p);
+			if (v != VERDICT_CONTINUE)
+				return v;
 			env_trace(e, SIDESTEP_TRACE_BEHAVIOR, r->action, index, p->destination);
 			v = endpoint(e, p, r);
 			if (unlikely(r->group) && v == forward(0))
@@ -245,37 +276,6 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 	}
 	return drop(sid_loop);
 }
-
-/* What the plan adds to layer 3; negative where it removes more. */
-INLINE int planned_growth(ENV *e, const struct packet *p)
-{
-	int growth = 0;
-
-	if (p->plan & PLAN_POP)
-		growth -= (int)p->srh_length;
-	if (p->plan & PLAN_RESTORE) {
-		growth += (int)p->restored;
-	} else if (p->plan & PLAN_PUSH) {
-		const struct sidestep_policy *policy = env_policy(e, p->policy);
-
-		if (policy)
-			growth += policy->length + (policy->kind == SIDESTEP_POLICY_ENCAPS_L2 ? ETH_LENGTH : 0);
-	}
-	return growth;
-}
-
-/* A frame within the packet leaves, or is carried: there is no hop limit to decrement, and Linux cannot segment it. */
-INLINE _Bool plans_a_frame(ENV *e, const struct packet *p)
-{
-	const struct sidestep_policy *policy = (p->plan & (PLAN_PUSH | PLAN_RESTORE)) == PLAN_PUSH ?
-						       env_policy(e, p->policy) :
-						       0;
-
-	return (p->plan & PLAN_FRAME) || (policy && policy->kind == SIDESTEP_POLICY_ENCAPS_L2);
-}
-
-/* LIMIT: RFC 8200 3: Payload Length has 16 bits. */
-#define IPV6_PACKET_MAX (IPV6_LENGTH + 65535u)
 
 /* The last checks before anything is written; then it is written. */
 INLINE verdict leave(ENV *e, struct packet *p, __u32 index, struct outcome *outcome)
@@ -407,9 +407,8 @@ INLINE struct outcome step(ENV *e)
 		p.check_source = p.version == 4;
 		env_trace(e, SIDESTEP_TRACE_PARSED, p.version, p.l3, p.destination);
 		v = route_packet(e, &p, sent_back(e, &p, port));
-		if (VERDICT_KIND(v) == VERDICT_FORWARD && p.check_source &&
-		    unlikely(port->flags & (SIDESTEP_PORT_RPF_LOOSE | SIDESTEP_PORT_RPF_STRICT))) {
-			verdict checked = reverse_path(e, &p, port->flags, ifindex);
+		if (VERDICT_KIND(v) == VERDICT_FORWARD) {
+			verdict checked = check_source(e, &p);
 
 			if (checked != VERDICT_CONTINUE)
 				v = checked;

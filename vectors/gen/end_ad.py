@@ -36,9 +36,9 @@ def outer(destination, segments_left, segments, next_header=IPV6, hop_limit=64, 
     return IPv6(src=HEADEND, dst=destination, hlim=hop_limit, nh=DESTINATION_OPTIONS if options else ROUTING, tc=tc, fl=fl) / options / srh
 
 
-def restored(destination, segments_left, segments, label=0x0BEEF, **fields):
+def restored(destination, segments_left, segments, label=0x0BEEF, hop_limit=63, **fields):
     """The same as they go on: traffic class and flow label are those of a headend for the packet inside."""
-    return outer(destination, segments_left, segments, hop_limit=63, tc=0x28, fl=label, **fields)
+    return outer(destination, segments_left, segments, hop_limit=hop_limit, tc=0x28, fl=label, **fields)
 
 
 def chain(sid):

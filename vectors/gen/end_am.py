@@ -6,16 +6,19 @@ The service is at eth2, as fc02::1; a second one sends back by eth1.
 from scapy.layers.inet6 import ICMPv6ND_NA, IPv6
 
 from .case import Group, drop, forward, kernel, skip
+from .decap import inner4
+from .h_encaps import TUNSRC, headers
 from .node import ETH0, ETH1, ETH2, HEADEND, SEGMENT_1, SEGMENT_2, node, received, sent
 from .wire import (
-    DESTINATION_OPTIONS, HOP_BY_HOP, OPTION_EXPERIMENT, OPTION_ROUTER_ALERT, ROUTING, SRH, TCP_PROTOCOL, UDP_PROTOCOL,
+    DESTINATION_OPTIONS, HOP_BY_HOP, IPV4, IPV6, OPTION_EXPERIMENT, OPTION_ROUTER_ALERT, ROUTING, SRH, TCP_PROTOCOL, UDP_PROTOCOL,
     options_header, padn, tcp6, udp6,
 )
 
 # draft-ietf-spring-srv6-service-programming-00
 DRAFT = "service-programming 6.4.1"
 NO_LINUX = skip("Linux has no SR proxies")
-SID, TWO_WAYS, SID_END, SID_DT6 = "fc0f::a", "fc0f::b", "fc0f::1", "fc0f::d6"
+SID, TWO_WAYS, SID_END, SID_DT6, SID_AD = "fc0f::a", "fc0f::b", "fc0f::1", "fc0f::d6", "fc0f::ad"
+STEERED = "fc0e::1"
 NODE = node(
     routes=[
         f"{SID}/128 encap seg6local action End.AM oif eth2 nh6 fc02::1 dev eth2",
@@ -23,7 +26,10 @@ NODE = node(
         "fc0f::a2/128 encap seg6local action End.AM oif eth2 nh6 fc02::66 dev eth2",
         f"{SID_END}/128 encap seg6local action End dev eth0",
         f"{SID_DT6}/128 encap seg6local action End.DT6 table 254 dev eth0",
+        f"{SID_AD}/128 encap seg6local action End.AD oif eth1 nh4 10.1.0.1 dev eth1",
+        f"{STEERED}/128 encap seg6 mode encap segs {SEGMENT_1} dev eth1",
     ],
+    tunsrc=TUNSRC,
 )
 LAST = "2001:db8:b::9"
 ONE = {"route": f"{SID}/128", "packets": 1, "errors": 0}
@@ -124,6 +130,27 @@ def add_way_back(group):
         received(ETH2, packet(LAST, 62, 2, [LAST, SEGMENT_1, TWO_WAYS, SID])),
         forward(ETH0, sent(ETH0, packet(LAST, 61, 1, [LAST, SEGMENT_1, TWO_WAYS, SID]))), NO_LINUX,
         counters={"route": f"{TWO_WAYS}/128", "packets": 1, "errors": 0},
+    )
+    by_ad = [LAST, SEGMENT_1, SID_AD, SID]
+
+    def carrying(destination, hop_limit, segments_left, segments):
+        return (
+            IPv6(src=HEADEND, dst=destination, hlim=hop_limit, nh=ROUTING)
+            / SRH(next_header=IPV4, segments_left=segments_left, segment_list=segments) / inner4(64)
+        )
+
+    group.add(
+        "end_am_back_to_an_end_ad_of_the_node", [f"{back} S13", "service-programming 6.2.1 S12-S17"], ETH2,
+        received(ETH2, carrying(LAST, 62, 2, by_ad)), forward(ETH1, sent(ETH1, inner4(63))), NO_LINUX,
+        counters={"route": f"{SID_AD}/128", "packets": 1, "errors": 0},
+    )
+    steered = [LAST, STEERED, SID]
+    group.add(
+        "end_am_back_into_a_policy", [f"{back} S13", "8986 5.1"], ETH2, received(ETH2, packet(LAST, 62, 1, steered)),
+        forward(ETH1, sent(
+            ETH1,
+            headers([SEGMENT_1], IPV6, hop_limit=64, traffic_class=0x41, label=0x00123) / packet(STEERED, 61, 1, steered),
+        )), NO_LINUX,
     )
     group.add(
         "end_am_back_whose_last_segment_is_of_the_node", [f"{back} S10"], ETH2,

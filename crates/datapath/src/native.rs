@@ -300,7 +300,7 @@ impl Native {
     /// that it was given.
     #[doc(hidden)]
     pub fn surroundings(&self, arrived: usize) -> [&[u8]; 2] {
-        let start = self.frame.data as usize - self.buffer.as_ptr() as usize;
+        let start = self.frame.first as usize - self.buffer.as_ptr() as usize;
         let end = self.frame.end as usize - self.buffer.as_ptr() as usize;
         [
             &self.buffer[..start.min(HEADROOM)],

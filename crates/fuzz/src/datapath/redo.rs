@@ -28,8 +28,8 @@ pub struct Expected {
     pub frame: Vec<u8>,
     /// Where the checksum of a current IPv4 header is: it may as well be 0xffff where it is 0 here.
     pub ipv4_checksum: Option<usize>,
-    /// Whether the flow label of the outer header is the packet path's to choose, from 1 on; it is 0 in `frame`.
-    pub any_label: bool,
+    /// Where IPv6 headers are whose flow label is the packet path's to choose, from 1 on; it is 0 in `frame`.
+    pub labels: Vec<usize>,
     /// The trace leaves open which SRH it means, so that `frame` may be wrong.
     pub which_srh_is_unknown: bool,
 }
@@ -66,47 +66,94 @@ pub fn redo(
     image: &Image,
     learned: &mut Learned,
 ) -> Option<Expected> {
-    let decided = decide(arrived, trace, image, learned)?;
-    if decided.version == 0 {
-        return Some(Expected {
-            frame: arrived.get(decided.at..decided.end)?.to_vec(),
-            ipv4_checksum: None,
-            any_label: false,
-            which_srh_is_unknown: false,
-        });
-    }
-    let policy = match decided.policy {
-        Some(index) => Some(image.policies.get(&index)?),
-        None => None,
+    // Headers that are put on halfway are parsed as those of a packet that arrived.
+    let starts = trace.iter().enumerate().skip(1);
+    let mut starts = starts.filter(|(_, step)| step.kind == SIDESTEP_TRACE_PARSED);
+    // The first one is the packet's own.
+    starts.next()?;
+    let mut tables = Tables { image, learned };
+    let mut begin = 0;
+    let mut expected = Expected {
+        frame: arrived.to_vec(),
+        ipv4_checksum: None,
+        labels: vec![],
+        which_srh_is_unknown: false,
     };
-    let is_kind = |kind| policy.is_some_and(|policy| u32::from(policy.kind) == kind);
-    let decrement = decided.adjacency.is_some() && !is_kind(SIDESTEP_POLICY_ENCAPS_L2);
-    let mut packet = current(arrived, &decided, decrement)?;
-    let current_length = packet.len();
-    let mut ether_type = [0x86, 0xdd];
-    let mut any_label = false;
-    match policy {
-        Some(policy) if is_kind(SIDESTEP_POLICY_INSERT) => insert(&mut packet, policy)?,
-        Some(policy) => any_label = push(&mut packet, policy, arrived, &decided)?,
-        None if decided.restored.is_some() => any_label = restore(&mut packet, learned, &decided)?,
-        None if decided.version == 4 => ether_type = [0x08, 0x00],
-        None => {}
+    for (end, _) in starts {
+        expected = tables.stage(&expected, &trace[begin..end], true)?;
+        begin = end;
     }
-    let mut frame = match decided.adjacency {
-        Some(index) => {
-            let adjacency = image.adjacencies.get(&index)?;
-            [adjacency.destination, adjacency.source].concat()
+    tables.stage(&expected, &trace[begin..], false)
+}
+
+/// What decisions refer to.
+struct Tables<'a> {
+    image: &'a Image,
+    learned: &'a mut Learned,
+}
+
+impl Tables<'_> {
+    /// What a part of the trace makes of a frame. `halfway`: it ends with headers that are put on, to go on with.
+    fn stage(&mut self, before: &Expected, trace: &[Trace], halfway: bool) -> Option<Expected> {
+        let arrived = &before.frame[..];
+        let decided = decide(arrived, trace, self.image, self.learned)?;
+        if decided.version == 0 {
+            return Some(Expected {
+                frame: arrived.get(decided.at..decided.end)?.to_vec(),
+                ipv4_checksum: None,
+                labels: vec![],
+                which_srh_is_unknown: before.which_srh_is_unknown,
+            });
         }
-        None => arrived.get(..12)?.to_vec(),
-    };
-    frame.extend(ether_type);
-    frame.extend(packet);
-    Some(Expected {
-        ipv4_checksum: (decided.version == 4).then(|| frame.len() - current_length + 10),
-        frame,
-        any_label,
-        which_srh_is_unknown: decided.which_srh_is_unknown,
-    })
+        let policy = match decided.policy {
+            Some(index) => Some(self.image.policies.get(&index)?),
+            None => None,
+        };
+        let is_kind = |kind| policy.is_some_and(|policy| u32::from(policy.kind) == kind);
+        let decrement =
+            (decided.adjacency.is_some() || halfway) && !is_kind(SIDESTEP_POLICY_ENCAPS_L2);
+        let mut packet = current(arrived, &decided, decrement)?;
+        let current_length = packet.len();
+        let mut ether_type = [0x86, 0xdd];
+        let mut any_label = false;
+        match policy {
+            Some(policy) if is_kind(SIDESTEP_POLICY_INSERT) => insert(&mut packet, policy)?,
+            Some(policy) => any_label = push(&mut packet, policy, arrived, &decided)?,
+            None if decided.restored.is_some() => {
+                any_label = restore(&mut packet, self.learned, &decided)?;
+            }
+            None if decided.version == 4 => ether_type = [0x08, 0x00],
+            None => {}
+        }
+        let mut frame = match decided.adjacency {
+            Some(index) => {
+                let adjacency = self.image.adjacencies.get(&index)?;
+                [adjacency.destination, adjacency.source].concat()
+            }
+            None => arrived.get(..12)?.to_vec(),
+        };
+        frame.extend(ether_type);
+        frame.extend(packet);
+        let mut labels = vec![];
+        if any_label {
+            labels.push(ETHERNET);
+        }
+        for &label in &before.labels {
+            if label == decided.at && is_kind(SIDESTEP_POLICY_INSERT) {
+                labels.push(ETHERNET);
+            } else if label == decided.at {
+                labels.push(frame.len() - current_length);
+            } else if label > decided.at {
+                labels.push((frame.len() + label).checked_sub(decided.end)?);
+            }
+        }
+        Some(Expected {
+            ipv4_checksum: (decided.version == 4).then(|| frame.len() - current_length + 10),
+            frame,
+            labels,
+            which_srh_is_unknown: before.which_srh_is_unknown || decided.which_srh_is_unknown,
+        })
+    }
 }
 
 fn decide(

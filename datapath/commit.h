@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What a plan means for the packet's size and for what can be done with it; and carrying it out halfway, where what comes
+ * next would have to plan for headers that are only planned.
+ */
+#ifndef SIDESTEP_COMMIT_H
+#define SIDESTEP_COMMIT_H
+
+#include "rewrite.h"
+#include "wire/ip.h"
+
+/* LIMIT: RFC 8200 3: Payload Length has 16 bits. */
+#define IPV6_PACKET_MAX (IPV6_LENGTH + 65535u)
+
+/* What the plan adds to layer 3; negative where it removes more. */
+INLINE int planned_growth(ENV *e, const struct packet *p)
+{
+	int growth = 0;
+
+	if (p->plan & PLAN_POP)
+		growth -= (int)p->srh_length;
+	if (p->plan & PLAN_RESTORE) {
+		growth += (int)p->restored;
+	} else if (p->plan & PLAN_PUSH) {
+		const struct sidestep_policy *policy = env_policy(e, p->policy);
+
+		if (policy)
+			growth += policy->length + (policy->kind == SIDESTEP_POLICY_ENCAPS_L2 ? ETH_LENGTH : 0);
+	}
+	return growth;
+}
+
+/* A frame within the packet leaves, or is carried: there is no hop limit to decrement, and Linux cannot segment it. */
+INLINE _Bool plans_a_frame(ENV *e, const struct packet *p)
+{
+	const struct sidestep_policy *policy = (p->plan & (PLAN_PUSH | PLAN_RESTORE)) == PLAN_PUSH ?
+						       env_policy(e, p->policy) :
+						       0;
+
+	return (p->plan & PLAN_FRAME) || (policy && policy->kind == SIDESTEP_POLICY_ENCAPS_L2);
+}
+
+/*
+ * Carries out the plan of a push, and makes the header that it put on the current one: the packet is now as if it had
+ * arrived so. Only for one that the kernel could do nothing with as it arrived. What is carried has had its hop here
+ * (draft-ietf-spring-srv6-service-programming-00 6.1.1, inbound policy S03).
+ */
+SUBPROGRAM verdict commit(ENV *e, struct packet *p)
+{
+	if (!p)
+		return punt(unsupported);
+	if (plans_a_frame(e, p)) {
+		if (env_segment_size(e))
+			return punt(egress);
+	} else if (p->hop_limit <= 1) {
+		return punt(hop_limit_exceeded);
+	}
+	if ((int)(p->end - p->l3) + planned_growth(e, p) > (int)IPV6_PACKET_MAX)
+		return punt(packet_too_big);
+	switch (rewrite(e, p, 0)) {
+	case REWRITE_DONE:
+		break;
+	case REWRITE_REFUSED:
+		return punt(headroom);
+	default:
+		return drop(rewrite);
+	}
+	p->plan = 0;
+	p->srh = 0;
+	p->met_srh = 0;
+	p->segments_left = 0;
+	/* These headers are this node's own: what the port lets in from others does not concern them. */
+	p->port_flags = (p->port_flags | SIDESTEP_PORT_SEG6) & ~SIDESTEP_PORT_REQUIRE_HMAC;
+	p->check_source = 0;
+	env_trace(e, SIDESTEP_TRACE_PARSED, 6, ETH_LENGTH, p->destination);
+	return ipv6_read(e, p, ETH_LENGTH, p->frame_length, 0);
+}
+
+#endif
