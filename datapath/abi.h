@@ -66,7 +66,8 @@ struct sidestep_port {
 	__u16 reserved; /* 0 */
 	__u32 back6, back4; /* route of what a service sends back by this port (an SR proxy); 0: no service */
 	__u32 own6, own4;   /* where there is one: FIB view of the port's own addresses */
-	__u8 spare[24];     /* 0 */
+	__u32 back2;        /* as back6 and back4, of Ethernet frames; the other two are 0 then */
+	__u8 spare[20];     /* 0 */
 };
 
 enum sidestep_action {
@@ -120,7 +121,7 @@ struct sidestep_route {
 	__u32 policy;    /* index, 0: none; END_AD, BACK_AD: index of learned headers */
 	__u8 block_bits; /* *_CSID: Locator-Block length, a multiple of 8 */
 	__u8 function_bits; /* *_CSID: C-SID length, a multiple of 8; REPLACE_CSID: 16 or 32 */
-	__u8 inner;         /* END_AS, END_AD: upper-layer header that the service takes: 4, 41 */
+	__u8 inner;         /* END_AS, END_AD: upper-layer header that the service takes: 4, 41, 143 */
 	__u8 spare;         /* 0 */
 	__u32 group; /* of GROUP; of END_X, END_DX4, END_DX6 whose next hop has several ways: then .adjacency is 0 */
 };
@@ -238,7 +239,7 @@ SIDESTEP_ASSERT_SIZE(struct sidestep_route_counters, 32);
 /* What the native target reports of a packet's way, in order. The kernel targets report nothing. */
 enum sidestep_trace_kind {
 	SIDESTEP_TRACE_PORT = 1,     /* a: port index */
-	SIDESTEP_TRACE_PARSED = 2,   /* a: IP version, b: offset of its header; address: destination */
+	SIDESTEP_TRACE_PARSED = 2,   /* a: IP version (0: a frame), b: offset of its header; address: destination */
 	SIDESTEP_TRACE_LOOKUP = 3,   /* a: view, b: route or 0; address: key */
 	SIDESTEP_TRACE_BEHAVIOR = 4, /* a: action, b: route */
 	SIDESTEP_TRACE_SRH = 5,      /* a: offset, b: Segments Left as it will be; address: new destination */

@@ -25,19 +25,15 @@ INLINE int planned_growth(ENV *e, const struct packet *p)
 		const struct sidestep_policy *policy = env_policy(e, p->policy);
 
 		if (policy)
-			growth += policy->length + (policy->kind == SIDESTEP_POLICY_ENCAPS_L2 ? ETH_LENGTH : 0);
+			growth += policy->length;
 	}
-	return growth;
+	return p->plan & PLAN_CARRY ? growth + ETH_LENGTH : growth;
 }
 
 /* A frame within the packet leaves, or is carried: there is no hop limit to decrement, and Linux cannot segment it. */
-INLINE _Bool plans_a_frame(ENV *e, const struct packet *p)
+INLINE _Bool plans_a_frame(const struct packet *p)
 {
-	const struct sidestep_policy *policy = (p->plan & (PLAN_PUSH | PLAN_RESTORE)) == PLAN_PUSH ?
-						       env_policy(e, p->policy) :
-						       0;
-
-	return (p->plan & PLAN_FRAME) || (policy && policy->kind == SIDESTEP_POLICY_ENCAPS_L2);
+	return (p->plan & (PLAN_FRAME | PLAN_CARRY)) != 0;
 }
 
 /*
@@ -49,7 +45,7 @@ SUBPROGRAM verdict commit(ENV *e, struct packet *p)
 {
 	if (!p)
 		return punt(unsupported);
-	if (plans_a_frame(e, p)) {
+	if (plans_a_frame(p)) {
 		if (env_segment_size(e))
 			return punt(egress);
 	} else if (p->hop_limit <= 1) {
@@ -66,6 +62,7 @@ SUBPROGRAM verdict commit(ENV *e, struct packet *p)
 		return drop(rewrite);
 	}
 	p->plan = 0;
+	p->frame = 0;
 	p->srh = 0;
 	p->met_srh = 0;
 	p->segments_left = 0;

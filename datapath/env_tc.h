@@ -94,6 +94,31 @@ INLINE int env_encap_again(ENV *e, int delta)
 }
 
 /*
+ * bpf_skb_adjust_room takes IP only, by what the kernel noted of the frame's type. A tag that is taken out of the frame
+ * makes it read the type again: one goes in (two, since the first is kept beside the frame), and out again. By then the
+ * Ethernet header says what it will say of the frame when it has grown; the caller writes it anew.
+ */
+INLINE int env_as_ipv6(ENV *e)
+{
+	__u8 *eth = env_data(e);
+
+	if (e->protocol == ETHERTYPE_IPV4 || e->protocol == ETHERTYPE_IPV6)
+		return 0;
+	if (eth + ETH_LENGTH > env_end(e))
+		return -1;
+	store16(eth + ETH_TYPE, ETHERTYPE_IPV6);
+	for (int i = 0; i < 2; i++) {
+		if (bpf_skb_vlan_push(e, ETHERTYPE_VLAN, 1) < 0)
+			return -1;
+	}
+	for (int i = 0; i < 2; i++) {
+		if (bpf_skb_vlan_pop(e) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/*
  * bpf_skb_adjust_room works right behind the Ethernet header and keeps the segmentation and checksum state of the skb
  * in step. FIXED_GSO: the segment size is the sender's business; what does not fit the MTU was left to the kernel
  * before.
@@ -105,6 +130,8 @@ INLINE int env_shift(ENV *e, int delta, enum env_shift how)
 
 	if (how == ENV_SHIFT_DECAP4 && !env_decap_l3)
 		return env_decap4_by_translation(e, delta);
+	if (how == ENV_SHIFT_ENCAP_L2 && env_as_ipv6(e) < 0)
+		return -1;
 	if (how == ENV_SHIFT_ENCAP)
 		flags |= BPF_F_ADJ_ROOM_ENCAP_L3_IPV6;
 	else if (how == ENV_SHIFT_ENCAP_L2)
@@ -113,7 +140,7 @@ INLINE int env_shift(ENV *e, int delta, enum env_shift how)
 	else if (how == ENV_SHIFT_DECAP4)
 		flags |= SIDESTEP_ADJ_ROOM_DECAP_L3_IPV4;
 	refused = (int)bpf_skb_adjust_room(e, -delta, BPF_ADJ_ROOM_MAC, flags);
-	if (unlikely(refused == -EALREADY) && how == ENV_SHIFT_ENCAP)
+	if (unlikely(refused == -EALREADY) && (how == ENV_SHIFT_ENCAP || how == ENV_SHIFT_ENCAP_L2))
 		return env_encap_again(e, delta);
 	return refused;
 }

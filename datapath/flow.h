@@ -4,8 +4,8 @@
  * (RFC 6437, RFC 6438).
  *
  * h = 0; for each little-endian 64-bit word w of the input: h = (h ^ w) * K mod 2^64, h ^= h >> 32. The input is source
- * and destination, then one word of ports (TCP, UDP, SCTP, not a fragment) and protocol. The label is the 20 bits from
- * bit 40 of h; 0 would mean "no label", so 1 stands for it.
+ * and destination, then one word of ports (TCP, UDP, SCTP, not a fragment) and protocol; of a frame that carries no IP
+ * packet its two Ethernet addresses. The label is the 20 bits from bit 40 of h; 0 would mean "no label", so 1 stands for it.
  */
 #ifndef SIDESTEP_FLOW_H
 #define SIDESTEP_FLOW_H
@@ -35,6 +35,14 @@ INLINE __u64 flow_tail(ENV *e, __u32 offset, __u8 proto, _Bool ports)
 	return tail;
 }
 
+/* A frame without an IP packet: by its Ethernet addresses. */
+INLINE __u64 flow_frame(ENV *e, __u64 h)
+{
+	const __u8 *eth = env_bytes(e, 0, ETH_LENGTH);
+
+	return eth ? flow_mix(flow_mix(h, load64(eth)), load32(eth + 8)) : h;
+}
+
 /*
  * The flow label for a packet around the current header. `mode`: enum sidestep_flow_label. `destination`: the one that
  * the header will have, if not the one that it has.
@@ -48,7 +56,9 @@ INLINE __u32 flow_label(ENV *e, const struct packet *p, __u8 mode, const struct 
 
 	if (mode == SIDESTEP_FLOW_LABEL_ZERO)
 		return 0;
-	if (p->version == 6) {
+	if (p->version == 0) {
+		h = flow_frame(e, h);
+	} else if (p->version == 6) {
 		ip = env_bytes(e, p->l3, IPV6_LENGTH);
 		if (!ip)
 			return 0;
@@ -139,6 +149,8 @@ SUBPROGRAM __u64 flow_hash(ENV *e, struct packet *p, __u32 seed)
 
 	if (!p)
 		return 0;
+	if (p->version == 0 && (p->plan & PLAN_RESTORE))
+		return flow_frame(e, h);
 	if (p->version == 4 && (p->plan & (PLAN_PUSH | PLAN_RESTORE)) != PLAN_PUSH) {
 		ip = env_bytes(e, p->l3, IPV4_LENGTH);
 		return ip ? flow_inwards(e, flow_mix(h, load64(ip + IPV4_SOURCE)), p->l3, PROTO_IPV4) : 0;

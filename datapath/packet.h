@@ -20,6 +20,7 @@
 #define PLAN_FRAME 0x20u         /* .l3 - 14 is an inner Ethernet header: send that frame as it is */
 #define PLAN_ECN 0x40u           /* .ecn is new */
 #define PLAN_RESTORE 0x80u       /* with PLAN_PUSH: not a policy, but the learned headers .policy */
+#define PLAN_CARRY 0x100u        /* with PLAN_PUSH: around the frame that arrived, not around the packet in it */
 
 struct packet {
 	struct address destination; /* of the current header, as it will be; the key of the next lookup */
@@ -42,7 +43,7 @@ struct packet {
 	__u32 visits;     /* routes applied so far */
 	__u32 visited[SIDESTEP_STEPS_MAX + 1]; /* their counter slots */
 	__u8 proto;       /* what is at .cursor */
-	__u8 version;     /* of the current IP header: 4, 6 */
+	__u8 version;     /* of the current IP header: 4, 6; of a frame that carries none: 0 */
 	__u8 hop_limit;   /* of the current header, as it arrived: hop limit or TTL */
 	__u8 segments_left;
 	__u8 ecn;         /* of the current header, as it will be */
@@ -50,6 +51,7 @@ struct packet {
 	__u8 ours;        /* a route was applied that the kernel does not have */
 	__u8 last_ours;   /* the last one was */
 	__u8 check_source; /* an IPv4 packet whose source the ingress port's reverse path filter judges */
+	__u8 frame;       /* a service sent back a frame: what is in it does not count */
 	__u8 met_srh;     /* a routing header was met, even if its Segments Left is 0 */
 	__u8 csid_length; /* REPLACE-C-SID: bytes of a C-SID (2, 4) while such a SID looks for its SRH; else 0 */
 	__u8 csid_index;  /* and DA.Arg.Index */

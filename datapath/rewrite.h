@@ -63,7 +63,7 @@ INLINE enum rewrite_result rewrite_has_room(ENV *e, const struct packet *p)
 	if (!policy)
 		return REWRITE_REFUSED;
 	more = (int)policy->length + ETH_LENGTH - (int)p->l3;
-	if (policy->kind == SIDESTEP_POLICY_ENCAPS_L2)
+	if (p->plan & PLAN_CARRY)
 		more += ETH_LENGTH;
 	if (p->plan & PLAN_POP)
 		more -= (int)p->srh_length;
@@ -226,7 +226,7 @@ INLINE __u8 rewrite_traffic_class(ENV *e, const struct packet *p)
 	const __u8 *ip = env_bytes(e, p->l3, IPV4_LENGTH);
 	__u8 class;
 
-	if (!ip)
+	if (!ip || !p->version)
 		return 0;
 	class = p->version == 6 ? ipv6_traffic_class(ip) : ip[IPV4_TOS];
 	return (__u8)((class & ~ECN_MASK) | p->ecn);
@@ -263,7 +263,7 @@ INLINE enum rewrite_result rewrite_in_place(ENV *e, struct packet *p, const stru
 struct rewrite_frame {
 	const struct sidestep_policy *policy; /* what is pushed; NULL: nothing, or what was learned */
 	struct eth_header eth; /* of the frame as it arrived */
-	struct eth_header inner; /* of the frame within: PLAN_FRAME, SIDESTEP_POLICY_ENCAPS_L2 */
+	struct eth_header inner; /* of the frame within: PLAN_FRAME, PLAN_CARRY */
 	__u64 ip[5]; /* SIDESTEP_POLICY_INSERT: the IPv6 header */
 	enum env_shift strip; /* what it is to take the outer headers off, */
 	enum env_shift how; /* and what the change of size is in the end */
@@ -277,21 +277,18 @@ struct rewrite_frame {
 /* Gathers for the policy. */
 INLINE enum rewrite_result rewrite_prepare_push(ENV *e, struct packet *p, struct rewrite_frame *f)
 {
-	const struct sidestep_policy *policy;
+	const struct sidestep_policy *policy = 0;
 
 	if (p->plan & PLAN_RESTORE) {
 		f->grow = p->restored;
-		f->flow_label = flow_label(e, p, SIDESTEP_FLOW_LABEL_COPY, 0);
-		f->traffic_class = rewrite_traffic_class(e, p);
-		f->how = ENV_SHIFT_ENCAP;
-		return REWRITE_DONE;
+	} else {
+		policy = env_policy(e, p->policy);
+		if (!policy)
+			return REWRITE_REFUSED;
+		f->policy = policy;
+		f->grow = policy->length;
 	}
-	policy = env_policy(e, p->policy);
-	if (!policy)
-		return REWRITE_REFUSED;
-	f->policy = policy;
-	f->grow = policy->length;
-	if (policy->kind == SIDESTEP_POLICY_INSERT) {
+	if (policy && policy->kind == SIDESTEP_POLICY_INSERT) {
 		const __u8 *ip = env_bytes(e, p->l3, IPV6_LENGTH);
 
 		if (!ip)
@@ -302,11 +299,12 @@ INLINE enum rewrite_result rewrite_prepare_push(ENV *e, struct packet *p, struct
 		f->how = ENV_SHIFT_PLAIN;
 		return REWRITE_DONE;
 	}
-	f->flow_label = flow_label(e, p, policy->flow_label, p->plan & PLAN_DESTINATION ? &p->inserted : 0);
+	f->flow_label = flow_label(e, p, policy ? policy->flow_label : SIDESTEP_FLOW_LABEL_COPY,
+				   p->plan & PLAN_DESTINATION ? &p->inserted : 0);
 	f->traffic_class = rewrite_traffic_class(e, p);
 	f->proto = p->version == 6 ? PROTO_IPV6 : PROTO_IPV4;
 	f->how = ENV_SHIFT_ENCAP;
-	if (policy->kind == SIDESTEP_POLICY_ENCAPS_L2) {
+	if (p->plan & PLAN_CARRY) {
 		/* RFC 6040 has no decapsulation for frames: an outer ECN would be lost. */
 		f->traffic_class &= (__u8)~ECN_MASK;
 		f->proto = PROTO_ETHERNET;
@@ -395,14 +393,12 @@ INLINE int rewrite_headers(ENV *e, const struct packet *p, const struct rewrite_
 	} else if (policy && rewrite_push(e, policy, f->payload, f->proto, f->traffic_class, f->flow_label) < 0) {
 		return -1;
 	}
-	if (rewrite_ip(e, p, at, f->decrement, f->destination, (__u32)((int)p->srh - delta)) < 0)
+	if (!(p->plan & PLAN_CARRY))
+		return rewrite_ip(e, p, at, f->decrement, f->destination, (__u32)((int)p->srh - delta));
+	inner = env_bytes(e, at - ETH_LENGTH, ETH_LENGTH);
+	if (!inner)
 		return -1;
-	if (policy && policy->kind == SIDESTEP_POLICY_ENCAPS_L2) {
-		inner = env_bytes(e, ETH_LENGTH + policy->length, ETH_LENGTH);
-		if (!inner)
-			return -1;
-		eth_store(inner, f->inner);
-	}
+	eth_store(inner, f->inner);
 	return 0;
 }
 

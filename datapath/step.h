@@ -39,6 +39,10 @@ INLINE verdict classify(ENV *e, struct packet *p, const struct sidestep_port *po
 	eth = env_bytes(e, 0, ETH_LENGTH);
 	if (!eth)
 		return punt(not_ip);
+	if (unlikely(port->back2) && service_sent_frame(eth, port)) {
+		frame_read(e, p, load16(eth + ETH_TYPE));
+		return VERDICT_CONTINUE;
+	}
 	if (unlikely(!eth_mac_equal(eth, port->mac)))
 		return eth_is_group(eth) ? punt(multicast) : punt(other_host);
 	type = load16(eth + ETH_TYPE);
@@ -175,7 +179,9 @@ INLINE __u32 sent_back(ENV *e, struct packet *p, const struct sidestep_port *por
 {
 	__u32 back = p->version == 6 ? port->back6 : port->back4;
 
-	if (likely(!back) || env_fib_lookup(e, p->version == 6 ? port->own6 : port->own4, p->destination))
+	if (p->frame)
+		back = port->back2;
+	else if (likely(!back) || env_fib_lookup(e, p->version == 6 ? port->own6 : port->own4, p->destination))
 		return 0;
 	/* The kernel knows nothing of proxies: it would send the packet past the rest of its segment list. */
 	p->ours = 1;
@@ -299,7 +305,7 @@ INLINE verdict leave(ENV *e, struct packet *p, __u32 index, struct outcome *outc
 		return punt(neighbor);
 	if ((adjacency.flags & ENV_EGRESS_FLAGS) != ENV_EGRESS_FLAGS)
 		return punt(egress);
-	if (plans_a_frame(e, p)) {
+	if (plans_a_frame(p)) {
 		if (env_segment_size(e))
 			return punt(egress);
 	} else if (p->hop_limit <= 1) {
@@ -405,7 +411,7 @@ INLINE struct outcome step(ENV *e)
 	v = classify(e, &p, port);
 	if (v == VERDICT_CONTINUE) {
 		p.check_source = p.version == 4;
-		env_trace(e, SIDESTEP_TRACE_PARSED, p.version, p.l3, p.destination);
+		env_trace(e, SIDESTEP_TRACE_PARSED, p.frame ? 0 : p.version, p.l3, p.destination);
 		v = route_packet(e, &p, sent_back(e, &p, port));
 		if (VERDICT_KIND(v) == VERDICT_FORWARD) {
 			verdict checked = check_source(e, &p);

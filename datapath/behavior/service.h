@@ -66,13 +66,22 @@ SUBPROGRAM verdict service_unwrap(ENV *e, struct packet *p, const struct sideste
 	return advanced ? lookup() : drop(upper_layer);
 }
 
+/*
+ * 6.1.1.1, inbound policy: a frame that is not for this port. Unlike there broadcasts are the chain's: an ARP request of a
+ * customer is one. Left out are those that no bridge forwards (IEEE 802.1Q 8.6.3).
+ */
+INLINE _Bool service_sent_frame(const __u8 *eth, const struct sidestep_port *port)
+{
+	return !eth_mac_equal(eth, port->mac) && !eth_is_reserved(eth);
+}
+
 /* S18 and S19: what is at the cursor goes to the service. */
 INLINE verdict service_forward(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
 	verdict v;
 
 	p->segments_left = 0;
-	v = decap_inner(e, p, DECAP_IPV4 | DECAP_IPV6);
+	v = decap_inner(e, p, DECAP_IPV4 | DECAP_IPV6 | DECAP_ETHERNET);
 	if (v != VERDICT_CONTINUE)
 		return v;
 	p->view = 0;

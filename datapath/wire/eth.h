@@ -32,6 +32,12 @@ INLINE _Bool eth_is_group(const __u8 *mac)
 	return mac[0] & 1;
 }
 
+/* IEEE 802.1Q 8.6.3, table 8-1: 01-80-C2-00-00-00 to -0F, for the next bridge and nobody behind it (STP, LACP, LLDP). */
+INLINE _Bool eth_is_reserved(const __u8 *mac)
+{
+	return load32(mac) == 0x00c28001u && !mac[4] && mac[5] < 16;
+}
+
 INLINE _Bool eth_mac_equal(const __u8 *a, const __u8 *b)
 {
 	return load32(a) == load32(b) && load16(a + 4) == load16(b + 4);

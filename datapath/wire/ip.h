@@ -91,6 +91,22 @@ INLINE verdict ipv4_read(ENV *e, struct packet *p, __u32 offset, __u32 end, _Boo
 	return VERDICT_CONTINUE;
 }
 
+/* The frame that arrived is the current packet; the IP header in it, if there is one, says which flow it is of. */
+INLINE void frame_read(ENV *e, struct packet *p, __u16 type)
+{
+	const __u8 *ip = env_bytes(e, ETH_LENGTH, IPV4_LENGTH);
+
+	if (ip && type == ETHERTYPE_IPV4 && ip[0] >> 4 == 4)
+		p->version = 4;
+	ip = env_bytes(e, ETH_LENGTH, IPV6_LENGTH);
+	if (ip && type == ETHERTYPE_IPV6 && ipv6_version(ip) == 6)
+		p->version = 6;
+	p->frame = 1;
+	p->l3 = ETH_LENGTH;
+	p->end = p->frame_length;
+	p->proto = PROTO_ETHERNET;
+}
+
 /* The next header behind the one of type `proto` at `at`: offset and type; 0 if there is none that is understood. */
 INLINE __u32 next_header(ENV *e, __u32 at, __u8 *proto)
 {

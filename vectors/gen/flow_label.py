@@ -36,3 +36,8 @@ def label4(source, destination, protocol, first_four=WITHOUT_PORTS):
     """IPv4 inner packet."""
     addresses = socket.inet_aton(source) + socket.inet_aton(destination)
     return _label([addresses, first_four + bytes([protocol]) + bytes(3)])
+
+
+def label_of_frame(frame):
+    """Ethernet frame that carries no IP packet: by its two addresses."""
+    return _label([bytes(frame)[:8], bytes(frame)[8:12] + bytes(4)])

@@ -212,6 +212,8 @@ fn step(names: Names<'_>, event: &Trace, destination: &mut IpAddr) -> Option<Ste
             port: names.port(a),
             bytes: b,
         },
+        // A frame that a service sent back, as the next step says.
+        SIDESTEP_TRACE_PARSED if a == 0 => return None,
         SIDESTEP_TRACE_PARSED => {
             let (header, source, family) = match a {
                 4 => ("IPv4", "RFC 791 3.1", Family::V4),

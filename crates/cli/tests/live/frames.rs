@@ -12,6 +12,7 @@ pub const TCP: u8 = 6;
 pub const UDP: u8 = 17;
 pub const IPV4: u8 = 4;
 pub const IPV6: u8 = 41;
+pub const CARRIES_ETHERNET: u8 = 143;
 pub const ROUTING: u8 = 43;
 pub const ICMPV6: u8 = 58;
 const ICMP: u8 = 1;

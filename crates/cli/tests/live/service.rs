@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use sidestep_lab::traffic::Napi;
 use sidestep_lab::{FrameSocket, Namespace};
 
-use super::frames::{self, IPV4, IPV6, ROUTING};
+use super::frames::{self, CARRIES_ETHERNET, IPV4, IPV6, ROUTING};
 use super::ip::Ip;
 use super::{Daemon, PATIENCE, ROUTER, Star};
 
@@ -146,6 +146,37 @@ impl Served {
             "route add fc00:bb::/32 via fc00:b::2 dev eth1",
         ]);
         Ip::new(service).all(SERVICE_ADDRESSES.into_iter().chain(SERVICE_ROUTES));
+        Self::with_napi(star)
+    }
+
+    /// A service that is a bridge and has no addresses. Nobody on the links to it says anything of their own.
+    pub fn bridging(topic: &str) -> Self {
+        let mut star = Star::new(topic);
+        star.lab.node(SERVICE).expect("a namespace");
+        for node in [ROUTER, SERVICE] {
+            star.host(node)
+                .sysctl("net/ipv6/conf/default/disable_ipv6", "1")
+                .expect("links without IPv6");
+        }
+        for (port, ifname) in SERVICE_PORTS.iter().zip(["eth0", "eth1"]) {
+            star.lab
+                .link(SERVICE, ifname, ROUTER, port)
+                .expect("a cable");
+        }
+        Ip::new(star.host(SERVICE)).all([
+            "link add br0 type bridge mcast_snooping 0",
+            "link set eth0 master br0",
+            "link set eth1 master br0",
+            "link set br0 up",
+        ]);
+        star.ip().all([
+            "route add fc00:aa::/32 via fc00:a::2 dev eth0",
+            "route add fc00:bb::/32 via fc00:b::2 dev eth1",
+        ]);
+        Self::with_napi(star)
+    }
+
+    fn with_napi(star: Star) -> Self {
         let ends = [
             (SERVICE, "eth0"),
             (SERVICE, "eth1"),
@@ -247,7 +278,12 @@ pub fn outer(
     segments_left: u8,
     inner: &[u8],
 ) -> Vec<u8> {
-    let next = if inner[0] >> 4 == 6 { IPV6 } else { IPV4 };
+    let next = match inner[0] >> 4 {
+        6 => IPV6,
+        4 => IPV4,
+        // The customers' Ethernet addresses begin with 02, or with ff.
+        _ => CARRIES_ETHERNET,
+    };
     let segments = [direction.sid(), direction.next()];
     let srh = frames::srh(next, &segments, segments_left);
     frames::ipv6(

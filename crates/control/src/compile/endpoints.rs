@@ -20,7 +20,7 @@ use sidestep_model::vlan::{Vids, VlanTableId};
 use super::Pass;
 use super::chain::{self, Chain};
 use super::group::{Toward, Way};
-use super::routes::{Outcome, Unsupported, left, record, room, unsupported};
+use super::routes::{Outcome, Unsupported, Via, left, record, room, unsupported};
 use super::rules::{self, Source};
 use super::stock::ViewKey;
 
@@ -60,7 +60,9 @@ impl Pass<'_> {
                     return left(unsupported("End.X without nh6"));
                 };
                 let way = match local.oif {
-                    Some(oif) => Way::Adjacency(self.adjacency(oif, Some(nh6.into()), None)?),
+                    Some(oif) => {
+                        Way::Adjacency(self.adjacency(oif, Via::Address(nh6.into()), None)?)
+                    }
                     None => self.cross_connect(nh6.into())?,
                 };
                 way.of(record(SIDESTEP_ROUTE_END_X))
@@ -80,7 +82,7 @@ impl Pass<'_> {
                     return left(unsupported("End.DX2 without oif"));
                 };
                 sidestep_route {
-                    adjacency: self.adjacency(oif, None, None)?,
+                    adjacency: self.adjacency(oif, Via::Link, None)?,
                     ..record(SIDESTEP_ROUTE_END_DX2)
                 }
             }
@@ -172,7 +174,7 @@ impl Pass<'_> {
             if !node.links.contains_key(&dev) {
                 continue;
             }
-            let adjacency = self.adjacency(dev, None, None)?;
+            let adjacency = self.adjacency(dev, Via::Link, None)?;
             let route = room(self.bare(sidestep_route {
                 adjacency,
                 ..record(SIDESTEP_ROUTE_FORWARD)

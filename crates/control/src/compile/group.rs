@@ -10,7 +10,7 @@ use sidestep_model::route::{NextHop, Owner, Route, RouteKind};
 
 use super::Pass;
 use super::resolved::Sent;
-use super::routes::{self, Outcome, left, record, room, unsupported};
+use super::routes::{self, Outcome, Via, left, record, room, unsupported};
 use super::rules::Chains;
 
 /// Seed of the hash, and the route of each slot.
@@ -122,7 +122,8 @@ impl Pass<'_> {
             let Some(dev) = hop.dev else {
                 return Ok(Toward::NotPlain);
             };
-            let adjacency = self.adjacency(dev, Some(hop.via.unwrap_or(address)), route.mtu)?;
+            let adjacency =
+                self.adjacency(dev, Via::Address(hop.via.unwrap_or(address)), route.mtu)?;
             if hops.len() == 1 {
                 return Ok(Toward::Way(Way::Adjacency(adjacency)));
             }

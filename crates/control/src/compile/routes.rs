@@ -12,7 +12,7 @@ use sidestep_abi::{
     sidestep_route,
 };
 use sidestep_model::behavior::{SEGMENTS_MAX, Seg6Encap};
-use sidestep_model::node::{IfIndex, LinkKind, TableId};
+use sidestep_model::node::{IfIndex, LinkKind, Mac, TableId};
 use sidestep_model::route::{Encap, Family, NextHop, Owner, Route, RouteKind};
 
 use super::chain::Chain;
@@ -26,7 +26,18 @@ use super::{CompileError, Pass, header};
 /// What tells one route record from another: all of it.
 pub(crate) type RouteRecord = sidestep_route;
 /// Egress, next hop, MTU of the route if it has one of its own.
-pub(crate) type AdjacencyKey = (IfIndex, Option<IpAddr>, Option<u32>);
+pub(crate) type AdjacencyKey = (IfIndex, Via, Option<u32>);
+
+/// Who takes what leaves by an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Via {
+    /// The link: a frame as it is (End.DX2), which needs no neighbor.
+    Link,
+    /// The neighbor with that address.
+    Address(IpAddr),
+    /// Whoever has that Ethernet address.
+    Ethernet(Mac),
+}
 /// Encapsulation, source, hop limit, flow label mode, adjacency, view.
 pub(crate) type PolicyKey = (Seg6Encap, Ipv6Addr, u8, u8, u32, u32);
 
@@ -326,7 +337,7 @@ impl Pass<'_> {
         }
         match next_hop.via.or(neighbor) {
             Some(via) => {
-                let adjacency = self.adjacency(dev, Some(via), route.mtu)?;
+                let adjacency = self.adjacency(dev, Via::Address(via), route.mtu)?;
                 Ok(sidestep_route {
                     adjacency,
                     ..record(SIDESTEP_ROUTE_FORWARD)
@@ -336,24 +347,19 @@ impl Pass<'_> {
         }
     }
 
-    pub(super) fn adjacency(
-        &mut self,
-        dev: IfIndex,
-        via: Option<IpAddr>,
-        mtu: Option<u32>,
-    ) -> Outcome<u32> {
+    pub(super) fn adjacency(&mut self, dev: IfIndex, via: Via, mtu: Option<u32>) -> Outcome<u32> {
         let Some(link) = self.node.links.get(&dev) else {
             return left(unsupported("its device is not there"));
         };
         let index = room(self.stock.adjacencies.get(&(dev, via, mtu)))?;
         let lladdr = match via {
-            Some(via) => self
+            Via::Address(via) => self
                 .node
                 .neighbors
                 .get(&(dev, via))
                 .and_then(|neighbor| neighbor.lladdr),
-            // An interface as such (End.DX2) needs no neighbor.
-            None => Some(link.mac),
+            Via::Ethernet(mac) => Some(mac),
+            Via::Link => Some(link.mac),
         };
         let valid = link.up && lladdr.is_some();
         let flags = [
@@ -374,7 +380,10 @@ impl Pass<'_> {
         };
         let info = AdjacencyInfo {
             ifindex: dev,
-            via,
+            via: match via {
+                Via::Address(address) => Some(address),
+                Via::Link | Via::Ethernet(_) => None,
+            },
             valid,
         };
         self.put_adjacency(index, Some((record, info)));

@@ -8,20 +8,21 @@ use sidestep_abi::{
     sidestep_route,
 };
 use sidestep_datapath::FibKey;
-use sidestep_model::behavior::proxy::Chain;
+use sidestep_model::behavior::proxy::{Chain, InnerType};
 use sidestep_model::behavior::{EncapMode, Seg6Encap, Seg6Local};
 use sidestep_model::node::IfIndex;
 use sidestep_model::route::{Encap, Family, NextHop, Route, RouteKey};
 
 use super::Pass;
 use super::index::{Counted, ProxyInfo};
-use super::routes::{Outcome, Unsupported, left, punt, record, room, unsupported};
+use super::routes::{Outcome, Unsupported, Via, left, punt, record, room, unsupported};
 use super::stock::ViewKey;
 use super::tables::{self, Prefix};
 
 /// IANA "Assigned Internet Protocol Numbers".
 const PROTO_IPV4: u8 = 4;
 const PROTO_IPV6: u8 = 41;
+const PROTO_ETHERNET: u8 = 143;
 
 /// What tells the learned headers of one dynamic proxy from those of another: two SIDs never share any.
 pub(super) type LearnedKey = (Service, u32, RouteKey);
@@ -31,8 +32,8 @@ pub(super) type LearnedKey = (Service, u32, RouteKey);
 pub(super) struct Service {
     oif: IfIndex,
     iif: IfIndex,
-    address: IpAddr,
-    family: Family,
+    via: Via,
+    sees: InnerType,
 }
 
 impl Service {
@@ -40,15 +41,16 @@ impl Service {
         if local.proxy.chain == Some(Chain::FromVnf) {
             return unsupported("the way back of an SR proxy, which its port has");
         }
-        let addresses = [local.nh6.map(IpAddr::from), local.nh4.map(IpAddr::from)];
-        let address = addresses.into_iter().flatten().next();
+        // End.AM has no inner type: it is IPv6 that its service gets.
+        let seen = [InnerType::L2, InnerType::Ipv4];
+        let seen = seen.into_iter().find(|inner| local.sees(*inner));
         // The rest is refused where it is added; a node file may have it.
-        match (local.proxy_lacks(), local.oif, local.back(), address) {
-            (None, Some(oif), Some(iif), Some(address)) => Ok(Self {
+        match (local.proxy_lacks(), local.oif, local.back()) {
+            (None, Some(oif), Some(iif)) => Ok(Self {
                 oif,
                 iif,
-                address,
-                family: Family::of(&address),
+                via: via(local),
+                sees: seen.unwrap_or(InnerType::Ipv6),
             }),
             _ => unsupported(format!(
                 "a form of {} that Sidestep does not do yet",
@@ -59,16 +61,35 @@ impl Service {
 
     /// What is counted of what it sends back: SIDs that share the way back share that.
     fn counted(&self) -> Counted {
-        Counted::Back(self.iif, self.family)
+        Counted::Back(self.iif, self.family())
     }
 
     /// The upper-layer header of what it takes.
     fn inner(&self) -> u8 {
-        match self.family {
-            Family::V6 => PROTO_IPV6,
-            Family::V4 => PROTO_IPV4,
+        match self.sees {
+            InnerType::Ipv6 => PROTO_IPV6,
+            InnerType::Ipv4 => PROTO_IPV4,
+            InnerType::L2 => PROTO_ETHERNET,
         }
     }
+
+    /// Of the packets in it, where it is no frame.
+    fn family(&self) -> Family {
+        match self.sees {
+            InnerType::Ipv4 => Family::V4,
+            InnerType::Ipv6 | InnerType::L2 => Family::V6,
+        }
+    }
+}
+
+/// Who takes what is sent to the service.
+fn via(local: &Seg6Local) -> Via {
+    let address = [local.nh6.map(IpAddr::from), local.nh4.map(IpAddr::from)];
+    let address = address.into_iter().flatten().next();
+    address
+        .map(Via::Address)
+        .or(local.proxy.nheth.map(Via::Ethernet))
+        .unwrap_or(Via::Link)
 }
 
 /// Whether the record is that of a proxy's SID.
@@ -120,7 +141,7 @@ impl Pass<'_> {
     /// End.AM.
     pub(super) fn masquerading(&mut self, local: &Seg6Local) -> Outcome<sidestep_route> {
         let service = left(Service::of(local))?;
-        let adjacency = self.adjacency(service.oif, Some(service.address), None)?;
+        let adjacency = self.adjacency(service.oif, service.via, None)?;
         self.way_back(&service, record(SIDESTEP_ROUTE_BACK_AM))?;
         Ok(sidestep_route {
             adjacency,
@@ -135,12 +156,16 @@ impl Pass<'_> {
         next_hop: &NextHop,
     ) -> Outcome<sidestep_route> {
         let service = left(Service::of(local))?;
+        let mode = match service.sees {
+            InnerType::L2 => EncapMode::L2Encap,
+            InnerType::Ipv6 | InnerType::Ipv4 => EncapMode::Encap,
+        };
         let encap = Seg6Encap {
             tunsrc: local.proxy.src,
-            ..Seg6Encap::new(EncapMode::Encap, local.segments.clone())
+            ..Seg6Encap::new(mode, local.segments.clone())
         };
-        let adjacency = self.adjacency(service.oif, Some(service.address), None)?;
-        let back = self.headend(service.family, next_hop, &encap)?;
+        let adjacency = self.adjacency(service.oif, service.via, None)?;
+        let back = self.headend(service.family(), next_hop, &encap)?;
         self.way_back(&service, back)?;
         Ok(sidestep_route {
             adjacency,
@@ -156,7 +181,7 @@ impl Pass<'_> {
         sid: RouteKey,
     ) -> Outcome<sidestep_route> {
         let service = left(Service::of(local))?;
-        let adjacency = self.adjacency(service.oif, Some(service.address), None)?;
+        let adjacency = self.adjacency(service.oif, service.via, None)?;
         let age = local.proxy.age.unwrap_or(0);
         let learned = room(self.stock.learned.get(&(service.clone(), age, sid)))?;
         let record_learned = sidestep_learned {
@@ -197,15 +222,30 @@ impl Pass<'_> {
             counter,
             ..back
         }))?;
-        let own = self.own_addresses(service.iif, service.family)?;
+        let own = match service.sees {
+            // A frame says by its Ethernet address whose it is.
+            InnerType::L2 => 0,
+            InnerType::Ipv6 | InnerType::Ipv4 => {
+                self.own_addresses(service.iif, service.family())?
+            }
+        };
+        let mut no_addresses = 0;
         let Some(port) = self.out.image.ports.get_mut(&service.iif.0) else {
             return Ok(());
         };
-        let (way, addresses) = match service.family {
-            Family::V6 => (&mut port.back6, &mut port.own6),
-            Family::V4 => (&mut port.back4, &mut port.own4),
+        let frames = port.back2 != 0;
+        let packets = port.back6 != 0 || port.back4 != 0;
+        let (way, addresses) = match service.sees {
+            InnerType::Ipv6 => (&mut port.back6, &mut port.own6),
+            InnerType::Ipv4 => (&mut port.back4, &mut port.own4),
+            InnerType::L2 => (&mut port.back2, &mut no_addresses),
         };
-        if *way != 0 && *way != back {
+        let mixed = if service.sees == InnerType::L2 {
+            packets
+        } else {
+            frames
+        };
+        if mixed || (*way != 0 && *way != back) {
             return left(unsupported(format!(
                 "what comes back by {name} belongs to the proxy of another SID; give this one an interface of its own \
                  (iif)"

@@ -17,7 +17,7 @@ use sidestep_model::route::{Family, Route, RouteKey, RuleAction};
 use thiserror::Error;
 
 use super::index::RouteInfo;
-use super::routes::Found;
+use super::routes::{Found, Via};
 use super::rules::Chains;
 use super::stock::ViewKey;
 use super::tables::{Entry, Place, Prefix};
@@ -157,7 +157,7 @@ impl Pass<'_> {
             table,
             prefix,
         }));
-        let via = Some(address);
+        let via = Via::Address(address);
         let keys = self
             .stock
             .adjacencies

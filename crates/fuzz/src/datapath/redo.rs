@@ -45,6 +45,8 @@ struct Decided {
     end: usize,
     /// Of the current header; 0: it is a frame.
     version: u8,
+    /// A frame that a service sent back: it goes on as it is, and `version` says what it carries.
+    carried: bool,
     ecn: u8,
     destination: Option<[u8; 16]>,
     /// Where the SRH is, and its Segments Left.
@@ -97,7 +99,7 @@ impl Tables<'_> {
     fn stage(&mut self, before: &Expected, trace: &[Trace], halfway: bool) -> Option<Expected> {
         let arrived = &before.frame[..];
         let decided = decide(arrived, trace, self.image, self.learned)?;
-        if decided.version == 0 {
+        if decided.version == 0 && !decided.carried {
             return Some(Expected {
                 frame: arrived.get(decided.at..decided.end)?.to_vec(),
                 ipv4_checksum: None,
@@ -112,7 +114,11 @@ impl Tables<'_> {
         let is_kind = |kind| policy.is_some_and(|policy| u32::from(policy.kind) == kind);
         let decrement =
             (decided.adjacency.is_some() || halfway) && !is_kind(SIDESTEP_POLICY_ENCAPS_L2);
-        let mut packet = current(arrived, &decided, decrement)?;
+        let mut packet = if decided.carried {
+            arrived.get(decided.at..decided.end)?.to_vec()
+        } else {
+            current(arrived, &decided, decrement)?
+        };
         let current_length = packet.len();
         let mut ether_type = [0x86, 0xdd];
         let mut any_label = false;
@@ -120,7 +126,7 @@ impl Tables<'_> {
             Some(policy) if is_kind(SIDESTEP_POLICY_INSERT) => insert(&mut packet, policy)?,
             Some(policy) => any_label = push(&mut packet, policy, arrived, &decided)?,
             None if decided.restored.is_some() => {
-                any_label = restore(&mut packet, self.learned, &decided)?;
+                any_label = restore(&mut packet, self.learned, arrived, &decided)?;
             }
             None if decided.version == 4 => ether_type = [0x08, 0x00],
             None => {}
@@ -148,7 +154,8 @@ impl Tables<'_> {
             }
         }
         Some(Expected {
-            ipv4_checksum: (decided.version == 4).then(|| frame.len() - current_length + 10),
+            ipv4_checksum: (decided.version == 4 && !decided.carried)
+                .then(|| frame.len() - current_length + 10),
             frame,
             labels,
             which_srh_is_unknown: before.which_srh_is_unknown || decided.which_srh_is_unknown,
@@ -165,6 +172,15 @@ fn decide(
     let mut decided = Decided::default();
     for step in trace {
         match step.kind {
+            SIDESTEP_TRACE_PARSED if step.a == 0 => {
+                decided = Decided {
+                    at: step.b as usize,
+                    end: arrived.len(),
+                    version: version_in(arrived),
+                    carried: true,
+                    ..Decided::default()
+                };
+            }
             SIDESTEP_TRACE_PARSED => {
                 decided = Decided {
                     version: step.a as u8,
@@ -342,9 +358,18 @@ fn insert(packet: &mut Vec<u8>, policy: &sidestep_policy) -> Option<()> {
 }
 
 /// The learned headers, with what is the packet's own. True if the outer flow label is the packet path's to choose.
-fn restore(packet: &mut Vec<u8>, learned: &Learned, decided: &Decided) -> Option<bool> {
+fn restore(
+    packet: &mut Vec<u8>,
+    learned: &Learned,
+    arrived: &[u8],
+    decided: &Decided,
+) -> Option<bool> {
     let mut outer = learned.get(&decided.restored?)?.clone();
-    let (class, label) = class_and_label(packet, decided.version);
+    let (mut class, label) = class_and_label(packet, decided.version);
+    if decided.carried {
+        class &= !3;
+        outer.extend(arrived.get(..ETHERNET)?);
+    }
     let word = 6 << 28 | u32::from(class) << 20 | label;
     outer[..4].copy_from_slice(&word.to_be_bytes());
     packet.splice(..0, outer);
@@ -359,7 +384,18 @@ fn class_and_label(packet: &[u8], version: u8) -> (u8, u32) {
             packet[0] << 4 | packet[1] >> 4,
             u32::from_be_bytes([0, packet[1] & 15, packet[2], packet[3]]),
         ),
-        _ => (packet[1], 0),
+        4 => (packet[1], 0),
+        _ => (0, 0),
+    }
+}
+
+/// Of the IP packet in a frame, if there is one.
+fn version_in(frame: &[u8]) -> u8 {
+    let nibble = frame.get(ETHERNET).map_or(0, |byte| byte >> 4);
+    match (frame.get(12..14), nibble) {
+        (Some([0x86, 0xdd]), 6) if frame.len() >= ETHERNET + IPV6 => 6,
+        (Some([0x08, 0x00]), 4) if frame.len() >= ETHERNET + 20 => 4,
+        _ => 0,
     }
 }
 

@@ -10,14 +10,17 @@
 //! - Nothing around the frame is written, and nothing around it has a part in what comes out.
 
 use sidestep_abi::{
-    SIDESTEP_HEADER_MAX, SIDESTEP_LEARNED_MAX, SIDESTEP_ROUTE_END_DX2, SIDESTEP_ROUTE_END_DX2V,
-    SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_FORWARD, SIDESTEP_TRACE_LOOKUP, SIDESTEP_TRACE_PARSED,
+    SIDESTEP_HEADER_MAX, SIDESTEP_LEARNED_MAX, SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_FORWARD,
+    SIDESTEP_TRACE_LOOKUP, SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_PUSH, SIDESTEP_TRACE_RESTORE,
     SIDESTEP_TRACE_SOURCE, sidestep_port_counters,
 };
 use sidestep_datapath::{FRAME_MAX, FibKey, Image, Native, Trace, Verdict};
 
 use super::packet::ipv4_sum;
 use super::redo::{Learned, redo};
+
+/// IANA "Assigned Internet Protocol Numbers".
+const PROTO_ETHERNET: u32 = 143;
 
 /// What the buffer around a frame holds in the first and in the second run of it.
 const FILLS: [u8; 2] = [0x00, 0xa5];
@@ -211,11 +214,15 @@ impl Bench {
             frame.len() <= arrived.len() + longest * (1 + committed(&result.trace)),
             "grew by more than the longest header",
         )?;
-        let carries_frames = [SIDESTEP_ROUTE_END_DX2, SIDESTEP_ROUTE_END_DX2V];
-        if result
-            .trace
-            .iter()
-            .any(|step| step.kind == SIDESTEP_TRACE_BEHAVIOR && carries_frames.contains(&step.a))
+        let headers = [
+            SIDESTEP_TRACE_PARSED,
+            SIDESTEP_TRACE_DECAP,
+            SIDESTEP_TRACE_PUSH,
+            SIDESTEP_TRACE_RESTORE,
+        ];
+        let mut steps = result.trace.iter().rev();
+        let header = steps.find(|step| headers.contains(&step.kind));
+        if header.is_some_and(|step| step.kind == SIDESTEP_TRACE_DECAP && step.a == PROTO_ETHERNET)
         {
             // A frame of the customer's, whatever is in it.
             return Ok(());

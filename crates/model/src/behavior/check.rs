@@ -320,8 +320,8 @@ pub fn data_plane_can(encap: &Encap) -> Result<(), Wrong> {
             if let Some((attribute, what)) = local.proxy_lacks() {
                 return Err(wrong(
                     attribute.keyword(),
-                    format!("Sidestep does not do {what} yet"),
-                    "a service with nh6 or nh4",
+                    format!("Sidestep does not do {what}"),
+                    "nh6 or nh4 or nheth, or none of them for a service that sees frames",
                 ));
             }
             match local

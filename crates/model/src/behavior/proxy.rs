@@ -129,19 +129,10 @@ impl Seg6Local {
     pub fn proxy_lacks(&self) -> Option<(Attribute, &'static str)> {
         let lacking = [
             (
-                self.proxy.nheth.is_some(),
-                Attribute::Nheth,
-                "services by Ethernet address",
-            ),
-            (
-                self.sees(InnerType::L2),
-                Attribute::Oif,
-                "services that see frames",
-            ),
-            (
+                // draft-ietf-spring-srv6-service-programming-00 6.1: a segment has one INNER-TYPE.
                 self.nh6.is_some() && self.nh4.is_some(),
                 Attribute::Nh4,
-                "both families in one SID",
+                "two inner types in one SID: a second SID may have the same interfaces",
             ),
             (self.proxy.flows, Attribute::Flows, "headers by flow"),
         ];
@@ -352,7 +343,7 @@ mod tests {
             lacks(&local)
         };
         assert_eq!(with(|it| it.proxy.flows = true), Some(Attribute::Flows));
-        assert_eq!(with(|it| it.nh6 = None), Some(Attribute::Oif));
+        assert_eq!(with(|it| it.nh6 = None), None);
         assert_eq!(
             with(|it| it.nh4 = Some([10, 0, 0, 1].into())),
             Some(Attribute::Nh4)
