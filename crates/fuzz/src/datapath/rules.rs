@@ -11,13 +11,13 @@
 
 use sidestep_abi::{
     SIDESTEP_HEADER_MAX, SIDESTEP_LEARNED_MAX, SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_FORWARD,
-    SIDESTEP_TRACE_LOOKUP, SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_PUSH, SIDESTEP_TRACE_RESTORE,
-    SIDESTEP_TRACE_SOURCE, sidestep_port_counters,
+    SIDESTEP_TRACE_LEARN, SIDESTEP_TRACE_LOOKUP, SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_PUSH,
+    SIDESTEP_TRACE_RESTORE, SIDESTEP_TRACE_SOURCE, sidestep_port_counters,
 };
 use sidestep_datapath::{FRAME_MAX, FibKey, Image, Native, Trace, Verdict};
 
 use super::packet::ipv4_sum;
-use super::redo::{Learned, redo};
+use super::redo::{Expected, Learned, redo};
 
 /// IANA "Assigned Internet Protocol Numbers".
 const PROTO_ETHERNET: u32 = 143;
@@ -43,6 +43,15 @@ struct Outcome {
     verdict: Verdict,
     frame: Vec<u8>,
     trace: Vec<Trace>,
+}
+
+impl Outcome {
+    /// What it was put on has been learned anew from it.
+    fn teaches_its_own_proxy(&self) -> bool {
+        let with = |kind| self.trace.iter().filter(move |step| step.kind == kind);
+        with(SIDESTEP_TRACE_RESTORE)
+            .any(|restored| with(SIDESTEP_TRACE_LEARN).any(|learned| learned.a == restored.a))
+    }
 }
 
 type Found = Result<(), &'static str>;
@@ -97,8 +106,9 @@ impl Bench {
     pub fn run(&mut self, ifindex: u32, frame: &[u8]) {
         let frame = &frame[..frame.len().min(FRAME_MAX)];
         let result = self.once(ifindex, frame, 0);
+        // A list that names a dynamic proxy twice in a row: the second run goes on where the first one has led.
         assert!(
-            result == self.once(ifindex, frame, 1),
+            result.teaches_its_own_proxy() || result == self.once(ifindex, frame, 1),
             "depends on bytes that are not the packet's: {}",
             self.case(ifindex, frame)
         );
@@ -153,12 +163,12 @@ impl Bench {
             )?;
         }
         // A packet that is dropped later is learned from, too.
-        let _ = redo(arrived, &result.trace, &self.image, &mut self.learned);
+        let expected = redo(arrived, &result.trace, &self.image, &mut self.learned);
         match result.verdict {
             Verdict::Forward { ifindex } => {
                 self.forwarded += 1;
                 self.sent(arrived, result, ifindex)?;
-                self.as_decided(arrived, result)
+                as_decided(expected, result)
             }
             Verdict::Kernel(reason) if reason.name == "decapsulated" => {
                 check(
@@ -166,7 +176,7 @@ impl Bench {
                     "other MAC addresses for the kernel",
                 )?;
                 is_packet(&result.frame)?;
-                self.as_decided(arrived, result)
+                as_decided(expected, result)
             }
             // Padding may be gone that the link put behind the packet.
             Verdict::Kernel(reason) | Verdict::Drop(reason)
@@ -233,32 +243,31 @@ impl Bench {
             "hop limit 0",
         )
     }
+}
 
-    /// Byte for byte what was decided.
-    fn as_decided(&mut self, arrived: &[u8], result: &Outcome) -> Found {
-        let expected = redo(arrived, &result.trace, &self.image, &mut self.learned)
-            .ok_or("the trace makes no sense")?;
-        if expected.which_srh_is_unknown {
-            return Ok(());
-        }
-        let mut found = result.frame.clone();
-        for at in expected.labels {
-            let label = found.get_mut(at + 1..at + 4).ok_or("too short")?;
-            check(
-                u32::from_be_bytes([0, label[0] & 15, label[1], label[2]]) != 0,
-                "no flow label",
-            )?;
-            label[0] &= 0xf0;
-            label[1..].fill(0);
-        }
-        if let Some(at) = expected.ipv4_checksum
-            && found.get(at..at + 2) == Some(&[0xff, 0xff])
-        {
-            // The same number in one's complement.
-            found[at..at + 2].fill(0);
-        }
-        check(found == expected.frame, "not what was decided")
+/// Byte for byte what was decided.
+fn as_decided(expected: Option<Expected>, result: &Outcome) -> Found {
+    let expected = expected.ok_or("the trace makes no sense")?;
+    if expected.which_srh_is_unknown {
+        return Ok(());
     }
+    let mut found = result.frame.clone();
+    for at in expected.labels {
+        let label = found.get_mut(at + 1..at + 4).ok_or("too short")?;
+        check(
+            u32::from_be_bytes([0, label[0] & 15, label[1], label[2]]) != 0,
+            "no flow label",
+        )?;
+        label[0] &= 0xf0;
+        label[1..].fill(0);
+    }
+    if let Some(at) = expected.ipv4_checksum
+        && found.get(at..at + 2) == Some(&[0xff, 0xff])
+    {
+        // The same number in one's complement.
+        found[at..at + 2].fill(0);
+    }
+    check(found == expected.frame, "not what was decided")
 }
 
 /// The counters that a frame can change.
