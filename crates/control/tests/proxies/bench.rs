@@ -226,16 +226,20 @@ impl Bench {
             Verdict::Drop(reason) => Answer::Drop(reason.name),
             Verdict::Kernel(reason) => {
                 let left = self.native.frame();
-                Answer::Kernel(reason.name, (left != frame).then(|| left.to_vec()))
+                Answer::Kernel(reason.name, (left != frame).then(|| left.to_vec()), false)
             }
         };
-        if let Answer::Kernel(_, changed) = &mut expected {
+        if let Answer::Kernel(_, changed, _) = &mut expected {
             changed.take_if(|changed| changed == frame);
         }
-        if let (Answer::Forward { frame, label, .. }, Answer::Forward { frame: sent, .. }) =
-            (&mut expected, &found)
-            && std::mem::take(label)
-        {
+        let of_a_frame = match (&mut expected, &found) {
+            (Answer::Forward { frame, label, .. }, Answer::Forward { frame: sent, .. })
+            | (Answer::Kernel(_, Some(frame), label), Answer::Kernel(_, Some(sent), _)) => {
+                std::mem::take(label).then_some((frame, sent))
+            }
+            _ => None,
+        };
+        if let Some((frame, sent)) = of_a_frame {
             // Whatever it is, it is 20 bits.
             frame[15] = frame[15] & 0xf0 | sent[15] & 0x0f;
             frame[16..18].copy_from_slice(&sent[16..18]);

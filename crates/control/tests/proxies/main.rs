@@ -95,7 +95,7 @@ const KINDS: [&str; 22] = [
 fn kind(answer: &Answer, arrived: usize) -> String {
     match answer {
         Answer::Drop(reason) => format!("drop {reason}"),
-        Answer::Kernel(reason, _) => format!("kernel {reason}"),
+        Answer::Kernel(reason, ..) => format!("kernel {reason}"),
         Answer::Forward { frame, .. } if frame.len() > arrived => {
             "forward, headers in front".into()
         }
@@ -151,7 +151,7 @@ fn vector(bench: &mut Bench, arrivals: &[Arrival]) -> String {
             )
         }
         Answer::Drop(reason) => format!("{{drop: {reason}}}"),
-        Answer::Kernel(reason, _) => format!("{{kernel: {reason}}}"),
+        Answer::Kernel(reason, ..) => format!("{{kernel: {reason}}}"),
     };
     let _ = writeln!(
         text,

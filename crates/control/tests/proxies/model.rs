@@ -18,8 +18,8 @@ pub enum Answer {
         label: bool,
     },
     Drop(&'static str),
-    /// The kernel gets it; changed to this, or as it was.
-    Kernel(&'static str, Option<Vec<u8>>),
+    /// The kernel gets it; changed to this, with such a label, or as it was.
+    Kernel(&'static str, Option<Vec<u8>>, bool),
 }
 
 #[derive(Clone, Debug)]
@@ -95,6 +95,8 @@ struct Packet {
     advanced: Option<usize>,
     /// SIDs, and the way back.
     steps: usize,
+    /// Nobody prescribes the flow label of the header in front.
+    label: bool,
 }
 
 /// An SRH that is to be processed.
@@ -117,7 +119,7 @@ impl Model {
         let bytes = match self.classify(port, frame) {
             Ok(bytes) => bytes,
             Err(Drop(reason)) => return Answer::Drop(reason),
-            Err(Leave(reason)) => return Answer::Kernel(reason, None),
+            Err(Leave(reason)) => return Answer::Kernel(reason, None, false),
         };
         let mut packet = Packet {
             bytes,
@@ -125,6 +127,7 @@ impl Model {
             carried: 0,
             advanced: None,
             steps: 0,
+            label: false,
         };
         let done = self.process(port, &mut packet);
         done.and_then(|egress| self.leave(egress, &packet))
@@ -193,10 +196,8 @@ impl Model {
                 return Err(Drop("sid_loop"));
             }
             packet.steps += 1;
-            // What is put in front by a proxy here cannot be for a proxy here.
-            if packet.carried > 0 {
-                return Err(Leave("local_segment"));
-            }
+            // What a proxy here put in front is for one here: the packet is as one that arrives so.
+            packet.arrive_again();
             let (now, proxy) = (self.now, &mut self.proxies[sid]);
             let to_service = match proxy.kind {
                 Kind::Masquerading => packet.masquerade().map(|()| true)?,
@@ -262,8 +263,7 @@ impl Model {
         } else {
             [8, 0]
         };
-        // RFC 6437: the label of what is inside, if it has one.
-        let label = at > 0 && (!v6 || u32_at(&bytes, at) & 0xf_ffff == 0);
+        let label = packet.label;
         Ok(Answer::Forward {
             port: egress,
             frame: [&port.peer_mac[..], &port.mac, &ethertype, &bytes].concat(),
@@ -276,13 +276,19 @@ impl Packet {
     fn end(&self, end: &End, frame: &[u8]) -> Answer {
         let reason = match end {
             Drop(reason) => return Answer::Drop(reason),
-            Leave(reason) if !self.proxied => return Answer::Kernel(reason, None),
+            Leave(reason) if !self.proxied => return Answer::Kernel(reason, None, false),
             Leave(reason) => reason,
         };
         match *reason {
             // The kernel gets it as the proxies have made it.
             "local" | "neighbor" if self.carried == 0 => {
-                Answer::Kernel("decapsulated", Some([&frame[..14], &self.bytes].concat()))
+                let ethertype = if self.bytes[0] >> 4 == 6 {
+                    [0x86, 0xdd]
+                } else {
+                    [8, 0]
+                };
+                let frame = [&frame[..12], &ethertype, &self.bytes].concat();
+                Answer::Kernel("decapsulated", Some(frame), self.label)
             }
             "neighbor" => Answer::Drop("no_neighbor"),
             "hop_limit_exceeded" => Answer::Drop("hop_limit"),
@@ -460,8 +466,22 @@ impl Packet {
         Ok(true)
     }
 
+    /// With the headers that were put in front, if there are any: it has had its hop (6.1.1, inbound S03).
+    fn arrive_again(&mut self) {
+        if self.carried == 0 {
+            return;
+        }
+        let at = self.hop_limit_at();
+        self.bytes[at] -= 1;
+        if self.bytes[self.carried] >> 4 == 4 {
+            ipv4_set_checksum(&mut self.bytes[self.carried..]);
+        }
+        (self.carried, self.advanced) = (0, None);
+    }
+
     /// The packet inside, and RFC 6040 4.2.
     fn decapsulate(&mut self, at: usize, inner: u8) -> Step<()> {
+        self.label = false;
         let outer_ecn = self.bytes[1] >> 4 & 3;
         let rest = self.bytes[at..].to_vec();
         let length = if inner == proto::IPV6 {
@@ -533,6 +553,8 @@ impl Packet {
         let mut outer = headers.clone();
         outer[..4].copy_from_slice(&(6 << 28 | class_and_label).to_be_bytes());
         outer[4..6].copy_from_slice(&payload.to_be_bytes());
+        // RFC 6437: the label of what is inside, if it has one.
+        self.label = class_and_label & 0xf_ffff == 0;
         self.carried = outer.len();
         self.bytes = [outer, std::mem::take(&mut self.bytes)].concat();
         Ok(())
