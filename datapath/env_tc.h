@@ -81,7 +81,7 @@ INLINE int env_decap4_by_translation(ENV *e, int delta)
  */
 INLINE int env_encap_again(ENV *e, int delta)
 {
-	int excess = e->protocol == be16(ETHERTYPE_IPV6) ? 0 : IPV6_LENGTH;
+	int excess = e->protocol == ETHERTYPE_IPV6 ? 0 : IPV6_LENGTH;
 
 	if (excess && !env_decap_l3)
 		return -1;
