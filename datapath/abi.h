@@ -43,6 +43,17 @@
 /* How many learned headers a proxy keeps, for packets that are reading the older ones; a power of two. */
 #define SIDESTEP_LEARNED_PLACES 4
 
+/* LIMIT: services whose dynamic proxies learn by flow (`flows`). */
+#define SIDESTEP_FLOW_TABLES 16
+/* LIMIT: flows of one such service; a power of two. */
+#define SIDESTEP_FLOWS 8192
+/* Flows that share a place in the table: the one of them that was longest without a packet makes room for a new one. */
+#define SIDESTEP_FLOW_WAYS 8
+/* LIMIT: records of learned headers that the flows of one service share; each keeps the last three chains in it. */
+#define SIDESTEP_CHAINS 256
+/* Records that share a place among those. */
+#define SIDESTEP_CHAIN_WAYS 8
+
 /* In a key of a VLAN table, beside a VLAN id: there is one. */
 #define SIDESTEP_VLAN_KEY_PRESENT 0x1000u
 
@@ -197,19 +208,43 @@ struct sidestep_policy {
 /* Outer headers as they go on, but for what is each packet's own: traffic class, flow label, Payload Length are 0. */
 struct sidestep_headers {
 	__u32 length; /* bytes in use, a multiple of 8 */
-	__u32 reserved; /* 0 */
+	__u32 hash; /* of them, where flows share the record */
 	__u8 bytes[SIDESTEP_LEARNED_MAX]; /* network order, as on the wire */
 };
 
-/* What a dynamic proxy has learned. The control plane writes the first word only; the rest is the packet path's. */
+/*
+ * What a dynamic proxy has learned. The control plane writes what is before .version; the rest is the packet path's.
+ * Behind the SIDESTEP_LEARNED records of proxies follow SIDESTEP_CHAINS for each table of flows: .used is 0 there.
+ */
 struct sidestep_learned {
 	__u32 used; /* 1: there is such a proxy */
 	__u32 age;  /* seconds that must pass before other headers are learned */
+	__u32 flows; /* that it tells apart, a power of two; 0: it does not. Then nothing is learned in this record itself */
+	__u32 table; /* of those flows, 1 to SIDESTEP_FLOW_TABLES */
+	__u64 seed; /* of their hash: who sends packets should not know which of them share a place */
 	__u64 version; /* counts what was learned; 0: nothing yet. Written last (table/learned.h) */
-	__u64 time; /* of the last time, in nanoseconds of the monotonic clock */
+	__u64 time; /* of the last time, in nanoseconds of the monotonic clock; of flows: when a packet last had these headers */
 	__u64 busy; /* a CPU is learning */
 	struct sidestep_headers headers[SIDESTEP_LEARNED_PLACES]; /* at version % SIDESTEP_LEARNED_PLACES */
 };
+
+/* Packets of one direction between two ends. The packet path's alone (table/flows.h). */
+struct sidestep_flow {
+	__u64 key[5]; /* flow_key */
+	__u32 sequence; /* odd while the rest is written */
+	__u32 used; /* when a packet last went to the service, in units of 2^FLOW_TICK ns */
+	__u64 chain; /* version << 16 | number, from 0, of a record of SIDESTEP_CHAINS; 0: there is no flow here */
+	__u64 time; /* when it got that chain, in nanoseconds of the monotonic clock */
+};
+
+/* A table of flows is an array of these. */
+struct sidestep_flow_set {
+	__u64 busy; /* a CPU writes one of them */
+	__u64 evicted; /* flows that made room for others */
+	__u64 reserved[6]; /* 0: each flow is a cache line */
+	struct sidestep_flow flows[SIDESTEP_FLOW_WAYS];
+};
+#define SIDESTEP_FLOW_SETS (SIDESTEP_FLOWS / SIDESTEP_FLOW_WAYS)
 
 /* Per-CPU counters. received = forwarded + kernel + dropped, exactly. */
 struct sidestep_port_counters {
@@ -232,7 +267,9 @@ SIDESTEP_ASSERT_SIZE(struct sidestep_group, 8 + 4 * SIDESTEP_GROUP_SLOTS);
 SIDESTEP_ASSERT_SIZE(struct sidestep_adjacency, 32);
 SIDESTEP_ASSERT_SIZE(struct sidestep_wanted, 24);
 SIDESTEP_ASSERT_SIZE(struct sidestep_policy, 16 + 16 + SIDESTEP_HEADER_MAX);
-SIDESTEP_ASSERT_SIZE(struct sidestep_learned, 32 + SIDESTEP_LEARNED_PLACES * (8 + SIDESTEP_LEARNED_MAX));
+SIDESTEP_ASSERT_SIZE(struct sidestep_flow, 64);
+SIDESTEP_ASSERT_SIZE(struct sidestep_flow_set, 64 + 64 * SIDESTEP_FLOW_WAYS);
+SIDESTEP_ASSERT_SIZE(struct sidestep_learned, 48 + SIDESTEP_LEARNED_PLACES * (8 + SIDESTEP_LEARNED_MAX));
 SIDESTEP_ASSERT_SIZE(struct sidestep_port_counters, 64);
 SIDESTEP_ASSERT_SIZE(struct sidestep_route_counters, 32);
 

@@ -16,6 +16,7 @@
  *   env_port/route/group/adjacency/policy(e, index)   records, NULL where there is none
  *   env_fib_lookup(e, view, address)             route index, 0: none
  *   env_learned(e, index)       what a dynamic proxy has learned, NULL where there is none
+ *   env_flow_set(e, index)      flows that share a place, NULL where there is none
  *   env_now(e)                  nanoseconds of the monotonic clock
  *   env_swap(word, value)       stores a word of 8 bytes and returns what it was; ordered before and behind it
  *   env_barrier()               what was read before it was read before what is read behind it

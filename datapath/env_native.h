@@ -143,6 +143,11 @@ INLINE struct sidestep_learned *env_learned(ENV *e, __u32 index)
 	return index < e->tables->learned_count ? &e->tables->learned[index] : 0;
 }
 
+INLINE struct sidestep_flow_set *env_flow_set(ENV *e, __u32 index)
+{
+	return index < e->tables->flow_set_count ? &e->tables->flow_sets[index] : 0;
+}
+
 INLINE __u64 env_now(ENV *e)
 {
 	return e->tables->now;

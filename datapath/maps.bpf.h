@@ -98,10 +98,18 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, SIDESTEP_LEARNED + 1);
+	__uint(max_entries, SIDESTEP_LEARNED + 1 + SIDESTEP_FLOW_TABLES * SIDESTEP_CHAINS);
 	__type(key, __u32);
 	__type(value, struct sidestep_learned);
 } learned SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, SIDESTEP_FLOW_TABLES * SIDESTEP_FLOW_SETS);
+	__type(key, __u32);
+	__type(value, struct sidestep_flow_set);
+} flow_sets SEC(".maps");
 
 /* The packet in its target's form: struct xdp_md or struct __sk_buff. */
 INLINE struct sidestep_port *env_port(ENV *e, __u32 index)
@@ -160,6 +168,11 @@ INLINE struct sidestep_policy *env_policy(ENV *e, __u32 index)
 INLINE struct sidestep_learned *env_learned(ENV *e, __u32 index)
 {
 	return bpf_map_lookup_elem(&learned, &index);
+}
+
+INLINE struct sidestep_flow_set *env_flow_set(ENV *e, __u32 index)
+{
+	return bpf_map_lookup_elem(&flow_sets, &index);
 }
 
 INLINE __u64 env_now(ENV *e)

@@ -6,16 +6,42 @@
 #ifndef SIDESTEP_BEHAVIOR_END_AD_H
 #define SIDESTEP_BEHAVIOR_END_AD_H
 
-#include "../table/learned.h"
+#include "../table/flows.h"
 #include "service.h"
+
+/* 6.2.1 S17.1: what is before the cursor is learned if it is not known already, and `age` has passed since what is. */
+SUBPROGRAM verdict learn_headers(ENV *e, struct packet *p, __u32 index)
+{
+	const struct sidestep_learned *proxy = env_learned(e, index);
+	__u64 version;
+
+	if (!p || !proxy)
+		return punt(unsupported);
+	if (learned_length(p) > SIDESTEP_LEARNED_MAX)
+		return drop(learned_length);
+	if (!env_bytes(e, p->cursor - 8, 8))
+		return punt(ext_chain);
+	if (proxy->flows) {
+		learn_flow(e, p, index, proxy);
+		return VERDICT_CONTINUE;
+	}
+	version = learned_version(proxy);
+	/* Where another CPU learns at this moment: what comes next is compared again. */
+	if (!version || (!learned_matches(e, p, index, version) && learned_has_age(e, proxy, proxy->time)))
+		learned_write(e, p, index, version, 0);
+	return VERDICT_CONTINUE;
+}
 
 INLINE verdict end_ad(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
 	verdict v = service_unwrap(e, p, r);
 
 	if (v == VERDICT_CONTINUE)
-		v = learn(e, p, r->policy);
-	return v == VERDICT_CONTINUE ? service_forward(e, p, r) : v;
+		v = learn_headers(e, p, r->policy);
+	if (v != VERDICT_CONTINUE)
+		return v;
+	env_trace(e, SIDESTEP_TRACE_LEARN, r->policy, learned_length(p), p->destination);
+	return service_forward(e, p, r);
 }
 
 /* 6.1.1, inbound policy, with what was learned: it is planned here, and copied when the packet leaves. */
@@ -26,13 +52,23 @@ INLINE verdict restore(ENV *e, struct packet *p, const struct sidestep_route *r)
 
 	if (!learned)
 		return punt(unsupported);
-	p->learned = learned_version(learned);
+	if (learned->flows) {
+		verdict v = flow_learned(e, p, r->policy);
+
+		if (v != VERDICT_CONTINUE)
+			return v;
+		learned = env_learned(e, p->policy);
+		if (!learned)
+			return punt(unsupported);
+	} else {
+		p->policy = r->policy;
+		p->learned = learned_version(learned);
+	}
 	if (!p->learned)
 		return drop(not_learned); /* S02 */
 	headers = learned_headers(learned, p->learned);
 	p->restored = headers->length;
 	p->destination = load_address(headers->bytes + IPV6_DESTINATION);
-	p->policy = r->policy;
 	p->plan = p->frame ? PLAN_PUSH | PLAN_RESTORE | PLAN_CARRY : PLAN_PUSH | PLAN_RESTORE;
 	p->view = p->view6;
 	env_trace(e, SIDESTEP_TRACE_RESTORE, r->policy, p->restored, p->destination);

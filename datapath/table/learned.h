@@ -5,6 +5,8 @@
  * Headers are written into the place behind the current ones, and then the version says so. A reader copies those of the
  * version that it saw; they were not touched meanwhile if the version is at most so much further that the writer has not
  * come round to their place again. So a reader never waits, and never gets half of one chain and half of another.
+ *
+ * A proxy learns one chain for all packets, in a record of its own, or one for each flow (flows.h).
  */
 #ifndef SIDESTEP_TABLE_LEARNED_H
 #define SIDESTEP_TABLE_LEARNED_H
@@ -34,14 +36,13 @@ INLINE _Bool learned_untouched(const struct sidestep_learned *learned, __u64 ver
 
 /*
  * Word `i` of the current packet's headers as they go on: without what is each packet's own (traffic class, flow label,
- * Payload Length). 0 in *readable: it cannot be read in place.
+ * Payload Length). learn() has seen that they can be read in place.
  */
-INLINE __u64 learned_word(ENV *e, const struct packet *p, __u32 i, _Bool *readable)
+INLINE __u64 learned_word(ENV *e, const struct packet *p, __u32 i)
 {
 	const __u8 *bytes = env_bytes(e, p->l3 + i * 8, 8);
 	__u64 word;
 
-	*readable = bytes != 0;
 	if (!bytes)
 		return 0;
 	word = load64(bytes);
@@ -57,79 +58,79 @@ INLINE __u64 learned_word(ENV *e, const struct packet *p, __u32 i, _Bool *readab
 	return word;
 }
 
-/* Compares the headers with those of the packet, or writes them. 0: they differ, or cannot be read in place. */
-INLINE _Bool learned_each(ENV *e, const struct packet *p, struct sidestep_headers *headers, __u32 length, _Bool write)
+/* Bytes of the packet's headers: what is before the cursor. */
+INLINE __u32 learned_length(const struct packet *p)
 {
-	__u64 *words = (__u64 *)headers->bytes;
+	return p->cursor - p->l3;
+}
 
+/* Whether the packet has the headers of that version. Where it is overwritten meanwhile, it may be said so in error. */
+SUBPROGRAM __u32 learned_matches(ENV *e, struct packet *p, __u32 index, __u64 version)
+{
+	struct sidestep_learned *learned = env_learned(e, index);
+	const struct sidestep_headers *headers;
+	const __u64 *words;
+	__u32 length;
+
+	if (!p || !learned)
+		return 0;
+	headers = learned_headers(learned, version);
+	words = (const __u64 *)headers->bytes;
+	length = learned_length(p);
+	if (headers->length != length)
+		return 0;
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < LEARNED_WORDS; i++) {
-		_Bool readable;
-		__u64 word;
-
 		if (i * 8 >= length)
 			break;
-		word = learned_word(e, p, i, &readable);
-		if (!readable)
-			return 0;
-		if (write)
-			words[i] = word;
-		else if (words[i] != word)
+		if (words[i] != learned_word(e, p, i))
 			return 0;
 	}
 	return 1;
 }
 
 /*
- * draft-ietf-spring-srv6-service-programming-00 6.2.1 S17.1: what is before the cursor is learned if it is not what is
- * known already, and `age` has passed since that was learned. Continue, or the packet cannot be kept.
+ * The packet's headers become the version behind the one that was seen, and it is returned; 0: another CPU writes at this
+ * moment, or has since.
  */
-SUBPROGRAM verdict learn_headers(ENV *e, struct packet *p, __u32 index)
+SUBPROGRAM __u64 learned_write(ENV *e, struct packet *p, __u32 index, __u64 seen, __u32 hash)
 {
 	struct sidestep_learned *learned = env_learned(e, index);
 	struct sidestep_headers *headers;
-	__u64 version, now;
+	__u64 version, *words;
 	__u32 length;
-	_Bool whole;
 
-	if (!p || !learned)
-		return punt(unsupported);
-	length = p->cursor - p->l3;
-	if (length > SIDESTEP_LEARNED_MAX)
-		return drop(learned_length);
-	version = learned_version(learned);
-	headers = learned_headers(learned, version);
-	if (version && headers->length == length && learned_each(e, p, headers, length, 0))
-		return VERDICT_CONTINUE;
-	now = env_now(e);
-	/* Another CPU may have learned after this one read the clock: that is not long ago, but less than nothing. */
-	if (version && (__s64)(now - learned->time) < (__s64)(learned->age * 1000000000ull))
-		return VERDICT_CONTINUE;
-	/* Another CPU learns at this moment, or has since the look at the age: what comes next is compared again. */
-	if (env_swap(&learned->busy, 1))
-		return VERDICT_CONTINUE;
-	if (learned_version(learned) != version) {
+	if (!p || !learned || env_swap(&learned->busy, 1))
+		return 0;
+	if (learned_version(learned) != seen) {
 		env_swap(&learned->busy, 0);
-		return VERDICT_CONTINUE;
+		return 0;
 	}
-	version++;
+	version = seen + 1;
 	headers = learned_headers(learned, version);
-	whole = learned_each(e, p, headers, length, 1);
+	words = (__u64 *)headers->bytes;
+	length = learned_length(p);
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < LEARNED_WORDS; i++) {
+		if (i * 8 >= length)
+			break;
+		words[i] = learned_word(e, p, i);
+	}
 	headers->length = length;
-	learned->time = now;
-	if (whole)
-		env_swap(&learned->version, version);
+	headers->hash = hash;
+	learned->time = env_now(e);
+	env_swap(&learned->version, version);
 	env_swap(&learned->busy, 0);
-	return whole ? VERDICT_CONTINUE : punt(ext_chain);
+	return version;
 }
 
-INLINE verdict learn(ENV *e, struct packet *p, __u32 index)
+/*
+ * Whether other headers may be learned than those of `time`: `age` has passed. Another CPU may have learned after this one
+ * read the clock: that is not long ago, but less than nothing.
+ */
+INLINE _Bool learned_has_age(ENV *e, const struct sidestep_learned *proxy, __u64 time)
 {
-	verdict v = learn_headers(e, p, index);
-
-	if (v == VERDICT_CONTINUE)
-		env_trace(e, SIDESTEP_TRACE_LEARN, index, p->cursor - p->l3, p->destination);
-	return v;
+	return (__s64)(env_now(e) - time) >= (__s64)(proxy->age * 1000000000ull);
 }
 
 #endif

@@ -22,6 +22,7 @@
 #define IPV4_LENGTH 20 /* without options */
 #define IPV4_TOS 1
 #define IPV4_TOTAL_LENGTH 2
+#define IPV4_IDENTIFICATION 4
 #define IPV4_FRAGMENT 6
 #define IPV4_TTL 8
 #define IPV4_PROTOCOL 9

@@ -37,6 +37,10 @@
 #define PROTO_SCTP 132
 #define PROTO_ETHERNET 143
 
+/* Fragment header (RFC 8200 4.5). */
+#define FRAGMENT_LENGTH 8
+#define FRAGMENT_IDENTIFICATION 4
+
 /* ECN field (RFC 3168 5): the last two bits of the traffic class. */
 #define ECN_MASK 3
 #define ECN_NOT_ECT 0

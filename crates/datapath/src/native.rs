@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use sidestep_abi::{
-    Reason, SIDESTEP_PORTS, SIDESTEP_REASONS, sidestep_adjacency, sidestep_group, sidestep_learned,
+    Reason, SIDESTEP_CHAINS, SIDESTEP_FLOW_SETS, SIDESTEP_LEARNED, SIDESTEP_PORTS,
+    SIDESTEP_REASONS, sidestep_adjacency, sidestep_flow_set, sidestep_group, sidestep_learned,
     sidestep_policy, sidestep_port, sidestep_port_counters, sidestep_route,
     sidestep_route_counters, sidestep_trace,
 };
@@ -107,6 +108,8 @@ pub struct Native {
     policies: Vec<sidestep_policy>,
     /// [`learned::WORDS`] for each record.
     learned: Arc<[AtomicU64]>,
+    /// [`SET_WORDS`] for each set.
+    flow_sets: Arc<[AtomicU64]>,
     now: u64,
     fib: Fib<Heap>,
     port_counters: Vec<sidestep_port_counters>,
@@ -156,11 +159,27 @@ fn dense<T: Clone + Default>(records: &BTreeMap<u32, T>) -> Vec<T> {
     table
 }
 
+/// Words of 8 bytes of a set of flows.
+const SET_WORDS: usize = size_of::<sidestep_flow_set>() / 8;
+
+/// The tables of flows up to the last one in use.
+fn flow_tables(image: &Image) -> u32 {
+    let tables = image.learned.values().map(|learned| learned.table);
+    tables.max().unwrap_or(0)
+}
+
+fn zeros(words: usize) -> Arc<[AtomicU64]> {
+    (0..words).map(|_| AtomicU64::new(0)).collect()
+}
+
 /// The records of dynamic proxies, which have learned nothing.
 fn untaught(image: &Image) -> Arc<[AtomicU64]> {
     let records = dense(&image.learned);
-    let words = (0..records.len() * learned::WORDS).map(|_| AtomicU64::new(0));
-    let words: Arc<[AtomicU64]> = words.collect();
+    let count = match flow_tables(image) {
+        0 => records.len() as u32,
+        tables => SIDESTEP_LEARNED + 1 + tables * SIDESTEP_CHAINS,
+    };
+    let words = zeros(count as usize * learned::WORDS);
     for (words, record) in words.chunks_exact(learned::WORDS).zip(&records) {
         learned::write(words, record);
     }
@@ -188,6 +207,7 @@ impl Native {
             adjacencies: dense(&image.adjacencies),
             policies: dense(&image.policies),
             learned: untaught(image),
+            flow_sets: zeros((flow_tables(image) * SIDESTEP_FLOW_SETS) as usize * SET_WORDS),
             now: 0,
             fib: fib(image),
             port_counters: vec![sidestep_port_counters::default(); SIDESTEP_PORTS as usize],
@@ -212,8 +232,10 @@ impl Native {
             adjacencies: self.adjacencies.as_ptr(),
             policies: self.policies.as_ptr(),
             learned: self.learned.as_ptr().cast_mut().cast(),
+            flow_sets: self.flow_sets.as_ptr().cast_mut().cast(),
             now: self.now,
             learned_count: (self.learned.len() / learned::WORDS) as u32,
+            flow_set_count: (self.flow_sets.len() / SET_WORDS) as u32,
             route_count: self.routes.len() as u32,
             group_count: self.groups.len() as u32,
             adjacency_count: self.adjacencies.len() as u32,
@@ -271,6 +293,7 @@ impl Native {
     #[doc(hidden)]
     pub fn learn_with(&mut self, other: &Self) {
         self.learned = Arc::clone(&other.learned);
+        self.flow_sets = Arc::clone(&other.flow_sets);
     }
 
     fn learned_words(&self, index: u32) -> Option<&[AtomicU64]> {

@@ -11,7 +11,7 @@ use sidestep_model::behavior::check::linux_can_express;
 use sidestep_model::behavior::endpoint::BEHAVIORS;
 use sidestep_model::behavior::headend::HEADENDS;
 use sidestep_model::behavior::proxy::{
-    Chain, INTERVAL_MAX, INTERVAL_MIN, InnerType, Liveness, OnDown, Probe,
+    Chain, FLOWS, FLOWS_MIN, INTERVAL_MAX, INTERVAL_MIN, InnerType, Liveness, OnDown, Probe,
 };
 use sidestep_model::behavior::{Behavior, Proxy, Seg6Encap, Seg6Local};
 use sidestep_model::config::File;
@@ -195,7 +195,8 @@ fn proxy() -> impl Strategy<Value = Proxy> {
     let inner = prop::sample::select(&[InnerType::Ipv6, InnerType::Ipv4, InnerType::L2]);
     let probe = prop::sample::select(&[Probe::Icmp, Probe::Arp, Probe::Link]);
     let on_down = prop::sample::select(&[OnDown::Drop, OnDown::Bypass]);
-    let learning = (any::<u32>(), any::<bool>());
+    let flows = prop::option::of(FLOWS_MIN..=FLOWS);
+    let learning = (any::<u32>(), flows);
     let liveness = (probe, INTERVAL_MIN..=INTERVAL_MAX, on_down);
     (
         chain,

@@ -27,10 +27,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use sidestep_abi::{
-    PUNT_table_full, SIDESTEP_LEARNED, SIDESTEP_PORT_FORWARD4, SIDESTEP_PORT_FORWARD6,
-    SIDESTEP_PORT_REQUIRE_HMAC, SIDESTEP_PORT_RPF_LOOSE, SIDESTEP_PORT_RPF_STRICT,
-    SIDESTEP_PORT_RULES4_PUNT, SIDESTEP_PORT_RULES6_PUNT, SIDESTEP_PORT_SEG6, SIDESTEP_PORTS,
-    sidestep_port,
+    PUNT_table_full, SIDESTEP_FLOW_TABLES, SIDESTEP_LEARNED, SIDESTEP_PORT_FORWARD4,
+    SIDESTEP_PORT_FORWARD6, SIDESTEP_PORT_REQUIRE_HMAC, SIDESTEP_PORT_RPF_LOOSE,
+    SIDESTEP_PORT_RPF_STRICT, SIDESTEP_PORT_RULES4_PUNT, SIDESTEP_PORT_RULES6_PUNT,
+    SIDESTEP_PORT_SEG6, SIDESTEP_PORTS, sidestep_port,
 };
 use sidestep_datapath::{FibKey, Image, Limits, VIEWS};
 use sidestep_model::node::{IfIndex, Link, Node};
@@ -261,6 +261,7 @@ impl Compiler {
             "adjacencies" => self.limits.adjacencies,
             "policies" => self.limits.policies,
             "learned headers" => SIDESTEP_LEARNED,
+            "tables of flows" => SIDESTEP_FLOW_TABLES,
             "views" => VIEWS,
             _ => self.limits.fib,
         };

@@ -167,6 +167,9 @@ impl Pass<'_> {
     pub(super) fn put_learned(&mut self, index: u32, content: Option<&sidestep_learned>) {
         let content = content.copied();
         let image = &mut self.out.image.learned;
+        let table = |content: Option<&sidestep_learned>| content.map_or(0, |it| it.table);
+        self.stock.flow_tables.hold(table(content.as_ref()));
+        self.stock.flow_tables.let_go(table(image.get(&index)));
         self.log
             .set(|it| &mut it.delta.learned, image, index, content);
     }
@@ -278,6 +281,8 @@ impl Pass<'_> {
                 self.drop_view(index);
             } else if let Some(index) = self.stock.learned.next_dropped() {
                 self.put_learned(index, None);
+            } else if self.stock.flow_tables.next_dropped().is_some() {
+                // Nothing is said of it but in what has gone.
             } else if let Some(index) = self.stock.adjacencies.next_dropped() {
                 self.put_adjacency(index, None);
             } else if let Some(index) = self.stock.counters.next_dropped() {

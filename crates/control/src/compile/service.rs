@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use sidestep_abi::{
-    PUNT_local, SIDESTEP_ROUTE_BACK_AD, SIDESTEP_ROUTE_BACK_AM, SIDESTEP_ROUTE_END_AD,
-    SIDESTEP_ROUTE_END_AM, SIDESTEP_ROUTE_END_AS, SIDESTEP_ROUTE_OURS, sidestep_learned,
-    sidestep_route,
+    PUNT_local, SIDESTEP_FLOW_WAYS, SIDESTEP_ROUTE_BACK_AD, SIDESTEP_ROUTE_BACK_AM,
+    SIDESTEP_ROUTE_END_AD, SIDESTEP_ROUTE_END_AM, SIDESTEP_ROUTE_END_AS, SIDESTEP_ROUTE_OURS,
+    sidestep_learned, sidestep_route,
 };
 use sidestep_datapath::FibKey;
 use sidestep_model::behavior::proxy::{Chain, InnerType};
@@ -24,8 +24,14 @@ const PROTO_IPV4: u8 = 4;
 const PROTO_IPV6: u8 = 41;
 const PROTO_ETHERNET: u8 = 143;
 
-/// What tells the learned headers of one dynamic proxy from those of another: two SIDs never share any.
-pub(super) type LearnedKey = (Service, u32, RouteKey);
+/// What tells the learned headers of one dynamic proxy from those of another.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum LearnedKey {
+    /// Of one SID, with its age: two of them never share any.
+    Sid(Service, u32, RouteKey),
+    /// By flow: of all SIDs that have this way back, with their age and number of flows.
+    Flows(IfIndex, u32, u32),
+}
 
 /// Where a service is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -182,14 +188,7 @@ impl Pass<'_> {
     ) -> Outcome<sidestep_route> {
         let service = left(Service::of(local))?;
         let adjacency = self.adjacency(service.oif, service.via, None)?;
-        let age = local.proxy.age.unwrap_or(0);
-        let learned = room(self.stock.learned.get(&(service.clone(), age, sid)))?;
-        let record_learned = sidestep_learned {
-            used: 1,
-            age,
-            ..Default::default()
-        };
-        self.put_learned(learned, Some(&record_learned));
+        let learned = self.learning(&service, local, sid)?;
         self.way_back(
             &service,
             sidestep_route {
@@ -203,6 +202,28 @@ impl Pass<'_> {
             inner: service.inner(),
             ..record(SIDESTEP_ROUTE_END_AD)
         })
+    }
+
+    /// The place of what a dynamic proxy learns.
+    fn learning(&mut self, service: &Service, local: &Seg6Local, sid: RouteKey) -> Outcome<u32> {
+        let mut content = sidestep_learned {
+            used: 1,
+            age: local.proxy.age.unwrap_or(0),
+            ..Default::default()
+        };
+        let key = match local.proxy.flows {
+            None => LearnedKey::Sid(service.clone(), content.age, sid),
+            Some(flows) => {
+                content.flows = flows.next_power_of_two().max(SIDESTEP_FLOW_WAYS);
+                content.seed = self.node.multipath_hash_seed.into();
+                let key = LearnedKey::Flows(service.iif, content.age, content.flows);
+                content.table = room(self.stock.flow_tables.get(&key))?;
+                key
+            }
+        };
+        let index = room(self.stock.learned.get(&key))?;
+        self.put_learned(index, Some(&content));
+        Ok(index)
     }
 
     /// What a service sends back goes by this route. Several SIDs may share a port where it is the same one.

@@ -1,6 +1,6 @@
 //! The indices of all tables.
 
-use sidestep_abi::SIDESTEP_LEARNED;
+use sidestep_abi::{SIDESTEP_FLOW_TABLES, SIDESTEP_LEARNED};
 use sidestep_datapath::{Image, Limits, VIEWS};
 use sidestep_model::node::IfIndex;
 use sidestep_model::route::Family;
@@ -37,6 +37,7 @@ pub(super) struct Stock {
     pub adjacencies: Ids<AdjacencyKey>,
     pub policies: Ids<PolicyKey>,
     pub learned: Ids<LearnedKey>,
+    pub flow_tables: Ids<LearnedKey>,
 }
 
 impl Stock {
@@ -49,6 +50,7 @@ impl Stock {
             adjacencies: Ids::new("adjacencies", limits.adjacencies),
             policies: Ids::new("policies", limits.policies),
             learned: Ids::new("learned headers", SIDESTEP_LEARNED + 1),
+            flow_tables: Ids::new("tables of flows", SIDESTEP_FLOW_TABLES + 1),
         }
     }
 
@@ -68,10 +70,12 @@ impl Stock {
         self.adjacencies.avoid(image.adjacencies.keys().copied());
         self.policies.avoid(image.policies.keys().copied());
         self.learned.avoid(image.learned.keys().copied());
+        let of_learned = image.learned.values().map(|learned| learned.table);
+        self.flow_tables.avoid(of_learned);
     }
 
     /// Each of them.
-    pub fn all(&mut self) -> [&mut dyn Passes; 7] {
+    pub fn all(&mut self) -> [&mut dyn Passes; 8] {
         [
             &mut self.views,
             &mut self.routes,
@@ -80,6 +84,7 @@ impl Stock {
             &mut self.adjacencies,
             &mut self.policies,
             &mut self.learned,
+            &mut self.flow_tables,
         ]
     }
 
@@ -92,5 +97,6 @@ impl Stock {
             || self.adjacencies.holds_back()
             || self.policies.holds_back()
             || self.learned.holds_back()
+            || self.flow_tables.holds_back()
     }
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 use nix::time::ClockId;
 use serde_json::Value;
 use sidestep_abi::{
-    Reason, SIDESTEP_EXT_HEADERS_MAX, SIDESTEP_HBH_OPTIONS_MAX, SIDESTEP_LEARNED,
-    SIDESTEP_LEARNED_MAX, SIDESTEP_PORTS, SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_STEPS,
-    SIDESTEP_SEGMENTS_MAX, SIDESTEP_STEPS_MAX, SIDESTEP_TLVS_MAX, sidestep_learned,
-    sidestep_route_counters,
+    Reason, SIDESTEP_CHAINS, SIDESTEP_EXT_HEADERS_MAX, SIDESTEP_FLOW_TABLES, SIDESTEP_FLOWS,
+    SIDESTEP_HBH_OPTIONS_MAX, SIDESTEP_LEARNED, SIDESTEP_LEARNED_MAX, SIDESTEP_PORTS,
+    SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_STEPS, SIDESTEP_SEGMENTS_MAX, SIDESTEP_STEPS_MAX,
+    SIDESTEP_TLVS_MAX, sidestep_learned, sidestep_route_counters,
 };
 use sidestep_datapath::kernel::Origin;
 use sidestep_datapath::{VIEWS, learned};
@@ -281,6 +281,18 @@ impl Daemon {
                 Some(image.learned.len()),
                 refused,
             ),
+            row(
+                "services with flows",
+                SIDESTEP_FLOW_TABLES,
+                Some(
+                    image
+                        .learned
+                        .values()
+                        .filter(|learned| learned.flows != 0)
+                        .count(),
+                ),
+                refused,
+            ),
         ];
         let of_packets = OF_PACKETS.map(|(name, limit, beyond)| row(name, limit, None, beyond));
         tables.into_iter().chain(of_packets).collect()
@@ -306,7 +318,17 @@ fn learned_report(
 }
 
 /// Limits of what is looked at in one packet: name, limit, and what becomes of the rest.
-const OF_PACKETS: [(&str, u32, &str); 9] = [
+const OF_PACKETS: [(&str, u32, &str); 11] = [
+    (
+        "flows of a service",
+        SIDESTEP_FLOWS,
+        "the one longest without a packet makes room",
+    ),
+    (
+        "records of headers that the flows of a service share",
+        SIDESTEP_CHAINS,
+        "those longest without a packet make room",
+    ),
     (
         "bytes of learned headers",
         SIDESTEP_LEARNED_MAX,

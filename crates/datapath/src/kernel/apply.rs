@@ -276,7 +276,7 @@ impl Kernel {
             self.maps.policies.clear(*index);
         }
         for index in &records.learned {
-            self.maps.learned.clear(*index);
+            self.maps.forget(*index);
         }
         for index in &records.adjacencies {
             self.maps.adjacencies.clear(*index);

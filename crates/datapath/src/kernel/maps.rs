@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use libbpf_rs::{MapCore, MapHandle, MapType};
 use sidestep_abi::{
-    SIDESTEP_LEARNED, SIDESTEP_PORTS, SIDESTEP_REASONS, SIDESTEP_WANTED, sidestep_adjacency,
-    sidestep_group, sidestep_learned, sidestep_policy, sidestep_port, sidestep_port_counters,
-    sidestep_route, sidestep_route_counters, sidestep_wanted,
+    SIDESTEP_CHAINS, SIDESTEP_FLOW_SETS, SIDESTEP_FLOW_TABLES, SIDESTEP_LEARNED, SIDESTEP_PORTS,
+    SIDESTEP_REASONS, SIDESTEP_WANTED, sidestep_adjacency, sidestep_flow_set, sidestep_group,
+    sidestep_learned, sidestep_policy, sidestep_port, sidestep_port_counters, sidestep_route,
+    sidestep_route_counters, sidestep_wanted,
 };
 
 use sidestep_fib::{Fib, Memory as _};
@@ -44,11 +45,13 @@ pub enum Table {
     Wanted,
     /// What dynamic SR proxies have learned.
     Learned,
+    /// And for which flows, where they tell those apart.
+    FlowSets,
 }
 
 impl Table {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Ports,
         Self::Routes,
         Self::Groups,
@@ -60,6 +63,7 @@ impl Table {
         Self::ReasonCounters,
         Self::Wanted,
         Self::Learned,
+        Self::FlowSets,
     ];
 
     /// Name of the map.
@@ -76,6 +80,7 @@ impl Table {
             Self::ReasonCounters => "reason_counters",
             Self::Wanted => "wanted",
             Self::Learned => "learned",
+            Self::FlowSets => "flow_sets",
         }
     }
 
@@ -92,7 +97,8 @@ impl Table {
             Self::RouteCounters => limits.route_counters + 1,
             Self::ReasonCounters => SIDESTEP_REASONS,
             Self::Wanted => SIDESTEP_WANTED,
-            Self::Learned => SIDESTEP_LEARNED + 1,
+            Self::Learned => SIDESTEP_LEARNED + 1 + SIDESTEP_FLOW_TABLES * SIDESTEP_CHAINS,
+            Self::FlowSets => SIDESTEP_FLOW_TABLES * SIDESTEP_FLOW_SETS,
         }
     }
 
@@ -127,6 +133,7 @@ impl Table {
             Self::ReasonCounters => (MapType::PercpuArray, 4, 8),
             Self::Wanted => (MapType::Array, 4, size_of::<sidestep_wanted>()),
             Self::Learned => (MapType::Array, 4, size_of::<sidestep_learned>()),
+            Self::FlowSets => (MapType::Array, 4, size_of::<sidestep_flow_set>()),
         }
     }
 
@@ -171,6 +178,7 @@ pub(super) struct Maps {
     pub(super) fib: Fib<Mapping>,
     pub(super) wanted: Mapped<sidestep_wanted>,
     pub(super) learned: Mapped<sidestep_learned>,
+    pub(super) flow_sets: Mapped<sidestep_flow_set>,
 }
 
 impl Maps {
@@ -188,6 +196,7 @@ impl Maps {
             fib: Fib::beside(Mapping::of_value(handle(Table::Fib))?),
             wanted: Mapped::new(handle(Table::Wanted))?,
             learned: Mapped::new(handle(Table::Learned))?,
+            flow_sets: Mapped::new(handle(Table::FlowSets))?,
             handles,
         })
     }
@@ -211,6 +220,16 @@ impl Maps {
         self.handles[Table::Fib as usize] = handle;
     }
 
+    /// Clears the place of what a proxy has learned, and its flows. No packet comes to them any more.
+    pub(super) fn forget(&self, learned: u32) {
+        let table = self.learned.read(learned).table;
+        if let Some(before) = table.checked_sub(1) {
+            let first = before * SIDESTEP_FLOW_SETS;
+            (first..first + SIDESTEP_FLOW_SETS).for_each(|set| self.flow_sets.clear(set));
+        }
+        self.learned.clear(learned);
+    }
+
     /// Everything read back; of the prefixes, those that this process wrote.
     pub(super) fn image(&self) -> Image {
         let mut image = Image::default();
@@ -231,6 +250,8 @@ impl Maps {
         image.learned.extend(
             self.learned
                 .records()
+                // Behind them are the chains of flows.
+                .take_while(|(index, _)| *index <= SIDESTEP_LEARNED)
                 .map(|(index, learned)| (index, untaught(&learned))),
         );
         for view in self.fib.views() {
@@ -262,6 +283,9 @@ fn untaught(learned: &sidestep_learned) -> sidestep_learned {
     sidestep_learned {
         used: learned.used,
         age: learned.age,
+        flows: learned.flows,
+        table: learned.table,
+        seed: learned.seed,
         ..Default::default()
     }
 }
@@ -286,6 +310,8 @@ unsafe impl Record for sidestep_policy {}
 unsafe impl Record for sidestep_wanted {}
 // SAFETY: as above.
 unsafe impl Record for sidestep_learned {}
+// SAFETY: as above.
+unsafe impl Record for sidestep_flow_set {}
 
 /// An array map in this process's memory, which packets read at the same time. Every access is of an aligned word of 8
 /// bytes; the first word of a record says whether it means anything, and is written last and cleared first.

@@ -2,6 +2,7 @@
 //!
 //! What exactly becomes of a packet is the vectors' business. What must hold whatever it is: see [`rules`].
 
+mod flow;
 pub mod forge;
 pub mod input;
 mod mutate;

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 use sidestep_datapath::{Image, Trace};
 
+use super::flow;
 use super::packet::{Kind, headers, set_ipv4_checksum};
 
 const ETHERNET: usize = 14;
@@ -34,11 +35,13 @@ pub struct Expected {
     pub which_srh_is_unknown: bool,
 }
 
-/// What each dynamic proxy has to have learned by now: outer headers as they go on, by index.
-pub type Learned = BTreeMap<u32, Vec<u8>>;
+/// What each dynamic proxy has to have learned by now: outer headers as they go on, by index and flow (empty where the proxy
+/// does not tell flows apart). Of a flow the headers before the last ones are kept as well: one that was forgotten because
+/// there were too many learns whatever its age.
+pub type Learned = BTreeMap<(u32, Vec<u8>), Vec<Vec<u8>>>;
 
 /// What was decided of one packet.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Decided {
     /// Where the current header begins, and one past its packet's last byte.
     at: usize,
@@ -54,7 +57,8 @@ struct Decided {
     /// Where an SRH is that goes, and its length.
     pop: Option<(usize, usize)>,
     policy: Option<u32>,
-    restored: Option<u32>,
+    /// Learned headers.
+    restored: Option<Vec<u8>>,
     adjacency: Option<u32>,
     which_srh_is_unknown: bool,
 }
@@ -126,7 +130,7 @@ impl Tables<'_> {
             Some(policy) if is_kind(SIDESTEP_POLICY_INSERT) => insert(&mut packet, policy)?,
             Some(policy) => any_label = push(&mut packet, policy, arrived, &decided)?,
             None if decided.restored.is_some() => {
-                any_label = restore(&mut packet, self.learned, arrived, &decided)?;
+                any_label = restore(&mut packet, arrived, &decided)?;
             }
             None if decided.version == 4 => ether_type = [0x08, 0x00],
             None => {}
@@ -223,13 +227,42 @@ fn decide(
                 headers.truncate(step.b as usize);
                 // What is each packet's own.
                 headers[..6].copy_from_slice(&[0x60, 0, 0, 0, 0, 0]);
-                // Time stands still here: what has an age is learned once.
-                let age = image.learned.get(&step.a)?.age;
-                if age == 0 || !learned.contains_key(&step.a) {
-                    learned.insert(step.a, headers);
+                let proxy = image.learned.get(&step.a)?;
+                let inside = decided.at + step.b as usize;
+                let version = if carried(&headers)? == PROTO_IPV4 {
+                    4
+                } else {
+                    6
+                };
+                let key = if proxy.flows == 0 {
+                    vec![]
+                } else if let Some(key) = flow::key(arrived, inside, version) {
+                    key
+                } else {
+                    // No packet: it goes no further.
+                    continue;
+                };
+                let known = learned.entry((step.a, key)).or_default();
+                if proxy.age == 0 {
+                    *known = vec![headers];
+                } else if known.is_empty() || proxy.flows != 0 {
+                    // Time stands still here: what has an age is learned once.
+                    known.push(headers);
                 }
             }
-            SIDESTEP_TRACE_RESTORE => decided.restored = Some(step.a),
+            SIDESTEP_TRACE_RESTORE => {
+                let by_flow = image.learned.get(&step.a)?.flows != 0;
+                let key = if by_flow {
+                    flow::key(arrived, decided.at, decided.version)?
+                } else {
+                    vec![]
+                };
+                let mut known = learned.get(&(step.a, key))?.iter().rev();
+                let is_told = |headers: &&Vec<u8>| {
+                    headers.len() == step.b as usize && headers[24..40] == step.address
+                };
+                decided.restored = Some(known.find(is_told)?.clone());
+            }
             SIDESTEP_TRACE_POP => decided.pop = Some((step.a as usize, step.b as usize)),
             SIDESTEP_TRACE_PUSH => decided.policy = Some(step.a),
             SIDESTEP_TRACE_FORWARD => decided.adjacency = Some(step.a),
@@ -278,6 +311,16 @@ impl Decided {
         let byte = *arrived.get(self.at + 1)?;
         Some(if self.version == 6 { byte >> 4 } else { byte } & 3)
     }
+}
+
+/// What follows an IPv6 header and its extension headers.
+fn carried(headers: &[u8]) -> Option<u8> {
+    let (mut next, mut at) = (*headers.get(6)?, IPV6);
+    while at < headers.len() {
+        next = headers[at];
+        at += (usize::from(*headers.get(at + 1)?) + 1) * 8;
+    }
+    Some(next)
 }
 
 /// RFC 8754 4.3.1.1: the Segment List is inside the SRH, and what becomes Segments Left is inside the list.
@@ -358,13 +401,8 @@ fn insert(packet: &mut Vec<u8>, policy: &sidestep_policy) -> Option<()> {
 }
 
 /// The learned headers, with what is the packet's own. True if the outer flow label is the packet path's to choose.
-fn restore(
-    packet: &mut Vec<u8>,
-    learned: &Learned,
-    arrived: &[u8],
-    decided: &Decided,
-) -> Option<bool> {
-    let mut outer = learned.get(&decided.restored?)?.clone();
+fn restore(packet: &mut Vec<u8>, arrived: &[u8], decided: &Decided) -> Option<bool> {
+    let mut outer = decided.restored.clone()?;
     let (mut class, label) = class_and_label(packet, decided.version);
     if decided.carried {
         class &= !3;

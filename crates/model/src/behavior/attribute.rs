@@ -33,7 +33,7 @@ pub enum Attribute {
     Inner,
     /// `age SECONDS`.
     Age,
-    /// `flows`.
+    /// `flows`, `flows N`.
     Flows,
     /// `liveness PROBE interval MS`.
     Liveness,
@@ -106,7 +106,7 @@ impl Attribute {
             Self::Nheth => "nheth MAC",
             Self::Inner => "inner { ipv6 | ipv4 | l2 }",
             Self::Age => "age SECONDS",
-            Self::Flows => "flows",
+            Self::Flows => "flows [ NUMBER ]",
             Self::Liveness => "liveness { icmp | arp | link } [ interval MS ]",
             Self::OnDown => "on-down { drop | bypass }",
         }
@@ -141,7 +141,7 @@ impl Attribute {
                 "smallest time between two changes of the learned headers; 0, or none: every packet counts"
             }
             Self::Flows => {
-                "learn the headers of each inner flow, for many chains through one service"
+                "learn the headers of each inner flow, for many chains through one service; so many flows, 8 to 8192 (default)"
             }
             Self::Liveness => {
                 "see whether the service is there: by ICMP echo, by ARP or neighbor discovery, or by its link; \

@@ -105,7 +105,7 @@ impl Seg6Local {
             Attribute::Nheth => self.proxy.nheth.is_some(),
             Attribute::Inner => self.proxy.inner.is_some(),
             Attribute::Age => self.proxy.age.is_some(),
-            Attribute::Flows => self.proxy.flows,
+            Attribute::Flows => self.proxy.flows.is_some(),
             Attribute::Liveness => self.proxy.liveness.is_some(),
             Attribute::OnDown => self.proxy.on_down.is_some(),
         }
@@ -374,7 +374,7 @@ pub(crate) fn join<'a>(words: impl Iterator<Item = &'a str>, separator: &str) ->
 #[cfg(test)]
 mod tests {
     use super::super::Behavior;
-    use super::super::proxy::{INTERVAL, InnerType, Liveness, OnDown, Probe};
+    use super::super::proxy::{FLOWS, INTERVAL, InnerType, Liveness, OnDown, Probe};
     use super::*;
     use crate::node::{Mac, TableId};
 
@@ -418,7 +418,7 @@ mod tests {
                 Attribute::Nheth => local.proxy.nheth = Some(Mac([2; 6])),
                 Attribute::Inner => local.proxy.inner = Some(InnerType::L2),
                 Attribute::Age => local.proxy.age = Some(5),
-                Attribute::Flows => local.proxy.flows = true,
+                Attribute::Flows => local.proxy.flows = Some(FLOWS),
                 Attribute::Liveness => {
                     local.proxy.liveness = Some(Liveness {
                         probe: Probe::Link,

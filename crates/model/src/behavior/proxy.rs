@@ -29,8 +29,8 @@ pub struct Proxy {
     pub inner: Option<InnerType>,
     /// `age SECONDS`: the smallest time between two changes of the learned headers. None and 0: every packet may.
     pub age: Option<u32>,
-    /// `flows`: headers are learned for each inner flow.
-    pub flows: bool,
+    /// `flows`: headers are learned for each inner flow, of which so many are known at a time, [`FLOWS_MIN`] to [`FLOWS`].
+    pub flows: Option<u32>,
     /// `liveness …`.
     pub liveness: Option<Liveness>,
     /// `on-down …`; none means [`OnDown::Drop`]. Only with `liveness`.
@@ -96,6 +96,11 @@ pub const INTERVAL_MAX: u32 = 60_000;
 /// Milliseconds between two probes where nothing is said.
 pub const INTERVAL: u32 = 1000;
 
+/// LIMIT: the most flows that a service's proxies learn headers for; also where nothing is said.
+pub const FLOWS: u32 = 8192;
+/// The least.
+pub const FLOWS_MIN: u32 = 8;
+
 impl Behavior {
     /// It is an SR proxy.
     pub const fn is_proxy(self) -> bool {
@@ -127,15 +132,12 @@ impl Seg6Local {
 
     /// What of a proxy the data plane does not do yet: the attribute at fault, and what it would be for.
     pub fn proxy_lacks(&self) -> Option<(Attribute, &'static str)> {
-        let lacking = [
-            (
-                // draft-ietf-spring-srv6-service-programming-00 6.1: a segment has one INNER-TYPE.
-                self.nh6.is_some() && self.nh4.is_some(),
-                Attribute::Nh4,
-                "two inner types in one SID: a second SID may have the same interfaces",
-            ),
-            (self.proxy.flows, Attribute::Flows, "headers by flow"),
-        ];
+        let lacking = [(
+            // draft-ietf-spring-srv6-service-programming-00 6.1: a segment has one INNER-TYPE.
+            self.nh6.is_some() && self.nh4.is_some(),
+            Attribute::Nh4,
+            "two inner types in one SID: a second SID may have the same interfaces",
+        )];
         // The way back is the port's: such a route is kept, and does nothing.
         let does = self.action.is_proxy() && self.proxy.chain != Some(Chain::FromVnf);
         let mut lacking = lacking.into_iter().filter(|_| does);
@@ -248,7 +250,7 @@ fn check_inner(local: &Seg6Local) -> Result<(), Wrong> {
 }
 
 fn check_flows(local: &Seg6Local) -> Result<(), Wrong> {
-    if local.proxy.flows && local.sees(InnerType::L2) {
+    if local.proxy.flows.is_some() && local.sees(InnerType::L2) {
         let problem = "flows are told apart in IP packets, and this service sees frames";
         return Err(wrong("flows", problem, "nh6, nh4 or nheth with it"));
     }
@@ -342,7 +344,7 @@ mod tests {
             change(&mut local);
             lacks(&local)
         };
-        assert_eq!(with(|it| it.proxy.flows = true), Some(Attribute::Flows));
+        assert_eq!(with(|it| it.proxy.flows = Some(FLOWS)), None);
         assert_eq!(with(|it| it.nh6 = None), None);
         assert_eq!(
             with(|it| it.nh4 = Some([10, 0, 0, 1].into())),

@@ -78,11 +78,19 @@ fn both_claim(one: &Seg6Local, other: &Seg6Local) -> Option<&'static str> {
     let either = |inner| one.sees(inner) || other.sees(inner);
     let both = |inner| one.sees(inner) && other.sees(inner);
     let masquerades = |local: &Seg6Local| local.action == Behavior::EndAm;
+    let by_flow = |local: &Seg6Local| {
+        local
+            .proxy
+            .flows
+            .map(|flows| (flows, local.proxy.age.unwrap_or(0)))
+    };
     match (masquerades(one), masquerades(other)) {
         // Broadcasts of an IP service to its neighbors are the kernel's, those in a frame of a chain are the chain's.
         _ if either(InnerType::L2) => Some("a service that sees frames may send any"),
         (true, true) if one.flavors == other.flavors => None,
         (true, true) => Some("both take IPv6 packets with an SRH, by different flavors"),
+        // A flow tells whose its packets are.
+        (false, false) if by_flow(one).is_some() && by_flow(one) == by_flow(other) => None,
         (false, false) if both(InnerType::Ipv6) => Some("both take IPv6 packets"),
         (false, false) if both(InnerType::Ipv4) => Some("both take IPv4 packets"),
         (false, false) => None,
@@ -106,7 +114,7 @@ fn clash(route: &Route, there: &Route, local: &Seg6Local, why: &str, names: &dyn
             sid(route),
         ),
         expected:
-            "an iif of its own, an inner type of its own, or one End.AD with `flows` for all chains"
+            "an iif of its own, an inner type of its own, or End.AD with equal `flows` and `age` for all of them"
                 .to_owned(),
     }
 }
@@ -165,6 +173,15 @@ mod tests {
             ),
             ("End.AD oif eth1", "End.AD oif eth2"),
             ("End.X nh6 fd00::1 oif eth1", "End.AD oif eth1"),
+            // Many chains through one service.
+            (
+                "End.AD oif eth1 nh6 fd00::1 age 5 flows",
+                "End.AD oif eth1 nh6 fd00::1 age 5 flows 8192",
+            ),
+            (
+                "End.AD oif eth1 nh6 fd00::1 flows 64",
+                "End.AD oif eth2 iif eth1 nh4 10.0.0.1 flows 64 age 0",
+            ),
         ] {
             assert_eq!(two(one, other), Ok(()), "{one}, {other}");
             assert_eq!(two(other, one), Ok(()), "{other}, {one}");
@@ -188,6 +205,16 @@ mod tests {
                 "End.AD oif eth1 nh6 fd00::1 flows",
                 "End.AD oif eth2 iif eth1 nh6 fd00::1",
                 "both take IPv6 packets",
+            ),
+            (
+                "End.AD oif eth1 nh6 fd00::1 flows",
+                "End.AD oif eth1 nh6 fd00::1 flows 64",
+                "both take IPv6 packets",
+            ),
+            (
+                "End.AD oif eth1 nh4 10.0.0.1 flows",
+                "End.AD oif eth1 nh4 10.0.0.1 flows age 5",
+                "both take IPv4 packets",
             ),
             (
                 "End.AM oif eth1 nh6 fd00::1",

@@ -4,7 +4,9 @@ use super::words::Words;
 use crate::behavior::Proxy;
 use crate::behavior::attribute::Attribute;
 use crate::behavior::check::join;
-use crate::behavior::proxy::{INTERVAL, INTERVAL_MAX, INTERVAL_MIN, Liveness, Vocabulary};
+use crate::behavior::proxy::{
+    FLOWS, FLOWS_MIN, INTERVAL, INTERVAL_MAX, INTERVAL_MIN, Liveness, Vocabulary,
+};
 use crate::error::ConfigError;
 
 /// Reads what follows `keyword`, the keyword of an attribute that only proxies have.
@@ -22,7 +24,7 @@ pub(super) fn parse(
         }
         "inner" => proxy.inner = Some(one_of(words, keyword)?),
         "age" => proxy.age = Some(words.number(keyword, 0, u32::MAX)?),
-        "flows" => proxy.flows = true,
+        "flows" => proxy.flows = Some(flows(words)?),
         "liveness" => {
             let probe = one_of(words, keyword)?;
             let interval = match words.take_if("interval") {
@@ -34,6 +36,16 @@ pub(super) fn parse(
         _ => proxy.on_down = Some(one_of(words, keyword)?),
     }
     Ok(())
+}
+
+/// `flows` may stand without a number.
+fn flows(words: &mut Words) -> Result<u32, ConfigError> {
+    let is_number = |text: &str| text.starts_with(|first: char| first.is_ascii_digit());
+    if words.peek().is_some_and(|word| is_number(word.text)) {
+        words.number("flows", FLOWS_MIN, FLOWS)
+    } else {
+        Ok(FLOWS)
+    }
 }
 
 fn one_of<T: Vocabulary>(words: &mut Words, keyword: &str) -> Result<T, ConfigError> {
@@ -49,6 +61,10 @@ pub(super) fn value_text(attribute: Attribute, proxy: &Proxy) -> Option<String> 
         Attribute::Nheth => proxy.nheth.map(|mac| mac.to_string()),
         Attribute::Inner => proxy.inner.map(|inner| inner.to_string()),
         Attribute::Age => proxy.age.map(|age| age.to_string()),
+        Attribute::Flows => proxy
+            .flows
+            .filter(|&flows| flows != FLOWS)
+            .map(|flows| flows.to_string()),
         Attribute::Liveness => proxy
             .liveness
             .map(|Liveness { probe, interval }| format!("{probe} interval {interval}")),
@@ -105,6 +121,7 @@ mod tests {
             "End.AS srh segs fc00::1,fc00::2 src fc00::9 oif eth1 inner l2 liveness link interval 250 on-down bypass",
             "End.AS srh segs fc00::1 src fc00::9 nh4 10.0.0.1 nh6 fd00::1 iif eth2 oif eth1",
             "End.AD nh6 fd00::1 oif eth1 inner ipv6 age 0 flows liveness icmp interval 1000 on-down drop",
+            "End.AD nh6 fd00::1 oif eth1 flows 512 liveness link interval 1000",
             "End.AD oif eth1 nheth 02:00:00:00:00:05 inner ipv4",
             "End.AM nh6 fd00::1 iif eth2 oif eth1 liveness arp interval 60000 flavors psp,nat",
         ] {
@@ -227,6 +244,10 @@ mod tests {
             (
                 "End.AD oif eth1 flows",
                 "word 8: flows are told apart in IP packets",
+            ),
+            (
+                "End.AD oif eth1 nh6 fd00::1 flows 7",
+                "word 11: invalid `flows` \"7\"; expected a number from 8 to 8192",
             ),
             (
                 "End.AD oif eth1 nh6 fd00::1 nheth 02:00:00:00:00:05",

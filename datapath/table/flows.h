@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The flows of a service that many chains go through: which of the learned headers each of them has, in each direction.
+ *
+ * A table of sets, each of SIDESTEP_FLOW_WAYS flows; a flow's hash chooses its set, and there the flow that was longest without
+ * a packet makes room. So the table is bounded, and a packet costs the same however many flows there are. Flows of one chain
+ * share its headers: those are found by their own hash, in sets as well (chain_find).
+ *
+ * A CPU writes a flow under the lock of its set and makes its sequence odd meanwhile; who reads looks at the sequence before
+ * and after. What a flow names is a version of learned headers, and who copies those looks at the version after that
+ * (learned.h). So what became another flow, or another chain, is no flow any more, and never one with another's headers.
+ */
+#ifndef SIDESTEP_TABLE_FLOWS_H
+#define SIDESTEP_TABLE_FLOWS_H
+
+#include "../flow.h"
+#include "learned.h"
+
+/* LIMIT: extension headers walked to the ports of an inner packet. */
+#define FLOW_KEY_HEADERS 4
+/* Looks at a lock that another CPU holds: it writes some hundred bytes. */
+#define FLOW_LOCK_LOOKS 64
+/* 17 ms: the time of use is written so often at most, as all CPUs may read it. */
+#define FLOW_TICK 24
+/* Of a number of a record, in what a flow names. */
+#define FLOW_CHAIN_BITS 16
+#define FLOW_KEY_WORDS 5
+#define FLOW_KEY_VERSION (1ull << 40)
+#define FLOW_KEY_FRAGMENT (1ull << 48)
+
+/*
+ * The flow of the IP packet at `at`: addresses and upper-layer protocol, and ports where it has any (TCP, UDP, SCTP); of a
+ * fragment the identification instead, which all fragments of its packet have. 0: it cannot be read.
+ */
+INLINE _Bool flow_key(ENV *e, __u32 at, __u8 version, __u64 key[FLOW_KEY_WORDS])
+{
+	const __u8 *ip;
+	__u8 proto;
+
+	if (version == 4) {
+		ip = env_bytes(e, at, IPV4_LENGTH);
+		if (!ip)
+			return 0;
+		proto = ip[IPV4_PROTOCOL];
+		key[0] = load64(ip + IPV4_SOURCE);
+		key[1] = key[2] = key[3] = 0;
+		key[4] = load16(ip + IPV4_FRAGMENT) & IPV4_FRAGMENT_MASK ?
+				 FLOW_KEY_FRAGMENT | (__u64)proto << 32 | load16(ip + IPV4_IDENTIFICATION) :
+				 flow_tail(e, at + (ip[0] & 15) * 4u, proto, 1);
+		key[4] |= 4 * FLOW_KEY_VERSION;
+		return 1;
+	}
+	ip = env_bytes(e, at, IPV6_LENGTH);
+	if (!ip)
+		return 0;
+	proto = ip[IPV6_NEXT_HEADER];
+	for (int i = 0; i < 4; i++)
+		key[i] = load64(ip + IPV6_SOURCE + i * 8);
+	at += IPV6_LENGTH;
+	for (int i = 0; i < FLOW_KEY_HEADERS; i++) {
+		if (proto != PROTO_ROUTING && proto != PROTO_DESTINATION_OPTIONS && proto != PROTO_HOP_BY_HOP)
+			break;
+		at = next_header(e, at, &proto);
+		if (!at)
+			return 0;
+	}
+	key[4] = flow_tail(e, at, proto, 1) | 6 * FLOW_KEY_VERSION;
+	if (proto == PROTO_FRAGMENT) {
+		ip = env_bytes(e, at, FRAGMENT_LENGTH);
+		if (!ip)
+			return 0;
+		key[4] |= FLOW_KEY_FRAGMENT | load32(ip + FRAGMENT_IDENTIFICATION);
+	}
+	return 1;
+}
+
+/* Of the packet at the cursor, which the service takes. */
+INLINE _Bool flow_key_inside(ENV *e, const struct packet *p, __u64 key[FLOW_KEY_WORDS])
+{
+	return flow_key(e, p->cursor, p->proto == PROTO_IPV4 ? 4 : 6, key);
+}
+
+INLINE struct sidestep_flow_set *flow_set(ENV *e, const struct sidestep_learned *proxy, const __u64 key[FLOW_KEY_WORDS])
+{
+	__u32 sets = proxy->flows / SIDESTEP_FLOW_WAYS;
+	__u64 h = proxy->seed;
+
+	for (int i = 0; i < FLOW_KEY_WORDS; i++)
+		h = flow_mix(h, key[i]);
+	return env_flow_set(e, (proxy->table - 1) * SIDESTEP_FLOW_SETS + ((__u32)(h >> 32) & (sets - 1)));
+}
+
+/* The chain that a flow names, if it has that key; 0: none. */
+INLINE __u64 flow_chain(const struct sidestep_flow *flow, const __u64 key[FLOW_KEY_WORDS])
+{
+	const volatile __u64 *words = flow->key;
+	__u64 differs = words[4] ^ key[4];
+
+	for (int i = 0; i < 4; i++)
+		differs |= words[i] ^ key[i];
+	return differs ? 0 : *(const volatile __u64 *)&flow->chain;
+}
+
+/* The flow of that key in its set; SIDESTEP_FLOW_WAYS: none. */
+INLINE __u32 flow_way(const struct sidestep_flow_set *set, const __u64 key[FLOW_KEY_WORDS])
+{
+	__u32 way;
+
+#pragma clang loop unroll(disable)
+	for (way = 0; way < SIDESTEP_FLOW_WAYS; way++)
+		if (flow_chain(&set->flows[way], key))
+			break;
+	return way;
+}
+
+/* The headers that a flow names: index of their record. */
+INLINE __u32 chain_index(const struct sidestep_learned *proxy, __u64 chain)
+{
+	return SIDESTEP_LEARNED + 1 + (proxy->table - 1) * SIDESTEP_CHAINS + (__u32)(chain & (SIDESTEP_CHAINS - 1));
+}
+
+/* Whether those are still what the flow means. */
+INLINE _Bool chain_is_there(ENV *e, __u32 index, __u64 chain)
+{
+	struct sidestep_learned *learned = env_learned(e, index);
+
+	return learned && learned_version(learned) - (chain >> FLOW_CHAIN_BITS) < SIDESTEP_LEARNED_PLACES - 1;
+}
+
+/* Hash of the packet's headers. */
+SUBPROGRAM __u64 chain_hash(ENV *e, struct packet *p)
+{
+	__u64 h = 0;
+
+	if (!p)
+		return 0;
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < LEARNED_WORDS; i++) {
+		if (i * 8 >= learned_length(p))
+			break;
+		h = flow_mix(h, learned_word(e, p, i));
+	}
+	return h;
+}
+
+/*
+ * The packet's headers among the chains of a table, of which `first` is the first record, as a flow names them. Without a
+ * version: they are not there, and may be written into that record, which no packet had for the longest time.
+ */
+SUBPROGRAM __u64 chain_find(ENV *e, struct packet *p, __u32 first, __u64 hash)
+{
+	__u32 set = ((__u32)(hash >> 32) & (SIDESTEP_CHAINS / SIDESTEP_CHAIN_WAYS - 1)) * SIDESTEP_CHAIN_WAYS;
+	__u64 oldest = ~0ull, version;
+	__u32 best = set;
+
+	if (!p)
+		return 0;
+#pragma clang loop unroll(disable)
+	for (__u32 way = 0; way < SIDESTEP_CHAIN_WAYS; way++) {
+		struct sidestep_learned *learned = env_learned(e, first + set + way);
+		__u64 time;
+
+		if (!learned)
+			return 0;
+		version = learned_version(learned);
+		if (version && learned_headers(learned, version)->hash == (__u32)hash &&
+		    learned_matches(e, p, first + set + way, version)) {
+			*(volatile __u64 *)&learned->time = env_now(e);
+			return version << FLOW_CHAIN_BITS | (set + way);
+		}
+		time = version ? learned->time : 0;
+		if (time < oldest) {
+			oldest = time;
+			best = set + way;
+		}
+	}
+	return best;
+}
+
+/* One CPU at a time writes a set. 0: another one does, and does not end. */
+INLINE _Bool flow_lock(struct sidestep_flow_set *set)
+{
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < FLOW_LOCK_LOOKS; i++)
+		if (!env_swap(&set->busy, 1))
+			return 1;
+	return 0;
+}
+
+/* The way of a flow that makes room: an unused one, or the one that was longest without a packet; of equal ones in turn. */
+INLINE __u32 flow_oldest(const struct sidestep_flow_set *set, __u32 tick)
+{
+	__u32 first = (__u32)set->evicted, oldest = 0, best = first;
+
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < SIDESTEP_FLOW_WAYS; i++) {
+		const struct sidestep_flow *flow = &set->flows[(first + i) & (SIDESTEP_FLOW_WAYS - 1)];
+		/* Another CPU may have used it after this one read the clock. */
+		__s32 age = (__s32)(tick - flow->used);
+		__u32 since = !flow->chain ? ~0u : age > 0 ? (__u32)age : 0;
+
+		if (since > oldest) {
+			oldest = since;
+			best = first + i;
+		}
+	}
+	return best & (SIDESTEP_FLOW_WAYS - 1);
+}
+
+/* A packet of the flow goes to the service. */
+INLINE void flow_touch(ENV *e, const struct sidestep_learned *proxy, struct sidestep_flow *flow)
+{
+	__u64 now = env_now(e);
+	struct sidestep_learned *learned;
+
+	if (flow->used == (__u32)(now >> FLOW_TICK))
+		return;
+	*(volatile __u32 *)&flow->used = (__u32)(now >> FLOW_TICK);
+	learned = env_learned(e, chain_index(proxy, flow->chain));
+	if (learned)
+		*(volatile __u64 *)&learned->time = now;
+}
+
+/*
+ * Whether there is nothing to learn of the packet at the cursor: its flow has its headers already, or others that are too young
+ * to change. Also where it is no packet: what is wrong with it is found when it goes on.
+ */
+SUBPROGRAM __u32 flow_is_known(ENV *e, struct packet *p, __u32 index)
+{
+	const struct sidestep_learned *proxy = env_learned(e, index);
+	__u64 key[FLOW_KEY_WORDS] = {}, chain;
+	struct sidestep_flow_set *set;
+	struct sidestep_flow *flow;
+	__u32 way;
+
+	if (!p || !proxy || !flow_key_inside(e, p, key))
+		return 1;
+	set = flow_set(e, proxy, key);
+	if (!set)
+		return 1;
+	way = flow_way(set, key);
+	if (way == SIDESTEP_FLOW_WAYS)
+		return 0;
+	flow = &set->flows[way & (SIDESTEP_FLOW_WAYS - 1)];
+	chain = *(const volatile __u64 *)&flow->chain;
+	flow_touch(e, proxy, flow);
+	return chain_is_there(e, chain_index(proxy, chain), chain) &&
+	       (learned_matches(e, p, chain_index(proxy, chain), chain >> FLOW_CHAIN_BITS) ||
+		!learned_has_age(e, proxy, flow->time));
+}
+
+/* The flow of the packet at the cursor, which may be new, has this chain from now on. */
+SUBPROGRAM __u32 flow_store(ENV *e, struct packet *p, __u32 index, __u64 chain)
+{
+	const struct sidestep_learned *proxy = env_learned(e, index);
+	__u64 key[FLOW_KEY_WORDS] = {}, now = env_now(e);
+	struct sidestep_flow_set *set;
+	struct sidestep_flow *flow;
+	__u32 way;
+
+	if (!p || !proxy || !flow_key_inside(e, p, key))
+		return 0;
+	set = flow_set(e, proxy, key);
+	/* Another CPU does not end with this set: what comes next of the flow is looked at again. */
+	if (!set || !flow_lock(set))
+		return 0;
+	way = flow_way(set, key);
+	if (way == SIDESTEP_FLOW_WAYS) {
+		way = flow_oldest(set, (__u32)(now >> FLOW_TICK));
+		set->evicted += set->flows[way & (SIDESTEP_FLOW_WAYS - 1)].chain != 0;
+	}
+	flow = &set->flows[way & (SIDESTEP_FLOW_WAYS - 1)];
+	*(volatile __u32 *)&flow->sequence = flow->sequence + 1;
+	env_barrier();
+	for (int i = 0; i < FLOW_KEY_WORDS; i++)
+		*(volatile __u64 *)&flow->key[i] = key[i];
+	*(volatile __u64 *)&flow->chain = chain;
+	flow->time = now;
+	flow->used = (__u32)(now >> FLOW_TICK);
+	env_barrier();
+	*(volatile __u32 *)&flow->sequence = flow->sequence + 1;
+	env_swap(&set->busy, 0);
+	return 1;
+}
+
+/*
+ * draft-ietf-spring-srv6-service-programming-00 6.2.1 S17.1 for the flow of the packet at the cursor: its headers are
+ * learned if they are not those of the flow already.
+ */
+INLINE void learn_flow(ENV *e, struct packet *p, __u32 index, const struct sidestep_learned *proxy)
+{
+	const struct sidestep_learned *learned;
+	__u64 chain, hash;
+
+	if (flow_is_known(e, p, index))
+		return;
+	hash = chain_hash(e, p);
+	chain = chain_find(e, p, chain_index(proxy, 0), hash);
+	if (!(chain >> FLOW_CHAIN_BITS)) {
+		learned = env_learned(e, chain_index(proxy, chain));
+		if (!learned)
+			return;
+		chain |= learned_write(e, p, chain_index(proxy, chain), learned_version(learned), (__u32)hash)
+			 << FLOW_CHAIN_BITS;
+	}
+	/* Without a version another CPU writes there at this moment: what comes next of the flow is looked at again. */
+	if (chain >> FLOW_CHAIN_BITS)
+		flow_store(e, p, index, chain);
+}
+
+/* What the flow of the current packet has learned becomes .policy and .learned; 0 in .learned: nothing. */
+SUBPROGRAM verdict flow_learned(ENV *e, struct packet *p, __u32 index)
+{
+	const struct sidestep_learned *proxy = env_learned(e, index);
+	__u64 key[FLOW_KEY_WORDS] = {}, chain;
+	const struct sidestep_flow *flow;
+	struct sidestep_flow_set *set;
+	__u32 way, sequence;
+
+	if (!p || !proxy)
+		return punt(unsupported);
+	p->learned = 0;
+	if (!flow_key(e, p->l3, p->version, key))
+		return VERDICT_CONTINUE;
+	set = flow_set(e, proxy, key);
+	if (!set)
+		return punt(unsupported);
+	way = flow_way(set, key);
+	if (way == SIDESTEP_FLOW_WAYS)
+		return VERDICT_CONTINUE;
+	flow = &set->flows[way & (SIDESTEP_FLOW_WAYS - 1)];
+	sequence = *(const volatile __u32 *)&flow->sequence;
+	env_barrier();
+	chain = flow_chain(flow, key);
+	env_barrier();
+	if (!chain || (sequence & 1) || *(const volatile __u32 *)&flow->sequence != sequence)
+		return VERDICT_CONTINUE;
+	p->policy = chain_index(proxy, chain);
+	if (chain_is_there(e, p->policy, chain))
+		p->learned = chain >> FLOW_CHAIN_BITS;
+	return VERDICT_CONTINUE;
+}
+
+#endif
