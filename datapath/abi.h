@@ -119,6 +119,8 @@ enum sidestep_action {
 #define SIDESTEP_ROUTE_NEXT_CSID 0x10u /* the SID begins a container of compressed SIDs (RFC 9800 4.1) */
 #define SIDESTEP_ROUTE_REPLACE_CSID 0x20u /* the segment list holds containers of them (RFC 9800 4.2) */
 
+#define SIDESTEP_ROUTE_NAT 0x40u /* BACK_AM: the service may change the destination */
+
 /* A route, SID or policy: what the FIB yields. Index 0 is never used: it means "no route". */
 struct sidestep_route {
 	__u8 action;     /* enum sidestep_action */
@@ -295,6 +297,7 @@ enum sidestep_trace_kind {
 	SIDESTEP_TRACE_DEMASQUERADE = 16, /* the same */
 	SIDESTEP_TRACE_LEARN = 17,        /* a: learned headers, b: bytes; address: destination as it goes on */
 	SIDESTEP_TRACE_RESTORE = 18,      /* the same */
+	SIDESTEP_TRACE_LAST_SEGMENT = 19, /* a: offset of the SRH; address: its new Segment List[0] */
 };
 
 struct sidestep_trace {

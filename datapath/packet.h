@@ -21,6 +21,7 @@
 #define PLAN_ECN 0x40u           /* .ecn is new */
 #define PLAN_RESTORE 0x80u       /* with PLAN_PUSH: not a policy, but the learned headers .policy */
 #define PLAN_CARRY 0x100u        /* with PLAN_PUSH: around the frame that arrived, not around the packet in it */
+#define PLAN_LAST_SEGMENT 0x200u /* the destination that the packet has becomes Segment List[0] of the SRH at .srh */
 
 struct packet {
 	struct address destination; /* of the current header, as it will be; the key of the next lookup */

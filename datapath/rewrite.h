@@ -190,6 +190,17 @@ INLINE int rewrite_ip(ENV *e, const struct packet *p, __u32 at, _Bool decrement,
 			ip[IPV6_HOP_LIMIT]--;
 		if (p->plan & PLAN_ECN)
 			ip[1] = (__u8)((ip[1] & ~(ECN_MASK << 4)) | (p->ecn << 4));
+		if ((p->plan & (PLAN_LAST_SEGMENT | PLAN_POP)) == PLAN_LAST_SEGMENT) {
+			struct address last = load_address(ip + IPV6_DESTINATION);
+
+			ip = env_bytes(e, srh + SRH_SEGMENTS, SEGMENT_LENGTH);
+			if (!ip)
+				return -1;
+			store_address(ip, last);
+			ip = env_bytes(e, at, IPV6_LENGTH);
+			if (!ip)
+				return -1;
+		}
 		if (destination)
 			store_address(ip + IPV6_DESTINATION, p->destination);
 		if ((p->plan & (PLAN_SEGMENTS_LEFT | PLAN_POP)) == PLAN_SEGMENTS_LEFT) {

@@ -237,7 +237,7 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 		p->visited[i] = r->counter;
 		p->visits = i + 1;
 		if (unlikely(r->action == SIDESTEP_ROUTE_BACK_AM || r->action == SIDESTEP_ROUTE_BACK_AD)) {
-			v = r->action == SIDESTEP_ROUTE_BACK_AM ? demasquerade(e, p) : restore(e, p, r);
+			v = r->action == SIDESTEP_ROUTE_BACK_AM ? demasquerade(e, p, r) : restore(e, p, r);
 			if (v != lookup())
 				return v;
 			index = 0;

@@ -7,7 +7,21 @@
 #define SIDESTEP_BEHAVIOR_ADVANCE_H
 
 #include "../packet.h"
+#include "../wire/ipv6.h"
 #include "../wire/srh.h"
+
+/* A segment of the active SRH, by its place in the list, as it will be. 0: it cannot be read in place. */
+INLINE _Bool segment_load(ENV *e, const struct packet *p, __u32 place, struct address *segment)
+{
+	__u32 at = !place && (p->plan & PLAN_LAST_SEGMENT) ? p->l3 + IPV6_DESTINATION :
+							     p->srh + SRH_SEGMENTS + place * SEGMENT_LENGTH;
+	const __u8 *bytes = env_bytes(e, at, SEGMENT_LENGTH);
+
+	if (!bytes)
+		return 0;
+	*segment = load_address(bytes);
+	return 1;
+}
 
 /*
  * Nothing of the active SRH is looked at any more (Segments Left is 0 now, say): whatever comes next goes on behind it. `pop`:
@@ -32,13 +46,9 @@ INLINE verdict advance_used_up(ENV *e, struct packet *p, _Bool pop)
 /* The SRH is the active one and Segments Left is not 0. */
 INLINE verdict advance_segment(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
-	const __u8 *segment;
-
 	p->segments_left--;
-	segment = env_bytes(e, p->srh + SRH_SEGMENTS + p->segments_left * SEGMENT_LENGTH, SEGMENT_LENGTH);
-	if (!segment)
+	if (!segment_load(e, p, p->segments_left, &p->destination))
 		return punt(ext_chain);
-	p->destination = load_address(segment);
 	p->plan |= PLAN_DESTINATION | PLAN_SEGMENTS_LEFT;
 	env_trace(e, SIDESTEP_TRACE_SRH, p->srh, p->segments_left, p->destination);
 	return p->segments_left ? VERDICT_CONTINUE : advance_used_up(e, p, (r->flags & SIDESTEP_ROUTE_PSP) != 0);

@@ -12,14 +12,11 @@
 INLINE verdict end_am(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
 	verdict v = service_advance(e, p, r); /* 6.4.1 S01 to S13 */
-	const __u8 *last;
 
 	if (v != VERDICT_CONTINUE)
 		return v;
-	last = env_bytes(e, p->srh + SRH_SEGMENTS, SEGMENT_LENGTH);
-	if (!last)
+	if (!segment_load(e, p, 0, &p->destination)) /* S14 */
 		return punt(ext_chain);
-	p->destination = load_address(last); /* S14 */
 	p->view = 0;
 	env_trace(e, SIDESTEP_TRACE_MASQUERADE, p->srh, p->segments_left, p->destination);
 	return forward(r->adjacency);
@@ -29,12 +26,12 @@ INLINE verdict end_am(ENV *e, struct packet *p, const struct sidestep_route *r)
  * De-masquerading, for what comes back by the service's port. A packet without an SRH, or with one that is used up, is
  * the service's own, and goes the way that any packet goes.
  */
-SUBPROGRAM verdict demasquerade(ENV *e, struct packet *p)
+SUBPROGRAM verdict demasquerade(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
-	const __u8 *srh, *segment;
+	const __u8 *srh;
 	verdict v;
 
-	if (!p)
+	if (!p || !r)
 		return punt(unsupported);
 	v = srh_first(e, p);
 	if (v != VERDICT_CONTINUE)
@@ -53,10 +50,13 @@ SUBPROGRAM verdict demasquerade(ENV *e, struct packet *p)
 	/* S07. The active segment of a reduced SRH is in the list, too: End.AM was one of it. */
 	if (p->segments_left > srh[SRH_LAST_ENTRY])
 		return drop(srh_segments_left);
-	segment = env_bytes(e, p->srh + SRH_SEGMENTS + p->segments_left * SEGMENT_LENGTH, SEGMENT_LENGTH);
-	if (!segment)
+	/* 6.4.2, flavor Destination NAT: what the service made of the destination is the last segment from now on. */
+	if (r->flags & SIDESTEP_ROUTE_NAT) {
+		p->plan |= PLAN_LAST_SEGMENT;
+		env_trace(e, SIDESTEP_TRACE_LAST_SEGMENT, p->srh, 0, p->destination);
+	}
+	if (!segment_load(e, p, p->segments_left, &p->destination)) /* S10 */
 		return punt(ext_chain);
-	p->destination = load_address(segment); /* S10 */
 	p->plan |= PLAN_DESTINATION;
 	env_trace(e, SIDESTEP_TRACE_DEMASQUERADE, p->srh, p->segments_left, p->destination);
 	return lookup();

@@ -52,6 +52,10 @@ INLINE __u64 learned_word(ENV *e, const struct packet *p, __u32 i)
 		return p->destination.hi;
 	if (i == IPV6_DESTINATION / 8 + 1)
 		return p->destination.lo;
+	if ((p->plan & PLAN_LAST_SEGMENT) && p->l3 + i * 8 - p->srh - SRH_SEGMENTS < SEGMENT_LENGTH) {
+		bytes = env_bytes(e, p->l3 + IPV6_DESTINATION + (p->l3 + i * 8 - p->srh - SRH_SEGMENTS), 8);
+		return bytes ? load64(bytes) : 0;
+	}
 	if (p->l3 + i * 8 == p->srh)
 		return (word & ~(0xffull << (8 * SRH_SEGMENTS_LEFT))) | (__u64)p->segments_left
 										<< (8 * SRH_SEGMENTS_LEFT);

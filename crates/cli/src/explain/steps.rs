@@ -6,9 +6,9 @@ use serde::Serialize;
 use sidestep_abi::{
     SIDESTEP_TRACE_BACK, SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_CHOICE, SIDESTEP_TRACE_CSID,
     SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_DEMASQUERADE, SIDESTEP_TRACE_FORWARD,
-    SIDESTEP_TRACE_LEARN, SIDESTEP_TRACE_LOOKUP, SIDESTEP_TRACE_MASQUERADE, SIDESTEP_TRACE_PARSED,
-    SIDESTEP_TRACE_POP, SIDESTEP_TRACE_PORT, SIDESTEP_TRACE_PUSH, SIDESTEP_TRACE_REPLACE_CSID,
-    SIDESTEP_TRACE_RESTORE, SIDESTEP_TRACE_SOURCE, SIDESTEP_TRACE_SRH,
+    SIDESTEP_TRACE_LAST_SEGMENT, SIDESTEP_TRACE_LEARN, SIDESTEP_TRACE_LOOKUP,
+    SIDESTEP_TRACE_MASQUERADE, SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_POP, SIDESTEP_TRACE_PORT,
+    SIDESTEP_TRACE_PUSH, SIDESTEP_TRACE_REPLACE_CSID, SIDESTEP_TRACE_SOURCE, SIDESTEP_TRACE_SRH,
 };
 use sidestep_control::compile::Leads;
 use sidestep_datapath::Trace;
@@ -22,6 +22,7 @@ use super::Names;
 const DYNAMIC_PROXY: &str = "draft-ietf-spring-srv6-service-programming-00 6.2";
 const PROXIES: &str = "draft-ietf-spring-srv6-service-programming-00 6";
 const MASQUERADING: &str = "draft-ietf-spring-srv6-service-programming-00 6.4.1";
+const DESTINATION_NAT: &str = "draft-ietf-spring-srv6-service-programming-00 6.4.2";
 
 /// One step of a packet's way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -113,6 +114,13 @@ pub enum Step {
         segments_left: u32,
         /// The destination address before, and after.
         destination: (IpAddr, IpAddr),
+        /// Where that is specified.
+        source: &'static str,
+    },
+    /// What the service made of the destination address became the last segment (End.AM, flavor NAT).
+    LastSegment {
+        /// That segment.
+        segment: IpAddr,
         /// Where that is specified.
         source: &'static str,
     },
@@ -267,11 +275,7 @@ fn step(names: Names<'_>, event: &Trace, destination: &mut IpAddr) -> Option<Ste
             let next = address(event.address, Family::V6);
             compressed(event, (std::mem::replace(destination, next), next))
         }
-        SIDESTEP_TRACE_BACK
-        | SIDESTEP_TRACE_MASQUERADE
-        | SIDESTEP_TRACE_DEMASQUERADE
-        | SIDESTEP_TRACE_LEARN
-        | SIDESTEP_TRACE_RESTORE => of_proxy(event, destination),
+        SIDESTEP_TRACE_BACK..=SIDESTEP_TRACE_LAST_SEGMENT => of_proxy(event, destination),
         SIDESTEP_TRACE_POP => Step::Pop {
             bytes: b,
             source: "RFC 8986 4.16.1",
@@ -323,6 +327,10 @@ fn of_proxy(event: &Trace, destination: &mut IpAddr) -> Step {
             segments_left: event.b,
             destination: (std::mem::replace(destination, next), next),
             source: MASQUERADING,
+        },
+        SIDESTEP_TRACE_LAST_SEGMENT => Step::LastSegment {
+            segment: next,
+            source: DESTINATION_NAT,
         },
         SIDESTEP_TRACE_LEARN => Step::Learn {
             bytes: event.b,

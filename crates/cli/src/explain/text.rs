@@ -205,6 +205,9 @@ fn words(step: &Step) -> (&str, String, &str) {
             let text = format!("segments left {segments_left}, destination {before} -> {after}");
             ("masquerade", text, source)
         }
+        Step::LastSegment { segment, source } => {
+            ("masquerade", format!("last segment {segment}"), source)
+        }
         Step::Vlans {
             table,
             vids,

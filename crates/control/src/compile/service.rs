@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use sidestep_abi::{
     PUNT_local, SIDESTEP_FLOW_WAYS, SIDESTEP_ROUTE_BACK_AD, SIDESTEP_ROUTE_BACK_AM,
-    SIDESTEP_ROUTE_END_AD, SIDESTEP_ROUTE_END_AM, SIDESTEP_ROUTE_END_AS, SIDESTEP_ROUTE_OURS,
-    sidestep_learned, sidestep_route,
+    SIDESTEP_ROUTE_END_AD, SIDESTEP_ROUTE_END_AM, SIDESTEP_ROUTE_END_AS, SIDESTEP_ROUTE_NAT,
+    SIDESTEP_ROUTE_OURS, sidestep_learned, sidestep_route,
 };
 use sidestep_datapath::FibKey;
 use sidestep_model::behavior::proxy::{Chain, InnerType};
@@ -148,7 +148,16 @@ impl Pass<'_> {
     pub(super) fn masquerading(&mut self, local: &Seg6Local) -> Outcome<sidestep_route> {
         let service = left(Service::of(local))?;
         let adjacency = self.adjacency(service.oif, service.via, None)?;
-        self.way_back(&service, record(SIDESTEP_ROUTE_BACK_AM))?;
+        let nat = if local.flavors.nat {
+            SIDESTEP_ROUTE_NAT
+        } else {
+            0
+        };
+        let back = sidestep_route {
+            flags: nat as u8,
+            ..record(SIDESTEP_ROUTE_BACK_AM)
+        };
+        self.way_back(&service, back)?;
         Ok(sidestep_route {
             adjacency,
             ..record(SIDESTEP_ROUTE_END_AM)
@@ -239,7 +248,7 @@ impl Pass<'_> {
         }
         let counter = self.counter(service.counted());
         let back = room(self.bare(sidestep_route {
-            flags: SIDESTEP_ROUTE_OURS as u8,
+            flags: back.flags | SIDESTEP_ROUTE_OURS as u8,
             counter,
             ..back
         }))?;

@@ -4,9 +4,9 @@
 use sidestep_abi::{
     SIDESTEP_FLOW_LABEL_COPY, SIDESTEP_FLOW_LABEL_ZERO, SIDESTEP_POLICY_ENCAPS_L2,
     SIDESTEP_POLICY_INSERT, SIDESTEP_TRACE_CSID, SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_DEMASQUERADE,
-    SIDESTEP_TRACE_FORWARD, SIDESTEP_TRACE_LEARN, SIDESTEP_TRACE_MASQUERADE, SIDESTEP_TRACE_PARSED,
-    SIDESTEP_TRACE_POP, SIDESTEP_TRACE_PUSH, SIDESTEP_TRACE_REPLACE_CSID, SIDESTEP_TRACE_RESTORE,
-    SIDESTEP_TRACE_SRH, sidestep_policy,
+    SIDESTEP_TRACE_FORWARD, SIDESTEP_TRACE_LAST_SEGMENT, SIDESTEP_TRACE_LEARN,
+    SIDESTEP_TRACE_MASQUERADE, SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_POP, SIDESTEP_TRACE_PUSH,
+    SIDESTEP_TRACE_REPLACE_CSID, SIDESTEP_TRACE_RESTORE, SIDESTEP_TRACE_SRH, sidestep_policy,
 };
 use std::collections::BTreeMap;
 
@@ -54,6 +54,8 @@ struct Decided {
     destination: Option<[u8; 16]>,
     /// Where the SRH is, and its Segments Left.
     segments_left: Option<(usize, u8)>,
+    /// Where an SRH is that gets another Segment List[0], and which.
+    last_segment: Option<(usize, [u8; 16])>,
     /// Where an SRH is that goes, and its length.
     pop: Option<(usize, usize)>,
     policy: Option<u32>,
@@ -219,6 +221,9 @@ fn decide(
                 decided.destination = Some(step.address);
                 decided.replace(arrived, step.a as u8);
             }
+            SIDESTEP_TRACE_LAST_SEGMENT => {
+                decided.last_segment = Some((step.a as usize, step.address));
+            }
             SIDESTEP_TRACE_CSID | SIDESTEP_TRACE_MASQUERADE | SIDESTEP_TRACE_DEMASQUERADE => {
                 decided.destination = Some(step.address);
             }
@@ -364,6 +369,10 @@ fn current(arrived: &[u8], decided: &Decided, decrement: bool) -> Option<Vec<u8>
     }
     if let Some((srh, left)) = decided.segments_left {
         *packet.get_mut(srh - decided.at + 3)? = left;
+    }
+    if let Some((srh, segment)) = decided.last_segment {
+        let at = srh - decided.at + 8;
+        packet.get_mut(at..at + 16)?.copy_from_slice(&segment);
     }
     if let Some((srh, length)) = decided.pop {
         take_out(&mut packet, srh - decided.at, length)?;

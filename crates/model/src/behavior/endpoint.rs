@@ -403,7 +403,7 @@ pub const BEHAVIORS: &[Descriptor] = &[
         beyond_linux: LINUX_HAS_ALL,
         inner: Inner::None,
         data_plane: true,
-        data_plane_flavors: &[],
+        data_plane_flavors: &[Flavor::Nat],
         source: "draft-ietf-spring-srv6-service-programming-00 6.4",
         summary: "send to a service under the address of the last segment; what comes back goes on (masquerading proxy)",
     },
