@@ -45,9 +45,12 @@ enum Proxy {
     Static,
     Dynamic,
     Masquerading,
+    /// By one interface: which way a packet goes on, its flow says.
+    ByFlow,
 }
 
 impl Proxy {
+    /// By two interfaces.
     const ALL: [Self; 3] = [Self::Static, Self::Dynamic, Self::Masquerading];
 
     /// `sidestep route add` of each of [`SEGMENTS`].
@@ -57,6 +60,13 @@ impl Proxy {
             ('a', SERVICE_PORTS, 3, 1),
             ('b', [SERVICE_PORTS[1], SERVICE_PORTS[0]], 1, 2),
         ] {
+            let by_flow = self == Self::ByFlow;
+            let (there, back) = if by_flow {
+                ("vnf0", "vnf0")
+            } else {
+                (there, back)
+            };
+            let net = if by_flow { 1 } else { net };
             for family in [6, 4] {
                 // What is masqueraded is IPv6, whatever is in it.
                 let service = if family == 6 || self == Self::Masquerading {
@@ -70,6 +80,7 @@ impl Proxy {
                         format!("End.AS oif {there} iif {back} {service} {segments} src fc00:12::2")
                     }
                     Self::Dynamic => format!("End.AD oif {there} iif {back} {service}"),
+                    Self::ByFlow => format!("End.AD oif {there} {service} flows"),
                     Self::Masquerading => format!("End.AM oif {there} iif {back} {service}"),
                 };
                 routes.push(format!(
@@ -212,6 +223,29 @@ fn tcp_crosses_a_service_with_all_offloads_on_and_nobody_cuts_a_segment() {
         check(&chain, &format!("{proxy:?}, offloads on"));
         were_left_uncut(&judged);
     }
+}
+
+#[test]
+fn both_directions_of_tcp_cross_one_interface_of_a_service_each_flow_by_its_own_chain() {
+    let Some(_turn) = begin("both_directions_of_tcp_cross_one_interface_of_a_service") else {
+        return;
+    };
+    let chain = with_namespace();
+    Ip::new(chain.node("vnf")).all([
+        "route replace 2001:db8:b::/64 via fd00:1::1",
+        "route replace 10.0.2.0/24 via 10.1.1.1",
+    ]);
+    for path in ["all", "eth0"] {
+        let path = format!("net/ipv4/conf/{path}/send_redirects");
+        chain.node("vnf").sysctl(&path, "0").expect("a sysctl");
+    }
+    let daemons = start(&chain, "auto", Proxy::ByFlow);
+    began_at_tc(&daemons);
+    let started = Instant::now();
+    let judged = cross(&chain);
+    tell("by flow, tc, offloads on", started, judged);
+    check(&chain, "by flow");
+    were_left_uncut(&judged);
 }
 
 /// As network cards would: checksums written, segments cut, and nothing joined at the receiver.
