@@ -106,7 +106,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, SIDESTEP_FLOW_TABLES * SIDESTEP_FLOW_SETS);
+	__uint(max_entries, SIDESTEP_FLOW_TABLES *SIDESTEP_FLOW_SETS);
 	__type(key, __u32);
 	__type(value, struct sidestep_flow_set);
 } flow_sets SEC(".maps");

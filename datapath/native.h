@@ -18,7 +18,8 @@ struct sidestep_native_tables {
 	struct sidestep_learned *learned;
 	struct sidestep_flow_set *flow_sets;
 	__u64 now; /* nanoseconds */
-	__u32 learned_count, flow_set_count, route_count, group_count, adjacency_count, policy_count, route_counter_count;
+	__u32 learned_count, flow_set_count, route_count, group_count, adjacency_count, policy_count,
+		route_counter_count;
 	struct sidestep_port_counters *port_counters; /* SIDESTEP_PORTS */
 	struct sidestep_route_counters *route_counters;
 	__u64 *reason_counters; /* SIDESTEP_REASONS */

@@ -15,8 +15,8 @@ INLINE verdict headend(ENV *e, struct packet *p, const struct sidestep_route *r)
 	if (!policy)
 		return punt(unsupported);
 	/* One push a packet; an SRH can only be inserted into IPv6, and in one pass with no change to another one's segments. */
-	if ((p->plan & PLAN_PUSH) || (policy->kind == SIDESTEP_POLICY_INSERT &&
-				      (p->version != 6 || (p->plan & PLAN_LAST_SEGMENT))))
+	if ((p->plan & PLAN_PUSH) ||
+	    (policy->kind == SIDESTEP_POLICY_INSERT && (p->version != 6 || (p->plan & PLAN_LAST_SEGMENT))))
 		return punt(unsupported);
 	/* The frame that H.Encaps.L2 carries is the one received: there must be one, unchanged. */
 	if (policy->kind == SIDESTEP_POLICY_ENCAPS_L2 && p->plan)

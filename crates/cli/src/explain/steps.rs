@@ -240,26 +240,8 @@ fn step(names: Names<'_>, event: &Trace, destination: &mut IpAddr) -> Option<Ste
             vids: vlan_ids(event.address),
             source: "RFC 8986 4.10",
         },
-        SIDESTEP_TRACE_LOOKUP => {
-            let view = names.index.views.get(&a);
-            let family = view.map_or(Family::of(destination), |view| view.family);
-            let tables = view.map_or_else(Vec::new, |view| {
-                view.tables.iter().map(|id| table(*id)).collect()
-            });
-            let route = (b != 0).then(|| route_name(names, b));
-            Step::Lookup {
-                address: address(event.address, family),
-                tables,
-                route,
-            }
-        }
-        SIDESTEP_TRACE_SOURCE => {
-            let view = names.index.views.get(&a);
-            let family = view.map_or(Family::of(destination), |view| view.family);
-            let route = (b != 0).then(|| route_name(names, b));
-            let address = address(event.address, family);
-            Step::Source { address, route }
-        }
+        SIDESTEP_TRACE_LOOKUP => lookup(names, event, *destination),
+        SIDESTEP_TRACE_SOURCE => source(names, event, *destination),
         SIDESTEP_TRACE_CHOICE => choice(names, a, b),
         SIDESTEP_TRACE_BEHAVIOR => behavior(names, b),
         SIDESTEP_TRACE_SRH => {
@@ -313,6 +295,33 @@ fn step(names: Names<'_>, event: &Trace, destination: &mut IpAddr) -> Option<Ste
         // A newer packet path may report more than this knows.
         _ => return None,
     })
+}
+
+/// Which route an address was looked up to, and in which tables.
+fn lookup(names: Names<'_>, event: &Trace, destination: IpAddr) -> Step {
+    let view = names.index.views.get(&event.a);
+    let tables = view.map_or_else(Vec::new, |view| {
+        view.tables.iter().map(|id| table(*id)).collect()
+    });
+    Step::Lookup {
+        address: address(event.address, family_of(names, event, destination)),
+        tables,
+        route: (event.b != 0).then(|| route_name(names, event.b)),
+    }
+}
+
+/// Which route the source chose among those of one destination.
+fn source(names: Names<'_>, event: &Trace, destination: IpAddr) -> Step {
+    Step::Source {
+        address: address(event.address, family_of(names, event, destination)),
+        route: (event.b != 0).then(|| route_name(names, event.b)),
+    }
+}
+
+/// That of the view that was looked up in, if it is still known.
+fn family_of(names: Names<'_>, event: &Trace, destination: IpAddr) -> Family {
+    let view = names.index.views.get(&event.a);
+    view.map_or(Family::of(&destination), |view| view.family)
 }
 
 /// What an SR proxy did.
