@@ -20,31 +20,33 @@ const MTU: usize = 1500;
 
 /// The node in the words of the node file.
 fn text(routes: &[String]) -> String {
-    let mut text = String::from("ports:\n");
-    for port in 0..PORTS {
-        text += &format!(
+    let ports = (0..PORTS).map(|port| {
+        format!(
             "  eth{port}: {{mac: \"02:00:00:00:00:0{port}\", addresses: [\"fc0{port}::2/64\", \"10.{port}.0.2/24\"], \
              mtu: {MTU}, seg6_enabled: true}}\n"
-        );
-    }
-    text += "neighbors:\n";
-    for port in 0..PORTS {
-        text += &format!("- \"fc0{port}::1 lladdr 02:00:00:00:00:1{port} dev eth{port}\"\n");
-        text += &format!("- \"10.{port}.0.1 lladdr 02:00:00:00:00:1{port} dev eth{port}\"\n");
-    }
-    text += "routes:\n";
+        )
+    });
+    let neighbors = (0..PORTS).map(|port| {
+        format!(
+            "- \"fc0{port}::1 lladdr 02:00:00:00:00:1{port} dev eth{port}\"\n\
+             - \"10.{port}.0.1 lladdr 02:00:00:00:00:1{port} dev eth{port}\"\n"
+        )
+    });
     let onward = [
-        "fc0a::/16 via fc01::1",
-        "2001:db8:a::/48 via fc01::1",
-        "198.51.100.0/24 via 10.1.0.1",
+        "fc0a::/16 via fc01::1 dev eth1",
+        "2001:db8:a::/48 via fc01::1 dev eth1",
+        "198.51.100.0/24 via 10.1.0.1 dev eth1",
     ];
-    for route in onward {
-        text += &format!("- \"{route} dev eth1\"\n");
-    }
-    for route in routes {
-        text += &format!("- \"{route}\"\n");
-    }
-    text
+    let routes = onward.into_iter().chain(routes.iter().map(String::as_str));
+    let routes = routes.map(|route| format!("- \"{route}\"\n"));
+    let head = |key: &str| std::iter::once(format!("{key}:\n"));
+    let ports = head("ports").chain(ports);
+    let neighbors = head("neighbors").chain(neighbors);
+    ports
+        .chain(neighbors)
+        .chain(head("routes"))
+        .chain(routes)
+        .collect()
 }
 
 /// A node of these words, and its tables. All of its routes are the packet path's.

@@ -1,7 +1,7 @@
 //! A node with SR proxies, after the pseudocode of draft-ietf-spring-srv6-service-programming-00 and the RFCs that it stands
 //! on. It is slow, works on bytes and knows nothing of the packet path.
 //!
-//! Where the draft sends an ICMPv6 error, the model drops for that reason. The hop limit counts nodes, not SIDs of one: S12
+//! Where the draft sends an error message, the model drops for that reason. The hop limit counts nodes, not SIDs of one: S12
 //! is carried out once, when the packet leaves (as Linux does it).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -173,7 +173,7 @@ impl Model {
                 Kind::Static(headers) => packet.inbound(Some(headers))?,
                 // 6.2.1 inbound S01 to S05.
                 Kind::Dynamic(_, cache) => {
-                    packet.inbound(cache.as_ref().map(|(headers, _)| headers))?
+                    packet.inbound(cache.as_ref().map(|(headers, _)| headers))?;
                 }
             }
         }
@@ -554,7 +554,7 @@ impl Packet {
         outer[..4].copy_from_slice(&(6 << 28 | class_and_label).to_be_bytes());
         outer[4..6].copy_from_slice(&payload.to_be_bytes());
         // RFC 6437: the label of what is inside, if it has one.
-        self.label = class_and_label & 0xf_ffff == 0;
+        self.label = class_and_label.trailing_zeros() >= 20;
         self.carried = outer.len();
         self.bytes = [outer, std::mem::take(&mut self.bytes)].concat();
         Ok(())
@@ -577,11 +577,10 @@ fn is_padding(header: &[u8]) -> bool {
     let mut at = 2;
     for _ in 0..OPTIONS_MAX {
         at += match header.get(at..) {
-            None => return false,
             Some([]) => return true,
             Some([0, ..]) => 1,
             Some([1, length, ..]) => 2 + usize::from(*length),
-            Some(_) => return false,
+            None | Some(_) => return false,
         };
     }
     false
