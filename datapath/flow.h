@@ -44,10 +44,10 @@ INLINE __u64 flow_frame(ENV *e, __u64 h)
 }
 
 /*
- * The flow label for a packet around the current header. `mode`: enum sidestep_flow_label. `destination`: the one that
- * the header will have, if not the one that it has.
+ * The flow label for a packet around the current header, with the destination that this will have. `mode`: enum
+ * sidestep_flow_label.
  */
-INLINE __u32 flow_label(ENV *e, const struct packet *p, __u8 mode, const struct address *destination)
+INLINE __u32 flow_label(ENV *e, const struct packet *p, __u8 mode)
 {
 	struct address to;
 	const __u8 *ip;
@@ -67,7 +67,9 @@ INLINE __u32 flow_label(ENV *e, const struct packet *p, __u8 mode, const struct 
 			return label;
 		h = flow_mix(h, load64(ip + IPV6_SOURCE));
 		h = flow_mix(h, load64(ip + IPV6_SOURCE + 8));
-		to = destination ? *destination : load_address(ip + IPV6_DESTINATION);
+		to = load_address(ip + IPV6_DESTINATION);
+		if (p->plan & PLAN_DESTINATION)
+			to = p->inserted;
 		h = flow_mix(h, to.hi);
 		h = flow_mix(h, to.lo);
 		h = flow_mix(h, flow_tail(e, p->l3 + IPV6_LENGTH, ip[IPV6_NEXT_HEADER], 1));
@@ -159,7 +161,7 @@ SUBPROGRAM __u64 flow_hash(ENV *e, struct packet *p, __u32 seed)
 		policy = env_policy(e, p->policy);
 	if (policy && policy->kind != SIDESTEP_POLICY_INSERT) {
 		source = load_address(policy->header + IPV6_SOURCE);
-		label = flow_label(e, p, policy->flow_label, p->plan & PLAN_DESTINATION ? &p->inserted : 0);
+		label = flow_label(e, p, policy->flow_label);
 	} else {
 		ip = env_bytes(e, p->l3, IPV6_LENGTH);
 		if (!ip)

@@ -310,8 +310,7 @@ INLINE enum rewrite_result rewrite_prepare_push(ENV *e, struct packet *p, struct
 		f->how = ENV_SHIFT_PLAIN;
 		return REWRITE_DONE;
 	}
-	f->flow_label = flow_label(e, p, policy ? policy->flow_label : SIDESTEP_FLOW_LABEL_COPY,
-				   p->plan & PLAN_DESTINATION ? &p->inserted : 0);
+	f->flow_label = flow_label(e, p, policy ? policy->flow_label : SIDESTEP_FLOW_LABEL_COPY);
 	f->traffic_class = rewrite_traffic_class(e, p);
 	f->proto = p->version == 6 ? PROTO_IPV6 : PROTO_IPV4;
 	f->how = ENV_SHIFT_ENCAP;
