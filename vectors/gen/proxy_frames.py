@@ -54,6 +54,14 @@ def carrying(sid, segments_left, segments, frame, **fields):
     return outer(sid, segments_left, segments, next_header=ETHERNET, **fields) / Raw(bytes(frame))
 
 
+def add_nothing_learned(group):
+    """From the service, before the other cases: one after the other, as they are replayed, they teach."""
+    group.add(
+        "end_ad_back_of_a_frame_before_anything_was_learned", [f"{DYNAMIC} inbound S02"], ETH2, OF_IPV6, drop("not_learned"),
+        NO_LINUX,
+    )
+
+
 def add_way_in(group):
     """To the service."""
     for kind, (frame, _, _) in KINDS.items():
@@ -103,10 +111,6 @@ def add_way_back(group):
                 headers(PATH, ETHERNET, hop_limit=64, traffic_class=traffic_class, label=label, source=SOURCE) / Raw(bytes(frame)),
             )), NO_LINUX,
         )
-    group.add(
-        "end_ad_back_of_a_frame_before_anything_was_learned", [f"{DYNAMIC} inbound S02"], ETH2, OF_IPV6, drop("not_learned"),
-        NO_LINUX,
-    )
     group.add(
         "end_as_back_of_a_frame_for_the_interface", [f"{STATIC} inbound"], ETH1, received(ETH1, inner6(62)),
         forward(ETH1, sent(ETH1, inner6(61))), NO_LINUX, about="It is for this node, and routed as any packet.",
@@ -164,6 +168,7 @@ def add_by_ethernet_address(group):
 def groups():
     """The files of this module."""
     frames = Group("proxy_frames", "SR proxies for Ethernet frames, both ways.", FRAMES)
+    add_nothing_learned(frames)
     add_way_in(frames)
     add_way_back(frames)
     by_address = Group(
