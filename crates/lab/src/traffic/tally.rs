@@ -63,11 +63,14 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use std::thread;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use super::*;
     use crate::traffic::{Flows, Generator, Template};
     use crate::{Lab, root_or_skip};
+
+    /// More than the byte that tells them apart has values.
+    const FLOWS: u32 = 300;
 
     #[test]
     fn every_packet_that_is_made_is_counted_by_its_flow() {
@@ -83,22 +86,31 @@ mod tests {
         // An EtherType that nobody else sends here (IEEE Std 802, local experimental), then what varies.
         let frame = [&[2; 12][..], &[0x88, 0xb5, 0, 250], &[0; 50]].concat();
         let flows = Flows {
-            count: 300,
+            count: FLOWS,
             offset: 14,
             checksum: None,
         };
         let template = Template::new(&frame, flows).expect("template");
         let tally = Tally::attach(far, "eth0", [13, 15]).expect("tally");
         let generator = Generator::start(near, "eth0", &template, 0).expect("start");
-        thread::sleep(Duration::from_millis(20));
+        // However slow the machine is: until every flow has had its turn once.
+        let counted = || {
+            let mut found = tally.count().expect("count");
+            found.retain(|kind, _| kind[0] == 0xb5);
+            found
+        };
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while counted().values().sum::<u64>() <= FLOWS.into() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(20));
+        }
         let made = generator.stop().expect("stop");
+        let flows = u64::from(FLOWS);
         let mut expected = BTreeMap::new();
-        for flow in 0..300u64 {
-            let of_flow = made / 300 + u64::from(flow < made % 300);
+        for flow in 0..flows {
+            let of_flow = made / flows + u64::from(flow < made % flows);
             *expected.entry([0xb5, (250 + flow) as u8]).or_insert(0) += of_flow;
         }
-        let mut found = tally.count().expect("count");
-        found.retain(|kind, _| kind[0] == 0xb5);
-        assert!(made > 300 && found == expected, "{made}: {found:?}");
+        let found = counted();
+        assert!(made > flows && found == expected, "{made}: {found:?}");
     }
 }
