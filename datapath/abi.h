@@ -47,7 +47,7 @@
 #define SIDESTEP_FLOW_TABLES 16
 /* LIMIT: flows of one such service; a power of two. */
 #define SIDESTEP_FLOWS 8192
-/* Flows that share a place in the table: the one of them that was longest without a packet makes room for a new one. */
+/* Flows that share a place in the table: the one that was longest without a packet makes room for a new one. */
 #define SIDESTEP_FLOW_WAYS 8
 /* LIMIT: records of learned headers that the flows of one service share; each keeps the last three chains in it. */
 #define SIDESTEP_CHAINS 256
@@ -58,50 +58,50 @@
 #define SIDESTEP_VLAN_KEY_PRESENT 0x1000u
 
 /* port.flags */
-#define SIDESTEP_PORT_SEG6 0x01u /* net.ipv6.conf.IF.seg6_enabled */
-#define SIDESTEP_PORT_FORWARD6 0x02u /* net.ipv6.conf.IF.forwarding */
-#define SIDESTEP_PORT_FORWARD4 0x04u /* net.ipv4.conf.IF.forwarding */
-#define SIDESTEP_PORT_RPF_LOOSE 0x08u /* net.ipv4.conf.IF.rp_filter = 2 */
-#define SIDESTEP_PORT_RPF_STRICT 0x10u /* net.ipv4.conf.IF.rp_filter = 1 */
-#define SIDESTEP_PORT_RULES6_PUNT 0x20u /* IPv6 rules that cannot be compiled */
-#define SIDESTEP_PORT_RULES4_PUNT 0x40u /* IPv4 rules that cannot be compiled */
+#define SIDESTEP_PORT_SEG6 0x01u         /* net.ipv6.conf.IF.seg6_enabled */
+#define SIDESTEP_PORT_FORWARD6 0x02u     /* net.ipv6.conf.IF.forwarding */
+#define SIDESTEP_PORT_FORWARD4 0x04u     /* net.ipv4.conf.IF.forwarding */
+#define SIDESTEP_PORT_RPF_LOOSE 0x08u    /* net.ipv4.conf.IF.rp_filter = 2 */
+#define SIDESTEP_PORT_RPF_STRICT 0x10u   /* net.ipv4.conf.IF.rp_filter = 1 */
+#define SIDESTEP_PORT_RULES6_PUNT 0x20u  /* IPv6 rules that cannot be compiled */
+#define SIDESTEP_PORT_RULES4_PUNT 0x40u  /* IPv4 rules that cannot be compiled */
 #define SIDESTEP_PORT_REQUIRE_HMAC 0x80u /* net.ipv6.conf.IF.seg6_require_hmac = 1 */
 
 /* An ingress port, found at index ifindex % SIDESTEP_PORTS. */
 struct sidestep_port {
 	__u32 ifindex; /* 0: no port here */
-	__u32 flags; /* SIDESTEP_PORT_* */
-	__u32 view6; /* FIB view of its IPv6 rules */
-	__u32 view4; /* FIB view of its IPv4 rules */
-	__u8 mac[6]; /* frames to another address are not for us */
+	__u32 flags;   /* SIDESTEP_PORT_* */
+	__u32 view6;   /* FIB view of its IPv6 rules */
+	__u32 view4;   /* FIB view of its IPv4 rules */
+	__u8 mac[6];   /* frames to another address are not for us */
 	__u16 reserved; /* 0 */
 	__u32 back6, back4; /* route of what a service sends back by this port (an SR proxy); 0: no service */
-	__u32 own6, own4; /* where there is one: FIB view of the port's own addresses */
-	__u32 back2; /* as back6 and back4, of Ethernet frames; the other two are 0 then */
-	__u8 spare[20]; /* 0 */
+	__u32 own6, own4;   /* where there is one: FIB view of the port's own addresses */
+	__u32 back2;        /* as back6 and back4, of Ethernet frames; the other two are 0 then */
+	__u8 spare[20];     /* 0 */
 };
 
 enum sidestep_action {
-	SIDESTEP_ROUTE_NONE = 0, /* no such route */
+	SIDESTEP_ROUTE_NONE = 0,    /* no such route */
 	SIDESTEP_ROUTE_FORWARD = 1, /* to .adjacency */
-	SIDESTEP_ROUTE_PUNT = 2, /* to the kernel, because of .reason */
-	SIDESTEP_ROUTE_DROP = 3, /* because of .reason */
+	SIDESTEP_ROUTE_PUNT = 2,    /* to the kernel, because of .reason */
+	SIDESTEP_ROUTE_DROP = 3,    /* because of .reason */
 	SIDESTEP_ROUTE_HEADEND = 4, /* .policy */
-	SIDESTEP_ROUTE_GROUP = 5, /* one of the routes of .group, by the packet's flow */
+	SIDESTEP_ROUTE_GROUP = 5,   /* one of the routes of .group, by the packet's flow */
 	/* No routes themselves, they lead on to one: */
-	SIDESTEP_ROUTE_SOURCE = 6, /* what .view6 or .view4 has for the source address */
-	SIDESTEP_ROUTE_NEXT = 7, /* what .view6 or .view4 has for the destination address */
+	SIDESTEP_ROUTE_SOURCE = 6,  /* what .view6 or .view4 has for the source address */
+	SIDESTEP_ROUTE_NEXT = 7,    /* what .view6 or .view4 has for the destination address */
 	SIDESTEP_ROUTE_BACK_AM = 8, /* of a port: what a service behind END_AM sends back */
 	SIDESTEP_ROUTE_BACK_AD = 9, /* of a port: the same behind END_AD; .policy: index of learned headers */
 	/* Endpoint behaviors. A SID from here on: needs SIDESTEP_PORT_SEG6. */
 	SIDESTEP_ROUTE_END = 16,
-	SIDESTEP_ROUTE_END_X = 17, /* .adjacency */
-	SIDESTEP_ROUTE_END_T = 18, /* .view6 */
-	SIDESTEP_ROUTE_END_DX2 = 19, /* .adjacency: only its egress interface is used */
-	SIDESTEP_ROUTE_END_DX4 = 20, /* .adjacency, or 0: lookup in the port's view4 */
-	SIDESTEP_ROUTE_END_DX6 = 21, /* .adjacency, or 0: lookup in the port's view6 */
-	SIDESTEP_ROUTE_END_DT4 = 22, /* .view4 */
-	SIDESTEP_ROUTE_END_DT6 = 23, /* .view6 */
+	SIDESTEP_ROUTE_END_X = 17,    /* .adjacency */
+	SIDESTEP_ROUTE_END_T = 18,    /* .view6 */
+	SIDESTEP_ROUTE_END_DX2 = 19,  /* .adjacency: only its egress interface is used */
+	SIDESTEP_ROUTE_END_DX4 = 20,  /* .adjacency, or 0: lookup in the port's view4 */
+	SIDESTEP_ROUTE_END_DX6 = 21,  /* .adjacency, or 0: lookup in the port's view6 */
+	SIDESTEP_ROUTE_END_DT4 = 22,  /* .view4 */
+	SIDESTEP_ROUTE_END_DT6 = 23,  /* .view6 */
 	SIDESTEP_ROUTE_END_DT46 = 24, /* .view4, .view6 */
 	SIDESTEP_ROUTE_END_B6_ENCAPS = 25, /* .policy, pushed after End */
 	SIDESTEP_ROUTE_END_B6_INSERT = 26, /* .policy, inserted; Segments Left stays */
@@ -112,30 +112,29 @@ enum sidestep_action {
 };
 
 /* route.flags */
-#define SIDESTEP_ROUTE_OURS 0x01u /* the kernel does not have this route */
-#define SIDESTEP_ROUTE_PSP 0x02u /* penultimate segment pop */
-#define SIDESTEP_ROUTE_USP 0x04u /* ultimate segment pop */
-#define SIDESTEP_ROUTE_USD 0x08u /* ultimate segment decapsulation */
+#define SIDESTEP_ROUTE_OURS 0x01u      /* the kernel does not have this route */
+#define SIDESTEP_ROUTE_PSP 0x02u       /* penultimate segment pop */
+#define SIDESTEP_ROUTE_USP 0x04u       /* ultimate segment pop */
+#define SIDESTEP_ROUTE_USD 0x08u       /* ultimate segment decapsulation */
 #define SIDESTEP_ROUTE_NEXT_CSID 0x10u /* the SID begins a container of compressed SIDs (RFC 9800 4.1) */
 #define SIDESTEP_ROUTE_REPLACE_CSID 0x20u /* the segment list holds containers of them (RFC 9800 4.2) */
-
-#define SIDESTEP_ROUTE_NAT 0x40u /* BACK_AM: the service may change the destination */
+#define SIDESTEP_ROUTE_NAT 0x40u       /* BACK_AM: the service may change the destination */
 
 /* A route, SID or policy: what the FIB yields. Index 0 is never used: it means "no route". */
 struct sidestep_route {
-	__u8 action; /* enum sidestep_action */
-	__u8 flags; /* SIDESTEP_ROUTE_* */
-	__u8 reason; /* enum sidestep_reason, of PUNT and DROP */
-	__u8 reserved; /* 0 */
-	__u32 counter; /* slot in the route counters */
+	__u8 action;     /* enum sidestep_action */
+	__u8 flags;      /* SIDESTEP_ROUTE_* */
+	__u8 reason;     /* enum sidestep_reason, of PUNT and DROP */
+	__u8 reserved;   /* 0 */
+	__u32 counter;   /* slot in the route counters */
 	__u32 adjacency; /* index, 0: none */
-	__u32 view6; /* FIB view, 0: none */
-	__u32 view4; /* FIB view, 0: none */
-	__u32 policy; /* index, 0: none; END_AD, BACK_AD: index of learned headers */
+	__u32 view6;     /* FIB view, 0: none */
+	__u32 view4;     /* FIB view, 0: none */
+	__u32 policy;    /* index, 0: none; END_AD, BACK_AD: index of learned headers */
 	__u8 block_bits; /* *_CSID: Locator-Block length, a multiple of 8 */
 	__u8 function_bits; /* *_CSID: C-SID length, a multiple of 8; REPLACE_CSID: 16 or 32 */
-	__u8 inner; /* END_AS, END_AD: upper-layer header that the service takes: 4, 41, 143 */
-	__u8 spare; /* 0 */
+	__u8 inner;         /* END_AS, END_AD: upper-layer header that the service takes: 4, 41, 143 */
+	__u8 spare;         /* 0 */
 	__u32 group; /* of GROUP; of END_X, END_DX4, END_DX6 whose next hop has several ways: then .adjacency is 0 */
 };
 
@@ -145,13 +144,13 @@ struct sidestep_route {
  */
 struct sidestep_group {
 	__u32 slots; /* in use, 1 to SIDESTEP_GROUP_SLOTS */
-	__u32 seed; /* of the hash: two routers in a row must not choose alike */
+	__u32 seed;  /* of the hash: two routers in a row must not choose alike */
 	__u32 routes[SIDESTEP_GROUP_SLOTS]; /* index; none of them is a GROUP */
 };
 
 /* adjacency.flags */
 #define SIDESTEP_ADJACENCY_VALID 0x01u /* .destination is resolved */
-#define SIDESTEP_ADJACENCY_XDP 0x02u /* the egress device takes XDP redirects */
+#define SIDESTEP_ADJACENCY_XDP 0x02u   /* the egress device takes XDP redirects */
 
 /*
  * Where a packet leaves. The first 8 bytes change by one store when the neighbor changes; the rest but .used is written
@@ -159,12 +158,12 @@ struct sidestep_group {
  */
 struct sidestep_adjacency {
 	__u8 destination[6]; /* MAC of the next hop */
-	__u16 flags; /* SIDESTEP_ADJACENCY_* */
-	__u8 source[6]; /* MAC of the egress interface */
-	__u16 reserved; /* 0 */
-	__u32 ifindex; /* egress interface */
-	__u32 mtu; /* bytes of layer 3 */
-	__u64 used; /* set by a packet that needs this next hop, cleared by whoever keeps neighbors alive */
+	__u16 flags;         /* SIDESTEP_ADJACENCY_* */
+	__u8 source[6];      /* MAC of the egress interface */
+	__u16 reserved;      /* 0 */
+	__u32 ifindex;       /* egress interface */
+	__u32 mtu;           /* bytes of layer 3 */
+	__u64 used;          /* set by a packet that needs this next hop, cleared by whoever keeps neighbors alive */
 };
 
 /* LIMIT: unresolved destinations that the packet path remembers at a time. */
@@ -172,21 +171,21 @@ struct sidestep_adjacency {
 
 /* A destination that a packet was dropped for, because the kernel has no way to resolve it (DROP_no_neighbor). */
 struct sidestep_wanted {
-	__u32 view; /* FIB view in which it was looked up; 0: none. Written last, cleared by who asks for it. */
-	__u32 reserved; /* 0 */
+	__u32 view;       /* FIB view in which it was looked up; 0: none. Written last, cleared by who asks for it. */
+	__u32 reserved;   /* 0 */
 	__u8 address[16]; /* network order; IPv4 in the first four bytes */
 };
 
 enum sidestep_policy_kind {
-	SIDESTEP_POLICY_ENCAPS = 1, /* H.Encaps, H.Encaps.Red */
+	SIDESTEP_POLICY_ENCAPS = 1,    /* H.Encaps, H.Encaps.Red */
 	SIDESTEP_POLICY_ENCAPS_L2 = 2, /* H.Encaps.L2, H.Encaps.L2.Red */
-	SIDESTEP_POLICY_INSERT = 3, /* H.Insert, H.Insert.Red */
+	SIDESTEP_POLICY_INSERT = 3,    /* H.Insert, H.Insert.Red */
 };
 
 enum sidestep_flow_label {
-	SIDESTEP_FLOW_LABEL_COPY = 0, /* the inner label; computed where there is none */
+	SIDESTEP_FLOW_LABEL_COPY = 0,    /* the inner label; computed where there is none */
 	SIDESTEP_FLOW_LABEL_COMPUTE = 1, /* always computed */
-	SIDESTEP_FLOW_LABEL_ZERO = 2, /* 0 */
+	SIDESTEP_FLOW_LABEL_ZERO = 2,    /* 0 */
 };
 
 /* Outer IPv6 header and an SRH of SIDESTEP_SEGMENTS_MAX segments plus the inserted one. */
@@ -197,13 +196,13 @@ enum sidestep_flow_label {
  * depend on the packet: traffic class, flow label, payload length, next header and, for INSERT, Segment List[0].
  */
 struct sidestep_policy {
-	__u16 length; /* bytes of `header` in use: 40, 40 + 8 + 16n, or 8 + 16n for INSERT */
-	__u8 kind; /* enum sidestep_policy_kind */
-	__u8 flow_label; /* enum sidestep_flow_label */
-	__u32 adjacency; /* of the first segment; 0: look it up in .view */
-	__u32 view; /* FIB view of the first segment; 0: the port's */
-	__u32 reserved; /* 0 */
-	__u8 first[16]; /* the first segment: the new destination address */
+	__u16 length;      /* bytes of `header` in use: 40, 40 + 8 + 16n, or 8 + 16n for INSERT */
+	__u8 kind;         /* enum sidestep_policy_kind */
+	__u8 flow_label;   /* enum sidestep_flow_label */
+	__u32 adjacency;   /* of the first segment; 0: look it up in .view */
+	__u32 view;        /* FIB view of the first segment; 0: the port's */
+	__u32 reserved;    /* 0 */
+	__u8 first[16];    /* the first segment: the new destination address */
 	__u8 header[SIDESTEP_HEADER_MAX]; /* network order, as on the wire */
 };
 
@@ -219,47 +218,51 @@ struct sidestep_headers {
  * Behind the SIDESTEP_LEARNED records of proxies follow SIDESTEP_CHAINS for each table of flows: .used is 0 there.
  */
 struct sidestep_learned {
-	__u32 used; /* 1: there is such a proxy */
-	__u32 age; /* seconds that must pass before other headers are learned */
-	__u32 flows; /* that it tells apart, a power of two; 0: it does not. Then nothing is learned in this record itself */
-	__u32 table; /* of those flows, 1 to SIDESTEP_FLOW_TABLES */
-	__u64 seed; /* of their hash: who sends packets should not know which of them share a place */
+	__u32 used;    /* 1: there is such a proxy */
+	__u32 age;     /* seconds that must pass before other headers are learned */
+	__u32 flows;   /* told apart, a power of two, and nothing is learned in this record itself; or 0 */
+	__u32 table;   /* of those flows, 1 to SIDESTEP_FLOW_TABLES */
+	__u64 seed;    /* of their hash: who sends packets should not know which of them share a place */
 	__u64 version; /* counts what was learned; 0: nothing yet. Written last (table/learned.h) */
-	__u64 time; /* of the last time, in nanoseconds of the monotonic clock; of flows: when a packet last had these headers */
-	__u64 busy; /* a CPU is learning */
+	__u64 time;    /* of the last change, nanoseconds of the monotonic clock; of flows: of the last packet */
+	__u64 busy;    /* a CPU is learning */
 	struct sidestep_headers headers[SIDESTEP_LEARNED_PLACES]; /* at version % SIDESTEP_LEARNED_PLACES */
 };
 
 /* Packets of one direction between two ends. The packet path's alone (table/flows.h). */
 struct sidestep_flow {
-	__u64 key[5]; /* flow_key */
+	__u64 key[5];   /* flow_key */
 	__u32 sequence; /* odd while the rest is written */
-	__u32 used; /* when a packet last went to the service, in units of 2^FLOW_TICK ns */
-	__u64 chain; /* version << 16 | number, from 0, of a record of SIDESTEP_CHAINS; 0: there is no flow here */
-	__u64 time; /* when it got that chain, in nanoseconds of the monotonic clock */
+	__u32 used;     /* when a packet last went to the service, in units of 2^FLOW_TICK ns */
+	__u64 chain;    /* version << 16 | number, from 0, of a record of SIDESTEP_CHAINS; 0: there is no flow here */
+	__u64 time;     /* when it got that chain, in nanoseconds of the monotonic clock */
 };
 
 /* A table of flows is an array of these. */
 struct sidestep_flow_set {
-	__u64 busy; /* a CPU writes one of them */
-	__u64 evicted; /* flows that made room for others */
+	__u64 busy;        /* a CPU writes one of them */
+	__u64 evicted;     /* flows that made room for others */
 	__u64 reserved[6]; /* 0: each flow is a cache line */
 	struct sidestep_flow flows[SIDESTEP_FLOW_WAYS];
 };
 #define SIDESTEP_FLOW_SETS (SIDESTEP_FLOWS / SIDESTEP_FLOW_WAYS)
 
+/* Elements of the maps: of all tables of flows; of the proxies and of all tables of flows. */
+#define SIDESTEP_FLOW_SETS_TOTAL (SIDESTEP_FLOW_TABLES * SIDESTEP_FLOW_SETS)
+#define SIDESTEP_LEARNED_TOTAL (SIDESTEP_LEARNED + 1 + SIDESTEP_FLOW_TABLES * SIDESTEP_CHAINS)
+
 /* Per-CPU counters. received = forwarded + kernel + dropped, exactly. */
 struct sidestep_port_counters {
 	__u64 received_packets, received_bytes; /* from this port, bytes with the Ethernet header */
-	__u64 forwarded, kernel, dropped; /* verdicts on packets received here */
-	__u64 sent_packets, sent_bytes; /* forwarded by us out of this interface, wherever they came from */
+	__u64 forwarded, kernel, dropped;       /* verdicts on packets received here */
+	__u64 sent_packets, sent_bytes;         /* forwarded by us out of this interface, wherever they came from */
 	__u64 reserved;
 };
 
 struct sidestep_route_counters {
 	__u64 packets, bytes; /* matched and processed; bytes of layer 3 as received */
-	__u64 errors; /* matched, then dropped by the behavior's checks */
-	__u64 not_learned; /* of the errors: a service sent it back before its proxy had learned headers */
+	__u64 errors;         /* matched, then dropped by the behavior's checks */
+	__u64 not_learned;    /* of the errors: a service sent it back before its proxy had learned headers */
 };
 
 #define SIDESTEP_ASSERT_SIZE(type, size) _Static_assert(sizeof(type) == (size), #type)
@@ -277,26 +280,26 @@ SIDESTEP_ASSERT_SIZE(struct sidestep_route_counters, 32);
 
 /* What the native target reports of a packet's way, in order. The kernel targets report nothing. */
 enum sidestep_trace_kind {
-	SIDESTEP_TRACE_PORT = 1, /* a: port index */
-	SIDESTEP_TRACE_PARSED = 2, /* a: IP version (0: a frame), b: offset of its header; address: destination */
-	SIDESTEP_TRACE_LOOKUP = 3, /* a: view, b: route or 0; address: key */
+	SIDESTEP_TRACE_PORT = 1,     /* a: port index */
+	SIDESTEP_TRACE_PARSED = 2,   /* a: IP version (0: a frame), b: offset of its header; address: destination */
+	SIDESTEP_TRACE_LOOKUP = 3,   /* a: view, b: route or 0; address: key */
 	SIDESTEP_TRACE_BEHAVIOR = 4, /* a: action, b: route */
-	SIDESTEP_TRACE_SRH = 5, /* a: offset, b: Segments Left as it will be; address: new destination */
-	SIDESTEP_TRACE_POP = 6, /* a: offset of the SRH, b: its length (PSP) */
+	SIDESTEP_TRACE_SRH = 5,      /* a: offset, b: Segments Left as it will be; address: new destination */
+	SIDESTEP_TRACE_POP = 6,      /* a: offset of the SRH, b: its length (PSP) */
 	SIDESTEP_TRACE_DECAP =
-		7, /* a: upper-layer protocol, b: offset of the inner header; address: inner destination */
-	SIDESTEP_TRACE_PUSH = 8, /* a: policy, b: bytes; address: first segment */
-	SIDESTEP_TRACE_FORWARD = 9, /* a: adjacency, b: layer 3 length */
-	SIDESTEP_TRACE_CSID = 10, /* a: block bits, b: function bits; address: new destination */
-	SIDESTEP_TRACE_CHOICE = 11, /* a: group, b: the route that was chosen */
+		7,    /* a: upper-layer protocol, b: offset of the inner header; address: inner destination */
+	SIDESTEP_TRACE_PUSH = 8,     /* a: policy, b: bytes; address: first segment */
+	SIDESTEP_TRACE_FORWARD = 9,  /* a: adjacency, b: layer 3 length */
+	SIDESTEP_TRACE_CSID = 10,    /* a: block bits, b: function bits; address: new destination */
+	SIDESTEP_TRACE_CHOICE = 11,  /* a: group, b: the route that was chosen */
 	/* a: Segments Left, b: DA.Arg.Index, as they will be; address: new destination */
 	SIDESTEP_TRACE_REPLACE_CSID = 12,
-	SIDESTEP_TRACE_SOURCE = 13, /* a: view of source addresses, b: route or 0; address: key */
-	SIDESTEP_TRACE_BACK = 14, /* b: route of the port that a service sent the packet back by */
-	SIDESTEP_TRACE_MASQUERADE = 15, /* a: offset of the SRH, b: Segments Left; address: new destination */
+	SIDESTEP_TRACE_SOURCE = 13,  /* a: view of source addresses, b: route or 0; address: key */
+	SIDESTEP_TRACE_BACK = 14,         /* b: route of the port that a service sent the packet back by */
+	SIDESTEP_TRACE_MASQUERADE = 15,   /* a: offset of the SRH, b: Segments Left; address: new destination */
 	SIDESTEP_TRACE_DEMASQUERADE = 16, /* the same */
-	SIDESTEP_TRACE_LEARN = 17, /* a: learned headers, b: bytes; address: destination as it goes on */
-	SIDESTEP_TRACE_RESTORE = 18, /* the same */
+	SIDESTEP_TRACE_LEARN = 17,        /* a: learned headers, b: bytes; address: destination as it goes on */
+	SIDESTEP_TRACE_RESTORE = 18,      /* the same */
 	SIDESTEP_TRACE_LAST_SEGMENT = 19, /* a: offset of the SRH; address: its new Segment List[0] */
 };
 

@@ -98,7 +98,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, SIDESTEP_LEARNED + 1 + SIDESTEP_FLOW_TABLES * SIDESTEP_CHAINS);
+	__uint(max_entries, SIDESTEP_LEARNED_TOTAL);
 	__type(key, __u32);
 	__type(value, struct sidestep_learned);
 } learned SEC(".maps");
@@ -106,7 +106,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, SIDESTEP_FLOW_TABLES *SIDESTEP_FLOW_SETS);
+	__uint(max_entries, SIDESTEP_FLOW_SETS_TOTAL);
 	__type(key, __u32);
 	__type(value, struct sidestep_flow_set);
 } flow_sets SEC(".maps");

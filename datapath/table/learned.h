@@ -36,7 +36,7 @@ INLINE _Bool learned_untouched(const struct sidestep_learned *learned, __u64 ver
 
 /*
  * Word `i` of the current packet's headers as they go on: without what is each packet's own (traffic class, flow label,
- * Payload Length). learn() has seen that they can be read in place.
+ * Payload Length). learn_headers (behavior/end_ad.h) has seen that they can be read in place.
  */
 INLINE __u64 learned_word(ENV *e, const struct packet *p, __u32 i)
 {

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use libbpf_rs::{MapCore, MapHandle, MapType};
 use sidestep_abi::{
-    SIDESTEP_CHAINS, SIDESTEP_FLOW_SETS, SIDESTEP_FLOW_TABLES, SIDESTEP_LEARNED, SIDESTEP_PORTS,
-    SIDESTEP_REASONS, SIDESTEP_WANTED, sidestep_adjacency, sidestep_flow_set, sidestep_group,
-    sidestep_learned, sidestep_policy, sidestep_port, sidestep_port_counters, sidestep_route,
-    sidestep_route_counters, sidestep_wanted,
+    SIDESTEP_FLOW_SETS, SIDESTEP_FLOW_SETS_TOTAL, SIDESTEP_LEARNED, SIDESTEP_LEARNED_TOTAL,
+    SIDESTEP_PORTS, SIDESTEP_REASONS, SIDESTEP_WANTED, sidestep_adjacency, sidestep_flow_set,
+    sidestep_group, sidestep_learned, sidestep_policy, sidestep_port, sidestep_port_counters,
+    sidestep_route, sidestep_route_counters, sidestep_wanted,
 };
 
 use sidestep_fib::{Fib, Memory as _};
@@ -97,8 +97,8 @@ impl Table {
             Self::RouteCounters => limits.route_counters + 1,
             Self::ReasonCounters => SIDESTEP_REASONS,
             Self::Wanted => SIDESTEP_WANTED,
-            Self::Learned => SIDESTEP_LEARNED + 1 + SIDESTEP_FLOW_TABLES * SIDESTEP_CHAINS,
-            Self::FlowSets => SIDESTEP_FLOW_TABLES * SIDESTEP_FLOW_SETS,
+            Self::Learned => SIDESTEP_LEARNED_TOTAL,
+            Self::FlowSets => SIDESTEP_FLOW_SETS_TOTAL,
         }
     }
 
