@@ -191,23 +191,21 @@ INLINE int rewrite_ip(ENV *e, const struct packet *p, __u32 at, _Bool decrement,
 		if (p->plan & PLAN_ECN)
 			ip[1] = (__u8)((ip[1] & ~(ECN_MASK << 4)) | (p->ecn << 4));
 		if ((p->plan & (PLAN_LAST_SEGMENT | PLAN_POP)) == PLAN_LAST_SEGMENT) {
-			struct address last = load_address(ip + IPV6_DESTINATION);
+			struct address destination_before = load_address(ip + IPV6_DESTINATION);
+			__u8 *last = env_bytes(e, srh + SRH_SEGMENTS, SEGMENT_LENGTH);
 
-			ip = env_bytes(e, srh + SRH_SEGMENTS, SEGMENT_LENGTH);
-			if (!ip)
+			if (!last)
 				return -1;
-			store_address(ip, last);
-			ip = env_bytes(e, at, IPV6_LENGTH);
-			if (!ip)
-				return -1;
+			store_address(last, destination_before);
 		}
 		if (destination)
 			store_address(ip + IPV6_DESTINATION, p->destination);
 		if ((p->plan & (PLAN_SEGMENTS_LEFT | PLAN_POP)) == PLAN_SEGMENTS_LEFT) {
-			ip = env_bytes(e, srh, 8);
-			if (!ip)
+			__u8 *fixed = env_bytes(e, srh, SRH_SEGMENTS);
+
+			if (!fixed)
 				return -1;
-			ip[SRH_SEGMENTS_LEFT] = p->segments_left;
+			fixed[SRH_SEGMENTS_LEFT] = p->segments_left;
 		}
 	} else if (p->version == 4) {
 		__u16 before, checksum;
