@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 
 use sidestep_model::behavior::Seg6Encap;
+use sidestep_model::behavior::proxy::InnerType;
 use sidestep_model::node::{IfIndex, TableId};
 use sidestep_model::route::{Family, NextHop, Route, RouteKey};
 use sidestep_model::vlan::VlanTableId;
@@ -87,8 +88,8 @@ pub struct PolicyInfo {
 pub enum Counted {
     /// A route.
     Route(RouteKey),
-    /// What services send back by this port, IPv6 or IPv4 as it arrives there.
-    Back(IfIndex, Family),
+    /// What services send back by this port, as it arrives there.
+    Back(IfIndex, InnerType),
 }
 
 /// The SID of an SR proxy.

@@ -67,7 +67,7 @@ impl Service {
 
     /// What is counted of what it sends back: SIDs that share the way back share that.
     fn counted(&self) -> Counted {
-        Counted::Back(self.iif, self.family())
+        Counted::Back(self.iif, self.sees)
     }
 
     /// The upper-layer header of what it takes.
@@ -259,30 +259,27 @@ impl Pass<'_> {
                 self.own_addresses(service.iif, service.family())?
             }
         };
-        let mut no_addresses = 0;
         let Some(port) = self.out.image.ports.get_mut(&service.iif.0) else {
             return Ok(());
         };
-        let frames = port.back2 != 0;
-        let packets = port.back6 != 0 || port.back4 != 0;
-        let (way, addresses) = match service.sees {
-            InnerType::Ipv6 => (&mut port.back6, &mut port.own6),
-            InnerType::Ipv4 => (&mut port.back4, &mut port.own4),
-            InnerType::L2 => (&mut port.back2, &mut no_addresses),
+        let (way, others) = match service.sees {
+            InnerType::Ipv6 => (&mut port.back6, port.back2 != 0),
+            InnerType::Ipv4 => (&mut port.back4, port.back2 != 0),
+            InnerType::L2 => (&mut port.back2, port.back6 != 0 || port.back4 != 0),
         };
-        let mixed = if service.sees == InnerType::L2 {
-            packets
-        } else {
-            frames
-        };
-        if mixed || (*way != 0 && *way != back) {
+        if others || (*way != 0 && *way != back) {
             return left(unsupported(format!(
                 "what comes back by {name} belongs to the proxy of another SID; give this one an interface of its own \
                  (iif)"
             )));
         }
         if *way == 0 {
-            (*way, *addresses) = (back, own);
+            *way = back;
+            match service.sees {
+                InnerType::Ipv6 => port.own6 = own,
+                InnerType::Ipv4 => port.own4 = own,
+                InnerType::L2 => {}
+            }
             self.stock.routes.hold(back);
             self.stock.views.hold(own);
         }
