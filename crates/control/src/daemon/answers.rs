@@ -61,16 +61,7 @@ impl Daemon {
         let before = self.own.clone();
         let node = self.over.node(self.mirror.node());
         change(&mut self.own, node, verb, words)?;
-        let brought = self.bring(Some(&before)).or_else(|error| {
-            // Perhaps only because indices are held back since the last grace period.
-            if !self.compiler.holds_back() {
-                return Err(error);
-            }
-            self.kernel.tidy()?;
-            self.compiler.release();
-            self.bring(Some(&before))
-        });
-        if let Err(error) = brought {
+        if let Err(error) = self.bring(Some(&before)) {
             self.own = before;
             self.over = Over::of(self.mirror.node(), &self.own, self.liveness.down());
             return Err(error.to_string());

@@ -277,19 +277,24 @@ impl Daemon {
 
     /// Brings the tables to what the node is now, all of it compiled anew.
     fn refresh(&mut self) -> Result<(), DaemonError> {
-        self.bring(None)?;
-        // Perhaps only because indices are held back since the last grace period.
-        if self.compiled.index.is_full() && self.compiler.holds_back() {
-            self.kernel.tidy()?;
-            self.compiler.release();
-            self.bring(None)?;
-        }
-        Ok(())
+        self.bring(None)
     }
 
     /// Brings the tables to what the node is now, as far as they hold it. With `whole`, a route of our own that does not
     /// fit, though not one of those that did not before, is an error, and nothing changes.
     fn bring(&mut self, whole: Option<&Overlay>) -> Result<(), DaemonError> {
+        let brought = self.bring_once(whole);
+        // Perhaps only because indices are held back since the last grace period.
+        let lacks = brought.is_err() || self.compiled.index.is_full();
+        if !lacks || !self.compiler.holds_back() {
+            return brought;
+        }
+        self.kernel.tidy()?;
+        self.compiler.release();
+        self.bring_once(whole)
+    }
+
+    fn bring_once(&mut self, whole: Option<&Overlay>) -> Result<(), DaemonError> {
         self.liveness
             .follow(self.own.routes.values(), Instant::now());
         self.over = Over::of(self.mirror.node(), &self.own, self.liveness.down());
