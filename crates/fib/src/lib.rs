@@ -91,6 +91,18 @@ pub struct Full {
     pub lines: usize,
 }
 
+impl Full {
+    /// LIMIT: lines that a table holds back, or an eighth of all, before it waits for them rather than grows.
+    const WORTH_WAITING: usize = 1 << 16;
+
+    /// Whether to wait for the lines that are held back rather than to move to a longer memory. A wait is a grace period,
+    /// 10 to 100 ms on a busy machine, and a change takes some ten lines out of use: with fewer of them to win, 100,000
+    /// changes a second would mostly wait.
+    pub fn is_worth_waiting(&self) -> bool {
+        self.held >= Self::WORTH_WAITING.max(self.lines / 8)
+    }
+}
+
 /// How much of the memory is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {

@@ -59,10 +59,9 @@ impl Kernel {
         }
     }
 
-    /// Whether to wait for lines that come free rather than to grow: each wait is a grace period, so where little comes
-    /// free a table that is nearly full would cost one for each change.
+    /// Whether to wait for lines that come free rather than to grow.
     fn is_worth_waiting(&self, full: &Full) -> bool {
-        full.held > 0 && (full.held * 8 >= full.lines || self.longer(full).is_none())
+        full.is_worth_waiting() || (full.held > 0 && self.longer(full).is_none())
     }
 
     /// Lines of the next longer table; none: it may not grow so far.

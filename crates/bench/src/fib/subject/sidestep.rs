@@ -67,7 +67,7 @@ impl<H: Home> Table<H> {
         loop {
             match change(&mut self.fib) {
                 Ok(done) => return Ok(done),
-                Err(_) if self.fib.holds_back() => self.reclaim()?,
+                Err(full) if full.is_worth_waiting() => self.reclaim()?,
                 Err(full) => {
                     let lines = (full.lines + full.wanted).next_power_of_two();
                     let longer = self.home.make(lines)?;
