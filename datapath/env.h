@@ -21,6 +21,9 @@
  *   env_swap(word, value)       stores a word of 8 bytes and returns what it was; ordered before and behind it
  *   env_barrier()               what was read before it was read before what is read behind it
  *   env_port_counters/route_counters(e, index), env_count_reason(e, reason)
+ *   env_report(e, ifindex)      a report to fill in, NULL if there is no token for it (report.h); then env_report_end(e, report)
+ *   env_copy_head(e, offset, to, length, wanted, room)   the first `wanted` of `length` bytes at `offset`, as many as there is
+ *                               room for (a constant, a power of 2). Bytes that were copied; 0: none could be.
  *   env_trace(e, kind, a, b, address)            in the kernel nothing at all, save in the traced programs
  *
  * After env_shift, env_trim and env_linear every packet pointer is stale and must be derived again.
@@ -83,6 +86,25 @@ INLINE __u8 *env_bytes(ENV *e, __u32 offset, __u32 length)
 		return 0;
 	return p;
 }
+
+#ifdef __bpf__
+/* Reads frames in pieces too. */
+INLINE __u32 env_copy_head(ENV *e, __u32 offset, __u8 *to, __u32 length, __u32 wanted, __u32 room)
+{
+	__u64 head = length < wanted ? length : wanted;
+
+	if (head > room)
+		head = room;
+	if (head == 0)
+		return 0;
+	/*
+	 * The verifier has to see both bounds in one place, in a register that the compiler does not take apart; and Linux
+	 * 6.1's does not learn from a comparison with 0 that the length is at least 1. `room` is a power of 2.
+	 */
+	asm volatile("%0 += -1\n%0 &= %1\n%0 += 1" : "+r"(head) : "i"(room - 1));
+	return env_copy(e, offset, to, (__u32)head) < 0 ? 0 : (__u32)head;
+}
+#endif
 
 #if defined(SIDESTEP_TRACED)
 #include "trace.bpf.h"

@@ -184,6 +184,30 @@ INLINE void env_count_reason(ENV *e, __u32 reason)
 	e->tables->reason_counters[reason % SIDESTEP_REASONS]++;
 }
 
+/* Whoever runs it sees to the rate. */
+INLINE struct sidestep_report *env_report(ENV *e, __u32 ifindex)
+{
+	e->report.time = env_now(e);
+	return &e->report;
+}
+
+INLINE void env_report_end(ENV *e, struct sidestep_report *report)
+{
+	e->reports = 1;
+}
+
+INLINE __u32 env_copy_head(ENV *e, __u32 offset, __u8 *to, __u32 length, __u32 wanted, __u32 room)
+{
+	__u32 head = length < wanted ? length : wanted;
+
+	if (head > room)
+		head = room;
+	if (offset > env_length(e) || head > env_length(e) - offset)
+		return 0;
+	__builtin_memcpy(to, e->data + offset, head);
+	return head;
+}
+
 INLINE void env_trace(ENV *e, __u32 kind, __u32 a, __u32 b, struct address address)
 {
 	struct sidestep_trace *trace;

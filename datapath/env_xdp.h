@@ -61,7 +61,7 @@ INLINE __u32 env_segment_size(ENV *e)
 	return 0;
 }
 
-/* Only the traced programs ask for it: bytes of the frame, also of one in pieces. `length` is not 0. */
+/* Bytes of the frame, also of one in pieces: for env_copy_head. `length` is not 0. */
 INLINE int env_copy(ENV *e, __u32 offset, void *to, __u32 length)
 {
 	return (int)bpf_xdp_load_bytes(e, offset, to, length);

@@ -10,6 +10,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "abi.h"
+#include "report.h"
 #include "table/fib6.h"
 
 struct {
@@ -110,6 +111,19 @@ struct {
 	__type(key, __u32);
 	__type(value, struct sidestep_flow_set);
 } flow_sets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, SIDESTEP_REPORT_RING);
+} reports SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, SIDESTEP_PORTS);
+	__type(key, __u32);
+	__type(value, struct sidestep_report_rate);
+} report_rates SEC(".maps");
 
 /* The packet in its target's form: struct xdp_md or struct __sk_buff. */
 INLINE struct sidestep_port *env_port(ENV *e, __u32 index)
@@ -216,6 +230,41 @@ INLINE struct sidestep_port_counters *env_port_counters(ENV *e, __u32 index)
 INLINE struct sidestep_route_counters *env_route_counters(ENV *e, __u32 index)
 {
 	return bpf_map_lookup_elem(&route_counters, &index);
+}
+
+/* Takes a token. Of several CPUs that want the same one, one gets it. */
+INLINE _Bool rate_token(__u64 *bucket, __u64 interval, __u64 credit)
+{
+	__u64 now = bpf_ktime_get_ns(), next = *(volatile __u64 *)bucket;
+	__u64 begin = now > credit ? now - credit : 0;
+
+	if (next > now)
+		return 0;
+	if (begin < next)
+		begin = next;
+	return __sync_val_compare_and_swap(bucket, next, begin + interval) == next;
+}
+
+INLINE struct sidestep_report *env_report(ENV *e, __u32 ifindex)
+{
+	__u32 slot = ifindex & (SIDESTEP_PORTS - 1);
+	struct sidestep_report_rate *rate = bpf_map_lookup_elem(&report_rates, &slot);
+	struct sidestep_report *report = 0;
+
+	if (!rate || !rate->interval)
+		return 0;
+	if (rate_token(&rate->next, rate->interval, rate->credit))
+		report = bpf_ringbuf_reserve(&reports, sizeof(*report), 0);
+	if (report)
+		report->time = bpf_ktime_get_ns();
+	else
+		__sync_fetch_and_add(&rate->suppressed, 1);
+	return report;
+}
+
+INLINE void env_report_end(ENV *e, struct sidestep_report *report)
+{
+	bpf_ringbuf_submit(report, 0);
 }
 
 INLINE void env_count_reason(ENV *e, __u32 reason)

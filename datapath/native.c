@@ -12,6 +12,7 @@ struct sidestep_outcome sidestep_native_run(struct sidestep_native *frame)
 	struct sidestep_outcome out;
 
 	frame->traces = 0;
+	frame->reports = 0;
 	frame->first = frame->data;
 	env_fence(frame);
 	outcome = step(frame);

@@ -4,6 +4,7 @@
 #define SIDESTEP_NATIVE_H
 
 #include "abi.h"
+#include "report.h"
 
 /* LIMIT: steps of one packet that are reported. */
 #define SIDESTEP_NATIVE_TRACES 64
@@ -36,6 +37,8 @@ struct sidestep_native {
 	__u32 traces;  /* steps reported */
 	const struct sidestep_native_tables *tables;
 	struct sidestep_trace trace[SIDESTEP_NATIVE_TRACES];
+	__u32 reports; /* 1: the sender has to be told, by .report */
+	struct sidestep_report report;
 };
 
 enum sidestep_outcome_kind {

@@ -56,11 +56,12 @@ struct packet {
 	__u8 met_srh;     /* a routing header was met, even if its Segments Left is 0 */
 	__u8 csid_length; /* REPLACE-C-SID: bytes of a C-SID (2, 4) while such a SID looks for its SRH; else 0 */
 	__u8 csid_index;  /* and DA.Arg.Index */
+	__u32 fits;       /* of a packet that is too big: the length that would not have been */
 };
 
 /*
  * Verdict = Lookup | Forward(adjacency) | Punt(why) | Drop(reason). Kind in the top byte, argument below it.
- * Local is Punt(local); Service and Icmp come with the SR proxies and the ICMP errors.
+ * Local is Punt(local); whether the sender is told of a Drop is not part of it (icmp.h).
  */
 typedef __u32 verdict;
 

@@ -22,6 +22,7 @@
 #include "behavior/headend.h"
 #include "commit.h"
 #include "flow.h"
+#include "icmp.h"
 #include "lookup.h"
 #include "segment.h"
 
@@ -314,8 +315,10 @@ INLINE verdict leave(ENV *e, struct packet *p, __u32 index, struct outcome *outc
 	growth = planned_growth(e, p);
 	length = (__u32)((int)(p->end - p->l3) + growth);
 	if (unlikely(length > adjacency.mtu &&
-		     (length > IPV6_PACKET_MAX || wire_length(e, p, length, growth) > adjacency.mtu)))
+		     (length > IPV6_PACKET_MAX || wire_length(e, p, length, growth) > adjacency.mtu))) {
+		p->fits = (__u32)((int)adjacency.mtu - growth);
 		return punt(packet_too_big);
+	}
 	env_trace(e, SIDESTEP_TRACE_FORWARD, index, length, p->destination);
 	outcome->ifindex = adjacency.ifindex;
 	if (!(p->plan & (PLAN_POP | PLAN_STRIP | PLAN_PUSH)) && p->frame_length == p->end)
@@ -427,6 +430,8 @@ INLINE struct outcome step(ENV *e)
 			if (v == drop(no_neighbor))
 				env_want(e, p.view, p.destination);
 		}
+		if (unlikely(icmp_is_reported(v)))
+			icmp_report(e, &p, v);
 		if (VERDICT_KIND(v) != VERDICT_PUNT || v == punt(decapsulated))
 			count_routes(e, &p, v, frame_length - ETH_LENGTH);
 	}

@@ -76,21 +76,6 @@ INLINE _Bool trace_address_fits(ENV *e, const struct sidestep_filter_prefix *pre
 	return trace_prefix_has(prefix, address);
 }
 
-/* The first bytes of the frame, `wanted` or all it has; `room` is a constant. Bytes that were copied; 0: none could be. */
-INLINE __u32 trace_head(ENV *e, __u8 *to, __u32 length, __u32 wanted, __u32 room)
-{
-	__u64 head = length < wanted ? length : wanted;
-
-	if (head == 0 || head > room)
-		return 0;
-	/*
-	 * The verifier has to see both bounds in one place, in a register that the compiler does not take apart; and Linux
-	 * 6.1's does not learn from a comparison with 0 that the length is at least 1. `room` is a power of 2.
-	 */
-	asm volatile("%0 += -1\n%0 &= %1\n%0 += 1" : "+r"(head) : "i"(room - 1));
-	return env_copy(e, 0, to, (__u32)head) < 0 ? 0 : (__u32)head;
-}
-
 /* Before the first step of a frame. The cheap questions come first: most packets are not told. */
 INLINE void trace_begin(ENV *e)
 {
@@ -112,7 +97,7 @@ INLINE void trace_begin(ENV *e)
 	if ((filter->flags & SIDESTEP_FILTER_DESTINATION) &&
 	    !trace_address_fits(e, &filter->destination, IPV6_DESTINATION, IPV4_DESTINATION))
 		return;
-	arrived = trace_head(e, draft->sample.arrived, length, filter->bytes, SIDESTEP_SAMPLE_BYTES);
+	arrived = env_copy_head(e, 0, draft->sample.arrived, length, filter->bytes, SIDESTEP_SAMPLE_BYTES);
 	if (!arrived)
 		return;
 	draft->sample.time = bpf_ktime_get_ns();
@@ -151,19 +136,6 @@ INLINE void env_trace(ENV *e, __u32 kind, __u32 a, __u32 b, struct address addre
 	draft->sample.steps = number + 1;
 }
 
-/* Takes a token. Of several CPUs that want the same one, one gets it. */
-INLINE _Bool trace_token(struct sidestep_filter *filter)
-{
-	__u64 now = bpf_ktime_get_ns(), next = *(volatile __u64 *)&filter->next;
-	__u64 begin = now > filter->credit ? now - filter->credit : 0;
-
-	if (next > now)
-		return 0;
-	if (begin < next)
-		begin = next;
-	return __sync_val_compare_and_swap(&filter->next, next, begin + filter->interval) == next;
-}
-
 /* After the last step. */
 INLINE void trace_end(ENV *e, struct outcome outcome)
 {
@@ -181,14 +153,14 @@ INLINE void trace_end(ENV *e, struct outcome outcome)
 		return;
 	if ((filter->flags & SIDESTEP_FILTER_MET) && !draft->met)
 		return;
-	if (!trace_token(filter))
+	if (!rate_token(&filter->next, filter->interval, filter->credit))
 		return;
 	draft->sample.outcome = outcome.kind;
 	draft->sample.egress = forwarded ? outcome.ifindex : 0;
 	draft->sample.reason = forwarded ? 0 : outcome.reason;
 	if (forwarded || outcome.reason == PUNT_decapsulated) {
 		length = env_length(e);
-		if (trace_head(e, draft->sample.left, length, SIDESTEP_SAMPLE_HEAD, SIDESTEP_SAMPLE_HEAD))
+		if (env_copy_head(e, 0, draft->sample.left, length, SIDESTEP_SAMPLE_HEAD, SIDESTEP_SAMPLE_HEAD))
 			draft->sample.left_length = length;
 	}
 	if (bpf_ringbuf_output(&trace_ring, &draft->sample, sizeof(draft->sample), 0) < 0)

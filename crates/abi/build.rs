@@ -6,13 +6,14 @@ fn main() {
     let root = PathBuf::from(std::env::var("CARGO_MANIFEST_DIR").expect("set by cargo"))
         .join("../../datapath");
     println!("cargo::rerun-if-changed={}", root.join("abi.h").display());
-    for included in ["reason.h", "sample.h"] {
+    for included in ["reason.h", "report.h", "sample.h"] {
         println!("cargo::rerun-if-changed={}", root.join(included).display());
     }
     let out = PathBuf::from(std::env::var("OUT_DIR").expect("set by cargo"));
 
     bindgen::Builder::default()
-        // Includes abi.h.
+        // Both include abi.h.
+        .header(root.join("report.h").to_string_lossy())
         .header(root.join("sample.h").to_string_lossy())
         .allowlist_item("sidestep_.*|SIDESTEP_.*|DROP_.*|PUNT_.*|REASON_.*")
         .default_enum_style(bindgen::EnumVariation::Consts)

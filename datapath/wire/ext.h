@@ -113,6 +113,7 @@ INLINE verdict srh_read(ENV *e, struct packet *p, const __u8 *srh, __u32 length)
 	__u8 flags = srh[SRH_FLAGS];
 	__u8 segments_left = srh[SRH_SEGMENTS_LEFT];
 
+	p->srh = p->cursor;
 	if (segments_end > length)
 		return drop(srh_length);
 	if (segments_left > srh[SRH_LAST_ENTRY] + 1u)
@@ -121,7 +122,6 @@ INLINE verdict srh_read(ENV *e, struct packet *p, const __u8 *srh, __u32 length)
 	if (p->plan & (PLAN_SEGMENTS_LEFT | PLAN_POP))
 		return punt(unsupported);
 	p->met_srh = 1;
-	p->srh = p->cursor;
 	p->srh_length = length;
 	p->srh_link = p->link;
 	p->segments_left = segments_left;
@@ -192,10 +192,12 @@ SUBPROGRAM verdict ext_walk(ENV *e, struct packet *p)
 		if (!header)
 			return p->cursor + 8 <= p->end ? punt(ext_chain) : drop(ext_header);
 		length = (header[1] + 1u) * 8;
-		if (p->cursor + length > p->end)
-			return p->proto == PROTO_ROUTING && header[SRH_ROUTING_TYPE] == ROUTING_TYPE_SRH ?
-				       drop(srh_length) :
-				       drop(ext_header);
+		if (p->cursor + length > p->end) {
+			if (p->proto != PROTO_ROUTING || header[SRH_ROUTING_TYPE] != ROUTING_TYPE_SRH)
+				return drop(ext_header);
+			p->srh = p->cursor;
+			return drop(srh_length);
+		}
 		if (p->proto == PROTO_ROUTING) {
 			p->met_srh = 1;
 			if (header[SRH_SEGMENTS_LEFT]) {
@@ -237,8 +239,10 @@ INLINE verdict srh_first(ENV *e, struct packet *p)
 	    !header[SRH_SEGMENTS_LEFT])
 		return ext_walk(e, p);
 	length = (header[SRH_HDR_EXT_LEN] + 1u) * 8;
-	if (p->cursor + length > p->end)
+	if (p->cursor + length > p->end) {
+		p->srh = p->cursor;
 		return drop(srh_length);
+	}
 	return srh_read(e, p, header, length);
 }
 

@@ -1,4 +1,4 @@
-//! The structures shared with the packet path: the Rust side of `datapath/abi.h` and `sample.h`, generated at build time, and the
+//! The structures shared with the packet path: the Rust side of `datapath/abi.h`, `report.h` and `sample.h`, generated at build time, and the
 //! table of reasons of `datapath/reason.h`.
 
 #![allow(

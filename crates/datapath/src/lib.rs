@@ -6,8 +6,10 @@ pub mod image;
 pub mod kernel;
 pub mod learned;
 mod native;
+mod report;
 
 pub use delta::Delta;
 pub use image::{FibKey, Image, Limits, VIEWS};
 pub use kernel::{Kernel, KernelError, Target};
 pub use native::{FRAME_MAX, Native, Trace, Verdict, VerdictKind};
+pub use report::Report;

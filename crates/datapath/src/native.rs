@@ -15,6 +15,7 @@ use sidestep_fib::{Fib, Heap, Memory, VIEW_LINES};
 
 use crate::image::Image;
 use crate::learned;
+use crate::report::Report;
 
 #[allow(non_camel_case_types, missing_docs, dead_code, clippy::pedantic)]
 mod ffi {
@@ -334,6 +335,12 @@ impl Native {
     /// The steps of the last run, in order.
     pub fn trace(&self) -> &[Trace] {
         &self.frame.trace[..self.frame.traces as usize]
+    }
+
+    /// What the sender of the packet of the last run has to be told, if anything.
+    pub fn report(&self) -> Option<Report> {
+        let told = self.frame.reports != 0;
+        told.then(|| Report::read(&self.frame.report))?
     }
 
     /// Counters of the port with that interface index.

@@ -11,6 +11,7 @@ use super::grace::{Background, GracePeriod};
 use super::log::captured;
 use super::maps::Maps;
 use super::pins::{Folder, table_name};
+use super::report::Reports;
 use super::unused::Unused;
 use super::{
     Descriptor, Features, Kernel, KernelError, Origin, Table, Target, attach, features, privilege,
@@ -131,6 +132,7 @@ pub(super) fn load(limits: Limits, pin_root: &Path) -> Result<Kernel, KernelErro
         None => Maps::new(handles)?,
     };
     let grace_period = GracePeriod::new()?;
+    let reports = Reports::open(maps.handle(Table::Reports))?;
     if origin != Origin::Adopted {
         folder.clear()?;
         for table in Table::ALL {
@@ -153,6 +155,7 @@ pub(super) fn load(limits: Limits, pin_root: &Path) -> Result<Kernel, KernelErro
         background: Background::default(),
         unused: Unused::default(),
         tracer: None,
+        reports,
     };
     if origin == Origin::Adopted {
         // The same tables, so the new program may take over at once. The old program goes on where it cannot.
@@ -171,6 +174,7 @@ pub(super) fn adopt(pin_root: &Path) -> Result<Kernel, KernelError> {
     folder.write_instance()?;
     let attached = attach::open(&folder)?;
     let grace_period = GracePeriod::new()?;
+    let reports = Reports::open(maps.handle(Table::Reports))?;
     let limits = maps.limits(Limits::default().fib);
     let features = Features::probe()?;
     Ok(Kernel {
@@ -186,6 +190,7 @@ pub(super) fn adopt(pin_root: &Path) -> Result<Kernel, KernelError> {
         background: Background::default(),
         unused: Unused::default(),
         tracer: None,
+        reports,
     })
 }
 

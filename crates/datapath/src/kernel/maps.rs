@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use libbpf_rs::{MapCore, MapHandle, MapType};
 use sidestep_abi::{
     SIDESTEP_FLOW_SETS, SIDESTEP_FLOW_SETS_TOTAL, SIDESTEP_LEARNED, SIDESTEP_LEARNED_TOTAL,
-    SIDESTEP_PORTS, SIDESTEP_REASONS, SIDESTEP_WANTED, sidestep_adjacency, sidestep_flow_set,
-    sidestep_group, sidestep_learned, sidestep_policy, sidestep_port, sidestep_port_counters,
-    sidestep_route, sidestep_route_counters, sidestep_wanted,
+    SIDESTEP_PORTS, SIDESTEP_REASONS, SIDESTEP_REPORT_RING, SIDESTEP_WANTED, sidestep_adjacency,
+    sidestep_flow_set, sidestep_group, sidestep_learned, sidestep_policy, sidestep_port,
+    sidestep_port_counters, sidestep_report_rate, sidestep_route, sidestep_route_counters,
+    sidestep_wanted,
 };
 
 use sidestep_fib::{Fib, Memory as _};
@@ -47,11 +48,15 @@ pub enum Table {
     Learned,
     /// And for which flows, where they tell those apart.
     FlowSets,
+    /// The ring of packets whose senders have to be told.
+    Reports,
+    /// How many of them, per port.
+    ReportRates,
 }
 
 impl Table {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Ports,
         Self::Routes,
         Self::Groups,
@@ -64,6 +69,8 @@ impl Table {
         Self::Wanted,
         Self::Learned,
         Self::FlowSets,
+        Self::Reports,
+        Self::ReportRates,
     ];
 
     /// Name of the map.
@@ -81,13 +88,15 @@ impl Table {
             Self::Wanted => "wanted",
             Self::Learned => "learned",
             Self::FlowSets => "flow_sets",
+            Self::Reports => "reports",
+            Self::ReportRates => "report_rates",
         }
     }
 
     /// Entries of the map. Index 0 is never used, so an array of `limit` records has one more.
     pub(super) fn entries(self, limits: Limits) -> u32 {
         match self {
-            Self::Ports | Self::PortCounters => SIDESTEP_PORTS,
+            Self::Ports | Self::PortCounters | Self::ReportRates => SIDESTEP_PORTS,
             Self::Routes => limits.routes + 1,
             Self::Groups => limits.groups + 1,
             Self::Adjacencies => limits.adjacencies + 1,
@@ -99,6 +108,8 @@ impl Table {
             Self::Wanted => SIDESTEP_WANTED,
             Self::Learned => SIDESTEP_LEARNED_TOTAL,
             Self::FlowSets => SIDESTEP_FLOW_SETS_TOTAL,
+            // Bytes.
+            Self::Reports => SIDESTEP_REPORT_RING,
         }
     }
 
@@ -134,6 +145,8 @@ impl Table {
             Self::Wanted => (MapType::Array, 4, size_of::<sidestep_wanted>()),
             Self::Learned => (MapType::Array, 4, size_of::<sidestep_learned>()),
             Self::FlowSets => (MapType::Array, 4, size_of::<sidestep_flow_set>()),
+            Self::Reports => (MapType::RingBuf, 0, 0),
+            Self::ReportRates => (MapType::Array, 4, size_of::<sidestep_report_rate>()),
         }
     }
 
@@ -179,6 +192,7 @@ pub(super) struct Maps {
     pub(super) wanted: Mapped<sidestep_wanted>,
     pub(super) learned: Mapped<sidestep_learned>,
     pub(super) flow_sets: Mapped<sidestep_flow_set>,
+    pub(super) report_rates: Mapped<sidestep_report_rate>,
 }
 
 impl Maps {
@@ -197,6 +211,7 @@ impl Maps {
             wanted: Mapped::new(handle(Table::Wanted))?,
             learned: Mapped::new(handle(Table::Learned))?,
             flow_sets: Mapped::new(handle(Table::FlowSets))?,
+            report_rates: Mapped::new(handle(Table::ReportRates))?,
             handles,
         })
     }
@@ -312,6 +327,8 @@ unsafe impl Record for sidestep_wanted {}
 unsafe impl Record for sidestep_learned {}
 // SAFETY: as above.
 unsafe impl Record for sidestep_flow_set {}
+// SAFETY: report.h asserts the size; all its fields are integers.
+unsafe impl Record for sidestep_report_rate {}
 
 /// An array map in this process's memory, which packets read at the same time. Every access is of an aligned word of 8
 /// bytes; the first word of a record says whether it means anything, and is written last and cleared first.
@@ -382,6 +399,13 @@ impl<T: Record> Mapped<T> {
     /// Writes the first 8 bytes in one store.
     pub(super) fn publish_first(&self, index: u32, record: &T) {
         self.words(index)[0].store(word(record, 0), Ordering::Release);
+    }
+
+    /// Writes these words of the record, in this order.
+    pub(super) fn publish_words(&self, index: u32, record: &T, words: &[usize]) {
+        for &i in words {
+            self.words(index)[i].store(word(record, i), Ordering::Release);
+        }
     }
 
     /// Clears the first 8 bytes in one store: the record means nothing from now on.

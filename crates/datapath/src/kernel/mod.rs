@@ -19,6 +19,7 @@ mod maps;
 mod pins;
 mod privilege;
 mod program_time;
+mod report;
 #[cfg(test)]
 mod scratch;
 mod sys;
@@ -39,6 +40,7 @@ pub use grace::GracePeriod;
 pub use mapping::Mapping;
 pub use maps::Table;
 pub use program_time::{Method, ProgramTime};
+pub use report::ReportRate;
 pub use test_run::{Action, TEST_RUN_IFINDEX, TestRun};
 pub use trace::{Head, Sample, Sampling, TraceFilter, TraceLoader, Tracer};
 
@@ -108,6 +110,7 @@ pub struct Kernel {
     unused: unused::Unused,
     /// While a trace runs.
     tracer: Option<trace::Tracer>,
+    reports: report::Reports,
 }
 
 /// Whether this process may load and attach; [`Kernel::load`] asks too, this is for asking first.

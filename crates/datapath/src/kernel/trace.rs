@@ -325,7 +325,7 @@ fn sample(raw: &sidestep_sample) -> Option<Sample> {
 ///
 /// # Safety
 /// `repr(C)` of integers without padding, for which every bit pattern is a value.
-unsafe trait Plain: Copy {}
+pub(super) unsafe trait Plain: Copy {}
 
 // SAFETY: sample.h asserts that its size is the sum of its fields, which are integers and arrays of them.
 unsafe impl Plain for sidestep_filter {}
@@ -338,7 +338,7 @@ fn bytes_of<T: Plain>(value: &T) -> &[u8] {
 }
 
 /// None: too few bytes.
-fn from_bytes<T: Plain>(bytes: &[u8]) -> Option<T> {
+pub(super) fn from_bytes<T: Plain>(bytes: &[u8]) -> Option<T> {
     let bytes = bytes.get(..size_of::<T>())?;
     // SAFETY: as many bytes as T has, every pattern of which is a T; no alignment is assumed.
     Some(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })

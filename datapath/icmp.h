@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Packets whose sender has to be told why they went no further, where Linux would tell nothing or something else: they are
+ * reported to the control plane as they arrived (report.h). The verdict does not depend on it.
+ */
+#ifndef SIDESTEP_ICMP_H
+#define SIDESTEP_ICMP_H
+
+#include "packet.h"
+#include "report.h"
+#include "wire/ipv6.h"
+#include "wire/srh.h"
+
+/* Drops that are reported. A reason is left out where the RFCs ask for silence, or where nothing is known yet (no_neighbor). */
+#define ICMP_REPORTED                                                                                                  \
+	(1ull << DROP_srh_length | 1ull << DROP_srh_segments_left | 1ull << DROP_srh_tlv | 1ull << DROP_no_srh |       \
+	 1ull << DROP_segments_left_zero | 1ull << DROP_segments_left_not_zero | 1ull << DROP_upper_layer |            \
+	 1ull << DROP_hop_limit | 1ull << DROP_too_big | 1ull << DROP_no_route)
+
+INLINE _Bool icmp_is_reported(verdict v)
+{
+	/* At a SID Linux drops it in silence (get_srh in net/ipv6/seg6_local.c), though RFC 8200 4.4 asks for an answer. */
+	if (v == punt(routing_header))
+		return 1;
+	return VERDICT_KIND(v) == VERDICT_DROP && VERDICT_ARGUMENT(v) < 64 &&
+	       (ICMP_REPORTED >> VERDICT_ARGUMENT(v) & 1);
+}
+
+/* The field in error, from the beginning of the packet; or the MTU. */
+INLINE __u32 icmp_value(const struct packet *p, __u32 reason)
+{
+	switch (reason) {
+	case DROP_srh_length:
+	case DROP_srh_segments_left:
+	case DROP_segments_left_not_zero:
+		/* RFC 8754 4.3.1.1 S10, RFC 8986 4.1 S09, 4.4 S03 */
+		return p->srh + SRH_SEGMENTS_LEFT - p->l3;
+	case DROP_srh_tlv:
+		/* RFC 8754 2.1 */
+		return p->srh + SRH_HDR_EXT_LEN - p->l3;
+	case PUNT_routing_header:
+		/* RFC 8200 4.4 */
+		return p->cursor + SRH_ROUTING_TYPE - p->l3;
+	case DROP_too_big:
+		return p->fits;
+	default:
+		/* RFC 8986 4.1.1: the upper-layer header. */
+		return p->cursor - p->l3;
+	}
+}
+
+/* Where `v` ends the packet's way. */
+SUBPROGRAM int icmp_report(ENV *e, const struct packet *p, verdict v)
+{
+	struct sidestep_report *report;
+	__u32 reason = VERDICT_ARGUMENT(v);
+
+	/* A frame is nobody's packet. */
+	if (!p || !p->version || p->frame || (p->plan & (PLAN_FRAME | PLAN_CARRY)))
+		return 0;
+	report = env_report(e, env_ifindex(e));
+	if (!report)
+		return 0;
+	report->ifindex = env_ifindex(e);
+	report->reason = reason;
+	report->value = icmp_value(p, reason);
+	report->proto = p->proto;
+	report->view = p->plan & PLAN_STRIP ? p->view : 0;
+	report->length = p->end - p->l3;
+	report->reserved = 0;
+	store_address(report->destination, p->destination);
+	report->bytes = env_copy_head(e, p->l3, report->packet, report->length, report->length, SIDESTEP_REPORT_BYTES);
+	env_report_end(e, report);
+	return 0;
+}
+
+#endif
