@@ -36,8 +36,8 @@ and line are given to find it. Proof is by name: a golden vector (`vectors/*.yam
 | our choice | the RFC leaves it open; said what was chosen |
 | partly, not yet | said what is missing |
 
-Where the RFCs ask for an ICMPv6 Parameter Problem, Sidestep drops the packet and counts the reason (`sidestep show
-drops`), and does not send the message yet. Linux's seg6local sends none either.
+Where the RFCs ask for an ICMP error and Linux sends none, as at its SIDs, Sidestep drops the packet, counts the reason
+(`sidestep show drops`), and its daemon tells the sender ([manual](manual.md#icmp)).
 """
 
 DIFFERENCES = """\

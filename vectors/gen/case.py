@@ -32,6 +32,17 @@ def one_of(*outcomes):
     return {"one_of": [outcome["forward"] for outcome in outcomes]}
 
 
+def answer(to, message, source=None):
+    """The sender is told: the ICMP message from its type on, of ICMPv6 with checksum 0; `source`: not an address that Linux
+    chooses.
+    """
+    told = {"to": to, "message": bytes(message).hex()}
+    return told if source is None else {**told, "from": source}
+
+
+SILENCE = "none"
+
+
 def skip(why):
     """Linux cannot be asked."""
     return {"skip": why}
@@ -50,6 +61,7 @@ class Case:
     about: str = ""
     counters: dict = None
     earlier: list = field(default_factory=list)
+    answer: object = None
 
     def __post_init__(self):
         if self.linux is None:
@@ -65,12 +77,12 @@ class Group:
     node: dict
     cases: list = field(default_factory=list)
 
-    def add(self, name, rfc, port, frame, expect, linux=None, about="", counters=None, earlier=()):
+    def add(self, name, rfc, port, frame, expect, linux=None, about="", counters=None, earlier=(), answer=None):
         """One more case. `linux` unset: the same as here, or not asked where the kernel gets the packet. `earlier`: ports and
-        frames that come first.
+        frames that come first. `answer`: what the sender is told, or SILENCE; unset: not looked at.
         """
         rfc = [rfc] if isinstance(rfc, str) else rfc
-        self.cases.append(Case(name, rfc, port, bytes(frame), expect, linux, about, counters, earlier))
+        self.cases.append(Case(name, rfc, port, bytes(frame), expect, linux, about, counters, earlier, answer))
 
     def text(self):
         """The YAML file."""
@@ -104,6 +116,10 @@ class Group:
             lines.append(f"    port: {case.port.name}")
             lines.append(f"    frame: {_flow(case.frame.hex())}")
             lines += _outcome("expect", case.expect, 2)
+            if case.answer == SILENCE:
+                lines.append("  answer: none")
+            elif case.answer:
+                lines.append(f"  answer: {_flow(case.answer)}")
             if case.linux == SAME:
                 lines.append("  linux: same")
             elif "skip" in case.linux or "one_of" in case.linux:

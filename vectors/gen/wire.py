@@ -113,7 +113,11 @@ def tcp6(source, final_destination, data=b"sidestep", source_port=4096, destinat
 
 def echo6(source, final_destination, data=b"sidestep"):
     """ICMPv6 echo request (RFC 4443 4.1), as `udp6`."""
-    message = bytes([128, 0, 0, 0, 0x12, 0x34, 0, 1]) + data
+    return icmp6(source, final_destination, bytes([128, 0, 0, 0, 0x12, 0x34, 0, 1]) + data)
+
+
+def icmp6(source, final_destination, message):
+    """Any ICMPv6 message, whose checksum is written."""
     checksum = _sum16(
         bytes(IPv6(src=source, dst=final_destination))[8:40]
         + len(message).to_bytes(4, "big")

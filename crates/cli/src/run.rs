@@ -17,7 +17,7 @@ use sidestep_control::daemon::{
     Daemon, DaemonError, Mode, Options, PacketWords, RECEIVE_BUFFER, Status,
 };
 use sidestep_datapath::Limits;
-use sidestep_datapath::kernel::{Origin, PIN_ROOT};
+use sidestep_datapath::kernel::{Origin, PIN_ROOT, ReportRate};
 use sidestep_model::config;
 
 use crate::explain::headers;
@@ -47,6 +47,12 @@ pub struct Args {
     /// Receive buffer for the kernel's notifications, in bytes: a small one overflows, for tests
     #[arg(long, value_name = "BYTES", hide = true, default_value_t = RECEIVE_BUFFER)]
     pub receive_buffer: usize,
+    /// Packets per second and port whose senders are told of an error (ICMP); 0: none
+    #[arg(long, value_name = "N", default_value_t = ReportRate::default().per_second)]
+    pub icmp_rate: u32,
+    /// And so many of them at once
+    #[arg(long, value_name = "N", default_value_t = ReportRate::default().burst)]
+    pub icmp_burst: u32,
     /// Run in the background; `sidestep stop` ends it
     #[arg(long)]
     pub detach: bool,
@@ -143,6 +149,10 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         limits,
         pin_root: args.pin_root.clone(),
         receive_buffer: args.receive_buffer,
+        icmp_rate: ReportRate {
+            per_second: args.icmp_rate,
+            burst: args.icmp_burst,
+        },
     };
     if args.detach {
         return detach(&options, out);

@@ -1,4 +1,4 @@
-//! `sidestep show status|ports|counters|drops|limits` and `sidestep route show`: what the daemon reports, as text or JSON.
+//! `sidestep show status|ports|counters|drops|limits|icmp` and `sidestep route show`: what the daemon reports, as text or JSON.
 
 use std::io::Write;
 
@@ -23,6 +23,8 @@ pub enum What {
     Drops,
     /// What fits, and what happens beyond
     Limits,
+    /// ICMP messages about packets, sent and told on
+    Icmp,
 }
 
 /// Arguments of `show`.
@@ -73,6 +75,9 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
             out,
             |limits: &report::Limits| vec![limit_table(limits)],
         ),
+        What::Icmp => show(Request::ShowIcmp, args.json, out, |icmp: &report::Icmp| {
+            vec![icmp_table(icmp)]
+        }),
     }
 }
 
@@ -179,6 +184,28 @@ fn port_table(ports: &[report::Port]) -> Table {
             seg6,
             &why.join("; "),
         ]);
+    }
+    table
+}
+
+fn icmp_table(icmp: &report::Icmp) -> Table {
+    let mut table = tables::table(&["icmp", "message", "packets"], &["packets"]);
+    let named = [
+        ("sent", &icmp.sent),
+        ("told on", &icmp.relayed),
+        ("too many on port", &icmp.suppressed),
+    ];
+    for (what, counts) in named {
+        for (name, count) in counts.iter().filter(|(_, count)| **count > 0) {
+            table.add_row([what, name, &count.to_string()]);
+        }
+    }
+    let alone = [
+        ("too many to tell on", icmp.not_relayed),
+        ("not sent: no route", icmp.failed),
+    ];
+    for (what, count) in alone.into_iter().filter(|(_, count)| *count > 0) {
+        table.add_row([what, "", &count.to_string()]);
     }
     table
 }

@@ -3,5 +3,6 @@
 pub mod api;
 pub mod compile;
 pub mod daemon;
+pub mod icmp;
 pub mod report;
 pub mod trace;

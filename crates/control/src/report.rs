@@ -1,5 +1,7 @@
 //! What `show` shows: made by the daemon, printed by the CLI as text or as JSON from these same fields.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -196,6 +198,21 @@ pub struct Reason {
     pub sentence: String,
     /// Packets.
     pub packets: u64,
+}
+
+/// `show icmp`: what senders were told.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Icmp {
+    /// Messages about packets that the packet path saw, by what they say.
+    pub sent: BTreeMap<String, u64>,
+    /// Errors that came back to this node as a headend, told on to the sender inside.
+    pub relayed: BTreeMap<String, u64>,
+    /// Packets whose sender was not told because there were too many, by their port.
+    pub suppressed: BTreeMap<String, u64>,
+    /// Errors that were not told on because there were too many.
+    pub not_relayed: u64,
+    /// Messages that the kernel refused to send: there is no route to the sender.
+    pub failed: u64,
 }
 
 /// `show limits`.

@@ -8,10 +8,11 @@ use std::path::Path;
 use common::{TEST_RUN_MIN, TestRuns, compile, describe, show, swapped};
 use sidestep_abi::{SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_HEAD};
 use sidestep_control::compile::Counted;
-use sidestep_datapath::kernel::{Head, Sampling, Target, TraceFilter};
-use sidestep_datapath::{Image, Native, Verdict};
+use sidestep_control::icmp::answer::answer;
+use sidestep_datapath::kernel::{Head, ReportRate, Sampling, Target, TraceFilter};
+use sidestep_datapath::{Image, Native, Report, Verdict};
 use sidestep_lab::capability::root_or_skip;
-use sidestep_lab::vectors::{Case, Expect, VectorFile};
+use sidestep_lab::vectors::{Answer, Case, Expect, VectorFile};
 use sidestep_model::config;
 use sidestep_model::node::Node;
 
@@ -58,6 +59,25 @@ fn judge(file: &VectorFile, case: &Case, found: &Expect) -> usize {
     1
 }
 
+/// Prints what the sender is told if it is not what the vector says, and counts it.
+fn judge_answer(case: &Case, report: Option<&Report>) -> usize {
+    let Some(expected) = &case.answer else {
+        return 0;
+    };
+    let found = report.and_then(answer);
+    let found = found.map_or(Answer::Silence, |message| Answer::Message {
+        to: message.to,
+        from: message.from,
+        message: message.bytes,
+    });
+    if found == *expected {
+        return 0;
+    }
+    let name = &case.name;
+    println!("{name}\n  expected {expected:x?}\n  found    {found:x?}");
+    1
+}
+
 #[test]
 fn every_vector_holds_on_the_native_target() {
     let (mut cases, mut wrong) = (0, 0);
@@ -82,6 +102,7 @@ fn every_vector_holds_on_the_native_target() {
                 );
             }
             wrong += judge(&file, case, &describe(&node, verdict, native.frame()));
+            wrong += judge_answer(case, native.report().as_ref());
             cases += 1;
 
             let counters = native.port_counters(port.ifindex.0);
@@ -144,9 +165,17 @@ fn with_each_vector(
 
 fn every_vector_holds_on(target: Target) {
     let mut runs = TestRuns::load("vectors", target);
+    // More than runs there are in a second.
+    runs.kernel().limit_reports(ReportRate {
+        per_second: 1_000_000_000,
+        burst: 1,
+    });
+    let mut answers = 0;
     let (mut cases, mut wrong, mut no_room) = (0, 0, 0);
     with_each_vector(&mut runs, |runs, file, node, case, _| {
         let name = &case.name;
+        // Of what came before.
+        runs.kernel().reports(case.earlier.len() + 1);
         let Some((verdict, frame)) = runs.run(&case.frame) else {
             assert!(
                 case.frame.len() < TEST_RUN_MIN,
@@ -167,7 +196,13 @@ fn every_vector_holds_on(target: Target) {
             return;
         }
         wrong += judge(file, case, &found);
+        let reports = runs.kernel().reports(10);
+        assert!(reports.len() <= 1, "{name}: reported {reports:?}");
+        wrong += judge_answer(case, reports.first());
+        answers += usize::from(case.answer.is_some());
     });
+    println!("{}: {answers} answers, or silence", target.name());
+    assert!(answers > 40, "{answers}");
     println!(
         "{}: {} of {cases} vectors hold; {no_room} of them not forwarded for want of headroom",
         target.name(),

@@ -80,10 +80,15 @@ pub fn udp(from: IpAddr, to: IpAddr, hop_limit: u8, data: &[u8]) -> Vec<u8> {
 /// An `ICMPv6` echo request.
 pub fn echo_request(from: Ipv6Addr, to: Ipv6Addr, sequence: u16) -> Vec<u8> {
     let mut message = [&[128, 0, 0, 0, 0x53, 0x53][..], &sequence.to_be_bytes()].concat();
-    let pseudo = pseudo_header(from.into(), to.into(), ICMPV6, message.len());
-    let checksum = !sum(pseudo, &message);
+    let checksum = icmpv6_checksum(from, to, &message);
     message[2..4].copy_from_slice(&checksum.to_be_bytes());
     ipv6(from, to, ICMPV6, 64, &message)
+}
+
+/// The checksum of an `ICMPv6` message whose own is 0.
+pub fn icmpv6_checksum(from: Ipv6Addr, to: Ipv6Addr, message: &[u8]) -> u16 {
+    let pseudo = pseudo_header(from.into(), to.into(), ICMPV6, message.len());
+    !sum(pseudo, message)
 }
 
 /// The address that a Neighbor Solicitation asks for (RFC 4861 4.3).

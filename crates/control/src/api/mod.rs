@@ -31,6 +31,8 @@ pub enum Request {
     ShowDrops,
     /// [`crate::report::Limits`].
     ShowLimits,
+    /// [`crate::report::Icmp`].
+    ShowIcmp,
     /// [`crate::report::Routes`]; with all routes, or those with an SRv6 encapsulation and Sidestep's own.
     ShowRoutes {
         /// Plain routes too.

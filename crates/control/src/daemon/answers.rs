@@ -24,6 +24,7 @@ impl Daemon {
             Request::ShowCounters => json(self.counters_report()?),
             Request::ShowDrops => json(self.drops_report()?),
             Request::ShowLimits => json(self.limits_report()),
+            Request::ShowIcmp => json(self.icmp_report()),
             Request::ShowRoutes { all } => json(self.routes_report(*all)?),
             Request::Route { verb, words } => self.change_own(own::change, *verb, words),
             Request::Vlan { verb, words } => self.change_own(own::change_vlan, *verb, words),

@@ -54,6 +54,7 @@ impl Daemon {
                 break;
             }
             self.go_on_tracing();
+            self.tell_senders();
             let notified = self.mirror.process().unwrap_or_else(|error| {
                 self.trouble = Some(error.to_string());
                 Changes::default()
@@ -132,6 +133,13 @@ impl Daemon {
         fds.extend(
             self.liveness
                 .fds()
+                .map(|fd| PollFd::new(fd, PollFlags::POLLIN)),
+        );
+        let of_icmp = [Some(self.kernel.reports_fd()), self.icmp.fd()];
+        fds.extend(
+            of_icmp
+                .into_iter()
+                .flatten()
                 .map(|fd| PollFd::new(fd, PollFlags::POLLIN)),
         );
         let of_trace = self.tracing.iter();

@@ -4,6 +4,7 @@
 
 mod answers;
 mod events;
+mod icmp;
 mod liveness;
 mod lock;
 mod neighbors;
@@ -21,7 +22,7 @@ use std::time::{Duration, Instant};
 use nix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 use sidestep_abi::SIDESTEP_PORTS;
-use sidestep_datapath::kernel::{self, Kernel, KernelError, Origin, Target};
+use sidestep_datapath::kernel::{self, Kernel, KernelError, Origin, ReportRate, Target};
 use sidestep_datapath::{Delta, Image, Limits, Native};
 pub use sidestep_mirror::RECEIVE_BUFFER;
 use sidestep_mirror::{Changes, Mirror, MirrorError};
@@ -37,6 +38,7 @@ use crate::api::{Server, run_directory};
 use crate::compile::{CompileError, Compiled, Compiler, Index};
 use crate::report;
 use crate::trace::{Filter, Told};
+use icmp::Icmp;
 use liveness::Liveness;
 use lock::Lock;
 use neighbors::Neighbors;
@@ -57,6 +59,8 @@ pub struct Options {
     pub pin_root: PathBuf,
     /// Receive buffer for the kernel's notifications, in bytes.
     pub receive_buffer: usize,
+    /// How many senders are told of errors, for each port.
+    pub icmp_rate: ReportRate,
 }
 
 impl Options {
@@ -150,6 +154,7 @@ pub struct Daemon {
     kernel: Kernel,
     neighbors: Neighbors,
     liveness: Liveness,
+    icmp: Icmp,
     attached: BTreeMap<String, Port>,
     refused: BTreeMap<String, String>,
     /// Why the last change could not be applied; what ran before runs on.
@@ -212,6 +217,7 @@ impl Daemon {
         }
         let own = options.config.overlay(mirror.node())?;
         let kernel = Kernel::load(options.limits, &options.pin_root)?;
+        kernel.limit_reports(options.icmp_rate);
         let origin = kernel.origin();
         let before = if origin == Origin::Adopted {
             kernel.image()
@@ -226,7 +232,6 @@ impl Daemon {
                 image: before,
                 ..Compiled::default()
             },
-            options,
             words,
             over: Over::of(mirror.node(), &own, BTreeSet::new()),
             mirror,
@@ -234,6 +239,7 @@ impl Daemon {
             kernel,
             neighbors: Neighbors::default(),
             liveness: Liveness::default(),
+            icmp: Icmp::new(options.icmp_rate, Instant::now()),
             attached: BTreeMap::new(),
             refused: BTreeMap::new(),
             trouble: None,
@@ -247,6 +253,7 @@ impl Daemon {
             server,
             signalled,
             lock,
+            options,
         };
         if let Err(error) = daemon.bring_up() {
             // Nothing half applied: an instance that could not start leaves nothing attached.
@@ -516,7 +523,8 @@ impl Daemon {
         let ports = ports
             .filter(|port| port.target == "none")
             .map(|port| format!("port {} is not attached: {}", port.name, port.why));
-        failed.chain(full).chain(ports).collect()
+        let icmp = self.icmp.trouble().map(str::to_owned);
+        failed.chain(full).chain(ports).chain(icmp).collect()
     }
 
     /// How it began: afresh, or with what a dead instance had pinned.

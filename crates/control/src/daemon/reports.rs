@@ -8,8 +8,8 @@ use serde_json::Value;
 use sidestep_abi::{
     Reason, SIDESTEP_CHAINS, SIDESTEP_EXT_HEADERS_MAX, SIDESTEP_FLOW_TABLES, SIDESTEP_FLOWS,
     SIDESTEP_HBH_OPTIONS_MAX, SIDESTEP_LEARNED, SIDESTEP_LEARNED_MAX, SIDESTEP_PORTS,
-    SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_STEPS, SIDESTEP_SEGMENTS_MAX, SIDESTEP_STEPS_MAX,
-    SIDESTEP_TLVS_MAX, sidestep_learned, sidestep_route_counters,
+    SIDESTEP_REPORT_BYTES, SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_STEPS, SIDESTEP_SEGMENTS_MAX,
+    SIDESTEP_STEPS_MAX, SIDESTEP_TLVS_MAX, sidestep_learned, sidestep_route_counters,
 };
 use sidestep_datapath::kernel::Origin;
 use sidestep_datapath::{VIEWS, learned};
@@ -318,7 +318,7 @@ fn learned_report(
 }
 
 /// Limits of what is looked at in one packet: name, limit, and what becomes of the rest.
-const OF_PACKETS: [(&str, u32, &str); 11] = [
+const OF_PACKETS: [(&str, u32, &str); 12] = [
     (
         "flows of a service",
         SIDESTEP_FLOWS,
@@ -365,5 +365,10 @@ const OF_PACKETS: [(&str, u32, &str); 11] = [
         "steps of a traced packet",
         SIDESTEP_SAMPLE_STEPS,
         "the rest is not told",
+    ),
+    (
+        "bytes of a packet for its ICMP error",
+        SIDESTEP_REPORT_BYTES,
+        "an error quotes fewer; a longer ping to a SID is not answered",
     ),
 ];

@@ -7,6 +7,7 @@ mod raw;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -126,6 +127,8 @@ pub struct Case {
     pub frame: Vec<u8>,
     /// What has to become of it.
     pub expect: Expect,
+    /// What its sender is told, if it is said.
+    pub answer: Option<Answer>,
     /// What Linux makes of it.
     pub linux: Linux,
     /// What is counted, if it is said.
@@ -146,6 +149,22 @@ pub enum Expect {
     Drop(String),
     /// Left to the kernel unchanged, for this reason.
     Kernel(String),
+}
+
+/// What the sender of a packet is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Nothing.
+    Silence,
+    /// An ICMP message.
+    Message {
+        /// To this address.
+        to: IpAddr,
+        /// From this one; none: from one that Linux chooses.
+        from: Option<Ipv6Addr>,
+        /// From its type on; of ICMPv6 with checksum 0.
+        message: Vec<u8>,
+    },
 }
 
 /// What Linux makes of the same packet in the same configuration.

@@ -1,11 +1,12 @@
 //! The vector file as it is written; the types of the module above are what it means.
 
 use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
 
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 
-use super::{Case, Counters, Expect, Linux, Node, Port};
+use super::{Answer, Case, Counters, Expect, Linux, Node, Port};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -30,6 +31,8 @@ pub(super) struct RawCase {
     #[serde(rename = "in")]
     input: RawFrame,
     expect: RawExpect,
+    #[serde(default)]
+    answer: Option<RawAnswer>,
     linux: RawLinux,
     #[serde(default)]
     counters: Option<Counters>,
@@ -49,6 +52,23 @@ enum RawExpect {
     Forward(RawFrame),
     Drop(String),
     Kernel(String),
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum RawAnswer {
+    Word(String),
+    Message(RawMessage),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawMessage {
+    to: IpAddr,
+    #[serde(default)]
+    from: Option<Ipv6Addr>,
+    #[serde(deserialize_with = "hex")]
+    message: Vec<u8>,
 }
 
 #[derive(Deserialize)]
@@ -123,6 +143,16 @@ impl RawCase {
             RawExpect::Drop(reason) => Expect::Drop(reason),
             RawExpect::Kernel(reason) => Expect::Kernel(reason),
         };
+        let answer = match self.answer {
+            None => None,
+            Some(RawAnswer::Word(word)) if word == "none" => Some(Answer::Silence),
+            Some(RawAnswer::Word(word)) => {
+                return Err(format!("answer: {word}; allowed are none, {{to, message}}"));
+            }
+            Some(RawAnswer::Message(RawMessage { to, from, message })) => {
+                Some(Answer::Message { to, from, message })
+            }
+        };
         let linux = match self.linux {
             RawLinux::Word(word) if word == "same" && matches!(expect, Expect::Kernel(_)) => {
                 return Err(
@@ -174,6 +204,7 @@ impl RawCase {
             port,
             frame,
             expect,
+            answer,
             linux,
             counters,
         })

@@ -1,0 +1,113 @@
+//! Sends ICMP messages, and hears the errors that come back to this node. The kernel chooses route and source address as
+//! it does for its own errors, writes the IP header, and of `ICMPv6` the checksum.
+
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use nix::libc;
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn,
+    SockaddrIn6, recv, sendmsg, socket,
+};
+use sidestep_model::node::IfIndex;
+
+use super::Message;
+
+/// Raw sockets of both families, in the network namespace that they were opened in.
+#[derive(Debug)]
+pub struct Sockets {
+    v6: OwnedFd,
+    v4: OwnedFd,
+}
+
+/// RFC 3542 3.2: types that are handed up. A set bit keeps one out.
+const HEARD: [u8; 2] = [2, 3];
+
+impl Sockets {
+    /// Needs `CAP_NET_RAW`.
+    pub fn open() -> io::Result<Self> {
+        let open = |family, protocol| socket(family, SockType::Raw, FLAGS, protocol);
+        let v6 = open(AddressFamily::Inet6, SockProtocol::IcmpV6)?;
+        let mut filter = [u32::MAX; 8];
+        for kind in HEARD {
+            filter[usize::from(kind) / 32] &= !(1 << (kind % 32));
+        }
+        set(&v6, libc::IPPROTO_ICMPV6, ICMP6_FILTER, &filter)?;
+        // A SID is not an address of the node, though answers come from it.
+        set(&v6, libc::IPPROTO_IPV6, libc::IPV6_FREEBIND, &1i32)?;
+        let v4 = open(AddressFamily::Inet, SockProtocol::Icmp)?;
+        set(&v4, libc::SOL_RAW, ICMP_FILTER, &u32::MAX)?;
+        Ok(Self { v6, v4 })
+    }
+
+    /// Sends it by the routes of that VRF device; none: by those that the node's own packets go by.
+    pub fn send(&self, message: &Message, vrf: Option<IfIndex>) -> io::Result<()> {
+        let ifindex = vrf.map_or(0, |vrf| vrf.0);
+        let bytes = [IoSlice::new(&message.bytes)];
+        match message.to {
+            IpAddr::V6(to) => {
+                let from = message.from.unwrap_or(Ipv6Addr::UNSPECIFIED);
+                let info = libc::in6_pktinfo {
+                    ipi6_addr: libc::in6_addr {
+                        s6_addr: from.octets(),
+                    },
+                    ipi6_ifindex: ifindex,
+                };
+                let to = SockaddrIn6::from(SocketAddrV6::new(to, 0, 0, 0));
+                let control = [ControlMessage::Ipv6PacketInfo(&info)];
+                sendmsg(self.v6.as_raw_fd(), &bytes, &control, DONT_WAIT, Some(&to))?;
+            }
+            IpAddr::V4(to) => {
+                let nowhere = libc::in_addr { s_addr: 0 };
+                let info = libc::in_pktinfo {
+                    ipi_ifindex: ifindex as i32,
+                    ipi_spec_dst: nowhere,
+                    ipi_addr: nowhere,
+                };
+                let to = SockaddrIn::from(SocketAddrV4::new(to, 0));
+                let control = [ControlMessage::Ipv4PacketInfo(&info)];
+                sendmsg(self.v4.as_raw_fd(), &bytes, &control, DONT_WAIT, Some(&to))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Readable when an error has come for this node.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.v6.as_fd()
+    }
+
+    /// The next of them, from its type on, without waiting.
+    pub fn hear(&self) -> Option<Vec<u8>> {
+        let mut buffer = vec![0; HEARD_MAX];
+        let length = recv(self.v6.as_raw_fd(), &mut buffer, DONT_WAIT).ok()?;
+        buffer.truncate(length);
+        Some(buffer)
+    }
+}
+
+/// A socket option that is no more than bytes.
+fn set<T: Copy>(socket: &OwnedFd, level: i32, option: i32, value: &T) -> io::Result<()> {
+    // SAFETY: the pointer and the length are those of `value`, which the kernel copies.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            std::ptr::from_ref(value).cast(),
+            size_of::<T>() as u32,
+        )
+    };
+    nix::errno::Errno::result(result)?;
+    Ok(())
+}
+
+/// `linux/icmpv6.h`.
+const ICMP6_FILTER: i32 = 1;
+/// `linux/icmp.h`.
+const ICMP_FILTER: i32 = 1;
+/// An error is no longer (RFC 4443 2.4(c)); of one that is, the rest is not needed.
+const HEARD_MAX: usize = 2048;
+const DONT_WAIT: MsgFlags = MsgFlags::MSG_DONTWAIT;
+const FLAGS: SockFlag = SockFlag::SOCK_CLOEXEC.union(SockFlag::SOCK_NONBLOCK);

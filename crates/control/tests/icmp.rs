@@ -1,0 +1,223 @@
+//! ICMP messages from what may be hostile: reports that end anywhere and hold anything, errors that quote anything.
+
+use std::collections::BTreeSet;
+use std::net::Ipv6Addr;
+
+use sidestep_abi::REASONS;
+use sidestep_control::compile::PolicyInfo;
+use sidestep_control::icmp::Kind;
+use sidestep_control::icmp::answer::answer;
+use sidestep_control::icmp::relay::relay;
+use sidestep_datapath::Report;
+use sidestep_lab::random::Random;
+use sidestep_model::behavior::{EncapMode, Seg6Encap};
+
+fn address(text: &str) -> Ipv6Addr {
+    text.parse().expect("an address")
+}
+
+/// IPv6 of these bytes behind its header.
+fn ipv6(from: &str, to: &str, next: u8, payload: &[u8]) -> Vec<u8> {
+    let length = (payload.len() as u16).to_be_bytes();
+    let head = [0x60, 0, 0, 0, length[0], length[1], next, 64];
+    let ends = [address(from).octets(), address(to).octets()].concat();
+    [&head[..], &ends, payload].concat()
+}
+
+/// UDP over IPv4 with DF.
+fn ipv4() -> Vec<u8> {
+    let mut packet = vec![
+        0x45, 0, 0, 40, 0, 0, 0x40, 0, 9, 17, 0, 0, 192, 0, 2, 1, 198, 51, 100, 1,
+    ];
+    packet.extend([7; 20]);
+    packet
+}
+
+/// An SRH of these segments in the order of travel.
+fn srh(next: u8, segments: &[&str]) -> Vec<u8> {
+    let count = segments.len() as u8;
+    let mut header = vec![next, 2 * count, 4, 1, count - 1, 0, 0, 0];
+    let octets = segments.iter().rev().map(|text| address(text).octets());
+    header.extend(octets.flatten());
+    header
+}
+
+const TUNNEL_SOURCE: &str = "fc00:5::1";
+const SEGMENTS: [&str; 2] = ["fc0a::1", "fc0a::2"];
+
+fn policy(mode: EncapMode) -> PolicyInfo {
+    PolicyInfo {
+        encap: Seg6Encap {
+            mode,
+            segments: SEGMENTS.map(address).into(),
+            hmac: None,
+            tunsrc: None,
+            lookup: None,
+        },
+        source: address(TUNNEL_SOURCE),
+    }
+}
+
+/// Packet Too Big of 1400 bytes, or Time Exceeded, about what the policy sends.
+fn error_about(kind: u8, next: u8, inside: &[u8]) -> Vec<u8> {
+    let payload = [&srh(next, &SEGMENTS)[..], inside].concat();
+    let packet = ipv6(TUNNEL_SOURCE, SEGMENTS[0], 43, &payload);
+    [&[kind, 0, 0, 0][..], &1400u32.to_be_bytes(), &packet].concat()
+}
+
+fn reports(packet: &[u8], value: u32, proto: u8) -> impl Iterator<Item = Report> + '_ {
+    REASONS.iter().map(move |reason| Report {
+        time: 0,
+        ifindex: 1,
+        reason,
+        value,
+        proto,
+        view: 0,
+        destination: address("fc0f::1"),
+        length: packet.len() as u32,
+        packet: packet.to_vec(),
+    })
+}
+
+#[test]
+fn whatever_is_reported_an_answer_quotes_nothing_but_its_packet() {
+    let mut random = Random::new(4443);
+    let list = srh(6, &["fc0f::1", "fc0a::1"]);
+    let seeds = [
+        ipv6("fc00::1", "fc0f::1", 43, &[&list[..], &[1; 1400]].concat()),
+        ipv6(
+            "fc00::1",
+            "fc0f::1",
+            58,
+            &[128, 0, 0x11, 0x22, 0, 1, 0, 2, 3],
+        ),
+        ipv6("fc00::1", "fc0f::1", 44, &[17, 0, 0, 1, 0, 0, 0, 1, 9, 9]),
+        ipv4(),
+    ];
+    let (mut answered, mut silent) = (0, 0);
+    for seed in &seeds {
+        for round in 0..400 {
+            let mut packet = seed.clone();
+            if round > 0 {
+                for _ in 0..=random.below(4) {
+                    let at = random.below(packet.len().min(64));
+                    packet[at] = random.byte();
+                }
+                packet.truncate(random.below(packet.len() + 1));
+            }
+            let value = random.below(3) as u32 * 40;
+            let proto = [6, 17, 44, 58][random.below(4)];
+            for report in reports(&packet, value, proto) {
+                let Some(message) = answer(&report) else {
+                    silent += 1;
+                    continue;
+                };
+                answered += 1;
+                assert!(message.bytes.len() <= 1240 || message.kind == Kind::EchoReply);
+                let told = &message.bytes[8..];
+                let from = if message.kind == Kind::EchoReply {
+                    value as usize + 8
+                } else {
+                    0
+                };
+                assert_eq!(told, &packet[from..from + told.len()], "{report:?}");
+            }
+        }
+    }
+    assert!(answered > 1000 && silent > 1000, "{answered}, {silent}");
+}
+
+#[test]
+fn an_error_about_a_policy_of_ours_is_told_on_and_no_other() {
+    let inside = ipv6("2001:db8:1::1", "2001:db8:2::1", 17, &[5; 40]);
+    let heard = error_about(2, 41, &inside);
+    let ours = policy(EncapMode::Encap);
+    let told = relay(&heard, [&ours].into_iter()).expect("told on");
+    assert_eq!(told.message.to, address("2001:db8:1::1"));
+    assert_eq!(told.destination, address("2001:db8:2::1"));
+    // Less 40 + 8 + 32.
+    assert_eq!(told.message.kind, Kind::TooBig { mtu: 1320 });
+    assert_eq!(told.message.bytes[..8], [2, 0, 0, 0, 0, 0, 5, 40]);
+    assert_eq!(told.message.bytes[8..], inside);
+    let told = relay(&error_about(3, 4, &ipv4()), [&ours].into_iter()).expect("told on");
+    assert_eq!(told.message.kind, Kind::TimeExceeded);
+    assert_eq!(told.message.bytes[..2], [11, 0]);
+
+    let another_source = PolicyInfo {
+        source: address("fc00:5::2"),
+        ..ours.clone()
+    };
+    let mut another_list = ours.clone();
+    another_list.encap.segments[0] = address("fc0b::1");
+    for policy in [
+        &another_source,
+        &another_list,
+        &policy(EncapMode::Inline),
+        &policy(EncapMode::L2Encap),
+    ] {
+        assert_eq!(relay(&heard, [policy].into_iter()), None, "{policy:?}");
+    }
+    assert_eq!(relay(&heard, [].into_iter()), None);
+    // RFC 4443 2.4(e), also for what was inside.
+    let error = ipv6(
+        "2001:db8:1::1",
+        "2001:db8:2::1",
+        58,
+        &[1, 0, 0, 0, 0, 0, 0, 0],
+    );
+    assert_eq!(
+        relay(&error_about(2, 41, &error), [&ours].into_iter()),
+        None
+    );
+    // Parameter Problem, Destination Unreachable: the headend's own business.
+    for kind in [1, 4] {
+        assert_eq!(
+            relay(&error_about(kind, 41, &inside), [&ours].into_iter()),
+            None
+        );
+    }
+}
+
+#[test]
+fn the_mtu_told_is_what_ipv6_has_to_carry_at_least() {
+    let inside = ipv6("2001:db8:1::1", "2001:db8:2::1", 17, &[5; 40]);
+    let ours = policy(EncapMode::Encap);
+    let mut heard = error_about(2, 41, &inside);
+    heard[4..8].copy_from_slice(&1300u32.to_be_bytes());
+    let told = relay(&heard, [&ours].into_iter()).expect("told on");
+    assert_eq!(told.message.bytes[4..8], 1280u32.to_be_bytes());
+    // Less than the encapsulation itself: a lie.
+    heard[4..8].copy_from_slice(&79u32.to_be_bytes());
+    assert_eq!(relay(&heard, [&ours].into_iter()), None);
+}
+
+#[test]
+fn whatever_comes_back_is_survived_and_nothing_else_is_quoted() {
+    let mut random = Random::new(8754);
+    let inside = ipv6("2001:db8:1::1", "2001:db8:2::1", 17, &[5; 40]);
+    let policies = [policy(EncapMode::Encap), policy(EncapMode::EncapRed)];
+    let mut told = BTreeSet::new();
+    for seed in [
+        error_about(2, 41, &inside),
+        error_about(3, 41, &inside),
+        error_about(2, 4, &ipv4()),
+    ] {
+        for end in 0..=seed.len() {
+            let _ = relay(&seed[..end], policies.iter());
+        }
+        for _ in 0..4000 {
+            let mut heard = seed.clone();
+            for _ in 0..=random.below(2) {
+                let at = random.below(heard.len());
+                heard[at] = random.byte();
+            }
+            heard.truncate(random.below(heard.len() * 2));
+            if let Some(relayed) = relay(&heard, policies.iter()) {
+                let quote = &relayed.message.bytes[8..];
+                assert!(heard.windows(quote.len()).any(|window| window == quote));
+                told.insert(relayed.message.kind.name());
+            }
+        }
+    }
+    assert_eq!(told, BTreeSet::from(["packet_too_big", "time_exceeded"]));
+}
