@@ -1,10 +1,12 @@
 //! The `sidestep` command: its command tree, and one module for each command.
 //!
 //! Commands print to standard output, as text or with `-j` as JSON from the same data. Exit codes are stable:
-//! 0 success, 1 the operation failed or the file is wrong, 2 wrong usage.
+//! 0 success, 1 the operation failed or the file is wrong, 2 wrong usage. `exec` ends as the program that it runs does,
+//! or as a shell's: 126 if that cannot be run, 127 if it is not there.
 
 use std::error::Error;
 use std::io::{self, Write};
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use sidestep_control::api::{self, Request};
@@ -12,6 +14,7 @@ use sidestep_control::api::{self, Request};
 pub mod bench;
 pub mod check;
 pub mod completion;
+pub mod exec;
 pub mod explain;
 pub mod explain_live;
 pub mod node_file;
@@ -59,6 +62,8 @@ pub enum Command {
     Explain(explain_live::Args),
     /// Tell packets of the live path step by step, while they are forwarded
     Trace(trace::Args),
+    /// Run a program whose TCP and UDP sockets send by way of segments
+    Exec(exec::Args),
     /// Validate a node file
     Check(check::Args),
     /// Run captured packets through the node of a file: no root, no interfaces
@@ -89,10 +94,19 @@ impl Cli {
             Command::Bench(command) => bench::run(command, out),
             Command::Completion(args) => completion::run(args, out),
             Command::CompleteWords(args) => completion::words(args, out),
+            Command::Exec(args) => exec::run(args),
             Command::Check(args) => check::run(args, out),
             Command::Replay(args) => replay::run(args, out),
         };
         outcome.and(out.flush().map_err(Into::into))
+    }
+}
+
+/// How the process ends that could not do what it was asked for.
+pub fn exit_code(error: &(dyn Error + 'static)) -> ExitCode {
+    match error.downcast_ref::<exec::ExecError>() {
+        Some(error) => error.exit_code().into(),
+        None => ExitCode::FAILURE,
     }
 }
 

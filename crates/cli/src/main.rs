@@ -11,7 +11,7 @@ fn main() -> ExitCode {
         Err(error) if sidestep_cli::is_broken_pipe(error.as_ref()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("sidestep: {error}");
-            ExitCode::FAILURE
+            sidestep_cli::exit_code(error.as_ref())
         }
     }
 }

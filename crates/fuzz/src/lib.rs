@@ -8,6 +8,7 @@ pub mod api;
 pub mod capture;
 pub mod datapath;
 pub mod engine;
+pub mod exec;
 pub mod netlink;
 pub mod node;
 pub mod text;

@@ -1,0 +1,75 @@
+//! `SRv6` from applications: the socket option `IPV6_RTHDR` with a Segment Routing Header (RFC 8754), for one socket
+//! ([`set_segments`]), and for all those of a program that knows nothing of it ([`exec`], `sidestep exec`).
+//!
+//! One source for all: `include/sidestep_srh.h` writes the header. It is what C programs include, what the preload library
+//! of `sidestep exec` is compiled from, and what the functions here call.
+//!
+//! ```no_run
+//! use std::net::{Ipv6Addr, UdpSocket};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let segments: [Ipv6Addr; 2] = ["fc00:1::e".parse()?, "fc00:2::e".parse()?];
+//! let socket = UdpSocket::bind("[::]:0")?;
+//! sidestep_socket::set_segments(&socket, &segments, None)?;
+//! // By fc00:1::e and fc00:2::e to the host.
+//! socket.send_to(b"hello", "[2001:db8::2]:7")?;
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod exec;
+mod header;
+
+use std::io;
+use std::net::Ipv6Addr;
+use std::os::fd::AsFd;
+
+use thiserror::Error;
+
+pub use header::{Header, SEGMENTS_MAX, SIGNED_MAX};
+
+/// Why a socket was not given segments.
+#[derive(Debug, Error)]
+pub enum SegmentsError {
+    /// There are none.
+    #[error("no segment: one at least is needed")]
+    None,
+    /// There are too many.
+    #[error("{count} segments: at most {max}{}", if *max == SIGNED_MAX { " with an HMAC" } else { "" })]
+    TooMany {
+        /// How many were given.
+        count: usize,
+        /// [`SEGMENTS_MAX`], or with an HMAC [`SIGNED_MAX`].
+        max: usize,
+    },
+    /// An address that no packet can be sent to on its way.
+    #[error("segment {0}: not an IPv6 unicast address")]
+    Address(Ipv6Addr),
+    /// The kernel refuses.
+    #[error("the kernel does not put a Segment Routing Header on this socket: {0}")]
+    Socket(#[from] io::Error),
+}
+
+/// Has an IPv6 socket send by way of these segments, in the order of travel; the destination of its packets, which comes
+/// last, stays what the socket is connected to or told in each call. With the number of an HMAC key, packets are signed
+/// with the key that `ip sr hmac set` gave this network namespace; without such a key their HMAC is zeros.
+///
+/// No privilege is needed. What comes back is not affected. Called again it replaces what was set.
+///
+/// # Errors
+/// See [`SegmentsError`]. The socket is then as it was.
+pub fn set_segments(
+    socket: impl AsFd,
+    segments: &[Ipv6Addr],
+    hmac: Option<u32>,
+) -> Result<(), SegmentsError> {
+    Ok(Header::new(segments, hmac)?.apply(socket)?)
+}
+
+/// Has a socket send without a routing header again.
+///
+/// # Errors
+/// The kernel's.
+pub fn clear_segments(socket: impl AsFd) -> io::Result<()> {
+    header::clear(socket)
+}
