@@ -50,6 +50,18 @@ class Documents(unittest.TestCase):
             for target in re.findall(name, page.read_text(encoding="utf-8")):
                 self.assertTrue((ROOT / target).exists(), f"{page.relative_to(ROOT)} names {target}")
 
+    def test_tests_vectors_and_fuzz_targets_that_the_security_page_names_are_there(self):
+        page = (ROOT / "docs/security.md").read_text(encoding="utf-8")
+        tests = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("crates/*/tests/*.rs"))
+        vectors = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("vectors/*.yaml"))
+        named = re.findall(r"`((?:[a-z0-9]+_){3,}[a-z0-9]+)`", page)
+        self.assertGreater(len(named), 5)
+        for name in named:
+            found = f"fn {name}()" in tests or f"name: {name}\n" in vectors
+            self.assertTrue(found, f"docs/security.md names {name}, which is no test and no vector")
+        for target in re.findall(r"`\./dev fuzz ([a-z]+)`", page):
+            self.assertTrue((ROOT / f"crates/fuzz/src/bin/fuzz-{target}.rs").exists(), target)
+
     def test_commands_in_the_documents_are_commands_of_the_program(self):
         program = sidestep()
         known = {}

@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+use nix::unistd::{Gid, Group};
 use sidestep_control::api::{self, Request};
 use sidestep_control::daemon::{
     Daemon, DaemonError, Mode, Options, PacketWords, RECEIVE_BUFFER, Status,
@@ -53,6 +54,9 @@ pub struct Args {
     /// And so many of them at once
     #[arg(long, value_name = "N", default_value_t = ReportRate::default().burst)]
     pub icmp_burst: u32,
+    /// Let the members of this group use the control socket, and with it everything that Sidestep does
+    #[arg(long, value_name = "GROUP", value_parser = group)]
+    pub group: Option<Gid>,
     /// Run in the background; `sidestep stop` ends it
     #[arg(long)]
     pub detach: bool,
@@ -115,6 +119,17 @@ fn limit(word: &str) -> Result<(Resize, u32), String> {
     ))
 }
 
+/// Reads a group's name, or its number.
+fn group(word: &str) -> Result<Gid, String> {
+    if let Ok(number) = word.parse() {
+        return Ok(Gid::from_raw(number));
+    }
+    let found = Group::from_name(word).map_err(|errno| errno.to_string())?;
+    found
+        .map(|group| group.gid)
+        .ok_or_else(|| "there is no such group".into())
+}
+
 /// Runs the command.
 pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     let config = match &args.config {
@@ -153,6 +168,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
             per_second: args.icmp_rate,
             burst: args.icmp_burst,
         },
+        group: args.group,
     };
     if args.detach {
         return detach(&options, out);

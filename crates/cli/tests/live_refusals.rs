@@ -223,7 +223,7 @@ fn without_privileges_the_missing_capability_is_named() {
     let nobody = command.output().expect("setpriv");
     let socket = live::left::run_folder(router).join("control.sock");
     let message = format!(
-        "control socket {}: Permission denied (os error 13)",
+        "control socket {}: permission denied: it is for root alone (`sidestep run --group GROUP` lets a group use it)",
         socket.display()
     );
     check_refused("show ports by nobody", &nobody, &message);

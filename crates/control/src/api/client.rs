@@ -2,10 +2,12 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::Shutdown;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::unistd::{Gid, Group};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -29,6 +31,14 @@ pub enum ApiError {
         path: String,
         /// Why.
         source: std::io::Error,
+    },
+    /// Somebody else's.
+    #[error("control socket {path}: permission denied: {whose}")]
+    Denied {
+        /// Its path.
+        path: String,
+        /// Who may use it, and what helps.
+        whose: String,
     },
     /// The answer is no answer.
     #[error("the daemon's answer cannot be read: {0}")]
@@ -119,9 +129,29 @@ fn socket_error(source: std::io::Error) -> ApiError {
         std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => {
             ApiError::NotRunning
         }
+        std::io::ErrorKind::PermissionDenied => ApiError::Denied {
+            path: path().display().to_string(),
+            whose: whose(&path()),
+        },
         _ => ApiError::Socket {
             path: path().display().to_string(),
             source,
         },
+    }
+}
+
+/// Who may use a socket, in words.
+fn whose(path: &Path) -> String {
+    let group = std::fs::metadata(path)
+        .ok()
+        .filter(|data| data.mode() & 0o060 == 0o060)
+        .map(|data| Gid::from_raw(data.gid()));
+    match group {
+        Some(group) => {
+            let name = Group::from_gid(group).ok().flatten();
+            let name = name.map_or_else(|| group.to_string(), |group| group.name);
+            format!("it is for root and the group {name}")
+        }
+        None => "it is for root alone (`sidestep run --group GROUP` lets a group use it)".into(),
     }
 }

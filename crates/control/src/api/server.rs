@@ -1,4 +1,5 @@
-//! The daemon's side: a listening socket that only root can reach, answered between two rounds of the event loop.
+//! The daemon's side: a listening socket that only root can reach, and a group if that was asked for, answered between two
+//! rounds of the event loop.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,6 +8,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::{Gid, chown};
 use serde_json::Value;
 
 use super::{Answer, Request, parse_request};
@@ -28,15 +31,26 @@ pub(crate) struct Incoming {
 }
 
 impl Server {
-    /// Listens at `path`, in the place of a socket that nobody answers any more.
-    pub(crate) fn listen(path: &Path) -> std::io::Result<Self> {
+    /// Listens at `path`, in the place of a socket that nobody answers any more, for root and the members of `group`.
+    pub(crate) fn listen(path: &Path, group: Option<Gid>) -> std::io::Result<Self> {
         if let Err(error) = std::fs::remove_file(path)
             && error.kind() != ErrorKind::NotFound
         {
             return Err(error);
         }
-        let listener = UnixListener::bind(path)?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+        // Nobody else's from its first moment on, whatever the umask is. There is one thread.
+        let before = umask(Mode::from_bits_truncate(0o177));
+        let bound = UnixListener::bind(path);
+        umask(before);
+        let listener = bound?;
+        if group.is_some() {
+            // Its members have to get there, whatever the umask is.
+            for folder in path.ancestors().skip(1).take(2) {
+                std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755))?;
+            }
+            chown(path, None, group)?;
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))?;
+        }
         listener.set_nonblocking(true)?;
         Ok(Self {
             listener,

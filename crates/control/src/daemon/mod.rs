@@ -20,6 +20,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
+use nix::unistd::Gid;
 use serde_json::Value;
 use sidestep_abi::SIDESTEP_PORTS;
 use sidestep_datapath::kernel::{self, Kernel, KernelError, Origin, ReportRate, Target};
@@ -61,6 +62,8 @@ pub struct Options {
     pub receive_buffer: usize,
     /// How many senders are told of errors, for each port.
     pub icmp_rate: ReportRate,
+    /// Whose members may use the socket, besides root.
+    pub group: Option<Gid>,
 }
 
 impl Options {
@@ -225,7 +228,8 @@ impl Daemon {
             Image::default()
         };
         let path = directory.join("control.sock");
-        let server = Server::listen(&path).map_err(|source| DaemonError::File { path, source })?;
+        let server = Server::listen(&path, options.group)
+            .map_err(|source| DaemonError::File { path, source })?;
         let mut daemon = Self {
             compiler: Compiler::beside(options.limits, &before),
             compiled: Compiled {
@@ -271,10 +275,12 @@ impl Daemon {
             return Err(self.compiler.full(table).into());
         }
         self.attach_ports();
-        match self.refused.pop_first() {
-            Some((name, why)) => Err(DaemonError::Port { name, why }),
-            None => Ok(()),
+        if let Some((name, why)) = self.refused.pop_first() {
+            return Err(DaemonError::Port { name, why });
         }
+        // What only starting needed: to look at all processes' namespaces, to give the socket to a group, to name the
+        // programs of others, to mount a BPF file system.
+        Ok(kernel::drop_privileges()?)
     }
 
     /// What the kernel has, with our own on top.

@@ -3,6 +3,7 @@
 use std::cell::LazyCell;
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -13,16 +14,19 @@ use super::lock;
 /// Removes it. What a namespace that is there has is never touched, nor where a program still is on an interface; that an
 /// instance is dead is known by its lock.
 pub(super) fn remove(pin_root: &Path, run_root: &Path) {
-    // Looked for only if there is anything of other namespaces; the own one at least is found.
+    // Looked for only if there is anything of other namespaces. Who may not look at every process knows of none that it has
+    // gone.
     let there = LazyCell::new(namespaces);
-    let is_there = |inode| there.is_empty() || there.contains(&inode);
+    let is_there = |inode| there.as_ref().is_none_or(|there| there.contains(&inode));
     Kernel::remove_orphans(pin_root, is_there);
     lock::remove_orphans(run_root, is_there);
 }
 
 /// Inodes of the network namespaces that a process is in or has open, or that are mounted. (Of one that nothing but a
-/// socket holds, only counters and a log of a dead instance would be lost.)
-fn namespaces() -> BTreeSet<u64> {
+/// socket holds, only counters and a log of a dead instance would be lost.) None if not every process can be seen.
+fn namespaces() -> Option<BTreeSet<u64>> {
+    // Where processes of others are hidden, this one is. Of those that are there one may end at any time.
+    fs::metadata("/proc/1/ns/net").ok()?;
     let mut inodes = BTreeSet::new();
     for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let path = process.path();
@@ -31,7 +35,10 @@ fn namespaces() -> BTreeSet<u64> {
             .flatten()
             .flatten()
         {
-            inodes.extend(fs::metadata(thread.path().join("ns/net")).map(|data| data.ino()));
+            match fs::metadata(thread.path().join("ns/net")) {
+                Err(error) if error.kind() == ErrorKind::PermissionDenied => return None,
+                found => inodes.extend(found.map(|data| data.ino())),
+            }
         }
         for open in fs::read_dir(path.join("fd"))
             .into_iter()
@@ -47,7 +54,8 @@ fn namespaces() -> BTreeSet<u64> {
         let mounts = fs::read_to_string(path.join("mountinfo")).unwrap_or_default();
         inodes.extend(mounts.split(' ').filter_map(of));
     }
-    inodes
+    // The own one at least is found.
+    (!inodes.is_empty()).then_some(inodes)
 }
 
 /// The inode in a name such as `net:[4026531840]`.

@@ -121,6 +121,15 @@ pub fn check_privileges() -> Result<(), KernelError> {
     privilege::check()
 }
 
+/// Has the calling thread, and the threads that it starts from now on, keep no other capability than `CAP_BPF`,
+/// `CAP_NET_ADMIN`, `CAP_NET_RAW` and `CAP_PERFMON`, of those that it has. A [`Kernel`] that was loaded before works as ever.
+///
+/// # Errors
+/// [`KernelError::System`].
+pub fn drop_privileges() -> Result<(), KernelError> {
+    privilege::drop_others()
+}
+
 impl Kernel {
     /// Loads programs and tables of these sizes and pins them below `pin_root` ([`PIN_ROOT`]) in a folder of the
     /// calling thread's network namespace. What a dead instance left there is adopted (new programs, the same tables)

@@ -1,6 +1,8 @@
-//! Whether this process may load BPF programs, asked before the kernel answers with a bare EPERM.
+//! Whether this process may load BPF programs, asked before the kernel answers with a bare EPERM; and giving up all
+//! privileges that are not needed any more.
 
 use std::fs;
+use std::io;
 
 use super::KernelError;
 
@@ -14,6 +16,13 @@ const NEEDED: [(u32, &str); 3] = [
 ];
 /// `CAP_SYS_ADMIN` stands for `CAP_BPF` and `CAP_PERFMON`, which were split from it (Linux 5.8).
 const SYS_ADMIN: u32 = 21;
+
+/// What whoever follows the kernel's configuration and writes the tables needs: the above, and raw sockets, to ask
+/// services whether they are there and to send ICMP errors.
+const KEPT: [u32; 4] = [NET_ADMIN, NET_RAW, 38, 39];
+/// capabilities(7).
+const NET_RAW: u32 = 13;
+const SETPCAP: u32 = 8;
 
 /// Checks the effective capabilities of the calling thread.
 pub(super) fn check() -> Result<(), KernelError> {
@@ -32,6 +41,83 @@ pub(super) fn check() -> Result<(), KernelError> {
     } else {
         Err(KernelError::Capability { missing })
     }
+}
+
+/// Leaves the calling thread, and what it starts from now on, [`KEPT`] of the capabilities that it has. No program that it
+/// would execute gets others back.
+pub(super) fn drop_others() -> Result<(), KernelError> {
+    reduce().map_err(|source| KernelError::System {
+        operation: "give up capabilities",
+        source,
+    })
+}
+
+/// `struct __user_cap_header_struct` and one `struct __user_cap_data_struct` for each 32 capabilities (capset(2)).
+#[repr(C)]
+struct Header {
+    version: u32,
+    pid: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Data {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+/// `_LINUX_CAPABILITY_VERSION_3`.
+const VERSION: u32 = 0x2008_0522;
+
+fn reduce() -> io::Result<()> {
+    let check = |result: i64| match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    };
+    let mut header = Header {
+        version: VERSION,
+        pid: 0,
+    };
+    let mut data = [Data::default(); 2];
+    // SAFETY: the structures of that version.
+    check(unsafe { libc::syscall(libc::SYS_capget, &raw mut header, data.as_mut_ptr()) })?;
+    let of = |number: u32| (number as usize / 32, 1_u32 << (number % 32));
+    // The bounding set needs a privilege of its own to shrink; who has not got it was started with what it should have.
+    let (word, bit) = of(SETPCAP);
+    if data[word].effective & bit != 0 {
+        // Until the kernel knows no more.
+        let all = (0..64).take_while(|number| {
+            // SAFETY: numbers only.
+            unsafe {
+                libc::prctl(libc::PR_CAPBSET_READ, libc::c_ulong::from(*number), 0, 0, 0) >= 0
+            }
+        });
+        for number in all.filter(|number| !KEPT.contains(number)) {
+            // SAFETY: numbers only.
+            check(
+                unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(number), 0, 0, 0) }
+                    .into(),
+            )?;
+        }
+    }
+    let clear = libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong;
+    // SAFETY: numbers only.
+    check(unsafe { libc::prctl(libc::PR_CAP_AMBIENT, clear, 0, 0, 0) }.into())?;
+    // SAFETY: numbers only.
+    check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }.into())?;
+    let mut kept = [0; 2];
+    for number in KEPT {
+        let (word, bit) = of(number);
+        kept[word] |= bit;
+    }
+    for (data, kept) in data.iter_mut().zip(kept) {
+        data.permitted &= kept;
+        data.effective = data.permitted;
+        data.inheritable = 0;
+    }
+    // SAFETY: as above.
+    check(unsafe { libc::syscall(libc::SYS_capset, &raw const header, data.as_ptr()) })
 }
 
 /// The `CapEff` line: a hexadecimal set.
