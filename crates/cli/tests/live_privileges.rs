@@ -3,8 +3,12 @@
 mod live;
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 use sidestep_control::api::Request;
@@ -263,4 +267,34 @@ fn with_the_capabilities_of_the_systemd_unit_it_starts_and_gives_its_socket_to_a
     assert!(left.are_none(), "{left:?}");
     // And under no other.
     let _daemon: Daemon = star.run(&["--mode", "tc", "eth0"]);
+}
+
+#[test]
+fn a_client_that_sends_a_byte_now_and_then_holds_nobody_up() {
+    let Some(_turn) = begin("a_client_that_sends_a_byte_now_and_then_holds_nobody_up") else {
+        return;
+    };
+    let star = Star::new("livedrip");
+    let _daemon = star.run(&["--mode", "tc", "eth0"]);
+    let socket = run_folder(star.router()).join("control.sock");
+    let mut dripping = UnixStream::connect(&socket).expect("a connection");
+    let asked = Instant::now();
+    let drops = thread::spawn(move || {
+        // Ten times what the daemon waits for a line, if it is let.
+        let dropped = |_| {
+            thread::sleep(Duration::from_millis(50));
+            dripping.write_all(b" ").is_ok()
+        };
+        (0..40).map(dropped).filter(|sent| *sent).count()
+    });
+    // It may be first in the queue.
+    thread::sleep(Duration::from_millis(20));
+    let _: report::Ports = report(star.router(), Request::ShowPorts);
+    assert!(
+        asked.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        asked.elapsed()
+    );
+    // And it was hung up on.
+    assert!(drops.join().expect("it ends") < 40);
 }

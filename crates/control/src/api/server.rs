@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Gid, chown};
@@ -66,10 +66,14 @@ impl Server {
     pub(crate) fn accept(&self) -> Option<Incoming> {
         let (stream, _) = self.listener.accept().ok()?;
         stream.set_nonblocking(false).ok()?;
-        stream.set_read_timeout(Some(PATIENCE)).ok()?;
         stream.set_write_timeout(Some(PATIENCE)).ok()?;
         let mut line = String::new();
-        BufReader::new((&stream).take(REQUEST_MAX))
+        let until = Instant::now() + PATIENCE;
+        let within = Within {
+            stream: &stream,
+            until,
+        };
+        BufReader::new(within.take(REQUEST_MAX))
             .read_line(&mut line)
             .ok()?;
         match parse_request(&line) {
@@ -79,6 +83,24 @@ impl Server {
                 None
             }
         }
+    }
+}
+
+/// A stream that is read until then, however little comes at a time.
+struct Within<'a> {
+    stream: &'a UnixStream,
+    until: Instant,
+}
+
+impl Read for Within<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        // A timeout of zero would be none.
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        self.stream.read(buffer)
     }
 }
 
