@@ -8,6 +8,7 @@ pub mod flood;
 pub mod frames;
 pub mod hosts;
 pub mod ip;
+pub mod judged;
 pub mod left;
 pub mod memory;
 pub mod service;
