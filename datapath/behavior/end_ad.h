@@ -53,8 +53,11 @@ INLINE verdict restore(ENV *e, struct packet *p, const struct sidestep_route *r)
 	if (!learned)
 		return punt(unsupported);
 	if (learned->flows) {
-		verdict v = flow_learned(e, p, r->policy);
+		verdict v = flow_learned(e, p, r->policy, 0);
 
+		/* An ICMP error of the service's own is of no flow that came in. */
+		if (v == VERDICT_CONTINUE && !p->learned)
+			v = flow_learned(e, p, r->policy, 1);
 		if (v != VERDICT_CONTINUE)
 			return v;
 		learned = env_learned(e, p->policy);

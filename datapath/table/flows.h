@@ -14,6 +14,7 @@
 #define SIDESTEP_TABLE_FLOWS_H
 
 #include "../flow.h"
+#include "../wire/icmp.h"
 #include "learned.h"
 
 /* LIMIT: extension headers walked to the ports of an inner packet. */
@@ -78,6 +79,59 @@ INLINE _Bool flow_key(ENV *e, __u32 at, __u8 version, __u64 key[FLOW_KEY_WORDS])
 INLINE _Bool flow_key_inside(ENV *e, const struct packet *p, __u64 key[FLOW_KEY_WORDS])
 {
 	return flow_key(e, p->cursor, p->proto == PROTO_IPV4 ? 4 : 6, key);
+}
+
+/* The flow in the other direction. */
+INLINE void flow_key_turn(__u64 key[FLOW_KEY_WORDS])
+{
+	__u64 hi = key[0], lo = key[1];
+	__u32 ports = (__u32)key[4];
+
+	if (key[4] >= 6 * FLOW_KEY_VERSION) {
+		key[0] = key[2];
+		key[1] = key[3];
+		key[2] = hi;
+		key[3] = lo;
+	} else {
+		key[0] = hi << 32 | hi >> 32;
+	}
+	key[4] = (key[4] & ~0xffffffffull) | (ports << 16 | ports >> 16);
+}
+
+/* Whether the IP packet at `at` is an ICMP error (RFC 792, RFC 4443 2.1); then, in `quoted`, where the packet is that it quotes. */
+INLINE _Bool flow_icmp_error(ENV *e, __u32 at, __u8 version, __u32 *quoted)
+{
+	const __u8 *ip = env_bytes(e, at, IPV4_LENGTH), *icmp;
+	__u8 proto;
+
+	if (!ip)
+		return 0;
+	proto = version == 4 ? ip[IPV4_PROTOCOL] : ip[IPV6_NEXT_HEADER];
+	if (proto != (version == 4 ? PROTO_ICMP : PROTO_ICMPV6))
+		return 0;
+	at += version == 4 ? (ip[0] & 15) * 4u : IPV6_LENGTH;
+	icmp = env_bytes(e, at, ICMP_LENGTH);
+	if (!icmp)
+		return 0;
+	*quoted = at + ICMP_LENGTH;
+	if (version == 6)
+		return icmp[0] < ICMPV6_INFORMATIONAL;
+	return icmp[0] == ICMP_UNREACHABLE || icmp[0] == ICMP_TIME_EXCEEDED || icmp[0] == ICMP_PARAMETER_PROBLEM;
+}
+
+/*
+ * The flow against that of the packet that an ICMP error at `at` quotes, by which the error goes to whom it is for. 0: it is none,
+ * or it quotes a fragment: in the other direction that has another identification.
+ */
+INLINE _Bool flow_key_quoted(ENV *e, __u32 at, __u8 version, __u64 key[FLOW_KEY_WORDS])
+{
+	__u32 quoted = 0;
+
+	if (!flow_icmp_error(e, at, version, &quoted) || !flow_key(e, quoted, version, key) ||
+	    (key[4] & FLOW_KEY_FRAGMENT))
+		return 0;
+	flow_key_turn(key);
+	return 1;
 }
 
 INLINE struct sidestep_flow_set *flow_set(ENV *e, const struct sidestep_learned *proxy, const __u64 key[FLOW_KEY_WORDS])
@@ -308,8 +362,11 @@ INLINE void learn_flow(ENV *e, struct packet *p, __u32 index, const struct sides
 		flow_store(e, p, index, chain);
 }
 
-/* What the flow of the current packet has learned becomes .policy and .learned; 0 in .learned: nothing. */
-SUBPROGRAM verdict flow_learned(ENV *e, struct packet *p, __u32 index)
+/*
+ * What the flow of the current packet has learned becomes .policy and .learned; 0 in .learned: nothing. `quoted`: of an ICMP
+ * error, the flow that it is an answer to.
+ */
+SUBPROGRAM verdict flow_learned(ENV *e, struct packet *p, __u32 index, __u32 quoted)
 {
 	const struct sidestep_learned *proxy = env_learned(e, index);
 	__u64 key[FLOW_KEY_WORDS] = {}, chain;
@@ -320,7 +377,7 @@ SUBPROGRAM verdict flow_learned(ENV *e, struct packet *p, __u32 index)
 	if (!p || !proxy)
 		return punt(unsupported);
 	p->learned = 0;
-	if (!flow_key(e, p->l3, p->version, key))
+	if (!(quoted ? flow_key_quoted(e, p->l3, p->version, key) : flow_key(e, p->l3, p->version, key)))
 		return VERDICT_CONTINUE;
 	set = flow_set(e, proxy, key);
 	if (!set)

@@ -27,12 +27,14 @@
 
 /* IANA "Assigned Internet Protocol Numbers". */
 #define PROTO_HOP_BY_HOP 0
+#define PROTO_ICMP 1
 #define PROTO_IPV4 4
 #define PROTO_TCP 6
 #define PROTO_UDP 17
 #define PROTO_IPV6 41
 #define PROTO_ROUTING 43
 #define PROTO_FRAGMENT 44
+#define PROTO_ICMPV6 58
 #define PROTO_DESTINATION_OPTIONS 60
 #define PROTO_SCTP 132
 #define PROTO_ETHERNET 143

@@ -3,7 +3,9 @@
 The service is at eth2, as fc02::1 and 10.2.0.1, and two SIDs lead to it. `earlier` is what was learned from.
 """
 
-from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6
+from scapy.layers.inet import ICMP
+from scapy.layers.inet6 import ICMPv6DestUnreach, ICMPv6EchoRequest, ICMPv6TimeExceeded, IPv6
+from scapy.packet import Raw
 
 from .case import Group, drop, forward, skip
 from .decap import inner4, inner6
@@ -11,7 +13,7 @@ from .end_ad import BACK, DRAFT, counted, outer, restored
 from .flow_label import label4, ports
 from .node import ETH0, ETH1, ETH2, HOST4_0, HOST4_1, HOST_0, HOST_1, SEGMENT_1, SEGMENT_2, node, received, sent
 from .wire import (
-    DESTINATION_OPTIONS, FRAGMENT, ICMPV6, IPV4, OPTION_EXPERIMENT, TCP_PROTOCOL, UDP_PROTOCOL, fragment_header, ipv4,
+    DESTINATION_OPTIONS, FRAGMENT, ICMP_PROTOCOL, ICMPV6, IPV4, OPTION_EXPERIMENT, TCP_PROTOCOL, UDP_PROTOCOL, fragment_header, ipv4,
     options_header, pattern, tcp6, udp4, udp6,
 )
 
@@ -115,6 +117,57 @@ def add_connection(group):
     group.add(
         "end_ad_flows_back_of_a_flow_that_never_came_in", [f"{BACK} S02"], ETH2, received(ETH2, flow(62, 4098)),
         drop("not_learned"), NO_LINUX, earlier=both,
+    )
+
+
+def add_errors(group):
+    """An ICMP error of the service itself goes by the chain against that of the packet that it quotes."""
+
+    def error(hop_limit, quoted, kind=ICMPv6TimeExceeded, to=HOST_0):
+        message = IPv6(src="fc02::1", dst=to, hlim=hop_limit, nh=ICMPV6, tc=0x28, fl=0x0BEEF) / kind() / Raw(bytes(quoted))
+        return IPv6(bytes(message))
+
+    both = [came(ONE, SEGMENT_1, tcp(64)), came(OTHER, SEGMENT_2, tcp(64, back=True))]
+    rule = [f"{BACK} S01-S05"]
+    for name, kind in (("time_exceeded", ICMPv6TimeExceeded), ("unreachable", ICMPv6DestUnreach)):
+        group.add(
+            f"end_ad_flows_back_of_{name}_by_the_service", rule, ETH2, received(ETH2, error(64, tcp(1), kind)),
+            forward(ETH2, sent(ETH2, goes(OTHER, SEGMENT_2, error(63, tcp(1), kind)))), NO_LINUX, earlier=both,
+            about="It answers the sender of what it quotes, whom the other direction's chain leads to.",
+        )
+    group.add(
+        "end_ad_flows_back_of_an_error_about_an_answer", rule, ETH2, received(ETH2, error(64, tcp(1, back=True), to=HOST_1)),
+        forward(ETH1, sent(ETH1, goes(ONE, SEGMENT_1, error(63, tcp(1, back=True), to=HOST_1)))), NO_LINUX, earlier=both,
+    )
+    one_way = [came(ONE, SEGMENT_1, flow(64, 4099))]
+    group.add(
+        "end_ad_flows_back_of_an_error_about_a_flow_without_answers", [f"{BACK} S02"], ETH2,
+        received(ETH2, error(64, flow(1, 4099))), drop("not_learned"), NO_LINUX, earlier=one_way,
+        about="The headers at hand lead to the wrong end.",
+    )
+    group.add(
+        "end_ad_flows_back_of_an_error_cut_short", [f"{BACK} S02"], ETH2,
+        received(ETH2, error(64, bytes(tcp(1))[:30])), drop("not_learned"), NO_LINUX, earlier=both,
+    )
+    group.add(
+        "end_ad_flows_back_of_an_echo_that_quotes", [f"{BACK} S02"], ETH2,
+        received(ETH2, error(64, tcp(1), ICMPv6EchoRequest)), drop("not_learned"), NO_LINUX, earlier=both,
+        about="Only errors are about another packet.",
+    )
+
+    def answer4(ttl):
+        return ipv4(src=HOST4_1, dst=HOST4_0, ttl=ttl, tos=0x28, proto=UDP_PROTOCOL) / udp4(source_port=53, destination_port=4096)
+
+    def error4(ttl):
+        return ipv4(src="10.2.0.1", dst=HOST4_0, ttl=ttl, tos=0x28, proto=ICMP_PROTOCOL) / ICMP(type=11) / Raw(bytes(inner4(1)))
+
+    four = [
+        came(ONE4, SEGMENT_1, inner4(64), next_header=IPV4), came(ONE4, SEGMENT_2, answer4(64), next_header=IPV4),
+    ]
+    label = label4("10.2.0.1", HOST4_0, ICMP_PROTOCOL)
+    group.add(
+        "end_ad_flows_back_of_ipv4_time_exceeded_by_the_service", [f"{BACK} S01-S05"], ETH2, received(ETH2, error4(64)),
+        forward(ETH2, sent(ETH2, goes(ONE4, SEGMENT_2, error4(63), label=label, next_header=IPV4))), NO_LINUX, earlier=four,
     )
 
 
@@ -229,6 +282,7 @@ def groups():
     )
     add_two_chains(group)
     add_connection(group)
+    add_errors(group)
     add_keys(group)
     add_changes(group)
     age = Group("end_ad_flows_age", "End.AD with flows and an age.", AGED)

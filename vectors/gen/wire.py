@@ -11,6 +11,7 @@ from scapy.packet import Packet, Raw
 
 # https://www.iana.org/assignments/protocol-numbers
 HOP_BY_HOP = 0
+ICMP_PROTOCOL = 1
 IPV4 = 4
 TCP_PROTOCOL = 6
 UDP_PROTOCOL = 17
