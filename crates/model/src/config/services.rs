@@ -1,9 +1,11 @@
-//! Whose is a packet that comes back from a service? Proxies with one way back are allowed where the packet tells.
+//! Whose is a packet that comes back from a service? Proxies with one way back are allowed where the packet tells. And does it
+//! end?
 //!
 //! The draft binds an interface to one static or dynamic proxy for each type of traffic, and to any number of
 //! masquerading ones (draft-ietf-spring-srv6-service-programming 6.1, 6.1.2.1, 6.4).
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use crate::behavior::attribute::Attribute;
 use crate::behavior::check::Wrong;
@@ -15,7 +17,7 @@ use crate::route::{Encap, Route, RouteKey};
 /// The proxies of `route` get along with those of `routes`, of which one with its own key does not count.
 ///
 /// # Errors
-/// Which other SID would claim the same packets, and why; or that `chain fromVNF` belongs to no SID.
+/// Which other SID would claim the same packets, and why; that `chain fromVNF` belongs to no SID; or that frames would go round.
 pub fn check(
     route: &Route,
     routes: &BTreeMap<RouteKey, Route>,
@@ -34,8 +36,71 @@ pub fn check(
                 return Err(clash(route, there, local, why, names));
             }
         }
+        goes_round(route, local, routes)?;
     }
     Ok(())
+}
+
+/// A frame has no hop limit, and End.AS gives it headers with a new one each time: one that came back to the same SID would go
+/// round for ever. (A packet's own hop limit ends that.)
+fn goes_round(
+    route: &Route,
+    local: &Seg6Local,
+    routes: &BTreeMap<RouteKey, Route>,
+) -> Result<(), Wrong> {
+    if !encapsulates_frames(local) {
+        return Ok(());
+    }
+    let others = routes.values().filter(|other| other.key != route.key);
+    let mut others: Vec<_> = others
+        .flat_map(|other| proxies(other).map(move |proxy| (other, proxy)))
+        .filter(|(_, proxy)| encapsulates_frames(proxy))
+        .collect();
+    way_to(route, local, &mut others).map_or(Ok(()), |way| Err(round(route, &way)))
+}
+
+/// The static proxies that frames come by on their way from one to the SID of `route`, of these others, which are used up;
+/// None: they do not come there.
+fn way_to<'a>(
+    route: &Route,
+    from: &Seg6Local,
+    others: &mut Vec<(&'a Route, &'a Seg6Local)>,
+) -> Option<Vec<&'a Route>> {
+    let leads_to = |to: &Route| {
+        let mut segments = from.segments.iter();
+        segments.any(|segment| to.key.prefix.contains(&IpAddr::from(*segment)))
+    };
+    if leads_to(route) {
+        return Some(Vec::new());
+    }
+    while let Some(at) = others.iter().position(|(other, _)| leads_to(other)) {
+        let (other, proxy) = others.swap_remove(at);
+        if let Some(way) = way_to(route, proxy, others) {
+            return Some([&[other], &way[..]].concat());
+        }
+    }
+    None
+}
+
+fn encapsulates_frames(local: &Seg6Local) -> bool {
+    local.action == Behavior::EndAs && local.sees(InnerType::L2)
+}
+
+fn round(route: &Route, by: &[&Route]) -> Wrong {
+    let sid = |route: &Route| value::prefix_text(&route.key.prefix);
+    let names: Vec<String> = by.iter().map(|other| sid(other)).collect();
+    let by = match &names[..] {
+        [] => String::new(),
+        names => format!(" by {}", names.join(", ")),
+    };
+    Wrong {
+        keyword: "segs",
+        problem: format!(
+            "frames of its service would come back to {}{by} again and again: they have no hop limit",
+            sid(route)
+        ),
+        expected: "segments that do not lead back to this SID".to_owned(),
+    }
 }
 
 fn proxies(route: &Route) -> impl Iterator<Item = &Seg6Local> {
@@ -242,6 +307,39 @@ mod tests {
             assert!(said.contains(&want), "{one}, {other}: {said}");
             assert!(two(other, one).is_err(), "{other}, {one}");
         }
+    }
+
+    #[test]
+    fn frames_that_would_come_back_to_a_static_proxy_for_ever_are_refused() {
+        let frames = |number: u32, dev: &str, segs: &str| {
+            sid(
+                number,
+                &format!("End.AS oif {dev} inner l2 segs {segs} src fc00::9"),
+            )
+        };
+        let said = added(&[&frames(1, "eth1", "fc00::1,fdf1::1,fc00::2")]).expect_err("itself");
+        assert!(
+            said.starts_with("segs: frames of its service would come back to fdf1::1 again"),
+            "{said}"
+        );
+        let others = [
+            frames(2, "eth1", "fdf1::3,fc00::1"),
+            frames(3, "eth2", "fc00::1,fdf1::1"),
+        ];
+        let first = frames(1, "eth0", "fdf1::2");
+        let said = added(&[&others[0], &others[1], &first]).expect_err("by the others");
+        assert!(
+            said.contains("come back to fdf1::1 by fdf1::2, fdf1::3 again"),
+            "{said}"
+        );
+        let elsewhere = frames(1, "eth0", "fc00::7");
+        assert_eq!(
+            added(&[&others[0], &others[1], &elsewhere, &elsewhere]),
+            Ok(())
+        );
+        // A packet's own hop limit ends it.
+        let packets = sid(1, "End.AS oif eth1 nh6 fd00::1 segs fdf1::1 src fc00::9");
+        assert_eq!(added(&[&packets]), Ok(()));
     }
 
     #[test]
