@@ -30,7 +30,10 @@ INLINE int planned_growth(ENV *e, const struct packet *p)
 	return p->plan & PLAN_CARRY ? growth + ETH_LENGTH : growth;
 }
 
-/* A frame within the packet leaves, or is carried: there is no hop limit to decrement, and Linux cannot segment it. */
+/*
+ * A frame within the packet leaves, or is carried: there is no hop limit to decrement, and Linux cannot cut it into segments: it
+ * has no offload for what is behind Next Header 143 (ipv6_gso_segment).
+ */
 INLINE _Bool plans_a_frame(const struct packet *p)
 {
 	return (p->plan & (PLAN_FRAME | PLAN_CARRY)) != 0;
@@ -47,7 +50,7 @@ SUBPROGRAM verdict commit(ENV *e, struct packet *p)
 		return punt(unsupported);
 	if (plans_a_frame(p)) {
 		if (env_segment_size(e))
-			return punt(egress);
+			return punt(frame_segments);
 	} else if (p->hop_limit <= 1) {
 		return punt(hop_limit_exceeded);
 	}

@@ -36,7 +36,8 @@
 	X(24, vlan_miss, "RFC 8986 4.10", "the SID's VLAN table has no entry for the frame's VLANs")                   \
 	X(25, learned_length, "service-programming 6.2", "outer headers longer than a dynamic proxy can learn")        \
 	X(26, not_learned, "service-programming 6.2", "a service sent it back before its proxy learned headers")       \
-	X(27, service_down, "-", "the service behind an SR proxy does not answer")
+	X(27, service_down, "-", "the service behind an SR proxy does not answer")                                     \
+	X(28, segmentation, "-", "a frame that is still to be cut into segments, which Linux cannot do within IPv6")
 
 /* Punt: the kernel gets the packet, unchanged unless the reason says otherwise. */
 #define SIDESTEP_PUNT_REASONS(X)                                                                                       \
@@ -69,7 +70,8 @@
 	X(90, decapsulated, "RFC 8986 4.6", "the decapsulated packet is for this node (handed up changed)")            \
 	X(91, port_unknown, "-", "the ingress interface is not a port of this instance")                               \
 	X(92, jumbogram, "RFC 2675", "Payload Length 0 with a payload")                                                \
-	X(93, table_full, "-", "a route that a table of the fast path has no room for")
+	X(93, table_full, "-", "a route that a table of the fast path has no room for")                                \
+	X(94, frame_segments, "-", "a frame, around a packet or within one, that is still to be cut into segments")
 
 /* LIMIT: counter slots for reasons. */
 #define SIDESTEP_REASONS 128

@@ -308,7 +308,7 @@ INLINE verdict leave(ENV *e, struct packet *p, __u32 index, struct outcome *outc
 		return punt(egress);
 	if (plans_a_frame(p)) {
 		if (env_segment_size(e))
-			return punt(egress);
+			return punt(frame_segments);
 	} else if (p->hop_limit <= 1) {
 		return punt(hop_limit_exceeded);
 	}
@@ -352,6 +352,8 @@ INLINE verdict without_kernel(ENV *e, struct packet *p, __u32 reason)
 	case PUNT_neighbor:
 	case PUNT_egress:
 		return drop(no_neighbor);
+	case PUNT_frame_segments:
+		return drop(segmentation);
 	case PUNT_hop_limit_exceeded:
 		return drop(hop_limit);
 	case PUNT_packet_too_big:

@@ -10,6 +10,7 @@ mod common;
 mod learned;
 mod model;
 mod packets;
+mod segments;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
