@@ -66,6 +66,7 @@
 #define SIDESTEP_PORT_RULES6_PUNT 0x20u  /* IPv6 rules that cannot be compiled */
 #define SIDESTEP_PORT_RULES4_PUNT 0x40u  /* IPv4 rules that cannot be compiled */
 #define SIDESTEP_PORT_REQUIRE_HMAC 0x80u /* net.ipv6.conf.IF.seg6_require_hmac = 1 */
+#define SIDESTEP_PORT_SERVICE 0x200u     /* to or from a service behind END_AM */
 
 /* An ingress port, found at index ifindex % SIDESTEP_PORTS. */
 struct sidestep_port {
@@ -263,6 +264,7 @@ struct sidestep_route_counters {
 	__u64 packets, bytes; /* matched and processed; bytes of layer 3 as received */
 	__u64 errors;         /* matched, then dropped by the behavior's checks */
 	__u64 not_learned;    /* of the errors: a service sent it back before its proxy had learned headers */
+	__u64 no_srh;         /* of BACK_AM: came back without an SRH, from a source that is not at a service */
 };
 
 #define SIDESTEP_ASSERT_SIZE(type, size) _Static_assert(sizeof(type) == (size), #type)
@@ -276,7 +278,7 @@ SIDESTEP_ASSERT_SIZE(struct sidestep_flow, 64);
 SIDESTEP_ASSERT_SIZE(struct sidestep_flow_set, 64 + 64 * SIDESTEP_FLOW_WAYS);
 SIDESTEP_ASSERT_SIZE(struct sidestep_learned, 48 + SIDESTEP_LEARNED_PLACES * (8 + SIDESTEP_LEARNED_MAX));
 SIDESTEP_ASSERT_SIZE(struct sidestep_port_counters, 64);
-SIDESTEP_ASSERT_SIZE(struct sidestep_route_counters, 32);
+SIDESTEP_ASSERT_SIZE(struct sidestep_route_counters, 40);
 
 /* What the native target reports of a packet's way, in order. The kernel targets report nothing. */
 enum sidestep_trace_kind {

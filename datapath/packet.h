@@ -54,6 +54,7 @@ struct packet {
 	__u8 check_source; /* an IPv4 packet whose source the ingress port's reverse path filter judges */
 	__u8 frame;       /* a service sent back a frame: what is in it does not count */
 	__u8 met_srh;     /* a routing header was met, even if its Segments Left is 0 */
+	__u8 stripped;    /* came back from a service behind End.AM without an SRH, and is hardly its own */
 	__u8 csid_length; /* REPLACE-C-SID: bytes of a C-SID (2, 4) while such a SID looks for its SRH; else 0 */
 	__u8 csid_index;  /* and DA.Arg.Index */
 	__u32 fits;       /* of a packet that is too big: the length that would not have been */

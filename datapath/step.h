@@ -241,6 +241,8 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 			v = r->action == SIDESTEP_ROUTE_BACK_AM ? demasquerade(e, p, r) : restore(e, p, r);
 			if (v != lookup())
 				return v;
+			if (r->action == SIDESTEP_ROUTE_BACK_AM && !p->met_srh)
+				p->stripped = source_is_elsewhere(e, p) != 0;
 			index = 0;
 			continue;
 		}
@@ -387,6 +389,8 @@ INLINE void count_routes(ENV *e, const struct packet *p, verdict v, __u32 bytes)
 		} else {
 			counters->packets++;
 			counters->bytes += bytes;
+			/* The way back is the first one. */
+			counters->no_srh += p->stripped && i == 0;
 		}
 	}
 }

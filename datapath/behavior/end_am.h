@@ -23,8 +23,8 @@ INLINE verdict end_am(ENV *e, struct packet *p, const struct sidestep_route *r)
 }
 
 /*
- * De-masquerading, for what comes back by the service's port. A packet without an SRH, or with one that is used up, is
- * the service's own, and goes the way that any packet goes.
+ * De-masquerading, for what comes back by the service's port. A packet without an SRH, or with one that is used up, goes the
+ * way that any packet goes.
  */
 SUBPROGRAM verdict demasquerade(ENV *e, struct packet *p, const struct sidestep_route *r)
 {

@@ -91,14 +91,32 @@ fn back(back: &Back) -> Vec<([String; 3], String)> {
         0 => String::new(),
         packets => format!(", {packets} before anything was learned"),
     };
-    let came = (numbers, format!("back by {}{misses}", back.port));
-    let learned = back.learned.iter().map(|learned| {
-        let age = Duration::from_millis(learned.age).as_secs_f64();
-        let text = format!("learned {age:.1} s ago: {}", learned.text);
+    let stripped = match back.no_srh {
+        0 => String::new(),
+        packets => format!(", {packets} from elsewhere without an SRH"),
+    };
+    let came = (numbers, format!("back by {}{misses}{stripped}", back.port));
+    let flows = back.flows.map(|flows| {
+        let text = format!(
+            "{} of {} flows, {} evicted",
+            flows.used, flows.limit, flows.evicted
+        );
         (Default::default(), text)
     });
-    std::iter::once(came).chain(learned).collect()
+    let verb = if flows.is_some() { "used" } else { "learned" };
+    let learned = back.learned.iter().take(CHAINS_TOLD).map(|learned| {
+        let age = Duration::from_millis(learned.age).as_secs_f64();
+        let text = format!("{verb} {age:.1} s ago: {}", learned.text);
+        (Default::default(), text)
+    });
+    let more = back.learned.len().saturating_sub(CHAINS_TOLD);
+    let more = (more > 0).then(|| (Default::default(), format!("and {more} more")));
+    let lines = std::iter::once(came).chain(flows);
+    lines.chain(learned).chain(more).collect()
 }
+
+/// Chains of a service that are told one by one in text, of all its flows; JSON has them all.
+const CHAINS_TOLD: usize = 8;
 
 /// `up, 12 of 12 answered`; for a link, which is not asked, `up`.
 fn service(service: &Service) -> String {

@@ -184,7 +184,7 @@ fn json_has_it_all(served: &Served) {
     assert_eq!(dynamic["back"]["learned"][0]["bytes"], 80);
     let masquerading = of("fc00:5::b/128");
     assert_eq!(masquerading["service"], Value::Null);
-    let none = json!({"port": "vnf0", "packets": 0, "bytes": 0, "errors": 0, "not_learned": 0, "learned": []});
+    let none = json!({"port": "vnf0", "packets": 0, "bytes": 0, "errors": 0, "not_learned": 0, "no_srh": 0, "learned": [], "flows": null});
     assert_eq!(masquerading["back"], none);
 
     let ports = asked("show ports -j");

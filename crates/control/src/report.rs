@@ -148,14 +148,29 @@ pub struct Back {
     pub errors: u64,
     /// Of the errors: nothing had been learned.
     pub not_learned: u64,
-    /// Of End.AD: the headers that such packets get.
+    /// Of End.AM: packets without an SRH whose source is not at a service. They are routed as they are.
+    pub no_srh: u64,
+    /// Of End.AD: the headers that such packets get. By flow: those of all flows, the ones that were last needed first.
     pub learned: Vec<Learned>,
+    /// Of End.AD that learns by flow.
+    pub flows: Option<Flows>,
+}
+
+/// The flows that a dynamic proxy tells apart. SIDs that share a way back share them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flows {
+    /// How many there is room for.
+    pub limit: u32,
+    /// How many there are.
+    pub used: u32,
+    /// How many made room for others.
+    pub evicted: u64,
 }
 
 /// Outer headers that a dynamic proxy has learned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Learned {
-    /// Milliseconds since they were learned.
+    /// Milliseconds since they were learned; by flow: since a packet last had them.
     pub age: u64,
     /// Their length.
     pub bytes: u64,

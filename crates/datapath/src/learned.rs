@@ -4,13 +4,22 @@ use std::mem::offset_of;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use sidestep_abi::{SIDESTEP_LEARNED_PLACES, sidestep_headers, sidestep_learned};
+use sidestep_abi::{
+    SIDESTEP_CHAINS, SIDESTEP_FLOW_SETS, SIDESTEP_FLOW_WAYS, SIDESTEP_LEARNED,
+    SIDESTEP_LEARNED_PLACES, sidestep_flow, sidestep_flow_set, sidestep_headers, sidestep_learned,
+};
 
 /// Words of 8 bytes of a record.
 pub(crate) const WORDS: usize = size_of::<sidestep_learned>() / 8;
 const VERSION: usize = offset_of!(sidestep_learned, version) / 8;
 const HEADERS: usize = offset_of!(sidestep_learned, headers) / 8;
 const PLACE: usize = size_of::<sidestep_headers>() / 8;
+
+/// In a set of flows, and in a flow.
+const EVICTED: usize = offset_of!(sidestep_flow_set, evicted) / 8;
+const FLOWS: usize = offset_of!(sidestep_flow_set, flows) / 8;
+const FLOW: usize = size_of::<sidestep_flow>() / 8;
+const CHAIN: usize = offset_of!(sidestep_flow, chain) / 8;
 
 /// The record in these words, as nobody has it in work. Its current headers are whole; the others, which packets may be
 /// writing, are not read.
@@ -58,4 +67,42 @@ pub fn current(learned: &sidestep_learned) -> Option<&[u8]> {
     let place = (learned.version % u64::from(SIDESTEP_LEARNED_PLACES)) as usize;
     let headers = &learned.headers[place];
     (learned.version != 0).then_some(headers.bytes.get(..headers.length as usize)?)
+}
+
+/// The flows of a proxy that learns by flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flows {
+    /// How many there is room for.
+    pub limit: u32,
+    /// How many there are.
+    pub used: u32,
+    /// How many made room for others since the proxy is there.
+    pub evicted: u64,
+}
+
+/// Counts the flows of a proxy; `set` has the words of each set in the tables of flows. None: it tells none apart.
+pub(crate) fn flows<'a>(
+    proxy: &sidestep_learned,
+    set: impl Fn(u32) -> &'a [AtomicU64],
+) -> Option<Flows> {
+    let table = proxy.table.checked_sub(1).filter(|_| proxy.flows != 0)?;
+    let mut flows = Flows {
+        limit: proxy.flows,
+        ..Flows::default()
+    };
+    let first = table * SIDESTEP_FLOW_SETS;
+    for words in (first..first + proxy.flows / SIDESTEP_FLOW_WAYS).map(set) {
+        flows.evicted += words[EVICTED].load(Ordering::Relaxed);
+        let chains = words[FLOWS + CHAIN..].iter().step_by(FLOW);
+        flows.used += chains
+            .filter(|chain| chain.load(Ordering::Relaxed) != 0)
+            .count() as u32;
+    }
+    Some(flows)
+}
+
+/// Places of the learned headers that the flows of a proxy share; none: it tells no flows apart.
+pub(crate) fn chains(proxy: &sidestep_learned) -> Range<u32> {
+    let first = SIDESTEP_LEARNED + 1 + proxy.table.saturating_sub(1) * SIDESTEP_CHAINS;
+    first..first + if proxy.table == 0 { 0 } else { SIDESTEP_CHAINS }
 }

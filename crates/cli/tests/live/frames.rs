@@ -59,10 +59,21 @@ pub fn ipv4(from: Ipv4Addr, to: Ipv4Addr, protocol: u8, ttl: u8, payload: &[u8])
 
 /// A UDP packet with this hop limit or TTL.
 pub fn udp(from: IpAddr, to: IpAddr, hop_limit: u8, data: &[u8]) -> Vec<u8> {
+    udp_between(from, to, [40_000, 5_000], hop_limit, data)
+}
+
+/// As [`udp`], with these ports: source, destination.
+pub fn udp_between(
+    from: IpAddr,
+    to: IpAddr,
+    ports: [u16; 2],
+    hop_limit: u8,
+    data: &[u8],
+) -> Vec<u8> {
     let length = 8 + data.len() as u16;
     let mut datagram = [
-        &40_000u16.to_be_bytes()[..],
-        &5_000u16.to_be_bytes(),
+        &ports[0].to_be_bytes()[..],
+        &ports[1].to_be_bytes(),
         &length.to_be_bytes(),
         &[0, 0],
         data,
@@ -89,6 +100,20 @@ pub fn echo_request(from: Ipv6Addr, to: Ipv6Addr, sequence: u16) -> Vec<u8> {
 pub fn icmpv6_checksum(from: Ipv6Addr, to: Ipv6Addr, message: &[u8]) -> u16 {
     let pseudo = pseudo_header(from.into(), to.into(), ICMPV6, message.len());
     !sum(pseudo, message)
+}
+
+/// Asks at its solicited-node address who has `target` (RFC 4861 4.3, RFC 4291 2.7.1).
+pub fn solicitation(from: Ipv6Addr, target: Ipv6Addr, mac: Mac) -> Vec<u8> {
+    let [.., a, b, c] = target.octets();
+    let mut group = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00, 0).octets();
+    group[13..].copy_from_slice(&[a, b, c]);
+    let head = [135, 0, 0, 0, 0, 0, 0, 0];
+    let mut message = [&head[..], &target.octets(), &[1, 1], &mac].concat();
+    let to = Ipv6Addr::from(group);
+    let checksum = icmpv6_checksum(from, to, &message);
+    message[2..4].copy_from_slice(&checksum.to_be_bytes());
+    let packet = ipv6(from, to, ICMPV6, 255, &message);
+    ethernet([0x33, 0x33, 0xff, a, b, c], mac, &packet)
 }
 
 /// The address that a Neighbor Solicitation asks for (RFC 4861 4.3).

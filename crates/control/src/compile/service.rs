@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use sidestep_abi::{
-    PUNT_local, SIDESTEP_FLOW_WAYS, SIDESTEP_ROUTE_BACK_AD, SIDESTEP_ROUTE_BACK_AM,
-    SIDESTEP_ROUTE_END_AD, SIDESTEP_ROUTE_END_AM, SIDESTEP_ROUTE_END_AS, SIDESTEP_ROUTE_NAT,
-    SIDESTEP_ROUTE_OURS, sidestep_learned, sidestep_route,
+    PUNT_local, SIDESTEP_FLOW_WAYS, SIDESTEP_PORT_SERVICE, SIDESTEP_ROUTE_BACK_AD,
+    SIDESTEP_ROUTE_BACK_AM, SIDESTEP_ROUTE_END_AD, SIDESTEP_ROUTE_END_AM, SIDESTEP_ROUTE_END_AS,
+    SIDESTEP_ROUTE_NAT, SIDESTEP_ROUTE_OURS, sidestep_learned, sidestep_route,
 };
 use sidestep_datapath::FibKey;
 use sidestep_model::behavior::proxy::{Chain, InnerType};
@@ -158,6 +158,11 @@ impl Pass<'_> {
             ..record(SIDESTEP_ROUTE_BACK_AM)
         };
         self.way_back(&service, back)?;
+        for port in [service.oif, service.iif] {
+            if let Some(port) = self.out.image.ports.get_mut(&port.0) {
+                port.flags |= SIDESTEP_PORT_SERVICE;
+            }
+        }
         Ok(sidestep_route {
             adjacency,
             ..record(SIDESTEP_ROUTE_END_AM)

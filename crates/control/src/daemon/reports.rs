@@ -183,17 +183,32 @@ impl Daemon {
     fn back_report(&self, node: &Node, proxy: &ProxyInfo) -> Result<report::Back, String> {
         let counters = self.counted(proxy.back)?;
         let port = node.links.get(&proxy.iif);
-        let learned = (proxy.learned != 0).then(|| self.kernel.learned(proxy.learned));
+        let mut learned = Vec::new();
+        let mut flows = None;
+        if proxy.learned != 0 {
+            learned.push(self.kernel.learned(proxy.learned));
+            learned.extend(self.kernel.chains(proxy.learned));
+            flows = self.kernel.flows(proxy.learned);
+        }
+        let words = self.words.headers;
+        let mut learned: Vec<_> = learned
+            .iter()
+            .filter_map(|learned| learned_report(learned, words))
+            .collect();
+        learned.sort_by_key(|learned| learned.age);
         Ok(report::Back {
             port: port.map_or_else(|| proxy.iif.0.to_string(), |link| link.name.clone()),
             packets: counters.packets,
             bytes: counters.bytes,
             errors: counters.errors,
             not_learned: counters.not_learned,
-            learned: learned
-                .and_then(|learned| learned_report(&learned, self.words.headers))
-                .into_iter()
-                .collect(),
+            no_srh: counters.no_srh,
+            learned,
+            flows: flows.map(|flows| report::Flows {
+                limit: flows.limit,
+                used: flows.used,
+                evicted: flows.evicted,
+            }),
         })
     }
 

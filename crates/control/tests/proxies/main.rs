@@ -11,6 +11,7 @@ mod learned;
 mod model;
 mod packets;
 mod segments;
+mod stripped;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -40,12 +40,14 @@ impl Kernel {
     /// # Errors
     /// [`KernelError::Map`], also for a slot beyond the limit.
     pub fn route_counters(&self, counter: u32) -> Result<sidestep_route_counters, KernelError> {
-        let [packets, bytes, errors, not_learned] = self.sum(Table::RouteCounters, counter)?;
+        let [packets, bytes, errors, not_learned, no_srh] =
+            self.sum(Table::RouteCounters, counter)?;
         Ok(sidestep_route_counters {
             packets,
             bytes,
             errors,
             not_learned,
+            no_srh,
         })
     }
 

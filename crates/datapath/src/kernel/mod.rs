@@ -217,6 +217,25 @@ impl Kernel {
         learned::read(self.maps.learned.words(index))
     }
 
+    /// The flows of that proxy; None: it tells none apart.
+    ///
+    /// # Panics
+    /// If the index is beyond the table.
+    pub fn flows(&self, index: u32) -> Option<learned::Flows> {
+        let set = |set| self.maps.flow_sets.words(set);
+        learned::flows(&self.learned(index), set)
+    }
+
+    /// What the flows of that proxy have learned: of records that hold several chains, the last one.
+    ///
+    /// # Panics
+    /// If the index is beyond the table.
+    pub fn chains(&self, index: u32) -> Vec<sidestep_learned> {
+        let records = learned::chains(&self.learned(index));
+        let records = records.map(|chain| self.learned(chain));
+        records.filter(|record| record.version != 0).collect()
+    }
+
     /// Destinations on a link that packets were dropped for since the last call, because the kernel has no route by which
     /// it would resolve them: the view, and the address in the form of the FIB.
     pub fn take_wanted(&self) -> Vec<(u32, [u8; 16])> {

@@ -1,0 +1,74 @@
+//! What comes back from a service behind End.AM without an SRH: whether it may be the service's own.
+
+use std::net::Ipv6Addr;
+
+use sidestep_control::compile::Counted;
+use sidestep_datapath::{Native, Verdict};
+use sidestep_lab::differential::headers::{ETHERTYPE_IPV6, Ipv6, ethernet, ipv6, proto};
+use sidestep_model::behavior::proxy::InnerType;
+use sidestep_model::node::IfIndex;
+
+use super::bench::with;
+
+/// Packets from these sources to the network come back; how many of them are counted as nobody's.
+fn counted(sources: &[&str]) -> u64 {
+    let (_, node, compiled) = with(&[
+        "fc0f::a3/128 encap seg6local action End.AM oif eth2 iif eth3 nh6 fc02::1 dev eth2".into(),
+        "2001:db8:5::/48 via fc02::1 dev eth2".into(),
+        "2001:db8:6::/48 encap seg6 mode encap segs fc0a::9 dev eth1".into(),
+    ]);
+    let back = node.link_by_name("eth3").expect("a port").ifindex.0;
+    let mut native = Native::new(&compiled.image);
+    for source in sources {
+        let fields = Ipv6 {
+            traffic_class: 0,
+            flow_label: 0,
+            hop_limit: 64,
+            source: source.parse().expect("an address"),
+            destination: Ipv6Addr::new(0xfc0a, 0, 0, 0, 0, 0, 0, 1),
+        };
+        let packet = ipv6(&fields, proto::NO_NEXT_HEADER, &[]);
+        let frame = ethernet(
+            [2, 0, 0, 0, 0, 3],
+            [2, 0, 0, 0, 0, 0x13],
+            ETHERTYPE_IPV6,
+            &packet,
+        );
+        let verdict = native.run(back, &frame);
+        assert!(
+            matches!(verdict, Verdict::Forward { .. }),
+            "{source}: {verdict:?}"
+        );
+    }
+    let slot = compiled.index.counters[&Counted::Back(IfIndex(back), InnerType::Ipv6)];
+    let counters = native.route_counters(slot);
+    assert_eq!(
+        (counters.packets, counters.errors),
+        (sources.len() as u64, 0)
+    );
+    counters.no_srh
+}
+
+#[test]
+fn what_a_service_says_itself_is_not_taken_for_a_packet_that_lost_its_srh() {
+    // Its addresses at either port, known by neighbor discovery or not, and what is routed to it.
+    let own = [
+        "fc02::1",
+        "fc03::1",
+        "fc02::77",
+        "fc03::77",
+        "2001:db8:5::1",
+    ];
+    for own in own {
+        assert_eq!(counted(&[own]), 0, "{own}");
+    }
+    // Nobody knows where that is.
+    assert_eq!(counted(&["2001:db8:99::1"]), 0);
+}
+
+#[test]
+fn what_comes_from_the_network_and_lost_its_srh_is_counted_and_goes_on() {
+    // A neighbor elsewhere, what is routed there, what is steered into a policy, and this node as a headend.
+    let others = ["fc00::1", "2001:db8:a::1", "2001:db8:6::1", "fc01::2"];
+    assert_eq!(counted(&others), others.len() as u64);
+}
