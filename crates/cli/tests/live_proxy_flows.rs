@@ -31,11 +31,7 @@ fn packet(chain: u16, port: u16, arrives: bool) -> Vec<u8> {
     let hop_limit = if arrives { 64 } else { 61 };
     let inner = frames::udp_between(from, to, [port, 5_000], hop_limit, &data);
     let next = number("fc00:bb", chain);
-    let srh = frames::srh(
-        frames::IPV6,
-        &[FORTH.sid(), next],
-        if arrives { 1 } else { 0 },
-    );
+    let srh = frames::srh(frames::IPV6, &[FORTH.sid(), next], u8::from(arrives));
     let payload = [&srh[..], &inner].concat();
     let (destination, hop_limit) = if arrives {
         (FORTH.sid(), 64)
