@@ -258,12 +258,34 @@ fn listens(namespace: &Namespace, port: u16) {
     });
 }
 
+/// Whether these are installed; if not, that is said.
+fn has_programs(test: &str) -> bool {
+    for program in ["curl", "iperf3"] {
+        let found = Command::new(program).arg("--version").output();
+        if let Err(error) = found {
+            assert!(
+                std::env::var_os(sidestep_lab::capability::REQUIRE).is_none(),
+                "{program}: {error}"
+            );
+            let _ = writeln!(
+                std::io::stderr(),
+                "SKIP {test}: {program} cannot be run: {error} (Debian package {program})"
+            );
+            return false;
+        }
+    }
+    true
+}
+
 #[test]
 fn curl_iperf3_and_python_go_by_the_segments_over_routers_of_linux() {
     let Some(_turn) = begin("curl_iperf3_and_python_go_by_the_segments_over_routers_of_linux")
     else {
         return;
     };
+    if !has_programs("curl_iperf3_and_python_go_by_the_segments_over_routers_of_linux") {
+        return;
+    }
     cross(&Line::new("liveexeclinux"), "Linux");
 }
 
@@ -273,6 +295,9 @@ fn curl_iperf3_and_python_go_by_the_segments_over_routers_of_sidestep() {
     else {
         return;
     };
+    if !has_programs("curl_iperf3_and_python_go_by_the_segments_over_routers_of_sidestep") {
+        return;
+    }
     let line = &Line::new("liveexecours");
     let daemons = ["r1", "r2"]
         .map(|router| Daemon::start(line.node(router), &["--mode", "tc", "eth0", "eth1"]));
