@@ -1,5 +1,5 @@
 //! Real hosts whose packets go through a service that knows nothing of SRv6, behind SR proxies, both ways: a container
-//! behind two veths, and a virtual machine behind two taps.
+//! behind two veths, and a virtual machine behind two taps. `THROUGHPUT=1` has iperf3 say how much goes through.
 
 mod live;
 
@@ -12,7 +12,9 @@ use sidestep_lab::tap::{Machine, Tap};
 use sidestep_lab::traffic::Napi;
 use sidestep_lab::{LinkEnd, lab::mac_text};
 
-use live::hosts::{CORE_MTU, Chain, Segments, began_at_tc, cross, tell, were_left_uncut};
+use live::hosts::{
+    CORE_MTU, Chain, Segments, began_at_tc, cross, tell, throughput, were_left_uncut,
+};
 use live::ip::Ip;
 use live::{Daemon, begin, modes, printed, report};
 
@@ -221,6 +223,7 @@ fn tcp_crosses_a_service_with_all_offloads_on_and_nobody_cuts_a_segment() {
         let judged = cross(&chain);
         tell(&format!("{proxy:?}, tc, offloads on"), started, judged);
         check(&chain, &format!("{proxy:?}, offloads on"));
+        throughput(&chain, &format!("{proxy:?}, tc, offloads on"));
         were_left_uncut(&judged);
     }
 }
@@ -263,6 +266,7 @@ fn crossed_whole(chain: &Chain, place: &str) {
     let judged = cross(chain);
     tell(&format!("{place}, offloads off"), started, judged);
     check(chain, place);
+    throughput(chain, &format!("{place}, offloads off"));
     for at_host in judged {
         assert!(
             at_host.right > 1000 && at_host.left_to_device == 0,
@@ -314,6 +318,7 @@ fn tcp_crosses_a_machine_behind_taps_with_offloads_on_and_nobody_computes_a_chec
     let judged = cross(&chain);
     tell("through a machine, tc, offloads on", started, judged);
     check(&chain, "a machine, offloads on");
+    throughput(&chain, "through a machine, tc, offloads on");
     for at_host in judged {
         assert!(
             at_host.left_to_device > at_host.right,

@@ -292,6 +292,25 @@ pub fn tell(what: &str, started: Instant, judged: [Judged; 2]) {
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
+/// With `THROUGHPUT` set: what iperf3 gets through by TCP in two seconds.
+pub fn throughput(chain: &Chain, what: &str) {
+    if std::env::var_os("THROUGHPUT").is_none() {
+        return;
+    }
+    let (a, b) = (chain.node("a"), chain.node("b"));
+    for to in ["2001:db8:b::2", "10.0.2.2"] {
+        let listen = ["iperf3", "-s", "-1", "-B", to, "--logfile", "/dev/null"];
+        let mut server = b.spawn(&listen).expect("iperf3 (Debian package iperf3)");
+        let bits = super::eventually("iperf3 listens", || {
+            let told = a.exec(&["iperf3", "-c", to, "-t", "2", "-J"]).ok()?;
+            let told: serde_json::Value = serde_json::from_str(&told).expect("a report");
+            told["end"]["sum_received"]["bits_per_second"].as_f64()
+        });
+        eprintln!("{what}, to {to}: {:.2} Gbit/s", bits / 1e9);
+        super::wait(server.child()).expect("iperf3 -1 ends");
+    }
+}
+
 /// `--mode auto` has chosen TC, because of what the other end of each veth may leave to the receiver.
 pub fn began_at_tc(daemons: &[Daemon]) {
     for daemon in daemons {
