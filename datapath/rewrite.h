@@ -160,14 +160,29 @@ INLINE int rewrite_restore(ENV *e, const struct packet *p, __u32 payload, __u8 t
 	if (!learned)
 		return -1;
 	words = (const __u64 *)learned_headers(learned, p->learned)->bytes;
+	out = env_bytes(e, ETH_LENGTH, IPV6_LENGTH);
+	if (!out)
+		return -1;
+	for (int i = 0; i < IPV6_LENGTH / 8; i++)
+		store64(out + i * 8, words[i]);
 #pragma clang loop unroll(disable)
-	for (__u32 i = 0; i < LEARNED_WORDS; i++) {
-		if (i * 8 >= p->restored)
+	for (__u32 i = 0; i < LEARNED_PAIRS; i++) {
+		__u32 at = IPV6_LENGTH + i * 16;
+
+		if (at >= p->restored)
 			break;
-		out = env_bytes(e, ETH_LENGTH + i * 8, 8);
+		if (at + 16 > p->restored || i == LEARNED_PAIRS - 1) {
+			out = env_bytes(e, ETH_LENGTH + at, 8);
+			if (!out)
+				return -1;
+			store64(out, words[at / 8]);
+			break;
+		}
+		out = env_bytes(e, ETH_LENGTH + at, 16);
 		if (!out)
 			return -1;
-		store64(out, words[i]);
+		store64(out, words[at / 8]);
+		store64(out + 8, words[at / 8 + 1]);
 	}
 	out = env_bytes(e, ETH_LENGTH, IPV6_LENGTH);
 	if (!out || !learned_untouched(learned, p->learned))

@@ -12,11 +12,15 @@
 /* 6.2.1 S17.1: what is before the cursor is learned if it is not known already, and `age` has passed since what is. */
 SUBPROGRAM verdict learn_headers(ENV *e, struct packet *p, __u32 index)
 {
-	const struct sidestep_learned *proxy = env_learned(e, index);
+	struct sidestep_learned *proxy = env_learned(e, index);
 	__u64 version;
 
 	if (!p || !proxy)
 		return punt(unsupported);
+	version = learned_version(proxy);
+	/* PERF: nearly always. */
+	if (likely(version && learned_matches_srh(e, p, learned_headers(proxy, version))))
+		return VERDICT_CONTINUE;
 	if (learned_length(p) > SIDESTEP_LEARNED_MAX)
 		return drop(learned_length);
 	if (!env_bytes(e, p->cursor - 8, 8))
@@ -25,7 +29,6 @@ SUBPROGRAM verdict learn_headers(ENV *e, struct packet *p, __u32 index)
 		learn_flow(e, p, index, proxy);
 		return VERDICT_CONTINUE;
 	}
-	version = learned_version(proxy);
 	/* Where another CPU learns at this moment: what comes next is compared again. */
 	if (!version || (!learned_matches(e, p, index, version) && learned_has_age(e, proxy, proxy->time)))
 		learned_write(e, p, index, version, 0);

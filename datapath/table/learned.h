@@ -16,6 +16,9 @@
 #include "../wire/srh.h"
 
 #define LEARNED_WORDS (SIDESTEP_LEARNED_MAX / 8)
+/* Behind the IPv6 header; the last one is half of one. */
+#define LEARNED_PAIRS ((SIDESTEP_LEARNED_MAX - IPV6_LENGTH + 8) / 16)
+#define LEARNED_SEGMENTS ((SIDESTEP_LEARNED_MAX - IPV6_LENGTH - SRH_SEGMENTS) / SEGMENT_LENGTH)
 
 INLINE __u64 learned_version(const struct sidestep_learned *learned)
 {
@@ -34,9 +37,21 @@ INLINE _Bool learned_untouched(const struct sidestep_learned *learned, __u64 ver
 	return learned_version(learned) - version < SIDESTEP_LEARNED_PLACES - 1;
 }
 
+/* The first word of the IPv6 header, without what is each packet's own: traffic class, flow label, Payload Length. */
+INLINE __u64 learned_first(const struct packet *p, __u64 word)
+{
+	return (word & 0x00ff000000000000ull) | (__u64)(p->hop_limit - 1u) << 56 | 0x60;
+}
+
+/* The first word of the active SRH. */
+INLINE __u64 learned_srh(const struct packet *p, __u64 word)
+{
+	return (word & ~(0xffull << (8 * SRH_SEGMENTS_LEFT))) | (__u64)p->segments_left << (8 * SRH_SEGMENTS_LEFT);
+}
+
 /*
- * Word `i` of the current packet's headers as they go on: without what is each packet's own (traffic class, flow label,
- * Payload Length). learn_headers (behavior/end_ad.h) has seen that they can be read in place.
+ * Word `i` of the current packet's headers as they go on. learn_headers (behavior/end_ad.h) has seen that they can be read in
+ * place.
  */
 INLINE __u64 learned_word(ENV *e, const struct packet *p, __u32 i)
 {
@@ -47,7 +62,7 @@ INLINE __u64 learned_word(ENV *e, const struct packet *p, __u32 i)
 		return 0;
 	word = load64(bytes);
 	if (i == 0)
-		return (word & 0x00ff000000000000ull) | (__u64)(p->hop_limit - 1u) << 56 | 0x60;
+		return learned_first(p, word);
 	if (i == IPV6_DESTINATION / 8)
 		return p->destination.hi;
 	if (i == IPV6_DESTINATION / 8 + 1)
@@ -56,16 +71,52 @@ INLINE __u64 learned_word(ENV *e, const struct packet *p, __u32 i)
 		bytes = env_bytes(e, p->l3 + IPV6_DESTINATION + (p->l3 + i * 8 - p->srh - SRH_SEGMENTS), 8);
 		return bytes ? load64(bytes) : 0;
 	}
-	if (p->l3 + i * 8 == p->srh)
-		return (word & ~(0xffull << (8 * SRH_SEGMENTS_LEFT))) | (__u64)p->segments_left
-										<< (8 * SRH_SEGMENTS_LEFT);
-	return word;
+	return p->l3 + i * 8 == p->srh ? learned_srh(p, word) : word;
 }
 
 /* Bytes of the packet's headers: what is before the cursor. */
 INLINE __u32 learned_length(const struct packet *p)
 {
 	return p->cursor - p->l3;
+}
+
+/*
+ * As learned_matches, for an IPv6 header with the SRH right behind it, which is what nearly all packets have; 0 for others. PERF:
+ * a segment at a time, each behind one check, and without a call.
+ */
+INLINE _Bool learned_matches_srh(ENV *e, const struct packet *p, const struct sidestep_headers *headers)
+{
+	const __u8 *bytes = env_bytes(e, p->l3, IPV6_LENGTH + SRH_SEGMENTS);
+	const __u64 *words = (const __u64 *)headers->bytes;
+	__u32 length = learned_length(p);
+	__u64 differs;
+
+	if (!bytes || headers->length != length || p->srh != p->l3 + IPV6_LENGTH || (p->plan & PLAN_LAST_SEGMENT))
+		return 0;
+	differs = words[0] ^ learned_first(p, load64(bytes));
+	differs |= words[1] ^ load64(bytes + 8);
+	differs |= words[2] ^ load64(bytes + 16);
+	differs |= words[3] ^ p->destination.hi;
+	differs |= words[4] ^ p->destination.lo;
+	differs |= words[5] ^ learned_srh(p, load64(bytes + IPV6_LENGTH));
+	if (differs)
+		return 0;
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < LEARNED_SEGMENTS; i++) {
+		__u32 at = IPV6_LENGTH + SRH_SEGMENTS + i * SEGMENT_LENGTH;
+
+		if (at + SEGMENT_LENGTH > length) {
+			if (at == length)
+				break;
+			/* TLVs of 8 bytes more than whole segments. */
+			bytes = env_bytes(e, p->l3 + at, 8);
+			return bytes && words[at / 8] == load64(bytes);
+		}
+		bytes = env_bytes(e, p->l3 + at, SEGMENT_LENGTH);
+		if (!bytes || ((words[at / 8] ^ load64(bytes)) | (words[at / 8 + 1] ^ load64(bytes + 8))))
+			return 0;
+	}
+	return 1;
 }
 
 /* Whether the packet has the headers of that version. Where it is overwritten meanwhile, it may be said so in error. */
@@ -83,6 +134,8 @@ SUBPROGRAM __u32 learned_matches(ENV *e, struct packet *p, __u32 index, __u64 ve
 	length = learned_length(p);
 	if (headers->length != length)
 		return 0;
+	if (likely(learned_matches_srh(e, p, headers)))
+		return 1;
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < LEARNED_WORDS; i++) {
 		if (i * 8 >= length)

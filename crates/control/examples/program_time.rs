@@ -75,6 +75,12 @@ const ROWS: &[Row] = &[
         ..named("end_ad", "end_ad_of_ipv6", "End.AD, age 1")
     },
     named("end_ad", "end_ad_back_of_ipv6", "End.AD, back"),
+    named("end_ad_flows", "end_ad_flows_of_ipv6", "End.AD, flows"),
+    named(
+        "end_ad_flows",
+        "end_ad_flows_back_by_the_chain_of_one_flow",
+        "flows, back",
+    ),
     Row {
         node: |text| beside(text, 80),
         ..named("end_ad", "end_ad_back_of_ipv6", "of 80, back")
