@@ -3,16 +3,14 @@
 
 mod live;
 
-use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use sidestep_control::api::Request;
 use sidestep_control::report;
-use sidestep_lab::Namespace;
 
 use live::frames::{IPV4, IPV6, Mac, ROUTING, ethernet, ipv6, srh, udp};
-use live::{ROUTER, Star, begin, counters, eventually, output, reasons, report, said};
+use live::{ROUTER, Star, begin, counters, eventually, made, output, reasons, report, said};
 
 const SECOND: Duration = Duration::from_secs(1);
 const UDP: u8 = 17;
@@ -23,27 +21,6 @@ type Tag = (u16, u16);
 const CUSTOMER: &[Tag] = &[(0x8100, 100)];
 const QINQ: &[Tag] = &[(0x88a8, 200), (0x8100, 30)];
 const UNTAGGED: &[Tag] = &[];
-
-/// Makes a device. Where the kernel has none of its kind the test is over, which is said.
-fn made(test: &str, router: &Namespace, words: &str) -> bool {
-    let words: Vec<&str> = ["ip", "link", "add"]
-        .into_iter()
-        .chain(words.split(' '))
-        .collect();
-    match router.exec(&words) {
-        Ok(_) => true,
-        Err(error) if error.to_string().contains("Unknown device type") => {
-            let kind = words.iter().skip_while(|word| **word != "type").nth(1);
-            let kind = kind.copied().unwrap_or_default();
-            let _ = writeln!(
-                io::stderr(),
-                "SKIP {test}: this kernel has no {kind} devices"
-            );
-            false
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
 
 fn tagged(frame: &[u8], tags: &[Tag]) -> Vec<u8> {
     let mut out = frame[..12].to_vec();

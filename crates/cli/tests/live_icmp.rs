@@ -14,7 +14,7 @@ use live::frames::{
     Checksums, ETHERNET, IPV4, IPV6, ROUTING, TCP, checksums, echo_request, ethernet, icmpv6_type,
     ipv6, source6, srh, udp,
 };
-use live::{ROUTER, Star, begin, modes, printed, report};
+use live::{ROUTER, Star, begin, made, modes, printed, report};
 
 const SECOND: Duration = Duration::from_secs(1);
 const SHORTLY: Duration = Duration::from_millis(100);
@@ -439,4 +439,52 @@ fn without_the_daemon_packets_go_on_and_nobody_is_told() {
         None,
         "what is old is not answered"
     );
+}
+
+#[test]
+fn senders_in_a_vrf_are_told_by_its_routes() {
+    const TEST: &str = "senders_in_a_vrf_are_told_by_its_routes";
+    let Some(_turn) = begin(TEST) else { return };
+    let star = Star::new("liveicmpvrf");
+    if !made(TEST, star.router(), "vrf100 type vrf table 100") {
+        return;
+    }
+    star.ip().all([
+        "link set vrf100 up",
+        "link set eth0 master vrf100",
+        // Joining it took the interface down: what was configured is gone, but for IPv4 addresses.
+        "address add fc00:a::1/64 dev eth0",
+        "address add fc00:5::1/128 dev lo",
+        &*format!("route add {END}/128 encap seg6local action End dev eth0 table 100"),
+        "route add fc0a::/16 via fc00:c::2 dev eth2",
+        "route add fc0a::/16 via fc00:c::2 dev eth2 table 100",
+        "route add 2001:db8:c::/48 encap seg6 mode encap segs fc0a::1,fc0a::2 dev eth2 table 100",
+    ]);
+    let mac = sidestep_lab::lab::mac_text(star.mac("a", "eth0"));
+    star.ip().run(&format!(
+        "neighbor replace fc00:a::2 lladdr {mac} dev eth0 nud permanent"
+    ));
+    let _daemon = star.run(&["--mode", "tc", "eth0", "eth2"]);
+    let (a, c) = (star.socket("a"), star.socket("c"));
+    let wrong = outer(END, TCP, &[0; 20]);
+    a.send(&frame(&star, &wrong)).expect("send");
+    let (_, told) = message(&a).expect("from the VRF");
+    assert_eq!(parts(&told), (4, 4, 40, &wrong[..]));
+    let request = echo_request(address("fc00:a::2"), address(END), 7);
+    a.send(&frame(&star, &request)).expect("send");
+    assert_eq!(message(&a).map(|(_, reply)| reply[0]), Some(129));
+
+    let [from, to] = ends("fc00:a::2", "2001:db8:c::1");
+    a.send(&frame(&star, &udp(from, to, 9, &[5; 1200])))
+        .expect("send");
+    let out = c.receive(SECOND).expect("receive").expect("encapsulated");
+    let quote = &out[ETHERNET..][..1232];
+    let error = [&[2, 0, 0, 0][..], &1400u32.to_be_bytes(), quote].concat();
+    let packet = icmpv6("fc0a::1", "fc00:5::1", error);
+    let back = ethernet(star.mac(ROUTER, "eth2"), star.mac("c", "eth0"), &packet);
+    c.send(&back).expect("send");
+    let (_, told) = message(&a).expect("told on into the VRF");
+    assert_eq!((told[0], parts(&told).2), (2, 1320));
+    let icmp: report::Icmp = report(star.router(), Request::ShowIcmp);
+    assert_eq!(icmp.failed, 0, "{icmp:?}");
 }

@@ -209,6 +209,27 @@ impl Drop for Star {
     }
 }
 
+/// Makes a device. Where the kernel has none of its kind the test is over, which is said.
+pub fn made(test: &str, router: &Namespace, words: &str) -> bool {
+    let words: Vec<&str> = ["ip", "link", "add"]
+        .into_iter()
+        .chain(words.split(' '))
+        .collect();
+    match router.exec(&words) {
+        Ok(_) => true,
+        Err(error) if error.to_string().contains("Unknown device type") => {
+            let kind = words.iter().skip_while(|word| **word != "type").nth(1);
+            let kind = kind.copied().unwrap_or_default();
+            let _ = writeln!(
+                io::stderr(),
+                "SKIP {test}: this kernel has no {kind} devices"
+            );
+            false
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
 /// Asks the program that runs in a namespace.
 pub fn call(namespace: &Namespace, request: Request) -> Result<Value, ApiError> {
     namespace
