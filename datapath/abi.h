@@ -14,7 +14,7 @@
 
 #include "reason.h"
 
-#define SIDESTEP_ABI_VERSION 6
+#define SIDESTEP_ABI_VERSION 7
 
 /* LIMIT: segments in one SRH that a headend writes. */
 #define SIDESTEP_SEGMENTS_MAX 16
@@ -79,7 +79,8 @@ struct sidestep_port {
 	__u32 back6, back4; /* route of what a service sends back by this port (an SR proxy); 0: no service */
 	__u32 own6, own4;   /* where there is one: FIB view of the port's own addresses */
 	__u32 back2;        /* as back6 and back4, of Ethernet frames; the other two are 0 then */
-	__u8 spare[20];     /* 0 */
+	__u32 domain;       /* FIB view of the SID blocks kept from this port (RFC 8754 5.1); 0: it is inside */
+	__u8 spare[16];     /* 0 */
 };
 
 enum sidestep_action {

@@ -37,7 +37,8 @@
 	X(25, learned_length, "service-programming 6.2", "outer headers longer than a dynamic proxy can learn")        \
 	X(26, not_learned, "service-programming 6.2", "a service sent it back before its proxy learned headers")       \
 	X(27, service_down, "-", "the service behind an SR proxy does not answer")                                     \
-	X(28, segmentation, "-", "a frame that is still to be cut into segments, which Linux cannot do within IPv6")
+	X(28, segmentation, "-", "a frame that is still to be cut into segments, which Linux cannot do within IPv6")   \
+	X(33, sid_block, "RFC 8754 5.1", "from outside the SR domain, to one of its SIDs or as if from one")
 
 /* Punt: the kernel gets the packet, unchanged unless the reason says otherwise. */
 #define SIDESTEP_PUNT_REASONS(X)                                                                                       \

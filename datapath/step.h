@@ -26,6 +26,22 @@
 #include "lookup.h"
 #include "segment.h"
 
+/*
+ * RFC 8754 5.1: packets from outside the domain, to its SIDs or from them. Whatever else is wrong with the packet: the kernel
+ * does not get it either.
+ */
+SUBPROGRAM int is_kept_out(ENV *e, __u32 domain)
+{
+	const __u8 *ip = env_bytes(e, ETH_LENGTH, IPV6_LENGTH);
+	struct address source, destination;
+
+	if (!ip)
+		return 0;
+	source = load_address(ip + IPV6_SOURCE);
+	destination = load_address(ip + IPV6_DESTINATION);
+	return env_fib_lookup(e, domain, destination) || env_fib_lookup(e, domain, source);
+}
+
 /* Is it IP, and for us? Makes the outer header the current one. */
 INLINE verdict classify(ENV *e, struct packet *p, const struct sidestep_port *port)
 {
@@ -40,6 +56,8 @@ INLINE verdict classify(ENV *e, struct packet *p, const struct sidestep_port *po
 	eth = env_bytes(e, 0, ETH_LENGTH);
 	if (!eth)
 		return punt(not_ip);
+	if (unlikely(port->domain) && load16(eth + ETH_TYPE) == ETHERTYPE_IPV6 && is_kept_out(e, port->domain))
+		return drop(sid_block);
 	if (unlikely(port->back2) && service_sent_frame(eth, port)) {
 		frame_read(e, p, load16(eth + ETH_TYPE));
 		return VERDICT_CONTINUE;

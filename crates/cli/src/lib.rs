@@ -14,6 +14,7 @@ use sidestep_control::api::{self, Request};
 pub mod bench;
 pub mod check;
 pub mod completion;
+pub mod domain;
 pub mod exec;
 pub mod explain;
 pub mod explain_live;
@@ -55,6 +56,9 @@ pub enum Command {
     /// Policy rules of Sidestep's own
     #[command(subcommand)]
     Rule(rule::Command),
+    /// The SR domain whose SIDs are kept from packets of ports outside
+    #[command(subcommand)]
+    Domain(domain::Command),
     /// VLAN tables of End.DX2V
     #[command(subcommand)]
     Vlan(vlan::Command),
@@ -73,7 +77,7 @@ pub enum Command {
     Bench(bench::Command),
     /// Print a completion script for a shell
     Completion(completion::Args),
-    /// Print what may come next on a line of `route`, `rule`, `vlan` or `trace`
+    /// Print what may come next on a line of `route`, `rule`, `vlan`, `domain` or `trace`
     #[command(hide = true)]
     CompleteWords(completion::WordArgs),
 }
@@ -88,6 +92,7 @@ impl Cli {
             Command::Show(args) => show::run(args, out),
             Command::Route(command) => route::run(command, out),
             Command::Rule(command) => rule::run(command, out),
+            Command::Domain(command) => domain::run(command, out),
             Command::Vlan(command) => vlan::run(command, out),
             Command::Explain(args) => explain_live::run(args, out),
             Command::Trace(args) => trace::run(args, out),

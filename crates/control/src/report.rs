@@ -107,6 +107,9 @@ pub type Routes = Vec<Route>;
 /// `vlan show`: entries of VLAN tables, in the words that add them.
 pub type Vlans = Vec<String>;
 
+/// `domain show`: entries of the SR domain, in the words that add them.
+pub type Domain = Vec<String>;
+
 /// `rule show`: rules of Sidestep's own, in the words that add them.
 pub type Rules = Vec<String>;
 

@@ -12,6 +12,7 @@
 //! - fc00:0:1::/128 encap seg6local action End.DT46 table 100 dev eth0
 //! rules: ["iif eth0 lookup 100"]
 //! vlans: ["table 10 vid 100 dev eth1"]
+//! domain: ["sid-block fc00::/16", "inside eth1"]
 //! tunsrc: "fc00::2"
 //! seg6_flowlabel: 0
 //! multipath_hash_seed: 0
@@ -24,8 +25,9 @@ use serde::Deserialize;
 use serde_saphyr::Spanned;
 
 use crate::behavior::check::{Wrong, data_plane_can, linux_can_express};
+use crate::domain::Domain;
 use crate::error::ConfigError;
-use crate::grammar::{Context, Names, Words, neighbor, route, rule, vlan};
+use crate::grammar::{Context, Names, Words, domain, neighbor, route, rule, vlan};
 use crate::node::{IfIndex, Neighbor, Node, TableId};
 use crate::route::{Owner, Route, RouteKey, RouteKind, Rule};
 use crate::vlan::VlanTables;
@@ -53,6 +55,8 @@ pub struct File {
     neighbors: Vec<Spanned<String>>,
     /// `sidestep vlan add` lines.
     vlans: Vec<Spanned<String>>,
+    /// `sidestep domain add` lines.
+    domain: Vec<Spanned<String>>,
     /// `ip sr tunsrc set`.
     tunsrc: Option<Spanned<String>>,
     /// `net.ipv6.seg6_flowlabel`.
@@ -78,6 +82,8 @@ pub struct Overlay {
     pub multipath_hash_seed: Option<u32>,
     /// Entries of VLAN tables.
     pub vlans: VlanTables,
+    /// The SR domain.
+    pub domain: Domain,
 }
 
 impl File {
@@ -153,6 +159,7 @@ impl File {
         }
         check_all_services(&lines, &node.routes, &node)?;
         node.vlans = self.vlans(&context(&node, Owner::Sidestep))?;
+        node.domain = self.domain(&context(&node, Owner::Sidestep))?;
         Ok(node)
     }
 
@@ -196,6 +203,7 @@ impl File {
         }
         check_all_services(&lines, &overlay.routes, live)?;
         overlay.vlans = self.vlans(&ctx)?;
+        overlay.domain = self.domain(&ctx)?;
         Ok(overlay)
     }
 
@@ -221,6 +229,19 @@ impl File {
             }
         }
         Ok(tables)
+    }
+
+    fn domain(&self, ctx: &Context) -> Result<Domain, ConfigError> {
+        let mut all = Domain::default();
+        for line in &self.domain {
+            let mut words = yaml::words(line);
+            let entry = domain::parse(&mut words, ctx)?;
+            let text = domain::print(&entry);
+            if !all.add(entry) {
+                return Err(twice(&words, "entry of the domain", text));
+            }
+        }
+        Ok(all)
     }
 
     fn tunsrc(&self) -> Result<Option<Ipv6Addr>, ConfigError> {

@@ -1,4 +1,5 @@
-//! iproute2's words, in and out: routes, rules, neighbors; and entries of VLAN tables, for which it has none.
+//! iproute2's words, in and out: routes, rules, neighbors; and entries of VLAN tables and of the SR domain, for
+//! which it has none.
 //!
 //! What `ip route add`, `ip rule add` and `ip neigh add` take is taken here, with the same meaning, as far as the
 //! model can hold it; the rest is refused, not ignored. Keywords are written out: `metric`, not `m`. What
@@ -8,6 +9,7 @@ use crate::error::Place;
 use crate::node::{IfIndex, Node, TableId};
 use crate::route::{Family, Owner};
 
+pub mod domain;
 pub mod encap;
 pub mod neighbor;
 mod proxy;

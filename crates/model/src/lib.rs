@@ -5,6 +5,7 @@
 
 pub mod behavior;
 pub mod config;
+pub mod domain;
 pub mod error;
 pub mod grammar;
 pub mod node;

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+use crate::domain::Domain;
 use crate::route::{Family, Route, RouteKey, Rule};
 use crate::service::Service;
 use crate::vlan::VlanTables;
@@ -170,6 +171,8 @@ pub struct Node {
     pub multipath_hash_seed: u32,
     /// VLAN tables of End.DX2V; Sidestep's own.
     pub vlans: VlanTables,
+    /// The SR domain whose SIDs are kept from packets of ports outside; Sidestep's own.
+    pub domain: Domain,
     /// Services of SR proxies that did not answer.
     pub services_down: BTreeSet<Service>,
 }

@@ -54,6 +54,15 @@ pub enum Request {
     },
     /// [`crate::report::Vlans`].
     ShowVlans,
+    /// `sidestep domain add|replace|del WORDS`.
+    Domain {
+        /// What to do with it.
+        verb: Verb,
+        /// The words behind the verb.
+        words: Vec<String>,
+    },
+    /// [`crate::report::Domain`].
+    ShowDomain,
     /// `sidestep rule add|del WORDS`.
     Rule {
         /// What to do with it.

@@ -27,10 +27,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use sidestep_abi::{
-    PUNT_table_full, SIDESTEP_FLOW_TABLES, SIDESTEP_LEARNED, SIDESTEP_PORT_FORWARD4,
-    SIDESTEP_PORT_FORWARD6, SIDESTEP_PORT_REQUIRE_HMAC, SIDESTEP_PORT_RPF_LOOSE,
-    SIDESTEP_PORT_RPF_STRICT, SIDESTEP_PORT_RULES4_PUNT, SIDESTEP_PORT_RULES6_PUNT,
-    SIDESTEP_PORT_SEG6, SIDESTEP_PORTS, sidestep_port,
+    DROP_sid_block, PUNT_table_full, SIDESTEP_FLOW_TABLES, SIDESTEP_LEARNED,
+    SIDESTEP_PORT_FORWARD4, SIDESTEP_PORT_FORWARD6, SIDESTEP_PORT_REQUIRE_HMAC,
+    SIDESTEP_PORT_RPF_LOOSE, SIDESTEP_PORT_RPF_STRICT, SIDESTEP_PORT_RULES4_PUNT,
+    SIDESTEP_PORT_RULES6_PUNT, SIDESTEP_PORT_SEG6, SIDESTEP_PORTS, SIDESTEP_ROUTE_DROP,
+    SIDESTEP_ROUTE_OURS, sidestep_port, sidestep_route,
 };
 use sidestep_datapath::{FibKey, Image, Limits, VIEWS};
 use sidestep_model::node::{IfIndex, Link, Node};
@@ -44,7 +45,7 @@ use known::Known;
 pub use records::Change;
 use records::Log;
 use rules::{Chains, Source};
-use stock::Stock;
+use stock::{Stock, ViewKey};
 use tables::Place;
 pub use update::Whole;
 
@@ -325,11 +326,32 @@ impl Pass<'_> {
             let record = self.port(port)?;
             self.stock.views.hold(record.view6);
             self.stock.views.hold(record.view4);
+            self.stock.views.hold(record.domain);
             self.out.image.ports.insert(port.0, record);
         }
         // No route has asked for any yet.
         self.known.rooted = self.known.views.values().copied().collect();
         Ok(())
+    }
+
+    /// The view of the domain's SID blocks.
+    fn domain(&mut self) -> Result<u32, CompileError> {
+        let view = self.stock.views.get(&ViewKey::Domain)?;
+        // Ours: the kernel's routes make room for it where the prefixes do not all fit.
+        let kept_out = self.bare(sidestep_route {
+            flags: SIDESTEP_ROUTE_OURS as u8,
+            reason: DROP_sid_block as u8,
+            ..routes::record(SIDESTEP_ROUTE_DROP)
+        })?;
+        for block in &self.node.domain.sid_blocks {
+            let key = FibKey {
+                view,
+                address: block.network().octets(),
+                length: block.prefix_len(),
+            };
+            self.put_prefix(key, Some(kept_out));
+        }
+        Ok(view)
     }
 
     fn port(&mut self, port: IfIndex) -> Result<sidestep_port, CompileError> {
@@ -357,6 +379,9 @@ impl Pass<'_> {
             .filter(|(on, _)| *on)
             .map(|(_, flag)| flag)
             .sum();
+        if self.node.domain.is_outside(link) {
+            record.domain = self.domain()?;
+        }
         let chains = [
             (
                 Family::V6,

@@ -25,6 +25,8 @@ pub(super) enum ViewKey {
     Vlans(VlanTableId),
     /// The addresses of an interface by which a service sends back.
     Own(IfIndex, Family),
+    /// The SID blocks of the domain.
+    Domain,
 }
 
 /// Who has which index.
@@ -58,7 +60,7 @@ impl Stock {
     pub fn avoid(&mut self, image: &Image) {
         // Of the prefixes nothing may be known, but a view that nothing refers to is not walked either.
         let of_ports = image.ports.values();
-        let of_ports = of_ports.flat_map(|it| [it.view6, it.view4, it.own6, it.own4]);
+        let of_ports = of_ports.flat_map(|it| [it.view6, it.view4, it.own6, it.own4, it.domain]);
         let of_routes = image.routes.values().flat_map(|it| [it.view6, it.view4]);
         let of_policies = image.policies.values().map(|it| it.view);
         self.views

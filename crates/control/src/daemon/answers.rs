@@ -4,7 +4,7 @@ use nix::time::ClockId;
 use serde_json::Value;
 use sidestep_datapath::Native;
 use sidestep_model::config::Overlay;
-use sidestep_model::grammar::{Style, rule, vlan};
+use sidestep_model::grammar::{Style, domain, rule, vlan};
 use sidestep_model::node::Node;
 
 use super::own::{self, Over};
@@ -35,6 +35,15 @@ impl Daemon {
                     vlans
                         .map(|(key, dev)| vlan::print(key, *dev, node))
                         .collect::<report::Vlans>(),
+                )
+            }
+            Request::Domain { verb, words } => self.change_own(own::change_domain, *verb, words),
+            Request::ShowDomain => {
+                let entries = self.own.domain.entries();
+                json(
+                    entries
+                        .map(|it| domain::print(&it))
+                        .collect::<report::Domain>(),
                 )
             }
             Request::Rule { verb, words } => self.change_own(own::change_rule, *verb, words),

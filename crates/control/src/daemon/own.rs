@@ -1,5 +1,5 @@
 //! What only Sidestep has: the routes, rules, neighbors and VLAN tables of the configuration file, of `sidestep route`,
-//! `sidestep rule` and `sidestep vlan`.
+//! `sidestep rule`, `sidestep vlan` and `sidestep domain`.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use ipnet::{IpNet, Ipv6Net};
 use sidestep_mirror::Changes;
 use sidestep_model::config::{Overlay, check_services, read_own_route};
-use sidestep_model::grammar::{Context, Style, Words, route, rule, vlan};
+use sidestep_model::grammar::{Context, Style, Words, domain, route, rule, vlan};
 use sidestep_model::node::{Node, TableId};
 use sidestep_model::route::{Owner, RouteKey};
 use sidestep_model::service::Service;
@@ -73,6 +73,7 @@ fn over(mirrored: &Node, own: &Overlay) -> Node {
     }
     node.vlans
         .extend(own.vlans.iter().map(|(key, dev)| (*key, *dev)));
+    node.domain = own.domain.clone();
     node.tunsrc = own.tunsrc.or(node.tunsrc);
     node.seg6_flowlabel = own.seg6_flowlabel.unwrap_or(node.seg6_flowlabel);
     node.multipath_hash_seed = own.multipath_hash_seed.unwrap_or(node.multipath_hash_seed);
@@ -139,6 +140,33 @@ pub(crate) fn change_vlan(
         ));
     }
     own.vlans.insert(key, dev);
+    Ok(())
+}
+
+/// Carries out `sidestep domain VERB WORDS`. On an error nothing has changed.
+pub(crate) fn change_domain(
+    own: &mut Overlay,
+    node: &Node,
+    verb: Verb,
+    words: &[String],
+) -> Result<(), String> {
+    // A port that is gone can still be taken out.
+    let known = own.domain.entries();
+    let there = known
+        .into_iter()
+        .find(|it| domain::print(it) == words.join(" "));
+    if verb == Verb::Del {
+        return match there {
+            Some(entry) if own.domain.remove(&entry) => Ok(()),
+            _ => Err("there is no such entry (see `sidestep domain show`)".into()),
+        };
+    }
+    let entry = domain::parse(&mut Words::from_args(words), &context(node));
+    let entry = entry.map_err(|error| error.to_string())?;
+    let text = domain::print(&entry);
+    if !own.domain.add(entry) && verb == Verb::Add {
+        return Err(format!("there is such an entry already: {text}"));
+    }
     Ok(())
 }
 

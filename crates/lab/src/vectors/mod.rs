@@ -53,6 +53,9 @@ pub struct Node {
     /// Entries of VLAN tables, which Linux does not have.
     #[serde(default)]
     pub vlans: Vec<String>,
+    /// Entries of the SR domain, which Linux does not have.
+    #[serde(default)]
+    pub domain: Vec<String>,
     /// `ip sr tunsrc set`.
     #[serde(default)]
     pub tunsrc: Option<String>,
