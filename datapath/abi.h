@@ -14,7 +14,7 @@
 
 #include "reason.h"
 
-#define SIDESTEP_ABI_VERSION 7
+#define SIDESTEP_ABI_VERSION 8
 
 /* LIMIT: segments in one SRH that a headend writes. */
 #define SIDESTEP_SEGMENTS_MAX 16
@@ -54,6 +54,15 @@
 /* Records that share a place among those. */
 #define SIDESTEP_CHAIN_WAYS 8
 
+/* LIMIT: HMAC keys. */
+#define SIDESTEP_HMAC_KEYS 255
+/* LIMIT: segments in an SRH that an HMAC is computed over, as Linux has it. */
+#define SIDESTEP_HMAC_SEGMENTS_MAX 14
+/* Texts whose HMAC each CPU remembers; a power of two. */
+#define SIDESTEP_HMAC_KNOWN 64
+/* Of the longest text, padded: four blocks of 64 bytes. */
+#define SIDESTEP_HMAC_TEXT_MAX 256
+
 /* In a key of a VLAN table, beside a VLAN id: there is one. */
 #define SIDESTEP_VLAN_KEY_PRESENT 0x1000u
 
@@ -66,6 +75,7 @@
 #define SIDESTEP_PORT_RULES6_PUNT 0x20u  /* IPv6 rules that cannot be compiled */
 #define SIDESTEP_PORT_RULES4_PUNT 0x40u  /* IPv4 rules that cannot be compiled */
 #define SIDESTEP_PORT_REQUIRE_HMAC 0x80u /* net.ipv6.conf.IF.seg6_require_hmac = 1 */
+#define SIDESTEP_PORT_IGNORE_HMAC 0x100u /* net.ipv6.conf.IF.seg6_require_hmac = -1 */
 #define SIDESTEP_PORT_SERVICE 0x200u     /* to or from a service behind END_AM */
 
 /* An ingress port, found at index ifindex % SIDESTEP_PORTS. */
@@ -80,7 +90,8 @@ struct sidestep_port {
 	__u32 own6, own4;   /* where there is one: FIB view of the port's own addresses */
 	__u32 back2;        /* as back6 and back4, of Ethernet frames; the other two are 0 then */
 	__u32 domain;       /* FIB view of the SID blocks kept from this port (RFC 8754 5.1); 0: it is inside */
-	__u8 spare[16];     /* 0 */
+	__u32 hmac_keys;    /* FIB view of HMAC key ids, in 4 bytes of an address; 0: no key */
+	__u8 spare[12];     /* 0 */
 };
 
 enum sidestep_action {
@@ -95,6 +106,7 @@ enum sidestep_action {
 	SIDESTEP_ROUTE_NEXT = 7,    /* what .view6 or .view4 has for the destination address */
 	SIDESTEP_ROUTE_BACK_AM = 8, /* of a port: what a service behind END_AM sends back */
 	SIDESTEP_ROUTE_BACK_AD = 9, /* of a port: the same behind END_AD; .policy: index of learned headers */
+	SIDESTEP_ROUTE_HMAC_KEY = 10, /* of an HMAC key id: .policy is the index of the key. No packet's */
 	/* Endpoint behaviors. A SID from here on: needs SIDESTEP_PORT_SEG6. */
 	SIDESTEP_ROUTE_END = 16,
 	SIDESTEP_ROUTE_END_X = 17,    /* .adjacency */
@@ -132,7 +144,7 @@ struct sidestep_route {
 	__u32 adjacency; /* index, 0: none */
 	__u32 view6;     /* FIB view, 0: none */
 	__u32 view4;     /* FIB view, 0: none */
-	__u32 policy;    /* index, 0: none; END_AD, BACK_AD: index of learned headers */
+	__u32 policy;    /* index, 0: none; END_AD, BACK_AD: index of learned headers; HMAC_KEY: of the key */
 	__u8 block_bits; /* *_CSID: Locator-Block length, a multiple of 8 */
 	__u8 function_bits; /* *_CSID: C-SID length, a multiple of 8; REPLACE_CSID: 16 or 32 */
 	__u8 inner;         /* END_AS, END_AD: upper-layer header that the service takes: 4, 41, 143 */
@@ -190,7 +202,7 @@ enum sidestep_flow_label {
 	SIDESTEP_FLOW_LABEL_ZERO = 2,    /* 0 */
 };
 
-/* Outer IPv6 header and an SRH of SIDESTEP_SEGMENTS_MAX segments plus the inserted one. */
+/* Outer IPv6 header and an SRH of SIDESTEP_SEGMENTS_MAX segments plus the inserted one, or of 14 and an HMAC TLV. */
 #define SIDESTEP_HEADER_MAX (40 + 8 + 16 * (SIDESTEP_SEGMENTS_MAX + 1))
 
 /*
@@ -198,14 +210,45 @@ enum sidestep_flow_label {
  * depend on the packet: traffic class, flow label, payload length, next header and, for INSERT, Segment List[0].
  */
 struct sidestep_policy {
-	__u16 length;      /* bytes of `header` in use: 40, 40 + 8 + 16n, or 8 + 16n for INSERT */
+	__u16 length;      /* of `header` in use: 40, 40 + 8 + 16n, or 8 + 16n for INSERT; with an HMAC TLV 40 more */
 	__u8 kind;         /* enum sidestep_policy_kind */
 	__u8 flow_label;   /* enum sidestep_flow_label */
 	__u32 adjacency;   /* of the first segment; 0: look it up in .view */
 	__u32 view;        /* FIB view of the first segment; 0: the port's */
-	__u32 reserved;    /* 0 */
+	__u32 hmac_key;    /* that signed or, for INSERT, signs; 0: none */
 	__u8 first[16];    /* the first segment: the new destination address */
 	__u8 header[SIDESTEP_HEADER_MAX]; /* network order, as on the wire */
+};
+
+/* IANA has no numbers for them: include/uapi/linux/seg6_hmac.h. */
+enum sidestep_hmac_algorithm {
+	SIDESTEP_HMAC_SHA1 = 1,
+	SIDESTEP_HMAC_SHA256 = 2,
+};
+
+/* A secret, as the hash value behind its first block (RFC 2104 4): whoever has that can sign. */
+struct sidestep_hmac_key {
+	__u32 id;         /* HMAC Key ID */
+	__u32 algorithm;  /* enum sidestep_hmac_algorithm */
+	__u64 generation; /* another one for another id, algorithm or secret */
+	__u32 inner[8];   /* of the key with ipad; SHA-1: the first five */
+	__u32 outer[8];   /* with opad */
+};
+
+/* A text whose HMAC was found before. */
+struct sidestep_hmac_known {
+	__u64 generation; /* of the key; 0: nothing is known */
+	__u8 text[SIDESTEP_HMAC_TEXT_MAX]; /* padded as it is hashed */
+	__u64 mac[4];
+};
+
+/* Of one CPU, for the packet in work; and what it remembers. The packet path's alone (hmac/mac.h). */
+struct sidestep_hmac_work {
+	__u8 text[2 * SIDESTEP_HMAC_TEXT_MAX]; /* the inner text, and behind it the outer one */
+	__u32 state[8];
+	__u32 schedule[16];
+	__u64 mac[4]; /* the result, as it is in the TLV */
+	struct sidestep_hmac_known known[SIDESTEP_HMAC_KNOWN];
 };
 
 /* Outer headers as they go on, but for what is each packet's own: traffic class, flow label, Payload Length are 0. */
@@ -275,6 +318,8 @@ SIDESTEP_ASSERT_SIZE(struct sidestep_group, 8 + 4 * SIDESTEP_GROUP_SLOTS);
 SIDESTEP_ASSERT_SIZE(struct sidestep_adjacency, 32);
 SIDESTEP_ASSERT_SIZE(struct sidestep_wanted, 24);
 SIDESTEP_ASSERT_SIZE(struct sidestep_policy, 16 + 16 + SIDESTEP_HEADER_MAX);
+SIDESTEP_ASSERT_SIZE(struct sidestep_hmac_key, 80);
+SIDESTEP_ASSERT_SIZE(struct sidestep_hmac_known, 8 + SIDESTEP_HMAC_TEXT_MAX + 32);
 SIDESTEP_ASSERT_SIZE(struct sidestep_flow, 64);
 SIDESTEP_ASSERT_SIZE(struct sidestep_flow_set, 64 + 64 * SIDESTEP_FLOW_WAYS);
 SIDESTEP_ASSERT_SIZE(struct sidestep_learned, 48 + SIDESTEP_LEARNED_PLACES * (8 + SIDESTEP_LEARNED_MAX));
@@ -304,6 +349,7 @@ enum sidestep_trace_kind {
 	SIDESTEP_TRACE_LEARN = 17,        /* a: learned headers, b: bytes; address: destination as it goes on */
 	SIDESTEP_TRACE_RESTORE = 18,      /* the same */
 	SIDESTEP_TRACE_LAST_SEGMENT = 19, /* a: offset of the SRH; address: its new Segment List[0] */
+	SIDESTEP_TRACE_HMAC = 20,         /* a: HMAC Key ID, b: 0: it is right, or the reason */
 };
 
 struct sidestep_trace {

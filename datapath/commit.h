@@ -56,7 +56,7 @@ SUBPROGRAM verdict commit(ENV *e, struct packet *p)
 	}
 	if ((int)(p->end - p->l3) + planned_growth(e, p) > (int)IPV6_PACKET_MAX)
 		return punt(packet_too_big);
-	switch (rewrite(e, p, 0)) {
+	switch (rewrite_and_sign(e, p, 0)) {
 	case REWRITE_DONE:
 		break;
 	case REWRITE_REFUSED:
@@ -69,6 +69,7 @@ SUBPROGRAM verdict commit(ENV *e, struct packet *p)
 	p->srh = 0;
 	p->met_srh = 0;
 	p->segments_left = 0;
+	p->hmac_srh = 0;
 	/* These headers are this node's own: what the port lets in from others does not concern them. */
 	p->port_flags = (p->port_flags | SIDESTEP_PORT_SEG6) & ~SIDESTEP_PORT_REQUIRE_HMAC;
 	p->check_source = 0;

@@ -138,6 +138,16 @@ INLINE const struct sidestep_policy *env_policy(ENV *e, __u32 index)
 	return index < e->tables->policy_count ? &e->tables->policies[index] : 0;
 }
 
+INLINE const struct sidestep_hmac_key *env_hmac_key(ENV *e, __u32 index)
+{
+	return index < e->tables->hmac_key_count ? &e->tables->hmac_keys[index] : 0;
+}
+
+INLINE struct sidestep_hmac_work *env_hmac_work(ENV *e)
+{
+	return e->tables->hmac_work;
+}
+
 INLINE struct sidestep_learned *env_learned(ENV *e, __u32 index)
 {
 	return index < e->tables->learned_count ? &e->tables->learned[index] : 0;

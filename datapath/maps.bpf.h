@@ -99,6 +99,21 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, SIDESTEP_HMAC_KEYS + 1);
+	__type(key, __u32);
+	__type(value, struct sidestep_hmac_key);
+} hmac_keys SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct sidestep_hmac_work);
+} hmac_work SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, SIDESTEP_LEARNED_TOTAL);
 	__type(key, __u32);
 	__type(value, struct sidestep_learned);
@@ -177,6 +192,18 @@ INLINE void env_want(ENV *e, __u32 view, struct address address)
 INLINE struct sidestep_policy *env_policy(ENV *e, __u32 index)
 {
 	return bpf_map_lookup_elem(&policies, &index);
+}
+
+INLINE struct sidestep_hmac_key *env_hmac_key(ENV *e, __u32 index)
+{
+	return bpf_map_lookup_elem(&hmac_keys, &index);
+}
+
+INLINE struct sidestep_hmac_work *env_hmac_work(ENV *e)
+{
+	__u32 first = 0;
+
+	return bpf_map_lookup_elem(&hmac_work, &first);
 }
 
 INLINE struct sidestep_learned *env_learned(ENV *e, __u32 index)

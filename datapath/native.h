@@ -16,10 +16,12 @@ struct sidestep_native_tables {
 	const struct sidestep_group *groups;
 	const struct sidestep_adjacency *adjacencies;
 	const struct sidestep_policy *policies;
+	const struct sidestep_hmac_key *hmac_keys;
+	struct sidestep_hmac_work *hmac_work; /* of one thread */
 	struct sidestep_learned *learned;
 	struct sidestep_flow_set *flow_sets;
 	__u64 now; /* nanoseconds */
-	__u32 learned_count, flow_set_count, route_count, group_count, adjacency_count, policy_count,
+	__u32 learned_count, flow_set_count, route_count, group_count, adjacency_count, policy_count, hmac_key_count,
 		route_counter_count;
 	struct sidestep_port_counters *port_counters; /* SIDESTEP_PORTS */
 	struct sidestep_route_counters *route_counters;

@@ -43,6 +43,10 @@ struct packet {
 	__u32 plan;       /* PLAN_* */
 	__u32 visits;     /* routes applied so far */
 	__u32 visited[SIDESTEP_STEPS_MAX + 1]; /* their counter slots */
+	__u16 hmac_keys;   /* FIB view of HMAC key ids; 0: there is no key */
+	__u16 hmac_srh;    /* offset of the SRH whose HMAC is to be verified; 0: none */
+	__u16 hmac_length; /* of that SRH */
+	__u16 hmac_source; /* offset of its source address */
 	__u8 proto;       /* what is at .cursor */
 	__u8 version;     /* of the current IP header: 4, 6; of a frame that carries none: 0 */
 	__u8 hop_limit;   /* of the current header, as it arrived: hop limit or TTL */
@@ -58,6 +62,7 @@ struct packet {
 	__u8 csid_length; /* REPLACE-C-SID: bytes of a C-SID (2, 4) while such a SID looks for its SRH; else 0 */
 	__u8 csid_index;  /* and DA.Arg.Index */
 	__u32 fits;       /* of a packet that is too big: the length that would not have been */
+	__u8 hmac_key;    /* index of the key that signs what was inserted; 0: none */
 };
 
 /*

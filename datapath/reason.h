@@ -38,6 +38,10 @@
 	X(26, not_learned, "service-programming 6.2", "a service sent it back before its proxy learned headers")       \
 	X(27, service_down, "-", "the service behind an SR proxy does not answer")                                     \
 	X(28, segmentation, "-", "a frame that is still to be cut into segments, which Linux cannot do within IPv6")   \
+	X(29, hmac_wrong, "RFC 8754 2.1.2.1", "the HMAC of the SRH is not what its key makes it")                      \
+	X(30, hmac_key, "RFC 8754 2.1.2.1", "no key has the HMAC Key ID of the SRH")                                   \
+	X(31, hmac_missing, "RFC 8754 2.1.2.1", "no HMAC in the SRH, and the port requires one (seg6_require_hmac)")   \
+	X(32, hmac_segments, "RFC 8754 2.1.2.1", "an SRH with HMAC and more than 14 segments")                         \
 	X(33, sid_block, "RFC 8754 5.1", "from outside the SR domain, to one of its SIDs or as if from one")
 
 /* Punt: the kernel gets the packet, unchanged unless the reason says otherwise. */
@@ -59,7 +63,7 @@
 	X(78, fragment, "RFC 8200 4.5", "a fragment that would have to be reassembled")                                \
 	X(79, ext_chain, "-", "more extension headers than the fast path follows")                                     \
 	X(80, routing_header, "RFC 8200 4.4", "a routing header that is not an SRH, for this node")                    \
-	X(81, hmac, "RFC 8754 2.1.2", "HMAC to verify or to sign")                                                     \
+	X(81, hmac, "RFC 8754 2.1.2", "HMAC to verify or to sign that the fast path cannot")                           \
 	X(82, seg6_disabled, "RFC 8754 4.3.1", "a SID on a port whose seg6_enabled is 0")                              \
 	X(83, forwarding_off, "-", "forwarding is off on this port")                                                   \
 	X(84, reverse_path, "RFC 3704", "the source fails the reverse path filter; the kernel decides")                \

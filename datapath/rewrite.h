@@ -8,6 +8,7 @@
 #define SIDESTEP_REWRITE_H
 
 #include "flow.h"
+#include "hmac/sign.h"
 #include "table/learned.h"
 #include "wire/eth.h"
 #include "wire/srh.h"
@@ -74,6 +75,17 @@ INLINE enum rewrite_result rewrite_has_room(ENV *e, const struct packet *p)
 	return env_shift(e, more, ENV_SHIFT_PLAIN) < 0 ? REWRITE_BROKEN : REWRITE_DONE;
 }
 
+/* The last 8 bytes of a policy's header, which begin at `from`: the end of an HMAC TLV. */
+INLINE int rewrite_rest(ENV *e, const struct sidestep_policy *policy, __u32 to, __u32 from)
+{
+	__u8 *out = env_bytes(e, to, 8);
+
+	if (!out)
+		return -1;
+	store64(out, load64(policy->header + from));
+	return 0;
+}
+
 /*
  * RFC 8986 5.1 and 5.3 with RFC 2473: the outer headers at ETH_LENGTH. `payload`: bytes behind them; `proto`: what they
  * are.
@@ -100,11 +112,13 @@ INLINE int rewrite_push(ENV *e, const struct sidestep_policy *policy, __u32 payl
 	store64(outer, load64(policy->header + IPV6_LENGTH));
 	outer[SRH_NEXT_HEADER] = proto;
 #pragma clang loop unroll(full)
-	for (__u32 i = 0; i < SIDESTEP_SEGMENTS_MAX; i++) {
+	for (__u32 i = 0; i <= SIDESTEP_SEGMENTS_MAX; i++) {
 		__u32 at = IPV6_LENGTH + SRH_SEGMENTS + i * SEGMENT_LENGTH;
 
 		if (at >= policy->length)
 			break;
+		if (at + SEGMENT_LENGTH > policy->length)
+			return rewrite_rest(e, policy, ETH_LENGTH + at, at);
 		outer = env_bytes(e, ETH_LENGTH + at, SEGMENT_LENGTH);
 		if (!outer)
 			return -1;
@@ -139,6 +153,8 @@ INLINE int rewrite_insert(ENV *e, const struct sidestep_policy *policy, const __
 
 		if (at >= policy->length)
 			break;
+		if (at + SEGMENT_LENGTH > policy->length)
+			return rewrite_rest(e, policy, ETH_LENGTH + IPV6_LENGTH + at, at);
 		out = env_bytes(e, ETH_LENGTH + IPV6_LENGTH + at, SEGMENT_LENGTH);
 		if (!out)
 			return -1;
@@ -321,6 +337,7 @@ INLINE enum rewrite_result rewrite_prepare_push(ENV *e, struct packet *p, struct
 			f->ip[i] = load64(ip + i * 8);
 		f->destination = 0;
 		f->how = ENV_SHIFT_PLAIN;
+		p->hmac_key = (__u8)policy->hmac_key;
 		return REWRITE_DONE;
 	}
 	f->flow_label = flow_label(e, p, policy ? policy->flow_label : SIDESTEP_FLOW_LABEL_COPY);
@@ -466,6 +483,19 @@ SUBPROGRAM enum rewrite_result rewrite(ENV *e, struct packet *p, const struct si
 	if (adjacency)
 		f.eth = eth_toward(adjacency, f.eth.type);
 	eth_store(eth, f.eth);
+	return REWRITE_DONE;
+}
+
+/* As rewrite; what was inserted is then signed, where its policy says so. Not within it: there the stack would not do. */
+INLINE enum rewrite_result rewrite_and_sign(ENV *e, struct packet *p, const struct sidestep_adjacency *adjacency)
+{
+	enum rewrite_result result = rewrite(e, p, adjacency);
+
+	if (likely(!p->hmac_key) || result != REWRITE_DONE)
+		return result;
+	if (hmac_sign(e, ETH_LENGTH, p->hmac_key) < 0)
+		return REWRITE_BROKEN;
+	p->hmac_key = 0;
 	return REWRITE_DONE;
 }
 

@@ -22,6 +22,7 @@
 #include "behavior/headend.h"
 #include "commit.h"
 #include "flow.h"
+#include "hmac/verify.h"
 #include "icmp.h"
 #include "lookup.h"
 #include "segment.h"
@@ -132,8 +133,6 @@ SUBPROGRAM verdict endpoint(ENV *e, struct packet *p, const struct sidestep_rout
 		return punt(local_segment);
 	if (!(p->port_flags & SIDESTEP_PORT_SEG6))
 		return punt(seg6_disabled);
-	if (p->port_flags & SIDESTEP_PORT_REQUIRE_HMAC)
-		return punt(hmac);
 	switch (r->action) {
 	case SIDESTEP_ROUTE_END:
 		return end(e, p, r);
@@ -294,6 +293,15 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 				return v;
 			env_trace(e, SIDESTEP_TRACE_BEHAVIOR, r->action, index, p->destination);
 			v = endpoint(e, p, r);
+			if (VERDICT_KIND(v) != VERDICT_DROP) {
+				verdict right = authenticate(e, p);
+
+				if (right != VERDICT_CONTINUE)
+					return right;
+			}
+			/* Nothing is learned from whom is not known. */
+			if (unlikely(v == VERDICT_CONTINUE))
+				v = end_ad_learn(e, p, r);
 			if (unlikely(r->group) && v == forward(0))
 				v = forward_one_of(e, p, r->group);
 		}
@@ -344,7 +352,7 @@ INLINE verdict leave(ENV *e, struct packet *p, __u32 index, struct outcome *outc
 	if (!(p->plan & (PLAN_POP | PLAN_STRIP | PLAN_PUSH)) && p->frame_length == p->end)
 		result = rewrite_in_place(e, p, &adjacency);
 	else
-		result = rewrite(e, p, &adjacency);
+		result = rewrite_and_sign(e, p, &adjacency);
 	switch (result) {
 	case REWRITE_DONE:
 		return forward(index);
@@ -434,6 +442,7 @@ INLINE struct outcome step(ENV *e)
 	p.view6 = port->view6;
 	p.view4 = port->view4;
 	p.port_flags = port->flags;
+	p.hmac_keys = (__u16)port->hmac_keys;
 	p.frame_length = frame_length;
 	v = classify(e, &p, port);
 	if (v == VERDICT_CONTINUE) {

@@ -59,7 +59,7 @@ fn main() {
         .allowlist_item("sidestep_(native|outcome).*|SIDESTEP_(NATIVE|OUTCOME).*|FIB6_.*")
         // The records come from the abi crate.
         .blocklist_type(
-            "sidestep_(port|route|group|adjacency|policy|learned|headers|flow|flow_set|trace|report)(_counters)?",
+            "sidestep_(port|route|group|adjacency|policy|hmac_key|hmac_work|hmac_known|learned|headers|flow|flow_set|trace|report)(_counters)?",
         )
         .default_enum_style(bindgen::EnumVariation::Consts)
         .prepend_enum_name(false)

@@ -35,12 +35,19 @@ SUBPROGRAM verdict learn_headers(ENV *e, struct packet *p, __u32 index)
 	return VERDICT_CONTINUE;
 }
 
+/* Continue: end_ad_learn is next, where the packet may go on. */
 INLINE verdict end_ad(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
-	verdict v = service_unwrap(e, p, r);
+	return service_unwrap(e, p, r);
+}
 
-	if (v == VERDICT_CONTINUE)
-		v = learn_headers(e, p, r->policy);
+SUBPROGRAM verdict end_ad_learn(ENV *e, struct packet *p, const struct sidestep_route *r)
+{
+	verdict v;
+
+	if (!p || !r)
+		return punt(unsupported);
+	v = learn_headers(e, p, r->policy);
 	if (v != VERDICT_CONTINUE)
 		return v;
 	env_trace(e, SIDESTEP_TRACE_LEARN, r->policy, learned_length(p), p->destination);

@@ -64,7 +64,7 @@ INLINE verdict hop_by_hop(ENV *e, const struct packet *p)
 	return hop_by_hop_is_padding(e, p->cursor, length) ? VERDICT_CONTINUE : punt(hop_by_hop);
 }
 
-/* The TLVs between Segment List and end of the SRH: 0, or the verdict that ends the packet's way here. */
+/* The TLVs between Segment List and end of the SRH do not run past it: 0, or the verdict that ends the packet's way here. */
 SUBPROGRAM verdict srh_tlvs(ENV *e, __u32 at, __u32 end)
 {
 	for (int i = 0; i < SIDESTEP_TLVS_MAX; i++) {
@@ -84,33 +84,27 @@ SUBPROGRAM verdict srh_tlvs(ENV *e, __u32 at, __u32 end)
 		tlv = env_bytes(e, at, 2);
 		if (!tlv)
 			return punt(ext_chain);
-		if (tlv[0] == SRH_TLV_HMAC)
-			return punt(hmac);
 		at += 2 + tlv[1];
 	}
-	/* TLVs are read only to find an HMAC: what stands beyond the limit is passed on as it is. */
+	/* Nothing is done with them: what stands beyond the limit is passed on as it is. */
 	return at > end ? drop(srh_tlv) : VERDICT_CONTINUE;
 }
 
-/* Whether an SRH with Segments Left 0 carries an HMAC. Anything else that may be wrong with it does not matter here. */
-INLINE _Bool srh_has_hmac(ENV *e, __u32 offset, __u32 length)
+/* This is the SRH whose HMAC is to be verified, if that one is (hmac/verify.h): it has one, or the port requires it. */
+INLINE void srh_note_hmac(struct packet *p, __u32 offset, __u32 length, __u8 flags)
 {
-	const __u8 *srh = env_bytes(e, offset, 8);
-	__u32 segments_end;
+	_Bool asked = (flags & SRH_FLAG_HMAC) || (p->port_flags & SIDESTEP_PORT_REQUIRE_HMAC);
 
-	if (!srh)
-		return 0;
-	segments_end = SRH_SEGMENTS + (srh[SRH_LAST_ENTRY] + 1u) * SEGMENT_LENGTH;
-	if (srh[SRH_FLAGS] & SRH_FLAG_HMAC)
-		return 1;
-	return segments_end < length && srh_tlvs(e, offset + segments_end, offset + length) == punt(hmac);
+	/* What was read in place lies within OFFSET_MAX. */
+	p->hmac_srh = unlikely(asked) && !(p->port_flags & SIDESTEP_PORT_IGNORE_HMAC) ? (__u16)offset : 0;
+	p->hmac_length = (__u16)length;
+	p->hmac_source = (__u16)(p->l3 + IPV6_SOURCE);
 }
 
 /* RFC 8754 4.3.1.1, the checks on an SRH that is to be processed. Makes it the active one. */
 INLINE verdict srh_read(ENV *e, struct packet *p, const __u8 *srh, __u32 length)
 {
 	__u32 segments_end = SRH_SEGMENTS + (srh[SRH_LAST_ENTRY] + 1u) * SEGMENT_LENGTH;
-	__u8 flags = srh[SRH_FLAGS];
 	__u8 segments_left = srh[SRH_SEGMENTS_LEFT];
 
 	p->srh = p->cursor;
@@ -125,8 +119,7 @@ INLINE verdict srh_read(ENV *e, struct packet *p, const __u8 *srh, __u32 length)
 	p->srh_length = length;
 	p->srh_link = p->link;
 	p->segments_left = segments_left;
-	if (flags & SRH_FLAG_HMAC)
-		return punt(hmac);
+	srh_note_hmac(p, p->cursor, length, srh[SRH_FLAGS]);
 	if (unlikely(segments_end < length))
 		return srh_tlvs(e, p->cursor + segments_end, p->cursor + length);
 	return VERDICT_CONTINUE;
@@ -213,9 +206,9 @@ SUBPROGRAM verdict ext_walk(ENV *e, struct packet *p)
 				if (rest == SRH_HOLDS_CSID)
 					return srh_read(e, p, header, length);
 			}
-			/* Nothing to process (RFC 8754 4.3.1.1 S03), but Linux verifies an HMAC here too. */
-			if (header[SRH_ROUTING_TYPE] == ROUTING_TYPE_SRH && srh_has_hmac(e, p->cursor, length))
-				return punt(hmac);
+			/* Nothing to process (RFC 8754 4.3.1.1 S03), but Linux verifies an HMAC here too: of the first one. */
+			if (header[SRH_ROUTING_TYPE] == ROUTING_TYPE_SRH && !p->hmac_srh)
+				srh_note_hmac(p, p->cursor, length, header[SRH_FLAGS]);
 		} else if (p->proto == PROTO_HOP_BY_HOP && !hop_by_hop_is_padding(e, p->cursor, length)) {
 			return punt(hop_by_hop);
 		}

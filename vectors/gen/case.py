@@ -99,7 +99,7 @@ class Group:
             if self.node.get(key):
                 lines.append(f"  {key}:")
                 lines += [f"  - {_flow(line)}" for line in self.node[key]]
-        for key in ("tunsrc", "seg6_flowlabel", "multipath_hash_seed"):
+        for key in ("tunsrc", "seg6_flowlabel", "multipath_hash_seed", "hmac"):
             if key in self.node:
                 lines.append(f"  {key}: {_flow(self.node[key])}")
         lines.append("cases:")

@@ -15,7 +15,7 @@ from .decap import inner4, inner6
 from .node import ETH0, ETH1, ETH2, HEADEND, SEGMENT_1, node, received, sent
 from .wire import (
     DESTINATION_OPTIONS, FRAGMENT, HOP_BY_HOP, IPV4, IPV6, NO_NEXT_HEADER, OPTION_EXPERIMENT, OPTION_PADN_6,
-    OPTION_ROUTER_ALERT, ROUTING, SRH, TCP_PROTOCOL, UDP_PROTOCOL, fragment_header, options_header, padn, pattern, tcp6, tlv,
+    OPTION_ROUTER_ALERT, ROUTING, SRH, TCP_PROTOCOL, UDP_PROTOCOL, fragment_header, hmac_tlv, options_header, padn, pattern, tcp6, tlv,
     udp6,
 )
 
@@ -249,8 +249,8 @@ def add_refused(group):
             group.add(f"{name}_last_of_its_container_{what}", rfc, ETH0, received(ETH0, arrived), drop(reason), counters=error)
     last = USUAL.container(LOCAL)
     group.add(
-        "csid_last_of_its_container_with_the_hmac_flag", "8754 2.1.2", ETH0,
-        received(ETH0, with_srh(last, 64, 1, [SEGMENT_1, last], flags=8)), kernel("hmac"),
+        "csid_last_of_its_container_with_an_hmac", "8754 2.1.2", ETH0,
+        received(ETH0, with_srh(last, 64, 1, [SEGMENT_1, last], flags=8, tlvs=hmac_tlv(7))), drop("hmac_key"),
     )
 
 

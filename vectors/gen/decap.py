@@ -9,7 +9,7 @@ from .case import SAME, Group, differs, drop, forward, kernel, skip
 from .node import ETH0, ETH1, ETH2, HEADEND, HOST4_0, HOST4_1, HOST4_2, HOST_0, HOST_1, HOST_2, node, received, sent
 from .wire import (
     DESTINATION_OPTIONS, ETHERNET, FRAGMENT, HOP_BY_HOP, IPV4, IPV6, NO_NEXT_HEADER, OPTION_EXPERIMENT, OPTION_PADN_6,
-    ROUTING, SRH, TCP_PROTOCOL, UDP_PROTOCOL, fragment_header, ipv4, options_header, padn, pattern, tcp4, tcp6, tlv, udp4,
+    ROUTING, SRH, TCP_PROTOCOL, UDP_PROTOCOL, fragment_header, hmac_tlv, ipv4, options_header, padn, pattern, tcp4, tcp6, tlv, udp4,
     udp6,
 )
 
@@ -234,9 +234,9 @@ def end_dx6():
         kernel("routing_header"),
     )
     group.add(
-        "end_dx6_with_the_hmac_flag", "8754 2.1.2", ETH0,
-        received(ETH0, outer("fc0f::d6") / SRH(next_header=IPV6, flags=8, segment_list=["fc0f::d6"]) / inner6(64)),
-        kernel("hmac"),
+        "end_dx6_with_an_hmac", "8754 2.1.2", ETH0,
+        received(ETH0, outer("fc0f::d6") / SRH(next_header=IPV6, flags=8, segment_list=["fc0f::d6"], tlvs=hmac_tlv(7)) / inner6(64)),
+        drop("hmac_key"),
     )
     return group
 

@@ -7,7 +7,7 @@ from .case import Group, differs, drop, forward, kernel, skip
 from .node import ETH0, ETH1, ETH2, HEADEND, HOST_0, HOST_1, SEGMENT_1, node, received, sent
 from .wire import (
     DESTINATION_OPTIONS, FRAGMENT, HOP_BY_HOP, IPV4, IPV6, NO_NEXT_HEADER, OPTION_EXPERIMENT, OPTION_PADN_6,
-    OPTION_ROUTER_ALERT, PAD1, ROUTING, SRH, TCP_PROTOCOL, UDP_PROTOCOL, fragment_header, ipv4, options_header, padn, pattern, tcp6, tlv, udp4, udp6,
+    OPTION_ROUTER_ALERT, PAD1, ROUTING, SRH, TCP_PROTOCOL, UDP_PROTOCOL, fragment_header, hmac_tlv, ipv4, options_header, padn, pattern, tcp6, tlv, udp4, udp6,
 )
 
 SID = "fc0f::1"
@@ -135,7 +135,9 @@ def add_fields(group):
     kept("end_keeps_pad1_before_an_unknown_tlv", "8754 2.1.1.1", tlvs=PAD1 + tlv(0x7C, b"abcde"), linux=differs("drop", why))
     kept("end_keeps_pad1_at_the_end", "8754 2.1.1.1", tlvs=padn(5) + PAD1, linux=differs("drop", why))
     kept("end_keeps_a_ninth_tlv_that_runs_past_the_end", "8754 2.1", tlvs=8 * tlv(0x7C, b"") + tlv(0x7D, b"sixoct")[:1] + b"\xff" + bytes(6),
-         linux=differs("drop", "seg6_validate_srh follows every TLV; here they are read to find an HMAC, the first eight of them"))
+         linux=differs("drop", "seg6_validate_srh follows every TLV; here only the first eight of them are looked at"))
+    kept("end_with_the_hmac_flag", "8754 2.1.2", flags=0x08)
+    kept("end_with_an_hmac_tlv_without_the_flag", "8754 2.1.2", tlvs=hmac_tlv(7))
     kept("end_carries_tcp", "8986 4.1", tcp6(HEADEND, SEGMENT_1, pattern(300)), TCP_PROTOCOL)
     inner6 = IPv6(src=HOST_0, dst=HOST_1, hlim=7, nh=UDP_PROTOCOL) / udp6(HOST_0, HOST_1)
     kept("end_carries_ipv6", "8986 4.1", inner6, IPV6, about="The inner hop limit is not End's.")
@@ -237,21 +239,14 @@ def add_refused(group):
         "end_on_a_port_with_seg6_disabled", "8754 4.3.1", ETH2, received(ETH2, packet()), kernel("seg6_disabled"),
         linux=skip("left to the kernel, where seg6local does not ask seg6_enabled"),
     )
-    group.add(
-        "end_with_the_hmac_flag", "8754 2.1.2", ETH0, received(ETH0, packet(flags=0x08)), kernel("hmac"),
-    )
-    hmac = tlv(5, bytes(2) + (7).to_bytes(4, "big") + bytes(32))
-    group.add(
-        "end_with_an_hmac_tlv_and_flag", "8754 2.1.2", ETH0,
-        received(ETH0, packet(flags=0x08, tlvs=hmac)), kernel("hmac"),
-    )
-    group.add(
-        "end_with_an_hmac_tlv_without_the_flag", "8754 2.1.2", ETH0, received(ETH0, packet(tlvs=hmac)), kernel("hmac"),
-    )
-    group.add(
-        "end_with_an_hmac_tlv_behind_another", "8754 2.1.2", ETH0,
-        received(ETH0, packet(tlvs=padn(6) + hmac)), kernel("hmac"),
-    )
+    for name, fields in (
+        ("and_flag", {"flags": 0x08, "tlvs": hmac_tlv(7)}),
+        ("behind_another", {"flags": 0x08, "tlvs": padn(6) + hmac_tlv(7)}),
+    ):
+        group.add(
+            f"end_with_an_hmac_tlv_{name}", "8754 2.1.2", ETH0, received(ETH0, packet(**fields)), drop("hmac_key"),
+            about="There is no key at all.",
+        )
     for kind, length in ((0, 4), (2, 2), (3, 2)):
         group.add(
             f"end_with_a_routing_header_of_type_{kind}", "8200 4.4", ETH0,

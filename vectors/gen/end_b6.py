@@ -16,7 +16,7 @@ from .h_encaps import PATHS, TUNSRC, egress_of, headers
 from .node import ETH0, ETH1, ETH2, HEADEND, HOST_0, HOST_1, SEGMENT_1, node, received, sent
 from .wire import (
     DESTINATION_OPTIONS, FRAGMENT, HOP_BY_HOP, IPV6, OPTION_EXPERIMENT, OPTION_PADN_6, OPTION_ROUTER_ALERT, ROUTING, SRH,
-    TCP_PROTOCOL, UDP_PROTOCOL, fragment_header, options_header, padn, pattern, tcp6, tlv, udp6,
+    TCP_PROTOCOL, UDP_PROTOCOL, fragment_header, hmac_tlv, options_header, padn, pattern, tcp6, tlv, udp6,
 )
 
 ENCAPS = "8986 4.13"
@@ -157,7 +157,7 @@ class Binding:
         ):
             self.refused(name, rfc, arrived, drop(reason), counters=error)
         self.refused("with_hop_limit_1", "8986 4.13 S05", packet(here, 1, 1, two), kernel("hop_limit_exceeded"))
-        self.refused("with_the_hmac_flag", "8754 2.1.2", packet(here, 64, 1, two, flags=8), kernel("hmac"))
+        self.refused("with_an_hmac", "8754 2.1.2", packet(here, 64, 1, two, flags=8, tlvs=hmac_tlv(7)), drop("hmac_key"))
         self.refused("with_hop_by_hop_options", "8200 4.3",
                      packet(here, 64, 1, two, before=(HOP_BY_HOP, options_header(ROUTING, OPTION_ROUTER_ALERT))),
                      kernel("hop_by_hop"))

@@ -11,7 +11,7 @@ from .ecn import CE, ECT0, ECT1, NOT_ECT
 from .node import ETH0, ETH1, ETH2, HEADEND, HOST4_1, HOST4_2, HOST_0, HOST_1, HOST_2, SEGMENT_1, node, received, sent
 from .wire import (
     DESTINATION_OPTIONS, ETHERNET, FRAGMENT, HOP_BY_HOP, IPV4, IPV6, NO_NEXT_HEADER, OPTION_EXPERIMENT, OPTION_PADN_6,
-    ROUTING, SRH, TCP_PROTOCOL, UDP_PROTOCOL, fragment_header, options_header, padn, pattern, tcp4, tcp6, tlv, udp6,
+    ROUTING, SRH, TCP_PROTOCOL, UDP_PROTOCOL, fragment_header, hmac_tlv, options_header, padn, pattern, tcp4, tcp6, tlv, udp6,
 )
 
 USP = "8986 4.16.2"
@@ -179,7 +179,8 @@ def add_refused(group, endpoint):
             outer(sid, hop_limit=1) / srh(UDP_PROTOCOL, two, 1) / udp6(HEADEND, SEGMENT_1), drop("hop_limit"))
     refused("usd_with_segments_left_beyond_last_entry", "8986 4.1 S09",
             outer(sid) / srh(IPV6, two, 3) / inner6(64), drop("srh_segments_left"))
-    refused("usd_with_the_hmac_flag", "8754 2.1.2", outer(sid) / srh(IPV6, [sid], flags=8) / inner6(64), drop("kernel_only"))
+    refused("usd_with_an_hmac", "8754 2.1.2",
+            outer(sid) / srh(IPV6, [sid], flags=8, tlvs=hmac_tlv(7)) / inner6(64), drop("hmac_key"))
     refused("usd_on_hop_by_hop_options", "8200 4.3",
             outer(sid, HOP_BY_HOP) / options_header(IPV6, b"\x05\x02\x00\x00\x01\x00") / inner6(64), drop("kernel_only"))
 

@@ -1,8 +1,8 @@
-"""Settings of a port that send packets to the kernel: rp_filter and seg6_require_hmac."""
+"""Settings of a port that let less in: rp_filter and seg6_require_hmac."""
 
 from scapy.layers.inet6 import IPv6
 
-from .case import Group, differs, forward, kernel
+from .case import Group, differs, drop, forward, kernel
 from .h_encaps import WHY4
 from .node import ETH0, ETH1, ETH2, HEADEND, HOST4_0, HOST4_1, HOST4_2, HOST_0, HOST_1, SEGMENT_1, node, received, sent
 from .wire import IPV4, IPV6, ROUTING, SRH, UDP_PROTOCOL, ipv4, udp4, udp6
@@ -103,7 +103,7 @@ def require_hmac():
     """On eth0."""
     group = Group(
         "require_hmac",
-        "A port that requires an HMAC of every SRH: its SIDs are the kernel's, which verifies; the rest is not touched.",
+        "A port that requires an HMAC of every SRH: its SIDs take no other; the rest is not touched.",
         node(
             routes=[
                 f"{END}/128 encap seg6local action End dev eth0",
@@ -121,12 +121,12 @@ def require_hmac():
         )
 
     rfc = "8754 2.1.2.1"
-    group.add("end_where_an_hmac_is_required", rfc, ETH0, received(ETH0, segments(ETH0, 64, END, 1)), kernel("hmac"))
+    group.add("end_where_an_hmac_is_required", rfc, ETH0, received(ETH0, segments(ETH0, 64, END, 1)), drop("hmac_missing"))
     group.add(
         "end_dx6_without_an_srh_where_an_hmac_is_required", rfc, ETH0,
         received(ETH0, IPv6(src=HEADEND, dst=DX6, hlim=64, nh=IPV6) / IPv6(src=HOST_0, dst=HOST_1, hlim=64, nh=UDP_PROTOCOL)
                  / udp6(HOST_0, HOST_1)),
-        kernel("hmac"),
+        forward(ETH1, sent(ETH1, IPv6(src=HOST_0, dst=HOST_1, hlim=63, nh=UDP_PROTOCOL) / udp6(HOST_0, HOST_1))),
     )
     group.add(
         "end_on_a_port_that_does_not_require_it", rfc, ETH1, received(ETH1, segments(ETH1, 64, END, 1)),

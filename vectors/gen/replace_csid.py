@@ -17,7 +17,7 @@ from .h_encaps import TUNSRC, headers
 from .node import ETH0, ETH1, ETH2, HEADEND, HOST_0, HOST_1, SEGMENT_1, node, received, sent
 from .wire import (
     DESTINATION_OPTIONS, HOP_BY_HOP, IPV4, IPV6, OPTION_EXPERIMENT, OPTION_PADN_6, OPTION_ROUTER_ALERT, ROUTING, SRH,
-    TCP_PROTOCOL, UDP_PROTOCOL, options_header, padn, pattern, tcp6, tlv, udp6,
+    TCP_PROTOCOL, UDP_PROTOCOL, hmac_tlv, options_header, padn, pattern, tcp6, tlv, udp6,
 )
 
 RFC = "9800 4.2.1"
@@ -242,7 +242,7 @@ def add_refused(group):
     refused("with_an_srh_beyond_the_packet", "8754 2", packet(here, 64, cut, ROUTING), "srh_length")
     refused("with_a_tlv_beyond_the_srh", "8754 2.1",
             with_srh(here, 64, 0, path, tlvs=bytes([0x7C, 7]) + b"sixoct"), "srh_tlv")
-    refused("with_the_hmac_flag", "8754 2.1.2", with_srh(here, 64, 0, path, flags=8), "kernel_only")
+    refused("with_an_hmac", "8754 2.1.2", with_srh(here, 64, 0, path, flags=8, tlvs=hmac_tlv(7)), "hmac_key")
     alert = options_header(ROUTING, OPTION_ROUTER_ALERT) / SRH(
         next_header=UDP_PROTOCOL, segments_left=0, segment_list=path) / udp6(HEADEND, SEGMENT_1)
     refused("with_hop_by_hop_options", "8200 4.3", packet(here, 64, alert, HOP_BY_HOP), "kernel_only")

@@ -65,6 +65,11 @@ def tlv(kind, value):
     return bytes([kind, len(value)]) + value
 
 
+def hmac_tlv(key, mac=bytes(32)):
+    """RFC 8754 2.1.2: the HMAC TLV."""
+    return tlv(5, bytes(2) + key.to_bytes(4, "big") + mac)
+
+
 def options_header(next_header, options):
     """Hop-by-Hop or Destination Options header (RFC 8200 4.3, 4.6); `options` must fill up to 8 octets."""
     assert (len(options) + 2) % 8 == 0
@@ -151,4 +156,3 @@ def tcp4(data=b"sidestep", source_port=4096, destination_port=80):
 def ipv4(**fields):
     """IPv4 header with a fixed Identification, so that the files are the same each time."""
     return IP(**{"id": 0x1D0E, **fields})
-

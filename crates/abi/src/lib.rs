@@ -11,6 +11,16 @@
 include!(concat!(env!("OUT_DIR"), "/abi.rs"));
 include!(concat!(env!("OUT_DIR"), "/reasons.rs"));
 
+/// Whoever has what is in it can sign.
+impl std::fmt::Debug for sidestep_hmac_key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("sidestep_hmac_key")
+            .field("id", &self.id)
+            .field("algorithm", &self.algorithm)
+            .finish_non_exhaustive()
+    }
+}
+
 /// Why a packet was dropped or left to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reason {

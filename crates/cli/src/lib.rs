@@ -18,11 +18,13 @@ pub mod domain;
 pub mod exec;
 pub mod explain;
 pub mod explain_live;
+pub mod hmac;
 pub mod node_file;
 pub mod replay;
 pub mod route;
 pub mod rule;
 pub mod run;
+pub mod secret;
 pub mod show;
 pub mod style;
 pub mod tables;
@@ -62,6 +64,9 @@ pub enum Command {
     /// VLAN tables of End.DX2V
     #[command(subcommand)]
     Vlan(vlan::Command),
+    /// Keys that sign SRHs and verify them
+    #[command(subcommand)]
+    Hmac(hmac::Command),
     /// Run one frame through the live tables and tell every step
     Explain(explain_live::Args),
     /// Tell packets of the live path step by step, while they are forwarded
@@ -94,6 +99,7 @@ impl Cli {
             Command::Rule(command) => rule::run(command, out),
             Command::Domain(command) => domain::run(command, out),
             Command::Vlan(command) => vlan::run(command, out),
+            Command::Hmac(command) => hmac::run(command, out),
             Command::Explain(args) => explain_live::run(args, out),
             Command::Trace(args) => trace::run(args, out),
             Command::Bench(command) => bench::run(command, out),

@@ -8,6 +8,8 @@ use sidestep_model::config::File;
 use sidestep_model::node::Node;
 use thiserror::Error;
 
+use crate::secret;
+
 /// A node file cannot be used.
 #[derive(Debug, Error)]
 pub enum NodeFileError {
@@ -35,9 +37,18 @@ pub fn read(path: &Path) -> Result<Node, NodeFileError> {
         path: path.into(),
         source,
     })?;
-    let node = File::parse(&text).and_then(|file| file.node());
+    let node = File::parse(&text).and_then(|mut file| {
+        read_secrets(&mut file, path)?;
+        file.node()
+    });
     node.map_err(|source| NodeFileError::Wrong {
         path: path.into(),
         source,
     })
+}
+
+/// Reads the secrets that a file at `path` names files for: relative to the folder that it is in.
+pub fn read_secrets(file: &mut File, path: &Path) -> Result<(), ConfigError> {
+    let folder = path.parent().unwrap_or(path);
+    file.read_secrets(|name| secret::read_file(&folder.join(name)))
 }

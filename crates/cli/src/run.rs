@@ -22,7 +22,7 @@ use sidestep_datapath::kernel::{Origin, PIN_ROOT, ReportRate};
 use sidestep_model::config;
 
 use crate::explain::headers;
-use crate::{Outcome, explain_live, trace};
+use crate::{Outcome, explain_live, node_file, secret, trace};
 
 /// A daemon that has not answered by then did not start.
 const START_PATIENCE: Duration = Duration::from_secs(20);
@@ -134,9 +134,15 @@ fn group(word: &str) -> Result<Gid, String> {
 pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     let config = match &args.config {
         Some(path) => {
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| format!("{}: {error}", path.display()))?;
-            config::File::parse(&text).map_err(|error| format!("{}: {error}", path.display()))?
+            let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+            let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
+            let mut file = config::File::parse(&text).map_err(|error| wrong(&error))?;
+            if file.holds_secrets() {
+                let metadata = std::fs::metadata(path).map_err(|error| wrong(&error))?;
+                secret::check_mode(&metadata).map_err(|error| wrong(&error))?;
+            }
+            node_file::read_secrets(&mut file, path).map_err(|error| wrong(&error))?;
+            file
         }
         None => config::File::default(),
     };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use sidestep_control::report::{Back, PortCounters, Reason, Route, Service};
+use sidestep_control::report::{Back, HmacKey, PortCounters, Reason, Route, Service};
 
 /// A table with these column heads, without lines; columns named in `right` are numbers.
 pub fn table(heads: &[&str], right: &[&str]) -> Table {
@@ -49,6 +49,21 @@ pub fn port_counters(ports: &[PortCounters]) -> Table {
         table.add_row(
             std::iter::once(port.name.clone()).chain(numbers.map(|number| number.to_string())),
         );
+    }
+    table
+}
+
+/// HMAC keys.
+pub fn hmac_keys(keys: &[HmacKey]) -> Table {
+    let heads = ["key", "algorithm", "owner", "policies"];
+    let mut table = table(&heads, &["key", "policies"]);
+    for key in keys {
+        table.add_row([
+            key.key.to_string(),
+            key.algorithm.clone(),
+            key.owner.clone(),
+            key.policies.to_string(),
+        ]);
     }
     table
 }

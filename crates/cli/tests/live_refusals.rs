@@ -241,7 +241,7 @@ fn a_config_file_that_is_wrong_is_refused_with_line_and_column() {
     let cases = [
         (
             "ports: [eth0]\nroots:\n- fc0f::/16 dev eth1\n",
-            "line 2, column 1: unknown field `roots`; expected one of ports, routes, rules, neighbors, vlans, tunsrc, seg6_flowlabel, multipath_hash_seed",
+            "line 2, column 1: unknown field `roots`; expected one of ports, routes, rules, neighbors, vlans, tunsrc, seg6_flowlabel, multipath_hash_seed, hmac",
         ),
         (
             "ports: [eth0]\nroutes:\n- fc0f::1/128 encap seg6local action End dev eth9\n",
@@ -335,8 +335,8 @@ fn a_route_that_is_wrong_is_refused_with_the_word_at_fault_and_nothing_is_applie
             "word 3: missing `segs` after \"seg6\"; expected segs with 1 to 16 IPv6 addresses, separated by commas",
         ),
         (
-            "add fc0f::/64 encap seg6 mode encap segs fc00::1 hmac 1 dev eth1",
-            "word 8: Sidestep does not sign yet; expected it left out",
+            "add fc0f::/64 encap seg6 mode encap segs fc00::1 hmac 0 dev eth1",
+            "word 9: invalid `hmac` \"0\"; expected a number from 1 to 4294967295",
         ),
         (
             "add fc0f::1/64 encap seg6local action End dev eth0",

@@ -5,7 +5,7 @@
 //! of each are kept.
 //!
 //! Services of SR proxies are measured both ways; "back", the packet is the service's own, and the tables have learned what
-//! the packets before it brought.
+//! the packets before it brought. An HMAC that is right is one that was met before; a wrong one is computed each time.
 //!
 //! `cargo run --release -p sidestep-control --example program_time [PACKETS [BEHAVIOR...]]` as root; with BEHAVIOR those only
 //! whose name has it in it.
@@ -67,6 +67,41 @@ const ROWS: &[Row] = &[
     first("h_encaps_red", "H.Encaps.Red"),
     first("h_encaps_l2", "H.Encaps.L2"),
     first("h_insert", "H.Insert"),
+    named(
+        "hmac_verify",
+        "hmac_missing_where_it_is_not_required",
+        "HMAC, none",
+    ),
+    named("hmac_verify", "hmac_sha256_over_1_segment", "HMAC over 1"),
+    named("hmac_verify", "hmac_sha256_over_2_segments", "HMAC over 2"),
+    named("hmac_verify", "hmac_sha256_over_4_segments", "HMAC over 4"),
+    named(
+        "hmac_verify",
+        "hmac_sha256_over_10_segments",
+        "HMAC over 10",
+    ),
+    named(
+        "hmac_verify",
+        "hmac_sha256_with_a_wrong_bit_in_octet_0",
+        "HMAC, wrong",
+    ),
+    named(
+        "hmac_verify",
+        "hmac_sha1_with_a_wrong_bit_in_octet_0",
+        "SHA-1, wrong",
+    ),
+    named(
+        "hmac_sign",
+        "hmac_signs_sha256_h_encaps_of_1",
+        "HMAC, Encaps 1",
+    ),
+    named("hmac_sign", "hmac_signs_sha256_h_encaps_of_10", "of 10"),
+    named(
+        "hmac_sign",
+        "hmac_signs_sha256_h_insert_of_1",
+        "HMAC, Insert 1",
+    ),
+    named("hmac_sign", "hmac_signs_sha256_h_insert_of_9", "of 9"),
     named("end_as", "end_as_of_ipv6", "End.AS"),
     named("end_as", "end_as_back_of_ipv6", "End.AS, back"),
     named("end_ad", "end_ad_of_ipv6", "End.AD"),

@@ -110,6 +110,22 @@ pub type Vlans = Vec<String>;
 /// `domain show`: entries of the SR domain, in the words that add them.
 pub type Domain = Vec<String>;
 
+/// `hmac show`.
+pub type HmacKeys = Vec<HmacKey>;
+
+/// A key without its secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HmacKey {
+    /// HMAC Key ID.
+    pub key: u32,
+    /// `sha1` or `sha256`.
+    pub algorithm: String,
+    /// `kernel` (`ip sr hmac`) or `sidestep`.
+    pub owner: String,
+    /// Segment lists of headends that are signed with it.
+    pub policies: u64,
+}
+
 /// `rule show`: rules of Sidestep's own, in the words that add them.
 pub type Rules = Vec<String>;
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use sidestep_abi::{
-    sidestep_adjacency, sidestep_group, sidestep_learned, sidestep_policy, sidestep_port,
-    sidestep_route,
+    sidestep_adjacency, sidestep_group, sidestep_hmac_key, sidestep_learned, sidestep_policy,
+    sidestep_port, sidestep_route,
 };
 
 use crate::image::{FibKey, Image};
@@ -132,6 +132,8 @@ pub struct Delta {
     /// By index.
     pub policies: Changes<u32, sidestep_policy>,
     /// By index.
+    pub hmac_keys: Changes<u32, sidestep_hmac_key>,
+    /// By index.
     pub learned: Changes<u32, sidestep_learned>,
     /// By view and prefix.
     pub fib: Changes<FibKey, u32>,
@@ -146,6 +148,7 @@ impl Delta {
             groups: Changes::between(&from.groups, &to.groups),
             adjacencies: Changes::between(&from.adjacencies, &to.adjacencies),
             policies: Changes::between(&from.policies, &to.policies),
+            hmac_keys: Changes::between(&from.hmac_keys, &to.hmac_keys),
             learned: Changes::between(&from.learned, &to.learned),
             fib: Changes::between(&from.fib, &to.fib),
         }
@@ -158,6 +161,7 @@ impl Delta {
         self.groups.revert(&mut image.groups);
         self.adjacencies.revert(&mut image.adjacencies);
         self.policies.revert(&mut image.policies);
+        self.hmac_keys.revert(&mut image.hmac_keys);
         self.learned.revert(&mut image.learned);
         self.fib.revert(&mut image.fib);
     }
@@ -169,6 +173,7 @@ impl Delta {
             && self.groups.is_empty()
             && self.adjacencies.is_empty()
             && self.policies.is_empty()
+            && self.hmac_keys.is_empty()
             && self.learned.is_empty()
             && self.fib.is_empty()
     }

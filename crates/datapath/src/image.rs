@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use sidestep_abi::{
-    sidestep_adjacency, sidestep_group, sidestep_learned, sidestep_policy, sidestep_port,
-    sidestep_route,
+    sidestep_adjacency, sidestep_group, sidestep_hmac_key, sidestep_learned, sidestep_policy,
+    sidestep_port, sidestep_route,
 };
 use sidestep_fib::Prefix;
 
@@ -41,6 +41,8 @@ pub struct Image {
     pub adjacencies: BTreeMap<u32, sidestep_adjacency>,
     /// From 1.
     pub policies: BTreeMap<u32, sidestep_policy>,
+    /// From 1, by slot and not by key id.
+    pub hmac_keys: BTreeMap<u32, sidestep_hmac_key>,
     /// From 1. As it is written, with nothing learned yet: what is learned is the packet path's.
     pub learned: BTreeMap<u32, sidestep_learned>,
     /// Prefix to route index.

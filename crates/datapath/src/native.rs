@@ -6,9 +6,9 @@ use std::sync::atomic::AtomicU64;
 
 use sidestep_abi::{
     Reason, SIDESTEP_CHAINS, SIDESTEP_FLOW_SETS, SIDESTEP_LEARNED, SIDESTEP_PORTS,
-    SIDESTEP_REASONS, sidestep_adjacency, sidestep_flow_set, sidestep_group, sidestep_learned,
-    sidestep_policy, sidestep_port, sidestep_port_counters, sidestep_route,
-    sidestep_route_counters, sidestep_trace,
+    SIDESTEP_REASONS, sidestep_adjacency, sidestep_flow_set, sidestep_group, sidestep_hmac_key,
+    sidestep_hmac_work, sidestep_learned, sidestep_policy, sidestep_port, sidestep_port_counters,
+    sidestep_route, sidestep_route_counters, sidestep_trace,
 };
 
 use sidestep_fib::{Fib, Heap, Memory, VIEW_LINES};
@@ -107,6 +107,9 @@ pub struct Native {
     groups: Vec<sidestep_group>,
     adjacencies: Vec<sidestep_adjacency>,
     policies: Vec<sidestep_policy>,
+    hmac_keys: Vec<sidestep_hmac_key>,
+    /// One.
+    hmac_work: Vec<sidestep_hmac_work>,
     /// [`learned::WORDS`] for each record.
     learned: Arc<[AtomicU64]>,
     /// [`SET_WORDS`] for each set.
@@ -207,6 +210,8 @@ impl Native {
             groups: dense(&image.groups),
             adjacencies: dense(&image.adjacencies),
             policies: dense(&image.policies),
+            hmac_keys: dense(&image.hmac_keys),
+            hmac_work: vec![sidestep_hmac_work::default()],
             learned: untaught(image),
             flow_sets: zeros((flow_tables(image) * SIDESTEP_FLOW_SETS) as usize * SET_WORDS),
             now: 0,
@@ -232,6 +237,8 @@ impl Native {
             groups: self.groups.as_ptr(),
             adjacencies: self.adjacencies.as_ptr(),
             policies: self.policies.as_ptr(),
+            hmac_keys: self.hmac_keys.as_ptr(),
+            hmac_work: self.hmac_work.as_mut_ptr(),
             learned: self.learned.as_ptr().cast_mut().cast(),
             flow_sets: self.flow_sets.as_ptr().cast_mut().cast(),
             now: self.now,
@@ -241,6 +248,7 @@ impl Native {
             group_count: self.groups.len() as u32,
             adjacency_count: self.adjacencies.len() as u32,
             policy_count: self.policies.len() as u32,
+            hmac_key_count: self.hmac_keys.len() as u32,
             route_counter_count: self.route_counters.len() as u32,
             port_counters: self.port_counters.as_mut_ptr(),
             route_counters: self.route_counters.as_mut_ptr(),

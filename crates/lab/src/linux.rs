@@ -315,6 +315,9 @@ fn configure(
                 .to_owned(),
         });
     }
+    for (id, key) in &node.hmac {
+        sut.set_hmac(*id, &key.algorithm, &key.secret)?;
+    }
     if let Some(mode) = node.seg6_flowlabel {
         sut.sysctl("net/ipv6/seg6_flowlabel", &mode.to_string())?;
     }

@@ -156,6 +156,19 @@ impl Namespace {
         child.wait_with_output().map_err(not_started)
     }
 
+    /// `ip sr hmac set`, which asks for the secret on the terminal; without one, on stdin. An empty secret removes the key.
+    ///
+    /// # Errors
+    /// The kernel refuses it.
+    pub fn set_hmac(&self, id: u32, algorithm: &str, secret: &str) -> Result<(), Error> {
+        let id = id.to_string();
+        let words = [
+            "setsid", "--wait", "ip", "sr", "hmac", "set", &id, algorithm,
+        ];
+        let output = self.exec_with_input(&words, &format!("{secret}\n"))?;
+        check(&words, &self.handle.name, Ok(output)).map(|_| ())
+    }
+
     /// Starts a command inside, without stdin; its output goes where this process' goes. It ends with the guard.
     ///
     /// # Errors

@@ -1,9 +1,10 @@
 //! Generic netlink: how families are found, and the two that the mirror asks: `netdev` for what a driver can do, and
-//! `SEG6` for the tunnel source.
+//! `SEG6` for the tunnel source and HMAC keys.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use netlink_sys::protocols::NETLINK_GENERIC;
+use sidestep_model::hmac::{HmacAlgorithm, HmacKey, HmacKeys, Secret};
 use sidestep_model::node::IfIndex;
 
 use crate::dump::{Request, Requester};
@@ -76,6 +77,26 @@ impl Genl {
         self.requester.dump(request, decode_device)
     }
 
+    /// `ip sr hmac`; nothing if the kernel has no SRv6, or was built without HMAC for it. There is no notification for it.
+    pub fn hmac_keys(&mut self) -> Result<HmacKeys, MirrorError> {
+        let Some(kind) = self.seg6 else {
+            return Ok(HmacKeys::new());
+        };
+        let request = Request {
+            name: "list the HMAC keys (ip sr hmac)",
+            kind,
+            body: &[SEG6_CMD_DUMPHMAC, 1, 0, 0],
+        };
+        match self.requester.dump(request, decode_hmac) {
+            Ok(keys) => Ok(keys.into_iter().collect()),
+            // Secrets are for CAP_NET_ADMIN in the first user namespace; without it the rest can be followed all the same.
+            Err(error) if matches!(error.errno(), Some(ENOTSUPP | libc::EPERM)) => {
+                Ok(HmacKeys::new())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// `ip sr tunsrc`; none if it is not set, or the kernel has no SRv6.
     pub fn tunsrc(&mut self) -> Result<Option<Ipv6Addr>, MirrorError> {
         let Some(kind) = self.seg6 else {
@@ -99,6 +120,29 @@ impl Genl {
             }),
         }
     }
+}
+
+/// A key of a dump; of an algorithm that there is no word for, none.
+fn decode_hmac(message: &Message<'_>) -> Option<(u32, HmacKey)> {
+    let (mut id, mut algorithm, mut secret, mut length) = (None, None, None, None);
+    for attribute in attributes_after(message.body, GENLMSGHDR) {
+        match attribute.kind {
+            SEG6_ATTR_HMACKEYID => id = attribute.u32(),
+            SEG6_ATTR_SECRET => secret = Some(attribute.value),
+            SEG6_ATTR_SECRETLEN => length = attribute.u8().map(usize::from),
+            SEG6_ATTR_ALGID => {
+                algorithm = match attribute.u8()? {
+                    SEG6_HMAC_ALGO_SHA1 => Some(HmacAlgorithm::Sha1),
+                    SEG6_HMAC_ALGO_SHA256 => Some(HmacAlgorithm::Sha256),
+                    _ => None,
+                };
+            }
+            _ => {}
+        }
+    }
+    let secret = Secret::new(secret?.get(..length?)?).ok()?;
+    let algorithm = algorithm?;
+    Some((id?, HmacKey { algorithm, secret }))
 }
 
 /// A `netdev` notification.
@@ -172,5 +216,17 @@ const NETDEV_A_DEV_IFINDEX: u16 = 1;
 const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
 
 // include/uapi/linux/seg6_genl.h.
+const SEG6_CMD_DUMPHMAC: u8 = 2;
 const SEG6_CMD_GET_TUNSRC: u8 = 4;
 const SEG6_ATTR_DST: u16 = 1;
+const SEG6_ATTR_HMACKEYID: u16 = 3;
+const SEG6_ATTR_SECRET: u16 = 4;
+const SEG6_ATTR_SECRETLEN: u16 = 5;
+const SEG6_ATTR_ALGID: u16 = 6;
+
+// include/uapi/linux/seg6_hmac.h.
+const SEG6_HMAC_ALGO_SHA1: u8 = 1;
+const SEG6_HMAC_ALGO_SHA256: u8 = 2;
+
+/// What the kernel answers without `CONFIG_IPV6_SEG6_HMAC`: `ENOTSUPP` of include/linux/errno.h, which is no number of POSIX.
+const ENOTSUPP: i32 = 524;

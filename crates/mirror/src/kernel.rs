@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use netlink_sys::protocols::{NETLINK_GENERIC, NETLINK_ROUTE};
+use sidestep_model::hmac::HmacKeys;
 use sidestep_model::node::IfIndex;
 use sidestep_model::route::{Family, Route, Rule};
 
@@ -137,6 +138,11 @@ impl Kernel {
     /// `ip sr tunsrc`.
     pub fn tunsrc(&mut self) -> Result<Option<Ipv6Addr>, MirrorError> {
         self.genl.tunsrc()
+    }
+
+    /// `ip sr hmac`.
+    pub fn hmac_keys(&mut self) -> Result<HmacKeys, MirrorError> {
+        self.genl.hmac_keys()
     }
 
     /// What XDP can do on each device, if the kernel tells.

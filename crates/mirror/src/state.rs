@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 
+use sidestep_model::hmac::HmacKeys;
 use sidestep_model::node::{IfIndex, Node};
 use sidestep_model::route::{Family, Route, RouteKey};
 
@@ -243,12 +244,15 @@ impl State {
         tunsrc: Option<Ipv6Addr>,
         flowlabel: i32,
         seg6_enabled: i32,
+        hmac_keys: HmacKeys,
     ) -> bool {
         let before = (self.node.tunsrc, self.node.seg6_flowlabel, self.all);
+        let other_keys = self.node.hmac_keys != hmac_keys;
+        self.node.hmac_keys = hmac_keys;
         self.node.tunsrc = tunsrc;
         self.node.seg6_flowlabel = flowlabel;
         self.all.seg6_enabled = seg6_enabled;
-        before != (tunsrc, flowlabel, self.all)
+        other_keys || before != (tunsrc, flowlabel, self.all)
     }
 
     /// The settings of the links. True if one changed.

@@ -16,6 +16,7 @@
 //! tunsrc: "fc00::2"
 //! seg6_flowlabel: 0
 //! multipath_hash_seed: 0
+//! hmac: {7: {algorithm: sha256, secret_file: /etc/sidestep/key7}}
 //! ```
 
 use std::collections::BTreeMap;
@@ -28,11 +29,13 @@ use crate::behavior::check::{Wrong, data_plane_can, linux_can_express};
 use crate::domain::Domain;
 use crate::error::ConfigError;
 use crate::grammar::{Context, Names, Words, domain, neighbor, route, rule, vlan};
+use crate::hmac::HmacKeys;
 use crate::node::{IfIndex, Neighbor, Node, TableId};
 use crate::route::{Owner, Route, RouteKey, RouteKind, Rule};
 use crate::vlan::VlanTables;
 
 pub mod implied;
+mod keys;
 mod ports;
 mod services;
 mod yaml;
@@ -63,6 +66,8 @@ pub struct File {
     seg6_flowlabel: Option<Spanned<i32>>,
     /// `net.ipv4.fib_multipath_hash_seed`.
     multipath_hash_seed: Option<u32>,
+    /// `sidestep hmac set`, by key id.
+    hmac: BTreeMap<u32, Spanned<keys::Key>>,
 }
 
 /// What a file adds to a node that is there: all of it is Sidestep's own.
@@ -84,6 +89,8 @@ pub struct Overlay {
     pub vlans: VlanTables,
     /// The SR domain.
     pub domain: Domain,
+    /// HMAC keys.
+    pub hmac_keys: HmacKeys,
 }
 
 impl File {
@@ -116,6 +123,7 @@ impl File {
         node.tunsrc = self.tunsrc()?;
         node.seg6_flowlabel = self.seg6_flowlabel()?.unwrap_or_default();
         node.multipath_hash_seed = self.multipath_hash_seed.unwrap_or_default();
+        node.hmac_keys = self.hmac_keys()?;
         for line in &self.neighbors {
             let (key, neighbor) = read_neighbor(line, &context(&node, Owner::Kernel))?;
             if node.neighbors.insert(key, neighbor).is_some() {
@@ -173,6 +181,7 @@ impl File {
             tunsrc: self.tunsrc()?,
             seg6_flowlabel: self.seg6_flowlabel()?,
             multipath_hash_seed: self.multipath_hash_seed,
+            hmac_keys: self.hmac_keys()?,
             ..Overlay::default()
         };
         for line in &self.neighbors {

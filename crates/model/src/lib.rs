@@ -8,6 +8,7 @@ pub mod config;
 pub mod domain;
 pub mod error;
 pub mod grammar;
+pub mod hmac;
 pub mod node;
 pub mod route;
 pub mod service;

@@ -10,6 +10,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::Domain;
+use crate::hmac::HmacKeys;
 use crate::route::{Family, Route, RouteKey, Rule};
 use crate::service::Service;
 use crate::vlan::VlanTables;
@@ -169,6 +170,8 @@ pub struct Node {
     /// Where the hash that spreads packets over several next hops begins. Two routers in a row with the same seed would
     /// both send what one of them got by the same way.
     pub multipath_hash_seed: u32,
+    /// HMAC keys: `ip sr hmac`, and Sidestep's own.
+    pub hmac_keys: HmacKeys,
     /// VLAN tables of End.DX2V; Sidestep's own.
     pub vlans: VlanTables,
     /// The SR domain whose SIDs are kept from packets of ports outside; Sidestep's own.

@@ -4,9 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::Serialize;
 use sidestep_abi::{
-    SIDESTEP_TRACE_BACK, SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_CHOICE, SIDESTEP_TRACE_CSID,
-    SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_DEMASQUERADE, SIDESTEP_TRACE_FORWARD,
-    SIDESTEP_TRACE_LAST_SEGMENT, SIDESTEP_TRACE_LEARN, SIDESTEP_TRACE_LOOKUP,
+    Reason, SIDESTEP_TRACE_BACK, SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_CHOICE,
+    SIDESTEP_TRACE_CSID, SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_DEMASQUERADE, SIDESTEP_TRACE_FORWARD,
+    SIDESTEP_TRACE_HMAC, SIDESTEP_TRACE_LAST_SEGMENT, SIDESTEP_TRACE_LEARN, SIDESTEP_TRACE_LOOKUP,
     SIDESTEP_TRACE_MASQUERADE, SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_POP, SIDESTEP_TRACE_PORT,
     SIDESTEP_TRACE_PUSH, SIDESTEP_TRACE_REPLACE_CSID, SIDESTEP_TRACE_SOURCE, SIDESTEP_TRACE_SRH,
 };
@@ -165,6 +165,15 @@ pub enum Step {
         /// Where that is specified.
         source: &'static str,
     },
+    /// The HMAC of the SRH was looked at.
+    Hmac {
+        /// HMAC Key ID.
+        key: u32,
+        /// The reason that the packet is dropped for; none: it is right.
+        wrong: Option<&'static str>,
+        /// Where that is specified.
+        source: &'static str,
+    },
     /// A headend put the packet on a list of segments.
     Push {
         /// The headend behavior.
@@ -258,6 +267,11 @@ fn step(names: Names<'_>, event: &Trace, destination: &mut IpAddr) -> Option<Ste
             compressed(event, (std::mem::replace(destination, next), next))
         }
         SIDESTEP_TRACE_BACK..=SIDESTEP_TRACE_LAST_SEGMENT => of_proxy(event, destination),
+        SIDESTEP_TRACE_HMAC => Step::Hmac {
+            key: a,
+            wrong: Reason::from_number(b).map(|reason| reason.name),
+            source: "RFC 8754 2.1.2.1",
+        },
         SIDESTEP_TRACE_POP => Step::Pop {
             bytes: b,
             source: "RFC 8986 4.16.1",

@@ -208,6 +208,13 @@ fn words(step: &Step) -> (&str, String, &str) {
         Step::LastSegment { segment, source } => {
             ("masquerade", format!("last segment {segment}"), source)
         }
+        Step::Hmac { key, wrong, source } => {
+            let text = match wrong {
+                None => format!("key {key}: right"),
+                Some(reason) => format!("key {key}: {reason}"),
+            };
+            ("hmac", text, source)
+        }
         Step::Vlans {
             table,
             vids,

@@ -81,7 +81,7 @@ pub fn run_folder(namespace: &Namespace) -> PathBuf {
         .expect("the namespace can be entered")
 }
 
-fn pin_folder(namespace: &Namespace) -> PathBuf {
+pub fn pin_folder(namespace: &Namespace) -> PathBuf {
     let inode = namespace
         .run(|| fs::metadata("/proc/thread-self/ns/net").map(|data| data.ino()))
         .expect("the namespace can be entered")

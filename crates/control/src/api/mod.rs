@@ -8,8 +8,9 @@ mod server;
 
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
+use sidestep_model::hmac::{HmacAlgorithm, Secret};
 
 pub use client::{Answers, ApiError, call, trace};
 pub(crate) use server::{Incoming, Server, line};
@@ -72,6 +73,22 @@ pub enum Request {
     },
     /// [`crate::report::Rules`].
     ShowRules,
+    /// `sidestep hmac set`.
+    SetHmac {
+        /// HMAC Key ID.
+        key: u32,
+        /// What it is for.
+        algorithm: HmacAlgorithm,
+        /// What nobody else may know.
+        secret: SecretText,
+    },
+    /// `sidestep hmac del`.
+    DelHmac {
+        /// HMAC Key ID.
+        key: u32,
+    },
+    /// [`crate::report::HmacKeys`].
+    ShowHmac,
     /// Runs one frame through the live tables, in the daemon, without sending it.
     Explain {
         /// Ingress port.
@@ -93,6 +110,28 @@ pub enum Request {
     },
     /// Detach everything and end.
     Stop,
+}
+
+/// A secret on its way to the daemon, in hexadecimal. Nothing else writes one down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretText(pub Secret);
+
+impl Serialize for SecretText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&hex::encode(self.0.expose()))
+    }
+}
+
+impl<'de> Deserialize<'de> for SecretText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // What is no text or no number is not quoted either.
+        let bytes = match Value::deserialize(deserializer)? {
+            Value::String(text) => hex::decode(text).ok(),
+            _ => None,
+        };
+        let bytes = bytes.ok_or_else(|| de::Error::custom("the secret is not in hexadecimal"))?;
+        Secret::new(&bytes).map(Self).map_err(de::Error::custom)
+    }
 }
 
 /// What a trace is answered by.

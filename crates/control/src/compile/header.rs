@@ -3,10 +3,12 @@
 use std::net::Ipv6Addr;
 
 use sidestep_abi::{
-    SIDESTEP_POLICY_ENCAPS, SIDESTEP_POLICY_ENCAPS_L2, SIDESTEP_POLICY_INSERT, sidestep_policy,
-    sidestep_policy_kind,
+    SIDESTEP_POLICY_ENCAPS, SIDESTEP_POLICY_ENCAPS_L2, SIDESTEP_POLICY_INSERT, sidestep_hmac_key,
+    sidestep_policy, sidestep_policy_kind,
 };
 use sidestep_model::behavior::{EncapMode, Seg6Encap};
+
+use super::hmac;
 
 const IPV6_LENGTH: usize = 40;
 const ROUTING: u8 = 43;
@@ -39,22 +41,42 @@ fn srh(list: &[Ipv6Addr], segments_left: usize) -> Vec<u8> {
     bytes
 }
 
-/// Length, kind, first segment and header of the policy for `encap`; `source` and `hop_limit` are the outer header's.
-pub(crate) fn policy(encap: &Seg6Encap, source: Ipv6Addr, hop_limit: u8) -> sidestep_policy {
-    let segments = &encap.segments;
-    let first = segments[0];
-    let mut list: Vec<Ipv6Addr> = segments.iter().rev().copied().collect();
-    if matches!(
+/// The Segment List of the SRH for `encap`, in the order of the wire.
+pub(super) fn list(encap: &Seg6Encap) -> Vec<Ipv6Addr> {
+    let mut list: Vec<Ipv6Addr> = encap.segments.iter().rev().copied().collect();
+    let reduced = matches!(
         encap.mode,
         EncapMode::InlineRed | EncapMode::EncapRed | EncapMode::L2EncapRed
-    ) {
-        // RFC 8754 4.1.1, RFC 8986 5.2: the first segment is only in the destination address.
+    );
+    // RFC 8754 4.1.1, RFC 8986 5.2: the first segment is only in the destination address. An SRH with a TLV and without a
+    // segment cannot be written (RFC 8754, erratum 7081); Linux leaves the only segment in, too.
+    if reduced && (list.len() > 1 || encap.hmac.is_none()) {
         list.pop();
     }
-    let header = if encap.mode.inserts() {
+    if encap.mode.inserts() {
         // Segment List[0] is the packet's own destination, filled in by the packet path.
         list.insert(0, Ipv6Addr::UNSPECIFIED);
-        srh(&list, segments.len())
+    }
+    list
+}
+
+/// Length, kind, first segment and header of the policy for `encap`; `source` and `hop_limit` are the outer header's.
+/// `key` signs it; of a packet that an SRH is inserted into, the packet path does.
+pub(crate) fn policy(
+    encap: &Seg6Encap,
+    source: Ipv6Addr,
+    hop_limit: u8,
+    key: Option<&sidestep_hmac_key>,
+) -> sidestep_policy {
+    let segments = &encap.segments;
+    let first = segments[0];
+    let list = list(encap);
+    let header = if encap.mode.inserts() {
+        let mut srh = srh(&list, segments.len());
+        if let Some(key) = key {
+            hmac::announce(&mut srh, key);
+        }
+        srh
     } else {
         let mut header = vec![0; IPV6_LENGTH];
         header[6] = ROUTING;
@@ -62,7 +84,12 @@ pub(crate) fn policy(encap: &Seg6Encap, source: Ipv6Addr, hop_limit: u8) -> side
         header[8..24].copy_from_slice(&source.octets());
         header[24..40].copy_from_slice(&first.octets());
         if !list.is_empty() {
-            header.extend(srh(&list, segments.len() - 1));
+            let mut srh = srh(&list, segments.len() - 1);
+            if let Some(key) = key {
+                hmac::announce(&mut srh, key);
+                hmac::sign(&mut srh, key, source);
+            }
+            header.extend(srh);
         }
         header
     };

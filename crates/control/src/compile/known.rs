@@ -31,6 +31,8 @@ pub(super) struct Known {
     pub asking: BTreeMap<(Family, TableId), isize>,
     /// What was looked up to make the entries.
     pub resolved: Resolved,
+    /// HMAC keys by id: their slots.
+    pub hmac_keys: BTreeMap<u32, u32>,
     /// The route record of what did not fit: it leaves packets to the kernel.
     pub full: u32,
 }

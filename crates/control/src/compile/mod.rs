@@ -9,6 +9,7 @@ mod endpoints;
 mod fit;
 mod group;
 mod header;
+mod hmac;
 mod ids;
 mod index;
 mod known;
@@ -27,11 +28,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use sidestep_abi::{
-    DROP_sid_block, PUNT_table_full, SIDESTEP_FLOW_TABLES, SIDESTEP_LEARNED,
-    SIDESTEP_PORT_FORWARD4, SIDESTEP_PORT_FORWARD6, SIDESTEP_PORT_REQUIRE_HMAC,
-    SIDESTEP_PORT_RPF_LOOSE, SIDESTEP_PORT_RPF_STRICT, SIDESTEP_PORT_RULES4_PUNT,
-    SIDESTEP_PORT_RULES6_PUNT, SIDESTEP_PORT_SEG6, SIDESTEP_PORTS, SIDESTEP_ROUTE_DROP,
-    SIDESTEP_ROUTE_OURS, sidestep_port, sidestep_route,
+    DROP_sid_block, PUNT_table_full, SIDESTEP_FLOW_TABLES, SIDESTEP_HMAC_KEYS, SIDESTEP_LEARNED,
+    SIDESTEP_PORT_FORWARD4, SIDESTEP_PORT_FORWARD6, SIDESTEP_PORT_IGNORE_HMAC,
+    SIDESTEP_PORT_REQUIRE_HMAC, SIDESTEP_PORT_RPF_LOOSE, SIDESTEP_PORT_RPF_STRICT,
+    SIDESTEP_PORT_RULES4_PUNT, SIDESTEP_PORT_RULES6_PUNT, SIDESTEP_PORT_SEG6, SIDESTEP_PORTS,
+    SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_OURS, sidestep_port, sidestep_route,
 };
 use sidestep_datapath::{FibKey, Image, Limits, VIEWS};
 use sidestep_model::node::{IfIndex, Link, Node};
@@ -39,6 +40,7 @@ use sidestep_model::route::{Family, RouteKey};
 use thiserror::Error;
 
 use chain::Chain;
+pub use hmac::sign;
 use ids::Full;
 pub use index::{AdjacencyInfo, Counted, Index, Leads, PolicyInfo, ProxyInfo, RouteInfo, ViewInfo};
 use known::Known;
@@ -261,6 +263,7 @@ impl Compiler {
             "groups" => self.limits.groups,
             "adjacencies" => self.limits.adjacencies,
             "policies" => self.limits.policies,
+            "HMAC keys" => SIDESTEP_HMAC_KEYS,
             "learned headers" => SIDESTEP_LEARNED,
             "tables of flows" => SIDESTEP_FLOW_TABLES,
             "views" => VIEWS,
@@ -322,8 +325,13 @@ impl Pass<'_> {
                 self.known.common.insert(family, common);
             }
         }
+        let hmac_keys = self.hmac_view()?;
         for &port in ports {
-            let record = self.port(port)?;
+            let record = sidestep_port {
+                hmac_keys,
+                ..self.port(port)?
+            };
+            self.stock.views.hold(record.hmac_keys);
             self.stock.views.hold(record.view6);
             self.stock.views.hold(record.view4);
             self.stock.views.hold(record.domain);
@@ -373,6 +381,7 @@ impl Pass<'_> {
             (link.rp_filter == 1, SIDESTEP_PORT_RPF_STRICT),
             (link.rp_filter == 2, SIDESTEP_PORT_RPF_LOOSE),
             (link.seg6_require_hmac > 0, SIDESTEP_PORT_REQUIRE_HMAC),
+            (link.seg6_require_hmac < 0, SIDESTEP_PORT_IGNORE_HMAC),
         ];
         record.flags = flags
             .iter()

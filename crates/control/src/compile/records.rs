@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use sidestep_abi::{
-    sidestep_adjacency, sidestep_group, sidestep_learned, sidestep_policy, sidestep_route,
+    sidestep_adjacency, sidestep_group, sidestep_hmac_key, sidestep_learned, sidestep_policy,
+    sidestep_route,
 };
 use sidestep_datapath::FibKey;
 use sidestep_datapath::delta::{Changes, Delta};
 use sidestep_model::route::RouteKey;
 use sidestep_model::vlan::VlanTableId;
 
+use super::hmac::slot;
 use super::ids::Full;
 use super::index::{AdjacencyInfo, Counted, Leads, PolicyInfo, RouteInfo, ViewInfo};
 use super::service::{learned, policy};
@@ -88,6 +90,7 @@ impl Pass<'_> {
             self.stock.counters.hold(record.counter);
             self.stock.adjacencies.hold(record.adjacency);
             self.stock.policies.hold(policy(&record));
+            self.stock.hmac_keys.hold(slot(&record));
             self.stock.learned.hold(learned(&record));
             self.stock.groups.hold(record.group);
             self.stock.views.hold(record.view6);
@@ -107,6 +110,7 @@ impl Pass<'_> {
         self.stock.counters.let_go(record.counter);
         self.stock.adjacencies.let_go(record.adjacency);
         self.stock.policies.let_go(policy(&record));
+        self.stock.hmac_keys.let_go(slot(&record));
         self.stock.learned.let_go(learned(&record));
         self.stock.groups.let_go(record.group);
         self.leave_view(record.view6);
@@ -143,6 +147,7 @@ impl Pass<'_> {
             return;
         }
         self.stock.adjacencies.hold(content.adjacency);
+        self.stock.hmac_keys.hold(content.hmac_key);
         self.stock.views.hold(content.view);
         let (image, infos) = (&mut self.out.image.policies, &mut self.out.index.policies);
         self.log
@@ -156,11 +161,21 @@ impl Pass<'_> {
             return;
         };
         self.stock.adjacencies.let_go(content.adjacency);
+        self.stock.hmac_keys.let_go(content.hmac_key);
         self.leave_view(content.view);
         let (image, infos) = (&mut self.out.image.policies, &mut self.out.index.policies);
         self.log
             .set(|it| &mut it.delta.policies, image, index, None);
         self.log.set(|it| &mut it.policies, infos, index, None);
+    }
+
+    /// Puts an HMAC key at its index.
+    pub(super) fn put_hmac_key(&mut self, index: u32, content: &sidestep_hmac_key) {
+        let image = &mut self.out.image.hmac_keys;
+        if !image.contains_key(&index) {
+            self.log
+                .set(|it| &mut it.delta.hmac_keys, image, index, Some(*content));
+        }
     }
 
     /// Gives the headers that a proxy learns a place, or takes it away.
@@ -279,6 +294,10 @@ impl Pass<'_> {
                 self.drop_policy(index);
             } else if let Some(index) = self.stock.views.next_dropped() {
                 self.drop_view(index);
+            } else if let Some(index) = self.stock.hmac_keys.next_dropped() {
+                let image = &mut self.out.image.hmac_keys;
+                self.log
+                    .set(|it| &mut it.delta.hmac_keys, image, index, None);
             } else if let Some(index) = self.stock.learned.next_dropped() {
                 self.put_learned(index, None);
             } else if self.stock.flow_tables.next_dropped().is_some() {

@@ -4,12 +4,11 @@ use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv6Addr};
 
 use sidestep_abi::{
-    DROP_blackhole, PUNT_egress, PUNT_hmac, PUNT_local, PUNT_multicast, PUNT_neighbor,
-    PUNT_route_type, PUNT_table_full, PUNT_unsupported, SIDESTEP_ADJACENCY_VALID,
-    SIDESTEP_ADJACENCY_XDP, SIDESTEP_FLOW_LABEL_COMPUTE, SIDESTEP_FLOW_LABEL_COPY,
-    SIDESTEP_FLOW_LABEL_ZERO, SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_FORWARD, SIDESTEP_ROUTE_HEADEND,
-    SIDESTEP_ROUTE_OURS, SIDESTEP_ROUTE_PUNT, sidestep_action, sidestep_adjacency, sidestep_reason,
-    sidestep_route,
+    DROP_blackhole, PUNT_egress, PUNT_local, PUNT_multicast, PUNT_neighbor, PUNT_route_type,
+    PUNT_table_full, PUNT_unsupported, SIDESTEP_ADJACENCY_VALID, SIDESTEP_ADJACENCY_XDP,
+    SIDESTEP_FLOW_LABEL_COMPUTE, SIDESTEP_FLOW_LABEL_COPY, SIDESTEP_FLOW_LABEL_ZERO,
+    SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_FORWARD, SIDESTEP_ROUTE_HEADEND, SIDESTEP_ROUTE_OURS,
+    SIDESTEP_ROUTE_PUNT, sidestep_action, sidestep_adjacency, sidestep_reason, sidestep_route,
 };
 use sidestep_model::behavior::{SEGMENTS_MAX, Seg6Encap};
 use sidestep_model::node::{IfIndex, LinkKind, Mac, TableId};
@@ -38,8 +37,8 @@ pub(crate) enum Via {
     /// Whoever has that Ethernet address.
     Ethernet(Mac),
 }
-/// Encapsulation, source, hop limit, flow label mode, adjacency, view.
-pub(crate) type PolicyKey = (Seg6Encap, Ipv6Addr, u8, u8, u32, u32);
+/// Encapsulation, source, hop limit, flow label mode, adjacency, view, HMAC key.
+pub(crate) type PolicyKey = (Seg6Encap, Ipv6Addr, u8, u8, u32, u32, u32);
 
 /// What a table says, compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -396,9 +395,6 @@ impl Pass<'_> {
         next_hop: &NextHop,
         encap: &Seg6Encap,
     ) -> Outcome<sidestep_route> {
-        if encap.hmac.is_some() {
-            return Err(Ok(Unsupported::Because(PUNT_hmac, "HMAC".into())));
-        }
         if encap.segments.is_empty() || encap.segments.len() > SEGMENTS_MAX {
             return left(unsupported(format!(
                 "{} segments; 1 to {SEGMENTS_MAX} are possible",
@@ -408,6 +404,9 @@ impl Pass<'_> {
         if encap.mode.inserts() && family == Family::V4 {
             return left(unsupported("an SRH cannot be inserted into IPv4"));
         }
+        let signer = self.signer(encap.hmac, header::list(encap).len())?;
+        let (slot, signer) = signer.unzip();
+        let slot = slot.unwrap_or(0);
         let first = encap.segments[0];
         let source = encap
             .tunsrc
@@ -446,9 +445,18 @@ impl Pass<'_> {
             1.. => SIDESTEP_FLOW_LABEL_COMPUTE,
             _ => SIDESTEP_FLOW_LABEL_ZERO,
         } as u8;
-        let key = (encap.clone(), source, hop_limit, label, adjacency, view);
+        let key = (
+            encap.clone(),
+            source,
+            hop_limit,
+            label,
+            adjacency,
+            view,
+            slot,
+        );
         let policy = room(self.stock.policies.get(&key))?;
-        let mut content = header::policy(encap, source, hop_limit);
+        let mut content = header::policy(encap, source, hop_limit, signer.as_ref());
+        content.hmac_key = slot;
         content.flow_label = label;
         content.adjacency = adjacency;
         content.view = view;

@@ -14,6 +14,7 @@ use sidestep_model::node::IfIndex;
 use sidestep_model::route::{Encap, Family, NextHop, Route, RouteKey};
 
 use super::Pass;
+use super::hmac;
 use super::index::{Counted, ProxyInfo};
 use super::routes::{Outcome, Unsupported, Via, left, punt, record, room, unsupported};
 use super::stock::ViewKey;
@@ -119,7 +120,8 @@ pub(super) fn learned(record: &sidestep_route) -> u32 {
 
 /// The policy that a record refers to; 0: none.
 pub(super) fn policy(record: &sidestep_route) -> u32 {
-    if is_dynamic(record) { 0 } else { record.policy }
+    let is_other = is_dynamic(record) || hmac::slot(record) != 0;
+    if is_other { 0 } else { record.policy }
 }
 
 /// Its `policy` is the place of learned headers.

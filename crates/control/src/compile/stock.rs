@@ -1,6 +1,6 @@
 //! The indices of all tables.
 
-use sidestep_abi::{SIDESTEP_FLOW_TABLES, SIDESTEP_LEARNED};
+use sidestep_abi::{SIDESTEP_FLOW_TABLES, SIDESTEP_HMAC_KEYS, SIDESTEP_LEARNED, sidestep_hmac_key};
 use sidestep_datapath::{Image, Limits, VIEWS};
 use sidestep_model::node::IfIndex;
 use sidestep_model::route::Family;
@@ -23,6 +23,8 @@ pub(super) enum ViewKey {
     Leading(Vec<(Prefix, u32)>),
     /// A VLAN table.
     Vlans(VlanTableId),
+    /// HMAC key ids.
+    HmacKeys,
     /// The addresses of an interface by which a service sends back.
     Own(IfIndex, Family),
     /// The SID blocks of the domain.
@@ -38,6 +40,7 @@ pub(super) struct Stock {
     pub counters: Ids<Counted>,
     pub adjacencies: Ids<AdjacencyKey>,
     pub policies: Ids<PolicyKey>,
+    pub hmac_keys: Ids<sidestep_hmac_key>,
     pub learned: Ids<LearnedKey>,
     pub flow_tables: Ids<LearnedKey>,
 }
@@ -51,6 +54,7 @@ impl Stock {
             counters: Ids::new("route counters", limits.route_counters),
             adjacencies: Ids::new("adjacencies", limits.adjacencies),
             policies: Ids::new("policies", limits.policies),
+            hmac_keys: Ids::new("HMAC keys", SIDESTEP_HMAC_KEYS + 1),
             learned: Ids::new("learned headers", SIDESTEP_LEARNED + 1),
             flow_tables: Ids::new("tables of flows", SIDESTEP_FLOW_TABLES + 1),
         }
@@ -60,7 +64,16 @@ impl Stock {
     pub fn avoid(&mut self, image: &Image) {
         // Of the prefixes nothing may be known, but a view that nothing refers to is not walked either.
         let of_ports = image.ports.values();
-        let of_ports = of_ports.flat_map(|it| [it.view6, it.view4, it.own6, it.own4, it.domain]);
+        let of_ports = of_ports.flat_map(|it| {
+            [
+                it.view6,
+                it.view4,
+                it.own6,
+                it.own4,
+                it.domain,
+                it.hmac_keys,
+            ]
+        });
         let of_routes = image.routes.values().flat_map(|it| [it.view6, it.view4]);
         let of_policies = image.policies.values().map(|it| it.view);
         self.views
@@ -71,13 +84,14 @@ impl Stock {
         self.counters.avoid(of_counters);
         self.adjacencies.avoid(image.adjacencies.keys().copied());
         self.policies.avoid(image.policies.keys().copied());
+        self.hmac_keys.avoid(image.hmac_keys.keys().copied());
         self.learned.avoid(image.learned.keys().copied());
         let of_learned = image.learned.values().map(|learned| learned.table);
         self.flow_tables.avoid(of_learned);
     }
 
     /// Each of them.
-    pub fn all(&mut self) -> [&mut dyn Passes; 8] {
+    pub fn all(&mut self) -> [&mut dyn Passes; 9] {
         [
             &mut self.views,
             &mut self.routes,
@@ -85,6 +99,7 @@ impl Stock {
             &mut self.counters,
             &mut self.adjacencies,
             &mut self.policies,
+            &mut self.hmac_keys,
             &mut self.learned,
             &mut self.flow_tables,
         ]
@@ -98,6 +113,7 @@ impl Stock {
             || self.counters.holds_back()
             || self.adjacencies.holds_back()
             || self.policies.holds_back()
+            || self.hmac_keys.holds_back()
             || self.learned.holds_back()
             || self.flow_tables.holds_back()
     }

@@ -9,7 +9,7 @@ use sidestep_model::node::Node;
 
 use super::own::{self, Over};
 use super::{Daemon, nanoseconds};
-use crate::api::{Request, Verb};
+use crate::api::Request;
 use crate::report;
 
 impl Daemon {
@@ -26,8 +26,12 @@ impl Daemon {
             Request::ShowLimits => json(self.limits_report()),
             Request::ShowIcmp => json(self.icmp_report()),
             Request::ShowRoutes { all } => json(self.routes_report(*all)?),
-            Request::Route { verb, words } => self.change_own(own::change, *verb, words),
-            Request::Vlan { verb, words } => self.change_own(own::change_vlan, *verb, words),
+            Request::Route { verb, words } => {
+                self.change_own(|own, node| own::change(own, node, *verb, words))
+            }
+            Request::Vlan { verb, words } => {
+                self.change_own(|own, node| own::change_vlan(own, node, *verb, words))
+            }
             Request::ShowVlans => {
                 let node = self.mirror.node();
                 let vlans = self.own.vlans.iter();
@@ -37,7 +41,9 @@ impl Daemon {
                         .collect::<report::Vlans>(),
                 )
             }
-            Request::Domain { verb, words } => self.change_own(own::change_domain, *verb, words),
+            Request::Domain { verb, words } => {
+                self.change_own(|own, node| own::change_domain(own, node, *verb, words))
+            }
             Request::ShowDomain => {
                 let entries = self.own.domain.entries();
                 json(
@@ -46,7 +52,9 @@ impl Daemon {
                         .collect::<report::Domain>(),
                 )
             }
-            Request::Rule { verb, words } => self.change_own(own::change_rule, *verb, words),
+            Request::Rule { verb, words } => {
+                self.change_own(|own, node| own::change_rule(own, node, *verb, words))
+            }
             Request::ShowRules => {
                 let node = self.mirror.node();
                 let rules = self.own.rules.iter();
@@ -56,6 +64,13 @@ impl Daemon {
                         .collect::<report::Rules>(),
                 )
             }
+            Request::SetHmac {
+                key,
+                algorithm,
+                secret,
+            } => self.change_own(|own, _| own::set_hmac(own, *key, *algorithm, &secret.0)),
+            Request::DelHmac { key } => self.change_own(|own, _| own::del_hmac(own, *key)),
+            Request::ShowHmac => json(self.hmac_report()),
             Request::Explain { port, frame } => self.explain(port, frame),
             Request::Trace { .. } | Request::Stop => Ok(Value::Null),
         }
@@ -64,13 +79,11 @@ impl Daemon {
     /// A change of what is our own: all of it or nothing.
     fn change_own(
         &mut self,
-        change: fn(&mut Overlay, &Node, Verb, &[String]) -> Result<(), String>,
-        verb: Verb,
-        words: &[String],
+        change: impl FnOnce(&mut Overlay, &Node) -> Result<(), String>,
     ) -> Result<Value, String> {
         let before = self.own.clone();
         let node = self.over.node(self.mirror.node());
-        change(&mut self.own, node, verb, words)?;
+        change(&mut self.own, node)?;
         if let Err(error) = self.bring(Some(&before)) {
             self.own = before;
             self.over = Over::of(self.mirror.node(), &self.own, self.liveness.down());

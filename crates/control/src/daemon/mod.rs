@@ -19,6 +19,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use nix::sys::prctl::set_dumpable;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Gid;
 use serde_json::Value;
@@ -195,6 +196,8 @@ impl Daemon {
     /// Loads, compiles, attaches. On an error everything is as it was before, save what a dead instance had left.
     pub fn start(options: Options, words: PacketWords) -> Result<Self, DaemonError> {
         options.check()?;
+        // Secrets of HMAC keys are in this process: nothing of its memory is written down when it dies.
+        set_dumpable(false).map_err(|errno| DaemonError::System(errno.into()))?;
         let directory = run_directory();
         let lock = Lock::take(&directory)?;
         if let Some(run_root) = directory.parent() {

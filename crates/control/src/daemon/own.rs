@@ -8,6 +8,7 @@ use ipnet::{IpNet, Ipv6Net};
 use sidestep_mirror::Changes;
 use sidestep_model::config::{Overlay, check_services, read_own_route};
 use sidestep_model::grammar::{Context, Style, Words, domain, route, rule, vlan};
+use sidestep_model::hmac::{HmacAlgorithm, HmacKey, Secret};
 use sidestep_model::node::{Node, TableId};
 use sidestep_model::route::{Owner, RouteKey};
 use sidestep_model::service::Service;
@@ -74,6 +75,7 @@ fn over(mirrored: &Node, own: &Overlay) -> Node {
     node.vlans
         .extend(own.vlans.iter().map(|(key, dev)| (*key, *dev)));
     node.domain = own.domain.clone();
+    node.hmac_keys.extend(own.hmac_keys.clone());
     node.tunsrc = own.tunsrc.or(node.tunsrc);
     node.seg6_flowlabel = own.seg6_flowlabel.unwrap_or(node.seg6_flowlabel);
     node.multipath_hash_seed = own.multipath_hash_seed.unwrap_or(node.multipath_hash_seed);
@@ -199,6 +201,31 @@ pub(crate) fn change_rule(
     }
     own.rules.extend(new);
     Ok(())
+}
+
+/// Carries out `sidestep hmac set`.
+pub(crate) fn set_hmac(
+    own: &mut Overlay,
+    key: u32,
+    algorithm: HmacAlgorithm,
+    secret: &Secret,
+) -> Result<(), String> {
+    if key == 0 {
+        return Err("HMAC key id 0 means no key".into());
+    }
+    let secret = secret.clone();
+    own.hmac_keys.insert(key, HmacKey { algorithm, secret });
+    Ok(())
+}
+
+/// Carries out `sidestep hmac del`. On an error nothing has changed.
+pub(crate) fn del_hmac(own: &mut Overlay, key: u32) -> Result<(), String> {
+    match own.hmac_keys.remove(&key) {
+        Some(_) => Ok(()),
+        None => Err(
+            "Sidestep has no such key of its own (keys of the kernel are removed with `ip sr hmac set KEYID` and no secret)".into(),
+        ),
+    }
 }
 
 /// `del PREFIX [table T] [metric N]`, or all the words that it was added with.

@@ -7,9 +7,10 @@ use nix::time::ClockId;
 use serde_json::Value;
 use sidestep_abi::{
     Reason, SIDESTEP_CHAINS, SIDESTEP_EXT_HEADERS_MAX, SIDESTEP_FLOW_TABLES, SIDESTEP_FLOWS,
-    SIDESTEP_HBH_OPTIONS_MAX, SIDESTEP_LEARNED, SIDESTEP_LEARNED_MAX, SIDESTEP_PORTS,
-    SIDESTEP_REPORT_BYTES, SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_STEPS, SIDESTEP_SEGMENTS_MAX,
-    SIDESTEP_STEPS_MAX, SIDESTEP_TLVS_MAX, sidestep_learned, sidestep_route_counters,
+    SIDESTEP_HBH_OPTIONS_MAX, SIDESTEP_HMAC_KEYS, SIDESTEP_HMAC_SEGMENTS_MAX, SIDESTEP_LEARNED,
+    SIDESTEP_LEARNED_MAX, SIDESTEP_PORTS, SIDESTEP_REPORT_BYTES, SIDESTEP_SAMPLE_BYTES,
+    SIDESTEP_SAMPLE_STEPS, SIDESTEP_SEGMENTS_MAX, SIDESTEP_STEPS_MAX, SIDESTEP_TLVS_MAX,
+    sidestep_learned, sidestep_route_counters,
 };
 use sidestep_datapath::kernel::Origin;
 use sidestep_datapath::{VIEWS, learned};
@@ -245,6 +246,29 @@ impl Daemon {
             .collect())
     }
 
+    pub(super) fn hmac_report(&self) -> report::HmacKeys {
+        let image = &self.compiled.image;
+        let policies = |id: u32| {
+            let signing = image.policies.values().filter(|policy| {
+                let key = image.hmac_keys.get(&policy.hmac_key);
+                key.is_some_and(|key| key.id == id)
+            });
+            signing.count() as u64
+        };
+        let keys = self.node().hmac_keys.iter();
+        keys.map(|(&id, key)| report::HmacKey {
+            key: id,
+            algorithm: key.algorithm.to_string(),
+            owner: if self.own.hmac_keys.contains_key(&id) {
+                "sidestep".into()
+            } else {
+                "kernel".into()
+            },
+            policies: policies(id),
+        })
+        .collect()
+    }
+
     pub(super) fn limits_report(&self) -> report::Limits {
         let (limits, image) = (self.options.limits, &self.compiled.image);
         let refused = "a route of Sidestep's own is refused, one of the kernel's is left to it";
@@ -291,6 +315,12 @@ impl Daemon {
                 "ports with equal index modulo it are refused",
             ),
             row(
+                "HMAC keys",
+                SIDESTEP_HMAC_KEYS,
+                Some(image.hmac_keys.len()),
+                "the kernel signs and verifies with the others",
+            ),
+            row(
                 "learned headers",
                 SIDESTEP_LEARNED,
                 Some(image.learned.len()),
@@ -333,7 +363,7 @@ fn learned_report(
 }
 
 /// Limits of what is looked at in one packet: name, limit, and what becomes of the rest.
-const OF_PACKETS: [(&str, u32, &str); 12] = [
+const OF_PACKETS: [(&str, u32, &str); 13] = [
     (
         "flows of a service",
         SIDESTEP_FLOWS,
@@ -359,6 +389,11 @@ const OF_PACKETS: [(&str, u32, &str); 12] = [
         "extension headers",
         SIDESTEP_EXT_HEADERS_MAX,
         "kernel ext_chain",
+    ),
+    (
+        "segments under an HMAC",
+        SIDESTEP_HMAC_SEGMENTS_MAX,
+        "drop hmac_segments, as the kernel does; a policy with more is the kernel's",
     ),
     (
         "TLVs looked at",

@@ -365,7 +365,6 @@ impl Packet {
             let header = self.bytes.get(at..at + length).ok_or(Drop(cut))?;
             walk.met |= routing;
             match (routing, header[2], header[3]) {
-                (true, 4, 0) if has_hmac(header) => return Err(Leave("hmac")),
                 (true, _, 0) => {}
                 (true, 4, _) => return Ok(Some(Srh { at, length })),
                 // RFC 8200 4.4.
@@ -383,7 +382,7 @@ impl Packet {
     /// S08 to S10: the SRH, and RFC 8754 2.1.
     fn checked(&self, srh: &Srh) -> Step<()> {
         let header = &self.bytes[srh.at..srh.at + srh.length];
-        let (segments_left, last_entry, flags) = (header[3], usize::from(header[4]), header[5]);
+        let (segments_left, last_entry) = (header[3], usize::from(header[4]));
         // S08. max_last_entry = ( Hdr Ext Len / 2 ) - 1
         let end = 8 + 16 * (last_entry + 1);
         // S09. If ((Last Entry > max_last_entry) or (Segments Left > (Last Entry+1))) {
@@ -396,9 +395,6 @@ impl Packet {
         // A second SRH at one node.
         if self.advanced.is_some_and(|at| at != srh.at) {
             return Err(Leave("unsupported"));
-        }
-        if flags & 8 != 0 {
-            return Err(Leave("hmac"));
         }
         tlvs(&header[end..])
     }
@@ -592,19 +588,11 @@ fn tlvs(mut rest: &[u8]) -> Step<()> {
         rest = match rest {
             [] => break,
             [0, rest @ ..] => rest,
-            [5, _, ..] => return Err(Leave("hmac")),
             [_, length, value @ ..] => value.get(usize::from(*length)..).ok_or(Drop("srh_tlv"))?,
             [_] => return Err(Drop("srh_tlv")),
         };
     }
     Ok(())
-}
-
-/// RFC 8754 2.1.2, in an SRH that is used up.
-fn has_hmac(srh: &[u8]) -> bool {
-    let end = 8 + 16 * (usize::from(srh[4]) + 1);
-    let behind = srh.get(end..).unwrap_or_default();
-    srh[5] & 8 != 0 || matches!(tlvs(behind), Err(Leave("hmac")))
 }
 
 /// RFC 8200 3: bytes of the packet that begins here. What is wrong with the header, and with its length.

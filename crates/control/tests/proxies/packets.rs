@@ -142,7 +142,8 @@ fn routing(model: &Model, proxy: &Proxy, random: &mut Random) -> Srh {
             1 => [&[0x80, 4][..], &random.bytes(4), &[0, 0]].concat(),
             2 => [&[0x7c, 14][..], &[7; 14]].concat(),
             3 => random.bytes(8),
-            4 if random.one_in(2) => [&[5, 38, 0, 0][..], &[9; 36]].concat(),
+            // Not the length of an HMAC: the model knows no keys.
+            4 if random.one_in(2) => [&[5, 30, 0, 0][..], &[9; 28]].concat(),
             _ => Vec::new(),
         },
     }

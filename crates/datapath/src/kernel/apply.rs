@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use sidestep_abi::{SIDESTEP_LEARNED, SIDESTEP_PORTS, sidestep_adjacency};
+use sidestep_abi::{SIDESTEP_HMAC_KEYS, SIDESTEP_LEARNED, SIDESTEP_PORTS, sidestep_adjacency};
 use sidestep_fib::Prefix;
 
 use super::maps::{Mapped, Record, differ_in_first_word_only};
@@ -61,6 +61,7 @@ impl Kernel {
 
         self.write_adjacencies(delta, &mut applied)?;
         let maps = &self.maps;
+        publish(&maps.hmac_keys, delta.hmac_keys.added(), &mut applied);
         publish(&maps.policies, delta.policies.added(), &mut applied);
         publish(&maps.learned, delta.learned.added(), &mut applied);
         // A group refers to routes, and other routes to groups.
@@ -275,6 +276,9 @@ impl Kernel {
         for index in &records.policies {
             self.maps.policies.clear(*index);
         }
+        for index in &records.hmac_keys {
+            self.maps.hmac_keys.clear(*index);
+        }
         for index in &records.learned {
             self.maps.forget(*index);
         }
@@ -314,6 +318,7 @@ impl Kernel {
         clear(&maps.routes, &delta.routes);
         clear(&maps.groups, &delta.groups);
         clear(&maps.policies, &delta.policies);
+        clear(&maps.hmac_keys, &delta.hmac_keys);
         clear(&maps.learned, &delta.learned);
         clear(&maps.adjacencies, &delta.adjacencies);
         Ok(())
@@ -351,6 +356,7 @@ fn check(delta: &Delta, to: &Image, limits: Limits) -> Result<(), KernelError> {
     let in_use = first(Table::Routes, &delta.routes)
         .or_else(|| first(Table::Groups, &delta.groups))
         .or_else(|| first(Table::Policies, &delta.policies))
+        .or_else(|| first(Table::HmacKeys, &delta.hmac_keys))
         .or_else(|| first(Table::Learned, &delta.learned));
     if let Some((table, index)) = in_use {
         return Err(KernelError::InUse { table, index });
@@ -377,6 +383,11 @@ fn check(delta: &Delta, to: &Image, limits: Limits) -> Result<(), KernelError> {
             Table::Policies,
             limits.policies,
             last(to.policies.last_key_value().map(|(i, _)| *i)),
+        ),
+        (
+            Table::HmacKeys,
+            SIDESTEP_HMAC_KEYS,
+            last(to.hmac_keys.last_key_value().map(|(i, _)| *i)),
         ),
         (
             Table::Learned,

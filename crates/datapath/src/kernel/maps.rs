@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use libbpf_rs::{MapCore, MapHandle, MapType};
 use sidestep_abi::{
-    SIDESTEP_FLOW_SETS, SIDESTEP_FLOW_SETS_TOTAL, SIDESTEP_LEARNED, SIDESTEP_LEARNED_TOTAL,
-    SIDESTEP_PORTS, SIDESTEP_REASONS, SIDESTEP_REPORT_RING, SIDESTEP_WANTED, sidestep_adjacency,
-    sidestep_flow_set, sidestep_group, sidestep_learned, sidestep_policy, sidestep_port,
-    sidestep_port_counters, sidestep_report_rate, sidestep_route, sidestep_route_counters,
-    sidestep_wanted,
+    SIDESTEP_FLOW_SETS, SIDESTEP_FLOW_SETS_TOTAL, SIDESTEP_HMAC_KEYS, SIDESTEP_LEARNED,
+    SIDESTEP_LEARNED_TOTAL, SIDESTEP_PORTS, SIDESTEP_REASONS, SIDESTEP_REPORT_RING,
+    SIDESTEP_WANTED, sidestep_adjacency, sidestep_flow_set, sidestep_group, sidestep_hmac_key,
+    sidestep_hmac_work, sidestep_learned, sidestep_policy, sidestep_port, sidestep_port_counters,
+    sidestep_report_rate, sidestep_route, sidestep_route_counters, sidestep_wanted,
 };
 
 use sidestep_fib::{Fib, Memory as _};
@@ -52,11 +52,15 @@ pub enum Table {
     Reports,
     /// How many of them, per port.
     ReportRates,
+    /// HMAC keys.
+    HmacKeys,
+    /// Memory for one HMAC, and what it remembers.
+    HmacWork,
 }
 
 impl Table {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::Ports,
         Self::Routes,
         Self::Groups,
@@ -71,6 +75,8 @@ impl Table {
         Self::FlowSets,
         Self::Reports,
         Self::ReportRates,
+        Self::HmacKeys,
+        Self::HmacWork,
     ];
 
     /// Name of the map.
@@ -90,6 +96,8 @@ impl Table {
             Self::FlowSets => "flow_sets",
             Self::Reports => "reports",
             Self::ReportRates => "report_rates",
+            Self::HmacKeys => "hmac_keys",
+            Self::HmacWork => "hmac_work",
         }
     }
 
@@ -101,8 +109,8 @@ impl Table {
             Self::Groups => limits.groups + 1,
             Self::Adjacencies => limits.adjacencies + 1,
             Self::Policies => limits.policies + 1,
-            // One value of many lines. The limit itself is kept by `apply`.
-            Self::Fib => 1,
+            // Of prefixes one value of many lines. The limit itself is kept by `apply`.
+            Self::Fib | Self::HmacWork => 1,
             Self::RouteCounters => limits.route_counters + 1,
             Self::ReasonCounters => SIDESTEP_REASONS,
             Self::Wanted => SIDESTEP_WANTED,
@@ -110,6 +118,7 @@ impl Table {
             Self::FlowSets => SIDESTEP_FLOW_SETS_TOTAL,
             // Bytes.
             Self::Reports => SIDESTEP_REPORT_RING,
+            Self::HmacKeys => SIDESTEP_HMAC_KEYS + 1,
         }
     }
 
@@ -147,6 +156,8 @@ impl Table {
             Self::FlowSets => (MapType::Array, 4, size_of::<sidestep_flow_set>()),
             Self::Reports => (MapType::RingBuf, 0, 0),
             Self::ReportRates => (MapType::Array, 4, size_of::<sidestep_report_rate>()),
+            Self::HmacKeys => (MapType::Array, 4, size_of::<sidestep_hmac_key>()),
+            Self::HmacWork => (MapType::PercpuArray, 4, size_of::<sidestep_hmac_work>()),
         }
     }
 
@@ -188,6 +199,7 @@ pub(super) struct Maps {
     pub(super) groups: Mapped<sidestep_group>,
     pub(super) adjacencies: Mapped<sidestep_adjacency>,
     pub(super) policies: Mapped<sidestep_policy>,
+    pub(super) hmac_keys: Mapped<sidestep_hmac_key>,
     pub(super) fib: Fib<Mapping>,
     pub(super) wanted: Mapped<sidestep_wanted>,
     pub(super) learned: Mapped<sidestep_learned>,
@@ -207,6 +219,7 @@ impl Maps {
             groups: Mapped::new(handle(Table::Groups))?,
             adjacencies: Mapped::new(handle(Table::Adjacencies))?,
             policies: Mapped::new(handle(Table::Policies))?,
+            hmac_keys: Mapped::new(handle(Table::HmacKeys))?,
             fib: Fib::beside(Mapping::of_value(handle(Table::Fib))?),
             wanted: Mapped::new(handle(Table::Wanted))?,
             learned: Mapped::new(handle(Table::Learned))?,
@@ -262,6 +275,7 @@ impl Maps {
                 .map(|(index, adjacency)| (index, unmarked(adjacency))),
         );
         image.policies.extend(self.policies.records());
+        image.hmac_keys.extend(self.hmac_keys.records());
         image.learned.extend(
             self.learned
                 .records()
@@ -321,6 +335,8 @@ unsafe impl Record for sidestep_group {}
 unsafe impl Record for sidestep_adjacency {}
 // SAFETY: as above.
 unsafe impl Record for sidestep_policy {}
+// SAFETY: as above.
+unsafe impl Record for sidestep_hmac_key {}
 // SAFETY: as above.
 unsafe impl Record for sidestep_wanted {}
 // SAFETY: as above.

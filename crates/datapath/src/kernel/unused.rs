@@ -22,6 +22,7 @@ pub(super) struct Records {
     pub routes: BTreeMap<u32, u32>,
     pub groups: BTreeSet<u32>,
     pub policies: BTreeSet<u32>,
+    pub hmac_keys: BTreeSet<u32>,
     pub learned: BTreeSet<u32>,
     pub adjacencies: BTreeSet<u32>,
     /// Views of the prefix table: what leads to one may just have been read.
@@ -34,6 +35,7 @@ impl Records {
         let others = [
             &self.groups,
             &self.policies,
+            &self.hmac_keys,
             &self.learned,
             &self.adjacencies,
         ];
@@ -44,6 +46,7 @@ impl Records {
         self.routes.append(&mut other.routes);
         self.groups.append(&mut other.groups);
         self.policies.append(&mut other.policies);
+        self.hmac_keys.append(&mut other.hmac_keys);
         self.learned.append(&mut other.learned);
         self.adjacencies.append(&mut other.adjacencies);
         self.views.append(&mut other.views);
@@ -56,6 +59,7 @@ impl Records {
         }
         keep(&mut self.groups, &delta.groups);
         keep(&mut self.policies, &delta.policies);
+        keep(&mut self.hmac_keys, &delta.hmac_keys);
         keep(&mut self.learned, &delta.learned);
         keep(&mut self.adjacencies, &delta.adjacencies);
     }
@@ -94,6 +98,9 @@ impl Unused {
         retired
             .policies
             .extend(delta.policies.removed().map(|it| it.0));
+        retired
+            .hmac_keys
+            .extend(delta.hmac_keys.removed().map(|it| it.0));
         retired
             .learned
             .extend(delta.learned.removed().map(|it| it.0));

@@ -6,10 +6,12 @@ use sidestep_abi::{
     SIDESTEP_POLICY_INSERT, SIDESTEP_TRACE_CSID, SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_DEMASQUERADE,
     SIDESTEP_TRACE_FORWARD, SIDESTEP_TRACE_LAST_SEGMENT, SIDESTEP_TRACE_LEARN,
     SIDESTEP_TRACE_MASQUERADE, SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_POP, SIDESTEP_TRACE_PUSH,
-    SIDESTEP_TRACE_REPLACE_CSID, SIDESTEP_TRACE_RESTORE, SIDESTEP_TRACE_SRH, sidestep_policy,
+    SIDESTEP_TRACE_REPLACE_CSID, SIDESTEP_TRACE_RESTORE, SIDESTEP_TRACE_SRH, sidestep_hmac_key,
+    sidestep_policy,
 };
 use std::collections::BTreeMap;
 
+use sidestep_control::compile::sign;
 use sidestep_datapath::{Image, Trace};
 
 use super::flow;
@@ -129,7 +131,10 @@ impl Tables<'_> {
         let mut ether_type = [0x86, 0xdd];
         let mut any_label = false;
         match policy {
-            Some(policy) if is_kind(SIDESTEP_POLICY_INSERT) => insert(&mut packet, policy)?,
+            Some(policy) if is_kind(SIDESTEP_POLICY_INSERT) => {
+                let key = self.image.hmac_keys.get(&policy.hmac_key);
+                insert(&mut packet, policy, key)?;
+            }
             Some(policy) => any_label = push(&mut packet, policy, arrived, &decided)?,
             None if decided.restored.is_some() => {
                 any_label = restore(&mut packet, arrived, &decided)?;
@@ -398,10 +403,18 @@ fn take_out(packet: &mut Vec<u8>, srh: usize, length: usize) -> Option<()> {
 }
 
 /// H.Insert: the destination so far becomes Segment List[0].
-fn insert(packet: &mut Vec<u8>, policy: &sidestep_policy) -> Option<()> {
+fn insert(
+    packet: &mut Vec<u8>,
+    policy: &sidestep_policy,
+    key: Option<&sidestep_hmac_key>,
+) -> Option<()> {
     let mut srh = policy.header.get(..usize::from(policy.length))?.to_vec();
     srh[0] = packet[6];
     srh[8..24].copy_from_slice(&packet[24..40]);
+    if let Some(key) = key {
+        let source: [u8; 16] = packet.get(8..24)?.try_into().ok()?;
+        sign(&mut srh, key, source.into());
+    }
     packet[6] = PROTO_ROUTING;
     packet[24..40].copy_from_slice(&policy.first);
     packet.splice(IPV6..IPV6, srh);

@@ -4,6 +4,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::chain::{self, Service};
+use super::hmac;
 use super::network::{GENERATOR_MAC, ROUTER_MACS, SINK_MAC};
 use super::packet::{ETHERNET, IPV4, IPV6, Ipv6, ROUTING, ethernet, srh, udp4, udp6};
 
@@ -44,6 +45,7 @@ pub fn all() -> Vec<Behavior> {
     behaviors.extend(headends());
     behaviors.extend(endpoints());
     behaviors.extend(decapsulations());
+    behaviors.extend(hmac::all());
     behaviors.extend(chain::all());
     behaviors
 }
@@ -434,7 +436,9 @@ mod tests {
                 "{name}"
             );
             let through_a_service = behavior.service.is_some();
-            let length = if name.contains("End.AM") {
+            let length = if name.contains("HMAC") {
+                behavior.sent.len()
+            } else if name.contains("End.AM") {
                 174
             } else if name.starts_with("End") || through_a_service {
                 158

@@ -8,6 +8,7 @@
 
 mod behavior;
 mod chain;
+mod hmac;
 mod machine;
 mod measure;
 mod network;

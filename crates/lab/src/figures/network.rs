@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::Error;
 use super::behavior::Behavior;
+use super::hmac;
 use crate::lab::mac_text;
 use crate::offload::Offload;
 use crate::{Lab, LinkEnd, Namespace};
@@ -213,6 +214,8 @@ fn configure(router: &Namespace, lines: &[&str], rules: &[String]) -> Result<(),
     }
     batch.push_str("sr tunsrc set fc01::2\n");
     apply(router, &["ip", "-batch", "-"], &batch)?;
+    let (id, algorithm, secret) = hmac::KEY;
+    router.set_hmac(id, algorithm, secret)?;
     let mut batch = String::new();
     for rule in rules {
         let _ = writeln!(batch, "rule add {rule}");

@@ -5,7 +5,7 @@
 
 mod raw;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
@@ -65,6 +65,19 @@ pub struct Node {
     /// The seed of Sidestep's multipath hash; Linux has a hash of its own.
     #[serde(default)]
     pub multipath_hash_seed: Option<u32>,
+    /// `ip sr hmac set`, by key id.
+    #[serde(default)]
+    pub hmac: BTreeMap<u32, HmacKey>,
+}
+
+/// An HMAC key, for all to see: it is a test's.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HmacKey {
+    /// `sha1` or `sha256`.
+    pub algorithm: String,
+    /// A line.
+    pub secret: String,
 }
 
 /// One port.

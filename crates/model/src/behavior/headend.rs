@@ -25,7 +25,7 @@ pub struct Headend {
     pub lookup: bool,
     /// What it encapsulates.
     pub inner: Inner,
-    /// The data plane does it now (`hmac` excepted, which is left to the kernel).
+    /// The data plane does it now.
     pub data_plane: bool,
     /// Where it is specified.
     pub source: &'static str,

@@ -1,5 +1,6 @@
 use super::*;
 use crate::grammar::Style;
+use crate::hmac::Secret;
 use crate::node::{LinkKind, Mac};
 use crate::route::Family;
 
@@ -270,14 +271,43 @@ fn an_overlay_is_resolved_against_the_live_node_and_is_all_sidesteps() {
         (overlay.rules[0].priority, overlay.rules[0].owner),
         (32764, Owner::Sidestep)
     );
-    let file =
-        File::parse("routes: [\"fd77::1 encap seg6 mode encap segs fc00::5 hmac 1 dev eth0\"]")
-            .expect("YAML");
-    let found = file.overlay(&live).expect_err("not done yet").to_string();
+}
+
+#[test]
+fn hmac_keys_have_a_secret_here_or_in_a_file_of_its_own_and_no_error_quotes_it() {
+    let keys =
+        "hmac: {7: {algorithm: sha256, secret: \"hush\"}, 8: {algorithm: sha1, secret_file: k8}}";
+    let mut file = File::parse(keys).expect("YAML");
+    assert!(file.holds_secrets());
+    let found = file.node().expect_err("nobody has read k8").to_string();
     assert!(
-        found.starts_with("line 1, column 54: Sidestep does not sign yet"),
+        found.contains("no secret is known of HMAC key \"8\""),
         "{found}"
     );
+    let refused = file.clone().read_secrets(|_| Err("not there".into()));
+    let found = refused.expect_err("it is not there").to_string();
+    assert!(
+        found.contains("`secret_file`: not there: \"k8\""),
+        "{found}"
+    );
+    file.read_secrets(|path| {
+        assert_eq!(path.to_str(), Some("k8"));
+        Secret::new(b"still").map_err(|error| error.to_string())
+    })
+    .expect("both are known");
+    let node = file.node().expect("legal");
+    assert_eq!(node.hmac_keys[&7].secret, Secret::new(b"hush").unwrap());
+    assert_eq!(node.hmac_keys[&8].secret, Secret::new(b"still").unwrap());
+    assert!(!format!("{file:?}{node:?}").contains("hush"));
+    let long = "x".repeat(65);
+    for secret in ["[4711]", "{a: 4711}", "\"\"", &long] {
+        let found = File::parse(&format!(
+            "hmac: {{7: {{algorithm: sha1, secret: {secret}}}}}"
+        ));
+        let found = found.expect_err(secret).to_string();
+        assert!(!found.contains("47") && !found.contains("xx"), "{found}");
+    }
+    assert!(error("hmac: {0: {algorithm: sha1, secret: \"x\"}}").contains("HMAC key id"));
 }
 
 #[test]

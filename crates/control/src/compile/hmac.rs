@@ -1,0 +1,268 @@
+//! HMAC keys (RFC 8754 2.1.2) as the packet path has them: a view of key ids, and each secret hashed as far as it goes
+//! without a packet. What an encapsulation pushes is signed here, once: its text has nothing of the packet.
+
+use std::net::Ipv6Addr;
+
+use sidestep_abi::{
+    PUNT_hmac, SIDESTEP_HMAC_SEGMENTS_MAX, SIDESTEP_HMAC_SHA1, SIDESTEP_HMAC_SHA256,
+    SIDESTEP_ROUTE_HMAC_KEY, sidestep_hmac_key, sidestep_route,
+};
+use sidestep_datapath::FibKey;
+use sidestep_model::hmac::{HmacAlgorithm, HmacKey};
+
+use super::routes::{Outcome, Unsupported, record};
+use super::stock::ViewKey;
+use super::{CompileError, Pass};
+
+const BLOCK: usize = 64;
+/// Of a list of segments that is signed; Linux refuses more.
+pub(super) const SEGMENTS_MAX: usize = SIDESTEP_HMAC_SEGMENTS_MAX as usize;
+/// Bytes of the HMAC TLV, and of the field in it.
+const TLV: usize = 40;
+const FIELD: usize = 32;
+/// `SR6_FLAG1_HMAC` of include/uapi/linux/seg6.h.
+const FLAG: u8 = 8;
+const TLV_TYPE: u8 = 5;
+
+/// FIPS 180-4 5.3: the hash value before the first block.
+const SHA1_FIRST: [u32; 5] = [
+    0x6745_2301,
+    0xefcd_ab89,
+    0x98ba_dcfe,
+    0x1032_5476,
+    0xc3d2_e1f0,
+];
+const SHA256_FIRST: [u32; 8] = [
+    0x6a09_e667,
+    0xbb67_ae85,
+    0x3c6e_f372,
+    0xa54f_f53a,
+    0x510e_527f,
+    0x9b05_688c,
+    0x1f83_d9ab,
+    0x5be0_cd19,
+];
+
+/// What blocks make of a hash value. SHA-1 has five words of it.
+fn compress(algorithm: HmacAlgorithm, state: &mut [u32; 8], blocks: &[[u8; BLOCK]]) {
+    match algorithm {
+        HmacAlgorithm::Sha1 => {
+            let mut five = [0; 5];
+            five.copy_from_slice(&state[..5]);
+            sha1::block_api::compress(&mut five, blocks);
+            state[..5].copy_from_slice(&five);
+        }
+        HmacAlgorithm::Sha256 => sha2::block_api::compress256(state, blocks),
+    }
+}
+
+/// The record of a key: RFC 2104 4, the hash values behind the key with ipad and with opad.
+pub(crate) fn key(id: u32, key: &HmacKey) -> sidestep_hmac_key {
+    let behind = |pad: u8| {
+        let mut state = [0; 8];
+        match key.algorithm {
+            HmacAlgorithm::Sha1 => state[..5].copy_from_slice(&SHA1_FIRST),
+            HmacAlgorithm::Sha256 => state = SHA256_FIRST,
+        }
+        // A secret is never longer than a block.
+        let mut block = [pad; BLOCK];
+        for (to, byte) in block.iter_mut().zip(key.secret.expose()) {
+            *to ^= byte;
+        }
+        compress(key.algorithm, &mut state, &[block]);
+        state
+    };
+    let algorithm = match key.algorithm {
+        HmacAlgorithm::Sha1 => SIDESTEP_HMAC_SHA1,
+        HmacAlgorithm::Sha256 => SIDESTEP_HMAC_SHA256,
+    };
+    let (inner, outer) = (behind(0x36), behind(0x5c));
+    sidestep_hmac_key {
+        id,
+        algorithm,
+        generation: generation(id, algorithm, &inner),
+        inner,
+        outer,
+    }
+}
+
+/// Another one for another key, the same whenever it is the same key; and nothing can be told from it.
+fn generation(id: u32, algorithm: u32, inner: &[u32; 8]) -> u64 {
+    let mut block = [0; BLOCK];
+    let words = [id, algorithm].into_iter().chain(*inner);
+    for (to, word) in block.chunks_exact_mut(4).zip(words) {
+        to.copy_from_slice(&word.to_be_bytes());
+    }
+    let mut state = SHA256_FIRST;
+    compress(HmacAlgorithm::Sha256, &mut state, &[block]);
+    // 0 is none.
+    (u64::from(state[0]) << 32 | u64::from(state[1])).max(1)
+}
+
+/// The HMAC of a text, as it is in the TLV.
+fn mac(key: &sidestep_hmac_key, text: &[u8]) -> [u8; FIELD] {
+    let (algorithm, bytes) = match key.algorithm {
+        SIDESTEP_HMAC_SHA1 => (HmacAlgorithm::Sha1, 20),
+        _ => (HmacAlgorithm::Sha256, 32),
+    };
+    let hash = |mut state: [u32; 8], text: &[u8]| {
+        let bits = (BLOCK + text.len()) as u64 * 8;
+        let mut padded = [text, &[0x80]].concat();
+        padded.resize((text.len() + 9).next_multiple_of(BLOCK) - 8, 0);
+        padded.extend(bits.to_be_bytes());
+        compress(algorithm, &mut state, padded.as_chunks().0);
+        let mut field = [0; FIELD];
+        for (to, word) in field.chunks_exact_mut(4).zip(state) {
+            to.copy_from_slice(&word.to_be_bytes());
+        }
+        field[bytes..].fill(0);
+        field
+    };
+    let inner = hash(key.inner, text);
+    hash(key.outer, &inner[..bytes])
+}
+
+/// Gives an SRH the HMAC TLV of this key, its HMAC still zero.
+pub(super) fn announce(srh: &mut Vec<u8>, key: &sidestep_hmac_key) {
+    srh[1] += (TLV / 8) as u8;
+    srh[5] |= FLAG;
+    srh.extend([TLV_TYPE, (TLV - 2) as u8, 0, 0]);
+    srh.extend(key.id.to_be_bytes());
+    srh.extend([0; FIELD]);
+}
+
+/// Signs an SRH that ends with the HMAC TLV of this key (`net/ipv6/seg6_hmac.c`: source address, Last Entry, Flags, key
+/// ID, Segment List).
+pub fn sign(srh: &mut [u8], key: &sidestep_hmac_key, source: Ipv6Addr) {
+    let list = srh.len() - TLV;
+    let text = [
+        &source.octets(),
+        &srh[4..6],
+        &key.id.to_be_bytes(),
+        &srh[8..list],
+    ]
+    .concat();
+    let field = srh.len() - FIELD;
+    srh[field..].copy_from_slice(&mac(key, &text));
+}
+
+/// The key that a record stands for; 0: none.
+pub(super) fn slot(record: &sidestep_route) -> u32 {
+    match u32::from(record.action) {
+        SIDESTEP_ROUTE_HMAC_KEY => record.policy,
+        _ => 0,
+    }
+}
+
+impl Pass<'_> {
+    /// The view of key ids; 0: there are no keys. Keys that there is no room for are the kernel's.
+    pub(super) fn hmac_view(&mut self) -> Result<u32, CompileError> {
+        let node = self.node;
+        if node.hmac_keys.is_empty() {
+            return Ok(0);
+        }
+        let view = self.stock.views.get(&ViewKey::HmacKeys)?;
+        for (&id, content) in &node.hmac_keys {
+            let content = key(id, content);
+            let Ok(slot) = self.stock.hmac_keys.get(&content) else {
+                let rest = self.bare_punt(PUNT_hmac)?;
+                self.put_prefix(of_ids(view, 0, 0), Some(rest));
+                break;
+            };
+            self.put_hmac_key(slot, &content);
+            let route = self.bare(sidestep_route {
+                policy: slot,
+                ..record(SIDESTEP_ROUTE_HMAC_KEY)
+            })?;
+            self.put_prefix(of_ids(view, id, 32), Some(route));
+            self.known.hmac_keys.insert(id, slot);
+        }
+        Ok(view)
+    }
+
+    /// The key that a route signs with. Where there is none, or the list of the SRH is too long, the kernel says what
+    /// becomes of the packet.
+    pub(super) fn signer(
+        &self,
+        id: Option<u32>,
+        listed: usize,
+    ) -> Outcome<Option<(u32, sidestep_hmac_key)>> {
+        let because = |words: String| Err(Ok(Unsupported::Because(PUNT_hmac, words)));
+        let Some(id) = id else {
+            return Ok(None);
+        };
+        if listed > SEGMENTS_MAX {
+            return because(format!(
+                "HMAC over {listed} segments; {SEGMENTS_MAX} are possible"
+            ));
+        }
+        let slot = self.known.hmac_keys.get(&id).copied();
+        let content = slot.and_then(|slot| self.out.image.hmac_keys.get(&slot));
+        match (slot, content) {
+            (Some(slot), Some(content)) => Ok(Some((slot, *content))),
+            _ => because(format!("there is no HMAC key {id}")),
+        }
+    }
+}
+
+fn of_ids(view: u32, id: u32, length: u8) -> FibKey {
+    let mut address = [0; 16];
+    address[..4].copy_from_slice(&id.to_be_bytes());
+    FibKey {
+        view,
+        address,
+        length,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sidestep_model::hmac::Secret;
+
+    use super::*;
+
+    fn made(algorithm: HmacAlgorithm, secret: &[u8]) -> sidestep_hmac_key {
+        let secret = Secret::new(secret).expect("short enough");
+        key(7, &HmacKey { algorithm, secret })
+    }
+
+    fn hex(algorithm: HmacAlgorithm, secret: &[u8], text: &[u8]) -> String {
+        hex::encode(mac(&made(algorithm, secret), text))
+    }
+
+    #[test]
+    fn the_cases_of_rfc_2202_and_rfc_4231_hold() {
+        use HmacAlgorithm::{Sha1, Sha256};
+        let zeros = "000000000000000000000000";
+        assert_eq!(
+            hex(Sha1, &[0x0b; 20], b"Hi There"),
+            format!("b617318655057264e28bc0b6fb378c8ef146be00{zeros}")
+        );
+        assert_eq!(
+            hex(Sha1, &[0xaa; 20], &[0xdd; 50]),
+            format!("125d7342b9ac11cd91a39af48aa17b4f63f175d3{zeros}")
+        );
+        assert_eq!(
+            hex(Sha256, &[0x0b; 20], b"Hi There"),
+            "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7"
+        );
+        assert_eq!(
+            hex(Sha256, b"Jefe", b"what do ya want for nothing?"),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
+        );
+    }
+
+    #[test]
+    fn another_key_has_another_generation_and_none_is_shown() {
+        let one = made(HmacAlgorithm::Sha1, b"a");
+        assert_eq!(one, made(HmacAlgorithm::Sha1, b"a"));
+        for other in [
+            made(HmacAlgorithm::Sha1, b"b"),
+            made(HmacAlgorithm::Sha256, b"a"),
+        ] {
+            assert_ne!(one.generation, other.generation);
+        }
+        let shown = format!("{one:?}");
+        assert!(!shown.contains(&one.inner[0].to_string()), "{shown}");
+    }
+}

@@ -1,0 +1,78 @@
+//! The HMAC keys of a file.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::{File, yaml};
+use crate::error::ConfigError;
+use crate::hmac::{HmacAlgorithm, HmacKey, HmacKeys, Secret};
+
+/// `{algorithm: sha256, secret: "…"}` or `{algorithm: sha256, secret_file: PATH}`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Key {
+    algorithm: HmacAlgorithm,
+    secret: Option<Secret>,
+    secret_file: Option<PathBuf>,
+}
+
+impl File {
+    /// Whether a secret is in the file itself: then not everybody may read it.
+    pub fn holds_secrets(&self) -> bool {
+        self.hmac.values().any(|key| key.value.secret.is_some())
+    }
+
+    /// Reads the secrets that the file names files for.
+    ///
+    /// # Errors
+    /// What `read` says, at the key that it is for.
+    pub fn read_secrets(
+        &mut self,
+        read: impl Fn(&Path) -> Result<Secret, String>,
+    ) -> Result<(), ConfigError> {
+        for key in self.hmac.values_mut() {
+            if let (None, Some(path)) = (&key.value.secret, &key.value.secret_file) {
+                let secret = read(path).map_err(|why| {
+                    let path = path.display().to_string();
+                    yaml::wrong(key, format!("`secret_file`: {why}:"), &path, "")
+                })?;
+                key.value.secret = Some(secret);
+            }
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// A key that cannot be: its id is 0, or it has no secret, or two.
+    pub(super) fn hmac_keys(&self) -> Result<HmacKeys, ConfigError> {
+        let mut keys = HmacKeys::new();
+        for (id, key) in &self.hmac {
+            let wrong = |problem: &str, expected: &str| {
+                Err(yaml::wrong(key, problem, &id.to_string(), expected))
+            };
+            if *id == 0 {
+                return wrong("HMAC key id", "1 to 4294967295");
+            }
+            let Key {
+                algorithm,
+                secret: Some(secret),
+                ..
+            } = &key.value
+            else {
+                return wrong(
+                    "no secret is known of HMAC key",
+                    "`secret` or `secret_file`",
+                );
+            };
+            keys.insert(
+                *id,
+                HmacKey {
+                    algorithm: *algorithm,
+                    secret: secret.clone(),
+                },
+            );
+        }
+        Ok(keys)
+    }
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Signing an SRH that was inserted: its text has the packet's own source and destination. What an encapsulation puts around
+ * a packet depends on nothing of it that the HMAC covers, so the policy has it signed already.
+ */
+#ifndef SIDESTEP_HMAC_SIGN_H
+#define SIDESTEP_HMAC_SIGN_H
+
+#include "../wire/ipv6.h"
+#include "mac.h"
+
+/*
+ * The SRH right behind the IPv6 header at `ip`, with the HMAC TLV at its end. -1: it cannot be signed. The compiler of the
+ * policy has seen to the number of segments.
+ */
+SUBPROGRAM int hmac_sign(ENV *e, __u32 ip, __u32 index)
+{
+	const struct sidestep_hmac_key *key = env_hmac_key(e, index);
+	struct sidestep_hmac_work *work = env_hmac_work(e);
+	__u32 srh = ip + IPV6_LENGTH, segments, blocks, length;
+	const __u8 *fixed = env_bytes(e, srh, SRH_SEGMENTS);
+	struct sidestep_hmac_known *known;
+	__u8 *mac;
+
+	if (!key || !work || !fixed)
+		return -1;
+	length = (fixed[SRH_HDR_EXT_LEN] + 1u) * 8;
+	segments = fixed[SRH_LAST_ENTRY] + 1u;
+	if (segments > SIDESTEP_HMAC_SEGMENTS_MAX)
+		return -1;
+	blocks = hmac_text(e, work, ip + IPV6_SOURCE, srh, segments, key->id);
+	if (!blocks)
+		return -1;
+	known = hmac_place(work, blocks);
+	if (!hmac_is_known(work, known, key->generation, blocks)) {
+		if (hmac_compute(work, key, blocks) < 0)
+			return -1;
+		hmac_remember(work, known, key->generation);
+	}
+	mac = env_bytes(e, srh + length - HMAC_TLV_LENGTH + HMAC_TLV_MAC, 32);
+	if (!mac)
+		return -1;
+#pragma clang loop unroll(full)
+	for (__u32 i = 0; i < 4; i++)
+		store64(mac + 8 * i, known->mac[i]);
+	return 0;
+}
+
+#endif

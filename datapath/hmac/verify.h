@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Verifying the HMAC of an SRH that a SID has processed (RFC 8754 2.1.2.1), as Linux does (net/ipv6/seg6_hmac.c,
+ * seg6_hmac_validate_skb): an SRH has one if it says so by a flag and ends with the TLV; then it has to be right, save on a
+ * port that does not care (seg6_require_hmac -1), and on one that requires it (1) an SRH without it is dropped. Without an
+ * SRH there is nothing to verify.
+ *
+ * Nothing of the packet has been changed until then: behaviors only plan.
+ */
+#ifndef SIDESTEP_HMAC_VERIFY_H
+#define SIDESTEP_HMAC_VERIFY_H
+
+#include "../packet.h"
+#include "mac.h"
+
+/* What the view of key ids has for an HMAC Key ID: the key, nothing, or that the kernel knows. */
+INLINE const struct sidestep_route *hmac_key_route(ENV *e, __u32 view, __u32 id)
+{
+	struct address address = {be32(id), 0};
+	__u32 index = view ? env_fib_lookup(e, view, address) : 0;
+
+	return index ? env_route(e, index) : 0;
+}
+
+/* RFC 2104 and 8754 leave how to compare: in a time that does not tell how many bytes were right. */
+INLINE _Bool hmac_equal(const __u8 *found, const __u64 mac[4])
+{
+	__u64 differs = 0;
+
+#pragma clang loop unroll(full)
+	for (__u32 i = 0; i < 4; i++)
+		differs |= load64(found + 8 * i) ^ mac[i];
+	return !differs;
+}
+
+/* Whether the TLV at `tlv` holds the HMAC of the text in `work`, which has so many blocks. */
+INLINE verdict hmac_compare(ENV *e, struct sidestep_hmac_work *work, const struct sidestep_hmac_key *key, __u32 blocks,
+			    __u32 tlv)
+{
+	struct sidestep_hmac_known *known = hmac_place(work, blocks);
+	_Bool is_known = hmac_is_known(work, known, key->generation, blocks);
+	const __u8 *found;
+
+	if (!is_known && hmac_compute(work, key, blocks) < 0)
+		return punt(hmac);
+	found = env_bytes(e, tlv + HMAC_TLV_MAC, 32);
+	if (!found)
+		return punt(hmac);
+	if (!hmac_equal(found, is_known ? known->mac : work->mac))
+		return drop(hmac_wrong);
+	if (!is_known)
+		hmac_remember(work, known, key->generation);
+	return VERDICT_CONTINUE;
+}
+
+/* The SRH that is to be verified has an HMAC TLV at its end, with this key id, and so many segments. */
+INLINE verdict hmac_verify_tlv(ENV *e, const struct packet *p, __u32 tlv, __u32 key_id, __u32 segments)
+{
+	const struct sidestep_route *route = hmac_key_route(e, p->hmac_keys, key_id);
+	struct sidestep_hmac_work *work = env_hmac_work(e);
+	const struct sidestep_hmac_key *key;
+	__u32 blocks;
+
+	if (!route)
+		return drop(hmac_key);
+	if (segments > SIDESTEP_HMAC_SEGMENTS_MAX)
+		return drop(hmac_segments);
+	key = route->action == SIDESTEP_ROUTE_HMAC_KEY ? env_hmac_key(e, route->policy) : 0;
+	if (!key || !work)
+		return punt(hmac);
+	blocks = hmac_text(e, work, p->hmac_source, p->hmac_srh, segments, key_id);
+	return blocks ? hmac_compare(e, work, key, blocks, tlv) : punt(hmac);
+}
+
+/* Verifies the SRH at p->hmac_srh. */
+SUBPROGRAM verdict hmac_verify(ENV *e, struct packet *p)
+{
+	__u32 segments, needed, tlv = 0, key_id = 0;
+	const __u8 *bytes;
+	verdict v;
+
+	if (!p)
+		return punt(hmac);
+	bytes = env_bytes(e, p->hmac_srh, 8);
+	if (!bytes)
+		return punt(hmac);
+	segments = bytes[SRH_LAST_ENTRY] + 1u;
+	needed = SRH_SEGMENTS + segments * SEGMENT_LENGTH + HMAC_TLV_LENGTH;
+	if ((bytes[SRH_FLAGS] & SRH_FLAG_HMAC) && needed <= p->hmac_length) {
+		tlv = p->hmac_srh + p->hmac_length - HMAC_TLV_LENGTH;
+		bytes = env_bytes(e, tlv, 8);
+		if (!bytes)
+			return punt(hmac);
+		key_id = be32(load32(bytes + HMAC_TLV_KEY_ID));
+		if (bytes[0] != SRH_TLV_HMAC || bytes[1] != HMAC_TLV_LENGTH - 2)
+			tlv = 0;
+	}
+	if (tlv)
+		v = hmac_verify_tlv(e, p, tlv, key_id, segments);
+	else
+		v = p->port_flags & SIDESTEP_PORT_REQUIRE_HMAC ? drop(hmac_missing) : VERDICT_CONTINUE;
+	if (tlv)
+		env_trace(e, SIDESTEP_TRACE_HMAC, key_id, VERDICT_ARGUMENT(v), p->destination);
+	p->hmac_srh = 0;
+	return v;
+}
+
+/* What a SID has come to may go on, as far as an HMAC decides it. */
+INLINE verdict authenticate(ENV *e, struct packet *p)
+{
+	return likely(!p->hmac_srh) ? VERDICT_CONTINUE : hmac_verify(e, p);
+}
+
+#endif
