@@ -310,8 +310,9 @@ fn judge(host: &str, kind: usize, number: u64, packet: &[u8]) -> Result<(), Stri
             expected[1..4].copy_from_slice(&packet[1..4]);
         }
     }
-    match arrives.iter().any(|expected| expected == packet) {
-        true => Ok(()),
-        false => Err(format!("{} expected", hex(&arrives[0]))),
+    if arrives.iter().any(|expected| expected == packet) {
+        Ok(())
+    } else {
+        Err(format!("{} expected", hex(&arrives[0])))
     }
 }
