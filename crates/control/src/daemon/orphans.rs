@@ -3,11 +3,10 @@
 use std::cell::LazyCell;
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use sidestep_datapath::kernel::Kernel;
+use sidestep_datapath::kernel::{self, Kernel};
 
 use super::lock;
 
@@ -23,10 +22,12 @@ pub(super) fn remove(pin_root: &Path, run_root: &Path) {
 }
 
 /// Inodes of the network namespaces that a process is in or has open, or that are mounted. (Of one that nothing but a
-/// socket holds, only counters and a log of a dead instance would be lost.) None if not every process can be seen.
+/// socket holds, or a process that hides even from root, only counters and a log of a dead instance would be lost.) None if
+/// other processes cannot be seen.
 fn namespaces() -> Option<BTreeSet<u64>> {
-    // Where processes of others are hidden, this one is. Of those that are there one may end at any time.
-    fs::metadata("/proc/1/ns/net").ok()?;
+    if !kernel::sees_other_processes() {
+        return None;
+    }
     let mut inodes = BTreeSet::new();
     for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let path = process.path();
@@ -35,10 +36,7 @@ fn namespaces() -> Option<BTreeSet<u64>> {
             .flatten()
             .flatten()
         {
-            match fs::metadata(thread.path().join("ns/net")) {
-                Err(error) if error.kind() == ErrorKind::PermissionDenied => return None,
-                found => inodes.extend(found.map(|data| data.ino())),
-            }
+            inodes.extend(fs::metadata(thread.path().join("ns/net")).map(|data| data.ino()));
         }
         for open in fs::read_dir(path.join("fd"))
             .into_iter()

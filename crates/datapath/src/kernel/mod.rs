@@ -121,6 +121,11 @@ pub fn check_privileges() -> Result<(), KernelError> {
     privilege::check()
 }
 
+/// Whether this process may look at those of others: in which namespaces they are.
+pub fn sees_other_processes() -> bool {
+    privilege::sees_others()
+}
+
 /// Has the calling thread, and the threads that it starts from now on, keep no other capability than `CAP_BPF`,
 /// `CAP_NET_ADMIN`, `CAP_NET_RAW` and `CAP_PERFMON`, of those that it has. A [`Kernel`] that was loaded before works as ever.
 ///

@@ -23,6 +23,13 @@ const KEPT: [u32; 4] = [NET_ADMIN, NET_RAW, 38, 39];
 /// capabilities(7).
 const NET_RAW: u32 = 13;
 const SETPCAP: u32 = 8;
+const SYS_PTRACE: u32 = 19;
+
+/// Whether the calling thread may look at processes of others (`PTRACE_MODE_READ`, ptrace(2)).
+pub(super) fn sees_others() -> bool {
+    let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    effective(&status).is_some_and(|effective| effective & (1 << SYS_PTRACE) != 0)
+}
 
 /// Checks the effective capabilities of the calling thread.
 pub(super) fn check() -> Result<(), KernelError> {
