@@ -397,10 +397,12 @@ INLINE verdict without_kernel(ENV *e, struct packet *p, __u32 reason)
 }
 
 /* An error is a failure of the behavior; a blackhole route does what it is for. */
-INLINE void count_routes(ENV *e, const struct packet *p, verdict v, __u32 bytes)
+SUBPROGRAM int count_routes(ENV *e, const struct packet *p, verdict v, __u32 bytes)
 {
 	_Bool error = VERDICT_KIND(v) == VERDICT_DROP && v != drop(blackhole);
 
+	if (!p)
+		return 0;
 	for (__u32 i = 0; i <= SIDESTEP_STEPS_MAX; i++) {
 		struct sidestep_route_counters *counters;
 
@@ -419,6 +421,7 @@ INLINE void count_routes(ENV *e, const struct packet *p, verdict v, __u32 bytes)
 			counters->no_srh += p->stripped && i == 0;
 		}
 	}
+	return 0;
 }
 
 /* The whole way of one frame. */
