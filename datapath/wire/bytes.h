@@ -19,6 +19,8 @@
 #else
 #define SUBPROGRAM INLINE
 #endif
+/* An argument of a subprogram that has to be passed although its body does not need it. */
+#define KEEP(argument) __asm__ volatile("" : : "r"(argument))
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
