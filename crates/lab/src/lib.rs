@@ -8,6 +8,7 @@
 //! - [`vectors`], [`linux`]: the files of `vectors/`, and the kernel's own answer to each case; [`hexdiff`] shows where
 //!   two frames differ.
 //! - [`demo`]: a network with Sidestep on its routers, shown to whoever runs `./dev demo`.
+//! - [`engine`]: what forwards and can be measured, case by case.
 //! - [`figures`]: how many packets a second, behavior by behavior, beside Linux.
 //! - [`differential`], [`random`]: random nodes and packets, to compare two data planes with.
 //! - [`capability`]: says why a test cannot run here.
@@ -17,6 +18,7 @@
 pub mod capability;
 pub mod demo;
 pub mod differential;
+pub mod engine;
 pub mod error;
 pub mod figures;
 pub mod frames;

@@ -7,6 +7,7 @@ pub mod generator;
 pub mod redirect;
 pub mod sink;
 pub mod tally;
+pub mod trial;
 
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
@@ -17,6 +18,7 @@ pub use generator::{Flows, Generator, Template};
 pub use redirect::Redirect;
 pub use sink::{Counts, Hook, Rate, Sink};
 pub use tally::Tally;
+pub use trial::{Latency, Load, Trial};
 
 use crate::{Error, Namespace};
 

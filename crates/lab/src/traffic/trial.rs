@@ -1,0 +1,68 @@
+//! One trial of RFC 2544: so many packets a second for so long, and what came out.
+
+use serde::{Deserialize, Serialize};
+
+/// What is offered.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Load {
+    /// As fast as the generator can.
+    Maximum,
+    /// Packets per second, evenly paced.
+    Rate(f64),
+}
+
+/// What one trial measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// What was asked for.
+    pub load: Load,
+    /// Seconds in which packets were offered, measured.
+    pub seconds: f64,
+    /// Packets that left the generator.
+    pub sent: u64,
+    /// Those of them that reached the sink, late ones included (RFC 2544 26.1 waits two seconds for them).
+    pub received: u64,
+    /// How long they took, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Latency>,
+}
+
+/// How long packets took from generator to sink, in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Packets that were timed.
+    pub samples: u64,
+    /// The median.
+    pub p50: f64,
+    /// The 99th percentile.
+    pub p99: f64,
+    /// The 99.9th percentile.
+    pub p999: f64,
+    /// The longest.
+    pub max: f64,
+    /// Mean of the differences between one packet and the next, without sign (RFC 5481 calls one of them IPDV).
+    pub jitter: f64,
+    /// The whole distribution: upper bound of a class, and the packets up to it; bounds rise, empty classes are left out.
+    pub histogram: Vec<(f64, u64)>,
+}
+
+impl Trial {
+    /// Packets per second that were offered, which may be less than was asked for.
+    pub fn sent_rate(&self) -> f64 {
+        self.sent as f64 / self.seconds
+    }
+
+    /// Packets per second that came through.
+    pub fn received_rate(&self) -> f64 {
+        self.received as f64 / self.seconds
+    }
+
+    /// The part of the packets that came through, 0 to 1; 1 if none was sent.
+    pub fn delivery_ratio(&self) -> f64 {
+        if self.sent == 0 {
+            return 1.0;
+        }
+        self.received as f64 / self.sent as f64
+    }
+}
