@@ -1,5 +1,5 @@
 //! HMAC between this program and Linux, both ways, with real hosts at the ends: what one of them signs the other one lets
-//! through, and nothing else; and keys are changed under traffic.
+//! through, and nothing else; and keys are changed under traffic. All of it in TC and in XDP.
 
 mod live;
 
@@ -14,10 +14,12 @@ use std::time::Duration;
 use sidestep_control::api::Request;
 use sidestep_control::report;
 use sidestep_lab::Namespace;
+use sidestep_lab::offload::Offload;
+use sidestep_lab::traffic::Napi;
 
 use live::hosts::{Chain, ROUTERS};
 use live::ip::Ip;
-use live::{Daemon, begin, counters, eventually, printed, reasons, report, said, sidestep};
+use live::{Daemon, begin, counters, eventually, modes, printed, reasons, report, said, sidestep};
 
 /// End in the middle.
 const MIDDLE: [&str; 5] = [
@@ -59,8 +61,40 @@ fn sign(chain: &Chain, words: &str) {
     Ip::new(chain.node("pe1")).run(&format!("{route} {words} dev eth1"));
 }
 
-fn start(chain: &Chain, router: &str) -> Daemon {
-    Daemon::start(chain.node(router), &["--mode", "tc", "eth0", "eth1"])
+/// The program on some of the routers, and what Linux does on the others.
+struct Running {
+    _daemons: Vec<Daemon>,
+    _napi: Vec<Napi>,
+}
+
+/// The program on these routers. For XDP, frames are complete as on a cable, and every port beside them takes redirects.
+fn start(chain: &Chain, mode: &str, routers: &[&str]) -> Running {
+    let all = [("a", &["eth0"][..]), ("b", &["eth0"])];
+    let all = all
+        .into_iter()
+        .chain(ROUTERS.map(|router| (router, &["eth0", "eth1"][..])));
+    let linux: Vec<_> = all
+        .filter(|(node, _)| mode == "xdp" && !routers.contains(node))
+        .collect();
+    for (node, ports) in &linux {
+        chain.offload(&[*node], ports, Offload::OFF);
+    }
+    // Only now: a port has no offload to switch once the other end of its cable has an XDP program.
+    let mut napi = Vec::new();
+    for (node, ports) in linux {
+        let attach = |port: &&str| Napi::attach(chain.node(node), port).expect("NAPI");
+        napi.extend(ports.iter().map(attach));
+    }
+    let daemons = routers.iter().map(|router| {
+        let daemon = Daemon::start(chain.node(router), &["--mode", mode, "eth0", "eth1"]);
+        let began = format!("eth0 ({mode}");
+        assert!(daemon.began.contains(&began), "{}", daemon.began);
+        daemon
+    });
+    Running {
+        _daemons: daemons.collect(),
+        _napi: napi,
+    }
 }
 
 /// Whether an echo request is answered, within this time.
@@ -123,11 +157,18 @@ fn count(namespace: &Namespace, reason: &str) -> u64 {
 
 #[test]
 fn what_we_sign_linux_lets_through_and_nothing_else() {
-    let Some(_turn) = begin("what_we_sign_linux_lets_through") else {
+    let test = "what_we_sign_linux_lets_through";
+    let Some(_turn) = begin(test) else {
         return;
     };
+    for mode in modes(test, &["tc", "xdp"]) {
+        we_sign(mode);
+    }
+}
+
+fn we_sign(mode: &str) {
     let chain = chain("livehmacsign");
-    let _daemon = start(&chain, "pe1");
+    let _running = start(&chain, mode, &["pe1"]);
     let pe1 = chain.node("pe1");
     is_stopped(&chain);
     for (words, key) in [("hmac 1", 1), ("hmac 2", 2)] {
@@ -163,11 +204,18 @@ fn what_we_sign_linux_lets_through_and_nothing_else() {
 
 #[test]
 fn what_linux_signs_we_let_through_and_nothing_else() {
-    let Some(_turn) = begin("what_linux_signs_we_let_through") else {
+    let test = "what_linux_signs_we_let_through";
+    let Some(_turn) = begin(test) else {
         return;
     };
+    for mode in modes(test, &["tc", "xdp"]) {
+        linux_signs(mode);
+    }
+}
+
+fn linux_signs(mode: &str) {
     let chain = chain("livehmacverify");
-    let _daemons = ["p", "pe2"].map(|router| start(&chain, router));
+    let _running = start(&chain, mode, &["p", "pe2"]);
     let p = chain.node("p");
     is_stopped(&chain);
     assert!(count(p, "hmac_missing") > 0);
@@ -231,11 +279,18 @@ fn traffic(chain: &Chain, end: &AtomicBool) -> u64 {
 
 #[test]
 fn keys_are_changed_under_traffic_without_loss_and_no_secret_is_seen() {
-    let Some(_turn) = begin("keys_are_changed_under_traffic") else {
+    let test = "keys_are_changed_under_traffic";
+    let Some(_turn) = begin(test) else {
         return;
     };
+    for mode in modes(test, &["tc", "xdp"]) {
+        keys_are_changed(mode);
+    }
+}
+
+fn keys_are_changed(mode: &str) {
     let chain = chain("livehmacrotate");
-    let _daemons = ROUTERS.map(|router| start(&chain, router));
+    let _running = start(&chain, mode, &ROUTERS);
     sign(&chain, "hmac 1");
     passes(&chain);
     let before = lost(&chain);
@@ -269,7 +324,7 @@ fn keys_are_changed_under_traffic_without_loss_and_no_secret_is_seen() {
         end.store(true, Ordering::Relaxed);
         (traffic.join().expect("nothing was lost"), last - 99)
     });
-    eprintln!("  {rounds} changes of the key, {sent} datagrams, none lost");
+    eprintln!("  {mode}: {rounds} changes of the key, {sent} datagrams, none lost");
     assert_eq!(rounds, 12);
     assert!(sent > 1000, "{sent}");
     assert_eq!(before, lost(&chain));
