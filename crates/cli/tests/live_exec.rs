@@ -298,10 +298,20 @@ fn curl_iperf3_and_python_go_by_the_segments_over_routers_of_sidestep() {
     if !has_programs("curl_iperf3_and_python_go_by_the_segments_over_routers_of_sidestep") {
         return;
     }
+    for mode in live::modes(
+        "curl_iperf3_and_python_go_by_the_segments_over_routers_of_sidestep",
+        &["tc", "xdp"],
+    ) {
+        over_sidestep(mode);
+    }
+}
+
+fn over_sidestep(mode: &str) {
     let line = &Line::new("liveexecours");
+    let napi = (mode == "xdp").then(|| line.complete_frames());
     let daemons = ["r1", "r2"]
-        .map(|router| Daemon::start(line.node(router), &["--mode", "tc", "eth0", "eth1"]));
-    cross(line, "Sidestep");
+        .map(|router| Daemon::start(line.node(router), &["--mode", mode, "eth0", "eth1"]));
+    cross(line, mode);
     for router in ["r1", "r2"] {
         let routes: report::Routes =
             live::report(line.node(router), Request::ShowRoutes { all: false });
@@ -309,15 +319,15 @@ fn curl_iperf3_and_python_go_by_the_segments_over_routers_of_sidestep() {
         // It was the packet path that took them on.
         assert!(
             routes[0].packets > 1000 && routes[0].errors == 0,
-            "{routes:?}"
+            "{mode}: {routes:?}"
         );
         let drops: Vec<_> = live::reasons(line.node(router))
             .into_iter()
             .filter(|(verdict, ..)| verdict == "drop")
             .collect();
-        assert!(drops.is_empty(), "{drops:?}");
+        assert!(drops.is_empty(), "{mode}: {drops:?}");
     }
-    drop(daemons);
+    drop((daemons, napi));
 }
 
 /// One socket, to and fro: unconnected, connected to either, and all calls.

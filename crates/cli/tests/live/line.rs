@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use sidestep_lab::offload::Offload;
+use sidestep_lab::traffic::Napi;
 use sidestep_lab::{FrameSocket, Lab, Namespace};
 
 use crate::live::frames::{ETHERNET, ROUTING, TCP, UDP};
@@ -91,6 +93,16 @@ impl Line {
 
     pub fn node(&self, name: &str) -> &Namespace {
         self.0.namespace(name).expect("a node")
+    }
+
+    /// For XDP on the routers: both hosts send frames as a network card would, and take redirects while this is held.
+    pub fn complete_frames(&self) -> [Napi; 2] {
+        ["a", "b"].map(|host| {
+            self.0
+                .offload(host, "eth0", Offload::OFF)
+                .expect("a switch");
+            Napi::attach(self.node(host), "eth0").expect("NAPI")
+        })
     }
 
     /// What arrives at the server from the client while something runs.
