@@ -4,6 +4,7 @@
 //! - [`fib`]: prefix tables, ours and others'.
 //! - [`report`]: a result as a page, pictures and tables.
 //! - [`result`]: the form of `report.json`, from which every picture and table is made.
+//! - [`search`]: how fast a system can be sent to before it loses packets.
 //! - [`statistics`]: what is said of repeated measurements.
 
 pub mod compare;
@@ -14,4 +15,5 @@ mod machine;
 mod memory;
 pub mod report;
 pub mod result;
+pub mod search;
 pub mod statistics;

@@ -1,0 +1,210 @@
+//! What is known of each rate, and which one to ask for next. What to do follows from what is known alone.
+
+use std::collections::BTreeMap;
+
+use sidestep_lab::traffic::trial::Trial;
+
+use super::{Bound, Found, Parameters, RATE_MAX};
+
+/// What came out at the rates that were asked for, by packets per second.
+pub struct History {
+    start: u64,
+    line: u64,
+    floor: u64,
+    epsilon: f64,
+    rates: BTreeMap<u64, Seen>,
+    /// By how much the next rate lies above the highest that passed, where nothing is known above it; packets per second.
+    stride: Option<u64>,
+}
+
+/// What is known of a rate.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    /// How it came out last.
+    passed: bool,
+    /// How often it came out so in a row.
+    times: u32,
+    /// Packets per second that the generator then offered.
+    offered: f64,
+    /// The part of them that came through.
+    delivery_ratio: f64,
+}
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// A trial at so many packets per second.
+    Ask(u64),
+    /// Nothing: what is known is enough.
+    Done(Bound),
+}
+
+impl History {
+    pub fn new(parameters: &Parameters) -> Self {
+        let floor = parameters.floor();
+        let line = parameters.line.unwrap_or(RATE_MAX).floor() as u64;
+        Self {
+            start: (parameters.start.round() as u64).max(floor).min(line),
+            line,
+            floor,
+            epsilon: parameters.epsilon,
+            rates: BTreeMap::new(),
+            stride: None,
+        }
+    }
+
+    /// Takes down a trial.
+    pub fn add(&mut self, asked: u64, passed: bool, trial: &Trial) {
+        let before = self.rates.get(&asked).copied();
+        let again = before.filter(|seen| seen.passed == passed);
+        self.rates.insert(
+            asked,
+            Seen {
+                passed,
+                times: again.map_or(1, |seen| seen.times + 1),
+                offered: trial.sent_rate(),
+                delivery_ratio: trial.delivery_ratio(),
+            },
+        );
+        // What bounded the search from above was chance: what it really is lies further on, and most likely not far.
+        let recovered = passed && before.is_some_and(|seen| !seen.passed);
+        if recovered {
+            self.stride = Some(self.width(asked));
+        } else if let (true, Some(stride)) = (passed, self.stride) {
+            self.stride = Some(stride.saturating_mul(2));
+        }
+    }
+
+    pub fn next(&self) -> Next {
+        match (self.highest_passed(), self.lowest_lost()) {
+            (None, None) => Next::Ask(self.start),
+            (None, Some((lost, _))) => self.lower(lost),
+            (Some((passed, seen)), None) => self.higher(passed, seen),
+            (Some(passed), Some(lost)) => self.between(passed, lost),
+        }
+    }
+
+    /// No rate passes yet.
+    fn lower(&self, lost: u64) -> Next {
+        match lost / 2 {
+            half if half < self.floor => Next::Done(Bound::Floor),
+            half => Next::Ask(half),
+        }
+    }
+
+    /// Nothing is lost yet.
+    fn higher(&self, passed: u64, seen: Seen) -> Next {
+        let generator = self.generator_is_at_its_end(passed, seen);
+        if passed < self.line && !generator {
+            let stride = self.stride.unwrap_or(passed);
+            return Next::Ask(passed.saturating_add(stride).min(self.line));
+        }
+        if seen.times < PASSED_TIMES {
+            return Next::Ask(passed);
+        }
+        let bound = if generator {
+            Bound::Generator
+        } else {
+            Bound::Line
+        };
+        self.once_more_below(passed).unwrap_or(Next::Done(bound))
+    }
+
+    fn between(&self, (passed, low): (u64, Seen), (lost, high): (u64, Seen)) -> Next {
+        let narrow = lost - passed <= self.width(lost)
+            // Asked for more, the generator offered the same.
+            || (is_short(passed, low) && high.offered - low.offered <= self.epsilon * high.offered);
+        if !narrow {
+            return Next::Ask(passed.midpoint(lost));
+        }
+        if low.times < PASSED_TIMES {
+            return Next::Ask(passed);
+        }
+        if high.times < LOST_TIMES {
+            return Next::Ask(lost);
+        }
+        self.once_more_below(passed)
+            .unwrap_or(Next::Done(Bound::Loss))
+    }
+
+    /// What was lost once below a rate that passed: chance, or a system that is not monotonic?
+    fn once_more_below(&self, passed: u64) -> Option<Next> {
+        let mut below = self.rates.range(..passed);
+        let (rate, _) = below.find(|(_, seen)| !seen.passed && seen.times < LOST_TIMES)?;
+        Some(Next::Ask(*rate))
+    }
+
+    /// How wide the interval below a rate may be in the end; at least 1.
+    fn width(&self, rate: u64) -> u64 {
+        ((rate as f64 * self.epsilon) as u64).max(1)
+    }
+
+    fn highest_passed(&self) -> Option<(u64, Seen)> {
+        let mut rates = self.rates.iter().rev();
+        let (rate, seen) = rates.find(|(_, seen)| seen.passed)?;
+        Some((*rate, *seen))
+    }
+
+    /// The lowest rate at which packets were lost, above all that passed.
+    fn lowest_lost(&self) -> Option<(u64, Seen)> {
+        let above = self.highest_passed().map_or(0, |(rate, _)| rate + 1);
+        let (rate, seen) = self.rates.range(above..).next()?;
+        Some((*rate, *seen))
+    }
+
+    /// It offers less than it was asked for, and no more than when it was asked for less.
+    fn generator_is_at_its_end(&self, passed: u64, seen: Seen) -> bool {
+        if !is_short(passed, seen) {
+            return false;
+        }
+        let before = self.rates.range(..passed).next_back();
+        passed == self.line
+            || before.is_some_and(|(_, before)| seen.offered < before.offered * GROWN)
+    }
+
+    /// What is known, as a result.
+    pub fn found(&self, bound: Bound, settled: bool) -> Found {
+        let Some((rate, seen)) = self.highest_passed() else {
+            return Found {
+                rate: 0.0,
+                delivery_ratio: self
+                    .lowest_lost()
+                    .map_or(0.0, |(_, seen)| seen.delivery_ratio),
+                bound,
+                settled,
+                monotonic: true,
+                pacing: self.pacing(u64::MAX),
+            };
+        };
+        Found {
+            rate: seen.offered,
+            delivery_ratio: seen.delivery_ratio,
+            bound,
+            settled,
+            monotonic: self.rates.range(..rate).all(|(_, seen)| seen.passed),
+            pacing: self.pacing(rate),
+        }
+    }
+
+    /// The worst of the rates up to one.
+    fn pacing(&self, highest: u64) -> f64 {
+        let apart = |(asked, seen): (&u64, &Seen)| seen.offered / *asked as f64 - 1.0;
+        let all = self.rates.range(..=highest).map(apart);
+        all.max_by(|one, other| one.abs().total_cmp(&other.abs()))
+            .unwrap_or(0.0)
+    }
+}
+
+fn is_short(asked: u64, seen: Seen) -> bool {
+    seen.offered < asked as f64 * (1.0 - super::PACING)
+}
+
+/// How often the rate that is found has to pass.
+const PASSED_TIMES: u32 = 2;
+
+/// How often the rate above has to lose. More often, because anything that disturbs a trial makes it lose, and nothing makes
+/// it pass.
+const LOST_TIMES: u32 = 3;
+
+/// A generator that can do more offers at least so many times as much when it is asked for more.
+const GROWN: f64 = 1.01;

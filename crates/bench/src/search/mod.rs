@@ -1,0 +1,240 @@
+//! How fast a system can be sent to before it loses packets: the search of `SRPerf` (Abdelsalam et al., "`SRPerf`: a Performance
+//! Evaluation Framework for IPv6 Segment Routing", 2020), and the rate that comes through at the highest load.
+//!
+//! The sending rate doubles from a start rate until packets are lost or the line rate is reached; then the interval between
+//! the highest rate that passed and the lowest above it that did not is halved until it is narrow. A rate passes if the share of
+//! packets lost is not above beta: with beta 0 what is found is the No Drop Rate, otherwise a Partial Drop Rate.
+//!
+//! The search knows only `measure(duration, load)`: no clock, no system, no generator. What it does beyond the published one:
+//!
+//! - Both ends of the last interval are measured again. What does not come out the same was chance, and the search goes on from
+//!   there: a disturbed trial costs time, not the result.
+//! - A generator that does not get to what it is asked for bounds the search, and that is said. Rates are those that were
+//!   offered, not those that were asked for.
+//! - It ends after [`TRIALS_MAX`] trials, whatever the system does.
+
+mod history;
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use sidestep_lab::traffic::trial::{Load, Trial};
+
+use history::{History, Next};
+
+/// LIMIT: trials of a search. An undisturbed one takes about 20.
+pub const TRIALS_MAX: usize = 64;
+
+/// How far from what it is asked for a generator's rate may be, as a share, without being said.
+pub const PACING: f64 = 0.02;
+
+/// What is searched, and how exactly.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Parameters {
+    start: f64,
+    line: Option<f64>,
+    beta: f64,
+    epsilon: f64,
+    trial: Duration,
+}
+
+/// A search cannot have such parameters: which one, and what is allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Wrong {
+    /// The start rate.
+    #[error("start: a rate of at least 1 packet/s, not above the line rate")]
+    Start,
+    /// The line rate.
+    #[error("line: a rate of at least 1 packet/s")]
+    Line,
+    /// Beta.
+    #[error("beta: a share of the packets, from 0 to below 1")]
+    Beta,
+    /// Epsilon.
+    #[error("epsilon: a share of the rate, from 0.0001 to 0.5")]
+    Epsilon,
+    /// The length of a trial.
+    #[error("trial: from 1 ms to 1 h")]
+    Trial,
+}
+
+impl Parameters {
+    /// Rates are in packets per second. `line` is the highest rate that is asked for; none: until packets are lost or the
+    /// generator sends no more. `beta` is the highest share of lost packets that passes. `epsilon` is how wide the last interval may
+    /// be, as a share of its upper end (in `SRPerf` of the line rate, which a virtual link does not have).
+    ///
+    /// # Errors
+    /// Which of them is not allowed.
+    pub fn new(
+        start: f64,
+        line: Option<f64>,
+        beta: f64,
+        epsilon: f64,
+        trial: Duration,
+    ) -> Result<Self, Wrong> {
+        if line.is_some_and(|line| !(1.0..=RATE_MAX).contains(&line)) {
+            return Err(Wrong::Line);
+        }
+        if !(1.0..=line.unwrap_or(RATE_MAX)).contains(&start) {
+            return Err(Wrong::Start);
+        }
+        if !(0.0..1.0).contains(&beta) {
+            return Err(Wrong::Beta);
+        }
+        if !(0.0001..=0.5).contains(&epsilon) {
+            return Err(Wrong::Epsilon);
+        }
+        if !(Duration::from_millis(1)..=Duration::from_secs(3600)).contains(&trial) {
+            return Err(Wrong::Trial);
+        }
+        Ok(Self {
+            start,
+            line,
+            beta,
+            epsilon,
+            trial,
+        })
+    }
+
+    /// Length of a trial.
+    pub fn trial(&self) -> Duration {
+        self.trial
+    }
+
+    /// Packets per second below which nothing can be told: so few packets that one of them is more than beta, or chance.
+    fn floor(&self) -> u64 {
+        let packets = if self.beta > 0.0 {
+            PACKETS_MIN.max(1.0 / self.beta)
+        } else {
+            PACKETS_MIN
+        };
+        (packets / self.trial.as_secs_f64()).ceil() as u64
+    }
+
+    /// Whether so many packets came through.
+    fn passes(&self, trial: &Trial) -> bool {
+        let lost = trial.sent.saturating_sub(trial.received);
+        lost as f64 <= self.beta * trial.sent as f64
+    }
+}
+
+/// What a search found.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Found {
+    /// Packets per second that were offered in the highest trial that passed; 0 if none did.
+    pub rate: f64,
+    /// The part of them that came through, 0 to 1.
+    pub delivery_ratio: f64,
+    /// Why it is no higher.
+    pub bound: Bound,
+    /// Whether both ends of the interval came out the same when they were measured again.
+    pub settled: bool,
+    /// Whether no rate passed above one that did not, each as it came out last. Where it is false, there are higher rates
+    /// at which packets pass, and lower ones at which they are lost.
+    pub monotonic: bool,
+    /// How far the generator was from what it was asked for, at the worst of the rates up to the one found, as a share of that:
+    /// below 0 if it sent less. What is within [`PACING`] is as it should be.
+    pub pacing: f64,
+}
+
+/// What a rate is bounded by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    /// Above it more packets are lost than may be.
+    Loss,
+    /// It is the line rate: the system may be able to take more.
+    Line,
+    /// The generator sends no more, however much it is asked for: the system may be able to take more.
+    Generator,
+    /// Packets are lost also at the lowest rate that a trial of this length can tell anything of.
+    Floor,
+    /// [`TRIALS_MAX`] trials did not do.
+    Trials,
+}
+
+/// Why a search came to no end.
+#[derive(Debug, thiserror::Error)]
+pub enum Error<E: std::error::Error + 'static> {
+    /// A trial could not be made.
+    #[error(transparent)]
+    Measure(E),
+    /// Nothing was sent, twice.
+    #[error("the generator sent nothing at {asked} packets/s")]
+    Nothing {
+        /// What it was asked for, in packets per second.
+        asked: u64,
+    },
+    /// More came than was sent, twice: one of the two counts is wrong.
+    #[error(
+        "{received} packets came of {sent} sent at {asked} packets/s: generator or receiver counts wrong"
+    )]
+    Surplus {
+        /// What was asked for, in packets per second.
+        asked: u64,
+        /// Packets.
+        sent: u64,
+        /// Packets.
+        received: u64,
+    },
+}
+
+/// Searches. Trials are handed on as they are made, in order, also those that are not believed.
+///
+/// # Errors
+/// A trial fails, or the generator or the receiver does not count right.
+pub fn search<E: std::error::Error + 'static>(
+    parameters: &Parameters,
+    mut measure: impl FnMut(Duration, Load) -> Result<Trial, E>,
+) -> Result<Found, Error<E>> {
+    let mut history = History::new(parameters);
+    for _ in 0..TRIALS_MAX {
+        match history.next() {
+            Next::Ask(rate) => {
+                let trial = believable(parameters, rate, &mut measure)?;
+                let passed = parameters.passes(&trial);
+                history.add(rate, passed, &trial);
+            }
+            Next::Done(bound) => return Ok(history.found(bound, true)),
+        }
+    }
+    Ok(match history.next() {
+        Next::Done(bound) => history.found(bound, true),
+        Next::Ask(_) => history.found(Bound::Trials, false),
+    })
+}
+
+/// One trial, and another if the counts of the first cannot be.
+fn believable<E: std::error::Error + 'static>(
+    parameters: &Parameters,
+    asked: u64,
+    measure: &mut impl FnMut(Duration, Load) -> Result<Trial, E>,
+) -> Result<Trial, Error<E>> {
+    let mut attempt = || {
+        let load = Load::Rate(asked as f64);
+        measure(parameters.trial, load).map_err(Error::Measure)
+    };
+    let believed = |trial: &Trial| trial.sent > 0 && trial.received <= trial.sent;
+    let first = attempt()?;
+    if believed(&first) {
+        return Ok(first);
+    }
+    let Trial { sent, received, .. } = match attempt()? {
+        second if believed(&second) => return Ok(second),
+        second => second,
+    };
+    Err(match sent {
+        0 => Error::Nothing { asked },
+        _ => Error::Surplus {
+            asked,
+            sent,
+            received,
+        },
+    })
+}
+
+/// Above this no rate is asked for: a packet every nanosecond.
+const RATE_MAX: f64 = 1e9;
+
+/// Fewer packets in a trial say nothing of a rate.
+const PACKETS_MIN: f64 = 100.0;
