@@ -12,13 +12,13 @@ use sidestep_control::icmp::answer::answer;
 use sidestep_datapath::kernel::{Head, ReportRate, Sampling, Target, TraceFilter};
 use sidestep_datapath::{Image, Native, Report, Verdict};
 use sidestep_lab::capability::root_or_skip;
-use sidestep_lab::vectors::{Answer, Case, Expect, VectorFile};
+use sidestep_lab::vectors::{Answer, Case, Expect, SHARE, VectorFile};
 use sidestep_model::config;
 use sidestep_model::node::Node;
 
 fn vectors() -> Vec<VectorFile> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors");
-    VectorFile::read_all(&directory).expect("the vector files are of the format")
+    VectorFile::read_share(&directory).expect("the vector files are of the format")
 }
 
 fn node(file: &VectorFile) -> Node {
@@ -202,7 +202,10 @@ fn every_vector_holds_on(target: Target) {
         answers += usize::from(case.answer.is_some());
     });
     println!("{}: {answers} answers, or silence", target.name());
-    assert!(answers > 40, "{answers}");
+    assert!(
+        answers > 40 || std::env::var_os(SHARE).is_some(),
+        "{answers}"
+    );
     println!(
         "{}: {} of {cases} vectors hold; {no_room} of them not forwarded for want of headroom",
         target.name(),

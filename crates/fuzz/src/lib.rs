@@ -5,9 +5,11 @@
 //! it finds. Built in the ordinary way the same program only runs the files that it is given, and without any the seeds.
 
 pub mod api;
+#[cfg(feature = "cli")]
 pub mod capture;
 pub mod datapath;
 pub mod engine;
+#[cfg(feature = "cli")]
 pub mod exec;
 pub mod netlink;
 pub mod node;

@@ -12,7 +12,7 @@ fn run_all(test: &str, directory: &str) {
         return;
     }
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
-    let files = VectorFile::read_all(&directory).unwrap_or_else(|error| panic!("{error}"));
+    let files = VectorFile::read_share(&directory).unwrap_or_else(|error| panic!("{error}"));
     assert!(
         !files.is_empty(),
         "no vector file in {}",

@@ -8,6 +8,7 @@ mod raw;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::{IpAddr, Ipv6Addr};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -167,6 +168,9 @@ pub enum Expect {
     Kernel(String),
 }
 
+/// The variable that has only each so many-th case run, where all of them take too long: on an emulated machine.
+pub const SHARE: &str = "SIDESTEP_VECTORS_SHARE";
+
 /// What the sender of a packet is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
@@ -262,6 +266,29 @@ impl VectorFile {
                 ));
             }
         }
+        Ok(files)
+    }
+
+    /// All vector files of a directory, with each N-th of their cases where [`SHARE`] says so: another one first in each file.
+    ///
+    /// # Errors
+    /// As [`Self::read_all`], and if what [`SHARE`] says is no number above 0.
+    pub fn read_share(directory: &Path) -> Result<Vec<Self>, Error> {
+        let mut files = Self::read_all(directory)?;
+        let Ok(share) = std::env::var(SHARE) else {
+            return Ok(files);
+        };
+        let share: NonZeroUsize = share
+            .parse()
+            .map_err(|_| Error::Usage(format!("{SHARE}={share}: allowed are numbers from 1 up")))?;
+        for (first, file) in files.iter_mut().enumerate() {
+            let mut number = first;
+            file.cases.retain(|_| {
+                number += 1;
+                number % share == 0
+            });
+        }
+        files.retain(|file| !file.cases.is_empty());
         Ok(files)
     }
 
