@@ -2,6 +2,7 @@
 
 use std::io::{self, Write as _};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::thread;
 
 use nix::sched::{CloneFlags, unshare};
@@ -33,6 +34,26 @@ pub fn root_or_skip(test: &str) -> bool {
 /// What this process lacks for the lab: none if nothing.
 pub fn missing() -> Option<String> {
     namespaces().or_else(bpf).or_else(iproute2)
+}
+
+/// Why no VRF device can be made: none if one can. Tried out where nobody sees it.
+pub fn without_vrf() -> Option<String> {
+    static ANSWER: OnceLock<Option<String>> = OnceLock::new();
+    let tried = || {
+        unshare(CloneFlags::CLONE_NEWNET).map_err(io::Error::from)?;
+        let words = ["link", "add", "vrf0", "type", "vrf", "table", "10"];
+        Command::new("ip").args(words).output()
+    };
+    let tried = || match thread::spawn(tried).join() {
+        Ok(Ok(output)) if output.status.success() => None,
+        Ok(Ok(output)) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            Some(format!("no VRF device can be made: {}", said.trim_end()))
+        }
+        Ok(Err(error)) => Some(format!("no VRF device can be made: {error}")),
+        Err(_) => Some("no VRF device can be made: the trial thread panicked".into()),
+    };
+    ANSWER.get_or_init(tried).clone()
 }
 
 /// Namespaces are tried out, on a thread that ends at once: no capability or seccomp table is interpreted.

@@ -37,6 +37,12 @@ pub enum Error {
     /// The lab was asked for something that it does not have or cannot make.
     #[error("{0}")]
     Usage(String),
+    /// What was measured or verified is not what it has to be: other bytes, another path, nothing at all.
+    #[error("{0}")]
+    Wrong(String),
+    /// Somebody wants the program to end.
+    #[error("interrupted")]
+    Interrupted,
     /// A vector file that cannot be read.
     #[error("{path}: {reason}", path = path.display())]
     Vectors {

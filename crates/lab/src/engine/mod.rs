@@ -1,13 +1,34 @@
 //! Engines: what forwards SRv6 and can be measured. Each knows how to be set up for a [`Case`], shows with one packet that it
 //! really does what it should, byte for byte, takes trials, and goes without a trace.
+//!
+//! - [`all`]: the engines there are; [`behavior::kinds`]: the behaviors that they can be asked for.
+//! - [`network`]: a router between a generator and a sink, in namespaces; [`plane`]: who forwards there.
+//! - [`packet`], [`customer`]: the frames that are sent and expected; [`verify`]: one of them, compared.
+
+pub mod behavior;
+pub mod customer;
+mod local;
+mod measured;
+pub mod network;
+pub mod packet;
+pub mod plane;
+pub mod product;
+mod recipe;
+pub mod verify;
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::traffic::trial::{Load, Trial};
+
+pub use local::all;
 
 /// What an engine is set up for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -16,7 +37,9 @@ pub struct Case {
     pub behavior: String,
     /// Segments of the SRH that is pushed or that arrives; 0 where the behavior has none.
     pub sids: u32,
-    /// Bytes of the packet that the generator sends, from its IP header on, or the mix of sizes.
+    /// How long the customer's packets are, from their IP header on: what the generator sends where a behavior takes plain
+    /// packets, and what is inside where it takes SRv6 packets (figures of behaviors side by side are then of the same
+    /// customer).
     pub size: Size,
     /// Flows, and how often each has its turn.
     pub flows: Flows,
@@ -36,6 +59,18 @@ pub enum Size {
     Imix,
 }
 
+impl Size {
+    /// Lengths, from the IP header on, and how many of each take turns. Of [`Self::Imix`] none is below `least`.
+    pub fn packets(self, least: usize) -> Vec<(usize, u32)> {
+        match self {
+            Self::Bytes(length) => vec![(length as usize, 1)],
+            Self::Imix => [(64, 7), (594, 4), (1518, 1)]
+                .map(|(frame, share)| (least.max(frame - ETHERNET_AND_FCS), share))
+                .into(),
+        }
+    }
+}
+
 /// Which flow a packet belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -44,6 +79,111 @@ pub enum Flows {
     Uniform(u32),
     /// So many, the n-th 1/n times as often as the first.
     Zipf(u32),
+}
+
+impl Flows {
+    /// How many.
+    pub fn count(self) -> u32 {
+        let (Self::Uniform(count) | Self::Zipf(count)) = self;
+        count
+    }
+}
+
+impl fmt::Display for Case {
+    /// `end.dx4, 2 SIDs, 64 bytes`: what is not the simplest is told.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.behavior)?;
+        match self.sids {
+            0 => {}
+            1 => f.write_str(", 1 SID")?,
+            sids => write!(f, ", {sids} SIDs")?,
+        }
+        match self.size {
+            Size::Bytes(bytes) => write!(f, ", {bytes} bytes")?,
+            Size::Imix => f.write_str(", IMIX")?,
+        }
+        match self.flows {
+            Flows::Uniform(1) => {}
+            Flows::Uniform(flows) => write!(f, ", {flows} flows")?,
+            Flows::Zipf(flows) => write!(f, ", {flows} flows by Zipf")?,
+        }
+        for (count, what) in [(self.rules, "rules"), (self.routes, "routes")] {
+            if count > 0 {
+                write!(f, ", {count} {what}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where engines find what they need.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The CPUs.
+    pub placement: Placement,
+    /// The `sidestep` program; without one it is `$SIDESTEP`, or the one next to the running program.
+    pub sidestep: Option<PathBuf>,
+    /// Raised once somebody wants the program to end: set-ups and trials then end with [`Error::Interrupted`].
+    pub interrupted: Arc<AtomicBool>,
+}
+
+impl Options {
+    /// Between two steps.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`].
+    fn check(&self) -> Result<(), Error> {
+        if self.interrupted.load(Ordering::Acquire) {
+            return Err(Error::Interrupted);
+        }
+        Ok(())
+    }
+}
+
+/// The CPUs of generator, system under test and sink.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Placement {
+    /// Of the generator's thread.
+    pub generator: usize,
+    /// Where the system's ports are polled.
+    pub system: usize,
+    /// Where the sink's port is polled.
+    pub sink: usize,
+}
+
+impl fmt::Display for Placement {
+    /// What a report says of the sharing.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            generator,
+            system,
+            sink,
+        } = *self;
+        if generator == system && system == sink {
+            write!(f, "generator, system and sink share CPU {generator}")
+        } else if generator == system {
+            write!(
+                f,
+                "generator and system share CPU {system}, sink on CPU {sink}"
+            )
+        } else if system == sink {
+            write!(
+                f,
+                "generator on CPU {generator}, system and sink share CPU {system}"
+            )
+        } else if generator == sink {
+            write!(
+                f,
+                "system on CPU {system}, generator and sink share CPU {sink}"
+            )
+        } else {
+            write!(
+                f,
+                "generator on CPU {generator}, system on CPU {system}, sink on CPU {sink}"
+            )
+        }
+    }
 }
 
 /// Something that forwards.
@@ -76,3 +216,6 @@ pub trait Standing {
     /// Other packets arrive than should, the engine did not forward them itself, or it was interrupted.
     fn trial(&mut self, load: Load, duration: Duration, latency: bool) -> Result<Trial, Error>;
 }
+
+/// What a frame on the wire has beside the packet, in bytes.
+const ETHERNET_AND_FCS: usize = 18;

@@ -1,15 +1,15 @@
 //! Rounds: each data plane in turn, a window each, all over again.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Error;
-use super::behavior::{Behavior, PLAIN};
-use super::chain::Service;
-use super::network::{Network, PORT, PORTS};
-use super::plane::{Plane, Standing};
-use super::product::Sidestep;
 use super::series::{Round, Series};
-use super::verify::{exchange, verify};
+use crate::engine::behavior::{Behavior, Service};
+use crate::engine::network::{Network, PORT, PORTS};
+use crate::engine::plane::{Plane, Standing};
+use crate::engine::product::Sidestep;
+use crate::engine::verify::{exchange, verify};
 use crate::program::Interrupt;
 use crate::traffic::{Generator, Hook, Napi, Rate, Redirect, Sink, Template};
 
@@ -63,7 +63,7 @@ impl Bench<'_> {
     /// # Errors
     /// A packet is not what it has to be, or not Sidestep forwarded the packets.
     pub fn behavior(&self, behavior: &Behavior) -> Result<Row, Error> {
-        let network = Network::routed(behavior)?;
+        let network = Arc::new(Network::routed(behavior)?);
         let mut planes = Plane::ALL.map(|plane| Series::new(plane.hooks()[0]));
         for round in 0..self.rounds {
             for turn in 0..planes.len() {
@@ -72,13 +72,13 @@ impl Bench<'_> {
                 let (plane, series) = (Plane::ALL[index], &mut planes[index]);
                 let standing = plane.set_up(&network, self.sidestep, behavior)?;
                 if round > 0 {
-                    series.push(self.round(&network, plane, &standing, behavior, series.hook)?);
+                    series.push(self.round(plane, &standing, behavior, series.hook)?);
                     continue;
                 }
-                verify(&network, plane, &standing, behavior)?;
+                verify(plane, &standing, behavior)?;
                 for hook in plane.hooks() {
                     let mut tried = Series::new(*hook);
-                    tried.push(self.round(&network, plane, &standing, behavior, *hook)?);
+                    tried.push(self.round(plane, &standing, behavior, *hook)?);
                     if series.rates.is_empty() || tried.median() > series.median() {
                         *series = tried;
                     }
@@ -98,11 +98,12 @@ impl Bench<'_> {
     /// # Errors
     /// Another packet comes out than has to.
     pub fn limits(&self, plain: &Behavior, encapsulated: &Behavior) -> Result<Vec<Limit>, Error> {
-        let (bare, routed) = (Network::bare()?, Network::routed(&PLAIN)?);
-        let served = Network::routed(&Behavior {
+        let nothing = Behavior::default();
+        let (bare, routed) = (Network::bare()?, Network::routed(&nothing)?);
+        let served = Arc::new(Network::routed(&Behavior {
             service: Some(Service::Kernel),
-            ..PLAIN
-        })?;
+            ..nothing
+        })?);
         let macs = &plain.from_linux[..ETHERNET];
         let pushed = &encapsulated.from_sidestep[..ETHERNET + Redirect::PUSH];
         let behind = &plain.sent[ETHERNET..];
@@ -179,25 +180,21 @@ impl Bench<'_> {
     /// One window, with what must be true of it.
     fn round(
         &self,
-        network: &Network,
         plane: Plane,
-        standing: &Standing<'_>,
+        standing: &Standing,
         behavior: &Behavior,
         hook: Hook,
     ) -> Result<Round, Error> {
+        let network = standing.network();
         let wrong =
             |what: String| Error::Wrong(format!("{} on {}: {what}", behavior.name, plane.name()));
-        let tally = || {
-            let running = standing.running();
-            running.map(|it| it.tally(network.ways_in())).transpose()
-        };
         let sink = Sink::attach_at(network.sink()?, PORT, hook)?;
         standing
-            .ready(network, &behavior.sent)
+            .ready(&behavior.sent)
             .map_err(|error| wrong(error.to_string()))?;
-        let before = tally()?;
+        let before = standing.tallies()?;
         let (rate, arrived) = self.flood(network, &behavior.sent, &sink)?;
-        let after = tally()?;
+        let after = standing.tallies()?;
         let length = rate.counts.bytes as f64 / rate.counts.packets as f64;
         let expected = plane.expected(behavior).len() as f64;
         if (length / expected - 1.0).abs() > STRANGERS {
@@ -206,7 +203,7 @@ impl Bench<'_> {
             )));
         }
         let mut lost: f64 = 0.0;
-        if let (Some(before), Some(after), Some(sidestep)) = (before, after, standing.running()) {
+        if let Some(sidestep) = standing.running() {
             for ((before, after), port) in before.iter().zip(&after).zip(network.ways_in()) {
                 let received = (after.received - before.received) as f64;
                 let forwarded = (after.forwarded - before.forwarded) as f64;

@@ -6,29 +6,22 @@
 //! much of it is the loop itself. Before a path is measured, one packet is compared byte for byte, so that no wrong path
 //! is; Sidestep's own counters must then say that Sidestep, not the kernel, forwarded every packet.
 
-mod behavior;
-mod chain;
-mod hmac;
 mod machine;
 mod measure;
-mod network;
 mod options;
-mod packet;
-mod plane;
-mod product;
 mod report;
+mod rows;
 mod series;
-mod verify;
 
 use std::io::{self, Write as _};
 
 pub use crate::program::Error;
 pub use options::{Form, Options, USAGE};
 
+use crate::engine::product::Sidestep;
 use crate::program::Interrupt;
 use machine::Machine;
 use measure::Bench;
-use product::Sidestep;
 use report::Report;
 
 /// Measures what is asked for and prints it on standard output; progress and warnings go to standard error. Whatever
@@ -41,7 +34,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
         print(&format!("{USAGE}\n"));
         return Ok(());
     }
-    let all = behavior::all();
+    let all = rows::all();
     let (chosen, limits) = options.choose(&all)?;
     if let Some(missing) = crate::capability::missing() {
         return Err(Error::Usage(format!(

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Error;
-use super::behavior::Behavior;
+use crate::engine::behavior::Behavior;
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,7 +89,7 @@ impl Options {
         let matches = |name: &str, part: &str| name.to_lowercase().contains(&part.to_lowercase());
         let names: Vec<&str> = behaviors
             .iter()
-            .map(|one| one.name)
+            .map(|one| one.name.as_str())
             .chain([LIMITS])
             .collect();
         for part in &self.only {
@@ -104,7 +104,7 @@ impl Options {
             |name: &str| self.only.is_empty() || self.only.iter().any(|part| matches(name, part));
         let chosen = behaviors
             .iter()
-            .filter(|one| asked(one.name))
+            .filter(|one| asked(&one.name))
             .cloned()
             .collect();
         Ok((chosen, asked(LIMITS)))
@@ -117,7 +117,7 @@ const LIMITS: &str = "limits";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::behavior;
+    use crate::figures::rows;
 
     fn parse(words: &[&str]) -> Result<Options, String> {
         Options::parse(words.iter().map(|word| (*word).to_owned()))
@@ -148,15 +148,21 @@ mod tests {
 
     #[test]
     fn a_part_of_a_name_in_any_case_chooses_and_an_unknown_one_lists_the_names() {
-        let all = behavior::all();
+        let all = rows::all();
         let chosen = |words: &[&str]| {
             let (chosen, limits) = parse(words).expect("options").choose(&all).expect("names");
             (
-                chosen.iter().map(|one| one.name).collect::<Vec<_>>(),
+                chosen
+                    .iter()
+                    .map(|one| one.name.clone())
+                    .collect::<Vec<_>>(),
                 limits,
             )
         };
-        assert_eq!(chosen(&["--only", "end.t"]), (vec!["End.T"], false));
+        assert_eq!(
+            chosen(&["--only", "end.t"]),
+            (vec!["End.T".to_owned()], false)
+        );
         assert_eq!(chosen(&["--only", "limits"]), (vec![], true));
         assert_eq!(chosen(&[]).0.len(), all.len());
         let error = parse(&["--only", "End.AN"])

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::machine::Machine;
 use super::measure::{Limit, Row};
 use super::options::{Form, Options};
-use super::plane::Plane;
 use super::series::Series;
+use crate::engine::plane::Plane;
 use crate::traffic::Hook;
 
 /// What was measured, where and how.
@@ -253,7 +253,7 @@ const LOSSY: f64 = 0.001;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::behavior;
+    use crate::figures::rows;
 
     fn report() -> Report {
         let series = |rates: &[f64]| Series {
@@ -269,7 +269,7 @@ mod tests {
         };
         let options = Options::parse([]).expect("no options");
         let mut report = Report::new(machine, "sidestep 0.1.0".into(), &options);
-        let mut behaviors = behavior::all().into_iter();
+        let mut behaviors = rows::all().into_iter();
         report.rows.push(Row {
             behavior: behaviors
                 .find(|behavior| behavior.name == "H.Encaps, 1 segment")

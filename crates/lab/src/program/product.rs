@@ -3,7 +3,7 @@
 use std::env;
 use std::path::PathBuf;
 
-use super::Error;
+use crate::Error;
 
 /// The `sidestep` program: `$SIDESTEP`, else the one next to this program.
 ///
@@ -13,14 +13,14 @@ pub(crate) fn find() -> Result<PathBuf, Error> {
     let path = match env::var_os("SIDESTEP") {
         Some(path) => PathBuf::from(path),
         None => env::current_exe()
-            .map_err(|source| crate::Error::os("the path of this program", source))?
+            .map_err(|source| Error::os("the path of this program", source))?
             .with_file_name("sidestep"),
     };
     if path.is_file() {
         return Ok(path);
     }
     let path = path.display();
-    Err(Error::Product(format!(
+    Err(Error::Usage(format!(
         "no sidestep program at {path} (build it with ./dev build, or set SIDESTEP)"
     )))
 }

@@ -11,6 +11,8 @@ pub mod trial;
 
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use libbpf_rs::{Object, ObjectBuilder, OpenObject};
 
@@ -84,7 +86,8 @@ fn attach_xdp(
     ifname: &str,
 ) -> Result<OwnedFd, Error> {
     let ifindex = namespace.ifindex(ifname)?;
-    let attached = namespace.run(|| {
+    let started = Instant::now();
+    let attach = || {
         // SAFETY: plain data, all zeros is a value of it.
         let mut options: libbpf_sys::bpf_link_create_opts = unsafe { std::mem::zeroed() };
         options.sz = size_of_val(&options) as _;
@@ -97,6 +100,19 @@ fn attach_xdp(
         }
         // SAFETY: a new descriptor that nobody else knows.
         Ok(unsafe { OwnedFd::from_raw_fd(link) })
+    };
+    let attached = namespace.run(|| {
+        loop {
+            match attach() {
+                // The program that was there is still held by a child of another thread, which will close it by exec.
+                Err(busy)
+                    if busy.raw_os_error() == Some(libc::EBUSY) && started.elapsed() < HELD =>
+                {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                attached => return attached,
+            }
+        }
     })?;
     attached.map_err(|source| {
         Error::os(
@@ -105,6 +121,9 @@ fn attach_xdp(
         )
     })
 }
+
+/// How long a child may take from fork to exec on a busy machine.
+const HELD: Duration = Duration::from_millis(500);
 
 const GENERATOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/generator.bpf.o"));
 const REDIRECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/redirect.bpf.o"));

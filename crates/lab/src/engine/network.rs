@@ -2,12 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::Error;
 use super::behavior::Behavior;
-use super::hmac;
 use crate::lab::mac_text;
 use crate::offload::Offload;
-use crate::{Lab, LinkEnd, Namespace};
+use crate::{Error, Lab, LinkEnd, Namespace};
 
 /// The namespaces, the router configured.
 #[derive(Debug)]
@@ -51,7 +49,7 @@ impl Network {
         for port in &network.ports {
             router.sysctl(&format!("net/ipv6/conf/{port}/seg6_enabled"), "1")?;
         }
-        configure(router, behavior.routes, &behavior.rules)?;
+        configure(router, behavior)?;
         Ok(network)
     }
 
@@ -60,8 +58,6 @@ impl Network {
     fn serve(&mut self) -> Result<(), Error> {
         self.lab.node(SERVICE)?;
         routes_packets(self.service()?)?;
-        let mut at_router = String::new();
-        let mut at_service = String::new();
         for (number, (port, ifname)) in SERVICE_PORTS.iter().zip(SERVICE_IFNAMES).enumerate() {
             let macs = [SERVICE_PORT_MACS[number], SERVICE_MACS[number]];
             link(
@@ -69,26 +65,11 @@ impl Network {
                 (ROUTER, port, macs[0]),
                 (SERVICE, ifname, macs[1]),
             )?;
-            let net = format!("fd00:{}:", number + 1);
-            for (batch, ifname, own, other, mac) in [
-                (&mut at_router, *port, 1, 2, macs[1]),
-                (&mut at_service, ifname, 2, 1, macs[0]),
-            ] {
-                let mac = mac_text(mac);
-                // The text of a String never fails; so below.
-                let _ = writeln!(
-                    batch,
-                    "address add {net}:{own}/64 dev {ifname}\n\
-                     neighbor add {net}:{other} lladdr {mac} nud permanent dev {ifname}"
-                );
-            }
             self.ports.push((*port).to_owned());
-        }
-        for route in SERVICE_ROUTES {
-            let _ = writeln!(at_service, "route add {route}");
         }
         let service = self.service()?;
         service.sysctl("net/ipv6/conf/eth0/seg6_enabled", "1")?;
+        let [at_router, at_service] = service_lines();
         apply(service, &["ip", "-batch", "-"], &at_service)?;
         apply(self.router()?, &["ip", "-batch", "-"], &at_router)?;
         self.ways_in = &WAYS_IN;
@@ -100,6 +81,7 @@ impl Network {
         let peer = self.generator()?.name();
         let mut batch = String::new();
         for number in 1..=count {
+            // The text of a String never fails; so below.
             let _ = writeln!(
                 batch,
                 "link add idle{number} type veth peer name idle{number} netns {peer}\n\
@@ -147,7 +129,7 @@ impl Network {
     /// # Errors
     /// Never, as built.
     pub fn generator(&self) -> Result<&Namespace, Error> {
-        Ok(self.lab.namespace(GENERATOR)?)
+        self.lab.namespace(GENERATOR)
     }
 
     /// Forwards between [`SERVICE_IFNAMES`].
@@ -155,7 +137,7 @@ impl Network {
     /// # Errors
     /// None takes part.
     pub fn service(&self) -> Result<&Namespace, Error> {
-        Ok(self.lab.namespace(SERVICE)?)
+        self.lab.namespace(SERVICE)
     }
 
     /// Forwards between [`PORTS`].
@@ -163,7 +145,7 @@ impl Network {
     /// # Errors
     /// There is none in [`Self::bare`].
     pub fn router(&self) -> Result<&Namespace, Error> {
-        Ok(self.lab.namespace(ROUTER)?)
+        self.lab.namespace(ROUTER)
     }
 
     /// Receives on [`PORT`].
@@ -171,7 +153,7 @@ impl Network {
     /// # Errors
     /// Never, as built.
     pub fn sink(&self) -> Result<&Namespace, Error> {
-        Ok(self.lab.namespace(SINK)?)
+        self.lab.namespace(SINK)
     }
 }
 
@@ -190,37 +172,81 @@ fn link(lab: &mut Lab, near: End, far: End) -> Result<(), Error> {
         ifname,
         mac: Some(mac),
     };
-    lab.link_with([end(near), end(far)], 1500)?;
+    lab.link_with([end(near), end(far)], MTU)?;
     for (node, ifname, _) in [near, far] {
         lab.offload(node, ifname, Offload::OFF)?;
     }
     Ok(())
 }
 
-fn configure(router: &Namespace, lines: &[&str], rules: &[String]) -> Result<(), Error> {
-    let (mut batch, sink) = (String::new(), mac_text(SINK_MAC));
-    for line in ADDRESSES {
-        // The text of a String never fails.
-        let _ = writeln!(batch, "address add {line}");
+/// What `ip -batch` is given in the router beside routes, for all behaviors: addresses, neighbors, the tunnel source; and
+/// then for this one.
+pub fn router_lines(behavior: &Behavior) -> Vec<String> {
+    let sink = mac_text(SINK_MAC);
+    let mut lines = behavior.devices.clone();
+    lines.extend(ADDRESSES.map(|address| format!("address add {address}")));
+    lines.extend(
+        ["fc01::1", "10.1.0.1"]
+            .map(|address| format!("neighbor add {address} lladdr {sink} nud permanent dev eth1")),
+    );
+    let routes = behavior.routes.iter().map(String::as_str);
+    let routes = TO_SEGMENTS.into_iter().chain(routes);
+    lines.extend(routes.map(|route| format!("route add {route}")));
+    lines.push("sr tunsrc set fc01::2".to_owned());
+    lines
+}
+
+/// What `ip -batch` is given for a service: in the router, and in the service itself.
+pub fn service_lines() -> [String; 2] {
+    let mut lines = [String::new(), String::new()];
+    for (number, (port, ifname)) in SERVICE_PORTS.iter().zip(SERVICE_IFNAMES).enumerate() {
+        let net = format!("fd00:{}:", number + 1);
+        let ends = [
+            (*port, 1, 2, SERVICE_MACS[number]),
+            (ifname, 2, 1, SERVICE_PORT_MACS[number]),
+        ];
+        for (lines, (ifname, own, other, mac)) in lines.iter_mut().zip(ends) {
+            let mac = mac_text(mac);
+            let _ = writeln!(
+                lines,
+                "address add {net}:{own}/64 dev {ifname}\n\
+                 neighbor add {net}:{other} lladdr {mac} nud permanent dev {ifname}"
+            );
+        }
     }
-    for address in ["fc01::1", "10.1.0.1"] {
-        let _ = writeln!(
-            batch,
-            "neighbor add {address} lladdr {sink} nud permanent dev eth1"
-        );
+    for route in SERVICE_ROUTES {
+        let _ = writeln!(lines[1], "route add {route}");
     }
-    for route in TO_SEGMENTS.iter().chain(lines) {
-        let _ = writeln!(batch, "route add {route}");
+    lines
+}
+
+fn configure(router: &Namespace, behavior: &Behavior) -> Result<(), Error> {
+    // A VRF is there before its strict mode is asked for; that has to be before the routes.
+    let (devices, others): (Vec<String>, Vec<String>) = router_lines(behavior)
+        .into_iter()
+        .partition(|line| line.starts_with("link "));
+    apply(router, &["ip", "-batch", "-"], &text(&devices))?;
+    for (path, value) in &behavior.sysctls {
+        router.sysctl(path, value)?;
     }
-    batch.push_str("sr tunsrc set fc01::2\n");
-    apply(router, &["ip", "-batch", "-"], &batch)?;
-    let (id, algorithm, secret) = hmac::KEY;
-    router.set_hmac(id, algorithm, secret)?;
-    let mut batch = String::new();
-    for rule in rules {
-        let _ = writeln!(batch, "rule add {rule}");
+    if let Some(key) = behavior.key {
+        router.set_hmac(key.id, key.algorithm, key.secret)?;
     }
-    apply(router, &["ip", "-6", "-batch", "-"], &batch)
+    apply(router, &["ip", "-batch", "-"], &text(&others))?;
+    let family = if behavior.ipv4_rules { "-4" } else { "-6" };
+    let rules: Vec<String> = behavior
+        .rules
+        .iter()
+        .map(|rule| format!("rule add {rule}"))
+        .collect();
+    apply(router, &["ip", family, "-batch", "-"], &text(&rules))
+}
+
+fn text(lines: &[String]) -> String {
+    lines
+        .iter()
+        .flat_map(|line| [line.as_str(), "\n"])
+        .collect()
 }
 
 fn apply(router: &Namespace, ip: &[&str], batch: &str) -> Result<(), Error> {
@@ -236,8 +262,8 @@ fn apply(router: &Namespace, ip: &[&str], batch: &str) -> Result<(), Error> {
 /// Node, interface, Ethernet address.
 type End = (&'static str, &'static str, [u8; 6]);
 
-/// The lab's name: namespaces are `ss-figures-PID-NODE`.
-pub const NAME: &str = "figures";
+/// The lab's name: namespaces are `ss-engine-PID-NODE`, `ss-engine.N-PID-NODE` from the second network of a process on.
+pub const NAME: &str = "engine";
 /// The router's node name.
 pub const ROUTER: &str = "router";
 /// The interface of generator and sink.
@@ -260,9 +286,16 @@ pub const SERVICE_PORT_MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 0x03], [2, 0, 0, 0,
 /// Of [`SERVICE_IFNAMES`].
 pub const SERVICE_MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 0x13], [2, 0, 0, 0, 0, 0x14]];
 
-const GENERATOR: &str = "generator";
-const SINK: &str = "sink";
-const SERVICE: &str = "service";
+/// The generator's node name.
+pub const GENERATOR: &str = "generator";
+/// The sink's node name.
+pub const SINK: &str = "sink";
+/// The service's node name.
+pub const SERVICE: &str = "service";
+/// Of all links, in bytes without the Ethernet header: room for headers around a packet of 1500, and within what an XDP
+/// program of veth has in one page.
+pub const MTU: u32 = 3000;
+
 const WAYS_IN: [&str; 2] = [PORTS[0], SERVICE_PORTS[1]];
 
 const ADDRESSES: [&str; 4] = [
@@ -283,8 +316,8 @@ const SERVICE_ROUTES: [&str; 4] = [
     "2001:db8:d::/48 via fd00:2::1 dev eth1",
 ];
 
-/// What makes a router of the namespace. `seg6_enabled` is the smaller of `all` and the port's.
-const SYSCTLS: [(&str, &str); 8] = [
+/// What makes a router of a namespace. `seg6_enabled` is the smaller of `all` and the port's.
+pub const SYSCTLS: [(&str, &str); 8] = [
     ("net/ipv6/conf/all/forwarding", "1"),
     ("net/ipv6/conf/default/forwarding", "1"),
     ("net/ipv6/conf/all/seg6_enabled", "1"),

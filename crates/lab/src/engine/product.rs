@@ -1,14 +1,14 @@
 //! Sidestep as an operator uses it: by its command line, in the namespace of the router.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{self, Command};
+use std::sync::Arc;
 use std::{env, fs};
 
 use serde_json::{Value, json};
 
-use super::Error;
-use super::network::{NAME, ROUTER};
-use crate::{Lab, Namespace};
+use super::network::{NAME, Network, ROUTER};
+use crate::{Error, Lab, Namespace};
 
 /// The `sidestep` program.
 #[derive(Clone, Debug)]
@@ -18,9 +18,9 @@ pub struct Sidestep {
 
 /// Sidestep on the ports of a router; stopped when dropped.
 #[derive(Debug)]
-pub struct Running<'a> {
-    sidestep: &'a Sidestep,
-    router: &'a Namespace,
+pub struct Running {
+    sidestep: Sidestep,
+    network: Arc<Network>,
 }
 
 /// What a port that packets come in by has counted.
@@ -33,6 +33,12 @@ pub struct Tally {
 }
 
 impl Sidestep {
+    /// This program.
+    pub fn at(path: &Path) -> Self {
+        let path = path.to_owned();
+        Self { path }
+    }
+
     /// `$SIDESTEP`, else the program next to this one.
     ///
     /// # Errors
@@ -48,27 +54,27 @@ impl Sidestep {
     /// It cannot be started.
     pub fn version(&self) -> Result<String, Error> {
         let output = Command::new(&self.path).arg("--version").output();
-        let output = output
-            .map_err(|source| crate::Error::os(format!("run {}", self.path.display()), source))?;
+        let output =
+            output.map_err(|source| Error::os(format!("run {}", self.path.display()), source))?;
         Ok(String::from_utf8_lossy(&output.stdout)
             .trim_end()
             .to_owned())
     }
 
-    /// Starts it on these ports of a router, with these routes of its `own` (what `sidestep route add` takes), and returns
+    /// Starts it on the ports of the router, with these routes of its `own` (what `sidestep route add` takes), and returns
     /// when it forwards.
     ///
     /// # Errors
     /// It refuses.
-    pub fn start<'a>(
-        &'a self,
-        router: &'a Namespace,
+    pub fn start(
+        &self,
+        network: &Arc<Network>,
         mode: &str,
-        ports: &[String],
         own: &[String],
-    ) -> Result<Running<'a>, Error> {
-        let file = env::temp_dir().join(format!("sidestep-figures-{}.yaml", process::id()));
-        let failed = |source| crate::Error::os(format!("write {}", file.display()), source);
+    ) -> Result<Running, Error> {
+        let (router, ports) = (network.router()?, network.ports());
+        let file = env::temp_dir().join(format!("{}-{}.yaml", router.name(), process::id()));
+        let failed = |source| Error::os(format!("write {}", file.display()), source);
         // JSON is YAML.
         let text = json!({"ports": ports, "routes": own}).to_string();
         fs::write(&file, text).map_err(failed)?;
@@ -81,8 +87,8 @@ impl Sidestep {
         let _ = fs::remove_file(&file);
         started?;
         Ok(Running {
-            sidestep: self,
-            router,
+            sidestep: self.clone(),
+            network: Arc::clone(network),
         })
     }
 
@@ -102,22 +108,20 @@ impl Sidestep {
     fn text(&self, router: &Namespace, words: &[&str]) -> Result<String, Error> {
         let path = self.path.to_string_lossy();
         let all: Vec<&str> = [&*path].into_iter().chain(words.iter().copied()).collect();
-        Ok(router.exec(&all)?)
+        router.exec(&all)
     }
 }
 
-impl Running<'_> {
+impl Running {
     /// What these ports have counted since the start.
     ///
     /// # Errors
     /// The answer has no such counters.
     pub fn tally(&self, ports: &[&str]) -> Result<Vec<Tally>, Error> {
-        let text = self
-            .sidestep
-            .text(self.router, &["show", "counters", "-j"])?;
+        let text = self.text(&["show", "counters", "-j"])?;
         let tallies: Option<Vec<Tally>> = ports.iter().map(|port| tally(&text, port)).collect();
         tallies.ok_or_else(|| {
-            Error::Product(format!(
+            Error::Wrong(format!(
                 "`sidestep show counters -j` has no counters of {}: {}",
                 ports.join(" and "),
                 text.trim_end()
@@ -127,15 +131,19 @@ impl Running<'_> {
 
     /// Why packets were dropped or left to the kernel, for a message.
     pub fn reasons(&self) -> String {
-        let told = self.sidestep.text(self.router, &["show", "drops"]);
+        let told = self.text(&["show", "drops"]);
         told.unwrap_or_else(|error| error.to_string())
+    }
+
+    fn text(&self, words: &[&str]) -> Result<String, Error> {
+        self.sidestep.text(self.network.router()?, words)
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for Running {
     fn drop(&mut self) {
         // If it has died already, the namespace goes next anyway.
-        let _ = self.sidestep.text(self.router, &["stop"]);
+        let _ = self.text(&["stop"]);
     }
 }
 

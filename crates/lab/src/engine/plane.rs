@@ -1,18 +1,17 @@
 //! The three data planes that take turns on the router.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::Error;
-use super::behavior::Behavior;
-use super::chain::Service;
+use super::behavior::{Behavior, Service};
 use super::network::{
     Network, PORT, PORTS, ROUTER_MACS, SERVICE_IFNAMES, SERVICE_MACS, SERVICE_PORT_MACS,
     SERVICE_PORTS, SINK_MAC,
 };
 use super::packet::ethernet;
-use super::product::{Running, Sidestep};
-use crate::FrameSocket;
+use super::product::{Running, Sidestep, Tally};
 use crate::traffic::{Hook, Napi, Redirect};
+use crate::{Error, FrameSocket};
 
 /// Who forwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +26,9 @@ pub enum Plane {
 
 /// A data plane at work on the router; gone when dropped.
 #[derive(Debug)]
-pub struct Standing<'a> {
-    running: Option<Running<'a>>,
+pub struct Standing {
+    network: Arc<Network>,
+    running: Option<Running>,
     _napi: Vec<Napi>,
     _redirects: Vec<Redirect>,
 }
@@ -69,12 +69,12 @@ impl Plane {
     ///
     /// # Errors
     /// Sidestep refuses.
-    pub fn set_up<'a>(
+    pub fn set_up(
         self,
-        network: &'a Network,
-        sidestep: &'a Sidestep,
+        network: &Arc<Network>,
+        sidestep: &Sidestep,
         behavior: &Behavior,
-    ) -> Result<Standing<'a>, Error> {
+    ) -> Result<Standing, Error> {
         if self == Self::Linux {
             return Standing::linux(network);
         }
@@ -93,7 +93,8 @@ impl Plane {
             napi.push(Napi::attach(router, SERVICE_PORTS[1])?);
         }
         Ok(Standing {
-            running: Some(sidestep.start(router, mode, network.ports(), &behavior.proxies)?),
+            network: Arc::clone(network),
+            running: Some(sidestep.start(network, mode, &behavior.own)?),
             _napi: napi,
             _redirects: redirects,
         })
@@ -116,13 +117,14 @@ fn serve(
     Ok(vec![redirect])
 }
 
-impl Standing<'_> {
+impl Standing {
     /// The kernel alone.
     ///
     /// # Errors
     /// BPF is not allowed.
-    pub fn linux(network: &Network) -> Result<Self, Error> {
+    pub fn linux(network: &Arc<Network>) -> Result<Self, Error> {
         Ok(Self {
+            network: Arc::clone(network),
             running: None,
             _napi: vec![Napi::attach(network.router()?, PORTS[0])?],
             _redirects: Vec::new(),
@@ -133,7 +135,7 @@ impl Standing<'_> {
     ///
     /// # Errors
     /// BPF is not allowed.
-    pub fn redirecting(network: &Network, service: Service) -> Result<Self, Error> {
+    pub fn redirecting(network: &Arc<Network>, service: Service) -> Result<Self, Error> {
         let (router, mut napi) = (network.router()?, Vec::new());
         let mut redirects = serve(network, service, &mut napi)?;
         for (ingress, egress, macs) in [
@@ -148,6 +150,7 @@ impl Standing<'_> {
             redirects.push(Redirect::attach(router, ingress, egress, &header)?);
         }
         Ok(Self {
+            network: Arc::clone(network),
             running: None,
             _napi: napi,
             _redirects: redirects,
@@ -159,8 +162,8 @@ impl Standing<'_> {
     ///
     /// # Errors
     /// It leaves the frame to the kernel, or drops it, and goes on doing so.
-    pub fn ready(&self, network: &Network, frame: &[u8]) -> Result<(), Error> {
-        let Some(sidestep) = &self.running else {
+    pub fn ready(&self, frame: &[u8]) -> Result<(), Error> {
+        let (network, Some(sidestep)) = (&self.network, &self.running) else {
             return Ok(());
         };
         let near = FrameSocket::open(network.generator()?, PORT)?;
@@ -184,8 +187,23 @@ impl Standing<'_> {
         Err(Error::Wrong(format!("not Sidestep forwards it\n{reasons}")))
     }
 
+    /// Where it works.
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// What Sidestep has counted at each port that packets come in by; none if it does not run.
+    ///
+    /// # Errors
+    /// Its answer has no such counters.
+    pub fn tallies(&self) -> Result<Vec<Tally>, Error> {
+        let tallies = self.running.as_ref();
+        let tallies = tallies.map(|it| it.tally(self.network.ways_in()));
+        tallies.unwrap_or(Ok(Vec::new()))
+    }
+
     /// Sidestep, if it runs.
-    pub fn running(&self) -> Option<&Running<'_>> {
+    pub fn running(&self) -> Option<&Running> {
         self.running.as_ref()
     }
 }

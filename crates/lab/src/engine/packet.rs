@@ -1,4 +1,4 @@
-//! The packets of the figures, header by header, as the RFCs draw them. Each function puts one header in front of what
+//! Packets, header by header, as the RFCs draw them. Each function puts one header in front of what
 //! it is given.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -77,9 +77,9 @@ pub fn udp4(source: Ipv4Addr, destination: Ipv4Addr, ttl: u8, length: usize) -> 
     packet
 }
 
-/// RFC 768: from port 4096 to 9 (discard), zeros inside.
+/// RFC 768: from [`SOURCE_PORT`] to 9 (discard), zeros inside.
 fn udp(addresses: &[u8], length: usize) -> Vec<u8> {
-    let mut datagram = [4096u16, 9, length as u16, 0]
+    let mut datagram = [SOURCE_PORT, 9, length as u16, 0]
         .map(u16::to_be_bytes)
         .concat();
     datagram.resize(length, 0);
@@ -91,19 +91,25 @@ fn udp(addresses: &[u8], length: usize) -> Vec<u8> {
     datagram
 }
 
-/// RFC 1071; of an even number of bytes, as all are here.
+/// RFC 1071.
 fn internet_checksum(bytes: &[u8]) -> u16 {
-    let (pairs, _) = bytes.as_chunks::<2>();
-    let mut sum: u32 = pairs
-        .iter()
-        .map(|pair| u32::from(u16::from_be_bytes(*pair)))
-        .sum();
+    let (pairs, odd) = bytes.as_chunks::<2>();
+    let odd = odd.first().map(|last| [*last, 0]);
+    let words = pairs.iter().copied().chain(odd);
+    let mut sum: u32 = words.map(|word| u32::from(u16::from_be_bytes(word))).sum();
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
     !(sum as u16)
 }
 
+/// Of the first flow.
+pub const SOURCE_PORT: u16 = 4096;
+// IEEE 802 Numbers.
+/// IPv4.
+pub const ETHERTYPE_IPV4: u16 = 0x0800;
+/// IPv6.
+pub const ETHERTYPE_IPV6: u16 = 0x86dd;
 // IANA, Protocol Numbers.
 const UDP: u8 = 17;
 /// IPv4 in IP.

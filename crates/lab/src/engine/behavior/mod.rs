@@ -1,0 +1,284 @@
+//! What can be measured: each behavior as the configuration that makes it, the frame that is sent, and the frame that has to
+//! come out, byte for byte, from Linux and from Sidestep. Where the two are not equal, docs/conformance.md says why.
+//!
+//! Expected frames are built from the RFCs' drawings alone ([`super::packet`]), for any number of segments and any size.
+
+mod decapsulation;
+mod endpoint;
+mod forward;
+mod headend;
+mod hmac;
+mod limit;
+pub mod service;
+
+use std::ops::RangeInclusive;
+
+use super::Case;
+use super::customer::Customer;
+use super::network::MTU;
+pub use headend::headend;
+pub use hmac::Key;
+pub use service::Service;
+
+/// A behavior that can be asked for.
+#[derive(Clone, Debug)]
+pub struct Kind {
+    /// In campaigns: `end.dx4`.
+    pub name: &'static str,
+    /// In the RFC's spelling, and what is special.
+    pub title: &'static str,
+    /// How many segments it may be asked for with; 0: none.
+    pub sids: RangeInclusive<u32>,
+    /// Whether it takes rules and routes beside those that it needs.
+    pub takes_rules: bool,
+    /// Why Linux has no such behavior, if it has not.
+    pub not_in_linux: Option<&'static str>,
+    /// Linux has it for VRF devices only.
+    pub needs_vrf: bool,
+    /// A limit of the laboratory: engine `none` alone has it.
+    pub limit: bool,
+    /// What a packet of the customer cannot be shorter than, from its IP header on.
+    pub least: usize,
+    make: fn(&Arguments) -> Behavior,
+}
+
+/// What a behavior is made from.
+#[derive(Clone, Copy, Debug)]
+struct Arguments {
+    /// Segments.
+    sids: u32,
+    /// Of the customer's packet, from its IP header on, in bytes.
+    length: usize,
+}
+
+/// A router's configuration, and what it has to make of a packet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Behavior {
+    /// For messages.
+    pub name: String,
+    /// Lines for `ip -batch` that make devices which Linux needs, and Sidestep does not.
+    pub devices: Vec<String>,
+    /// Sysctls of the router beyond those that all behaviors share: path below `/proc/sys`, value.
+    pub sysctls: Vec<(&'static str, &'static str)>,
+    /// What `ip route add` is given for it. The first is the one that packets that arrive match.
+    pub routes: Vec<String>,
+    /// What `ip rule add` is given for it.
+    pub rules: Vec<String>,
+    /// The rules are IPv4's.
+    pub ipv4_rules: bool,
+    /// Its HMAC key.
+    pub key: Option<Key>,
+    /// The frame that the generator sends. It ends with the customer's packet.
+    pub sent: Vec<u8>,
+    /// Offset of the customer's UDP header in it: flows differ in the source port.
+    pub udp_at: usize,
+    /// The frame that Linux makes of it.
+    pub from_linux: Vec<u8>,
+    /// The frame that Sidestep makes of it.
+    pub from_sidestep: Vec<u8>,
+    /// Sidestep computes the outer flow label from the inner packet: any value but 0.
+    pub computed_label: bool,
+    /// What `sidestep route add` is given: what Linux has not, or not without [`Self::devices`].
+    pub own: Vec<String>,
+    /// Ports of the router that no packet comes by: services, too.
+    pub idle: usize,
+    /// The service that the packet goes through.
+    pub service: Option<Service>,
+}
+
+/// All of them, in the order of a report.
+pub fn kinds() -> Vec<Kind> {
+    let groups = [
+        forward::KINDS,
+        headend::KINDS,
+        endpoint::KINDS,
+        decapsulation::KINDS,
+        hmac::KINDS,
+        service::KINDS,
+        limit::KINDS,
+    ];
+    groups.concat()
+}
+
+/// The behavior of this name.
+///
+/// # Errors
+/// There is none; the message lists those there are.
+pub fn kind(name: &str) -> Result<Kind, String> {
+    let all = kinds();
+    let names: Vec<&str> = all.iter().map(|kind| kind.name).collect();
+    let missing = format!("no behavior {name:?}; there are: {}", names.join(", "));
+    all.into_iter()
+        .find(|kind| kind.name == name)
+        .ok_or(missing)
+}
+
+impl Kind {
+    /// Checks what is asked for; sizes are of the customer's packet.
+    ///
+    /// # Errors
+    /// What is wrong, and what is allowed.
+    pub fn check(&self, case: &Case) -> Result<(), String> {
+        let (least, most) = (self.sids.start(), self.sids.end());
+        if !self.sids.contains(&case.sids) {
+            let allowed = match (least, most) {
+                (0, 0) => "none".to_owned(),
+                (least, most) => format!("{least} to {most}"),
+            };
+            return Err(format!(
+                "{} with {} SIDs; allowed: {allowed}",
+                self.name, case.sids
+            ));
+        }
+        if !self.takes_rules && (case.rules, case.routes) != (0, 0) {
+            return Err(format!(
+                "{} takes no rules and routes beside its own",
+                self.name
+            ));
+        }
+        if case.rules > RULES_MAX {
+            return Err(format!(
+                "{} rules; allowed are 0 to {RULES_MAX}",
+                case.rules
+            ));
+        }
+        if case.routes > ROUTES_MAX {
+            return Err(format!(
+                "{} routes; allowed are 0 to {ROUTES_MAX}",
+                case.routes
+            ));
+        }
+        let flows = case.flows.count();
+        if !(1..=FLOWS_MAX).contains(&flows) {
+            return Err(format!("{flows} flows; allowed are 1 to {FLOWS_MAX}"));
+        }
+        for (length, _) in case.size.packets(self.least) {
+            if length < self.least {
+                let least = self.least;
+                return Err(format!(
+                    "packets of {length} bytes; allowed are {least} and more"
+                ));
+            }
+            let frame = (length <= MTU as usize).then(|| self.longest(case.sids, length));
+            if frame.is_none_or(|frame| frame > MTU as usize + ETHERNET) {
+                return Err(format!(
+                    "packets of {length} bytes do not fit the links' MTU of {MTU} with their headers"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn longest(&self, sids: u32, length: usize) -> usize {
+        let made = (self.make)(&Arguments { sids, length });
+        let frames = [&made.sent, &made.from_linux, &made.from_sidestep];
+        frames.into_iter().map(Vec::len).max().unwrap_or(0)
+    }
+}
+
+impl Behavior {
+    /// One that sends `out` where it gets `sent`, which ends with a packet of this customer.
+    fn passing(sent: Vec<u8>, customer: Customer, out: Vec<u8>) -> Self {
+        Self {
+            udp_at: sent.len() - customer.datagram(),
+            sent,
+            from_linux: out.clone(),
+            from_sidestep: out,
+            ..Self::default()
+        }
+    }
+
+    /// A case whose customer's packet has `length` bytes, from its IP header on.
+    ///
+    /// # Errors
+    /// There is no such behavior, or it cannot be asked for so.
+    pub fn of(case: &Case, length: usize) -> Result<Self, String> {
+        let kind = kind(&case.behavior)?;
+        kind.check(case)?;
+        let sids = case.sids;
+        let mut made = (kind.make)(&Arguments { sids, length });
+        made.name = case.to_string();
+        if case.rules > 0 {
+            let rules = (1..=case.rules).map(|n| format!("iif absent{n}"));
+            made.ruled(rules.chain(["iif eth0".to_owned()]));
+        }
+        if case.routes > 0 {
+            made.crowd(case.routes);
+        }
+        Ok(made)
+    }
+
+    /// What of it Sidestep needs: no devices, and not the SID that is for them.
+    pub fn without_devices(mut self) -> Self {
+        if !self.devices.is_empty() {
+            self.devices.clear();
+            self.sysctls.clear();
+            self.routes.remove(0);
+        }
+        self
+    }
+
+    /// Moves the route that packets match into a table of its own, to which rules with these selectors lead, the last of
+    /// which has to match.
+    pub fn ruled(&mut self, selectors: impl IntoIterator<Item = String>) {
+        let rules = selectors.into_iter().zip(RULES_FROM..);
+        self.rules = rules
+            .map(|(selector, priority)| {
+                format!("{selector} priority {priority} lookup {RULES_TABLE}")
+            })
+            .collect();
+        if let Some(route) = self.routes.first_mut() {
+            self.ipv4_rules = is_ipv4(route);
+            route.push_str(&format!(" table {RULES_TABLE}"));
+        }
+    }
+
+    /// Puts so many routes beside the one that packets match.
+    fn crowd(&mut self, count: u32) {
+        let Some(route) = self.routes.first() else {
+            return;
+        };
+        let table = match self.rules[..] {
+            [] => String::new(),
+            _ => format!(" table {RULES_TABLE}"),
+        };
+        let ipv4 = is_ipv4(route);
+        let others = (0..count).map(|n| {
+            if ipv4 {
+                let [_, a, b, c] = n.to_be_bytes();
+                format!("{}.{b}.{c}.0/24 via 10.1.0.1 dev eth1{table}", 20 + a)
+            } else {
+                format!(
+                    "fd01:{:x}:{:x}::/48 via fc01::1 dev eth1{table}",
+                    n >> 16,
+                    n & 0xffff
+                )
+            }
+        });
+        self.routes.extend(others);
+    }
+}
+
+fn is_ipv4(route: &str) -> bool {
+    route
+        .split(' ')
+        .next()
+        .is_some_and(|prefix| prefix.contains('.'))
+}
+
+/// LIMIT: policy rules; their priorities end below the one of table main.
+const RULES_MAX: u32 = 30_000;
+/// LIMIT: routes of a case.
+const ROUTES_MAX: u32 = 1 << 21;
+/// LIMIT: flows: source ports from [`super::packet::SOURCE_PORT`] on.
+const FLOWS_MAX: u32 = 60_000;
+/// The table that rules lead to.
+pub const RULES_TABLE: u32 = 1000;
+/// The priority of the first rule.
+const RULES_FROM: u32 = 2000;
+
+const ETHERNET: usize = 14;
+/// An IPv6 and a UDP header, and the 16 bytes in which a generator numbers its packets.
+const LEAST_6: usize = 64;
+/// An IPv4 and a UDP header and those 16 bytes, and what Ethernet has at least.
+const LEAST_4: usize = 46;

@@ -1,0 +1,127 @@
+//! The customer's packets, and the addresses of everybody on their way. All frames that are expected are made of these.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use super::network::{GENERATOR_MAC, ROUTER_MACS, SINK_MAC};
+use super::packet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, IPV4, IPV6, ethernet, udp4, udp6};
+
+/// A UDP packet of one length. Its flow label is 0, so Sidestep has to compute an outer one (RFC 6437), and Linux, which
+/// copies it, has not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Customer {
+    /// IPv4, not IPv6.
+    pub ipv4: bool,
+    /// Bytes, from the IP header on.
+    pub length: usize,
+}
+
+impl Customer {
+    /// An IPv6 packet.
+    pub fn v6(length: usize) -> Self {
+        let ipv4 = false;
+        Self { ipv4, length }
+    }
+
+    /// An IPv4 packet.
+    pub fn v4(length: usize) -> Self {
+        let ipv4 = true;
+        Self { ipv4, length }
+    }
+
+    /// The packet with this hop limit (IPv4: TTL).
+    pub fn packet(self, hop_limit: u8) -> Vec<u8> {
+        if self.ipv4 {
+            udp4(HOST_4, CUSTOMER_4, hop_limit, self.length)
+        } else {
+            udp6(HOST_6, CUSTOMER_6, hop_limit, self.length)
+        }
+    }
+
+    /// Its number in a Next Header field.
+    pub fn protocol(self) -> u8 {
+        if self.ipv4 { IPV4 } else { IPV6 }
+    }
+
+    /// The frame in which the router gets the packet when nothing is around it.
+    pub fn received(self, hop_limit: u8) -> Vec<u8> {
+        received(self.ethertype(), &self.packet(hop_limit))
+    }
+
+    /// The frame in which the router sends the packet on when nothing is around it.
+    pub fn sent(self, hop_limit: u8) -> Vec<u8> {
+        sent(self.ethertype(), &self.packet(hop_limit))
+    }
+
+    /// Bytes of its UDP header and what is behind.
+    pub fn datagram(self) -> usize {
+        self.length - if self.ipv4 { 20 } else { 40 }
+    }
+
+    fn ethertype(self) -> u16 {
+        if self.ipv4 {
+            ETHERTYPE_IPV4
+        } else {
+            ETHERTYPE_IPV6
+        }
+    }
+}
+
+/// The frame in which the router gets this IPv6 packet.
+pub fn received6(packet: &[u8]) -> Vec<u8> {
+    received(ETHERTYPE_IPV6, packet)
+}
+
+/// The frame in which the router sends this IPv6 packet on.
+pub fn sent6(packet: &[u8]) -> Vec<u8> {
+    sent(ETHERTYPE_IPV6, packet)
+}
+
+fn received(ethertype: u16, packet: &[u8]) -> Vec<u8> {
+    ethernet(ROUTER_MACS[0], GENERATOR_MAC, ethertype, packet)
+}
+
+fn sent(ethertype: u16, packet: &[u8]) -> Vec<u8> {
+    ethernet(SINK_MAC, ROUTER_MACS[1], ethertype, packet)
+}
+
+/// The list `fc0b::1`, `fc0b::2` and so on, of so many segments, in the header's order: the last one first.
+pub fn path(count: u32) -> Vec<Ipv6Addr> {
+    (1..=count as u16).rev().map(next).collect()
+}
+
+/// [`path`] as `ip route` writes it: the first one first.
+pub fn path_words(count: u32) -> String {
+    let words: Vec<String> = (1..=count as u16).map(|n| next(n).to_string()).collect();
+    words.join(",")
+}
+
+fn next(number: u16) -> Ipv6Addr {
+    Ipv6Addr::new(0xfc0b, 0, 0, 0, 0, 0, 0, number)
+}
+
+/// So many entries of a list in the header's order: these, and behind them segments that the packet has passed,
+/// `fc0a::1` and so on.
+pub fn passed(last: &[Ipv6Addr], count: u32) -> Vec<Ipv6Addr> {
+    let before = (1..).map(|number| Ipv6Addr::new(0xfc0a, 0, 0, 0, 0, 0, 0, number));
+    let all = last.iter().copied().chain(before);
+    all.take(count as usize).collect()
+}
+
+/// Where the customer's packets come from, and all SRv6 packets that arrive.
+pub const HOST_6: Ipv6Addr = Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 1);
+const HOST_4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+/// Where the customer's packets go.
+pub const CUSTOMER_6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xd, 0, 0, 0, 0, 1);
+const CUSTOMER_4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
+/// `ip sr tunsrc`.
+pub const TUNSRC: Ipv6Addr = Ipv6Addr::new(0xfc01, 0, 0, 0, 0, 0, 0, 2);
+/// The router's SID.
+pub const SID: Ipv6Addr = Ipv6Addr::new(0xfc0f, 0, 0, 0, 0, 0, 0, 1);
+/// The segment after it, and the first of the headends.
+pub const NEXT: Ipv6Addr = Ipv6Addr::new(0xfc0b, 0, 0, 0, 0, 0, 0, 1);
+/// A segment after [`NEXT`].
+pub const LAST: Ipv6Addr = Ipv6Addr::new(0xfc0c, 0, 0, 0, 0, 0, 0, 1);
+/// The route of the customer's IPv6 packets.
+pub const TO_CUSTOMER_6: &str = "2001:db8:d::/48 via fc01::1 dev eth1";
+/// The route of the customer's IPv4 packets.
+pub const TO_CUSTOMER_4: &str = "198.51.100.0/24 via 10.1.0.1 dev eth1";
