@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 mod bpf;
 
 /// Sources, without `.bpf.c`.
-const PROGRAMS: [&str; 4] = ["generator", "redirect", "sink", "tally"];
+const PROGRAMS: [&str; 5] = ["generator", "receiver", "redirect", "sink", "tally"];
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts"));
     println!("cargo:rerun-if-env-changed=CLANG");
+    println!("cargo:rerun-if-changed=bpf/stamp.h");
     let clang = bpf::find_clang();
     for program in PROGRAMS {
         bpf::compile(

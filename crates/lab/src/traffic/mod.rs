@@ -3,31 +3,45 @@
 //! On a veth pair the generator, the path under test and the sink all run in the loop of the generator's CPU, so a rate
 //! is that of the whole loop.
 
+mod attach;
+pub mod driver;
 pub mod generator;
+pub mod histogram;
+mod program;
+pub mod receiver;
 pub mod redirect;
+mod run;
+pub mod schedule;
 pub mod sink;
+pub mod source;
+pub mod stamp;
+pub mod stream;
 pub mod tally;
 pub mod trial;
 
-use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 
 use libbpf_rs::{Object, ObjectBuilder, OpenObject};
 
-pub use generator::{Flows, Generator, Template};
+pub use attach::Hook;
+pub use driver::{Driver, Local};
+pub use generator::Generator;
+pub use receiver::{Arrivals, Receiver};
 pub use redirect::Redirect;
-pub use sink::{Counts, Hook, Rate, Sink};
+pub use sink::{Counts, Rate, Sink};
+pub use source::{LiveFrames, Offer, Offered, Source};
+pub use stamp::Stamp;
+pub use stream::{Distribution, Flows, Stream, Template};
 pub use tally::Tally;
 pub use trial::{Latency, Load, Trial};
 
 use crate::{Error, Namespace};
+use attach::Attachment;
 
 /// Makes a veth receive XDP redirects without joining packets as GRO does: its NAPI runs while this is held.
 #[derive(Debug)]
 pub struct Napi {
-    _link: OwnedFd,
+    _attached: Attachment,
 }
 
 impl Napi {
@@ -37,8 +51,10 @@ impl Napi {
     /// No such interface, another XDP program is there, or BPF is not allowed.
     pub fn attach(namespace: &Namespace, ifname: &str) -> Result<Self, Error> {
         let object = load(open(SINK)?)?;
-        let link = attach_xdp(program(&object, "pass")?, namespace, ifname)?;
-        Ok(Self { _link: link })
+        let attached = Attachment::xdp(program(&object, "pass")?, namespace, ifname)?;
+        Ok(Self {
+            _attached: attached,
+        })
     }
 }
 
@@ -79,53 +95,8 @@ fn program<'a>(object: &'a Object, name: &str) -> Result<BorrowedFd<'a>, Error> 
     Ok(unsafe { BorrowedFd::borrow_raw(program.as_fd().as_raw_fd()) })
 }
 
-/// Attaches in the driver, never in the generic path, which would be another measurement. Detached when closed.
-fn attach_xdp(
-    program: BorrowedFd<'_>,
-    namespace: &Namespace,
-    ifname: &str,
-) -> Result<OwnedFd, Error> {
-    let ifindex = namespace.ifindex(ifname)?;
-    let started = Instant::now();
-    let attach = || {
-        // SAFETY: plain data, all zeros is a value of it.
-        let mut options: libbpf_sys::bpf_link_create_opts = unsafe { std::mem::zeroed() };
-        options.sz = size_of_val(&options) as _;
-        options.flags = libbpf_sys::XDP_FLAGS_DRV_MODE;
-        let (fd, ifindex, kind) = (program.as_raw_fd(), ifindex as i32, libbpf_sys::BPF_XDP);
-        // SAFETY: an open descriptor, and options that live until the call has returned.
-        let link = unsafe { libbpf_sys::bpf_link_create(fd, ifindex, kind, &raw const options) };
-        if link < 0 {
-            return Err(io::Error::from_raw_os_error(-link));
-        }
-        // SAFETY: a new descriptor that nobody else knows.
-        Ok(unsafe { OwnedFd::from_raw_fd(link) })
-    };
-    let attached = namespace.run(|| {
-        loop {
-            match attach() {
-                // The program that was there is still held by a child of another thread, which will close it by exec.
-                Err(busy)
-                    if busy.raw_os_error() == Some(libc::EBUSY) && started.elapsed() < HELD =>
-                {
-                    thread::sleep(Duration::from_millis(1));
-                }
-                attached => return attached,
-            }
-        }
-    })?;
-    attached.map_err(|source| {
-        Error::os(
-            format!("attach XDP to {ifname} of {}", namespace.name()),
-            source,
-        )
-    })
-}
-
-/// How long a child may take from fork to exec on a busy machine.
-const HELD: Duration = Duration::from_millis(500);
-
 const GENERATOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/generator.bpf.o"));
+const RECEIVER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/receiver.bpf.o"));
 const REDIRECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/redirect.bpf.o"));
 const SINK: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sink.bpf.o"));
 const TALLY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tally.bpf.o"));

@@ -1,14 +1,13 @@
 //! The limit of any XDP path: a constant header and a redirect, nothing else.
 
-use std::os::fd::OwnedFd;
-
-use super::{REDIRECT, attach_xdp, configure, load, open, program};
+use super::attach::Attachment;
+use super::{REDIRECT, configure, load, open, program};
 use crate::{Error, Namespace};
 
 /// Sends what comes in by one port out of another with a constant header; detached when dropped.
 #[derive(Debug)]
 pub struct Redirect {
-    _link: OwnedFd,
+    _attached: Attachment,
 }
 
 impl Redirect {
@@ -43,8 +42,10 @@ impl Redirect {
         let mut object = open(REDIRECT)?;
         configure(&mut object, "redirect", config.bytes())?;
         let object = load(object)?;
-        let link = attach_xdp(program(&object, "redirect")?, namespace, ingress)?;
-        Ok(Self { _link: link })
+        let attached = Attachment::xdp(program(&object, "redirect")?, namespace, ingress)?;
+        Ok(Self {
+            _attached: attached,
+        })
     }
 }
 

@@ -1,26 +1,14 @@
 //! The end of a measured path: counts packets and bytes, and drops them.
 
 use std::mem;
-use std::os::fd::{BorrowedFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use libbpf_rs::{MapCore as _, MapFlags, Object, TC_EGRESS, TC_INGRESS, TcHookBuilder};
+use libbpf_rs::{MapCore as _, MapFlags, Object};
 
-use super::{SINK, attach_xdp, load, open, program};
-use crate::netns::Handle;
+use super::attach::{Attachment, Hook};
+use super::{SINK, load, open, program};
 use crate::{Error, Namespace};
-
-/// Where the sink sits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hook {
-    /// XDP in the driver: takes XDP redirects, and what the stack sends.
-    Xdp,
-    /// TC ingress: the cheapest end for packets that are socket buffers already, since an XDP sink on a veth makes the
-    /// kernel turn each into an XDP frame again, with a copy if the headroom is used up. XDP redirects arrive only if
-    /// something else runs NAPI.
-    Tc,
-}
 
 /// What has arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,13 +45,7 @@ impl Rate {
 pub struct Sink {
     object: Object,
     place: String,
-    attached: Attached,
-}
-
-#[derive(Debug)]
-enum Attached {
-    Xdp { _link: OwnedFd },
-    Tc { ifindex: i32, namespace: Handle },
+    _attached: Attachment,
 }
 
 impl Sink {
@@ -82,15 +64,13 @@ impl Sink {
     pub fn attach_at(namespace: &Namespace, ifname: &str, hook: Hook) -> Result<Self, Error> {
         let object = load(open(SINK)?)?;
         let attached = match hook {
-            Hook::Xdp => Attached::Xdp {
-                _link: attach_xdp(program(&object, "sink")?, namespace, ifname)?,
-            },
-            Hook::Tc => attach_tc(program(&object, "sink_skb")?, namespace, ifname)?,
+            Hook::Xdp => Attachment::xdp(program(&object, "sink")?, namespace, ifname)?,
+            Hook::Tc => Attachment::tc(program(&object, "sink_skb")?, namespace, ifname)?,
         };
         Ok(Self {
             object,
             place: format!("{ifname} of {}", namespace.name()),
-            attached,
+            _attached: attached,
         })
     }
 
@@ -153,49 +133,6 @@ impl Sink {
         };
         Ok(Rate { counts, elapsed })
     }
-}
-
-impl Drop for Sink {
-    fn drop(&mut self) {
-        if let (Attached::Tc { ifindex, namespace }, Ok(program)) =
-            (&self.attached, program(&self.object, "sink_skb"))
-        {
-            // Both points at once remove the qdisc that create() made. Gone already if the interface is.
-            let hook = || {
-                TcHookBuilder::new(program)
-                    .ifindex(*ifindex)
-                    .hook(TC_INGRESS | TC_EGRESS)
-                    .destroy()
-            };
-            let _ = namespace.run(hook);
-        }
-    }
-}
-
-fn attach_tc(
-    program: BorrowedFd<'_>,
-    namespace: &Namespace,
-    ifname: &str,
-) -> Result<Attached, Error> {
-    let ifindex = namespace.ifindex(ifname)? as i32;
-    let attach = || -> libbpf_rs::Result<()> {
-        let mut hook = TcHookBuilder::new(program)
-            .ifindex(ifindex)
-            .hook(TC_INGRESS);
-        hook.create()?;
-        hook.attach().map(drop)
-    };
-    let attached = namespace.run(attach)?;
-    attached.map_err(|source| {
-        Error::bpf(
-            format!("attach TC to {ifname} of {}", namespace.name()),
-            source,
-        )
-    })?;
-    Ok(Attached::Tc {
-        ifindex,
-        namespace: namespace.handle(),
-    })
 }
 
 /// How long one look of the warm-up is.

@@ -1,11 +1,11 @@
 //! The end of a path on which every packet counts: as the [`super::Sink`], but what arrives is told apart.
 
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
 
 use libbpf_rs::{MapCore as _, MapFlags, Object};
 
-use super::{TALLY, attach_xdp, configure, load, open, program};
+use super::attach::Attachment;
+use super::{TALLY, configure, load, open, program};
 use crate::{Error, Namespace};
 
 /// A sink in XDP that counts packets by two of their bytes; detached when dropped.
@@ -13,7 +13,7 @@ use crate::{Error, Namespace};
 pub struct Tally {
     object: Object,
     place: String,
-    _link: OwnedFd,
+    _attached: Attachment,
 }
 
 impl Tally {
@@ -28,11 +28,11 @@ impl Tally {
             .concat();
         configure(&mut object, "tally", &config)?;
         let object = load(object)?;
-        let link = attach_xdp(program(&object, "tally")?, namespace, ifname)?;
+        let attached = Attachment::xdp(program(&object, "tally")?, namespace, ifname)?;
         Ok(Self {
             object,
             place: format!("{ifname} of {}", namespace.name()),
-            _link: link,
+            _attached: attached,
         })
     }
 

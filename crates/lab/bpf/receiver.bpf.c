@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The end of a trial's path: counts the packets of this trial, looks for what was lost, reordered or duplicated on the way,
+ * and how long it took. Packets of former trials are dropped; strangers are counted and go on to the stack.
+ */
+#include <stdbool.h>
+#include <linux/bpf.h>
+#include <linux/pkt_cls.h>
+#include <bpf/bpf_helpers.h>
+#include "stamp.h"
+
+/* Log-linear classes of nanoseconds: those below 2^LINEAR have one each, above it each power of two has 2^LINEAR of the
+ * same width. The same as in src/traffic/histogram.rs. */
+#define LINEAR 6
+#define POWERS 34
+#define CLASSES ((POWERS + 1) << LINEAR)
+
+/* LIMIT: packets between a packet and its copy, or between a packet and those that overtook it; what is later counts as
+ * `late` only. */
+#define WINDOW 65536
+
+/* LIMIT: bytes that a packet has in one piece; of longer ones the stamp is copied. */
+#define LENGTH_MASK 0x3fff
+
+/* The same layout as `Tally` in src/traffic/receiver.rs. */
+struct tally {
+	__u64 packets; /* of this trial, each once */
+	__u64 bytes; /* of these, Ethernet header included, FCS not */
+	__u64 reordered; /* of these: came after one that was sent later (RFC 4737 3.3) */
+	__u64 duplicated; /* came again */
+	__u64 late; /* so late that it cannot be told whether they came before */
+	__u64 strangers; /* without our stamp */
+	__u64 longest; /* ns */
+	__u64 variation; /* sum of differences between one packet's time and the next's, without sign, ns */
+	__u64 previous; /* time of the last packet, ns */
+	__u64 classes[CLASSES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tally);
+} tallies SEC(".maps");
+
+struct order {
+	__u32 trial;
+	__u32 timed;
+	__u64 next; /* the highest sequence number so far, + 1 */
+	__u64 seen[WINDOW]; /* sequence number + 1 of the last packet in this place */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct order);
+} orders SEC(".maps");
+
+static __always_inline __u32 class_of(__u64 time)
+{
+	__u32 power = 0;
+	__u64 rest = time >> LINEAR;
+
+	/* The position of the highest bit; BPF has no instruction for it. */
+#pragma unroll
+	for (int step = 32; step; step /= 2) {
+		if (rest >> step) {
+			rest >>= step;
+			power += step;
+		}
+	}
+	if (!(time >> LINEAR))
+		return time;
+	if (power >= POWERS)
+		return CLASSES - 1;
+	return ((power + 1) << LINEAR) + ((time >> power) & ((1 << LINEAR) - 1));
+}
+
+static __always_inline void measure(struct tally *tally, __u64 time)
+{
+	__u32 class = class_of(time);
+
+	if (tally->packets)
+		tally->variation += time > tally->previous ? time - tally->previous : tally->previous - time;
+	tally->previous = time;
+	if (time > tally->longest)
+		tally->longest = time;
+	if (class < CLASSES)
+		tally->classes[class]++;
+}
+
+/* Whether the packet is ours, of whatever trial. */
+static __always_inline bool receive(const struct stamp *stamp, __u64 bytes)
+{
+	__u32 key = 0;
+	struct tally *tally = bpf_map_lookup_elem(&tallies, &key);
+	struct order *order = bpf_map_lookup_elem(&orders, &key);
+	__u64 sequence, mark, *place;
+
+	if (!tally || !order)
+		return false;
+	if (stamp_magic(stamp) != STAMP_MAGIC) {
+		tally->strangers++;
+		return false;
+	}
+	if (stamp_trial(stamp) != order->trial)
+		return true;
+	sequence = stamp_sequence(stamp);
+	mark = sequence + 1;
+	place = &order->seen[sequence % WINDOW];
+	if (*place > mark) {
+		tally->late++;
+		return true;
+	}
+	/* Two copies may arrive on two CPUs at once. */
+	if (__sync_lock_test_and_set(place, mark) == mark) {
+		tally->duplicated++;
+		return true;
+	}
+	/* Not exact when packets arrive on several CPUs at once, when there is no order to speak of. */
+	if (mark <= order->next)
+		tally->reordered++;
+	else
+		order->next = mark;
+	if (order->timed)
+		measure(tally, (bpf_ktime_get_ns() - stamp_time(stamp)) & STAMP_48);
+	tally->packets++;
+	tally->bytes += bytes;
+	return true;
+}
+
+static __always_inline void stranger(void)
+{
+	__u32 key = 0;
+	struct tally *tally = bpf_map_lookup_elem(&tallies, &key);
+
+	if (tally)
+		tally->strangers++;
+}
+
+SEC("xdp.frags")
+int receiver(struct xdp_md *ctx)
+{
+	__u8 *packet = (__u8 *)(long)ctx->data;
+	__u8 *end = (__u8 *)(long)ctx->data_end;
+	__u64 total = bpf_xdp_get_buff_len(ctx);
+	__u64 length = end - packet;
+	struct stamp stamp;
+
+	if (total < sizeof(stamp)) {
+		stranger();
+		return XDP_PASS;
+	}
+	if (total == length && length <= LENGTH_MASK) {
+		/* Or the compiler would conclude that the packet ends where it ends, and leave the check out. */
+		asm volatile("" : "+r"(length));
+		packet += (length - sizeof(stamp)) & LENGTH_MASK;
+		if (packet + sizeof(stamp) > end)
+			return XDP_PASS;
+		stamp = *(struct stamp *)packet;
+	} else if (bpf_xdp_load_bytes(ctx, total - sizeof(stamp), &stamp, sizeof(stamp))) {
+		stranger();
+		return XDP_PASS;
+	}
+	return receive(&stamp, total) ? XDP_DROP : XDP_PASS;
+}
+
+SEC("tc")
+int receiver_skb(struct __sk_buff *skb)
+{
+	struct stamp stamp;
+
+	if (skb->len < sizeof(stamp) || bpf_skb_load_bytes(skb, skb->len - sizeof(stamp), &stamp, sizeof(stamp))) {
+		stranger();
+		return TC_ACT_OK;
+	}
+	return receive(&stamp, skb->len) ? TC_ACT_SHOT : TC_ACT_OK;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

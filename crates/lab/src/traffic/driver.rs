@@ -1,0 +1,124 @@
+//! Trials: a load is offered, what is late is waited for, and what came is counted. [`Driver`] is all that a rate search or a
+//! campaign knows of it.
+
+use std::fmt;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::attach::Hook;
+use super::receiver::{Arrivals, Receiver};
+use super::source::{LiveFrames, Offer, Source, check};
+use super::stream::Stream;
+use super::trial::{Load, Trial};
+use crate::offload::Offload;
+use crate::program::Interrupt;
+use crate::{Error, Lab, LinkEnd};
+
+/// A generator and a receiver with something between them.
+pub trait Driver: fmt::Debug {
+    /// Offers `load` for `duration`, waits for late packets, and counts. `latency`: also how long packets took.
+    ///
+    /// # Errors
+    /// The load cannot be offered, nothing can be counted, or it was interrupted.
+    fn trial(&mut self, load: Load, duration: Duration, latency: bool) -> Result<Trial, Error>;
+}
+
+/// Our own: a [`Source`] and a [`Receiver`] on this machine.
+#[derive(Debug)]
+pub struct Local {
+    source: Box<dyn Source>,
+    receiver: Receiver,
+    interrupt: Option<Interrupt>,
+    arrivals: Arrivals,
+}
+
+impl Local {
+    /// Of these two, which have been set up and stay so from trial to trial.
+    pub fn new(source: impl Source + 'static, receiver: Receiver) -> Self {
+        Self {
+            source: Box::new(source),
+            receiver,
+            interrupt: None,
+            arrivals: Arrivals::default(),
+        }
+    }
+
+    /// With trials that end early when somebody wants the program to end.
+    #[must_use]
+    pub fn interrupted_by(mut self, interrupt: Interrupt) -> Self {
+        self.interrupt = Some(interrupt);
+        self
+    }
+
+    /// All that arrived in the last trial: also what was reordered or duplicated on the way, and what strangers sent.
+    pub fn arrivals(&self) -> &Arrivals {
+        &self.arrivals
+    }
+
+    /// RFC 2544 26.1 waits two seconds for late packets. Here it is over as soon as all have come, or none has come for
+    /// [`SILENCE`].
+    fn wait_for_late(&self, sent: u64) -> Result<Arrivals, Error> {
+        let ended = Instant::now();
+        let (mut arrivals, mut last_came) = (self.receiver.arrivals()?, Instant::now());
+        while arrivals.packets < sent && last_came.elapsed() < SILENCE && ended.elapsed() < LATE_MAX
+        {
+            thread::sleep(LOOK);
+            check(self.interrupt.as_ref())?;
+            let now = self.receiver.arrivals()?;
+            if now.packets != arrivals.packets {
+                last_came = Instant::now();
+            }
+            arrivals = now;
+        }
+        Ok(arrivals)
+    }
+}
+
+impl Driver for Local {
+    fn trial(&mut self, load: Load, duration: Duration, latency: bool) -> Result<Trial, Error> {
+        let offer = Offer {
+            trial: self.receiver.begin(latency)?,
+            load,
+            duration,
+            timed: latency,
+        };
+        let offered = self.source.offer(&offer, self.interrupt.as_ref())?;
+        self.arrivals = self.wait_for_late(offered.sent)?;
+        Ok(Trial {
+            load,
+            seconds: offered.seconds,
+            sent: offered.sent,
+            received: self.arrivals.packets,
+            latency: self.arrivals.latency.clone(),
+        })
+    }
+}
+
+/// Generator to receiver with nothing between, as fast as it goes: what no engine can exceed on this CPU, and what says that a
+/// result is the generator's, not the engine's. Its network is made for it and removed.
+///
+/// # Errors
+/// The network cannot be made, or the generator cannot run.
+pub fn ceiling(stream: &Stream, cpu: usize, duration: Duration) -> Result<Trial, Error> {
+    let mut lab = Lab::new("ceiling")?;
+    lab.node("generator")?.node("sink")?;
+    let ends = ["generator", "sink"].map(|node| LinkEnd {
+        node,
+        ifname: "eth0",
+        mac: None,
+    });
+    let longest = stream.templates().last().map_or(0, |it| it.frame().len());
+    lab.link_with(ends, longest.max(1500) as u32)?;
+    for node in ["generator", "sink"] {
+        lab.offload(node, "eth0", Offload::OFF)?;
+    }
+    let receiver = Receiver::attach(lab.namespace("sink")?, "eth0", Hook::Xdp)?;
+    let source = LiveFrames::open(lab.namespace("generator")?, "eth0", stream, cpu)?;
+    Local::new(source, receiver).trial(Load::Maximum, duration, false)
+}
+
+/// How long nothing has to come until late packets are taken for lost.
+pub const SILENCE: Duration = Duration::from_millis(50);
+/// RFC 2544 26.1.
+pub const LATE_MAX: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(2);

@@ -1,0 +1,139 @@
+//! The end of a trial's path: counts the packets of the trial alone, each once, and says how they came.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use libbpf_rs::{Map, MapCore as _, MapFlags, Object};
+
+use super::attach::{Attachment, Hook};
+use super::histogram::{CLASSES, Histogram};
+use super::trial::Latency;
+use super::{RECEIVER, load, open, program};
+use crate::{Error, Namespace};
+
+/// A receiver on an interface; detached when dropped.
+///
+/// Packets of a trial that is over are dropped; packets without a [`super::Stamp`] go on to the stack.
+#[derive(Debug)]
+pub struct Receiver {
+    object: Object,
+    place: String,
+    trial: u16,
+    _attached: Attachment,
+}
+
+/// What has arrived of a trial.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Arrivals {
+    /// Packets of this trial, each counted once.
+    pub packets: u64,
+    /// Their bytes, Ethernet header included, FCS not.
+    pub bytes: u64,
+    /// Of these packets those that came after one that was sent later (RFC 4737 3.3).
+    pub reordered: u64,
+    /// Packets that came again; not in `packets`.
+    pub duplicated: u64,
+    /// Packets that came more than 65,536 others late, of which nobody knows whether they came before; not in `packets`.
+    pub late: u64,
+    /// Packets of others.
+    pub strangers: u64,
+    /// How long the packets took, if that was asked for and some came.
+    pub latency: Option<Latency>,
+}
+
+impl Receiver {
+    /// From now on what arrives on the interface is looked at; nothing is counted as a trial's before [`Self::begin`].
+    ///
+    /// # Errors
+    /// No such interface, another XDP program is there, the driver has no XDP, or BPF is not allowed.
+    pub fn attach(namespace: &Namespace, ifname: &str, hook: Hook) -> Result<Self, Error> {
+        let object = load(open(RECEIVER)?)?;
+        let attached = match hook {
+            Hook::Xdp => Attachment::xdp(program(&object, "receiver")?, namespace, ifname)?,
+            Hook::Tc => Attachment::tc(program(&object, "receiver_skb")?, namespace, ifname)?,
+        };
+        // What another receiver's trials have left on the way is not to be taken for this one's.
+        let clock = SystemTime::now().duration_since(UNIX_EPOCH);
+        let mut receiver = Self {
+            object,
+            place: format!("{ifname} of {}", namespace.name()),
+            trial: clock.map_or(0, |time| time.subsec_micros() as u16),
+            _attached: attached,
+        };
+        receiver.begin(false)?;
+        Ok(receiver)
+    }
+
+    /// Begins a trial: the number that its packets' stamps have to carry. All counts are 0 again. `timed`: measure how long
+    /// packets take, from the time in their stamps.
+    ///
+    /// # Errors
+    /// The kernel refuses to write the maps.
+    pub fn begin(&mut self, timed: bool) -> Result<u16, Error> {
+        self.trial = self.trial.wrapping_add(1);
+        let refused = |source| Error::bpf(format!("begin a trial at {}", self.place), source);
+        // In this order: of the last trial's packets none is counted once the counts are 0.
+        let mut order = vec![0; ORDER];
+        order[..4].copy_from_slice(&u32::from(self.trial).to_ne_bytes());
+        order[4..8].copy_from_slice(&u32::from(timed).to_ne_bytes());
+        self.map("orders")?
+            .update(&FIRST, &order, MapFlags::ANY)
+            .map_err(refused)?;
+        let cpus = libbpf_rs::num_possible_cpus().map_err(refused)?;
+        let zeros = vec![vec![0; TALLY]; cpus];
+        self.map("tallies")?
+            .update_percpu(&FIRST, &zeros, MapFlags::ANY)
+            .map_err(refused)?;
+        Ok(self.trial)
+    }
+
+    /// What has arrived since the trial began, summed over the CPUs.
+    ///
+    /// # Errors
+    /// The kernel refuses to read the map.
+    pub fn arrivals(&self) -> Result<Arrivals, Error> {
+        let tallies = self
+            .map("tallies")?
+            .lookup_percpu(&FIRST, MapFlags::ANY)
+            .map_err(|source| Error::bpf(format!("count at {}", self.place), source))?;
+        let mut arrivals = Arrivals::default();
+        let mut times = Histogram::default();
+        let (mut variation, mut differences) = (0, 0);
+        for tally in tallies.into_iter().flatten() {
+            let (words, _) = tally.as_chunks::<8>();
+            let word = |at: usize| words.get(at).map_or(0, |it| u64::from_ne_bytes(*it));
+            arrivals.packets += word(0);
+            arrivals.bytes += word(1);
+            arrivals.reordered += word(2);
+            arrivals.duplicated += word(3);
+            arrivals.late += word(4);
+            arrivals.strangers += word(5);
+            times.add_classes((0..CLASSES).map(|class| word(COUNTS + class)), word(6));
+            variation += word(7);
+            differences += word(0).saturating_sub(1);
+        }
+        arrivals.latency = (times.samples() > 0).then(|| Latency {
+            samples: times.samples(),
+            p50: times.percentile(0.5) as f64,
+            p99: times.percentile(0.99) as f64,
+            p999: times.percentile(0.999) as f64,
+            max: times.longest() as f64,
+            jitter: variation as f64 / differences.max(1) as f64,
+            histogram: times.cumulative(),
+        });
+        Ok(arrivals)
+    }
+
+    fn map(&self, name: &str) -> Result<Map<'_>, Error> {
+        let map = self.object.maps().find(|map| map.name() == name);
+        map.ok_or_else(|| Error::Usage(format!("receiver.bpf.c has no map `{name}`")))
+    }
+}
+
+/// The only key of both maps.
+const FIRST: [u8; 4] = [0; 4];
+/// Words of `struct tally` of bpf/receiver.bpf.c before its classes.
+const COUNTS: usize = 9;
+/// Bytes of `struct tally`.
+const TALLY: usize = (COUNTS + CLASSES) * 8;
+/// Bytes of `struct order`: trial, timed, next, and the window of 65,536 sequence numbers.
+const ORDER: usize = 16 + 65536 * 8;

@@ -1,0 +1,153 @@
+//! What offers load: so many stamped packets a second, for so long.
+
+use std::fmt;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::program::{Program, State};
+use super::run::Run;
+use super::stream::Stream;
+use super::trial::Load;
+use crate::netns::Handle;
+use crate::program::Interrupt;
+use crate::{Error, Namespace};
+
+/// What is to be offered.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Offer {
+    /// The number that stamps carry: of [`super::Receiver::begin`].
+    pub trial: u16,
+    /// How much.
+    pub load: Load,
+    /// How long.
+    pub duration: Duration,
+    /// Whether stamps say when the packet was made.
+    pub timed: bool,
+}
+
+/// What was offered.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Offered {
+    /// Packets that have left: what the pace could not keep is not among them.
+    pub sent: u64,
+    /// Seconds from the first packet to the end.
+    pub seconds: f64,
+}
+
+/// Something that offers load.
+pub trait Source: fmt::Debug {
+    /// Offers it, and returns when all is sent.
+    ///
+    /// # Errors
+    /// The rate is not above 0, the duration is 0, the kernel refuses to send, or it was interrupted.
+    fn offer(&mut self, offer: &Offer, interrupt: Option<&Interrupt>) -> Result<Offered, Error>;
+}
+
+/// XDP live frames (`BPF_PROG_TEST_RUN` with `BPF_F_TEST_XDP_LIVE_FRAMES`, Linux 5.18), paced by the program that makes them.
+///
+/// The other end of a veth must take XDP redirects: a [`super::Receiver`] or [`super::Napi`], any XDP program, or GRO. What
+/// does not fit the ring there is lost on the path, as on a network card whose queue is full.
+#[derive(Debug)]
+pub struct LiveFrames {
+    program: Program,
+    namespace: Handle,
+    cpu: usize,
+}
+
+impl LiveFrames {
+    /// Prepares to send `stream` out of `ifname`, from a thread pinned to `cpu`.
+    ///
+    /// # Errors
+    /// No such interface, or BPF is not allowed.
+    pub fn open(
+        namespace: &Namespace,
+        ifname: &str,
+        stream: &Stream,
+        cpu: usize,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            program: Program::of_stream(stream, namespace.ifindex(ifname)?)?,
+            namespace: namespace.handle(),
+            cpu,
+        })
+    }
+}
+
+impl Source for LiveFrames {
+    fn offer(&mut self, offer: &Offer, interrupt: Option<&Interrupt>) -> Result<Offered, Error> {
+        let duration = nanoseconds(offer.duration)?;
+        let interval = interval(offer.load)?.map_or(0, |interval| {
+            // At least one unit: 0 would be no pace at all.
+            (interval * UNITS).round().max(1.0) as u64
+        });
+        self.program.set(&State {
+            duration,
+            interval,
+            trial: offer.trial.into(),
+            timed: offer.timed.into(),
+            ..State::default()
+        })?;
+        let (descriptor, frame) = (self.program.descriptor()?, self.program.frame().to_owned());
+        let started = Instant::now();
+        let mut run = Run::start(descriptor, frame, self.namespace.clone(), self.cpu)?;
+        let mut state = self.program.state()?;
+        while state.ended == 0 && run.is_running() {
+            let left = offer.duration.saturating_sub(started.elapsed());
+            thread::sleep(left.clamp(LOOK_LEAST, LOOK));
+            check(interrupt)?;
+            if started.elapsed() > offer.duration + PATIENCE {
+                return Err(Error::Timeout {
+                    what: "the end of the generator's run".into(),
+                    milliseconds: (offer.duration + PATIENCE).as_millis(),
+                });
+            }
+            state = self.program.state()?;
+        }
+        run.stop()?;
+        let state = self.program.state()?;
+        Ok(Offered {
+            sent: state.made,
+            seconds: state.ended.saturating_sub(state.first) as f64 / 1e9,
+        })
+    }
+}
+
+/// Nanoseconds between two packets; none at [`Load::Maximum`].
+pub(super) fn interval(load: Load) -> Result<Option<f64>, Error> {
+    match load {
+        Load::Maximum => Ok(None),
+        Load::Rate(rate) if rate.is_finite() && rate > 0.0 => Ok(Some(1e9 / rate)),
+        Load::Rate(rate) => Err(Error::Usage(format!(
+            "a rate of {rate} packets per second; it has to be above 0"
+        ))),
+    }
+}
+
+/// The duration of a trial.
+pub(super) fn nanoseconds(duration: Duration) -> Result<u64, Error> {
+    let nanoseconds = duration.as_nanos();
+    if (1..=DURATION_MAX.as_nanos()).contains(&nanoseconds) {
+        return Ok(nanoseconds as u64);
+    }
+    Err(Error::Usage(format!(
+        "a trial of {duration:?}; allowed are more than 0 and at most {DURATION_MAX:?}"
+    )))
+}
+
+/// Whether somebody wants it to end.
+pub(super) fn check(interrupt: Option<&Interrupt>) -> Result<(), Error> {
+    match interrupt.map(Interrupt::check) {
+        Some(Err(_)) => Err(Error::Interrupted),
+        _ => Ok(()),
+    }
+}
+
+/// The pace is kept in 2^-16 ns: a rate is exact to 1.5e-5 at 1 Gpps, and better below.
+const UNITS: f64 = 65536.0;
+/// LIMIT: what stamps can tell apart.
+const DURATION_MAX: Duration = Duration::from_secs(24 * 3600);
+/// How long an end or a signal may go unseen.
+const LOOK: Duration = Duration::from_millis(50);
+const LOOK_LEAST: Duration = Duration::from_millis(1);
+/// How much longer than asked a run may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(10);

@@ -1,0 +1,312 @@
+//! Trials between namespaces: what is offered, what is counted, and what is noticed on the way.
+
+use std::time::Duration;
+
+use sidestep_lab::traffic::{
+    Distribution, Driver as _, Flows, Hook, LiveFrames, Load, Local, Napi, Offer, Receiver,
+    Source as _, Stamp, Stream, Template,
+};
+use sidestep_lab::{FrameSocket, Lab, root_or_skip};
+
+/// UDP in IPv6 behind an Ethernet header; `length` counts from the IP header on.
+fn ipv6(length: usize) -> Vec<u8> {
+    let mut packet = vec![0x60, 0, 0, 0];
+    packet.extend((length as u16 - 40).to_be_bytes());
+    packet.extend([17, 64]);
+    for last in [1, 2] {
+        packet.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last]);
+    }
+    frame(0x86dd, packet, length)
+}
+
+/// The same in IPv4.
+fn ipv4(length: usize) -> Vec<u8> {
+    let mut packet = vec![0x45, 0];
+    packet.extend((length as u16).to_be_bytes());
+    packet.extend([0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    frame(0x800, packet, length)
+}
+
+/// Puts UDP from port 4096 to 9 behind an IP header, and Ethernet before it.
+fn frame(ethertype: u16, mut packet: Vec<u8>, length: usize) -> Vec<u8> {
+    let udp = packet.len();
+    packet.extend([0x10, 0, 0, 9]);
+    packet.extend(((length - udp) as u16).to_be_bytes());
+    packet.resize(length, 0);
+    let checksum = udp_sum(&packet);
+    packet[udp + 6..udp + 8].copy_from_slice(&checksum.to_be_bytes());
+    [&[2; 12][..], &ethertype.to_be_bytes(), &packet].concat()
+}
+
+/// UDP source port, and the checksum that covers it.
+fn flows(count: u32) -> Flows {
+    Flows {
+        count,
+        offset: 54,
+        checksum: Some(60),
+    }
+}
+
+fn stream() -> Stream {
+    Stream::of(Template::new(&ipv6(64), flows(16)).expect("template")).expect("stream")
+}
+
+fn pair(name: &str) -> Lab {
+    let mut lab = Lab::new(name).expect("lab");
+    lab.node("a")
+        .and_then(|lab| lab.node("b"))
+        .and_then(|lab| lab.link("a", "eth0", "b", "eth0"))
+        .expect("two nodes");
+    lab
+}
+
+fn local(lab: &Lab, stream: &Stream) -> Local {
+    let [a, b] = ["a", "b"].map(|node| lab.namespace(node).expect("node"));
+    let receiver = Receiver::attach(b, "eth0", Hook::Xdp).expect("receiver");
+    Local::new(
+        LiveFrames::open(a, "eth0", stream, 0).expect("source"),
+        receiver,
+    )
+}
+
+#[test]
+fn a_rate_is_offered_as_asked_and_every_packet_is_counted_once() {
+    if !root_or_skip("a_rate_is_offered_as_asked_and_every_packet_is_counted_once") {
+        return;
+    }
+    let lab = pair("rate");
+    let mut local = local(&lab, &stream());
+    for rate in [1000.0, 200_000.0] {
+        let trial = local
+            .trial(Load::Rate(rate), Duration::from_millis(500), false)
+            .expect("trial");
+        assert_eq!(trial.received, trial.sent, "{trial:?}");
+        // On a busy machine the pace is not kept, but never exceeded.
+        let ratio = trial.sent_rate() / rate;
+        assert!((0.5..1.01).contains(&ratio), "{trial:?}");
+        assert!(trial.latency.is_none());
+        let arrivals = local.arrivals();
+        assert_eq!(arrivals.bytes, trial.sent * 78);
+        assert_eq!(
+            (arrivals.reordered, arrivals.duplicated, arrivals.late),
+            (0, 0, 0)
+        );
+    }
+}
+
+#[test]
+fn the_maximum_is_more_than_any_rate_and_latency_is_measured() {
+    if !root_or_skip("the_maximum_is_more_than_any_rate_and_latency_is_measured") {
+        return;
+    }
+    let lab = pair("maximum");
+    let mut local = local(&lab, &stream());
+    let window = Duration::from_millis(200);
+    let most = local.trial(Load::Maximum, window, false).expect("trial");
+    assert_eq!(most.received, most.sent);
+    let timed = local
+        .trial(Load::Rate(50_000.0), window, true)
+        .expect("trial");
+    assert!(most.sent_rate() > 4.0 * timed.sent_rate(), "{most:?}");
+    let latency = timed.latency.expect("latency");
+    assert_eq!(latency.samples, timed.received);
+    assert!(
+        latency.p50 > 0.0 && latency.p50 <= latency.p99,
+        "{latency:?}"
+    );
+    assert!(
+        latency.p99 <= latency.p999 && latency.p999 <= latency.max,
+        "{latency:?}"
+    );
+    assert!(
+        latency.jitter > 0.0 && latency.jitter < latency.max,
+        "{latency:?}"
+    );
+    assert_eq!(
+        latency.histogram.last(),
+        Some(&(latency.max, latency.samples))
+    );
+}
+
+/// RFC 1071 over all that RFC 8200 8.1 and RFC 768 have a UDP checksum cover: 0 if it is right.
+fn udp_sum(packet: &[u8]) -> u16 {
+    let (addresses, datagram) = match packet[0] >> 4 {
+        6 => (&packet[8..40], &packet[40..]),
+        _ => (&packet[12..20], &packet[20..]),
+    };
+    let pseudo = [
+        &17u16.to_be_bytes()[..],
+        &(datagram.len() as u16).to_be_bytes(),
+    ]
+    .concat();
+    let mut all = [addresses, &pseudo, datagram].concat();
+    all.resize(all.len().next_multiple_of(2), 0);
+    let (words, _) = all.as_chunks::<2>();
+    let mut sum: u32 = words
+        .iter()
+        .map(|it| u32::from(u16::from_be_bytes(*it)))
+        .sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+#[test]
+fn each_size_of_a_mix_arrives_whole_with_a_right_checksum_and_its_own_number() {
+    if !root_or_skip("each_size_of_a_mix_arrives_whole_with_a_right_checksum_and_its_own_number") {
+        return;
+    }
+    let lab = pair("mix");
+    let [a, b] = ["a", "b"].map(|node| lab.namespace(node).expect("node"));
+    let _napi = Napi::attach(b, "eth0").expect("NAPI");
+    let socket = FrameSocket::open(b, "eth0").expect("socket");
+    let (mut by_length, mut expected) = (std::collections::BTreeMap::new(), 0);
+    let templates: Vec<(Template, u32)> = [(64, 7), (577, 4), (1500, 1)]
+        .map(|(length, share)| {
+            (
+                Template::new(&ipv6(length), flows(5)).expect("template"),
+                share,
+            )
+        })
+        .into();
+    let stream = Stream::new(&templates, Distribution::Zipf).expect("stream");
+    let mut source = LiveFrames::open(a, "eth0", &stream, 0).expect("source");
+    let offer = Offer {
+        trial: 0xabcd,
+        load: Load::Rate(2000.0),
+        duration: Duration::from_millis(300),
+        timed: true,
+    };
+    let offered = source.offer(&offer, None).expect("offered");
+    while let Some(frame) = socket.receive(Duration::from_millis(200)).expect("receive") {
+        let stamp = Stamp::of(&frame).expect("a stamp");
+        assert_eq!((stamp.trial, stamp.sequence), (0xabcd, expected));
+        assert_ne!(stamp.time, 0);
+        expected += 1;
+        assert_eq!(udp_sum(&frame[14..]), 0, "{frame:02x?}");
+        let template = ipv6(frame.len() - 14);
+        assert_eq!(frame[..54], template[..54]);
+        assert_eq!(frame[56..60], template[56..60]);
+        assert_eq!(
+            frame[62..frame.len() - 16],
+            template[62..template.len() - 16]
+        );
+        *by_length.entry(frame.len()).or_insert(0) += 1;
+    }
+    assert_eq!(expected, offered.sent);
+    assert!(expected > 100, "{expected}");
+    assert_eq!(
+        by_length.keys().copied().collect::<Vec<_>>(),
+        [78, 591, 1514]
+    );
+}
+
+#[test]
+fn a_checksum_of_ipv4_is_kept_right_too() {
+    if !root_or_skip("a_checksum_of_ipv4_is_kept_right_too") {
+        return;
+    }
+    let lab = pair("ipv4");
+    let [a, b] = ["a", "b"].map(|node| lab.namespace(node).expect("node"));
+    let _napi = Napi::attach(b, "eth0").expect("NAPI");
+    let socket = FrameSocket::open(b, "eth0").expect("socket");
+    let flows = Flows {
+        count: 3,
+        offset: 34,
+        checksum: Some(40),
+    };
+    let template = Template::new(&ipv4(46), flows);
+    let stream = Stream::of(template.expect("template")).expect("stream");
+    let mut source = LiveFrames::open(a, "eth0", &stream, 0).expect("source");
+    let offer = Offer {
+        trial: 1,
+        load: Load::Rate(1000.0),
+        duration: Duration::from_millis(50),
+        timed: true,
+    };
+    let offered = source.offer(&offer, None).expect("offered");
+    for number in 0..offered.sent {
+        let frame = socket.receive(Duration::from_secs(1)).expect("receive");
+        let frame = frame.expect("a frame");
+        assert_eq!(udp_sum(&frame[14..]), 0);
+        assert_eq!(frame[35], (number % 3) as u8);
+    }
+}
+
+#[test]
+fn what_is_lost_reordered_or_sent_twice_is_noticed_and_strangers_are_not_counted() {
+    if !root_or_skip(
+        "what_is_lost_reordered_or_sent_twice_is_noticed_and_strangers_are_not_counted",
+    ) {
+        return;
+    }
+    let lab = pair("order");
+    let [a, b] = ["a", "b"].map(|node| lab.namespace(node).expect("node"));
+    for hook in [Hook::Xdp, Hook::Tc] {
+        let mut receiver = Receiver::attach(b, "eth0", hook).expect("receiver");
+        let socket = FrameSocket::open(a, "eth0").expect("socket");
+        let old = receiver.begin(false).expect("begin");
+        let trial = receiver.begin(false).expect("begin");
+        assert_ne!(old, trial);
+        let send = |trial, sequence| {
+            let mut frame = ipv6(64);
+            let stamp = Stamp {
+                trial,
+                sequence,
+                time: 0,
+            };
+            frame[62..].copy_from_slice(&stamp.bytes());
+            socket.send(&frame).expect("send");
+        };
+        // 3 is lost, 1 comes after 2, 4 comes twice, 65,541 leaves 5 behind the window.
+        for sequence in [0, 2, 1, 4, 4, 65_541, 5] {
+            send(trial, sequence);
+        }
+        send(old, 6);
+        socket.send(&ipv6(64)).expect("send");
+        socket.send(&[2; 14]).expect("send");
+        let mut arrivals = receiver.arrivals().expect("arrivals");
+        for _ in 0..100 {
+            if arrivals.strangers >= 2 {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+            arrivals = receiver.arrivals().expect("arrivals");
+        }
+        assert_eq!(arrivals.packets, 5, "{hook:?} {arrivals:?}");
+        assert_eq!(arrivals.bytes, 5 * 78);
+        assert_eq!(
+            (arrivals.reordered, arrivals.duplicated, arrivals.late),
+            (1, 1, 1)
+        );
+        // The node at the other end may have said a word too (MLD).
+        assert!((2..10).contains(&arrivals.strangers), "{arrivals:?}");
+        receiver.begin(false).expect("begin");
+        assert_eq!(receiver.arrivals().expect("arrivals").packets, 0);
+    }
+}
+
+#[test]
+fn lost_packets_are_waited_for_only_until_nothing_comes() {
+    if !root_or_skip("lost_packets_are_waited_for_only_until_nothing_comes") {
+        return;
+    }
+    // The receiver is not where the packets go.
+    let lab = pair("lost");
+    let [a, b] = ["a", "b"].map(|node| lab.namespace(node).expect("node"));
+    let receiver = Receiver::attach(a, "eth0", Hook::Xdp).expect("receiver");
+    let _napi = Napi::attach(b, "eth0").expect("NAPI");
+    let source = LiveFrames::open(a, "eth0", &stream(), 0).expect("source");
+    let mut local = Local::new(source, receiver);
+    let trial = local.trial(Load::Rate(1000.0), Duration::from_millis(50), true);
+    let trial = trial.expect("trial");
+    assert!(trial.sent > 10 && trial.received == 0, "{trial:?}");
+    assert!(trial.latency.is_none());
+    assert!(
+        local
+            .trial(Load::Rate(0.0), Duration::from_secs(1), false)
+            .is_err()
+    );
+    assert!(local.trial(Load::Maximum, Duration::ZERO, false).is_err());
+}
