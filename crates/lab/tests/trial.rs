@@ -1,5 +1,6 @@
 //! Trials between namespaces: what is offered, what is counted, and what is noticed on the way.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sidestep_lab::traffic::{
@@ -69,28 +70,46 @@ fn local(lab: &Lab, stream: &Stream) -> Local {
     )
 }
 
+/// Held by each test that sends: all generators are on the same CPU.
+static CPU: Mutex<()> = Mutex::new(());
+
+fn cpu() -> MutexGuard<'static, ()> {
+    CPU.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+const TRIES: usize = 20;
+
 #[test]
 fn a_rate_is_offered_as_asked_and_every_packet_is_counted_once() {
     if !root_or_skip("a_rate_is_offered_as_asked_and_every_packet_is_counted_once") {
         return;
     }
+    let _cpu = cpu();
     let lab = pair("rate");
     let mut local = local(&lab, &stream());
     for rate in [1000.0, 200_000.0] {
-        let trial = local
-            .trial(Load::Rate(rate), Duration::from_millis(500), false)
-            .expect("trial");
-        assert_eq!(trial.received, trial.sent, "{trial:?}");
-        // On a busy machine the pace is not kept, but never exceeded.
-        let ratio = trial.sent_rate() / rate;
-        assert!((0.5..1.01).contains(&ratio), "{trial:?}");
-        assert!(trial.latency.is_none());
-        let arrivals = local.arrivals();
-        assert_eq!(arrivals.bytes, trial.sent * 78);
-        assert_eq!(
-            (arrivals.reordered, arrivals.duplicated, arrivals.late),
-            (0, 0, 0)
-        );
+        // What the scheduler gives to others is missing from the pace, so the best of several trials; never is it exceeded.
+        let mut best = 0.0f64;
+        for _ in 0..TRIES {
+            let trial = local
+                .trial(Load::Rate(rate), Duration::from_millis(200), false)
+                .expect("trial");
+            assert_eq!(trial.received, trial.sent, "{trial:?}");
+            assert!(trial.latency.is_none());
+            let arrivals = local.arrivals();
+            assert_eq!(arrivals.bytes, trial.sent * 78);
+            assert_eq!(
+                (arrivals.reordered, arrivals.duplicated, arrivals.late),
+                (0, 0, 0)
+            );
+            let ratio = trial.sent_rate() / rate;
+            assert!(ratio < 1.01, "{trial:?}");
+            best = best.max(ratio);
+            if best > 0.98 {
+                break;
+            }
+        }
+        assert!(best > 0.9, "{best} of {rate}");
     }
 }
 
@@ -99,6 +118,7 @@ fn the_maximum_is_more_than_any_rate_and_latency_is_measured() {
     if !root_or_skip("the_maximum_is_more_than_any_rate_and_latency_is_measured") {
         return;
     }
+    let _cpu = cpu();
     let lab = pair("maximum");
     let mut local = local(&lab, &stream());
     let window = Duration::from_millis(200);
@@ -157,6 +177,7 @@ fn each_size_of_a_mix_arrives_whole_with_a_right_checksum_and_its_own_number() {
     if !root_or_skip("each_size_of_a_mix_arrives_whole_with_a_right_checksum_and_its_own_number") {
         return;
     }
+    let _cpu = cpu();
     let lab = pair("mix");
     let [a, b] = ["a", "b"].map(|node| lab.namespace(node).expect("node"));
     let _napi = Napi::attach(b, "eth0").expect("NAPI");
@@ -207,6 +228,7 @@ fn a_checksum_of_ipv4_is_kept_right_too() {
     if !root_or_skip("a_checksum_of_ipv4_is_kept_right_too") {
         return;
     }
+    let _cpu = cpu();
     let lab = pair("ipv4");
     let [a, b] = ["a", "b"].map(|node| lab.namespace(node).expect("node"));
     let _napi = Napi::attach(b, "eth0").expect("NAPI");
@@ -241,6 +263,7 @@ fn what_is_lost_reordered_or_sent_twice_is_noticed_and_strangers_are_not_counted
     ) {
         return;
     }
+    let _cpu = cpu();
     let lab = pair("order");
     let [a, b] = ["a", "b"].map(|node| lab.namespace(node).expect("node"));
     for hook in [Hook::Xdp, Hook::Tc] {
@@ -292,6 +315,7 @@ fn lost_packets_are_waited_for_only_until_nothing_comes() {
     if !root_or_skip("lost_packets_are_waited_for_only_until_nothing_comes") {
         return;
     }
+    let _cpu = cpu();
     // The receiver is not where the packets go.
     let lab = pair("lost");
     let [a, b] = ["a", "b"].map(|node| lab.namespace(node).expect("node"));
