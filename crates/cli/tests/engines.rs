@@ -1,26 +1,40 @@
 //! Engines of the laboratory: each is set up for each behavior that it does not refuse, which compares a packet byte for byte,
 //! and takes a short trial.
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use sidestep_lab::capability::{root_or_skip, without_vrf};
 use sidestep_lab::engine::behavior::{Kind, kinds};
-use sidestep_lab::engine::{Case, Engine, Flows, Options, Size, all};
+use sidestep_lab::engine::{Case, Engine, Flows, Options, Placement, Size, all};
 use sidestep_lab::traffic::Load;
 
-fn engines() -> Vec<Box<dyn Engine>> {
+fn engines(placement: Placement) -> Vec<Box<dyn Engine>> {
     all(&Options {
+        placement,
         sidestep: Some(PathBuf::from(env!("CARGO_BIN_EXE_sidestep"))),
         ..Options::default()
     })
 }
 
+fn plain(behavior: &str, sids: u32) -> Case {
+    Case {
+        behavior: behavior.to_owned(),
+        sids,
+        size: Size::Bytes(64),
+        flows: Flows::Uniform(1),
+        rules: 0,
+        routes: 0,
+    }
+}
+
 /// Sizes and numbers of segments differ from one kind to the next, so that all meet all ends of their ranges somewhere.
 fn case(number: usize, kind: &Kind) -> Case {
-    let sizes = [64, 1500, 333, 65];
+    let sizes = [64, 1500, 333, 65].map(Size::Bytes);
     let middle = u32::midpoint(*kind.sids.start(), *kind.sids.end());
     let sids = [middle, *kind.sids.end(), *kind.sids.start()];
     let sids = sids[number % sids.len()];
@@ -28,7 +42,11 @@ fn case(number: usize, kind: &Kind) -> Case {
     Case {
         behavior: kind.name.to_owned(),
         sids,
-        size: Size::Bytes(sizes[number % sizes.len()]),
+        size: if number % 5 == 0 {
+            Size::Imix
+        } else {
+            sizes[number % sizes.len()]
+        },
         // The generator writes no more than the front of a packet anew.
         flows: Flows::Uniform(if sids > 8 {
             1
@@ -63,7 +81,7 @@ fn every_engine_does_every_behavior_that_it_does_not_refuse() {
     let mut done = 0;
     thread::scope(|scope| {
         let worker = || {
-            let engines = engines();
+            let engines = engines(Placement::default());
             let (mut wrong, mut done) = (Vec::new(), 0);
             loop {
                 let turn = next.fetch_add(1, Ordering::Relaxed);
@@ -98,6 +116,77 @@ fn every_engine_does_every_behavior_that_it_does_not_refuse() {
     let not_in_linux = kinds.iter().filter(not_in_linux).count();
     let expected = 3 * (kinds.len() - limits) - not_in_linux + limits;
     assert_eq!(done, expected);
+}
+
+#[test]
+fn generator_system_and_sink_have_cpus_of_their_own() {
+    if !root_or_skip("generator_system_and_sink_have_cpus_of_their_own") {
+        return;
+    }
+    if thread::available_parallelism().map_or(1, usize::from) < 2 {
+        eprintln!("SKIP generator_system_and_sink_have_cpus_of_their_own: there is one CPU");
+        return;
+    }
+    let places = [(0, 1, 1), (0, 0, 1), (0, 1, 0)];
+    for (generator, system, sink) in places {
+        let engines = engines(Placement {
+            generator,
+            system,
+            sink,
+        });
+        for engine in &engines {
+            let behavior = if engine.name() == "none" {
+                "ceiling"
+            } else {
+                "ipv6"
+            };
+            tried(&**engine, &plain(behavior, 0)).expect("set up and measured");
+        }
+    }
+}
+
+/// Set, this program is the one that is killed.
+const KILLED: &str = "SIDESTEP_TEST_KILLED";
+
+#[test]
+fn what_a_killed_run_left_goes_when_the_next_begins() {
+    const NAME: &str = "what_a_killed_run_left_goes_when_the_next_begins";
+    if !root_or_skip(NAME) {
+        return;
+    }
+    let engines = engines(Placement::default());
+    let xdp = engines
+        .iter()
+        .find(|engine| engine.name() == "sidestep-xdp");
+    let xdp = xdp.expect("it is among them");
+    let case = plain("end.dx4", 2);
+    if std::env::var_os(KILLED).is_some() {
+        let _standing = xdp.set_up(&case).expect("set up");
+        std::process::abort();
+    }
+    let test = std::env::current_exe().expect("this program");
+    let mut child = Command::new(test)
+        .args(["--exact", NAME, "--nocapture"])
+        .env(KILLED, "1")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("started");
+    let pid = child.id();
+    let ended = child.wait().expect("ended");
+    assert!(ended.signal().is_some(), "{ended}");
+    let left = || {
+        let all = std::fs::read_dir("/run/netns").into_iter().flatten();
+        let all = all.flatten().map(|entry| entry.file_name());
+        let all = all.map(|name| name.to_string_lossy().into_owned());
+        let part = format!("-{pid}-");
+        all.filter(|name| name.contains(&part)).collect::<Vec<_>>()
+    };
+    // Another test of this file may have begun something, and removed it already.
+    let found = left();
+    assert!(found.is_empty() || found.len() == 3, "{found:?}");
+    tried(&**xdp, &case).expect("set up and measured");
+    assert!(left().is_empty(), "{:?}", left());
 }
 
 /// Most of the time is spent in waiting.

@@ -6,6 +6,7 @@ use std::fs;
 use std::sync::Arc;
 
 use super::behavior::{self, Behavior, Kind};
+use super::exec::Exec;
 use super::measured::{Measured, Path};
 use super::network::Network;
 use super::plane::{self, Plane};
@@ -14,8 +15,15 @@ use super::verify::verify;
 use super::{Case, Engine, Options, Standing, recipe};
 use crate::Error;
 
-/// All engines that there are, whether they can be set up here or not: [`Engine::refuses`] says that of each case.
+/// All engines that there are, whether they can be set up here or not: [`Engine::refuses`] says that of each case. Those that
+/// are driven by commands come last.
 pub fn all(options: &Options) -> Vec<Box<dyn Engine>> {
+    let driven = options.commands.iter().map(|commands| {
+        Box::new(Exec {
+            commands: commands.clone(),
+            options: options.clone(),
+        }) as Box<dyn Engine>
+    });
     let planes = [
         Who::Plane(Plane::Linux),
         Who::Plane(Plane::Tc),
@@ -33,6 +41,7 @@ pub fn all(options: &Options) -> Vec<Box<dyn Engine>> {
     planes
         .into_iter()
         .map(|local| Box::new(local) as Box<dyn Engine>)
+        .chain(driven)
         .collect()
 }
 
@@ -120,18 +129,12 @@ impl Engine for Local {
 impl Local {
     /// The case as behaviors of one packet length each, with how many packets of each take turns.
     fn stream(&self, case: &Case) -> Result<Vec<(Behavior, u32)>, Error> {
-        let kind = behavior::kind(&case.behavior).map_err(Error::Usage)?;
-        let sizes = case.size.packets(kind.least).into_iter();
-        sizes
-            .map(|(length, share)| {
-                let made = Behavior::of(case, length).map_err(Error::Usage)?;
-                let made = match self.who {
-                    Who::Plane(Plane::Tc | Plane::Xdp) => made.without_devices(),
-                    Who::Plane(Plane::Linux) | Who::Nobody => made,
-                };
-                Ok((made, share))
-            })
-            .collect()
+        let stream = super::stream(case)?.into_iter();
+        let own = |(made, share): (Behavior, u32)| (made.without_devices(), share);
+        Ok(match self.who {
+            Who::Plane(Plane::Tc | Plane::Xdp) => stream.map(own).collect(),
+            Who::Plane(Plane::Linux) | Who::Nobody => stream.collect(),
+        })
     }
 
     /// What of this behavior it has not, or has not here.

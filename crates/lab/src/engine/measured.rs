@@ -1,22 +1,29 @@
 //! Trials on a path that stands.
 
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::behavior::Behavior;
 use super::network::{Network, PORT, PORTS};
 use super::plane::{self, Plane};
 use super::product::Tally;
 use super::verify::exchange;
-use super::{Case, Flows, Options, Standing};
-use crate::Error;
+use super::{Case, Flows, Options, Standing, napi};
 use crate::hexdiff::diff;
-use crate::traffic::{self, Generator, Hook, Load, Napi, Redirect, Sink, Template, Trial};
+use crate::program::Interrupt;
+use crate::traffic::Driver as _;
+use crate::traffic::{
+    self, Arrivals, Distribution, Hook, LiveFrames, Load, Local, Napi, Receiver, Redirect, Stream,
+    Template, Trial,
+};
+use crate::{Error, Namespace};
 
 /// What is between generator and sink.
 pub enum Path {
     /// A router whose data plane forwards.
     Router(Plane, plane::Standing),
+    /// A router in which commands have set up what forwards.
+    Commanded(plane::Standing),
     /// They are joined.
     Nothing(Network),
     /// A router that sends all that comes by its first port out of its second, while the program is attached.
@@ -54,7 +61,7 @@ impl Path {
 
     fn network(&self) -> &Network {
         match self {
-            Self::Router(_, standing) => standing.network(),
+            Self::Router(_, standing) | Self::Commanded(standing) => standing.network(),
             Self::Nothing(network) | Self::Redirect { network, .. } => network,
         }
     }
@@ -62,7 +69,18 @@ impl Path {
     fn hooks(&self) -> &'static [Hook] {
         match self {
             Self::Router(plane, _) => plane.hooks(),
+            // XDP takes whatever it may be.
+            Self::Commanded(_) => &[Hook::Xdp],
             Self::Nothing(_) | Self::Redirect { .. } => &[Hook::Xdp],
+        }
+    }
+
+    /// The frame that comes out; two that are allowed have one length.
+    fn expected<'a>(&self, behavior: &'a Behavior) -> &'a [u8] {
+        match self {
+            Self::Router(plane, _) => plane.expected(behavior),
+            Self::Commanded(_) => &behavior.from_sidestep,
+            Self::Nothing(_) | Self::Redirect { .. } => &behavior.from_linux,
         }
     }
 
@@ -70,7 +88,7 @@ impl Path {
     fn ready(&self, frame: &[u8]) -> Result<(), Error> {
         match self {
             Self::Router(_, standing) => standing.ready(frame),
-            Self::Nothing(_) | Self::Redirect { .. } => Ok(()),
+            Self::Commanded(_) | Self::Nothing(_) | Self::Redirect { .. } => Ok(()),
         }
     }
 
@@ -78,100 +96,139 @@ impl Path {
     fn tallies(&self) -> Result<Vec<Tally>, Error> {
         match self {
             Self::Router(_, standing) => standing.tallies(),
-            Self::Nothing(_) | Self::Redirect { .. } => Ok(Vec::new()),
+            Self::Commanded(_) | Self::Nothing(_) | Self::Redirect { .. } => Ok(Vec::new()),
         }
     }
 }
 
-/// A path that was verified, and its sink.
+/// A path that was verified, with a generator and a receiver at its ends.
 pub struct Measured {
-    // In this order they go: the sink before its port.
-    sink: Option<Sink>,
-    hook: Hook,
+    // In this order they go: receiver and generator before their ports.
+    driver: Option<Local>,
     path: Path,
+    /// The frames that are sent, as behaviors of one length each, and how many of each take turns.
     stream: Vec<(Behavior, u32)>,
     flows: Flows,
     options: Options,
 }
 
 impl Measured {
-    /// The sink is put at the hook where packets cost less, which is tried out.
+    /// The receiver is put at the hook where packets cost less, which is tried out.
+    ///
+    /// # Errors
+    /// The frames cannot be sent, nothing can be attached, or no packet arrives.
     pub fn new(
         path: Path,
         stream: Vec<(Behavior, u32)>,
         flows: Flows,
         options: &Options,
     ) -> Result<Self, Error> {
-        let hooks = path.hooks();
         let mut measured = Self {
-            sink: None,
-            hook: hooks[0],
+            driver: None,
             path,
             stream,
             flows,
             options: options.clone(),
         };
-        let mut best = 0.0;
-        let mut chosen = hooks[0];
-        for hook in hooks {
-            measured.move_sink(*hook)?;
-            if hooks.len() > 1 {
-                let tried = measured.trial(Load::Maximum, LOOK, false)?.received_rate();
-                if tried > best {
-                    (best, chosen) = (tried, *hook);
-                }
+        let hooks = if measured.own_sink() {
+            // What a thread polls comes to XDP.
+            &[Hook::Xdp]
+        } else {
+            measured.path.hooks()
+        };
+        let mut best = (hooks[0], 0.0);
+        for hook in hooks.iter().skip(usize::from(hooks.len() == 1)) {
+            measured.receive_at(*hook)?;
+            let tried = measured.trial(Load::Maximum, TRIED, false)?.received_rate();
+            if tried > best.1 {
+                best = (*hook, tried);
             }
         }
-        measured.move_sink(chosen)?;
+        measured.receive_at(best.0)?;
         Ok(measured)
     }
 
-    fn move_sink(&mut self, hook: Hook) -> Result<(), Error> {
-        if self.sink.is_none() || self.hook != hook {
-            // The old one goes first: a port has one.
-            self.sink = None;
-            self.sink = Some(Sink::attach_at(self.path.network().sink()?, PORT, hook)?);
-            self.hook = hook;
-        }
-        Ok(())
-    }
-
-    fn sink(&self) -> Result<&Sink, Error> {
-        let sink = self.sink.as_ref();
-        sink.ok_or_else(|| Error::Usage("there is no sink".into()))
-    }
-
-    /// Packets made, and the time that they took.
-    fn offer(&self, behavior: &Behavior, duration: Duration) -> Result<(u64, Duration), Error> {
-        let flows = traffic::Flows {
-            count: self.flows.count(),
-            offset: behavior.udp_at,
-            checksum: Some(behavior.udp_at + 6),
-        };
-        let template = Template::new(&behavior.sent, flows)?;
-        let near = self.path.network().generator()?;
+    fn receive_at(&mut self, hook: Hook) -> Result<(), Error> {
+        // The old one goes first: a port has one.
+        self.driver = None;
+        let network = self.path.network();
         let cpu = self.options.placement.generator;
-        let generator = Generator::start(near, PORT, &template, cpu)?;
-        let started = Instant::now();
-        while let Some(left) = duration.checked_sub(started.elapsed()) {
-            self.options.check()?;
-            thread::sleep(left.min(LOOK));
-        }
-        let sent = generator.stop()?;
-        Ok((sent, started.elapsed()))
+        let source = LiveFrames::open(network.generator()?, PORT, &self.frames()?, cpu)?;
+        let receiver = Receiver::attach(network.sink()?, PORT, hook)?;
+        let interrupt = Interrupt::from(Arc::clone(&self.options.interrupted));
+        self.driver = Some(Local::new(source, receiver).interrupted_by(interrupt));
+        // The sink's port has its NAPI only now.
+        self.thread()
     }
 
-    /// What has arrived since `before`, when all have or no more come.
-    fn late(&self, sent: u64, before: u64) -> Result<u64, Error> {
-        let started = Instant::now();
-        loop {
-            let arrived = self.sink()?.count()?.packets - before;
-            thread::sleep(QUIET);
-            let still = self.sink()?.count()?.packets - before;
-            if arrived >= sent || still == arrived || started.elapsed() > LATE {
-                return Ok(still);
-            }
+    fn frames(&self) -> Result<Stream, Error> {
+        let distribution = match self.flows {
+            Flows::Uniform(_) => Distribution::Uniform,
+            Flows::Zipf(_) => Distribution::Zipf,
+        };
+        let templates = self.stream.iter().map(|(behavior, share)| {
+            let flows = traffic::Flows {
+                count: self.flows.count(),
+                offset: behavior.udp_at,
+                checksum: Some(behavior.udp_at + 6),
+            };
+            Ok((Template::new(&behavior.sent, flows)?, *share))
+        });
+        let templates: Vec<_> = templates.collect::<Result<_, Error>>()?;
+        Stream::new(&templates, distribution)
+    }
+
+    /// Whether the sink's port is polled by a thread of its own.
+    fn own_sink(&self) -> bool {
+        let placement = self.options.placement;
+        match self.path {
+            Path::Nothing(_) => placement.sink != placement.generator,
+            _ => placement.sink != placement.system,
         }
+    }
+
+    /// The ports that threads of their own poll, and where: those that packets come to from another CPU.
+    fn polled(&self) -> Result<Vec<(&Namespace, &'static str, usize)>, Error> {
+        let (network, placement) = (self.path.network(), self.options.placement);
+        let mut polled = Vec::new();
+        if !matches!(self.path, Path::Nothing(_)) && placement.system != placement.generator {
+            polled.push((network.router()?, PORTS[0], placement.system));
+        }
+        if self.own_sink() {
+            polled.push((network.sink()?, PORT, placement.sink));
+        }
+        Ok(polled)
+    }
+
+    fn thread(&self) -> Result<(), Error> {
+        let polled = self.polled()?.into_iter();
+        polled
+            .map(|(namespace, ifname, _)| napi::thread(namespace, ifname))
+            .collect()
+    }
+
+    /// Programs that come and go bring threads of their own: before each trial.
+    fn pin(&self) -> Result<(), Error> {
+        let polled = self.polled()?.into_iter();
+        polled
+            .map(|(namespace, ifname, cpu)| napi::pin(namespace, ifname, cpu))
+            .collect()
+    }
+
+    /// What arrived is as long as what was verified.
+    fn check_lengths(&self, arrivals: &Arrivals) -> Result<(), Error> {
+        let lengths = self.stream.iter();
+        let lengths = lengths.map(|(behavior, _)| self.path.expected(behavior).len() as u64);
+        let (least, most) = lengths.fold((u64::MAX, 0), |(least, most), length| {
+            (least.min(length), most.max(length))
+        });
+        let (packets, bytes) = (arrivals.packets, arrivals.bytes);
+        if (packets * least..=packets * most).contains(&bytes) {
+            return Ok(());
+        }
+        Err(Error::Wrong(format!(
+            "{packets} packets of {bytes} bytes in all arrive; they have {least} to {most} each"
+        )))
     }
 
     /// Sidestep forwarded what it received, not the kernel.
@@ -191,37 +248,24 @@ impl Measured {
 }
 
 impl Standing for Measured {
-    fn trial(&mut self, load: Load, duration: Duration, _: bool) -> Result<Trial, Error> {
-        let [(behavior, _)] = &self.stream[..] else {
-            return Err(Error::Usage(
-                "the generator sends packets of one length".into(),
-            ));
-        };
-        if load != Load::Maximum {
-            return Err(Error::Usage("the generator sends as fast as it can".into()));
-        }
-        self.path.ready(&behavior.sent)?;
-        let (tallies, before) = (self.path.tallies()?, self.sink()?.count()?.packets);
-        let (sent, elapsed) = self.offer(behavior, duration)?;
-        let received = self.late(sent, before)?;
-        self.check_forwarded(&tallies)?;
-        Ok(Trial {
-            load,
-            seconds: elapsed.as_secs_f64(),
-            sent,
-            received,
-            latency: None,
-        })
+    fn trial(&mut self, load: Load, duration: Duration, latency: bool) -> Result<Trial, Error> {
+        self.options.check()?;
+        self.path.ready(&self.stream[0].0.sent)?;
+        self.pin()?;
+        let before = self.path.tallies()?;
+        let driver = self.driver.as_mut();
+        let driver = driver.ok_or_else(|| Error::Usage("nothing receives yet".into()))?;
+        let trial = driver.trial(load, duration, latency)?;
+        let arrivals = driver.arrivals().clone();
+        self.check_lengths(&arrivals)?;
+        self.check_forwarded(&before)?;
+        Ok(trial)
     }
 }
 
-/// The part of the packets that may be others than the generator's: neighbor discovery and the like.
+/// The part of the packets that Sidestep may leave to the kernel: neighbor discovery and the like.
 const STRANGERS: f64 = 0.001;
-/// How long each hook of the sink is tried, and how long a Ctrl-C may go unseen.
-const LOOK: Duration = Duration::from_millis(50);
-/// Nothing has come for so long: nothing more comes.
-const QUIET: Duration = Duration::from_millis(50);
-/// RFC 2544 26.1: how long late packets are waited for.
-const LATE: Duration = Duration::from_secs(2);
+/// How long each hook of the sink is tried.
+const TRIED: Duration = Duration::from_millis(20);
 
 const ETHERNET: usize = 14;

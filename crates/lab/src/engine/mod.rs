@@ -7,8 +7,10 @@
 
 pub mod behavior;
 pub mod customer;
+pub mod exec;
 mod local;
 mod measured;
+mod napi;
 pub mod network;
 pub mod packet;
 pub mod plane;
@@ -28,6 +30,7 @@ use serde::{Deserialize, Serialize};
 use crate::Error;
 use crate::traffic::trial::{Load, Trial};
 
+use behavior::Behavior;
 pub use local::all;
 
 /// What an engine is set up for.
@@ -123,6 +126,8 @@ pub struct Options {
     pub placement: Placement,
     /// The `sidestep` program; without one it is `$SIDESTEP`, or the one next to the running program.
     pub sidestep: Option<PathBuf>,
+    /// Engines that are driven by commands, beside those that are known here.
+    pub commands: Vec<exec::Commands>,
     /// Raised once somebody wants the program to end: set-ups and trials then end with [`Error::Interrupted`].
     pub interrupted: Arc<AtomicBool>,
 }
@@ -138,6 +143,18 @@ impl Options {
         }
         Ok(())
     }
+}
+
+/// The case as behaviors of one packet length each, with how many packets of each take turns.
+fn stream(case: &Case) -> Result<Vec<(Behavior, u32)>, Error> {
+    let kind = behavior::kind(&case.behavior).map_err(Error::Usage)?;
+    let sizes = case.size.packets(kind.least).into_iter();
+    sizes
+        .map(|(length, share)| {
+            let made = Behavior::of(case, length).map_err(Error::Usage)?;
+            Ok((made, share))
+        })
+        .collect()
 }
 
 /// The CPUs of generator, system under test and sink.

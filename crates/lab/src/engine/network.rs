@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::behavior::Behavior;
 use crate::lab::mac_text;
 use crate::offload::Offload;
+use crate::traffic::Template;
 use crate::{Error, Lab, LinkEnd, Namespace};
 
 /// The namespaces, the router configured.
@@ -292,9 +293,9 @@ pub const GENERATOR: &str = "generator";
 pub const SINK: &str = "sink";
 /// The service's node name.
 pub const SERVICE: &str = "service";
-/// Of all links, in bytes without the Ethernet header: room for headers around a packet of 1500, and within what an XDP
-/// program of veth has in one page.
-pub const MTU: u32 = 3000;
+/// Of all links, in bytes without the Ethernet header: what the generator's longest frame has. Room for headers around a
+/// packet of 1500, and within what an XDP program of veth has in one page.
+pub const MTU: u32 = (Template::FRAME_MAX - 14) as u32;
 
 const WAYS_IN: [&str; 2] = [PORTS[0], SERVICE_PORTS[1]];
 

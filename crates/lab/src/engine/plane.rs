@@ -118,6 +118,21 @@ fn serve(
 }
 
 impl Standing {
+    /// Whatever forwards in the namespace. A port that has no XDP program gets one that passes everything, as for Linux.
+    ///
+    /// # Errors
+    /// There is no router.
+    pub fn others(network: &Arc<Network>) -> Result<Self, Error> {
+        Ok(Self {
+            network: Arc::clone(network),
+            running: None,
+            _napi: Napi::attach(network.router()?, PORTS[0])
+                .into_iter()
+                .collect(),
+            _redirects: Vec::new(),
+        })
+    }
+
     /// The kernel alone.
     ///
     /// # Errors

@@ -54,7 +54,7 @@ pub fn exchange(network: &Network, frame: &[u8]) -> Result<Option<Vec<u8>>, Erro
 }
 
 /// Equal; a computed flow label may have any value but 0.
-fn same(expected: &[u8], found: &[u8], computed_label: bool) -> bool {
+pub(super) fn same(expected: &[u8], found: &[u8], computed_label: bool) -> bool {
     if !computed_label {
         return expected == found;
     }
@@ -76,7 +76,37 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::engine::{Case, Flows, Size};
+    use crate::root_or_skip;
+
+    #[test]
+    fn a_byte_that_is_not_what_it_has_to_be_is_told() {
+        if !root_or_skip("a_byte_that_is_not_what_it_has_to_be_is_told") {
+            return;
+        }
+        let case = Case {
+            behavior: "h.encaps".to_owned(),
+            sids: 3,
+            size: Size::Bytes(64),
+            flows: Flows::Uniform(1),
+            rules: 0,
+            routes: 0,
+        };
+        let mut behavior = Behavior::of(&case, 64).expect("a behavior");
+        let network = Arc::new(Network::routed(&behavior).expect("network"));
+        let linux = Standing::linux(&network).expect("linux");
+        verify(Plane::Linux, &linux, &behavior).expect("as it has to be");
+        *behavior.from_linux.last_mut().expect("a frame") ^= 1;
+        let told = verify(Plane::Linux, &linux, &behavior).expect_err("one bit is wrong");
+        let told = told.to_string();
+        assert!(
+            told.contains("h.encaps, 3 SIDs") && told.contains("another packet"),
+            "{told}"
+        );
+    }
 
     #[test]
     fn a_computed_label_is_any_but_zero_and_everything_else_is_compared() {

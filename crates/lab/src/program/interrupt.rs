@@ -66,6 +66,13 @@ impl Interrupt {
     }
 }
 
+impl From<Arc<AtomicBool>> for Interrupt {
+    /// Of a program that has its own handlers, and raises this.
+    fn from(wanted: Arc<AtomicBool>) -> Self {
+        Self(wanted)
+    }
+}
+
 /// How long a signal may go unseen.
 const LOOK: Duration = Duration::from_millis(50);
 

@@ -282,3 +282,97 @@ const ETHERNET: usize = 14;
 const LEAST_6: usize = 64;
 /// An IPv4 and a UDP header and those 16 bytes, and what Ethernet has at least.
 const LEAST_4: usize = 46;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Flows, Size};
+
+    fn case(kind: &Kind, sids: u32, length: u32) -> Case {
+        Case {
+            behavior: kind.name.to_owned(),
+            sids,
+            size: Size::Bytes(length),
+            flows: Flows::Uniform(1),
+            rules: 0,
+            routes: 0,
+        }
+    }
+
+    #[test]
+    fn the_documentation_names_every_behavior() {
+        let text = include_str!("../../../../../docs/engines.md");
+        for kind in kinds() {
+            let name = format!("`{}`", kind.name);
+            assert!(text.contains(&name), "docs/engines.md has no {name}");
+        }
+    }
+
+    #[test]
+    fn every_kind_is_made_for_the_ends_of_its_ranges_and_refused_beyond() {
+        for kind in kinds() {
+            let (least, most) = (*kind.sids.start(), *kind.sids.end());
+            for sids in [least, most] {
+                for length in [kind.least, 1500] {
+                    let made = Behavior::of(&case(&kind, sids, length as u32), length);
+                    let made = made.expect("within its ranges");
+                    let lengths = [made.from_linux.len(), made.from_sidestep.len()];
+                    let alike = lengths[0] == lengths[1] || kind.not_in_linux.is_some();
+                    assert!(alike, "{}: {lengths:?}", kind.name);
+                    // The customer's UDP header: to port 9.
+                    assert_eq!(made.sent[made.udp_at + 2..][..2], [0, 9], "{}", kind.name);
+                }
+            }
+            let refused = |sids, length: usize| {
+                let made = Behavior::of(&case(&kind, sids, length as u32), length);
+                made.expect_err("beyond its ranges")
+            };
+            assert!(
+                refused(most + 1, 1500).contains("allowed: "),
+                "{}",
+                kind.name
+            );
+            assert!(
+                refused(most, kind.least - 1).contains("allowed are"),
+                "{}",
+                kind.name
+            );
+            assert!(refused(most, 3000).contains("MTU"), "{}", kind.name);
+        }
+    }
+
+    #[test]
+    fn rules_lead_to_the_route_of_the_packet_and_routes_stand_beside_it() {
+        let kind = kind("ipv4").expect("it is there");
+        let crowded = Case {
+            rules: 2,
+            routes: 300,
+            ..case(&kind, 0, 64)
+        };
+        let made = Behavior::of(&crowded, 64).expect("made");
+        assert!(made.ipv4_rules);
+        let rules = ["iif absent1", "iif absent2", "iif eth0"];
+        let rules = rules.iter().zip(RULES_FROM..);
+        let rules: Vec<String> = rules
+            .map(|(it, priority)| format!("{it} priority {priority} lookup {RULES_TABLE}"))
+            .collect();
+        assert_eq!(made.rules, rules);
+        assert_eq!(made.routes.len(), 301);
+        assert!(
+            made.routes
+                .iter()
+                .all(|route| route.ends_with("dev eth1 table 1000"))
+        );
+        assert!(
+            made.routes[300].starts_with("20.1.43.0/24 "),
+            "{}",
+            made.routes[300]
+        );
+        let service = super::kind("service").expect("it is there");
+        let ruled = Case {
+            rules: 1,
+            ..case(&service, 0, 64)
+        };
+        assert!(Behavior::of(&ruled, 64).is_err());
+    }
+}

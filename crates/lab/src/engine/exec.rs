@@ -1,0 +1,286 @@
+//! Any engine, by three commands of the campaign's: up, down, info.
+//!
+//! Each is run by `sh -c`, outside the namespaces, with the case in its environment ([`variables`]). `up` makes an engine
+//! forward from the first port of the router to the second and returns; `down` undoes it, and is also run before `up`, so
+//! that what a killed run has left goes. `info` prints `name: value` lines for the report; asked for a case that the engine
+//! has not, it says why on stderr and ends with another exit code than 0. The commands may be `ssh host ...`: what they
+//! configure there is theirs, while traffic goes through the namespaces of this machine.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
+
+use super::behavior::{self, Behavior};
+use super::measured::{Measured, Path};
+use super::network::{Network, PORT, PORTS, ROUTER_MACS, SINK_MAC};
+use super::plane;
+use super::verify::{exchange, same};
+use super::{Case, Engine, Options, Standing, stream};
+use crate::Error;
+use crate::hexdiff::diff;
+use crate::lab::mac_text;
+use crate::traffic::{Load, Napi, Trial};
+
+/// The commands, as a campaign gives them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Commands {
+    /// What the engine is called.
+    pub name: String,
+    /// Makes it forward.
+    pub up: String,
+    /// Undoes that.
+    pub down: String,
+    /// Says what it is, and whether it has a case.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub info: Option<String>,
+}
+
+/// An engine that is driven by commands.
+#[derive(Debug)]
+pub(super) struct Exec {
+    pub(super) commands: Commands,
+    pub(super) options: Options,
+}
+
+impl Engine for Exec {
+    fn name(&self) -> &str {
+        &self.commands.name
+    }
+
+    fn facts(&self) -> BTreeMap<String, String> {
+        let placement = self.options.placement.to_string();
+        let mut facts = BTreeMap::from([("CPUs".to_owned(), placement)]);
+        let Some(info) = &self.commands.info else {
+            return facts;
+        };
+        match self.run(info, BTreeMap::new()) {
+            Ok(text) => {
+                let lines = text.lines().filter_map(|line| line.split_once(':'));
+                facts.extend(lines.map(|(name, value)| (name.trim().into(), value.trim().into())));
+            }
+            Err(error) => {
+                facts.insert("info".to_owned(), error.to_string());
+            }
+        }
+        facts
+    }
+
+    fn refuses(&self, case: &Case) -> Option<String> {
+        let made = behavior::kind(&case.behavior).and_then(|kind| {
+            if kind.limit {
+                return Err(format!("{} is of engine none", kind.name));
+            }
+            kind.check(case)?;
+            stream(case).map_err(|error| error.to_string())
+        });
+        let made = match made {
+            Ok(made) => made,
+            Err(why) => return Some(why),
+        };
+        let info = self.commands.info.as_ref()?;
+        let asked = self.run(info, variables(case, &made[0].0));
+        asked.err().map(|error| match error {
+            Error::Command { stderr, .. } if !stderr.is_empty() => stderr,
+            other => other.to_string(),
+        })
+    }
+
+    fn set_up(&self, case: &Case) -> Result<Box<dyn Standing + '_>, Error> {
+        self.options.check()?;
+        let stream = stream(case)?;
+        let behavior = &stream[0].0;
+        // A service is joined; the rest is for the commands.
+        let network = Arc::new(Network::routed(&Behavior {
+            service: behavior.service,
+            ..Behavior::default()
+        })?);
+        let mut variables = variables(case, behavior);
+        let names = [
+            ("GENERATOR", network.generator()?),
+            ("ROUTER", network.router()?),
+            ("SINK", network.sink()?),
+        ];
+        variables.extend(names.map(|(name, it)| (name.to_owned(), it.name().to_owned())));
+        // Of a run that was killed; there may be nothing to undo.
+        let _ = self.run(&self.commands.down, variables.clone());
+        let up = Up {
+            exec: self,
+            variables,
+        };
+        self.run(&self.commands.up, up.variables.clone())?;
+        let standing = plane::Standing::others(&network)?;
+        for (behavior, _) in &stream {
+            self.options.check()?;
+            verify(&network, behavior)?;
+        }
+        let path = Path::Commanded(standing);
+        let measured = Measured::new(path, stream, case.flows, &self.options)?;
+        Ok(Box::new(Commanded { _up: up, measured }))
+    }
+
+    fn recipe(&self, case: &Case) -> Vec<String> {
+        let Ok(stream) = stream(case) else {
+            return Vec::new();
+        };
+        let exports = variables(case, &stream[0].0);
+        let exports = exports.iter().map(|(name, value)| {
+            let value = value.replace('\'', r"'\''");
+            format!("export {name}='{value}'")
+        });
+        exports.chain([self.commands.up.clone()]).collect()
+    }
+}
+
+impl Exec {
+    /// What the command prints, when it ends with 0.
+    fn run(&self, command: &str, variables: BTreeMap<String, String>) -> Result<String, Error> {
+        let failed = |status: String, stderr: String| Error::Command {
+            command: command.to_owned(),
+            namespace: format!("engine {}", self.commands.name),
+            status,
+            stderr,
+        };
+        let cannot = |source: io::Error| failed("cannot be run".into(), source.to_string());
+        // Files, not pipes: what the command leaves running may keep them open.
+        let [mut out, mut err] = [file().map_err(cannot)?, file().map_err(cannot)?];
+        // A group of its own: a Ctrl-C is for this program, which then undoes what is up.
+        let mut child = Command::new("sh")
+            .args(["-c", command])
+            .envs(variables)
+            .stdin(Stdio::null())
+            .stdout(out.try_clone().map_err(cannot)?)
+            .stderr(err.try_clone().map_err(cannot)?)
+            .process_group(0)
+            .spawn()
+            .map_err(cannot)?;
+        let status = wait(&mut child).map_err(cannot)?;
+        let text = |file: &mut File| {
+            let mut bytes = Vec::new();
+            file.rewind().and_then(|()| file.read_to_end(&mut bytes))?;
+            Ok(String::from_utf8_lossy(&bytes).trim_end().to_owned())
+        };
+        match status {
+            Some(status) if status.success() => text(&mut out).map_err(cannot),
+            Some(status) => Err(failed(status.to_string(), text(&mut err).map_err(cannot)?)),
+            None => Err(failed(
+                format!("not done within {PATIENCE:?}"),
+                text(&mut err).map_err(cannot)?,
+            )),
+        }
+    }
+}
+
+/// A file without a name.
+fn file() -> io::Result<File> {
+    let file = memfd_create(c"sidestep-exec", MFdFlags::MFD_CLOEXEC)?;
+    Ok(file.into())
+}
+
+/// How it ended; none if it had to be killed.
+fn wait(child: &mut Child) -> io::Result<Option<ExitStatus>> {
+    let started = Instant::now();
+    while started.elapsed() < PATIENCE {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        thread::sleep(LOOK);
+    }
+    // With what it has started.
+    let _ = killpg(Pid::from_raw(child.id() as i32), Signal::SIGKILL);
+    child.wait()?;
+    Ok(None)
+}
+
+/// The environment of a command: `BEHAVIOR` (as in a campaign), `SIDS`, `SIZE` (bytes of the longest packet of the customer),
+/// `FLOWS`, `RULES`, `ROUTES`; `ROUTER_ROUTES`, `ROUTER_RULES` and `ROUTER_DEVICES`, what Linux would be given (`ip route
+/// add`, `ip rule add`, `ip`), a line each; the router's ports `PORT_IN` and `PORT_OUT` with the Ethernet addresses
+/// `PORT_IN_MAC` and `PORT_OUT_MAC`; the next hops' Ethernet address `SINK_MAC`; when something is set up also the names of
+/// the namespaces, `GENERATOR`, `ROUTER`, `SINK`.
+fn variables(case: &Case, behavior: &Behavior) -> BTreeMap<String, String> {
+    let longest = case.size.packets(0).into_iter().map(|(length, _)| length);
+    let macs = ROUTER_MACS.map(mac_text);
+    [
+        ("BEHAVIOR", case.behavior.clone()),
+        ("SIDS", case.sids.to_string()),
+        ("SIZE", longest.max().unwrap_or(0).to_string()),
+        ("FLOWS", case.flows.count().to_string()),
+        ("RULES", case.rules.to_string()),
+        ("ROUTES", case.routes.to_string()),
+        ("ROUTER_ROUTES", behavior.routes.join("\n")),
+        ("ROUTER_RULES", behavior.rules.join("\n")),
+        ("ROUTER_DEVICES", behavior.devices.join("\n")),
+        ("PORT_IN", PORTS[0].to_owned()),
+        ("PORT_OUT", PORTS[1].to_owned()),
+        ("PORT_IN_MAC", macs[0].clone()),
+        ("PORT_OUT_MAC", macs[1].clone()),
+        ("SINK_MAC", mac_text(SINK_MAC)),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into()
+}
+
+/// One packet. The hop limit that a headend decrements is the inner one by RFC 8986 5.1 and the outer one in Linux, so either
+/// is right.
+fn verify(network: &Network, behavior: &Behavior) -> Result<(), Error> {
+    let _napi = Napi::attach(network.sink()?, PORT)?;
+    let wrong = |what: &str| Error::Wrong(format!("{}: {what}", behavior.name));
+    let Some(found) = exchange(network, &behavior.sent)? else {
+        return Err(wrong("no packet comes out"));
+    };
+    let rfc = &behavior.from_sidestep;
+    let right = found == *rfc
+        || found == behavior.from_linux
+        || behavior.computed_label && same(rfc, &found, true);
+    if right {
+        return Ok(());
+    }
+    Err(wrong(&format!(
+        "another packet comes out\n{}",
+        diff(rfc, &found)
+    )))
+}
+
+/// Undoes when dropped, however far `up` came.
+struct Up<'a> {
+    exec: &'a Exec,
+    variables: BTreeMap<String, String>,
+}
+
+impl Drop for Up<'_> {
+    fn drop(&mut self) {
+        let undone = self
+            .exec
+            .run(&self.exec.commands.down, self.variables.clone());
+        if let Err(error) = undone {
+            eprintln!("warning: {error}");
+        }
+    }
+}
+
+/// An engine that is up, and measured.
+struct Commanded<'a> {
+    // First, so that it is undone before the namespaces go.
+    _up: Up<'a>,
+    measured: Measured,
+}
+
+impl Standing for Commanded<'_> {
+    fn trial(&mut self, load: Load, duration: Duration, latency: bool) -> Result<Trial, Error> {
+        self.measured.trial(load, duration, latency)
+    }
+}
+
+/// How long a command may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(5);
