@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use sidestep_lab::offload::Offload;
-use sidestep_lab::traffic::{Generator, Hook, Napi, Sink, Template};
+use sidestep_lab::traffic::{
+    Driver as _, Generator, Hook, LiveFrames, Load, Local, Napi, Receiver, Sink, Stream, Template,
+};
 use sidestep_lab::{Error, Lab, root_or_skip};
 
 const WINDOW: Duration = Duration::from_secs(2);
@@ -38,6 +40,30 @@ fn bare() -> Result<(), Error> {
     let generator = Generator::start(lab.namespace("a")?, "eth0", &template, 0)?;
     report("generator to XDP sink", &sink)?;
     generator.stop()?;
+    drop(sink);
+    stamped(&lab, &template)
+}
+
+/// What stamps cost, and how exact pace and latency are.
+fn stamped(lab: &Lab, template: &Template) -> Result<(), Error> {
+    let stream = Stream::of(template.clone())?;
+    let receiver = Receiver::attach(lab.namespace("b")?, "eth0", Hook::Xdp)?;
+    let source = LiveFrames::open(lab.namespace("a")?, "eth0", &stream, 0)?;
+    let mut local = Local::new(source, receiver);
+    for (what, load, latency) in [
+        ("the same with stamps", Load::Maximum, false),
+        ("the same with stamps and times", Load::Maximum, true),
+        ("at 1 Mpps", Load::Rate(1e6), true),
+        ("at 10 kpps", Load::Rate(1e4), true),
+    ] {
+        let trial = local.trial(load, WINDOW, latency)?;
+        let (millions, nanoseconds) = (trial.sent_rate() / 1e6, 1e9 / trial.sent_rate());
+        print!("{what:45} {millions:6.2} Mpps  {nanoseconds:6.0} ns/packet");
+        if let Some(latency) = &trial.latency {
+            print!(", {} ns median, {} ns p99", latency.p50, latency.p99);
+        }
+        println!("; {} lost", trial.sent - trial.received);
+    }
     Ok(())
 }
 

@@ -7,6 +7,8 @@ mod attach;
 pub mod driver;
 pub mod generator;
 pub mod histogram;
+mod pace;
+mod packets;
 mod program;
 pub mod receiver;
 pub mod redirect;
@@ -17,7 +19,9 @@ pub mod source;
 pub mod stamp;
 pub mod stream;
 pub mod tally;
+pub mod trex;
 pub mod trial;
+pub mod xsk;
 
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 
@@ -33,7 +37,9 @@ pub use source::{LiveFrames, Offer, Offered, Source};
 pub use stamp::Stamp;
 pub use stream::{Distribution, Flows, Stream, Template};
 pub use tally::Tally;
+pub use trex::Trex;
 pub use trial::{Latency, Load, Trial};
+pub use xsk::AfXdp;
 
 use crate::{Error, Namespace};
 use attach::Attachment;

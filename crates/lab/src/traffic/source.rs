@@ -76,10 +76,7 @@ impl LiveFrames {
 impl Source for LiveFrames {
     fn offer(&mut self, offer: &Offer, interrupt: Option<&Interrupt>) -> Result<Offered, Error> {
         let duration = nanoseconds(offer.duration)?;
-        let interval = interval(offer.load)?.map_or(0, |interval| {
-            // At least one unit: 0 would be no pace at all.
-            (interval * UNITS).round().max(1.0) as u64
-        });
+        let interval = pace_interval(offer.load)?;
         self.program.set(&State {
             duration,
             interval,
@@ -112,11 +109,14 @@ impl Source for LiveFrames {
     }
 }
 
-/// Nanoseconds between two packets; none at [`Load::Maximum`].
-pub(super) fn interval(load: Load) -> Result<Option<f64>, Error> {
+/// The time between two packets, in ns * 2^16: a rate is exact to 1.5e-5 at 1 Gpps, and better below. 0 at [`Load::Maximum`].
+pub(super) fn pace_interval(load: Load) -> Result<u64, Error> {
     match load {
-        Load::Maximum => Ok(None),
-        Load::Rate(rate) if rate.is_finite() && rate > 0.0 => Ok(Some(1e9 / rate)),
+        Load::Maximum => Ok(0),
+        // At least one unit: 0 would be no pace at all.
+        Load::Rate(rate) if rate.is_finite() && rate > 0.0 => {
+            Ok((1e9 / rate * 65536.0).round().max(1.0) as u64)
+        }
         Load::Rate(rate) => Err(Error::Usage(format!(
             "a rate of {rate} packets per second; it has to be above 0"
         ))),
@@ -142,8 +142,6 @@ pub(super) fn check(interrupt: Option<&Interrupt>) -> Result<(), Error> {
     }
 }
 
-/// The pace is kept in 2^-16 ns: a rate is exact to 1.5e-5 at 1 Gpps, and better below.
-const UNITS: f64 = 65536.0;
 /// LIMIT: what stamps can tell apart.
 const DURATION_MAX: Duration = Duration::from_secs(24 * 3600);
 /// How long an end or a signal may go unseen.
