@@ -130,7 +130,9 @@ mod tests {
             .map(|_| 1 + random.next() % (10 << (random.next() % 14)))
             .collect();
         let mut histogram = Histogram::default();
-        times.iter().for_each(|time| histogram.add(*time));
+        for time in &times {
+            histogram.add(*time);
+        }
         times.sort_unstable();
         for part in [0.0, 0.5, 0.99, 0.999, 0.999_99, 1.0] {
             let rank = (part * times.len() as f64).ceil().max(1.0) as usize;

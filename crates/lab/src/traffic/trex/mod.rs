@@ -74,8 +74,10 @@ impl Trex {
             templates: templates.to_owned(),
             interrupt: None,
         };
-        for at in 0..trex.ports.len() {
-            let port = json!({ "port_id": ports[at], "user": USER, "session_id": std::process::id(), "force": false });
+        for at in [SENDS, RECEIVES] {
+            let port = json!({
+                "port_id": ports[at], "user": USER, "session_id": std::process::id(), "force": false,
+            });
             let handler = trex.rpc.call("acquire", port)?;
             trex.ports[at].handler = trex.rpc.text("acquire", &handler)?;
         }
@@ -199,7 +201,7 @@ impl Driver for Trex {
 impl Drop for Trex {
     fn drop(&mut self) {
         // The server may be gone; who has not acquired a port has nothing to give back.
-        for port in 0..self.ports.len() {
+        for port in [SENDS, RECEIVES] {
             if !self.ports[port].handler.is_empty() {
                 if port == SENDS {
                     let _ = self.own("stop_traffic", port, json!({}));

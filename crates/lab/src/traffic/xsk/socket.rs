@@ -1,5 +1,5 @@
 //! The socket of AF_XDP, for sending only: memory for the packets, and the two rings by which they go out and come back.
-//! Linux, Documentation/networking/af_xdp.rst; plain system calls, since sending needs four of them and two rings.
+//! Linux, `Documentation/networking/af_xdp.rst`; plain system calls, since sending needs four of them and two rings.
 
 use std::io;
 use std::mem;
