@@ -3,7 +3,7 @@
 //! [`super::Sink`]. What was sent is known when it has stopped. Trials have a [`super::LiveFrames`].
 
 use super::program::Program;
-use super::run::Run;
+use super::run::{BATCH, Run};
 use super::stream::Template;
 use crate::{Error, Namespace};
 
@@ -29,7 +29,7 @@ impl Generator {
     ) -> Result<Self, Error> {
         let program = Program::of_template(template, namespace.ifindex(ifname)?)?;
         let (descriptor, frame) = (program.descriptor()?, program.frame().to_owned());
-        let run = Run::start(descriptor, frame, namespace.handle(), cpu)?;
+        let run = Run::start(descriptor, frame, BATCH, namespace.handle(), cpu)?;
         Ok(Self { run, program })
     }
 

@@ -23,10 +23,12 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Runs `program` on copies of `frame`, in this namespace: redirects are looked up where the run is called from.
+    /// Runs `program` on copies of `frame`, in this namespace: redirects are looked up where the run is called from. What it
+    /// redirects leaves once in `batch` runs.
     pub fn start(
         program: OwnedFd,
         frame: Vec<u8>,
+        batch: u32,
         namespace: Handle,
         cpu: usize,
     ) -> Result<Self, Error> {
@@ -42,7 +44,7 @@ impl Run {
             if failed {
                 return Ok(());
             }
-            run(&program, &frame, &stop)
+            run(&program, &frame, batch, &stop)
         };
         let thread = thread::Builder::new()
             .name(format!("traffic-{cpu}"))
@@ -107,7 +109,7 @@ pub(super) fn pin(cpu: usize) -> Result<(), Error> {
 
 /// One endless call, ended by a signal: each call waits twice for an RCU grace period, which at small repeat counts is
 /// most of the time.
-fn run(program: &OwnedFd, frame: &[u8], stop: &AtomicBool) -> Result<(), Error> {
+fn run(program: &OwnedFd, frame: &[u8], batch: u32, stop: &AtomicBool) -> Result<(), Error> {
     while !stop.load(Ordering::Acquire) {
         // SAFETY: plain data, all zeros is a value of it.
         let mut options: libbpf_sys::bpf_test_run_opts = unsafe { std::mem::zeroed() };
@@ -115,7 +117,7 @@ fn run(program: &OwnedFd, frame: &[u8], stop: &AtomicBool) -> Result<(), Error> 
         options.data_in = frame.as_ptr().cast();
         options.data_size_in = frame.len() as u32;
         options.repeat = i32::MAX;
-        options.batch_size = BATCH;
+        options.batch_size = batch;
         options.flags = libbpf_sys::BPF_F_TEST_XDP_LIVE_FRAMES;
         // SAFETY: an open descriptor, and a frame that lives until the call has returned.
         let result =
@@ -155,7 +157,6 @@ fn wake_signal() -> libc::c_int {
     libc::SIGRTMIN() + 7
 }
 
-/// Frames between two flushes, the kernel's own choice. Those that are not due count too, so that a paced frame waits for
-/// a few microseconds at most.
-const BATCH: u32 = 64;
+/// Frames from one time that they leave to the next: the kernel's own choice.
+pub(super) const BATCH: u32 = 64;
 const NICE: libc::c_int = -20;

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::program::{Program, State};
-use super::run::Run;
+use super::run::{BATCH, Run};
 use super::stream::Stream;
 use super::trial::Load;
 use crate::netns::Handle;
@@ -85,8 +85,13 @@ impl Source for LiveFrames {
             ..State::default()
         })?;
         let (descriptor, frame) = (self.program.descriptor()?, self.program.frame().to_owned());
+        let batch = match offer.load {
+            Load::Rate(_) if offer.timed => BATCH_TIMED,
+            _ => BATCH,
+        };
         let started = Instant::now();
-        let mut run = Run::start(descriptor, frame, self.namespace.clone(), self.cpu)?;
+        let namespace = self.namespace.clone();
+        let mut run = Run::start(descriptor, frame, batch, namespace, self.cpu)?;
         let mut state = self.program.state()?;
         while state.ended == 0 && run.is_running() {
             let left = offer.duration.saturating_sub(started.elapsed());
@@ -142,6 +147,9 @@ pub(super) fn check(interrupt: Option<&Interrupt>) -> Result<(), Error> {
     }
 }
 
+/// Where packets are timed at a rate. A packet waits until its batch is full, and runs in which none is due count too: with
+/// [`BATCH`] that is 3 us on average, which would be taken for the path's. Fewer cost the path its own batches.
+const BATCH_TIMED: u32 = 16;
 /// LIMIT: what stamps can tell apart.
 const DURATION_MAX: Duration = Duration::from_secs(24 * 3600);
 /// How long an end or a signal may go unseen.
