@@ -15,6 +15,8 @@
  *   env_segment_size(e)         bytes of payload in each segment that the frame is cut into when it leaves; 0: it is not
  *   env_port/route/group/adjacency/policy(e, index)   records, NULL where there is none
  *   env_hmac_key(e, index)      the same
+ *   env_hash(e, algorithm, state, block)   what a block of 64 bytes does to a hash value (enum sidestep_hmac_algorithm), by
+ *                               instructions that are made for it; 0: there are none, and nothing is done
  *   env_hmac_work(e)            memory for an HMAC, this CPU's until the packet is done; what it remembers stays
  *   env_fib_lookup(e, view, address)             route index, 0: none
  *   env_learned(e, index)       what a dynamic proxy has learned, NULL where there is none

@@ -7,6 +7,9 @@
 #include "table/fib6.h"
 #include "wire/bytes.h"
 #include "wire/eth.h"
+#if defined(__x86_64__)
+#include "hmac/sha_x86.h"
+#endif
 
 typedef struct sidestep_native ENV;
 
@@ -141,6 +144,21 @@ INLINE const struct sidestep_policy *env_policy(ENV *e, __u32 index)
 INLINE const struct sidestep_hmac_key *env_hmac_key(ENV *e, __u32 index)
 {
 	return index < e->tables->hmac_key_count ? &e->tables->hmac_keys[index] : 0;
+}
+
+INLINE _Bool env_hash(ENV *e, __u32 algorithm, __u32 state[8], const __u8 *block)
+{
+#if defined(__x86_64__)
+	if (!e->tables->sha)
+		return 0;
+	if (algorithm == SIDESTEP_HMAC_SHA256)
+		sha256_block_x86(state, block);
+	else
+		sha1_block_x86(state, block);
+	return 1;
+#else
+	return 0;
+#endif
 }
 
 INLINE struct sidestep_hmac_work *env_hmac_work(ENV *e)

@@ -28,6 +28,7 @@ struct sidestep_native_tables {
 	__u64 *reason_counters; /* SIDESTEP_REASONS */
 	const __u8 *fib; /* table/fib6.h: lines of 64 bytes */
 	__u32 fib_lines; /* a power of two */
+	__u32 sha; /* the processor has x86's SHA instructions, SSE4.1 and SSSE3 */
 };
 
 /* One frame: [data, end) lies in the buffer [head, limit). */

@@ -100,8 +100,10 @@ SUBPROGRAM int hmac_sha1_block(struct sidestep_hmac_work *work, __u32 number)
 	return 0;
 }
 
-INLINE void hmac_block(struct sidestep_hmac_work *work, __u32 algorithm, __u32 number)
+INLINE void hmac_block(ENV *e, struct sidestep_hmac_work *work, __u32 algorithm, __u32 number)
 {
+	if (env_hash(e, algorithm, work->state, work->text + number * HMAC_BLOCK))
+		return;
 	if (algorithm == SIDESTEP_HMAC_SHA256)
 		hmac_sha256_block(work, number);
 	else
@@ -109,10 +111,12 @@ INLINE void hmac_block(struct sidestep_hmac_work *work, __u32 algorithm, __u32 n
 }
 
 /* RFC 2104 2: H(K ^ opad, H(K ^ ipad, text)), in the form of the TLV: what is longer than the hash is 0. */
-SUBPROGRAM int hmac_compute(struct sidestep_hmac_work *work, const struct sidestep_hmac_key *key, __u32 blocks)
+SUBPROGRAM int hmac_compute(ENV *e, struct sidestep_hmac_work *work, const struct sidestep_hmac_key *key, __u32 blocks)
 {
 	__u32 words;
 
+	/* The kernel targets ask nothing of it, and the compiler would pass whatever the register holds. */
+	KEEP(e);
 	if (!work || !key)
 		return -1;
 	words = key->algorithm == SIDESTEP_HMAC_SHA256 ? 8 : 5;
@@ -121,7 +125,7 @@ SUBPROGRAM int hmac_compute(struct sidestep_hmac_work *work, const struct sidest
 	for (__u32 i = 0; i < SIDESTEP_HMAC_TEXT_MAX / HMAC_BLOCK; i++) {
 		if (i >= blocks)
 			break;
-		hmac_block(work, key->algorithm, i);
+		hmac_block(e, work, key->algorithm, i);
 	}
 #pragma clang loop unroll(full)
 	for (__u32 i = 0; i < HMAC_BLOCK; i += 8)
@@ -136,7 +140,7 @@ SUBPROGRAM int hmac_compute(struct sidestep_hmac_work *work, const struct sidest
 		hmac_padding(work, 32, SIDESTEP_HMAC_TEXT_MAX);
 	else
 		hmac_padding(work, 20, SIDESTEP_HMAC_TEXT_MAX);
-	hmac_block(work, key->algorithm, SIDESTEP_HMAC_TEXT_MAX / HMAC_BLOCK);
+	hmac_block(e, work, key->algorithm, SIDESTEP_HMAC_TEXT_MAX / HMAC_BLOCK);
 #pragma clang loop unroll(full)
 	for (__u32 i = 0; i < 4; i++) {
 		__u64 low = 2 * i < words ? be32(work->state[2 * i]) : 0;

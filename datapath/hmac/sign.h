@@ -33,7 +33,7 @@ SUBPROGRAM int hmac_sign(ENV *e, __u32 ip, __u32 index)
 		return -1;
 	known = hmac_place(work, blocks);
 	if (!hmac_is_known(work, known, key->generation, blocks)) {
-		if (hmac_compute(work, key, blocks) < 0)
+		if (hmac_compute(e, work, key, blocks) < 0)
 			return -1;
 		hmac_remember(work, known, key->generation);
 	}

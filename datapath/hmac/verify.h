@@ -41,7 +41,7 @@ INLINE verdict hmac_compare(ENV *e, struct sidestep_hmac_work *work, const struc
 	_Bool is_known = hmac_is_known(work, known, key->generation, blocks);
 	const __u8 *found;
 
-	if (!is_known && hmac_compute(work, key, blocks) < 0)
+	if (!is_known && hmac_compute(e, work, key, blocks) < 0)
 		return punt(hmac);
 	found = env_bytes(e, tlv + HMAC_TLV_MAC, 32);
 	if (!found)

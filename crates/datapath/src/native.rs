@@ -149,6 +149,20 @@ impl Image {
     }
 }
 
+/// Whether the processor has instructions for SHA-1 and SHA-256, those of `datapath/hmac/sha_x86.h`.
+fn has_sha() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        std::is_x86_feature_detected!("sha")
+            && std::is_x86_feature_detected!("sse4.1")
+            && std::is_x86_feature_detected!("ssse3")
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        false
+    }
+}
+
 /// A table indexed from 0, with the unused indices empty.
 fn dense<T: Clone + Default>(records: &BTreeMap<u32, T>) -> Vec<T> {
     let mut table = vec![
@@ -255,6 +269,7 @@ impl Native {
             reason_counters: self.reason_counters.as_mut_ptr(),
             fib: self.fib.memory().words().as_ptr().cast(),
             fib_lines: self.fib.memory().lines() as u32,
+            sha: u32::from(has_sha()),
         };
         let start = self.buffer.as_mut_ptr();
         // SAFETY: all four pointers lie within or one past `buffer`, which is not resized during the call.
