@@ -207,8 +207,8 @@ pub(super) fn remove(pin_root: &Path) -> Result<bool, KernelError> {
 
 pub(super) fn remove_orphans(pin_root: &Path, is_there: impl Fn(u64) -> bool) -> Vec<u64> {
     let mut removed = Vec::new();
-    for (inode, folder) in Folder::orphans(pin_root) {
-        if is_there(inode) || attach::any_alive(&folder).unwrap_or(true) {
+    for (inode, folder) in Folder::orphans(pin_root, is_there) {
+        if attach::any_alive(&folder).unwrap_or(true) {
             continue;
         }
         let gone = attach::detach_pinned(&folder)

@@ -19,6 +19,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use nix::fcntl::{Flock, FlockArg};
@@ -32,6 +34,11 @@ use super::{Descriptor, KernelError, Table, Target, sys};
 const BPFFS: &str = "/sys/fs/bpf";
 /// Bytes of the `instance` value. Its first 8 bytes never change their meaning: version, process id (host order).
 const INSTANCE_LENGTH: usize = 64;
+
+/// Who holds a lock for so long lives.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// How a port is attached: the first word of a pin's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,21 +68,22 @@ impl Folder {
         builder
             .create(&path)
             .map_err(|source| pin_error("make", &path, source))?;
-        Self::lock(path)
+        Self::wait_for(path)
     }
 
     /// The folder if there is one, locked.
     pub(super) fn open(pin_root: &Path) -> Result<Option<Self>, KernelError> {
         let path = path_below(pin_root)?;
         if path.is_dir() {
-            Self::lock(path).map(Some)
+            Self::wait_for(path).map(Some)
         } else {
             Ok(None)
         }
     }
 
-    /// The folders of other namespaces whose instances are dead, locked, with the inode of the namespace.
-    pub(super) fn orphans(pin_root: &Path) -> Vec<(u64, Self)> {
+    /// The folders of other namespaces whose instances are dead and which `is_there` denies by their inodes: locked, with that
+    /// inode. No lock is held while it is asked, which takes its time: an instance may be about to take a folder over.
+    pub(super) fn orphans(pin_root: &Path, is_there: impl Fn(u64) -> bool) -> Vec<(u64, Self)> {
         let own = path_below(pin_root).ok();
         let entries = fs::read_dir(pin_root).into_iter().flatten().flatten();
         entries
@@ -83,9 +91,22 @@ impl Folder {
             .filter_map(|entry| {
                 let name = entry.file_name();
                 let inode = name.to_str()?.strip_prefix("net-")?.parse().ok()?;
-                Some((inode, Self::lock(entry.path()).ok()?))
+                let is_dead = Self::lock(entry.path()).is_ok();
+                let is_orphan = is_dead && !is_there(inode);
+                Some((inode, is_orphan.then(|| Self::lock(entry.path()).ok())??))
             })
             .collect()
+    }
+
+    /// Locks the folder, also if it is another's for a moment: one that was killed right now, or one that looks for orphans.
+    fn wait_for(path: PathBuf) -> Result<Self, KernelError> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match Self::lock(path.clone()) {
+                Err(KernelError::Owned { .. }) if Instant::now() < until => thread::sleep(PAUSE),
+                locked => return locked,
+            }
+        }
     }
 
     fn lock(path: PathBuf) -> Result<Self, KernelError> {

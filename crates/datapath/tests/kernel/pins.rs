@@ -1,5 +1,6 @@
 //! What survives the process, and who may have it.
 
+use std::cell::Cell;
 use std::path::Path;
 
 use sidestep_datapath::kernel::{Action, Kernel, KernelError, Origin, TEST_RUN_IFINDEX};
@@ -127,6 +128,22 @@ fn a_live_owner_is_named_and_nothing_is_touched() {
         }
         assert_eq!(kernel.image(), Image::default());
     });
+}
+
+#[test]
+fn who_looks_for_orphans_is_not_in_the_way_of_who_takes_over() {
+    if !root_or_skip("who_looks_for_orphans_is_not_in_the_way_of_who_takes_over") {
+        return;
+    }
+    let router = Router::new("dp_orphans");
+    router.run(|| drop(router.load()));
+    let asked = Cell::new(0);
+    let removed = Kernel::remove_orphans(router.pin_root(), |_| {
+        asked.set(asked.get() + 1);
+        router.run(|| drop(Kernel::adopt(router.pin_root()).expect("nobody has it")));
+        true
+    });
+    assert_eq!((asked.get(), removed), (1, vec![]));
 }
 
 #[test]
