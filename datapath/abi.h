@@ -14,7 +14,7 @@
 
 #include "reason.h"
 
-#define SIDESTEP_ABI_VERSION 8
+#define SIDESTEP_ABI_VERSION 9
 
 /* LIMIT: segments in one SRH that a headend writes. */
 #define SIDESTEP_SEGMENTS_MAX 16
@@ -77,6 +77,7 @@
 #define SIDESTEP_PORT_REQUIRE_HMAC 0x80u /* net.ipv6.conf.IF.seg6_require_hmac = 1 */
 #define SIDESTEP_PORT_IGNORE_HMAC 0x100u /* net.ipv6.conf.IF.seg6_require_hmac = -1 */
 #define SIDESTEP_PORT_SERVICE 0x200u     /* to or from a service behind END_AM */
+#define SIDESTEP_PORT_O_FLAG 0x400u      /* packets with the O-flag are copied at SIDs (RFC 9259 2.1.1) */
 
 /* An ingress port, found at index ifindex % SIDESTEP_PORTS. */
 struct sidestep_port {

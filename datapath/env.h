@@ -25,7 +25,7 @@
  *   env_swap(word, value)       stores a word of 8 bytes and returns what it was; ordered before and behind it
  *   env_barrier()               what was read before it was read before what is read behind it
  *   env_port_counters/route_counters(e, index), env_count_reason(e, reason)
- *   env_report(e, ifindex)      a report to fill in, NULL if there is no token for it (report.h); then env_report_end(e, report)
+ *   env_report(e, kind)         a report to fill in, NULL if there is no token for it (report.h); then env_report_end(e, report)
  *   env_copy_head(e, offset, to, length, wanted, room)   the first `wanted` of `length` bytes at `offset`, as many as there is
  *                               room for (a constant, a power of 2). Bytes that were copied; 0: none could be.
  *   env_trace(e, kind, a, b, address)            in the kernel nothing at all, save in the traced programs

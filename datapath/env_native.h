@@ -213,15 +213,19 @@ INLINE void env_count_reason(ENV *e, __u32 reason)
 }
 
 /* Whoever runs it sees to the rate. */
-INLINE struct sidestep_report *env_report(ENV *e, __u32 ifindex)
+INLINE struct sidestep_report *env_report(ENV *e, enum sidestep_report_kind kind)
 {
-	e->report.time = env_now(e);
-	return &e->report;
+	struct sidestep_report *report = &e->report[e->reports];
+
+	if (e->reports == SIDESTEP_NATIVE_REPORTS)
+		return 0;
+	report->time = env_now(e);
+	return report;
 }
 
 INLINE void env_report_end(ENV *e, struct sidestep_report *report)
 {
-	e->reports = 1;
+	e->reports++;
 }
 
 INLINE __u32 env_copy_head(ENV *e, __u32 offset, __u8 *to, __u32 length, __u32 wanted, __u32 room)

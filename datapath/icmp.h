@@ -58,16 +58,16 @@ SUBPROGRAM int icmp_report(ENV *e, const struct packet *p, verdict v)
 	/* A frame is nobody's packet. */
 	if (!p || !p->version || p->frame || (p->plan & (PLAN_FRAME | PLAN_CARRY)))
 		return 0;
-	report = env_report(e, env_ifindex(e));
+	report = env_report(e, SIDESTEP_REPORT_ERROR);
 	if (!report)
 		return 0;
 	report->ifindex = env_ifindex(e);
+	report->kind = SIDESTEP_REPORT_ERROR;
 	report->reason = reason;
 	report->value = icmp_value(p, reason);
 	report->proto = p->proto;
 	report->view = p->plan & PLAN_STRIP ? p->view : 0;
 	report->length = p->end - p->l3;
-	report->reserved = 0;
 	store_address(report->destination, p->destination);
 	report->bytes = env_copy_head(e, p->l3, report->packet, report->length, report->length, SIDESTEP_REPORT_BYTES);
 	env_report_end(e, report);

@@ -135,10 +135,12 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, SIDESTEP_PORTS);
+	__uint(max_entries, SIDESTEP_REPORT_RATES);
 	__type(key, __u32);
 	__type(value, struct sidestep_report_rate);
 } report_rates SEC(".maps");
+
+INLINE __u32 env_ifindex(ENV *e);
 
 /* The packet in its target's form: struct xdp_md or struct __sk_buff. */
 INLINE struct sidestep_port *env_port(ENV *e, __u32 index)
@@ -277,9 +279,9 @@ INLINE _Bool rate_token(__u64 *bucket, __u64 interval, __u64 credit)
 	return __sync_val_compare_and_swap(bucket, next, begin + interval) == next;
 }
 
-INLINE struct sidestep_report *env_report(ENV *e, __u32 ifindex)
+INLINE struct sidestep_report *env_report(ENV *e, enum sidestep_report_kind kind)
 {
-	__u32 slot = ifindex & (SIDESTEP_PORTS - 1);
+	__u32 slot = (env_ifindex(e) & (SIDESTEP_PORTS - 1)) + kind * SIDESTEP_PORTS;
 	struct sidestep_report_rate *rate = bpf_map_lookup_elem(&report_rates, &slot);
 	struct sidestep_report *report = 0;
 

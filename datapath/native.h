@@ -9,6 +9,9 @@
 /* LIMIT: steps of one packet that are reported. */
 #define SIDESTEP_NATIVE_TRACES 64
 
+/* LIMIT: reports of one packet: a copy at each SID, and why it went no further. */
+#define SIDESTEP_NATIVE_REPORTS (SIDESTEP_STEPS_MAX + 1)
+
 /* The tables, in the caller's memory. Index 0 of routes, groups, adjacencies and policies is never used. */
 struct sidestep_native_tables {
 	const struct sidestep_port *ports; /* SIDESTEP_PORTS of them */
@@ -40,8 +43,8 @@ struct sidestep_native {
 	__u32 traces;  /* steps reported */
 	const struct sidestep_native_tables *tables;
 	struct sidestep_trace trace[SIDESTEP_NATIVE_TRACES];
-	__u32 reports; /* 1: the sender has to be told, by .report */
-	struct sidestep_report report;
+	__u32 reports; /* of this packet */
+	struct sidestep_report report[SIDESTEP_NATIVE_REPORTS];
 };
 
 enum sidestep_outcome_kind {

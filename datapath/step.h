@@ -25,6 +25,7 @@
 #include "hmac/verify.h"
 #include "icmp.h"
 #include "lookup.h"
+#include "oam.h"
 #include "segment.h"
 
 /*
@@ -133,6 +134,8 @@ SUBPROGRAM verdict endpoint(ENV *e, struct packet *p, const struct sidestep_rout
 		return punt(local_segment);
 	if (!(p->port_flags & SIDESTEP_PORT_SEG6))
 		return punt(seg6_disabled);
+	if (unlikely(p->port_flags & SIDESTEP_PORT_O_FLAG))
+		oam_copy(e, p);
 	switch (r->action) {
 	case SIDESTEP_ROUTE_END:
 		return end(e, p, r);

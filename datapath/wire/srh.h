@@ -37,6 +37,9 @@
 /* Linux's SR6_FLAG1_HMAC (include/uapi/linux/seg6.h): an HMAC TLV ends the SRH. */
 #define SRH_FLAG_HMAC 0x08
 
+/* RFC 9259 2.1: the O-flag. IANA "Segment Routing Header Flags", bit 2. */
+#define SRH_FLAG_OAM 0x20
+
 /* IANA "Segment Routing Header TLVs". */
 #define SRH_TLV_PAD1 0
 #define SRH_TLV_PADN 4

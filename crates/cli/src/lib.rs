@@ -20,6 +20,7 @@ pub mod explain;
 pub mod explain_live;
 pub mod hmac;
 pub mod node_file;
+pub mod oam;
 pub mod replay;
 pub mod route;
 pub mod rule;
@@ -67,6 +68,9 @@ pub enum Command {
     /// Keys that sign SRHs and verify them
     #[command(subcommand)]
     Hmac(hmac::Command),
+    /// Copies of packets with the O-flag at SIDs
+    #[command(subcommand)]
+    Oam(oam::Command),
     /// Run one frame through the live tables and tell every step
     Explain(explain_live::Args),
     /// Tell packets of the live path step by step, while they are forwarded
@@ -100,6 +104,7 @@ impl Cli {
             Command::Domain(command) => domain::run(command, out),
             Command::Vlan(command) => vlan::run(command, out),
             Command::Hmac(command) => hmac::run(command, out),
+            Command::Oam(command) => oam::run(command, out),
             Command::Explain(args) => explain_live::run(args, out),
             Command::Trace(args) => trace::run(args, out),
             Command::Bench(command) => bench::run(command, out),

@@ -1,9 +1,10 @@
 //! Text tables of what is counted; the same structures are JSON with `-j`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use sidestep_control::report::{Back, HmacKey, PortCounters, Reason, Route, Service};
+use sidestep_control::report::{Back, HmacKey, Oam, PortCounters, Reason, Route, Service};
 
 /// A table with these column heads, without lines; columns named in `right` are numbers.
 pub fn table(heads: &[&str], right: &[&str]) -> Table {
@@ -64,6 +65,20 @@ pub fn hmac_keys(keys: &[HmacKey]) -> Table {
             key.owner.clone(),
             key.policies.to_string(),
         ]);
+    }
+    table
+}
+
+/// Packets with the O-flag, by port.
+pub fn oam(oam: &Oam) -> Table {
+    let numbers = ["rate", "copied", "too many"];
+    let mut table = table(&["port", "rate", "copied", "too many"], &numbers);
+    let ports: BTreeSet<_> = oam.copied.keys().chain(oam.suppressed.keys()).collect();
+    for port in ports {
+        let of = |counts: &BTreeMap<String, u64>| counts.get(port).copied().unwrap_or_default();
+        let numbers = [oam.rate.into(), of(&oam.copied), of(&oam.suppressed)];
+        let [rate, copied, suppressed] = numbers.map(|number: u64| number.to_string());
+        table.add_row([port.clone(), rate, copied, suppressed]);
     }
     table
 }

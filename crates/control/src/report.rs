@@ -249,6 +249,36 @@ pub struct Icmp {
     pub failed: u64,
 }
 
+/// `oam show`: packets with the O-flag (RFC 9259 2.1.1).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Oam {
+    /// So many are copied per second and port, at most; 0: none.
+    pub rate: u32,
+    /// Copies that were made, by the port that the packet came by.
+    pub copied: BTreeMap<String, u64>,
+    /// Packets that were not copied because there were too many, by their port.
+    pub suppressed: BTreeMap<String, u64>,
+    /// Copies that somebody who listens did not read in time.
+    pub unread: u64,
+}
+
+/// `oam listen`: the copy of a packet with the O-flag, at a SID of this node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OamCopy {
+    /// When it was copied: nanoseconds since 1970-01-01 00:00 UTC.
+    pub timestamp: u64,
+    /// The port that it came by.
+    pub port: String,
+    /// The SID: its destination then.
+    pub sid: String,
+    /// Before the SID processed it.
+    pub segments_left: u8,
+    /// Of the whole packet, from its IPv6 header on.
+    pub bytes: u32,
+    /// The first of them in hexadecimal, as they arrived.
+    pub packet: String,
+}
+
 /// `show limits`.
 pub type Limits = Vec<Limit>;
 

@@ -12,4 +12,4 @@ pub use delta::Delta;
 pub use image::{FibKey, Image, Limits, VIEWS};
 pub use kernel::{Kernel, KernelError, Target};
 pub use native::{FRAME_MAX, Native, Trace, Verdict, VerdictKind};
-pub use report::Report;
+pub use report::{Copied, Report};

@@ -15,7 +15,7 @@ use sidestep_fib::{Fib, Heap, Memory, VIEW_LINES};
 
 use crate::image::Image;
 use crate::learned;
-use crate::report::Report;
+use crate::report::{Copied, Report, Reported};
 
 #[allow(non_camel_case_types, missing_docs, dead_code, clippy::pedantic)]
 mod ffi {
@@ -362,8 +362,24 @@ impl Native {
 
     /// What the sender of the packet of the last run has to be told, if anything.
     pub fn report(&self) -> Option<Report> {
-        let told = self.frame.reports != 0;
-        told.then(|| Report::read(&self.frame.report))?
+        self.reported().find_map(|reported| match reported {
+            Reported::Error(report) => Some(report),
+            Reported::Copy(_) => None,
+        })
+    }
+
+    /// Copies of the packet of the last run, for its O-flag: one for each SID that processed its SRH.
+    pub fn copies(&self) -> Vec<Copied> {
+        let copy = |reported| match reported {
+            Reported::Copy(copied) => Some(copied),
+            Reported::Error(_) => None,
+        };
+        self.reported().filter_map(copy).collect()
+    }
+
+    fn reported(&self) -> impl Iterator<Item = Reported> + '_ {
+        let reports = &self.frame.report[..self.frame.reports as usize];
+        reports.iter().filter_map(Reported::read)
     }
 
     /// Counters of the port with that interface index.

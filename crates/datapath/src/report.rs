@@ -1,11 +1,11 @@
-//! Packets whose senders have to be told why they went no further, as the packet path reports them
-//! (`datapath/report.h`).
+//! Packets that the packet path reports (`datapath/report.h`): those whose senders have to be told why they went no further,
+//! and copies of those with the O-flag.
 
 use std::net::Ipv6Addr;
 
-use sidestep_abi::{Reason, sidestep_report};
+use sidestep_abi::{Reason, SIDESTEP_REPORT_COPY, SIDESTEP_REPORT_ERROR, sidestep_report};
 
-/// One such packet.
+/// One whose sender has to be told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// When: nanoseconds of the kernel's monotonic clock.
@@ -28,20 +28,55 @@ pub struct Report {
     pub packet: Vec<u8>,
 }
 
-impl Report {
+/// One with the O-flag (RFC 9259 2.1.1), at a SID of this node that processes its SRH.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// When it was copied: nanoseconds of the kernel's monotonic clock.
+    pub time: u64,
+    /// Ingress interface.
+    pub ifindex: u32,
+    /// Its destination there: the SID.
+    pub sid: Ipv6Addr,
+    /// Before the SID processes it.
+    pub segments_left: u8,
+    /// Bytes of the whole packet, from its IPv6 header on.
+    pub length: u32,
+    /// The first of them, as they arrived.
+    pub packet: Vec<u8>,
+}
+
+/// What the packet path has reported.
+pub(crate) enum Reported {
+    Error(Report),
+    Copy(Copied),
+}
+
+impl Reported {
     /// None: no report of this version's.
     pub(crate) fn read(raw: &sidestep_report) -> Option<Self> {
         let packet = raw.packet.get(..raw.bytes as usize)?;
-        Some(Self {
-            time: raw.time,
-            ifindex: raw.ifindex,
-            reason: Reason::from_number(raw.reason)?,
-            value: raw.value,
-            proto: raw.proto.try_into().ok()?,
-            view: raw.view,
-            destination: raw.destination.into(),
-            length: raw.length,
-            packet: (!packet.is_empty()).then(|| packet.to_vec())?,
-        })
+        let packet = (!packet.is_empty()).then(|| packet.to_vec())?;
+        match raw.kind {
+            SIDESTEP_REPORT_ERROR => Some(Self::Error(Report {
+                time: raw.time,
+                ifindex: raw.ifindex,
+                reason: Reason::from_number(raw.reason)?,
+                value: raw.value,
+                proto: raw.proto.try_into().ok()?,
+                view: raw.view,
+                destination: raw.destination.into(),
+                length: raw.length,
+                packet,
+            })),
+            SIDESTEP_REPORT_COPY => Some(Self::Copy(Copied {
+                time: raw.time,
+                ifindex: raw.ifindex,
+                sid: raw.destination.into(),
+                segments_left: raw.value.try_into().ok()?,
+                length: raw.length,
+                packet,
+            })),
+            _ => None,
+        }
     }
 }

@@ -36,6 +36,8 @@ impl Target for Api {
         add("drops".into(), &Request::ShowDrops);
         add("limits".into(), &Request::ShowLimits);
         add("routes".into(), &Request::ShowRoutes { all: true });
+        add("oam".into(), &Request::SetOam { rate: 100 });
+        add("listen".into(), &Request::ListenOam);
         add("stop".into(), &Request::Stop);
         let explain = Request::Explain {
             port: "eth0".into(),

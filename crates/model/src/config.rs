@@ -16,6 +16,7 @@
 //! tunsrc: "fc00::2"
 //! seg6_flowlabel: 0
 //! multipath_hash_seed: 0
+//! oam_rate: 0
 //! hmac: {7: {algorithm: sha256, secret_file: /etc/sidestep/key7}}
 //! ```
 
@@ -66,6 +67,8 @@ pub struct File {
     seg6_flowlabel: Option<Spanned<i32>>,
     /// `net.ipv4.fib_multipath_hash_seed`.
     multipath_hash_seed: Option<u32>,
+    /// `sidestep oam rate`.
+    oam_rate: u32,
     /// `sidestep hmac set`, by key id.
     hmac: BTreeMap<u32, Spanned<keys::Key>>,
 }
@@ -89,6 +92,8 @@ pub struct Overlay {
     pub vlans: VlanTables,
     /// The SR domain.
     pub domain: Domain,
+    /// As [`Node::oam_rate`].
+    pub oam_rate: u32,
     /// HMAC keys.
     pub hmac_keys: HmacKeys,
 }
@@ -123,6 +128,7 @@ impl File {
         node.tunsrc = self.tunsrc()?;
         node.seg6_flowlabel = self.seg6_flowlabel()?.unwrap_or_default();
         node.multipath_hash_seed = self.multipath_hash_seed.unwrap_or_default();
+        node.oam_rate = self.oam_rate;
         node.hmac_keys = self.hmac_keys()?;
         for line in &self.neighbors {
             let (key, neighbor) = read_neighbor(line, &context(&node, Owner::Kernel))?;
@@ -181,6 +187,7 @@ impl File {
             tunsrc: self.tunsrc()?,
             seg6_flowlabel: self.seg6_flowlabel()?,
             multipath_hash_seed: self.multipath_hash_seed,
+            oam_rate: self.oam_rate,
             hmac_keys: self.hmac_keys()?,
             ..Overlay::default()
         };

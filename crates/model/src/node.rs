@@ -176,6 +176,8 @@ pub struct Node {
     pub vlans: VlanTables,
     /// The SR domain whose SIDs are kept from packets of ports outside; Sidestep's own.
     pub domain: Domain,
+    /// Packets with the O-flag (RFC 9259 2.1.1) that are copied, per second and port; 0: the flag is ignored.
+    pub oam_rate: u32,
     /// Services of SR proxies that did not answer.
     pub services_down: BTreeSet<Service>,
 }

@@ -89,6 +89,16 @@ pub enum Request {
     },
     /// [`crate::report::HmacKeys`].
     ShowHmac,
+    /// `sidestep oam rate`.
+    SetOam {
+        /// Packets with the O-flag that are copied, per second and port; 0: none.
+        rate: u32,
+    },
+    /// [`crate::report::Oam`].
+    ShowOam,
+    /// `sidestep oam listen`: answered by [`crate::report::Oam`], and then by one [`crate::report::OamCopy`] after the other,
+    /// until the client closes its side.
+    ListenOam,
     /// Runs one frame through the live tables, in the daemon, without sending it.
     Explain {
         /// Ingress port.

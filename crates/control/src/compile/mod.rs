@@ -30,9 +30,10 @@ use std::net::IpAddr;
 use sidestep_abi::{
     DROP_sid_block, PUNT_table_full, SIDESTEP_FLOW_TABLES, SIDESTEP_HMAC_KEYS, SIDESTEP_LEARNED,
     SIDESTEP_PORT_FORWARD4, SIDESTEP_PORT_FORWARD6, SIDESTEP_PORT_IGNORE_HMAC,
-    SIDESTEP_PORT_REQUIRE_HMAC, SIDESTEP_PORT_RPF_LOOSE, SIDESTEP_PORT_RPF_STRICT,
-    SIDESTEP_PORT_RULES4_PUNT, SIDESTEP_PORT_RULES6_PUNT, SIDESTEP_PORT_SEG6, SIDESTEP_PORTS,
-    SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_OURS, sidestep_port, sidestep_route,
+    SIDESTEP_PORT_O_FLAG, SIDESTEP_PORT_REQUIRE_HMAC, SIDESTEP_PORT_RPF_LOOSE,
+    SIDESTEP_PORT_RPF_STRICT, SIDESTEP_PORT_RULES4_PUNT, SIDESTEP_PORT_RULES6_PUNT,
+    SIDESTEP_PORT_SEG6, SIDESTEP_PORTS, SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_OURS, sidestep_port,
+    sidestep_route,
 };
 use sidestep_datapath::{FibKey, Image, Limits, VIEWS};
 use sidestep_model::node::{IfIndex, Link, Node};
@@ -382,6 +383,7 @@ impl Pass<'_> {
             (link.rp_filter == 2, SIDESTEP_PORT_RPF_LOOSE),
             (link.seg6_require_hmac > 0, SIDESTEP_PORT_REQUIRE_HMAC),
             (link.seg6_require_hmac < 0, SIDESTEP_PORT_IGNORE_HMAC),
+            (self.node.oam_rate > 0, SIDESTEP_PORT_O_FLAG),
         ];
         record.flags = flags
             .iter()

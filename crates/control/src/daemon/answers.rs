@@ -13,7 +13,7 @@ use crate::api::Request;
 use crate::report;
 
 impl Daemon {
-    /// Answers a request; `Stop` and `Trace` are the event loop's.
+    /// Answers a request; `Stop`, `Trace` and `ListenOam` are the event loop's.
     pub(super) fn answer(&mut self, request: &Request) -> Result<Value, String> {
         fn json(report: impl serde::Serialize) -> Result<Value, String> {
             serde_json::to_value(report).map_err(|error| error.to_string())
@@ -72,7 +72,19 @@ impl Daemon {
             Request::DelHmac { key } => self.change_own(|own, _| own::del_hmac(own, *key)),
             Request::ShowHmac => json(self.hmac_report()),
             Request::Explain { port, frame } => self.explain(port, frame),
-            Request::Trace { .. } | Request::Stop => Ok(Value::Null),
+            Request::SetOam { rate } => {
+                let before = self.own.oam_rate;
+                self.change_own(|own, _| {
+                    own.oam_rate = *rate;
+                    Ok(())
+                })?;
+                if before != *rate {
+                    self.limit_copies();
+                }
+                Ok(Value::Null)
+            }
+            Request::ShowOam => json(self.oam_report()),
+            Request::Trace { .. } | Request::ListenOam | Request::Stop => Ok(Value::Null),
         }
     }
 

@@ -55,6 +55,7 @@ impl Daemon {
             }
             self.go_on_tracing();
             self.tell_senders();
+            self.tell_copies();
             let notified = self.mirror.process().unwrap_or_else(|error| {
                 self.trouble = Some(error.to_string());
                 Changes::default()
@@ -91,6 +92,7 @@ impl Daemon {
                         break;
                     }
                     Request::Trace { .. } => self.prepare_trace(incoming),
+                    Request::ListenOam => self.listen_to_copies(incoming),
                     _ => {
                         let answer = self.answer(&incoming.request);
                         incoming.answer(answer);
@@ -148,6 +150,8 @@ impl Daemon {
                 .flat_map(|tracing| tracing.waits_for(&self.kernel))
                 .map(|(fd, events)| PollFd::new(fd, events)),
         );
+        let of_oam = self.oam.waits_for();
+        fds.extend(of_oam.map(|(fd, events)| PollFd::new(fd, events)));
         let left = due.saturating_duration_since(Instant::now());
         let timeout =
             PollTimeout::try_from(left.as_millis() as i32 + 1).unwrap_or(PollTimeout::ZERO);

@@ -5,9 +5,11 @@
 mod answers;
 mod events;
 mod icmp;
+mod lines;
 mod liveness;
 mod lock;
 mod neighbors;
+mod oam;
 mod orphans;
 mod own;
 mod ports;
@@ -44,6 +46,7 @@ use icmp::Icmp;
 use liveness::Liveness;
 use lock::Lock;
 use neighbors::Neighbors;
+use oam::Oam;
 use own::Over;
 
 /// What `sidestep run` was asked for.
@@ -159,6 +162,7 @@ pub struct Daemon {
     neighbors: Neighbors,
     liveness: Liveness,
     icmp: Icmp,
+    oam: Oam,
     attached: BTreeMap<String, Port>,
     refused: BTreeMap<String, String>,
     /// Why the last change could not be applied; what ran before runs on.
@@ -247,6 +251,7 @@ impl Daemon {
             neighbors: Neighbors::default(),
             liveness: Liveness::default(),
             icmp: Icmp::new(options.icmp_rate, Instant::now()),
+            oam: Oam::default(),
             attached: BTreeMap::new(),
             refused: BTreeMap::new(),
             trouble: None,
@@ -262,6 +267,7 @@ impl Daemon {
             lock,
             options,
         };
+        daemon.limit_copies();
         if let Err(error) = daemon.bring_up() {
             // Nothing half applied: an instance that could not start leaves nothing attached.
             let _ = daemon.kernel.detach_all();

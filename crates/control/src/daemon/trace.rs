@@ -4,10 +4,8 @@
 //! told, and counted. The trace ends with its count, or when the client hangs up; the plain programs are back before
 //! the client is told the end.
 
-use std::io::{ErrorKind, Read, Write};
 use std::num::NonZeroU32;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
+use std::os::fd::BorrowedFd;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
@@ -17,18 +15,17 @@ use serde_json::Value;
 use sidestep_abi::{SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_HEAD};
 use sidestep_datapath::kernel::{Kernel, KernelError, Sampling, Tracer};
 
+use super::lines::Lines;
 use super::{Daemon, nanoseconds};
-use crate::api::{Incoming, Request, TraceLine, TracedPort, line};
+use crate::api::{Incoming, Request, TraceLine, TracedPort};
 use crate::trace::{EXAMINED_MAX, Filter, RATE_MAX, Told};
 
 /// Samples that are told in one round of the event loop, so that everything else has its turn.
 const ROUND: usize = 32;
-/// LIMIT: bytes that wait for the client to read.
-const PENDING_MAX: usize = 4 << 20;
 
 /// A trace and its client.
 pub(super) struct Tracing {
-    stream: UnixStream,
+    lines: Lines,
     filter: Filter,
     /// Keeps the rate where the packet path could not.
     bucket: Bucket,
@@ -38,7 +35,6 @@ pub(super) struct Tracing {
     lost: u64,
     /// What the kernel's monotonic clock is behind the time of day, in nanoseconds.
     clock_offset: u64,
-    pending: Vec<u8>,
     ended: bool,
 }
 
@@ -147,7 +143,7 @@ impl Daemon {
             preparing.incoming.answer(Err(message));
             return;
         }
-        let Ok(stream) = preparing.incoming.into_stream() else {
+        let Ok(lines) = Lines::to(preparing.incoming) else {
             // The client has gone.
             let _ = self.kernel.trace_stop();
             return;
@@ -158,17 +154,16 @@ impl Daemon {
             count,
         } = preparing.asked;
         let mut tracing = Tracing {
-            stream,
+            lines,
             filter,
             bucket: Bucket::new(rate),
             left: count,
             told: 0,
             lost: 0,
             clock_offset: clock_offset(),
-            pending: Vec::new(),
             ended: false,
         };
-        tracing.say(&TraceLine::Begun {
+        tracing.lines.say(&TraceLine::Begun {
             ports: self.traced_ports(),
         });
         self.tracing = Some(tracing);
@@ -193,12 +188,12 @@ impl Daemon {
         if !tracing.ended {
             self.tell(&mut tracing);
             // The prefix table grew: that has ended the trace in the kernel.
-            let gone = tracing.client_hung_up() || self.kernel.trace_fd().is_none();
+            let gone = tracing.lines.client_hung_up() || self.kernel.trace_fd().is_none();
             if gone || tracing.left == Some(0) {
                 self.end_trace(&mut tracing);
             }
         }
-        if tracing.send() && !(tracing.ended && tracing.pending.is_empty()) {
+        if tracing.lines.send() && !(tracing.ended && tracing.lines.is_empty()) {
             self.tracing = Some(tracing);
         } else if !tracing.ended {
             self.end_trace(&mut tracing);
@@ -242,7 +237,7 @@ impl Daemon {
             self.trouble = Some(error.to_string());
         }
         tracing.ended = true;
-        tracing.say(&TraceLine::End {
+        tracing.lines.say(&TraceLine::End {
             told: tracing.told,
             lost: tracing.lost,
         });
@@ -255,53 +250,18 @@ impl Tracing {
         &'a self,
         kernel: &'a Kernel,
     ) -> impl Iterator<Item = (BorrowedFd<'a>, PollFlags)> {
-        let mut of_client = PollFlags::empty();
-        of_client.set(PollFlags::POLLIN, !self.ended);
-        of_client.set(PollFlags::POLLOUT, !self.pending.is_empty());
         let ring = kernel.trace_fd().map(|fd| (fd, PollFlags::POLLIN));
-        std::iter::once((self.stream.as_fd(), of_client)).chain(ring)
+        std::iter::once(self.lines.waits_for(!self.ended)).chain(ring)
     }
 
     fn tell(&mut self, packet: Value) {
-        if self.pending.len() > PENDING_MAX {
+        if self.lines.is_full() {
             self.lost += 1;
             return;
         }
         self.told += 1;
         self.left = self.left.map(|left| left.saturating_sub(1));
-        self.say(&TraceLine::Packet(packet));
-    }
-
-    fn say(&mut self, said: &TraceLine) {
-        self.pending
-            .extend(line(serde_json::to_value(said).map_err(|e| e.to_string())));
-    }
-
-    /// Hands the socket as much as it takes. False: nobody reads any more.
-    fn send(&mut self) -> bool {
-        while !self.pending.is_empty() {
-            match self.stream.write(&self.pending) {
-                Ok(0) => return false,
-                Ok(sent) => drop(self.pending.drain(..sent)),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return false,
-            }
-        }
-        true
-    }
-
-    /// The client closes its side when it wants no more. It has nothing else to say.
-    fn client_hung_up(&mut self) -> bool {
-        let mut buffer = [0; 64];
-        loop {
-            match self.stream.read(&mut buffer) {
-                Ok(0) => return true,
-                Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return error.kind() != ErrorKind::WouldBlock,
-            }
-        }
+        self.lines.say(&TraceLine::Packet(packet));
     }
 }
 
@@ -336,7 +296,7 @@ impl Bucket {
 }
 
 /// The time of day less the monotonic clock, in nanoseconds. A clock that cannot be read is none.
-fn clock_offset() -> u64 {
+pub(super) fn clock_offset() -> u64 {
     nanoseconds(ClockId::CLOCK_REALTIME).wrapping_sub(nanoseconds(ClockId::CLOCK_MONOTONIC))
 }
 

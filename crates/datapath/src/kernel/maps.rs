@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use libbpf_rs::{MapCore, MapHandle, MapType};
 use sidestep_abi::{
     SIDESTEP_FLOW_SETS, SIDESTEP_FLOW_SETS_TOTAL, SIDESTEP_HMAC_KEYS, SIDESTEP_LEARNED,
-    SIDESTEP_LEARNED_TOTAL, SIDESTEP_PORTS, SIDESTEP_REASONS, SIDESTEP_REPORT_RING,
-    SIDESTEP_WANTED, sidestep_adjacency, sidestep_flow_set, sidestep_group, sidestep_hmac_key,
-    sidestep_hmac_work, sidestep_learned, sidestep_policy, sidestep_port, sidestep_port_counters,
-    sidestep_report_rate, sidestep_route, sidestep_route_counters, sidestep_wanted,
+    SIDESTEP_LEARNED_TOTAL, SIDESTEP_PORTS, SIDESTEP_REASONS, SIDESTEP_REPORT_RATES,
+    SIDESTEP_REPORT_RING, SIDESTEP_WANTED, sidestep_adjacency, sidestep_flow_set, sidestep_group,
+    sidestep_hmac_key, sidestep_hmac_work, sidestep_learned, sidestep_policy, sidestep_port,
+    sidestep_port_counters, sidestep_report_rate, sidestep_route, sidestep_route_counters,
+    sidestep_wanted,
 };
 
 use sidestep_fib::{Fib, Memory as _};
@@ -104,7 +105,8 @@ impl Table {
     /// Entries of the map. Index 0 is never used, so an array of `limit` records has one more.
     pub(super) fn entries(self, limits: Limits) -> u32 {
         match self {
-            Self::Ports | Self::PortCounters | Self::ReportRates => SIDESTEP_PORTS,
+            Self::Ports | Self::PortCounters => SIDESTEP_PORTS,
+            Self::ReportRates => SIDESTEP_REPORT_RATES,
             Self::Routes => limits.routes + 1,
             Self::Groups => limits.groups + 1,
             Self::Adjacencies => limits.adjacencies + 1,

@@ -1,4 +1,5 @@
-//! Reading the packets whose senders have to be told, and how many of them the packet path reports.
+//! Reading the packets whose senders have to be told, and copies of those with the O-flag; and how many of either the packet
+//! path reports.
 //!
 //! The ring is pinned like any table: a daemon that starts reads on where the one before it ended.
 
@@ -6,17 +7,21 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::{Receiver, channel};
 
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
-use sidestep_abi::{SIDESTEP_PORTS, sidestep_report, sidestep_report_rate};
+use sidestep_abi::{
+    SIDESTEP_PORTS, SIDESTEP_REPORT_COPY, SIDESTEP_REPORT_ERROR, sidestep_report,
+    sidestep_report_rate,
+};
 
 use super::trace::{Plain, from_bytes};
 use super::{Kernel, KernelError, Table};
-use crate::report::Report;
+use crate::report::{Copied, Report, Reported};
 
 /// The reader's end of the ring.
 #[derive(Debug)]
 pub(super) struct Reports {
     ring: RingBuffer<'static>,
     reports: Receiver<Report>,
+    copies: Receiver<Copied>,
 }
 
 /// RFC 4443 2.4(f): a token bucket, of each port.
@@ -40,14 +45,17 @@ impl Default for ReportRate {
 
 impl Reports {
     pub(super) fn open(map: &MapHandle) -> Result<Self, KernelError> {
-        let (sender, reports) = channel();
+        let (error, reports) = channel();
+        let (copy, copies) = channel();
         let mut builder = RingBufferBuilder::new();
         let ring = builder
             .add(map, move |bytes| {
                 let raw = from_bytes::<sidestep_report>(bytes);
-                if let Some(report) = raw.and_then(|raw| Report::read(&raw)) {
-                    // The receiver is in the same structure.
-                    let _ = sender.send(report);
+                // The receivers are in the same structure.
+                match raw.and_then(|raw| Reported::read(&raw)) {
+                    Some(Reported::Error(report)) => drop(error.send(report)),
+                    Some(Reported::Copy(copied)) => drop(copy.send(copied)),
+                    None => {}
                 }
                 0
             })
@@ -57,7 +65,11 @@ impl Reports {
             operation: "open the ring of reports",
             source: std::io::Error::other(source),
         })?;
-        Ok(Self { ring, reports })
+        Ok(Self {
+            ring,
+            reports,
+            copies,
+        })
     }
 }
 
@@ -67,15 +79,36 @@ impl Kernel {
         self.maps.handle(Table::Reports).as_fd()
     }
 
-    /// The next reports, `max` or fewer, without waiting.
+    /// The next packets whose senders have to be told, without waiting: of the next `max` reports, and those that were met by
+    /// [`Kernel::copies`].
     pub fn reports(&self, max: usize) -> Vec<Report> {
-        // An error is only that of the callback, which gives none.
-        let _ = self.reports.ring.consume_raw_n(max);
+        self.consume_reports(max);
         self.reports.reports.try_iter().collect()
     }
 
-    /// How many packets are reported from now on. Without this call none are.
+    /// The next copies of packets with the O-flag, in the same way.
+    pub fn copies(&self, max: usize) -> Vec<Copied> {
+        self.consume_reports(max);
+        self.reports.copies.try_iter().collect()
+    }
+
+    fn consume_reports(&self, max: usize) {
+        // An error is only that of the callback, which gives none.
+        let _ = self.reports.ring.consume_raw_n(max);
+    }
+
+    /// How many packets are reported from now on because their senders have to be told. Without this call none are.
     pub fn limit_reports(&self, rate: ReportRate) {
+        self.limit(SIDESTEP_REPORT_ERROR, rate);
+    }
+
+    /// How many packets with the O-flag are copied from now on, of those that come by ports where that is permitted. Without
+    /// this call none are.
+    pub fn limit_copies(&self, rate: ReportRate) {
+        self.limit(SIDESTEP_REPORT_COPY, rate);
+    }
+
+    fn limit(&self, kind: u32, rate: ReportRate) {
         const SECOND: u64 = 1_000_000_000;
         let interval = match rate.per_second {
             0 => 0,
@@ -89,16 +122,24 @@ impl Kernel {
                 ..Default::default()
             };
             // The others are the packet path's. That there is a rate is said last.
+            let slot = kind * SIDESTEP_PORTS + slot;
             self.maps.report_rates.publish_words(slot, &rate, &[1, 0]);
         }
     }
 
     /// Packets of that port that were not reported, for there were too many.
     pub fn reports_suppressed(&self, ifindex: u32) -> u64 {
-        self.maps
-            .report_rates
-            .read(ifindex % SIDESTEP_PORTS)
-            .suppressed
+        self.suppressed(SIDESTEP_REPORT_ERROR, ifindex)
+    }
+
+    /// Packets of that port with the O-flag that were not copied, for there were too many.
+    pub fn copies_suppressed(&self, ifindex: u32) -> u64 {
+        self.suppressed(SIDESTEP_REPORT_COPY, ifindex)
+    }
+
+    fn suppressed(&self, kind: u32, ifindex: u32) -> u64 {
+        let slot = kind * SIDESTEP_PORTS + ifindex % SIDESTEP_PORTS;
+        self.maps.report_rates.read(slot).suppressed
     }
 }
 

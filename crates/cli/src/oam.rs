@@ -1,0 +1,127 @@
+//! `sidestep oam`: packets with the O-flag, which SIDs of this node copy for who wants to look at them (RFC 9259 2.1.1).
+
+use std::io::Write;
+
+use clap::Subcommand;
+use sidestep_control::api::{self, Request};
+use sidestep_control::report;
+
+use crate::{Outcome, show, tables};
+
+/// Arguments of `oam`.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Permit the O-flag: copy so many packets that have it
+    Rate {
+        /// Copies per second and port; 0: the flag is ignored
+        #[arg(value_name = "N")]
+        rate: u32,
+    },
+    /// Show how many were copied, and how many were not because there were too many
+    Show {
+        /// Print JSON
+        #[arg(short, long)]
+        json: bool,
+    },
+    /// Print the copies while they are made: a line for each
+    Listen(Listen),
+}
+
+/// Arguments of `oam listen`.
+#[derive(Debug, clap::Args)]
+pub struct Listen {
+    /// End after that many copies [default: until Ctrl-C]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    /// Print JSON, with the packet in hexadecimal
+    #[arg(short, long)]
+    pub json: bool,
+}
+
+/// Runs the command.
+pub fn run(command: &Command, out: &mut dyn Write) -> Outcome {
+    match command {
+        Command::Rate { rate } => {
+            api::call(Request::SetOam { rate: *rate })?;
+            Ok(())
+        }
+        Command::Show { json } => show::show(Request::ShowOam, *json, out, |oam: &report::Oam| {
+            vec![tables::oam(oam)]
+        }),
+        Command::Listen(args) => listen(args, out),
+    }
+}
+
+fn listen(args: &Listen, out: &mut dyn Write) -> Outcome {
+    let (begun, copies) = api::trace(Request::ListenOam)?;
+    let oam: report::Oam = serde_json::from_value(begun)?;
+    // Not among the copies, which may go to a program.
+    match oam.rate {
+        0 => eprintln!("nothing is copied (`sidestep oam rate N` permits it); Ctrl-C ends it"),
+        rate => eprintln!("copying up to {rate} packets a second and port; Ctrl-C ends it"),
+    }
+    let most = args.count.map_or(usize::MAX, |count| {
+        usize::try_from(count).unwrap_or(usize::MAX)
+    });
+    let mut told = 0;
+    for copy in copies.take(most) {
+        let copy: report::OamCopy = serde_json::from_value(copy?)?;
+        if args.json {
+            writeln!(out, "{}", serde_json::to_string(&copy)?)?;
+        } else {
+            writeln!(out, "{}", line(&copy))?;
+        }
+        // Somebody waits for it.
+        out.flush()?;
+        told += 1;
+    }
+    if told < most {
+        return Err("the daemon has ended".into());
+    }
+    Ok(())
+}
+
+/// A copy in words: seconds since 1970, where, and what packet it is.
+fn line(copy: &report::OamCopy) -> String {
+    const SECOND: u64 = 1_000_000_000;
+    format!(
+        "{}.{:09} {}: {} segments left {}, {} bytes from {}",
+        copy.timestamp / SECOND,
+        copy.timestamp % SECOND,
+        copy.port,
+        copy.sid,
+        copy.segments_left,
+        copy.bytes,
+        source(&copy.packet).unwrap_or_else(|| "?".into())
+    )
+}
+
+/// The source address of an IPv6 header in hexadecimal.
+fn source(packet: &str) -> Option<String> {
+    let bytes = hex::decode(packet.get(16..48)?).ok()?;
+    let octets: [u8; 16] = bytes.try_into().ok()?;
+    Some(std::net::Ipv6Addr::from(octets).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_tells_when_where_and_which_packet() {
+        let mut packet = [0; 48];
+        packet[8..24].copy_from_slice(&[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7]);
+        let copy = report::OamCopy {
+            timestamp: 1_700_000_000_000_000_042,
+            port: "eth0".into(),
+            sid: "fc00:2::e".into(),
+            segments_left: 1,
+            bytes: 142,
+            packet: hex::encode(packet),
+        };
+        assert_eq!(
+            line(&copy),
+            "1700000000.000000042 eth0: fc00:2::e segments left 1, 142 bytes from 2001:db8::7"
+        );
+    }
+}
