@@ -11,6 +11,7 @@ pub mod datapath;
 pub mod engine;
 #[cfg(feature = "cli")]
 pub mod exec;
+pub mod genl;
 pub mod netlink;
 pub mod node;
 pub mod text;

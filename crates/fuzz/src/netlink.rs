@@ -17,7 +17,7 @@ use crate::Target;
 use crate::datapath::nodes::vectors;
 
 /// Length of `struct nlmsghdr`, `struct nlattr`, `struct rtmsg`.
-const MESSAGE: usize = 16;
+pub(crate) const MESSAGE: usize = 16;
 const ATTRIBUTE: usize = 4;
 const ROUTE: usize = 12;
 
@@ -68,24 +68,29 @@ impl Target for Netlink {
         }
         engine(input, limit);
         if !random.one_in(4) {
-            make_lengths_fit(input);
+            make_lengths_fit(input, fixed);
         }
     }
 }
 
+/// Bytes between the header of a message of that type and its attributes.
+fn fixed(kind: u16) -> usize {
+    match kind {
+        libc::RTM_NEWLINK | libc::RTM_DELLINK => 16,
+        libc::RTM_NEWADDR | libc::RTM_DELADDR => 8,
+        _ => ROUTE,
+    }
+}
+
 /// Cuts every message and attribute that is longer than what it lies in, or shorter than its header.
-fn make_lengths_fit(datagram: &mut [u8]) {
+pub(crate) fn make_lengths_fit(datagram: &mut [u8], fixed: fn(u16) -> usize) {
     let mut at = 0;
     while at + MESSAGE <= datagram.len() {
         let rest = datagram.len() - at;
         let said = u32::from_ne_bytes(datagram[at..at + 4].try_into().expect("four bytes"));
         let length = (said as usize).clamp(MESSAGE, rest);
         datagram[at..at + 4].copy_from_slice(&(length as u32).to_ne_bytes());
-        let fixed = match u16::from_ne_bytes([datagram[at + 4], datagram[at + 5]]) {
-            libc::RTM_NEWLINK | libc::RTM_DELLINK => 16,
-            libc::RTM_NEWADDR | libc::RTM_DELADDR => 8,
-            _ => ROUTE,
-        };
+        let fixed = fixed(u16::from_ne_bytes([datagram[at + 4], datagram[at + 5]]));
         let end = at + length;
         make_attributes_fit(&mut datagram[(at + MESSAGE + fixed).min(end)..end]);
         at += length.next_multiple_of(4);
@@ -207,7 +212,7 @@ fn octets(address: IpAddr) -> Vec<u8> {
     }
 }
 
-fn message(kind: u16, fixed: &[u8], attributes: &[(u16, Vec<u8>)]) -> Vec<u8> {
+pub(crate) fn message(kind: u16, fixed: &[u8], attributes: &[(u16, Vec<u8>)]) -> Vec<u8> {
     let attributes = attributes
         .iter()
         .flat_map(|(kind, value)| attribute(*kind, value));
@@ -220,7 +225,7 @@ fn message(kind: u16, fixed: &[u8], attributes: &[(u16, Vec<u8>)]) -> Vec<u8> {
 }
 
 /// Padded to four bytes.
-fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let mut bytes = ((ATTRIBUTE + value.len()) as u16).to_ne_bytes().to_vec();
     bytes.extend(kind.to_ne_bytes());
     bytes.extend(value);
@@ -250,7 +255,7 @@ mod tests {
         let seeds = Netlink::new().seeds();
         for (name, seed) in seeds {
             let mut changed = seed.clone();
-            make_lengths_fit(&mut changed);
+            make_lengths_fit(&mut changed, fixed);
             assert_eq!(changed, seed, "{name}");
         }
     }

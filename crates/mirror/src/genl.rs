@@ -9,7 +9,7 @@ use sidestep_model::node::IfIndex;
 
 use crate::dump::{Request, Requester};
 use crate::error::MirrorError;
-use crate::wire::{Body, Message, attributes_after};
+use crate::wire::{Body, Message, attributes_after, messages};
 
 /// Length of `struct genlmsghdr`.
 const GENLMSGHDR: usize = 4;
@@ -107,11 +107,7 @@ impl Genl {
             kind,
             body: &[SEG6_CMD_GET_TUNSRC, 1, 0, 0],
         };
-        let source = self.requester.one(request, |message| {
-            attributes_after(message.body, GENLMSGHDR)
-                .find(|attribute| attribute.kind == SEG6_ATTR_DST)
-                .and_then(|attribute| attribute.address())
-        })?;
+        let source = self.requester.one(request, decode_tunsrc)?;
         match source {
             Some(IpAddr::V6(source)) => Ok(Some(source).filter(|it| !it.is_unspecified())),
             _ => Err(MirrorError::Answer {
@@ -120,6 +116,41 @@ impl Genl {
             }),
         }
     }
+}
+
+/// What generic netlink says in these bytes, read in every way in which an answer of it is read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[doc(hidden)]
+pub struct Generic {
+    /// Of a dump of the `SEG6` family.
+    pub hmac_keys: HmacKeys,
+    /// Tunnel sources.
+    pub tunsrc: Vec<IpAddr>,
+    /// Devices and their XDP features.
+    pub devices: Vec<(IfIndex, u64)>,
+    /// Families and how many multicast groups they have.
+    pub families: Vec<(u16, usize)>,
+}
+
+/// Of one datagram, without a kernel to ask: decoding alone, for whoever tests it.
+#[doc(hidden)]
+pub fn generic_of(datagram: &[u8]) -> Generic {
+    let mut said = Generic::default();
+    for message in messages(datagram) {
+        said.hmac_keys.extend(decode_hmac(&message));
+        said.tunsrc.extend(decode_tunsrc(&message));
+        said.devices.extend(decode_device(&message));
+        let family = decode_family(&message);
+        said.families
+            .extend(family.map(|family| (family.id, family.groups.len())));
+    }
+    said
+}
+
+fn decode_tunsrc(message: &Message<'_>) -> Option<IpAddr> {
+    attributes_after(message.body, GENLMSGHDR)
+        .find(|attribute| attribute.kind == SEG6_ATTR_DST)
+        .and_then(|attribute| attribute.address())
 }
 
 /// A key of a dump; of an algorithm that there is no word for, none.

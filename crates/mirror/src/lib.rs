@@ -41,6 +41,8 @@ use sidestep_model::route::RouteKey;
 
 pub use crate::error::MirrorError;
 use crate::genl::decode_event;
+#[doc(hidden)]
+pub use crate::genl::{Generic, generic_of};
 use crate::kernel::{Kernel, Snapshot};
 use crate::socket::{Received, Socket};
 use crate::state::State;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use sidestep_abi::{
-    SIDESTEP_ADJACENCY_VALID, SIDESTEP_PORT_REQUIRE_HMAC, SIDESTEP_PORT_RPF_LOOSE,
-    SIDESTEP_PORT_RPF_STRICT, SIDESTEP_PORT_SEG6, SIDESTEP_ROUTE_OURS,
+    SIDESTEP_ADJACENCY_VALID, SIDESTEP_PORT_O_FLAG, SIDESTEP_PORT_REQUIRE_HMAC,
+    SIDESTEP_PORT_RPF_LOOSE, SIDESTEP_PORT_RPF_STRICT, SIDESTEP_PORT_SEG6, SIDESTEP_ROUTE_OURS,
 };
 use sidestep_control::compile::Compiler;
 use sidestep_datapath::{Image, Limits};
@@ -39,11 +39,13 @@ pub enum Variant {
     RequireHmac,
     /// `seg6_enabled` is 0 on every port.
     Seg6Disabled,
+    /// Packets with the O-flag are copied on every port.
+    OFlag,
 }
 
 impl Variant {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::AsItIs,
         Self::Ours,
         Self::ReversePathStrict,
@@ -54,6 +56,7 @@ impl Variant {
         Self::OursSmallMtu,
         Self::RequireHmac,
         Self::Seg6Disabled,
+        Self::OFlag,
     ];
 
     /// By its number; beyond the last one it begins again.
@@ -69,6 +72,7 @@ impl Variant {
                 Self::ReversePathStrict => port.flags |= SIDESTEP_PORT_RPF_STRICT,
                 Self::ReversePathLoose => port.flags |= SIDESTEP_PORT_RPF_LOOSE,
                 Self::RequireHmac => port.flags |= SIDESTEP_PORT_REQUIRE_HMAC,
+                Self::OFlag => port.flags |= SIDESTEP_PORT_O_FLAG,
                 Self::Seg6Disabled => port.flags &= !SIDESTEP_PORT_SEG6,
                 _ => {}
             }

@@ -7,14 +7,17 @@
 //! - What is sent, or handed to the kernel decapsulated, is one whole packet with right lengths and checksum that fits
 //!   the MTU, and byte for byte what the trace says was decided ([`super::redo`]).
 //! - Every lookup gave the longest prefix of the node's list that the address is in.
+//! - What is reported of a packet, and what its sender is told by ICMP, quotes its own bytes and no others.
 //! - Nothing around the frame is written, and nothing around it has a part in what comes out.
 
 use sidestep_abi::{
-    SIDESTEP_HEADER_MAX, SIDESTEP_LEARNED_MAX, SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_FORWARD,
-    SIDESTEP_TRACE_LEARN, SIDESTEP_TRACE_LOOKUP, SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_PUSH,
-    SIDESTEP_TRACE_RESTORE, SIDESTEP_TRACE_SOURCE, sidestep_port_counters,
+    SIDESTEP_HEADER_MAX, SIDESTEP_LEARNED_MAX, SIDESTEP_REPORT_BYTES, SIDESTEP_TRACE_DECAP,
+    SIDESTEP_TRACE_FORWARD, SIDESTEP_TRACE_LEARN, SIDESTEP_TRACE_LOOKUP, SIDESTEP_TRACE_PARSED,
+    SIDESTEP_TRACE_PUSH, SIDESTEP_TRACE_RESTORE, SIDESTEP_TRACE_SOURCE, sidestep_port_counters,
 };
-use sidestep_datapath::{FRAME_MAX, FibKey, Image, Native, Trace, Verdict};
+use sidestep_control::icmp::Kind;
+use sidestep_control::icmp::answer::answer;
+use sidestep_datapath::{Copied, FRAME_MAX, FibKey, Image, Native, Report, Trace, Verdict};
 
 use super::packet::ipv4_sum;
 use super::redo::{Expected, Learned, redo};
@@ -43,6 +46,8 @@ struct Outcome {
     verdict: Verdict,
     frame: Vec<u8>,
     trace: Vec<Trace>,
+    report: Option<Report>,
+    copies: Vec<Copied>,
 }
 
 impl Outcome {
@@ -151,6 +156,8 @@ impl Bench {
             verdict,
             frame: self.native.frame().to_vec(),
             trace: self.native.trace().to_vec(),
+            report: self.native.report(),
+            copies: self.native.copies(),
         }
     }
 
@@ -162,6 +169,7 @@ impl Bench {
                 "not the longest match",
             )?;
         }
+        quotes_itself(arrived, result)?;
         // A packet that is dropped later is learned from, too.
         let expected = redo(arrived, &result.trace, &self.image, &mut self.learned);
         match result.verdict {
@@ -243,6 +251,44 @@ impl Bench {
             "hop limit 0",
         )
     }
+}
+
+/// Reports, and the message that is made of one, have bytes of the frame alone, in their order. (Headers that were put on halfway
+/// are not among those that arrived.)
+fn quotes_itself(arrived: &[u8], result: &Outcome) -> Found {
+    if committed(&result.trace) > 0 {
+        return Ok(());
+    }
+    let is_part = |packet: &[u8], length: u32| {
+        let whole = packet.len() == (length as usize).min(SIDESTEP_REPORT_BYTES as usize);
+        let mut places = arrived.windows(packet.len().max(1));
+        whole && places.any(|part| part == packet)
+    };
+    for copy in &result.copies {
+        check(
+            is_part(&copy.packet, copy.length),
+            "copied otherwise than it arrived",
+        )?;
+    }
+    let Some(report) = &result.report else {
+        return Ok(());
+    };
+    check(
+        is_part(&report.packet, report.length),
+        "reported otherwise than it arrived",
+    )?;
+    let Some(message) = answer(report) else {
+        return Ok(());
+    };
+    // Behind type, code, checksum and the word that depends on the type.
+    let quote = message.bytes.get(8..).ok_or("a message without its head")?;
+    let from = if message.kind == Kind::EchoReply {
+        report.value as usize + 8
+    } else {
+        0
+    };
+    let own = report.packet.get(from..).unwrap_or_default();
+    check(own.starts_with(quote), "its sender is told of other bytes")
 }
 
 /// Byte for byte what was decided.
