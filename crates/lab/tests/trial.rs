@@ -1,8 +1,10 @@
 //! Trials between namespaces: what is offered, what is counted, and what is noticed on the way.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use sidestep_lab::traffic::driver::ceiling;
 use sidestep_lab::traffic::{
     Distribution, Driver as _, Flows, Hook, LiveFrames, Load, Local, Napi, Offer, Receiver,
     Source as _, Stamp, Stream, Template,
@@ -182,7 +184,8 @@ fn each_size_of_a_mix_arrives_whole_with_a_right_checksum_and_its_own_number() {
     let [a, b] = ["a", "b"].map(|node| lab.namespace(node).expect("node"));
     let _napi = Napi::attach(b, "eth0").expect("NAPI");
     let socket = FrameSocket::open(b, "eth0").expect("socket");
-    let (mut by_length, mut expected) = (std::collections::BTreeMap::new(), 0);
+    let (mut by_length, mut by_flow) = (BTreeMap::new(), [0; 5]);
+    let mut expected = 0;
     let templates: Vec<(Template, u32)> = [(64, 7), (577, 4), (1500, 1)]
         .map(|(length, share)| {
             (
@@ -214,6 +217,7 @@ fn each_size_of_a_mix_arrives_whole_with_a_right_checksum_and_its_own_number() {
             template[62..template.len() - 16]
         );
         *by_length.entry(frame.len()).or_insert(0) += 1;
+        by_flow[usize::from(frame[55])] += 1;
     }
     assert_eq!(expected, offered.sent);
     assert!(expected > 100, "{expected}");
@@ -221,6 +225,21 @@ fn each_size_of_a_mix_arrives_whole_with_a_right_checksum_and_its_own_number() {
         by_length.keys().copied().collect::<Vec<_>>(),
         [78, 591, 1514]
     );
+    // Zipf: the first flow has 44 % of all, the last 9 %.
+    assert!(by_flow[0] > 2 * by_flow[4], "{by_flow:?}");
+    assert!(by_flow.iter().all(|count| *count > 0), "{by_flow:?}");
+}
+
+#[test]
+fn nothing_is_lost_where_nothing_is_between_generator_and_receiver() {
+    if !root_or_skip("nothing_is_lost_where_nothing_is_between_generator_and_receiver") {
+        return;
+    }
+    let _cpu = cpu();
+    let ceiling = ceiling(&stream(), 0, Duration::from_millis(100)).expect("ceiling");
+    assert_eq!(ceiling.load, Load::Maximum);
+    assert_eq!(ceiling.received, ceiling.sent);
+    assert!(ceiling.sent > 1000, "{ceiling:?}");
 }
 
 #[test]
