@@ -69,9 +69,8 @@ impl Path {
     fn hooks(&self) -> &'static [Hook] {
         match self {
             Self::Router(plane, _) => plane.hooks(),
-            // XDP takes whatever it may be.
-            Self::Commanded(_) => &[Hook::Xdp],
-            Self::Nothing(_) | Self::Redirect { .. } => &[Hook::Xdp],
+            // XDP takes whatever commands have set up.
+            Self::Commanded(_) | Self::Nothing(_) | Self::Redirect { .. } => &[Hook::Xdp],
         }
     }
 
@@ -201,18 +200,14 @@ impl Measured {
     }
 
     fn thread(&self) -> Result<(), Error> {
-        let polled = self.polled()?.into_iter();
-        polled
-            .map(|(namespace, ifname, _)| napi::thread(namespace, ifname))
-            .collect()
+        let mut polled = self.polled()?.into_iter();
+        polled.try_for_each(|(namespace, ifname, _)| napi::thread(namespace, ifname))
     }
 
     /// Programs that come and go bring threads of their own: before each trial.
     fn pin(&self) -> Result<(), Error> {
-        let polled = self.polled()?.into_iter();
-        polled
-            .map(|(namespace, ifname, cpu)| napi::pin(namespace, ifname, cpu))
-            .collect()
+        let mut polled = self.polled()?.into_iter();
+        polled.try_for_each(|(namespace, ifname, cpu)| napi::pin(namespace, ifname, cpu))
     }
 
     /// What arrived is as long as what was verified.

@@ -1,13 +1,13 @@
 //! A case as an operator would type it: the commands that build the network, configure the router, and start the data plane.
 
-use super::behavior::Behavior;
+use super::behavior::{Behavior, RULES_FROM, RULES_TABLE};
 use super::network::{
     GENERATOR, GENERATOR_MAC, MTU, PORT, PORTS, ROUTER, ROUTER_MACS, SERVICE, SERVICE_IFNAMES,
     SERVICE_MACS, SERVICE_PORT_MACS, SERVICE_PORTS, SINK, SINK_MAC, SYSCTLS, router_lines,
     service_lines,
 };
 use super::plane::Plane;
-use crate::lab::mac_text;
+use crate::lab::{QUIET, mac_text};
 
 /// The commands; namespaces have the names of their nodes.
 pub fn of(plane: Plane, behavior: &Behavior) -> Vec<String> {
@@ -16,6 +16,8 @@ pub fn of(plane: Plane, behavior: &Behavior) -> Vec<String> {
     nodes.extend(behavior.service.map(|_| SERVICE));
     for node in nodes {
         commands.push(format!("ip netns add {node}"));
+        commands.push(format!("ip -n {node} link set lo up"));
+        commands.extend(QUIET.map(|(path, value)| sysctl(node, path, value)));
         if [ROUTER, SERVICE].contains(&node) {
             commands.extend(SYSCTLS.map(|(path, value)| sysctl(node, path, value)));
         }
@@ -59,17 +61,58 @@ pub fn of(plane: Plane, behavior: &Behavior) -> Vec<String> {
             "echo '{secret}' | ip netns exec {ROUTER} setsid --wait ip sr hmac set {id} {algorithm}"
         ));
     }
-    let (devices, others): (Vec<String>, Vec<String>) = router_lines(behavior)
+    let beside = behavior.routes.len() - behavior.beside as usize;
+    let needed = Behavior {
+        routes: behavior.routes[..beside].to_vec(),
+        ..behavior.clone()
+    };
+    let (devices, others): (Vec<String>, Vec<String>) = router_lines(&needed)
         .into_iter()
         .partition(|line| line.starts_with("link "));
     commands.extend(devices.iter().map(|line| format!("ip -n {ROUTER} {line}")));
     commands.extend(sysctls);
     commands.extend(others.iter().map(|line| format!("ip -n {ROUTER} {line}")));
-    let family = if behavior.ipv4_rules { "-4" } else { "-6" };
-    let rules = behavior.rules.iter();
-    commands.extend(rules.map(|rule| format!("ip -n {ROUTER} {family} rule add {rule}")));
+    commands.extend(routes_beside(behavior));
+    commands.extend(rules(behavior));
     commands.extend(sidestep(plane, behavior, &ports));
     commands
+}
+
+/// The routes beside those that the behavior needs, in one command however many they are.
+fn routes_beside(behavior: &Behavior) -> Option<String> {
+    let last = behavior.beside.checked_sub(1)?;
+    let route = behavior.routes.last()?;
+    let (prefix, by) = route.split_once(' ')?;
+    let (pattern, numbers) = if prefix.contains('.') {
+        (
+            "%d.%d.%d.0/24",
+            "$((20 + (n >> 16))) $((n >> 8 & 255)) $((n & 255))",
+        )
+    } else {
+        ("fd01:%x:%x::/48", "$((n >> 16)) $((n & 65535))")
+    };
+    let line = format!("route add {pattern} {by}");
+    Some(in_a_loop((0, last), &line, numbers, ""))
+}
+
+/// The rules; those that match nothing in one command however many they are.
+fn rules(behavior: &Behavior) -> Vec<String> {
+    let family = if behavior.ipv4_rules { " -4" } else { " -6" };
+    let absent = |rule: &&String| rule.starts_with("iif absent");
+    let count = behavior.rules.iter().filter(absent).count() as u32;
+    let line = format!("rule add iif absent%d priority %d lookup {RULES_TABLE}");
+    let numbers = format!("$n $(({RULES_FROM} - 1 + n))");
+    let absent_ones = (count > 0).then(|| in_a_loop((1, count), &line, &numbers, family));
+    let others = behavior.rules.iter().filter(|rule| !absent(rule));
+    let others = others.map(|rule| format!("ip -n {ROUTER}{family} rule add {rule}"));
+    absent_ones.into_iter().chain(others).collect()
+}
+
+/// A batch of lines that `printf` makes from numbers of `n`.
+fn in_a_loop((first, last): (u32, u32), line: &str, numbers: &str, family: &str) -> String {
+    format!(
+        "for n in $(seq {first} {last}); do printf '{line}\\n' {numbers}; done | ip -n {ROUTER}{family} -batch -"
+    )
 }
 
 /// Starts Sidestep, and gives it the routes that Linux has not.
@@ -108,4 +151,96 @@ fn link(near: (&str, &str, [u8; 6]), far: (&str, &str, [u8; 6])) -> Vec<String> 
         ));
     }
     commands
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+    use crate::engine::{Case, Flows, Size};
+    use crate::netns::remove;
+    use crate::root_or_skip;
+
+    /// Removes the namespaces that a recipe made.
+    struct Made(Vec<String>);
+
+    impl Drop for Made {
+        fn drop(&mut self) {
+            for name in &self.0 {
+                // It may not have come so far.
+                let _ = remove(name);
+            }
+        }
+    }
+
+    fn output(command: &str) -> String {
+        let output = Command::new("sh").args(["-c", command]).output();
+        let output = output.expect("sh");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command}: {told}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    #[test]
+    fn what_a_recipe_configures_is_what_is_measured() {
+        if !root_or_skip("what_a_recipe_configures_is_what_is_measured") {
+            return;
+        }
+        let case = Case {
+            behavior: "end.hmac.sha256".to_owned(),
+            sids: 2,
+            size: Size::Bytes(64),
+            flows: Flows::Uniform(1),
+            rules: 12,
+            routes: 300,
+        };
+        let behavior = Behavior::of(&case, 64).expect("a behavior");
+        let own = |node: &str| format!("ss-recipe-{}-{node}", std::process::id());
+        let nodes = [GENERATOR, ROUTER, SINK];
+        let _made = Made(nodes.map(own).into());
+        for command in of(Plane::Linux, &behavior) {
+            // Offloads need ethtool, which is not what is tried here.
+            if command.contains("ethtool") {
+                continue;
+            }
+            let words = command.split(' ').map(|word| {
+                if nodes.contains(&word) {
+                    own(word)
+                } else {
+                    word.to_owned()
+                }
+            });
+            output(&words.collect::<Vec<_>>().join(" "));
+        }
+        let router = own(ROUTER);
+        let measured = crate::engine::network::Network::routed(&behavior).expect("network");
+        let theirs = measured.router().expect("a router").name();
+        for shown in [
+            "-6 route show table all",
+            "-6 rule show",
+            "-6 address show dev eth1",
+        ] {
+            let of = |name: &str| {
+                let text = output(&format!("ip -n {name} {shown}"));
+                let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+                lines.retain(|line| !line.contains("fe80") && !line.contains("multicast"));
+                lines.sort();
+                lines
+            };
+            let (ours, theirs) = (of(&router), of(theirs));
+            assert!(ours.len() > 1, "{shown}");
+            let indices =
+                |line: &String| line.starts_with(char::is_numeric) && shown.contains("address");
+            let differ: Vec<_> = ours
+                .iter()
+                .zip(&theirs)
+                .filter(|(a, b)| a != b && !indices(a))
+                .collect();
+            assert!(
+                differ.is_empty() && ours.len() == theirs.len(),
+                "{shown}: {differ:?}"
+            );
+        }
+    }
 }

@@ -62,6 +62,8 @@ pub struct Behavior {
     pub sysctls: Vec<(&'static str, &'static str)>,
     /// What `ip route add` is given for it. The first is the one that packets that arrive match.
     pub routes: Vec<String>,
+    /// How many of them, at the end, stand beside those that the behavior needs.
+    pub beside: u32,
     /// What `ip rule add` is given for it.
     pub rules: Vec<String>,
     /// The rules are IPv4's.
@@ -209,6 +211,7 @@ impl Behavior {
     }
 
     /// What of it Sidestep needs: no devices, and not the SID that is for them.
+    #[must_use]
     pub fn without_devices(mut self) -> Self {
         if !self.devices.is_empty() {
             self.devices.clear();
@@ -229,7 +232,7 @@ impl Behavior {
             .collect();
         if let Some(route) = self.routes.first_mut() {
             self.ipv4_rules = is_ipv4(route);
-            route.push_str(&format!(" table {RULES_TABLE}"));
+            *route = format!("{route} table {RULES_TABLE}");
         }
     }
 
@@ -256,6 +259,7 @@ impl Behavior {
             }
         });
         self.routes.extend(others);
+        self.beside = count;
     }
 }
 
@@ -275,7 +279,7 @@ const FLOWS_MAX: u32 = 60_000;
 /// The table that rules lead to.
 pub const RULES_TABLE: u32 = 1000;
 /// The priority of the first rule.
-const RULES_FROM: u32 = 2000;
+pub const RULES_FROM: u32 = 2000;
 
 const ETHERNET: usize = 14;
 /// An IPv6 and a UDP header, and the 16 bytes in which a generator numbers its packets.
@@ -369,10 +373,10 @@ mod tests {
             made.routes[300]
         );
         let service = super::kind("service").expect("it is there");
-        let ruled = Case {
+        let refused = Case {
             rules: 1,
             ..case(&service, 0, 64)
         };
-        assert!(Behavior::of(&ruled, 64).is_err());
+        assert!(Behavior::of(&refused, 64).is_err());
     }
 }
