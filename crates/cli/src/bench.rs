@@ -1,7 +1,9 @@
 //! `sidestep bench`: measurements, and their reports.
 
+mod bar;
 mod compare;
 mod fib;
+mod print;
 mod report;
 
 use std::io::Write;

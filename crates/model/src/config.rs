@@ -39,7 +39,7 @@ pub mod implied;
 mod keys;
 mod ports;
 mod services;
-mod yaml;
+pub mod yaml;
 
 pub use ports::Ports;
 

@@ -34,6 +34,7 @@ use routes::RoutesError;
 use subject::{Environment, Harness, Kind, Stop, Trouble};
 
 use crate::huge_pages::HugePages;
+use crate::progress::Progress;
 use crate::result::{Report, SCHEMA};
 use crate::{cpu, machine};
 
@@ -81,14 +82,6 @@ impl Options {
     const fn iterations(&self) -> usize {
         if self.quick { 3 } else { 12 }
     }
-}
-
-/// Somebody who waits.
-pub trait Progress: Send + Sync {
-    /// So many steps will be made.
-    fn plan(&mut self, steps: usize);
-    /// One begins.
-    fn step(&mut self, what: &str);
 }
 
 /// A run under way.

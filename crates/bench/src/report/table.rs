@@ -204,7 +204,8 @@ fn percentiles(section: &Section) -> Rows {
     (heads, rows.collect())
 }
 
-fn without_empty_columns(heads: Vec<String>, rows: Vec<Vec<Cell>>) -> Rows {
+/// The columns in which some row says something.
+pub fn without_empty_columns(heads: Vec<String>, rows: Vec<Vec<Cell>>) -> Rows {
     let kept: Vec<bool> = (0..heads.len())
         .map(|column| rows.iter().any(|row| row[column] != empty()))
         .collect();

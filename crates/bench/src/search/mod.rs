@@ -96,6 +96,16 @@ impl Parameters {
         })
     }
 
+    /// The highest share of lost packets that passes.
+    pub fn beta(&self) -> f64 {
+        self.beta
+    }
+
+    /// How wide the last interval may be, as a share of its upper end.
+    pub fn epsilon(&self) -> f64 {
+        self.epsilon
+    }
+
     /// Length of a trial.
     pub fn trial(&self) -> Duration {
         self.trial

@@ -7,18 +7,15 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
-use comfy_table::Table;
-use indicatif::{ProgressBar, ProgressStyle};
 use sidestep_bench::fib::plan::Scenario;
 use sidestep_bench::fib::subject::Kind;
-use sidestep_bench::fib::{Options, Progress, run as measure};
-use sidestep_bench::report::{self, number, table, text};
-use sidestep_bench::result::{Report, Section};
+use sidestep_bench::fib::{Options, run as measure};
+use sidestep_bench::report;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use super::bar::Bar;
+use super::print::print;
 use crate::Outcome;
-use crate::style::{Ink, Style};
-use crate::tables;
 
 /// Arguments of `bench fib`.
 #[derive(Debug, clap::Args)]
@@ -108,75 +105,4 @@ fn options(args: &Args) -> Options {
         seed: args.seed,
         limit: Duration::from_secs(args.limit.into()),
     }
-}
-
-/// A bar on the terminal, with the time left; nothing elsewhere.
-struct Bar(ProgressBar);
-
-impl Bar {
-    fn new() -> Self {
-        let style = ProgressStyle::with_template("{bar:30} {percent:>3} %, {eta} left  {wide_msg}");
-        Self(ProgressBar::new(1).with_style(style.expect("the template is a constant")))
-    }
-}
-
-impl Progress for Bar {
-    fn plan(&mut self, steps: usize) {
-        self.0.set_length(steps as u64);
-    }
-
-    fn step(&mut self, what: &str) {
-        self.0.inc(1);
-        self.0.set_message(what.to_owned());
-    }
-}
-
-impl Drop for Bar {
-    fn drop(&mut self) {
-        self.0.finish_and_clear();
-    }
-}
-
-/// The report as text: a table for each picture.
-fn print(report: &Report, out: &mut dyn Write) -> Outcome {
-    let style = Style::of_stdout();
-    for section in &report.sections {
-        let title = style.paint(Ink::Title, &section.title);
-        writeln!(out, "{title}: {}", table::head(&section.y))?;
-        writeln!(out, "{}\n", rows(section))?;
-    }
-    let refusals = Some(table::refusals(&report.refusals)).filter(|table| !table.rows.is_empty());
-    for table in report.tables.iter().chain(&refusals) {
-        writeln!(out, "{}", style.paint(Ink::Title, &table.title))?;
-        writeln!(out, "{}\n", told(table))?;
-    }
-    Ok(())
-}
-
-/// A row for each series, a column for each place on the axis: there are more series than places.
-fn rows(section: &Section) -> Table {
-    let places = table::places(section);
-    let mut heads = vec![table::head(&section.x)];
-    heads.extend(places.iter().map(|place| number::rounded(*place)));
-    let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
-    let mut rows = tables::table(&heads, &heads[1..]);
-    for series in &section.series {
-        let values = places.iter().map(|place| {
-            let point = table::at(series, *place);
-            point.map_or_else(String::new, |point| number::rounded(point.value))
-        });
-        rows.add_row(std::iter::once(table::legend(series)).chain(values));
-    }
-    rows
-}
-
-fn told(from: &sidestep_bench::result::Table) -> Table {
-    let heads: Vec<&str> = from.heads.iter().map(String::as_str).collect();
-    let numbers = (0..heads.len()).filter(|column| text::is_numeric(from, *column));
-    let numbers: Vec<&str> = numbers.map(|column| heads[column]).collect();
-    let mut table = tables::table(&heads, &numbers);
-    for row in &from.rows {
-        table.add_row(row.iter().map(text::readable));
-    }
-    table
 }

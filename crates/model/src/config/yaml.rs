@@ -6,11 +6,19 @@ use serde_saphyr::{Location, Spanned};
 use crate::error::{ConfigError, Place};
 use crate::grammar::Words;
 
-/// Reads a document.
+/// Reads a document of which every part may be missing.
 pub(super) fn parse<T: DeserializeOwned + Default>(text: &str) -> Result<T, ConfigError> {
     // An empty file says nothing: it is not an error.
-    let document: Option<T> = serde_saphyr::from_str(text).map_err(|error| config_error(&error))?;
+    let document: Option<T> = parse_whole(text)?;
     Ok(document.unwrap_or_default())
+}
+
+/// Reads a document.
+///
+/// # Errors
+/// The first thing that is wrong, with its line and column.
+pub fn parse_whole<T: DeserializeOwned>(text: &str) -> Result<T, ConfigError> {
+    serde_saphyr::from_str(text).map_err(|error| config_error(&error))
 }
 
 fn config_error(error: &serde_saphyr::Error) -> ConfigError {
@@ -56,7 +64,7 @@ pub(super) fn words(line: &Spanned<String>) -> Words<'_> {
 }
 
 /// An error about a value that is no line of words.
-pub(super) fn wrong<T>(
+pub fn wrong<T>(
     at: &Spanned<T>,
     problem: impl Into<String>,
     value: &str,

@@ -1,0 +1,534 @@
+//! The YAML file of a campaign: its keys, and what values may be. Unknown keys, values out of range and words that occur twice
+//! are errors with line and column; what the engines say to it comes later ([`super::plan`]).
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::de::{self, Deserializer, Visitor};
+use serde::{Deserialize, Serialize};
+use serde_saphyr::Spanned;
+use sidestep_lab::engine::{Flows, Size};
+use sidestep_model::config::yaml::{self, wrong};
+use sidestep_model::error::ConfigError;
+
+use crate::search::{Parameters, Wrong};
+
+/// Version of the campaign file that this program reads.
+pub const SCHEMA: u32 = 1;
+
+/// A campaign: what is measured, of what, and how often.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Campaign {
+    schema: Spanned<u32>,
+    /// Above the report.
+    pub title: String,
+    /// What has to be known to read it; may be empty.
+    #[serde(default)]
+    pub note: String,
+    /// Engines of all groups that name none.
+    pub engines: Vec<Spanned<String>>,
+    /// What all groups find that do not say it.
+    #[serde(default = "pdr")]
+    pub find: Vec<Spanned<Find>>,
+    #[serde(default)]
+    search: Search,
+    #[serde(default = "ten")]
+    runs: Spanned<u32>,
+    /// What follows what.
+    #[serde(default)]
+    pub order: Order,
+    /// Which CPU does what.
+    #[serde(default)]
+    pub cpus: Cpus,
+    /// Experiments.
+    pub groups: Vec<Group>,
+}
+
+/// An experiment: every behavior with every size, number of SIDs, and so on.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Group {
+    /// Unique, of lower-case letters, digits and `-`: part of the names of files.
+    pub name: Spanned<String>,
+    /// Above its pictures; its name if it has none.
+    pub title: Option<String>,
+    /// What to know of it.
+    #[serde(default)]
+    pub note: String,
+    /// Instead of the campaign's.
+    pub engines: Option<Vec<Spanned<String>>>,
+    /// Instead of the campaign's.
+    pub find: Option<Vec<Spanned<Find>>>,
+    /// As engines know them.
+    pub behaviors: Vec<Spanned<String>>,
+    /// Bytes of the packets.
+    #[serde(default = "sixty_four")]
+    pub sizes: Vec<Spanned<SizeWord>>,
+    /// Segments; a behavior that has none takes no part in this.
+    #[serde(default = "one")]
+    pub sids: Vec<Spanned<u32>>,
+    /// Policy rules before the one that matches.
+    #[serde(default = "zero")]
+    pub rules: Vec<Spanned<u32>>,
+    /// Routes beside the one that matches.
+    #[serde(default = "zero")]
+    pub routes: Vec<Spanned<u32>>,
+    /// Flows.
+    #[serde(default = "one_flow")]
+    pub flows: Vec<Spanned<FlowsWord>>,
+    /// The behavior whose rate is 100 %.
+    pub baseline: Option<Spanned<String>>,
+    /// What others measured.
+    #[serde(default)]
+    pub published: Vec<Spanned<Published>>,
+}
+
+/// What is measured of a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Find {
+    /// The highest rate at which no more than beta of the packets is lost.
+    Pdr,
+    /// The highest rate at which none is lost.
+    Ndr,
+    /// What comes through at the highest load.
+    Mrr,
+    /// What comes through over the sending rate, up to 1.2 times the PDR.
+    Curve,
+    /// How long packets take at 10, 50 and 90 % of the PDR.
+    Latency,
+}
+
+/// What follows what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// Every case of every engine once, then all of them again: what the machine does meanwhile hits all alike.
+    #[default]
+    Interleaved,
+    /// All runs of a case of an engine, then the next.
+    Sequential,
+}
+
+/// Which CPU does what; where nothing is said, the engines choose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Cpus {
+    /// Sends.
+    pub generator: Option<usize>,
+    /// Forwards.
+    pub system: Option<usize>,
+    /// Receives.
+    pub sink: Option<usize>,
+}
+
+/// A figure that somebody published, of other hardware.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    /// Where it stands.
+    pub source: String,
+    /// What was measured, in the source's words.
+    pub engine: String,
+    /// The behavior it belongs to.
+    pub behavior: String,
+    /// Only with this size.
+    pub size: Option<SizeWord>,
+    /// Only with so many segments.
+    pub sids: Option<u32>,
+    /// Only with so many rules.
+    pub rules: Option<u32>,
+    /// Only with so many routes.
+    pub routes: Option<u32>,
+    /// Which rate it is.
+    #[serde(default = "a_pdr")]
+    pub find: Find,
+    /// Thousands of packets per second.
+    pub kpps: Option<f64>,
+    /// Percent of the baseline.
+    pub percent: Option<f64>,
+}
+
+/// A size as a file has it: bytes, or `imix`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SizeWord(pub Size);
+
+/// Flows as a file has them: a number, or `zipf NUMBER`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowsWord(pub Flows);
+
+/// The search's parameters as a file has them; rates in packets per second.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Search {
+    start: Option<Spanned<f64>>,
+    line: Option<Spanned<f64>>,
+    beta: Option<Spanned<f64>>,
+    epsilon: Option<Spanned<f64>>,
+    trial: Option<Spanned<String>>,
+    #[serde(skip)]
+    quick: bool,
+}
+
+impl Campaign {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its line and column.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        let campaign: Self = yaml::parse_whole(text)?;
+        if campaign.schema.value != SCHEMA {
+            let found = campaign.schema.value.to_string();
+            return Err(wrong(
+                &campaign.schema,
+                "schema",
+                &found,
+                &SCHEMA.to_string(),
+            ));
+        }
+        within(&campaign.runs, "runs", 1, RUNS_MAX)?;
+        campaign.parameters(Find::Pdr)?;
+        unique(&campaign.engines, "engine", Clone::clone)?;
+        unique(&campaign.find, "measurement", |find| format!("{find:?}"))?;
+        let names: Vec<_> = campaign
+            .groups
+            .iter()
+            .map(|group| group.name.clone())
+            .collect();
+        unique(&names, "group", Clone::clone)?;
+        for group in &campaign.groups {
+            group.check()?;
+        }
+        Ok(campaign)
+    }
+
+    /// How often each case is measured.
+    pub fn runs(&self) -> u32 {
+        self.runs.value
+    }
+
+    /// The same in a hurry: two runs, short trials, a wide interval. Whether it works, not how fast.
+    #[must_use]
+    pub fn quick(mut self) -> Self {
+        self.runs.value = self.runs.value.min(2);
+        self.search.quick = true;
+        self
+    }
+
+    /// What a search for this is given. An NDR is a PDR whose beta is 0.
+    ///
+    /// # Errors
+    /// A value is out of range; [`Self::parse`] has looked.
+    pub fn parameters(&self, find: Find) -> Result<Parameters, ConfigError> {
+        self.search.parameters(find)
+    }
+
+    /// What a group finds.
+    pub fn finds<'a>(&'a self, group: &'a Group) -> Vec<Find> {
+        let chosen = group.find.as_ref().unwrap_or(&self.find);
+        let mut finds: Vec<Find> = chosen.iter().map(|find| find.value).collect();
+        // Both are measured at shares of it.
+        if finds.contains(&Find::Curve) || finds.contains(&Find::Latency) {
+            finds.push(Find::Pdr);
+        }
+        finds.sort_unstable();
+        finds.dedup();
+        finds
+    }
+}
+
+impl Group {
+    /// Above its pictures.
+    pub fn title(&self) -> &str {
+        self.title.as_deref().unwrap_or(&self.name.value)
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        let name = &self.name.value;
+        let plain =
+            |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
+        if name.is_empty() || !name.chars().all(plain) {
+            return Err(wrong(
+                &self.name,
+                "name of a group",
+                name,
+                "lower-case letters, digits and -",
+            ));
+        }
+        for (list, is_empty) in [
+            ("behaviors", self.behaviors.is_empty()),
+            ("sizes", self.sizes.is_empty()),
+            ("sids", self.sids.is_empty()),
+            ("rules", self.rules.is_empty()),
+            ("routes", self.routes.is_empty()),
+            ("flows", self.flows.is_empty()),
+        ] {
+            if is_empty {
+                return Err(wrong(
+                    &self.name,
+                    format!("{list}: [] in group"),
+                    name,
+                    "at least one",
+                ));
+            }
+        }
+        unique(&self.behaviors, "behavior", Clone::clone)?;
+        unique(&self.sizes, "size", |size| format!("{:?}", size.0))?;
+        unique(&self.sids, "number of SIDs", u32::to_string)?;
+        unique(&self.rules, "number of rules", u32::to_string)?;
+        unique(&self.routes, "number of routes", u32::to_string)?;
+        unique(&self.flows, "flows", |flows| format!("{:?}", flows.0))?;
+        unique(
+            self.engines.as_deref().unwrap_or_default(),
+            "engine",
+            Clone::clone,
+        )?;
+        let finds = self.find.as_deref().unwrap_or_default();
+        unique(finds, "measurement", |find| format!("{find:?}"))?;
+        if let Some(baseline) = &self.baseline
+            && !self
+                .behaviors
+                .iter()
+                .any(|behavior| behavior.value == baseline.value)
+        {
+            return Err(wrong(
+                baseline,
+                "baseline",
+                &baseline.value,
+                "a behavior of the group",
+            ));
+        }
+        for published in &self.published {
+            let figure = &published.value;
+            if figure.kpps.is_none() && figure.percent.is_none() {
+                return Err(wrong(
+                    published,
+                    "published figure without a value",
+                    "",
+                    "kpps, percent or both",
+                ));
+            }
+            if !matches!(figure.find, Find::Pdr | Find::Ndr | Find::Mrr) {
+                return Err(wrong(
+                    published,
+                    "published figure",
+                    "",
+                    "find: pdr, ndr or mrr",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Default for Search {
+    fn default() -> Self {
+        Self {
+            start: None,
+            line: None,
+            beta: None,
+            epsilon: None,
+            trial: None,
+            quick: false,
+        }
+    }
+}
+
+impl Search {
+    fn parameters(&self, find: Find) -> Result<Parameters, ConfigError> {
+        let number =
+            |given: &Option<Spanned<f64>>, default| given.as_ref().map_or(default, |it| it.value);
+        let trial = match &self.trial {
+            None => Duration::from_secs(1),
+            Some(text) => humantime::parse_duration(&text.value)
+                .map_err(|_| wrong(text, "trial", &text.value, "a time such as 500ms or 2s"))?,
+        };
+        let beta = match find {
+            Find::Ndr => 0.0,
+            _ => number(&self.beta, 0.005),
+        };
+        let line = self.line.as_ref().map(|line| line.value);
+        let (epsilon, trial) = if self.quick {
+            (number(&self.epsilon, EPSILON).max(0.05), trial.min(QUICK))
+        } else {
+            (number(&self.epsilon, EPSILON), trial)
+        };
+        Parameters::new(number(&self.start, 10_000.0), line, beta, epsilon, trial).map_err(|why| {
+            let number = match why {
+                Wrong::Start => &self.start,
+                Wrong::Line => &self.line,
+                Wrong::Beta => &self.beta,
+                Wrong::Epsilon => &self.epsilon,
+                Wrong::Trial => &None,
+            };
+            let text = why.to_string();
+            let (name, allowed) = text.split_once(": ").unwrap_or((&text, ""));
+            match (number, &self.trial, &self.line) {
+                (Some(at), _, _) => wrong(at, name, &at.value.to_string(), allowed),
+                (None, Some(at), _) if why == Wrong::Trial => wrong(at, name, &at.value, allowed),
+                // The line rate is below the start rate that nobody gave.
+                (None, _, Some(at)) => wrong(at, name, "10000", allowed),
+                (None, _, None) => unreachable!("what nobody gave is allowed"),
+            }
+        })
+    }
+}
+
+impl Published {
+    /// Whether it is of this case.
+    pub fn is_of(&self, case: &sidestep_lab::engine::Case) -> bool {
+        let same = |wanted: Option<u32>, is: u32| wanted.is_none_or(|wanted| wanted == is);
+        self.behavior == case.behavior
+            && self.size.is_none_or(|size| size.0 == case.size)
+            && same(self.sids, case.sids)
+            && same(self.rules, case.rules)
+            && same(self.routes, case.routes)
+    }
+}
+
+fn within(at: &Spanned<u32>, name: &str, least: u32, most: u32) -> Result<(), ConfigError> {
+    if (least..=most).contains(&at.value) {
+        return Ok(());
+    }
+    let expected = format!("{least} to {most}");
+    Err(wrong(at, name, &at.value.to_string(), &expected))
+}
+
+fn unique<T>(
+    list: &[Spanned<T>],
+    noun: &str,
+    word: impl Fn(&T) -> String,
+) -> Result<(), ConfigError> {
+    for (index, item) in list.iter().enumerate() {
+        let name = word(&item.value);
+        if list[..index]
+            .iter()
+            .any(|before| word(&before.value) == name)
+        {
+            return Err(wrong(item, format!("{noun} twice"), &name, ""));
+        }
+    }
+    Ok(())
+}
+
+impl<'de> Deserialize<'de> for SizeWord {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        word(
+            deserializer,
+            "a size: 1 to 65535 bytes, or imix",
+            |word| match word {
+                Word::Number(bytes @ 1..=65_535) => Some(Self(Size::Bytes(bytes as u32))),
+                Word::Text("imix") => Some(Self(Size::Imix)),
+                _ => None,
+            },
+        )
+    }
+}
+
+impl<'de> Deserialize<'de> for FlowsWord {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        word(
+            deserializer,
+            "flows: a number from 1 on, or zipf and a number",
+            |word| match word {
+                Word::Number(flows) if flows > 0 => {
+                    Some(Self(Flows::Uniform(flows.try_into().ok()?)))
+                }
+                Word::Text(text) => {
+                    let flows = text.strip_prefix("zipf ")?.trim().parse().ok()?;
+                    (flows > 0).then_some(Self(Flows::Zipf(flows)))
+                }
+                Word::Number(_) => None,
+            },
+        )
+    }
+}
+
+/// A number or a text.
+enum Word<'a> {
+    Number(u64),
+    Text(&'a str),
+}
+
+fn word<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    expected: &'static str,
+    read: impl Fn(Word) -> Option<T>,
+) -> Result<T, D::Error> {
+    struct Reader<F>(&'static str, F);
+
+    impl<T, F: Fn(Word) -> Option<T>> Visitor<'_> for Reader<F> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+
+        fn visit_u64<E: de::Error>(self, number: u64) -> Result<T, E> {
+            let found = (self.1)(Word::Number(number));
+            found.ok_or_else(|| E::invalid_value(de::Unexpected::Unsigned(number), &self))
+        }
+
+        fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
+            match u64::try_from(number) {
+                Ok(number) => self.visit_u64(number),
+                Err(_) => Err(E::invalid_value(de::Unexpected::Signed(number), &self)),
+            }
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+            // The YAML reader may give a plain number as text.
+            let word = text.parse().map_or(Word::Text(text), Word::Number);
+            let found = (self.1)(word);
+            found.ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+        }
+    }
+
+    deserializer.deserialize_any(Reader(expected, read))
+}
+
+fn spanned<T>(value: T) -> Spanned<T> {
+    Spanned::new(
+        value,
+        serde_saphyr::Location::UNKNOWN,
+        serde_saphyr::Location::UNKNOWN,
+    )
+}
+
+fn pdr() -> Vec<Spanned<Find>> {
+    vec![spanned(Find::Pdr)]
+}
+
+fn a_pdr() -> Find {
+    Find::Pdr
+}
+
+fn ten() -> Spanned<u32> {
+    spanned(10)
+}
+
+fn sixty_four() -> Vec<Spanned<SizeWord>> {
+    vec![spanned(SizeWord(Size::Bytes(64)))]
+}
+
+fn one() -> Vec<Spanned<u32>> {
+    vec![spanned(1)]
+}
+
+fn zero() -> Vec<Spanned<u32>> {
+    vec![spanned(0)]
+}
+
+fn one_flow() -> Vec<Spanned<FlowsWord>> {
+    vec![spanned(FlowsWord(Flows::Uniform(1)))]
+}
+
+/// LIMIT: runs of a case.
+const RUNS_MAX: u32 = 1000;
+
+/// Where nothing is said.
+const EPSILON: f64 = 0.01;
+
+/// The longest trial of a run in a hurry.
+const QUICK: Duration = Duration::from_millis(50);

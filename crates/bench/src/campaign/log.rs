@@ -1,0 +1,289 @@
+//! The folder of a campaign: `campaign.yaml`, as it was when it began, and `trials.jsonl`, a line for everything that was measured.
+//! Nothing in it is ever written anew: what a crash cuts off is the last line, which is then measured again.
+//!
+//! The report is made of these two files.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sidestep_lab::engine::Case;
+use sidestep_lab::traffic::trial::Trial;
+
+use super::difference::differences;
+use super::file::Find;
+use super::plan::{Plan, Point};
+use crate::result::Machine;
+use crate::search::Found;
+
+/// Version of the lines. A field that changes its meaning, or goes, changes it; a new optional field does not.
+pub const SCHEMA: u32 = 1;
+/// The campaign as it was when it began.
+pub const CAMPAIGN: &str = "campaign.yaml";
+/// What was measured.
+pub const TRIALS: &str = "trials.jsonl";
+
+/// A line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "snake_case")]
+pub enum Record {
+    /// The campaign begins, or goes on after an interruption.
+    Begin(Box<Begin>),
+    /// What generator and sink do with nothing between them.
+    Ceiling {
+        /// How it was sent.
+        case: Case,
+        /// The trial.
+        trial: Trial,
+    },
+    /// Something was found.
+    Measured(Box<Measured>),
+    /// Something could not be measured. It is tried again when the campaign goes on.
+    Failed(Failed),
+    /// Everything that the campaign asks for has been tried.
+    End,
+}
+
+/// What the figures after it were measured with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Begin {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// RFC 3339, UTC.
+    pub at: String,
+    /// Version of Sidestep.
+    pub version: String,
+    /// Commit it was built from.
+    pub git: Option<String>,
+    /// The command, word by word.
+    pub command: Vec<String>,
+    /// Whether in a hurry.
+    pub quick: bool,
+    /// Where.
+    pub machine: Machine,
+    /// What each engine says of itself.
+    pub engines: BTreeMap<String, BTreeMap<String, String>>,
+    /// What is measured, and what not.
+    pub plan: Plan,
+    /// The commands that set up each point of the plan by hand, in its order.
+    pub recipes: Vec<Vec<String>>,
+}
+
+/// A measurement, with all its trials.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// What was measured, of whom.
+    #[serde(flatten)]
+    pub point: Point,
+    /// Which run, counted from 0.
+    pub run: u32,
+    /// What was looked for.
+    pub find: Find,
+    /// When it began: RFC 3339, UTC.
+    pub at: String,
+    /// How long it took.
+    pub seconds: f64,
+    /// The rate, of a search.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found: Option<Found>,
+    /// Every trial, in the order in which they were made.
+    pub trials: Vec<Trial>,
+}
+
+/// A measurement that there is none of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failed {
+    /// What should have been measured, of whom.
+    #[serde(flatten)]
+    pub point: Point,
+    /// Which run, counted from 0.
+    pub run: u32,
+    /// What was looked for; none if the engine could not be set up.
+    pub find: Option<Find>,
+    /// Why not.
+    pub why: String,
+}
+
+/// A folder cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The system refuses something.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Something is there that is no campaign.
+    #[error("{}: not empty, and not the folder of a campaign; choose another with -o", .0.display())]
+    Foreign(PathBuf),
+    /// Somebody else measures into it.
+    #[error("{}: another `bench run` writes it", .0.display())]
+    Busy(PathBuf),
+    /// The campaign is another one.
+    #[error("{}: was measured by another campaign; changed since: {}. Measure into another folder with -o", path.display(), changes.join("; "))]
+    Changed {
+        /// The folder's copy.
+        path: PathBuf,
+        /// What is not the same: key, before, after.
+        changes: Vec<String>,
+    },
+    /// A line cannot be read.
+    #[error("{}: line {line}: {source}", path.display())]
+    Form {
+        /// Which file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// Why.
+        source: serde_json::Error,
+    },
+    /// A form that another version writes.
+    #[error("{}: schema {found}, but this version reads schema {SCHEMA}", path.display())]
+    Schema {
+        /// Which file.
+        path: PathBuf,
+        /// What it says.
+        found: u64,
+    },
+}
+
+/// The folder of a campaign that is measured.
+#[derive(Debug)]
+pub struct Log {
+    path: PathBuf,
+    file: File,
+    /// All that is in it, in order.
+    pub records: Vec<Record>,
+}
+
+/// Whether a folder is a campaign's.
+pub fn is_campaign(folder: &Path) -> bool {
+    folder.join(TRIALS).is_file()
+}
+
+/// Reads what was measured, and the campaign's text.
+///
+/// # Errors
+/// One of the files cannot be read.
+pub fn read(folder: &Path) -> Result<(String, Vec<Record>), Error> {
+    let path = folder.join(CAMPAIGN);
+    let text = fs::read_to_string(&path).map_err(|source| Error::File { path, source })?;
+    let path = folder.join(TRIALS);
+    let lines = fs::read(&path).map_err(|source| Error::File {
+        path: path.clone(),
+        source,
+    })?;
+    Ok((text, parse(&path, &lines)?.0))
+}
+
+impl Log {
+    /// Opens a folder for a campaign: makes it, or goes on where it was left.
+    ///
+    /// # Errors
+    /// It is something else, another campaign's, or somebody else writes it.
+    pub fn open(folder: &Path, campaign: &str) -> Result<Self, Error> {
+        let at = |path: &Path| {
+            let path = path.to_path_buf();
+            |source| Error::File { path, source }
+        };
+        fs::create_dir_all(folder).map_err(at(folder))?;
+        let (copy, path) = (folder.join(CAMPAIGN), folder.join(TRIALS));
+        if copy.exists() {
+            let before = fs::read_to_string(&copy).map_err(at(&copy))?;
+            let changes = differences(&before, campaign);
+            if !changes.is_empty() {
+                return Err(Error::Changed {
+                    path: copy,
+                    changes,
+                });
+            }
+        } else {
+            let mut inside = fs::read_dir(folder).map_err(at(folder))?;
+            if inside.next().is_some() {
+                return Err(Error::Foreign(folder.to_path_buf()));
+            }
+            write_whole(&copy, campaign).map_err(at(&copy))?;
+        }
+        let mut options = File::options();
+        let options = options.read(true).write(true).create(true).truncate(false);
+        let mut file = options.open(&path).map_err(at(&path))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(Error::Busy(path)),
+            Err(TryLockError::Error(source)) => return Err(Error::File { path, source }),
+        }
+        let mut lines = Vec::new();
+        file.read_to_end(&mut lines).map_err(at(&path))?;
+        let (records, whole) = parse(&path, &lines)?;
+        file.set_len(whole as u64)
+            .and_then(|()| file.seek(SeekFrom::End(0)))
+            .map_err(at(&path))?;
+        Ok(Self {
+            path,
+            file,
+            records,
+        })
+    }
+
+    /// Writes a line, and waits until it is on the disk.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn add(&mut self, record: Record) -> Result<(), Error> {
+        let mut line = serde_json::to_vec(&record).map_err(|source| Error::Form {
+            path: self.path.clone(),
+            line: self.records.len() + 1,
+            source,
+        })?;
+        line.push(b'\n');
+        let written = self
+            .file
+            .write_all(&line)
+            .and_then(|()| self.file.sync_data());
+        written.map_err(|source| Error::File {
+            path: self.path.clone(),
+            source,
+        })?;
+        self.records.push(record);
+        Ok(())
+    }
+}
+
+/// A file that is there as a whole or not at all.
+fn write_whole(path: &Path, text: &str) -> io::Result<()> {
+    let beside = path.with_extension("new");
+    let mut file = File::create(&beside)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&beside, path)
+}
+
+/// The records, and how many bytes they take: a last line without an end was cut off.
+fn parse(path: &Path, text: &[u8]) -> Result<(Vec<Record>, usize), Error> {
+    let whole = text
+        .iter()
+        .rposition(|&byte| byte == b'\n')
+        .map_or(0, |at| at + 1);
+    let lines = text[..whole].split_inclusive(|&byte| byte == b'\n');
+    let records = lines.enumerate().map(|(index, line)| {
+        let form = |source| Error::Form {
+            path: path.to_path_buf(),
+            line: index + 1,
+            source,
+        };
+        // The number first: what another version writes is not damaged.
+        let value: serde_json::Value = serde_json::from_slice(line).map_err(form)?;
+        match value["schema"].as_u64() {
+            Some(found) if found != u64::from(SCHEMA) => Err(Error::Schema {
+                path: path.to_path_buf(),
+                found,
+            }),
+            _ => serde_json::from_value(value).map_err(form),
+        }
+    });
+    Ok((records.collect::<Result<_, _>>()?, whole))
+}

@@ -1,0 +1,15 @@
+//! `sidestep bench run`: engines, behaviors and sizes as a YAML file asks for them, measured run by run into a folder that an
+//! interruption leaves whole, and told in a [`crate::result::Report`].
+//!
+//! - [`file`]: the YAML file; [`difference`]: what is not the same in two of them.
+//! - [`plan`]: what it comes to, and who cannot do what.
+//! - [`log`]: the folder.
+//! - [`run`]: measures what the folder does not have.
+//! - [`report`]: tells it.
+
+pub mod difference;
+pub mod file;
+pub mod log;
+pub mod plan;
+pub mod report;
+pub mod run;

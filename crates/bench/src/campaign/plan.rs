@@ -1,0 +1,303 @@
+//! What a campaign comes to: every case of every engine, who cannot do what, and how long it takes.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_saphyr::Spanned;
+use sidestep_lab::engine::{Case, Engine, Flows, Size};
+use sidestep_model::config::yaml::wrong;
+use sidestep_model::error::ConfigError;
+
+use super::file::{Campaign, Find, Group, Order};
+
+/// The engine that is nothing: what it forwards is what generator and sink can do.
+pub const CEILING_ENGINE: &str = "none";
+/// Its behavior.
+pub const CEILING: &str = "ceiling";
+
+/// The words that a campaign may use.
+#[derive(Clone, Debug, Default)]
+pub struct Vocabulary {
+    /// Behaviors by name, and how many segments each takes; 0 to 0: it has none.
+    pub behaviors: BTreeMap<String, RangeInclusive<u32>>,
+}
+
+/// A case of an engine.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Point {
+    /// Name of its group.
+    pub group: String,
+    /// What is measured.
+    pub case: Case,
+    /// Of whom.
+    pub engine: String,
+}
+
+/// A point that its engine cannot be measured at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    /// Which.
+    #[serde(flatten)]
+    pub point: Point,
+    /// The engine's reason.
+    pub why: String,
+}
+
+/// All that a campaign measures.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// In the order of the file: by group, case and engine.
+    pub points: Vec<Point>,
+    /// Points that are not among them.
+    pub refused: Vec<Refused>,
+    /// What generator and sink alone are measured with: one for each way to send.
+    pub ceilings: Vec<Case>,
+}
+
+impl Plan {
+    /// Asks the engines what they can do. Nothing is set up.
+    ///
+    /// # Errors
+    /// An unknown engine or behavior, a number of segments that a behavior does not take, a case that no engine can do, a published
+    /// figure of no case: with line and column.
+    pub fn of(
+        campaign: &Campaign,
+        engines: &[Box<dyn Engine>],
+        vocabulary: &Vocabulary,
+    ) -> Result<Self, ConfigError> {
+        let mut plan = Self::default();
+        for group in &campaign.groups {
+            plan.add(campaign, group, engines, vocabulary)?;
+        }
+        if let Some(none) = engines
+            .iter()
+            .find(|engine| engine.name() == CEILING_ENGINE)
+        {
+            plan.ceilings = ceilings(&plan.points);
+            plan.ceilings.retain(|case| none.refuses(case).is_none());
+        }
+        Ok(plan)
+    }
+
+    fn add(
+        &mut self,
+        campaign: &Campaign,
+        group: &Group,
+        engines: &[Box<dyn Engine>],
+        vocabulary: &Vocabulary,
+    ) -> Result<(), ConfigError> {
+        let chosen = group.engines.as_ref().unwrap_or(&campaign.engines);
+        let chosen = chosen.iter().map(|name| known(name, engines));
+        let chosen = chosen.collect::<Result<Vec<_>, _>>()?;
+        let mut cases = Vec::new();
+        for behavior in &group.behaviors {
+            for case in cases_of(group, behavior, vocabulary)? {
+                let at = self.points.len();
+                for engine in &chosen {
+                    let point = Point {
+                        group: group.name.value.clone(),
+                        case: case.clone(),
+                        engine: engine.name().to_owned(),
+                    };
+                    match engine.refuses(&case) {
+                        None => self.points.push(point),
+                        Some(why) => self.refused.push(Refused { point, why }),
+                    }
+                }
+                if self.points.len() == at {
+                    return Err(impossible(behavior, &case, &self.refused, chosen.len()));
+                }
+                cases.push(case);
+            }
+        }
+        for published in &group.published {
+            if !cases.iter().any(|case| published.value.is_of(case)) {
+                let found = &published.value.behavior;
+                return Err(wrong(
+                    published,
+                    "published figure of no case",
+                    found,
+                    "a case of the group",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Every measurement of every run, in the order in which they are made.
+    pub fn units(&self, campaign: &Campaign) -> Vec<Unit<'_>> {
+        let unit = |point, run| Unit { point, run };
+        match campaign.order {
+            Order::Sequential => {
+                let points = self.points.iter();
+                points
+                    .flat_map(|point| (0..campaign.runs()).map(move |run| unit(point, run)))
+                    .collect()
+            }
+            Order::Interleaved => (0..campaign.runs())
+                .flat_map(|run| {
+                    self.round(run)
+                        .into_iter()
+                        .map(move |point| unit(point, run))
+                })
+                .collect(),
+        }
+    }
+
+    /// The points of a run: those of a case each time begin with another engine, so that none always follows the same one.
+    fn round(&self, run: u32) -> Vec<&Point> {
+        let mut points: Vec<&Point> = self.points.iter().collect();
+        let same =
+            |one: &&Point, other: &&Point| (&one.group, &one.case) == (&other.group, &other.case);
+        for of_case in points.chunk_by_mut(same) {
+            of_case.rotate_left(run as usize % of_case.len());
+        }
+        points
+    }
+}
+
+/// A point in one run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unit<'a> {
+    /// What and of whom.
+    pub point: &'a Point,
+    /// Counted from 0.
+    pub run: u32,
+}
+
+/// Trials that a measurement takes about.
+pub fn trials(find: Find) -> usize {
+    match find {
+        Find::Pdr | Find::Ndr => 22,
+        Find::Mrr => 1,
+        Find::Curve => CURVE.len(),
+        Find::Latency => LATENCY.len(),
+    }
+}
+
+/// How long a trial takes about, with what is late, and a set-up.
+pub fn estimated(trial: Duration, trials: usize, set_ups: usize) -> Duration {
+    (trial + LATE) * trials as u32 + SET_UP * set_ups as u32
+}
+
+/// Rates of a curve, as shares of the PDR.
+pub const CURVE: [f64; 12] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2];
+
+/// Rates at which latency is measured, as shares of the PDR.
+pub const LATENCY: [f64; 3] = [0.1, 0.5, 0.9];
+
+fn known<'a>(
+    name: &Spanned<String>,
+    engines: &'a [Box<dyn Engine>],
+) -> Result<&'a dyn Engine, ConfigError> {
+    let mut all = engines.iter();
+    match all.find(|engine| engine.name() == name.value) {
+        Some(engine) => Ok(engine.as_ref()),
+        None => {
+            let names: Vec<&str> = engines.iter().map(|engine| engine.name()).collect();
+            Err(wrong(
+                name,
+                "unknown engine",
+                &name.value,
+                &names.join(", "),
+            ))
+        }
+    }
+}
+
+fn cases_of(
+    group: &Group,
+    behavior: &Spanned<String>,
+    vocabulary: &Vocabulary,
+) -> Result<Vec<Case>, ConfigError> {
+    let Some(takes) = vocabulary.behaviors.get(&behavior.value) else {
+        let names: Vec<&str> = vocabulary.behaviors.keys().map(String::as_str).collect();
+        return Err(wrong(
+            behavior,
+            "unknown behavior",
+            &behavior.value,
+            &names.join(", "),
+        ));
+    };
+    let mut sids = Vec::new();
+    for wanted in &group.sids {
+        if *takes.end() == 0 {
+            sids = vec![0];
+        } else if takes.contains(&wanted.value) {
+            sids.push(wanted.value);
+        } else {
+            let allowed = format!("{} to {} of {}", takes.start(), takes.end(), behavior.value);
+            return Err(wrong(
+                wanted,
+                "number of SIDs",
+                &wanted.value.to_string(),
+                &allowed,
+            ));
+        }
+    }
+    let mut cases = Vec::new();
+    for size in &group.sizes {
+        for &sids in &sids {
+            for rules in &group.rules {
+                for routes in &group.routes {
+                    for flows in &group.flows {
+                        cases.push(Case {
+                            behavior: behavior.value.clone(),
+                            sids,
+                            size: size.value.0,
+                            flows: flows.value.0,
+                            rules: rules.value,
+                            routes: routes.value,
+                        });
+                    }
+                }
+            }
+        }
+    }
+    Ok(cases)
+}
+
+fn impossible(
+    behavior: &Spanned<String>,
+    case: &Case,
+    refused: &[Refused],
+    engines: usize,
+) -> ConfigError {
+    let reasons = refused.iter().rev().take(engines).rev();
+    let reasons = reasons.map(|refused| format!("{}: {}", refused.point.engine, refused.why));
+    let reasons: Vec<String> = reasons.collect();
+    wrong(
+        behavior,
+        format!("no engine can do this ({})", reasons.join("; ")),
+        &case.to_string(),
+        "",
+    )
+}
+
+fn ceilings(points: &[Point]) -> Vec<Case> {
+    let mut cases: Vec<Case> = points
+        .iter()
+        .map(|point| ceiling(point.case.size, point.case.flows))
+        .collect();
+    cases.sort_unstable();
+    cases.dedup();
+    cases
+}
+
+/// What the ceiling of a way to send is measured with.
+pub fn ceiling(size: Size, flows: Flows) -> Case {
+    Case {
+        behavior: CEILING.into(),
+        sids: 0,
+        size,
+        flows,
+        rules: 0,
+        routes: 0,
+    }
+}
+
+/// What is late after a trial, and how long a set-up takes: with a packet that is verified.
+const LATE: Duration = Duration::from_millis(100);
+const SET_UP: Duration = Duration::from_millis(1500);

@@ -1,0 +1,80 @@
+//! What comes through over the sending rate, for each case of a group: packets per second, and the part of those sent.
+
+use sidestep_lab::engine::Case;
+use sidestep_lab::traffic::trial::Trial;
+
+use super::Results;
+use super::words::{self, Places};
+use crate::campaign::file::{Find, Group};
+use crate::campaign::plan::CURVE;
+use crate::result::{Axis, Better, Kind, Point, Section, Series};
+
+/// Two pictures a case.
+pub fn sections(results: &Results, group: &Group) -> Vec<Section> {
+    let cases = results.cases(group);
+    let places = Places::of(&cases);
+    let pairs = cases.iter().flat_map(|case| {
+        let throughput = Curve {
+            name: "throughput",
+            title: "what comes through",
+            y: Axis::linear("received", "kpps").better(Better::Higher),
+            value: |trial| trial.received_rate() / 1e3,
+        };
+        let delivery = Curve {
+            name: "delivery",
+            title: "delivery ratio",
+            y: Axis::linear("delivered", "%").better(Better::Higher),
+            value: |trial| trial.delivery_ratio() * 100.0,
+        };
+        [throughput, delivery].map(|curve| curve.section(results, group, case, &places.label(case)))
+    });
+    pairs.flatten().collect()
+}
+
+struct Curve {
+    name: &'static str,
+    title: &'static str,
+    y: Axis,
+    value: fn(&Trial) -> f64,
+}
+
+impl Curve {
+    fn section(
+        self,
+        results: &Results,
+        group: &Group,
+        case: &Case,
+        label: &str,
+    ) -> Option<Section> {
+        let points = results.points(group).filter(|point| point.case == *case);
+        let series = points.filter_map(|point| {
+            let runs = results.runs(point, Find::Curve);
+            let steps = (0..CURVE.len()).filter_map(|step| {
+                let trials: Vec<&Trial> =
+                    runs.iter().filter_map(|run| run.trials.get(step)).collect();
+                let sent: f64 = trials.iter().map(|trial| trial.sent_rate() / 1e3).sum();
+                let values: Vec<f64> = trials.iter().map(|trial| (self.value)(trial)).collect();
+                (!values.is_empty()).then(|| Point::of(sent / values.len() as f64, values))
+            });
+            let mut points: Vec<Point> = steps.collect();
+            points.sort_by(|one, other| one.x.total_cmp(&other.x));
+            (!points.is_empty()).then(|| Series {
+                name: point.engine.clone(),
+                subject: point.engine.clone(),
+                published: false,
+                points,
+            })
+        });
+        let series: Vec<Series> = series.collect();
+        (!series.is_empty()).then(|| Section {
+            id: format!("{}-{}-{}", group.name.value, words::slug(label), self.name),
+            title: format!("{}: {label}, {}", group.title(), self.title),
+            note: "Over the rate that was sent, the mean of the runs: from a tenth of each engine's own PDR to 1.2 times of it.".into(),
+            kind: Kind::Line,
+            x: Axis::linear("sent", "kpps"),
+            y: self.y,
+            baseline: None,
+            series,
+        })
+    }
+}

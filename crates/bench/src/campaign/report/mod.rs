@@ -1,0 +1,298 @@
+//! What a campaign's folder holds, as a [`Report`]: rates with their statistics beside what others published, curves over the
+//! sending rate, latency, and the commands that set each point up by hand.
+
+mod curve;
+mod latency;
+mod rates;
+mod words;
+
+use std::path::{Path, PathBuf};
+
+use sidestep_lab::engine::Case;
+use sidestep_model::error::ConfigError;
+
+use super::file::{Campaign, Find, Group};
+use super::log::{self, Begin, Measured, Record};
+use super::plan::{self, Point};
+use crate::result::{Cell, Refusal, Report, Section, Table};
+
+/// A result of at least so much of what generator and sink can do is not of the system alone.
+pub const CEILING_SHARE: f64 = 0.8;
+
+/// A folder has no report.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It cannot be read.
+    #[error(transparent)]
+    Log(#[from] log::Error),
+    /// Its campaign cannot be.
+    #[error("{}: {why}", path.display())]
+    Campaign {
+        /// Its file.
+        path: PathBuf,
+        /// Where and what is wrong.
+        why: ConfigError,
+    },
+    /// It has not begun.
+    #[error("{}: nothing was measured yet", .0.join(log::TRIALS).display())]
+    Empty(PathBuf),
+}
+
+/// The report of a folder, however far it is.
+///
+/// # Errors
+/// One of its files cannot be read.
+pub fn read(folder: &Path) -> Result<Report, Error> {
+    let (text, records) = log::read(folder)?;
+    let campaign = Campaign::parse(&text).map_err(|why| Error::Campaign {
+        path: folder.join(log::CAMPAIGN),
+        why,
+    })?;
+    report(&campaign, &records).ok_or_else(|| Error::Empty(folder.to_path_buf()))
+}
+
+/// The report of a campaign; none if it has not begun.
+pub fn report(campaign: &Campaign, records: &[Record]) -> Option<Report> {
+    let results = Results::of(campaign, records)?;
+    let mut sections: Vec<Section> = Vec::new();
+    let mut tables: Vec<Table> = Vec::new();
+    for group in &campaign.groups {
+        for find in [Find::Pdr, Find::Ndr, Find::Mrr] {
+            let told = campaign.finds(group).contains(&find);
+            let section = told
+                .then(|| rates::section(&results, group, find))
+                .flatten();
+            if let Some(section) = section {
+                sections.push(section);
+                tables.push(rates::table(&results, group, find));
+            }
+        }
+        sections.extend(curve::sections(&results, group));
+        sections.extend(latency::sections(&results, group));
+        tables.extend(latency::table(&results, group));
+    }
+    tables.extend(results.ceiling_table());
+    tables.extend(results.recipes());
+    let begin = results.last;
+    Some(Report {
+        schema: crate::result::SCHEMA,
+        title: campaign.title.clone(),
+        made: results.first.at.clone(),
+        command: begin.command.clone(),
+        version: begin.version.clone(),
+        git: begin.git.clone(),
+        seed: 0,
+        complete: records.last() == Some(&Record::End),
+        seconds: results
+            .measured
+            .iter()
+            .map(|measured| measured.seconds)
+            .sum(),
+        machine: results.machine(),
+        notes: results.notes(),
+        sections,
+        tables,
+        refusals: results.refusals(records),
+    })
+}
+
+/// What was measured.
+struct Results<'a> {
+    campaign: &'a Campaign,
+    /// The first time that the campaign began.
+    first: &'a Begin,
+    /// The last time.
+    last: &'a Begin,
+    measured: Vec<&'a Measured>,
+    /// Packets per second of generator and sink alone.
+    ceilings: Vec<(&'a Case, f64)>,
+}
+
+impl<'a> Results<'a> {
+    fn of(campaign: &'a Campaign, records: &'a [Record]) -> Option<Self> {
+        let begins = || {
+            records.iter().filter_map(|record| match record {
+                Record::Begin(begin) => Some(begin.as_ref()),
+                _ => None,
+            })
+        };
+        let measured = records.iter().filter_map(|record| match record {
+            Record::Measured(measured) => Some(measured.as_ref()),
+            _ => None,
+        });
+        let ceilings = records.iter().filter_map(|record| match record {
+            Record::Ceiling { case, trial } => Some((case, trial.received_rate())),
+            _ => None,
+        });
+        Some(Self {
+            campaign,
+            first: begins().next()?,
+            last: begins().last()?,
+            measured: measured.collect(),
+            ceilings: ceilings.collect(),
+        })
+    }
+
+    /// Points of a group, in the order of the plan.
+    fn points(&self, group: &Group) -> impl Iterator<Item = &'a Point> {
+        let points = self.last.plan.points.iter();
+        points.filter(|point| point.group == group.name.value)
+    }
+
+    /// Cases of a group, each once.
+    fn cases(&self, group: &Group) -> Vec<&'a Case> {
+        let mut cases: Vec<&Case> = Vec::new();
+        for point in self.points(group) {
+            if !cases.contains(&&point.case) {
+                cases.push(&point.case);
+            }
+        }
+        cases
+    }
+
+    /// Engines of a group, each once.
+    fn engines(&self, group: &Group) -> Vec<&'a str> {
+        let mut engines: Vec<&str> = Vec::new();
+        for point in self.points(group) {
+            if !engines.contains(&point.engine.as_str()) {
+                engines.push(&point.engine);
+            }
+        }
+        engines
+    }
+
+    /// All runs of a measurement, in their order.
+    fn runs(&self, point: &Point, find: Find) -> Vec<&'a Measured> {
+        let all = self.measured.iter().copied();
+        let mut runs: Vec<_> = all
+            .filter(|measured| measured.find == find && measured.point == *point)
+            .collect();
+        runs.sort_by_key(|measured| measured.run);
+        runs
+    }
+
+    /// Packets per second of generator and sink alone, when they send so.
+    fn ceiling(&self, case: &Case) -> Option<f64> {
+        let wanted = plan::ceiling(case.size, case.flows);
+        let mut all = self.ceilings.iter();
+        all.find(|(case, _)| **case == wanted)
+            .map(|(_, rate)| *rate)
+    }
+
+    fn machine(&self) -> crate::result::Machine {
+        let mut machine = self.last.machine.clone();
+        for (engine, facts) in &self.last.engines {
+            for (name, value) in facts {
+                machine
+                    .facts
+                    .insert(format!("{engine}: {name}"), value.clone());
+            }
+        }
+        machine
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if !self.campaign.note.is_empty() {
+            notes.push(self.campaign.note.clone());
+        }
+        if self.last.quick {
+            notes.push("Measured in a hurry: short trials, two runs. It says whether it works, not how fast.".into());
+        }
+        if let Ok(parameters) = self.campaign.parameters(Find::Pdr) {
+            notes.push(format!(
+                "A rate is searched by doubling it until packets are lost, then by halving the interval until it is narrower than {} % of \
+                 it; both its ends are measured again. PDR: at most {} % of the packets are lost; NDR: none; MRR: what comes \
+                 through at the highest load. A trial takes {}, and each point is measured {} times.",
+                parameters.epsilon() * 100.0,
+                parameters.beta() * 100.0,
+                humantime::format_duration(parameters.trial()),
+                if self.last.quick { self.campaign.runs().min(2) } else { self.campaign.runs() },
+            ));
+        }
+        if !self.ceilings.is_empty() {
+            notes.push(format!(
+                "What generator and sink do with nothing between them is measured first. A rate of {} % of that and more is limited by them, \
+                 and marked.",
+                CEILING_SHARE * 100.0
+            ));
+        }
+        notes
+    }
+
+    fn ceiling_table(&self) -> Option<Table> {
+        let rows = self
+            .ceilings
+            .iter()
+            .map(|(case, rate)| vec![Cell::Text(words::sent(case)), Cell::Number(rate / 1e3)]);
+        let rows: Vec<_> = rows.collect();
+        (!rows.is_empty()).then(|| Table {
+            id: "ceiling".into(),
+            title: "Generator to sink".into(),
+            note: "The most that could be measured here: nothing stands between them.".into(),
+            heads: ["packets", "received (kpps)"].map(String::from).to_vec(),
+            rows,
+        })
+    }
+
+    fn recipes(&self) -> Option<Table> {
+        let points = self.last.plan.points.iter().zip(&self.last.recipes);
+        let rows = points.flat_map(|(point, commands)| {
+            commands.iter().map(|command| {
+                [&point.engine, &point.case.to_string(), command]
+                    .map(|text| Cell::Text(text.clone()))
+                    .to_vec()
+            })
+        });
+        let mut rows: Vec<Vec<Cell>> = rows.collect();
+        // The same case may be in several groups.
+        rows.dedup();
+        (!rows.is_empty()).then(|| Table {
+            id: "commands".into(),
+            title: "Commands that set it up by hand".into(),
+            note: String::new(),
+            heads: ["engine", "case", "command"].map(String::from).to_vec(),
+            rows,
+        })
+    }
+
+    /// What the engines refuse, and what failed and was not measured later.
+    fn refusals(&self, records: &[Record]) -> Vec<Refusal> {
+        let refused = self.last.plan.refused.iter().map(|refused| Refusal {
+            subject: refused.point.engine.clone(),
+            at: refused.point.case.to_string(),
+            why: refused.why.clone(),
+        });
+        let mut refusals: Vec<Refusal> = Vec::new();
+        let failed = records.iter().filter_map(|record| match record {
+            Record::Failed(failed) => Some(failed),
+            _ => None,
+        });
+        let failed = failed.filter(|failed| {
+            !self.measured.iter().any(|measured| {
+                measured.run == failed.run
+                    && measured.point == failed.point
+                    && failed.find.is_none_or(|find| find == measured.find)
+            })
+        });
+        let failed = failed.map(|failed| Refusal {
+            subject: failed.point.engine.clone(),
+            at: match failed.find {
+                None => format!("{}, run {}", failed.point.case, failed.run + 1),
+                Some(find) => format!(
+                    "{} of {}, run {}",
+                    words::find(find),
+                    failed.point.case,
+                    failed.run + 1
+                ),
+            },
+            why: failed.why.clone(),
+        });
+        for refusal in refused.chain(failed) {
+            if !refusals.contains(&refusal) {
+                refusals.push(refusal);
+            }
+        }
+        refusals
+    }
+}

@@ -1,0 +1,250 @@
+//! PDR, NDR and MRR of a group: a box or a point for each case of each engine, and the table that studies print.
+
+use super::words::{self, Places};
+use super::{CEILING_SHARE, Results};
+use crate::campaign::file::{Find, Group, Published};
+use crate::campaign::log::Measured;
+use crate::campaign::plan::Point as Planned;
+use crate::report::table::without_empty_columns;
+use crate::result::{Axis, Better, Cell, Kind, Point, Section, Series, Table};
+use crate::search::{Bound, Found, PACING};
+use crate::statistics::Summary;
+
+/// The behavior that others are compared with where a group names none.
+const BASELINE: &str = "ipv6";
+
+/// Thousands of packets per second of a run.
+fn kpps(measured: &Measured) -> f64 {
+    match measured.found {
+        Some(found) => found.rate / 1e3,
+        None => measured
+            .trials
+            .first()
+            .map_or(0.0, |trial| trial.received_rate() / 1e3),
+    }
+}
+
+fn rounds(results: &Results, point: &Planned, find: Find) -> Vec<f64> {
+    results.runs(point, find).into_iter().map(kpps).collect()
+}
+
+/// The picture; none if nothing was measured.
+pub fn section(results: &Results, group: &Group, find: Find) -> Option<Section> {
+    let cases = results.cases(group);
+    let places = Places::of(&cases);
+    let engines = results.engines(group).into_iter().filter_map(|engine| {
+        let points = results.points(group).filter(|point| point.engine == engine);
+        let measured = points.filter_map(|point| {
+            let rounds = rounds(results, point, find);
+            (!rounds.is_empty()).then(|| Point {
+                note: note(results, point, find),
+                ..Point::of(places.at(&point.case), rounds)
+            })
+        });
+        series(engine, engine, false, measured.collect())
+    });
+    let mut all: Vec<Series> = engines.collect();
+    if all.is_empty() {
+        return None;
+    }
+    for figure in figures(group, find) {
+        let Some(value) = figure.kpps else { continue };
+        let name = figure_name(figure);
+        let points = cases
+            .iter()
+            .filter(|case| figure.is_of(case))
+            .map(|case| Point {
+                x: places.at(case),
+                value,
+                low: value,
+                high: value,
+                rounds: Vec::new(),
+                note: Some(figure.source.clone()),
+            });
+        let points: Vec<Point> = points.collect();
+        match all
+            .iter_mut()
+            .find(|series| series.published && series.name == name)
+        {
+            Some(series) => series.points.extend(points),
+            None => all.extend(series(&name, &figure.engine, true, points)),
+        }
+    }
+    for series in &mut all {
+        series
+            .points
+            .sort_by(|one, other| one.x.total_cmp(&other.x));
+    }
+    Some(Section {
+        id: format!("{}-{}", group.name.value, words::slug(words::find(find))),
+        title: format!("{}: {}", group.title(), words::find(find)),
+        note: group.note.clone(),
+        kind: if places.is_line() {
+            Kind::Line
+        } else {
+            Kind::Box
+        },
+        x: places.axis(),
+        y: Axis::linear(words::find(find), "kpps").better(Better::Higher),
+        baseline: None,
+        series: all,
+    })
+}
+
+/// The table: a row for each case of each engine, then what others published of it.
+pub fn table(results: &Results, group: &Group, find: Find) -> Table {
+    let cases = results.cases(group);
+    let places = Places::of(&cases);
+    let baseline = group
+        .baseline
+        .as_ref()
+        .map_or(BASELINE, |baseline| &baseline.value);
+    let heads = [
+        "case".to_owned(),
+        "engine".into(),
+        "mean (kpps)".into(),
+        "CV (%)".into(),
+        "± 95 % CI (kpps)".into(),
+        "median (kpps)".into(),
+        "lowest".into(),
+        "highest".into(),
+        "runs".into(),
+        format!("% of {baseline}"),
+        "published (kpps, other hardware)".into(),
+        format!("published (% of {baseline})"),
+        "note".into(),
+    ];
+    let mut rows = Vec::new();
+    for case in &cases {
+        let label = || Cell::Text(places.label(case));
+        for point in results.points(group).filter(|point| point.case == **case) {
+            let values = rounds(results, point, find);
+            let Some(summary) = Summary::of(&values) else {
+                continue;
+            };
+            let spread = summary.spread;
+            let share = baseline_rate(results, point, find, baseline)
+                .map(|base| summary.mean / base * 100.0);
+            rows.push(vec![
+                label(),
+                Cell::Text(point.engine.clone()),
+                Cell::Number(summary.mean),
+                number(spread.and_then(|spread| spread.cv).map(|cv| cv * 100.0)),
+                number(spread.map(|spread| spread.ci95)),
+                Cell::Number(summary.median),
+                Cell::Number(summary.low),
+                Cell::Number(summary.high),
+                Cell::Number(summary.count as f64),
+                number(share),
+                number(None),
+                number(None),
+                Cell::Text(note(results, point, find).unwrap_or_default()),
+            ]);
+        }
+        for figure in figures(group, find).filter(|figure| figure.is_of(case)) {
+            let mut row = vec![number(None); heads.len()];
+            row[0] = label();
+            row[1] = Cell::Text(format!("{} (other hardware)", figure.engine));
+            row[10] = number(figure.kpps);
+            row[11] = number(figure.percent);
+            row[12] = Cell::Text(figure.source.clone());
+            rows.push(row);
+        }
+    }
+    let (heads, rows) = without_empty_columns(heads.to_vec(), rows);
+    Table {
+        id: format!(
+            "{}-{}-table",
+            group.name.value,
+            words::slug(words::find(find))
+        ),
+        title: format!("{}: {}", group.title(), words::find(find)),
+        note: String::new(),
+        heads,
+        rows,
+    }
+}
+
+fn series(name: &str, subject: &str, published: bool, points: Vec<Point>) -> Option<Series> {
+    (!points.is_empty()).then(|| Series {
+        name: name.into(),
+        subject: subject.into(),
+        published,
+        points,
+    })
+}
+
+fn figures(group: &Group, find: Find) -> impl Iterator<Item = &Published> {
+    let all = group.published.iter().map(|published| &published.value);
+    all.filter(move |figure| figure.find == find)
+}
+
+fn figure_name(figure: &Published) -> String {
+    format!("{}, {}", figure.engine, figure.source)
+}
+
+/// Mean of the same engine's baseline, sent to in the same way: of the same group, otherwise of any.
+fn baseline_rate(results: &Results, point: &Planned, find: Find, baseline: &str) -> Option<f64> {
+    let alike = |other: &&Planned| {
+        let (one, other_case) = (&point.case, &other.case);
+        other.engine == point.engine
+            && other_case.behavior == baseline
+            && (other_case.size, other_case.flows) == (one.size, one.flows)
+    };
+    let exactly = |other: &&Planned| {
+        (other.case.rules, other.case.routes) == (point.case.rules, point.case.routes)
+    };
+    let all = || results.last.plan.points.iter().filter(alike);
+    let here = |other: &&Planned| other.group == point.group;
+    let chosen = all()
+        .find(|other| here(other) && exactly(other))
+        .or_else(|| all().find(exactly))
+        .or_else(|| all().find(here))
+        .or_else(|| all().next())?;
+    let summary = Summary::of(&rounds(results, chosen, find))?;
+    Some(summary.mean).filter(|mean| *mean > 0.0)
+}
+
+/// What is special about a point.
+fn note(results: &Results, point: &Planned, find: Find) -> Option<String> {
+    let runs = results.runs(point, find);
+    let of = runs.len();
+    let mut notes = Vec::new();
+    let mut count = |what: &str, is: &dyn Fn(&Found) -> bool| {
+        let found = runs.iter().filter_map(|run| run.found.as_ref());
+        match found.filter(|found| is(found)).count() {
+            0 => {}
+            all if all == of => notes.push(what.to_owned()),
+            some => notes.push(format!("{what} in {some} of {of} runs")),
+        }
+    };
+    count("bounded by the generator", &|found| {
+        found.bound == Bound::Generator
+    });
+    count("bounded by the line rate", &|found| {
+        found.bound == Bound::Line
+    });
+    count("packets lost at every rate", &|found| {
+        found.bound == Bound::Floor
+    });
+    count("not settled", &|found| !found.settled);
+    count("not monotonic", &|found| !found.monotonic);
+    count("the generator was more than 2 % off its rate", &|found| {
+        found.pacing.abs() > PACING
+    });
+    let rates: Vec<f64> = runs.into_iter().map(kpps).collect();
+    if let (Some(summary), Some(ceiling)) = (Summary::of(&rates), results.ceiling(&point.case)) {
+        let share = summary.mean * 1e3 / ceiling;
+        if share >= CEILING_SHARE {
+            notes.push(format!(
+                "limited by the generator: {:.0} % of what it can",
+                share * 100.0
+            ));
+        }
+    }
+    (!notes.is_empty()).then(|| notes.join("; "))
+}
+
+fn number(value: Option<f64>) -> Cell {
+    value.map_or_else(|| Cell::Text(String::new()), Cell::Number)
+}

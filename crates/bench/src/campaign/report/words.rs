@@ -1,0 +1,148 @@
+//! How cases are called: by what differs within their group.
+
+use std::collections::BTreeSet;
+
+use sidestep_lab::engine::{Case, Flows, Size};
+
+use crate::campaign::file::Find;
+use crate::result::{Axis, Scale};
+
+/// How a measurement is called.
+pub fn find(find: Find) -> &'static str {
+    match find {
+        Find::Pdr => "PDR",
+        Find::Ndr => "NDR",
+        Find::Mrr => "MRR",
+        Find::Curve => "curve",
+        Find::Latency => "latency",
+    }
+}
+
+/// How packets are sent.
+pub fn sent(case: &Case) -> String {
+    let flows = flows(case.flows);
+    format!("{}, {flows}", size(case.size))
+}
+
+/// Where the cases of a group lie: on a line if one number alone differs, otherwise each by itself.
+pub struct Places<'a> {
+    cases: &'a [&'a Case],
+    number: Option<Number>,
+}
+
+/// What may differ, as a number.
+type Number = (&'static str, &'static str, fn(&Case) -> Option<f64>);
+
+const NUMBERS: [Number; 4] = [
+    ("segments", "", |case| Some(case.sids.into())),
+    ("size of the packets", "bytes", |case| match case.size {
+        Size::Bytes(bytes) => Some(bytes.into()),
+        Size::Imix => None,
+    }),
+    ("rules before the one that matches", "", |case| {
+        Some(case.rules.into())
+    }),
+    ("routes beside the one that matches", "", |case| {
+        Some(case.routes.into())
+    }),
+];
+
+/// Fewer places are no line.
+const LINE: usize = 3;
+
+impl<'a> Places<'a> {
+    pub fn of(cases: &'a [&'a Case]) -> Self {
+        let behaviors: BTreeSet<_> = cases
+            .iter()
+            .map(|case| (&case.behavior, case.flows))
+            .collect();
+        let mut numbers = NUMBERS.into_iter().filter(|(_, _, number)| {
+            let all: Option<Vec<f64>> = cases.iter().map(|case| number(case)).collect();
+            all.is_some_and(|mut all| {
+                all.sort_by(f64::total_cmp);
+                all.dedup();
+                all.len() == cases.len() && all.len() >= LINE
+            })
+        });
+        Self {
+            cases,
+            number: numbers.next().filter(|_| behaviors.len() == 1),
+        }
+    }
+
+    pub fn is_line(&self) -> bool {
+        self.number.is_some()
+    }
+
+    pub fn axis(&self) -> Axis {
+        match self.number {
+            Some((name, unit, _)) => Axis::linear(name, unit),
+            None => {
+                let words = self.cases.iter().map(|case| self.label(case)).collect();
+                Axis::new("case", "", Scale::Categories(words))
+            }
+        }
+    }
+
+    /// Where on the axis.
+    pub fn at(&self, case: &Case) -> f64 {
+        let number = self.number.and_then(|(_, _, number)| number(case));
+        number.unwrap_or_else(|| {
+            let index = self.cases.iter().position(|other| *other == case);
+            index.unwrap_or_default() as f64
+        })
+    }
+
+    /// The behavior, and what else differs within the group.
+    pub fn label(&self, case: &Case) -> String {
+        let differs = |of: fn(&Case) -> String| {
+            let words: BTreeSet<String> = self.cases.iter().map(|case| of(case)).collect();
+            (words.len() > 1).then(|| of(case))
+        };
+        // A behavior without segments is none of another number of them.
+        let numbers: BTreeSet<u32> = self.cases.iter().map(|case| case.sids).collect();
+        let several = numbers.into_iter().filter(|sids| *sids > 0).count() > 1;
+        let sids = (several && case.sids > 0).then(|| counted(case.sids, "SID", "SIDs"));
+        let more = [
+            sids,
+            differs(|case| size(case.size)),
+            differs(|case| flows(case.flows)),
+            differs(|case| counted(case.rules, "rule", "rules")),
+            differs(|case| counted(case.routes, "route", "routes")),
+        ];
+        let words = std::iter::once(case.behavior.clone()).chain(more.into_iter().flatten());
+        words.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// As a name of a file.
+pub fn slug(text: &str) -> String {
+    let plain = |letter: char| {
+        if letter.is_ascii_alphanumeric() {
+            letter.to_ascii_lowercase()
+        } else {
+            '-'
+        }
+    };
+    let words: String = text.chars().map(plain).collect();
+    let words: Vec<&str> = words.split('-').filter(|word| !word.is_empty()).collect();
+    words.join("-")
+}
+
+fn size(size: Size) -> String {
+    match size {
+        Size::Bytes(bytes) => format!("{bytes} bytes"),
+        Size::Imix => "IMIX".into(),
+    }
+}
+
+fn flows(flows: Flows) -> String {
+    match flows {
+        Flows::Uniform(count) => counted(count, "flow", "flows"),
+        Flows::Zipf(count) => format!("{count} flows by Zipf"),
+    }
+}
+
+fn counted(count: u32, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}

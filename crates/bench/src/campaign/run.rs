@@ -1,0 +1,382 @@
+//! Measures what a campaign asks for and its folder does not have yet.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use sidestep_lab::engine::{Case, Engine, Standing};
+use sidestep_lab::traffic::trial::Load;
+use sidestep_model::error::ConfigError;
+
+use super::file::{Campaign, Find};
+use super::log::{self, Begin, Failed, Log, Measured, Record};
+use super::plan::{self, CEILING_ENGINE, CURVE, LATENCY, Plan, Point, Unit};
+use crate::machine;
+use crate::progress::Progress;
+use crate::search::{self, Found};
+
+/// A campaign that is ready to be measured.
+pub struct Runner<'a> {
+    /// What for.
+    pub campaign: &'a Campaign,
+    /// Whether it is [`Campaign::quick`].
+    pub quick: bool,
+    /// What there is to measure.
+    pub plan: &'a Plan,
+    /// All that the plan names.
+    pub engines: &'a [Box<dyn Engine>],
+    /// Ends it early once it is set.
+    pub interrupted: &'a AtomicBool,
+}
+
+/// Why a campaign ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The folder cannot be used.
+    #[error(transparent)]
+    Log(#[from] log::Error),
+    /// What was measured there was measured otherwise.
+    #[error("the folder was begun {}; go on so, or measure into another folder with -o", if *quick { "with --quick" } else { "without --quick" })]
+    Otherwise {
+        /// How it began.
+        quick: bool,
+    },
+    /// A parameter of the search.
+    #[error(transparent)]
+    Campaign(#[from] ConfigError),
+}
+
+/// A measurement's end.
+enum Stop {
+    Interrupted,
+    Log(log::Error),
+}
+
+impl From<log::Error> for Stop {
+    fn from(error: log::Error) -> Self {
+        Self::Log(error)
+    }
+}
+
+impl Runner<'_> {
+    /// How long all that is missing takes, about.
+    ///
+    /// # Errors
+    /// A parameter of the search is wrong.
+    pub fn estimated(&self, log: &Log) -> Result<Duration, ConfigError> {
+        let trial = self.campaign.parameters(Find::Pdr)?.trial();
+        let missing = self.missing(log);
+        let trials = missing
+            .iter()
+            .flat_map(|(_, finds)| finds)
+            .map(|find| plan::trials(*find));
+        let ceilings = self.ceilings(log).len();
+        Ok(plan::estimated(
+            trial,
+            trials.sum::<usize>() + ceilings,
+            missing.len() + ceilings,
+        ))
+    }
+
+    /// Measures until everything is there or `interrupted` is set. True if everything has been tried.
+    ///
+    /// # Errors
+    /// The folder cannot be written. What an engine cannot do is in the log.
+    pub fn run(&self, log: &mut Log, progress: &mut dyn Progress) -> Result<bool, Error> {
+        if let Some(quick) = begun(log).filter(|quick| *quick != self.quick) {
+            return Err(Error::Otherwise { quick });
+        }
+        let missing = self.missing(log);
+        let ceilings = self.ceilings(log);
+        let finished = log.records.last() == Some(&Record::End);
+        if finished && missing.is_empty() && ceilings.is_empty() {
+            return Ok(true);
+        }
+        log.add(Record::Begin(Box::new(self.begin())))?;
+        let trials = missing
+            .iter()
+            .flat_map(|(_, finds)| finds)
+            .map(|find| plan::trials(*find));
+        progress.plan(trials.sum::<usize>() + ceilings.len());
+        match self.measure(&ceilings, &missing, log, progress) {
+            Ok(()) => {
+                log.add(Record::End)?;
+                Ok(true)
+            }
+            Err(Stop::Interrupted) => Ok(false),
+            Err(Stop::Log(error)) => Err(error.into()),
+        }
+    }
+
+    fn measure(
+        &self,
+        ceilings: &[&Case],
+        missing: &[(Unit, Vec<Find>)],
+        log: &mut Log,
+        progress: &mut dyn Progress,
+    ) -> Result<(), Stop> {
+        for case in ceilings {
+            progress.step(&format!("generator to sink: {case}"));
+            self.ceiling(case, log)?;
+        }
+        for (unit, finds) in missing {
+            self.unit(*unit, finds, log, progress)?;
+        }
+        Ok(())
+    }
+
+    /// What generator and sink can do with nothing between them.
+    fn ceiling(&self, case: &Case, log: &mut Log) -> Result<(), Stop> {
+        self.check()?;
+        let duration = self.trial_length();
+        let measured = self.engine(CEILING_ENGINE).map(|engine| {
+            let mut standing = engine.set_up(case)?;
+            standing.trial(Load::Maximum, duration, false)
+        });
+        let point = Point {
+            group: String::new(),
+            case: case.clone(),
+            engine: CEILING_ENGINE.into(),
+        };
+        match measured {
+            Some(Ok(trial)) => log.add(Record::Ceiling {
+                case: case.clone(),
+                trial,
+            })?,
+            Some(Err(error)) => self.failed(log, &point, 0, None, &error.to_string())?,
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Everything that is missing of a point in one run, with one set-up.
+    fn unit(
+        &self,
+        unit: Unit,
+        finds: &[Find],
+        log: &mut Log,
+        progress: &mut dyn Progress,
+    ) -> Result<(), Stop> {
+        self.check()?;
+        let Unit { point, run } = unit;
+        let name = format!("{} {}, run {}", point.engine, point.case, run + 1);
+        let Some(engine) = self.engine(&point.engine) else {
+            return Ok(());
+        };
+        let mut planned: usize = finds.iter().map(|find| plan::trials(*find)).sum();
+        let standing = engine.set_up(&point.case);
+        let mut standing = match standing {
+            Ok(standing) => standing,
+            Err(error) => {
+                progress.pass(planned);
+                return self.failed(log, point, run, None, &error.to_string());
+            }
+        };
+        for &find in finds {
+            let mut left = plan::trials(find);
+            planned -= left;
+            let mut watch = || {
+                if left > 0 {
+                    left -= 1;
+                    progress.step(&name);
+                }
+            };
+            let outcome = self.find(unit, find, standing.as_mut(), log, &mut watch);
+            progress.pass(left);
+            match outcome {
+                Ok(measured) => log.add(Record::Measured(Box::new(measured)))?,
+                Err(why) => {
+                    progress.pass(planned);
+                    return self.failed(log, point, run, Some(find), &why);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn find(
+        &self,
+        Unit { point, run }: Unit,
+        find: Find,
+        standing: &mut (dyn Standing + '_),
+        log: &Log,
+        watch: &mut dyn FnMut(),
+    ) -> Result<Measured, String> {
+        let (at, begun) = (SystemTime::now(), Instant::now());
+        let mut trials = Vec::new();
+        let mut found = None;
+        let mut trial = |duration: Duration, load, latency| {
+            if self.interrupted.load(Ordering::Acquire) {
+                return Err(TrialError::Interrupted);
+            }
+            watch();
+            let trial = standing
+                .trial(load, duration, latency)
+                .map_err(TrialError::Lab)?;
+            trials.push(trial.clone());
+            Ok(trial)
+        };
+        let length = self.trial_length();
+        match find {
+            Find::Pdr | Find::Ndr => {
+                let parameters = self
+                    .campaign
+                    .parameters(find)
+                    .map_err(|error| error.to_string())?;
+                let searched =
+                    search::search(&parameters, |duration, load| trial(duration, load, false));
+                found = Some(searched.map_err(|error| error.to_string())?);
+            }
+            Find::Mrr => {
+                trial(length, Load::Maximum, false).map_err(|error| error.to_string())?;
+            }
+            Find::Curve | Find::Latency => {
+                let pdr = pdr(log, point, run)?;
+                let latency = find == Find::Latency;
+                let shares = if latency { &LATENCY[..] } else { &CURVE[..] };
+                for share in shares {
+                    let load = Load::Rate(pdr.rate * share);
+                    trial(length, load, latency).map_err(|error| error.to_string())?;
+                }
+            }
+        }
+        Ok(Measured {
+            point: point.clone(),
+            run,
+            find,
+            at: humantime::format_rfc3339_seconds(at).to_string(),
+            seconds: begun.elapsed().as_secs_f64(),
+            found,
+            trials,
+        })
+    }
+
+    /// Takes down why something is not there. What fails because somebody wants an end is no failure.
+    fn failed(
+        &self,
+        log: &mut Log,
+        point: &Point,
+        run: u32,
+        find: Option<Find>,
+        why: &str,
+    ) -> Result<(), Stop> {
+        self.check()?;
+        log.add(Record::Failed(Failed {
+            point: point.clone(),
+            run,
+            find,
+            why: why.to_owned(),
+        }))?;
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), Stop> {
+        if self.interrupted.load(Ordering::Acquire) {
+            return Err(Stop::Interrupted);
+        }
+        Ok(())
+    }
+
+    /// What of the plan the folder does not have.
+    fn missing(&self, log: &Log) -> Vec<(Unit<'_>, Vec<Find>)> {
+        let measured = log.records.iter().filter_map(|record| match record {
+            Record::Measured(measured) => Some((&measured.point, measured.run, measured.find)),
+            _ => None,
+        });
+        let measured: HashSet<_> = measured.collect();
+        let units = self
+            .plan
+            .units(self.campaign)
+            .into_iter()
+            .filter_map(|unit| {
+                let mut groups = self.campaign.groups.iter();
+                let group = groups.find(|group| group.name.value == unit.point.group)?;
+                let mut finds = self.campaign.finds(group);
+                finds.retain(|find| !measured.contains(&(unit.point, unit.run, *find)));
+                (!finds.is_empty()).then_some((unit, finds))
+            });
+        units.collect()
+    }
+
+    fn ceilings(&self, log: &Log) -> Vec<&Case> {
+        let measured = |wanted: &&Case| {
+            log.records
+                .iter()
+                .any(|record| matches!(record, Record::Ceiling { case, .. } if case == *wanted))
+        };
+        let cases = self.plan.ceilings.iter();
+        cases.filter(|case| !measured(case)).collect()
+    }
+
+    fn begin(&self) -> Begin {
+        let points = &self.plan.points;
+        let recipes = points.iter().map(|point| {
+            self.engine(&point.engine)
+                .map_or_else(Vec::new, |engine| engine.recipe(&point.case))
+        });
+        let named = |engine: &&Box<dyn Engine>| {
+            engine.name() == CEILING_ENGINE
+                || points.iter().any(|point| point.engine == engine.name())
+        };
+        let engines = self.engines.iter().filter(named);
+        let facts: BTreeMap<_, _> = engines
+            .map(|engine| (engine.name().to_owned(), engine.facts()))
+            .collect();
+        Begin {
+            schema: log::SCHEMA,
+            at: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            git: option_env!("SIDESTEP_GIT").map(Into::into),
+            command: std::env::args().collect(),
+            quick: self.quick,
+            machine: machine::this(),
+            engines: facts,
+            plan: self.plan.clone(),
+            recipes: recipes.collect(),
+        }
+    }
+
+    fn engine(&self, name: &str) -> Option<&dyn Engine> {
+        let mut all = self.engines.iter();
+        all.find(|engine| engine.name() == name).map(AsRef::as_ref)
+    }
+
+    fn trial_length(&self) -> Duration {
+        // The file was checked when it was read.
+        self.campaign
+            .parameters(Find::Pdr)
+            .map_or(Duration::from_secs(1), |it| it.trial())
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum TrialError {
+    #[error("interrupted")]
+    Interrupted,
+    #[error(transparent)]
+    Lab(sidestep_lab::Error),
+}
+
+/// How the folder was begun.
+fn begun(log: &Log) -> Option<bool> {
+    log.records.iter().find_map(|record| match record {
+        Record::Begin(begin) => Some(begin.quick),
+        _ => None,
+    })
+}
+
+/// The PDR of the same run, which is measured first.
+fn pdr(log: &Log, point: &Point, run: u32) -> Result<Found, String> {
+    let found = log.records.iter().rev().find_map(|record| match record {
+        Record::Measured(measured)
+            if (&measured.point, measured.run, measured.find) == (point, run, Find::Pdr) =>
+        {
+            measured.found
+        }
+        _ => None,
+    });
+    match found {
+        Some(found) if found.rate > 0.0 => Ok(found),
+        _ => Err("no rate passes, of which shares could be measured".into()),
+    }
+}

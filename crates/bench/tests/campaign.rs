@@ -1,0 +1,471 @@
+//! Campaigns from file to report, on engines that are simulated.
+
+#[path = "simulated/engine.rs"]
+mod engine;
+mod simulated;
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use engine::{World, engines, vocabulary};
+use sidestep_bench::campaign::file::{Campaign, Find};
+use sidestep_bench::campaign::log::{self, Log, Record};
+use sidestep_bench::campaign::plan::Plan;
+use sidestep_bench::campaign::{report, run};
+use sidestep_bench::progress::Progress;
+use sidestep_bench::result::{Cell, Kind, Report, Table};
+
+const CAMPAIGN: &str = "\
+schema: 1
+title: Two engines
+engines: [slow, fast]
+find: [pdr, mrr, curve, latency]
+search: {start: 10000, beta: 0.005, epsilon: 0.01, trial: 1s}
+runs: 3
+groups:
+- name: behaviors
+  behaviors: [ipv6, end, end.as]
+  published:
+  - {source: A study, engine: Linux 4.12, behavior: end, kpps: 912.5, percent: 78}
+- name: segments
+  find: [ndr]
+  behaviors: [end]
+  sids: [1, 2, 4]
+";
+
+struct Steps {
+    planned: usize,
+    made: usize,
+}
+
+impl Progress for Steps {
+    fn plan(&mut self, steps: usize) {
+        self.planned = steps;
+    }
+
+    fn step(&mut self, _: &str) {
+        self.made += 1;
+    }
+
+    fn pass(&mut self, steps: usize) {
+        self.made += steps;
+    }
+}
+
+/// Measures into a folder; whether everything was tried.
+fn measure(text: &str, folder: &Path, world: &World) -> Result<bool, String> {
+    measure_so(text, folder, world, false)
+}
+
+fn measure_so(text: &str, folder: &Path, world: &World, quick: bool) -> Result<bool, String> {
+    let campaign = Campaign::parse(text).map_err(|error| error.to_string())?;
+    let campaign = if quick { campaign.quick() } else { campaign };
+    let engines = engines(world);
+    let plan = Plan::of(&campaign, &engines, &vocabulary()).map_err(|error| error.to_string())?;
+    let mut log = Log::open(folder, text).map_err(|error| error.to_string())?;
+    let runner = run::Runner {
+        campaign: &campaign,
+        quick,
+        plan: &plan,
+        engines: &engines,
+        interrupted: &world.interrupted,
+    };
+    let mut steps = Steps {
+        planned: 0,
+        made: 0,
+    };
+    let done = runner
+        .run(&mut log, &mut steps)
+        .map_err(|error| error.to_string())?;
+    if done {
+        assert_eq!(steps.made, steps.planned, "the bar ends at its end");
+    }
+    Ok(done)
+}
+
+fn table<'a>(report: &'a Report, id: &str) -> &'a Table {
+    let mut tables = report.tables.iter();
+    tables
+        .find(|table| table.id == id)
+        .unwrap_or_else(|| panic!("no table {id}"))
+}
+
+/// What is said of an engine at a case: head and cell, without the empty ones.
+fn row(table: &Table, case: &str, engine: &str) -> Vec<(String, Cell)> {
+    let text = |text: &str| Cell::Text(text.into());
+    let mut rows = table.rows.iter();
+    let row = rows.find(|row| row[0] == text(case) && row[1] == text(engine));
+    let cells = table
+        .heads
+        .iter()
+        .cloned()
+        .zip(row.expect("a row").iter().cloned());
+    cells.filter(|(_, cell)| *cell != text("")).collect()
+}
+
+fn number(row: &[(String, Cell)], head: &str) -> f64 {
+    match row.iter().find(|(name, _)| name == head) {
+        Some((_, Cell::Number(value))) => *value,
+        other => panic!("{head}: {other:?}"),
+    }
+}
+
+#[test]
+fn a_campaign_becomes_the_table_of_the_studies() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    assert_eq!(measure(CAMPAIGN, folder.path(), &world), Ok(true));
+    let report = report::read(folder.path()).expect("report");
+    assert!(report.complete);
+    let rates = table(&report, "behaviors-pdr-table");
+
+    let slow = row(rates, "ipv6", "slow");
+    let mean = number(&slow, "mean (kpps)");
+    assert!((199.0..=201.1).contains(&mean), "{slow:?}");
+    assert!((number(&slow, "% of ipv6") - 100.0).abs() < 1e-9);
+    assert_eq!(number(&slow, "runs") as u32, 3);
+    assert!(!slow.iter().any(|(head, _)| head == "note"), "{slow:?}");
+
+    let half = row(rates, "end", "slow");
+    assert!((number(&half, "% of ipv6") - 50.0).abs() < 1.0, "{half:?}");
+
+    let fast = row(rates, "ipv6", "fast");
+    let note = fast
+        .iter()
+        .find(|(head, _)| head == "note")
+        .expect("a note");
+    assert!(
+        matches!(&note.1, Cell::Text(text) if text.starts_with("limited by the generator: 9")),
+        "{fast:?}"
+    );
+
+    let published = row(rates, "end", "Linux 4.12 (other hardware)");
+    assert!((number(&published, "published (kpps, other hardware)") - 912.5).abs() < 1e-9);
+    assert!((number(&published, "published (% of ipv6)") - 78.0).abs() < 1e-9);
+    assert!(published.contains(&("note".into(), Cell::Text("A study".into()))));
+
+    let refusals: Vec<_> = report
+        .refusals
+        .iter()
+        .map(|it| (&*it.subject, &*it.at, &*it.why))
+        .collect();
+    assert_eq!(refusals, [("fast", "end.as, 1 SID, 64 bytes", "no end.as")]);
+    let commands = table(&report, "commands");
+    assert!(
+        commands
+            .rows
+            .iter()
+            .any(|row| row[2] == Cell::Text("set up fast end".into()))
+    );
+}
+
+#[test]
+fn pictures_are_boxes_lines_curves_and_distributions() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    assert_eq!(measure(CAMPAIGN, folder.path(), &world), Ok(true));
+    let report = report::read(folder.path()).expect("report");
+    let section = |id: &str| {
+        let mut sections = report.sections.iter();
+        sections
+            .find(|section| section.id == id)
+            .unwrap_or_else(|| panic!("no section {id}"))
+    };
+    assert_eq!(section("behaviors-pdr").kind, Kind::Box);
+    let published = section("behaviors-pdr")
+        .series
+        .iter()
+        .find(|series| series.published);
+    assert_eq!(published.expect("published").points[0].x as usize, 1);
+
+    let segments = section("segments-ndr");
+    assert_eq!(
+        (segments.kind, segments.x.name.as_str()),
+        (Kind::Line, "segments")
+    );
+    let places: Vec<f64> = segments.series[0]
+        .points
+        .iter()
+        .map(|point| point.x)
+        .collect();
+    assert_eq!(places, [1.0, 2.0, 4.0]);
+
+    // Beyond its capacity the delivery ratio falls: 1.2 times the PDR of half a percent loss.
+    let delivery = section("behaviors-end-delivery");
+    let last = delivery.series[0].points.last().expect("points");
+    assert!((last.value - 100.0 / 1.2).abs() < 1.0, "{last:?}");
+    let throughput = section("behaviors-end-throughput");
+    let slow = &throughput.series[0].points;
+    assert!(
+        (slow[11].value - 100.0).abs() < 0.1 && (slow[0].x - slow[0].value).abs() < 0.1,
+        "{slow:?}"
+    );
+
+    let latency = &section("behaviors-ipv6-latency").series[0];
+    let steps: Vec<_> = latency
+        .points
+        .iter()
+        .map(|point| (point.x, point.value))
+        .collect();
+    assert_eq!(steps, [(2.0, 0.5), (4.0, 0.75), (8.0, 1.0)]);
+    let told = table(&report, "behaviors-latency-table");
+    assert!((number(&row(told, "ipv6", "fast"), "max (µs)") - 7.9).abs() < 1e-9);
+
+    let page = sidestep_bench::report::page(&report);
+    assert!(!page.contains("Nothing was measured."));
+}
+
+#[test]
+fn an_interrupted_campaign_goes_on_where_it_was() {
+    let whole = {
+        let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+        assert_eq!(measure(CAMPAIGN, folder.path(), &world), Ok(true));
+        world.trials.get()
+    };
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    let mut rounds = 0;
+    loop {
+        rounds += 1;
+        world.interrupted.store(false, Ordering::Release);
+        world.interrupt_after.set(Some(world.trials.get() + 150));
+        let done = measure(CAMPAIGN, folder.path(), &world).expect("no error");
+        // What a crash cuts off in the middle of a line is measured again.
+        let path = folder.path().join(log::TRIALS);
+        if !done {
+            let mut text = fs::read(&path).unwrap();
+            text.extend(b"{\"record\":\"measu");
+            fs::write(&path, text).unwrap();
+            assert!(!report::read(folder.path()).expect("so far").complete);
+            continue;
+        }
+        break;
+    }
+    assert!(rounds > 2, "{rounds}");
+    // Each interruption throws away no more than the measurement it was in.
+    assert!(
+        world.trials.get() < whole + rounds * 64,
+        "{} of {whole}",
+        world.trials.get()
+    );
+    let (_, records) = log::read(folder.path()).expect("records");
+    let mut measured: Vec<_> = records
+        .iter()
+        .filter_map(|record| match record {
+            Record::Measured(measured) => {
+                Some((measured.point.clone(), measured.run, measured.find))
+            }
+            _ => None,
+        })
+        .collect();
+    let all = measured.len();
+    measured.sort_by_key(|it| format!("{it:?}"));
+    measured.dedup();
+    // Five points with four measurements, and three cases of two engines with one; three runs.
+    assert_eq!(
+        (all, measured.len()),
+        (5 * 4 * 3 + 6 * 3, 5 * 4 * 3 + 6 * 3)
+    );
+    assert!(
+        !records
+            .iter()
+            .any(|record| matches!(record, Record::Failed(_))),
+        "a signal is no failure"
+    );
+
+    let before = world.trials.get();
+    world.interrupt_after.set(None);
+    assert_eq!(measure(CAMPAIGN, folder.path(), &world), Ok(true));
+    assert_eq!(world.trials.get(), before, "nothing is missing");
+}
+
+#[test]
+fn engines_take_turns_from_run_to_run() {
+    let campaign = Campaign::parse(CAMPAIGN).unwrap();
+    let engines = engines(&World::default());
+    let plan = Plan::of(&campaign, &engines, &vocabulary()).unwrap();
+    let units = plan.units(&campaign);
+    let first = |run| {
+        units
+            .iter()
+            .find(|unit| unit.run == run)
+            .unwrap()
+            .point
+            .engine
+            .as_str()
+    };
+    assert_eq!([first(0), first(1), first(2)], ["slow", "fast", "slow"]);
+    assert!(units.is_sorted_by_key(|unit| unit.run));
+    let sequential = Campaign::parse(&format!("{CAMPAIGN}order: sequential\n")).unwrap();
+    let units = plan.units(&sequential);
+    assert_eq!([units[0].run, units[1].run, units[2].run], [0, 1, 2]);
+    assert!(units[..3].iter().all(|unit| unit.point == units[0].point));
+    assert_eq!(campaign.finds(&campaign.groups[1]), [Find::Ndr]);
+}
+
+#[test]
+fn another_campaign_does_not_get_into_the_folder() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    let short = CAMPAIGN.replace("runs: 3", "runs: 1");
+    assert_eq!(measure(&short, folder.path(), &world), Ok(true));
+    let commented = format!("# Once more.\n{short}");
+    assert_eq!(measure(&commented, folder.path(), &world), Ok(true));
+
+    let changed = short.replace("epsilon: 0.01", "epsilon: 0.02");
+    let error = measure(&changed, folder.path(), &world).unwrap_err();
+    assert!(
+        error.contains("changed since: search.epsilon: 0.01, now 0.02."),
+        "{error}"
+    );
+    let error = measure_so(&short, folder.path(), &world, true).unwrap_err();
+    assert!(error.contains("begun without --quick"), "{error}");
+
+    let open = Log::open(folder.path(), &short).expect("free");
+    let error = measure(&short, folder.path(), &world).unwrap_err();
+    assert!(error.ends_with("another `bench run` writes it"), "{error}");
+    drop(open);
+
+    let foreign = tempfile::tempdir().unwrap();
+    fs::write(foreign.path().join("letter.txt"), "Dear").unwrap();
+    let error = measure(&short, foreign.path(), &world).unwrap_err();
+    assert!(error.contains("not the folder of a campaign"), "{error}");
+    assert_eq!(fs::read_dir(foreign.path()).unwrap().count(), 1);
+
+    let path = folder.path().join(log::TRIALS);
+    let newer = fs::read_to_string(&path)
+        .unwrap()
+        .replacen("\"schema\":1", "\"schema\":2", 1);
+    fs::write(&path, newer).unwrap();
+    let error = measure(&short, folder.path(), &world).unwrap_err();
+    assert!(
+        error.ends_with("schema 2, but this version reads schema 1"),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_engine_that_fails_is_told_and_tried_again() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    let short = CAMPAIGN.replace("runs: 3", "runs: 1");
+    world.broken.set(Some("slow"));
+    assert_eq!(measure(&short, folder.path(), &world), Ok(true));
+    let first = report::read(folder.path()).expect("report");
+    let failed = first
+        .refusals
+        .iter()
+        .find(|refusal| refusal.at == "ipv6, 64 bytes, run 1");
+    assert_eq!(failed.expect("said").why, "its first packet was wrong");
+    let rates = table(&first, "behaviors-pdr-table");
+    assert!(
+        rates
+            .rows
+            .iter()
+            .all(|row| row[1] != Cell::Text("slow".into()))
+    );
+
+    world.broken.set(None);
+    assert_eq!(measure(&short, folder.path(), &world), Ok(true));
+    let second = report::read(folder.path()).expect("report");
+    assert_eq!(second.refusals.len(), 1, "{:?}", second.refusals);
+    row(table(&second, "behaviors-pdr-table"), "ipv6", "slow");
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_said_before_anything_starts() {
+    let wrong = [
+        (
+            "schema: 1",
+            "schema: 2",
+            "line 1, column 9: schema \"2\"; expected 1",
+        ),
+        ("runs: 3", "run: 3", "line 6, column 1: unknown field `run`"),
+        (
+            "runs: 3",
+            "runs: 0",
+            "line 6, column 7: runs \"0\"; expected 1 to 1000",
+        ),
+        (
+            "[slow, fast]",
+            "[slow, fats]",
+            "line 3, column 17: unknown engine \"fats\"; expected none, slow, fast",
+        ),
+        (
+            "[slow, fast]",
+            "[slow, slow]",
+            "line 3, column 17: engine twice \"slow\"",
+        ),
+        (
+            "[ipv6, end, end.as]",
+            "[ipv6, end.x]",
+            "line 9, column 21: unknown behavior \"end.x\"; expected end, end.ad, end.as, ipv6",
+        ),
+        (
+            "[ipv6, end, end.as]",
+            "[ipv6, end, end.ad]",
+            "line 9, column 26: no engine can do this (slow: no end.ad; fast: no end.ad) \"end.ad, 1 SID, 64 bytes\"",
+        ),
+        (
+            "[1, 2, 4]",
+            "[1, 20]",
+            "line 15, column 13: number of SIDs \"20\"; expected 1 to 10 of end",
+        ),
+        (
+            "[1, 2, 4]",
+            "[]",
+            "line 12, column 9: sids: [] in group \"segments\"; expected at least one",
+        ),
+        (
+            "sids: [1, 2, 4]",
+            "sizes: [0]",
+            "line 15, column 11: invalid value: integer `0`; expected a size: 1 to 65535 bytes, or imix",
+        ),
+        (
+            "sids: [1, 2, 4]",
+            "flows: [zipf]",
+            "line 15, column 11: invalid value: string \"zipf\"; expected flows: a number from 1 on, or zipf and a number",
+        ),
+        (
+            "name: segments",
+            "name: behaviors",
+            "line 12, column 9: group twice \"behaviors\"",
+        ),
+        (
+            "name: segments",
+            "name: Segments",
+            "line 12, column 9: name of a group \"Segments\"; expected lower-case letters, digits and -",
+        ),
+        (
+            "beta: 0.005",
+            "beta: 1.5",
+            "beta \"1.5\"; expected a share of the packets, from 0 to below 1",
+        ),
+        (
+            "trial: 1s",
+            "trial: soon",
+            "trial \"soon\"; expected a time such as 500ms or 2s",
+        ),
+        (
+            "behavior: end, kpps",
+            "behavior: end.t, kpps",
+            "published figure of no case \"end.t\"; expected a case of the group",
+        ),
+        (
+            "find: [ndr]",
+            "find: [ndr]\n  baseline: ipv4",
+            "line 14, column 13: baseline \"ipv4\"; expected a behavior of the group",
+        ),
+    ];
+    for (from, to, expected) in wrong {
+        let text = CAMPAIGN.replacen(from, to, 1);
+        assert_ne!(text, CAMPAIGN, "{from}");
+        let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+        let target = folder.path().join("results");
+        let error = measure(&text, &target, &world).expect_err(to);
+        assert!(
+            error.contains(expected),
+            "{to}: {error}\nand not: {expected}"
+        );
+        assert!(
+            !target.exists() && world.set_ups.get() == 0,
+            "nothing has begun"
+        );
+    }
+}

@@ -1,0 +1,142 @@
+//! Engines that are simulated systems.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use sidestep_bench::campaign::plan::Vocabulary;
+use sidestep_lab::Error;
+use sidestep_lab::engine::{Case, Engine, Standing};
+use sidestep_lab::traffic::trial::{Latency, Load, Trial};
+
+use crate::simulated::Simulated;
+
+/// What all engines of a test share.
+#[derive(Clone, Default)]
+pub struct World {
+    /// Trials made so far.
+    pub trials: Rc<Cell<usize>>,
+    /// Set-ups made so far.
+    pub set_ups: Rc<Cell<usize>>,
+    /// Raised after so many trials.
+    pub interrupt_after: Rc<Cell<Option<usize>>>,
+    /// The flag.
+    pub interrupted: Arc<AtomicBool>,
+    /// The engine that cannot be set up.
+    pub broken: Rc<Cell<Option<&'static str>>>,
+}
+
+/// An engine of that name, whose capacity is so many packets per second with plain IPv6; other behaviors take half of it.
+pub struct Fake {
+    name: &'static str,
+    capacity: f64,
+    world: World,
+}
+
+/// `slow` takes 200,000 packets per second, `fast` 900,000 and no `end.as`; the generator sends 1,000,000.
+pub fn engines(world: &World) -> Vec<Box<dyn Engine>> {
+    let engine = |name, capacity| {
+        let world = world.clone();
+        Box::new(Fake {
+            name,
+            capacity,
+            world,
+        }) as Box<dyn Engine>
+    };
+    vec![
+        engine("none", 1e9),
+        engine("slow", 200_000.0),
+        engine("fast", 900_000.0),
+    ]
+}
+
+/// The words of these engines.
+pub fn vocabulary() -> Vocabulary {
+    let behaviors = [
+        ("ipv6", 0..=0),
+        ("end", 1..=10),
+        ("end.as", 1..=10),
+        ("end.ad", 1..=10),
+    ];
+    Vocabulary {
+        behaviors: behaviors.map(|(name, sids)| (name.to_owned(), sids)).into(),
+    }
+}
+
+impl Engine for Fake {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn facts(&self) -> BTreeMap<String, String> {
+        BTreeMap::from([("version".into(), "1".into())])
+    }
+
+    fn refuses(&self, case: &Case) -> Option<String> {
+        let unknown = match (self.name, case.behavior.as_str()) {
+            ("none", behavior) => behavior != "ceiling",
+            (_, "end.ad") => true,
+            ("fast", behavior) => behavior == "end.as",
+            _ => false,
+        };
+        unknown.then(|| format!("no {}", case.behavior))
+    }
+
+    fn set_up(&self, case: &Case) -> Result<Box<dyn Standing + '_>, Error> {
+        self.world.set_ups.set(self.world.set_ups.get() + 1);
+        if self.world.broken.get() == Some(self.name) {
+            return Err(Error::Usage("its first packet was wrong".into()));
+        }
+        let behavior = if case.behavior == "ipv6" || self.name == "none" {
+            1.0
+        } else {
+            0.5
+        };
+        Ok(Box::new(Up {
+            system: Simulated {
+                generator: 1e6,
+                ..Simulated::of(self.capacity * behavior)
+            },
+            world: self.world.clone(),
+        }))
+    }
+
+    fn recipe(&self, case: &Case) -> Vec<String> {
+        vec![format!("set up {} {}", self.name, case.behavior)]
+    }
+}
+
+struct Up {
+    system: Simulated,
+    world: World,
+}
+
+impl Standing for Up {
+    fn trial(&mut self, load: Load, duration: Duration, latency: bool) -> Result<Trial, Error> {
+        let made = self.world.trials.get() + 1;
+        self.world.trials.set(made);
+        if self
+            .world
+            .interrupt_after
+            .get()
+            .is_some_and(|after| made >= after)
+        {
+            self.world.interrupted.store(true, Ordering::Release);
+            return Err(Error::Usage("a signal".into()));
+        }
+        let Ok(trial) = self.system.measure(duration, load);
+        let latency = latency.then(|| Latency {
+            samples: 4,
+            p50: 2_000.0,
+            p99: 8_000.0,
+            p999: 8_000.0,
+            max: 7_900.0,
+            jitter: 1_500.0,
+            histogram: vec![(2_000.0, 2), (4_000.0, 3), (8_000.0, 4)],
+        });
+        Ok(Trial { latency, ..trial })
+    }
+}
