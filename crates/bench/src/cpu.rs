@@ -24,6 +24,15 @@ pub fn on<T: Send>(cpu: usize, closure: impl FnOnce() -> T + Send) -> T {
     done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
+/// Moves this process, and what it will start, off these processors, unless it may use no others.
+pub fn leave(cpus: &[usize]) {
+    let mut rest = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
+    let left = cpus.iter().all(|&cpu| rest.unset(cpu).is_ok());
+    if left && (0..CpuSet::count()).any(|cpu| rest.is_set(cpu) == Ok(true)) {
+        let _ = sched_setaffinity(Pid::from_raw(0), &rest);
+    }
+}
+
 /// Keeps the calling thread on one processor. Where that is refused, it runs where the kernel puts it.
 pub fn pin(cpu: usize) {
     let mut set = CpuSet::new();

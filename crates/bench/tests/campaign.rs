@@ -9,7 +9,8 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use engine::{World, engines, vocabulary};
-use sidestep_bench::campaign::file::{Campaign, Find};
+use sidestep_bench::campaign::file::{Campaign, Find, TEMPLATE};
+use sidestep_bench::campaign::local;
 use sidestep_bench::campaign::log::{self, Log, Record};
 use sidestep_bench::campaign::plan::Plan;
 use sidestep_bench::campaign::{report, run};
@@ -468,4 +469,51 @@ fn what_is_wrong_with_a_file_is_said_before_anything_starts() {
             "nothing has begun"
         );
     }
+}
+
+#[test]
+fn the_campaign_to_start_from_is_one() {
+    let campaign = Campaign::parse(TEMPLATE).expect("what `bench init` writes");
+    let known = local::vocabulary().behaviors;
+    for group in &campaign.groups {
+        for behavior in &group.behaviors {
+            assert!(known.contains_key(&behavior.value), "{}", behavior.value);
+        }
+    }
+    // What is commented out, taken in, is a campaign as well.
+    let full: String = TEMPLATE
+        .lines()
+        .map(|line| match line.trim_start().strip_prefix("# ") {
+            Some(key) if is_key(key) => {
+                format!("{}{key}\n", &line[..line.len() - line.trim_start().len()])
+            }
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    let error = Campaign::parse(&full).err();
+    assert!(error.is_none(), "{error:?}\n{full}");
+    assert!(
+        full.contains("\n  published:") && full.contains("\n  line: "),
+        "{full}"
+    );
+}
+
+/// Whether a comment is a line of YAML.
+fn is_key(text: &str) -> bool {
+    let keys = [
+        "note:",
+        "line:",
+        "cpus:",
+        "sizes:",
+        "sids:",
+        "rules:",
+        "routes:",
+        "flows:",
+        "baseline:",
+        "engines:",
+        "find:",
+        "published:",
+        "- {source:",
+    ];
+    keys.iter().any(|key| text.starts_with(key))
 }

@@ -243,7 +243,13 @@ fn what_drifts_up_meanwhile_is_followed() {
 #[test]
 fn what_never_settles_ends_all_the_same() {
     // Every other trial loses: no rate comes out twice.
-    let capacity = |now: f64| if now as u64 % 2 == 0 { 1e9 } else { 0.0 };
+    let capacity = |now: f64| {
+        if (now as u64).is_multiple_of(2) {
+            1e9
+        } else {
+            0.0
+        }
+    };
     let mut system = Simulated {
         capacity: Box::new(capacity),
         ..Simulated::of(0.0)

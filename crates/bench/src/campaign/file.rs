@@ -7,11 +7,14 @@ use std::time::Duration;
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_saphyr::Spanned;
-use sidestep_lab::engine::{Flows, Size};
+use sidestep_lab::engine::{Case, Flows, Placement, Size};
 use sidestep_model::config::yaml::{self, wrong};
 use sidestep_model::error::ConfigError;
 
 use crate::search::{Parameters, Wrong};
+
+/// What `sidestep bench init` writes: every key, explained.
+pub const TEMPLATE: &str = include_str!("template.yaml");
 
 /// Version of the campaign file that this program reads.
 pub const SCHEMA: u32 = 1;
@@ -39,8 +42,7 @@ pub struct Campaign {
     #[serde(default)]
     pub order: Order,
     /// Which CPU does what.
-    #[serde(default)]
-    pub cpus: Cpus,
+    pub cpus: Option<Spanned<Placement>>,
     /// Experiments.
     pub groups: Vec<Group>,
 }
@@ -111,18 +113,6 @@ pub enum Order {
     Sequential,
 }
 
-/// Which CPU does what; where nothing is said, the engines choose.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Cpus {
-    /// Sends.
-    pub generator: Option<usize>,
-    /// Forwards.
-    pub system: Option<usize>,
-    /// Receives.
-    pub sink: Option<usize>,
-}
-
 /// A figure that somebody published, of other hardware.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -159,7 +149,7 @@ pub struct SizeWord(pub Size);
 pub struct FlowsWord(pub Flows);
 
 /// The search's parameters as a file has them; rates in packets per second.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Search {
     start: Option<Spanned<f64>>,
@@ -322,19 +312,6 @@ impl Group {
     }
 }
 
-impl Default for Search {
-    fn default() -> Self {
-        Self {
-            start: None,
-            line: None,
-            beta: None,
-            epsilon: None,
-            trial: None,
-            quick: false,
-        }
-    }
-}
-
 impl Search {
     fn parameters(&self, find: Find) -> Result<Parameters, ConfigError> {
         let number =
@@ -377,7 +354,7 @@ impl Search {
 
 impl Published {
     /// Whether it is of this case.
-    pub fn is_of(&self, case: &sidestep_lab::engine::Case) -> bool {
+    pub fn is_of(&self, case: &Case) -> bool {
         let same = |wanted: Option<u32>, is: u32| wanted.is_none_or(|wanted| wanted == is);
         self.behavior == case.behavior
             && self.size.is_none_or(|size| size.0 == case.size)

@@ -3,12 +3,14 @@
 //!
 //! - [`file`]: the YAML file; [`difference`]: what is not the same in two of them.
 //! - [`plan`]: what it comes to, and who cannot do what.
+//! - [`local`]: the engines of this machine.
 //! - [`log`]: the folder.
 //! - [`run`]: measures what the folder does not have.
 //! - [`report`]: tells it.
 
 pub mod difference;
 pub mod file;
+pub mod local;
 pub mod log;
 pub mod plan;
 pub mod report;

@@ -193,18 +193,11 @@ fn known<'a>(
     engines: &'a [Box<dyn Engine>],
 ) -> Result<&'a dyn Engine, ConfigError> {
     let mut all = engines.iter();
-    match all.find(|engine| engine.name() == name.value) {
-        Some(engine) => Ok(engine.as_ref()),
-        None => {
-            let names: Vec<&str> = engines.iter().map(|engine| engine.name()).collect();
-            Err(wrong(
-                name,
-                "unknown engine",
-                &name.value,
-                &names.join(", "),
-            ))
-        }
-    }
+    let found = all.find(|engine| engine.name() == name.value);
+    found.map(AsRef::as_ref).ok_or_else(|| {
+        let names: Vec<&str> = engines.iter().map(|engine| engine.name()).collect();
+        wrong(name, "unknown engine", &name.value, &names.join(", "))
+    })
 }
 
 fn cases_of(

@@ -1,6 +1,6 @@
 //! Measures what a campaign asks for and its folder does not have yet.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -63,14 +63,14 @@ impl Runner<'_> {
     ///
     /// # Errors
     /// A parameter of the search is wrong.
-    pub fn estimated(&self, log: &Log) -> Result<Duration, ConfigError> {
+    pub fn estimated(&self, records: &[Record]) -> Result<Duration, ConfigError> {
         let trial = self.campaign.parameters(Find::Pdr)?.trial();
-        let missing = self.missing(log);
+        let missing = self.missing(records);
         let trials = missing
             .iter()
             .flat_map(|(_, finds)| finds)
             .map(|find| plan::trials(*find));
-        let ceilings = self.ceilings(log).len();
+        let ceilings = self.ceilings(records).len();
         Ok(plan::estimated(
             trial,
             trials.sum::<usize>() + ceilings,
@@ -86,8 +86,8 @@ impl Runner<'_> {
         if let Some(quick) = begun(log).filter(|quick| *quick != self.quick) {
             return Err(Error::Otherwise { quick });
         }
-        let missing = self.missing(log);
-        let ceilings = self.ceilings(log);
+        let missing = self.missing(&log.records);
+        let ceilings = self.ceilings(&log.records);
         let finished = log.records.last() == Some(&Record::End);
         if finished && missing.is_empty() && ceilings.is_empty() {
             return Ok(true);
@@ -278,8 +278,8 @@ impl Runner<'_> {
     }
 
     /// What of the plan the folder does not have.
-    fn missing(&self, log: &Log) -> Vec<(Unit<'_>, Vec<Find>)> {
-        let measured = log.records.iter().filter_map(|record| match record {
+    fn missing(&self, records: &[Record]) -> Vec<(Unit<'_>, Vec<Find>)> {
+        let measured = records.iter().filter_map(|record| match record {
             Record::Measured(measured) => Some((&measured.point, measured.run, measured.find)),
             _ => None,
         });
@@ -298,9 +298,9 @@ impl Runner<'_> {
         units.collect()
     }
 
-    fn ceilings(&self, log: &Log) -> Vec<&Case> {
+    fn ceilings(&self, records: &[Record]) -> Vec<&Case> {
         let measured = |wanted: &&Case| {
-            log.records
+            records
                 .iter()
                 .any(|record| matches!(record, Record::Ceiling { case, .. } if case == *wanted))
         };
@@ -314,14 +314,10 @@ impl Runner<'_> {
             self.engine(&point.engine)
                 .map_or_else(Vec::new, |engine| engine.recipe(&point.case))
         });
-        let named = |engine: &&Box<dyn Engine>| {
-            engine.name() == CEILING_ENGINE
-                || points.iter().any(|point| point.engine == engine.name())
-        };
-        let engines = self.engines.iter().filter(named);
-        let facts: BTreeMap<_, _> = engines
-            .map(|engine| (engine.name().to_owned(), engine.facts()))
-            .collect();
+        let named =
+            |name: &str| name == CEILING_ENGINE || points.iter().any(|point| point.engine == name);
+        let engines = self.engines.iter().filter(|engine| named(engine.name()));
+        let facts = engines.map(|engine| (engine.name().to_owned(), engine.facts()));
         Begin {
             schema: log::SCHEMA,
             at: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
@@ -330,7 +326,7 @@ impl Runner<'_> {
             command: std::env::args().collect(),
             quick: self.quick,
             machine: machine::this(),
-            engines: facts,
+            engines: facts.collect(),
             plan: self.plan.clone(),
             recipes: recipes.collect(),
         }

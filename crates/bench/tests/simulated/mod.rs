@@ -60,6 +60,7 @@ impl Simulated {
     }
 
     /// What `search` calls.
+    #[allow(clippy::unnecessary_wraps, reason = "as the search wants it")]
     pub fn measure(&mut self, duration: Duration, load: Load) -> Result<Trial, Infallible> {
         let seconds = duration.as_secs_f64();
         let rate = match load {

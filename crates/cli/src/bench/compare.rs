@@ -14,7 +14,7 @@ use crate::{Outcome, tables};
 /// Arguments of `bench compare`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A report.json, or the folder that holds it
+    /// A report.json, the folder that holds it, or a campaign's
     pub before: PathBuf,
     /// The report of the same measurements to compare with it
     pub after: PathBuf,
@@ -64,7 +64,7 @@ struct Comparison {
 
 /// Runs the command. Points that became worse are a failure.
 pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
-    let (before, after) = (report::read(&args.before)?, report::read(&args.after)?);
+    let (before, after) = (super::read(&args.before)?, super::read(&args.after)?);
     let bounds = Bounds {
         change: args.change / 100.0,
         chance: args.chance / 100.0,

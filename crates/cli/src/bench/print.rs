@@ -6,8 +6,9 @@ use comfy_table::Table;
 use sidestep_bench::report::{number, table, text};
 use sidestep_bench::result::{Report, Section};
 
+use crate::Outcome;
 use crate::style::{Ink, Style};
-use crate::{Outcome, tables};
+use crate::tables::table as empty;
 
 /// The report as text: a table for each picture.
 pub fn print(report: &Report, out: &mut dyn Write) -> Outcome {
@@ -17,6 +18,12 @@ pub fn print(report: &Report, out: &mut dyn Write) -> Outcome {
         writeln!(out, "{title}: {}", table::head(&section.y))?;
         writeln!(out, "{}\n", rows(section))?;
     }
+    tables(report, out)
+}
+
+/// What is told in rows, and what was not measured.
+pub fn tables(report: &Report, out: &mut dyn Write) -> Outcome {
+    let style = Style::of_stdout();
     let refusals = Some(table::refusals(&report.refusals)).filter(|table| !table.rows.is_empty());
     for table in report.tables.iter().chain(&refusals) {
         writeln!(out, "{}", style.paint(Ink::Title, &table.title))?;
@@ -31,7 +38,7 @@ fn rows(section: &Section) -> Table {
     let mut heads = vec![table::head(&section.x)];
     heads.extend(places.iter().map(|place| number::rounded(*place)));
     let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
-    let mut rows = tables::table(&heads, &heads[1..]);
+    let mut rows = empty(&heads, &heads[1..]);
     for series in &section.series {
         let values = places.iter().map(|place| {
             let point = table::at(series, *place);
@@ -46,7 +53,7 @@ fn told(from: &sidestep_bench::result::Table) -> Table {
     let heads: Vec<&str> = from.heads.iter().map(String::as_str).collect();
     let numbers = (0..heads.len()).filter(|column| text::is_numeric(from, *column));
     let numbers: Vec<&str> = numbers.map(|column| heads[column]).collect();
-    let mut table = tables::table(&heads, &numbers);
+    let mut table = empty(&heads, &numbers);
     for row in &from.rows {
         table.add_row(row.iter().map(text::readable));
     }

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use sidestep_bench::campaign::log::is_campaign;
 use sidestep_bench::report;
 
 use crate::Outcome;
@@ -10,7 +11,7 @@ use crate::Outcome;
 /// Arguments of `bench report`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A report.json, or the folder that holds it
+    /// A report.json, the folder that holds it, or a campaign's
     pub from: PathBuf,
     /// Where to put what is made [default: beside the report.json]
     #[arg(short, long, value_name = "DIR")]
@@ -19,7 +20,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
-    let made_from = report::read(&args.from)?;
+    let made_from = super::read(&args.from)?;
     let beside = if args.from.is_dir() {
         &args.from
     } else {
@@ -27,6 +28,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     };
     match &args.output {
         Some(folder) => report::write(&made_from, folder)?,
+        None if is_campaign(&args.from) => report::write(&made_from, beside)?,
         None => report::render(&made_from, beside)?,
     }
     let folder = args.output.as_deref().unwrap_or(beside);

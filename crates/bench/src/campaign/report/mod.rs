@@ -127,7 +127,7 @@ impl<'a> Results<'a> {
         Some(Self {
             campaign,
             first: begins().next()?,
-            last: begins().last()?,
+            last: begins().next_back()?,
             measured: measured.collect(),
             ceilings: ceilings.collect(),
         })

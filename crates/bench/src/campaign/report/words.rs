@@ -75,13 +75,11 @@ impl<'a> Places<'a> {
     }
 
     pub fn axis(&self) -> Axis {
-        match self.number {
-            Some((name, unit, _)) => Axis::linear(name, unit),
-            None => {
-                let words = self.cases.iter().map(|case| self.label(case)).collect();
-                Axis::new("case", "", Scale::Categories(words))
-            }
+        if let Some((name, unit, _)) = self.number {
+            return Axis::linear(name, unit);
         }
+        let words = self.cases.iter().map(|case| self.label(case)).collect();
+        Axis::new("case", "", Scale::Categories(words))
     }
 
     /// Where on the axis.

@@ -1,0 +1,113 @@
+//! The engines of this machine, for a campaign.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use serde::Serialize;
+use sidestep_lab::engine::behavior::kinds;
+use sidestep_lab::engine::{self, Case, Engine, Flows, Options, Placement, Size};
+use sidestep_model::config::yaml::wrong;
+use sidestep_model::error::ConfigError;
+
+use super::file::Campaign;
+use super::plan::Vocabulary;
+use crate::cpu;
+
+/// Every engine that there is, on the CPUs that the campaign names, otherwise all on the last one that this process may use. The
+/// process itself moves to the others, if there are any.
+///
+/// # Errors
+/// The campaign names a CPU that this process may not use.
+pub fn engines(
+    campaign: &Campaign,
+    interrupted: &Arc<AtomicBool>,
+) -> Result<Vec<Box<dyn Engine>>, ConfigError> {
+    let allowed = cpu::allowed();
+    let placement = match &campaign.cpus {
+        None => on_one(allowed.last().copied().unwrap_or(0)),
+        Some(given) => {
+            let Placement {
+                generator,
+                system,
+                sink,
+            } = given.value;
+            for cpu in [generator, system, sink] {
+                if !allowed.contains(&cpu) {
+                    let allowed: Vec<String> = allowed.iter().map(usize::to_string).collect();
+                    return Err(wrong(given, "CPU", &cpu.to_string(), &allowed.join(", ")));
+                }
+            }
+            given.value
+        }
+    };
+    let Placement {
+        generator,
+        system,
+        sink,
+    } = placement;
+    cpu::leave(&[generator, system, sink]);
+    Ok(engine::all(&Options {
+        placement,
+        interrupted: Arc::clone(interrupted),
+        ..Options::default()
+    }))
+}
+
+/// The behaviors that campaigns may name.
+pub fn vocabulary() -> Vocabulary {
+    let behaviors = kinds()
+        .into_iter()
+        .map(|kind| (kind.name.to_owned(), kind.sids));
+    Vocabulary {
+        behaviors: behaviors.collect(),
+    }
+}
+
+/// A behavior, and who can do it here.
+#[derive(Clone, Debug, Serialize)]
+pub struct Offer {
+    /// In a campaign's spelling.
+    pub behavior: String,
+    /// In the RFC's.
+    pub title: String,
+    /// How many segments it takes: least and most.
+    pub sids: (u32, u32),
+    /// Engines, and why each cannot do it here, if it cannot.
+    pub engines: Vec<(String, Option<String>)>,
+}
+
+/// What the engines of this machine can do. Nothing is set up.
+pub fn offers() -> Vec<Offer> {
+    let engines = engine::all(&Options::default());
+    let offers = kinds().into_iter().map(|kind| {
+        let case = Case {
+            behavior: kind.name.into(),
+            sids: 1.clamp(*kind.sids.start(), *kind.sids.end()),
+            size: Size::Bytes(SIZE.max(kind.least as u32)),
+            flows: Flows::Uniform(1),
+            rules: 0,
+            routes: 0,
+        };
+        let engines = engines
+            .iter()
+            .map(|engine| (engine.name().to_owned(), engine.refuses(&case)));
+        Offer {
+            behavior: kind.name.into(),
+            title: kind.title.into(),
+            sids: (*kind.sids.start(), *kind.sids.end()),
+            engines: engines.collect(),
+        }
+    });
+    offers.collect()
+}
+
+fn on_one(cpu: usize) -> Placement {
+    Placement {
+        generator: cpu,
+        system: cpu,
+        sink: cpu,
+    }
+}
+
+/// Of the packets that are asked about.
+const SIZE: u32 = 64;

@@ -1,0 +1,145 @@
+//! `sidestep bench run FILE`: a campaign, from where it was left.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use sidestep_bench::campaign::file::Campaign;
+use sidestep_bench::campaign::local;
+use sidestep_bench::campaign::log::{Log, Record};
+use sidestep_bench::campaign::plan::Plan;
+use sidestep_bench::campaign::report;
+use sidestep_bench::campaign::run::Runner;
+use sidestep_bench::report as files;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::bar::Bar;
+use super::print::tables;
+use crate::Outcome;
+
+/// Arguments of `bench run`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The campaign (`sidestep bench init` writes one)
+    pub file: PathBuf,
+    /// Where to put what is measured, or to go on [default: the file's name and -results, or -quick]
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Short trials, two runs: whether it works here, not how fast
+    #[arg(long)]
+    pub quick: bool,
+    /// Check the file, and tell what would be measured and how long that takes
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+    /// Print JSON, as in report.json
+    #[arg(short, long)]
+    pub json: bool,
+}
+
+/// Runs the command.
+pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
+    let name = args.file.display();
+    let text = fs::read_to_string(&args.file).map_err(|error| format!("{name}: {error}"))?;
+    let in_file = |error| format!("{name}: {error}");
+    let campaign = Campaign::parse(&text).map_err(in_file)?;
+    let campaign = if args.quick {
+        campaign.quick()
+    } else {
+        campaign
+    };
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let engines = local::engines(&campaign, &interrupted).map_err(in_file)?;
+    let plan = Plan::of(&campaign, &engines, &local::vocabulary()).map_err(in_file)?;
+    let runner = Runner {
+        campaign: &campaign,
+        quick: args.quick,
+        plan: &plan,
+        engines: &engines,
+        interrupted: &interrupted,
+    };
+    if args.dry_run {
+        return tell(&runner, out);
+    }
+    let folder = args
+        .output
+        .clone()
+        .unwrap_or_else(|| folder(&args.file, args.quick));
+    let mut log = Log::open(&folder, &text)?;
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
+    }
+    let time = runner.estimated(&log.records)?;
+    eprintln!("{}: about {}", folder.display(), minutes(time.as_secs()));
+    let done = runner.run(&mut log, &mut Bar::new())?;
+    let Some(report) = report::report(&campaign, &log.records) else {
+        return Err("interrupted before anything was measured".into());
+    };
+    files::write(&report, &folder)?;
+    if args.json {
+        serde_json::to_writer_pretty(&mut *out, &report)?;
+        writeln!(out)?;
+    } else {
+        tables(&report, out)?;
+        writeln!(out, "{}", folder.join(files::HTML).display())?;
+    }
+    if !done {
+        return Err("interrupted; the same command goes on where it was".into());
+    }
+    match failed(&log.records) {
+        0 => Ok(()),
+        failed => {
+            Err(format!("{failed} measurements failed; the same command tries them again").into())
+        }
+    }
+}
+
+/// What a campaign would do.
+fn tell(runner: &Runner, out: &mut dyn Write) -> Outcome {
+    let plan = runner.plan;
+    for point in &plan.points {
+        writeln!(out, "{}: {} {}", point.group, point.engine, point.case)?;
+    }
+    for refused in &plan.refused {
+        let point = &refused.point;
+        writeln!(
+            out,
+            "{}: not {} {}: {}",
+            point.group, point.engine, point.case, refused.why
+        )?;
+    }
+    let time = runner.estimated(&[])?;
+    writeln!(
+        out,
+        "{} points, {} runs of each, about {}",
+        plan.points.len(),
+        runner.campaign.runs(),
+        minutes(time.as_secs())
+    )?;
+    Ok(())
+}
+
+/// Measurements that failed since the campaign last began.
+fn failed(records: &[Record]) -> usize {
+    let last = records
+        .iter()
+        .rev()
+        .take_while(|record| !matches!(record, Record::Begin(_)));
+    last.filter(|record| matches!(record, Record::Failed(_)))
+        .count()
+}
+
+fn folder(file: &Path, quick: bool) -> PathBuf {
+    let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+    let what = if quick { "quick" } else { "results" };
+    PathBuf::from(format!("{stem}-{what}"))
+}
+
+fn minutes(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}

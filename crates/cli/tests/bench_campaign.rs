@@ -1,0 +1,236 @@
+//! `sidestep bench init`, `run` and `list`: what they write, say and exit with.
+
+mod common;
+
+use std::fs;
+
+use common::{Folder, sidestep, stderr, stdout};
+use serde_json::{Value, json};
+use sidestep_lab::root_or_skip;
+
+/// What comes through at the highest load, with nothing to search.
+const CAMPAIGN: &str = "\
+schema: 1
+title: Plain IPv6
+engines: [linux]
+find: [mrr]
+search: {trial: 50ms}
+runs: 2
+groups:
+- {name: plain, behaviors: [ipv6]}
+";
+
+#[test]
+fn init_writes_a_campaign_and_never_over_a_file() {
+    let folder = Folder::new();
+    let file = folder.path("mine.yaml");
+    let made = sidestep(&["bench", "init", &file]);
+    assert!(made.status.success(), "{}", stderr(&made));
+    assert_eq!(stdout(&made), format!("{file}\n"));
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains("\ngroups:\n"), "{text}");
+
+    fs::write(&file, "mine").unwrap();
+    let again = sidestep(&["bench", "init", &file]);
+    assert_eq!(again.status.code(), Some(1));
+    assert_eq!(
+        stderr(&again),
+        format!("sidestep: {file}: File exists (os error 17)\n")
+    );
+    assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
+}
+
+#[test]
+fn what_is_wrong_with_a_campaign_is_said_with_its_place() {
+    let folder = Folder::new();
+    let file = folder.write("wrong.yaml", CAMPAIGN.replace("[ipv6]", "[end.dx5]"));
+    let results = folder.path("results");
+    let wrong = sidestep(&["bench", "run", &file, "-o", &results]);
+    assert_eq!(wrong.status.code(), Some(1));
+    let said = stderr(&wrong);
+    let begin =
+        format!("sidestep: {file}: line 8, column 29: unknown behavior \"end.dx5\"; expected ");
+    assert!(
+        said.starts_with(&begin) && said.contains("end.dx4"),
+        "{said}"
+    );
+    assert!(fs::metadata(&results).is_err(), "nothing has begun");
+
+    let missing = sidestep(&["bench", "run", &folder.path("missing.yaml")]);
+    assert!(stderr(&missing).ends_with("missing.yaml: No such file or directory (os error 2)\n"));
+}
+
+#[test]
+fn list_says_who_can_do_what_and_why_not() {
+    let listed = sidestep(&["bench", "list"]);
+    assert!(listed.status.success(), "{}", stderr(&listed));
+    let said = stdout(&listed);
+    let head = said.lines().next().unwrap();
+    for engine in ["linux", "sidestep-tc", "sidestep-xdp"] {
+        assert!(head.contains(engine), "{said}");
+    }
+    assert!(
+        said.lines().any(|line| line.starts_with("end.ad ")),
+        "{said}"
+    );
+    assert!(
+        said.contains("\nNot here\n") && said.contains("\nlinux: "),
+        "{said}"
+    );
+
+    let json: Value = serde_json::from_str(&stdout(&sidestep(&["bench", "list", "-j"]))).unwrap();
+    let proxy = json
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|offer| offer["behavior"] == "end.ad");
+    let linux = proxy.unwrap()["engines"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|it| it[0] == "linux");
+    assert!(linux.unwrap()[1].is_string(), "Linux has no End.AD");
+}
+
+#[test]
+fn a_dry_run_tells_the_plan_and_measures_nothing() {
+    if !root_or_skip("a_dry_run_tells_the_plan_and_measures_nothing") {
+        return;
+    }
+    let folder = Folder::new();
+    let file = folder.path("campaign.yaml");
+    assert!(sidestep(&["bench", "init", &file]).status.success());
+    let told = sidestep(&[
+        "bench",
+        "run",
+        &file,
+        "--dry-run",
+        "-o",
+        &folder.path("results"),
+    ]);
+    assert!(told.status.success(), "{}", stderr(&told));
+    let said = stdout(&told);
+    assert!(said.contains("behaviors: linux ipv6, 64 bytes\n"), "{said}");
+    assert!(
+        said.contains("segments: sidestep-xdp h.encaps, 8 SIDs, 64 bytes\n"),
+        "{said}"
+    );
+    let last = said.lines().last().unwrap();
+    assert!(
+        last.starts_with("24 points, 10 runs of each, about "),
+        "{said}"
+    );
+    assert!(fs::metadata(folder.path("results")).is_err());
+}
+
+#[test]
+fn a_campaign_is_measured_once_and_its_folder_makes_the_report_again() {
+    if !root_or_skip("a_campaign_is_measured_once_and_its_folder_makes_the_report_again") {
+        return;
+    }
+    let folder = Folder::new();
+    let file = folder.write("plain.yaml", CAMPAIGN);
+    let results = folder.path("results");
+    let run = sidestep(&["bench", "run", &file, "-o", &results]);
+    assert!(run.status.success(), "{}\n{}", stdout(&run), stderr(&run));
+    let said = stdout(&run);
+    assert!(
+        said.contains("plain: MRR\n") && said.contains("Generator to sink\n"),
+        "{said}"
+    );
+    assert!(
+        said.ends_with(&format!("{results}/report.html\n")),
+        "{said}"
+    );
+    let trials = format!("{results}/trials.jsonl");
+    let measured = fs::read_to_string(&trials).unwrap();
+    let lines: Vec<Value> = measured
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let kinds: Vec<&str> = lines
+        .iter()
+        .map(|line| line["record"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds, ["begin", "ceiling", "measured", "measured", "end"]);
+    assert!(
+        lines[2]["trials"][0]["received"].as_u64() > Some(1000),
+        "{}",
+        lines[2]
+    );
+
+    let again = sidestep(&["bench", "run", &file, "-o", &results]);
+    assert!(again.status.success(), "{}", stderr(&again));
+    assert_eq!(
+        fs::read_to_string(&trials).unwrap(),
+        measured,
+        "nothing is measured twice"
+    );
+
+    let changed = folder.write("plain.yaml", CAMPAIGN.replace("runs: 2", "runs: 3"));
+    let refused = sidestep(&["bench", "run", &changed, "-o", &results]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        stderr(&refused).contains("changed since: runs: 2, now 3."),
+        "{}",
+        stderr(&refused)
+    );
+}
+
+#[test]
+fn report_and_compare_take_the_folder_of_a_campaign() {
+    let folders = [100_000.0, 50_000.0].map(|rate| {
+        let folder = Folder::new();
+        folder.write("campaign.yaml", CAMPAIGN);
+        folder.write("trials.jsonl", trials(rate));
+        folder
+    });
+    let [before, after] = &folders;
+    let made = sidestep(&["bench", "report", &before.path("")]);
+    assert!(made.status.success(), "{}", stderr(&made));
+    for name in [
+        "report.json",
+        "report.html",
+        "plain-mrr.png",
+        "plain-mrr-table.csv",
+    ] {
+        assert!(fs::metadata(before.path(name)).is_ok(), "{name}");
+    }
+    let slower = sidestep(&["bench", "compare", &before.path(""), &after.path("")]);
+    assert_eq!(slower.status.code(), Some(1));
+    assert_eq!(
+        stderr(&slower),
+        "sidestep: 1 of 1 points have become worse\n"
+    );
+}
+
+/// Two runs at about this rate.
+fn trials(rate: f64) -> String {
+    let case = json!({
+        "behavior": "ipv6", "sids": 0, "size": {"bytes": 64}, "flows": {"uniform": 1}, "rules": 0, "routes": 0,
+    });
+    let point = json!({"group": "plain", "case": case, "engine": "linux"});
+    let begin = json!({
+        "record": "begin", "schema": 1, "at": "2026-01-02T03:04:05Z", "version": "0.1.0", "git": null,
+        "command": ["sidestep"], "quick": false, "engines": {}, "recipes": [[]],
+        "machine": {
+            "cpu": "a", "cpus": 1, "kernel": "6.18", "hypervisor": null, "memory": 1, "caches": [], "governor": null,
+            "mitigations": {},
+        },
+        "plan": {"points": [point], "refused": [], "ceilings": []},
+    });
+    let measured = |run: u32, rate: f64| {
+        json!({
+            "record": "measured", "group": "plain", "case": case, "engine": "linux", "run": run, "find": "mrr",
+            "at": "2026-01-02T03:04:05Z", "seconds": 1.0,
+            "trials": [{"load": "maximum", "seconds": 1.0, "sent": 1_000_000, "received": rate as u64}],
+        })
+    };
+    let lines = [
+        begin,
+        measured(0, rate),
+        measured(1, rate * 1.001),
+        json!({"record": "end"}),
+    ];
+    lines.map(|line| format!("{line}\n")).concat()
+}
