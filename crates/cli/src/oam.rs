@@ -53,7 +53,7 @@ pub fn run(command: &Command, out: &mut dyn Write) -> Outcome {
 }
 
 fn listen(args: &Listen, out: &mut dyn Write) -> Outcome {
-    let (begun, copies) = api::trace(Request::ListenOam)?;
+    let (begun, copies) = api::stream(Request::ListenOam)?;
     let oam: report::Oam = serde_json::from_value(begun)?;
     // Not among the copies, which may go to a program.
     match oam.rate {

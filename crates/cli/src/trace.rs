@@ -62,7 +62,7 @@ fn help() -> String {
 pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     // What is wrong with the words is said without a daemon.
     Filter::parse(&args.filter)?;
-    let (begun, answers) = api::trace(Request::Trace {
+    let (begun, answers) = api::stream(Request::Trace {
         filter: args.filter.clone(),
         rate: args.rate,
         count: args.count,

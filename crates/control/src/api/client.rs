@@ -56,8 +56,8 @@ pub fn call(request: Request) -> Result<Value, ApiError> {
     value(&answer)
 }
 
-/// Asks for a trace: returns when it has begun, with its first line.
-pub fn trace(request: Request) -> Result<(Value, Answers), ApiError> {
+/// Asks for what is answered by many lines, a trace say: returns when it has begun, with the first of them.
+pub fn stream(request: Request) -> Result<(Value, Answers), ApiError> {
     let mut answers = Answers::of(request)?;
     let begun = value(&answers.read()?.unwrap_or_default())?;
     // From here on it lasts as long as it lasts.

@@ -1,7 +1,7 @@
 //! The control socket: one JSON object per line in, one per line out, over a Unix socket of this network namespace.
 //!
-//! `{"version": 1, "request": {…}}` is answered by `{"ok": …}` or `{"error": {"message": …, "exit": …}}`. A trace is
-//! answered by many lines, until either side closes.
+//! `{"version": 1, "request": {…}}` is answered by `{"ok": …}` or `{"error": {"message": …, "exit": …}}`. A trace and
+//! `oam listen` are answered by many lines, until either side closes.
 
 mod client;
 mod server;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 use sidestep_model::hmac::{HmacAlgorithm, Secret};
 
-pub use client::{Answers, ApiError, call, trace};
+pub use client::{Answers, ApiError, call, stream};
 pub(crate) use server::{Incoming, Server, line};
 
 /// Of the protocol. A daemon refuses another one and says which it speaks.
