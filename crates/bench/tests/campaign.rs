@@ -303,6 +303,19 @@ fn engines_take_turns_from_run_to_run() {
 }
 
 #[test]
+fn without_a_number_of_segments_a_behavior_has_one_or_the_least_it_takes() {
+    let text = CAMPAIGN.replace("[ipv6, end, end.as]", "[ipv6, end, service.end]");
+    let campaign = Campaign::parse(&text).unwrap();
+    let plan = Plan::of(&campaign, &engines(&World::default()), &vocabulary()).unwrap();
+    let slow = plan
+        .points
+        .iter()
+        .filter(|point| (&*point.group, &*point.engine) == ("behaviors", "slow"));
+    let sids: Vec<u32> = slow.map(|point| point.case.sids).collect();
+    assert_eq!(sids, [0, 1, 2]);
+}
+
+#[test]
 fn another_campaign_does_not_get_into_the_folder() {
     let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
     let short = CAMPAIGN.replace("runs: 3", "runs: 1");
@@ -396,7 +409,7 @@ fn what_is_wrong_with_a_file_is_said_before_anything_starts() {
         (
             "[ipv6, end, end.as]",
             "[ipv6, end.x]",
-            "line 9, column 21: unknown behavior \"end.x\"; expected end, end.ad, end.as, ipv6",
+            "line 9, column 21: unknown behavior \"end.x\"; expected end, end.ad, end.as, ipv6, service.end",
         ),
         (
             "[ipv6, end, end.as]",
@@ -514,6 +527,8 @@ fn is_key(text: &str) -> bool {
         "find:",
         "published:",
         "- {source:",
+        "commands:",
+        "- {name: mine",
     ];
     keys.iter().any(|key| text.starts_with(key))
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_saphyr::Spanned;
+use sidestep_lab::engine::exec::Commands;
 use sidestep_lab::engine::{Case, Flows, Placement, Size};
 use sidestep_model::config::yaml::{self, wrong};
 use sidestep_model::error::ConfigError;
@@ -43,6 +44,9 @@ pub struct Campaign {
     pub order: Order,
     /// Which CPU does what.
     pub cpus: Option<Spanned<Placement>>,
+    /// Engines that are driven by commands, beside those that are known.
+    #[serde(default)]
+    pub commands: Vec<Spanned<Commands>>,
     /// Experiments.
     pub groups: Vec<Group>,
 }
@@ -67,9 +71,8 @@ pub struct Group {
     /// Bytes of the packets.
     #[serde(default = "sixty_four")]
     pub sizes: Vec<Spanned<SizeWord>>,
-    /// Segments; a behavior that has none takes no part in this.
-    #[serde(default = "one")]
-    pub sids: Vec<Spanned<u32>>,
+    /// Segments; a behavior that has none takes no part in this. Without them 1, or the least that a behavior takes.
+    pub sids: Option<Vec<Spanned<u32>>>,
     /// Policy rules before the one that matches.
     #[serde(default = "zero")]
     pub rules: Vec<Spanned<u32>>,
@@ -181,6 +184,9 @@ impl Campaign {
         campaign.parameters(Find::Pdr)?;
         unique(&campaign.engines, "engine", Clone::clone)?;
         unique(&campaign.find, "measurement", |find| format!("{find:?}"))?;
+        unique(&campaign.commands, "engine", |commands| {
+            commands.name.clone()
+        })?;
         let names: Vec<_> = campaign
             .groups
             .iter()
@@ -249,7 +255,7 @@ impl Group {
         for (list, is_empty) in [
             ("behaviors", self.behaviors.is_empty()),
             ("sizes", self.sizes.is_empty()),
-            ("sids", self.sids.is_empty()),
+            ("sids", self.sids.as_ref().is_some_and(Vec::is_empty)),
             ("rules", self.rules.is_empty()),
             ("routes", self.routes.is_empty()),
             ("flows", self.flows.is_empty()),
@@ -265,7 +271,8 @@ impl Group {
         }
         unique(&self.behaviors, "behavior", Clone::clone)?;
         unique(&self.sizes, "size", |size| format!("{:?}", size.0))?;
-        unique(&self.sids, "number of SIDs", u32::to_string)?;
+        let sids = self.sids.as_deref().unwrap_or_default();
+        unique(sids, "number of SIDs", u32::to_string)?;
         unique(&self.rules, "number of rules", u32::to_string)?;
         unique(&self.routes, "number of routes", u32::to_string)?;
         unique(&self.flows, "flows", |flows| format!("{:?}", flows.0))?;
@@ -487,10 +494,6 @@ fn ten() -> Spanned<u32> {
 
 fn sixty_four() -> Vec<Spanned<SizeWord>> {
     vec![spanned(SizeWord(Size::Bytes(64)))]
-}
-
-fn one() -> Vec<Spanned<u32>> {
-    vec![spanned(1)]
 }
 
 fn zero() -> Vec<Spanned<u32>> {

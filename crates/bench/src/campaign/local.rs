@@ -45,10 +45,27 @@ pub fn engines(
         system,
         sink,
     } = placement;
+    let known = engine::all(&Options::default());
+    for commands in &campaign.commands {
+        let name = &commands.value.name;
+        if known.iter().any(|engine| engine.name() == name) {
+            return Err(wrong(
+                commands,
+                "an engine of this name is there already",
+                name,
+                "",
+            ));
+        }
+    }
     cpu::leave(&[generator, system, sink]);
     Ok(engine::all(&Options {
         placement,
         interrupted: Arc::clone(interrupted),
+        commands: campaign
+            .commands
+            .iter()
+            .map(|it| it.value.clone())
+            .collect(),
         ..Options::default()
     }))
 }

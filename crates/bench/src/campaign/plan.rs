@@ -214,22 +214,7 @@ fn cases_of(
             &names.join(", "),
         ));
     };
-    let mut sids = Vec::new();
-    for wanted in &group.sids {
-        if *takes.end() == 0 {
-            sids = vec![0];
-        } else if takes.contains(&wanted.value) {
-            sids.push(wanted.value);
-        } else {
-            let allowed = format!("{} to {} of {}", takes.start(), takes.end(), behavior.value);
-            return Err(wrong(
-                wanted,
-                "number of SIDs",
-                &wanted.value.to_string(),
-                &allowed,
-            ));
-        }
-    }
+    let sids = segments(group, behavior, takes)?;
     let mut cases = Vec::new();
     for size in &group.sizes {
         for &sids in &sids {
@@ -250,6 +235,31 @@ fn cases_of(
         }
     }
     Ok(cases)
+}
+
+/// How many segments a behavior is measured with.
+fn segments(
+    group: &Group,
+    behavior: &Spanned<String>,
+    takes: &RangeInclusive<u32>,
+) -> Result<Vec<u32>, ConfigError> {
+    let (least, most) = (*takes.start(), *takes.end());
+    let Some(wanted) = group.sids.as_ref().filter(|_| most > 0) else {
+        return Ok(vec![1.clamp(least, most)]);
+    };
+    let numbers = wanted.iter().map(|wanted| {
+        if takes.contains(&wanted.value) {
+            return Ok(wanted.value);
+        }
+        let allowed = format!("{least} to {most} of {}", behavior.value);
+        Err(wrong(
+            wanted,
+            "number of SIDs",
+            &wanted.value.to_string(),
+            &allowed,
+        ))
+    });
+    numbers.collect()
 }
 
 fn impossible(

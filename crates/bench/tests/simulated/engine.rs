@@ -60,6 +60,7 @@ pub fn vocabulary() -> Vocabulary {
         ("end", 1..=10),
         ("end.as", 1..=10),
         ("end.ad", 1..=10),
+        ("service.end", 2..=10),
     ];
     Vocabulary {
         behaviors: behaviors.map(|(name, sids)| (name.to_owned(), sids)).into(),
