@@ -14,7 +14,7 @@
 
 #include "reason.h"
 
-#define SIDESTEP_ABI_VERSION 9
+#define SIDESTEP_ABI_VERSION 10
 
 /* LIMIT: segments in one SRH that a headend writes. */
 #define SIDESTEP_SEGMENTS_MAX 16
@@ -22,7 +22,12 @@
 #define SIDESTEP_PORTS 4096
 /* LIMIT: behaviors that one packet may meet at this node (RFC 8754 4.3.1 allows local processing to repeat). */
 #define SIDESTEP_STEPS_MAX 4
-/* LIMIT: next hops of one route; a weight is exact where the weights of a route sum up to this or less. */
+/* Values that a DSCP can have (RFC 2474 3). */
+#define SIDESTEP_DSCPS 64
+/*
+ * LIMIT: next hops of one route, segment lists of one candidate path; a weight is exact where the weights sum up to this or
+ * less.
+ */
 #define SIDESTEP_GROUP_SLOTS 256
 /*
  * Records of SOURCE and NEXT that one lookup meets: rules by source address, the tables they name, their routes by source
@@ -134,6 +139,7 @@ enum sidestep_action {
 #define SIDESTEP_ROUTE_NEXT_CSID 0x10u /* the SID begins a container of compressed SIDs (RFC 9800 4.1) */
 #define SIDESTEP_ROUTE_REPLACE_CSID 0x20u /* the segment list holds containers of them (RFC 9800 4.2) */
 #define SIDESTEP_ROUTE_NAT 0x40u       /* BACK_AM: the service may change the destination */
+#define SIDESTEP_ROUTE_BY_DSCP 0x80u   /* GROUP: the packet's DSCP is the slot; its routes may be groups by flow */
 
 /* A route, SID or policy: what the FIB yields. Index 0 is never used: it means "no route". */
 struct sidestep_route {
@@ -154,13 +160,14 @@ struct sidestep_route {
 };
 
 /*
- * The next hops of a multipath route. A packet's flow (flow.h) chooses a slot; how many slots a next hop has is its weight.
+ * The next hops of a multipath route, or the segment lists of an SR policy. A packet's flow (flow.h) chooses a slot; how many
+ * slots a next hop or list has is its weight. Or what a route has for each DSCP (SIDESTEP_ROUTE_BY_DSCP).
  * Written once, before anything refers to it.
  */
 struct sidestep_group {
 	__u32 slots; /* in use, 1 to SIDESTEP_GROUP_SLOTS */
 	__u32 seed;  /* of the hash: two routers in a row must not choose alike */
-	__u32 routes[SIDESTEP_GROUP_SLOTS]; /* index; none of them is a GROUP */
+	__u32 routes[SIDESTEP_GROUP_SLOTS]; /* index; none of them is a GROUP, unless the slot is a DSCP */
 };
 
 /* adjacency.flags */
@@ -351,6 +358,7 @@ enum sidestep_trace_kind {
 	SIDESTEP_TRACE_RESTORE = 18,      /* the same */
 	SIDESTEP_TRACE_LAST_SEGMENT = 19, /* a: offset of the SRH; address: its new Segment List[0] */
 	SIDESTEP_TRACE_HMAC = 20,         /* a: HMAC Key ID, b: 0: it is right, or the reason */
+	SIDESTEP_TRACE_DSCP = 21,         /* a: DSCP, b: the route for it */
 };
 
 struct sidestep_trace {

@@ -42,7 +42,8 @@
 	X(30, hmac_key, "RFC 8754 2.1.2.1", "no key has the HMAC Key ID of the SRH")                                   \
 	X(31, hmac_missing, "RFC 8754 2.1.2.1", "no HMAC in the SRH, and the port requires one (seg6_require_hmac)")   \
 	X(32, hmac_segments, "RFC 8754 2.1.2.1", "an SRH with HMAC and more than 14 segments")                         \
-	X(33, sid_block, "RFC 8754 5.1", "from outside the SR domain, to one of its SIDs or as if from one")
+	X(33, sid_block, "RFC 8754 5.1", "from outside the SR domain, to one of its SIDs or as if from one")           \
+	X(34, policy_invalid, "RFC 9256 8.2", "steered into an SR policy without a valid segment list, which drops then")
 
 /* Punt: the kernel gets the packet, unchanged unless the reason says otherwise. */
 #define SIDESTEP_PUNT_REASONS(X)                                                                                       \

@@ -187,6 +187,25 @@ INLINE __u32 choose(ENV *e, struct packet *p, __u32 index)
 	return route;
 }
 
+/* The route of a group that the packet's DSCP goes by (RFC 9256 8.6); 0: none. A frame that carries no IP packet has DSCP 0. */
+SUBPROGRAM __u32 choose_by_dscp(ENV *e, struct packet *p, __u32 index)
+{
+	const struct sidestep_group *group = env_group(e, index);
+	const __u8 *ip;
+	__u32 dscp = 0;
+	__u32 route;
+
+	if (!p || !group)
+		return 0;
+	ip = p->version ? env_bytes(e, p->l3, IPV4_LENGTH) : 0;
+	if (ip)
+		dscp = (p->version == 6 ? ipv6_traffic_class(ip) : ip[IPV4_TOS]) >> 2;
+	dscp &= SIDESTEP_DSCPS - 1;
+	route = group->routes[dscp];
+	env_trace(e, SIDESTEP_TRACE_DSCP, dscp, route, p->destination);
+	return route;
+}
+
 /* The adjacency of an endpoint behavior whose next hop has several ways. */
 INLINE verdict forward_one_of(ENV *e, struct packet *p, __u32 group)
 {
@@ -246,6 +265,10 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 				index = lookup_on(e, p, index, 0);
 				if (!index)
 					return punt(route_miss);
+				r = env_route(e, index);
+			}
+			if (r && r->action == SIDESTEP_ROUTE_GROUP && (r->flags & SIDESTEP_ROUTE_BY_DSCP)) {
+				index = choose_by_dscp(e, p, r->group);
 				r = env_route(e, index);
 			}
 			if (r && r->action == SIDESTEP_ROUTE_GROUP) {

@@ -1,5 +1,5 @@
 //! `sidestep completion SHELL`: a completion script, generated from the command tree. For bash it also completes the
-//! words of routes, which come from the descriptor table of behaviors, of rules, VLAN entries, the domain and filters
+//! words of routes, which come from the descriptor table of behaviors, of rules, policies, VLAN entries, the domain and filters
 //! (`sidestep complete-words`).
 
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::io::Write;
 use clap::CommandFactory;
 use clap_complete::{Shell, generate};
 use sidestep_model::behavior::text;
-use sidestep_model::grammar::{domain, rule, vlan};
+use sidestep_model::grammar::{domain, policy, rule, vlan};
 
 use crate::{Cli, Outcome, trace};
 
@@ -36,6 +36,8 @@ pub enum Of {
     Route,
     /// A rule's.
     Rule,
+    /// A policy's.
+    Policy,
     /// A VLAN table's entry.
     Vlan,
     /// The domain's.
@@ -50,7 +52,7 @@ _sidestep_words() {
     local of=${COMP_WORDS[1]} first=3
     # The first word of a route is its prefix.
     [[ $of == route ]] && first=4
-    if [[ $of =~ ^(route|rule|vlan|domain)$ && ${COMP_WORDS[2]} =~ ^(add|replace|del)$ && $COMP_CWORD -ge $first ]]; then
+    if [[ $of =~ ^(route|rule|policy|vlan|domain)$ && ${COMP_WORDS[2]} =~ ^(add|replace|del)$ && $COMP_CWORD -ge $first ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$(sidestep complete-words --of "$of" -- "${COMP_WORDS[@]:3:COMP_CWORD-3}")" -- "$2")
     elif [[ ${COMP_WORDS[1]} == trace && $COMP_CWORD -gt 1 && $2 != -* && ! $3 =~ ^--(rate|count|write)$ ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$(sidestep complete-words --of trace -- "${COMP_WORDS[@]:2:COMP_CWORD-2}")" -- "$2")
@@ -78,6 +80,7 @@ pub fn words(args: &WordArgs, out: &mut dyn Write) -> Outcome {
     let next = match args.of {
         Of::Route => text::completions(&words).join(" "),
         Of::Rule => rule::completions(&words).join(" "),
+        Of::Policy => policy::completions(&words).join(" "),
         Of::Vlan => vlan::completions(&words).join(" "),
         Of::Domain => domain::completions(&words).join(" "),
         Of::Trace => trace::completions(&words).join(" "),

@@ -11,6 +11,7 @@ use sidestep_control::compile::Index;
 use sidestep_datapath::{Native, Trace, Verdict};
 use sidestep_model::node::{IfIndex, Node};
 
+mod chosen;
 pub mod diff;
 pub mod headers;
 mod steps;

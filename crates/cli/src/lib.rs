@@ -21,6 +21,7 @@ pub mod explain_live;
 pub mod hmac;
 pub mod node_file;
 pub mod oam;
+pub mod policy;
 pub mod replay;
 pub mod route;
 pub mod rule;
@@ -59,6 +60,9 @@ pub enum Command {
     /// Policy rules of Sidestep's own
     #[command(subcommand)]
     Rule(rule::Command),
+    /// SR policies: segment lists by weight, preference and validity
+    #[command(subcommand)]
+    Policy(policy::Command),
     /// The SR domain whose SIDs are kept from packets of ports outside
     #[command(subcommand)]
     Domain(domain::Command),
@@ -86,7 +90,7 @@ pub enum Command {
     Bench(bench::Command),
     /// Print a completion script for a shell
     Completion(completion::Args),
-    /// Print what may come next on a line of `route`, `rule`, `vlan`, `domain` or `trace`
+    /// Print what may come next on a line of `route`, `rule`, `policy`, `vlan`, `domain` or `trace`
     #[command(hide = true)]
     CompleteWords(completion::WordArgs),
 }
@@ -101,6 +105,7 @@ impl Cli {
             Command::Show(args) => show::run(args, out),
             Command::Route(command) => route::run(command, out),
             Command::Rule(command) => rule::run(command, out),
+            Command::Policy(command) => policy::run(command, out),
             Command::Domain(command) => domain::run(command, out),
             Command::Vlan(command) => vlan::run(command, out),
             Command::Hmac(command) => hmac::run(command, out),

@@ -241,7 +241,7 @@ fn a_config_file_that_is_wrong_is_refused_with_line_and_column() {
     let cases = [
         (
             "ports: [eth0]\nroots:\n- fc0f::/16 dev eth1\n",
-            "line 2, column 1: unknown field `roots`; expected one of ports, routes, rules, neighbors, vlans, domain, tunsrc, seg6_flowlabel, multipath_hash_seed, oam_rate, hmac",
+            "line 2, column 1: unknown field `roots`; expected one of ports, routes, rules, neighbors, vlans, domain, policies, tunsrc, seg6_flowlabel, multipath_hash_seed, oam_rate, hmac",
         ),
         (
             "ports: [eth0]\nroutes:\n- fc0f::1/128 encap seg6local action End dev eth9\n",
@@ -249,7 +249,7 @@ fn a_config_file_that_is_wrong_is_refused_with_line_and_column() {
         ),
         (
             "ports: [eth0]\nroutes:\n- fc0f::1/128 encap seg6local action End.DT46 tabel 254 dev eth0\n",
-            "line 3, column 47: unknown keyword \"tabel\"; expected from, table, metric, tos, proto, src, mtu, via, dev, onlink, nhid, encap, nexthop or a prefix",
+            "line 3, column 47: unknown keyword \"tabel\"; expected from, table, metric, tos, proto, src, mtu, via, dev, onlink, nhid, encap, policy, dscp, nexthop or a prefix",
         ),
         (
             "ports: [eth0]\nneighbors: [\"fc00:a::9 lladdr 02:00:00:00:00 dev eth0\"]\n",
@@ -300,7 +300,7 @@ fn a_route_that_is_wrong_is_refused_with_the_word_at_fault_and_nothing_is_applie
     let mut cases = vec![
         (
             "add fc0f::47/128 encap seg6local action End.DT46 tabel 254 dev eth0",
-            "word 6: unknown keyword \"tabel\"; expected from, table, metric, tos, proto, src, mtu, via, dev, onlink, nhid, encap, nexthop or a prefix",
+            "word 6: unknown keyword \"tabel\"; expected from, table, metric, tos, proto, src, mtu, via, dev, onlink, nhid, encap, policy, dscp, nexthop or a prefix",
         ),
         (
             "add fc0f::47/128 encap seg6local action End.DT46 table 254 table 100 dev eth0",

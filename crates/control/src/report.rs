@@ -110,6 +110,60 @@ pub type Vlans = Vec<String>;
 /// `domain show`: entries of the SR domain, in the words that add them.
 pub type Domain = Vec<String>;
 
+/// `policy show`.
+pub type Policies = Vec<Policy>;
+
+/// An SR policy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Policy {
+    /// Its name.
+    pub name: String,
+    /// In the words that add it.
+    pub policy: String,
+    /// Color.
+    pub color: u32,
+    /// Endpoint.
+    pub endpoint: String,
+    /// Binding SID.
+    pub bsid: Option<String>,
+    /// Preference of the active candidate path; none: the policy is invalid.
+    pub active: Option<u32>,
+    /// While it is invalid it drops what is steered into it.
+    pub drop_upon_invalid: bool,
+    /// The candidate paths, the highest preference first.
+    pub candidates: Vec<Candidate>,
+    /// Routes into it, in the words that add them.
+    pub routes: Vec<String>,
+}
+
+/// A candidate path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// Preference.
+    pub preference: u32,
+    /// Whether it is the active one.
+    pub active: bool,
+    /// Its segment lists.
+    pub lists: Vec<SegmentList>,
+}
+
+/// A segment list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SegmentList {
+    /// In the order of travel.
+    pub segments: Vec<String>,
+    /// Its weight.
+    pub weight: u16,
+    /// Slots that lead there, and all, among which flows are shared out; none: no packet takes it now.
+    pub share: Option<(u32, u32)>,
+    /// Why it is not valid, if it is not.
+    pub invalid: Option<String>,
+    /// Packets that the packet path put on it, by all routes.
+    pub packets: u64,
+    /// Their bytes, from layer 3 on, as received.
+    pub bytes: u64,
+}
+
 /// `hmac show`.
 pub type HmacKeys = Vec<HmacKey>;
 

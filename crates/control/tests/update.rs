@@ -17,6 +17,20 @@ use sidestep_model::route::{Owner, Route, RouteKey};
 /// Changes one after the other, for each node.
 const STEPS: usize = 60;
 
+/// SR policies whose validity depends on what changes, and prefixes that have other routes, too.
+const POLICIES: &str = r#"
+policies:
+- "one color 1 endpoint fd00::1 bsid fc00:a::b1 segs fd00:1::1 weight 3 segs fc00:b::3"
+- "two color 2 endpoint fd00::1 bsid fd00:4::1 drop-upon-invalid preference 200 segs fd00:2:1::1 segs fd00:2::1 preference 100 segs fc00:c::4"
+- "three color 3 endpoint fd00::1 segs fd00:3:1::2"
+routes:
+- "fd00:3::/32 policy one"
+- "fd00:1::/32 dscp 46 policy one dscp 8 policy three"
+- "fcbb:1::/64 policy three dscp 0 policy two"
+- "10.2.0.0/15 policy one"
+- "10.0.0.0/16 dscp 0-31 policy three"
+"#;
+
 /// A node without routes but those of its addresses.
 fn node(random: &mut Random) -> Node {
     let mut text = String::from(
@@ -40,6 +54,9 @@ ports:
     }
     if random.one_in(2) {
         text.push_str("tunsrc: \"fc00:a::1\"\n");
+    }
+    if random.one_in(2) {
+        text.push_str(POLICIES);
     }
     let file = File::parse(&text).expect("a good node file");
     file.node().expect("a good node")
@@ -159,7 +176,7 @@ fn change(node: &mut Node, random: &mut Random, changed: &mut Changed) {
         2 | 3 if !node.routes.is_empty() => {
             let keys: Vec<RouteKey> = node.routes.keys().copied().collect();
             let key = *random.pick(&keys);
-            node.routes.remove(&key);
+            node.set_route(key, None);
             changed.routes.insert(key);
         }
         _ => {
@@ -172,7 +189,7 @@ fn change(node: &mut Node, random: &mut Random, changed: &mut Changed) {
             let route: Route = route::parse_line(&words, &context)
                 .unwrap_or_else(|error| panic!("{words}: {error}"));
             changed.routes.insert(route.key);
-            node.routes.insert(route.key, route);
+            node.set_route(route.key, Some(route));
         }
     }
 }
@@ -352,8 +369,14 @@ fn run(seed: u64, limits: Limits) -> usize {
             change(&mut node, &mut random, &mut changed);
         }
         let before = compiled.clone();
-        let routes: Vec<_> = changed.routes.iter().copied().collect();
+        let mut routes: Vec<_> = changed.routes.iter().copied().collect();
         let neighbors: Vec<_> = changed.neighbors.iter().copied().collect();
+        let steered = node.steer_after(&routes, &neighbors);
+        assert!(
+            node.steer().is_empty(),
+            "seed {seed}: a policy stands otherwise"
+        );
+        routes.extend(steered);
         match under_test.update(&node, &routes, &neighbors, &mut compiled) {
             Ok(change) => {
                 alone += 1;
@@ -384,7 +407,9 @@ fn run(seed: u64, limits: Limits) -> usize {
         assert!(same.is_ok(), "seed {seed}, step {step}: {changed:#?}");
         for info in compiled.index.routes.values() {
             if let (Some(route), None) = (&info.route, &info.next_hop) {
-                assert_eq!(node.routes.get(&route.key), Some(route), "seed {seed}");
+                let there = node.routes.get(&route.key) == Some(route);
+                let beneath = node.policies.beneath(&route.key) == Some(route);
+                assert!(there || beneath, "seed {seed}: {route:?}");
             }
         }
     }

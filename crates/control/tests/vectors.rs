@@ -116,14 +116,16 @@ fn every_vector_holds_on_the_native_target() {
                 continue;
             };
             let prefix = expected.route.split(' ').next().expect("split yields one");
-            let slot = compiled.index.counters.iter().find(
-                |(of, _)| matches!(of, Counted::Route(key) if key.prefix.to_string() == prefix),
-            );
-            let slot = slot
-                .unwrap_or_else(|| panic!("{}: no route {prefix}", case.name))
-                .1;
-            let found = native.route_counters(*slot);
-            if (found.packets, found.errors) != (expected.packets, expected.errors) {
+            let slots = compiled.index.counters.iter().filter(|(of, _)| {
+                matches!(of, Counted::Route(key) | Counted::List(key, _) if key.prefix.to_string() == prefix)
+            });
+            let slots: Vec<u32> = slots.map(|(_, slot)| *slot).collect();
+            assert!(!slots.is_empty(), "{}: no route {prefix}", case.name);
+            let counters = || slots.iter().map(|slot| native.route_counters(*slot));
+            let packets: u64 = counters().map(|it| it.packets).sum();
+            let errors: u64 = counters().map(|it| it.errors).sum();
+            let found = (packets, errors);
+            if found != (expected.packets, expected.errors) {
                 println!(
                     "{}: counters of {prefix}: expected {expected:?}, found {found:?}",
                     case.name

@@ -1,10 +1,10 @@
-//! iproute2's grammar: routes, rules and neighbors as `sidestep route` and node files take them.
+//! iproute2's grammar: routes, rules and neighbors as `sidestep route` and node files take them; and SR policies.
 //!
 //! Whatever is accepted can be written, and read again as the same.
 
 use sidestep_lab::vectors::VectorFile;
 use sidestep_model::behavior::text::completion_words;
-use sidestep_model::grammar::{Context, Names, Style, neighbor, route, rule};
+use sidestep_model::grammar::{Context, Names, Style, Words, neighbor, policy, route, rule};
 use sidestep_model::node::IfIndex;
 use sidestep_model::route::Owner;
 
@@ -43,7 +43,12 @@ impl Target for Grammar {
     fn new() -> Self {
         let mut lines = Vec::new();
         for VectorFile { node, .. } in vectors() {
-            for (kind, more) in [('r', node.routes), ('u', node.rules), ('n', node.neighbors)] {
+            for (kind, more) in [
+                ('r', node.routes),
+                ('u', node.rules),
+                ('n', node.neighbors),
+                ('p', node.policies),
+            ] {
                 lines.extend(more.iter().map(|line| format!("{kind}{line}")));
             }
         }
@@ -77,6 +82,7 @@ impl Target for Grammar {
         match kind.to_ascii_lowercase() {
             b'u' => a_rule(line, &ctx),
             b'n' => a_neighbor(line, &ctx),
+            b'p' => a_policy(line),
             _ => a_route(line, &ctx),
         }
     }
@@ -143,6 +149,18 @@ fn a_neighbor(line: &str, ctx: &Context) {
     assert_eq!(
         neighbor::parse_line(&text, ctx),
         Ok((key, found)),
+        "{line:?} is written {text:?}"
+    );
+}
+
+fn a_policy(line: &str) {
+    let Ok((name, found)) = policy::parse(&mut Words::from_line(line)) else {
+        return;
+    };
+    let text = policy::print(&name, &found);
+    assert_eq!(
+        policy::parse(&mut Words::from_line(&text)),
+        Ok((name, found)),
         "{line:?} is written {text:?}"
     );
 }

@@ -29,7 +29,7 @@ pub fn encode(encap: &Encap) -> Option<(u16, Vec<u8>)> {
     match encap {
         Encap::Seg6(headend) => Some((LWTUNNEL_ENCAP_SEG6, encode_headend(headend)?)),
         Encap::Seg6Local(endpoint) => Some((LWTUNNEL_ENCAP_SEG6_LOCAL, encode_endpoint(endpoint)?)),
-        Encap::Unsupported(_) => None,
+        Encap::Policy(_) | Encap::Binding(_) | Encap::Unsupported(_) => None,
     }
 }
 

@@ -13,6 +13,7 @@
 //! rules: ["iif eth0 lookup 100"]
 //! vlans: ["table 10 vid 100 dev eth1"]
 //! domain: ["sid-block fc00::/16", "inside eth1"]
+//! policies: ["low-delay color 100 endpoint fc00:3::1 segs fc00:2::e,fc00:3::d6 weight 3 segs fc00:4::e,fc00:3::d6"]
 //! tunsrc: "fc00::2"
 //! seg6_flowlabel: 0
 //! multipath_hash_seed: 0
@@ -32,15 +33,18 @@ use crate::error::ConfigError;
 use crate::grammar::{Context, Names, Words, domain, neighbor, route, rule, vlan};
 use crate::hmac::HmacKeys;
 use crate::node::{IfIndex, Neighbor, Node, TableId};
+use crate::policy::{Policies, Policy, is_steering};
 use crate::route::{Owner, Route, RouteKey, RouteKind, Rule};
 use crate::vlan::VlanTables;
 
 pub mod implied;
 mod keys;
+mod policies;
 mod ports;
 mod services;
 pub mod yaml;
 
+pub use policies::{check_policies, check_policy};
 pub use ports::Ports;
 
 /// A configuration file. It can also be a part of another YAML document that is read with `serde_saphyr`.
@@ -61,6 +65,8 @@ pub struct File {
     vlans: Vec<Spanned<String>>,
     /// `sidestep domain add` lines.
     domain: Vec<Spanned<String>>,
+    /// `sidestep policy add` lines.
+    policies: Vec<Spanned<String>>,
     /// `ip sr tunsrc set`.
     tunsrc: Option<Spanned<String>>,
     /// `net.ipv6.seg6_flowlabel`.
@@ -94,6 +100,8 @@ pub struct Overlay {
     pub domain: Domain,
     /// As [`Node::oam_rate`].
     pub oam_rate: u32,
+    /// SR policies by name. Routes into them are among `routes`.
+    pub policies: BTreeMap<String, Policy>,
     /// HMAC keys.
     pub hmac_keys: HmacKeys,
 }
@@ -149,6 +157,8 @@ impl File {
                     .push(rule);
             }
         }
+        let policies = self.policies()?;
+        let mut steering = BTreeMap::new();
         let mut lines = vec![];
         for line in &self.routes {
             let mut words = yaml::words(line);
@@ -159,6 +169,14 @@ impl File {
             }
             no_nexthop_object(&route, &words)?;
             find_devices(&mut route, &node.routes, &words)?;
+            check_policies(&route, &words, &policies)?;
+            if is_steering(&route) {
+                let prefix = route.key.prefix.to_string();
+                if steering.insert(route.key, route).is_some() {
+                    return Err(twice(&words, "route", prefix));
+                }
+                continue;
+            }
             let there = node.routes.get(&route.key);
             // Lines pasted from `ip route show` hold the kernel's own routes, too.
             if there.is_some_and(|there| implied::holds(there, &route)) {
@@ -174,6 +192,8 @@ impl File {
         check_all_services(&lines, &node.routes, &node)?;
         node.vlans = self.vlans(&context(&node, Owner::Sidestep))?;
         node.domain = self.domain(&context(&node, Owner::Sidestep))?;
+        node.policies = Policies::new(policies, steering.into_values());
+        node.steer();
         Ok(node)
     }
 
@@ -189,6 +209,7 @@ impl File {
             multipath_hash_seed: self.multipath_hash_seed,
             oam_rate: self.oam_rate,
             hmac_keys: self.hmac_keys()?,
+            policies: self.policies()?,
             ..Overlay::default()
         };
         for line in &self.neighbors {
@@ -211,6 +232,7 @@ impl File {
         for line in &self.routes {
             let mut words = yaml::words(line);
             let route = read_own_route(&mut words, &ctx, live)?;
+            check_policies(&route, &words, &overlay.policies)?;
             if overlay.routes.contains_key(&route.key) {
                 return Err(twice(&words, "route", route.key.prefix.to_string()));
             }

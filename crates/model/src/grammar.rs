@@ -1,5 +1,5 @@
-//! iproute2's words, in and out: routes, rules, neighbors; and entries of VLAN tables and of the SR domain, for
-//! which it has none.
+//! iproute2's words, in and out: routes, rules, neighbors; and SR policies, entries of VLAN tables and of the SR domain,
+//! for which it has none.
 //!
 //! What `ip route add`, `ip rule add` and `ip neigh add` take is taken here, with the same meaning, as far as the
 //! model can hold it; the rest is refused, not ignored. Keywords are written out: `metric`, not `m`. What
@@ -12,6 +12,7 @@ use crate::route::{Family, Owner};
 pub mod domain;
 pub mod encap;
 pub mod neighbor;
+pub mod policy;
 mod proxy;
 pub mod route;
 pub mod rule;

@@ -10,6 +10,7 @@ pub mod error;
 pub mod grammar;
 pub mod hmac;
 pub mod node;
+pub mod policy;
 pub mod route;
 pub mod service;
 pub mod vlan;

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::Domain;
 use crate::hmac::HmacKeys;
+use crate::policy::Policies;
 use crate::route::{Family, Route, RouteKey, Rule};
 use crate::service::Service;
 use crate::vlan::VlanTables;
@@ -178,6 +179,8 @@ pub struct Node {
     pub domain: Domain,
     /// Packets with the O-flag (RFC 9259 2.1.1) that are copied, per second and port; 0: the flag is ignored.
     pub oam_rate: u32,
+    /// SR policies; Sidestep's own.
+    pub policies: Policies,
     /// Services of SR proxies that did not answer.
     pub services_down: BTreeSet<Service>,
 }

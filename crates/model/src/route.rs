@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::behavior::{Behavior, Seg6Encap, Seg6Local};
 use crate::node::{IfIndex, TableId};
+use crate::policy::Steering;
 
 /// IPv4 or IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -177,6 +178,10 @@ pub enum Encap {
     Seg6(Seg6Encap),
     /// Endpoint behavior.
     Seg6Local(Seg6Local),
+    /// Steered into SR policies; Sidestep's own.
+    Policy(Steering),
+    /// The binding SID of the SR policy of that name.
+    Binding(String),
     /// Something the fast path does not know: such packets are the kernel's. Says what.
     Unsupported(String),
 }

@@ -5,18 +5,20 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use serde::Serialize;
 use sidestep_abi::{
     Reason, SIDESTEP_TRACE_BACK, SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_CHOICE,
-    SIDESTEP_TRACE_CSID, SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_DEMASQUERADE, SIDESTEP_TRACE_FORWARD,
-    SIDESTEP_TRACE_HMAC, SIDESTEP_TRACE_LAST_SEGMENT, SIDESTEP_TRACE_LEARN, SIDESTEP_TRACE_LOOKUP,
-    SIDESTEP_TRACE_MASQUERADE, SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_POP, SIDESTEP_TRACE_PORT,
-    SIDESTEP_TRACE_PUSH, SIDESTEP_TRACE_REPLACE_CSID, SIDESTEP_TRACE_SOURCE, SIDESTEP_TRACE_SRH,
+    SIDESTEP_TRACE_CSID, SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_DEMASQUERADE, SIDESTEP_TRACE_DSCP,
+    SIDESTEP_TRACE_FORWARD, SIDESTEP_TRACE_HMAC, SIDESTEP_TRACE_LAST_SEGMENT, SIDESTEP_TRACE_LEARN,
+    SIDESTEP_TRACE_LOOKUP, SIDESTEP_TRACE_MASQUERADE, SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_POP,
+    SIDESTEP_TRACE_PORT, SIDESTEP_TRACE_PUSH, SIDESTEP_TRACE_REPLACE_CSID, SIDESTEP_TRACE_SOURCE,
+    SIDESTEP_TRACE_SRH,
 };
 use sidestep_control::compile::Leads;
 use sidestep_datapath::Trace;
 use sidestep_model::grammar::{Style, route};
 use sidestep_model::node::TableId;
-use sidestep_model::route::{Encap, Family, Route};
+use sidestep_model::route::{Encap, Family};
 
 use super::Names;
+use super::chosen::{self, encap};
 
 /// Where SR proxies are specified, and End.AM.
 const DYNAMIC_PROXY: &str = "draft-ietf-spring-srv6-service-programming-00 6.2";
@@ -68,6 +70,15 @@ pub enum Step {
         next_hop: String,
         /// The slots that lead there, and all: its share of the flows.
         slots: (usize, usize),
+        /// Where that is specified.
+        source: &'static str,
+    },
+    /// The packet's DSCP chose what the route does with it.
+    Class {
+        /// The DSCP.
+        dscp: u32,
+        /// What is done with it.
+        route: RouteName,
         /// Where that is specified.
         source: &'static str,
     },
@@ -251,7 +262,8 @@ fn step(names: Names<'_>, event: &Trace, destination: &mut IpAddr) -> Option<Ste
         },
         SIDESTEP_TRACE_LOOKUP => lookup(names, event, *destination),
         SIDESTEP_TRACE_SOURCE => source(names, event, *destination),
-        SIDESTEP_TRACE_CHOICE => choice(names, a, b),
+        SIDESTEP_TRACE_CHOICE => chosen::by_flow(names, a, b),
+        SIDESTEP_TRACE_DSCP => chosen::by_dscp(names, a, b),
         SIDESTEP_TRACE_BEHAVIOR => behavior(names, b),
         SIDESTEP_TRACE_SRH => {
             let next = address(event.address, Family::V6);
@@ -370,31 +382,6 @@ fn of_proxy(event: &Trace, destination: &mut IpAddr) -> Step {
     }
 }
 
-fn choice(names: Names<'_>, group: u32, route: u32) -> Step {
-    let info = names.index.routes.get(&route);
-    let next_hop = info.and_then(|info| {
-        let family = info.route.as_ref()?.family();
-        Some(route::print_next_hop(
-            info.next_hop.as_ref()?,
-            family,
-            names.node,
-        ))
-    });
-    let slots = names
-        .index
-        .groups
-        .get(&group)
-        .map_or(&[][..], |slots| slots);
-    Step::Choice {
-        next_hop: next_hop.unwrap_or_else(|| format!("route {route}")),
-        slots: (
-            slots.iter().filter(|&&slot| slot == route).count(),
-            slots.len(),
-        ),
-        source: "RFC 6438 4",
-    }
-}
-
 fn compressed(event: &Trace, destination: (IpAddr, IpAddr)) -> Step {
     let replaced = event.kind == SIDESTEP_TRACE_REPLACE_CSID;
     let (flavor, source) = if replaced {
@@ -417,16 +404,18 @@ fn behavior(names: Names<'_>, route: u32) -> Step {
         Some(chosen) => chosen.encap.as_ref(),
         None => info.route.as_ref().and_then(encap),
     });
-    match encap {
-        Some(Encap::Seg6Local(local)) => {
-            let row = local.action.descriptor();
-            Step::Behavior {
-                name: row.name,
-                summary: row.summary,
-                source: row.source,
-            }
-        }
-        _ => Step::Behavior {
+    let row = match encap {
+        Some(Encap::Seg6Local(local)) => Some(local.action.descriptor()),
+        Some(Encap::Binding(policy)) => chosen::binding(names, policy),
+        _ => None,
+    };
+    match row {
+        Some(row) => Step::Behavior {
+            name: row.name,
+            summary: row.summary,
+            source: row.source,
+        },
+        None => Step::Behavior {
             name: "endpoint behavior",
             summary: "",
             source: "RFC 8986 4",
@@ -455,12 +444,7 @@ fn push(names: Names<'_>, policy: u32, bytes: u32) -> Step {
     }
 }
 
-/// The encapsulation of a route; that of its first next hop if there are several.
-fn encap(route: &Route) -> Option<&Encap> {
-    route.next_hops.iter().find_map(|hop| hop.encap.as_ref())
-}
-
-fn route_name(names: Names<'_>, index: u32) -> RouteName {
+pub(super) fn route_name(names: Names<'_>, index: u32) -> RouteName {
     let info = names.index.routes.get(&index);
     match info.and_then(|info| info.route.as_ref()) {
         Some(found) => RouteName {

@@ -158,6 +158,15 @@ fn words(step: &Step) -> (&str, String, &str) {
             format!("{next_hop}, by the flow: {own} of {all} slots lead there"),
             source,
         ),
+        Step::Class {
+            dscp,
+            route,
+            source,
+        } => (
+            "class",
+            format!("DSCP {dscp}: {}", route_words(route)),
+            source,
+        ),
         Step::Behavior {
             name,
             summary,

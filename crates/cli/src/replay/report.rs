@@ -1,9 +1,10 @@
 //! What came of a replay: counted, as text or as JSON.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use serde::Serialize;
-use sidestep_abi::REASONS;
+use sidestep_abi::{REASONS, sidestep_route_counters};
 use sidestep_control::compile::{Counted, Index};
 use sidestep_control::report::{PortCounters, Reason, Route};
 use sidestep_datapath::Native;
@@ -182,14 +183,21 @@ fn reasons(native: &Native) -> Vec<Reason> {
 
 fn routes(node: &Node, index: &Index, native: &Native) -> Vec<Route> {
     let mut routes = Vec::new();
-    for (counted, slot) in &index.counters {
-        let Counted::Route(key) = counted else {
-            continue;
-        };
+    let counted = index.counters.keys().filter_map(|of| match of {
+        Counted::Route(key) | Counted::List(key, _) => Some(key),
+        Counted::Back(..) => None,
+    });
+    for key in counted.collect::<BTreeSet<_>>() {
         let Some(found) = node.routes.get(key) else {
             continue;
         };
-        let counters = native.route_counters(*slot);
+        let mut counters = sidestep_route_counters::default();
+        for slot in index.counters_of(*key) {
+            let of_slot = native.route_counters(slot);
+            counters.packets += of_slot.packets;
+            counters.bytes += of_slot.bytes;
+            counters.errors += of_slot.errors;
+        }
         let segment_routing = found.next_hops.iter().any(|hop| hop.encap.is_some());
         if counters.packets + counters.errors == 0 && !segment_routing {
             continue;

@@ -64,6 +64,15 @@ pub enum Request {
     },
     /// [`crate::report::Domain`].
     ShowDomain,
+    /// `sidestep policy add|replace|del WORDS`.
+    Policy {
+        /// What to do with it.
+        verb: Verb,
+        /// The words behind the verb.
+        words: Vec<String>,
+    },
+    /// [`crate::report::Policies`].
+    ShowPolicies,
     /// `sidestep rule add|del WORDS`.
     Rule {
         /// What to do with it.
@@ -175,7 +184,7 @@ pub struct TracedPort {
     pub target: String,
 }
 
-/// What to do with a route, a rule or an entry of a VLAN table.
+/// What to do with a route, a rule, a policy or an entry of a VLAN table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verb {

@@ -12,6 +12,7 @@ use super::Pass;
 use super::resolved::Sent;
 use super::routes::{self, Outcome, Via, left, record, room, unsupported};
 use super::rules::Chains;
+use super::share::slots;
 
 /// Seed of the hash, and the route of each slot.
 pub(crate) type GroupKey = (u32, Vec<u32>);
@@ -137,7 +138,12 @@ impl Pass<'_> {
     }
 
     /// The index of a record that only a group refers to.
-    fn member(&mut self, route: &Route, hop: &NextHop, record: sidestep_route) -> Outcome<u32> {
+    pub(super) fn member(
+        &mut self,
+        route: &Route,
+        hop: &NextHop,
+        record: sidestep_route,
+    ) -> Outcome<u32> {
         let index = room(self.intern(record))?;
         self.name(index, route, None, Some(hop));
         Ok(index)
@@ -157,71 +163,19 @@ impl Pass<'_> {
             .zip(slots(&weights))
             .flat_map(|((route, _), slots)| std::iter::repeat_n(*route, slots))
             .collect();
+        self.group_of(self.node.multipath_hash_seed, slots)
+    }
+
+    /// The index of the group with that seed and these routes, one for each slot.
+    pub(super) fn group_of(&mut self, seed: u32, slots: Vec<u32>) -> Outcome<u32> {
         let mut content = sidestep_group {
             slots: slots.len() as u32,
-            seed: self.node.multipath_hash_seed,
+            seed,
             ..Default::default()
         };
         content.routes[..slots.len()].copy_from_slice(&slots);
         let index = room(self.stock.groups.get(&(content.seed, slots.clone())))?;
         self.put_group(index, &content, slots);
         Ok(index)
-    }
-}
-
-/// How many slots each weight gets, at least one: as many times the weights as fit; where they do not fit once, their
-/// shares, the remaining slots to the largest remainders.
-fn slots(weights: &[u16]) -> Vec<usize> {
-    const ALL: usize = SIDESTEP_GROUP_SLOTS as usize;
-    let weights: Vec<usize> = weights.iter().map(|&weight| weight.max(1).into()).collect();
-    let sum: usize = weights.iter().sum();
-    if sum <= ALL {
-        // A power of two of them, so that a slot is an even part of the hash, would be no more exact.
-        return weights.iter().map(|weight| weight * (ALL / sum)).collect();
-    }
-    let mut slots: Vec<usize> = weights
-        .iter()
-        .map(|weight| (weight * ALL / sum).max(1))
-        .collect();
-    let given = |slots: &[usize]| slots.iter().sum::<usize>();
-    while given(&slots) != ALL {
-        // Behind its share the most, or ahead of it the most and able to give one up.
-        let behind = |i: &usize| weights[*i] as i64 * ALL as i64 - (slots[*i] * sum) as i64;
-        if given(&slots) < ALL {
-            let most = (0..slots.len()).max_by_key(behind).unwrap_or(0);
-            slots[most] += 1;
-        } else {
-            let least = (0..slots.len())
-                .filter(|&i| slots[i] > 1)
-                .min_by_key(behind)
-                .unwrap_or(0);
-            slots[least] -= 1;
-        }
-    }
-    slots
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn slots_are_in_the_proportion_of_the_weights() {
-        assert_eq!(slots(&[1, 1]), [128, 128]);
-        assert_eq!(slots(&[1, 1, 1]), [85, 85, 85]);
-        assert_eq!(slots(&[3, 1]), [192, 64]);
-        assert_eq!(slots(&[255, 1]), [255, 1]);
-    }
-
-    #[test]
-    fn weights_that_do_not_fit_are_rounded_and_everyone_gets_a_slot() {
-        assert_eq!(slots(&[256, 256]), [128, 128]);
-        assert_eq!(slots(&[256, 1]), [255, 1]);
-        assert_eq!(slots(&[256, 128, 128]), [128, 64, 64]);
-        let mut many = vec![1; 255];
-        many.push(256);
-        let found = slots(&many);
-        assert_eq!(found.iter().sum::<usize>(), 256);
-        assert!(found.iter().all(|&slots| slots > 0));
     }
 }

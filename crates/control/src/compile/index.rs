@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use sidestep_model::behavior::Seg6Encap;
 use sidestep_model::behavior::proxy::InnerType;
 use sidestep_model::node::{IfIndex, TableId};
+use sidestep_model::policy::ListId;
 use sidestep_model::route::{Family, NextHop, Route, RouteKey};
 use sidestep_model::vlan::VlanTableId;
 
@@ -88,6 +89,8 @@ pub struct PolicyInfo {
 pub enum Counted {
     /// A route.
     Route(RouteKey),
+    /// What a route sends by that segment list of an SR policy.
+    List(RouteKey, ListId),
     /// What services send back by this port, as it arrives there.
     Back(IfIndex, InnerType),
 }
@@ -139,6 +142,14 @@ pub struct Index {
 }
 
 impl Index {
+    /// The counter slots of a route: its own, and those of the segment lists of policies that it leads into.
+    pub fn counters_of(&self, key: RouteKey) -> impl Iterator<Item = u32> {
+        let own = self.counters.get(&Counted::Route(key));
+        let lists = Counted::List(key, ListId::MIN)..=Counted::List(key, ListId::MAX);
+        let lists = self.counters.range(lists).map(|(_, slot)| slot);
+        own.into_iter().chain(lists).copied()
+    }
+
     /// Tables that something did not fit.
     pub fn full_tables(&self) -> BTreeSet<&'static str> {
         let of_routes = self.full.values();

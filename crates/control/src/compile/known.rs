@@ -33,6 +33,8 @@ pub(super) struct Known {
     pub resolved: Resolved,
     /// HMAC keys by id: their slots.
     pub hmac_keys: BTreeMap<u32, u32>,
+    /// Route records that keep what segment lists have, also while they are not valid.
+    pub kept: BTreeSet<u32>,
     /// The route record of what did not fit: it leaves packets to the kernel.
     pub full: u32,
 }

@@ -1,26 +1,23 @@
 //! Routes as records: the action of a route, its next hop, its policy.
 
-use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv6Addr};
 
 use sidestep_abi::{
     DROP_blackhole, PUNT_egress, PUNT_local, PUNT_multicast, PUNT_neighbor, PUNT_route_type,
     PUNT_table_full, PUNT_unsupported, SIDESTEP_ADJACENCY_VALID, SIDESTEP_ADJACENCY_XDP,
-    SIDESTEP_FLOW_LABEL_COMPUTE, SIDESTEP_FLOW_LABEL_COPY, SIDESTEP_FLOW_LABEL_ZERO,
-    SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_FORWARD, SIDESTEP_ROUTE_HEADEND, SIDESTEP_ROUTE_OURS,
-    SIDESTEP_ROUTE_PUNT, sidestep_action, sidestep_adjacency, sidestep_reason, sidestep_route,
+    SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_FORWARD, SIDESTEP_ROUTE_OURS, SIDESTEP_ROUTE_PUNT,
+    sidestep_action, sidestep_adjacency, sidestep_reason, sidestep_route,
 };
-use sidestep_model::behavior::{SEGMENTS_MAX, Seg6Encap};
+use sidestep_model::behavior::Seg6Encap;
 use sidestep_model::node::{IfIndex, LinkKind, Mac, TableId};
 use sidestep_model::route::{Encap, Family, NextHop, Owner, Route, RouteKind};
 
-use super::chain::Chain;
-use super::group::{self, Toward, Way};
+use super::group;
 use super::ids::Full;
-use super::index::{AdjacencyInfo, Counted, PolicyInfo, RouteInfo};
+use super::index::{AdjacencyInfo, Counted, RouteInfo};
 use super::merge::Say;
 use super::tables::{self, Entry, Place, Prefix, Verdict, Winner};
-use super::{CompileError, Pass, header};
+use super::{CompileError, Pass};
 
 /// What tells one route record from another: all of it.
 pub(crate) type RouteRecord = sidestep_route;
@@ -93,6 +90,9 @@ pub(super) enum Unsupported {
 pub(super) fn unsupported<T>(words: impl Into<String>) -> Result<T, Unsupported> {
     Err(Unsupported::Because(PUNT_unsupported, words.into()))
 }
+
+/// The record for a route, and why it is left to the kernel, if it is; or what has no room for it.
+pub(super) type Recorded = Result<(sidestep_route, Option<String>), Full>;
 
 /// `Err(Err(_))` ends the compilation, `Err(Ok(_))` only this route.
 pub(super) type Outcome<T> = Result<T, Result<Unsupported, CompileError>>;
@@ -175,26 +175,42 @@ impl Pass<'_> {
 
     /// The index of the record for a route, narrowed to a neighbor on its link or not.
     fn route(&mut self, route: &Route, neighbor: Option<IpAddr>) -> Result<u32, CompileError> {
-        let counter = self.counter(Counted::Route(route.key));
-        let mut record = match self.action(route, neighbor, counter) {
-            Ok(record) => record,
-            Err(Ok(Unsupported::Because(reason, words))) => {
-                self.name_unsupported(route.key, Some(words));
-                punt(reason)
-            }
-            Err(Ok(Unsupported::Full(full))) => return Ok(self.no_room(route, full)),
-            Err(Err(error)) => return Err(error),
+        let (record, left) = match self.record_of(route, neighbor)? {
+            Ok(found) => found,
+            Err(full) => return Ok(self.no_room(route, full)),
         };
-        if route.owner == Owner::Sidestep {
-            record.flags |= SIDESTEP_ROUTE_OURS as u8;
+        if left.is_some() {
+            self.name_unsupported(route.key, left);
         }
-        record.counter = counter;
         let index = match self.intern(record) {
             Ok(index) => index,
             Err(full) => return Ok(self.no_room(route, full)),
         };
         self.name(index, route, neighbor, None);
         Ok(index)
+    }
+
+    /// The record for a route.
+    pub(super) fn record_of(
+        &mut self,
+        route: &Route,
+        neighbor: Option<IpAddr>,
+    ) -> Result<Recorded, CompileError> {
+        let counter = self.counter(Counted::Route(route.key));
+        let (mut record, left) = match self.action(route, neighbor, counter) {
+            Ok(record) => (record, None),
+            Err(Ok(Unsupported::Because(reason, words))) => (punt(reason), Some(words)),
+            Err(Ok(Unsupported::Full(full))) => return Ok(Err(full)),
+            Err(Err(error)) => return Err(error),
+        };
+        if route.owner == Owner::Sidestep {
+            record.flags |= SIDESTEP_ROUTE_OURS as u8;
+        }
+        // Onto the only list of a policy: that is counted.
+        if record.counter == 0 {
+            record.counter = counter;
+        }
+        Ok(Ok((record, left)))
     }
 
     /// Where it is counted, and that it is. A full counter table costs the counters of what comes last, never the
@@ -315,6 +331,10 @@ impl Pass<'_> {
                 self.headend(tables::family(&route.key.prefix), next_hop, encap)
             }
             Some(Encap::Seg6Local(local)) => self.endpoint(&route.key, next_hop, local),
+            Some(Encap::Policy(steering)) => self.steered(route, steering),
+            Some(Encap::Binding(policy)) => {
+                self.into_first(route, std::iter::once(policy.as_str()))
+            }
             Some(Encap::Unsupported(words)) => left(unsupported(words.clone())),
         }
     }
@@ -387,113 +407,6 @@ impl Pass<'_> {
         };
         self.put_adjacency(index, Some((record, info)));
         Ok(index)
-    }
-
-    pub(super) fn headend(
-        &mut self,
-        family: Family,
-        next_hop: &NextHop,
-        encap: &Seg6Encap,
-    ) -> Outcome<sidestep_route> {
-        if encap.segments.is_empty() || encap.segments.len() > SEGMENTS_MAX {
-            return left(unsupported(format!(
-                "{} segments; 1 to {SEGMENTS_MAX} are possible",
-                encap.segments.len()
-            )));
-        }
-        if encap.mode.inserts() && family == Family::V4 {
-            return left(unsupported("an SRH cannot be inserted into IPv4"));
-        }
-        let signer = self.signer(encap.hmac, header::list(encap).len())?;
-        let (slot, signer) = signer.unzip();
-        let slot = slot.unwrap_or(0);
-        let first = encap.segments[0];
-        let source = encap
-            .tunsrc
-            .or(self.node.tunsrc)
-            .or_else(|| self.source_address(next_hop.dev, first));
-        let Some(source) = source else {
-            return left(unsupported(
-                "no IPv6 address to be the source (see `ip sr tunsrc`)",
-            ));
-        };
-        let chains = match encap.lookup {
-            Some(table) => Some(Chain::table(Family::V6, table).into()),
-            None => self.known.common.get(&Family::V6).cloned(),
-        };
-        // A packet that an SRH is inserted into keeps its source.
-        let from = (!encap.mode.inserts()).then_some(source.into());
-        let toward = match &chains {
-            Some(chains) => self.toward(chains, first.into(), from)?,
-            None => Toward::Depends,
-        };
-        // Of several ways the packet takes one by its outer header: when it is looked up.
-        let adjacency = match toward {
-            Toward::Way(Way::Adjacency(adjacency)) => adjacency,
-            _ => 0,
-        };
-        let view = match encap.lookup {
-            Some(table) => room(self.view(Chain::table(Family::V6, table)))?,
-            None => 0,
-        };
-        let hop_limit = next_hop
-            .dev
-            .and_then(|dev| self.node.links.get(&dev))
-            .map_or(64, |link| link.hop_limit.max(1));
-        let label = match self.node.seg6_flowlabel {
-            0 => SIDESTEP_FLOW_LABEL_COPY,
-            1.. => SIDESTEP_FLOW_LABEL_COMPUTE,
-            _ => SIDESTEP_FLOW_LABEL_ZERO,
-        } as u8;
-        let key = (
-            encap.clone(),
-            source,
-            hop_limit,
-            label,
-            adjacency,
-            view,
-            slot,
-        );
-        let policy = room(self.stock.policies.get(&key))?;
-        let mut content = header::policy(encap, source, hop_limit, signer.as_ref());
-        content.hmac_key = slot;
-        content.flow_label = label;
-        content.adjacency = adjacency;
-        content.view = view;
-        let info = PolicyInfo {
-            encap: encap.clone(),
-            source,
-        };
-        self.put_policy(policy, &content, info);
-        Ok(sidestep_route {
-            policy,
-            adjacency,
-            ..record(SIDESTEP_ROUTE_HEADEND)
-        })
-    }
-
-    /// RFC 6724 as far as it matters for the source of an outer header: of a scope that fits, on the egress interface
-    /// if it has one, with the longest common prefix.
-    fn source_address(&self, dev: Option<IfIndex>, toward: Ipv6Addr) -> Option<Ipv6Addr> {
-        let addresses = self
-            .node
-            .addresses
-            .iter()
-            .filter_map(|(on, net)| match net {
-                ipnet::IpNet::V6(net) if !net.addr().is_loopback() => Some((*on, net.addr())),
-                _ => None,
-            });
-        addresses
-            .min_by_key(|(on, address)| {
-                let common = (u128::from(*address) ^ u128::from(toward)).leading_zeros();
-                (
-                    address.is_unicast_link_local(),
-                    Some(*on) != dev,
-                    Reverse(common),
-                    *address,
-                )
-            })
-            .map(|(_, address)| address)
     }
 }
 

@@ -64,6 +64,7 @@ impl Pass<'_> {
             let resolve =
                 |chains: &Chains, address, source| self.known.resolve(chains, address, source);
             self.known.resolved.affected(place, resolve, &mut dirty);
+            dirty.extend(self.depending_on(place));
         }
         for &(dev, address) in neighbors {
             self.neighbor(dev, address, &mut dirty)?;
@@ -81,6 +82,7 @@ impl Pass<'_> {
             self.merge_below(place)?;
         }
         self.views()?;
+        self.keep_lists()?;
         self.settle();
         for (place, record) in std::mem::take(&mut self.vacated) {
             self.stand_in(place, record);
@@ -222,8 +224,12 @@ impl Pass<'_> {
         let other = self.other(place, record);
         let (neighbor, next_hop) = match other {
             Some((_, neighbor)) => (neighbor, None),
-            // Only groups refer to it, or a rule.
-            None => (None, route.next_hops.first().cloned()),
+            // Only groups refer to it, or, if it is not counted, a rule.
+            None if named.counter == 0 => (None, route.next_hops.first().cloned()),
+            None => (
+                None,
+                Some(route.next_hops.first().cloned().unwrap_or_default()),
+            ),
         };
         let of_group = next_hop.is_some().then_some(route);
         let info = RouteInfo {

@@ -52,6 +52,10 @@ impl Daemon {
                         .collect::<report::Domain>(),
                 )
             }
+            Request::Policy { verb, words } => {
+                self.change_own(|own, node| own::change_policy(own, node, *verb, words))
+            }
+            Request::ShowPolicies => json(self.policies_report()?),
             Request::Rule { verb, words } => {
                 self.change_own(|own, node| own::change_rule(own, node, *verb, words))
             }

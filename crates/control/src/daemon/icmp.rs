@@ -206,7 +206,15 @@ fn vrf_toward(node: &Node, relayed: &Relayed) -> Option<IfIndex> {
     }
     let encapsulates = |route: &&Route| {
         let mut encaps = route.next_hops.iter().filter_map(|hop| hop.encap.as_ref());
-        encaps.any(|encap| matches!(encap, Encap::Seg6(encap) if *encap == relayed.encap))
+        encaps.any(|encap| match encap {
+            Encap::Seg6(encap) => *encap == relayed.encap,
+            Encap::Policy(steering) => steering.policies().into_iter().any(|name| {
+                let lists = node.policies.defined().get(name).into_iter();
+                let mut encaps = lists.flat_map(|it| it.lists().map(|(_, list)| it.encap(list)));
+                encaps.any(|encap| encap == relayed.encap)
+            }),
+            _ => false,
+        })
     };
     let routes = node.routes.values();
     let fitting = routes.filter(|route| route.key.prefix.contains(&relayed.destination));

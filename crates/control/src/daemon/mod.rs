@@ -12,6 +12,7 @@ mod neighbors;
 mod oam;
 mod orphans;
 mod own;
+mod policies;
 mod ports;
 mod reports;
 mod trace;
@@ -354,10 +355,10 @@ impl Daemon {
     /// be done without the rest, and nothing has changed.
     fn step(&mut self, changes: &Changes) -> bool {
         let mirrored = self.mirror.node();
-        self.over.follow(mirrored, &self.own, changes);
+        let routes = self.over.follow(mirrored, &self.own, changes);
         let (node, compiled) = (self.over.node(mirrored), &mut self.compiled);
-        let (routes, neighbors) = (&changes.routes, &changes.neighbors);
-        let Ok(change) = self.compiler.update(node, routes, neighbors, compiled) else {
+        let neighbors = &changes.neighbors;
+        let Ok(change) = self.compiler.update(node, &routes, neighbors, compiled) else {
             return false;
         };
         let cleared = change

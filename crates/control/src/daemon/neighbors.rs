@@ -119,6 +119,7 @@ impl Neighbors {
 impl Daemon {
     /// Looks at what packets needed, and asks the kernel for it.
     pub(super) fn care_for_neighbors(&mut self, now: Instant) {
+        let of_lists = self.node().policies.next_hops();
         let node = self.mirror.node();
         let needs = self
             .compiled
@@ -142,6 +143,8 @@ impl Daemon {
                     Some(_) if self.mirror.is_stale(key.0, key.1) => State::Stale,
                     Some(_) => State::Fresh,
                 };
+                // A list of a policy is not used before its next hop has answered.
+                let used = used || state == State::Unresolved && of_lists.contains(&key);
                 Some(Need { key, state, used })
             });
         let wanted = self.kernel.take_wanted().into_iter();

@@ -1,15 +1,18 @@
 //! What only Sidestep has: the routes, rules, neighbors and VLAN tables of the configuration file, of `sidestep route`,
-//! `sidestep rule`, `sidestep vlan` and `sidestep domain`.
+//! `sidestep rule`, `sidestep vlan`, `sidestep policy` and `sidestep domain`.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv6Net};
 use sidestep_mirror::Changes;
-use sidestep_model::config::{Overlay, check_services, read_own_route};
-use sidestep_model::grammar::{Context, Style, Words, domain, route, rule, vlan};
+use sidestep_model::config::{
+    Overlay, check_policies, check_policy, check_services, read_own_route,
+};
+use sidestep_model::grammar::{Context, Style, Words, domain, policy, route, rule, vlan};
 use sidestep_model::hmac::{HmacAlgorithm, HmacKey, Secret};
 use sidestep_model::node::{Node, TableId};
+use sidestep_model::policy::{Policies, is_steering, named};
 use sidestep_model::route::{Owner, RouteKey};
 use sidestep_model::service::Service;
 
@@ -22,9 +25,13 @@ pub(crate) struct Over(Option<Node>);
 impl Over {
     /// `down`: services that do not answer.
     pub(crate) fn of(mirrored: &Node, own: &Overlay, down: BTreeSet<Service>) -> Self {
-        Self((*own != Overlay::default()).then(|| Node {
-            services_down: down,
-            ..over(mirrored, own)
+        Self((*own != Overlay::default()).then(|| {
+            let mut node = Node {
+                services_down: down,
+                ..over(mirrored, own)
+            };
+            node.steer();
+            node
         }))
     }
 
@@ -32,17 +39,21 @@ impl Over {
         self.0.as_ref().unwrap_or(mirrored)
     }
 
-    /// Routes and neighbors of the kernel's node have changed.
-    pub(crate) fn follow(&mut self, mirrored: &Node, own: &Overlay, changes: &Changes) {
+    /// Routes and neighbors of the kernel's node have changed. The routes that have so, or lead elsewhere by it.
+    pub(crate) fn follow(
+        &mut self,
+        mirrored: &Node,
+        own: &Overlay,
+        changes: &Changes,
+    ) -> Vec<RouteKey> {
+        let mut routes = changes.routes.clone();
         let Some(node) = &mut self.0 else {
-            return;
+            return routes;
         };
         for key in &changes.routes {
-            let route = own.routes.get(key).or_else(|| mirrored.routes.get(key));
-            match route.cloned() {
-                Some(route) => node.routes.insert(*key, route),
-                None => node.routes.remove(key),
-            };
+            let ours = own.routes.get(key).filter(|route| !is_steering(route));
+            let route = ours.or_else(|| mirrored.routes.get(key));
+            node.set_route(*key, route.cloned());
         }
         for key in &changes.neighbors {
             let neighbor = own
@@ -54,13 +65,18 @@ impl Over {
                 None => node.neighbors.remove(key),
             };
         }
+        let steered = node.steer_after(&changes.routes, &changes.neighbors);
+        routes.extend(steered);
+        routes
     }
 }
 
 fn over(mirrored: &Node, own: &Overlay) -> Node {
     let mut node = mirrored.clone();
+    let (steering, others): (Vec<_>, Vec<_>) = own.routes.values().cloned().partition(is_steering);
+    node.policies = Policies::new(own.policies.clone(), steering);
     node.routes
-        .extend(own.routes.iter().map(|(key, route)| (*key, route.clone())));
+        .extend(others.into_iter().map(|route| (route.key, route)));
     node.neighbors.extend(
         own.neighbors
             .iter()
@@ -113,6 +129,7 @@ pub(crate) fn change(
         ));
     }
     check_services(&route, &words, &own.routes, node).map_err(|error| error.to_string())?;
+    check_policies(&route, &words, &own.policies).map_err(|error| error.to_string())?;
     own.routes.insert(route.key, route);
     Ok(())
 }
@@ -170,6 +187,48 @@ pub(crate) fn change_domain(
     if !own.domain.add(entry) && verb == Verb::Add {
         return Err(format!("there is such an entry already: {text}"));
     }
+    Ok(())
+}
+
+/// Carries out `sidestep policy VERB WORDS`. On an error nothing has changed.
+pub(crate) fn change_policy(
+    own: &mut Overlay,
+    node: &Node,
+    verb: Verb,
+    words: &[String],
+) -> Result<(), String> {
+    let mut words = Words::from_args(words);
+    if verb == Verb::Del {
+        return delete_policy(own, node, &mut words);
+    }
+    let (name, policy) = policy::parse(&mut words).map_err(|error| error.to_string())?;
+    if verb == Verb::Add
+        && let Some(there) = own.policies.get(&name)
+    {
+        let words = policy::print(&name, there);
+        return Err(format!(
+            "there is a policy of that name already: {words} (use `replace`)"
+        ));
+    }
+    check_policy(&name, &policy, &words, &own.policies).map_err(|error| error.to_string())?;
+    own.policies.insert(name, policy);
+    Ok(())
+}
+
+/// `del NAME`, or all the words that it was added with.
+fn delete_policy(own: &mut Overlay, node: &Node, words: &mut Words) -> Result<(), String> {
+    let name = policy::parse_name(words).map_err(|error| error.to_string())?;
+    if !own.policies.contains_key(&name) {
+        return Err(format!(
+            "there is no policy {name} (see `sidestep policy show`)"
+        ));
+    }
+    let mut routes = own.routes.values();
+    if let Some(route) = routes.find(|route| named(route).contains(name.as_str())) {
+        let words = route::print(route, node, Style::Add);
+        return Err(format!("a route leads into policy {name}: {words}"));
+    }
+    own.policies.remove(&name);
     Ok(())
 }
 

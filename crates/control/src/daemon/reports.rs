@@ -16,7 +16,7 @@ use sidestep_datapath::kernel::Origin;
 use sidestep_datapath::{VIEWS, learned};
 use sidestep_model::grammar::{Style, route};
 use sidestep_model::node::{IfIndex, Node};
-use sidestep_model::route::{Owner, RouteKey};
+use sidestep_model::route::{Owner, Route, RouteKey};
 
 use super::{Daemon, nanoseconds};
 use crate::compile::{Counted, ProxyInfo};
@@ -141,23 +141,25 @@ impl Daemon {
 
     pub(super) fn routes_report(&self, all: bool) -> Result<report::Routes, String> {
         let node = self.node();
-        let srv6 = |key: &RouteKey| {
-            node.routes[key]
-                .next_hops
-                .iter()
-                .any(|next_hop| next_hop.encap.is_some())
-        };
+        let srv6 = |route: &Route| route.next_hops.iter().any(|hop| hop.encap.is_some());
         let shown = node
             .routes
             .iter()
-            .filter(|(key, route)| all || route.owner == Owner::Sidestep || srv6(key));
-        shown.map(|(key, _)| self.route_report(node, key)).collect()
+            .filter(|(_, route)| all || route.owner == Owner::Sidestep || srv6(route));
+        // Routes into policies, in effect or not.
+        let into_policies = node.policies.routes().iter();
+        let keys: BTreeSet<&RouteKey> = shown.chain(into_policies).map(|(key, _)| key).collect();
+        let keys = keys.into_iter();
+        keys.map(|key| self.route_report(node, key)).collect()
     }
 
     fn route_report(&self, node: &Node, key: &RouteKey) -> Result<report::Route, String> {
         let index = &self.compiled.index;
-        let counters = self.counted(Counted::Route(*key))?;
-        let of_route = &node.routes[key];
+        let counters = self.counted_by_route(key)?;
+        let of_route = match node.policies.routes().get(key) {
+            Some(into_policy) => into_policy,
+            None => &node.routes[key],
+        };
         Ok(report::Route {
             route: route::print(of_route, node, Style::Add),
             prefix: key.prefix.to_string(),
@@ -214,7 +216,7 @@ impl Daemon {
     }
 
     /// Zeros for what has no counters.
-    fn counted(&self, of: Counted) -> Result<sidestep_route_counters, String> {
+    pub(super) fn counted(&self, of: Counted) -> Result<sidestep_route_counters, String> {
         let Some(&slot) = self.compiled.index.counters.get(&of) else {
             return Ok(sidestep_route_counters::default());
         };

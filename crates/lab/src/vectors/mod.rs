@@ -54,6 +54,9 @@ pub struct Node {
     /// Entries of VLAN tables, which Linux does not have.
     #[serde(default)]
     pub vlans: Vec<String>,
+    /// SR policies, which Linux does not have.
+    #[serde(default)]
+    pub policies: Vec<String>,
     /// Entries of the SR domain, which Linux does not have.
     #[serde(default)]
     pub domain: Vec<String>,

@@ -296,6 +296,7 @@ pub fn linux_can_express(route: &Route) -> bool {
                     .any(|f| row.beyond_linux.flavors.contains(&f))
         }
         Some(Encap::Seg6(seg6)) => seg6.mode.descriptor().kernel_mode.is_some(),
+        Some(Encap::Policy(_) | Encap::Binding(_)) => false,
         // What is unsupported here came from the kernel.
         Some(Encap::Unsupported(_)) | None => true,
     })
@@ -356,6 +357,7 @@ pub fn data_plane_can(encap: &Encap) -> Result<(), Wrong> {
                 join(done.map(|row| row.word), ", "),
             ))
         }
+        Encap::Policy(_) | Encap::Binding(_) => Ok(()),
         Encap::Unsupported(what) => Err(wrong(
             "encap",
             format!("Sidestep does not do {what}"),

@@ -222,8 +222,18 @@ pub fn completions(words: &[&str]) -> Vec<&'static str> {
         "table" | "lookup" => return vec!["main", "local", "default"],
         "via" | "dev" | "segs" | "nh4" | "nh6" | "oif" | "iif" | "vrftable" | "vlantable"
         | "tunsrc" | "hmac" | "src" | "metric" | "mtu" | "from" | "nhid" | "weight" | "tos"
-        | "proto" | "lblen" | "nflen" | "nheth" | "age" | "interval" => return vec![],
+        | "proto" | "lblen" | "nflen" | "nheth" | "age" | "interval" | "policy" | "dscp" => {
+            return vec![];
+        }
         _ => {}
+    }
+    if words.iter().rev().nth(1) == Some(&"dscp") {
+        return vec!["policy"];
+    }
+    if words.contains(&"policy") {
+        let mut next = vec!["dscp", "policy", "table", "metric", "from", "proto"];
+        next.retain(|keyword| *keyword == "dscp" || !words.contains(keyword));
+        return next;
     }
     let start = words.iter().rposition(|word| *word == "encap");
     let inside = start.map_or(&[][..], |start| &words[start..]);
@@ -264,7 +274,7 @@ pub fn completions(words: &[&str]) -> Vec<&'static str> {
         return next;
     }
     let mut next = vec![
-        "encap", "table", "metric", "from", "src", "mtu", "proto", "nexthop",
+        "encap", "policy", "dscp", "table", "metric", "from", "src", "mtu", "proto", "nexthop",
     ];
     next.extend(NEXT_HOP_WORDS);
     next.retain(|keyword| *keyword == "nexthop" || !words.contains(keyword));

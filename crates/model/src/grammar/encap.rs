@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::net::Ipv6Addr;
 
 use super::words::{Once, Words, invalid};
-use super::{Context, Names, Style, Word, proxy, value};
+use super::{Context, Names, Style, Word, policy, proxy, value};
 use crate::behavior::attribute::{Attribute, Flavor};
 use crate::behavior::check::{Wrong, join};
 use crate::behavior::endpoint::BEHAVIORS;
@@ -37,7 +37,7 @@ impl Parsed<'_> {
                 [only] => Some(*only),
                 _ => None,
             },
-            Encap::Unsupported(_) => None,
+            Encap::Policy(_) | Encap::Binding(_) | Encap::Unsupported(_) => None,
         }
     }
 
@@ -56,7 +56,7 @@ impl Parsed<'_> {
                 }
                 local.check()
             }
-            Encap::Unsupported(_) => Ok(()),
+            Encap::Policy(_) | Encap::Binding(_) | Encap::Unsupported(_) => Ok(()),
         };
         wrong.map_err(|wrong| self.error(&wrong))
     }
@@ -299,6 +299,22 @@ impl Segments {
     }
 }
 
+/// What follows `segs`: `A,B`.
+pub(super) fn parse_list(words: &mut Words, keyword: Word) -> Result<Vec<Ipv6Addr>, ConfigError> {
+    let segments = parse_segments(words, keyword)?;
+    let encap = Seg6Encap {
+        mode: EncapMode::Encap,
+        segments: segments.list,
+        hmac: None,
+        tunsrc: None,
+        lookup: None,
+    };
+    let wrong =
+        |wrong: Wrong| ConfigError::new(keyword.place, wrong.problem, keyword.text, wrong.expected);
+    encap.check(Family::V6).map_err(wrong)?;
+    Ok(encap.segments)
+}
+
 /// What follows `segs`: `A,B`, or `2 [ A B ]`.
 fn parse_segments(words: &mut Words, keyword: Word) -> Result<Segments, ConfigError> {
     let expected = format!("1 to {SEGMENTS_MAX} IPv6 addresses, separated by commas");
@@ -386,6 +402,8 @@ pub fn print(encap: &Encap, names: &dyn Names, style: Style) -> String {
     match encap {
         Encap::Seg6(seg6) => print_seg6(seg6, names, style),
         Encap::Seg6Local(local) => print_seg6local(local, names, style),
+        Encap::Policy(steering) => policy::print_steering(steering),
+        Encap::Binding(policy) => format!("bsid of policy {policy}"),
         Encap::Unsupported(what) => format!("encap {what}"),
     }
 }

@@ -8,16 +8,17 @@ use super::words::{Once, Words, invalid, unknown};
 use super::{Context, Word, value};
 use crate::error::ConfigError;
 use crate::node::TableId;
+use crate::policy;
 use crate::route::{Family, NextHop, Route, RouteKey, RouteKind};
 
 mod next_hop;
 mod print;
+mod steering;
 
 use next_hop::Hop;
 pub use print::{print, print_next_hop};
 
-const EXPECTED: &str =
-    "from, table, metric, tos, proto, src, mtu, via, dev, onlink, nhid, encap, nexthop or a prefix";
+const EXPECTED: &str = "from, table, metric, tos, proto, src, mtu, via, dev, onlink, nhid, encap, policy, dscp, nexthop or a prefix";
 
 /// Reads a route.
 ///
@@ -60,6 +61,7 @@ struct Draft<'a> {
     nhid: Option<u32>,
     hop: Hop<'a>,
     hops: Vec<Hop<'a>>,
+    steering: steering::Draft<'a>,
 }
 
 impl<'a> Draft<'a> {
@@ -99,6 +101,7 @@ impl<'a> Draft<'a> {
                 ));
             }
             _ if self.hop.word(word, words, ctx)? => return Ok(()),
+            _ if self.steering.word(word, words)? => return Ok(()),
             _ => {}
         }
         let Some(name) = canonical(word.text) else {
@@ -195,6 +198,7 @@ impl<'a> Draft<'a> {
         let protocol = self.protocol.unwrap_or(value::PROTOCOL_BOOT);
         let table = self.table.unwrap_or(default_table(kind));
         let metric = match self.metric {
+            _ if self.steering.is_any() => self.metric.unwrap_or(policy::METRIC),
             // The kernel's own routes may have metric 0; who adds an IPv6 route with it gets 1024.
             Some(0) if protocol != value::PROTOCOL_KERNEL => RouteKey::default_metric(family),
             Some(metric) => metric,
@@ -266,6 +270,16 @@ impl<'a> Draft<'a> {
     ) -> Result<Vec<NextHop>, ConfigError> {
         let first = std::mem::take(&mut self.hop);
         let hops = std::mem::take(&mut self.hops);
+        if self.steering.is_any() {
+            let other = ["via", "dev", "encap", "onlink"];
+            let other = other.iter().find_map(|name| first.seen.word(name));
+            let other = other.or_else(|| {
+                ["nhid", "tos", "src", "mtu"]
+                    .iter()
+                    .find_map(|name| self.seen.word(name))
+            });
+            return Ok(vec![self.steering.finish(kind, other, words)?]);
+        }
         let to_nowhere = kind != RouteKind::Unicast;
         if to_nowhere
             && let Some(word) = first.seen.word("via").or_else(|| first.seen.word("encap"))

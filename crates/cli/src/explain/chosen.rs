@@ -1,0 +1,62 @@
+//! One of several: next hops or segment lists by the flow, policies by the DSCP; and what a binding SID is bound to.
+
+use sidestep_model::behavior::endpoint::Descriptor;
+use sidestep_model::grammar::route;
+use sidestep_model::route::{Encap, Route};
+
+use super::Names;
+use super::steps::{RouteName, Step, route_name};
+
+/// The slot of a group that a flow led to.
+pub(super) fn by_flow(names: Names<'_>, group: u32, route: u32) -> Step {
+    let slots = names.index.groups.get(&group);
+    let slots = slots.map_or(&[][..], |slots| slots);
+    let info = names.index.routes.get(&route);
+    let leads_into_policy = info.and_then(|info| encap(info.route.as_ref()?));
+    Step::Choice {
+        next_hop: next_hop(names, route).unwrap_or_else(|| format!("route {route}")),
+        slots: (
+            slots.iter().filter(|&&slot| slot == route).count(),
+            slots.len(),
+        ),
+        source: match leads_into_policy {
+            Some(Encap::Policy(_) | Encap::Binding(_)) => "RFC 9256 2.11",
+            _ => "RFC 6438 4",
+        },
+    }
+}
+
+/// What a DSCP led to.
+pub(super) fn by_dscp(names: Names<'_>, dscp: u32, route: u32) -> Step {
+    let into = next_hop(names, route);
+    Step::Class {
+        dscp,
+        route: match into {
+            Some(words) => RouteName {
+                words,
+                ..route_name(names, route)
+            },
+            None => route_name(names, route),
+        },
+        source: "RFC 9256 8.6",
+    }
+}
+
+/// In iproute2's words, of a record that stands for one of several.
+fn next_hop(names: Names<'_>, route: u32) -> Option<String> {
+    let info = names.index.routes.get(&route)?;
+    let family = info.route.as_ref()?.family();
+    let next_hop = info.next_hop.as_ref()?;
+    Some(route::print_next_hop(next_hop, family, names.node))
+}
+
+/// The behavior of a binding SID.
+pub(super) fn binding<'a>(names: Names<'a>, policy: &str) -> Option<&'a Descriptor> {
+    let policy = names.node.policies.defined().get(policy)?;
+    Some(policy.binding().descriptor())
+}
+
+/// The encapsulation of a route; that of its first next hop if there are several.
+pub(super) fn encap(route: &Route) -> Option<&Encap> {
+    route.next_hops.iter().find_map(|hop| hop.encap.as_ref())
+}

@@ -1,0 +1,105 @@
+//! `sidestep policy`: SR policies (RFC 9256), how they stand and what is sent by them.
+
+use std::io::Write;
+
+use clap::Subcommand;
+use comfy_table::Table;
+use sidestep_control::api::{self, Request, Verb};
+use sidestep_control::report;
+
+use crate::show::{List, show};
+use crate::{Outcome, tables};
+
+/// Arguments of `policy`.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Add a policy
+    Add(Words),
+    /// Add a policy, or put it in the place of the one with its name
+    Replace(Words),
+    /// Remove a policy that no route leads into
+    Del(Words),
+    /// Show the policies: which candidate path is active, which lists are valid, and what was sent by each
+    Show(List),
+}
+
+/// A policy, or for `del` its name.
+#[derive(Debug, clap::Args)]
+pub struct Words {
+    /// NAME color N endpoint ADDRESS [bsid SID] [mode encap|encap.red] [tunsrc ADDRESS] [hmac KEYID]
+    /// [drop-upon-invalid] {[preference N] segs A,B,... [weight N] ...}
+    #[arg(required = true, trailing_var_arg = true, value_name = "WORD")]
+    pub words: Vec<String>,
+}
+
+/// Runs the command.
+pub fn run(command: &Command, out: &mut dyn Write) -> Outcome {
+    let change = |verb, words: &Words| {
+        api::call(Request::Policy {
+            verb,
+            words: words.words.clone(),
+        })?;
+        Ok(())
+    };
+    match command {
+        Command::Add(words) => change(Verb::Add, words),
+        Command::Replace(words) => change(Verb::Replace, words),
+        Command::Del(words) => change(Verb::Del, words),
+        Command::Show(List { json }) => show(
+            Request::ShowPolicies,
+            *json,
+            out,
+            |policies: &report::Policies| vec![table(policies)],
+        ),
+    }
+}
+
+/// SR policies: below each its candidate paths, below those their segment lists.
+fn table(policies: &report::Policies) -> Table {
+    let heads = ["packets", "bytes", "share", "policy"];
+    let mut table = tables::table(&heads, &heads[..3]);
+    for policy in policies {
+        table.add_row(["", "", "", &policy_words(policy)]);
+        for candidate in &policy.candidates {
+            table.add_row(["", "", "", &candidate_words(candidate)]);
+            for list in &candidate.lists {
+                let share = list.share.map_or_else(String::new, |(own, all)| {
+                    format!("{:.1} %", f64::from(own) * 100.0 / f64::from(all))
+                });
+                let numbers = [list.packets.to_string(), list.bytes.to_string(), share];
+                table.add_row(numbers.into_iter().chain([list_words(list)]));
+            }
+        }
+        for route in &policy.routes {
+            table.add_row(["", "", "", &format!("  route {route}")]);
+        }
+    }
+    table
+}
+
+fn policy_words(policy: &report::Policy) -> String {
+    let bsid = policy.bsid.as_ref();
+    let bsid = bsid.map_or_else(String::new, |sid| format!(" bsid {sid}"));
+    let state = match (policy.active, policy.drop_upon_invalid) {
+        (Some(_), _) => "",
+        (None, true) => ": invalid, drops",
+        (None, false) => ": invalid",
+    };
+    let (name, color, endpoint) = (&policy.name, policy.color, &policy.endpoint);
+    format!("{name} color {color} endpoint {endpoint}{bsid}{state}")
+}
+
+fn candidate_words(candidate: &report::Candidate) -> String {
+    let state = if candidate.active { ": active" } else { "" };
+    format!("  preference {}{state}", candidate.preference)
+}
+
+fn list_words(list: &report::SegmentList) -> String {
+    let why = list.invalid.as_ref();
+    let why = why.map_or_else(String::new, |why| format!(": invalid, {why}"));
+    format!(
+        "    segs {} weight {}{why}",
+        list.segments.join(","),
+        list.weight
+    )
+}

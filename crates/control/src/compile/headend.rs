@@ -1,0 +1,128 @@
+//! Headends: where a policy's first segment leads, and whose address its packets come from.
+
+use std::cmp::Reverse;
+use std::net::Ipv6Addr;
+
+use sidestep_abi::{
+    SIDESTEP_FLOW_LABEL_COMPUTE, SIDESTEP_FLOW_LABEL_COPY, SIDESTEP_FLOW_LABEL_ZERO,
+    SIDESTEP_ROUTE_HEADEND, sidestep_route,
+};
+use sidestep_model::behavior::{SEGMENTS_MAX, Seg6Encap};
+use sidestep_model::node::IfIndex;
+use sidestep_model::route::{Family, NextHop};
+
+use super::chain::Chain;
+use super::group::{Toward, Way};
+use super::index::PolicyInfo;
+use super::routes::{Outcome, left, record, room, unsupported};
+use super::{Pass, header};
+
+impl Pass<'_> {
+    /// The record of a route whose next hop puts packets on a list of segments.
+    pub(super) fn headend(
+        &mut self,
+        family: Family,
+        next_hop: &NextHop,
+        encap: &Seg6Encap,
+    ) -> Outcome<sidestep_route> {
+        if encap.segments.is_empty() || encap.segments.len() > SEGMENTS_MAX {
+            return left(unsupported(format!(
+                "{} segments; 1 to {SEGMENTS_MAX} are possible",
+                encap.segments.len()
+            )));
+        }
+        if encap.mode.inserts() && family == Family::V4 {
+            return left(unsupported("an SRH cannot be inserted into IPv4"));
+        }
+        let signer = self.signer(encap.hmac, header::list(encap).len())?;
+        let (slot, signer) = signer.unzip();
+        let slot = slot.unwrap_or(0);
+        let first = encap.segments[0];
+        let source = encap
+            .tunsrc
+            .or(self.node.tunsrc)
+            .or_else(|| self.source_address(next_hop.dev, first));
+        let Some(source) = source else {
+            return left(unsupported(
+                "no IPv6 address to be the source (see `ip sr tunsrc`)",
+            ));
+        };
+        let chains = match encap.lookup {
+            Some(table) => Some(Chain::table(Family::V6, table).into()),
+            None => self.known.common.get(&Family::V6).cloned(),
+        };
+        // A packet that an SRH is inserted into keeps its source.
+        let from = (!encap.mode.inserts()).then_some(source.into());
+        let toward = match &chains {
+            Some(chains) => self.toward(chains, first.into(), from)?,
+            None => Toward::Depends,
+        };
+        // Of several ways the packet takes one by its outer header: when it is looked up.
+        let adjacency = match toward {
+            Toward::Way(Way::Adjacency(adjacency)) => adjacency,
+            _ => 0,
+        };
+        let view = match encap.lookup {
+            Some(table) => room(self.view(Chain::table(Family::V6, table)))?,
+            None => 0,
+        };
+        let hop_limit = next_hop
+            .dev
+            .and_then(|dev| self.node.links.get(&dev))
+            .map_or(64, |link| link.hop_limit.max(1));
+        let label = match self.node.seg6_flowlabel {
+            0 => SIDESTEP_FLOW_LABEL_COPY,
+            1.. => SIDESTEP_FLOW_LABEL_COMPUTE,
+            _ => SIDESTEP_FLOW_LABEL_ZERO,
+        } as u8;
+        let key = (
+            encap.clone(),
+            source,
+            hop_limit,
+            label,
+            adjacency,
+            view,
+            slot,
+        );
+        let policy = room(self.stock.policies.get(&key))?;
+        let mut content = header::policy(encap, source, hop_limit, signer.as_ref());
+        content.hmac_key = slot;
+        content.flow_label = label;
+        content.adjacency = adjacency;
+        content.view = view;
+        let info = PolicyInfo {
+            encap: encap.clone(),
+            source,
+        };
+        self.put_policy(policy, &content, info);
+        Ok(sidestep_route {
+            policy,
+            adjacency,
+            ..record(SIDESTEP_ROUTE_HEADEND)
+        })
+    }
+
+    /// RFC 6724 as far as it matters for the source of an outer header: of a scope that fits, on the egress interface
+    /// if it has one, with the longest common prefix.
+    fn source_address(&self, dev: Option<IfIndex>, toward: Ipv6Addr) -> Option<Ipv6Addr> {
+        let addresses = self
+            .node
+            .addresses
+            .iter()
+            .filter_map(|(on, net)| match net {
+                ipnet::IpNet::V6(net) if !net.addr().is_loopback() => Some((*on, net.addr())),
+                _ => None,
+            });
+        addresses
+            .min_by_key(|(on, address)| {
+                let common = (u128::from(*address) ^ u128::from(toward)).leading_zeros();
+                (
+                    address.is_unicast_link_local(),
+                    Some(*on) != dev,
+                    Reverse(common),
+                    *address,
+                )
+            })
+            .map(|(_, address)| address)
+    }
+}

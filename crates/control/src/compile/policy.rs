@@ -1,0 +1,272 @@
+//! SR policies (RFC 9256) as records: the valid segment lists of the active candidate path are the members of a group, each
+//! with as many slots as its weight; a route that steers by DSCP has a group whose slots are the DSCPs.
+//!
+//! Which lists are valid is in the node (`sidestep_model::policy`); nothing of it is decided here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sidestep_abi::{
+    DROP_policy_invalid, PUNT_route_miss, SIDESTEP_DSCPS, SIDESTEP_ROUTE_BY_DSCP,
+    SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_END_B6_ENCAPS, SIDESTEP_ROUTE_FORWARD,
+    SIDESTEP_ROUTE_GROUP, SIDESTEP_ROUTE_OURS, sidestep_route,
+};
+use sidestep_model::policy::{
+    Candidate, ListStanding, Policy, SegmentList, Standing, Steering, named,
+};
+use sidestep_model::route::{Encap, NextHop, Route, RouteKey, RouteKind};
+
+use super::index::{Counted, RouteInfo};
+use super::routes::{Outcome, Via, punt, record, room};
+use super::share::among_valid;
+use super::tables::Place;
+use super::{CompileError, Pass};
+
+/// A policy, how it stands, and its name.
+type Named<'a> = (&'a str, &'a Policy, &'a Standing);
+
+impl<'a> Pass<'a> {
+    /// The record of a route into policies.
+    pub(super) fn steered(
+        &mut self,
+        route: &Route,
+        steering: &Steering,
+    ) -> Outcome<sidestep_route> {
+        if steering.by_dscp.is_empty() {
+            return self.into_first(route, steering.policy.iter().map(String::as_str));
+        }
+        let mut known: BTreeMap<Option<&str>, u32> = BTreeMap::new();
+        let mut slots = Vec::new();
+        for dscp in 0..SIDESTEP_DSCPS as u8 {
+            let policy = self.first_that_takes(steering.for_dscp(dscp));
+            let name = policy.map(|(name, ..)| name);
+            let index = match (known.get(&name), policy) {
+                (Some(&index), _) => index,
+                (None, Some(policy)) => self.member_into(route, policy)?,
+                (None, None) => self.otherwise(route)?,
+            };
+            known.insert(name, index);
+            slots.push(index);
+        }
+        Ok(sidestep_route {
+            flags: SIDESTEP_ROUTE_BY_DSCP as u8,
+            group: self.group_of(0, slots)?,
+            ..record(SIDESTEP_ROUTE_GROUP)
+        })
+    }
+
+    /// The record of a route into the first of these policies that takes packets. Without one it is not in effect.
+    pub(super) fn into_first<'n>(
+        &mut self,
+        route: &Route,
+        names: impl Iterator<Item = &'n str>,
+    ) -> Outcome<sidestep_route> {
+        match self.first_that_takes(names) {
+            Some(policy) => self.into_policy(route, policy),
+            None => Ok(punt(PUNT_route_miss)),
+        }
+    }
+
+    /// The first of these policies that is valid, or drops what it cannot send.
+    fn first_that_takes<'n>(&self, names: impl Iterator<Item = &'n str>) -> Option<Named<'a>> {
+        let policies = &self.node.policies;
+        let mut found = names.filter_map(|name| {
+            let (name, _) = policies.defined().get_key_value(name)?;
+            let (policy, standing) = policies.get(name)?;
+            Some((name.as_str(), policy, standing))
+        });
+        found.find(|(_, policy, standing)| standing.active.is_some() || policy.drop_upon_invalid)
+    }
+
+    /// The record of a route into one policy: onto its only valid list, or a group of them.
+    fn into_policy(
+        &mut self,
+        route: &Route,
+        (_, policy, standing): Named<'a>,
+    ) -> Outcome<sidestep_route> {
+        let Some(active) = standing.active else {
+            return Ok(sidestep_route {
+                reason: DROP_policy_invalid as u8,
+                ..record(SIDESTEP_ROUTE_DROP)
+            });
+        };
+        let candidate = &policy.candidates[active];
+        let mut ways = BTreeMap::new();
+        for (number, (list, standing)) in candidate
+            .lists
+            .iter()
+            .zip(&standing.lists[active])
+            .enumerate()
+        {
+            if standing.invalid.is_some() {
+                continue;
+            }
+            let hop = onto(route, policy, list, standing);
+            let mut member = self.headend(route.family(), &hop, &policy.encap(list))?;
+            if matches!(hop.encap, Some(Encap::Seg6Local(_))) {
+                member.action = SIDESTEP_ROUTE_END_B6_ENCAPS as u8;
+            }
+            member.flags |= SIDESTEP_ROUTE_OURS as u8;
+            let list = policy.list_id(candidate, number);
+            member.counter = self.counter(Counted::List(route.key, list));
+            ways.insert(number, (member, hop));
+        }
+        if let (1, Some((member, _))) = (ways.len(), ways.values().next()) {
+            return Ok(*member);
+        }
+        let mut members = BTreeMap::new();
+        for (number, (member, hop)) in ways {
+            members.insert(number, self.member_of_policy(route, &hop, member)?);
+        }
+        let owners = shares(candidate, &standing.lists[active]);
+        let slots = owners.iter().map(|number| members[number]).collect();
+        Ok(sidestep_route {
+            group: self.group_of(self.node.multipath_hash_seed, slots)?,
+            ..record(SIDESTEP_ROUTE_GROUP)
+        })
+    }
+
+    /// The index of the record into a policy for some DSCPs of a route.
+    fn member_into(&mut self, route: &Route, policy: Named<'a>) -> Outcome<u32> {
+        let mut into = self.into_policy(route, policy)?;
+        into.flags |= SIDESTEP_ROUTE_OURS as u8;
+        if into.counter == 0 {
+            into.counter = self.counter(Counted::Route(route.key));
+        }
+        let steering = Steering {
+            policy: Some(policy.0.to_owned()),
+            ..Steering::default()
+        };
+        let hop = NextHop {
+            encap: Some(Encap::Policy(steering)),
+            ..NextHop::new()
+        };
+        self.member_of_policy(route, &hop, into)
+    }
+
+    /// The index of a record that is one of several of a route into policies. What is counted for that route is no other
+    /// one's, and if it was all of the route before, it is a part of it now.
+    fn member_of_policy(
+        &mut self,
+        route: &Route,
+        hop: &NextHop,
+        record: sidestep_route,
+    ) -> Outcome<u32> {
+        let index = self.member(route, hop, record)?;
+        if record.counter != 0 {
+            let part = RouteInfo {
+                route: Some(route.clone()),
+                neighbor: None,
+                next_hop: Some(hop.clone()),
+                counter: record.counter,
+            };
+            self.name_route(index, part);
+        }
+        Ok(index)
+    }
+
+    /// The index of the route that packets take which a route into policies does not steer: the IP route of the same table.
+    /// Where that table has none, the kernel finds it.
+    fn otherwise(&mut self, route: &Route) -> Outcome<u32> {
+        let node = self.node;
+        let key = &route.key;
+        let mut same = node.plain_routes(key.table, key.prefix);
+        let route = match same.next() {
+            Some(route) => Some(route),
+            None => self.covering(key),
+        };
+        let Some(route) = route.filter(|route| route.kind != RouteKind::Throw) else {
+            return room(self.bare(punt(PUNT_route_miss)));
+        };
+        // Why the kernel has to do it is said where it stands itself.
+        let (record, _) = room(self.record_of(route, None).map_err(Err)?)?;
+        let hop = route.next_hops.first().cloned().unwrap_or_default();
+        self.member(route, &hop, record)
+    }
+
+    /// The route of the same table to the longest prefix around one.
+    fn covering(&self, key: &RouteKey) -> Option<&'a Route> {
+        let place = Place::new(key);
+        let winners = self.known.winners.get(&place.of())?;
+        let mut around = winners.covering(place.prefix);
+        let (_, entry) =
+            around.find(|(prefix, entry)| *prefix != place.prefix && !entry.has_sources())?;
+        let winner = entry.get(None)?;
+        self.node.routes.get(&winner.key)
+    }
+
+    /// Routes that steer some DSCPs alone, and so depend on the route to a prefix around theirs.
+    pub(super) fn depending_on(&self, changed: &Place) -> Vec<Place> {
+        let routes = self.node.policies.routes().values();
+        let places = routes
+            .filter(|it| by_dscp(it))
+            .map(|it| Place::new(&it.key));
+        let within = places
+            .filter(|place| place.of() == changed.of() && changed.prefix.covers(place.prefix));
+        within.collect()
+    }
+
+    /// Keeps what lists have also while they are not valid, by records that no packet meets: next hops, which are asked for
+    /// until they answer, and counters, which go on when a list is valid again. What there is no room for is not kept.
+    pub(super) fn keep_lists(&mut self) -> Result<(), CompileError> {
+        let node = self.node;
+        let mut kept = BTreeSet::new();
+        for (dev, via) in node.policies.next_hops() {
+            match self.adjacency(dev, Via::Address(via), None) {
+                Ok(adjacency) => kept.extend(self.bare(sidestep_route {
+                    adjacency,
+                    ..record(SIDESTEP_ROUTE_FORWARD)
+                })),
+                Err(Err(error)) => return Err(error),
+                Err(Ok(_)) => {}
+            }
+        }
+        for route in node.policies.routes().values() {
+            let policies = named(route).into_iter();
+            let policies = policies.filter_map(|name| node.policies.defined().get(name));
+            for (list, _) in policies.flat_map(Policy::lists) {
+                let counter = self.counter(Counted::List(route.key, list));
+                kept.extend(self.bare(sidestep_route {
+                    counter,
+                    ..punt(PUNT_route_miss)
+                }));
+            }
+        }
+        for &index in &kept {
+            self.stock.routes.hold(index);
+        }
+        for index in std::mem::replace(&mut self.known.kept, kept) {
+            self.stock.routes.let_go(index);
+        }
+        Ok(())
+    }
+}
+
+/// Which list of a candidate path each slot is of, by their places; at least one is valid.
+pub(crate) fn shares(candidate: &Candidate, standing: &[ListStanding]) -> Vec<usize> {
+    let weights: Vec<u16> = candidate.lists.iter().map(|list| list.weight).collect();
+    let valid: Vec<bool> = standing.iter().map(|it| it.invalid.is_none()).collect();
+    among_valid(&weights, &valid)
+}
+
+/// What a list of a policy does with the packets of a route, as a next hop.
+fn onto(route: &Route, policy: &Policy, list: &SegmentList, standing: &ListStanding) -> NextHop {
+    let is_binding = |hop: &NextHop| matches!(hop.encap, Some(Encap::Binding(_)));
+    let encap = if route.next_hops.iter().any(is_binding) {
+        Encap::Seg6Local(policy.bound(list))
+    } else {
+        Encap::Seg6(policy.encap(list))
+    };
+    NextHop {
+        // For the source address and the hop limit, as Linux chooses them.
+        dev: standing.next_hops.first().map(|(dev, _)| *dev),
+        weight: list.weight,
+        encap: Some(encap),
+        ..NextHop::new()
+    }
+}
+
+/// Whether a route steers by DSCP.
+fn by_dscp(route: &Route) -> bool {
+    let mut encaps = route.next_hops.iter().filter_map(|hop| hop.encap.as_ref());
+    encaps.any(|encap| matches!(encap, Encap::Policy(steering) if !steering.by_dscp.is_empty()))
+}

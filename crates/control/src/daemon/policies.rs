@@ -1,0 +1,120 @@
+//! How SR policies stand, and what was sent by them.
+
+use std::collections::BTreeMap;
+
+use sidestep_abi::sidestep_route_counters;
+use sidestep_model::grammar::{Style, policy, route};
+use sidestep_model::policy::{Candidate, ListId, Policy, Standing, named};
+use sidestep_model::route::RouteKey;
+
+use super::Daemon;
+use crate::compile::{Counted, shares};
+use crate::report;
+
+impl Daemon {
+    pub(super) fn policies_report(&self) -> Result<report::Policies, String> {
+        let sent = self.sent()?;
+        let policies = self.node().policies.iter();
+        Ok(policies
+            .map(|(name, policy, standing)| self.policy_report(name, policy, standing, &sent))
+            .collect())
+    }
+
+    fn policy_report(
+        &self,
+        name: &str,
+        policy: &Policy,
+        standing: &Standing,
+        sent: &Sent,
+    ) -> report::Policy {
+        let node = self.node();
+        let own = self.own.routes.values();
+        let leading = own.filter(|route| named(route).contains(name));
+        let candidates = (0..policy.candidates.len())
+            .map(|place| candidate_report(policy, standing, place, sent))
+            .collect();
+        report::Policy {
+            name: name.to_owned(),
+            policy: policy::print(name, policy),
+            color: policy.id.color,
+            endpoint: policy.id.endpoint.to_string(),
+            bsid: policy.bsid.map(|sid| sid.to_string()),
+            active: standing.active.map(|it| policy.candidates[it].preference),
+            drop_upon_invalid: policy.drop_upon_invalid,
+            candidates,
+            routes: leading
+                .map(|it| route::print(it, node, Style::Add))
+                .collect(),
+        }
+    }
+
+    /// Packets and bytes by each list, whatever steered them.
+    fn sent(&self) -> Result<Sent, String> {
+        let mut sent = Sent::new();
+        for (&of, &slot) in &self.compiled.index.counters {
+            let Counted::List(_, list) = of else {
+                continue;
+            };
+            let counters = self.kernel.route_counters(slot);
+            let counters = counters.map_err(|error| error.to_string())?;
+            let (packets, bytes) = sent.entry(list).or_default();
+            *packets += counters.packets;
+            *bytes += counters.bytes;
+        }
+        Ok(sent)
+    }
+
+    /// What a route counts: also by the lists of the policies that it leads into.
+    pub(super) fn counted_by_route(
+        &self,
+        key: &RouteKey,
+    ) -> Result<sidestep_route_counters, String> {
+        let mut all = sidestep_route_counters::default();
+        for slot in self.compiled.index.counters_of(*key) {
+            let counters = self.kernel.route_counters(slot);
+            let counters = counters.map_err(|error| error.to_string())?;
+            all.packets += counters.packets;
+            all.bytes += counters.bytes;
+            all.errors += counters.errors;
+        }
+        Ok(all)
+    }
+}
+
+type Sent = BTreeMap<ListId, (u64, u64)>;
+
+fn candidate_report(
+    policy: &Policy,
+    standing: &Standing,
+    place: usize,
+    sent: &Sent,
+) -> report::Candidate {
+    let candidate: &Candidate = &policy.candidates[place];
+    let active = standing.active == Some(place);
+    let stands = &standing.lists[place];
+    let owners = if active {
+        shares(candidate, stands)
+    } else {
+        vec![]
+    };
+    let mut lists = Vec::new();
+    for (number, (list, stands)) in candidate.lists.iter().zip(stands).enumerate() {
+        let own = owners.iter().filter(|owner| **owner == number).count();
+        let takes = active && stands.invalid.is_none();
+        let sent = sent.get(&policy.list_id(candidate, number)).copied();
+        let (packets, bytes) = sent.unwrap_or_default();
+        lists.push(report::SegmentList {
+            segments: list.segments.iter().map(ToString::to_string).collect(),
+            weight: list.weight,
+            share: takes.then_some((own as u32, owners.len() as u32)),
+            invalid: stands.invalid.as_ref().map(ToString::to_string),
+            packets,
+            bytes,
+        });
+    }
+    report::Candidate {
+        preference: candidate.preference,
+        active,
+        lists,
+    }
+}

@@ -1,0 +1,335 @@
+//! Validity (RFC 9256 5.1, 2.10): a segment list is valid while packets can be sent to its first segment.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+use std::ops::Bound;
+
+use ipnet::{IpNet, Ipv6Net};
+
+use super::{Candidate, Policy};
+use crate::node::{IfIndex, LinkKind, Node, TableId};
+use crate::route::{Encap, Family, NextHop, Route, RouteKey, RouteKind, Rule, RuleAction};
+
+/// How a policy stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// The active candidate path, by its place: the first with a valid list. None: the policy is invalid.
+    pub active: Option<usize>,
+    /// Of each candidate path, each list.
+    pub lists: Vec<Vec<ListStanding>>,
+}
+
+/// How a segment list stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListStanding {
+    /// Links and addresses of the next hops toward its first segment, resolved or not. None of a SID of this node.
+    pub next_hops: Vec<(IfIndex, IpAddr)>,
+    /// Why it is not valid, if it is not.
+    pub invalid: Option<Invalid>,
+}
+
+/// Why a segment list is not valid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Invalid {
+    /// There is no route to its first segment.
+    NoRoute(Ipv6Addr),
+    /// The route to its first segment leads into a policy itself.
+    Steered(Ipv6Addr, IpNet),
+    /// The route to its first segment does not forward: its type.
+    Refused(Ipv6Addr, RouteKind),
+    /// The links to its first segment are down, or such that only the kernel can use them.
+    NoLink(Ipv6Addr),
+    /// No next hop toward its first segment is resolved: one of them.
+    NoNeighbor(Ipv6Addr, IpAddr),
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoRoute(segment) => write!(f, "no route to {segment}"),
+            Self::Steered(segment, prefix) => {
+                write!(f, "the route to {segment}, {prefix}, leads into a policy")
+            }
+            Self::Refused(segment, kind) => {
+                let kind = format!("{kind:?}").to_lowercase();
+                write!(f, "the route to {segment} is of type {kind}")
+            }
+            Self::NoLink(segment) => write!(f, "no link to {segment} that can be used"),
+            Self::NoNeighbor(segment, via) if via == segment => {
+                write!(f, "neighbor {segment} is not resolved")
+            }
+            Self::NoNeighbor(segment, via) => {
+                write!(f, "neighbor {via} toward {segment} is not resolved")
+            }
+        }
+    }
+}
+
+/// How a policy of this node stands.
+pub(super) fn of(node: &Node, policy: &Policy) -> Standing {
+    let lists = |candidate: &Candidate| -> Vec<ListStanding> {
+        let lists = candidate.lists.iter();
+        lists.map(|list| toward(node, list.segments[0])).collect()
+    };
+    let lists: Vec<_> = policy.candidates.iter().map(lists).collect();
+    let is_valid = |lists: &Vec<ListStanding>| lists.iter().any(|list| list.invalid.is_none());
+    Standing {
+        active: lists.iter().position(is_valid),
+        lists,
+    }
+}
+
+/// How a list with that first segment stands.
+fn toward(node: &Node, segment: Ipv6Addr) -> ListStanding {
+    let invalid = |why| ListStanding {
+        next_hops: vec![],
+        invalid: Some(why),
+    };
+    let mut tables = tables(node);
+    let found = tables.find_map(|(table, more_than)| in_table(node, table, more_than, segment));
+    let route = match found {
+        None => return invalid(Invalid::NoRoute(segment)),
+        Some(Found::Steered(prefix)) => return invalid(Invalid::Steered(segment, prefix)),
+        Some(Found::Route(hops, RouteKind::Unicast)) => hops,
+        Some(Found::Route(_, kind)) => return invalid(Invalid::Refused(segment, kind)),
+    };
+    let is_sid = |hop: &NextHop| matches!(hop.encap, Some(Encap::Seg6Local(_)));
+    if route.iter().any(is_sid) {
+        return ListStanding::default();
+    }
+    let usable = route.iter().filter(|hop| !hop.dead && can_use(node, hop));
+    let next_hops: Vec<(IfIndex, IpAddr)> = usable
+        .filter_map(|hop| Some((hop.dev?, hop.via.unwrap_or(segment.into()))))
+        .collect();
+    let resolved = |key: &(IfIndex, IpAddr)| {
+        let neighbor = node.neighbors.get(key);
+        neighbor.is_some_and(|neighbor| neighbor.lladdr.is_some())
+    };
+    let why = match next_hops.first() {
+        None => Some(Invalid::NoLink(segment)),
+        Some(_) if next_hops.iter().any(resolved) => None,
+        Some((_, via)) => Some(Invalid::NoNeighbor(segment, *via)),
+    };
+    ListStanding {
+        next_hops,
+        invalid: why,
+    }
+}
+
+fn can_use(node: &Node, hop: &NextHop) -> bool {
+    let link = hop.dev.and_then(|dev| node.links.get(&dev));
+    link.is_some_and(|link| {
+        let only_kernel = matches!(
+            link.kind,
+            LinkKind::Loopback | LinkKind::NotEthernet(_) | LinkKind::Vrf { .. }
+        );
+        link.up && !only_kernel
+    }) && !matches!(hop.encap, Some(Encap::Unsupported(_)))
+}
+
+/// What the longest prefix of a table says.
+enum Found<'a> {
+    /// Forward there, or whatever the type says.
+    Route(&'a [NextHop], RouteKind),
+    /// Into a policy, by the route to this prefix.
+    Steered(IpNet),
+}
+
+/// What a table says of a segment; none: to go on with the next one. A route into a policy counts also while it is not in
+/// effect: whether it is may depend on this answer.
+fn in_table(
+    node: &Node,
+    table: TableId,
+    more_than: Option<u32>,
+    segment: Ipv6Addr,
+) -> Option<Found<'_>> {
+    let is_plain = |key: &RouteKey| node.plain_route(key).is_some();
+    let plain = longest(&node.routes, table, segment, is_plain);
+    let steered = longest(&node.policies.routes, table, segment, |_| true);
+    let length = |prefix: Option<IpNet>| prefix.map(|prefix| u32::from(prefix.prefix_len()));
+    let found = length(plain).max(length(steered))?;
+    if more_than.is_some_and(|bits| found <= bits) {
+        return None;
+    }
+    if let Some(prefix) = steered.filter(|prefix| u32::from(prefix.prefix_len()) == found) {
+        return Some(Found::Steered(prefix));
+    }
+    let route = node.plain_routes(table, plain?).next()?;
+    let throws = route.kind == RouteKind::Throw;
+    (!throws).then_some(Found::Route(&route.next_hops, route.kind))
+}
+
+/// The longest prefix around an address in a table, among the routes for all sources that count: from one prefix before it
+/// to the next, each of which tells how much shorter the one that is looked for must be.
+fn longest(
+    routes: &BTreeMap<RouteKey, Route>,
+    table: TableId,
+    address: Ipv6Addr,
+    counts: impl Fn(&RouteKey) -> bool,
+) -> Option<IpNet> {
+    let ends = |length| {
+        let prefix = Ipv6Net::new_assert(address, length).trunc();
+        super::any_metric(table, prefix.into()).into_inner()
+    };
+    let (first, _) = ends(0);
+    let mut end = Bound::Included(ends(128).1);
+    loop {
+        let (key, _) = routes.range((Bound::Included(first), end)).next_back()?;
+        let IpNet::V6(prefix) = key.prefix else {
+            return None;
+        };
+        if prefix.contains(&address) {
+            if key.from.is_none() && key.tos == 0 && counts(key) {
+                return Some(key.prefix);
+            }
+            end = Bound::Excluded(*key);
+        } else {
+            let differ = prefix.network().to_bits() ^ address.to_bits();
+            end = Bound::Included(ends(differ.leading_zeros() as u8).1);
+        }
+    }
+}
+
+/// The tables that packets are looked up in by the rules that select none of them: each with the length that a prefix must
+/// exceed to count.
+fn tables(node: &Node) -> impl Iterator<Item = (TableId, Option<u32>)> {
+    let rules = node.rules.range((Family::V6, 0)..=(Family::V6, u32::MAX));
+    let for_all = |rule: &&Rule| {
+        !rule.invert
+            && !rule.l3mdev
+            && rule.iif.is_none()
+            && rule.oif.is_none()
+            && rule.from.is_none()
+            && rule.to.is_none()
+            && rule.unsupported.is_empty()
+    };
+    let rules = rules.flat_map(|(_, rules)| rules).filter(for_all);
+    rules.filter_map(|rule| match rule.action {
+        RuleAction::Table(table) => Some((table, rule.suppress_prefixlength)),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::File;
+
+    const NODE: &str = r#"
+ports:
+  eth0: {mac: "02:00:00:00:00:01", addresses: ["fc00::2/64"]}
+  eth1: {mac: "02:00:00:00:00:02", addresses: ["fc01::2/64"]}
+neighbors: ["fc00::1 lladdr 02:00:00:00:00:11 dev eth0", "fc01::1 lladdr 02:00:00:00:00:12 dev eth1"]
+rules: ["priority 40000 lookup 100", "priority 50 from fc0c::/16 lookup 200"]
+policies:
+- "p color 1 endpoint fc0a::1 bsid fc00::b1 segs fc0a::1"
+routes:
+- "2001:db8::/32 policy p"
+"#;
+
+    /// How a list with that first segment stands on the node with these routes.
+    fn stands(routes: &[&str], segment: &str) -> String {
+        let lines: String = routes
+            .iter()
+            .map(|line| format!("- \"{line}\"\n"))
+            .collect();
+        let file = File::parse(&format!("{NODE}{lines}")).expect("a good file");
+        let node = file.node().expect("a good node");
+        let found = toward(&node, segment.parse().expect("a segment"));
+        let why = found.invalid.map(|why| why.to_string());
+        why.unwrap_or_else(|| format!("valid by {:?}", found.next_hops))
+    }
+
+    #[test]
+    fn a_first_segment_is_resolved_by_the_longest_route_to_a_neighbor_that_is_known() {
+        let eth0 = "valid by [(IfIndex(1), fc00::1)]";
+        let eth1 = "valid by [(IfIndex(2), fc01::1)]";
+        for (routes, segment, expected) in [
+            (&[][..], "fc0a::1", "no route to fc0a::1"),
+            (&["default via fc00::1 dev eth0"], "fc0a::1", eth0),
+            (
+                &["fc0a::/16 via fc00::1", "fc0a::/32 via fc01::1"],
+                "fc0a::1",
+                eth1,
+            ),
+            (
+                &["fc0a::/16 via fc00::1", "fc0a::2/127 via fc01::1"],
+                "fc0a::1",
+                eth0,
+            ),
+            (
+                &[
+                    "fc0a::/16 via fc00::1",
+                    "fc0a::/48 from fc0c::/16 via fc01::1",
+                ],
+                "fc0a::1",
+                eth0,
+            ),
+            (
+                &[
+                    "fc0a::/16 via fc00::1 metric 7",
+                    "fc0a::/16 via fc01::1 metric 5",
+                ],
+                "fc0a::1",
+                eth1,
+            ),
+            (&["fc0a::/16 via fc00::1 table 100"], "fc0a::1", eth0),
+            (
+                &["fc0a::/16 via fc00::1 table 200"],
+                "fc0a::1",
+                "no route to fc0a::1",
+            ),
+            (
+                &[
+                    "throw fc0a::/16",
+                    "fc00::/8 via fc01::1",
+                    "fc00::/8 via fc00::1 table 100",
+                ],
+                "fc0a::1",
+                eth0,
+            ),
+            (
+                &["fc0a::/16 via fc00::9"],
+                "fc0a::1",
+                "neighbor fc00::9 toward fc0a::1 is not resolved",
+            ),
+            (
+                &["fc0a::/16 nexthop via fc00::9 nexthop via fc01::1"],
+                "fc0a::1",
+                "valid by [(IfIndex(1), fc00::9), (IfIndex(2), fc01::1)]",
+            ),
+            (&[], "fc01::1", eth1),
+            (&[], "fc01::9", "neighbor fc01::9 is not resolved"),
+            (
+                &["unreachable fc0a::/16"],
+                "fc0a::1",
+                "the route to fc0a::1 is of type unreachable",
+            ),
+            (
+                &["fc0a::/16 via fc00::1 dead"],
+                "fc0a::1",
+                "no link to fc0a::1 that can be used",
+            ),
+            (
+                &["fc0a::1/128 encap seg6local action End dev eth0"],
+                "fc0a::1",
+                "valid by []",
+            ),
+            (&[], "fc00::2", "the route to fc00::2 is of type local"),
+            (
+                &[],
+                "fc00::b1",
+                "the route to fc00::b1, fc00::b1/128, leads into a policy",
+            ),
+            (
+                &["default via fc00::1"],
+                "2001:db8::1",
+                "the route to 2001:db8::1, 2001:db8::/32, leads into a policy",
+            ),
+            (&["2001:db8:1::/48 via fc00::1"], "2001:db8:1::1", eth0),
+        ] {
+            assert_eq!(stands(routes, segment), expected, "{segment} by {routes:?}");
+        }
+    }
+}
