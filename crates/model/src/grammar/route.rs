@@ -314,10 +314,13 @@ impl<'a> Draft<'a> {
                     "it left out",
                 ));
             }
-            return hops
-                .into_iter()
-                .map(|hop| hop.finish(family, words))
-                .collect();
+            let finished = hops.into_iter().map(|hop| hop.finish(family, words));
+            let mut hops: Vec<_> = finished.collect::<Result<_, _>>()?;
+            // Beside no other it says nothing: such a route is written without it.
+            if let [alone] = hops.as_mut_slice() {
+                alone.weight = 1;
+            }
+            return Ok(hops);
         }
         let nothing = first.via.is_none() && first.plain.dev.is_none();
         match () {

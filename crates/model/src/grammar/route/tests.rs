@@ -85,6 +85,10 @@ fn lines_of_operators_are_read_and_written_as_ip_writes_them() {
             "fd00::/64 nexthop via fc00::5 dev eth0 weight 3 nexthop encap seg6 mode inline segs fc00::7 via fc01::5",
             "fd00::/64 metric 1024 nexthop via fc00::5 dev eth0 weight 3 nexthop encap seg6 mode inline segs fc00::7 via fc01::5 weight 1",
         ),
+        (
+            "10.2.0.0/16 nexthop via 10.0.0.1 dev eth0 weight 7",
+            "10.2.0.0/16 via 10.0.0.1 dev eth0",
+        ),
     ] {
         assert_eq!(add(line), want, "{line}");
     }
