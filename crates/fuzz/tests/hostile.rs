@@ -33,6 +33,16 @@ fn benches() -> Vec<(Bench, Vec<Arrival>)> {
 }
 
 #[test]
+fn every_vector_after_what_came_before_keeps_the_rules() {
+    for (name, image, arrivals) in Nodes::of_the_vectors().arrivals() {
+        let mut bench = Bench::new(name, image.clone());
+        for (port, frame) in arrivals {
+            bench.run(port, frame);
+        }
+    }
+}
+
+#[test]
 fn every_vector_cut_at_each_byte_keeps_the_rules() {
     for (mut bench, cases) in benches() {
         for (port, frame) in &cases {

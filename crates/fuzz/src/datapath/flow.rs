@@ -1,9 +1,11 @@
 //! Which flow a packet is of, for proxies that tell flows apart: read from the bytes a second time, beside `flow_key` in
 //! `datapath/table/flows.h`.
 
+const PROTO_ICMP: u8 = 1;
 const PROTO_TCP: u8 = 6;
 const PROTO_UDP: u8 = 17;
 const PROTO_FRAGMENT: u8 = 44;
+const PROTO_ICMPV6: u8 = 58;
 const PROTO_SCTP: u8 = 132;
 /// Hop-by-Hop Options, Routing, Destination Options.
 const SKIPPED: [u8; 3] = [0, 43, 60];
@@ -49,6 +51,35 @@ pub fn key(frame: &[u8], at: usize, version: u8) -> Option<Vec<u8>> {
         key.extend(bytes(frame, upper, 4).unwrap_or(&[0; 4]));
     }
     Some(key)
+}
+
+/// Of an ICMP error of that version at an offset, the flow that it is an answer to: the quoted packet's, turned round. None: it is no
+/// error, or what it quotes cannot be read, or is a fragment.
+pub fn quoted(frame: &[u8], at: usize, version: u8) -> Option<Vec<u8>> {
+    let (is_error, icmp): (fn(u8) -> bool, usize) = if version == 4 {
+        let ip = bytes(frame, at, 20)?;
+        let upper = at + usize::from(ip[0] & 15) * 4;
+        (
+            (ip[9] == PROTO_ICMP).then_some(|kind| [3, 11, 12].contains(&kind))?,
+            upper,
+        )
+    } else {
+        let ip = bytes(frame, at, 40)?;
+        (
+            (ip[6] == PROTO_ICMPV6).then_some(|kind| kind < 128)?,
+            at + 40,
+        )
+    };
+    let quoted = is_error(bytes(frame, icmp, 8)?[0]).then(|| key(frame, icmp + 8, version))??;
+    let address = if version == 4 { 4 } else { 16 };
+    let (addresses, rest) = quoted[1..].split_at(2 * address);
+    let (&[proto, fragment], ports) = rest.split_first_chunk()?;
+    if fragment != 0 {
+        return None;
+    }
+    let (source, destination) = addresses.split_at(address);
+    let (from, to) = ports.split_at(ports.len() / 2);
+    Some([&[version], destination, source, &[proto, 0], to, from].concat())
 }
 
 fn bytes(frame: &[u8], at: usize, length: usize) -> Option<&[u8]> {

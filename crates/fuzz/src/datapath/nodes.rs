@@ -100,6 +100,8 @@ struct Group {
     image: Image,
     /// Case, and its port's place among the ports.
     cases: Vec<(u8, Case)>,
+    /// Interface by name.
+    interfaces: BTreeMap<String, u32>,
     benches: BTreeMap<Variant, Bench>,
 }
 
@@ -164,6 +166,20 @@ impl Nodes {
             (group.name.as_str(), &group.image, cases)
         })
     }
+
+    /// Every node: its name, its tables, and every frame of its cases with the interface that it comes by; what a case says came
+    /// before it is before it here.
+    pub fn arrivals(&self) -> impl Iterator<Item = (&str, &Image, Vec<(u32, &[u8])>)> {
+        self.groups.values().map(|group| {
+            let frames = group.cases.iter().flat_map(|(_, case)| {
+                let itself = std::iter::once((&case.port, &case.frame));
+                let before = case.earlier.iter().map(|(port, frame)| (port, frame));
+                before.chain(itself)
+            });
+            let frames = frames.map(|(port, frame)| (group.interfaces[port], frame.as_slice()));
+            (group.name.as_str(), &group.image, frames.collect())
+        })
+    }
 }
 
 impl Group {
@@ -186,6 +202,11 @@ impl Group {
                 .cases
                 .iter()
                 .map(|case| (place(&case.port), case.clone()))
+                .collect(),
+            interfaces: node
+                .links
+                .values()
+                .map(|link| (link.name.clone(), link.ifindex.0))
                 .collect(),
             name: file.group,
             image: compiled.image,

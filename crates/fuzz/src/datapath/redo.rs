@@ -262,16 +262,22 @@ fn decide(
             }
             SIDESTEP_TRACE_RESTORE => {
                 let by_flow = image.learned.get(&step.a)?.flows != 0;
-                let key = if by_flow {
-                    flow::key(arrived, decided.at, decided.version)?
+                // An ICMP error of the service's own is of no flow that came in: it goes by the one that it quotes.
+                let keys = if by_flow {
+                    let (at, version) = (decided.at, decided.version);
+                    [
+                        flow::key(arrived, at, version),
+                        flow::quoted(arrived, at, version),
+                    ]
                 } else {
-                    vec![]
+                    [Some(vec![]), None]
                 };
-                let mut known = learned.get(&(step.a, key))?.iter().rev();
                 let is_told = |headers: &&Vec<u8>| {
                     headers.len() == step.b as usize && headers[24..40] == step.address
                 };
-                decided.restored = Some(known.find(is_told)?.clone());
+                let of_key = |key| learned.get(&(step.a, key))?.iter().rev().find(is_told);
+                let restored = keys.into_iter().flatten().find_map(of_key)?;
+                decided.restored = Some(restored.clone());
             }
             SIDESTEP_TRACE_POP => decided.pop = Some((step.a as usize, step.b as usize)),
             SIDESTEP_TRACE_PUSH => decided.policy = Some(step.a),
