@@ -32,7 +32,7 @@ impl<'a> Pass<'a> {
         steering: &Steering,
     ) -> Outcome<sidestep_route> {
         if steering.by_dscp.is_empty() {
-            return self.into_first(route, steering.policy.iter().map(String::as_str));
+            return self.steered_first(route, steering.policy.iter().map(String::as_str));
         }
         let mut known: BTreeMap<Option<&str>, u32> = BTreeMap::new();
         let mut slots = Vec::new();
@@ -55,13 +55,13 @@ impl<'a> Pass<'a> {
     }
 
     /// The record of a route into the first of these policies that takes packets. Without one it is not in effect.
-    pub(super) fn into_first<'n>(
+    pub(super) fn steered_first<'n>(
         &mut self,
         route: &Route,
         names: impl Iterator<Item = &'n str>,
     ) -> Outcome<sidestep_route> {
         match self.first_that_takes(names) {
-            Some(policy) => self.into_policy(route, policy),
+            Some(policy) => self.steered_into(route, policy),
             None => Ok(punt(PUNT_route_miss)),
         }
     }
@@ -78,7 +78,7 @@ impl<'a> Pass<'a> {
     }
 
     /// The record of a route into one policy: onto its only valid list, or a group of them.
-    fn into_policy(
+    fn steered_into(
         &mut self,
         route: &Route,
         (_, policy, standing): Named<'a>,
@@ -127,7 +127,7 @@ impl<'a> Pass<'a> {
 
     /// The index of the record into a policy for some DSCPs of a route.
     fn member_into(&mut self, route: &Route, policy: Named<'a>) -> Outcome<u32> {
-        let mut into = self.into_policy(route, policy)?;
+        let mut into = self.steered_into(route, policy)?;
         into.flags |= SIDESTEP_ROUTE_OURS as u8;
         if into.counter == 0 {
             into.counter = self.counter(Counted::Route(route.key));

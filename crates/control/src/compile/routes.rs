@@ -333,7 +333,7 @@ impl Pass<'_> {
             Some(Encap::Seg6Local(local)) => self.endpoint(&route.key, next_hop, local),
             Some(Encap::Policy(steering)) => self.steered(route, steering),
             Some(Encap::Binding(policy)) => {
-                self.into_first(route, std::iter::once(policy.as_str()))
+                self.steered_first(route, std::iter::once(policy.as_str()))
             }
             Some(Encap::Unsupported(words)) => left(unsupported(words.clone())),
         }

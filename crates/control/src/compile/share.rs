@@ -91,7 +91,7 @@ mod tests {
     fn a_valid_list_keeps_its_slots_and_gets_its_share_of_those_of_the_others() {
         let mut random = Random::new(9256);
         for _ in 0..500 {
-            let lists = random.between(1, 12) as usize;
+            let lists = random.between(1, 12);
             let weights: Vec<u16> = (0..lists).map(|_| random.between(1, 40) as u16).collect();
             let valid: Vec<bool> = (0..lists).map(|_| random.one_in(2)).collect();
             if !valid.contains(&true) {

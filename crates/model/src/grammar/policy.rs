@@ -144,8 +144,8 @@ impl<'a> Draft<'a> {
         let last = self.candidates.last_mut();
         let last = last.and_then(|(_, candidate)| candidate.lists.last_mut());
         match last {
-            Some(list) if !self.weighted => {
-                list.weight = words.number("weight", 1, WEIGHT_MAX.into())? as u16;
+            Some(newest) if !self.weighted => {
+                newest.weight = words.number("weight", 1, WEIGHT_MAX.into())? as u16;
                 self.weighted = true;
                 Ok(())
             }

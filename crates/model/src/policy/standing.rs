@@ -230,10 +230,8 @@ routes:
 
     /// How a list with that first segment stands on the node with these routes.
     fn stands(routes: &[&str], segment: &str) -> String {
-        let lines: String = routes
-            .iter()
-            .map(|line| format!("- \"{line}\"\n"))
-            .collect();
+        let lines = routes.iter().map(|line| format!("- \"{line}\"\n"));
+        let lines = lines.collect::<Vec<_>>().concat();
         let file = File::parse(&format!("{NODE}{lines}")).expect("a good file");
         let node = file.node().expect("a good node");
         let found = toward(&node, segment.parse().expect("a segment"));

@@ -41,11 +41,11 @@ impl<'a> Draft<'a> {
         let list = words.value("dscp", expected)?;
         let mut all = vec![];
         for part in list.text.split(',') {
-            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let (from, to) = part.split_once('-').unwrap_or((part, part));
             let number = |text| value::number(text).filter(|dscp| *dscp < DSCPS.into());
-            match (number(first), number(last)) {
-                (Some(first), Some(last)) if first <= last => {
-                    all.extend(first as u8..=last as u8);
+            match (number(from), number(to)) {
+                (Some(from), Some(to)) if from <= to => {
+                    all.extend(from as u8..=to as u8);
                 }
                 _ => return Err(invalid(list, "dscp", expected)),
             }
