@@ -4,7 +4,10 @@ use serde_json::Value;
 
 /// Each difference: the key, what was there, what is there now. Texts that are no YAML differ as a whole.
 pub fn differences(before: &str, after: &str) -> Vec<String> {
-    let [one, other] = [before, after].map(|text| serde_saphyr::from_str::<Value>(text).ok());
+    // Where a text is wanted, `y` is one; without a type it would be YAML 1.1's `true`.
+    let options = serde_saphyr::options! { strict_booleans: true };
+    let [one, other] = [before, after]
+        .map(|text| serde_saphyr::from_str_with_options::<Value>(text, options.clone()).ok());
     match (one, other) {
         (Some(one), Some(other)) => {
             let mut found = Vec::new();

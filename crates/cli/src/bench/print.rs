@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use comfy_table::Table;
+use sidestep_bench::campaign::report::COMMANDS;
 use sidestep_bench::report::{number, table, text};
 use sidestep_bench::result::{Report, Section};
 
@@ -21,11 +22,13 @@ pub fn print(report: &Report, out: &mut dyn Write) -> Outcome {
     tables(report, out)
 }
 
-/// What is told in rows, and what was not measured.
+/// What is told in rows, and what was not measured. The commands behind each point are in the report's files: on a terminal
+/// they would push everything else out of sight.
 pub fn tables(report: &Report, out: &mut dyn Write) -> Outcome {
     let style = Style::of_stdout();
     let refusals = Some(table::refusals(&report.refusals)).filter(|table| !table.rows.is_empty());
-    for table in report.tables.iter().chain(&refusals) {
+    let all = report.tables.iter().chain(&refusals);
+    for table in all.filter(|table| table.id != COMMANDS) {
         writeln!(out, "{}", style.paint(Ink::Title, &table.title))?;
         writeln!(out, "{}\n", told(table))?;
     }

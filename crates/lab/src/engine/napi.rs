@@ -28,7 +28,8 @@ pub fn thread(namespace: &Namespace, ifname: &str) -> Result<(), Error> {
 /// Moves the threads that poll a port to a CPU.
 ///
 /// # Errors
-/// It has none, the kernel does not tell them (before Linux 6.8), or there is no such CPU.
+/// It has none, the kernel does not tell them (before Linux 6.8) or they are out of sight (a PID namespace), or there is no
+/// such CPU.
 pub fn pin(namespace: &Namespace, ifname: &str, cpu: usize) -> Result<(), Error> {
     let place = format!("{ifname} of {}", namespace.name());
     let ifindex = namespace.ifindex(ifname)?;
@@ -38,6 +39,17 @@ pub fn pin(namespace: &Namespace, ifname: &str, cpu: usize) -> Result<(), Error>
     if threads.is_empty() {
         return Err(Error::Usage(format!(
             "{place} is polled by no thread of its own: put generator, system and sink on one CPU"
+        )));
+    }
+    // The kernel tells their numbers in the first PID namespace; in another one these are others' or nobody's.
+    let seen = |pid: &Pid| {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+        name.is_ok_and(|name| name.starts_with("napi/"))
+    };
+    if !threads.iter().all(seen) {
+        return Err(Error::Usage(format!(
+            "the threads that poll {place} cannot be seen from this PID namespace: put generator, system and sink on one CPU, \
+             or measure outside the container"
         )));
     }
     let mut set = CpuSet::new();
@@ -197,7 +209,11 @@ mod tests {
         let _napi = Napi::attach(far, "eth0").expect("NAPI");
         thread(far, "eth0").expect("threaded");
         let cpu = nix::sched::sched_getcpu().expect("a CPU");
-        pin(far, "eth0", cpu).expect("pinned");
+        if let Err(error) = pin(far, "eth0", cpu) {
+            assert!(error.to_string().contains("PID namespace"), "{error}");
+            println!("SKIP a_port_is_polled_on_the_cpu_that_was_named: {error}");
+            return;
+        }
         let ifindex = far.ifindex("eth0").expect("index");
         let pids = far.run(|| threads(ifindex)).expect("enter").expect("asked");
         assert!(!pids.is_empty());

@@ -16,6 +16,9 @@ use super::log::{self, Begin, Measured, Record};
 use super::plan::{self, Point};
 use crate::result::{Cell, Refusal, Report, Section, Table};
 
+/// The id of the table of the commands that set each case up.
+pub const COMMANDS: &str = "commands";
+
 /// A result of at least so much of what generator and sink can do is not of the system alone.
 pub const CEILING_SHARE: f64 = 0.8;
 
@@ -248,7 +251,7 @@ impl<'a> Results<'a> {
         // The same case may be in several groups.
         rows.dedup();
         (!rows.is_empty()).then(|| Table {
-            id: "commands".into(),
+            id: COMMANDS.into(),
             title: "Commands that set it up by hand".into(),
             note: String::new(),
             heads: ["engine", "case", "command"].map(String::from).to_vec(),
