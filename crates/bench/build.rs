@@ -59,6 +59,10 @@ fn say_commit() {
     ]);
     if let (Some(commit), Some(log)) = (commit, git(&["rev-parse", "--git-path", "logs/HEAD"])) {
         println!("cargo:rerun-if-changed={log}");
+        // What is changed and not committed makes it `-dirty`, wherever it is.
+        for sources in ["..", DATAPATH] {
+            println!("cargo:rerun-if-changed={sources}");
+        }
         println!("cargo:rustc-env=SIDESTEP_GIT={commit}");
     }
 }

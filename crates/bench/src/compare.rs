@@ -111,7 +111,12 @@ pub fn differences(before: &Report, after: &Report) -> Vec<String> {
                     .collect::<Vec<_>>()
                     .join("; "),
             ),
-            ("seed", report.seed.to_string()),
+            (
+                "seed",
+                report
+                    .seed
+                    .map_or_else(|| "none".into(), |seed| seed.to_string()),
+            ),
         ]
     });
     let pairs = one
@@ -129,6 +134,8 @@ struct Pair<'b, 'a> {
     series: &'a Series,
     before: &'b Point,
     after: &'a Point,
+    /// What either report can tell apart, as a share: what all rounds fall into is no change, however sure it is.
+    resolution: Option<f64>,
 }
 
 impl<'a> Pair<'_, 'a> {
@@ -145,7 +152,10 @@ impl<'a> Pair<'_, 'a> {
             outcome: Outcome::Unknown,
         };
         if let Some(p) = p {
-            let changed = p <= bounds.chance && verdict.change().abs() >= bounds.change;
+            let least = self
+                .resolution
+                .map_or(bounds.change, |it| it.max(bounds.change));
+            let changed = p <= bounds.chance && verdict.change().abs() >= least;
             verdict.outcome = if changed {
                 self.direction(after > before)
             } else {
@@ -186,6 +196,10 @@ fn pairs<'b, 'a>(before: &'b Report, after: &'a Report) -> Vec<Pair<'b, 'a>> {
                 series,
                 before: old_series.points.iter().find(here)?,
                 after,
+                resolution: [&old_section.y, &section.y]
+                    .into_iter()
+                    .filter_map(|axis| axis.resolution)
+                    .max_by(f64::total_cmp),
             })
         })
     });

@@ -25,11 +25,12 @@ pub struct Report {
     pub version: String,
     /// Commit it was built from, with `-dirty` behind it if files had changed; none outside a repository.
     pub git: Option<String>,
-    /// Seed of all random choices.
-    pub seed: u64,
+    /// Seed of all random choices, where there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
     /// Whether everything that was asked for was measured; `false` after Ctrl-C.
     pub complete: bool,
-    /// Seconds that the run took.
+    /// Seconds that the run took; of a campaign, which may have been interrupted, those that its trials took.
     pub seconds: f64,
     /// Where it ran.
     pub machine: Machine,
@@ -128,6 +129,9 @@ pub struct Axis {
     /// Where the better ones are; none if there is no better.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub better: Option<Better>,
+    /// Values that are closer to each other than this share of them are told apart by chance; none if it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolution: Option<f64>,
 }
 
 /// Which of two values is better.
@@ -257,7 +261,14 @@ impl Axis {
             unit: unit.into(),
             scale,
             better: None,
+            resolution: None,
         }
+    }
+
+    /// The same, and how close values may be to each other to be told apart, as a share.
+    #[must_use]
+    pub fn resolution(self, resolution: Option<f64>) -> Self {
+        Self { resolution, ..self }
     }
 
     /// The same, and which values on it are the better ones.
@@ -291,7 +302,7 @@ mod tests {
             command: vec!["sidestep".into(), "bench".into()],
             version: "0.1.0".into(),
             git: None,
-            seed: 1,
+            seed: Some(1),
             complete: true,
             seconds: 1.5,
             machine: Machine::default(),

@@ -316,6 +316,34 @@ fn without_a_number_of_segments_a_behavior_has_one_or_the_least_it_takes() {
 }
 
 #[test]
+fn rates_are_compared_with_the_baseline_that_has_the_fewest_rules() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    let text = CAMPAIGN
+        .replace("runs: 3", "runs: 2")
+        .replace("[ipv6, end, end.as]", "[end]")
+        .replace("- name: segments", "- name: rules")
+        .replace(
+            "behaviors: [end]\n  sids: [1, 2, 4]",
+            "behaviors: [ipv6]\n  rules: [0, 80]",
+        );
+    assert_eq!(measure(&text, folder.path(), &world), Ok(true));
+    let report = report::read(folder.path()).expect("report");
+    let rates = table(&report, "rules-ndr-table");
+    let of = |case| number(&row(rates, case, "slow"), "% of ipv6");
+    assert!((of("ipv6, 0 rules") - 100.0).abs() < 1e-9, "{rates:?}");
+    assert!(of("ipv6, 80 rules") < 60.0, "{rates:?}");
+}
+
+#[test]
+fn what_was_measured_in_a_hurry_is_told_so_whenever_the_report_is_made() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    assert_eq!(measure_so(CAMPAIGN, folder.path(), &world, true), Ok(true));
+    let report = report::read(folder.path()).expect("report");
+    let search = &report.machine.facts["rate search"];
+    assert!(search.contains("epsilon 0.05"), "{search}");
+}
+
+#[test]
 fn another_campaign_does_not_get_into_the_folder() {
     let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
     let short = CAMPAIGN.replace("runs: 3", "runs: 1");
@@ -330,12 +358,20 @@ fn another_campaign_does_not_get_into_the_folder() {
         "{error}"
     );
     let error = measure_so(&short, folder.path(), &world, true).unwrap_err();
-    assert!(error.contains("begun without --quick"), "{error}");
+    assert!(error.contains("--quick: false, now true"), "{error}");
 
     let open = Log::open(folder.path(), &short).expect("free");
     let error = measure(&short, folder.path(), &world).unwrap_err();
     assert!(error.ends_with("another `bench run` writes it"), "{error}");
     drop(open);
+
+    let begun = tempfile::tempdir().unwrap();
+    fs::write(begun.path().join("campaign.new"), "schema").unwrap();
+    assert_eq!(
+        measure(&short, begun.path(), &world),
+        Ok(true),
+        "a killed beginning"
+    );
 
     let foreign = tempfile::tempdir().unwrap();
     fs::write(foreign.path().join("letter.txt"), "Dear").unwrap();
@@ -368,6 +404,22 @@ fn an_engine_that_fails_is_told_and_tried_again() {
         .find(|refusal| refusal.at == "ipv6, 64 bytes, run 1");
     assert_eq!(failed.expect("said").why, "its first packet was wrong");
     let rates = table(&first, "behaviors-pdr-table");
+    // What was there before does not mend what failed.
+    let (text, mut records) = log::read(folder.path()).expect("records");
+    let campaign = Campaign::parse(&text).expect("campaign");
+    let of_slow = records.iter().find_map(|record| match record {
+        Record::Failed(failed) => Some(failed.point.clone()),
+        _ => None,
+    });
+    let pdr = records.iter().find_map(|record| match record {
+        Record::Measured(measured) => Some(measured.clone()),
+        _ => None,
+    });
+    let mut pdr = pdr.expect("measured");
+    pdr.point = of_slow.expect("failed");
+    records.push(Record::Measured(pdr));
+    let partly = report::report(&campaign, &records).expect("report");
+    assert_eq!(partly.refusals.len(), first.refusals.len());
     assert!(
         rates
             .rows
@@ -459,7 +511,12 @@ fn what_is_wrong_with_a_file_is_said_before_anything_starts() {
         (
             "behavior: end, kpps",
             "behavior: end.t, kpps",
-            "published figure of no case \"end.t\"; expected a case of the group",
+            "published figure of no case \"end.t\"; expected a case of the group, and what it finds",
+        ),
+        (
+            "behavior: end, kpps",
+            "behavior: end, find: ndr, kpps",
+            "published figure of no case \"end\"; expected a case of the group, and what it finds",
         ),
         (
             "find: [ndr]",

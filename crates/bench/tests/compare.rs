@@ -49,6 +49,20 @@ fn a_change_that_is_small_or_lost_in_noise_is_none() {
 }
 
 #[test]
+fn what_a_search_cannot_tell_apart_is_no_change() {
+    fn searched() -> Section {
+        let rates = sample::rates();
+        Section {
+            y: rates.y.clone().resolution(Some(0.05)),
+            ..rates
+        }
+    }
+    assert_eq!(outcome(sample::rates, &moved(0.96)).0, Outcome::Worse);
+    assert_eq!(outcome(searched, &moved(0.96)).0, Outcome::Same);
+    assert_eq!(outcome(searched, &moved(0.9)).0, Outcome::Worse);
+}
+
+#[test]
 fn one_round_says_nothing() {
     assert_eq!(outcome(sample::lookup, &[500.0]), (Outcome::Unknown, 0.0));
 }
@@ -134,7 +148,7 @@ fn another_machine_is_told() {
     let mut after = sample::report();
     assert!(differences(&before, &after).is_empty());
     after.machine.kernel = "6.19.0".into();
-    after.seed = 8;
+    after.seed = Some(8);
     assert_eq!(
         differences(&before, &after),
         ["kernel: 6.18.0, then 6.19.0", "seed: 7, then 8"]

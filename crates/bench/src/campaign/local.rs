@@ -5,16 +5,16 @@ use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
 use sidestep_lab::engine::behavior::kinds;
-use sidestep_lab::engine::{self, Case, Engine, Flows, Options, Placement, Size};
+use sidestep_lab::engine::{self, Case, Engine, Flows, Options, Placement, Size, napi};
 use sidestep_model::config::yaml::wrong;
 use sidestep_model::error::ConfigError;
 
-use super::file::Campaign;
+use super::file::{Campaign, Find};
 use super::plan::Vocabulary;
 use crate::cpu;
 
-/// Every engine that there is, on the CPUs that the campaign names, otherwise all on the last one that this process may use. The
-/// process itself moves to the others, if there are any.
+/// Every engine that there is, on the CPUs that the campaign names, otherwise on those that suit it. The process itself moves to the
+/// others, if there are any.
 ///
 /// # Errors
 /// The campaign names a CPU that this process may not use.
@@ -24,7 +24,7 @@ pub fn engines(
 ) -> Result<Vec<Box<dyn Engine>>, ConfigError> {
     let allowed = cpu::allowed();
     let placement = match &campaign.cpus {
-        None => on_one(allowed.last().copied().unwrap_or(0)),
+        None => suitable(campaign, &allowed),
         Some(given) => {
             let Placement {
                 generator,
@@ -118,11 +118,24 @@ pub fn offers() -> Vec<Offer> {
     offers.collect()
 }
 
-fn on_one(cpu: usize) -> Placement {
-    Placement {
-        generator: cpu,
-        system: cpu,
-        sink: cpu,
+/// Where packets are to be lost if there are too many, the generator has a CPU of its own: on one with the system it waits for it, and
+/// what is found is the rate of the loop of both. The last ones are taken: the first has most of a machine's interrupts.
+fn suitable(campaign: &Campaign, allowed: &[usize]) -> Placement {
+    let mut finds = campaign
+        .groups
+        .iter()
+        .flat_map(|group| campaign.finds(group));
+    let searched = finds.any(|find| find != Find::Mrr);
+    let at = |generator, system, sink| Placement {
+        generator,
+        system,
+        sink,
+    };
+    match *allowed {
+        [.., generator, system, sink] if searched && napi::can_pin() => at(generator, system, sink),
+        [generator, other] if searched && napi::can_pin() => at(generator, other, other),
+        [.., last] => at(last, last, last),
+        [] => at(0, 0, 0),
     }
 }
 

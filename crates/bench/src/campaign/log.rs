@@ -71,6 +71,34 @@ pub struct Begin {
     pub recipes: Vec<Vec<String>>,
 }
 
+impl Begin {
+    /// What makes figures of one beginning and of another two kinds of figures: name, then, now.
+    pub fn differences(&self, now: &Self) -> Vec<String> {
+        let of = |begin: &Self| {
+            let machine = &begin.machine;
+            let git = begin.git.clone().unwrap_or_default();
+            [
+                ("--quick", begin.quick.to_string()),
+                ("version", format!("{} {git}", begin.version)),
+                ("processor", machine.cpu.clone()),
+                ("kernel", machine.kernel.clone()),
+                ("mitigations", format!("{:?}", machine.mitigations)),
+                ("governor", format!("{:?}", machine.governor)),
+                ("engines", format!("{:?}", begin.engines)),
+            ]
+        };
+        let pairs = of(self).into_iter().zip(of(now));
+        let pairs = pairs.filter(|(before, now)| before != now);
+        let mut found: Vec<String> = pairs
+            .map(|((name, before), (_, now))| format!("{name}: {before}, now {now}"))
+            .collect();
+        if self.plan != now.plan {
+            found.push("what the engines can do".into());
+        }
+        found
+    }
+}
+
 /// A measurement, with all its trials.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
@@ -202,9 +230,12 @@ impl Log {
                 });
             }
         } else {
-            let mut inside = fs::read_dir(folder).map_err(at(folder))?;
-            if inside.next().is_some() {
-                return Err(Error::Foreign(folder.to_path_buf()));
+            // What was begun to be written when somebody pulled the plug is not foreign.
+            let begun = copy.with_extension(BESIDE);
+            for inside in fs::read_dir(folder).map_err(at(folder))? {
+                if inside.map_err(at(folder))?.path() != begun {
+                    return Err(Error::Foreign(folder.to_path_buf()));
+                }
             }
             write_whole(&copy, campaign).map_err(at(&copy))?;
         }
@@ -255,12 +286,18 @@ impl Log {
 
 /// A file that is there as a whole or not at all.
 fn write_whole(path: &Path, text: &str) -> io::Result<()> {
-    let beside = path.with_extension("new");
+    let beside = path.with_extension(BESIDE);
     let mut file = File::create(&beside)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
-    fs::rename(&beside, path)
+    fs::rename(&beside, path)?;
+    // The name, too, is on the disk before anything is measured.
+    path.parent()
+        .map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
+
+/// The extension of a file until it is whole.
+const BESIDE: &str = "new";
 
 /// The records, and how many bytes they take: a last line without an end was cut off.
 fn parse(path: &Path, text: &[u8]) -> Result<(Vec<Record>, usize), Error> {

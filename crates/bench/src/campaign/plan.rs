@@ -113,13 +113,14 @@ impl Plan {
             }
         }
         for published in &group.published {
-            if !cases.iter().any(|case| published.value.is_of(case)) {
+            let measured = campaign.finds(group).contains(&published.value.find);
+            if !measured || !cases.iter().any(|case| published.value.is_of(case)) {
                 let found = &published.value.behavior;
                 return Err(wrong(
                     published,
                     "published figure of no case",
                     found,
-                    "a case of the group",
+                    "a case of the group, and what it finds",
                 ));
             }
         }

@@ -36,11 +36,11 @@ pub enum Error {
     #[error(transparent)]
     Log(#[from] log::Error),
     /// What was measured there was measured otherwise.
-    #[error("the folder was begun {}; go on so, or measure into another folder with -o", if *quick { "with --quick" } else { "without --quick" })]
-    Otherwise {
-        /// How it began.
-        quick: bool,
-    },
+    #[error("the folder was measured otherwise: {}; go on as it began, or measure into another folder with -o", .0.join("; "))]
+    Otherwise(
+        /// What is not the same: name, then, now.
+        Vec<String>,
+    ),
     /// A parameter of the search.
     #[error(transparent)]
     Campaign(#[from] ConfigError),
@@ -83,8 +83,10 @@ impl Runner<'_> {
     /// # Errors
     /// The folder cannot be written. What an engine cannot do is in the log.
     pub fn run(&self, log: &mut Log, progress: &mut dyn Progress) -> Result<bool, Error> {
-        if let Some(quick) = begun(log).filter(|quick| *quick != self.quick) {
-            return Err(Error::Otherwise { quick });
+        let begin = self.begin();
+        let otherwise = begun(log).map_or_else(Vec::new, |before| before.differences(&begin));
+        if !otherwise.is_empty() {
+            return Err(Error::Otherwise(otherwise));
         }
         let missing = self.missing(&log.records);
         let ceilings = self.ceilings(&log.records);
@@ -92,7 +94,7 @@ impl Runner<'_> {
         if finished && missing.is_empty() && ceilings.is_empty() {
             return Ok(true);
         }
-        log.add(Record::Begin(Box::new(self.begin())))?;
+        log.add(Record::Begin(Box::new(begin)))?;
         let trials = missing
             .iter()
             .flat_map(|(_, finds)| finds)
@@ -163,7 +165,7 @@ impl Runner<'_> {
         let Some(engine) = self.engine(&point.engine) else {
             return Ok(());
         };
-        let mut planned: usize = finds.iter().map(|find| plan::trials(*find)).sum();
+        let planned: usize = finds.iter().map(|find| plan::trials(*find)).sum();
         let standing = engine.set_up(&point.case);
         let mut standing = match standing {
             Ok(standing) => standing,
@@ -174,7 +176,6 @@ impl Runner<'_> {
         };
         for &find in finds {
             let mut left = plan::trials(find);
-            planned -= left;
             let mut watch = || {
                 if left > 0 {
                     left -= 1;
@@ -185,10 +186,8 @@ impl Runner<'_> {
             progress.pass(left);
             match outcome {
                 Ok(measured) => log.add(Record::Measured(Box::new(measured)))?,
-                Err(why) => {
-                    progress.pass(planned);
-                    return self.failed(log, point, run, Some(find), &why);
-                }
+                // What else is to be found may be found all the same.
+                Err(why) => self.failed(log, point, run, Some(find), &why)?,
             }
         }
         Ok(())
@@ -354,9 +353,9 @@ enum TrialError {
 }
 
 /// How the folder was begun.
-fn begun(log: &Log) -> Option<bool> {
+fn begun(log: &Log) -> Option<&Begin> {
     log.records.iter().find_map(|record| match record {
-        Record::Begin(begin) => Some(begin.quick),
+        Record::Begin(begin) => Some(begin.as_ref()),
         _ => None,
     })
 }

@@ -163,7 +163,7 @@ pub fn run(
         command: std::env::args().collect(),
         version: env!("CARGO_PKG_VERSION").into(),
         git: option_env!("SIDESTEP_GIT").map(Into::into),
-        seed: options.seed,
+        seed: Some(options.seed),
         complete,
         seconds: begun.0.elapsed().as_secs_f64(),
         machine,

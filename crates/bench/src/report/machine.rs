@@ -5,13 +5,14 @@ use crate::result::{Cache, Report};
 /// Date, version and length of the run in a line.
 pub fn run(report: &Report) -> String {
     let git = report.git.as_ref().map(|git| format!(" ({git})"));
+    let seed = report.seed.map(|seed| format!(" · seed {seed}"));
     format!(
-        "{} · Sidestep {}{} · {} · seed {}",
+        "{} · Sidestep {}{} · {}{}",
         report.made,
         report.version,
         git.unwrap_or_default(),
         duration(report.seconds),
-        report.seed
+        seed.unwrap_or_default()
     )
 }
 

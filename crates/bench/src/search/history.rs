@@ -22,9 +22,9 @@ pub struct History {
 struct Seen {
     /// How it came out last.
     passed: bool,
-    /// How often it came out so in a row.
+    /// How often it came out so in a row; of those that passed, how many offered as much as the best one.
     times: u32,
-    /// Packets per second that the generator then offered.
+    /// Packets per second that the generator then offered: of the last trial if it lost, of the best one in a row if it passed.
     offered: f64,
     /// The part of them that came through.
     delivery_ratio: f64,
@@ -57,15 +57,14 @@ impl History {
     pub fn add(&mut self, asked: u64, passed: bool, trial: &Trial) {
         let before = self.rates.get(&asked).copied();
         let again = before.filter(|seen| seen.passed == passed);
-        self.rates.insert(
-            asked,
-            Seen {
-                passed,
-                times: again.map_or(1, |seen| seen.times + 1),
-                offered: trial.sent_rate(),
-                delivery_ratio: trial.delivery_ratio(),
-            },
-        );
+        let seen = Seen {
+            passed,
+            times: 1,
+            offered: trial.sent_rate(),
+            delivery_ratio: trial.delivery_ratio(),
+        };
+        let seen = again.map_or(seen, |again| again.and(seen, self.epsilon));
+        self.rates.insert(asked, seen);
         // What bounded the search from above was chance: what it really is lies further on, and most likely not far.
         let recovered = passed && before.is_some_and(|seen| !seen.passed);
         if recovered {
@@ -78,17 +77,19 @@ impl History {
     pub fn next(&self) -> Next {
         match (self.highest_passed(), self.lowest_lost()) {
             (None, None) => Next::Ask(self.start),
-            (None, Some((lost, _))) => self.lower(lost),
+            (None, Some((lost, seen))) => self.lower(lost, seen),
             (Some((passed, seen)), None) => self.higher(passed, seen),
             (Some(passed), Some(lost)) => self.between(passed, lost),
         }
     }
 
     /// No rate passes yet.
-    fn lower(&self, lost: u64) -> Next {
+    fn lower(&self, lost: u64, seen: Seen) -> Next {
         match lost / 2 {
-            half if half < self.floor => Next::Done(Bound::Floor),
-            half => Next::Ask(half),
+            half if half >= self.floor => Next::Ask(half),
+            // The last word on all rates: no matter of chance.
+            _ if seen.times < LOST_TIMES => Next::Ask(lost),
+            _ => Next::Done(Bound::Floor),
         }
     }
 
@@ -102,12 +103,11 @@ impl History {
         if seen.times < PASSED_TIMES {
             return Next::Ask(passed);
         }
-        let bound = if generator {
+        Next::Done(if generator {
             Bound::Generator
         } else {
             Bound::Line
-        };
-        self.once_more_below(passed).unwrap_or(Next::Done(bound))
+        })
     }
 
     fn between(&self, (passed, low): (u64, Seen), (lost, high): (u64, Seen)) -> Next {
@@ -123,15 +123,7 @@ impl History {
         if high.times < LOST_TIMES {
             return Next::Ask(lost);
         }
-        self.once_more_below(passed)
-            .unwrap_or(Next::Done(Bound::Loss))
-    }
-
-    /// What was lost once below a rate that passed: chance, or a system that is not monotonic?
-    fn once_more_below(&self, passed: u64) -> Option<Next> {
-        let mut below = self.rates.range(..passed);
-        let (rate, _) = below.find(|(_, seen)| !seen.passed && seen.times < LOST_TIMES)?;
-        Some(Next::Ask(*rate))
+        Next::Done(Bound::Loss)
     }
 
     /// How wide the interval below a rate may be in the end; at least 1.
@@ -172,7 +164,6 @@ impl History {
                     .map_or(0.0, |(_, seen)| seen.delivery_ratio),
                 bound,
                 settled,
-                monotonic: true,
                 pacing: self.pacing(u64::MAX),
             };
         };
@@ -181,7 +172,6 @@ impl History {
             delivery_ratio: seen.delivery_ratio,
             bound,
             settled,
-            monotonic: self.rates.range(..rate).all(|(_, seen)| seen.passed),
             pacing: self.pacing(rate),
         }
     }
@@ -195,6 +185,32 @@ impl History {
     }
 }
 
+impl Seen {
+    /// With the next trial, which came out the same. One that lost is no better than the next. Of those that passed what counts is
+    /// the best, and how many were as good: where the generator is the bound, whatever disturbs a trial has it offer less.
+    fn and(self, next: Self, epsilon: f64) -> Self {
+        let close = epsilon.max(super::PACING);
+        if !next.passed {
+            return Self {
+                times: self.times + 1,
+                ..next
+            };
+        }
+        let (best, other) = if next.offered > self.offered {
+            (next, self)
+        } else {
+            (self, next)
+        };
+        let alike = other.offered >= best.offered * (1.0 - close);
+        let times = match (alike, next.offered > self.offered) {
+            (true, _) => self.times + 1,
+            (false, true) => 1,
+            (false, false) => self.times,
+        };
+        Self { times, ..best }
+    }
+}
+
 fn is_short(asked: u64, seen: Seen) -> bool {
     seen.offered < asked as f64 * (1.0 - super::PACING)
 }
@@ -202,8 +218,8 @@ fn is_short(asked: u64, seen: Seen) -> bool {
 /// How often the rate that is found has to pass.
 const PASSED_TIMES: u32 = 2;
 
-/// How often the rate above has to lose. More often, because anything that disturbs a trial makes it lose, and nothing makes
-/// it pass.
+/// How often the rate above has to lose. More often, because what disturbs a system that is asked for little makes it lose, and
+/// nothing makes it pass.
 const LOST_TIMES: u32 = 3;
 
 /// A generator that can do more offers at least so many times as much when it is asked for more.

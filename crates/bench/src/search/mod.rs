@@ -139,9 +139,6 @@ pub struct Found {
     pub bound: Bound,
     /// Whether both ends of the interval came out the same when they were measured again.
     pub settled: bool,
-    /// Whether no rate passed above one that did not, each as it came out last. Where it is false, there are higher rates
-    /// at which packets pass, and lower ones at which they are lost.
-    pub monotonic: bool,
     /// How far the generator was from what it was asked for, at the worst of the rates up to the one found, as a share of that:
     /// below 0 if it sent less. What is within [`PACING`] is as it should be.
     pub pacing: f64,

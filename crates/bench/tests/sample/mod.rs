@@ -19,7 +19,7 @@ pub fn report() -> Report {
             .to_vec(),
         version: "0.1.0".into(),
         git: Some("0123abc".into()),
-        seed: 7,
+        seed: Some(7),
         complete: false,
         seconds: 75.0,
         machine: machine(),

@@ -29,7 +29,8 @@ pub struct World {
     pub broken: Rc<Cell<Option<&'static str>>>,
 }
 
-/// An engine of that name, whose capacity is so many packets per second with plain IPv6; other behaviors take half of it.
+/// An engine of that name, whose capacity is so many packets per second with plain IPv6; other behaviors take half of it, and 80
+/// rules half of that.
 pub struct Fake {
     name: &'static str,
     capacity: f64,
@@ -96,10 +97,11 @@ impl Engine for Fake {
         } else {
             0.5
         };
+        let rules = 1.0 + f64::from(case.rules) / 80.0;
         Ok(Box::new(Up {
             system: Simulated {
                 generator: 1e6,
-                ..Simulated::of(self.capacity * behavior)
+                ..Simulated::of(self.capacity * behavior / rules)
             },
             world: self.world.clone(),
         }))

@@ -18,7 +18,7 @@ use super::{Star, report};
 
 /// Until many changes are in effect after the last: some compilations of all routes, without optimization, beside other
 /// programs.
-const PROMISED: Duration = Duration::from_secs(60);
+const PROMISED: Duration = Duration::from_secs(240);
 
 /// How many prefixes are in the tables of the program that runs.
 pub fn prefixes(star: &Star) -> u64 {

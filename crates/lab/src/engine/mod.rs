@@ -10,7 +10,7 @@ pub mod customer;
 pub mod exec;
 mod local;
 mod measured;
-mod napi;
+pub mod napi;
 pub mod network;
 pub mod packet;
 pub mod plane;

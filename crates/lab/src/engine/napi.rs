@@ -25,6 +25,15 @@ pub fn thread(namespace: &Namespace, ifname: &str) -> Result<(), Error> {
     namespace.exec(&["sh", "-c", &write]).map(drop)
 }
 
+/// Whether the threads that poll a port can be found here: the kernel tells them (Linux 6.8), and by the numbers that they have in
+/// the first PID namespace.
+pub fn can_pin() -> bool {
+    let namespace = std::fs::read_link("/proc/self/ns/pid");
+    // PROC_PID_INIT_INO of <linux/proc_ns.h>; the loopback interface has no NAPI.
+    let first = namespace.is_ok_and(|link| link.as_os_str() == "pid:[4026531836]");
+    first && threads(LOOPBACK).is_ok()
+}
+
 /// Moves the threads that poll a port to a CPU.
 ///
 /// # Errors
@@ -165,6 +174,7 @@ fn attributes(mut bytes: &[u8]) -> Vec<(u16, &[u8])> {
     found
 }
 
+const LOOPBACK: u32 = 1;
 /// `struct nlmsghdr` and `struct genlmsghdr`.
 const HEADERS: usize = 20;
 /// `struct nlattr`.

@@ -12,7 +12,7 @@ use sidestep_lab::engine::Case;
 use sidestep_model::error::ConfigError;
 
 use super::file::{Campaign, Find, Group};
-use super::log::{self, Begin, Measured, Record};
+use super::log::{self, Begin, Failed, Measured, Record};
 use super::plan::{self, Point};
 use crate::result::{Cell, Refusal, Report, Section, Table};
 
@@ -51,6 +51,10 @@ pub fn read(folder: &Path) -> Result<Report, Error> {
         path: folder.join(log::CAMPAIGN),
         why,
     })?;
+    let quick = records
+        .iter()
+        .any(|record| matches!(record, Record::Begin(begin) if begin.quick));
+    let campaign = if quick { campaign.quick() } else { campaign };
     report(&campaign, &records).ok_or_else(|| Error::Empty(folder.to_path_buf()))
 }
 
@@ -84,7 +88,7 @@ pub fn report(campaign: &Campaign, records: &[Record]) -> Option<Report> {
         command: begin.command.clone(),
         version: begin.version.clone(),
         git: begin.git.clone(),
-        seed: 0,
+        seed: None,
         complete: records.last() == Some(&Record::End),
         seconds: results
             .measured
@@ -191,7 +195,23 @@ impl<'a> Results<'a> {
                     .insert(format!("{engine}: {name}"), value.clone());
             }
         }
+        if let Ok(search) = self.campaign.parameters(Find::Pdr) {
+            let text = format!(
+                "beta {}, epsilon {}, trials of {}",
+                search.beta(),
+                search.epsilon(),
+                humantime::format_duration(search.trial())
+            );
+            machine.facts.insert("rate search".into(), text);
+        }
         machine
+    }
+
+    /// How exactly a rate is found, as a share; none of what is not searched.
+    fn resolution(&self, find: Find) -> Option<f64> {
+        let searched = matches!(find, Find::Pdr | Find::Ndr);
+        let parameters = searched.then(|| self.campaign.parameters(find).ok());
+        parameters.flatten().map(|it| it.epsilon())
     }
 
     fn notes(&self) -> Vec<String> {
@@ -210,7 +230,7 @@ impl<'a> Results<'a> {
                 parameters.epsilon() * 100.0,
                 parameters.beta() * 100.0,
                 humantime::format_duration(parameters.trial()),
-                if self.last.quick { self.campaign.runs().min(2) } else { self.campaign.runs() },
+                self.campaign.runs(),
             ));
         }
         if !self.ceilings.is_empty() {
@@ -271,13 +291,7 @@ impl<'a> Results<'a> {
             Record::Failed(failed) => Some(failed),
             _ => None,
         });
-        let failed = failed.filter(|failed| {
-            !self.measured.iter().any(|measured| {
-                measured.run == failed.run
-                    && measured.point == failed.point
-                    && failed.find.is_none_or(|find| find == measured.find)
-            })
-        });
+        let failed = failed.filter(|failed| !self.is_mended(failed));
         let failed = failed.map(|failed| Refusal {
             subject: failed.point.engine.clone(),
             at: match failed.find {
@@ -297,5 +311,27 @@ impl<'a> Results<'a> {
             }
         }
         refusals
+    }
+
+    /// Whether what failed was measured in the end.
+    fn is_mended(&self, failed: &Failed) -> bool {
+        if failed.point.engine == plan::CEILING_ENGINE {
+            let mut ceilings = self.ceilings.iter();
+            return ceilings.any(|(case, _)| **case == failed.point.case);
+        }
+        let there = |find: Find| {
+            self.measured.iter().any(|measured| {
+                (measured.run, measured.find) == (failed.run, find)
+                    && measured.point == failed.point
+            })
+        };
+        let mut groups = self.campaign.groups.iter();
+        match failed.find {
+            Some(find) => there(find),
+            // There was no engine to measure anything of.
+            None => groups
+                .find(|group| group.name.value == failed.point.group)
+                .is_none_or(|group| self.campaign.finds(group).into_iter().all(there)),
+        }
     }
 }

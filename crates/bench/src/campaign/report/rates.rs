@@ -1,6 +1,8 @@
 //! PDR, NDR and MRR of a group: a box or a point for each case of each engine, and the table that studies print.
 
 use super::words::{self, Places};
+use sidestep_lab::engine::Case;
+
 use super::{CEILING_SHARE, Results};
 use crate::campaign::file::{Find, Group, Published};
 use crate::campaign::log::Measured;
@@ -85,7 +87,9 @@ pub fn section(results: &Results, group: &Group, find: Find) -> Option<Section> 
             Kind::Box
         },
         x: places.axis(),
-        y: Axis::linear(words::find(find), "kpps").better(Better::Higher),
+        y: Axis::linear(words::find(find), "kpps")
+            .better(Better::Higher)
+            .resolution(results.resolution(find)),
         baseline: None,
         series: all,
     })
@@ -159,7 +163,14 @@ pub fn table(results: &Results, group: &Group, find: Find) -> Table {
             words::slug(words::find(find))
         ),
         title: format!("{}: {}", group.title(), words::find(find)),
-        note: String::new(),
+        note: results
+            .resolution(find)
+            .map_or_else(String::new, |epsilon| {
+                format!(
+                    "The search tells rates apart that differ by {} % and more.",
+                    epsilon * 100.0
+                )
+            }),
         heads,
         rows,
     }
@@ -183,7 +194,8 @@ fn figure_name(figure: &Published) -> String {
     format!("{}, {}", figure.engine, figure.source)
 }
 
-/// Mean of the same engine's baseline, sent to in the same way: of the same group, otherwise of any.
+/// Mean of the same engine's baseline, sent to in the same way, with as few rules and routes as there is: of the same group, otherwise of
+/// any. For another behavior it is the one with as many segments, if there is one; for itself the one with the fewest.
 fn baseline_rate(results: &Results, point: &Planned, find: Find, baseline: &str) -> Option<f64> {
     let alike = |other: &&Planned| {
         let (one, other_case) = (&point.case, &other.case);
@@ -191,16 +203,20 @@ fn baseline_rate(results: &Results, point: &Planned, find: Find, baseline: &str)
             && other_case.behavior == baseline
             && (other_case.size, other_case.flows) == (one.size, one.flows)
     };
-    let exactly = |other: &&Planned| {
-        (other.case.rules, other.case.routes) == (point.case.rules, point.case.routes)
+    let itself = point.case.behavior == baseline;
+    let far = |other: &&Planned| {
+        let Case {
+            rules,
+            routes,
+            sids,
+            ..
+        } = other.case;
+        let elsewhere = other.group != point.group;
+        let others = !itself && sids != point.case.sids;
+        (elsewhere, rules, routes, others, sids)
     };
-    let all = || results.last.plan.points.iter().filter(alike);
-    let here = |other: &&Planned| other.group == point.group;
-    let chosen = all()
-        .find(|other| here(other) && exactly(other))
-        .or_else(|| all().find(exactly))
-        .or_else(|| all().find(here))
-        .or_else(|| all().next())?;
+    let all = results.last.plan.points.iter();
+    let chosen = all.filter(alike).min_by_key(far)?;
     let summary = Summary::of(&rounds(results, chosen, find))?;
     Some(summary.mean).filter(|mean| *mean > 0.0)
 }
@@ -228,7 +244,6 @@ fn note(results: &Results, point: &Planned, find: Find) -> Option<String> {
         found.bound == Bound::Floor
     });
     count("not settled", &|found| !found.settled);
-    count("not monotonic", &|found| !found.monotonic);
     count("the generator was more than 2 % off its rate", &|found| {
         found.pacing.abs() > PACING
     });
