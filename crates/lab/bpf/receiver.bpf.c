@@ -96,7 +96,7 @@ static __always_inline bool receive(const struct stamp *stamp, __u64 bytes)
 	__u32 key = 0;
 	struct tally *tally = bpf_map_lookup_elem(&tallies, &key);
 	struct order *order = bpf_map_lookup_elem(&orders, &key);
-	__u64 sequence, mark, *place;
+	__u64 sequence, slot, mark, *place;
 
 	if (!tally || !order)
 		return false;
@@ -108,7 +108,10 @@ static __always_inline bool receive(const struct stamp *stamp, __u64 bytes)
 		return true;
 	sequence = stamp_sequence(stamp);
 	mark = sequence + 1;
-	place = &order->seen[sequence % WINDOW];
+	/* Clang knows that the lower half is 16 bits, and Linux 6.1 does not: it has to see the mask. */
+	slot = sequence;
+	asm volatile("" : "+r"(slot));
+	place = &order->seen[slot % WINDOW];
 	if (*place > mark) {
 		tally->late++;
 		return true;
