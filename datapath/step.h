@@ -417,6 +417,10 @@ INLINE verdict without_kernel(ENV *e, struct packet *p, __u32 reason)
 		return drop(no_route);
 	case PUNT_headroom:
 		return drop(no_headroom);
+	case PUNT_routing_header:
+		/* RFC 8200 4.4 asks for an answer: also where the packet is not the kernel's to drop. */
+		icmp_report(e, p, punt(routing_header));
+		return drop(kernel_only);
 	default:
 		return drop(kernel_only);
 	}

@@ -18,6 +18,8 @@ MTU = 1400
 QUOTE = 1280 - 40 - 8
 # RFC 1812 4.3.2.3: 576 octets with the IPv4 header.
 QUOTE4 = 576 - 20 - 8
+# RFC 2460 4.4, deprecated by RFC 5095: one address, Segments Left 1.
+ROUTING_TYPE_0 = Raw(bytes([UDP_PROTOCOL, 2, 0, 1, 0, 0, 0, 0]) + bytes(16))
 
 
 def error(kind, code, word, packet):
@@ -123,8 +125,7 @@ def add_header_fields(told):
         "never_about_icmp_without_a_type", outer(END) / srh(ICMPV6, segments_left=3), "srh_segments_left",
         about="It may have been an error.",
     )
-    old = Raw(bytes([UDP_PROTOCOL, 2, 0, 1, 0, 0, 0, 0]) + bytes(16))
-    packet = outer(END) / old / udp
+    packet = outer(END) / ROUTING_TYPE_0 / udp
     told.group.add(
         "icmp_routing_header_of_type_0", "8200 4.4", ETH0, received(ETH0, packet), kernel("routing_header"),
         skip("the kernel's SID drops it in silence"), answer=answer(HEADEND, error(4, 0, 42, packet)),
@@ -192,6 +193,9 @@ def add_own(told):
     reported("inner_ttl_1", "1812 5.3.1", outer(USD, IPV4) / packet, "hop_limit", HOST4_0, error4(11, 0, 0, packet))
     packet = outer(USD, hop_limit=1) / SRH(next_header=UDP_PROTOCOL, segments_left=1, segment_list=[SEGMENT_1, USD]) / udp6(HEADEND, SEGMENT_1)
     reported("hop_limit_1_at_a_sid", "8986 4.1 S05", packet, "hop_limit", HEADEND, error(3, 0, 0, packet))
+    packet = outer(USD) / ROUTING_TYPE_0 / udp6(HEADEND, SEGMENT_1)
+    reported("routing_header_of_type_0_at_a_sid_of_ours", "8200 4.4", packet, "kernel_only", HEADEND, error(4, 0, 42, packet),
+             "The pointer is at the routing type, as at a SID that Linux has.")
     packet = inner(64, pattern(MTU + 1 - 48))
     reported("inner_too_big", "4443 3.2", outer(USD, IPV6) / packet, "too_big", HOST_0, error(2, 0, MTU, packet))
     packet = ipv4(src=HOST4_0, dst=HOST4_1, flags="DF") / udp4(pattern(MTU + 1 - 28))
