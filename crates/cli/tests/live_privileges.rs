@@ -3,7 +3,7 @@
 mod live;
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Output};
@@ -297,4 +297,45 @@ fn a_client_that_sends_a_byte_now_and_then_holds_nobody_up() {
     );
     // And it was hung up on.
     assert!(drops.join().expect("it ends") < 40);
+}
+
+#[test]
+fn clients_that_read_their_answers_slowly_hold_nobody_up() {
+    const CLIENTS: usize = 8;
+    /// Nearly as long as a request may be.
+    const LONG: usize = 1_000_000;
+    let Some(_turn) = begin("clients_that_read_their_answers_slowly_hold_nobody_up") else {
+        return;
+    };
+    let star = Star::new("livesip");
+    let _daemon = star.run(&["--mode", "tc", "eth0"]);
+    let socket = run_folder(star.router()).join("control.sock");
+    // There is no such request: the answer quotes it, and is longer than what a socket takes.
+    let operation = "x".repeat(LONG);
+    let request = format!(r#"{{"version":1,"request":{{"op":"{operation}"}}}}"#) + "\n";
+    let sip = || {
+        let mut sipping = UnixStream::connect(&socket).expect("a connection");
+        sipping.write_all(request.as_bytes()).expect("a request");
+        let (mut answer, mut sip) = (Vec::new(), vec![0; 64 << 10]);
+        // Often enough that who waits for each of them would wait on and on: 0.6 s for each client.
+        while let bytes @ 1.. = sipping.read(&mut sip).expect("it is open") {
+            answer.extend(&sip[..bytes]);
+            thread::sleep(Duration::from_millis(50));
+        }
+        answer
+    };
+    thread::scope(|scope| {
+        let sipping: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(sip)).collect();
+        // They are before it in the queue.
+        thread::sleep(Duration::from_millis(50));
+        let asked = Instant::now();
+        let _: report::Ports = report(star.router(), Request::ShowPorts);
+        let waited = asked.elapsed();
+        assert!(waited < Duration::from_secs(2), "{waited:?}");
+        for client in sipping {
+            let answer = client.join().expect("it ends");
+            assert!(answer.len() > LONG, "{} bytes", answer.len());
+            assert!(answer.ends_with(b"\n"), "it was broken off");
+        }
+    });
 }

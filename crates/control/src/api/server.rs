@@ -1,7 +1,7 @@
 //! The daemon's side: a listening socket that only root can reach, and a group if that was asked for, answered between two
 //! rounds of the event loop.
 
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -16,7 +16,8 @@ use super::{Answer, Request, parse_request};
 
 /// LIMIT: bytes of one request.
 const REQUEST_MAX: u64 = 1 << 20;
-/// A client gets this long for its line, so that a silent one cannot stop the event loop.
+/// A client gets this long for its line, so that a silent one cannot stop the event loop. For reading its answer it gets as long
+/// as it takes, almost: nothing waits for that (`daemon/replies.rs`).
 const PATIENCE: Duration = Duration::from_millis(200);
 
 pub(crate) struct Server {
@@ -27,7 +28,8 @@ pub(crate) struct Server {
 /// A request that waits for its answer.
 pub(crate) struct Incoming {
     stream: UnixStream,
-    pub(crate) request: Request,
+    /// Or what to answer, as it is none.
+    pub(crate) request: Result<Request, String>,
 }
 
 impl Server {
@@ -62,11 +64,10 @@ impl Server {
         self.listener.as_fd()
     }
 
-    /// The next request that waits, if there is one. What is no request is answered here.
+    /// The next request that waits, if there is one.
     pub(crate) fn accept(&self) -> Option<Incoming> {
         let (stream, _) = self.listener.accept().ok()?;
         stream.set_nonblocking(false).ok()?;
-        stream.set_write_timeout(Some(PATIENCE)).ok()?;
         let mut line = String::new();
         let until = Instant::now() + PATIENCE;
         let within = Within {
@@ -76,13 +77,8 @@ impl Server {
         BufReader::new(within.take(REQUEST_MAX))
             .read_line(&mut line)
             .ok()?;
-        match parse_request(&line) {
-            Ok(request) => Some(Incoming { stream, request }),
-            Err(message) => {
-                answer(&stream, &Answer::Error { message });
-                None
-            }
-        }
+        let request = parse_request(&line);
+        Some(Incoming { stream, request })
     }
 }
 
@@ -112,32 +108,27 @@ impl Drop for Server {
 }
 
 impl Incoming {
-    /// Sends the answer. A client that has gone does not matter.
-    pub(crate) fn answer(self, result: Result<Value, String>) {
-        let _ = (&self.stream).write_all(&line(result));
-    }
-
-    /// For more than one answer: neither reading nor writing waits.
+    /// For the answers: neither reading nor writing waits.
     pub(crate) fn into_stream(self) -> std::io::Result<UnixStream> {
         self.stream.set_nonblocking(true)?;
         Ok(self.stream)
     }
-}
 
-fn answer(mut stream: &UnixStream, answer: &Answer) {
-    let _ = stream.write_all(&bytes(answer));
+    /// At the other end of that socket, as if it had asked.
+    #[cfg(test)]
+    pub(crate) fn from(stream: UnixStream) -> Self {
+        let request = Ok(Request::ShowStatus);
+        Self { stream, request }
+    }
 }
 
 /// An answer as it goes over the socket.
 pub(crate) fn line(result: Result<Value, String>) -> Vec<u8> {
-    bytes(&match result {
+    let answer = match result {
         Ok(value) => Answer::Ok(value),
         Err(message) => Answer::Error { message },
-    })
-}
-
-fn bytes(answer: &Answer) -> Vec<u8> {
-    let mut line = serde_json::to_vec(answer).unwrap_or_default();
+    };
+    let mut line = serde_json::to_vec(&answer).unwrap_or_default();
     line.push(b'\n');
     line
 }

@@ -56,6 +56,7 @@ impl Daemon {
             self.go_on_tracing();
             self.tell_senders();
             self.tell_copies();
+            self.replies.go_on(Instant::now());
             let notified = self.mirror.process().unwrap_or_else(|error| {
                 self.trouble = Some(error.to_string());
                 Changes::default()
@@ -86,16 +87,17 @@ impl Daemon {
                 self.care_for_neighbors(now);
             }
             while let Some(incoming) = self.server.accept() {
-                match incoming.request {
-                    Request::Stop => {
+                match &incoming.request {
+                    Ok(Request::Stop) => {
                         stop = Some(incoming);
                         break;
                     }
-                    Request::Trace { .. } => self.prepare_trace(incoming),
-                    Request::ListenOam => self.listen_to_copies(incoming),
-                    _ => {
-                        let answer = self.answer(&incoming.request);
-                        incoming.answer(answer);
+                    Ok(Request::Trace { .. }) => self.prepare_trace(incoming),
+                    Ok(Request::ListenOam) => self.listen_to_copies(incoming),
+                    request => {
+                        let request = request.as_ref().map_err(Clone::clone);
+                        let answer = request.and_then(|request| self.answer(request));
+                        self.replies.answer(incoming, answer);
                     }
                 }
             }
@@ -110,12 +112,9 @@ impl Daemon {
         drop(self.lock);
         // The answer goes out when everything is gone, so that `sidestep stop` returns then.
         if let Some(incoming) = stop {
-            incoming.answer(
-                ended
-                    .as_ref()
-                    .map(|()| serde_json::Value::Null)
-                    .map_err(ToString::to_string),
-            );
+            let done = ended.as_ref().map(|()| serde_json::Value::Null);
+            let answer = done.map_err(ToString::to_string);
+            self.replies.answer(incoming, answer);
         }
         ended
     }
@@ -150,8 +149,8 @@ impl Daemon {
                 .flat_map(|tracing| tracing.waits_for(&self.kernel))
                 .map(|(fd, events)| PollFd::new(fd, events)),
         );
-        let of_oam = self.oam.waits_for();
-        fds.extend(of_oam.map(|(fd, events)| PollFd::new(fd, events)));
+        let of_clients = self.oam.waits_for().chain(self.replies.wait_for());
+        fds.extend(of_clients.map(|(fd, events)| PollFd::new(fd, events)));
         let left = due.saturating_duration_since(Instant::now());
         let timeout =
             PollTimeout::try_from(left.as_millis() as i32 + 1).unwrap_or(PollTimeout::ZERO);

@@ -1,11 +1,13 @@
 //! A client that is answered line by line, as long as it listens. Nothing waits for it.
 
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
 use nix::poll::PollFlags;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::api::{Incoming, line};
 
@@ -15,7 +17,7 @@ const PENDING_MAX: usize = 4 << 20;
 /// The client, and what it has not read yet.
 pub(super) struct Lines {
     stream: UnixStream,
-    pending: Vec<u8>,
+    pending: VecDeque<u8>,
 }
 
 impl Lines {
@@ -23,7 +25,7 @@ impl Lines {
     pub fn to(client: Incoming) -> std::io::Result<Self> {
         Ok(Self {
             stream: client.into_stream()?,
-            pending: Vec::new(),
+            pending: VecDeque::new(),
         })
     }
 
@@ -37,15 +39,23 @@ impl Lines {
         self.pending.is_empty()
     }
 
+    /// Bytes that wait for the client to read.
+    pub fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
     pub fn say(&mut self, said: &impl Serialize) {
-        self.pending
-            .extend(line(serde_json::to_value(said).map_err(|e| e.to_string())));
+        self.answer(serde_json::to_value(said).map_err(|e| e.to_string()));
+    }
+
+    pub fn answer(&mut self, result: Result<Value, String>) {
+        self.pending.extend(line(result));
     }
 
     /// Hands the socket as much as it takes. False: nobody reads any more.
     pub fn send(&mut self) -> bool {
         while !self.pending.is_empty() {
-            match self.stream.write(&self.pending) {
+            match self.stream.write(self.pending.as_slices().0) {
                 Ok(0) => return false,
                 Ok(sent) => drop(self.pending.drain(..sent)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return true,

@@ -14,6 +14,7 @@ mod orphans;
 mod own;
 mod policies;
 mod ports;
+mod replies;
 mod reports;
 mod trace;
 
@@ -49,6 +50,7 @@ use lock::Lock;
 use neighbors::Neighbors;
 use oam::Oam;
 use own::Over;
+use replies::Replies;
 
 /// What `sidestep run` was asked for.
 #[derive(Clone, Debug)]
@@ -178,6 +180,7 @@ pub struct Daemon {
     resyncs: u64,
     preparing: Option<trace::Preparing>,
     tracing: Option<trace::Tracing>,
+    replies: Replies,
     server: Server,
     /// Readable when the process has been told to end.
     signalled: UnixStream,
@@ -263,6 +266,7 @@ impl Daemon {
             resyncs: 0,
             preparing: None,
             tracing: None,
+            replies: Replies::default(),
             server,
             signalled,
             lock,

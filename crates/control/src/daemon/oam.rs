@@ -65,8 +65,8 @@ impl Daemon {
     /// One more who listens: the first line says what is copied, each one behind it tells a copy.
     pub(super) fn listen_to_copies(&mut self, incoming: Incoming) {
         if self.oam.listeners.len() >= LISTENERS {
-            incoming.answer(Err(format!("{LISTENERS} listen already")));
-            return;
+            let full = format!("{LISTENERS} listen already");
+            return self.replies.answer(incoming, Err(full));
         }
         let report = self.oam_report();
         // Who has gone meanwhile hears nothing.

@@ -56,7 +56,8 @@ impl Daemon {
     /// Prepares a trace, or says why there can be none. The verifier takes a while, so the programs are loaded beside the
     /// event loop.
     pub(super) fn prepare_trace(&mut self, incoming: Incoming) {
-        match self.load_trace(&incoming.request) {
+        let request = incoming.request.as_ref().map_err(Clone::clone);
+        match request.and_then(|request| self.load_trace(request)) {
             Ok((asked, loaded)) => {
                 self.preparing = Some(Preparing {
                     incoming,
@@ -64,7 +65,7 @@ impl Daemon {
                     loaded,
                 });
             }
-            Err(message) => incoming.answer(Err(message)),
+            Err(message) => self.replies.answer(incoming, Err(message)),
         }
     }
 
@@ -140,8 +141,7 @@ impl Daemon {
                 .map_err(|error| error.to_string()),
         };
         if let Err(message) = begun {
-            preparing.incoming.answer(Err(message));
-            return;
+            return self.replies.answer(preparing.incoming, Err(message));
         }
         let Ok(lines) = Lines::to(preparing.incoming) else {
             // The client has gone.

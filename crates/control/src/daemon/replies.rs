@@ -1,0 +1,140 @@
+//! Answers on their way. A client reads its own as slowly as it likes: nothing waits for it.
+
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use nix::poll::PollFlags;
+use serde_json::Value;
+
+use super::lines::Lines;
+use crate::api::Incoming;
+
+/// LIMIT: answers that are not read yet. One more, and the oldest is broken off.
+const WAITING: usize = 16;
+/// LIMIT: bytes of them. The last one may be longer alone: that of all routes has no bound.
+const WAITING_BYTES: usize = 64 << 20;
+/// Who has not read its answer by then hangs, as a daemon does that has not answered by then.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The answers that are not read yet, the oldest first.
+#[derive(Default)]
+pub(super) struct Replies(VecDeque<Reply>);
+
+struct Reply {
+    lines: Lines,
+    until: Instant,
+}
+
+impl Replies {
+    /// Answers a request. What the socket does not take at once follows in [`Replies::go_on`].
+    pub fn answer(&mut self, client: Incoming, result: Result<Value, String>) {
+        // Who has gone meanwhile hears nothing.
+        let Ok(mut lines) = Lines::to(client) else {
+            return;
+        };
+        lines.answer(result);
+        if !lines.send() || lines.is_empty() {
+            return;
+        }
+        let until = Instant::now() + PATIENCE;
+        self.0.push_back(Reply { lines, until });
+        while self.are_too_many() {
+            self.0.pop_front();
+        }
+    }
+
+    fn are_too_many(&self) -> bool {
+        let bytes: usize = self.0.iter().map(|reply| reply.lines.pending()).sum();
+        self.0.len() > WAITING || (self.0.len() > 1 && bytes > WAITING_BYTES)
+    }
+
+    /// Hands over what is taken now, and lets go of those who have read everything, have gone or hang.
+    pub fn go_on(&mut self, now: Instant) {
+        self.0
+            .retain_mut(|it| now < it.until && it.lines.send() && !it.lines.is_empty());
+    }
+
+    /// What the event loop waits for on behalf of those who read.
+    pub fn wait_for(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
+        self.0.iter().map(|reply| reply.lines.waits_for(false))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::api::line;
+
+    /// Longer than what a socket takes.
+    const LONG: usize = 1 << 20;
+
+    fn long(letter: &str) -> Result<Value, String> {
+        Ok(Value::String(letter.repeat(LONG)))
+    }
+
+    /// Answers a client that has not read yet; the client's end.
+    fn asked(replies: &mut Replies, answer: Result<Value, String>) -> UnixStream {
+        let (client, daemon) = UnixStream::pair().expect("sockets");
+        replies.answer(Incoming::from(daemon), answer);
+        client
+    }
+
+    #[test]
+    fn a_long_answer_comes_whole_to_a_client_that_reads_it_in_pieces() {
+        let mut replies = Replies::default();
+        let mut client = asked(&mut replies, long("a"));
+        assert_eq!(replies.wait_for().count(), 1);
+        let (mut read, mut piece) = (Vec::<u8>::new(), vec![0; 10_000]);
+        loop {
+            replies.go_on(Instant::now());
+            let bytes = client.read(&mut piece).expect("it is open");
+            if bytes == 0 {
+                break;
+            }
+            read.extend(&piece[..bytes]);
+        }
+        assert_eq!(read, line(long("a")));
+        assert_eq!(replies.wait_for().count(), 0);
+    }
+
+    #[test]
+    fn who_does_not_read_is_let_go_when_it_hangs_or_has_gone() {
+        let mut replies = Replies::default();
+        let _silent = asked(&mut replies, long("a"));
+        drop(asked(&mut replies, long("b")));
+        replies.go_on(Instant::now());
+        assert_eq!(replies.wait_for().count(), 1);
+        replies.go_on(Instant::now() + PATIENCE);
+        assert_eq!(replies.wait_for().count(), 0);
+    }
+
+    #[test]
+    fn of_too_many_answers_the_oldest_are_broken_off() {
+        let mut replies = Replies::default();
+        let mut clients: Vec<_> = (0..=WAITING)
+            .map(|_| asked(&mut replies, long("a")))
+            .collect();
+        assert_eq!(replies.wait_for().count(), WAITING);
+        let mut begun = Vec::new();
+        clients[0].read_to_end(&mut begun).expect("it is closed");
+        assert!(!begun.is_empty() && begun.len() < LONG);
+        // One that is longer than all may be together.
+        let longest = Value::String("b".repeat(WAITING_BYTES));
+        let _last = asked(&mut replies, Ok(longest));
+        assert_eq!(replies.wait_for().count(), 1);
+    }
+
+    #[test]
+    fn a_short_answer_is_gone_at_once() {
+        let mut replies = Replies::default();
+        let mut client = asked(&mut replies, Err("no".into()));
+        assert_eq!(replies.wait_for().count(), 0);
+        let mut read = Vec::new();
+        client.read_to_end(&mut read).expect("it is closed");
+        assert_eq!(read, line(Err("no".into())));
+    }
+}
