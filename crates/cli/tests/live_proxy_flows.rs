@@ -5,6 +5,7 @@ mod live;
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 use std::thread;
+use std::time::Duration;
 
 use serde_json::Value;
 use sidestep_control::api::Request;
@@ -16,6 +17,7 @@ use live::service::{Direction, SERVICE, Served};
 use live::{PATIENCE, ROUTER, begin, eventually, modes, reasons, report};
 
 const FORTH: Direction = Direction::Forth;
+const SHORTLY: Duration = Duration::from_millis(50);
 
 /// What a sender has: its host, the router's port there, and its number in its addresses.
 const SENDERS: [(&str, &str, u16); 2] = [("a", "eth0", 1), ("c", "eth2", 2)];
@@ -137,8 +139,7 @@ fn two_senders_at_once_get_each_flow_back_by_its_own_chain() {
 }
 
 fn received(socket: &FrameSocket) -> Option<Vec<u8>> {
-    let timeout = std::time::Duration::from_millis(50);
-    socket.receive(timeout).expect("receive")
+    socket.receive(SHORTLY).expect("receive")
 }
 
 #[test]
@@ -150,7 +151,7 @@ fn flows_beyond_the_number_evict_others_and_it_is_shown() {
     for mode in modes(test, &["tc", "xdp"]) {
         let served = Served::new("liveevict");
         let _daemon = start(&served, mode, "8");
-        let near = served.star.socket("a");
+        let (near, far) = (served.star.socket("a"), served.star.socket("b"));
         let there = |port| near.send(&frame(&served, SENDERS[0], &packet(1, port, true)));
         for port in 1..=20 {
             there(port).expect("send");
@@ -188,6 +189,15 @@ fn flows_beyond_the_number_evict_others_and_it_is_shown() {
         service.send(&returned(20)).expect("send");
         eventually("a packet of a flow that is there", || {
             (back(&served).packets > counted).then_some(())
+        });
+        // As `explain` has it, which knows what the live path has learned.
+        let explained = |port| live::explain(served.star.router(), "vnf1", &returned(port));
+        assert_eq!(explained(1).0, "drop", "{mode}");
+        let (verdict, _, frame) = explained(20);
+        assert_eq!(verdict, "forward", "{mode}");
+        eventually("that packet, as it was explained", || {
+            let received = far.receive(SHORTLY).expect("receive")?;
+            (live::hex(&received) == frame).then_some(())
         });
 
         let table = served.tell("route show -s");

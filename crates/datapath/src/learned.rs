@@ -16,10 +16,39 @@ const HEADERS: usize = offset_of!(sidestep_learned, headers) / 8;
 const PLACE: usize = size_of::<sidestep_headers>() / 8;
 
 /// In a set of flows, and in a flow.
+const SET_BUSY: usize = offset_of!(sidestep_flow_set, busy) / 8;
 const EVICTED: usize = offset_of!(sidestep_flow_set, evicted) / 8;
 const FLOWS: usize = offset_of!(sidestep_flow_set, flows) / 8;
 const FLOW: usize = size_of::<sidestep_flow>() / 8;
+const SEQUENCE: usize = offset_of!(sidestep_flow, sequence) / 8;
 const CHAIN: usize = offset_of!(sidestep_flow, chain) / 8;
+
+/// All that a dynamic proxy has learned, in one moment of packets that teach it: [`crate::Kernel::knowledge`] reads it,
+/// [`crate::Native::set_knowledge`] goes by it.
+#[derive(Clone, Debug)]
+pub struct Knowledge {
+    /// The words of its sets of flows, by their index.
+    pub(crate) flow_sets: Vec<(u32, Vec<u64>)>,
+    /// Its own record and those of its flows, by their index.
+    pub(crate) records: Vec<(u32, sidestep_learned)>,
+}
+
+impl Knowledge {
+    /// Of the proxy with that record; `record` and `flow_set` have the words of each.
+    pub(crate) fn of<'a>(
+        proxy: u32,
+        record: impl Fn(u32) -> &'a [AtomicU64],
+        flow_set: impl Fn(u32) -> &'a [AtomicU64],
+    ) -> Self {
+        let own = read(record(proxy));
+        // Flows first, as `read_chains` wants.
+        let flow_sets = flow_sets(&own).map(|set| (set, read_flows(flow_set(set))));
+        let flow_sets = flow_sets.collect();
+        let chains = chains(&own).map(|chain| (chain, read_chains(record(chain))));
+        let records = std::iter::once((proxy, own)).chain(chains).collect();
+        Self { flow_sets, records }
+    }
+}
 
 /// The record in these words, as nobody has it in work. Its current headers are whole; the others, which packets may be
 /// writing, are not read.
@@ -29,18 +58,11 @@ const CHAIN: usize = offset_of!(sidestep_flow, chain) / 8;
 pub(crate) fn read(words: &[AtomicU64]) -> sidestep_learned {
     assert_eq!(words.len(), WORDS);
     let mut record = sidestep_learned::default();
-    let to = (&raw mut record).cast::<u64>();
-    let copy = |range: Range<usize>| {
-        for at in range {
-            // SAFETY: `at` is less than WORDS; any bit pattern is a value of the integers that the record is made of.
-            unsafe { to.add(at).write(words[at].load(Ordering::Relaxed)) };
-        }
-    };
     loop {
         let version = words[VERSION].load(Ordering::Acquire);
         let place = HEADERS + PLACE * (version % u64::from(SIDESTEP_LEARNED_PLACES)) as usize;
-        copy(0..HEADERS);
-        copy(place..place + PLACE);
+        copy(words, 0..HEADERS, &mut record);
+        copy(words, place..place + PLACE, &mut record);
         fence(Ordering::Acquire);
         // As learned_untouched has it.
         let passed = words[VERSION].load(Ordering::Relaxed) - version;
@@ -50,6 +72,48 @@ pub(crate) fn read(words: &[AtomicU64]) -> sidestep_learned {
             return record;
         }
     }
+}
+
+/// The record in these words, for flows that were read before it. They name versions: of those of them that the record then still
+/// has (`chain_is_there`), the headers are whole.
+fn read_chains(words: &[AtomicU64]) -> sidestep_learned {
+    assert_eq!(words.len(), WORDS);
+    let mut record = sidestep_learned::default();
+    copy(words, 0..WORDS, &mut record);
+    fence(Ordering::Acquire);
+    record.version = words[VERSION].load(Ordering::Relaxed);
+    record.busy = 0;
+    record
+}
+
+/// Copies these words of a record.
+fn copy(words: &[AtomicU64], range: Range<usize>, record: &mut sidestep_learned) {
+    let to = std::ptr::from_mut(record).cast::<u64>();
+    for (at, word) in words.iter().enumerate().take(range.end).skip(range.start) {
+        debug_assert!(at < WORDS);
+        // SAFETY: `at` is less than WORDS; any bit pattern is a value of the integers that the record is made of.
+        unsafe { to.add(at).write(word.load(Ordering::Relaxed)) };
+    }
+}
+
+/// The words of a set of flows, as nobody has it in work. A flow that is being written is none, as for a packet of that moment.
+fn read_flows(words: &[AtomicU64]) -> Vec<u64> {
+    let sequence = |flow: usize| {
+        let word = words[flow + SEQUENCE].load(Ordering::Acquire).to_ne_bytes();
+        u32::from_ne_bytes([word[0], word[1], word[2], word[3]])
+    };
+    let flows = || (FLOWS..words.len()).step_by(FLOW);
+    let before: Vec<u32> = flows().map(sequence).collect();
+    let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
+    let mut set: Vec<u64> = words.iter().map(load).collect();
+    fence(Ordering::Acquire);
+    for (flow, before) in flows().zip(before) {
+        if before % 2 == 1 || sequence(flow) != before {
+            set[flow + CHAIN] = 0;
+        }
+    }
+    set[SET_BUSY] = 0;
+    set
 }
 
 /// Writes a record that no packet meets meanwhile, as far as there are words.
@@ -85,13 +149,14 @@ pub(crate) fn flows<'a>(
     proxy: &sidestep_learned,
     set: impl Fn(u32) -> &'a [AtomicU64],
 ) -> Option<Flows> {
-    let table = proxy.table.checked_sub(1).filter(|_| proxy.flows != 0)?;
+    if proxy.table == 0 || proxy.flows == 0 {
+        return None;
+    }
     let mut flows = Flows {
         limit: proxy.flows,
         ..Flows::default()
     };
-    let first = table * SIDESTEP_FLOW_SETS;
-    for words in (first..first + proxy.flows / SIDESTEP_FLOW_WAYS).map(set) {
+    for words in flow_sets(proxy).map(set) {
         flows.evicted += words[EVICTED].load(Ordering::Relaxed);
         let chains = words[FLOWS + CHAIN..].iter().step_by(FLOW);
         flows.used += chains
@@ -101,8 +166,60 @@ pub(crate) fn flows<'a>(
     Some(flows)
 }
 
+/// The sets that the flows of a proxy are in; none: it tells no flows apart.
+pub(crate) fn flow_sets(proxy: &sidestep_learned) -> Range<u32> {
+    let first = proxy.table.saturating_sub(1) * SIDESTEP_FLOW_SETS;
+    let sets = proxy.flows / SIDESTEP_FLOW_WAYS;
+    first..first + if proxy.table == 0 { 0 } else { sets }
+}
+
 /// Places of the learned headers that the flows of a proxy share; none: it tells no flows apart.
 pub(crate) fn chains(proxy: &sidestep_learned) -> Range<u32> {
     let first = SIDESTEP_LEARNED + 1 + proxy.table.saturating_sub(1) * SIDESTEP_CHAINS;
     first..first + if proxy.table == 0 { 0 } else { SIDESTEP_CHAINS }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(count: usize) -> Vec<AtomicU64> {
+        (0..count).map(|_| AtomicU64::new(0)).collect()
+    }
+
+    #[test]
+    fn of_a_record_that_flows_share_all_headers_are_read() {
+        let words = words(WORDS);
+        for (at, word) in words.iter().enumerate().skip(HEADERS) {
+            word.store(at as u64, Ordering::Relaxed);
+        }
+        words[VERSION].store(6, Ordering::Relaxed);
+        let whole = read_chains(&words);
+        assert_eq!(whole.version, 6);
+        assert!(whole.headers.iter().all(|headers| headers.length != 0));
+        // As opposed to that of one chain.
+        let current = read(&words);
+        let read = current.headers.iter().filter(|it| it.length != 0);
+        assert_eq!(read.count(), 1);
+    }
+
+    #[test]
+    fn a_flow_that_is_being_written_is_none_and_the_others_are_there() {
+        let words = words(size_of::<sidestep_flow_set>() / 8);
+        words[SET_BUSY].store(1, Ordering::Relaxed);
+        for (number, flow) in (FLOWS..words.len()).step_by(FLOW).enumerate() {
+            // What is `used` is behind the sequence, in the same word.
+            let sequence = [[u8::from(number == 1), 0, 0, 0], [1, 0, 0, 0]].concat();
+            let sequence = u64::from_ne_bytes(sequence.try_into().expect("8 bytes"));
+            words[flow + SEQUENCE].store(sequence, Ordering::Relaxed);
+            words[flow + CHAIN].store(7, Ordering::Relaxed);
+        }
+        let set = read_flows(&words);
+        let chains = set[FLOWS + CHAIN..].iter().step_by(FLOW);
+        assert_eq!(
+            chains.copied().collect::<Vec<_>>(),
+            [7, 0, 7, 7, 7, 7, 7, 7]
+        );
+        assert_eq!(set[SET_BUSY], 0, "the lock is the writer's");
+    }
 }

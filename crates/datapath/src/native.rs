@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use sidestep_abi::{
     Reason, SIDESTEP_CHAINS, SIDESTEP_FLOW_SETS, SIDESTEP_LEARNED, SIDESTEP_PORTS,
@@ -14,7 +14,7 @@ use sidestep_abi::{
 use sidestep_fib::{Fib, Heap, Memory, VIEW_LINES};
 
 use crate::image::Image;
-use crate::learned;
+use crate::learned::{self, Knowledge};
 use crate::report::{Copied, Report, Reported};
 
 #[allow(non_camel_case_types, missing_docs, dead_code, clippy::pedantic)]
@@ -307,10 +307,18 @@ impl Native {
         self.learned_words(index).map(learned::read)
     }
 
-    /// As if the proxy with these learned headers had learned this; without such a proxy, nothing.
-    pub fn set_learned(&mut self, index: u32, record: &sidestep_learned) {
-        let words = self.learned_words(index).unwrap_or_default();
-        learned::write(words, record);
+    /// As if a proxy had learned this, of a node with the same tables; without such a proxy, nothing.
+    pub fn set_knowledge(&mut self, knowledge: &Knowledge) {
+        for (index, record) in &knowledge.records {
+            learned::write(self.learned_words(*index).unwrap_or_default(), record);
+        }
+        for (index, set) in &knowledge.flow_sets {
+            let start = *index as usize * SET_WORDS;
+            let to = self.flow_sets.get(start..start + SET_WORDS);
+            for (to, word) in to.unwrap_or_default().iter().zip(set) {
+                to.store(*word, Ordering::Relaxed);
+            }
+        }
     }
 
     /// From now on learns into what the other learns into, and restores from it: as one CPU of a machine beside another.

@@ -114,7 +114,7 @@ impl Daemon {
         let mut native = Native::new(&self.compiled.image);
         native.set_now(nanoseconds(ClockId::CLOCK_MONOTONIC));
         for &index in self.compiled.image.learned.keys() {
-            native.set_learned(index, &self.kernel.learned(index));
+            native.set_knowledge(&self.kernel.knowledge(index));
         }
         Ok((self.words.explain)(
             self.node(),

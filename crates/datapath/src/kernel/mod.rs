@@ -241,6 +241,15 @@ impl Kernel {
         records.filter(|record| record.version != 0).collect()
     }
 
+    /// All that the proxy has learned, for [`crate::Native::set_knowledge`].
+    ///
+    /// # Panics
+    /// If the index is beyond the table.
+    pub fn knowledge(&self, index: u32) -> learned::Knowledge {
+        let record = |record| self.maps.learned.words(record);
+        learned::Knowledge::of(index, record, |set| self.maps.flow_sets.words(set))
+    }
+
     /// Destinations on a link that packets were dropped for since the last call, because the kernel has no route by which
     /// it would resolve them: the view, and the address in the form of the FIB.
     pub fn take_wanted(&self) -> Vec<(u32, [u8; 16])> {
