@@ -7,12 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use libbpf_rs::{MapCore, MapHandle, MapType};
 use sidestep_abi::{
-    SIDESTEP_FLOW_SETS, SIDESTEP_FLOW_SETS_TOTAL, SIDESTEP_HMAC_KEYS, SIDESTEP_LEARNED,
-    SIDESTEP_LEARNED_TOTAL, SIDESTEP_PORTS, SIDESTEP_REASONS, SIDESTEP_REPORT_RATES,
-    SIDESTEP_REPORT_RING, SIDESTEP_WANTED, sidestep_adjacency, sidestep_flow_set, sidestep_group,
-    sidestep_hmac_key, sidestep_hmac_work, sidestep_learned, sidestep_policy, sidestep_port,
-    sidestep_port_counters, sidestep_report_rate, sidestep_route, sidestep_route_counters,
-    sidestep_wanted,
+    SIDESTEP_FLOW_SETS_TOTAL, SIDESTEP_HMAC_KEYS, SIDESTEP_LEARNED, SIDESTEP_LEARNED_TOTAL,
+    SIDESTEP_PORTS, SIDESTEP_REASONS, SIDESTEP_REPORT_RATES, SIDESTEP_REPORT_RING, SIDESTEP_WANTED,
+    sidestep_adjacency, sidestep_flow_set, sidestep_group, sidestep_hmac_key, sidestep_hmac_work,
+    sidestep_learned, sidestep_policy, sidestep_port, sidestep_port_counters, sidestep_report_rate,
+    sidestep_route, sidestep_route_counters, sidestep_wanted,
 };
 
 use sidestep_fib::{Fib, Memory as _};
@@ -21,6 +20,7 @@ use super::KernelError;
 use super::fib;
 use super::mapping::Mapping;
 use crate::image::{FibKey, Image, Limits};
+use crate::learned;
 
 /// The tables of `datapath/maps.bpf.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -250,13 +250,11 @@ impl Maps {
         self.handles[Table::Fib as usize] = handle;
     }
 
-    /// Clears the place of what a proxy has learned, and its flows. No packet comes to them any more.
+    /// Clears the place of what a proxy has learned, and its flows with theirs. No packet comes to them any more.
     pub(super) fn forget(&self, learned: u32) {
-        let table = self.learned.read(learned).table;
-        if let Some(before) = table.checked_sub(1) {
-            let first = before * SIDESTEP_FLOW_SETS;
-            (first..first + SIDESTEP_FLOW_SETS).for_each(|set| self.flow_sets.clear(set));
-        }
+        let proxy = self.learned.read(learned);
+        learned::flow_sets(&proxy).for_each(|set| self.flow_sets.clear(set));
+        learned::chains(&proxy).for_each(|chain| self.learned.clear(chain));
         self.learned.clear(learned);
     }
 

@@ -1,12 +1,15 @@
 //! Tables and counters, seen through test runs.
 
+use std::mem::offset_of;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
 use sidestep_abi::{
-    SIDESTEP_PORTS, SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_FORWARD, sidestep_adjacency, sidestep_route,
+    SIDESTEP_LEARNED, SIDESTEP_PORTS, SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_FORWARD,
+    sidestep_adjacency, sidestep_flow, sidestep_flow_set, sidestep_learned, sidestep_route,
 };
 use sidestep_datapath::kernel::{Action, Kernel, KernelError, TEST_RUN_IFINDEX, Table};
 use sidestep_datapath::{Image, Limits, Target};
@@ -259,6 +262,54 @@ fn a_headend_pushes_what_its_policy_says() {
             assert_eq!(out.len(), frame.len() + 64, "{target}");
             assert_eq!(out[38..54], FAR, "{target}: outer destination");
         }
+    });
+}
+
+/// Writes a record of zeros but for one word of 8 bytes, as packets might have left it.
+fn teach(kernel: &Kernel, table: Table, index: u32, size: usize, at: usize, word: u64) {
+    let pin = kernel.folder().join(format!("map-{table}"));
+    let map = MapHandle::from_pinned_path(pin).expect("a pin");
+    let mut record = vec![0; size];
+    record[at..at + 8].copy_from_slice(&word.to_ne_bytes());
+    map.update(&index.to_ne_bytes(), &record, MapFlags::ANY)
+        .expect("a record");
+}
+
+#[test]
+fn what_the_flows_of_a_proxy_have_learned_is_gone_with_it() {
+    if !root_or_skip("what_the_flows_of_a_proxy_have_learned_is_gone_with_it") {
+        return;
+    }
+    let router = Router::new("dp_forget");
+    router.run(|| {
+        let mut kernel = router.load();
+        let without = image(TEST_RUN_IFINDEX, EGRESS_IFINDEX);
+        let mut with = without.clone();
+        let proxy = sidestep_learned {
+            used: 1,
+            flows: 8,
+            table: 2,
+            ..Default::default()
+        };
+        with.learned.insert(3, proxy);
+        kernel.apply(&Image::default(), &with).expect("apply");
+
+        let (chains, sets) = (SIDESTEP_LEARNED + 1 + 256, 1024);
+        let version = offset_of!(sidestep_learned, version);
+        let size = size_of::<sidestep_learned>();
+        for chain in [chains, chains + 255] {
+            teach(&kernel, Table::Learned, chain, size, version, 1);
+        }
+        let flow = offset_of!(sidestep_flow_set, flows) + offset_of!(sidestep_flow, chain);
+        let size = size_of::<sidestep_flow_set>();
+        teach(&kernel, Table::FlowSets, sets, size, flow, 1 << 16);
+        let used = |kernel: &Kernel| kernel.flows(3).expect("by flow").used;
+        assert_eq!((kernel.chains(3).len(), used(&kernel)), (2, 1));
+
+        // Another proxy gets its place, and its table of flows.
+        kernel.apply(&with, &without).expect("apply");
+        kernel.apply(&without, &with).expect("apply");
+        assert_eq!((kernel.chains(3).len(), used(&kernel)), (0, 0));
     });
 }
 
