@@ -61,6 +61,8 @@ struct Draft<'a> {
     nhid: Option<u32>,
     hop: Hop<'a>,
     hops: Vec<Hop<'a>>,
+    /// The word in front of the first of them.
+    nexthop: Option<Word<'a>>,
     steering: steering::Draft<'a>,
 }
 
@@ -73,6 +75,7 @@ impl<'a> Draft<'a> {
     ) -> Result<(), ConfigError> {
         match word.text {
             "nexthop" => {
+                self.nexthop.get_or_insert(word);
                 self.hops.push(Hop::default());
                 return Ok(());
             }
@@ -278,6 +281,7 @@ impl<'a> Draft<'a> {
                     .iter()
                     .find_map(|name| self.seen.word(name))
             });
+            let other = other.or(self.nexthop);
             return Ok(vec![self.steering.finish(kind, other, words)?]);
         }
         let to_nowhere = kind != RouteKind::Unicast;
@@ -308,7 +312,7 @@ impl<'a> Draft<'a> {
             if to_nowhere {
                 let problem = format!("a route of type {} does not take", value::kind_text(kind));
                 return Err(ConfigError::new(
-                    words.end(),
+                    self.nexthop.map_or(words.end(), |word| word.place),
                     problem,
                     "nexthop",
                     "it left out",

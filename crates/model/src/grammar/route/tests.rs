@@ -197,6 +197,14 @@ fn what_is_wrong_is_said_with_its_place_and_what_is_allowed() {
             "fc00::/64 dev eth0 nexthop via fc00::1",
             "word 2: misplaced keyword \"dev\"; expected it behind a `nexthop`",
         ),
+        (
+            "fc00::/64 policy p nexthop via fc00::1 dev eth0",
+            "word 4: a route into a policy does not take \"nexthop\"",
+        ),
+        (
+            "unreachable fc00::/64 nexthop via fc00::1 dev eth0",
+            "word 3: a route of type unreachable does not take \"nexthop\"",
+        ),
         ("fc00::/64 dev lo", "word 3: no such interface \"lo\""),
         (
             "fc00::/64 dev eth0 pref high",
