@@ -296,6 +296,10 @@ fn refuses(bench: &Bench) {
             "has that binding SID",
         ),
         ("route add 2001:db8:f::/48 policy silver", "no such policy"),
+        (
+            "route add fc0f::b1/128 policy gold",
+            "the binding SID of policy gold is",
+        ),
     ] {
         let words: Vec<&str> = line.split(' ').collect();
         let refused = output(bench.star.router(), &words);

@@ -22,6 +22,8 @@ pub mod text;
 
 /// LIMIT: the largest number of segments in one SRH that Sidestep writes or mirrors.
 pub const SEGMENTS_MAX: usize = 16;
+/// LIMIT: the largest number of segments in one SRH that is signed (RFC 8754 2.1.2); Linux signs no more either.
+pub const SIGNED_MAX: usize = 14;
 
 /// How a headend puts the segments into the packet (RFC 8986 5; `mode` of `encap seg6`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -44,7 +44,7 @@ mod ports;
 mod services;
 pub mod yaml;
 
-pub use policies::{check_policies, check_policy};
+pub use policies::{check_binding, check_policies, check_policy};
 pub use ports::Ports;
 
 /// A configuration file. It can also be a part of another YAML document that is read with `serde_saphyr`.
@@ -157,7 +157,7 @@ impl File {
                     .push(rule);
             }
         }
-        let policies = self.policies()?;
+        let policies = self.policies(&node.routes)?;
         let mut steering = BTreeMap::new();
         let mut lines = vec![];
         for line in &self.routes {
@@ -209,7 +209,7 @@ impl File {
             multipath_hash_seed: self.multipath_hash_seed,
             oam_rate: self.oam_rate,
             hmac_keys: self.hmac_keys()?,
-            policies: self.policies()?,
+            policies: self.policies(&live.routes)?,
             ..Overlay::default()
         };
         for line in &self.neighbors {

@@ -17,6 +17,8 @@ use super::{CompileError, Pass};
 const BLOCK: usize = 64;
 /// Of a list of segments that is signed; Linux refuses more.
 pub(super) const SEGMENTS_MAX: usize = SIDESTEP_HMAC_SEGMENTS_MAX as usize;
+// Policies with longer lists are refused where they are read.
+const _: () = assert!(SEGMENTS_MAX == sidestep_model::behavior::SIGNED_MAX);
 /// Bytes of the HMAC TLV, and of the field in it.
 const TLV: usize = 40;
 const FIELD: usize = 32;

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use ipnet::{IpNet, Ipv6Net};
 use sidestep_mirror::Changes;
 use sidestep_model::config::{
-    Overlay, check_policies, check_policy, check_services, read_own_route,
+    Overlay, check_binding, check_policies, check_policy, check_services, read_own_route,
 };
 use sidestep_model::grammar::{Context, Style, Words, domain, policy, route, rule, vlan};
 use sidestep_model::hmac::{HmacAlgorithm, HmacKey, Secret};
@@ -211,6 +211,8 @@ pub(crate) fn change_policy(
         ));
     }
     check_policy(&name, &policy, &words, &own.policies).map_err(|error| error.to_string())?;
+    let routes = node.routes.values().chain(own.routes.values());
+    check_binding(&policy, &words, routes).map_err(|error| error.to_string())?;
     own.policies.insert(name, policy);
     Ok(())
 }

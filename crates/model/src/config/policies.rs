@@ -1,15 +1,23 @@
 //! SR policies of a file, and whether policies and the routes into them get along.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv6Addr};
+
+use ipnet::IpNet;
 
 use super::{File, twice, yaml};
 use crate::error::ConfigError;
 use crate::grammar::{Words, policy};
-use crate::policy::{Policy, named};
-use crate::route::Route;
+use crate::node::TableId;
+use crate::policy::{Policy, is_steering, named};
+use crate::route::{Encap, Route, RouteKey, RouteKind};
 
 impl File {
-    pub(super) fn policies(&self) -> Result<BTreeMap<String, Policy>, ConfigError> {
+    /// `routes`: what is there already.
+    pub(super) fn policies(
+        &self,
+        routes: &BTreeMap<RouteKey, Route>,
+    ) -> Result<BTreeMap<String, Policy>, ConfigError> {
         let mut all = BTreeMap::new();
         for line in &self.policies {
             let mut words = yaml::words(line);
@@ -18,6 +26,7 @@ impl File {
                 return Err(twice(&words, "policy", name));
             }
             check_policy(&name, &policy, &words, &all)?;
+            check_binding(&policy, &words, routes.values())?;
             all.insert(name, policy);
         }
         Ok(all)
@@ -52,15 +61,62 @@ pub fn check_policy(
     Ok(())
 }
 
-/// The policies that a route, read from these words, leads into are there.
+/// The binding SID of a policy, read from these words, is nothing else on this node (RFC 9256 6.2).
 ///
 /// # Errors
-/// The name of one that is not.
+/// It is an address of the node, another SID, or steered itself, by one of these routes.
+pub fn check_binding<'a>(
+    policy: &Policy,
+    words: &Words,
+    mut routes: impl Iterator<Item = &'a Route>,
+) -> Result<(), ConfigError> {
+    let Some(sid) = policy.bsid else {
+        return Ok(());
+    };
+    match routes.find(|route| claims(route, sid)) {
+        Some(route) => {
+            let problem = format!("a route to {} takes the packets to", route.key.prefix);
+            let expected = "a SID that nothing else uses";
+            let place = words.place_of("bsid");
+            Err(ConfigError::new(place, problem, sid.to_string(), expected))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Whether a route takes, or would lose, the packets to a binding SID, which is a route of table main: table local comes
+/// before it.
+fn claims(route: &Route, sid: Ipv6Addr) -> bool {
+    let is_sid = |route: &Route| {
+        let mut encaps = route.next_hops.iter().filter_map(|hop| hop.encap.as_ref());
+        encaps.any(|encap| matches!(encap, Encap::Seg6Local(_)))
+    };
+    let prefix = route.key.prefix;
+    match route.key.table {
+        TableId::LOCAL => route.kind != RouteKind::Throw && prefix.contains(&IpAddr::V6(sid)),
+        TableId::MAIN => {
+            prefix == IpNet::from(IpAddr::V6(sid)) && (is_sid(route) || is_steering(route))
+        }
+        _ => false,
+    }
+}
+
+/// The policies that a route, read from these words, leads into are there, and it is to none of their binding SIDs.
+///
+/// # Errors
+/// The name of one that is not there, or whose binding SID it is to.
 pub fn check_policies(
     route: &Route,
     words: &Words,
     defined: &BTreeMap<String, Policy>,
 ) -> Result<(), ConfigError> {
+    let bound = |policy: &Policy| policy.bsid.is_some_and(|sid| claims(route, sid));
+    if let Some((name, policy)) = defined.iter().find(|(_, policy)| bound(policy)) {
+        let sid = policy.bsid.map_or_else(String::new, |sid| sid.to_string());
+        let problem = format!("the binding SID of policy {name} is");
+        let expected = "another prefix, or the policy without it";
+        return Err(ConfigError::new(words.start(), problem, sid, expected));
+    }
     let mut named = named(route).into_iter();
     let Some(missing) = named.find(|name| !defined.contains_key(*name)) else {
         return Ok(());

@@ -324,3 +324,49 @@ fn a_file_can_be_part_of_another_document() {
         "{found}"
     );
 }
+
+#[test]
+fn a_binding_sid_is_nothing_else_on_its_node() {
+    let with = |sid: &str, route: &str| {
+        format!(
+            "ports: {{eth0: {{addresses: [fc00::2/64]}}, eth1: {{}}}}\npolicies:\n\
+             - p color 1 endpoint ::1 bsid {sid} segs fc00::1\n\
+             - q color 2 endpoint ::1 segs fc00::1\n\
+             routes:\n- \"{route}\"\n"
+        )
+    };
+    for route in [
+        "fc0f::/64 policy q",
+        "fc0f::b1/128 policy q table 100",
+        "fc0f::b1/128 via fc00::1",
+        "fc0f::/64 encap seg6local action End dev eth1",
+    ] {
+        node(&with("fc0f::b1", route)).unwrap_or_else(|error| panic!("{route}: {error}"));
+    }
+    for route in [
+        "fc0f::b1/128 policy q",
+        "fc0f::b1/128 dscp 46 policy q metric 7",
+        "fc0f::b1/128 encap seg6local action End dev eth1",
+        "local fc0f::/64 dev eth1",
+    ] {
+        let text = with("fc0f::b1", route);
+        let found = error(&text);
+        let want = "line 6, column 4: the binding SID of policy p is \"fc0f::b1\"";
+        assert!(found.starts_with(want), "{route}: {found}");
+        let live = node("ports: {eth0: {}, eth1: {}}").expect("legal");
+        let added = File::parse(&text).expect("YAML").overlay(&live);
+        assert_eq!(added.expect_err(route).to_string(), found);
+    }
+    // What is there before the policies: the node's addresses, and what the kernel has.
+    let plain = "fc0a::/16 via fc00::1";
+    let want = "line 3, column 26: a route to fc00::2/128 takes the packets to \"fc00::2\"";
+    let found = error(&with("fc00::2", plain));
+    assert!(found.starts_with(want), "{found}");
+    let kernel =
+        node("ports: {eth1: {}}\nroutes: [fc0f::b1/128 encap seg6local action End dev eth1]");
+    let file = File::parse("policies:\n- p color 1 endpoint ::1 bsid fc0f::b1 segs fc00::1");
+    let found = file.expect("YAML").overlay(&kernel.expect("legal"));
+    let found = found.expect_err("the kernel's SID").to_string();
+    let want = "line 2, column 26: a route to fc0f::b1/128 takes";
+    assert!(found.starts_with(want), "{found}");
+}

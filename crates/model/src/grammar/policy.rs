@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use super::words::{Once, Words, invalid, unknown};
 use super::{Word, encap, value};
-use crate::behavior::EncapMode;
+use crate::behavior::{EncapMode, SIGNED_MAX};
 use crate::error::ConfigError;
 use crate::policy::{
     Candidate, LISTS_MAX, PREFERENCE_DEFAULT, Policy, PolicyId, SegmentList, Steering, WEIGHT_MAX,
@@ -63,6 +63,8 @@ struct Draft<'a> {
     candidates: Vec<(Word<'a>, Candidate)>,
     /// The last list has its weight.
     weighted: bool,
+    /// The word in front of each list, and how many segments that has.
+    lengths: Vec<(Word<'a>, usize)>,
 }
 
 impl<'a> Draft<'a> {
@@ -125,6 +127,7 @@ impl<'a> Draft<'a> {
             self.candidates.push((word, candidate));
         }
         let segments = encap::parse_list(words, word)?;
+        self.lengths.push((word, segments.len()));
         if let Some((_, candidate)) = self.candidates.last_mut() {
             if candidate.lists.len() == LISTS_MAX {
                 let problem = format!("more than {LISTS_MAX} segment lists in a candidate path:");
@@ -172,8 +175,25 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// Each list fits an SRH with an HMAC, if there is to be one.
+    fn must_be_signed(&self) -> Result<(), ConfigError> {
+        // RFC 8986 5.2: the first segment is only in the destination address.
+        let left_out = usize::from(self.mode == Some(EncapMode::EncapRed));
+        let most = SIGNED_MAX + left_out;
+        let too_long = self.lengths.iter().find(|(_, length)| *length > most);
+        match too_long.filter(|_| self.hmac.is_some()) {
+            Some((word, length)) => {
+                let problem = format!("{length} segments are too many to be signed after");
+                let expected = format!("up to {most} with `hmac`");
+                Err(ConfigError::new(word.place, problem, word.text, expected))
+            }
+            None => Ok(()),
+        }
+    }
+
     fn finish(self, words: &Words) -> Result<Policy, ConfigError> {
         self.must_have_lists()?;
+        self.must_be_signed()?;
         let Some(color) = self.color else {
             return Err(words.missing("`color`", "color N"));
         };
@@ -355,6 +375,24 @@ mod tests {
         ] {
             let found = read(line).expect_err(line).to_string();
             assert!(found.starts_with(expected), "{line}: {found}");
+        }
+    }
+
+    #[test]
+    fn a_list_that_cannot_be_signed_is_refused_with_hmac() {
+        let line = |segments: usize, words: &str| {
+            let list = vec!["fc00::1"; segments].join(",");
+            format!("p color 1 endpoint ::1 segs fc00::1 preference 7 segs {list} {words}")
+        };
+        for (good, bad, mode) in [(14, 15, "mode encap"), (15, 16, "mode encap.red")] {
+            read(&line(good, &format!("{mode} hmac 7"))).expect("short enough");
+            read(&line(16, mode)).expect("not signed");
+            let long = line(bad, &format!("hmac 7 {mode}"));
+            let found = read(&long).expect_err(&long).to_string();
+            let expected = format!(
+                "word 10: {bad} segments are too many to be signed after \"segs\"; expected up to {good} with `hmac`"
+            );
+            assert_eq!(found, expected);
         }
     }
 

@@ -1,4 +1,5 @@
-//! Validity (RFC 9256 5.1, 2.10): a segment list is valid while packets can be sent to its first segment.
+//! Validity (RFC 9256 5.1, 2.10): a segment list is valid while packets can be sent to its first segment, signed if they are
+//! to be.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,7 +8,7 @@ use std::ops::Bound;
 
 use ipnet::{IpNet, Ipv6Net};
 
-use super::{Candidate, Policy};
+use super::{Candidate, Policy, SegmentList};
 use crate::node::{IfIndex, LinkKind, Node, TableId};
 use crate::route::{Encap, Family, NextHop, Route, RouteKey, RouteKind, Rule, RuleAction};
 
@@ -42,6 +43,8 @@ pub enum Invalid {
     NoLink(Ipv6Addr),
     /// No next hop toward its first segment is resolved: one of them.
     NoNeighbor(Ipv6Addr, IpAddr),
+    /// What it sends is to be signed, and there is no HMAC key with that id (RFC 8754 2.1.2).
+    NoKey(u32),
 }
 
 impl fmt::Display for Invalid {
@@ -62,6 +65,7 @@ impl fmt::Display for Invalid {
             Self::NoNeighbor(segment, via) => {
                 write!(f, "neighbor {via} toward {segment} is not resolved")
             }
+            Self::NoKey(id) => write!(f, "there is no HMAC key {id}"),
         }
     }
 }
@@ -70,7 +74,7 @@ impl fmt::Display for Invalid {
 pub(super) fn of(node: &Node, policy: &Policy) -> Standing {
     let lists = |candidate: &Candidate| -> Vec<ListStanding> {
         let lists = candidate.lists.iter();
-        lists.map(|list| toward(node, list.segments[0])).collect()
+        lists.map(|list| by(node, policy, list)).collect()
     };
     let lists: Vec<_> = policy.candidates.iter().map(lists).collect();
     let is_valid = |lists: &Vec<ListStanding>| lists.iter().any(|list| list.invalid.is_none());
@@ -78,6 +82,14 @@ pub(super) fn of(node: &Node, policy: &Policy) -> Standing {
         active: lists.iter().position(is_valid),
         lists,
     }
+}
+
+/// How a list of a policy stands.
+fn by(node: &Node, policy: &Policy, list: &SegmentList) -> ListStanding {
+    let mut stands = toward(node, list.segments[0]);
+    let missing = policy.hmac.filter(|id| !node.hmac_keys.contains_key(id));
+    stands.invalid = stands.invalid.or(missing.map(Invalid::NoKey));
+    stands
 }
 
 /// How a list with that first segment stands.
@@ -237,6 +249,26 @@ routes:
         let found = toward(&node, segment.parse().expect("a segment"));
         let why = found.invalid.map(|why| why.to_string());
         why.unwrap_or_else(|| format!("valid by {:?}", found.next_hops))
+    }
+
+    #[test]
+    fn a_list_that_is_to_be_signed_waits_for_its_key() {
+        let text = NODE.replace(
+            "policies:",
+            "policies:\n- \"s color 2 endpoint ::1 hmac 7 segs fc00::1\"",
+        );
+        let node = |more: &str| {
+            let file = File::parse(&format!("{text}{more}")).expect("a good file");
+            file.node().expect("a good node")
+        };
+        let without = node("");
+        let (_, standing) = without.policies.get("s").expect("it is defined");
+        assert_eq!(standing.active, None);
+        assert_eq!(standing.lists[0][0].invalid, Some(Invalid::NoKey(7)));
+        assert_eq!(standing.lists[0][0].next_hops.len(), 1, "asked for as ever");
+        let with = node("hmac: {7: {algorithm: sha256, secret: abc}}\n");
+        let (_, standing) = with.policies.get("s").expect("it is defined");
+        assert_eq!(standing.active, Some(0));
     }
 
     #[test]
