@@ -12,7 +12,8 @@ INLINE verdict headend(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
 	const struct sidestep_policy *policy = env_policy(e, r->policy);
 
-	if (!policy)
+	/* 0: a record that is no headend's, as a group that another group led to. */
+	if (!r->policy || !policy)
 		return punt(unsupported);
 	/* One push a packet; an SRH can only be inserted into IPv6, and in one pass with no change to another one's segments. */
 	if ((p->plan & PLAN_PUSH) ||

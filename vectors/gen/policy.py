@@ -34,6 +34,7 @@ INVALID = (
     # The first segment is steered itself.
     "circular color 112 endpoint fc0a::ff segs 2001:db8:cc::1",
     "itself color 113 endpoint fc0a::ff segs fc0f::b1",
+    "unsigned color 114 endpoint fc0a::ff hmac 7 segs fc0a::1",
 )
 NODE = node(
     routes=[
@@ -54,6 +55,9 @@ NODE = node(
         "10.241.0.0/16 policy drops",
         "2001:db8:e8::/48 dscp 46 policy low dscp 10,12-14 policy weighted",
         "2001:db8:e9::/48 policy backup dscp 0 policy gone dscp 46 policy low dscp 8 policy drops",
+        "2001:db8:ea::/48 dscp 46 policy low dscp 10 policy weighted",
+        "2001:db8:ea:1::/64 dscp 8 policy backup dscp 9 policy gone",
+        "2001:db8:eb::/48 policy unsigned",
         "2001:db8:dc::/48 dscp 46 policy low",
         "10.240.7.0/24 dscp 46 policy low",
     ],
@@ -112,8 +116,9 @@ def groups():
 
     for number, name, why in (
         (5, "without_a_route", ""), (7, "whose_first_segment_is_its_own_nodes_binding_sid", ""),
+        (0xB, "that_signs_with_a_key_that_is_not_there", ""),
     ):
-        destination = f"2001:db8:e{number}::1"
+        destination = f"2001:db8:e{number:x}::1"
         add(f"{name}_leaves_packets_to_the_ip_route", "9256 8.1", plain(destination),
             forward(ETH2, sent(ETH2, plain(destination, hop_limit=63))), why)
     add("whose_first_segment_is_steered_into_it_is_invalid", "9256 5.1", plain("2001:db8:cc::1"), kernel("route_miss"))
@@ -164,6 +169,16 @@ def groups():
     add("for_dscp_8_drops_upon_invalid", ["9256 8.2", "9256 8.6"], plain("2001:db8:e9::1", dscp=8), drop("policy_invalid"))
     add("for_no_dscp_of_the_packet_and_no_ip_route", "9256 8.6", plain("2001:db8:dc::1"), kernel("route_miss"),
         "The kernel may know one.")
+    # By DSCP, around a prefix that is steered by DSCP.
+    destination, around = "2001:db8:ea:1::1", {"route": "2001:db8:ea::/48", "packets": 1, "errors": 0}
+    steers("for_dscp_8_inside_a_prefix_that_is_steered_by_dscp", "9256 8.6", destination, RIGHT, ETH2, dscp=8,
+           counters={"route": "2001:db8:ea:1::/64", "packets": 1, "errors": 0})
+    steers("for_dscp_46_around_a_prefix_that_is_steered_by_dscp", "9256 8.6", destination, low[1], low[2], dscp=46, counters=around)
+    path, egress = both[chosen(addresses6(HOST_0, destination) + [7], (3, 1))]
+    steers("for_dscp_10_around_a_prefix_that_is_steered_by_dscp", "9256 8.6", destination, path, egress, dscp=10, counters=around)
+    for dscp in (0, 9, 63):
+        add(f"for_dscp_{dscp}_of_neither_of_two_prefixes_that_are_steered_by_dscp", "9256 8.6", plain(destination, dscp=dscp),
+            forward(ETH2, sent(ETH2, plain(destination, hop_limit=63, dscp=dscp))), "The route around both: 2001:db8:e0::/44.")
     inner = ipv4(src=HOST4_0, dst="10.240.7.1", ttl=63, tos=46 << 2) / udp4()
     packet = ipv4(src=HOST4_0, dst="10.240.7.1", ttl=64, tos=46 << 2) / udp4()
     add("for_dscp_46_of_ipv4", "9256 8.6", packet, forward(ETH1, sent(ETH1, encapsulated(

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
-use sidestep_abi::{sidestep_policy, sidestep_route};
+use sidestep_abi::{SIDESTEP_ROUTE_BY_DSCP, SIDESTEP_ROUTE_GROUP, sidestep_policy, sidestep_route};
 use sidestep_control::compile::{Compiled, Compiler, Whole};
 use sidestep_datapath::{Delta, FibKey, Image, Limits};
 use sidestep_lab::random::Random;
@@ -26,6 +26,8 @@ policies:
 routes:
 - "fd00:3::/32 policy one"
 - "fd00:1::/32 dscp 46 policy one dscp 8 policy three"
+- "fd00:1:2::/48 dscp 0 policy three dscp 8 policy two"
+- "fd00:1:2:1::/64 dscp 1-3 policy one dscp 46 policy three"
 - "fcbb:1::/64 policy three dscp 0 policy two"
 - "10.2.0.0/15 policy one"
 - "10.0.0.0/16 dscp 0-31 policy three"
@@ -354,6 +356,20 @@ fn assert_same(left: &Compiled, right: &Compiled, counted: bool) {
     .all();
 }
 
+/// Whether what the DSCP of a packet chooses is never chosen by DSCP again: packets are looked at once.
+fn by_dscp_once(compiled: &Compiled) -> bool {
+    let chooses = |record: &sidestep_route| {
+        u32::from(record.action) == SIDESTEP_ROUTE_GROUP
+            && u32::from(record.flags) & SIDESTEP_ROUTE_BY_DSCP != 0
+    };
+    let routes = &compiled.image.routes;
+    let mut groups = routes.values().filter(|record| chooses(record));
+    groups.all(|record| {
+        let mut slots = compiled.index.groups[&record.group].iter();
+        slots.all(|slot| !chooses(&routes[slot]))
+    })
+}
+
 /// Changes a random node; how many of the steps were compiled alone.
 fn run(seed: u64, limits: Limits) -> usize {
     let mut random = Random::new(seed);
@@ -403,6 +419,7 @@ fn run(seed: u64, limits: Limits) -> usize {
         let fresh = Compiler::new(limits)
             .compile(&node, &ports)
             .expect("it compiles");
+        assert!(by_dscp_once(&compiled), "seed {seed}, step {step}");
         let same = std::panic::catch_unwind(|| assert_same(&compiled, &fresh, counted));
         assert!(same.is_ok(), "seed {seed}, step {step}: {changed:#?}");
         for info in compiled.index.routes.values() {

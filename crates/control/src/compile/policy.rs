@@ -23,6 +23,8 @@ use super::{CompileError, Pass};
 
 /// A policy, how it stands, and its name.
 type Named<'a> = (&'a str, &'a Policy, &'a Standing);
+/// A route that takes packets, and the policy of it that does, if it steers by DSCP.
+type Taker<'a> = (&'a Route, Option<Named<'a>>);
 
 impl<'a> Pass<'a> {
     /// The record of a route into policies.
@@ -34,15 +36,14 @@ impl<'a> Pass<'a> {
         if steering.by_dscp.is_empty() {
             return self.steered_first(route, steering.policy.iter().map(String::as_str));
         }
-        let mut known: BTreeMap<Option<&str>, u32> = BTreeMap::new();
+        let mut known = BTreeMap::new();
         let mut slots = Vec::new();
         for dscp in 0..SIDESTEP_DSCPS as u8 {
-            let policy = self.first_that_takes(steering.for_dscp(dscp));
-            let name = policy.map(|(name, ..)| name);
-            let index = match (known.get(&name), policy) {
-                (Some(&index), _) => index,
-                (None, Some(policy)) => self.member_into(route, policy)?,
-                (None, None) => self.otherwise(route)?,
+            let taker = self.taker(route, dscp);
+            let name = taker.map(|(route, policy)| (route.key, policy.map(|(name, ..)| name)));
+            let index = match known.get(&name) {
+                Some(&index) => index,
+                None => self.member_by(taker)?,
             };
             known.insert(name, index);
             slots.push(index);
@@ -81,7 +82,7 @@ impl<'a> Pass<'a> {
     fn steered_into(
         &mut self,
         route: &Route,
-        (_, policy, standing): Named<'a>,
+        (_, policy, standing): Named,
     ) -> Outcome<sidestep_route> {
         let Some(active) = standing.active else {
             return Ok(sidestep_route {
@@ -126,7 +127,7 @@ impl<'a> Pass<'a> {
     }
 
     /// The index of the record into a policy for some DSCPs of a route.
-    fn member_into(&mut self, route: &Route, policy: Named<'a>) -> Outcome<u32> {
+    fn member_into(&mut self, route: &Route, policy: Named) -> Outcome<u32> {
         let mut into = self.steered_into(route, policy)?;
         into.flags |= SIDESTEP_ROUTE_OURS as u8;
         if into.counter == 0 {
@@ -164,23 +165,42 @@ impl<'a> Pass<'a> {
         Ok(index)
     }
 
-    /// The index of the route that packets take which a route into policies does not steer: the IP route of the same table.
-    /// Where that table has none, the kernel finds it.
-    fn otherwise(&mut self, route: &Route) -> Outcome<u32> {
-        let node = self.node;
-        let key = &route.key;
-        let mut same = node.plain_routes(key.table, key.prefix);
-        let route = match same.next() {
-            Some(route) => Some(route),
-            None => self.covering(key),
-        };
-        let Some(route) = route.filter(|route| route.kind != RouteKind::Throw) else {
+    /// What takes packets with a DSCP, by a route that steers by it: a policy of that route, else the route that is next
+    /// best, which may steer by DSCP itself. So a group by DSCP never leads to another one: packets choose by it once.
+    fn taker<'r>(&self, mut route: &'r Route, dscp: u8) -> Option<Taker<'r>>
+    where
+        'a: 'r,
+    {
+        while let Some(steering) = by_dscp(route) {
+            if let Some(policy) = self.first_that_takes(steering.for_dscp(dscp)) {
+                return Some((route, Some(policy)));
+            }
+            // An IP route, or one to a shorter prefix.
+            route = self.next_best(&route.key)?;
+        }
+        Some((route, None))
+    }
+
+    /// The index of the record for what takes the packets of some DSCPs. None: the kernel finds it.
+    fn member_by(&mut self, taker: Option<Taker>) -> Outcome<u32> {
+        let Some((route, policy)) = taker else {
             return room(self.bare(punt(PUNT_route_miss)));
         };
+        if let Some(policy) = policy {
+            return self.member_into(route, policy);
+        }
         // Why the kernel has to do it is said where it stands itself.
         let (record, _) = room(self.record_of(route, None).map_err(Err)?)?;
         let hop = route.next_hops.first().cloned().unwrap_or_default();
         self.member(route, &hop, record)
+    }
+
+    /// The route that packets take which a route into policies does not steer: the IP route of the same table with its
+    /// prefix, else the route to the longest prefix around it.
+    fn next_best(&self, key: &RouteKey) -> Option<&'a Route> {
+        let mut same = self.node.plain_routes(key.table, key.prefix);
+        let route = same.next().or_else(|| self.covering(key))?;
+        (route.kind != RouteKind::Throw).then_some(route)
     }
 
     /// The route of the same table to the longest prefix around one.
@@ -198,7 +218,7 @@ impl<'a> Pass<'a> {
     pub(super) fn depending_on(&self, changed: &Place) -> Vec<Place> {
         let routes = self.node.policies.routes().values();
         let places = routes
-            .filter(|it| by_dscp(it))
+            .filter(|it| by_dscp(it).is_some())
             .map(|it| Place::new(&it.key));
         let within = places
             .filter(|place| place.of() == changed.of() && changed.prefix.covers(place.prefix));
@@ -265,8 +285,11 @@ fn onto(route: &Route, policy: &Policy, list: &SegmentList, standing: &ListStand
     }
 }
 
-/// Whether a route steers by DSCP.
-fn by_dscp(route: &Route) -> bool {
+/// What a route steers into, if it does so by DSCP.
+fn by_dscp(route: &Route) -> Option<&Steering> {
     let mut encaps = route.next_hops.iter().filter_map(|hop| hop.encap.as_ref());
-    encaps.any(|encap| matches!(encap, Encap::Policy(steering) if !steering.by_dscp.is_empty()))
+    encaps.find_map(|encap| match encap {
+        Encap::Policy(steering) if !steering.by_dscp.is_empty() => Some(steering),
+        _ => None,
+    })
 }
