@@ -41,7 +41,7 @@ use thiserror::Error;
 
 pub use self::ports::Mode;
 use crate::api::{Server, run_directory};
-use crate::compile::{CompileError, Compiled, Compiler, Index};
+use crate::compile::{CompileError, Compiled, Compiler, Counted, Index};
 use crate::report;
 use crate::trace::{Filter, Told};
 use icmp::Icmp;
@@ -342,9 +342,12 @@ impl Daemon {
                 return Err(self.compiler.full(table).into());
             }
         }
-        // A slot that another route had before begins at zero.
+        // A slot that another route had before begins at zero, and that of a list which stands in another one's place.
+        let replaced = whole.map(|before| policies::replaced(&before.policies, &self.own.policies));
+        let replaced = replaced.unwrap_or_default();
         for (key, &slot) in &next.index.counters {
-            if self.compiled.index.counters.get(key) != Some(&slot) {
+            let of_another = matches!(key, Counted::List(_, list) if replaced.contains(list));
+            if of_another || self.compiled.index.counters.get(key) != Some(&slot) {
                 self.kernel.clear_route_counters(slot)?;
             }
         }

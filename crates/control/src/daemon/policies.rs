@@ -1,6 +1,7 @@
 //! How SR policies stand, and what was sent by them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv6Addr;
 
 use sidestep_abi::sidestep_route_counters;
 use sidestep_model::grammar::{Style, policy, route};
@@ -83,6 +84,21 @@ impl Daemon {
 
 type Sent = BTreeMap<ListId, (u64, u64)>;
 
+/// Lists that stand where lists of other segments stood before: what was counted there is not theirs.
+pub(super) fn replaced(
+    before: &BTreeMap<String, Policy>,
+    now: &BTreeMap<String, Policy>,
+) -> BTreeSet<ListId> {
+    fn segments(policies: &BTreeMap<String, Policy>) -> BTreeMap<ListId, &[Ipv6Addr]> {
+        let lists = policies.values().flat_map(Policy::lists);
+        lists.map(|(id, list)| (id, &list.segments[..])).collect()
+    }
+    let before = segments(before);
+    let mut lists = segments(now);
+    lists.retain(|id, segments| before.get(id).is_some_and(|before| before != segments));
+    lists.into_keys().collect()
+}
+
 fn candidate_report(
     policy: &Policy,
     standing: &Standing,
@@ -116,5 +132,39 @@ fn candidate_report(
         preference: candidate.preference,
         active,
         lists,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sidestep_model::grammar::Words;
+
+    use super::*;
+
+    #[test]
+    fn a_list_is_another_one_if_its_segments_are() {
+        let defined = |lists: &str| {
+            let line = format!("p color 1 endpoint ::1 {lists}");
+            BTreeMap::from([policy::parse(&mut Words::from_line(&line)).expect("well-formed")])
+        };
+        let numbers = |before: &str, now: &str| -> Vec<(u32, u16)> {
+            let replaced = replaced(&defined(before), &defined(now)).into_iter();
+            replaced
+                .map(|list| (list.preference, list.number))
+                .collect()
+        };
+        let two = "segs fc00::a weight 3 segs fc00::b";
+        assert_eq!(numbers(two, two), []);
+        assert_eq!(
+            numbers(two, "drop-upon-invalid segs fc00::a segs fc00::b"),
+            []
+        );
+        assert_eq!(
+            numbers(two, "segs fc00::a,fc00::b segs fc00::b"),
+            [(100, 0)]
+        );
+        let one_in_front = "segs fc00::c segs fc00::a segs fc00::b";
+        assert_eq!(numbers(two, one_in_front), [(100, 0), (100, 1)]);
+        assert_eq!(numbers(two, "preference 7 segs fc00::b"), []);
     }
 }
