@@ -38,11 +38,12 @@ INLINE verdict decap_inner(ENV *e, struct packet *p, __u32 accepted)
 	p->outer_proto = p->proto;
 	p->srh = 0;
 	p->met_srh = 0;
-	p->plan = PLAN_STRIP;
 	if (p->proto == PROTO_IPV6 && (accepted & DECAP_IPV6)) {
+		p->plan = PLAN_STRIP;
 		v = ipv6_read(e, p, inner, end, 1);
 		p->view = p->view6;
 	} else if (p->proto == PROTO_IPV4 && (accepted & DECAP_IPV4)) {
+		p->plan = PLAN_STRIP;
 		v = ipv4_read(e, p, inner, end, 1);
 		p->view = p->view4;
 	} else if (p->proto == PROTO_ETHERNET && (accepted & DECAP_ETHERNET)) {
@@ -52,7 +53,7 @@ INLINE verdict decap_inner(ENV *e, struct packet *p, __u32 accepted)
 		p->version = 0;
 		p->plan = PLAN_STRIP | PLAN_FRAME;
 	} else {
-		/* RFC 8986 4.1.1 */
+		/* RFC 8986 4.1.1. The packet is still the one around: who sent that is told (icmp.h). */
 		return drop(upper_layer);
 	}
 	if (v != VERDICT_CONTINUE)

@@ -456,6 +456,9 @@ fn senders_in_a_vrf_are_told_by_its_routes() {
         "address add fc00:a::1/64 dev eth0",
         "address add fc00:5::1/128 dev lo",
         &*format!("route add {END}/128 encap seg6local action End dev eth0 table 100"),
+        &format!(
+            "route add {END_DT6}/128 encap seg6local action End.DT6 table 100 dev eth0 table 100"
+        ),
         "route add fc0a::/16 via fc00:c::2 dev eth2",
         "route add fc0a::/16 via fc00:c::2 dev eth2 table 100",
         "route add 2001:db8:c::/48 encap seg6 mode encap segs fc0a::1,fc0a::2 dev eth2 table 100",
@@ -470,9 +473,28 @@ fn senders_in_a_vrf_are_told_by_its_routes() {
     a.send(&frame(&star, &wrong)).expect("send");
     let (_, told) = message(&a).expect("from the VRF");
     assert_eq!(parts(&told), (4, 4, 40, &wrong[..]));
-    let request = echo_request(address("fc00:a::2"), address(END), 7);
-    a.send(&frame(&star, &request)).expect("send");
-    assert_eq!(message(&a).map(|(_, reply)| reply[0]), Some(129));
+    // Also by a SID that decapsulates other packets than that.
+    for sid in [END, END_DT6] {
+        let request = echo_request(address("fc00:a::2"), address(sid), 7);
+        a.send(&frame(&star, &request)).expect("send");
+        assert_eq!(message(&a).map(|(_, reply)| reply[0]), Some(129), "{sid}");
+    }
+    // From another port into the VRF: before its table, table local is asked.
+    let own = "route add fc0f::100/128 encap seg6local action End.DT6 vrftable 100 dev eth2";
+    printed(star.router(), &own.split(' ').collect::<Vec<_>>());
+    let [from, to] = ends("fc00:a::2", "fc0a::1");
+    let inside = udp(from, to, 1, b"x");
+    let around = ipv6(
+        address("fc00:c::2"),
+        address("fc0f::100"),
+        IPV6,
+        60,
+        &inside,
+    );
+    let to_router = ethernet(star.mac(ROUTER, "eth2"), star.mac("c", "eth0"), &around);
+    c.send(&to_router).expect("send");
+    let (_, told) = message(&a).expect("the sender of the packet inside is in the VRF");
+    assert_eq!(parts(&told), (3, 0, 0, &inside[..]));
 
     let [from, to] = ends("fc00:a::2", "2001:db8:c::1");
     a.send(&frame(&star, &udp(from, to, 9, &[5; 1200])))

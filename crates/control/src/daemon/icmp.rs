@@ -13,6 +13,7 @@ use sidestep_model::node::{IfIndex, LinkKind, Node, TableId};
 use sidestep_model::route::{Encap, Route};
 
 use super::{Daemon, nanoseconds};
+use crate::compile::Compiled;
 use crate::icmp::answer::answer;
 use crate::icmp::relay::{Relayed, relay};
 use crate::icmp::socket::Sockets;
@@ -132,7 +133,7 @@ impl Daemon {
             let Some(message) = answer(&report) else {
                 continue;
             };
-            let vrf = self.vrf_of(&report);
+            let vrf = vrf_of(self.mirror.node(), &self.compiled, &report);
             if self.icmp.send(&message, vrf) {
                 *self.icmp.answered.entry(message.kind.name()).or_default() += 1;
             }
@@ -157,22 +158,6 @@ impl Daemon {
         }
     }
 
-    /// The VRF whose routes lead to the sender: that of the table in which a packet from inside was looked up, else the
-    /// one that the ingress port is in.
-    fn vrf_of(&self, report: &Report) -> Option<IfIndex> {
-        let node = self.mirror.node();
-        let view = self.compiled.index.views.get(&report.view);
-        if let Some(table) = view.and_then(|view| view.tables.first()) {
-            return vrf_with(node, *table);
-        }
-        let master = node.links.get(&IfIndex(report.ifindex))?.master?;
-        let is_vrf = |ifindex: &IfIndex| {
-            let link = node.links.get(ifindex);
-            link.is_some_and(|link| matches!(link.kind, LinkKind::Vrf { .. }))
-        };
-        Some(master).filter(is_vrf)
-    }
-
     pub(super) fn icmp_report(&self) -> report::Icmp {
         let named = |counts: &Counts| -> BTreeMap<String, u64> {
             let counts = counts.iter();
@@ -190,6 +175,24 @@ impl Daemon {
             failed: self.icmp.failed,
         }
     }
+}
+
+/// The VRF whose routes lead to the sender: of a packet from inside that was looked up in other tables than the ingress
+/// port's, the one that has one of these; else the one that the ingress port is in.
+fn vrf_of(node: &Node, compiled: &Compiled, report: &Report) -> Option<IfIndex> {
+    let port = compiled.image.ports.get(&report.ifindex);
+    let is_ports_own = port.is_some_and(|it| [it.view6, it.view4].contains(&report.view));
+    let view = compiled.index.views.get(&report.view);
+    if let Some(view) = view.filter(|_| !is_ports_own) {
+        // Before a VRF's table others may be asked, as table local is.
+        return view.tables.iter().find_map(|table| vrf_with(node, *table));
+    }
+    let master = node.links.get(&IfIndex(report.ifindex))?.master?;
+    let is_vrf = |ifindex: &IfIndex| {
+        let link = node.links.get(ifindex);
+        link.is_some_and(|link| matches!(link.kind, LinkKind::Vrf { .. }))
+    };
+    Some(master).filter(is_vrf)
 }
 
 fn vrf_with(node: &Node, table: TableId) -> Option<IfIndex> {
@@ -222,4 +225,83 @@ fn vrf_toward(node: &Node, relayed: &Relayed) -> Option<IfIndex> {
         .filter(encapsulates)
         .max_by_key(|route| route.key.prefix.prefix_len())?;
     vrf_with(node, longest.key.table)
+}
+
+#[cfg(test)]
+mod tests {
+    use sidestep_abi::{Reason, sidestep_port};
+    use sidestep_model::config::File;
+    use sidestep_model::route::Family;
+
+    use super::*;
+    use crate::compile::ViewInfo;
+
+    /// `eth0` is in the VRF of table 100, `eth1` in none.
+    const NODE: &str = r#"
+ports:
+  eth0: {mac: "02:00:00:00:00:01", addresses: ["fc00::2/64"]}
+  eth1: {mac: "02:00:00:00:00:02", addresses: ["fc01::2/64"]}
+"#;
+    const VRF: IfIndex = IfIndex(100);
+
+    fn node() -> Node {
+        let node = File::parse(NODE).and_then(|file| file.node());
+        let mut node = node.expect("a good node file");
+        let eth0 = node.link_by_name("eth0").expect("a port").clone();
+        let vrf = sidestep_model::node::Link {
+            ifindex: VRF,
+            name: "vrf100".into(),
+            kind: LinkKind::Vrf {
+                table: TableId(100),
+            },
+            ..eth0.clone()
+        };
+        node.links.insert(VRF, vrf);
+        let master = Some(VRF);
+        node.links
+            .insert(eth0.ifindex, sidestep_model::node::Link { master, ..eth0 });
+        node
+    }
+
+    #[test]
+    fn the_sender_is_in_the_vrf_whose_table_was_asked_or_else_in_the_ports() {
+        let node = node();
+        let port = |name| node.link_by_name(name).expect("a port").ifindex.0;
+        let mut compiled = Compiled::default();
+        // Views of `eth0`, `eth1`, a SID's with `vrftable`, one's with `table`.
+        let views = [&[255, 100, 254][..], &[255, 254], &[255, 100], &[254]];
+        for (view, tables) in (1..).zip(views) {
+            let tables = tables.iter().map(|table| TableId(*table));
+            let info = ViewInfo {
+                family: Family::V6,
+                tables: tables.collect(),
+            };
+            compiled.index.views.insert(view, info);
+        }
+        for (name, view6) in [("eth0", 1), ("eth1", 2)] {
+            let record = sidestep_port {
+                view6,
+                ..Default::default()
+            };
+            compiled.image.ports.insert(port(name), record);
+        }
+        let vrf = |name, view| {
+            let report = Report {
+                time: 0,
+                ifindex: port(name),
+                reason: Reason::from_number(1).expect("a reason"),
+                value: 0,
+                proto: 0,
+                view,
+                destination: std::net::Ipv6Addr::UNSPECIFIED,
+                length: 0,
+                packet: Vec::new(),
+            };
+            vrf_of(&node, &compiled, &report)
+        };
+        let of_eth0 = [0, 1, 3, 4].map(|view| vrf("eth0", view));
+        assert_eq!(of_eth0, [Some(VRF), Some(VRF), Some(VRF), None]);
+        let of_eth1 = [0, 2, 3, 4].map(|view| vrf("eth1", view));
+        assert_eq!(of_eth1, [None, None, Some(VRF), None]);
+    }
 }
