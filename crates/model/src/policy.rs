@@ -14,7 +14,7 @@ use crate::route::{Encap, NextHop, Owner, Route, RouteKey, RouteKind};
 
 mod standing;
 
-pub use standing::{Invalid, ListStanding, Standing};
+pub use standing::{Alone, Invalid, ListStanding, Standing};
 
 /// Preference of a candidate path that was given none (RFC 9256 2.7).
 pub const PREFERENCE_DEFAULT: u32 = 100;
@@ -382,17 +382,17 @@ impl Node {
         routes: &[RouteKey],
         neighbors: &[(IfIndex, IpAddr)],
     ) -> BTreeSet<RouteKey> {
-        let leads = |policy: &Policy, key: &RouteKey| {
-            let mut lists = policy.lists();
-            lists.any(|(_, list)| key.prefix.contains(&IpAddr::V6(list.segments[0])))
+        let leads = |standing: &Standing, key: &RouteKey| {
+            let mut addresses = standing.lists.iter().flatten().flat_map(|it| &it.looked_up);
+            addresses.any(|address| key.prefix.contains(&IpAddr::V6(*address)))
         };
         let needs = |standing: &Standing, neighbor| {
             let mut lists = standing.lists.iter().flatten();
             lists.any(|list| list.next_hops.contains(neighbor))
         };
         let mut policies = self.policies.iter();
-        let depends = policies.any(|(_, policy, standing)| {
-            routes.iter().any(|key| leads(policy, key))
+        let depends = policies.any(|(_, _, standing)| {
+            routes.iter().any(|key| leads(standing, key))
                 || neighbors.iter().any(|it| needs(standing, it))
         });
         drop(policies);

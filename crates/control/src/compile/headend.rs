@@ -9,12 +9,13 @@ use sidestep_abi::{
 };
 use sidestep_model::behavior::{SEGMENTS_MAX, Seg6Encap};
 use sidestep_model::node::IfIndex;
+use sidestep_model::policy::Alone;
 use sidestep_model::route::{Family, NextHop};
 
 use super::chain::Chain;
 use super::group::{Toward, Way};
 use super::index::PolicyInfo;
-use super::routes::{Outcome, left, record, room, unsupported};
+use super::routes::{Outcome, Via, left, record, room, unsupported};
 use super::{Pass, header};
 
 impl Pass<'_> {
@@ -24,6 +25,17 @@ impl Pass<'_> {
         family: Family,
         next_hop: &NextHop,
         encap: &Seg6Encap,
+    ) -> Outcome<sidestep_route> {
+        self.headend_by(family, next_hop, encap, None)
+    }
+
+    /// As [`Pass::headend`], for packets that leave by this next hop alone.
+    pub(super) fn headend_by(
+        &mut self,
+        family: Family,
+        next_hop: &NextHop,
+        encap: &Seg6Encap,
+        alone: Option<Alone>,
     ) -> Outcome<sidestep_route> {
         if encap.segments.is_empty() || encap.segments.len() > SEGMENTS_MAX {
             return left(unsupported(format!(
@@ -53,9 +65,13 @@ impl Pass<'_> {
         };
         // A packet that an SRH is inserted into keeps its source.
         let from = (!encap.mode.inserts()).then_some(source.into());
-        let toward = match &chains {
-            Some(chains) => self.toward(chains, first.into(), from)?,
-            None => Toward::Depends,
+        let toward = match (&chains, alone) {
+            (Some(_), Some(Alone { dev, via, mtu })) => {
+                let adjacency = self.adjacency(dev, Via::Address(via), mtu)?;
+                Toward::Way(Way::Adjacency(adjacency))
+            }
+            (Some(chains), None) => self.toward(chains, first.into(), from)?,
+            (None, _) => Toward::Depends,
         };
         // Of several ways the packet takes one by its outer header: when it is looked up.
         let adjacency = match toward {

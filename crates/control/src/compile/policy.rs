@@ -102,7 +102,8 @@ impl<'a> Pass<'a> {
                 continue;
             }
             let hop = onto(route, policy, list, standing);
-            let mut member = self.headend(route.family(), &hop, &policy.encap(list))?;
+            let (family, encap) = (route.family(), policy.encap(list));
+            let mut member = self.headend_by(family, &hop, &encap, standing.alone)?;
             if matches!(hop.encap, Some(Encap::Seg6Local(_))) {
                 member.action = SIDESTEP_ROUTE_END_B6_ENCAPS as u8;
             }

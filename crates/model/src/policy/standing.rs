@@ -9,6 +9,7 @@ use std::ops::Bound;
 use ipnet::{IpNet, Ipv6Net};
 
 use super::{Candidate, Policy, SegmentList};
+use crate::behavior::Seg6Encap;
 use crate::node::{IfIndex, LinkKind, Node, TableId};
 use crate::route::{Encap, Family, NextHop, Route, RouteKey, RouteKind, Rule, RuleAction};
 
@@ -26,9 +27,28 @@ pub struct Standing {
 pub struct ListStanding {
     /// Links and addresses of the next hops toward its first segment, resolved or not. None of a SID of this node.
     pub next_hops: Vec<(IfIndex, IpAddr)>,
+    /// The addresses whose routes decide: its first segment, and those of encapsulations on the way there.
+    pub looked_up: Vec<Ipv6Addr>,
+    /// What it leaves by, where not all next hops of the route to its first segment can be used: a flow that would go by one
+    /// of the others would be lost.
+    pub alone: Option<Alone>,
     /// Why it is not valid, if it is not.
     pub invalid: Option<Invalid>,
 }
+
+/// The only one of several next hops that is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alone {
+    /// Its link.
+    pub dev: IfIndex,
+    /// Its address there.
+    pub via: IpAddr,
+    /// Of the route, if that has one of its own.
+    pub mtu: Option<u32>,
+}
+
+/// LIMIT: encapsulations of routes on the way to a first segment, one inside the other.
+const NESTED_MAX: usize = 2;
 
 /// Why a segment list is not valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +63,9 @@ pub enum Invalid {
     NoLink(Ipv6Addr),
     /// No next hop toward its first segment is resolved: one of them.
     NoNeighbor(Ipv6Addr, IpAddr),
+    /// Encapsulations on the way to its first segment are more than [`NESTED_MAX`] inside one another: the last of them is by
+    /// the route to this address.
+    Nested(Ipv6Addr),
     /// What it sends is to be signed, and there is no HMAC key with that id (RFC 8754 2.1.2).
     NoKey(u32),
 }
@@ -65,6 +88,10 @@ impl fmt::Display for Invalid {
             Self::NoNeighbor(segment, via) => {
                 write!(f, "neighbor {via} toward {segment} is not resolved")
             }
+            Self::Nested(address) => write!(
+                f,
+                "the route to {address} encapsulates inside {NESTED_MAX} other encapsulations"
+            ),
             Self::NoKey(id) => write!(f, "there is no HMAC key {id}"),
         }
     }
@@ -87,46 +114,93 @@ pub(super) fn of(node: &Node, policy: &Policy) -> Standing {
 /// How a list of a policy stands.
 fn by(node: &Node, policy: &Policy, list: &SegmentList) -> ListStanding {
     let mut stands = toward(node, list.segments[0]);
-    let missing = policy.hmac.filter(|id| !node.hmac_keys.contains_key(id));
-    stands.invalid = stands.invalid.or(missing.map(Invalid::NoKey));
+    stands.invalid = stands.invalid.or_else(|| missing_key(node, policy.hmac));
     stands
 }
 
 /// How a list with that first segment stands.
 fn toward(node: &Node, segment: Ipv6Addr) -> ListStanding {
-    let invalid = |why| ListStanding {
-        next_hops: vec![],
-        invalid: Some(why),
+    let mut stands = ListStanding::default();
+    stands.invalid = follow(node, segment, None, 0, &mut stands).err();
+    stands
+}
+
+/// Follows the ways to a segment, and notes what decides over them. `only`: the table in which it is looked up, not those of
+/// the rules. `nested`: encapsulations on the way so far.
+fn follow(
+    node: &Node,
+    segment: Ipv6Addr,
+    only: Option<TableId>,
+    nested: usize,
+    stands: &mut ListStanding,
+) -> Result<(), Invalid> {
+    stands.looked_up.push(segment);
+    let found = match only {
+        Some(table) => in_table(node, table, None, segment),
+        None => tables(node).find_map(|(table, more)| in_table(node, table, more, segment)),
     };
-    let mut tables = tables(node);
-    let found = tables.find_map(|(table, more_than)| in_table(node, table, more_than, segment));
     let route = match found {
-        None => return invalid(Invalid::NoRoute(segment)),
-        Some(Found::Steered(prefix)) => return invalid(Invalid::Steered(segment, prefix)),
-        Some(Found::Route(hops, RouteKind::Unicast)) => hops,
-        Some(Found::Route(_, kind)) => return invalid(Invalid::Refused(segment, kind)),
+        None => return Err(Invalid::NoRoute(segment)),
+        Some(Found::Steered(prefix)) => return Err(Invalid::Steered(segment, prefix)),
+        Some(Found::Route(route)) if route.kind == RouteKind::Unicast => route,
+        Some(Found::Route(route)) => return Err(Invalid::Refused(segment, route.kind)),
     };
     let is_sid = |hop: &NextHop| matches!(hop.encap, Some(Encap::Seg6Local(_)));
-    if route.iter().any(is_sid) {
-        return ListStanding::default();
+    if route.next_hops.iter().any(is_sid) {
+        return Ok(());
     }
-    let usable = route.iter().filter(|hop| !hop.dead && can_use(node, hop));
-    let next_hops: Vec<(IfIndex, IpAddr)> = usable
-        .filter_map(|hop| Some((hop.dev?, hop.via.unwrap_or(segment.into()))))
-        .collect();
-    let resolved = |key: &(IfIndex, IpAddr)| {
-        let neighbor = node.neighbors.get(key);
-        neighbor.is_some_and(|neighbor| neighbor.lladdr.is_some())
-    };
-    let why = match next_hops.first() {
-        None => Some(Invalid::NoLink(segment)),
-        Some(_) if next_hops.iter().any(resolved) => None,
-        Some((_, via)) => Some(Invalid::NoNeighbor(segment, *via)),
-    };
-    ListStanding {
-        next_hops,
-        invalid: why,
+    let alive: Vec<&NextHop> = route.next_hops.iter().filter(|hop| !hop.dead).collect();
+    let (mut resolved, mut why) = (vec![], None);
+    for hop in &alive {
+        if let Some(Encap::Seg6(encap)) = &hop.encap {
+            // Its outer header is looked up next, whatever the link is.
+            match outer(node, segment, encap, nested, stands) {
+                Ok(()) => return Ok(()),
+                Err(nested) => why = why.or(Some(nested)),
+            }
+        } else if let Some(dev) = hop.dev.filter(|_| can_use(node, hop)) {
+            let key = (dev, hop.via.unwrap_or(segment.into()));
+            stands.next_hops.push(key);
+            match node.neighbors.get(&key).and_then(|it| it.lladdr) {
+                Some(_) => resolved.push(key),
+                None => why = why.or(Some(Invalid::NoNeighbor(segment, key.1))),
+            }
+        }
     }
+    let Some(&(dev, via)) = resolved.iter().min() else {
+        return Err(why.unwrap_or(Invalid::NoLink(segment)));
+    };
+    if nested == 0 && resolved.len() < alive.len() {
+        let mtu = route.mtu;
+        stands.alone = Some(Alone { dev, via, mtu });
+    }
+    Ok(())
+}
+
+/// Follows the ways of what is encapsulated on the way to a segment.
+fn outer(
+    node: &Node,
+    segment: Ipv6Addr,
+    encap: &Seg6Encap,
+    nested: usize,
+    stands: &mut ListStanding,
+) -> Result<(), Invalid> {
+    if nested == NESTED_MAX {
+        return Err(Invalid::Nested(segment));
+    }
+    if let Some(missing) = missing_key(node, encap.hmac) {
+        return Err(missing);
+    }
+    match encap.segments.first() {
+        Some(&first) => follow(node, first, encap.lookup, nested + 1, stands),
+        None => Err(Invalid::NoLink(segment)),
+    }
+}
+
+/// That there is no key to sign with.
+fn missing_key(node: &Node, id: Option<u32>) -> Option<Invalid> {
+    let missing = id.filter(|id| !node.hmac_keys.contains_key(id));
+    missing.map(Invalid::NoKey)
 }
 
 fn can_use(node: &Node, hop: &NextHop) -> bool {
@@ -142,8 +216,8 @@ fn can_use(node: &Node, hop: &NextHop) -> bool {
 
 /// What the longest prefix of a table says.
 enum Found<'a> {
-    /// Forward there, or whatever the type says.
-    Route(&'a [NextHop], RouteKind),
+    /// Forward by it, or whatever its type says.
+    Route(&'a Route),
     /// Into a policy, by the route to this prefix.
     Steered(IpNet),
 }
@@ -169,7 +243,7 @@ fn in_table(
     }
     let route = node.plain_routes(table, plain?).next()?;
     let throws = route.kind == RouteKind::Throw;
-    (!throws).then_some(Found::Route(&route.next_hops, route.kind))
+    (!throws).then_some(Found::Route(route))
 }
 
 /// The longest prefix around an address in a table, among the routes for all sources that count: from one prefix before it
@@ -249,6 +323,26 @@ routes:
         let found = toward(&node, segment.parse().expect("a segment"));
         let why = found.invalid.map(|why| why.to_string());
         why.unwrap_or_else(|| format!("valid by {:?}", found.next_hops))
+    }
+
+    #[test]
+    fn of_several_next_hops_one_that_is_resolved_is_taken_alone_while_another_is_not() {
+        let alone = |vias: &str| {
+            let file = File::parse(&format!("{NODE}- \"fc0a::/16 mtu 1400{vias}\"\n"));
+            let node = file.and_then(|file| file.node()).expect("a good node");
+            let segment = "fc0a::1".parse().expect("a segment");
+            let alone = toward(&node, segment).alone;
+            alone.map(|it| (it.dev.0, it.via.to_string(), it.mtu))
+        };
+        let (known, unknown) = (" nexthop via fc01::1", " nexthop via fc00::9");
+        assert_eq!(alone(" via fc01::1"), None);
+        assert_eq!(alone(&format!("{known} nexthop via fc00::1")), None);
+        let only = Some((2, "fc01::1".to_owned(), Some(1400)));
+        for vias in [[unknown, known], [known, unknown]] {
+            assert_eq!(alone(&vias.concat()), only);
+        }
+        let dead = format!("{known}{unknown} dead");
+        assert_eq!(alone(&dead), None, "nothing goes by it");
     }
 
     #[test]
@@ -345,6 +439,26 @@ routes:
                 &["fc0a::1/128 encap seg6local action End dev eth0"],
                 "fc0a::1",
                 "valid by []",
+            ),
+            (
+                &["fc0a::/16 encap seg6 mode encap segs fc01::1,fc0d::1 dev eth0"],
+                "fc0a::1",
+                eth1,
+            ),
+            (
+                &["fc0a::/16 encap seg6 mode encap segs fc01::9 dev eth0"],
+                "fc0a::1",
+                "neighbor fc01::9 is not resolved",
+            ),
+            (
+                &["fc0a::/16 encap seg6 mode encap segs fc01::1 hmac 7 dev eth0"],
+                "fc0a::1",
+                "there is no HMAC key 7",
+            ),
+            (
+                &["fc0a::/16 encap seg6 mode encap segs fc0a::2 dev eth0"],
+                "fc0a::1",
+                "the route to fc0a::2 encapsulates inside 2 other encapsulations",
             ),
             (&[], "fc00::2", "the route to fc00::2 is of type local"),
             (
