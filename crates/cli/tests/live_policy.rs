@@ -163,6 +163,7 @@ fn a_policy_shares_flows_out_over_its_valid_lists_and_falls_back_as_it_says() {
         falls_back(&bench, mode);
         steers_by_dscp(&bench, mode);
         refuses(&bench);
+        counts_anew(&bench, mode);
         bench.sidestep("route del 2001:db8:e::/48");
         bench.sidestep("policy del gold");
         assert!(bench.all_by(46, "a"), "{mode}: no policy any more");
@@ -277,6 +278,18 @@ fn steers_by_dscp(bench: &Bench, mode: &str) {
     bench.sidestep("route replace 2001:db8:e::/48 dscp 46 policy gold");
     assert!(bench.all_by(46, "b"), "{mode}: DSCP 46");
     assert!(bench.all_by(0, "a"), "{mode}: DSCP 0 by the IP route");
+}
+
+/// What a list has counted is not that of another one in its place.
+fn counts_anew(bench: &Bench, mode: &str) {
+    let counted = || bench.policy().candidates.remove(0).lists[0].packets;
+    assert!(counted() > 0, "{mode}");
+    let (first, rest) = WEIGHTED.split_once(" segs ").expect("lists");
+    bench.sidestep(&format!(
+        "policy replace {first} segs fc00:c::7 segs {rest}"
+    ));
+    assert_eq!(counted(), 0, "{mode}");
+    bench.sidestep(&format!("policy replace {WEIGHTED}"));
 }
 
 fn refuses(bench: &Bench) {
