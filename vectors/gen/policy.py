@@ -27,6 +27,10 @@ VALID = (
     # The only list that is valid gets all.
     "partial color 103 endpoint fc0a::ff bsid fc0f::b3 segs fc0e::1 weight 200 segs fc0b::1 weight 1",
     "low color 104 endpoint fc0a::ff segs fc0a::3",
+    # One of the two next hops of its route is not resolved.
+    "half color 105 endpoint fc0a::ff segs fc0c::1",
+    # The route to its first segment encapsulates, too.
+    "nested color 106 endpoint fc0a::ff segs fc0c:9::e",
 )
 INVALID = (
     "gone color 110 endpoint fc0a::ff bsid fc0f::c0 segs 2001:db8:dead::1",
@@ -40,6 +44,8 @@ NODE = node(
     routes=[
         "fc0e::/16 via fc01::66 dev eth1",
         "unreachable fc0d::/16",
+        "fc0c::/16 nexthop via fc01::1 dev eth1 nexthop via fc02::66 dev eth2",
+        "fc0c:9::/48 encap seg6 mode encap segs fc0b::9 dev eth1",
         "2001:db8:e0::/44 via fc02::1 dev eth2",
         "2001:db8:e1::/48 via fc02::1 dev eth2",
         "10.240.0.0/16 via 10.2.0.1 dev eth2",
@@ -58,6 +64,9 @@ NODE = node(
         "2001:db8:ea::/48 dscp 46 policy low dscp 10 policy weighted",
         "2001:db8:ea:1::/64 dscp 8 policy backup dscp 9 policy gone",
         "2001:db8:eb::/48 policy unsigned",
+        "10.2.0.0/24 dscp 46 policy low",
+        "2001:db8:ec::/48 policy half",
+        "2001:db8:ed::/48 policy nested",
         "2001:db8:dc::/48 dscp 46 policy low",
         "10.240.7.0/24 dscp 46 policy low",
     ],
@@ -113,6 +122,13 @@ def groups():
     steers("whose_best_candidate_path_is_invalid_takes_the_next", ["9256 2.9", "9256 5.1"], "2001:db8:e3::1", RIGHT, ETH2)
     for label in (1, 2, 3, 4):
         steers(f"sends_flow_{label}_by_its_only_valid_list", ["9256 2.11", "9256 5.1"], "2001:db8:e4::1", RIGHT, ETH2, label)
+    for label in (1, 2, 3, 4):
+        steers(f"sends_flow_{label}_by_the_next_hop_that_is_resolved", "9256 5.1", "2001:db8:ec::1", ["fc0c::1"], ETH1, label)
+    destination = "2001:db8:ed::1"
+    within = encapsulated(["fc0c:9::e"], plain(destination, hop_limit=63), 7)
+    within.hlim = 63
+    add("whose_first_segment_has_a_route_that_encapsulates", ["9256 5.1", "8986 5.1"], plain(destination),
+        forward(ETH2, sent(ETH2, encapsulated(["fc0b::9"], within, 7))))
 
     for number, name, why in (
         (5, "without_a_route", ""), (7, "whose_first_segment_is_its_own_nodes_binding_sid", ""),
@@ -183,4 +199,12 @@ def groups():
     packet = ipv4(src=HOST4_0, dst="10.240.7.1", ttl=64, tos=46 << 2) / udp4()
     add("for_dscp_46_of_ipv4", "9256 8.6", packet, forward(ETH1, sent(ETH1, encapsulated(
         THIRD, inner, label4(HOST4_0, "10.240.7.1", 17, bytes(udp4())[:4]), IPV4, 46 << 2))))
+
+    # By DSCP, on a connected prefix.
+    def to_neighbor(ttl, dscp):
+        return ipv4(src=HOST4_0, dst="10.2.0.1", ttl=ttl, tos=dscp << 2) / udp4()
+
+    add("for_dscp_46_to_a_neighbor", "9256 8.6", to_neighbor(64, 46), forward(ETH1, sent(
+        ETH1, encapsulated(THIRD, to_neighbor(63, 46), label4(HOST4_0, "10.2.0.1", 17, bytes(udp4())[:4]), IPV4, 46 << 2))))
+    add("not_for_dscp_0_leaves_it_to_the_neighbor", "9256 8.6", to_neighbor(64, 0), forward(ETH2, sent(ETH2, to_neighbor(63, 0))))
     return [group]

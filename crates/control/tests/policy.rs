@@ -1,14 +1,18 @@
-//! SR policies as tables that the compiler would not make: no packet may leave with what is in none of them.
+//! SR policies where tables are full or wrong, and what the records that they share with others stand for.
 
 #[allow(dead_code, reason = "the other tests use the rest")]
 mod common;
 
-use common::compile;
-use sidestep_abi::{SIDESTEP_ROUTE_BY_DSCP, SIDESTEP_ROUTE_GROUP};
-use sidestep_datapath::{Native, Verdict};
-use sidestep_model::config::File;
+use std::collections::BTreeMap;
 
-/// With a way out for every address, `::` too.
+use common::compile;
+use sidestep_abi::{SIDESTEP_ROUTE_BY_DSCP, SIDESTEP_ROUTE_FORWARD, SIDESTEP_ROUTE_GROUP};
+use sidestep_control::compile::Compiler;
+use sidestep_datapath::{Limits, Native, Verdict};
+use sidestep_model::config::File;
+use sidestep_model::node::Node;
+
+/// A policy with two lists. With a way out for every address, `::` too.
 const NODE: &str = r#"
 ports:
   eth0: {mac: "02:00:00:00:00:01", addresses: ["fc00::2/64"]}
@@ -20,6 +24,11 @@ routes:
 policies:
 - "p color 1 endpoint fc0a::1 segs fc0a::1 segs fc0a::2"
 "#;
+
+fn node(lines: &str) -> Node {
+    let file = File::parse(&NODE.replace("routes:\n", &format!("routes:\n{lines}")));
+    file.and_then(|file| file.node()).expect("a good node")
+}
 
 /// An IPv6 packet without payload to that address, with DSCP 0, in a frame to eth0.
 fn frame(destination: &str) -> Vec<u8> {
@@ -40,8 +49,7 @@ fn frame(destination: &str) -> Vec<u8> {
 
 #[test]
 fn a_group_behind_a_group_is_no_headend() {
-    let node = File::parse(NODE).and_then(|file| file.node());
-    let mut image = compile(&node.expect("a good node")).image;
+    let mut image = compile(&node("")).image;
     let sent = |image: &_| Native::new(image).run(1, &frame("2001:db8::1"));
     let ifindex = 2;
     assert_eq!(sent(&image), Verdict::Forward { ifindex });
@@ -57,4 +65,46 @@ fn a_group_behind_a_group_is_no_headend() {
         Verdict::Drop(reason) => assert_eq!(reason.name, "kernel_only"),
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn a_prefix_that_no_group_is_left_for_goes_by_one_list() {
+    const PREFIXES: u32 = 4;
+    let lines = (1..=PREFIXES).map(|number| format!("- \"2001:db9:{number}::/48 policy p\"\n"));
+    let node = node(&lines.collect::<String>());
+    let ports = node.links.keys().copied().collect();
+    let limits = Limits {
+        groups: 2,
+        ..Limits::default()
+    };
+    let compiled = Compiler::new(limits).attempt(&node, &ports, &BTreeMap::new());
+    let compiled = compiled.expect("it compiles as far as it fits");
+    let full = &compiled.index.full;
+    assert!((1..PREFIXES as usize).contains(&full.len()), "{full:?}");
+    let said = full.keys().map(|key| &compiled.index.unsupported[key]);
+    for words in said {
+        let want = "; all packets go by the heaviest valid list";
+        assert!(words.ends_with(want), "{words}");
+    }
+    let mut native = Native::new(&compiled.image);
+    for number in 1..=PREFIXES {
+        let verdict = native.run(1, &frame(&format!("2001:db9:{number}::1")));
+        assert_eq!(verdict, Verdict::Forward { ifindex: 2 }, "{number}");
+    }
+}
+
+#[test]
+fn a_next_hop_that_a_list_shares_with_a_route_has_the_name_of_the_route() {
+    let compiled = compile(&node(
+        "- \"fc0b::/16 nexthop via fc01::1 dev eth1 nexthop via fc00::9 dev eth0\"\n\
+         - \"fc0f::e/128 encap seg6local action End.X nh6 fc0b::1 dev eth0\"\n",
+    ));
+    let routes = compiled.image.routes.iter();
+    let plain = routes.filter(|(_, record)| {
+        u32::from(record.action) == SIDESTEP_ROUTE_FORWARD && record.counter == 0
+    });
+    let named: Vec<bool> = plain
+        .map(|(index, _)| compiled.index.routes[index].route.is_some())
+        .collect();
+    assert_eq!(named, [true, true]);
 }

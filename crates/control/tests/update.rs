@@ -29,6 +29,9 @@ routes:
 - "fd00:1:2::/48 dscp 0 policy three dscp 8 policy two"
 - "fd00:1:2:1::/64 dscp 1-3 policy one dscp 46 policy three"
 - "fcbb:1::/64 policy three dscp 0 policy two"
+- "fc00:a::/64 dscp 46 policy three dscp 1 policy one"
+- "fc00:b::/63 dscp 0 policy three"
+- "10.1.0.0/24 dscp 8 policy three"
 - "10.2.0.0/15 policy one"
 - "10.0.0.0/16 dscp 0-31 policy three"
 "#;

@@ -7,6 +7,7 @@ use sidestep_model::node::{IfIndex, Node, TableId};
 use sidestep_model::route::{Family, Route, RouteKey, RouteKind};
 
 use super::chain::Chain;
+use super::policy::by_dscp;
 use super::resolved::Resolved;
 use super::routes::Found;
 use super::rules::Chains;
@@ -33,8 +34,10 @@ pub(super) struct Known {
     pub resolved: Resolved,
     /// HMAC keys by id: their slots.
     pub hmac_keys: BTreeMap<u32, u32>,
-    /// Route records that keep what segment lists have, also while they are not valid.
-    pub kept: BTreeSet<u32>,
+    /// Route records that keep the counters of segment lists, also while they are not valid.
+    pub kept_counters: BTreeSet<u32>,
+    /// The next hops of segment lists, and the route records that keep them.
+    pub kept_next_hops: (BTreeSet<(IfIndex, IpAddr)>, BTreeSet<u32>),
     /// The route record of what did not fit: it leaves packets to the kernel.
     pub full: u32,
 }
@@ -103,13 +106,42 @@ impl Known {
         {
             let mut routes = all(covering);
             for (_, route, neighbor) in &mut routes {
-                *neighbor = is_neighbor(node, route, address).then_some(address);
+                let ip = self.ip_route(node, route);
+                let is = ip.is_some_and(|route| is_neighbor(node, route, address));
+                *neighbor = is.then_some(address);
             }
             if routes.iter().any(|(_, _, neighbor)| neighbor.is_some()) {
                 return routes;
             }
         }
         winners.get(place.prefix).map(all).unwrap_or_default()
+    }
+
+    /// The route of what a route leaves to others that steers by DSCP; any other route itself.
+    fn ip_route<'a>(&self, node: &'a Node, mut route: &'a Route) -> Option<&'a Route> {
+        while by_dscp(route).is_some() {
+            route = self.next_best(node, &route.key)?;
+        }
+        Some(route)
+    }
+
+    /// The route that packets take which a route into policies does not steer: the IP route of the same table with its
+    /// prefix, else the route to the longest prefix around it.
+    pub fn next_best<'a>(&self, node: &'a Node, key: &RouteKey) -> Option<&'a Route> {
+        let mut same = node.plain_routes(key.table, key.prefix);
+        let route = same.next().or_else(|| self.covering(node, key))?;
+        (route.kind != RouteKind::Throw).then_some(route)
+    }
+
+    /// The route of the same table to the longest prefix around one.
+    fn covering<'a>(&self, node: &'a Node, key: &RouteKey) -> Option<&'a Route> {
+        let place = Place::new(key);
+        let winners = self.winners.get(&place.of())?;
+        let mut around = winners.covering(place.prefix);
+        let (_, entry) =
+            around.find(|(prefix, entry)| *prefix != place.prefix && !entry.has_sources())?;
+        let winner = entry.get(None)?;
+        node.routes.get(&winner.key)
     }
 
     /// Hosts in a prefix that are neighbors.

@@ -4,6 +4,7 @@
 //! Which lists are valid is in the node (`sidestep_model::policy`); nothing of it is decided here.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use sidestep_abi::{
     DROP_policy_invalid, PUNT_route_miss, SIDESTEP_DSCPS, SIDESTEP_ROUTE_BY_DSCP,
@@ -13,25 +14,30 @@ use sidestep_abi::{
 use sidestep_model::policy::{
     Candidate, ListStanding, Policy, SegmentList, Standing, Steering, named,
 };
-use sidestep_model::route::{Encap, NextHop, Route, RouteKey, RouteKind};
+use sidestep_model::route::{Encap, NextHop, Route};
 
+use super::ids::Full;
 use super::index::{Counted, RouteInfo};
-use super::routes::{Outcome, Via, punt, record, room};
+use super::routes::{Outcome, Unsupported, Via, punt, record, room};
 use super::share::among_valid;
 use super::tables::Place;
 use super::{CompileError, Pass};
 
 /// A policy, how it stands, and its name.
 type Named<'a> = (&'a str, &'a Policy, &'a Standing);
+/// The record of each valid list, and what it does as a next hop, by their places.
+type Ways = BTreeMap<usize, (sidestep_route, NextHop)>;
 /// A route that takes packets, and the policy of it that does, if it steers by DSCP.
 type Taker<'a> = (&'a Route, Option<Named<'a>>);
 
 impl<'a> Pass<'a> {
-    /// The record of a route into policies.
+    /// The record of a route into policies. `neighbor`: the host that it is for, on the link of the IP route that takes what
+    /// it does not steer.
     pub(super) fn steered(
         &mut self,
         route: &Route,
         steering: &Steering,
+        neighbor: Option<IpAddr>,
     ) -> Outcome<sidestep_route> {
         if steering.by_dscp.is_empty() {
             return self.steered_first(route, steering.policy.iter().map(String::as_str));
@@ -43,7 +49,7 @@ impl<'a> Pass<'a> {
             let name = taker.map(|(route, policy)| (route.key, policy.map(|(name, ..)| name)));
             let index = match known.get(&name) {
                 Some(&index) => index,
-                None => self.member_by(taker)?,
+                None => self.member_by(taker, neighbor)?,
             };
             known.insert(name, index);
             slots.push(index);
@@ -91,7 +97,7 @@ impl<'a> Pass<'a> {
             });
         };
         let candidate = &policy.candidates[active];
-        let mut ways = BTreeMap::new();
+        let mut ways = Ways::new();
         for (number, (list, standing)) in candidate
             .lists
             .iter()
@@ -115,11 +121,27 @@ impl<'a> Pass<'a> {
         if let (1, Some((member, _))) = (ways.len(), ways.values().next()) {
             return Ok(*member);
         }
+        match self.spread(route, &ways, &shares(candidate, &standing.lists[active])) {
+            Err(Ok(Unsupported::Full(full))) => {
+                // Better than no list: the kernel could do nothing with the packets.
+                let weight = |number: usize| candidate.lists[number].weight;
+                let heaviest = ways.into_iter().rev().max_by_key(|way| weight(way.0));
+                let Some((_, (member, _))) = heaviest else {
+                    return room(Err(full));
+                };
+                self.name_full(route, full, "; all packets go by the heaviest valid list");
+                Ok(member)
+            }
+            spread => spread,
+        }
+    }
+
+    /// The record of a route into several lists. `owners`: the list of each slot.
+    fn spread(&mut self, route: &Route, ways: &Ways, owners: &[usize]) -> Outcome<sidestep_route> {
         let mut members = BTreeMap::new();
         for (number, (member, hop)) in ways {
-            members.insert(number, self.member_of_policy(route, &hop, member)?);
+            members.insert(*number, self.member_of_policy(route, hop, *member)?);
         }
-        let owners = shares(candidate, &standing.lists[active]);
         let slots = owners.iter().map(|number| members[number]).collect();
         Ok(sidestep_route {
             group: self.group_of(self.node.multipath_hash_seed, slots)?,
@@ -177,13 +199,13 @@ impl<'a> Pass<'a> {
                 return Some((route, Some(policy)));
             }
             // An IP route, or one to a shorter prefix.
-            route = self.next_best(&route.key)?;
+            route = self.known.next_best(self.node, &route.key)?;
         }
         Some((route, None))
     }
 
     /// The index of the record for what takes the packets of some DSCPs. None: the kernel finds it.
-    fn member_by(&mut self, taker: Option<Taker>) -> Outcome<u32> {
+    fn member_by(&mut self, taker: Option<Taker>, neighbor: Option<IpAddr>) -> Outcome<u32> {
         let Some((route, policy)) = taker else {
             return room(self.bare(punt(PUNT_route_miss)));
         };
@@ -191,28 +213,9 @@ impl<'a> Pass<'a> {
             return self.member_into(route, policy);
         }
         // Why the kernel has to do it is said where it stands itself.
-        let (record, _) = room(self.record_of(route, None).map_err(Err)?)?;
+        let (record, _) = room(self.record_of(route, neighbor).map_err(Err)?)?;
         let hop = route.next_hops.first().cloned().unwrap_or_default();
         self.member(route, &hop, record)
-    }
-
-    /// The route that packets take which a route into policies does not steer: the IP route of the same table with its
-    /// prefix, else the route to the longest prefix around it.
-    fn next_best(&self, key: &RouteKey) -> Option<&'a Route> {
-        let mut same = self.node.plain_routes(key.table, key.prefix);
-        let route = same.next().or_else(|| self.covering(key))?;
-        (route.kind != RouteKind::Throw).then_some(route)
-    }
-
-    /// The route of the same table to the longest prefix around one.
-    fn covering(&self, key: &RouteKey) -> Option<&'a Route> {
-        let place = Place::new(key);
-        let winners = self.known.winners.get(&place.of())?;
-        let mut around = winners.covering(place.prefix);
-        let (_, entry) =
-            around.find(|(prefix, entry)| *prefix != place.prefix && !entry.has_sources())?;
-        let winner = entry.get(None)?;
-        self.node.routes.get(&winner.key)
     }
 
     /// Routes that steer some DSCPs alone, and so depend on the route to a prefix around theirs.
@@ -226,14 +229,40 @@ impl<'a> Pass<'a> {
         within.collect()
     }
 
-    /// Keeps what lists have also while they are not valid, by records that no packet meets: next hops, which are asked for
-    /// until they answer, and counters, which go on when a list is valid again. What there is no room for is not kept.
+    /// Keeps what lists have also while they are not valid, by records that no packet meets: next hops, and counters, which go
+    /// on when a list is valid again. What there is no room for is not kept.
     pub(super) fn keep_lists(&mut self) -> Result<(), CompileError> {
+        self.keep_next_hops()?;
         let node = self.node;
         let mut kept = BTreeSet::new();
-        for (dev, via) in node.policies.next_hops() {
+        for route in node.policies.routes().values() {
+            let policies = named(route).into_iter();
+            let policies = policies.filter_map(|name| node.policies.defined().get(name));
+            for (list, _) in policies.flat_map(Policy::lists) {
+                let counter = self.counter(Counted::List(route.key, list));
+                kept.extend(self.kept(sidestep_route {
+                    counter,
+                    ..punt(PUNT_route_miss)
+                }));
+            }
+        }
+        self.hold_all(&kept);
+        let before = std::mem::replace(&mut self.known.kept_counters, kept);
+        self.let_all_go(&before);
+        Ok(())
+    }
+
+    /// Keeps the next hops of lists, which are asked for until they answer. Of what lists have they alone change while the
+    /// policies and the routes into them are the same.
+    pub(super) fn keep_next_hops(&mut self) -> Result<(), CompileError> {
+        let next_hops = self.node.policies.next_hops();
+        if next_hops == self.known.kept_next_hops.0 {
+            return Ok(());
+        }
+        let mut kept = BTreeSet::new();
+        for &(dev, via) in &next_hops {
             match self.adjacency(dev, Via::Address(via), None) {
-                Ok(adjacency) => kept.extend(self.bare(sidestep_route {
+                Ok(adjacency) => kept.extend(self.kept(sidestep_route {
                     adjacency,
                     ..record(SIDESTEP_ROUTE_FORWARD)
                 })),
@@ -241,24 +270,31 @@ impl<'a> Pass<'a> {
                 Err(Ok(_)) => {}
             }
         }
-        for route in node.policies.routes().values() {
-            let policies = named(route).into_iter();
-            let policies = policies.filter_map(|name| node.policies.defined().get(name));
-            for (list, _) in policies.flat_map(Policy::lists) {
-                let counter = self.counter(Counted::List(route.key, list));
-                kept.extend(self.bare(sidestep_route {
-                    counter,
-                    ..punt(PUNT_route_miss)
-                }));
-            }
+        self.hold_all(&kept);
+        let (_, before) = std::mem::replace(&mut self.known.kept_next_hops, (next_hops, kept));
+        self.let_all_go(&before);
+        Ok(())
+    }
+
+    /// The index of a record that is kept. What shares it with a route has the name of that.
+    fn kept(&mut self, record: sidestep_route) -> Result<u32, Full> {
+        let index = self.intern(record)?;
+        if self.out.index.routes.contains_key(&index) {
+            return Ok(index);
         }
-        for &index in &kept {
+        self.bare(record)
+    }
+
+    fn hold_all(&mut self, routes: &BTreeSet<u32>) {
+        for &index in routes {
             self.stock.routes.hold(index);
         }
-        for index in std::mem::replace(&mut self.known.kept, kept) {
+    }
+
+    fn let_all_go(&mut self, routes: &BTreeSet<u32>) {
+        for &index in routes {
             self.stock.routes.let_go(index);
         }
-        Ok(())
     }
 }
 
@@ -287,7 +323,7 @@ fn onto(route: &Route, policy: &Policy, list: &SegmentList, standing: &ListStand
 }
 
 /// What a route steers into, if it does so by DSCP.
-fn by_dscp(route: &Route) -> Option<&Steering> {
+pub(super) fn by_dscp(route: &Route) -> Option<&Steering> {
     let mut encaps = route.next_hops.iter().filter_map(|hop| hop.encap.as_ref());
     encaps.find_map(|encap| match encap {
         Encap::Policy(steering) if !steering.by_dscp.is_empty() => Some(steering),

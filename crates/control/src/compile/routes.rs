@@ -16,6 +16,7 @@ use super::group;
 use super::ids::Full;
 use super::index::{AdjacencyInfo, Counted, RouteInfo};
 use super::merge::Say;
+use super::policy::by_dscp;
 use super::tables::{self, Entry, Place, Prefix, Verdict, Winner};
 use super::{CompileError, Pass};
 
@@ -177,6 +178,13 @@ impl Pass<'_> {
     fn route(&mut self, route: &Route, neighbor: Option<IpAddr>) -> Result<u32, CompileError> {
         let (record, left) = match self.record_of(route, neighbor)? {
             Ok(found) => found,
+            Err(full) if neighbor.is_some() && by_dscp(route).is_some() => {
+                // Its other packets are the kernel's then, and what is steered is not lost.
+                let index = self.route(route, None)?;
+                let instead = "; the kernel forwards to neighbors what is not steered";
+                self.name_full(route, full, instead);
+                return Ok(index);
+            }
             Err(full) => return Ok(self.no_room(route, full)),
         };
         if left.is_some() {
@@ -238,9 +246,12 @@ impl Pass<'_> {
             counter: self.out.image.routes[&record].counter,
         };
         let there = self.out.index.routes.get(&record);
+        // Nobody's, as those that are kept for segment lists: it has the name of who shares it.
         let is_anothers = |there: &RouteInfo| {
-            there.next_hop.is_none() && next_hop.is_some()
-                || there.next_hop.is_none() == next_hop.is_none() && there.place() != info.place()
+            there.route.is_some()
+                && (there.next_hop.is_none() && next_hop.is_some()
+                    || there.next_hop.is_none() == next_hop.is_none()
+                        && there.place() != info.place())
         };
         if !there.is_some_and(is_anothers) {
             self.name_route(record, info);
@@ -250,10 +261,15 @@ impl Pass<'_> {
     /// The record of a route that a table has no room for. (Of one of our own, which the kernel does not have, packets are
     /// dropped.)
     fn no_room(&mut self, route: &Route, full: Full) -> u32 {
-        self.out.index.full.insert(route.key, full.table);
-        let words = CompileError::from(full).to_string();
-        self.name_unsupported(route.key, Some(words));
+        self.name_full(route, full, "");
         self.full()
+    }
+
+    /// Says that a table has no room for a route, and what becomes of its packets, unless they are left to the kernel.
+    pub(super) fn name_full(&mut self, route: &Route, full: Full, instead: &str) {
+        self.out.index.full.insert(route.key, full.table);
+        let words = format!("{}{instead}", CompileError::from(full));
+        self.name_unsupported(route.key, Some(words));
     }
 
     /// The record for what does not fit, which is in the tables if anything refers to it.
@@ -331,7 +347,7 @@ impl Pass<'_> {
                 self.headend(tables::family(&route.key.prefix), next_hop, encap)
             }
             Some(Encap::Seg6Local(local)) => self.endpoint(&route.key, next_hop, local),
-            Some(Encap::Policy(steering)) => self.steered(route, steering),
+            Some(Encap::Policy(steering)) => self.steered(route, steering, neighbor),
             Some(Encap::Binding(policy)) => {
                 self.steered_first(route, std::iter::once(policy.as_str()))
             }

@@ -82,7 +82,7 @@ impl Pass<'_> {
             self.merge_below(place)?;
         }
         self.views()?;
-        self.keep_lists()?;
+        self.keep_next_hops()?;
         self.settle();
         for (place, record) in std::mem::take(&mut self.vacated) {
             self.stand_in(place, record);
