@@ -65,6 +65,8 @@ NODE = node(
         "2001:db8:ea:1::/64 dscp 8 policy backup dscp 9 policy gone",
         "2001:db8:eb::/48 policy unsigned",
         "10.2.0.0/24 dscp 46 policy low",
+        "2001:db8:ee::/48 from 2001:db8:77::/48 via fc01::1 dev eth1",
+        "2001:db8:ee::/48 dscp 46 policy low",
         "2001:db8:ec::/48 policy half",
         "2001:db8:ed::/48 policy nested",
         "2001:db8:dc::/48 dscp 46 policy low",
@@ -199,6 +201,10 @@ def groups():
     packet = ipv4(src=HOST4_0, dst="10.240.7.1", ttl=64, tos=46 << 2) / udp4()
     add("for_dscp_46_of_ipv4", "9256 8.6", packet, forward(ETH1, sent(ETH1, encapsulated(
         THIRD, inner, label4(HOST4_0, "10.240.7.1", 17, bytes(udp4())[:4]), IPV4, 46 << 2))))
+
+    destination = "2001:db8:ee::1"
+    add("not_for_dscp_0_leaves_it_to_no_route_for_another_source", "9256 8.6", plain(destination),
+        forward(ETH2, sent(ETH2, plain(destination, hop_limit=63))), "The route around it: 2001:db8:e0::/44.")
 
     # By DSCP, on a connected prefix.
     def to_neighbor(ttl, dscp):

@@ -1,8 +1,10 @@
 //! What a pass leaves behind for the next one, which compiles only what has changed.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use ipnet::IpNet;
 use sidestep_model::node::{IfIndex, Node, TableId};
 use sidestep_model::route::{Family, Route, RouteKey, RouteKind};
 
@@ -126,10 +128,16 @@ impl Known {
     }
 
     /// The route that packets take which a route into policies does not steer: the IP route of the same table with its
-    /// prefix, else the route to the longest prefix around it.
+    /// prefix, for sources around its own, else the route to the longest prefix around it.
     pub fn next_best<'a>(&self, node: &'a Node, key: &RouteKey) -> Option<&'a Route> {
-        let mut same = node.plain_routes(key.table, key.prefix);
-        let route = same.next().or_else(|| self.covering(node, key))?;
+        let takes = |from: IpNet| key.from.is_some_and(|own| from.contains(&own));
+        let same = node.plain_routes(key.table, key.prefix);
+        let same = same.filter(|route| route.key.from.is_none_or(takes));
+        let best = same.min_by_key(|route| {
+            let bits = route.key.from.map_or(0, |from| from.prefix_len());
+            (Reverse(bits), route.key.metric)
+        });
+        let route = best.or_else(|| self.covering(node, key))?;
         (route.kind != RouteKind::Throw).then_some(route)
     }
 
