@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
-use sidestep_abi::{SIDESTEP_ROUTE_BY_DSCP, SIDESTEP_ROUTE_GROUP, sidestep_policy, sidestep_route};
+use sidestep_abi::{
+    SIDESTEP_ROUTE_BY_DSCP, SIDESTEP_ROUTE_GROUP, SIDESTEP_ROUTE_SOURCE, sidestep_policy,
+    sidestep_route,
+};
 use sidestep_control::compile::{Compiled, Compiler, Whole};
 use sidestep_datapath::{Delta, FibKey, Image, Limits};
 use sidestep_lab::random::Random;
@@ -276,6 +279,11 @@ impl Walk<'_> {
         let (a, b) = (self.left, self.right);
         let (info_a, info_b) = (&a.index.routes[&left], &b.index.routes[&right]);
         let (a, b) = (a.image.routes[&left], b.image.routes[&right]);
+        let by_source = |it: &sidestep_route| u32::from(it.action) == SIDESTEP_ROUTE_SOURCE;
+        if !self.counted && by_source(&a) != by_source(&b) {
+            // Routes for several sources that do the same are one record, unless one of them alone is counted.
+            return;
+        }
         if self.counted {
             self.pair("counter", a.counter, b.counter);
             if a.counter != 0 {

@@ -156,7 +156,7 @@ fn follow(
             // Its outer header is looked up next, whatever the link is.
             match outer(node, segment, encap, nested, stands) {
                 Ok(()) => return Ok(()),
-                Err(nested) => why = why.or(Some(nested)),
+                Err(behind) => why = why.or(Some(behind)),
             }
         } else if let Some(dev) = hop.dev.filter(|_| can_use(node, hop)) {
             let key = (dev, hop.via.unwrap_or(segment.into()));
