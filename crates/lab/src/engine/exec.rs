@@ -119,7 +119,7 @@ impl Engine for Exec {
             variables,
         };
         self.run(&self.commands.up, up.variables.clone())?;
-        let standing = plane::Standing::others(&network)?;
+        let standing = plane::Standing::others(&network, behavior)?;
         for (behavior, _) in &stream {
             self.options.check()?;
             verify(&network, behavior)?;

@@ -162,7 +162,7 @@ impl Local {
         let standing = match &self.sidestep {
             Ok(sidestep) => plane.set_up(&network, sidestep, behavior)?,
             // Refused already where it is needed.
-            Err(_) => plane::Standing::linux(&network)?,
+            Err(_) => plane::Standing::linux(&network, behavior)?,
         };
         for (behavior, _) in stream {
             self.options.check()?;

@@ -29,8 +29,7 @@ pub enum Plane {
 pub struct Standing {
     network: Arc<Network>,
     running: Option<Running>,
-    _napi: Vec<Napi>,
-    _redirects: Vec<Redirect>,
+    _beside: Beside,
 }
 
 impl Plane {
@@ -64,6 +63,14 @@ impl Plane {
         }
     }
 
+    /// How the service behind it forwards. Where Linux had to be a proxy, the service does End instead, which takes its kernel.
+    pub fn service(self, behavior: &Behavior) -> Option<Service> {
+        if self == Self::Linux && !behavior.own.is_empty() {
+            return behavior.service.map(|_| Service::Kernel);
+        }
+        behavior.service
+    }
+
     /// Puts it to work. Where no XDP program of Sidestep runs the NAPI of a port that XDP frames are sent to, an XDP program
     /// that passes everything does.
     ///
@@ -75,75 +82,95 @@ impl Plane {
         sidestep: &Sidestep,
         behavior: &Behavior,
     ) -> Result<Standing, Error> {
-        if self == Self::Linux {
-            return Standing::linux(network);
-        }
-        let router = network.router()?;
-        let (mode, mut napi) = match self {
-            Self::Xdp => ("xdp", Vec::new()),
-            _ => ("tc", vec![Napi::attach(router, PORTS[0])?]),
+        let mode = match self {
+            Self::Linux => return Standing::linux(network, behavior),
+            Self::Tc => "tc",
+            Self::Xdp => "xdp",
         };
-        let redirects = match behavior.service {
-            Some(service) if service == Service::Xdp || self == Self::Xdp => {
-                serve(network, service, &mut napi)?
-            }
-            _ => Vec::new(),
-        };
-        if behavior.service == Some(Service::Xdp) && self == Self::Tc {
-            napi.push(Napi::attach(router, SERVICE_PORTS[1])?);
-        }
+        let beside = Beside::attach(network, behavior.service, self == Self::Xdp)?;
         Ok(Standing {
             network: Arc::clone(network),
             running: Some(sidestep.start(network, mode, &behavior.own)?),
-            _napi: napi,
-            _redirects: redirects,
+            _beside: beside,
         })
     }
 }
 
-/// Makes a service take XDP frames; if it forwards in XDP, it does so until the program that is returned goes.
-fn serve(
-    network: &Network,
-    service: Service,
-    napi: &mut Vec<Napi>,
-) -> Result<Vec<Redirect>, Error> {
-    let [ingress, egress] = SERVICE_IFNAMES;
-    if service == Service::Kernel {
-        napi.push(Napi::attach(network.service()?, ingress)?);
-        return Ok(Vec::new());
+/// What is attached beside the data plane, so that frames come to it and through the service.
+#[derive(Debug, Default)]
+struct Beside {
+    napi: Vec<Napi>,
+    redirects: Vec<Redirect>,
+}
+
+impl Beside {
+    /// `in_xdp`: the data plane has XDP programs of its own at the router's ports, and sends XDP frames.
+    fn attach(network: &Network, service: Option<Service>, in_xdp: bool) -> Result<Self, Error> {
+        let router = network.router()?;
+        let mut beside = Self::default();
+        if !in_xdp {
+            beside.napi.push(Napi::attach(router, PORTS[0])?);
+        }
+        if let Some(service) = service {
+            beside.serve(network, service, in_xdp)?;
+        }
+        if service == Some(Service::Xdp) && !in_xdp {
+            beside.napi.push(Napi::attach(router, SERVICE_PORTS[1])?);
+        }
+        Ok(beside)
     }
-    let header = ethernet(SERVICE_PORT_MACS[1], SERVICE_MACS[1], 0, &[]);
-    let redirect = Redirect::attach(network.service()?, ingress, egress, &header)?;
-    Ok(vec![redirect])
+
+    /// Has a service forward. `in_xdp`: it gets XDP frames.
+    fn serve(&mut self, network: &Network, service: Service, in_xdp: bool) -> Result<(), Error> {
+        let (namespace, [ingress, egress]) = (network.service()?, SERVICE_IFNAMES);
+        match service {
+            Service::Kernel if in_xdp => self.napi.push(Napi::attach(namespace, ingress)?),
+            // It does so already.
+            Service::Kernel => {}
+            Service::Xdp => {
+                let header = ethernet(SERVICE_PORT_MACS[1], SERVICE_MACS[1], 0, &[]);
+                let program = Redirect::attach(namespace, ingress, egress, &header)?;
+                self.redirects.push(program);
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Standing {
     /// Whatever forwards in the namespace. A port that has no XDP program gets one that passes everything, as for Linux.
     ///
     /// # Errors
-    /// There is no router.
-    pub fn others(network: &Arc<Network>) -> Result<Self, Error> {
-        Ok(Self {
-            network: Arc::clone(network),
-            running: None,
-            _napi: Napi::attach(network.router()?, PORTS[0])
-                .into_iter()
-                .collect(),
-            _redirects: Vec::new(),
-        })
+    /// There is no router, or BPF is not allowed.
+    pub fn others(network: &Arc<Network>, behavior: &Behavior) -> Result<Self, Error> {
+        let (router, mut beside) = (network.router()?, Beside::default());
+        let mut ports = vec![PORTS[0]];
+        if let Some(service) = behavior.service {
+            beside.serve(network, service, false)?;
+            ports.extend((service == Service::Xdp).then_some(SERVICE_PORTS[1]));
+        }
+        let napi = ports.into_iter().map(|port| Napi::attach(router, port));
+        // Of those that have a program already there is nothing to say.
+        beside.napi.extend(napi.flatten());
+        Ok(Self::beside(network, beside))
     }
 
     /// The kernel alone.
     ///
     /// # Errors
     /// BPF is not allowed.
-    pub fn linux(network: &Arc<Network>) -> Result<Self, Error> {
-        Ok(Self {
+    pub fn linux(network: &Arc<Network>, behavior: &Behavior) -> Result<Self, Error> {
+        let service = Plane::Linux.service(behavior);
+        let beside = Beside::attach(network, service, false)?;
+        Ok(Self::beside(network, beside))
+    }
+
+    fn beside(network: &Arc<Network>, beside: Beside) -> Self {
+        Self {
             network: Arc::clone(network),
             running: None,
-            _napi: vec![Napi::attach(network.router()?, PORTS[0])?],
-            _redirects: Vec::new(),
-        })
+            _beside: beside,
+        }
     }
 
     /// The router redirects packets to the service and on to the sink, and looks at none.
@@ -151,8 +178,8 @@ impl Standing {
     /// # Errors
     /// BPF is not allowed.
     pub fn redirecting(network: &Arc<Network>, service: Service) -> Result<Self, Error> {
-        let (router, mut napi) = (network.router()?, Vec::new());
-        let mut redirects = serve(network, service, &mut napi)?;
+        let (router, mut beside) = (network.router()?, Beside::default());
+        beside.serve(network, service, true)?;
         for (ingress, egress, macs) in [
             (
                 PORTS[0],
@@ -162,14 +189,10 @@ impl Standing {
             (SERVICE_PORTS[1], PORTS[1], [SINK_MAC, ROUTER_MACS[1]]),
         ] {
             let header = ethernet(macs[0], macs[1], 0, &[]);
-            redirects.push(Redirect::attach(router, ingress, egress, &header)?);
+            let program = Redirect::attach(router, ingress, egress, &header)?;
+            beside.redirects.push(program);
         }
-        Ok(Self {
-            network: Arc::clone(network),
-            running: None,
-            _napi: napi,
-            _redirects: redirects,
-        })
+        Ok(Self::beside(network, beside))
     }
 
     /// Returns when Sidestep forwards this frame at every port that it comes in by; at once if it is not there. It has to see

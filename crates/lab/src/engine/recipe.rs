@@ -1,6 +1,6 @@
 //! A case as an operator would type it: the commands that build the network, configure the router, and start the data plane.
 
-use super::behavior::{Behavior, RULES_FROM, RULES_TABLE};
+use super::behavior::{Behavior, RULES_FROM, RULES_TABLE, Service};
 use super::network::{
     GENERATOR, GENERATOR_MAC, MTU, PORT, PORTS, ROUTER, ROUTER_MACS, SERVICE, SERVICE_IFNAMES,
     SERVICE_MACS, SERVICE_PORT_MACS, SERVICE_PORTS, SINK, SINK_MAC, SYSCTLS, router_lines,
@@ -74,6 +74,7 @@ pub fn of(plane: Plane, behavior: &Behavior) -> Vec<String> {
     commands.extend(others.iter().map(|line| format!("ip -n {ROUTER} {line}")));
     commands.extend(routes_beside(behavior));
     commands.extend(rules(behavior));
+    commands.extend(service_program(plane, behavior));
     commands.extend(sidestep(plane, behavior, &ports));
     commands
 }
@@ -113,6 +114,19 @@ fn in_a_loop((first, last): (u32, u32), line: &str, numbers: &str, family: &str)
     format!(
         "for n in $(seq {first} {last}); do printf '{line}\\n' {numbers}; done | ip -n {ROUTER}{family} -batch -"
     )
+}
+
+/// There is no command of Linux for a program that redirects: what it has to do.
+fn service_program(plane: Plane, behavior: &Behavior) -> Option<String> {
+    if plane.service(behavior) != Some(Service::Xdp) {
+        return None;
+    }
+    let [ingress, egress] = SERVICE_IFNAMES;
+    let macs = [SERVICE_PORT_MACS[1], SERVICE_MACS[1]].map(mac_text);
+    Some(format!(
+        "# {SERVICE}: an XDP program at {ingress} that redirects all frames to {egress}, with destination {} and source {}",
+        macs[0], macs[1]
+    ))
 }
 
 /// Starts Sidestep, and gives it the routes that Linux has not.

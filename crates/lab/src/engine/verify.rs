@@ -97,7 +97,7 @@ mod tests {
         };
         let mut behavior = Behavior::of(&case, 64).expect("a behavior");
         let network = Arc::new(Network::routed(&behavior).expect("network"));
-        let linux = Standing::linux(&network).expect("linux");
+        let linux = Standing::linux(&network, &behavior).expect("linux");
         verify(Plane::Linux, &linux, &behavior).expect("as it has to be");
         *behavior.from_linux.last_mut().expect("a frame") ^= 1;
         let told = verify(Plane::Linux, &linux, &behavior).expect_err("one bit is wrong");

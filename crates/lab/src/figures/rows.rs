@@ -1,6 +1,6 @@
 //! What is measured: the rows of the table, most of them cases of the engines' behaviors.
 
-use crate::engine::behavior::{Behavior, Service, service};
+use crate::engine::behavior::Behavior;
 use crate::engine::customer::{HOST_6, TUNSRC};
 use crate::engine::{Case, Flows, Size};
 
@@ -127,29 +127,21 @@ fn hmac() -> Vec<Behavior> {
 /// that only forwards; both are Linux. Beside the way back, which Sidestep finds from the port alone, stands a Linux that
 /// finds it by a policy rule for each service.
 fn chain() -> Vec<Behavior> {
-    use Service::{Kernel, Xdp};
-    let rows = [
-        ("chain, End.AD", service::end_ad(2, LENGTH, Kernel, 0)),
-        (
-            "chain, End.AD, age 1",
-            service::end_ad(2, LENGTH, Kernel, 1),
-        ),
-        ("chain, End.AS", service::end_as(2, LENGTH, Kernel)),
-        ("chain, End.AM", service::end_am(3, LENGTH, Kernel)),
-        (
-            "chain, End.AD, VNF in XDP",
-            service::end_ad(2, LENGTH, Xdp, 0),
-        ),
-        ("chain, End.AS, VNF in XDP", service::end_as(2, LENGTH, Xdp)),
-        ("chain, End.AM, VNF in XDP", service::end_am(3, LENGTH, Xdp)),
-    ];
-    let rows = rows.into_iter().map(|(name, made)| named(name, made));
-    rows.chain([
+    let mut rows = cases(&[
+        ("chain, End.AD", "end.ad", 2),
+        ("chain, End.AD, age 1", "end.ad.age1", 2),
+        ("chain, End.AS", "end.as", 2),
+        ("chain, End.AM", "end.am", 3),
+        ("chain, End.AD, VNF in XDP", "end.ad.xdp", 2),
+        ("chain, End.AS, VNF in XDP", "end.as.xdp", 2),
+        ("chain, End.AM, VNF in XDP", "end.am.xdp", 3),
+    ]);
+    rows.extend([
         from_one_of("back, 1 service", 1),
         from_one_of("back, 80 services", 80),
         from_one_of("back, 160 services", 160),
-    ])
-    .collect()
+    ]);
+    rows
 }
 
 /// A static proxy, so that Linux has a counterpart of what the way back does: H.Encaps.
@@ -220,7 +212,7 @@ mod tests {
                 // Ports that no packet comes by take Linux nothing but the time to make them.
                 let busy = Behavior { idle: 0, ..row };
                 let network = Arc::new(Network::routed(&busy).expect("network"));
-                let linux = Standing::linux(&network).expect("linux");
+                let linux = Standing::linux(&network, &busy).expect("linux");
                 let verified = verify(Plane::Linux, &linux, &busy);
                 verified.err().map(|error| error.to_string())
             })

@@ -9,13 +9,13 @@ mod forward;
 mod headend;
 mod hmac;
 mod limit;
-pub mod service;
+mod service;
 
 use std::ops::RangeInclusive;
 
 use super::Case;
 use super::customer::Customer;
-use super::network::MTU;
+use super::network::{MTU, PORTS, SERVICE_PORTS};
 pub use headend::headend;
 pub use hmac::Key;
 pub use service::Service;
@@ -60,7 +60,8 @@ pub struct Behavior {
     pub devices: Vec<String>,
     /// Sysctls of the router beyond those that all behaviors share: path below `/proc/sys`, value.
     pub sysctls: Vec<(&'static str, &'static str)>,
-    /// What `ip route add` is given for it. The first is the one that packets that arrive match.
+    /// What `ip route add` is given for it. The first is the one that rules lead to, where there are some: of packets that
+    /// arrive, or of those that come back from the service.
     pub routes: Vec<String>,
     /// How many of them, at the end, stand beside those that the behavior needs.
     pub beside: u32,
@@ -84,7 +85,8 @@ pub struct Behavior {
     pub own: Vec<String>,
     /// Ports of the router that no packet comes by: services, too.
     pub idle: usize,
-    /// The service that the packet goes through.
+    /// The service that the packet goes through. Where Sidestep is the proxy ([`Self::own`]), the one beside Linux is
+    /// [`Service::Kernel`], which does End itself.
     pub service: Option<Service>,
 }
 
@@ -202,7 +204,8 @@ impl Behavior {
         made.name = case.to_string();
         if case.rules > 0 {
             let rules = (1..=case.rules).map(|n| format!("iif absent{n}"));
-            made.ruled(rules.chain(["iif eth0".to_owned()]));
+            let last = made.last_selector();
+            made.ruled(rules.chain([last]));
         }
         if case.routes > 0 {
             made.crowd(case.routes);
@@ -221,22 +224,32 @@ impl Behavior {
         self
     }
 
-    /// Moves the route that packets match into a table of its own, to which rules with these selectors lead, the last of
-    /// which has to match.
+    /// What the rule that matches asks for: the port that packets come in by before they leave.
+    fn last_selector(&self) -> String {
+        let port = match self.service {
+            None => PORTS[0],
+            Some(_) => SERVICE_PORTS[1],
+        };
+        format!("iif {port}")
+    }
+
+    /// Moves the first route into a table of its own, unless it is there already, to which rules with these selectors lead, the
+    /// last of which has to match.
     pub fn ruled(&mut self, selectors: impl IntoIterator<Item = String>) {
+        let ruled_already = !self.rules.is_empty();
         let rules = selectors.into_iter().zip(RULES_FROM..);
         self.rules = rules
             .map(|(selector, priority)| {
                 format!("{selector} priority {priority} lookup {RULES_TABLE}")
             })
             .collect();
-        if let Some(route) = self.routes.first_mut() {
+        if let Some(route) = self.routes.first_mut().filter(|_| !ruled_already) {
             self.ipv4_rules = is_ipv4(route);
             *route = format!("{route} table {RULES_TABLE}");
         }
     }
 
-    /// Puts so many routes beside the one that packets match.
+    /// Puts so many routes beside the first one.
     fn crowd(&mut self, count: u32) {
         let Some(route) = self.routes.first() else {
             return;
@@ -372,11 +385,33 @@ mod tests {
             "{}",
             made.routes[300]
         );
-        let service = super::kind("service").expect("it is there");
+        let alone = super::kind("end.usd").expect("it is there");
         let refused = Case {
             rules: 1,
-            ..case(&service, 0, 64)
+            ..case(&alone, 0, 64)
         };
         assert!(Behavior::of(&refused, 64).is_err());
+    }
+
+    #[test]
+    fn rules_before_a_service_end_with_the_one_of_what_comes_back() {
+        for (name, sids, route) in [
+            ("service", 0, "2001:db8:d::/48"),
+            ("end.ad", 2, "fc0b::/64"),
+        ] {
+            let kind = kind(name).expect("it is there");
+            let ruled = Case {
+                rules: 80,
+                ..case(&kind, sids, 64)
+            };
+            let made = Behavior::of(&ruled, 64).expect("made");
+            assert_eq!(made.rules.len(), 81);
+            let first = format!("iif absent1 priority {RULES_FROM} lookup {RULES_TABLE}");
+            let priority = RULES_FROM + 80;
+            let last = format!("iif vnf1 priority {priority} lookup {RULES_TABLE}");
+            assert_eq!([&made.rules[0], &made.rules[80]], [&first, &last]);
+            let expected = format!("{route} via fc01::1 dev eth1 table {RULES_TABLE}");
+            assert_eq!(made.routes[0], expected);
+        }
     }
 }

@@ -9,7 +9,7 @@ use super::super::customer::{
 };
 use super::super::packet::{IPV6, ROUTING, srh};
 use super::endpoint::outer;
-use super::{Arguments, Behavior, Kind, LEAST_6, RULES_TABLE};
+use super::{Arguments, Behavior, Kind, LEAST_6};
 
 pub(super) const KINDS: &[Kind] = &[
     Kind {
@@ -17,13 +17,20 @@ pub(super) const KINDS: &[Kind] = &[
         title: "plain IPv6 through a service",
         sids: 0..=0,
         not_in_linux: None,
-        make: plain,
+        make: |asked| plain(asked, Service::Kernel),
+        ..KIND
+    },
+    Kind {
+        name: "service.xdp",
+        title: "plain IPv6 through a service in XDP",
+        sids: 0..=0,
+        not_in_linux: None,
+        make: |asked| plain(asked, Service::Xdp),
         ..KIND
     },
     Kind {
         name: "service.end",
         title: "a service that does End",
-        sids: 2..=10,
         not_in_linux: None,
         make: |asked| through(&passed(&[NEXT, SID], asked.sids), Service::Kernel, asked),
         ..KIND
@@ -32,21 +39,52 @@ pub(super) const KINDS: &[Kind] = &[
         name: "end.as",
         title: "End.AS",
         sids: 1..=10,
-        make: |asked| end_as(asked.sids, asked.length, Service::Kernel),
+        make: |asked| end_as(asked, Service::Kernel),
+        ..KIND
+    },
+    Kind {
+        name: "end.as.xdp",
+        title: "End.AS, service in XDP",
+        sids: 1..=10,
+        make: |asked| end_as(asked, Service::Xdp),
         ..KIND
     },
     Kind {
         name: "end.ad",
         title: "End.AD",
-        sids: 2..=10,
-        make: |asked| end_ad(asked.sids, asked.length, Service::Kernel, 0),
+        make: |asked| end_ad(asked, Service::Kernel, 0),
+        ..KIND
+    },
+    Kind {
+        name: "end.ad.age1",
+        title: "End.AD, age 1",
+        make: |asked| end_ad(asked, Service::Kernel, 1),
+        ..KIND
+    },
+    Kind {
+        name: "end.ad.xdp",
+        title: "End.AD, service in XDP",
+        make: |asked| end_ad(asked, Service::Xdp, 0),
+        ..KIND
+    },
+    Kind {
+        name: "end.ad.xdp.age1",
+        title: "End.AD, age 1, service in XDP",
+        make: |asked| end_ad(asked, Service::Xdp, 1),
         ..KIND
     },
     Kind {
         name: "end.am",
         title: "End.AM",
         sids: 3..=10,
-        make: |asked| end_am(asked.sids, asked.length, Service::Kernel),
+        make: |asked| end_am(asked, Service::Kernel),
+        ..KIND
+    },
+    Kind {
+        name: "end.am.xdp",
+        title: "End.AM, service in XDP",
+        sids: 3..=10,
+        make: |asked| end_am(asked, Service::Xdp),
         ..KIND
     },
 ];
@@ -55,19 +93,19 @@ pub(super) const KINDS: &[Kind] = &[
 const KIND: Kind = Kind {
     name: "",
     title: "",
-    sids: 0..=0,
-    takes_rules: false,
+    sids: 2..=10,
+    takes_rules: true,
     not_in_linux: Some("Linux has no SR proxy"),
     needs_vrf: false,
     limit: false,
     least: LEAST_6,
-    make: plain,
+    make: |asked| plain(asked, Service::Kernel),
 };
 
-/// How a service forwards. Beside Linux it does End too.
+/// How a service forwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
-    /// The kernel routes plain packets.
+    /// The kernel routes packets, and does End where they come with the service's SID.
     Kernel,
     /// An XDP program sends all packets out of the other interface and looks at none: the service is not what is measured.
     Xdp,
@@ -83,24 +121,29 @@ impl Service {
     }
 }
 
-/// What comes back from the service has a route of its own.
-fn plain(asked: &Arguments) -> Behavior {
+/// There and back go to one destination: what comes back has a route in a table of its own.
+fn plain(asked: &Arguments, service: Service) -> Behavior {
     let customer = Customer::v6(asked.length);
-    Behavior {
+    let mut made = Behavior {
         routes: vec![
+            TO_CUSTOMER_6.to_owned(),
             "2001:db8:d::/48 via fd00:1::2 dev vnf0".to_owned(),
-            format!("{TO_CUSTOMER_6} table {RULES_TABLE}"),
         ],
-        rules: vec![format!("iif vnf1 priority 2000 lookup {RULES_TABLE}")],
-        service: Some(Service::Kernel),
-        ..Behavior::passing(customer.received(64), customer, customer.sent(61))
-    }
+        service: Some(service),
+        ..Behavior::passing(
+            customer.received(64),
+            customer,
+            customer.sent(service.across(64)),
+        )
+    };
+    made.ruled([made.last_selector()]);
+    made
 }
 
-/// The dynamic proxy, whose lines age after `age` seconds; 0: never. The packet has so many segments.
-pub fn end_ad(sids: u32, length: usize, service: Service, age: u32) -> Behavior {
-    let list = passed(&[NEXT, SID], sids);
-    let inner = Customer::v6(length).packet(service.across(64));
+/// The dynamic proxy, whose learned headers change once in `age` seconds at most; 0: with every packet that has others.
+fn end_ad(asked: &Arguments, service: Service, age: u32) -> Behavior {
+    let list = passed(&[NEXT, SID], asked.sids);
+    let inner = Customer::v6(asked.length).packet(service.across(64));
     Behavior {
         // As End would have sent them, around what the service sent.
         from_sidestep: sent6(&packet(63, HOST_6, 0, &list, &inner)),
@@ -108,32 +151,32 @@ pub fn end_ad(sids: u32, length: usize, service: Service, age: u32) -> Behavior 
         own: vec![format!(
             "{TO_SERVICE} action End.AD {BEHIND} age {age} dev vnf0"
         )],
-        ..through(&list, service, &Arguments { sids, length })
+        ..through(&list, service, asked)
     }
 }
 
 /// The static proxy, which puts so many segments around what comes back.
-pub fn end_as(sids: u32, length: usize, service: Service) -> Behavior {
-    let inner = Customer::v6(length).packet(service.across(64));
-    let segments = path_words(sids);
+fn end_as(asked: &Arguments, service: Service) -> Behavior {
+    let inner = Customer::v6(asked.length).packet(service.across(64));
+    let (last, segments) = (asked.sids as u8 - 1, path_words(asked.sids));
     Behavior {
-        from_sidestep: sent6(&packet(64, TUNSRC, sids as u8 - 1, &path(sids), &inner)),
+        from_sidestep: sent6(&packet(64, TUNSRC, last, &path(asked.sids), &inner)),
         computed_label: true,
         own: vec![format!(
             "{TO_SERVICE} action End.AS {BEHIND} segs {segments} src {TUNSRC} dev vnf0"
         )],
-        ..through(&[NEXT, SID], service, &Arguments { sids, length })
+        ..through(&[NEXT, SID], service, asked)
     }
 }
 
 /// The masquerading proxy. The packet has one segment more: what comes back with none left is the service's own.
-pub fn end_am(sids: u32, length: usize, service: Service) -> Behavior {
-    let list = passed(&[LAST, NEXT, SID], sids);
-    let inner = Customer::v6(length).packet(64);
+fn end_am(asked: &Arguments, service: Service) -> Behavior {
+    let list = passed(&[LAST, NEXT, SID], asked.sids);
+    let inner = Customer::v6(asked.length).packet(64);
     Behavior {
         from_sidestep: sent6(&packet(service.across(64), HOST_6, 1, &list, &inner)),
         own: vec![format!("{TO_SERVICE} action End.AM {BEHIND} dev vnf0")],
-        ..through(&list, service, &Arguments { sids, length })
+        ..through(&list, service, asked)
     }
 }
 
@@ -146,7 +189,11 @@ fn through(list: &[Ipv6Addr], service: Service, asked: &Arguments) -> Behavior {
     // The router, End, and the router again.
     let out = sent6(&packet(61, HOST_6, left - 1, list, &inner));
     Behavior {
-        routes: vec!["fc0f::/16 via fd00:1::2 dev vnf0".to_owned()],
+        // The way on, which is where rules lead to, and the way to the service.
+        routes: vec![
+            "fc0b::/64 via fc01::1 dev eth1".to_owned(),
+            "fc0f::/16 via fd00:1::2 dev vnf0".to_owned(),
+        ],
         service: Some(service),
         ..Behavior::passing(sent, customer, out)
     }
