@@ -344,6 +344,29 @@ fn what_was_measured_in_a_hurry_is_told_so_whenever_the_report_is_made() {
 }
 
 #[test]
+fn cases_of_many_cores_are_refused_by_a_machine_and_no_error_of_the_file() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    let text = CAMPAIGN.replacen("sids: [1, 2, 4]", "cores: [1, 2, 8]\n  flows: [8]", 1);
+    assert_eq!(measure(&text, folder.path(), &world), Ok(true));
+    let report = report::read(folder.path()).expect("report");
+    let rates = table(&report, "segments-ndr-table");
+    row(rates, "end, 1 core", "slow");
+    row(rates, "end, 2 cores", "fast");
+    let refused = report
+        .refusals
+        .iter()
+        .filter(|it| it.at.contains("8 cores"));
+    let refused: Vec<_> = refused.map(|it| (&*it.subject, &*it.why)).collect();
+    assert_eq!(refused, [("slow", "no 8 cores"), ("fast", "no 8 cores")]);
+    let ceilings = table(&report, "ceiling");
+    let of_two = ceilings
+        .rows
+        .iter()
+        .find(|row| row[0] == Cell::Text("64 bytes, 8 flows, 2 cores".into()));
+    assert!(of_two.is_some(), "{ceilings:?}");
+}
+
+#[test]
 fn another_campaign_does_not_get_into_the_folder() {
     let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
     let short = CAMPAIGN.replace("runs: 3", "runs: 1");
@@ -489,6 +512,11 @@ fn what_is_wrong_with_a_file_is_said_before_anything_starts() {
             "line 15, column 11: invalid value: string \"zipf\"; expected flows: a number from 1 on, or zipf and a number",
         ),
         (
+            "sids: [1, 2, 4]",
+            "cores: [9]",
+            "line 15, column 11: cores \"9\"; expected 1 to 8",
+        ),
+        (
             "name: segments",
             "name: behaviors",
             "line 12, column 9: group twice \"behaviors\"",
@@ -579,6 +607,7 @@ fn is_key(text: &str) -> bool {
         "rules:",
         "routes:",
         "flows:",
+        "cores:",
         "baseline:",
         "engines:",
         "find:",

@@ -16,6 +16,7 @@ use sidestep_lab::traffic::Load;
 fn engines(placement: Placement) -> Vec<Box<dyn Engine>> {
     all(&Options {
         placement,
+        more_cores: vec![1],
         sidestep: Some(PathBuf::from(env!("CARGO_BIN_EXE_sidestep"))),
         ..Options::default()
     })
@@ -29,6 +30,7 @@ fn plain(behavior: &str, sids: u32) -> Case {
         flows: Flows::Uniform(1),
         rules: 0,
         routes: 0,
+        cores: 1,
     }
 }
 
@@ -55,6 +57,7 @@ fn case(number: usize, kind: &Kind) -> Case {
         }),
         rules: [0, few][number / 2 % 2],
         routes: [0, few][number / 3 % 2],
+        cores: 1,
     }
 }
 
@@ -143,6 +146,55 @@ fn generator_system_and_sink_have_cpus_of_their_own() {
             tried(&**engine, &plain(behavior, 0)).expect("set up and measured");
         }
     }
+}
+
+#[test]
+fn two_cores_forward_what_two_generators_send() {
+    const NAME: &str = "two_cores_forward_what_two_generators_send";
+    if !root_or_skip(NAME) {
+        return;
+    }
+    if thread::available_parallelism().map_or(1, usize::from) < 2 {
+        eprintln!("SKIP {NAME}: there is one CPU");
+        return;
+    }
+    let on_two = |behavior: &str, sids| Case {
+        flows: Flows::Uniform(6),
+        cores: 2,
+        ..plain(behavior, sids)
+    };
+    for engine in &engines(Placement::default()) {
+        let cases = match engine.name() {
+            "none" => vec![on_two("ceiling", 0), on_two("redirect", 0)],
+            "linux" => vec![on_two("h.encaps", 2), on_two("service", 0)],
+            _ => vec![on_two("h.encaps", 2), on_two("end.ad.xdp", 2)],
+        };
+        for case in cases {
+            tried(&**engine, &case).expect("set up and measured");
+        }
+        let three = Case {
+            cores: 3,
+            ..on_two("ipv6", 0)
+        };
+        let ceiling = Case {
+            behavior: "ceiling".to_owned(),
+            ..three.clone()
+        };
+        let refused = if engine.name() == "none" {
+            &ceiling
+        } else {
+            &three
+        };
+        let why = engine.refuses(refused).expect("refused");
+        assert_eq!(why, "3 cores; there are CPUs for 2");
+    }
+    let apart = Placement {
+        sink: 1,
+        ..Placement::default()
+    };
+    let apart = &engines(apart)[0];
+    let why = apart.refuses(&on_two("ipv6", 0)).expect("refused");
+    assert!(why.ends_with("have to share each of them"), "{why}");
 }
 
 /// Set, this program is the one that is killed.

@@ -124,7 +124,7 @@ fn with_namespace() -> Chain {
         };
         // A masqueraded packet has its headers on.
         let ends = [end("p", port), end("vnf", ifname)];
-        chain.lab.link_with(ends, CORE_MTU).expect("a cable");
+        chain.lab.link_with(ends, CORE_MTU, 1).expect("a cable");
     }
     Ip::new(chain.node("p")).all(SERVICE_ADDRESSES);
     Ip::new(chain.node("vnf")).all([

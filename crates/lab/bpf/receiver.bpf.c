@@ -19,6 +19,9 @@
  * `late` only. */
 #define WINDOW 65536
 
+/* LIMIT: generators of a trial; `Receiver::SOURCES_MAX` of src/traffic/receiver.rs. */
+#define SOURCES_MAX 8
+
 /* LIMIT: bytes that a packet has in one piece; of longer ones the stamp is copied. */
 #define LENGTH_MASK 0x3fff
 
@@ -43,16 +46,19 @@ struct {
 	__type(value, struct tally);
 } tallies SEC(".maps");
 
+/* Of one generator, which has a number of its own in its stamps: the trial's and on. Each counts its packets from 0. */
 struct order {
-	__u32 trial;
+	__u32 trial; /* these three of the first one are the trial's */
 	__u32 timed;
+	__u32 sources; /* how many generators there are */
+	__u32 reserved; /* 0 */
 	__u64 next; /* the highest sequence number so far, + 1 */
 	__u64 seen[WINDOW]; /* sequence number + 1 of the last packet in this place */
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, SOURCES_MAX);
 	__type(key, __u32);
 	__type(value, struct order);
 } orders SEC(".maps");
@@ -93,7 +99,7 @@ static __always_inline void measure(struct tally *tally, __u64 time)
 /* Whether the packet is ours, of whatever trial. */
 static __always_inline bool receive(const struct stamp *stamp, __u64 bytes)
 {
-	__u32 key = 0;
+	__u32 key = 0, source, timed;
 	struct tally *tally = bpf_map_lookup_elem(&tallies, &key);
 	struct order *order = bpf_map_lookup_elem(&orders, &key);
 	__u64 sequence, slot, mark, *place;
@@ -104,8 +110,15 @@ static __always_inline bool receive(const struct stamp *stamp, __u64 bytes)
 		tally->strangers++;
 		return false;
 	}
-	if (stamp_trial(stamp) != order->trial)
+	source = (__u16)(stamp_trial(stamp) - order->trial);
+	if (source >= order->sources)
 		return true;
+	timed = order->timed;
+	if (source) {
+		order = bpf_map_lookup_elem(&orders, &source);
+		if (!order)
+			return true;
+	}
 	sequence = stamp_sequence(stamp);
 	mark = sequence + 1;
 	/* Clang knows that the lower half is 16 bits, and Linux 6.1 does not: it has to see the mask. */
@@ -126,7 +139,7 @@ static __always_inline bool receive(const struct stamp *stamp, __u64 bytes)
 		tally->reordered++;
 	else
 		order->next = mark;
-	if (order->timed)
+	if (timed)
 		measure(tally, (bpf_ktime_get_ns() - stamp_time(stamp)) & STAMP_48);
 	tally->packets++;
 	tally->bytes += bytes;
@@ -149,7 +162,9 @@ int receiver(struct xdp_md *ctx)
 	__u8 *end = (__u8 *)(long)ctx->data_end;
 	__u64 total = bpf_xdp_get_buff_len(ctx);
 	__u64 length = end - packet;
-	struct stamp stamp;
+	/* Two, so that one of them lives in registers: Linux 6.18's verifier, which tracks how exactly a stack slot has to be known,
+	 * otherwise gives up with "verifier bug: stack slot 1, total slots 0". */
+	struct stamp stamp, copied;
 
 	if (total < sizeof(stamp)) {
 		stranger();
@@ -162,9 +177,11 @@ int receiver(struct xdp_md *ctx)
 		if (packet + sizeof(stamp) > end)
 			return XDP_PASS;
 		stamp = *(struct stamp *)packet;
-	} else if (bpf_xdp_load_bytes(ctx, total - sizeof(stamp), &stamp, sizeof(stamp))) {
+	} else if (bpf_xdp_load_bytes(ctx, total - sizeof(copied), &copied, sizeof(copied))) {
 		stranger();
 		return XDP_PASS;
+	} else {
+		stamp = copied;
 	}
 	return receive(&stamp, total) ? XDP_DROP : XDP_PASS;
 }

@@ -128,15 +128,21 @@ impl Lab {
                 mac: None,
             },
         ];
-        self.link_with(ends, 1500)
+        self.link_with(ends, 1500, 1)
     }
 
-    /// Joins two nodes by a veth link whose ends have this MTU (bytes, without the Ethernet header), and returns
-    /// when both ends run.
+    /// Joins two nodes by a veth link whose ends have this MTU (bytes, without the Ethernet header) and so many queues, and
+    /// returns when both ends run. What a CPU sends is received by the queue of its number, counted round and round, so that as
+    /// many CPUs can work at once.
     ///
     /// # Errors
-    /// A node is not there, an interface name is taken there, or the kernel refuses the MTU or an address.
-    pub fn link_with(&mut self, ends: [LinkEnd<'_>; 2], mtu: u32) -> Result<&mut Self, Error> {
+    /// A node is not there, an interface name is taken there, or the kernel refuses the MTU, the queues or an address.
+    pub fn link_with(
+        &mut self,
+        ends: [LinkEnd<'_>; 2],
+        mtu: u32,
+        queues: u32,
+    ) -> Result<&mut Self, Error> {
         let mut macs = [[0; 6]; 2];
         for (mac, end) in macs.iter_mut().zip(ends) {
             let index = self.index(end.node)?;
@@ -150,7 +156,7 @@ impl Lab {
         }
         let [near, far] = [self.namespace(ends[0].node)?, self.namespace(ends[1].node)?];
         let (near_mac, far_mac) = (mac_text(macs[0]), mac_text(macs[1]));
-        let mtu = mtu.to_string();
+        let (mtu, queues) = (mtu.to_string(), queues.to_string());
         // Never the same index at both ends: the kernel then takes the pair for no pair and tells carrier a second late
         // (linkwatch_urgent_event, net/core/link_watch.c).
         let used: usize = self.nodes.iter().map(|node| node.interfaces.len()).sum();
@@ -169,6 +175,10 @@ impl Lab {
             &near_mac,
             "mtu",
             &mtu,
+            "numtxqueues",
+            &queues,
+            "numrxqueues",
+            &queues,
             "type",
             "veth", //
             "peer",
@@ -180,6 +190,10 @@ impl Lab {
             &far_mac,
             "mtu",
             &mtu,
+            "numtxqueues",
+            &queues,
+            "numrxqueues",
+            &queues,
             "netns",
             far.name(),
         ])?;

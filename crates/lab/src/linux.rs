@@ -140,7 +140,7 @@ impl Sut {
                 ifname: name,
                 mac: None,
             };
-            lab.link_with([near, far], port.mtu)?;
+            lab.link_with([near, far], port.mtu, 1)?;
             let (sut, tester) = (lab.namespace(SUT)?, lab.namespace(TESTER)?);
             tester.exec(&["ip", "link", "set", name, "arp", "off"])?;
             let (mut tester, marker) = (

@@ -29,6 +29,7 @@ fn case(behavior: &str, sids: u32) -> Case {
         flows: Flows::Zipf(16),
         rules: 0,
         routes: 0,
+        cores: 1,
     }
 }
 

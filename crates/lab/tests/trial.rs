@@ -9,7 +9,7 @@ use sidestep_lab::traffic::{
     Distribution, Driver as _, Flows, Hook, LiveFrames, Load, Local, Napi, Offer, Receiver,
     Source as _, Stamp, Stream, Template,
 };
-use sidestep_lab::{FrameSocket, Lab, root_or_skip};
+use sidestep_lab::{FrameSocket, Lab, LinkEnd, root_or_skip};
 
 /// UDP in IPv6 behind an Ethernet header; `length` counts from the IP header on.
 fn ipv6(length: usize) -> Vec<u8> {
@@ -112,6 +112,83 @@ fn a_rate_is_offered_as_asked_and_every_packet_is_counted_once() {
             }
         }
         assert!(best > least, "{best} of {rate}");
+    }
+}
+
+#[test]
+fn generators_on_two_cpus_share_the_flows_and_are_counted_apart() {
+    if !root_or_skip("generators_on_two_cpus_share_the_flows_and_are_counted_apart") {
+        return;
+    }
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        eprintln!("SKIP generators_on_two_cpus_share_the_flows_and_are_counted_apart: one CPU");
+        return;
+    }
+    let _cpu = cpu();
+    let mut lab = Lab::new("cores").expect("lab");
+    let ends = ["a", "b"].map(|node| LinkEnd {
+        node,
+        ifname: "eth0",
+        mac: None,
+    });
+    lab.node("a")
+        .and_then(|lab| lab.node("b"))
+        .and_then(|lab| lab.link_with(ends, 1500, 2))
+        .expect("two nodes");
+    let [a, b] = ["a", "b"].map(|node| lab.namespace(node).expect("node"));
+    let whole = Template::new(&ipv6(64), flows(5)).expect("template");
+    let parts = [0, 1].map(|number| Stream::of(whole.part(number, 2).expect("part")));
+    let parts = parts.map(|stream| stream.expect("stream"));
+    let streams = [(&parts[0], 0), (&parts[1], 1)];
+    let receiver = Receiver::attach(b, "eth0", Hook::Xdp).expect("receiver");
+    let source = LiveFrames::on_cpus(a, "eth0", &streams).expect("source");
+    let mut local = Local::new(source, receiver);
+    for load in [Load::Rate(10_000.0), Load::Maximum, Load::Rate(300_000.0)] {
+        let window = Duration::from_millis(200);
+        let trial = local.trial(load, window, true).expect("trial");
+        // Both count from 0: in one window their packets would be taken for each other's copies.
+        let arrivals = local.arrivals();
+        assert_eq!((arrivals.duplicated, arrivals.late), (0, 0), "{load:?}");
+        // A busy CPU may leave a ring full.
+        let least = trial.sent - trial.sent / 10;
+        assert!((least..=trial.sent).contains(&trial.received), "{trial:?}");
+        assert_eq!(arrivals.reordered, 0, "each comes by a queue of its own");
+        assert!(trial.seconds < 0.4, "{trial:?}");
+        if let Load::Rate(rate) = load {
+            assert!(trial.sent_rate() < rate * 1.01, "{trial:?}");
+        }
+    }
+    // What each of them sends: the second begins where the first one's flows end.
+    drop(local);
+    let _napi = Napi::attach(b, "eth0").expect("NAPI");
+    let socket = FrameSocket::open(b, "eth0").expect("socket");
+    let mut source = LiveFrames::on_cpus(a, "eth0", &streams).expect("source");
+    let offer = Offer {
+        trial: 7,
+        load: Load::Rate(400.0),
+        duration: Duration::from_millis(100),
+        timed: false,
+    };
+    let sent = source.offer(&offer, None).expect("offer").sent;
+    let mut seen = BTreeMap::<u16, Vec<(u16, u64)>>::new();
+    while let Some(frame) = socket.receive(Duration::from_millis(100)).expect("receive") {
+        let Some(stamp) = Stamp::of(&frame) else {
+            continue;
+        };
+        assert_eq!(udp_sum(&frame[14..]), 0, "the checksum is right");
+        let port = u16::from_be_bytes([frame[54], frame[55]]);
+        seen.entry(stamp.trial)
+            .or_default()
+            .push((port, stamp.sequence));
+    }
+    assert_eq!(seen.values().map(Vec::len).sum::<usize>() as u64, sent);
+    for (trial, ports) in [(7, 4096..4098), (8, 4098..4101)] {
+        let seen = &seen[&trial];
+        let count = ports.len() as u64;
+        for (turn, (port, sequence)) in (0..).zip(seen) {
+            let expected = ports.start + (turn % count) as u16;
+            assert_eq!((*port, *sequence), (expected, turn), "trial {trial}");
+        }
     }
 }
 
@@ -288,8 +365,8 @@ fn what_is_lost_reordered_or_sent_twice_is_noticed_and_strangers_are_not_counted
     for hook in [Hook::Xdp, Hook::Tc] {
         let mut receiver = Receiver::attach(b, "eth0", hook).expect("receiver");
         let socket = FrameSocket::open(a, "eth0").expect("socket");
-        let old = receiver.begin(false).expect("begin");
-        let trial = receiver.begin(false).expect("begin");
+        let old = receiver.begin(1, false).expect("begin");
+        let trial = receiver.begin(1, false).expect("begin");
         assert_ne!(old, trial);
         let send = |trial, sequence| {
             let mut frame = ipv6(64);
@@ -324,7 +401,7 @@ fn what_is_lost_reordered_or_sent_twice_is_noticed_and_strangers_are_not_counted
         );
         // The node at the other end may have said a word too (MLD).
         assert!((2..10).contains(&arrivals.strangers), "{arrivals:?}");
-        receiver.begin(false).expect("begin");
+        receiver.begin(1, false).expect("begin");
         assert_eq!(receiver.arrivals().expect("arrivals").packets, 0);
     }
 }

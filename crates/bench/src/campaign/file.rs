@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_saphyr::Spanned;
 use sidestep_lab::engine::exec::Commands;
 use sidestep_lab::engine::{Case, Flows, Placement, Size};
+use sidestep_lab::traffic::Receiver;
 use sidestep_model::config::yaml::{self, wrong};
 use sidestep_model::error::ConfigError;
 
@@ -82,6 +83,9 @@ pub struct Group {
     /// Flows.
     #[serde(default = "one_flow")]
     pub flows: Vec<Spanned<FlowsWord>>,
+    /// CPUs that send and forward at once.
+    #[serde(default = "one")]
+    pub cores: Vec<Spanned<u32>>,
     /// The behavior whose rate is 100 %.
     pub baseline: Option<Spanned<String>>,
     /// What others measured.
@@ -134,6 +138,8 @@ pub struct Published {
     pub rules: Option<u32>,
     /// Only with so many routes.
     pub routes: Option<u32>,
+    /// Only with so many cores.
+    pub cores: Option<u32>,
     /// Which rate it is.
     #[serde(default = "a_pdr")]
     pub find: Find,
@@ -259,6 +265,7 @@ impl Group {
             ("rules", self.rules.is_empty()),
             ("routes", self.routes.is_empty()),
             ("flows", self.flows.is_empty()),
+            ("cores", self.cores.is_empty()),
         ] {
             if is_empty {
                 return Err(wrong(
@@ -276,6 +283,10 @@ impl Group {
         unique(&self.rules, "number of rules", u32::to_string)?;
         unique(&self.routes, "number of routes", u32::to_string)?;
         unique(&self.flows, "flows", |flows| format!("{:?}", flows.0))?;
+        unique(&self.cores, "number of cores", u32::to_string)?;
+        for cores in &self.cores {
+            within(cores, "cores", 1, Receiver::SOURCES_MAX.into())?;
+        }
         unique(
             self.engines.as_deref().unwrap_or_default(),
             "engine",
@@ -368,6 +379,7 @@ impl Published {
             && same(self.sids, case.sids)
             && same(self.rules, case.rules)
             && same(self.routes, case.routes)
+            && same(self.cores, case.cores)
     }
 }
 
@@ -498,6 +510,10 @@ fn sixty_four() -> Vec<Spanned<SizeWord>> {
 
 fn zero() -> Vec<Spanned<u32>> {
     vec![spanned(0)]
+}
+
+fn one() -> Vec<Spanned<u32>> {
+    vec![spanned(1)]
 }
 
 fn one_flow() -> Vec<Spanned<FlowsWord>> {

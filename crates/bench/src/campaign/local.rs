@@ -13,8 +13,8 @@ use super::file::{Campaign, Find};
 use super::plan::Vocabulary;
 use crate::cpu;
 
-/// Every engine that there is, on the CPUs that the campaign names, otherwise on those that suit it. The process itself moves to the
-/// others, if there are any.
+/// Every engine that there is, on the CPUs that the campaign names, otherwise on those that suit it, and for a case of several cores on
+/// the last others that this process may use. The process itself moves to the rest, if there is any.
 ///
 /// # Errors
 /// The campaign names a CPU that this process may not use.
@@ -57,9 +57,17 @@ pub fn engines(
             ));
         }
     }
-    cpu::leave(&[generator, system, sink]);
+    let placed = [generator, system, sink];
+    let more_cores = allowed.iter().rev().copied();
+    let more_cores = more_cores.filter(|cpu| !placed.contains(cpu));
+    let more_cores: Vec<usize> = more_cores.take(most_cores(campaign) - 1).collect();
+    let all = [&placed, &more_cores[..]].concat();
+    // Where the cores take all CPUs, it keeps off those that every case uses.
+    let some_left = allowed.iter().any(|cpu| !all.contains(cpu));
+    cpu::leave(if some_left { &all } else { &placed });
     Ok(engine::all(&Options {
         placement,
+        more_cores,
         interrupted: Arc::clone(interrupted),
         commands: campaign
             .commands
@@ -68,6 +76,12 @@ pub fn engines(
             .collect(),
         ..Options::default()
     }))
+}
+
+/// CPUs of the case that has most of them.
+fn most_cores(campaign: &Campaign) -> usize {
+    let cores = campaign.groups.iter().flat_map(|group| &group.cores);
+    cores.map(|cores| cores.value as usize).fold(1, usize::max)
 }
 
 /// The behaviors that campaigns may name.
@@ -104,6 +118,7 @@ pub fn offers() -> Vec<Offer> {
             flows: Flows::Uniform(1),
             rules: 0,
             routes: 0,
+            cores: 1,
         };
         let engines = engines
             .iter()
@@ -126,14 +141,16 @@ fn suitable(campaign: &Campaign, allowed: &[usize]) -> Placement {
         .iter()
         .flat_map(|group| campaign.finds(group));
     let searched = finds.any(|find| find != Find::Mrr);
+    // Several cores have all three on each.
+    let apart = searched && most_cores(campaign) == 1 && napi::can_pin();
     let at = |generator, system, sink| Placement {
         generator,
         system,
         sink,
     };
     match *allowed {
-        [.., generator, system, sink] if searched && napi::can_pin() => at(generator, system, sink),
-        [generator, other] if searched && napi::can_pin() => at(generator, other, other),
+        [.., generator, system, sink] if apart => at(generator, system, sink),
+        [generator, other] if apart => at(generator, other, other),
         [.., last] => at(last, last, last),
         [] => at(0, 0, 0),
     }

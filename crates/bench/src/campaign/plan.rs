@@ -106,7 +106,8 @@ impl Plan {
                         Some(why) => self.refused.push(Refused { point, why }),
                     }
                 }
-                if self.points.len() == at {
+                // How many CPUs there are is the machine's affair, not the file's.
+                if self.points.len() == at && case.cores == 1 {
                     return Err(impossible(behavior, &case, &self.refused, chosen.len()));
                 }
                 cases.push(case);
@@ -216,26 +217,46 @@ fn cases_of(
         ));
     };
     let sids = segments(group, behavior, takes)?;
-    let mut cases = Vec::new();
-    for size in &group.sizes {
-        for &sids in &sids {
-            for rules in &group.rules {
-                for routes in &group.routes {
-                    for flows in &group.flows {
-                        cases.push(Case {
-                            behavior: behavior.value.clone(),
-                            sids,
-                            size: size.value.0,
-                            flows: flows.value.0,
-                            rules: rules.value,
-                            routes: routes.value,
-                        });
-                    }
-                }
-            }
-        }
-    }
+    let mut cases = vec![Case {
+        behavior: behavior.value.clone(),
+        sids: 0,
+        size: Size::Bytes(0),
+        flows: Flows::Uniform(1),
+        rules: 0,
+        routes: 0,
+        cores: 1,
+    }];
+    // The last varies the fastest.
+    vary(&mut cases, &group.sizes, |case, size| {
+        case.size = size.value.0
+    });
+    vary(&mut cases, &sids, |case, sids| case.sids = *sids);
+    vary(&mut cases, &group.rules, |case, rules| {
+        case.rules = rules.value
+    });
+    vary(&mut cases, &group.routes, |case, routes| {
+        case.routes = routes.value
+    });
+    vary(&mut cases, &group.flows, |case, flows| {
+        case.flows = flows.value.0
+    });
+    vary(&mut cases, &group.cores, |case, cores| {
+        case.cores = cores.value
+    });
     Ok(cases)
+}
+
+/// Makes of each case one with each of these values.
+fn vary<T>(cases: &mut Vec<Case>, values: &[T], set: impl Fn(&mut Case, &T)) {
+    let each = |case: &Case| {
+        let with = values.iter().map(|value| {
+            let mut case = case.clone();
+            set(&mut case, value);
+            case
+        });
+        with.collect::<Vec<_>>()
+    };
+    *cases = cases.iter().flat_map(each).collect();
 }
 
 /// How many segments a behavior is measured with.
@@ -281,24 +302,22 @@ fn impossible(
 }
 
 fn ceilings(points: &[Point]) -> Vec<Case> {
-    let mut cases: Vec<Case> = points
-        .iter()
-        .map(|point| ceiling(point.case.size, point.case.flows))
-        .collect();
+    let mut cases: Vec<Case> = points.iter().map(|point| ceiling(&point.case)).collect();
     cases.sort_unstable();
     cases.dedup();
     cases
 }
 
-/// What the ceiling of a way to send is measured with.
-pub fn ceiling(size: Size, flows: Flows) -> Case {
+/// What the ceiling of a case's way to send is measured with.
+pub fn ceiling(of: &Case) -> Case {
     Case {
         behavior: CEILING.into(),
         sids: 0,
-        size,
-        flows,
+        size: of.size,
+        flows: of.flows,
         rules: 0,
         routes: 0,
+        cores: of.cores,
     }
 }
 

@@ -78,6 +78,9 @@ impl Engine for Fake {
     }
 
     fn refuses(&self, case: &Case) -> Option<String> {
+        if case.cores > 2 {
+            return Some(format!("no {} cores", case.cores));
+        }
         let unknown = match (self.name, case.behavior.as_str()) {
             ("none", behavior) => behavior != "ceiling",
             (_, "end.ad") => true,

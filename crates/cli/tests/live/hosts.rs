@@ -52,7 +52,7 @@ impl Chain {
                 ifname,
                 mac: None,
             };
-            lab.link_with([end(node, ifname), end(peer, peer_ifname)], mtu)
+            lab.link_with([end(node, ifname), end(peer, peer_ifname)], mtu, 1)
                 .expect("a cable");
         }
         let chain = Self { lab };

@@ -96,7 +96,7 @@ pub fn wire(nodes: &[&str], cables: &[Cable], interrupt: &Interrupt) -> Result<L
             ifname,
             mac: None,
         };
-        lab.link_with([end(node, ifname), end(peer, peer_ifname)], mtu)?;
+        lab.link_with([end(node, ifname), end(peer, peer_ifname)], mtu, 1)?;
     }
     Ok(lab)
 }

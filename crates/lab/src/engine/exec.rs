@@ -59,8 +59,7 @@ impl Engine for Exec {
     }
 
     fn facts(&self) -> BTreeMap<String, String> {
-        let placement = self.options.placement.to_string();
-        let mut facts = BTreeMap::from([("CPUs".to_owned(), placement)]);
+        let mut facts = BTreeMap::from([("CPUs".to_owned(), self.options.cpus())]);
         let Some(info) = &self.commands.info else {
             return facts;
         };
@@ -82,6 +81,7 @@ impl Engine for Exec {
                 return Err(format!("{} is of engine none", kind.name));
             }
             kind.check(case)?;
+            self.options.cores(case)?;
             stream(case).map_err(|error| error.to_string())
         });
         let made = match made {
@@ -103,6 +103,7 @@ impl Engine for Exec {
         // A service is joined; the rest is for the commands.
         let network = Arc::new(Network::routed(&Behavior {
             service: behavior.service,
+            queues: behavior.queues,
             ..Behavior::default()
         })?);
         let mut variables = variables(case, behavior);
@@ -125,7 +126,7 @@ impl Engine for Exec {
             verify(&network, behavior)?;
         }
         let path = Path::Commanded(standing);
-        let measured = Measured::new(path, stream, case.flows, &self.options)?;
+        let measured = Measured::new(path, stream, case, &self.options)?;
         Ok(Box::new(Commanded { _up: up, measured }))
     }
 
@@ -217,6 +218,7 @@ fn variables(case: &Case, behavior: &Behavior) -> BTreeMap<String, String> {
         ("FLOWS", case.flows.count().to_string()),
         ("RULES", case.rules.to_string()),
         ("ROUTES", case.routes.to_string()),
+        ("CORES", case.cores.to_string()),
         ("ROUTER_ROUTES", behavior.routes.join("\n")),
         ("ROUTER_RULES", behavior.rules.join("\n")),
         ("ROUTER_DEVICES", behavior.devices.join("\n")),

@@ -72,7 +72,7 @@ impl Engine for Local {
     }
 
     fn facts(&self) -> BTreeMap<String, String> {
-        let mut facts = BTreeMap::from([("CPUs".to_owned(), self.options.placement.to_string())]);
+        let mut facts = BTreeMap::from([("CPUs".to_owned(), self.options.cpus())]);
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         facts.insert("kernel".to_owned(), format!("Linux {}", kernel.trim_end()));
         if let (Who::Plane(Plane::Tc | Plane::Xdp), Ok(sidestep)) = (self.who, &self.sidestep) {
@@ -95,7 +95,11 @@ impl Engine for Local {
             Ok(kind) => kind,
             Err(why) => return Some(why),
         };
-        kind.check(case).err().or_else(|| self.lacks(&kind))
+        let cores = || self.options.cores(case).err();
+        kind.check(case)
+            .err()
+            .or_else(|| self.lacks(&kind))
+            .or_else(cores)
     }
 
     fn set_up(&self, case: &Case) -> Result<Box<dyn Standing + '_>, Error> {
@@ -111,7 +115,7 @@ impl Engine for Local {
             Who::Plane(plane) => self.forwarding(plane, &stream)?,
             Who::Nobody => Path::limit(case, &stream[0].0)?,
         };
-        let measured = Measured::new(path, stream, case.flows, &self.options)?;
+        let measured = Measured::new(path, stream, case, &self.options)?;
         Ok(Box::new(measured))
     }
 

@@ -39,7 +39,10 @@ impl Path {
     /// One of engine `none`; one packet has been compared.
     pub fn limit(case: &Case, behavior: &Behavior) -> Result<Self, Error> {
         let path = if case.behavior == "redirect" {
-            let network = Network::routed(&Behavior::default())?;
+            let network = Network::routed(&Behavior {
+                queues: behavior.queues,
+                ..Behavior::default()
+            })?;
             let [ingress, egress] = PORTS;
             let macs = &behavior.from_linux[..ETHERNET];
             Self::Redirect {
@@ -47,7 +50,7 @@ impl Path {
                 network,
             }
         } else {
-            Self::Nothing(Network::bare()?)
+            Self::Nothing(Network::bare(behavior.queues)?)
         };
         let _napi = Napi::attach(path.network().sink()?, PORT)?;
         let found = exchange(path.network(), &behavior.sent)?.unwrap_or_default();
@@ -108,6 +111,8 @@ pub struct Measured {
     /// The frames that are sent, as behaviors of one length each, and how many of each take turns.
     stream: Vec<(Behavior, u32)>,
     flows: Flows,
+    /// The CPUs of the generators.
+    cores: Vec<usize>,
     options: Options,
 }
 
@@ -119,14 +124,15 @@ impl Measured {
     pub fn new(
         path: Path,
         stream: Vec<(Behavior, u32)>,
-        flows: Flows,
+        case: &Case,
         options: &Options,
     ) -> Result<Self, Error> {
         let mut measured = Self {
             driver: None,
             path,
             stream,
-            flows,
+            flows: case.flows,
+            cores: options.cores(case).map_err(Error::Usage)?,
             options: options.clone(),
         };
         let hooks = if measured.own_sink() {
@@ -151,8 +157,11 @@ impl Measured {
         // The old one goes first: a port has one.
         self.driver = None;
         let network = self.path.network();
-        let cpu = self.options.placement.generator;
-        let source = LiveFrames::open(network.generator()?, PORT, &self.frames()?, cpu)?;
+        let streams = (0..self.cores.len()).map(|core| self.frames(core as u32));
+        let streams = streams.collect::<Result<Vec<_>, Error>>()?;
+        let cpus = self.cores.iter().copied();
+        let streams: Vec<_> = streams.iter().zip(cpus).collect();
+        let source = LiveFrames::on_cpus(network.generator()?, PORT, &streams)?;
         let receiver = Receiver::attach(network.sink()?, PORT, hook)?;
         let interrupt = Interrupt::from(Arc::clone(&self.options.interrupted));
         self.driver = Some(Local::new(source, receiver).interrupted_by(interrupt));
@@ -160,7 +169,8 @@ impl Measured {
         self.thread()
     }
 
-    fn frames(&self) -> Result<Stream, Error> {
+    /// What the generator of a core sends.
+    fn frames(&self, core: u32) -> Result<Stream, Error> {
         let distribution = match self.flows {
             Flows::Uniform(_) => Distribution::Uniform,
             Flows::Zipf(_) => Distribution::Zipf,
@@ -171,7 +181,8 @@ impl Measured {
                 offset: behavior.udp_at,
                 checksum: Some(behavior.udp_at + 6),
             };
-            Ok((Template::new(&behavior.sent, flows)?, *share))
+            let all = Template::new(&behavior.sent, flows)?;
+            Ok((all.part(core, self.cores.len() as u32)?, *share))
         });
         let templates: Vec<_> = templates.collect::<Result<_, Error>>()?;
         Stream::new(&templates, distribution)

@@ -50,6 +50,14 @@ pub struct Case {
     pub rules: u32,
     /// Routes beside the one that matches.
     pub routes: u32,
+    /// CPUs, each with a generator of its own, whose flows the others do not have, and with router and sink in its loop.
+    #[serde(default = "one_core")]
+    pub cores: u32,
+}
+
+/// What a case of before there were several has.
+fn one_core() -> u32 {
+    1
 }
 
 /// How long the packets are.
@@ -115,6 +123,9 @@ impl fmt::Display for Case {
                 write!(f, ", {count} {what}")?;
             }
         }
+        if self.cores > 1 {
+            write!(f, ", {} cores", self.cores)?;
+        }
         Ok(())
     }
 }
@@ -124,6 +135,8 @@ impl fmt::Display for Case {
 pub struct Options {
     /// The CPUs.
     pub placement: Placement,
+    /// The CPUs of cores after the first, which is the placement's.
+    pub more_cores: Vec<usize>,
     /// The `sidestep` program; without one it is `$SIDESTEP`, or the one next to the running program.
     pub sidestep: Option<PathBuf>,
     /// Engines that are driven by commands, beside those that are known here.
@@ -133,6 +146,40 @@ pub struct Options {
 }
 
 impl Options {
+    /// The CPUs of a case's cores.
+    ///
+    /// # Errors
+    /// There are not so many, or generator, system and sink do not share them.
+    fn cores(&self, case: &Case) -> Result<Vec<usize>, String> {
+        let Placement {
+            generator,
+            system,
+            sink,
+        } = self.placement;
+        let all = || std::iter::once(generator).chain(self.more_cores.iter().copied());
+        let (wanted, there) = (case.cores as usize, all().count());
+        if wanted > 1 && (generator != system || system != sink) {
+            return Err(format!(
+                "{wanted} cores: generator, system and sink have to share each of them"
+            ));
+        }
+        if wanted > there {
+            return Err(format!("{wanted} cores; there are CPUs for {there}"));
+        }
+        Ok(all().take(wanted).collect())
+    }
+
+    /// What a report says of the CPUs.
+    fn cpus(&self) -> String {
+        let mut text = self.placement.to_string();
+        if !self.more_cores.is_empty() {
+            let more: Vec<String> = self.more_cores.iter().map(usize::to_string).collect();
+            text.push_str("; further cores: ");
+            text.push_str(&more.join(", "));
+        }
+        text
+    }
+
     /// Between two steps.
     ///
     /// # Errors

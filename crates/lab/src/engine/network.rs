@@ -27,15 +27,18 @@ impl Network {
         let mut lab = Lab::new(NAME)?;
         lab.node(GENERATOR)?.node(ROUTER)?.node(SINK)?;
         routes_packets(lab.namespace(ROUTER)?)?;
+        let queues = behavior.queues;
         link(
             &mut lab,
             (GENERATOR, PORT, GENERATOR_MAC),
             (ROUTER, PORTS[0], ROUTER_MACS[0]),
+            queues,
         )?;
         link(
             &mut lab,
             (ROUTER, PORTS[1], ROUTER_MACS[1]),
             (SINK, PORT, SINK_MAC),
+            queues,
         )?;
         let mut network = Self {
             lab,
@@ -43,7 +46,7 @@ impl Network {
             ports: PORTS.map(str::to_owned).into(),
         };
         if behavior.service.is_some() {
-            network.serve()?;
+            network.serve(queues)?;
         }
         network.idle(behavior.idle)?;
         let router = network.router()?;
@@ -56,7 +59,7 @@ impl Network {
 
     /// A service at [`SERVICE_PORTS`]: it does End where a packet comes with its SID, and forwards all others from its first
     /// interface to its second.
-    fn serve(&mut self) -> Result<(), Error> {
+    fn serve(&mut self, queues: u32) -> Result<(), Error> {
         self.lab.node(SERVICE)?;
         routes_packets(self.service()?)?;
         for (number, (port, ifname)) in SERVICE_PORTS.iter().zip(SERVICE_IFNAMES).enumerate() {
@@ -65,6 +68,7 @@ impl Network {
                 &mut self.lab,
                 (ROUTER, port, macs[0]),
                 (SERVICE, ifname, macs[1]),
+                queues,
             )?;
             self.ports.push((*port).to_owned());
         }
@@ -96,17 +100,18 @@ impl Network {
         Ok(())
     }
 
-    /// Builds generator -- sink, with nothing between.
+    /// Builds generator -- sink, with nothing between, and so many queues of each port; 0 is as 1.
     ///
     /// # Errors
     /// The kernel refuses something.
-    pub fn bare() -> Result<Self, Error> {
+    pub fn bare(queues: u32) -> Result<Self, Error> {
         let mut lab = Lab::new(NAME)?;
         lab.node(GENERATOR)?.node(SINK)?;
         link(
             &mut lab,
             (GENERATOR, PORT, GENERATOR_MAC),
             (SINK, PORT, SINK_MAC),
+            queues,
         )?;
         Ok(Self {
             lab,
@@ -167,13 +172,13 @@ fn routes_packets(namespace: &Namespace) -> Result<(), Error> {
 }
 
 /// Joins two ports, all offloads off at both.
-fn link(lab: &mut Lab, near: End, far: End) -> Result<(), Error> {
+fn link(lab: &mut Lab, near: End, far: End, queues: u32) -> Result<(), Error> {
     let end = |(node, ifname, mac): End| LinkEnd {
         node,
         ifname,
         mac: Some(mac),
     };
-    lab.link_with([end(near), end(far)], MTU)?;
+    lab.link_with([end(near), end(far)], MTU, queues.max(1))?;
     for (node, ifname, _) in [near, far] {
         lab.offload(node, ifname, Offload::OFF)?;
     }

@@ -26,16 +26,19 @@ pub fn of(plane: Plane, behavior: &Behavior) -> Vec<String> {
     commands.extend(link(
         (GENERATOR, PORT, GENERATOR_MAC),
         (ROUTER, PORTS[0], ROUTER_MACS[0]),
+        behavior.queues,
     ));
     commands.extend(link(
         (ROUTER, PORTS[1], ROUTER_MACS[1]),
         (SINK, PORT, SINK_MAC),
+        behavior.queues,
     ));
     if behavior.service.is_some() {
         for number in 0..2 {
             commands.extend(link(
                 (ROUTER, SERVICE_PORTS[number], SERVICE_PORT_MACS[number]),
                 (SERVICE, SERVICE_IFNAMES[number], SERVICE_MACS[number]),
+                behavior.queues,
             ));
         }
         commands.push(sysctl(SERVICE, "net/ipv6/conf/eth0/seg6_enabled", "1"));
@@ -152,10 +155,14 @@ fn sysctl(node: &str, path: &str, value: &str) -> String {
 }
 
 /// Joins two ports: node, interface, Ethernet address.
-fn link(near: (&str, &str, [u8; 6]), far: (&str, &str, [u8; 6])) -> Vec<String> {
+fn link(near: (&str, &str, [u8; 6]), far: (&str, &str, [u8; 6]), queues: u32) -> Vec<String> {
     let macs = [near, far].map(|end| mac_text(end.2));
+    let of_both = match queues {
+        0 | 1 => format!("mtu {MTU}"),
+        several => format!("mtu {MTU} numtxqueues {several} numrxqueues {several}"),
+    };
     let mut commands = vec![format!(
-        "ip -n {} link add {} mtu {MTU} address {} type veth peer name {} mtu {MTU} address {} netns {}",
+        "ip -n {} link add {} {of_both} address {} type veth peer name {} {of_both} address {} netns {}",
         near.0, near.1, macs[0], far.1, macs[1], far.0
     )];
     for (node, ifname, _) in [near, far] {
@@ -205,9 +212,10 @@ mod tests {
             behavior: "end.hmac.sha256".to_owned(),
             sids: 2,
             size: Size::Bytes(64),
-            flows: Flows::Uniform(1),
+            flows: Flows::Uniform(2),
             rules: 12,
             routes: 300,
+            cores: 2,
         };
         let behavior = Behavior::of(&case, 64).expect("a behavior");
         let own = |node: &str| format!("ss-recipe-{}-{node}", std::process::id());

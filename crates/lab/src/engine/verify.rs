@@ -94,6 +94,7 @@ mod tests {
             flows: Flows::Uniform(1),
             rules: 0,
             routes: 0,
+            cores: 1,
         };
         let mut behavior = Behavior::of(&case, 64).expect("a behavior");
         let network = Arc::new(Network::routed(&behavior).expect("network"));

@@ -99,7 +99,7 @@ impl Bench<'_> {
     /// Another packet comes out than has to.
     pub fn limits(&self, plain: &Behavior, encapsulated: &Behavior) -> Result<Vec<Limit>, Error> {
         let nothing = Behavior::default();
-        let (bare, routed) = (Network::bare()?, Network::routed(&nothing)?);
+        let (bare, routed) = (Network::bare(1)?, Network::routed(&nothing)?);
         let served = Arc::new(Network::routed(&Behavior {
             service: Some(Service::Kernel),
             ..nothing

@@ -53,6 +53,7 @@ fn row(name: &str, behavior: &str, sids: u32) -> Behavior {
         flows: Flows::Uniform(1),
         rules: 0,
         routes: 0,
+        cores: 1,
     };
     let made = Behavior::of(&case, LENGTH).expect("a case that the engines have");
     named(name, made)

@@ -77,7 +77,7 @@ impl Local {
 impl Driver for Local {
     fn trial(&mut self, load: Load, duration: Duration, latency: bool) -> Result<Trial, Error> {
         let offer = Offer {
-            trial: self.receiver.begin(latency)?,
+            trial: self.receiver.begin(self.source.generators(), latency)?,
             load,
             duration,
             timed: latency,
@@ -108,7 +108,7 @@ pub fn ceiling(stream: &Stream, cpu: usize, duration: Duration) -> Result<Trial,
         mac: None,
     });
     let longest = stream.templates().last().map_or(0, |it| it.frame().len());
-    lab.link_with(ends, longest.max(1500) as u32)?;
+    lab.link_with(ends, longest.max(1500) as u32, 1)?;
     for node in ["generator", "sink"] {
         lab.offload(node, "eth0", Offload::OFF)?;
     }

@@ -18,6 +18,7 @@ pub struct Receiver {
     object: Object,
     place: String,
     trial: u16,
+    sources: u16,
     _attached: Attachment,
 }
 
@@ -41,6 +42,9 @@ pub struct Arrivals {
 }
 
 impl Receiver {
+    /// LIMIT: generators of a trial. `SOURCES_MAX` of bpf/receiver.bpf.c.
+    pub const SOURCES_MAX: u16 = 8;
+
     /// From now on what arrives on the interface is looked at; nothing is counted as a trial's before [`Self::begin`].
     ///
     /// # Errors
@@ -57,27 +61,38 @@ impl Receiver {
             object,
             place: format!("{ifname} of {}", namespace.name()),
             trial: clock.map_or(0, |time| time.subsec_micros() as u16),
+            sources: 1,
             _attached: attached,
         };
-        receiver.begin(false)?;
+        receiver.begin(1, false)?;
         Ok(receiver)
     }
 
-    /// Begins a trial: the number that its packets' stamps have to carry. All counts are 0 again. `timed`: measure how long
-    /// packets take, from the time in their stamps.
+    /// Begins a trial of so many generators: the number that the first one's stamps have to carry; those of the others follow it.
+    /// All counts are 0 again. `timed`: measure how long packets take, from the time in their stamps.
     ///
     /// # Errors
-    /// The kernel refuses to write the maps.
-    pub fn begin(&mut self, timed: bool) -> Result<u16, Error> {
-        self.trial = self.trial.wrapping_add(1);
+    /// No generator, or more than [`Self::SOURCES_MAX`], or the kernel refuses to write the maps.
+    pub fn begin(&mut self, sources: u16, timed: bool) -> Result<u16, Error> {
+        let most = Self::SOURCES_MAX;
+        if !(1..=most).contains(&sources) {
+            return Err(Error::Usage(format!(
+                "{sources} generators; allowed are 1 to {most}"
+            )));
+        }
+        self.trial = self.trial.wrapping_add(self.sources);
+        self.sources = sources;
         let refused = |source| Error::bpf(format!("begin a trial at {}", self.place), source);
-        // In this order: of the last trial's packets none is counted once the counts are 0.
         let mut order = vec![0; ORDER];
-        order[..4].copy_from_slice(&u32::from(self.trial).to_ne_bytes());
-        order[4..8].copy_from_slice(&u32::from(timed).to_ne_bytes());
-        self.map("orders")?
-            .update(&FIRST, &order, MapFlags::ANY)
-            .map_err(refused)?;
+        let head = [self.trial, timed.into(), sources].map(|word| u32::from(word).to_ne_bytes());
+        order[..head.as_flattened().len()].copy_from_slice(head.as_flattened());
+        // In this order: before the first one's says so no packet is of this trial, and of the last trial's none is counted once
+        // the counts are 0.
+        for source in (0..u32::from(sources)).rev() {
+            self.map("orders")?
+                .update(&source.to_ne_bytes(), &order, MapFlags::ANY)
+                .map_err(refused)?;
+        }
         let cpus = libbpf_rs::num_possible_cpus().map_err(refused)?;
         let zeros = vec![vec![0; TALLY]; cpus];
         self.map("tallies")?
@@ -129,11 +144,11 @@ impl Receiver {
     }
 }
 
-/// The only key of both maps.
+/// The only key of the tallies.
 const FIRST: [u8; 4] = [0; 4];
 /// Words of `struct tally` of bpf/receiver.bpf.c before its classes.
 const COUNTS: usize = 9;
 /// Bytes of `struct tally`.
 const TALLY: usize = (COUNTS + CLASSES) * 8;
-/// Bytes of `struct order`: trial, timed, next, and the window of 65,536 sequence numbers.
-const ORDER: usize = 16 + 65536 * 8;
+/// Bytes of `struct order`: trial, timed, sources, next, and the window of 65,536 sequence numbers.
+const ORDER: usize = 24 + 65536 * 8;

@@ -15,7 +15,8 @@ use crate::{Error, Namespace};
 /// What is to be offered.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Offer {
-    /// The number that stamps carry: of [`super::Receiver::begin`].
+    /// The number that stamps carry: of [`super::Receiver::begin`]. Where several generators send, the first one's; those of the
+    /// others follow it.
     pub trial: u16,
     /// How much.
     pub load: Load,
@@ -36,6 +37,11 @@ pub struct Offered {
 
 /// Something that offers load.
 pub trait Source: fmt::Debug {
+    /// How many generators it has, each of which counts its packets by itself.
+    fn generators(&self) -> u16 {
+        1
+    }
+
     /// Offers it, and returns when all is sent.
     ///
     /// # Errors
@@ -49,8 +55,14 @@ pub trait Source: fmt::Debug {
 /// does not fit the ring there is lost on the path, as on a network card whose queue is full.
 #[derive(Debug)]
 pub struct LiveFrames {
-    program: Program,
+    senders: Vec<Sender>,
     namespace: Handle,
+}
+
+/// A program, and the CPU that it runs on.
+#[derive(Debug)]
+struct Sender {
+    program: Program,
     cpu: usize,
 }
 
@@ -65,35 +77,71 @@ impl LiveFrames {
         stream: &Stream,
         cpu: usize,
     ) -> Result<Self, Error> {
+        Self::on_cpus(namespace, ifname, &[(stream, cpu)])
+    }
+
+    /// Prepares to send several streams at once, each from a thread pinned to a CPU of its own, and each as much as the others. Over
+    /// a veth with as many queues the path behind is that CPU's, too.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn on_cpus(
+        namespace: &Namespace,
+        ifname: &str,
+        streams: &[(&Stream, usize)],
+    ) -> Result<Self, Error> {
+        let ifindex = namespace.ifindex(ifname)?;
+        let senders = streams.iter().map(|(stream, cpu)| {
+            Ok(Sender {
+                program: Program::of_stream(stream, ifindex)?,
+                cpu: *cpu,
+            })
+        });
         Ok(Self {
-            program: Program::of_stream(stream, namespace.ifindex(ifname)?)?,
+            senders: senders.collect::<Result<_, Error>>()?,
             namespace: namespace.handle(),
-            cpu,
         })
+    }
+
+    fn states(&self) -> Result<Vec<State>, Error> {
+        let senders = self.senders.iter();
+        senders.map(|it| it.program.state()).collect()
     }
 }
 
 impl Source for LiveFrames {
+    fn generators(&self) -> u16 {
+        self.senders.len() as u16
+    }
+
     fn offer(&mut self, offer: &Offer, interrupt: Option<&Interrupt>) -> Result<Offered, Error> {
         let duration = nanoseconds(offer.duration)?;
-        let interval = pace_interval(offer.load)?;
-        self.program.set(&State {
-            duration,
-            interval,
-            trial: offer.trial.into(),
-            timed: offer.timed.into(),
-            ..State::default()
-        })?;
-        let (descriptor, frame) = (self.program.descriptor()?, self.program.frame().to_owned());
+        let interval = pace_interval(share(offer.load, self.senders.len()))?;
+        for (number, sender) in (0..).zip(&mut self.senders) {
+            sender.program.set(&State {
+                duration,
+                interval,
+                trial: offer.trial.wrapping_add(number).into(),
+                timed: offer.timed.into(),
+                ..State::default()
+            })?;
+        }
         let batch = match offer.load {
             Load::Rate(_) if offer.timed => BATCH_TIMED,
             _ => BATCH,
         };
         let started = Instant::now();
-        let namespace = self.namespace.clone();
-        let mut run = Run::start(descriptor, frame, batch, namespace, self.cpu)?;
-        let mut state = self.program.state()?;
-        while state.ended == 0 && run.is_running() {
+        let runs = self.senders.iter().map(|Sender { program, cpu }| {
+            let (descriptor, frame) = (program.descriptor()?, program.frame().to_owned());
+            Run::start(descriptor, frame, batch, self.namespace.clone(), *cpu)
+        });
+        let mut runs = runs.collect::<Result<Vec<_>, Error>>()?;
+        loop {
+            let states = self.states()?;
+            let mut pairs = runs.iter().zip(&states);
+            if pairs.all(|(run, state)| state.ended > 0 || !run.is_running()) {
+                break;
+            }
             let left = offer.duration.saturating_sub(started.elapsed());
             thread::sleep(left.clamp(LOOK_LEAST, LOOK));
             check(interrupt)?;
@@ -103,14 +151,23 @@ impl Source for LiveFrames {
                     milliseconds: (offer.duration + PATIENCE).as_millis(),
                 });
             }
-            state = self.program.state()?;
         }
-        run.stop()?;
-        let state = self.program.state()?;
+        runs.iter_mut().try_for_each(Run::stop)?;
+        let states = self.states()?;
+        let first = states.iter().map(|state| state.first).min().unwrap_or(0);
+        let ended = states.iter().map(|state| state.ended).max().unwrap_or(0);
         Ok(Offered {
-            sent: state.made,
-            seconds: state.ended.saturating_sub(state.first) as f64 / 1e9,
+            sent: states.iter().map(|state| state.made).sum(),
+            seconds: ended.saturating_sub(first) as f64 / 1e9,
         })
+    }
+}
+
+/// What each of so many generators has to offer of a load.
+fn share(load: Load, generators: usize) -> Load {
+    match load {
+        Load::Maximum => Load::Maximum,
+        Load::Rate(rate) => Load::Rate(rate / generators as f64),
     }
 }
 

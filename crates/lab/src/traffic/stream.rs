@@ -85,6 +85,39 @@ impl Template {
         self.flows
     }
 
+    /// The template of one of so many generators that share the flows: each has its own, and together they have all of them.
+    ///
+    /// # Errors
+    /// There are fewer flows than generators, or no generator.
+    pub fn part(&self, number: u32, of: u32) -> Result<Self, Error> {
+        let all = self.flows.count;
+        if of == 0 || of > all {
+            return Err(Error::Usage(format!(
+                "{all} flows for {of} generators; each needs one at least"
+            )));
+        }
+        let begin = |number: u32| (u64::from(number) * u64::from(all) / u64::from(of)) as u32;
+        let first = begin(number);
+        let flows = Flows {
+            count: begin(number + 1) - first,
+            ..self.flows
+        };
+        let mut frame = self.frame.clone();
+        if first > 0 {
+            let put = |frame: &mut [u8], at: usize, value: u16| {
+                frame[at..at + 2].copy_from_slice(&value.to_be_bytes());
+            };
+            let varying = word(&frame, flows.offset) + first as u16;
+            put(&mut frame, flows.offset, varying);
+            if let Some(checksum) = flows.checksum {
+                let sum = !fold(u32::from(!word(&frame, checksum)) + first);
+                // RFC 768: 0 would say that there is none.
+                put(&mut frame, checksum, if sum == 0 { 0xffff } else { sum });
+            }
+        }
+        Self::new(&frame, flows)
+    }
+
     /// What is written anew in each packet has to be within the header.
     fn check_words(&self, header: usize) -> Result<(), Error> {
         let varying = (self.flows.count > 1).then_some(self.flows.offset);
@@ -108,15 +141,12 @@ impl Template {
             stamp.push(0);
         }
         let (words, _) = stamp.as_chunks::<2>();
-        let mut sum = u32::from(!word(covered, offset));
-        sum += words
-            .iter()
-            .map(|it| u32::from(!u16::from_be_bytes(*it)))
-            .sum::<u32>();
-        while sum > 0xffff {
-            sum = (sum & 0xffff) + (sum >> 16);
-        }
-        !(sum as u16)
+        let sum = u32::from(!word(covered, offset))
+            + words
+                .iter()
+                .map(|it| u32::from(!u16::from_be_bytes(*it)))
+                .sum::<u32>();
+        !fold(sum)
     }
 
     /// Whether the stamp begins at an odd byte of what the checksum covers, whose first is at an even byte from the checksum.
@@ -232,6 +262,14 @@ impl Stream {
     }
 }
 
+/// The ones' complement sum of 16 bits (RFC 1071).
+fn fold(mut sum: u32) -> u16 {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
 /// The bytes of each packet that are written anew, when the rest ends with a stamp.
 pub(super) fn header_length(shortest: &Template) -> usize {
     (shortest.frame.len() - Stamp::LENGTH).min(Template::HEADER_MAX)
@@ -311,6 +349,40 @@ mod tests {
         let template = Template::new(&[0; 64], word_in_stamp).expect("template");
         assert!(refusal(&[(template.clone(), 1)]).contains("word at byte 50"));
         assert!(refusal(&[(template, 1), zeros(70)]).contains("header of 48 bytes"));
+    }
+
+    #[test]
+    fn generators_share_all_flows_and_checksums_stay_right() {
+        // One's complement sums of 16-bit words: the checksum makes that of a frame 0xffff.
+        let sum = |frame: &[u8]| {
+            let (words, _) = frame.as_chunks::<2>();
+            fold(
+                words
+                    .iter()
+                    .map(|it| u32::from(u16::from_be_bytes(*it)))
+                    .sum(),
+            )
+        };
+        let flows = Flows {
+            count: 7,
+            offset: 14,
+            checksum: Some(18),
+        };
+        for base in [0x1000, 0xfff0] {
+            let mut frame = vec![0; 60];
+            frame[14..16].copy_from_slice(&u16::to_be_bytes(base));
+            frame[18..20].copy_from_slice(&u16::to_be_bytes(!base));
+            let whole = Template::new(&frame, flows).expect("template");
+            let mut next = base;
+            for number in 0..3 {
+                let part = whole.part(number, 3).expect("a part");
+                assert_eq!(word(part.frame(), 14), next);
+                assert_eq!(sum(part.frame()), 0xffff, "part {number}");
+                next += part.flows().count as u16;
+            }
+            assert_eq!(next - base, 7);
+            assert!(whole.part(0, 8).is_err());
+        }
     }
 
     #[test]

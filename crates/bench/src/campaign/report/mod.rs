@@ -180,7 +180,7 @@ impl<'a> Results<'a> {
 
     /// Packets per second of generator and sink alone, when they send so.
     fn ceiling(&self, case: &Case) -> Option<f64> {
-        let wanted = plan::ceiling(case.size, case.flows);
+        let wanted = plan::ceiling(case);
         let mut all = self.ceilings.iter();
         all.find(|(case, _)| **case == wanted)
             .map(|(_, rate)| *rate)

@@ -6,7 +6,7 @@ use sidestep_lab::engine::Case;
 use super::{CEILING_SHARE, Results};
 use crate::campaign::file::{Find, Group, Published};
 use crate::campaign::log::Measured;
-use crate::campaign::plan::Point as Planned;
+use crate::campaign::plan::{self, Point as Planned};
 use crate::report::table::without_empty_columns;
 use crate::result::{Axis, Better, Cell, Kind, Point, Section, Series, Table};
 use crate::search::{Bound, Found, PACING};
@@ -201,7 +201,7 @@ fn baseline_rate(results: &Results, point: &Planned, find: Find, baseline: &str)
         let (one, other_case) = (&point.case, &other.case);
         other.engine == point.engine
             && other_case.behavior == baseline
-            && (other_case.size, other_case.flows) == (one.size, one.flows)
+            && plan::ceiling(other_case) == plan::ceiling(one)
     };
     let itself = point.case.behavior == baseline;
     let far = |other: &&Planned| {

@@ -21,7 +21,10 @@ pub fn find(find: Find) -> &'static str {
 /// How packets are sent.
 pub fn sent(case: &Case) -> String {
     let flows = flows(case.flows);
-    format!("{}, {flows}", size(case.size))
+    match case.cores {
+        1 => format!("{}, {flows}", size(case.size)),
+        cores => format!("{}, {flows}, {cores} cores", size(case.size)),
+    }
 }
 
 /// Where the cases of a group lie: on a line if one number alone differs, otherwise each by itself.
@@ -33,7 +36,7 @@ pub struct Places<'a> {
 /// What may differ, as a number.
 type Number = (&'static str, &'static str, fn(&Case) -> Option<f64>);
 
-const NUMBERS: [Number; 4] = [
+const NUMBERS: [Number; 5] = [
     ("segments", "", |case| Some(case.sids.into())),
     ("size of the packets", "bytes", |case| match case.size {
         Size::Bytes(bytes) => Some(bytes.into()),
@@ -45,6 +48,7 @@ const NUMBERS: [Number; 4] = [
     ("routes beside the one that matches", "", |case| {
         Some(case.routes.into())
     }),
+    ("cores", "", |case| Some(case.cores.into())),
 ];
 
 /// Fewer places are no line.
@@ -107,6 +111,7 @@ impl<'a> Places<'a> {
             differs(|case| flows(case.flows)),
             differs(|case| counted(case.rules, "rule", "rules")),
             differs(|case| counted(case.routes, "route", "routes")),
+            differs(|case| counted(case.cores, "core", "cores")),
         ];
         let words = std::iter::once(case.behavior.clone()).chain(more.into_iter().flatten());
         words.collect::<Vec<_>>().join(", ")

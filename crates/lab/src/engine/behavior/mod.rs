@@ -13,9 +13,10 @@ mod service;
 
 use std::ops::RangeInclusive;
 
-use super::Case;
 use super::customer::Customer;
 use super::network::{MTU, PORTS, SERVICE_PORTS};
+use super::{Case, Flows};
+use crate::traffic::Receiver;
 pub use headend::headend;
 pub use hmac::Key;
 pub use service::Service;
@@ -85,6 +86,8 @@ pub struct Behavior {
     pub own: Vec<String>,
     /// Ports of the router that no packet comes by: services, too.
     pub idle: usize,
+    /// Queues of each port; 0 is as 1.
+    pub queues: u32,
     /// The service that the packet goes through. Where Sidestep is the proxy ([`Self::own`]), the one beside Linux is
     /// [`Service::Kernel`], which does End itself.
     pub service: Option<Service>,
@@ -152,6 +155,19 @@ impl Kind {
                 case.routes
             ));
         }
+        if !(1..=CORES_MAX).contains(&case.cores) {
+            return Err(format!(
+                "{} cores; allowed are 1 to {CORES_MAX}",
+                case.cores
+            ));
+        }
+        if case.cores > 1 && !matches!(case.flows, Flows::Uniform(flows) if flows >= case.cores) {
+            return Err(format!(
+                "{} cores with {} flows; each has flows of its own, not by Zipf",
+                case.cores,
+                case.flows.count()
+            ));
+        }
         let flows = case.flows.count();
         if !(1..=FLOWS_MAX).contains(&flows) {
             return Err(format!("{flows} flows; allowed are 1 to {FLOWS_MAX}"));
@@ -202,6 +218,7 @@ impl Behavior {
         let sids = case.sids;
         let mut made = (kind.make)(&Arguments { sids, length });
         made.name = case.to_string();
+        made.queues = case.cores;
         if case.rules > 0 {
             let rules = (1..=case.rules).map(|n| format!("iif absent{n}"));
             let last = made.last_selector();
@@ -289,6 +306,8 @@ const RULES_MAX: u32 = 30_000;
 const ROUTES_MAX: u32 = 1 << 21;
 /// LIMIT: flows: source ports from [`super::packet::SOURCE_PORT`] on.
 const FLOWS_MAX: u32 = 60_000;
+/// LIMIT: cores of a case.
+const CORES_MAX: u32 = Receiver::SOURCES_MAX as u32;
 /// The table that rules lead to.
 pub const RULES_TABLE: u32 = 1000;
 /// The priority of the first rule.
@@ -303,7 +322,7 @@ const LEAST_4: usize = 46;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Flows, Size};
+    use crate::engine::Size;
 
     fn case(kind: &Kind, sids: u32, length: u32) -> Case {
         Case {
@@ -313,6 +332,7 @@ mod tests {
             flows: Flows::Uniform(1),
             rules: 0,
             routes: 0,
+            cores: 1,
         }
     }
 
@@ -391,6 +411,26 @@ mod tests {
             ..case(&alone, 0, 64)
         };
         assert!(Behavior::of(&refused, 64).is_err());
+    }
+
+    #[test]
+    fn every_core_has_flows_of_its_own() {
+        let kind = kind("ipv6").expect("it is there");
+        for (cores, flows, allowed) in [
+            (1, Flows::Zipf(8), true),
+            (2, Flows::Uniform(2), true),
+            (2, Flows::Uniform(1), false),
+            (2, Flows::Zipf(8), false),
+            (0, Flows::Uniform(8), false),
+            (9, Flows::Uniform(9), false),
+        ] {
+            let asked = Case {
+                cores,
+                flows,
+                ..case(&kind, 0, 64)
+            };
+            assert_eq!(kind.check(&asked).is_ok(), allowed, "{asked}");
+        }
     }
 
     #[test]
