@@ -41,10 +41,20 @@ pub struct Latency {
     pub p999: f64,
     /// The longest.
     pub max: f64,
-    /// Mean of the differences between one packet and the next, without sign (RFC 5481 calls one of them IPDV).
+    /// Mean of the differences between one packet's time and the next one's, without sign: of inter-packet delay variation, IPDV
+    /// (RFC 5481 4.1).
     pub jitter: f64,
     /// The whole distribution: upper bound of a class, and the packets up to it; bounds rise, empty classes are left out.
     pub histogram: Vec<(f64, u64)>,
+}
+
+impl Latency {
+    /// The 99.9th percentile of packet delay variation, PDV (RFC 5481 4.2): what packets took longer than the quickest one, in
+    /// nanoseconds. The quickest one is known as the bound of its class, as percentiles are.
+    pub fn pdv999(&self) -> f64 {
+        let quickest = self.histogram.first().map_or(0.0, |(bound, _)| *bound);
+        self.p999 - quickest
+    }
 }
 
 impl Trial {
@@ -64,5 +74,22 @@ impl Trial {
             return 1.0;
         }
         self.received as f64 / self.sent as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delay_variation_is_beyond_the_quickest_packet() {
+        let latency = Latency {
+            samples: 4,
+            p999: 8_000.0,
+            histogram: vec![(2_000.0, 2), (4_000.0, 3), (8_000.0, 4)],
+            ..Latency::default()
+        };
+        assert!((latency.pdv999() - 6_000.0).abs() < 1e-9);
+        assert!(Latency::default().pdv999().abs() < 1e-9);
     }
 }

@@ -4,7 +4,7 @@ use sidestep_lab::engine::Case;
 use sidestep_lab::traffic::trial::Trial;
 
 use super::Results;
-use super::words::{self, Places};
+use super::words::Places;
 use crate::campaign::file::{Find, Group};
 use crate::campaign::plan::CURVE;
 use crate::result::{Axis, Better, Kind, Point, Section, Series};
@@ -26,7 +26,7 @@ pub fn sections(results: &Results, group: &Group) -> Vec<Section> {
             y: Axis::linear("delivered", "%").better(Better::Higher),
             value: |trial| trial.delivery_ratio() * 100.0,
         };
-        [throughput, delivery].map(|curve| curve.section(results, group, case, &places.label(case)))
+        [throughput, delivery].map(|curve| curve.section(results, group, case, &places))
     });
     pairs.flatten().collect()
 }
@@ -44,7 +44,7 @@ impl Curve {
         results: &Results,
         group: &Group,
         case: &Case,
-        label: &str,
+        places: &Places,
     ) -> Option<Section> {
         let points = results.points(group).filter(|point| point.case == *case);
         let series = points.filter_map(|point| {
@@ -67,8 +67,8 @@ impl Curve {
         });
         let series: Vec<Series> = series.collect();
         (!series.is_empty()).then(|| Section {
-            id: format!("{}-{}-{}", group.name.value, words::slug(label), self.name),
-            title: format!("{}: {label}, {}", group.title(), self.title),
+            id: format!("{}-{}-{}", group.name.value, places.slug(case), self.name),
+            title: format!("{}: {}, {}", group.title(), places.label(case), self.title),
             note: "Over the rate that was sent, the mean of the runs: from a tenth of each engine's own PDR to 1.2 times of it.".into(),
             kind: Kind::Line,
             x: Axis::linear("sent", "kpps"),

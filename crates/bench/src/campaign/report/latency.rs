@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use sidestep_lab::traffic::trial::Latency;
 
 use super::Results;
-use super::words::{self, Places};
+use super::words::Places;
 use crate::campaign::file::{Find, Group};
 use crate::campaign::plan::{LATENCY, Point as Planned};
 use crate::result::{Axis, Better, Cell, Kind, Point, Section, Series, Table};
@@ -33,7 +33,7 @@ pub fn sections(results: &Results, group: &Group) -> Vec<Section> {
         });
         let series: Vec<Series> = series.collect();
         (!series.is_empty()).then(|| Section {
-            id: format!("{}-{}-latency", group.name.value, words::slug(&label)),
+            id: format!("{}-{}-latency", group.name.value, places.slug(case)),
             title: format!("{}: {label}, latency", group.title()),
             note: "From generator to sink, all runs together.".into(),
             kind: Kind::Cdf,
@@ -70,14 +70,15 @@ pub fn table(results: &Results, group: &Group) -> Option<Table> {
         "p99 (µs)",
         "p99.9 (µs)",
         "max (µs)",
-        "jitter (µs)",
+        "IPDV, mean (µs)",
+        "PDV, p99.9 (µs)",
         "packets",
     ];
     (!rows.is_empty()).then(|| Table {
         id: format!("{}-latency-table", group.name.value),
         title: format!("{}: latency", group.title()),
-        note: "Percentiles and jitter are medians over the runs, the maximum is that of all. Jitter: mean difference between one packet and the \
-               next, without sign (IPDV of RFC 5481)."
+        note: "Medians over the runs; the maximum is that of all. Jitter in the terms of RFC 5481: IPDV is the difference between one packet \
+               and the next, here without sign; PDV is what a packet took longer than the quickest one."
             .into(),
         heads: heads.map(String::from).to_vec(),
         rows,
@@ -103,6 +104,7 @@ fn row(label: &str, point: &Planned, share: f64, all: &[&Latency]) -> Vec<Cell> 
         median(|latency| latency.p999),
         Cell::Number(max / MICROSECOND),
         median(|latency| latency.jitter),
+        median(Latency::pdv999),
         Cell::Number(samples as f64),
     ]
 }

@@ -103,6 +103,7 @@ pub fn table(results: &Results, group: &Group, find: Find) -> Table {
         .baseline
         .as_ref()
         .map_or(BASELINE, |baseline| &baseline.value);
+    let of_baseline = format!("% of {}", words::title(baseline));
     let heads = [
         "case".to_owned(),
         "engine".into(),
@@ -113,9 +114,9 @@ pub fn table(results: &Results, group: &Group, find: Find) -> Table {
         "lowest".into(),
         "highest".into(),
         "runs".into(),
-        format!("% of {baseline}"),
+        of_baseline.clone(),
         "published (kpps, other hardware)".into(),
-        format!("published (% of {baseline})"),
+        format!("published ({of_baseline})"),
         "note".into(),
     ];
     let mut rows = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use sidestep_lab::engine::{Case, Flows, Size};
+use sidestep_lab::engine::{Case, Flows, Size, behavior};
 
 use crate::campaign::file::Find;
 use crate::result::{Axis, Scale};
@@ -16,6 +16,11 @@ pub fn find(find: Find) -> &'static str {
         Find::Curve => "curve",
         Find::Latency => "latency",
     }
+}
+
+/// How a behavior is called: as the RFCs do. What a campaign of another version measured may be unknown here.
+pub fn title(behavior: &str) -> String {
+    behavior::kind(behavior).map_or_else(|_| behavior.to_owned(), |kind| kind.title.to_owned())
 }
 
 /// How packets are sent.
@@ -95,8 +100,17 @@ impl<'a> Places<'a> {
         })
     }
 
-    /// The behavior, and what else differs within the group.
+    /// The behavior as the RFCs call it, and what else differs within the group.
     pub fn label(&self, case: &Case) -> String {
+        self.named(case, title(&case.behavior))
+    }
+
+    /// The same as part of names of files, which have the behavior as campaigns call it.
+    pub fn slug(&self, case: &Case) -> String {
+        slug(&self.named(case, case.behavior.clone()))
+    }
+
+    fn named(&self, case: &Case, behavior: String) -> String {
         let differs = |of: fn(&Case) -> String| {
             let words: BTreeSet<String> = self.cases.iter().map(|case| of(case)).collect();
             (words.len() > 1).then(|| of(case))
@@ -113,7 +127,7 @@ impl<'a> Places<'a> {
             differs(|case| counted(case.routes, "route", "routes")),
             differs(|case| counted(case.cores, "core", "cores")),
         ];
-        let words = std::iter::once(case.behavior.clone()).chain(more.into_iter().flatten());
+        let words = std::iter::once(behavior).chain(more.into_iter().flatten());
         words.collect::<Vec<_>>().join(", ")
     }
 }

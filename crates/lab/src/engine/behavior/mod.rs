@@ -346,6 +346,16 @@ mod tests {
     }
 
     #[test]
+    fn names_and_titles_tell_kinds_apart() {
+        let all = kinds();
+        for (index, kind) in all.iter().enumerate() {
+            let mut before = all[..index].iter();
+            let same = before.find(|it| it.name == kind.name || it.title == kind.title);
+            assert!(same.is_none(), "{}: {same:?}", kind.name);
+        }
+    }
+
+    #[test]
     fn every_kind_is_made_for_the_ends_of_its_ranges_and_refused_beyond() {
         for kind in kinds() {
             let (least, most) = (*kind.sids.start(), *kind.sids.end());
