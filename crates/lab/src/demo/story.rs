@@ -15,7 +15,6 @@ use super::topology::{
 use super::{Error, frame};
 use crate::Lab;
 use crate::frames::FrameSocket;
-use crate::lab::mac_text;
 use crate::program::Interrupt;
 use crate::traffic::Napi;
 
@@ -118,16 +117,7 @@ impl<'a> Story<'a> {
     }
 
     fn throughput(&self) -> Result<Throughput, Error> {
-        let pe2 = self.lab.namespace("pe2")?;
-        let mac = mac_text(self.lab.mac("b", HOST_PORT)?);
-        let neighbor = |words: &[&str]| {
-            let all = [&["ip", "neighbor", "replace", B6, "lladdr", &mac], words].concat();
-            pe2.exec(&all).map(drop)
-        };
-        // The sink swallows neighbor solicitations too.
-        neighbor(&["nud", "permanent", "dev", "eth1"])?;
         let result = measure(self.lab, &self.udp(&[0; FRAME - 62])?, self.interrupt)?;
-        neighbor(&["nud", "reachable", "dev", "eth1"])?;
         self.screen.good(&format!(
             "{FRAME}-byte UDP packets a > b, one flow, counted at b: {} in XDP, {} at TC ingress",
             mpps(result.at_xdp),
@@ -269,7 +259,7 @@ impl<'a> Story<'a> {
         ]);
         screen.note(
             "One CPU runs generator, three routers and sink. Each data plane is given the better of the two places to \
-             count at host b, and the best of several windows; Linux also the better of before and after.",
+             count at host b, and the best of several trials; Linux also the better of before and after.",
         );
         if before.max(after) > UNSTEADY * before.min(after) {
             screen.note(&format!(

@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use super::Error;
 use super::topology::HOST_PORT;
+use crate::Lab;
 use crate::program::Interrupt;
-use crate::traffic::{Generator, Hook, Sink, Template};
-use crate::{Lab, Namespace};
+use crate::traffic::{
+    Driver as _, Flows, Hook, LiveFrames, Load, Local, Receiver, Stream, Template,
+};
 
-/// Bytes of a packet, Ethernet header included, FCS not.
-pub const FRAME: usize = 64;
+/// Bytes of a packet, Ethernet header included, FCS not: of UDP over IPv6 with room for the stamp by which it is counted.
+pub const FRAME: usize = 78;
 
 /// The rates of one data plane.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,14 +30,21 @@ impl Throughput {
     }
 }
 
-/// Sends from host a, counts at host b, at both hooks. Whatever else arrives at host b is dropped meanwhile.
+/// Sends from host a, counts at host b, at both hooks.
 ///
 /// # Errors
-/// Nothing arrives, or the generator cannot run.
+/// Nothing arrives, the generator cannot run, or somebody wants it to end.
 pub fn measure(lab: &Lab, frame: &[u8], interrupt: &Interrupt) -> Result<Throughput, Error> {
+    let checksum = Some(UDP_CHECKSUM);
+    let flow = Flows {
+        checksum,
+        ..Flows::ONE
+    };
+    let stream = Stream::of(Template::new(frame, flow)?)?;
     let at = |hook| -> Result<f64, Error> {
-        let sink = Sink::attach_at(lab.namespace("b")?, HOST_PORT, hook)?;
-        rate(lab.namespace("a")?, frame, &sink, interrupt)
+        let receiver = Receiver::attach(lab.namespace("b")?, HOST_PORT, hook)?;
+        let source = LiveFrames::open(lab.namespace("a")?, HOST_PORT, &stream, CPU)?;
+        rate(&mut Local::new(source, receiver).interrupted_by(interrupt.clone()))
     };
     Ok(Throughput {
         at_xdp: at(Hook::Xdp)?,
@@ -43,17 +52,14 @@ pub fn measure(lab: &Lab, frame: &[u8], interrupt: &Interrupt) -> Result<Through
     })
 }
 
-/// Packets per second in the best of [`WINDOWS`] windows, after a warm-up: whatever else the machine does meanwhile
-/// only takes away.
-fn rate(a: &Namespace, frame: &[u8], sink: &Sink, interrupt: &Interrupt) -> Result<f64, Error> {
-    let generator = Generator::start(a, HOST_PORT, &Template::one_flow(frame)?, CPU)?;
-    interrupt.sleep(WARM_UP)?;
+/// Packets per second in the best of [`TRIALS`], after a warm-up: whatever else the machine does meanwhile only takes away.
+fn rate(local: &mut Local) -> Result<f64, Error> {
+    local.trial(Load::Maximum, WARM_UP, false)?;
     let mut best = 0.0f64;
-    for _ in 0..WINDOWS {
-        interrupt.check()?;
-        best = best.max(sink.watch(WINDOW)?.packets_per_second());
+    for _ in 0..TRIALS {
+        let trial = local.trial(Load::Maximum, TRIAL, false)?;
+        best = best.max(trial.received_rate());
     }
-    generator.stop()?;
     if best > 0.0 {
         return Ok(best);
     }
@@ -70,5 +76,7 @@ pub fn mpps(packets_per_second: f64) -> String {
 /// The CPU of generator, routers and sink.
 const CPU: usize = 0;
 const WARM_UP: Duration = Duration::from_millis(400);
-const WINDOW: Duration = Duration::from_millis(300);
-const WINDOWS: u32 = 6;
+const TRIAL: Duration = Duration::from_millis(300);
+const TRIALS: u32 = 6;
+/// Behind Ethernet, IPv6 and the ports and the length of UDP.
+const UDP_CHECKSUM: usize = 14 + 40 + 6;

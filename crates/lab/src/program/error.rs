@@ -8,7 +8,7 @@ pub enum Error {
     Interrupted,
     /// The laboratory could not do its part.
     #[error(transparent)]
-    Lab(#[from] crate::Error),
+    Lab(crate::Error),
     /// Something that was shown or measured did not hold: a ping without an answer, bytes that changed on the way, another
     /// path than the one meant.
     #[error("{0}")]
@@ -19,4 +19,13 @@ pub enum Error {
     /// The command line.
     #[error("{0}")]
     Usage(String),
+}
+
+impl From<crate::Error> for Error {
+    fn from(error: crate::Error) -> Self {
+        match error {
+            crate::Error::Interrupted => Self::Interrupted,
+            other => Self::Lab(other),
+        }
+    }
 }
