@@ -27,8 +27,8 @@ fn init_writes_a_campaign_and_never_over_a_file() {
     let made = sidestep(&["bench", "init", &file]);
     assert!(made.status.success(), "{}", stderr(&made));
     assert_eq!(stdout(&made), format!("{file}\n"));
-    let text = fs::read_to_string(&file).unwrap();
-    assert!(text.contains("\ngroups:\n"), "{text}");
+    let template = include_str!("../../bench/src/campaign/template.yaml");
+    assert_eq!(fs::read_to_string(&file).unwrap(), template);
 
     fs::write(&file, "mine").unwrap();
     let again = sidestep(&["bench", "init", &file]);
@@ -78,6 +78,27 @@ fn list_says_who_can_do_what_and_why_not() {
         "{said}"
     );
 
+    if root_or_skip("list_says_who_can_do_what_and_why_not: as root") {
+        let lines = said
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+        let lines: Vec<String> = lines.collect();
+        for line in [
+            "behavior SIDs linux sidestep-tc sidestep-xdp none",
+            "ipv6 plain IPv6 yes yes yes –",
+            "h.encaps H.Encaps 1 to 10 yes yes yes –",
+            "end.ad.xdp.age1 End.AD, age 1, service in XDP 2 to 10 – yes yes –",
+            "ceiling generator to sink, nothing between – – – yes",
+            "linux: Linux has no flavor USD (end.usd)",
+            "linux: Linux has no SR proxy (8 behaviors)",
+        ] {
+            assert!(
+                lines.iter().any(|it| it == line),
+                "{line}\nis not in\n{said}"
+            );
+        }
+    }
+
     let json: Value = serde_json::from_str(&stdout(&sidestep(&["bench", "list", "-j"]))).unwrap();
     let proxy = json
         .as_array()
@@ -121,6 +142,39 @@ fn a_dry_run_tells_the_plan_and_measures_nothing() {
         "{said}"
     );
     assert!(fs::metadata(folder.path("results")).is_err());
+}
+
+#[test]
+fn a_dry_run_says_this_of_cases_that_some_engine_has_not() {
+    if !root_or_skip("a_dry_run_says_this_of_cases_that_some_engine_has_not") {
+        return;
+    }
+    let folder = Folder::new();
+    let text = "\
+schema: 1
+title: Proxies
+engines: [linux, sidestep-xdp]
+find: [pdr, curve]
+runs: 3
+groups:
+- {name: age, behaviors: [end.ad, end.ad.age1], sids: [3], rules: [80]}
+- {name: limits, behaviors: [service.xdp], sizes: [imix], flows: [zipf 100], routes: [1]}
+";
+    let file = folder.write("proxies.yaml", text);
+    let told = sidestep(&["bench", "run", &file, "-n"]);
+    assert_eq!(stderr(&told), "");
+    assert_eq!(
+        stdout(&told),
+        "\
+age: sidestep-xdp end.ad, 3 SIDs, 64 bytes, 80 rules
+age: sidestep-xdp end.ad.age1, 3 SIDs, 64 bytes, 80 rules
+limits: linux service.xdp, IMIX, 100 flows by Zipf, 1 route
+limits: sidestep-xdp service.xdp, IMIX, 100 flows by Zipf, 1 route
+age: not linux end.ad, 3 SIDs, 64 bytes, 80 rules: Linux has no SR proxy
+age: not linux end.ad.age1, 3 SIDs, 64 bytes, 80 rules: Linux has no SR proxy
+4 points, 3 runs of each, about 7 min
+"
+    );
 }
 
 #[test]

@@ -104,11 +104,7 @@ impl fmt::Display for Case {
     /// `end.dx4, 2 SIDs, 64 bytes`: what is not the simplest is told.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.behavior)?;
-        match self.sids {
-            0 => {}
-            1 => f.write_str(", 1 SID")?,
-            sids => write!(f, ", {sids} SIDs")?,
-        }
+        counted(f, self.sids, "SID")?;
         match self.size {
             Size::Bytes(bytes) => write!(f, ", {bytes} bytes")?,
             Size::Imix => f.write_str(", IMIX")?,
@@ -118,15 +114,20 @@ impl fmt::Display for Case {
             Flows::Uniform(flows) => write!(f, ", {flows} flows")?,
             Flows::Zipf(flows) => write!(f, ", {flows} flows by Zipf")?,
         }
-        for (count, what) in [(self.rules, "rules"), (self.routes, "routes")] {
-            if count > 0 {
-                write!(f, ", {count} {what}")?;
-            }
-        }
+        counted(f, self.rules, "rule")?;
+        counted(f, self.routes, "route")?;
         if self.cores > 1 {
-            write!(f, ", {} cores", self.cores)?;
+            counted(f, self.cores, "core")?;
         }
         Ok(())
+    }
+}
+
+fn counted(f: &mut fmt::Formatter<'_>, count: u32, what: &str) -> fmt::Result {
+    match count {
+        0 => Ok(()),
+        1 => write!(f, ", 1 {what}"),
+        count => write!(f, ", {count} {what}s"),
     }
 }
 
