@@ -43,6 +43,11 @@ def answer(to, message, source=None):
 SILENCE = "none"
 
 
+def copied(sid, segments_left, packet):
+    """RFC 9259 2.1.1: the copy that this SID makes of the packet, with the Segments Left that it finds."""
+    return {"sid": sid, "segments_left": segments_left, "packet": bytes(packet).hex()}
+
+
 def skip(why):
     """Linux cannot be asked."""
     return {"skip": why}
@@ -62,6 +67,7 @@ class Case:
     counters: dict = None
     earlier: list = field(default_factory=list)
     answer: object = None
+    copies: list = None
 
     def __post_init__(self):
         if self.linux is None:
@@ -77,12 +83,13 @@ class Group:
     node: dict
     cases: list = field(default_factory=list)
 
-    def add(self, name, rfc, port, frame, expect, linux=None, about="", counters=None, earlier=(), answer=None):
+    def add(self, name, rfc, port, frame, expect, linux=None, about="", counters=None, earlier=(), answer=None, copies=None):
         """One more case. `linux` unset: the same as here, or not asked where the kernel gets the packet. `earlier`: ports and
-        frames that come first. `answer`: what the sender is told, or SILENCE; unset: not looked at.
+        frames that come first. `answer`: what the sender is told, or SILENCE; unset: not looked at. `copies`: for the O-flag,
+        in the order of the SIDs; unset: not looked at.
         """
         rfc = [rfc] if isinstance(rfc, str) else rfc
-        self.cases.append(Case(name, rfc, port, bytes(frame), expect, linux, about, counters, earlier, answer))
+        self.cases.append(Case(name, rfc, port, bytes(frame), expect, linux, about, counters, earlier, answer, copies))
 
     def text(self):
         """The YAML file."""
@@ -99,7 +106,7 @@ class Group:
             if self.node.get(key):
                 lines.append(f"  {key}:")
                 lines += [f"  - {_flow(line)}" for line in self.node[key]]
-        for key in ("tunsrc", "seg6_flowlabel", "multipath_hash_seed", "hmac"):
+        for key in ("tunsrc", "seg6_flowlabel", "multipath_hash_seed", "hmac", "oam_rate"):
             if key in self.node:
                 lines.append(f"  {key}: {_flow(self.node[key])}")
         lines.append("cases:")
@@ -120,6 +127,11 @@ class Group:
                 lines.append("  answer: none")
             elif case.answer:
                 lines.append(f"  answer: {_flow(case.answer)}")
+            if case.copies:
+                lines.append("  copies:")
+                lines += [f"  - {_flow(copy)}" for copy in case.copies]
+            elif case.copies is not None:
+                lines.append("  copies: []")
             if case.linux == SAME:
                 lines.append("  linux: same")
             elif "skip" in case.linux or "one_of" in case.linux:

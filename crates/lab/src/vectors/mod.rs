@@ -72,6 +72,9 @@ pub struct Node {
     /// `ip sr hmac set`, by key id.
     #[serde(default)]
     pub hmac: BTreeMap<u32, HmacKey>,
+    /// Copies of packets with the O-flag per second and port; Linux ignores the flag.
+    #[serde(default)]
+    pub oam_rate: u32,
 }
 
 /// An HMAC key, for all to see: it is a test's.
@@ -149,6 +152,8 @@ pub struct Case {
     pub expect: Expect,
     /// What its sender is told, if it is said.
     pub answer: Option<Answer>,
+    /// Its copies for the O-flag (RFC 9259 2.1.1), in the order of the SIDs, if it is said.
+    pub copies: Option<Vec<OamCopy>>,
     /// What Linux makes of it.
     pub linux: Linux,
     /// What is counted, if it is said.
@@ -188,6 +193,19 @@ pub enum Answer {
         /// From its type on; of ICMPv6 with checksum 0.
         message: Vec<u8>,
     },
+}
+
+/// A copy of a packet for its O-flag (RFC 9259 2.1.1).
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OamCopy {
+    /// That the packet came to.
+    pub sid: Ipv6Addr,
+    /// Before this SID processed the packet.
+    pub segments_left: u8,
+    /// From its IPv6 header on.
+    #[serde(deserialize_with = "raw::hex")]
+    pub packet: Vec<u8>,
 }
 
 /// What Linux makes of the same packet in the same configuration.

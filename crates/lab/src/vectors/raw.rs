@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 
-use super::{Answer, Case, Counters, Expect, Linux, Node, Port};
+use super::{Answer, Case, Counters, Expect, Linux, Node, OamCopy, Port};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,6 +33,8 @@ pub(super) struct RawCase {
     expect: RawExpect,
     #[serde(default)]
     answer: Option<RawAnswer>,
+    #[serde(default)]
+    copies: Option<Vec<OamCopy>>,
     linux: RawLinux,
     #[serde(default)]
     counters: Option<Counters>,
@@ -193,6 +195,7 @@ impl RawCase {
             name,
             about,
             rfc,
+            copies,
             counters,
             ..
         } = self;
@@ -205,6 +208,7 @@ impl RawCase {
             frame,
             expect,
             answer,
+            copies,
             linux,
             counters,
         })
@@ -220,7 +224,7 @@ pub(super) const fn default_mtu() -> u32 {
 }
 
 /// Hex digits in pairs; white space between pairs is allowed.
-fn hex<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+pub(super) fn hex<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
     let text = String::deserialize(deserializer)?;
     let digits: Vec<u8> = text
         .bytes()
