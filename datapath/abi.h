@@ -14,7 +14,7 @@
 
 #include "reason.h"
 
-#define SIDESTEP_ABI_VERSION 10
+#define SIDESTEP_ABI_VERSION 11
 
 /* LIMIT: segments in one SRH that a headend writes. */
 #define SIDESTEP_SEGMENTS_MAX 16
@@ -140,6 +140,8 @@ enum sidestep_action {
 #define SIDESTEP_ROUTE_REPLACE_CSID 0x20u /* the segment list holds containers of them (RFC 9800 4.2) */
 #define SIDESTEP_ROUTE_NAT 0x40u       /* BACK_AM: the service may change the destination */
 #define SIDESTEP_ROUTE_BY_DSCP 0x80u   /* GROUP: the packet's DSCP is the slot; its routes may be groups by flow */
+/* Of a SID, which is no GROUP: what comes without a right HMAC is dropped, whatever its port says. */
+#define SIDESTEP_ROUTE_REQUIRE_HMAC 0x80u
 
 /* A route, SID or policy: what the FIB yields. Index 0 is never used: it means "no route". */
 struct sidestep_route {

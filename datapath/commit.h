@@ -70,6 +70,7 @@ SUBPROGRAM verdict commit(ENV *e, struct packet *p)
 	p->met_srh = 0;
 	p->segments_left = 0;
 	p->hmac_srh = 0;
+	p->authentic = 0;
 	/* These headers are this node's own: what the port lets in from others does not concern them. */
 	p->port_flags = (p->port_flags | SIDESTEP_PORT_SEG6) & ~SIDESTEP_PORT_REQUIRE_HMAC;
 	p->check_source = 0;

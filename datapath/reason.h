@@ -40,7 +40,7 @@
 	X(28, segmentation, "-", "a frame that is still to be cut into segments, which Linux cannot do within IPv6")   \
 	X(29, hmac_wrong, "RFC 8754 2.1.2.1", "the HMAC of the SRH is not what its key makes it")                      \
 	X(30, hmac_key, "RFC 8754 2.1.2.1", "no key has the HMAC Key ID of the SRH")                                   \
-	X(31, hmac_missing, "RFC 8754 2.1.2.1", "no HMAC in the SRH, and the port requires one (seg6_require_hmac)")   \
+	X(31, hmac_missing, "RFC 8754 2.1.2.1", "no HMAC, and the port (seg6_require_hmac) or the SID requires one")   \
 	X(32, hmac_segments, "RFC 8754 2.1.2.1", "an SRH with HMAC and more than 14 segments")                         \
 	X(33, sid_block, "RFC 8754 5.1", "from outside the SR domain, to one of its SIDs or as if from one")           \
 	X(34, policy_invalid, "RFC 9256 8.2", "steered into an SR policy without a valid segment list, which drops then")

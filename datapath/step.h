@@ -318,9 +318,11 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 			if (v != VERDICT_CONTINUE)
 				return v;
 			env_trace(e, SIDESTEP_TRACE_BEHAVIOR, r->action, index, p->destination);
+			if (unlikely(r->flags & SIDESTEP_ROUTE_REQUIRE_HMAC))
+				hmac_begin(p);
 			v = endpoint(e, p, r);
 			if (VERDICT_KIND(v) != VERDICT_DROP) {
-				verdict right = authenticate(e, p);
+				verdict right = authenticate(e, p, r);
 
 				if (right != VERDICT_CONTINUE)
 					return right;

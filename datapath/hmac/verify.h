@@ -5,6 +5,9 @@
  * port that does not care (seg6_require_hmac -1), and on one that requires it (1) an SRH without it is dropped. Without an
  * SRH there is nothing to verify.
  *
+ * A SID may require an HMAC for itself (RFC 8754 2.1.2.1 leaves it to local policy, "based on the active segment"), which Linux
+ * does not have: there the port's word does not count, and a packet without an SRH has no HMAC.
+ *
  * Nothing of the packet has been changed until then: behaviors only plan.
  */
 #ifndef SIDESTEP_HMAC_VERIFY_H
@@ -72,8 +75,15 @@ INLINE verdict hmac_verify_tlv(ENV *e, const struct packet *p, __u32 tlv, __u32 
 	return blocks ? hmac_compare(e, work, key, blocks, tlv) : punt(hmac);
 }
 
-/* Verifies the SRH at p->hmac_srh. */
-SUBPROGRAM verdict hmac_verify(ENV *e, struct packet *p)
+/* Before a SID that requires an HMAC looks at the packet: what was found of an SRH around it does not count. */
+INLINE void hmac_begin(struct packet *p)
+{
+	if (!p->met_srh)
+		p->hmac_srh = p->authentic = 0;
+}
+
+/* Verifies the SRH at p->hmac_srh, unless another SID of this node has. `required`: by the SID. */
+SUBPROGRAM verdict hmac_verify(ENV *e, struct packet *p, __u32 required)
 {
 	__u32 segments, needed, tlv = 0, key_id = 0;
 	const __u8 *bytes;
@@ -81,6 +91,8 @@ SUBPROGRAM verdict hmac_verify(ENV *e, struct packet *p)
 
 	if (!p)
 		return punt(hmac);
+	if (!p->hmac_srh)
+		return p->authentic ? VERDICT_CONTINUE : drop(hmac_missing);
 	bytes = env_bytes(e, p->hmac_srh, 8);
 	if (!bytes)
 		return punt(hmac);
@@ -98,17 +110,22 @@ SUBPROGRAM verdict hmac_verify(ENV *e, struct packet *p)
 	if (tlv)
 		v = hmac_verify_tlv(e, p, tlv, key_id, segments);
 	else
-		v = p->port_flags & SIDESTEP_PORT_REQUIRE_HMAC ? drop(hmac_missing) : VERDICT_CONTINUE;
+		v = required || (p->port_flags & SIDESTEP_PORT_REQUIRE_HMAC) ? drop(hmac_missing) : VERDICT_CONTINUE;
 	if (tlv)
 		env_trace(e, SIDESTEP_TRACE_HMAC, key_id, VERDICT_ARGUMENT(v), p->destination);
+	p->authentic = tlv && v == VERDICT_CONTINUE;
 	p->hmac_srh = 0;
 	return v;
 }
 
 /* What a SID has come to may go on, as far as an HMAC decides it. */
-INLINE verdict authenticate(ENV *e, struct packet *p)
+INLINE verdict authenticate(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
-	return likely(!p->hmac_srh) ? VERDICT_CONTINUE : hmac_verify(e, p);
+	__u32 required = r->flags & SIDESTEP_ROUTE_REQUIRE_HMAC;
+
+	if (likely(!required && (!p->hmac_srh || (p->port_flags & SIDESTEP_PORT_IGNORE_HMAC))))
+		return VERDICT_CONTINUE;
+	return hmac_verify(e, p, required);
 }
 
 #endif

@@ -90,15 +90,16 @@ SUBPROGRAM verdict srh_tlvs(ENV *e, __u32 at, __u32 end)
 	return at > end ? drop(srh_tlv) : VERDICT_CONTINUE;
 }
 
-/* This is the SRH whose HMAC is to be verified, if that one is (hmac/verify.h): it has one, or the port requires it. */
+/* This is the SRH whose HMAC is to be verified, if that is done here (hmac/verify.h): it has one, or the port requires it. */
 INLINE void srh_note_hmac(struct packet *p, __u32 offset, __u32 length, __u8 flags)
 {
 	_Bool asked = (flags & SRH_FLAG_HMAC) || (p->port_flags & SIDESTEP_PORT_REQUIRE_HMAC);
 
 	/* What was read in place lies within OFFSET_MAX. */
-	p->hmac_srh = unlikely(asked) && !(p->port_flags & SIDESTEP_PORT_IGNORE_HMAC) ? (__u16)offset : 0;
+	p->hmac_srh = unlikely(asked) ? (__u16)offset : 0;
 	p->hmac_length = (__u16)length;
 	p->hmac_source = (__u16)(p->l3 + IPV6_SOURCE);
+	p->authentic = 0;
 }
 
 /* RFC 8754 4.3.1.1, the checks on an SRH that is to be processed. Makes it the active one. */

@@ -90,7 +90,7 @@ def add_several(marked):
     three = [SEGMENT_1, END_2, END]
     marked.add(
         "at_two_sids", outer(END) / srh(2, three) / inner(9),
-        forward(ETH1, sent(ETH1, outer(SEGMENT_1, 62) / srh(0, three) / inner(9))), (END, 2), (END_2, 1),
+        forward(ETH1, sent(ETH1, outer(SEGMENT_1, 63) / srh(0, three) / inner(9))), (END, 2), (END_2, 1),
         about="Each copies it, as it arrived, with the Segments Left that this SID finds.",
     )
     two = [END_DT6, END]

@@ -137,6 +137,9 @@ pub struct Seg6Local {
     pub vlantable: Option<VlanTableId>,
     /// `flavors psp,…`.
     pub flavors: Flavors,
+    /// `require-hmac`: a packet without an SRH whose HMAC is right is dropped here, whatever `seg6_require_hmac` of its port
+    /// says (RFC 8754 2.1.2.1 leaves it to local policy).
+    pub require_hmac: bool,
     /// `count`: the kernel's own per-SID counters were asked for (ours are always on).
     pub count: bool,
     /// What only the SR proxies have.

@@ -129,12 +129,12 @@ fn seg6local() -> impl Strategy<Value = Encap> {
         any::<[bool; 6]>(),
         (1..=8_u8, 1..=8_u8),
         any::<[bool; 12]>(),
-        any::<bool>(),
+        any::<[bool; 2]>(),
     );
     let rows = prop::sample::select(BEHAVIORS);
     let any_words = (rows, values, proxy(), choices).prop_map(|(row, values, proxy, choices)| {
         let (table, nh4, nh6, dev, segments) = values;
-        let (first, flavors, (block, function), optional, count) = choices;
+        let (first, flavors, (block, function), optional, [count, require_hmac]) = choices;
         let mut local = Seg6Local::new(row.behavior);
         let chosen = row.one_of.get(usize::from(!first));
         let optional = row.optional.iter().zip(optional);
@@ -149,7 +149,7 @@ fn seg6local() -> impl Strategy<Value = Encap> {
                 Attribute::Oif => local.oif = Some(dev),
                 Attribute::Vlantable => local.vlantable = Some(VlanTableId(table.0)),
                 Attribute::Srh => local.segments.clone_from(&segments),
-                Attribute::Flavors | Attribute::Count => {}
+                Attribute::Flavors | Attribute::RequireHmac | Attribute::Count => {}
                 Attribute::Chain => local.proxy.chain = proxy.chain,
                 Attribute::Src => local.proxy.src = proxy.src,
                 Attribute::Nheth => local.proxy.nheth = proxy.nheth,
@@ -182,10 +182,11 @@ fn seg6local() -> impl Strategy<Value = Encap> {
             }
         }
         local.count = count;
+        local.require_hmac = require_hmac;
         local
     });
     any_words
-        .prop_filter("a service that cannot be", |local| local.check().is_ok())
+        .prop_filter("a SID that cannot be", |local| local.check().is_ok())
         .prop_map(Encap::Seg6Local)
 }
 

@@ -8,8 +8,8 @@ use sidestep_abi::{
     SIDESTEP_ROUTE_END_DT6, SIDESTEP_ROUTE_END_DT46, SIDESTEP_ROUTE_END_DX2,
     SIDESTEP_ROUTE_END_DX2V, SIDESTEP_ROUTE_END_DX4, SIDESTEP_ROUTE_END_DX6, SIDESTEP_ROUTE_END_T,
     SIDESTEP_ROUTE_END_X, SIDESTEP_ROUTE_FORWARD, SIDESTEP_ROUTE_NEXT_CSID, SIDESTEP_ROUTE_PSP,
-    SIDESTEP_ROUTE_REPLACE_CSID, SIDESTEP_ROUTE_USD, SIDESTEP_ROUTE_USP, SIDESTEP_VLAN_KEY_PRESENT,
-    sidestep_action, sidestep_route,
+    SIDESTEP_ROUTE_REPLACE_CSID, SIDESTEP_ROUTE_REQUIRE_HMAC, SIDESTEP_ROUTE_USD,
+    SIDESTEP_ROUTE_USP, SIDESTEP_VLAN_KEY_PRESENT, sidestep_action, sidestep_route,
 };
 use sidestep_datapath::FibKey;
 use sidestep_model::behavior::proxy::OnDown;
@@ -38,8 +38,8 @@ impl Pass<'_> {
             self.name_proxy(*sid, local, &out);
         }
         Ok(match self.node.on_down(local) {
-            None => with_flavors(out, local.flavors),
-            Some(OnDown::Bypass) => record(SIDESTEP_ROUTE_END),
+            None => with_hmac(with_flavors(out, local.flavors), local),
+            Some(OnDown::Bypass) => with_hmac(record(SIDESTEP_ROUTE_END), local),
             Some(OnDown::Drop) => sidestep_route {
                 reason: DROP_service_down as u8,
                 ..record(SIDESTEP_ROUTE_DROP)
@@ -262,6 +262,13 @@ impl Pass<'_> {
         };
         room(self.view_of(&chains))
     }
+}
+
+fn with_hmac(mut out: sidestep_route, local: &Seg6Local) -> sidestep_route {
+    if local.require_hmac {
+        out.flags |= SIDESTEP_ROUTE_REQUIRE_HMAC as u8;
+    }
+    out
 }
 
 fn with_flavors(mut out: sidestep_route, flavors: Flavors) -> sidestep_route {

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use sidestep_abi::{
     SIDESTEP_ADJACENCY_VALID, SIDESTEP_PORT_O_FLAG, SIDESTEP_PORT_REQUIRE_HMAC,
-    SIDESTEP_PORT_RPF_LOOSE, SIDESTEP_PORT_RPF_STRICT, SIDESTEP_PORT_SEG6, SIDESTEP_ROUTE_OURS,
+    SIDESTEP_PORT_RPF_LOOSE, SIDESTEP_PORT_RPF_STRICT, SIDESTEP_PORT_SEG6, SIDESTEP_ROUTE_END,
+    SIDESTEP_ROUTE_OURS, SIDESTEP_ROUTE_REQUIRE_HMAC,
 };
 use sidestep_control::compile::Compiler;
 use sidestep_datapath::{Image, Limits};
@@ -41,11 +42,13 @@ pub enum Variant {
     Seg6Disabled,
     /// Packets with the O-flag are copied on every port.
     OFlag,
+    /// `require-hmac` at every SID.
+    RequireHmacAtSids,
 }
 
 impl Variant {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::AsItIs,
         Self::Ours,
         Self::ReversePathStrict,
@@ -57,6 +60,7 @@ impl Variant {
         Self::RequireHmac,
         Self::Seg6Disabled,
         Self::OFlag,
+        Self::RequireHmacAtSids,
     ];
 
     /// By its number; beyond the last one it begins again.
@@ -80,6 +84,10 @@ impl Variant {
         for route in image.routes.values_mut() {
             if matches!(self, Self::Ours | Self::OursUnresolved | Self::OursSmallMtu) {
                 route.flags |= SIDESTEP_ROUTE_OURS as u8;
+            }
+            let sid = u32::from(route.action) >= SIDESTEP_ROUTE_END;
+            if sid && self == Self::RequireHmacAtSids {
+                route.flags |= SIDESTEP_ROUTE_REQUIRE_HMAC as u8;
             }
         }
         for adjacency in image.adjacencies.values_mut() {

@@ -7,13 +7,15 @@
 //! - What is sent, or handed to the kernel decapsulated, is one whole packet with right lengths and checksum that fits
 //!   the MTU, and byte for byte what the trace says was decided ([`super::redo`]).
 //! - Every lookup gave the longest prefix of the node's list that the address is in.
+//! - What passed a SID that requires an HMAC had one that was right.
 //! - What is reported of a packet, and what its sender is told by ICMP, quotes its own bytes and no others.
 //! - Nothing around the frame is written, and nothing around it has a part in what comes out.
 
 use sidestep_abi::{
-    SIDESTEP_HEADER_MAX, SIDESTEP_LEARNED_MAX, SIDESTEP_REPORT_BYTES, SIDESTEP_TRACE_DECAP,
-    SIDESTEP_TRACE_FORWARD, SIDESTEP_TRACE_LEARN, SIDESTEP_TRACE_LOOKUP, SIDESTEP_TRACE_PARSED,
-    SIDESTEP_TRACE_PUSH, SIDESTEP_TRACE_RESTORE, SIDESTEP_TRACE_SOURCE, sidestep_port_counters,
+    SIDESTEP_HEADER_MAX, SIDESTEP_LEARNED_MAX, SIDESTEP_REPORT_BYTES, SIDESTEP_ROUTE_REQUIRE_HMAC,
+    SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_FORWARD, SIDESTEP_TRACE_HMAC,
+    SIDESTEP_TRACE_LEARN, SIDESTEP_TRACE_LOOKUP, SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_PUSH,
+    SIDESTEP_TRACE_RESTORE, SIDESTEP_TRACE_SOURCE, sidestep_port_counters,
 };
 use sidestep_control::icmp::Kind;
 use sidestep_control::icmp::answer::answer;
@@ -176,6 +178,7 @@ impl Bench {
             Verdict::Forward { ifindex } => {
                 self.forwarded += 1;
                 self.sent(arrived, result, ifindex)?;
+                is_authentic(&self.image, &result.trace)?;
                 as_decided(expected, result)
             }
             Verdict::Kernel(reason) if reason.name == "decapsulated" => {
@@ -289,6 +292,33 @@ fn quotes_itself(arrived: &[u8], result: &Outcome) -> Found {
     };
     let own = report.packet.get(from..).unwrap_or_default();
     check(own.starts_with(quote), "its sender is told of other bytes")
+}
+
+/// What passed a SID that requires an HMAC came to it with an SRH whose HMAC was right, and not only with one around it.
+fn is_authentic(image: &Image, trace: &[Trace]) -> Found {
+    let at_sid = |step: &Trace| {
+        let route = image.routes.get(&step.b);
+        let requires = |flags: u8| u32::from(flags) & SIDESTEP_ROUTE_REQUIRE_HMAC != 0;
+        step.kind == SIDESTEP_TRACE_BEHAVIOR && route.is_some_and(|route| requires(route.flags))
+    };
+    let is_lookup = |step: &Trace| step.kind == SIDESTEP_TRACE_LOOKUP;
+    let is_right = |step: &Trace| step.kind == SIDESTEP_TRACE_HMAC && step.b == 0;
+    for sid in (0..trace.len()).filter(|&at| at_sid(&trace[at])) {
+        let is_new =
+            |step: &Trace| [SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_DECAP].contains(&step.kind);
+        let begin = trace[..sid].iter().rposition(is_new).unwrap_or(0);
+        // What was found out behind a decapsulation, and before the next lookup, is of the packet around.
+        let begin = (begin..sid)
+            .find(|&at| is_lookup(&trace[at]))
+            .unwrap_or(sid);
+        let end = (sid..trace.len()).find(|&at| is_lookup(&trace[at]));
+        let steps = &trace[begin..end.unwrap_or(trace.len())];
+        check(
+            steps.iter().any(is_right),
+            "without the HMAC that its SID requires",
+        )?;
+    }
+    Ok(())
 }
 
 /// Byte for byte what was decided.

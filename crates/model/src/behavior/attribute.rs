@@ -21,6 +21,8 @@ pub enum Attribute {
     Srh,
     /// `flavors FLAVOR,…`.
     Flavors,
+    /// `require-hmac`.
+    RequireHmac,
     /// `count`.
     Count,
     /// `chain inbound`, `chain fromVNF`.
@@ -43,7 +45,7 @@ pub enum Attribute {
 
 impl Attribute {
     /// All, in the order in which iproute2 prints them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Chain,
         Self::Srh,
         Self::Src,
@@ -60,6 +62,7 @@ impl Attribute {
         Self::Flows,
         Self::Liveness,
         Self::OnDown,
+        Self::RequireHmac,
         Self::Count,
         Self::Flavors,
     ];
@@ -76,6 +79,7 @@ impl Attribute {
             Self::Vlantable => "vlantable",
             Self::Srh => "srh",
             Self::Flavors => "flavors",
+            Self::RequireHmac => "require-hmac",
             Self::Count => "count",
             Self::Chain => "chain",
             Self::Src => "src",
@@ -100,6 +104,7 @@ impl Attribute {
             Self::Vlantable => "vlantable TABLE",
             Self::Srh => "srh segs SEGMENTS",
             Self::Flavors => "flavors FLAVORS",
+            Self::RequireHmac => "require-hmac",
             Self::Count => "count",
             Self::Chain => "chain { inbound | fromVNF }",
             Self::Src => "src IPV6",
@@ -126,6 +131,9 @@ impl Attribute {
             }
             Self::Srh => "the segments of the policy, in the order of travel",
             Self::Flavors => "variants of the behavior",
+            Self::RequireHmac => {
+                "drop what comes without an SRH whose HMAC is right, whatever the port says"
+            }
             Self::Count => "the kernel counts too (Sidestep always does)",
             Self::Chain => {
                 "`inbound` is what is meant without it; `fromVNF` is the way back, which the SID has anyway"

@@ -82,6 +82,7 @@ impl Seg6Local {
             vlantable: None,
             segments: Vec::new(),
             flavors: Flavors::default(),
+            require_hmac: false,
             count: false,
             proxy: super::Proxy::default(),
         }
@@ -99,6 +100,7 @@ impl Seg6Local {
             Attribute::Vlantable => self.vlantable.is_some(),
             Attribute::Srh => !self.segments.is_empty(),
             Attribute::Flavors => !self.flavors.is_empty(),
+            Attribute::RequireHmac => self.require_hmac,
             Attribute::Count => self.count,
             Attribute::Chain => self.proxy.chain.is_some(),
             Attribute::Src => self.proxy.src.is_some(),
@@ -167,6 +169,15 @@ impl Seg6Local {
             let flavors = join(row.flavors.iter().map(|flavor| flavor.word()), ", ");
             let problem = format!("{} does not have flavor {}", row.name, flavor.word());
             return Err(wrong("flavors", problem, flavors));
+        }
+        if self.require_hmac && self.flavors.next_csid.is_some() {
+            // RFC 9800 4.1.1: while the container holds another C-SID.
+            let problem = "no SRH is read at a C-SID within a container, so next-csid excludes";
+            return Err(wrong(
+                "require-hmac",
+                problem,
+                "it left out, or another flavor",
+            ));
         }
         if let Some((block, function)) = self.flavors.next_csid {
             // Linux, net/ipv6/seg6_local.c: seg6_chk_next_csid_cfg.
@@ -287,6 +298,7 @@ pub fn linux_can_express(route: &Route) -> bool {
         Some(Encap::Seg6Local(local)) => {
             let row = local.action.descriptor();
             row.kernel_action.is_some()
+                && !local.require_hmac
                 && !local
                     .attributes()
                     .any(|a| row.beyond_linux.attributes.contains(&a))
@@ -411,6 +423,7 @@ mod tests {
                 Attribute::Vlantable => local.vlantable = Some(crate::vlan::VlanTableId(7)),
                 Attribute::Srh => local.segments = vec![[0xfc; 16].into()],
                 Attribute::Flavors => local.flavors.psp = true,
+                Attribute::RequireHmac => local.require_hmac = true,
                 Attribute::Count => local.count = true,
                 Attribute::Chain => local.proxy.chain = Some(Chain::Inbound),
                 Attribute::Src => local.proxy.src = Some([0xfc; 16].into()),

@@ -39,7 +39,7 @@ pub struct Descriptor {
     pub required: &'static [Attribute],
     /// Exactly one of these must be there; empty: no such choice.
     pub one_of: &'static [Attribute],
-    /// Attributes that may be there. (`count` may always be, `flavors` if there are any.)
+    /// Attributes that may be there. (`count` and `require-hmac` may always be, `flavors` if there are any.)
     pub optional: &'static [Attribute],
     /// Flavors that it may have.
     pub flavors: &'static [Flavor],
@@ -446,7 +446,7 @@ impl Descriptor {
     /// It takes this attribute.
     pub fn takes(&self, attribute: Attribute) -> bool {
         match attribute {
-            Attribute::Count => true,
+            Attribute::Count | Attribute::RequireHmac => true,
             Attribute::Flavors => !self.flavors.is_empty(),
             other => {
                 self.required.contains(&other)

@@ -171,7 +171,7 @@ pub fn grammar() -> String {
     );
     let _ = writeln!(
         text,
-        "ENCAP := {{ seg6 SEG6 | seg6local action ACTION [ count ] }}"
+        "ENCAP := {{ seg6 SEG6 | seg6local action ACTION [ require-hmac ] [ count ] }}"
     );
     let _ = writeln!(
         text,

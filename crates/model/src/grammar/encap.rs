@@ -193,6 +193,7 @@ fn parse_seg6local<'a>(
             "flavors" => parse_flavors(words, &mut local.flavors)?,
             "lblen" => block = Some(words.number(name, 1, 255)? as u8),
             "nflen" => function = Some(words.number(name, 1, 255)? as u8),
+            "require-hmac" => local.require_hmac = true,
             "count" => local.count = true,
             "srh" => shown = Some(parse_srh(words, word)?),
             _ => proxy::parse(name, words, &mut local.proxy)?,

@@ -74,6 +74,10 @@ fn lines_of_operators_are_read_and_written_as_ip_writes_them() {
             "fc00::1 encap seg6local action End count flavors psp,next-csid lblen 32 nflen 32 dev eth0 table 9 metric 1024",
         ),
         (
+            "fc00::1 encap seg6local require-hmac action End.X nh6 fc00::9 flavors psp dev eth0",
+            "fc00::1 encap seg6local action End.X nh6 fc00::9 require-hmac flavors psp dev eth0 metric 1024",
+        ),
+        (
             "fc00::1 encap seg6local action End.B6.Encaps srh segs fc00::5,fc00::6 dev eth0",
             "fc00::1 encap seg6local action End.B6.Encaps srh segs fc00::5,fc00::6 dev eth0 metric 1024",
         ),
@@ -234,11 +238,11 @@ fn what_is_wrong_with_an_encapsulation_is_said_at_its_word() {
         ),
         (
             "fc00::1 encap seg6local action End nh6 fc00::1 dev eth0",
-            "word 6: End does not take \"nh6\"; expected count, flavors FLAVORS",
+            "word 6: End does not take \"nh6\"; expected require-hmac, count, flavors FLAVORS",
         ),
         (
             "fc00::1 dev eth0 encap seg6local action End table 9",
-            "word 8: End does not take \"table\"; expected count, flavors FLAVORS; the table of the route itself stands",
+            "word 8: End does not take \"table\"; expected require-hmac, count, flavors FLAVORS; the table of the route itself stands",
         ),
         (
             "fc00::1 encap seg6local action End.DT6 table 1 table 2 dev eth0",
@@ -251,6 +255,14 @@ fn what_is_wrong_with_an_encapsulation_is_said_at_its_word() {
         (
             "fc00::1 encap seg6local action End flavors next-csid lblen 33 dev eth0",
             "word 8: impossible length \"lblen\"; expected a multiple of 8 from 8 to 120",
+        ),
+        (
+            "fc00::1 encap seg6local action End flavors next-csid require-hmac dev eth0",
+            "word 8: no SRH is read at a C-SID within a container, so next-csid excludes \"require-hmac\"; expected it left out",
+        ),
+        (
+            "fc00::1 encap seg6local action End require-hmac require-hmac dev eth0",
+            "word 7: duplicate keyword \"require-hmac\"",
         ),
         (
             "10.0.0.1 encap seg6local action End dev eth0",
