@@ -119,16 +119,24 @@ INLINE _Bool flow_icmp_error(ENV *e, __u32 at, __u8 version, __u32 *quoted)
 	return icmp[0] == ICMP_UNREACHABLE || icmp[0] == ICMP_TIME_EXCEEDED || icmp[0] == ICMP_PARAMETER_PROBLEM;
 }
 
+/* Whether what is quoted at `at` begins as a packet of that version does: nobody has read it before (ipv6_read, ipv4_read). */
+INLINE _Bool flow_is_packet(ENV *e, __u32 at, __u8 version)
+{
+	const __u8 *ip = env_bytes(e, at, 1);
+
+	return ip && *ip >> 4 == version && (version == 6 || (*ip & 15) >= 5);
+}
+
 /*
  * The flow against that of the packet that an ICMP error at `at` quotes, by which the error goes to whom it is for. 0: it is none,
- * or it quotes a fragment: in the other direction that has another identification.
+ * it quotes no packet, or a fragment: in the other direction that has another identification.
  */
 INLINE _Bool flow_key_quoted(ENV *e, __u32 at, __u8 version, __u64 key[FLOW_KEY_WORDS])
 {
 	__u32 quoted = 0;
 
-	if (!flow_icmp_error(e, at, version, &quoted) || !flow_key(e, quoted, version, key) ||
-	    (key[4] & FLOW_KEY_FRAGMENT))
+	if (!flow_icmp_error(e, at, version, &quoted) || !flow_is_packet(e, quoted, version) ||
+	    !flow_key(e, quoted, version, key) || (key[4] & FLOW_KEY_FRAGMENT))
 		return 0;
 	flow_key_turn(key);
 	return 1;

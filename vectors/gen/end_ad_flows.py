@@ -155,11 +155,18 @@ def add_errors(group):
         about="Only errors are about another packet.",
     )
 
+    for name, first in (("4", 0x45), ("0", 0x00), ("7", 0x70)):
+        group.add(
+            f"end_ad_flows_back_of_an_error_that_quotes_version_{name}", [f"{BACK} S02"], ETH2,
+            received(ETH2, error(64, bytes([first]) + bytes(tcp(1))[1:])), drop("not_learned"), NO_LINUX, earlier=both,
+            about="What is quoted is no IPv6 packet, whatever stands where its addresses would be.",
+        )
+
     def answer4(ttl):
         return ipv4(src=HOST4_1, dst=HOST4_0, ttl=ttl, tos=0x28, proto=UDP_PROTOCOL) / udp4(source_port=53, destination_port=4096)
 
-    def error4(ttl):
-        return ipv4(src="10.2.0.1", dst=HOST4_0, ttl=ttl, tos=0x28, proto=ICMP_PROTOCOL) / ICMP(type=11) / Raw(bytes(inner4(1)))
+    def error4(ttl, quoted=bytes(inner4(1))):
+        return ipv4(src="10.2.0.1", dst=HOST4_0, ttl=ttl, tos=0x28, proto=ICMP_PROTOCOL) / ICMP(type=11) / Raw(quoted)
 
     four = [
         came(ONE4, SEGMENT_1, inner4(64), next_header=IPV4), came(ONE4, SEGMENT_2, answer4(64), next_header=IPV4),
@@ -169,6 +176,11 @@ def add_errors(group):
         "end_ad_flows_back_of_ipv4_time_exceeded_by_the_service", [f"{BACK} S01-S05"], ETH2, received(ETH2, error4(64)),
         forward(ETH2, sent(ETH2, goes(ONE4, SEGMENT_2, error4(63), label=label, next_header=IPV4))), NO_LINUX, earlier=four,
     )
+    for name, first in (("of_ipv4_that_quotes_version_6", 0x65), ("of_ipv4_that_quotes_ihl_4", 0x44)):
+        group.add(
+            f"end_ad_flows_back_of_an_error_{name}", [f"{BACK} S02"], ETH2,
+            received(ETH2, error4(64, bytes([first]) + bytes(inner4(1))[1:])), drop("not_learned"), NO_LINUX, earlier=four,
+        )
 
 
 def add_keys(group):

@@ -54,7 +54,7 @@ pub fn key(frame: &[u8], at: usize, version: u8) -> Option<Vec<u8>> {
 }
 
 /// Of an ICMP error of that version at an offset, the flow that it is an answer to: the quoted packet's, turned round. None: it is no
-/// error, or what it quotes cannot be read, or is a fragment.
+/// error, or what it quotes is no packet of that version, cannot be read, or is a fragment.
 pub fn quoted(frame: &[u8], at: usize, version: u8) -> Option<Vec<u8>> {
     let (is_error, icmp): (fn(u8) -> bool, usize) = if version == 4 {
         let ip = bytes(frame, at, 20)?;
@@ -70,6 +70,10 @@ pub fn quoted(frame: &[u8], at: usize, version: u8) -> Option<Vec<u8>> {
             at + 40,
         )
     };
+    let first = *bytes(frame, icmp + 8, 1)?.first()?;
+    if first >> 4 != version || version == 4 && first & 15 < 5 {
+        return None;
+    }
     let quoted = is_error(bytes(frame, icmp, 8)?[0]).then(|| key(frame, icmp + 8, version))??;
     let address = if version == 4 { 4 } else { 16 };
     let (addresses, rest) = quoted[1..].split_at(2 * address);
