@@ -9,10 +9,12 @@
 
 #include "abi.h"
 
-/* LIMIT: bytes of a packet that are reported: what an error quotes, and an echo request over Ethernet whole. */
-#define SIDESTEP_REPORT_BYTES 2048
+/* LIMIT: bytes of a packet that are reported: an echo request in a jumbo frame whole. Errors quote fewer. */
+#define SIDESTEP_REPORT_BYTES 16384
+/* LIMIT: bytes of a copy for the O-flag. */
+#define SIDESTEP_COPY_BYTES 2048
 /* LIMIT: bytes of the ring of reports that wait for the control plane. */
-#define SIDESTEP_REPORT_RING (1u << 18)
+#define SIDESTEP_REPORT_RING (1u << 21)
 
 /* Why a packet is reported. Each has its token buckets. */
 enum sidestep_report_kind {

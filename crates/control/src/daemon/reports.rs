@@ -6,11 +6,11 @@ use std::time::Duration;
 use nix::time::ClockId;
 use serde_json::Value;
 use sidestep_abi::{
-    Reason, SIDESTEP_CHAINS, SIDESTEP_EXT_HEADERS_MAX, SIDESTEP_FLOW_TABLES, SIDESTEP_FLOWS,
-    SIDESTEP_HBH_OPTIONS_MAX, SIDESTEP_HMAC_KEYS, SIDESTEP_HMAC_SEGMENTS_MAX, SIDESTEP_LEARNED,
-    SIDESTEP_LEARNED_MAX, SIDESTEP_PORTS, SIDESTEP_REPORT_BYTES, SIDESTEP_SAMPLE_BYTES,
-    SIDESTEP_SAMPLE_STEPS, SIDESTEP_SEGMENTS_MAX, SIDESTEP_STEPS_MAX, SIDESTEP_TLVS_MAX,
-    sidestep_learned, sidestep_route_counters,
+    Reason, SIDESTEP_CHAINS, SIDESTEP_COPY_BYTES, SIDESTEP_EXT_HEADERS_MAX, SIDESTEP_FLOW_TABLES,
+    SIDESTEP_FLOWS, SIDESTEP_HBH_OPTIONS_MAX, SIDESTEP_HMAC_KEYS, SIDESTEP_HMAC_SEGMENTS_MAX,
+    SIDESTEP_LEARNED, SIDESTEP_LEARNED_MAX, SIDESTEP_PORTS, SIDESTEP_REPORT_BYTES,
+    SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_STEPS, SIDESTEP_SEGMENTS_MAX, SIDESTEP_STEPS_MAX,
+    SIDESTEP_TLVS_MAX, sidestep_learned, sidestep_route_counters,
 };
 use sidestep_datapath::kernel::Origin;
 use sidestep_datapath::{VIEWS, learned};
@@ -365,7 +365,7 @@ fn learned_report(
 }
 
 /// Limits of what is looked at in one packet: name, limit, and what becomes of the rest.
-const OF_PACKETS: [(&str, u32, &str); 13] = [
+const OF_PACKETS: [(&str, u32, &str); 14] = [
     (
         "flows of a service",
         SIDESTEP_FLOWS,
@@ -422,5 +422,10 @@ const OF_PACKETS: [(&str, u32, &str); 13] = [
         "bytes of a packet for its ICMP error",
         SIDESTEP_REPORT_BYTES,
         "an error quotes fewer; a longer ping to a SID is not answered",
+    ),
+    (
+        "bytes of a copy for the O-flag",
+        SIDESTEP_COPY_BYTES,
+        "the rest is not told",
     ),
 ];

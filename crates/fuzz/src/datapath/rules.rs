@@ -12,10 +12,11 @@
 //! - Nothing around the frame is written, and nothing around it has a part in what comes out.
 
 use sidestep_abi::{
-    SIDESTEP_HEADER_MAX, SIDESTEP_LEARNED_MAX, SIDESTEP_REPORT_BYTES, SIDESTEP_ROUTE_REQUIRE_HMAC,
-    SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_FORWARD, SIDESTEP_TRACE_HMAC,
-    SIDESTEP_TRACE_LEARN, SIDESTEP_TRACE_LOOKUP, SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_PUSH,
-    SIDESTEP_TRACE_RESTORE, SIDESTEP_TRACE_SOURCE, sidestep_port_counters,
+    SIDESTEP_COPY_BYTES, SIDESTEP_HEADER_MAX, SIDESTEP_LEARNED_MAX, SIDESTEP_REPORT_BYTES,
+    SIDESTEP_ROUTE_REQUIRE_HMAC, SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_DECAP,
+    SIDESTEP_TRACE_FORWARD, SIDESTEP_TRACE_HMAC, SIDESTEP_TRACE_LEARN, SIDESTEP_TRACE_LOOKUP,
+    SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_PUSH, SIDESTEP_TRACE_RESTORE, SIDESTEP_TRACE_SOURCE,
+    sidestep_port_counters,
 };
 use sidestep_control::icmp::Kind;
 use sidestep_control::icmp::answer::answer;
@@ -262,14 +263,14 @@ fn quotes_itself(arrived: &[u8], result: &Outcome) -> Found {
     if committed(&result.trace) > 0 {
         return Ok(());
     }
-    let is_part = |packet: &[u8], length: u32| {
-        let whole = packet.len() == (length as usize).min(SIDESTEP_REPORT_BYTES as usize);
+    let is_part = |packet: &[u8], length: u32, most: u32| {
+        let whole = packet.len() == length.min(most) as usize;
         let mut places = arrived.windows(packet.len().max(1));
         whole && places.any(|part| part == packet)
     };
     for copy in &result.copies {
         check(
-            is_part(&copy.packet, copy.length),
+            is_part(&copy.packet, copy.length, SIDESTEP_COPY_BYTES),
             "copied otherwise than it arrived",
         )?;
     }
@@ -277,7 +278,7 @@ fn quotes_itself(arrived: &[u8], result: &Outcome) -> Found {
         return Ok(());
     };
     check(
-        is_part(&report.packet, report.length),
+        is_part(&report.packet, report.length, SIDESTEP_REPORT_BYTES),
         "reported otherwise than it arrived",
     )?;
     let Some(message) = answer(report) else {
