@@ -250,6 +250,58 @@ fn linux_signs(mode: &str) {
     assert!(count(chain.node("pe2"), "hmac_wrong") > 0);
 }
 
+#[test]
+fn a_sid_that_requires_an_hmac_stops_what_has_none_where_its_port_lets_it_pass() {
+    let test = "a_sid_that_requires_an_hmac";
+    let Some(_turn) = begin(test) else {
+        return;
+    };
+    for mode in modes(test, &["tc", "xdp"]) {
+        a_sid_requires(mode);
+    }
+}
+
+fn a_sid_requires(mode: &str) {
+    let chain = chain("livehmacsid");
+    for router in ["p", "pe2"] {
+        chain
+            .node(router)
+            .sysctl("net/ipv6/conf/eth0/seg6_require_hmac", "0")
+            .expect("a sysctl");
+    }
+    let _running = start(&chain, mode, &["p"]);
+    let p = chain.node("p");
+    let steer = |hmac: &str| {
+        let route = "route replace 2001:db8:b::/64 encap seg6 mode encap segs fc00:2::f,fc00:3::d6";
+        Ip::new(chain.node("pe1")).run(&format!("{route} {hmac} dev eth1"));
+    };
+    let sid = "fc00:2::f/128 encap seg6local action End require-hmac dev eth0";
+    let add: Vec<&str> = ["route", "add"].into_iter().chain(sid.split(' ')).collect();
+    passes(&chain);
+    printed(p, &add);
+    assert!(printed(p, &["route", "show"]).contains("action End require-hmac dev eth0"));
+    steer("");
+    is_stopped(&chain);
+    assert!(count(p, "hmac_missing") > 0);
+    // The other SID of the same node lets pass what it did.
+    sign(&chain, "");
+    passes(&chain);
+    steer("hmac 1");
+    passes(&chain);
+    set(p, 1, "sha256", "not the one of pe1");
+    is_stopped(&chain);
+    assert!(count(p, "hmac_wrong") > 0);
+    del(p, 1);
+    passes(&chain);
+    // Where the port says that HMACs are ignored, the SID does not.
+    p.sysctl("net/ipv6/conf/eth0/seg6_require_hmac", "-1")
+        .expect("a sysctl");
+    steer("");
+    is_stopped(&chain);
+    steer("hmac 2");
+    passes(&chain);
+}
+
 /// Datagrams from a to b, a few at a time, until it is told to end. How many there were; none is lost.
 fn traffic(chain: &Chain, end: &AtomicBool) -> u64 {
     const AT_A_TIME: u64 = 32;
