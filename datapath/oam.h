@@ -65,7 +65,8 @@ SUBPROGRAM int oam_copy(ENV *e, const struct packet *p)
 	report->view = 0;
 	report->length = p->end - p->l3;
 	store_address(report->destination, p->destination);
-	report->bytes = env_copy_head(e, p->l3, report->packet, report->length, SIDESTEP_COPY_BYTES, SIDESTEP_REPORT_BYTES);
+	report->bytes = env_copy_head(e, p->l3, report->packet, report->length, SIDESTEP_COPY_BYTES,
+				      SIDESTEP_REPORT_BYTES);
 	env_report_end(e, report);
 	return 0;
 }

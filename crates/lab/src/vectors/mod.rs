@@ -190,7 +190,7 @@ pub enum Answer {
         to: IpAddr,
         /// From this one; none: from one that Linux chooses.
         from: Option<Ipv6Addr>,
-        /// From its type on; of ICMPv6 with checksum 0.
+        /// From its type on; of `ICMPv6` with checksum 0.
         message: Vec<u8>,
     },
 }
