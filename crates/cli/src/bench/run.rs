@@ -27,7 +27,7 @@ pub struct Args {
     /// Where to put what is measured, or to go on [default: the file's name and -results, or -quick]
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
-    /// Short trials, two runs: whether it works here, not how fast
+    /// Short trials, one run: whether it works here, not how fast
     #[arg(long)]
     pub quick: bool,
     /// Check the file, and tell what would be measured and how long that takes

@@ -220,7 +220,7 @@ impl<'a> Results<'a> {
             notes.push(self.campaign.note.clone());
         }
         if self.last.quick {
-            notes.push("Measured in a hurry: short trials, two runs. It says whether it works, not how fast.".into());
+            notes.push("Measured in a hurry: short trials, one run. It says whether it works, not how fast.".into());
         }
         if let Ok(parameters) = self.campaign.parameters(Find::Pdr) {
             notes.push(format!(
