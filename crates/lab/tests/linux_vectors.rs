@@ -6,13 +6,17 @@ use std::path::Path;
 use sidestep_lab::vectors::{Expect, VectorFile};
 use sidestep_lab::{linux, root_or_skip};
 
-/// Runs all files of a directory; every disagreement is printed before the verdict.
-fn run_all(test: &str, directory: &str) {
+/// Runs the files that `read` finds in a directory; every disagreement is printed before the verdict.
+fn run_all(
+    test: &str,
+    directory: &str,
+    read: fn(&Path) -> Result<Vec<VectorFile>, sidestep_lab::Error>,
+) {
     if !root_or_skip(test) {
         return;
     }
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
-    let files = VectorFile::read_share(&directory).unwrap_or_else(|error| panic!("{error}"));
+    let files = read(&directory).unwrap_or_else(|error| panic!("{error}"));
     assert!(
         !files.is_empty(),
         "no vector file in {}",
@@ -44,6 +48,7 @@ fn linux_does_what_the_golden_vectors_say_of_it() {
     run_all(
         "linux_does_what_the_golden_vectors_say_of_it",
         "../../vectors",
+        VectorFile::read_share,
     );
 }
 
@@ -53,6 +58,7 @@ fn the_runner_itself_passes_frames_written_by_hand() {
     run_all(
         "the_runner_itself_passes_frames_written_by_hand",
         "tests/vectors",
+        VectorFile::read_all,
     );
 }
 
