@@ -552,6 +552,16 @@ fn what_is_wrong_with_a_file_is_said_before_anything_starts() {
             "trial \"soon\"; expected a time such as 500ms or 2s",
         ),
         (
+            "trial: 1s",
+            "trials: 0",
+            "trials \"0\"; expected from 1 to 1000",
+        ),
+        (
+            "trial: 1s",
+            "trials: 11, exceed: 0.9",
+            "exceed \"0.9\"; expected a share of the trials, from 0 to 0.5",
+        ),
+        (
             "behavior: end, kpps",
             "behavior: end.t, kpps",
             "published figure of no case \"end.t\"; expected a case of the group, and what it finds",

@@ -6,7 +6,9 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use sidestep_bench::search::{Bound, Error, Found, PACING, Parameters, TRIALS_MAX, Wrong, search};
+use sidestep_bench::search::{
+    Bound, Error, Found, PACING, Parameters, VERDICTS_MAX, Wrong, search,
+};
 use simulated::Simulated;
 
 const EPSILON: f64 = 0.01;
@@ -235,11 +237,69 @@ fn a_disturbed_trial_costs_time_and_not_the_result() {
         .seeded(seed);
         let found = ndr(&mut system);
         assert!(found.rate <= 1e6 + 1.0, "{seed}: {found:?}");
-        assert!(found.settled || system.asked.len() == TRIALS_MAX);
+        assert!(found.settled || system.asked.len() == VERDICTS_MAX);
         low += u32::from(found.rate < 1e6 * (1.0 - EPSILON));
     }
     // Twice disturbed at the same rate, which then counts as one that loses.
     assert!(low <= 6, "{low} of 200");
+}
+
+/// Eleven trials of 20 ms judge a rate, of which five may lose more (RFC 9971).
+fn eleven(beta: f64) -> Parameters {
+    Parameters::new(10_000.0, None, beta, EPSILON, Duration::from_millis(20))
+        .and_then(|it| it.judged_by(11, 0.5))
+        .expect("allowed")
+}
+
+#[test]
+fn what_is_disturbed_in_a_third_of_the_trials_is_found_by_several_of_them() {
+    let (mut one, mut several) = (0, 0);
+    for seed in 0..200 {
+        let off = |asked: &Parameters| {
+            let mut system = Simulated {
+                disturbed: 0.3,
+                ..Simulated::of(1e6)
+            }
+            .seeded(seed);
+            let found = search(asked, |duration, load| system.measure(duration, load));
+            let found = found.expect("an end");
+            assert!(found.rate <= 1e6 / 0.995 + 1.0, "{seed}: {found:?}");
+            u32::from(found.rate < 1e6 * (1.0 - EPSILON))
+        };
+        one += off(&parameters(None, 0.005));
+        several += off(&eleven(0.005));
+    }
+    assert!(one > 150, "{one} of 200 by single trials");
+    assert!(several < 20, "{several} of 200 by several");
+}
+
+#[test]
+fn what_loses_in_most_of_the_trials_does_not_pass() {
+    for seed in 0..50 {
+        let mut system = Simulated {
+            disturbed: 0.9,
+            ..Simulated::of(1e6)
+        }
+        .seeded(seed);
+        let found = search(&eleven(0.005), |duration, load| {
+            system.measure(duration, load)
+        });
+        let found = found.expect("an end");
+        assert_eq!((found.rate, found.bound), (0.0, Bound::Floor), "{seed}");
+    }
+}
+
+#[test]
+fn a_rate_is_judged_by_no_more_trials_than_it_takes() {
+    let mut system = Simulated::of(35_000.0);
+    let found = search(&eleven(0.0), |duration, load| {
+        system.measure(duration, load)
+    });
+    at(&found.expect("an end"), 35_000.0);
+    // 10,000 and 20,000 pass and 40,000 does not, by six trials each.
+    let times = |rate: f64| system.asked.iter().filter(|asked| **asked == rate).count();
+    assert_eq!([10_000.0, 20_000.0, 40_000.0].map(times), [6, 6, 6]);
+    assert!(system.asked.len() <= 6 * 14, "{}", system.asked.len());
 }
 
 #[test]
@@ -291,7 +351,7 @@ fn what_never_settles_ends_all_the_same() {
         ..Simulated::of(0.0)
     };
     ndr(&mut system);
-    assert!(system.asked.len() <= TRIALS_MAX);
+    assert!(system.asked.len() <= VERDICTS_MAX);
 }
 
 #[test]
@@ -324,6 +384,11 @@ fn parameters_that_cannot_be_are_refused() {
     assert_eq!(of(1e3, None, -0.1, 0.01, SECOND), Err(Wrong::Beta));
     assert_eq!(of(1e3, None, 0.0, 0.0, SECOND), Err(Wrong::Epsilon));
     assert_eq!(of(1e3, None, 0.0, 0.01, Duration::ZERO), Err(Wrong::Trial));
+    let allowed = parameters(None, 0.0);
+    assert_eq!(allowed.judged_by(0, 0.0), Err(Wrong::Trials));
+    assert_eq!(allowed.judged_by(1001, 0.0), Err(Wrong::Trials));
+    assert_eq!(allowed.judged_by(11, 0.6), Err(Wrong::Exceed));
+    assert_eq!(allowed.judged_by(11, f64::NAN), Err(Wrong::Exceed));
 }
 
 proptest! {
@@ -357,7 +422,7 @@ proptest! {
             let (sends, delivers) = outcomes.next().expect("without end");
             Simulated { sends, loss: Box::new(move |_| 1.0 - delivers), ..Simulated::of(1e9) }.measure(duration, load)
         });
-        prop_assert!(trials <= 2 * TRIALS_MAX);
+        prop_assert!(trials <= 2 * VERDICTS_MAX);
         if let Ok(found) = found {
             prop_assert!(found.rate >= 0.0 && found.rate.is_finite());
             prop_assert!((0.0..=1.0).contains(&found.delivery_ratio));

@@ -157,6 +157,8 @@ struct Search {
     beta: Option<Spanned<f64>>,
     epsilon: Option<Spanned<f64>>,
     trial: Option<Spanned<String>>,
+    trials: Option<Spanned<u32>>,
+    exceed: Option<Spanned<f64>>,
     #[serde(skip)]
     quick: bool,
 }
@@ -335,18 +337,31 @@ impl Search {
             _ => number(&self.beta, 0.005),
         };
         let line = self.line.as_ref().map(|line| line.value);
-        let (epsilon, trial) = if self.quick {
-            (number(&self.epsilon, EPSILON).max(0.05), trial.min(QUICK))
+        let trials = self.trials.as_ref().map_or(1, |trials| trials.value);
+        let (epsilon, trial, trials) = if self.quick {
+            let epsilon = number(&self.epsilon, EPSILON).max(0.05);
+            (epsilon, trial.min(QUICK), trials.min(QUICK_TRIALS))
         } else {
-            (number(&self.epsilon, EPSILON), trial)
+            (number(&self.epsilon, EPSILON), trial, trials)
         };
-        Parameters::new(number(&self.start, 10_000.0), line, beta, epsilon, trial).map_err(|why| {
+        let parameters = Parameters::new(number(&self.start, 10_000.0), line, beta, epsilon, trial)
+            .and_then(|it| it.judged_by(trials, number(&self.exceed, 0.0)));
+        parameters.map_err(|why| {
+            if let (Wrong::Trials, Some(trials)) = (why, &self.trials) {
+                return wrong(
+                    trials,
+                    "trials",
+                    &trials.value.to_string(),
+                    "from 1 to 1000",
+                );
+            }
             let number = match why {
                 Wrong::Start => &self.start,
                 Wrong::Line => &self.line,
                 Wrong::Beta => &self.beta,
                 Wrong::Epsilon => &self.epsilon,
-                Wrong::Trial => &None,
+                Wrong::Exceed => &self.exceed,
+                Wrong::Trial | Wrong::Trials => &None,
             };
             let text = why.to_string();
             let (name, allowed) = text.split_once(": ").unwrap_or((&text, ""));
@@ -443,3 +458,6 @@ const EPSILON: f64 = 0.01;
 
 /// The longest trial of a run in a hurry.
 const QUICK: Duration = Duration::from_millis(50);
+
+/// The most trials that judge a rate in a run in a hurry.
+const QUICK_TRIALS: u32 = 3;

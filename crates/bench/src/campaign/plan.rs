@@ -169,20 +169,25 @@ pub struct Unit<'a> {
     pub run: u32,
 }
 
-/// Trials that a measurement takes about.
-pub fn trials(find: Find) -> usize {
+/// Trials that a measurement takes about, where a rate is judged by so many at most.
+pub fn trials(find: Find, judging: u32) -> usize {
     match find {
-        Find::Pdr | Find::Ndr => 22,
+        Find::Pdr | Find::Ndr if judging == 1 => 22,
+        // No rate is asked for again; most are judged by little more than half of them.
+        Find::Pdr | Find::Ndr => 16 * (judging as usize + 1).div_ceil(2),
         Find::Mrr => 1,
         Find::Curve => CURVE.len(),
         Find::Latency => LATENCY.len(),
     }
 }
 
-/// How long a trial takes about, with what is late, and a set-up.
-pub fn estimated(trial: Duration, trials: usize, set_ups: usize) -> Duration {
-    (trial + LATE) * trials as u32 + SET_UP * set_ups as u32
+/// How long so many trials take about, with what is late.
+pub fn estimated(trial: Duration, trials: usize) -> Duration {
+    (trial + LATE) * trials as u32
 }
+
+/// How long a set-up takes about, with a packet that is verified.
+pub const SET_UP: Duration = Duration::from_millis(1500);
 
 /// Rates of a curve, as shares of the PDR.
 pub const CURVE: [f64; 12] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2];
@@ -321,6 +326,5 @@ pub fn ceiling(of: &Case) -> Case {
     }
 }
 
-/// What is late after a trial, and how long a set-up takes: with a packet that is verified.
+/// What is late after a trial.
 const LATE: Duration = Duration::from_millis(100);
-const SET_UP: Duration = Duration::from_millis(1500);

@@ -64,18 +64,25 @@ impl Runner<'_> {
     /// # Errors
     /// A parameter of the search is wrong.
     pub fn estimated(&self, records: &[Record]) -> Result<Duration, ConfigError> {
-        let trial = self.campaign.parameters(Find::Pdr)?.trial();
+        let parameters = self.campaign.parameters(Find::Pdr)?;
         let missing = self.missing(records);
-        let trials = missing
-            .iter()
-            .flat_map(|(_, finds)| finds)
-            .map(|find| plan::trials(*find));
+        let searched = |find: &Find| matches!(find, Find::Pdr | Find::Ndr);
+        let finds = missing.iter().flat_map(|(_, finds)| finds);
+        let (searches, others): (Vec<&Find>, Vec<_>) = finds.partition(|find| searched(find));
         let ceilings = self.ceilings(records).len();
-        Ok(plan::estimated(
-            trial,
-            trials.sum::<usize>() + ceilings,
-            missing.len() + ceilings,
-        ))
+        let trials =
+            |finds: Vec<&Find>| -> usize { finds.into_iter().map(|it| self.trials(*it)).sum() };
+        let set_ups = (missing.len() + ceilings) as u32;
+        Ok(plan::estimated(parameters.trial(), trials(searches))
+            + plan::estimated(parameters.duration_sum(), trials(others) + ceilings)
+            + plan::SET_UP * set_ups)
+    }
+
+    /// Trials that it takes about.
+    fn trials(&self, find: Find) -> usize {
+        // The file was checked when it was read.
+        let parameters = self.campaign.parameters(find);
+        plan::trials(find, parameters.map_or(1, |it| it.trials()))
     }
 
     /// Measures until everything is there or `interrupted` is set. True if everything has been tried.
@@ -98,7 +105,7 @@ impl Runner<'_> {
         let trials = missing
             .iter()
             .flat_map(|(_, finds)| finds)
-            .map(|find| plan::trials(*find));
+            .map(|find| self.trials(*find));
         progress.plan(trials.sum::<usize>() + ceilings.len());
         match self.measure(&ceilings, &missing, log, progress) {
             Ok(()) => {
@@ -165,7 +172,7 @@ impl Runner<'_> {
         let Some(engine) = self.engine(&point.engine) else {
             return Ok(());
         };
-        let planned: usize = finds.iter().map(|find| plan::trials(*find)).sum();
+        let planned: usize = finds.iter().map(|find| self.trials(*find)).sum();
         let standing = engine.set_up(&point.case);
         let mut standing = match standing {
             Ok(standing) => standing,
@@ -175,7 +182,7 @@ impl Runner<'_> {
             }
         };
         for &find in finds {
-            let mut left = plan::trials(find);
+            let mut left = self.trials(find);
             let mut watch = || {
                 if left > 0 {
                     left -= 1;
@@ -336,11 +343,12 @@ impl Runner<'_> {
         all.find(|engine| engine.name() == name).map(AsRef::as_ref)
     }
 
+    /// Of a trial that stands alone: as long as all that judge a rate.
     fn trial_length(&self) -> Duration {
         // The file was checked when it was read.
         self.campaign
             .parameters(Find::Pdr)
-            .map_or(Duration::from_secs(1), |it| it.trial())
+            .map_or(Duration::from_secs(1), |it| it.duration_sum())
     }
 }
 

@@ -12,6 +12,8 @@ pub struct History {
     line: u64,
     floor: u64,
     epsilon: f64,
+    /// How often what is found has to pass.
+    passed_times: u32,
     rates: BTreeMap<u64, Seen>,
     /// By how much the next rate lies above the highest that passed, where nothing is known above it; packets per second.
     stride: Option<u64>,
@@ -43,11 +45,18 @@ impl History {
     pub fn new(parameters: &Parameters) -> Self {
         let floor = parameters.floor();
         let line = parameters.line.unwrap_or(RATE_MAX).floor() as u64;
+        // What several trials let pass is no matter of chance.
+        let passed_times = if parameters.trials == 1 {
+            PASSED_TIMES
+        } else {
+            1
+        };
         Self {
             start: (parameters.start.round() as u64).max(floor).min(line),
             line,
             floor,
             epsilon: parameters.epsilon,
+            passed_times,
             rates: BTreeMap::new(),
             stride: None,
         }
@@ -100,7 +109,7 @@ impl History {
             let stride = self.stride.unwrap_or(passed);
             return Next::Ask(passed.saturating_add(stride).min(self.line));
         }
-        if seen.times < PASSED_TIMES {
+        if seen.times < self.passed_times {
             return Next::Ask(passed);
         }
         Next::Done(if generator {
@@ -117,7 +126,7 @@ impl History {
         if !narrow {
             return Next::Ask(passed.midpoint(lost));
         }
-        if low.times < PASSED_TIMES {
+        if low.times < self.passed_times {
             return Next::Ask(passed);
         }
         if high.times < LOST_TIMES {
@@ -215,7 +224,7 @@ fn is_short(asked: u64, seen: Seen) -> bool {
     seen.offered < asked as f64 * (1.0 - super::PACING)
 }
 
-/// How often the rate that is found has to pass.
+/// How often the rate that is found has to pass, where one trial decides.
 const PASSED_TIMES: u32 = 2;
 
 /// How often the rate above has to lose. More often, because what disturbs a system that is asked for little makes it lose, and

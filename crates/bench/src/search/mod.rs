@@ -11,9 +11,12 @@
 //!   there: a disturbed trial costs time, not the result.
 //! - A generator that does not get to what it is asked for bounds the search, and that is said. Rates are those that were
 //!   offered, not those that were asked for.
-//! - It ends after [`TRIALS_MAX`] trials, whatever the system does.
+//! - It ends after [`VERDICTS_MAX`] verdicts, whatever the system does.
+//! - Where trials are often disturbed, each rate may be judged by several short ones, of which some may lose more: the Goal Exceed
+//!   Ratio of RFC 9971 (`MLRsearch`). See [`Parameters::judged_by`].
 
 mod history;
+mod verdict;
 
 use std::time::Duration;
 
@@ -21,9 +24,11 @@ use serde::{Deserialize, Serialize};
 use sidestep_lab::traffic::trial::{Load, Trial};
 
 use history::{History, Next};
+use verdict::Verdict;
 
-/// LIMIT: trials of a search. An undisturbed one takes about 20.
-pub const TRIALS_MAX: usize = 64;
+/// LIMIT: verdicts on rates in a search, each of one trial unless it is [`Parameters::judged_by`] more. An undisturbed search takes
+/// about 20.
+pub const VERDICTS_MAX: usize = 64;
 
 /// How far from what it is asked for a generator's rate may be, as a share, without being said.
 pub const PACING: f64 = 0.02;
@@ -36,6 +41,8 @@ pub struct Parameters {
     beta: f64,
     epsilon: f64,
     trial: Duration,
+    trials: u32,
+    exceed: f64,
 }
 
 /// A search cannot have such parameters: which one, and what is allowed.
@@ -56,6 +63,12 @@ pub enum Wrong {
     /// The length of a trial.
     #[error("trial: from 1 ms to 1 h")]
     Trial,
+    /// How many trials judge a rate.
+    #[error("trials: from 1 to 1000")]
+    Trials,
+    /// How many of them may lose more.
+    #[error("exceed: a share of the trials, from 0 to 0.5")]
+    Exceed,
 }
 
 impl Parameters {
@@ -93,6 +106,28 @@ impl Parameters {
             beta,
             epsilon,
             trial,
+            trials: 1,
+            exceed: 0.0,
+        })
+    }
+
+    /// Each rate is judged by so many trials instead of one, of which a share of `exceed` may lose more than beta: in the terms of
+    /// RFC 9971 `trials` times the trial is the Goal Duration Sum, `exceed` the Goal Exceed Ratio. What disturbs short
+    /// trials now and then, such as a host that takes the processor away for milliseconds, then moves no result.
+    ///
+    /// # Errors
+    /// Which of them is not allowed.
+    pub fn judged_by(self, trials: u32, exceed: f64) -> Result<Self, Wrong> {
+        if !(1..=1000).contains(&trials) {
+            return Err(Wrong::Trials);
+        }
+        if !(0.0..=0.5).contains(&exceed) {
+            return Err(Wrong::Exceed);
+        }
+        Ok(Self {
+            trials,
+            exceed,
+            ..self
         })
     }
 
@@ -109,6 +144,21 @@ impl Parameters {
     /// Length of a trial.
     pub fn trial(&self) -> Duration {
         self.trial
+    }
+
+    /// How many trials judge a rate.
+    pub fn trials(&self) -> u32 {
+        self.trials
+    }
+
+    /// The share of them that may lose more than beta.
+    pub fn exceed(&self) -> f64 {
+        self.exceed
+    }
+
+    /// How long a rate is offered until it is judged at the latest.
+    pub fn duration_sum(&self) -> Duration {
+        self.trial * self.trials
     }
 
     /// Packets per second below which nothing can be told: so few packets that one of them is more than beta, or chance.
@@ -131,9 +181,9 @@ impl Parameters {
 /// What a search found.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Found {
-    /// Packets per second that were offered in the highest trial that passed; 0 if none did.
+    /// Packets per second that were offered at the highest rate that passed; 0 if none did.
     pub rate: f64,
-    /// The part of them that came through, 0 to 1.
+    /// The part of them that came through, 0 to 1; of several trials in those that lost no more than beta.
     pub delivery_ratio: f64,
     /// Why it is no higher.
     pub bound: Bound,
@@ -156,7 +206,7 @@ pub enum Bound {
     Generator,
     /// Packets are lost also at the lowest rate that a trial of this length can tell anything of.
     Floor,
-    /// [`TRIALS_MAX`] trials did not do.
+    /// [`VERDICTS_MAX`] verdicts did not do.
     Trials,
 }
 
@@ -195,11 +245,16 @@ pub fn search<E: std::error::Error + 'static>(
     mut measure: impl FnMut(Duration, Load) -> Result<Trial, E>,
 ) -> Result<Found, Error<E>> {
     let mut history = History::new(parameters);
-    for _ in 0..TRIALS_MAX {
+    for _ in 0..VERDICTS_MAX {
         match history.next() {
             Next::Ask(rate) => {
-                let trial = believable(parameters, rate, &mut measure)?;
-                let passed = parameters.passes(&trial);
+                let mut verdict = Verdict::new(parameters);
+                let (passed, trial) = loop {
+                    let trial = believable(parameters, rate, &mut measure)?;
+                    if let Some(decided) = verdict.add(&trial) {
+                        break decided;
+                    }
+                };
                 history.add(rate, passed, &trial);
             }
             Next::Done(bound) => return Ok(history.found(bound, true)),

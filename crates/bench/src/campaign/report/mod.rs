@@ -197,10 +197,12 @@ impl<'a> Results<'a> {
         }
         if let Ok(search) = self.campaign.parameters(Find::Pdr) {
             let text = format!(
-                "beta {}, epsilon {}, trials of {}",
+                "beta {}, epsilon {}, trials of {}, {} of them a rate, exceed {}",
                 search.beta(),
                 search.epsilon(),
-                humantime::format_duration(search.trial())
+                humantime::format_duration(search.trial()),
+                search.trials(),
+                search.exceed(),
             );
             machine.facts.insert("rate search".into(), text);
         }
@@ -225,13 +227,24 @@ impl<'a> Results<'a> {
         if let Ok(parameters) = self.campaign.parameters(Find::Pdr) {
             notes.push(format!(
                 "A rate is searched by doubling it until packets are lost, then by halving the interval until it is narrower than {} % of \
-                 it; both its ends are measured again. PDR: at most {} % of the packets are lost; NDR: none; MRR: what comes \
+                 it{}. PDR: at most {} % of the packets are lost; NDR: none; MRR: what comes \
                  through at the highest load. A trial takes {}, and each point is measured {} times.",
                 parameters.epsilon() * 100.0,
+                if parameters.trials() == 1 { "; both its ends are measured again" } else { "" },
                 parameters.beta() * 100.0,
                 humantime::format_duration(parameters.trial()),
                 self.campaign.runs(),
             ));
+            if parameters.trials() > 1 {
+                notes.push(format!(
+                    "A rate is judged by {} trials, of which {} % may lose more (RFC 9971: Goal Duration Sum {}, Goal Exceed Ratio {}). \
+                     What is found is what the system does while nothing disturbs it.",
+                    parameters.trials(),
+                    parameters.exceed() * 100.0,
+                    humantime::format_duration(parameters.duration_sum()),
+                    parameters.exceed(),
+                ));
+            }
         }
         if !self.ceilings.is_empty() {
             notes.push(format!(
