@@ -472,112 +472,114 @@ fn an_engine_that_fails_is_told_and_tried_again() {
     row(table(&second, "behaviors-pdr-table"), "plain IPv6", "slow");
 }
 
+/// What a word of the campaign is changed to, and what is said of it.
+const WRONG: &[(&str, &str, &str)] = &[
+    (
+        "schema: 1",
+        "schema: 2",
+        "line 1, column 9: schema \"2\"; expected 1",
+    ),
+    ("runs: 3", "run: 3", "line 6, column 1: unknown field `run`"),
+    (
+        "runs: 3",
+        "runs: 0",
+        "line 6, column 7: runs \"0\"; expected 1 to 1000",
+    ),
+    (
+        "[slow, fast]",
+        "[slow, fats]",
+        "line 3, column 17: unknown engine \"fats\"; expected none, slow, fast",
+    ),
+    (
+        "[slow, fast]",
+        "[slow, slow]",
+        "line 3, column 17: engine twice \"slow\"",
+    ),
+    (
+        "[ipv6, end, end.as]",
+        "[ipv6, end.x]",
+        "line 9, column 21: unknown behavior \"end.x\"; expected end, end.ad, end.as, ipv6, service.end",
+    ),
+    (
+        "[ipv6, end, end.as]",
+        "[ipv6, end, end.ad]",
+        "line 9, column 26: no engine can do this (slow: no end.ad; fast: no end.ad) \"end.ad, 1 SID, 64 bytes\"",
+    ),
+    (
+        "[1, 2, 4]",
+        "[1, 20]",
+        "line 15, column 13: number of SIDs \"20\"; expected 1 to 10 of end",
+    ),
+    (
+        "[1, 2, 4]",
+        "[]",
+        "line 12, column 9: sids: [] in group \"segments\"; expected at least one",
+    ),
+    (
+        "sids: [1, 2, 4]",
+        "sizes: [0]",
+        "line 15, column 11: invalid value: integer `0`; expected a size: 1 to 65535 bytes, or imix",
+    ),
+    (
+        "sids: [1, 2, 4]",
+        "flows: [zipf]",
+        "line 15, column 11: invalid value: string \"zipf\"; expected flows: a number from 1 on, or zipf and a number",
+    ),
+    (
+        "sids: [1, 2, 4]",
+        "cores: [9]",
+        "line 15, column 11: cores \"9\"; expected 1 to 8",
+    ),
+    (
+        "name: segments",
+        "name: behaviors",
+        "line 12, column 9: group twice \"behaviors\"",
+    ),
+    (
+        "name: segments",
+        "name: Segments",
+        "line 12, column 9: name of a group \"Segments\"; expected lower-case letters, digits and -",
+    ),
+    (
+        "beta: 0.005",
+        "beta: 1.5",
+        "beta \"1.5\"; expected a share of the packets, from 0 to below 1",
+    ),
+    (
+        "trial: 1s",
+        "trial: soon",
+        "trial \"soon\"; expected a time such as 500ms or 2s",
+    ),
+    (
+        "trial: 1s",
+        "trials: 0",
+        "trials \"0\"; expected from 1 to 1000",
+    ),
+    (
+        "trial: 1s",
+        "trials: 11, exceed: 0.9",
+        "exceed \"0.9\"; expected a share of the trials, from 0 to 0.5",
+    ),
+    (
+        "behavior: end, kpps",
+        "behavior: end.t, kpps",
+        "published figure of no case \"end.t\"; expected a case of the group, and what it finds",
+    ),
+    (
+        "behavior: end, kpps",
+        "behavior: end, find: ndr, kpps",
+        "published figure of no case \"end\"; expected a case of the group, and what it finds",
+    ),
+    (
+        "find: [ndr]",
+        "find: [ndr]\n  baseline: ipv4",
+        "line 14, column 13: baseline \"ipv4\"; expected a behavior of the group",
+    ),
+];
+
 #[test]
 fn what_is_wrong_with_a_file_is_said_before_anything_starts() {
-    let wrong = [
-        (
-            "schema: 1",
-            "schema: 2",
-            "line 1, column 9: schema \"2\"; expected 1",
-        ),
-        ("runs: 3", "run: 3", "line 6, column 1: unknown field `run`"),
-        (
-            "runs: 3",
-            "runs: 0",
-            "line 6, column 7: runs \"0\"; expected 1 to 1000",
-        ),
-        (
-            "[slow, fast]",
-            "[slow, fats]",
-            "line 3, column 17: unknown engine \"fats\"; expected none, slow, fast",
-        ),
-        (
-            "[slow, fast]",
-            "[slow, slow]",
-            "line 3, column 17: engine twice \"slow\"",
-        ),
-        (
-            "[ipv6, end, end.as]",
-            "[ipv6, end.x]",
-            "line 9, column 21: unknown behavior \"end.x\"; expected end, end.ad, end.as, ipv6, service.end",
-        ),
-        (
-            "[ipv6, end, end.as]",
-            "[ipv6, end, end.ad]",
-            "line 9, column 26: no engine can do this (slow: no end.ad; fast: no end.ad) \"end.ad, 1 SID, 64 bytes\"",
-        ),
-        (
-            "[1, 2, 4]",
-            "[1, 20]",
-            "line 15, column 13: number of SIDs \"20\"; expected 1 to 10 of end",
-        ),
-        (
-            "[1, 2, 4]",
-            "[]",
-            "line 12, column 9: sids: [] in group \"segments\"; expected at least one",
-        ),
-        (
-            "sids: [1, 2, 4]",
-            "sizes: [0]",
-            "line 15, column 11: invalid value: integer `0`; expected a size: 1 to 65535 bytes, or imix",
-        ),
-        (
-            "sids: [1, 2, 4]",
-            "flows: [zipf]",
-            "line 15, column 11: invalid value: string \"zipf\"; expected flows: a number from 1 on, or zipf and a number",
-        ),
-        (
-            "sids: [1, 2, 4]",
-            "cores: [9]",
-            "line 15, column 11: cores \"9\"; expected 1 to 8",
-        ),
-        (
-            "name: segments",
-            "name: behaviors",
-            "line 12, column 9: group twice \"behaviors\"",
-        ),
-        (
-            "name: segments",
-            "name: Segments",
-            "line 12, column 9: name of a group \"Segments\"; expected lower-case letters, digits and -",
-        ),
-        (
-            "beta: 0.005",
-            "beta: 1.5",
-            "beta \"1.5\"; expected a share of the packets, from 0 to below 1",
-        ),
-        (
-            "trial: 1s",
-            "trial: soon",
-            "trial \"soon\"; expected a time such as 500ms or 2s",
-        ),
-        (
-            "trial: 1s",
-            "trials: 0",
-            "trials \"0\"; expected from 1 to 1000",
-        ),
-        (
-            "trial: 1s",
-            "trials: 11, exceed: 0.9",
-            "exceed \"0.9\"; expected a share of the trials, from 0 to 0.5",
-        ),
-        (
-            "behavior: end, kpps",
-            "behavior: end.t, kpps",
-            "published figure of no case \"end.t\"; expected a case of the group, and what it finds",
-        ),
-        (
-            "behavior: end, kpps",
-            "behavior: end, find: ndr, kpps",
-            "published figure of no case \"end\"; expected a case of the group, and what it finds",
-        ),
-        (
-            "find: [ndr]",
-            "find: [ndr]\n  baseline: ipv4",
-            "line 14, column 13: baseline \"ipv4\"; expected a behavior of the group",
-        ),
-    ];
-    for (from, to, expected) in wrong {
+    for &(from, to, expected) in WRONG {
         let text = CAMPAIGN.replacen(from, to, 1);
         assert_ne!(text, CAMPAIGN, "{from}");
         let (folder, world) = (tempfile::tempdir().unwrap(), World::default());

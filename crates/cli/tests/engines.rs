@@ -44,7 +44,7 @@ fn case(number: usize, kind: &Kind) -> Case {
     Case {
         behavior: kind.name.to_owned(),
         sids,
-        size: if number % 5 == 0 {
+        size: if number.is_multiple_of(5) {
             Size::Imix
         } else {
             sizes[number % sizes.len()]

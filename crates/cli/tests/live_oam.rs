@@ -78,7 +78,7 @@ fn who_listens_gets_copies_of_what_has_the_flag_where_it_is_permitted() {
         assert_eq!((shown(&star).rate, copied(&star)), (0, 0), "{mode}");
 
         printed(router, &["oam", "rate", "100"]);
-        let [json, text] =
+        let [lines, table] =
             [&["-j", "--count", "2"][..], &["--count", "2"]].map(|it| listen(&star, it));
         let before = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -86,7 +86,7 @@ fn who_listens_gets_copies_of_what_has_the_flag_where_it_is_permitted() {
         for flags in [0x20, 0, 0x60] {
             pass(flags);
         }
-        let told = json.wait_with_output().expect("it ends after two");
+        let told = lines.wait_with_output().expect("it ends after two");
         assert!(told.status.success(), "{mode}: {}", said(&told));
         let copies: Vec<report::OamCopy> = String::from_utf8_lossy(&told.stdout)
             .lines()
@@ -101,11 +101,11 @@ fn who_listens_gets_copies_of_what_has_the_flag_where_it_is_permitted() {
             let after = Duration::from_nanos(copy.timestamp).checked_sub(before);
             assert!(after.is_some_and(|it| it < 30 * SECOND), "{mode}: {copy:?}");
         }
-        let told = text.wait_with_output().expect("it ends after two");
-        let text = String::from_utf8_lossy(&told.stdout).into_owned();
+        let told = table.wait_with_output().expect("it ends after two");
+        let answer = String::from_utf8_lossy(&told.stdout).into_owned();
         assert!(
-            text.contains(" eth0: fc0f::1 segments left 1, 80 bytes from fc00:a::2"),
-            "{mode}: {text}"
+            answer.contains(" eth0: fc0f::1 segments left 1, 80 bytes from fc00:a::2"),
+            "{mode}: {answer}"
         );
         assert_eq!(copied(&star), 2, "{mode}");
 

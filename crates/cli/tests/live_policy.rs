@@ -193,8 +193,8 @@ fn spreads_and_counts(bench: &Bench, mode: &str) -> Ways {
     let sent = sent.map(|packets| (packets, packets * LENGTH));
     assert_eq!(counted, sent, "{mode}");
     assert_eq!(lists[0].share, Some((192, 256)), "{mode}");
-    let routes: report::Routes = report(router, Request::ShowRoutes { all: false });
-    let steered = routes.iter().find(|it| it.prefix == "2001:db8:e::/48");
+    let shown: report::Routes = report(router, Request::ShowRoutes { all: false });
+    let steered = shown.iter().find(|it| it.prefix == "2001:db8:e::/48");
     let steered = steered.expect("the route into the policy");
     assert_eq!(
         steered.route, "2001:db8:e::/48 policy gold metric 0",

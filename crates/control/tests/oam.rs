@@ -63,11 +63,13 @@ fn frame(packet: &[u8]) -> Vec<u8> {
     [&head[..], packet].concat()
 }
 
-/// Destination Options with PadN, in front of a routing header.
+/// Destination Options with `PadN`, in front of a routing header.
 const OPTIONS: [u8; 8] = [43, 0, 1, 4, 0, 0, 0, 0];
 
-/// What is sent, and the SIDs that copy it with the Segments Left that they find.
-fn cases() -> Vec<(&'static str, Vec<u8>, Vec<(&'static str, u8)>)> {
+/// Its name, what is sent, and the SIDs that copy it with the Segments Left that they find.
+type OamCase = (&'static str, Vec<u8>, Vec<(&'static str, u8)>);
+
+fn cases() -> Vec<OamCase> {
     let end = ["fc0f::1", "fc0a::1"];
     vec![
         (

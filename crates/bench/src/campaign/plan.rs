@@ -233,20 +233,20 @@ fn cases_of(
     }];
     // The last varies the fastest.
     vary(&mut cases, &group.sizes, |case, size| {
-        case.size = size.value.0
+        case.size = size.value.0;
     });
     vary(&mut cases, &sids, |case, sids| case.sids = *sids);
     vary(&mut cases, &group.rules, |case, rules| {
-        case.rules = rules.value
+        case.rules = rules.value;
     });
     vary(&mut cases, &group.routes, |case, routes| {
-        case.routes = routes.value
+        case.routes = routes.value;
     });
     vary(&mut cases, &group.flows, |case, flows| {
-        case.flows = flows.value.0
+        case.flows = flows.value.0;
     });
     vary(&mut cases, &group.cores, |case, cores| {
-        case.cores = cores.value
+        case.cores = cores.value;
     });
     Ok(cases)
 }

@@ -66,9 +66,9 @@ impl Runner<'_> {
     pub fn estimated(&self, records: &[Record]) -> Result<Duration, ConfigError> {
         let parameters = self.campaign.parameters(Find::Pdr)?;
         let missing = self.missing(records);
-        let searched = |find: &Find| matches!(find, Find::Pdr | Find::Ndr);
+        let is_search = |find: &Find| matches!(find, Find::Pdr | Find::Ndr);
         let finds = missing.iter().flat_map(|(_, finds)| finds);
-        let (searches, others): (Vec<&Find>, Vec<_>) = finds.partition(|find| searched(find));
+        let (searches, others): (Vec<&Find>, Vec<_>) = finds.partition(|find| is_search(find));
         let ceilings = self.ceilings(records).len();
         let trials =
             |finds: Vec<&Find>| -> usize { finds.into_iter().map(|it| self.trials(*it)).sum() };

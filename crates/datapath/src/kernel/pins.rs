@@ -68,14 +68,14 @@ impl Folder {
         builder
             .create(&path)
             .map_err(|source| pin_error("make", &path, source))?;
-        Self::wait_for(path)
+        Self::wait_for(&path)
     }
 
     /// The folder if there is one, locked.
     pub(super) fn open(pin_root: &Path) -> Result<Option<Self>, KernelError> {
         let path = path_below(pin_root)?;
         if path.is_dir() {
-            Self::wait_for(path).map(Some)
+            Self::wait_for(&path).map(Some)
         } else {
             Ok(None)
         }
@@ -99,10 +99,10 @@ impl Folder {
     }
 
     /// Locks the folder, also if it is another's for a moment: one that was killed right now, or one that looks for orphans.
-    fn wait_for(path: PathBuf) -> Result<Self, KernelError> {
+    fn wait_for(path: &Path) -> Result<Self, KernelError> {
         let until = Instant::now() + PATIENCE;
         loop {
-            match Self::lock(path.clone()) {
+            match Self::lock(path.to_owned()) {
                 Err(KernelError::Owned { .. }) if Instant::now() < until => thread::sleep(PAUSE),
                 locked => return locked,
             }

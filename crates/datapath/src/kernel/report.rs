@@ -20,7 +20,7 @@ use crate::report::{Copied, Report, Reported};
 #[derive(Debug)]
 pub(super) struct Reports {
     ring: RingBuffer<'static>,
-    reports: Receiver<Report>,
+    errors: Receiver<Report>,
     copies: Receiver<Copied>,
 }
 
@@ -45,16 +45,16 @@ impl Default for ReportRate {
 
 impl Reports {
     pub(super) fn open(map: &MapHandle) -> Result<Self, KernelError> {
-        let (error, reports) = channel();
-        let (copy, copies) = channel();
+        let (to_errors, errors) = channel();
+        let (to_copies, copies) = channel();
         let mut builder = RingBufferBuilder::new();
         let ring = builder
             .add(map, move |bytes| {
                 let raw = from_bytes::<sidestep_report>(bytes);
                 // The receivers are in the same structure.
                 match raw.and_then(|raw| Reported::read(&raw)) {
-                    Some(Reported::Error(report)) => drop(error.send(report)),
-                    Some(Reported::Copy(copied)) => drop(copy.send(copied)),
+                    Some(Reported::Error(report)) => drop(to_errors.send(report)),
+                    Some(Reported::Copy(packet)) => drop(to_copies.send(packet)),
                     None => {}
                 }
                 0
@@ -67,7 +67,7 @@ impl Reports {
         })?;
         Ok(Self {
             ring,
-            reports,
+            errors,
             copies,
         })
     }
@@ -83,7 +83,7 @@ impl Kernel {
     /// [`Kernel::copies`].
     pub fn reports(&self, max: usize) -> Vec<Report> {
         self.consume_reports(max);
-        self.reports.reports.try_iter().collect()
+        self.reports.errors.try_iter().collect()
     }
 
     /// The next copies of packets with the O-flag, in the same way.

@@ -233,32 +233,7 @@ fn decide(
                 decided.destination = Some(step.address);
             }
             SIDESTEP_TRACE_LEARN => {
-                let mut headers = current(arrived, &decided, true)?;
-                headers.truncate(step.b as usize);
-                // What is each packet's own.
-                headers[..6].copy_from_slice(&[0x60, 0, 0, 0, 0, 0]);
-                let proxy = image.learned.get(&step.a)?;
-                let inside = decided.at + step.b as usize;
-                let version = if carried(&headers)? == PROTO_IPV4 {
-                    4
-                } else {
-                    6
-                };
-                let key = if proxy.flows == 0 {
-                    vec![]
-                } else if let Some(key) = flow::key(arrived, inside, version) {
-                    key
-                } else {
-                    // No packet: it goes no further.
-                    continue;
-                };
-                let known = learned.entry((step.a, key)).or_default();
-                if proxy.age == 0 {
-                    *known = vec![headers];
-                } else if known.is_empty() || proxy.flows != 0 {
-                    // Time stands still here: what has an age is learned once.
-                    known.push(headers);
-                }
+                learn(arrived, &decided, step, image, learned)?;
             }
             SIDESTEP_TRACE_RESTORE => {
                 let by_flow = image.learned.get(&step.a)?.flows != 0;
@@ -286,6 +261,43 @@ fn decide(
         }
     }
     (decided.at != 0).then_some(decided)
+}
+
+/// What a dynamic proxy learns of a packet: of what is inside, if it learns by flow. None if the trace cannot be right.
+fn learn(
+    arrived: &[u8],
+    decided: &Decided,
+    step: &Trace,
+    image: &Image,
+    learned: &mut Learned,
+) -> Option<()> {
+    let mut headers = current(arrived, decided, true)?;
+    headers.truncate(step.b as usize);
+    // What is each packet's own.
+    headers[..6].copy_from_slice(&[0x60, 0, 0, 0, 0, 0]);
+    let proxy = image.learned.get(&step.a)?;
+    let inside = decided.at + step.b as usize;
+    let version = if carried(&headers)? == PROTO_IPV4 {
+        4
+    } else {
+        6
+    };
+    let key = if proxy.flows == 0 {
+        vec![]
+    } else if let Some(key) = flow::key(arrived, inside, version) {
+        key
+    } else {
+        // No packet is inside: it goes no further.
+        return Some(());
+    };
+    let known = learned.entry((step.a, key)).or_default();
+    if proxy.age == 0 {
+        *known = vec![headers];
+    } else if known.is_empty() || proxy.flows != 0 {
+        // Time stands still here: what has an age is learned once.
+        known.push(headers);
+    }
+    Some(())
 }
 
 impl Decided {

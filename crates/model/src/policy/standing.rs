@@ -365,115 +365,123 @@ routes:
         assert_eq!(standing.active, Some(0));
     }
 
+    const ETH0: &str = "valid by [(IfIndex(1), fc00::1)]";
+    const ETH1: &str = "valid by [(IfIndex(2), fc01::1)]";
+
+    /// Routes beside those of `stands`, a first segment, and what is said of it.
+    const RESOLVED: &[(&[&str], &str, &str)] = &[
+        (&[], "fc0a::1", "no route to fc0a::1"),
+        (&["default via fc00::1 dev eth0"], "fc0a::1", ETH0),
+        (
+            &["fc0a::/16 via fc00::1", "fc0a::/32 via fc01::1"],
+            "fc0a::1",
+            ETH1,
+        ),
+        (
+            &["fc0a::/16 via fc00::1", "fc0a::2/127 via fc01::1"],
+            "fc0a::1",
+            ETH0,
+        ),
+        (
+            &[
+                "fc0a::/16 via fc00::1",
+                "fc0a::/48 from fc0c::/16 via fc01::1",
+            ],
+            "fc0a::1",
+            ETH0,
+        ),
+        (
+            &[
+                "fc0a::/16 via fc00::1 metric 7",
+                "fc0a::/16 via fc01::1 metric 5",
+            ],
+            "fc0a::1",
+            ETH1,
+        ),
+        (&["fc0a::/16 via fc00::1 table 100"], "fc0a::1", ETH0),
+        (
+            &["fc0a::/16 via fc00::1 table 200"],
+            "fc0a::1",
+            "no route to fc0a::1",
+        ),
+        (
+            &[
+                "throw fc0a::/16",
+                "fc00::/8 via fc01::1",
+                "fc00::/8 via fc00::1 table 100",
+            ],
+            "fc0a::1",
+            ETH0,
+        ),
+        (
+            &["fc0a::/16 via fc00::9"],
+            "fc0a::1",
+            "neighbor fc00::9 toward fc0a::1 is not resolved",
+        ),
+        (
+            &["fc0a::/16 nexthop via fc00::9 nexthop via fc01::1"],
+            "fc0a::1",
+            "valid by [(IfIndex(1), fc00::9), (IfIndex(2), fc01::1)]",
+        ),
+        (&[], "fc01::1", ETH1),
+        (&[], "fc01::9", "neighbor fc01::9 is not resolved"),
+        (
+            &["unreachable fc0a::/16"],
+            "fc0a::1",
+            "the route to fc0a::1 is of type unreachable",
+        ),
+        (
+            &["fc0a::/16 via fc00::1 dead"],
+            "fc0a::1",
+            "no link to fc0a::1 that can be used",
+        ),
+        (
+            &["fc0a::1/128 encap seg6local action End dev eth0"],
+            "fc0a::1",
+            "valid by []",
+        ),
+        (
+            &["fc0a::/16 encap seg6 mode encap segs fc01::1,fc0d::1 dev eth0"],
+            "fc0a::1",
+            ETH1,
+        ),
+        (
+            &["fc0a::/16 encap seg6 mode encap segs fc01::9 dev eth0"],
+            "fc0a::1",
+            "neighbor fc01::9 is not resolved",
+        ),
+        (
+            &["fc0a::/16 encap seg6 mode encap segs fc01::1 hmac 7 dev eth0"],
+            "fc0a::1",
+            "there is no HMAC key 7",
+        ),
+        (
+            &["fc0a::/16 encap seg6 mode encap segs fc0a::2 dev eth0"],
+            "fc0a::1",
+            "the route to fc0a::2 encapsulates inside 2 other encapsulations",
+        ),
+        (&[], "fc00::2", "the route to fc00::2 is of type local"),
+        (
+            &[],
+            "fc00::b1",
+            "the route to fc00::b1, fc00::b1/128, leads into a policy",
+        ),
+        (
+            &["default via fc00::1"],
+            "2001:db8::1",
+            "the route to 2001:db8::1, 2001:db8::/32, leads into a policy",
+        ),
+        (&["2001:db8:1::/48 via fc00::1"], "2001:db8:1::1", ETH0),
+    ];
+
     #[test]
     fn a_first_segment_is_resolved_by_the_longest_route_to_a_neighbor_that_is_known() {
-        let eth0 = "valid by [(IfIndex(1), fc00::1)]";
-        let eth1 = "valid by [(IfIndex(2), fc01::1)]";
-        for (routes, segment, expected) in [
-            (&[][..], "fc0a::1", "no route to fc0a::1"),
-            (&["default via fc00::1 dev eth0"], "fc0a::1", eth0),
-            (
-                &["fc0a::/16 via fc00::1", "fc0a::/32 via fc01::1"],
-                "fc0a::1",
-                eth1,
-            ),
-            (
-                &["fc0a::/16 via fc00::1", "fc0a::2/127 via fc01::1"],
-                "fc0a::1",
-                eth0,
-            ),
-            (
-                &[
-                    "fc0a::/16 via fc00::1",
-                    "fc0a::/48 from fc0c::/16 via fc01::1",
-                ],
-                "fc0a::1",
-                eth0,
-            ),
-            (
-                &[
-                    "fc0a::/16 via fc00::1 metric 7",
-                    "fc0a::/16 via fc01::1 metric 5",
-                ],
-                "fc0a::1",
-                eth1,
-            ),
-            (&["fc0a::/16 via fc00::1 table 100"], "fc0a::1", eth0),
-            (
-                &["fc0a::/16 via fc00::1 table 200"],
-                "fc0a::1",
-                "no route to fc0a::1",
-            ),
-            (
-                &[
-                    "throw fc0a::/16",
-                    "fc00::/8 via fc01::1",
-                    "fc00::/8 via fc00::1 table 100",
-                ],
-                "fc0a::1",
-                eth0,
-            ),
-            (
-                &["fc0a::/16 via fc00::9"],
-                "fc0a::1",
-                "neighbor fc00::9 toward fc0a::1 is not resolved",
-            ),
-            (
-                &["fc0a::/16 nexthop via fc00::9 nexthop via fc01::1"],
-                "fc0a::1",
-                "valid by [(IfIndex(1), fc00::9), (IfIndex(2), fc01::1)]",
-            ),
-            (&[], "fc01::1", eth1),
-            (&[], "fc01::9", "neighbor fc01::9 is not resolved"),
-            (
-                &["unreachable fc0a::/16"],
-                "fc0a::1",
-                "the route to fc0a::1 is of type unreachable",
-            ),
-            (
-                &["fc0a::/16 via fc00::1 dead"],
-                "fc0a::1",
-                "no link to fc0a::1 that can be used",
-            ),
-            (
-                &["fc0a::1/128 encap seg6local action End dev eth0"],
-                "fc0a::1",
-                "valid by []",
-            ),
-            (
-                &["fc0a::/16 encap seg6 mode encap segs fc01::1,fc0d::1 dev eth0"],
-                "fc0a::1",
-                eth1,
-            ),
-            (
-                &["fc0a::/16 encap seg6 mode encap segs fc01::9 dev eth0"],
-                "fc0a::1",
-                "neighbor fc01::9 is not resolved",
-            ),
-            (
-                &["fc0a::/16 encap seg6 mode encap segs fc01::1 hmac 7 dev eth0"],
-                "fc0a::1",
-                "there is no HMAC key 7",
-            ),
-            (
-                &["fc0a::/16 encap seg6 mode encap segs fc0a::2 dev eth0"],
-                "fc0a::1",
-                "the route to fc0a::2 encapsulates inside 2 other encapsulations",
-            ),
-            (&[], "fc00::2", "the route to fc00::2 is of type local"),
-            (
-                &[],
-                "fc00::b1",
-                "the route to fc00::b1, fc00::b1/128, leads into a policy",
-            ),
-            (
-                &["default via fc00::1"],
-                "2001:db8::1",
-                "the route to 2001:db8::1, 2001:db8::/32, leads into a policy",
-            ),
-            (&["2001:db8:1::/48 via fc00::1"], "2001:db8:1::1", eth0),
-        ] {
-            assert_eq!(stands(routes, segment), expected, "{segment} by {routes:?}");
+        for (routes, segment, expected) in RESOLVED {
+            assert_eq!(
+                &stands(routes, segment),
+                expected,
+                "{segment} by {routes:?}"
+            );
         }
     }
 }

@@ -435,8 +435,8 @@ mod tests {
             (9, Flows::Uniform(9), false),
         ] {
             let asked = Case {
-                cores,
                 flows,
+                cores,
                 ..case(&kind, 0, 64)
             };
             assert_eq!(kind.check(&asked).is_ok(), allowed, "{asked}");
