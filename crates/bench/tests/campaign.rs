@@ -118,6 +118,11 @@ fn a_campaign_becomes_the_table_of_the_studies() {
     assert_eq!(measure(CAMPAIGN, folder.path(), &world), Ok(true));
     let report = report::read(folder.path()).expect("report");
     assert!(report.complete);
+    let sink = &report.machine.facts["slow: sink"];
+    assert!(
+        sink.starts_with("TC in ") && sink.ends_with("otherwise XDP"),
+        "{sink}"
+    );
     let rates = table(&report, "behaviors-pdr-table");
 
     let slow = row(rates, "plain IPv6", "slow");
@@ -621,6 +626,72 @@ fn the_campaign_to_start_from_is_one() {
         full.contains("\n  published:") && full.contains("\n  line: "),
         "{full}"
     );
+}
+
+#[test]
+fn the_testbed_of_the_campaign_to_start_from_is_one_and_other_keys_do_not_fit_it() {
+    let text = TEMPLATE
+        .replace("# testbed:", "testbed:")
+        .replace("#   trex:", "  trex:")
+        .replace("#   system:", "  system:");
+    let campaign = Campaign::parse(&text).expect("a testbed");
+    let testbed = campaign.testbed.expect("it is there").value;
+    assert_eq!((testbed.trex.transmit, testbed.trex.receive), (0, 1));
+    assert_eq!(testbed.system.ports, ["eth1", "eth2"]);
+    let at = |key: &str| {
+        text.lines()
+            .position(|line| line.starts_with(key))
+            .expect(key)
+            + 1
+    };
+    for (from, to, expected) in [
+        (
+            "# cpus: {",
+            "cpus: {",
+            format!("line {}, column 7: cpus on a testbed", at("# cpus")),
+        ),
+        (
+            "find: [pdr, mrr]",
+            "find: [pdr, latency]",
+            format!("line {}, column 13: find on a testbed", at("find")),
+        ),
+        (
+            "  # cores: [1]",
+            "  cores: [2]",
+            format!(
+                "line {}, column 11: cores on a testbed \"2\"",
+                at("  # cores")
+            ),
+        ),
+        (
+            "  # flows: [1]",
+            "  flows: [zipf 8]",
+            format!(
+                "line {}, column 11: flows on a testbed \"zipf 8\"",
+                at("  # flows")
+            ),
+        ),
+        (
+            "transmit: 0, receive: 1",
+            "transmit: 0, receive: 0",
+            format!(
+                "line {}, column 3: receive of trex \"0\"; expected another port",
+                at("testbed") + 1
+            ),
+        ),
+        (
+            "transmit: 0",
+            "transit: 0",
+            "unknown field `transit`".to_owned(),
+        ),
+    ] {
+        let error = Campaign::parse(&text.replace(from, to)).expect_err(to);
+        let error = error.to_string();
+        assert!(
+            error.contains(&expected),
+            "{to}: {error}\nand not: {expected}"
+        );
+    }
 }
 
 /// Whether a comment is a line of YAML.

@@ -263,6 +263,16 @@ pub fn mac_text(mac: [u8; 6]) -> String {
     bytes.join(":")
 }
 
+/// The Ethernet address that [`mac_text`] writes so; none of any other text.
+pub fn mac_of(text: &str) -> Option<[u8; 6]> {
+    let byte = |part: &str| {
+        let digits = part.len() == 2 && part.bytes().all(|digit| digit.is_ascii_hexdigit());
+        digits.then(|| u8::from_str_radix(part, 16).ok()).flatten()
+    };
+    let bytes: Option<Vec<u8>> = text.split(':').map(byte).collect();
+    bytes?.try_into().ok()
+}
+
 /// Removes the namespaces of dead processes, of all labs or of one.
 fn sweep(lab: Option<&str>) -> Vec<String> {
     leftovers(lab).filter(|name| remove(name).is_ok()).collect()

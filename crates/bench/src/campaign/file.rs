@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_saphyr::Spanned;
 use sidestep_lab::engine::exec::Commands;
+use sidestep_lab::engine::testbed::Testbed;
 use sidestep_lab::engine::{Case, Flows, Placement, Size};
 use sidestep_lab::traffic::Receiver;
 use sidestep_model::config::yaml::{self, wrong};
@@ -44,6 +45,8 @@ pub struct Campaign {
     pub order: Order,
     /// Which CPU does what.
     pub cpus: Option<Spanned<Placement>>,
+    /// The machines that take part, where it is not this one alone.
+    pub testbed: Option<Spanned<Testbed>>,
     /// Engines that are driven by commands, beside those that are known.
     #[serde(default)]
     pub commands: Vec<Spanned<Commands>>,
@@ -195,7 +198,53 @@ impl Campaign {
         for group in &campaign.groups {
             group.check()?;
         }
+        if let Some(testbed) = &campaign.testbed {
+            campaign.check_testbed(testbed)?;
+        }
         Ok(campaign)
+    }
+
+    /// What a testbed has not: our own generator, its stamps and its CPUs.
+    fn check_testbed(&self, testbed: &Spanned<Testbed>) -> Result<(), ConfigError> {
+        if let Err([what, value, allowed]) = testbed.value.check() {
+            return Err(wrong(testbed, what, &value, &allowed));
+        }
+        if let Some(cpus) = &self.cpus {
+            let allowed = "no cpus: each machine uses its own";
+            return Err(wrong(cpus, "cpus on a testbed", "", allowed));
+        }
+        let finds = self
+            .groups
+            .iter()
+            .flat_map(|group| group.find.iter().flatten());
+        let mut finds = self.find.iter().chain(finds);
+        if let Some(latency) = finds.find(|find| find.value == Find::Latency) {
+            let (found, allowed) = ("TRex counts packets and times none", "pdr, ndr, mrr, curve");
+            return Err(wrong(
+                latency,
+                format!("find on a testbed ({found})"),
+                "latency",
+                allowed,
+            ));
+        }
+        for group in &self.groups {
+            if let Some(cores) = group.cores.iter().find(|cores| cores.value > 1) {
+                let found = cores.value.to_string();
+                return Err(wrong(
+                    cores,
+                    "cores on a testbed",
+                    &found,
+                    "1: the system has its own",
+                ));
+            }
+            let by_zipf = |flows: &&Spanned<FlowsWord>| matches!(flows.value.0, Flows::Zipf(_));
+            if let Some(flows) = group.flows.iter().find(by_zipf) {
+                let found = format!("zipf {}", flows.value.0.count());
+                let allowed = "a number: TRex sends each flow in its turn";
+                return Err(wrong(flows, "flows on a testbed", &found, allowed));
+            }
+        }
+        Ok(())
     }
 
     /// How often each case is measured.

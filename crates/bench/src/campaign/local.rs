@@ -1,11 +1,11 @@
-//! The engines of this machine, for a campaign.
+//! The engines of this machine, or of the testbed that it drives, for a campaign.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
 use sidestep_lab::engine::behavior::kinds;
-use sidestep_lab::engine::{self, Case, Engine, Flows, Options, Placement, Size, napi};
+use sidestep_lab::engine::{self, Case, Engine, Flows, Options, Placement, Size, napi, testbed};
 use sidestep_model::config::yaml::wrong;
 use sidestep_model::error::ConfigError;
 
@@ -14,14 +14,36 @@ use super::plan::Vocabulary;
 use crate::cpu;
 
 /// Every engine that there is, on the CPUs that the campaign names, otherwise on those that suit it, and for a case of several cores on
-/// the last others that this process may use. The process itself moves to the rest, if there is any.
+/// the last others that this process may use. The process itself moves to the rest, if there is any. On a testbed its machines are
+/// asked what they have.
 ///
 /// # Errors
-/// The campaign names a CPU that this process may not use.
+/// The campaign names a CPU that this process may not use, or a machine of its testbed cannot be had.
 pub fn engines(
     campaign: &Campaign,
     interrupted: &Arc<AtomicBool>,
 ) -> Result<Vec<Box<dyn Engine>>, ConfigError> {
+    check_names(campaign)?;
+    let commands = campaign.commands.iter().map(|it| it.value.clone());
+    let options = Options {
+        interrupted: Arc::clone(interrupted),
+        commands: commands.collect(),
+        ..Options::default()
+    };
+    if let Some(testbed) = &campaign.testbed {
+        let engines = testbed::engines(&testbed.value, &options);
+        return engines.map_err(|error| wrong(testbed, error.to_string(), "", ""));
+    }
+    let (placement, more_cores) = placed(campaign)?;
+    Ok(engine::all(&Options {
+        placement,
+        more_cores,
+        ..options
+    }))
+}
+
+/// The CPUs of generator, system and sink, and those of more cores. This process moves away from them.
+fn placed(campaign: &Campaign) -> Result<(Placement, Vec<usize>), ConfigError> {
     let allowed = cpu::allowed();
     let placement = match &campaign.cpus {
         None => suitable(campaign, &allowed),
@@ -45,6 +67,19 @@ pub fn engines(
         system,
         sink,
     } = placement;
+    let placed = [generator, system, sink];
+    let more_cores = allowed.iter().rev().copied();
+    let more_cores = more_cores.filter(|cpu| !placed.contains(cpu));
+    let more_cores: Vec<usize> = more_cores.take(most_cores(campaign) - 1).collect();
+    let all = [&placed, &more_cores[..]].concat();
+    // Where the cores take all CPUs, it keeps off those that every case uses.
+    let some_left = allowed.iter().any(|cpu| !all.contains(cpu));
+    cpu::leave(if some_left { &all } else { &placed });
+    Ok((placement, more_cores))
+}
+
+/// Engines of commands have names of their own.
+fn check_names(campaign: &Campaign) -> Result<(), ConfigError> {
     let known = engine::all(&Options::default());
     for commands in &campaign.commands {
         let name = &commands.value.name;
@@ -57,25 +92,7 @@ pub fn engines(
             ));
         }
     }
-    let placed = [generator, system, sink];
-    let more_cores = allowed.iter().rev().copied();
-    let more_cores = more_cores.filter(|cpu| !placed.contains(cpu));
-    let more_cores: Vec<usize> = more_cores.take(most_cores(campaign) - 1).collect();
-    let all = [&placed, &more_cores[..]].concat();
-    // Where the cores take all CPUs, it keeps off those that every case uses.
-    let some_left = allowed.iter().any(|cpu| !all.contains(cpu));
-    cpu::leave(if some_left { &all } else { &placed });
-    Ok(engine::all(&Options {
-        placement,
-        more_cores,
-        interrupted: Arc::clone(interrupted),
-        commands: campaign
-            .commands
-            .iter()
-            .map(|it| it.value.clone())
-            .collect(),
-        ..Options::default()
-    }))
+    Ok(())
 }
 
 /// CPUs of the case that has most of them.

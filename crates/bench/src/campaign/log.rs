@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use sidestep_lab::engine::Case;
+use sidestep_lab::traffic::Hook;
 use sidestep_lab::traffic::trial::Trial;
 
 use super::difference::differences;
@@ -113,6 +114,9 @@ pub struct Measured {
     pub at: String,
     /// How long it took.
     pub seconds: f64,
+    /// Where packets were counted, if that was chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sink: Option<Hook>,
     /// The rate, of a search.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<Found>,

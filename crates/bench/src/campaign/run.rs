@@ -209,6 +209,7 @@ impl Runner<'_> {
         watch: &mut dyn FnMut(),
     ) -> Result<Measured, String> {
         let (at, begun) = (SystemTime::now(), Instant::now());
+        let sink = standing.sink();
         let mut trials = Vec::new();
         let mut found = None;
         let mut trial = |duration: Duration, load, latency| {
@@ -252,6 +253,7 @@ impl Runner<'_> {
             find,
             at: humantime::format_rfc3339_seconds(at).to_string(),
             seconds: begun.elapsed().as_secs_f64(),
+            sink,
             found,
             trials,
         })

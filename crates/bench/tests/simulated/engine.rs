@@ -10,6 +10,7 @@ use std::time::Duration;
 use sidestep_bench::campaign::plan::Vocabulary;
 use sidestep_lab::Error;
 use sidestep_lab::engine::{Case, Engine, Standing};
+use sidestep_lab::traffic::Hook;
 use sidestep_lab::traffic::trial::{Latency, Load, Trial};
 
 use crate::simulated::Simulated;
@@ -144,5 +145,13 @@ impl Standing for Up {
             histogram: vec![(2_000.0, 2), (4_000.0, 3), (8_000.0, 4)],
         });
         Ok(Trial { latency, ..trial })
+    }
+
+    fn sink(&self) -> Option<Hook> {
+        Some(if self.world.set_ups.get() % 2 == 0 {
+            Hook::Tc
+        } else {
+            Hook::Xdp
+        })
     }
 }

@@ -22,14 +22,14 @@ use serde::{Deserialize, Serialize};
 
 use super::behavior::{self, Behavior};
 use super::measured::{Measured, Path};
-use super::network::{Network, PORT, PORTS, ROUTER_MACS, SINK_MAC};
+use super::network::{Macs, Network, PORT, PORTS};
 use super::plane;
 use super::verify::{exchange, same};
 use super::{Case, Engine, Options, Standing, stream};
 use crate::Error;
 use crate::hexdiff::diff;
 use crate::lab::mac_text;
-use crate::traffic::{Load, Napi, Trial};
+use crate::traffic::{Hook, Load, Napi, Trial};
 
 /// The commands, as a campaign gives them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,10 +64,7 @@ impl Engine for Exec {
             return facts;
         };
         match self.run(info, BTreeMap::new()) {
-            Ok(text) => {
-                let lines = text.lines().filter_map(|line| line.split_once(':'));
-                facts.extend(lines.map(|(name, value)| (name.trim().into(), value.trim().into())));
-            }
+            Ok(text) => facts.extend(self::facts(&text)),
             Err(error) => {
                 facts.insert("info".to_owned(), error.to_string());
             }
@@ -89,11 +86,8 @@ impl Engine for Exec {
             Err(why) => return Some(why),
         };
         let info = self.commands.info.as_ref()?;
-        let asked = self.run(info, variables(case, &made[0].0));
-        asked.err().map(|error| match error {
-            Error::Command { stderr, .. } if !stderr.is_empty() => stderr,
-            other => other.to_string(),
-        })
+        let asked = self.run(info, variables(case, &made[0].0, &Macs::LAB));
+        asked.err().map(reason)
     }
 
     fn set_up(&self, case: &Case) -> Result<Box<dyn Standing + '_>, Error> {
@@ -106,7 +100,7 @@ impl Engine for Exec {
             queues: behavior.queues,
             ..Behavior::default()
         })?);
-        let mut variables = variables(case, behavior);
+        let mut variables = variables(case, behavior, &Macs::LAB);
         let names = [
             ("GENERATOR", network.generator()?),
             ("ROUTER", network.router()?),
@@ -134,12 +128,10 @@ impl Engine for Exec {
         let Ok(stream) = stream(case) else {
             return Vec::new();
         };
-        let exports = variables(case, &stream[0].0);
-        let exports = exports.iter().map(|(name, value)| {
-            let value = value.replace('\'', r"'\''");
-            format!("export {name}='{value}'")
-        });
-        exports.chain([self.commands.up.clone()]).collect()
+        let exports = variables(case, &stream[0].0, &Macs::LAB);
+        exported(&exports)
+            .chain([self.commands.up.clone()])
+            .collect()
     }
 }
 
@@ -166,11 +158,6 @@ impl Exec {
             .spawn()
             .map_err(cannot)?;
         let status = wait(&mut child).map_err(cannot)?;
-        let text = |file: &mut File| {
-            let mut bytes = Vec::new();
-            file.rewind().and_then(|()| file.read_to_end(&mut bytes))?;
-            Ok(String::from_utf8_lossy(&bytes).trim_end().to_owned())
-        };
         match status {
             Some(status) if status.success() => text(&mut out).map_err(cannot),
             Some(status) => Err(failed(status.to_string(), text(&mut err).map_err(cannot)?)),
@@ -182,10 +169,42 @@ impl Exec {
     }
 }
 
-/// A file without a name.
-fn file() -> io::Result<File> {
+/// The lines `name: value` of what `info` prints.
+pub(super) fn facts(text: &str) -> impl Iterator<Item = (String, String)> {
+    let lines = text.lines().filter_map(|line| line.split_once(':'));
+    lines.map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()))
+}
+
+/// Why an engine has not a case: what `info` says, if it says something.
+pub(super) fn reason(error: Error) -> String {
+    match error {
+        Error::Command { stderr, .. } if !stderr.is_empty() => stderr,
+        other => other.to_string(),
+    }
+}
+
+/// A file without a name, for what a command says.
+pub(super) fn file() -> io::Result<File> {
     let file = memfd_create(c"sidestep-exec", MFdFlags::MFD_CLOEXEC)?;
     Ok(file.into())
+}
+
+/// All that is in such a file, without the last line end.
+pub(super) fn text(file: &mut File) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    file.rewind().and_then(|()| file.read_to_end(&mut bytes))?;
+    Ok(String::from_utf8_lossy(&bytes).trim_end().to_owned())
+}
+
+/// A word of a shell.
+pub(super) fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// Lines of a shell that export variables.
+pub(super) fn exported(variables: &BTreeMap<String, String>) -> impl Iterator<Item = String> {
+    let variables = variables.iter();
+    variables.map(|(name, value)| format!("export {name}={}", quoted(value)))
 }
 
 /// How it ended; none if it had to be killed.
@@ -208,9 +227,8 @@ fn wait(child: &mut Child) -> io::Result<Option<ExitStatus>> {
 /// add`, `ip rule add`, `ip`), a line each; the router's ports `PORT_IN` and `PORT_OUT` with the Ethernet addresses
 /// `PORT_IN_MAC` and `PORT_OUT_MAC`; the next hops' Ethernet address `SINK_MAC`; when something is set up also the names of
 /// the namespaces, `GENERATOR`, `ROUTER`, `SINK`.
-fn variables(case: &Case, behavior: &Behavior) -> BTreeMap<String, String> {
+pub(super) fn variables(case: &Case, behavior: &Behavior, macs: &Macs) -> BTreeMap<String, String> {
     let longest = case.size.packets(0).into_iter().map(|(length, _)| length);
-    let macs = ROUTER_MACS.map(mac_text);
     [
         ("BEHAVIOR", case.behavior.clone()),
         ("SIDS", case.sids.to_string()),
@@ -224,20 +242,25 @@ fn variables(case: &Case, behavior: &Behavior) -> BTreeMap<String, String> {
         ("ROUTER_DEVICES", behavior.devices.join("\n")),
         ("PORT_IN", PORTS[0].to_owned()),
         ("PORT_OUT", PORTS[1].to_owned()),
-        ("PORT_IN_MAC", macs[0].clone()),
-        ("PORT_OUT_MAC", macs[1].clone()),
-        ("SINK_MAC", mac_text(SINK_MAC)),
+        ("PORT_IN_MAC", mac_text(macs.router[0])),
+        ("PORT_OUT_MAC", mac_text(macs.router[1])),
+        ("SINK_MAC", mac_text(macs.sink)),
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into()
 }
 
-/// One packet. The hop limit that a headend decrements is the inner one by RFC 8986 5.1 and the outer one in Linux, so either
-/// is right.
+/// One packet.
 fn verify(network: &Network, behavior: &Behavior) -> Result<(), Error> {
     let _napi = Napi::attach(network.sink()?, PORT)?;
+    compare(behavior, exchange(network, &behavior.sent)?)
+}
+
+/// What commands have set up sends this frame, or none. The hop limit that a headend decrements is the inner one by RFC 8986 5.1 and
+/// the outer one in Linux, so either is right.
+pub(super) fn compare(behavior: &Behavior, found: Option<Vec<u8>>) -> Result<(), Error> {
     let wrong = |what: &str| Error::Wrong(format!("{}: {what}", behavior.name));
-    let Some(found) = exchange(network, &behavior.sent)? else {
+    let Some(found) = found else {
         return Err(wrong("no packet comes out"));
     };
     let rfc = &behavior.from_sidestep;
@@ -280,6 +303,10 @@ struct Commanded<'a> {
 impl Standing for Commanded<'_> {
     fn trial(&mut self, load: Load, duration: Duration, latency: bool) -> Result<Trial, Error> {
         self.measured.trial(load, duration, latency)
+    }
+
+    fn sink(&self) -> Option<Hook> {
+        self.measured.sink()
     }
 }
 

@@ -64,9 +64,7 @@ enum Who {
 impl Engine for Local {
     fn name(&self) -> &str {
         match self.who {
-            Who::Plane(Plane::Linux) => "linux",
-            Who::Plane(Plane::Tc) => "sidestep-tc",
-            Who::Plane(Plane::Xdp) => "sidestep-xdp",
+            Who::Plane(plane) => plane.engine(),
             Who::Nobody => "none",
         }
     }
@@ -81,9 +79,7 @@ impl Engine for Local {
             facts.insert("program".to_owned(), version);
         }
         let mode = match self.who {
-            Who::Plane(Plane::Linux) => "the kernel alone",
-            Who::Plane(Plane::Tc) => "--mode tc",
-            Who::Plane(Plane::Xdp) => "--mode xdp",
+            Who::Plane(plane) => plane.mode(),
             Who::Nobody => "no system under test",
         };
         facts.insert("mode".to_owned(), mode.to_owned());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::behavior::Behavior;
 use super::network::{Network, PORT, PORTS};
 use super::plane::{self, Plane};
-use super::product::Tally;
+use super::product::{Tally, check_forwarded};
 use super::verify::exchange;
 use super::{Case, Flows, Options, Standing, napi};
 use crate::hexdiff::diff;
@@ -107,6 +107,8 @@ impl Path {
 pub struct Measured {
     // In this order they go: receiver and generator before their ports.
     driver: Option<Local>,
+    /// Where the receiver is.
+    sink: Hook,
     path: Path,
     /// The frames that are sent, as behaviors of one length each, and how many of each take turns.
     stream: Vec<(Behavior, u32)>,
@@ -129,6 +131,7 @@ impl Measured {
     ) -> Result<Self, Error> {
         let mut measured = Self {
             driver: None,
+            sink: Hook::Xdp,
             path,
             stream,
             flows: case.flows,
@@ -163,6 +166,7 @@ impl Measured {
         let streams: Vec<_> = streams.iter().zip(cpus).collect();
         let source = LiveFrames::on_cpus(network.generator()?, PORT, &streams)?;
         let receiver = Receiver::attach(network.sink()?, PORT, hook)?;
+        self.sink = hook;
         let interrupt = Interrupt::from(Arc::clone(&self.options.interrupted));
         self.driver = Some(Local::new(source, receiver).interrupted_by(interrupt));
         // The sink's port has its NAPI only now.
@@ -236,21 +240,6 @@ impl Measured {
             "{packets} packets of {bytes} bytes in all arrive; they have {least} to {most} each"
         )))
     }
-
-    /// Sidestep forwarded what it received, not the kernel.
-    fn check_forwarded(&self, before: &[Tally]) -> Result<(), Error> {
-        let ports = self.path.network().ways_in();
-        for ((before, after), port) in before.iter().zip(self.path.tallies()?).zip(ports) {
-            let received = after.received.saturating_sub(before.received);
-            let forwarded = after.forwarded.saturating_sub(before.forwarded);
-            if ((forwarded + STRANGERS_FEW) as f64) < received as f64 * (1.0 - STRANGERS) {
-                return Err(Error::Wrong(format!(
-                    "of {received} packets received by {port}, Sidestep forwarded {forwarded}"
-                )));
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Standing for Measured {
@@ -264,15 +253,16 @@ impl Standing for Measured {
         let trial = driver.trial(load, duration, latency)?;
         let arrivals = driver.arrivals().clone();
         self.check_lengths(&arrivals)?;
-        self.check_forwarded(&before)?;
+        let ports = self.path.network().ways_in();
+        check_forwarded(ports, &before, &self.path.tallies()?)?;
         Ok(trial)
+    }
+
+    fn sink(&self) -> Option<Hook> {
+        Some(self.sink)
     }
 }
 
-/// The part of the packets that Sidestep may leave to the kernel: neighbor discovery and the like.
-const STRANGERS: f64 = 0.001;
-/// So many packets it may leave to the kernel however few there are.
-const STRANGERS_FEW: u64 = 10;
 /// How long each hook of the sink is tried.
 const TRIED: Duration = Duration::from_millis(20);
 

@@ -3,6 +3,7 @@
 //!
 //! - [`all`]: the engines there are; [`behavior::kinds`]: the behaviors that they can be asked for.
 //! - [`network`]: a router between a generator and a sink, in namespaces; [`plane`]: who forwards there.
+//! - [`testbed`]: the same on a machine of its own, with TRex at its ports.
 //! - [`packet`], [`customer`]: the frames that are sent and expected; [`verify`]: one of them, compared.
 
 pub mod behavior;
@@ -16,6 +17,7 @@ pub mod packet;
 pub mod plane;
 pub mod product;
 mod recipe;
+pub mod testbed;
 pub mod verify;
 
 use std::collections::BTreeMap;
@@ -28,6 +30,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use crate::traffic::Hook;
 use crate::traffic::trial::{Load, Trial};
 
 use behavior::Behavior;
@@ -280,6 +283,11 @@ pub trait Standing {
     /// # Errors
     /// Other packets arrive than should, the engine did not forward them itself, or it was interrupted.
     fn trial(&mut self, load: Load, duration: Duration, latency: bool) -> Result<Trial, Error>;
+
+    /// Where packets are counted, which is chosen when the engine is set up; none where it is not ours to choose.
+    fn sink(&self) -> Option<Hook> {
+        None
+    }
 }
 
 /// What a frame on the wire has beside the packet, in bytes.

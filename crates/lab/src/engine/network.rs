@@ -187,8 +187,9 @@ fn link(lab: &mut Lab, near: End, far: End, queues: u32) -> Result<(), Error> {
 
 /// What `ip -batch` is given in the router beside routes, for all behaviors: addresses, neighbors, the tunnel source; and
 /// then for this one.
-pub fn router_lines(behavior: &Behavior) -> Vec<String> {
-    let sink = mac_text(SINK_MAC);
+/// All neighbors are at `sink`.
+pub fn router_lines(behavior: &Behavior, sink: [u8; 6]) -> Vec<String> {
+    let sink = mac_text(sink);
     let mut lines = behavior.devices.clone();
     lines.extend(ADDRESSES.map(|address| format!("address add {address}")));
     lines.extend(
@@ -228,7 +229,7 @@ pub fn service_lines() -> [String; 2] {
 
 fn configure(router: &Namespace, behavior: &Behavior) -> Result<(), Error> {
     // A VRF is there before its strict mode is asked for; that has to be before the routes.
-    let (devices, others): (Vec<String>, Vec<String>) = router_lines(behavior)
+    let (devices, others): (Vec<String>, Vec<String>) = router_lines(behavior, SINK_MAC)
         .into_iter()
         .partition(|line| line.starts_with("link "));
     apply(router, &["ip", "-batch", "-"], &text(&devices))?;
@@ -301,6 +302,46 @@ pub const SERVICE: &str = "service";
 /// Of all links, in bytes without the Ethernet header: what the generator's longest frame has. Room for headers around a
 /// packet of 1500, and within what an XDP program of veth has in one page.
 pub const MTU: u32 = (Template::FRAME_MAX - 14) as u32;
+
+/// The Ethernet addresses on the way of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Macs {
+    /// Of the port that sends.
+    pub generator: [u8; 6],
+    /// Of the router's ports: in, out.
+    pub router: [[u8; 6]; 2],
+    /// Of the port that receives.
+    pub sink: [u8; 6],
+}
+
+impl Macs {
+    /// Of the links between namespaces, which all frames of behaviors are made with.
+    pub const LAB: Self = Self {
+        generator: GENERATOR_MAC,
+        router: ROUTER_MACS,
+        sink: SINK_MAC,
+    };
+
+    fn all(&self) -> [[u8; 6]; 4] {
+        [self.generator, self.router[0], self.router[1], self.sink]
+    }
+
+    /// Puts these addresses where a frame has those of [`Self::LAB`]: in its Ethernet header, and in one that is inside.
+    pub fn put(&self, frame: &mut [u8]) {
+        let mut at = 0;
+        while let Some(window) = frame.get_mut(at..at + 6) {
+            let mut of_lab = Self::LAB.all().into_iter().zip(self.all());
+            let found = of_lab.find(|(lab, _)| window == lab);
+            at += match found {
+                Some((_, own)) => {
+                    window.copy_from_slice(&own);
+                    own.len()
+                }
+                None => 1,
+            };
+        }
+    }
+}
 
 const WAYS_IN: [&str; 2] = [PORTS[0], SERVICE_PORTS[1]];
 

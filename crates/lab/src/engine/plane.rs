@@ -45,6 +45,24 @@ impl Plane {
         }
     }
 
+    /// As campaigns call it.
+    pub fn engine(self) -> &'static str {
+        match self {
+            Self::Linux => "linux",
+            Self::Tc => "sidestep-tc",
+            Self::Xdp => "sidestep-xdp",
+        }
+    }
+
+    /// What a report says of it.
+    pub fn mode(self) -> &'static str {
+        match self {
+            Self::Linux => "the kernel alone",
+            Self::Tc => "--mode tc",
+            Self::Xdp => "--mode xdp",
+        }
+    }
+
     /// Where its packets may be counted. What comes as a socket buffer is cheap to count at either hook, depending on the
     /// headroom that is left, so both are tried and the better one counts. An XDP redirect ends in XDP; elsewhere a
     /// socket buffer would have to be built for it first.

@@ -48,6 +48,11 @@ impl Sidestep {
         Ok(Self { path })
     }
 
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Its name and version, as it says them.
     ///
     /// # Errors
@@ -121,14 +126,7 @@ impl Running {
         // A client gets 200 ms for its line, and a busy machine may not give it those.
         let ask = || self.text(&["show", "counters", "-j"]);
         let text = ask().or_else(|_| ask()).or_else(|_| ask())?;
-        let tallies: Option<Vec<Tally>> = ports.iter().map(|port| tally(&text, port)).collect();
-        tallies.ok_or_else(|| {
-            Error::Wrong(format!(
-                "`sidestep show counters -j` has no counters of {}: {}",
-                ports.join(" and "),
-                text.trim_end()
-            ))
-        })
+        tallies(&text, ports)
     }
 
     /// Why packets were dropped or left to the kernel, for a message.
@@ -149,6 +147,42 @@ impl Drop for Running {
     }
 }
 
+/// Sidestep forwarded what these ports received between two looks, not the kernel.
+///
+/// # Errors
+/// It did not.
+pub(super) fn check_forwarded(
+    ports: &[&str],
+    before: &[Tally],
+    after: &[Tally],
+) -> Result<(), Error> {
+    for ((before, after), port) in before.iter().zip(after).zip(ports) {
+        let received = after.received.saturating_sub(before.received);
+        let forwarded = after.forwarded.saturating_sub(before.forwarded);
+        if ((forwarded + STRANGERS_FEW) as f64) < received as f64 * (1.0 - STRANGERS) {
+            return Err(Error::Wrong(format!(
+                "of {received} packets received by {port}, Sidestep forwarded {forwarded}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// What these ports have counted, by the words of `sidestep show counters -j`.
+///
+/// # Errors
+/// The words have no such counters.
+pub(super) fn tallies(text: &str, ports: &[&str]) -> Result<Vec<Tally>, Error> {
+    let tallies: Option<Vec<Tally>> = ports.iter().map(|port| tally(text, port)).collect();
+    tallies.ok_or_else(|| {
+        Error::Wrong(format!(
+            "`sidestep show counters -j` has no counters of {}: {}",
+            ports.join(" and "),
+            text.trim_end()
+        ))
+    })
+}
+
 fn tally(text: &str, port: &str) -> Option<Tally> {
     let value: Value = serde_json::from_str(text).ok()?;
     let ports = value["ports"].as_array()?;
@@ -158,6 +192,11 @@ fn tally(text: &str, port: &str) -> Option<Tally> {
         forwarded: port["forwarded"].as_u64()?,
     })
 }
+
+/// The part of the packets that Sidestep may leave to the kernel: neighbor discovery and the like.
+const STRANGERS: f64 = 0.001;
+/// So many packets it may leave to the kernel however few there are.
+const STRANGERS_FEW: u64 = 10;
 
 #[cfg(test)]
 mod tests {

@@ -47,43 +47,78 @@ pub fn of(plane: Plane, behavior: &Behavior) -> Vec<String> {
         }
         ports.extend(SERVICE_PORTS);
     }
-    for port in &ports {
-        commands.push(sysctl(
-            ROUTER,
-            &format!("net/ipv6/conf/{port}/seg6_enabled"),
-            "1",
-        ));
-    }
-    let sysctls = behavior.sysctls.iter();
-    let sysctls: Vec<String> = sysctls
-        .map(|(path, value)| sysctl(ROUTER, path, value))
-        .collect();
-    if let Some(key) = behavior.key {
-        let (id, algorithm, secret) = (key.id, key.algorithm, key.secret);
-        commands.push(format!(
-            "echo '{secret}' | ip netns exec {ROUTER} setsid --wait ip sr hmac set {id} {algorithm}"
-        ));
-    }
-    let beside = behavior.routes.len() - behavior.beside as usize;
-    let needed = Behavior {
-        routes: behavior.routes[..beside].to_vec(),
-        ..behavior.clone()
-    };
-    let (devices, others): (Vec<String>, Vec<String>) = router_lines(&needed)
-        .into_iter()
-        .partition(|line| line.starts_with("link "));
-    commands.extend(devices.iter().map(|line| format!("ip -n {ROUTER} {line}")));
-    commands.extend(sysctls);
-    commands.extend(others.iter().map(|line| format!("ip -n {ROUTER} {line}")));
-    commands.extend(routes_beside(behavior));
-    commands.extend(rules(behavior));
+    let router = Router::LAB;
+    commands.extend(router.configured(behavior, &ports));
     commands.extend(service_program(plane, behavior));
-    commands.extend(sidestep(plane, behavior, &ports));
+    commands.extend(router.started(plane, behavior, &ports));
     commands
 }
 
+/// Where a router is configured.
+#[derive(Clone, Copy, Debug)]
+pub struct Router<'a> {
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// The Ethernet address of all its neighbors.
+    pub sink: [u8; 6],
+    /// The program of Sidestep.
+    pub sidestep: &'a str,
+}
+
+impl Router<'_> {
+    const LAB: Self = Self {
+        namespace: ROUTER,
+        sink: SINK_MAC,
+        sidestep: "sidestep",
+    };
+
+    /// What a router with these ports is given for a behavior, whoever forwards.
+    pub fn configured(&self, behavior: &Behavior, ports: &[&str]) -> Vec<String> {
+        let node = self.namespace;
+        let enabled = ports
+            .iter()
+            .map(|port| sysctl(node, &format!("net/ipv6/conf/{port}/seg6_enabled"), "1"));
+        let mut commands: Vec<String> = enabled.collect();
+        let beside = behavior.routes.len() - behavior.beside as usize;
+        let needed = Behavior {
+            routes: behavior.routes[..beside].to_vec(),
+            ..behavior.clone()
+        };
+        let (devices, others): (Vec<String>, Vec<String>) = router_lines(&needed, self.sink)
+            .into_iter()
+            .partition(|line| line.starts_with("link "));
+        if let Some(key) = behavior.key {
+            let (id, algorithm, secret) = (key.id, key.algorithm, key.secret);
+            commands.push(format!(
+                "echo '{secret}' | ip netns exec {node} setsid --wait ip sr hmac set {id} {algorithm}"
+            ));
+        }
+        commands.extend(devices.iter().map(|line| format!("ip -n {node} {line}")));
+        let sysctls = behavior.sysctls.iter();
+        commands.extend(sysctls.map(|(path, value)| sysctl(node, path, value)));
+        commands.extend(others.iter().map(|line| format!("ip -n {node} {line}")));
+        commands.extend(routes_beside(node, behavior));
+        commands.extend(rules(node, behavior));
+        commands
+    }
+
+    /// Starts Sidestep, and gives it the routes that Linux has not; nothing where it does not run.
+    pub fn started(&self, plane: Plane, behavior: &Behavior, ports: &[&str]) -> Vec<String> {
+        let mode = match plane {
+            Plane::Linux => return Vec::new(),
+            Plane::Tc => "tc",
+            Plane::Xdp => "xdp",
+        };
+        let program = format!("ip netns exec {} {}", self.namespace, self.sidestep);
+        let run = format!("{program} run --mode {mode} --detach {}", ports.join(" "));
+        let own = behavior.own.iter();
+        let own = own.map(|route| format!("{program} route add {route}"));
+        std::iter::once(run).chain(own).collect()
+    }
+}
+
 /// The routes beside those that the behavior needs, in one command however many they are.
-fn routes_beside(behavior: &Behavior) -> Option<String> {
+fn routes_beside(node: &str, behavior: &Behavior) -> Option<String> {
     let last = behavior.beside.checked_sub(1)?;
     let route = behavior.routes.last()?;
     let (prefix, by) = route.split_once(' ')?;
@@ -96,26 +131,32 @@ fn routes_beside(behavior: &Behavior) -> Option<String> {
         ("fd01:%x:%x::/48", "$((n >> 16)) $((n & 65535))")
     };
     let line = format!("route add {pattern} {by}");
-    Some(in_a_loop((0, last), &line, numbers, ""))
+    Some(in_a_loop(node, (0, last), &line, numbers, ""))
 }
 
 /// The rules; those that match nothing in one command however many they are.
-fn rules(behavior: &Behavior) -> Vec<String> {
+fn rules(node: &str, behavior: &Behavior) -> Vec<String> {
     let family = if behavior.ipv4_rules { " -4" } else { " -6" };
     let absent = |rule: &&String| rule.starts_with("iif absent");
     let count = behavior.rules.iter().filter(absent).count() as u32;
     let line = format!("rule add iif absent%d priority %d lookup {RULES_TABLE}");
     let numbers = format!("$n $(({RULES_FROM} - 1 + n))");
-    let absent_ones = (count > 0).then(|| in_a_loop((1, count), &line, &numbers, family));
+    let absent_ones = (count > 0).then(|| in_a_loop(node, (1, count), &line, &numbers, family));
     let others = behavior.rules.iter().filter(|rule| !absent(rule));
-    let others = others.map(|rule| format!("ip -n {ROUTER}{family} rule add {rule}"));
+    let others = others.map(|rule| format!("ip -n {node}{family} rule add {rule}"));
     absent_ones.into_iter().chain(others).collect()
 }
 
 /// A batch of lines that `printf` makes from numbers of `n`.
-fn in_a_loop((first, last): (u32, u32), line: &str, numbers: &str, family: &str) -> String {
+fn in_a_loop(
+    node: &str,
+    (first, last): (u32, u32),
+    line: &str,
+    numbers: &str,
+    family: &str,
+) -> String {
     format!(
-        "for n in $(seq {first} {last}); do printf '{line}\\n' {numbers}; done | ip -n {ROUTER}{family} -batch -"
+        "for n in $(seq {first} {last}); do printf '{line}\\n' {numbers}; done | ip -n {node}{family} -batch -"
     )
 }
 
@@ -130,24 +171,6 @@ fn service_program(plane: Plane, behavior: &Behavior) -> Option<String> {
         "# {SERVICE}: an XDP program at {ingress} that redirects all frames to {egress}, with destination {} and source {}",
         macs[0], macs[1]
     ))
-}
-
-/// Starts Sidestep, and gives it the routes that Linux has not.
-fn sidestep(plane: Plane, behavior: &Behavior, ports: &[&str]) -> Vec<String> {
-    let mode = match plane {
-        Plane::Linux => return Vec::new(),
-        Plane::Tc => "tc",
-        Plane::Xdp => "xdp",
-    };
-    let ports = ports.join(" ");
-    let own = behavior.own.iter();
-    let own = own.map(|route| format!("ip netns exec {ROUTER} sidestep route add {route}"));
-    [format!(
-        "ip netns exec {ROUTER} sidestep run --mode {mode} --detach {ports}"
-    )]
-    .into_iter()
-    .chain(own)
-    .collect()
 }
 
 fn sysctl(node: &str, path: &str, value: &str) -> String {

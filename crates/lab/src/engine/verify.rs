@@ -23,23 +23,40 @@ pub fn verify(plane: Plane, standing: &Standing, behavior: &Behavior) -> Result<
         .ready(&behavior.sent)
         .map_err(|error| wrong(error.to_string()))?;
     let before = standing.tallies()?;
-    let Some(frame) = exchange(network, &behavior.sent)? else {
-        return Err(wrong("no packet comes out".into()));
-    };
-    let expected = plane.expected(behavior);
-    let computed = behavior.computed_label && plane != Plane::Linux;
-    if !same(expected, &frame, computed) {
-        return Err(wrong(format!(
-            "another packet comes out\n{}",
-            diff(expected, &frame)
-        )));
-    }
+    compare(plane, behavior, exchange(network, &behavior.sent)?)?;
     let after = standing.tallies()?;
     let mut ports = before.iter().zip(&after);
     if ports.any(|(before, after)| after.forwarded == before.forwarded) {
         return Err(wrong("the kernel forwarded it, not Sidestep".into()));
     }
     Ok(())
+}
+
+/// A data plane sends this frame, or none.
+///
+/// # Errors
+/// It has to send another one.
+pub(super) fn compare(
+    plane: Plane,
+    behavior: &Behavior,
+    found: Option<Vec<u8>>,
+) -> Result<(), Error> {
+    let wrong = |what: &str| {
+        let (behavior, plane) = (&behavior.name, plane.name());
+        Error::Wrong(format!("{behavior} on {plane}: {what}"))
+    };
+    let Some(found) = found else {
+        return Err(wrong("no packet comes out"));
+    };
+    let expected = plane.expected(behavior);
+    let computed = behavior.computed_label && plane != Plane::Linux;
+    if same(expected, &found, computed) {
+        return Ok(());
+    }
+    Err(wrong(&format!(
+        "another packet comes out\n{}",
+        diff(expected, &found)
+    )))
 }
 
 /// Sends a frame; returns what arrives at the sink, none if nothing does. The sink's port must take XDP redirects.

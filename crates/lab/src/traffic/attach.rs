@@ -6,12 +6,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{TC_EGRESS, TC_INGRESS, TcHookBuilder};
+use serde::{Deserialize, Serialize};
 
 use crate::netns::Handle;
 use crate::{Error, Namespace};
 
 /// Where the end of a path sits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Hook {
     /// XDP in the driver: takes XDP redirects, and what the stack sends.
     Xdp,

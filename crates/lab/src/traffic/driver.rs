@@ -5,14 +5,11 @@ use std::fmt;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::attach::Hook;
 use super::receiver::{Arrivals, Receiver};
-use super::source::{LiveFrames, Offer, Source, check};
-use super::stream::Stream;
+use super::source::{Offer, Source, check};
 use super::trial::{Load, Trial};
-use crate::offload::Offload;
+use crate::Error;
 use crate::program::Interrupt;
-use crate::{Error, Lab, LinkEnd};
 
 /// A generator and a receiver with something between them.
 pub trait Driver: fmt::Debug {
@@ -92,29 +89,6 @@ impl Driver for Local {
             latency: self.arrivals.latency.clone(),
         })
     }
-}
-
-/// Generator to receiver with nothing between, as fast as it goes: what no engine can exceed on this CPU, and what says that a
-/// result is the generator's, not the engine's. Its network is made for it and removed.
-///
-/// # Errors
-/// The network cannot be made, or the generator cannot run.
-pub fn ceiling(stream: &Stream, cpu: usize, duration: Duration) -> Result<Trial, Error> {
-    let mut lab = Lab::new("ceiling")?;
-    lab.node("generator")?.node("sink")?;
-    let ends = ["generator", "sink"].map(|node| LinkEnd {
-        node,
-        ifname: "eth0",
-        mac: None,
-    });
-    let longest = stream.templates().last().map_or(0, |it| it.frame().len());
-    lab.link_with(ends, longest.max(1500) as u32, 1)?;
-    for node in ["generator", "sink"] {
-        lab.offload(node, "eth0", Offload::OFF)?;
-    }
-    let receiver = Receiver::attach(lab.namespace("sink")?, "eth0", Hook::Xdp)?;
-    let source = LiveFrames::open(lab.namespace("generator")?, "eth0", stream, cpu)?;
-    Local::new(source, receiver).trial(Load::Maximum, duration, false)
 }
 
 /// How long nothing has to come until late packets are taken for lost.

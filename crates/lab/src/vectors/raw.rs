@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 
 use super::{Answer, Case, Counters, Expect, Linux, Node, OamCopy, Port};
+use crate::lab::mac_of;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -243,17 +244,12 @@ pub(super) fn dot1q() -> String {
 /// `02:00:00:00:00:01`
 pub(super) fn mac<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<[u8; 6]>, D::Error> {
     let text = String::deserialize(deserializer)?;
-    let bytes = text
-        .split(':')
-        .map(|part| u8::from_str_radix(part, 16))
-        .collect::<Result<Vec<u8>, _>>();
-    let bytes: Option<[u8; 6]> = bytes.ok().and_then(|bytes| bytes.try_into().ok());
     let refused = || {
         de::Error::custom(format!(
             "{text:?}: an Ethernet address is six bytes such as 02:00:00:00:00:01"
         ))
     };
-    bytes.map(Some).ok_or_else(refused)
+    mac_of(&text).map(Some).ok_or_else(refused)
 }
 
 /// A mapping whose order counts.

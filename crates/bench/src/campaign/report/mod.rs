@@ -9,6 +9,8 @@ mod words;
 use std::path::{Path, PathBuf};
 
 use sidestep_lab::engine::Case;
+use sidestep_lab::engine::testbed::{Generator, Testbed};
+use sidestep_lab::traffic::Hook;
 use sidestep_model::error::ConfigError;
 
 use super::file::{Campaign, Find, Group};
@@ -103,6 +105,17 @@ pub fn report(campaign: &Campaign, records: &[Record]) -> Option<Report> {
     })
 }
 
+/// What is to be known of figures of a testbed. What its machines are is among the facts.
+fn testbed_note(testbed: &Testbed) -> String {
+    let Generator { host, .. } = &testbed.trex;
+    format!(
+        "Measured on a testbed: TRex at {host} sent and counted, and {} forwarded. A packet is what TRex counted at its ports, whoever sent \
+         it; its latency was not measured, and neither was what TRex does with nothing between its ports. The machine that is told \
+         of is the one that ran the campaign.",
+        testbed.system
+    )
+}
+
 /// What was measured.
 struct Results<'a> {
     campaign: &'a Campaign,
@@ -195,6 +208,12 @@ impl<'a> Results<'a> {
                     .insert(format!("{engine}: {name}"), value.clone());
             }
         }
+        for engine in self.last.engines.keys() {
+            let sink = self.sink(engine);
+            machine
+                .facts
+                .extend(sink.map(|sink| (format!("{engine}: sink"), sink)));
+        }
         if let Ok(search) = self.campaign.parameters(Find::Pdr) {
             let text = format!(
                 "beta {}, epsilon {}, trials of {}, {} of them a rate, exceed {}",
@@ -207,6 +226,21 @@ impl<'a> Results<'a> {
             machine.facts.insert("rate search".into(), text);
         }
         machine
+    }
+
+    /// Where an engine's packets were counted; none if that was never chosen.
+    fn sink(&self, engine: &str) -> Option<String> {
+        let of_engine = self.measured.iter().filter(|it| it.point.engine == engine);
+        let sinks: Vec<Hook> = of_engine.filter_map(|it| it.sink).collect();
+        let at_tc = sinks.iter().filter(|sink| **sink == Hook::Tc).count();
+        Some(match (at_tc, sinks.len()) {
+            (_, 0) => return None,
+            (0, _) => "XDP".to_owned(),
+            (tc, all) if tc == all => "TC".to_owned(),
+            (tc, all) => {
+                format!("TC in {tc} of {all} measurements, where that costs less, otherwise XDP")
+            }
+        })
     }
 
     /// How exactly a rate is found, as a share; none of what is not searched.
@@ -245,6 +279,9 @@ impl<'a> Results<'a> {
                     parameters.exceed(),
                 ));
             }
+        }
+        if let Some(testbed) = &self.campaign.testbed {
+            notes.push(testbed_note(&testbed.value));
         }
         if !self.ceilings.is_empty() {
             notes.push(format!(

@@ -14,7 +14,7 @@ mod service;
 use std::ops::RangeInclusive;
 
 use super::customer::Customer;
-use super::network::{MTU, PORTS, SERVICE_PORTS};
+use super::network::{MTU, Macs, PORTS, SERVICE_PORTS};
 use super::{Case, Flows};
 use crate::traffic::Receiver;
 pub use headend::headend;
@@ -189,6 +189,15 @@ impl Kind {
         Ok(())
     }
 
+    /// Whether packets go through a service behind the router.
+    pub fn needs_service(&self) -> bool {
+        let made = (self.make)(&Arguments {
+            sids: *self.sids.start(),
+            length: self.least,
+        });
+        made.service.is_some()
+    }
+
     fn longest(&self, sids: u32, length: usize) -> usize {
         let made = (self.make)(&Arguments { sids, length });
         let frames = [&made.sent, &made.from_linux, &made.from_sidestep];
@@ -237,6 +246,19 @@ impl Behavior {
             self.devices.clear();
             self.sysctls.clear();
             self.routes.remove(0);
+        }
+        self
+    }
+
+    /// The same between other ports.
+    #[must_use]
+    pub fn between(mut self, macs: &Macs) -> Self {
+        for frame in [
+            &mut self.sent,
+            &mut self.from_linux,
+            &mut self.from_sidestep,
+        ] {
+            macs.put(frame);
         }
         self
     }
@@ -385,6 +407,33 @@ mod tests {
                 kind.name
             );
             assert!(refused(most, 3000).contains("MTU"), "{}", kind.name);
+        }
+    }
+
+    #[test]
+    fn between_other_ports_nothing_but_their_addresses_differs() {
+        let macs = Macs {
+            generator: [0xb0; 6],
+            router: [[0xb1; 6], [0xb2; 6]],
+            sink: [0xb3; 6],
+        };
+        for kind in kinds() {
+            let sids = *kind.sids.end();
+            let made = Behavior::of(&case(&kind, sids, 1500), 1500).expect("made");
+            let other = made.clone().between(&macs);
+            for (lab, frame) in [
+                (&made.sent, &other.sent),
+                (&made.from_linux, &other.from_linux),
+                (&made.from_sidestep, &other.from_sidestep),
+            ] {
+                let differ = lab.iter().zip(frame).filter(|(a, b)| a != b).count();
+                // An Ethernet header that is inside has two more; what comes out of End.DX2 is between customers.
+                assert!([0, 12, 24].contains(&differ), "{}: {differ}", kind.name);
+                assert!(differ > 0 || kind.name == "end.dx2", "{}", kind.name);
+                assert_eq!(lab.len(), frame.len());
+            }
+            assert_eq!(other.sent[..6], [0xb1; 6], "{}", kind.name);
+            assert_eq!(other.sent[6..12], [0xb0; 6], "{}", kind.name);
         }
     }
 

@@ -3,8 +3,17 @@
 //!
 //! TRex counts frames at its ports, so what else arrives there counts too; it does not stamp packets, and latency is not
 //! measured. Where flows are more than one, a checksum that covers the varying word stays that of the first.
+//!
+//! - [`About`]: what a server says of itself.
+//! - [`Trex`]: two of its ports; trials ([`Driver`]), and one packet ([`Trex::exchange`]).
+//! - [`stand_in`]: a server for tests.
 
+mod about;
+mod base64;
+mod capture;
+mod owner;
 mod rpc;
+pub mod stand_in;
 mod zmtp;
 
 use std::thread;
@@ -12,12 +21,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::driver::{Driver, LATE_MAX, SILENCE};
+use super::driver::{Driver, LATE_MAX};
 use super::source::{check, nanoseconds, pace_interval};
 use super::stream::{Distribution, Template};
 use super::trial::{Load, Trial};
 use crate::Error;
 use crate::program::Interrupt;
+pub use about::About;
+use owner::Owner;
 use rpc::Rpc;
 
 /// A server with two of its ports acquired; they are released when it is dropped.
@@ -36,16 +47,10 @@ struct Port {
     handler: String,
 }
 
-/// What a port has counted.
-#[derive(Clone, Copy, Debug)]
-struct Counters {
-    sent: u64,
-    received: u64,
-}
-
 impl Trex {
     /// Connects to `server` (`host:port`, the port is usually [`PORT`]) and acquires the port that sends and the one that
-    /// receives. Templates come as often as their shares say, each flow in its turn.
+    /// receives. What a process of this machine that is dead has acquired is taken over. Templates come as often as their shares
+    /// say, each flow in its turn.
     ///
     /// # Errors
     /// Nobody answers there, the server is of another version, a port is somebody else's, or no template or share is given.
@@ -74,12 +79,22 @@ impl Trex {
             templates: templates.to_owned(),
             interrupt: None,
         };
+        let us = Owner::this();
         for at in [SENDS, RECEIVES] {
+            let status = json!({ "port_id": ports[at] });
+            let status = trex.rpc.call("get_port_status", status)?;
+            let before = status["owner"].as_str().and_then(Owner::of);
+            let left_behind = before.is_some_and(|owner| owner.is_dead_here());
             let port = json!({
-                "port_id": ports[at], "user": USER, "session_id": std::process::id(), "force": false,
+                "port_id": ports[at], "user": us.to_string(), "session_id": us.process, "force": left_behind,
             });
             let handler = trex.rpc.call("acquire", port)?;
             trex.ports[at].handler = trex.rpc.text("acquire", &handler)?;
+            if left_behind {
+                // What it may still be sending, and service mode; where there is neither, that is no error.
+                let _ = trex.own("stop_traffic", at, json!({}));
+                let _ = trex.own("service", at, json!({ "enabled": false }));
+            }
         }
         Ok(trex)
     }
@@ -98,21 +113,39 @@ impl Trex {
         self.rpc.call(method, params)
     }
 
-    fn counters(&mut self, port: usize) -> Result<Counters, Error> {
+    /// A counter of a port: what servers call it, and what the documentation does.
+    fn counter(&mut self, port: usize, names: [&str; 2]) -> Result<u64, Error> {
         let id = self.ports[port].id;
         let stats = self.rpc.call("get_port_stats", json!({ "port_id": id }))?;
-        // What servers say, and what the documentation calls it.
-        let counter = |names: [&str; 2]| {
-            let found = names.iter().find_map(|name| stats[*name].as_u64());
-            found.ok_or_else(|| {
-                let reason = format!("no counter {}", names.join(" or "));
-                self.rpc.wrong("get_port_stats", &reason)
-            })
-        };
-        Ok(Counters {
-            sent: counter(["opackets", "total_tx_pkts"])?,
-            received: counter(["ipackets", "total_rx_pkts"])?,
+        let found = names.iter().find_map(|name| stats[*name].as_u64());
+        found.ok_or_else(|| {
+            let reason = format!("no counter {}", names.join(" or "));
+            self.rpc.wrong("get_port_stats", &reason)
         })
+    }
+
+    /// What has been sent, and what has been received, by the two ports.
+    fn counters(&mut self) -> Result<[u64; 2], Error> {
+        Ok([
+            self.counter(SENDS, ["opackets", "total_tx_pkts"])?,
+            self.counter(RECEIVES, ["ipackets", "total_rx_pkts"])?,
+        ])
+    }
+
+    /// What the ports have counted once neither counts on: TRex brings its counters up to date from time to time only, those of
+    /// what was sent as well.
+    fn settled(&mut self) -> Result<[u64; 2], Error> {
+        let (ended, mut changed) = (Instant::now(), Instant::now());
+        let mut counters = self.counters()?;
+        while changed.elapsed() < UPDATE && ended.elapsed() < LATE_MAX {
+            check(self.interrupt.as_ref())?;
+            thread::sleep(LOOK);
+            let now = self.counters()?;
+            if now != counters {
+                (counters, changed) = (now, Instant::now());
+            }
+        }
+        Ok(counters)
     }
 
     fn is_sending(&mut self) -> Result<bool, Error> {
@@ -166,28 +199,18 @@ impl Driver for Trex {
         }
         pace_interval(load)?;
         nanoseconds(duration)?;
-        let before = [
-            self.counters(SENDS)?.sent,
-            self.counters(RECEIVES)?.received,
-        ];
+        let before = self.counters()?;
         let elapsed = self.offer(load, duration)?;
-        let ended = Instant::now();
-        let sent = self.counters(SENDS)?.sent - before[0];
-        let (mut received, mut last_came) = (0, Instant::now());
-        loop {
-            let now = self.counters(RECEIVES)?.received - before[1];
-            if now != received {
-                (received, last_came) = (now, Instant::now());
-            }
-            if received >= sent
-                || last_came.elapsed() > SILENCE.max(UPDATE)
-                || ended.elapsed() > LATE_MAX
-            {
-                break;
-            }
-            check(self.interrupt.as_ref())?;
-            thread::sleep(LOOK);
-        }
+        let after = self.settled()?;
+        let [sent, arrived] =
+            [SENDS, RECEIVES].map(|port| after[port].saturating_sub(before[port]));
+        // A few frames of others are no error: they are not packets of ours that came twice.
+        let others = arrived.saturating_sub(sent);
+        let received = if others <= STRANGERS {
+            arrived - others
+        } else {
+            arrived
+        };
         Ok(Trial {
             load,
             seconds: elapsed.as_secs_f64(),
@@ -246,37 +269,15 @@ fn stream(template: &Template, load: Load, part: f64) -> Value {
         // The MAC addresses of the packet, not of TRex's configuration.
         "flags": 3,
         "isg": 0.0,
-        "packet": { "binary": base64(template.frame()), "meta": "" },
+        "packet": { "binary": base64::encode(template.frame()), "meta": "" },
         "mode": { "type": "continuous", "rate": rate },
         "vm": { "instructions": instructions },
         "flow_stats": { "enabled": false },
     })
 }
 
-/// RFC 4648 4.
-fn base64(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let bits = [0, 1, 2].map(|at| u32::from(group.get(at).copied().unwrap_or(0)));
-        let bits = bits[0] << 16 | bits[1] << 8 | bits[2];
-        for digit in 0..4 {
-            let value = (bits >> (18 - 6 * digit)) as usize % 64;
-            let is_there = digit <= group.len();
-            text.push(if is_there {
-                ALPHABET[value].into()
-            } else {
-                '='
-            });
-        }
-    }
-    text
-}
-
 /// Where a TRex server listens.
 pub const PORT: u16 = 4501;
-/// Under this name ports are acquired.
-const USER: &str = "sidestep";
 /// Index of the port that sends.
 const SENDS: usize = 0;
 /// Index of the port that receives.
@@ -285,6 +286,8 @@ const RECEIVES: usize = 1;
 const LOOK: Duration = Duration::from_millis(10);
 /// TRex's counters may be so old.
 const UPDATE: Duration = Duration::from_millis(500);
+/// Frames of others that may arrive in a trial: neighbor discovery, LLDP.
+const STRANGERS: u64 = 10;
 /// How much longer than asked it may send.
 const OVERTIME: Duration = Duration::from_secs(10);
 

@@ -1,119 +1,69 @@
-//! Against a server of a few methods, as TRex documents them.
+//! Against the stand-in.
 
-use std::io::Read as _;
-use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::net::TcpListener;
 
-use super::zmtp::{COMMAND, GREETING, MORE, greeting, read_frame, ready, write_frame};
+use super::stand_in::{StandIn, Wire};
+use super::zmtp::GREETING;
 use super::*;
+use crate::root_or_skip;
 use crate::traffic::Flows;
 
-/// What the server was asked, and what its ports have counted.
+/// Sends nothing and counts all the same; of each ten packets so many arrive. The counter of what was sent is late.
 #[derive(Debug, Default)]
-struct Server {
-    asked: Vec<(String, Value)>,
-    rate: f64,
-    ends: Option<Instant>,
-    sent: u64,
-    /// Of each ten packets so many arrive.
+struct Counting {
     of_ten: u64,
-    owner: String,
+    sent: u64,
+    late: u64,
+    ends: Option<Instant>,
 }
 
-impl Server {
-    fn answer(&mut self, method: &str, params: &Value) -> Result<Value, &'static str> {
-        self.asked.push((method.to_owned(), params.clone()));
-        if method == "api_sync_v2" {
-            let fits = params["name"] == "STL" && params["major"] == 5;
-            return if fits {
-                Ok(json!({ "api_h": "key" }))
-            } else {
-                Err("Version mismatch")
-            };
-        }
-        if params["api_h"] != "key" {
-            return Err("API handler provided mismatch");
-        }
-        let handler = format!("of {}", params["port_id"]);
-        match method {
-            "acquire" if !self.owner.is_empty() => Err("port is already taken"),
-            "acquire" => Ok(handler.into()),
-            "get_port_status" => {
-                let sending = self.ends.is_some_and(|ends| Instant::now() < ends);
-                Ok(json!({ "state": if sending { "TX" } else { "STREAMS" } }))
-            }
-            "get_port_stats" => {
-                let received = self.sent / 10 * self.of_ten;
-                Ok(json!({ "opackets": self.sent, "ipackets": received }))
-            }
-            _ if params["handler"] != handler.as_str() => Err("not the owner"),
-            "remove_all_streams" => {
-                self.rate = 0.0;
-                Ok(json!({}))
-            }
-            "add_stream" => {
-                let rate = &params["stream"]["mode"]["rate"];
-                let all = if rate["type"] == "pps" {
-                    1.0
-                } else {
-                    LINE_RATE / 100.0
-                };
-                self.rate += rate["value"].as_f64().unwrap_or(0.0) * all;
-                Ok(json!({}))
-            }
-            "start_traffic" => {
-                let seconds = params["duration"].as_f64().unwrap_or(0.0);
-                self.sent += (self.rate * seconds).round() as u64;
-                self.ends = Some(Instant::now() + Duration::from_secs_f64(seconds));
-                Ok(json!({ "multiplier": 1.0 }))
-            }
-            "stop_traffic" | "release" => Ok(json!({})),
-            _ => Err("Method not found"),
-        }
+impl Wire for Counting {
+    fn line_rate(&self) -> f64 {
+        LINE_RATE
     }
 
-    /// Serves one client until it leaves.
-    fn serve(this: &Mutex<Self>, mut client: TcpStream) -> std::io::Result<()> {
-        use std::io::Write as _;
-        client.write_all(&greeting())?;
-        client.read_exact(&mut [0; GREETING])?;
-        let (flags, body) = read_frame(&mut client)?;
-        assert_eq!((flags, body), (COMMAND, ready("REQ")));
-        write_frame(&mut client, COMMAND, &ready("REP"))?;
-        loop {
-            let delimiter = read_frame(&mut client)?;
-            assert_eq!(delimiter, (MORE, Vec::new()));
-            let (_, body) = read_frame(&mut client)?;
-            let request: Value = serde_json::from_slice(&body)?;
-            let method = request["method"].as_str().unwrap_or_default();
-            let answer = this
-                .lock()
-                .expect("lock")
-                .answer(method, &request["params"]);
-            let answer = match answer {
-                Ok(result) => json!({ "jsonrpc": "2.0", "id": request["id"], "result": result }),
-                Err(reason) => json!({ "jsonrpc": "2.0", "id": request["id"],
-                    "error": { "code": -32000, "message": "refused", "specific_err": reason } }),
-            };
-            write_frame(&mut client, MORE, &[])?;
-            write_frame(&mut client, 0, answer.to_string().as_bytes())?;
-        }
+    fn start(&mut self, frames: Vec<(Vec<u8>, f64)>, duration: Duration) {
+        let rate: f64 = frames.iter().map(|(_, rate)| rate).sum();
+        self.late = self.sent;
+        self.sent += (rate * duration.as_secs_f64()).round() as u64;
+        self.ends = Some(Instant::now() + duration);
+    }
+
+    fn is_sending(&self) -> bool {
+        self.ends.is_some_and(|ends| Instant::now() < ends)
+    }
+
+    fn stop(&mut self) {
+        self.ends = None;
+    }
+
+    fn counters(&self) -> [u64; 2] {
+        let up_to_date = |ends: Instant| Instant::now() > ends + LATE;
+        let sent = match self.ends {
+            Some(ends) if !up_to_date(ends) => self.late,
+            _ => self.sent,
+        };
+        [sent, self.sent / 10 * self.of_ten]
+    }
+
+    fn capture(&mut self) {}
+
+    fn push(&mut self, _: &[u8]) {}
+
+    fn captured(&mut self) -> Vec<Vec<u8>> {
+        Vec::new()
     }
 }
 
-/// Starts one for one client.
-fn start(server: Server) -> (String, Arc<Mutex<Server>>, JoinHandle<()>) {
-    let listener = TcpListener::bind("[::1]:0").expect("listen");
-    let address = listener.local_addr().expect("address").to_string();
-    let server = Arc::new(Mutex::new(server));
-    let shared = Arc::clone(&server);
-    let thread = std::thread::spawn(move || {
-        let (client, _) = listener.accept().expect("accept");
-        // It ends when the client leaves.
-        let _ = Server::serve(&shared, client);
-    });
-    (address, server, thread)
+/// A server whose ports count, and where it is.
+fn counting(of_ten: u64) -> (StandIn, String) {
+    let wire = Counting {
+        of_ten,
+        ..Counting::default()
+    };
+    let server = StandIn::start(wire, MACS).expect("a server");
+    let address = server.address().to_string();
+    (server, address)
 }
 
 fn templates() -> [(Template, u32); 2] {
@@ -131,15 +81,20 @@ fn templates() -> [(Template, u32); 2] {
 }
 
 const LINE_RATE: f64 = 100_000.0;
+const LATE: Duration = Duration::from_millis(200);
+const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 1, 0], [2, 0, 0, 0, 1, 1]];
 
 #[test]
 fn a_trial_starts_streams_at_their_shares_and_counts_at_both_ports() {
-    let (address, server, thread) = start(Server {
-        of_ten: 9,
-        ..Server::default()
-    });
+    let (server, address) = counting(9);
     let mut trex =
-        Trex::connect(&address, [2, 3], &templates(), Distribution::Uniform).expect("connect");
+        Trex::connect(&address, [0, 1], &templates(), Distribution::Uniform).expect("connect");
+    assert!(
+        server
+            .owners()
+            .iter()
+            .all(|owner| owner.starts_with("sidestep-"))
+    );
     let duration = Duration::from_millis(100);
     for (load, sent) in [(Load::Rate(4000.0), 400), (Load::Maximum, 10_000)] {
         let trial = trex.trial(load, duration, false).expect("trial");
@@ -151,16 +106,16 @@ fn a_trial_starts_streams_at_their_shares_and_counts_at_both_ports() {
         "no latency"
     );
     drop(trex);
-    thread.join().expect("server");
-    let server = server.lock().expect("lock");
-    let methods: Vec<&str> = server.asked.iter().map(|(method, _)| &method[..]).collect();
-    assert_eq!(methods[..3], ["api_sync_v2", "acquire", "acquire"]);
+    assert_eq!(server.owners(), [String::new(), String::new()]);
+    let asked = server.asked();
+    let methods: Vec<&str> = asked.iter().map(|(method, _)| &method[..]).collect();
+    let first = ["api_sync_v2", "get_port_status", "acquire"];
+    assert_eq!(methods[..3], first);
     assert_eq!(
         methods[methods.len() - 4..],
         ["stop_traffic", "remove_all_streams", "release", "release"]
     );
-    let streams: Vec<&Value> = server
-        .asked
+    let streams: Vec<&Value> = asked
         .iter()
         .filter(|(method, _)| method == "add_stream")
         .map(|(_, params)| params)
@@ -179,24 +134,86 @@ fn a_trial_starts_streams_at_their_shares_and_counts_at_both_ports() {
         (&flow["min_value"], &flow["max_value"]),
         (&json!("1285"), &json!("1300"))
     );
-    assert_eq!(streams[0]["port_id"], 2);
+    assert_eq!(streams[0]["port_id"], 0);
+}
+
+#[test]
+fn a_few_frames_of_others_are_not_counted_and_many_are() {
+    // Of 100 packets 100 are sent; the first answer counts 10 % more.
+    for (rate, received) in [(1_000.0, 100), (2_000.0, 220)] {
+        let (_server, address) = counting(11);
+        let trex = Trex::connect(&address, [0, 1], &templates(), Distribution::Uniform);
+        let duration = Duration::from_millis(100);
+        let trial = trex
+            .expect("connect")
+            .trial(Load::Rate(rate), duration, false);
+        assert_eq!(trial.expect("trial").received, received);
+    }
 }
 
 #[test]
 fn what_the_server_refuses_is_said_with_its_reason() {
-    let (address, _, thread) = start(Server {
-        owner: "somebody".into(),
-        ..Server::default()
-    });
+    let (server, address) = counting(10);
+    server.acquired_by("somebody");
     let refused = Trex::connect(&address, [0, 1], &templates(), Distribution::Uniform);
     let text = refused.expect_err("taken").to_string();
     assert_eq!(
         text,
-        format!("TRex at {address}, acquire: port is already taken")
+        format!("TRex at {address}, acquire: port is already taken by 'somebody'")
     );
-    thread.join().expect("server");
     assert!(Trex::connect(&address, [0, 1], &templates(), Distribution::Zipf).is_err());
     assert!(Trex::connect(&address, [0, 1], &[], Distribution::Uniform).is_err());
+}
+
+#[test]
+fn what_a_dead_process_has_acquired_is_taken_over() {
+    let mut child = std::process::Command::new("true").spawn().expect("true");
+    child.wait().expect("it ends");
+    let dead = Owner {
+        process: child.id(),
+        ..Owner::this()
+    };
+    let (server, address) = counting(10);
+    server.acquired_by(&dead.to_string());
+    let trex = Trex::connect(&address, [0, 1], &templates(), Distribution::Uniform);
+    let _trex = trex.expect("a dead process measures nothing");
+    assert_eq!(server.owners()[0], Owner::this().to_string());
+}
+
+#[test]
+fn a_server_says_its_version_addresses_and_whether_it_captures() {
+    let (server, address) = counting(10);
+    let about = About::ask(&address).expect("an answer");
+    assert_eq!(about.version, "v0 (stand-in)");
+    assert_eq!(about.macs, MACS.map(Some));
+    assert!(about.captures);
+    server.without_captures();
+    assert!(!About::ask(&address).expect("an answer").captures);
+}
+
+#[test]
+fn one_packet_comes_back_as_it_arrived() {
+    if !root_or_skip("one_packet_comes_back_as_it_arrived") {
+        return;
+    }
+    let mut lab = crate::Lab::new("trexwire").expect("lab");
+    lab.node("trex")
+        .and_then(|lab| lab.link("trex", "eth0", "trex", "eth1"))
+        .expect("a link");
+    let trex = lab.namespace("trex").expect("trex");
+    let cable = stand_in::Cable::open(trex, ["eth0", "eth1"]).expect("a cable");
+    let server = StandIn::start(cable, MACS).expect("a server");
+    let address = server.address().to_string();
+    let trex = Trex::connect(&address, [0, 1], &templates(), Distribution::Uniform);
+    let mut trex = trex.expect("connect");
+    let frame: Vec<u8> = (0..=99).collect();
+    let patience = Duration::from_secs(3);
+    let found = trex.exchange(&frame, patience).expect("exchange");
+    assert_eq!(found, Some(frame));
+    let trial = trex.trial(Load::Rate(10_000.0), Duration::from_millis(200), false);
+    let trial = trial.expect("trial");
+    assert_eq!(trial.sent, trial.received, "{trial:?}");
+    assert!((1_900..=2_000).contains(&trial.sent), "{trial:?}");
 }
 
 #[test]
@@ -213,19 +230,4 @@ fn who_does_not_speak_zmtp_3_is_told_apart() {
     let text = refused.expect_err("no ZMTP").to_string();
     assert!(text.ends_with("no greeting of ZMTP 3"), "{text}");
     thread.join().expect("server");
-}
-
-#[test]
-fn base64_is_that_of_rfc_4648() {
-    // RFC 4648 10.
-    let vectors = [
-        ("", ""),
-        ("f", "Zg=="),
-        ("fo", "Zm8="),
-        ("foo", "Zm9v"),
-        ("foobar", "Zm9vYmFy"),
-    ];
-    for (plain, encoded) in vectors {
-        assert_eq!(base64(plain.as_bytes()), encoded);
-    }
 }
