@@ -339,6 +339,9 @@ impl<'a> Draft<'a> {
             }
             _ => Ok(None),
         };
+        // As they are written, so that a rule is the same in whatever order its words came.
+        let mut unsupported = self.unsupported.clone();
+        unsupported.sort_by_key(|words| !is_fwmark_or_tos(words));
         families
             .into_iter()
             .map(|family| {
@@ -353,7 +356,7 @@ impl<'a> Draft<'a> {
                     to: net(&self.to, "to", family)?,
                     l3mdev: self.l3mdev,
                     suppress_prefixlength: self.suppress_prefixlength,
-                    unsupported: self.unsupported.clone(),
+                    unsupported: unsupported.clone(),
                     ..plain(family, priority, action, ctx.owner)
                 })
             })
@@ -497,6 +500,11 @@ mod tests {
                 "not from fd00::/8 to fd01::1 iif eth0 oif eth9 fwmark 0x1/0x2 ipproto tcp table main pref 7",
                 "not from fd00::/8 to fd01::1 fwmark 0x1/0x2 iif eth0 oif eth9 ipproto tcp lookup main priority 7",
                 "7:\tnot from fd00::/8 to fd01::1 fwmark 0x1/0x2 iif eth0 oif eth9 ipproto tcp lookup main",
+            ),
+            (
+                "from ::/0 dscp 8 fwmark 7 lookup 103",
+                "from ::/0 fwmark 7 dscp 8 lookup 103 priority 32765",
+                "32765:\tfrom all fwmark 7 dscp 8 lookup 103",
             ),
             (
                 "from ::/0 blackhole order 0x5",
