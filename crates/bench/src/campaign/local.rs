@@ -128,22 +128,30 @@ pub struct Offer {
 pub fn offers() -> Vec<Offer> {
     let engines = engine::all(&Options::default());
     let offers = kinds().into_iter().map(|kind| {
-        let case = Case {
+        let (least, most) = (*kind.sids.start(), *kind.sids.end());
+        let case = |sids| Case {
             behavior: kind.name.into(),
-            sids: 1.clamp(*kind.sids.start(), *kind.sids.end()),
+            sids,
             size: Size::Bytes(SIZE.max(kind.least as u32)),
             flows: Flows::Uniform(1),
             rules: 0,
             routes: 0,
             cores: 1,
         };
+        // Why not with one segment, if with no other number either.
+        let refuses = |engine: &dyn Engine| {
+            let why = engine.refuses(&case(1.clamp(least, most)))?;
+            let mut others = least..=most;
+            let all = others.all(|sids| engine.refuses(&case(sids)).is_some());
+            all.then_some(why)
+        };
         let engines = engines
             .iter()
-            .map(|engine| (engine.name().to_owned(), engine.refuses(&case)));
+            .map(|engine| (engine.name().to_owned(), refuses(&**engine)));
         Offer {
             behavior: kind.name.into(),
             title: kind.title.into(),
-            sids: (*kind.sids.start(), *kind.sids.end()),
+            sids: (least, most),
             engines: engines.collect(),
         }
     });

@@ -8,7 +8,8 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read as _, Seek as _};
+use std::io;
+use std::os::unix::fs::FileExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -119,7 +120,7 @@ impl Engine for Exec {
             self.options.check()?;
             verify(&network, behavior)?;
         }
-        let path = Path::Commanded(standing);
+        let path = Path::Other(standing);
         let measured = Measured::new(path, stream, case, &self.options)?;
         Ok(Box::new(Commanded { _up: up, measured }))
     }
@@ -138,34 +139,42 @@ impl Engine for Exec {
 impl Exec {
     /// What the command prints, when it ends with 0.
     fn run(&self, command: &str, variables: BTreeMap<String, String>) -> Result<String, Error> {
-        let failed = |status: String, stderr: String| Error::Command {
-            command: command.to_owned(),
-            namespace: format!("engine {}", self.commands.name),
-            status,
-            stderr,
-        };
-        let cannot = |source: io::Error| failed("cannot be run".into(), source.to_string());
-        // Files, not pipes: what the command leaves running may keep them open.
-        let [mut out, mut err] = [file().map_err(cannot)?, file().map_err(cannot)?];
-        // A group of its own: a Ctrl-C is for this program, which then undoes what is up.
-        let mut child = Command::new("sh")
-            .args(["-c", command])
-            .envs(variables)
-            .stdin(Stdio::null())
-            .stdout(out.try_clone().map_err(cannot)?)
-            .stderr(err.try_clone().map_err(cannot)?)
-            .process_group(0)
-            .spawn()
-            .map_err(cannot)?;
-        let status = wait(&mut child).map_err(cannot)?;
-        match status {
-            Some(status) if status.success() => text(&mut out).map_err(cannot),
-            Some(status) => Err(failed(status.to_string(), text(&mut err).map_err(cannot)?)),
-            None => Err(failed(
-                format!("not done within {PATIENCE:?}"),
-                text(&mut err).map_err(cannot)?,
-            )),
-        }
+        let mut shell = Command::new("sh");
+        shell.args(["-c", command]).envs(variables);
+        output(shell, command, &self.commands.name)
+    }
+}
+
+/// What a command of an engine prints, when it ends with 0, and within a minute; `called` is what an error calls it.
+///
+/// # Errors
+/// With what it said on stderr.
+pub(super) fn output(mut command: Command, called: &str, engine: &str) -> Result<String, Error> {
+    let failed = |status: String, stderr: String| Error::Command {
+        command: called.to_owned(),
+        namespace: format!("engine {engine}"),
+        status,
+        stderr,
+    };
+    let cannot = |source: io::Error| failed("cannot be run".into(), source.to_string());
+    // Files, not pipes: what the command leaves running may keep them open.
+    let [out, err] = [file().map_err(cannot)?, file().map_err(cannot)?];
+    // A group of its own: a Ctrl-C is for this program, which then undoes what is up.
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(out.try_clone().map_err(cannot)?)
+        .stderr(err.try_clone().map_err(cannot)?)
+        .process_group(0)
+        .spawn()
+        .map_err(cannot)?;
+    let status = wait(&mut child).map_err(cannot)?;
+    match status {
+        Some(status) if status.success() => text(&out).map_err(cannot),
+        Some(status) => Err(failed(status.to_string(), text(&err).map_err(cannot)?)),
+        None => Err(failed(
+            format!("not done within {PATIENCE:?}"),
+            text(&err).map_err(cannot)?,
+        )),
     }
 }
 
@@ -189,10 +198,10 @@ pub(super) fn file() -> io::Result<File> {
     Ok(file.into())
 }
 
-/// All that is in such a file, without the last line end.
-pub(super) fn text(file: &mut File) -> io::Result<String> {
-    let mut bytes = Vec::new();
-    file.rewind().and_then(|()| file.read_to_end(&mut bytes))?;
+/// All that is in such a file, without the last line end; who writes it is not disturbed.
+pub(super) fn text(file: &File) -> io::Result<String> {
+    let mut bytes = vec![0; file.metadata()?.len() as usize];
+    file.read_exact_at(&mut bytes, 0)?;
     Ok(String::from_utf8_lossy(&bytes).trim_end().to_owned())
 }
 

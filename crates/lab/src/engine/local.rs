@@ -12,6 +12,7 @@ use super::network::Network;
 use super::plane::{self, Plane};
 use super::product::Sidestep;
 use super::verify::verify;
+use super::vpp::Vpp;
 use super::{Case, Engine, Options, Standing, recipe};
 use crate::Error;
 
@@ -41,6 +42,7 @@ pub fn all(options: &Options) -> Vec<Box<dyn Engine>> {
     planes
         .into_iter()
         .map(|local| Box::new(local) as Box<dyn Engine>)
+        .chain([Box::new(Vpp::of(options)) as Box<dyn Engine>])
         .chain(driven)
         .collect()
 }

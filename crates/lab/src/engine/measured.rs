@@ -22,8 +22,8 @@ use crate::{Error, Namespace};
 pub enum Path {
     /// A router whose data plane forwards.
     Router(Plane, plane::Standing),
-    /// A router in which commands have set up what forwards.
-    Commanded(plane::Standing),
+    /// A router in which something else forwards: what commands have set up, VPP.
+    Other(plane::Standing),
     /// They are joined.
     Nothing(Network),
     /// A router that sends all that comes by its first port out of its second, while the program is attached.
@@ -64,7 +64,7 @@ impl Path {
 
     fn network(&self) -> &Network {
         match self {
-            Self::Router(_, standing) | Self::Commanded(standing) => standing.network(),
+            Self::Router(_, standing) | Self::Other(standing) => standing.network(),
             Self::Nothing(network) | Self::Redirect { network, .. } => network,
         }
     }
@@ -72,8 +72,8 @@ impl Path {
     fn hooks(&self) -> &'static [Hook] {
         match self {
             Self::Router(plane, _) => plane.hooks(),
-            // XDP takes whatever commands have set up.
-            Self::Commanded(_) | Self::Nothing(_) | Self::Redirect { .. } => &[Hook::Xdp],
+            // XDP takes whatever is sent.
+            Self::Other(_) | Self::Nothing(_) | Self::Redirect { .. } => &[Hook::Xdp],
         }
     }
 
@@ -81,7 +81,7 @@ impl Path {
     fn expected<'a>(&self, behavior: &'a Behavior) -> &'a [u8] {
         match self {
             Self::Router(plane, _) => plane.expected(behavior),
-            Self::Commanded(_) => &behavior.from_sidestep,
+            Self::Other(_) => &behavior.from_sidestep,
             Self::Nothing(_) | Self::Redirect { .. } => &behavior.from_linux,
         }
     }
@@ -90,7 +90,7 @@ impl Path {
     fn ready(&self, frame: &[u8]) -> Result<(), Error> {
         match self {
             Self::Router(_, standing) => standing.ready(frame),
-            Self::Commanded(_) | Self::Nothing(_) | Self::Redirect { .. } => Ok(()),
+            Self::Other(_) | Self::Nothing(_) | Self::Redirect { .. } => Ok(()),
         }
     }
 
@@ -98,7 +98,7 @@ impl Path {
     fn tallies(&self) -> Result<Vec<Tally>, Error> {
         match self {
             Self::Router(_, standing) => standing.tallies(),
-            Self::Commanded(_) | Self::Nothing(_) | Self::Redirect { .. } => Ok(Vec::new()),
+            Self::Other(_) | Self::Nothing(_) | Self::Redirect { .. } => Ok(Vec::new()),
         }
     }
 }

@@ -19,6 +19,7 @@ pub mod product;
 mod recipe;
 pub mod testbed;
 pub mod verify;
+mod vpp;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -143,6 +144,8 @@ pub struct Options {
     pub more_cores: Vec<usize>,
     /// The `sidestep` program; without one it is `$SIDESTEP`, or the one next to the running program.
     pub sidestep: Option<PathBuf>,
+    /// The directory of the programs `vpp` and `vppctl`; without one they are looked for in `PATH`.
+    pub vpp: Option<PathBuf>,
     /// Engines that are driven by commands, beside those that are known here.
     pub commands: Vec<exec::Commands>,
     /// Raised once somebody wants the program to end: set-ups and trials then end with [`Error::Interrupted`].

@@ -24,27 +24,8 @@ impl Network {
     /// # Errors
     /// The kernel or `ip` refuses something.
     pub fn routed(behavior: &Behavior) -> Result<Self, Error> {
-        let mut lab = Lab::new(NAME)?;
-        lab.node(GENERATOR)?.node(ROUTER)?.node(SINK)?;
-        routes_packets(lab.namespace(ROUTER)?)?;
         let queues = behavior.queues;
-        link(
-            &mut lab,
-            (GENERATOR, PORT, GENERATOR_MAC),
-            (ROUTER, PORTS[0], ROUTER_MACS[0]),
-            queues,
-        )?;
-        link(
-            &mut lab,
-            (ROUTER, PORTS[1], ROUTER_MACS[1]),
-            (SINK, PORT, SINK_MAC),
-            queues,
-        )?;
-        let mut network = Self {
-            lab,
-            ways_in: &PORTS[..1],
-            ports: PORTS.map(str::to_owned).into(),
-        };
+        let mut network = Self::wired(&SYSCTLS, queues)?;
         if behavior.service.is_some() {
             network.serve(queues)?;
         }
@@ -57,11 +38,43 @@ impl Network {
         Ok(network)
     }
 
+    /// Builds generator -- router -- sink for a data plane that takes its packets from the ports itself: the router's kernel, which
+    /// sees them too, drops them. So many queues of each port; 0 is as 1.
+    ///
+    /// # Errors
+    /// The kernel refuses something.
+    pub fn bypassed(queues: u32) -> Result<Self, Error> {
+        Self::wired(&BYPASSED, queues)
+    }
+
+    fn wired(sysctls: &[(&str, &str)], queues: u32) -> Result<Self, Error> {
+        let mut lab = Lab::new(NAME)?;
+        lab.node(GENERATOR)?.node(ROUTER)?.node(SINK)?;
+        set(lab.namespace(ROUTER)?, sysctls)?;
+        link(
+            &mut lab,
+            (GENERATOR, PORT, GENERATOR_MAC),
+            (ROUTER, PORTS[0], ROUTER_MACS[0]),
+            queues,
+        )?;
+        link(
+            &mut lab,
+            (ROUTER, PORTS[1], ROUTER_MACS[1]),
+            (SINK, PORT, SINK_MAC),
+            queues,
+        )?;
+        Ok(Self {
+            lab,
+            ways_in: &PORTS[..1],
+            ports: PORTS.map(str::to_owned).into(),
+        })
+    }
+
     /// A service at [`SERVICE_PORTS`]: it does End where a packet comes with its SID, and forwards all others from its first
     /// interface to its second.
     fn serve(&mut self, queues: u32) -> Result<(), Error> {
         self.lab.node(SERVICE)?;
-        routes_packets(self.service()?)?;
+        set(self.service()?, &SYSCTLS)?;
         for (number, (port, ifname)) in SERVICE_PORTS.iter().zip(SERVICE_IFNAMES).enumerate() {
             let macs = [SERVICE_PORT_MACS[number], SERVICE_MACS[number]];
             link(
@@ -163,12 +176,10 @@ impl Network {
     }
 }
 
-/// Makes a router of a namespace whose interfaces are still to come.
-fn routes_packets(namespace: &Namespace) -> Result<(), Error> {
-    for (path, value) in SYSCTLS {
-        namespace.sysctl(path, value)?;
-    }
-    Ok(())
+/// For interfaces that are still to come.
+fn set(namespace: &Namespace, sysctls: &[(&str, &str)]) -> Result<(), Error> {
+    let mut sysctls = sysctls.iter();
+    sysctls.try_for_each(|(path, value)| namespace.sysctl(path, value))
 }
 
 /// Joins two ports, all offloads off at both.
@@ -193,7 +204,7 @@ pub fn router_lines(behavior: &Behavior, sink: [u8; 6]) -> Vec<String> {
     let mut lines = behavior.devices.clone();
     lines.extend(ADDRESSES.map(|address| format!("address add {address}")));
     lines.extend(
-        ["fc01::1", "10.1.0.1"]
+        NEXT_HOPS
             .map(|address| format!("neighbor add {address} lladdr {sink} nud permanent dev eth1")),
     );
     let routes = behavior.routes.iter().map(String::as_str);
@@ -345,15 +356,19 @@ impl Macs {
 
 const WAYS_IN: [&str; 2] = [PORTS[0], SERVICE_PORTS[1]];
 
-const ADDRESSES: [&str; 4] = [
+/// Of the router's ports.
+pub const ADDRESSES: [&str; 4] = [
     "fc00::2/64 dev eth0",
     "10.0.0.2/24 dev eth0",
     "fc01::2/64 dev eth1",
     "10.1.0.2/24 dev eth1",
 ];
 
+/// Of the sink, where all packets go on.
+pub const NEXT_HOPS: [&str; 2] = ["fc01::1", "10.1.0.1"];
+
 /// For every behavior that sends to a next segment.
-const TO_SEGMENTS: [&str; 1] = ["fc0b::/16 via fc01::1 dev eth1"];
+pub const TO_SEGMENTS: [&str; 1] = ["fc0b::/16 via fc01::1 dev eth1"];
 
 /// Of a service: its SID, and where packets go on.
 const SERVICE_ROUTES: [&str; 4] = [
@@ -373,4 +388,12 @@ pub const SYSCTLS: [(&str, &str); 8] = [
     ("net/ipv4/conf/all/rp_filter", "0"),
     ("net/ipv4/conf/default/rp_filter", "0"),
     ("net/ipv4/conf/all/send_redirects", "0"),
+];
+
+/// What makes of a namespace one whose kernel has nothing to do with packets.
+pub const BYPASSED: [(&str, &str); 4] = [
+    ("net/ipv6/conf/all/disable_ipv6", "1"),
+    ("net/ipv6/conf/default/disable_ipv6", "1"),
+    ("net/ipv4/conf/all/forwarding", "0"),
+    ("net/ipv4/conf/default/forwarding", "0"),
 ];

@@ -2,37 +2,19 @@
 
 use super::behavior::{Behavior, RULES_FROM, RULES_TABLE, Service};
 use super::network::{
-    GENERATOR, GENERATOR_MAC, MTU, PORT, PORTS, ROUTER, ROUTER_MACS, SERVICE, SERVICE_IFNAMES,
-    SERVICE_MACS, SERVICE_PORT_MACS, SERVICE_PORTS, SINK, SINK_MAC, SYSCTLS, router_lines,
-    service_lines,
+    BYPASSED, GENERATOR, GENERATOR_MAC, MTU, PORT, PORTS, ROUTER, ROUTER_MACS, SERVICE,
+    SERVICE_IFNAMES, SERVICE_MACS, SERVICE_PORT_MACS, SERVICE_PORTS, SINK, SINK_MAC, SYSCTLS,
+    router_lines, service_lines,
 };
 use super::plane::Plane;
 use crate::lab::{QUIET, mac_text};
 
 /// The commands; namespaces have the names of their nodes.
 pub fn of(plane: Plane, behavior: &Behavior) -> Vec<String> {
-    let mut commands = Vec::new();
-    let mut nodes = vec![GENERATOR, ROUTER, SINK];
-    nodes.extend(behavior.service.map(|_| SERVICE));
-    for node in nodes {
-        commands.push(format!("ip netns add {node}"));
-        commands.push(format!("ip -n {node} link set lo up"));
-        commands.extend(QUIET.map(|(path, value)| sysctl(node, path, value)));
-        if [ROUTER, SERVICE].contains(&node) {
-            commands.extend(SYSCTLS.map(|(path, value)| sysctl(node, path, value)));
-        }
-    }
+    let service = behavior.service.map(|_| (SERVICE, &SYSCTLS[..]));
+    let mut commands = nodes(&SYSCTLS, service);
     let mut ports = PORTS.to_vec();
-    commands.extend(link(
-        (GENERATOR, PORT, GENERATOR_MAC),
-        (ROUTER, PORTS[0], ROUTER_MACS[0]),
-        behavior.queues,
-    ));
-    commands.extend(link(
-        (ROUTER, PORTS[1], ROUTER_MACS[1]),
-        (SINK, PORT, SINK_MAC),
-        behavior.queues,
-    ));
+    commands.extend(links(behavior.queues));
     if behavior.service.is_some() {
         for number in 0..2 {
             commands.extend(link(
@@ -115,6 +97,35 @@ impl Router<'_> {
         let own = own.map(|route| format!("{program} route add {route}"));
         std::iter::once(run).chain(own).collect()
     }
+}
+
+/// The network around a data plane that takes its packets from the ports itself, as [`super::network::Network::bypassed`].
+pub fn bypassed(queues: u32) -> Vec<String> {
+    let mut commands = nodes(&BYPASSED, None);
+    commands.extend(links(queues));
+    commands
+}
+
+/// Generator, router and sink, and another one; those that forward with sysctls of theirs.
+fn nodes(router: &[(&str, &str)], other: Option<(&str, &[(&str, &str)])>) -> Vec<String> {
+    let all = [(GENERATOR, &[][..]), (ROUTER, router), (SINK, &[])];
+    let mut commands = Vec::new();
+    for (node, sysctls) in all.into_iter().chain(other) {
+        commands.push(format!("ip netns add {node}"));
+        commands.push(format!("ip -n {node} link set lo up"));
+        let sysctls = QUIET.iter().chain(sysctls);
+        commands.extend(sysctls.map(|(path, value)| sysctl(node, path, value)));
+    }
+    commands
+}
+
+/// Generator -- router -- sink.
+fn links(queues: u32) -> Vec<String> {
+    let generator = (GENERATOR, PORT, GENERATOR_MAC);
+    let [port_in, port_out] = [0, 1].map(|n| (ROUTER, PORTS[n], ROUTER_MACS[n]));
+    let mut commands = link(generator, port_in, queues);
+    commands.extend(link(port_out, (SINK, PORT, SINK_MAC), queues));
+    commands
 }
 
 /// The routes beside those that the behavior needs, in one command however many they are.

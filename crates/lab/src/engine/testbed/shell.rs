@@ -132,7 +132,7 @@ impl Shell {
             }
             Err(RecvTimeoutError::Disconnected) => {
                 self.end();
-                let said = text(&mut self.errors).unwrap_or_default();
+                let said = text(&self.errors).unwrap_or_default();
                 let said = if said.is_empty() {
                     "no shell, or the connection is lost".to_owned()
                 } else {
