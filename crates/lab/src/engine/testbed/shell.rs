@@ -191,3 +191,72 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// How long undoing may take.
 const END: Duration = Duration::from_secs(90);
 const LOOK: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use nix::sys::signal::{Signal, kill};
+    use nix::unistd::Pid;
+
+    use super::*;
+    use crate::{Lab, Namespace, root_or_skip};
+
+    /// A shell of this machine, which is a namespace.
+    fn begin(machine: &Namespace, system: &System) -> Result<Shell, Error> {
+        machine.run(|| Shell::begin(system, "sidestep"))?
+    }
+
+    fn links(machine: &Namespace) -> String {
+        machine.exec(&["ip", "-br", "link"]).expect("links")
+    }
+
+    #[test]
+    fn what_a_killed_shell_leaves_the_next_one_undoes_and_its_end_too() {
+        if !root_or_skip("what_a_killed_shell_leaves_the_next_one_undoes_and_its_end_too") {
+            return;
+        }
+        let mut lab = Lab::new("keeper").expect("lab");
+        let ports = ["i", "o"].map(|end| format!("kp{}{end}", std::process::id()));
+        lab.node("dut")
+            .and_then(|lab| lab.node("far"))
+            .and_then(|lab| lab.link("dut", &ports[0], "far", "eth0"))
+            .and_then(|lab| lab.link("dut", &ports[1], "far", "eth1"))
+            .expect("two links");
+        let machine = lab.namespace("dut").expect("dut");
+        let system = System {
+            ssh: None,
+            ports: ports.clone(),
+            sidestep: None,
+        };
+        let name = system.name();
+        let enter = "enter net/ipv6/conf/default/accept_dad=0";
+        let is_there = |folder: &str| Path::new(folder).join(&name).exists();
+
+        let mut killed = begin(machine, &system).expect("a shell");
+        killed.run("take its ports", enter).expect("taken");
+        assert!(is_there("/run/netns") && !links(machine).contains(&ports[0]));
+        let others = begin(machine, &system).expect_err("one at a time");
+        assert!(
+            others.to_string().contains("measures there already"),
+            "{others}"
+        );
+        kill(Pid::from_raw(killed.child.id() as i32), Signal::SIGKILL).expect("it runs");
+        let lost = killed.run("say something", "echo").expect_err("killed");
+        assert!(lost.to_string().starts_with("this machine: "), "{lost}");
+        assert!(!killed.is_there() && is_there("/run/netns"));
+
+        let mut next = begin(machine, &system).expect("the next");
+        assert!(!is_there("/run/netns") && links(machine).contains(&ports[1]));
+        next.run("take its ports", enter).expect("taken again");
+        let told = next.run("fail", "echo out; echo err >&2; false");
+        let told = told.expect_err("it fails").to_string();
+        assert_eq!(told, "`fail` in this machine: exit code 1: err");
+        drop(next);
+        assert!(!is_there("/run/netns") && !is_there("/run"));
+        let back = links(machine);
+        let is_up =
+            |line: &str| line.contains(",UP,") && ports.iter().any(|port| line.starts_with(port));
+        assert_eq!(back.lines().filter(|line| is_up(line)).count(), 2, "{back}");
+    }
+}

@@ -29,7 +29,8 @@ impl Trex {
 
     fn service(&mut self, enabled: bool) -> Result<(), Error> {
         for port in [SENDS, RECEIVES] {
-            self.own("service", port, json!({ "enabled": enabled }))?;
+            let mode = json!({ "enabled": enabled, "filtered": false });
+            self.own("service", port, mode)?;
         }
         Ok(())
     }

@@ -93,7 +93,11 @@ impl Trex {
             if left_behind {
                 // What it may still be sending, and service mode; where there is neither, that is no error.
                 let _ = trex.own("stop_traffic", at, json!({}));
-                let _ = trex.own("service", at, json!({ "enabled": false }));
+                let _ = trex.own(
+                    "service",
+                    at,
+                    json!({ "enabled": false, "filtered": false }),
+                );
             }
         }
         Ok(trex)
