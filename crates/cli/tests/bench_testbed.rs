@@ -54,14 +54,9 @@ impl Testbed {
         let cable = Cable::open(namespace, ["eth0", "eth1"]).expect("a cable");
         let trex = StandIn::start(cable, macs).expect("a server");
         let folder = Folder::new();
-        let ssh = folder.write(
-            "ssh",
-            format!("{SSH}{}", lab.namespace("dut").expect("dut").name()),
-        );
-        let ssh = fs::read_to_string(&ssh)
-            .expect("written")
-            .replace("@", "/run/netns/");
-        let ssh = folder.write("ssh", ssh + " sh -c \"$*\"\n");
+        let machine = lab.namespace("dut").expect("dut").name();
+        let enter = format!("exec nsenter --net=/run/netns/{machine} sh -c \"$*\"\n");
+        let ssh = folder.write("ssh", format!("{SSH}{enter}"));
         fs::set_permissions(ssh, fs::Permissions::from_mode(0o755)).expect("executable");
         Self {
             trex,
@@ -151,12 +146,12 @@ testbed:
     }
 }
 
-/// Behind it the namespace's name is written, and the command.
+/// Passes over options and the host; behind it the command is run.
 const SSH: &str = "\
 #!/bin/sh
 while :; do case $1 in -o) shift 2 ;; --) shift; break ;; *) shift ;; esac; done
 shift
-exec nsenter --net=@";
+";
 
 #[test]
 fn a_campaign_is_measured_on_another_machine_and_nothing_stays_there() {

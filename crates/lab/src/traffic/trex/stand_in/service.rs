@@ -60,10 +60,10 @@ impl Service {
         }
         match method {
             "get_version" => Ok(json!({ "version": "v0 (stand-in)" })),
-            "get_supported_cmds" => Ok(match self.captures {
-                true => json!(["acquire", "service", "capture", "push_pkts"]),
-                false => json!(["acquire"]),
-            }),
+            "get_supported_cmds" if self.captures => {
+                Ok(json!(["acquire", "service", "capture", "push_pkts"]))
+            }
+            "get_supported_cmds" => Ok(json!(["acquire"])),
             "get_system_info" => {
                 let ports = self.macs.iter().enumerate();
                 let ports: Vec<Value> = ports
