@@ -34,9 +34,9 @@ fn ports_have_the_addresses_that_linux_would_have() {
     assert_eq!(
         told(&case("ipv6", 0)).expect("VPP forwards"),
         [
-            "create host-interface name eth0 hw-addr 02:00:00:00:00:01",
+            "create host-interface name eth0 hw-addr 02:00:00:00:00:01 cksum-gso-disable",
             "set interface state host-eth0 up",
-            "create host-interface name eth1 hw-addr 02:00:00:00:00:02",
+            "create host-interface name eth1 hw-addr 02:00:00:00:00:02 cksum-gso-disable",
             "set interface state host-eth1 up",
             "set interface ip address host-eth0 fc00::2/64",
             "set interface ip address host-eth0 10.0.0.2/24",
