@@ -4,10 +4,11 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::{Value, json};
 
 use super::super::source::check;
-use super::{LOOK, RECEIVES, SENDS, Trex, base64};
+use super::{LOOK, RECEIVES, SENDS, Trex};
 use crate::Error;
 use crate::frames::noise;
 
@@ -43,7 +44,7 @@ impl Trex {
         let started = self.rpc.call("capture", start)?;
         let id = started["capture_id"].clone();
         let packet = json!({
-            "binary": base64::encode(frame), "use_port_dst_mac": false, "use_port_src_mac": false,
+            "binary": BASE64_STANDARD.encode(frame), "use_port_dst_mac": false, "use_port_src_mac": false,
         });
         let push = json!({ "port_id": sends, "pkts": [packet], "ipg_usec": 0, "force": true });
         let pushed = self.rpc.call("push_pkts", push);
@@ -62,7 +63,7 @@ impl Trex {
             let fetched = self.rpc.call("capture", fetch)?;
             for packet in fetched["pkts"].as_array().into_iter().flatten() {
                 let text = self.rpc.text("capture", &packet["binary"])?;
-                let frame = base64::decode(&text);
+                let frame = BASE64_STANDARD.decode(&text).ok();
                 let frame =
                     frame.ok_or_else(|| self.rpc.wrong("capture", "a packet that is no base64"))?;
                 if noise(&frame).is_none() {

@@ -9,7 +9,6 @@
 //! - [`stand_in`]: a server for tests.
 
 mod about;
-mod base64;
 mod capture;
 mod owner;
 mod rpc;
@@ -19,6 +18,7 @@ mod zmtp;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::{Value, json};
 
 use super::driver::{Driver, LATE_MAX};
@@ -273,7 +273,7 @@ fn stream(template: &Template, load: Load, part: f64) -> Value {
         // The MAC addresses of the packet, not of TRex's configuration.
         "flags": 3,
         "isg": 0.0,
-        "packet": { "binary": base64::encode(template.frame()), "meta": "" },
+        "packet": { "binary": BASE64_STANDARD.encode(template.frame()), "meta": "" },
         "mode": { "type": "continuous", "rate": rate },
         "vm": { "instructions": instructions },
         "flow_stats": { "enabled": false },

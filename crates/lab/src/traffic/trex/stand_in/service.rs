@@ -3,9 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::{Value, json};
 
-use super::super::base64;
 use super::Wire;
 use crate::lab::mac_text;
 
@@ -139,7 +139,9 @@ impl Service {
     }
 
     fn add_stream(&mut self, stream: &Value) -> Result<(), String> {
-        let frame = stream["packet"]["binary"].as_str().and_then(base64::decode);
+        let frame = stream["packet"]["binary"]
+            .as_str()
+            .and_then(|text| BASE64_STANDARD.decode(text).ok());
         let frame = frame.ok_or("field 'binary' is no base64")?;
         let rate = &stream["mode"]["rate"];
         let value = rate["value"].as_f64().ok_or("field 'value' is missing")?;
@@ -157,7 +159,9 @@ impl Service {
             return Err("port 0 in service mode only".into());
         }
         for packet in params["pkts"].as_array().into_iter().flatten() {
-            let frame = packet["binary"].as_str().and_then(base64::decode);
+            let frame = packet["binary"]
+                .as_str()
+                .and_then(|text| BASE64_STANDARD.decode(text).ok());
             self.wire.push(&frame.ok_or("field 'binary' is no base64")?);
         }
         Ok(json!({ "sent": 1 }))
@@ -175,7 +179,7 @@ impl Service {
             Some("fetch") => {
                 let frames = self.wire.captured();
                 let packets = frames.iter().map(
-                    |frame| json!({ "port": 1, "origin": "RX", "binary": base64::encode(frame) }),
+                    |frame| json!({ "port": 1, "origin": "RX", "binary": BASE64_STANDARD.encode(frame) }),
                 );
                 let packets: Vec<Value> = packets.collect();
                 Ok(json!({ "pending": 0, "start_ts": 0.0, "pkts": packets }))
