@@ -12,7 +12,7 @@ pub struct History {
     line: u64,
     floor: u64,
     epsilon: f64,
-    /// How often what is found has to pass.
+    /// How often what is found below a rate that loses has to pass.
     passed_times: u32,
     rates: BTreeMap<u64, Seen>,
     /// By how much the next rate lies above the highest that passed, where nothing is known above it; packets per second.
@@ -109,7 +109,7 @@ impl History {
             let stride = self.stride.unwrap_or(passed);
             return Next::Ask(passed.saturating_add(stride).min(self.line));
         }
-        if seen.times < self.passed_times {
+        if seen.times < PASSED_TIMES {
             return Next::Ask(passed);
         }
         Next::Done(if generator {
@@ -158,7 +158,8 @@ impl History {
         if !is_short(passed, seen) {
             return false;
         }
-        let before = self.rates.range(..passed).next_back();
+        let far_below = (passed as f64 * FAR_BELOW) as u64;
+        let before = self.rates.range(..=far_below).next_back();
         passed == self.line
             || before.is_some_and(|(_, before)| seen.offered < before.offered * GROWN)
     }
@@ -230,6 +231,9 @@ const PASSED_TIMES: u32 = 2;
 /// How often the rate above has to lose. More often, because what disturbs a system that is asked for little makes it lose, and
 /// nothing makes it pass.
 const LOST_TIMES: u32 = 3;
+
+/// Between rates that are closer than this, chance tells as much as the generator.
+const FAR_BELOW: f64 = 0.9;
 
 /// A generator that can do more offers at least so many times as much when it is asked for more.
 const GROWN: f64 = 1.01;
