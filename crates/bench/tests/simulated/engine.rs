@@ -148,7 +148,7 @@ impl Standing for Up {
     }
 
     fn sink(&self) -> Option<Hook> {
-        Some(if self.world.set_ups.get() % 2 == 0 {
+        Some(if self.world.set_ups.get().is_multiple_of(2) {
             Hook::Tc
         } else {
             Hook::Xdp
