@@ -55,8 +55,9 @@ fn head(report: &Report) -> Markup {
     }
 }
 
+/// Pictures and tables apart: those of one group of measurements have the same title.
 fn contents(report: &Report) -> Markup {
-    let sections = report
+    let pictures = report
         .sections
         .iter()
         .map(|section| (section.id.as_str(), section.title.as_str()));
@@ -65,11 +66,22 @@ fn contents(report: &Report) -> Markup {
         .iter()
         .map(|table| (table.id.as_str(), table.title.as_str()));
     let refusals = (!report.refusals.is_empty()).then_some(("refusals", "Not measured"));
+    let lists: [(&str, Vec<_>); 2] = [
+        ("Pictures", pictures.collect()),
+        (
+            "Tables",
+            tables
+                .chain(refusals)
+                .chain([("machine", "Machine")])
+                .collect(),
+        ),
+    ];
     html! {
         nav aria-label="Contents" {
-            ul {
-                @for (id, title) in sections.chain(tables).chain(refusals).chain([("machine", "Machine")]) {
-                    li { a href={ "#" (id) } { (title) } }
+            @for (name, entries) in lists {
+                @if !entries.is_empty() {
+                    p { (name) }
+                    ul aria-label=(name) { @for (id, title) in entries { li { a href={ "#" (id) } { (title) } } } }
                 }
             }
         }
