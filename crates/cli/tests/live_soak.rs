@@ -71,7 +71,7 @@ fn start(star: &Star) -> Daemon {
     let guest = guest(star);
     let args = "--mode auto --receive-buffer 65536 eth0 eth1 eth2 eth3";
     let daemon = star.run(&args.split(' ').collect::<Vec<_>>());
-    end(guest);
+    end(star, guest);
     daemon
 }
 
@@ -106,9 +106,13 @@ fn guest(star: &Star) -> Child {
     child
 }
 
-fn end(mut guest: Child) {
+/// The namespace vanishes with all that is in it, a little after its last process.
+fn end(star: &Star, mut guest: Child) {
     guest.kill().expect("it sleeps");
     guest.wait().expect("it has ended");
+    eventually("the interface goes", || {
+        star.router().ifindex("eth3").is_err().then_some(())
+    });
 }
 
 impl Soak<'_> {
@@ -170,14 +174,11 @@ impl Soak<'_> {
         ip.all([address, &neighbor].into_iter().chain(THROUGH_C));
     }
 
-    /// A namespace comes, and vanishes with all that is in it.
+    /// A namespace comes, and goes.
     fn namespace(&mut self) {
         let guest = guest(self.star);
         self.pause(300);
-        end(guest);
-        eventually("the interface goes", || {
-            self.star.router().ifindex("eth3").is_err().then_some(())
-        });
+        end(self.star, guest);
     }
 
     fn kill(&mut self) {
