@@ -35,6 +35,7 @@ use allocator::Allocator;
 use layout::{LINE_WORDS, LINES_MAX, ROUTE_MAX, Reference, VIEWS};
 pub use lookup::{lookup, lookup_batch};
 pub use memory::{Heap, Memory, VIEW_LINES};
+use sweep::Swept;
 use sync::Ordering;
 use tree::{Trees, lines_per_change};
 use view::View;
@@ -100,6 +101,22 @@ impl Full {
     /// changes a second would mostly wait.
     pub fn is_worth_waiting(&self) -> bool {
         self.held >= Self::WORTH_WAITING.max(self.lines / 8)
+    }
+}
+
+/// All prefixes that a view is to have, each once (the last route given for it), for [`Fib::replace_with`]: in order, and
+/// with the intervals of addresses that they make.
+#[derive(Debug, Default)]
+pub struct Whole {
+    prefixes: BTreeMap<Prefix, u32>,
+    swept: Swept,
+}
+
+impl FromIterator<(Prefix, u32)> for Whole {
+    fn from_iter<I: IntoIterator<Item = (Prefix, u32)>>(prefixes: I) -> Self {
+        let prefixes = prefixes.into_iter().collect();
+        let swept = Swept::new(&prefixes);
+        Self { prefixes, swept }
     }
 }
 
@@ -232,8 +249,7 @@ impl<M: Memory> Fib<M> {
         self.change(view, |it, trees| it.remove(trees, prefix))
     }
 
-    /// Puts these prefixes, in order and each once, in the place of all that a view has: at once for the packets, and
-    /// in time linear in their number. None of them: the view is gone.
+    /// Puts these prefixes in the place of all that a view has: at once for the packets. None of them: the view is gone.
     ///
     /// # Errors
     /// No room.
@@ -245,9 +261,20 @@ impl<M: Memory> Fib<M> {
         view: u32,
         prefixes: impl IntoIterator<Item = (Prefix, u32)>,
     ) -> Result<(), Full> {
-        let prefixes: BTreeMap<Prefix, u32> = prefixes.into_iter().collect();
-        let swept = sweep::Swept::new(&prefixes);
-        self.has_room(swept.lines())?;
+        self.replace_with(view, &mut prefixes.into_iter().collect())
+    }
+
+    /// The same with prefixes that are sorted out already, in time linear in their number. They are taken, and none are
+    /// left; without room all stay, so that they need not be sorted out again for a longer memory.
+    ///
+    /// # Errors
+    /// No room.
+    ///
+    /// # Panics
+    /// If the view is out of range.
+    pub fn replace_with(&mut self, view: u32, whole: &mut Whole) -> Result<(), Full> {
+        self.has_room(whole.swept.lines())?;
+        let Whole { prefixes, swept } = std::mem::take(whole);
         let new = View::of(prefixes, swept, &mut self.trees());
         self.publish(view, new.root());
         let old = self.views.remove(&view);

@@ -7,7 +7,7 @@ use crate::layout::Reference;
 use crate::tree::lines_for;
 
 /// What a set of prefixes says, interval by interval.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Swept {
     /// Intervals of upper halves: where they begin, and their route. Those in `below` have a tree instead.
     pub above: Vec<(u64, Reference)>,
@@ -15,12 +15,19 @@ pub(crate) struct Swept {
     pub below: Vec<(u64, Vec<(u64, Reference)>)>,
 }
 
-impl Swept {
-    pub fn new(prefixes: &BTreeMap<Prefix, u32>) -> Self {
-        let mut swept = Self {
+/// Without a prefix, one interval has all addresses.
+impl Default for Swept {
+    fn default() -> Self {
+        Self {
             above: vec![(0, Reference::NONE)],
             below: Vec::new(),
-        };
+        }
+    }
+}
+
+impl Swept {
+    pub fn new(prefixes: &BTreeMap<Prefix, u32>) -> Self {
+        let mut swept = Self::default();
         // Prefixes that the sweep is in: the longest last.
         let mut open: Vec<(Prefix, u32)> = Vec::new();
         for (&prefix, &route) in prefixes {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use sidestep_fib::{Fib, Heap, Prefix, walk};
+use sidestep_fib::{Fib, Heap, Prefix, VIEW_LINES, Whole, walk};
 
 const VIEW: u32 = 3;
 
@@ -96,6 +96,24 @@ proptest! {
         fib.replace(VIEW, list.clone()).expect("room");
         agree(&fib, &list, &addresses);
         agree(&fib, &list, &boundaries(list.keys()));
+    }
+
+    #[test]
+    fn prefixes_that_found_no_room_are_still_there_for_a_longer_memory(
+        list in prop::collection::btree_map(prefix(), 1u32..9, 1..100),
+        addresses in prop::collection::vec(address(), 50),
+    ) {
+        let mut fib = Fib::new(Heap::new(VIEW_LINES));
+        let mut whole: Whole = list.clone().into_iter().collect();
+        prop_assert!(fib.replace_with(VIEW, &mut whole).is_err());
+        prop_assert_eq!(fib.len(VIEW), 0);
+        fib.move_to(Heap::new(1 << 13));
+        fib.replace_with(VIEW, &mut whole).expect("room");
+        agree(&fib, &list, &addresses);
+        // They were taken.
+        fib.replace_with(VIEW, &mut whole).expect("room");
+        prop_assert_eq!(fib.views().next(), None);
+        agree(&fib, &BTreeMap::new(), &addresses);
     }
 
     #[test]

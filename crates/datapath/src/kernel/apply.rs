@@ -160,7 +160,8 @@ impl Kernel {
     ) -> Result<(), KernelError> {
         for change in changes {
             if change.is_anew() {
-                self.change_fib(|fib| fib.replace(change.view, to.view(change.view)))?;
+                let mut whole = to.view(change.view).collect();
+                self.change_fib(|fib| fib.replace_with(change.view, &mut whole))?;
                 self.unused.keep_view(change.view);
                 applied.deleted += change.removed.len();
             } else {
@@ -304,8 +305,8 @@ impl Kernel {
                     None => prefixes.remove(&prefix),
                 };
             }
-            let before = || prefixes.iter().map(|(prefix, route)| (*prefix, *route));
-            self.change_fib(|fib| fib.replace(change.view, before()))?;
+            let mut before = prefixes.into_iter().collect();
+            self.change_fib(|fib| fib.replace_with(change.view, &mut before))?;
         }
         let back: Vec<_> = delta
             .adjacencies

@@ -108,7 +108,8 @@ impl<H: Home> Subject for Table<H> {
 
     fn load(&mut self, routes: &[Route], _: &Stop) -> Result<(), Trouble> {
         let routes = routes.iter().map(|route| (route.prefix, route.hop));
-        self.change(|fib| fib.replace(VIEW, routes.clone()))
+        let mut whole = routes.collect();
+        self.change(|fib| fib.replace_with(VIEW, &mut whole))
     }
 
     fn insert(&mut self, prefix: Prefix, hop: u32) -> Result<(), Trouble> {
