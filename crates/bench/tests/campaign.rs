@@ -16,6 +16,7 @@ use sidestep_bench::campaign::plan::Plan;
 use sidestep_bench::campaign::{report, run};
 use sidestep_bench::progress::Progress;
 use sidestep_bench::result::{Cell, Kind, Report, Table};
+use sidestep_lab::engine::Sender;
 
 const CAMPAIGN: &str = "\
 schema: 1
@@ -651,6 +652,14 @@ fn the_testbed_of_the_campaign_to_start_from_is_one_and_other_keys_do_not_fit_it
             format!("line {}, column 7: cpus on a testbed", at("# cpus")),
         ),
         (
+            "# generator: live-frames",
+            "generator: af-xdp",
+            format!(
+                "line {}, column 12: generator on a testbed",
+                at("# generator")
+            ),
+        ),
+        (
             "find: [pdr, mrr]",
             "find: [pdr, latency]",
             format!("line {}, column 13: find on a testbed", at("find")),
@@ -694,12 +703,32 @@ fn the_testbed_of_the_campaign_to_start_from_is_one_and_other_keys_do_not_fit_it
     }
 }
 
+#[test]
+fn a_socket_of_af_xdp_sends_from_one_cpu() {
+    let text = TEMPLATE.replace("# generator: live-frames", "generator: af-xdp");
+    let campaign = Campaign::parse(&text).expect("a generator");
+    assert_eq!(campaign.generator.value, Sender::AfXdp);
+    let error = Campaign::parse(&text.replace("  # cores: [1]", "  cores: [1, 2]"));
+    let error = error.expect_err("two cores").to_string();
+    assert!(
+        error.contains("column 14: cores with generator af-xdp \"2\""),
+        "{error}"
+    );
+    let error = Campaign::parse(&text.replace("af-xdp", "af-packet"));
+    let error = error.expect_err("no such generator").to_string();
+    assert!(
+        error.contains("af-packet") && error.contains("live-frames"),
+        "{error}"
+    );
+}
+
 /// Whether a comment is a line of YAML.
 fn is_key(text: &str) -> bool {
     let keys = [
         "note:",
         "line:",
         "cpus:",
+        "generator:",
         "sizes:",
         "sids:",
         "rules:",

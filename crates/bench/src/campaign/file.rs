@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_saphyr::Spanned;
 use sidestep_lab::engine::exec::Commands;
 use sidestep_lab::engine::testbed::Testbed;
-use sidestep_lab::engine::{Case, Flows, Placement, Size};
+use sidestep_lab::engine::{Case, Flows, Placement, Sender, Size};
 use sidestep_lab::traffic::Receiver;
 use sidestep_model::config::yaml::{self, wrong};
 use sidestep_model::error::ConfigError;
@@ -43,6 +43,9 @@ pub struct Campaign {
     /// What follows what.
     #[serde(default)]
     pub order: Order,
+    /// What sends.
+    #[serde(default = "live_frames")]
+    pub generator: Spanned<Sender>,
     /// Which CPU does what.
     pub cpus: Option<Spanned<Placement>>,
     /// The machines that take part, where it is not this one alone.
@@ -197,6 +200,7 @@ impl Campaign {
         unique(&names, "group", Clone::clone)?;
         for group in &campaign.groups {
             group.check()?;
+            campaign.check_generator(group)?;
         }
         if let Some(testbed) = &campaign.testbed {
             campaign.check_testbed(testbed)?;
@@ -204,10 +208,33 @@ impl Campaign {
         Ok(campaign)
     }
 
+    /// What an AF_XDP socket does not: send from several CPUs.
+    fn check_generator(&self, group: &Group) -> Result<(), ConfigError> {
+        let several = group.cores.iter().find(|cores| cores.value > 1);
+        match several.filter(|_| self.generator.value == Sender::AfXdp) {
+            None => Ok(()),
+            Some(cores) => Err(wrong(
+                cores,
+                "cores with generator af-xdp",
+                &cores.value.to_string(),
+                "1: a socket sends from one",
+            )),
+        }
+    }
+
     /// What a testbed has not: our own generator, its stamps and its CPUs.
     fn check_testbed(&self, testbed: &Spanned<Testbed>) -> Result<(), ConfigError> {
         if let Err([what, value, allowed]) = testbed.value.check() {
             return Err(wrong(testbed, what, &value, &allowed));
+        }
+        if self.generator.value != Sender::default() {
+            let allowed = "no generator: TRex sends";
+            return Err(wrong(
+                &self.generator,
+                "generator on a testbed",
+                "",
+                allowed,
+            ));
         }
         if let Some(cpus) = &self.cpus {
             let allowed = "no cpus: each machine uses its own";
@@ -477,6 +504,10 @@ fn pdr() -> Vec<Spanned<Find>> {
 
 fn a_pdr() -> Find {
     Find::Pdr
+}
+
+fn live_frames() -> Spanned<Sender> {
+    spanned(Sender::LiveFrames)
 }
 
 fn ten() -> Spanned<u32> {

@@ -135,9 +135,22 @@ fn counted(f: &mut fmt::Formatter<'_>, count: u32, what: &str) -> fmt::Result {
     }
 }
 
+/// What sends the packets of trials on this machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sender {
+    /// [`traffic::LiveFrames`]: XDP live frames.
+    #[default]
+    LiveFrames,
+    /// [`traffic::AfXdp`]: an AF_XDP socket, which has one queue and one CPU.
+    AfXdp,
+}
+
 /// Where engines find what they need.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
+    /// What sends.
+    pub sender: Sender,
     /// The CPUs.
     pub placement: Placement,
     /// The CPUs of cores after the first, which is the placement's.
@@ -156,7 +169,7 @@ impl Options {
     /// The CPUs of a case's cores.
     ///
     /// # Errors
-    /// There are not so many, or generator, system and sink do not share them.
+    /// There are not so many, generator, system and sink do not share them, or what sends has one.
     fn cores(&self, case: &Case) -> Result<Vec<usize>, String> {
         let Placement {
             generator,
@@ -165,6 +178,9 @@ impl Options {
         } = self.placement;
         let all = || std::iter::once(generator).chain(self.more_cores.iter().copied());
         let (wanted, there) = (case.cores as usize, all().count());
+        if wanted > 1 && self.sender == Sender::AfXdp {
+            return Err(format!("{wanted} cores: an AF_XDP socket sends from one"));
+        }
         if wanted > 1 && (generator != system || system != sink) {
             return Err(format!(
                 "{wanted} cores: generator, system and sink have to share each of them"

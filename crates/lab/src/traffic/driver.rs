@@ -32,8 +32,13 @@ pub struct Local {
 impl Local {
     /// Of these two, which have been set up and stay so from trial to trial.
     pub fn new(source: impl Source + 'static, receiver: Receiver) -> Self {
+        Self::of(Box::new(source), receiver)
+    }
+
+    /// The same of a source that was chosen when the program ran.
+    pub fn of(source: Box<dyn Source>, receiver: Receiver) -> Self {
         Self {
-            source: Box::new(source),
+            source,
             receiver,
             interrupt: None,
             arrivals: Arrivals::default(),

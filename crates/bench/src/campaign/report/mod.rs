@@ -8,8 +8,8 @@ mod words;
 
 use std::path::{Path, PathBuf};
 
-use sidestep_lab::engine::Case;
 use sidestep_lab::engine::testbed::{Generator, Testbed};
+use sidestep_lab::engine::{Case, Sender};
 use sidestep_lab::traffic::Hook;
 use sidestep_model::error::ConfigError;
 
@@ -279,6 +279,9 @@ impl<'a> Results<'a> {
                     parameters.exceed(),
                 ));
             }
+        }
+        if self.campaign.generator.value == Sender::AfXdp {
+            notes.push("Packets are sent by an AF_XDP socket: what comes in is a socket buffer, not a frame of XDP.".into());
         }
         if let Some(testbed) = &self.campaign.testbed {
             notes.push(testbed_note(&testbed.value));

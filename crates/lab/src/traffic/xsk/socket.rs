@@ -7,6 +7,8 @@ use std::num::NonZeroUsize;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
@@ -71,11 +73,7 @@ impl Socket {
             };
         address.sxdp_ifindex = ifindex;
         address.sxdp_queue_id = queue;
-        let length = size_of_val(&address) as libc::socklen_t;
-        // SAFETY: an open descriptor, and an address that lives until the call has returned.
-        if unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), length) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        bind(&fd, &address)?;
         let mut options = libc::xdp_options { flags: 0 };
         get(&fd, libc::XDP_OPTIONS, &mut options)?;
         Ok(Self {
@@ -278,6 +276,27 @@ impl Drop for Mapping {
         let _ = unsafe { munmap(self.at, self.length) };
     }
 }
+
+/// Binds the socket to its queue. That of a socket that was closed just now comes free only when a worker of the kernel has got
+/// to it (`xp_put_pool()` in `net/xdp/xsk_buff_pool.c`).
+fn bind(fd: &OwnedFd, address: &libc::sockaddr_xdp) -> io::Result<()> {
+    let length = size_of_val(address) as libc::socklen_t;
+    let begun = Instant::now();
+    loop {
+        // SAFETY: an open descriptor, and an address that lives until the call has returned.
+        if unsafe { libc::bind(fd.as_raw_fd(), std::ptr::from_ref(address).cast(), length) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::EBUSY) || begun.elapsed() > PATIENCE {
+            return Err(error);
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// How long a queue may be taken.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 fn set<T>(fd: &OwnedFd, option: libc::c_int, value: &T) -> io::Result<()> {
     let length = size_of::<T>() as libc::socklen_t;
