@@ -168,7 +168,7 @@ impl<M: Memory> Fib<M> {
     }
 
     /// In a memory that readers are on, which an earlier writer left: what that one wrote stays until
-    /// [`Fib::drop_foreign`]. Views that are written here must not be among [`Fib::foreign`].
+    /// [`Fib::drop_foreign`], but for views that are written here.
     pub fn beside(memory: M) -> Self {
         let (views, taken) = walk::survey(&memory);
         let blocks = taken
@@ -188,11 +188,13 @@ impl<M: Memory> Fib<M> {
         self.foreign.as_ref().map_or(&[], |(views, _)| views)
     }
 
-    /// Ends what an earlier writer left.
+    /// Ends what an earlier writer left. A view that has been written since stays.
     pub fn drop_foreign(&mut self) {
         if let Some((views, blocks)) = self.foreign.take() {
             for view in views {
-                self.publish(view, Reference::NONE);
+                if !self.views.contains_key(&view) {
+                    self.publish(view, Reference::NONE);
+                }
             }
             for block in blocks {
                 self.lines.retire(allocator::Lines::Block(block));

@@ -168,6 +168,27 @@ proptest! {
     }
 
     #[test]
+    fn a_view_that_is_written_over_another_writers_stays(
+        old in prop::collection::btree_map(prefix(), 1u32..9, 1..100),
+        new in prop::collection::btree_map(prefix(), 1u32..9, 1..100),
+    ) {
+        let heap = Arc::new(Heap::new(1 << 14));
+        let mut first = Fib::new(heap.clone());
+        first.replace(VIEW, old).expect("room");
+        drop(first);
+        let mut second = Fib::beside(heap.clone());
+        second.replace(VIEW, new.clone()).expect("room");
+        let written = walk::intervals(&heap, VIEW);
+        for (begin, route) in &written {
+            prop_assert_eq!(slow(&new, *begin), *route);
+        }
+        second.drop_foreign();
+        second.begin_grace();
+        second.end_grace();
+        prop_assert_eq!(walk::intervals(&heap, VIEW), written);
+    }
+
+    #[test]
     fn a_table_that_changes_says_what_a_list_says(
         changes in prop::collection::vec(change(), 1..250),
         addresses in prop::collection::vec(address(), 20),
