@@ -297,6 +297,23 @@ fn what_is_disturbed_in_a_third_of_the_trials_is_found_by_several_of_them() {
 }
 
 #[test]
+fn a_generator_that_is_held_up_in_some_of_the_trials_makes_no_rate_lower() {
+    for seed in 0..100 {
+        let mut system = Simulated {
+            held_up: 0.3,
+            ..Simulated::of(1e6)
+        }
+        .seeded(seed);
+        let found = search(&eleven(0.005), |duration, load| {
+            system.measure(duration, load)
+        });
+        let found = found.expect("an end");
+        assert!(found.rate >= 1e6 * (1.0 - EPSILON), "{seed}: {found:?}");
+        assert!(found.rate <= 1e6 / 0.995 + 1.0, "{seed}: {found:?}");
+    }
+}
+
+#[test]
 fn what_loses_in_most_of_the_trials_does_not_pass() {
     for seed in 0..50 {
         let mut system = Simulated {

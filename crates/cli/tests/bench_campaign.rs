@@ -173,7 +173,7 @@ limits: linux service.xdp, IMIX, 100 flows by Zipf, 1 route
 limits: sidestep-xdp service.xdp, IMIX, 100 flows by Zipf, 1 route
 age: not linux end.ad, 3 SIDs, 64 bytes, 80 rules: Linux has no SR proxy
 age: not linux end.ad.age1, 3 SIDs, 64 bytes, 80 rules: Linux has no SR proxy
-4 points, 3 runs of each, about 7 min
+4 points, 3 runs of each, about 8 min
 "
     );
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_saphyr::Spanned;
-use sidestep_lab::engine::{Case, Engine, Flows, Size};
+use sidestep_lab::engine::{Case, Engine, Flows, Size, behavior};
 use sidestep_model::config::yaml::wrong;
 use sidestep_model::error::ConfigError;
 
@@ -313,12 +313,16 @@ fn ceilings(points: &[Point]) -> Vec<Case> {
     cases
 }
 
-/// What the ceiling of a case's way to send is measured with.
+/// What the ceiling of a case's way to send is measured with: packets as long, or as short as it takes.
 pub fn ceiling(of: &Case) -> Case {
+    let least = behavior::kind(CEILING).map_or(0, |kind| kind.least as u32);
     Case {
         behavior: CEILING.into(),
         sids: 0,
-        size: of.size,
+        size: match of.size {
+            Size::Bytes(length) => Size::Bytes(length.max(least)),
+            Size::Imix => Size::Imix,
+        },
         flows: of.flows,
         rules: 0,
         routes: 0,

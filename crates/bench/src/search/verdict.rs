@@ -2,7 +2,7 @@
 
 use sidestep_lab::traffic::trial::Trial;
 
-use super::Parameters;
+use super::{PACING, Parameters};
 
 /// The trials at a rate so far.
 #[derive(Debug)]
@@ -25,7 +25,8 @@ impl<'a> Verdict<'a> {
     }
 
     /// Takes down a trial. As soon as those to come cannot change it: whether the rate passes, and what was offered and delivered in
-    /// the trials that say so, together.
+    /// the trials that say so, together. A trial that loses little, in which much less was offered than in another one, says nothing
+    /// of the rate and is made again; but there are no more than twice as many as were asked for.
     pub fn add(&mut self, trial: &Trial) -> Option<(bool, Trial)> {
         let passes = self.parameters.passes(trial);
         let side = if passes {
@@ -36,12 +37,23 @@ impl<'a> Verdict<'a> {
         side.push(trial.clone());
         let all = self.parameters.trials as usize;
         let may_exceed = (self.parameters.exceed * all as f64).floor() as usize;
-        let needed = if passes {
-            all - may_exceed
-        } else {
-            may_exceed + 1
-        };
-        (side.len() >= needed).then(|| (passes, together(side)))
+        if self.high.len() > may_exceed {
+            return Some((false, together(&self.high)));
+        }
+        let rates = self.low.iter().chain(&self.high).map(Trial::sent_rate);
+        let least = rates.fold(0.0, f64::max) * (1.0 - PACING);
+        let full = self.low.iter().filter(|it| it.sent_rate() >= least);
+        let full: Vec<Trial> = full.cloned().collect();
+        if full.len() >= all - may_exceed {
+            return Some((true, together(&full)));
+        }
+        let (low, high) = (self.low.len(), self.high.len());
+        (low + high >= 2 * all).then(|| {
+            let counted = (full.len() + high) as f64;
+            let passes = high as f64 <= self.parameters.exceed * counted;
+            let side = if passes { &full } else { &self.high };
+            (passes, together(side))
+        })
     }
 }
 

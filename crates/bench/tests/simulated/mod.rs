@@ -17,6 +17,8 @@ pub struct Simulated {
     pub loss: Box<dyn Fn(f64) -> f64>,
     /// Share of the trials in which somebody disturbs it, and a tenth is lost.
     pub disturbed: f64,
+    /// Share of the trials in which its generator is held up, and sends half of what it should.
+    pub held_up: f64,
     /// Standard deviation of its capacity from trial to trial, as a share.
     pub noise: f64,
     /// The most that its generator sends, in packets per second.
@@ -41,6 +43,7 @@ impl Simulated {
             buffer: 0.0,
             loss: Box::new(|_| 0.0),
             disturbed: 0.0,
+            held_up: 0.0,
             noise: 0.0,
             generator: f64::INFINITY,
             sends: 1.0,
@@ -71,7 +74,10 @@ impl Simulated {
             Load::Maximum => f64::INFINITY,
             Load::Rate(rate) => rate,
         });
-        let rate = rate.min(self.generator);
+        let mut rate = rate.min(self.generator);
+        if self.held_up > 0.0 && self.uniform() < self.held_up {
+            rate /= 2.0;
+        }
         let sent = (rate * seconds).round();
         let capacity = (self.capacity)(self.now) * (1.0 + self.noise * self.normal());
         let mut received = sent.min(capacity * seconds + self.buffer);

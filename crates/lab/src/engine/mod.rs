@@ -307,6 +307,14 @@ pub trait Standing {
     fn sink(&self) -> Option<Hook> {
         None
     }
+
+    /// Has packets counted there from now on, as where the same case was set up before; nothing where it is not ours to choose.
+    ///
+    /// # Errors
+    /// Nothing can be attached there.
+    fn count_at(&mut self, _sink: Hook) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// What a frame on the wire has beside the packet, in bytes.
