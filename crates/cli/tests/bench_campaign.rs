@@ -221,6 +221,16 @@ fn a_campaign_is_measured_once_and_its_folder_makes_the_report_again() {
         measured,
         "nothing is measured twice"
     );
+    let (begun, ended) = (&lines[0]["at"], &lines[3]["at"]);
+    let (begun, ended) = (begun.as_str().unwrap(), ended.as_str().unwrap());
+    let said = stderr(&again);
+    assert!(
+        said.contains(&format!(
+            "{results}: measured before, from {begun} to {ended}; nothing was measured now."
+        )),
+        "{said}"
+    );
+    assert!(!stderr(&run).contains("measured before"));
 
     let changed = folder.write("plain.yaml", CAMPAIGN.replace("runs: 2", "runs: 3"));
     let refused = sidestep(&["bench", "run", &changed, "-o", &results]);

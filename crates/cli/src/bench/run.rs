@@ -70,9 +70,18 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
     }
+    let before = log.records.len();
     let time = runner.estimated(&log.records)?;
     eprintln!("{}: about {}", folder.display(), minutes(time.as_secs()));
     let done = runner.run(&mut log, &mut Bar::new())?;
+    if log.records.len() == before {
+        // Figures of another day are not to be taken for those of this one.
+        eprintln!(
+            "{}: measured before, {}; nothing was measured now. To measure again, choose another folder with -o",
+            folder.display(),
+            when(&log.records)
+        );
+    }
     let Some(report) = report::report(&campaign, &log.records) else {
         return Err("interrupted before anything was measured".into());
     };
@@ -128,6 +137,21 @@ fn failed(records: &[Record]) -> usize {
         .take_while(|record| !matches!(record, Record::Begin(_)));
     last.filter(|record| matches!(record, Record::Failed(_)))
         .count()
+}
+
+/// When what is there was measured.
+fn when(records: &[Record]) -> String {
+    let times = records.iter().filter_map(|record| match record {
+        Record::Begin(begin) => Some(&begin.at),
+        Record::Measured(measured) => Some(&measured.at),
+        Record::Ceiling { .. } | Record::Failed(_) | Record::End => None,
+    });
+    let times: Vec<&String> = times.collect();
+    match times[..] {
+        [first, .., last] => format!("from {first} to {last}"),
+        [once] => format!("at {once}"),
+        [] => "at no known time".into(),
+    }
 }
 
 fn folder(file: &Path, quick: bool) -> PathBuf {

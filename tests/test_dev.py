@@ -1,0 +1,57 @@
+"""`./dev`, with stand-ins for cargo and for the program."""
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+CAMPAIGNS = sorted(path.stem for path in (ROOT / "campaigns").glob("*.yaml"))
+
+
+class Bench(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.target = Path(folder.name)
+        (self.target / "release").mkdir()
+        # It builds nothing, and is as new as the real one.
+        cargo = shutil.which("cargo")
+        self.assertIsNotNone(cargo, "cargo is in PATH")
+        self.program("bin/cargo", f'[ "$1" != --version ] || exec {cargo} --version')
+
+    def program(self, name, text):
+        path = self.target / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+        path.chmod(0o755)
+
+    def bench(self, *arguments, failing="none"):
+        """`./dev bench` with a program that fails for one campaign: exit code, and the folders that it was given."""
+        log = self.target / "log"
+        log.write_text("", encoding="utf-8")
+        self.program("release/sidestep", f'echo "$@" >>{log}\ncase "$*" in *{failing}*) exit 7 ;; esac')
+        path = f"{self.target / 'bin'}:{os.environ['PATH']}"
+        environment = os.environ | {"CARGO_TARGET_DIR": str(self.target), "PATH": path}
+        done = subprocess.run([ROOT / "dev", "bench", *arguments], env=environment, capture_output=True, check=False)
+        asked = log.read_text(encoding="utf-8")
+        return done.returncode, re.findall(r" -o (\S+)", asked)
+
+    def test_a_campaign_that_fails_keeps_no_other_from_being_measured_and_is_told(self):
+        for failing, expected in [("none", 0), (f"campaigns/{CAMPAIGNS[0]}.yaml", 7), ("bench\\ fib", 7)]:
+            code, folders = self.bench("/reports", failing=failing)
+            self.assertEqual((code, folders), (expected, [f"/reports/{name}" for name in [*CAMPAIGNS, "fib"]]))
+
+    def test_each_run_has_a_folder_of_its_own_unless_one_is_given(self):
+        code, folders = self.bench()
+        self.assertEqual(code, 0)
+        (folder,) = {Path(path).parent for path in folders}
+        self.assertEqual(folder.parent, self.target / "bench")
+        self.assertRegex(folder.name, r"^\d{4}-\d\d-\d\d-\d{6}$")
+
+
+if __name__ == "__main__":
+    unittest.main()
