@@ -228,3 +228,16 @@ fn a_port_whose_rules_find_no_view_is_the_kernels_until_a_sid_goes() {
     assert!(tables.compiled.index.left_to_kernel.is_empty());
     assert!(!tables.compiled.index.is_full());
 }
+
+#[test]
+fn a_way_back_of_a_service_takes_no_packet_of_its_table() {
+    let mut node = node("iif eth2 priority 100 lookup 100");
+    let words = "default encap seg6local action End.AD chain fromVNF iif eth2 dev eth2 table 100";
+    let mut tables = Tables::of(&node);
+    let packet = || std::iter::once(ipv6(59, "fd00::1".parse().expect("an address"), &[]));
+    let key = add(&mut node, words);
+    tables.change(&node, key);
+    assert_eq!(tables.verdicts(3, packet()), BTreeSet::from(["forward"]));
+    tables.compile(&node);
+    assert_eq!(tables.verdicts(3, packet()), BTreeSet::from(["forward"]));
+}

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use sidestep_model::behavior::proxy;
 use sidestep_model::node::{IfIndex, Node, TableId};
-use sidestep_model::route::{Family, Route, RouteKey, RouteKind};
+use sidestep_model::route::{Encap, Family, NextHop, Route, RouteKey, RouteKind};
 
 use super::chain::Chain;
 use super::policy::by_dscp;
@@ -48,7 +49,8 @@ impl Known {
     /// Of the node, with nothing compiled.
     pub fn of(node: &Node) -> Self {
         let mut known = Self::default();
-        for (key, route) in &node.routes {
+        let routes = node.routes.iter().filter(|(_, route)| !is_way_back(route));
+        for (key, route) in routes {
             let table = (tables::family(&key.prefix), key.table);
             let table = known.winners.entry(table).or_default();
             contend(table.entry(key.prefix.into()), route);
@@ -74,7 +76,7 @@ impl Known {
             .range(first..)
             .take_while(|(key, _)| (key.table, key.prefix) == (changed.table, changed.prefix));
         let mut entry = Entry::default();
-        for (_, route) in of_prefix {
+        for (_, route) in of_prefix.filter(|(_, route)| !is_way_back(route)) {
             contend(&mut entry, route);
         }
         let place = Place::new(changed);
@@ -175,6 +177,16 @@ impl Known {
 
 /// Source prefix, route, and the neighbor that it is narrowed to.
 pub(super) type Contender<'a> = (Option<Prefix>, &'a Route, Option<IpAddr>);
+
+/// Whether a route says no more than where packets of an SR proxy's service come back, which is known by the port: it takes
+/// none, also where a rule leads to its table (`chain fromVNF`).
+fn is_way_back(route: &Route) -> bool {
+    let local = |hop: &NextHop| match &hop.encap {
+        Some(Encap::Seg6Local(local)) => local.proxy.chain == Some(proxy::Chain::FromVnf),
+        _ => false,
+    };
+    !route.next_hops.is_empty() && route.next_hops.iter().all(local)
+}
 
 /// Sets a route for its source prefix if it wins there.
 fn contend(entry: &mut Entry<Winner>, route: &Route) {
