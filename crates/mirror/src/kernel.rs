@@ -14,6 +14,7 @@ use crate::genl::{Genl, GenlFamily};
 use crate::link::{self, IFINFOMSG, LinkState, Settings};
 use crate::neighbor::{self, NDMSG};
 use crate::netconf::{self, NETCONFMSG, Netconf};
+use crate::object::{self, NHMSG, Object};
 use crate::route::{self, RTMSG};
 use crate::rule::{self, FIB_RULE_HDR};
 use crate::socket::Socket;
@@ -220,6 +221,15 @@ impl Kernel {
         self.requester.dump(request, address::decode)
     }
 
+    fn objects(&mut self) -> Result<Vec<Object>, MirrorError> {
+        let request = Request {
+            name: "list the nexthop objects",
+            kind: RTM_GETNEXTHOP,
+            body: &[0; NHMSG],
+        };
+        self.requester.dump(request, object::decode)
+    }
+
     fn neighbors(&mut self) -> Result<Vec<neighbor::Entry>, MirrorError> {
         let request = Request {
             name: "list the neighbors",
@@ -239,6 +249,7 @@ pub(crate) struct Snapshot {
     pub addresses: Vec<(Address, bool)>,
     pub neighbors: Vec<neighbor::Entry>,
     pub rules: Vec<Rule>,
+    pub objects: Vec<Object>,
     pub routes: Vec<Route>,
 }
 
@@ -250,6 +261,7 @@ impl Snapshot {
             xdp_features: kernel.xdp_features()?,
             addresses: kernel.addresses()?,
             neighbors: kernel.neighbors()?,
+            objects: kernel.objects()?,
             ..Self::default()
         };
         for family in [Family::V4, Family::V6] {
@@ -260,6 +272,9 @@ impl Snapshot {
         Ok(snapshot)
     }
 }
+
+// include/uapi/linux/rtnetlink.h.
+const RTM_GETNEXTHOP: u16 = 106;
 
 /// `AF_INET` or `AF_INET6`.
 fn number(family: Family) -> u8 {

@@ -23,6 +23,7 @@ mod kernel;
 mod link;
 mod neighbor;
 mod netconf;
+mod object;
 mod route;
 mod route_table;
 mod rule;
@@ -35,6 +36,7 @@ mod wire;
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
 
 use sidestep_model::node::{IfIndex, Node};
 use sidestep_model::route::RouteKey;
@@ -54,7 +56,12 @@ use crate::wire::messages;
 pub const RECEIVE_BUFFER: usize = 32 << 20;
 
 /// LIMIT: datagrams that one [`Mirror::process`] reads. What is pending beyond makes the caller's poll return at once.
-const DATAGRAMS: usize = 100_000;
+const DATAGRAMS: usize = 20_000;
+
+/// How long the mirror waits at most between two looks at the kernel, unless one of them takes longer.
+const REST: Duration = Duration::from_secs(1);
+/// Up to so many looks follow each other at once; a longer row is of a kernel that changes as fast as it is read.
+const LOOKS_AT_ONCE: u32 = 4;
 
 /// What [`Mirror::process`] changed in the node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -96,8 +103,36 @@ pub struct Mirror {
     device_events: Option<Socket>,
     kernel: Kernel,
     state: State,
+    looks: Looks,
     all_seg6_enabled: Sysctl,
     seg6_flowlabel: Sysctl,
+}
+
+/// When the kernel may be read again.
+#[derive(Debug, Default)]
+struct Looks {
+    /// How many have followed each other without everything being current in between.
+    row: u32,
+    /// Not before.
+    next: Option<Instant>,
+}
+
+impl Looks {
+    /// One began then and has just ended.
+    fn done(&mut self, began: Instant) {
+        self.row += 1;
+        let now = Instant::now();
+        let taken = now - began;
+        // Beyond the first few, at most half of the time is spent on looking, and less the longer it goes on.
+        let doubled = self.row.checked_sub(LOOKS_AT_ONCE);
+        let rest = doubled.map(|times| taken.saturating_mul(1 << times.min(16)));
+        self.next = rest.map(|rest| now + rest.min(REST.max(taken)));
+    }
+
+    /// Everything is current.
+    fn calm(&mut self) {
+        *self = Self::default();
+    }
 }
 
 impl Mirror {
@@ -122,13 +157,17 @@ impl Mirror {
             device_events,
             kernel,
             state: State::default(),
+            looks: Looks::default(),
             all_seg6_enabled: Sysctl::open("/proc/sys/net/ipv6/conf/all/seg6_enabled")?,
             seg6_flowlabel: Sysctl::open("/proc/sys/net/ipv6/seg6_flowlabel")?,
         };
         mirror.state.node.multipath_hash_seed = multipath_hash_seed();
         mirror.poll_sysctls()?;
         mirror.state.stale.everything = true;
-        mirror.process()?;
+        // Until it is current, or the kernel turns out to change faster than that.
+        while mirror.due().is_some() && mirror.looks.next.is_none() {
+            mirror.process()?;
+        }
         Ok(mirror)
     }
 
@@ -165,37 +204,61 @@ impl Mirror {
         fds
     }
 
-    /// Applies everything that the kernel has notified. Does not wait for notifications; what must be read again is
-    /// asked for and answered at once.
+    /// Applies what the kernel has notified, and reads again what must be, once at most: if [`Mirror::due`] then gives a
+    /// time, this is to be called again by then. Does not wait for notifications; what is asked for is answered at once.
     ///
     /// # Errors
     /// If a socket fails or the kernel refuses a request. The node then still has what was known; the next call tries
     /// again.
     pub fn process(&mut self) -> Result<Changes, MirrorError> {
-        let mut resynced = false;
-        while self.drain()? {
-            self.state.check_dump();
-            if self.state.stale.is_empty() {
-                break;
-            }
-            self.kernel.settle()?;
-            // What has come until here is older than what is read next; what comes later is younger.
-            if !self.drain()? {
-                break;
-            }
-            let stale = self.state.stale.clone();
-            if stale.everything {
-                let snapshot = Snapshot::read(&mut self.kernel)?;
-                self.state.replace(snapshot);
-                resynced = true;
-            } else {
-                self.state.refresh(&stale, &mut self.kernel)?;
-            }
-        }
+        let resynced = self.drain()? && self.look()?;
         Ok(Changes {
             resynced,
             ..self.state.take_changes()
         })
+    }
+
+    /// When [`Mirror::process`] is to be called although nothing of [`Mirror::fds`] is readable: something is known to be
+    /// out of date. While the kernel changes as fast as it can be read, that is later each time, so that whoever follows
+    /// it has time for other things.
+    pub fn due(&self) -> Option<Instant> {
+        let is_stale = !self.state.stale.is_empty();
+        is_stale.then(|| self.looks.next.unwrap_or_else(Instant::now))
+    }
+
+    /// Reads what is out of date, if it is time to. True if that was everything.
+    fn look(&mut self) -> Result<bool, MirrorError> {
+        self.state.check_dump();
+        if self.state.stale.is_empty() {
+            self.looks.calm();
+            return Ok(false);
+        }
+        let began = Instant::now();
+        if self.looks.next.is_some_and(|next| began < next) {
+            return Ok(false);
+        }
+        let read = self.read_stale();
+        self.looks.done(began);
+        read
+    }
+
+    fn read_stale(&mut self) -> Result<bool, MirrorError> {
+        self.kernel.settle()?;
+        // What has come until here is older than what is read next; what comes later is younger.
+        if !self.drain()? {
+            return Ok(false);
+        }
+        let stale = self.state.stale.clone();
+        if stale.everything {
+            let snapshot = Snapshot::read(&mut self.kernel)?;
+            self.state.replace(snapshot);
+        } else {
+            self.state.refresh(&stale, &mut self.kernel)?;
+        }
+        if self.drain()? {
+            self.state.check_dump();
+        }
+        Ok(stale.everything)
     }
 
     /// Reads the settings that the kernel does not notify about: `seg6_enabled`, `seg6_require_hmac`, `hop_limit`,

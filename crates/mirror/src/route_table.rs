@@ -4,18 +4,24 @@
 //! (they never become one multipath route), for example `fe80::/64` on every link. A packet takes the first of them
 //! that is alive; that one is in the [`Node`](sidestep_model::node::Node), the others wait here until it goes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 use sidestep_model::node::{IfIndex, Node};
 use sidestep_model::route::{Family, NextHop, Route, RouteKey};
 
+/// include/uapi/linux/rtnetlink.h: of a router advertisement, the kernel's own or somebody's who reads them for it.
+const RTPROT_RA: u8 = 9;
+
 /// All routes of the node.
 #[derive(Debug, Default)]
 pub(crate) struct RouteTable {
     /// Keys with more than one route: all of them in the kernel's order.
     shared: BTreeMap<RouteKey, Vec<Route>>,
+    /// How many routes refer to each nexthop object.
+    users: HashMap<u32, usize>,
 }
 
 /// What a notification's flags say about the place of a new route among those with its key.
@@ -137,6 +143,11 @@ impl RouteTable {
         node.routes.values().any(&accepts) || self.shared.values().flatten().any(&accepts)
     }
 
+    /// Whether any route refers to this nexthop object.
+    pub fn refer_to(&self, object: u32) -> bool {
+        self.users.contains_key(&object)
+    }
+
     /// Changes the routes with one key, and notes the key if packets will take another one than before.
     fn edit(
         &mut self,
@@ -150,7 +161,18 @@ impl RouteTable {
             .shared
             .remove(&key)
             .unwrap_or_else(|| before.iter().cloned().collect());
+        for object in routes.iter().filter_map(|route| route.nhid) {
+            if let Entry::Occupied(mut users) = self.users.entry(object) {
+                *users.get_mut() -= 1;
+                if *users.get() == 0 {
+                    users.remove();
+                }
+            }
+        }
         edit(&mut routes);
+        for object in routes.iter().filter_map(|route| route.nhid) {
+            *self.users.entry(object).or_default() += 1;
+        }
         let alive = routes.iter().position(is_alive).unwrap_or(0);
         let after = if routes.len() > 1 {
             let after = routes.get(alive).cloned();
@@ -211,6 +233,13 @@ fn add_v4(routes: &mut Vec<Route>, route: Route, placement: Placement) {
 /// put behind those there are.
 fn add_v6(routes: &mut Vec<Route>, route: Route, placement: Placement) -> Applied {
     let ecmp = is_ecmp(&route);
+    let is_known = routes.iter().any(|known| same(known, &route));
+    if ecmp && route.protocol == RTPROT_RA && !is_known && !routes.is_empty() {
+        // What the kernel itself learns from router advertisements stays apart, what somebody adds with that protocol is
+        // one multipath route; no notification tells one from the other (`rt6_qualify_for_ecmp`, `RTF_ADDRCONF`).
+        routes.push(route);
+        return Applied::Perhaps;
+    }
     let place = match placement {
         Placement::Replace => routes
             .iter()
@@ -254,7 +283,7 @@ fn remove_next_hops(routes: &mut Vec<Route>, gone: &Route) {
     }
 }
 
-/// `rt6_qualify_for_ecmp`.
+/// `rt6_qualify_for_ecmp`, save what is learned from router advertisements.
 fn is_ecmp(route: &Route) -> bool {
     route.nhid.is_none()
         && !route.next_hops.is_empty()

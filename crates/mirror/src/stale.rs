@@ -23,8 +23,8 @@ pub(crate) struct Stale {
     pub links: BTreeSet<IfIndex>,
     /// The routes that prefer one of these sources.
     pub sources: BTreeSet<IpAddr>,
-    /// The routes that refer to a nexthop object.
-    pub objects: bool,
+    /// The routes that refer to one of these nexthop objects.
+    pub objects: BTreeSet<u32>,
     /// The settings of the links.
     pub settings: bool,
 }

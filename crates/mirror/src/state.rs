@@ -16,6 +16,7 @@ use crate::kernel::{Kernel, Snapshot};
 use crate::link::{self, AllSettings, LinkState, Settings};
 use crate::neighbor;
 use crate::netconf::{self, Netconf, Scope};
+use crate::object::{self, Groups, Object};
 use crate::route;
 use crate::route_table::{Applied, Placement, RouteTable, family, prefers, uses};
 use crate::rule;
@@ -32,6 +33,7 @@ pub(crate) struct State {
     /// Neighbors that can be used, but that nobody has heard of for a while.
     pub stale_neighbors: BTreeSet<(IfIndex, IpAddr)>,
     routes: RouteTable,
+    groups: Groups,
     links: BTreeMap<IfIndex, LinkState>,
     all: AllSettings,
     /// `ignore_routes_with_linkdown`, which decides what the kernel calls dead.
@@ -56,20 +58,13 @@ struct Dump6 {
     done: bool,
     /// Routes were deleted since it began.
     torn: bool,
-    /// How often it was repeated for that.
-    repeated: u32,
 }
 
 impl State {
     /// To be called when all notifications are applied: has the last dump of IPv6 routes to be repeated?
     pub fn check_dump(&mut self) {
-        let torn = std::mem::take(&mut self.dump6.torn);
-        if std::mem::take(&mut self.dump6.done) && torn && self.dump6.repeated < DUMP6_REPEATED {
-            self.dump6.repeated += 1;
-            self.stale.routes6 = true;
-        } else {
-            self.dump6.repeated = 0;
-        }
+        let dump = std::mem::take(&mut self.dump6);
+        self.stale.routes6 |= dump.done && dump.torn;
     }
 
     /// Applies one notification of rtnetlink.
@@ -116,7 +111,11 @@ impl State {
                     self.netconf(netconf);
                 }
             }
-            RTM_NEWNEXTHOP | RTM_DELNEXTHOP => self.stale.objects = true,
+            RTM_NEWNEXTHOP | RTM_DELNEXTHOP => {
+                if let Some(object) = object::decode(message) {
+                    self.object(object, message.kind == RTM_NEWNEXTHOP);
+                }
+            }
             _ => {}
         }
     }
@@ -153,7 +152,7 @@ impl State {
                 || self.routes.any(&self.node, |route| {
                     of_family(route)
                         // A group loses the members that leave by a link; the route stays with the others.
-                        && (route.nhid.is_some() && (stale.objects || of_links(route))
+                        && (route.nhid.is_some_and(|it| stale.objects.contains(&it) || of_links(route))
                             || !of_links(route) && prefers(route, &stale.sources)
                             || gone && route.next_hops.len() > 1 && of_links(route))
                 });
@@ -162,7 +161,6 @@ impl State {
                 self.dump6 = Dump6 {
                     done: true,
                     torn: false,
-                    ..self.dump6
                 };
             }
             if all {
@@ -190,8 +188,8 @@ impl State {
         self.dump6 = Dump6 {
             done: true,
             torn: false,
-            ..self.dump6
         };
+        self.groups.replace(snapshot.objects);
         self.xdp_features = snapshot.xdp_features.map(BTreeMap::from_iter);
         self.links = snapshot
             .links
@@ -298,6 +296,22 @@ impl State {
         };
         if applied == Applied::Perhaps {
             self.stale.family(family);
+        }
+    }
+
+    /// A nexthop object came, changed or went. The routes that refer to it are told of only where they are its own, not
+    /// where it is a member of their group, and not with `nexthop_compat_mode` 0.
+    fn object(&mut self, object: Object, present: bool) {
+        let id = object.id;
+        for id in self.groups.with(id) {
+            if self.routes.refer_to(id) {
+                self.stale.objects.insert(id);
+            }
+        }
+        if present {
+            self.groups.set(object);
+        } else {
+            self.groups.delete(id);
         }
     }
 
@@ -428,9 +442,6 @@ impl State {
         }
     }
 }
-
-/// LIMIT: how often a dump of IPv6 routes is repeated because routes were deleted during it.
-const DUMP6_REPEATED: u32 = 8;
 
 /// Up to so many links their routes are read link by link; each costs the kernel a walk over all tables.
 const LINKS_ONE_BY_ONE: usize = 4;

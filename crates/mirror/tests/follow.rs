@@ -3,7 +3,10 @@
 mod common;
 
 use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use common::{assert_current, in_namespace, ip, lines, run_batch, two_pairs, until};
@@ -69,6 +72,129 @@ fn two_thousand_routes_at_once_arrive_change_and_go() {
             seg6_routes(node) == 0
         });
         assert_current(&mut mirror, "after 2000 routes went with their link");
+    });
+}
+
+/// Changes something that no notification tells all of, again and again, until dropped.
+struct Storm {
+    ip: Child,
+    writer: Option<JoinHandle<()>>,
+    over: Arc<AtomicBool>,
+}
+
+impl Storm {
+    fn of(commands: &'static str) -> Self {
+        let mut ip = Command::new("ip")
+            .args(["-force", "-batch", "-"])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("iproute2");
+        let mut input = ip.stdin.take().expect("piped");
+        let over = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&over);
+        // It ends by itself: a mirror that waits for the end of it is to fail, not to hang.
+        let end = Instant::now() + Duration::from_secs(8);
+        let writer = std::thread::spawn(move || {
+            while !told.load(Ordering::Relaxed) && Instant::now() < end {
+                if input.write_all(commands.as_bytes()).is_err() {
+                    return;
+                }
+                // Much faster than anybody reads all routes, and no more than the kernel can clear away behind it.
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        Self {
+            ip,
+            writer: Some(writer),
+            over,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.writer.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+}
+
+impl Drop for Storm {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.join();
+        }
+        let _ = self.ip.wait();
+    }
+}
+
+/// Follows a storm for two seconds: how long the calls took, in order.
+fn follow(mirror: &mut Mirror, storm: &Storm) -> Vec<Duration> {
+    let mut calls = Vec::new();
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(2) {
+        let call = Instant::now();
+        mirror.process().unwrap();
+        calls.push(call.elapsed());
+        assert!(!storm.is_over(), "the storm was over before the call was");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    calls.sort();
+    calls
+}
+
+#[test]
+fn whoever_follows_a_kernel_that_changes_all_the_time_gets_a_word_in() {
+    in_namespace(|| {
+        two_pairs();
+        ip("nexthop add id 1 via fc00:1::2 dev va");
+        ip("nexthop add id 2 via fc00:1::2 dev va");
+        ip("nexthop add id 3 group 1");
+        run_batch(true, &commands(500, "route add {} nhid 3"), false);
+        let mut mirror = Mirror::open().unwrap();
+        let storm = Storm::of(
+            "nexthop replace id 1 via fc00:1::3 dev va\nnexthop replace id 1 via fc00:1::2 dev va\n",
+        );
+        let calls = follow(&mut mirror, &storm);
+        let spent: Duration = calls.iter().sum();
+        eprintln!(
+            "{} calls, {spent:?} in all, the longest {:?}",
+            calls.len(),
+            calls[calls.len() - 1]
+        );
+        assert!(mirror.due().is_some(), "what is out of date stays known");
+        drop(storm);
+        assert_current(&mut mirror, "after a storm of nexthop objects");
+        assert!(mirror.due().is_none());
+        // Nobody refers to that one.
+        let storm = Storm::of(
+            "nexthop replace id 2 via fc00:1::3 dev va\nnexthop replace id 2 via fc00:1::2 dev va\n",
+        );
+        let calls = follow(&mut mirror, &storm);
+        assert!(
+            calls[calls.len() / 2] < Duration::from_millis(5),
+            "no route is read again for an object that none refers to: {:?}",
+            calls[calls.len() / 2]
+        );
+        assert!(mirror.due().is_none());
+    });
+}
+
+#[test]
+fn notifications_that_are_lost_all_the_time_leave_time_for_others() {
+    in_namespace(|| {
+        two_pairs();
+        run_batch(true, &commands(500, "route add {} dev va"), false);
+        let mut mirror = Mirror::open_with_buffer(1).unwrap();
+        let storm = Storm::of(
+            "route add 192.0.2.0/24 dev va\nroute add 192.0.3.0/24 dev va\nroute del 192.0.2.0/24\nroute del 192.0.3.0/24\n",
+        );
+        let calls = follow(&mut mirror, &storm);
+        eprintln!(
+            "{} calls, the longest {:?}",
+            calls.len(),
+            calls[calls.len() - 1]
+        );
+        drop(storm);
+        assert_current(&mut mirror, "after a storm that did not fit the buffer");
     });
 }
 

@@ -3,11 +3,17 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::net::{Ipv6Addr, SocketAddrV6};
+use std::os::fd::AsRawFd;
 
 use common::{assert_current, batch, in_namespace, index, ip, sysctl, try_ip, two_pairs, until};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn6, bind, sendto,
+    setsockopt, socket, sockopt,
+};
 use sidestep_mirror::Mirror;
 use sidestep_model::behavior::{Behavior, EncapMode, Flavors, Seg6Encap, Seg6Local};
-use sidestep_model::node::{Node, TableId};
+use sidestep_model::node::{IfIndex, Node, TableId};
 use sidestep_model::route::{Encap, Route, RouteKey, RouteKind};
 
 /// The routes to a prefix, whatever their table and metric.
@@ -641,6 +647,8 @@ fn routes_follow_their_nexthop_object() {
         });
         assert_current(&mut mirror, "after nexthop objects went");
         sysctl("ipv4/nexthop_compat_mode", "0");
+        // What is known of a route holds until its object changes.
+        ip("nexthop replace id 3 group 2");
         ip("nexthop add id 9 via 10.2.0.2 dev vc");
         ip("route add 192.0.2.0/24 nhid 9");
         until(&mut mirror, "a route by name", |node| {
@@ -654,5 +662,80 @@ fn routes_follow_their_nexthop_object() {
             "{encap:?}"
         );
         assert_current(&mut mirror, "with nexthop_compat_mode 0");
+    });
+}
+
+/// Sends a router advertisement with a lifetime of half an hour (RFC 4861, section 4.2).
+fn advertise(router: Ipv6Addr, dev: IfIndex) {
+    let socket = socket(
+        AddressFamily::Inet6,
+        SockType::Raw,
+        SockFlag::SOCK_CLOEXEC,
+        SockProtocol::IcmpV6,
+    )
+    .expect("a raw socket");
+    setsockopt(&socket, sockopt::Ipv6MulticastHops, &255).expect("a hop limit");
+    let at = |address| SockaddrIn6::from(SocketAddrV6::new(address, 0, 0, dev.0));
+    bind(socket.as_raw_fd(), &at(router)).expect("the router's address");
+    let mut message = [0; 16];
+    message[0] = 134;
+    message[4] = 64;
+    message[6..8].copy_from_slice(&1800u16.to_be_bytes());
+    let all_nodes = "ff02::1".parse().unwrap();
+    sendto(
+        socket.as_raw_fd(),
+        &message,
+        &at(all_nodes),
+        MsgFlags::empty(),
+    )
+    .expect("to send");
+}
+
+#[test]
+fn routers_that_advertise_themselves_are_no_multipath_route() {
+    in_namespace(|| {
+        two_pairs();
+        batch(
+            "-6 addr add fe80::a/64 dev vb nodad
+             -6 addr add fe80::b/64 dev vb nodad",
+        );
+        sysctl("ipv6/conf/va/accept_ra", "2");
+        sysctl("ipv6/conf/va/accept_ra_from_local", "1");
+        let mut mirror = Mirror::open().unwrap();
+        let (a, b): (Ipv6Addr, Ipv6Addr) = ("fe80::a".parse().unwrap(), "fe80::b".parse().unwrap());
+        let vb = index(&mirror, "vb");
+        advertise(a, vb);
+        let to_a = |node: &Node| {
+            let routes = to(node, "::/0");
+            let hops = |route: &Route| {
+                route.next_hops.len() == 1 && route.next_hops[0].via == Some(a.into())
+            };
+            routes.len() == 1 && hops(routes[0])
+        };
+        until(&mut mirror, "the first router", to_a);
+        advertise(b, vb);
+        let changes = until(&mut mirror, "a look for the second", |_| {
+            String::from_utf8_lossy(&try_ip("-6 route show default").stdout)
+                .matches("via")
+                .count()
+                == 2
+        });
+        assert!(
+            changes.routes.is_empty(),
+            "packets go to the first: {changes:?}"
+        );
+        assert_current(&mut mirror, "with two default routers");
+        assert!(to_a(mirror.node()), "{:?}", to(mirror.node(), "::/0"));
+        // The same by somebody who reads advertisements for the kernel is one.
+        batch(
+            "-6 route add 2001:db8::/32 via fc00:1::2 dev va proto ra
+             -6 route append 2001:db8::/32 via fc00:1::3 dev va proto ra",
+        );
+        until(&mut mirror, "two next hops", |node| {
+            to(node, "2001:db8::/32")
+                .iter()
+                .any(|route| route.next_hops.len() == 2)
+        });
+        assert_current(&mut mirror, "with a multipath route of that protocol");
     });
 }

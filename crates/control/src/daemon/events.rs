@@ -44,8 +44,13 @@ impl Daemon {
         let mut status_due = Instant::now();
         let mut stop = None;
         while stop.is_none() {
-            let due = settings_due.min(neighbors_due);
-            self.wait(self.liveness.due().map_or(due, |asked| due.min(asked)))?;
+            let due = [
+                Some(settings_due),
+                Some(neighbors_due),
+                self.liveness.due(),
+                self.mirror.due(),
+            ];
+            self.wait(due.into_iter().flatten().min().unwrap_or(settings_due))?;
             if self
                 .signalled
                 .read(&mut [0; 16])

@@ -163,7 +163,7 @@ pub fn assert_current(mirror: &mut Mirror, when: &str) {
         mirror.poll_sysctls().expect("poll");
         let fresh = Mirror::open().expect("open");
         // What has happened meanwhile is in neither or only in one.
-        let still = mirror.process().expect("process").is_empty();
+        let still = mirror.process().expect("process").is_empty() && mirror.due().is_none();
         if still && mirror.node() == fresh.node() {
             return;
         }
