@@ -149,7 +149,7 @@ struct sidestep_route {
 	__u8 flags;      /* SIDESTEP_ROUTE_* */
 	__u8 reason;     /* enum sidestep_reason, of PUNT and DROP */
 	__u8 reserved;   /* 0 */
-	__u32 counter;   /* slot in the route counters */
+	__u32 counter;   /* slot in the route counters; 0: none, or that of the GROUP which led here */
 	__u32 adjacency; /* index, 0: none */
 	__u32 view6;     /* FIB view, 0: none */
 	__u32 view4;     /* FIB view, 0: none */

@@ -61,12 +61,12 @@ pub(super) fn alive(next_hops: &[NextHop]) -> Vec<&NextHop> {
 }
 
 impl Pass<'_> {
-    /// The record of a route with these next hops, each of which may have its own encapsulation. `counter`: their slot.
+    /// The record of a route with these next hops, each of which may have its own encapsulation. They have no counter: the
+    /// packets count for the record, so that all routes with the same next hops share one group.
     pub(super) fn multipath(
         &mut self,
         route: &Route,
         hops: &[&NextHop],
-        counter: u32,
     ) -> Outcome<sidestep_route> {
         let mut ways = Vec::new();
         for hop in hops {
@@ -79,7 +79,6 @@ impl Pass<'_> {
             if route.owner == Owner::Sidestep {
                 member.flags |= SIDESTEP_ROUTE_OURS as u8;
             }
-            member.counter = counter;
             ways.push((self.member(route, hop, member)?, hop.weight));
         }
         Ok(sidestep_route {
@@ -145,7 +144,12 @@ impl Pass<'_> {
         record: sidestep_route,
     ) -> Outcome<u32> {
         let index = room(self.intern(record))?;
-        self.name(index, route, None, Some(hop));
+        // Routes that weigh it differently share it.
+        let hop = NextHop {
+            weight: 1,
+            ..hop.clone()
+        };
+        self.name(index, route, None, Some(&hop));
         Ok(index)
     }
 

@@ -205,7 +205,7 @@ impl Pass<'_> {
         neighbor: Option<IpAddr>,
     ) -> Result<Recorded, CompileError> {
         let counter = self.counter(Counted::Route(route.key));
-        let (mut record, left) = match self.action(route, neighbor, counter) {
+        let (mut record, left) = match self.action(route, neighbor) {
             Ok(record) => (record, None),
             Err(Ok(Unsupported::Because(reason, words))) => (punt(reason), Some(words)),
             Err(Ok(Unsupported::Full(full))) => return Ok(Err(full)),
@@ -303,12 +303,7 @@ impl Pass<'_> {
         Ok(index)
     }
 
-    fn action(
-        &mut self,
-        route: &Route,
-        neighbor: Option<IpAddr>,
-        counter: u32,
-    ) -> Outcome<sidestep_route> {
+    fn action(&mut self, route: &Route, neighbor: Option<IpAddr>) -> Outcome<sidestep_route> {
         if route.key.tos != 0 {
             return left(unsupported("selects by TOS"));
         }
@@ -330,7 +325,7 @@ impl Pass<'_> {
         match &group::alive(&route.next_hops)[..] {
             [] => left(unsupported("no next hop")),
             [next_hop] => self.way(route, next_hop, neighbor),
-            several => self.multipath(route, several, counter),
+            several => self.multipath(route, several),
         }
     }
 

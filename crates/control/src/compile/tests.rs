@@ -1,6 +1,7 @@
 //! Properties of the compiler that the vectors do not show: what changes, and what does not, from one compilation to
 //! the next.
 
+use sidestep_datapath::Native;
 use sidestep_model::config::File;
 
 use super::*;
@@ -148,4 +149,59 @@ fn two_ports_with_equal_index_modulo_the_table_are_refused_by_name() {
         error.to_string().contains("eth0") && error.to_string().contains("far"),
         "{error}"
     );
+}
+
+/// Ethernet and an IPv6 header without anything behind it.
+fn frame(destination: &str) -> Vec<u8> {
+    let address = |text: &str| text.parse::<std::net::Ipv6Addr>().unwrap().octets();
+    let ethernet = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 9, 0x86, 0xdd];
+    let head = [0x60, 0, 0, 0, 0, 0, 59, 64];
+    [
+        &ethernet[..],
+        &head,
+        &address("fc00::1"),
+        &address(destination),
+    ]
+    .concat()
+}
+
+#[test]
+fn routes_with_the_same_next_hops_share_one_group_and_count_each_for_itself() {
+    const ROUTES: u32 = 5000;
+    let lines = (0..ROUTES).map(|number| {
+        let weight = 1 + number % 2;
+        format!(
+            "- 2001:db8:{number:x}::/48 nexthop via fc01::1 dev eth1 nexthop via fc01::3 dev eth1 weight {weight}\n"
+        )
+    });
+    let neighbors = "neighbors: [\"fc01::3 lladdr 02:00:00:00:00:13 dev eth1\", ";
+    let text = NODE.replace("neighbors: [", neighbors) + &lines.collect::<String>();
+    let node = node(&text);
+    let compiled = compile(&mut Compiler::new(Limits::default()), &node);
+    let groups: BTreeSet<u32> = compiled.image.routes.values().map(|it| it.group).collect();
+    // None, that of fe80::/64 on both links, and one for each pair of weights.
+    assert_eq!(groups.len(), 4);
+    assert!(
+        compiled.index.unsupported.is_empty(),
+        "{:?}",
+        compiled.index.unsupported
+    );
+    let mut native = Native::new(&compiled.image);
+    let frames = [(0, 3), (2, 1), (4999, 2)];
+    for (number, packets) in frames {
+        for _ in 0..packets {
+            let _ = native.run(1, &frame(&format!("2001:db8:{number:x}::1")));
+        }
+    }
+    let counted: Vec<(u32, u64)> = (0..ROUTES)
+        .filter_map(|number| {
+            let prefix = format!("2001:db8:{number:x}::/48").parse().unwrap();
+            let routes = node.routes.keys();
+            let key = *routes.clone().find(|key| key.prefix == prefix)?;
+            let slot = compiled.index.counters[&Counted::Route(key)];
+            let packets = native.route_counters(slot).packets;
+            (packets > 0).then_some((number, packets))
+        })
+        .collect();
+    assert_eq!(counted, frames);
 }
