@@ -3,14 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
+use ipnet::IpNet;
 use sidestep_abi::{
     SIDESTEP_ROUTE_BY_DSCP, SIDESTEP_ROUTE_GROUP, SIDESTEP_ROUTE_SOURCE, sidestep_policy,
     sidestep_route,
 };
 use sidestep_control::compile::{Compiled, Compiler, Whole};
-use sidestep_datapath::{Delta, FibKey, Image, Limits};
+use sidestep_datapath::{Delta, FibKey, Image, Limits, Native, Verdict};
 use sidestep_lab::random::Random;
 use sidestep_model::config::File;
 use sidestep_model::grammar::{Context, route};
@@ -459,4 +460,92 @@ fn routes_that_share_a_record_have_the_name_of_one_that_is_there() {
     for seed in 1000..1015 {
         run(seed, limits);
     }
+}
+
+/// What becomes of a packet to an address of each IPv6 prefix that has a route.
+fn verdicts(node: &Node, compiled: &Compiled) -> Vec<(RouteKey, Verdict)> {
+    let mut native = Native::new(&compiled.image);
+    let keys = node.routes.keys().filter_map(|key| match key.prefix {
+        IpNet::V6(net) => Some((*key, Ipv6Addr::from(u128::from(net.network()) | 1))),
+        IpNet::V4(_) => None,
+    });
+    let mut verdict = |to: Ipv6Addr| {
+        let ethernet = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0x99, 0x86, 0xdd];
+        let head = [0x60, 0, 0, 0, 0, 0, 59, 64];
+        let from: Ipv6Addr = "fc00:a::9".parse().expect("an address");
+        native.run(
+            1,
+            &[&ethernet[..], &head, &from.octets(), &to.octets()].concat(),
+        )
+    };
+    keys.map(|(key, to)| (key, verdict(to))).collect()
+}
+
+#[test]
+fn where_a_table_is_full_changes_are_compiled_alone_and_the_rest_is_the_kernels() {
+    let limits = Limits {
+        adjacencies: 9,
+        groups: 3,
+        policies: 5,
+        ..Limits::default()
+    };
+    let (mut alone, mut short) = (0, 0);
+    for seed in 2000..2030 {
+        let mut random = Random::new(seed);
+        let mut node = node(&mut random);
+        let ports = ports(&node);
+        let mut under_test = Compiler::new(limits);
+        let attempt = |compiler: &mut Compiler, node: &Node| {
+            let compiled = compiler.attempt(node, &ports, &BTreeMap::new());
+            compiler.accept();
+            compiled.expect("it compiles as far as it fits")
+        };
+        let mut compiled = attempt(&mut under_test, &node);
+        for step in 0..STEPS {
+            let mut changed = Changed::default();
+            change(&mut node, &mut random, &mut changed);
+            let before = compiled.clone();
+            let mut routes: Vec<_> = changed.routes.iter().copied().collect();
+            let neighbors: Vec<_> = changed.neighbors.iter().copied().collect();
+            routes.extend(node.steer_after(&routes, &neighbors));
+            let was_full = before.index.is_full();
+            let update = under_test.update(&node, &routes, &neighbors, &mut compiled);
+            if let Ok(change) = update {
+                alone += usize::from(was_full);
+                let mut back = compiled.clone();
+                change.revert(&mut back);
+                assert_eq!(back, before, "seed {seed}, step {step}");
+                under_test.accept();
+            } else {
+                assert_eq!(compiled, before, "seed {seed}, step {step}");
+                compiled = attempt(&mut under_test, &node);
+            }
+            short += usize::from(was_full);
+            let index = &compiled.index;
+            for key in index.full.keys() {
+                let there =
+                    node.routes.contains_key(key) || node.policies.routes().contains_key(key);
+                assert!(
+                    there && index.unsupported.contains_key(key),
+                    "seed {seed}, step {step}: {key:?}"
+                );
+            }
+            if node.policies.defined().is_empty() {
+                let all = Compiler::new(Limits::default()).compile(&node, &ports);
+                let all = verdicts(&node, &all.expect("it compiles"));
+                for ((key, is), (_, should)) in verdicts(&node, &compiled).iter().zip(&all) {
+                    let left = matches!(is, Verdict::Kernel(why) if why.name == "table_full");
+                    assert!(
+                        is == should || left && index.is_full(),
+                        "seed {seed}, step {step}: {key:?}: {is:?} instead of {should:?}"
+                    );
+                }
+            }
+            if random.one_in(4) {
+                under_test.release();
+                compiled = attempt(&mut under_test, &node);
+            }
+        }
+    }
+    assert!(alone > short * 3 / 4 && short > 500, "{alone} of {short}");
 }

@@ -81,8 +81,8 @@ impl Pass<'_> {
             winners.find(prefix, Prefix::DEFAULT)
         });
         if let Some(route) = winner.map(|winner| winner.key) {
-            self.out.index.full.insert(route, table);
             self.name_unsupported(route, Some(words.to_owned()));
+            self.name_lacking(route, Some(table));
         }
     }
 }

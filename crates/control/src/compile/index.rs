@@ -10,6 +10,7 @@ use sidestep_model::policy::ListId;
 use sidestep_model::route::{Family, NextHop, Route, RouteKey};
 use sidestep_model::vlan::VlanTableId;
 
+use super::fit::PREFIXES;
 use super::tables::{Place, Prefix};
 
 /// A compiled route.
@@ -154,6 +155,12 @@ impl Index {
     pub fn full_tables(&self) -> BTreeSet<&'static str> {
         let of_routes = self.full.values();
         of_routes.chain(&self.full_for_rules).copied().collect()
+    }
+
+    /// Whether something did not fit that decides over more than the packets of its own route: a prefix, whose place
+    /// another one may have to leave, or what a rule makes of packets.
+    pub(super) fn is_short(&self) -> bool {
+        self.full.values().any(|table| *table == PREFIXES) || !self.full_for_rules.is_empty()
     }
 
     /// Whether something did not fit.

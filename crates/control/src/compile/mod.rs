@@ -204,7 +204,8 @@ impl Compiler {
 
     /// Brings the tables of the last accepted pass to what `node` is now, which differs from the node of then in these
     /// routes and neighbors and nothing else: in time that depends on what they are for, not on how large the node is.
-    /// The result is that of [`Compiler::attempt`], save for the numbers of indices.
+    /// The result is that of [`Compiler::attempt`], save for the numbers of indices, and save that a route for which there
+    /// was no room waits for the next attempt.
     ///
     /// # Errors
     /// The node has to be compiled as a whole; the tables are what they were.
@@ -218,7 +219,7 @@ impl Compiler {
         if routes.len() > node.routes.len() / WHOLE + 64 {
             return Err(Whole::Many(routes.len()));
         }
-        if compiled.index.is_full() {
+        if compiled.index.is_short() {
             return Err(Whole::Full);
         }
         let known = self.known.take().ok_or(Whole::Unknown)?;
@@ -244,7 +245,6 @@ impl Compiler {
         if let Err(why) = done {
             change.revert(compiled);
             // Nothing was: see above.
-            compiled.index.full.clear();
             compiled.index.full_for_rules.clear();
             return Err(why);
         }

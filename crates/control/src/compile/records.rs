@@ -31,6 +31,7 @@ pub struct Change {
     policies: Changes<u32, PolicyInfo>,
     counters: Changes<Counted, u32>,
     unsupported: Changes<RouteKey, String>,
+    full: Changes<RouteKey, &'static str>,
 }
 
 impl Change {
@@ -47,6 +48,7 @@ impl Change {
         self.policies.revert(&mut index.policies);
         self.counters.revert(&mut index.counters);
         self.unsupported.revert(&mut index.unsupported);
+        self.full.revert(&mut index.full);
     }
 
     /// Counter slots that have another route than before.
@@ -279,7 +281,19 @@ impl Pass<'_> {
     pub(super) fn name_unsupported(&mut self, key: RouteKey, words: Option<String>) {
         let infos = &mut self.out.index.unsupported;
         if infos.get(&key) != words.as_ref() {
+            let is_none = words.is_none();
             self.log.set(|it| &mut it.unsupported, infos, key, words);
+            if is_none {
+                self.name_lacking(key, None);
+            }
+        }
+    }
+
+    /// Notes the table that has no room for a route, after why it is unsupported.
+    pub(super) fn name_lacking(&mut self, key: RouteKey, table: Option<&'static str>) {
+        let lacking = &mut self.out.index.full;
+        if lacking.get(&key) != table.as_ref() {
+            self.log.set(|it| &mut it.full, lacking, key, table);
         }
     }
 

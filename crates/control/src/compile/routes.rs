@@ -267,9 +267,9 @@ impl Pass<'_> {
 
     /// Says that a table has no room for a route, and what becomes of its packets, unless they are left to the kernel.
     pub(super) fn name_full(&mut self, route: &Route, full: Full, instead: &str) {
-        self.out.index.full.insert(route.key, full.table);
         let words = format!("{}{instead}", CompileError::from(full));
         self.name_unsupported(route.key, Some(words));
+        self.name_lacking(route.key, Some(full.table));
     }
 
     /// The record for what does not fit, which is in the tables if anything refers to it.

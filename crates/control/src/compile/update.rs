@@ -6,7 +6,8 @@
 //! stands in an adjacency.
 //!
 //! What decides over everything is compiled as a whole: links, addresses, rules, settings, VLAN tables, whatever does not
-//! fit, and the SIDs of SR proxies, which decide over what their ports do. So is a table named by a rule that gets its
+//! fit in the prefix table or of rules, and the SIDs of SR proxies, which decide over what their ports do. (A route that other
+//! tables have no room for is left to the kernel alone; whether there is room for it later, the next whole pass finds.) So is a table named by a rule that gets its
 //! first route or loses its last: the chain of a SID may depend on it.
 
 use std::collections::BTreeSet;
@@ -41,7 +42,7 @@ pub enum Whole {
     /// So much changes that compiling all of it costs less.
     #[error("{0} changes at once")]
     Many(usize),
-    /// Something does not fit, or did not before.
+    /// Prefixes, or what rules make of packets, do not fit, or did not before.
     #[error("a table is full")]
     Full,
     /// It cannot be compiled.
@@ -87,7 +88,7 @@ impl Pass<'_> {
         for (place, record) in std::mem::take(&mut self.vacated) {
             self.stand_in(place, record);
         }
-        if self.out.index.is_full() {
+        if self.out.index.is_short() {
             return Err(Whole::Full);
         }
         let left = std::mem::take(&mut self.left);

@@ -224,8 +224,8 @@ impl Pass<'_> {
             keys.extend(with_from.map(|(_, winner)| winner.key));
         }
         for key in keys {
-            self.out.index.full.insert(key, full.table);
             self.name_unsupported(key, Some(words.clone()));
+            self.name_lacking(key, Some(full.table));
         }
     }
 

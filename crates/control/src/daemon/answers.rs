@@ -100,7 +100,7 @@ impl Daemon {
         let before = self.own.clone();
         let node = self.over.node(self.mirror.node());
         change(&mut self.own, node)?;
-        if let Err(error) = self.bring(Some(&before)) {
+        if let Err(error) = self.bring_patiently(Some(&before)) {
             self.own = before;
             self.over = Over::of(self.mirror.node(), &self.own, self.liveness.down());
             return Err(error.to_string());

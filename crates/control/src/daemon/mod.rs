@@ -52,6 +52,11 @@ use oam::Oam;
 use own::Over;
 use replies::Replies;
 
+/// Where something does not fit and other things come and go, it is tried again whether it does no more often than this,
+const REFIT: Duration = Duration::from_millis(100);
+/// and in no more than one part in so many of the time.
+const REFIT_SHARE: u32 = 10;
+
 /// What `sidestep run` was asked for.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -174,6 +179,10 @@ pub struct Daemon {
     started: Instant,
     /// A grace period is under way, behind which indices come free.
     releasing: bool,
+    /// Indices have come free since all was compiled, so that what did not fit may fit now.
+    has_room: bool,
+    /// That is not tried before.
+    refit: Instant,
     /// How often the tables were compiled.
     compilations: u64,
     /// How often notifications were lost.
@@ -262,6 +271,8 @@ impl Daemon {
             origin,
             started: Instant::now(),
             releasing: false,
+            has_room: false,
+            refit: Instant::now(),
             compilations: 0,
             resyncs: 0,
             preparing: None,
@@ -283,7 +294,7 @@ impl Daemon {
 
     fn bring_up(&mut self) -> Result<(), DaemonError> {
         // Tables first: a program that is switched to new tables finds them filled.
-        self.refresh()?;
+        self.bring_patiently(None)?;
         let full = &self.compiled.index.full;
         if let Some(table) = self.own.routes.keys().find_map(|key| full.get(key)) {
             return Err(self.compiler.full(table).into());
@@ -302,26 +313,22 @@ impl Daemon {
         self.over.node(self.mirror.node())
     }
 
-    /// Brings the tables to what the node is now, all of it compiled anew.
-    fn refresh(&mut self) -> Result<(), DaemonError> {
-        self.bring(None)
-    }
-
-    /// Brings the tables to what the node is now, as far as they hold it. With `whole`, a route of our own that does not
-    /// fit, though not one of those that did not before, is an error, and nothing changes.
-    fn bring(&mut self, whole: Option<&Overlay>) -> Result<(), DaemonError> {
-        let brought = self.bring_once(whole);
-        // Perhaps only because indices are held back since the last grace period.
+    /// As [`Daemon::bring`], for somebody who waits for the answer: what does not fit, perhaps only because indices are held
+    /// back since the last grace period, is tried again after one. (Otherwise [`Daemon::release`] does, and nobody waits.)
+    fn bring_patiently(&mut self, whole: Option<&Overlay>) -> Result<(), DaemonError> {
+        let brought = self.bring(whole);
         let lacks = brought.is_err() || self.compiled.index.is_full();
         if !lacks || !self.compiler.holds_back() {
             return brought;
         }
         self.kernel.tidy()?;
         self.compiler.release();
-        self.bring_once(whole)
+        self.bring(whole)
     }
 
-    fn bring_once(&mut self, whole: Option<&Overlay>) -> Result<(), DaemonError> {
+    /// Brings the tables to what the node is now, all of it compiled anew, as far as they hold it. With `whole`, a route of
+    /// our own that does not fit, though not one of those that did not before, is an error, and nothing changes.
+    fn bring(&mut self, whole: Option<&Overlay>) -> Result<(), DaemonError> {
         self.liveness
             .follow(self.own.routes.values(), Instant::now());
         self.over = Over::of(self.mirror.node(), &self.own, self.liveness.down());
@@ -473,7 +480,7 @@ impl Daemon {
         if is_small && self.trouble.is_none() && self.step(changes) {
             return;
         }
-        self.trouble = self.refresh().err().map(|error| error.to_string());
+        self.trouble = self.bring(None).err().map(|error| error.to_string());
         if changes.other {
             self.attach_again();
         }
@@ -509,15 +516,18 @@ impl Daemon {
                 Err(_) => {}
             }
             self.releasing = false;
-            // There may be room now.
-            if self.compiled.index.is_full() {
-                self.follow(&Changes::default(), true);
-            }
+            self.has_room = true;
         } else if self.compiler.holds_back() || self.kernel.holds_back() {
             self.releasing = self.kernel.begin_tidy().is_ok();
             if self.releasing {
                 self.compiler.begin_release();
             }
+        }
+        let begun = Instant::now();
+        if self.has_room && self.compiled.index.is_full() && begun >= self.refit {
+            self.has_room = false;
+            self.follow(&Changes::default(), true);
+            self.refit = Instant::now() + REFIT.max(begun.elapsed() * REFIT_SHARE);
         }
     }
 
