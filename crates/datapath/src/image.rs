@@ -63,6 +63,17 @@ impl Image {
             .map(|(key, route)| (Prefix::from(*key), *route))
     }
 
+    /// Whether a port, a route or a policy leads into a view.
+    pub fn leads_to(&self, view: u32) -> bool {
+        let ports = self.ports.values();
+        let mut of_ports = ports.flat_map(|it| [it.view6, it.view4, it.domain, it.hmac_keys]);
+        let mut of_routes = self.routes.values().flat_map(|it| [it.view6, it.view4]);
+        let mut of_policies = self.policies.values().map(|it| it.view);
+        of_ports.any(|it| it == view)
+            || of_routes.any(|it| it == view)
+            || of_policies.any(|it| it == view)
+    }
+
     /// The views that have prefixes, with their number.
     pub fn views(&self) -> BTreeMap<u32, usize> {
         let mut views = BTreeMap::new();

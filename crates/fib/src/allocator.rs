@@ -1,5 +1,7 @@
 //! Which lines are free, and which a reader may still be on.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::layout::FANOUT;
 
 /// Lines are given out one by one, for the root of a tree, and in blocks of [`FANOUT`], for the children of a line.
@@ -8,7 +10,8 @@ pub(crate) struct Allocator {
     /// The first line that was never given out.
     next: u32,
     end: u32,
-    singles: Vec<u32>,
+    /// Blocks that are given out line by line and have free lines: a bit for each of these.
+    divided: BTreeMap<u32, u8>,
     blocks: Vec<u32>,
     /// Taken out of use since the last grace period began.
     retired: Vec<Lines>,
@@ -41,7 +44,7 @@ impl Allocator {
         Self {
             next: first.next_multiple_of(FANOUT as u32),
             end,
-            singles: Vec::new(),
+            divided: BTreeMap::new(),
             blocks: Vec::new(),
             retired: Vec::new(),
             waiting: Vec::new(),
@@ -56,10 +59,10 @@ impl Allocator {
     }
 
     /// As [`Allocator::new`], beside lines that are in use already and belong to nobody here.
-    pub fn beside(first: u32, end: u32, taken: &std::collections::BTreeSet<u32>) -> Self {
+    pub fn beside(first: u32, end: u32, taken: &BTreeSet<u32>) -> Self {
         let mut allocator = Self::new(first, end);
         let blocks = |line: &u32| *line / FANOUT as u32;
-        let taken: std::collections::BTreeSet<u32> = taken.iter().map(blocks).collect();
+        let taken: BTreeSet<u32> = taken.iter().map(blocks).collect();
         let after = taken.last().map_or(0, |last| (last + 1) * FANOUT as u32);
         let before = allocator.next;
         allocator.next = before.max(after);
@@ -73,12 +76,18 @@ impl Allocator {
 
     /// One line; none: there is none free.
     pub fn single(&mut self) -> Option<u32> {
-        if self.singles.is_empty() {
-            let block = self.fresh()?;
-            self.singles.extend((block..block + FANOUT as u32).rev());
+        // The first, so that the last become whole again.
+        let (block, free) = match self.divided.pop_first() {
+            Some(divided) => divided,
+            None => (self.fresh()?, ALL),
+        };
+        let line = free.trailing_zeros();
+        let left = free & !(1 << line);
+        if left != 0 {
+            self.divided.insert(block, left);
         }
         self.in_use += 1;
-        self.singles.pop()
+        Some(block + line)
     }
 
     /// A block; none: there is none free.
@@ -109,7 +118,15 @@ impl Allocator {
     pub fn give_back(&mut self, lines: Lines) {
         self.in_use -= lines.count();
         match lines {
-            Lines::Single(line) => self.singles.push(line),
+            Lines::Single(line) => {
+                let (block, bit) = (line - line % FANOUT as u32, 1 << (line % FANOUT as u32));
+                let free = self.divided.entry(block).or_insert(0);
+                *free |= bit;
+                if *free == ALL {
+                    self.divided.remove(&block);
+                    self.blocks.push(block);
+                }
+            }
             Lines::Block(block) => self.blocks.push(block),
         }
     }
@@ -127,11 +144,10 @@ impl Allocator {
         }
     }
 
-    /// Lines that can still be given out without a grace period.
+    /// Lines that can still be given out without a grace period, in blocks: what is left of divided ones is no part of it.
     pub fn free(&self) -> usize {
-        (self.end.saturating_sub(self.next)) as usize
-            + self.blocks.len() * FANOUT
-            + self.singles.len()
+        let fresh = self.end.saturating_sub(self.next) as usize;
+        fresh - fresh % FANOUT + self.blocks.len() * FANOUT
     }
 
     /// Lines that are reachable, or were a moment ago.
@@ -145,9 +161,34 @@ impl Allocator {
     }
 }
 
+/// All lines of a block.
+const ALL: u8 = u8::MAX;
+const _: () = assert!(FANOUT == u8::BITS as usize);
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_of_a_block_that_have_all_come_back_are_a_block_again() {
+        let mut allocator = Allocator::new(0, 16);
+        let singles: Vec<u32> = (0..9).filter_map(|_| allocator.single()).collect();
+        assert_eq!(singles, (0..9).collect::<Vec<u32>>());
+        assert_eq!((allocator.block(), allocator.free()), (None, 0));
+        for line in &singles[1..] {
+            allocator.give_back(Lines::Single(*line));
+        }
+        assert_eq!(
+            allocator.free(),
+            8,
+            "seven lines beside another are no room for a block"
+        );
+        assert_eq!(allocator.block(), Some(8));
+        assert_eq!(allocator.single(), Some(1));
+        allocator.give_back(Lines::Single(0));
+        allocator.give_back(Lines::Single(1));
+        assert_eq!((allocator.free(), allocator.in_use()), (8, 8));
+    }
 
     #[test]
     fn a_line_is_given_out_again_only_after_a_grace_period_that_began_later() {

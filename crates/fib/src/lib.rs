@@ -143,6 +143,8 @@ pub struct Fib<M: Memory> {
     views: BTreeMap<u32, View>,
     /// Views that an earlier writer left, and the first lines of the blocks that they have.
     foreign: Option<(Vec<u32>, BTreeSet<u32>)>,
+    /// Leaves of the largest view, or more.
+    most: usize,
 }
 
 impl<M: Memory> Fib<M> {
@@ -164,6 +166,7 @@ impl<M: Memory> Fib<M> {
             memory,
             views: BTreeMap::new(),
             foreign: None,
+            most: 0,
         }
     }
 
@@ -180,6 +183,7 @@ impl<M: Memory> Fib<M> {
             memory,
             views: BTreeMap::new(),
             foreign: Some((views, blocks)),
+            most: 0,
         }
     }
 
@@ -237,18 +241,44 @@ impl<M: Memory> Fib<M> {
     /// If view or route are out of range.
     pub fn insert(&mut self, view: u32, prefix: Prefix, route: u32) -> Result<Option<u32>, Full> {
         assert!((1..=ROUTE_MAX).contains(&route), "route {route}");
-        self.change(view, |it, trees| it.insert(trees, prefix, route))
+        let reserve = self.reserve(0);
+        self.change(view, reserve, |it, trees| it.insert(trees, prefix, route))
     }
 
     /// Takes a prefix out; its route, if it was there.
     ///
     /// # Errors
-    /// No room: also less needs new lines, before the old ones come free.
+    /// No room: also less needs new lines, before the old ones come free. After a grace period there is: what puts prefixes
+    /// in leaves it.
     ///
     /// # Panics
     /// If the view is out of range.
     pub fn remove(&mut self, view: u32, prefix: Prefix) -> Result<Option<u32>, Full> {
-        self.change(view, |it, trees| it.remove(trees, prefix))
+        self.change(view, 0, |it, trees| it.remove(trees, prefix))
+    }
+
+    /// Gives a prefix the route back that it had before other changes, or takes it out again (none): as [`Fib::insert`]
+    /// and [`Fib::remove`], but also of the room that is left for taking prefixes out, and without any where nothing is to
+    /// be done.
+    ///
+    /// # Errors
+    /// No room.
+    ///
+    /// # Panics
+    /// If view or route are out of range.
+    pub fn put_back(&mut self, view: u32, prefix: Prefix, route: Option<u32>) -> Result<(), Full> {
+        let now = self
+            .views
+            .get(&view)
+            .and_then(|it| it.prefixes().get(&prefix));
+        if now.copied() == route {
+            return Ok(());
+        }
+        self.change(view, 0, |it, trees| match route {
+            Some(route) => it.insert(trees, prefix, route),
+            None => it.remove(trees, prefix),
+        })?;
+        Ok(())
     }
 
     /// Puts these prefixes in the place of all that a view has: at once for the packets. None of them: the view is gone.
@@ -275,7 +305,12 @@ impl<M: Memory> Fib<M> {
     /// # Panics
     /// If the view is out of range.
     pub fn replace_with(&mut self, view: u32, whole: &mut Whole) -> Result<(), Full> {
-        self.has_room(whole.swept.lines())?;
+        let lines = whole.swept.lines();
+        // Nothing takes nothing.
+        self.has_room(match whole.prefixes.is_empty() {
+            true => 0,
+            false => lines + self.reserve(lines),
+        })?;
         let Whole { prefixes, swept } = std::mem::take(whole);
         let new = View::of(prefixes, swept, &mut self.trees());
         self.publish(view, new.root());
@@ -286,6 +321,7 @@ impl<M: Memory> Fib<M> {
         if let Some(old) = old {
             old.retire(&mut self.trees());
         }
+        self.most = self.views.values().map(View::leaves).max().unwrap_or(0);
         Ok(())
     }
 
@@ -364,12 +400,12 @@ impl<M: Memory> Fib<M> {
     fn change<T>(
         &mut self,
         view: u32,
+        reserve: usize,
         change: impl FnOnce(&mut View, &mut Trees<'_, M>) -> T,
     ) -> Result<T, Full> {
         self.lower(view)?;
-        // Two edges, each perhaps with a tree below and the two edges around it.
         let leaves = self.views.get(&view).map_or(0, View::leaves);
-        let wanted = 6 * lines_per_change(leaves);
+        let wanted = EDGES_PER_CHANGE * lines_per_change(leaves) + reserve;
         self.has_room(wanted)?;
         let spare = self.lines.free() - wanted;
         let mut it = self.views.remove(&view).unwrap_or_default();
@@ -378,6 +414,7 @@ impl<M: Memory> Fib<M> {
         trees.spare = spare;
         let done = change(&mut it, &mut trees);
         it.settle(&mut trees);
+        self.most = self.most.max(it.leaves());
         if it.root() != before {
             self.publish(view, it.root());
         }
@@ -412,6 +449,12 @@ impl<M: Memory> Fib<M> {
         self.replace(view, prefixes)
     }
 
+    /// Lines that are left free for taking prefixes out, of any view, of one of so many lines, too: to take out must not
+    /// fail because there is no room.
+    fn reserve(&self, lines: usize) -> usize {
+        EDGES_PER_CHANGE * lines_per_change(self.most.max(lines))
+    }
+
     fn has_room(&self, wanted: usize) -> Result<(), Full> {
         let free = self.lines.free();
         if wanted <= free {
@@ -441,6 +484,9 @@ impl<M: Memory> Fib<M> {
         self.memory.words()[view as usize].store(root.0.into(), Ordering::Release);
     }
 }
+
+/// A change has two edges, each perhaps with a tree below and the two edges around it.
+const EDGES_PER_CHANGE: usize = 6;
 
 const _: () = assert!(VIEW_LINES * LINE_WORDS == VIEWS);
 

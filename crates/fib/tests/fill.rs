@@ -1,6 +1,6 @@
 //! Lines stay well filled in whatever order prefixes come and go, so that the table stays small and flat.
 
-use sidestep_fib::{Fib, Heap, Prefix, Usage};
+use sidestep_fib::{Fib, Full, Heap, Prefix, Usage};
 
 const VIEW: u32 = 1;
 /// /48s far enough apart for each to have two edges.
@@ -73,5 +73,50 @@ fn a_table_that_changes_for_long_stays_as_well_filled() {
         let back = changed(&mut fib, (0..PREFIXES).map(|n| (n, true)));
         assert!(lines_per_edge(usage) < 0.40, "{usage:?}");
         assert!(lines_per_edge(back) < 0.35, "{back:?}");
+    }
+}
+
+/// Once more after a grace period, if there is no room.
+fn patiently<T>(
+    fib: &mut Fib<Heap>,
+    change: impl Fn(&mut Fib<Heap>) -> Result<T, Full>,
+) -> Result<T, Full> {
+    change(fib).or_else(|_| {
+        fib.begin_grace();
+        fib.end_grace();
+        change(fib)
+    })
+}
+
+#[test]
+fn what_is_full_can_be_emptied_and_filled_again() {
+    // Hosts of many /64s, of few, and a view of its own for some: what is scattered takes most lines.
+    let numbered = |n: u32| {
+        let mixed = u128::from(n.wrapping_mul(0x9e37_79b1));
+        let address = mixed << 96 | u128::from(n % 7) << 64 | u128::from(n);
+        (1 + n % 3 / 2, Prefix::new(address, 64 + (n % 65) as u8))
+    };
+    let mut fib = Fib::new(Heap::new(1 << 14));
+    let mut there = Vec::new();
+    for n in 1.. {
+        let (view, prefix) = numbered(n);
+        if patiently(&mut fib, |fib| fib.insert(view, prefix, n)).is_err() {
+            break;
+        }
+        there.push((view, prefix, n));
+    }
+    assert!(there.len() > 2000, "{} {:?}", there.len(), fib.usage());
+    for round in 0..3 {
+        for &(view, prefix, n) in &there {
+            let removed = patiently(&mut fib, |fib| fib.remove(view, prefix));
+            assert!(
+                matches!(removed, Ok(Some(_))),
+                "round {round}, {n}: {removed:?}"
+            );
+        }
+        for &(view, prefix, n) in there.iter().rev() {
+            let back = patiently(&mut fib, |fib| fib.put_back(view, prefix, Some(n)));
+            assert_eq!(back, Ok(()), "round {round}, {n}");
+        }
     }
 }

@@ -78,7 +78,11 @@ impl Kernel {
             return Err(error);
         }
         self.write_ports(delta, &mut applied);
-        self.delete_prefixes(&views, &mut applied)?;
+        if let Err(error) = self.delete_prefixes(&views, to, &mut applied) {
+            self.undo_ports(delta);
+            self.undo(delta, &views, to)?;
+            return Err(error);
+        }
         applied.effective = begin.elapsed();
         self.unused.note(delta);
         Ok(applied)
@@ -179,6 +183,7 @@ impl Kernel {
     fn delete_prefixes(
         &mut self,
         changes: &[ViewChanges],
+        to: &Image,
         applied: &mut Applied,
     ) -> Result<(), KernelError> {
         self.maps.fib.drop_foreign();
@@ -187,6 +192,8 @@ impl Kernel {
                 for &prefix in &change.removed {
                     self.change_fib(|fib| fib.remove(change.view, prefix))?;
                 }
+            } else if to.leads_to(change.view) {
+                self.change_fib(|fib| fib.replace(change.view, []))?;
             } else {
                 self.unused.retire_view(change.view);
             }
@@ -289,7 +296,19 @@ impl Kernel {
         Ok(records.len())
     }
 
-    /// Back to what the tables held after the FIB took only some of the prefixes. Where that fails too, its error is
+    /// Back to the ports as they were.
+    fn undo_ports(&self, delta: &Delta) {
+        for (ifindex, _) in delta.ports.added() {
+            self.maps.ports.clear(*ifindex % SIDESTEP_PORTS);
+        }
+        for (ifindex, before, _) in delta.ports.iter() {
+            if let Some(port) = before {
+                self.maps.ports.publish(ifindex % SIDESTEP_PORTS, port);
+            }
+        }
+    }
+
+    /// Back to what the tables held after the FIB took only some of the changes. Where that fails too, its error is
     /// the one to report.
     fn undo(
         &mut self,
@@ -297,16 +316,24 @@ impl Kernel {
         views: &[ViewChanges],
         to: &Image,
     ) -> Result<(), KernelError> {
-        for change in views {
-            let mut prefixes: BTreeMap<Prefix, u32> = to.view(change.view).collect();
-            for &(prefix, route) in &change.before {
-                match route {
-                    Some(route) => prefixes.insert(prefix, route),
-                    None => prefixes.remove(&prefix),
-                };
+        // What leads to others ceases to first.
+        for change in views.iter().rev() {
+            if change.size > 0 && !change.is_anew() {
+                for &(prefix, route) in &change.before {
+                    self.change_fib(|fib| fib.put_back(change.view, prefix, route))?;
+                }
+            } else {
+                let mut prefixes: BTreeMap<Prefix, u32> = to.view(change.view).collect();
+                for &(prefix, route) in &change.before {
+                    match route {
+                        Some(route) => prefixes.insert(prefix, route),
+                        None => prefixes.remove(&prefix),
+                    };
+                }
+                let mut before = prefixes.into_iter().collect();
+                self.change_fib(|fib| fib.replace_with(change.view, &mut before))?;
             }
-            let mut before = prefixes.into_iter().collect();
-            self.change_fib(|fib| fib.replace_with(change.view, &mut before))?;
+            self.unused.keep_view(change.view);
         }
         let back: Vec<_> = delta
             .adjacencies
@@ -532,6 +559,88 @@ mod tests {
                 index: 7
             })
         ));
+    }
+
+    /// A host in a /64 of its own, which takes a line.
+    fn host(view: u32, number: u32) -> FibKey {
+        let address = 0xfc << 120 | u128::from(number) << 64 | 1;
+        FibKey {
+            view,
+            address: address.to_be_bytes(),
+            length: 128,
+        }
+    }
+
+    #[test]
+    fn when_taking_a_prefix_out_is_refused_the_tables_go_back_to_what_they_were() {
+        if !root_or_skip("when_taking_a_prefix_out_is_refused") {
+            return;
+        }
+        let scratch = Scratch::new("undo_out");
+        scratch.run(|| {
+            let mut kernel = scratch.load();
+            kernel.limits.fib = 100_000;
+            kernel.fib_lines_max = super::super::fib::LINES;
+            let adjacency = |mac| sidestep_adjacency {
+                destination: [mac; 6],
+                mtu: 1500,
+                ..Default::default()
+            };
+            let port = |ifindex, view6| sidestep_port {
+                ifindex,
+                view6,
+                ..Default::default()
+            };
+            let mut from = Image::default();
+            let route = sidestep_route {
+                action: 1,
+                adjacency: 1,
+                ..Default::default()
+            };
+            from.routes.insert(1, route);
+            from.adjacencies.insert(1, adjacency(1));
+            from.ports.insert(3, port(3, 1));
+            from.fib.extend((0..9).map(|number| (host(1, number), 1)));
+            from.fib
+                .extend((0..1000).map(|number| (host(2, number), 1)));
+            kernel.apply(&Image::default(), &from).expect("apply");
+            let before = [1, 2].map(|view| kernel.intervals(view));
+
+            // Room for a change of the small view, and not for one of the large one.
+            let fillers = 10..1000;
+            let room = |kernel: &Kernel| kernel.fib_usage().lines - kernel.fib_usage().used;
+            for (view, number) in fillers
+                .clone()
+                .flat_map(|view| (0..9).map(move |n| (view, n)))
+            {
+                let prefix = host(view, number).into();
+                if kernel.maps.fib.put_back(view, prefix, Some(1)).is_err() {
+                    kernel.reclaim_lines().expect("a grace period");
+                    if room(&kernel) < 500 {
+                        break;
+                    }
+                }
+            }
+            assert!((400..700).contains(&room(&kernel)), "{}", room(&kernel));
+
+            let mut to = from.clone();
+            to.fib.remove(&host(1, 5));
+            to.fib.remove(&host(2, 5));
+            to.ports = [port(4, 1), port(3 + SIDESTEP_PORTS, 2)]
+                .map(|port| (port.ifindex, port))
+                .into();
+            to.adjacencies.insert(1, adjacency(2));
+            let error = kernel.publish(&Delta::between(&from, &to), &to);
+            assert!(matches!(error, Err(KernelError::Full { .. })), "{error:?}");
+            assert_eq!([1, 2].map(|view| kernel.intervals(view)), before);
+            for view in fillers {
+                kernel.maps.fib.replace(view, []).expect("taken out");
+            }
+            assert_eq!(kernel.image(), from);
+            // And nothing of it is in the way of the next.
+            kernel.apply(&from, &to).expect("apply");
+            assert_eq!(kernel.image(), to);
+        });
     }
 
     #[test]

@@ -54,7 +54,11 @@ impl Kernel {
             match change(&mut self.maps.fib) {
                 Ok(done) => return Ok(done),
                 Err(full) if self.is_worth_waiting(&full) => self.reclaim_lines()?,
-                Err(full) => self.grow(&full)?,
+                Err(full) => match self.grow(&full) {
+                    // There is no memory for a longer one: what comes free has to do.
+                    Err(_) if full.held > 0 => self.reclaim_lines()?,
+                    grown => grown?,
+                },
             }
         }
     }
@@ -73,7 +77,7 @@ impl Kernel {
     }
 
     /// Waits for a grace period; lines that were taken out of use before it are free then.
-    fn reclaim_lines(&mut self) -> Result<(), KernelError> {
+    pub(super) fn reclaim_lines(&mut self) -> Result<(), KernelError> {
         self.maps.fib.begin_grace();
         self.synchronize()?;
         self.maps.fib.end_grace();
