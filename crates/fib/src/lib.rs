@@ -422,7 +422,7 @@ impl<M: Memory> Fib<M> {
             let sparse = it.is_sparse();
             self.views.insert(view, it);
             if sparse {
-                // Not now, if there is no room for it.
+                // Not this time, if there is no room for it.
                 let _ = self.rebuild(view);
             }
         } else if it.root() != Reference::NONE {

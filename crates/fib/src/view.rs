@@ -25,6 +25,14 @@ pub(crate) struct View {
     edges: usize,
     leaves: usize,
     tall: bool,
+    written: Written,
+}
+
+/// A view when it was last written anew, or was to be: where that was not possible it is not tried again at once.
+#[derive(Clone, Copy, Debug, Default)]
+struct Written {
+    edges: usize,
+    leaves: usize,
 }
 
 impl View {
@@ -44,12 +52,14 @@ impl View {
             above[at].1 = trees.build(intervals);
         }
         let root = trees.build(&above);
+        let leaves = std::mem::take(&mut trees.leaves) as usize;
         Self {
             prefixes,
             root,
             edges,
-            leaves: std::mem::take(&mut trees.leaves) as usize,
+            leaves,
             tall: std::mem::take(&mut trees.tall),
+            written: Written { edges, leaves },
         }
     }
 
@@ -66,9 +76,19 @@ impl View {
         self.root
     }
 
-    /// Whether most of the leaves' room is empty: so much was taken out that writing it anew is worth the time.
-    pub fn is_sparse(&self) -> bool {
-        self.leaves > 64 && self.edges * 2 < self.leaves * 3
+    /// Whether writing it anew is worth the time: it has two fifths more leaves than its edges had then, or is twice as
+    /// large. Says it once: the next time is that far from now.
+    pub fn is_sparse(&mut self) -> bool {
+        let Written { edges, leaves } = self.written;
+        let (now, then) = (self.leaves * edges, leaves * self.edges);
+        let sparse = self.leaves > 64 && (now * 5 > then * 7 || self.leaves >= leaves * 2);
+        if sparse {
+            self.written = Written {
+                edges: self.edges,
+                leaves: self.leaves,
+            };
+        }
+        sparse
     }
 
     /// Takes note of what a change did.

@@ -644,6 +644,38 @@ mod tests {
     }
 
     #[test]
+    fn a_view_that_is_empty_now_and_still_led_into_says_so_at_once() {
+        if !root_or_skip("a_view_that_is_empty_now_and_still_led_into_says_so_at_once") {
+            return;
+        }
+        let scratch = Scratch::new("empty");
+        scratch.run(|| {
+            let mut kernel = scratch.load();
+            let mut from = Image::default();
+            let route = |view6| sidestep_route {
+                action: 1,
+                view6,
+                ..Default::default()
+            };
+            from.routes.extend([(1, route(0)), (2, route(2))]);
+            from.fib
+                .extend([(host(1, 1), 2), (host(2, 1), 1), (host(3, 1), 1)]);
+            kernel.apply(&Image::default(), &from).expect("apply");
+            let mut to = from.clone();
+            to.fib.remove(&host(2, 1));
+            to.fib.remove(&host(3, 1));
+            let delta = Delta::between(&from, &to);
+            kernel.publish(&delta, &to).expect("publish");
+            let is_empty = |view| kernel.intervals(view).iter().all(|(_, route)| *route == 0);
+            assert_eq!(
+                [1, 2, 3].map(is_empty),
+                [false, true, false],
+                "what nothing leads into may still be on a packet's way until a grace period has passed"
+            );
+        });
+    }
+
+    #[test]
     fn when_a_prefix_is_refused_the_tables_go_back_to_what_they_were() {
         if !root_or_skip("when_a_prefix_is_refused_the_tables_go_back_to_what_they_were") {
             return;
