@@ -147,11 +147,7 @@ pub(crate) fn of_table(node: &Node, family: Family, table: TableId) -> Chain {
     }
     let tables = [TableId::LOCAL, TableId::MAIN];
     let in_use = |table: &TableId| tables.contains(table) || has_routes(node, family, *table);
-    let source = Source::Port {
-        name: "",
-        vrf: None,
-    };
-    let own = rules::chains(node, family, source).ok();
+    let own = rules::chains(node, family, Source::default()).ok();
     let own = own.and_then(|chains| chains.only().cloned());
     own.filter(|own| {
         let plain: Option<Vec<TableId>> = own.steps.iter().map(Step::plain).collect();

@@ -1,6 +1,7 @@
 //! SIDs as records: the action of a behavior with its flavors, where a cross-connect leads, the views of its tables.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use sidestep_abi::{
     DROP_service_down, DROP_vlan_miss, PUNT_route_miss, SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_END,
@@ -21,7 +22,7 @@ use super::Pass;
 use super::chain::{self, Chain};
 use super::group::{Toward, Way};
 use super::routes::{Outcome, Unsupported, Via, left, record, room, unsupported};
-use super::rules::{self, Source};
+use super::rules::Source;
 use super::stock::ViewKey;
 
 impl Pass<'_> {
@@ -252,10 +253,10 @@ impl Pass<'_> {
     /// The view of a SID's `table`, or of the VRF with its `vrftable`.
     fn endpoint_view(&mut self, local: &Seg6Local, family: Family) -> Outcome<u32> {
         let chains = match (local.table, local.vrftable) {
-            (Some(table), _) => chain::of_table(self.node, family, table).into(),
-            (None, Some(table)) => match rules::chains(self.node, family, Source::Vrf(table)) {
+            (Some(table), _) => Arc::new(chain::of_table(self.node, family, table).into()),
+            (None, Some(table)) => match self.chains(family, Source::vrf(self.node, table)) {
                 Ok(chains) if chains.ask(table) => chains,
-                Ok(_) => Chain::table(family, table).into(),
+                Ok(_) => Arc::new(Chain::table(family, table).into()),
                 Err(why) => return left(unsupported(why)),
             },
             (None, None) => return left(unsupported("no table")),

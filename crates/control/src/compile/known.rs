@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use sidestep_model::behavior::proxy;
@@ -13,12 +14,19 @@ use super::chain::Chain;
 use super::policy::by_dscp;
 use super::resolved::Resolved;
 use super::routes::Found;
-use super::rules::Chains;
+use super::rules::{self, Chains, Source};
 use super::tables::{self, Entry, Place, Prefix, Routing, Winner};
+
+/// Of which family, the interface if rules name it, and the VRF.
+type SourceKey = (Family, Option<String>, Option<TableId>);
 
 /// Routing tables and views, compiled.
 #[derive(Debug, Default)]
 pub(super) struct Known {
+    /// The interfaces that rules with `iif` name.
+    pub named: BTreeSet<String>,
+    /// What rules make of packets from each place that they tell apart.
+    pub chains: BTreeMap<SourceKey, Result<Arc<Chains>, String>>,
     /// Per table and prefixes the route that wins: the lowest metric (and no TOS: those are the kernel's).
     pub winners: BTreeMap<(Family, TableId), Routing<Winner>>,
     /// What was made of the tables that a view uses.
@@ -48,7 +56,10 @@ pub(super) struct Known {
 impl Known {
     /// Of the node, with nothing compiled.
     pub fn of(node: &Node) -> Self {
-        let mut known = Self::default();
+        let mut known = Self {
+            named: rules::named(node),
+            ..Self::default()
+        };
         let routes = node.routes.iter().filter(|(_, route)| !is_way_back(route));
         for (key, route) in routes {
             let table = (tables::family(&key.prefix), key.table);
@@ -61,6 +72,19 @@ impl Known {
             }
         }
         known
+    }
+
+    /// As [`rules::chains`], once for all sources that rules do not tell apart.
+    pub fn chains(
+        &mut self,
+        node: &Node,
+        family: Family,
+        source: Source<'_>,
+    ) -> Result<Arc<Chains>, String> {
+        let iif = source.iif.filter(|name| self.named.contains(*name));
+        let key = (family, iif.map(str::to_owned), source.vrf);
+        let chains = || rules::chains(node, family, source).map(Arc::new);
+        self.chains.entry(key).or_insert_with(chains).clone()
     }
 
     /// Routes to a prefix changed. What was there before.

@@ -31,6 +31,39 @@ enum What<'a, T> {
 /// The search that a chain of tables stands for.
 pub(crate) struct Search<'a, T>(Vec<Consult<'a, T>>);
 
+/// The steps of a search by the destinations that they are for, so that those of one are found without a look at all.
+struct ByTo {
+    /// Places of those within a prefix.
+    within: Table<Vec<usize>>,
+    /// Places of the others.
+    others: Vec<usize>,
+}
+
+impl ByTo {
+    /// None: all steps are for all destinations.
+    fn of<T>(search: &Search<'_, T>) -> Option<Self> {
+        let mut by_to = Self {
+            within: Table::default(),
+            others: Vec::new(),
+        };
+        for (place, step) in search.0.iter().enumerate() {
+            match step.to {
+                Some((prefix, false)) => by_to.within.entry(prefix).push(place),
+                _ => by_to.others.push(place),
+            }
+        }
+        (by_to.others.len() < search.0.len()).then_some(by_to)
+    }
+
+    /// In their order: those that may be for `to`.
+    fn places(&self, to: Prefix) -> Vec<usize> {
+        let within = self.within.covering(to).flat_map(|(_, places)| places);
+        let mut places: Vec<usize> = within.chain(&self.others).copied().collect();
+        places.sort_unstable();
+        places
+    }
+}
+
 /// A route index; None: there is no route.
 pub(crate) type Say = Option<u32>;
 
@@ -73,18 +106,24 @@ impl<'a, T: Verdict> Search<'a, T> {
         self
     }
 
-    /// The steps that are for destinations in `to`.
-    fn steps(&self, to: Prefix) -> impl Iterator<Item = &What<'a, T>> {
+    /// The steps that are for destinations in `to`; `among`: those that may be.
+    fn steps(&self, to: Prefix, among: Option<&[usize]>) -> impl Iterator<Item = &What<'a, T>> {
         let selects = move |step: &&Consult<'a, T>| {
             step.to
                 .is_none_or(|(prefix, inverted)| prefix.covers(to) != inverted)
         };
-        self.0.iter().filter(selects).map(|step| &step.what)
+        let some = among.into_iter().flatten().map(|&place| &self.0[place]);
+        let all = among.is_none().then_some(&self.0).into_iter().flatten();
+        some.chain(all).filter(selects).map(|step| &step.what)
     }
 
     /// What is said of packets to `to` from `source`, two prefixes that nothing divides.
     pub(crate) fn find(&self, to: Prefix, source: Prefix) -> Option<&T> {
-        for what in self.steps(to) {
+        self.find_among(to, source, None)
+    }
+
+    fn find_among(&self, to: Prefix, source: Prefix, among: Option<&[usize]>) -> Option<&T> {
+        for what in self.steps(to, among) {
             match what {
                 What::End(answer) => return answer.as_ref(),
                 What::Table(table, suppress) => {
@@ -100,8 +139,12 @@ impl<'a, T: Verdict> Search<'a, T> {
 
     /// The source prefixes that the answer for `to` may depend on.
     pub(crate) fn sources(&self, to: Prefix) -> BTreeSet<Prefix> {
+        self.sources_among(to, None)
+    }
+
+    fn sources_among(&self, to: Prefix, among: Option<&[usize]>) -> BTreeSet<Prefix> {
         let mut sources = BTreeSet::new();
-        for what in self.steps(to) {
+        for what in self.steps(to, among) {
             let What::Table(table, suppress) = what else {
                 break;
             };
@@ -133,9 +176,11 @@ impl<'a, T: Verdict> Search<'a, T> {
         &'s self,
         say: impl Fn(&T) -> u32 + 's,
     ) -> impl Iterator<Item = (Prefix, Answers)> + 's {
-        self.prefixes()
-            .into_iter()
-            .map(move |to| (to, self.answers(to, &say)))
+        let by_to = ByTo::of(self);
+        self.prefixes().into_iter().map(move |to| {
+            let among = by_to.as_ref().map(|by_to| by_to.places(to));
+            (to, self.answers(to, among.as_deref(), &say))
+        })
     }
 
     /// What [`Search::merge`] has for one prefix; none: it does not have it.
@@ -148,7 +193,10 @@ impl<'a, T: Verdict> Search<'a, T> {
                     What::End(_) => to == Prefix::DEFAULT,
                 }
         };
-        self.0.iter().any(divides).then(|| self.answers(to, &say))
+        self.0
+            .iter()
+            .any(divides)
+            .then(|| self.answers(to, None, &say))
     }
 
     /// The other prefixes in `changed` whose answer may depend on what a table (`is_it`) says of all of `changed`: where a
@@ -179,9 +227,9 @@ impl<'a, T: Verdict> Search<'a, T> {
         }
     }
 
-    fn answers(&self, to: Prefix, say: &impl Fn(&T) -> u32) -> Answers {
-        let answer = |source| self.find(to, source).map(say);
-        let mut sources = self.sources(to);
+    fn answers(&self, to: Prefix, among: Option<&[usize]>, say: &impl Fn(&T) -> u32) -> Answers {
+        let answer = |source| self.find_among(to, source, among).map(say);
+        let mut sources = self.sources_among(to, among);
         if sources.is_empty() {
             return Answers::All(answer(Prefix::DEFAULT));
         }
@@ -316,6 +364,36 @@ mod tests {
         let find = merged(&[to("fc01::/16", false, refuse), lookup(1)], &tables, None);
         assert_eq!(find("fc01::1/128", "::/0"), Some(99));
         assert_eq!(find("fc02::1/128", "::/0"), Some(2));
+    }
+
+    #[test]
+    fn many_rules_with_to_cost_a_route_no_look_at_each_of_them() {
+        let mut routes = Routing::default();
+        for n in 0..20_000 {
+            let net = format!("fc00:0:{n:x}::/48");
+            routes.entry(prefix(&net)).set(None, 1 + n);
+        }
+        let merge = |rules: u32| {
+            let of_rule = |n| To {
+                prefix: format!("fc00:0:{n:x}::/48").parse().unwrap(),
+                inverted: false,
+            };
+            let steps = (0..rules).map(|n| Step {
+                to: Some(of_rule(n)),
+                does: Does::Leave(String::new()),
+            });
+            let steps: Vec<Step> = steps.chain([lookup(0)]).collect();
+            let begun = std::time::Instant::now();
+            let search = Search::new(&steps, |_| Some(&routes), |_| Some(30_000));
+            let merged: Vec<_> = search.merge(|route| *route).collect();
+            let left = merged
+                .iter()
+                .filter(|(_, it)| *it == Answers::All(Some(30_000)));
+            assert_eq!((left.count(), merged.len()), (rules as usize, 20_001));
+            begun.elapsed()
+        };
+        let (few, many) = (merge(10), merge(10_000));
+        assert!(many < few * 20, "{few:?} and {many:?}");
     }
 
     #[test]

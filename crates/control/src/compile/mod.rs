@@ -29,6 +29,7 @@ mod views;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use sidestep_abi::{
     DROP_sid_block, PUNT_table_full, SIDESTEP_FLOW_TABLES, SIDESTEP_HMAC_KEYS, SIDESTEP_LEARNED,
@@ -305,7 +306,7 @@ const WHOLE: usize = 4;
 impl Pass<'_> {
     fn ports(&mut self, ports: &BTreeSet<IfIndex>) -> Result<(), CompileError> {
         let mut slots: BTreeMap<u32, &Link> = BTreeMap::new();
-        let mut chains: BTreeMap<Family, BTreeSet<Option<Chains>>> = BTreeMap::new();
+        let mut chains: BTreeMap<Family, BTreeSet<Option<Arc<Chains>>>> = BTreeMap::new();
         for &port in ports {
             let link = self
                 .node
@@ -320,15 +321,13 @@ impl Pass<'_> {
             }
             let source = Source::port(self.node, port).ok_or(CompileError::NoSuchPort(port.0))?;
             for family in [Family::V4, Family::V6] {
-                chains
-                    .entry(family)
-                    .or_default()
-                    .insert(rules::chains(self.node, family, source).ok());
+                let of_port = self.chains(family, source).ok();
+                chains.entry(family).or_default().insert(of_port);
             }
         }
         for (family, mut chains) in chains {
             if let (1, Some(Some(common))) = (chains.len(), chains.pop_first()) {
-                self.known.common.insert(family, common);
+                self.known.common.insert(family, Chains::clone(&common));
             }
         }
         let hmac_keys = self.hmac_view()?;
@@ -402,7 +401,7 @@ impl Pass<'_> {
             (
                 Family::V6,
                 SIDESTEP_PORT_RULES6_PUNT,
-                rules::chains(self.node, Family::V6, source),
+                self.chains(Family::V6, source),
             ),
             (
                 Family::V4,
@@ -433,17 +432,28 @@ impl Pass<'_> {
         Ok(record)
     }
 
+    /// What rules make of packets from there.
+    fn chains(&mut self, family: Family, source: Source<'_>) -> Result<Arc<Chains>, String> {
+        self.known.chains(self.node, family, source)
+    }
+
     /// The chains of a port's IPv4 packets. With `rp_filter`, Linux looks up the way back to the source as if for a packet
     /// that arrives where this one leaves (`__fib_validate_source`): by the same chains, or it is the kernel's.
-    fn chains_with_way_back(&self, link: &Link, source: Source<'_>) -> Result<Chains, String> {
-        let own = rules::chains(self.node, Family::V4, source)?;
-        let same = |other: &Link| {
-            let source = Source::port(self.node, other.ifindex);
-            source.map(|source| rules::chains(self.node, Family::V4, source))
-                == Some(Ok(own.clone()))
+    fn chains_with_way_back(
+        &mut self,
+        link: &Link,
+        source: Source<'_>,
+    ) -> Result<Arc<Chains>, String> {
+        let node = self.node;
+        let own = self.chains(Family::V4, source)?;
+        let mut same = |other: &Link| {
+            let source = Source::port(node, other.ifindex);
+            let others = source.map(|source| self.chains(Family::V4, source));
+            // The same source has the very same ones; only others are looked through.
+            matches!(others, Some(Ok(others)) if Arc::ptr_eq(&others, &own) || others == own)
         };
-        let mut others = self.node.links.values();
-        let differs = |other: &Link| other.master == link.master && !same(other);
+        let mut others = node.links.values();
+        let mut differs = |other: &Link| other.master == link.master && !same(other);
         match others.find(|other| link.rp_filter != 0 && differs(other)) {
             Some(other) => Err(format!(
                 "rp_filter is on, and {} has other rules, by which the way back would be looked up",

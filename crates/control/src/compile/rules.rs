@@ -19,28 +19,45 @@ pub(crate) const CHAINS_MAX: usize = 2048;
 const STEPS_MAX: usize = 1 << 20;
 
 /// Where packets come from, as far as rules tell them apart.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Source<'a> {
-    /// An interface of that name and its VRF's table.
-    Port { name: &'a str, vrf: Option<TableId> },
-    /// A decapsulating SID with `vrftable`: as if received by that VRF.
-    Vrf(TableId),
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Source<'a> {
+    /// The interface that rules with `iif` see; none: one that no rule names.
+    pub iif: Option<&'a str>,
+    /// The table of the VRF that received them.
+    pub vrf: Option<TableId>,
 }
 
 impl<'a> Source<'a> {
+    /// A port. What a member of a VRF receives, the VRF receives, for rules too (`drivers/net/vrf.c`, `vrf_ip6_rcv`: the
+    /// packet's device is the VRF).
     pub(crate) fn port(node: &'a Node, port: IfIndex) -> Option<Self> {
         let link = node.links.get(&port)?;
-        let vrf = link
-            .master
-            .and_then(|master| match node.links.get(&master)?.kind {
-                LinkKind::Vrf { table } => Some(table),
-                _ => None,
-            });
-        Some(Self::Port {
-            name: &link.name,
-            vrf,
+        let master = link.master.and_then(|master| node.links.get(&master));
+        let vrf = master.and_then(|master| match master.kind {
+            LinkKind::Vrf { table } => Some((master, table)),
+            _ => None,
+        });
+        Some(Self {
+            iif: Some(&vrf.map_or(link, |(master, _)| master).name),
+            vrf: vrf.map(|(_, table)| table),
         })
     }
+
+    /// A decapsulating SID with `vrftable`: as if received by that VRF (`net/ipv6/seg6_local.c`, `end_dt_vrf_rcv`).
+    pub(crate) fn vrf(node: &'a Node, table: TableId) -> Self {
+        let mut links = node.links.values();
+        let vrf = links.find(|link| link.kind == LinkKind::Vrf { table });
+        Self {
+            iif: vrf.map(|link| link.name.as_str()),
+            vrf: Some(table),
+        }
+    }
+}
+
+/// The interfaces that rules with `iif` name.
+pub(crate) fn named(node: &Node) -> BTreeSet<String> {
+    let rules = node.rules.values().flatten();
+    rules.filter_map(|rule| rule.iif.clone()).collect()
 }
 
 /// The chain for each source address.
@@ -219,10 +236,7 @@ impl<'a> BySource<'a> {
 
 /// What a rule says of packets from one place: nothing, one thing, or two. `not` turns all selectors around at once.
 fn parts(rule: &Rule, source: Source<'_>) -> Vec<Part> {
-    let (name, vrf) = match source {
-        Source::Port { name, vrf } => (Some(name), vrf),
-        Source::Vrf(table) => (None, Some(table)),
-    };
+    let Source { iif: name, vrf } = source;
     // A packet that is forwarded has no output interface yet, so an `oif` rule never matches it.
     let here = rule.oif.is_none()
         && rule.iif.as_deref().is_none_or(|iif| name == Some(iif))
@@ -278,6 +292,7 @@ fn does(rule: &Rule, vrf: Option<TableId>) -> Does {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use sidestep_model::config::File;
     use sidestep_model::grammar::{Context, rule};
     use sidestep_model::route::Owner;
 
@@ -300,7 +315,11 @@ pub(crate) mod tests {
     }
 
     fn of(node: &Node, name: &str) -> Result<Chains, String> {
-        chains(node, Family::V6, Source::Port { name, vrf: None })
+        let source = Source {
+            iif: Some(name),
+            vrf: None,
+        };
+        chains(node, Family::V6, source)
     }
 
     fn tables(chain: &Chain) -> Vec<u32> {
@@ -329,6 +348,31 @@ pub(crate) mod tests {
         ] {
             assert_eq!(tables(of(&node, name).unwrap().only().unwrap()), want);
         }
+    }
+
+    #[test]
+    fn for_the_rules_a_member_of_a_vrf_is_the_vrf() {
+        let mut node = node(&[
+            "iif eth0 lookup 7",
+            "iif red lookup 8",
+            "l3mdev",
+            "lookup main",
+        ]);
+        let ports = File::parse("ports: {eth0: {}, eth1: {}, red: {}}\n");
+        node.links = ports.and_then(|it| it.node()).expect("a node").links;
+        let table = TableId(100);
+        node.links.get_mut(&IfIndex(3)).expect("red").kind = LinkKind::Vrf { table };
+        node.links.get_mut(&IfIndex(1)).expect("eth0").master = Some(IfIndex(3));
+        let of = |source| {
+            let chains = chains(&node, Family::V6, source).expect("chains");
+            tables(chains.only().expect("one for all"))
+        };
+        let port = |ifindex| of(Source::port(&node, IfIndex(ifindex)).expect("a port"));
+        assert_eq!(port(1), [8, 100, 254]);
+        assert_eq!(port(2), [254]);
+        assert_eq!(of(Source::vrf(&node, TableId(100))), [8, 100, 254]);
+        assert_eq!(of(Source::vrf(&node, TableId(5))), [5, 254]);
+        assert_eq!(named(&node), ["eth0", "red"].map(String::from).into());
     }
 
     #[test]

@@ -13,9 +13,10 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use ipnet::IpNet;
 use sidestep_model::config::Overlay;
 use sidestep_model::node::{IfIndex, Node, TableId};
-use sidestep_model::route::{Family, RouteKind};
+use sidestep_model::route::{Family, RouteKey, RouteKind};
 
 use super::Daemon;
 use crate::compile::ViewInfo;
@@ -168,11 +169,24 @@ fn on_link(node: &Node, own: &Overlay, view: &ViewInfo, address: [u8; 16]) -> Op
         Family::V4 => IpAddr::from(*address.first_chunk::<4>()?),
         Family::V6 => IpAddr::from(address),
     };
+    let longest = IpNet::from(address).prefix_len();
     let of_table = |table: TableId| {
-        let routes = node.routes.iter().chain(&own.routes);
-        routes
-            .filter(|(key, _)| key.table == table && key.prefix.contains(&address))
-            .max_by_key(|(key, _)| (key.prefix.prefix_len(), std::cmp::Reverse(key.metric)))
+        let prefixes = (0..=longest).rev().filter_map(|length| {
+            let prefix = IpNet::new(address, length).ok()?.trunc();
+            Some(RouteKey {
+                table,
+                metric: 0,
+                ..RouteKey::new(prefix)
+            })
+        });
+        // Asked for each prefix, not of each route: there may be very many.
+        prefixes.into_iter().find_map(|first| {
+            let all = [&node.routes, &own.routes].into_iter();
+            let found = all.filter_map(|routes| routes.range(first..).next());
+            let same = |key: &RouteKey| (key.table, key.prefix) == (table, first.prefix);
+            let best = found.filter(|(key, _)| same(key));
+            best.min_by_key(|(key, _)| (key.from, key.tos, key.metric))
+        })
     };
     view.tables.iter().find_map(|&table| {
         let (_, route) = of_table(table)?;
@@ -187,7 +201,34 @@ fn on_link(node: &Node, own: &Overlay, view: &ViewInfo, address: [u8; 16]) -> Op
 
 #[cfg(test)]
 mod tests {
+    use sidestep_model::config::File;
+
     use super::*;
+
+    #[test]
+    fn the_link_of_an_address_is_that_of_the_longest_route_whoever_has_it() {
+        let of = |routes: &str| {
+            let text =
+                format!("ports: {{eth0: {{}}, eth1: {{}}, eth2: {{}}}}\nroutes: [{routes}]\n");
+            File::parse(&text).and_then(|it| it.node()).expect("a node")
+        };
+        let node = of(
+            "\"fc00::/16 dev eth0 metric 5\", \"fc00::/16 dev eth1 metric 4\", \"fc00:1::/32 via fc00::1 dev eth0\"",
+        );
+        let own = Overlay {
+            routes: of("\"fc00:2::/32 dev eth2\"").routes,
+            ..Overlay::default()
+        };
+        let view = ViewInfo::new(Family::V6, [TableId(7), TableId::MAIN]);
+        let link = |text: &str| {
+            let address: std::net::Ipv6Addr = text.parse().expect("an address");
+            Some(on_link(&node, &own, &view, address.octets())?.0.0)
+        };
+        assert_eq!(link("fc00:3::1"), Some(2), "the lower metric");
+        assert_eq!(link("fc00:1::1"), None, "a next hop is before it");
+        assert_eq!(link("fc00:2::1"), Some(3), "a route of our own");
+        assert_eq!(link("fd00::1"), None);
+    }
 
     fn need(number: u8, state: State, used: bool) -> Need {
         Need {
