@@ -79,7 +79,9 @@ impl Configuration {
         ]);
         let way = if kind.is_empty() {
             let port = random.below(PORTS.len());
-            format!(" via {} dev {}", gateway(self.family, port, 1), PORTS[port])
+            let host = *random.pick(&[1, 3]);
+            let via = gateway(self.family, port, host);
+            format!(" via {via} dev {}", PORTS[port])
         } else {
             String::new()
         };

@@ -9,6 +9,7 @@ mod linux;
 mod semantics;
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::process::Output;
 
 use configuration::{Configuration, PORTS};
@@ -19,7 +20,7 @@ use sidestep_lab::netns::Namespace;
 use sidestep_lab::random::Random;
 use sidestep_lab::root_or_skip;
 use sidestep_mirror::Mirror;
-use sidestep_model::node::Node;
+use sidestep_model::node::{IfIndex, Node};
 use sidestep_model::route::Family;
 
 /// Each with routes and rules of its own; what is asked is shared out among them.
@@ -94,7 +95,8 @@ fn compare(configuration: &Configuration, count: u64, random: &mut Random, tally
             let (to, from) = configuration.addresses(random);
             let ours = native.run(port.ifindex.0, &configuration::frame(port.mac.0, to, from));
             let theirs = linux.lookup(to, from, port.ifindex.0);
-            if let Err(what) = judge(node, ours, theirs, tally) {
+            let mac = native.frame().first_chunk().copied();
+            if let Err(what) = judge(node, to, (ours, mac), theirs, tally) {
                 let trace: Vec<_> = native
                     .trace()
                     .iter()
@@ -110,15 +112,27 @@ fn compare(configuration: &Configuration, count: u64, random: &mut Random, tally
     compared.expect("the namespace can be entered");
 }
 
-/// Whether both say the same.
-fn judge(node: &Node, ours: Verdict, theirs: Answer, tally: &mut Tally) -> Result<(), String> {
+/// Whether both say the same; of what is forwarded the interface and, by its Ethernet address, the next hop.
+fn judge(
+    node: &Node,
+    to: IpAddr,
+    (ours, mac): (Verdict, Option<[u8; 6]>),
+    theirs: Answer,
+    tally: &mut Tally,
+) -> Result<(), String> {
+    let next_hop = |ifindex, gateway: Option<IpAddr>| {
+        let neighbor = node
+            .neighbors
+            .get(&(IfIndex(ifindex), gateway.unwrap_or(to)));
+        neighbor?.lladdr.map(|mac| mac.0)
+    };
     let reason = match ours {
         Verdict::Forward { .. } => "forward",
         Verdict::Kernel(reason) | Verdict::Drop(reason) => reason.name,
     };
     let count = match (reason, ours, theirs) {
-        ("forward", Verdict::Forward { ifindex: ours }, Answer::Forward { ifindex, .. })
-            if ours == ifindex =>
+        ("forward", Verdict::Forward { ifindex: ours }, Answer::Forward { ifindex, gateway })
+            if ours == ifindex && mac.is_some() && mac == next_hop(ifindex, gateway) =>
         {
             &mut tally.forwarded
         }
@@ -136,7 +150,7 @@ fn judge(node: &Node, ours: Verdict, theirs: Answer, tally: &mut Tally) -> Resul
                 .values()
                 .map(|link| (link.ifindex.0, &link.name))
                 .collect();
-            return Err(format!("{ours:?}, Linux {theirs:?}; {names:?}"));
+            return Err(format!("{ours:?} to {mac:x?}, Linux {theirs:?}; {names:?}"));
         }
     };
     *count += 1;
