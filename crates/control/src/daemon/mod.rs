@@ -24,6 +24,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use nix::sys::prctl::set_dumpable;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Gid;
 use serde_json::Value;
@@ -206,6 +207,7 @@ impl Daemon {
         options.check()?;
         // Secrets of HMAC keys are in this process: nothing of its memory is written down when it dies.
         set_dumpable(false).map_err(|errno| DaemonError::System(errno.into()))?;
+        raise_descriptors();
         let directory = run_directory();
         let lock = Lock::take(&directory)?;
         if let Some(run_root) = directory.parent() {
@@ -547,7 +549,13 @@ impl Daemon {
             .filter(|port| port.target == "none")
             .map(|port| format!("port {} is not attached: {}", port.name, port.why));
         let icmp = self.icmp.trouble().map(str::to_owned);
-        failed.chain(full).chain(ports).chain(icmp).collect()
+        let services = self.liveness.trouble();
+        failed
+            .chain(full)
+            .chain(ports)
+            .chain(icmp)
+            .chain(services)
+            .collect()
     }
 
     /// How it began: afresh, or with what a dead instance had pinned.
@@ -565,6 +573,17 @@ impl Daemon {
             let ports: Vec<_> = self.attached.keys().map(String::as_str).collect();
             format!("port {name}: not attached; there are {}", ports.join(", "))
         })
+    }
+}
+
+/// Each service that is asked takes a descriptor, and the 1024 that a process usually begins with would be gone with as many
+/// services. How many there may be at most is the administrator's to say: the hard limit. Where that is forbidden, what there is
+/// has to do.
+fn raise_descriptors() {
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+    {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
 }
 
