@@ -12,7 +12,7 @@ use sidestep_control::report;
 use live::frames;
 use live::ip::Ip;
 use live::service::{Direction, Served, outer};
-use live::{Daemon, PATIENCE, begin, eventually, reasons, report};
+use live::{Daemon, PATIENCE, begin, eventually, output, reasons, report, said};
 
 const INTERVAL: Duration = Duration::from_millis(400);
 /// What a busy machine may take on top of what is promised.
@@ -331,4 +331,39 @@ fn services_that_there_is_no_socket_for_stay_what_they_were_until_there_is_one()
     limit(hard);
     until(&served, "up", MANY);
     assert!(!trouble());
+}
+
+#[test]
+fn a_route_that_is_refused_changes_nothing_of_whom_is_looked_at() {
+    let Some(_turn) = begin("a_route_that_is_refused_changes_nothing_of_whom_is_looked_at") else {
+        return;
+    };
+    let served = Served::new("liverefused");
+    let _daemon = served.star.run(
+        &[
+            &["--mode", "tc", "--limit", "policies=2"],
+            &live::service::PORTS[..],
+        ]
+        .concat(),
+    );
+    served.add("fc00:77::/32 encap seg6 mode encap segs fc00:bb::1 dev eth1");
+    served.add(
+        "fc00:5::f encap seg6local action End.AM oif vnf0 iif vnf1 nh6 fc00:d::2 liveness icmp interval 20 dev vnf0",
+    );
+    eventually("the service has answered some times", || {
+        (services(&served)[0].answers >= 10).then_some(())
+    });
+    // It would need a policy, of which there is room for one.
+    let words = "route replace fc00:5::f encap seg6local action End.AS oif vnf0 iif vnf1 nh6 fc00:d::2 segs fc00:bb::2 src \
+                 fc00:5::1 liveness icmp interval 30 dev vnf0";
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let refused = output(served.star.router(), &words);
+    assert!(
+        !refused.status.success() && said(&refused).contains("policies"),
+        "{}",
+        said(&refused)
+    );
+    let all = services(&served);
+    assert_eq!(all.len(), 1, "{all:?}");
+    assert!(all[0].state == "up" && all[0].answers >= 10, "{all:?}");
 }

@@ -324,8 +324,6 @@ impl Daemon {
     }
 
     fn bring_once(&mut self, whole: Option<&Overlay>) -> Result<(), DaemonError> {
-        self.liveness
-            .follow(self.own.routes.values(), Instant::now());
         self.over = Over::of(self.mirror.node(), &self.own, self.liveness.down());
         let ports = self.slots();
         let node = self.over.node(self.mirror.node());
@@ -357,6 +355,9 @@ impl Daemon {
         self.kernel.publish(&delta, &next.image)?;
         self.compiler.accept();
         self.compiled = next;
+        // Not before: what was refused changes nothing of whom is looked at.
+        self.liveness
+            .follow(self.own.routes.values(), Instant::now());
         Ok(())
     }
 
