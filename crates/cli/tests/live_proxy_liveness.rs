@@ -134,6 +134,66 @@ fn a_service_that_dies_is_passed_by_or_its_packets_dropped_within_two_intervals_
 }
 
 #[test]
+fn a_service_whose_interfaces_are_deleted_is_passed_by_and_carries_traffic_when_they_are_made_again()
+ {
+    let Some(_turn) = begin("a_service_whose_interfaces_are_deleted_is_passed_by") else {
+        return;
+    };
+    let mut served = Served::new("livegone");
+    let _daemon = served.run("tc");
+    for (sid, words) in SIDS {
+        served.add(&format!("{sid} encap seg6local action {words}"));
+    }
+    let (forth, back) = (Direction::Forth, Direction::Back);
+    let inner = [forth, back].map(|direction| {
+        let [from, to] = direction.inner6();
+        frames::udp(from, to, 64, b"there")
+    });
+    let through = |served: &Served| {
+        for (direction, inner) in [forth, back].iter().zip(&inner) {
+            let through = outer(direction.next(), 61, *direction, 0, inner);
+            let through = served.at_the_end(*direction, &through);
+            let frame = served.to_proxy(*direction, inner);
+            assert_eq!(served.cross(*direction, &frame), through);
+        }
+    };
+    until(&served, "up", SIDS.len());
+    through(&served);
+    let shown = served.tell("route show");
+
+    for _ in 0..2 {
+        let downs = services(&served)[0].downs;
+        served.vanishes();
+        let took = until(&served, "down", SIDS.len());
+        assert!(took < 2 * INTERVAL + SLACK, "{took:?}");
+        assert_eq!(services(&served)[0].downs, downs + 1);
+        let passed = outer(forth.next(), 63, forth, 0, &inner[0]);
+        let frame = served.to_proxy(forth, &inner[0]);
+        assert_eq!(
+            served.cross(forth, &frame),
+            served.at_the_end(forth, &passed)
+        );
+        let before = dropped(&served);
+        let near = served.star.socket("b");
+        near.send(&served.to_proxy(back, &inner[1])).expect("send");
+        eventually("the packet is dropped for its service", || {
+            (dropped(&served) == before + 1).then_some(())
+        });
+        // As they were written.
+        let routes = served.tell("route show");
+        assert!(
+            routes.contains("oif vnf0") && !routes.contains(" if"),
+            "{routes}"
+        );
+
+        served.is_made_again();
+        until(&served, "up", SIDS.len());
+        through(&served);
+        assert_eq!(served.tell("route show"), shown);
+    }
+}
+
+#[test]
 fn a_service_whose_link_is_gone_is_down_at_once_and_nobody_asks_it() {
     let Some(_turn) = begin("a_service_whose_link_is_gone_is_down_at_once") else {
         return;

@@ -50,7 +50,7 @@ use liveness::Liveness;
 use lock::Lock;
 use neighbors::Neighbors;
 use oam::Oam;
-use own::Over;
+use own::{Devices, Over};
 use replies::Replies;
 
 /// What `sidestep run` was asked for.
@@ -159,6 +159,7 @@ pub struct Daemon {
     words: PacketWords,
     mirror: Mirror,
     own: Overlay,
+    devices: Devices,
     over: Over,
     compiler: Compiler,
     compiled: Compiled,
@@ -231,7 +232,9 @@ impl Daemon {
                 why,
             })?;
         }
-        let own = options.config.overlay(mirror.node())?;
+        let mut own = options.config.overlay(mirror.node())?;
+        let mut devices = Devices::default();
+        devices.follow(&mut own, mirror.node());
         let kernel = Kernel::load(options.limits, &options.pin_root)?;
         kernel.limit_reports(options.icmp_rate);
         let origin = kernel.origin();
@@ -250,9 +253,10 @@ impl Daemon {
                 ..Compiled::default()
             },
             words,
-            over: Over::of(mirror.node(), &own, BTreeSet::new()),
+            over: Over::of(mirror.node(), &own, &devices, BTreeSet::new()),
             mirror,
             own,
+            devices,
             kernel,
             neighbors: Neighbors::default(),
             liveness: Liveness::default(),
@@ -304,6 +308,17 @@ impl Daemon {
         self.over.node(self.mirror.node())
     }
 
+    fn lay_over(&mut self) {
+        let down = self.liveness.down();
+        self.over = Over::of(self.mirror.node(), &self.own, &self.devices, down);
+    }
+
+    /// Remembers what the interfaces of our own are called, and finds those that have been made again.
+    fn find_devices(&mut self) {
+        let moved = self.devices.follow(&mut self.own, self.mirror.node());
+        self.liveness.follow_devices(&moved);
+    }
+
     /// Brings the tables to what the node is now, all of it compiled anew.
     fn refresh(&mut self) -> Result<(), DaemonError> {
         self.bring(None)
@@ -324,7 +339,7 @@ impl Daemon {
     }
 
     fn bring_once(&mut self, whole: Option<&Overlay>) -> Result<(), DaemonError> {
-        self.over = Over::of(self.mirror.node(), &self.own, self.liveness.down());
+        self.lay_over();
         let ports = self.slots();
         let node = self.over.node(self.mirror.node());
         self.compilations += 1;
@@ -475,6 +490,9 @@ impl Daemon {
         let is_small = !settings && !changes.other && !changes.is_empty();
         if is_small && self.trouble.is_none() && self.step(changes) {
             return;
+        }
+        if changes.other || changes.resynced {
+            self.find_devices();
         }
         self.trouble = self.refresh().err().map(|error| error.to_string());
         if changes.other {

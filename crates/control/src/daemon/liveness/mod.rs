@@ -11,7 +11,7 @@ use std::process;
 use std::time::{Duration, Instant};
 
 use sidestep_model::behavior::proxy::Probe;
-use sidestep_model::node::Node;
+use sidestep_model::node::{IfIndex, Node};
 use sidestep_model::route::{Encap, Route};
 use sidestep_model::service::Service;
 
@@ -73,6 +73,23 @@ impl Liveness {
                 is_stale: false,
             });
         }
+    }
+
+    /// These interfaces are others now. Their services are the same, and what is known of them stays known.
+    pub fn follow_devices(&mut self, moved: &BTreeMap<IfIndex, IfIndex>) {
+        if moved.is_empty() {
+            return;
+        }
+        let watched = std::mem::take(&mut self.watched).into_iter();
+        self.watched = watched
+            .map(|(mut service, mut watched)| {
+                if let Some(now) = moved.get(&service.dev) {
+                    service.dev = *now;
+                    watched.prober = None;
+                }
+                (service, watched)
+            })
+            .collect();
     }
 
     /// Those that are down.
