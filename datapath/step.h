@@ -450,8 +450,9 @@ INLINE verdict without_kernel(ENV *e, struct packet *p, __u32 reason)
 		return rewrite(e, p, 0) == REWRITE_DONE ? punt(decapsulated) : drop(rewrite);
 	switch (reason) {
 	case PUNT_neighbor:
-	case PUNT_egress:
 		return drop(no_neighbor);
+	case PUNT_egress:
+		return drop(no_egress);
 	case PUNT_frame_segments:
 		return drop(segmentation);
 	case PUNT_hop_limit_exceeded:
