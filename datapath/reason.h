@@ -43,7 +43,8 @@
 	X(31, hmac_missing, "RFC 8754 2.1.2.1", "no HMAC, and the port (seg6_require_hmac) or the SID requires one")   \
 	X(32, hmac_segments, "RFC 8754 2.1.2.1", "an SRH with HMAC and more than 14 segments")                         \
 	X(33, sid_block, "RFC 8754 5.1", "from outside the SR domain, to one of its SIDs or as if from one")           \
-	X(34, policy_invalid, "RFC 9256 8.2", "steered into an SR policy that has no valid segment list and drops")
+	X(34, policy_invalid, "RFC 9256 8.2", "steered into an SR policy that has no valid segment list and drops")    \
+	X(35, no_egress, "-", "the egress device cannot take it, at a route that the kernel does not know")
 
 /* Punt: the kernel gets the packet, unchanged unless the reason says otherwise. */
 #define SIDESTEP_PUNT_REASONS(X)                                                                                       \

@@ -44,6 +44,48 @@ SUBPROGRAM int is_kept_out(ENV *e, __u32 domain)
 	return env_fib_lookup(e, domain, destination) || env_fib_lookup(e, domain, source);
 }
 
+/*
+ * What a service sends back and only the kernel could read: it would send that on by its destination, past the rest of the
+ * segment list, so it ends here. What is for this node or for a group is the kernel's. `v`: what reading it came to.
+ */
+SUBPROGRAM verdict unread_back(ENV *e, struct packet *p, const struct sidestep_port *port, verdict v)
+{
+	const struct sidestep_route *route;
+	struct address destination = {};
+	const __u8 *eth, *ip;
+	__u32 back, own;
+
+	if (!p || !port || (v != punt(ipv4_options) && v != punt(jumbogram) && v != punt(ext_chain)))
+		return v;
+	eth = env_bytes(e, 0, ETH_LENGTH);
+	if (!eth)
+		return v;
+	if (load16(eth + ETH_TYPE) == ETHERTYPE_IPV6) {
+		back = port->back6;
+		own = port->own6;
+		ip = env_bytes(e, ETH_LENGTH, IPV6_LENGTH);
+		if (ip)
+			destination = load_address(ip + IPV6_DESTINATION);
+		if (ip && (ipv6_is_multicast(destination) || ipv6_is_link_local(destination)))
+			return v;
+	} else {
+		back = port->back4;
+		own = port->own4;
+		ip = env_bytes(e, ETH_LENGTH, IPV4_LENGTH);
+		if (ip)
+			destination.hi = load32(ip + IPV4_DESTINATION);
+		if (ip && ipv4_is_multicast_or_reserved(destination.hi))
+			return v;
+	}
+	route = back ? env_route(e, back) : 0;
+	if (!route || (ip && env_fib_lookup(e, own, destination)))
+		return v;
+	p->visited[0] = route->counter;
+	p->visits = 1;
+	env_trace(e, SIDESTEP_TRACE_BACK, 0, back, destination);
+	return drop(kernel_only);
+}
+
 /* Is it IP, and for us? Makes the outer header the current one. */
 INLINE verdict classify(ENV *e, struct packet *p, const struct sidestep_port *port)
 {
@@ -88,6 +130,8 @@ INLINE verdict classify(ENV *e, struct packet *p, const struct sidestep_port *po
 	} else {
 		return ethertype_is_tag(type) ? punt(vlan) : punt(not_ip);
 	}
+	if (unlikely(port->back6 | port->back4) && VERDICT_KIND(v) == VERDICT_PUNT)
+		return unread_back(e, p, port, v);
 	return v;
 }
 
@@ -409,8 +453,9 @@ INLINE verdict without_kernel(ENV *e, struct packet *p, __u32 reason)
 		return rewrite(e, p, 0) == REWRITE_DONE ? punt(decapsulated) : drop(rewrite);
 	switch (reason) {
 	case PUNT_neighbor:
-	case PUNT_egress:
 		return drop(no_neighbor);
+	case PUNT_egress:
+		return drop(no_egress);
 	case PUNT_frame_segments:
 		return drop(segmentation);
 	case PUNT_hop_limit_exceeded:
@@ -505,9 +550,9 @@ INLINE struct outcome step(ENV *e)
 		}
 		if (unlikely(icmp_is_reported(v)))
 			icmp_report(e, &p, v);
-		if (VERDICT_KIND(v) != VERDICT_PUNT || v == punt(decapsulated))
-			count_routes(e, &p, v, frame_length - ETH_LENGTH);
 	}
+	if (p.visits && (VERDICT_KIND(v) != VERDICT_PUNT || v == punt(decapsulated)))
+		count_routes(e, &p, v, frame_length - ETH_LENGTH);
 
 	outcome.reason = VERDICT_ARGUMENT(v);
 	if (VERDICT_KIND(v) == VERDICT_FORWARD) {

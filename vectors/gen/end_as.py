@@ -5,6 +5,7 @@ The service is at eth2, as fc02::1 and 10.2.0.1; another one sends back by eth1.
 
 from scapy.layers.inet6 import ICMPv6ND_NA, IPv6
 from scapy.layers.l2 import ARP
+from scapy.packet import Raw
 
 from .case import Group, drop, forward, kernel, skip
 from .decap import inner4, inner6
@@ -12,7 +13,7 @@ from .flow_label import label4, ports
 from .h_encaps import TUNSRC, headers
 from .node import ETH0, ETH1, ETH2, HEADEND, HOST4_0, HOST4_1, SEGMENT_1, SEGMENT_2, node, received, sent
 from .wire import (
-    DESTINATION_OPTIONS, IPV4, IPV6, OPTION_EXPERIMENT, ROUTING, SRH, UDP_PROTOCOL, ipv4, options_header, padn, udp4, udp6,
+    DESTINATION_OPTIONS, HOP_BY_HOP, IPV4, IPV6, OPTION_EXPERIMENT, ROUTING, SRH, UDP_PROTOCOL, ipv4, options_header, padn, udp4, udp6,
 )
 
 # draft-ietf-spring-srv6-service-programming-00
@@ -166,6 +167,42 @@ def add_way_back(group):
     group.add(
         "end_as_back_to_an_ipv4_address_of_the_interface", [back4], ETH2, received(ETH2, inner4(62, destination="10.2.0.2")),
         kernel("local"), NO_LINUX,
+    )
+    # RFC 791 3.1: No Operation three times, End of Options List.
+    options = [Raw(bytes([1, 1, 1, 0]))]
+    unread = "What only the kernel could read would leave the chain there: it is routed by its destination."
+    group.add(
+        "end_as_back_of_ipv4_with_options", [f"{back4} S01-S05", "791 3.1"], ETH2,
+        received(ETH2, ipv4(src=HOST4_0, dst=HOST4_1, ttl=62, options=options) / udp4()), drop("kernel_only"), NO_LINUX,
+        about=unread,
+    )
+    group.add(
+        "end_as_back_of_ipv4_with_options_to_an_address_of_the_interface", [back4, "791 3.1"], ETH2,
+        received(ETH2, ipv4(src="10.2.0.1", dst="10.2.0.2", ttl=62, options=options) / udp4()), kernel("ipv4_options"), NO_LINUX,
+    )
+    group.add(
+        "end_as_back_igmp_is_the_kernels", [back4], ETH2,
+        received(ETH2, ipv4(src="10.2.0.1", dst="224.0.0.22", ttl=1, options=[Raw(bytes([0x94, 4, 0, 0]))]) / udp4()),
+        kernel("ipv4_options"), NO_LINUX, about="Router Alert, to a group: of the link.",
+    )
+    group.add(
+        "end_as_back_of_ipv4_with_options_by_the_interface_of_an_ipv6_service", [back4, "791 3.1"], ETH1,
+        received(ETH1, ipv4(src=HOST4_0, dst=HOST4_1, ttl=62, options=options) / udp4()), kernel("ipv4_options"), NO_LINUX,
+    )
+
+    def jumbo(destination):
+        """RFC 2675 2: Payload Length 0, and its option."""
+        return IPv6(src="fc02::1", dst=destination, hlim=62, nh=HOP_BY_HOP, plen=0) / options_header(
+            UDP_PROTOCOL, b"\xc2\x04\x00\x01\x00\x01"
+        ) / udp6("fc02::1", destination)
+
+    group.add(
+        "end_as_back_of_a_jumbogram", [f"{back6} S01-S05"], ETH2, received(ETH2, jumbo(LAST)), drop("kernel_only"), NO_LINUX,
+        about=unread,
+    )
+    group.add(
+        "end_as_back_of_a_jumbogram_to_an_address_of_the_interface", [back6], ETH2, received(ETH2, jumbo("fc02::2")),
+        kernel("jumbogram"), NO_LINUX,
     )
     group.add(
         "end_as_back_arp_is_the_kernels", [back4, "826"], ETH2,

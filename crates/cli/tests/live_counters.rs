@@ -303,3 +303,32 @@ fn xdp_to_a_veth_whose_peer_has_no_napi_goes_through_the_kernel_until_it_has() {
         );
     }
 }
+
+#[test]
+fn a_packet_that_the_egress_device_cannot_take_is_not_counted_as_one_without_a_neighbor() {
+    let test = "a_packet_that_the_egress_device_cannot_take_is_not_counted";
+    let Some(_turn) = begin(test) else {
+        return;
+    };
+    if live::modes(test, &["xdp"]).is_empty() {
+        return;
+    }
+    let star = Star::new("livenoegress");
+    let router = star.router();
+    // Nobody polls at the other end of eth1: an XDP redirect does not arrive there.
+    let _daemon = star.run(&["--mode", "xdp", "eth0"]);
+    let words = "route add fc00:77::/48 via fc00:b::2 dev eth1";
+    live::printed(router, &words.split(' ').collect::<Vec<_>>());
+    let [from, to] = ["fc00:a::2", "fc00:77::1"].map(|text| text.parse().expect("an address"));
+    let frame = ethernet(
+        star.mac(ROUTER, "eth0"),
+        star.mac("a", "eth0"),
+        &udp(from, to, 64, b"no way out"),
+    );
+    star.socket("a").send(&frame).expect("send");
+    let why = eventually("the packet is counted", || {
+        let why = reasons(router);
+        (!why.is_empty()).then_some(why)
+    });
+    assert_eq!(why, [("drop".into(), "no_egress".into(), 1)]);
+}

@@ -7,10 +7,11 @@ use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use sidestep_lab::FrameSocket;
 
 use live::frames;
-use live::service::{Direction, Served, outer};
-use live::{begin, modes};
+use live::service::{Direction, SERVICE, Served, outer};
+use live::{ROUTER, begin, eventually, modes, reasons};
 
 #[test]
 fn a_packet_crosses_a_service_under_the_address_of_its_last_segment() {
@@ -124,13 +125,13 @@ fn a_dynamic_proxy_puts_on_again_what_it_took_off_for_both_families_and_ways() {
     }
 }
 
-/// The proxies of both directions, as a configuration file has them.
-fn configured() -> String {
+/// The proxies of both directions, as a configuration file has them: for IPv6 of that behavior.
+fn configured(behavior: &str) -> String {
     let routes = Direction::BOTH.map(|direction| {
         let ([there, back], [nh6, nh4]) = (direction.ports(), direction.service());
         let (sid, next) = (direction.sid(), direction.next());
         format!(
-            "- {sid}/128 encap seg6local action End.AM oif {there} iif {back} nh6 {nh6} dev {there}\n\
+            "- {sid}/128 encap seg6local action {behavior} oif {there} iif {back} nh6 {nh6} dev {there}\n\
              - {sid}4/128 encap seg6local action End.AS oif {there} iif {back} nh4 {nh4} segs {next} src fc00:5::1 \
              dev {there}\n"
         )
@@ -168,56 +169,105 @@ fn stream(served: &Served, direction: Direction, done: &AtomicBool) -> [u64; 2] 
     [sent, arrived]
 }
 
+/// A daemon with these proxies dies under load, three times, and another one takes over. Of each direction: how many packets were
+/// sent, how many arrived; and how many the router dropped because nothing had been learned.
+fn take_over(mode: &str, behavior: &str) -> ([[u64; 2]; 2], u64) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("node.yaml");
+    std::fs::write(&file, configured(behavior)).expect("a file");
+    let served = Served::new("livedie");
+    let args = ["--mode", mode, "--config", file.to_str().expect("UTF-8")];
+    let daemon = served.star.run(&args);
+    for direction in Direction::BOTH {
+        let [from, to] = direction.inner6();
+        served.cross(
+            direction,
+            &served.to_proxy(direction, &frames::udp(from, to, 64, b"first")),
+        );
+    }
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let streams = Direction::BOTH.map(|direction| {
+            scope.spawn({
+                let (served, done) = (&served, &done);
+                move || stream(served, direction, done)
+            })
+        });
+        let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let mut daemon = daemon;
+            for _ in 0..3 {
+                thread::sleep(Duration::from_millis(200));
+                daemon.signal(Signal::SIGKILL);
+                daemon.end();
+                thread::sleep(Duration::from_millis(200));
+                daemon = served.star.run(&args);
+                assert!(daemon.began.contains("took over"), "{}", daemon.began);
+            }
+            thread::sleep(Duration::from_millis(200));
+            done.store(true, Ordering::Release);
+            daemon
+        }));
+        done.store(true, Ordering::Release);
+        let counted = streams.map(|stream| stream.join().expect("a stream"));
+        let _daemon = told.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let all = reasons(served.star.router());
+        let found = all.into_iter().find(|(_, name, _)| name == "not_learned");
+        (counted, found.map_or(0, |(.., packets)| packets))
+    })
+}
+
 #[test]
 fn a_daemon_that_dies_under_load_and_its_successor_lose_nothing_that_goes_through_a_service() {
     let test = "a_daemon_that_dies_under_load_and_its_successor_lose_nothing";
     let Some(_turn) = begin(test) else {
         return;
     };
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("node.yaml");
-    std::fs::write(&file, configured()).expect("a file");
     for mode in modes(test, &["tc", "xdp"]) {
-        let served = Served::new("livedie");
-        let args = ["--mode", mode, "--config", file.to_str().expect("UTF-8")];
-        let daemon = served.star.run(&args);
-        for direction in Direction::BOTH {
-            let [from, to] = direction.inner6();
-            served.cross(
-                direction,
-                &served.to_proxy(direction, &frames::udp(from, to, 64, b"first")),
-            );
-        }
-        let done = AtomicBool::new(false);
-        let counted = thread::scope(|scope| {
-            let streams = Direction::BOTH.map(|direction| {
-                scope.spawn({
-                    let (served, done) = (&served, &done);
-                    move || stream(served, direction, done)
-                })
-            });
-            let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                let mut daemon = daemon;
-                for _ in 0..3 {
-                    thread::sleep(Duration::from_millis(200));
-                    daemon.signal(Signal::SIGKILL);
-                    daemon.end();
-                    thread::sleep(Duration::from_millis(200));
-                    daemon = served.star.run(&args);
-                    assert!(daemon.began.contains("took over"), "{}", daemon.began);
-                }
-                thread::sleep(Duration::from_millis(200));
-                done.store(true, Ordering::Release);
-                daemon
-            }));
-            done.store(true, Ordering::Release);
-            let counted = streams.map(|stream| stream.join().expect("a stream"));
-            let _daemon = told.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            counted
-        });
-        for [sent, arrived] in counted {
-            assert!(sent > 1000, "{mode}: {sent} packets are too few to tell");
-            assert_eq!(arrived, sent, "{mode}");
+        for behavior in ["End.AM", "End.AD", "End.AD flows 8"] {
+            let (counted, not_learned) = take_over(mode, behavior);
+            for [sent, arrived] in counted {
+                assert!(sent > 1000, "{mode}: {sent} packets are too few to tell");
+                assert_eq!(arrived, sent, "{mode} {behavior}, {not_learned} dropped");
+            }
         }
     }
+}
+
+/// As `packaging/sidestep.service` and the manual say it of an upgrade.
+#[test]
+fn what_is_in_a_service_of_end_ad_while_a_daemon_takes_over_is_dropped_until_its_successor_has_learned()
+ {
+    let test = "what_is_in_a_service_of_end_ad_while_a_daemon_takes_over";
+    let Some(_turn) = begin(test) else {
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("node.yaml");
+    std::fs::write(&file, configured("End.AD")).expect("a file");
+    let served = Served::new("liveinside");
+    let args = ["--mode", "tc", "--config", file.to_str().expect("UTF-8")];
+    let daemon = served.star.run(&args);
+    let forth = Direction::Forth;
+    let [from, to] = forth.inner6();
+    let frame = served.to_proxy(forth, &frames::udp(from, to, 64, b"there and back"));
+    let learned = served.cross(forth, &frame);
+    daemon.signal(Signal::SIGKILL);
+    daemon.end();
+    let daemon = served.star.run(&args);
+    assert!(daemon.began.contains("took over"), "{}", daemon.began);
+    // The service has held this one back, and its link sends it now.
+    let held = frames::ethernet(
+        served.star.mac(ROUTER, "vnf1"),
+        served.star.mac(SERVICE, "eth1"),
+        &frames::udp(from, to, 62, b"there and back"),
+    );
+    let service = FrameSocket::open(served.service(), "eth1").expect("a packet socket");
+    service.send(&held).expect("send");
+    eventually("the packet is dropped", || {
+        let dropped = ("drop".to_owned(), "not_learned".to_owned(), 1);
+        reasons(served.star.router())
+            .contains(&dropped)
+            .then_some(())
+    });
+    assert_eq!(served.cross(forth, &frame), learned);
 }

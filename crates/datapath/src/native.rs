@@ -307,6 +307,12 @@ impl Native {
         self.learned_words(index).map(learned::read)
     }
 
+    /// The flows of that proxy; None: it tells none apart.
+    pub fn flows(&self, index: u32) -> Option<learned::Flows> {
+        let set = |set: u32| &self.flow_sets[set as usize * SET_WORDS..][..SET_WORDS];
+        learned::flows(&self.learned(index)?, set)
+    }
+
     /// As if a proxy had learned this, of a node with the same tables; without such a proxy, nothing.
     pub fn set_knowledge(&mut self, knowledge: &Knowledge) {
         for (index, record) in &knowledge.records {

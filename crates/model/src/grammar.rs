@@ -46,7 +46,10 @@ impl Names for Node {
     }
 
     fn name(&self, ifindex: IfIndex) -> Option<String> {
-        self.links.get(&ifindex).map(|link| link.name.clone())
+        let link = self.links.get(&ifindex);
+        link.map(|link| &link.name)
+            .or_else(|| self.former_names.get(&ifindex))
+            .cloned()
     }
 
     fn interfaces(&self) -> Vec<String> {

@@ -183,6 +183,8 @@ pub struct Node {
     pub policies: Policies,
     /// Services of SR proxies that did not answer.
     pub services_down: BTreeSet<Service>,
+    /// What interfaces that have gone were called, where something of Sidestep's own still means them.
+    pub former_names: BTreeMap<IfIndex, String>,
 }
 
 impl Node {

@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use sidestep_lab::lab::LinkEnd;
 use sidestep_lab::traffic::Napi;
 use sidestep_lab::{FrameSocket, Namespace};
 
@@ -22,6 +23,13 @@ const SERVICE_ADDRESSES: [&str; 4] = [
     "address add 10.0.4.2/24 dev eth0",
     "address add fc00:e::2/64 dev eth1",
     "address add 10.0.5.2/24 dev eth1",
+];
+/// The router's, on the ports to it.
+const PORT_ADDRESSES: [&str; 4] = [
+    "address add fc00:d::1/64 dev vnf0",
+    "address add 10.0.4.1/24 dev vnf0",
+    "address add fc00:e::1/64 dev vnf1",
+    "address add 10.0.5.1/24 dev vnf1",
 ];
 const SERVICE_ROUTES: [&str; 6] = [
     "route replace 2001:db8:a::/48 via fc00:d::1",
@@ -114,7 +122,7 @@ impl Direction {
 pub struct Served {
     pub star: Star,
     /// The veths take what XDP redirects, as network cards do.
-    _napi: Vec<Napi>,
+    napi: Vec<Napi>,
 }
 
 impl Served {
@@ -137,16 +145,13 @@ impl Served {
         for path in ["net/ipv6/conf/all/forwarding", "net/ipv4/ip_forward"] {
             service.sysctl(path, "1").expect("a sysctl");
         }
+        star.ip().all(PORT_ADDRESSES);
         star.ip().all([
-            "address add fc00:d::1/64 dev vnf0",
-            "address add 10.0.4.1/24 dev vnf0",
-            "address add fc00:e::1/64 dev vnf1",
-            "address add 10.0.5.1/24 dev vnf1",
             "route add fc00:aa::/32 via fc00:a::2 dev eth0",
             "route add fc00:bb::/32 via fc00:b::2 dev eth1",
         ]);
         Ip::new(service).all(SERVICE_ADDRESSES.into_iter().chain(SERVICE_ROUTES));
-        Self::with_napi(star)
+        Self::withnapi(star)
     }
 
     /// A service that is a bridge and has no addresses. Nobody on the links to it says anything of their own.
@@ -173,10 +178,10 @@ impl Served {
             "route add fc00:aa::/32 via fc00:a::2 dev eth0",
             "route add fc00:bb::/32 via fc00:b::2 dev eth1",
         ]);
-        Self::with_napi(star)
+        Self::withnapi(star)
     }
 
-    fn with_napi(star: Star) -> Self {
+    fn withnapi(star: Star) -> Self {
         let ends = [
             (SERVICE, "eth0"),
             (SERVICE, "eth1"),
@@ -186,7 +191,7 @@ impl Served {
         let napi = ends.map(|(node, ifname)| Napi::attach(star.host(node), ifname).expect("NAPI"));
         Self {
             star,
-            _napi: napi.into(),
+            napi: napi.into(),
         }
     }
 
@@ -203,6 +208,30 @@ impl Served {
     /// After [`Self::dies`].
     pub fn comes_back(&self) {
         Ip::new(self.service()).all(SERVICE_ADDRESSES.into_iter().chain(SERVICE_ROUTES));
+    }
+
+    /// The links to the service go, as where its namespace is deleted.
+    pub fn vanishes(&self) {
+        let links = SERVICE_PORTS.map(|port| format!("link delete {port}"));
+        self.star.ip().all(links.iter().map(String::as_str));
+    }
+
+    /// After [`Self::vanishes`]: with the names and Ethernet addresses that they had, and other indices.
+    pub fn is_made_again(&mut self) {
+        for (port, ifname) in SERVICE_PORTS.iter().zip(["eth0", "eth1"]) {
+            let mac = |node, ifname| Some(self.star.mac(node, ifname));
+            let ends = [(SERVICE, ifname), (ROUTER, *port)].map(|(node, ifname)| LinkEnd {
+                node,
+                ifname,
+                mac: mac(node, ifname),
+            });
+            self.star.lab.link_with(ends, 1500, 1).expect("a cable");
+            self.star.seg6_enabled(port, true);
+            let napi = Napi::attach(self.star.host(SERVICE), ifname);
+            self.napi.push(napi.expect("NAPI"));
+        }
+        self.star.ip().all(PORT_ADDRESSES);
+        self.comes_back();
     }
 
     /// The program on all ports that take part.

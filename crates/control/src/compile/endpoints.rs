@@ -34,14 +34,22 @@ impl Pass<'_> {
         local: &Seg6Local,
     ) -> Outcome<sidestep_route> {
         // Also where its service is down: what that still sends back finds its way.
-        let out = self.behavior(sid, next_hop, local)?;
-        if local.action.is_proxy() {
-            self.name_proxy(*sid, local, &out);
+        let out = self.behavior(sid, next_hop, local);
+        if let Ok(out) = &out
+            && local.action.is_proxy()
+        {
+            self.name_proxy(*sid, local, out);
         }
-        Ok(match self.node.on_down(local) {
-            None => with_hmac(with_flavors(out, local.flavors), local),
-            Some(OnDown::Bypass) => with_hmac(record(SIDESTEP_ROUTE_END), local),
-            Some(OnDown::Drop) => sidestep_route {
+        let Some(on_down) = self.node.on_down(local) else {
+            return Ok(with_hmac(with_flavors(out?, local.flavors), local));
+        };
+        // Where not even the interface to it is there, no less.
+        if let Err(Err(error)) = out {
+            return Err(Err(error));
+        }
+        Ok(match on_down {
+            OnDown::Bypass => with_hmac(record(SIDESTEP_ROUTE_END), local),
+            OnDown::Drop => sidestep_route {
                 reason: DROP_service_down as u8,
                 ..record(SIDESTEP_ROUTE_DROP)
             },

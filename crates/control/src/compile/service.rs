@@ -149,7 +149,6 @@ impl Pass<'_> {
     /// End.AM.
     pub(super) fn masquerading(&mut self, local: &Seg6Local) -> Outcome<sidestep_route> {
         let service = left(Service::of(local))?;
-        let adjacency = self.adjacency(service.oif, service.via, None)?;
         let nat = if local.flavors.nat {
             SIDESTEP_ROUTE_NAT
         } else {
@@ -165,6 +164,7 @@ impl Pass<'_> {
                 port.flags |= SIDESTEP_PORT_SERVICE;
             }
         }
+        let adjacency = self.adjacency(service.oif, service.via, None)?;
         Ok(sidestep_route {
             adjacency,
             ..record(SIDESTEP_ROUTE_END_AM)
@@ -186,9 +186,9 @@ impl Pass<'_> {
             tunsrc: local.proxy.src,
             ..Seg6Encap::new(mode, local.segments.clone())
         };
-        let adjacency = self.adjacency(service.oif, service.via, None)?;
         let back = self.headend(service.family(), next_hop, &encap)?;
         self.way_back(&service, back)?;
+        let adjacency = self.adjacency(service.oif, service.via, None)?;
         Ok(sidestep_route {
             adjacency,
             inner: service.inner(),
@@ -203,7 +203,6 @@ impl Pass<'_> {
         sid: RouteKey,
     ) -> Outcome<sidestep_route> {
         let service = left(Service::of(local))?;
-        let adjacency = self.adjacency(service.oif, service.via, None)?;
         let learned = self.learning(&service, local, sid)?;
         self.way_back(
             &service,
@@ -212,6 +211,7 @@ impl Pass<'_> {
                 ..record(SIDESTEP_ROUTE_BACK_AD)
             },
         )?;
+        let adjacency = self.adjacency(service.oif, service.via, None)?;
         Ok(sidestep_route {
             adjacency,
             policy: learned,
@@ -242,7 +242,8 @@ impl Pass<'_> {
         Ok(index)
     }
 
-    /// What a service sends back goes by this route. Several SIDs may share a port where it is the same one.
+    /// What a service sends back goes by this route, also where the interface to it has gone: so this comes before the way
+    /// there. Several SIDs may share a port where it is the same one.
     fn way_back(&mut self, service: &Service, back: sidestep_route) -> Outcome<()> {
         let links = &self.node.links;
         let name = links

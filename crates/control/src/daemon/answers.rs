@@ -7,7 +7,7 @@ use sidestep_model::config::Overlay;
 use sidestep_model::grammar::{Style, domain, rule, vlan};
 use sidestep_model::node::Node;
 
-use super::own::{self, Over};
+use super::own;
 use super::{Daemon, nanoseconds};
 use crate::api::Request;
 use crate::report;
@@ -102,9 +102,10 @@ impl Daemon {
         change(&mut self.own, node)?;
         if let Err(error) = self.bring_patiently(Some(&before)) {
             self.own = before;
-            self.over = Over::of(self.mirror.node(), &self.own, self.liveness.down());
+            self.lay_over();
             return Err(error.to_string());
         }
+        self.find_devices();
         Ok(Value::Null)
     }
 

@@ -24,6 +24,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use nix::sys::prctl::set_dumpable;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Gid;
 use serde_json::Value;
@@ -49,7 +50,7 @@ use liveness::Liveness;
 use lock::Lock;
 use neighbors::Neighbors;
 use oam::Oam;
-use own::Over;
+use own::{Devices, Over};
 use replies::Replies;
 
 /// Where something does not fit and other things come and go, it is tried again whether it does no more often than this,
@@ -163,6 +164,7 @@ pub struct Daemon {
     words: PacketWords,
     mirror: Mirror,
     own: Overlay,
+    devices: Devices,
     over: Over,
     compiler: Compiler,
     compiled: Compiled,
@@ -215,6 +217,7 @@ impl Daemon {
         options.check()?;
         // Secrets of HMAC keys are in this process: nothing of its memory is written down when it dies.
         set_dumpable(false).map_err(|errno| DaemonError::System(errno.into()))?;
+        raise_descriptors();
         let directory = run_directory();
         let lock = Lock::take(&directory)?;
         if let Some(run_root) = directory.parent() {
@@ -238,7 +241,9 @@ impl Daemon {
                 why,
             })?;
         }
-        let own = options.config.overlay(mirror.node())?;
+        let mut own = options.config.overlay(mirror.node())?;
+        let mut devices = Devices::default();
+        devices.follow(&mut own, mirror.node());
         let kernel = Kernel::load(options.limits, &options.pin_root)?;
         kernel.limit_reports(options.icmp_rate);
         let origin = kernel.origin();
@@ -257,9 +262,10 @@ impl Daemon {
                 ..Compiled::default()
             },
             words,
-            over: Over::of(mirror.node(), &own, BTreeSet::new()),
+            over: Over::of(mirror.node(), &own, &devices, BTreeSet::new()),
             mirror,
             own,
+            devices,
             kernel,
             neighbors: Neighbors::default(),
             liveness: Liveness::default(),
@@ -313,6 +319,17 @@ impl Daemon {
         self.over.node(self.mirror.node())
     }
 
+    fn lay_over(&mut self) {
+        let down = self.liveness.down();
+        self.over = Over::of(self.mirror.node(), &self.own, &self.devices, down);
+    }
+
+    /// Remembers what the interfaces of our own are called, and finds those that have been made again.
+    fn find_devices(&mut self) {
+        let moved = self.devices.follow(&mut self.own, self.mirror.node());
+        self.liveness.follow_devices(&moved);
+    }
+
     /// As [`Daemon::bring`], for somebody who waits for the answer: what does not fit, perhaps only because indices are held
     /// back since the last grace period, is tried again after one. (Otherwise [`Daemon::release`] does, and nobody waits.)
     fn bring_patiently(&mut self, whole: Option<&Overlay>) -> Result<(), DaemonError> {
@@ -329,9 +346,7 @@ impl Daemon {
     /// Brings the tables to what the node is now, all of it compiled anew, as far as they hold it. With `whole`, a route of
     /// our own that does not fit, though not one of those that did not before, is an error, and nothing changes.
     fn bring(&mut self, whole: Option<&Overlay>) -> Result<(), DaemonError> {
-        self.liveness
-            .follow(self.own.routes.values(), Instant::now());
-        self.over = Over::of(self.mirror.node(), &self.own, self.liveness.down());
+        self.lay_over();
         let ports = self.slots();
         let node = self.over.node(self.mirror.node());
         self.compilations += 1;
@@ -362,6 +377,9 @@ impl Daemon {
         self.kernel.publish(&delta, &next.image)?;
         self.compiler.accept();
         self.compiled = next;
+        // Not before: what was refused changes nothing of whom is looked at.
+        self.liveness
+            .follow(self.own.routes.values(), Instant::now());
         Ok(())
     }
 
@@ -480,6 +498,9 @@ impl Daemon {
         if is_small && self.trouble.is_none() && self.step(changes) {
             return;
         }
+        if changes.other || changes.resynced {
+            self.find_devices();
+        }
         self.trouble = self.bring(None).err().map(|error| error.to_string());
         if changes.other {
             self.attach_again();
@@ -557,7 +578,13 @@ impl Daemon {
             .filter(|port| port.target == "none")
             .map(|port| format!("port {} is not attached: {}", port.name, port.why));
         let icmp = self.icmp.trouble().map(str::to_owned);
-        failed.chain(full).chain(ports).chain(icmp).collect()
+        let services = self.liveness.trouble();
+        failed
+            .chain(full)
+            .chain(ports)
+            .chain(icmp)
+            .chain(services)
+            .collect()
     }
 
     /// How it began: afresh, or with what a dead instance had pinned.
@@ -575,6 +602,17 @@ impl Daemon {
             let ports: Vec<_> = self.attached.keys().map(String::as_str).collect();
             format!("port {name}: not attached; there are {}", ports.join(", "))
         })
+    }
+}
+
+/// Each service that is asked takes a descriptor, and the 1024 that a process usually begins with would be gone with as many
+/// services. How many there may be at most is the administrator's to say: the hard limit. Where that is forbidden, what there is
+/// has to do.
+fn raise_descriptors() {
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+    {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
 }
 

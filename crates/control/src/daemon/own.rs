@@ -1,7 +1,7 @@
 //! What only Sidestep has: the routes, rules, neighbors and VLAN tables of the configuration file, of `sidestep route`,
 //! `sidestep rule`, `sidestep vlan`, `sidestep policy` and `sidestep domain`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv6Net};
@@ -11,9 +11,9 @@ use sidestep_model::config::{
 };
 use sidestep_model::grammar::{Context, Style, Words, domain, policy, route, rule, vlan};
 use sidestep_model::hmac::{HmacAlgorithm, HmacKey, Secret};
-use sidestep_model::node::{Node, TableId};
+use sidestep_model::node::{IfIndex, Node, TableId};
 use sidestep_model::policy::{Policies, is_steering, named};
-use sidestep_model::route::{Owner, RouteKey};
+use sidestep_model::route::{Encap, Owner, RouteKey};
 use sidestep_model::service::Service;
 
 use crate::api::Verb;
@@ -24,10 +24,16 @@ pub(crate) struct Over(Option<Node>);
 
 impl Over {
     /// `down`: services that do not answer.
-    pub(crate) fn of(mirrored: &Node, own: &Overlay, down: BTreeSet<Service>) -> Self {
+    pub(crate) fn of(
+        mirrored: &Node,
+        own: &Overlay,
+        devices: &Devices,
+        down: BTreeSet<Service>,
+    ) -> Self {
         Self((*own != Overlay::default()).then(|| {
             let mut node = Node {
                 services_down: down,
+                former_names: devices.0.clone(),
                 ..over(mirrored, own)
             };
             node.steer();
@@ -69,6 +75,67 @@ impl Over {
         routes.extend(steered);
         routes
     }
+}
+
+/// What the interfaces are called that our own configuration means. It is written with names, and one that is made again
+/// has another index.
+#[derive(Debug, Default)]
+pub(crate) struct Devices(BTreeMap<IfIndex, String>);
+
+impl Devices {
+    /// Puts interfaces that are there again in the place of those that have gone. Returns which for which.
+    pub(crate) fn follow(
+        &mut self,
+        own: &mut Overlay,
+        mirrored: &Node,
+    ) -> BTreeMap<IfIndex, IfIndex> {
+        let mut moved = BTreeMap::new();
+        let mut names = BTreeMap::new();
+        for dev in devices(own) {
+            let former = self.0.get(&dev);
+            let now = mirrored
+                .links
+                .get(&dev)
+                .or_else(|| mirrored.link_by_name(former?));
+            let name = now.map(|link| &link.name).or(former);
+            let index = now.map_or(dev, |link| link.ifindex);
+            names.extend(name.map(|name| (index, name.clone())));
+            if index != dev {
+                moved.insert(dev, index);
+            }
+        }
+        self.0 = names;
+        if !moved.is_empty() {
+            for dev in mentions(own) {
+                *dev = *moved.get(dev).unwrap_or(dev);
+            }
+            let neighbors = std::mem::take(&mut own.neighbors).into_iter();
+            own.neighbors = neighbors
+                .map(|((dev, of), it)| ((*moved.get(&dev).unwrap_or(&dev), of), it))
+                .collect();
+        }
+        moved
+    }
+}
+
+/// Every interface that our own configuration means.
+fn devices(own: &mut Overlay) -> BTreeSet<IfIndex> {
+    let of_neighbors: Vec<_> = own.neighbors.keys().map(|(dev, _)| *dev).collect();
+    let others = mentions(own).map(|dev| *dev);
+    others.chain(of_neighbors).collect()
+}
+
+/// Where interfaces are meant, save the keys of neighbors. Rules and the domain have names.
+fn mentions(own: &mut Overlay) -> impl Iterator<Item = &mut IfIndex> {
+    let hops = own.routes.values_mut().flat_map(|it| &mut it.next_hops);
+    let of_routes = hops.flat_map(|hop| {
+        let local = match &mut hop.encap {
+            Some(Encap::Seg6Local(local)) => [local.oif.as_mut(), local.iif.as_mut()],
+            _ => [None, None],
+        };
+        hop.dev.iter_mut().chain(local.into_iter().flatten())
+    });
+    of_routes.chain(own.vlans.values_mut())
 }
 
 fn over(mirrored: &Node, own: &Overlay) -> Node {
@@ -336,4 +403,98 @@ fn selector(words: &[String]) -> Option<(IpNet, TableId, Option<u32>)> {
         }
     }
     Some((prefix, table, metric))
+}
+
+#[cfg(test)]
+mod tests {
+    use sidestep_model::node::{Link, LinkKind, Mac, Neighbor};
+    use sidestep_model::route::{NextHop, Route};
+    use sidestep_model::vlan::{Vids, VlanKey, VlanTableId};
+
+    use super::*;
+
+    fn node(links: &[(u32, &str)]) -> Node {
+        let links = links.iter().map(|(index, name)| {
+            let link = Link {
+                ifindex: IfIndex(*index),
+                name: (*name).to_owned(),
+                mac: Mac::default(),
+                mtu: 1500,
+                kind: LinkKind::Ethernet,
+                master: None,
+                up: true,
+                seg6_enabled: true,
+                seg6_require_hmac: 0,
+                forwarding6: true,
+                forwarding4: true,
+                rp_filter: 0,
+                hop_limit: 64,
+                xdp_transmit: true,
+            };
+            (link.ifindex, link)
+        });
+        Node {
+            links: links.collect(),
+            ..Node::default()
+        }
+    }
+
+    #[test]
+    fn what_is_our_own_means_interfaces_by_name() {
+        let before = node(&[(2, "eth0"), (3, "eth1")]);
+        let mut own = Overlay::default();
+        let words =
+            "fc00:9::/64 encap seg6local action End.AM oif eth0 iif eth1 nh6 fc00::2 dev eth0";
+        let words: Vec<String> = words.split(' ').map(String::from).collect();
+        change(&mut own, &before, Verb::Add, &words).expect("a route");
+        let neighbor = Neighbor {
+            lladdr: None,
+            permanent: true,
+        };
+        let address: IpAddr = "fc00::2".parse().expect("an address");
+        own.neighbors.insert((IfIndex(2), address), neighbor);
+        let key = VlanKey {
+            table: VlanTableId(1),
+            vids: Vids::Untagged,
+        };
+        own.vlans.insert(key, IfIndex(3));
+
+        let mut known = Devices::default();
+        assert_eq!(known.follow(&mut own, &before), BTreeMap::new());
+        let written = own.clone();
+        // Both are gone, and one of them comes back, and then the other one.
+        assert_eq!(
+            known.follow(&mut own, &node(&[(7, "eth7")])),
+            BTreeMap::new()
+        );
+        assert_eq!(own, written);
+        let moved = known.follow(&mut own, &node(&[(3, "eth1"), (8, "eth0")]));
+        assert_eq!(moved, BTreeMap::from([(IfIndex(2), IfIndex(8))]));
+        assert_eq!(known.0[&IfIndex(8)], "eth0");
+        assert!(own.neighbors.contains_key(&(IfIndex(8), address)));
+        let moved = known.follow(&mut own, &node(&[(9, "eth1"), (8, "eth0")]));
+        assert_eq!(moved, BTreeMap::from([(IfIndex(3), IfIndex(9))]));
+        assert_eq!(own.vlans[&key], IfIndex(9));
+        let [Route { next_hops, .. }] = &own.routes.values().collect::<Vec<_>>()[..] else {
+            panic!("{own:?}")
+        };
+        let [
+            NextHop {
+                dev,
+                encap: Some(Encap::Seg6Local(local)),
+                ..
+            },
+        ] = &next_hops[..]
+        else {
+            panic!("{own:?}")
+        };
+        let devices = (*dev, local.oif, local.iif);
+        assert_eq!(
+            devices,
+            (Some(IfIndex(8)), Some(IfIndex(8)), Some(IfIndex(9)))
+        );
+        // Another name for the one that is there is its name.
+        known.follow(&mut own, &node(&[(9, "eth1"), (8, "wan")]));
+        assert_eq!(known.0[&IfIndex(8)], "wan");
+    }
 }

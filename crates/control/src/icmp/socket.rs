@@ -21,7 +21,7 @@ pub struct Sockets {
     v4: OwnedFd,
 }
 
-/// RFC 3542 3.2: types that are handed up. A set bit keeps one out.
+/// Types that are handed up.
 const HEARD: [u8; 2] = [2, 3];
 
 impl Sockets {
@@ -29,15 +29,11 @@ impl Sockets {
     pub fn open() -> io::Result<Self> {
         let open = |family, protocol| socket(family, SockType::Raw, FLAGS, protocol);
         let v6 = open(AddressFamily::Inet6, SockProtocol::IcmpV6)?;
-        let mut filter = [u32::MAX; 8];
-        for kind in HEARD {
-            filter[usize::from(kind) / 32] &= !(1 << (kind % 32));
-        }
-        set(&v6, libc::IPPROTO_ICMPV6, ICMP6_FILTER, &filter)?;
+        hear_icmp6(&v6, &HEARD)?;
         // A SID is not an address of the node, though answers come from it.
         set(&v6, libc::IPPROTO_IPV6, libc::IPV6_FREEBIND, &1i32)?;
         let v4 = open(AddressFamily::Inet, SockProtocol::Icmp)?;
-        set(&v4, libc::SOL_RAW, ICMP_FILTER, &u32::MAX)?;
+        hear_icmp4(&v4, &[])?;
         Ok(Self { v6, v4 })
     }
 
@@ -87,6 +83,23 @@ impl Sockets {
     }
 }
 
+/// Has a raw socket hand up these `ICMPv6` types and no others.
+pub(crate) fn hear_icmp6(socket: &OwnedFd, types: &[u8]) -> io::Result<()> {
+    let mut filter = [u32::MAX; 8];
+    for kind in types {
+        filter[usize::from(*kind) / 32] &= !(1 << (kind % 32));
+    }
+    set(socket, libc::IPPROTO_ICMPV6, ICMP6_FILTER, &filter)
+}
+
+/// As [`hear_icmp6`], of ICMP, with types below 32. Types from there on are handed up in any case (raw(7)).
+pub(crate) fn hear_icmp4(socket: &OwnedFd, types: &[u8]) -> io::Result<()> {
+    let filter = types
+        .iter()
+        .fold(u32::MAX, |filter, kind| filter & !(1 << kind));
+    set(socket, libc::SOL_RAW, ICMP_FILTER, &filter)
+}
+
 /// A socket option that is no more than bytes.
 fn set<T: Copy>(socket: &OwnedFd, level: i32, option: i32, value: &T) -> io::Result<()> {
     // SAFETY: the pointer and the length are those of `value`, which the kernel copies.
@@ -103,7 +116,7 @@ fn set<T: Copy>(socket: &OwnedFd, level: i32, option: i32, value: &T) -> io::Res
     Ok(())
 }
 
-/// `linux/icmpv6.h`.
+/// `linux/icmpv6.h`, RFC 3542 3.2: a set bit keeps a type out.
 const ICMP6_FILTER: i32 = 1;
 /// `linux/icmp.h`.
 const ICMP_FILTER: i32 = 1;

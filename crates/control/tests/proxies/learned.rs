@@ -5,6 +5,7 @@ use std::net::Ipv6Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use sidestep_datapath::learned::Flows;
 use sidestep_datapath::{Image, Native, Verdict};
 use sidestep_lab::differential::headers::{
     ETHERNET, ETHERTYPE_IPV6, Ipv6, Srh, ethernet, ipv6, proto, srh,
@@ -24,8 +25,9 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(age: u32) -> Self {
-        let (_, node, compiled) = with(&[format!("{ROUTE} age {age} dev eth2")]);
+    /// `more`: words of End.AD.
+    fn new(more: &str) -> Self {
+        let (_, node, compiled) = with(&[format!("{ROUTE} {more} dev eth2")]);
         let image = compiled.image;
         let ifindex = |port| node.link_by_name(port).expect("a port").ifindex.0;
         let learned: Vec<u32> = image.learned.keys().copied().collect();
@@ -53,15 +55,19 @@ impl Bench {
     fn version(&self, cpu: &Native) -> u64 {
         cpu.learned(self.index).expect("a proxy").version
     }
+
+    fn flows(&self, cpu: &Native) -> Flows {
+        cpu.flows(self.index).expect("by flow")
+    }
 }
 
-/// Inside all of them: the service has decremented its hop limit.
-fn inner(hop_limit: u8) -> Vec<u8> {
+/// Inside of them, of that flow: the service has decremented its hop limit.
+fn inner(flow: u8, hop_limit: u8) -> Vec<u8> {
     let fields = Ipv6 {
         traffic_class: 0x28,
         flow_label: 0xbeef,
         hop_limit,
-        source: "2001:db8:1::1".parse().expect("an address"),
+        source: Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, flow.into()),
         destination: "2001:db8:a::1".parse().expect("an address"),
     };
     ipv6(&fields, proto::NO_NEXT_HEADER, &[])
@@ -72,8 +78,9 @@ fn frame(port: u8, packet: &[u8]) -> Vec<u8> {
     ethernet(to, [2, 0, 0, 0, 0, port + 0x10], ETHERTYPE_IPV6, packet)
 }
 
-/// A packet of a chain, whose headers have the chain's number all over; as it arrives, and as it goes on.
-fn chain(number: u8, arrives: bool) -> Vec<u8> {
+/// A packet of a chain, whose headers have the chain's number all over; as it arrives, and as it goes on. The chains are those of
+/// so many flows, in turn.
+fn chain(number: u8, flows: u8, arrives: bool) -> Vec<u8> {
     let filled = |prefix: [u8; 2]| {
         let mut octets = [number; 16];
         octets[..2].copy_from_slice(&prefix);
@@ -98,7 +105,7 @@ fn chain(number: u8, arrives: bool) -> Vec<u8> {
         source: filled([0xfc, 0xaa]),
         destination: if arrives { sid } else { next },
     };
-    let carried = inner(if arrives { 64 } else { 62 });
+    let carried = inner(number % flows, if arrives { 64 } else { 62 });
     let packet = ipv6(&outer, proto::ROUTING, &srh(&fields, proto::IPV6, &carried));
     if arrives { frame(0, &packet) } else { packet }
 }
@@ -106,21 +113,50 @@ fn chain(number: u8, arrives: bool) -> Vec<u8> {
 #[test]
 fn what_is_restored_is_one_chain_whole_while_all_cpus_learn_others() {
     const CHAINS: u8 = 16;
+    let bench = Bench::new("age 0");
+    let (seen, cpu) = learn_and_restore(&bench, CHAINS, 1);
+    assert!(seen.len() > 2, "{seen:?}");
+    let learned = bench.version(&cpu);
+    assert!(learned > 10_000, "{learned}");
+}
+
+#[test]
+fn a_flow_gets_one_of_its_own_chains_whole_while_all_cpus_learn_and_evict_others() {
+    // One flow more than there is room for; an odd number, so that each is learned by both CPUs. More chains than are known at
+    // a time in some of their sets.
+    const FLOWS: u8 = 9;
+    const CHAINS: u8 = 22 * FLOWS;
+    let bench = Bench::new("age 0 flows 8");
+    let (seen, cpu) = learn_and_restore(&bench, CHAINS, FLOWS);
+    let flows: BTreeSet<usize> = seen
+        .iter()
+        .map(|chain| chain % usize::from(FLOWS))
+        .collect();
+    assert!(flows.len() > 2 && seen.len() > flows.len(), "{seen:?}");
+    let known = bench.flows(&cpu);
+    assert_eq!((known.limit, known.used), (8, 8));
+    assert!(known.evicted > 10_000, "{known:?}");
+}
+
+/// Two CPUs learn chains of so many flows, and two restore them. The chains that were restored, each of them whole and of the
+/// flow that it was restored for; and a CPU that knows what was learned.
+fn learn_and_restore(bench: &Bench, chains: u8, flows: u8) -> (BTreeSet<usize>, Native) {
     const RESTORED: usize = 150_000;
-    let bench = Bench::new(0);
-    let mut cpus = bench.cpus(4);
+    let mut cpus = bench.cpus(5);
+    let witness = cpus.pop().expect("a CPU");
     let learners = cpus.split_off(2);
     let stop = AtomicBool::new(false);
-    let expected: Vec<Vec<u8>> = (0..CHAINS).map(|number| chain(number, false)).collect();
-    let back = frame(2, &inner(63));
-    let (bench, stop, expected, back) = (&bench, &stop, &expected, &back);
-    let (seen, learned) = thread::scope(|scope| {
+    let chain = |number, arrives| chain(number, flows, arrives);
+    let expected: Vec<Vec<u8>> = (0..chains).map(|number| chain(number, false)).collect();
+    let back: Vec<Vec<u8>> = (0..flows).map(|flow| frame(2, &inner(flow, 63))).collect();
+    let (stop, expected, back) = (&stop, &expected, &back);
+    let seen = thread::scope(|scope| {
         let learning: Vec<_> = learners
             .into_iter()
             .enumerate()
             .map(|(half, mut cpu)| {
                 scope.spawn(move || {
-                    let mine = (0..CHAINS).filter(|number| usize::from(number % 2) == half);
+                    let mine = (0..chains).filter(|number| usize::from(number % 2) == half);
                     let frames: Vec<_> = mine.map(|number| chain(number, true)).collect();
                     while !stop.load(Ordering::Relaxed) {
                         for frame in &frames {
@@ -128,7 +164,6 @@ fn what_is_restored_is_one_chain_whole_while_all_cpus_learn_others() {
                             assert!(matches!(verdict, Verdict::Forward { .. }), "{verdict:?}");
                         }
                     }
-                    bench.version(&cpu)
                 })
             })
             .collect();
@@ -142,54 +177,56 @@ fn what_is_restored_is_one_chain_whole_while_all_cpus_learn_others() {
             .map(thread::ScopedJoinHandle::join)
             .collect();
         stop.store(true, Ordering::Relaxed);
-        let learned = learning
-            .into_iter()
-            .map(|it| it.join().expect("a learner"))
-            .max();
+        for learner in learning {
+            learner.join().expect("a learner");
+        }
         let seen = seen.into_iter().flat_map(|it| it.expect("whole chains"));
-        (seen.collect::<BTreeSet<usize>>(), learned)
+        seen.collect()
     });
-    assert!(seen.len() > 2, "{seen:?}");
-    assert!(learned > Some(10_000), "{learned:?}");
+    (seen, witness)
 }
 
-/// Restores headers so many times; the chains that they were of.
+/// Restores headers so many times, for one flow after the other; the chains that they were of.
 fn restore(
     bench: &Bench,
     cpu: &mut Native,
-    back: &[u8],
+    back: &[Vec<u8>],
     expected: &[Vec<u8>],
     times: usize,
 ) -> BTreeSet<usize> {
     let mut seen = BTreeSet::new();
     let mut restored = 0;
-    while restored < times {
-        match cpu.run(bench.service, back) {
+    for (flow, frame) in back.iter().enumerate().cycle() {
+        match cpu.run(bench.service, frame) {
             Verdict::Forward { .. } => {}
-            // The learners had come round, or have not begun.
+            // The learners had come round, or have not begun, or the flow made room for another one.
             Verdict::Drop(reason) if ["rewrite", "not_learned"].contains(&reason.name) => continue,
             verdict => panic!("{verdict:?}"),
         }
         let packet = &cpu.frame()[ETHERNET..];
         let number = usize::from(packet[23]);
+        assert_eq!(number % back.len(), flow, "the chain of another flow");
         assert_eq!(Some(packet), expected.get(number).map(Vec::as_slice));
         seen.insert(number);
         restored += 1;
+        if restored == times {
+            break;
+        }
     }
     seen
 }
 
 #[test]
 fn headers_learned_after_the_clock_was_read_are_not_old() {
-    let bench = Bench::new(3600);
+    let bench = Bench::new("age 3600");
     let mut cpus = bench.cpus(2);
     cpus[0].set_now(10_000_000_001);
-    cpus[0].run(bench.outside, &chain(1, true));
+    cpus[0].run(bench.outside, &chain(1, 1, true));
     // Has read the clock before the other learned.
     cpus[1].set_now(10_000_000_000);
-    cpus[1].run(bench.outside, &chain(2, true));
+    cpus[1].run(bench.outside, &chain(2, 1, true));
     assert_eq!(bench.version(&cpus[1]), 1);
     cpus[1].set_now(10_000_000_001 + 3600 * 1_000_000_000);
-    cpus[1].run(bench.outside, &chain(2, true));
+    cpus[1].run(bench.outside, &chain(2, 1, true));
     assert_eq!(bench.version(&cpus[0]), 2);
 }

@@ -119,6 +119,9 @@ impl Model {
         let bytes = match self.classify(port, frame) {
             Ok(bytes) => bytes,
             Err(Drop(reason)) => return Answer::Drop(reason),
+            Err(Leave(reason)) if self.strays(port, frame, reason) => {
+                return Answer::Drop("kernel_only");
+            }
             Err(Leave(reason)) => return Answer::Kernel(reason, None, false),
         };
         let mut packet = Packet {
@@ -148,6 +151,29 @@ impl Model {
             _ => return Err(Leave("not_ip")),
         };
         Ok(rest[..length].to_vec())
+    }
+
+    /// A packet of IFACE-IN that nobody here reads, and that the kernel, which knows of no proxy, would forward.
+    fn strays(&self, port: usize, frame: &[u8], reason: &str) -> bool {
+        if !["ipv4_options", "jumbogram"].contains(&reason) {
+            return false;
+        }
+        let (destination, inner) = if reason == "jumbogram" {
+            let octets: [u8; 16] = frame[38..54].try_into().expect("16 bytes");
+            (IpAddr::from(octets), proto::IPV6)
+        } else {
+            let octets: [u8; 4] = frame[30..34].try_into().expect("4 bytes");
+            (IpAddr::from(octets), proto::IPV4)
+        };
+        let of_the_link = match destination {
+            IpAddr::V6(to) => to.is_multicast() || to.is_unicast_link_local(),
+            IpAddr::V4(to) => to.octets()[0] >= 224,
+        };
+        let own = &self.ports[port].own;
+        let mut proxies = self.proxies.iter();
+        !of_the_link
+            && !own.iter().any(|(own, _)| *own == destination)
+            && proxies.any(|proxy| proxy.iface_in == port && proxy.inner == inner)
     }
 
     /// The port that the packet leaves by.

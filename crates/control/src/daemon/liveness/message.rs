@@ -7,13 +7,13 @@ use sidestep_model::node::Mac;
 
 // IANA: ICMPv6 "type" Numbers, ICMP Type Numbers.
 const ECHO_REQUEST_6: u8 = 128;
-const ECHO_REPLY_6: u8 = 129;
+pub(super) const ECHO_REPLY_6: u8 = 129;
 const NEIGHBOR_SOLICITATION: u8 = 135;
-const NEIGHBOR_ADVERTISEMENT: u8 = 136;
+pub(super) const NEIGHBOR_ADVERTISEMENT: u8 = 136;
 const ECHO_REQUEST_4: u8 = 8;
-const ECHO_REPLY_4: u8 = 0;
+pub(super) const ECHO_REPLY_4: u8 = 0;
 
-/// Who asks: echoes carry it, so that the answers to others are told apart.
+/// Which probe asks: echoes carry it, so that the answers to others are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identifier(pub u16);
 
@@ -22,9 +22,9 @@ pub(super) fn echo_request_6(identifier: Identifier, sequence: u16) -> [u8; 8] {
     echo(ECHO_REQUEST_6, identifier, sequence)
 }
 
-/// RFC 4443 4.2: an answer to any of our requests.
-pub(super) fn is_echo_reply_6(message: &[u8], identifier: Identifier) -> bool {
-    is_echo(message, ECHO_REPLY_6, identifier)
+/// RFC 4443 4.2: the sequence number of the request that this answers.
+pub(super) fn echo_reply_6(message: &[u8], identifier: Identifier) -> Option<u16> {
+    echoed(message, ECHO_REPLY_6, identifier)
 }
 
 /// RFC 792, with its checksum.
@@ -39,11 +39,10 @@ pub(super) fn echo_request_4(identifier: Identifier, sequence: u16) -> [u8; 8] {
     message
 }
 
-/// RFC 792. A raw socket gives the IPv4 header, too.
-pub(super) fn is_echo_reply_4(packet: &[u8], identifier: Identifier) -> bool {
+/// RFC 792, as [`echo_reply_6`]. A raw socket gives the IPv4 header, too.
+pub(super) fn echo_reply_4(packet: &[u8], identifier: Identifier) -> Option<u16> {
     let length = packet.first().map_or(0, |byte| usize::from(byte & 15) * 4);
-    let message = packet.get(length..);
-    message.is_some_and(|message| is_echo(message, ECHO_REPLY_4, identifier))
+    echoed(packet.get(length..)?, ECHO_REPLY_4, identifier)
 }
 
 fn echo(kind: u8, Identifier(identifier): Identifier, sequence: u16) -> [u8; 8] {
@@ -54,8 +53,10 @@ fn echo(kind: u8, Identifier(identifier): Identifier, sequence: u16) -> [u8; 8] 
     message
 }
 
-fn is_echo(message: &[u8], kind: u8, Identifier(identifier): Identifier) -> bool {
-    message.len() >= 8 && message[0] == kind && message[4..6] == identifier.to_be_bytes()
+fn echoed(message: &[u8], kind: u8, Identifier(identifier): Identifier) -> Option<u16> {
+    let [type_, _, _, _, id @ .., first, second] = message.first_chunk::<8>()?;
+    let ours = *type_ == kind && *id == identifier.to_be_bytes();
+    ours.then(|| u16::from_be_bytes([*first, *second]))
 }
 
 /// RFC 4861 4.3, with the Ethernet address of who asks.
@@ -129,16 +130,16 @@ mod tests {
     #[test]
     fn only_an_answer_to_us_is_one() {
         let reply = [129, 0, 9, 9, 0x12, 0x34, 0, 7];
-        assert!(is_echo_reply_6(&reply, ME));
-        assert!(!is_echo_reply_6(&reply, Identifier(1)));
-        assert!(!is_echo_reply_6(&reply[..7], ME));
-        assert!(!is_echo_reply_6(&echo_request_6(ME, 7), ME));
+        assert_eq!(echo_reply_6(&reply, ME), Some(7));
+        assert_eq!(echo_reply_6(&reply, Identifier(1)), None);
+        assert_eq!(echo_reply_6(&reply[..7], ME), None);
+        assert_eq!(echo_reply_6(&echo_request_6(ME, 7), ME), None);
         let header = [&[0x46][..], &[0; 23]].concat();
         let packet = [&header[..], &[0, 0, 9, 9, 0x12, 0x34, 0, 7]].concat();
-        assert!(is_echo_reply_4(&packet, ME));
-        assert!(!is_echo_reply_4(&packet[..31], ME));
-        assert!(!is_echo_reply_4(&[], ME));
-        assert!(!is_echo_reply_4(&[0x4f], ME));
+        assert_eq!(echo_reply_4(&packet, ME), Some(7));
+        assert_eq!(echo_reply_4(&packet[..31], ME), None);
+        assert_eq!(echo_reply_4(&[], ME), None);
+        assert_eq!(echo_reply_4(&[0x4f], ME), None);
     }
 
     #[test]

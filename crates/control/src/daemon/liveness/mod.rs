@@ -6,23 +6,37 @@ mod probe;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::os::fd::BorrowedFd;
+use std::process;
 use std::time::{Duration, Instant};
 
 use sidestep_model::behavior::proxy::Probe;
-use sidestep_model::node::Node;
+use sidestep_model::node::{IfIndex, Node};
 use sidestep_model::route::{Encap, Route};
 use sidestep_model::service::Service;
 
 use crate::report;
-use probe::Prober;
+use message::Identifier;
+use probe::{Failure, Prober};
 use watch::{State, Watch};
 
 /// The services that are looked at.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Liveness {
     watched: BTreeMap<Service, Watched>,
+    identifiers: Identifiers,
+}
+
+/// A number for each probe.
+#[derive(Debug)]
+struct Identifiers(u16);
+
+impl Identifiers {
+    /// They come again after 65536 probes, when the one that had it is gone or asks somewhere else.
+    fn next(&mut self) -> Identifier {
+        self.0 = self.0.wrapping_add(1);
+        Identifier(self.0)
+    }
 }
 
 #[derive(Debug)]
@@ -31,6 +45,18 @@ struct Watched {
     prober: Option<Prober>,
     /// Why it cannot be asked.
     trouble: Option<String>,
+    /// Because there is no socket for it: its state is that of when there was one.
+    is_stale: bool,
+}
+
+impl Default for Liveness {
+    /// Nothing is looked at. The answers to an instance before are not this one's.
+    fn default() -> Self {
+        Self {
+            watched: BTreeMap::new(),
+            identifiers: Identifiers(process::id() as u16),
+        }
+    }
 }
 
 impl Liveness {
@@ -44,8 +70,26 @@ impl Liveness {
                 watch: Watch::new(interval, now),
                 prober: None,
                 trouble: None,
+                is_stale: false,
             });
         }
+    }
+
+    /// These interfaces are others now. Their services are the same, and what is known of them stays known.
+    pub fn follow_devices(&mut self, moved: &BTreeMap<IfIndex, IfIndex>) {
+        if moved.is_empty() {
+            return;
+        }
+        let watched = std::mem::take(&mut self.watched).into_iter();
+        self.watched = watched
+            .map(|(mut service, mut watched)| {
+                if let Some(now) = moved.get(&service.dev) {
+                    service.dev = *now;
+                    watched.prober = None;
+                }
+                (service, watched)
+            })
+            .collect();
     }
 
     /// Those that are down.
@@ -63,7 +107,7 @@ impl Liveness {
         for (service, watched) in &mut self.watched {
             let down = |watched: &Watched| watched.watch.state() == State::Down;
             let before = down(watched);
-            watched.look(service, node, now);
+            watched.look(service, node, &mut self.identifiers, now);
             changed |= down(watched) != before;
         }
         changed
@@ -79,6 +123,15 @@ impl Liveness {
     pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let probers = self.watched.values().flat_map(|it| &it.prober);
         probers.map(Prober::fd)
+    }
+
+    /// What keeps services from being asked that is not their fault; one of the reasons if there are several.
+    pub fn trouble(&self) -> Option<String> {
+        let mut stale = self.watched.values().filter(|it| it.is_stale);
+        let why = stale.find_map(|it| it.trouble.as_deref())?;
+        Some(format!(
+            "services of SR proxies are taken for what they were, as there is no socket to ask them: {why}"
+        ))
     }
 
     /// What is known of the service of a route, if it is looked at.
@@ -101,28 +154,47 @@ impl Liveness {
 }
 
 impl Watched {
-    fn look(&mut self, service: &Service, node: &Node, now: Instant) {
+    fn look(
+        &mut self,
+        service: &Service,
+        node: &Node,
+        identifiers: &mut Identifiers,
+        now: Instant,
+    ) {
         if !is_asked(service) {
             let link = node.links.get(&service.dev);
             self.watch.tell(link.is_some_and(|link| link.up));
             return;
         }
         // Before the next question: the answer to the last one may wait.
-        if self.prober.as_ref().is_some_and(Prober::answered) {
+        if self.prober.as_mut().is_some_and(Prober::answered) {
             self.watch.answered();
         }
-        if self.watch.is_due(now) {
-            // Who cannot be asked does not answer.
-            let asked = self.ask(service, node);
-            self.trouble = asked.err().map(|error| error.to_string());
+        if now < self.watch.due() {
+            return;
         }
+        let asked = self.ask(service, node, identifiers);
+        self.is_stale = matches!(asked, Err(Failure::NoSocket(_)));
+        if self.is_stale {
+            self.watch.put_off(now);
+        } else {
+            // Who cannot be reached does not answer.
+            self.watch.is_due(now);
+        }
+        self.trouble = asked.err().map(|failure| failure.error().to_string());
     }
 
     /// With a new socket after a failure: the interface may be another one by now.
-    fn ask(&mut self, service: &Service, node: &Node) -> io::Result<()> {
-        let mut prober = match self.prober.take() {
+    fn ask(
+        &mut self,
+        service: &Service,
+        node: &Node,
+        identifiers: &mut Identifiers,
+    ) -> Result<(), Failure> {
+        let former = self.prober.take();
+        let mut prober = match former.filter(|it| it.is_current(service, node)) {
             Some(prober) => prober,
-            None => Prober::open(service, node)?,
+            None => Prober::open(service, node, identifiers.next())?,
         };
         prober.ask(service, node)?;
         self.prober = Some(prober);

@@ -37,7 +37,7 @@ pub(super) struct Watch {
 }
 
 /// Questions without an answer that make a service be down.
-const UNANSWERED: u32 = 2;
+pub(super) const UNANSWERED: u32 = 2;
 
 impl Watch {
     /// The first question is due at once.
@@ -101,6 +101,11 @@ impl Watch {
         self.unanswered += 1;
         self.probes += 1;
         true
+    }
+
+    /// Nobody can ask the service now, which is not its fault: what is known of it stays, until it is tried again.
+    pub fn put_off(&mut self, now: Instant) {
+        self.due = now + self.interval;
     }
 
     fn turn_down(&mut self) {
@@ -180,6 +185,24 @@ mod tests {
         };
         assert!(at > 720 && at <= 720 + INTERVAL, "{at}");
         assert_eq!(watch.downs, 1);
+    }
+
+    #[test]
+    fn one_that_nobody_can_ask_stays_what_it_was_and_is_asked_again_later() {
+        let start = Instant::now();
+        for (answers, state) in [(0, State::Unknown), (1, State::Up)] {
+            let mut watch = Watch::new(10 * MS, start);
+            assert!(watch.is_due(start));
+            (0..answers).for_each(|_| watch.answered());
+            let mut now = watch.due();
+            for _ in 0..100 {
+                watch.put_off(now);
+                assert!(now < watch.due() && watch.due() <= now + 10 * MS);
+                now = watch.due();
+            }
+            assert_eq!((watch.state(), watch.probes), (state, 1));
+            assert!(watch.is_due(now));
+        }
     }
 
     #[test]
