@@ -25,6 +25,9 @@ pub struct Report {
     pub version: String,
     /// Commit it was built from, with `-dirty` behind it if files had changed; none outside a repository.
     pub git: Option<String>,
+    /// SHA-256 of the program that measured, in hexadecimal: two trees with other changes have one commit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
     /// Seed of all random choices, where there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
@@ -302,6 +305,7 @@ mod tests {
             command: vec!["sidestep".into(), "bench".into()],
             version: "0.1.0".into(),
             git: None,
+            program: None,
             seed: Some(1),
             complete: true,
             seconds: 1.5,

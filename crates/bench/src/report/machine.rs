@@ -42,6 +42,7 @@ pub fn facts(report: &Report) -> Vec<(String, String)> {
             ),
         ),
         ("Kernel", Some(machine.kernel.clone())),
+        ("Program (SHA-256)", report.program.clone()),
     ];
     let given = given
         .into_iter()

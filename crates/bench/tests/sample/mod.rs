@@ -19,6 +19,7 @@ pub fn report() -> Report {
             .to_vec(),
         version: "0.1.0".into(),
         git: Some("0123abc".into()),
+        program: Some("0123456789abcdef".into()),
         seed: Some(7),
         complete: false,
         seconds: 75.0,

@@ -13,7 +13,7 @@ use super::plane::{self, Plane};
 use super::product::Sidestep;
 use super::verify::verify;
 use super::vpp::Vpp;
-use super::{Case, Engine, Options, Standing, recipe};
+use super::{Case, Engine, Options, PROGRAM_SHA256, Standing, recipe};
 use crate::Error;
 
 /// All engines that there are, whether they can be set up here or not: [`Engine::refuses`] says that of each case. Those that
@@ -79,6 +79,10 @@ impl Engine for Local {
             let version = sidestep.version();
             let version = version.unwrap_or_else(|error| error.to_string());
             facts.insert("program".to_owned(), version);
+            // Two trees of one commit with other changes have one version.
+            let hash = sidestep.sha256();
+            let hash = hash.unwrap_or_else(|error| error.to_string());
+            facts.insert(PROGRAM_SHA256.to_owned(), hash);
         }
         let mode = match self.who {
             Who::Plane(plane) => plane.mode(),

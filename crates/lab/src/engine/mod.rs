@@ -317,5 +317,8 @@ pub trait Standing {
     }
 }
 
+/// A fact of Sidestep: what tells its program apart from any other of the same version and commit, by SHA-256 of the file.
+const PROGRAM_SHA256: &str = "program sha256";
+
 /// What a frame on the wire has beside the packet, in bytes.
 const ETHERNET_AND_FCS: usize = 18;

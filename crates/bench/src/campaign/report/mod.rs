@@ -90,6 +90,7 @@ pub fn report(campaign: &Campaign, records: &[Record]) -> Option<Report> {
         command: begin.command.clone(),
         version: begin.version.clone(),
         git: begin.git.clone(),
+        program: begin.program.clone(),
         seed: None,
         complete: records.last() == Some(&Record::End),
         seconds: results

@@ -34,6 +34,8 @@ pub(super) struct Bed {
     sidestep: String,
     /// What Sidestep on the system says of its version, or why it does not.
     pub version: Result<String, String>,
+    /// SHA-256 of its file there, or why that is not known.
+    pub sha256: Result<String, String>,
     facts: BTreeMap<String, String>,
 }
 
@@ -73,6 +75,8 @@ impl Bed {
         let processor = "sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1";
         let processor = shell.run("its processor", processor)?;
         let version = shell.run("its Sidestep", "\"$sidestep\" --version");
+        let hash = "file=$(command -v \"$sidestep\") && sha256sum <\"$file\"";
+        let hash = shell.run("its Sidestep's SHA-256", hash);
         let verified = if about.captures {
             "compared byte by byte, as TRex captured it"
         } else {
@@ -109,6 +113,14 @@ impl Bed {
             sidestep,
             version: version
                 .map(|text| text.trim_end().to_owned())
+                .map_err(|error| error.to_string()),
+            sha256: hash
+                .map(|text| {
+                    text.split_whitespace()
+                        .next()
+                        .unwrap_or_default()
+                        .to_owned()
+                })
                 .map_err(|error| error.to_string()),
             facts: facts.map(|(name, fact)| (name.to_owned(), fact)).into(),
         })
