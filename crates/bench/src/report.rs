@@ -3,7 +3,7 @@
 //! All of them are made from `report.json` and from nothing else, so that they can be made again (`sidestep bench report`).
 
 mod html;
-mod machine;
+pub(crate) mod machine;
 mod markdown;
 pub mod number;
 mod plot;

@@ -190,6 +190,9 @@ pub struct Point {
     /// What is special about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// By which it is found again in another report, where `x` cannot say it: that was measured, too, or is a place among others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
 }
 
 /// Rows of text.
@@ -242,6 +245,7 @@ impl Point {
             high,
             rounds,
             note: None,
+            key: None,
         }
     }
 }

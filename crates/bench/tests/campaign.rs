@@ -203,6 +203,15 @@ fn pictures_are_boxes_lines_curves_and_distributions() {
     let delivery = section("behaviors-end-delivery");
     let last = delivery.series[0].points.last().expect("points");
     assert!((last.value - 100.0 / 1.2).abs() < 1.0, "{last:?}");
+    let keys: Vec<_> = delivery.series[0]
+        .points
+        .iter()
+        .map(|it| it.key.as_deref())
+        .collect();
+    assert_eq!(
+        (keys[0], keys[11]),
+        (Some("10 % of PDR"), Some("120 % of PDR"))
+    );
     let throughput = section("behaviors-end-throughput");
     let slow = &throughput.series[0].points;
     assert!(

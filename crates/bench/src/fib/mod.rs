@@ -58,6 +58,15 @@ pub struct Options {
 }
 
 impl Options {
+    /// What makes figures of another kind.
+    fn facts(&self) -> [(String, String); 2] {
+        let hurry = if self.quick { ", in a hurry" } else { "" };
+        let rounds = format!("{} of about {:?}{hurry}", self.rounds(), self.round());
+        let routes = self.routes.as_ref();
+        let routes = routes.map_or("built in".into(), |path| path.display().to_string());
+        [("rounds", rounds), ("table", routes)].map(|(name, fact)| (name.to_owned(), fact))
+    }
+
     /// Rounds of lookups.
     const fn rounds(&self) -> usize {
         if self.quick { 2 } else { 11 }
@@ -121,7 +130,8 @@ pub fn run(
     progress: &mut dyn Progress,
 ) -> Result<Report, RoutesError> {
     let begun = (Instant::now(), SystemTime::now());
-    let machine = machine::this();
+    let mut machine = machine::this();
+    machine.facts.extend(options.facts());
     let table = routes::read(options.routes.as_deref())?;
     let mut book = Book::default();
     let harness = match Harness::new() {

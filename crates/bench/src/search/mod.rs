@@ -131,6 +131,16 @@ impl Parameters {
         })
     }
 
+    /// The rate that is tried first, in packets per second.
+    pub fn start(&self) -> f64 {
+        self.start
+    }
+
+    /// The highest rate that is asked for, in packets per second; none: there is no such.
+    pub fn line(&self) -> Option<f64> {
+        self.line
+    }
+
     /// The highest share of lost packets that passes.
     pub fn beta(&self) -> f64 {
         self.beta

@@ -109,6 +109,7 @@ fn published() -> Series {
             high: 450.0,
             rounds: vec![],
             note: Some("of a study".into()),
+            key: None,
         }],
     }
 }

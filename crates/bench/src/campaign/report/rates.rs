@@ -40,6 +40,7 @@ pub fn section(results: &Results, group: &Group, find: Find) -> Option<Section> 
             let rounds = rounds(results, point, find);
             (!rounds.is_empty()).then(|| Point {
                 note: note(results, point, find),
+                key: Some(point.case.to_string()),
                 ..Point::of(places.at(&point.case), rounds)
             })
         });
@@ -62,6 +63,7 @@ pub fn section(results: &Results, group: &Group, find: Find) -> Option<Section> 
                 high: value,
                 rounds: Vec::new(),
                 note: Some(figure.source.clone()),
+                key: None,
             });
         let points: Vec<Point> = points.collect();
         match all
