@@ -26,6 +26,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime};
 
 use sidestep_fib::Prefix;
+use sidestep_lab::Lab;
 
 use book::Book;
 use limits::Depth;
@@ -120,6 +121,9 @@ struct Cpus {
     other: usize,
 }
 
+/// The part of the names of namespaces that says whose they are.
+const LAB: &str = "bench";
+
 /// Measures. `interrupted` ends it early, and what was measured until then is returned.
 ///
 /// # Errors
@@ -130,6 +134,8 @@ pub fn run(
     progress: &mut dyn Progress,
 ) -> Result<Report, RoutesError> {
     let begun = (Instant::now(), SystemTime::now());
+    // What killed runs have left.
+    Lab::sweep_of(LAB);
     let mut machine = machine::this();
     machine.facts.extend(options.facts());
     let table = routes::read(options.routes.as_deref())?;

@@ -13,7 +13,6 @@ use sidestep_bench::campaign::plan::Plan;
 use sidestep_bench::campaign::report;
 use sidestep_bench::campaign::run::Runner;
 use sidestep_bench::report as files;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::bar::Bar;
 use super::print::tables;
@@ -67,9 +66,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         .clone()
         .unwrap_or_else(|| folder(&args.file, args.quick));
     let mut log = Log::open(&folder, &text)?;
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
-    }
+    super::take_signals(&interrupted)?;
     let before = log.records.len();
     let time = runner.estimated(&log.records)?;
     eprintln!("{}: about {}", folder.display(), minutes(time.as_secs()));
