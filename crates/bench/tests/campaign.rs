@@ -170,6 +170,33 @@ fn a_campaign_becomes_the_table_of_the_studies() {
 }
 
 #[test]
+fn verdicts_that_were_turned_over_are_told_beside_the_point() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    assert_eq!(measure(CAMPAIGN, folder.path(), &world), Ok(true));
+    let (text, mut records) = log::read(folder.path()).expect("records");
+    for record in &mut records {
+        if let Record::Measured(measured) = record
+            && measured.find == Find::Pdr
+            && (
+                measured.point.engine.as_str(),
+                &*measured.point.case.behavior,
+            ) == ("slow", "end")
+        {
+            let found = measured.found.as_mut().expect("a search");
+            assert_eq!(found.reversed, 0, "nothing disturbs this system");
+            found.reversed = measured.run * 2;
+        }
+    }
+    let report = report::report(&Campaign::parse(&text).unwrap(), &records).expect("report");
+    let slow = row(table(&report, "behaviors-pdr-table"), "End", "slow");
+    let note = "6 verdicts were turned over in 2 of 3 runs";
+    assert!(
+        slow.contains(&("note".into(), Cell::Text(note.into()))),
+        "{slow:?}"
+    );
+}
+
+#[test]
 fn pictures_are_boxes_lines_curves_and_distributions() {
     let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
     assert_eq!(measure(CAMPAIGN, folder.path(), &world), Ok(true));

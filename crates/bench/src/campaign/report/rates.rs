@@ -250,6 +250,19 @@ fn note(results: &Results, point: &Planned, find: Find) -> Option<String> {
     count("the generator was more than 2 % off its rate", &|found| {
         found.pacing.abs() > PACING
     });
+    let turned = |run: &&&Measured| run.found.is_some_and(|found| found.reversed > 0);
+    let verdicts: u32 = runs
+        .iter()
+        .filter_map(|run| run.found)
+        .map(|it| it.reversed)
+        .sum();
+    match (verdicts, runs.iter().filter(turned).count()) {
+        (0, _) => {}
+        (1, _) => notes.push(format!("a verdict was turned over in 1 of {of} runs")),
+        (verdicts, some) => notes.push(format!(
+            "{verdicts} verdicts were turned over in {some} of {of} runs"
+        )),
+    }
     let rates: Vec<f64> = runs.into_iter().map(kpps).collect();
     if let (Some(summary), Some(ceiling)) = (Summary::of(&rates), results.ceiling(&point.case)) {
         let share = summary.mean * 1e3 / ceiling;
