@@ -177,7 +177,7 @@ impl Note {
     }
 }
 
-/// When a process began, in ticks since the machine did (`starttime` of proc_pid_stat(5)); none if there is none of that number,
+/// When a process began, in ticks since the machine did (`starttime` of `proc_pid_stat(5)`); none if there is none of that number,
 /// or nobody has waited for it yet.
 fn started(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

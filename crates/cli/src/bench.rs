@@ -72,7 +72,7 @@ fn take_signals(wanted: &Arc<AtomicBool>) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether whoever started this program has a signal ignored (`SigIgn` of proc_pid_status(5)).
+/// Whether whoever started this program has a signal ignored (`SigIgn` of `proc_pid_status(5)`).
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
