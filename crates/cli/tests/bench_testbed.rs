@@ -203,6 +203,14 @@ groups:
     assert_eq!(facts["sidestep-xdp: one packet"], compared);
     let system = format!("root@dut, {} to {}", testbed.ports[0], testbed.ports[1]);
     assert_eq!(facts["linux: system"], *system);
+    for port in &testbed.ports {
+        let driver = facts[format!("linux: {port} driver")].as_str();
+        assert!(driver.is_some_and(|it| it.starts_with("veth, ")), "{facts}");
+        assert!(
+            facts[format!("mine: {port} offloads on")].is_string(),
+            "{facts}"
+        );
+    }
     assert_eq!(facts["mine: program"], "a script");
     let hash = &facts["sidestep-xdp: program sha256"];
     assert_eq!(*hash, report["program"], "the same program, there and here");

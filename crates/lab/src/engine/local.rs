@@ -10,6 +10,7 @@ use super::exec::Exec;
 use super::measured::{Measured, Path};
 use super::network::Network;
 use super::plane::{self, Plane};
+use super::port;
 use super::product::Sidestep;
 use super::verify::verify;
 use super::vpp::Vpp;
@@ -89,6 +90,7 @@ impl Engine for Local {
             Who::Nobody => "no system under test",
         };
         facts.insert("mode".to_owned(), mode.to_owned());
+        facts.extend(port::of_veth());
         facts
     }
 

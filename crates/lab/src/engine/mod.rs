@@ -15,6 +15,7 @@ pub mod napi;
 pub mod network;
 pub mod packet;
 pub mod plane;
+mod port;
 pub mod product;
 mod recipe;
 pub mod testbed;

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::super::behavior::Behavior;
 use super::super::network::{Macs, PORTS, SYSCTLS};
 use super::super::plane::Plane;
+use super::super::port;
 use super::super::product::{Sidestep, Tally, tallies};
 use super::super::recipe::Router;
 use super::super::{Case, Options};
@@ -71,6 +72,13 @@ impl Bed {
             let its = shown[0]["mtu"].as_u64().ok_or_else(|| wrong("MTU"))?;
             mtu = mtu.min(its as usize);
         }
+        let mut cards = BTreeMap::new();
+        for (variable, name) in ["port_in", "port_out"].into_iter().zip(&system.ports) {
+            let script = format!("set -- \"${variable}\"\n{}", port::SCRIPT);
+            // What cannot be said of a card keeps nobody from measuring with it.
+            let said = shell.run("its network cards", &script);
+            cards.extend(port::facts(name, &said.unwrap_or_default()));
+        }
         let kernel = shell.run("its kernel", "uname -r")?;
         let processor = "sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1";
         let processor = shell.run("its processor", processor)?;
@@ -122,7 +130,11 @@ impl Bed {
                         .to_owned()
                 })
                 .map_err(|error| error.to_string()),
-            facts: facts.map(|(name, fact)| (name.to_owned(), fact)).into(),
+            facts: facts
+                .map(|(name, fact)| (name.to_owned(), fact))
+                .into_iter()
+                .chain(cards)
+                .collect(),
         })
     }
 
