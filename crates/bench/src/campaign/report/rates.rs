@@ -110,6 +110,7 @@ pub fn table(results: &Results, group: &Group, find: Find) -> Table {
         "case".to_owned(),
         "engine".into(),
         "mean (kpps)".into(),
+        "SD (kpps)".into(),
         "CV (%)".into(),
         "± 95 % CI (kpps)".into(),
         "median (kpps)".into(),
@@ -136,6 +137,7 @@ pub fn table(results: &Results, group: &Group, find: Find) -> Table {
                 label(),
                 Cell::Text(point.engine.clone()),
                 Cell::Number(summary.mean),
+                number(spread.map(|spread| spread.standard_deviation)),
                 number(spread.and_then(|spread| spread.cv).map(|cv| cv * 100.0)),
                 number(spread.map(|spread| spread.ci95)),
                 Cell::Number(summary.median),
@@ -152,9 +154,9 @@ pub fn table(results: &Results, group: &Group, find: Find) -> Table {
             let mut row = vec![number(None); heads.len()];
             row[0] = label();
             row[1] = Cell::Text(format!("{} (other hardware)", figure.engine));
-            row[10] = number(figure.kpps);
-            row[11] = number(figure.percent);
-            row[12] = Cell::Text(figure.source.clone());
+            row[11] = number(figure.kpps);
+            row[12] = number(figure.percent);
+            row[13] = Cell::Text(figure.source.clone());
             rows.push(row);
         }
     }
