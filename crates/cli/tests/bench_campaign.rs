@@ -145,6 +145,25 @@ fn a_dry_run_tells_the_plan_and_measures_nothing() {
         "{said}"
     );
     assert!(fs::metadata(folder.path("results")).is_err());
+
+    let part = sidestep(&["bench", "run", &file, "-n", "--only", "xdp*8 SIDs"]);
+    let said = stdout(&part);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(
+        lines[0],
+        "segments: sidestep-xdp h.encaps, 8 SIDs, 64 bytes"
+    );
+    assert!(
+        lines[1].starts_with("1 points, 10 runs of each, "),
+        "{said}"
+    );
+    assert_eq!(lines.len(), 2);
+    let none = sidestep(&["bench", "run", &file, "--only", "xdp*9 SIDs"]);
+    assert_eq!(none.status.code(), Some(1));
+    assert_eq!(
+        stderr(&none),
+        format!("sidestep: --only xdp*9 SIDs: no point of {file} is called so; -n prints them\n")
+    );
 }
 
 #[test]

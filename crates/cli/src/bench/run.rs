@@ -11,7 +11,7 @@ use sidestep_bench::campaign::local;
 use sidestep_bench::campaign::log::{Log, Record};
 use sidestep_bench::campaign::plan::Plan;
 use sidestep_bench::campaign::report;
-use sidestep_bench::campaign::run::Runner;
+use sidestep_bench::campaign::run::{Pattern, Runner};
 use sidestep_bench::report as files;
 
 use super::bar::Bar;
@@ -29,6 +29,9 @@ pub struct Args {
     /// Short trials, one run: whether it works here, not how fast
     #[arg(long)]
     pub quick: bool,
+    /// Measure only points whose name, as -n prints it, has this in it; `*` stands for anything. May be given several times
+    #[arg(long, value_name = "PATTERN")]
+    pub only: Vec<String>,
     /// Check the file, and tell what would be measured and how long that takes
     #[arg(short = 'n', long)]
     pub dry_run: bool,
@@ -51,7 +54,17 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     let interrupted = Arc::new(AtomicBool::new(false));
     let engines = local::engines(&campaign, &interrupted).map_err(in_file)?;
     let plan = Plan::of(&campaign, &engines, &local::vocabulary()).map_err(in_file)?;
+    let only: Vec<Pattern> = args.only.iter().map(|text| Pattern::new(text)).collect();
+    if let Some(none) = only
+        .iter()
+        .find(|pattern| !plan.points.iter().any(|point| pattern.fits(point)))
+    {
+        return Err(
+            format!("--only {none}: no point of {name} is called so; -n prints them").into(),
+        );
+    }
     let runner = Runner {
+        only: &only,
         campaign: &campaign,
         quick: args.quick,
         plan: &plan,
@@ -104,10 +117,12 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
 /// What a campaign would do.
 fn tell(runner: &Runner, out: &mut dyn Write) -> Outcome {
     let plan = runner.plan;
-    for point in &plan.points {
+    let chosen = || plan.points.iter().filter(|point| runner.is_chosen(point));
+    for point in chosen() {
         writeln!(out, "{}: {} {}", point.group, point.engine, point.case)?;
     }
-    for refused in &plan.refused {
+    let refused = plan.refused.iter();
+    for refused in refused.filter(|refused| runner.is_chosen(&refused.point)) {
         let point = &refused.point;
         writeln!(
             out,
@@ -119,7 +134,7 @@ fn tell(runner: &Runner, out: &mut dyn Write) -> Outcome {
     writeln!(
         out,
         "{} points, {} runs of each, about {}",
-        plan.points.len(),
+        chosen().count(),
         runner.campaign.runs(),
         minutes(time.as_secs())
     )?;
