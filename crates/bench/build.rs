@@ -15,7 +15,7 @@ const PROGRAMS: [&str; 4] = ["linux", "lpm_trie", "nothing", "sidestep"];
 const DATAPATH: &str = "../../datapath";
 
 fn main() {
-    say_commit();
+    say_version();
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts"));
     println!("cargo:rerun-if-env-changed=CLANG");
     println!("cargo:rerun-if-env-changed=PKG_CONFIG_PATH");
@@ -43,8 +43,9 @@ fn main() {
     }
 }
 
-/// `SIDESTEP_GIT`: the commit that this is built from.
-fn say_commit() {
+/// `SIDESTEP_GIT`: the commit that this is built from; `SIDESTEP_VERSION`: version and commit in words.
+fn say_version() {
+    let version = env::var("CARGO_PKG_VERSION").expect("cargo sets it for build scripts");
     let git = |arguments: &[&str]| {
         let output = Command::new("git").args(arguments).output().ok()?;
         let text = String::from_utf8(output.stdout).ok()?;
@@ -64,6 +65,9 @@ fn say_commit() {
             println!("cargo:rerun-if-changed={sources}");
         }
         println!("cargo:rustc-env=SIDESTEP_GIT={commit}");
+        println!("cargo:rustc-env=SIDESTEP_VERSION={version} ({commit})");
+    } else {
+        println!("cargo:rustc-env=SIDESTEP_VERSION={version}");
     }
 }
 

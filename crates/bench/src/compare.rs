@@ -7,8 +7,9 @@
 
 use serde::Serialize;
 
-use crate::report::table;
-use crate::result::{Better, Kind, Point, Report, Section, Series};
+use crate::machine::LOAD;
+use crate::report::{machine, table};
+use crate::result::{Better, Cell, Kind, Point, Report, Scale, Section, Series};
 use crate::statistics::{self, Summary, Welch};
 
 /// What counts as a change.
@@ -52,8 +53,8 @@ pub struct Verdict<'a> {
     pub section: &'a Section,
     /// Of the second report.
     pub series: &'a Series,
-    /// Where on the axis across.
-    pub x: f64,
+    /// Of the second report.
+    pub point: &'a Point,
     /// Mean of the rounds in the first report, in the unit of the section's axis upwards.
     pub before: f64,
     /// Mean of the rounds in the second.
@@ -71,8 +72,40 @@ impl Verdict<'_> {
     }
 }
 
-/// Verdicts of all points that both reports measured, in the second one's order. What was published is left out.
-pub fn compare<'a>(before: &Report, after: &'a Report, bounds: Bounds) -> Vec<Verdict<'a>> {
+/// Two reports, point by point. What was published is left out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison<'a> {
+    /// Of all points that both reports measured, in the second one's order.
+    pub verdicts: Vec<Verdict<'a>>,
+    /// What only the first report measured, in its order.
+    pub gone: Vec<Lone<'a>>,
+    /// What only the second measured.
+    pub new: Vec<Lone<'a>>,
+    /// Distributions of both reports: nothing is said of them, since their steps are not measured one by one.
+    pub distributions: Vec<Lone<'a>>,
+}
+
+/// What was measured in one of the reports, or is told of no point.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Lone<'a> {
+    /// The picture.
+    pub section: &'a Section,
+    /// Of whom.
+    pub series: &'a Series,
+    /// Which point of it; none of a distribution, which is one thing as a whole.
+    pub point: Option<&'a Point>,
+}
+
+/// How a point is called: by its key where the axis has no words for it.
+pub fn called(section: &Section, point: &Point) -> Cell {
+    match (&section.x.scale, &point.key) {
+        (Scale::Linear | Scale::Log, Some(key)) => Cell::Text(key.clone()),
+        _ => table::place(&section.x, point.x),
+    }
+}
+
+/// Compares all points that both reports measured, and says which only one of them did.
+pub fn compare<'a>(before: &'a Report, after: &'a Report, bounds: Bounds) -> Comparison<'a> {
     let pairs: Vec<Pair> = pairs(before, after);
     let tested: Vec<Option<f64>> = pairs
         .iter()
@@ -81,51 +114,105 @@ pub fn compare<'a>(before: &Report, after: &'a Report, bounds: Bounds) -> Vec<Ve
     let p: Vec<f64> = tested.iter().copied().flatten().collect();
     let mut raised = statistics::false_discovery(&p).into_iter();
     let pairs = pairs.into_iter().zip(tested);
-    pairs
-        .map(|(pair, tested)| pair.verdict(tested.and_then(|_| raised.next()), bounds))
+    let is_in = |report: &Report, it: &Lone| counterpart(report, it).is_some();
+    let distributions = measured(after).filter(|it| it.point.is_none() && is_in(before, it));
+    Comparison {
+        verdicts: pairs
+            .map(|(pair, tested)| pair.verdict(tested.and_then(|_| raised.next()), bounds))
+            .collect(),
+        gone: measured(before).filter(|it| !is_in(after, it)).collect(),
+        new: measured(after).filter(|it| !is_in(before, it)).collect(),
+        distributions: distributions.collect(),
+    }
+}
+
+/// What of program, machine and setup is not the same in both, in words: figures are then not of one kind.
+pub fn differences(before: &Report, after: &Report) -> Vec<String> {
+    let (one, other) = (facts(before), facts(after));
+    let names = one.iter().chain(&other).map(|(name, _)| name);
+    let mut differing: Vec<(&String, [Option<&String>; 2])> = Vec::new();
+    for name in names {
+        let [then, now] = [&one, &other].map(|facts| {
+            let mut facts = facts.iter();
+            facts.find(|(its, _)| its == name).map(|(_, fact)| fact)
+        });
+        // An engine that only one report has is told by its points.
+        let one_sided = then.is_none() || now.is_none();
+        let of_stranger =
+            one_sided && engine_of(name).is_some_and(|it| !(is_of(&one, it) && is_of(&other, it)));
+        if then != now && !of_stranger && !differing.iter().any(|(its, _)| *its == name) {
+            differing.push((name, [then, now]));
+        }
+    }
+    let mut told: Vec<(String, String)> = Vec::new();
+    for (name, facts) in differing {
+        let [then, now] = facts.map(|fact| fact.map_or("not known", String::as_str));
+        let (engine, fact) = match engine_of(name) {
+            Some(engine) => (Some(engine), &name[engine.len()..]),
+            None => (None, name.as_str()),
+        };
+        let words = format!("{fact}: {then}, then {now}");
+        // Several engines often have one program, one kernel, one pair of network cards.
+        match told
+            .iter_mut()
+            .find(|(engines, its)| !engines.is_empty() && *its == words)
+        {
+            Some((engines, _)) => {
+                engines.push_str(", ");
+                engines.push_str(engine.unwrap_or_default());
+            }
+            None => told.push((engine.unwrap_or_default().to_owned(), words)),
+        }
+    }
+    told.into_iter()
+        .map(|(engines, words)| format!("{engines}{words}"))
         .collect()
 }
 
-/// What of machine and setup is not the same in both, in words: figures are then not of one kind.
-pub fn differences(before: &Report, after: &Report) -> Vec<String> {
-    let [one, other] = [before, after].map(|report| {
-        let machine = &report.machine;
-        [
-            ("processor", machine.cpu.clone()),
-            ("processors", machine.cpus.to_string()),
-            ("kernel", machine.kernel.clone()),
-            (
-                "hypervisor",
-                machine.hypervisor.clone().unwrap_or_else(|| "none".into()),
-            ),
-            (
-                "frequency governor",
-                machine.governor.clone().unwrap_or_else(|| "none".into()),
-            ),
-            (
-                "mitigations",
-                machine
-                    .mitigations
-                    .values()
-                    .cloned()
-                    .collect::<Vec<_>>()
-                    .join("; "),
-            ),
-            (
-                "seed",
-                report
-                    .seed
-                    .map_or_else(|| "none".into(), |seed| seed.to_string()),
-            ),
-        ]
-    });
-    let pairs = one
-        .into_iter()
-        .zip(other)
-        .filter(|(one, other)| one != other);
-    pairs
-        .map(|((name, one), (_, other))| format!("{name}: {one}, then {other}"))
-        .collect()
+type Facts = Vec<(String, String)>;
+
+/// All that is known of program, machine and setup, but for what changes from minute to minute.
+fn facts(report: &Report) -> Facts {
+    let machine = &report.machine;
+    let none = || "none".to_owned();
+    let or_none = |fact: &Option<String>| fact.clone().unwrap_or_else(none);
+    let mut facts: Facts = [
+        ("version", report.version.clone()),
+        ("commit", or_none(&report.git)),
+        ("complete", report.complete.to_string()),
+        ("processor", machine.cpu.clone()),
+        ("processors", machine.cpus.to_string()),
+        ("caches", machine::caches(machine)),
+        ("memory", machine::bytes(machine.memory)),
+        ("kernel", machine.kernel.clone()),
+        ("hypervisor", or_none(&machine.hypervisor)),
+        ("frequency governor", or_none(&machine.governor)),
+        (
+            "seed",
+            report.seed.map_or_else(none, |seed| seed.to_string()),
+        ),
+    ]
+    .map(|(name, fact)| (name.to_owned(), fact))
+    .into();
+    let program = report.program.iter();
+    facts.extend(program.map(|hash| ("program".to_owned(), hash.clone())));
+    let mitigations = machine.mitigations.iter();
+    facts.extend(mitigations.map(|(name, state)| (format!("mitigation of {name}"), state.clone())));
+    let others = machine.facts.iter();
+    let others = others.filter(|(name, _)| name.as_str() != LOAD);
+    facts.extend(others.map(|(name, fact)| (name.clone(), fact.clone())));
+    facts
+}
+
+/// The engine that a fact is of, if it is of one: `linux` of `linux: mode`.
+fn engine_of(name: &str) -> Option<&str> {
+    name.split_once(": ").map(|(engine, _)| engine)
+}
+
+fn is_of(facts: &Facts, engine: &str) -> bool {
+    facts
+        .iter()
+        .any(|(name, _)| engine_of(name) == Some(engine))
 }
 
 /// A point that both reports have.
@@ -145,7 +232,7 @@ impl<'a> Pair<'_, 'a> {
         let mut verdict = Verdict {
             section: self.section,
             series: self.series,
-            x: self.after.x,
+            point: self.after,
             before,
             after,
             confidence: p.map(|p| 1.0 - p),
@@ -174,45 +261,68 @@ impl<'a> Pair<'_, 'a> {
     }
 }
 
-fn pairs<'b, 'a>(before: &'b Report, after: &'a Report) -> Vec<Pair<'b, 'a>> {
-    // The steps of a distribution are not measured one by one.
-    let sections = after
-        .sections
-        .iter()
-        .filter(|section| section.kind != Kind::Cdf);
-    let series = sections.flat_map(|section| {
+/// Everything that was measured: points, and distributions as a whole.
+fn measured(report: &Report) -> impl Iterator<Item = Lone<'_>> {
+    let series = report.sections.iter().flat_map(|section| {
         let measured = section.series.iter().filter(|series| !series.published);
         measured.map(move |series| (section, series))
     });
-    let pairs = series.flat_map(|(section, series)| {
-        let old = counterpart(before, section, series);
-        series.points.iter().filter_map(move |after| {
-            let (old_section, old_series) = old?;
-            // By word, not by number: the words of the other report may be others.
-            let place = table::place(&section.x, after.x);
-            let here = |point: &&Point| table::place(&old_section.x, point.x) == place;
-            Some(Pair {
-                section,
-                series,
-                before: old_series.points.iter().find(here)?,
-                after,
-                resolution: [&old_section.y, &section.y]
-                    .into_iter()
-                    .filter_map(|axis| axis.resolution)
-                    .max_by(f64::total_cmp),
-            })
+    series.flat_map(|(section, series)| {
+        let points: Vec<Option<&Point>> = match section.kind {
+            Kind::Cdf => vec![None],
+            Kind::Line | Kind::Bars | Kind::Box => series.points.iter().map(Some).collect(),
+        };
+        let lone = move |point| Lone {
+            section,
+            series,
+            point,
+        };
+        points.into_iter().map(lone)
+    })
+}
+
+fn pairs<'a>(before: &'a Report, after: &'a Report) -> Vec<Pair<'a, 'a>> {
+    let pairs = measured(after).filter_map(|now| {
+        let then = counterpart(before, &now)?;
+        Some(Pair {
+            section: now.section,
+            series: now.series,
+            before: then.point?,
+            after: now.point?,
+            resolution: [&then.section.y, &now.section.y]
+                .into_iter()
+                .filter_map(|axis| axis.resolution)
+                .max_by(f64::total_cmp),
         })
     });
     pairs.collect()
 }
 
-fn counterpart<'b>(
-    before: &'b Report,
-    section: &Section,
-    series: &Series,
-) -> Option<(&'b Section, &'b Series)> {
-    let mut sections = before.sections.iter();
-    let old = sections.find(|old| old.id == section.id && old.y.unit == section.y.unit)?;
-    let mut measured = old.series.iter().filter(|old| !old.published);
-    Some((old, measured.find(|old| old.name == series.name)?))
+/// The same of another report.
+fn counterpart<'b>(other: &'b Report, it: &Lone) -> Option<Lone<'b>> {
+    let mut sections = other.sections.iter();
+    let section = sections.find(|section| {
+        section.id == it.section.id
+            && section.y.unit == it.section.y.unit
+            && (section.kind == Kind::Cdf) == (it.section.kind == Kind::Cdf)
+    })?;
+    let mut series = section.series.iter().filter(|series| !series.published);
+    let series = series.find(|series| series.name == it.series.name)?;
+    let point = match it.point {
+        None => None,
+        Some(point) => {
+            // By word, not by number: the words of the other report may be others.
+            let place = table::place(&it.section.x, point.x);
+            let mut points = series.points.iter();
+            Some(points.find(|other| match (&other.key, &point.key) {
+                (Some(one), Some(other)) => one == other,
+                _ => table::place(&section.x, other.x) == place,
+            })?)
+        }
+    };
+    Some(Lone {
+        section,
+        series,
+        point,
+    })
 }

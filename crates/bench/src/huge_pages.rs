@@ -1,70 +1,326 @@
-//! Huge pages for those who need them set aside; given back at the end.
+//! Huge pages for those who need them set aside; given back at the end. What a killed run could not give back, the next one does: who
+//! has changed the pool, and what it was before, stands in a note in `/run`.
 
-use std::fs;
-use std::sync::Mutex;
+use std::fs::{self, File};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
 const FOLDER: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
+/// Where the note is, while the pool is not what it was.
+const NOTE: &str = "/run/sidestep-bench-huge-pages";
 /// Bytes of one.
 const PAGE: u64 = 2 << 20;
 
 /// The pool of 2 MiB pages. Dropping it puts the pool back to what it was.
 #[derive(Debug)]
 pub struct HugePages {
-    /// How many there were; none if nobody may change that.
-    before: Mutex<Option<u64>>,
+    folder: PathBuf,
+    note: PathBuf,
 }
 
 impl HugePages {
-    /// The pool as it is.
+    /// The pool as it is; as it was, if a run that is dead has made it longer.
     pub fn new() -> Self {
-        Self {
-            before: Mutex::new(None),
-        }
+        Self::at(Path::new(FOLDER), Path::new(NOTE))
+    }
+
+    fn at(folder: &Path, note: &Path) -> Self {
+        let pool = Self {
+            folder: folder.to_owned(),
+            note: note.to_owned(),
+        };
+        pool.put_back(Note::is_dead);
+        pool
     }
 
     /// Makes the pool longer until so many bytes are free, and some to spare; as far as the kernel lets it, and not with
-    /// more than half of the memory that the machine has left.
+    /// more than half of the memory that the machine has left. Without root it stays as it is.
     pub fn have_free(&self, bytes: u64) {
-        let wanted = (bytes / PAGE * 5 / 4 + 32).saturating_sub(Self::free());
-        let Some(all) = read("nr_hugepages").filter(|_| wanted > 0) else {
+        let free = self.read("free_hugepages").unwrap_or(0);
+        let wanted = (bytes / PAGE * 5 / 4 + 32).saturating_sub(free);
+        let room = available_memory() / 2 / PAGE;
+        if wanted == 0 || room == 0 {
+            return;
+        }
+        // What nobody could put back is not changed.
+        let Ok(mut file) = locked(&self.note) else {
             return;
         };
-        // Surplus pages go with the program that has them: a pool that somebody else has just given back.
-        let now = all.saturating_sub(read("surplus_hugepages").unwrap_or(0));
-        let room = available_memory() / 2 / PAGE;
-        let mut before = self.before.lock().expect("nobody panics with it");
-        // Without root it stays as it is.
-        if fs::write(
-            format!("{FOLDER}/nr_hugepages"),
-            (now + wanted.min(room)).to_string(),
-        )
-        .is_ok()
-        {
-            before.get_or_insert(now);
+        let (Some(this), Some(now)) = (started(std::process::id()), self.length()) else {
+            return;
+        };
+        let there = Note::read(&mut file);
+        // Who was first puts it back, to what it was before both, unless somebody else has changed it since.
+        let (pid, started) = match there {
+            Some(there) if !there.is_dead() => (there.pid, there.started),
+            _ => (std::process::id(), this),
+        };
+        let there = there.filter(|there| there.raised == now);
+        let note = Note {
+            pid,
+            started,
+            before: there.map_or(now, |there| there.before),
+            raised: now + wanted.min(room),
+        };
+        // Before the pool is changed: a kill may come between any two steps.
+        if note.write(&mut file).is_err() {
+            return;
+        }
+        let _ = self.set(note.raised);
+        // The kernel sets aside what it can.
+        if let Some(raised) = self.length() {
+            let _ = Note { raised, ..note }.write(&mut file);
         }
     }
 
     /// Pages that nobody uses.
     pub fn free() -> u64 {
-        read("free_hugepages").unwrap_or(0)
+        read(Path::new(FOLDER), "free_hugepages").unwrap_or(0)
+    }
+
+    /// Puts the pool back to what it was, if there is a note of such a one. A pool that somebody else has changed since is theirs.
+    fn put_back(&self, whose: fn(&Note) -> bool) {
+        if !self.note.exists() {
+            return;
+        }
+        // Without root there is nothing that could be done.
+        let Ok(mut file) = locked(&self.note) else {
+            return;
+        };
+        let note = Note::read(&mut file);
+        if let Some(note) = note {
+            if !whose(&note) {
+                return;
+            }
+            if self.length() == Some(note.raised) {
+                let _ = self.set(note.before);
+            }
+        }
+        let _ = fs::remove_file(&self.note);
+    }
+
+    /// Pages of the pool. Surplus pages go with the program that has them: a pool that somebody else has just given back.
+    fn length(&self) -> Option<u64> {
+        let all = self.read("nr_hugepages")?;
+        Some(all.saturating_sub(self.read("surplus_hugepages").unwrap_or(0)))
+    }
+
+    fn set(&self, pages: u64) -> io::Result<()> {
+        fs::write(self.folder.join("nr_hugepages"), pages.to_string())
+    }
+
+    fn read(&self, file: &str) -> Option<u64> {
+        read(&self.folder, file)
     }
 }
 
 impl Drop for HugePages {
     fn drop(&mut self) {
-        let before = self.before.lock().map_or(None, |before| *before);
-        if let Some(before) = before {
-            // There is nobody to tell.
-            let _ = fs::write(format!("{FOLDER}/nr_hugepages"), before.to_string());
+        self.put_back(Note::is_ours);
+    }
+}
+
+/// Who has made the pool longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Note {
+    pid: u32,
+    /// When it began, in ticks since the machine did: another process may have its number later.
+    started: u64,
+    /// Pages before.
+    before: u64,
+    /// Pages since.
+    raised: u64,
+}
+
+impl Note {
+    /// Every note is as long, so that a new one takes the place of an old one in one write.
+    const LENGTH: usize = 96;
+
+    fn read(file: &mut File) -> Option<Self> {
+        let mut text = String::new();
+        file.rewind().ok()?;
+        file.read_to_string(&mut text).ok()?;
+        let words: Vec<u64> = text
+            .split_whitespace()
+            .map(|word| word.parse().ok())
+            .collect::<Option<_>>()?;
+        let [pid, started, before, raised] = words[..] else {
+            return None;
+        };
+        Some(Self {
+            pid: pid.try_into().ok()?,
+            started,
+            before,
+            raised,
+        })
+    }
+
+    fn write(&self, file: &mut File) -> io::Result<()> {
+        let Self {
+            pid,
+            started,
+            before,
+            raised,
+        } = self;
+        let text = format!("{pid} {started} {before} {raised}");
+        file.rewind()?;
+        file.write_all(format!("{text:<width$}\n", width = Self::LENGTH - 1).as_bytes())
+    }
+
+    fn is_ours(&self) -> bool {
+        self.pid == std::process::id() && !self.is_dead()
+    }
+
+    fn is_dead(&self) -> bool {
+        started(self.pid) != Some(self.started)
+    }
+}
+
+/// When a process began, in ticks since the machine did (`starttime` of `proc_pid_stat(5)`); none if there is none of that number,
+/// or nobody has waited for it yet.
+fn started(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name before may hold anything.
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+    let is_there = !matches!(fields.next()?, "Z" | "X");
+    fields.nth(18)?.parse().ok().filter(|_| is_there)
+}
+
+/// The note's file, made if need be, which nobody else has meanwhile.
+fn locked(path: &Path) -> io::Result<File> {
+    loop {
+        let mut options = File::options();
+        let file = options.read(true).write(true).create(true).truncate(false);
+        let file = file.open(path)?;
+        file.lock()?;
+        // Whoever had it before may have removed it.
+        let (held, there) = (file.metadata()?, fs::metadata(path));
+        if there.is_ok_and(|there| (there.dev(), there.ino()) == (held.dev(), held.ino())) {
+            return Ok(file);
         }
     }
 }
 
-fn read(file: &str) -> Option<u64> {
-    let text = fs::read_to_string(format!("{FOLDER}/{file}")).ok()?;
+fn read(folder: &Path, file: &str) -> Option<u64> {
+    let text = fs::read_to_string(folder.join(file)).ok()?;
     text.trim().parse().ok()
 }
 
 fn available_memory() -> u64 {
     crate::memory::meminfo(&["MemAvailable"])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command, Stdio};
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// Where the child of a test finds pool and note.
+    const PLACE: &str = "SIDESTEP_TEST_HUGE_PAGES";
+
+    /// A pool of so many pages that is no kernel's.
+    fn pool(pages: u64) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().expect("folder");
+        let files = [
+            ("nr_hugepages", pages),
+            ("free_hugepages", 0),
+            ("surplus_hugepages", 0),
+        ];
+        for (name, value) in files {
+            fs::write(folder.path().join(name), value.to_string()).expect("write");
+        }
+        folder
+    }
+
+    fn pages(folder: &Path) -> u64 {
+        read(folder, "nr_hugepages").expect("a number")
+    }
+
+    fn at(folder: &Path) -> HugePages {
+        HugePages::at(folder, &folder.join("note"))
+    }
+
+    /// What the tests kill: a run that has made the pool longer.
+    #[test]
+    #[ignore = "the child of the others"]
+    fn child() {
+        let place = std::env::var_os(PLACE).expect("a test started this");
+        let pool = at(Path::new(&place));
+        pool.have_free(PAGE);
+        std::thread::sleep(Duration::from_secs(60));
+        drop(pool);
+    }
+
+    struct Killed(Child);
+
+    impl Drop for Killed {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    /// Starts one, and returns when it has done so.
+    fn run(folder: &Path) -> Killed {
+        let before = pages(folder);
+        let child = Command::new(std::env::current_exe().expect("this program"))
+            .args(["--exact", "huge_pages::tests::child", "--ignored"])
+            .env(PLACE, folder)
+            .stdout(Stdio::null())
+            .spawn();
+        let child = Killed(child.expect("it starts"));
+        let begun = Instant::now();
+        while read(folder, "nr_hugepages").is_none_or(|now| now == before) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "it never did");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        child
+    }
+
+    #[test]
+    fn what_a_killed_run_has_left_the_next_puts_back() {
+        let folder = pool(7);
+        let folder = folder.path();
+        drop(run(folder));
+        assert_eq!(pages(folder), 7 + 33, "a kill puts nothing back");
+        let next = at(folder);
+        assert_eq!(pages(folder), 7);
+        assert!(!folder.join("note").exists());
+        next.have_free(2 * PAGE);
+        assert_eq!(pages(folder), 7 + 34);
+        next.have_free(2 * PAGE);
+        drop(next);
+        assert_eq!(pages(folder), 7, "as before the first change");
+        assert!(!folder.join("note").exists());
+    }
+
+    #[test]
+    fn what_a_living_run_has_is_left_alone_and_put_back_to_what_it_was_before_both() {
+        let folder = pool(7);
+        let folder = folder.path();
+        let living = run(folder);
+        let other = at(folder);
+        assert_eq!(pages(folder), 7 + 33);
+        other.have_free(PAGE);
+        drop(other);
+        assert!(folder.join("note").exists());
+        drop(living);
+        assert_eq!(pages(folder), 7 + 2 * 33, "by both");
+        drop(at(folder));
+        assert_eq!(pages(folder), 7);
+    }
+
+    #[test]
+    fn a_pool_that_somebody_has_changed_since_is_theirs() {
+        let folder = pool(7);
+        let folder = folder.path();
+        drop(run(folder));
+        fs::write(folder.join("nr_hugepages"), "64").expect("write");
+        drop(at(folder));
+        assert_eq!(pages(folder), 64);
+        assert!(!folder.join("note").exists());
+    }
 }

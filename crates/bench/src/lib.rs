@@ -21,3 +21,14 @@ pub mod report;
 pub mod result;
 pub mod search;
 pub mod statistics;
+
+/// Version of Sidestep, and behind it in parentheses the commit that it was built from, where that is known.
+pub const VERSION: &str = env!("SIDESTEP_VERSION");
+
+/// The commit alone, with `-dirty` behind it if files had changed; none outside a repository.
+const GIT: Option<&str> = option_env!("SIDESTEP_GIT");
+
+/// SHA-256 of the program that runs; none where its file cannot be read.
+fn program() -> Option<String> {
+    sidestep_lab::program::sha256(std::path::Path::new("/proc/self/exe")).ok()
+}

@@ -7,6 +7,9 @@ use std::path::Path;
 use crate::memory::meminfo;
 use crate::result::{Cache, Machine};
 
+/// The fact of what else ran, which is never the same twice.
+pub const LOAD: &str = "load before the start";
+
 /// This machine.
 pub fn this() -> Machine {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -24,7 +27,7 @@ pub fn this() -> Machine {
         facts.insert("transparent huge pages".into(), pages);
     }
     if let Some(load) = word("/proc/loadavg") {
-        facts.insert("load before the start".into(), load);
+        facts.insert(LOAD.into(), load);
     }
     Machine {
         cpu: of_cpu("model name").unwrap_or_else(|| "unknown".into()),

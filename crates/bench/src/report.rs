@@ -3,7 +3,7 @@
 //! All of them are made from `report.json` and from nothing else, so that they can be made again (`sidestep bench report`).
 
 mod html;
-mod machine;
+pub(crate) mod machine;
 mod markdown;
 pub mod number;
 mod plot;
@@ -133,8 +133,8 @@ fn how_to_read() -> [&'static str; 3] {
         "A value is the median of its rounds; the bar at it reaches from the lowest to the highest round, where nothing \
          else is said. A box reaches from the first to the third quartile, its whiskers to the last round within one and \
          a half times that range.",
-        "± 95 % CI is half the width of the confidence interval of the mean (Student's distribution over the rounds), \
-         CV the standard deviation as a share of the mean.",
+        "SD is the standard deviation of the rounds, CV the same as a share of the mean, ± 95 % CI half the width of the \
+         confidence interval of the mean (Student's distribution over the rounds).",
         "What is marked as of other hardware is published, and was measured by others: compare its shape, not its height.",
     ]
 }

@@ -25,6 +25,9 @@ pub struct Report {
     pub version: String,
     /// Commit it was built from, with `-dirty` behind it if files had changed; none outside a repository.
     pub git: Option<String>,
+    /// SHA-256 of the program that measured, in hexadecimal: two trees with other changes have one commit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
     /// Seed of all random choices, where there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
@@ -187,6 +190,9 @@ pub struct Point {
     /// What is special about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// By which it is found again in another report, where `x` cannot say it: that was measured, too, or is a place among others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
 }
 
 /// Rows of text.
@@ -239,6 +245,7 @@ impl Point {
             high,
             rounds,
             note: None,
+            key: None,
         }
     }
 }
@@ -302,6 +309,7 @@ mod tests {
             command: vec!["sidestep".into(), "bench".into()],
             version: "0.1.0".into(),
             git: None,
+            program: None,
             seed: Some(1),
             complete: true,
             seconds: 1.5,

@@ -57,10 +57,16 @@ impl Progress for Steps {
 
 /// Measures into a folder; whether everything was tried.
 fn measure(text: &str, folder: &Path, world: &World) -> Result<bool, String> {
-    measure_so(text, folder, world, false)
+    measure_so(text, folder, world, false, &[])
 }
 
-fn measure_so(text: &str, folder: &Path, world: &World, quick: bool) -> Result<bool, String> {
+fn measure_so(
+    text: &str,
+    folder: &Path,
+    world: &World,
+    quick: bool,
+    only: &[run::Pattern],
+) -> Result<bool, String> {
     let campaign = Campaign::parse(text).map_err(|error| error.to_string())?;
     let campaign = if quick { campaign.quick() } else { campaign };
     let engines = engines(world);
@@ -71,6 +77,7 @@ fn measure_so(text: &str, folder: &Path, world: &World, quick: bool) -> Result<b
         quick,
         plan: &plan,
         engines: &engines,
+        only,
         interrupted: &world.interrupted,
     };
     let mut steps = Steps {
@@ -170,6 +177,33 @@ fn a_campaign_becomes_the_table_of_the_studies() {
 }
 
 #[test]
+fn verdicts_that_were_turned_over_are_told_beside_the_point() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    assert_eq!(measure(CAMPAIGN, folder.path(), &world), Ok(true));
+    let (text, mut records) = log::read(folder.path()).expect("records");
+    for record in &mut records {
+        if let Record::Measured(measured) = record
+            && measured.find == Find::Pdr
+            && (
+                measured.point.engine.as_str(),
+                &*measured.point.case.behavior,
+            ) == ("slow", "end")
+        {
+            let found = measured.found.as_mut().expect("a search");
+            assert_eq!(found.reversed, 0, "nothing disturbs this system");
+            found.reversed = measured.run * 2;
+        }
+    }
+    let report = report::report(&Campaign::parse(&text).unwrap(), &records).expect("report");
+    let slow = row(table(&report, "behaviors-pdr-table"), "End", "slow");
+    let note = "6 verdicts were turned over in 2 of 3 runs";
+    assert!(
+        slow.contains(&("note".into(), Cell::Text(note.into()))),
+        "{slow:?}"
+    );
+}
+
+#[test]
 fn pictures_are_boxes_lines_curves_and_distributions() {
     let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
     assert_eq!(measure(CAMPAIGN, folder.path(), &world), Ok(true));
@@ -203,6 +237,15 @@ fn pictures_are_boxes_lines_curves_and_distributions() {
     let delivery = section("behaviors-end-delivery");
     let last = delivery.series[0].points.last().expect("points");
     assert!((last.value - 100.0 / 1.2).abs() < 1.0, "{last:?}");
+    let keys: Vec<_> = delivery.series[0]
+        .points
+        .iter()
+        .map(|it| it.key.as_deref())
+        .collect();
+    assert_eq!(
+        (keys[0], keys[11]),
+        (Some("10 % of PDR"), Some("120 % of PDR"))
+    );
     let throughput = section("behaviors-end-throughput");
     let slow = &throughput.series[0].points;
     assert!(
@@ -297,6 +340,49 @@ fn an_interrupted_campaign_goes_on_where_it_was() {
 }
 
 #[test]
+fn a_part_of_a_campaign_is_measured_alone_and_the_rest_later() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    let measured = || {
+        let (_, records) = log::read(folder.path()).expect("records");
+        let points = records.iter().filter_map(|record| match record {
+            Record::Measured(it) => Some((
+                it.point.group.clone(),
+                it.point.engine.clone(),
+                it.point.case.sids,
+            )),
+            _ => None,
+        });
+        let ceilings = records
+            .iter()
+            .filter(|it| matches!(it, Record::Ceiling { .. }));
+        let mut points: Vec<_> = points.collect();
+        points.sort();
+        points.dedup();
+        let ended = records.contains(&Record::End);
+        (points, ceilings.count(), ended)
+    };
+    // `*` stands for anything, and each pattern adds to what is measured.
+    let only = ["segments: fast*2 SIDs", "segments: slow end, 4"].map(run::Pattern::new);
+    let part = || measure_so(CAMPAIGN, folder.path(), &world, false, &only);
+    assert_eq!(part(), Ok(true));
+    let point = |engine: &str, sids| ("segments".to_owned(), engine.to_owned(), sids);
+    assert_eq!(
+        measured(),
+        (vec![point("fast", 2), point("slow", 4)], 1, false)
+    );
+    let report = report::read(folder.path()).expect("report");
+    assert!(!report.complete, "a part is not all");
+    let trials = world.trials.get();
+    assert_eq!(part(), Ok(true));
+    assert_eq!(world.trials.get(), trials, "nothing is missing of it");
+
+    assert_eq!(measure(CAMPAIGN, folder.path(), &world), Ok(true));
+    let (points, ceilings, ended) = measured();
+    assert_eq!((points.len(), ceilings, ended), (5 - 1 + 6, 1, true));
+    assert!(report::read(folder.path()).expect("report").complete);
+}
+
+#[test]
 fn engines_take_turns_from_run_to_run() {
     let campaign = Campaign::parse(CAMPAIGN).unwrap();
     let engines = engines(&World::default());
@@ -358,7 +444,10 @@ fn rates_are_compared_with_the_baseline_that_has_the_fewest_rules() {
 #[test]
 fn what_was_measured_in_a_hurry_is_told_so_whenever_the_report_is_made() {
     let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
-    assert_eq!(measure_so(CAMPAIGN, folder.path(), &world, true), Ok(true));
+    assert_eq!(
+        measure_so(CAMPAIGN, folder.path(), &world, true, &[]),
+        Ok(true)
+    );
     let report = report::read(folder.path()).expect("report");
     let search = &report.machine.facts["rate search"];
     assert!(search.contains("epsilon 0.05"), "{search}");
@@ -401,7 +490,7 @@ fn another_campaign_does_not_get_into_the_folder() {
         error.contains("changed since: search.epsilon: 0.01, now 0.02."),
         "{error}"
     );
-    let error = measure_so(&short, folder.path(), &world, true).unwrap_err();
+    let error = measure_so(&short, folder.path(), &world, true, &[]).unwrap_err();
     assert!(error.contains("--quick: false, now true"), "{error}");
 
     let open = Log::open(folder.path(), &short).expect("free");

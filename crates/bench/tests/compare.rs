@@ -2,8 +2,8 @@
 
 mod sample;
 
-use sidestep_bench::compare::{Bounds, Outcome, compare, differences};
-use sidestep_bench::result::{Axis, Report, Scale, Section};
+use sidestep_bench::compare::{Bounds, Lone, Outcome, compare, differences};
+use sidestep_bench::result::{Axis, Point, Report, Scale, Section};
 
 const QUIET: [f64; 6] = [100.0, 101.0, 99.0, 100.5, 99.5, 100.0];
 
@@ -19,7 +19,7 @@ fn with(section: Section, rounds: &[f64]) -> Report {
 
 fn outcome(section: fn() -> Section, rounds: &[f64]) -> (Outcome, f64) {
     let (before, after) = (with(section(), &QUIET), with(section(), rounds));
-    let verdicts = compare(&before, &after, Bounds::default());
+    let verdicts = compare(&before, &after, Bounds::default()).verdicts;
     assert_eq!(verdicts.len(), 1);
     (
         verdicts[0].outcome,
@@ -108,7 +108,7 @@ fn a_difference_found_among_many_points_is_less_sure() {
 }
 
 fn outcome_with(before: &Report, after: &Report, bounds: Bounds) -> Outcome {
-    compare(before, after, bounds)[0].outcome
+    compare(before, after, bounds).verdicts[0].outcome
 }
 
 /// Of the rounds of H.Encaps in the sample.
@@ -123,7 +123,7 @@ fn points_are_matched_by_word_and_what_was_not_measured_at_one_is_left_out() {
     let rates = |verdict: &&sidestep_bench::compare::Verdict| {
         verdict.section.id == "rates" && verdict.series.name == "Sidestep"
     };
-    let verdicts = compare(&before, &after, Bounds::default());
+    let verdicts = compare(&before, &after, Bounds::default()).verdicts;
     let means: Vec<_> = verdicts
         .iter()
         .filter(rates)
@@ -152,5 +152,117 @@ fn another_machine_is_told() {
     assert_eq!(
         differences(&before, &after),
         ["kernel: 6.18.0, then 6.19.0", "seed: 7, then 8"]
+    );
+}
+
+/// Section, series and place of each.
+fn names(all: &[Lone]) -> Vec<(String, String, Option<f64>)> {
+    let name = |it: &Lone| {
+        let (section, series) = (it.section.id.clone(), it.series.name.clone());
+        (section, series, it.point.map(|point| point.x))
+    };
+    all.iter().map(name).collect()
+}
+
+#[test]
+fn what_only_one_report_has_is_told_and_what_was_published_is_not() {
+    let before = sample::report();
+    let mut after = sample::report();
+    // A point, a series with its two points, a distribution.
+    after.sections[0].series[0].points.remove(1);
+    after.sections[1].series.remove(0);
+    let latency = after.sections.remove(3);
+    assert_eq!(latency.id, "latency");
+    after.sections[0].series.pop();
+    let there = compare(&before, &after, Bounds::default());
+    let name = |section: &str, series: &str, x| (section.to_owned(), series.to_owned(), x);
+    let lone = [
+        name("lookup", "Sidestep", Some(2e6)),
+        name("rates", "Sidestep", Some(0.0)),
+        name("rates", "Sidestep", Some(1.0)),
+        name("latency", "Sidestep", None),
+    ];
+    assert_eq!(names(&there.gone), lone);
+    assert_eq!((there.new, there.distributions), (vec![], vec![]));
+    let back = compare(&after, &before, Bounds::default());
+    assert_eq!(names(&back.new), lone);
+    assert_eq!(back.gone, []);
+    let same = compare(&before, &before, Bounds::default());
+    assert_eq!((same.gone, same.new), (vec![], vec![]));
+    assert_eq!(names(&same.distributions), lone[3..]);
+}
+
+/// A curve: the same shares of a rate that came out otherwise.
+fn curve(pdr: f64, delivered: f64) -> Report {
+    let point = |share: f64| Point {
+        key: Some(format!("{share} of PDR")),
+        ..Point::of(share * pdr, QUIET.map(|it| it * delivered).to_vec())
+    };
+    let mut report = with(sample::rates(), &QUIET);
+    report.sections[0].x = Axis::linear("sent", "kpps");
+    report.sections[0].series[0].points = vec![point(0.5), point(1.0)];
+    report
+}
+
+#[test]
+fn points_of_a_curve_are_found_again_although_it_was_sent_at_other_rates() {
+    let (before, after) = (curve(1000.0, 1.0), curve(1013.0, 0.5));
+    let compared = compare(&before, &after, Bounds::default());
+    let outcomes: Vec<_> = compared.verdicts.iter().map(|it| it.outcome).collect();
+    assert_eq!(outcomes, [Outcome::Worse, Outcome::Worse]);
+    assert_eq!((compared.gone, compared.new), (vec![], vec![]));
+}
+
+#[test]
+fn a_point_keeps_its_key_where_the_axis_is_another() {
+    let keyed = |axis: Axis, x: f64| {
+        let mut report = with(sample::rates(), &QUIET);
+        report.sections[0].x = axis;
+        let point = &mut report.sections[0].series[0].points[0];
+        (point.x, point.key) = (x, Some("end, 2 SIDs".into()));
+        report
+    };
+    let words = Scale::Categories(vec!["End, 2 SIDs".into()]);
+    let before = keyed(Axis::new("case", "", words), 0.0);
+    let after = keyed(Axis::linear("segments", ""), 2.0);
+    let compared = compare(&before, &after, Bounds::default());
+    assert_eq!(compared.verdicts.len(), 1);
+    assert_eq!((compared.gone, compared.new), (vec![], vec![]));
+}
+
+#[test]
+fn facts_that_differ_are_told_once_for_all_engines_and_chance_is_not() {
+    let report = |program: &str, offloads: &str, load: &str| {
+        let mut report = sample::report();
+        report.program = Some(program.into());
+        let facts = [
+            ("load before the start", load),
+            ("rate search", "trials of 1s"),
+            ("linux: offloads", offloads),
+            ("tc: program", program),
+            ("xdp: program", program),
+        ];
+        let facts = facts.map(|(name, fact)| (name.to_owned(), fact.to_owned()));
+        report.machine.facts = facts.into();
+        report
+    };
+    let before = report("1a", "gro on", "0.1");
+    assert!(differences(&before, &report("1a", "gro on", "2.5")).is_empty());
+    let mut after = report("2b", "gro off", "2.5");
+    let facts = &mut after.machine.facts;
+    facts.remove("rate search");
+    facts.insert("vpp: mode".into(), "one thread".into());
+    let mitigations = &mut after.machine.mitigations;
+    mitigations.insert("meltdown".into(), "Vulnerable".into());
+    assert_eq!(
+        differences(&before, &after),
+        [
+            "program: 1a, then 2b",
+            "mitigation of meltdown: Not affected, then Vulnerable",
+            "linux: offloads: gro on, then gro off",
+            "rate search: trials of 1s, then not known",
+            "tc, xdp: program: 1a, then 2b",
+        ],
+        "of an engine that one report does not have its points tell"
     );
 }

@@ -146,7 +146,11 @@ fn what_a_picture_cannot_show_is_said() {
         ["One point is in the table only: a logarithmic axis has no zero."]
     );
     assert!(text(&page, "#refusals").concat().contains("no memory"));
-    assert!(text(&page, ".warning").concat().starts_with("Interrupted."));
+    assert!(
+        text(&page, ".warning")
+            .concat()
+            .starts_with("Not complete.")
+    );
 }
 
 #[test]

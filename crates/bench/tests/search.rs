@@ -53,6 +53,54 @@ fn without_loss_up_to_its_capacity_that_is_its_rate() {
 }
 
 #[test]
+fn verdicts_that_were_turned_over_are_counted() {
+    let mut quiet = Simulated::of(1_234_567.0);
+    assert_eq!(ndr(&mut quiet).reversed, 0);
+    // Doubling ends with 1.28 million, the eighth trial. In the fourth, at 80,000, half is lost: that is chance, once.
+    let mut once = Simulated {
+        capacity: Box::new(|now| {
+            if now.to_bits() == 3_f64.to_bits() {
+                40_000.0
+            } else {
+                1_234_567.0
+            }
+        }),
+        ..Simulated::of(0.0)
+    };
+    let found = ndr(&mut once);
+    at(&found, 1_234_567.0);
+    assert_eq!((found.reversed, found.settled), (1, true));
+    // For four trials it is: the rates between 40,000 and 80,000 that were tried then are believed until they are tried again.
+    let mut longer = Simulated {
+        capacity: Box::new(|now| {
+            if (3.0..7.0).contains(&now) {
+                40_000.0
+            } else {
+                1_234_567.0
+            }
+        }),
+        ..Simulated::of(0.0)
+    };
+    let found = ndr(&mut longer);
+    at(&found, 1_234_567.0);
+    assert!(found.reversed > 1, "{found:?}");
+    // A system that passes by chance what it cannot take is found out, too.
+    let mut lucky = Simulated {
+        capacity: Box::new(|now| {
+            if now.to_bits() == 7_f64.to_bits() {
+                1e9
+            } else {
+                1_234_567.0
+            }
+        }),
+        ..Simulated::of(0.0)
+    };
+    let found = run(&mut lucky, Some(1_280_000.0), 0.0).expect("an end");
+    at(&found, 1_234_567.0);
+    assert_eq!(found.reversed, 1);
+}
+
+#[test]
 fn a_partial_drop_rate_lies_above_by_what_may_be_lost() {
     let fine = Parameters::new(10_000.0, None, 0.005, 0.001, SECOND).expect("allowed");
     let mut system = Simulated::of(1e6);

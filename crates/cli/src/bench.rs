@@ -10,10 +10,13 @@ mod report;
 mod run;
 
 use std::error::Error;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use clap::Subcommand;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use sidestep_bench::campaign;
 use sidestep_bench::report as files;
@@ -56,4 +59,23 @@ fn read(path: &Path) -> Result<Report, Box<dyn Error + Send + Sync>> {
         return Ok(campaign::report::read(path)?);
     }
     Ok(files::read(path)?)
+}
+
+/// Has signals that end a program raise this instead, so that what was made is taken down. A program that was started by
+/// nohup(1) goes on when its terminal is closed.
+fn take_signals(wanted: &Arc<AtomicBool>) -> io::Result<()> {
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        if !(signal == SIGHUP && is_ignored(signal)) {
+            signal_hook::flag::register(signal, Arc::clone(wanted))?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether whoever started this program has a signal ignored (`SigIgn` of `proc_pid_status(5)`).
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }

@@ -38,7 +38,7 @@ pub type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
 
 /// SRv6 data plane for an unmodified Linux kernel.
 #[derive(Debug, Parser)]
-#[command(name = "sidestep", version, about, max_term_width = 120)]
+#[command(name = "sidestep", version = sidestep_bench::VERSION, about, max_term_width = 120)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

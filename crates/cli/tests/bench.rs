@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -119,40 +119,115 @@ fn a_short_run_measures_everything_compares_every_answer_and_leaves_nothing_behi
     }
 }
 
+/// A run under way, which has made a namespace.
+struct Run {
+    child: Option<Child>,
+    folder: tempfile::TempDir,
+}
+
+impl Run {
+    /// Of `program`, with these arguments besides.
+    fn start(program: &mut Command, more: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("folder");
+        let child = program
+            .args(["bench", "fib", "--scenario", "slash48"])
+            .args(["--against", "linux", "--points", "20000"])
+            .args(more)
+            .arg("-o")
+            .arg(folder.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("sidestep starts");
+        let run = Self {
+            child: Some(child),
+            folder,
+        };
+        let begun = Instant::now();
+        while namespaces(run.pid()).is_empty() {
+            assert!(begun.elapsed() < Duration::from_secs(300), "it never began");
+            thread::sleep(Duration::from_millis(10));
+        }
+        run
+    }
+
+    fn pid(&self) -> u32 {
+        self.child.as_ref().expect("it runs").id()
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.pid() as i32), signal).expect("kill");
+    }
+
+    fn end(&mut self) -> Output {
+        let child = self.child.take().expect("it runs");
+        child.wait_with_output().expect("sidestep ends")
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        // It has ended, unless the test has failed.
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
 #[test]
 fn an_interrupted_run_keeps_what_it_has_and_takes_its_namespaces_down() {
     if !root_or_skip("an_interrupted_run_keeps_what_it_has_and_takes_its_namespaces_down") {
         return;
     }
-    let folder = tempfile::tempdir().expect("folder");
-    let child = Command::new(SIDESTEP)
-        .args([
-            "bench",
-            "fib",
-            "--scenario",
-            "slash48",
-            "--against",
-            "linux",
-        ])
-        .args(["--points", "20000", "-o"])
-        .arg(folder.path())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("sidestep starts");
-    let pid = child.id();
-    let begun = Instant::now();
-    while namespaces(pid).is_empty() {
-        assert!(begun.elapsed() < Duration::from_secs(300), "it never began");
-        thread::sleep(Duration::from_millis(10));
+    // Ctrl-C, a service that is stopped, a terminal that is closed.
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        let mut run = Run::start(&mut Command::new(SIDESTEP), &[]);
+        let pid = run.pid();
+        run.signal(signal);
+        let output = run.end();
+        assert_eq!(output.status.code(), Some(1), "{signal}");
+        assert_eq!(namespaces(pid), Vec::<String>::new(), "{signal}");
+        let report = report(run.folder.path());
+        assert!(!report.complete);
+        assert_eq!(report.sections[0].id, "memory-latency");
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert!(printed.contains(&report.sections[0].title), "{printed}");
     }
-    kill(Pid::from_raw(pid as i32), Signal::SIGINT).expect("kill");
-    let output = child.wait_with_output().expect("sidestep ends");
-    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn what_a_killed_run_has_left_goes_when_the_next_begins() {
+    if !root_or_skip("what_a_killed_run_has_left_goes_when_the_next_begins") {
+        return;
+    }
+    let mut living = Run::start(&mut Command::new(SIDESTEP), &[]);
+    let mut killed = Run::start(&mut Command::new(SIDESTEP), &[]);
+    let pid = killed.pid();
+    // At once, while it has one. Another test's run may be the next.
+    killed.signal(Signal::SIGKILL);
+    assert_eq!(killed.end().status.code(), None);
+    let next = ["--quick", "--scenario", "slash128", "--points", "100"];
+    let next = bench(&[&next[..], &["--against", "linux"]].concat());
+    let said = String::from_utf8_lossy(&next.stderr);
+    assert!(next.status.success(), "{said}");
     assert_eq!(namespaces(pid), Vec::<String>::new());
-    let report = report(folder.path());
-    assert!(!report.complete);
-    assert_eq!(report.sections[0].id, "memory-latency");
-    let printed = String::from_utf8_lossy(&output.stdout);
-    assert!(printed.contains(&report.sections[0].title), "{printed}");
+    assert_ne!(
+        namespaces(living.pid()),
+        Vec::<String>::new(),
+        "those of a run that lives stay"
+    );
+    living.signal(Signal::SIGINT);
+    living.end();
+}
+
+#[test]
+fn who_was_started_by_nohup_goes_on_when_the_terminal_is_closed() {
+    if !root_or_skip("who_was_started_by_nohup_goes_on_when_the_terminal_is_closed") {
+        return;
+    }
+    let mut run = Run::start(Command::new("nohup").arg(SIDESTEP), &["--quick"]);
+    run.signal(Signal::SIGHUP);
+    assert!(run.end().status.success());
+    assert!(report(run.folder.path()).complete);
 }

@@ -3,6 +3,8 @@
 mod common;
 
 use std::fs;
+use std::io::Write as _;
+use std::process::Command;
 
 use common::{Folder, sidestep, stderr, stdout};
 use serde_json::{Value, json};
@@ -143,6 +145,25 @@ fn a_dry_run_tells_the_plan_and_measures_nothing() {
         "{said}"
     );
     assert!(fs::metadata(folder.path("results")).is_err());
+
+    let part = sidestep(&["bench", "run", &file, "-n", "--only", "xdp*8 SIDs"]);
+    let said = stdout(&part);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(
+        lines[0],
+        "segments: sidestep-xdp h.encaps, 8 SIDs, 64 bytes"
+    );
+    assert!(
+        lines[1].starts_with("1 points, 10 runs of each, "),
+        "{said}"
+    );
+    assert_eq!(lines.len(), 2);
+    let none = sidestep(&["bench", "run", &file, "--only", "xdp*9 SIDs"]);
+    assert_eq!(none.status.code(), Some(1));
+    assert_eq!(
+        stderr(&none),
+        format!("sidestep: --only xdp*9 SIDs: no point of {file} is called so; -n prints them\n")
+    );
 }
 
 #[test]
@@ -239,6 +260,67 @@ fn a_campaign_is_measured_once_and_its_folder_makes_the_report_again() {
         stderr(&refused).contains("changed since: runs: 2, now 3."),
         "{}",
         stderr(&refused)
+    );
+}
+
+#[test]
+fn a_report_names_the_program_by_its_bytes() {
+    if !root_or_skip("a_report_names_the_program_by_its_bytes") {
+        return;
+    }
+    let folder = Folder::new();
+    let text = CAMPAIGN
+        .replace("[linux]", "[sidestep-tc]")
+        .replace("runs: 2", "runs: 1");
+    let file = folder.write("plain.yaml", text);
+    // Another program of the same version: a byte behind its end.
+    let other = folder.path("sidestep");
+    fs::copy(env!("CARGO_BIN_EXE_sidestep"), &other).unwrap();
+    let mut program = fs::OpenOptions::new().append(true).open(&other).unwrap();
+    program.write_all(b"\n").unwrap();
+    drop(program);
+    let results = folder.path("results");
+    let run = Command::new(&other)
+        .args(["bench", "run", &file, "-o", &results])
+        .output()
+        .unwrap();
+    assert!(run.status.success(), "{}", stderr(&run));
+    let hash = Command::new("sha256sum").arg(&other).output().unwrap();
+    let hash = stdout(&hash)[..64].to_owned();
+    let report = fs::read_to_string(format!("{results}/report.json")).unwrap();
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["program"], *hash);
+    let facts = &report["machine"]["facts"];
+    assert_eq!(facts["sidestep-tc: program sha256"], *hash, "{facts}");
+
+    let refused = sidestep(&["bench", "run", &file, "-o", &results]);
+    assert_eq!(refused.status.code(), Some(1));
+    let said = stderr(&refused);
+    assert!(
+        said.contains("the folder was measured otherwise") && said.contains(&hash),
+        "{said}"
+    );
+}
+
+#[test]
+fn the_version_names_the_commit() {
+    let git = Command::new("git")
+        .args(["rev-parse", "--short=12", "HEAD"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output();
+    let Some(git) = git.ok().filter(|git| git.status.success()) else {
+        eprintln!("SKIP the_version_names_the_commit: this is no repository");
+        return;
+    };
+    let said = stdout(&sidestep(&["--version"]));
+    let begin = format!(
+        "sidestep {} ({}",
+        env!("CARGO_PKG_VERSION"),
+        stdout(&git).trim()
+    );
+    assert!(
+        [")\n", "-dirty)\n"].contains(&said.strip_prefix(&begin).unwrap_or(&said)),
+        "{said}"
     );
 }
 

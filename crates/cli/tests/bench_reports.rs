@@ -102,6 +102,42 @@ fn what_became_slower_is_told_and_is_a_failure() {
 }
 
 #[test]
+fn a_point_that_is_gone_is_told_and_is_a_failure_unless_it_may_be() {
+    let (before, after) = (report("6.18", [FAST, SLOW]), report("6.18", [FAST, SLOW]));
+    let json = after.path().join("report.json");
+    let mut less: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+    let points = &mut less["sections"][0]["series"][0]["points"];
+    points.as_array_mut().unwrap().pop();
+    fs::write(&json, less.to_string()).unwrap();
+    let (before, after) = (text(before.path()), text(after.path()));
+
+    let gone = sidestep(&["bench", "compare", before, after]);
+    assert_eq!(gone.status.code(), Some(1));
+    assert_eq!(
+        stderr(&gone),
+        "sidestep: points of the first report that are not in the second: 1 (--partial allows that)\n"
+    );
+    let said = stdout(&gone);
+    let words: Vec<&str> = said.split_whitespace().collect();
+    let told = "1 the same 1 gone: only in the first report what of at Time Sidestep 2,000";
+    assert_eq!(words.join(" "), told);
+
+    let partial = sidestep(&["bench", "compare", before, after, "--partial", "-j"]);
+    assert!(partial.status.success(), "{}", stderr(&partial));
+    let said: Value = serde_json::from_str(&stdout(&partial)).unwrap();
+    let place = json!([{"section": "Time", "series": "Sidestep", "at": "2,000"}]);
+    assert_eq!((&said["gone"], &said["new"]), (&place, &json!([])));
+
+    let new = sidestep(&["bench", "compare", after, before]);
+    assert!(new.status.success(), "{}", stderr(&new));
+    assert!(
+        stdout(&new).contains("\n1 new: only in the second report\n"),
+        "{}",
+        stdout(&new)
+    );
+}
+
+#[test]
 fn bounds_can_be_set_and_are_checked() {
     let (before, after) = (report("6.18", [FAST, SLOW]), report("6.18", [SLOW, SLOW]));
     let (before, after) = (text(before.path()), text(after.path()));

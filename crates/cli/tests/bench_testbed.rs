@@ -203,7 +203,18 @@ groups:
     assert_eq!(facts["sidestep-xdp: one packet"], compared);
     let system = format!("root@dut, {} to {}", testbed.ports[0], testbed.ports[1]);
     assert_eq!(facts["linux: system"], *system);
+    for port in &testbed.ports {
+        let driver = facts[format!("linux: {port} driver")].as_str();
+        assert!(driver.is_some_and(|it| it.starts_with("veth, ")), "{facts}");
+        assert!(
+            facts[format!("mine: {port} offloads on")].is_string(),
+            "{facts}"
+        );
+    }
     assert_eq!(facts["mine: program"], "a script");
+    let hash = &facts["sidestep-xdp: program sha256"];
+    assert_eq!(*hash, report["program"], "the same program, there and here");
+    assert_eq!(hash.as_str().map(str::len), Some(64));
     // Before `up`, and to undo it; the sink is TRex's port.
     let sink = sidestep_lab::lab::mac_text(testbed.lab.mac("trex", "eth1").expect("a port"));
     let undone = fs::read_to_string(&log).expect("down has run");

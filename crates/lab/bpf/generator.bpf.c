@@ -56,17 +56,38 @@ const volatile struct config config;
  * src/traffic/program.rs, which writes it before a run. */
 struct {
 	__u64 made; /* frames sent */
-	__u64 first; /* when the first was, ns of CLOCK_MONOTONIC; 0: none yet */
+	__u64 first; /* when the trial began, the same for all its generators; ns of CLOCK_MONOTONIC; 0: it has not */
+	__u64 began; /* when this generator saw that */
 	__u64 now; /* the last look at the clock */
 	__u64 ended; /* when the run was over; 0: it is not */
-	__u64 duration; /* ns from the first frame on; 0: until it is stopped */
+	__u64 duration; /* ns from `first` on; 0: until it is stopped */
 	__u64 interval; /* between two frames, ns * 2^16; 0: none */
 	__u64 due; /* when the next frame is, after the first, ns * 2^16 */
 	__u32 next_flow;
 	__u32 slot;
 	__u32 trial;
 	__u32 timed; /* whether stamps say the time */
+	__u32 generators; /* of the trial: it begins when all of them are at work */
+	__u32 number; /* which of them this is, from 0 */
 } state;
+
+/* LIMIT: generators of a trial; `Receiver::SOURCES_MAX` of src/traffic/receiver.rs. */
+#define GENERATORS_MAX 8
+/* Whoever looked at the clock so many ns ago is at work on its CPU. */
+#define AT_WORK 50000
+
+/* What all generators of a trial share: the first object's, which the others use. */
+struct gate {
+	__u64 begin; /* when all were at work; 0: they have not been yet */
+	__u64 seen[GENERATORS_MAX]; /* when each last was */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct gate);
+} gate_of_all SEC(".maps");
 
 /* Which template and which flow have their turn: template << 16 | flow. */
 struct {
@@ -75,6 +96,31 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } schedule SEC(".maps");
+
+/*
+ * When the trial began; 0: it has not. A run begins some milliseconds after it was asked for, another one some hundred, and the
+ * scheduler takes a CPU away for a tick. Who is there waits, frame by frame, and who sees first that all are at work at once says
+ * when that was.
+ */
+static __always_inline __u64 begun(void)
+{
+	__u64 now = bpf_ktime_get_ns();
+	__u32 only = 0;
+	struct gate *gate = bpf_map_lookup_elem(&gate_of_all, &only);
+
+	if (!gate)
+		return 0;
+	gate->seen[state.number % GENERATORS_MAX] = now;
+	if (!gate->begin) {
+		for (__u32 i = 0; i < GENERATORS_MAX; i++) {
+			/* What another CPU has just written may be later than `now`. */
+			if (i < state.generators && (__s64)(now - gate->seen[i]) > AT_WORK)
+				return 0;
+		}
+		__sync_val_compare_and_swap(&gate->begin, 0, now);
+	}
+	return gate->begin;
+}
 
 /* Whether a frame is to be sent now. */
 static __always_inline bool due(void)
@@ -85,10 +131,15 @@ static __always_inline bool due(void)
 		return true;
 	if (state.ended)
 		return false;
-	if (state.interval || state.timed || !(state.made % LOOK_EVERY))
+	if (!state.first) {
+		state.first = begun();
+		if (!state.first)
+			return false;
+		/* After that: what has passed since is not below 0. */
+		state.began = state.now = bpf_ktime_get_ns();
+	} else if (state.interval || state.timed || !(state.made % LOOK_EVERY)) {
 		state.now = bpf_ktime_get_ns();
-	if (!state.first)
-		state.first = state.now;
+	}
 	elapsed = state.now - state.first;
 	if (elapsed >= state.duration) {
 		state.ended = state.now;

@@ -58,6 +58,9 @@ pub struct Begin {
     pub version: String,
     /// Commit it was built from.
     pub git: Option<String>,
+    /// SHA-256 of the program that measures: two trees with other changes have one commit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
     /// The command, word by word.
     pub command: Vec<String>,
     /// Whether in a hurry.
@@ -81,6 +84,7 @@ impl Begin {
             [
                 ("--quick", begin.quick.to_string()),
                 ("version", format!("{} {git}", begin.version)),
+                ("program", begin.program.clone().unwrap_or_default()),
                 ("processor", machine.cpu.clone()),
                 ("kernel", machine.kernel.clone()),
                 ("mitigations", format!("{:?}", machine.mitigations)),

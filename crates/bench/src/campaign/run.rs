@@ -1,6 +1,7 @@
 //! Measures what a campaign asks for and its folder does not have yet.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -26,8 +27,40 @@ pub struct Runner<'a> {
     pub plan: &'a Plan,
     /// All that the plan names.
     pub engines: &'a [Box<dyn Engine>],
+    /// Measures only points of which one of these is true; all if there is none.
+    pub only: &'a [Pattern],
     /// Ends it early once it is set.
     pub interrupted: &'a AtomicBool,
+}
+
+/// What names some points of a plan: a part of `GROUP: ENGINE CASE`, as a dry run prints it, in which `*` stands for anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern(String);
+
+impl Pattern {
+    /// Of these words.
+    pub fn new(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
+    /// Whether it names a point.
+    pub fn fits(&self, point: &Point) -> bool {
+        let name = format!("{}: {} {}", point.group, point.engine, point.case);
+        let mut rest = &name[..];
+        self.0.split('*').all(|part| match rest.find(part) {
+            Some(at) => {
+                rest = &rest[at + part.len()..];
+                true
+            }
+            None => false,
+        })
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 /// Why a campaign ended early.
@@ -101,7 +134,7 @@ impl Runner<'_> {
         }
         let missing = self.missing(&log.records);
         let ceilings = self.ceilings(&log.records);
-        let finished = log.records.last() == Some(&Record::End);
+        let finished = log.records.last() == Some(&Record::End) || !self.only.is_empty();
         if finished && missing.is_empty() && ceilings.is_empty() {
             return Ok(true);
         }
@@ -113,7 +146,14 @@ impl Runner<'_> {
         progress.plan(trials.sum::<usize>() + ceilings.len());
         match self.measure(&ceilings, &missing, log, progress) {
             Ok(()) => {
-                log.add(Record::End)?;
+                // Who asked for a part has not tried everything, unless the rest was there.
+                let all = Self { only: &[], ..*self };
+                if self.only.is_empty()
+                    || (all.missing(&log.records).is_empty()
+                        && all.ceilings(&log.records).is_empty())
+                {
+                    log.add(Record::End)?;
+                }
                 Ok(true)
             }
             Err(Stop::Interrupted) => Ok(false),
@@ -316,6 +356,9 @@ impl Runner<'_> {
             .units(self.campaign)
             .into_iter()
             .filter_map(|unit| {
+                if !self.is_chosen(unit.point) {
+                    return None;
+                }
                 let mut groups = self.campaign.groups.iter();
                 let group = groups.find(|group| group.name.value == unit.point.group)?;
                 let mut finds = self.campaign.finds(group);
@@ -331,8 +374,22 @@ impl Runner<'_> {
                 .iter()
                 .any(|record| matches!(record, Record::Ceiling { case, .. } if case == *wanted))
         };
+        let points = &self.plan.points;
+        let chosen = |wanted: &&Case| {
+            self.only.is_empty()
+                || points
+                    .iter()
+                    .any(|point| self.is_chosen(point) && plan::ceiling(&point.case) == **wanted)
+        };
         let cases = self.plan.ceilings.iter();
-        cases.filter(|case| !measured(case)).collect()
+        cases
+            .filter(|case| chosen(case) && !measured(case))
+            .collect()
+    }
+
+    /// Whether this run is to measure a point.
+    pub fn is_chosen(&self, point: &Point) -> bool {
+        self.only.is_empty() || self.only.iter().any(|pattern| pattern.fits(point))
     }
 
     fn begin(&self) -> Begin {
@@ -349,7 +406,8 @@ impl Runner<'_> {
             schema: log::SCHEMA,
             at: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
             version: env!("CARGO_PKG_VERSION").into(),
-            git: option_env!("SIDESTEP_GIT").map(Into::into),
+            git: crate::GIT.map(Into::into),
+            program: crate::program(),
             command: std::env::args().collect(),
             quick: self.quick,
             machine: machine::this(),

@@ -26,6 +26,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime};
 
 use sidestep_fib::Prefix;
+use sidestep_lab::Lab;
 
 use book::Book;
 use limits::Depth;
@@ -58,6 +59,15 @@ pub struct Options {
 }
 
 impl Options {
+    /// What makes figures of another kind.
+    fn facts(&self) -> [(String, String); 2] {
+        let hurry = if self.quick { ", in a hurry" } else { "" };
+        let rounds = format!("{} of about {:?}{hurry}", self.rounds(), self.round());
+        let routes = self.routes.as_ref();
+        let routes = routes.map_or("built in".into(), |path| path.display().to_string());
+        [("rounds", rounds), ("table", routes)].map(|(name, fact)| (name.to_owned(), fact))
+    }
+
     /// Rounds of lookups.
     const fn rounds(&self) -> usize {
         if self.quick { 2 } else { 11 }
@@ -111,6 +121,9 @@ struct Cpus {
     other: usize,
 }
 
+/// The part of the names of namespaces that says whose they are.
+const LAB: &str = "bench";
+
 /// Measures. `interrupted` ends it early, and what was measured until then is returned.
 ///
 /// # Errors
@@ -121,7 +134,10 @@ pub fn run(
     progress: &mut dyn Progress,
 ) -> Result<Report, RoutesError> {
     let begun = (Instant::now(), SystemTime::now());
-    let machine = machine::this();
+    // What killed runs have left.
+    Lab::sweep_of(LAB);
+    let mut machine = machine::this();
+    machine.facts.extend(options.facts());
     let table = routes::read(options.routes.as_deref())?;
     let mut book = Book::default();
     let harness = match Harness::new() {
@@ -162,7 +178,8 @@ pub fn run(
         made: humantime::format_rfc3339_seconds(begun.1).to_string(),
         command: std::env::args().collect(),
         version: env!("CARGO_PKG_VERSION").into(),
-        git: option_env!("SIDESTEP_GIT").map(Into::into),
+        git: crate::GIT.map(Into::into),
+        program: crate::program(),
         seed: Some(options.seed),
         complete,
         seconds: begun.0.elapsed().as_secs_f64(),

@@ -48,7 +48,7 @@ fn head(report: &Report) -> Markup {
         h1 { (report.title) }
         p .run { (machine::run(report)) }
         @if !report.complete {
-            p .warning role="note" { strong { "Interrupted." } " This is what had been measured until then." }
+            p .warning role="note" { strong { "Not complete." } " This is what has been measured so far." }
         }
         pre aria-label="Command that repeats this run" tabindex="0" { code { (machine::command(report)) } }
         @for note in &report.notes { p { (note) } }

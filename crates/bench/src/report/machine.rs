@@ -1,6 +1,6 @@
 //! Where and how it was measured, in words.
 
-use crate::result::{Cache, Report};
+use crate::result::{Cache, Machine, Report};
 
 /// Date, version and length of the run in a line.
 pub fn run(report: &Report) -> String {
@@ -25,11 +25,10 @@ pub fn command(report: &Report) -> String {
 /// The machine, one fact a row: name and value.
 pub fn facts(report: &Report) -> Vec<(String, String)> {
     let machine = &report.machine;
-    let caches: Vec<String> = machine.caches.iter().map(cache).collect();
     let given = [
         ("Processor", Some(machine.cpu.clone())),
         ("Processors online", Some(machine.cpus.to_string())),
-        ("Caches", Some(caches.join(", "))),
+        ("Caches", Some(caches(machine))),
         ("Memory", Some(bytes(machine.memory))),
         ("Hypervisor", machine.hypervisor.clone()),
         (
@@ -42,6 +41,7 @@ pub fn facts(report: &Report) -> Vec<(String, String)> {
             ),
         ),
         ("Kernel", Some(machine.kernel.clone())),
+        ("Program (SHA-256)", report.program.clone()),
     ];
     let given = given
         .into_iter()
@@ -56,6 +56,12 @@ pub fn facts(report: &Report) -> Vec<(String, String)> {
         .collect()
 }
 
+/// The first processor's caches in a line.
+pub fn caches(machine: &Machine) -> String {
+    let caches: Vec<String> = machine.caches.iter().map(cache).collect();
+    caches.join(", ")
+}
+
 fn cache(cache: &Cache) -> String {
     let kind = match cache.kind.as_str() {
         "Data" => "d",
@@ -66,7 +72,7 @@ fn cache(cache: &Cache) -> String {
 }
 
 /// In the largest binary unit that leaves at least one: `512 KiB`, `15.6 GiB`.
-fn bytes(bytes: u64) -> String {
+pub fn bytes(bytes: u64) -> String {
     let mut value = bytes as f64;
     for unit in ["bytes", "KiB", "MiB"] {
         if value < 1024.0 {

@@ -15,7 +15,7 @@ pub fn markdown(report: &Report) -> String {
     if !report.complete {
         paragraph(
             &mut out,
-            "**Interrupted.** This is what had been measured until then.",
+            "**Not complete.** This is what has been measured so far.",
         );
     }
     paragraph(

@@ -151,7 +151,18 @@ fn statistics(section: &Section) -> Rows {
         .as_ref()
         .and_then(|name| section.series.iter().find(|series| &series.name == name));
     let mut heads = vec![head(&section.x), "of".into(), head(&section.y)];
-    heads.extend(["mean", "± 95 % CI", "CV (%)", "lowest", "highest", "rounds"].map(String::from));
+    heads.extend(
+        [
+            "mean",
+            "SD",
+            "CV (%)",
+            "± 95 % CI",
+            "lowest",
+            "highest",
+            "rounds",
+        ]
+        .map(String::from),
+    );
     heads.push(baseline.map_or_else(String::new, |series| format!("% of {}", series.name)));
     heads.push("note".into());
     let rows = places(section).into_iter().flat_map(|x| {
@@ -174,8 +185,9 @@ fn row(section: &Section, series: &Series, point: &Point, baseline: Option<&Poin
         Cell::Text(legend(series)),
         Cell::Number(point.value),
         number(summary.map(|summary| summary.mean)),
-        number(spread.map(|spread| spread.ci95)),
+        number(spread.map(|spread| spread.standard_deviation)),
         number(spread.and_then(|spread| spread.cv).map(|cv| cv * 100.0)),
+        number(spread.map(|spread| spread.ci95)),
         number(varies.then_some(point.low)),
         number(varies.then_some(point.high)),
         number(summary.map(|summary| summary.count as f64)),

@@ -17,6 +17,8 @@ pub struct History {
     rates: BTreeMap<u64, Seen>,
     /// By how much the next rate lies above the highest that passed, where nothing is known above it; packets per second.
     stride: Option<u64>,
+    /// How often a rate came out otherwise than before.
+    reversed: u32,
 }
 
 /// What is known of a rate.
@@ -59,6 +61,7 @@ impl History {
             passed_times,
             rates: BTreeMap::new(),
             stride: None,
+            reversed: 0,
         }
     }
 
@@ -74,6 +77,9 @@ impl History {
         };
         let seen = again.map_or(seen, |again| again.and(seen, self.epsilon));
         self.rates.insert(asked, seen);
+        if before.is_some_and(|seen| seen.passed != passed) {
+            self.reversed += 1;
+        }
         // What bounded the search from above was chance: what it really is lies further on, and most likely not far.
         let recovered = passed && before.is_some_and(|seen| !seen.passed);
         if recovered {
@@ -174,6 +180,7 @@ impl History {
                     .map_or(0.0, |(_, seen)| seen.delivery_ratio),
                 bound,
                 settled,
+                reversed: self.reversed,
                 pacing: self.pacing(u64::MAX),
             };
         };
@@ -182,6 +189,7 @@ impl History {
             delivery_ratio: seen.delivery_ratio,
             bound,
             settled,
+            reversed: self.reversed,
             pacing: self.pacing(rate),
         }
     }

@@ -131,6 +131,16 @@ impl Parameters {
         })
     }
 
+    /// The rate that is tried first, in packets per second.
+    pub fn start(&self) -> f64 {
+        self.start
+    }
+
+    /// The highest rate that is asked for, in packets per second; none: there is no such.
+    pub fn line(&self) -> Option<f64> {
+        self.line
+    }
+
     /// The highest share of lost packets that passes.
     pub fn beta(&self) -> f64 {
         self.beta
@@ -189,6 +199,9 @@ pub struct Found {
     pub bound: Bound,
     /// Whether both ends of the interval came out the same when they were measured again.
     pub settled: bool,
+    /// How many verdicts on a rate were turned over when it was measured again: each was chance, which the search had gone by until then.
+    #[serde(default)]
+    pub reversed: u32,
     /// How far the generator was from what it was asked for, at the worst of the rates up to the one found, as a share of that:
     /// below 0 if it sent less. What is within [`PACING`] is as it should be.
     pub pacing: f64,

@@ -19,6 +19,7 @@ pub fn report() -> Report {
             .to_vec(),
         version: "0.1.0".into(),
         git: Some("0123abc".into()),
+        program: Some("0123456789abcdef".into()),
         seed: Some(7),
         complete: false,
         seconds: 75.0,
@@ -108,6 +109,7 @@ fn published() -> Series {
             high: 450.0,
             rounds: vec![],
             note: Some("of a study".into()),
+            key: None,
         }],
     }
 }

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 
 use comfy_table::Table;
 use serde::Serialize;
-use sidestep_bench::compare::{Bounds, Outcome as Found, Verdict, compare, differences};
-use sidestep_bench::report::{self, number, table};
+use sidestep_bench::compare::{
+    Bounds, Lone, Outcome as Found, Verdict, called, compare, differences,
+};
+use sidestep_bench::report::{self, number};
 
 use crate::style::{Ink, Style};
 use crate::{Outcome, tables};
@@ -24,6 +26,9 @@ pub struct Args {
     /// How many of the changes that are told may be there by chance
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent)]
     pub chance: f64,
+    /// The second report may have fewer points than the first: what it lacks is told, and is no failure
+    #[arg(long)]
+    pub partial: bool,
     /// Print the points that did not change, too
     #[arg(short, long)]
     pub all: bool,
@@ -55,45 +60,65 @@ struct Row {
     outcome: Found,
 }
 
+/// What one of the reports has alone, or is not compared; `at` is empty of a distribution.
+#[derive(Serialize)]
+struct Place {
+    section: String,
+    series: String,
+    at: String,
+}
+
 #[derive(Serialize)]
 struct Comparison {
     bounds: Bounds,
     differences: Vec<String>,
     points: Vec<Row>,
+    gone: Vec<Place>,
+    new: Vec<Place>,
+    not_compared: Vec<Place>,
 }
 
-/// Runs the command. Points that became worse are a failure.
+/// Runs the command. Points that became worse are a failure, and so are those that are gone.
 pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     let (before, after) = (super::read(&args.before)?, super::read(&args.after)?);
     let bounds = Bounds {
         change: args.change / 100.0,
         chance: args.chance / 100.0,
     };
-    let verdicts = compare(&before, &after, bounds);
-    if verdicts.is_empty() {
+    let compared = compare(&before, &after, bounds);
+    if compared.verdicts.is_empty() {
         return Err("the reports have no measured point in common".into());
     }
+    let places = |all: &[Lone]| all.iter().map(place).collect::<Vec<_>>();
     let comparison = Comparison {
         bounds,
         differences: differences(&before, &after),
-        points: verdicts.iter().map(row).collect(),
+        points: compared.verdicts.iter().map(row).collect(),
+        gone: places(&compared.gone),
+        new: places(&compared.new),
+        not_compared: places(&compared.distributions),
     };
     if args.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&comparison)?)?;
     } else {
         print(&comparison, args.all, out)?;
     }
-    match count(&comparison, Found::Worse) {
-        0 => Ok(()),
-        worse => {
-            out.flush()?;
-            Err(format!(
-                "{worse} of {} points have become worse",
-                comparison.points.len()
-            )
-            .into())
-        }
+    out.flush()?;
+    let mut failures = Vec::new();
+    let (worse, all) = (count(&comparison, Found::Worse), comparison.points.len());
+    if worse > 0 {
+        failures.push(format!("{worse} of {all} points have become worse"));
     }
+    let gone = comparison.gone.len();
+    if gone > 0 && !args.partial {
+        failures.push(format!(
+            "points of the first report that are not in the second: {gone} (--partial allows that)"
+        ));
+    }
+    if failures.is_empty() {
+        return Ok(());
+    }
+    Err(failures.join("; ").into())
 }
 
 fn percent(text: &str) -> Result<f64, String> {
@@ -109,13 +134,22 @@ fn row(verdict: &Verdict) -> Row {
     Row {
         section: verdict.section.title.clone(),
         series: verdict.series.name.clone(),
-        at: report::text::readable(&table::place(&verdict.section.x, verdict.x)),
+        at: report::text::readable(&called(verdict.section, verdict.point)),
         unit: verdict.section.y.unit.clone(),
         before: verdict.before,
         after: verdict.after,
         change: verdict.change(),
         confidence: verdict.confidence,
         outcome: verdict.outcome,
+    }
+}
+
+fn place(lone: &Lone) -> Place {
+    let at = lone.point.map(|point| called(lone.section, point));
+    Place {
+        section: lone.section.title.clone(),
+        series: lone.series.name.clone(),
+        at: at.map_or_else(String::new, |at| report::text::readable(&at)),
     }
 }
 
@@ -148,6 +182,35 @@ fn print(comparison: &Comparison, all: bool, out: &mut dyn Write) -> Outcome {
                 .iter()
                 .filter(|row| row.outcome == outcome);
             writeln!(out, "{}\n", points(rows).trim_fmt())?;
+        }
+    }
+    for (places, name, ink) in [
+        (
+            &comparison.gone,
+            "gone: only in the first report",
+            Ink::Removed,
+        ),
+        (
+            &comparison.new,
+            "new: only in the second report",
+            Ink::Added,
+        ),
+        (
+            &comparison.not_compared,
+            "not compared: distributions",
+            Ink::Dim,
+        ),
+    ] {
+        if places.is_empty() {
+            continue;
+        }
+        writeln!(out, "{} {}", places.len(), style.paint(ink, name))?;
+        if all || ink != Ink::Dim {
+            let mut table = tables::table(&["what", "of", "at"], &["at"]);
+            for place in places {
+                table.add_row([&place.section, &place.series, &place.at]);
+            }
+            writeln!(out, "{}\n", table.trim_fmt())?;
         }
     }
     Ok(())

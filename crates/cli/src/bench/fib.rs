@@ -11,7 +11,6 @@ use sidestep_bench::fib::plan::Scenario;
 use sidestep_bench::fib::subject::Kind;
 use sidestep_bench::fib::{Options, run as measure};
 use sidestep_bench::report;
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::bar::Bar;
 use super::print::print;
@@ -63,9 +62,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
             .map_err(|error| format!("{}: {error}", folder.display()))?;
     }
     let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
-    }
+    super::take_signals(&interrupted)?;
     let measured = measure(&options(args), &interrupted, &mut Bar::new())?;
     if let Some(folder) = &args.output {
         report::write(&measured, folder)?;

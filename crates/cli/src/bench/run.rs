@@ -11,9 +11,8 @@ use sidestep_bench::campaign::local;
 use sidestep_bench::campaign::log::{Log, Record};
 use sidestep_bench::campaign::plan::Plan;
 use sidestep_bench::campaign::report;
-use sidestep_bench::campaign::run::Runner;
+use sidestep_bench::campaign::run::{Pattern, Runner};
 use sidestep_bench::report as files;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::bar::Bar;
 use super::print::tables;
@@ -30,6 +29,9 @@ pub struct Args {
     /// Short trials, one run: whether it works here, not how fast
     #[arg(long)]
     pub quick: bool,
+    /// Measure only points whose name, as -n prints it, has this in it; `*` stands for anything. May be given several times
+    #[arg(long, value_name = "PATTERN")]
+    pub only: Vec<String>,
     /// Check the file, and tell what would be measured and how long that takes
     #[arg(short = 'n', long)]
     pub dry_run: bool,
@@ -52,7 +54,17 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     let interrupted = Arc::new(AtomicBool::new(false));
     let engines = local::engines(&campaign, &interrupted).map_err(in_file)?;
     let plan = Plan::of(&campaign, &engines, &local::vocabulary()).map_err(in_file)?;
+    let only: Vec<Pattern> = args.only.iter().map(|text| Pattern::new(text)).collect();
+    if let Some(none) = only
+        .iter()
+        .find(|pattern| !plan.points.iter().any(|point| pattern.fits(point)))
+    {
+        return Err(
+            format!("--only {none}: no point of {name} is called so; -n prints them").into(),
+        );
+    }
     let runner = Runner {
+        only: &only,
         campaign: &campaign,
         quick: args.quick,
         plan: &plan,
@@ -67,9 +79,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         .clone()
         .unwrap_or_else(|| folder(&args.file, args.quick));
     let mut log = Log::open(&folder, &text)?;
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
-    }
+    super::take_signals(&interrupted)?;
     let before = log.records.len();
     let time = runner.estimated(&log.records)?;
     eprintln!("{}: about {}", folder.display(), minutes(time.as_secs()));
@@ -107,10 +117,12 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
 /// What a campaign would do.
 fn tell(runner: &Runner, out: &mut dyn Write) -> Outcome {
     let plan = runner.plan;
-    for point in &plan.points {
+    let chosen = || plan.points.iter().filter(|point| runner.is_chosen(point));
+    for point in chosen() {
         writeln!(out, "{}: {} {}", point.group, point.engine, point.case)?;
     }
-    for refused in &plan.refused {
+    let refused = plan.refused.iter();
+    for refused in refused.filter(|refused| runner.is_chosen(&refused.point)) {
         let point = &refused.point;
         writeln!(
             out,
@@ -122,7 +134,7 @@ fn tell(runner: &Runner, out: &mut dyn Write) -> Outcome {
     writeln!(
         out,
         "{} points, {} runs of each, about {}",
-        plan.points.len(),
+        chosen().count(),
         runner.campaign.runs(),
         minutes(time.as_secs())
     )?;

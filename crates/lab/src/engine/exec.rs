@@ -61,6 +61,7 @@ impl Engine for Exec {
 
     fn facts(&self) -> BTreeMap<String, String> {
         let mut facts = BTreeMap::from([("CPUs".to_owned(), self.options.cpus())]);
+        facts.extend(super::port::of_veth());
         let Some(info) = &self.commands.info else {
             return facts;
         };

@@ -10,10 +10,11 @@ use super::exec::Exec;
 use super::measured::{Measured, Path};
 use super::network::Network;
 use super::plane::{self, Plane};
+use super::port;
 use super::product::Sidestep;
 use super::verify::verify;
 use super::vpp::Vpp;
-use super::{Case, Engine, Options, Standing, recipe};
+use super::{Case, Engine, Options, PROGRAM_SHA256, Standing, recipe};
 use crate::Error;
 
 /// All engines that there are, whether they can be set up here or not: [`Engine::refuses`] says that of each case. Those that
@@ -79,12 +80,17 @@ impl Engine for Local {
             let version = sidestep.version();
             let version = version.unwrap_or_else(|error| error.to_string());
             facts.insert("program".to_owned(), version);
+            // Two trees of one commit with other changes have one version.
+            let hash = sidestep.sha256();
+            let hash = hash.unwrap_or_else(|error| error.to_string());
+            facts.insert(PROGRAM_SHA256.to_owned(), hash);
         }
         let mode = match self.who {
             Who::Plane(plane) => plane.mode(),
             Who::Nobody => "no system under test",
         };
         facts.insert("mode".to_owned(), mode.to_owned());
+        facts.extend(port::of_veth());
         facts
     }
 

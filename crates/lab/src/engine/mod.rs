@@ -15,6 +15,7 @@ pub mod napi;
 pub mod network;
 pub mod packet;
 pub mod plane;
+mod port;
 pub mod product;
 mod recipe;
 pub mod testbed;
@@ -316,6 +317,9 @@ pub trait Standing {
         Ok(())
     }
 }
+
+/// A fact of Sidestep: what tells its program apart from any other of the same version and commit, by SHA-256 of the file.
+const PROGRAM_SHA256: &str = "program sha256";
 
 /// What a frame on the wire has beside the packet, in bytes.
 const ETHERNET_AND_FCS: usize = 18;

@@ -183,6 +183,19 @@ fn set(namespace: &Namespace, sysctls: &[(&str, &str)]) -> Result<(), Error> {
 }
 
 /// Joins two ports, all offloads off at both.
+/// Two ports as all networks have them, in a lab of another name: what a killed run has left of a network stays until Sidestep
+/// in it has been stopped.
+///
+/// # Errors
+/// The kernel refuses something.
+pub fn two_ports() -> Result<Lab, Error> {
+    let mut lab = Lab::new("ports")?;
+    lab.node(GENERATOR)?.node(SINK)?;
+    let ends = [(GENERATOR, PORT, GENERATOR_MAC), (SINK, PORT, SINK_MAC)];
+    link(&mut lab, ends[0], ends[1], 1)?;
+    Ok(lab)
+}
+
 fn link(lab: &mut Lab, near: End, far: End, queues: u32) -> Result<(), Error> {
     let end = |(node, ifname, mac): End| LinkEnd {
         node,

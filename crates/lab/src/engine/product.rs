@@ -66,6 +66,14 @@ impl Sidestep {
             .to_owned())
     }
 
+    /// SHA-256 of its file, in hexadecimal.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn sha256(&self) -> Result<String, Error> {
+        crate::program::sha256(&self.path)
+    }
+
     /// Starts it on the ports of the router, with these routes of its `own` (what `sidestep route add` takes), and returns
     /// when it forwards.
     ///

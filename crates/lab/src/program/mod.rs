@@ -7,3 +7,4 @@ mod product;
 pub use error::Error;
 pub(crate) use interrupt::Interrupt;
 pub(crate) use product::find;
+pub use product::sha256;

@@ -1,9 +1,10 @@
 //! The generator's BPF program: what it is told, and what it tells.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 
 use libbpf_rs::{Map, MapCore as _, MapFlags, Object};
 
+use super::receiver::Receiver;
 use super::stamp::Stamp;
 use super::stream::{Stream, Template, header_length, word};
 use super::{GENERATOR, configure, load, open, program};
@@ -24,11 +25,11 @@ impl Program {
         let checksum = |offset| word(template.frame(), offset);
         let checksum = template.flows().checksum.map_or(0, checksum);
         config.templates[0] = ConfigTemplate::new(template, checksum, [0; Stamp::LENGTH]);
-        Self::load(&config, template.frame(), &[])
+        Self::load(&config, template.frame(), &[], None)
     }
 
-    /// Loads it for a stream.
-    pub fn of_stream(stream: &Stream, ifindex: u32) -> Result<Self, Error> {
+    /// Loads it for a stream. Whatever sends in one trial has the gate of the `first` of them.
+    pub fn of_stream(stream: &Stream, ifindex: u32, first: Option<&Self>) -> Result<Self, Error> {
         let (templates, schedule) = (stream.templates(), stream.schedule());
         let (shortest, longest) = (&templates[0], &templates[templates.len() - 1]);
         let mut config = Config::new(ifindex, longest);
@@ -44,16 +45,30 @@ impl Program {
             *place = ConfigTemplate::new(template, checksum, behind.unwrap_or_default());
             place.odd = template.stamp_is_odd().into();
         }
-        Self::load(&config, longest.frame(), schedule)
+        Self::load(&config, longest.frame(), schedule, first)
     }
 
-    fn load(config: &Config, frame: &[u8], schedule: &[u32]) -> Result<Self, Error> {
+    fn load(
+        config: &Config,
+        frame: &[u8],
+        schedule: &[u32],
+        first: Option<&Self>,
+    ) -> Result<Self, Error> {
         let mut object = open(GENERATOR)?;
         configure(&mut object, "generator", config.bytes())?;
         let refused = |source| Error::bpf("load a generator's schedule", source);
         if let Some(mut map) = object.maps_mut().find(|map| map.name() == "schedule") {
             map.set_max_entries(schedule.len().max(1) as u32)
                 .map_err(refused)?;
+        }
+        if let Some(first) = first {
+            let shared = first.gate()?;
+            let refused = |source| Error::bpf("share a generator's gate", source);
+            let mut maps = object.maps_mut();
+            let mut own = maps
+                .find(|map| map.name() == GATE)
+                .ok_or_else(|| disagree(GATE))?;
+            own.reuse_fd(shared.as_fd()).map_err(refused)?;
         }
         let object = load(object)?;
         if !schedule.is_empty() {
@@ -91,6 +106,31 @@ impl Program {
             .map_err(|source| Error::os("duplicate a program's descriptor", source))
     }
 
+    /// Closes the gate, for the next trial of all that share it. No run may be under way.
+    pub fn close_gate(&mut self) -> Result<(), Error> {
+        self.gate()?
+            .update(&0u32.to_ne_bytes(), &[0; GATE_LENGTH], MapFlags::ANY)
+            .map_err(|source| Error::bpf("close the generators' gate", source))
+    }
+
+    /// How many of those that share the gate have come to it since it was closed.
+    #[cfg(test)]
+    pub fn waiting(&self) -> Result<usize, Error> {
+        let gate = self.gate()?.lookup(&0u32.to_ne_bytes(), MapFlags::ANY);
+        let gate = gate.map_err(|source| Error::bpf("look at the generators' gate", source))?;
+        let gate = gate.ok_or_else(|| disagree(GATE))?;
+        let (seen, _) = gate[8..].as_chunks::<8>();
+        Ok(seen
+            .iter()
+            .filter(|it| u64::from_ne_bytes(**it) > 0)
+            .count())
+    }
+
+    fn gate(&self) -> Result<Map<'_>, Error> {
+        let map = self.object.maps().find(|map| map.name() == GATE);
+        map.ok_or_else(|| disagree(GATE))
+    }
+
     /// What the program will be told by the next run. No run may be under way.
     pub fn set(&mut self, state: &State) -> Result<(), Error> {
         self.state_map()?
@@ -115,6 +155,11 @@ impl Program {
         map.ok_or_else(|| disagree("state"))
     }
 }
+
+/// The map that all generators of a trial share.
+const GATE: &str = "gate_of_all";
+/// Bytes of `struct gate` of bpf/generator.bpf.c.
+const GATE_LENGTH: usize = 8 + 8 * Receiver::SOURCES_MAX as usize;
 
 fn disagree(what: &str) -> Error {
     Error::Usage(format!(
@@ -201,6 +246,7 @@ impl Config {
 pub(super) struct State {
     pub made: u64,
     pub first: u64,
+    pub began: u64,
     pub now: u64,
     pub ended: u64,
     pub duration: u64,
@@ -210,6 +256,8 @@ pub(super) struct State {
     pub slot: u32,
     pub trial: u32,
     pub timed: u32,
+    pub generators: u32,
+    pub number: u32,
 }
 
 impl State {
@@ -230,4 +278,4 @@ impl State {
 const _: () = assert!(size_of::<ConfigTemplate>() == Template::HEADER_MAX + 32);
 const _: () =
     assert!(size_of::<Config>() == Stream::TEMPLATES_MAX * size_of::<ConfigTemplate>() + 40);
-const _: () = assert!(size_of::<State>() == 72);
+const _: () = assert!(size_of::<State>() == 88);

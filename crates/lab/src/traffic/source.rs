@@ -31,7 +31,7 @@ pub struct Offer {
 pub struct Offered {
     /// Packets that have left: what the pace could not keep is not among them.
     pub sent: u64,
-    /// Seconds from the first packet to the end.
+    /// Seconds in which they could leave, which begin at one time for all generators.
     pub seconds: f64,
 }
 
@@ -91,14 +91,14 @@ impl LiveFrames {
         streams: &[(&Stream, usize)],
     ) -> Result<Self, Error> {
         let ifindex = namespace.ifindex(ifname)?;
-        let senders = streams.iter().map(|(stream, cpu)| {
-            Ok(Sender {
-                program: Program::of_stream(stream, ifindex)?,
-                cpu: *cpu,
-            })
-        });
+        let mut senders: Vec<Sender> = Vec::new();
+        for (stream, cpu) in streams {
+            let first = senders.first().map(|sender| &sender.program);
+            let program = Program::of_stream(stream, ifindex, first)?;
+            senders.push(Sender { program, cpu: *cpu });
+        }
         Ok(Self {
-            senders: senders.collect::<Result<_, Error>>()?,
+            senders,
             namespace: namespace.handle(),
         })
     }
@@ -117,14 +117,20 @@ impl Source for LiveFrames {
     fn offer(&mut self, offer: &Offer, interrupt: Option<&Interrupt>) -> Result<Offered, Error> {
         let duration = nanoseconds(offer.duration)?;
         let interval = pace_interval(share(offer.load, self.senders.len()))?;
-        for (number, sender) in (0..).zip(&mut self.senders) {
+        let generators = self.senders.len() as u32;
+        for (number, sender) in (0u16..).zip(&mut self.senders) {
             sender.program.set(&State {
                 duration,
                 interval,
                 trial: offer.trial.wrapping_add(number).into(),
                 timed: offer.timed.into(),
+                generators,
+                number: number.into(),
                 ..State::default()
             })?;
+        }
+        if let Some(first) = self.senders.first_mut() {
+            first.program.close_gate()?;
         }
         let batch = match offer.load {
             Load::Rate(_) if offer.timed => BATCH_TIMED,
@@ -138,8 +144,9 @@ impl Source for LiveFrames {
         let mut runs = runs.collect::<Result<Vec<_>, Error>>()?;
         loop {
             let states = self.states()?;
-            let mut pairs = runs.iter().zip(&states);
-            if pairs.all(|(run, state)| state.ended > 0 || !run.is_running()) {
+            // Who waits for one that has failed waits for ever.
+            let failed = runs.iter().any(|run| !run.is_running());
+            if failed || states.iter().all(|state| state.ended > 0) {
                 break;
             }
             let left = offer.duration.saturating_sub(started.elapsed());
@@ -154,11 +161,10 @@ impl Source for LiveFrames {
         }
         runs.iter_mut().try_for_each(Run::stop)?;
         let states = self.states()?;
-        let first = states.iter().map(|state| state.first).min().unwrap_or(0);
-        let ended = states.iter().map(|state| state.ended).max().unwrap_or(0);
+        // One window for all. Who notices its end late, because its CPU was taken away, has sent nothing meanwhile.
         Ok(Offered {
             sent: states.iter().map(|state| state.made).sum(),
-            seconds: ended.saturating_sub(first) as f64 / 1e9,
+            seconds: offer.duration.as_secs_f64(),
         })
     }
 }
@@ -214,3 +220,127 @@ const LOOK: Duration = Duration::from_millis(50);
 const LOOK_LEAST: Duration = Duration::from_millis(1);
 /// How much longer than asked a run may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::LinkEnd;
+    use crate::traffic::{Flows, Hook, Receiver, Template};
+    use crate::{Lab, root_or_skip};
+
+    /// Two nodes whose link has a queue for each of two CPUs; none where there is one CPU.
+    fn two_cpus(test: &str) -> Option<Lab> {
+        if !root_or_skip(test) {
+            return None;
+        }
+        if thread::available_parallelism().map_or(1, usize::from) < 2 {
+            eprintln!("SKIP {test}: one CPU");
+            return None;
+        }
+        let mut lab = Lab::new("gate").expect("lab");
+        let ends = ["a", "b"].map(|node| LinkEnd {
+            node,
+            ifname: "eth0",
+            mac: None,
+        });
+        lab.node("a")
+            .and_then(|lab| lab.node("b"))
+            .and_then(|lab| lab.link_with(ends, 1500, 2))
+            .expect("two nodes");
+        Some(lab)
+    }
+
+    fn stream() -> Stream {
+        let mut frame = vec![0x02; 12];
+        frame.extend([0x88, 0xb5]);
+        frame.extend([0; 64]);
+        Stream::of(Template::new(&frame, Flows::ONE).expect("template")).expect("stream")
+    }
+
+    #[test]
+    fn generators_begin_at_one_time() {
+        let Some(lab) = two_cpus("generators_begin_at_one_time") else {
+            return;
+        };
+        let [a, b] = ["a", "b"].map(|node| lab.namespace(node).expect("node"));
+        let _receiver = Receiver::attach(b, "eth0", Hook::Xdp).expect("receiver");
+        let stream = stream();
+        let mut source =
+            LiveFrames::on_cpus(a, "eth0", &[(&stream, 0), (&stream, 1)]).expect("source");
+        let duration = Duration::from_millis(50);
+        let mut apart = Vec::new();
+        for _ in 0..21 {
+            let offer = Offer {
+                trial: 1,
+                load: Load::Maximum,
+                duration,
+                timed: false,
+            };
+            let offered = source.offer(&offer, None).expect("offer");
+            let states = source.states().expect("states");
+            let [one, other] = states[..] else {
+                panic!("{states:?}")
+            };
+            assert_eq!(one.first, other.first, "their time is the same");
+            assert!(one.began >= one.first && other.began >= one.first);
+
+            assert!((offered.seconds - duration.as_secs_f64()).abs() < 1e-9);
+            apart.push(one.began.abs_diff(other.began));
+        }
+        apart.sort_unstable();
+        assert!(apart[10] < 5_000_000, "ns, the median of {apart:?}");
+    }
+
+    #[test]
+    fn who_is_there_waits_for_a_late_one_and_sends_all_the_time() {
+        let Some(lab) = two_cpus("who_is_there_waits_for_a_late_one_and_sends_all_the_time") else {
+            return;
+        };
+        let [a, b] = ["a", "b"].map(|node| lab.namespace(node).expect("node"));
+        let _receiver = Receiver::attach(b, "eth0", Hook::Xdp).expect("receiver");
+        let (stream, ifindex) = (stream(), a.ifindex("eth0").expect("eth0"));
+        let first = Program::of_stream(&stream, ifindex, None).expect("first");
+        let late = Program::of_stream(&stream, ifindex, Some(&first)).expect("late");
+        let mut programs = [first, late];
+        let (duration, rate) = (Duration::from_millis(200), 10_000.0);
+        for (number, program) in (0..).zip(&mut programs) {
+            let state = State {
+                duration: duration.as_nanos() as u64,
+                interval: pace_interval(Load::Rate(rate)).expect("a pace"),
+                generators: 2,
+                number,
+                ..State::default()
+            };
+            program.set(&state).expect("set");
+        }
+        programs[0].close_gate().expect("closed");
+        let run = |at: usize| {
+            let (program, frame) = (&programs[at], programs[at].frame().to_owned());
+            let descriptor = program.descriptor().expect("descriptor");
+            Run::start(descriptor, frame, BATCH, a.handle(), at).expect("run")
+        };
+        let state = |at: usize| programs[at].state().expect("state");
+        let mut runs = vec![run(0)];
+        let begun = Instant::now();
+        while programs[0].waiting().expect("the gate") == 0 {
+            assert!(begun.elapsed() < PATIENCE, "it never ran");
+            thread::sleep(LOOK_LEAST);
+        }
+        // Longer than the trial.
+        thread::sleep(duration + LOOK);
+        assert_eq!((state(0).made, state(0).first), (0, 0), "it waits");
+        runs.push(run(1));
+        while state(0).ended == 0 || state(1).ended == 0 {
+            assert!(begun.elapsed() < PATIENCE, "they never ended");
+            thread::sleep(LOOK);
+        }
+        runs.iter_mut().try_for_each(Run::stop).expect("stop");
+        let states = [state(0), state(1)];
+        assert_eq!(states[0].first, states[1].first);
+        // What the scheduler gives to others meanwhile is not sent; most of it is.
+        for state in states {
+            assert!((1000..=2001).contains(&state.made), "{state:?}");
+            assert!(state.ended - state.first >= state.duration);
+        }
+    }
+}

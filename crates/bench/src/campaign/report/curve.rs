@@ -4,7 +4,7 @@ use sidestep_lab::engine::Case;
 use sidestep_lab::traffic::trial::Trial;
 
 use super::Results;
-use super::words::Places;
+use super::words::{Places, of_pdr};
 use crate::campaign::file::{Find, Group};
 use crate::campaign::plan::CURVE;
 use crate::result::{Axis, Better, Kind, Point, Section, Series};
@@ -17,7 +17,9 @@ pub fn sections(results: &Results, group: &Group) -> Vec<Section> {
         let throughput = Curve {
             name: "throughput",
             title: "what comes through",
-            y: Axis::linear("received", "kpps").better(Better::Higher),
+            y: Axis::linear("received", "kpps")
+                .better(Better::Higher)
+                .resolution(results.resolution(Find::Pdr)),
             value: |trial| trial.received_rate() / 1e3,
         };
         let delivery = Curve {
@@ -54,7 +56,11 @@ impl Curve {
                     runs.iter().filter_map(|run| run.trials.get(step)).collect();
                 let sent: f64 = trials.iter().map(|trial| trial.sent_rate() / 1e3).sum();
                 let values: Vec<f64> = trials.iter().map(|trial| (self.value)(trial)).collect();
-                (!values.is_empty()).then(|| Point::of(sent / values.len() as f64, values))
+                (!values.is_empty()).then(|| Point {
+                    // Where on the axis was measured, and is never the same twice.
+                    key: Some(of_pdr(CURVE[step])),
+                    ..Point::of(sent / values.len() as f64, values)
+                })
             });
             let mut points: Vec<Point> = steps.collect();
             points.sort_by(|one, other| one.x.total_cmp(&other.x));

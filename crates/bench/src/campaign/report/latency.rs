@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use sidestep_lab::traffic::trial::Latency;
 
 use super::Results;
-use super::words::Places;
+use super::words::{Places, of_pdr};
 use crate::campaign::file::{Find, Group};
 use crate::campaign::plan::{LATENCY, Point as Planned};
 use crate::result::{Axis, Better, Cell, Kind, Point, Section, Series, Table};
@@ -138,11 +138,8 @@ fn distribution(all: &[&Latency]) -> Vec<Point> {
             high: share,
             rounds: Vec::new(),
             note: None,
+            key: None,
         }
     });
     points.collect()
-}
-
-fn of_pdr(share: f64) -> String {
-    format!("{:.0} % of PDR", share * 100.0)
 }

@@ -13,7 +13,7 @@ use sidestep_lab::engine::{Case, Sender};
 use sidestep_lab::traffic::Hook;
 use sidestep_model::error::ConfigError;
 
-use super::file::{Campaign, Find, Group};
+use super::file::{Campaign, Find, Group, Order};
 use super::log::{self, Begin, Failed, Measured, Record};
 use super::plan::{self, Point};
 use crate::result::{Cell, Refusal, Report, Section, Table};
@@ -90,6 +90,7 @@ pub fn report(campaign: &Campaign, records: &[Record]) -> Option<Report> {
         command: begin.command.clone(),
         version: begin.version.clone(),
         git: begin.git.clone(),
+        program: begin.program.clone(),
         seed: None,
         complete: records.last() == Some(&Record::End),
         seconds: results
@@ -216,7 +217,11 @@ impl<'a> Results<'a> {
         }
         if let Ok(search) = self.campaign.parameters(Find::Pdr) {
             let text = format!(
-                "beta {}, epsilon {}, trials of {}, {} of them a rate, exceed {}",
+                "from {} packets/s{}, beta {}, epsilon {}, trials of {}, {} of them a rate, exceed {}",
+                search.start(),
+                search
+                    .line()
+                    .map_or_else(String::new, |line| format!(" to {line}")),
                 search.beta(),
                 search.epsilon(),
                 humantime::format_duration(search.trial()),
@@ -224,6 +229,20 @@ impl<'a> Results<'a> {
                 search.exceed(),
             );
             machine.facts.insert("rate search".into(), text);
+        }
+        let order = match self.campaign.order {
+            Order::Interleaved => "interleaved",
+            Order::Sequential => "sequential",
+        };
+        let hurry = if self.last.quick { ", in a hurry" } else { "" };
+        let runs = format!("{} of each point, {order}{hurry}", self.campaign.runs());
+        machine.facts.insert("runs".into(), runs);
+        if self.campaign.testbed.is_none() {
+            let sender = match self.campaign.generator.value {
+                Sender::LiveFrames => "XDP live frames",
+                Sender::AfXdp => "AF_XDP",
+            };
+            machine.facts.insert("generator".into(), sender.into());
         }
         machine
     }

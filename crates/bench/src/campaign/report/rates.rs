@@ -40,6 +40,7 @@ pub fn section(results: &Results, group: &Group, find: Find) -> Option<Section> 
             let rounds = rounds(results, point, find);
             (!rounds.is_empty()).then(|| Point {
                 note: note(results, point, find),
+                key: Some(point.case.to_string()),
                 ..Point::of(places.at(&point.case), rounds)
             })
         });
@@ -62,6 +63,7 @@ pub fn section(results: &Results, group: &Group, find: Find) -> Option<Section> 
                 high: value,
                 rounds: Vec::new(),
                 note: Some(figure.source.clone()),
+                key: None,
             });
         let points: Vec<Point> = points.collect();
         match all
@@ -108,6 +110,7 @@ pub fn table(results: &Results, group: &Group, find: Find) -> Table {
         "case".to_owned(),
         "engine".into(),
         "mean (kpps)".into(),
+        "SD (kpps)".into(),
         "CV (%)".into(),
         "± 95 % CI (kpps)".into(),
         "median (kpps)".into(),
@@ -134,6 +137,7 @@ pub fn table(results: &Results, group: &Group, find: Find) -> Table {
                 label(),
                 Cell::Text(point.engine.clone()),
                 Cell::Number(summary.mean),
+                number(spread.map(|spread| spread.standard_deviation)),
                 number(spread.and_then(|spread| spread.cv).map(|cv| cv * 100.0)),
                 number(spread.map(|spread| spread.ci95)),
                 Cell::Number(summary.median),
@@ -150,9 +154,9 @@ pub fn table(results: &Results, group: &Group, find: Find) -> Table {
             let mut row = vec![number(None); heads.len()];
             row[0] = label();
             row[1] = Cell::Text(format!("{} (other hardware)", figure.engine));
-            row[10] = number(figure.kpps);
-            row[11] = number(figure.percent);
-            row[12] = Cell::Text(figure.source.clone());
+            row[11] = number(figure.kpps);
+            row[12] = number(figure.percent);
+            row[13] = Cell::Text(figure.source.clone());
             rows.push(row);
         }
     }
@@ -248,6 +252,19 @@ fn note(results: &Results, point: &Planned, find: Find) -> Option<String> {
     count("the generator was more than 2 % off its rate", &|found| {
         found.pacing.abs() > PACING
     });
+    let turned = |run: &&&Measured| run.found.is_some_and(|found| found.reversed > 0);
+    let verdicts: u32 = runs
+        .iter()
+        .filter_map(|run| run.found)
+        .map(|it| it.reversed)
+        .sum();
+    match (verdicts, runs.iter().filter(turned).count()) {
+        (0, _) => {}
+        (1, _) => notes.push(format!("a verdict was turned over in 1 of {of} runs")),
+        (verdicts, some) => notes.push(format!(
+            "{verdicts} verdicts were turned over in {some} of {of} runs"
+        )),
+    }
     let rates: Vec<f64> = runs.into_iter().map(kpps).collect();
     if let (Some(summary), Some(ceiling)) = (Summary::of(&rates), results.ceiling(&point.case)) {
         let share = summary.mean * 1e3 / ceiling;

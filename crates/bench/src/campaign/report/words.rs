@@ -32,6 +32,11 @@ pub fn sent(case: &Case) -> String {
     }
 }
 
+/// A share of the PDR of the same run.
+pub fn of_pdr(share: f64) -> String {
+    format!("{:.0} % of PDR", share * 100.0)
+}
+
 /// Where the cases of a group lie: on a line if one number alone differs, otherwise each by itself.
 pub struct Places<'a> {
     cases: &'a [&'a Case],

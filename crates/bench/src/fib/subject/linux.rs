@@ -12,6 +12,7 @@ use sidestep_lab::Namespace;
 use super::harness::{Harness, Programs};
 use super::netlink::{Change, Routes};
 use super::{Reader, Stop, Subject, Trouble, Way};
+use crate::fib::LAB;
 use crate::fib::routes::{HOPS, Route};
 use crate::fib::traffic::Addresses;
 use crate::memory::kernel_bytes;
@@ -42,7 +43,7 @@ impl Linux {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let failed = |error| Trouble::of("a network namespace", error);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let namespace = Namespace::create(&format!("ss-bench-{}-{number}", std::process::id()));
+        let namespace = Namespace::create(&format!("ss-{LAB}-{}-{number}", std::process::id()));
         let namespace = namespace.map_err(failed)?;
         for hop in 1..=HOPS {
             let name = &format!("hop{hop}");

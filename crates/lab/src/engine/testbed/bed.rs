@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::super::behavior::Behavior;
 use super::super::network::{Macs, PORTS, SYSCTLS};
 use super::super::plane::Plane;
+use super::super::port;
 use super::super::product::{Sidestep, Tally, tallies};
 use super::super::recipe::Router;
 use super::super::{Case, Options};
@@ -34,6 +35,8 @@ pub(super) struct Bed {
     sidestep: String,
     /// What Sidestep on the system says of its version, or why it does not.
     pub version: Result<String, String>,
+    /// SHA-256 of its file there, or why that is not known.
+    pub sha256: Result<String, String>,
     facts: BTreeMap<String, String>,
 }
 
@@ -69,10 +72,19 @@ impl Bed {
             let its = shown[0]["mtu"].as_u64().ok_or_else(|| wrong("MTU"))?;
             mtu = mtu.min(its as usize);
         }
+        let mut cards = BTreeMap::new();
+        for (variable, name) in ["port_in", "port_out"].into_iter().zip(&system.ports) {
+            let script = format!("set -- \"${variable}\"\n{}", port::SCRIPT);
+            // What cannot be said of a card keeps nobody from measuring with it.
+            let said = shell.run("its network cards", &script);
+            cards.extend(port::facts(name, &said.unwrap_or_default()));
+        }
         let kernel = shell.run("its kernel", "uname -r")?;
         let processor = "sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1";
         let processor = shell.run("its processor", processor)?;
         let version = shell.run("its Sidestep", "\"$sidestep\" --version");
+        let hash = "file=$(command -v \"$sidestep\") && sha256sum <\"$file\"";
+        let hash = shell.run("its Sidestep's SHA-256", hash);
         let verified = if about.captures {
             "compared byte by byte, as TRex captured it"
         } else {
@@ -110,7 +122,19 @@ impl Bed {
             version: version
                 .map(|text| text.trim_end().to_owned())
                 .map_err(|error| error.to_string()),
-            facts: facts.map(|(name, fact)| (name.to_owned(), fact)).into(),
+            sha256: hash
+                .map(|text| {
+                    text.split_whitespace()
+                        .next()
+                        .unwrap_or_default()
+                        .to_owned()
+                })
+                .map_err(|error| error.to_string()),
+            facts: facts
+                .map(|(name, fact)| (name.to_owned(), fact))
+                .into_iter()
+                .chain(cards)
+                .collect(),
         })
     }
 

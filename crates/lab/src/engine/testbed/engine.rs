@@ -10,7 +10,7 @@ use super::super::network::{PORTS, SYSCTLS};
 use super::super::plane::Plane;
 use super::super::product::check_forwarded;
 use super::super::verify;
-use super::super::{Case, Engine, Flows, Standing, stream};
+use super::super::{Case, Engine, Flows, PROGRAM_SHA256, Standing, stream};
 use super::bed::{Bed, Entered};
 use crate::Error;
 use crate::lab::QUIET;
@@ -61,6 +61,8 @@ impl Engine for OnTestbed {
                 add("mode", plane.mode().to_owned());
                 if let (Plane::Tc | Plane::Xdp, Ok(version)) = (plane, version) {
                     add("program", version.clone());
+                    let hash = self.bed.sha256.clone();
+                    add(PROGRAM_SHA256, hash.unwrap_or_else(|error| error));
                 }
             }
             (Of::Commands(Commands { info: None, .. }), _) => {}

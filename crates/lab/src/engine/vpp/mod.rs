@@ -72,14 +72,14 @@ impl Engine for Vpp {
             "default" => "ordinary pages",
             _ => "huge pages",
         };
-        [
+        let own = [
             ("CPUs", self.options.cpus()),
             ("program", version),
             ("mode", "AF_PACKET, one thread".to_owned()),
             ("buffers", buffers.to_owned()),
-        ]
-        .map(|(name, value)| (name.to_owned(), value))
-        .into()
+        ];
+        let own = own.map(|(name, value)| (name.to_owned(), value));
+        own.into_iter().chain(super::port::of_veth()).collect()
     }
 
     fn refuses(&self, case: &Case) -> Option<String> {

@@ -161,17 +161,15 @@ impl Trex {
     /// Sends for so long, and returns how long it took.
     fn offer(&mut self, load: Load, duration: Duration) -> Result<Duration, Error> {
         self.own("remove_all_streams", SENDS, json!({}))?;
-        let all: u32 = self.templates.iter().map(|(_, share)| share).sum();
         for (number, (template, share)) in self.templates.clone().iter().enumerate() {
-            let part = f64::from(*share) / f64::from(all);
-            let stream = stream(template, load, part);
+            let stream = stream(template, *share);
             let stream = json!({ "stream_id": number + 1, "stream": stream });
             self.own("add_stream", SENDS, stream)?;
         }
         let started = Instant::now();
         let start = json!({
             "duration": duration.as_secs_f64(),
-            "mul": { "type": "raw", "op": "abs", "value": 1.0 },
+            "mul": multiplier(load),
             "force": true,
             "core_mask": u64::MAX,
         });
@@ -210,11 +208,14 @@ impl Driver for Trex {
             [SENDS, RECEIVES].map(|port| after[port].saturating_sub(before[port]));
         // A few frames of others are no error: they are not packets of ours that came twice.
         let others = arrived.saturating_sub(sent);
-        let received = if others <= STRANGERS {
-            arrived - others
-        } else {
-            arrived
-        };
+        if others > STRANGERS {
+            let [sends, receives] = [SENDS, RECEIVES].map(|at| self.ports[at].id);
+            return Err(Error::Wrong(format!(
+                "{arrived} frames came by port {receives} of TRex, and {sent} were sent by port {sends}: somebody else sends there, or packets \
+                 come twice"
+            )));
+        }
+        let received = arrived - others;
         Ok(Trial {
             load,
             seconds: elapsed.as_secs_f64(),
@@ -240,12 +241,18 @@ impl Drop for Trex {
     }
 }
 
-/// A template as a stream object, at its part of the load.
-fn stream(template: &Template, load: Load, part: f64) -> Value {
-    let rate = match load {
-        Load::Rate(rate) => json!({ "type": "pps", "value": rate * part }),
-        Load::Maximum => json!({ "type": "percentage", "value": 100.0 * part }),
-    };
+/// What the rates of all streams are multiplied by, so that they come to the load together: each packet as often as its share says.
+/// A percentage is of the port's line rate, all bits counted.
+fn multiplier(load: Load) -> Value {
+    match load {
+        Load::Rate(rate) => json!({ "type": "pps", "op": "abs", "value": rate }),
+        Load::Maximum => json!({ "type": "percentage", "op": "abs", "value": 100.0 }),
+    }
+}
+
+/// A template as a stream object: its share as packets per second, which [`multiplier`] makes the load of.
+fn stream(template: &Template, share: u32) -> Value {
+    let rate = json!({ "type": "pps", "value": f64::from(share) });
     let flows = template.flows();
     let first = template.frame().get(flows.offset..flows.offset + 2);
     let first = first.map_or(0, |it| u64::from(u16::from_be_bytes([it[0], it[1]])));

@@ -1,6 +1,7 @@
 //! Against the stand-in.
 
 use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
 
 use super::stand_in::{StandIn, Wire};
 use super::zmtp::GREETING;
@@ -15,6 +16,8 @@ struct Counting {
     sent: u64,
     late: u64,
     ends: Option<Instant>,
+    /// Length and packets per second of each stream of the last start.
+    started: Arc<Mutex<Vec<(usize, f64)>>>,
 }
 
 impl Wire for Counting {
@@ -24,6 +27,8 @@ impl Wire for Counting {
 
     fn start(&mut self, frames: Vec<(Vec<u8>, f64)>, duration: Duration) {
         let rate: f64 = frames.iter().map(|(_, rate)| rate).sum();
+        let rates = frames.iter().map(|(frame, rate)| (frame.len(), *rate));
+        *self.started.lock().expect("no panic") = rates.collect();
         self.late = self.sent;
         self.sent += (rate * duration.as_secs_f64()).round() as u64;
         self.ends = Some(Instant::now() + duration);
@@ -80,7 +85,8 @@ fn templates() -> [(Template, u32); 2] {
     })
 }
 
-const LINE_RATE: f64 = 100_000.0;
+/// Bits per second: 100,000 of [`templates`].
+const LINE_RATE: f64 = 100_000.0 * 8.0 * (3.0 * (78.0 + 24.0) + (590.0 + 24.0)) / 4.0;
 const LATE: Duration = Duration::from_millis(200);
 const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 1, 0], [2, 0, 0, 0, 1, 1]];
 
@@ -121,13 +127,19 @@ fn a_trial_starts_streams_at_their_shares_and_counts_at_both_ports() {
         .map(|(_, params)| params)
         .collect();
     assert_eq!(streams.len(), 4);
+    // The same streams at every load: what is multiplied is the mix.
+    for (stream, share) in streams.iter().zip([3.0, 1.0, 3.0, 1.0]) {
+        let rate = &stream["stream"]["mode"]["rate"];
+        assert_eq!(*rate, json!({ "type": "pps", "value": share }));
+    }
+    let started = asked.iter().filter(|(method, _)| method == "start_traffic");
+    let multipliers: Vec<&Value> = started.map(|(_, params)| &params["mul"]).collect();
     assert_eq!(
-        streams[0]["stream"]["mode"]["rate"],
-        json!({ "type": "pps", "value": 3000.0 })
-    );
-    assert_eq!(
-        streams[1]["stream"]["mode"]["rate"],
-        json!({ "type": "pps", "value": 1000.0 })
+        multipliers,
+        [
+            &json!({ "type": "pps", "op": "abs", "value": 4000.0 }),
+            &json!({ "type": "percentage", "op": "abs", "value": 100.0 })
+        ]
     );
     let flow = &streams[0]["stream"]["vm"]["instructions"][0];
     assert_eq!(
@@ -138,17 +150,59 @@ fn a_trial_starts_streams_at_their_shares_and_counts_at_both_ports() {
 }
 
 #[test]
-fn a_few_frames_of_others_are_not_counted_and_many_are() {
-    // Of 100 packets 100 are sent; the first answer counts 10 % more.
-    for (rate, received) in [(1_000.0, 100), (2_000.0, 220)] {
+fn a_mix_stays_the_same_mix_at_the_highest_load() {
+    let wire = Counting {
+        of_ten: 10,
+        ..Counting::default()
+    };
+    let started = Arc::clone(&wire.started);
+    let server = StandIn::start(wire, MACS).expect("a server");
+    let address = server.address().to_string();
+    // The IMIX of twelve packets.
+    let templates = [(78, 7), (590, 4), (1514, 1)].map(|(length, share)| {
+        let template = Template::one_flow(&vec![5; length]);
+        (template.expect("template"), share)
+    });
+    let trex = Trex::connect(&address, [0, 1], &templates, Distribution::Uniform);
+    let mut trex = trex.expect("connect");
+    let duration = Duration::from_millis(50);
+    for load in [Load::Maximum, Load::Rate(1200.0)] {
+        trex.trial(load, duration, false).expect("trial");
+        let started = started.lock().expect("no panic").clone();
+        let lengths: Vec<usize> = started.iter().map(|(length, _)| *length).collect();
+        assert_eq!(lengths, [78, 590, 1514]);
+        let one = started[2].1;
+        for ((_, rate), share) in started.iter().zip([7.0, 4.0, 1.0]) {
+            assert!((rate / one - share).abs() < 1e-9, "{load:?}: {started:?}");
+        }
+        let bits = started
+            .iter()
+            .map(|(length, rate)| (length + 24) as f64 * 8.0 * rate);
+        let bits: f64 = bits.sum();
+        match load {
+            Load::Maximum => assert!((bits / LINE_RATE - 1.0).abs() < 1e-9, "the line is full"),
+            Load::Rate(_) => assert!((one - 100.0).abs() < 1e-9, "{started:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_few_frames_of_others_are_not_counted_and_many_fail_the_trial() {
+    // Of ten packets eleven come.
+    let trial = |rate| {
         let (_server, address) = counting(11);
         let trex = Trex::connect(&address, [0, 1], &templates(), Distribution::Uniform);
         let duration = Duration::from_millis(100);
-        let trial = trex
-            .expect("connect")
-            .trial(Load::Rate(rate), duration, false);
-        assert_eq!(trial.expect("trial").received, received);
-    }
+        trex.expect("connect")
+            .trial(Load::Rate(rate), duration, false)
+    };
+    let few = trial(1_000.0).expect("ten are others'");
+    assert_eq!((few.sent, few.received), (100, 100));
+    let many = trial(2_000.0).expect_err("twenty are too many").to_string();
+    assert!(
+        many.starts_with("220 frames came by port 1 of TRex, and 200 were sent by port 0"),
+        "{many}"
+    );
 }
 
 #[test]

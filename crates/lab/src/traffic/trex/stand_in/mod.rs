@@ -21,7 +21,7 @@ use service::Service;
 
 /// What is behind a server's two ports: 0 sends, 1 receives.
 pub trait Wire: Send {
-    /// The most packets per second that port 0 sends.
+    /// Bits per second of port 0's line, with what is between frames.
     fn line_rate(&self) -> f64;
 
     /// Sends these frames at these rates (packets per second) for so long, and returns at once.

@@ -117,7 +117,10 @@ impl Service {
                 }
                 let seconds = params["duration"].as_f64().unwrap_or(0.0);
                 let duration = Duration::from_secs_f64(seconds);
-                self.wire.start(self.streams.clone(), duration);
+                let factor = self.factor(&params["mul"])?;
+                let streams = self.streams.iter().cloned();
+                let streams = streams.map(|(frame, rate)| (frame, rate * factor));
+                self.wire.start(streams.collect(), duration);
             }
             "stop_traffic" => self.wire.stop(),
             _ => return Err("Method not found".into()),
@@ -138,6 +141,23 @@ impl Service {
         Ok(format!("handler of {user}").into())
     }
 
+    /// What the rates of all streams are multiplied by.
+    fn factor(&self, mul: &Value) -> Result<f64, String> {
+        if mul["op"] != "abs" {
+            return Err("bad op of 'mul': only abs is known here".into());
+        }
+        let value = mul["value"].as_f64().ok_or("field 'value' is missing")?;
+        let packets: f64 = self.streams.iter().map(|(_, rate)| rate).sum();
+        let bits = |(frame, rate): &(Vec<u8>, f64)| line_bits(frame) * rate;
+        let bits: f64 = self.streams.iter().map(bits).sum();
+        match mul["type"].as_str() {
+            Some("raw") => Ok(value),
+            Some("pps") => Ok(value / packets),
+            Some("percentage") => Ok(self.wire.line_rate() * value / 100.0 / bits),
+            _ => Err("bad type of 'mul'".into()),
+        }
+    }
+
     fn add_stream(&mut self, stream: &Value) -> Result<(), String> {
         let frame = stream["packet"]["binary"]
             .as_str()
@@ -147,7 +167,7 @@ impl Service {
         let value = rate["value"].as_f64().ok_or("field 'value' is missing")?;
         let rate = match rate["type"].as_str() {
             Some("pps") => value,
-            Some("percentage") => self.wire.line_rate() * value / 100.0,
+            Some("percentage") => self.wire.line_rate() * value / 100.0 / line_bits(&frame),
             _ => return Err("bad type of rate".into()),
         };
         self.streams.push((frame, rate));
@@ -189,4 +209,9 @@ impl Service {
             _ => Err("field 'command' is none of those there are".into()),
         }
     }
+}
+
+/// Bits that a frame takes on the line: with its FCS, preamble and gap.
+fn line_bits(frame: &[u8]) -> f64 {
+    ((frame.len() + 24) * 8) as f64
 }
