@@ -1,5 +1,6 @@
 //! A random node with proxies, as the packet path has it and as the model has it.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 
 use sidestep_control::compile::Compiled;
@@ -12,8 +13,8 @@ use sidestep_model::node::Node;
 use crate::common;
 use crate::model::{Answer, Kind, Model, Port, Proxy};
 
-/// eth0 and eth1 are the network's; two for each behavior are services'.
-pub const PORTS: usize = 8;
+/// eth0 and eth1 are the network's; two for each behavior are services', and the last two one's that sees frames.
+pub const PORTS: usize = 10;
 /// Where packets come from, and go on to.
 pub const NETWORK: [usize; 2] = [0, 1];
 const MTU: usize = 1500;
@@ -85,10 +86,19 @@ fn ports() -> Vec<Port> {
     (0..PORTS).map(port).collect()
 }
 
-/// End.AS, End.AD with and without an age, End.AM: for IPv6 and IPv4, by one interface or two.
+/// End.AS, End.AD with and without an age, by flow with two SIDs, End.AM with and without NAT: for IPv6 and IPv4, by one
+/// interface or two; and End.AS or End.AD for frames.
 fn proxies(random: &mut Random) -> (Vec<String>, Vec<Proxy>) {
     let (mut words, mut proxies) = (Vec::new(), Vec::new());
-    for (behavior, function, first) in [("AS", "a5", 2), ("AD", "ad", 4), ("AM", "a3", 6)] {
+    // What shares a port has equal flows and age.
+    let by_flow = random.one_in(2).then(|| *random.pick(&[0, 0, 1, 5]));
+    let of_frames = *random.pick(&["AS", "AD"]);
+    for (behavior, function, first, inners) in [
+        ("AS", "a5", 2, &[proto::IPV6, proto::IPV4][..]),
+        ("AD", "ad", 4, &[proto::IPV6, proto::IPV4]),
+        ("AM", "a3", 6, &[proto::IPV6]),
+        (of_frames, "a2", 8, &[proto::ETHERNET]),
+    ] {
         let turned = random.below(2);
         let iface_out = first + turned;
         let iface_in = if random.one_in(2) {
@@ -96,31 +106,35 @@ fn proxies(random: &mut Random) -> (Vec<String>, Vec<Proxy>) {
         } else {
             first + 1 - turned
         };
-        for inner in [proto::IPV6, proto::IPV4] {
-            let v6 = inner == proto::IPV6;
-            if behavior == "AM" && !v6 {
-                continue;
-            }
-            let sid: Ipv6Addr = format!("fc0f::{function}{inner:02}")
-                .parse()
-                .expect("a SID");
-            let service = if v6 {
-                format!("nh6 fc0{iface_out}::1")
-            } else {
-                format!("nh4 10.{iface_out}.0.1")
+        for &inner in inners {
+            let service = match inner {
+                proto::IPV6 => format!("nh6 fc0{iface_out}::1"),
+                proto::IPV4 => format!("nh4 10.{iface_out}.0.1"),
+                _ => "inner l2".into(),
             };
-            let (more, kind) = parts(behavior, inner, random);
-            words.push(format!(
-                "{sid}/128 encap seg6local action End.{behavior} oif eth{iface_out} iif eth{iface_in} {service}{more} \
-                 dev eth{iface_out}"
-            ));
-            proxies.push(Proxy {
-                sid,
-                inner,
-                iface_out,
-                iface_in,
-                kind,
-            });
+            let age = by_flow.filter(|_| first == 4);
+            // Two SIDs of one service, which share what it sends back.
+            let twice = age.is_some() && inner == proto::IPV6;
+            for function in [function, "ae"].into_iter().take(1 + usize::from(twice)) {
+                let sid: Ipv6Addr = format!("fc0f::{function}{:02}", inner % 100)
+                    .parse()
+                    .expect("a SID");
+                let (more, kind) = match age {
+                    Some(age) => (format!(" flows age {age}"), Kind::ByFlow(age)),
+                    None => parts(behavior, inner, random),
+                };
+                words.push(format!(
+                    "{sid}/128 encap seg6local action End.{behavior} oif eth{iface_out} iif eth{iface_in} {service}{more} \
+                     dev eth{iface_out}"
+                ));
+                proxies.push(Proxy {
+                    sid,
+                    inner,
+                    iface_out,
+                    iface_in,
+                    kind,
+                });
+            }
         }
     }
     (words, proxies)
@@ -152,7 +166,11 @@ fn parts(behavior: &str, inner: u8, random: &mut Random) -> (String, Kind) {
             let age = *random.pick(&[0, 0, 1, 5]);
             (format!(" age {age}"), Kind::Dynamic(age, None))
         }
-        _ => (String::new(), Kind::Masquerading),
+        _ => {
+            let nat = random.one_in(2);
+            let words = if nat { " flavors nat" } else { "" };
+            (words.into(), Kind::Masquerading(nat))
+        }
     }
 }
 
@@ -188,6 +206,7 @@ impl Bench {
         let model = Model {
             ports: ports(),
             proxies,
+            flows: BTreeMap::new(),
             routes: vec![
                 prefix(&[0xfc, 0x0a]),
                 prefix(&[0x20, 0x01, 0x0d, 0xb8, 0, 0x0a]),

@@ -7,6 +7,7 @@ mod bench;
 #[path = "../common/mod.rs"]
 #[allow(dead_code, reason = "each test program uses a part")]
 mod common;
+mod flow;
 mod learned;
 mod model;
 mod packets;
@@ -17,7 +18,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use bench::Bench;
-use model::Answer;
+use model::{Answer, Kind, Model, Proxy};
+use sidestep_lab::differential::headers::proto;
 use sidestep_lab::differential::shrink;
 use sidestep_lab::random::Random;
 
@@ -57,7 +59,10 @@ fn the_packet_path_does_with_random_packets_what_the_drafts_pseudocode_does() {
                     vector(&mut bench, &failing)
                 );
             }
-            *tally.entry(kind(&expected, frame.len())).or_default() += 1;
+            let place = place(&bench.model, *port, &expected);
+            let kind = kind(&expected, frame.len());
+            *tally.entry(format!("{place}{kind}")).or_default() += 1;
+            *tally.entry(kind).or_default() += 1;
         }
     }
     for (kind, count) in &tally {
@@ -69,7 +74,16 @@ fn the_packet_path_does_with_random_packets_what_the_drafts_pseudocode_does() {
 }
 
 /// What has to be among what was met.
-const KINDS: [&str; 22] = [
+const KINDS: [&str; 31] = [
+    "back with frames: forward, headers in front",
+    "back by flow: forward, headers in front",
+    "back by flow: drop not_learned",
+    "back by flow: drop kernel_only",
+    "back with NAT: forward",
+    "back with NAT: forward, headers gone",
+    "there with frames: forward, headers gone",
+    "there by flow: forward, headers gone",
+    "there with NAT: forward",
     "forward, headers in front",
     "forward, headers gone",
     "forward",
@@ -93,6 +107,29 @@ const KINDS: [&str; 22] = [
     "drop too_big",
     "drop upper_layer",
 ];
+
+/// Which of the proxies that are told apart had the packet in hand first.
+fn place(model: &Model, port: usize, answer: &Answer) -> &'static str {
+    let name = |port: usize, back: bool| {
+        let mut proxies = model.proxies.iter();
+        let of = |it: &&Proxy| port == if back { it.iface_in } else { it.iface_out };
+        let proxy = proxies.find(of)?;
+        Some(match (&proxy.kind, proxy.inner == proto::ETHERNET, back) {
+            (_, true, true) => "back with frames: ",
+            (_, true, false) => "there with frames: ",
+            (Kind::ByFlow(_), _, true) => "back by flow: ",
+            (Kind::ByFlow(_), _, false) => "there by flow: ",
+            (Kind::Masquerading(true), _, true) => "back with NAT: ",
+            (Kind::Masquerading(true), _, false) => "there with NAT: ",
+            _ => "otherwise: ",
+        })
+    };
+    let there = match answer {
+        Answer::Forward { port, .. } => name(*port, false),
+        _ => None,
+    };
+    name(port, true).or(there).unwrap_or("otherwise: ")
+}
 
 fn kind(answer: &Answer, arrived: usize) -> String {
     match answer {

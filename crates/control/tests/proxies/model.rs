@@ -4,9 +4,14 @@
 //! Where the draft sends an error message, the model drops for that reason. The hop limit counts nodes, not SIDs of one: S12
 //! is carried out once, when the packet leaves (as Linux does it).
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use sidestep_lab::differential::headers::{ipv4_set_checksum, ones_complement_sum, proto};
+use sidestep_lab::differential::headers::{
+    ETHERNET, ipv4_set_checksum, ones_complement_sum, proto,
+};
+
+use crate::flow::Flow;
 
 /// What becomes of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,10 +44,15 @@ pub enum Kind {
     /// End.AS: what goes in front of a packet from the service, without what is each packet's own.
     Static(Vec<u8>),
     /// End.AD: seconds between two updates; the headers, and when they were learned.
-    Dynamic(u64, Option<(Vec<u8>, u64)>),
-    /// End.AM.
-    Masquerading,
+    Dynamic(u64, Option<Cache>),
+    /// End.AD with `flows`: seconds between two updates of one flow. What was learned is the port's.
+    ByFlow(u64),
+    /// End.AM; with flavor NAT.
+    Masquerading(bool),
 }
+
+/// Headers, and when they were learned.
+pub type Cache = (Vec<u8>, u64);
 
 #[derive(Clone, Debug)]
 pub struct Proxy {
@@ -59,6 +69,8 @@ pub struct Proxy {
 pub struct Model {
     pub ports: Vec<Port>,
     pub proxies: Vec<Proxy>,
+    /// What the proxies with `flows` have learned, all of which have one port.
+    pub flows: BTreeMap<Flow, Cache>,
     /// Prefixes of whole bytes, and their ports.
     pub routes: Vec<(Vec<u8>, usize)>,
     /// Nanoseconds.
@@ -85,8 +97,12 @@ type Step<T> = Result<T, End>;
 
 /// A packet on its way.
 struct Packet {
-    /// From layer 3 on.
+    /// From layer 3 on; of a frame that is on its way to a service all of it.
     bytes: Vec<u8>,
+    /// What follows in the frame.
+    rest: Vec<u8>,
+    /// It is a frame; in front of which headers may have been put.
+    frame: bool,
     /// A proxy had it: the kernel, which knows of none, could not go on with it as it arrived.
     proxied: bool,
     /// Where the packet from the service begins, if headers were put in front of it.
@@ -116,7 +132,13 @@ struct Walk {
 impl Model {
     /// A frame comes in by a port.
     pub fn receive(&mut self, port: usize, frame: &[u8]) -> Answer {
-        let bytes = match self.classify(port, frame) {
+        let is_frame = self.sent_frame(port, frame);
+        let classified = if is_frame {
+            Ok(frame.to_vec())
+        } else {
+            self.classify(port, frame)
+        };
+        let bytes = match classified {
             Ok(bytes) => bytes,
             Err(Drop(reason)) => return Answer::Drop(reason),
             Err(Leave(reason)) if self.strays(port, frame, reason) => {
@@ -124,8 +146,15 @@ impl Model {
             }
             Err(Leave(reason)) => return Answer::Kernel(reason, None, false),
         };
+        let rest = if is_frame {
+            frame.len()
+        } else {
+            ETHERNET + bytes.len()
+        };
         let mut packet = Packet {
             bytes,
+            rest: frame[rest..].to_vec(),
+            frame: is_frame,
             proxied: false,
             carried: 0,
             advanced: None,
@@ -135,6 +164,16 @@ impl Model {
         let done = self.process(port, &mut packet);
         done.and_then(|egress| self.leave(egress, &packet))
             .unwrap_or_else(|end| packet.end(&end, frame))
+    }
+
+    /// 6.1.1.1: of the frames of IFACE-IN those that are not for its address; here also group addresses, save those that no
+    /// bridge forwards.
+    fn sent_frame(&self, port: usize, frame: &[u8]) -> bool {
+        let to = &frame[..6];
+        let reserved = to[..5] == [0x01, 0x80, 0xc2, 0, 0] && to[5] < 16;
+        let mut proxies = self.proxies.iter();
+        let takes = proxies.any(|it| it.iface_in == port && it.inner == proto::ETHERNET);
+        takes && to != self.ports[port].mac && !reserved
     }
 
     /// RFC 8200 3, RFC 791 3.1.
@@ -179,12 +218,14 @@ impl Model {
     /// The port that the packet leaves by.
     fn process(&mut self, port: usize, packet: &mut Packet) -> Step<usize> {
         // 6.1.1.2, 6.2.1, 6.4.1: of the packets of IFACE-IN those that are not for an address of IFACE-IN.
-        let destination = packet.destination();
-        let for_iface_in = self.ports[port]
-            .own
-            .iter()
-            .any(|(own, _)| *own == destination);
-        let inner = if packet.bytes[0] >> 4 == 6 {
+        let for_iface_in = !packet.frame && {
+            let destination = packet.destination();
+            let mut own = self.ports[port].own.iter();
+            own.any(|(own, _)| *own == destination)
+        };
+        let inner = if packet.frame {
+            proto::ETHERNET
+        } else if packet.bytes[0] >> 4 == 6 {
             proto::IPV6
         } else {
             proto::IPV4
@@ -194,12 +235,19 @@ impl Model {
             packet.proxied = true;
             packet.steps = 1;
             match &proxy.kind {
-                Kind::Masquerading => packet.de_masquerade()?,
+                Kind::Masquerading(nat) => packet.de_masquerade(*nat)?,
                 // 6.1.1.2, 6.1.1.3 inbound S01 to S05.
                 Kind::Static(headers) => packet.inbound(Some(headers))?,
                 // 6.2.1 inbound S01 to S05.
                 Kind::Dynamic(_, cache) => {
                     packet.inbound(cache.as_ref().map(|(headers, _)| headers))?;
+                }
+                Kind::ByFlow(_) => {
+                    let bytes = packet.with_rest(0);
+                    let learned = |flow: Option<Flow>| self.flows.get(&flow?);
+                    let learned = learned(Flow::of(&bytes, inner))
+                        .or_else(|| learned(Flow::quoted(&bytes, inner)));
+                    packet.inbound(learned.map(|(headers, _)| headers))?;
                 }
             }
         }
@@ -226,8 +274,8 @@ impl Model {
             packet.arrive_again();
             let (now, proxy) = (self.now, &mut self.proxies[sid]);
             let to_service = match proxy.kind {
-                Kind::Masquerading => packet.masquerade().map(|()| true)?,
-                _ => packet.unwrap(proxy, now)?,
+                Kind::Masquerading(_) => packet.masquerade().map(|()| true)?,
+                _ => packet.unwrap(proxy, &mut self.flows, now)?,
             };
             if to_service {
                 return Ok(proxy.iface_out);
@@ -275,14 +323,25 @@ impl Model {
     fn leave(&self, egress: usize, packet: &Packet) -> Step<Answer> {
         let (port, at) = (&self.ports[egress], packet.carried);
         let mut bytes = packet.bytes.clone();
-        let v6 = bytes[at] >> 4 == 6;
-        packet.hop_limit()?;
-        if bytes.len() > port.mtu {
+        let is_bare = packet.frame && at == 0;
+        if !packet.frame {
+            packet.hop_limit()?;
+        }
+        if bytes.len() - if is_bare { ETHERNET } else { 0 } > port.mtu {
             return Err(Leave("packet_too_big"));
         }
-        bytes[packet.hop_limit_at()] -= 1;
-        if !v6 {
-            ipv4_set_checksum(&mut bytes[at..]);
+        if is_bare {
+            return Ok(Answer::Forward {
+                port: egress,
+                frame: bytes,
+                label: false,
+            });
+        }
+        if !packet.frame {
+            bytes[packet.hop_limit_at()] -= 1;
+            if bytes[at] >> 4 == 4 {
+                ipv4_set_checksum(&mut bytes[at..]);
+            }
         }
         let ethertype = if bytes[0] >> 4 == 6 {
             [0x86, 0xdd]
@@ -353,7 +412,7 @@ impl Packet {
     /// RFC 8200 4.3: for every router, right behind the IPv6 header.
     fn hop_by_hop(&self) -> Step<()> {
         let packet = &self.bytes[self.carried..];
-        if packet[0] >> 4 != 6 || packet[6] != proto::HOP_BY_HOP {
+        if self.frame || packet[0] >> 4 != 6 || packet[6] != proto::HOP_BY_HOP {
             return Ok(());
         }
         let units = *packet.get(41).ok_or(Drop("ext_header"))?;
@@ -364,6 +423,11 @@ impl Packet {
         } else {
             Err(Leave("hop_by_hop"))
         }
+    }
+
+    /// From there on, with what follows in the frame.
+    fn with_rest(&self, at: usize) -> Vec<u8> {
+        [&self.bytes[at..], &self.rest].concat()
     }
 
     fn start(&self) -> Walk {
@@ -444,7 +508,12 @@ impl Packet {
     }
 
     /// 6.1.1.2, 6.1.1.3 (End.AS) and 6.2.1 (End.AD), S01 to S19. False: to be submitted to the lookup again (S16).
-    fn unwrap(&mut self, proxy: &mut Proxy, now: u64) -> Step<bool> {
+    fn unwrap(
+        &mut self,
+        proxy: &mut Proxy,
+        flows: &mut BTreeMap<Flow, Cache>,
+        now: u64,
+    ) -> Step<bool> {
         let mut walk = self.start();
         // S01. When an SRH is processed {
         let srh = self.walk(&mut walk)?;
@@ -454,7 +523,7 @@ impl Packet {
             if let Some(another) = self.walk(&mut walk)? {
                 self.checked(&another)?;
             }
-        } else if matches!(proxy.kind, Kind::Dynamic(..)) {
+        } else if matches!(proxy.kind, Kind::Dynamic(..) | Kind::ByFlow(_)) {
             // S02, and upper-layer: as RFC 8986 4.1.1.
             return Err(Drop(walk.last_segment()));
         }
@@ -468,19 +537,28 @@ impl Packet {
             };
         }
         // 6.2.1 S17.1. If the headers are not those of the cache, update it.
-        if let Kind::Dynamic(age, cache) = &mut proxy.kind {
+        if matches!(proxy.kind, Kind::Dynamic(..) | Kind::ByFlow(_)) {
             if walk.at > LEARNED_MAX {
                 return Err(Drop("learned_length"));
             }
             let mut headers = self.bytes[..walk.at].to_vec();
             headers[..6].copy_from_slice(&[0x60, 0, 0, 0, 0, 0]);
             headers[7] -= 1; // S12
-            let updates = match cache {
-                Some((known, then)) => *known != headers && now - *then >= *age * 1_000_000_000,
+            let updates = |cache: Option<&Cache>, age: u64| match cache {
+                Some((known, then)) => *known != headers && now - *then >= age * 1_000_000_000,
                 None => true,
             };
-            if updates {
-                *cache = Some((headers, now));
+            match &mut proxy.kind {
+                Kind::Dynamic(age, cache) if updates(cache.as_ref(), *age) => {
+                    *cache = Some((headers, now));
+                }
+                Kind::ByFlow(age) => {
+                    let flow = Flow::of(&self.with_rest(walk.at), proxy.inner);
+                    if let Some(flow) = flow.filter(|flow| updates(flows.get(flow), *age)) {
+                        flows.insert(flow, (headers, now));
+                    }
+                }
+                _ => {}
             }
         }
         // S18. Remove the outer IPv6 header and its extension headers; S19. forward by IFACE-OUT.
@@ -493,12 +571,15 @@ impl Packet {
         if self.carried == 0 {
             return;
         }
-        let at = self.hop_limit_at();
-        self.bytes[at] -= 1;
-        if self.bytes[self.carried] >> 4 == 4 {
-            ipv4_set_checksum(&mut self.bytes[self.carried..]);
+        if !self.frame {
+            let at = self.hop_limit_at();
+            self.bytes[at] -= 1;
+            if self.bytes[self.carried] >> 4 == 4 {
+                ipv4_set_checksum(&mut self.bytes[self.carried..]);
+            }
         }
         (self.carried, self.advanced) = (0, None);
+        (self.frame, self.rest) = (false, Vec::new());
     }
 
     /// The packet inside, and RFC 6040 4.2.
@@ -506,6 +587,13 @@ impl Packet {
         self.label = false;
         let outer_ecn = self.bytes[1] >> 4 & 3;
         let rest = self.bytes[at..].to_vec();
+        if inner == proto::ETHERNET {
+            if rest.len() < ETHERNET {
+                return Err(Drop("inner_header"));
+            }
+            (self.bytes, self.frame) = (rest, true);
+            return Ok(());
+        }
         let length = if inner == proto::IPV6 {
             ipv6_length(&rest, ["inner_header"; 2])?
         } else {
@@ -541,8 +629,8 @@ impl Packet {
         Ok(())
     }
 
-    /// 6.4.1, de-masquerading.
-    fn de_masquerade(&mut self) -> Step<()> {
+    /// 6.4.1, de-masquerading, and 6.4.2 with NAT.
+    fn de_masquerade(&mut self, nat: bool) -> Step<()> {
         // S01. A packet without segments left is the service's own.
         let Some(srh) = self.walk(&mut self.start())? else {
             self.proxied = false;
@@ -555,6 +643,11 @@ impl Packet {
         if segments_left > last_entry {
             return Err(Drop("srh_segments_left"));
         }
+        // 6.4.2: Segment List[0] becomes what the service made of the DA.
+        if nat {
+            let destination = self.bytes[24..40].to_vec();
+            self.bytes[srh.at + 8..srh.at + 24].copy_from_slice(&destination);
+        }
         // S10. Update the IPv6 DA with Segment List[Segments Left]
         let segment = self.segment(&srh, segments_left);
         self.bytes[24..40].copy_from_slice(&segment);
@@ -564,12 +657,13 @@ impl Packet {
     /// 6.1.1.2, 6.1.1.3 and 6.2.1, inbound policy S01 to S05.
     fn inbound(&mut self, headers: Option<&Vec<u8>>) -> Step<()> {
         let headers = headers.ok_or(Drop("not_learned"))?; // 6.2.1 S02
-        self.hop_limit()?; // S03
-        let first = u32_at(&self.bytes, 0);
-        let class_and_label = match first >> 28 {
-            6 => first & 0xfff_ffff,
-            // RFC 2474; the label is the node's to choose.
-            _ => (first >> 16 & 0xff) << 20,
+        if !self.frame {
+            self.hop_limit()?; // S03
+        }
+        let class_and_label = if self.frame {
+            of_frame(&self.bytes)
+        } else {
+            class_and_label(&self.bytes)
         };
         let payload = (headers.len() - 40 + self.bytes.len()) as u16;
         let mut outer = headers.clone();
@@ -591,6 +685,30 @@ impl Walk {
         } else {
             "no_srh"
         }
+    }
+}
+
+/// RFC 2474; the label of IPv4 is the node's to choose.
+fn class_and_label(packet: &[u8]) -> u32 {
+    let first = u32_at(packet, 0);
+    match first >> 28 {
+        6 => first & 0xfff_ffff,
+        _ => (first >> 16 & 0xff) << 20,
+    }
+}
+
+/// Of the packet in a frame, without ECN, which would be lost there. What is no packet has none.
+fn of_frame(frame: &[u8]) -> u32 {
+    let packet = &frame[ETHERNET..];
+    let is_packet = match u16_at(frame, 12) {
+        0x86dd => packet.len() >= 40 && packet[0] >> 4 == 6,
+        0x0800 => packet.len() >= 20 && packet[0] >> 4 == 4,
+        _ => false,
+    };
+    if is_packet {
+        class_and_label(packet) & !(3 << 20)
+    } else {
+        0
     }
 }
 

@@ -3,8 +3,8 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use sidestep_lab::differential::headers::{
-    ETHERTYPE_IPV4, ETHERTYPE_IPV6, Ipv4, Ipv6, Srh, ethernet, fragment, ipv4, ipv6, options,
-    proto, srh,
+    ETHERTYPE_IPV4, ETHERTYPE_IPV6, Ipv4, Ipv6, Srh, ethernet, fragment, ipv4, ipv4_set_checksum,
+    ipv6, options, proto, srh,
 };
 use sidestep_lab::differential::mutate;
 use sidestep_lab::random::Random;
@@ -16,6 +16,9 @@ use super::model::{Kind, Model, Proxy};
 pub fn random(model: &Model, random: &mut Random) -> (usize, Vec<u8>) {
     let proxy = random.pick(&model.proxies).clone();
     let (port, packet) = if random.one_in(3) {
+        if proxy.inner == proto::ETHERNET {
+            return (proxy.iface_in, frame_from_service(model, &proxy, random));
+        }
         (proxy.iface_in, from_service(model, &proxy, random))
     } else {
         (*random.pick(&NETWORK), to_sid(model, &proxy, random))
@@ -39,8 +42,52 @@ pub fn random(model: &Model, random: &mut Random) -> (usize, Vec<u8>) {
 }
 
 fn to_sid(model: &Model, proxy: &Proxy, random: &mut Random) -> Vec<u8> {
-    let (next, carried) = payload(proxy.inner, random);
-    chain(model, proxy, (next, carried), random)
+    let content = payload(proxy.inner, random);
+    if matches!(proxy.kind, Kind::ByFlow(_)) {
+        // So few chains that all of them are known at a time.
+        let seed = u64::from(proxy.sid.octets()[15]) << 8 | random.below(10) as u64;
+        return chain(model, proxy, content, &mut Random::new(seed));
+    }
+    chain(model, proxy, content, random)
+}
+
+/// Of a customer, to another one or to all; or what is not the chain's.
+fn frame_from_service(model: &Model, proxy: &Proxy, random: &mut Random) -> Vec<u8> {
+    let mut frame = customers(random);
+    match random.below(12) {
+        0 => frame[..6].copy_from_slice(&[0xff; 6]),
+        1 => frame[..6].copy_from_slice(&model.ports[proxy.iface_in].mac),
+        2 => {
+            // A group that no bridge forwards, or the first that one does.
+            let group = random.below(17) as u8;
+            frame[..6].copy_from_slice(&[0x01, 0x80, 0xc2, 0, 0, group]);
+        }
+        _ => {}
+    }
+    if random.one_in(5) {
+        mutate::nearly(&mut frame, random);
+    }
+    frame
+}
+
+/// A frame between two customers: around a packet, tagged, or of something else.
+fn customers(random: &mut Random) -> Vec<u8> {
+    let inner = *random.pick(&[proto::IPV6, proto::IPV4]);
+    let packet = plain(inner, random);
+    let ethertype = if inner == proto::IPV6 {
+        ETHERTYPE_IPV6
+    } else {
+        ETHERTYPE_IPV4
+    };
+    let [to, from] = [1, 2].map(|host| [2, 0xcc, 0, 0, 0, host]);
+    match random.below(6) {
+        0 => {
+            let tagged = [&[0, 7][..], &ethertype.to_be_bytes(), &packet].concat();
+            ethernet(to, from, 0x8100, &tagged)
+        }
+        1 => ethernet(to, from, 0x0806, &random.bytes(28)),
+        _ => ethernet(to, from, ethertype, &packet),
+    }
 }
 
 fn from_service(model: &Model, proxy: &Proxy, random: &mut Random) -> Vec<u8> {
@@ -49,7 +96,10 @@ fn from_service(model: &Model, proxy: &Proxy, random: &mut Random) -> Vec<u8> {
     } else {
         proxy.inner
     };
-    let masqueraded = matches!(proxy.kind, Kind::Masquerading) && !random.one_in(6);
+    if matches!(proxy.kind, Kind::ByFlow(_)) && random.one_in(6) {
+        return icmp_error(inner, random);
+    }
+    let masqueraded = matches!(proxy.kind, Kind::Masquerading(_)) && !random.one_in(6);
     if !masqueraded {
         return plain(inner, random);
     }
@@ -60,6 +110,37 @@ fn from_service(model: &Model, proxy: &Proxy, random: &mut Random) -> Vec<u8> {
         packet[24..40].copy_from_slice(&segment(model, random).octets());
     }
     packet
+}
+
+/// Of a packet that came back against its flow: by the service itself, or who is behind it.
+fn icmp_error(inner: u8, random: &mut Random) -> Vec<u8> {
+    let mut quoted = plain(inner, random);
+    let (addresses, length, ports, protocol) = if inner == proto::IPV6 {
+        (8, 16, 40, 58)
+    } else {
+        (12, 4, 20, 1)
+    };
+    let turn = |quoted: &mut Vec<u8>, at: usize, length: usize| {
+        if quoted.len() >= at + 2 * length {
+            quoted[at..at + 2 * length].rotate_left(length);
+        }
+    };
+    turn(&mut quoted, addresses, length);
+    turn(&mut quoted, ports, 2);
+    // Of each version an error, and what is none.
+    let kind = *random.pick(&[1, 3, 11, 12, 8, 129]);
+    let message = [&[kind, 0, 0, 0, 0, 0, 0, 0][..], &quoted].concat();
+    let mut packet = plain(inner, random);
+    packet.truncate(ports);
+    if inner == proto::IPV6 {
+        packet[6] = protocol;
+        packet[4..6].copy_from_slice(&(message.len() as u16).to_be_bytes());
+    } else {
+        packet[9] = protocol;
+        packet[2..4].copy_from_slice(&((20 + message.len()) as u16).to_be_bytes());
+        ipv4_set_checksum(&mut packet);
+    }
+    [packet, message].concat()
 }
 
 /// An IPv6 packet whose segment list has the SID of the proxy.
@@ -189,6 +270,7 @@ fn payload(inner: u8, random: &mut Random) -> (u8, Vec<u8>) {
             2 => (proto::ETHERNET, random.bytes(60)),
             _ => (random.byte(), random.bytes(length)),
         },
+        _ if inner == proto::ETHERNET => (inner, customers(random)),
         2 => {
             let other = if inner == proto::IPV6 {
                 proto::IPV4
@@ -208,7 +290,12 @@ fn plain(inner: u8, random: &mut Random) -> Vec<u8> {
     } else {
         random.between(0, 48)
     };
-    let content = random.bytes(length);
+    let mut content = random.bytes(length);
+    // Few flows: that one of them comes back is what they are learned for.
+    if content.len() >= 4 && !random.one_in(8) {
+        let ports = [random.below(3), random.below(2)].map(|port| 1000 + port as u16);
+        content[..4].copy_from_slice(&[ports[0].to_be_bytes(), ports[1].to_be_bytes()].concat());
+    }
     let host = random.between(1, 5) as u8;
     if inner == proto::IPV6 {
         let text = match random.below(40) {
