@@ -834,3 +834,35 @@ fn is_key(text: &str) -> bool {
     ];
     keys.iter().any(|key| text.starts_with(key))
 }
+
+#[test]
+fn the_campaigns_are_read_and_use_all_that_a_campaign_can_find_and_send() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../campaigns");
+    let files = fs::read_dir(folder).expect("campaigns").flatten();
+    let files = files.map(|entry| entry.path());
+    let (mut finds, mut sends) = (Vec::new(), Vec::new());
+    for file in files.filter(|file| file.extension().is_some_and(|it| it == "yaml")) {
+        let text = fs::read_to_string(&file).expect("readable");
+        let campaign = Campaign::parse(&text);
+        let campaign = campaign.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        for group in &campaign.groups {
+            finds.extend(campaign.finds(group));
+            let plan = format!(
+                "{:?} {:?} {:?} {:?}",
+                group.sizes, group.flows, group.routes, group.cores
+            );
+            sends.push((group.routes.len() > 1, group.cores.len() > 1, plan));
+        }
+    }
+    for find in [Find::Pdr, Find::Ndr, Find::Mrr, Find::Curve, Find::Latency] {
+        assert!(finds.contains(&find), "no campaign finds {find:?}");
+    }
+    assert!(sends.iter().any(|(routes, _, _)| *routes), "routes");
+    assert!(sends.iter().any(|(_, cores, _)| *cores), "cores");
+    for word in ["Imix", "Zipf"] {
+        assert!(
+            sends.iter().any(|(_, _, plan)| plan.contains(word)),
+            "{word}: {sends:?}"
+        );
+    }
+}

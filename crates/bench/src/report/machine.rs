@@ -1,5 +1,7 @@
 //! Where and how it was measured, in words.
 
+use std::collections::BTreeMap;
+
 use crate::result::{Cache, Machine, Report};
 
 /// Date, version and length of the run in a line.
@@ -46,14 +48,37 @@ pub fn facts(report: &Report) -> Vec<(String, String)> {
     let given = given
         .into_iter()
         .filter_map(|(name, value)| Some((name.to_string(), value?)));
-    let more = machine
-        .facts
-        .iter()
-        .map(|(name, value)| (name.clone(), value.clone()));
     given
-        .chain(more)
+        .chain(together(&machine.facts))
         .filter(|(_, value)| !value.is_empty())
         .collect()
+}
+
+/// Facts, each once for all engines that share it: `linux, sidestep-xdp: kernel`.
+fn together(facts: &BTreeMap<String, String>) -> Vec<(String, String)> {
+    let mut rows: Vec<(Vec<&str>, &str, &String)> = Vec::new();
+    for (name, value) in facts {
+        let (engine, fact) = match name.split_once(": ") {
+            Some((engine, fact)) => (Some(engine), fact),
+            None => (None, name.as_str()),
+        };
+        let mut shared = rows.iter_mut().filter(|(engines, ..)| !engines.is_empty());
+        match (
+            engine,
+            shared.find(|(_, its, of)| (*its, *of) == (fact, value)),
+        ) {
+            (Some(engine), Some((engines, ..))) => engines.push(engine),
+            _ => rows.push((Vec::from_iter(engine), fact, value)),
+        }
+    }
+    let named = |(engines, fact, value): (Vec<&str>, &str, &String)| {
+        let name = match engines[..] {
+            [] => fact.to_owned(),
+            _ => format!("{}: {fact}", engines.join(", ")),
+        };
+        (name, value.clone())
+    };
+    rows.into_iter().map(named).collect()
 }
 
 /// The first processor's caches in a line.
@@ -120,6 +145,31 @@ mod tests {
         assert_eq!(
             [duration(59.9), duration(125.0), duration(7260.0)],
             ["59 s", "2 min 5 s", "2 h 1 min"]
+        );
+    }
+
+    #[test]
+    fn what_engines_share_is_told_once() {
+        let facts = [
+            ("a: kernel", "6.18"),
+            ("a: mode", "none"),
+            ("b: kernel", "6.18"),
+            ("b: mode", "tc"),
+            ("kernel", "6.18"),
+        ];
+        let facts = facts.map(|(name, fact)| (name.to_owned(), fact.to_owned()));
+        let told: Vec<String> = together(&facts.into())
+            .into_iter()
+            .map(|(name, fact)| format!("{name} = {fact}"))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                "a, b: kernel = 6.18",
+                "a: mode = none",
+                "b: mode = tc",
+                "kernel = 6.18"
+            ]
         );
     }
 
