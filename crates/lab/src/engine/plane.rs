@@ -264,5 +264,5 @@ impl Standing {
     }
 }
 
-/// How long Sidestep may take to follow the sink's port on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long Sidestep may take to follow the sink's port on a busy machine: with 100,000 routes all of them are compiled for it.
+const PATIENCE: Duration = Duration::from_secs(30);
