@@ -10,6 +10,7 @@ use sidestep_control::api::Request;
 use sidestep_control::report;
 
 use live::frames::{IPV4, IPV6, Mac, ROUTING, ethernet, ipv6, srh, udp};
+use live::ip::Ip;
 use live::{ROUTER, Star, begin, counters, eventually, made, output, reasons, report, said};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -385,14 +386,32 @@ fn a_vrf_device_serves_end_dt4_and_end_dt46_and_is_no_port() {
     ]);
     let back = [udp(b6, a6, 64, b"six"), udp(b4, a4, 64, b"four")]
         .map(|packet| ethernet(mac, star.mac("b", "eth0"), &packet));
-    let linux = across(&star, "b", "a", &back);
-    let _daemon = star.run(&["eth0", "eth1"]);
-    assert_eq!(across(&star, "b", "a", &back), linux);
-    let eth1 = counters(router, "eth1");
-    assert_eq!(
-        (eth1.forwarded, eth1.kernel),
-        (back.len() as u64, 0),
-        "{:?}",
-        reasons(router)
-    );
+    let check = || {
+        let linux = across(&star, "b", "a", &back);
+        let _daemon = star.run(&["eth0", "eth1"]);
+        assert_eq!(across(&star, "b", "a", &back), linux);
+        let eth1 = counters(router, "eth1");
+        assert_eq!(
+            (linux.len(), eth1.forwarded, eth1.kernel),
+            (back.len(), back.len() as u64, 0),
+            "{:?}",
+            reasons(router)
+        );
+    };
+    check();
+    // To rules, the VRF has received it, not the interface in it.
+    for mut ip in [star.ip(), Ip::six(router)] {
+        ip.all([
+            "rule add priority 500 iif eth1 lookup 300",
+            "rule add priority 501 iif vrf100 lookup 200",
+            "route add blackhole default table 300",
+        ]);
+    }
+    star.ip().all([
+        "route del fc00:a::/64 table 100",
+        "route del 10.0.1.0/24 table 100",
+        "route add fc00:a::/64 dev eth0 table 200",
+        "route add 10.0.1.0/24 dev eth0 table 200",
+    ]);
+    check();
 }
