@@ -38,7 +38,7 @@ fn bash_completes_the_commands_and_options_of_bench() {
         ("sidestep bench r", "report run"),
         (
             "sidestep bench run --",
-            "--dry-run --help --json --output --quick",
+            "--dry-run --help --json --only --output --quick",
         ),
         ("sidestep bench fib --sc", "--scenario"),
         ("sidestep bench fib --scenario slash", "slash128 slash48"),
