@@ -295,9 +295,9 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 {
 	for (__u32 i = 0; i <= SIDESTEP_STEPS_MAX; i++) {
 		const struct sidestep_route *r;
-		__u32 counter = 0;
 		verdict v;
 
+		p->visited[i] = 0;
 		if (likely(!index)) {
 			index = env_fib_lookup(e, p->view, p->destination);
 			env_trace(e, SIDESTEP_TRACE_LOOKUP, p->view, index, p->destination);
@@ -317,7 +317,7 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 				r = env_route(e, index);
 			}
 			if (r && r->action == SIDESTEP_ROUTE_GROUP) {
-				counter = r->counter;
+				p->visited[i] = r->counter;
 				index = choose(e, p, r->group);
 				r = env_route(e, index);
 			}
@@ -325,7 +325,8 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 		if (!r)
 			return punt(route_miss);
 		/* Next hops without a counter of their own are shared by all routes that have the same ones. */
-		p->visited[i] = r->counter ? r->counter : counter;
+		if (r->counter)
+			p->visited[i] = r->counter;
 		p->visits = i + 1;
 		if (unlikely(r->action == SIDESTEP_ROUTE_BACK_AM || r->action == SIDESTEP_ROUTE_BACK_AD)) {
 			v = r->action == SIDESTEP_ROUTE_BACK_AM ? demasquerade(e, p, r) : restore(e, p, r);
