@@ -399,14 +399,13 @@ fn a_vrf_device_serves_end_dt4_and_end_dt46_and_is_no_port() {
         );
     };
     check();
-    // To rules, the VRF has received it, not the interface in it.
-    for mut ip in [star.ip(), Ip::six(router)] {
-        ip.all([
-            "rule add priority 500 iif eth1 lookup 300",
-            "rule add priority 501 iif vrf100 lookup 200",
-            "route add blackhole default table 300",
-        ]);
-    }
+    // To rules of IPv6, the VRF has received it, to those of IPv4 the interface in it.
+    Ip::six(router).all([
+        "rule add priority 500 iif eth1 lookup 300",
+        "rule add priority 501 iif vrf100 lookup 200",
+        "route add blackhole default table 300",
+    ]);
+    star.ip().all(["rule add priority 500 iif eth1 lookup 200"]);
     star.ip().all([
         "route del fc00:a::/64 table 100",
         "route del 10.0.1.0/24 table 100",

@@ -17,8 +17,8 @@ use super::routes::Found;
 use super::rules::{self, Chains, Source};
 use super::tables::{self, Entry, Place, Prefix, Routing, Winner};
 
-/// Of which family, the interface if rules name it, and the VRF.
-type SourceKey = (Family, Option<String>, Option<TableId>);
+/// Of which family, the interface and the VRF as far as rules name them, and the VRF's table.
+type SourceKey = (Family, [Option<String>; 2], Option<TableId>);
 
 /// Routing tables and views, compiled.
 #[derive(Debug, Default)]
@@ -81,8 +81,12 @@ impl Known {
         family: Family,
         source: Source<'_>,
     ) -> Result<Arc<Chains>, String> {
-        let iif = source.iif.filter(|name| self.named.contains(*name));
-        let key = (family, iif.map(str::to_owned), source.vrf);
+        let named = |name: Option<&str>| {
+            let name = name.filter(|name| self.named.contains(*name));
+            name.map(str::to_owned)
+        };
+        let names = [source.iif, source.perhaps].map(named);
+        let key = (family, names, source.vrf);
         let chains = || rules::chains(node, family, source).map(Arc::new);
         self.chains.entry(key).or_insert_with(chains).clone()
     }

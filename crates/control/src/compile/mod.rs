@@ -319,8 +319,9 @@ impl Pass<'_> {
                     link.name.clone(),
                 ));
             }
-            let source = Source::port(self.node, port).ok_or(CompileError::NoSuchPort(port.0))?;
             for family in [Family::V4, Family::V6] {
+                let source = Source::port(self.node, port, family)
+                    .ok_or(CompileError::NoSuchPort(port.0))?;
                 let of_port = self.chains(family, source).ok();
                 chains.entry(family).or_default().insert(of_port);
             }
@@ -373,7 +374,10 @@ impl Pass<'_> {
             .links
             .get(&port)
             .ok_or(CompileError::NoSuchPort(port.0))?;
-        let source = Source::port(self.node, port).ok_or(CompileError::NoSuchPort(port.0))?;
+        let node = self.node;
+        let source =
+            |family| Source::port(node, port, family).ok_or(CompileError::NoSuchPort(port.0));
+        let (source6, source4) = (source(Family::V6)?, source(Family::V4)?);
         let mut record = sidestep_port {
             ifindex: port.0,
             mac: link.mac.0,
@@ -401,12 +405,12 @@ impl Pass<'_> {
             (
                 Family::V6,
                 SIDESTEP_PORT_RULES6_PUNT,
-                self.chains(Family::V6, source),
+                self.chains(Family::V6, source6),
             ),
             (
                 Family::V4,
                 SIDESTEP_PORT_RULES4_PUNT,
-                self.chains_with_way_back(link, source),
+                self.chains_with_way_back(link, source4),
             ),
         ];
         for (family, punt, chains) in chains {
@@ -447,7 +451,7 @@ impl Pass<'_> {
         let node = self.node;
         let own = self.chains(Family::V4, source)?;
         let mut same = |other: &Link| {
-            let source = Source::port(node, other.ifindex);
+            let source = Source::port(node, other.ifindex, Family::V4);
             let others = source.map(|source| self.chains(Family::V4, source));
             // The same source has the very same ones; only others are looked through.
             matches!(others, Some(Ok(others)) if Arc::ptr_eq(&others, &own) || others == own)

@@ -23,22 +23,31 @@ const STEPS_MAX: usize = 1 << 20;
 pub(crate) struct Source<'a> {
     /// The interface that rules with `iif` see; none: one that no rule names.
     pub iif: Option<&'a str>,
+    /// A VRF that rules with `iif` see as well, or not, which the kernel's version says.
+    pub perhaps: Option<&'a str>,
     /// The table of the VRF that received them.
     pub vrf: Option<TableId>,
 }
 
 impl<'a> Source<'a> {
-    /// A port. What a member of a VRF receives, the VRF receives, for rules too (`drivers/net/vrf.c`, `vrf_ip6_rcv`: the
-    /// packet's device is the VRF).
-    pub(crate) fn port(node: &'a Node, port: IfIndex) -> Option<Self> {
+    /// A port. IPv6 packets that a member of a VRF receives, the VRF receives, also for rules (`net/ipv6/ip6_input.c`,
+    /// `ip6_rcv_finish`: routed by the device that the VRF has put in); IPv4 packets the member (`net/ipv4/ip_input.c`,
+    /// `ip_rcv_finish`: by the device that it was before). Linux 6.15 has rules with a VRF match both (`fib_rule_iif_match`).
+    pub(crate) fn port(node: &'a Node, port: IfIndex, family: Family) -> Option<Self> {
         let link = node.links.get(&port)?;
         let master = link.master.and_then(|master| node.links.get(&master));
         let vrf = master.and_then(|master| match master.kind {
             LinkKind::Vrf { table } => Some((master, table)),
             _ => None,
         });
+        let (member, master) = (&*link.name, vrf.map(|(master, _)| &*master.name));
+        let (iif, perhaps) = match family {
+            Family::V4 => (member, master),
+            Family::V6 => (master.unwrap_or(member), None),
+        };
         Some(Self {
-            iif: Some(&vrf.map_or(link, |(master, _)| master).name),
+            iif: Some(iif),
+            perhaps,
             vrf: vrf.map(|(_, table)| table),
         })
     }
@@ -49,6 +58,7 @@ impl<'a> Source<'a> {
         let vrf = links.find(|link| link.kind == LinkKind::Vrf { table });
         Self {
             iif: vrf.map(|link| link.name.as_str()),
+            perhaps: None,
             vrf: Some(table),
         }
     }
@@ -236,16 +246,24 @@ impl<'a> BySource<'a> {
 
 /// What a rule says of packets from one place: nothing, one thing, or two. `not` turns all selectors around at once.
 fn parts(rule: &Rule, source: Source<'_>) -> Vec<Part> {
-    let Source { iif: name, vrf } = source;
+    let Source {
+        iif: name,
+        perhaps,
+        vrf,
+    } = source;
+    let unsure = rule.iif.is_some() && rule.iif.as_deref() == perhaps;
     // A packet that is forwarded has no output interface yet, so an `oif` rule never matches it.
     let here = rule.oif.is_none()
-        && rule.iif.as_deref().is_none_or(|iif| name == Some(iif))
+        && rule
+            .iif
+            .as_deref()
+            .is_none_or(|iif| name == Some(iif) || unsure)
         && (!rule.l3mdev || vrf.is_some());
     let part = |from: Option<(Prefix, bool)>, to: Option<(IpNet, bool)>| Part {
         from,
         step: Step {
             to: to.map(|(prefix, inverted)| To { prefix, inverted }),
-            does: does(rule, vrf),
+            does: does(rule, vrf, unsure),
         },
     };
     let narrows = |net: &Option<IpNet>| net.filter(|net| net.prefix_len() > 0);
@@ -256,7 +274,7 @@ fn parts(rule: &Rule, source: Source<'_>) -> Vec<Part> {
         (false, true) => vec![part(within, to.map(|to| (to, false)))],
         (true, false) => vec![part(None, None)],
         // What else it selects by is unknown, so it may match any packet.
-        (true, true) if !rule.unsupported.is_empty() => vec![part(None, None)],
+        (true, true) if unsure || !rule.unsupported.is_empty() => vec![part(None, None)],
         (true, true) => {
             let outside = from.map(|from| part(Some((from.into(), true)), None));
             let elsewhere = to.map(|to| part(within, Some((to, true))));
@@ -265,7 +283,13 @@ fn parts(rule: &Rule, source: Source<'_>) -> Vec<Part> {
     }
 }
 
-fn does(rule: &Rule, vrf: Option<TableId>) -> Does {
+fn does(rule: &Rule, vrf: Option<TableId>, unsure: bool) -> Does {
+    if unsure {
+        return Does::Leave(format!(
+            "rule {}: whether IPv4 packets of a VRF's member match its `iif` is left to the kernel, whose versions differ",
+            rule.priority
+        ));
+    }
     if !rule.unsupported.is_empty() {
         let words = rule.unsupported.join(", ");
         return Does::Leave(format!(
@@ -317,7 +341,7 @@ pub(crate) mod tests {
     fn of(node: &Node, name: &str) -> Result<Chains, String> {
         let source = Source {
             iif: Some(name),
-            vrf: None,
+            ..Source::default()
         };
         chains(node, Family::V6, source)
     }
@@ -351,7 +375,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn for_the_rules_a_member_of_a_vrf_is_the_vrf() {
+    fn for_the_rules_of_ipv6_a_member_of_a_vrf_is_the_vrf_and_for_those_of_ipv4_itself() {
         let mut node = node(&[
             "iif eth0 lookup 7",
             "iif red lookup 8",
@@ -365,11 +389,21 @@ pub(crate) mod tests {
         node.links.get_mut(&IfIndex(1)).expect("eth0").master = Some(IfIndex(3));
         let of = |source| {
             let chains = chains(&node, Family::V6, source).expect("chains");
+            assert_eq!(chains.leaves(), None);
             tables(chains.only().expect("one for all"))
         };
-        let port = |ifindex| of(Source::port(&node, IfIndex(ifindex)).expect("a port"));
-        assert_eq!(port(1), [8, 100, 254]);
-        assert_eq!(port(2), [254]);
+        let source =
+            |ifindex, family| Source::port(&node, IfIndex(ifindex), family).expect("a port");
+        assert_eq!(of(source(1, Family::V6)), [8, 100, 254]);
+        assert_eq!(of(source(2, Family::V6)), [254]);
+        // By the rules of IPv6, which are the only ones here: the member is seen, and perhaps the VRF.
+        let four = chains(&node, Family::V6, source(1, Family::V4)).expect("chains");
+        let only = four.only().expect("one for all");
+        assert_eq!(tables(only), [7]);
+        assert!(
+            four.leaves()
+                .is_some_and(|why| why.contains("left to the kernel"))
+        );
         assert_eq!(of(Source::vrf(&node, TableId(100))), [8, 100, 254]);
         assert_eq!(of(Source::vrf(&node, TableId(5))), [5, 254]);
         assert_eq!(named(&node), ["eth0", "red"].map(String::from).into());
