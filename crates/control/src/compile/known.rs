@@ -85,8 +85,8 @@ impl Known {
             let name = name.filter(|name| self.named.contains(*name));
             name.map(str::to_owned)
         };
-        let names = [source.iif, source.perhaps].map(named);
-        let key = (family, names, source.vrf);
+        let seen = [source.iif, source.perhaps].map(named);
+        let key = (family, seen, source.vrf);
         let chains = || rules::chains(node, family, source).map(Arc::new);
         self.chains.entry(key).or_insert_with(chains).clone()
     }
