@@ -304,6 +304,23 @@ fn bridges_and_bonds_are_ports_and_what_belongs_to_them_is_refused() {
     );
 }
 
+/// Has packets of `eth1`, in `vrf100`, go to host `a` by rules with `iif`, and by its VRF's table no more.
+fn route_by_rules(star: &Star) {
+    // To rules of IPv6, the VRF has received it, to those of IPv4 the interface in it.
+    Ip::six(star.router()).all([
+        "rule add priority 500 iif eth1 lookup 300",
+        "rule add priority 501 iif vrf100 lookup 200",
+        "route add blackhole default table 300",
+    ]);
+    star.ip().all(["rule add priority 500 iif eth1 lookup 200"]);
+    star.ip().all([
+        "route del fc00:a::/64 table 100",
+        "route del 10.0.1.0/24 table 100",
+        "route add fc00:a::/64 dev eth0 table 200",
+        "route add 10.0.1.0/24 dev eth0 table 200",
+    ]);
+}
+
 #[test]
 fn a_vrf_device_serves_end_dt4_and_end_dt46_and_is_no_port() {
     const TEST: &str = "a_vrf_device_serves_end_dt4_and_end_dt46_and_is_no_port";
@@ -399,18 +416,6 @@ fn a_vrf_device_serves_end_dt4_and_end_dt46_and_is_no_port() {
         );
     };
     check();
-    // To rules of IPv6, the VRF has received it, to those of IPv4 the interface in it.
-    Ip::six(router).all([
-        "rule add priority 500 iif eth1 lookup 300",
-        "rule add priority 501 iif vrf100 lookup 200",
-        "route add blackhole default table 300",
-    ]);
-    star.ip().all(["rule add priority 500 iif eth1 lookup 200"]);
-    star.ip().all([
-        "route del fc00:a::/64 table 100",
-        "route del 10.0.1.0/24 table 100",
-        "route add fc00:a::/64 dev eth0 table 200",
-        "route add 10.0.1.0/24 dev eth0 table 200",
-    ]);
+    route_by_rules(&star);
     check();
 }
