@@ -322,7 +322,11 @@ fn every_vector_is_told_on(target: Target) {
         "{}: {told} vectors told as natively, {no_room} not forwarded for want of headroom",
         target.name()
     );
-    let least = if std::env::var_os(SHARE).is_some() { 1 } else { 200 };
+    let least = if std::env::var_os(SHARE).is_some() {
+        1
+    } else {
+        200
+    };
     assert!(told >= least, "{told}");
 }
 
