@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use sidestep_lab::capability::{root_or_skip, without_vrf};
+use sidestep_lab::capability::{root_or_skip, two_cpus_or_skip, without_vrf};
 use sidestep_lab::engine::behavior::{Kind, kinds};
 use sidestep_lab::engine::{Case, Engine, Flows, Options, Placement, Sender, Size, all};
 use sidestep_lab::traffic::Load;
@@ -131,11 +131,8 @@ fn every_engine_does_every_behavior_that_it_does_not_refuse() {
 
 #[test]
 fn generator_system_and_sink_have_cpus_of_their_own() {
-    if !root_or_skip("generator_system_and_sink_have_cpus_of_their_own") {
-        return;
-    }
-    if thread::available_parallelism().map_or(1, usize::from) < 2 {
-        eprintln!("SKIP generator_system_and_sink_have_cpus_of_their_own: there is one CPU");
+    const NAME: &str = "generator_system_and_sink_have_cpus_of_their_own";
+    if !root_or_skip(NAME) || !two_cpus_or_skip(NAME) {
         return;
     }
     let places = [(0, 1, 1), (0, 0, 1), (0, 1, 0)];
@@ -159,11 +156,7 @@ fn generator_system_and_sink_have_cpus_of_their_own() {
 #[test]
 fn two_cores_forward_what_two_generators_send() {
     const NAME: &str = "two_cores_forward_what_two_generators_send";
-    if !root_or_skip(NAME) {
-        return;
-    }
-    if thread::available_parallelism().map_or(1, usize::from) < 2 {
-        eprintln!("SKIP {NAME}: there is one CPU");
+    if !root_or_skip(NAME) || !two_cpus_or_skip(NAME) {
         return;
     }
     let on_two = |behavior: &str, sids| Case {

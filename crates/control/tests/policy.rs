@@ -9,6 +9,7 @@ use common::compile;
 use sidestep_abi::{SIDESTEP_ROUTE_BY_DSCP, SIDESTEP_ROUTE_FORWARD, SIDESTEP_ROUTE_GROUP};
 use sidestep_control::compile::Compiler;
 use sidestep_datapath::{Limits, Native, Verdict};
+use sidestep_lab::differential::headers::bare_ipv6;
 use sidestep_model::config::File;
 use sidestep_model::node::Node;
 
@@ -31,19 +32,8 @@ fn node(lines: &str) -> Node {
 
 /// An IPv6 packet without payload to that address, with DSCP 0, in a frame to eth0.
 fn frame(destination: &str) -> Vec<u8> {
-    let address = |text: &str| {
-        let address: std::net::Ipv6Addr = text.parse().expect("an address");
-        address.octets()
-    };
-    let ethernet = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0x10, 0x86, 0xdd];
-    let head = [0x60, 0, 0, 0, 0, 0, 59, 64];
-    [
-        &ethernet[..],
-        &head,
-        &address("fc00::1"),
-        &address(destination),
-    ]
-    .concat()
+    let [from, to] = ["fc00::1", destination].map(|text| text.parse().expect("an address"));
+    bare_ipv6([2, 0, 0, 0, 0, 1], from, to)
 }
 
 #[test]

@@ -12,6 +12,7 @@ use sidestep_abi::{
 };
 use sidestep_control::compile::{Compiled, Compiler, Whole};
 use sidestep_datapath::{Delta, FibKey, Image, Limits, Native, Verdict};
+use sidestep_lab::differential::headers::bare_ipv6;
 use sidestep_lab::random::Random;
 use sidestep_model::config::File;
 use sidestep_model::grammar::{Context, route};
@@ -470,13 +471,8 @@ fn verdicts(node: &Node, compiled: &Compiled) -> Vec<(RouteKey, Verdict)> {
         IpNet::V4(_) => None,
     });
     let mut verdict = |to: Ipv6Addr| {
-        let ethernet = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0x99, 0x86, 0xdd];
-        let head = [0x60, 0, 0, 0, 0, 0, 59, 64];
-        let from: Ipv6Addr = "fc00:a::9".parse().expect("an address");
-        native.run(
-            1,
-            &[&ethernet[..], &head, &from.octets(), &to.octets()].concat(),
-        )
+        let from = "fc00:a::9".parse().expect("an address");
+        native.run(1, &bare_ipv6([2, 0, 0, 0, 0, 1], from, to))
     };
     keys.map(|(key, to)| (key, verdict(to))).collect()
 }

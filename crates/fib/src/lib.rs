@@ -419,7 +419,7 @@ impl<M: Memory> Fib<M> {
             self.publish(view, it.root());
         }
         if !it.prefixes().is_empty() {
-            let sparse = it.is_sparse();
+            let sparse = it.take_sparse();
             self.views.insert(view, it);
             if sparse {
                 // Not this time, if there is no room for it.

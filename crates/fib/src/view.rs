@@ -78,7 +78,7 @@ impl View {
 
     /// Whether writing it anew is worth the time: it has two fifths more leaves than its edges had then, or is twice as
     /// large. Says it once: the next time is that far from now.
-    pub fn is_sparse(&mut self) -> bool {
+    pub fn take_sparse(&mut self) -> bool {
         let Written { edges, leaves } = self.written;
         let (now, then) = (self.leaves * edges, leaves * self.edges);
         let sparse = self.leaves > 64 && (now * 5 > then * 7 || self.leaves >= leaves * 2);

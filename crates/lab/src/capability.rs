@@ -31,6 +31,15 @@ pub fn root_or_skip(test: &str) -> bool {
     false
 }
 
+/// Whether there are two CPUs for the test named `test`. If not, that is printed.
+pub fn two_cpus_or_skip(test: &str) -> bool {
+    let enough = thread::available_parallelism().map_or(1, usize::from) >= 2;
+    if !enough {
+        let _ = writeln!(io::stderr(), "SKIP {test}: there is one CPU");
+    }
+    enough
+}
+
 /// What this process lacks for the lab: none if nothing.
 pub fn missing() -> Option<String> {
     namespaces().or_else(bpf).or_else(iproute2)

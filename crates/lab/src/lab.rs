@@ -105,6 +105,21 @@ impl Lab {
         Ok(self)
     }
 
+    /// A lab of the nodes `a` and `b`, joined by `eth0` at either end, with so many queues (see [`Self::link_with`]).
+    ///
+    /// # Errors
+    /// As [`Self::new`], [`Self::node`] and [`Self::link_with`].
+    pub fn pair(name: &str, queues: u32) -> Result<Self, Error> {
+        let mut lab = Self::new(name)?;
+        let ends = ["a", "b"].map(|node| LinkEnd {
+            node,
+            ifname: "eth0",
+            mac: None,
+        });
+        lab.node("a")?.node("b")?.link_with(ends, 1500, queues)?;
+        Ok(lab)
+    }
+
     /// Joins two nodes by a veth link of MTU 1500, both ends up, with fixed Ethernet addresses.
     ///
     /// # Errors

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use sidestep_lab::capability::two_cpus_or_skip;
 use sidestep_lab::traffic::{
     Distribution, Driver as _, Flows, Hook, LiveFrames, Load, Local, Napi, Offer, Receiver,
     Source as _, Stamp, Stream, Template,
 };
-use sidestep_lab::{FrameSocket, Lab, LinkEnd, root_or_skip};
+use sidestep_lab::{FrameSocket, Lab, root_or_skip};
 
 /// UDP in IPv6 behind an Ethernet header; `length` counts from the IP header on.
 fn ipv6(length: usize) -> Vec<u8> {
@@ -116,24 +117,12 @@ fn a_rate_is_offered_as_asked_and_every_packet_is_counted_once() {
 
 #[test]
 fn generators_on_two_cpus_share_the_flows_and_are_counted_apart() {
-    if !root_or_skip("generators_on_two_cpus_share_the_flows_and_are_counted_apart") {
-        return;
-    }
-    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
-        eprintln!("SKIP generators_on_two_cpus_share_the_flows_and_are_counted_apart: one CPU");
+    let name = "generators_on_two_cpus_share_the_flows_and_are_counted_apart";
+    if !root_or_skip(name) || !two_cpus_or_skip(name) {
         return;
     }
     let _cpu = cpu();
-    let mut lab = Lab::new("cores").expect("lab");
-    let ends = ["a", "b"].map(|node| LinkEnd {
-        node,
-        ifname: "eth0",
-        mac: None,
-    });
-    lab.node("a")
-        .and_then(|lab| lab.node("b"))
-        .and_then(|lab| lab.link_with(ends, 1500, 2))
-        .expect("two nodes");
+    let lab = Lab::pair("cores", 2).expect("two nodes");
     let [a, b] = ["a", "b"].map(|node| lab.namespace(node).expect("node"));
     let whole = Template::new(&ipv6(64), flows(5)).expect("template");
     let parts = [0, 1].map(|number| Stream::of(whole.part(number, 2).expect("part")));

@@ -40,7 +40,7 @@ use sidestep_abi::{
     sidestep_route,
 };
 use sidestep_datapath::{FibKey, Image, Limits, VIEWS};
-use sidestep_model::node::{IfIndex, Link, Node};
+use sidestep_model::node::{IfIndex, Link, Node, TableId};
 use sidestep_model::route::{Family, RouteKey};
 use thiserror::Error;
 
@@ -54,7 +54,7 @@ pub use records::Change;
 use records::Log;
 use rules::{Chains, Source};
 use stock::{Stock, ViewKey};
-use tables::Place;
+use tables::{Place, Prefix};
 pub use update::Whole;
 
 /// Why a node cannot be compiled. Nothing of it is applied then; what ran before runs on.
@@ -261,6 +261,14 @@ impl Compiler {
             }
             self.known = Some(known);
         }
+    }
+
+    /// The route that a table has for an address, whatever the source: of the last accepted pass.
+    pub fn route_for(&self, table: TableId, address: IpAddr) -> Option<RouteKey> {
+        let winners = &self.known.as_ref()?.winners;
+        let winners = winners.get(&(Family::of(&address), table))?;
+        let found = winners.find(Prefix::host(address), Prefix::DEFAULT);
+        found.map(|winner| winner.key)
     }
 
     /// That a table of [`Index::full`] is full.

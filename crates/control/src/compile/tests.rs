@@ -2,6 +2,7 @@
 //! the next.
 
 use sidestep_datapath::Native;
+use sidestep_lab::differential::headers::bare_ipv6;
 use sidestep_model::config::File;
 
 use super::*;
@@ -151,18 +152,10 @@ fn two_ports_with_equal_index_modulo_the_table_are_refused_by_name() {
     );
 }
 
-/// Ethernet and an IPv6 header without anything behind it.
+/// A packet to that address, in a frame to eth0.
 fn frame(destination: &str) -> Vec<u8> {
-    let address = |text: &str| text.parse::<std::net::Ipv6Addr>().unwrap().octets();
-    let ethernet = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 9, 0x86, 0xdd];
-    let head = [0x60, 0, 0, 0, 0, 0, 59, 64];
-    [
-        &ethernet[..],
-        &head,
-        &address("fc00::1"),
-        &address(destination),
-    ]
-    .concat()
+    let [from, to] = ["fc00::1", destination].map(|text| text.parse().expect("an address"));
+    bare_ipv6([2, 0, 0, 0, 0, 1], from, to)
 }
 
 #[test]

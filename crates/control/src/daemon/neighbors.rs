@@ -13,10 +13,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use ipnet::IpNet;
-use sidestep_model::config::Overlay;
-use sidestep_model::node::{IfIndex, Node, TableId};
-use sidestep_model::route::{Family, RouteKey, RouteKind};
+use sidestep_model::node::{IfIndex, TableId};
+use sidestep_model::route::{Family, Route, RouteKind};
 
 use super::Daemon;
 use crate::compile::ViewInfo;
@@ -148,10 +146,12 @@ impl Daemon {
                 let used = used || state == State::Unresolved && of_lists.contains(&key);
                 Some(Need { key, state, used })
             });
+        let (all, compiler) = (self.over.node(node), &self.compiler);
         let wanted = self.kernel.take_wanted().into_iter();
         let wanted = wanted.filter_map(|(view, address)| {
             let view = self.compiled.index.views.get(&view)?;
-            let key = on_link(node, &self.own, view, address)?;
+            let route = |table, address| all.routes.get(&compiler.route_for(table, address)?);
+            let key = on_link(route, view, address)?;
             let (state, used) = (State::Unresolved, true);
             (!node.neighbors.contains_key(&key)).then_some(Need { key, state, used })
         });
@@ -164,32 +164,17 @@ impl Daemon {
 }
 
 /// The link that an address is on by the route that a table of the view has for it; none if there is a next hop before it.
-fn on_link(node: &Node, own: &Overlay, view: &ViewInfo, address: [u8; 16]) -> Option<Key> {
+fn on_link<'a>(
+    route: impl Fn(TableId, IpAddr) -> Option<&'a Route>,
+    view: &ViewInfo,
+    address: [u8; 16],
+) -> Option<Key> {
     let address = match view.family {
         Family::V4 => IpAddr::from(*address.first_chunk::<4>()?),
         Family::V6 => IpAddr::from(address),
     };
-    let longest = IpNet::from(address).prefix_len();
-    let of_table = |table: TableId| {
-        let prefixes = (0..=longest).rev().filter_map(|length| {
-            let prefix = IpNet::new(address, length).ok()?.trunc();
-            Some(RouteKey {
-                table,
-                metric: 0,
-                ..RouteKey::new(prefix)
-            })
-        });
-        // Asked for each prefix, not of each route: there may be very many.
-        prefixes.into_iter().find_map(|first| {
-            let all = [&node.routes, &own.routes].into_iter();
-            let found = all.filter_map(|routes| routes.range(first..).next());
-            let same = |key: &RouteKey| (key.table, key.prefix) == (table, first.prefix);
-            let best = found.filter(|(key, _)| same(key));
-            best.min_by_key(|(key, _)| (key.from, key.tos, key.metric))
-        })
-    };
     view.tables.iter().find_map(|&table| {
-        let (_, route) = of_table(table)?;
+        let route = route(table, address)?;
         match &route.next_hops[..] {
             [hop] if route.kind == RouteKind::Unicast && hop.via.is_none() => {
                 hop.encap.is_none().then_some((hop.dev?, address))
@@ -201,9 +186,11 @@ fn on_link(node: &Node, own: &Overlay, view: &ViewInfo, address: [u8; 16]) -> Op
 
 #[cfg(test)]
 mod tests {
+    use sidestep_datapath::Limits;
     use sidestep_model::config::File;
 
     use super::*;
+    use crate::compile::Compiler;
 
     #[test]
     fn the_link_of_an_address_is_that_of_the_longest_route_whoever_has_it() {
@@ -212,17 +199,18 @@ mod tests {
                 format!("ports: {{eth0: {{}}, eth1: {{}}, eth2: {{}}}}\nroutes: [{routes}]\n");
             File::parse(&text).and_then(|it| it.node()).expect("a node")
         };
-        let node = of(
+        let mut node = of(
             "\"fc00::/16 dev eth0 metric 5\", \"fc00::/16 dev eth1 metric 4\", \"fc00:1::/32 via fc00::1 dev eth0\"",
         );
-        let own = Overlay {
-            routes: of("\"fc00:2::/32 dev eth2\"").routes,
-            ..Overlay::default()
-        };
+        node.routes.extend(of("\"fc00:2::/32 dev eth2\"").routes);
+        let ports = node.links.keys().copied().collect();
+        let mut compiler = Compiler::new(Limits::default());
+        compiler.compile(&node, &ports).expect("it compiles");
+        let route = |table, address| node.routes.get(&compiler.route_for(table, address)?);
         let view = ViewInfo::new(Family::V6, [TableId(7), TableId::MAIN]);
         let link = |text: &str| {
             let address: std::net::Ipv6Addr = text.parse().expect("an address");
-            Some(on_link(&node, &own, &view, address.octets())?.0.0)
+            Some(on_link(route, &view, address.octets())?.0.0)
         };
         assert_eq!(link("fc00:3::1"), Some(2), "the lower metric");
         assert_eq!(link("fc00:1::1"), None, "a next hop is before it");

@@ -78,6 +78,19 @@ pub fn ipv6(fields: &Ipv6, next_header: u8, payload: &[u8]) -> Vec<u8> {
     .concat()
 }
 
+/// A frame to `mac` with an IPv6 packet that has nothing behind its header (No Next Header): enough for a lookup.
+pub fn bare_ipv6(mac: [u8; 6], source: Ipv6Addr, destination: Ipv6Addr) -> Vec<u8> {
+    let fields = Ipv6 {
+        traffic_class: 0,
+        flow_label: 0,
+        hop_limit: 64,
+        source,
+        destination,
+    };
+    let packet = ipv6(&fields, 59, &[]);
+    ethernet(mac, [2, 0, 0, 0, 0, 0x10], 0x86dd, &packet)
+}
+
 /// The fields of an IPv4 header (RFC 791 3.1) that do not follow from what is behind it.
 #[derive(Clone, Copy, Debug)]
 pub struct Ipv4 {

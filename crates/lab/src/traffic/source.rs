@@ -224,30 +224,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::LinkEnd;
+    use crate::capability::two_cpus_or_skip;
     use crate::traffic::{Flows, Hook, Receiver, Template};
     use crate::{Lab, root_or_skip};
 
     /// Two nodes whose link has a queue for each of two CPUs; none where there is one CPU.
     fn two_cpus(test: &str) -> Option<Lab> {
-        if !root_or_skip(test) {
-            return None;
-        }
-        if thread::available_parallelism().map_or(1, usize::from) < 2 {
-            eprintln!("SKIP {test}: one CPU");
-            return None;
-        }
-        let mut lab = Lab::new("gate").expect("lab");
-        let ends = ["a", "b"].map(|node| LinkEnd {
-            node,
-            ifname: "eth0",
-            mac: None,
-        });
-        lab.node("a")
-            .and_then(|lab| lab.node("b"))
-            .and_then(|lab| lab.link_with(ends, 1500, 2))
-            .expect("two nodes");
-        Some(lab)
+        let there = root_or_skip(test) && two_cpus_or_skip(test);
+        there.then(|| Lab::pair("gate", 2).expect("two nodes"))
     }
 
     fn stream() -> Stream {

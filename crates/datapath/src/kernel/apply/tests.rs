@@ -1,0 +1,265 @@
+//! What is refused before anything is written, and what is undone.
+
+use sidestep_abi::{sidestep_port, sidestep_route};
+use sidestep_lab::root_or_skip;
+
+use super::*;
+use crate::kernel::scratch::Scratch;
+
+#[test]
+fn an_image_larger_than_a_table_is_refused_with_the_table_and_its_limit() {
+    let limits = Limits {
+        fib: 1,
+        routes: 2,
+        groups: 1,
+        adjacencies: 1,
+        policies: 1,
+        route_counters: 3,
+    };
+    let mut image = Image::default();
+    image.routes.insert(
+        2,
+        sidestep_route {
+            counter: 3,
+            ..Default::default()
+        },
+    );
+    let check = |image: &Image| check(&Delta::between(&Image::default(), image), image, limits);
+    assert!(check(&image).is_ok(), "limits are inclusive");
+    image.routes.insert(3, sidestep_route::default());
+    let error = check(&image).expect_err("three routes").to_string();
+    assert_eq!(error, "table routes is full: 3 wanted, the limit is 2");
+    image.routes.remove(&3);
+    image.routes.insert(
+        1,
+        sidestep_route {
+            counter: 4,
+            ..Default::default()
+        },
+    );
+    let error = check(&image).expect_err("counter 4").to_string();
+    assert_eq!(
+        error,
+        "table route_counters is full: 4 wanted, the limit is 3"
+    );
+}
+
+#[test]
+fn two_ports_in_one_slot_are_refused() {
+    let mut image = Image::default();
+    for ifindex in [5, 5 + SIDESTEP_PORTS] {
+        image.ports.insert(
+            ifindex,
+            sidestep_port {
+                ifindex,
+                ..Default::default()
+            },
+        );
+    }
+    let delta = Delta::between(&Image::default(), &image);
+    let error = check(&delta, &image, Limits::default()).expect_err("same slot");
+    assert!(
+        matches!(error, KernelError::PortSlot { first: 5, second } if second == 5 + SIDESTEP_PORTS)
+    );
+}
+
+#[test]
+fn a_route_in_use_cannot_change_its_meaning() {
+    let image = |action| {
+        let mut image = Image::default();
+        image.routes.insert(
+            7,
+            sidestep_route {
+                action,
+                ..Default::default()
+            },
+        );
+        image
+    };
+    let (from, to) = (image(1), image(2));
+    assert!(matches!(
+        check(&Delta::between(&from, &to), &to, Limits::default()),
+        Err(KernelError::InUse {
+            table: Table::Routes,
+            index: 7
+        })
+    ));
+}
+
+/// A host in a /64 of its own, which takes a line.
+fn host(view: u32, number: u32) -> FibKey {
+    let address = 0xfc << 120 | u128::from(number) << 64 | 1;
+    FibKey {
+        view,
+        address: address.to_be_bytes(),
+        length: 128,
+    }
+}
+
+#[test]
+fn when_taking_a_prefix_out_is_refused_the_tables_go_back_to_what_they_were() {
+    if !root_or_skip("when_taking_a_prefix_out_is_refused") {
+        return;
+    }
+    let scratch = Scratch::new("undo_out");
+    scratch.run(|| {
+        let mut kernel = scratch.load();
+        kernel.limits.fib = 100_000;
+        kernel.fib_lines_max = super::super::fib::LINES;
+        let adjacency = |mac| sidestep_adjacency {
+            destination: [mac; 6],
+            mtu: 1500,
+            ..Default::default()
+        };
+        let port = |ifindex, view6| sidestep_port {
+            ifindex,
+            view6,
+            ..Default::default()
+        };
+        let mut from = Image::default();
+        let route = sidestep_route {
+            action: 1,
+            adjacency: 1,
+            ..Default::default()
+        };
+        from.routes.insert(1, route);
+        from.adjacencies.insert(1, adjacency(1));
+        from.ports.insert(3, port(3, 1));
+        from.fib.extend((0..9).map(|number| (host(1, number), 1)));
+        from.fib
+            .extend((0..1000).map(|number| (host(2, number), 1)));
+        kernel.apply(&Image::default(), &from).expect("apply");
+        let before = [1, 2].map(|view| kernel.intervals(view));
+
+        // Room for a change of the small view, and not for one of the large one.
+        let fillers = 10..1000;
+        let room = |kernel: &Kernel| kernel.fib_usage().lines - kernel.fib_usage().used;
+        for (view, number) in fillers
+            .clone()
+            .flat_map(|view| (0..9).map(move |n| (view, n)))
+        {
+            let prefix = host(view, number).into();
+            if kernel.maps.fib.put_back(view, prefix, Some(1)).is_err() {
+                kernel.reclaim_lines().expect("a grace period");
+                if room(&kernel) < 500 {
+                    break;
+                }
+            }
+        }
+        assert!((400..700).contains(&room(&kernel)), "{}", room(&kernel));
+
+        let mut to = from.clone();
+        to.fib.remove(&host(1, 5));
+        to.fib.remove(&host(2, 5));
+        to.ports = [port(4, 1), port(3 + SIDESTEP_PORTS, 2)]
+            .map(|port| (port.ifindex, port))
+            .into();
+        to.adjacencies.insert(1, adjacency(2));
+        let error = kernel.publish(&Delta::between(&from, &to), &to);
+        assert!(matches!(error, Err(KernelError::Full { .. })), "{error:?}");
+        assert_eq!([1, 2].map(|view| kernel.intervals(view)), before);
+        for view in fillers {
+            kernel.maps.fib.replace(view, []).expect("taken out");
+        }
+        assert_eq!(kernel.image(), from);
+        // And nothing of it is in the way of the next.
+        kernel.apply(&from, &to).expect("apply");
+        assert_eq!(kernel.image(), to);
+    });
+}
+
+#[test]
+fn a_view_that_is_empty_now_and_still_led_into_says_so_at_once() {
+    if !root_or_skip("a_view_that_is_empty_now_and_still_led_into_says_so_at_once") {
+        return;
+    }
+    let scratch = Scratch::new("empty");
+    scratch.run(|| {
+        let mut kernel = scratch.load();
+        let mut from = Image::default();
+        let route = |view6| sidestep_route {
+            action: 1,
+            view6,
+            ..Default::default()
+        };
+        from.routes.extend([(1, route(0)), (2, route(2))]);
+        from.fib
+            .extend([(host(1, 1), 2), (host(2, 1), 1), (host(3, 1), 1)]);
+        kernel.apply(&Image::default(), &from).expect("apply");
+        let mut to = from.clone();
+        to.fib.remove(&host(2, 1));
+        to.fib.remove(&host(3, 1));
+        let delta = Delta::between(&from, &to);
+        kernel.publish(&delta, &to).expect("publish");
+        let is_empty = |view| kernel.intervals(view).iter().all(|(_, route)| *route == 0);
+        assert_eq!(
+            [1, 2, 3].map(is_empty),
+            [false, true, false],
+            "what nothing leads into may still be on a packet's way until a grace period has passed"
+        );
+    });
+}
+
+#[test]
+fn when_a_prefix_is_refused_the_tables_go_back_to_what_they_were() {
+    if !root_or_skip("when_a_prefix_is_refused_the_tables_go_back_to_what_they_were") {
+        return;
+    }
+    let image = |first: u8, count: u32, route: u32| {
+        let mut image = Image::default();
+        image.routes.insert(
+            route,
+            sidestep_route {
+                action: 1,
+                adjacency: 1,
+                ..Default::default()
+            },
+        );
+        let mac = [first; 6];
+        image.adjacencies.insert(
+            1,
+            sidestep_adjacency {
+                destination: mac,
+                mtu: 1500,
+                ..Default::default()
+            },
+        );
+        for n in 0..count {
+            // Each in a /64 of its own, which takes a line.
+            let address = u128::from(first) << 120 | u128::from(n) << 64 | 1;
+            image.fib.insert(
+                FibKey {
+                    view: 1,
+                    address: address.to_be_bytes(),
+                    length: 128,
+                },
+                route,
+            );
+        }
+        image
+    };
+    let scratch = Scratch::new("undo");
+    scratch.run(|| {
+        let mut kernel = scratch.load();
+        let from = image(1, 4, 1);
+        kernel.apply(&Image::default(), &from).expect("apply");
+        let before = kernel.intervals(1);
+        kernel.limits.fib = 100_000;
+        kernel.fib_lines_max = super::super::fib::LINES;
+        let error = kernel
+            .apply(&from, &image(2, 50_000, 2))
+            .expect_err("the table cannot grow");
+        assert!(
+            matches!(
+                error,
+                KernelError::Full {
+                    table: Table::Fib,
+                    ..
+                }
+            ),
+            "{error}"
+        );
+        assert_eq!(kernel.intervals(1), before);
+        assert_eq!(kernel.image(), from);
+    });
+}
