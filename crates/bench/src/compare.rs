@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::machine::LOAD;
 use crate::report::{machine, table};
-use crate::result::{Better, Cell, Kind, Point, Report, Scale, Section, Series};
+use crate::result::{Better, Cell, Kind, Point, Refusal, Report, Scale, Section, Series};
 use crate::statistics::{self, Summary, Welch};
 
 /// What counts as a change.
@@ -81,6 +81,8 @@ pub struct Comparison<'a> {
     pub gone: Vec<Lone<'a>>,
     /// What only the second measured.
     pub new: Vec<Lone<'a>>,
+    /// What the second tells that could not be measured, of those whom the first measured, and the first does not.
+    pub failed: Vec<&'a Refusal>,
     /// Distributions of both reports: nothing is said of them, since their steps are not measured one by one.
     pub distributions: Vec<Lone<'a>>,
 }
@@ -122,8 +124,20 @@ pub fn compare<'a>(before: &'a Report, after: &'a Report, bounds: Bounds) -> Com
             .collect(),
         gone: measured(before).filter(|it| !is_in(after, it)).collect(),
         new: measured(after).filter(|it| !is_in(before, it)).collect(),
+        failed: failed(before, after).collect(),
         distributions: distributions.collect(),
     }
+}
+
+/// Refusals of the second report alone. Of a point of several runs some may have failed: what is left then looks as good as ever.
+fn failed<'a>(before: &Report, after: &'a Report) -> impl Iterator<Item = &'a Refusal> {
+    after.refusals.iter().filter(|it| {
+        let series = before.sections.iter().flat_map(|section| &section.series);
+        let mut measured = series.filter(|series| !series.published);
+        let of = |refusal: &Refusal| (refusal.subject.clone(), refusal.at.clone());
+        measured.any(|series| series.subject == it.subject)
+            && !before.refusals.iter().any(|other| of(other) == of(it))
+    })
 }
 
 /// What of program, machine and setup is not the same in both, in words: figures are then not of one kind.

@@ -156,6 +156,14 @@ fn a_campaign_becomes_the_table_of_the_studies() {
         "{fast:?}"
     );
 
+    let share = row(rates, "End", "fast");
+    let note = "its baseline is limited by the generator: the share is lower than this";
+    assert!(
+        share.contains(&("note".into(), Cell::Text(note.into()))),
+        "{share:?}"
+    );
+    assert!(!half.iter().any(|(head, _)| head == "note"), "{half:?}");
+
     let published = row(rates, "End", "Linux 4.12 (other hardware)");
     assert!((number(&published, "published (kpps, other hardware)") - 912.5).abs() < 1e-9);
     assert!((number(&published, "published (% of plain IPv6)") - 78.0).abs() < 1e-9);
@@ -168,6 +176,15 @@ fn a_campaign_becomes_the_table_of_the_studies() {
         .collect();
     assert_eq!(refusals, [("fast", "end.as, 1 SID, 64 bytes", "no end.as")]);
     let commands = table(&report, "commands");
+    let again =
+        "sidestep bench run campaign.yaml -o again --only 'behaviors: fast end, 1 SID, 64 bytes'";
+    assert!(
+        commands
+            .rows
+            .iter()
+            .any(|row| row[2] == Cell::Text(again.into())),
+        "{commands:?}"
+    );
     assert!(
         commands
             .rows
@@ -368,7 +385,7 @@ fn a_part_of_a_campaign_is_measured_alone_and_the_rest_later() {
     let point = |engine: &str, sids| ("segments".to_owned(), engine.to_owned(), sids);
     assert_eq!(
         measured(),
-        (vec![point("fast", 2), point("slow", 4)], 1, false)
+        (vec![point("fast", 2), point("slow", 4)], 2, false)
     );
     let report = report::read(folder.path()).expect("report");
     assert!(!report.complete, "a part is not all");
@@ -377,8 +394,11 @@ fn a_part_of_a_campaign_is_measured_alone_and_the_rest_later() {
     assert_eq!(world.trials.get(), trials, "nothing is missing of it");
 
     assert_eq!(measure(CAMPAIGN, folder.path(), &world), Ok(true));
+    let command = &report::read(folder.path()).expect("report").command;
+    assert!(!command.iter().any(|word| word.starts_with("--only")));
     let (points, ceilings, ended) = measured();
-    assert_eq!((points.len(), ceilings, ended), (5 - 1 + 6, 1, true));
+    // With no segment, with one, two and four: as many lengths.
+    assert_eq!((points.len(), ceilings, ended), (5 - 1 + 6, 4, true));
     assert!(report::read(folder.path()).expect("report").complete);
 }
 
@@ -472,8 +492,111 @@ fn cases_of_many_cores_are_refused_by_a_machine_and_no_error_of_the_file() {
     let of_two = ceilings
         .rows
         .iter()
-        .find(|row| row[0] == Cell::Text("64 bytes, 8 flows, 2 cores".into()));
+        .find(|row| row[0] == Cell::Text("128 bytes, 8 flows, 2 cores".into()));
     assert!(of_two.is_some(), "{ceilings:?}");
+}
+
+#[test]
+fn several_cores_share_a_cpu_each() {
+    let text = TEMPLATE
+        .replace("# cpus: {", "cpus: {")
+        .replace("  # cores: [1]", "  cores: [1, 2]");
+    let error = Campaign::parse(&text).expect_err("apart").to_string();
+    assert!(
+        error.contains("column 14: cores with these cpus \"2\""),
+        "{error}"
+    );
+    let shared = text.replace(
+        "generator: 0, system: 1, sink: 0",
+        "generator: 1, system: 1, sink: 1",
+    );
+    assert!(Campaign::parse(&shared).is_ok());
+}
+
+#[test]
+fn a_curve_is_measured_at_the_rates_that_are_named() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    let text = CAMPAIGN
+        .replace("runs: 3", "runs: 2")
+        .replace("find: [ndr]", "find: [curve]\n  rates: [50000, 150000]")
+        .replace("sids: [1, 2, 4]", "sids: [1]");
+    assert_eq!(measure(&text, folder.path(), &world), Ok(true));
+    let report = report::read(folder.path()).expect("report");
+    let sections = || report.sections.iter().map(|section| section.id.as_str());
+    assert!(!sections().any(|id| id.starts_with("segments-pdr")));
+    let mut all = report.sections.iter();
+    let curve = all.find(|it| it.id.starts_with("segments-") && it.id.ends_with("-throughput"));
+    let curve = curve.unwrap_or_else(|| panic!("{:?}", sections().collect::<Vec<_>>()));
+    assert!(
+        curve.note.ends_with("all engines were sent to alike."),
+        "{}",
+        curve.note
+    );
+    let points = curve.series.iter().flat_map(|series| &series.points);
+    let points: Vec<_> = points
+        .map(|point| {
+            (
+                point.key.clone().unwrap_or_default(),
+                point.value.round(),
+                point.rounds.len(),
+            )
+        })
+        .collect();
+    // The slow one takes 100,000 with this behavior.
+    let at = |key: &str, kpps| (format!("{key} packets/s"), kpps, 2);
+    assert_eq!(
+        points,
+        [
+            at("50000", 50.0),
+            at("150000", 100.0),
+            at("50000", 50.0),
+            at("150000", 150.0)
+        ]
+    );
+}
+
+#[test]
+fn without_a_pdr_there_are_no_shares_of_it_and_that_is_no_failure() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    world.dead.set(Some("slow"));
+    let text = CAMPAIGN.replace("runs: 3", "runs: 1");
+    assert_eq!(measure(&text, folder.path(), &world), Ok(true));
+    let first = report::read(folder.path()).expect("report");
+    assert!(first.complete);
+    assert_eq!(first.refusals.len(), 1, "{:?}", first.refusals);
+    let lost = row(table(&first, "behaviors-pdr-table"), "plain IPv6", "slow");
+    assert!(number(&lost, "mean (kpps)").abs() < 1e-9, "{lost:?}");
+    let note = Cell::Text("packets lost at every rate".into());
+    assert!(lost.contains(&("note".into(), note)), "{lost:?}");
+    let trials = world.trials.get();
+    assert_eq!(measure(&text, folder.path(), &world), Ok(true));
+    assert_eq!(world.trials.get(), trials, "nothing is missing");
+}
+
+#[test]
+fn what_came_out_of_order_or_twice_is_told_beside_the_rate() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    world.disorderly.set(Some("fast"));
+    let text = CAMPAIGN.replace("runs: 3", "runs: 1");
+    assert_eq!(measure(&text, folder.path(), &world), Ok(true));
+    let report = report::read(folder.path()).expect("report");
+    let rates = table(&report, "behaviors-mrr-table");
+    let note = |engine| {
+        let row = row(rates, "End", engine);
+        row.into_iter().find(|(head, _)| head == "note")
+    };
+    let told =
+        "packets came out of order in 1 of 1 trials; packets came more than once in 1 of 1 trials";
+    let (_, fast) = note("fast").expect("a note");
+    assert!(
+        matches!(&fast, Cell::Text(text) if text.contains(told)),
+        "{fast:?}"
+    );
+    let slow = note("slow");
+    assert!(
+        !matches!(&slow, Some((_, Cell::Text(text))) if text.contains("packets came")),
+        "{slow:?}"
+    );
 }
 
 #[test]
@@ -648,12 +771,47 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "trial: 1s",
         "trials: 0",
-        "trials \"0\"; expected from 1 to 1000",
+        "trials \"0\"; expected from 1 to 1000, which together take no more than 24 h",
     ),
     (
         "trial: 1s",
         "trials: 11, exceed: 0.9",
         "exceed \"0.9\"; expected a share of the trials, from 0 to 0.5",
+    ),
+    (
+        "trial: 1s",
+        "trial: 1s, exceed: 0.5",
+        "exceed \"0.5\"; expected a share of the trials, from 0 to 0.5, that is at least one of them",
+    ),
+    (
+        "trial: 1s",
+        "trial: 10ms",
+        "trial \"10ms at 10000 packets/s\"; expected at least 100 packets, and 1 / beta, at the start rate",
+    ),
+    (
+        "find: [pdr, mrr, curve, latency]",
+        "find: []",
+        "line 1, column 9: find \"[]\"; expected at least one",
+    ),
+    (
+        "find: [ndr]",
+        "find: []",
+        "line 12, column 9: find: [] in group \"segments\"; expected at least one",
+    ),
+    (
+        "kpps: 912.5",
+        "kpps: .nan",
+        "published figure \"NaN\"; expected above 0",
+    ),
+    (
+        "sids: [1, 2, 4]",
+        "rates: [100000]",
+        "line 15, column 11: rates of group \"segments\"; expected find: curve, which alone is measured at given rates",
+    ),
+    (
+        "find: [ndr]",
+        "find: [curve]\n  rates: [0.5]",
+        "line 14, column 11: rate \"0.5\"; expected from 1 to 1000000000 packets/s",
     ),
     (
         "behavior: end, kpps",
@@ -824,6 +982,7 @@ fn is_key(text: &str) -> bool {
         "routes:",
         "flows:",
         "cores:",
+        "rates:",
         "baseline:",
         "engines:",
         "find:",

@@ -3,7 +3,7 @@
 mod sample;
 
 use sidestep_bench::compare::{Bounds, Lone, Outcome, compare, differences};
-use sidestep_bench::result::{Axis, Point, Report, Scale, Section};
+use sidestep_bench::result::{Axis, Point, Refusal, Report, Scale, Section};
 
 const QUIET: [f64; 6] = [100.0, 101.0, 99.0, 100.5, 99.5, 100.0];
 
@@ -65,6 +65,31 @@ fn what_a_search_cannot_tell_apart_is_no_change() {
 #[test]
 fn one_round_says_nothing() {
     assert_eq!(outcome(sample::lookup, &[500.0]), (Outcome::Unknown, 0.0));
+}
+
+#[test]
+fn what_failed_for_the_second_report_alone_is_told() {
+    let mut before = with(sample::lookup(), &QUIET);
+    let mut after = before.clone();
+    let refusal = |subject: &str, at: &str| Refusal {
+        subject: subject.into(),
+        at: at.into(),
+        why: "not Sidestep forwards it".into(),
+    };
+    before.refusals = vec![refusal("sidestep", "End")];
+    // A stranger that comes with its refusals has nothing to be worse than.
+    let (old, new) = (
+        refusal("sidestep", "End"),
+        refusal("sidestep", "PDR of End, run 2"),
+    );
+    after.refusals = vec![old, new.clone(), refusal("stranger", "End")];
+    let compared = compare(&before, &after, Bounds::default());
+    assert_eq!(compared.failed, [&new]);
+    assert!(
+        compare(&after, &before, Bounds::default())
+            .failed
+            .is_empty()
+    );
 }
 
 #[test]

@@ -478,7 +478,21 @@ fn parameters_that_cannot_be_are_refused() {
     assert_eq!(of(1e3, None, -0.1, 0.01, SECOND), Err(Wrong::Beta));
     assert_eq!(of(1e3, None, 0.0, 0.0, SECOND), Err(Wrong::Epsilon));
     assert_eq!(of(1e3, None, 0.0, 0.01, Duration::ZERO), Err(Wrong::Trial));
+    // 2,000 packets say nothing of a ten-thousandth of them; 100 are asked for where none may be lost.
+    let short = Duration::from_millis(20);
+    assert_eq!(of(1e5, None, 0.0001, 0.01, short), Err(Wrong::Short));
+    assert!(of(5e5, None, 0.0001, 0.01, short).is_ok());
+    assert_eq!(of(4e3, None, 0.0, 0.01, short), Err(Wrong::Short));
+    assert!(of(5e3, None, 0.0, 0.01, short).is_ok());
     let allowed = parameters(None, 0.0);
+    let long = Duration::from_secs(3600);
+    let long = of(1e4, None, 0.0, 0.01, long).expect("allowed");
+    assert!(long.judged_by(24, 0.0).is_ok());
+    assert_eq!(long.judged_by(25, 0.0), Err(Wrong::Trials));
+    // A third of a trial is none.
+    assert_eq!(allowed.judged_by(1, 0.5), Err(Wrong::Exceed));
+    assert_eq!(allowed.judged_by(3, 0.3), Err(Wrong::Exceed));
+    assert_eq!(allowed.judged_by(3, 0.4).map(|it| it.may_exceed()), Ok(1));
     assert_eq!(allowed.judged_by(0, 0.0), Err(Wrong::Trials));
     assert_eq!(allowed.judged_by(1001, 0.0), Err(Wrong::Trials));
     assert_eq!(allowed.judged_by(11, 0.6), Err(Wrong::Exceed));

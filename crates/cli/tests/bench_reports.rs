@@ -138,6 +138,52 @@ fn a_point_that_is_gone_is_told_and_is_a_failure_unless_it_may_be() {
 }
 
 #[test]
+fn what_failed_or_cannot_be_told_is_a_failure() {
+    let (before, after) = (report("6.18", [FAST, SLOW]), report("6.18", [FAST, SLOW]));
+    let change = |change: fn(&mut Value)| {
+        let json = after.path().join("report.json");
+        let mut report: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+        change(&mut report);
+        fs::write(&json, report.to_string()).unwrap();
+    };
+    let (one, other) = (text(before.path()), text(after.path()));
+    change(|it| it["refusals"] = json!([{"subject": "x", "at": "run 2", "why": "another packet"}]));
+    let failed = sidestep(&["bench", "compare", one, other]);
+    assert_eq!(failed.status.code(), Some(1));
+    assert_eq!(
+        stderr(&failed),
+        "sidestep: measurements that failed for the second report alone: 1 (--partial allows that)\n"
+    );
+    let said = stdout(&failed);
+    let words: Vec<&str> = said.split_whitespace().collect();
+    let told =
+        "2 the same 1 failed: told by the second report only of at why x run 2 another packet";
+    assert_eq!(words.join(" "), told);
+    let partial = sidestep(&["bench", "compare", one, other, "--partial"]);
+    assert!(partial.status.success(), "{}", stderr(&partial));
+
+    change(|it| {
+        for point in it["sections"][0]["series"][0]["points"]
+            .as_array_mut()
+            .unwrap()
+        {
+            point["rounds"] = json!([10.0]);
+        }
+    });
+    let unknown = sidestep(&["bench", "compare", one, other, "--partial"]);
+    assert_eq!(unknown.status.code(), Some(1));
+    assert_eq!(
+        stderr(&unknown),
+        "sidestep: no point has two rounds in both reports: nothing can be told\n"
+    );
+    assert!(
+        stdout(&unknown).contains("2,000"),
+        "they are listed: {}",
+        stdout(&unknown)
+    );
+}
+
+#[test]
 fn bounds_can_be_set_and_are_checked() {
     let (before, after) = (report("6.18", [FAST, SLOW]), report("6.18", [SLOW, SLOW]));
     let (before, after) = (text(before.path()), text(after.path()));

@@ -1,12 +1,13 @@
 //! `sidestep bench run` on a testbed: TRex is the stand-in of the laboratory, with ports in a namespace; `ssh` is a program that runs
-//! what it is given in another namespace, which is the machine under test.
+//! what it is given in another namespace, which is the machine under test, or OpenSSH's with a server of its own in there.
 
 mod common;
 
 use std::fs;
+use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -53,17 +54,56 @@ impl Testbed {
         let namespace = lab.namespace("trex").expect("trex");
         let cable = Cable::open(namespace, ["eth0", "eth1"]).expect("a cable");
         let trex = StandIn::start(cable, macs).expect("a server");
-        let folder = Folder::new();
-        let machine = lab.namespace("dut").expect("dut").name();
-        let enter = format!("exec nsenter --net=/run/netns/{machine} sh -c \"$*\"\n");
-        let ssh = folder.write("ssh", format!("{SSH}{enter}"));
-        fs::set_permissions(ssh, fs::Permissions::from_mode(0o755)).expect("executable");
-        Self {
+        let testbed = Self {
             trex,
             lab,
-            folder,
+            folder: Folder::new(),
             ports,
+        };
+        let enter = format!("{SSH}exec {} sh -c \"$*\"\n", testbed.enter());
+        testbed.reach(&enter);
+        testbed
+    }
+
+    /// The same, reached by OpenSSH: each connection has a server of its own there, on stdin and stdout instead of a port.
+    fn over_openssh() -> Self {
+        let testbed = Self::new();
+        let folder = &testbed.folder;
+        for key in ["host", "client"] {
+            let arguments = ["-q", "-t", "ed25519", "-N", "", "-f", &folder.path(key)];
+            let made = Command::new("ssh-keygen").args(arguments).status();
+            assert!(made.expect("ssh-keygen").success());
         }
+        let server = format!(
+            "HostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nPermitRootLogin prohibit-password\nUsePAM yes\nPidFile none\n",
+            folder.path("host"),
+            folder.path("client.pub"),
+        );
+        let server = folder.write("sshd_config", server);
+        let client = format!(
+            "Host dut\nIdentityFile {}\nIdentitiesOnly yes\nUserKnownHostsFile {}\nStrictHostKeyChecking accept-new\n\
+             ProxyCommand {} {SSHD} -i -f {server}\n",
+            folder.path("client"),
+            folder.path("known_hosts"),
+            testbed.enter(),
+        );
+        let client = folder.write("ssh_config", client);
+        testbed.reach(&format!(
+            "#!/bin/sh\nexec /usr/bin/ssh -F {client} \"$@\"\n"
+        ));
+        testbed
+    }
+
+    /// What a command begins with that runs on the machine under test.
+    fn enter(&self) -> String {
+        let machine = self.lab.namespace("dut").expect("dut").name();
+        format!("nsenter --net=/run/netns/{machine}")
+    }
+
+    /// This is `ssh` to what is run here.
+    fn reach(&self, ssh: &str) {
+        let path = self.folder.write("ssh", ssh);
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("executable");
     }
 
     /// A campaign file of these groups.
@@ -106,6 +146,30 @@ testbed:
         output.expect("sidestep starts")
     }
 
+    /// The same, without waiting for its end.
+    fn begin(&self, file: &str) -> Child {
+        let results = self.folder.path("results");
+        let mut command = self.command(&[file, "-o", &results]);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        child.expect("sidestep starts")
+    }
+
+    /// Waits until more than the `before` records are there, and the next engine is set up.
+    fn is_under_way(&self, child: &mut Child, before: usize) {
+        let begun = Instant::now();
+        while self.records().len() <= before + 2 || !Path::new(&self.traces()[1]).exists() {
+            assert!(begun.elapsed() < Duration::from_secs(120), "it never began");
+            assert!(matches!(child.try_wait(), Ok(None)), "it has ended");
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// How often TRex was asked to send, but for single packets.
+    fn starts(&self) -> usize {
+        let asked = self.trex.asked();
+        asked.iter().filter(|it| it.0 == "start_traffic").count()
+    }
+
     fn records(&self) -> Vec<Value> {
         let text = fs::read_to_string(self.folder.path("results/trials.jsonl"));
         let text = text.unwrap_or_default();
@@ -145,6 +209,35 @@ testbed:
         assert!(!routes.contains("fc0"), "{routes}");
     }
 }
+
+/// A folder that goes again, if it was not there before.
+struct MadeFolder(Option<&'static str>);
+
+impl MadeFolder {
+    fn new(path: &'static str) -> Self {
+        Self(fs::create_dir(path).is_ok().then_some(path))
+    }
+}
+
+impl Drop for MadeFolder {
+    fn drop(&mut self) {
+        // Of no consequence where it is left: the service makes it itself.
+        let _ = self.0.map(fs::remove_dir);
+    }
+}
+
+/// The process of this name that `parent` has started.
+fn child_of(parent: u32, name: &str) -> u32 {
+    let of = parent.to_string();
+    let found = Command::new("pgrep").args(["-x", "-P", &of, name]).output();
+    let found = String::from_utf8(found.expect("pgrep").stdout);
+    found.expect("text").trim().parse().expect("one process")
+}
+
+/// OpenSSH's server, which wants to be called by its whole path.
+const SSHD: &str = "/usr/sbin/sshd";
+/// The empty folder that it locks itself into until somebody has logged in. The service makes it, which need not run here.
+const SSHD_ROOT: &str = "/run/sshd";
 
 /// Passes over options and the host; behind it the command is run.
 const SSH: &str = "\
@@ -232,6 +325,64 @@ groups:
 }
 
 #[test]
+fn a_real_sshd_undoes_all_when_the_campaign_ends_is_killed_or_the_connection_is_cut() {
+    let test = "a_real_sshd_undoes_all_when_the_campaign_ends_is_killed_or_the_connection_is_cut";
+    if !root_or_skip(test) {
+        return;
+    }
+    if !Path::new(SSHD).exists() {
+        let _ = writeln!(io::stderr(), "SKIP {test}: there is no {SSHD}");
+        return;
+    }
+    let _root = MadeFolder::new(SSHD_ROOT);
+    let testbed = Testbed::over_openssh();
+    let groups = "groups: [{name: plain, behaviors: [ipv6, end], engines: [linux]}]\n";
+    let file = testbed.campaign(groups);
+    let campaign = fs::read_to_string(&file).expect("a campaign");
+    let file = testbed
+        .folder
+        .write("long.yaml", campaign.replace("trial: 200ms", "trial: 2s"));
+    for killed in ["sidestep", "ssh"] {
+        let before = testbed.starts();
+        let mut child = testbed.begin(&file);
+        let begun = Instant::now();
+        while testbed.starts() == before {
+            assert!(begun.elapsed() < Duration::from_secs(60), "it never began");
+            thread::sleep(Duration::from_millis(10));
+        }
+        let killed = match killed {
+            "ssh" => child_of(child.id(), "ssh"),
+            _ => child.id(),
+        };
+        kill(Pid::from_raw(killed as i32), Signal::SIGKILL).expect("it runs");
+        let status = child.wait().expect("it ends");
+        assert!(!status.success(), "{status}");
+        testbed.is_clean();
+    }
+    // The connection was cut in the first of two; the second has one of its own.
+    let records = testbed.records();
+    let kinds = |kind: &str| records.iter().filter(|it| it["record"] == kind).count();
+    assert_eq!([kinds("failed"), kinds("measured")], [1, 1], "{records:?}");
+    let run = testbed.run(&file);
+    assert!(run.status.success(), "{}\n{}", stdout(&run), stderr(&run));
+    testbed.is_clean();
+    let report = testbed.report();
+    assert_eq!(report["complete"], true);
+    assert_eq!(report["refusals"].as_array().map_or(0, Vec::len), 0);
+    // Whoever is not let in is told so, in OpenSSH's words.
+    fs::write(testbed.folder.path("client.pub"), "").expect("no key");
+    let results = testbed.folder.path("elsewhere");
+    let refused = testbed.command(&[&file, "-o", &results]).output();
+    let refused = refused.expect("sidestep starts");
+    assert_eq!(refused.status.code(), Some(1));
+    let said = stderr(&refused);
+    assert!(
+        said.contains("root@dut: ") && said.contains("Permission denied"),
+        "{said}"
+    );
+}
+
+#[test]
 fn without_captures_packets_are_counted_and_the_report_says_so() {
     if !root_or_skip("without_captures_packets_are_counted_and_the_report_says_so") {
         return;
@@ -255,24 +406,10 @@ fn what_ends_a_campaign_early_leaves_nothing_on_either_machine() {
     }
     let testbed = Testbed::new();
     let file = testbed.campaign("groups: [{name: plain, behaviors: [ipv6, ipv4, end]}]\n");
-    let results = testbed.folder.path("results");
     for signal in [Signal::SIGINT, Signal::SIGKILL] {
         let before = testbed.records().len();
-        let mut child = testbed
-            .command(&[&file, "-o", &results])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("sidestep starts");
-        let begun = Instant::now();
-        // Something more is measured, and the next is set up.
-        let under_way =
-            || testbed.records().len() > before + 2 && Path::new(&testbed.traces()[1]).exists();
-        while !under_way() {
-            assert!(begun.elapsed() < Duration::from_secs(120), "it never began");
-            assert!(matches!(child.try_wait(), Ok(None)), "it has ended");
-            thread::sleep(Duration::from_millis(10));
-        }
+        let mut child = testbed.begin(&file);
+        testbed.is_under_way(&mut child, before);
         kill(Pid::from_raw(child.id() as i32), signal).expect("it runs");
         child.wait().expect("it ends");
         testbed.is_clean();

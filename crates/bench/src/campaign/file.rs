@@ -13,7 +13,7 @@ use sidestep_model::config::yaml::{self, wrong};
 use sidestep_model::error::ConfigError;
 
 use super::word::{FlowsWord, SizeWord};
-use crate::search::{Parameters, Wrong};
+use crate::search::{self, Parameters, Wrong};
 
 /// What `sidestep bench init` writes: every key, explained.
 pub const TEMPLATE: &str = include_str!("template.yaml");
@@ -88,6 +88,8 @@ pub struct Group {
     /// Flows.
     #[serde(default = "one_flow")]
     pub flows: Vec<Spanned<FlowsWord>>,
+    /// Sending rates of a curve, packets per second; without them shares of each engine's own PDR.
+    pub rates: Option<Vec<Spanned<f64>>>,
     /// CPUs that send and forward at once.
     #[serde(default = "one")]
     pub cores: Vec<Spanned<u32>>,
@@ -108,7 +110,7 @@ pub enum Find {
     Ndr,
     /// What comes through at the highest load.
     Mrr,
-    /// What comes through over the sending rate, up to 1.2 times the PDR.
+    /// What comes through over the sending rate: up to 1.2 times the PDR, or at the rates that the group names.
     Curve,
     /// How long packets take at 10, 50 and 90 % of the PDR.
     Latency,
@@ -192,6 +194,22 @@ impl Campaign {
         unique(&campaign.commands, "engine", |commands| {
             commands.name.clone()
         })?;
+        let any_without = |lacks: fn(&Group) -> bool| campaign.groups.iter().any(lacks);
+        for (list, is_empty) in [
+            (
+                "engines",
+                campaign.engines.is_empty() && any_without(|it| it.engines.is_none()),
+            ),
+            (
+                "find",
+                campaign.find.is_empty() && any_without(|it| it.find.is_none()),
+            ),
+            ("groups", campaign.groups.is_empty()),
+        ] {
+            if is_empty {
+                return Err(wrong(&campaign.schema, list, "[]", "at least one"));
+            }
+        }
         let names: Vec<_> = campaign
             .groups
             .iter()
@@ -200,7 +218,8 @@ impl Campaign {
         unique(&names, "group", Clone::clone)?;
         for group in &campaign.groups {
             group.check()?;
-            campaign.check_generator(group)?;
+            campaign.check_rates(group)?;
+            campaign.check_cores(group)?;
         }
         if let Some(testbed) = &campaign.testbed {
             campaign.check_testbed(testbed)?;
@@ -208,17 +227,44 @@ impl Campaign {
         Ok(campaign)
     }
 
-    /// What an AF_XDP socket does not: send from several CPUs.
-    fn check_generator(&self, group: &Group) -> Result<(), ConfigError> {
-        let several = group.cores.iter().find(|cores| cores.value > 1);
-        match several.filter(|_| self.generator.value == Sender::AfXdp) {
-            None => Ok(()),
-            Some(cores) => Err(wrong(
-                cores,
-                "cores with generator af-xdp",
-                &cores.value.to_string(),
-                "1: a socket sends from one",
-            )),
+    /// Sending rates are of curves.
+    fn check_rates(&self, group: &Group) -> Result<(), ConfigError> {
+        let Some(rates) = &group.rates else {
+            return Ok(());
+        };
+        unique(rates, "rate", f64::to_string)?;
+        for rate in rates {
+            if !(1.0..=search::RATE_MAX).contains(&rate.value) {
+                let allowed = format!("from 1 to {} packets/s", search::RATE_MAX);
+                return Err(wrong(rate, "rate", &rate.value.to_string(), &allowed));
+            }
+        }
+        match rates.first() {
+            Some(rate) if !self.finds(group).contains(&Find::Curve) => {
+                let allowed = "find: curve, which alone is measured at given rates";
+                Err(wrong(rate, "rates of group", &group.name.value, allowed))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What does not go with several cores: a socket of AF_XDP, which sends from one CPU, and CPUs that generator, system and sink do
+    /// not share.
+    fn check_cores(&self, group: &Group) -> Result<(), ConfigError> {
+        let Some(cores) = group.cores.iter().find(|cores| cores.value > 1) else {
+            return Ok(());
+        };
+        let found = cores.value.to_string();
+        let refused = |what: &str, allowed: &str| Err(wrong(cores, what, &found, allowed));
+        if self.generator.value == Sender::AfXdp {
+            return refused("cores with generator af-xdp", "1: a socket sends from one");
+        }
+        match self.cpus.as_ref().map(|cpus| &cpus.value) {
+            Some(it) if (it.generator, it.system) != (it.system, it.sink) => {
+                let allowed = "1: generator, system and sink have to share a CPU for more";
+                refused("cores with these cpus", allowed)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -299,8 +345,13 @@ impl Campaign {
     pub fn finds<'a>(&'a self, group: &'a Group) -> Vec<Find> {
         let chosen = group.find.as_ref().unwrap_or(&self.find);
         let mut finds: Vec<Find> = chosen.iter().map(|find| find.value).collect();
-        // Both are measured at shares of it.
-        if finds.contains(&Find::Curve) || finds.contains(&Find::Latency) {
+        // What is measured at shares of it.
+        let of_pdr = |find: &Find| match find {
+            Find::Curve => group.rates.is_none(),
+            Find::Latency => true,
+            Find::Pdr | Find::Ndr | Find::Mrr => false,
+        };
+        if finds.iter().any(of_pdr) {
             finds.push(Find::Pdr);
         }
         finds.sort_unstable();
@@ -334,7 +385,10 @@ impl Group {
             ("rules", self.rules.is_empty()),
             ("routes", self.routes.is_empty()),
             ("flows", self.flows.is_empty()),
+            ("rates", self.rates.as_ref().is_some_and(Vec::is_empty)),
             ("cores", self.cores.is_empty()),
+            ("engines", self.engines.as_ref().is_some_and(Vec::is_empty)),
+            ("find", self.find.as_ref().is_some_and(Vec::is_empty)),
         ] {
             if is_empty {
                 return Err(wrong(
@@ -386,6 +440,15 @@ impl Group {
                     "kpps, percent or both",
                 ));
             }
+            let values = [figure.kpps, figure.percent].into_iter().flatten();
+            if let Some(value) = values.into_iter().find(|it| !(it.is_finite() && *it > 0.0)) {
+                return Err(wrong(
+                    published,
+                    "published figure",
+                    &value.to_string(),
+                    "above 0",
+                ));
+            }
             if !matches!(figure.find, Find::Pdr | Find::Ndr | Find::Mrr) {
                 return Err(wrong(
                     published,
@@ -414,40 +477,55 @@ impl Search {
         };
         let line = self.line.as_ref().map(|line| line.value);
         let trials = self.trials.as_ref().map_or(1, |trials| trials.value);
+        let start = number(&self.start, START);
+        let mut exceed = number(&self.exceed, 0.0);
         let (epsilon, trial, trials) = if self.quick {
             let epsilon = number(&self.epsilon, EPSILON).max(0.05);
-            (epsilon, trial.min(QUICK), trials.min(QUICK_TRIALS))
+            // A trial that tells nothing of the start rate is no trial.
+            let telling = Duration::try_from_secs_f64(search::packets_min(beta) / start);
+            let quick = telling.unwrap_or(trial).max(QUICK);
+            exceed = if exceed > 0.0 { 0.5 } else { exceed };
+            (epsilon, trial.min(quick), trials.min(QUICK_TRIALS))
         } else {
             (number(&self.epsilon, EPSILON), trial, trials)
         };
-        let parameters = Parameters::new(number(&self.start, 10_000.0), line, beta, epsilon, trial)
-            .and_then(|it| it.judged_by(trials, number(&self.exceed, 0.0)));
+        let parameters = Parameters::new(start, line, beta, epsilon, trial)
+            .and_then(|it| it.judged_by(trials, exceed));
         parameters.map_err(|why| {
-            if let (Wrong::Trials, Some(trials)) = (why, &self.trials) {
-                return wrong(
-                    trials,
-                    "trials",
-                    &trials.value.to_string(),
-                    "from 1 to 1000",
-                );
-            }
-            let number = match why {
-                Wrong::Start => &self.start,
-                Wrong::Line => &self.line,
-                Wrong::Beta => &self.beta,
-                Wrong::Epsilon => &self.epsilon,
-                Wrong::Exceed => &self.exceed,
-                Wrong::Trial | Wrong::Trials => &None,
-            };
             let text = why.to_string();
             let (name, allowed) = text.split_once(": ").unwrap_or((&text, ""));
-            match (number, &self.trial, &self.line) {
-                (Some(at), _, _) => wrong(at, name, &at.value.to_string(), allowed),
-                (None, Some(at), _) if why == Wrong::Trial => wrong(at, name, &at.value, allowed),
-                // The line rate is below the start rate that nobody gave.
-                (None, _, Some(at)) => wrong(at, name, "10000", allowed),
-                (None, _, None) => unreachable!("what nobody gave is allowed"),
-            }
+            let of_number = |at: &Option<Spanned<f64>>| {
+                let at = at.as_ref()?;
+                Some(wrong(at, name, &at.value.to_string(), allowed))
+            };
+            let of_trial = |found: Option<&str>| {
+                let at = self.trial.as_ref()?;
+                Some(wrong(at, name, found.unwrap_or(&at.value), allowed))
+            };
+            let of_trials = || {
+                let at = self.trials.as_ref()?;
+                Some(wrong(at, name, &at.value.to_string(), allowed))
+            };
+            let error = match why {
+                // The line rate may be below the start rate that nobody gave.
+                Wrong::Start => of_number(&self.start).or_else(|| {
+                    let at = self.line.as_ref()?;
+                    Some(wrong(at, name, &START.to_string(), allowed))
+                }),
+                Wrong::Line => of_number(&self.line),
+                Wrong::Beta => of_number(&self.beta),
+                Wrong::Epsilon => of_number(&self.epsilon),
+                Wrong::Exceed => of_number(&self.exceed),
+                Wrong::Trial => of_trial(None),
+                Wrong::Short => {
+                    let length = humantime::format_duration(trial);
+                    let found = format!("{length} at {start} packets/s");
+                    let others = || of_number(&self.start).or_else(|| of_number(&self.beta));
+                    of_trial(Some(&found)).or_else(others)
+                }
+                Wrong::Trials => of_trials(),
+            };
+            error.unwrap_or_else(|| unreachable!("what nobody gave is allowed"))
         })
     }
 }
@@ -533,7 +611,8 @@ fn one_flow() -> Vec<Spanned<FlowsWord>> {
 /// LIMIT: runs of a case.
 const RUNS_MAX: u32 = 1000;
 
-/// Where nothing is said.
+/// Where nothing is said: packets per second, and a share of the rate.
+const START: f64 = 10_000.0;
 const EPSILON: f64 = 0.01;
 
 /// The longest trial of a run in a hurry.

@@ -60,6 +60,10 @@ fn placed(campaign: &Campaign) -> Result<(Placement, Vec<usize>), ConfigError> {
                     return Err(wrong(given, "CPU", &cpu.to_string(), &allowed.join(", ")));
                 }
             }
+            if (generator, system) != (system, sink) && !napi::can_pin() {
+                let allowed = "one CPU for all three: this kernel does not tell who polls a port (Linux 6.8), or a PID namespace hides it";
+                return Err(wrong(given, "different CPUs", "", allowed));
+            }
             given.value
         }
     };

@@ -9,7 +9,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use sidestep_lab::engine::Case;
+use sidestep_lab::engine::{Case, INTERRUPTS};
 use sidestep_lab::traffic::Hook;
 use sidestep_lab::traffic::trial::Trial;
 
@@ -89,19 +89,39 @@ impl Begin {
                 ("kernel", machine.kernel.clone()),
                 ("mitigations", format!("{:?}", machine.mitigations)),
                 ("governor", format!("{:?}", machine.governor)),
-                ("engines", format!("{:?}", begin.engines)),
             ]
+            .map(|(name, value)| (name.to_owned(), value))
+        };
+        let told = |name: &str, before: &str, now: &str| {
+            let changed = before != now;
+            changed.then(|| format!("{name}: {before}, now {now}"))
         };
         let pairs = of(self).into_iter().zip(of(now));
-        let pairs = pairs.filter(|(before, now)| before != now);
         let mut found: Vec<String> = pairs
-            .map(|((name, before), (_, now))| format!("{name}: {before}, now {now}"))
+            .filter_map(|((name, before), (_, now))| told(&name, &before, &now))
             .collect();
+        let (before, now_facts) = (facts(&self.engines), facts(&now.engines));
+        let more = now_facts.keys().filter(|name| !before.contains_key(*name));
+        found.extend(before.keys().chain(more).filter_map(|name| {
+            let [before, now] =
+                [&before, &now_facts].map(|all| all.get(name).map_or("nothing", String::as_str));
+            told(name, before, now)
+        }));
         if self.plan != now.plan {
             found.push("what the engines can do".into());
         }
         found
     }
+}
+
+/// What engines say of themselves, by engine and name, but for what changes while nobody has changed anything: where a queue's
+/// interrupts go, which irqbalance(1) decides anew every ten seconds.
+fn facts(engines: &BTreeMap<String, BTreeMap<String, String>>) -> BTreeMap<String, String> {
+    let all = engines.iter().flat_map(|(engine, facts)| {
+        let lasting = facts.iter().filter(|(name, _)| !name.ends_with(INTERRUPTS));
+        lasting.map(move |(name, fact)| (format!("{engine}: {name}"), fact.clone()))
+    });
+    all.collect()
 }
 
 /// A measurement, with all its trials.
@@ -129,7 +149,7 @@ pub struct Measured {
 }
 
 /// A measurement that there is none of.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Failed {
     /// What should have been measured, of whom.
     #[serde(flatten)]
@@ -140,6 +160,9 @@ pub struct Failed {
     pub find: Option<Find>,
     /// Why not.
     pub why: String,
+    /// Every trial until then, in the order in which they were made.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trials: Vec<Trial>,
 }
 
 /// A folder cannot be used.
@@ -331,4 +354,49 @@ fn parse(path: &Path, text: &[u8]) -> Result<(Vec<Record>, usize), Error> {
         }
     });
     Ok((records.collect::<Result<_, _>>()?, whole))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begin(facts: &[(&str, &str)]) -> Begin {
+        let facts = facts
+            .iter()
+            .map(|(name, fact)| ((*name).to_owned(), (*fact).to_owned()));
+        Begin {
+            schema: SCHEMA,
+            at: String::new(),
+            version: String::new(),
+            git: None,
+            program: None,
+            command: Vec::new(),
+            quick: false,
+            machine: crate::machine::this(),
+            engines: BTreeMap::from([("linux".to_owned(), facts.collect())]),
+            plan: Plan::default(),
+            recipes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_irqbalance_moves_makes_no_other_kind_of_figures() {
+        let then = begin(&[
+            ("eth1 driver", "ice"),
+            ("eth1 interrupts", "q0 (IRQ 40) on CPU 1"),
+        ]);
+        let now = begin(&[
+            ("eth1 driver", "ice"),
+            ("eth1 interrupts", "q0 (IRQ 40) on CPU 7"),
+        ]);
+        assert!(then.differences(&now).is_empty());
+        let other = begin(&[("eth1 driver", "mlx5"), ("sysctl", "1")]);
+        assert_eq!(
+            then.differences(&other),
+            [
+                "linux: eth1 driver: ice, now mlx5",
+                "linux: sysctl: nothing, now 1",
+            ]
+        );
+    }
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_saphyr::Spanned;
-use sidestep_lab::engine::{Case, Engine, Flows, Size, behavior};
+use sidestep_lab::engine::behavior::{self, Behavior};
+use sidestep_lab::engine::{Case, Engine, Flows, Size};
 use sidestep_model::config::yaml::wrong;
 use sidestep_model::error::ConfigError;
 
@@ -313,8 +314,27 @@ fn ceilings(points: &[Point]) -> Vec<Case> {
     cases
 }
 
-/// What the ceiling of a case's way to send is measured with: packets as long, or as short as it takes.
+/// What the ceiling of a case is measured with: packets as long as those that are sent, with all headers that an SR endpoint gets, which
+/// cost the generator time. Of a mix the customers' packets.
 pub fn ceiling(of: &Case) -> Case {
+    let sent = |length: u32| {
+        let few = Case {
+            rules: 0,
+            routes: 0,
+            ..of.clone()
+        };
+        let made = Behavior::of(&few, length as usize).ok()?;
+        u32::try_from(made.sent.len().checked_sub(ETHERNET)?).ok()
+    };
+    let mut alike = sent_alike(of);
+    if let (Size::Bytes(least), Size::Bytes(length)) = (alike.size, of.size) {
+        alike.size = Size::Bytes(sent(length).map_or(least, |sent| sent.max(least)));
+    }
+    alike
+}
+
+/// What says of two cases whether customers' packets, flows and cores are the same.
+pub fn sent_alike(of: &Case) -> Case {
     let least = behavior::kind(CEILING).map_or(0, |kind| kind.least as u32);
     Case {
         behavior: CEILING.into(),
@@ -329,6 +349,8 @@ pub fn ceiling(of: &Case) -> Case {
         cores: of.cores,
     }
 }
+
+const ETHERNET: usize = 14;
 
 /// What is late after a trial.
 const LATE: Duration = Duration::from_millis(100);

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use sidestep_lab::engine::{Case, Engine, Standing};
 use sidestep_lab::traffic::Hook;
-use sidestep_lab::traffic::trial::Load;
+use sidestep_lab::traffic::trial::{Load, Trial};
 use sidestep_model::error::ConfigError;
 
-use super::file::{Campaign, Find};
+use super::file::{Campaign, Find, Group};
 use super::log::{self, Begin, Failed, Log, Measured, Record};
 use super::plan::{self, CEILING_ENGINE, CURVE, LATENCY, Plan, Point, Unit};
 use crate::machine;
@@ -43,9 +43,14 @@ impl Pattern {
         Self(text.to_owned())
     }
 
+    /// The whole name of a point.
+    pub fn of(point: &Point) -> Self {
+        Self(format!("{}: {} {}", point.group, point.engine, point.case))
+    }
+
     /// Whether it names a point.
     pub fn fits(&self, point: &Point) -> bool {
-        let name = format!("{}: {} {}", point.group, point.engine, point.case);
+        let Self(name) = Self::of(point);
         let mut rest = &name[..];
         self.0.split('*').all(|part| match rest.find(part) {
             Some(at) => {
@@ -100,26 +105,45 @@ impl Runner<'_> {
     pub fn estimated(&self, records: &[Record]) -> Result<Duration, ConfigError> {
         let parameters = self.campaign.parameters(Find::Pdr)?;
         let missing = self.missing(records);
-        let is_search = |find: &Find| matches!(find, Find::Pdr | Find::Ndr);
-        let finds = missing.iter().flat_map(|(_, finds)| finds);
-        let (searches, others): (Vec<&Find>, Vec<_>) = finds.partition(|find| is_search(find));
+        let (mut searches, mut others) = (0, 0);
+        for (unit, finds) in &missing {
+            for find in finds {
+                let of = match find {
+                    Find::Pdr | Find::Ndr => &mut searches,
+                    Find::Mrr | Find::Curve | Find::Latency => &mut others,
+                };
+                *of += self.trials(unit.point, *find);
+            }
+        }
         let ceilings = self.ceilings(records).len();
-        let trials =
-            |finds: Vec<&Find>| -> usize { finds.into_iter().map(|it| self.trials(*it)).sum() };
         let set_ups = (missing.len() + ceilings) as u32;
-        Ok(plan::estimated(parameters.trial(), trials(searches))
+        Ok(plan::estimated(parameters.trial(), searches)
             + plan::estimated(
                 parameters.duration_sum(),
-                trials(others) + ceilings * CEILING_TRIALS,
+                others + ceilings * CEILING_TRIALS,
             )
             + plan::SET_UP * set_ups)
     }
 
     /// Trials that it takes about.
-    fn trials(&self, find: Find) -> usize {
+    fn trials(&self, point: &Point, find: Find) -> usize {
+        if let (Find::Curve, Some(rates)) = (find, self.rates(point)) {
+            return rates.len();
+        }
         // The file was checked when it was read.
         let parameters = self.campaign.parameters(find);
         plan::trials(find, parameters.map_or(1, |it| it.trials()))
+    }
+
+    fn group(&self, point: &Point) -> Option<&Group> {
+        let mut groups = self.campaign.groups.iter();
+        groups.find(|group| group.name.value == point.group)
+    }
+
+    /// Packets per second that the curve of a point is measured at, if the file names them.
+    fn rates(&self, point: &Point) -> Option<Vec<f64>> {
+        let rates = self.group(point)?.rates.as_ref()?;
+        Some(rates.iter().map(|rate| rate.value).collect())
     }
 
     /// Measures until everything is there or `interrupted` is set. True if everything has been tried.
@@ -138,17 +162,19 @@ impl Runner<'_> {
         if finished && missing.is_empty() && ceilings.is_empty() {
             return Ok(true);
         }
+        let all_tried = log.records.contains(&Record::End);
         log.add(Record::Begin(Box::new(begin)))?;
-        let trials = missing
-            .iter()
-            .flat_map(|(_, finds)| finds)
-            .map(|find| self.trials(*find));
+        let trials = missing.iter().flat_map(|(unit, finds)| {
+            let finds = finds.iter();
+            finds.map(|find| self.trials(unit.point, *find))
+        });
         progress.plan(trials.sum::<usize>() + ceilings.len());
         match self.measure(&ceilings, &missing, log, progress) {
             Ok(()) => {
-                // Who asked for a part has not tried everything, unless the rest was there.
+                // Who asked for a part has not tried everything, unless the rest was there, or was tried before.
                 let all = Self { only: &[], ..*self };
                 if self.only.is_empty()
+                    || all_tried
                     || (all.missing(&log.records).is_empty()
                         && all.ceilings(&log.records).is_empty())
                 {
@@ -204,7 +230,7 @@ impl Runner<'_> {
                 case: case.clone(),
                 trial,
             })?,
-            Some(Err(error)) => self.failed(log, &point, 0, None, &error.to_string())?,
+            Some(Err(error)) => self.failed(log, (&point, 0, None), &error, Vec::new())?,
             None => {}
         }
         Ok(())
@@ -224,13 +250,13 @@ impl Runner<'_> {
         let Some(engine) = self.engine(&point.engine) else {
             return Ok(());
         };
-        let planned: usize = finds.iter().map(|find| self.trials(*find)).sum();
+        let planned: usize = finds.iter().map(|find| self.trials(point, *find)).sum();
         let standing = engine.set_up(&point.case);
         let mut standing = match standing {
             Ok(standing) => standing,
             Err(error) => {
                 progress.pass(planned);
-                return self.failed(log, point, run, None, &error.to_string());
+                return self.failed(log, (point, run, None), &error, Vec::new());
             }
         };
         // One point's runs are counted at one place.
@@ -238,48 +264,64 @@ impl Runner<'_> {
             && let Err(error) = standing.count_at(sink)
         {
             progress.pass(planned);
-            return self.failed(log, point, run, None, &error.to_string());
+            return self.failed(log, (point, run, None), &error, Vec::new());
         }
         for &find in finds {
-            let mut left = self.trials(find);
+            let mut left = self.trials(point, find);
+            if self.has_no_shares(&log.records, unit, find) {
+                progress.pass(left);
+                continue;
+            }
             let mut watch = || {
                 if left > 0 {
                     left -= 1;
                     progress.step(&name);
                 }
             };
-            let outcome = self.find(unit, find, standing.as_mut(), log, &mut watch);
+            let (at, begun) = (SystemTime::now(), Instant::now());
+            let sink = standing.sink();
+            let mut trials = Vec::new();
+            let mut of = Trials {
+                standing: standing.as_mut(),
+                made: &mut trials,
+                watch: &mut watch,
+            };
+            let outcome = self.find(unit, find, &mut of, &log.records);
             progress.pass(left);
             match outcome {
-                Ok(measured) => log.add(Record::Measured(Box::new(measured)))?,
+                Ok(found) => log.add(Record::Measured(Box::new(Measured {
+                    point: point.clone(),
+                    run,
+                    find,
+                    at: humantime::format_rfc3339_seconds(at).to_string(),
+                    seconds: begun.elapsed().as_secs_f64(),
+                    sink,
+                    found,
+                    trials,
+                })))?,
                 // What else is to be found may be found all the same.
-                Err(why) => self.failed(log, point, run, Some(find), &why)?,
+                Err(why) => self.failed(log, (point, run, Some(find)), &why, trials)?,
             }
         }
         Ok(())
     }
 
+    /// The rate, of a search; the rest is in the trials.
     fn find(
         &self,
-        Unit { point, run }: Unit,
+        unit: Unit,
         find: Find,
-        standing: &mut (dyn Standing + '_),
-        log: &Log,
-        watch: &mut dyn FnMut(),
-    ) -> Result<Measured, String> {
-        let (at, begun) = (SystemTime::now(), Instant::now());
-        let sink = standing.sink();
-        let mut trials = Vec::new();
-        let mut found = None;
+        of: &mut Trials,
+        records: &[Record],
+    ) -> Result<Option<Found>, String> {
         let mut trial = |duration: Duration, load, latency| {
             if self.interrupted.load(Ordering::Acquire) {
                 return Err(TrialError::Interrupted);
             }
-            watch();
-            let trial = standing
-                .trial(load, duration, latency)
-                .map_err(TrialError::Lab)?;
-            trials.push(trial.clone());
+            (of.watch)();
+            let trial = of.standing.trial(load, duration, latency);
+            let trial = trial.map_err(TrialError::Lab)?;
+            of.made.push(trial.clone());
             Ok(trial)
         };
         let length = self.trial_length();
@@ -291,48 +333,46 @@ impl Runner<'_> {
                     .map_err(|error| error.to_string())?;
                 let searched =
                     search::search(&parameters, |duration, load| trial(duration, load, false));
-                found = Some(searched.map_err(|error| error.to_string())?);
+                return searched.map(Some).map_err(|error| error.to_string());
             }
             Find::Mrr => {
                 trial(length, Load::Maximum, false).map_err(|error| error.to_string())?;
             }
             Find::Curve | Find::Latency => {
-                let pdr = pdr(log, point, run)?;
                 let latency = find == Find::Latency;
-                let shares = if latency { &LATENCY[..] } else { &CURVE[..] };
-                for share in shares {
-                    let load = Load::Rate(pdr.rate * share);
-                    trial(length, load, latency).map_err(|error| error.to_string())?;
+                let rates = match self.rates(unit.point) {
+                    Some(rates) if !latency => rates,
+                    _ => {
+                        let pdr = pdr(records, unit);
+                        let pdr =
+                            pdr.ok_or("its PDR, of which shares are measured, was not found")?;
+                        let shares = if latency { &LATENCY[..] } else { &CURVE[..] };
+                        shares.iter().map(|share| pdr.rate * share).collect()
+                    }
+                };
+                for rate in rates {
+                    trial(length, Load::Rate(rate), latency).map_err(|error| error.to_string())?;
                 }
             }
         }
-        Ok(Measured {
-            point: point.clone(),
-            run,
-            find,
-            at: humantime::format_rfc3339_seconds(at).to_string(),
-            seconds: begun.elapsed().as_secs_f64(),
-            sink,
-            found,
-            trials,
-        })
+        Ok(None)
     }
 
-    /// Takes down why something is not there. What fails because somebody wants an end is no failure.
+    /// Takes down why something is not there, after these trials. What fails because somebody wants an end is no failure.
     fn failed(
         &self,
         log: &mut Log,
-        point: &Point,
-        run: u32,
-        find: Option<Find>,
-        why: &str,
+        (point, run, find): (&Point, u32, Option<Find>),
+        why: &dyn fmt::Display,
+        trials: Vec<Trial>,
     ) -> Result<(), Stop> {
         self.check()?;
         log.add(Record::Failed(Failed {
             point: point.clone(),
             run,
             find,
-            why: why.to_owned(),
+            why: why.to_string(),
+            trials,
         }))?;
         Ok(())
     }
@@ -359,13 +399,25 @@ impl Runner<'_> {
                 if !self.is_chosen(unit.point) {
                     return None;
                 }
-                let mut groups = self.campaign.groups.iter();
-                let group = groups.find(|group| group.name.value == unit.point.group)?;
-                let mut finds = self.campaign.finds(group);
-                finds.retain(|find| !measured.contains(&(unit.point, unit.run, *find)));
+                let mut finds = self.campaign.finds(self.group(unit.point)?);
+                finds.retain(|find| {
+                    !measured.contains(&(unit.point, unit.run, *find))
+                        && !self.has_no_shares(records, unit, *find)
+                });
                 (!finds.is_empty()).then_some((unit, finds))
             });
         units.collect()
+    }
+
+    /// Whether it would be measured at shares of a PDR that is 0: there is nothing to measure, and never will be. The report tells that
+    /// beside the PDR.
+    fn has_no_shares(&self, records: &[Record], unit: Unit, find: Find) -> bool {
+        let of_pdr = match find {
+            Find::Latency => true,
+            Find::Curve => self.rates(unit.point).is_none(),
+            Find::Pdr | Find::Ndr | Find::Mrr => false,
+        };
+        of_pdr && pdr(records, unit).is_some_and(|found| found.rate <= 0.0)
     }
 
     fn ceilings(&self, records: &[Record]) -> Vec<&Case> {
@@ -431,6 +483,16 @@ impl Runner<'_> {
     }
 }
 
+/// Makes trials.
+struct Trials<'a> {
+    /// Of whom.
+    standing: &'a mut dyn Standing,
+    /// Those made.
+    made: &'a mut Vec<Trial>,
+    /// Told before each.
+    watch: &'a mut dyn FnMut(),
+}
+
 #[derive(Debug, thiserror::Error)]
 enum TrialError {
     #[error("interrupted")]
@@ -459,17 +521,13 @@ fn sink_before(log: &Log, point: &Point) -> Option<Hook> {
 const CEILING_TRIALS: usize = 5;
 
 /// The PDR of the same run, which is measured first.
-fn pdr(log: &Log, point: &Point, run: u32) -> Result<Found, String> {
-    let found = log.records.iter().rev().find_map(|record| match record {
+fn pdr(records: &[Record], Unit { point, run }: Unit) -> Option<Found> {
+    records.iter().rev().find_map(|record| match record {
         Record::Measured(measured)
             if (&measured.point, measured.run, measured.find) == (point, run, Find::Pdr) =>
         {
             measured.found
         }
         _ => None,
-    });
-    match found {
-        Some(found) if found.rate > 0.0 => Ok(found),
-        _ => Err("no rate passes, of which shares could be measured".into()),
-    }
+    })
 }

@@ -63,11 +63,14 @@ pub enum Wrong {
     /// The length of a trial.
     #[error("trial: from 1 ms to 1 h")]
     Trial,
+    /// The length of a trial, beside the start rate and beta: it would tell nothing of that rate.
+    #[error("trial: at least 100 packets, and 1 / beta, at the start rate")]
+    Short,
     /// How many trials judge a rate.
-    #[error("trials: from 1 to 1000")]
+    #[error("trials: from 1 to 1000, which together take no more than 24 h")]
     Trials,
     /// How many of them may lose more.
-    #[error("exceed: a share of the trials, from 0 to 0.5")]
+    #[error("exceed: a share of the trials, from 0 to 0.5, that is at least one of them")]
     Exceed,
 }
 
@@ -100,7 +103,7 @@ impl Parameters {
         if !(Duration::from_millis(1)..=Duration::from_secs(3600)).contains(&trial) {
             return Err(Wrong::Trial);
         }
-        Ok(Self {
+        let parameters = Self {
             start,
             line,
             beta,
@@ -108,7 +111,13 @@ impl Parameters {
             trial,
             trials: 1,
             exceed: 0.0,
-        })
+        };
+        // A rate that loses at the lowest one that anything can be told of counts as 0: that one is no higher than where it begins. A
+        // trial has whole nanoseconds.
+        if parameters.floor() as f64 > start + 1.0 {
+            return Err(Wrong::Short);
+        }
+        Ok(parameters)
     }
 
     /// Each rate is judged by so many trials instead of one, of which a share of `exceed` may lose more than beta: in the terms of
@@ -118,17 +127,19 @@ impl Parameters {
     /// # Errors
     /// Which of them is not allowed.
     pub fn judged_by(self, trials: u32, exceed: f64) -> Result<Self, Wrong> {
-        if !(1..=1000).contains(&trials) {
+        if !(1..=1000).contains(&trials) || self.trial * trials > SUM_MAX {
             return Err(Wrong::Trials);
         }
-        if !(0.0..=0.5).contains(&exceed) {
-            return Err(Wrong::Exceed);
-        }
-        Ok(Self {
+        let judged = Self {
             trials,
             exceed,
             ..self
-        })
+        };
+        let has_effect = exceed.to_bits() == 0 || judged.may_exceed() > 0;
+        if !(0.0..=0.5).contains(&exceed) || !has_effect {
+            return Err(Wrong::Exceed);
+        }
+        Ok(judged)
     }
 
     /// The rate that is tried first, in packets per second.
@@ -166,6 +177,11 @@ impl Parameters {
         self.exceed
     }
 
+    /// How many of them that is.
+    pub fn may_exceed(&self) -> u32 {
+        (self.exceed * f64::from(self.trials)).floor() as u32
+    }
+
     /// How long a rate is offered until it is judged at the latest.
     pub fn duration_sum(&self) -> Duration {
         self.trial * self.trials
@@ -173,12 +189,7 @@ impl Parameters {
 
     /// Packets per second below which nothing can be told: so few packets that one of them is more than beta, or chance.
     fn floor(&self) -> u64 {
-        let packets = if self.beta > 0.0 {
-            PACKETS_MIN.max(1.0 / self.beta)
-        } else {
-            PACKETS_MIN
-        };
-        (packets / self.trial.as_secs_f64()).ceil() as u64
+        (packets_min(self.beta) / self.trial.as_secs_f64()).ceil() as u64
     }
 
     /// Whether so many packets came through.
@@ -308,8 +319,20 @@ fn believable<E: std::error::Error + 'static>(
     })
 }
 
-/// Above this no rate is asked for: a packet every nanosecond.
-const RATE_MAX: f64 = 1e9;
+/// Packets of the shortest trial that can tell whether more than `beta` of them are lost.
+pub fn packets_min(beta: f64) -> f64 {
+    if beta > 0.0 {
+        PACKETS_MIN.max(1.0 / beta)
+    } else {
+        PACKETS_MIN
+    }
+}
+
+/// LIMIT: above this no rate is asked for: a packet every nanosecond.
+pub const RATE_MAX: f64 = 1e9;
+
+/// The longest that trials at one rate take together, which is also how long a trial takes that stands alone.
+const SUM_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// Fewer packets in a trial say nothing of a rate.
 const PACKETS_MIN: f64 = 100.0;

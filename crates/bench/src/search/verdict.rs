@@ -1,6 +1,6 @@
 //! Whether a rate passes, by as many trials as that takes.
 
-use sidestep_lab::traffic::trial::Trial;
+use sidestep_lab::traffic::trial::{Disorder, Trial};
 
 use super::{PACING, Parameters};
 
@@ -36,7 +36,7 @@ impl<'a> Verdict<'a> {
         };
         side.push(trial.clone());
         let all = self.parameters.trials as usize;
-        let may_exceed = (self.parameters.exceed * all as f64).floor() as usize;
+        let may_exceed = self.parameters.may_exceed() as usize;
         if self.high.len() > may_exceed {
             return Some((false, together(&self.high)));
         }
@@ -64,6 +64,8 @@ fn together(trials: &[Trial]) -> Trial {
         seconds: trials.iter().map(|trial| trial.seconds).sum(),
         sent: trials.iter().map(|trial| trial.sent).sum(),
         received: trials.iter().map(|trial| trial.received).sum(),
+        // Each is told with its own trial.
+        disorder: Disorder::default(),
         latency: None,
     }
 }

@@ -11,7 +11,7 @@ use sidestep_bench::campaign::plan::Vocabulary;
 use sidestep_lab::Error;
 use sidestep_lab::engine::{Case, Engine, Standing};
 use sidestep_lab::traffic::Hook;
-use sidestep_lab::traffic::trial::{Latency, Load, Trial};
+use sidestep_lab::traffic::trial::{Disorder, Latency, Load, Trial};
 
 use crate::simulated::Simulated;
 
@@ -28,6 +28,10 @@ pub struct World {
     pub interrupted: Arc<AtomicBool>,
     /// The engine that cannot be set up.
     pub broken: Rc<Cell<Option<&'static str>>>,
+    /// The engine that loses all packets.
+    pub dead: Rc<Cell<Option<&'static str>>>,
+    /// The engine that puts packets out of order, and sends some twice.
+    pub disorderly: Rc<Cell<Option<&'static str>>>,
 }
 
 /// An engine of that name, whose capacity is so many packets per second with plain IPv6; other behaviors take half of it, and 80
@@ -102,9 +106,20 @@ impl Engine for Fake {
             0.5
         };
         let rules = 1.0 + f64::from(case.rules) / 80.0;
+        let loss = if self.world.dead.get() == Some(self.name) {
+            1.0
+        } else {
+            0.0
+        };
+        let mut disorder = Disorder::default();
+        if self.world.disorderly.get() == Some(self.name) {
+            (disorder.reordered, disorder.duplicated) = (7, 1);
+        }
         Ok(Box::new(Up {
+            disorder,
             system: Simulated {
                 generator: 1e6,
+                loss: Box::new(move |_| loss),
                 ..Simulated::of(self.capacity * behavior / rules)
             },
             world: self.world.clone(),
@@ -117,6 +132,7 @@ impl Engine for Fake {
 }
 
 struct Up {
+    disorder: Disorder,
     system: Simulated,
     world: World,
 }
@@ -144,7 +160,11 @@ impl Standing for Up {
             jitter: 1_500.0,
             histogram: vec![(2_000.0, 2), (4_000.0, 3), (8_000.0, 4)],
         });
-        Ok(Trial { latency, ..trial })
+        Ok(Trial {
+            latency,
+            disorder: self.disorder,
+            ..trial
+        })
     }
 
     fn sink(&self) -> Option<Hook> {

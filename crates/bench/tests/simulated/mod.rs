@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use sidestep_lab::random::Random;
-use sidestep_lab::traffic::trial::{Load, Trial};
+use sidestep_lab::traffic::trial::{Disorder, Load, Trial};
 
 /// A system behind a generator.
 pub struct Simulated {
@@ -91,6 +91,7 @@ impl Simulated {
             seconds,
             sent: (sent * self.says).round() as u64,
             received: received.floor() as u64,
+            disorder: Disorder::default(),
             latency: None,
         })
     }

@@ -9,6 +9,7 @@ use sidestep_bench::compare::{
     Bounds, Lone, Outcome as Found, Verdict, called, compare, differences,
 };
 use sidestep_bench::report::{self, number};
+use sidestep_bench::result::Refusal;
 
 use crate::style::{Ink, Style};
 use crate::{Outcome, tables};
@@ -26,7 +27,7 @@ pub struct Args {
     /// How many of the changes that are told may be there by chance
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent)]
     pub chance: f64,
-    /// The second report may have fewer points than the first: what it lacks is told, and is no failure
+    /// The second report may have less than the first, also because measurements failed: that is told, and is no failure
     #[arg(long)]
     pub partial: bool,
     /// Print the points that did not change, too
@@ -75,10 +76,12 @@ struct Comparison {
     points: Vec<Row>,
     gone: Vec<Place>,
     new: Vec<Place>,
+    failed: Vec<Refusal>,
     not_compared: Vec<Place>,
 }
 
-/// Runs the command. Points that became worse are a failure, and so are those that are gone.
+/// Runs the command. Points that became worse are a failure, and so are those that are gone or failed, and reports that cannot be told
+/// apart.
 pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     let (before, after) = (super::read(&args.before)?, super::read(&args.after)?);
     let bounds = Bounds {
@@ -96,6 +99,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         points: compared.verdicts.iter().map(row).collect(),
         gone: places(&compared.gone),
         new: places(&compared.new),
+        failed: compared.failed.into_iter().cloned().collect(),
         not_compared: places(&compared.distributions),
     };
     if args.json {
@@ -114,6 +118,15 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         failures.push(format!(
             "points of the first report that are not in the second: {gone} (--partial allows that)"
         ));
+    }
+    let failed = comparison.failed.len();
+    if failed > 0 && !args.partial {
+        failures.push(format!(
+            "measurements that failed for the second report alone: {failed} (--partial allows that)"
+        ));
+    }
+    if count(&comparison, Found::Unknown) == all {
+        failures.push("no point has two rounds in both reports: nothing can be told".into());
     }
     if failures.is_empty() {
         return Ok(());
@@ -176,7 +189,7 @@ fn print(comparison: &Comparison, all: bool, out: &mut dyn Write) -> Outcome {
             continue;
         }
         writeln!(out, "{found} {}", style.paint(ink, name))?;
-        if all || outcome < Found::Same {
+        if all || outcome != Found::Same {
             let rows = comparison
                 .points
                 .iter()
@@ -212,6 +225,15 @@ fn print(comparison: &Comparison, all: bool, out: &mut dyn Write) -> Outcome {
             }
             writeln!(out, "{}\n", table.trim_fmt())?;
         }
+    }
+    if !comparison.failed.is_empty() {
+        let name = style.paint(Ink::Removed, "failed: told by the second report only");
+        writeln!(out, "{} {name}", comparison.failed.len())?;
+        let mut table = tables::table(&["of", "at", "why"], &["at", "why"]);
+        for Refusal { subject, at, why } in &comparison.failed {
+            table.add_row([subject, at, why]);
+        }
+        writeln!(out, "{}\n", table.trim_fmt())?;
     }
     Ok(())
 }

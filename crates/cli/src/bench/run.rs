@@ -106,7 +106,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     if !done {
         return Err("interrupted; the same command goes on where it was".into());
     }
-    match failed(&log.records) {
+    match failed(&log.records[before..]) {
         0 => Ok(()),
         failed => {
             Err(format!("{failed} measurements failed; the same command tries them again").into())
@@ -141,14 +141,10 @@ fn tell(runner: &Runner, out: &mut dyn Write) -> Outcome {
     Ok(())
 }
 
-/// Measurements that failed since the campaign last began.
+/// Measurements that failed, of those just made.
 fn failed(records: &[Record]) -> usize {
-    let last = records
-        .iter()
-        .rev()
-        .take_while(|record| !matches!(record, Record::Begin(_)));
-    last.filter(|record| matches!(record, Record::Failed(_)))
-        .count()
+    let failed = |record: &&Record| matches!(record, Record::Failed(_));
+    records.iter().filter(failed).count()
 }
 
 /// When what is there was measured.

@@ -207,7 +207,7 @@ pub(super) fn text(file: &File) -> io::Result<String> {
 }
 
 /// A word of a shell.
-pub(super) fn quoted(word: &str) -> String {
+pub fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 

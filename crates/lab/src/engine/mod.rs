@@ -37,6 +37,7 @@ use crate::traffic::trial::{Load, Trial};
 
 use behavior::Behavior;
 pub use local::all;
+pub use port::INTERRUPTS;
 
 /// What an engine is set up for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -23,6 +23,9 @@ for folder in "/sys/class/net/$1/device/msi_irqs" "/sys/class/net/$1/device/../m
 done
 "#;
 
+/// How the fact ends that says where a port's queues interrupt.
+pub const INTERRUPTS: &str = "interrupts";
+
 /// What [`SCRIPT`] has said of an interface that is called so.
 pub(super) fn facts(name: &str, said: &str) -> BTreeMap<String, String> {
     let mut info = BTreeMap::new();
@@ -71,7 +74,7 @@ pub(super) fn facts(name: &str, said: &str) -> BTreeMap<String, String> {
         add("driver", format!("not known: there is no {program}"));
     }
     if !interrupts.is_empty() {
-        add("interrupts", interrupts.join("; "));
+        add(INTERRUPTS, interrupts.join("; "));
     }
     facts
 }

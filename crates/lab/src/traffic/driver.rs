@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::receiver::{Arrivals, Receiver};
 use super::source::{Offer, Source, check};
-use super::trial::{Load, Trial};
+use super::trial::{Disorder, Load, Trial};
 use crate::Error;
 use crate::program::Interrupt;
 
@@ -91,6 +91,11 @@ impl Driver for Local {
             seconds: offered.seconds,
             sent: offered.sent,
             received: self.arrivals.packets,
+            disorder: Disorder {
+                reordered: self.arrivals.reordered,
+                duplicated: self.arrivals.duplicated,
+                late: self.arrivals.late,
+            },
             latency: self.arrivals.latency.clone(),
         })
     }

@@ -38,7 +38,7 @@ pub use stamp::Stamp;
 pub use stream::{Distribution, Flows, Stream, Template};
 pub use tally::Tally;
 pub use trex::Trex;
-pub use trial::{Latency, Load, Trial};
+pub use trial::{Disorder, Latency, Load, Trial};
 pub use xsk::AfXdp;
 
 use crate::{Error, Namespace};

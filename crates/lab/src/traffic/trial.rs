@@ -23,9 +23,30 @@ pub struct Trial {
     pub sent: u64,
     /// Those of them that reached the sink, late ones included (RFC 2544 26.1 waits two seconds for them).
     pub received: u64,
+    /// What else became of them.
+    #[serde(default, skip_serializing_if = "Disorder::is_none")]
+    pub disorder: Disorder,
     /// How long they took, where that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
+}
+
+/// Packets that came, but not as they were sent. All 0 also where that is not looked at, as by TRex, which counts packets only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Disorder {
+    /// Of those received the ones that came after one that was sent later (RFC 4737 3.3).
+    pub reordered: u64,
+    /// Those that came again, which are not counted as received.
+    pub duplicated: u64,
+    /// Those that came so late that nobody knows whether they had come before, which are not counted as received either.
+    pub late: u64,
+}
+
+impl Disorder {
+    /// Whether there is none.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// How long packets took from generator to sink, in nanoseconds.

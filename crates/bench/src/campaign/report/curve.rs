@@ -49,16 +49,27 @@ impl Curve {
         places: &Places,
     ) -> Option<Section> {
         let points = results.points(group).filter(|point| point.case == *case);
+        let keys: Vec<String> = match &group.rates {
+            None => CURVE.map(of_pdr).to_vec(),
+            Some(rates) => rates
+                .iter()
+                .map(|rate| format!("{} packets/s", rate.value))
+                .collect(),
+        };
+        let of = match &group.rates {
+            None => "from a tenth of each engine's own PDR to 1.2 times of it",
+            Some(_) => "all engines were sent to alike",
+        };
         let series = points.filter_map(|point| {
             let runs = results.runs(point, Find::Curve);
-            let steps = (0..CURVE.len()).filter_map(|step| {
+            let steps = (0..keys.len()).filter_map(|step| {
                 let trials: Vec<&Trial> =
                     runs.iter().filter_map(|run| run.trials.get(step)).collect();
                 let sent: f64 = trials.iter().map(|trial| trial.sent_rate() / 1e3).sum();
                 let values: Vec<f64> = trials.iter().map(|trial| (self.value)(trial)).collect();
                 (!values.is_empty()).then(|| Point {
                     // Where on the axis was measured, and is never the same twice.
-                    key: Some(of_pdr(CURVE[step])),
+                    key: Some(keys[step].clone()),
                     ..Point::of(sent / values.len() as f64, values)
                 })
             });
@@ -75,7 +86,7 @@ impl Curve {
         (!series.is_empty()).then(|| Section {
             id: format!("{}-{}-{}", group.name.value, places.slug(case), self.name),
             title: format!("{}: {}, {}", group.title(), places.label(case), self.title),
-            note: "Over the rate that was sent, the mean of the runs: from a tenth of each engine's own PDR to 1.2 times of it.".into(),
+            note: format!("Over the rate that was sent, the mean of the runs: {of}."),
             kind: Kind::Line,
             x: Axis::linear("sent", "kpps"),
             y: self.y,

@@ -8,6 +8,7 @@ mod words;
 
 use std::path::{Path, PathBuf};
 
+use sidestep_lab::engine::exec::quoted;
 use sidestep_lab::engine::testbed::{Generator, Testbed};
 use sidestep_lab::engine::{Case, Sender};
 use sidestep_lab::traffic::Hook;
@@ -16,7 +17,9 @@ use sidestep_model::error::ConfigError;
 use super::file::{Campaign, Find, Group, Order};
 use super::log::{self, Begin, Failed, Measured, Record};
 use super::plan::{self, Point};
+use super::run::Pattern;
 use crate::result::{Cell, Refusal, Report, Section, Table};
+use crate::statistics::Summary;
 
 /// The id of the table of the commands that set each case up.
 pub const COMMANDS: &str = "commands";
@@ -87,7 +90,7 @@ pub fn report(campaign: &Campaign, records: &[Record]) -> Option<Report> {
         schema: crate::result::SCHEMA,
         title: campaign.title.clone(),
         made: results.first.at.clone(),
-        command: begin.command.clone(),
+        command: whole(&begin.command),
         version: begin.version.clone(),
         git: begin.git.clone(),
         program: begin.program.clone(),
@@ -104,6 +107,20 @@ pub fn report(campaign: &Campaign, records: &[Record]) -> Option<Report> {
         tables,
         refusals: results.refusals(records),
     })
+}
+
+/// The command without `--only`: with it, it may have measured the last part only.
+fn whole(command: &[String]) -> Vec<String> {
+    let mut words = command.iter();
+    let mut whole = Vec::new();
+    while let Some(word) = words.next() {
+        if word == "--only" {
+            words.next();
+        } else if !word.starts_with("--only=") {
+            whole.push(word.clone());
+        }
+    }
+    whole
 }
 
 /// What is to be known of figures of a testbed. What its machines are is among the facts.
@@ -194,10 +211,20 @@ impl<'a> Results<'a> {
 
     /// Packets per second of generator and sink alone, when they send so.
     fn ceiling(&self, case: &Case) -> Option<f64> {
-        let wanted = plan::ceiling(case);
-        let mut all = self.ceilings.iter();
-        all.find(|(case, _)| **case == wanted)
-            .map(|(_, rate)| *rate)
+        let measured = |wanted: &Case| {
+            let mut all = self.ceilings.iter();
+            let found = all.find(|(case, _)| *case == wanted);
+            found.map(|(_, rate)| *rate)
+        };
+        // Folders of earlier versions have it for customers' packets only.
+        measured(&plan::ceiling(case)).or_else(|| measured(&plan::sent_alike(case)))
+    }
+
+    /// Mean of a point as a share of what generator and sink can do; none if one of them was not measured.
+    fn share_of_ceiling(&self, point: &Point, find: Find) -> Option<f64> {
+        let rates = self.runs(point, find).into_iter().map(rates::kpps);
+        let mean = Summary::of(&rates.collect::<Vec<_>>())?.mean;
+        Some(mean * 1e3 / self.ceiling(&point.case)?)
     }
 
     fn machine(&self) -> crate::result::Machine {
@@ -280,20 +307,24 @@ impl<'a> Results<'a> {
         if let Ok(parameters) = self.campaign.parameters(Find::Pdr) {
             notes.push(format!(
                 "A rate is searched by doubling it until packets are lost, then by halving the interval until it is narrower than {} % of \
-                 it{}. PDR: at most {} % of the packets are lost; NDR: none; MRR: what comes \
+                 it{}. PDR: at most {} % of the packets are lost; NDR: none{}; MRR: what comes \
                  through at the highest load. A trial takes {}, and each point is measured {} times.",
                 parameters.epsilon() * 100.0,
                 if parameters.trials() == 1 { "; both its ends are measured again" } else { "" },
                 parameters.beta() * 100.0,
+                match parameters.may_exceed() {
+                    0 => String::new(),
+                    some => format!(", both in {} of {} trials", parameters.trials() - some, parameters.trials()),
+                },
                 humantime::format_duration(parameters.trial()),
                 self.campaign.runs(),
             ));
             if parameters.trials() > 1 {
                 notes.push(format!(
-                    "A rate is judged by {} trials, of which {} % may lose more (RFC 9971: Goal Duration Sum {}, Goal Exceed Ratio {}). \
+                    "A rate is judged by {} trials, of which {} may lose more (RFC 9971: Goal Duration Sum {}, Goal Exceed Ratio {}). \
                      What is found is what the system does while nothing disturbs it.",
                     parameters.trials(),
-                    parameters.exceed() * 100.0,
+                    parameters.may_exceed(),
                     humantime::format_duration(parameters.duration_sum()),
                     parameters.exceed(),
                 ));
@@ -332,20 +363,30 @@ impl<'a> Results<'a> {
 
     fn recipes(&self) -> Option<Table> {
         let points = self.last.plan.points.iter().zip(&self.last.recipes);
+        let quick = if self.last.quick { " --quick" } else { "" };
         let rows = points.flat_map(|(point, commands)| {
-            commands.iter().map(|command| {
-                [&point.engine, &point.case.to_string(), command]
-                    .map(|text| Cell::Text(text.clone()))
-                    .to_vec()
-            })
+            let again = format!(
+                "sidestep bench run campaign.yaml{quick} -o again --only {}",
+                quoted(&Pattern::of(point).to_string())
+            );
+            std::iter::once(&again)
+                .chain(commands)
+                .map(|command| {
+                    [&point.engine, &point.case.to_string(), command]
+                        .map(|text| Cell::Text(text.clone()))
+                        .to_vec()
+                })
+                .collect::<Vec<_>>()
         });
         let mut rows: Vec<Vec<Cell>> = rows.collect();
         // The same case may be in several groups.
         rows.dedup();
         (!rows.is_empty()).then(|| Table {
             id: COMMANDS.into(),
-            title: "Commands that set it up by hand".into(),
-            note: String::new(),
+            title: "Commands that measure it again, and that set it up by hand".into(),
+            note: "The first of each point measures it again, traffic and all: campaign.yaml lies in the folder that this report was made \
+                   from. The others set its router up, between ports and namespaces that are there (docs/engines.md)."
+                .into(),
             heads: ["engine", "case", "command"].map(String::from).to_vec(),
             rows,
         })

@@ -2,6 +2,7 @@
 
 use super::words::{self, Places};
 use sidestep_lab::engine::Case;
+use sidestep_lab::traffic::trial::Disorder;
 
 use super::{CEILING_SHARE, Results};
 use crate::campaign::file::{Find, Group, Published};
@@ -16,7 +17,7 @@ use crate::statistics::Summary;
 const BASELINE: &str = "ipv6";
 
 /// Thousands of packets per second of a run.
-fn kpps(measured: &Measured) -> f64 {
+pub fn kpps(measured: &Measured) -> f64 {
     match measured.found {
         Some(found) => found.rate / 1e3,
         None => measured
@@ -131,8 +132,14 @@ pub fn table(results: &Results, group: &Group, find: Find) -> Table {
                 continue;
             };
             let spread = summary.spread;
-            let share = baseline_rate(results, point, find, baseline)
-                .map(|base| summary.mean / base * 100.0);
+            let base = baseline_rate(results, point, find, baseline);
+            let share = base.map(|(_, base)| summary.mean / base * 100.0);
+            let limited =
+                base.filter(|(base, _)| *base != point && is_limited(results, base, find));
+            let limited = limited.map(|_| {
+                "its baseline is limited by the generator: the share is lower than this".to_owned()
+            });
+            let notes = note(results, point, find).into_iter().chain(limited);
             rows.push(vec![
                 label(),
                 Cell::Text(point.engine.clone()),
@@ -147,7 +154,7 @@ pub fn table(results: &Results, group: &Group, find: Find) -> Table {
                 number(share),
                 number(None),
                 number(None),
-                Cell::Text(note(results, point, find).unwrap_or_default()),
+                Cell::Text(notes.collect::<Vec<_>>().join("; ")),
             ]);
         }
         for figure in figures(group, find).filter(|figure| figure.is_of(case)) {
@@ -201,12 +208,17 @@ fn figure_name(figure: &Published) -> String {
 
 /// Mean of the same engine's baseline, sent to in the same way, with as few rules and routes as there is: of the same group, otherwise of
 /// any. For another behavior it is the one with as many segments, if there is one; for itself the one with the fewest.
-fn baseline_rate(results: &Results, point: &Planned, find: Find, baseline: &str) -> Option<f64> {
+fn baseline_rate<'a>(
+    results: &Results<'a>,
+    point: &Planned,
+    find: Find,
+    baseline: &str,
+) -> Option<(&'a Planned, f64)> {
     let alike = |other: &&Planned| {
         let (one, other_case) = (&point.case, &other.case);
         other.engine == point.engine
             && other_case.behavior == baseline
-            && plan::ceiling(other_case) == plan::ceiling(one)
+            && plan::sent_alike(other_case) == plan::sent_alike(one)
     };
     let itself = point.case.behavior == baseline;
     let far = |other: &&Planned| {
@@ -223,7 +235,17 @@ fn baseline_rate(results: &Results, point: &Planned, find: Find, baseline: &str)
     let all = results.last.plan.points.iter();
     let chosen = all.filter(alike).min_by_key(far)?;
     let summary = Summary::of(&rounds(results, chosen, find))?;
-    Some(summary.mean).filter(|mean| *mean > 0.0)
+    (summary.mean > 0.0).then_some((chosen, summary.mean))
+}
+
+/// Whether generator and sink decide what a point comes to, not its engine alone.
+fn is_limited(results: &Results, point: &Planned, find: Find) -> bool {
+    let bounded = |run: &&Measured| {
+        let bound = run.found.map(|found| found.bound);
+        matches!(bound, Some(Bound::Generator | Bound::Line))
+    };
+    let share = results.share_of_ceiling(point, find);
+    results.runs(point, find).iter().any(bounded) || share.is_some_and(|it| it >= CEILING_SHARE)
 }
 
 /// What is special about a point.
@@ -265,18 +287,34 @@ fn note(results: &Results, point: &Planned, find: Find) -> Option<String> {
             "{verdicts} verdicts were turned over in {some} of {of} runs"
         )),
     }
-    let rates: Vec<f64> = runs.into_iter().map(kpps).collect();
-    if let (Some(summary), Some(ceiling)) = (Summary::of(&rates), results.ceiling(&point.case)) {
-        let share = summary.mean * 1e3 / ceiling;
-        if share >= CEILING_SHARE {
-            notes.push(format!(
-                "limited by the generator: {:.0} % of what it can",
-                share * 100.0
-            ));
+    let trials = || runs.iter().flat_map(|run| &run.trials);
+    let all = trials().count();
+    for (what, count) in DISORDER {
+        let some = trials().filter(|trial| count(&trial.disorder) > 0).count();
+        if some > 0 {
+            notes.push(format!("packets came {what} in {some} of {all} trials"));
         }
+    }
+    let share = results.share_of_ceiling(point, find);
+    if let Some(share) = share.filter(|share| *share >= CEILING_SHARE) {
+        notes.push(format!(
+            "limited by the generator: {:.0} % of what it can",
+            share * 100.0
+        ));
     }
     (!notes.is_empty()).then(|| notes.join("; "))
 }
+
+type Count = fn(&Disorder) -> u64;
+
+/// What packets do but being lost, and what counts it.
+const DISORDER: [(&str, Count); 3] = [
+    ("out of order", |it| it.reordered),
+    ("more than once", |it| it.duplicated),
+    ("too late to be told from others that came before", |it| {
+        it.late
+    }),
+];
 
 fn number(value: Option<f64>) -> Cell {
     value.map_or_else(|| Cell::Text(String::new()), Cell::Number)

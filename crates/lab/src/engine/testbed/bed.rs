@@ -219,9 +219,11 @@ impl Bed {
     /// What Sidestep has counted at the port that packets come in by; none where it does not run.
     ///
     /// # Errors
-    /// Its answer has no such counters.
+    /// Its answer has no such counters, or the connection is lost: then the router is being undone, whichever it is, and what is counted
+    /// meanwhile is not its rate.
     pub fn tallies(&self, plane: Option<Plane>) -> Result<Vec<Tally>, Error> {
         if !matches!(plane, Some(Plane::Tc | Plane::Xdp)) {
+            self.run("tell whether the router is still there", ":")?;
             return Ok(Vec::new());
         }
         let show = "ip netns exec \"$name\" \"$sidestep\" show counters -j";

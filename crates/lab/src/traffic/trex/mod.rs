@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use super::driver::{Driver, LATE_MAX};
 use super::source::{check, nanoseconds, pace_interval};
 use super::stream::{Distribution, Template};
-use super::trial::{Load, Trial};
+use super::trial::{Disorder, Load, Trial};
 use crate::Error;
 use crate::program::Interrupt;
 pub use about::About;
@@ -221,6 +221,7 @@ impl Driver for Trex {
             seconds: elapsed.as_secs_f64(),
             sent,
             received,
+            disorder: Disorder::default(),
             latency: None,
         })
     }
