@@ -46,6 +46,41 @@ pub fn this() -> Machine {
     }
 }
 
+/// What the processors have done since the machine began, in ticks of all of them together (`/proc/stat`, proc(5)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticks {
+    all: u64,
+    /// A guest of the hypervisor was kept waiting.
+    stolen: u64,
+}
+
+impl Ticks {
+    /// Until now; none where nobody tells.
+    pub fn now() -> Option<Self> {
+        Self::of(&fs::read_to_string("/proc/stat").ok()?)
+    }
+
+    fn of(stat: &str) -> Option<Self> {
+        let words = stat.lines().next()?.strip_prefix("cpu ")?;
+        let ticks = words.split_whitespace().map(str::parse);
+        // What guests of this machine do is in the first of them already.
+        let ticks: Vec<u64> = ticks.take(STEAL + 1).collect::<Result<_, _>>().ok()?;
+        Some(Self {
+            all: ticks.iter().sum(),
+            stolen: *ticks.get(STEAL)?,
+        })
+    }
+
+    /// The share of all processors' time that the hypervisor has taken since, 0 to 1.
+    pub fn stolen_since(self, before: Self) -> f64 {
+        let all = self.all.saturating_sub(before.all).max(1);
+        self.stolen.saturating_sub(before.stolen) as f64 / all as f64
+    }
+}
+
+/// Which number of the first line of `/proc/stat`, from 0.
+const STEAL: usize = 7;
+
 fn caches(folder: &Path) -> Vec<Cache> {
     let of = |index: usize| {
         let read = |name: &str| word(folder.join(format!("index{index}")).join(name));
@@ -82,6 +117,16 @@ mod tests {
             machine.cpus > 0 && machine.memory > 1 << 20 && !machine.kernel.is_empty(),
             "{machine:?}"
         );
+    }
+
+    #[test]
+    fn what_the_host_takes_is_a_share_of_all_processors() {
+        let before = Ticks::of("cpu  10 0 5 80 1 0 2 2 7 0\ncpu0 5 0 2 40 1 0 1 1 7 0\n");
+        let after = Ticks::of("cpu  50 0 5 120 1 0 2 22 9 0\n");
+        let share = after.expect("ticks").stolen_since(before.expect("ticks"));
+        assert!((share - 0.2).abs() < 1e-9, "{share}");
+        assert_eq!(Ticks::of("cpu  1 2 3\n"), None);
+        assert!(Ticks::now().is_some());
     }
 
     #[test]

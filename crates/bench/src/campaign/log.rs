@@ -141,6 +141,9 @@ pub struct Measured {
     /// Where packets were counted, if that was chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sink: Option<Hook>,
+    /// The share of all processors' time that the hypervisor took meanwhile, 0 to 1; none on a testbed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stolen: Option<f64>,
     /// The rate, of a search.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<Found>,

@@ -13,7 +13,7 @@ use sidestep_model::error::ConfigError;
 use super::file::{Campaign, Find, Group};
 use super::log::{self, Begin, Failed, Log, Measured, Record};
 use super::plan::{self, CEILING_ENGINE, CURVE, LATENCY, Plan, Point, Unit};
-use crate::machine;
+use crate::machine::{self, Ticks};
 use crate::progress::Progress;
 use crate::search::{self, Found};
 
@@ -280,6 +280,8 @@ impl Runner<'_> {
             };
             let (at, begun) = (SystemTime::now(), Instant::now());
             let sink = standing.sink();
+            let here = self.campaign.testbed.is_none();
+            let before = here.then(Ticks::now).flatten();
             let mut trials = Vec::new();
             let mut of = Trials {
                 standing: standing.as_mut(),
@@ -296,6 +298,7 @@ impl Runner<'_> {
                     at: humantime::format_rfc3339_seconds(at).to_string(),
                     seconds: begun.elapsed().as_secs_f64(),
                     sink,
+                    stolen: before.and_then(|before| Some(Ticks::now()?.stolen_since(before))),
                     found,
                     trials,
                 })))?,

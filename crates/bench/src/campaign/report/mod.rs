@@ -330,6 +330,7 @@ impl<'a> Results<'a> {
                 ));
             }
         }
+        notes.extend(self.stolen());
         if self.campaign.generator.value == Sender::AfXdp {
             notes.push("Packets are sent by an AF_XDP socket: what comes in is a socket buffer, not a frame of XDP.".into());
         }
@@ -344,6 +345,25 @@ impl<'a> Results<'a> {
             ));
         }
         notes
+    }
+
+    /// What the hypervisor took of the processors; none if it took nothing, or nobody told.
+    fn stolen(&self) -> Option<String> {
+        let all = self.measured.iter();
+        let shares: Vec<(f64, f64)> = all
+            .filter_map(|measured| Some((measured.stolen?, measured.seconds)))
+            .collect();
+        let seconds: f64 = shares.iter().map(|(_, seconds)| seconds).sum();
+        let taken: f64 = shares.iter().map(|(share, seconds)| share * seconds).sum();
+        let most = shares.iter().map(|(share, _)| *share).fold(0.0, f64::max);
+        (taken > 0.0).then(|| {
+            format!(
+                "Meanwhile the host took {:.1} % of all processors' time for others (steal of proc(5)), at the worst {:.0} % during a \
+                 measurement.",
+                taken / seconds * 100.0,
+                most * 100.0
+            )
+        })
     }
 
     fn ceiling_table(&self) -> Option<Table> {

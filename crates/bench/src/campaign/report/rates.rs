@@ -287,6 +287,18 @@ fn note(results: &Results, point: &Planned, find: Find) -> Option<String> {
             "{verdicts} verdicts were turned over in {some} of {of} runs"
         )),
     }
+    let stolen = runs.iter().filter_map(|run| run.stolen);
+    let (some, most) = stolen
+        .filter(|share| *share >= STOLEN)
+        .fold((0, 0.0_f64), |(some, most), share| {
+            (some + 1, most.max(share))
+        });
+    if some > 0 {
+        let most = most * 100.0;
+        notes.push(format!(
+            "the host took up to {most:.0} % of the processors in {some} of {of} runs"
+        ));
+    }
     let trials = || runs.iter().flat_map(|run| &run.trials);
     let all = trials().count();
     for (what, count) in DISORDER {
@@ -304,6 +316,10 @@ fn note(results: &Results, point: &Planned, find: Find) -> Option<String> {
     }
     (!notes.is_empty()).then(|| notes.join("; "))
 }
+
+/// What the hypervisor takes of the processors' time is told beside a point from this share on: twice what hosts were seen to take when
+/// nothing was the matter.
+const STOLEN: f64 = 0.1;
 
 type Count = fn(&Disorder) -> u64;
 
