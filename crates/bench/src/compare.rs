@@ -134,9 +134,11 @@ fn failed<'a>(before: &Report, after: &'a Report) -> impl Iterator<Item = &'a Re
     after.refusals.iter().filter(|it| {
         let series = before.sections.iter().flat_map(|section| &section.series);
         let mut measured = series.filter(|series| !series.published);
-        let of = |refusal: &Refusal| (refusal.subject.clone(), refusal.at.clone());
         measured.any(|series| series.subject == it.subject)
-            && !before.refusals.iter().any(|other| of(other) == of(it))
+            && !before
+                .refusals
+                .iter()
+                .any(|other| (&other.subject, &other.at) == (&it.subject, &it.at))
     })
 }
 

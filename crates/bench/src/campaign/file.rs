@@ -1,8 +1,6 @@
 //! The YAML file of a campaign: its keys, and what values may be. Unknown keys, values out of range and words that occur twice
 //! are errors with line and column; what the engines say to it comes later ([`super::plan`]).
 
-use std::time::Duration;
-
 use serde::{Deserialize, Serialize};
 use serde_saphyr::Spanned;
 use sidestep_lab::engine::exec::Commands;
@@ -12,8 +10,9 @@ use sidestep_lab::traffic::Receiver;
 use sidestep_model::config::yaml::{self, wrong};
 use sidestep_model::error::ConfigError;
 
+use super::search::Search;
 use super::word::{FlowsWord, SizeWord};
-use crate::search::{self, Parameters, Wrong};
+use crate::search::{Parameters, RATE_MAX};
 
 /// What `sidestep bench init` writes: every key, explained.
 pub const TEMPLATE: &str = include_str!("template.yaml");
@@ -156,21 +155,6 @@ pub struct Published {
     pub percent: Option<f64>,
 }
 
-/// The search's parameters as a file has them; rates in packets per second.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Search {
-    start: Option<Spanned<f64>>,
-    line: Option<Spanned<f64>>,
-    beta: Option<Spanned<f64>>,
-    epsilon: Option<Spanned<f64>>,
-    trial: Option<Spanned<String>>,
-    trials: Option<Spanned<u32>>,
-    exceed: Option<Spanned<f64>>,
-    #[serde(skip)]
-    quick: bool,
-}
-
 impl Campaign {
     /// Reads a file.
     ///
@@ -195,7 +179,7 @@ impl Campaign {
             commands.name.clone()
         })?;
         let any_without = |lacks: fn(&Group) -> bool| campaign.groups.iter().any(lacks);
-        for (list, is_empty) in [
+        let empty = first_empty([
             (
                 "engines",
                 campaign.engines.is_empty() && any_without(|it| it.engines.is_none()),
@@ -205,10 +189,9 @@ impl Campaign {
                 campaign.find.is_empty() && any_without(|it| it.find.is_none()),
             ),
             ("groups", campaign.groups.is_empty()),
-        ] {
-            if is_empty {
-                return Err(wrong(&campaign.schema, list, "[]", "at least one"));
-            }
+        ]);
+        if let Some(list) = empty {
+            return Err(wrong(&campaign.schema, list, "[]", "at least one"));
         }
         let names: Vec<_> = campaign
             .groups
@@ -234,8 +217,8 @@ impl Campaign {
         };
         unique(rates, "rate", f64::to_string)?;
         for rate in rates {
-            if !(1.0..=search::RATE_MAX).contains(&rate.value) {
-                let allowed = format!("from 1 to {} packets/s", search::RATE_MAX);
+            if !(1.0..=RATE_MAX).contains(&rate.value) {
+                let allowed = format!("from 1 to {RATE_MAX} packets/s");
                 return Err(wrong(rate, "rate", &rate.value.to_string(), &allowed));
             }
         }
@@ -260,7 +243,7 @@ impl Campaign {
             return refused("cores with generator af-xdp", "1: a socket sends from one");
         }
         match self.cpus.as_ref().map(|cpus| &cpus.value) {
-            Some(it) if (it.generator, it.system) != (it.system, it.sink) => {
+            Some(cpus) if !cpus.is_shared() => {
                 let allowed = "1: generator, system and sink have to share a CPU for more";
                 refused("cores with these cpus", allowed)
             }
@@ -329,7 +312,7 @@ impl Campaign {
     #[must_use]
     pub fn quick(mut self) -> Self {
         self.runs.value = 1;
-        self.search.quick = true;
+        self.search.hurry();
         self
     }
 
@@ -345,13 +328,7 @@ impl Campaign {
     pub fn finds<'a>(&'a self, group: &'a Group) -> Vec<Find> {
         let chosen = group.find.as_ref().unwrap_or(&self.find);
         let mut finds: Vec<Find> = chosen.iter().map(|find| find.value).collect();
-        // What is measured at shares of it.
-        let of_pdr = |find: &Find| match find {
-            Find::Curve => group.rates.is_none(),
-            Find::Latency => true,
-            Find::Pdr | Find::Ndr | Find::Mrr => false,
-        };
-        if finds.iter().any(of_pdr) {
+        if finds.iter().any(|find| group.is_of_pdr(*find)) {
             finds.push(Find::Pdr);
         }
         finds.sort_unstable();
@@ -366,6 +343,16 @@ impl Group {
         self.title.as_deref().unwrap_or(&self.name.value)
     }
 
+    /// Packets per second at which something is found, if the file names them.
+    pub fn named_rates(&self, find: Find) -> Option<&[Spanned<f64>]> {
+        self.rates.as_deref().filter(|_| find == Find::Curve)
+    }
+
+    /// Whether something is found at shares of the PDR.
+    pub fn is_of_pdr(&self, find: Find) -> bool {
+        matches!(find, Find::Curve | Find::Latency) && self.named_rates(find).is_none()
+    }
+
     fn check(&self) -> Result<(), ConfigError> {
         let name = &self.name.value;
         let plain =
@@ -378,7 +365,7 @@ impl Group {
                 "lower-case letters, digits and -",
             ));
         }
-        for (list, is_empty) in [
+        let empty = first_empty([
             ("behaviors", self.behaviors.is_empty()),
             ("sizes", self.sizes.is_empty()),
             ("sids", self.sids.as_ref().is_some_and(Vec::is_empty)),
@@ -389,15 +376,10 @@ impl Group {
             ("cores", self.cores.is_empty()),
             ("engines", self.engines.as_ref().is_some_and(Vec::is_empty)),
             ("find", self.find.as_ref().is_some_and(Vec::is_empty)),
-        ] {
-            if is_empty {
-                return Err(wrong(
-                    &self.name,
-                    format!("{list}: [] in group"),
-                    name,
-                    "at least one",
-                ));
-            }
+        ]);
+        if let Some(list) = empty {
+            let what = format!("{list}: [] in group");
+            return Err(wrong(&self.name, what, name, "at least one"));
         }
         unique(&self.behaviors, "behavior", Clone::clone)?;
         unique(&self.sizes, "size", |size| format!("{:?}", size.0))?;
@@ -431,106 +413,43 @@ impl Group {
             ));
         }
         for published in &self.published {
-            let figure = &published.value;
-            if figure.kpps.is_none() && figure.percent.is_none() {
-                return Err(wrong(
-                    published,
-                    "published figure without a value",
-                    "",
-                    "kpps, percent or both",
-                ));
-            }
-            let values = [figure.kpps, figure.percent].into_iter().flatten();
-            if let Some(value) = values.into_iter().find(|it| !(it.is_finite() && *it > 0.0)) {
-                return Err(wrong(
-                    published,
-                    "published figure",
-                    &value.to_string(),
-                    "above 0",
-                ));
-            }
-            if !matches!(figure.find, Find::Pdr | Find::Ndr | Find::Mrr) {
-                return Err(wrong(
-                    published,
-                    "published figure",
-                    "",
-                    "find: pdr, ndr or mrr",
-                ));
-            }
+            Published::check(published)?;
         }
         Ok(())
     }
 }
 
-impl Search {
-    fn parameters(&self, find: Find) -> Result<Parameters, ConfigError> {
-        let number =
-            |given: &Option<Spanned<f64>>, default| given.as_ref().map_or(default, |it| it.value);
-        let trial = match &self.trial {
-            None => Duration::from_secs(1),
-            Some(text) => humantime::parse_duration(&text.value)
-                .map_err(|_| wrong(text, "trial", &text.value, "a time such as 500ms or 2s"))?,
-        };
-        let beta = match find {
-            Find::Ndr => 0.0,
-            _ => number(&self.beta, 0.005),
-        };
-        let line = self.line.as_ref().map(|line| line.value);
-        let trials = self.trials.as_ref().map_or(1, |trials| trials.value);
-        let start = number(&self.start, START);
-        let mut exceed = number(&self.exceed, 0.0);
-        let (epsilon, trial, trials) = if self.quick {
-            let epsilon = number(&self.epsilon, EPSILON).max(0.05);
-            // A trial that tells nothing of the start rate is no trial.
-            let telling = Duration::try_from_secs_f64(search::packets_min(beta) / start);
-            let quick = telling.unwrap_or(trial).max(QUICK);
-            exceed = if exceed > 0.0 { 0.5 } else { exceed };
-            (epsilon, trial.min(quick), trials.min(QUICK_TRIALS))
-        } else {
-            (number(&self.epsilon, EPSILON), trial, trials)
-        };
-        let parameters = Parameters::new(start, line, beta, epsilon, trial)
-            .and_then(|it| it.judged_by(trials, exceed));
-        parameters.map_err(|why| {
-            let text = why.to_string();
-            let (name, allowed) = text.split_once(": ").unwrap_or((&text, ""));
-            let of_number = |at: &Option<Spanned<f64>>| {
-                let at = at.as_ref()?;
-                Some(wrong(at, name, &at.value.to_string(), allowed))
-            };
-            let of_trial = |found: Option<&str>| {
-                let at = self.trial.as_ref()?;
-                Some(wrong(at, name, found.unwrap_or(&at.value), allowed))
-            };
-            let of_trials = || {
-                let at = self.trials.as_ref()?;
-                Some(wrong(at, name, &at.value.to_string(), allowed))
-            };
-            let error = match why {
-                // The line rate may be below the start rate that nobody gave.
-                Wrong::Start => of_number(&self.start).or_else(|| {
-                    let at = self.line.as_ref()?;
-                    Some(wrong(at, name, &START.to_string(), allowed))
-                }),
-                Wrong::Line => of_number(&self.line),
-                Wrong::Beta => of_number(&self.beta),
-                Wrong::Epsilon => of_number(&self.epsilon),
-                Wrong::Exceed => of_number(&self.exceed),
-                Wrong::Trial => of_trial(None),
-                Wrong::Short => {
-                    let length = humantime::format_duration(trial);
-                    let found = format!("{length} at {start} packets/s");
-                    let others = || of_number(&self.start).or_else(|| of_number(&self.beta));
-                    of_trial(Some(&found)).or_else(others)
-                }
-                Wrong::Trials => of_trials(),
-            };
-            error.unwrap_or_else(|| unreachable!("what nobody gave is allowed"))
-        })
-    }
-}
-
 impl Published {
+    fn check(published: &Spanned<Self>) -> Result<(), ConfigError> {
+        let figure = &published.value;
+        if figure.kpps.is_none() && figure.percent.is_none() {
+            return Err(wrong(
+                published,
+                "published figure without a value",
+                "",
+                "kpps, percent or both",
+            ));
+        }
+        let values = [figure.kpps, figure.percent].into_iter().flatten();
+        if let Some(value) = values.into_iter().find(|it| !(it.is_finite() && *it > 0.0)) {
+            return Err(wrong(
+                published,
+                "published figure",
+                &value.to_string(),
+                "above 0",
+            ));
+        }
+        if !matches!(figure.find, Find::Pdr | Find::Ndr | Find::Mrr) {
+            return Err(wrong(
+                published,
+                "published figure",
+                "",
+                "find: pdr, ndr or mrr",
+            ));
+        }
+        Ok(())
+    }
+
     /// Whether it is of this case.
     pub fn is_of(&self, case: &Case) -> bool {
         let same = |wanted: Option<u32>, is: u32| wanted.is_none_or(|wanted| wanted == is);
@@ -549,6 +468,12 @@ fn within(at: &Spanned<u32>, name: &str, least: u32, most: u32) -> Result<(), Co
     }
     let expected = format!("{least} to {most}");
     Err(wrong(at, name, &at.value.to_string(), &expected))
+}
+
+/// The first of these lists that is empty.
+fn first_empty<const N: usize>(lists: [(&'static str, bool); N]) -> Option<&'static str> {
+    let empty = lists.into_iter().find(|(_, is_empty)| *is_empty);
+    empty.map(|(list, _)| list)
 }
 
 fn unique<T>(
@@ -610,13 +535,3 @@ fn one_flow() -> Vec<Spanned<FlowsWord>> {
 
 /// LIMIT: runs of a case.
 const RUNS_MAX: u32 = 1000;
-
-/// Where nothing is said: packets per second, and a share of the rate.
-const START: f64 = 10_000.0;
-const EPSILON: f64 = 0.01;
-
-/// The longest trial of a run in a hurry.
-const QUICK: Duration = Duration::from_millis(50);
-
-/// The most trials that judge a rate in a run in a hurry.
-const QUICK_TRIALS: u32 = 3;

@@ -49,30 +49,20 @@ fn placed(campaign: &Campaign) -> Result<(Placement, Vec<usize>), ConfigError> {
     let placement = match &campaign.cpus {
         None => suitable(campaign, &allowed),
         Some(given) => {
-            let Placement {
-                generator,
-                system,
-                sink,
-            } = given.value;
-            for cpu in [generator, system, sink] {
+            for cpu in given.value.cpus() {
                 if !allowed.contains(&cpu) {
                     let allowed: Vec<String> = allowed.iter().map(usize::to_string).collect();
                     return Err(wrong(given, "CPU", &cpu.to_string(), &allowed.join(", ")));
                 }
             }
-            if (generator, system) != (system, sink) && !napi::can_pin() {
+            if !given.value.is_shared() && !napi::can_pin() {
                 let allowed = "one CPU for all three: this kernel does not tell who polls a port (Linux 6.8), or a PID namespace hides it";
                 return Err(wrong(given, "different CPUs", "", allowed));
             }
             given.value
         }
     };
-    let Placement {
-        generator,
-        system,
-        sink,
-    } = placement;
-    let placed = [generator, system, sink];
+    let placed = placement.cpus();
     let more_cores = allowed.iter().rev().copied();
     let more_cores = more_cores.filter(|cpu| !placed.contains(cpu));
     let more_cores: Vec<usize> = more_cores.take(most_cores(campaign) - 1).collect();

@@ -90,7 +90,6 @@ impl Begin {
                 ("mitigations", format!("{:?}", machine.mitigations)),
                 ("governor", format!("{:?}", machine.governor)),
             ]
-            .map(|(name, value)| (name.to_owned(), value))
         };
         let told = |name: &str, before: &str, now: &str| {
             let changed = before != now;
@@ -98,7 +97,7 @@ impl Begin {
         };
         let pairs = of(self).into_iter().zip(of(now));
         let mut found: Vec<String> = pairs
-            .filter_map(|((name, before), (_, now))| told(&name, &before, &now))
+            .filter_map(|((name, before), (_, now))| told(name, &before, &now))
             .collect();
         let (before, now_facts) = (facts(&self.engines), facts(&now.engines));
         let more = now_facts.keys().filter(|name| !before.contains_key(*name));

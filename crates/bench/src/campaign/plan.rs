@@ -1,6 +1,7 @@
 //! What a campaign comes to: every case of every engine, who cannot do what, and how long it takes.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -34,6 +35,13 @@ pub struct Point {
     pub case: Case,
     /// Of whom.
     pub engine: String,
+}
+
+impl fmt::Display for Point {
+    /// Its name: `GROUP: ENGINE CASE`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} {}", self.group, self.engine, self.case)
+    }
 }
 
 /// A point that its engine cannot be measured at.

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
+use serde_saphyr::Spanned;
 use sidestep_lab::engine::{Case, Engine, Standing};
 use sidestep_lab::traffic::Hook;
 use sidestep_lab::traffic::trial::{Load, Trial};
@@ -33,7 +34,7 @@ pub struct Runner<'a> {
     pub interrupted: &'a AtomicBool,
 }
 
-/// What names some points of a plan: a part of `GROUP: ENGINE CASE`, as a dry run prints it, in which `*` stands for anything.
+/// What names some points of a plan: a part of their names, as a dry run prints them, in which `*` stands for anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern(String);
 
@@ -43,14 +44,9 @@ impl Pattern {
         Self(text.to_owned())
     }
 
-    /// The whole name of a point.
-    pub fn of(point: &Point) -> Self {
-        Self(format!("{}: {} {}", point.group, point.engine, point.case))
-    }
-
     /// Whether it names a point.
     pub fn fits(&self, point: &Point) -> bool {
-        let Self(name) = Self::of(point);
+        let name = point.to_string();
         let mut rest = &name[..];
         self.0.split('*').all(|part| match rest.find(part) {
             Some(at) => {
@@ -127,7 +123,7 @@ impl Runner<'_> {
 
     /// Trials that it takes about.
     fn trials(&self, point: &Point, find: Find) -> usize {
-        if let (Find::Curve, Some(rates)) = (find, self.rates(point)) {
+        if let Some(rates) = self.named_rates(point, find) {
             return rates.len();
         }
         // The file was checked when it was read.
@@ -140,10 +136,8 @@ impl Runner<'_> {
         groups.find(|group| group.name.value == point.group)
     }
 
-    /// Packets per second that the curve of a point is measured at, if the file names them.
-    fn rates(&self, point: &Point) -> Option<Vec<f64>> {
-        let rates = self.group(point)?.rates.as_ref()?;
-        Some(rates.iter().map(|rate| rate.value).collect())
+    fn named_rates(&self, point: &Point, find: Find) -> Option<&[Spanned<f64>]> {
+        self.group(point)?.named_rates(find)
     }
 
     /// Measures until everything is there or `interrupted` is set. True if everything has been tried.
@@ -342,23 +336,27 @@ impl Runner<'_> {
                 trial(length, Load::Maximum, false).map_err(|error| error.to_string())?;
             }
             Find::Curve | Find::Latency => {
-                let latency = find == Find::Latency;
-                let rates = match self.rates(unit.point) {
-                    Some(rates) if !latency => rates,
-                    _ => {
-                        let pdr = pdr(records, unit);
-                        let pdr =
-                            pdr.ok_or("its PDR, of which shares are measured, was not found")?;
-                        let shares = if latency { &LATENCY[..] } else { &CURVE[..] };
-                        shares.iter().map(|share| pdr.rate * share).collect()
-                    }
-                };
-                for rate in rates {
+                for rate in self.rates(unit, find, records)? {
+                    let latency = find == Find::Latency;
                     trial(length, Load::Rate(rate), latency).map_err(|error| error.to_string())?;
                 }
             }
         }
         Ok(None)
+    }
+
+    /// Packets per second of the trials of a curve, or of latencies.
+    fn rates(&self, unit: Unit, find: Find, records: &[Record]) -> Result<Vec<f64>, String> {
+        if let Some(rates) = self.named_rates(unit.point, find) {
+            return Ok(rates.iter().map(|rate| rate.value).collect());
+        }
+        let pdr =
+            pdr(records, unit).ok_or("its PDR, of which shares are measured, was not found")?;
+        let shares = match find {
+            Find::Latency => &LATENCY[..],
+            _ => &CURVE[..],
+        };
+        Ok(shares.iter().map(|share| pdr.rate * share).collect())
     }
 
     /// Takes down why something is not there, after these trials. What fails because somebody wants an end is no failure.
@@ -415,11 +413,8 @@ impl Runner<'_> {
     /// Whether it would be measured at shares of a PDR that is 0: there is nothing to measure, and never will be. The report tells that
     /// beside the PDR.
     fn has_no_shares(&self, records: &[Record], unit: Unit, find: Find) -> bool {
-        let of_pdr = match find {
-            Find::Latency => true,
-            Find::Curve => self.rates(unit.point).is_none(),
-            Find::Pdr | Find::Ndr | Find::Mrr => false,
-        };
+        let group = self.group(unit.point);
+        let of_pdr = group.is_some_and(|group| group.is_of_pdr(find));
         of_pdr && pdr(records, unit).is_some_and(|found| found.rate <= 0.0)
     }
 

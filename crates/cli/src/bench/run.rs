@@ -119,7 +119,7 @@ fn tell(runner: &Runner, out: &mut dyn Write) -> Outcome {
     let plan = runner.plan;
     let chosen = || plan.points.iter().filter(|point| runner.is_chosen(point));
     for point in chosen() {
-        writeln!(out, "{}: {} {}", point.group, point.engine, point.case)?;
+        writeln!(out, "{point}")?;
     }
     let refused = plan.refused.iter();
     for refused in refused.filter(|refused| runner.is_chosen(&refused.point)) {

@@ -173,17 +173,13 @@ impl Options {
     /// # Errors
     /// There are not so many, generator, system and sink do not share them, or what sends has one.
     fn cores(&self, case: &Case) -> Result<Vec<usize>, String> {
-        let Placement {
-            generator,
-            system,
-            sink,
-        } = self.placement;
-        let all = || std::iter::once(generator).chain(self.more_cores.iter().copied());
+        let first = self.placement.generator;
+        let all = || std::iter::once(first).chain(self.more_cores.iter().copied());
         let (wanted, there) = (case.cores as usize, all().count());
         if wanted > 1 && self.sender == Sender::AfXdp {
             return Err(format!("{wanted} cores: an AF_XDP socket sends from one"));
         }
-        if wanted > 1 && (generator != system || system != sink) {
+        if wanted > 1 && !self.placement.is_shared() {
             return Err(format!(
                 "{wanted} cores: generator, system and sink have to share each of them"
             ));
@@ -241,6 +237,18 @@ pub struct Placement {
     pub sink: usize,
 }
 
+impl Placement {
+    /// The three of them, in the order of a packet's way.
+    pub fn cpus(self) -> [usize; 3] {
+        [self.generator, self.system, self.sink]
+    }
+
+    /// Whether one CPU does it all.
+    pub fn is_shared(self) -> bool {
+        self.generator == self.system && self.system == self.sink
+    }
+}
+
 impl fmt::Display for Placement {
     /// What a report says of the sharing.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -249,7 +257,7 @@ impl fmt::Display for Placement {
             system,
             sink,
         } = *self;
-        if generator == system && system == sink {
+        if self.is_shared() {
             write!(f, "generator, system and sink share CPU {generator}")
         } else if generator == system {
             write!(

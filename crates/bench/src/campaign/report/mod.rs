@@ -17,7 +17,6 @@ use sidestep_model::error::ConfigError;
 use super::file::{Campaign, Find, Group, Order};
 use super::log::{self, Begin, Failed, Measured, Record};
 use super::plan::{self, Point};
-use super::run::Pattern;
 use crate::result::{Cell, Refusal, Report, Section, Table};
 use crate::statistics::Summary;
 
@@ -387,7 +386,7 @@ impl<'a> Results<'a> {
         let rows = points.flat_map(|(point, commands)| {
             let again = format!(
                 "sidestep bench run campaign.yaml{quick} -o again --only {}",
-                quoted(&Pattern::of(point).to_string())
+                quoted(&point.to_string())
             );
             std::iter::once(&again)
                 .chain(commands)

@@ -16,6 +16,10 @@ use crate::statistics::Summary;
 /// The behavior that others are compared with where a group names none.
 const BASELINE: &str = "ipv6";
 
+/// What is said of a share of a rate that is not the engine's alone.
+const BASELINE_LIMITED: &str =
+    "its baseline is limited by the generator: the share is lower than this";
+
 /// Thousands of packets per second of a run.
 pub fn kpps(measured: &Measured) -> f64 {
     match measured.found {
@@ -136,9 +140,7 @@ pub fn table(results: &Results, group: &Group, find: Find) -> Table {
             let share = base.map(|(_, base)| summary.mean / base * 100.0);
             let limited =
                 base.filter(|(base, _)| *base != point && is_limited(results, base, find));
-            let limited = limited.map(|_| {
-                "its baseline is limited by the generator: the share is lower than this".to_owned()
-            });
+            let limited = limited.map(|_| BASELINE_LIMITED.to_owned());
             let notes = note(results, point, find).into_iter().chain(limited);
             rows.push(vec![
                 label(),
@@ -157,15 +159,8 @@ pub fn table(results: &Results, group: &Group, find: Find) -> Table {
                 Cell::Text(notes.collect::<Vec<_>>().join("; ")),
             ]);
         }
-        for figure in figures(group, find).filter(|figure| figure.is_of(case)) {
-            let mut row = vec![number(None); heads.len()];
-            row[0] = label();
-            row[1] = Cell::Text(format!("{} (other hardware)", figure.engine));
-            row[11] = number(figure.kpps);
-            row[12] = number(figure.percent);
-            row[13] = Cell::Text(figure.source.clone());
-            rows.push(row);
-        }
+        let figures = figures(group, find).filter(|figure| figure.is_of(case));
+        rows.extend(figures.map(|figure| published_row(label(), figure, heads.len())));
     }
     let (heads, rows) = without_empty_columns(heads.to_vec(), rows);
     Table {
@@ -186,6 +181,17 @@ pub fn table(results: &Results, group: &Group, find: Find) -> Table {
         heads,
         rows,
     }
+}
+
+/// What somebody published of a case, in a row of so many cells.
+fn published_row(label: Cell, figure: &Published, cells: usize) -> Vec<Cell> {
+    let mut row = vec![number(None); cells];
+    row[0] = label;
+    row[1] = Cell::Text(format!("{} (other hardware)", figure.engine));
+    row[11] = number(figure.kpps);
+    row[12] = number(figure.percent);
+    row[13] = Cell::Text(figure.source.clone());
+    row
 }
 
 fn series(name: &str, subject: &str, published: bool, points: Vec<Point>) -> Option<Series> {
