@@ -1,5 +1,5 @@
-//! Compiles the packet path: for XDP and TC with clang, each also as the traced program, and natively with the same
-//! clang.
+//! Compiles the packet path for XDP, TC and as a native library with one clang, each BPF target also
+//! as the traced program. Generates the Rust side of the C headers.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,36 +28,71 @@ fn main() {
             &out.join(format!("{object}.bpf.o")),
         );
     }
+    compile_native(&clang, &source);
+    generate_abi(&source, &out);
+    generate_native(&source, &out);
+    std::fs::write(
+        out.join("reasons.rs"),
+        reasons(&std::fs::read_to_string(source.join("reason.h")).expect("reason.h")),
+    )
+    .expect("OUT_DIR is writable");
+}
+
+fn compile_native(clang: &str, source: &Path) {
     let mut native = cc::Build::new();
-    // For `./dev fuzz`, which says so by `--cfg` in RUSTFLAGS and brings the runtime: what is undefined ends the run, and
-    // the fuzzer sees which way a packet went; or every line is counted.
-    let asked = |cfg: &str| std::env::var_os(cfg).is_some();
-    if asked("CARGO_CFG_FUZZING") {
+    // `./dev fuzz` sets these with `--cfg` in RUSTFLAGS and links the runtime: undefined behavior
+    // ends the run, and the fuzzer sees each branch. Coverage runs count every line.
+    let is_set = |cfg: &str| std::env::var_os(cfg).is_some();
+    if is_set("CARGO_CFG_FUZZING") {
         native
             .flag("-fsanitize=address,undefined,fuzzer-no-link")
             .flag("-fno-sanitize-recover=all")
             .flag("-fno-omit-frame-pointer")
             .flag("-g");
-    } else if asked("CARGO_CFG_COVERAGE") {
+    } else if is_set("CARGO_CFG_COVERAGE") {
         native
             .flag("-fprofile-instr-generate")
             .flag("-fcoverage-mapping");
     }
     native
-        .compiler(&clang)
+        .compiler(clang)
         .file(source.join("native.c"))
-        .include(&source)
+        .include(source)
         .std("c17")
         .flag("-Wno-unused-parameter")
         .warnings_into_errors(true)
         .opt_level(2)
         .compile("sidestep_native");
+}
+
+/// Generates the Rust side of `abi.h`, `report.h` and `sample.h`.
+fn generate_abi(source: &Path, out: &Path) {
+    bindgen::Builder::default()
+        // Both include abi.h.
+        .header(source.join("report.h").to_string_lossy())
+        .header(source.join("sample.h").to_string_lossy())
+        .allowlist_item("sidestep_.*|SIDESTEP_.*|DROP_.*|PUNT_.*|REASON_.*")
+        .default_enum_style(bindgen::EnumVariation::Consts)
+        .prepend_enum_name(false)
+        .derive_default(true)
+        .derive_eq(true)
+        .derive_ord(true)
+        .layout_tests(true)
+        .no_debug("sidestep_hmac_.*")
+        .generate()
+        .expect("datapath/abi.h is valid C (libclang is needed: ./dev setup)")
+        .write_to_file(out.join("abi.rs"))
+        .expect("OUT_DIR is writable");
+}
+
+/// Generates the Rust side of `native.h` and `table/fib6.h`.
+fn generate_native(source: &Path, out: &Path) {
     bindgen::Builder::default()
         .header(source.join("native.h").to_string_lossy())
         .header(source.join("table/fib6.h").to_string_lossy())
         .raw_line("// Generated from native.h and table/fib6.h.")
         .allowlist_item("sidestep_(native|outcome).*|SIDESTEP_(NATIVE|OUTCOME).*|FIB6_.*")
-        // The records come from the abi crate.
+        // `generate_abi` generates the records.
         .blocklist_type(
             "sidestep_(port|route|group|adjacency|policy|hmac_key|hmac_work|hmac_known|learned|headers|flow|flow_set|trace|report)(_counters)?",
         )
@@ -70,7 +105,8 @@ fn main() {
         .expect("OUT_DIR is writable");
 }
 
-/// `$CLANG`, else the newest clang there is. BPF needs one; the native target takes the same.
+/// Returns `$CLANG`, or the newest clang found. The BPF targets need clang, and the native target
+/// uses the same compiler.
 fn clang() -> String {
     let named = std::env::var("CLANG").ok();
     named
@@ -86,15 +122,15 @@ fn clang() -> String {
 }
 
 fn bpf(clang: &str, include: &Path, source: &Path, define: Option<&str>, object: &Path) {
-    // libbpf's own headers (bpf_helpers.h), as libbpf-sys ships them; and the architecture's UAPI headers, which
-    // Debian keeps in a multiarch folder that `-target bpf` does not search.
-    let libbpf = std::env::var("DEP_BPF_INCLUDE").expect("libbpf-sys says where its headers are");
+    // libbpf-sys ships libbpf's headers (bpf_helpers.h). Debian keeps the architecture's UAPI headers
+    // in a multiarch folder, which `-target bpf` does not search.
+    let libbpf = std::env::var("DEP_BPF_INCLUDE").expect("libbpf-sys exports its include path");
     let multiarch = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
     let output = Command::new(clang)
         .args(["-g", "-O2", "-target", "bpf", "-mcpu=v3", "-std=gnu17"])
         .args(["-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror"])
-        // All calls in a row have 512 bytes of stack together, of which Linux 6.1 counts whole 32 for each: the programs
-        // themselves must leave the other half to what they call.
+        // All frames of a call chain share 512 bytes of stack, and Linux 6.1 rounds each frame up to
+        // 32 bytes. A program must leave half of the stack to the functions that it calls.
         .arg("-Wframe-larger-than=256")
         .arg(format!("-I{libbpf}"))
         .arg("-isystem")
@@ -114,4 +150,34 @@ fn bpf(clang: &str, include: &Path, source: &Path, define: Option<&str>, object:
         source.display(),
         String::from_utf8_lossy(&output.stderr)
     );
+}
+
+/// Returns the reason tables of `reason.h` as Rust source.
+fn reasons(header: &str) -> String {
+    let mut out = String::from("pub const REASONS: &[Reason] = &[\n");
+    for line in header.lines().map(str::trim) {
+        let Some(entry) = line
+            .strip_prefix("X(")
+            .filter(|e| e.starts_with(|c: char| c.is_ascii_digit()))
+        else {
+            continue;
+        };
+        let entry = entry
+            .trim_end_matches('\\')
+            .trim_end()
+            .strip_suffix(')')
+            .expect("X(...) closes on its line");
+        let mut fields = entry.splitn(3, ',').map(str::trim);
+        let number = fields.next().expect("number");
+        let name = fields.next().expect("name");
+        let (source, sentence) = fields
+            .next()
+            .and_then(|rest| rest.split_once("\", "))
+            .expect("source and sentence in quotes");
+        out.push_str(&format!(
+            "Reason {{ number: {number}, name: \"{name}\", source: {source}\", sentence: {sentence} }},\n"
+        ));
+    }
+    out.push_str("];\n");
+    out
 }

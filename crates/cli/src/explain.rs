@@ -6,8 +6,8 @@
 //! has a frame of a live port can run it through the same tables and explain it likewise.
 
 use serde::Serialize;
-use sidestep_abi::Reason;
 use sidestep_control::compile::Index;
+use sidestep_datapath::abi::Reason;
 use sidestep_datapath::{Native, Trace, Verdict};
 use sidestep_model::node::{IfIndex, Node};
 
@@ -106,7 +106,7 @@ impl Explanation {
     pub fn new(names: Names<'_>, native: &Native, frame: &[u8], verdict: Verdict) -> Self {
         let changed = match verdict {
             Verdict::Forward { .. } => true,
-            Verdict::Kernel(reason) => reason.number == sidestep_abi::PUNT_decapsulated,
+            Verdict::Kernel(reason) => reason.number == sidestep_datapath::abi::PUNT_decapsulated,
             Verdict::Drop(_) => false,
         };
         let left = native.frame();

@@ -264,7 +264,11 @@ pub fn completions(words: &[&str]) -> Vec<String> {
     match filter.chunks(2).last() {
         Some(["port"]) => interfaces(),
         Some(["verdict"]) => owned(&mut VerdictKind::ALL.map(VerdictKind::name).into_iter()),
-        Some(["reason"]) => owned(&mut sidestep_abi::REASONS.iter().map(|reason| reason.name)),
+        Some(["reason"]) => owned(
+            &mut sidestep_datapath::abi::REASONS
+                .iter()
+                .map(|reason| reason.name),
+        ),
         Some(["proto"]) => owned(&mut PROTOCOLS.map(|(name, _)| name).into_iter()),
         Some([_]) => Vec::new(),
         _ => {

@@ -20,7 +20,7 @@ use std::num::NonZeroU32;
 use std::path::Path;
 
 use common::{TestRuns, compile};
-use sidestep_abi::Reason;
+use sidestep_datapath::abi::Reason;
 use sidestep_datapath::kernel::{Sampling, Target, TraceFilter};
 use sidestep_lab::vectors::{Case, Expect, VectorFile};
 use sidestep_model::config;

@@ -9,8 +9,8 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use sidestep_abi::{REASONS, Reason};
 use sidestep_datapath::VerdictKind;
+use sidestep_datapath::abi::{REASONS, Reason};
 use sidestep_datapath::kernel::{Sample, TraceFilter};
 use thiserror::Error;
 

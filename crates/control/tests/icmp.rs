@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
 
-use sidestep_abi::REASONS;
 use sidestep_control::compile::PolicyInfo;
 use sidestep_control::icmp::Kind;
 use sidestep_control::icmp::answer::answer;
 use sidestep_control::icmp::relay::relay;
 use sidestep_datapath::Report;
+use sidestep_datapath::abi::REASONS;
 use sidestep_lab::random::Random;
 use sidestep_model::behavior::{EncapMode, Seg6Encap};
 

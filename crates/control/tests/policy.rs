@@ -6,8 +6,10 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::compile;
-use sidestep_abi::{SIDESTEP_ROUTE_BY_DSCP, SIDESTEP_ROUTE_FORWARD, SIDESTEP_ROUTE_GROUP};
 use sidestep_control::compile::Compiler;
+use sidestep_datapath::abi::{
+    SIDESTEP_ROUTE_BY_DSCP, SIDESTEP_ROUTE_FORWARD, SIDESTEP_ROUTE_GROUP,
+};
 use sidestep_datapath::{Limits, Native, Verdict};
 use sidestep_lab::differential::headers::bare_ipv6;
 use sidestep_model::config::File;

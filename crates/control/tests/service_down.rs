@@ -46,7 +46,7 @@ fn has(image: &Image, action: u32, reason: u32) -> bool {
 
 #[test]
 fn on_down_holds_and_the_way_back_stays_where_the_interface_to_the_service_has_gone() {
-    use sidestep_abi::{DROP_service_down, SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_END};
+    use sidestep_datapath::abi::{DROP_service_down, SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_END};
     for proxy in PROXIES {
         for (on_down, action, reason) in [
             ("bypass", SIDESTEP_ROUTE_END, 0),

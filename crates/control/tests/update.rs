@@ -6,11 +6,11 @@ use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;
-use sidestep_abi::{
+use sidestep_control::compile::{Compiled, Compiler, Whole};
+use sidestep_datapath::abi::{
     SIDESTEP_ROUTE_BY_DSCP, SIDESTEP_ROUTE_GROUP, SIDESTEP_ROUTE_SOURCE, sidestep_policy,
     sidestep_route,
 };
-use sidestep_control::compile::{Compiled, Compiler, Whole};
 use sidestep_datapath::{Delta, FibKey, Image, Limits, Native, Verdict};
 use sidestep_lab::differential::headers::bare_ipv6;
 use sidestep_lab::random::Random;

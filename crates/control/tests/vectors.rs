@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use common::{TEST_RUN_MIN, TestRuns, compile, describe, show, swapped};
-use sidestep_abi::{SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_HEAD};
 use sidestep_control::compile::Counted;
 use sidestep_control::icmp::answer::answer;
+use sidestep_datapath::abi::{SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_HEAD};
 use sidestep_datapath::kernel::{Head, ReportRate, Sampling, Target, TraceFilter};
 use sidestep_datapath::{Copied, Image, Native, Report, Verdict};
 use sidestep_lab::capability::root_or_skip;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use sidestep_abi::{
+use crate::abi::{
     sidestep_adjacency, sidestep_group, sidestep_hmac_key, sidestep_learned, sidestep_policy,
     sidestep_port, sidestep_route,
 };

@@ -4,7 +4,7 @@ use std::mem::offset_of;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use sidestep_abi::{
+use crate::abi::{
     SIDESTEP_CHAINS, SIDESTEP_FLOW_SETS, SIDESTEP_FLOW_WAYS, SIDESTEP_LEARNED,
     SIDESTEP_LEARNED_PLACES, sidestep_flow, sidestep_flow_set, sidestep_headers, sidestep_learned,
 };

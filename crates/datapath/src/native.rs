@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sidestep_abi::{
+use crate::abi::{
     Reason, SIDESTEP_CHAINS, SIDESTEP_FLOW_SETS, SIDESTEP_LEARNED, SIDESTEP_PORTS,
     SIDESTEP_REASONS, sidestep_adjacency, sidestep_flow_set, sidestep_group, sidestep_hmac_key,
     sidestep_hmac_work, sidestep_learned, sidestep_policy, sidestep_port, sidestep_port_counters,
@@ -19,7 +19,7 @@ use crate::report::{Copied, Report, Reported};
 
 #[allow(non_camel_case_types, missing_docs, dead_code, clippy::pedantic)]
 mod ffi {
-    use sidestep_abi::*;
+    use crate::abi::*;
     include!(concat!(env!("OUT_DIR"), "/native.rs"));
 }
 

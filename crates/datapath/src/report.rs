@@ -3,7 +3,7 @@
 
 use std::net::Ipv6Addr;
 
-use sidestep_abi::{Reason, SIDESTEP_REPORT_COPY, SIDESTEP_REPORT_ERROR, sidestep_report};
+use crate::abi::{Reason, SIDESTEP_REPORT_COPY, SIDESTEP_REPORT_ERROR, sidestep_report};
 
 /// One whose sender has to be told.
 #[derive(Clone, Debug, PartialEq, Eq)]

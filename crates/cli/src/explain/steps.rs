@@ -3,7 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::Serialize;
-use sidestep_abi::{
+use sidestep_control::compile::Leads;
+use sidestep_datapath::Trace;
+use sidestep_datapath::abi::{
     Reason, SIDESTEP_TRACE_BACK, SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_CHOICE,
     SIDESTEP_TRACE_CSID, SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_DEMASQUERADE, SIDESTEP_TRACE_DSCP,
     SIDESTEP_TRACE_FORWARD, SIDESTEP_TRACE_HMAC, SIDESTEP_TRACE_LAST_SEGMENT, SIDESTEP_TRACE_LEARN,
@@ -11,8 +13,6 @@ use sidestep_abi::{
     SIDESTEP_TRACE_PORT, SIDESTEP_TRACE_PUSH, SIDESTEP_TRACE_REPLACE_CSID, SIDESTEP_TRACE_SOURCE,
     SIDESTEP_TRACE_SRH,
 };
-use sidestep_control::compile::Leads;
-use sidestep_datapath::Trace;
 use sidestep_model::grammar::{Style, route};
 use sidestep_model::node::TableId;
 use sidestep_model::route::{Encap, Family};

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use serde::Serialize;
-use sidestep_abi::{REASONS, sidestep_route_counters};
 use sidestep_control::compile::{Counted, Index};
 use sidestep_control::report::{PortCounters, Reason, Route};
 use sidestep_datapath::Native;
+use sidestep_datapath::abi::{REASONS, sidestep_route_counters};
 use sidestep_model::grammar::{Style, route};
 use sidestep_model::node::Node;
 use sidestep_model::route::Owner;

@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use sidestep_abi::{
+use sidestep_datapath::FibKey;
+use sidestep_datapath::abi::{
     DROP_service_down, DROP_vlan_miss, PUNT_route_miss, SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_END,
     SIDESTEP_ROUTE_END_B6_ENCAPS, SIDESTEP_ROUTE_END_B6_INSERT, SIDESTEP_ROUTE_END_DT4,
     SIDESTEP_ROUTE_END_DT6, SIDESTEP_ROUTE_END_DT46, SIDESTEP_ROUTE_END_DX2,
@@ -12,7 +13,6 @@ use sidestep_abi::{
     SIDESTEP_ROUTE_REPLACE_CSID, SIDESTEP_ROUTE_REQUIRE_HMAC, SIDESTEP_ROUTE_USD,
     SIDESTEP_ROUTE_USP, SIDESTEP_VLAN_KEY_PRESENT, sidestep_action, sidestep_route,
 };
-use sidestep_datapath::FibKey;
 use sidestep_model::behavior::proxy::OnDown;
 use sidestep_model::behavior::{Behavior, EncapMode, Flavors, Seg6Encap, Seg6Local};
 use sidestep_model::route::{Family, NextHop, RouteKey};

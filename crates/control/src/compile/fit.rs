@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sidestep_abi::{SIDESTEP_ROUTE_OURS, SIDESTEP_ROUTE_PUNT};
 use sidestep_datapath::FibKey;
+use sidestep_datapath::abi::{SIDESTEP_ROUTE_OURS, SIDESTEP_ROUTE_PUNT};
 
 use super::{CompileError, Pass};
 use crate::compile::tables::Prefix;

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use sidestep_abi::{
+use sidestep_datapath::abi::{
     SIDESTEP_GROUP_SLOTS, SIDESTEP_ROUTE_FORWARD, SIDESTEP_ROUTE_GROUP, SIDESTEP_ROUTE_OURS,
     sidestep_group, sidestep_route,
 };

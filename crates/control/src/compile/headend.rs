@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::net::Ipv6Addr;
 
-use sidestep_abi::{
+use sidestep_datapath::abi::{
     SIDESTEP_FLOW_LABEL_COMPUTE, SIDESTEP_FLOW_LABEL_COPY, SIDESTEP_FLOW_LABEL_ZERO,
     SIDESTEP_ROUTE_HEADEND, sidestep_route,
 };

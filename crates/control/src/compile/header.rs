@@ -2,7 +2,7 @@
 
 use std::net::Ipv6Addr;
 
-use sidestep_abi::{
+use sidestep_datapath::abi::{
     SIDESTEP_POLICY_ENCAPS, SIDESTEP_POLICY_ENCAPS_L2, SIDESTEP_POLICY_INSERT, sidestep_hmac_key,
     sidestep_policy, sidestep_policy_kind,
 };

@@ -3,11 +3,11 @@
 
 use std::net::Ipv6Addr;
 
-use sidestep_abi::{
+use sidestep_datapath::FibKey;
+use sidestep_datapath::abi::{
     PUNT_hmac, SIDESTEP_HMAC_SEGMENTS_MAX, SIDESTEP_HMAC_SHA1, SIDESTEP_HMAC_SHA256,
     SIDESTEP_ROUTE_HMAC_KEY, sidestep_hmac_key, sidestep_route,
 };
-use sidestep_datapath::FibKey;
 use sidestep_model::hmac::{HmacAlgorithm, HmacKey};
 
 use super::routes::{Outcome, Unsupported, record};

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use sidestep_abi::{
+use sidestep_datapath::abi::{
     DROP_policy_invalid, PUNT_route_miss, SIDESTEP_DSCPS, SIDESTEP_ROUTE_BY_DSCP,
     SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_END_B6_ENCAPS, SIDESTEP_ROUTE_FORWARD,
     SIDESTEP_ROUTE_GROUP, SIDESTEP_ROUTE_OURS, sidestep_route,

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use sidestep_abi::{
+use sidestep_datapath::FibKey;
+use sidestep_datapath::abi::{
     sidestep_adjacency, sidestep_group, sidestep_hmac_key, sidestep_learned, sidestep_policy,
     sidestep_route,
 };
-use sidestep_datapath::FibKey;
 use sidestep_datapath::delta::{Changes, Delta};
 use sidestep_model::route::RouteKey;
 use sidestep_model::vlan::VlanTableId;

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use sidestep_abi::{
+use sidestep_datapath::abi::{
     DROP_blackhole, PUNT_egress, PUNT_local, PUNT_multicast, PUNT_neighbor, PUNT_route_type,
     PUNT_table_full, PUNT_unsupported, SIDESTEP_ADJACENCY_VALID, SIDESTEP_ADJACENCY_XDP,
     SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_FORWARD, SIDESTEP_ROUTE_OURS, SIDESTEP_ROUTE_PUNT,

@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 
-use sidestep_abi::{
+use sidestep_datapath::FibKey;
+use sidestep_datapath::abi::{
     PUNT_local, SIDESTEP_FLOW_WAYS, SIDESTEP_PORT_SERVICE, SIDESTEP_ROUTE_BACK_AD,
     SIDESTEP_ROUTE_BACK_AM, SIDESTEP_ROUTE_END_AD, SIDESTEP_ROUTE_END_AM, SIDESTEP_ROUTE_END_AS,
     SIDESTEP_ROUTE_NAT, SIDESTEP_ROUTE_OURS, sidestep_learned, sidestep_route,
 };
-use sidestep_datapath::FibKey;
 use sidestep_model::behavior::proxy::{Chain, InnerType};
 use sidestep_model::behavior::{EncapMode, Seg6Encap, Seg6Local};
 use sidestep_model::node::IfIndex;

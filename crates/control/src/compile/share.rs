@@ -1,7 +1,7 @@
 //! Slots of a group shared out by weight: among next hops, and among the segment lists of an SR policy of which some are not
 //! valid.
 
-use sidestep_abi::SIDESTEP_GROUP_SLOTS;
+use sidestep_datapath::abi::SIDESTEP_GROUP_SLOTS;
 
 /// How many slots each weight gets, at least one: as many times the weights as fit; where they do not fit once, their
 /// shares, the remaining slots to the largest remainders.

@@ -1,6 +1,8 @@
 //! The indices of all tables.
 
-use sidestep_abi::{SIDESTEP_FLOW_TABLES, SIDESTEP_HMAC_KEYS, SIDESTEP_LEARNED, sidestep_hmac_key};
+use sidestep_datapath::abi::{
+    SIDESTEP_FLOW_TABLES, SIDESTEP_HMAC_KEYS, SIDESTEP_LEARNED, sidestep_hmac_key,
+};
 use sidestep_datapath::{Image, Limits, VIEWS};
 use sidestep_model::node::IfIndex;
 use sidestep_model::route::Family;

@@ -69,7 +69,7 @@ fn a_neighbor_that_goes_makes_its_adjacency_invalid_in_place() {
     for (index, adjacency) in &after.image.adjacencies {
         let old = &before.image.adjacencies[index];
         assert_eq!(
-            u32::from(adjacency.flags) & sidestep_abi::SIDESTEP_ADJACENCY_VALID,
+            u32::from(adjacency.flags) & sidestep_datapath::abi::SIDESTEP_ADJACENCY_VALID,
             0
         );
         // Only the first eight bytes may differ: they are published by one store.

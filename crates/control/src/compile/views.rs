@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use sidestep_abi::{
+use sidestep_datapath::FibKey;
+use sidestep_datapath::abi::{
     PUNT_route_miss, PUNT_route_type, PUNT_rule, SIDESTEP_ROUTE_NEXT, SIDESTEP_ROUTE_SOURCE,
     sidestep_action,
 };
-use sidestep_datapath::FibKey;
 use sidestep_model::node::TableId;
 use sidestep_model::route::{Family, RouteKind};
 

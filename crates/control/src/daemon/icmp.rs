@@ -229,7 +229,7 @@ fn vrf_toward(node: &Node, relayed: &Relayed) -> Option<IfIndex> {
 
 #[cfg(test)]
 mod tests {
-    use sidestep_abi::{Reason, sidestep_port};
+    use sidestep_datapath::abi::{Reason, sidestep_port};
     use sidestep_model::config::File;
     use sidestep_model::route::Family;
 

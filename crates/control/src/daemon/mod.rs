@@ -29,7 +29,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Gid;
 use serde_json::Value;
-use sidestep_abi::SIDESTEP_PORTS;
+use sidestep_datapath::abi::SIDESTEP_PORTS;
 use sidestep_datapath::kernel::{self, Kernel, KernelError, Origin, ReportRate, Target};
 use sidestep_datapath::{Image, Limits, Native};
 pub use sidestep_mirror::RECEIVE_BUFFER;

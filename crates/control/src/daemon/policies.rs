@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
-use sidestep_abi::sidestep_route_counters;
+use sidestep_datapath::abi::sidestep_route_counters;
 use sidestep_model::grammar::{Style, policy, route};
 use sidestep_model::policy::{Candidate, ListId, Policy, Standing, named};
 use sidestep_model::route::RouteKey;

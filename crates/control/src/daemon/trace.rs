@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use nix::poll::PollFlags;
 use nix::time::ClockId;
 use serde_json::Value;
-use sidestep_abi::{SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_HEAD};
+use sidestep_datapath::abi::{SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_HEAD};
 use sidestep_datapath::kernel::{Kernel, KernelError, Sampling, Tracer};
 
 use super::lines::Lines;

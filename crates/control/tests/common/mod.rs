@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use sidestep_abi::Reason;
 use sidestep_control::compile::{Compiled, Compiler};
+use sidestep_datapath::abi::Reason;
 use sidestep_datapath::kernel::{Action, Kernel, Target};
 use sidestep_datapath::{Image, Limits, Verdict};
 use sidestep_lab::hexdiff::plain;

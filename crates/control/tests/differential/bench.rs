@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use sidestep_abi::{
+use sidestep_control::compile::Compiled;
+use sidestep_datapath::abi::{
     SIDESTEP_POLICY_ENCAPS, SIDESTEP_POLICY_ENCAPS_L2, SIDESTEP_ROUTE_END,
     SIDESTEP_ROUTE_END_B6_ENCAPS, SIDESTEP_ROUTE_END_B6_INSERT, SIDESTEP_ROUTE_END_DT6,
     SIDESTEP_ROUTE_END_DX2, SIDESTEP_ROUTE_END_DX4, SIDESTEP_ROUTE_END_DX6, SIDESTEP_ROUTE_END_T,
     SIDESTEP_ROUTE_END_X, SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_CSID, SIDESTEP_TRACE_POP,
     SIDESTEP_TRACE_PUSH,
 };
-use sidestep_control::compile::Compiled;
 use sidestep_datapath::{Native, Trace, Verdict};
 use sidestep_lab::differential::scenario::Scenario;
 use sidestep_lab::linux::{Output, Sut};

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
-use sidestep_abi::{
+use sidestep_control::compile::Compiled;
+use sidestep_datapath::Trace;
+use sidestep_datapath::abi::{
     SIDESTEP_ADJACENCY_VALID, SIDESTEP_ROUTE_END_DT46, SIDESTEP_ROUTE_END_DX2,
     SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_CHOICE, SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_FORWARD,
     sidestep_adjacency,
 };
-use sidestep_control::compile::Compiled;
-use sidestep_datapath::Trace;
 use sidestep_lab::differential::headers::ETHERNET;
 use sidestep_lab::linux::Output;
 use sidestep_lab::vectors::Expect;

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
-use sidestep_abi::{
+use sidestep_datapath::Trace;
+use sidestep_datapath::abi::{
     SIDESTEP_POLICY_ENCAPS_L2, SIDESTEP_ROUTE_END_DX2, SIDESTEP_ROUTE_END_DX4, SIDESTEP_TLVS_MAX,
     SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_CSID, SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_PUSH,
 };
-use sidestep_datapath::Trace;
 use sidestep_lab::differential::headers::ETHERNET;
 use sidestep_lab::frames::noise;
 use sidestep_lab::linux::Output;

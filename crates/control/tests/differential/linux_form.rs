@@ -1,7 +1,7 @@
 //! The documented differences between Linux and Sidestep (`docs/conformance/differences.yaml`), each as narrow as it can
 //! be said: from the frame that Sidestep sends, the frame that Linux has to send.
 
-use sidestep_abi::{
+use sidestep_datapath::abi::{
     SIDESTEP_POLICY_ENCAPS, SIDESTEP_POLICY_ENCAPS_L2, SIDESTEP_POLICY_INSERT,
     SIDESTEP_ROUTE_NEXT_CSID, SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_POP,
     SIDESTEP_TRACE_PUSH, sidestep_policy,

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use sidestep_abi::{SIDESTEP_HMAC_KEYS, SIDESTEP_LEARNED, SIDESTEP_PORTS, sidestep_adjacency};
+use crate::abi::{SIDESTEP_HMAC_KEYS, SIDESTEP_LEARNED, SIDESTEP_PORTS, sidestep_adjacency};
 use sidestep_fib::Prefix;
 
 use super::maps::{Mapped, Record, differ_in_first_word_only};

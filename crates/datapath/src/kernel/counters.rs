@@ -1,9 +1,9 @@
 //! Counters, summed over CPUs.
 
-use libbpf_rs::{MapCore, MapFlags};
-use sidestep_abi::{
+use crate::abi::{
     SIDESTEP_PORTS, SIDESTEP_REASONS, sidestep_port_counters, sidestep_route_counters,
 };
+use libbpf_rs::{MapCore, MapFlags};
 
 use super::{Kernel, KernelError, Table};
 

@@ -142,7 +142,7 @@ pub enum KernelError {
     /// Two ports would share a slot of the port table.
     #[error(
         "interfaces {first} and {second} cannot both be ports: their indices agree modulo {}",
-        sidestep_abi::SIDESTEP_PORTS
+        crate::abi::SIDESTEP_PORTS
     )]
     PortSlot {
         /// Interface index.

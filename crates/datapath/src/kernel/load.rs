@@ -3,8 +3,8 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
+use crate::abi::SIDESTEP_ABI_VERSION;
 use libbpf_rs::{MapCore, MapHandle, Object, ObjectBuilder, OpenObject};
-use sidestep_abi::SIDESTEP_ABI_VERSION;
 
 use super::fib;
 use super::grace::{Background, GracePeriod};

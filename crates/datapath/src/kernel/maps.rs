@@ -5,14 +5,14 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use libbpf_rs::{MapCore, MapHandle, MapType};
-use sidestep_abi::{
+use crate::abi::{
     SIDESTEP_FLOW_SETS_TOTAL, SIDESTEP_HMAC_KEYS, SIDESTEP_LEARNED, SIDESTEP_LEARNED_TOTAL,
     SIDESTEP_PORTS, SIDESTEP_REASONS, SIDESTEP_REPORT_RATES, SIDESTEP_REPORT_RING, SIDESTEP_WANTED,
     sidestep_adjacency, sidestep_flow_set, sidestep_group, sidestep_hmac_key, sidestep_hmac_work,
     sidestep_learned, sidestep_policy, sidestep_port, sidestep_port_counters, sidestep_report_rate,
     sidestep_route, sidestep_route_counters, sidestep_wanted,
 };
+use libbpf_rs::{MapCore, MapHandle, MapType};
 
 use sidestep_fib::{Fib, Memory as _};
 

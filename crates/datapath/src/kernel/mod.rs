@@ -31,7 +31,7 @@ use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use sidestep_abi::{sidestep_adjacency, sidestep_learned};
+use crate::abi::{sidestep_adjacency, sidestep_learned};
 
 pub use apply::Applied;
 pub use error::KernelError;

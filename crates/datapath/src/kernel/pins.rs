@@ -22,11 +22,11 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::abi::SIDESTEP_ABI_VERSION;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use nix::fcntl::{Flock, FlockArg};
 use nix::mount::{MsFlags, mount};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
-use sidestep_abi::SIDESTEP_ABI_VERSION;
 
 use super::{Descriptor, KernelError, Table, Target, sys};
 

@@ -165,9 +165,7 @@ fn interquartile_mean(mut times: Vec<f64>) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use sidestep_abi::{
-        SIDESTEP_PORT_FORWARD6, SIDESTEP_ROUTE_DROP, sidestep_port, sidestep_route,
-    };
+    use crate::abi::{SIDESTEP_PORT_FORWARD6, SIDESTEP_ROUTE_DROP, sidestep_port, sidestep_route};
     use sidestep_lab::root_or_skip;
 
     use super::*;

@@ -6,11 +6,11 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::{Receiver, channel};
 
-use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
-use sidestep_abi::{
+use crate::abi::{
     SIDESTEP_PORTS, SIDESTEP_REPORT_COPY, SIDESTEP_REPORT_ERROR, sidestep_report,
     sidestep_report_rate,
 };
+use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 
 use super::trace::{Plain, from_bytes};
 use super::{Kernel, KernelError, Table};

@@ -11,13 +11,13 @@ use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::{Receiver, channel};
 
-use ipnet::IpNet;
-use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
-use sidestep_abi::{
+use crate::abi::{
     Reason, SIDESTEP_FILTER_DESTINATION, SIDESTEP_FILTER_MET, SIDESTEP_FILTER_REASON,
     SIDESTEP_FILTER_SOURCE, SIDESTEP_FILTER_VERDICT, SIDESTEP_SAMPLE_BYTES, sidestep_filter,
     sidestep_filter_prefix, sidestep_sample,
 };
+use ipnet::IpNet;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
 
 use super::{Descriptor, Kernel, KernelError, Target, fib, load};
 use crate::native::{Trace, Verdict, VerdictKind};

@@ -1,6 +1,6 @@
 //! Program times: that the method measures what it says. Figures are printed, not asserted.
 
-use sidestep_abi::{SIDESTEP_ROUTE_DROP, sidestep_route};
+use sidestep_datapath::abi::{SIDESTEP_ROUTE_DROP, sidestep_route};
 use sidestep_datapath::kernel::{KernelError, Method, TEST_RUN_IFINDEX};
 use sidestep_datapath::{Image, Target};
 use sidestep_lab::root_or_skip;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use sidestep_abi::{
+use sidestep_datapath::abi::{
     SIDESTEP_ADJACENCY_VALID, SIDESTEP_ADJACENCY_XDP, SIDESTEP_PORT_FORWARD6, SIDESTEP_PORT_SEG6,
     SIDESTEP_ROUTE_END, SIDESTEP_ROUTE_END_DX6, SIDESTEP_ROUTE_FORWARD, SIDESTEP_ROUTE_HEADEND,
     sidestep_adjacency, sidestep_policy, sidestep_port, sidestep_route,

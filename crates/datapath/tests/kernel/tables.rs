@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
-use sidestep_abi::{
+use sidestep_datapath::abi::{
     SIDESTEP_LEARNED, SIDESTEP_PORTS, SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_FORWARD,
     sidestep_adjacency, sidestep_flow, sidestep_flow_set, sidestep_learned, sidestep_route,
 };

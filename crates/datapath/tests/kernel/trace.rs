@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Instant;
 
-use sidestep_abi::{Reason, SIDESTEP_ROUTE_DROP, SIDESTEP_SAMPLE_HEAD, sidestep_route};
+use sidestep_datapath::abi::{Reason, SIDESTEP_ROUTE_DROP, SIDESTEP_SAMPLE_HEAD, sidestep_route};
 use sidestep_datapath::kernel::{Kernel, Sampling, TEST_RUN_IFINDEX, TraceFilter};
 use sidestep_datapath::{Image, Native, Target, Verdict, VerdictKind};
 use sidestep_lab::root_or_skip;

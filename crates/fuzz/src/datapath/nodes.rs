@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use sidestep_abi::{
+use sidestep_control::compile::Compiler;
+use sidestep_datapath::abi::{
     SIDESTEP_ADJACENCY_VALID, SIDESTEP_PORT_O_FLAG, SIDESTEP_PORT_REQUIRE_HMAC,
     SIDESTEP_PORT_RPF_LOOSE, SIDESTEP_PORT_RPF_STRICT, SIDESTEP_PORT_SEG6, SIDESTEP_ROUTE_END,
     SIDESTEP_ROUTE_OURS, SIDESTEP_ROUTE_REQUIRE_HMAC,
 };
-use sidestep_control::compile::Compiler;
 use sidestep_datapath::{Image, Limits};
 use sidestep_lab::vectors::{Case, VectorFile};
 use sidestep_model::config;

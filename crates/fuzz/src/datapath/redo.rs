@@ -1,7 +1,7 @@
 //! What the packet path says that it decided (its trace), carried out a second time: on a vector of bytes, header by
 //! header, where `datapath/rewrite.h` moves a buffer once and writes fields in place.
 
-use sidestep_abi::{
+use sidestep_datapath::abi::{
     SIDESTEP_FLOW_LABEL_COPY, SIDESTEP_FLOW_LABEL_ZERO, SIDESTEP_POLICY_ENCAPS_L2,
     SIDESTEP_POLICY_INSERT, SIDESTEP_TRACE_CSID, SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_DEMASQUERADE,
     SIDESTEP_TRACE_FORWARD, SIDESTEP_TRACE_LAST_SEGMENT, SIDESTEP_TRACE_LEARN,

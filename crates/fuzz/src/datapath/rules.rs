@@ -11,15 +11,15 @@
 //! - What is reported of a packet, and what its sender is told by ICMP, quotes its own bytes and no others.
 //! - Nothing around the frame is written, and nothing around it has a part in what comes out.
 
-use sidestep_abi::{
+use sidestep_control::icmp::Kind;
+use sidestep_control::icmp::answer::answer;
+use sidestep_datapath::abi::{
     SIDESTEP_COPY_BYTES, SIDESTEP_HEADER_MAX, SIDESTEP_LEARNED_MAX, SIDESTEP_REPORT_BYTES,
     SIDESTEP_ROUTE_REQUIRE_HMAC, SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_DECAP,
     SIDESTEP_TRACE_FORWARD, SIDESTEP_TRACE_HMAC, SIDESTEP_TRACE_LEARN, SIDESTEP_TRACE_LOOKUP,
     SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_PUSH, SIDESTEP_TRACE_RESTORE, SIDESTEP_TRACE_SOURCE,
     sidestep_port_counters,
 };
-use sidestep_control::icmp::Kind;
-use sidestep_control::icmp::answer::answer;
 use sidestep_datapath::{Copied, FRAME_MAX, FibKey, Image, Native, Report, Trace, Verdict};
 
 use super::packet::ipv4_sum;

@@ -1,6 +1,6 @@
 //! What is refused before anything is written, and what is undone.
 
-use sidestep_abi::{sidestep_port, sidestep_route};
+use crate::abi::{sidestep_port, sidestep_route};
 use sidestep_lab::root_or_skip;
 
 use super::*;

@@ -1,19 +1,27 @@
-//! The structures shared with the packet path: the Rust side of `datapath/abi.h`, `report.h` and `sample.h`, generated at build time, and the
-//! table of reasons of `datapath/reason.h`.
+//! Structures and constants shared with the packet path, generated from `datapath/abi.h`,
+//! `report.h` and `sample.h` when this crate is built, and the table of reasons of
+//! `datapath/reason.h`.
 
-#![allow(
+use std::fmt;
+
+pub use generated::*;
+
+#[allow(
+    missing_docs,
     non_camel_case_types,
     non_upper_case_globals,
     clippy::all,
     clippy::pedantic
 )]
+mod generated {
+    include!(concat!(env!("OUT_DIR"), "/abi.rs"));
+}
 
-include!(concat!(env!("OUT_DIR"), "/abi.rs"));
 include!(concat!(env!("OUT_DIR"), "/reasons.rs"));
 
-/// Whoever has what is in it can sign.
-impl std::fmt::Debug for sidestep_hmac_key {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+/// Omits the hash states: anyone who reads them can sign.
+impl fmt::Debug for sidestep_hmac_key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("sidestep_hmac_key")
             .field("id", &self.id)
             .field("algorithm", &self.algorithm)
@@ -21,31 +29,31 @@ impl std::fmt::Debug for sidestep_hmac_key {
     }
 }
 
-/// Why a packet was dropped or left to the kernel.
+/// Reason for a drop or a punt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reason {
-    /// Stable number: counter slot.
+    /// Stable number, which is also the counter slot.
     pub number: u32,
     /// Stable name.
     pub name: &'static str,
-    /// RFC section or manual page; `-` where there is none.
+    /// RFC section or manual page, or `-`.
     pub source: &'static str,
-    /// One sentence for people.
+    /// Explanation in one sentence.
     pub sentence: &'static str,
 }
 
 impl Reason {
-    /// The reason with that number.
+    /// Returns the reason with this number.
     pub fn from_number(number: u32) -> Option<&'static Self> {
         REASONS.iter().find(|reason| reason.number == number)
     }
 
-    /// The reason with that name.
+    /// Returns the reason with this name.
     pub fn from_name(name: &str) -> Option<&'static Self> {
         REASONS.iter().find(|reason| reason.name == name)
     }
 
-    /// Whether it ends the packet's way (else the kernel gets the packet).
+    /// Whether the reason explains a drop. The other reasons explain a punt.
     pub fn is_drop(&self) -> bool {
         self.number < 64
     }
