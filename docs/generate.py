@@ -15,8 +15,8 @@ from gen import Mistakes, conformance, reasons  # noqa: E402  (the path above mu
 
 def pages():
     """Path and text of every page that is generated, wholly or between marks."""
-    yield DOCS / "conformance.md", conformance.page()
-    yield DOCS / "manual.md", reasons.put_table((DOCS / "manual.md").read_text(encoding="utf-8"))
+    yield DOCS / "reference/conformance.md", conformance.page()
+    yield DOCS / "reference/reasons.md", reasons.put_table((DOCS / "reference/reasons.md").read_text(encoding="utf-8"))
 
 
 def main():

@@ -51,40 +51,40 @@ class Documents(unittest.TestCase):
                 self.assertTrue((ROOT / target).exists(), f"{page.relative_to(ROOT)} names {target}")
 
     def test_tests_vectors_and_fuzz_targets_that_the_security_page_names_are_there(self):
-        page = (ROOT / "docs/security.md").read_text(encoding="utf-8")
+        page = (ROOT / "docs/explanation/security.md").read_text(encoding="utf-8")
         tests = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("crates/*/tests/*.rs"))
         vectors = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("vectors/*.yaml"))
         named = re.findall(r"`((?:[a-z0-9]+_){3,}[a-z0-9]+)`", page)
         self.assertGreater(len(named), 5)
         for name in named:
             found = f"fn {name}()" in tests or f"name: {name}\n" in vectors
-            self.assertTrue(found, f"docs/security.md names {name}, which is no test and no vector")
+            self.assertTrue(found, f"docs/explanation/security.md names {name}, which is no test and no vector")
         for target in re.findall(r"`\./dev fuzz ([a-z]+)`", page):
             self.assertTrue((ROOT / f"crates/fuzz/src/bin/fuzz-{target}.rs").exists(), target)
 
     def test_commands_in_the_documents_are_commands_of_the_program(self):
         program = sidestep()
         known = {}
-        pages = [ROOT / "README.md", ROOT / "docs/manual.md", ROOT / "docs/behaviors.md"]
+        pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
         for page in pages:
             for command in re.findall(r"(?:^|`)sidestep ((?:route )?[a-z]+)", page.read_text(encoding="utf-8"), re.M):
                 if command not in known:
                     asked = [program, *command.split(), "--help"]
                     known[command] = subprocess.run(asked, capture_output=True, check=False).returncode == 0
-                self.assertTrue(known[command], f"{page.name} speaks of `sidestep {command}`")
+                self.assertTrue(known[command], f"{page.relative_to(ROOT)} names `sidestep {command}`")
 
-    def test_every_command_of_the_program_is_in_the_manual(self):
+    def test_every_command_of_the_program_is_in_the_documents(self):
         said = subprocess.run([sidestep(), "--help"], capture_output=True, text=True, check=True).stdout
         commands = re.findall(r"(?m)^  ([a-z]+)  ", said.split("Options:")[0])
         self.assertGreater(len(commands), 5)
-        manual = (ROOT / "docs/manual.md").read_text(encoding="utf-8")
+        manual = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").rglob("*.md"))
         for command in set(commands) - {"help"}:
             # A command may stand at the end of a line.
             self.assertRegex(manual, rf"sidestep\s{command}\b")
 
-    def test_the_node_file_of_the_manual_is_valid(self):
-        manual = (ROOT / "docs/manual.md").read_text(encoding="utf-8")
-        text = re.search(r"<!-- checked by tests/test_docs.py -->\n```yaml\n(.*?)```", manual, re.DOTALL).group(1)
+    def test_the_node_file_of_the_reference_is_valid(self):
+        page = (ROOT / "docs/reference/node-file.md").read_text(encoding="utf-8")
+        text = re.search(r"<!-- checked by tests/test_docs.py -->\n```yaml\n(.*?)```", page, re.DOTALL).group(1)
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
             file.write(text)
             file.flush()
@@ -94,7 +94,7 @@ class Documents(unittest.TestCase):
 
     def test_every_behavior_is_in_the_documents(self):
         said = subprocess.run([sidestep(), "route", "add", "--help"], capture_output=True, text=True, check=True).stdout
-        page = (ROOT / "docs/behaviors.md").read_text(encoding="utf-8")
+        page = (ROOT / "docs/reference/behaviors.md").read_text(encoding="utf-8")
         names = re.findall(r"(?m)^  (End[\w.]*)", said) + re.findall(r"(?m)^  [\w.]+ +(H\.[\w.]+)", said)
         self.assertGreater(len(names), 10)
         for name in names:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The walk through the longest-prefix-match table that crates/fib builds: a search tree over the edges of the prefixes,
- * one cache line of 64 bytes per level, read without locks while a writer publishes. docs/fib.md draws it.
+ * one cache line of 64 bytes per level, read without locks while a writer publishes. docs/explanation/prefix-table.md draws it.
  *
  *   inner line   children (index of a line, 4 bytes)   7 separators, shifted right by one
  *                0                                     8                                 64

@@ -1,4 +1,4 @@
-"""docs/conformance.md: the clauses of clauses.yaml with what proves them, and where Linux differs."""
+"""docs/reference/conformance.md: the clauses of clauses.yaml with what proves them, and where Linux differs."""
 
 import fnmatch
 import re
@@ -37,7 +37,7 @@ and line are given to find it. Proof is by name: a golden vector (`vectors/*.yam
 | partly, not yet | said what is missing |
 
 Where the RFCs ask for an ICMP error and Linux sends none, as at its SIDs, Sidestep drops the packet, counts the reason
-(`sidestep show drops`), and its daemon tells the sender ([manual](manual.md#icmp)).
+(`sidestep show drops`), and its daemon tells the sender ([manual](icmp.md)).
 """
 
 DIFFERENCES = """\
@@ -109,7 +109,7 @@ class Proofs:
     def shown(self, names):
         """The cell of a table for them."""
         words = [
-            f"[{name}](../vectors/{self.groups[name]}.yaml)" if name in self.groups else f"test `{name}`"
+            f"[{name}](../../vectors/{self.groups[name]}.yaml)" if name in self.groups else f"test `{name}`"
             for name in names[:NAMES]
         ]
         if len(names) > NAMES:

@@ -1,4 +1,4 @@
-"""The table of reasons in docs/manual.md: from datapath/reason.h, and reasons.yaml for what to make of each."""
+"""The table of reasons in docs/reference/reasons.md: from datapath/reason.h, and reasons.yaml for what to make of each."""
 
 import re
 
@@ -26,7 +26,7 @@ def put_table(page):
     mistakes = [f"reasons.yaml: {name} is not explained" for name in sorted(names - advice.keys())]
     mistakes += [f"reasons.yaml: {name} is no reason of datapath/reason.h" for name in sorted(advice.keys() - names)]
     if BEGIN not in page or END not in page:
-        mistakes.append("manual.md: the marks of the table of reasons are not there")
+        mistakes.append("reference/reasons.md: the marks of the table of reasons are not there")
     if mistakes:
         raise Mistakes(*mistakes)
     text = ""
@@ -39,6 +39,6 @@ def put_table(page):
             for number, name, source, sentence in reasons
             if wanted(number)
         ]
-        text += f"\n### {title}\n\n" + table(["Reason", "Meaning", "Source", "What to look at"], rows)
+        text += f"\n## {title}\n\n" + table(["Reason", "Meaning", "Source", "What to look at"], rows)
     before, rest = page.split(BEGIN)
     return before + BEGIN + text + "\n" + END + rest.split(END)[1]

@@ -295,7 +295,7 @@ fn the_first_packet_to_an_unresolved_next_hop_arrives_by_way_of_the_kernel() {
                 contains(&out, data).then_some(out)
             });
             assert_eq!(to_mac(&first), star.mac("b", "eth0"), "{place}");
-            // From now on by itself, in the same form. (Flow label and hop limits differ as docs/conformance.md has it.)
+            // From now on by itself, in the same form. (Flow label and hop limits differ as docs/reference/conformance.md has it.)
             eventually(&place, || {
                 (explain(star.router(), "eth0", &frame).0 == "forward").then_some(())
             });

@@ -2,7 +2,7 @@
 //!
 //! A [`Fib`] keeps the prefixes of several views in a [`Memory`]: of this process ([`Heap`]), or a BPF map that programs
 //! walk with `datapath/table/fib6.h`. The form is a search tree over the places where prefixes begin and end, one cache
-//! line a level; `layout` says it word by word, docs/fib.md why, and what else was tried.
+//! line a level; `layout` says it word by word, docs/explanation/prefix-table.md why, and what else was tried.
 //!
 //! ```
 //! use sidestep_fib::{Fib, Heap, Prefix};

@@ -1,5 +1,5 @@
 //! What can be measured: each behavior as the configuration that makes it, the frame that is sent, and the frame that has to
-//! come out, byte for byte, from Linux and from Sidestep. Where the two are not equal, docs/conformance.md says why.
+//! come out, byte for byte, from Linux and from Sidestep. Where the two are not equal, docs/reference/conformance.md says why.
 //!
 //! Expected frames are built from the RFCs' drawings alone ([`super::packet`]), for any number of segments and any size.
 
