@@ -14,7 +14,7 @@
 
 #include "reason.h"
 
-#define SIDESTEP_ABI_VERSION 11
+#define SIDESTEP_ABI_VERSION 12
 
 /* LIMIT: segments in one SRH that a headend writes. */
 #define SIDESTEP_SEGMENTS_MAX 16
@@ -92,9 +92,9 @@ struct sidestep_port {
 	__u32 view4;   /* FIB view of its IPv4 rules */
 	__u8 mac[6];   /* frames to another address are not for us */
 	__u16 reserved; /* 0 */
-	__u32 back6, back4; /* route of what a service sends back by this port (an SR proxy); 0: no service */
+	__u32 return6, return4; /* route of what a service sends back by this port (an SR proxy); 0: no service */
 	__u32 own6, own4;   /* where there is one: FIB view of the port's own addresses */
-	__u32 back2;        /* as back6 and back4, of Ethernet frames; the other two are 0 then */
+	__u32 return_l2;        /* as return6 and return4, of Ethernet frames; the other two are 0 then */
 	__u32 domain;       /* FIB view of the SID blocks kept from this port (RFC 8754 5.1); 0: it is inside */
 	__u32 hmac_keys;    /* FIB view of HMAC key ids, in 4 bytes of an address; 0: no key */
 	__u8 spare[12];     /* 0 */
@@ -110,8 +110,8 @@ enum sidestep_action {
 	/* No routes themselves, they lead on to one: */
 	SIDESTEP_ROUTE_SOURCE = 6,  /* what .view6 or .view4 has for the source address */
 	SIDESTEP_ROUTE_NEXT = 7,    /* what .view6 or .view4 has for the destination address */
-	SIDESTEP_ROUTE_BACK_AM = 8, /* of a port: what a service behind END_AM sends back */
-	SIDESTEP_ROUTE_BACK_AD = 9, /* of a port: the same behind END_AD; .policy: index of learned headers */
+	SIDESTEP_ROUTE_RETURN_AM = 8, /* of a port: what a service behind END_AM sends back */
+	SIDESTEP_ROUTE_RETURN_AD = 9, /* of a port: the same behind END_AD; .policy: index of learned headers */
 	SIDESTEP_ROUTE_HMAC_KEY = 10, /* of an HMAC key id: .policy is the index of the key. No packet's */
 	/* Endpoint behaviors. A SID from here on: needs SIDESTEP_PORT_SEG6. */
 	SIDESTEP_ROUTE_END = 16,
@@ -138,7 +138,7 @@ enum sidestep_action {
 #define SIDESTEP_ROUTE_USD 0x08u       /* ultimate segment decapsulation */
 #define SIDESTEP_ROUTE_NEXT_CSID 0x10u /* the SID begins a container of compressed SIDs (RFC 9800 4.1) */
 #define SIDESTEP_ROUTE_REPLACE_CSID 0x20u /* the segment list holds containers of them (RFC 9800 4.2) */
-#define SIDESTEP_ROUTE_NAT 0x40u       /* BACK_AM: the service may change the destination */
+#define SIDESTEP_ROUTE_NAT 0x40u       /* RETURN_AM: the service may change the destination */
 #define SIDESTEP_ROUTE_BY_DSCP 0x80u   /* GROUP: the packet's DSCP is the slot; its routes may be groups by flow */
 /* Of a SID, which is no GROUP: what comes without a right HMAC is dropped, whatever its port says. */
 #define SIDESTEP_ROUTE_REQUIRE_HMAC 0x80u
@@ -153,7 +153,7 @@ struct sidestep_route {
 	__u32 adjacency; /* index, 0: none */
 	__u32 view6;     /* FIB view, 0: none */
 	__u32 view4;     /* FIB view, 0: none */
-	__u32 policy;    /* index, 0: none; END_AD, BACK_AD: index of learned headers; HMAC_KEY: of the key */
+	__u32 policy;    /* index, 0: none; END_AD, RETURN_AD: index of learned headers; HMAC_KEY: of the key */
 	__u8 block_bits; /* *_CSID: Locator-Block length, a multiple of 8 */
 	__u8 function_bits; /* *_CSID: C-SID length, a multiple of 8; REPLACE_CSID: 16 or 32 */
 	__u8 inner;         /* END_AS, END_AD: upper-layer header that the service takes: 4, 41, 143 */
@@ -318,7 +318,7 @@ struct sidestep_route_counters {
 	__u64 packets, bytes; /* matched and processed; bytes of layer 3 as received */
 	__u64 errors;         /* matched, then dropped by the behavior's checks */
 	__u64 not_learned;    /* of the errors: a service sent it back before its proxy had learned headers */
-	__u64 no_srh;         /* of BACK_AM: came back without an SRH, from a source that is not at a service */
+	__u64 no_srh;         /* of RETURN_AM: came back without an SRH, from a source that is not at a service */
 };
 
 #define SIDESTEP_ASSERT_SIZE(type, size) _Static_assert(sizeof(type) == (size), #type)
@@ -353,7 +353,7 @@ enum sidestep_trace_kind {
 	/* a: Segments Left, b: DA.Arg.Index, as they will be; address: new destination */
 	SIDESTEP_TRACE_REPLACE_CSID = 12,
 	SIDESTEP_TRACE_SOURCE = 13,  /* a: view of source addresses, b: route or 0; address: key */
-	SIDESTEP_TRACE_BACK = 14,         /* b: route of the port that a service sent the packet back by */
+	SIDESTEP_TRACE_RETURN = 14,         /* b: route of the port that a service sent the packet back by */
 	SIDESTEP_TRACE_MASQUERADE = 15,   /* a: offset of the SRH, b: Segments Left; address: new destination */
 	SIDESTEP_TRACE_DEMASQUERADE = 16, /* the same */
 	SIDESTEP_TRACE_LEARN = 17,        /* a: learned headers, b: bytes; address: destination as it goes on */

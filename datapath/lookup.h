@@ -50,7 +50,7 @@ INLINE struct address source_address(ENV *e, const struct packet *p)
 }
 
 /* The way back of an IPv4 packet: to its source, for a packet from where it goes. */
-INLINE struct lookup_key way_back(const __u8 *ip)
+INLINE struct lookup_key reverse_key(const __u8 *ip)
 {
 	struct lookup_key key = {};
 
@@ -63,18 +63,18 @@ INLINE struct lookup_key way_back(const __u8 *ip)
  * The index of the route that the record at `index` leads to; 0: none. `back`: the lookup is not for the packet, but for
  * its way back.
  */
-SUBPROGRAM __u32 lookup_on(ENV *e, struct packet *p, __u32 index, _Bool back)
+SUBPROGRAM __u32 lookup_on(ENV *e, struct packet *p, __u32 index, _Bool reverse)
 {
 	struct lookup_key key;
 
 	if (!p)
 		return 0;
-	if (back) {
+	if (reverse) {
 		const __u8 *ip = env_bytes(e, p->l3, IPV4_LENGTH);
 
 		if (!ip)
 			return 0;
-		key = way_back(ip);
+		key = reverse_key(ip);
 	} else {
 		key.destination = p->destination;
 		key.source = source_address(e, p);

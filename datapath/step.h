@@ -48,7 +48,7 @@ SUBPROGRAM int is_kept_out(ENV *e, __u32 domain)
  * What a service sends back and only the kernel could read: it would send that on by its destination, past the rest of the
  * segment list, so it ends here. What is for this node or for a group is the kernel's. `v`: what reading it came to.
  */
-SUBPROGRAM verdict unread_back(ENV *e, struct packet *p, const struct sidestep_port *port, verdict v)
+SUBPROGRAM verdict return_unparsable(ENV *e, struct packet *p, const struct sidestep_port *port, verdict v)
 {
 	const struct sidestep_route *route;
 	struct address destination = {};
@@ -61,7 +61,7 @@ SUBPROGRAM verdict unread_back(ENV *e, struct packet *p, const struct sidestep_p
 	if (!eth)
 		return v;
 	if (load16(eth + ETH_TYPE) == ETHERTYPE_IPV6) {
-		back = port->back6;
+		back = port->return6;
 		own = port->own6;
 		ip = env_bytes(e, ETH_LENGTH, IPV6_LENGTH);
 		if (ip)
@@ -69,7 +69,7 @@ SUBPROGRAM verdict unread_back(ENV *e, struct packet *p, const struct sidestep_p
 		if (ip && (ipv6_is_multicast(destination) || ipv6_is_link_local(destination)))
 			return v;
 	} else {
-		back = port->back4;
+		back = port->return4;
 		own = port->own4;
 		ip = env_bytes(e, ETH_LENGTH, IPV4_LENGTH);
 		if (ip)
@@ -82,7 +82,7 @@ SUBPROGRAM verdict unread_back(ENV *e, struct packet *p, const struct sidestep_p
 		return v;
 	p->visited[0] = route->counter;
 	p->visits = 1;
-	env_trace(e, SIDESTEP_TRACE_BACK, 0, back, destination);
+	env_trace(e, SIDESTEP_TRACE_RETURN, 0, back, destination);
 	return drop(kernel_only);
 }
 
@@ -102,7 +102,7 @@ INLINE verdict classify(ENV *e, struct packet *p, const struct sidestep_port *po
 		return punt(not_ip);
 	if (unlikely(port->domain) && load16(eth + ETH_TYPE) == ETHERTYPE_IPV6 && is_kept_out(e, port->domain))
 		return drop(sid_block);
-	if (unlikely(port->back2) && service_sent_frame(eth, port)) {
+	if (unlikely(port->return_l2) && service_sent_frame(eth, port)) {
 		frame_read(e, p, load16(eth + ETH_TYPE));
 		return VERDICT_CONTINUE;
 	}
@@ -115,7 +115,7 @@ INLINE verdict classify(ENV *e, struct packet *p, const struct sidestep_port *po
 		if (v == VERDICT_CONTINUE) {
 			if (!(port->flags & SIDESTEP_PORT_FORWARD6))
 				return punt(forwarding_off);
-			if ((port->flags & SIDESTEP_PORT_RULES6_PUNT) && !port->back6)
+			if ((port->flags & SIDESTEP_PORT_RULES6_PUNT) && !port->return6)
 				return punt(rule);
 		}
 	} else if (type == ETHERTYPE_IPV4) {
@@ -124,14 +124,14 @@ INLINE verdict classify(ENV *e, struct packet *p, const struct sidestep_port *po
 		if (v == VERDICT_CONTINUE) {
 			if (!(port->flags & SIDESTEP_PORT_FORWARD4))
 				return punt(forwarding_off);
-			if ((port->flags & SIDESTEP_PORT_RULES4_PUNT) && !port->back4)
+			if ((port->flags & SIDESTEP_PORT_RULES4_PUNT) && !port->return4)
 				return punt(rule);
 		}
 	} else {
 		return ethertype_is_tag(type) ? punt(vlan) : punt(not_ip);
 	}
-	if (unlikely(port->back6 | port->back4) && VERDICT_KIND(v) == VERDICT_PUNT)
-		return unread_back(e, p, port, v);
+	if (unlikely(port->return6 | port->return4) && VERDICT_KIND(v) == VERDICT_PUNT)
+		return return_unparsable(e, p, port, v);
 	return v;
 }
 
@@ -148,7 +148,7 @@ SUBPROGRAM verdict reverse_path(ENV *e, struct packet *p)
 	ip = env_bytes(e, p->l3, IPV4_LENGTH);
 	if (!ip)
 		return punt(reverse_path);
-	index = env_fib_lookup(e, p->view4, way_back(ip).destination);
+	index = env_fib_lookup(e, p->view4, reverse_key(ip).destination);
 	route = env_route(e, index);
 	if (route && unlikely(route_leads_on(route)))
 		route = env_route(e, lookup_on(e, p, index, 1));
@@ -259,12 +259,12 @@ INLINE verdict forward_one_of(ENV *e, struct packet *p, __u32 group)
 }
 
 /* The route of a packet that a service sends back: the port's, without a lookup. 0: it is not one, or it is for us. */
-INLINE __u32 sent_back(ENV *e, struct packet *p, const struct sidestep_port *port)
+INLINE __u32 return_route(ENV *e, struct packet *p, const struct sidestep_port *port)
 {
-	__u32 back = p->version == 6 ? port->back6 : port->back4;
+	__u32 back = p->version == 6 ? port->return6 : port->return4;
 
 	if (p->frame)
-		back = port->back2;
+		back = port->return_l2;
 	else if (likely(!back) || env_fib_lookup(e, p->version == 6 ? port->own6 : port->own4, p->destination))
 		return 0;
 	/* The kernel knows nothing of proxies: it would send the packet past the rest of its segment list. */
@@ -272,7 +272,7 @@ INLINE __u32 sent_back(ENV *e, struct packet *p, const struct sidestep_port *por
 	p->last_ours = 1;
 	/* Its source is behind the segments that it came by. */
 	p->check_source = 0;
-	env_trace(e, SIDESTEP_TRACE_BACK, 0, back, p->destination);
+	env_trace(e, SIDESTEP_TRACE_RETURN, 0, back, p->destination);
 	return back;
 }
 
@@ -328,11 +328,11 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 		if (r->counter)
 			p->visited[i] = r->counter;
 		p->visits = i + 1;
-		if (unlikely(r->action == SIDESTEP_ROUTE_BACK_AM || r->action == SIDESTEP_ROUTE_BACK_AD)) {
-			v = r->action == SIDESTEP_ROUTE_BACK_AM ? demasquerade(e, p, r) : restore(e, p, r);
+		if (unlikely(r->action == SIDESTEP_ROUTE_RETURN_AM || r->action == SIDESTEP_ROUTE_RETURN_AD)) {
+			v = r->action == SIDESTEP_ROUTE_RETURN_AM ? demasquerade(e, p, r) : restore(e, p, r);
 			if (v != lookup())
 				return v;
-			if (r->action == SIDESTEP_ROUTE_BACK_AM && !p->met_srh)
+			if (r->action == SIDESTEP_ROUTE_RETURN_AM && !p->met_srh)
 				p->stripped = source_is_elsewhere(e, p) != 0;
 			index = 0;
 			continue;
@@ -534,7 +534,7 @@ INLINE struct outcome step(ENV *e)
 	if (v == VERDICT_CONTINUE) {
 		p.check_source = p.version == 4;
 		env_trace(e, SIDESTEP_TRACE_PARSED, p.frame ? 0 : p.version, p.l3, p.destination);
-		v = route_packet(e, &p, sent_back(e, &p, port));
+		v = route_packet(e, &p, return_route(e, &p, port));
 		if (VERDICT_KIND(v) == VERDICT_FORWARD) {
 			verdict checked = check_source(e, &p);
 

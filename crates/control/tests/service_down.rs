@@ -55,7 +55,7 @@ fn on_down_holds_and_the_way_back_stays_where_the_interface_to_the_service_has_g
             let mut node = node(proxy, on_down);
             let back = |image: &Image| {
                 let port = &image.ports[&BACK.0];
-                [port.back6, port.back4, port.back2].map(|back| back != 0)
+                [port.return6, port.return4, port.return_l2].map(|back| back != 0)
             };
             let with = compile(&node);
             assert!(!has(&with, action, reason), "{proxy}");

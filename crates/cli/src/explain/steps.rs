@@ -6,11 +6,11 @@ use serde::Serialize;
 use sidestep_control::compile::Leads;
 use sidestep_datapath::Trace;
 use sidestep_datapath::abi::{
-    Reason, SIDESTEP_TRACE_BACK, SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_CHOICE,
-    SIDESTEP_TRACE_CSID, SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_DEMASQUERADE, SIDESTEP_TRACE_DSCP,
-    SIDESTEP_TRACE_FORWARD, SIDESTEP_TRACE_HMAC, SIDESTEP_TRACE_LAST_SEGMENT, SIDESTEP_TRACE_LEARN,
-    SIDESTEP_TRACE_LOOKUP, SIDESTEP_TRACE_MASQUERADE, SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_POP,
-    SIDESTEP_TRACE_PORT, SIDESTEP_TRACE_PUSH, SIDESTEP_TRACE_REPLACE_CSID, SIDESTEP_TRACE_SOURCE,
+    Reason, SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_CHOICE, SIDESTEP_TRACE_CSID,
+    SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_DEMASQUERADE, SIDESTEP_TRACE_DSCP, SIDESTEP_TRACE_FORWARD,
+    SIDESTEP_TRACE_HMAC, SIDESTEP_TRACE_LAST_SEGMENT, SIDESTEP_TRACE_LEARN, SIDESTEP_TRACE_LOOKUP,
+    SIDESTEP_TRACE_MASQUERADE, SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_POP, SIDESTEP_TRACE_PORT,
+    SIDESTEP_TRACE_PUSH, SIDESTEP_TRACE_REPLACE_CSID, SIDESTEP_TRACE_RETURN, SIDESTEP_TRACE_SOURCE,
     SIDESTEP_TRACE_SRH,
 };
 use sidestep_model::grammar::{Style, route};
@@ -278,7 +278,7 @@ fn step(names: Names<'_>, event: &Trace, destination: &mut IpAddr) -> Option<Ste
             let next = address(event.address, Family::V6);
             compressed(event, (std::mem::replace(destination, next), next))
         }
-        SIDESTEP_TRACE_BACK..=SIDESTEP_TRACE_LAST_SEGMENT => of_proxy(event, destination),
+        SIDESTEP_TRACE_RETURN..=SIDESTEP_TRACE_LAST_SEGMENT => of_proxy(event, destination),
         SIDESTEP_TRACE_HMAC => Step::Hmac {
             key: a,
             wrong: Reason::from_number(b).map(|reason| reason.name),
@@ -354,7 +354,7 @@ fn family_of(names: Names<'_>, event: &Trace, destination: IpAddr) -> Family {
 fn of_proxy(event: &Trace, destination: &mut IpAddr) -> Step {
     let next = address(event.address, Family::V6);
     match event.kind {
-        SIDESTEP_TRACE_BACK => Step::Back {
+        SIDESTEP_TRACE_RETURN => Step::Back {
             summary: "sent back by a service, to the proxy of this port",
             source: PROXIES,
         },

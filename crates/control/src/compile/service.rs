@@ -4,9 +4,9 @@ use std::net::IpAddr;
 
 use sidestep_datapath::FibKey;
 use sidestep_datapath::abi::{
-    PUNT_local, SIDESTEP_FLOW_WAYS, SIDESTEP_PORT_SERVICE, SIDESTEP_ROUTE_BACK_AD,
-    SIDESTEP_ROUTE_BACK_AM, SIDESTEP_ROUTE_END_AD, SIDESTEP_ROUTE_END_AM, SIDESTEP_ROUTE_END_AS,
-    SIDESTEP_ROUTE_NAT, SIDESTEP_ROUTE_OURS, sidestep_learned, sidestep_route,
+    PUNT_local, SIDESTEP_FLOW_WAYS, SIDESTEP_PORT_SERVICE, SIDESTEP_ROUTE_END_AD,
+    SIDESTEP_ROUTE_END_AM, SIDESTEP_ROUTE_END_AS, SIDESTEP_ROUTE_NAT, SIDESTEP_ROUTE_OURS,
+    SIDESTEP_ROUTE_RETURN_AD, SIDESTEP_ROUTE_RETURN_AM, sidestep_learned, sidestep_route,
 };
 use sidestep_model::behavior::proxy::{Chain, InnerType};
 use sidestep_model::behavior::{EncapMode, Seg6Encap, Seg6Local};
@@ -127,7 +127,7 @@ pub(super) fn policy(record: &sidestep_route) -> u32 {
 /// Its `policy` is the place of learned headers.
 fn is_dynamic(record: &sidestep_route) -> bool {
     let action = u32::from(record.action);
-    matches!(action, SIDESTEP_ROUTE_END_AD | SIDESTEP_ROUTE_BACK_AD)
+    matches!(action, SIDESTEP_ROUTE_END_AD | SIDESTEP_ROUTE_RETURN_AD)
 }
 
 impl Pass<'_> {
@@ -156,7 +156,7 @@ impl Pass<'_> {
         };
         let back = sidestep_route {
             flags: nat as u8,
-            ..record(SIDESTEP_ROUTE_BACK_AM)
+            ..record(SIDESTEP_ROUTE_RETURN_AM)
         };
         self.way_back(&service, back)?;
         for port in [service.oif, service.iif] {
@@ -208,7 +208,7 @@ impl Pass<'_> {
             &service,
             sidestep_route {
                 policy: learned,
-                ..record(SIDESTEP_ROUTE_BACK_AD)
+                ..record(SIDESTEP_ROUTE_RETURN_AD)
             },
         )?;
         let adjacency = self.adjacency(service.oif, service.via, None)?;
@@ -271,9 +271,9 @@ impl Pass<'_> {
             return Ok(());
         };
         let (way, others) = match service.sees {
-            InnerType::Ipv6 => (&mut port.back6, port.back2 != 0),
-            InnerType::Ipv4 => (&mut port.back4, port.back2 != 0),
-            InnerType::L2 => (&mut port.back2, port.back6 != 0 || port.back4 != 0),
+            InnerType::Ipv6 => (&mut port.return6, port.return_l2 != 0),
+            InnerType::Ipv4 => (&mut port.return4, port.return_l2 != 0),
+            InnerType::L2 => (&mut port.return_l2, port.return6 != 0 || port.return4 != 0),
         };
         if others || (*way != 0 && *way != back) {
             return left(unsupported(format!(
