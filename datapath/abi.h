@@ -132,7 +132,7 @@ enum sidestep_action {
 };
 
 /* route.flags */
-#define SIDESTEP_ROUTE_OURS 0x01u      /* the kernel does not have this route */
+#define SIDESTEP_ROUTE_SIDESTEP_ONLY 0x01u      /* the kernel does not have this route */
 #define SIDESTEP_ROUTE_PSP 0x02u       /* penultimate segment pop */
 #define SIDESTEP_ROUTE_USP 0x04u       /* ultimate segment pop */
 #define SIDESTEP_ROUTE_USD 0x08u       /* ultimate segment decapsulation */

@@ -53,8 +53,8 @@ struct packet {
 	__u8 segments_left;
 	__u8 ecn;         /* of the current header, as it will be */
 	__u8 outer_proto; /* what the last decapsulation found: 4, 41, 143 */
-	__u8 ours;        /* a route was applied that the kernel does not have */
-	__u8 last_ours;   /* the last one was */
+	__u8 sidestep_only;        /* a route was applied that the kernel does not have */
+	__u8 last_sidestep_only;   /* the last one was */
 	__u8 check_source; /* an IPv4 packet whose source the ingress port's reverse path filter judges */
 	__u8 frame;       /* a service sent back a frame: what is in it does not count */
 	__u8 met_srh;     /* a routing header was met, even if its Segments Left is 0 */

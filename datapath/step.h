@@ -32,7 +32,7 @@
  * RFC 8754 5.1: packets from outside the domain, to its SIDs or from them. Whatever else is wrong with the packet: the kernel
  * does not get it either.
  */
-SUBPROGRAM int is_kept_out(ENV *e, __u32 domain)
+SUBPROGRAM int sid_block_filter(ENV *e, __u32 domain)
 {
 	const __u8 *ip = env_bytes(e, ETH_LENGTH, IPV6_LENGTH);
 	struct address source, destination;
@@ -100,7 +100,7 @@ INLINE verdict classify(ENV *e, struct packet *p, const struct sidestep_port *po
 	eth = env_bytes(e, 0, ETH_LENGTH);
 	if (!eth)
 		return punt(not_ip);
-	if (unlikely(port->domain) && load16(eth + ETH_TYPE) == ETHERTYPE_IPV6 && is_kept_out(e, port->domain))
+	if (unlikely(port->domain) && load16(eth + ETH_TYPE) == ETHERTYPE_IPV6 && sid_block_filter(e, port->domain))
 		return drop(sid_block);
 	if (unlikely(port->return_l2) && service_sent_frame(eth, port)) {
 		frame_read(e, p, load16(eth + ETH_TYPE));
@@ -268,8 +268,8 @@ INLINE __u32 return_route(ENV *e, struct packet *p, const struct sidestep_port *
 	else if (likely(!back) || env_fib_lookup(e, p->version == 6 ? port->own6 : port->own4, p->destination))
 		return 0;
 	/* The kernel knows nothing of proxies: it would send the packet past the rest of its segment list. */
-	p->ours = 1;
-	p->last_ours = 1;
+	p->sidestep_only = 1;
+	p->last_sidestep_only = 1;
 	/* Its source is behind the segments that it came by. */
 	p->check_source = 0;
 	env_trace(e, SIDESTEP_TRACE_RETURN, 0, back, p->destination);
@@ -284,7 +284,7 @@ INLINE verdict commit_push(ENV *e, struct packet *p)
 {
 	verdict v;
 
-	if (likely(!(p->plan & PLAN_PUSH)) || !p->ours)
+	if (likely(!(p->plan & PLAN_PUSH)) || !p->sidestep_only)
 		return VERDICT_CONTINUE;
 	v = check_source(e, p);
 	return v == VERDICT_CONTINUE ? commit(e, p) : v;
@@ -345,8 +345,8 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 				if (v != VERDICT_CONTINUE)
 					return v;
 			}
-			p->last_ours = (r->flags & SIDESTEP_ROUTE_OURS) != 0;
-			p->ours |= p->last_ours;
+			p->last_sidestep_only = (r->flags & SIDESTEP_ROUTE_SIDESTEP_ONLY) != 0;
+			p->sidestep_only |= p->last_sidestep_only;
 			if (r->action == SIDESTEP_ROUTE_FORWARD)
 				return forward(r->adjacency);
 			if (r->action == SIDESTEP_ROUTE_PUNT)
@@ -360,8 +360,8 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 		} else {
 			if (i == SIDESTEP_STEPS_MAX)
 				return drop(sid_loop);
-			p->last_ours = (r->flags & SIDESTEP_ROUTE_OURS) != 0;
-			p->ours |= p->last_ours;
+			p->last_sidestep_only = (r->flags & SIDESTEP_ROUTE_SIDESTEP_ONLY) != 0;
+			p->sidestep_only |= p->last_sidestep_only;
 			v = commit_push(e, p);
 			if (v != VERDICT_CONTINUE)
 				return v;
@@ -445,9 +445,9 @@ INLINE verdict leave(ENV *e, struct packet *p, __u32 index, struct outcome *outc
  * node, or one that a route of the kernel's own, in the tables that it would consult, sends to a next hop that it has to
  * resolve. Everything else ends here: the kernel's tables would send it elsewhere.
  */
-INLINE verdict without_kernel(ENV *e, struct packet *p, __u32 reason)
+INLINE verdict resolve_local_punt(ENV *e, struct packet *p, __u32 reason)
 {
-	_Bool kernels_route = !p->last_ours && (p->view == p->view6 || p->view == p->view4);
+	_Bool kernels_route = !p->last_sidestep_only && (p->view == p->view6 || p->view == p->view4);
 
 	if (!(p->plan & (PLAN_FRAME | PLAN_PUSH)) &&
 	    (reason == PUNT_local || (kernels_route && reason == PUNT_neighbor)))
@@ -543,8 +543,8 @@ INLINE struct outcome step(ENV *e)
 		}
 		if (VERDICT_KIND(v) == VERDICT_FORWARD)
 			v = leave(e, &p, VERDICT_ARGUMENT(v), &outcome);
-		if (VERDICT_KIND(v) == VERDICT_PUNT && p.ours) {
-			v = without_kernel(e, &p, VERDICT_ARGUMENT(v));
+		if (VERDICT_KIND(v) == VERDICT_PUNT && p.sidestep_only) {
+			v = resolve_local_punt(e, &p, VERDICT_ARGUMENT(v));
 			/* The kernel would ask for it if it knew the way. */
 			if (v == drop(no_neighbor))
 				env_want(e, p.view, p.destination);

@@ -37,8 +37,8 @@ SUBPROGRAM verdict demasquerade(ENV *e, struct packet *p, const struct sidestep_
 	if (v != VERDICT_CONTINUE)
 		return v;
 	if (!p->segments_left) {
-		p->ours = 0;
-		p->last_ours = 0;
+		p->sidestep_only = 0;
+		p->last_sidestep_only = 0;
 		return lookup();
 	}
 	/* 6.4.1, de-masquerading S02: also where the active segment is this node's, and it does not leave. */

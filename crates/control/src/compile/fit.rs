@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sidestep_datapath::FibKey;
-use sidestep_datapath::abi::{SIDESTEP_ROUTE_OURS, SIDESTEP_ROUTE_PUNT};
+use sidestep_datapath::abi::{SIDESTEP_ROUTE_PUNT, SIDESTEP_ROUTE_SIDESTEP_ONLY};
 
 use super::{CompileError, Pass};
 use crate::compile::tables::Prefix;
@@ -63,7 +63,7 @@ impl Pass<'_> {
 
     fn is_ours(&self, route: u32) -> bool {
         let record = self.out.image.routes.get(&route);
-        record.is_some_and(|route| u32::from(route.flags) & SIDESTEP_ROUTE_OURS != 0)
+        record.is_some_and(|route| u32::from(route.flags) & SIDESTEP_ROUTE_SIDESTEP_ONLY != 0)
     }
 
     /// Notes that the route of a prefix in a view is left to the kernel.

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use sidestep_datapath::abi::{
-    SIDESTEP_GROUP_SLOTS, SIDESTEP_ROUTE_FORWARD, SIDESTEP_ROUTE_GROUP, SIDESTEP_ROUTE_OURS,
-    sidestep_group, sidestep_route,
+    SIDESTEP_GROUP_SLOTS, SIDESTEP_ROUTE_FORWARD, SIDESTEP_ROUTE_GROUP,
+    SIDESTEP_ROUTE_SIDESTEP_ONLY, sidestep_group, sidestep_route,
 };
 use sidestep_model::route::{NextHop, Owner, Route, RouteKind};
 
@@ -77,7 +77,7 @@ impl Pass<'_> {
                 ));
             }
             if route.owner == Owner::Sidestep {
-                member.flags |= SIDESTEP_ROUTE_OURS as u8;
+                member.flags |= SIDESTEP_ROUTE_SIDESTEP_ONLY as u8;
             }
             ways.push((self.member(route, hop, member)?, hop.weight));
         }

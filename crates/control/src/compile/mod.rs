@@ -36,8 +36,8 @@ use sidestep_datapath::abi::{
     SIDESTEP_PORT_FORWARD4, SIDESTEP_PORT_FORWARD6, SIDESTEP_PORT_IGNORE_HMAC,
     SIDESTEP_PORT_O_FLAG, SIDESTEP_PORT_REQUIRE_HMAC, SIDESTEP_PORT_RPF_LOOSE,
     SIDESTEP_PORT_RPF_STRICT, SIDESTEP_PORT_RULES4_PUNT, SIDESTEP_PORT_RULES6_PUNT,
-    SIDESTEP_PORT_SEG6, SIDESTEP_PORTS, SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_OURS, sidestep_port,
-    sidestep_route,
+    SIDESTEP_PORT_SEG6, SIDESTEP_PORTS, SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_SIDESTEP_ONLY,
+    sidestep_port, sidestep_route,
 };
 use sidestep_datapath::{FibKey, Image, Limits, VIEWS};
 use sidestep_model::node::{IfIndex, Link, Node, TableId};
@@ -361,7 +361,7 @@ impl Pass<'_> {
         let view = self.stock.views.get(&ViewKey::Domain)?;
         // Ours: the kernel's routes make room for it where the prefixes do not all fit.
         let kept_out = self.bare(sidestep_route {
-            flags: SIDESTEP_ROUTE_OURS as u8,
+            flags: SIDESTEP_ROUTE_SIDESTEP_ONLY as u8,
             reason: DROP_sid_block as u8,
             ..routes::record(SIDESTEP_ROUTE_DROP)
         })?;

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use sidestep_datapath::abi::{
     DROP_policy_invalid, PUNT_route_miss, SIDESTEP_DSCPS, SIDESTEP_ROUTE_BY_DSCP,
     SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_END_B6_ENCAPS, SIDESTEP_ROUTE_FORWARD,
-    SIDESTEP_ROUTE_GROUP, SIDESTEP_ROUTE_OURS, sidestep_route,
+    SIDESTEP_ROUTE_GROUP, SIDESTEP_ROUTE_SIDESTEP_ONLY, sidestep_route,
 };
 use sidestep_model::policy::{
     Candidate, ListStanding, Policy, SegmentList, Standing, Steering, named,
@@ -113,7 +113,7 @@ impl<'a> Pass<'a> {
             if matches!(hop.encap, Some(Encap::Seg6Local(_))) {
                 member.action = SIDESTEP_ROUTE_END_B6_ENCAPS as u8;
             }
-            member.flags |= SIDESTEP_ROUTE_OURS as u8;
+            member.flags |= SIDESTEP_ROUTE_SIDESTEP_ONLY as u8;
             let list = policy.list_id(candidate, number);
             member.counter = self.counter(Counted::List(route.key, list));
             ways.insert(number, (member, hop));
@@ -152,7 +152,7 @@ impl<'a> Pass<'a> {
     /// The index of the record into a policy for some DSCPs of a route.
     fn member_into(&mut self, route: &Route, policy: Named) -> Outcome<u32> {
         let mut into = self.steered_into(route, policy)?;
-        into.flags |= SIDESTEP_ROUTE_OURS as u8;
+        into.flags |= SIDESTEP_ROUTE_SIDESTEP_ONLY as u8;
         if into.counter == 0 {
             into.counter = self.counter(Counted::Route(route.key));
         }

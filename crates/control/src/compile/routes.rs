@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use sidestep_datapath::abi::{
     DROP_blackhole, PUNT_egress, PUNT_local, PUNT_multicast, PUNT_neighbor, PUNT_route_type,
     PUNT_table_full, PUNT_unsupported, SIDESTEP_ADJACENCY_VALID, SIDESTEP_ADJACENCY_XDP,
-    SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_FORWARD, SIDESTEP_ROUTE_OURS, SIDESTEP_ROUTE_PUNT,
+    SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_FORWARD, SIDESTEP_ROUTE_PUNT, SIDESTEP_ROUTE_SIDESTEP_ONLY,
     sidestep_action, sidestep_adjacency, sidestep_reason, sidestep_route,
 };
 use sidestep_model::behavior::Seg6Encap;
@@ -212,7 +212,7 @@ impl Pass<'_> {
             Err(Err(error)) => return Err(error),
         };
         if route.owner == Owner::Sidestep {
-            record.flags |= SIDESTEP_ROUTE_OURS as u8;
+            record.flags |= SIDESTEP_ROUTE_SIDESTEP_ONLY as u8;
         }
         // Onto the only list of a policy: that is counted.
         if record.counter == 0 {

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use sidestep_datapath::FibKey;
 use sidestep_datapath::abi::{
     PUNT_local, SIDESTEP_FLOW_WAYS, SIDESTEP_PORT_SERVICE, SIDESTEP_ROUTE_END_AD,
-    SIDESTEP_ROUTE_END_AM, SIDESTEP_ROUTE_END_AS, SIDESTEP_ROUTE_NAT, SIDESTEP_ROUTE_OURS,
-    SIDESTEP_ROUTE_RETURN_AD, SIDESTEP_ROUTE_RETURN_AM, sidestep_learned, sidestep_route,
+    SIDESTEP_ROUTE_END_AM, SIDESTEP_ROUTE_END_AS, SIDESTEP_ROUTE_NAT, SIDESTEP_ROUTE_RETURN_AD,
+    SIDESTEP_ROUTE_RETURN_AM, SIDESTEP_ROUTE_SIDESTEP_ONLY, sidestep_learned, sidestep_route,
 };
 use sidestep_model::behavior::proxy::{Chain, InnerType};
 use sidestep_model::behavior::{EncapMode, Seg6Encap, Seg6Local};
@@ -256,7 +256,7 @@ impl Pass<'_> {
         }
         let counter = self.counter(service.counted());
         let back = room(self.bare(sidestep_route {
-            flags: back.flags | SIDESTEP_ROUTE_OURS as u8,
+            flags: back.flags | SIDESTEP_ROUTE_SIDESTEP_ONLY as u8,
             counter,
             ..back
         }))?;
@@ -299,7 +299,7 @@ impl Pass<'_> {
         let view = room(self.stock.views.get(&ViewKey::Own(dev, family)))?;
         // Ours: the kernel's routes make room for it where the prefixes do not all fit.
         let local = room(self.bare(sidestep_route {
-            flags: SIDESTEP_ROUTE_OURS as u8,
+            flags: SIDESTEP_ROUTE_SIDESTEP_ONLY as u8,
             ..punt(PUNT_local)
         }))?;
         let addresses = self.node.addresses.iter().filter(|(on, _)| *on == dev);

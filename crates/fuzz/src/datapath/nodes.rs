@@ -7,7 +7,7 @@ use sidestep_control::compile::Compiler;
 use sidestep_datapath::abi::{
     SIDESTEP_ADJACENCY_VALID, SIDESTEP_PORT_O_FLAG, SIDESTEP_PORT_REQUIRE_HMAC,
     SIDESTEP_PORT_RPF_LOOSE, SIDESTEP_PORT_RPF_STRICT, SIDESTEP_PORT_SEG6, SIDESTEP_ROUTE_END,
-    SIDESTEP_ROUTE_OURS, SIDESTEP_ROUTE_REQUIRE_HMAC,
+    SIDESTEP_ROUTE_REQUIRE_HMAC, SIDESTEP_ROUTE_SIDESTEP_ONLY,
 };
 use sidestep_datapath::{Image, Limits};
 use sidestep_lab::vectors::{Case, VectorFile};
@@ -83,7 +83,7 @@ impl Variant {
         }
         for route in image.routes.values_mut() {
             if matches!(self, Self::Ours | Self::OursUnresolved | Self::OursSmallMtu) {
-                route.flags |= SIDESTEP_ROUTE_OURS as u8;
+                route.flags |= SIDESTEP_ROUTE_SIDESTEP_ONLY as u8;
             }
             let sid = u32::from(route.action) >= SIDESTEP_ROUTE_END;
             if sid && self == Self::RequireHmacAtSids {
