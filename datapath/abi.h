@@ -93,7 +93,7 @@ struct sidestep_port {
 	__u8 mac[6];   /* frames to another address are not for us */
 	__u16 reserved; /* 0 */
 	__u32 return6, return4; /* route of what a service sends back by this port (an SR proxy); 0: no service */
-	__u32 own6, own4;   /* where there is one: FIB view of the port's own addresses */
+	__u32 local_addrs6, local_addrs4;   /* where there is one: FIB view of the port's own addresses */
 	__u32 return_l2;        /* as return6 and return4, of Ethernet frames; the other two are 0 then */
 	__u32 domain;       /* FIB view of the SID blocks kept from this port (RFC 8754 5.1); 0: it is inside */
 	__u32 hmac_keys;    /* FIB view of HMAC key ids, in 4 bytes of an address; 0: no key */

@@ -62,7 +62,7 @@ SUBPROGRAM verdict return_unparsable(ENV *e, struct packet *p, const struct side
 		return v;
 	if (load16(eth + ETH_TYPE) == ETHERTYPE_IPV6) {
 		back = port->return6;
-		own = port->own6;
+		own = port->local_addrs6;
 		ip = env_bytes(e, ETH_LENGTH, IPV6_LENGTH);
 		if (ip)
 			destination = load_address(ip + IPV6_DESTINATION);
@@ -70,7 +70,7 @@ SUBPROGRAM verdict return_unparsable(ENV *e, struct packet *p, const struct side
 			return v;
 	} else {
 		back = port->return4;
-		own = port->own4;
+		own = port->local_addrs4;
 		ip = env_bytes(e, ETH_LENGTH, IPV4_LENGTH);
 		if (ip)
 			destination.hi = load32(ip + IPV4_DESTINATION);
@@ -265,7 +265,7 @@ INLINE __u32 return_route(ENV *e, struct packet *p, const struct sidestep_port *
 
 	if (p->frame)
 		back = port->return_l2;
-	else if (likely(!back) || env_fib_lookup(e, p->version == 6 ? port->own6 : port->own4, p->destination))
+	else if (likely(!back) || env_fib_lookup(e, p->version == 6 ? port->local_addrs6 : port->local_addrs4, p->destination))
 		return 0;
 	/* The kernel knows nothing of proxies: it would send the packet past the rest of its segment list. */
 	p->sidestep_only = 1;

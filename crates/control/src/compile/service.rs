@@ -284,8 +284,8 @@ impl Pass<'_> {
         if *way == 0 {
             *way = back;
             match service.sees {
-                InnerType::Ipv6 => port.own6 = own,
-                InnerType::Ipv4 => port.own4 = own,
+                InnerType::Ipv6 => port.local_addrs6 = own,
+                InnerType::Ipv4 => port.local_addrs4 = own,
                 InnerType::L2 => {}
             }
             self.stock.routes.hold(back);

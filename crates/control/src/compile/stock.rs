@@ -70,8 +70,8 @@ impl Stock {
             [
                 it.view6,
                 it.view4,
-                it.own6,
-                it.own4,
+                it.local_addrs6,
+                it.local_addrs4,
                 it.domain,
                 it.hmac_keys,
             ]
