@@ -27,16 +27,16 @@ INLINE int planned_growth(ENV *e, const struct packet *p)
 		if (policy)
 			growth += policy->length;
 	}
-	return p->plan & PLAN_CARRY ? growth + ETH_LENGTH : growth;
+	return p->plan & PLAN_ENCAP_FRAME ? growth + ETH_LENGTH : growth;
 }
 
 /*
  * A frame within the packet leaves, or is carried: there is no hop limit to decrement, and Linux cannot cut it into segments: it
  * has no offload for what is behind Next Header 143 (ipv6_gso_segment).
  */
-INLINE _Bool plans_a_frame(const struct packet *p)
+INLINE _Bool plan_has_frame(const struct packet *p)
 {
-	return (p->plan & (PLAN_FRAME | PLAN_CARRY)) != 0;
+	return (p->plan & (PLAN_FRAME | PLAN_ENCAP_FRAME)) != 0;
 }
 
 /*
@@ -48,7 +48,7 @@ SUBPROGRAM verdict commit(ENV *e, struct packet *p)
 {
 	if (!p)
 		return punt(unsupported);
-	if (plans_a_frame(p)) {
+	if (plan_has_frame(p)) {
 		if (env_segment_size(e))
 			return punt(frame_segments);
 	} else if (p->hop_limit <= 1) {
@@ -67,7 +67,7 @@ SUBPROGRAM verdict commit(ENV *e, struct packet *p)
 	p->plan = 0;
 	p->frame = 0;
 	p->srh = 0;
-	p->met_srh = 0;
+	p->srh_seen = 0;
 	p->segments_left = 0;
 	p->hmac_srh = 0;
 	p->authentic = 0;

@@ -56,7 +56,7 @@ SUBPROGRAM int icmp_report(ENV *e, const struct packet *p, verdict v)
 	__u32 reason = VERDICT_ARGUMENT(v);
 
 	/* A frame is nobody's packet. */
-	if (!p || !p->version || p->frame || (p->plan & (PLAN_FRAME | PLAN_CARRY)))
+	if (!p || !p->version || p->frame || (p->plan & (PLAN_FRAME | PLAN_ENCAP_FRAME)))
 		return 0;
 	report = env_report(e, SIDESTEP_REPORT_ERROR);
 	if (!report)

@@ -20,7 +20,7 @@
 #define PLAN_FRAME 0x20u         /* .l3 - 14 is an inner Ethernet header: send that frame as it is */
 #define PLAN_ECN 0x40u           /* .ecn is new */
 #define PLAN_RESTORE 0x80u       /* with PLAN_PUSH: not a policy, but the learned headers .policy */
-#define PLAN_CARRY 0x100u        /* with PLAN_PUSH: around the frame that arrived, not around the packet in it */
+#define PLAN_ENCAP_FRAME 0x100u        /* with PLAN_PUSH: around the frame that arrived, not around the packet in it */
 #define PLAN_LAST_SEGMENT 0x200u /* the destination that the packet has becomes Segment List[0] of the SRH at .srh */
 
 struct packet {
@@ -57,8 +57,8 @@ struct packet {
 	__u8 last_sidestep_only;   /* the last one was */
 	__u8 check_source; /* an IPv4 packet whose source the ingress port's reverse path filter judges */
 	__u8 frame;       /* a service sent back a frame: what is in it does not count */
-	__u8 met_srh;     /* a routing header was met, even if its Segments Left is 0 */
-	__u8 stripped;    /* came back from a service behind End.AM without an SRH, and is hardly its own */
+	__u8 srh_seen;     /* a routing header was met, even if its Segments Left is 0 */
+	__u8 srh_missing;    /* came back from a service behind End.AM without an SRH, and is hardly its own */
 	__u8 csid_length; /* REPLACE-C-SID: bytes of a C-SID (2, 4) while such a SID looks for its SRH; else 0 */
 	__u8 csid_index;  /* and DA.Arg.Index */
 	__u8 hmac_key;    /* index of the key that signs what was inserted; 0: none */

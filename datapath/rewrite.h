@@ -64,7 +64,7 @@ INLINE enum rewrite_result rewrite_has_room(ENV *e, const struct packet *p)
 	if (!policy)
 		return REWRITE_REFUSED;
 	more = (int)policy->length + ETH_LENGTH - (int)p->l3;
-	if (p->plan & PLAN_CARRY)
+	if (p->plan & PLAN_ENCAP_FRAME)
 		more += ETH_LENGTH;
 	if (p->plan & PLAN_POP)
 		more -= (int)p->srh_length;
@@ -303,7 +303,7 @@ INLINE enum rewrite_result rewrite_in_place(ENV *e, struct packet *p, const stru
 struct rewrite_frame {
 	const struct sidestep_policy *policy; /* what is pushed; NULL: nothing, or what was learned */
 	struct eth_header eth; /* of the frame as it arrived */
-	struct eth_header inner; /* of the frame within: PLAN_FRAME, PLAN_CARRY */
+	struct eth_header inner; /* of the frame within: PLAN_FRAME, PLAN_ENCAP_FRAME */
 	__u64 ip[5]; /* SIDESTEP_POLICY_INSERT: the IPv6 header */
 	enum env_shift strip; /* what it is to take the outer headers off, */
 	enum env_shift how; /* and what the change of size is in the end */
@@ -344,7 +344,7 @@ INLINE enum rewrite_result rewrite_prepare_push(ENV *e, struct packet *p, struct
 	f->traffic_class = rewrite_traffic_class(e, p);
 	f->proto = p->version == 6 ? PROTO_IPV6 : PROTO_IPV4;
 	f->how = ENV_SHIFT_ENCAP;
-	if (p->plan & PLAN_CARRY) {
+	if (p->plan & PLAN_ENCAP_FRAME) {
 		/* RFC 6040 has no decapsulation for frames: an outer ECN would be lost. */
 		f->traffic_class &= (__u8)~ECN_MASK;
 		f->proto = PROTO_ETHERNET;
@@ -433,7 +433,7 @@ INLINE int rewrite_headers(ENV *e, const struct packet *p, const struct rewrite_
 	} else if (policy && rewrite_push(e, policy, f->payload, f->proto, f->traffic_class, f->flow_label) < 0) {
 		return -1;
 	}
-	if (!(p->plan & PLAN_CARRY))
+	if (!(p->plan & PLAN_ENCAP_FRAME))
 		return rewrite_ip(e, p, at, f->decrement, f->destination, (__u32)((int)p->srh - delta));
 	inner = env_bytes(e, at - ETH_LENGTH, ETH_LENGTH);
 	if (!inner)

@@ -332,8 +332,8 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 			v = r->action == SIDESTEP_ROUTE_RETURN_AM ? demasquerade(e, p, r) : restore(e, p, r);
 			if (v != lookup())
 				return v;
-			if (r->action == SIDESTEP_ROUTE_RETURN_AM && !p->met_srh)
-				p->stripped = source_is_elsewhere(e, p) != 0;
+			if (r->action == SIDESTEP_ROUTE_RETURN_AM && !p->srh_seen)
+				p->srh_missing = source_is_elsewhere(e, p) != 0;
 			index = 0;
 			continue;
 		}
@@ -389,7 +389,7 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 }
 
 /* The last checks before anything is written; then it is written. */
-INLINE verdict leave(ENV *e, struct packet *p, __u32 index, struct outcome *outcome)
+INLINE verdict transmit(ENV *e, struct packet *p, __u32 index, struct outcome *outcome)
 {
 	const struct sidestep_adjacency *record = env_adjacency(e, index);
 	struct sidestep_adjacency adjacency;
@@ -410,7 +410,7 @@ INLINE verdict leave(ENV *e, struct packet *p, __u32 index, struct outcome *outc
 		return punt(neighbor);
 	if ((adjacency.flags & ENV_EGRESS_FLAGS) != ENV_EGRESS_FLAGS)
 		return punt(egress);
-	if (plans_a_frame(p)) {
+	if (plan_has_frame(p)) {
 		if (env_segment_size(e))
 			return punt(frame_segments);
 	} else if (p->hop_limit <= 1) {
@@ -501,7 +501,7 @@ SUBPROGRAM int count_routes(ENV *e, const struct packet *p, verdict v, __u32 byt
 			counters->packets++;
 			counters->bytes += bytes;
 			/* The way back is the first one. */
-			counters->no_srh += p->stripped && i == 0;
+			counters->no_srh += p->srh_missing && i == 0;
 		}
 	}
 	return 0;
@@ -542,7 +542,7 @@ INLINE struct outcome step(ENV *e)
 				v = checked;
 		}
 		if (VERDICT_KIND(v) == VERDICT_FORWARD)
-			v = leave(e, &p, VERDICT_ARGUMENT(v), &outcome);
+			v = transmit(e, &p, VERDICT_ARGUMENT(v), &outcome);
 		if (VERDICT_KIND(v) == VERDICT_PUNT && p.sidestep_only) {
 			v = resolve_local_punt(e, &p, VERDICT_ARGUMENT(v));
 			/* The kernel would ask for it if it knew the way. */

@@ -18,7 +18,7 @@ INLINE verdict endpoint_ultimate(ENV *e, struct packet *p, const struct sidestep
 {
 	if (r->flags & SIDESTEP_ROUTE_USD)
 		return decap(e, p, DECAP_IPV4 | DECAP_IPV6);
-	if (!p->met_srh)
+	if (!p->srh_seen)
 		return drop(no_srh);
 	return r->flags & SIDESTEP_ROUTE_USP ? drop(upper_layer) : drop(segments_left_zero);
 }

@@ -82,7 +82,7 @@ INLINE verdict restore(ENV *e, struct packet *p, const struct sidestep_route *r)
 	headers = learned_headers(learned, p->learned);
 	p->restored = headers->length;
 	p->destination = load_address(headers->bytes + IPV6_DESTINATION);
-	p->plan = p->frame ? PLAN_PUSH | PLAN_RESTORE | PLAN_CARRY : PLAN_PUSH | PLAN_RESTORE;
+	p->plan = p->frame ? PLAN_PUSH | PLAN_RESTORE | PLAN_ENCAP_FRAME : PLAN_PUSH | PLAN_RESTORE;
 	p->view = p->view6;
 	env_trace(e, SIDESTEP_TRACE_RESTORE, r->policy, p->restored, p->destination);
 	return lookup();

@@ -27,7 +27,7 @@ INLINE verdict end_b6_insert(ENV *e, struct packet *p, const struct sidestep_rou
 		if (v != VERDICT_CONTINUE)
 			return v;
 		if (!p->segments_left)
-			return p->met_srh ? drop(segments_left_zero) : drop(no_srh);
+			return p->srh_seen ? drop(segments_left_zero) : drop(no_srh);
 	}
 	return headend(e, p, r);
 }

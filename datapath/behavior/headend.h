@@ -22,7 +22,7 @@ INLINE verdict headend(ENV *e, struct packet *p, const struct sidestep_route *r)
 	/* The frame that H.Encaps.L2 carries is the one received: there must be one, unchanged. */
 	if (policy->kind == SIDESTEP_POLICY_ENCAPS_L2 && p->plan)
 		return punt(unsupported);
-	p->plan |= policy->kind == SIDESTEP_POLICY_ENCAPS_L2 ? PLAN_PUSH | PLAN_CARRY : PLAN_PUSH;
+	p->plan |= policy->kind == SIDESTEP_POLICY_ENCAPS_L2 ? PLAN_PUSH | PLAN_ENCAP_FRAME : PLAN_PUSH;
 	p->policy = r->policy;
 	p->inserted = p->destination;
 	p->destination = load_address(policy->first);

@@ -23,7 +23,7 @@ SUBPROGRAM verdict service_advance(ENV *e, struct packet *p, const struct sidest
 		if (v != VERDICT_CONTINUE)
 			return v;
 		if (!p->segments_left)
-			return p->met_srh ? drop(segments_left_zero) : drop(no_srh);
+			return p->srh_seen ? drop(segments_left_zero) : drop(no_srh);
 	}
 	return advance_segment(e, p, r);
 }
@@ -57,7 +57,7 @@ SUBPROGRAM verdict service_unwrap(ENV *e, struct packet *p, const struct sideste
 	}
 	/* 6.2.1: a dynamic proxy learns how the packet goes on. */
 	if (!advanced && r->action == SIDESTEP_ROUTE_END_AD)
-		return p->met_srh ? drop(segments_left_zero) : drop(no_srh);
+		return p->srh_seen ? drop(segments_left_zero) : drop(no_srh);
 	v = ext_walk(e, p);
 	if (v != VERDICT_CONTINUE)
 		return v;

@@ -78,7 +78,7 @@ INLINE verdict hmac_verify_tlv(ENV *e, const struct packet *p, __u32 tlv, __u32 
 /* Before a SID that requires an HMAC looks at the packet: what was found of an SRH around it does not count. */
 INLINE void hmac_begin(struct packet *p)
 {
-	if (!p->met_srh)
+	if (!p->srh_seen)
 		p->hmac_srh = p->authentic = 0;
 }
 

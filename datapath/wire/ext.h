@@ -116,7 +116,7 @@ INLINE verdict srh_read(ENV *e, struct packet *p, const __u8 *srh, __u32 length)
 	/* Two SRHs to be changed in one pass would need two plans. */
 	if (p->plan & (PLAN_SEGMENTS_LEFT | PLAN_POP))
 		return punt(unsupported);
-	p->met_srh = 1;
+	p->srh_seen = 1;
 	p->srh_length = length;
 	p->srh_link = p->link;
 	p->segments_left = segments_left;
@@ -193,7 +193,7 @@ SUBPROGRAM verdict ext_walk(ENV *e, struct packet *p)
 			return drop(srh_length);
 		}
 		if (p->proto == PROTO_ROUTING) {
-			p->met_srh = 1;
+			p->srh_seen = 1;
 			if (header[SRH_SEGMENTS_LEFT]) {
 				if (header[SRH_ROUTING_TYPE] != ROUTING_TYPE_SRH)
 					return punt(routing_header);
