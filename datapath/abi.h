@@ -46,7 +46,7 @@
 /* LIMIT: bytes of outer headers that a dynamic proxy learns: the IPv6 header and all extension headers, with TLVs. */
 #define SIDESTEP_LEARNED_MAX 384
 /* How many learned headers a proxy keeps, for packets that are reading the older ones; a power of two. */
-#define SIDESTEP_LEARNED_PLACES 4
+#define SIDESTEP_LEARNED_SLOTS 4
 
 /* LIMIT: services whose dynamic proxies learn by flow (`flows`). */
 #define SIDESTEP_FLOW_TABLES 16
@@ -55,9 +55,9 @@
 /* Flows that share a place in the table: the one that was longest without a packet makes room for a new one. */
 #define SIDESTEP_FLOW_WAYS 8
 /* LIMIT: records of learned headers that the flows of one service share; each keeps the last three chains in it. */
-#define SIDESTEP_CHAINS 256
+#define SIDESTEP_HEADER_SETS 256
 /* Records that share a place among those. */
-#define SIDESTEP_CHAIN_WAYS 8
+#define SIDESTEP_HEADER_SET_WAYS 8
 
 /* LIMIT: HMAC keys. */
 #define SIDESTEP_HMAC_KEYS 255
@@ -270,7 +270,7 @@ struct sidestep_headers {
 
 /*
  * What a dynamic proxy has learned. The control plane writes what is before .version; the rest is the packet path's.
- * Behind the SIDESTEP_LEARNED records of proxies follow SIDESTEP_CHAINS for each table of flows: .used is 0 there.
+ * Behind the SIDESTEP_LEARNED records of proxies follow SIDESTEP_HEADER_SETS for each table of flows: .used is 0 there.
  */
 struct sidestep_learned {
 	__u32 used;    /* 1: there is such a proxy */
@@ -281,7 +281,7 @@ struct sidestep_learned {
 	__u64 version; /* counts what was learned; 0: nothing yet. Written last (table/learned.h) */
 	__u64 time;    /* of the last change, nanoseconds of the monotonic clock; of flows: of the last packet */
 	__u64 busy;    /* a CPU is learning */
-	struct sidestep_headers headers[SIDESTEP_LEARNED_PLACES]; /* at version % SIDESTEP_LEARNED_PLACES */
+	struct sidestep_headers headers[SIDESTEP_LEARNED_SLOTS]; /* at version % SIDESTEP_LEARNED_SLOTS */
 };
 
 /* Packets of one direction between two ends. The packet path's alone (table/flows.h). */
@@ -289,7 +289,7 @@ struct sidestep_flow {
 	__u64 key[5];   /* flow_key */
 	__u32 sequence; /* odd while the rest is written */
 	__u32 used;     /* when a packet last went to the service, in units of 2^FLOW_TICK ns */
-	__u64 chain;    /* version << 16 | number, from 0, of a record of SIDESTEP_CHAINS; 0: there is no flow here */
+	__u64 header_set;    /* version << 16 | number, from 0, of a record of SIDESTEP_HEADER_SETS; 0: there is no flow here */
 	__u64 time;     /* when it got that chain, in nanoseconds of the monotonic clock */
 };
 
@@ -304,7 +304,7 @@ struct sidestep_flow_set {
 
 /* Elements of the maps: of all tables of flows; of the proxies and of all tables of flows. */
 #define SIDESTEP_FLOW_SETS_TOTAL (SIDESTEP_FLOW_TABLES * SIDESTEP_FLOW_SETS)
-#define SIDESTEP_LEARNED_TOTAL (SIDESTEP_LEARNED + 1 + SIDESTEP_FLOW_TABLES * SIDESTEP_CHAINS)
+#define SIDESTEP_LEARNED_TOTAL (SIDESTEP_LEARNED + 1 + SIDESTEP_FLOW_TABLES * SIDESTEP_HEADER_SETS)
 
 /* Per-CPU counters. received = forwarded + kernel + dropped, exactly. */
 struct sidestep_port_counters {
@@ -332,7 +332,7 @@ SIDESTEP_ASSERT_SIZE(struct sidestep_hmac_key, 80);
 SIDESTEP_ASSERT_SIZE(struct sidestep_hmac_known, 8 + SIDESTEP_HMAC_TEXT_MAX + 32);
 SIDESTEP_ASSERT_SIZE(struct sidestep_flow, 64);
 SIDESTEP_ASSERT_SIZE(struct sidestep_flow_set, 64 + 64 * SIDESTEP_FLOW_WAYS);
-SIDESTEP_ASSERT_SIZE(struct sidestep_learned, 48 + SIDESTEP_LEARNED_PLACES * (8 + SIDESTEP_LEARNED_MAX));
+SIDESTEP_ASSERT_SIZE(struct sidestep_learned, 48 + SIDESTEP_LEARNED_SLOTS * (8 + SIDESTEP_LEARNED_MAX));
 SIDESTEP_ASSERT_SIZE(struct sidestep_port_counters, 64);
 SIDESTEP_ASSERT_SIZE(struct sidestep_route_counters, 40);
 

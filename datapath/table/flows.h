@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The flows of a service that many chains go through: which of the learned headers each of them has, in each direction.
+ * The flows of a service that many header sets go through: which of the learned headers each of them has, in each direction.
  *
  * A table of sets, each of SIDESTEP_FLOW_WAYS flows; a flow's hash chooses its set, and there the flow that was longest without
- * a packet makes room. So the table is bounded, and a packet costs the same however many flows there are. Flows of one chain
- * share its headers: those are found by their own hash, in sets as well (chain_find).
+ * a packet makes room. So the table is bounded, and a packet costs the same however many flows there are. Flows of one header_set
+ * share its headers: those are found by their own hash, in sets as well (header_set_find).
  *
  * A CPU writes a flow under the lock of its set and makes its sequence odd meanwhile; who reads looks at the sequence before
  * and after. What a flow names is a version of learned headers, and who copies those looks at the version after that
- * (learned.h). So what became another flow, or another chain, is no flow any more, and never one with another's headers.
+ * (learned.h). So what became another flow, or another header_set, is no flow any more, and never one with another's headers.
  */
 #ifndef SIDESTEP_TABLE_FLOWS_H
 #define SIDESTEP_TABLE_FLOWS_H
@@ -24,7 +24,7 @@
 /* 17 ms: the time of use is written so often at most, as all CPUs may read it. */
 #define FLOW_TICK 24
 /* Of a number of a record, in what a flow names. */
-#define FLOW_CHAIN_BITS 16
+#define FLOW_HEADER_SET_BITS 16
 #define FLOW_KEY_WORDS 5
 #define FLOW_KEY_VERSION (1ull << 40)
 #define FLOW_KEY_FRAGMENT (1ull << 48)
@@ -152,15 +152,15 @@ INLINE struct sidestep_flow_set *flow_set(ENV *e, const struct sidestep_learned 
 	return env_flow_set(e, (proxy->table - 1) * SIDESTEP_FLOW_SETS + ((__u32)(h >> 32) & (sets - 1)));
 }
 
-/* The chain that a flow names, if it has that key; 0: none. */
-INLINE __u64 flow_chain(const struct sidestep_flow *flow, const __u64 key[FLOW_KEY_WORDS])
+/* The header_set that a flow names, if it has that key; 0: none. */
+INLINE __u64 flow_header_set(const struct sidestep_flow *flow, const __u64 key[FLOW_KEY_WORDS])
 {
 	const volatile __u64 *words = flow->key;
 	__u64 differs = words[4] ^ key[4];
 
 	for (int i = 0; i < 4; i++)
 		differs |= words[i] ^ key[i];
-	return differs ? 0 : *(const volatile __u64 *)&flow->chain;
+	return differs ? 0 : *(const volatile __u64 *)&flow->header_set;
 }
 
 /* The flow of that key in its set; SIDESTEP_FLOW_WAYS: none. */
@@ -170,27 +170,27 @@ INLINE __u32 flow_way(const struct sidestep_flow_set *set, const __u64 key[FLOW_
 
 #pragma clang loop unroll(disable)
 	for (way = 0; way < SIDESTEP_FLOW_WAYS; way++)
-		if (flow_chain(&set->flows[way], key))
+		if (flow_header_set(&set->flows[way], key))
 			break;
 	return way;
 }
 
 /* The headers that a flow names: index of their record. */
-INLINE __u32 chain_index(const struct sidestep_learned *proxy, __u64 chain)
+INLINE __u32 header_set_record(const struct sidestep_learned *proxy, __u64 header_set)
 {
-	return SIDESTEP_LEARNED + 1 + (proxy->table - 1) * SIDESTEP_CHAINS + (__u32)(chain & (SIDESTEP_CHAINS - 1));
+	return SIDESTEP_LEARNED + 1 + (proxy->table - 1) * SIDESTEP_HEADER_SETS + (__u32)(header_set & (SIDESTEP_HEADER_SETS - 1));
 }
 
 /* Whether those are still what the flow means. */
-INLINE _Bool chain_is_there(ENV *e, __u32 index, __u64 chain)
+INLINE _Bool header_set_is_current(ENV *e, __u32 index, __u64 header_set)
 {
 	struct sidestep_learned *learned = env_learned(e, index);
 
-	return learned && learned_version(learned) - (chain >> FLOW_CHAIN_BITS) < SIDESTEP_LEARNED_PLACES - 1;
+	return learned && learned_version(learned) - (header_set >> FLOW_HEADER_SET_BITS) < SIDESTEP_LEARNED_SLOTS - 1;
 }
 
 /* Hash of the packet's headers. */
-SUBPROGRAM __u64 chain_hash(ENV *e, struct packet *p)
+SUBPROGRAM __u64 header_set_hash(ENV *e, struct packet *p)
 {
 	__u64 h = 0;
 
@@ -206,19 +206,19 @@ SUBPROGRAM __u64 chain_hash(ENV *e, struct packet *p)
 }
 
 /*
- * The packet's headers among the chains of a table, of which `first` is the first record, as a flow names them. Without a
+ * The packet's headers among the header sets of a table, of which `first` is the first record, as a flow names them. Without a
  * version: they are not there, and may be written into that record, which no packet had for the longest time.
  */
-SUBPROGRAM __u64 chain_find(ENV *e, struct packet *p, __u32 first, __u64 hash)
+SUBPROGRAM __u64 header_set_find(ENV *e, struct packet *p, __u32 first, __u64 hash)
 {
-	__u32 set = ((__u32)(hash >> 32) & (SIDESTEP_CHAINS / SIDESTEP_CHAIN_WAYS - 1)) * SIDESTEP_CHAIN_WAYS;
+	__u32 set = ((__u32)(hash >> 32) & (SIDESTEP_HEADER_SETS / SIDESTEP_HEADER_SET_WAYS - 1)) * SIDESTEP_HEADER_SET_WAYS;
 	__u64 oldest = ~0ull, version;
 	__u32 best = set;
 
 	if (!p)
 		return 0;
 #pragma clang loop unroll(disable)
-	for (__u32 way = 0; way < SIDESTEP_CHAIN_WAYS; way++) {
+	for (__u32 way = 0; way < SIDESTEP_HEADER_SET_WAYS; way++) {
 		struct sidestep_learned *learned = env_learned(e, first + set + way);
 		__u64 time;
 
@@ -228,7 +228,7 @@ SUBPROGRAM __u64 chain_find(ENV *e, struct packet *p, __u32 first, __u64 hash)
 		if (version && learned_headers(learned, version)->hash == (__u32)hash &&
 		    learned_matches(e, p, first + set + way, version)) {
 			*(volatile __u64 *)&learned->time = env_now(e);
-			return version << FLOW_CHAIN_BITS | (set + way);
+			return version << FLOW_HEADER_SET_BITS | (set + way);
 		}
 		time = version ? learned->time : 0;
 		if (time < oldest) {
@@ -259,7 +259,7 @@ INLINE __u32 flow_oldest(const struct sidestep_flow_set *set, __u32 tick)
 		const struct sidestep_flow *flow = &set->flows[(first + i) & (SIDESTEP_FLOW_WAYS - 1)];
 		/* Another CPU may have used it after this one read the clock. */
 		__s32 age = (__s32)(tick - flow->used);
-		__u32 since = !flow->chain ? ~0u : age > 0 ? (__u32)age : 0;
+		__u32 since = !flow->header_set ? ~0u : age > 0 ? (__u32)age : 0;
 
 		if (since > oldest) {
 			oldest = since;
@@ -278,7 +278,7 @@ INLINE void flow_touch(ENV *e, const struct sidestep_learned *proxy, struct side
 	if (flow->used == (__u32)(now >> FLOW_TICK))
 		return;
 	*(volatile __u32 *)&flow->used = (__u32)(now >> FLOW_TICK);
-	learned = env_learned(e, chain_index(proxy, flow->chain));
+	learned = env_learned(e, header_set_record(proxy, flow->header_set));
 	if (learned)
 		*(volatile __u64 *)&learned->time = now;
 }
@@ -290,7 +290,7 @@ INLINE void flow_touch(ENV *e, const struct sidestep_learned *proxy, struct side
 SUBPROGRAM __u32 flow_is_known(ENV *e, struct packet *p, __u32 index)
 {
 	const struct sidestep_learned *proxy = env_learned(e, index);
-	__u64 key[FLOW_KEY_WORDS] = {}, chain;
+	__u64 key[FLOW_KEY_WORDS] = {}, header_set;
 	struct sidestep_flow_set *set;
 	struct sidestep_flow *flow;
 	__u32 way;
@@ -304,15 +304,15 @@ SUBPROGRAM __u32 flow_is_known(ENV *e, struct packet *p, __u32 index)
 	if (way == SIDESTEP_FLOW_WAYS)
 		return 0;
 	flow = &set->flows[way & (SIDESTEP_FLOW_WAYS - 1)];
-	chain = *(const volatile __u64 *)&flow->chain;
+	header_set = *(const volatile __u64 *)&flow->header_set;
 	flow_touch(e, proxy, flow);
-	return chain_is_there(e, chain_index(proxy, chain), chain) &&
-	       (learned_matches(e, p, chain_index(proxy, chain), chain >> FLOW_CHAIN_BITS) ||
+	return header_set_is_current(e, header_set_record(proxy, header_set), header_set) &&
+	       (learned_matches(e, p, header_set_record(proxy, header_set), header_set >> FLOW_HEADER_SET_BITS) ||
 		!learned_has_age(e, proxy, flow->time));
 }
 
-/* The flow of the packet at the cursor, which may be new, has this chain from now on. */
-SUBPROGRAM __u32 flow_store(ENV *e, struct packet *p, __u32 index, __u64 chain)
+/* The flow of the packet at the cursor, which may be new, has this header_set from now on. */
+SUBPROGRAM __u32 flow_store(ENV *e, struct packet *p, __u32 index, __u64 header_set)
 {
 	const struct sidestep_learned *proxy = env_learned(e, index);
 	__u64 key[FLOW_KEY_WORDS] = {}, now = env_now(e);
@@ -329,14 +329,14 @@ SUBPROGRAM __u32 flow_store(ENV *e, struct packet *p, __u32 index, __u64 chain)
 	way = flow_way(set, key);
 	if (way == SIDESTEP_FLOW_WAYS) {
 		way = flow_oldest(set, (__u32)(now >> FLOW_TICK));
-		set->evicted += set->flows[way & (SIDESTEP_FLOW_WAYS - 1)].chain != 0;
+		set->evicted += set->flows[way & (SIDESTEP_FLOW_WAYS - 1)].header_set != 0;
 	}
 	flow = &set->flows[way & (SIDESTEP_FLOW_WAYS - 1)];
 	*(volatile __u32 *)&flow->sequence = flow->sequence + 1;
 	env_barrier();
 	for (int i = 0; i < FLOW_KEY_WORDS; i++)
 		*(volatile __u64 *)&flow->key[i] = key[i];
-	*(volatile __u64 *)&flow->chain = chain;
+	*(volatile __u64 *)&flow->header_set = header_set;
 	flow->time = now;
 	flow->used = (__u32)(now >> FLOW_TICK);
 	env_barrier();
@@ -352,22 +352,22 @@ SUBPROGRAM __u32 flow_store(ENV *e, struct packet *p, __u32 index, __u64 chain)
 INLINE void learn_flow(ENV *e, struct packet *p, __u32 index, const struct sidestep_learned *proxy)
 {
 	const struct sidestep_learned *learned;
-	__u64 chain, hash;
+	__u64 header_set, hash;
 
 	if (flow_is_known(e, p, index))
 		return;
-	hash = chain_hash(e, p);
-	chain = chain_find(e, p, chain_index(proxy, 0), hash);
-	if (!(chain >> FLOW_CHAIN_BITS)) {
-		learned = env_learned(e, chain_index(proxy, chain));
+	hash = header_set_hash(e, p);
+	header_set = header_set_find(e, p, header_set_record(proxy, 0), hash);
+	if (!(header_set >> FLOW_HEADER_SET_BITS)) {
+		learned = env_learned(e, header_set_record(proxy, header_set));
 		if (!learned)
 			return;
-		chain |= learned_write(e, p, chain_index(proxy, chain), learned_version(learned), (__u32)hash)
-			 << FLOW_CHAIN_BITS;
+		header_set |= learned_write(e, p, header_set_record(proxy, header_set), learned_version(learned), (__u32)hash)
+			 << FLOW_HEADER_SET_BITS;
 	}
 	/* Without a version another CPU writes there at this moment: what comes next of the flow is looked at again. */
-	if (chain >> FLOW_CHAIN_BITS)
-		flow_store(e, p, index, chain);
+	if (header_set >> FLOW_HEADER_SET_BITS)
+		flow_store(e, p, index, header_set);
 }
 
 /*
@@ -377,7 +377,7 @@ INLINE void learn_flow(ENV *e, struct packet *p, __u32 index, const struct sides
 SUBPROGRAM verdict flow_learned(ENV *e, struct packet *p, __u32 index, __u32 quoted)
 {
 	const struct sidestep_learned *proxy = env_learned(e, index);
-	__u64 key[FLOW_KEY_WORDS] = {}, chain;
+	__u64 key[FLOW_KEY_WORDS] = {}, header_set;
 	const struct sidestep_flow *flow;
 	struct sidestep_flow_set *set;
 	__u32 way, sequence;
@@ -396,13 +396,13 @@ SUBPROGRAM verdict flow_learned(ENV *e, struct packet *p, __u32 index, __u32 quo
 	flow = &set->flows[way & (SIDESTEP_FLOW_WAYS - 1)];
 	sequence = *(const volatile __u32 *)&flow->sequence;
 	env_barrier();
-	chain = flow_chain(flow, key);
+	header_set = flow_header_set(flow, key);
 	env_barrier();
-	if (!chain || (sequence & 1) || *(const volatile __u32 *)&flow->sequence != sequence)
+	if (!header_set || (sequence & 1) || *(const volatile __u32 *)&flow->sequence != sequence)
 		return VERDICT_CONTINUE;
-	p->policy = chain_index(proxy, chain);
-	if (chain_is_there(e, p->policy, chain))
-		p->learned = chain >> FLOW_CHAIN_BITS;
+	p->policy = header_set_record(proxy, header_set);
+	if (header_set_is_current(e, p->policy, header_set))
+		p->learned = header_set >> FLOW_HEADER_SET_BITS;
 	return VERDICT_CONTINUE;
 }
 

@@ -27,14 +27,14 @@ INLINE __u64 learned_version(const struct sidestep_learned *learned)
 
 INLINE struct sidestep_headers *learned_headers(struct sidestep_learned *learned, __u64 version)
 {
-	return &learned->headers[version & (SIDESTEP_LEARNED_PLACES - 1)];
+	return &learned->headers[version & (SIDESTEP_LEARNED_SLOTS - 1)];
 }
 
 /* Whether what was read of the headers of `version` since is theirs. */
 INLINE _Bool learned_untouched(const struct sidestep_learned *learned, __u64 version)
 {
 	env_barrier();
-	return learned_version(learned) - version < SIDESTEP_LEARNED_PLACES - 1;
+	return learned_version(learned) - version < SIDESTEP_LEARNED_SLOTS - 1;
 }
 
 /* The first word of the IPv6 header, without what is each packet's own: traffic class, flow label, Payload Length. */

@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::abi::{
-    SIDESTEP_CHAINS, SIDESTEP_FLOW_SETS, SIDESTEP_FLOW_WAYS, SIDESTEP_LEARNED,
-    SIDESTEP_LEARNED_PLACES, sidestep_flow, sidestep_flow_set, sidestep_headers, sidestep_learned,
+    SIDESTEP_FLOW_SETS, SIDESTEP_FLOW_WAYS, SIDESTEP_HEADER_SETS, SIDESTEP_LEARNED,
+    SIDESTEP_LEARNED_SLOTS, sidestep_flow, sidestep_flow_set, sidestep_headers, sidestep_learned,
 };
 
 /// Words of 8 bytes of a record.
@@ -21,7 +21,7 @@ const EVICTED: usize = offset_of!(sidestep_flow_set, evicted) / 8;
 const FLOWS: usize = offset_of!(sidestep_flow_set, flows) / 8;
 const FLOW: usize = size_of::<sidestep_flow>() / 8;
 const SEQUENCE: usize = offset_of!(sidestep_flow, sequence) / 8;
-const CHAIN: usize = offset_of!(sidestep_flow, chain) / 8;
+const CHAIN: usize = offset_of!(sidestep_flow, header_set) / 8;
 
 /// All that a dynamic proxy has learned, in one moment of packets that teach it: [`crate::Kernel::knowledge`] reads it,
 /// [`crate::Native::set_knowledge`] goes by it.
@@ -60,13 +60,13 @@ pub(crate) fn read(words: &[AtomicU64]) -> sidestep_learned {
     let mut record = sidestep_learned::default();
     loop {
         let version = words[VERSION].load(Ordering::Acquire);
-        let place = HEADERS + PLACE * (version % u64::from(SIDESTEP_LEARNED_PLACES)) as usize;
+        let place = HEADERS + PLACE * (version % u64::from(SIDESTEP_LEARNED_SLOTS)) as usize;
         copy(words, 0..HEADERS, &mut record);
         copy(words, place..place + PLACE, &mut record);
         fence(Ordering::Acquire);
         // As learned_untouched has it.
         let passed = words[VERSION].load(Ordering::Relaxed) - version;
-        if passed < u64::from(SIDESTEP_LEARNED_PLACES) - 1 {
+        if passed < u64::from(SIDESTEP_LEARNED_SLOTS) - 1 {
             record.version = version;
             record.busy = 0;
             return record;
@@ -75,7 +75,7 @@ pub(crate) fn read(words: &[AtomicU64]) -> sidestep_learned {
 }
 
 /// The record in these words, for flows that were read before it. They name versions: of those of them that the record then still
-/// has (`chain_is_there`), the headers are whole.
+/// has (`header_set_is_current`), the headers are whole.
 fn read_chains(words: &[AtomicU64]) -> sidestep_learned {
     assert_eq!(words.len(), WORDS);
     let mut record = sidestep_learned::default();
@@ -128,7 +128,7 @@ pub(crate) fn write(words: &[AtomicU64], record: &sidestep_learned) {
 /// The outer headers that what comes back gets, without what is each packet's own: traffic class, flow label and Payload
 /// Length are 0. None: nothing was learned yet.
 pub fn current(learned: &sidestep_learned) -> Option<&[u8]> {
-    let place = (learned.version % u64::from(SIDESTEP_LEARNED_PLACES)) as usize;
+    let place = (learned.version % u64::from(SIDESTEP_LEARNED_SLOTS)) as usize;
     let headers = &learned.headers[place];
     (learned.version != 0).then_some(headers.bytes.get(..headers.length as usize)?)
 }
@@ -175,8 +175,14 @@ pub(crate) fn flow_sets(proxy: &sidestep_learned) -> Range<u32> {
 
 /// Places of the learned headers that the flows of a proxy share; none: it tells no flows apart.
 pub(crate) fn chains(proxy: &sidestep_learned) -> Range<u32> {
-    let first = SIDESTEP_LEARNED + 1 + proxy.table.saturating_sub(1) * SIDESTEP_CHAINS;
-    first..first + if proxy.table == 0 { 0 } else { SIDESTEP_CHAINS }
+    let first = SIDESTEP_LEARNED + 1 + proxy.table.saturating_sub(1) * SIDESTEP_HEADER_SETS;
+    first
+        ..first
+            + if proxy.table == 0 {
+                0
+            } else {
+                SIDESTEP_HEADER_SETS
+            }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::abi::{
-    Reason, SIDESTEP_CHAINS, SIDESTEP_FLOW_SETS, SIDESTEP_LEARNED, SIDESTEP_PORTS,
+    Reason, SIDESTEP_FLOW_SETS, SIDESTEP_HEADER_SETS, SIDESTEP_LEARNED, SIDESTEP_PORTS,
     SIDESTEP_REASONS, sidestep_adjacency, sidestep_flow_set, sidestep_group, sidestep_hmac_key,
     sidestep_hmac_work, sidestep_learned, sidestep_policy, sidestep_port, sidestep_port_counters,
     sidestep_route, sidestep_route_counters, sidestep_trace,
@@ -195,7 +195,7 @@ fn untaught(image: &Image) -> Arc<[AtomicU64]> {
     let records = dense(&image.learned);
     let count = match flow_tables(image) {
         0 => records.len() as u32,
-        tables => SIDESTEP_LEARNED + 1 + tables * SIDESTEP_CHAINS,
+        tables => SIDESTEP_LEARNED + 1 + tables * SIDESTEP_HEADER_SETS,
     };
     let words = zeros(count as usize * learned::WORDS);
     for (words, record) in words.chunks_exact(learned::WORDS).zip(&records) {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use nix::time::ClockId;
 use serde_json::Value;
 use sidestep_datapath::abi::{
-    Reason, SIDESTEP_CHAINS, SIDESTEP_COPY_BYTES, SIDESTEP_EXT_HEADERS_MAX, SIDESTEP_FLOW_TABLES,
-    SIDESTEP_FLOWS, SIDESTEP_HBH_OPTIONS_MAX, SIDESTEP_HMAC_KEYS, SIDESTEP_HMAC_SEGMENTS_MAX,
+    Reason, SIDESTEP_COPY_BYTES, SIDESTEP_EXT_HEADERS_MAX, SIDESTEP_FLOW_TABLES, SIDESTEP_FLOWS,
+    SIDESTEP_HBH_OPTIONS_MAX, SIDESTEP_HEADER_SETS, SIDESTEP_HMAC_KEYS, SIDESTEP_HMAC_SEGMENTS_MAX,
     SIDESTEP_LEARNED, SIDESTEP_LEARNED_MAX, SIDESTEP_PORTS, SIDESTEP_REPORT_BYTES,
     SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_STEPS, SIDESTEP_SEGMENTS_MAX, SIDESTEP_STEPS_MAX,
     SIDESTEP_TLVS_MAX, sidestep_learned, sidestep_route_counters,
@@ -373,7 +373,7 @@ const OF_PACKETS: [(&str, u32, &str); 14] = [
     ),
     (
         "records of headers that the flows of a service share",
-        SIDESTEP_CHAINS,
+        SIDESTEP_HEADER_SETS,
         "those longest without a packet make room",
     ),
     (

@@ -300,7 +300,7 @@ fn what_the_flows_of_a_proxy_have_learned_is_gone_with_it() {
         for chain in [chains, chains + 255] {
             teach(&kernel, Table::Learned, chain, size, version, 1);
         }
-        let flow = offset_of!(sidestep_flow_set, flows) + offset_of!(sidestep_flow, chain);
+        let flow = offset_of!(sidestep_flow_set, flows) + offset_of!(sidestep_flow, header_set);
         let size = size_of::<sidestep_flow_set>();
         teach(&kernel, Table::FlowSets, sets, size, flow, 1 << 16);
         let used = |kernel: &Kernel| kernel.flows(3).expect("by flow").used;
