@@ -191,10 +191,10 @@ struct sidestep_adjacency {
 };
 
 /* LIMIT: unresolved destinations that the packet path remembers at a time. */
-#define SIDESTEP_WANTED 64
+#define SIDESTEP_RESOLVE_REQUESTS 64
 
 /* A destination that a packet was dropped for, because the kernel has no way to resolve it (DROP_no_neighbor). */
-struct sidestep_wanted {
+struct sidestep_resolve_request {
 	__u32 view;       /* FIB view in which it was looked up; 0: none. Written last, cleared by who asks for it. */
 	__u32 reserved;   /* 0 */
 	__u8 address[16]; /* network order; IPv4 in the first four bytes */
@@ -326,7 +326,7 @@ SIDESTEP_ASSERT_SIZE(struct sidestep_port, 64);
 SIDESTEP_ASSERT_SIZE(struct sidestep_route, 32);
 SIDESTEP_ASSERT_SIZE(struct sidestep_group, 8 + 4 * SIDESTEP_GROUP_SLOTS);
 SIDESTEP_ASSERT_SIZE(struct sidestep_adjacency, 32);
-SIDESTEP_ASSERT_SIZE(struct sidestep_wanted, 24);
+SIDESTEP_ASSERT_SIZE(struct sidestep_resolve_request, 24);
 SIDESTEP_ASSERT_SIZE(struct sidestep_policy, 16 + 16 + SIDESTEP_HEADER_MAX);
 SIDESTEP_ASSERT_SIZE(struct sidestep_hmac_key, 80);
 SIDESTEP_ASSERT_SIZE(struct sidestep_hmac_known, 8 + SIDESTEP_HMAC_TEXT_MAX + 32);

@@ -132,7 +132,7 @@ INLINE void env_use(ENV *e, const struct sidestep_adjacency *adjacency)
 {
 }
 
-INLINE void env_want(ENV *e, __u32 view, struct address address)
+INLINE void env_request_resolution(ENV *e, __u32 view, struct address address)
 {
 }
 

@@ -91,10 +91,10 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, SIDESTEP_WANTED);
+	__uint(max_entries, SIDESTEP_RESOLVE_REQUESTS);
 	__type(key, __u32);
-	__type(value, struct sidestep_wanted);
-} wanted SEC(".maps");
+	__type(value, struct sidestep_resolve_request);
+} unresolved SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -174,17 +174,17 @@ INLINE void env_use(ENV *e, const struct sidestep_adjacency *adjacency)
 }
 
 /* What is torn between two CPUs is a question more for a neighbor that there is not. */
-INLINE void env_want(ENV *e, __u32 view, struct address address)
+INLINE void env_request_resolution(ENV *e, __u32 view, struct address address)
 {
 	__u64 mixed = address.hi ^ address.lo;
-	struct sidestep_wanted *record;
+	struct sidestep_resolve_request *record;
 	__u32 slot;
 
 	/* Hosts of a link differ in any byte, the last in memory first. */
 	mixed ^= mixed >> 32;
 	mixed ^= mixed >> 16;
-	slot = (__u32)(mixed ^ mixed >> 8) & (SIDESTEP_WANTED - 1);
-	record = bpf_map_lookup_elem(&wanted, &slot);
+	slot = (__u32)(mixed ^ mixed >> 8) & (SIDESTEP_RESOLVE_REQUESTS - 1);
+	record = bpf_map_lookup_elem(&unresolved, &slot);
 	if (!record || record->view)
 		return;
 	store_address(record->address, address);

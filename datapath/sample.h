@@ -20,7 +20,7 @@
 /* filter.flags */
 #define SIDESTEP_FILTER_SOURCE 0x01u /* .source */
 #define SIDESTEP_FILTER_DESTINATION 0x02u /* .destination */
-#define SIDESTEP_FILTER_MET 0x04u /* .met */
+#define SIDESTEP_FILTER_LOOKED_UP 0x04u /* .looked_up */
 #define SIDESTEP_FILTER_VERDICT 0x08u /* .verdict */
 #define SIDESTEP_FILTER_REASON 0x10u /* .reason */
 
@@ -36,7 +36,7 @@ struct sidestep_filter_prefix {
 struct sidestep_filter {
 	struct sidestep_filter_prefix source; /* of the IP header that arrived */
 	struct sidestep_filter_prefix destination; /* of the IP header that arrived */
-	struct sidestep_filter_prefix met; /* an address that was looked up; .ethertype is not looked at */
+	struct sidestep_filter_prefix looked_up; /* an address that was looked up; .ethertype is not looked at */
 	__u32 flags; /* SIDESTEP_FILTER_* */
 	__u32 ifindex; /* ingress; 0: any */
 	__u32 verdict; /* enum outcome_kind */

@@ -547,7 +547,7 @@ INLINE struct outcome step(ENV *e)
 			v = resolve_local_punt(e, &p, VERDICT_ARGUMENT(v));
 			/* The kernel would ask for it if it knew the way. */
 			if (v == drop(no_neighbor))
-				env_want(e, p.view, p.destination);
+				env_request_resolution(e, p.view, p.destination);
 		}
 		if (unlikely(icmp_is_reported(v)))
 			icmp_report(e, &p, v);

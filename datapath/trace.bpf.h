@@ -24,7 +24,7 @@ struct {
 struct trace_draft {
 	struct sidestep_sample sample;
 	__u32 begun; /* the packet that is being processed may be told */
-	__u32 met;   /* an address of the filter was looked up */
+	__u32 looked_up; /* an address of the filter was looked up */
 };
 
 struct {
@@ -39,7 +39,7 @@ struct {
 	__uint(max_entries, SIDESTEP_SAMPLE_RING);
 } trace_ring SEC(".maps");
 
-INLINE struct sidestep_filter *trace_wanted(void)
+INLINE struct sidestep_filter *trace_active_filter(void)
 {
 	__u32 zero = 0;
 
@@ -79,7 +79,7 @@ INLINE _Bool trace_address_fits(ENV *e, const struct sidestep_filter_prefix *pre
 /* Before the first step of a frame. The cheap questions come first: most packets are not told. */
 INLINE void trace_begin(ENV *e)
 {
-	struct sidestep_filter *filter = trace_wanted();
+	struct sidestep_filter *filter = trace_active_filter();
 	struct trace_draft *draft = trace_draft();
 	__u32 length = env_length(e), arrived;
 
@@ -106,7 +106,7 @@ INLINE void trace_begin(ENV *e)
 	draft->sample.arrived_bytes = arrived;
 	draft->sample.left_length = 0;
 	draft->sample.steps = 0;
-	draft->met = 0;
+	draft->looked_up = 0;
 	draft->begun = 1;
 }
 
@@ -121,9 +121,9 @@ INLINE void env_trace(ENV *e, __u32 kind, __u32 a, __u32 b, struct address addre
 	if (!draft || !draft->begun)
 		return;
 	if (kind == SIDESTEP_TRACE_LOOKUP) {
-		filter = trace_wanted();
-		if (filter && trace_prefix_has(&filter->met, address))
-			draft->met = 1;
+		filter = trace_active_filter();
+		if (filter && trace_prefix_has(&filter->looked_up, address))
+			draft->looked_up = 1;
 	}
 	number = draft->sample.steps;
 	if (number >= SIDESTEP_SAMPLE_STEPS)
@@ -140,7 +140,7 @@ INLINE void env_trace(ENV *e, __u32 kind, __u32 a, __u32 b, struct address addre
 INLINE void trace_end(ENV *e, struct outcome outcome)
 {
 	_Bool forwarded = outcome.kind == OUTCOME_FORWARD;
-	struct sidestep_filter *filter = trace_wanted();
+	struct sidestep_filter *filter = trace_active_filter();
 	struct trace_draft *draft = trace_draft();
 	__u32 length;
 
@@ -151,7 +151,7 @@ INLINE void trace_end(ENV *e, struct outcome outcome)
 		return;
 	if ((filter->flags & SIDESTEP_FILTER_REASON) && (forwarded || filter->reason != outcome.reason))
 		return;
-	if ((filter->flags & SIDESTEP_FILTER_MET) && !draft->met)
+	if ((filter->flags & SIDESTEP_FILTER_LOOKED_UP) && !draft->looked_up)
 		return;
 	if (!rate_token(&filter->next, filter->interval, filter->credit))
 		return;

@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::abi::{
     SIDESTEP_FLOW_SETS_TOTAL, SIDESTEP_HMAC_KEYS, SIDESTEP_LEARNED, SIDESTEP_LEARNED_TOTAL,
-    SIDESTEP_PORTS, SIDESTEP_REASONS, SIDESTEP_REPORT_RATES, SIDESTEP_REPORT_RING, SIDESTEP_WANTED,
-    sidestep_adjacency, sidestep_flow_set, sidestep_group, sidestep_hmac_key, sidestep_hmac_work,
-    sidestep_learned, sidestep_policy, sidestep_port, sidestep_port_counters, sidestep_report_rate,
-    sidestep_route, sidestep_route_counters, sidestep_wanted,
+    SIDESTEP_PORTS, SIDESTEP_REASONS, SIDESTEP_REPORT_RATES, SIDESTEP_REPORT_RING,
+    SIDESTEP_RESOLVE_REQUESTS, sidestep_adjacency, sidestep_flow_set, sidestep_group,
+    sidestep_hmac_key, sidestep_hmac_work, sidestep_learned, sidestep_policy, sidestep_port,
+    sidestep_port_counters, sidestep_report_rate, sidestep_resolve_request, sidestep_route,
+    sidestep_route_counters,
 };
 use libbpf_rs::{MapCore, MapHandle, MapType};
 
@@ -44,7 +45,7 @@ pub enum Table {
     /// Per drop and punt reason.
     ReasonCounters,
     /// Unresolved destinations.
-    Wanted,
+    Unresolved,
     /// What dynamic SR proxies have learned.
     Learned,
     /// And for which flows, where they tell those apart.
@@ -71,7 +72,7 @@ impl Table {
         Self::PortCounters,
         Self::RouteCounters,
         Self::ReasonCounters,
-        Self::Wanted,
+        Self::Unresolved,
         Self::Learned,
         Self::FlowSets,
         Self::Reports,
@@ -92,7 +93,7 @@ impl Table {
             Self::PortCounters => "port_counters",
             Self::RouteCounters => "route_counters",
             Self::ReasonCounters => "reason_counters",
-            Self::Wanted => "wanted",
+            Self::Unresolved => "unresolved",
             Self::Learned => "learned",
             Self::FlowSets => "flow_sets",
             Self::Reports => "reports",
@@ -115,7 +116,7 @@ impl Table {
             Self::Fib | Self::HmacWork => 1,
             Self::RouteCounters => limits.route_counters + 1,
             Self::ReasonCounters => SIDESTEP_REASONS,
-            Self::Wanted => SIDESTEP_WANTED,
+            Self::Unresolved => SIDESTEP_RESOLVE_REQUESTS,
             Self::Learned => SIDESTEP_LEARNED_TOTAL,
             Self::FlowSets => SIDESTEP_FLOW_SETS_TOTAL,
             // Bytes.
@@ -153,7 +154,7 @@ impl Table {
                 size_of::<sidestep_route_counters>(),
             ),
             Self::ReasonCounters => (MapType::PercpuArray, 4, 8),
-            Self::Wanted => (MapType::Array, 4, size_of::<sidestep_wanted>()),
+            Self::Unresolved => (MapType::Array, 4, size_of::<sidestep_resolve_request>()),
             Self::Learned => (MapType::Array, 4, size_of::<sidestep_learned>()),
             Self::FlowSets => (MapType::Array, 4, size_of::<sidestep_flow_set>()),
             Self::Reports => (MapType::RingBuf, 0, 0),
@@ -203,7 +204,7 @@ pub(super) struct Maps {
     pub(super) policies: Mapped<sidestep_policy>,
     pub(super) hmac_keys: Mapped<sidestep_hmac_key>,
     pub(super) fib: Fib<Mapping>,
-    pub(super) wanted: Mapped<sidestep_wanted>,
+    pub(super) unresolved: Mapped<sidestep_resolve_request>,
     pub(super) learned: Mapped<sidestep_learned>,
     pub(super) flow_sets: Mapped<sidestep_flow_set>,
     pub(super) report_rates: Mapped<sidestep_report_rate>,
@@ -223,7 +224,7 @@ impl Maps {
             policies: Mapped::new(handle(Table::Policies))?,
             hmac_keys: Mapped::new(handle(Table::HmacKeys))?,
             fib: Fib::beside(Mapping::of_value(handle(Table::Fib))?),
-            wanted: Mapped::new(handle(Table::Wanted))?,
+            unresolved: Mapped::new(handle(Table::Unresolved))?,
             learned: Mapped::new(handle(Table::Learned))?,
             flow_sets: Mapped::new(handle(Table::FlowSets))?,
             report_rates: Mapped::new(handle(Table::ReportRates))?,
@@ -338,7 +339,7 @@ unsafe impl Record for sidestep_policy {}
 // SAFETY: as above.
 unsafe impl Record for sidestep_hmac_key {}
 // SAFETY: as above.
-unsafe impl Record for sidestep_wanted {}
+unsafe impl Record for sidestep_resolve_request {}
 // SAFETY: as above.
 unsafe impl Record for sidestep_learned {}
 // SAFETY: as above.

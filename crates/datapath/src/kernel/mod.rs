@@ -255,12 +255,12 @@ impl Kernel {
     pub fn take_wanted(&self) -> Vec<(u32, [u8; 16])> {
         let wanted: Vec<_> = self
             .maps
-            .wanted
+            .unresolved
             .records()
             .filter(|(_, wanted)| wanted.view != 0)
             .collect();
         for (slot, _) in &wanted {
-            self.maps.wanted.clear(*slot);
+            self.maps.unresolved.clear(*slot);
         }
         wanted
             .into_iter()

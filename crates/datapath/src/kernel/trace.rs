@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::{Receiver, channel};
 
 use crate::abi::{
-    Reason, SIDESTEP_FILTER_DESTINATION, SIDESTEP_FILTER_MET, SIDESTEP_FILTER_REASON,
+    Reason, SIDESTEP_FILTER_DESTINATION, SIDESTEP_FILTER_LOOKED_UP, SIDESTEP_FILTER_REASON,
     SIDESTEP_FILTER_SOURCE, SIDESTEP_FILTER_VERDICT, SIDESTEP_SAMPLE_BYTES, sidestep_filter,
     sidestep_filter_prefix, sidestep_sample,
 };
@@ -250,7 +250,7 @@ fn record(filter: &TraceFilter, sampling: Sampling) -> sidestep_filter {
     let flags = [
         (filter.source.is_some(), SIDESTEP_FILTER_SOURCE),
         (filter.destination.is_some(), SIDESTEP_FILTER_DESTINATION),
-        (filter.met.is_some(), SIDESTEP_FILTER_MET),
+        (filter.met.is_some(), SIDESTEP_FILTER_LOOKED_UP),
         (filter.verdict.is_some(), SIDESTEP_FILTER_VERDICT),
         (filter.reason.is_some(), SIDESTEP_FILTER_REASON),
     ];
@@ -258,7 +258,7 @@ fn record(filter: &TraceFilter, sampling: Sampling) -> sidestep_filter {
     sidestep_filter {
         source: filter.source.map(prefix).unwrap_or_default(),
         destination: filter.destination.map(prefix).unwrap_or_default(),
-        met: filter.met.map(prefix).unwrap_or_default(),
+        looked_up: filter.met.map(prefix).unwrap_or_default(),
         flags: set.fold(0, |flags, (_, flag)| flags | flag),
         ifindex: filter.ifindex.unwrap_or(0),
         verdict: filter.verdict.map_or(0, VerdictKind::number),
