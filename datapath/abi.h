@@ -33,7 +33,7 @@
  * Records of SOURCE and NEXT that one lookup meets: rules by source address, the tables they name, their routes by source
  * address; then the tables that follow, and their routes by source address.
  */
-#define SIDESTEP_LEADS_MAX 5
+#define SIDESTEP_INDIRECT_MAX 5
 /* LIMIT: extension headers followed in one IPv6 packet, routing headers included. */
 #define SIDESTEP_EXT_HEADERS_MAX 6
 /* LIMIT: TLVs looked at in one SRH. */

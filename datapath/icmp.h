@@ -42,7 +42,7 @@ INLINE __u32 icmp_value(const struct packet *p, __u32 reason)
 		/* RFC 8200 4.4 */
 		return p->cursor + SRH_ROUTING_TYPE - p->l3;
 	case DROP_too_big:
-		return p->fits;
+		return p->max_length;
 	default:
 		/* RFC 8986 4.1.1: the upper-layer header. */
 		return p->cursor - p->l3;

@@ -16,7 +16,7 @@ struct lookup_key {
 	struct address destination, source;
 };
 
-INLINE _Bool route_leads_on(const struct sidestep_route *r)
+INLINE _Bool route_is_indirect(const struct sidestep_route *r)
 {
 	return r->action == SIDESTEP_ROUTE_SOURCE || r->action == SIDESTEP_ROUTE_NEXT;
 }
@@ -63,7 +63,7 @@ INLINE struct lookup_key reverse_key(const __u8 *ip)
  * The index of the route that the record at `index` leads to; 0: none. `back`: the lookup is not for the packet, but for
  * its way back.
  */
-SUBPROGRAM __u32 lookup_on(ENV *e, struct packet *p, __u32 index, _Bool reverse)
+SUBPROGRAM __u32 lookup_indirect(ENV *e, struct packet *p, __u32 index, _Bool reverse)
 {
 	struct lookup_key key;
 
@@ -79,13 +79,13 @@ SUBPROGRAM __u32 lookup_on(ENV *e, struct packet *p, __u32 index, _Bool reverse)
 		key.destination = p->destination;
 		key.source = source_address(e, p);
 	}
-	for (int i = 0; i <= SIDESTEP_LEADS_MAX; i++) {
+	for (int i = 0; i <= SIDESTEP_INDIRECT_MAX; i++) {
 		const struct sidestep_route *r = env_route(e, index);
 		__u32 view;
 
 		if (!index || !r)
 			return 0;
-		if (!route_leads_on(r))
+		if (!route_is_indirect(r))
 			return index;
 		view = r->view6 ? r->view6 : r->view4;
 		if (r->action == SIDESTEP_ROUTE_SOURCE) {
@@ -104,7 +104,7 @@ SUBPROGRAM __u32 lookup_on(ENV *e, struct packet *p, __u32 index, _Bool reverse)
  * to no service. Then the service has taken the SRH off, or gets packets that no proxy sent it. Nobody says which, so it is only
  * counted. Where the way to the source is not known here, it may be the service's.
  */
-SUBPROGRAM __u32 source_is_elsewhere(ENV *e, struct packet *p)
+SUBPROGRAM __u32 source_is_not_service(ENV *e, struct packet *p)
 {
 	const __u8 *ip;
 	const struct sidestep_adjacency *adjacency;
@@ -119,7 +119,7 @@ SUBPROGRAM __u32 source_is_elsewhere(ENV *e, struct packet *p)
 		return 0;
 	index = env_fib_lookup(e, p->view6, load_address(ip + IPV6_SOURCE));
 	route = env_route(e, index);
-	if (!index || !route || route_leads_on(route))
+	if (!index || !route || route_is_indirect(route))
 		return 0;
 	if (route->action == SIDESTEP_ROUTE_PUNT)
 		return route->reason == PUNT_local;

@@ -63,7 +63,7 @@ struct packet {
 	__u8 csid_index;  /* and DA.Arg.Index */
 	__u8 hmac_key;    /* index of the key that signs what was inserted; 0: none */
 	__u8 authentic;   /* the SRH that was read last has a right HMAC */
-	__u32 fits;       /* of a packet that is too big: the length that would not have been */
+	__u32 max_length;       /* of a packet that is too big: the length that would not have been */
 };
 
 /*

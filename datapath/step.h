@@ -150,8 +150,8 @@ SUBPROGRAM verdict reverse_path(ENV *e, struct packet *p)
 		return punt(reverse_path);
 	index = env_fib_lookup(e, p->view4, reverse_key(ip).destination);
 	route = env_route(e, index);
-	if (route && unlikely(route_leads_on(route)))
-		route = env_route(e, lookup_on(e, p, index, 1));
+	if (route && unlikely(route_is_indirect(route)))
+		route = env_route(e, lookup_indirect(e, p, index, 1));
 	if (!route || (route->action != SIDESTEP_ROUTE_FORWARD && route->action != SIDESTEP_ROUTE_GROUP &&
 		       route->action != SIDESTEP_ROUTE_HEADEND))
 		return punt(reverse_path);
@@ -217,7 +217,7 @@ SUBPROGRAM verdict endpoint(ENV *e, struct packet *p, const struct sidestep_rout
 }
 
 /* The route of a group that the packet's flow goes by; 0: none. */
-INLINE __u32 choose(ENV *e, struct packet *p, __u32 index)
+INLINE __u32 group_select(ENV *e, struct packet *p, __u32 index)
 {
 	const struct sidestep_group *group = env_group(e, index);
 	__u32 slot, route;
@@ -232,7 +232,7 @@ INLINE __u32 choose(ENV *e, struct packet *p, __u32 index)
 }
 
 /* The route of a group that the packet's DSCP goes by (RFC 9256 8.6); 0: none. A frame that carries no IP packet has DSCP 0. */
-SUBPROGRAM __u32 choose_by_dscp(ENV *e, struct packet *p, __u32 index)
+SUBPROGRAM __u32 group_select_dscp(ENV *e, struct packet *p, __u32 index)
 {
 	const struct sidestep_group *group = env_group(e, index);
 	const __u8 *ip;
@@ -251,9 +251,9 @@ SUBPROGRAM __u32 choose_by_dscp(ENV *e, struct packet *p, __u32 index)
 }
 
 /* The adjacency of an endpoint behavior whose next hop has several ways. */
-INLINE verdict forward_one_of(ENV *e, struct packet *p, __u32 group)
+INLINE verdict forward_by_group(ENV *e, struct packet *p, __u32 group)
 {
-	const struct sidestep_route *route = env_route(e, choose(e, p, group));
+	const struct sidestep_route *route = env_route(e, group_select(e, p, group));
 
 	return route ? forward(route->adjacency) : punt(unsupported);
 }
@@ -306,19 +306,19 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 			return punt(route_miss);
 		r = env_route(e, index);
 		if (r && unlikely(r->action >= SIDESTEP_ROUTE_GROUP && r->action <= SIDESTEP_ROUTE_NEXT)) {
-			if (route_leads_on(r)) {
-				index = lookup_on(e, p, index, 0);
+			if (route_is_indirect(r)) {
+				index = lookup_indirect(e, p, index, 0);
 				if (!index)
 					return punt(route_miss);
 				r = env_route(e, index);
 			}
 			if (r && r->action == SIDESTEP_ROUTE_GROUP && (r->flags & SIDESTEP_ROUTE_BY_DSCP)) {
-				index = choose_by_dscp(e, p, r->group);
+				index = group_select_dscp(e, p, r->group);
 				r = env_route(e, index);
 			}
 			if (r && r->action == SIDESTEP_ROUTE_GROUP) {
 				p->visited[i] = r->counter;
-				index = choose(e, p, r->group);
+				index = group_select(e, p, r->group);
 				r = env_route(e, index);
 			}
 		}
@@ -333,7 +333,7 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 			if (v != lookup())
 				return v;
 			if (r->action == SIDESTEP_ROUTE_RETURN_AM && !p->srh_seen)
-				p->srh_missing = source_is_elsewhere(e, p) != 0;
+				p->srh_missing = source_is_not_service(e, p) != 0;
 			index = 0;
 			continue;
 		}
@@ -379,7 +379,7 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 			if (unlikely(v == VERDICT_CONTINUE))
 				v = end_ad_learn(e, p, r);
 			if (unlikely(r->group) && v == forward(0))
-				v = forward_one_of(e, p, r->group);
+				v = forward_by_group(e, p, r->group);
 		}
 		if (v != lookup())
 			return v;
@@ -420,7 +420,7 @@ INLINE verdict transmit(ENV *e, struct packet *p, __u32 index, struct outcome *o
 	length = (__u32)((int)(p->end - p->l3) + growth);
 	if (unlikely(length > adjacency.mtu &&
 		     (length > IPV6_PACKET_MAX || wire_length(e, p, length, growth) > adjacency.mtu))) {
-		p->fits = (__u32)((int)adjacency.mtu - growth);
+		p->max_length = (__u32)((int)adjacency.mtu - growth);
 		return punt(packet_too_big);
 	}
 	env_trace(e, SIDESTEP_TRACE_FORWARD, index, length, p->destination);

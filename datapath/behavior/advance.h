@@ -10,11 +10,11 @@
 #include "../wire/ipv6.h"
 #include "../wire/srh.h"
 
-/* A segment of the active SRH, by its place in the list, as it will be. 0: it cannot be read in place. */
-INLINE _Bool segment_load(ENV *e, const struct packet *p, __u32 place, struct address *segment)
+/* A segment of the active SRH, by its index in the list, as it will be. 0: it cannot be read in index. */
+INLINE _Bool segment_load(ENV *e, const struct packet *p, __u32 index, struct address *segment)
 {
-	__u32 at = !place && (p->plan & PLAN_LAST_SEGMENT) ? p->l3 + IPV6_DESTINATION :
-							     p->srh + SRH_SEGMENTS + place * SEGMENT_LENGTH;
+	__u32 at = !index && (p->plan & PLAN_LAST_SEGMENT) ? p->l3 + IPV6_DESTINATION :
+							     p->srh + SRH_SEGMENTS + index * SEGMENT_LENGTH;
 	const __u8 *bytes = env_bytes(e, at, SEGMENT_LENGTH);
 
 	if (!bytes)

@@ -152,9 +152,9 @@ SUBPROGRAM int hmac_compute(ENV *e, struct sidestep_hmac_work *work, const struc
 }
 
 /* Where the HMAC of this text is remembered, if it is. The source and the last segment alone would do for most. */
-INLINE struct sidestep_hmac_known *hmac_place(struct sidestep_hmac_work *work, __u32 blocks)
+INLINE struct sidestep_hmac_known *hmac_slot(struct sidestep_hmac_work *work, __u32 blocks)
 {
-	__u64 factor = 0x9e3779b97f4a7c15ull, mixed = 0, place;
+	__u64 factor = 0x9e3779b97f4a7c15ull, mixed = 0, slot;
 
 	for (__u32 i = 0; i < SIDESTEP_HMAC_TEXT_MAX / HMAC_BLOCK; i++) {
 		if (i >= blocks)
@@ -166,11 +166,11 @@ INLINE struct sidestep_hmac_known *hmac_place(struct sidestep_hmac_work *work, _
 		}
 	}
 	mixed ^= mixed >> 32;
-	place = mixed * 0x9e3779b97f4a7c15ull >> 32;
+	slot = mixed * 0x9e3779b97f4a7c15ull >> 32;
 #ifdef __bpf__
-	asm volatile("%0 &= %1" : "+r"(place) : "i"(SIDESTEP_HMAC_KNOWN - 1));
+	asm volatile("%0 &= %1" : "+r"(slot) : "i"(SIDESTEP_HMAC_KNOWN - 1));
 #endif
-	return &work->known[place & (SIDESTEP_HMAC_KNOWN - 1)];
+	return &work->known[slot & (SIDESTEP_HMAC_KNOWN - 1)];
 }
 
 /* Whether that is the text, and the key. Who finds out by the time learns that somebody has sent it before. */

@@ -31,7 +31,7 @@ SUBPROGRAM int hmac_sign(ENV *e, __u32 ip, __u32 index)
 	blocks = hmac_text(e, work, ip + IPV6_SOURCE, srh, segments, key->id);
 	if (!blocks)
 		return -1;
-	known = hmac_place(work, blocks);
+	known = hmac_slot(work, blocks);
 	if (!hmac_is_known(work, known, key->generation, blocks)) {
 		if (hmac_compute(e, work, key, blocks) < 0)
 			return -1;

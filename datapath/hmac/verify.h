@@ -40,7 +40,7 @@ INLINE _Bool hmac_equal(const __u8 *found, const __u64 mac[4])
 INLINE verdict hmac_compare(ENV *e, struct sidestep_hmac_work *work, const struct sidestep_hmac_key *key, __u32 blocks,
 			    __u32 tlv)
 {
-	struct sidestep_hmac_known *known = hmac_place(work, blocks);
+	struct sidestep_hmac_known *known = hmac_slot(work, blocks);
 	_Bool is_known = hmac_is_known(work, known, key->generation, blocks);
 	const __u8 *found;
 
