@@ -306,10 +306,10 @@ struct sidestep_flow_set {
 #define SIDESTEP_FLOW_SETS_TOTAL (SIDESTEP_FLOW_TABLES * SIDESTEP_FLOW_SETS)
 #define SIDESTEP_LEARNED_TOTAL (SIDESTEP_LEARNED + 1 + SIDESTEP_FLOW_TABLES * SIDESTEP_HEADER_SETS)
 
-/* Per-CPU counters. received = forwarded + kernel + dropped, exactly. */
+/* Per-CPU counters. received = forwarded + punted + dropped, exactly. */
 struct sidestep_port_counters {
 	__u64 received_packets, received_bytes; /* from this port, bytes with the Ethernet header */
-	__u64 forwarded, kernel, dropped;       /* verdicts on packets received here */
+	__u64 forwarded, punted, dropped;       /* verdicts on packets received here */
 	__u64 sent_packets, sent_bytes;         /* forwarded by us out of this interface, wherever they came from */
 	__u64 reserved;
 };

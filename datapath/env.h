@@ -50,7 +50,7 @@ enum env_shift {
 /* What the target does with the frame. */
 enum outcome_kind {
 	OUTCOME_FORWARD, /* send it out of .ifindex */
-	OUTCOME_KERNEL,  /* hand it to the kernel */
+	OUTCOME_PUNT,  /* hand it to the kernel */
 	OUTCOME_DROP
 };
 

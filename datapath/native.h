@@ -49,7 +49,7 @@ struct sidestep_native {
 
 enum sidestep_outcome_kind {
 	SIDESTEP_OUTCOME_FORWARD = 0,
-	SIDESTEP_OUTCOME_KERNEL = 1,
+	SIDESTEP_OUTCOME_PUNT = 1,
 	SIDESTEP_OUTCOME_DROP = 2,
 };
 

@@ -510,7 +510,7 @@ SUBPROGRAM int count_routes(ENV *e, const struct packet *p, verdict v, __u32 byt
 /* The whole way of one frame. */
 INLINE struct outcome step(ENV *e)
 {
-	struct outcome outcome = {OUTCOME_KERNEL, 0, PUNT_port_unknown};
+	struct outcome outcome = {OUTCOME_PUNT, 0, PUNT_port_unknown};
 	__u32 ifindex = env_ifindex(e), frame_length = env_length(e);
 	struct sidestep_port_counters *counters = env_port_counters(e, ifindex);
 	const struct sidestep_port *port = env_port(e, ifindex);
@@ -570,8 +570,8 @@ INLINE struct outcome step(ENV *e)
 		counters->dropped++;
 		env_count_reason(e, outcome.reason);
 	} else {
-		outcome.kind = OUTCOME_KERNEL;
-		counters->kernel++;
+		outcome.kind = OUTCOME_PUNT;
+		counters->punted++;
 		env_count_reason(e, outcome.reason);
 	}
 	return outcome;

@@ -138,7 +138,7 @@ fn every_vector_holds_on_the_native_target() {
             let counters = native.port_counters(port.ifindex.0);
             assert_eq!(
                 counters.received_packets,
-                counters.forwarded + counters.kernel + counters.dropped,
+                counters.forwarded + counters.punted + counters.dropped,
                 "{}: received is the sum of the verdicts",
                 case.name
             );

@@ -47,7 +47,7 @@ impl Verdict {
     pub(crate) fn from_numbers(kind: u32, ifindex: u32, reason: u32) -> Option<Self> {
         match kind {
             ffi::SIDESTEP_OUTCOME_FORWARD => Some(Self::Forward { ifindex }),
-            ffi::SIDESTEP_OUTCOME_KERNEL => Reason::from_number(reason).map(Self::Kernel),
+            ffi::SIDESTEP_OUTCOME_PUNT => Reason::from_number(reason).map(Self::Kernel),
             ffi::SIDESTEP_OUTCOME_DROP => Reason::from_number(reason).map(Self::Drop),
             _ => None,
         }
@@ -91,7 +91,7 @@ impl VerdictKind {
     pub(crate) fn number(self) -> u32 {
         match self {
             Self::Forward => ffi::SIDESTEP_OUTCOME_FORWARD,
-            Self::Kernel => ffi::SIDESTEP_OUTCOME_KERNEL,
+            Self::Kernel => ffi::SIDESTEP_OUTCOME_PUNT,
             Self::Drop => ffi::SIDESTEP_OUTCOME_DROP,
         }
     }

@@ -84,7 +84,7 @@ impl Report {
                     received_packets: counters.received_packets,
                     received_bytes: counters.received_bytes,
                     forwarded: counters.forwarded,
-                    kernel: counters.kernel,
+                    kernel: counters.punted,
                     dropped: counters.dropped,
                     sent_packets: counters.sent_packets,
                     sent_bytes: counters.sent_bytes,

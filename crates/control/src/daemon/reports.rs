@@ -130,7 +130,7 @@ impl Daemon {
                     received_packets: c.received_packets,
                     received_bytes: c.received_bytes,
                     forwarded: c.forwarded,
-                    kernel: c.kernel,
+                    kernel: c.punted,
                     dropped: c.dropped,
                     sent_packets: c.sent_packets,
                     sent_bytes: c.sent_bytes,

@@ -62,7 +62,7 @@ fn a_plain_packet_and_end_are_forwarded_by_both_targets_and_counted() {
             (
                 port.received_packets,
                 port.forwarded,
-                port.kernel,
+                port.punted,
                 port.dropped
             ),
             (6, 6, 0, 0)
@@ -392,7 +392,7 @@ fn under_traffic_every_packet_takes_the_old_or_the_new_way() {
         let verdicts = (
             port.received_packets,
             port.forwarded,
-            port.kernel,
+            port.punted,
             port.dropped,
         );
         assert_eq!(verdicts, (sent, sent, 0, 0));

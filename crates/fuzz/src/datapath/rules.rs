@@ -380,7 +380,7 @@ impl Counted {
                 port.received_bytes = port.received_bytes.wrapping_sub(arrived as u64);
                 let counter = match verdict {
                     Verdict::Forward { .. } => &mut port.forwarded,
-                    Verdict::Kernel(_) => &mut port.kernel,
+                    Verdict::Kernel(_) => &mut port.punted,
                     Verdict::Drop(_) => &mut port.dropped,
                 };
                 *counter = counter.wrapping_sub(1);
