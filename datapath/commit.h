@@ -7,7 +7,7 @@
 #define SIDESTEP_COMMIT_H
 
 #include "rewrite.h"
-#include "wire/ip.h"
+#include "read/ip.h"
 
 /* LIMIT: RFC 8200 3: Payload Length has 16 bits. */
 #define IPV6_PACKET_MAX (IPV6_LENGTH + 65535u)

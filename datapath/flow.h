@@ -11,7 +11,7 @@
 #define SIDESTEP_FLOW_H
 
 #include "packet.h"
-#include "wire/ip.h"
+#include "read/ip.h"
 
 /* 2^64 divided by the golden ratio, odd: multiplication by it spreads low bits upwards (Knuth, 6.4). */
 #define FLOW_MULTIPLIER 0x9E3779B97F4A7C15ull

@@ -7,7 +7,7 @@
 #define SIDESTEP_SEGMENT_H
 
 #include "packet.h"
-#include "wire/ip.h"
+#include "read/ip.h"
 
 /* LIMIT: headers walked to find the innermost TCP or UDP header; outer and inner ones together. */
 #define SEGMENT_HEADERS_MAX 8

@@ -76,8 +76,14 @@ class Architecture(unittest.TestCase):
         for path, text in c_sources(DATAPATH / "behavior"):
             self.assertIsNone(re.search(forbidden, code(text)), path.name)
 
-    def test_wire_knows_no_tables(self):
+    def test_wire_includes_nothing_but_itself(self):
         for path, text in c_sources(DATAPATH / "wire"):
+            for quoted in re.findall(r'#include "([^"]+)"', text):
+                self.assertTrue((path.parent / quoted).resolve().parent == path.parent, f"{path.name} includes {quoted}")
+            self.assertIsNone(re.search(r"\benv_\w+\s*\(", code(text)), path.name)
+
+    def test_readers_look_nothing_up(self):
+        for path, text in c_sources(DATAPATH / "read"):
             found = re.search(r"\benv_(fib_lookup|route|adjacency|port|policy)\s*\(", code(text))
             self.assertIsNone(found, path.name)
 

@@ -6,8 +6,8 @@
 #ifndef SIDESTEP_BEHAVIOR_DECAP_H
 #define SIDESTEP_BEHAVIOR_DECAP_H
 
-#include "../wire/ext.h"
-#include "../wire/ip.h"
+#include "../read/ext.h"
+#include "../read/ip.h"
 
 /* Which upper-layer headers the SID takes. */
 #define DECAP_IPV4 0x1u

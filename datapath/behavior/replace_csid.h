@@ -12,7 +12,7 @@
 #ifndef SIDESTEP_BEHAVIOR_REPLACE_CSID_H
 #define SIDESTEP_BEHAVIOR_REPLACE_CSID_H
 
-#include "../wire/ext.h"
+#include "../read/ext.h"
 #include "csid.h"
 #include "advance.h"
 

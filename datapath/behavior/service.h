@@ -5,7 +5,7 @@
 #ifndef SIDESTEP_BEHAVIOR_SERVICE_H
 #define SIDESTEP_BEHAVIOR_SERVICE_H
 
-#include "../wire/ext.h"
+#include "../read/ext.h"
 #include "advance.h"
 #include "decap.h"
 

@@ -4,13 +4,13 @@
  * where an IP header is checked. What the kernel must see (RFC 8200, RFC 1812) is punted here. And the walk to the headers
  * inside, for those who only want to know where they are.
  */
-#ifndef SIDESTEP_WIRE_IP_H
-#define SIDESTEP_WIRE_IP_H
+#ifndef SIDESTEP_READ_IP_H
+#define SIDESTEP_READ_IP_H
 
 #include "../packet.h"
-#include "eth.h"
-#include "ipv4.h"
-#include "ipv6.h"
+#include "../wire/eth.h"
+#include "../wire/ipv4.h"
+#include "../wire/ipv6.h"
 
 /* The header at `offset` in a frame or packet that ends at `end`. `inner`: reasons name the inner header. */
 INLINE verdict ipv6_read(ENV *e, struct packet *p, __u32 offset, __u32 end, _Bool inner)

@@ -7,12 +7,12 @@
  * What lies in the packet but cannot be read in place (beyond OFFSET_MAX, or not in the linear part of an skb or XDP
  * frame) is the kernel's, not an error of the packet.
  */
-#ifndef SIDESTEP_WIRE_EXT_H
-#define SIDESTEP_WIRE_EXT_H
+#ifndef SIDESTEP_READ_EXT_H
+#define SIDESTEP_READ_EXT_H
 
 #include "../packet.h"
-#include "ipv6.h"
-#include "srh.h"
+#include "../wire/ipv6.h"
+#include "../wire/srh.h"
 
 /* RFC 8200 4.2: options are type, length, data; Pad1 (type 0) is one byte; PadN is type 1. */
 #define OPTION_PAD1 0
