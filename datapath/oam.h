@@ -9,7 +9,7 @@
 
 #include "packet.h"
 #include "report.h"
-#include "wire/ipv6.h"
+#include "wire/ext.h"
 #include "wire/srh.h"
 
 /* The SRH that the SID is about to process: the active one, or the first one ahead. 0: there is none that can be read. */
@@ -27,10 +27,9 @@ INLINE __u32 oam_srh(ENV *e, const struct packet *p)
 			break;
 		if (proto == PROTO_ROUTING && header[SRH_ROUTING_TYPE] == ROUTING_TYPE_SRH)
 			return at;
-		if (proto != PROTO_ROUTING && proto != PROTO_DESTINATION_OPTIONS && proto != PROTO_HOP_BY_HOP)
+		if (!ext_is_walked(proto))
 			break;
-		proto = header[0];
-		at += (header[1] + 1u) * 8;
+		at = ext_next(header, at, &proto);
 	}
 	return 0;
 }

@@ -6,6 +6,7 @@
 #ifndef SIDESTEP_HMAC_SIGN_H
 #define SIDESTEP_HMAC_SIGN_H
 
+#include "../wire/ext.h"
 #include "../wire/ipv6.h"
 #include "mac.h"
 
@@ -24,7 +25,7 @@ SUBPROGRAM int hmac_sign(ENV *e, __u32 ip, __u32 index)
 
 	if (!key || !work || !fixed)
 		return -1;
-	length = (fixed[SRH_HDR_EXT_LEN] + 1u) * 8;
+	length = ext_length(fixed);
 	segments = fixed[SRH_LAST_ENTRY] + 1u;
 	if (segments > SIDESTEP_HMAC_SEGMENTS_MAX)
 		return -1;

@@ -11,12 +11,9 @@
 #define SIDESTEP_READ_EXT_H
 
 #include "../packet.h"
+#include "../wire/ext.h"
 #include "../wire/ipv6.h"
 #include "../wire/srh.h"
-
-/* RFC 8200 4.2: options are type, length, data; Pad1 (type 0) is one byte; PadN is type 1. */
-#define OPTION_PAD1 0
-#define OPTION_PADN 1
 
 /* Whether the options of the Hop-by-Hop header at the cursor are only padding. Others ask something of every router. */
 SUBPROGRAM int hop_by_hop_is_padding(ENV *e, __u32 offset, __u32 length)
@@ -58,7 +55,7 @@ INLINE verdict hop_by_hop(ENV *e, const struct packet *p)
 		return VERDICT_CONTINUE;
 	if (!header)
 		return p->cursor + 2 <= p->end ? punt(ext_chain) : drop(ext_header);
-	length = (header[1] + 1u) * 8;
+	length = ext_length(header);
 	if (p->cursor + length > p->end)
 		return drop(ext_header);
 	return hop_by_hop_is_padding(e, p->cursor, length) ? VERDICT_CONTINUE : punt(hop_by_hop);
@@ -180,12 +177,12 @@ SUBPROGRAM verdict ext_walk(ENV *e, struct packet *p)
 		const __u8 *header;
 		__u32 length;
 
-		if (p->proto != PROTO_ROUTING && p->proto != PROTO_DESTINATION_OPTIONS && p->proto != PROTO_HOP_BY_HOP)
+		if (!ext_is_walked(p->proto))
 			return VERDICT_CONTINUE;
 		header = env_bytes(e, p->cursor, 8);
 		if (!header)
 			return p->cursor + 8 <= p->end ? punt(ext_chain) : drop(ext_header);
-		length = (header[1] + 1u) * 8;
+		length = ext_length(header);
 		if (p->cursor + length > p->end) {
 			if (p->proto != PROTO_ROUTING || header[SRH_ROUTING_TYPE] != ROUTING_TYPE_SRH)
 				return drop(ext_header);
@@ -214,8 +211,7 @@ SUBPROGRAM verdict ext_walk(ENV *e, struct packet *p)
 			return punt(hop_by_hop);
 		}
 		p->link = p->cursor;
-		p->proto = header[0];
-		p->cursor += length;
+		p->cursor = ext_next(header, p->cursor, &p->proto);
 	}
 	return punt(ext_chain);
 }
@@ -232,7 +228,7 @@ INLINE verdict srh_first(ENV *e, struct packet *p)
 	if (!header || p->proto != PROTO_ROUTING || header[SRH_ROUTING_TYPE] != ROUTING_TYPE_SRH ||
 	    !header[SRH_SEGMENTS_LEFT])
 		return ext_walk(e, p);
-	length = (header[SRH_HDR_EXT_LEN] + 1u) * 8;
+	length = ext_length(header);
 	if (p->cursor + length > p->end) {
 		p->srh = p->cursor;
 		return drop(srh_length);

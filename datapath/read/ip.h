@@ -9,6 +9,7 @@
 
 #include "../packet.h"
 #include "../wire/eth.h"
+#include "../wire/ext.h"
 #include "../wire/ipv4.h"
 #include "../wire/ipv6.h"
 
@@ -126,12 +127,11 @@ INLINE __u32 next_header(ENV *e, __u32 at, __u8 *proto)
 		*proto = header[IPV4_PROTOCOL];
 		return at + (header[0] & 15) * 4u;
 	}
-	if (*proto == PROTO_ROUTING || *proto == PROTO_DESTINATION_OPTIONS || *proto == PROTO_HOP_BY_HOP) {
+	if (ext_is_walked(*proto)) {
 		header = env_bytes(e, at, 2);
 		if (!header)
 			return 0;
-		*proto = header[0];
-		return at + (header[1] + 1u) * 8;
+		return ext_next(header, at, proto);
 	}
 	return 0;
 }

@@ -59,7 +59,7 @@ INLINE _Bool flow_key(ENV *e, __u32 at, __u8 version, __u64 key[FLOW_KEY_WORDS])
 		key[i] = load64(ip + IPV6_SOURCE + i * 8);
 	at += IPV6_LENGTH;
 	for (int i = 0; i < FLOW_KEY_HEADERS; i++) {
-		if (proto != PROTO_ROUTING && proto != PROTO_DESTINATION_OPTIONS && proto != PROTO_HOP_BY_HOP)
+		if (!ext_is_walked(proto))
 			break;
 		at = next_header(e, at, &proto);
 		if (!at)
