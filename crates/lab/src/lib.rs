@@ -1,4 +1,4 @@
-//! The laboratory of the demo, the tests and the bench: a network in namespaces, frames in and out of it, traffic
+//! The laboratory of the tests and the bench: a network in namespaces, frames in and out of it, traffic
 //! through it, and the Linux kernel as a reference for the golden vectors.
 //!
 //! - [`netns`], [`lab`]: network namespaces, and a set of them joined by veth links; [`offload`] per interface.
@@ -7,7 +7,6 @@
 //! - [`traffic`]: millions of packets a second in, counted at the other end.
 //! - [`vectors`], [`linux`]: the files of `vectors/`, and the kernel's own answer to each case; [`hexdiff`] shows where
 //!   two frames differ.
-//! - [`demo`]: a network with Sidestep on its routers, shown to whoever runs `./dev demo`.
 //! - [`engine`]: what forwards and can be measured, case by case.
 //! - [`figures`]: how many packets a second, behavior by behavior, beside Linux.
 //! - [`differential`], [`random`]: random nodes and packets, to compare two data planes with.
@@ -16,7 +15,6 @@
 //! Nothing here knows the product's data plane or control plane: the lab meets them as an operator does.
 
 pub mod capability;
-pub mod demo;
 pub mod differential;
 pub mod engine;
 pub mod error;
