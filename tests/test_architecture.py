@@ -46,8 +46,19 @@ def code(text):
     return re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
 
 
+# Crates of the benchmark and of the tests, by name or by a part of it.
+NOT_IN_THE_ROUTER = r"^(sidestep-(bench|lab|testkit)|csv|flate2|image|kuva|libloading|maud|statrs)$|plot|html|svg|png"
+
+
 class Architecture(unittest.TestCase):
     maxDiff = None
+
+    def test_the_router_contains_no_crate_of_the_benchmark_or_the_tests(self):
+        command = ["cargo", "tree", "--edges", "normal", "--package", "sidestep", "--prefix", "none", "--format", "{p}"]
+        tree = subprocess.run([*command, "--locked"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+        crates = {line.split()[0] for line in tree.splitlines() if line}
+        self.assertIn("libbpf-rs", crates)
+        self.assertEqual([name for name in sorted(crates) if re.search(NOT_IN_THE_ROUTER, name)], [])
 
     def test_the_drawn_arrows_are_the_dependencies(self):
         for drawn_arrows, real_arrows, of in zip(drawn(), real(), ("crates", "tests"), strict=True):

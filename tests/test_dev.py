@@ -33,7 +33,7 @@ class Bench(unittest.TestCase):
         """`./dev bench` with a program that fails for one campaign: exit code, and the folders that it was given."""
         log = self.target / "log"
         log.write_text("", encoding="utf-8")
-        self.program("release/sidestep", f'echo "$@" >>{log}\ncase "$*" in *{failing}*) exit 7 ;; esac')
+        self.program("release/sidestep-bench", f'echo "$@" >>{log}\ncase "$*" in *{failing}*) exit 7 ;; esac')
         path = f"{self.target / 'bin'}:{os.environ['PATH']}"
         environment = os.environ | {"CARGO_TARGET_DIR": str(self.target), "PATH": path}
         done = subprocess.run([ROOT / "dev", "bench", *arguments], env=environment, capture_output=True, check=False)
@@ -41,7 +41,7 @@ class Bench(unittest.TestCase):
         return done.returncode, re.findall(r" -o (\S+)", asked)
 
     def test_a_campaign_that_fails_keeps_no_other_from_being_measured_and_is_told(self):
-        for failing, expected in [("none", 0), (f"campaigns/{CAMPAIGNS[0]}.yaml", 7), ("bench\\ fib", 7)]:
+        for failing, expected in [("none", 0), (f"campaigns/{CAMPAIGNS[0]}.yaml", 7), ("fib\\ --quick", 7)]:
             code, folders = self.bench("/reports", failing=failing)
             self.assertEqual((code, folders), (expected, [f"/reports/{name}" for name in [*CAMPAIGNS, "fib"]]))
 

@@ -7,6 +7,8 @@ use std::process::Command;
 
 #[path = "../lab/build/bpf.rs"]
 mod bpf;
+#[path = "../cli/build/version.rs"]
+mod version;
 
 /// Sources, without `.bpf.c`.
 const PROGRAMS: [&str; 4] = ["linux", "lpm_trie", "nothing", "sidestep"];
@@ -15,7 +17,7 @@ const PROGRAMS: [&str; 4] = ["linux", "lpm_trie", "nothing", "sidestep"];
 const DATAPATH: &str = "../../datapath";
 
 fn main() {
-    say_version();
+    version::set();
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts"));
     println!("cargo:rerun-if-env-changed=CLANG");
     println!("cargo:rerun-if-env-changed=PKG_CONFIG_PATH");
@@ -40,34 +42,6 @@ fn main() {
     if !dpdk(&clang, &object) {
         // Nothing inside: the bench then says how to get it.
         fs::write(&object, []).expect("OUT_DIR is writable");
-    }
-}
-
-/// `SIDESTEP_GIT`: the commit that this is built from; `SIDESTEP_VERSION`: version and commit in words.
-fn say_version() {
-    let version = env::var("CARGO_PKG_VERSION").expect("cargo sets it for build scripts");
-    let git = |arguments: &[&str]| {
-        let output = Command::new("git").args(arguments).output().ok()?;
-        let text = String::from_utf8(output.stdout).ok()?;
-        Some(text.trim().to_owned()).filter(|text| output.status.success() && !text.is_empty())
-    };
-    let commit = git(&[
-        "describe",
-        "--always",
-        "--exclude=*",
-        "--abbrev=12",
-        "--dirty",
-    ]);
-    if let (Some(commit), Some(log)) = (commit, git(&["rev-parse", "--git-path", "logs/HEAD"])) {
-        println!("cargo:rerun-if-changed={log}");
-        // What is changed and not committed makes it `-dirty`, wherever it is.
-        for sources in ["..", DATAPATH] {
-            println!("cargo:rerun-if-changed={sources}");
-        }
-        println!("cargo:rustc-env=SIDESTEP_GIT={commit}");
-        println!("cargo:rustc-env=SIDESTEP_VERSION={version} ({commit})");
-    } else {
-        println!("cargo:rustc-env=SIDESTEP_VERSION={version}");
     }
 }
 

@@ -1,6 +1,7 @@
-//! What `sidestep bench` measures, and what it writes down.
+//! The benchmark, `sidestep-bench`: measurements, and the reports made of them.
 //!
 //! - [`campaign`]: engines and behaviors, as one YAML file asks for it.
+//! - [`commands`]: the command line.
 //! - [`compare`]: two results of the same measurements.
 //! - [`fib`]: prefix tables, ours and others'.
 //! - [`progress`]: how far a measurement is.
@@ -10,6 +11,7 @@
 //! - [`statistics`]: what is said of repeated measurements.
 
 pub mod campaign;
+pub mod commands;
 pub mod compare;
 mod cpu;
 pub mod fib;

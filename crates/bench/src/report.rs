@@ -1,6 +1,6 @@
 //! A [`Report`] as files to look at: one HTML page, Markdown, and for each picture a PNG and its numbers as CSV.
 //!
-//! All of them are made from `report.json` and from nothing else, so that they can be made again (`sidestep bench report`).
+//! All of them are made from `report.json` and from nothing else, so that they can be made again (`sidestep-bench report`).
 
 mod html;
 pub(crate) mod machine;

@@ -11,7 +11,6 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use sidestep_control::api::{self, Request};
 
-pub mod bench;
 pub mod check;
 pub mod completion;
 pub mod domain;
@@ -36,9 +35,12 @@ pub mod vlan;
 /// What a command gives back: nothing, or one line that says what was wrong and where.
 pub type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
 
+/// Version of Sidestep, followed in parentheses by the commit it was built from, if known.
+pub const VERSION: &str = env!("SIDESTEP_VERSION");
+
 /// SRv6 data plane for an unmodified Linux kernel.
 #[derive(Debug, Parser)]
-#[command(name = "sidestep", version = sidestep_bench::VERSION, about, max_term_width = 120)]
+#[command(name = "sidestep", version = VERSION, about, max_term_width = 120)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -85,9 +87,6 @@ pub enum Command {
     Check(check::Args),
     /// Run captured packets through the node of a file: no root, no interfaces
     Replay(replay::Args),
-    /// Measure, and look at what was measured
-    #[command(subcommand)]
-    Bench(bench::Command),
     /// Print a completion script for a shell
     Completion(completion::Args),
     /// Print what may come next on a line of `route`, `rule`, `policy`, `vlan`, `domain` or `trace`
@@ -112,7 +111,6 @@ impl Cli {
             Command::Oam(command) => oam::run(command, out),
             Command::Explain(args) => explain_live::run(args, out),
             Command::Trace(args) => trace::run(args, out),
-            Command::Bench(command) => bench::run(command, out),
             Command::Completion(args) => completion::run(args, out),
             Command::CompleteWords(args) => completion::words(args, out),
             Command::Exec(args) => exec::run(args),

@@ -29,27 +29,6 @@ fn offered(line: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn bash_completes_the_commands_and_options_of_bench() {
-    for (line, expected) in [
-        (
-            "sidestep bench ",
-            "--help -h compare fib help init list report run",
-        ),
-        ("sidestep bench r", "report run"),
-        (
-            "sidestep bench run --",
-            "--dry-run --help --json --only --output --quick",
-        ),
-        ("sidestep bench fib --sc", "--scenario"),
-        ("sidestep bench fib --scenario slash", "slash128 slash48"),
-        ("sidestep bench list --j", "--json"),
-    ] {
-        let words: Vec<&str> = line.split(' ').collect();
-        assert_eq!(offered(&words).join(" "), expected, "{line}");
-    }
-}
-
-#[test]
 fn bash_completes_the_words_of_routes_rules_entries_and_filters() {
     for (line, expected) in [
         ("sidestep ru", "rule run"),

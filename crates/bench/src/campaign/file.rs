@@ -14,7 +14,7 @@ use super::search::Search;
 use super::word::{FlowsWord, SizeWord};
 use crate::search::{Parameters, RATE_MAX};
 
-/// What `sidestep bench init` writes: every key, explained.
+/// What `sidestep-bench init` writes: every key, explained.
 pub const TEMPLATE: &str = include_str!("template.yaml");
 
 /// Version of the campaign file that this program reads.

@@ -1,4 +1,4 @@
-//! `sidestep bench run`: engines, behaviors and sizes as a YAML file asks for them, measured run by run into a folder that an
+//! `sidestep-bench run`: engines, behaviors and sizes as a YAML file asks for them, measured run by run into a folder that an
 //! interruption leaves whole, and told in a [`crate::result::Report`].
 //!
 //! - [`file`]: the YAML file; [`word`], [`search`]: some of its values; [`difference`]: what is not the same in two of them.

@@ -1,4 +1,4 @@
-//! `sidestep bench fib`: prefix tables, ours and others', side by side in one run.
+//! `sidestep-bench fib`: prefix tables, ours and others', side by side in one run.
 //!
 //! - [`plan`]: scenarios and their points; [`routes`] and [`traffic`] make tables and addresses.
 //! - [`subject`]: the tables that are measured, and how each is asked.

@@ -385,7 +385,7 @@ impl<'a> Results<'a> {
         let quick = if self.last.quick { " --quick" } else { "" };
         let rows = points.flat_map(|(point, commands)| {
             let again = format!(
-                "sidestep bench run campaign.yaml{quick} -o again --only {}",
+                "sidestep-bench run campaign.yaml{quick} -o again --only {}",
                 quoted(&point.to_string())
             );
             std::iter::once(&again)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Keeps the machine under test for `sidestep bench`: takes its two ports into a network namespace, runs there what it is asked to
+# Keeps the machine under test for `sidestep-bench`: takes its two ports into a network namespace, runs there what it is asked to
 # on stdin, and undoes all of it when stdin ends: with the campaign, a Ctrl-C, a crash or the connection. What is left where this
 # shell itself is killed, the next one undoes. What is done outside the namespace is in /run/$name, and nothing else.
 #

@@ -1,0 +1,23 @@
+//! `sidestep-bench completion SHELL`: a completion script, generated from the command tree.
+
+use std::io::Write;
+
+use clap::CommandFactory;
+use clap_complete::{Shell, generate};
+
+use super::{Cli, Outcome};
+
+/// Arguments of `completion`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Shell that reads the script
+    pub shell: Shell,
+}
+
+/// Runs the command.
+pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
+    let mut script = Vec::new();
+    generate(args.shell, &mut Cli::command(), "sidestep-bench", &mut script);
+    out.write_all(&script)?;
+    Ok(())
+}

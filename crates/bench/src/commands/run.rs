@@ -1,0 +1,177 @@
+//! `sidestep-bench run FILE`: a campaign, from where it was left.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use crate::campaign::file::Campaign;
+use crate::campaign::local;
+use crate::campaign::log::{Log, Record};
+use crate::campaign::plan::Plan;
+use crate::campaign::report;
+use crate::campaign::run::{Pattern, Runner};
+use crate::report as files;
+
+use super::bar::Bar;
+use super::print::tables;
+use super::Outcome;
+
+/// Arguments of `run`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The campaign (`sidestep-bench init` writes one)
+    pub file: PathBuf,
+    /// Where to put what is measured, or to go on [default: the file's name and -results, or -quick]
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Short trials, one run: whether it works here, not how fast
+    #[arg(long)]
+    pub quick: bool,
+    /// Measure only points whose name, as -n prints it, has this in it; `*` stands for anything. May be given several times
+    #[arg(long, value_name = "PATTERN")]
+    pub only: Vec<String>,
+    /// Check the file, and tell what would be measured and how long that takes
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+    /// Print JSON, as in report.json
+    #[arg(short, long)]
+    pub json: bool,
+}
+
+/// Runs the command.
+pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
+    let name = args.file.display();
+    let text = fs::read_to_string(&args.file).map_err(|error| format!("{name}: {error}"))?;
+    let in_file = |error| format!("{name}: {error}");
+    let campaign = Campaign::parse(&text).map_err(in_file)?;
+    let campaign = if args.quick {
+        campaign.quick()
+    } else {
+        campaign
+    };
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let engines = local::engines(&campaign, &interrupted).map_err(in_file)?;
+    let plan = Plan::of(&campaign, &engines, &local::vocabulary()).map_err(in_file)?;
+    let only: Vec<Pattern> = args.only.iter().map(|text| Pattern::new(text)).collect();
+    if let Some(none) = only
+        .iter()
+        .find(|pattern| !plan.points.iter().any(|point| pattern.fits(point)))
+    {
+        return Err(
+            format!("--only {none}: no point of {name} is called so; -n prints them").into(),
+        );
+    }
+    let runner = Runner {
+        only: &only,
+        campaign: &campaign,
+        quick: args.quick,
+        plan: &plan,
+        engines: &engines,
+        interrupted: &interrupted,
+    };
+    if args.dry_run {
+        return tell(&runner, out);
+    }
+    let folder = args
+        .output
+        .clone()
+        .unwrap_or_else(|| folder(&args.file, args.quick));
+    let mut log = Log::open(&folder, &text)?;
+    super::take_signals(&interrupted)?;
+    let before = log.records.len();
+    let time = runner.estimated(&log.records)?;
+    eprintln!("{}: about {}", folder.display(), minutes(time.as_secs()));
+    let done = runner.run(&mut log, &mut Bar::new())?;
+    if log.records.len() == before {
+        // Figures of another day are not to be taken for those of this one.
+        eprintln!(
+            "{}: measured before, {}; nothing was measured now. To measure again, choose another folder with -o",
+            folder.display(),
+            when(&log.records)
+        );
+    }
+    let Some(report) = report::report(&campaign, &log.records) else {
+        return Err("interrupted before anything was measured".into());
+    };
+    files::write(&report, &folder)?;
+    if args.json {
+        serde_json::to_writer_pretty(&mut *out, &report)?;
+        writeln!(out)?;
+    } else {
+        tables(&report, out)?;
+        writeln!(out, "{}", folder.join(files::HTML).display())?;
+    }
+    if !done {
+        return Err("interrupted; the same command goes on where it was".into());
+    }
+    match failed(&log.records[before..]) {
+        0 => Ok(()),
+        failed => {
+            Err(format!("{failed} measurements failed; the same command tries them again").into())
+        }
+    }
+}
+
+/// What a campaign would do.
+fn tell(runner: &Runner, out: &mut dyn Write) -> Outcome {
+    let plan = runner.plan;
+    let chosen = || plan.points.iter().filter(|point| runner.is_chosen(point));
+    for point in chosen() {
+        writeln!(out, "{point}")?;
+    }
+    let refused = plan.refused.iter();
+    for refused in refused.filter(|refused| runner.is_chosen(&refused.point)) {
+        let point = &refused.point;
+        writeln!(
+            out,
+            "{}: not {} {}: {}",
+            point.group, point.engine, point.case, refused.why
+        )?;
+    }
+    let time = runner.estimated(&[])?;
+    writeln!(
+        out,
+        "{} points, {} runs of each, about {}",
+        chosen().count(),
+        runner.campaign.runs(),
+        minutes(time.as_secs())
+    )?;
+    Ok(())
+}
+
+/// Measurements that failed, of those just made.
+fn failed(records: &[Record]) -> usize {
+    let failed = |record: &&Record| matches!(record, Record::Failed(_));
+    records.iter().filter(failed).count()
+}
+
+/// When what is there was measured.
+fn when(records: &[Record]) -> String {
+    let times = records.iter().filter_map(|record| match record {
+        Record::Begin(begin) => Some(&begin.at),
+        Record::Measured(measured) => Some(&measured.at),
+        Record::Ceiling { .. } | Record::Failed(_) | Record::End => None,
+    });
+    let times: Vec<&String> = times.collect();
+    match times[..] {
+        [first, .., last] => format!("from {first} to {last}"),
+        [once] => format!("at {once}"),
+        [] => "at no known time".into(),
+    }
+}
+
+fn folder(file: &Path, quick: bool) -> PathBuf {
+    let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+    let what = if quick { "quick" } else { "results" };
+    PathBuf::from(format!("{stem}-{what}"))
+}
+
+fn minutes(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}

@@ -1,0 +1,592 @@
+//! Campaigns from file to report, on engines that are simulated.
+
+use std::fs;
+use std::sync::atomic::Ordering;
+
+use crate::simulated::campaign::{CAMPAIGN, measure, measure_so};
+use crate::simulated::engine::{World, engines, vocabulary};
+use sidestep_bench::campaign::file::{Campaign, Find};
+use sidestep_bench::campaign::log::{self, Log, Record};
+use sidestep_bench::campaign::plan::Plan;
+use sidestep_bench::campaign::{report, run};
+use sidestep_bench::result::{Cell, Kind, Report, Table};
+
+fn table<'a>(report: &'a Report, id: &str) -> &'a Table {
+    let mut tables = report.tables.iter();
+    tables
+        .find(|table| table.id == id)
+        .unwrap_or_else(|| panic!("no table {id}"))
+}
+
+/// What is said of an engine at a case: head and cell, without the empty ones.
+fn row(table: &Table, case: &str, engine: &str) -> Vec<(String, Cell)> {
+    let text = |text: &str| Cell::Text(text.into());
+    let mut rows = table.rows.iter();
+    let row = rows.find(|row| row[0] == text(case) && row[1] == text(engine));
+    let cells = table
+        .heads
+        .iter()
+        .cloned()
+        .zip(row.expect("a row").iter().cloned());
+    cells.filter(|(_, cell)| *cell != text("")).collect()
+}
+
+fn number(row: &[(String, Cell)], head: &str) -> f64 {
+    match row.iter().find(|(name, _)| name == head) {
+        Some((_, Cell::Number(value))) => *value,
+        other => panic!("{head}: {other:?}"),
+    }
+}
+
+#[test]
+fn a_campaign_becomes_the_table_of_the_studies() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    assert_eq!(measure(CAMPAIGN, folder.path(), &world), Ok(true));
+    let report = report::read(folder.path()).expect("report");
+    assert!(report.complete);
+    let sink = &report.machine.facts["slow: sink"];
+    assert!(
+        sink.starts_with("TC in ") && sink.ends_with("otherwise XDP"),
+        "{sink}"
+    );
+    let rates = table(&report, "behaviors-pdr-table");
+
+    let slow = row(rates, "plain IPv6", "slow");
+    let mean = number(&slow, "mean (kpps)");
+    assert!((199.0..=201.1).contains(&mean), "{slow:?}");
+    assert!((number(&slow, "% of plain IPv6") - 100.0).abs() < 1e-9);
+    assert_eq!(number(&slow, "runs") as u32, 3);
+    assert!(!slow.iter().any(|(head, _)| head == "note"), "{slow:?}");
+
+    let half = row(rates, "End", "slow");
+    assert!(
+        (number(&half, "% of plain IPv6") - 50.0).abs() < 1.0,
+        "{half:?}"
+    );
+
+    let fast = row(rates, "plain IPv6", "fast");
+    let note = fast
+        .iter()
+        .find(|(head, _)| head == "note")
+        .expect("a note");
+    assert!(
+        matches!(&note.1, Cell::Text(text) if text.starts_with("limited by the generator: 9")),
+        "{fast:?}"
+    );
+
+    let share = row(rates, "End", "fast");
+    let note = "its baseline is limited by the generator: the share is lower than this";
+    assert!(
+        share.contains(&("note".into(), Cell::Text(note.into()))),
+        "{share:?}"
+    );
+    assert!(!half.iter().any(|(head, _)| head == "note"), "{half:?}");
+
+    let published = row(rates, "End", "Linux 4.12 (other hardware)");
+    assert!((number(&published, "published (kpps, other hardware)") - 912.5).abs() < 1e-9);
+    assert!((number(&published, "published (% of plain IPv6)") - 78.0).abs() < 1e-9);
+    assert!(published.contains(&("note".into(), Cell::Text("A study".into()))));
+
+    let refusals: Vec<_> = report
+        .refusals
+        .iter()
+        .map(|it| (&*it.subject, &*it.at, &*it.why))
+        .collect();
+    assert_eq!(refusals, [("fast", "end.as, 1 SID, 64 bytes", "no end.as")]);
+    let commands = table(&report, "commands");
+    let again =
+        "sidestep-bench run campaign.yaml -o again --only 'behaviors: fast end, 1 SID, 64 bytes'";
+    assert!(
+        commands
+            .rows
+            .iter()
+            .any(|row| row[2] == Cell::Text(again.into())),
+        "{commands:?}"
+    );
+    assert!(
+        commands
+            .rows
+            .iter()
+            .any(|row| row[2] == Cell::Text("set up fast end".into()))
+    );
+}
+
+#[test]
+fn verdicts_that_were_turned_over_are_told_beside_the_point() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    assert_eq!(measure(CAMPAIGN, folder.path(), &world), Ok(true));
+    let (text, mut records) = log::read(folder.path()).expect("records");
+    for record in &mut records {
+        if let Record::Measured(measured) = record
+            && measured.find == Find::Pdr
+            && (
+                measured.point.engine.as_str(),
+                &*measured.point.case.behavior,
+            ) == ("slow", "end")
+        {
+            let found = measured.found.as_mut().expect("a search");
+            assert_eq!(found.reversed, 0, "nothing disturbs this system");
+            found.reversed = measured.run * 2;
+        }
+    }
+    let report = report::report(&Campaign::parse(&text).unwrap(), &records).expect("report");
+    let slow = row(table(&report, "behaviors-pdr-table"), "End", "slow");
+    let note = "6 verdicts were turned over in 2 of 3 runs";
+    assert!(
+        slow.contains(&("note".into(), Cell::Text(note.into()))),
+        "{slow:?}"
+    );
+}
+
+#[test]
+fn pictures_are_boxes_lines_curves_and_distributions() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    assert_eq!(measure(CAMPAIGN, folder.path(), &world), Ok(true));
+    let report = report::read(folder.path()).expect("report");
+    let section = |id: &str| {
+        let mut sections = report.sections.iter();
+        sections
+            .find(|section| section.id == id)
+            .unwrap_or_else(|| panic!("no section {id}"))
+    };
+    assert_eq!(section("behaviors-pdr").kind, Kind::Box);
+    let published = section("behaviors-pdr")
+        .series
+        .iter()
+        .find(|series| series.published);
+    assert_eq!(published.expect("published").points[0].x as usize, 1);
+
+    let segments = section("segments-ndr");
+    assert_eq!(
+        (segments.kind, segments.x.name.as_str()),
+        (Kind::Line, "segments")
+    );
+    let places: Vec<f64> = segments.series[0]
+        .points
+        .iter()
+        .map(|point| point.x)
+        .collect();
+    assert_eq!(places, [1.0, 2.0, 4.0]);
+
+    // Beyond its capacity the delivery ratio falls: 1.2 times the PDR of half a percent loss.
+    let delivery = section("behaviors-end-delivery");
+    let last = delivery.series[0].points.last().expect("points");
+    assert!((last.value - 100.0 / 1.2).abs() < 1.0, "{last:?}");
+    let keys: Vec<_> = delivery.series[0]
+        .points
+        .iter()
+        .map(|it| it.key.as_deref())
+        .collect();
+    assert_eq!(
+        (keys[0], keys[11]),
+        (Some("10 % of PDR"), Some("120 % of PDR"))
+    );
+    let throughput = section("behaviors-end-throughput");
+    let slow = &throughput.series[0].points;
+    assert!(
+        (slow[11].value - 100.0).abs() < 0.1 && (slow[0].x - slow[0].value).abs() < 0.1,
+        "{slow:?}"
+    );
+
+    let latency = &section("behaviors-ipv6-latency").series[0];
+    let steps: Vec<_> = latency
+        .points
+        .iter()
+        .map(|point| (point.x, point.value))
+        .collect();
+    assert_eq!(steps, [(2.0, 0.5), (4.0, 0.75), (8.0, 1.0)]);
+    let told = table(&report, "behaviors-latency-table");
+    let fast = row(told, "plain IPv6", "fast");
+    for (head, expected) in [
+        ("max (µs)", 7.9),
+        ("IPDV, mean (µs)", 1.5),
+        ("PDV, p99.9 (µs)", 6.0),
+    ] {
+        assert!((number(&fast, head) - expected).abs() < 1e-9, "{fast:?}");
+    }
+    let titled = &section("behaviors-end-throughput").title;
+    assert_eq!(titled, "behaviors: End, what comes through");
+
+    let page = sidestep_bench::report::page(&report);
+    assert!(!page.contains("Nothing was measured."));
+}
+
+#[test]
+fn an_interrupted_campaign_goes_on_where_it_was() {
+    let whole = {
+        let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+        assert_eq!(measure(CAMPAIGN, folder.path(), &world), Ok(true));
+        world.trials.get()
+    };
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    let mut rounds = 0;
+    loop {
+        rounds += 1;
+        world.interrupted.store(false, Ordering::Release);
+        world.interrupt_after.set(Some(world.trials.get() + 150));
+        let done = measure(CAMPAIGN, folder.path(), &world).expect("no error");
+        // What a crash cuts off in the middle of a line is measured again.
+        let path = folder.path().join(log::TRIALS);
+        if !done {
+            let mut text = fs::read(&path).unwrap();
+            text.extend(b"{\"record\":\"measu");
+            fs::write(&path, text).unwrap();
+            assert!(!report::read(folder.path()).expect("so far").complete);
+            continue;
+        }
+        break;
+    }
+    assert!(rounds > 2, "{rounds}");
+    // Each interruption throws away no more than the measurement it was in.
+    assert!(
+        world.trials.get() < whole + rounds * 64,
+        "{} of {whole}",
+        world.trials.get()
+    );
+    let (_, records) = log::read(folder.path()).expect("records");
+    let mut measured: Vec<_> = records
+        .iter()
+        .filter_map(|record| match record {
+            Record::Measured(measured) => {
+                Some((measured.point.clone(), measured.run, measured.find))
+            }
+            _ => None,
+        })
+        .collect();
+    let all = measured.len();
+    measured.sort_by_key(|it| format!("{it:?}"));
+    measured.dedup();
+    // Five points with four measurements, and three cases of two engines with one; three runs.
+    assert_eq!(
+        (all, measured.len()),
+        (5 * 4 * 3 + 6 * 3, 5 * 4 * 3 + 6 * 3)
+    );
+    assert!(
+        !records
+            .iter()
+            .any(|record| matches!(record, Record::Failed(_))),
+        "a signal is no failure"
+    );
+
+    let before = world.trials.get();
+    world.interrupt_after.set(None);
+    assert_eq!(measure(CAMPAIGN, folder.path(), &world), Ok(true));
+    assert_eq!(world.trials.get(), before, "nothing is missing");
+}
+
+#[test]
+fn a_part_of_a_campaign_is_measured_alone_and_the_rest_later() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    let measured = || {
+        let (_, records) = log::read(folder.path()).expect("records");
+        let points = records.iter().filter_map(|record| match record {
+            Record::Measured(it) => Some((
+                it.point.group.clone(),
+                it.point.engine.clone(),
+                it.point.case.sids,
+            )),
+            _ => None,
+        });
+        let ceilings = records
+            .iter()
+            .filter(|it| matches!(it, Record::Ceiling { .. }));
+        let mut points: Vec<_> = points.collect();
+        points.sort();
+        points.dedup();
+        let ended = records.contains(&Record::End);
+        (points, ceilings.count(), ended)
+    };
+    // `*` stands for anything, and each pattern adds to what is measured.
+    let only = ["segments: fast*2 SIDs", "segments: slow end, 4"].map(run::Pattern::new);
+    let part = || measure_so(CAMPAIGN, folder.path(), &world, false, &only);
+    assert_eq!(part(), Ok(true));
+    let point = |engine: &str, sids| ("segments".to_owned(), engine.to_owned(), sids);
+    assert_eq!(
+        measured(),
+        (vec![point("fast", 2), point("slow", 4)], 2, false)
+    );
+    let report = report::read(folder.path()).expect("report");
+    assert!(!report.complete, "a part is not all");
+    let trials = world.trials.get();
+    assert_eq!(part(), Ok(true));
+    assert_eq!(world.trials.get(), trials, "nothing is missing of it");
+
+    assert_eq!(measure(CAMPAIGN, folder.path(), &world), Ok(true));
+    let command = &report::read(folder.path()).expect("report").command;
+    assert!(!command.iter().any(|word| word.starts_with("--only")));
+    let (points, ceilings, ended) = measured();
+    // With no segment, with one, two and four: as many lengths.
+    assert_eq!((points.len(), ceilings, ended), (5 - 1 + 6, 4, true));
+    assert!(report::read(folder.path()).expect("report").complete);
+}
+
+#[test]
+fn engines_take_turns_from_run_to_run() {
+    let campaign = Campaign::parse(CAMPAIGN).unwrap();
+    let engines = engines(&World::default());
+    let plan = Plan::of(&campaign, &engines, &vocabulary()).unwrap();
+    let units = plan.units(&campaign);
+    let first = |run| {
+        units
+            .iter()
+            .find(|unit| unit.run == run)
+            .unwrap()
+            .point
+            .engine
+            .as_str()
+    };
+    assert_eq!([first(0), first(1), first(2)], ["slow", "fast", "slow"]);
+    assert!(units.is_sorted_by_key(|unit| unit.run));
+    let sequential = Campaign::parse(&format!("{CAMPAIGN}order: sequential\n")).unwrap();
+    let units = plan.units(&sequential);
+    assert_eq!([units[0].run, units[1].run, units[2].run], [0, 1, 2]);
+    assert!(units[..3].iter().all(|unit| unit.point == units[0].point));
+    assert_eq!(campaign.finds(&campaign.groups[1]), [Find::Ndr]);
+}
+
+#[test]
+fn without_a_number_of_segments_a_behavior_has_one_or_the_least_it_takes() {
+    let text = CAMPAIGN.replace("[ipv6, end, end.as]", "[ipv6, end, service.end]");
+    let campaign = Campaign::parse(&text).unwrap();
+    let plan = Plan::of(&campaign, &engines(&World::default()), &vocabulary()).unwrap();
+    let slow = plan
+        .points
+        .iter()
+        .filter(|point| (&*point.group, &*point.engine) == ("behaviors", "slow"));
+    let sids: Vec<u32> = slow.map(|point| point.case.sids).collect();
+    assert_eq!(sids, [0, 1, 2]);
+}
+
+#[test]
+fn rates_are_compared_with_the_baseline_that_has_the_fewest_rules() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    let text = CAMPAIGN
+        .replace("runs: 3", "runs: 2")
+        .replace("[ipv6, end, end.as]", "[end]")
+        .replace("- name: segments", "- name: rules")
+        .replace(
+            "behaviors: [end]\n  sids: [1, 2, 4]",
+            "behaviors: [ipv6]\n  rules: [0, 80]",
+        );
+    assert_eq!(measure(&text, folder.path(), &world), Ok(true));
+    let report = report::read(folder.path()).expect("report");
+    let rates = table(&report, "rules-ndr-table");
+    let of = |case| number(&row(rates, case, "slow"), "% of plain IPv6");
+    assert!(
+        (of("plain IPv6, 0 rules") - 100.0).abs() < 1e-9,
+        "{rates:?}"
+    );
+    assert!(of("plain IPv6, 80 rules") < 60.0, "{rates:?}");
+}
+
+#[test]
+fn what_was_measured_in_a_hurry_is_told_so_whenever_the_report_is_made() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    assert_eq!(
+        measure_so(CAMPAIGN, folder.path(), &world, true, &[]),
+        Ok(true)
+    );
+    let report = report::read(folder.path()).expect("report");
+    let search = &report.machine.facts["rate search"];
+    assert!(search.contains("epsilon 0.05"), "{search}");
+}
+
+#[test]
+fn cases_of_many_cores_are_refused_by_a_machine_and_no_error_of_the_file() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    let text = CAMPAIGN.replacen("sids: [1, 2, 4]", "cores: [1, 2, 8]\n  flows: [8]", 1);
+    assert_eq!(measure(&text, folder.path(), &world), Ok(true));
+    let report = report::read(folder.path()).expect("report");
+    let rates = table(&report, "segments-ndr-table");
+    row(rates, "End, 1 core", "slow");
+    row(rates, "End, 2 cores", "fast");
+    let refused = report
+        .refusals
+        .iter()
+        .filter(|it| it.at.contains("8 cores"));
+    let refused: Vec<_> = refused.map(|it| (&*it.subject, &*it.why)).collect();
+    assert_eq!(refused, [("slow", "no 8 cores"), ("fast", "no 8 cores")]);
+    let ceilings = table(&report, "ceiling");
+    let of_two = ceilings
+        .rows
+        .iter()
+        .find(|row| row[0] == Cell::Text("128 bytes, 8 flows, 2 cores".into()));
+    assert!(of_two.is_some(), "{ceilings:?}");
+}
+
+#[test]
+fn a_curve_is_measured_at_the_rates_that_are_named() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    let text = CAMPAIGN
+        .replace("runs: 3", "runs: 2")
+        .replace("find: [ndr]", "find: [curve]\n  rates: [50000, 150000]")
+        .replace("sids: [1, 2, 4]", "sids: [1]");
+    assert_eq!(measure(&text, folder.path(), &world), Ok(true));
+    let report = report::read(folder.path()).expect("report");
+    let sections = || report.sections.iter().map(|section| section.id.as_str());
+    assert!(!sections().any(|id| id.starts_with("segments-pdr")));
+    let mut all = report.sections.iter();
+    let curve = all.find(|it| it.id.starts_with("segments-") && it.id.ends_with("-throughput"));
+    let curve = curve.unwrap_or_else(|| panic!("{:?}", sections().collect::<Vec<_>>()));
+    assert!(
+        curve.note.ends_with("all engines were sent to alike."),
+        "{}",
+        curve.note
+    );
+    let points = curve.series.iter().flat_map(|series| &series.points);
+    let points: Vec<_> = points
+        .map(|point| {
+            (
+                point.key.clone().unwrap_or_default(),
+                point.value.round(),
+                point.rounds.len(),
+            )
+        })
+        .collect();
+    // The slow one takes 100,000 with this behavior.
+    let at = |key: &str, kpps| (format!("{key} packets/s"), kpps, 2);
+    assert_eq!(
+        points,
+        [
+            at("50000", 50.0),
+            at("150000", 100.0),
+            at("50000", 50.0),
+            at("150000", 150.0)
+        ]
+    );
+}
+
+#[test]
+fn without_a_pdr_there_are_no_shares_of_it_and_that_is_no_failure() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    world.dead.set(Some("slow"));
+    let text = CAMPAIGN.replace("runs: 3", "runs: 1");
+    assert_eq!(measure(&text, folder.path(), &world), Ok(true));
+    let first = report::read(folder.path()).expect("report");
+    assert!(first.complete);
+    assert_eq!(first.refusals.len(), 1, "{:?}", first.refusals);
+    let lost = row(table(&first, "behaviors-pdr-table"), "plain IPv6", "slow");
+    assert!(number(&lost, "mean (kpps)").abs() < 1e-9, "{lost:?}");
+    let note = Cell::Text("packets lost at every rate".into());
+    assert!(lost.contains(&("note".into(), note)), "{lost:?}");
+    let trials = world.trials.get();
+    assert_eq!(measure(&text, folder.path(), &world), Ok(true));
+    assert_eq!(world.trials.get(), trials, "nothing is missing");
+}
+
+#[test]
+fn what_came_out_of_order_or_twice_is_told_beside_the_rate() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    world.disorderly.set(Some("fast"));
+    let text = CAMPAIGN.replace("runs: 3", "runs: 1");
+    assert_eq!(measure(&text, folder.path(), &world), Ok(true));
+    let report = report::read(folder.path()).expect("report");
+    let rates = table(&report, "behaviors-mrr-table");
+    let note = |engine| {
+        let row = row(rates, "End", engine);
+        row.into_iter().find(|(head, _)| head == "note")
+    };
+    let told =
+        "packets came out of order in 1 of 1 trials; packets came more than once in 1 of 1 trials";
+    let (_, fast) = note("fast").expect("a note");
+    assert!(
+        matches!(&fast, Cell::Text(text) if text.contains(told)),
+        "{fast:?}"
+    );
+    let slow = note("slow");
+    assert!(
+        !matches!(&slow, Some((_, Cell::Text(text))) if text.contains("packets came")),
+        "{slow:?}"
+    );
+}
+
+#[test]
+fn another_campaign_does_not_get_into_the_folder() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    let short = CAMPAIGN.replace("runs: 3", "runs: 1");
+    assert_eq!(measure(&short, folder.path(), &world), Ok(true));
+    let commented = format!("# Once more.\n{short}");
+    assert_eq!(measure(&commented, folder.path(), &world), Ok(true));
+
+    let changed = short.replace("epsilon: 0.01", "epsilon: 0.02");
+    let error = measure(&changed, folder.path(), &world).unwrap_err();
+    assert!(
+        error.contains("changed since: search.epsilon: 0.01, now 0.02."),
+        "{error}"
+    );
+    let error = measure_so(&short, folder.path(), &world, true, &[]).unwrap_err();
+    assert!(error.contains("--quick: false, now true"), "{error}");
+
+    let open = Log::open(folder.path(), &short).expect("free");
+    let error = measure(&short, folder.path(), &world).unwrap_err();
+    assert!(error.ends_with("another `bench run` writes it"), "{error}");
+    drop(open);
+
+    let begun = tempfile::tempdir().unwrap();
+    fs::write(begun.path().join("campaign.new"), "schema").unwrap();
+    assert_eq!(
+        measure(&short, begun.path(), &world),
+        Ok(true),
+        "a killed beginning"
+    );
+
+    let foreign = tempfile::tempdir().unwrap();
+    fs::write(foreign.path().join("letter.txt"), "Dear").unwrap();
+    let error = measure(&short, foreign.path(), &world).unwrap_err();
+    assert!(error.contains("not the folder of a campaign"), "{error}");
+    assert_eq!(fs::read_dir(foreign.path()).unwrap().count(), 1);
+
+    let path = folder.path().join(log::TRIALS);
+    let newer = fs::read_to_string(&path)
+        .unwrap()
+        .replacen("\"schema\":1", "\"schema\":2", 1);
+    fs::write(&path, newer).unwrap();
+    let error = measure(&short, folder.path(), &world).unwrap_err();
+    assert!(
+        error.ends_with("schema 2, but this version reads schema 1"),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_engine_that_fails_is_told_and_tried_again() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    let short = CAMPAIGN.replace("runs: 3", "runs: 1");
+    world.broken.set(Some("slow"));
+    assert_eq!(measure(&short, folder.path(), &world), Ok(true));
+    let first = report::read(folder.path()).expect("report");
+    let failed = first
+        .refusals
+        .iter()
+        .find(|refusal| refusal.at == "ipv6, 64 bytes, run 1");
+    assert_eq!(failed.expect("said").why, "its first packet was wrong");
+    let rates = table(&first, "behaviors-pdr-table");
+    // What was there before does not mend what failed.
+    let (text, mut records) = log::read(folder.path()).expect("records");
+    let campaign = Campaign::parse(&text).expect("campaign");
+    let of_slow = records.iter().find_map(|record| match record {
+        Record::Failed(failed) => Some(failed.point.clone()),
+        _ => None,
+    });
+    let pdr = records.iter().find_map(|record| match record {
+        Record::Measured(measured) => Some(measured.clone()),
+        _ => None,
+    });
+    let mut pdr = pdr.expect("measured");
+    pdr.point = of_slow.expect("failed");
+    records.push(Record::Measured(pdr));
+    let partly = report::report(&campaign, &records).expect("report");
+    assert_eq!(partly.refusals.len(), first.refusals.len());
+    assert!(
+        rates
+            .rows
+            .iter()
+            .all(|row| row[1] != Cell::Text("slow".into()))
+    );
+
+    world.broken.set(None);
+    assert_eq!(measure(&short, folder.path(), &world), Ok(true));
+    let second = report::read(folder.path()).expect("report");
+    assert_eq!(second.refusals.len(), 1, "{:?}", second.refusals);
+    row(table(&second, "behaviors-pdr-table"), "plain IPv6", "slow");
+}

@@ -1,0 +1,235 @@
+//! `sidestep-bench fib`: what it refuses, a short run whole, and one that is interrupted.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use sidestep_bench::result::{Report, SCHEMA};
+use sidestep_lab::root_or_skip;
+
+use crate::program::BENCH;
+
+fn bench(arguments: &[&str]) -> Output {
+    let mut command = Command::new(BENCH);
+    command.arg("fib").args(arguments);
+    command.output().expect("sidestep starts")
+}
+
+/// What a run left in a folder.
+fn report(folder: &Path) -> Report {
+    let text = fs::read_to_string(folder.join("report.json")).expect("report.json");
+    serde_json::from_str(&text).expect("it is a report")
+}
+
+/// Network namespaces that a process of the bench made.
+fn namespaces(pid: u32) -> Vec<String> {
+    let entries = fs::read_dir("/run/netns").into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names
+        .filter(|name| name.starts_with(&format!("ss-bench-{pid}-")))
+        .collect()
+}
+
+fn huge_pages() -> String {
+    fs::read_to_string("/proc/sys/vm/nr_hugepages").unwrap_or_default()
+}
+
+#[test]
+fn unknown_subjects_and_scenarios_are_wrong_usage_and_the_known_ones_are_said() {
+    for (option, known) in [("--against", "lpm-trie"), ("--scenario", "full-view")] {
+        let output = bench(&[option, "nothing"]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        let help = bench(&["--help"]);
+        let helped = String::from_utf8_lossy(&help.stdout);
+        assert!(
+            said.contains("'nothing'") && helped.contains(known),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_file_that_is_no_list_of_prefixes_is_refused_with_its_line() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = folder.path().join("routes.txt");
+    fs::write(&path, "2001:db8::/32\nnonsense\n").expect("write");
+    let output = bench(&["--quick", "--routes", path.to_str().expect("UTF-8")]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("routes.txt:2: \"nonsense\" is no IPv6 prefix"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_short_run_measures_everything_compares_every_answer_and_leaves_nothing_behind() {
+    if !root_or_skip(
+        "a_short_run_measures_everything_compares_every_answer_and_leaves_nothing_behind",
+    ) {
+        return;
+    }
+    let before = huge_pages();
+    let child = Command::new(BENCH)
+        .args(["fib", "--quick", "-j"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("sidestep starts");
+    let pid = child.id();
+    let output = child.wait_with_output().expect("sidestep ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert_eq!(namespaces(pid), Vec::<String>::new());
+    assert_eq!(huge_pages(), before);
+
+    let report: Report = serde_json::from_slice(&output.stdout).expect("it is a report");
+    assert_eq!(report.schema, SCHEMA);
+    assert!(report.complete);
+    let wrong = report
+        .refusals
+        .iter()
+        .find(|it| it.why.contains("wrong answers"));
+    assert_eq!(wrong, None);
+    for id in ["full-view", "slash48-0-1", "slash128"] {
+        let id = format!("{id}-uniform-one-by-one");
+        let section = report.sections.iter().find(|section| section.id == id);
+        let section = section.unwrap_or_else(|| panic!("{id}: {:?}", report.refusals));
+        for subject in [
+            "sidestep",
+            "sidestep-xdp",
+            "linux",
+            "lpm-trie",
+            "prefix-trie",
+            "treebitmap",
+        ] {
+            let series = section.series.iter().find(|series| series.name == subject);
+            let series =
+                series.unwrap_or_else(|| panic!("{id}: no {subject}: {:?}", report.refusals));
+            assert!(
+                series.points.iter().all(|point| point.value > 0.0),
+                "{series:?}"
+            );
+        }
+    }
+}
+
+/// A run under way, which has made a namespace.
+struct Run {
+    child: Option<Child>,
+    folder: tempfile::TempDir,
+}
+
+impl Run {
+    /// Of `program`, with these arguments besides.
+    fn start(program: &mut Command, more: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("folder");
+        let child = program
+            .args(["fib", "--scenario", "slash48"])
+            .args(["--against", "linux", "--points", "20000"])
+            .args(more)
+            .arg("-o")
+            .arg(folder.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("sidestep starts");
+        let run = Self {
+            child: Some(child),
+            folder,
+        };
+        let begun = Instant::now();
+        while namespaces(run.pid()).is_empty() {
+            assert!(begun.elapsed() < Duration::from_secs(300), "it never began");
+            thread::sleep(Duration::from_millis(10));
+        }
+        run
+    }
+
+    fn pid(&self) -> u32 {
+        self.child.as_ref().expect("it runs").id()
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.pid() as i32), signal).expect("kill");
+    }
+
+    fn end(&mut self) -> Output {
+        let child = self.child.take().expect("it runs");
+        child.wait_with_output().expect("sidestep ends")
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        // It has ended, unless the test has failed.
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_run_keeps_what_it_has_and_takes_its_namespaces_down() {
+    if !root_or_skip("an_interrupted_run_keeps_what_it_has_and_takes_its_namespaces_down") {
+        return;
+    }
+    // Ctrl-C, a service that is stopped, a terminal that is closed.
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        // Who runs the tests by nohup has them ignore the last one.
+        let mut command = Command::new("env");
+        let mut run = Run::start(command.args(["--default-signal=HUP", BENCH]), &[]);
+        let pid = run.pid();
+        run.signal(signal);
+        let output = run.end();
+        assert_eq!(output.status.code(), Some(1), "{signal}");
+        assert_eq!(namespaces(pid), Vec::<String>::new(), "{signal}");
+        let report = report(run.folder.path());
+        assert!(!report.complete);
+        assert_eq!(report.sections[0].id, "memory-latency");
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert!(printed.contains(&report.sections[0].title), "{printed}");
+    }
+}
+
+#[test]
+fn what_a_killed_run_has_left_goes_when_the_next_begins() {
+    if !root_or_skip("what_a_killed_run_has_left_goes_when_the_next_begins") {
+        return;
+    }
+    let mut living = Run::start(&mut Command::new(BENCH), &[]);
+    let mut killed = Run::start(&mut Command::new(BENCH), &[]);
+    let pid = killed.pid();
+    // At once, while it has one. Another test's run may be the next.
+    killed.signal(Signal::SIGKILL);
+    assert_eq!(killed.end().status.code(), None);
+    let next = ["--quick", "--scenario", "slash128", "--points", "100"];
+    let next = bench(&[&next[..], &["--against", "linux"]].concat());
+    let said = String::from_utf8_lossy(&next.stderr);
+    assert!(next.status.success(), "{said}");
+    assert_eq!(namespaces(pid), Vec::<String>::new());
+    assert_ne!(
+        namespaces(living.pid()),
+        Vec::<String>::new(),
+        "those of a run that lives stay"
+    );
+    living.signal(Signal::SIGINT);
+    living.end();
+}
+
+#[test]
+fn who_was_started_by_nohup_goes_on_when_the_terminal_is_closed() {
+    if !root_or_skip("who_was_started_by_nohup_goes_on_when_the_terminal_is_closed") {
+        return;
+    }
+    let mut run = Run::start(Command::new("nohup").arg(BENCH), &["--quick"]);
+    run.signal(Signal::SIGHUP);
+    assert!(run.end().status.success());
+    assert!(report(run.folder.path()).complete);
+}

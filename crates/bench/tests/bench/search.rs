@@ -1,0 +1,537 @@
+//! The rate search on systems whose answer is known.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use sidestep_bench::search::{
+    Bound, Error, Found, PACING, Parameters, VERDICTS_MAX, Wrong, search,
+};
+use sidestep_lab::random::Random;
+use crate::simulated::Simulated;
+
+const EPSILON: f64 = 0.01;
+const SECOND: Duration = Duration::from_secs(1);
+
+fn parameters(line: Option<f64>, beta: f64) -> Parameters {
+    Parameters::new(10_000.0, line, beta, EPSILON, SECOND).expect("allowed")
+}
+
+fn ndr(system: &mut Simulated) -> Found {
+    run(system, None, 0.0).expect("an end")
+}
+
+fn run(system: &mut Simulated, line: Option<f64>, beta: f64) -> Result<Found, Error<Infallible>> {
+    search(&parameters(line, beta), |duration, load| {
+        system.measure(duration, load)
+    })
+}
+
+/// Within the precision below what it should be.
+#[track_caller]
+fn at(found: &Found, rate: f64) {
+    let low = rate * (1.0 - EPSILON) - 1.0;
+    assert!(
+        (low..=rate + 1.0).contains(&found.rate),
+        "{found:?}, not {rate}"
+    );
+}
+
+#[test]
+fn without_loss_up_to_its_capacity_that_is_its_rate() {
+    let mut system = Simulated::of(1_234_567.0);
+    let found = ndr(&mut system);
+    at(&found, 1_234_567.0);
+    assert_eq!(found.bound, Bound::Loss);
+    assert!(found.settled && found.pacing.abs() < PACING);
+    assert!((found.delivery_ratio - 1.0).abs() < 1e-12);
+    // Doubled from the start rate, then halved: nothing in between is asked for.
+    assert_eq!(system.asked[..3], [10_000.0, 20_000.0, 40_000.0]);
+    assert!(system.asked.len() <= 18, "{:?}", system.asked);
+}
+
+#[test]
+fn verdicts_that_were_turned_over_are_counted() {
+    let mut quiet = Simulated::of(1_234_567.0);
+    assert_eq!(ndr(&mut quiet).reversed, 0);
+    // Doubling ends with 1.28 million, the eighth trial. In the fourth, at 80,000, half is lost: that is chance, once.
+    let mut once = Simulated {
+        capacity: Box::new(|now| {
+            if now.to_bits() == 3_f64.to_bits() {
+                40_000.0
+            } else {
+                1_234_567.0
+            }
+        }),
+        ..Simulated::of(0.0)
+    };
+    let found = ndr(&mut once);
+    at(&found, 1_234_567.0);
+    assert_eq!((found.reversed, found.settled), (1, true));
+    // For four trials it is: the rates between 40,000 and 80,000 that were tried then are believed until they are tried again.
+    let mut longer = Simulated {
+        capacity: Box::new(|now| {
+            if (3.0..7.0).contains(&now) {
+                40_000.0
+            } else {
+                1_234_567.0
+            }
+        }),
+        ..Simulated::of(0.0)
+    };
+    let found = ndr(&mut longer);
+    at(&found, 1_234_567.0);
+    assert!(found.reversed > 1, "{found:?}");
+    // A system that passes by chance what it cannot take is found out, too.
+    let mut lucky = Simulated {
+        capacity: Box::new(|now| {
+            if now.to_bits() == 7_f64.to_bits() {
+                1e9
+            } else {
+                1_234_567.0
+            }
+        }),
+        ..Simulated::of(0.0)
+    };
+    let found = run(&mut lucky, Some(1_280_000.0), 0.0).expect("an end");
+    at(&found, 1_234_567.0);
+    assert_eq!(found.reversed, 1);
+}
+
+#[test]
+fn a_partial_drop_rate_lies_above_by_what_may_be_lost() {
+    let fine = Parameters::new(10_000.0, None, 0.005, 0.001, SECOND).expect("allowed");
+    let mut system = Simulated::of(1e6);
+    let found = search(&fine, |duration, load| system.measure(duration, load)).expect("an end");
+    at(&found, 1e6 / 0.995);
+    assert!((0.995..1.0).contains(&found.delivery_ratio), "{found:?}");
+}
+
+#[test]
+fn a_start_rate_that_is_too_high_is_halved() {
+    let mut system = Simulated::of(700.0);
+    at(&ndr(&mut system), 700.0);
+    assert_eq!(system.asked[..3], [10_000.0, 5_000.0, 2_500.0]);
+}
+
+#[test]
+fn the_line_rate_is_not_exceeded_and_is_said_to_be_the_bound() {
+    let mut system = Simulated::of(1e9);
+    let found = run(&mut system, Some(150_000.0), 0.0).expect("an end");
+    assert_eq!((found.rate, found.bound), (150_000.0, Bound::Line));
+    assert!(system.asked.iter().all(|rate| *rate <= 150_000.0));
+    // Just below it, loss is the bound.
+    let found = run(&mut Simulated::of(149_000.0), Some(150_000.0), 0.0).expect("an end");
+    at(&found, 149_000.0);
+    assert_eq!(found.bound, Bound::Loss);
+}
+
+#[test]
+fn a_generator_at_its_end_is_said_to_be_the_bound() {
+    let mut system = Simulated {
+        generator: 300_000.0,
+        ..Simulated::of(1e9)
+    };
+    let found = ndr(&mut system);
+    assert_eq!((found.rate, found.bound), (300_000.0, Bound::Generator));
+    assert!(found.pacing < -PACING, "{found:?}");
+    let found = run(&mut system, Some(400_000.0), 0.0).expect("an end");
+    assert_eq!((found.rate, found.bound), (300_000.0, Bound::Generator));
+    // A system that is slower is found all the same.
+    system.capacity = Box::new(|_| 250_000.0);
+    let found = ndr(&mut system);
+    at(&found, 250_000.0);
+    assert_eq!(found.bound, Bound::Loss);
+}
+
+#[test]
+fn a_generator_at_its_end_is_believed_at_its_best_and_only_twice() {
+    // Something else takes the generator's CPU in every third trial, which then offers a sixth.
+    for first in 0..3 {
+        let mut trials = first;
+        let mut system = Simulated::of(1e9);
+        let parameters = parameters(None, 0.005);
+        let found = search(&parameters, |duration, load| {
+            trials += 1;
+            system.generator = if trials % 3 == 0 { 80_000.0 } else { 500_000.0 };
+            system.measure(duration, load)
+        });
+        let found = found.expect("an end");
+        assert_eq!(
+            (found.rate, found.bound),
+            (500_000.0, Bound::Generator),
+            "{first}"
+        );
+    }
+}
+
+#[test]
+fn a_generator_that_varies_is_not_at_its_end_where_the_search_goes_in_small_steps() {
+    // The first trials at 40,000 lose, so that the search goes on from there in small steps; each offers up to 4 % less than it was
+    // asked for.
+    for seed in 0..50 {
+        let mut trials = 0;
+        let mut varies = Random::new(seed);
+        let found = search(&eleven(0.005), |duration, load| {
+            trials += 1;
+            Simulated {
+                sends: 1.0 - varies.below(40) as f64 / 1000.0,
+                loss: Box::new(move |_| if (13..25).contains(&trials) { 0.5 } else { 0.0 }),
+                ..Simulated::of(1e6)
+            }
+            .measure(duration, load)
+        });
+        let found = found.expect("an end");
+        assert_eq!(found.bound, Bound::Loss, "{seed}: {found:?}");
+        assert!((0.95e6..=1.01e6).contains(&found.rate), "{seed}: {found:?}");
+    }
+}
+
+#[test]
+fn one_disturbed_trial_at_the_lowest_rate_is_not_the_last_word() {
+    let start = Parameters::new(10_000.0, None, 0.005, EPSILON, Duration::from_millis(20))
+        .expect("allowed");
+    let mut system = Simulated::of(1e6);
+    let mut trials = 0;
+    let found = search(&start, |duration, load| {
+        trials += 1;
+        system.loss = Box::new(move |_| if trials == 1 { 0.5 } else { 0.0 });
+        system.measure(duration, load)
+    });
+    let found = found.expect("an end");
+    assert!((0.98e6..=1.01e6).contains(&found.rate), "{found:?}");
+}
+
+#[test]
+fn rates_are_those_that_were_offered() {
+    for sends in [0.9, 1.1] {
+        let mut system = Simulated {
+            sends,
+            ..Simulated::of(1e6)
+        };
+        let found = ndr(&mut system);
+        at(&found, 1e6);
+        assert!((found.pacing - (sends - 1.0)).abs() < 0.001, "{found:?}");
+    }
+}
+
+#[test]
+fn a_generator_that_says_less_than_it_sent_is_not_believed() {
+    let mut system = Simulated {
+        says: 0.9,
+        ..Simulated::of(1e6)
+    };
+    let error = run(&mut system, None, 0.0).expect_err("no end");
+    assert!(
+        matches!(
+            error,
+            Error::Surplus {
+                asked: 10_000,
+                sent: 9_000,
+                received: 10_000
+            }
+        ),
+        "{error}"
+    );
+    assert_eq!(system.asked.len(), 2, "once more before it is said");
+}
+
+#[test]
+fn a_generator_that_says_more_than_it_sent_is_told_by_its_pacing_and_finds_nothing() {
+    let mut system = Simulated {
+        says: 1.1,
+        ..Simulated::of(1e6)
+    };
+    let found = ndr(&mut system);
+    assert_eq!((found.rate, found.bound), (0.0, Bound::Floor));
+    assert!((found.pacing - 0.1).abs() < 0.01, "{found:?}");
+}
+
+#[test]
+fn a_generator_that_sends_nothing_is_an_error() {
+    let mut system = Simulated {
+        generator: 0.0,
+        ..Simulated::of(1e6)
+    };
+    let error = run(&mut system, None, 0.0).expect_err("no end");
+    assert_eq!(
+        error.to_string(),
+        "the generator sent nothing at 10000 packets/s"
+    );
+}
+
+#[test]
+fn what_loses_at_every_rate_has_none() {
+    let mut system = Simulated {
+        loss: Box::new(|_| 0.02),
+        ..Simulated::of(1e6)
+    };
+    let found = ndr(&mut system);
+    assert_eq!((found.rate, found.bound), (0.0, Bound::Floor));
+    assert!((found.delivery_ratio - 0.98).abs() < 0.01, "{found:?}");
+}
+
+#[test]
+fn a_buffer_counts_for_what_it_holds_in_a_trial() {
+    let mut system = Simulated {
+        buffer: 50_000.0,
+        ..Simulated::of(1e6)
+    };
+    at(&ndr(&mut system), 1_050_000.0);
+}
+
+#[test]
+fn loss_in_steps_is_found_at_the_step_that_exceeds_beta() {
+    let steps = |rate: f64| match rate {
+        rate if rate < 200_000.0 => 0.0,
+        rate if rate < 900_000.0 => 0.001,
+        _ => 0.01,
+    };
+    let mut system = Simulated {
+        loss: Box::new(steps),
+        ..Simulated::of(1e9)
+    };
+    at(&ndr(&mut system), 200_000.0);
+    at(&run(&mut system, None, 0.005).expect("an end"), 900_000.0);
+}
+
+#[test]
+fn a_disturbed_trial_costs_time_and_not_the_result() {
+    let mut low = 0;
+    for seed in 0..200 {
+        let mut system = Simulated {
+            disturbed: 0.05,
+            ..Simulated::of(1e6)
+        }
+        .seeded(seed);
+        let found = ndr(&mut system);
+        assert!(found.rate <= 1e6 + 1.0, "{seed}: {found:?}");
+        assert!(found.settled || system.asked.len() == VERDICTS_MAX);
+        low += u32::from(found.rate < 1e6 * (1.0 - EPSILON));
+    }
+    // Twice disturbed at the same rate, which then counts as one that loses.
+    assert!(low <= 6, "{low} of 200");
+}
+
+/// Eleven trials of 20 ms judge a rate, of which five may lose more (RFC 9971).
+fn eleven(beta: f64) -> Parameters {
+    Parameters::new(10_000.0, None, beta, EPSILON, Duration::from_millis(20))
+        .and_then(|it| it.judged_by(11, 0.5))
+        .expect("allowed")
+}
+
+#[test]
+fn what_is_disturbed_in_a_third_of_the_trials_is_found_by_several_of_them() {
+    let (mut one, mut several) = (0, 0);
+    for seed in 0..200 {
+        let off = |asked: &Parameters| {
+            let mut system = Simulated {
+                disturbed: 0.3,
+                ..Simulated::of(1e6)
+            }
+            .seeded(seed);
+            let found = search(asked, |duration, load| system.measure(duration, load));
+            let found = found.expect("an end");
+            assert!(found.rate <= 1e6 / 0.995 + 1.0, "{seed}: {found:?}");
+            u32::from(found.rate < 1e6 * (1.0 - EPSILON))
+        };
+        one += off(&parameters(None, 0.005));
+        several += off(&eleven(0.005));
+    }
+    assert!(one > 150, "{one} of 200 by single trials");
+    assert!(several < 20, "{several} of 200 by several");
+}
+
+#[test]
+fn a_generator_that_is_held_up_in_some_of_the_trials_makes_no_rate_lower() {
+    for seed in 0..100 {
+        let mut system = Simulated {
+            held_up: 0.3,
+            ..Simulated::of(1e6)
+        }
+        .seeded(seed);
+        let found = search(&eleven(0.005), |duration, load| {
+            system.measure(duration, load)
+        });
+        let found = found.expect("an end");
+        assert!(found.rate >= 1e6 * (1.0 - EPSILON), "{seed}: {found:?}");
+        assert!(found.rate <= 1e6 / 0.995 + 1.0, "{seed}: {found:?}");
+    }
+}
+
+#[test]
+fn what_loses_in_most_of_the_trials_does_not_pass() {
+    for seed in 0..50 {
+        let mut system = Simulated {
+            disturbed: 0.9,
+            ..Simulated::of(1e6)
+        }
+        .seeded(seed);
+        let found = search(&eleven(0.005), |duration, load| {
+            system.measure(duration, load)
+        });
+        let found = found.expect("an end");
+        assert_eq!((found.rate, found.bound), (0.0, Bound::Floor), "{seed}");
+    }
+}
+
+#[test]
+fn a_rate_is_judged_by_no_more_trials_than_it_takes() {
+    let mut system = Simulated::of(35_000.0);
+    let found = search(&eleven(0.0), |duration, load| {
+        system.measure(duration, load)
+    });
+    at(&found.expect("an end"), 35_000.0);
+    // 10,000 and 20,000 pass and 40,000 does not, by six trials each.
+    let times = |rate: f64| {
+        system
+            .asked
+            .iter()
+            .filter(|asked| (**asked - rate).abs() < 0.5)
+            .count()
+    };
+    assert_eq!([10_000.0, 20_000.0, 40_000.0].map(times), [6, 6, 6]);
+    assert!(system.asked.len() <= 6 * 14, "{}", system.asked.len());
+}
+
+#[test]
+fn noise_moves_the_result_by_no_more_than_itself() {
+    for seed in 0..100 {
+        let mut system = Simulated {
+            noise: 0.01,
+            ..Simulated::of(1e6)
+        }
+        .seeded(seed);
+        let found = run(&mut system, None, 0.005).expect("an end");
+        assert!((0.95e6..1.05e6).contains(&found.rate), "{seed}: {found:?}");
+    }
+}
+
+#[test]
+fn what_drifts_down_meanwhile_is_not_found_where_it_was() {
+    // A frequency governor, another guest: from 1 to 0.6 million within ten trials.
+    let mut system = Simulated {
+        capacity: Box::new(|now: f64| 1e6 - 4e4 * (now - 8.0).clamp(0.0, 10.0)),
+        ..Simulated::of(0.0)
+    };
+    at(&ndr(&mut system), 600_000.0);
+}
+
+#[test]
+fn what_drifts_up_meanwhile_is_followed() {
+    let mut system = Simulated {
+        capacity: Box::new(|now: f64| 1e6 + 4e4 * (now - 8.0).clamp(0.0, 10.0)),
+        ..Simulated::of(0.0)
+    };
+    let found = ndr(&mut system);
+    at(&found, 1.4e6);
+    assert!(found.settled, "{found:?}");
+}
+
+#[test]
+fn what_never_settles_ends_all_the_same() {
+    // Every other trial loses: no rate comes out twice.
+    let capacity = |now: f64| {
+        if (now as u64).is_multiple_of(2) {
+            1e9
+        } else {
+            0.0
+        }
+    };
+    let mut system = Simulated {
+        capacity: Box::new(capacity),
+        ..Simulated::of(0.0)
+    };
+    ndr(&mut system);
+    assert!(system.asked.len() <= VERDICTS_MAX);
+}
+
+#[test]
+fn where_a_system_loses_below_what_it_passes_the_search_ends_if_a_trial_meets_it() {
+    // Slow while its interrupts come one by one, fast once it polls.
+    let dip = |rate: f64| f64::from(u8::from((900_000.0..1_100_000.0).contains(&rate))) * 0.5;
+    let mut system = Simulated {
+        loss: Box::new(dip),
+        ..Simulated::of(4e6)
+    };
+    let start = Parameters::new(700_000.0, None, 0.0, EPSILON, SECOND).expect("allowed");
+    let found = search(&start, |duration, load| system.measure(duration, load)).expect("an end");
+    at(&found, 4e6);
+    let start = Parameters::new(1_000_000.0, None, 0.0, EPSILON, SECOND).expect("allowed");
+    let found = search(&start, |duration, load| system.measure(duration, load)).expect("an end");
+    at(&found, 900_000.0);
+}
+
+#[test]
+fn parameters_that_cannot_be_are_refused() {
+    let of = |start, line, beta, epsilon, trial| Parameters::new(start, line, beta, epsilon, trial);
+    assert_eq!(of(0.0, None, 0.0, 0.01, SECOND), Err(Wrong::Start));
+    assert_eq!(of(f64::NAN, None, 0.0, 0.01, SECOND), Err(Wrong::Start));
+    assert_eq!(of(2e6, Some(1e6), 0.0, 0.01, SECOND), Err(Wrong::Start));
+    assert_eq!(
+        of(1e3, Some(f64::INFINITY), 0.0, 0.01, SECOND),
+        Err(Wrong::Line)
+    );
+    assert_eq!(of(1e3, None, 1.0, 0.01, SECOND), Err(Wrong::Beta));
+    assert_eq!(of(1e3, None, -0.1, 0.01, SECOND), Err(Wrong::Beta));
+    assert_eq!(of(1e3, None, 0.0, 0.0, SECOND), Err(Wrong::Epsilon));
+    assert_eq!(of(1e3, None, 0.0, 0.01, Duration::ZERO), Err(Wrong::Trial));
+    // 2,000 packets say nothing of a ten-thousandth of them; 100 are asked for where none may be lost.
+    let short = Duration::from_millis(20);
+    assert_eq!(of(1e5, None, 0.0001, 0.01, short), Err(Wrong::Short));
+    assert!(of(5e5, None, 0.0001, 0.01, short).is_ok());
+    assert_eq!(of(4e3, None, 0.0, 0.01, short), Err(Wrong::Short));
+    assert!(of(5e3, None, 0.0, 0.01, short).is_ok());
+    let allowed = parameters(None, 0.0);
+    let long = Duration::from_secs(3600);
+    let long = of(1e4, None, 0.0, 0.01, long).expect("allowed");
+    assert!(long.judged_by(24, 0.0).is_ok());
+    assert_eq!(long.judged_by(25, 0.0), Err(Wrong::Trials));
+    // A third of a trial is none.
+    assert_eq!(allowed.judged_by(1, 0.5), Err(Wrong::Exceed));
+    assert_eq!(allowed.judged_by(3, 0.3), Err(Wrong::Exceed));
+    assert_eq!(allowed.judged_by(3, 0.4).map(|it| it.may_exceed()), Ok(1));
+    assert_eq!(allowed.judged_by(0, 0.0), Err(Wrong::Trials));
+    assert_eq!(allowed.judged_by(1001, 0.0), Err(Wrong::Trials));
+    assert_eq!(allowed.judged_by(11, 0.6), Err(Wrong::Exceed));
+    assert_eq!(allowed.judged_by(11, f64::NAN), Err(Wrong::Exceed));
+}
+
+proptest! {
+    #[test]
+    fn any_system_without_noise_is_found_within_epsilon(
+        capacity in 200.0..5e7_f64,
+        start in 100.0..1e6_f64,
+        beta in prop_oneof![Just(0.0), 0.0001..0.1_f64],
+        epsilon in 0.0005..0.2_f64,
+    ) {
+        let asked = Parameters::new(start, None, beta, epsilon, Duration::from_secs(100)).expect("allowed");
+        let mut system = Simulated::of(capacity);
+        let found = search(&asked, |duration, load| system.measure(duration, load)).expect("an end");
+        let answer = capacity / (1.0 - beta);
+        prop_assert!(found.settled);
+        prop_assert!(found.rate <= answer + 1.0, "{found:?}, not above {answer}");
+        prop_assert!(found.rate >= answer * (1.0 - epsilon) - 2.0, "{found:?}, near {answer}");
+    }
+
+    #[test]
+    fn any_system_at_all_comes_to_an_end(
+        outcomes in proptest::collection::vec((0.0..2.0_f64, 0.0..1.1_f64), 1..80),
+        line in proptest::option::of(20_000.0..1e8_f64),
+        beta in 0.0..0.5_f64,
+    ) {
+        // Each trial something else is offered and delivered, whatever was asked for.
+        let mut outcomes = outcomes.into_iter().cycle();
+        let mut trials = 0;
+        let found = search(&parameters(line, beta), |duration, load| {
+            trials += 1;
+            let (sends, delivers) = outcomes.next().expect("without end");
+            Simulated { sends, loss: Box::new(move |_| 1.0 - delivers), ..Simulated::of(1e9) }.measure(duration, load)
+        });
+        prop_assert!(trials <= 2 * VERDICTS_MAX);
+        if let Ok(found) = found {
+            prop_assert!(found.rate >= 0.0 && found.rate.is_finite());
+            prop_assert!((0.0..=1.0).contains(&found.delivery_ratio));
+        }
+    }
+}
