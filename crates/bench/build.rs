@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-#[path = "../lab/build/bpf.rs"]
+#[path = "../testkit/build/bpf.rs"]
 mod bpf;
 #[path = "../cli/build/version.rs"]
 mod version;

@@ -32,5 +32,5 @@ const GIT: Option<&str> = option_env!("SIDESTEP_GIT");
 
 /// SHA-256 of the program that runs; none where its file cannot be read.
 fn program() -> Option<String> {
-    sidestep_lab::program::sha256(std::path::Path::new("/proc/self/exe")).ok()
+    sidestep_testkit::program::sha256(std::path::Path::new("/proc/self/exe")).ok()
 }

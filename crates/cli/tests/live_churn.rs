@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use nix::sys::signal::Signal;
 use sidestep_control::report;
-use sidestep_lab::Namespace;
-use sidestep_lab::traffic::Napi;
+use sidestep_testkit::Namespace;
+use sidestep_testkit::traffic::Napi;
 
 use live::frames::{ethernet, udp};
 use live::tables::{assert_same, fresh, meaning, pinned};

@@ -6,8 +6,8 @@ mod live;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use sidestep_lab::FrameSocket;
-use sidestep_lab::traffic::Napi;
+use sidestep_testkit::FrameSocket;
+use sidestep_testkit::traffic::Napi;
 
 use live::frames::{
     ETHERNET, IPV6, ROUTING, UDP, arp_request, checksums, ethernet, ipv6, srh, to_mac, udp,

@@ -55,7 +55,7 @@ impl Side<'_> {
     /// Addresses of the router and the neighbor, as `ip` takes them.
     fn lines(&self, star: &Star) -> Vec<String> {
         let Self { device, number, .. } = self;
-        let mac = sidestep_lab::lab::mac_text(star.mac(self.host, "eth0"));
+        let mac = sidestep_testkit::lab::mac_text(star.mac(self.host, "eth0"));
         let neighbor = |address: IpAddr| {
             format!("neighbor add {address} lladdr {mac} dev {device} nud permanent")
         };
@@ -340,7 +340,7 @@ fn a_vrf_device_serves_end_dt4_and_end_dt46_and_is_no_port() {
         "route add fc0f::46/128 encap seg6local action End.DT46 vrftable 100 dev eth0",
     ]);
     let neighbor = |address: &str| {
-        let mac = sidestep_lab::lab::mac_text(star.mac("b", "eth0"));
+        let mac = sidestep_testkit::lab::mac_text(star.mac("b", "eth0"));
         format!("neighbor replace {address} lladdr {mac} dev eth1 nud permanent")
     };
     star.ip()

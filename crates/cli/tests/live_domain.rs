@@ -5,7 +5,7 @@ mod live;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
-use sidestep_lab::traffic::Napi;
+use sidestep_testkit::traffic::Napi;
 
 use live::frames::{ETHERNET, ROUTING, destination6, ethernet, ipv6, srh, udp};
 use live::{ROUTER, Star, begin, modes, output, printed, reasons, said};
@@ -47,7 +47,7 @@ fn sids_are_kept_from_ports_outside_until_a_port_is_named_inside() {
         ));
         let _daemon = star.run(&["--mode", mode, "eth0", "eth1", "eth2"]);
         let (a, b, c) = (star.socket("a"), star.socket("b"), star.socket("c"));
-        let arrives = |socket: &sidestep_lab::FrameSocket, frame: &[u8], wait: Duration| {
+        let arrives = |socket: &sidestep_testkit::FrameSocket, frame: &[u8], wait: Duration| {
             socket.send(frame).expect("send");
             b.receive(wait).expect("receive")
         };

@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use sidestep_control::api::Request;
 use sidestep_control::report;
-use sidestep_lab::offload::Offload;
-use sidestep_lab::traffic::Napi;
+use sidestep_testkit::offload::Offload;
+use sidestep_testkit::traffic::Napi;
 
 use live::hosts::{Chain, ROUTERS, began_at_tc, cross, tell, were_left_uncut};
 use live::{begin, report};

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use sidestep_control::api::Request;
 use sidestep_control::report;
-use sidestep_lab::Namespace;
+use sidestep_testkit::Namespace;
 
 use line::{Line, all_by, all_plain};
 use live::frames::{TCP, UDP};
@@ -264,7 +264,7 @@ fn has_programs(test: &str) -> bool {
         let found = Command::new(program).arg("--version").output();
         if let Err(error) = found {
             assert!(
-                std::env::var_os(sidestep_lab::capability::REQUIRE).is_none(),
+                std::env::var_os(sidestep_testkit::capability::REQUIRE).is_none(),
                 "{program}: {error}"
             );
             let _ = writeln!(

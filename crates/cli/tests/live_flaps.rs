@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use sidestep_control::api::Request;
 use sidestep_control::report;
-use sidestep_lab::lab::mac_text;
-use sidestep_lab::routes::{Change, RouteSocket};
+use sidestep_testkit::lab::mac_text;
+use sidestep_testkit::routes::{Change, RouteSocket};
 
 use live::flood::{self, BLOCK, Flood};
 use live::frames::Mac;

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sidestep_control::api::Request;
-use sidestep_lab::FrameSocket;
+use sidestep_testkit::FrameSocket;
 
 use live::frames::{
     IPV6, Mac, destination6, ethernet, flow_label, icmpv6_type, ipv6, next_header, source6, to_mac,
@@ -104,7 +104,7 @@ impl Bench {
             ip.run(&format!(
                 "neighbor add fc00:b::b{} lladdr {} dev eth1 nud permanent",
                 number + 1,
-                sidestep_lab::lab::mac_text(*mac)
+                sidestep_testkit::lab::mac_text(*mac)
             ));
         }
         // What every measured prefix falls back to.
@@ -377,7 +377,7 @@ fn kinds(bench: &Bench) -> Vec<(&'static str, By, Vec<Step>)> {
             [3usize, 4, 1]
                 .into_iter()
                 .map(|number| {
-                    let mac = sidestep_lab::lab::mac_text(NEIGHBORS[number - 1]);
+                    let mac = sidestep_testkit::lab::mac_text(NEIGHBORS[number - 1]);
                     let words =
                         format!("neighbor replace fc00:b::b1 lladdr {mac} dev eth1 nud permanent");
                     Step::ip(words, &neighbor, via(number))

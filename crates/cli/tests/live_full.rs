@@ -6,8 +6,8 @@ mod live;
 
 use sidestep_control::api::Request;
 use sidestep_control::report;
-use sidestep_lab::lab::mac_text;
-use sidestep_lab::traffic::Napi;
+use sidestep_testkit::lab::mac_text;
+use sidestep_testkit::traffic::Napi;
 
 use live::frames::{Mac, ROUTING, ethernet, next_header, to_mac, udp};
 use live::{ROUTER, Star, begin, counters, eventually, explain, output, printed, report, said};

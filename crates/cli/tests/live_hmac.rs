@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use sidestep_control::api::Request;
 use sidestep_control::report;
-use sidestep_lab::Namespace;
-use sidestep_lab::offload::Offload;
-use sidestep_lab::traffic::Napi;
+use sidestep_testkit::Namespace;
+use sidestep_testkit::offload::Offload;
+use sidestep_testkit::traffic::Napi;
 
 use live::hosts::{Chain, ROUTERS};
 use live::ip::Ip;

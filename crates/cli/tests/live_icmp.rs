@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use sidestep_control::api::Request;
 use sidestep_control::report;
-use sidestep_lab::FrameSocket;
-use sidestep_lab::traffic::Napi;
+use sidestep_testkit::FrameSocket;
+use sidestep_testkit::traffic::Napi;
 
 use live::frames::{
     Checksums, ETHERNET, IPV4, IPV6, ROUTING, TCP, checksums, echo_request, ethernet, icmpv6_type,
@@ -463,7 +463,7 @@ fn senders_in_a_vrf_are_told_by_its_routes() {
         "route add fc0a::/16 via fc00:c::2 dev eth2 table 100",
         "route add 2001:db8:c::/48 encap seg6 mode encap segs fc0a::1,fc0a::2 dev eth2 table 100",
     ]);
-    let mac = sidestep_lab::lab::mac_text(star.mac("a", "eth0"));
+    let mac = sidestep_testkit::lab::mac_text(star.mac("a", "eth0"));
     star.ip().run(&format!(
         "neighbor replace fc00:a::2 lladdr {mac} dev eth0 nud permanent"
     ));

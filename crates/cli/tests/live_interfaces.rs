@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use sidestep_control::api::Request;
 use sidestep_control::report;
-use sidestep_lab::Namespace;
-use sidestep_lab::lab::mac_text;
-use sidestep_lab::traffic::Napi;
+use sidestep_testkit::Namespace;
+use sidestep_testkit::lab::mac_text;
+use sidestep_testkit::traffic::Napi;
 
 use live::frames::{ETHERNET, Mac, ethernet, icmpv6_type, to_mac, udp};
 use live::left::traces;

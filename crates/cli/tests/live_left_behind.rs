@@ -13,7 +13,7 @@ use std::thread;
 use nix::sys::signal::Signal;
 use sidestep_control::api::Request;
 use sidestep_control::report;
-use sidestep_lab::traffic::Napi;
+use sidestep_testkit::traffic::Napi;
 
 use live::left::{run_folder, traces};
 use live::{Star, begin, constant, counters, eventually, output, printed, report, said, sidestep};

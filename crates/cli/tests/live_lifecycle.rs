@@ -9,7 +9,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use sidestep_control::api::{ApiError, Request};
 use sidestep_control::report;
-use sidestep_lab::lab::mac_text;
+use sidestep_testkit::lab::mac_text;
 
 use live::frames::{ETHERNET, ethernet, to_mac, udp};
 use live::left::{Traces, has_tcx, run_folder, traces};
@@ -107,7 +107,7 @@ fn detach_returns_when_it_forwards_and_the_daemon_is_its_own() {
         "detach_returns_when_it_forwards_and_the_daemon_is_its_own",
         &["auto", "xdp"],
     ) {
-        let _napi = sidestep_lab::traffic::Napi::attach(star.host("b"), "eth0").expect("NAPI");
+        let _napi = sidestep_testkit::traffic::Napi::attach(star.host("b"), "eth0").expect("NAPI");
         let said = printed(router, &["run", "--mode", mode, "--detach", "eth0", "eth1"]);
         assert!(said.starts_with("forwarding on eth0 ("), "{said}");
         assert!(
@@ -193,7 +193,7 @@ fn an_interface_deleted_and_made_again_is_attached_again_and_forwards() {
     ) {
         let star = Star::new("liveagain");
         let router = star.router();
-        let _napi = sidestep_lab::traffic::Napi::attach(star.host("b"), "eth0").expect("NAPI");
+        let _napi = sidestep_testkit::traffic::Napi::attach(star.host("b"), "eth0").expect("NAPI");
         let daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
         let old = router.ifindex("eth0").expect("eth0");
         // With another index, with the same one a while later, and with the same one before anybody could look.

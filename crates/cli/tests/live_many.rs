@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use sidestep_control::api::Request;
 use sidestep_control::report;
-use sidestep_lab::lab::mac_text;
-use sidestep_lab::traffic::Napi;
+use sidestep_testkit::lab::mac_text;
+use sidestep_testkit::traffic::Napi;
 
 use live::flood::{self, Flood};
 use live::frames::{Mac, destination6, ethernet, to_mac, udp};

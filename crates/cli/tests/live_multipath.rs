@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use sidestep_lab::FrameSocket;
+use sidestep_testkit::FrameSocket;
 
 use live::frames::{destination6, ethernet, flow_label, udp};
 use live::{ROUTER, Star, begin, counters, eventually, output, printed};
@@ -157,7 +157,7 @@ fn next_hops_whose_link_goes_down_give_their_flows_to_the_others() {
         "link set eth2 up",
         "address replace fc00:c::1/64 dev eth2 nodad",
     ]);
-    let mac = sidestep_lab::lab::mac_text(bench.star.mac("c", "eth0"));
+    let mac = sidestep_testkit::lab::mac_text(bench.star.mac("c", "eth0"));
     let lines = [
         format!("neighbor replace fc00:c::2 lladdr {mac} dev eth2 nud permanent"),
         "route replace 2001:db8:e::/48 nexthop via fc00:b::2 dev eth1 nexthop via fc00:c::2 dev eth2".to_owned(),

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sidestep_control::api::Request;
 use sidestep_control::report;
-use sidestep_lab::traffic::Napi;
+use sidestep_testkit::traffic::Napi;
 
 use live::frames::{ETHERNET, ROUTING, destination6, ethernet, ipv6, srh};
 use live::{ROUTER, Star, begin, eventually, modes, output, printed, report, said, sidestep};

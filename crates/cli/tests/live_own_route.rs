@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use sidestep_control::api::Request;
 use sidestep_control::report;
-use sidestep_lab::FrameSocket;
-use sidestep_lab::lab::mac_text;
-use sidestep_lab::traffic::Napi;
+use sidestep_testkit::FrameSocket;
+use sidestep_testkit::lab::mac_text;
+use sidestep_testkit::traffic::Napi;
 
 use live::frames::{
     ETHERNET, IPV4, IPV6, ROUTING, checksums, destination6, echo_request, ethernet, icmpv6_type,

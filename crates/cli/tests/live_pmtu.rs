@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use sidestep_control::api::Request;
 use sidestep_control::report;
-use sidestep_lab::offload::Offload;
-use sidestep_lab::traffic::Napi;
+use sidestep_testkit::offload::Offload;
+use sidestep_testkit::traffic::Napi;
 
 use live::frames::{ETHERNET, ROUTING, ethernet, ipv6, srh, udp};
 use live::hosts::{Chain, cross, tell};

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use sidestep_control::api::Request;
 use sidestep_control::report;
-use sidestep_lab::FrameSocket;
-use sidestep_lab::lab::mac_text;
-use sidestep_lab::traffic::Napi;
+use sidestep_testkit::FrameSocket;
+use sidestep_testkit::lab::mac_text;
+use sidestep_testkit::traffic::Napi;
 
 use live::frames::{ROUTING, destination6, ethernet, flow_label, ipv6, srh, udp};
 use live::{ROUTER, Star, begin, eventually, modes, output, printed, reasons, report, said};

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use sidestep_lab::FrameSocket;
+use sidestep_testkit::FrameSocket;
 
 use live::frames;
 use live::service::{Direction, SERVICE, Served, outer};

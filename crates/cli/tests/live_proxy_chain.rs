@@ -2,7 +2,7 @@
 
 mod live;
 
-use sidestep_lab::traffic::Napi;
+use sidestep_testkit::traffic::Napi;
 
 use live::frames;
 use live::ip::Ip;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 use sidestep_control::api::Request;
 use sidestep_control::report;
-use sidestep_lab::FrameSocket;
+use sidestep_testkit::FrameSocket;
 
 use live::frames;
 use live::service::{Direction, SERVICE, Served};

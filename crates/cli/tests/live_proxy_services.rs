@@ -5,7 +5,7 @@ mod live;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use sidestep_lab::FrameSocket;
+use sidestep_testkit::FrameSocket;
 
 use live::frames::{self, Mac};
 use live::service::{Direction, SERVICE, Served, headend};

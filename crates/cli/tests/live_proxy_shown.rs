@@ -6,7 +6,7 @@ mod live;
 use serde_json::{Value, json};
 use sidestep_control::api::Request;
 use sidestep_control::report;
-use sidestep_lab::FrameSocket;
+use sidestep_testkit::FrameSocket;
 
 use live::frames;
 use live::service::{Direction, SERVICE, Served, headend, outer};

@@ -7,10 +7,10 @@ use std::time::Instant;
 
 use sidestep_control::api::Request;
 use sidestep_control::report;
-use sidestep_lab::offload::Offload;
-use sidestep_lab::tap::{Machine, Tap};
-use sidestep_lab::traffic::Napi;
-use sidestep_lab::{LinkEnd, lab::mac_text};
+use sidestep_testkit::offload::Offload;
+use sidestep_testkit::tap::{Machine, Tap};
+use sidestep_testkit::traffic::Napi;
+use sidestep_testkit::{LinkEnd, lab::mac_text};
 
 use live::hosts::{
     CORE_MTU, Chain, Segments, began_at_tc, cross, tell, throughput, were_left_uncut,

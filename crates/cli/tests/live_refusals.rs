@@ -9,8 +9,8 @@ use std::process::Output;
 
 use sidestep_control::api::Request;
 use sidestep_control::report;
-use sidestep_lab::traffic::Napi;
 use sidestep_model::behavior::endpoint::BEHAVIORS;
+use sidestep_testkit::traffic::Napi;
 
 use live::left::traces;
 use live::{Star, begin, output, report, said, sidestep};

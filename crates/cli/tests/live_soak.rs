@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use sidestep_control::api::Request;
 use sidestep_control::report;
-use sidestep_lab::lab::mac_text;
-use sidestep_lab::random::Random;
-use sidestep_lab::routes::{Change, RouteSocket};
+use sidestep_testkit::lab::mac_text;
+use sidestep_testkit::random::Random;
+use sidestep_testkit::routes::{Change, RouteSocket};
 
 use live::judged::{self, CONSTANT, DESTINATIONS, THROUGH_C, Verdict};
 use live::tables::{assert_same, fresh, meaning, pinned, wait_for_prefixes};

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use sidestep_lab::traffic::Napi;
+use sidestep_testkit::traffic::Napi;
 
 use live::frames::{ETHERNET, IPV6, ROUTING, TCP, ethernet, ipv6, srh, udp};
 use live::left::traces;
@@ -435,7 +435,7 @@ fn a_capture_of_a_trace_is_replayed_with_the_same_verdicts() {
     }
     let told = [tracer.json(), tracer.json()];
     assert!(tracer.end().0.success());
-    let mac = |node: &str, port: &str| sidestep_lab::lab::mac_text(star.mac(node, port));
+    let mac = |node: &str, port: &str| sidestep_testkit::lab::mac_text(star.mac(node, port));
     let node = format!(
         "ports:
   eth0: {{mac: \"{}\", addresses: [\"fc00:a::1/64\"], seg6_enabled: true}}

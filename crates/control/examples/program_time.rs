@@ -22,9 +22,9 @@ use std::path::Path;
 use common::{TestRuns, compile};
 use sidestep_datapath::abi::Reason;
 use sidestep_datapath::kernel::{Sampling, Target, TraceFilter};
-use sidestep_lab::vectors::{Case, Expect, VectorFile};
 use sidestep_model::config;
 use sidestep_model::node::Node;
+use sidestep_testkit::vectors::{Case, Expect, VectorFile};
 
 /// What is measured: a vector, and what it stands for.
 struct Row {

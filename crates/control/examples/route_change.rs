@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 use sidestep_control::compile::{Compiled, Compiler};
 use sidestep_datapath::kernel::Kernel;
 use sidestep_datapath::{Delta, Image, Limits};
-use sidestep_lab::Namespace;
-use sidestep_lab::random::Random;
-use sidestep_lab::routes::{Change, Prefix, RouteSocket};
 use sidestep_mirror::Mirror;
 use sidestep_model::node::IfIndex;
+use sidestep_testkit::Namespace;
+use sidestep_testkit::random::Random;
+use sidestep_testkit::routes::{Change, Prefix, RouteSocket};
 
 type Failure = Box<dyn Error + Send + Sync>;
 

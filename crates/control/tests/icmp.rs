@@ -9,8 +9,8 @@ use sidestep_control::icmp::answer::answer;
 use sidestep_control::icmp::relay::relay;
 use sidestep_datapath::Report;
 use sidestep_datapath::abi::REASONS;
-use sidestep_lab::random::Random;
 use sidestep_model::behavior::{EncapMode, Seg6Encap};
+use sidestep_testkit::random::Random;
 
 fn address(text: &str) -> Ipv6Addr {
     text.parse().expect("an address")

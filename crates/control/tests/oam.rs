@@ -6,9 +6,9 @@ mod common;
 use common::{TestRuns, compile};
 use sidestep_datapath::kernel::{ReportRate, Target};
 use sidestep_datapath::{Copied, Native, Verdict};
-use sidestep_lab::root_or_skip;
 use sidestep_model::config;
 use sidestep_model::node::Node;
+use sidestep_testkit::root_or_skip;
 
 const ETHERNET: usize = 14;
 const FLAG: u8 = 0x20;

@@ -11,9 +11,9 @@ use sidestep_datapath::abi::{
     SIDESTEP_ROUTE_BY_DSCP, SIDESTEP_ROUTE_FORWARD, SIDESTEP_ROUTE_GROUP,
 };
 use sidestep_datapath::{Limits, Native, Verdict};
-use sidestep_lab::differential::headers::bare_ipv6;
 use sidestep_model::config::File;
 use sidestep_model::node::Node;
+use sidestep_testkit::differential::headers::bare_ipv6;
 
 /// A policy with two lists. With a way out for every address, `::` too.
 const NODE: &str = r#"

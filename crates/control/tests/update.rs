@@ -12,12 +12,12 @@ use sidestep_datapath::abi::{
     sidestep_route,
 };
 use sidestep_datapath::{Delta, FibKey, Image, Limits, Native, Verdict};
-use sidestep_lab::differential::headers::bare_ipv6;
-use sidestep_lab::random::Random;
 use sidestep_model::config::File;
 use sidestep_model::grammar::{Context, route};
 use sidestep_model::node::{IfIndex, Mac, Neighbor, Node};
 use sidestep_model::route::{Owner, Route, RouteKey};
+use sidestep_testkit::differential::headers::bare_ipv6;
+use sidestep_testkit::random::Random;
 
 /// Changes one after the other, for each node.
 const STEPS: usize = 60;

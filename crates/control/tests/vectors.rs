@@ -11,10 +11,10 @@ use sidestep_control::icmp::answer::answer;
 use sidestep_datapath::abi::{SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_HEAD};
 use sidestep_datapath::kernel::{Head, ReportRate, Sampling, Target, TraceFilter};
 use sidestep_datapath::{Copied, Image, Native, Report, Verdict};
-use sidestep_lab::capability::root_or_skip;
-use sidestep_lab::vectors::{Answer, Case, Expect, OamCopy, SHARE, VectorFile};
 use sidestep_model::config;
 use sidestep_model::node::Node;
+use sidestep_testkit::capability::root_or_skip;
+use sidestep_testkit::vectors::{Answer, Case, Expect, OamCopy, SHARE, VectorFile};
 
 fn vectors() -> Vec<VectorFile> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors");

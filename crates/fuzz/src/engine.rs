@@ -115,7 +115,7 @@ macro_rules! fuzz_target {
 #[cfg(fuzzing)]
 pub mod libfuzzer {
     use super::{SEEDS, Target, write_seeds};
-    use sidestep_lab::random::Random;
+    use sidestep_testkit::random::Random;
 
     unsafe extern "C" {
         fn LLVMFuzzerMutate(data: *mut u8, size: usize, limit: usize) -> usize;

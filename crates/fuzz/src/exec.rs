@@ -120,7 +120,7 @@ impl Target for Exec {
         &mut self,
         input: &mut Vec<u8>,
         limit: usize,
-        random: &mut sidestep_lab::random::Random,
+        random: &mut sidestep_testkit::random::Random,
         engine: &dyn Fn(&mut Vec<u8>, usize),
     ) {
         if input.starts_with(b"\x7fELF") {

@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 
 use sidestep_control::compile::Compiler;
 use sidestep_datapath::Limits;
-use sidestep_lab::random::Random;
 use sidestep_mirror::generic_of;
 use sidestep_model::config::File;
 use sidestep_model::hmac::SECRET_MAX;
 use sidestep_model::node::Node;
+use sidestep_testkit::random::Random;
 
 use crate::Target;
 use crate::datapath::nodes::vectors;

@@ -17,7 +17,7 @@ pub mod node;
 pub mod text;
 pub mod words;
 
-use sidestep_lab::random::Random;
+use sidestep_testkit::random::Random;
 use text::Vocabulary;
 
 /// What is fuzzed.

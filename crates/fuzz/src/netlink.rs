@@ -7,11 +7,11 @@ use std::net::IpAddr;
 
 use sidestep_control::compile::Compiler;
 use sidestep_datapath::Limits;
-use sidestep_lab::random::Random;
 use sidestep_mirror::{node_of, seg6};
 use sidestep_model::config::File;
 use sidestep_model::node::{Link, Node};
 use sidestep_model::route::{Family, NextHop, Route};
+use sidestep_testkit::random::Random;
 
 use crate::Target;
 use crate::datapath::nodes::vectors;

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use sidestep_control::compile::Compiler;
 use sidestep_datapath::Limits;
-use sidestep_lab::random::Random;
 use sidestep_model::config::File;
+use sidestep_testkit::random::Random;
 
 use crate::Target;
 use crate::datapath::forge::Forge;

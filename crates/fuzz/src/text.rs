@@ -1,6 +1,6 @@
 //! Changes to text that know words: one exchanged, taken out, put in or doubled.
 
-use sidestep_lab::random::Random;
+use sidestep_testkit::random::Random;
 
 /// Words to choose from.
 pub struct Vocabulary {

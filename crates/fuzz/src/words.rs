@@ -2,11 +2,11 @@
 //!
 //! Whatever is accepted can be written, and read again as the same.
 
-use sidestep_lab::vectors::VectorFile;
 use sidestep_model::behavior::text::completion_words;
 use sidestep_model::grammar::{Context, Names, Style, Words, neighbor, policy, route, rule};
 use sidestep_model::node::IfIndex;
 use sidestep_model::route::Owner;
+use sidestep_testkit::vectors::VectorFile;
 
 use crate::Target;
 use crate::datapath::nodes::vectors;

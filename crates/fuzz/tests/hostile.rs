@@ -8,7 +8,7 @@ use sidestep_fuzz::datapath::forge::Forge;
 use sidestep_fuzz::datapath::nodes::{Nodes, Variant};
 use sidestep_fuzz::datapath::packet::make_right;
 use sidestep_fuzz::datapath::rules::Bench;
-use sidestep_lab::random::Random;
+use sidestep_testkit::random::Random;
 
 /// Bytes of a frame that are cut at and flipped one by one: every header of the longest vector.
 const HEADERS: usize = 14 + 40 + 8 + 16 * 16 + 40;

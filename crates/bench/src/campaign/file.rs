@@ -3,12 +3,12 @@
 
 use serde::{Deserialize, Serialize};
 use serde_saphyr::Spanned;
-use sidestep_lab::engine::exec::Commands;
-use sidestep_lab::engine::testbed::Testbed;
-use sidestep_lab::engine::{Case, Flows, Placement, Sender, Size};
-use sidestep_lab::traffic::Receiver;
 use sidestep_model::config::yaml::{self, wrong};
 use sidestep_model::error::ConfigError;
+use sidestep_testkit::engine::exec::Commands;
+use sidestep_testkit::engine::testbed::Testbed;
+use sidestep_testkit::engine::{Case, Flows, Placement, Sender, Size};
+use sidestep_testkit::traffic::Receiver;
 
 use super::search::Search;
 use super::word::{FlowsWord, SizeWord};

@@ -9,9 +9,9 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use sidestep_lab::engine::{Case, INTERRUPTS};
-use sidestep_lab::traffic::Hook;
-use sidestep_lab::traffic::trial::Trial;
+use sidestep_testkit::engine::{Case, INTERRUPTS};
+use sidestep_testkit::traffic::Hook;
+use sidestep_testkit::traffic::trial::Trial;
 
 use super::difference::differences;
 use super::file::Find;

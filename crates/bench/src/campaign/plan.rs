@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_saphyr::Spanned;
-use sidestep_lab::engine::behavior::{self, Behavior};
-use sidestep_lab::engine::{Case, Engine, Flows, Size};
 use sidestep_model::config::yaml::wrong;
 use sidestep_model::error::ConfigError;
+use sidestep_testkit::engine::behavior::{self, Behavior};
+use sidestep_testkit::engine::{Case, Engine, Flows, Size};
 
 use super::file::{Campaign, Find, Group, Order};
 

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_saphyr::Spanned;
-use sidestep_lab::engine::{Case, Engine, Standing};
-use sidestep_lab::traffic::Hook;
-use sidestep_lab::traffic::trial::{Load, Trial};
 use sidestep_model::error::ConfigError;
+use sidestep_testkit::engine::{Case, Engine, Standing};
+use sidestep_testkit::traffic::Hook;
+use sidestep_testkit::traffic::trial::{Load, Trial};
 
 use super::file::{Campaign, Find, Group};
 use super::log::{self, Begin, Failed, Log, Measured, Record};
@@ -212,7 +212,7 @@ impl Runner<'_> {
                     best = trial;
                 }
             }
-            Ok::<_, sidestep_lab::Error>(best)
+            Ok::<_, sidestep_testkit::Error>(best)
         });
         let point = Point {
             group: String::new(),
@@ -496,7 +496,7 @@ enum TrialError {
     #[error("interrupted")]
     Interrupted,
     #[error(transparent)]
-    Lab(sidestep_lab::Error),
+    Lab(sidestep_testkit::Error),
 }
 
 /// How the folder was begun.

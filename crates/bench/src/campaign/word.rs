@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
-use sidestep_lab::engine::{Flows, Size};
+use sidestep_testkit::engine::{Flows, Size};
 
 /// A size as a file has it: bytes, or `imix`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! How far a measurement is, on the terminal.
 
-use indicatif::{ProgressBar, ProgressStyle};
 use crate::progress::Progress;
+use indicatif::{ProgressBar, ProgressStyle};
 
 /// A bar on the terminal, with the time left; nothing elsewhere.
 pub struct Bar(ProgressBar);

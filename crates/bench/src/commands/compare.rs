@@ -3,13 +3,11 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use comfy_table::Table;
-use serde::Serialize;
-use crate::compare::{
-    Bounds, Lone, Outcome as Found, Verdict, called, compare, differences,
-};
+use crate::compare::{Bounds, Lone, Outcome as Found, Verdict, called, compare, differences};
 use crate::report::{self, number};
 use crate::result::Refusal;
+use comfy_table::Table;
+use serde::Serialize;
 
 use super::terminal::{Ink, Style};
 use super::{Outcome, terminal};

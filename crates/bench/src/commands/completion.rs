@@ -17,7 +17,12 @@ pub struct Args {
 /// Runs the command.
 pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     let mut script = Vec::new();
-    generate(args.shell, &mut Cli::command(), "sidestep-bench", &mut script);
+    generate(
+        args.shell,
+        &mut Cli::command(),
+        "sidestep-bench",
+        &mut script,
+    );
     out.write_all(&script)?;
     Ok(())
 }

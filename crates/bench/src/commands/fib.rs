@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use clap::builder::PossibleValuesParser;
 use crate::fib::plan::Scenario;
 use crate::fib::subject::Kind;
 use crate::fib::{Options, run as measure};
 use crate::report;
+use clap::builder::PossibleValuesParser;
 
+use super::Outcome;
 use super::bar::Bar;
 use super::print::print;
-use super::Outcome;
 
 /// Arguments of `fib`.
 #[derive(Debug, clap::Args)]

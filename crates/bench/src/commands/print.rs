@@ -2,14 +2,14 @@
 
 use std::io::Write;
 
-use comfy_table::Table;
 use crate::campaign::report::COMMANDS;
 use crate::report::{number, table, text};
 use crate::result::{Report, Section};
+use comfy_table::Table;
 
 use super::Outcome;
-use super::terminal::{Ink, Style};
 use super::terminal::table as empty;
+use super::terminal::{Ink, Style};
 
 /// The report as text: a table for each picture.
 pub fn print(report: &Report, out: &mut dyn Write) -> Outcome {

@@ -14,9 +14,9 @@ use crate::campaign::report;
 use crate::campaign::run::{Pattern, Runner};
 use crate::report as files;
 
+use super::Outcome;
 use super::bar::Bar;
 use super::print::tables;
-use super::Outcome;
 
 /// Arguments of `run`.
 #[derive(Debug, clap::Args)]

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sidestep_lab::random::Random;
+use sidestep_testkit::random::Random;
 
 use super::routes::Route;
 use super::subject::{Order, Reader, Stop, Subject, Trouble, Way};

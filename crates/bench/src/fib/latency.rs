@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::time::Instant;
 
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, munmap};
-use sidestep_lab::random::Random;
+use sidestep_testkit::random::Random;
 
 use super::subject::Trouble;
 

@@ -1,6 +1,6 @@
 //! What the machine's memory lets a lookup take, at least.
 
-use sidestep_lab::random::Random;
+use sidestep_testkit::random::Random;
 
 use super::Bench;
 use super::book::Page;

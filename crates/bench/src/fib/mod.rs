@@ -26,7 +26,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime};
 
 use sidestep_fib::Prefix;
-use sidestep_lab::Lab;
+use sidestep_testkit::Lab;
 
 use book::Book;
 use limits::Depth;

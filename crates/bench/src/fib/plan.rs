@@ -1,7 +1,7 @@
 //! What is measured: scenarios, and their points.
 
 use sidestep_fib::Prefix;
-use sidestep_lab::random::Random;
+use sidestep_testkit::random::Random;
 
 use super::Options;
 use super::routes::{self, Route};

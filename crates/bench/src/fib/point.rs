@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use sidestep_lab::random::Random;
+use sidestep_testkit::random::Random;
 
 use super::Bench;
 use super::changes;

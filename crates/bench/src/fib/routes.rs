@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use flate2::read::MultiGzDecoder;
 use ipnet::Ipv6Net;
 use sidestep_fib::Prefix;
-use sidestep_lab::random::Random;
+use sidestep_testkit::random::Random;
 use thiserror::Error;
 
 /// Next hops, handed out in turn: 1 to this.

@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
-use sidestep_lab::random::Random;
+use sidestep_testkit::random::Random;
 
 use super::Bench;
 use super::book::{Page, routes_axis};

@@ -1,7 +1,7 @@
 //! The addresses that are looked up.
 
 use sidestep_fib::Prefix;
-use sidestep_lab::random::Random;
+use sidestep_testkit::random::Random;
 
 use super::routes::Route;
 

@@ -21,7 +21,7 @@ mod verdict;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use sidestep_lab::traffic::trial::{Load, Trial};
+use sidestep_testkit::traffic::trial::{Load, Trial};
 
 use history::{History, Next};
 use verdict::Verdict;

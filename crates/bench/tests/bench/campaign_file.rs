@@ -7,7 +7,7 @@ use crate::simulated::campaign::{CAMPAIGN, measure};
 use crate::simulated::engine::World;
 use sidestep_bench::campaign::file::{Campaign, Find, TEMPLATE};
 use sidestep_bench::campaign::local;
-use sidestep_lab::engine::Sender;
+use sidestep_testkit::engine::Sender;
 
 /// What a word of the campaign is changed to, and what is said of it.
 const WRONG: &[(&str, &str, &str)] = &[

@@ -8,7 +8,11 @@ const QUIET: [f64; 6] = [100.0, 101.0, 99.0, 100.5, 99.5, 100.0];
 fn with(section: Section, rounds: &[f64]) -> Report {
     Report {
         sections: vec![Section {
-            series: vec![crate::sample::series("Sidestep", "sidestep", &[(0.0, rounds)])],
+            series: vec![crate::sample::series(
+                "Sidestep",
+                "sidestep",
+                &[(0.0, rounds)],
+            )],
             ..section
         }],
         ..crate::sample::report()
@@ -34,14 +38,23 @@ fn more_nanoseconds_are_worse_and_more_packets_are_better() {
     let (verdict, confidence) = outcome(crate::sample::lookup, &moved(1.1));
     assert_eq!(verdict, Outcome::Worse);
     assert!(confidence > 0.999, "{confidence}");
-    assert_eq!(outcome(crate::sample::lookup, &moved(0.9)).0, Outcome::Better);
-    assert_eq!(outcome(crate::sample::rates, &moved(1.1)).0, Outcome::Better);
+    assert_eq!(
+        outcome(crate::sample::lookup, &moved(0.9)).0,
+        Outcome::Better
+    );
+    assert_eq!(
+        outcome(crate::sample::rates, &moved(1.1)).0,
+        Outcome::Better
+    );
     assert_eq!(outcome(crate::sample::rates, &moved(0.9)).0, Outcome::Worse);
 }
 
 #[test]
 fn a_change_that_is_small_or_lost_in_noise_is_none() {
-    assert_eq!(outcome(crate::sample::lookup, &moved(1.02)).0, Outcome::Same);
+    assert_eq!(
+        outcome(crate::sample::lookup, &moved(1.02)).0,
+        Outcome::Same
+    );
     let noisy = [80.0, 140.0, 100.0, 150.0, 70.0, 120.0];
     assert_eq!(outcome(crate::sample::lookup, &noisy).0, Outcome::Same);
 }
@@ -55,14 +68,20 @@ fn what_a_search_cannot_tell_apart_is_no_change() {
             ..rates
         }
     }
-    assert_eq!(outcome(crate::sample::rates, &moved(0.96)).0, Outcome::Worse);
+    assert_eq!(
+        outcome(crate::sample::rates, &moved(0.96)).0,
+        Outcome::Worse
+    );
     assert_eq!(outcome(searched, &moved(0.96)).0, Outcome::Same);
     assert_eq!(outcome(searched, &moved(0.9)).0, Outcome::Worse);
 }
 
 #[test]
 fn one_round_says_nothing() {
-    assert_eq!(outcome(crate::sample::lookup, &[500.0]), (Outcome::Unknown, 0.0));
+    assert_eq!(
+        outcome(crate::sample::lookup, &[500.0]),
+        (Outcome::Unknown, 0.0)
+    );
 }
 
 #[test]

@@ -3,12 +3,12 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use crate::simulated::Simulated;
 use proptest::prelude::*;
 use sidestep_bench::search::{
     Bound, Error, Found, PACING, Parameters, VERDICTS_MAX, Wrong, search,
 };
-use sidestep_lab::random::Random;
-use crate::simulated::Simulated;
+use sidestep_testkit::random::Random;
 
 const EPSILON: f64 = 0.01;
 const SECOND: Duration = Duration::from_secs(1);

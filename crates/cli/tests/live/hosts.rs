@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sidestep_control::report;
-use sidestep_lab::offload::Offload;
-use sidestep_lab::{FrameSocket, Lab, LinkEnd, Namespace};
+use sidestep_testkit::offload::Offload;
+use sidestep_testkit::{FrameSocket, Lab, LinkEnd, Namespace};
 
 use super::frames::{Checksums, checksums};
 use super::ip::Ip;

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStderr, ChildStdin, Stdio};
 use std::time::Instant;
 
-use sidestep_lab::Namespace;
+use sidestep_testkit::Namespace;
 
 /// `ip -force -batch -` in a namespace.
 #[derive(Debug)]

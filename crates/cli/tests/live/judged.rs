@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use sidestep_lab::FrameSocket;
+use sidestep_testkit::FrameSocket;
 
 use super::frames::{ETHERNET, IPV4, IPV6, ROUTING, ethernet, ipv6, srh, udp};
 use super::{HOSTS, ROUTER, Star, hex};

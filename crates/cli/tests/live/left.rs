@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use sidestep_control::api;
 use sidestep_datapath::kernel::{Kernel, PIN_ROOT};
-use sidestep_lab::Namespace;
+use sidestep_testkit::Namespace;
 
 /// What is found of the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

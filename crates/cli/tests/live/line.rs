@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use sidestep_lab::offload::Offload;
-use sidestep_lab::traffic::Napi;
-use sidestep_lab::{FrameSocket, Lab, Namespace};
+use sidestep_testkit::offload::Offload;
+use sidestep_testkit::traffic::Napi;
+use sidestep_testkit::{FrameSocket, Lab, Namespace};
 
 use crate::live::frames::{ETHERNET, ROUTING, TCP, UDP};
 use crate::live::ip::Ip;

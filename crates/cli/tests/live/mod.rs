@@ -27,9 +27,9 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use sidestep_control::api::{self, ApiError, Request};
 use sidestep_control::report;
-use sidestep_lab::lab::mac_text;
-use sidestep_lab::{FrameSocket, Lab, Namespace};
 use sidestep_mirror::Mirror;
+use sidestep_testkit::lab::mac_text;
+use sidestep_testkit::{FrameSocket, Lab, Namespace};
 
 use frames::Mac;
 
@@ -47,7 +47,7 @@ pub const PORTS: [&str; 3] = ["eth0", "eth1", "eth2"];
 pub fn begin(test: &str) -> Option<MutexGuard<'static, ()>> {
     static TURN: Mutex<()> = Mutex::new(());
     static BPFFS: Once = Once::new();
-    if !sidestep_lab::root_or_skip(test) {
+    if !sidestep_testkit::root_or_skip(test) {
         return None;
     }
     // A test that failed does not make the others fail.

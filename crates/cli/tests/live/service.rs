@@ -3,9 +3,9 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use sidestep_lab::lab::LinkEnd;
-use sidestep_lab::traffic::Napi;
-use sidestep_lab::{FrameSocket, Namespace};
+use sidestep_testkit::lab::LinkEnd;
+use sidestep_testkit::traffic::Napi;
+use sidestep_testkit::{FrameSocket, Namespace};
 
 use super::frames::{self, CARRIES_ETHERNET, IPV4, IPV6, ROUTING};
 use super::ip::Ip;

@@ -10,9 +10,9 @@ use sidestep_control::api::Request;
 use sidestep_control::compile::Compiler;
 use sidestep_datapath::kernel::{Kernel, PIN_ROOT};
 use sidestep_datapath::{FibKey, Image, Limits};
-use sidestep_lab::Namespace;
 use sidestep_mirror::Mirror;
 use sidestep_model::node::IfIndex;
+use sidestep_testkit::Namespace;
 
 use super::{Star, report};
 

@@ -8,7 +8,7 @@ use std::thread;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use sidestep_lab::Namespace;
+use sidestep_testkit::Namespace;
 
 use super::{PATIENCE, sidestep, wait};
 

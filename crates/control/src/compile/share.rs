@@ -63,7 +63,7 @@ pub(crate) fn among_valid(weights: &[u16], valid: &[bool]) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
-    use sidestep_lab::random::Random;
+    use sidestep_testkit::random::Random;
 
     use super::*;
 

@@ -2,8 +2,8 @@
 //! the next.
 
 use sidestep_datapath::Native;
-use sidestep_lab::differential::headers::bare_ipv6;
 use sidestep_model::config::File;
+use sidestep_testkit::differential::headers::bare_ipv6;
 
 use super::*;
 

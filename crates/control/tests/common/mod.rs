@@ -7,9 +7,9 @@ use sidestep_control::compile::{Compiled, Compiler};
 use sidestep_datapath::abi::Reason;
 use sidestep_datapath::kernel::{Action, Kernel, Target};
 use sidestep_datapath::{Image, Limits, Verdict};
-use sidestep_lab::hexdiff::plain;
-use sidestep_lab::vectors::Expect;
 use sidestep_model::node::Node;
+use sidestep_testkit::hexdiff::plain;
+use sidestep_testkit::vectors::Expect;
 
 /// The tables of a node, all of whose links are ports.
 pub fn compile(node: &Node) -> Compiled {

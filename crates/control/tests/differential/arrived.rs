@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use sidestep_lab::differential::headers::{ETHERNET, IPV6, proto};
+use sidestep_testkit::differential::headers::{ETHERNET, IPV6, proto};
 
 /// What the chain of headers of an arrived frame has that Linux looks at in another way.
 #[derive(Default)]

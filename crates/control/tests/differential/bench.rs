@@ -12,11 +12,11 @@ use sidestep_datapath::abi::{
     SIDESTEP_TRACE_PUSH,
 };
 use sidestep_datapath::{Native, Trace, Verdict};
-use sidestep_lab::differential::scenario::Scenario;
-use sidestep_lab::linux::{Output, Sut};
-use sidestep_lab::vectors::{self, Expect};
 use sidestep_model::config;
 use sidestep_model::node::Node;
+use sidestep_testkit::differential::scenario::Scenario;
+use sidestep_testkit::linux::{Output, Sut};
+use sidestep_testkit::vectors::{self, Expect};
 
 use crate::arrived::is_own_error;
 use crate::case::Case;

@@ -10,11 +10,11 @@ use sidestep_datapath::abi::{
     SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_CHOICE, SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_FORWARD,
     sidestep_adjacency,
 };
-use sidestep_lab::differential::headers::ETHERNET;
-use sidestep_lab::linux::Output;
-use sidestep_lab::vectors::Expect;
 use sidestep_model::node::{IfIndex, Node};
 use sidestep_model::route::Encap;
+use sidestep_testkit::differential::headers::ETHERNET;
+use sidestep_testkit::linux::Output;
+use sidestep_testkit::vectors::Expect;
 
 use crate::linux_form::LinuxForm;
 

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use sidestep_lab::differential::packet::Arrival;
-use sidestep_lab::differential::scenario::Scenario;
-use sidestep_lab::differential::shrink;
-use sidestep_lab::linux::Output;
-use sidestep_lab::vectors::Expect;
+use sidestep_testkit::differential::packet::Arrival;
+use sidestep_testkit::differential::scenario::Scenario;
+use sidestep_testkit::differential::shrink;
+use sidestep_testkit::linux::Output;
+use sidestep_testkit::vectors::Expect;
 
 use crate::bench::Bench;
 use crate::judge::Judgement;

@@ -8,10 +8,10 @@ use sidestep_datapath::abi::{
     SIDESTEP_POLICY_ENCAPS_L2, SIDESTEP_ROUTE_END_DX2, SIDESTEP_ROUTE_END_DX4, SIDESTEP_TLVS_MAX,
     SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_CSID, SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_PUSH,
 };
-use sidestep_lab::differential::headers::ETHERNET;
-use sidestep_lab::frames::noise;
-use sidestep_lab::linux::Output;
-use sidestep_lab::vectors::Expect;
+use sidestep_testkit::differential::headers::ETHERNET;
+use sidestep_testkit::frames::noise;
+use sidestep_testkit::linux::Output;
+use sidestep_testkit::vectors::Expect;
 
 use crate::arrived::Headers;
 use crate::case::{Case, on_link};

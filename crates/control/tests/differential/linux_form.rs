@@ -6,7 +6,7 @@ use sidestep_datapath::abi::{
     SIDESTEP_ROUTE_NEXT_CSID, SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_POP,
     SIDESTEP_TRACE_PUSH, sidestep_policy,
 };
-use sidestep_lab::differential::headers::{ETHERNET, IPV6, ipv4_set_checksum, proto};
+use sidestep_testkit::differential::headers::{ETHERNET, IPV6, ipv4_set_checksum, proto};
 
 use crate::case::Case;
 

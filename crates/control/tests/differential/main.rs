@@ -18,7 +18,7 @@ use std::path::Path;
 
 use options::Options;
 use run::Run;
-use sidestep_lab::root_or_skip;
+use sidestep_testkit::root_or_skip;
 
 #[test]
 fn linux_and_sidestep_make_the_same_of_random_packets() {
@@ -26,7 +26,7 @@ fn linux_and_sidestep_make_the_same_of_random_packets() {
         return;
     }
     let options = Options::from_environment();
-    let run = sidestep_lab::linux::on_one_cpu(|| Run::new(&options).finish())
+    let run = sidestep_testkit::linux::on_one_cpu(|| Run::new(&options).finish())
         .expect("a thread of one CPU");
     println!("{run}");
     run.check();

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use sidestep_datapath::kernel::Target;
-use sidestep_lab::differential::packet::{Arrival, Class};
-use sidestep_lab::differential::scenario::Scenario;
-use sidestep_lab::linux::Output;
-use sidestep_lab::random::Random;
-use sidestep_lab::vectors::Expect;
+use sidestep_testkit::differential::packet::{Arrival, Class};
+use sidestep_testkit::differential::scenario::Scenario;
+use sidestep_testkit::linux::Output;
+use sidestep_testkit::random::Random;
+use sidestep_testkit::vectors::Expect;
 
 use crate::bench::Bench;
 use crate::common::{TEST_RUN_MIN, TestRuns, describe, show, without_padding};

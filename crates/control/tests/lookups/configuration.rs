@@ -5,9 +5,9 @@ use std::fmt::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::Output;
 
-use sidestep_lab::netns::Namespace;
-use sidestep_lab::random::Random;
 use sidestep_model::route::Family;
+use sidestep_testkit::netns::Namespace;
+use sidestep_testkit::random::Random;
 
 use super::succeeded;
 

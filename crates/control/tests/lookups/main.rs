@@ -16,12 +16,12 @@ use configuration::{Configuration, PORTS};
 use linux::{Answer, Linux};
 use sidestep_control::compile::Compiler;
 use sidestep_datapath::{Limits, Native, Verdict};
-use sidestep_lab::netns::Namespace;
-use sidestep_lab::random::Random;
-use sidestep_lab::root_or_skip;
 use sidestep_mirror::Mirror;
 use sidestep_model::node::{IfIndex, Node};
 use sidestep_model::route::Family;
+use sidestep_testkit::netns::Namespace;
+use sidestep_testkit::random::Random;
+use sidestep_testkit::root_or_skip;
 
 /// Each with routes and rules of its own; what is asked is shared out among them.
 const CONFIGURATIONS: u64 = 4;

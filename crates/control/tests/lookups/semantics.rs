@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use sidestep_control::compile::{Compiled, Compiler};
 use sidestep_datapath::{Limits, Native, Verdict};
-use sidestep_lab::netns::Namespace;
-use sidestep_lab::root_or_skip;
 use sidestep_mirror::Mirror;
 use sidestep_model::node::IfIndex;
 use sidestep_model::route::Family;
+use sidestep_testkit::netns::Namespace;
+use sidestep_testkit::root_or_skip;
 
 use super::configuration::{self, PORTS, gateway, ip, wires};
 use super::linux::{Answer, Linux};

@@ -5,10 +5,10 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use sidestep_control::compile::Compiled;
 use sidestep_datapath::{Native, Verdict};
-use sidestep_lab::differential::headers::{Srh, proto, srh};
-use sidestep_lab::random::Random;
 use sidestep_model::config;
 use sidestep_model::node::Node;
+use sidestep_testkit::differential::headers::{Srh, proto, srh};
+use sidestep_testkit::random::Random;
 
 use crate::common;
 use crate::model::{Answer, Kind, Model, Port, Proxy};

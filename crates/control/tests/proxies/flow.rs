@@ -1,6 +1,6 @@
 //! Which flow a packet is of, as the manual says it of End.AD with `flows`. Slow, on bytes.
 
-use sidestep_lab::differential::headers::proto;
+use sidestep_testkit::differential::headers::proto;
 
 /// Addresses, upper-layer protocol, and what tells the flows between two addresses apart.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,7 +7,7 @@ use std::thread;
 
 use sidestep_datapath::learned::Flows;
 use sidestep_datapath::{Image, Native, Verdict};
-use sidestep_lab::differential::headers::{
+use sidestep_testkit::differential::headers::{
     ETHERNET, ETHERTYPE_IPV6, Ipv6, Srh, ethernet, ipv6, proto, srh,
 };
 

@@ -19,9 +19,9 @@ use std::fmt::Write as _;
 
 use bench::Bench;
 use model::{Answer, Kind, Model, Proxy};
-use sidestep_lab::differential::headers::proto;
-use sidestep_lab::differential::shrink;
-use sidestep_lab::random::Random;
+use sidestep_testkit::differential::headers::proto;
+use sidestep_testkit::differential::shrink;
+use sidestep_testkit::random::Random;
 
 /// Packets that one node meets, one after the other.
 const SEQUENCE: u64 = 1000;

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use sidestep_lab::differential::headers::{
+use sidestep_testkit::differential::headers::{
     ETHERNET, ipv4_set_checksum, ones_complement_sum, proto,
 };
 

@@ -2,12 +2,12 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use sidestep_lab::differential::headers::{
+use sidestep_testkit::differential::headers::{
     ETHERTYPE_IPV4, ETHERTYPE_IPV6, Ipv4, Ipv6, Srh, ethernet, fragment, ipv4, ipv4_set_checksum,
     ipv6, options, proto, srh,
 };
-use sidestep_lab::differential::mutate;
-use sidestep_lab::random::Random;
+use sidestep_testkit::differential::mutate;
+use sidestep_testkit::random::Random;
 
 use super::bench::NETWORK;
 use super::model::{Kind, Model, Proxy};

@@ -4,9 +4,9 @@ use std::net::Ipv6Addr;
 
 use sidestep_control::compile::Counted;
 use sidestep_datapath::{Native, Verdict};
-use sidestep_lab::differential::headers::{ETHERTYPE_IPV6, Ipv6, ethernet, ipv6, proto};
 use sidestep_model::behavior::proxy::InnerType;
 use sidestep_model::node::IfIndex;
+use sidestep_testkit::differential::headers::{ETHERTYPE_IPV6, Ipv6, ethernet, ipv6, proto};
 
 use super::bench::with;
 

@@ -290,7 +290,7 @@ fn error(operation: &'static str, ifindex: u32, target: Target, source: io::Erro
 
 #[cfg(test)]
 mod tests {
-    use sidestep_lab::root_or_skip;
+    use sidestep_testkit::root_or_skip;
 
     use std::num::NonZeroU32;
 

@@ -166,7 +166,7 @@ fn interquartile_mean(mut times: Vec<f64>) -> f64 {
 #[cfg(test)]
 mod tests {
     use crate::abi::{SIDESTEP_PORT_FORWARD6, SIDESTEP_ROUTE_DROP, sidestep_port, sidestep_route};
-    use sidestep_lab::root_or_skip;
+    use sidestep_testkit::root_or_skip;
 
     use super::*;
     use crate::image::{FibKey, Image};

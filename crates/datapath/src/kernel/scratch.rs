@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use sidestep_lab::Namespace;
+use sidestep_testkit::Namespace;
 
 use super::Kernel;
 use crate::image::Limits;

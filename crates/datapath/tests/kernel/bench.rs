@@ -3,7 +3,7 @@
 use sidestep_datapath::abi::{SIDESTEP_ROUTE_DROP, sidestep_route};
 use sidestep_datapath::kernel::{KernelError, Method, TEST_RUN_IFINDEX};
 use sidestep_datapath::{Image, Target};
-use sidestep_lab::root_or_skip;
+use sidestep_testkit::root_or_skip;
 
 use crate::support::{
     Router, UDP, image_with_headend, ipv6, plain, prefix, route, to_end, to_end_dx6,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use sidestep_datapath::kernel::{Action, Kernel, KernelError, Origin, TEST_RUN_IFINDEX};
 use sidestep_datapath::{Image, Limits, Target};
-use sidestep_lab::root_or_skip;
+use sidestep_testkit::root_or_skip;
 
 use crate::support::{LIMITS, Router, assert_holds, forwarded, image, plain};
 

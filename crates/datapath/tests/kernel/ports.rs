@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use sidestep_datapath::kernel::{Kernel, KernelError};
 use sidestep_datapath::{Image, Target};
-use sidestep_lab::traffic::{Hook, Napi, Sink};
-use sidestep_lab::{FrameSocket, root_or_skip};
+use sidestep_testkit::traffic::{Hook, Napi, Sink};
+use sidestep_testkit::{FrameSocket, root_or_skip};
 
 use crate::support::{Router, ended, forwarded, image, plain, to_end};
 

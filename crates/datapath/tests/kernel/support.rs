@@ -11,7 +11,7 @@ use sidestep_datapath::abi::{
 };
 use sidestep_datapath::kernel::{Kernel, KernelError};
 use sidestep_datapath::{FibKey, Image, Limits};
-use sidestep_lab::Lab;
+use sidestep_testkit::Lab;
 
 /// Small tables: quick to make.
 pub const LIMITS: Limits = Limits {

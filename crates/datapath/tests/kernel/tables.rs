@@ -13,7 +13,7 @@ use sidestep_datapath::abi::{
 };
 use sidestep_datapath::kernel::{Action, Kernel, KernelError, TEST_RUN_IFINDEX, Table};
 use sidestep_datapath::{Image, Limits, Target};
-use sidestep_lab::root_or_skip;
+use sidestep_testkit::root_or_skip;
 
 use crate::support::{
     FAR, LIMITS, Router, SID, UDP, adjacency, ended, forwarded, image, image_with_headend, ipv6,

@@ -6,7 +6,7 @@ use std::time::Instant;
 use sidestep_datapath::abi::{Reason, SIDESTEP_ROUTE_DROP, SIDESTEP_SAMPLE_HEAD, sidestep_route};
 use sidestep_datapath::kernel::{Kernel, Sampling, TEST_RUN_IFINDEX, TraceFilter};
 use sidestep_datapath::{Image, Native, Target, Verdict, VerdictKind};
-use sidestep_lab::root_or_skip;
+use sidestep_testkit::root_or_skip;
 
 use crate::support::{
     Router, UDP, image_with_headend, ipv6, plain, prefix, route, to_end, to_end_dx6,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use sidestep_datapath::{FibKey, Image};
-use sidestep_lab::random::Random;
+use sidestep_testkit::random::Random;
 
 use super::packet::{Header, Kind, headers, set_ipv4_checksum};
 

@@ -11,7 +11,7 @@ pub mod packet;
 mod redo;
 pub mod rules;
 
-use sidestep_lab::random::Random;
+use sidestep_testkit::random::Random;
 
 use crate::Target;
 use input::{HEADER, Input};

@@ -1,7 +1,7 @@
 //! Changes to an input that know what a frame is made of. libFuzzer's own know bytes: they get past one check at a time,
 //! and no further than a checksum.
 
-use sidestep_lab::random::Random;
+use sidestep_testkit::random::Random;
 
 use super::forge::Forge;
 use super::input::{HEADER, HEADROOMS, Input, SEGMENT_SIZES};

@@ -10,8 +10,8 @@ use sidestep_datapath::abi::{
     SIDESTEP_ROUTE_REQUIRE_HMAC, SIDESTEP_ROUTE_SIDESTEP_ONLY,
 };
 use sidestep_datapath::{Image, Limits};
-use sidestep_lab::vectors::{Case, VectorFile};
 use sidestep_model::config;
+use sidestep_testkit::vectors::{Case, VectorFile};
 
 use super::input::node_hash;
 use super::rules::Bench;

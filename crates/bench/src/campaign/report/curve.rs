@@ -1,7 +1,7 @@
 //! What comes through over the sending rate, for each case of a group: packets per second, and the part of those sent.
 
-use sidestep_lab::engine::Case;
-use sidestep_lab::traffic::trial::Trial;
+use sidestep_testkit::engine::Case;
+use sidestep_testkit::traffic::trial::Trial;
 
 use super::Results;
 use super::words::{Places, of_pdr};

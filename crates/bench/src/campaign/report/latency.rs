@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sidestep_lab::traffic::trial::Latency;
+use sidestep_testkit::traffic::trial::Latency;
 
 use super::Results;
 use super::words::{Places, of_pdr};

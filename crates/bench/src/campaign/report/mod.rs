@@ -8,11 +8,11 @@ mod words;
 
 use std::path::{Path, PathBuf};
 
-use sidestep_lab::engine::exec::quoted;
-use sidestep_lab::engine::testbed::{Generator, Testbed};
-use sidestep_lab::engine::{Case, Sender};
-use sidestep_lab::traffic::Hook;
 use sidestep_model::error::ConfigError;
+use sidestep_testkit::engine::exec::quoted;
+use sidestep_testkit::engine::testbed::{Generator, Testbed};
+use sidestep_testkit::engine::{Case, Sender};
+use sidestep_testkit::traffic::Hook;
 
 use super::file::{Campaign, Find, Group, Order};
 use super::log::{self, Begin, Failed, Measured, Record};

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use sidestep_fib::Prefix;
-use sidestep_lab::Namespace;
+use sidestep_testkit::Namespace;
 
 use super::harness::{Harness, Programs};
 use super::netlink::{Change, Routes};

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::{Value, json};
-use sidestep_lab::root_or_skip;
+use sidestep_testkit::root_or_skip;
 
 use crate::program::{BENCH, Folder, bench, router, stderr, stdout};
 
@@ -50,8 +50,9 @@ fn what_is_wrong_with_a_campaign_is_said_with_its_place() {
     let wrong = bench(&["run", &file, "-o", &results]);
     assert_eq!(wrong.status.code(), Some(1));
     let said = stderr(&wrong);
-    let begin =
-        format!("sidestep-bench: {file}: line 8, column 29: unknown behavior \"end.dx5\"; expected ");
+    let begin = format!(
+        "sidestep-bench: {file}: line 8, column 29: unknown behavior \"end.dx5\"; expected "
+    );
     assert!(
         said.starts_with(&begin) && said.contains("end.dx4"),
         "{said}"
@@ -124,12 +125,7 @@ fn a_dry_run_tells_the_plan_and_measures_nothing() {
     let folder = Folder::new();
     let file = folder.path("campaign.yaml");
     assert!(bench(&["init", &file]).status.success());
-    let told = bench(&["run",
-        &file,
-        "--dry-run",
-        "-o",
-        &folder.path("results"),
-    ]);
+    let told = bench(&["run", &file, "--dry-run", "-o", &folder.path("results")]);
     assert!(told.status.success(), "{}", stderr(&told));
     let said = stdout(&told);
     assert!(said.contains("behaviors: linux ipv6, 64 bytes\n"), "{said}");
@@ -160,7 +156,9 @@ fn a_dry_run_tells_the_plan_and_measures_nothing() {
     assert_eq!(none.status.code(), Some(1));
     assert_eq!(
         stderr(&none),
-        format!("sidestep-bench: --only xdp*9 SIDs: no point of {file} is called so; -n prints them\n")
+        format!(
+            "sidestep-bench: --only xdp*9 SIDs: no point of {file} is called so; -n prints them\n"
+        )
     );
 }
 
@@ -314,7 +312,10 @@ fn the_version_names_the_commit() {
         eprintln!("SKIP the_version_names_the_commit: this is no repository");
         return;
     };
-    for (name, path) in [("sidestep-bench", PathBuf::from(BENCH)), ("sidestep", router())] {
+    for (name, path) in [
+        ("sidestep-bench", PathBuf::from(BENCH)),
+        ("sidestep", router()),
+    ] {
         let said = stdout(&Command::new(path).arg("--version").output().unwrap());
         let begin = format!(
             "{name} {} ({}",

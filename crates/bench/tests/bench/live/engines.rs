@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use sidestep_lab::capability::{root_or_skip, two_cpus_or_skip, without_vrf};
-use sidestep_lab::engine::behavior::{Kind, kinds};
-use sidestep_lab::engine::{Case, Engine, Flows, Options, Placement, Sender, Size, all};
-use sidestep_lab::traffic::Load;
+use sidestep_testkit::capability::{root_or_skip, two_cpus_or_skip, without_vrf};
+use sidestep_testkit::engine::behavior::{Kind, kinds};
+use sidestep_testkit::engine::{Case, Engine, Flows, Options, Placement, Sender, Size, all};
+use sidestep_testkit::traffic::Load;
 
 use crate::program::router;
 
-/// All but VPP, which few have: its tests are in `crates/lab/tests/vpp_engine.rs`.
+/// All but VPP, which few have: its tests are in `crates/testkit/tests/vpp_engine.rs`.
 fn engines(placement: Placement) -> Vec<Box<dyn Engine>> {
     fed_by(Sender::LiveFrames, placement)
 }
@@ -72,7 +72,7 @@ fn case(number: usize, kind: &Kind) -> Case {
 
 /// Sets it up and takes a trial; what is wrong, if something is.
 fn tried(engine: &dyn Engine, case: &Case) -> Result<(), String> {
-    let wrong = |error: sidestep_lab::Error| format!("{}: {case}: {error}", engine.name());
+    let wrong = |error: sidestep_testkit::Error| format!("{}: {case}: {error}", engine.name());
     let mut standing = engine.set_up(case).map_err(wrong)?;
     let trial = standing.trial(Load::Maximum, Duration::from_millis(20), false);
     let trial = trial.map_err(wrong)?;

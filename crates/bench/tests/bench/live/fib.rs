@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sidestep_bench::result::{Report, SCHEMA};
-use sidestep_lab::root_or_skip;
+use sidestep_testkit::root_or_skip;
 
 use crate::program::BENCH;
 

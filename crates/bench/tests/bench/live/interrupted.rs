@@ -13,7 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use sidestep_datapath::kernel::PIN_ROOT;
-use sidestep_lab::root_or_skip;
+use sidestep_testkit::root_or_skip;
 
 use crate::program::{BENCH, Folder, bench, router, stderr};
 

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use sidestep_lab::offload::Offload;
-use sidestep_lab::traffic::trex::stand_in::{Cable, StandIn};
-use sidestep_lab::{Lab, LinkEnd, root_or_skip};
+use sidestep_testkit::offload::Offload;
+use sidestep_testkit::traffic::trex::stand_in::{Cable, StandIn};
+use sidestep_testkit::{Lab, LinkEnd, root_or_skip};
 
 use crate::program::{BENCH, Folder, router, stderr, stdout};
 
@@ -308,7 +308,7 @@ groups:
     assert_eq!(*hash, report["program"], "the same program, there and here");
     assert_eq!(hash.as_str().map(str::len), Some(64));
     // Before `up`, and to undo it; the sink is TRex's port.
-    let sink = sidestep_lab::lab::mac_text(testbed.lab.mac("trex", "eth1").expect("a port"));
+    let sink = sidestep_testkit::lab::mac_text(testbed.lab.mac("trex", "eth1").expect("a port"));
     let undone = fs::read_to_string(&log).expect("down has run");
     assert_eq!(undone, format!("ipv6 {sink}\n").repeat(2));
 

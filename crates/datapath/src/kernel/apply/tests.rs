@@ -1,7 +1,7 @@
 //! What is refused before anything is written, and what is undone.
 
 use crate::abi::{sidestep_port, sidestep_route};
-use sidestep_lab::root_or_skip;
+use sidestep_testkit::root_or_skip;
 
 use super::*;
 use crate::kernel::scratch::Scratch;

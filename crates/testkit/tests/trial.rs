@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sidestep_lab::capability::two_cpus_or_skip;
-use sidestep_lab::traffic::{
+use sidestep_testkit::capability::two_cpus_or_skip;
+use sidestep_testkit::traffic::{
     Distribution, Driver as _, Flows, Hook, LiveFrames, Load, Local, Napi, Offer, Receiver,
     Source as _, Stamp, Stream, Template,
 };
-use sidestep_lab::{FrameSocket, Lab, root_or_skip};
+use sidestep_testkit::{FrameSocket, Lab, root_or_skip};
 
 /// UDP in IPv6 behind an Ethernet header; `length` counts from the IP header on.
 fn ipv6(length: usize) -> Vec<u8> {

@@ -1,8 +1,8 @@
-//! How many packets a second, behavior by behavior, beside Linux: see `sidestep_lab::figures`.
+//! How many packets a second, behavior by behavior, beside Linux: see `sidestep_testkit::figures`.
 
 use std::process::ExitCode;
 
-use sidestep_lab::figures::{Error, Options, run};
+use sidestep_testkit::figures::{Error, Options, run};
 
 fn main() -> ExitCode {
     let done = Options::parse(std::env::args().skip(1)).and_then(|options| run(&options));

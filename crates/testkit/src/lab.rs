@@ -16,8 +16,8 @@ use crate::offload::Offload;
 /// [`Lab::sweep`] does.
 ///
 /// ```no_run
-/// # fn main() -> Result<(), sidestep_lab::Error> {
-/// let mut lab = sidestep_lab::Lab::new("demo")?;
+/// # fn main() -> Result<(), sidestep_testkit::Error> {
+/// let mut lab = sidestep_testkit::Lab::new("demo")?;
 /// lab.node("pe1")?.node("p")?;
 /// lab.link("pe1", "eth1", "p", "eth0")?;
 /// lab.namespace("p")?.exec(&["ip", "address", "add", "fc00::1/64", "dev", "eth0"])?;

@@ -4,10 +4,10 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sidestep_lab::engine::exec::Commands;
-use sidestep_lab::engine::{Case, Engine, Flows, Options, Size, all};
-use sidestep_lab::root_or_skip;
-use sidestep_lab::traffic::Load;
+use sidestep_testkit::engine::exec::Commands;
+use sidestep_testkit::engine::{Case, Engine, Flows, Options, Size, all};
+use sidestep_testkit::root_or_skip;
+use sidestep_testkit::traffic::Load;
 
 /// Plain forwarding and H.Encaps: for the latter it forwards plainly too, which has to be found. `down` says that it ran.
 const UP: &str = r#"

@@ -13,7 +13,7 @@ pub const REQUIRE: &str = "SIDESTEP_REQUIRE_ROOT";
 /// Whether the test named `test` can make namespaces and load BPF programs here. If not, the reason is printed.
 ///
 /// ```no_run
-/// if !sidestep_lab::root_or_skip("packets_cross_the_chain") {
+/// if !sidestep_testkit::root_or_skip("packets_cross_the_chain") {
 ///     return;
 /// }
 /// ```

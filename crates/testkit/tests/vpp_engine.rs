@@ -5,10 +5,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sidestep_lab::engine::behavior::kinds;
-use sidestep_lab::engine::{Case, Engine, Flows, Options, Size, all};
-use sidestep_lab::traffic::Load;
-use sidestep_lab::{Error, root_or_skip};
+use sidestep_testkit::engine::behavior::kinds;
+use sidestep_testkit::engine::{Case, Engine, Flows, Options, Size, all};
+use sidestep_testkit::traffic::Load;
+use sidestep_testkit::{Error, root_or_skip};
 
 fn case(behavior: &str, sids: u32) -> Case {
     Case {

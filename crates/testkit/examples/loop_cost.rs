@@ -1,13 +1,13 @@
 //! What the laboratory itself costs: generator and sink with nothing between, and Linux' forwarding between them with
-//! the sink at either hook. Every figure is the loop of one CPU: `cargo run --release -p sidestep-lab --example loop_cost`.
+//! the sink at either hook. Every figure is the loop of one CPU: `cargo run --release -p sidestep-testkit --example loop_cost`.
 
 use std::time::Duration;
 
-use sidestep_lab::offload::Offload;
-use sidestep_lab::traffic::{
+use sidestep_testkit::offload::Offload;
+use sidestep_testkit::traffic::{
     Driver as _, Generator, Hook, LiveFrames, Load, Local, Napi, Receiver, Sink, Stream, Template,
 };
-use sidestep_lab::{Error, Lab, root_or_skip};
+use sidestep_testkit::{Error, Lab, root_or_skip};
 
 const WINDOW: Duration = Duration::from_secs(2);
 

@@ -3,14 +3,14 @@
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use sidestep_lab::vectors::{Expect, VectorFile};
-use sidestep_lab::{linux, root_or_skip};
+use sidestep_testkit::vectors::{Expect, VectorFile};
+use sidestep_testkit::{linux, root_or_skip};
 
 /// Runs the files that `read` finds in a directory; every disagreement is printed before the verdict.
 fn run_all(
     test: &str,
     directory: &str,
-    read: fn(&Path) -> Result<Vec<VectorFile>, sidestep_lab::Error>,
+    read: fn(&Path) -> Result<Vec<VectorFile>, sidestep_testkit::Error>,
 ) {
     if !root_or_skip(test) {
         return;

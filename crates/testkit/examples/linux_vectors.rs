@@ -1,10 +1,10 @@
-//! Puts vector files to the Linux kernel: `cargo run -p sidestep-lab --example linux_vectors -- vectors/end.yaml`.
+//! Puts vector files to the Linux kernel: `cargo run -p sidestep-testkit --example linux_vectors -- vectors/end.yaml`.
 
 use std::path::Path;
 use std::process::ExitCode;
 
-use sidestep_lab::vectors::VectorFile;
-use sidestep_lab::{linux, root_or_skip};
+use sidestep_testkit::vectors::VectorFile;
+use sidestep_testkit::{linux, root_or_skip};
 
 fn main() -> ExitCode {
     let paths: Vec<String> = std::env::args().skip(1).collect();
