@@ -284,7 +284,7 @@ forwarded_by_sidestep() {
 	for router; do
 		read -r received forwarded kernel dropped < <(on "$router" "$sidestep" show counters -j | python3 -c \
 			'import json, sys; ports = json.load(sys.stdin)["ports"]; keys = sys.argv[1:]
-print(*(sum(port[key] for port in ports) for key in keys))' received_packets forwarded kernel dropped)
+print(*(sum(port[key] for port in ports) for key in keys))' received_packets forwarded punted dropped)
 		((received == forwarded + kernel + dropped)) || fail "$router: the counters do not add up"
 		((forwarded * 2 >= received)) || fail "$router: Sidestep forwarded only $forwarded of $received packets"
 		all+=("$router $forwarded of $received")

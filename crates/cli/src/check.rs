@@ -43,7 +43,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
             )?;
         }
     }
-    for ((port, family), why) in &compiled.index.left_to_kernel {
+    for ((port, family), why) in &compiled.index.punt_reasons {
         let name = node.links.get(port).map_or("?", |link| link.name.as_str());
         let family = match family {
             Family::V4 => "IPv4",

@@ -51,7 +51,7 @@ pub enum Outcome {
     /// It ended here.
     Drop(Why),
     /// The kernel got it.
-    Kernel(Why),
+    Punt(Why),
 }
 
 /// The reason of a drop, or of leaving a packet to the kernel.
@@ -106,7 +106,7 @@ impl Explanation {
     pub fn new(names: Names<'_>, native: &Native, frame: &[u8], verdict: Verdict) -> Self {
         let changed = match verdict {
             Verdict::Forward { .. } => true,
-            Verdict::Kernel(reason) => reason.number == sidestep_datapath::abi::PUNT_decapsulated,
+            Verdict::Punt(reason) => reason.number == sidestep_datapath::abi::PUNT_decapsulated,
             Verdict::Drop(_) => false,
         };
         let left = native.frame();
@@ -131,7 +131,7 @@ impl Explanation {
                     port: names.port(ifindex),
                 },
                 Verdict::Drop(reason) => Outcome::Drop(reason.into()),
-                Verdict::Kernel(reason) => Outcome::Kernel(reason.into()),
+                Verdict::Punt(reason) => Outcome::Punt(reason.into()),
             },
             before: head(run.arrived),
             after: run.left.map(head),

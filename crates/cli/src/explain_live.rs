@@ -73,7 +73,7 @@ pub fn live(node: &Node, index: &Index, mut native: Native, ifindex: u32, frame:
                 .get(&IfIndex(ifindex))
                 .map(|link| link.name.clone()),
         ),
-        Verdict::Kernel(_) => ("kernel", None),
+        Verdict::Punt(_) => ("punt", None),
         Verdict::Drop(_) => ("drop", None),
     };
     json!({

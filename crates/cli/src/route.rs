@@ -86,7 +86,7 @@ fn plain(routes: &[report::Route]) -> comfy_table::Table {
         table.add_row([
             &route.owner,
             &route.route,
-            route.left_to_kernel.as_deref().unwrap_or(""),
+            route.punt_reason.as_deref().unwrap_or(""),
         ]);
     }
     table

@@ -196,10 +196,10 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
 
     let live = std::io::stderr().is_terminal().then(live_status);
     let mut before: Option<(Instant, Status)> = None;
-    let mut troubles = Troubles::default();
+    let mut problems = Problems::default();
     daemon.run(|daemon| {
         let Some(bar) = &live else {
-            troubles.tell(&daemon.troubles());
+            problems.tell(&daemon.problems());
             return;
         };
         let (now, status) = (Instant::now(), daemon.status());
@@ -234,9 +234,9 @@ fn began(daemon: &Daemon) -> String {
 
 /// What is not in effect, told when it begins and when it ends: for a log.
 #[derive(Default)]
-struct Troubles(BTreeSet<String>);
+struct Problems(BTreeSet<String>);
 
-impl Troubles {
+impl Problems {
     fn tell(&mut self, now: &BTreeSet<String>) {
         for new in now.difference(&self.0) {
             eprintln!("sidestep: {new}");
@@ -267,17 +267,17 @@ fn status_text(status: &Status, before: Option<&(Instant, Status)>, now: Instant
         };
         let _ = writeln!(
             text,
-            "  {:<12} in {:>12}/s  forwarded {:>12}/s  kernel {:>10}/s  dropped {:>10}/s  out {:>12}/s",
+            "  {:<12} in {:>12}/s  forwarded {:>12}/s  punted {:>10}/s  dropped {:>10}/s  out {:>12}/s",
             port.name,
             rate(port.received_packets, old.map(|old| old.received_packets)),
             rate(port.forwarded, old.map(|old| old.forwarded)),
-            rate(port.kernel, old.map(|old| old.kernel)),
+            rate(port.punted, old.map(|old| old.punted)),
             rate(port.dropped, old.map(|old| old.dropped)),
             rate(port.sent_packets, old.map(|old| old.sent_packets)),
         );
     }
-    for trouble in &status.troubles {
-        let _ = writeln!(text, "  {trouble}");
+    for problem in &status.problems {
+        let _ = writeln!(text, "  {problem}");
     }
     text.trim_end().to_owned()
 }

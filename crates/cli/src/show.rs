@@ -143,8 +143,8 @@ fn status_table(status: &report::Status) -> Table {
     for (name, value) in rows {
         table.add_row([name, &value]);
     }
-    for trouble in &status.troubles {
-        table.add_row(["trouble", trouble]);
+    for problem in &status.problems {
+        table.add_row(["problem", problem]);
     }
     table
 }
@@ -163,12 +163,12 @@ fn port_table(ports: &[report::Port]) -> Table {
         };
         let mut why = vec![port.why.clone()];
         why.extend(
-            port.left_to_kernel
+            port.punt_reasons
                 .iter()
                 .map(|words| format!("left to the kernel: {words}")),
         );
         why.extend(port.proxies.iter().map(|proxy| {
-            let way = match (proxy.out, proxy.back) {
+            let way = match (proxy.to_service, proxy.from_service) {
                 (true, true) => "to and from",
                 (true, false) => "to",
                 _ => "from",

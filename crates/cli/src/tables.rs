@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use sidestep_control::report::{Back, HmacKey, Oam, PortCounters, Reason, Route, Service};
+use sidestep_control::report::{HmacKey, Oam, PortCounters, Reason, ReturnPath, Route, Service};
 
 /// A table with these column heads, without lines; columns named in `right` are numbers.
 pub fn table(heads: &[&str], right: &[&str]) -> Table {
@@ -31,7 +31,7 @@ pub fn port_counters(ports: &[PortCounters]) -> Table {
         "received",
         "bytes",
         "forwarded",
-        "kernel",
+        "punted",
         "dropped",
         "sent",
         "sent bytes",
@@ -42,7 +42,7 @@ pub fn port_counters(ports: &[PortCounters]) -> Table {
             port.received_packets,
             port.received_bytes,
             port.forwarded,
-            port.kernel,
+            port.punted,
             port.dropped,
             port.sent_packets,
             port.sent_bytes,
@@ -101,7 +101,7 @@ pub fn routes(routes: &[Route]) -> Table {
                 .chain(service)
                 .chain([route.route.clone()]),
         );
-        for (numbers, text) in route.back.iter().flat_map(back) {
+        for (numbers, text) in route.return_path.iter().flat_map(return_path) {
             let text = format!("  {text}");
             table.add_row(
                 numbers
@@ -115,18 +115,18 @@ pub fn routes(routes: &[Route]) -> Table {
 }
 
 /// Packets, bytes and errors, and what they are of.
-fn back(back: &Back) -> Vec<([String; 3], String)> {
-    let numbers = [back.packets, back.bytes, back.errors].map(|number| number.to_string());
-    let misses = match back.not_learned {
+fn return_path(path: &ReturnPath) -> Vec<([String; 3], String)> {
+    let numbers = [path.packets, path.bytes, path.errors].map(|number| number.to_string());
+    let misses = match path.not_learned {
         0 => String::new(),
         packets => format!(", {packets} before anything was learned"),
     };
-    let stripped = match back.no_srh {
+    let stripped = match path.no_srh {
         0 => String::new(),
         packets => format!(", {packets} from elsewhere without an SRH"),
     };
-    let came = (numbers, format!("back by {}{misses}{stripped}", back.port));
-    let flows = back.flows.map(|flows| {
+    let came = (numbers, format!("back by {}{misses}{stripped}", path.port));
+    let flows = path.flows.map(|flows| {
         let text = format!(
             "{} of {} flows, {} evicted",
             flows.used, flows.limit, flows.evicted
@@ -134,12 +134,12 @@ fn back(back: &Back) -> Vec<([String; 3], String)> {
         (Default::default(), text)
     });
     let verb = if flows.is_some() { "used" } else { "learned" };
-    let learned = back.learned.iter().take(CHAINS_TOLD).map(|learned| {
+    let learned = path.learned.iter().take(CHAINS_TOLD).map(|learned| {
         let age = Duration::from_millis(learned.age).as_secs_f64();
         let text = format!("{verb} {age:.1} s ago: {}", learned.text);
         (Default::default(), text)
     });
-    let more = back.learned.len().saturating_sub(CHAINS_TOLD);
+    let more = path.learned.len().saturating_sub(CHAINS_TOLD);
     let more = (more > 0).then(|| (Default::default(), format!("and {more} more")));
     let lines = std::iter::once(came).chain(flows);
     lines.chain(learned).chain(more).collect()
@@ -155,11 +155,11 @@ fn service(service: &Service) -> String {
         probes,
         answers,
         downs,
-        trouble,
+        problem,
     } = service;
     let asked = (*probes > 0).then(|| format!("{answers} of {probes} answered"));
     let often = (*downs > 0).then(|| format!("{downs} times down"));
-    let parts = [Some(state.clone()), asked, often, trouble.clone()];
+    let parts = [Some(state.clone()), asked, often, problem.clone()];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 

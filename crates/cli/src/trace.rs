@@ -53,7 +53,7 @@ fn help() -> String {
   dst PREFIX       destination of the IP header that arrived
   sid PREFIX       an address that was looked up on the packet's way: a SID, or any other destination it had here
   proto PROTOCOL   in its headers as it arrived, the encapsulated packet's included: {names}, or a number
-  verdict VERDICT  forward, kernel or drop
+  verdict VERDICT  forward, punt or drop
   reason NAME      as `sidestep show drops` prints it"
     )
 }
@@ -304,7 +304,7 @@ mod tests {
             after("--rate 5 -j verdict drop"),
             "port src dst sid proto reason"
         );
-        assert_eq!(after("src fc00::/16 verdict"), "forward kernel drop");
+        assert_eq!(after("src fc00::/16 verdict"), "forward punt drop");
         assert!(after("reason").starts_with("ipv6_header "));
         assert_eq!(after("src"), "", "an address is the operator's to know");
         assert!(after("port").split(' ').any(|name| name == "lo"));

@@ -171,7 +171,7 @@ fn received_is_forwarded_plus_kernel_plus_dropped_and_what_was_sent_after_mixed_
         for port in [&at, &back] {
             assert_eq!(
                 port.received_packets,
-                port.forwarded + port.kernel + port.dropped,
+                port.forwarded + port.punted + port.dropped,
                 "{place}"
             );
         }
@@ -194,7 +194,7 @@ fn received_is_forwarded_plus_kernel_plus_dropped_and_what_was_sent_after_mixed_
             of_verdict.map(|(_, _, packets)| packets).sum()
         };
         assert_eq!(sum("drop"), at.dropped + back.dropped, "{place}");
-        assert_eq!(sum("kernel"), at.kernel + back.kernel, "{place}");
+        assert_eq!(sum("punt"), at.punted + back.punted, "{place}");
         // What the packet path sent out of eth1 came in at eth0, or turned round there.
         assert_eq!(back.sent_packets, at.forwarded + back.forwarded, "{place}");
         // And it arrived: frames with the router's source address that no kernel made.
@@ -264,9 +264,9 @@ fn xdp_to_a_veth_whose_peer_has_no_napi_goes_through_the_kernel_until_it_has() {
     let _daemon = star.run(&["--mode", "xdp", "eth0"]);
     let (_, arrived) = cross(&star, "b", 50);
     let at = counters(router, "eth0");
-    assert_eq!((at.forwarded, at.kernel), (0, arrived as u64), "{at:?}");
+    assert_eq!((at.forwarded, at.punted), (0, arrived as u64), "{at:?}");
     let why = reasons(router);
-    assert_eq!(why, [("kernel".into(), "egress".into(), arrived as u64)]);
+    assert_eq!(why, [("punt".into(), "egress".into(), arrived as u64)]);
 
     // It begins to poll: the packet path takes over. It ends: the kernel again, and nothing is lost on the way.
     for round in 0..3 {
@@ -292,12 +292,12 @@ fn xdp_to_a_veth_whose_peer_has_no_napi_goes_through_the_kernel_until_it_has() {
             let [six, _] = packets("b", b"probe");
             let frame = ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), &six);
             star.socket("a").send(&frame).expect("send");
-            (counters(router, "eth0").kernel > before.kernel).then_some(())
+            (counters(router, "eth0").punted > before.punted).then_some(())
         });
-        let before = counters(router, "eth0").kernel;
+        let before = counters(router, "eth0").punted;
         let (_, arrived) = cross(&star, "b", 20);
         assert_eq!(
-            counters(router, "eth0").kernel - before,
+            counters(router, "eth0").punted - before,
             arrived as u64,
             "round {round}"
         );

@@ -172,7 +172,7 @@ fn check_both_ways(star: &Star, sides: [&Side<'_>; 2], args: &[&str]) {
         );
         let count = frames.len() as u64;
         assert_eq!(
-            (ingress.forwarded, ingress.kernel, egress.sent_packets),
+            (ingress.forwarded, ingress.punted, egress.sent_packets),
             (count, 0, count),
             "{args:?}: {} to {}: {:?}",
             from.device,
@@ -242,7 +242,7 @@ fn vlans_and_vlans_in_vlans_are_ports_and_the_device_below_leaves_their_frames_a
         let vlan = reasons(router)
             .into_iter()
             .find(|(_, name, _)| name == "vlan");
-        let expected = ("kernel".to_owned(), "vlan".to_owned(), frames.len() as u64);
+        let expected = ("punt".to_owned(), "vlan".to_owned(), frames.len() as u64);
         assert_eq!(vlan, Some(expected), "{mode}");
     }
     // XDP at the port where a packet comes in, and a VLAN device, which takes no redirects, where it leaves.
@@ -256,7 +256,7 @@ fn vlans_and_vlans_in_vlans_are_ports_and_the_device_below_leaves_their_frames_a
     let linux = across(&star, "c", "b", std::slice::from_ref(&from_c));
     let _daemon = star.run(&["--mode", "xdp", "eth2"]);
     assert_eq!(across(&star, "c", "b", &[from_c]), linux);
-    assert_eq!(counters(router, "eth2").kernel, 1);
+    assert_eq!(counters(router, "eth2").punted, 1);
 }
 
 #[test]
@@ -384,12 +384,12 @@ fn a_vrf_device_serves_end_dt4_and_end_dt46_and_is_no_port() {
         let shown: report::Routes = report(router, Request::ShowRoutes { all: false });
         let left: Vec<_> = shown
             .iter()
-            .filter_map(|route| route.left_to_kernel.clone())
+            .filter_map(|route| route.punt_reason.clone())
             .collect();
         assert_eq!(left, [] as [String; 0]);
         let eth0 = counters(router, "eth0");
         assert_eq!(
-            (eth0.forwarded, eth0.kernel),
+            (eth0.forwarded, eth0.punted),
             (frames.len() as u64, 0),
             "{:?}",
             reasons(router)
@@ -409,7 +409,7 @@ fn a_vrf_device_serves_end_dt4_and_end_dt46_and_is_no_port() {
         assert_eq!(across(&star, "b", "a", &back), linux);
         let eth1 = counters(router, "eth1");
         assert_eq!(
-            (linux.len(), eth1.forwarded, eth1.kernel),
+            (linux.len(), eth1.forwarded, eth1.punted),
             (back.len(), back.len() as u64, 0),
             "{:?}",
             reasons(router)

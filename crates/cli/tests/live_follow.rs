@@ -467,12 +467,12 @@ fn changes_are_followed_within_10_ms() {
     );
     let mut wrong = Vec::new();
     for (kind, by, steps) in kinds(&bench) {
-        let before = counters(bench.star.router(), "eth0").kernel;
+        let before = counters(bench.star.router(), "eth0").punted;
         let latencies = match by {
             By::PacketPathInARow => bench.measure_in_a_row(&steps),
             _ => bench.measure(&steps),
         };
-        let kernel = counters(bench.star.router(), "eth0").kernel - before;
+        let kernel = counters(bench.star.router(), "eth0").punted - before;
         let since_return = quantiles(latencies.iter().map(|it| it.since_return));
         let since_request = quantiles(latencies.iter().map(|it| it.since_request));
         let times = since_return.iter().chain(&since_request);

@@ -140,12 +140,12 @@ fn fills_up_and_recovers(table: &str, mode: &str) {
     assert!(
         found
             .iter()
-            .all(|verdict| verdict == "forward" || verdict == "kernel")
+            .all(|verdict| verdict == "forward" || verdict == "punt")
     );
     check_packets(&star, table, 0..ROUTES);
     let at = counters(router, "eth0");
     assert_eq!(at.forwarded as usize, served, "{table}: {at:?}");
-    assert_eq!(at.kernel as usize, ROUTES - served, "{table}: {at:?}");
+    assert_eq!(at.punted as usize, ROUTES - served, "{table}: {at:?}");
 
     // It does not try again and again.
     let compilations = || {
@@ -160,7 +160,7 @@ fn fills_up_and_recovers(table: &str, mode: &str) {
     let before = shown(&star);
     let full = format!("the table of {table} is full: it holds ");
     let told = before.iter().filter(|route| {
-        let why = route.left_to_kernel.as_deref().unwrap_or_default();
+        let why = route.punt_reason.as_deref().unwrap_or_default();
         route.prefix.starts_with("fd00:") && why.starts_with(&full)
     });
     assert!(told.count() >= ROUTES - served, "{table}: {before:#?}");
@@ -184,7 +184,7 @@ fn fills_up_and_recovers(table: &str, mode: &str) {
     let now = verdicts(&star, 1..ROUTES);
     for (number, (before, now)) in found[1..].iter().zip(&now).enumerate() {
         assert!(
-            before == "kernel" || now == "forward",
+            before == "punt" || now == "forward",
             "{table}, route {}",
             number + 1
         );
@@ -261,7 +261,7 @@ fn tables_that_are_nearly_full_are_taken_over_and_hold_everything_again() {
             );
             check_packets(&star, table, 0..ROUTES);
             let at = counters(router, "eth0");
-            assert_eq!(at.kernel, 0, "{table}, round {round}: {at:?}");
+            assert_eq!(at.punted, 0, "{table}, round {round}: {at:?}");
             daemon.signal(nix::sys::signal::Signal::SIGKILL);
             daemon.end();
         }

@@ -223,7 +223,7 @@ fn down_and_up_another_mtu_and_another_mac_are_followed() {
         star.ip().run("link set eth1 down");
         eventually("eth1 is down", || {
             let (verdict, ..) = explain(router, "eth0", &frame(60));
-            (verdict == "kernel" && !port(&star, "eth1").up).then_some(())
+            (verdict == "punt" && !port(&star, "eth1").up).then_some(())
         });
         let mac = mac_text(star.mac("b", "eth0"));
         star.ip().all([
@@ -238,7 +238,7 @@ fn down_and_up_another_mtu_and_another_mac_are_followed() {
         let (a, b) = (star.socket("a"), star.socket("b"));
         star.ip().run("link set eth1 mtu 1300");
         eventually("the MTU is known", || {
-            (explain(router, "eth0", &frame(1400)).0 == "kernel").then_some(())
+            (explain(router, "eth0", &frame(1400)).0 == "punt").then_some(())
         });
         assert_eq!(port(&star, "eth1").mtu, 1300);
         a.send(&frame(1400)).expect("send");
@@ -270,7 +270,7 @@ fn down_and_up_another_mtu_and_another_mac_are_followed() {
         eventually("the port's MAC is followed", || {
             let new = explain(router, "eth0", &packet(&star, other, 60)).0;
             let old = explain(router, "eth0", &packet(&star, old, 60)).0;
-            (new == "forward" && old == "kernel").then_some(())
+            (new == "forward" && old == "punt").then_some(())
         });
         b.drain().expect("receive");
         a.send(&packet(&star, other, 60)).expect("send");

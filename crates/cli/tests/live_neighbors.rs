@@ -123,7 +123,7 @@ fn a_neighbor_in_use_is_kept_alive_and_followed_to_another_mac() {
         let (sent, arrived, asked) = traffic(&star, mac, 6);
         let after = counters(star.router(), "eth0");
         assert_eq!(arrived, sent, "{mode}");
-        assert_eq!(after.kernel, before.kernel, "{mode}: all by itself");
+        assert_eq!(after.punted, before.punted, "{mode}: all by itself");
         assert!(
             (2..60).contains(&asked),
             "{mode}: {asked} solicitations in 6 s"
@@ -183,8 +183,8 @@ fn a_neighbor_without_traffic_ages_as_ever_and_the_first_packet_makes_it_be_aske
     });
     let after = counters(star.router(), "eth0");
     assert_eq!(
-        (after.forwarded, after.kernel),
-        (before.forwarded + 1, before.kernel),
+        (after.forwarded, after.punted),
+        (before.forwarded + 1, before.punted),
         "the packet itself did not wait"
     );
 }
@@ -286,7 +286,7 @@ fn the_first_packet_to_an_unresolved_next_hop_arrives_by_way_of_the_kernel() {
         for (name, neighbor, data, frame) in to_unresolved(&star) {
             let place = format!("{mode}, {name}");
             let (verdict, ..) = explain(star.router(), "eth0", &frame);
-            assert_eq!(verdict, "kernel", "{place}: not resolved yet");
+            assert_eq!(verdict, "punt", "{place}: not resolved yet");
             b.drain().expect("receive");
             a.send(&frame).expect("send");
             answer(&star, &b, neighbor);

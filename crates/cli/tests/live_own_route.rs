@@ -83,7 +83,7 @@ fn an_own_end_dt46_decapsulates_both_families_until_it_is_removed() {
             a.send(frame).expect("send");
         }
         assert_eq!(b.receive(SHORTLY).expect("receive"), None, "{mode}");
-        assert_eq!(counters(router, "eth0").kernel, 4, "{mode}");
+        assert_eq!(counters(router, "eth0").punted, 4, "{mode}");
 
         let line = format!("{SID}/128 encap seg6local action End.DT46 table 254 dev eth0");
         let words: Vec<&str> = ["route", "add"]
@@ -133,7 +133,7 @@ fn an_own_end_dt46_decapsulates_both_families_until_it_is_removed() {
             .find(|(_, name, _)| name == "decapsulated");
         assert_eq!(
             decapsulated,
-            Some(("kernel".into(), "decapsulated".into(), 2)),
+            Some(("punt".into(), "decapsulated".into(), 2)),
             "{mode}"
         );
 
@@ -146,13 +146,13 @@ fn an_own_end_dt46_decapsulates_both_families_until_it_is_removed() {
         assert_eq!(b.receive(SHORTLY).expect("receive"), None, "{mode}");
         let after = counters(router, "eth0");
         assert_eq!(
-            (after.kernel - before.kernel, after.forwarded),
+            (after.punted - before.punted, after.forwarded),
             (4, before.forwarded),
             "{mode}"
         );
         assert_eq!(
             after.received_packets,
-            after.forwarded + after.kernel + after.dropped
+            after.forwarded + after.punted + after.dropped
         );
     }
 }
@@ -252,7 +252,7 @@ fn a_host_pings_the_router_through_an_own_end_dt46() {
             .find(|(_, name, _)| name == "decapsulated");
         assert_eq!(
             decapsulated,
-            Some(("kernel".into(), "decapsulated".into(), 10)),
+            Some(("punt".into(), "decapsulated".into(), 10)),
             "{mode}"
         );
         let sid = sid_counters(&star).expect("the route");

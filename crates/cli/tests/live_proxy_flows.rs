@@ -67,12 +67,12 @@ fn start(served: &Served, mode: &str, flows: &str) -> live::Daemon {
     daemon
 }
 
-fn back(served: &Served) -> report::Back {
+fn back(served: &Served) -> report::ReturnPath {
     let routes: report::Routes = report(served.star.router(), Request::ShowRoutes { all: false });
     let [route] = &routes[..] else {
         panic!("{routes:?}");
     };
-    route.back.clone().expect("the SID of a proxy")
+    route.return_path.clone().expect("the SID of a proxy")
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn flows_beyond_the_number_evict_others_and_it_is_shown() {
             "{table}"
         );
         let json: Value = serde_json::from_str(&served.tell("route show -j")).expect("JSON");
-        let flows = &json[0]["back"]["flows"];
+        let flows = &json[0]["return_path"]["flows"];
         assert_eq!(
             *flows,
             serde_json::json!({"limit": 8, "used": 8, "evicted": 12}),

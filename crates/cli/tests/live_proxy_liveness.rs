@@ -235,8 +235,8 @@ fn a_service_that_cannot_be_asked_says_why_and_is_down() {
     );
     until(&served, "down", 1);
     let service = services(&served).remove(0);
-    let trouble = service.trouble.expect("a reason");
-    assert!(trouble.contains("nreachable"), "{trouble}");
+    let problem = service.problem.expect("a reason");
+    assert!(problem.contains("nreachable"), "{problem}");
     assert_eq!(service.answers, 0);
 }
 
@@ -374,8 +374,8 @@ fn services_that_there_is_no_socket_for_stay_what_they_were_until_there_is_one()
             50 + number
         ));
     }
-    let trouble = || served.tell("show status").contains("no socket to ask them");
-    eventually("the daemon says what it lacks", || trouble().then_some(()));
+    let problem = || served.tell("show status").contains("no socket to ask them");
+    eventually("the daemon says what it lacks", || problem().then_some(()));
     eventually("some are asked", || {
         let some = states(&served).iter().any(|state| state == "up");
         some.then_some(())
@@ -390,7 +390,7 @@ fn services_that_there_is_no_socket_for_stay_what_they_were_until_there_is_one()
     );
     limit(hard);
     until(&served, "up", MANY);
-    assert!(!trouble());
+    assert!(!problem());
 }
 
 #[test]

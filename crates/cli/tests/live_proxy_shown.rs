@@ -25,8 +25,8 @@ fn shown(served: &Served, sid: &str) -> report::Route {
     found.unwrap_or_else(|| panic!("no {sid}"))
 }
 
-fn back(served: &Served, sid: &str) -> report::Back {
-    shown(served, sid).back.expect("the SID of a proxy")
+fn back(served: &Served, sid: &str) -> report::ReturnPath {
+    shown(served, sid).return_path.expect("the SID of a proxy")
 }
 
 /// What the service would send back, as a frame on its way to the router.
@@ -92,7 +92,7 @@ fn what_comes_back_is_counted_apart_and_what_it_gets_is_shown_with_its_age() {
     }
 }
 
-fn learned_is_shown(served: &Served, sid: &str, now: &report::Back) {
+fn learned_is_shown(served: &Served, sid: &str, now: &report::ReturnPath) {
     let [learned] = &now.learned[..] else {
         panic!("{now:?}");
     };
@@ -180,12 +180,12 @@ fn json_has_it_all(served: &Served) {
     };
     let dynamic = of("fc00:5::f/128");
     assert_eq!(dynamic["service"]["state"], "up");
-    assert_eq!(dynamic["back"]["port"], "vnf1");
-    assert_eq!(dynamic["back"]["learned"][0]["bytes"], 80);
+    assert_eq!(dynamic["return_path"]["port"], "vnf1");
+    assert_eq!(dynamic["return_path"]["learned"][0]["bytes"], 80);
     let masquerading = of("fc00:5::b/128");
     assert_eq!(masquerading["service"], Value::Null);
     let none = json!({"port": "vnf0", "packets": 0, "bytes": 0, "errors": 0, "not_learned": 0, "no_srh": 0, "learned": [], "flows": null});
-    assert_eq!(masquerading["back"], none);
+    assert_eq!(masquerading["return_path"], none);
 
     let ports = asked("show ports -j");
     let proxies = |name: &str| {
@@ -195,7 +195,7 @@ fn json_has_it_all(served: &Served) {
     };
     let proxy = |number: usize, out: bool| {
         let (sid, behavior) = [("fc00:5::b/128", "End.AM"), ("fc00:5::f/128", "End.AD")][number];
-        json!({"sid": sid, "table": 254, "behavior": behavior, "out": out, "back": !out})
+        json!({"sid": sid, "table": 254, "behavior": behavior, "to_service": out, "from_service": !out})
     };
     assert_eq!(proxies("vnf0"), json!([proxy(0, false), proxy(1, true)]));
     assert_eq!(proxies("vnf1"), json!([proxy(0, true), proxy(1, false)]));

@@ -184,7 +184,7 @@ fn start(chain: &Chain, mode: &str, proxy: Proxy) -> Vec<Daemon> {
 fn check(chain: &Chain, place: &str) {
     let tally = chain.tally();
     assert!(
-        tally.dropped < 20 && tally.kernel * 10 < tally.forwarded,
+        tally.dropped < 20 && tally.punted * 10 < tally.forwarded,
         "{place}: {tally:?}"
     );
     let routes: report::Routes = report(chain.node("p"), Request::ShowRoutes { all: false });
@@ -194,7 +194,7 @@ fn check(chain: &Chain, place: &str) {
             route.packets > 20 && route.errors < 10,
             "{place}: {route:?}"
         );
-        assert_eq!(route.left_to_kernel, None, "{place}");
+        assert_eq!(route.punt_reason, None, "{place}");
     }
 }
 

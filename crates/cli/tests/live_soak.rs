@@ -263,7 +263,7 @@ fn assert_counted(star: &Star) {
     for port in PORTS {
         let of_port = counters.ports.iter().find(|it| it.name == port);
         let it = of_port.expect("a port");
-        let sum = it.forwarded + it.kernel + it.dropped;
+        let sum = it.forwarded + it.punted + it.dropped;
         assert_eq!(it.received_packets, sum, "{it:?}");
     }
 }
@@ -338,8 +338,8 @@ fn whatever_goes_wrong_around_it_every_packet_is_right_and_nothing_grows() {
         eprintln!("  before {before:?}\n  after {after:?}");
         assert_right(&verdict, &star);
         assert_counted(&star);
-        let absent = |trouble: &&String| !trouble.starts_with("port eth3 is not attached");
-        assert_eq!(soak.status().troubles.iter().find(absent), None);
+        let absent = |problem: &&String| !problem.starts_with("port eth3 is not attached");
+        assert_eq!(soak.status().problems.iter().find(absent), None);
         assert_eq!(after.maps, before.maps);
         // A question and its answer take one for a moment.
         assert!(after.files < before.files + 3);

@@ -175,7 +175,7 @@ fn the_filter_excludes_and_the_count_ends_it_with_the_plain_programs_back() {
             (&["proto", "43"], &[1]),
             (&["verdict", "forward"], &[0, 1]),
             (&["verdict", "drop"], &[2]),
-            (&["verdict", "kernel", "src", "fc00:a::2"], &[3]),
+            (&["verdict", "punt", "src", "fc00:a::2"], &[3]),
             (&["reason", "no_srh"], &[2]),
         ];
         for (words, told) in cases.into_iter().step_by(every) {

@@ -125,7 +125,7 @@ fn every_golden_case_comes_out_as_expected() {
                 }
                 Expect::Kernel(reason) => {
                     assert_eq!(
-                        verdict["kernel"]["reason"],
+                        verdict["punt"]["reason"],
                         reason.as_str(),
                         "{}: {line}",
                         case.name
@@ -147,7 +147,7 @@ fn report_says(report: &Value, packets: usize, reasons: &BTreeMap<&str, u64>) {
     assert_eq!(counted("packets"), packets as u64);
     assert_eq!(
         counted("packets"),
-        counted("forwarded") + counted("kernel") + counted("dropped")
+        counted("forwarded") + counted("punted") + counted("dropped")
     );
     let given: BTreeMap<&str, u64> = report["reasons"]
         .as_array()

@@ -25,7 +25,7 @@ pub struct Status {
     /// How often everything was read again because notifications of the kernel were lost.
     pub resyncs: u64,
     /// What is not in effect, and why.
-    pub troubles: Vec<String>,
+    pub problems: Vec<String>,
 }
 
 /// `show ports`.
@@ -51,7 +51,7 @@ pub struct Port {
     /// SIDs are accepted here.
     pub seg6_enabled: bool,
     /// What is left to the kernel on this port, and why.
-    pub left_to_kernel: Vec<String>,
+    pub punt_reasons: Vec<String>,
     /// SIDs of SR proxies whose services are here.
     pub proxies: Vec<PortProxy>,
 }
@@ -66,9 +66,9 @@ pub struct PortProxy {
     /// Its behavior.
     pub behavior: String,
     /// Packets go to the service here.
-    pub out: bool,
+    pub to_service: bool,
     /// The service sends back here.
-    pub back: bool,
+    pub from_service: bool,
 }
 
 /// `show counters`.
@@ -80,7 +80,7 @@ pub struct Counters {
     pub routes: Vec<Route>,
 }
 
-/// Counters of one interface. `received_packets = forwarded + kernel + dropped`, exactly.
+/// Counters of one interface. `received_packets = forwarded + punted + dropped`, exactly.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortCounters {
     /// Interface name.
@@ -92,7 +92,7 @@ pub struct PortCounters {
     /// Of them, sent on by the packet path.
     pub forwarded: u64,
     /// Of them, left to the kernel.
-    pub kernel: u64,
+    pub punted: u64,
     /// Of them, dropped.
     pub dropped: u64,
     /// Frames that the packet path sent out here, wherever they came in.
@@ -201,16 +201,16 @@ pub struct Route {
     /// Packets dropped by its behavior's checks.
     pub errors: u64,
     /// Why the packet path leaves it to the kernel, if it does.
-    pub left_to_kernel: Option<String>,
+    pub punt_reason: Option<String>,
     /// Of an SR proxy: the way back from its service.
-    pub back: Option<Back>,
+    pub return_path: Option<ReturnPath>,
     /// Of an SR proxy with `liveness`.
     pub service: Option<Service>,
 }
 
 /// What the service of an SR proxy sends back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Back {
+pub struct ReturnPath {
     /// The port. SIDs that share it, with services for the same inner type, share these counters.
     pub port: String,
     /// Packets that the packet path processed as sent back.
@@ -265,7 +265,7 @@ pub struct Service {
     /// How often it went down.
     pub downs: u64,
     /// Why it cannot be asked.
-    pub trouble: Option<String>,
+    pub problem: Option<String>,
 }
 
 /// `show drops`: reasons that were given at least once.
@@ -274,7 +274,7 @@ pub type Drops = Vec<Reason>;
 /// How often a reason was given.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
-    /// `drop` or `kernel`.
+    /// `drop` or `punt`.
     pub verdict: String,
     /// Stable number.
     pub number: u32,

@@ -3,7 +3,7 @@
 //! ```text
 //! FILTER := TERM...                          every term has to fit
 //! TERM := port IF | src PREFIX | dst PREFIX | sid PREFIX | proto PROTOCOL
-//!       | verdict { forward | kernel | drop } | reason NAME
+//!       | verdict { forward | punt | drop } | reason NAME
 //! ```
 
 use std::net::IpAddr;
@@ -26,7 +26,7 @@ pub const TERMS: [(&str, &str); 7] = [
     ("dst", "PREFIX"),
     ("sid", "PREFIX"),
     ("proto", "PROTOCOL"),
-    ("verdict", "forward|kernel|drop"),
+    ("verdict", "forward|punt|drop"),
     ("reason", "NAME"),
 ];
 
@@ -185,7 +185,7 @@ impl Filter {
             let of_reason = if reason.is_drop() {
                 VerdictKind::Drop
             } else {
-                VerdictKind::Kernel
+                VerdictKind::Punt
             };
             if verdict != of_reason {
                 return contradiction(format!(
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said_with_what_is_allowed() {
-        let terms = "port IF, src PREFIX, dst PREFIX, sid PREFIX, proto PROTOCOL, verdict forward|kernel|drop, reason NAME";
+        let terms = "port IF, src PREFIX, dst PREFIX, sid PREFIX, proto PROTOCOL, verdict forward|punt|drop, reason NAME";
         for (words, expected) in [
             (
                 "host fc00::1",
@@ -289,7 +289,7 @@ mod tests {
             ),
             (
                 "verdict pass",
-                "filter: verdict \"pass\": one of forward, kernel, drop".into(),
+                "filter: verdict \"pass\": one of forward, punt, drop".into(),
             ),
             (
                 "src fc00::/16 dst 10.0.0.1",

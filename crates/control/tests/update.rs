@@ -350,7 +350,7 @@ impl Walk<'_> {
         }
         let (a, b) = (&self.left.index, &self.right.index);
         assert_eq!(a.unsupported, b.unsupported);
-        assert_eq!(a.left_to_kernel, b.left_to_kernel);
+        assert_eq!(a.punt_reasons, b.punt_reasons);
         if self.counted {
             assert!(a.counters.keys().eq(b.counters.keys()));
             assert_eq!(self.left.image.routes.len(), self.right.image.routes.len());
@@ -530,7 +530,7 @@ fn where_a_table_is_full_changes_are_compiled_alone_and_the_rest_is_the_kernels(
                 let all = Compiler::new(Limits::default()).compile(&node, &ports);
                 let all = verdicts(&node, &all.expect("it compiles"));
                 for ((key, is), (_, should)) in verdicts(&node, &compiled).iter().zip(&all) {
-                    let left = matches!(is, Verdict::Kernel(why) if why.name == "table_full");
+                    let left = matches!(is, Verdict::Punt(why) if why.name == "table_full");
                     assert!(
                         is == should || left && index.is_full(),
                         "seed {seed}, step {step}: {key:?}: {is:?} instead of {should:?}"

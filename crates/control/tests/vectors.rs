@@ -122,7 +122,7 @@ fn every_vector_holds_on_the_native_target() {
                 native.run(ifindex(&node, port), frame);
             }
             let verdict = native.run(port.ifindex.0, &case.frame);
-            if matches!(verdict, Verdict::Kernel(reason) if reason.name != "decapsulated") {
+            if matches!(verdict, Verdict::Punt(reason) if reason.name != "decapsulated") {
                 assert_eq!(
                     native.frame(),
                     case.frame,
@@ -311,7 +311,7 @@ fn every_vector_is_told_on(target: Target) {
         assert_eq!(sample.arrived, arrived, "{name}");
         let changed = match verdict {
             Verdict::Forward { .. } => true,
-            Verdict::Kernel(reason) => reason.name == "decapsulated",
+            Verdict::Punt(reason) => reason.name == "decapsulated",
             Verdict::Drop(_) => false,
         };
         let left = changed.then(|| head(native.frame(), SIDESTEP_SAMPLE_HEAD));

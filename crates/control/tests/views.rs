@@ -137,7 +137,7 @@ impl Tables {
             let frame = [&mac[..], &[2, 0, 0, 0, 0, 0x99, 0x86, 0xdd], &packet].concat();
             match native.run(port, &frame) {
                 Verdict::Forward { .. } => "forward",
-                Verdict::Kernel(reason) | Verdict::Drop(reason) => reason.name,
+                Verdict::Punt(reason) | Verdict::Drop(reason) => reason.name,
             }
         });
         verdicts.collect()
@@ -218,7 +218,7 @@ fn a_port_whose_rules_find_no_view_is_the_kernels_until_a_sid_goes() {
     add(&mut node, "fd00::/16 via fc00:b::2 dev eth1 table 100");
     tables.compile(&node);
     let packet = ipv6(59, "fd00::1".parse().expect("an address"), &[]);
-    let left = &tables.compiled.index.left_to_kernel;
+    let left = &tables.compiled.index.punt_reasons;
     assert_eq!(
         left.values().collect::<BTreeSet<_>>(),
         BTreeSet::from([&FULL.to_owned()])
@@ -237,7 +237,7 @@ fn a_port_whose_rules_find_no_view_is_the_kernels_until_a_sid_goes() {
         }
     }
     tables.compile(&node);
-    assert!(tables.compiled.index.left_to_kernel.is_empty());
+    assert!(tables.compiled.index.punt_reasons.is_empty());
     assert!(!tables.compiled.index.is_full());
 }
 

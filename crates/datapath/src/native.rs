@@ -37,7 +37,7 @@ pub enum Verdict {
         ifindex: u32,
     },
     /// Left to the kernel.
-    Kernel(&'static Reason),
+    Punt(&'static Reason),
     /// Dropped.
     Drop(&'static Reason),
 }
@@ -47,7 +47,7 @@ impl Verdict {
     pub(crate) fn from_numbers(kind: u32, ifindex: u32, reason: u32) -> Option<Self> {
         match kind {
             ffi::SIDESTEP_OUTCOME_FORWARD => Some(Self::Forward { ifindex }),
-            ffi::SIDESTEP_OUTCOME_PUNT => Reason::from_number(reason).map(Self::Kernel),
+            ffi::SIDESTEP_OUTCOME_PUNT => Reason::from_number(reason).map(Self::Punt),
             ffi::SIDESTEP_OUTCOME_DROP => Reason::from_number(reason).map(Self::Drop),
             _ => None,
         }
@@ -57,7 +57,7 @@ impl Verdict {
     pub fn kind(self) -> VerdictKind {
         match self {
             Self::Forward { .. } => VerdictKind::Forward,
-            Self::Kernel(_) => VerdictKind::Kernel,
+            Self::Punt(_) => VerdictKind::Punt,
             Self::Drop(_) => VerdictKind::Drop,
         }
     }
@@ -69,20 +69,20 @@ pub enum VerdictKind {
     /// Sent out of an interface.
     Forward,
     /// Left to the kernel.
-    Kernel,
+    Punt,
     /// Dropped.
     Drop,
 }
 
 impl VerdictKind {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Forward, Self::Kernel, Self::Drop];
+    pub const ALL: [Self; 3] = [Self::Forward, Self::Punt, Self::Drop];
 
-    /// The operator's word for it: `forward`, `kernel`, `drop`.
+    /// The operator's word for it: `forward`, `punt`, `drop`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Forward => "forward",
-            Self::Kernel => "kernel",
+            Self::Punt => "punt",
             Self::Drop => "drop",
         }
     }
@@ -91,7 +91,7 @@ impl VerdictKind {
     pub(crate) fn number(self) -> u32 {
         match self {
             Self::Forward => ffi::SIDESTEP_OUTCOME_FORWARD,
-            Self::Kernel => ffi::SIDESTEP_OUTCOME_PUNT,
+            Self::Punt => ffi::SIDESTEP_OUTCOME_PUNT,
             Self::Drop => ffi::SIDESTEP_OUTCOME_DROP,
         }
     }
@@ -442,7 +442,7 @@ mod tests {
     fn a_frame_on_an_unknown_port_is_left_to_the_kernel_unchanged() {
         let mut native = Native::new(&Image::default());
         let frame = [7u8; 60];
-        assert!(matches!(native.run(3, &frame), Verdict::Kernel(r) if r.name == "port_unknown"));
+        assert!(matches!(native.run(3, &frame), Verdict::Punt(r) if r.name == "port_unknown"));
         assert_eq!(native.frame(), frame);
     }
 
@@ -459,7 +459,7 @@ mod tests {
         let mut native = Native::new(&image);
         for length in 0..128 {
             let frame = vec![0; length];
-            assert!(matches!(native.run(1, &frame), Verdict::Kernel(_)));
+            assert!(matches!(native.run(1, &frame), Verdict::Punt(_)));
         }
         assert_eq!(native.port_counters(1).received_packets, 128);
     }

@@ -48,7 +48,7 @@ pub fn print(out: &mut dyn Write, explanation: &Explanation, style: Style) -> io
             "",
         ),
         Outcome::Drop(why) => print_why(out, style, Ink::Removed, "dropped", why),
-        Outcome::Kernel(why) => print_why(out, style, Ink::Changed, "kernel", why),
+        Outcome::Punt(why) => print_why(out, style, Ink::Changed, "punted", why),
     }
 }
 

@@ -40,22 +40,22 @@ impl NotReplayed {
     };
 }
 
-/// What came of a replay. `packets = forwarded + kernel + dropped + not replayed`, exactly.
+/// What came of a replay. `packets = forwarded + punted + dropped + not replayed`, exactly.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Packets that were read.
     pub packets: u64,
     /// Of them, those that left by a port.
     pub forwarded: u64,
-    /// Of them, those left to the kernel.
-    pub kernel: u64,
+    /// Of them, those punted to the kernel.
+    pub punted: u64,
     /// Of them, those dropped.
     pub dropped: u64,
     /// Of them, those that were not replayed; only reasons that occurred.
     pub not_replayed: Vec<NotReplayed>,
     /// Per port.
     pub ports: Vec<PortCounters>,
-    /// Why packets were dropped or left to the kernel; only reasons that occurred.
+    /// Why packets were dropped or punted to the kernel; only reasons that occurred.
     pub reasons: Vec<Reason>,
     /// Per route that was met, or has an SRv6 encapsulation.
     pub routes: Vec<Route>,
@@ -84,7 +84,7 @@ impl Report {
                     received_packets: counters.received_packets,
                     received_bytes: counters.received_bytes,
                     forwarded: counters.forwarded,
-                    kernel: counters.punted,
+                    punted: counters.punted,
                     dropped: counters.dropped,
                     sent_packets: counters.sent_packets,
                     sent_bytes: counters.sent_bytes,
@@ -95,7 +95,7 @@ impl Report {
         Self {
             packets,
             forwarded: sum(|port| port.forwarded),
-            kernel: sum(|port| port.kernel),
+            punted: sum(|port| port.punted),
             dropped: sum(|port| port.dropped),
             not_replayed: not_replayed
                 .iter()
@@ -115,14 +115,14 @@ impl Report {
         let Self {
             packets,
             forwarded,
-            kernel,
+            punted,
             dropped,
             ..
         } = self;
         let skipped: u64 = self.not_replayed.iter().map(|reason| reason.packets).sum();
         write!(
             out,
-            "{packets} packets: {forwarded} forwarded, {kernel} left to the kernel, {dropped} dropped"
+            "{packets} packets: {forwarded} forwarded, {punted} punted to the kernel, {dropped} dropped"
         )?;
         writeln!(
             out,
@@ -171,7 +171,7 @@ fn reasons(native: &Native) -> Vec<Reason> {
     let occurred = REASONS.iter().filter(|reason| given(reason.number) > 0);
     occurred
         .map(|reason| Reason {
-            verdict: if reason.is_drop() { "drop" } else { "kernel" }.into(),
+            verdict: if reason.is_drop() { "drop" } else { "punt" }.into(),
             number: reason.number,
             name: reason.name.into(),
             source: reason.source.into(),
@@ -185,7 +185,7 @@ fn routes(node: &Node, index: &Index, native: &Native) -> Vec<Route> {
     let mut routes = Vec::new();
     let counted = index.counters.keys().filter_map(|of| match of {
         Counted::Route(key) | Counted::List(key, _) => Some(key),
-        Counted::Back(..) => None,
+        Counted::ReturnPath(..) => None,
     });
     for key in counted.collect::<BTreeSet<_>>() {
         let Some(found) = node.routes.get(key) else {
@@ -214,8 +214,8 @@ fn routes(node: &Node, index: &Index, native: &Native) -> Vec<Route> {
             packets: counters.packets,
             bytes: counters.bytes,
             errors: counters.errors,
-            left_to_kernel: index.unsupported.get(key).cloned(),
-            back: None,
+            punt_reason: index.unsupported.get(key).cloned(),
+            return_path: None,
             service: None,
         });
     }

@@ -110,7 +110,7 @@ impl Chain {
                 let of_port = counters(self.node(router), port);
                 sum.received_packets += of_port.received_packets;
                 sum.forwarded += of_port.forwarded;
-                sum.kernel += of_port.kernel;
+                sum.punted += of_port.punted;
                 sum.dropped += of_port.dropped;
             }
         }

@@ -93,7 +93,7 @@ pub enum Counted {
     /// What a route sends by that segment list of an SR policy.
     List(RouteKey, ListId),
     /// What services send back by this port, as it arrives there.
-    Back(IfIndex, InnerType),
+    ReturnPath(IfIndex, InnerType),
 }
 
 /// The SID of an SR proxy.
@@ -106,7 +106,7 @@ pub struct ProxyInfo {
     /// The port by which that sends back.
     pub iif: IfIndex,
     /// What is counted there.
-    pub back: Counted,
+    pub return_counter: Counted,
     /// Index of learned headers; 0: it learns none.
     pub learned: u32,
 }
@@ -133,7 +133,7 @@ pub struct Index {
     /// Of each SID of an SR proxy that the packet path has.
     pub proxies: BTreeMap<RouteKey, ProxyInfo>,
     /// Ports whose rules leave a family to the kernel, and why.
-    pub left_to_kernel: BTreeMap<(IfIndex, Family), String>,
+    pub punt_reasons: BTreeMap<(IfIndex, Family), String>,
     /// Routes that the packet path leaves to the kernel, and why.
     pub unsupported: BTreeMap<RouteKey, String>,
     /// Those of them that did not fit, and the table that has no room for them.

@@ -425,7 +425,7 @@ impl Pass<'_> {
             let view = chains.and_then(|chains| {
                 if let Some(why) = chains.leaves() {
                     let why = why.to_owned();
-                    self.out.index.left_to_kernel.insert((port, family), why);
+                    self.out.index.punt_reasons.insert((port, family), why);
                 }
                 self.view_of(&chains).map_err(|full| {
                     self.out.index.full_for_rules.insert(full.table);
@@ -437,7 +437,7 @@ impl Pass<'_> {
                 (Ok(view), Family::V4) => record.view4 = view,
                 (Err(why), _) => {
                     record.flags |= punt;
-                    self.out.index.left_to_kernel.insert((port, family), why);
+                    self.out.index.punt_reasons.insert((port, family), why);
                 }
             }
         }

@@ -68,7 +68,7 @@ impl Service {
 
     /// What is counted of what it sends back: SIDs that share the way back share that.
     fn counted(&self) -> Counted {
-        Counted::Back(self.iif, self.sees)
+        Counted::ReturnPath(self.iif, self.sees)
     }
 
     /// The upper-layer header of what it takes.
@@ -140,7 +140,7 @@ impl Pass<'_> {
             behavior: local.action.descriptor().name,
             oif: service.oif,
             iif: service.iif,
-            back: service.counted(),
+            return_counter: service.counted(),
             learned: learned(record),
         };
         self.out.index.proxies.insert(sid, info);

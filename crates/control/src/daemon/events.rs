@@ -63,7 +63,7 @@ impl Daemon {
             self.tell_copies();
             self.replies.go_on(Instant::now());
             let notified = self.mirror.process().unwrap_or_else(|error| {
-                self.trouble = Some(error.to_string());
+                self.problem = Some(error.to_string());
                 Changes::default()
             });
             self.resyncs += u64::from(notified.resynced);
@@ -73,7 +73,7 @@ impl Daemon {
                 let begun = processor_time()?;
                 match self.mirror.poll_sysctls() {
                     Ok(differs) => settings = differs,
-                    Err(error) => self.trouble = Some(error.to_string()),
+                    Err(error) => self.problem = Some(error.to_string()),
                 }
                 let taken = processor_time()?.saturating_sub(begun);
                 settings_due = now + SETTINGS_PERIOD.max(taken * SETTINGS_SHARE);
@@ -81,7 +81,7 @@ impl Daemon {
             }
             let services = self.liveness.look(self.mirror.node(), now);
             // What failed may succeed now: not for a change, but because there is memory again.
-            let again = self.trouble.is_some() && now >= retry_due;
+            let again = self.problem.is_some() && now >= retry_due;
             let all = again || settings || services;
             if all || !notified.is_empty() {
                 self.follow(&notified, all);

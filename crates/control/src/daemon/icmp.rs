@@ -32,7 +32,7 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(super) struct Icmp {
     sockets: Option<Sockets>,
     /// Why there are none.
-    trouble: Option<String>,
+    problem: Option<String>,
     retry: Instant,
     answered: Counts,
     relayed: Counts,
@@ -73,7 +73,7 @@ impl Icmp {
     pub fn new(rate: ReportRate, now: Instant) -> Self {
         let mut icmp = Self {
             sockets: None,
-            trouble: None,
+            problem: None,
             retry: now,
             answered: Counts::new(),
             relayed: Counts::new(),
@@ -93,9 +93,9 @@ impl Icmp {
         match Sockets::open() {
             Ok(sockets) => {
                 self.sockets = Some(sockets);
-                self.trouble = None;
+                self.problem = None;
             }
-            Err(error) => self.trouble = Some(format!("no ICMP errors are sent: {error}")),
+            Err(error) => self.problem = Some(format!("no ICMP errors are sent: {error}")),
         }
     }
 
@@ -105,8 +105,8 @@ impl Icmp {
     }
 
     /// Why nothing is sent, if so.
-    pub fn trouble(&self) -> Option<&str> {
-        self.trouble.as_deref()
+    pub fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
     }
 
     /// Whether it was sent.

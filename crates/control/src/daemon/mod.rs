@@ -171,7 +171,7 @@ pub struct Daemon {
     attached: BTreeMap<String, Port>,
     refused: BTreeMap<String, String>,
     /// Why the last change could not be applied; what ran before runs on.
-    trouble: Option<String>,
+    problem: Option<String>,
     origin: Origin,
     started: Instant,
     /// A grace period is under way, behind which indices come free.
@@ -203,7 +203,7 @@ pub struct Status {
     /// Prefixes in all views.
     pub prefixes: usize,
     /// What is not in effect, and why.
-    pub troubles: BTreeSet<String>,
+    pub problems: BTreeSet<String>,
 }
 
 impl Daemon {
@@ -268,7 +268,7 @@ impl Daemon {
             oam: Oam::default(),
             attached: BTreeMap::new(),
             refused: BTreeMap::new(),
-            trouble: None,
+            problem: None,
             origin,
             started: Instant::now(),
             releasing: false,
@@ -415,13 +415,13 @@ impl Daemon {
     /// After a change of the kernel's configuration: of these, or also of settings that nobody notifies.
     fn follow(&mut self, changes: &Changes, settings: bool) {
         let is_small = !settings && !changes.other && !changes.is_empty();
-        if is_small && self.trouble.is_none() && self.step(changes) {
+        if is_small && self.problem.is_none() && self.step(changes) {
             return;
         }
         if changes.other || changes.resynced {
             self.find_devices();
         }
-        self.trouble = self.bring(None).err().map(|error| error.to_string());
+        self.problem = self.bring(None).err().map(|error| error.to_string());
         if changes.other {
             self.attach_again();
         }
@@ -452,14 +452,14 @@ impl Daemon {
             ports: self.port_counters().unwrap_or_default(),
             targets: self.ports_report(),
             prefixes: self.compiled.image.fib.len(),
-            troubles: self.troubles(),
+            problems: self.problems(),
         }
     }
 
     /// What is not in effect, and why, in sentences.
-    pub fn troubles(&self) -> BTreeSet<String> {
+    pub fn problems(&self) -> BTreeSet<String> {
         let failed = self
-            .trouble
+            .problem
             .iter()
             .map(|why| format!("the last change could not be applied: {why}"));
         let tables = self.compiled.index.full_tables().into_iter();
@@ -471,8 +471,8 @@ impl Daemon {
         let ports = ports
             .filter(|port| port.target == "none")
             .map(|port| format!("port {} is not attached: {}", port.name, port.why));
-        let icmp = self.icmp.trouble().map(str::to_owned);
-        let services = self.liveness.trouble();
+        let icmp = self.icmp.problem().map(str::to_owned);
+        let services = self.liveness.problem();
         failed
             .chain(full)
             .chain(ports)

@@ -39,7 +39,7 @@ impl Daemon {
             prefixes: self.compiled.image.fib.len() as u64,
             compilations: self.compilations,
             resyncs: self.resyncs,
-            troubles: self.troubles().into_iter().collect(),
+            problems: self.problems().into_iter().collect(),
         }
     }
 
@@ -62,10 +62,10 @@ impl Daemon {
                 mtu: link.map_or(0, |link| link.mtu),
                 up: link.is_some_and(|link| link.up),
                 seg6_enabled: link.is_some_and(|link| link.seg6_enabled),
-                left_to_kernel: self
+                punt_reasons: self
                     .compiled
                     .index
-                    .left_to_kernel
+                    .punt_reasons
                     .iter()
                     .filter(|((port, _), _)| here(*port))
                     .map(|((_, family), why)| format!("{family:?}: {why}"))
@@ -84,10 +84,10 @@ impl Daemon {
                 sid: key.prefix.to_string(),
                 table: key.table.0,
                 behavior: proxy.behavior.into(),
-                out: here(proxy.oif),
-                back: here(proxy.iif),
+                to_service: here(proxy.oif),
+                from_service: here(proxy.iif),
             })
-            .filter(|proxy| proxy.out || proxy.back)
+            .filter(|proxy| proxy.to_service || proxy.from_service)
             .collect()
     }
 
@@ -130,7 +130,7 @@ impl Daemon {
                     received_packets: c.received_packets,
                     received_bytes: c.received_bytes,
                     forwarded: c.forwarded,
-                    kernel: c.punted,
+                    punted: c.punted,
                     dropped: c.dropped,
                     sent_packets: c.sent_packets,
                     sent_bytes: c.sent_bytes,
@@ -173,18 +173,22 @@ impl Daemon {
             packets: counters.packets,
             bytes: counters.bytes,
             errors: counters.errors,
-            left_to_kernel: index.unsupported.get(key).cloned(),
-            back: index
+            punt_reason: index.unsupported.get(key).cloned(),
+            return_path: index
                 .proxies
                 .get(key)
-                .map(|proxy| self.back_report(node, proxy))
+                .map(|proxy| self.return_path_report(node, proxy))
                 .transpose()?,
             service: self.liveness.report(of_route),
         })
     }
 
-    fn back_report(&self, node: &Node, proxy: &ProxyInfo) -> Result<report::Back, String> {
-        let counters = self.counted(proxy.back)?;
+    fn return_path_report(
+        &self,
+        node: &Node,
+        proxy: &ProxyInfo,
+    ) -> Result<report::ReturnPath, String> {
+        let counters = self.counted(proxy.return_counter)?;
         let port = node.links.get(&proxy.iif);
         let mut learned = Vec::new();
         let mut flows = None;
@@ -199,7 +203,7 @@ impl Daemon {
             .filter_map(|learned| learned_report(learned, words))
             .collect();
         learned.sort_by_key(|learned| learned.age);
-        Ok(report::Back {
+        Ok(report::ReturnPath {
             port: port.map_or_else(|| proxy.iif.0.to_string(), |link| link.name.clone()),
             packets: counters.packets,
             bytes: counters.bytes,
@@ -237,7 +241,7 @@ impl Daemon {
             .filter_map(|(number, &packets)| {
                 let reason = Reason::from_number(number as u32)?;
                 Some(report::Reason {
-                    verdict: if reason.is_drop() { "drop" } else { "kernel" }.into(),
+                    verdict: if reason.is_drop() { "drop" } else { "punt" }.into(),
                     number: reason.number,
                     name: reason.name.into(),
                     source: reason.source.into(),
@@ -390,7 +394,7 @@ const OF_PACKETS: [(&str, u32, &str); 14] = [
     (
         "extension headers",
         SIDESTEP_EXT_HEADERS_MAX,
-        "kernel ext_chain",
+        "punt ext_chain",
     ),
     (
         "segments under an HMAC",
@@ -405,7 +409,7 @@ const OF_PACKETS: [(&str, u32, &str); 14] = [
     (
         "Hop-by-Hop options looked at",
         SIDESTEP_HBH_OPTIONS_MAX,
-        "kernel hop_by_hop",
+        "punt hop_by_hop",
     ),
     ("traced packets per second", RATE_MAX, "others are not told"),
     (

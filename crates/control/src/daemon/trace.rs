@@ -234,7 +234,7 @@ impl Daemon {
     fn end_trace(&mut self, tracing: &mut Tracing) {
         tracing.lost += self.kernel.trace_lost().unwrap_or(0);
         if let Err(error) = self.kernel.trace_stop() {
-            self.trouble = Some(error.to_string());
+            self.problem = Some(error.to_string());
         }
         tracing.ended = true;
         tracing.lines.say(&TraceLine::End {

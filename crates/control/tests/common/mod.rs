@@ -29,7 +29,7 @@ pub fn describe(node: &Node, verdict: Verdict, frame: &[u8]) -> Expect {
                 frame: frame.to_vec(),
             }
         }
-        Verdict::Kernel(reason) => Expect::Kernel(reason.name.into()),
+        Verdict::Punt(reason) => Expect::Kernel(reason.name.into()),
         Verdict::Drop(reason) => Expect::Drop(reason.name.into()),
     }
 }
@@ -228,7 +228,7 @@ impl Before {
                     ifindex: *egress.expect("a sent frame was counted").0,
                 }
             }
-            Action::Kernel => Verdict::Kernel(reason()),
+            Action::Kernel => Verdict::Punt(reason()),
             Action::Drop => Verdict::Drop(reason()),
             Action::Unknown(code) => panic!("return code {code}"),
         }

@@ -84,7 +84,7 @@ fn compare(configuration: &Configuration, count: u64, random: &mut Random, tally
                     .collect::<BTreeSet<_>>(),
             )
             .expect("tables");
-        let left = &compiled.index.left_to_kernel;
+        let left = &compiled.index.punt_reasons;
         assert!(left.is_empty(), "nothing is left to the kernel: {left:?}");
         let unsupported = &compiled.index.unsupported;
         assert!(unsupported.is_empty(), "{unsupported:?}");
@@ -128,7 +128,7 @@ fn judge(
     };
     let reason = match ours {
         Verdict::Forward { .. } => "forward",
-        Verdict::Kernel(reason) | Verdict::Drop(reason) => reason.name,
+        Verdict::Punt(reason) | Verdict::Drop(reason) => reason.name,
     };
     let count = match (reason, ours, theirs) {
         ("forward", Verdict::Forward { ifindex: ours }, Answer::Forward { ifindex, gateway })

@@ -459,7 +459,7 @@ fn our_way(native: &mut Native, ifindex: u32, frame: &[u8]) -> Way {
             let mac = native.frame().first_chunk();
             Way::To(*mac.expect("an Ethernet header"))
         }
-        Verdict::Kernel(reason) | Verdict::Drop(reason) => match reason.name {
+        Verdict::Punt(reason) | Verdict::Drop(reason) => match reason.name {
             "blackhole" => Way::Dropped,
             "route_miss" | "route_type" => Way::Refused,
             "unsupported" | "neighbor" => Way::Left,

@@ -245,7 +245,7 @@ impl Bench {
                 label: false,
             },
             Verdict::Drop(reason) => Answer::Drop(reason.name),
-            Verdict::Kernel(reason) => {
+            Verdict::Punt(reason) => {
                 let left = self.native.frame();
                 Answer::Kernel(reason.name, (left != frame).then(|| left.to_vec()), false)
             }

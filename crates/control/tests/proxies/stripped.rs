@@ -40,7 +40,7 @@ fn counted(sources: &[&str]) -> u64 {
             "{source}: {verdict:?}"
         );
     }
-    let slot = compiled.index.counters[&Counted::Back(IfIndex(back), InnerType::Ipv6)];
+    let slot = compiled.index.counters[&Counted::ReturnPath(IfIndex(back), InnerType::Ipv6)];
     let counters = native.route_counters(slot);
     assert_eq!(
         (counters.packets, counters.errors),

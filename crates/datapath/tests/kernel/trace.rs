@@ -164,7 +164,7 @@ fn filters() -> Vec<(&'static str, TraceFilter, [usize; 5])> {
         ),
         ("forward", verdict(VerdictKind::Forward), [1, 1, 0, 0, 0]),
         ("drop", verdict(VerdictKind::Drop), [0, 0, 1, 0, 1]),
-        ("kernel", verdict(VerdictKind::Kernel), [0, 0, 0, 1, 0]),
+        ("kernel", verdict(VerdictKind::Punt), [0, 0, 0, 1, 0]),
         (
             "reason",
             with(&|filter| filter.reason = Reason::from_name("blackhole")),

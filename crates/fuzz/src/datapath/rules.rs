@@ -182,7 +182,7 @@ impl Bench {
                 is_authentic(&self.image, &result.trace)?;
                 as_decided(expected, result)
             }
-            Verdict::Kernel(reason) if reason.name == "decapsulated" => {
+            Verdict::Punt(reason) if reason.name == "decapsulated" => {
                 check(
                     result.frame[..12] == arrived[..12],
                     "other MAC addresses for the kernel",
@@ -191,7 +191,7 @@ impl Bench {
                 as_decided(expected, result)
             }
             // Padding may be gone that the link put behind the packet.
-            Verdict::Kernel(reason) | Verdict::Drop(reason)
+            Verdict::Punt(reason) | Verdict::Drop(reason)
                 if ["headroom", "no_headroom"].contains(&reason.name) =>
             {
                 check(
@@ -203,7 +203,7 @@ impl Bench {
             Verdict::Drop(reason) if reason.name == "rewrite" => Ok(()),
             // What was put on halfway; the kernel would not have got what arrived.
             Verdict::Drop(_) if committed(&result.trace) > 0 => is_packet(&result.frame),
-            Verdict::Kernel(_) | Verdict::Drop(_) => {
+            Verdict::Punt(_) | Verdict::Drop(_) => {
                 check(result.frame == arrived, "changed, and not sent")
             }
         }
@@ -380,7 +380,7 @@ impl Counted {
                 port.received_bytes = port.received_bytes.wrapping_sub(arrived as u64);
                 let counter = match verdict {
                     Verdict::Forward { .. } => &mut port.forwarded,
-                    Verdict::Kernel(_) => &mut port.punted,
+                    Verdict::Punt(_) => &mut port.punted,
                     Verdict::Drop(_) => &mut port.dropped,
                 };
                 *counter = counter.wrapping_sub(1);
@@ -390,7 +390,7 @@ impl Counted {
                 port.sent_bytes = port.sent_bytes.wrapping_sub(sent as u64);
             }
         }
-        if let Verdict::Kernel(reason) | Verdict::Drop(reason) = verdict {
+        if let Verdict::Punt(reason) | Verdict::Drop(reason) = verdict {
             let counter = &mut self.reasons[reason.number as usize];
             *counter = counter.wrapping_sub(1);
         }

@@ -44,7 +44,7 @@ struct Watched {
     watch: Watch,
     prober: Option<Prober>,
     /// Why it cannot be asked.
-    trouble: Option<String>,
+    problem: Option<String>,
     /// Because there is no socket for it: its state is that of when there was one.
     is_stale: bool,
 }
@@ -69,7 +69,7 @@ impl Liveness {
             self.watched.entry(service).or_insert_with(|| Watched {
                 watch: Watch::new(interval, now),
                 prober: None,
-                trouble: None,
+                problem: None,
                 is_stale: false,
             });
         }
@@ -126,9 +126,9 @@ impl Liveness {
     }
 
     /// What keeps services from being asked that is not their fault; one of the reasons if there are several.
-    pub fn trouble(&self) -> Option<String> {
+    pub fn problem(&self) -> Option<String> {
         let mut stale = self.watched.values().filter(|it| it.is_stale);
-        let why = stale.find_map(|it| it.trouble.as_deref())?;
+        let why = stale.find_map(|it| it.problem.as_deref())?;
         Some(format!(
             "services of SR proxies are taken for what they were, as there is no socket to ask them: {why}"
         ))
@@ -148,7 +148,7 @@ impl Liveness {
             probes: watch.probes,
             answers: watch.answers,
             downs: watch.downs,
-            trouble: watched.trouble.clone(),
+            problem: watched.problem.clone(),
         })
     }
 }
@@ -181,7 +181,7 @@ impl Watched {
             // Who cannot be reached does not answer.
             self.watch.is_due(now);
         }
-        self.trouble = asked.err().map(|failure| failure.error().to_string());
+        self.problem = asked.err().map(|failure| failure.error().to_string());
     }
 
     /// With a new socket after a failure: the interface may be another one by now.
