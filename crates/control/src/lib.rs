@@ -1,4 +1,4 @@
-//! The composition root: compiles the model of the node into the tables of the packet path and keeps them current.
+//! Control plane: compiles the node into the tables of the packet path and keeps them up to date.
 
 pub mod api;
 pub mod compile;

@@ -1,4 +1,5 @@
-//! What `show` shows: made by the daemon, printed by the CLI as text or as JSON from these same fields.
+//! Reports of the `show` commands. The daemon makes them; the CLI prints the same fields as text or
+//! JSON.
 
 use std::collections::BTreeMap;
 
@@ -12,19 +13,19 @@ pub struct Status {
     pub version: String,
     /// Its process id.
     pub pid: u32,
-    /// Seconds since it began.
+    /// Seconds since the start.
     pub uptime: u64,
-    /// What it began with: `fresh`, `adopted`, or `replaced`.
+    /// How the daemon started: `fresh`, `adopted`, or `replaced`.
     pub origin: String,
-    /// Folder of its pins.
+    /// Folder of the pins.
     pub pins: String,
     /// Prefixes in all views.
     pub prefixes: u64,
-    /// How often the tables were compiled.
+    /// Number of compilations of the tables.
     pub compilations: u64,
-    /// How often everything was read again because notifications of the kernel were lost.
+    /// Number of full dumps after lost netlink notifications.
     pub resyncs: u64,
-    /// What is not in effect, and why.
+    /// Conditions that keep part of the configuration from taking effect.
     pub problems: Vec<String>,
 }
 
@@ -36,47 +37,47 @@ pub type Ports = Vec<Port>;
 pub struct Port {
     /// Interface name.
     pub name: String,
-    /// Interface index; none while the interface is not there.
+    /// Interface index; none if the interface does not exist.
     pub ifindex: Option<u32>,
     /// `xdp`, `generic`, `tc`, or `none`.
     pub target: String,
-    /// Why this target, or why none.
+    /// Reason for this target, or for `none`.
     pub why: String,
     /// Ethernet address.
     pub mac: String,
-    /// Bytes of layer 3.
+    /// MTU of layer 3, in bytes.
     pub mtu: u32,
-    /// Up, with carrier.
+    /// Whether the interface is up and has a carrier.
     pub up: bool,
-    /// SIDs are accepted here.
+    /// Whether the port accepts SIDs.
     pub seg6_enabled: bool,
-    /// What is left to the kernel on this port, and why.
+    /// Reasons for which this port punts packets of a family.
     pub punt_reasons: Vec<String>,
-    /// SIDs of SR proxies whose services are here.
+    /// SIDs of SR proxies whose services use this port.
     pub proxies: Vec<PortProxy>,
 }
 
-/// An SR proxy that a port is of.
+/// A SID of an SR proxy that uses a port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortProxy {
-    /// Its SID, as a prefix.
+    /// SID, as a prefix.
     pub sid: String,
     /// Table id of the SID's route.
     pub table: u32,
-    /// Its behavior.
+    /// Behavior name.
     pub behavior: String,
-    /// Packets go to the service here.
+    /// The proxy sends packets to the service by this port.
     pub to_service: bool,
-    /// The service sends back here.
+    /// The service returns packets by this port.
     pub from_service: bool,
 }
 
 /// `show counters`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Per interface: ports, and interfaces that packets left by.
+    /// Counters per interface: the ports, and every egress.
     pub ports: Vec<PortCounters>,
-    /// Per route that was met, or has an SRv6 encapsulation.
+    /// Counters per route: routes that matched packets, and routes with an SRv6 encapsulation.
     pub routes: Vec<Route>,
 }
 
@@ -85,29 +86,29 @@ pub struct Counters {
 pub struct PortCounters {
     /// Interface name.
     pub name: String,
-    /// Frames that came in here.
+    /// Frames received.
     pub received_packets: u64,
-    /// Their bytes, Ethernet header included.
+    /// Bytes received, with Ethernet headers.
     pub received_bytes: u64,
-    /// Of them, sent on by the packet path.
+    /// Received frames that the packet path forwarded.
     pub forwarded: u64,
-    /// Of them, left to the kernel.
+    /// Received frames that the packet path punted.
     pub punted: u64,
-    /// Of them, dropped.
+    /// Received frames that the packet path dropped.
     pub dropped: u64,
-    /// Frames that the packet path sent out here, wherever they came in.
+    /// Frames that the packet path transmitted by this interface, from any ingress.
     pub sent_packets: u64,
-    /// Their bytes, Ethernet header included.
+    /// Bytes transmitted, with Ethernet headers.
     pub sent_bytes: u64,
 }
 
 /// `route show`.
 pub type Routes = Vec<Route>;
 
-/// `vlan show`: entries of VLAN tables, in the words that add them.
+/// `vlan show`: entries of VLAN tables, as the arguments of `vlan add`.
 pub type Vlans = Vec<String>;
 
-/// `domain show`: entries of the SR domain, in the words that add them.
+/// `domain show`: entries of the SR domain, as the arguments of `domain add`.
 pub type Domain = Vec<String>;
 
 /// `policy show`.
@@ -116,9 +117,9 @@ pub type Policies = Vec<Policy>;
 /// An SR policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
-    /// Its name.
+    /// Policy name.
     pub name: String,
-    /// In the words that add it.
+    /// Arguments of `policy add`.
     pub policy: String,
     /// Color.
     pub color: u32,
@@ -126,13 +127,13 @@ pub struct Policy {
     pub endpoint: String,
     /// Binding SID.
     pub bsid: Option<String>,
-    /// Preference of the active candidate path; none: the policy is invalid.
+    /// Preference of the active candidate path; none if the policy is invalid.
     pub active: Option<u32>,
-    /// While it is invalid it drops what is steered into it.
+    /// Whether the policy drops its packets while it is invalid.
     pub drop_upon_invalid: bool,
     /// The candidate paths, the highest preference first.
     pub candidates: Vec<Candidate>,
-    /// Routes into it, in the words that add them.
+    /// Routes into the policy, as the arguments of `route add`.
     pub routes: Vec<String>,
 }
 
@@ -143,31 +144,31 @@ pub struct Candidate {
     pub preference: u32,
     /// Whether it is the active one.
     pub active: bool,
-    /// Its segment lists.
+    /// Segment lists.
     pub lists: Vec<SegmentList>,
 }
 
 /// A segment list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentList {
-    /// In the order of travel.
+    /// Segments, in the order of travel.
     pub segments: Vec<String>,
-    /// Its weight.
+    /// Weight.
     pub weight: u16,
-    /// Slots that lead there, and all, among which flows are shared out; none: no packet takes it now.
+    /// Slots of this list, and slots of the group in total; none if no packet takes the list.
     pub share: Option<(u32, u32)>,
-    /// Why it is not valid, if it is not.
+    /// Reason why the list is invalid.
     pub invalid: Option<String>,
-    /// Packets that the packet path put on it, by all routes.
+    /// Packets sent by this list, for all routes.
     pub packets: u64,
-    /// Their bytes, from layer 3 on, as received.
+    /// Bytes of these packets as received, from layer 3 on.
     pub bytes: u64,
 }
 
 /// `hmac show`.
 pub type HmacKeys = Vec<HmacKey>;
 
-/// A key without its secret.
+/// An HMAC key without its secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HmacKey {
     /// HMAC Key ID.
@@ -176,17 +177,17 @@ pub struct HmacKey {
     pub algorithm: String,
     /// `kernel` (`ip sr hmac`) or `sidestep`.
     pub owner: String,
-    /// Segment lists of headends that are signed with it.
+    /// Number of segment lists that headends sign with this key.
     pub policies: u64,
 }
 
-/// `rule show`: rules of Sidestep's own, in the words that add them.
+/// `rule show`: rules that exist only in Sidestep, as the arguments of `rule add`.
 pub type Rules = Vec<String>;
 
 /// One route with its counters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
-    /// In iproute2's words.
+    /// Route in iproute2 syntax.
     pub route: String,
     /// Destination prefix.
     pub prefix: String,
@@ -196,157 +197,160 @@ pub struct Route {
     pub owner: String,
     /// Packets that the packet path processed with it.
     pub packets: u64,
-    /// Their bytes, from layer 3 on, as received.
+    /// Bytes of these packets as received, from layer 3 on.
     pub bytes: u64,
-    /// Packets dropped by its behavior's checks.
+    /// Packets that a check of the behavior dropped.
     pub errors: u64,
-    /// Why the packet path leaves it to the kernel, if it does.
+    /// Reason why the packet path punts packets of this route.
     pub punt_reason: Option<String>,
-    /// Of an SR proxy: the way back from its service.
+    /// Return path of an SR proxy.
     pub return_path: Option<ReturnPath>,
-    /// Of an SR proxy with `liveness`.
+    /// State of the service of an SR proxy with `liveness`.
     pub service: Option<Service>,
 }
 
-/// What the service of an SR proxy sends back.
+/// Return path of an SR proxy: packets that its service returns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReturnPath {
-    /// The port. SIDs that share it, with services for the same inner type, share these counters.
+    /// Port that the service returns packets by. SIDs that share it, for the same inner type, share
+    /// these counters.
     pub port: String,
-    /// Packets that the packet path processed as sent back.
+    /// Packets processed on the return path.
     pub packets: u64,
-    /// Their bytes, from layer 3 on, as received.
+    /// Bytes of these packets as received, from layer 3 on.
     pub bytes: u64,
-    /// Packets dropped by the proxy's checks.
+    /// Packets that a check of the proxy dropped.
     pub errors: u64,
-    /// Of the errors: nothing had been learned.
+    /// Errors for lack of learned headers (part of `errors`).
     pub not_learned: u64,
-    /// Of End.AM: packets without an SRH whose source is not at a service. They are routed as they are.
+    /// End.AM: packets without an SRH whose source is not at a service. Sidestep routes them
+    /// unmodified.
     pub no_srh: u64,
-    /// Of End.AD: the headers that such packets get. By flow: those of all flows, the ones that were last needed first.
+    /// End.AD: learned header sets. With `flows` these are the sets of all flows, most recently
+    /// used first.
     pub learned: Vec<Learned>,
-    /// Of End.AD that learns by flow.
+    /// End.AD with `flows`: the flow table.
     pub flows: Option<Flows>,
 }
 
-/// The flows that a dynamic proxy tells apart. SIDs that share a way back share them.
+/// Flow table of a dynamic proxy. SIDs with the same return path share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Flows {
-    /// How many there is room for.
+    /// Capacity, in flows.
     pub limit: u32,
-    /// How many there are.
+    /// Flows in the table.
     pub used: u32,
-    /// How many made room for others.
+    /// Flows that were evicted to make room for others.
     pub evicted: u64,
 }
 
 /// Outer headers that a dynamic proxy has learned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Learned {
-    /// Milliseconds since they were learned; by flow: since a packet last had them.
+    /// Milliseconds since the headers were learned. With `flows`: since a packet last used them.
     pub age: u64,
-    /// Their length.
+    /// Length of the headers, in bytes.
     pub bytes: u64,
-    /// Each of them, as `explain` has headers; without what is each packet's own.
+    /// Headers in the format of `explain`, without the fields that differ for each packet.
     pub headers: Value,
-    /// The same in words.
+    /// The same headers as text.
     pub text: String,
 }
 
-/// Whether the service of an SR proxy is there.
+/// Liveness of the service of an SR proxy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Service {
-    /// `up`, `down`, or `unknown` until it has answered or been silent for long enough.
+    /// `up`, `down`, or `unknown` before the first reply or timeout.
     pub state: String,
-    /// How often it was asked.
+    /// Probes sent.
     pub probes: u64,
-    /// How often it answered.
+    /// Replies received.
     pub answers: u64,
-    /// How often it went down.
+    /// Number of times the service went down.
     pub downs: u64,
-    /// Why it cannot be asked.
+    /// Reason why probes cannot be sent.
     pub problem: Option<String>,
 }
 
-/// `show drops`: reasons that were given at least once.
+/// `show drops`: reasons with at least one packet.
 pub type Drops = Vec<Reason>;
 
-/// How often a reason was given.
+/// Packet counter of a reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
     /// `drop` or `punt`.
     pub verdict: String,
     /// Stable number.
     pub number: u32,
-    /// Stable name.
+    /// Stable name, such as `hop_limit`.
     pub name: String,
     /// RFC section.
     pub source: String,
-    /// One sentence.
+    /// Meaning, as one sentence.
     pub sentence: String,
     /// Packets.
     pub packets: u64,
 }
 
-/// `show icmp`: what senders were told.
+/// `show icmp`: ICMP messages that Sidestep sends.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Icmp {
-    /// Messages about packets that the packet path saw, by what they say.
+    /// Messages sent about packets in the packet path, by message name.
     pub sent: BTreeMap<String, u64>,
-    /// Errors that came back to this node as a headend, told on to the sender inside.
+    /// ICMPv6 errors that Sidestep relayed from the outer to the inner source, by message name.
     pub relayed: BTreeMap<String, u64>,
-    /// Packets whose sender was not told because there were too many, by their port.
+    /// Messages suppressed by the rate limit, by ingress port.
     pub suppressed: BTreeMap<String, u64>,
-    /// Errors that were not told on because there were too many.
+    /// Errors not relayed because of the rate limit.
     pub not_relayed: u64,
-    /// Messages that the kernel refused to send: there is no route to the sender.
+    /// Messages that the kernel refused to send, for lack of a route to the source.
     pub failed: u64,
 }
 
 /// `oam show`: packets with the O-flag (RFC 9259 2.1.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Oam {
-    /// So many are copied per second and port, at most; 0: none.
+    /// Rate limit for copies, per second and port; 0 disables copies.
     pub rate: u32,
-    /// Copies that were made, by the port that the packet came by.
+    /// Copies made, by ingress port.
     pub copied: BTreeMap<String, u64>,
-    /// Packets that were not copied because there were too many, by their port.
+    /// Packets not copied because of the rate limit, by ingress port.
     pub suppressed: BTreeMap<String, u64>,
-    /// Copies that somebody who listens did not read in time.
+    /// Copies that a listening client did not read in time.
     pub unread: u64,
 }
 
 /// `oam listen`: the copy of a packet with the O-flag, at a SID of this node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OamCopy {
-    /// When it was copied: nanoseconds since 1970-01-01 00:00 UTC.
+    /// Time of the copy, in nanoseconds since 1970-01-01 00:00 UTC.
     pub timestamp: u64,
-    /// The port that it came by.
+    /// Ingress port.
     pub port: String,
-    /// The SID: its destination then.
+    /// SID: the destination address of the packet.
     pub sid: String,
-    /// Before the SID processed it.
+    /// Segments Left before the SID processed the packet.
     pub segments_left: u8,
-    /// Of the whole packet, from its IPv6 header on.
+    /// Length of the whole packet in bytes, from the IPv6 header on.
     pub bytes: u32,
-    /// The first of them in hexadecimal, as they arrived.
+    /// Leading bytes of the packet as received, in hexadecimal.
     pub packet: String,
 }
 
 /// `show limits`.
 pub type Limits = Vec<Limit>;
 
-/// One limit of the product.
+/// A limit of Sidestep.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limit {
     /// Name.
     pub name: String,
     /// Its value.
     pub limit: u64,
-    /// How much of it is in use; none where that has no meaning.
+    /// Entries in use; none where this has no meaning.
     pub used: Option<u64>,
-    /// Routes that are left to the kernel because it is full.
+    /// Routes that are punted because the table is full.
     pub left_out: u64,
-    /// What happens beyond it.
+    /// Consequence of exceeding the limit.
     pub beyond: String,
 }

@@ -1,7 +1,7 @@
-//! What `sidestep trace` asks for: the words of its filter.
+//! Filters of `sidestep trace`.
 //!
 //! ```text
-//! FILTER := TERM...                          every term has to fit
+//! FILTER := TERM...                          every term must match
 //! TERM := port IF | src PREFIX | dst PREFIX | sid PREFIX | proto PROTOCOL
 //!       | verdict { forward | punt | drop } | reason NAME
 //! ```
@@ -14,12 +14,13 @@ use sidestep_datapath::abi::{REASONS, Reason};
 use sidestep_datapath::kernel::{Sample, TraceFilter};
 use thiserror::Error;
 
-/// LIMIT: packets told per second.
+/// LIMIT: packets printed per second.
 pub const RATE_MAX: u32 = 1000;
-/// LIMIT: packets per second that the daemon looks at where the packet path cannot decide alone (`proto`).
+/// LIMIT: packets per second that the daemon examines if the packet path cannot apply the whole
+/// filter (`proto`).
 pub(crate) const EXAMINED_MAX: u32 = 1000;
 
-/// The first words of terms, with what follows.
+/// Keywords of the terms, with their arguments.
 pub const TERMS: [(&str, &str); 7] = [
     ("port", "IF"),
     ("src", "PREFIX"),
@@ -30,7 +31,8 @@ pub const TERMS: [(&str, &str); 7] = [
     ("reason", "NAME"),
 ];
 
-/// Names of upper-layer protocols (IANA "Assigned Internet Protocol Numbers"), as operators write them.
+/// Names of upper-layer protocols as operators write them, with their numbers (IANA "Assigned
+/// Internet Protocol Numbers").
 pub const PROTOCOLS: [(&str, u8); 9] = [
     ("tcp", 6),
     ("udp", 17),
@@ -43,7 +45,7 @@ pub const PROTOCOLS: [(&str, u8); 9] = [
     ("vrrp", 112),
 ];
 
-/// Which packets are told: those that every term fits.
+/// Selects the packets to print: every term must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Name of the ingress port.
@@ -52,9 +54,11 @@ pub struct Filter {
     pub source: Option<IpNet>,
     /// Prefix of the destination, in the IP header that arrived.
     pub destination: Option<IpNet>,
-    /// Prefix of an address that was looked up on the packet's way: a destination that it had at this node.
+    /// Prefix of an address that was looked up for the packet: any destination that it had at this
+    /// node.
     pub sid: Option<IpNet>,
-    /// A protocol number in its chain of headers, as it arrived, the encapsulated packet's included.
+    /// Protocol number in the header chain as received, including the headers of an encapsulated
+    /// packet.
     pub protocol: Option<u8>,
     /// Verdict.
     pub verdict: Option<VerdictKind>,
@@ -62,43 +66,43 @@ pub struct Filter {
     pub reason: Option<&'static Reason>,
 }
 
-/// What is wrong with a filter, and what is allowed.
+/// Why a filter is invalid, and which values are allowed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FilterError {
-    /// A term begins with something else.
+    /// The keyword of a term is unknown.
     #[error("filter: unknown word {word:?}; a term is one of: {}", terms())]
     Unknown {
         /// As given.
         word: String,
     },
-    /// The filter ends behind the first word of a term.
+    /// The last keyword lacks its argument.
     #[error("filter: {term} wants {wanted} behind it")]
     Missing {
-        /// First word of the term.
+        /// Keyword of the term.
         term: &'static str,
-        /// What follows.
+        /// Form of the argument.
         wanted: &'static str,
     },
-    /// A term is there twice.
+    /// The same keyword occurs twice.
     #[error("filter: {term} is there twice; every term has to fit, so once is enough")]
     Twice {
-        /// First word of the term.
+        /// Keyword of the term.
         term: &'static str,
     },
-    /// The second word of a term.
+    /// The argument of a term is invalid.
     #[error("filter: {term} {value:?}: {allowed}")]
     Value {
-        /// First word of the term.
+        /// Keyword of the term.
         term: &'static str,
         /// As given.
         value: String,
-        /// What is allowed.
+        /// Allowed values.
         allowed: String,
     },
-    /// No packet can fit.
+    /// No packet can match.
     #[error("filter: no packet fits: {why}")]
     Contradiction {
-        /// Why not.
+        /// Reason.
         why: String,
     },
 }
@@ -109,7 +113,7 @@ fn terms() -> String {
 }
 
 impl Filter {
-    /// Reads the words.
+    /// Parses the arguments of `sidestep trace`.
     pub fn parse(words: &[String]) -> Result<Self, FilterError> {
         let mut filter = Self::default();
         let mut seen = Vec::new();
@@ -171,7 +175,7 @@ impl Filter {
         Ok(())
     }
 
-    /// Terms that exclude each other are a mistake: nothing would ever be told.
+    /// Rejects terms that exclude each other: such a filter would match no packet.
     fn check(&self) -> Result<(), FilterError> {
         let contradiction = |why: String| Err(FilterError::Contradiction { why });
         if let (Some(source), Some(destination)) = (self.source, self.destination)
@@ -198,7 +202,7 @@ impl Filter {
         Ok(())
     }
 
-    /// The part that the packet path decides, `ifindex` being that of the port.
+    /// Returns the part of the filter that the packet path applies; `ifindex` is that of the port.
     pub(crate) fn in_packet_path(&self, ifindex: Option<u32>) -> TraceFilter {
         TraceFilter {
             ifindex,
@@ -210,7 +214,7 @@ impl Filter {
         }
     }
 
-    /// Whether the packet path decides nearly everything, so that the rate can be kept there.
+    /// Whether the packet path applies the whole filter, so that it can also limit the rate.
     pub(crate) fn is_decided_in_packet_path(&self) -> bool {
         self.protocol.is_none()
     }
@@ -219,13 +223,13 @@ impl Filter {
 /// A sampled packet with its place in a trace.
 #[derive(Clone, Copy, Debug)]
 pub struct Told<'a> {
-    /// From 1.
+    /// Number in the trace, from 1.
     pub number: u64,
     /// Nanoseconds since 1970-01-01 00:00 UTC.
     pub timestamp: u64,
-    /// What the packet path says of it.
+    /// Sample from the packet path.
     pub sample: &'a Sample,
-    /// Target of the port that it came in by.
+    /// Target of the ingress port.
     pub target: &'a str,
 }
 

@@ -1,4 +1,4 @@
-//! The client's side: one request; one answer, or to a trace many.
+//! Client side of the control socket: one request with one reply, or with a stream of replies.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::Shutdown;
@@ -13,10 +13,10 @@ use thiserror::Error;
 
 use super::{Answer, Envelope, Request, VERSION, run_directory};
 
-/// A daemon that does not answer by then is taken for hanging.
+/// Time limit for a reply.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Why a request was not answered.
+/// Why a request failed.
 #[derive(Debug, Error)]
 pub enum ApiError {
     /// No daemon runs in this network namespace.
@@ -24,43 +24,44 @@ pub enum ApiError {
         "sidestep is not running in this network namespace (start it with `sidestep run PORT...`)"
     )]
     NotRunning,
-    /// The socket cannot be used.
+    /// A socket operation failed.
     #[error("control socket {path}: {source}")]
     Socket {
-        /// Its path.
+        /// Path of the socket.
         path: String,
-        /// Why.
+        /// Cause.
         source: std::io::Error,
     },
-    /// Somebody else's.
+    /// The socket belongs to other users.
     #[error("control socket {path}: permission denied: {whose}")]
     Denied {
-        /// Its path.
+        /// Path of the socket.
         path: String,
-        /// Who may use it, and what helps.
+        /// Users of the socket, with advice.
         whose: String,
     },
-    /// The answer is no answer.
+    /// The reply is invalid.
     #[error("the daemon's answer cannot be read: {0}")]
     Answer(#[from] serde_json::Error),
-    /// The daemon refused.
+    /// The daemon rejected the request.
     #[error("{0}")]
     Refused(String),
 }
 
-/// Asks the daemon of this network namespace.
+/// Sends a request to the daemon of this network namespace and returns the reply.
 pub fn call(request: Request) -> Result<Value, ApiError> {
     let mut answers = Answers::of(request)?;
-    // A daemon that breaks off has not answered: that is what an empty line fails as.
+    // A closed connection without a reply yields an empty line, which is invalid.
     let answer = answers.read()?.unwrap_or_default();
     value(&answer)
 }
 
-/// Asks for what is answered by many lines, a trace say: returns when it has begun, with the first of them.
+/// Sends a request with many replies, such as a trace. Returns the first reply, and the stream of
+/// the others.
 pub fn stream(request: Request) -> Result<(Value, Answers), ApiError> {
     let mut answers = Answers::of(request)?;
     let begun = value(&answers.read()?.unwrap_or_default())?;
-    // From here on it lasts as long as it lasts.
+    // A stream has no time limit.
     answers
         .stream
         .get_ref()
@@ -69,7 +70,7 @@ pub fn stream(request: Request) -> Result<(Value, Answers), ApiError> {
     Ok((begun, answers))
 }
 
-/// The answers to one request, one after the other, until the daemon closes.
+/// Replies to one request, until the daemon closes the connection.
 pub struct Answers {
     stream: BufReader<UnixStream>,
 }
@@ -90,10 +91,11 @@ impl Answers {
         Ok(Self { stream })
     }
 
-    /// Says, when called, that no more is wanted. The daemon then comes to its end, and closes.
+    /// Returns a function that ends the stream: it closes this side, and the daemon then closes the
+    /// other.
     pub fn closer(&self) -> Result<impl Fn() + Send + 'static, ApiError> {
         let stream = self.stream.get_ref().try_clone().map_err(socket_error)?;
-        // It may have closed already, which is what was wanted.
+        // An error means that the daemon has closed it already.
         Ok(move || drop(stream.shutdown(Shutdown::Write)))
     }
 
@@ -140,7 +142,7 @@ fn socket_error(source: std::io::Error) -> ApiError {
     }
 }
 
-/// Who may use a socket, in words.
+/// Describes who may use a socket.
 fn whose(path: &Path) -> String {
     let group = std::fs::metadata(path)
         .ok()

@@ -1,7 +1,8 @@
-//! The control socket: one JSON object per line in, one per line out, over a Unix socket of this network namespace.
+//! The control socket: a Unix socket of this network namespace with one JSON object per line.
 //!
-//! `{"version": 1, "request": {…}}` is answered by `{"ok": …}` or `{"error": {"message": …, "exit": …}}`. A trace and
-//! `oam listen` are answered by many lines, until either side closes.
+//! A request is `{"version": 1, "request": {…}}`. Its reply is `{"ok": …}` or `{"error":
+//! {"message": …, "exit": …}}`. A trace and `oam listen` have many replies, until either side
+//! closes.
 
 mod client;
 mod server;
@@ -15,10 +16,10 @@ use sidestep_model::hmac::{HmacAlgorithm, Secret};
 pub use client::{Answers, ApiError, call, stream};
 pub(crate) use server::{Incoming, Server, line};
 
-/// Of the protocol. A daemon refuses another one and says which it speaks.
+/// Version of the protocol. A daemon rejects other versions and reports its own.
 pub const VERSION: u32 = 1;
 
-/// What a client asks.
+/// A request to the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum Request {
@@ -34,50 +35,50 @@ pub enum Request {
     ShowLimits,
     /// [`crate::report::Icmp`].
     ShowIcmp,
-    /// [`crate::report::Routes`]; with all routes, or those with an SRv6 encapsulation and Sidestep's own.
+    /// [`crate::report::Routes`] with SRv6 encapsulation or owned by Sidestep, or all routes.
     ShowRoutes {
-        /// Plain routes too.
+        /// Include plain routes.
         all: bool,
     },
     /// `sidestep route add|replace|del WORDS`.
     Route {
-        /// What to do with it.
+        /// Operation.
         verb: Verb,
-        /// The iproute2 words behind the verb.
+        /// iproute2 arguments after the verb.
         words: Vec<String>,
     },
     /// `sidestep vlan add|replace|del WORDS`.
     Vlan {
-        /// What to do with it.
+        /// Operation.
         verb: Verb,
-        /// The words behind the verb.
+        /// Arguments after the verb.
         words: Vec<String>,
     },
     /// [`crate::report::Vlans`].
     ShowVlans,
     /// `sidestep domain add|replace|del WORDS`.
     Domain {
-        /// What to do with it.
+        /// Operation.
         verb: Verb,
-        /// The words behind the verb.
+        /// Arguments after the verb.
         words: Vec<String>,
     },
     /// [`crate::report::Domain`].
     ShowDomain,
     /// `sidestep policy add|replace|del WORDS`.
     Policy {
-        /// What to do with it.
+        /// Operation.
         verb: Verb,
-        /// The words behind the verb.
+        /// Arguments after the verb.
         words: Vec<String>,
     },
     /// [`crate::report::Policies`].
     ShowPolicies,
     /// `sidestep rule add|del WORDS`.
     Rule {
-        /// What to do with it.
+        /// Operation.
         verb: Verb,
-        /// The iproute2 words behind the verb.
+        /// iproute2 arguments after the verb.
         words: Vec<String>,
     },
     /// [`crate::report::Rules`].
@@ -86,9 +87,9 @@ pub enum Request {
     SetHmac {
         /// HMAC Key ID.
         key: u32,
-        /// What it is for.
+        /// Hash algorithm.
         algorithm: HmacAlgorithm,
-        /// What nobody else may know.
+        /// Secret.
         secret: SecretText,
     },
     /// `sidestep hmac del`.
@@ -100,38 +101,38 @@ pub enum Request {
     ShowHmac,
     /// `sidestep oam rate`.
     SetOam {
-        /// Packets with the O-flag that are copied, per second and port; 0: none.
+        /// Rate limit for copies of packets with the O-flag, per second and port; 0 disables them.
         rate: u32,
     },
     /// [`crate::report::Oam`].
     ShowOam,
-    /// `sidestep oam listen`: answered by [`crate::report::Oam`], and then by one [`crate::report::OamCopy`] after the other,
-    /// until the client closes its side.
+    /// `sidestep oam listen`: the reply is one [`crate::report::Oam`], then
+    /// [`crate::report::OamCopy`] lines until the client closes its side.
     ListenOam,
-    /// Runs one frame through the live tables, in the daemon, without sending it.
+    /// Runs one frame through the live tables in the daemon, without sending it.
     Explain {
         /// Ingress port.
         port: String,
         /// The frame from its destination MAC on, in hexadecimal.
         frame: String,
     },
-    /// `sidestep trace`: answered by one [`TraceLine`] after the other. A client that wants no more closes its side
-    /// for writing, and reads until [`TraceLine::End`].
+    /// `sidestep trace`: the reply is a stream of [`TraceLine`]. To end it, the client closes its
+    /// side for writing and reads until [`TraceLine::End`].
     Trace {
-        /// The words of a [`crate::trace::Filter`].
+        /// Arguments of a [`crate::trace::Filter`].
         filter: Vec<String>,
-        /// Packets told per second, at most.
+        /// Maximum number of packets per second.
         rate: u32,
-        /// Packets told until it ends; none: it does not.
+        /// Number of packets after which the trace ends; none: no limit.
         count: Option<u64>,
-        /// As much of each frame as can be had, not its headers alone.
+        /// Send each frame up to the size of a sample, not only its headers.
         whole: bool,
     },
-    /// Detach everything and end.
+    /// Detach everything and exit.
     Stop,
 }
 
-/// A secret on its way to the daemon, in hexadecimal. Nothing else writes one down.
+/// A secret in a request, in hexadecimal. No other type serializes a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretText(pub Secret);
 
@@ -143,7 +144,7 @@ impl Serialize for SecretText {
 
 impl<'de> Deserialize<'de> for SecretText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // What is no text or no number is not quoted either.
+        // Error messages must not quote a secret of the wrong type either.
         let bytes = match Value::deserialize(deserializer)? {
             Value::String(text) => hex::decode(text).ok(),
             _ => None,
@@ -153,27 +154,27 @@ impl<'de> Deserialize<'de> for SecretText {
     }
 }
 
-/// What a trace is answered by.
+/// A line of a trace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TraceLine {
-    /// The traced programs are in place on these ports.
+    /// The traced programs are attached to these ports.
     Begun {
         /// All ports that are attached.
         ports: Vec<TracedPort>,
     },
-    /// One packet, as the printer that the daemon was given tells it.
+    /// One packet, as formatted by the CLI's printer.
     Packet(Value),
-    /// The plain programs are back.
+    /// The normal programs are attached again.
     End {
-        /// Packets that were told.
+        /// Packets sent to the client.
         told: u64,
-        /// Packets that fitted and were not: nobody read fast enough.
+        /// Matching packets that were lost because the client read too slowly.
         lost: u64,
     },
 }
 
-/// A port of a trace.
+/// A port in a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TracedPort {
     /// Interface name.
@@ -184,15 +185,15 @@ pub struct TracedPort {
     pub target: String,
 }
 
-/// What to do with a route, a rule, a policy or an entry of a VLAN table.
+/// Operation on a route, rule, policy or entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verb {
-    /// Refused if there is one with the same key.
+    /// Adds it; fails if the key exists.
     Add,
-    /// Added, or put in the place of the one with the same key.
+    /// Adds it, or replaces the one with the same key.
     Replace,
-    /// Removed.
+    /// Removes it.
     Del,
 }
 
@@ -203,10 +204,10 @@ pub(crate) struct Envelope {
     pub(crate) request: Request,
 }
 
-/// The request in a line.
+/// Parses a request line.
 ///
 /// # Errors
-/// What to answer to it: it is no request, or one of another version of the protocol.
+/// The error reply, if the line is no request or has another protocol version.
 pub fn parse_request(line: &str) -> Result<Request, String> {
     let envelope: Envelope =
         serde_json::from_str(line).map_err(|error| format!("not a request: {error}"))?;
@@ -227,12 +228,13 @@ pub(crate) enum Answer {
     Error { message: String },
 }
 
-/// Where the daemon of the calling thread's network namespace keeps its socket, lock and process id.
+/// Directory of socket, lock and process id of the daemon in the calling thread's network
+/// namespace.
 pub fn run_directory() -> PathBuf {
     PathBuf::from("/run/sidestep").join(namespace_id())
 }
 
-/// The inode of the network namespace: its name in these paths.
+/// Inode of the network namespace, as used in these paths.
 fn namespace_id() -> String {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/thread-self/ns/net")

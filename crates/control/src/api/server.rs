@@ -1,5 +1,4 @@
-//! The daemon's side: a listening socket that only root can reach, and a group if that was asked for, answered between two
-//! rounds of the event loop.
+//! Server side: a listening socket for root, and optionally for a group. The event loop serves it.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,8 +15,8 @@ use super::{Answer, Request, parse_request};
 
 /// LIMIT: bytes of one request.
 const REQUEST_MAX: u64 = 1 << 20;
-/// A client gets this long for its line, so that a silent one cannot stop the event loop. For reading its answer it gets as long
-/// as it takes, almost: nothing waits for that (`daemon/replies.rs`).
+/// Time limit for reading a request, so that a silent client cannot block the event loop. Replies
+/// do not block it (`daemon/replies.rs`).
 const PATIENCE: Duration = Duration::from_millis(200);
 
 pub(crate) struct Server {
@@ -25,28 +24,29 @@ pub(crate) struct Server {
     path: PathBuf,
 }
 
-/// A request that waits for its answer.
+/// A request that waits for its reply.
 pub(crate) struct Incoming {
     stream: UnixStream,
-    /// Or what to answer, as it is none.
+    /// The request, or the error to reply with.
     pub(crate) request: Result<Request, String>,
 }
 
 impl Server {
-    /// Listens at `path`, in the place of a socket that nobody answers any more, for root and the members of `group`.
+    /// Listens at `path` for root and the members of `group`. Replaces a socket that a dead daemon
+    /// left.
     pub(crate) fn listen(path: &Path, group: Option<Gid>) -> std::io::Result<Self> {
         if let Err(error) = std::fs::remove_file(path)
             && error.kind() != ErrorKind::NotFound
         {
             return Err(error);
         }
-        // Nobody else's from its first moment on, whatever the umask is. There is one thread.
+        // Access is restricted from the start, whatever the umask is. The process has one thread.
         let before = umask(Mode::from_bits_truncate(0o177));
         let bound = UnixListener::bind(path);
         umask(before);
         let listener = bound?;
         if group.is_some() {
-            // Its members have to get there, whatever the umask is.
+            // Group members must be able to reach the socket, whatever the umask is.
             for folder in path.ancestors().skip(1).take(2) {
                 std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755))?;
             }
@@ -64,7 +64,7 @@ impl Server {
         self.listener.as_fd()
     }
 
-    /// The next request that waits, if there is one.
+    /// Returns the next waiting request, if any.
     pub(crate) fn accept(&self) -> Option<Incoming> {
         let (stream, _) = self.listener.accept().ok()?;
         stream.set_nonblocking(false).ok()?;
@@ -82,7 +82,7 @@ impl Server {
     }
 }
 
-/// A stream that is read until then, however little comes at a time.
+/// A stream with a deadline for all reads together.
 struct Within<'a> {
     stream: &'a UnixStream,
     until: Instant,
@@ -91,7 +91,7 @@ struct Within<'a> {
 impl Read for Within<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let left = self.until.saturating_duration_since(Instant::now());
-        // A timeout of zero would be none.
+        // A zero timeout would mean no timeout.
         if left.is_zero() {
             return Err(ErrorKind::TimedOut.into());
         }
@@ -102,19 +102,19 @@ impl Read for Within<'_> {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // The daemon ends: a file left behind would only look like a daemon that hangs.
+        // A remaining file would look like a daemon that hangs.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
 impl Incoming {
-    /// For the answers: neither reading nor writing waits.
+    /// Returns the stream for the reply, in non-blocking mode.
     pub(crate) fn into_stream(self) -> std::io::Result<UnixStream> {
         self.stream.set_nonblocking(true)?;
         Ok(self.stream)
     }
 
-    /// At the other end of that socket, as if it had asked.
+    /// Makes a request whose client is the peer of this socket.
     #[cfg(test)]
     pub(crate) fn from(stream: UnixStream) -> Self {
         let request = Ok(Request::ShowStatus);
@@ -122,7 +122,7 @@ impl Incoming {
     }
 }
 
-/// An answer as it goes over the socket.
+/// Encodes a reply as one line.
 pub(crate) fn line(result: Result<Value, String>) -> Vec<u8> {
     let answer = match result {
         Ok(value) => Answer::Ok(value),

@@ -1,4 +1,4 @@
-//! What is asked on the control socket: reports, and changes of what is our own.
+//! Requests on the control socket: reports, and changes of the overlay.
 
 use nix::time::ClockId;
 use serde_json::Value;
@@ -13,7 +13,7 @@ use crate::api::Request;
 use crate::report;
 
 impl Daemon {
-    /// Answers a request; `Stop`, `Trace` and `ListenOam` are the event loop's.
+    /// Serves a request. The event loop serves `Stop`, `Trace` and `ListenOam`.
     pub(super) fn answer(&mut self, request: &Request) -> Result<Value, String> {
         fn json(report: impl serde::Serialize) -> Result<Value, String> {
             serde_json::to_value(report).map_err(|error| error.to_string())
@@ -92,7 +92,7 @@ impl Daemon {
         }
     }
 
-    /// A change of what is our own: all of it or nothing.
+    /// Changes the overlay and applies it; on an error nothing changes.
     fn change_own(
         &mut self,
         change: impl FnOnce(&mut Overlay, &Node) -> Result<(), String>,

@@ -1,4 +1,4 @@
-//! The event loop.
+//! Event loop of the daemon.
 
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -13,18 +13,19 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use super::{Daemon, DaemonError, neighbors};
 use crate::api::Request;
 
-/// The kernel does not notify about some settings (`seg6_enabled`, the tunnel source, …): they are read this often, so
-/// that they too take effect within 10 ms.
+/// Polling interval for settings that cause no netlink notification (`seg6_enabled`, the tunnel
+/// source). Such a change takes effect within 10 ms.
 const SETTINGS_PERIOD: Duration = Duration::from_millis(8);
-/// How often a change is tried again that could not be applied.
+/// Interval between retries of a change that failed.
 const RETRY: Duration = Duration::from_secs(1);
-/// They are read less often where there are so many interfaces that it would take more than one part in so many of a
-/// processor. Measured with a few: 30 us of a release build, five times that without optimization.
+/// Poll less often when polling would use more than 1/25 of a CPU, as with very many interfaces.
+/// One poll of a few interfaces takes 30 us in a release build.
 const SETTINGS_SHARE: u32 = 25;
-/// How often the foreground's status is due.
+/// Interval of the status callback.
 const STATUS_PERIOD: Duration = Duration::from_secs(1);
 
-/// Readable when the process has been told to end. From now on that does not end it by itself.
+/// Returns a socket that is readable after SIGINT, SIGTERM or SIGHUP. These signals no longer end
+/// the process.
 pub(super) fn signals() -> std::io::Result<UnixStream> {
     let (signalled, sender) = UnixStream::pair()?;
     signalled.set_nonblocking(true)?;
@@ -35,8 +36,8 @@ pub(super) fn signals() -> std::io::Result<UnixStream> {
 }
 
 impl Daemon {
-    /// Runs until SIGINT, SIGTERM or `sidestep stop`, then detaches everything and removes what it had made. `tick` is
-    /// called about once a second.
+    /// Runs until SIGINT, SIGTERM or `sidestep stop`, then detaches everything and removes its
+    /// files. Calls `tick` about once per second.
     pub fn run(mut self, mut tick: impl FnMut(&Self)) -> Result<(), DaemonError> {
         let mut settings_due = Instant::now() + SETTINGS_PERIOD;
         let mut neighbors_due = Instant::now();
@@ -80,7 +81,7 @@ impl Daemon {
                 self.release();
             }
             let services = self.liveness.look(self.mirror.node(), now);
-            // What failed may succeed now: not for a change, but because there is memory again.
+            // Retry a failed change: memory may be available again.
             let again = self.problem.is_some() && now >= retry_due;
             let all = again || settings || services;
             if all || !notified.is_empty() {
@@ -112,10 +113,10 @@ impl Daemon {
             }
         }
         let ended = self.kernel.detach_all().map_err(DaemonError::from);
-        // The socket before the folder that it is in.
+        // Remove the socket before its directory.
         drop(self.server);
         drop(self.lock);
-        // The answer goes out when everything is gone, so that `sidestep stop` returns then.
+        // Reply last, so that `sidestep stop` returns after the cleanup.
         if let Some(incoming) = stop {
             let done = ended.as_ref().map(|()| serde_json::Value::Null);
             let answer = done.map_err(ToString::to_string);
@@ -124,7 +125,7 @@ impl Daemon {
         ended
     }
 
-    /// Until something happens or the settings are due.
+    /// Waits for an event or until `due`.
     fn wait(&self, due: Instant) -> Result<(), DaemonError> {
         let mut fds = vec![
             PollFd::new(self.signalled.as_fd(), PollFlags::POLLIN),
@@ -166,7 +167,7 @@ impl Daemon {
     }
 }
 
-/// What this thread has taken of the processors.
+/// CPU time of this thread.
 fn processor_time() -> Result<Duration, DaemonError> {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
     time.map(Duration::from)

@@ -1,5 +1,5 @@
-//! ICMP on the daemon's part: what the packet path reports is answered, and errors that come back to this node as a headend
-//! are told on. None of it is in the way of packets: without the daemon they go on as before, only nobody is told.
+//! ICMP messages of the daemon: errors and replies for reports from the packet path, and relayed
+//! errors. Forwarding does not depend on them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,18 +20,18 @@ use crate::icmp::socket::Sockets;
 use crate::icmp::{Counts, Message};
 use crate::report;
 
-/// So many are dealt with before the daemon looks at anything else.
+/// Maximum number of messages per round of the event loop.
 const AT_ONCE: usize = 64;
-/// Who waits longer for an answer has stopped waiting: what a dead daemon left is not answered.
+/// Drop reports older than this, such as those queued while no daemon ran.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How often sockets are tried again that could not be opened.
+/// Interval between attempts to open the sockets.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// What is known of it.
+/// Sockets and counters.
 #[derive(Debug)]
 pub(super) struct Icmp {
     sockets: Option<Sockets>,
-    /// Why there are none.
+    /// Reason why there are no sockets.
     problem: Option<String>,
     retry: Instant,
     answered: Counts,
@@ -41,7 +41,7 @@ pub(super) struct Icmp {
     bucket: Bucket,
 }
 
-/// RFC 4443 2.4(f), of what is relayed.
+/// Rate limit for relayed errors (RFC 4443 2.4(f)), as a token bucket.
 #[derive(Debug)]
 struct Bucket {
     tokens: f64,
@@ -99,17 +99,17 @@ impl Icmp {
         }
     }
 
-    /// Readable when an error has come for this node.
+    /// Descriptor that is readable when an error for this node has arrived.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.sockets.as_ref().map(Sockets::fd)
     }
 
-    /// Why nothing is sent, if so.
+    /// Reason why no messages can be sent.
     pub fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
 
-    /// Whether it was sent.
+    /// Sends a message and returns whether that succeeded.
     fn send(&mut self, message: &Message, vrf: Option<IfIndex>) -> bool {
         let sent = match &self.sockets {
             Some(sockets) => sockets.send(message, vrf),
@@ -121,7 +121,7 @@ impl Icmp {
 }
 
 impl Daemon {
-    /// Answers what the packet path has reported, and tells on what has come back.
+    /// Replies to reports of the packet path, and relays received errors.
     pub(super) fn tell_senders(&mut self) {
         let now = Instant::now();
         self.icmp.open(now);
@@ -177,14 +177,15 @@ impl Daemon {
     }
 }
 
-/// The VRF whose routes lead to the sender: of a packet from inside that was looked up in other tables than the ingress
-/// port's, the one that has one of these; else the one that the ingress port is in.
+/// Returns the VRF whose routes lead to the source of a packet. If the packet was looked up in
+/// other tables than the ingress port's, this is the VRF of one of these tables. Otherwise it is
+/// the VRF of the ingress port.
 fn vrf_of(node: &Node, compiled: &Compiled, report: &Report) -> Option<IfIndex> {
     let port = compiled.image.ports.get(&report.ifindex);
     let is_ports_own = port.is_some_and(|it| [it.view6, it.view4].contains(&report.view));
     let view = compiled.index.views.get(&report.view);
     if let Some(view) = view.filter(|_| !is_ports_own) {
-        // Before a VRF's table others may be asked, as table local is.
+        // Tables before that of the VRF may be merged in the view, such as table local.
         return view.tables.iter().find_map(|table| vrf_with(node, *table));
     }
     let master = node.links.get(&IfIndex(report.ifindex))?.master?;
@@ -201,7 +202,7 @@ fn vrf_with(node: &Node, table: TableId) -> Option<IfIndex> {
     Some(vrf.ifindex)
 }
 
-/// The VRF in whose table the policy is the way to that destination; none: there is no VRF, or it is in none.
+/// Returns the VRF in whose table this policy is the route to the destination, if any.
 fn vrf_toward(node: &Node, relayed: &Relayed) -> Option<IfIndex> {
     let is_vrf = |kind: &LinkKind| matches!(kind, LinkKind::Vrf { .. });
     if !node.links.values().any(|link| is_vrf(&link.kind)) {
@@ -236,7 +237,7 @@ mod tests {
     use super::*;
     use crate::compile::ViewInfo;
 
-    /// `eth0` is in the VRF of table 100, `eth1` in none.
+    /// `eth0` is in the VRF of table 100, `eth1` is in no VRF.
     const NODE: &str = r#"
 ports:
   eth0: {mac: "02:00:00:00:00:01", addresses: ["fc00::2/64"]}
@@ -268,7 +269,7 @@ ports:
         let node = node();
         let port = |name| node.link_by_name(name).expect("a port").ifindex.0;
         let mut compiled = Compiled::default();
-        // Views of `eth0`, `eth1`, a SID's with `vrftable`, one's with `table`.
+        // Views of `eth0`, `eth1`, a SID with `vrftable`, and a SID with `table`.
         let views = [&[255, 100, 254][..], &[255, 254], &[255, 100], &[254]];
         for (view, tables) in (1..).zip(views) {
             let tables = tables.iter().map(|table| TableId(*table));

@@ -1,4 +1,4 @@
-//! A client that is answered line by line, as long as it listens. Nothing waits for it.
+//! A client that receives one line after the other. Writing never blocks.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -11,17 +11,17 @@ use serde_json::Value;
 
 use crate::api::{Incoming, line};
 
-/// LIMIT: bytes that wait for the client to read.
+/// LIMIT: bytes buffered for one client.
 const PENDING_MAX: usize = 4 << 20;
 
-/// The client, and what it has not read yet.
+/// A client with its unsent data.
 pub(super) struct Lines {
     stream: UnixStream,
     pending: VecDeque<u8>,
 }
 
 impl Lines {
-    /// Of the client that asked. Fails if it has gone.
+    /// Takes the connection of a request. Fails if the client has disconnected.
     pub fn to(client: Incoming) -> std::io::Result<Self> {
         Ok(Self {
             stream: client.into_stream()?,
@@ -29,17 +29,17 @@ impl Lines {
         })
     }
 
-    /// So much is not read yet that the next line had better be left out.
+    /// Whether the buffer is full, so that the caller should skip the next line.
     pub fn is_full(&self) -> bool {
         self.pending.len() > PENDING_MAX
     }
 
-    /// Everything that was said has been handed over.
+    /// Whether all data has been sent.
     pub fn is_empty(&self) -> bool {
         self.pending.is_empty()
     }
 
-    /// Bytes that wait for the client to read.
+    /// Number of unsent bytes.
     pub fn pending(&self) -> usize {
         self.pending.len()
     }
@@ -52,7 +52,7 @@ impl Lines {
         self.pending.extend(line(result));
     }
 
-    /// Hands the socket as much as it takes. False: nobody reads any more.
+    /// Sends as much as the socket accepts. Returns false if the client has disconnected.
     pub fn send(&mut self) -> bool {
         while !self.pending.is_empty() {
             match self.stream.write(self.pending.as_slices().0) {
@@ -66,7 +66,7 @@ impl Lines {
         true
     }
 
-    /// The client closes its side when it wants no more. It has nothing else to say.
+    /// Whether the client has closed its side. A client sends nothing else after its request.
     pub fn client_hung_up(&mut self) -> bool {
         let mut buffer = [0; 64];
         loop {
@@ -79,7 +79,8 @@ impl Lines {
         }
     }
 
-    /// What the event loop waits for on its behalf: that the client takes more and, with `listens`, that it hangs up.
+    /// Events to poll for: writability if data is pending and, with `listens`, the end of the
+    /// connection.
     pub fn waits_for(&self, listens: bool) -> (BorrowedFd<'_>, PollFlags) {
         let mut flags = PollFlags::empty();
         flags.set(PollFlags::POLLIN, listens);

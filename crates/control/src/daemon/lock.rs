@@ -1,5 +1,5 @@
-//! One instance per network namespace: a lock file that the kernel releases when its holder dies. The pins have an owner
-//! too, but under `ip netns exec` each process may see a BPF file system of its own.
+//! One instance per network namespace, by a lock file that the kernel releases when its holder
+//! dies. Pins have an owner too, but each `ip netns exec` may mount a BPF file system of its own.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, Write};
@@ -17,14 +17,15 @@ pub(super) struct Lock {
 }
 
 impl Drop for Lock {
-    /// The directory goes with the instance: log, lock and all.
+    /// Removes the directory with log and lock.
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.directory);
     }
 }
 
 impl Lock {
-    /// Makes the namespace's directory and takes its lock, or says whose it is.
+    /// Creates the directory of the namespace and takes its lock. If another instance holds it, the
+    /// error has its pid.
     pub(super) fn take(directory: &Path) -> Result<Self, DaemonError> {
         let path = directory.join("lock");
         let failed = |source| DaemonError::File {
@@ -43,7 +44,7 @@ impl Lock {
                 .truncate(false)
                 .open(&path);
             let mut file = match opened {
-                // An instance that ends removed the directory right now.
+                // Another instance removed the directory just now.
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 other => other.map_err(failed)?,
             };
@@ -77,14 +78,15 @@ impl Lock {
     }
 }
 
-/// Whether the file still is the one at that path, and not one that an ending instance has removed.
+/// Whether the file is still the one at that path. An instance that exits removes its file.
 fn is_at(file: &File, path: &Path) -> bool {
     let identity = |data: fs::Metadata| (data.dev(), data.ino());
     let there = fs::metadata(path).map(identity).ok();
     there.is_some() && there == file.metadata().map(identity).ok()
 }
 
-/// Removes the directories of dead instances in network namespaces that are gone, as `is_there` says by their inode.
+/// Removes the directories of dead instances whose network namespace no longer exists. `is_there`
+/// tests an inode.
 pub(super) fn remove_orphans(root: &Path, is_there: impl Fn(u64) -> bool) {
     for entry in fs::read_dir(root).into_iter().flatten().flatten() {
         let inode = entry

@@ -1,6 +1,7 @@
-//! The daemon: follows the kernel's configuration, keeps the tables and the ports in step, answers the control socket.
+//! The daemon: mirrors the kernel's configuration, keeps tables and ports up to date, and serves
+//! the control socket.
 //!
-//! One thread, one event loop; packets never wait for it.
+//! It has one thread and one event loop; packets never wait for it.
 
 mod answers;
 mod events;
@@ -53,29 +54,29 @@ use oam::Oam;
 use own::{Devices, Over};
 use replies::Replies;
 
-/// What `sidestep run` was asked for.
+/// Options of `sidestep run`.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Interface names.
     pub ports: Vec<String>,
     /// Target of the ports.
     pub mode: Mode,
-    /// Routes, rules and neighbors of Sidestep's own.
+    /// Routes, rules and neighbors that exist only in Sidestep.
     pub config: File,
     /// Sizes of the tables.
     pub limits: Limits,
-    /// Where programs and tables are pinned.
+    /// Directory of the pins.
     pub pin_root: PathBuf,
-    /// Receive buffer for the kernel's notifications, in bytes.
+    /// Receive buffer for netlink notifications, in bytes.
     pub receive_buffer: usize,
-    /// How many senders are told of errors, for each port.
+    /// Rate limit for ICMP errors, per port.
     pub icmp_rate: ReportRate,
-    /// Whose members may use the socket, besides root.
+    /// Group whose members may use the socket, besides root.
     pub group: Option<Gid>,
 }
 
 impl Options {
-    /// What can be said before anything of the node is read: that there are ports, and the privileges.
+    /// Checks what needs no state of the node: the number of ports, and the privileges.
     pub fn check(&self) -> Result<(), DaemonError> {
         if self.ports.is_empty() {
             return Err(DaemonError::NoPorts);
@@ -84,68 +85,68 @@ impl Options {
     }
 }
 
-/// How a packet's way through live tables is told; the CLI brings its own printer.
+/// Formats packets for clients; provided by the CLI.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketWords {
-    /// Of a frame that somebody has. Arguments: node, what the tables mean, the tables, ingress interface, frame.
+    /// Explains a given frame. Arguments: node, index, tables, ingress interface, frame.
     pub explain: fn(&Node, &Index, Native, u32, &[u8]) -> Value,
-    /// Of outer headers without what is each packet's own: every header, and the same in words.
+    /// Formats outer headers without the fields that differ per packet: as JSON and as text.
     pub headers: fn(&[u8]) -> (Value, String),
-    /// Of a packet that the packet path has told; none if the filter does not fit it after all.
+    /// Formats a traced packet; none if the filter does not match after all.
     pub tell: fn(&Node, &Compiled, &Filter, Told<'_>) -> Option<Value>,
 }
 
-/// Why the daemon cannot start, or had to end.
+/// Why the daemon cannot start, or had to exit.
 #[derive(Debug, Error)]
 pub enum DaemonError {
     /// Another instance runs in this network namespace.
     #[error("sidestep runs in this network namespace already (pid {0}); `sidestep stop` ends it")]
     Running(i32),
-    /// A file or socket of its own cannot be made.
+    /// A file or socket of the daemon cannot be created.
     #[error("{path}: {source}")]
     File {
-        /// Which.
+        /// Path.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: std::io::Error,
     },
     /// No such interface.
     #[error("port {name}: there is no such interface; there are {there}")]
     NoInterface {
-        /// As given.
+        /// Name as given.
         name: String,
-        /// Names of the interfaces that are there.
+        /// Names of the existing interfaces.
         there: String,
     },
-    /// The interface can be no port.
+    /// The interface cannot be a port.
     #[error("port {name}: {why}")]
     Port {
-        /// Its name.
+        /// Interface name.
         name: String,
-        /// Why.
+        /// Reason.
         why: String,
     },
     /// No port was named.
     #[error("no port: name at least one interface")]
     NoPorts,
-    /// The configuration file.
+    /// The configuration file is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The node cannot be compiled.
     #[error(transparent)]
     Compile(#[from] CompileError),
-    /// The kernel's side of the packet path.
+    /// Loading or updating the packet path failed.
     #[error(transparent)]
     Kernel(#[from] KernelError),
-    /// The kernel's configuration.
+    /// Reading the kernel's configuration failed.
     #[error(transparent)]
     Mirror(#[from] MirrorError),
-    /// The event loop's own system calls.
+    /// A system call of the event loop failed.
     #[error("event loop: {0}")]
     System(#[from] std::io::Error),
 }
 
-/// A port that runs.
+/// An attached port.
 #[derive(Clone, Debug)]
 struct Port {
     ifindex: IfIndex,
@@ -170,47 +171,48 @@ pub struct Daemon {
     oam: Oam,
     attached: BTreeMap<String, Port>,
     refused: BTreeMap<String, String>,
-    /// Why the last change could not be applied; what ran before runs on.
+    /// Why the last change could not be applied; the previous tables stay in effect.
     problem: Option<String>,
     origin: Origin,
     started: Instant,
-    /// A grace period is under way, behind which indices come free.
+    /// A grace period is under way, after which indices become free.
     releasing: bool,
-    /// Indices have come free since all was compiled, so that what did not fit may fit now.
+    /// Indices became free since the last full compilation, so that more may fit now.
     has_room: bool,
-    /// That is not tried before.
+    /// Earliest time of the next attempt.
     refit: Instant,
-    /// How often the tables were compiled.
+    /// Number of compilations.
     compilations: u64,
-    /// How often notifications were lost.
+    /// Number of resyncs.
     resyncs: u64,
     preparing: Option<trace::Preparing>,
     tracing: Option<trace::Tracing>,
     replies: Replies,
     server: Server,
-    /// Readable when the process has been told to end.
+    /// Readable after a signal to exit.
     signalled: UnixStream,
     lock: Lock,
 }
 
-/// What the foreground shows now and then.
+/// Status for the foreground display.
 #[derive(Clone, Debug)]
 pub struct Status {
     /// Counters of the ports.
     pub ports: Vec<report::PortCounters>,
-    /// Of each requested port: its target, or why it has none.
+    /// Target of each requested port, with the reason.
     pub targets: report::Ports,
     /// Prefixes in all views.
     pub prefixes: usize,
-    /// What is not in effect, and why.
+    /// Conditions that keep part of the configuration from taking effect.
     pub problems: BTreeSet<String>,
 }
 
 impl Daemon {
-    /// Loads, compiles, attaches. On an error everything is as it was before, save what a dead instance had left.
+    /// Loads, compiles and attaches. On an error it undoes everything, except for pins adopted from
+    /// a dead instance.
     pub fn start(options: Options, words: PacketWords) -> Result<Self, DaemonError> {
         options.check()?;
-        // Secrets of HMAC keys are in this process: nothing of its memory is written down when it dies.
+        // The process holds the secrets of HMAC keys: it must not leave a core dump.
         set_dumpable(false).map_err(|errno| DaemonError::System(errno.into()))?;
         raise_descriptors();
         let directory = run_directory();
@@ -218,10 +220,10 @@ impl Daemon {
         if let Some(run_root) = directory.parent() {
             orphans::remove(&options.pin_root, run_root);
         }
-        // Before anything is attached: who presses Ctrl-C from here on finds nothing left of it.
+        // Before anything is attached, so that an early Ctrl-C leaves nothing behind.
         let signalled = events::signals()?;
         let mirror = Mirror::open_with_buffer(options.receive_buffer)?;
-        // All names are checked before anything is made.
+        // Check all names before creating anything.
         for name in &options.ports {
             let link =
                 mirror
@@ -286,7 +288,7 @@ impl Daemon {
         };
         daemon.limit_copies();
         if let Err(error) = daemon.bring_up() {
-            // Nothing half applied: an instance that could not start leaves nothing attached.
+            // An instance that could not start leaves nothing attached.
             let _ = daemon.kernel.detach_all();
             return Err(error);
         }
@@ -294,7 +296,7 @@ impl Daemon {
     }
 
     fn bring_up(&mut self) -> Result<(), DaemonError> {
-        // Tables first: a program that is switched to new tables finds them filled.
+        // Tables first, so that an attached program finds them filled.
         self.bring_patiently(None)?;
         let full = &self.compiled.index.full;
         if let Some(table) = self.own.routes.keys().find_map(|key| full.get(key)) {
@@ -304,12 +306,12 @@ impl Daemon {
         if let Some((name, why)) = self.refused.pop_first() {
             return Err(DaemonError::Port { name, why });
         }
-        // What only starting needed: to look at all processes' namespaces, to give the socket to a group, to name the
-        // programs of others, to mount a BPF file system.
+        // Drop privileges that only starting needs: reading all processes' namespaces, changing the
+        // socket's group, naming other processes' programs, and mounting a BPF file system.
         Ok(kernel::drop_privileges()?)
     }
 
-    /// What the kernel has, with our own on top.
+    /// The mirrored node with the overlay.
     fn node(&self) -> &Node {
         self.over.node(self.mirror.node())
     }
@@ -319,13 +321,14 @@ impl Daemon {
         self.over = Over::of(self.mirror.node(), &self.own, &self.devices, down);
     }
 
-    /// Remembers what the interfaces of our own are called, and finds those that have been made again.
+    /// Records the names of interfaces in the overlay, and follows interfaces that were recreated.
     fn find_devices(&mut self) {
         let moved = self.devices.follow(&mut self.own, self.mirror.node());
         self.liveness.follow_devices(&moved);
     }
 
-    /// The ports with a place in the tables: of two that share a slot, the one that has it already, else the first.
+    /// Returns the ports that get an entry in the port table. Of two that share one, the port that
+    /// already has it stays; otherwise it is the first.
     fn slots(&self) -> BTreeSet<IfIndex> {
         let mut slots: BTreeMap<u32, IfIndex> = BTreeMap::new();
         let has = |ifindex: &IfIndex| self.compiled.image.ports.contains_key(&ifindex.0);
@@ -340,7 +343,7 @@ impl Daemon {
         slots.into_values().collect()
     }
 
-    /// The requested ports that are there, with what can be done with them.
+    /// The requested ports that exist, each with its target.
     fn wanted(&self) -> impl Iterator<Item = (&String, &Link, Result<(Target, String), String>)> {
         let node = self.mirror.node();
         self.options.ports.iter().filter_map(move |name| {
@@ -349,8 +352,8 @@ impl Daemon {
         })
     }
 
-    /// Attaches ports that are there and are not attached, and detaches what is no port any more: its interface has gone,
-    /// has another name, or cannot be a port now.
+    /// Attaches missing ports. Detaches ports whose interface is gone, was renamed, or can no
+    /// longer be a port.
     fn attach_ports(&mut self) {
         let right: BTreeSet<(String, IfIndex, Target)> = self
             .wanted()
@@ -393,7 +396,8 @@ impl Daemon {
         let ports: BTreeSet<u32> = self.attached.values().map(|port| port.ifindex.0).collect();
         for (ifindex, _) in self.kernel.attached() {
             if !ports.contains(&ifindex) {
-                // Where the interface is gone or in another namespace, this removes program and pin, too.
+                // If the interface is gone or in another namespace, this still removes program and
+                // pin.
                 let _ = self.kernel.detach(ifindex);
             }
         }
@@ -412,7 +416,8 @@ impl Daemon {
         }
     }
 
-    /// After a change of the kernel's configuration: of these, or also of settings that nobody notifies.
+    /// Applies a change of the kernel's configuration; `settings`: also of settings without
+    /// notification.
     fn follow(&mut self, changes: &Changes, settings: bool) {
         let is_small = !settings && !changes.other && !changes.is_empty();
         if is_small && self.problem.is_none() && self.step(changes) {
@@ -428,8 +433,8 @@ impl Daemon {
         self.attach_ports();
     }
 
-    /// An interface may have been deleted and made again, with the index it had, before anybody looked: then the
-    /// program is not on it any more. Where it is, attaching it again changes nothing.
+    /// Attaches all ports again. An interface may have been recreated with the same index, so that
+    /// the program is gone. Attaching twice changes nothing.
     fn attach_again(&mut self) {
         let links = &self.mirror.node().links;
         let kernel = &mut self.kernel;
@@ -446,7 +451,7 @@ impl Daemon {
         });
     }
 
-    /// What the foreground shows.
+    /// Status for the foreground display.
     pub fn status(&self) -> Status {
         Status {
             ports: self.port_counters().unwrap_or_default(),
@@ -456,7 +461,7 @@ impl Daemon {
         }
     }
 
-    /// What is not in effect, and why, in sentences.
+    /// Conditions that keep part of the configuration from taking effect, as sentences.
     pub fn problems(&self) -> BTreeSet<String> {
         let failed = self
             .problem
@@ -481,12 +486,12 @@ impl Daemon {
             .collect()
     }
 
-    /// How it began: afresh, or with what a dead instance had pinned.
+    /// Whether the instance started fresh or adopted pins.
     pub fn origin(&self) -> Origin {
         self.origin
     }
 
-    /// When it began.
+    /// Time of the start.
     pub fn started(&self) -> Instant {
         self.started
     }
@@ -499,9 +504,8 @@ impl Daemon {
     }
 }
 
-/// Each service that is asked takes a descriptor, and the 1024 that a process usually begins with would be gone with as many
-/// services. How many there may be at most is the administrator's to say: the hard limit. Where that is forbidden, what there is
-/// has to do.
+/// Raises the soft limit of descriptors to the hard limit. Each probed service takes one, and the
+/// usual soft limit is 1024. A failure is ignored.
 fn raise_descriptors() {
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
         && soft < hard
@@ -510,7 +514,7 @@ fn raise_descriptors() {
     }
 }
 
-/// What that clock shows, in nanoseconds. One that cannot be read shows 0.
+/// Reads a clock in nanoseconds; 0 if it cannot be read.
 fn nanoseconds(clock: ClockId) -> u64 {
     clock_gettime(clock).map_or(0, |time| Duration::from(time).as_nanos() as u64)
 }

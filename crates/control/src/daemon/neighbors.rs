@@ -1,13 +1,15 @@
-//! Neighbors of the packet path. The kernel sees nothing of its traffic: left alone, it would let a neighbor in use grow
-//! stale without ever asking whether it is still there, forget it when its table is crowded, and resolve a next hop only
-//! when it has a packet for it itself.
+//! Neighbors of the packet path. The kernel does not see forwarded packets. On its own it would let
+//! a neighbor in use become stale, remove it when the table is crowded, and resolve a next hop only
+//! for its own packets.
 //!
-//! So the kernel is asked (`NTF_USE`, which is what a packet of its own does) for
-//! - a neighbor that packets went to, when it is stale, or was not asked for since [`TOUCH`];
-//! - a destination on a link that packets were dropped for, since only tables that the kernel does not consult lead there;
-//! - a next hop that is not resolved: at once when it is new or packets need it, else again and again, ever more rarely.
+//! Sidestep therefore requests resolution (`NTF_USE`, as a packet of the kernel does) for:
+//! - a neighbor that packets use, when it is stale or was not requested since [`TOUCH`];
+//! - an on-link destination whose packets were dropped, if only tables unknown to the kernel lead
+//!   to it;
+//! - an unresolved next hop: at once when it is new or needed, otherwise with a growing interval.
 //!
-//! Nobody's entry is changed: permanent, managed and learned ones are left alone. A neighbor without traffic ages as ever.
+//! Sidestep changes no entry: permanent, managed and learned entries stay. Neighbors without
+//! traffic age normally.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -19,30 +21,31 @@ use sidestep_model::route::{Family, Route, RouteKind};
 use super::Daemon;
 use crate::compile::ViewInfo;
 
-/// Between two looks at what packets needed.
+/// Interval of the neighbor check.
 pub(super) const PERIOD: Duration = Duration::from_millis(200);
-/// A neighbor in use is asked for so often although it is not stale: the kernel forgets what was not used for
-/// `gc_stale_time` (60 s) if its table is crowded.
+/// Request interval for a reachable neighbor in use. A crowded kernel table removes entries that
+/// were not used for `gc_stale_time` (60 s).
 const TOUCH: Duration = Duration::from_secs(20);
-/// The kernel solicits three times, a second apart, before it gives up; while it does, asking again changes nothing.
+/// Minimum interval between requests. The kernel sends three solicitations, one per second, and
+/// ignores further requests meanwhile.
 const AGAIN: Duration = Duration::from_secs(1);
-/// An unresolved next hop that no packet needs is asked for at least so often.
+/// Maximum interval between requests for an unresolved next hop without traffic.
 const AGAIN_MAX: Duration = Duration::from_secs(64);
-/// LIMIT: unresolved next hops asked for in one look. Each takes an entry of the kernel's neighbor table, which holds
-/// 1,024 by default (`gc_thresh3`), for three seconds and more.
+/// LIMIT: unresolved next hops requested per check. Each occupies an entry of the kernel's neighbor
+/// table for at least three seconds; that table holds 1,024 by default (`gc_thresh3`).
 const RESOLVED_AT_ONCE: usize = 16;
-/// LIMIT: neighbors kept alive in one look.
+/// LIMIT: reachable neighbors refreshed per check.
 const KEPT_AT_ONCE: usize = 256;
 
 /// Link and address of a neighbor.
 type Key = (IfIndex, IpAddr);
 
-/// What is known of a next hop that may have to be asked for.
+/// State of a next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Need {
     key: Key,
     state: State,
-    /// Packets needed it since the last look.
+    /// Packets used it since the last check.
     used: bool,
 }
 
@@ -53,7 +56,7 @@ enum State {
     Fresh,
 }
 
-/// When next hops were asked for.
+/// Time of the last request for each next hop.
 #[derive(Debug, Default)]
 pub(super) struct Neighbors {
     asked: BTreeMap<Key, Asked>,
@@ -62,12 +65,12 @@ pub(super) struct Neighbors {
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     at: Instant,
-    /// Until it is asked for again without need.
+    /// Interval until the next request without traffic.
     wait: Duration,
 }
 
 impl Neighbors {
-    /// Which to ask for now.
+    /// Returns the next hops to request now.
     fn due(&mut self, needs: impl Iterator<Item = Need>, now: Instant) -> Vec<Key> {
         let mut resolve = Vec::new();
         let mut keep = Vec::new();
@@ -84,14 +87,14 @@ impl Neighbors {
             }
             match need.state {
                 State::Unresolved => resolve.push((!need.used, at, need)),
-                // Nobody needs it: it ages as ever.
+                // Without traffic it ages normally.
                 _ if !need.used => {}
                 _ => keep.push((false, at, need)),
             }
         }
         let mut due = Vec::new();
         for (mut candidates, most) in [(resolve, RESOLVED_AT_ONCE), (keep, KEPT_AT_ONCE)] {
-            // Those that packets need, then those that waited longest.
+            // Those with traffic first, then those that waited longest.
             candidates.sort_by_key(|(unused, at, need)| (*unused, *at, need.key));
             candidates.dedup_by_key(|(_, _, need)| need.key);
             due.extend(candidates.into_iter().take(most).map(|(_, _, need)| need));
@@ -116,7 +119,7 @@ impl Neighbors {
 }
 
 impl Daemon {
-    /// Looks at what packets needed, and asks the kernel for it.
+    /// Checks which next hops packets used, and requests them from the kernel.
     pub(super) fn care_for_neighbors(&mut self, now: Instant) {
         let of_lists = self.node().policies.next_hops();
         let node = self.mirror.node();
@@ -142,7 +145,7 @@ impl Daemon {
                     Some(_) if self.mirror.is_stale(key.0, key.1) => State::Stale,
                     Some(_) => State::Fresh,
                 };
-                // A list of a policy is not used before its next hop has answered.
+                // A segment list is not used before its next hop is resolved.
                 let used = used || state == State::Unresolved && of_lists.contains(&key);
                 Some(Need { key, state, used })
             });
@@ -157,13 +160,14 @@ impl Daemon {
         });
         let needs = needs.chain(wanted);
         for (dev, address) in self.neighbors.due(needs, now) {
-            // The link may have gone, or the kernel's table be full: it is asked again.
+            // The link may be gone, or the kernel's table full: the next check tries again.
             let _ = self.mirror.use_neighbor(dev, address);
         }
     }
 }
 
-/// The link that an address is on by the route that a table of the view has for it; none if there is a next hop before it.
+/// Returns the link if the route for the address in a table of the view is on-link; none if it has
+/// a gateway.
 fn on_link<'a>(
     route: impl Fn(TableId, IpAddr) -> Option<&'a Route>,
     view: &ViewInfo,
@@ -226,7 +230,7 @@ mod tests {
         }
     }
 
-    /// At which seconds of the first `seconds` it is asked for, looked at every [`PERIOD`].
+    /// Returns the seconds at which a next hop is requested, with a check every [`PERIOD`].
     fn asked(need: Need, seconds: u64) -> Vec<u64> {
         let (mut neighbors, start) = (Neighbors::default(), Instant::now());
         let looks = (0u32..).map(|look| start + PERIOD * look);

@@ -1,5 +1,5 @@
-//! The O-flag (RFC 9259 2.1.1): copies of packets that have it, as the packet path makes them at SIDs, are counted and told to
-//! those who listen. What is inside a copy is not looked at, as the RFC wants.
+//! O-flag (RFC 9259 2.1.1): counts the copies of packets that the packet path makes at SIDs, and
+//! sends them to listening clients. The payload of a copy is not examined, as the RFC requires.
 
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
@@ -15,23 +15,23 @@ use super::trace::clock_offset;
 use crate::api::Incoming;
 use crate::report;
 
-/// So many are dealt with before the daemon looks at anything else.
+/// Maximum number of copies per round of the event loop.
 const AT_ONCE: usize = 64;
-/// LIMIT: clients that listen at a time.
+/// LIMIT: clients that listen at the same time.
 const LISTENERS: usize = 16;
 
-/// What is known of it.
+/// Counters and listening clients.
 #[derive(Default)]
 pub(super) struct Oam {
-    /// By the name of the port that the packet came by.
+    /// Copies by name of the ingress port.
     copied: BTreeMap<String, u64>,
-    /// Not told to somebody who listens, but does not read.
+    /// Copies that a listening client did not read in time.
     unread: u64,
     listeners: Vec<Lines>,
 }
 
 impl Oam {
-    /// What the event loop waits for on behalf of those who listen.
+    /// Events to poll for on behalf of the listening clients.
     pub fn waits_for(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
         self.listeners.iter().map(|lines| lines.waits_for(true))
     }
@@ -48,7 +48,7 @@ impl Oam {
     }
 }
 
-/// As many copies a second and port as that; a tenth of them at once.
+/// Returns a rate limit with a burst of a tenth of a second.
 fn limit(per_second: u32) -> ReportRate {
     ReportRate {
         per_second,
@@ -57,26 +57,26 @@ fn limit(per_second: u32) -> ReportRate {
 }
 
 impl Daemon {
-    /// After the rate of the configuration has changed.
+    /// Applies the rate of the configuration to the packet path.
     pub(super) fn limit_copies(&self) {
         self.kernel.limit_copies(limit(self.own.oam_rate));
     }
 
-    /// One more who listens: the first line says what is copied, each one behind it tells a copy.
+    /// Adds a listening client. Its first line is the report; each further line is a copy.
     pub(super) fn listen_to_copies(&mut self, incoming: Incoming) {
         if self.oam.listeners.len() >= LISTENERS {
             let full = format!("{LISTENERS} listen already");
             return self.replies.answer(incoming, Err(full));
         }
         let report = self.oam_report();
-        // Who has gone meanwhile hears nothing.
+        // A client that has disconnected gets nothing.
         if let Ok(mut lines) = Lines::to(incoming) {
             lines.say(&report);
             self.oam.listeners.push(lines);
         }
     }
 
-    /// Tells what has been copied, and lets go of those who have hung up.
+    /// Sends new copies to the clients, and removes clients that disconnected.
     pub(super) fn tell_copies(&mut self) {
         let offset = clock_offset();
         for copied in self.kernel.copies(AT_ONCE) {

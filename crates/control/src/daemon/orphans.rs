@@ -1,4 +1,5 @@
-//! What instances left that died together with their network namespace: nobody will start there again and take it over.
+//! Removal of what dead instances left in network namespaces that no longer exist: no new instance
+//! can adopt it.
 
 use std::cell::LazyCell;
 use std::collections::BTreeSet;
@@ -10,20 +11,20 @@ use sidestep_datapath::kernel::{self, Kernel};
 
 use super::lock;
 
-/// Removes it. What a namespace that is there has is never touched, nor where a program still is on an interface; that an
-/// instance is dead is known by its lock.
+/// Removes pins and directories of dead instances in deleted namespaces. Existing namespaces and
+/// attached programs are not touched. The lock shows whether an instance is dead.
 pub(super) fn remove(pin_root: &Path, run_root: &Path) {
-    // Looked for only if there is anything of other namespaces. Who may not look at every process knows of none that it has
-    // gone.
+    // Evaluated only if there is anything of other namespaces. Without permission to see all
+    // processes, no namespace counts as deleted.
     let there = LazyCell::new(namespaces);
     let is_there = |inode| there.as_ref().is_none_or(|there| there.contains(&inode));
     Kernel::remove_orphans(pin_root, is_there);
     lock::remove_orphans(run_root, is_there);
 }
 
-/// Inodes of the network namespaces that a process is in or has open, or that are mounted. (Of one that nothing but a
-/// socket holds, or a process that hides even from root, only counters and a log of a dead instance would be lost.) None if
-/// other processes cannot be seen.
+/// Returns the inodes of all network namespaces that a process uses or has open, or that are
+/// mounted. None if other processes are not visible. A namespace held only by a socket or a hidden
+/// process is missed; only counters and a log of a dead instance would be lost.
 fn namespaces() -> Option<BTreeSet<u64>> {
     if !kernel::sees_other_processes() {
         return None;
@@ -52,11 +53,11 @@ fn namespaces() -> Option<BTreeSet<u64>> {
         let mounts = fs::read_to_string(path.join("mountinfo")).unwrap_or_default();
         inodes.extend(mounts.split(' ').filter_map(of));
     }
-    // The own one at least is found.
+    // The process's own namespace is always found.
     (!inodes.is_empty()).then_some(inodes)
 }
 
-/// The inode in a name such as `net:[4026531840]`.
+/// Parses the inode from a name such as `net:[4026531840]`.
 fn of(name: &str) -> Option<u64> {
     name.strip_prefix("net:[")?.strip_suffix(']')?.parse().ok()
 }

@@ -1,5 +1,5 @@
-//! What only Sidestep has: the routes, rules, neighbors and VLAN tables of the configuration file, of `sidestep route`,
-//! `sidestep rule`, `sidestep vlan`, `sidestep policy` and `sidestep domain`.
+//! The overlay: routes, rules, neighbors, VLAN tables and policies that exist only in Sidestep,
+//! from the configuration file and from commands.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -18,12 +18,12 @@ use sidestep_model::service::Service;
 
 use crate::api::Verb;
 
-/// The kernel's node with what is our own on top: a node of its own only if there is anything.
+/// The mirrored node with the overlay; a separate node only if the overlay is not empty.
 #[derive(Debug, Default)]
 pub(crate) struct Over(Option<Node>);
 
 impl Over {
-    /// `down`: services that do not answer.
+    /// `down`: services that do not reply.
     pub(crate) fn of(
         mirrored: &Node,
         own: &Overlay,
@@ -45,7 +45,8 @@ impl Over {
         self.0.as_ref().unwrap_or(mirrored)
     }
 
-    /// Routes and neighbors of the kernel's node have changed. The routes that have so, or lead elsewhere by it.
+    /// Applies changed routes and neighbors of the mirrored node. Returns the routes that changed,
+    /// including policy routes that now lead elsewhere.
     pub(crate) fn follow(
         &mut self,
         mirrored: &Node,
@@ -77,13 +78,13 @@ impl Over {
     }
 }
 
-/// What the interfaces are called that our own configuration means. It is written with names, and one that is made again
-/// has another index.
+/// Names of the interfaces in the overlay. The configuration uses names, and a recreated interface
+/// has a new index.
 #[derive(Debug, Default)]
 pub(crate) struct Devices(BTreeMap<IfIndex, String>);
 
 impl Devices {
-    /// Puts interfaces that are there again in the place of those that have gone. Returns which for which.
+    /// Replaces interfaces that were recreated. Returns the new index for each old one.
     pub(crate) fn follow(
         &mut self,
         own: &mut Overlay,
@@ -118,14 +119,15 @@ impl Devices {
     }
 }
 
-/// Every interface that our own configuration means.
+/// Every interface that the overlay mentions.
 fn devices(own: &mut Overlay) -> BTreeSet<IfIndex> {
     let of_neighbors: Vec<_> = own.neighbors.keys().map(|(dev, _)| *dev).collect();
     let others = mentions(own).map(|dev| *dev);
     others.chain(of_neighbors).collect()
 }
 
-/// Where interfaces are meant, save the keys of neighbors. Rules and the domain have names.
+/// Mutable references to interfaces in the overlay, except for the keys of neighbors. Rules and the
+/// domain use names.
 fn mentions(own: &mut Overlay) -> impl Iterator<Item = &mut IfIndex> {
     let hops = own.routes.values_mut().flat_map(|it| &mut it.next_hops);
     let of_routes = hops.flat_map(|hop| {
@@ -174,7 +176,7 @@ fn context(node: &Node) -> Context<'_> {
     }
 }
 
-/// Carries out `sidestep route VERB WORDS`. On an error nothing has changed.
+/// Executes `sidestep route VERB WORDS`. On an error nothing changes.
 pub(crate) fn change(
     own: &mut Overlay,
     node: &Node,
@@ -201,7 +203,7 @@ pub(crate) fn change(
     Ok(())
 }
 
-/// Carries out `sidestep vlan VERB WORDS`. On an error nothing has changed.
+/// Executes `sidestep vlan VERB WORDS`. On an error nothing changes.
 pub(crate) fn change_vlan(
     own: &mut Overlay,
     node: &Node,
@@ -230,14 +232,14 @@ pub(crate) fn change_vlan(
     Ok(())
 }
 
-/// Carries out `sidestep domain VERB WORDS`. On an error nothing has changed.
+/// Executes `sidestep domain VERB WORDS`. On an error nothing changes.
 pub(crate) fn change_domain(
     own: &mut Overlay,
     node: &Node,
     verb: Verb,
     words: &[String],
 ) -> Result<(), String> {
-    // A port that is gone can still be taken out.
+    // A port that no longer exists can still be removed.
     let known = own.domain.entries();
     let there = known
         .into_iter()
@@ -257,7 +259,7 @@ pub(crate) fn change_domain(
     Ok(())
 }
 
-/// Carries out `sidestep policy VERB WORDS`. On an error nothing has changed.
+/// Executes `sidestep policy VERB WORDS`. On an error nothing changes.
 pub(crate) fn change_policy(
     own: &mut Overlay,
     node: &Node,
@@ -284,7 +286,7 @@ pub(crate) fn change_policy(
     Ok(())
 }
 
-/// `del NAME`, or all the words that it was added with.
+/// `del NAME`, or all arguments of the `add`.
 fn delete_policy(own: &mut Overlay, node: &Node, words: &mut Words) -> Result<(), String> {
     let name = policy::parse_name(words).map_err(|error| error.to_string())?;
     if !own.policies.contains_key(&name) {
@@ -301,7 +303,7 @@ fn delete_policy(own: &mut Overlay, node: &Node, words: &mut Words) -> Result<()
     Ok(())
 }
 
-/// Carries out `sidestep rule VERB WORDS`. On an error nothing has changed.
+/// Executes `sidestep rule VERB WORDS`. On an error nothing changes.
 pub(crate) fn change_rule(
     own: &mut Overlay,
     node: &Node,
@@ -332,7 +334,7 @@ pub(crate) fn change_rule(
     Ok(())
 }
 
-/// Carries out `sidestep hmac set`.
+/// Executes `sidestep hmac set`.
 pub(crate) fn set_hmac(
     own: &mut Overlay,
     key: u32,
@@ -347,7 +349,7 @@ pub(crate) fn set_hmac(
     Ok(())
 }
 
-/// Carries out `sidestep hmac del`. On an error nothing has changed.
+/// Executes `sidestep hmac del`. On an error nothing changes.
 pub(crate) fn del_hmac(own: &mut Overlay, key: u32) -> Result<(), String> {
     match own.hmac_keys.remove(&key) {
         Some(_) => Ok(()),
@@ -357,7 +359,7 @@ pub(crate) fn del_hmac(own: &mut Overlay, key: u32) -> Result<(), String> {
     }
 }
 
-/// `del PREFIX [table T] [metric N]`, or all the words that it was added with.
+/// `del PREFIX [table T] [metric N]`, or all arguments of the `add`.
 fn delete(own: &mut Overlay, node: &Node, words: &[String]) -> Result<(), String> {
     let ctx = context(node);
     let keys: Vec<RouteKey> = match read_own_route(&mut Words::from_args(words), &ctx, node) {
@@ -379,7 +381,7 @@ fn delete(own: &mut Overlay, node: &Node, words: &[String]) -> Result<(), String
     }
 }
 
-/// `PREFIX [table T] [metric N]` in that or another order, and nothing else.
+/// Parses `PREFIX [table T] [metric N]` in any order, and nothing else.
 fn selector(words: &[String]) -> Option<(IpNet, TableId, Option<u32>)> {
     let (first, rest) = words.split_first()?;
     let address = || first.parse::<IpAddr>().map(IpNet::from);
@@ -462,7 +464,7 @@ mod tests {
         let mut known = Devices::default();
         assert_eq!(known.follow(&mut own, &before), BTreeMap::new());
         let written = own.clone();
-        // Both are gone, and one of them comes back, and then the other one.
+        // Both disappear, then one returns, then the other.
         assert_eq!(
             known.follow(&mut own, &node(&[(7, "eth7")])),
             BTreeMap::new()
@@ -493,7 +495,7 @@ mod tests {
             devices,
             (Some(IfIndex(8)), Some(IfIndex(8)), Some(IfIndex(9)))
         );
-        // Another name for the one that is there is its name.
+        // A renamed interface has its new name.
         known.follow(&mut own, &node(&[(9, "eth1"), (8, "wan")]));
         assert_eq!(known.0[&IfIndex(8)], "wan");
     }

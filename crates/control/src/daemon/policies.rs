@@ -1,4 +1,4 @@
-//! How SR policies stand, and what was sent by them.
+//! Reports and counters of SR policies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
@@ -49,7 +49,7 @@ impl Daemon {
         }
     }
 
-    /// Packets and bytes by each list, whatever steered them.
+    /// Packets and bytes sent by each segment list, for all routes.
     fn sent(&self) -> Result<Sent, String> {
         let mut sent = Sent::new();
         for (&of, &slot) in &self.compiled.index.counters {
@@ -65,7 +65,7 @@ impl Daemon {
         Ok(sent)
     }
 
-    /// What a route counts: also by the lists of the policies that it leads into.
+    /// Counters of a route, with those of the segment lists of its policies.
     pub(super) fn counted_by_route(
         &self,
         key: &RouteKey,
@@ -84,7 +84,8 @@ impl Daemon {
 
 type Sent = BTreeMap<ListId, (u64, u64)>;
 
-/// Lists that stand where lists of other segments stood before: what was counted there is not theirs.
+/// Returns the segment lists that replace lists of other segments. The counters of the old lists
+/// are not theirs.
 pub(super) fn replaced(
     before: &BTreeMap<String, Policy>,
     now: &BTreeMap<String, Policy>,

@@ -1,4 +1,4 @@
-//! Which target a port gets, and why.
+//! Choice of the target for a port.
 
 use sidestep_datapath::kernel::Target;
 use sidestep_model::node::{Link, LinkKind, Node};
@@ -6,17 +6,17 @@ use sidestep_model::node::{Link, LinkKind, Node};
 /// `--mode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// XDP where no frame can come without its checksum, else TC.
+    /// XDP where all frames arrive with a checksum, otherwise TC.
     Auto,
     /// XDP in the driver.
     Xdp,
-    /// XDP behind the driver (`xdpgeneric`): slow, for trying.
+    /// XDP behind the driver (`xdpgeneric`): slow, for experiments.
     Generic,
     /// TC.
     Tc,
 }
 
-/// The reason with what an older kernel makes otherwise on such a port.
+/// Adds to the reason what an older kernel does differently on such a port.
 pub(crate) fn on_this_kernel(target: Target, why: String, tcx: bool, xdp_features: bool) -> String {
     match target {
         Target::Tc if !tcx => format!("{why}; a clsact filter, as this kernel has no tcx"),
@@ -28,7 +28,7 @@ pub(crate) fn on_this_kernel(target: Target, why: String, tcx: bool, xdp_feature
     }
 }
 
-/// The target of a port and the reason for it; or why it can be none.
+/// Returns the target of a port with the reason, or why the interface cannot be a port.
 pub(crate) fn choose(node: &Node, link: &Link, mode: Mode) -> Result<(Target, String), String> {
     match &link.kind {
         LinkKind::Loopback => return Err("it is the loopback device".into()),
@@ -38,7 +38,8 @@ pub(crate) fn choose(node: &Node, link: &Link, mode: Mode) -> Result<(Target, St
         }
         _ => {}
     }
-    // The bridge or bond takes a frame before it is routed; only a VRF leaves its members as routed ports.
+    // A bridge or bond receives the frames of its members first. Members of a VRF stay routed
+    // ports.
     if let Some(master) = link.master.and_then(|master| node.links.get(&master))
         && !matches!(master.kind, LinkKind::Vrf { .. })
     {

@@ -1,4 +1,4 @@
-//! Answers on their way. A client reads its own as slowly as it likes: nothing waits for it.
+//! Replies that clients have not read yet. Slow clients do not block the daemon.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -10,14 +10,15 @@ use serde_json::Value;
 use super::lines::Lines;
 use crate::api::Incoming;
 
-/// LIMIT: answers that are not read yet. One more, and the oldest is broken off.
+/// LIMIT: unread replies. One more closes the oldest.
 const WAITING: usize = 16;
-/// LIMIT: bytes of them. The last one may be longer alone: that of all routes has no bound.
+/// LIMIT: bytes of unread replies. A single reply may be longer, since a report of all routes has
+/// no bound.
 const WAITING_BYTES: usize = 64 << 20;
-/// Who has not read its answer by then hangs, as a daemon does that has not answered by then.
+/// Time limit for reading a reply; the client gives up on the daemon after the same time.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The answers that are not read yet, the oldest first.
+/// Unread replies, oldest first.
 #[derive(Default)]
 pub(super) struct Replies(VecDeque<Reply>);
 
@@ -27,9 +28,9 @@ struct Reply {
 }
 
 impl Replies {
-    /// Answers a request. What the socket does not take at once follows in [`Replies::go_on`].
+    /// Replies to a request. [`Replies::go_on`] sends what the socket does not accept at once.
     pub fn answer(&mut self, client: Incoming, result: Result<Value, String>) {
-        // Who has gone meanwhile hears nothing.
+        // A client that has disconnected gets nothing.
         let Ok(mut lines) = Lines::to(client) else {
             return;
         };
@@ -49,13 +50,14 @@ impl Replies {
         self.0.len() > WAITING || (self.0.len() > 1 && bytes > WAITING_BYTES)
     }
 
-    /// Hands over what is taken now, and lets go of those who have read everything, have gone or hang.
+    /// Sends more data, and removes replies that are complete, timed out or whose client
+    /// disconnected.
     pub fn go_on(&mut self, now: Instant) {
         self.0
             .retain_mut(|it| now < it.until && it.lines.send() && !it.lines.is_empty());
     }
 
-    /// What the event loop waits for on behalf of those who read.
+    /// Events to poll for on behalf of the clients.
     pub fn wait_for(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
         self.0.iter().map(|reply| reply.lines.waits_for(false))
     }
@@ -69,14 +71,14 @@ mod tests {
     use super::*;
     use crate::api::line;
 
-    /// Longer than what a socket takes.
+    /// Longer than a socket buffer.
     const LONG: usize = 1 << 20;
 
     fn long(letter: &str) -> Value {
         Value::String(letter.repeat(LONG))
     }
 
-    /// Answers a client that has not read yet; the client's end.
+    /// Replies to a client that has not read yet, and returns the client's socket.
     fn asked(replies: &mut Replies, answer: Result<Value, String>) -> UnixStream {
         let (client, daemon) = UnixStream::pair().expect("sockets");
         replies.answer(Incoming::from(daemon), answer);
@@ -122,7 +124,7 @@ mod tests {
         let mut begun = Vec::new();
         clients[0].read_to_end(&mut begun).expect("it is closed");
         assert!(!begun.is_empty() && begun.len() < LONG);
-        // One that is longer than all may be together.
+        // A single reply beyond the total limit.
         let longest = Value::String("b".repeat(WAITING_BYTES));
         let _last = asked(&mut replies, Ok(longest));
         assert_eq!(replies.wait_for().count(), 1);

@@ -1,4 +1,4 @@
-//! Answers of the daemon: what `show` shows.
+//! Reports of the daemon for the `show` commands.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -76,7 +76,7 @@ impl Daemon {
         self.options.ports.iter().map(report).collect()
     }
 
-    /// SIDs of SR proxies whose services are at a port.
+    /// SIDs of SR proxies whose services use a port.
     fn proxies_at(&self, here: impl Fn(IfIndex) -> bool) -> Vec<report::PortProxy> {
         let proxies = self.compiled.index.proxies.iter();
         proxies
@@ -98,7 +98,7 @@ impl Daemon {
         })
     }
 
-    /// Of the ports, and of every interface that a packet can leave by.
+    /// Counters of the ports, and of every egress.
     pub(super) fn port_counters(&self) -> Result<Vec<report::PortCounters>, String> {
         let node = self.mirror.node();
         let egress = self
@@ -146,7 +146,7 @@ impl Daemon {
             .routes
             .iter()
             .filter(|(_, route)| all || route.owner == Owner::Sidestep || srv6(route));
-        // Routes into policies, in effect or not.
+        // Routes into policies, whether in effect or not.
         let into_policies = node.policies.routes().iter();
         let keys: BTreeSet<&RouteKey> = shown.chain(into_policies).map(|(key, _)| key).collect();
         let keys = keys.into_iter();
@@ -219,7 +219,7 @@ impl Daemon {
         })
     }
 
-    /// Zeros for what has no counters.
+    /// Counters of a route or return path, or zeros if it has none.
     pub(super) fn counted(&self, of: Counted) -> Result<sidestep_route_counters, String> {
         let Some(&slot) = self.compiled.index.counters.get(&of) else {
             return Ok(sidestep_route_counters::default());
@@ -350,14 +350,14 @@ impl Daemon {
     }
 }
 
-/// None: nothing was learned yet.
+/// Returns none if nothing was learned yet.
 fn learned_report(
     learned: &sidestep_learned,
     words: fn(&[u8]) -> (Value, String),
 ) -> Option<report::Learned> {
     let bytes = learned::current(learned)?;
     let (headers, text) = words(bytes);
-    // Learned after the clock was read, by another CPU: now.
+    // Another CPU may have learned it after the clock was read.
     let age =
         Duration::from_nanos(nanoseconds(ClockId::CLOCK_MONOTONIC).saturating_sub(learned.time));
     Some(report::Learned {
@@ -368,7 +368,7 @@ fn learned_report(
     })
 }
 
-/// Limits of what is looked at in one packet: name, limit, and what becomes of the rest.
+/// Limits per packet: name, limit, and the consequence of exceeding it.
 const OF_PACKETS: [(&str, u32, &str); 14] = [
     (
         "flows of a service",

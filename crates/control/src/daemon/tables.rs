@@ -1,4 +1,4 @@
-//! Bringing the tables to what the node is now: all of them, or by one change; and what comes free of them.
+//! Updates of the tables: full and incremental compilation, and reclaiming of indices.
 
 use std::time::{Duration, Instant};
 
@@ -10,14 +10,15 @@ use sidestep_model::route::RouteKey;
 use super::{Daemon, DaemonError, policies};
 use crate::compile::Counted;
 
-/// Where something does not fit and other things come and go, it is tried again whether it does no more often than this,
+/// Minimum interval between attempts to fit what did not fit, while other entries come and go.
 const REFIT: Duration = Duration::from_millis(100);
-/// and in no more than one part in so many of the time.
+/// Such attempts use at most 1/10 of the time.
 const REFIT_SHARE: u32 = 10;
 
 impl Daemon {
-    /// As [`Daemon::bring`], for somebody who waits for the answer: what does not fit, perhaps only because indices are held
-    /// back since the last grace period, is tried again after one. (Otherwise [`Daemon::release`] does, and nobody waits.)
+    /// Recompiles for a client that waits for the result. If something does not fit, it waits for a
+    /// grace period and tries again, since indices may be waiting to be reclaimed. Otherwise
+    /// [`Daemon::release`] does so later.
     pub(super) fn bring_patiently(&mut self, whole: Option<&Overlay>) -> Result<(), DaemonError> {
         let brought = self.bring(whole);
         let lacks = brought.is_err() || self.compiled.index.is_full();
@@ -29,8 +30,8 @@ impl Daemon {
         self.bring(whole)
     }
 
-    /// Brings the tables to what the node is now, all of it compiled anew, as far as they hold it. With `whole`, a route of
-    /// our own that does not fit, though not one of those that did not before, is an error, and nothing changes.
+    /// Compiles the whole node and publishes the result, as far as it fits. With `before`, a new
+    /// Sidestep-only route that does not fit is an error, and nothing changes.
     pub(super) fn bring(&mut self, whole: Option<&Overlay>) -> Result<(), DaemonError> {
         self.lay_over();
         let ports = self.slots();
@@ -50,7 +51,7 @@ impl Daemon {
                 return Err(self.compiler.full(table).into());
             }
         }
-        // A slot that another route had before begins at zero, and that of a list which stands in another one's place.
+        // Clear a counter slot that another route or a replaced list used before.
         let replaced = whole.map(|before| policies::replaced(&before.policies, &self.own.policies));
         let replaced = replaced.unwrap_or_default();
         for (key, &slot) in &next.index.counters {
@@ -63,14 +64,14 @@ impl Daemon {
         self.kernel.publish(&delta, &next.image)?;
         self.compiler.accept();
         self.compiled = next;
-        // Not before: what was refused changes nothing of whom is looked at.
+        // After the update: a failed update does not change which services are probed.
         self.liveness
             .follow(self.own.routes.values(), Instant::now());
         Ok(())
     }
 
-    /// Brings the tables to what the node is now, which differs in these routes and neighbors alone. False: that cannot
-    /// be done without the rest, and nothing has changed.
+    /// Updates the tables after changes of these routes and neighbors only. Returns false, with
+    /// nothing changed, if that requires a full compilation.
     pub(super) fn step(&mut self, changes: &Changes) -> bool {
         let mirrored = self.mirror.node();
         let routes = self.over.follow(mirrored, &self.own, changes);
@@ -91,14 +92,14 @@ impl Daemon {
         true
     }
 
-    /// Indices whose last readers have gone can be used again. Waiting for these takes tens of milliseconds, in which
-    /// changes are followed as ever.
+    /// Reclaims indices that no packet can read any more. The grace period takes tens of
+    /// milliseconds; changes are applied meanwhile.
     pub(super) fn release(&mut self) {
         if self.releasing {
             match self.kernel.end_tidy() {
                 Ok(None) => return,
                 Ok(Some(_)) => self.compiler.end_release(),
-                // What was not cleared is cleared the next time, and its indices are free then.
+                // The next attempt clears what remains, and frees its indices.
                 Err(_) => {}
             }
             self.releasing = false;

@@ -1,8 +1,9 @@
-//! The trace that runs: samples from the packet path's ring, told line by line to the client that asked.
+//! The running trace: sends samples from the packet path's ring to a client, line by line.
 //!
-//! One at a time: the packet path has one filter. Nothing here waits for the client: what it does not read in time is not
-//! told, and counted. The trace ends with its count, or when the client hangs up; the plain programs are back before
-//! the client is told the end.
+//! There is one trace at a time, because the packet path has one filter. The client cannot block
+//! the daemon: samples that it does not read in time are counted and dropped. The trace ends with
+//! its count or when the client disconnects. The normal programs are in place before the client
+//! gets the end line.
 
 use std::num::NonZeroU32;
 use std::os::fd::BorrowedFd;
@@ -20,20 +21,20 @@ use super::{Daemon, nanoseconds};
 use crate::api::{Incoming, Request, TraceLine, TracedPort};
 use crate::trace::{EXAMINED_MAX, Filter, RATE_MAX, Told};
 
-/// Samples that are told in one round of the event loop, so that everything else has its turn.
+/// Samples sent per round of the event loop.
 const ROUND: usize = 32;
 
 /// A trace and its client.
 pub(super) struct Tracing {
     lines: Lines,
     filter: Filter,
-    /// Keeps the rate where the packet path could not.
+    /// Limits the rate where the packet path cannot.
     bucket: Bucket,
-    /// Packets still to be told; none: until the client hangs up.
+    /// Packets still to send; none: until the client disconnects.
     left: Option<u64>,
     told: u64,
     lost: u64,
-    /// What the kernel's monotonic clock is behind the time of day, in nanoseconds.
+    /// Offset from the kernel's monotonic clock to the time of day, in nanoseconds.
     clock_offset: u64,
     ended: bool,
 }
@@ -45,7 +46,7 @@ pub(super) struct Preparing {
     loaded: Receiver<Result<Tracer, KernelError>>,
 }
 
-/// What the client asked for.
+/// Options of the client.
 struct Asked {
     filter: Filter,
     rate: NonZeroU32,
@@ -53,8 +54,8 @@ struct Asked {
 }
 
 impl Daemon {
-    /// Prepares a trace, or says why there can be none. The verifier takes a while, so the programs are loaded beside the
-    /// event loop.
+    /// Prepares a trace, or replies with an error. The verifier takes a while, so another thread
+    /// loads the programs.
     pub(super) fn prepare_trace(&mut self, incoming: Incoming) {
         let request = incoming.request.as_ref().map_err(Clone::clone);
         match request.and_then(|request| self.load_trace(request)) {
@@ -82,7 +83,7 @@ impl Daemon {
         else {
             return Err("not a trace".into());
         };
-        // One that has ended and whose client does not read the rest is in nobody's way.
+        // A trace that has ended does not block a new one, even if its client has unread lines.
         let runs = self.tracing.as_ref().is_some_and(|tracing| !tracing.ended);
         if runs || self.preparing.is_some() {
             return Err("a trace runs already; there is one at a time".into());
@@ -112,7 +113,7 @@ impl Daemon {
         let programs = programs.map_err(|error| error.to_string())?;
         let (sender, loaded) = channel();
         let load = move || {
-            // A daemon that ends meanwhile does not wait for it.
+            // A daemon that exits meanwhile does not wait for it.
             let _ = sender.send(programs.load(&in_packet_path, sampling));
         };
         let thread = std::thread::Builder::new().name("trace".into());
@@ -125,7 +126,7 @@ impl Daemon {
         Ok((asked, loaded))
     }
 
-    /// Puts the programs in place as soon as they are loaded.
+    /// Attaches the programs when they are loaded.
     fn begin_trace(&mut self) {
         let Some(preparing) = self.preparing.take() else {
             return;
@@ -144,7 +145,7 @@ impl Daemon {
             return self.replies.answer(preparing.incoming, Err(message));
         }
         let Ok(lines) = Lines::to(preparing.incoming) else {
-            // The client has gone.
+            // The client disconnected.
             let _ = self.kernel.trace_stop();
             return;
         };
@@ -178,8 +179,8 @@ impl Daemon {
         self.attached.iter().map(port).collect()
     }
 
-    /// One round: tells what has come, notices what has gone. Before the tables change, so that what the packet path
-    /// says of them is still what they are.
+    /// One round: sends new samples and checks for the end. It runs before the tables change, so
+    /// that the samples still match the tables.
     pub(super) fn go_on_tracing(&mut self) {
         self.begin_trace();
         let Some(mut tracing) = self.tracing.take() else {
@@ -187,7 +188,7 @@ impl Daemon {
         };
         if !tracing.ended {
             self.tell(&mut tracing);
-            // The prefix table grew: that has ended the trace in the kernel.
+            // The prefix table grew, which ended the trace in the kernel.
             let gone = tracing.lines.client_hung_up() || self.kernel.trace_fd().is_none();
             if gone || tracing.left == Some(0) {
                 self.end_trace(&mut tracing);
@@ -245,7 +246,7 @@ impl Daemon {
 }
 
 impl Tracing {
-    /// What the event loop waits for on behalf of a trace.
+    /// Events to poll for on behalf of a trace.
     pub(super) fn waits_for<'a>(
         &'a self,
         kernel: &'a Kernel,
@@ -265,7 +266,7 @@ impl Tracing {
     }
 }
 
-/// A token bucket: one packet each `interval`, and after a silence of a second as many at once as a second allows.
+/// Token bucket with one token per `interval`; its burst is the rate of one second.
 struct Bucket {
     interval: Duration,
     credit: Duration,
@@ -295,7 +296,7 @@ impl Bucket {
     }
 }
 
-/// The time of day less the monotonic clock, in nanoseconds. A clock that cannot be read is none.
+/// Time of day minus the monotonic clock, in nanoseconds; 0 if a clock cannot be read.
 pub(super) fn clock_offset() -> u64 {
     nanoseconds(ClockId::CLOCK_REALTIME).wrapping_sub(nanoseconds(ClockId::CLOCK_MONOTONIC))
 }
@@ -308,7 +309,7 @@ mod tests {
     fn a_bucket_gives_a_second_of_packets_at_once_and_then_one_each_interval() {
         let mut bucket = Bucket::new(NonZeroU32::new(5).expect("not 0"));
         assert_eq!((0..100).filter(|_| bucket.take()).count(), 5);
-        // As if an interval had passed.
+        // As if one interval had passed.
         bucket.next -= bucket.interval;
         assert_eq!((0..100).filter(|_| bucket.take()).count(), 1);
     }

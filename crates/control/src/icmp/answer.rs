@@ -1,4 +1,4 @@
-//! What the sender of a reported packet is told.
+//! ICMP messages to the source of a reported packet.
 
 use std::net::Ipv6Addr;
 
@@ -9,7 +9,7 @@ use super::packet::{
 };
 use super::{Kind, Message, error, message};
 
-/// The message to send on account of a report; none if there must not be one.
+/// Returns the message to send for a report, or none if the RFCs forbid one.
 pub fn answer(report: &Report) -> Option<Message> {
     let pointer = report.value;
     let kind = match report.reason.name {
@@ -28,7 +28,8 @@ pub fn answer(report: &Report) -> Option<Message> {
     error(kind, &report.packet)
 }
 
-/// RFC 8986 4.1.1 and RFC 9259 3: what came to a SID with nothing left of its segment list, and is not what the SID is for.
+/// RFC 8986 4.1.1 and RFC 9259 3: the packet arrived at a SID with Segments Left 0, and its
+/// upper-layer header is not allowed there.
 fn at_a_sid(report: &Report) -> Option<Message> {
     let pointer = report.value;
     if version(&report.packet)? != 6 {
@@ -36,18 +37,18 @@ fn at_a_sid(report: &Report) -> Option<Message> {
     }
     match report.proto {
         ICMPV6 if report.packet.get(pointer as usize) == Some(&ECHO_REQUEST) => echo_reply(report),
-        // RFC 4443 3.1: nobody listens. From where it was sent to, as 2.2 asks.
+        // RFC 4443 3.1: no listener. The source is the destination of the packet, as 2.2 requires.
         UDP => error(Kind::PortUnreachable, &report.packet).map(|message| Message {
             from: Some(report.destination),
             ..message
         }),
-        // It would have to be reassembled before anything can be said of it.
+        // The packet would have to be reassembled first.
         FRAGMENT => None,
         _ => error(Kind::UpperLayer { pointer }, &report.packet),
     }
 }
 
-/// RFC 4443 4.2, from the SID. What did not arrive whole and undamaged is not answered.
+/// RFC 4443 4.2, from the SID. Truncated or damaged requests get no reply.
 fn echo_reply(report: &Report) -> Option<Message> {
     let to: Ipv6Addr = may_answer_v6(&report.packet)?;
     let request = report.packet.get(report.value as usize..)?;

@@ -1,8 +1,9 @@
-//! ICMP messages of this node on account of packets that the packet path saw: errors of packets that it dropped, answers to
-//! those who ask a SID, and errors that come back to a headend, told on to the sender of what it encapsulated.
+//! ICMP messages that Sidestep sends because of packets in the packet path. These are errors for
+//! dropped packets, replies of SIDs to echo requests, and errors that a headend relays to the inner
+//! source.
 //!
-//! What a message says is made here, from bytes that may be hostile, without a system call; [`socket`] sends it. Linux
-//! chooses source address and route, as it does for its own errors.
+//! This module composes messages from untrusted bytes without a system call; [`socket`] sends them.
+//! Linux chooses source address and route, as for its own errors.
 
 pub mod answer;
 pub mod packet;
@@ -24,17 +25,19 @@ const HEAD: usize = 8;
 /// A message to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// What it says.
+    /// Type and code.
     pub kind: Kind,
-    /// To whom.
+    /// Destination address.
     pub to: IpAddr,
-    /// From this address, though it is none of the node's interfaces: a SID. None: from the one that Linux chooses.
+    /// Source address of a SID, which no interface has. None: Linux chooses one.
     pub from: Option<Ipv6Addr>,
-    /// From the type on. Of `ICMPv6` the checksum is 0: it needs the source address, and the kernel writes it.
+    /// Message from its type on. The kernel fills in the `ICMPv6` checksum, which depends on the
+    /// source address.
     pub bytes: Vec<u8>,
 }
 
-/// What a message says. IANA: `ICMPv6` "type" and "code" numbers; of IPv4 what is the same.
+/// Type and code of a message, named after the IANA `ICMPv6` "type" and "code" registries; IPv4
+/// uses the equivalents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// RFC 4443 3.1 code 0, RFC 792 code 0.
@@ -43,7 +46,7 @@ pub enum Kind {
     PortUnreachable,
     /// RFC 4443 3.2; RFC 792 and 1191: fragmentation needed.
     TooBig {
-        /// Bytes that fit.
+        /// Largest packet size that fits, in bytes.
         mtu: u32,
     },
     /// RFC 4443 3.3, code 0; RFC 792.
@@ -63,7 +66,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Name in `show icmp`; stable.
+    /// Stable name in `show icmp`.
     pub fn name(self) -> &'static str {
         match self {
             Self::NoRoute => "no_route",
@@ -76,7 +79,7 @@ impl Kind {
         }
     }
 
-    /// Type, code, and the word behind the checksum.
+    /// Returns type, code and the word after the checksum.
     fn head_v6(self) -> (u8, u8, u32) {
         match self {
             Self::NoRoute => (1, 0, 0),
@@ -89,7 +92,7 @@ impl Kind {
         }
     }
 
-    /// The same; none where IPv4 has no such message here.
+    /// Returns type, code and the word after the checksum, or none if IPv4 has no equivalent.
     fn head_v4(self) -> Option<(u8, u8, u32)> {
         match self {
             Self::NoRoute => Some((3, 0, 0)),
@@ -101,7 +104,7 @@ impl Kind {
     }
 }
 
-/// An error of `kind` about this packet, IPv6 or IPv4: none if there must not be one.
+/// Composes an error of `kind` about an IPv6 or IPv4 packet, or none if the RFCs forbid one.
 fn error(kind: Kind, quoted: &[u8]) -> Option<Message> {
     match packet::version(quoted)? {
         6 => {
@@ -116,7 +119,7 @@ fn error(kind: Kind, quoted: &[u8]) -> Option<Message> {
         }
         4 => {
             let to = packet::may_answer_v4(quoted)?;
-            // RFC 1191 4: who lets routers fragment is not told.
+            // RFC 1191 4: no error if routers may fragment the packet.
             if matches!(kind, Kind::TooBig { .. }) && !packet::dont_fragment(quoted) {
                 return None;
             }
@@ -139,5 +142,5 @@ fn message((kind, code, word): (u8, u8, u32), quote: &[u8]) -> Vec<u8> {
     [&[kind, code, 0, 0][..], &word.to_be_bytes(), quote].concat()
 }
 
-/// How many messages were sent, by their names.
+/// Number of sent messages, by message name.
 pub type Counts = BTreeMap<&'static str, u64>;

@@ -1,5 +1,6 @@
-//! Errors about packets that this node encapsulated: a router between the segments sends them to the source of the outer
-//! header, which is this node, while only the sender of the packet inside can do something about it. Linux keeps them.
+//! Relay of ICMPv6 errors about packets that this node encapsulated. A router on the path sends
+//! such an error to the outer source, which is this node. Only the inner source can react to it,
+//! and Linux does not relay it.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -9,14 +10,14 @@ use sidestep_model::behavior::{EncapMode, Seg6Encap};
 use super::{Kind, Message, error};
 use crate::compile::PolicyInfo;
 
-/// An error that is told on.
+/// An error to relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relayed {
-    /// To the sender of the packet inside.
+    /// Message to the source of the inner packet.
     pub message: Message,
-    /// Where that packet is for,
+    /// Destination of the inner packet.
     pub destination: IpAddr,
-    /// and what it was put into: the route with both says in which VRF its sender is.
+    /// Encapsulation of the packet. With the destination it identifies the route and its VRF.
     pub encap: Seg6Encap,
 }
 
@@ -26,8 +27,8 @@ const TIME_EXCEEDED: u8 = 3;
 /// IANA: IPv6 Routing Types.
 const ROUTING_TYPE_SRH: u8 = 4;
 
-/// What the sender inside is told of an `ICMPv6` error that came to this node. None: it is not about a packet that one of
-/// these policies encapsulated, or it is one that the sender must not or need not hear of.
+/// Returns the error for the inner source of a received `ICMPv6` error. None: no policy here
+/// encapsulated the quoted packet, or the source does not need the error.
 pub fn relay<'a>(
     error_heard: &[u8],
     mut policies: impl Iterator<Item = &'a PolicyInfo>,
@@ -39,7 +40,7 @@ pub fn relay<'a>(
     let kind = match (head[0], head[1]) {
         (PACKET_TOO_BIG, _) => {
             let mtu = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
-            // What is in front of the packet inside is there on all of its way to where it did not fit.
+            // The headers before the inner packet stay in place on the whole path to that link.
             Kind::TooBig {
                 mtu: mtu.checked_sub(inner as u32)?,
             }
@@ -52,7 +53,8 @@ pub fn relay<'a>(
         4 => IpAddr::from(*packet.get(16..IPV4_LENGTH)?.first_chunk::<4>()?),
         _ => return None,
     };
-    // It was sent, so whoever sent it can be told; that it is no error itself is looked at again.
+    // The quoted packet was sent, so its source may get an error. `error` checks that the packet is
+    // no ICMP error itself.
     let message = error(kind, packet)?;
     Some(Relayed {
         message,
@@ -61,7 +63,7 @@ pub fn relay<'a>(
     })
 }
 
-/// Where the packet inside begins in an encapsulated one.
+/// Returns the offset of the inner packet in an encapsulated packet.
 fn inside(packet: &[u8]) -> Option<usize> {
     if version(packet)? != 6 {
         return None;
@@ -71,7 +73,8 @@ fn inside(packet: &[u8]) -> Option<usize> {
     is_packet.then_some(last.at)
 }
 
-/// Whether the policy puts such a header in front of packets. Its SRH may be gone on the way (PSP, or reduced to none).
+/// Whether the policy pushes this outer header. The SRH may be missing (PSP, or a reduced
+/// encapsulation of one segment).
 fn encapsulated(packet: &[u8], policy: &PolicyInfo) -> bool {
     let mode = policy.encap.mode;
     let around_ip = matches!(mode, EncapMode::Encap | EncapMode::EncapRed);
@@ -90,7 +93,7 @@ fn encapsulated(packet: &[u8], policy: &PolicyInfo) -> bool {
     lists.any(|list| list == *segments || segments.get(1..) == Some(&list[..]))
 }
 
-/// The segments of an SRH, in the order of travel.
+/// Returns the segments of an SRH in the order of travel.
 fn segment_list(header: &[u8]) -> Option<Vec<Ipv6Addr>> {
     if *header.get(2)? != ROUTING_TYPE_SRH {
         return None;

@@ -1,5 +1,5 @@
-//! Sends ICMP messages, and hears the errors that come back to this node. The kernel chooses route and source address as
-//! it does for its own errors, writes the IP header, and of `ICMPv6` the checksum.
+//! Raw sockets that send ICMP messages and receive errors for this node. The kernel chooses route
+//! and source address, and it writes the IP header and the `ICMPv6` checksum.
 
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
@@ -21,23 +21,23 @@ pub struct Sockets {
     v4: OwnedFd,
 }
 
-/// Types that are handed up.
+/// ICMPv6 types that the socket receives.
 const HEARD: [u8; 2] = [2, 3];
 
 impl Sockets {
-    /// Needs `CAP_NET_RAW`.
+    /// Opens both sockets; requires `CAP_NET_RAW`.
     pub fn open() -> io::Result<Self> {
         let open = |family, protocol| socket(family, SockType::Raw, FLAGS, protocol);
         let v6 = open(AddressFamily::Inet6, SockProtocol::IcmpV6)?;
         hear_icmp6(&v6, &HEARD)?;
-        // A SID is not an address of the node, though answers come from it.
+        // Replies come from a SID, which is not an address of the node.
         set(&v6, libc::IPPROTO_IPV6, libc::IPV6_FREEBIND, &1i32)?;
         let v4 = open(AddressFamily::Inet, SockProtocol::Icmp)?;
         hear_icmp4(&v4, &[])?;
         Ok(Self { v6, v4 })
     }
 
-    /// Sends it by the routes of that VRF device; none: by those that the node's own packets go by.
+    /// Sends a message by the routes of this VRF device. None: by the routes of the default VRF.
     pub fn send(&self, message: &Message, vrf: Option<IfIndex>) -> io::Result<()> {
         let ifindex = vrf.map_or(0, |vrf| vrf.0);
         let bytes = [IoSlice::new(&message.bytes)];
@@ -69,12 +69,12 @@ impl Sockets {
         Ok(())
     }
 
-    /// Readable when an error has come for this node.
+    /// Descriptor that is readable when an error for this node has arrived.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.v6.as_fd()
     }
 
-    /// The next of them, from its type on, without waiting.
+    /// Returns the next received message from its type on, without blocking.
     pub fn hear(&self) -> Option<Vec<u8>> {
         let mut buffer = vec![0; HEARD_MAX];
         let length = recv(self.v6.as_raw_fd(), &mut buffer, DONT_WAIT).ok()?;
@@ -83,7 +83,7 @@ impl Sockets {
     }
 }
 
-/// Has a raw socket hand up these `ICMPv6` types and no others.
+/// Makes a raw socket receive only these `ICMPv6` types.
 pub(crate) fn hear_icmp6(socket: &OwnedFd, types: &[u8]) -> io::Result<()> {
     let mut filter = [u32::MAX; 8];
     for kind in types {
@@ -92,7 +92,8 @@ pub(crate) fn hear_icmp6(socket: &OwnedFd, types: &[u8]) -> io::Result<()> {
     set(socket, libc::IPPROTO_ICMPV6, ICMP6_FILTER, &filter)
 }
 
-/// As [`hear_icmp6`], of ICMP, with types below 32. Types from there on are handed up in any case (raw(7)).
+/// Makes a raw socket receive only these ICMP types below 32. The kernel delivers types from 32 on
+/// anyway (raw(7)).
 pub(crate) fn hear_icmp4(socket: &OwnedFd, types: &[u8]) -> io::Result<()> {
     let filter = types
         .iter()
@@ -100,7 +101,7 @@ pub(crate) fn hear_icmp4(socket: &OwnedFd, types: &[u8]) -> io::Result<()> {
     set(socket, libc::SOL_RAW, ICMP_FILTER, &filter)
 }
 
-/// A socket option that is no more than bytes.
+/// Sets a socket option whose value is plain bytes.
 fn set<T: Copy>(socket: &OwnedFd, level: i32, option: i32, value: &T) -> io::Result<()> {
     // SAFETY: the pointer and the length are those of `value`, which the kernel copies.
     let result = unsafe {
@@ -116,11 +117,12 @@ fn set<T: Copy>(socket: &OwnedFd, level: i32, option: i32, value: &T) -> io::Res
     Ok(())
 }
 
-/// `linux/icmpv6.h`, RFC 3542 3.2: a set bit keeps a type out.
+/// `linux/icmpv6.h`, RFC 3542 3.2: a set bit blocks a type.
 const ICMP6_FILTER: i32 = 1;
 /// `linux/icmp.h`.
 const ICMP_FILTER: i32 = 1;
-/// An error is no longer (RFC 4443 2.4(c)); of one that is, the rest is not needed.
+/// Receive buffer, in bytes. An error is at most 1280 bytes (RFC 4443 2.4(c)); the rest of a longer
+/// message is not needed.
 const HEARD_MAX: usize = 2048;
 const DONT_WAIT: MsgFlags = MsgFlags::MSG_DONTWAIT;
 const FLAGS: SockFlag = SockFlag::SOCK_CLOEXEC.union(SockFlag::SOCK_NONBLOCK);

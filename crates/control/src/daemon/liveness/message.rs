@@ -1,5 +1,5 @@
-//! What a service is asked, and what an answer looks like: ICMP echo, neighbor solicitation, ARP request. Bytes in, bytes
-//! out; all of a packet that comes in may be hostile.
+//! Probe messages and their replies: ICMP echo, neighbor solicitation, ARP request. Received bytes
+//! are untrusted.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -13,7 +13,7 @@ pub(super) const NEIGHBOR_ADVERTISEMENT: u8 = 136;
 const ECHO_REQUEST_4: u8 = 8;
 pub(super) const ECHO_REPLY_4: u8 = 0;
 
-/// Which probe asks: echoes carry it, so that the answers to others are told apart.
+/// Identifier of a prober in its echo requests, which separates its replies from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identifier(pub u16);
 
@@ -22,7 +22,7 @@ pub(super) fn echo_request_6(identifier: Identifier, sequence: u16) -> [u8; 8] {
     echo(ECHO_REQUEST_6, identifier, sequence)
 }
 
-/// RFC 4443 4.2: the sequence number of the request that this answers.
+/// RFC 4443 4.2: returns the sequence number of the request.
 pub(super) fn echo_reply_6(message: &[u8], identifier: Identifier) -> Option<u16> {
     echoed(message, ECHO_REPLY_6, identifier)
 }
@@ -39,7 +39,7 @@ pub(super) fn echo_request_4(identifier: Identifier, sequence: u16) -> [u8; 8] {
     message
 }
 
-/// RFC 792, as [`echo_reply_6`]. A raw socket gives the IPv4 header, too.
+/// RFC 792: returns the sequence number of the request. A raw socket delivers the IPv4 header, too.
 pub(super) fn echo_reply_4(packet: &[u8], identifier: Identifier) -> Option<u16> {
     let length = packet.first().map_or(0, |byte| usize::from(byte & 15) * 4);
     echoed(packet.get(length..)?, ECHO_REPLY_4, identifier)
@@ -59,18 +59,18 @@ fn echoed(message: &[u8], kind: u8, Identifier(identifier): Identifier) -> Optio
     ours.then(|| u16::from_be_bytes([*first, *second]))
 }
 
-/// RFC 4861 4.3, with the Ethernet address of who asks.
+/// RFC 4861 4.3, with the Ethernet address of the sender.
 pub(super) fn solicitation(target: Ipv6Addr, from: Mac) -> Vec<u8> {
     let head = [NEIGHBOR_SOLICITATION, 0, 0, 0, 0, 0, 0, 0];
     [&head[..], &target.octets(), &[1, 1], &from.0].concat()
 }
 
-/// RFC 4861 4.4: of this target, whoever asked for it.
+/// RFC 4861 4.4: an advertisement of this target, whoever requested it.
 pub(super) fn is_advertisement(message: &[u8], target: Ipv6Addr) -> bool {
     message.first() == Some(&NEIGHBOR_ADVERTISEMENT) && message.get(8..24) == Some(&target.octets())
 }
 
-/// RFC 4291 2.7.1: the group that whoever has this address is in.
+/// RFC 4291 2.7.1: the solicited-node group of this address.
 pub(super) fn solicited_node(target: Ipv6Addr) -> Ipv6Addr {
     let [.., a, b, c] = target.octets();
     let mut group = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00, 0).octets();
@@ -81,7 +81,7 @@ pub(super) fn solicited_node(target: Ipv6Addr) -> Ipv6Addr {
 /// RFC 826: Ethernet, IPv4.
 const ARP_HEAD: [u8; 6] = [0, 1, 8, 0, 6, 4];
 
-/// RFC 826. Without an address of its own the node asks as one that looks for conflicts does (RFC 5227 2.1.1).
+/// RFC 826. Without an address of its own, the node sends an ARP probe (RFC 5227 2.1.1).
 pub(super) fn arp_request(target: Ipv4Addr, from: Mac, own: Option<Ipv4Addr>) -> Vec<u8> {
     let own = own.unwrap_or(Ipv4Addr::UNSPECIFIED);
     let request = [0, 1];
@@ -96,7 +96,7 @@ pub(super) fn arp_request(target: Ipv4Addr, from: Mac, own: Option<Ipv4Addr>) ->
     .concat()
 }
 
-/// RFC 826: `target` says where it is.
+/// RFC 826: whether this is the reply of `target`.
 pub(super) fn is_arp_reply(packet: &[u8], target: Ipv4Addr) -> bool {
     let reply = [0, 2];
     packet.get(..6) == Some(&ARP_HEAD)

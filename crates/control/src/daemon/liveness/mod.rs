@@ -1,5 +1,5 @@
-//! Whether the services of SR proxies are there. The packet path does not look: a service that is gone is one that its
-//! SID does not lead to any more, which is a change of the tables like any other.
+//! Liveness of the services of SR proxies. The packet path does not check it. If a service goes
+//! down, its SID no longer leads there, which is a normal change of the tables.
 
 mod message;
 mod probe;
@@ -20,19 +20,20 @@ use message::Identifier;
 use probe::{Failure, Prober};
 use watch::{State, Watch};
 
-/// The services that are looked at.
+/// All probed services.
 #[derive(Debug)]
 pub(super) struct Liveness {
     watched: BTreeMap<Service, Watched>,
     identifiers: Identifiers,
 }
 
-/// A number for each probe.
+/// Allocates identifiers for probers.
 #[derive(Debug)]
 struct Identifiers(u16);
 
 impl Identifiers {
-    /// They come again after 65536 probes, when the one that had it is gone or asks somewhere else.
+    /// Identifiers repeat after 65536 probers, when the former one is gone or probes another
+    /// address.
     fn next(&mut self) -> Identifier {
         self.0 = self.0.wrapping_add(1);
         Identifier(self.0)
@@ -43,14 +44,14 @@ impl Identifiers {
 struct Watched {
     watch: Watch,
     prober: Option<Prober>,
-    /// Why it cannot be asked.
+    /// Reason why it cannot be probed.
     problem: Option<String>,
-    /// Because there is no socket for it: its state is that of when there was one.
+    /// The prober has no socket, so the state is that of the last probe.
     is_stale: bool,
 }
 
 impl Default for Liveness {
-    /// Nothing is looked at. The answers to an instance before are not this one's.
+    /// No services. States of an earlier instance are not adopted.
     fn default() -> Self {
         Self {
             watched: BTreeMap::new(),
@@ -60,7 +61,8 @@ impl Default for Liveness {
 }
 
 impl Liveness {
-    /// Looks at the services of these routes from now on, and at no other. What is known of one stays known.
+    /// Probes exactly the services of these routes from now on. Services that are already known
+    /// keep their state.
     pub fn follow<'a>(&mut self, routes: impl Iterator<Item = &'a Route>, now: Instant) {
         let wanted: BTreeSet<Service> = routes.flat_map(services).collect();
         self.watched.retain(|service, _| wanted.contains(service));
@@ -75,7 +77,7 @@ impl Liveness {
         }
     }
 
-    /// These interfaces are others now. Their services are the same, and what is known of them stays known.
+    /// Some interfaces have new indices. Their services keep their state.
     pub fn follow_devices(&mut self, moved: &BTreeMap<IfIndex, IfIndex>) {
         if moved.is_empty() {
             return;
@@ -92,7 +94,7 @@ impl Liveness {
             .collect();
     }
 
-    /// Those that are down.
+    /// Returns the services that are down.
     pub fn down(&self) -> BTreeSet<Service> {
         let down = |watched: &Watched| watched.watch.state() == State::Down;
         let all = self.watched.iter();
@@ -101,7 +103,8 @@ impl Liveness {
             .collect()
     }
 
-    /// Hears and asks. Whether another set of services is down than before.
+    /// Reads replies and sends probes. Returns whether the set of services that are down has
+    /// changed.
     pub fn look(&mut self, node: &Node, now: Instant) -> bool {
         let mut changed = false;
         for (service, watched) in &mut self.watched {
@@ -113,19 +116,19 @@ impl Liveness {
         changed
     }
 
-    /// When one has to be asked, if any is.
+    /// Time of the next probe, if any.
     pub fn due(&self) -> Option<Instant> {
         let asked = self.watched.iter().filter(|(service, _)| is_asked(service));
         asked.map(|(_, it)| it.watch.due()).min()
     }
 
-    /// Readable when one may have answered.
+    /// Descriptors that are readable when a reply may have arrived.
     pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let probers = self.watched.values().flat_map(|it| &it.prober);
         probers.map(Prober::fd)
     }
 
-    /// What keeps services from being asked that is not their fault; one of the reasons if there are several.
+    /// Returns a local reason why some services cannot be probed, if any.
     pub fn problem(&self) -> Option<String> {
         let mut stale = self.watched.values().filter(|it| it.is_stale);
         let why = stale.find_map(|it| it.problem.as_deref())?;
@@ -134,7 +137,7 @@ impl Liveness {
         ))
     }
 
-    /// What is known of the service of a route, if it is looked at.
+    /// Returns the liveness of the service of a route, if it is probed.
     pub fn report(&self, route: &Route) -> Option<report::Service> {
         let watched = services(route).find_map(|service| self.watched.get(&service))?;
         let watch = &watched.watch;
@@ -166,7 +169,7 @@ impl Watched {
             self.watch.tell(link.is_some_and(|link| link.up));
             return;
         }
-        // Before the next question: the answer to the last one may wait.
+        // Read first: the reply to the last probe may wait.
         if self.prober.as_mut().is_some_and(Prober::answered) {
             self.watch.answered();
         }
@@ -178,13 +181,14 @@ impl Watched {
         if self.is_stale {
             self.watch.put_off(now);
         } else {
-            // Who cannot be reached does not answer.
+            // A service that is unreachable counts as one that does not reply.
             self.watch.is_due(now);
         }
         self.problem = asked.err().map(|failure| failure.error().to_string());
     }
 
-    /// With a new socket after a failure: the interface may be another one by now.
+    /// Sends a probe. After a failure it opens a new socket, since the interface may have been
+    /// recreated.
     fn ask(
         &mut self,
         service: &Service,
@@ -202,12 +206,12 @@ impl Watched {
     }
 }
 
-/// Its link alone does not say it.
+/// Whether it needs probes; for the others the state of the link suffices.
 fn is_asked(service: &Service) -> bool {
     service.liveness.probe != Probe::Link
 }
 
-/// Of all next hops of a route.
+/// Services of all next hops of a route.
 fn services(route: &Route) -> impl Iterator<Item = Service> + '_ {
     route.next_hops.iter().filter_map(|hop| match &hop.encap {
         Some(Encap::Seg6Local(local)) => local.service(),

@@ -1,6 +1,6 @@
-//! The socket by which a service is asked, of the daemon's network namespace and of the service's interface only. The
-//! kernel takes part as for any other program: it finds the way and the neighbor, and hands up what comes back, since the
-//! packet path leaves to it what is for the node itself.
+//! Socket that probes one service, in the daemon's network namespace and on the service's interface
+//! only. The kernel chooses the route, resolves the neighbor and delivers the replies, because the
+//! packet path punts packets for the node itself.
 
 use std::ffi::OsString;
 use std::io;
@@ -23,31 +23,31 @@ use super::message::{self, Identifier};
 use super::watch::UNANSWERED;
 use crate::icmp::socket::{hear_icmp4, hear_icmp6};
 
-/// LIMIT: messages that are read of one service in one look. The rest waits for the next one: whoever floods a socket
-/// holds up nothing else.
+/// LIMIT: messages read per service and round. The rest waits for the next round, so that a flood
+/// of one socket delays nothing else.
 const AT_ONCE: usize = 64;
-/// LIMIT: descriptors that probes leave to the rest of the daemon: for whoever asks it, and for tables that grow.
+/// LIMIT: descriptors that probers leave for clients of the daemon and for tables that grow.
 const RESERVE: u64 = 64;
 
-/// Asks one service.
+/// Probes one service.
 #[derive(Debug)]
 pub(super) struct Prober {
     socket: OwnedFd,
     question: Question,
-    /// The address that the question is sent from; none: the kernel chooses.
+    /// Source address of the probe; none: the kernel chooses.
     source: Option<IpAddr>,
     identifier: Identifier,
     sequence: u16,
-    /// How many of the last questions may still be answered.
+    /// Number of recent probes that may still be answered.
     open: u16,
 }
 
-/// Why a service was not asked.
+/// Why a probe could not be sent.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// There is no socket for it, which says nothing of the service.
+    /// There is no socket, which says nothing about the service.
     NoSocket(io::Error),
-    /// There is no way to it.
+    /// There is no route to the service.
     NoWay(io::Error),
 }
 
@@ -71,7 +71,7 @@ impl From<Errno> for Failure {
     }
 }
 
-/// What is asked.
+/// Form and target of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Question {
     Echo6(Ipv6Addr),
@@ -94,7 +94,8 @@ impl Question {
 }
 
 impl Prober {
-    /// For a service that is asked and has an address, which the model's check sees to. No other probe has `identifier`.
+    /// Opens a socket for a service that is probed and has an address, as the model ensures.
+    /// `identifier` must be unique.
     pub fn open(service: &Service, node: &Node, identifier: Identifier) -> Result<Self, Failure> {
         let question = Question::of(service)?;
         let link = link(service, node)?;
@@ -111,21 +112,23 @@ impl Prober {
         Ok(prober)
     }
 
-    /// Nobody's answers but the service's come in, as far as the kernel can tell.
+    /// Connects the socket to the service, so that the kernel filters other senders as far as it
+    /// can.
     fn aim(&mut self, link: &Link, source: Option<IpAddr>) -> Result<(), Failure> {
         let socket = self.socket.as_raw_fd();
         if let Question::Arp(_) = self.question {
-            // Of ARP packets only: on a port in use anything else would cost each packet.
+            // Only ARP packets: other packets on a port in use would each cost time.
             bind(socket, &link_address(link, Mac::default()))?;
             return Ok(());
         }
         let name = OsString::from(link.name.clone());
         setsockopt(&self.socket, sockopt::BindToDevice, &name)?;
         if let Question::Solicitation(_) = self.question {
-            // RFC 4861 7.1.1: 255, or it is not heard.
+            // RFC 4861 7.1.1: other hop limits are ignored.
             setsockopt(&self.socket, sockopt::Ipv6MulticastHops, &255)?;
         }
-        // An address that may not be used yet (duplicates are looked for) is tried again with the next question.
+        // An address that is still tentative (duplicate address detection) is tried again with the
+        // next probe.
         self.source = source.filter(|source| {
             let bound = match *source {
                 IpAddr::V6(source) => bind(socket, &inet6(source, link)),
@@ -133,7 +136,8 @@ impl Prober {
             };
             bound.is_ok()
         });
-        // The source is fixed with it: that of the kernel's choice may change before the next question.
+        // Connecting fixes the source address: the kernel's choice may change before the next
+        // probe.
         if self.source.is_some() {
             match self.question {
                 Question::Echo6(to) => connect(socket, &inet6(to, link))?,
@@ -144,22 +148,22 @@ impl Prober {
         Ok(())
     }
 
-    /// Whether the questions are still sent from where they should come from.
+    /// Whether the source address of the socket is still the right one.
     pub fn is_current(&self, service: &Service, node: &Node) -> bool {
         let link = node.links.get(&service.dev);
         link.is_some_and(|link| source(self.question, link, node) == self.source)
     }
 
-    /// Readable when something came that may be an answer.
+    /// Descriptor that is readable when a reply may have arrived.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// Asks once.
+    /// Sends one probe.
     pub fn ask(&mut self, service: &Service, node: &Node) -> Result<(), Failure> {
         let link = link(service, node)?;
         self.sequence = self.sequence.wrapping_add(1);
-        // Who has not answered the ones before is down, whatever comes of them.
+        // A service that did not answer the earlier probes is down by now.
         self.open = (self.open + 1).min(UNANSWERED as u16);
         match self.question {
             Question::Echo6(to) => self.send(
@@ -183,12 +187,12 @@ impl Prober {
 
     fn send(&self, message: &[u8], to: &dyn SockaddrLike) -> Result<(), Failure> {
         let send = || sendto(self.socket.as_raw_fd(), message, to, MsgFlags::MSG_DONTWAIT);
-        // What the kernel says first may be what became of the last question.
+        // The first error may belong to the previous probe.
         send().or_else(|_| send())?;
         Ok(())
     }
 
-    /// Reads what has come, [`AT_ONCE`] messages at most. Whether there was an answer.
+    /// Reads at most [`AT_ONCE`] messages and returns whether there was a reply.
     pub fn answered(&mut self) -> bool {
         let mut answered = false;
         let mut buffer = [0; 256];
@@ -196,8 +200,8 @@ impl Prober {
             match recvfrom::<SockaddrStorage>(self.socket.as_raw_fd(), &mut buffer) {
                 Ok((length, from)) => answered |= self.is_answer(&buffer[..length], from),
                 Err(Errno::EAGAIN) => break,
-                // An error that the kernel tells once, as of a link that went down or of a router's that knows no way
-                // to the service: an answer may wait behind it.
+                // A pending socket error, such as a link that went down or an ICMP error from a
+                // router. A reply may follow.
                 Err(_) => {}
             }
         }
@@ -221,7 +225,7 @@ impl Prober {
         let Some(ago) = ago.filter(|ago| *ago < self.open) else {
             return false;
         };
-        // Each question has one answer.
+        // Each probe has one reply.
         self.open = ago;
         true
     }
@@ -232,7 +236,7 @@ fn link<'a>(service: &Service, node: &'a Node) -> io::Result<&'a Link> {
     link.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the interface is not there"))
 }
 
-/// A socket that hears what may be an answer.
+/// Opens a socket that receives possible replies.
 fn create(question: Question) -> Result<OwnedFd, Failure> {
     let no_socket = |errno: Errno| Failure::NoSocket(errno.into());
     let raw = |family, protocol| socket(family, SockType::Raw, FLAGS, protocol);
@@ -244,7 +248,7 @@ fn create(question: Question) -> Result<OwnedFd, Failure> {
         Question::Arp(_) => socket(AddressFamily::Packet, SockType::Datagram, FLAGS, None),
     }
     .map_err(no_socket)?;
-    // The lowest number that is free is given.
+    // The kernel assigns the lowest free descriptor.
     let limit = getrlimit(Resource::RLIMIT_NOFILE);
     if limit.is_ok_and(|(soft, _)| socket.as_raw_fd() as u64 + RESERVE >= soft) {
         return Err(no_socket(Errno::EMFILE));
@@ -258,32 +262,32 @@ fn create(question: Question) -> Result<OwnedFd, Failure> {
     Ok(socket)
 }
 
-/// An address of the service's interface, so that the answer comes back there, whichever addresses and routes the node
-/// has otherwise; none where the interface has none.
+/// Returns an address of the service's interface, so that the reply arrives there, whatever other
+/// addresses and routes the node has. None if the interface has no address.
 fn source(question: Question, link: &Link, node: &Node) -> Option<IpAddr> {
     match question {
         Question::Echo6(to) | Question::Solicitation(to) => {
             own_address6(to, link, node).map(IpAddr::V6)
         }
         Question::Echo4(to) => own_address(to, link, node).map(IpAddr::V4),
-        // It has no IP header.
+        // ARP has no IP header.
         Question::Arp(_) => None,
     }
 }
 
-/// Of the prefix that `to` is in, else any.
+/// Returns the address in the prefix of `to`, otherwise any.
 fn own_address(to: Ipv4Addr, link: &Link, node: &Node) -> Option<Ipv4Addr> {
     let own = node.addresses.iter().filter_map(|(on, net)| match net {
         IpNet::V4(net) if *on == link.ifindex => Some(net),
         _ => None,
     });
-    // Of several that are as good the first is taken.
+    // Takes the first of several equally good addresses.
     let best = own.min_by_key(|net| !net.contains(&to));
     best.map(ipnet::Ipv4Net::addr)
 }
 
-/// Of the prefix that `to` is in, else one that is as global as `to` is. A link-local one will do: a service on the link
-/// can answer it.
+/// Returns the address in the prefix of `to`, otherwise one with the scope of `to`. A link-local
+/// address is sufficient: a service on the link can reply to it.
 fn own_address6(to: Ipv6Addr, link: &Link, node: &Node) -> Option<Ipv6Addr> {
     let own = node.addresses.iter().filter_map(|(on, net)| match net {
         IpNet::V6(net) if *on == link.ifindex => Some(net),
@@ -297,7 +301,7 @@ fn own_address6(to: Ipv6Addr, link: &Link, node: &Node) -> Option<Ipv6Addr> {
     best.map(ipnet::Ipv6Net::addr)
 }
 
-/// Of whom a message is.
+/// Returns the IP address of the sender.
 fn ip(from: SockaddrStorage) -> Option<IpAddr> {
     let v6 = from.as_sockaddr_in6().map(|from| from.ip().into());
     v6.or_else(|| from.as_sockaddr_in().map(|from| from.ip().into()))
@@ -312,7 +316,7 @@ fn inet4(address: Ipv4Addr) -> SockaddrIn {
 }
 
 fn link_address(link: &Link, mac: Mac) -> LinkAddr {
-    // SAFETY: plain data, all zeros is a value of it.
+    // SAFETY: plain data; all zeros is a valid value.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
     address.sll_protocol = (libc::ETH_P_ARP as u16).to_be();
@@ -320,7 +324,7 @@ fn link_address(link: &Link, mac: Mac) -> LinkAddr {
     address.sll_halen = mac.0.len() as u8;
     address.sll_addr[..mac.0.len()].copy_from_slice(&mac.0);
     let length = Some(size_of_val(&address) as u32);
-    // SAFETY: a sockaddr_ll of AF_PACKET with its length, which is copied.
+    // SAFETY: a `sockaddr_ll` of AF_PACKET with its length; the call copies it.
     let address = unsafe { LinkAddr::from_raw((&raw const address).cast(), length) };
     address.expect("family and length are those of a link address")
 }
@@ -337,7 +341,7 @@ mod tests {
     const SERVICE: Ipv4Addr = Ipv4Addr::LOCALHOST;
     const ME: Identifier = Identifier(7);
 
-    /// A prober that hears whatever is sent to the other socket's peer.
+    /// A prober that receives everything sent to the returned socket's peer.
     fn prober(question: Question) -> (Prober, UdpSocket) {
         let [ours, theirs] =
             [(); 2].map(|()| UdpSocket::bind((SERVICE, 0)).expect("a socket on the loopback"));
@@ -359,7 +363,7 @@ mod tests {
     fn echo_reply(identifier: Identifier, sequence: u16) -> Vec<u8> {
         let mut message = message::echo_request_4(identifier, sequence);
         message[0] = message::ECHO_REPLY_4;
-        // A raw socket gives the IPv4 header, too.
+        // A raw socket delivers the IPv4 header, too.
         [&[0x45; 20][..], &message].concat()
     }
 
@@ -385,7 +389,7 @@ mod tests {
             service.send(&reply).expect("it is sent");
             prober.answered()
         };
-        // Three questions, of which two may still be answered.
+        // Three probes, of which two may still be answered.
         (prober.sequence, prober.open) = (3, UNANSWERED as u16);
         assert!(!hears(&mut prober, ME, 4), "never asked");
         assert!(!hears(&mut prober, ME, 1), "given up");

@@ -1,46 +1,47 @@
-//! When a service is asked, and what follows from its answers and from its silence. No I/O: time comes in, decisions go
-//! out.
+//! State machine of a probed service: when to probe, and its state after replies and timeouts. It
+//! has no I/O; the caller passes the time.
 //!
-//! A service is asked once in an interval. What is not answered within half of it is asked again; if that is not
-//! answered either within the other half, the service is down. So it is down at most two intervals after its last
-//! breath, and one lost packet does not bring it down. It is up with its first answer.
+//! A service is probed once per interval. Without a reply within half an interval the probe is
+//! repeated. If there is no reply in the other half either, the service is down. It is therefore
+//! down at most two intervals after its last reply, and one lost packet does not change its state.
+//! It is up after its first reply.
 
 use std::time::{Duration, Instant};
 
-/// What is known of a service.
+/// State of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It was not heard of yet, nor was it silent for long enough.
+    /// Neither a reply nor a timeout yet.
     Unknown,
-    /// It answered.
+    /// It replied.
     Up,
-    /// It is silent.
+    /// It did not reply in time.
     Down,
 }
 
-/// One service that is asked again and again.
+/// A service that is probed periodically.
 #[derive(Clone, Debug)]
 pub(super) struct Watch {
     interval: Duration,
     state: State,
-    /// When it was asked, but not for the second time.
+    /// Time of the last probe that was not a repetition.
     asked: Instant,
     due: Instant,
-    /// How often it was asked since it answered.
+    /// Probes since the last reply.
     unanswered: u32,
-    /// Questions.
+    /// Probes sent.
     pub probes: u64,
-    /// Answers.
+    /// Replies received.
     pub answers: u64,
-    /// How often it went down.
+    /// Number of times it went down.
     pub downs: u64,
 }
 
-/// Questions without an answer that make a service be down.
+/// Number of probes without a reply after which a service is down.
 pub(super) const UNANSWERED: u32 = 2;
 
 impl Watch {
-    /// The first question is due at once.
+    /// The first probe is due at once.
     pub fn new(interval: Duration, now: Instant) -> Self {
         Self {
             interval,
@@ -58,12 +59,12 @@ impl Watch {
         self.state
     }
 
-    /// When there is something to do.
+    /// Time of the next action.
     pub fn due(&self) -> Instant {
         self.due
     }
 
-    /// The service was heard of.
+    /// A reply arrived.
     pub fn answered(&mut self) {
         self.answers += 1;
         self.unanswered = 0;
@@ -71,7 +72,7 @@ impl Watch {
         self.due = self.asked + self.interval;
     }
 
-    /// The link says it, without being asked.
+    /// Sets the state from that of the link, without a probe.
     pub fn tell(&mut self, up: bool) {
         if up {
             self.state = State::Up;
@@ -80,7 +81,7 @@ impl Watch {
         }
     }
 
-    /// Whether the service is to be asked now. Answers that are there have to be told before.
+    /// Whether a probe is due now. Pending replies must be reported before.
     pub fn is_due(&mut self, now: Instant) -> bool {
         if now < self.due {
             return false;
@@ -103,7 +104,8 @@ impl Watch {
         true
     }
 
-    /// Nobody can ask the service now, which is not its fault: what is known of it stays, until it is tried again.
+    /// The probe cannot be sent for a local reason: the state stays, and the next attempt is an
+    /// interval later.
     pub fn put_off(&mut self, now: Instant) {
         self.due = now + self.interval;
     }
@@ -123,8 +125,8 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
     const INTERVAL: u32 = 100;
 
-    /// Looks every millisecond; the service answers at once, at the times that `alive` says. Returns the times in
-    /// milliseconds at which the state changed, and the last watch.
+    /// Checks every millisecond a service that replies at once at the times given by `alive`.
+    /// Returns the times of state changes in milliseconds, and the final watch.
     fn run(until: u32, alive: impl Fn(u32) -> bool) -> (Vec<(u32, State)>, Watch) {
         let start = Instant::now();
         let mut watch = Watch::new(INTERVAL * MS, start);
