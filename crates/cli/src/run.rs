@@ -15,7 +15,7 @@ use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use nix::unistd::{Gid, Group};
 use sidestep_control::api::{self, Request};
 use sidestep_control::daemon::{
-    Daemon, DaemonError, Mode, Options, PacketWords, RECEIVE_BUFFER, Status,
+    Daemon, DaemonError, Mode, Options, PacketFormatter, RECEIVE_BUFFER, Status,
 };
 use sidestep_datapath::Limits;
 use sidestep_datapath::kernel::{Origin, PIN_ROOT, ReportRate};
@@ -179,12 +179,12 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     if args.detach {
         return detach(&options, out);
     }
-    let words = PacketWords {
+    let formatter = PacketFormatter {
         explain: explain_live::live,
         headers: headers::told,
-        tell: trace::tell,
+        sample: trace::tell,
     };
-    let daemon = Daemon::start(options, words).map_err(|error| {
+    let daemon = Daemon::start(options, formatter).map_err(|error| {
         match (&error, &args.config) {
             // The line and column are of that file.
             (DaemonError::Config(_), Some(path)) => format!("{}: {error}", path.display()).into(),

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 use sidestep_control::api::{self, Request, TraceLine, TracedPort};
 use sidestep_control::compile::Compiled;
-use sidestep_control::trace::{Filter, PROTOCOLS, RATE_MAX, TERMS, Told};
+use sidestep_control::trace::{Filter, PROTOCOLS, RATE_MAX, TERMS, TracedPacket};
 use sidestep_datapath::VerdictKind;
 use sidestep_datapath::kernel::Head;
 use sidestep_model::node::Node;
@@ -97,8 +97,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
                 }
                 show(packet, args.json, out)?;
             }
-            TraceLine::End { told, lost } => {
-                eprintln!("{}", end(told, lost));
+            TraceLine::End { sent, lost } => {
+                eprintln!("{}", end(sent, lost));
                 return Ok(());
             }
         }
@@ -181,7 +181,12 @@ struct Line<'a> {
 
 /// The daemon's side: words for what the packet path says of a packet. None if the filter does not fit it: the packet
 /// path does not look at all of the filter.
-pub fn tell(node: &Node, compiled: &Compiled, filter: &Filter, told: Told<'_>) -> Option<Json> {
+pub fn tell(
+    node: &Node,
+    compiled: &Compiled,
+    filter: &Filter,
+    told: TracedPacket<'_>,
+) -> Option<Json> {
     let sample = told.sample;
     let names = Names {
         node,

@@ -163,7 +163,7 @@ fn detach_reports_why_it_cannot_start_with_exit_code_1_and_leaves_nothing() {
     for (words, reason) in [
         (
             &["run", "--detach", "eth9"][..],
-            "sidestep: port eth9: there is no such interface; there are lo, eth0, eth1, eth2",
+            "sidestep: port eth9: no such interface; the interfaces are lo, eth0, eth1, eth2",
         ),
         (
             &["run", "--detach"],

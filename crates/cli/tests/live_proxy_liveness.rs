@@ -374,7 +374,11 @@ fn services_that_there_is_no_socket_for_stay_what_they_were_until_there_is_one()
             50 + number
         ));
     }
-    let problem = || served.tell("show status").contains("no socket to ask them");
+    let problem = || {
+        served
+            .tell("show status")
+            .contains("no socket to probe them")
+    };
     eventually("the daemon says what it lacks", || problem().then_some(()));
     eventually("some are asked", || {
         let some = states(&served).iter().any(|state| state == "up");

@@ -48,7 +48,7 @@ fn a_start_that_cannot_be_is_refused_with_its_reason_and_nothing_is_changed() {
     let mut cases: Vec<(&[&str], String)> = vec![
         (
             &["eth0", "eth9"],
-            format!("port eth9: there is no such interface; there are {there}"),
+            format!("port eth9: no such interface; the interfaces are {there}"),
         ),
         (&["eth0", "eth1", "eth0"], "port eth0: named twice".into()),
         (&[], "no port: name at least one interface".into()),

@@ -226,7 +226,7 @@ fn however_a_trace_ends_the_plain_programs_come_back() {
         let second = output(router, &["trace"]);
         assert_eq!(
             said(&second),
-            "sidestep: a trace runs already; there is one at a time"
+            "sidestep: another trace is running; only one can run at a time"
         );
         assert_eq!(second.status.code(), Some(1));
         assert_ne!(programs(&star), plain_programs);
@@ -501,7 +501,7 @@ fn what_is_wrong_with_a_trace_is_said_with_what_is_allowed() {
     check(
         &["trace", "port", "eth2"],
         1,
-        "sidestep: port eth2: not attached; there are eth0, eth1",
+        "sidestep: port eth2: not attached; attached ports are eth0, eth1",
     );
     check(
         &["trace", "host", "fc00::1"],

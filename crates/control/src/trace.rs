@@ -76,7 +76,7 @@ pub enum FilterError {
         word: String,
     },
     /// The last keyword lacks its argument.
-    #[error("filter: {term} wants {wanted} behind it")]
+    #[error("filter: {term} requires {wanted}")]
     Missing {
         /// Keyword of the term.
         term: &'static str,
@@ -84,7 +84,7 @@ pub enum FilterError {
         wanted: &'static str,
     },
     /// The same keyword occurs twice.
-    #[error("filter: {term} is there twice; every term has to fit, so once is enough")]
+    #[error("filter: {term} occurs twice")]
     Twice {
         /// Keyword of the term.
         term: &'static str,
@@ -100,7 +100,7 @@ pub enum FilterError {
         allowed: String,
     },
     /// No packet can match.
-    #[error("filter: no packet fits: {why}")]
+    #[error("filter: no packet can match: {why}")]
     Contradiction {
         /// Reason.
         why: String,
@@ -182,7 +182,7 @@ impl Filter {
             && source.addr().is_ipv4() != destination.addr().is_ipv4()
         {
             return contradiction(format!(
-                "src {source} and dst {destination} are of two families"
+                "src {source} and dst {destination} have different address families"
             ));
         }
         if let (Some(verdict), Some(reason)) = (self.verdict, self.reason) {
@@ -193,7 +193,7 @@ impl Filter {
             };
             if verdict != of_reason {
                 return contradiction(format!(
-                    "reason {} is one of verdict {}",
+                    "reason {} belongs to verdict {}",
                     reason.name,
                     of_reason.name()
                 ));
@@ -222,7 +222,7 @@ impl Filter {
 
 /// A sampled packet with its place in a trace.
 #[derive(Clone, Copy, Debug)]
-pub struct Told<'a> {
+pub struct TracedPacket<'a> {
     /// Number in the trace, from 1.
     pub number: u64,
     /// Nanoseconds since 1970-01-01 00:00 UTC.
@@ -274,10 +274,10 @@ mod tests {
                 "host fc00::1",
                 format!("filter: unknown word \"host\"; a term is one of: {terms}"),
             ),
-            ("port", "filter: port wants IF behind it".into()),
+            ("port", "filter: port requires IF".into()),
             (
                 "src fc00::1 src fc00::2",
-                "filter: src is there twice; every term has to fit, so once is enough".into(),
+                "filter: src occurs twice".into(),
             ),
             (
                 "dst fc00::1/129",
@@ -297,11 +297,11 @@ mod tests {
             ),
             (
                 "src fc00::/16 dst 10.0.0.1",
-                "filter: no packet fits: src fc00::/16 and dst 10.0.0.1/32 are of two families".into(),
+                "filter: no packet can match: src fc00::/16 and dst 10.0.0.1/32 have different address families".into(),
             ),
             (
                 "verdict forward reason blackhole",
-                "filter: no packet fits: reason blackhole is one of verdict drop".into(),
+                "filter: no packet can match: reason blackhole belongs to verdict drop".into(),
             ),
         ] {
             assert_eq!(parse(words), Err(expected), "{words}");

@@ -11,10 +11,10 @@ use nix::unistd::{Gid, Group};
 use serde_json::Value;
 use thiserror::Error;
 
-use super::{Answer, Envelope, Request, VERSION, run_directory};
+use super::{Envelope, Reply, Request, VERSION, run_directory};
 
 /// Time limit for a reply.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Why a request failed.
 #[derive(Debug, Error)]
@@ -33,16 +33,16 @@ pub enum ApiError {
         source: std::io::Error,
     },
     /// The socket belongs to other users.
-    #[error("control socket {path}: permission denied: {whose}")]
+    #[error("control socket {path}: permission denied: {allowed}")]
     Denied {
         /// Path of the socket.
         path: String,
         /// Users of the socket, with advice.
-        whose: String,
+        allowed: String,
     },
     /// The reply is invalid.
     #[error("the daemon's answer cannot be read: {0}")]
-    Answer(#[from] serde_json::Error),
+    Reply(#[from] serde_json::Error),
     /// The daemon rejected the request.
     #[error("{0}")]
     Refused(String),
@@ -50,7 +50,7 @@ pub enum ApiError {
 
 /// Sends a request to the daemon of this network namespace and returns the reply.
 pub fn call(request: Request) -> Result<Value, ApiError> {
-    let mut answers = Answers::of(request)?;
+    let mut answers = ReplyStream::of(request)?;
     // A closed connection without a reply yields an empty line, which is invalid.
     let answer = answers.read()?.unwrap_or_default();
     value(&answer)
@@ -58,8 +58,8 @@ pub fn call(request: Request) -> Result<Value, ApiError> {
 
 /// Sends a request with many replies, such as a trace. Returns the first reply, and the stream of
 /// the others.
-pub fn stream(request: Request) -> Result<(Value, Answers), ApiError> {
-    let mut answers = Answers::of(request)?;
+pub fn stream(request: Request) -> Result<(Value, ReplyStream), ApiError> {
+    let mut answers = ReplyStream::of(request)?;
     let begun = value(&answers.read()?.unwrap_or_default())?;
     // A stream has no time limit.
     answers
@@ -71,15 +71,15 @@ pub fn stream(request: Request) -> Result<(Value, Answers), ApiError> {
 }
 
 /// Replies to one request, until the daemon closes the connection.
-pub struct Answers {
+pub struct ReplyStream {
     stream: BufReader<UnixStream>,
 }
 
-impl Answers {
+impl ReplyStream {
     fn of(request: Request) -> Result<Self, ApiError> {
         let mut stream = UnixStream::connect(path()).map_err(socket_error)?;
         stream
-            .set_read_timeout(Some(PATIENCE))
+            .set_read_timeout(Some(TIMEOUT))
             .map_err(socket_error)?;
         let mut line = serde_json::to_vec(&Envelope {
             version: VERSION,
@@ -106,7 +106,7 @@ impl Answers {
     }
 }
 
-impl Iterator for Answers {
+impl Iterator for ReplyStream {
     type Item = Result<Value, ApiError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -117,8 +117,8 @@ impl Iterator for Answers {
 
 fn value(answer: &str) -> Result<Value, ApiError> {
     match serde_json::from_str(answer)? {
-        Answer::Ok(value) => Ok(value),
-        Answer::Error { message } => Err(ApiError::Refused(message)),
+        Reply::Ok(value) => Ok(value),
+        Reply::Error { message } => Err(ApiError::Refused(message)),
     }
 }
 
@@ -133,7 +133,7 @@ fn socket_error(source: std::io::Error) -> ApiError {
         }
         std::io::ErrorKind::PermissionDenied => ApiError::Denied {
             path: path().display().to_string(),
-            whose: whose(&path()),
+            allowed: allowed(&path()),
         },
         _ => ApiError::Socket {
             path: path().display().to_string(),
@@ -143,7 +143,7 @@ fn socket_error(source: std::io::Error) -> ApiError {
 }
 
 /// Describes who may use a socket.
-fn whose(path: &Path) -> String {
+fn allowed(path: &Path) -> String {
     let group = std::fs::metadata(path)
         .ok()
         .filter(|data| data.mode() & 0o060 == 0o060)

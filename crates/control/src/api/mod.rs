@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 use sidestep_model::hmac::{HmacAlgorithm, Secret};
 
-pub use client::{Answers, ApiError, call, stream};
+pub use client::{ApiError, ReplyStream, call, stream};
 pub(crate) use server::{Incoming, Server, line};
 
 /// Version of the protocol. A daemon rejects other versions and reports its own.
@@ -168,7 +168,7 @@ pub enum TraceLine {
     /// The normal programs are attached again.
     End {
         /// Packets sent to the client.
-        told: u64,
+        sent: u64,
         /// Matching packets that were lost because the client read too slowly.
         lost: u64,
     },
@@ -223,7 +223,7 @@ pub fn parse_request(line: &str) -> Result<Request, String> {
 /// An answer on the wire.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Answer {
+pub(crate) enum Reply {
     Ok(Value),
     Error { message: String },
 }

@@ -11,13 +11,13 @@ use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Gid, chown};
 use serde_json::Value;
 
-use super::{Answer, Request, parse_request};
+use super::{Reply, Request, parse_request};
 
 /// LIMIT: bytes of one request.
 const REQUEST_MAX: u64 = 1 << 20;
 /// Time limit for reading a request, so that a silent client cannot block the event loop. Replies
 /// do not block it (`daemon/replies.rs`).
-const PATIENCE: Duration = Duration::from_millis(200);
+const TIMEOUT: Duration = Duration::from_millis(200);
 
 pub(crate) struct Server {
     listener: UnixListener,
@@ -69,8 +69,8 @@ impl Server {
         let (stream, _) = self.listener.accept().ok()?;
         stream.set_nonblocking(false).ok()?;
         let mut line = String::new();
-        let until = Instant::now() + PATIENCE;
-        let within = Within {
+        let until = Instant::now() + TIMEOUT;
+        let within = DeadlineReader {
             stream: &stream,
             until,
         };
@@ -83,12 +83,12 @@ impl Server {
 }
 
 /// A stream with a deadline for all reads together.
-struct Within<'a> {
+struct DeadlineReader<'a> {
     stream: &'a UnixStream,
     until: Instant,
 }
 
-impl Read for Within<'_> {
+impl Read for DeadlineReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let left = self.until.saturating_duration_since(Instant::now());
         // A zero timeout would mean no timeout.
@@ -125,8 +125,8 @@ impl Incoming {
 /// Encodes a reply as one line.
 pub(crate) fn line(result: Result<Value, String>) -> Vec<u8> {
     let answer = match result {
-        Ok(value) => Answer::Ok(value),
-        Err(message) => Answer::Error { message },
+        Ok(value) => Reply::Ok(value),
+        Err(message) => Reply::Error { message },
     };
     let mut line = serde_json::to_vec(&answer).unwrap_or_default();
     line.push(b'\n');

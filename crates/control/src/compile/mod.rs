@@ -69,7 +69,7 @@ pub enum CompileError {
         limit: u32,
     },
     /// A port is not an interface of the node.
-    #[error("port with interface index {0}: there is no such interface")]
+    #[error("no interface with index {0} exists, so it cannot be a port")]
     NoSuchPort(u32),
     /// Two ports share a slot of the port table.
     #[error(

@@ -98,14 +98,14 @@ impl Daemon {
         change: impl FnOnce(&mut Overlay, &Node) -> Result<(), String>,
     ) -> Result<Value, String> {
         let before = self.own.clone();
-        let node = self.over.node(self.mirror.node());
+        let node = self.overlaid.node(self.mirror.node());
         change(&mut self.own, node)?;
-        if let Err(error) = self.bring_patiently(Some(&before)) {
+        if let Err(error) = self.recompile_after_grace(Some(&before)) {
             self.own = before;
-            self.lay_over();
+            self.apply_overlay();
             return Err(error.to_string());
         }
-        self.find_devices();
+        self.track_devices();
         Ok(Value::Null)
     }
 
@@ -117,7 +117,7 @@ impl Daemon {
         for &index in self.compiled.image.learned.keys() {
             native.set_knowledge(&self.kernel.knowledge(index));
         }
-        Ok((self.words.explain)(
+        Ok((self.formatter.explain)(
             self.node(),
             &self.compiled.index,
             native,

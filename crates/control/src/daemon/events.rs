@@ -59,9 +59,9 @@ impl Daemon {
             {
                 break;
             }
-            self.go_on_tracing();
-            self.tell_senders();
-            self.tell_copies();
+            self.continue_trace();
+            self.send_icmp();
+            self.send_copies();
             self.replies.go_on(Instant::now());
             let notified = self.mirror.process().unwrap_or_else(|error| {
                 self.problem = Some(error.to_string());
@@ -78,19 +78,19 @@ impl Daemon {
                 }
                 let taken = processor_time()?.saturating_sub(begun);
                 settings_due = now + SETTINGS_PERIOD.max(taken * SETTINGS_SHARE);
-                self.release();
+                self.reclaim();
             }
-            let services = self.liveness.look(self.mirror.node(), now);
+            let services = self.liveness.poll(self.mirror.node(), now);
             // Retry a failed change: memory may be available again.
             let again = self.problem.is_some() && now >= retry_due;
             let all = again || settings || services;
             if all || !notified.is_empty() {
-                self.follow(&notified, all);
+                self.on_change(&notified, all);
                 retry_due = now + RETRY;
             }
             if now >= neighbors_due {
                 neighbors_due = now + neighbors::PERIOD;
-                self.care_for_neighbors(now);
+                self.refresh_neighbors(now);
             }
             while let Some(incoming) = self.server.accept() {
                 match &incoming.request {
@@ -99,7 +99,7 @@ impl Daemon {
                         break;
                     }
                     Ok(Request::Trace { .. }) => self.prepare_trace(incoming),
-                    Ok(Request::ListenOam) => self.listen_to_copies(incoming),
+                    Ok(Request::ListenOam) => self.add_oam_listener(incoming),
                     request => {
                         let request = request.as_ref().map_err(Clone::clone);
                         let answer = request.and_then(|request| self.answer(request));
@@ -152,10 +152,10 @@ impl Daemon {
         let of_trace = self.tracing.iter();
         fds.extend(
             of_trace
-                .flat_map(|tracing| tracing.waits_for(&self.kernel))
+                .flat_map(|tracing| tracing.poll_events(&self.kernel))
                 .map(|(fd, events)| PollFd::new(fd, events)),
         );
-        let of_clients = self.oam.waits_for().chain(self.replies.wait_for());
+        let of_clients = self.oam.poll_events().chain(self.replies.poll_events());
         fds.extend(of_clients.map(|(fd, events)| PollFd::new(fd, events)));
         let left = due.saturating_duration_since(Instant::now());
         let timeout =

@@ -23,7 +23,7 @@ use crate::report;
 /// Maximum number of messages per round of the event loop.
 const AT_ONCE: usize = 64;
 /// Drop reports older than this, such as those queued while no daemon ran.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval between attempts to open the sockets.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -95,7 +95,7 @@ impl Icmp {
                 self.sockets = Some(sockets);
                 self.problem = None;
             }
-            Err(error) => self.problem = Some(format!("no ICMP errors are sent: {error}")),
+            Err(error) => self.problem = Some(format!("ICMP errors cannot be sent: {error}")),
         }
     }
 
@@ -122,12 +122,12 @@ impl Icmp {
 
 impl Daemon {
     /// Replies to reports of the packet path, and relays received errors.
-    pub(super) fn tell_senders(&mut self) {
+    pub(super) fn send_icmp(&mut self) {
         let now = Instant::now();
         self.icmp.open(now);
         let clock = nanoseconds(ClockId::CLOCK_MONOTONIC);
         for report in self.kernel.reports(AT_ONCE) {
-            if Duration::from_nanos(clock.saturating_sub(report.time)) > PATIENCE {
+            if Duration::from_nanos(clock.saturating_sub(report.time)) > TIMEOUT {
                 continue;
             }
             let Some(message) = answer(&report) else {

@@ -81,7 +81,7 @@ impl Lines {
 
     /// Events to poll for: writability if data is pending and, with `listens`, the end of the
     /// connection.
-    pub fn waits_for(&self, listens: bool) -> (BorrowedFd<'_>, PollFlags) {
+    pub fn poll_events(&self, listens: bool) -> (BorrowedFd<'_>, PollFlags) {
         let mut flags = PollFlags::empty();
         flags.set(PollFlags::POLLIN, listens);
         flags.set(PollFlags::POLLOUT, !self.pending.is_empty());

@@ -45,13 +45,13 @@ pub use self::ports::Mode;
 use crate::api::{Server, run_directory};
 use crate::compile::{CompileError, Compiled, Compiler, Index};
 use crate::report;
-use crate::trace::{Filter, Told};
+use crate::trace::{Filter, TracedPacket};
 use icmp::Icmp;
 use liveness::Liveness;
 use lock::Lock;
 use neighbors::Neighbors;
 use oam::Oam;
-use own::{Devices, Over};
+use own::{Devices, OverlaidNode};
 use replies::Replies;
 
 /// Options of `sidestep run`.
@@ -87,13 +87,13 @@ impl Options {
 
 /// Formats packets for clients; provided by the CLI.
 #[derive(Clone, Copy, Debug)]
-pub struct PacketWords {
+pub struct PacketFormatter {
     /// Explains a given frame. Arguments: node, index, tables, ingress interface, frame.
     pub explain: fn(&Node, &Index, Native, u32, &[u8]) -> Value,
     /// Formats outer headers without the fields that differ per packet: as JSON and as text.
     pub headers: fn(&[u8]) -> (Value, String),
     /// Formats a traced packet; none if the filter does not match after all.
-    pub tell: fn(&Node, &Compiled, &Filter, Told<'_>) -> Option<Value>,
+    pub sample: fn(&Node, &Compiled, &Filter, TracedPacket<'_>) -> Option<Value>,
 }
 
 /// Why the daemon cannot start, or had to exit.
@@ -111,7 +111,7 @@ pub enum DaemonError {
         source: std::io::Error,
     },
     /// No such interface.
-    #[error("port {name}: there is no such interface; there are {there}")]
+    #[error("port {name}: no such interface; the interfaces are {there}")]
     NoInterface {
         /// Name as given.
         name: String,
@@ -157,11 +157,11 @@ struct Port {
 /// A running instance.
 pub struct Daemon {
     options: Options,
-    words: PacketWords,
+    formatter: PacketFormatter,
     mirror: Mirror,
     own: Overlay,
     devices: Devices,
-    over: Over,
+    overlaid: OverlaidNode,
     compiler: Compiler,
     compiled: Compiled,
     kernel: Kernel,
@@ -176,11 +176,11 @@ pub struct Daemon {
     origin: Origin,
     started: Instant,
     /// A grace period is under way, after which indices become free.
-    releasing: bool,
+    reclaiming: bool,
     /// Indices became free since the last full compilation, so that more may fit now.
-    has_room: bool,
+    room_freed: bool,
     /// Earliest time of the next attempt.
-    refit: Instant,
+    refit_due: Instant,
     /// Number of compilations.
     compilations: u64,
     /// Number of resyncs.
@@ -210,7 +210,7 @@ pub struct Status {
 impl Daemon {
     /// Loads, compiles and attaches. On an error it undoes everything, except for pins adopted from
     /// a dead instance.
-    pub fn start(options: Options, words: PacketWords) -> Result<Self, DaemonError> {
+    pub fn start(options: Options, formatter: PacketFormatter) -> Result<Self, DaemonError> {
         options.check()?;
         // The process holds the secrets of HMAC keys: it must not leave a core dump.
         set_dumpable(false).map_err(|errno| DaemonError::System(errno.into()))?;
@@ -240,7 +240,7 @@ impl Daemon {
         }
         let mut own = options.config.overlay(mirror.node())?;
         let mut devices = Devices::default();
-        devices.follow(&mut own, mirror.node());
+        devices.track(&mut own, mirror.node());
         let kernel = Kernel::load(options.limits, &options.pin_root)?;
         kernel.limit_reports(options.icmp_rate);
         let origin = kernel.origin();
@@ -258,8 +258,8 @@ impl Daemon {
                 image: before,
                 ..Compiled::default()
             },
-            words,
-            over: Over::of(mirror.node(), &own, &devices, BTreeSet::new()),
+            formatter,
+            overlaid: OverlaidNode::new(mirror.node(), &own, &devices, BTreeSet::new()),
             mirror,
             own,
             devices,
@@ -273,9 +273,9 @@ impl Daemon {
             problem: None,
             origin,
             started: Instant::now(),
-            releasing: false,
-            has_room: false,
-            refit: Instant::now(),
+            reclaiming: false,
+            room_freed: false,
+            refit_due: Instant::now(),
             compilations: 0,
             resyncs: 0,
             preparing: None,
@@ -297,7 +297,7 @@ impl Daemon {
 
     fn bring_up(&mut self) -> Result<(), DaemonError> {
         // Tables first, so that an attached program finds them filled.
-        self.bring_patiently(None)?;
+        self.recompile_after_grace(None)?;
         let full = &self.compiled.index.full;
         if let Some(table) = self.own.routes.keys().find_map(|key| full.get(key)) {
             return Err(self.compiler.full(table).into());
@@ -313,27 +313,27 @@ impl Daemon {
 
     /// The mirrored node with the overlay.
     fn node(&self) -> &Node {
-        self.over.node(self.mirror.node())
+        self.overlaid.node(self.mirror.node())
     }
 
-    fn lay_over(&mut self) {
+    fn apply_overlay(&mut self) {
         let down = self.liveness.down();
-        self.over = Over::of(self.mirror.node(), &self.own, &self.devices, down);
+        self.overlaid = OverlaidNode::new(self.mirror.node(), &self.own, &self.devices, down);
     }
 
     /// Records the names of interfaces in the overlay, and follows interfaces that were recreated.
-    fn find_devices(&mut self) {
-        let moved = self.devices.follow(&mut self.own, self.mirror.node());
-        self.liveness.follow_devices(&moved);
+    fn track_devices(&mut self) {
+        let moved = self.devices.track(&mut self.own, self.mirror.node());
+        self.liveness.rename_devices(&moved);
     }
 
     /// Returns the ports that get an entry in the port table. Of two that share one, the port that
     /// already has it stays; otherwise it is the first.
-    fn slots(&self) -> BTreeSet<IfIndex> {
+    fn port_slots(&self) -> BTreeSet<IfIndex> {
         let mut slots: BTreeMap<u32, IfIndex> = BTreeMap::new();
         let has = |ifindex: &IfIndex| self.compiled.image.ports.contains_key(&ifindex.0);
         let (there, new): (Vec<_>, Vec<_>) = self
-            .wanted()
+            .requested_ports()
             .filter(|(_, _, choice)| choice.is_ok())
             .map(|(_, link, _)| link.ifindex)
             .partition(has);
@@ -344,7 +344,9 @@ impl Daemon {
     }
 
     /// The requested ports that exist, each with its target.
-    fn wanted(&self) -> impl Iterator<Item = (&String, &Link, Result<(Target, String), String>)> {
+    fn requested_ports(
+        &self,
+    ) -> impl Iterator<Item = (&String, &Link, Result<(Target, String), String>)> {
         let node = self.mirror.node();
         self.options.ports.iter().filter_map(move |name| {
             let link = node.link_by_name(name)?;
@@ -356,7 +358,7 @@ impl Daemon {
     /// longer be a port.
     fn attach_ports(&mut self) {
         let right: BTreeSet<(String, IfIndex, Target)> = self
-            .wanted()
+            .requested_ports()
             .filter_map(|(name, link, choice)| Some((name.clone(), link.ifindex, choice.ok()?.0)))
             .collect();
         self.attached
@@ -365,7 +367,7 @@ impl Daemon {
         self.refused
             .retain(|name, _| there.values().any(|link| link.name == *name));
         let missing: Vec<_> = self
-            .wanted()
+            .requested_ports()
             .filter(|(name, ..)| !self.attached.contains_key(*name))
             .map(|(name, link, choice)| (name.clone(), link.ifindex, choice))
             .collect();
@@ -418,15 +420,15 @@ impl Daemon {
 
     /// Applies a change of the kernel's configuration; `settings`: also of settings without
     /// notification.
-    fn follow(&mut self, changes: &Changes, settings: bool) {
+    fn on_change(&mut self, changes: &Changes, settings: bool) {
         let is_small = !settings && !changes.other && !changes.is_empty();
-        if is_small && self.problem.is_none() && self.step(changes) {
+        if is_small && self.problem.is_none() && self.apply_incremental(changes) {
             return;
         }
         if changes.other || changes.resynced {
-            self.find_devices();
+            self.track_devices();
         }
-        self.problem = self.bring(None).err().map(|error| error.to_string());
+        self.problem = self.recompile(None).err().map(|error| error.to_string());
         if changes.other {
             self.attach_again();
         }
@@ -499,7 +501,10 @@ impl Daemon {
     fn attached_port(&self, name: &str) -> Result<&Port, String> {
         self.attached.get(name).ok_or_else(|| {
             let ports: Vec<_> = self.attached.keys().map(String::as_str).collect();
-            format!("port {name}: not attached; there are {}", ports.join(", "))
+            format!(
+                "port {name}: not attached; attached ports are {}",
+                ports.join(", ")
+            )
         })
     }
 }

@@ -120,7 +120,7 @@ impl Neighbors {
 
 impl Daemon {
     /// Checks which next hops packets used, and requests them from the kernel.
-    pub(super) fn care_for_neighbors(&mut self, now: Instant) {
+    pub(super) fn refresh_neighbors(&mut self, now: Instant) {
         let of_lists = self.node().policies.next_hops();
         let node = self.mirror.node();
         let needs = self
@@ -149,7 +149,7 @@ impl Daemon {
                 let used = used || state == State::Unresolved && of_lists.contains(&key);
                 Some(Need { key, state, used })
             });
-        let (all, compiler) = (self.over.node(node), &self.compiler);
+        let (all, compiler) = (self.overlaid.node(node), &self.compiler);
         let wanted = self.kernel.take_wanted().into_iter();
         let wanted = wanted.filter_map(|(view, address)| {
             let view = self.compiled.index.views.get(&view)?;

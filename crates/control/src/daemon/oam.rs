@@ -32,8 +32,8 @@ pub(super) struct Oam {
 
 impl Oam {
     /// Events to poll for on behalf of the listening clients.
-    pub fn waits_for(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
-        self.listeners.iter().map(|lines| lines.waits_for(true))
+    pub fn poll_events(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
+        self.listeners.iter().map(|lines| lines.poll_events(true))
     }
 
     fn tell(&mut self, copy: &report::OamCopy) {
@@ -63,9 +63,9 @@ impl Daemon {
     }
 
     /// Adds a listening client. Its first line is the report; each further line is a copy.
-    pub(super) fn listen_to_copies(&mut self, incoming: Incoming) {
+    pub(super) fn add_oam_listener(&mut self, incoming: Incoming) {
         if self.oam.listeners.len() >= LISTENERS {
-            let full = format!("{LISTENERS} listen already");
+            let full = format!("{LISTENERS} clients listen already");
             return self.replies.answer(incoming, Err(full));
         }
         let report = self.oam_report();
@@ -77,7 +77,7 @@ impl Daemon {
     }
 
     /// Sends new copies to the clients, and removes clients that disconnected.
-    pub(super) fn tell_copies(&mut self) {
+    pub(super) fn send_copies(&mut self) {
         let offset = clock_offset();
         for copied in self.kernel.copies(AT_ONCE) {
             let copy = self.oam_copy(&copied, offset);

@@ -20,11 +20,11 @@ use crate::api::Verb;
 
 /// The mirrored node with the overlay; a separate node only if the overlay is not empty.
 #[derive(Debug, Default)]
-pub(crate) struct Over(Option<Node>);
+pub(crate) struct OverlaidNode(Option<Node>);
 
-impl Over {
+impl OverlaidNode {
     /// `down`: services that do not reply.
-    pub(crate) fn of(
+    pub(crate) fn new(
         mirrored: &Node,
         own: &Overlay,
         devices: &Devices,
@@ -34,7 +34,7 @@ impl Over {
             let mut node = Node {
                 services_down: down,
                 former_names: devices.0.clone(),
-                ..over(mirrored, own)
+                ..overlaid(mirrored, own)
             };
             node.steer();
             node
@@ -47,7 +47,7 @@ impl Over {
 
     /// Applies changed routes and neighbors of the mirrored node. Returns the routes that changed,
     /// including policy routes that now lead elsewhere.
-    pub(crate) fn follow(
+    pub(crate) fn apply(
         &mut self,
         mirrored: &Node,
         own: &Overlay,
@@ -85,7 +85,7 @@ pub(crate) struct Devices(BTreeMap<IfIndex, String>);
 
 impl Devices {
     /// Replaces interfaces that were recreated. Returns the new index for each old one.
-    pub(crate) fn follow(
+    pub(crate) fn track(
         &mut self,
         own: &mut Overlay,
         mirrored: &Node,
@@ -140,7 +140,7 @@ fn mentions(own: &mut Overlay) -> impl Iterator<Item = &mut IfIndex> {
     of_routes.chain(own.vlans.values_mut())
 }
 
-fn over(mirrored: &Node, own: &Overlay) -> Node {
+fn overlaid(mirrored: &Node, own: &Overlay) -> Node {
     let mut node = mirrored.clone();
     let (steering, others): (Vec<_>, Vec<_>) = own.routes.values().cloned().partition(is_steering);
     node.policies = Policies::new(own.policies.clone(), steering);
@@ -462,19 +462,19 @@ mod tests {
         own.vlans.insert(key, IfIndex(3));
 
         let mut known = Devices::default();
-        assert_eq!(known.follow(&mut own, &before), BTreeMap::new());
+        assert_eq!(known.track(&mut own, &before), BTreeMap::new());
         let written = own.clone();
         // Both disappear, then one returns, then the other.
         assert_eq!(
-            known.follow(&mut own, &node(&[(7, "eth7")])),
+            known.track(&mut own, &node(&[(7, "eth7")])),
             BTreeMap::new()
         );
         assert_eq!(own, written);
-        let moved = known.follow(&mut own, &node(&[(3, "eth1"), (8, "eth0")]));
+        let moved = known.track(&mut own, &node(&[(3, "eth1"), (8, "eth0")]));
         assert_eq!(moved, BTreeMap::from([(IfIndex(2), IfIndex(8))]));
         assert_eq!(known.0[&IfIndex(8)], "eth0");
         assert!(own.neighbors.contains_key(&(IfIndex(8), address)));
-        let moved = known.follow(&mut own, &node(&[(9, "eth1"), (8, "eth0")]));
+        let moved = known.track(&mut own, &node(&[(9, "eth1"), (8, "eth0")]));
         assert_eq!(moved, BTreeMap::from([(IfIndex(3), IfIndex(9))]));
         assert_eq!(own.vlans[&key], IfIndex(9));
         let [Route { next_hops, .. }] = &own.routes.values().collect::<Vec<_>>()[..] else {
@@ -496,7 +496,7 @@ mod tests {
             (Some(IfIndex(8)), Some(IfIndex(8)), Some(IfIndex(9)))
         );
         // A renamed interface has its new name.
-        known.follow(&mut own, &node(&[(9, "eth1"), (8, "wan")]));
+        known.track(&mut own, &node(&[(9, "eth1"), (8, "wan")]));
         assert_eq!(known.0[&IfIndex(8)], "wan");
     }
 }

@@ -16,7 +16,7 @@ const WAITING: usize = 16;
 /// no bound.
 const WAITING_BYTES: usize = 64 << 20;
 /// Time limit for reading a reply; the client gives up on the daemon after the same time.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Unread replies, oldest first.
 #[derive(Default)]
@@ -38,7 +38,7 @@ impl Replies {
         if !lines.send() || lines.is_empty() {
             return;
         }
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         self.0.push_back(Reply { lines, until });
         while self.are_too_many() {
             self.0.pop_front();
@@ -58,8 +58,8 @@ impl Replies {
     }
 
     /// Events to poll for on behalf of the clients.
-    pub fn wait_for(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
-        self.0.iter().map(|reply| reply.lines.waits_for(false))
+    pub fn poll_events(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
+        self.0.iter().map(|reply| reply.lines.poll_events(false))
     }
 }
 
@@ -89,7 +89,7 @@ mod tests {
     fn a_long_answer_comes_whole_to_a_client_that_reads_it_in_pieces() {
         let mut replies = Replies::default();
         let mut client = asked(&mut replies, Ok(long("a")));
-        assert_eq!(replies.wait_for().count(), 1);
+        assert_eq!(replies.poll_events().count(), 1);
         let (mut read, mut piece) = (Vec::<u8>::new(), vec![0; 10_000]);
         loop {
             replies.go_on(Instant::now());
@@ -100,7 +100,7 @@ mod tests {
             read.extend(&piece[..bytes]);
         }
         assert_eq!(read, line(Ok(long("a"))));
-        assert_eq!(replies.wait_for().count(), 0);
+        assert_eq!(replies.poll_events().count(), 0);
     }
 
     #[test]
@@ -109,9 +109,9 @@ mod tests {
         let _silent = asked(&mut replies, Ok(long("a")));
         drop(asked(&mut replies, Ok(long("b"))));
         replies.go_on(Instant::now());
-        assert_eq!(replies.wait_for().count(), 1);
-        replies.go_on(Instant::now() + PATIENCE);
-        assert_eq!(replies.wait_for().count(), 0);
+        assert_eq!(replies.poll_events().count(), 1);
+        replies.go_on(Instant::now() + TIMEOUT);
+        assert_eq!(replies.poll_events().count(), 0);
     }
 
     #[test]
@@ -120,21 +120,21 @@ mod tests {
         let mut clients: Vec<_> = (0..=WAITING)
             .map(|_| asked(&mut replies, Ok(long("a"))))
             .collect();
-        assert_eq!(replies.wait_for().count(), WAITING);
+        assert_eq!(replies.poll_events().count(), WAITING);
         let mut begun = Vec::new();
         clients[0].read_to_end(&mut begun).expect("it is closed");
         assert!(!begun.is_empty() && begun.len() < LONG);
         // A single reply beyond the total limit.
         let longest = Value::String("b".repeat(WAITING_BYTES));
         let _last = asked(&mut replies, Ok(longest));
-        assert_eq!(replies.wait_for().count(), 1);
+        assert_eq!(replies.poll_events().count(), 1);
     }
 
     #[test]
     fn a_short_answer_is_gone_at_once() {
         let mut replies = Replies::default();
         let mut client = asked(&mut replies, Err("no".into()));
-        assert_eq!(replies.wait_for().count(), 0);
+        assert_eq!(replies.poll_events().count(), 0);
         let mut read = Vec::new();
         client.read_to_end(&mut read).expect("it is closed");
         assert_eq!(read, line(Err("no".into())));

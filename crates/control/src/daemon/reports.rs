@@ -197,7 +197,7 @@ impl Daemon {
             learned.extend(self.kernel.chains(proxy.learned));
             flows = self.kernel.flows(proxy.learned);
         }
-        let words = self.words.headers;
+        let words = self.formatter.headers;
         let mut learned: Vec<_> = learned
             .iter()
             .filter_map(|learned| learned_report(learned, words))

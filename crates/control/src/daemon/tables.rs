@@ -18,29 +18,32 @@ const REFIT_SHARE: u32 = 10;
 impl Daemon {
     /// Recompiles for a client that waits for the result. If something does not fit, it waits for a
     /// grace period and tries again, since indices may be waiting to be reclaimed. Otherwise
-    /// [`Daemon::release`] does so later.
-    pub(super) fn bring_patiently(&mut self, whole: Option<&Overlay>) -> Result<(), DaemonError> {
-        let brought = self.bring(whole);
-        let lacks = brought.is_err() || self.compiled.index.is_full();
+    /// [`Daemon::reclaim`] does so later.
+    pub(super) fn recompile_after_grace(
+        &mut self,
+        before: Option<&Overlay>,
+    ) -> Result<(), DaemonError> {
+        let result = self.recompile(before);
+        let lacks = result.is_err() || self.compiled.index.is_full();
         if !lacks || !self.compiler.holds_back() {
-            return brought;
+            return result;
         }
         self.kernel.tidy()?;
         self.compiler.release();
-        self.bring(whole)
+        self.recompile(before)
     }
 
     /// Compiles the whole node and publishes the result, as far as it fits. With `before`, a new
     /// Sidestep-only route that does not fit is an error, and nothing changes.
-    pub(super) fn bring(&mut self, whole: Option<&Overlay>) -> Result<(), DaemonError> {
-        self.lay_over();
-        let ports = self.slots();
-        let node = self.over.node(self.mirror.node());
+    pub(super) fn recompile(&mut self, before: Option<&Overlay>) -> Result<(), DaemonError> {
+        self.apply_overlay();
+        let ports = self.port_slots();
+        let node = self.overlaid.node(self.mirror.node());
         self.compilations += 1;
         let next = self
             .compiler
             .attempt(node, &ports, &self.compiled.image.fib)?;
-        if let Some(before) = whole {
+        if let Some(before) = before {
             let full = &next.index.full;
             let lost = |key: &&RouteKey| {
                 before.routes.get(*key) != self.own.routes.get(*key)
@@ -52,7 +55,8 @@ impl Daemon {
             }
         }
         // Clear a counter slot that another route or a replaced list used before.
-        let replaced = whole.map(|before| policies::replaced(&before.policies, &self.own.policies));
+        let replaced =
+            before.map(|before| policies::replaced(&before.policies, &self.own.policies));
         let replaced = replaced.unwrap_or_default();
         for (key, &slot) in &next.index.counters {
             let of_another = matches!(key, Counted::List(_, list) if replaced.contains(list));
@@ -66,16 +70,16 @@ impl Daemon {
         self.compiled = next;
         // After the update: a failed update does not change which services are probed.
         self.liveness
-            .follow(self.own.routes.values(), Instant::now());
+            .watch(self.own.routes.values(), Instant::now());
         Ok(())
     }
 
     /// Updates the tables after changes of these routes and neighbors only. Returns false, with
     /// nothing changed, if that requires a full compilation.
-    pub(super) fn step(&mut self, changes: &Changes) -> bool {
+    pub(super) fn apply_incremental(&mut self, changes: &Changes) -> bool {
         let mirrored = self.mirror.node();
-        let routes = self.over.follow(mirrored, &self.own, changes);
-        let (node, compiled) = (self.over.node(mirrored), &mut self.compiled);
+        let routes = self.overlaid.apply(mirrored, &self.own, changes);
+        let (node, compiled) = (self.overlaid.node(mirrored), &mut self.compiled);
         let neighbors = &changes.neighbors;
         let Ok(change) = self.compiler.update(node, &routes, neighbors, compiled) else {
             return false;
@@ -94,27 +98,27 @@ impl Daemon {
 
     /// Reclaims indices that no packet can read any more. The grace period takes tens of
     /// milliseconds; changes are applied meanwhile.
-    pub(super) fn release(&mut self) {
-        if self.releasing {
+    pub(super) fn reclaim(&mut self) {
+        if self.reclaiming {
             match self.kernel.end_tidy() {
                 Ok(None) => return,
                 Ok(Some(_)) => self.compiler.end_release(),
                 // The next attempt clears what remains, and frees its indices.
                 Err(_) => {}
             }
-            self.releasing = false;
-            self.has_room = true;
+            self.reclaiming = false;
+            self.room_freed = true;
         } else if self.compiler.holds_back() || self.kernel.holds_back() {
-            self.releasing = self.kernel.begin_tidy().is_ok();
-            if self.releasing {
+            self.reclaiming = self.kernel.begin_tidy().is_ok();
+            if self.reclaiming {
                 self.compiler.begin_release();
             }
         }
         let begun = Instant::now();
-        if self.has_room && self.compiled.index.is_full() && begun >= self.refit {
-            self.has_room = false;
-            self.follow(&Changes::default(), true);
-            self.refit = Instant::now() + REFIT.max(begun.elapsed() * REFIT_SHARE);
+        if self.room_freed && self.compiled.index.is_full() && begun >= self.refit_due {
+            self.room_freed = false;
+            self.on_change(&Changes::default(), true);
+            self.refit_due = Instant::now() + REFIT.max(begun.elapsed() * REFIT_SHARE);
         }
     }
 }

@@ -19,7 +19,7 @@ use sidestep_datapath::kernel::{Kernel, KernelError, Sampling, Tracer};
 use super::lines::Lines;
 use super::{Daemon, nanoseconds};
 use crate::api::{Incoming, Request, TraceLine, TracedPort};
-use crate::trace::{EXAMINED_MAX, Filter, RATE_MAX, Told};
+use crate::trace::{EXAMINED_MAX, Filter, RATE_MAX, TracedPacket};
 
 /// Samples sent per round of the event loop.
 const ROUND: usize = 32;
@@ -32,7 +32,7 @@ pub(super) struct Tracing {
     bucket: Bucket,
     /// Packets still to send; none: until the client disconnects.
     left: Option<u64>,
-    told: u64,
+    sent: u64,
     lost: u64,
     /// Offset from the kernel's monotonic clock to the time of day, in nanoseconds.
     clock_offset: u64,
@@ -42,12 +42,12 @@ pub(super) struct Tracing {
 /// A trace whose programs are being loaded.
 pub(super) struct Preparing {
     incoming: Incoming,
-    asked: Asked,
+    options: TraceOptions,
     loaded: Receiver<Result<Tracer, KernelError>>,
 }
 
 /// Options of the client.
-struct Asked {
+struct TraceOptions {
     filter: Filter,
     rate: NonZeroU32,
     count: Option<u64>,
@@ -59,10 +59,10 @@ impl Daemon {
     pub(super) fn prepare_trace(&mut self, incoming: Incoming) {
         let request = incoming.request.as_ref().map_err(Clone::clone);
         match request.and_then(|request| self.load_trace(request)) {
-            Ok((asked, loaded)) => {
+            Ok((options, loaded)) => {
                 self.preparing = Some(Preparing {
                     incoming,
-                    asked,
+                    options,
                     loaded,
                 });
             }
@@ -73,7 +73,7 @@ impl Daemon {
     fn load_trace(
         &self,
         request: &Request,
-    ) -> Result<(Asked, Receiver<Result<Tracer, KernelError>>), String> {
+    ) -> Result<(TraceOptions, Receiver<Result<Tracer, KernelError>>), String> {
         let Request::Trace {
             filter,
             rate,
@@ -86,13 +86,14 @@ impl Daemon {
         // A trace that has ended does not block a new one, even if its client has unread lines.
         let runs = self.tracing.as_ref().is_some_and(|tracing| !tracing.ended);
         if runs || self.preparing.is_some() {
-            return Err("a trace runs already; there is one at a time".into());
+            return Err("another trace is running; only one can run at a time".into());
         }
         let filter = Filter::parse(filter).map_err(|error| error.to_string())?;
         let rate = NonZeroU32::new(*rate).filter(|rate| rate.get() <= RATE_MAX);
-        let rate = rate.ok_or_else(|| format!("rate: 1 to {RATE_MAX} packets per second"))?;
+        let rate =
+            rate.ok_or_else(|| format!("rate: must be 1 to {RATE_MAX} packets per second"))?;
         if *count == Some(0) {
-            return Err("count: 1 and up".into());
+            return Err("count: must be at least 1".into());
         }
         let port = filter.port.as_deref().map(|name| self.attached_port(name));
         let ifindex = port.transpose()?.map(|port| port.ifindex.0);
@@ -118,12 +119,12 @@ impl Daemon {
         };
         let thread = std::thread::Builder::new().name("trace".into());
         thread.spawn(load).map_err(|error| error.to_string())?;
-        let asked = Asked {
+        let options = TraceOptions {
             filter,
             rate,
             count: *count,
         };
-        Ok((asked, loaded))
+        Ok((options, loaded))
     }
 
     /// Attaches the programs when they are loaded.
@@ -149,17 +150,17 @@ impl Daemon {
             let _ = self.kernel.trace_stop();
             return;
         };
-        let Asked {
+        let TraceOptions {
             filter,
             rate,
             count,
-        } = preparing.asked;
+        } = preparing.options;
         let mut tracing = Tracing {
             lines,
             filter,
             bucket: Bucket::new(rate),
             left: count,
-            told: 0,
+            sent: 0,
             lost: 0,
             clock_offset: clock_offset(),
             ended: false,
@@ -181,13 +182,13 @@ impl Daemon {
 
     /// One round: sends new samples and checks for the end. It runs before the tables change, so
     /// that the samples still match the tables.
-    pub(super) fn go_on_tracing(&mut self) {
+    pub(super) fn continue_trace(&mut self) {
         self.begin_trace();
         let Some(mut tracing) = self.tracing.take() else {
             return;
         };
         if !tracing.ended {
-            self.tell(&mut tracing);
+            self.send_samples(&mut tracing);
             // The prefix table grew, which ended the trace in the kernel.
             let gone = tracing.lines.client_hung_up() || self.kernel.trace_fd().is_none();
             if gone || tracing.left == Some(0) {
@@ -201,7 +202,7 @@ impl Daemon {
         }
     }
 
-    fn tell(&self, tracing: &mut Tracing) {
+    fn send_samples(&self, tracing: &mut Tracing) {
         let samples = self.kernel.trace_samples(ROUND);
         if samples.is_empty() {
             return;
@@ -215,20 +216,21 @@ impl Daemon {
                 .attached
                 .values()
                 .find(|port| port.ifindex.0 == sample.ifindex);
-            let told = Told {
-                number: tracing.told + 1,
+            let traced = TracedPacket {
+                number: tracing.sent + 1,
                 timestamp: sample.time.wrapping_add(tracing.clock_offset),
                 sample,
                 target: port.map_or("none", |port| port.target.name()),
             };
-            let Some(packet) = (self.words.tell)(node, &self.compiled, &tracing.filter, told)
+            let Some(packet) =
+                (self.formatter.sample)(node, &self.compiled, &tracing.filter, traced)
             else {
                 continue;
             };
             if !tracing.filter.is_decided_in_packet_path() && !tracing.bucket.take() {
                 continue;
             }
-            tracing.tell(packet);
+            tracing.send(packet);
         }
     }
 
@@ -239,7 +241,7 @@ impl Daemon {
         }
         tracing.ended = true;
         tracing.lines.say(&TraceLine::End {
-            told: tracing.told,
+            sent: tracing.sent,
             lost: tracing.lost,
         });
     }
@@ -247,20 +249,20 @@ impl Daemon {
 
 impl Tracing {
     /// Events to poll for on behalf of a trace.
-    pub(super) fn waits_for<'a>(
+    pub(super) fn poll_events<'a>(
         &'a self,
         kernel: &'a Kernel,
     ) -> impl Iterator<Item = (BorrowedFd<'a>, PollFlags)> {
         let ring = kernel.trace_fd().map(|fd| (fd, PollFlags::POLLIN));
-        std::iter::once(self.lines.waits_for(!self.ended)).chain(ring)
+        std::iter::once(self.lines.poll_events(!self.ended)).chain(ring)
     }
 
-    fn tell(&mut self, packet: Value) {
+    fn send(&mut self, packet: Value) {
         if self.lines.is_full() {
             self.lost += 1;
             return;
         }
-        self.told += 1;
+        self.sent += 1;
         self.left = self.left.map(|left| left.saturating_sub(1));
         self.lines.say(&TraceLine::Packet(packet));
     }
@@ -306,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_gives_a_second_of_packets_at_once_and_then_one_each_interval() {
+    fn a_bucket_holds_one_second_of_packets() {
         let mut bucket = Bucket::new(NonZeroU32::new(5).expect("not 0"));
         assert_eq!((0..100).filter(|_| bucket.take()).count(), 5);
         // As if one interval had passed.

@@ -63,7 +63,7 @@ impl Default for Liveness {
 impl Liveness {
     /// Probes exactly the services of these routes from now on. Services that are already known
     /// keep their state.
-    pub fn follow<'a>(&mut self, routes: impl Iterator<Item = &'a Route>, now: Instant) {
+    pub fn watch<'a>(&mut self, routes: impl Iterator<Item = &'a Route>, now: Instant) {
         let wanted: BTreeSet<Service> = routes.flat_map(services).collect();
         self.watched.retain(|service, _| wanted.contains(service));
         for service in wanted {
@@ -78,7 +78,7 @@ impl Liveness {
     }
 
     /// Some interfaces have new indices. Their services keep their state.
-    pub fn follow_devices(&mut self, moved: &BTreeMap<IfIndex, IfIndex>) {
+    pub fn rename_devices(&mut self, moved: &BTreeMap<IfIndex, IfIndex>) {
         if moved.is_empty() {
             return;
         }
@@ -105,12 +105,12 @@ impl Liveness {
 
     /// Reads replies and sends probes. Returns whether the set of services that are down has
     /// changed.
-    pub fn look(&mut self, node: &Node, now: Instant) -> bool {
+    pub fn poll(&mut self, node: &Node, now: Instant) -> bool {
         let mut changed = false;
         for (service, watched) in &mut self.watched {
             let down = |watched: &Watched| watched.watch.state() == State::Down;
             let before = down(watched);
-            watched.look(service, node, &mut self.identifiers, now);
+            watched.poll(service, node, &mut self.identifiers, now);
             changed |= down(watched) != before;
         }
         changed
@@ -118,8 +118,11 @@ impl Liveness {
 
     /// Time of the next probe, if any.
     pub fn due(&self) -> Option<Instant> {
-        let asked = self.watched.iter().filter(|(service, _)| is_asked(service));
-        asked.map(|(_, it)| it.watch.due()).min()
+        let probed = self
+            .watched
+            .iter()
+            .filter(|(service, _)| needs_probes(service));
+        probed.map(|(_, it)| it.watch.due()).min()
     }
 
     /// Descriptors that are readable when a reply may have arrived.
@@ -133,7 +136,7 @@ impl Liveness {
         let mut stale = self.watched.values().filter(|it| it.is_stale);
         let why = stale.find_map(|it| it.problem.as_deref())?;
         Some(format!(
-            "services of SR proxies are taken for what they were, as there is no socket to ask them: {why}"
+            "services of SR proxies keep their state, because there is no socket to probe them: {why}"
         ))
     }
 
@@ -157,39 +160,39 @@ impl Liveness {
 }
 
 impl Watched {
-    fn look(
+    fn poll(
         &mut self,
         service: &Service,
         node: &Node,
         identifiers: &mut Identifiers,
         now: Instant,
     ) {
-        if !is_asked(service) {
+        if !needs_probes(service) {
             let link = node.links.get(&service.dev);
-            self.watch.tell(link.is_some_and(|link| link.up));
+            self.watch.set_link(link.is_some_and(|link| link.up));
             return;
         }
         // Read first: the reply to the last probe may wait.
-        if self.prober.as_mut().is_some_and(Prober::answered) {
-            self.watch.answered();
+        if self.prober.as_mut().is_some_and(Prober::has_reply) {
+            self.watch.on_reply();
         }
         if now < self.watch.due() {
             return;
         }
-        let asked = self.ask(service, node, identifiers);
-        self.is_stale = matches!(asked, Err(Failure::NoSocket(_)));
+        let sent = self.probe(service, node, identifiers);
+        self.is_stale = matches!(sent, Err(Failure::NoSocket(_)));
         if self.is_stale {
-            self.watch.put_off(now);
+            self.watch.postpone(now);
         } else {
             // A service that is unreachable counts as one that does not reply.
             self.watch.is_due(now);
         }
-        self.problem = asked.err().map(|failure| failure.error().to_string());
+        self.problem = sent.err().map(|failure| failure.error().to_string());
     }
 
     /// Sends a probe. After a failure it opens a new socket, since the interface may have been
     /// recreated.
-    fn ask(
+    fn probe(
         &mut self,
         service: &Service,
         node: &Node,
@@ -200,14 +203,14 @@ impl Watched {
             Some(prober) => prober,
             None => Prober::open(service, node, identifiers.next())?,
         };
-        prober.ask(service, node)?;
+        prober.probe(service, node)?;
         self.prober = Some(prober);
         Ok(())
     }
 }
 
 /// Whether it needs probes; for the others the state of the link suffices.
-fn is_asked(service: &Service) -> bool {
+fn needs_probes(service: &Service) -> bool {
     service.liveness.probe != Probe::Link
 }
 

@@ -33,12 +33,12 @@ const RESERVE: u64 = 64;
 #[derive(Debug)]
 pub(super) struct Prober {
     socket: OwnedFd,
-    question: Question,
+    kind: ProbeKind,
     /// Source address of the probe; none: the kernel chooses.
     source: Option<IpAddr>,
     identifier: Identifier,
     sequence: u16,
-    /// Number of recent probes that may still be answered.
+    /// Number of recent probes whose reply may still arrive.
     open: u16,
 }
 
@@ -48,41 +48,41 @@ pub(super) enum Failure {
     /// There is no socket, which says nothing about the service.
     NoSocket(io::Error),
     /// There is no route to the service.
-    NoWay(io::Error),
+    Unreachable(io::Error),
 }
 
 impl Failure {
     pub fn error(&self) -> &io::Error {
         match self {
-            Self::NoSocket(error) | Self::NoWay(error) => error,
+            Self::NoSocket(error) | Self::Unreachable(error) => error,
         }
     }
 }
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
-        Self::NoWay(error)
+        Self::Unreachable(error)
     }
 }
 
 impl From<Errno> for Failure {
     fn from(errno: Errno) -> Self {
-        Self::NoWay(errno.into())
+        Self::Unreachable(errno.into())
     }
 }
 
 /// Form and target of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Question {
+enum ProbeKind {
     Echo6(Ipv6Addr),
     Echo4(Ipv4Addr),
     Solicitation(Ipv6Addr),
     Arp(Ipv4Addr),
 }
 
-impl Question {
+impl ProbeKind {
     fn of(service: &Service) -> io::Result<Self> {
-        let lacking = || io::Error::new(io::ErrorKind::InvalidInput, "there is no address to ask");
+        let lacking = || io::Error::new(io::ErrorKind::InvalidInput, "the service has no address");
         let address = service.address.ok_or_else(lacking)?;
         Ok(match (service.liveness.probe, address) {
             (Probe::Icmp, IpAddr::V6(address)) => Self::Echo6(address),
@@ -97,33 +97,33 @@ impl Prober {
     /// Opens a socket for a service that is probed and has an address, as the model ensures.
     /// `identifier` must be unique.
     pub fn open(service: &Service, node: &Node, identifier: Identifier) -> Result<Self, Failure> {
-        let question = Question::of(service)?;
+        let kind = ProbeKind::of(service)?;
         let link = link(service, node)?;
-        let source = source(question, link, node);
+        let source = source(kind, link, node);
         let mut prober = Self {
-            socket: create(question)?,
-            question,
+            socket: create(kind)?,
+            kind,
             source: None,
             identifier,
             sequence: 0,
             open: 0,
         };
-        prober.aim(link, source)?;
+        prober.connect_to(link, source)?;
         Ok(prober)
     }
 
     /// Connects the socket to the service, so that the kernel filters other senders as far as it
     /// can.
-    fn aim(&mut self, link: &Link, source: Option<IpAddr>) -> Result<(), Failure> {
+    fn connect_to(&mut self, link: &Link, source: Option<IpAddr>) -> Result<(), Failure> {
         let socket = self.socket.as_raw_fd();
-        if let Question::Arp(_) = self.question {
+        if let ProbeKind::Arp(_) = self.kind {
             // Only ARP packets: other packets on a port in use would each cost time.
             bind(socket, &link_address(link, Mac::default()))?;
             return Ok(());
         }
         let name = OsString::from(link.name.clone());
         setsockopt(&self.socket, sockopt::BindToDevice, &name)?;
-        if let Question::Solicitation(_) = self.question {
+        if let ProbeKind::Solicitation(_) = self.kind {
             // RFC 4861 7.1.1: other hop limits are ignored.
             setsockopt(&self.socket, sockopt::Ipv6MulticastHops, &255)?;
         }
@@ -139,10 +139,10 @@ impl Prober {
         // Connecting fixes the source address: the kernel's choice may change before the next
         // probe.
         if self.source.is_some() {
-            match self.question {
-                Question::Echo6(to) => connect(socket, &inet6(to, link))?,
-                Question::Echo4(to) => connect(socket, &inet4(to))?,
-                Question::Solicitation(_) | Question::Arp(_) => {}
+            match self.kind {
+                ProbeKind::Echo6(to) => connect(socket, &inet6(to, link))?,
+                ProbeKind::Echo4(to) => connect(socket, &inet4(to))?,
+                ProbeKind::Solicitation(_) | ProbeKind::Arp(_) => {}
             }
         }
         Ok(())
@@ -151,7 +151,7 @@ impl Prober {
     /// Whether the source address of the socket is still the right one.
     pub fn is_current(&self, service: &Service, node: &Node) -> bool {
         let link = node.links.get(&service.dev);
-        link.is_some_and(|link| source(self.question, link, node) == self.source)
+        link.is_some_and(|link| source(self.kind, link, node) == self.source)
     }
 
     /// Descriptor that is readable when a reply may have arrived.
@@ -160,25 +160,25 @@ impl Prober {
     }
 
     /// Sends one probe.
-    pub fn ask(&mut self, service: &Service, node: &Node) -> Result<(), Failure> {
+    pub fn probe(&mut self, service: &Service, node: &Node) -> Result<(), Failure> {
         let link = link(service, node)?;
         self.sequence = self.sequence.wrapping_add(1);
         // A service that did not answer the earlier probes is down by now.
         self.open = (self.open + 1).min(UNANSWERED as u16);
-        match self.question {
-            Question::Echo6(to) => self.send(
+        match self.kind {
+            ProbeKind::Echo6(to) => self.send(
                 &message::echo_request_6(self.identifier, self.sequence),
                 &inet6(to, link),
             ),
-            Question::Echo4(to) => self.send(
+            ProbeKind::Echo4(to) => self.send(
                 &message::echo_request_4(self.identifier, self.sequence),
                 &inet4(to),
             ),
-            Question::Solicitation(of) => self.send(
+            ProbeKind::Solicitation(of) => self.send(
                 &message::solicitation(of, link.mac),
                 &inet6(message::solicited_node(of), link),
             ),
-            Question::Arp(of) => self.send(
+            ProbeKind::Arp(of) => self.send(
                 &message::arp_request(of, link.mac, own_address(of, link, node)),
                 &link_address(link, BROADCAST),
             ),
@@ -193,33 +193,33 @@ impl Prober {
     }
 
     /// Reads at most [`AT_ONCE`] messages and returns whether there was a reply.
-    pub fn answered(&mut self) -> bool {
-        let mut answered = false;
+    pub fn has_reply(&mut self) -> bool {
+        let mut replied = false;
         let mut buffer = [0; 256];
         for _ in 0..AT_ONCE {
             match recvfrom::<SockaddrStorage>(self.socket.as_raw_fd(), &mut buffer) {
-                Ok((length, from)) => answered |= self.is_answer(&buffer[..length], from),
+                Ok((length, from)) => replied |= self.is_reply(&buffer[..length], from),
                 Err(Errno::EAGAIN) => break,
                 // A pending socket error, such as a link that went down or an ICMP error from a
                 // router. A reply may follow.
                 Err(_) => {}
             }
         }
-        answered
+        replied
     }
 
-    fn is_answer(&mut self, message: &[u8], from: Option<SockaddrStorage>) -> bool {
+    fn is_reply(&mut self, message: &[u8], from: Option<SockaddrStorage>) -> bool {
         let from = || ip(from?);
-        let sequence = match self.question {
-            Question::Echo6(of) if from() == Some(of.into()) => {
+        let sequence = match self.kind {
+            ProbeKind::Echo6(of) if from() == Some(of.into()) => {
                 message::echo_reply_6(message, self.identifier)
             }
-            Question::Echo4(of) if from() == Some(of.into()) => {
+            ProbeKind::Echo4(of) if from() == Some(of.into()) => {
                 message::echo_reply_4(message, self.identifier)
             }
-            Question::Echo6(_) | Question::Echo4(_) => None,
-            Question::Solicitation(of) => return message::is_advertisement(message, of),
-            Question::Arp(of) => return message::is_arp_reply(message, of),
+            ProbeKind::Echo6(_) | ProbeKind::Echo4(_) => None,
+            ProbeKind::Solicitation(of) => return message::is_advertisement(message, of),
+            ProbeKind::Arp(of) => return message::is_arp_reply(message, of),
         };
         let ago = sequence.map(|sequence| self.sequence.wrapping_sub(sequence));
         let Some(ago) = ago.filter(|ago| *ago < self.open) else {
@@ -233,19 +233,19 @@ impl Prober {
 
 fn link<'a>(service: &Service, node: &'a Node) -> io::Result<&'a Link> {
     let link = node.links.get(&service.dev);
-    link.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the interface is not there"))
+    link.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the interface does not exist"))
 }
 
 /// Opens a socket that receives possible replies.
-fn create(question: Question) -> Result<OwnedFd, Failure> {
+fn create(kind: ProbeKind) -> Result<OwnedFd, Failure> {
     let no_socket = |errno: Errno| Failure::NoSocket(errno.into());
     let raw = |family, protocol| socket(family, SockType::Raw, FLAGS, protocol);
-    let socket = match question {
-        Question::Echo6(_) | Question::Solicitation(_) => {
+    let socket = match kind {
+        ProbeKind::Echo6(_) | ProbeKind::Solicitation(_) => {
             raw(AddressFamily::Inet6, SockProtocol::IcmpV6)
         }
-        Question::Echo4(_) => raw(AddressFamily::Inet, SockProtocol::Icmp),
-        Question::Arp(_) => socket(AddressFamily::Packet, SockType::Datagram, FLAGS, None),
+        ProbeKind::Echo4(_) => raw(AddressFamily::Inet, SockProtocol::Icmp),
+        ProbeKind::Arp(_) => socket(AddressFamily::Packet, SockType::Datagram, FLAGS, None),
     }
     .map_err(no_socket)?;
     // The kernel assigns the lowest free descriptor.
@@ -253,25 +253,25 @@ fn create(question: Question) -> Result<OwnedFd, Failure> {
     if limit.is_ok_and(|(soft, _)| socket.as_raw_fd() as u64 + RESERVE >= soft) {
         return Err(no_socket(Errno::EMFILE));
     }
-    match question {
-        Question::Echo6(_) => hear_icmp6(&socket, &[message::ECHO_REPLY_6]),
-        Question::Solicitation(_) => hear_icmp6(&socket, &[message::NEIGHBOR_ADVERTISEMENT]),
-        Question::Echo4(_) => hear_icmp4(&socket, &[message::ECHO_REPLY_4]),
-        Question::Arp(_) => Ok(()),
+    match kind {
+        ProbeKind::Echo6(_) => hear_icmp6(&socket, &[message::ECHO_REPLY_6]),
+        ProbeKind::Solicitation(_) => hear_icmp6(&socket, &[message::NEIGHBOR_ADVERTISEMENT]),
+        ProbeKind::Echo4(_) => hear_icmp4(&socket, &[message::ECHO_REPLY_4]),
+        ProbeKind::Arp(_) => Ok(()),
     }?;
     Ok(socket)
 }
 
 /// Returns an address of the service's interface, so that the reply arrives there, whatever other
 /// addresses and routes the node has. None if the interface has no address.
-fn source(question: Question, link: &Link, node: &Node) -> Option<IpAddr> {
-    match question {
-        Question::Echo6(to) | Question::Solicitation(to) => {
+fn source(kind: ProbeKind, link: &Link, node: &Node) -> Option<IpAddr> {
+    match kind {
+        ProbeKind::Echo6(to) | ProbeKind::Solicitation(to) => {
             own_address6(to, link, node).map(IpAddr::V6)
         }
-        Question::Echo4(to) => own_address(to, link, node).map(IpAddr::V4),
+        ProbeKind::Echo4(to) => own_address(to, link, node).map(IpAddr::V4),
         // ARP has no IP header.
-        Question::Arp(_) => None,
+        ProbeKind::Arp(_) => None,
     }
 }
 
@@ -342,7 +342,7 @@ mod tests {
     const ME: Identifier = Identifier(7);
 
     /// A prober that receives everything sent to the returned socket's peer.
-    fn prober(question: Question) -> (Prober, UdpSocket) {
+    fn prober(kind: ProbeKind) -> (Prober, UdpSocket) {
         let [ours, theirs] =
             [(); 2].map(|()| UdpSocket::bind((SERVICE, 0)).expect("a socket on the loopback"));
         theirs
@@ -351,7 +351,7 @@ mod tests {
         ours.set_nonblocking(true).expect("it is open");
         let prober = Prober {
             socket: ours.into(),
-            question,
+            kind,
             source: None,
             identifier: ME,
             sequence: 0,
@@ -368,38 +368,41 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_does_not_keep_the_daemon_at_one_socket() {
-        let (mut prober, service) = prober(Question::Arp(SERVICE));
-        let mut answer = message::arp_request(SERVICE, Mac::default(), Some(SERVICE));
-        answer[7] = 2;
+    fn a_flood_is_read_in_portions() {
+        let (mut prober, service) = prober(ProbeKind::Arp(SERVICE));
+        let mut reply = message::arp_request(SERVICE, Mac::default(), Some(SERVICE));
+        reply[7] = 2;
         for _ in 0..AT_ONCE {
-            service.send(b"of no interest").expect("it is sent");
+            service.send(b"unrelated").expect("it is sent");
         }
-        service.send(&answer).expect("it is sent");
-        assert!(!prober.answered(), "more than {AT_ONCE} messages were read");
-        assert!(prober.answered(), "the answer behind them was lost");
-        assert!(!prober.answered(), "nothing is left");
+        service.send(&reply).expect("it is sent");
+        assert!(
+            !prober.has_reply(),
+            "more than {AT_ONCE} messages were read"
+        );
+        assert!(prober.has_reply(), "the reply after them was lost");
+        assert!(!prober.has_reply(), "no message remains");
     }
 
     #[test]
-    fn a_question_has_one_answer_and_one_from_whom_it_was_sent_to() {
-        let (mut prober, service) = prober(Question::Echo4(SERVICE));
+    fn only_the_first_reply_from_the_service_counts() {
+        let (mut prober, service) = prober(ProbeKind::Echo4(SERVICE));
         let hears = |prober: &mut Prober, identifier, sequence| {
             let reply = echo_reply(identifier, sequence);
             service.send(&reply).expect("it is sent");
-            prober.answered()
+            prober.has_reply()
         };
-        // Three probes, of which two may still be answered.
+        // Three probes; replies to two of them may still arrive.
         (prober.sequence, prober.open) = (3, UNANSWERED as u16);
-        assert!(!hears(&mut prober, ME, 4), "never asked");
-        assert!(!hears(&mut prober, ME, 1), "given up");
-        assert!(!hears(&mut prober, Identifier(8), 3), "another's");
+        assert!(!hears(&mut prober, ME, 4), "not probed yet");
+        assert!(!hears(&mut prober, ME, 1), "too old");
+        assert!(!hears(&mut prober, Identifier(8), 3), "of another prober");
         assert!(hears(&mut prober, ME, 2), "late");
         assert!(!hears(&mut prober, ME, 2), "twice");
         assert!(hears(&mut prober, ME, 3));
         assert!(!hears(&mut prober, ME, 3), "twice");
         prober.open = 1;
-        prober.question = Question::Echo4(Ipv4Addr::new(127, 0, 0, 2));
-        assert!(!hears(&mut prober, ME, 3), "from somebody else");
+        prober.kind = ProbeKind::Echo4(Ipv4Addr::new(127, 0, 0, 2));
+        assert!(!hears(&mut prober, ME, 3), "from another address");
     }
 }

@@ -25,7 +25,7 @@ pub(super) struct Watch {
     interval: Duration,
     state: State,
     /// Time of the last probe that was not a repetition.
-    asked: Instant,
+    probed: Instant,
     due: Instant,
     /// Probes since the last reply.
     unanswered: u32,
@@ -46,7 +46,7 @@ impl Watch {
         Self {
             interval,
             state: State::Unknown,
-            asked: now,
+            probed: now,
             due: now,
             unanswered: 0,
             probes: 0,
@@ -65,15 +65,15 @@ impl Watch {
     }
 
     /// A reply arrived.
-    pub fn answered(&mut self) {
+    pub fn on_reply(&mut self) {
         self.answers += 1;
         self.unanswered = 0;
         self.state = State::Up;
-        self.due = self.asked + self.interval;
+        self.due = self.probed + self.interval;
     }
 
     /// Sets the state from that of the link, without a probe.
-    pub fn tell(&mut self, up: bool) {
+    pub fn set_link(&mut self, up: bool) {
         if up {
             self.state = State::Up;
         } else {
@@ -91,7 +91,7 @@ impl Watch {
         }
         let again = self.unanswered == 1;
         if !again {
-            self.asked = now;
+            self.probed = now;
         }
         let wait = if self.state == State::Down {
             self.interval
@@ -106,7 +106,7 @@ impl Watch {
 
     /// The probe cannot be sent for a local reason: the state stays, and the next attempt is an
     /// interval later.
-    pub fn put_off(&mut self, now: Instant) {
+    pub fn postpone(&mut self, now: Instant) {
         self.due = now + self.interval;
     }
 
@@ -134,7 +134,7 @@ mod tests {
         let mut before = watch.state();
         for ms in 0..until {
             if watch.is_due(start + ms * MS) && alive(ms) {
-                watch.answered();
+                watch.on_reply();
             }
             if watch.state() != before {
                 before = watch.state();
@@ -145,14 +145,14 @@ mod tests {
     }
 
     #[test]
-    fn one_that_answers_is_up_and_asked_once_in_an_interval() {
+    fn a_service_that_replies_is_probed_once_per_interval() {
         let (changes, watch) = run(1000, |_| true);
         assert_eq!(changes, [(0, State::Up)]);
         assert_eq!((watch.probes, watch.answers, watch.downs), (10, 10, 0));
     }
 
     #[test]
-    fn one_that_falls_silent_is_down_within_two_intervals_whenever_that_is() {
+    fn a_silent_service_is_down_within_two_intervals() {
         for last in 300..400 {
             let (changes, watch) = run(1000, |ms| ms <= last);
             let [_, (at, State::Down)] = changes[..] else {
@@ -167,20 +167,20 @@ mod tests {
     }
 
     #[test]
-    fn one_that_never_answers_is_down_after_an_interval() {
+    fn a_service_that_never_replies_is_down_after_an_interval() {
         let (changes, _) = run(1000, |_| false);
         assert_eq!(changes, [(INTERVAL, State::Down)]);
     }
 
     #[test]
-    fn one_lost_packet_does_not_bring_it_down() {
+    fn one_lost_packet_does_not_take_a_service_down() {
         let (changes, watch) = run(1000, |ms| ms != 300);
         assert_eq!(changes, [(0, State::Up)]);
         assert_eq!((watch.probes, watch.answers), (11, 10));
     }
 
     #[test]
-    fn one_that_comes_back_is_up_within_an_interval() {
+    fn a_service_that_returns_is_up_within_an_interval() {
         let (changes, watch) = run(1000, |ms| !(300..=720).contains(&ms));
         let [_, _, (at, State::Up)] = changes[..] else {
             panic!("{changes:?}")
@@ -190,15 +190,15 @@ mod tests {
     }
 
     #[test]
-    fn one_that_nobody_can_ask_stays_what_it_was_and_is_asked_again_later() {
+    fn a_postponed_probe_keeps_the_state() {
         let start = Instant::now();
         for (answers, state) in [(0, State::Unknown), (1, State::Up)] {
             let mut watch = Watch::new(10 * MS, start);
             assert!(watch.is_due(start));
-            (0..answers).for_each(|_| watch.answered());
+            (0..answers).for_each(|_| watch.on_reply());
             let mut now = watch.due();
             for _ in 0..100 {
-                watch.put_off(now);
+                watch.postpone(now);
                 assert!(now < watch.due() && watch.due() <= now + 10 * MS);
                 now = watch.due();
             }
@@ -208,13 +208,13 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_waited_for_a_late_look_count() {
+    fn replies_count_although_the_check_is_late() {
         let start = Instant::now();
         let mut watch = Watch::new(10 * MS, start);
         for late in [0, 50, 120, 121, 300] {
             let now = start + late * MS;
             if late > 0 {
-                watch.answered();
+                watch.on_reply();
             }
             watch.is_due(now);
         }
