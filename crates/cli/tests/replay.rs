@@ -177,7 +177,7 @@ packet 1 (byte 80 of the capture, time 1700000000.000000007)
   parsed       IPv6 at byte 14, destination fc0f::1  [RFC 8200 3]
   lookup       fc0f::1 in local, main
                matches fc0f::1/128 in main: fc0f::1 encap seg6local action End dev eth0 metric 1024
-  End          go on to the next segment  [RFC 8986 4.1]
+  End          forward to the next segment  [RFC 8986 4.1]
   advance      segments left 1 -> 0, destination fc0f::1 -> fc0a::1  [RFC 8986 4.1 S13-S14]
   lookup       fc0a::1 in local, main
                matches fc0a::/16 in main: fc0a::/16 via fc01::1 dev eth1 metric 1024

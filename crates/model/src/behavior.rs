@@ -1,8 +1,8 @@
 //! Segment routing behaviors: headend encapsulations (`encap seg6`) and endpoint behaviors (`encap seg6local`).
 //!
-//! The types are here. What each behavior takes, who can do it and how it is spelled is said once, in the tables of
-//! [`endpoint`] and [`headend`]; validation ([`check`]) and every text shown to the operator ([`text`]) are derived
-//! from those.
+//! The tables in [`endpoint`] and [`headend`] describe each behavior once: its names, attributes
+//! and support in Linux. Validation ([`check`]) and all operator-facing text ([`text`]) are derived
+//! from them.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -22,7 +22,8 @@ pub mod text;
 
 /// LIMIT: the largest number of segments in one SRH that Sidestep writes or mirrors.
 pub const SEGMENTS_MAX: usize = 16;
-/// LIMIT: the largest number of segments in one SRH that is signed (RFC 8754 2.1.2); Linux signs no more either.
+/// LIMIT: the largest number of segments in one signed SRH (RFC 8754 2.1.2). Linux has the same
+/// limit.
 pub const SIGNED_MAX: usize = 14;
 
 /// How a headend puts the segments into the packet (RFC 8986 5; `mode` of `encap seg6`).
@@ -30,11 +31,13 @@ pub const SIGNED_MAX: usize = 14;
 pub enum EncapMode {
     /// `H.Insert`: an SRH between the IPv6 header and its payload (`inline`).
     Inline,
-    /// `H.Insert.Red`: as `H.Insert`, the first segment only in the destination address (`inline.red`).
+    /// `H.Insert.Red`: like `H.Insert`, but the first segment is only in the destination address
+    /// (`inline.red`).
     InlineRed,
     /// `H.Encaps`: outer IPv6 header and SRH around the IP packet (`encap`).
     Encap,
-    /// `H.Encaps.Red`: as `H.Encaps`, the first segment only in the destination address (`encap.red`).
+    /// `H.Encaps.Red`: like `H.Encaps`, but the first segment is only in the destination address
+    /// (`encap.red`).
     EncapRed,
     /// `H.Encaps.L2`: outer IPv6 header and SRH around the Ethernet frame (`l2encap`).
     L2Encap,
@@ -49,11 +52,12 @@ pub struct Seg6Encap {
     pub mode: EncapMode,
     /// The segments in the order of travel: the first one visited first. 1 to [`SEGMENTS_MAX`].
     pub segments: Vec<Ipv6Addr>,
-    /// HMAC key id, if the SRH is to be signed.
+    /// HMAC key ID of a signed SRH.
     pub hmac: Option<u32>,
     /// Source address of the outer header for this route (`tunsrc`; Linux has it since 6.20).
     pub tunsrc: Option<Ipv6Addr>,
-    /// Table in which the first segment is looked up (`lookup`), else the rules decide.
+    /// Table for the lookup of the first segment (`lookup`). Without it, the rules select the
+    /// table.
     pub lookup: Option<TableId>,
 }
 
@@ -84,7 +88,7 @@ pub enum Behavior {
     EndB6,
     /// Endpoint bound to an SR encapsulation policy (4.13).
     EndB6Encaps,
-    /// The same with a reduced SRH (4.14).
+    /// Endpoint bound to an SR encapsulation policy with a reduced SRH (4.14).
     EndB6EncapsRed,
     /// Static SR proxy (draft-ietf-spring-srv6-service-programming 6.1).
     EndAs,
@@ -109,19 +113,18 @@ pub struct Flavors {
     pub next_csid: Option<(u8, u8)>,
     /// REPLACE-C-SID: (Locator-Block length, C-SID length) in bits.
     pub replace_csid: Option<(u8, u8)>,
-    /// Destination NAT of End.AM: what the service made of the destination becomes the last segment.
+    /// Destination NAT of End.AM: the destination that the service wrote becomes the last segment.
     pub nat: bool,
 }
 
-/// `encap seg6local action ACTION …`: which attributes an action takes is said by
-/// [`endpoint::BEHAVIORS`].
+/// `encap seg6local action ACTION …`. [`endpoint::BEHAVIORS`] lists the attributes of each action.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Seg6Local {
-    /// What is done with a packet whose destination address is this SID.
+    /// Behavior of the SID.
     pub action: Behavior,
-    /// `table T`: lookup in this table alone.
+    /// `table T`: lookup in this table only.
     pub table: Option<TableId>,
-    /// `vrftable T`: lookup as a VRF device with table T would do it.
+    /// `vrftable T`: lookup in table T as its VRF device does it.
     pub vrftable: Option<TableId>,
     /// `nh4 ADDRESS`.
     pub nh4: Option<Ipv4Addr>,
@@ -137,11 +140,11 @@ pub struct Seg6Local {
     pub vlantable: Option<VlanTableId>,
     /// `flavors psp,…`.
     pub flavors: Flavors,
-    /// `require-hmac`: a packet without an SRH whose HMAC is right is dropped here, whatever `seg6_require_hmac` of its port
-    /// says (RFC 8754 2.1.2.1 leaves it to local policy).
+    /// `require-hmac`: drop packets without a valid HMAC, whatever `seg6_require_hmac` of the port
+    /// is (local policy, RFC 8754 2.1.2.1).
     pub require_hmac: bool,
-    /// `count`: the kernel's own per-SID counters were asked for (ours are always on).
+    /// `count`: the kernel's per-SID counters are requested. Sidestep always counts.
     pub count: bool,
-    /// What only the SR proxies have.
+    /// Attributes of SR proxies.
     pub proxy: Proxy,
 }

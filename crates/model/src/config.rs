@@ -1,4 +1,4 @@
-//! The YAML file that holds a node (`sidestep replay --config`), or what Sidestep adds to one
+//! The YAML node file: a whole node (`sidestep replay --config`), or the overlay on a running one
 //! (`sidestep run --config`).
 //!
 //! ```yaml
@@ -27,7 +27,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
-use crate::behavior::check::{Wrong, data_plane_can, linux_can_express};
+use crate::behavior::check::{Wrong, linux_can_express};
 use crate::domain::Domain;
 use crate::error::ConfigError;
 use crate::grammar::{Context, Names, Words, domain, neighbor, route, rule, vlan};
@@ -47,9 +47,9 @@ pub mod yaml;
 pub use policies::{check_binding, check_policies, check_policy};
 pub use ports::Ports;
 
-/// A configuration file. It can also be a part of another YAML document that is read with `serde_saphyr`.
+/// A node file. It can also be a part of another YAML document that `serde_saphyr` reads.
 ///
-/// What is inside the lines is read by [`File::node`] or [`File::overlay`].
+/// [`File::node`] and [`File::overlay`] parse the lines.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct File {
@@ -79,7 +79,7 @@ pub struct File {
     hmac: BTreeMap<u32, Spanned<keys::Key>>,
 }
 
-/// What a file adds to a node that is there: all of it is Sidestep's own.
+/// The overlay that a file adds to an existing node. All of it is Sidestep-only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overlay {
     /// Routes.
@@ -88,17 +88,17 @@ pub struct Overlay {
     pub rules: Vec<Rule>,
     /// Neighbors.
     pub neighbors: BTreeMap<(IfIndex, IpAddr), Neighbor>,
-    /// `ip sr tunsrc`, if the file says it.
+    /// `ip sr tunsrc`, if the file sets it.
     pub tunsrc: Option<Ipv6Addr>,
-    /// `net.ipv6.seg6_flowlabel`, if the file says it.
+    /// `net.ipv6.seg6_flowlabel`, if the file sets it.
     pub seg6_flowlabel: Option<i32>,
-    /// The seed of the multipath hash, if the file says it.
+    /// Seed of the multipath hash, if the file sets it.
     pub multipath_hash_seed: Option<u32>,
     /// Entries of VLAN tables.
     pub vlans: VlanTables,
     /// The SR domain.
     pub domain: Domain,
-    /// As [`Node::oam_rate`].
+    /// See [`Node::oam_rate`].
     pub oam_rate: u32,
     /// SR policies by name. Routes into them are among `routes`.
     pub policies: BTreeMap<String, Policy>,
@@ -107,10 +107,10 @@ pub struct Overlay {
 }
 
 impl File {
-    /// Reads a file: its YAML, its keys and the values that are no lines.
+    /// Parses a file: its YAML, its keys, and the values that are not lines of words.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its line and column.
+    /// Returns the first error with its line and column.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let file: Self = yaml::parse(text)?;
         file.ports()?.node()?;
@@ -119,18 +119,19 @@ impl File {
         Ok(file)
     }
 
-    /// The names of the ports, in the order of the file.
+    /// Returns the names of the ports in the order of the file.
     pub fn port_names(&self) -> impl Iterator<Item = &str> {
         self.ports.iter().flat_map(|ports| ports.value.names())
     }
 
-    /// The whole node that the file describes, with the routes and rules that the kernel would make by itself.
+    /// Returns the node that the file describes, with the routes and rules that the kernel would
+    /// create.
     ///
-    /// Interfaces are numbered from 1 in the order of the file. Everything that Linux can express is the
-    /// [`Owner::Kernel`]'s, the rest [`Owner::Sidestep`]'s.
+    /// Interfaces are numbered from 1 in the order of the file. [`Owner::Kernel`] owns everything
+    /// that Linux can express, [`Owner::Sidestep`] the rest.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its line and column.
+    /// Returns the first error with its line and column.
     pub fn node(&self) -> Result<Node, ConfigError> {
         let mut node = self.ports()?.node()?;
         node.tunsrc = self.tunsrc()?;
@@ -165,7 +166,6 @@ impl File {
             let mut route = route::parse(&mut words, &context(&node, Owner::Kernel))?;
             if !linux_can_express(&route) {
                 route.owner = Owner::Sidestep;
-                must_be_done(&route, &words)?;
             }
             no_nexthop_object(&route, &words)?;
             find_devices(&mut route, &node.routes, &words)?;
@@ -178,7 +178,7 @@ impl File {
                 continue;
             }
             let there = node.routes.get(&route.key);
-            // Lines pasted from `ip route show` hold the kernel's own routes, too.
+            // Lines pasted from `ip route show` include the routes that the kernel created.
             if there.is_some_and(|there| implied::holds(there, &route)) {
                 continue;
             }
@@ -197,10 +197,11 @@ impl File {
         Ok(node)
     }
 
-    /// What the file adds to `live`, its names resolved there. The attributes of ports are for replay: not used here.
+    /// Returns the overlay that the file adds to `live`, with names resolved there. Attributes of
+    /// ports are only for replay and ignored here.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its line and column.
+    /// Returns the first error with its line and column.
     pub fn overlay(&self, live: &Node) -> Result<Overlay, ConfigError> {
         let ctx = context(live, Owner::Sidestep);
         let mut overlay = Overlay {
@@ -318,15 +319,14 @@ impl File {
     }
 }
 
-/// Reads a route that is Sidestep's own (`sidestep route add`, or a line of a file for `sidestep run`), its names
-/// resolved in `live`.
+/// Reads a Sidestep-only route (`sidestep route add`, or a line of a file for `sidestep run`).
+/// Names are resolved in `live`.
 ///
 /// # Errors
-/// The first word that is wrong, or a behavior that the data plane does not do: no kernel would do it instead.
+/// Returns the first invalid word.
 pub fn read_own_route(words: &mut Words, ctx: &Context, live: &Node) -> Result<Route, ConfigError> {
     let mut route = route::parse(words, ctx)?;
     route.owner = Owner::Sidestep;
-    must_be_done(&route, words)?;
     no_nexthop_object(&route, words)?;
     find_devices(&mut route, &live.routes, words)?;
     Ok(route)
@@ -352,20 +352,7 @@ fn twice(words: &Words, what: &str, value: String) -> ConfigError {
         "route" => "another metric or table, or `nexthop` for each of several next hops",
         _ => "it once",
     };
-    ConfigError::new(
-        words.start(),
-        format!("{what} is there already:"),
-        value,
-        expected,
-    )
-}
-
-/// Nobody would forward by a route that neither Linux nor the data plane knows.
-fn must_be_done(route: &Route, words: &Words) -> Result<(), ConfigError> {
-    for encap in route.next_hops.iter().filter_map(|hop| hop.encap.as_ref()) {
-        data_plane_can(encap).map_err(|wrong| at_word(wrong, words))?;
-    }
-    Ok(())
+    ConfigError::new(words.start(), format!("duplicate {what}:"), value, expected)
 }
 
 fn at_word(wrong: Wrong, words: &Words) -> ConfigError {
@@ -377,11 +364,11 @@ fn at_word(wrong: Wrong, words: &Words) -> ConfigError {
     )
 }
 
-/// A route of Sidestep's own, read from these words, gets along with the others: no packet that comes back from a
-/// service belongs to two proxies.
+/// Checks a Sidestep-only route, parsed from these words, against the others: each packet that a
+/// service returns belongs to one proxy.
 ///
 /// # Errors
-/// The word at fault, and the SID that it does not get along with.
+/// The offending word, and the conflicting SID.
 pub fn check_services(
     route: &Route,
     words: &Words,

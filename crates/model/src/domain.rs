@@ -1,4 +1,4 @@
-//! The SR domain that the node is at the edge of (RFC 8754 5.1): its SIDs are for those inside.
+//! The SR domain of an edge node (RFC 8754 5.1). Only nodes inside may use its SIDs.
 
 use std::collections::BTreeSet;
 
@@ -6,31 +6,32 @@ use ipnet::Ipv6Net;
 
 use crate::node::Link;
 
-/// Which addresses are the domain's, and by which ports its other nodes are reached. Without a block nothing is kept out.
+/// SID blocks and inside ports of the domain. Without a SID block nothing is filtered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Domain {
     /// Prefixes of the SIDs, host bits zero.
     pub sid_blocks: BTreeSet<Ipv6Net>,
-    /// Names of the ports that are inside; all others are outside. By name: an interface that is made anew is still meant.
+    /// Names of inside ports; all others are outside. A name still applies when its interface is
+    /// created again.
     pub inside: BTreeSet<String>,
 }
 
-/// One word of it, as it is added and removed.
+/// One entry, as it is added and removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// These are SIDs of the domain.
+    /// A prefix of the domain's SIDs.
     SidBlock(Ipv6Net),
-    /// This port is inside.
+    /// An inside port.
     Inside(String),
 }
 
 impl Domain {
-    /// Whether the domain is to be kept from packets of that port.
+    /// Returns true if packets from this port are filtered.
     pub fn is_outside(&self, port: &Link) -> bool {
         !self.sid_blocks.is_empty() && !self.inside.contains(&port.name)
     }
 
-    /// Adds an entry. False: it was there.
+    /// Adds an entry. Returns false if it exists.
     pub fn add(&mut self, entry: Entry) -> bool {
         match entry {
             Entry::SidBlock(block) => self.sid_blocks.insert(block),
@@ -38,7 +39,7 @@ impl Domain {
         }
     }
 
-    /// Removes an entry. False: it was not there.
+    /// Removes an entry. Returns false if it does not exist.
     pub fn remove(&mut self, entry: &Entry) -> bool {
         match entry {
             Entry::SidBlock(block) => self.sid_blocks.remove(block),
@@ -46,7 +47,7 @@ impl Domain {
         }
     }
 
-    /// All entries.
+    /// Returns all entries.
     pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
         let blocks = self.sid_blocks.iter().copied().map(Entry::SidBlock);
         blocks.chain(self.inside.iter().cloned().map(Entry::Inside))

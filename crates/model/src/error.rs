@@ -1,22 +1,22 @@
-//! What an operator asked for and cannot have: where, what, and what is allowed instead.
+//! Errors in operator input: place, problem, and what is allowed.
 //!
-//! Nothing is applied when one of these is returned.
+//! A function that returns one of these has applied nothing.
 
 use std::fmt;
 
 use thiserror::Error;
 
-/// Somebody asked for something illegal. The `Display` form is one line that says where, what and what is allowed.
+/// Invalid operator input. `Display` prints one line with place, problem and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{place}: {problem}{}{}", Quoted(value), Expected(expected))]
 pub struct ConfigError {
-    /// Where.
+    /// Place in the input.
     pub place: Place,
-    /// What is wrong with the value, as a phrase: "unknown behavior", "duplicate keyword".
+    /// The problem, as a phrase: "unknown behavior", "duplicate keyword".
     pub problem: String,
-    /// The offending word as it was written; empty if something is missing.
+    /// The offending word as written. Empty if a word is missing.
     pub value: String,
-    /// What would have been accepted, as a phrase; empty if the problem already says so.
+    /// Accepted input, as a phrase. Empty if the problem states it.
     pub expected: String,
 }
 
@@ -36,12 +36,12 @@ impl ConfigError {
     }
 }
 
-/// Where in the input.
+/// Place in the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
-    /// The word of that number in a command line, from 1; one more than there are words is its end.
+    /// Word number in a command line, from 1. One past the last word is the end of the line.
     Word(usize),
-    /// A position in a file, both from 1; the column counts characters.
+    /// Position in a file, both from 1. Columns count characters.
     File {
         /// Line.
         line: u32,
@@ -66,7 +66,7 @@ struct Quoted<'a>(&'a str);
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A pasted control character must not reach the operator's terminal as such.
+        // Escape control characters: pasted text must not reach the operator's terminal raw.
         if self.0.is_empty() {
             Ok(())
         } else {
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_says_where_what_and_what_is_allowed() {
+    fn an_error_names_place_problem_and_what_is_allowed() {
         let place = Place::File {
             line: 3,
             column: 14,

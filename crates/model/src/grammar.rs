@@ -1,9 +1,9 @@
-//! iproute2's words, in and out: routes, rules, neighbors; and SR policies, entries of VLAN tables and of the SR domain,
-//! for which it has none.
+//! Parser and printer of iproute2's grammar for routes, rules and neighbors, and of Sidestep's
+//! grammar for SR policies, VLAN tables and the SR domain.
 //!
-//! What `ip route add`, `ip rule add` and `ip neigh add` take is taken here, with the same meaning, as far as the
-//! model can hold it; the rest is refused, not ignored. Keywords are written out: `metric`, not `m`. What
-//! `ip route show` prints is understood as well.
+//! The parser accepts what `ip route add`, `ip rule add` and `ip neigh add` accept, with the same
+//! meaning, as far as the model can hold it. It refuses everything else. Keywords cannot be
+//! abbreviated: `metric`, not `m`. The parser also accepts the output of `ip route show`.
 
 use crate::error::Place;
 use crate::node::{IfIndex, Node, TableId};
@@ -22,19 +22,19 @@ mod words;
 
 pub use words::Words;
 
-/// Names of interfaces, and of tables beyond the three that everybody has.
+/// Names of interfaces, and of tables other than main, local and default.
 pub trait Names {
-    /// The interface of that name.
+    /// Returns the interface with this name.
     fn ifindex(&self, name: &str) -> Option<IfIndex>;
-    /// The name of that interface.
+    /// Returns the name of this interface.
     fn name(&self, ifindex: IfIndex) -> Option<String>;
-    /// The names of all interfaces, to be offered when a name is not known.
+    /// Returns the names of all interfaces, for the error about an unknown name.
     fn interfaces(&self) -> Vec<String>;
-    /// The table of that name (`/etc/iproute2/rt_tables`).
+    /// Returns the table with this name (`/etc/iproute2/rt_tables`).
     fn table(&self, _name: &str) -> Option<TableId> {
         None
     }
-    /// The name of that table.
+    /// Returns the name of this table.
     fn table_name(&self, _table: TableId) -> Option<String> {
         None
     }
@@ -57,32 +57,33 @@ impl Names for Node {
     }
 }
 
-/// What a line is read against.
+/// Context for parsing a line.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
     /// Names of interfaces and tables.
     pub names: &'a dyn Names,
-    /// `-4` or `-6`, where the words do not say it; none: as `ip` does without either.
+    /// `-4` or `-6`, for lines that do not determine the family. `None` selects `ip`'s default.
     pub family: Option<Family>,
-    /// Who holds what is read.
+    /// Owner of the parsed item.
     pub owner: Owner,
 }
 
-/// For whom a line is written.
+/// Style of a printed line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// Words that `ip route add` (or `ip rule add`, `ip neigh add`) takes, on one line.
+    /// One line of words that `ip route add` (or `ip rule add`, `ip neigh add`) accepts.
     Add,
-    /// As `ip route show table all` (`ip rule show`, `ip neigh show`) prints it, save blanks at the ends of lines.
+    /// The output of `ip route show table all` (`ip rule show`, `ip neigh show`), without trailing
+    /// blanks.
     Show,
 }
 
 /// A word with its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word<'a> {
-    /// As written.
+    /// The word as written.
     pub text: &'a str,
-    /// Where.
+    /// Place of the word.
     pub place: Place,
 }
 

@@ -1,6 +1,7 @@
-//! HMAC keys (RFC 8754 2.1.2), as `ip sr hmac` has them, and Sidestep's own.
+//! HMAC keys (RFC 8754 2.1.2): those of `ip sr hmac`, and Sidestep-only keys.
 //!
-//! A secret is shown by nothing here: it has no `Display`, is not serialized, and its `Debug` says only that there is one.
+//! A secret is never shown: it has no `Display`, is not serialized, and its `Debug` omits the
+//! bytes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,24 +10,24 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use zeroize::Zeroize as _;
 
-/// LIMIT: bytes of a secret, as Linux has it (`SEG6_HMAC_SECRET_LEN`).
+/// LIMIT: bytes of a secret, as in Linux (`SEG6_HMAC_SECRET_LEN`).
 pub const SECRET_MAX: usize = 64;
 
 /// Keys by HMAC Key ID, 1 and up.
 pub type HmacKeys = BTreeMap<u32, HmacKey>;
 
-/// What an HMAC is computed with.
+/// Hash algorithm of an HMAC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HmacAlgorithm {
-    /// HMAC-SHA-1, 20 bytes and 12 of zero.
+    /// HMAC-SHA-1: 20 bytes, padded with 12 zero bytes.
     Sha1,
     /// HMAC-SHA-256.
     Sha256,
 }
 
 impl HmacAlgorithm {
-    /// As `ip sr hmac set` has it.
+    /// Number that `ip sr hmac set` uses.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sha1 => "sha1",
@@ -41,7 +42,7 @@ impl fmt::Display for HmacAlgorithm {
     }
 }
 
-/// The text names no algorithm.
+/// Error: the text names no algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an HMAC algorithm: sha1 or sha256")]
 pub struct AlgorithmError;
@@ -58,35 +59,35 @@ impl FromStr for HmacAlgorithm {
     }
 }
 
-/// A key without its id.
+/// A key without its ID.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HmacKey {
-    /// What it is for.
+    /// Algorithm.
     pub algorithm: HmacAlgorithm,
-    /// What nobody else may know.
+    /// Shared secret.
     pub secret: Secret,
 }
 
-/// 1 to [`SECRET_MAX`] bytes, overwritten when it is dropped.
+/// A secret of 1 to [`SECRET_MAX`] bytes, overwritten when dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Box<[u8]>);
 
-/// A secret is none. It does not say what was given instead.
+/// Error: not a valid secret. The message does not contain the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretError {
-    /// Nothing was given.
+    /// The input is empty.
     #[error("the secret is empty")]
     Empty,
-    /// It is too long.
+    /// The input is too long.
     #[error("the secret has {0} bytes; {SECRET_MAX} are possible")]
     Long(usize),
 }
 
 impl Secret {
-    /// These bytes.
+    /// Returns a secret of these bytes.
     ///
     /// # Errors
-    /// There are none, or too many.
+    /// The input is empty or longer than [`SECRET_MAX`].
     pub fn new(bytes: &[u8]) -> Result<Self, SecretError> {
         match bytes.len() {
             0 => Err(SecretError::Empty),
@@ -95,17 +96,17 @@ impl Secret {
         }
     }
 
-    /// The first line of a text: what somebody typed, or an editor ended with a line feed.
+    /// Returns the first line of a text as a secret, without its line feed.
     ///
     /// # Errors
-    /// It is empty or too long.
+    /// The line is empty or longer than [`SECRET_MAX`].
     pub fn line(text: &[u8]) -> Result<Self, SecretError> {
         let end = text.iter().position(|byte| *byte == b'\n');
         let line = &text[..end.unwrap_or(text.len())];
         Self::new(line.strip_suffix(b"\r").unwrap_or(line))
     }
 
-    /// For whoever computes with it.
+    /// Returns the bytes, for the HMAC computation.
     pub fn expose(&self) -> &[u8] {
         &self.0
     }
@@ -123,7 +124,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// From a text, which no error quotes.
+/// Parses a text. Errors do not quote it.
 impl<'de> Deserialize<'de> for Secret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Text;

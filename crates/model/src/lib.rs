@@ -1,7 +1,7 @@
-//! The operator's nouns: link, address, neighbor, route, rule, encapsulation, behavior; the iproute2
-//! words for them, in and out; and the YAML file that holds a node.
+//! The operator's nouns: link, address, neighbor, route, rule, encapsulation and behavior. The
+//! crate parses and prints them in iproute2's grammar and reads the YAML node file.
 //!
-//! This crate does no I/O and knows neither the kernel's netlink nor the data plane.
+//! This crate does no I/O. It depends neither on netlink nor on the data plane.
 
 pub mod behavior;
 pub mod config;

@@ -1,5 +1,6 @@
-//! A node: everything that decides what happens to a packet. The mirror fills one from the kernel,
-//! the YAML reader fills one from a file; the compiler makes the data plane's tables from it.
+//! A node: the configuration that decides the verdict for a packet. The mirror fills it from the
+//! kernel and the YAML reader fills it from a file. The compiler turns it into the data plane's
+//! tables.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -33,7 +34,7 @@ impl TableId {
     pub const LOCAL: Self = Self(255);
 }
 
-/// An Ethernet address.
+/// A MAC address.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -49,7 +50,7 @@ impl fmt::Display for Mac {
     }
 }
 
-/// The text is no Ethernet address: six bytes in hexadecimal, separated by colons.
+/// Error: the text is not a MAC address, six bytes in hexadecimal separated by colons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an Ethernet address such as 02:00:00:00:00:01")]
 pub struct MacError;
@@ -76,12 +77,12 @@ impl FromStr for Mac {
     }
 }
 
-/// What kind of device a link is, as far as it matters to the data plane.
+/// Kind of a link, as far as the data plane distinguishes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LinkKind {
     /// The loopback device.
     Loopback,
-    /// A device with Ethernet frames and nothing special (hardware, or a kind not listed).
+    /// A plain Ethernet device (hardware, or a kind not listed).
     Ethernet,
     /// veth.
     Veth,
@@ -89,7 +90,7 @@ pub enum LinkKind {
     Tap,
     /// 802.1Q or 802.1ad subinterface.
     Vlan {
-        /// The device below.
+        /// Lower device.
         link: IfIndex,
         /// VLAN id, 1 to 4094.
         id: u16,
@@ -102,10 +103,10 @@ pub enum LinkKind {
     Bond,
     /// VRF device.
     Vrf {
-        /// Its table.
+        /// Its routing table.
         table: TableId,
     },
-    /// A device without Ethernet frames (tun, ip6tnl, …): its `kind` as the kernel names it.
+    /// A device without Ethernet frames (tun, ip6tnl, …), with the kernel's name of its `kind`.
     NotEthernet(String),
 }
 
@@ -116,13 +117,13 @@ pub struct Link {
     pub ifindex: IfIndex,
     /// Name.
     pub name: String,
-    /// Ethernet address; zero where there is none.
+    /// MAC address. Zero if the device has none.
     pub mac: Mac,
     /// MTU in bytes, without the Ethernet header.
     pub mtu: u32,
     /// Kind.
     pub kind: LinkKind,
-    /// The bridge, bond or VRF that it belongs to.
+    /// The bridge, bond or VRF that it is a member of.
     pub master: Option<IfIndex>,
     /// Administratively up and with carrier.
     pub up: bool,
@@ -136,22 +137,24 @@ pub struct Link {
     pub forwarding4: bool,
     /// `net.ipv4.conf.{all,IF}.rp_filter`, the larger: 0, 1, 2.
     pub rp_filter: u8,
-    /// `net.ipv6.conf.IF.hop_limit`, what a packet that starts here gets.
+    /// `net.ipv6.conf.IF.hop_limit`: hop limit of locally generated packets.
     pub hop_limit: u8,
-    /// An XDP redirect to it arrives (`NETDEV_XDP_ACT_NDO_XMIT`; for a veth: its peer runs NAPI).
+    /// The device transmits frames that XDP redirects to it (`NETDEV_XDP_ACT_NDO_XMIT`; for a veth:
+    /// its peer runs NAPI).
     pub xdp_transmit: bool,
 }
 
 /// A resolved or failed neighbor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Neighbor {
-    /// Link-layer address, while it may be used (`NUD_VALID`); none while it is being resolved or has failed.
+    /// Link-layer address while the entry is usable (`NUD_VALID`). `None` during resolution and
+    /// after failure.
     pub lladdr: Option<Mac>,
     /// `NUD_PERMANENT` or `NUD_NOARP`: never goes stale.
     pub permanent: bool,
 }
 
-/// Everything that decides what happens to a packet.
+/// The configuration that decides the verdict for a packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
     /// Interfaces.
@@ -162,33 +165,34 @@ pub struct Node {
     pub neighbors: BTreeMap<(IfIndex, IpAddr), Neighbor>,
     /// Routes. Several with one key (IPv6 `append`) are one multipath route.
     pub routes: BTreeMap<RouteKey, Route>,
-    /// Policy rules in the order of their priority, per family; those of one priority in the order they were added.
+    /// Policy rules per family, in order of priority and then of insertion.
     pub rules: BTreeMap<(Family, u32), Vec<Rule>>,
     /// `ip sr tunsrc`.
     pub tunsrc: Option<Ipv6Addr>,
     /// `net.ipv6.seg6_flowlabel`: -1, 0, 1.
     pub seg6_flowlabel: i32,
-    /// Where the hash that spreads packets over several next hops begins. Two routers in a row with the same seed would
-    /// both send what one of them got by the same way.
+    /// Seed of the multipath hash. Two routers in a row need different seeds; with the same seed,
+    /// the second one sends all flows that it receives to one next hop.
     pub multipath_hash_seed: u32,
-    /// HMAC keys: `ip sr hmac`, and Sidestep's own.
+    /// HMAC keys: those of `ip sr hmac`, and Sidestep-only keys.
     pub hmac_keys: HmacKeys,
-    /// VLAN tables of End.DX2V; Sidestep's own.
+    /// VLAN tables of End.DX2V. Sidestep-only.
     pub vlans: VlanTables,
-    /// The SR domain whose SIDs are kept from packets of ports outside; Sidestep's own.
+    /// The SR domain. Packets from outside ports cannot reach its SIDs. Sidestep-only.
     pub domain: Domain,
-    /// Packets with the O-flag (RFC 9259 2.1.1) that are copied, per second and port; 0: the flag is ignored.
+    /// Rate limit for copies of packets with the O-flag (RFC 9259 2.1.1), per second and port. 0
+    /// ignores the flag.
     pub oam_rate: u32,
-    /// SR policies; Sidestep's own.
+    /// SR policies. Sidestep-only.
     pub policies: Policies,
-    /// Services of SR proxies that did not answer.
+    /// Services of SR proxies that are down.
     pub services_down: BTreeSet<Service>,
-    /// What interfaces that have gone were called, where something of Sidestep's own still means them.
+    /// Names of removed interfaces that Sidestep-only configuration still refers to.
     pub former_names: BTreeMap<IfIndex, String>,
 }
 
 impl Node {
-    /// The link of that name.
+    /// Returns the link with this name.
     pub fn link_by_name(&self, name: &str) -> Option<&Link> {
         self.links.values().find(|link| link.name == name)
     }

@@ -1,5 +1,5 @@
-//! SR policies at the headend (RFC 9256): candidate paths of weighted segment lists, the prefixes that are steered into
-//! them, and which of that is valid now.
+//! SR policies at the headend (RFC 9256): candidate paths of weighted segment lists, the prefixes
+//! steered into them, and their validity.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -16,83 +16,85 @@ mod standing;
 
 pub use standing::{Alone, Invalid, ListStanding, Standing};
 
-/// Preference of a candidate path that was given none (RFC 9256 2.7).
+/// Default preference of a candidate path (RFC 9256 2.7).
 pub const PREFERENCE_DEFAULT: u32 = 100;
 /// LIMIT: the largest weight of a segment list.
 pub const WEIGHT_MAX: u16 = u16::MAX;
-/// LIMIT: segment lists of one candidate path, each of which needs a slot.
+/// LIMIT: segment lists of one candidate path. Each list needs a slot.
 pub const LISTS_MAX: usize = 256;
-/// DSCPs are below it (RFC 2474 3).
+/// Number of DSCP values (RFC 2474 3).
 pub const DSCPS: u8 = 64;
 
-/// What identifies a policy at its headend (RFC 9256 2.1).
+/// Identity of a policy at its headend (RFC 9256 2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PolicyId {
-    /// What it is for: a number that the operator gives to an intent, such as low delay.
+    /// Color: number of an intent, such as low delay.
     pub color: u32,
-    /// Where it leads.
+    /// Endpoint.
     pub endpoint: IpAddr,
 }
 
-/// A policy.
+/// An SR policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
     /// Color and endpoint.
     pub id: PolicyId,
-    /// The SID of this node that steers into it (RFC 9256 6), with End.B6.Encaps or End.B6.Encaps.Red.
+    /// Binding SID of this node (RFC 9256 6), with End.B6.Encaps or End.B6.Encaps.Red.
     pub bsid: Option<Ipv6Addr>,
-    /// How the segments come into a packet: H.Encaps or H.Encaps.Red.
+    /// Headend behavior: H.Encaps or H.Encaps.Red.
     pub mode: EncapMode,
-    /// HMAC key id, if the SRH is to be signed.
+    /// HMAC key ID of a signed SRH.
     pub hmac: Option<u32>,
-    /// Source address of the outer header, if not the node's.
+    /// Source address of the outer header. `None` for the node's `tunsrc`.
     pub tunsrc: Option<Ipv6Addr>,
-    /// While nothing of it is valid, packets are dropped, not routed as if there were no policy (RFC 9256 8.2).
+    /// Drop packets while the policy is invalid, instead of routing them without it (RFC 9256 8.2).
     pub drop_upon_invalid: bool,
-    /// The candidate paths, the highest preference first; each preference once.
+    /// Candidate paths in descending order of preference. Each preference occurs once.
     pub candidates: Vec<Candidate>,
 }
 
-/// A candidate path: one way to fulfil a policy (RFC 9256 2.2).
+/// A candidate path of a policy (RFC 9256 2.2).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Candidate {
-    /// Of the valid candidate paths the one with the highest preference is active (RFC 9256 2.9).
+    /// Preference. The valid candidate path with the highest preference is active (RFC 9256 2.9).
     pub preference: u32,
-    /// Packets are spread over the valid ones; 1 to [`LISTS_MAX`].
+    /// Segment lists, 1 to [`LISTS_MAX`]. Flows are shared among the valid ones.
     pub lists: Vec<SegmentList>,
 }
 
 /// A segment list with its share of a candidate path's flows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentList {
-    /// In the order of travel, 1 to [`crate::behavior::SEGMENTS_MAX`].
+    /// Segments in order of travel, 1 to [`crate::behavior::SEGMENTS_MAX`].
     pub segments: Vec<Ipv6Addr>,
-    /// 1 to [`WEIGHT_MAX`]; its share is this over the sum of the valid lists' (RFC 9256 2.11).
+    /// Weight, 1 to [`WEIGHT_MAX`]. The share is the weight divided by the sum of the valid lists'
+    /// weights (RFC 9256 2.11).
     pub weight: u16,
 }
 
-/// What identifies a segment list of this node.
+/// Identity of a segment list of this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ListId {
-    /// Its policy.
+    /// Policy.
     pub policy: PolicyId,
-    /// Its candidate path.
+    /// Preference of its candidate path.
     pub preference: u32,
-    /// Its place in that, from 0.
+    /// Position in the candidate path, from 0.
     pub number: u16,
 }
 
-/// What a prefix is steered into (RFC 9256 8.4), by forwarding classes too (8.6): names of policies.
+/// Policies that a prefix is steered into (RFC 9256 8.4), optionally by forwarding class (8.6).
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Steering {
-    /// Whatever the DSCP; none: those that `by_dscp` does not name go by the IP route.
+    /// Policy for all DSCPs that `by_dscp` does not list. Without it, those packets follow the IP
+    /// route.
     pub policy: Option<String>,
-    /// For packets with these DSCPs.
+    /// Policies by DSCP.
     pub by_dscp: BTreeMap<u8, String>,
 }
 
 impl ListId {
-    /// Before every other.
+    /// Sorts before every other list.
     pub const MIN: Self = Self {
         policy: PolicyId {
             color: 0,
@@ -101,7 +103,7 @@ impl ListId {
         preference: 0,
         number: 0,
     };
-    /// Behind every other.
+    /// Sorts after every other list.
     pub const MAX: Self = Self {
         policy: PolicyId {
             color: u32::MAX,
@@ -113,7 +115,7 @@ impl ListId {
 }
 
 impl Steering {
-    /// The policies that it names.
+    /// Returns the policies that it refers to.
     pub fn policies(&self) -> BTreeSet<&str> {
         let by_dscp = self.by_dscp.values();
         self.policy
@@ -123,7 +125,7 @@ impl Steering {
             .collect()
     }
 
-    /// What packets with this DSCP are steered into: the first of these that can take them.
+    /// Returns the policies for packets with this DSCP; the first usable one takes them.
     pub fn for_dscp(&self, dscp: u8) -> impl Iterator<Item = &str> {
         let own = self.by_dscp.get(&dscp);
         own.into_iter().chain(&self.policy).map(String::as_str)
@@ -131,7 +133,7 @@ impl Steering {
 }
 
 impl Policy {
-    /// Each list with what identifies it and the candidate path that it is of.
+    /// Returns each list with its identity and its candidate path.
     pub fn lists(&self) -> impl Iterator<Item = (ListId, &SegmentList)> {
         self.candidates.iter().flat_map(move |candidate| {
             let lists = candidate.lists.iter().enumerate();
@@ -139,7 +141,7 @@ impl Policy {
         })
     }
 
-    /// What identifies the list at that place of a candidate path.
+    /// Returns the identity of the list at this position of a candidate path.
     pub fn list_id(&self, candidate: &Candidate, number: usize) -> ListId {
         ListId {
             policy: self.id,
@@ -148,7 +150,7 @@ impl Policy {
         }
     }
 
-    /// What a list does with a packet.
+    /// Returns the encapsulation that a list applies.
     pub fn encap(&self, list: &SegmentList) -> Seg6Encap {
         Seg6Encap {
             mode: self.mode,
@@ -159,7 +161,7 @@ impl Policy {
         }
     }
 
-    /// What the binding SID does with a packet if that list takes it.
+    /// Returns the endpoint behavior that the binding SID applies with this list.
     pub fn bound(&self, list: &SegmentList) -> Seg6Local {
         Seg6Local {
             segments: list.segments.clone(),
@@ -167,7 +169,7 @@ impl Policy {
         }
     }
 
-    /// The behavior of its binding SID.
+    /// Returns the behavior of the binding SID.
     pub fn binding(&self) -> Behavior {
         match self.mode {
             EncapMode::EncapRed => Behavior::EndB6EncapsRed,
@@ -176,23 +178,23 @@ impl Policy {
     }
 }
 
-/// The policies of a node, what is steered into them, and how they stand.
+/// The policies of a node, the routes steered into them, and their validity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policies {
-    /// By name.
+    /// Policies by name.
     defined: BTreeMap<String, Policy>,
-    /// Routes into them, and those of their binding SIDs.
+    /// Routes that steer into policies, and those of binding SIDs.
     routes: BTreeMap<RouteKey, Route>,
-    /// How each of them stands.
+    /// Validity of each policy.
     standing: BTreeMap<String, Standing>,
-    /// Those of `routes` that are in the node's.
+    /// Routes in effect: those of `routes` that are part of the node's.
     in_effect: BTreeSet<RouteKey>,
-    /// What they hide there: routes with the same key.
+    /// Routes of the node that they replace, which have the same key.
     beneath: BTreeMap<RouteKey, Route>,
 }
 
 impl Policies {
-    /// These policies, with these routes into them. Nothing of it is in effect before [`Node::steer`].
+    /// Returns these policies with the routes into them. They take effect with [`Node::steer`].
     pub fn new(
         defined: BTreeMap<String, Policy>,
         steering: impl IntoIterator<Item = Route>,
@@ -210,29 +212,29 @@ impl Policies {
         }
     }
 
-    /// Whether there is none.
+    /// Returns true if there is no policy.
     pub fn is_empty(&self) -> bool {
         self.defined.is_empty()
     }
 
-    /// By name.
+    /// Policies by name.
     pub fn defined(&self) -> &BTreeMap<String, Policy> {
         &self.defined
     }
 
-    /// The policy of that name, and how it stands.
+    /// Returns the policy with this name, and its validity.
     pub fn get(&self, name: &str) -> Option<(&Policy, &Standing)> {
         Some((self.defined.get(name)?, self.standing.get(name)?))
     }
 
-    /// Every policy with its name and how it stands.
+    /// Returns all policies with name and validity.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Policy, &Standing)> {
         let standing = |name: &String| self.standing.get(name);
         let all = self.defined.iter();
         all.filter_map(move |(name, policy)| Some((name.as_str(), policy, standing(name)?)))
     }
 
-    /// Links and addresses of the next hops toward the first segments of all lists.
+    /// Returns links and addresses of the next hops toward the first segments of all lists.
     pub fn next_hops(&self) -> BTreeSet<(IfIndex, IpAddr)> {
         let lists = self
             .standing
@@ -243,22 +245,22 @@ impl Policies {
             .collect()
     }
 
-    /// Routes into the policies, in effect or not.
+    /// Returns all routes into policies, in effect or not.
     pub fn routes(&self) -> &BTreeMap<RouteKey, Route> {
         &self.routes
     }
 
-    /// Whether this route into a policy is in effect.
+    /// Returns true if this route into a policy is in effect.
     pub fn is_in_effect(&self, key: &RouteKey) -> bool {
         self.in_effect.contains(key)
     }
 
-    /// The route that is hidden by one into a policy, which has the same key.
+    /// Returns the route that a route into a policy with the same key replaces.
     pub fn beneath(&self, key: &RouteKey) -> Option<&Route> {
         self.beneath.get(key)
     }
 
-    /// Whether a policy takes packets now, if only to drop them.
+    /// Returns true if a policy takes packets now, including to drop them.
     fn takes(&self, name: &str) -> bool {
         let found = self.get(name);
         found
@@ -271,7 +273,7 @@ impl Policies {
     }
 }
 
-/// The policies that a route leads into.
+/// Returns the policies that a route steers into.
 pub fn named(route: &Route) -> BTreeSet<&str> {
     let encaps = route.next_hops.iter().filter_map(|hop| hop.encap.as_ref());
     encaps
@@ -283,13 +285,13 @@ pub fn named(route: &Route) -> BTreeSet<&str> {
         .collect()
 }
 
-/// Whether a route leads into policies by an operator's word.
+/// Returns true if an operator configured this route to steer into policies.
 pub fn is_steering(route: &Route) -> bool {
     let mut hops = route.next_hops.iter();
     hops.any(|hop| matches!(hop.encap, Some(Encap::Policy(_))))
 }
 
-/// The route of a binding SID.
+/// Returns the route of a binding SID.
 fn binding_route(name: &str, sid: Ipv6Addr) -> Route {
     Route {
         key: RouteKey {
@@ -309,7 +311,7 @@ fn binding_route(name: &str, sid: Ipv6Addr) -> Route {
     }
 }
 
-/// The keys of all routes of a table to a prefix, from any source and for any TOS.
+/// Returns the key range of all routes of a table to a prefix, for any source and TOS.
 fn any_metric(table: TableId, prefix: IpNet) -> RangeInclusive<RouteKey> {
     let first = RouteKey {
         table,
@@ -325,14 +327,14 @@ fn any_metric(table: TableId, prefix: IpNet) -> RangeInclusive<RouteKey> {
     first..=last
 }
 
-/// Metric of a route into a policy that was given none: before every IP route (RFC 9256 8.4).
+/// Default metric of a route into a policy. It precedes every IP route (RFC 9256 8.4).
 pub const METRIC: u32 = 0;
 /// `RTPROT_STATIC`.
 const PROTOCOL_STATIC: u8 = 4;
 
 impl Node {
-    /// Looks how the policies stand, and puts the routes into them in effect, in the place of those with the same key, or
-    /// takes them out. The keys of the routes that are others now, or lead elsewhere.
+    /// Evaluates the validity of all policies and applies or withdraws the routes into them. Routes
+    /// into policies replace routes with the same key. Returns the keys of the routes that changed.
     pub fn steer(&mut self) -> BTreeSet<RouteKey> {
         if self.policies.is_empty() && self.policies.in_effect.is_empty() {
             return BTreeSet::new();
@@ -375,8 +377,8 @@ impl Node {
         changed
     }
 
-    /// As [`Node::steer`], after these routes and neighbors changed and nothing else did: looks only if a policy may depend
-    /// on one of them.
+    /// Like [`Node::steer`], after a change of only these routes and neighbors. Evaluates the
+    /// policies only if one may depend on them.
     pub fn steer_after(
         &mut self,
         routes: &[RouteKey],
@@ -403,7 +405,8 @@ impl Node {
         }
     }
 
-    /// Sets or removes a route that leads into no policy, whatever hides it.
+    /// Sets or removes a route that steers into no policy, even if a route into a policy replaces
+    /// it.
     pub fn set_route(&mut self, key: RouteKey, route: Option<Route>) {
         let routes = if self.policies.is_in_effect(&key) {
             &mut self.policies.beneath
@@ -416,7 +419,7 @@ impl Node {
         };
     }
 
-    /// The route with that key that leads into no policy.
+    /// Returns the route with this key that steers into no policy.
     fn plain_route(&self, key: &RouteKey) -> Option<&Route> {
         if self.policies.is_in_effect(key) {
             self.policies.beneath(key)
@@ -425,7 +428,8 @@ impl Node {
         }
     }
 
-    /// The routes of a table to a prefix that lead into no policy, from any source and for any TOS; the lowest metric first.
+    /// Returns the routes of a table to a prefix that steer into no policy, for any source and TOS,
+    /// in ascending order of metric.
     pub fn plain_routes(&self, table: TableId, prefix: IpNet) -> impl Iterator<Item = &Route> {
         let keys = self.routes.range(any_metric(table, prefix)).map(|it| it.0);
         keys.filter_map(|key| self.plain_route(key))

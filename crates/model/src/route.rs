@@ -36,7 +36,7 @@ impl Family {
     }
 }
 
-/// What a route says of its destinations (`RTN_*`).
+/// Type of a route (`RTN_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum RouteKind {
     /// Forward to a next hop.
@@ -49,28 +49,28 @@ pub enum RouteKind {
     Anycast,
     /// Multicast.
     Multicast,
-    /// Drop without a word.
+    /// Drop silently.
     Blackhole,
     /// Drop, ICMP no route / host unreachable.
     Unreachable,
     /// Drop, ICMP administratively prohibited.
     Prohibit,
-    /// No match in this table: go on with the next rule.
+    /// No match in this table; continue with the next rule.
     Throw,
     /// Any other type, by its number.
     Other(u8),
 }
 
-/// Who holds the route.
+/// Where a route was configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Owner {
-    /// The kernel has the same route: a packet may be left to it unchanged.
+    /// The kernel has the same route, so a packet can be punted.
     Kernel,
-    /// Only Sidestep has it (`sidestep route add`, YAML).
+    /// The route exists only in Sidestep (`sidestep route add`, node file).
     Sidestep,
 }
 
-/// What identifies a route: one `ip route add` with the same key is refused by the kernel.
+/// Identity of a route. The kernel refuses a second `ip route add` with the same key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RouteKey {
     /// Table.
@@ -86,7 +86,7 @@ pub struct RouteKey {
 }
 
 impl RouteKey {
-    /// The key of a route to this prefix that says nothing else: table main, the kernel's default metric.
+    /// Returns the key of a plain route to this prefix: table main, the kernel's default metric.
     pub const fn new(prefix: IpNet) -> Self {
         Self {
             table: TableId::MAIN,
@@ -97,7 +97,7 @@ impl RouteKey {
         }
     }
 
-    /// The metric of a route that was added without one (IPv6: `IP6_RT_PRIO_USER`).
+    /// Default metric (IPv6: `IP6_RT_PRIO_USER`).
     pub const fn default_metric(family: Family) -> u32 {
         match family {
             Family::V4 => 0,
@@ -113,17 +113,17 @@ pub struct Route {
     pub key: RouteKey,
     /// Type.
     pub kind: RouteKind,
-    /// Next hops; empty for blackhole and its like. More than one: multipath.
+    /// Next hops. Empty for blackhole, unreachable and prohibit; more than one for multipath.
     pub next_hops: Vec<NextHop>,
     /// `src`: preferred source address.
     pub prefsrc: Option<IpAddr>,
     /// `mtu` metric of the route.
     pub mtu: Option<u32>,
-    /// `nhid`: nexthop object, if the route refers to one.
+    /// `nhid`: ID of the nexthop object that the route refers to.
     pub nhid: Option<u32>,
     /// Routing protocol number (`proto`).
     pub protocol: u8,
-    /// Who holds it.
+    /// Owner.
     pub owner: Owner,
 }
 
@@ -137,7 +137,7 @@ impl Route {
 /// One next hop of a route.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NextHop {
-    /// `via ADDRESS`; none: destinations are on the link.
+    /// `via ADDRESS`. `None` if destinations are on-link.
     pub via: Option<IpAddr>,
     /// `dev`.
     pub dev: Option<IfIndex>,
@@ -145,14 +145,14 @@ pub struct NextHop {
     pub weight: u16,
     /// `onlink`.
     pub onlink: bool,
-    /// The kernel says that this next hop cannot be used now (dead, link down).
+    /// The kernel reports this next hop as unusable (dead, link down).
     pub dead: bool,
     /// `encap …`.
     pub encap: Option<Encap>,
 }
 
 impl NextHop {
-    /// A next hop that says nothing yet: weight 1.
+    /// Returns a next hop with weight 1 and nothing else set.
     pub const fn new() -> Self {
         Self {
             via: None,
@@ -178,11 +178,12 @@ pub enum Encap {
     Seg6(Seg6Encap),
     /// Endpoint behavior.
     Seg6Local(Seg6Local),
-    /// Steered into SR policies; Sidestep's own.
+    /// Steers into SR policies. Sidestep-only.
     Policy(Steering),
-    /// The binding SID of the SR policy of that name.
+    /// Binding SID of the SR policy with this name.
     Binding(String),
-    /// Something the fast path does not know: such packets are the kernel's. Says what.
+    /// An encapsulation that the fast path does not support; its packets are punted. Holds its
+    /// name.
     Unsupported(String),
 }
 
@@ -191,11 +192,11 @@ pub enum Encap {
 pub struct Rule {
     /// IPv4 or IPv6.
     pub family: Family,
-    /// Lower is earlier.
+    /// Priority. The lowest value is evaluated first.
     pub priority: u32,
     /// `not`.
     pub invert: bool,
-    /// `iif NAME`: the name, since a rule may name an interface that is not there.
+    /// `iif NAME`. A name, since a rule may refer to an interface that does not exist.
     pub iif: Option<String>,
     /// `oif NAME` (locally generated packets only).
     pub oif: Option<String>,
@@ -203,21 +204,21 @@ pub struct Rule {
     pub from: Option<IpNet>,
     /// `to PREFIX`.
     pub to: Option<IpNet>,
-    /// `l3mdev`: the table of the VRF that the interface belongs to; the action is then `Table(TableId(0))`, as the
-    /// kernel has it.
+    /// `l3mdev`: the table of the VRF that the interface belongs to. The action is then
+    /// `Table(TableId(0))`, as in the kernel.
     pub l3mdev: bool,
-    /// `suppress_prefixlength`: a route whose prefix has up to so many bits does not count.
+    /// `suppress_prefixlength`: routes with a prefix of at most this length do not match.
     pub suppress_prefixlength: Option<u32>,
-    /// What the rule does.
+    /// Action.
     pub action: RuleAction,
-    /// Selectors and actions that the fast path does not know (fwmark, tos, ports, goto, …), in iproute2's words:
-    /// the keyword and, where it is known, its value (`fwmark 0x10`).
+    /// Selectors and actions that the fast path does not support (fwmark, tos, ports, goto, …), as
+    /// iproute2 prints them: keyword and value if known (`fwmark 0x10`).
     pub unsupported: Vec<String>,
-    /// Who holds it.
+    /// Owner.
     pub owner: Owner,
 }
 
-/// What a rule does with a packet that it matches.
+/// Action of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum RuleAction {
     /// `lookup TABLE`.
@@ -228,9 +229,9 @@ pub enum RuleAction {
     Unreachable,
     /// `prohibit`.
     Prohibit,
-    /// `seg6local-behaviour BEHAVIOR`: packets come back from the services of these SR proxies. Says nothing to
-    /// forwarding: the way back belongs to the port.
+    /// `seg6local-behaviour BEHAVIOR`: selects packets from the services of these SR proxies.
+    /// Forwarding ignores it, since the return path belongs to the port.
     Proxies(Behavior),
-    /// `goto` and others: not known to the fast path.
+    /// `goto` and other actions that the fast path does not support.
     Other,
 }

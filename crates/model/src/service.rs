@@ -1,4 +1,4 @@
-//! The service behind an SR proxy, as far as one can see whether it is there.
+//! Liveness of the service behind an SR proxy.
 
 use std::net::IpAddr;
 
@@ -6,19 +6,19 @@ use crate::behavior::Seg6Local;
 use crate::behavior::proxy::{Liveness, OnDown};
 use crate::node::{IfIndex, Node};
 
-/// What is looked at. SIDs that say the same of their service share it, and are up or down together.
+/// Subject of a liveness probe. SIDs with equal values share one probe and one state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Service {
-    /// The interface to it.
+    /// Interface toward the service.
     pub dev: IfIndex,
-    /// Its address: of two the IPv6 one; none where it has only a link.
+    /// Address of the service: IPv6 if it has both families, `None` if only the link is watched.
     pub address: Option<IpAddr>,
-    /// How to see whether it is there.
+    /// Probe type and interval.
     pub liveness: Liveness,
 }
 
 impl Seg6Local {
-    /// The service that is to be looked at; none if this is no SR proxy, or one without `liveness`.
+    /// Returns the service to probe, or `None` if this is no SR proxy or has no `liveness`.
     pub fn service(&self) -> Option<Service> {
         let of_ipv6 = self.nh6.map(IpAddr::from);
         Some(Service {
@@ -30,7 +30,8 @@ impl Seg6Local {
 }
 
 impl Node {
-    /// What a SID is to do because its service is not there; none while it is, or nobody looks.
+    /// Returns the action for packets of a SID whose service is down. `None` if it is up or not
+    /// probed.
     pub fn on_down(&self, local: &Seg6Local) -> Option<OnDown> {
         let down = self.services_down.contains(&local.service()?);
         down.then(|| local.proxy.on_down.unwrap_or_default())

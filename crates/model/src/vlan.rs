@@ -1,5 +1,5 @@
-//! VLAN tables: where End.DX2V (RFC 8986 4.10) sends a frame, by the VLANs that its tags name. Linux has nothing like it;
-//! the entries are Sidestep's own.
+//! VLAN tables: End.DX2V (RFC 8986 4.10) selects the egress by the VLAN IDs of the frame's tags.
+//! Linux has no such table, so all entries are Sidestep-only.
 
 use std::collections::BTreeMap;
 
@@ -7,32 +7,32 @@ use serde::{Deserialize, Serialize};
 
 use crate::node::IfIndex;
 
-/// The largest VLAN id; 0 means "no VLAN" and 4095 is reserved (IEEE 802.1Q).
+/// The largest VLAN ID. 0 means "no VLAN" and 4095 is reserved (IEEE 802.1Q).
 pub const VID_MAX: u16 = 4094;
 
-/// The number of a VLAN table; not a routing table's.
+/// Number of a VLAN table. It is unrelated to routing table IDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct VlanTableId(pub u32);
 
-/// What an entry matches.
+/// Match of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Vids {
-    /// Frames without a VLAN: no tag, or one with VLAN id 0.
+    /// Frames without a VLAN: no tag, or a tag with VLAN ID 0.
     Untagged,
-    /// Frames whose outermost tag has this VLAN id, whatever is behind it.
+    /// Frames whose outermost tag has this VLAN ID, with or without further tags.
     Outer(u16),
-    /// Frames whose two outermost tags have these VLAN ids; wins over `Outer`.
+    /// Frames whose two outermost tags have these VLAN IDs. Takes precedence over `Outer`.
     OuterInner(u16, u16),
 }
 
-/// What identifies an entry.
+/// Identity of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct VlanKey {
-    /// Its table.
+    /// VLAN table.
     pub table: VlanTableId,
-    /// What it matches.
+    /// Match.
     pub vids: Vids,
 }
 
-/// The entries of all tables: the interface that the frame leaves by.
+/// Entries of all tables, each with its egress interface.
 pub type VlanTables = BTreeMap<VlanKey, IfIndex>;

@@ -1,6 +1,7 @@
-//! The grammar against the real thing: what is written here `ip` takes, and what `ip` shows is what is shown here.
+//! Compares the grammar with `ip`: `ip` accepts what the printer writes, and the parser accepts
+//! what `ip` prints.
 //!
-//! Needs root and `ip`; says so and passes where they are missing. Everything happens in a network namespace of its
+//! Needs root and `ip`; the test is skipped without them. It runs in a network namespace of its
 //! own.
 
 use std::collections::BTreeSet;
@@ -18,7 +19,7 @@ ports:
   eth1: {addresses: ["fc01::2/128", "fc02::2/127", "10.0.1.1/32", "10.0.2.0/31", "10.0.3.9/30"]}
 "#;
 
-/// Lines that Linux takes; what it shows of them is compared with what is shown here.
+/// Lines that Linux accepts. The test compares the output of `ip` with the printer's.
 const ROUTES: &[&str] = &[
     "fd00::/64 via fc00::1 dev eth0",
     "fd00:1::/64 encap seg6local action End.X nh6 fc00::1 dev eth0",
@@ -84,7 +85,7 @@ impl Namespace {
         }
         let this = Self(name);
         this.exec("sysctl -qw net.ipv6.conf.all.forwarding=1 net.ipv6.conf.default.accept_dad=0");
-        // The peers are not up with IPv6: their routes would be shown, too.
+        // IPv6 is disabled on the peers, since `ip` would print their routes, too.
         this.exec("sysctl -qw net.ipv6.conf.default.disable_ipv6=1");
         for number in ["0", "1"] {
             this.ip(&format!(
@@ -118,7 +119,7 @@ impl Namespace {
         self.exec(&format!("ip {words}"))
     }
 
-    /// The routes of both families, one per element, without blanks at the ends of lines.
+    /// Returns the routes of both families, one per element, without trailing blanks.
     fn routes(&self) -> BTreeSet<String> {
         let mut routes: Vec<String> = vec![];
         for family in ["-4", "-6"] {
@@ -170,7 +171,7 @@ fn flag(family: Family) -> &'static str {
     }
 }
 
-/// As the kernel shows an IPv6 route with several next hops that were added one by one: each as one route.
+/// Returns an IPv6 multipath route as the kernel prints it: one route per next hop.
 fn apart(route: &Route) -> Vec<Route> {
     let hops = route.next_hops.iter().map(|hop| vec![hop.clone()]);
     let alone = |next_hops| Route {
@@ -181,7 +182,7 @@ fn apart(route: &Route) -> Vec<Route> {
 }
 
 #[test]
-fn the_kernel_makes_the_routes_that_a_node_file_implies() {
+fn the_kernel_creates_the_implied_routes() {
     let Some(namespace) = Namespace::new("implied") else {
         return;
     };
@@ -193,7 +194,7 @@ fn the_kernel_makes_the_routes_that_a_node_file_implies() {
         .flat_map(apart)
         .map(|route| route::print(&route, &node, Style::Show))
         .collect();
-    // Not in a node: the link-local addresses made from the MACs.
+    // Skip link-local addresses derived from MACs, which a node does not hold.
     let theirs: BTreeSet<_> = namespace
         .routes()
         .into_iter()
@@ -203,7 +204,7 @@ fn the_kernel_makes_the_routes_that_a_node_file_implies() {
 }
 
 #[test]
-fn ip_takes_what_is_written_here_and_shows_it_the_same() {
+fn ip_accepts_and_prints_the_same_routes() {
     let Some(namespace) = Namespace::new("routes") else {
         return;
     };
@@ -220,13 +221,13 @@ fn ip_takes_what_is_written_here_and_shows_it_the_same() {
         let new: Vec<_> = after.difference(&before).collect();
         let mut shown = route.clone();
         if let [hop] = shown.next_hops.as_mut_slice() {
-            // The kernel found the interface.
+            // The kernel resolved the interface.
             hop.dev = hop
                 .dev
                 .or(node.link_by_name("eth0").map(|link| link.ifindex));
         }
         assert_eq!(new, [&route::print(&shown, &node, Style::Show)], "{words}");
-        // And what it shows is read as the route that was added.
+        // The printed route parses to the route that was added.
         let ctx = Context {
             family: Some(route.family()),
             ..context(&node)
@@ -241,7 +242,7 @@ fn ip_takes_what_is_written_here_and_shows_it_the_same() {
 }
 
 #[test]
-fn linux_refuses_what_it_is_said_not_to_express() {
+fn linux_refuses_what_the_table_calls_inexpressible() {
     let Some(namespace) = Namespace::new("refused") else {
         return;
     };
@@ -268,7 +269,7 @@ fn linux_refuses_what_it_is_said_not_to_express() {
 }
 
 #[test]
-fn rules_and_neighbors_are_taken_and_shown_the_same() {
+fn ip_accepts_and_prints_the_same_rules_and_neighbors() {
     let Some(namespace) = Namespace::new("rules") else {
         return;
     };
@@ -277,7 +278,7 @@ fn rules_and_neighbors_are_taken_and_shown_the_same() {
     for line in RULES {
         let rules = rule::parse_line(line, &context(&node), &node.rules);
         for rule in rules.unwrap_or_else(|error| panic!("{line}: {error}")) {
-            // Without the priority: the kernel chooses the one that was foretold.
+            // Without a priority, the kernel chooses the predicted one.
             let words = rule::print(&rule, &node, Style::Add);
             let words = if line.contains("pref") {
                 words.as_str()

@@ -1,4 +1,4 @@
-//! Properties of the grammar: no input panics, and what is written is read back as the same.
+//! Properties of the grammar: no input panics, and every printed item parses to an equal one.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -172,7 +172,7 @@ fn seg6local() -> impl Strategy<Value = Encap> {
                 Flavor::NextCsid => {
                     local.flavors.next_csid = wanted.then_some((block * 8, function * 8));
                 }
-                // Not both: the lengths are one pair of words.
+                // The two exclude each other, since they share `lblen` and `nflen`.
                 Flavor::ReplaceCsid if local.flavors.next_csid.is_none() => {
                     let csid = if first { 16 } else { 32 };
                     local.flavors.replace_csid = wanted.then_some((block * 8, csid));
@@ -190,7 +190,7 @@ fn seg6local() -> impl Strategy<Value = Encap> {
         .prop_map(Encap::Seg6Local)
 }
 
-/// Everything that a proxy may have.
+/// All attributes of a proxy.
 fn proxy() -> impl Strategy<Value = Proxy> {
     let chain = prop::sample::select(&[Chain::Inbound, Chain::FromVnf]);
     let inner = prop::sample::select(&[InnerType::Ipv6, InnerType::Ipv4, InnerType::L2]);
@@ -231,7 +231,7 @@ fn encap(family: Family) -> BoxedStrategy<Option<Encap>> {
 fn next_hop(family: Family) -> impl Strategy<Value = NextHop> {
     let via = prop_oneof![
         3 => unicast(family),
-        // RFC 8950: IPv4 by an IPv6 next hop; never the other way round.
+        // RFC 8950: IPv4 via an IPv6 next hop. The reverse does not exist.
         1 => unicast(Family::V6),
     ];
     (
@@ -351,7 +351,7 @@ fn a_rule() -> impl Strategy<Value = Rule> {
     })
 }
 
-/// Words that lead far into the parsers.
+/// Words that reach deep into the parsers.
 fn word() -> impl Strategy<Value = String> {
     let known: Vec<String> = sidestep_model::behavior::text::completion_words()
         .split(' ')
@@ -417,7 +417,7 @@ proptest! {
 
     #[test]
     fn a_route_that_is_shown_is_read_back(mut route in a_route()) {
-        // `ip route show` leaves `table main` out even where `ip route add` would take another.
+        // `ip route show` omits `table main` even where `ip route add` would select another table.
         if route.key.table == TableId::MAIN {
             route.kind = RouteKind::Unicast;
             route.next_hops = vec![NextHop { dev: Some(IfIndex(1)), ..NextHop::new() }];
@@ -458,7 +458,7 @@ proptest! {
         for mut words in [Words::from_args(&words), Words::from_line(&text), Words::from_file(&text, line, column)] {
             let start = words.clone();
             if let Ok(route) = route::parse(&mut words, &ctx()) {
-                // What was accepted is legal: it can be written and read again.
+                // Accepted input is valid: it can be printed and parsed again.
                 let written = route::print(&route, &Three, Style::Add);
                 prop_assert!(route::parse_line(&written, &ctx()).is_ok(), "{} -> {}", text, written);
             }

@@ -3,7 +3,7 @@
 //! ```text
 //!   lookup       fc0f::1 in local, main
 //!                matches fc0f::1/128 in main: fc0f::1 encap seg6local action End dev eth0
-//!   End          go on to the next segment  [RFC 8986 4.1]
+//!   End          forward to the next segment  [RFC 8986 4.1]
 //!   advance      segments left 1 -> 0, destination fc0f::1 -> fc0a::1  [RFC 8986 4.1 S13-S14]
 //!   …
 //!       IPv6       source        fc00:aaaa::1

@@ -52,8 +52,8 @@ impl Service {
         let seen = [InnerType::L2, InnerType::Ipv4];
         let seen = seen.into_iter().find(|inner| local.sees(*inner));
         // The rest is refused where it is added; a node file may have it.
-        match (local.proxy_lacks(), local.oif, local.back()) {
-            (None, Some(oif), Some(iif)) => Ok(Self {
+        match (local.oif, local.back()) {
+            (Some(oif), Some(iif)) => Ok(Self {
                 oif,
                 iif,
                 via: via(local),

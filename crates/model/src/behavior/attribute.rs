@@ -1,4 +1,4 @@
-//! The vocabulary of the descriptor tables: attributes and flavors by their keywords, and payloads.
+//! Attributes and flavors with their keywords, and payload types, for the descriptor tables.
 
 /// An attribute of `encap seg6local`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,7 +44,7 @@ pub enum Attribute {
 }
 
 impl Attribute {
-    /// All, in the order in which iproute2 prints them.
+    /// All values in the order in which iproute2 prints them.
     pub const ALL: [Self; 19] = [
         Self::Chain,
         Self::Srh,
@@ -67,7 +67,7 @@ impl Attribute {
         Self::Flavors,
     ];
 
-    /// The keyword.
+    /// Returns the keyword.
     pub const fn keyword(self) -> &'static str {
         match self {
             Self::Table => "table",
@@ -92,7 +92,7 @@ impl Attribute {
         }
     }
 
-    /// The keyword with its value, as the grammar writes it.
+    /// Returns the keyword with its value in the notation of the grammar.
     pub const fn form(self) -> &'static str {
         match self {
             Self::Table => "table TABLE",
@@ -117,11 +117,11 @@ impl Attribute {
         }
     }
 
-    /// What it says, in one line.
+    /// Returns a one-line description.
     pub const fn summary(self) -> &'static str {
         match self {
-            Self::Table => "look the packet up in this table alone",
-            Self::Vrftable => "look the packet up as the VRF device of this table does",
+            Self::Table => "look the packet up in this table only",
+            Self::Vrftable => "look the packet up in this table, as its VRF device does",
             Self::Nh4 => "IPv4 next hop; 0.0.0.0: look the inner destination up",
             Self::Nh6 => "IPv6 next hop; :: after decapsulation: look the inner destination up",
             Self::Iif => "ingress interface",
@@ -129,40 +129,36 @@ impl Attribute {
             Self::Vlantable => {
                 "look the VLANs of the frame up in this VLAN table (`sidestep vlan`)"
             }
-            Self::Srh => "the segments of the policy, in the order of travel",
+            Self::Srh => "segments of the policy, in order of travel",
             Self::Flavors => "variants of the behavior",
-            Self::RequireHmac => {
-                "drop what comes without an SRH whose HMAC is right, whatever the port says"
-            }
-            Self::Count => "the kernel counts too (Sidestep always does)",
+            Self::RequireHmac => "drop packets without a valid HMAC, whatever the port requires",
+            Self::Count => "request counters of the kernel too (Sidestep always counts)",
             Self::Chain => {
-                "`inbound` is what is meant without it; `fromVNF` is the way back, which the SID has anyway"
+                "`inbound` is the default; `fromVNF`, the return path, has no effect since every SID has one"
             }
-            Self::Src => {
-                "source address of the outer header that the packets get on their way back"
-            }
-            Self::Nheth => "Ethernet address of the service, where it is not to be resolved",
+            Self::Src => "source address of the outer header of returned packets",
+            Self::Nheth => "MAC address of the service, instead of resolving nh6 or nh4",
             Self::Inner => {
-                "what the service sees; without it, what nh6 and nh4 say, or Ethernet where neither is given"
+                "what the service receives; default: the family of nh6 or nh4, else Ethernet"
             }
             Self::Age => {
-                "smallest time between two changes of the learned headers; 0, or none: every packet counts"
+                "minimum time between two changes of the learned headers; default 0: every packet may change them"
             }
             Self::Flows => {
-                "learn the headers of each inner flow, for many chains through one service; so many flows, 8 to 8192 (default)"
+                "learn headers per inner flow, so that many chains can share one service; NUMBER of flows, 8 to 8192 (default)"
             }
             Self::Liveness => {
-                "see whether the service is there: by ICMP echo, by ARP or neighbor discovery, or by its link; \
+                "probe the service: ICMP echo, ARP or neighbor discovery, or link state; \
                  interval 10 to 60000 (default 1000) ms"
             }
             Self::OnDown => {
-                "packets while the service is not there: dropped (default), or sent on as End does"
+                "while the service is down: drop packets (default), or bypass it as End does"
             }
         }
     }
 }
 
-/// A flavor's name.
+/// Name of a flavor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Flavor {
     /// Penultimate segment pop of the SRH.
@@ -180,7 +176,7 @@ pub enum Flavor {
 }
 
 impl Flavor {
-    /// All, in the order in which iproute2 prints them.
+    /// All values in the order in which iproute2 prints them.
     pub const ALL: [Self; 6] = [
         Self::Psp,
         Self::Usp,
@@ -190,7 +186,7 @@ impl Flavor {
         Self::Nat,
     ];
 
-    /// The word.
+    /// Returns the word.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Psp => "psp",
@@ -202,7 +198,7 @@ impl Flavor {
         }
     }
 
-    /// Where it is specified, and what it is.
+    /// Returns the specification and a one-line description.
     pub const fn summary(self) -> &'static str {
         match self {
             Self::Psp => "RFC 8986 4.16.1: the last but one segment removes the SRH",
@@ -217,16 +213,16 @@ impl Flavor {
                  or 32 (default 32) bits, together at most 120"
             }
             Self::Nat => {
-                "draft-ietf-spring-srv6-service-programming 6.4.2: what the service makes of the destination becomes the last segment"
+                "draft-ietf-spring-srv6-service-programming 6.4.2: the destination that the service writes becomes the last segment"
             }
         }
     }
 }
 
-/// What a behavior decapsulates, or a headend encapsulates.
+/// Payload that a behavior decapsulates or a headend encapsulates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Inner {
-    /// Nothing: the packet stays as it is below the IPv6 header.
+    /// No payload: the behavior does not decapsulate.
     None,
     /// IPv6 (upper-layer header 41).
     Ipv6,
@@ -236,12 +232,12 @@ pub enum Inner {
     Ip,
     /// An Ethernet frame (upper-layer header 143).
     Ethernet,
-    /// One of the three, as configured.
+    /// IPv6, IPv4 or Ethernet, as configured.
     Any,
 }
 
 impl Inner {
-    /// The word for tables and help.
+    /// Returns the word for tables and help.
     pub const fn word(self) -> &'static str {
         match self {
             Self::None => "-",

@@ -1,4 +1,5 @@
-//! What of a behavior is legal, and who can do it: derived from the descriptor tables.
+//! Validation of behaviors, and the test whether Linux can express them. Both are derived from the
+//! descriptor tables.
 
 use std::fmt;
 
@@ -9,14 +10,15 @@ use super::proxy::{self, Chain};
 use super::{EncapMode, Flavors, SEGMENTS_MAX, Seg6Encap, Seg6Local};
 use crate::route::{Encap, Family, Route};
 
-/// What is wrong with an encapsulation, and at which of its words.
+/// A problem with an encapsulation, and the word that it is at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// The keyword at fault (`table`, `flavors`, `hmac`), or `action` or `mode` if something is missing.
+    /// The offending keyword (`table`, `flavors`, `hmac`), or `action` or `mode` if a word is
+    /// missing.
     pub keyword: &'static str,
-    /// What is wrong, as a phrase.
+    /// The problem, as a phrase.
     pub problem: String,
-    /// What would be right, as a phrase.
+    /// Accepted input, as a phrase.
     pub expected: String,
 }
 
@@ -43,12 +45,12 @@ pub(super) fn wrong(
 }
 
 impl Flavors {
-    /// No flavor at all.
+    /// Returns true if no flavor is set.
     pub fn is_empty(self) -> bool {
         self == Self::default()
     }
 
-    /// It has this flavor.
+    /// Returns true if this flavor is set.
     pub fn has(self, flavor: Flavor) -> bool {
         match flavor {
             Flavor::Psp => self.psp,
@@ -123,13 +125,13 @@ impl Seg6Local {
     /// Its attributes are those that the behavior takes.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// Returns the first problem.
     pub fn check(&self) -> Result<(), Wrong> {
         let row = self.action.descriptor();
         for attribute in self.attributes() {
             if !row.takes(attribute) {
                 let takes = join(row.attributes().map(Attribute::form), ", ");
-                let problem = format!("{} does not take", row.name);
+                let problem = format!("{} does not accept", row.name);
                 return Err(wrong(attribute.keyword(), problem, takes));
             }
         }
@@ -138,7 +140,7 @@ impl Seg6Local {
         }
         for attribute in row.required {
             if !self.has(*attribute) {
-                let problem = format!("{} lacks `{}`", row.name, attribute.keyword());
+                let problem = format!("{} requires `{}`", row.name, attribute.keyword());
                 return Err(wrong("action", problem, attribute.form()));
             }
         }
@@ -152,11 +154,11 @@ impl Seg6Local {
             return Err(match given.last() {
                 None => {
                     let words = join(row.one_of.iter().map(|a| a.keyword()), "` or `");
-                    wrong("action", format!("{} lacks `{words}`", row.name), forms)
+                    wrong("action", format!("{} requires `{words}`", row.name), forms)
                 }
                 Some(last) => wrong(
                     last.keyword(),
-                    format!("{} takes only one of its choices", row.name),
+                    format!("{} accepts only one of these attributes", row.name),
                     format!("either {forms}"),
                 ),
             });
@@ -176,7 +178,7 @@ impl Seg6Local {
             return Err(wrong(
                 "require-hmac",
                 problem,
-                "it left out, or another flavor",
+                "another flavor, or no `require-hmac`",
             ));
         }
         if let Some((block, function)) = self.flavors.next_csid {
@@ -212,7 +214,7 @@ impl Seg6Local {
 }
 
 impl Seg6Encap {
-    /// This mode with these segments and nothing else.
+    /// Returns an encapsulation with this mode and these segments, and nothing else set.
     pub fn new(mode: EncapMode, segments: Vec<std::net::Ipv6Addr>) -> Self {
         Self {
             mode,
@@ -223,10 +225,10 @@ impl Seg6Encap {
         }
     }
 
-    /// Its attributes are those that the mode takes, and the mode suits a route of this family.
+    /// Checks that the mode accepts the attributes and fits a route of this family.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// Returns the first problem.
     pub fn check(&self, family: Family) -> Result<(), Wrong> {
         let row = self.mode.descriptor();
         if !row.families.contains(&family) {
@@ -244,8 +246,8 @@ impl Seg6Encap {
             if given && !takes {
                 return Err(wrong(
                     keyword,
-                    format!("mode {} does not take", row.word),
-                    "it left out",
+                    format!("mode {} does not accept", row.word),
+                    "",
                 ));
             }
         }
@@ -270,10 +272,11 @@ fn check_segments(
         return Err(wrong(keyword, "no segment", expected()));
     }
     if segments.len() > SEGMENTS_MAX {
-        let problem = format!("{} segments are too many", segments.len());
+        let problem = format!("too many segments ({})", segments.len());
         return Err(wrong(keyword, problem, expected()));
     }
-    // The first one is the destination. The others may be containers of C-SIDs (RFC 9800 4.2), with any bits.
+    // The first segment is a destination address. The others may be C-SID containers (RFC 9800 4.2)
+    // with any bits.
     let destination = segments
         .first()
         .filter(|first| first.is_multicast() || first.is_loopback());
@@ -287,9 +290,9 @@ fn check_segments(
     }
 }
 
-/// Linux has a way to say this route (the newest Linux; an older one may refuse parts of it).
+/// Returns true if the newest Linux can express this route. An older Linux may refuse parts of it.
 ///
-/// A route that it has no way to say lives in Sidestep alone.
+/// A route that Linux cannot express is Sidestep-only.
 pub fn linux_can_express(route: &Route) -> bool {
     // "Device only routes can not be added for IPv6 using the multipath API."
     let multipath6 = route.next_hops.len() > 1 && route.family() == Family::V6;
@@ -309,73 +312,9 @@ pub fn linux_can_express(route: &Route) -> bool {
         }
         Some(Encap::Seg6(seg6)) => seg6.mode.descriptor().kernel_mode.is_some(),
         Some(Encap::Policy(_) | Encap::Binding(_)) => false,
-        // What is unsupported here came from the kernel.
+        // An unsupported encapsulation came from the kernel.
         Some(Encap::Unsupported(_)) | None => true,
     })
-}
-
-/// The data plane does this encapsulation itself. What it does not do is left to the kernel, if the kernel can.
-///
-/// # Errors
-/// What it does not do, at which keyword, and what it does.
-pub fn data_plane_can(encap: &Encap) -> Result<(), Wrong> {
-    match encap {
-        Encap::Seg6Local(local) => {
-            let row = local.action.descriptor();
-            if !row.data_plane {
-                let done = BEHAVIORS.iter().filter(|row| row.data_plane);
-                return Err(wrong(
-                    "action",
-                    format!("Sidestep does not do {} yet", row.name),
-                    join(done.map(|row| row.name), ", "),
-                ));
-            }
-            if let Some((attribute, what)) = local.proxy_lacks() {
-                return Err(wrong(
-                    attribute.keyword(),
-                    format!("Sidestep does not do {what}"),
-                    "nh6 or nh4 or nheth, or none of them for a service that sees frames",
-                ));
-            }
-            match local
-                .flavors
-                .iter()
-                .find(|flavor| !row.data_plane_flavors.contains(flavor))
-            {
-                None => Ok(()),
-                Some(flavor) => Err(wrong(
-                    "flavors",
-                    format!(
-                        "Sidestep does not do {} with flavor {} yet",
-                        row.name,
-                        flavor.word()
-                    ),
-                    match row.data_plane_flavors {
-                        [] => "no flavor".to_owned(),
-                        flavors => join(flavors.iter().map(|flavor| flavor.word()), ", "),
-                    },
-                )),
-            }
-        }
-        Encap::Seg6(seg6) => {
-            let row = seg6.mode.descriptor();
-            if row.data_plane {
-                return Ok(());
-            }
-            let done = HEADENDS.iter().filter(|row| row.data_plane);
-            Err(wrong(
-                "mode",
-                format!("Sidestep does not do {} yet", row.word),
-                join(done.map(|row| row.word), ", "),
-            ))
-        }
-        Encap::Policy(_) | Encap::Binding(_) => Ok(()),
-        Encap::Unsupported(what) => Err(wrong(
-            "encap",
-            format!("Sidestep does not do {what}"),
-            "seg6 or seg6local",
-        )),
-    }
 }
 
 pub(crate) fn join<'a>(words: impl Iterator<Item = &'a str>, separator: &str) -> String {
@@ -394,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn every_behavior_wants_its_attributes_and_refuses_the_others() {
+    fn every_behavior_requires_its_attributes_and_refuses_others() {
         for row in BEHAVIORS {
             let mut local = full(Seg6Local::new(row.behavior), |attribute| {
                 row.required.contains(&attribute) || row.one_of.first() == Some(&attribute)
@@ -449,7 +388,7 @@ mod tests {
         assert!(problem(&local).contains("table TABLE or vrftable TABLE"));
         local.table = Some(TableId(1));
         local.vrftable = Some(TableId(2));
-        assert!(problem(&local).starts_with("vrftable: End.DT6 takes only one"));
+        assert!(problem(&local).starts_with("vrftable: End.DT6 accepts only one"));
     }
 
     #[test]

@@ -1,23 +1,24 @@
-//! The descriptor table of the endpoint behaviors: one row for each.
+//! The descriptor table of the endpoint behaviors, one row each.
 //!
-//! Everything that has to be known of a behavior by its name is here and nowhere else: spelling, attributes,
-//! flavors, what Linux and the data plane do of it, where it is specified. A new behavior is a new row.
+//! A row holds the names, attributes, flavors, Linux support and specification of a behavior. The
+//! parser, the checks, help, completion and the documentation are derived from it. CONTRIBUTING.md
+//! lists the other files that a new behavior touches.
 
 use super::Behavior;
 use super::attribute::{Attribute, Flavor, Inner};
 
-/// What Sidestep accepts of a behavior and Linux does not.
+/// The part of a behavior that Sidestep accepts and Linux does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BeyondLinux {
     /// Attributes.
     pub attributes: &'static [Attribute],
     /// Flavors.
     pub flavors: &'static [Flavor],
-    /// What the difference is, and on whose word.
+    /// Description of the difference, with its source.
     pub why: &'static str,
 }
 
-/// Linux takes all of it.
+/// Linux accepts all of it.
 const LINUX_HAS_ALL: BeyondLinux = BeyondLinux {
     attributes: &[],
     flavors: &[],
@@ -27,40 +28,38 @@ const LINUX_HAS_ALL: BeyondLinux = BeyondLinux {
 /// One endpoint behavior.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptor {
-    /// Which.
+    /// Behavior.
     pub behavior: Behavior,
-    /// Its name as the RFC spells it, and as it is printed.
+    /// Name in the RFC's spelling, as printed.
     pub name: &'static str,
-    /// Other spellings that are accepted.
+    /// Other accepted spellings.
     pub aliases: &'static [&'static str],
     /// `SEG6_LOCAL_ACTION_*` of `include/uapi/linux/seg6_local.h`, if Linux has the behavior.
     pub kernel_action: Option<u32>,
-    /// Attributes that must be there.
+    /// Mandatory attributes.
     pub required: &'static [Attribute],
-    /// Exactly one of these must be there; empty: no such choice.
+    /// Exactly one of these is mandatory. Empty if there is no such choice.
     pub one_of: &'static [Attribute],
-    /// Attributes that may be there. (`count` and `require-hmac` may always be, `flavors` if there are any.)
+    /// Optional attributes. `count` and `require-hmac` are always optional, `flavors` if the
+    /// behavior has any.
     pub optional: &'static [Attribute],
-    /// Flavors that it may have.
+    /// Supported flavors.
     pub flavors: &'static [Flavor],
-    /// What of this Linux does not take.
+    /// The part that Linux does not accept.
     pub beyond_linux: BeyondLinux,
-    /// What it decapsulates.
+    /// Decapsulated payload.
     pub inner: Inner,
-    /// The data plane does it now.
-    pub data_plane: bool,
-    /// Those of `flavors` that the data plane does now.
-    pub data_plane_flavors: &'static [Flavor],
-    /// Where it is specified.
+    /// Specification.
     pub source: &'static str,
-    /// What it does, in one line.
+    /// Summary in one line.
     pub summary: &'static str,
 }
 
 /// The endpoint behaviors, in the order of RFC 8986 4.
 ///
-/// Attributes and flavors of Linux: `seg6_action_table` and `seg6_flv_supp_ops_by_action` in
-/// `net/ipv6/seg6_local.c`. Linux ignores attributes that an action does not take; here they are refused.
+/// Source for Linux: `seg6_action_table` and `seg6_flv_supp_ops_by_action` in
+/// `net/ipv6/seg6_local.c`. Linux ignores attributes that an action does not use; Sidestep refuses
+/// them.
 pub const BEHAVIORS: &[Descriptor] = &[
     Descriptor {
         behavior: Behavior::End,
@@ -84,16 +83,8 @@ pub const BEHAVIORS: &[Descriptor] = &[
             why: "Linux has psp and next-csid only",
         },
         inner: Inner::None,
-        data_plane: true,
-        data_plane_flavors: &[
-            Flavor::Psp,
-            Flavor::Usp,
-            Flavor::Usd,
-            Flavor::NextCsid,
-            Flavor::ReplaceCsid,
-        ],
         source: "RFC 8986 4.1",
-        summary: "go on to the next segment",
+        summary: "forward to the next segment",
     },
     Descriptor {
         behavior: Behavior::EndX,
@@ -117,16 +108,8 @@ pub const BEHAVIORS: &[Descriptor] = &[
             why: "Linux has next-csid only",
         },
         inner: Inner::None,
-        data_plane: true,
-        data_plane_flavors: &[
-            Flavor::Psp,
-            Flavor::Usp,
-            Flavor::Usd,
-            Flavor::NextCsid,
-            Flavor::ReplaceCsid,
-        ],
         source: "RFC 8986 4.2",
-        summary: "go on to the next segment, by this IPv6 next hop",
+        summary: "forward to the next segment, by this IPv6 next hop",
     },
     Descriptor {
         behavior: Behavior::EndT,
@@ -155,16 +138,8 @@ pub const BEHAVIORS: &[Descriptor] = &[
             why: "Linux has no flavors here",
         },
         inner: Inner::None,
-        data_plane: true,
-        data_plane_flavors: &[
-            Flavor::Psp,
-            Flavor::Usp,
-            Flavor::Usd,
-            Flavor::NextCsid,
-            Flavor::ReplaceCsid,
-        ],
         source: "RFC 8986 4.3",
-        summary: "go on to the next segment, looked up in this IPv6 table",
+        summary: "forward to the next segment, looked up in this IPv6 table",
     },
     Descriptor {
         behavior: Behavior::EndDx6,
@@ -177,8 +152,6 @@ pub const BEHAVIORS: &[Descriptor] = &[
         flavors: &[],
         beyond_linux: LINUX_HAS_ALL,
         inner: Inner::Ipv6,
-        data_plane: true,
-        data_plane_flavors: &[],
         source: "RFC 8986 4.4",
         summary: "decapsulate IPv6, send to this next hop",
     },
@@ -193,8 +166,6 @@ pub const BEHAVIORS: &[Descriptor] = &[
         flavors: &[],
         beyond_linux: LINUX_HAS_ALL,
         inner: Inner::Ipv4,
-        data_plane: true,
-        data_plane_flavors: &[],
         source: "RFC 8986 4.5",
         summary: "decapsulate IPv4, send to this next hop",
     },
@@ -209,8 +180,6 @@ pub const BEHAVIORS: &[Descriptor] = &[
         flavors: &[],
         beyond_linux: LINUX_HAS_ALL,
         inner: Inner::Ipv6,
-        data_plane: true,
-        data_plane_flavors: &[],
         source: "RFC 8986 4.6",
         summary: "decapsulate IPv6, look it up in this table",
     },
@@ -229,8 +198,6 @@ pub const BEHAVIORS: &[Descriptor] = &[
             why: "Linux takes vrftable only; RFC 8986 4.7 speaks of a table, not of a VRF device",
         },
         inner: Inner::Ipv4,
-        data_plane: true,
-        data_plane_flavors: &[],
         source: "RFC 8986 4.7",
         summary: "decapsulate IPv4, look it up in this table",
     },
@@ -249,8 +216,6 @@ pub const BEHAVIORS: &[Descriptor] = &[
             why: "Linux takes vrftable only; RFC 8986 4.8 speaks of tables, not of a VRF device",
         },
         inner: Inner::Ip,
-        data_plane: true,
-        data_plane_flavors: &[],
         source: "RFC 8986 4.8",
         summary: "decapsulate IPv4 or IPv6, look it up in this table of its family",
     },
@@ -265,8 +230,6 @@ pub const BEHAVIORS: &[Descriptor] = &[
         flavors: &[],
         beyond_linux: LINUX_HAS_ALL,
         inner: Inner::Ethernet,
-        data_plane: true,
-        data_plane_flavors: &[],
         source: "RFC 8986 4.9",
         summary: "decapsulate an Ethernet frame, send it out of this interface",
     },
@@ -281,8 +244,6 @@ pub const BEHAVIORS: &[Descriptor] = &[
         flavors: &[],
         beyond_linux: LINUX_HAS_ALL,
         inner: Inner::Ethernet,
-        data_plane: true,
-        data_plane_flavors: &[],
         source: "RFC 8986 4.10",
         summary: "decapsulate an Ethernet frame, send it out of the interface of its VLANs",
     },
@@ -297,8 +258,6 @@ pub const BEHAVIORS: &[Descriptor] = &[
         flavors: &[],
         beyond_linux: LINUX_HAS_ALL,
         inner: Inner::None,
-        data_plane: true,
-        data_plane_flavors: &[],
         source: "draft-filsfils-spring-srv6-net-pgm-insertion",
         summary: "insert an SRH with these segments (binding SID)",
     },
@@ -317,10 +276,8 @@ pub const BEHAVIORS: &[Descriptor] = &[
             why: "Linux has no flavors here",
         },
         inner: Inner::None,
-        data_plane: true,
-        data_plane_flavors: &[Flavor::NextCsid, Flavor::ReplaceCsid],
         source: "RFC 8986 4.13",
-        summary: "go on to the next segment inside an encapsulation with these segments (binding SID)",
+        summary: "forward to the next segment inside an encapsulation with these segments (binding SID)",
     },
     Descriptor {
         behavior: Behavior::EndB6EncapsRed,
@@ -333,10 +290,8 @@ pub const BEHAVIORS: &[Descriptor] = &[
         flavors: &[Flavor::NextCsid, Flavor::ReplaceCsid],
         beyond_linux: LINUX_HAS_ALL,
         inner: Inner::None,
-        data_plane: true,
-        data_plane_flavors: &[Flavor::NextCsid, Flavor::ReplaceCsid],
         source: "RFC 8986 4.14",
-        summary: "as End.B6.Encaps, the first segment in the destination address only",
+        summary: "like End.B6.Encaps, but the first segment is only in the destination address",
     },
     Descriptor {
         behavior: Behavior::EndAs,
@@ -358,10 +313,8 @@ pub const BEHAVIORS: &[Descriptor] = &[
         flavors: &[],
         beyond_linux: LINUX_HAS_ALL,
         inner: Inner::Any,
-        data_plane: true,
-        data_plane_flavors: &[],
         source: "draft-ietf-spring-srv6-service-programming-00 6.1",
-        summary: "decapsulate, send to a service; what comes back is encapsulated with these segments (static proxy)",
+        summary: "static SR proxy: decapsulate toward a service, encapsulate returned packets with these segments",
     },
     Descriptor {
         behavior: Behavior::EndAd,
@@ -386,10 +339,8 @@ pub const BEHAVIORS: &[Descriptor] = &[
         flavors: &[],
         beyond_linux: LINUX_HAS_ALL,
         inner: Inner::Any,
-        data_plane: true,
-        data_plane_flavors: &[],
         source: "draft-ietf-spring-srv6-service-programming-00 6.2",
-        summary: "decapsulate, send to a service; what comes back gets the headers that were taken off (dynamic proxy)",
+        summary: "dynamic SR proxy: decapsulate toward a service, restore the removed headers on returned packets",
     },
     Descriptor {
         behavior: Behavior::EndAm,
@@ -399,18 +350,16 @@ pub const BEHAVIORS: &[Descriptor] = &[
         required: &[Attribute::Oif],
         one_of: &[Attribute::Nh6, Attribute::Nheth],
         optional: &[Attribute::Iif, Attribute::Liveness, Attribute::OnDown],
-        flavors: &[Flavor::Psp, Flavor::Nat],
+        flavors: &[Flavor::Nat],
         beyond_linux: LINUX_HAS_ALL,
         inner: Inner::None,
-        data_plane: true,
-        data_plane_flavors: &[Flavor::Nat],
         source: "draft-ietf-spring-srv6-service-programming-00 6.4",
-        summary: "send to a service under the address of the last segment; what comes back goes on (masquerading proxy)",
+        summary: "masquerading SR proxy: send to a service with the last segment as destination",
     },
 ];
 
 impl Behavior {
-    /// Its row of [`BEHAVIORS`].
+    /// Returns its row of [`BEHAVIORS`].
     pub fn descriptor(self) -> &'static Descriptor {
         BEHAVIORS
             .iter()
@@ -418,7 +367,7 @@ impl Behavior {
             .expect("every behavior has a row: tested")
     }
 
-    /// The behavior of that name or alias, spelled exactly.
+    /// Returns the behavior with this exact name or alias.
     pub fn from_name(name: &str) -> Option<Self> {
         BEHAVIORS
             .iter()
@@ -426,7 +375,7 @@ impl Behavior {
             .map(|row| row.behavior)
     }
 
-    /// The behavior of that `SEG6_LOCAL_ACTION_*`.
+    /// Returns the behavior with this `SEG6_LOCAL_ACTION_*` value.
     pub fn from_kernel_action(action: u32) -> Option<Self> {
         BEHAVIORS
             .iter()
@@ -436,14 +385,14 @@ impl Behavior {
 }
 
 impl Descriptor {
-    /// Every attribute that it takes, in the order in which iproute2 prints them.
+    /// Returns all accepted attributes in the order in which iproute2 prints them.
     pub fn attributes(&self) -> impl Iterator<Item = Attribute> {
         Attribute::ALL
             .into_iter()
             .filter(|attribute| self.takes(*attribute))
     }
 
-    /// It takes this attribute.
+    /// Returns true if it accepts this attribute.
     pub fn takes(&self, attribute: Attribute) -> bool {
         match attribute {
             Attribute::Count | Attribute::RequireHmac => true,
@@ -495,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn what_linux_or_the_data_plane_lacks_is_part_of_what_the_behavior_takes() {
+    fn a_behavior_takes_all_that_linux_lacks() {
         for row in BEHAVIORS {
             assert!(
                 row.beyond_linux.attributes.iter().all(|a| row.takes(*a)),
@@ -505,13 +454,6 @@ mod tests {
             assert!(
                 row.beyond_linux
                     .flavors
-                    .iter()
-                    .all(|f| row.flavors.contains(f)),
-                "{}",
-                row.name
-            );
-            assert!(
-                row.data_plane_flavors
                     .iter()
                     .all(|f| row.flavors.contains(f)),
                 "{}",

@@ -7,29 +7,27 @@ use crate::route::Family;
 /// One headend behavior.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headend {
-    /// Which.
+    /// Mode.
     pub mode: EncapMode,
     /// The word after `mode`.
     pub word: &'static str,
-    /// Its name as the RFC spells it.
+    /// Name in the RFC's spelling.
     pub name: &'static str,
     /// `SEG6_IPTUN_MODE_*` of `include/uapi/linux/seg6_iptunnel.h`, if Linux has the behavior.
     pub kernel_mode: Option<u32>,
-    /// Families of the routes that it may be on.
+    /// Address families of the routes that may use it.
     pub families: &'static [Family],
-    /// It takes `tunsrc`: it writes an outer header.
+    /// True if it accepts `tunsrc`, since it writes an outer header.
     pub tunsrc: bool,
-    /// It takes `hmac`.
+    /// True if it accepts `hmac`.
     pub hmac: bool,
-    /// It takes `lookup`.
+    /// True if it accepts `lookup`.
     pub lookup: bool,
-    /// What it encapsulates.
+    /// Encapsulated payload.
     pub inner: Inner,
-    /// The data plane does it now.
-    pub data_plane: bool,
-    /// Where it is specified.
+    /// Specification.
     pub source: &'static str,
-    /// What it does, in one line.
+    /// Summary in one line.
     pub summary: &'static str,
 }
 
@@ -45,7 +43,6 @@ pub const HEADENDS: &[Headend] = &[
         hmac: true,
         lookup: true,
         inner: Inner::Ip,
-        data_plane: true,
         source: "RFC 8986 5.1",
         summary: "outer IPv6 header and SRH around the IP packet",
     },
@@ -59,9 +56,8 @@ pub const HEADENDS: &[Headend] = &[
         hmac: true,
         lookup: true,
         inner: Inner::Ip,
-        data_plane: true,
         source: "RFC 8986 5.2",
-        summary: "as encap, the first segment in the destination address only",
+        summary: "like encap, but the first segment is only in the destination address",
     },
     Headend {
         mode: EncapMode::L2Encap,
@@ -73,7 +69,6 @@ pub const HEADENDS: &[Headend] = &[
         hmac: true,
         lookup: true,
         inner: Inner::Ethernet,
-        data_plane: true,
         source: "RFC 8986 5.3",
         summary: "outer IPv6 header and SRH around the Ethernet frame",
     },
@@ -87,9 +82,8 @@ pub const HEADENDS: &[Headend] = &[
         hmac: true,
         lookup: true,
         inner: Inner::Ethernet,
-        data_plane: true,
         source: "RFC 8986 5.4",
-        summary: "as l2encap, the first segment in the destination address only",
+        summary: "like l2encap, but the first segment is only in the destination address",
     },
     Headend {
         mode: EncapMode::Inline,
@@ -101,7 +95,6 @@ pub const HEADENDS: &[Headend] = &[
         hmac: true,
         lookup: true,
         inner: Inner::None,
-        data_plane: true,
         source: "draft-filsfils-spring-srv6-net-pgm-insertion",
         summary: "SRH between the IPv6 header and its payload",
     },
@@ -115,14 +108,13 @@ pub const HEADENDS: &[Headend] = &[
         hmac: false,
         lookup: true,
         inner: Inner::None,
-        data_plane: true,
         source: "draft-filsfils-spring-srv6-net-pgm-insertion",
-        summary: "as inline, the first segment in the destination address only",
+        summary: "like inline, but the first segment is only in the destination address",
     },
 ];
 
 impl EncapMode {
-    /// Its row of [`HEADENDS`].
+    /// Returns its row of [`HEADENDS`].
     pub fn descriptor(self) -> &'static Headend {
         HEADENDS
             .iter()
@@ -130,7 +122,7 @@ impl EncapMode {
             .expect("every mode has a row: tested")
     }
 
-    /// The mode of that word.
+    /// Returns the mode with this word.
     pub fn from_word(word: &str) -> Option<Self> {
         HEADENDS
             .iter()
@@ -138,7 +130,7 @@ impl EncapMode {
             .map(|row| row.mode)
     }
 
-    /// The mode of that `SEG6_IPTUN_MODE_*`.
+    /// Returns the mode with this `SEG6_IPTUN_MODE_*` value.
     pub fn from_kernel_mode(mode: u32) -> Option<Self> {
         HEADENDS
             .iter()
@@ -146,7 +138,8 @@ impl EncapMode {
             .map(|row| row.mode)
     }
 
-    /// It puts an SRH into the packet, whose own destination is then the last segment.
+    /// Returns true if it inserts an SRH into the packet. The packet's destination is then the last
+    /// segment.
     pub const fn inserts(self) -> bool {
         matches!(self, Self::Inline | Self::InlineRed)
     }

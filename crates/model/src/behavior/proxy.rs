@@ -1,7 +1,7 @@
-//! What an SR proxy (End.AS, End.AD, End.AM) has that no other behavior has: how its service is reached, what it sees,
-//! what is learned, and what is done when the service is not there.
+//! Attributes of SR proxies (End.AS, End.AD, End.AM): how the service is reached, what it receives,
+//! what the proxy learns, and what happens while the service is down.
 //!
-//! Words of the published kernel implementation of End.AD (`chain`, `nheth`, `age`) are taken with their meaning there.
+//! `chain`, `nheth` and `age` have the meaning of the published kernel implementation of End.AD.
 //! Terms in capitals are those of draft-ietf-spring-srv6-service-programming 6.
 
 use std::fmt;
@@ -14,39 +14,41 @@ use super::check::{Wrong, join, wrong};
 use super::{Behavior, Seg6Local};
 use crate::node::{IfIndex, Mac};
 
-/// Attributes of the SR proxies alone; nothing of it is set in any other behavior.
+/// Attributes of SR proxies. Unset in all other behaviors.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct Proxy {
-    /// `chain …`; none means `inbound`.
+    /// `chain …`. Default: `inbound`.
     pub chain: Option<Chain>,
     /// `src ADDRESS`: source of the outer header that End.AS pushes (CACHE.SA).
     pub src: Option<Ipv6Addr>,
-    /// `nheth MAC`: Ethernet address of the service (NH-ADDR), where `nh6` or `nh4` is not to be resolved.
+    /// `nheth MAC`: MAC address of the service (NH-ADDR), instead of resolving `nh6` or `nh4`.
     pub nheth: Option<Mac>,
-    /// `inner TYPE` as written; what is meant without it is said by [`Seg6Local::sees`].
+    /// `inner TYPE` as written. [`Seg6Local::sees`] gives the default.
     pub inner: Option<InnerType>,
-    /// `age SECONDS`: the smallest time between two changes of the learned headers. None and 0: every packet may.
+    /// `age SECONDS`: minimum time between two changes of the learned headers. With `None` or 0,
+    /// every packet may change them.
     pub age: Option<u32>,
-    /// `flows`: headers are learned for each inner flow, of which so many are known at a time, [`FLOWS_MIN`] to [`FLOWS`].
+    /// `flows N`: learn headers per inner flow, for at most N flows, [`FLOWS_MIN`] to [`FLOWS`].
     pub flows: Option<u32>,
     /// `liveness …`.
     pub liveness: Option<Liveness>,
-    /// `on-down …`; none means [`OnDown::Drop`]. Only with `liveness`.
+    /// `on-down …`. Default: [`OnDown::Drop`]. Requires `liveness`.
     pub on_down: Option<OnDown>,
 }
 
-/// The half of a proxy that a route stands for.
+/// Direction of a proxy that a route configures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Chain {
-    /// To the service: the SID. Its way back comes with it.
+    /// Toward the service: the SID. It implies the return path.
     Inbound,
-    /// From the service. Does nothing of its own: it says what an inbound SID with this way back says already.
+    /// From the service. It has no effect, since the inbound SID already configures the return
+    /// path.
     FromVnf,
 }
 
-/// What the service sees of a packet (INNER-TYPE).
+/// What the service receives (INNER-TYPE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum InnerType {
     /// IPv6 packets.
@@ -57,35 +59,35 @@ pub enum InnerType {
     L2,
 }
 
-/// How the proxy sees whether its service is there.
+/// Liveness detection of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Liveness {
-    /// By what.
+    /// Probe type.
     pub probe: Probe,
     /// Milliseconds between two probes, [`INTERVAL_MIN`] to [`INTERVAL_MAX`].
     pub interval: u32,
 }
 
-/// A way to see whether a service is there.
+/// Probe type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Probe {
     /// ICMP echo to its address.
     Icmp,
     /// ARP or neighbor discovery for its address.
     Arp,
-    /// The link to it is up.
+    /// Link state.
     Link,
 }
 
-/// What is done with the packets of a proxy whose service is not there.
+/// Action for packets whose service is down.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub enum OnDown {
-    /// They are dropped.
+    /// Drop them.
     #[default]
     Drop,
-    /// They go on to the next segment as if there were no service.
+    /// Forward them to the next segment, without the service.
     Bypass,
 }
 
@@ -93,35 +95,36 @@ pub enum OnDown {
 pub const INTERVAL_MIN: u32 = 10;
 /// LIMIT: the longest time between two probes, in milliseconds.
 pub const INTERVAL_MAX: u32 = 60_000;
-/// Milliseconds between two probes where nothing is said.
+/// Default time between two probes, in milliseconds.
 pub const INTERVAL: u32 = 1000;
 
-/// LIMIT: the most flows that a service's proxies learn headers for; also where nothing is said.
+/// LIMIT: maximum and default number of flows that the proxies of a service learn headers for.
 pub const FLOWS: u32 = 8192;
-/// The least.
+/// Minimum number of flows.
 pub const FLOWS_MIN: u32 = 8;
 
 impl Behavior {
-    /// It is an SR proxy.
+    /// Returns true for SR proxies.
     pub const fn is_proxy(self) -> bool {
         matches!(self, Self::EndAs | Self::EndAd | Self::EndAm)
     }
 }
 
 impl Seg6Local {
-    /// The interface on which packets come back from the service (IFACE-IN); none if this is no proxy.
+    /// Returns the interface of the return path (IFACE-IN), or `None` if this is no proxy.
     pub fn back(&self) -> Option<IfIndex> {
         self.iif.or(self.oif).filter(|_| self.action.is_proxy())
     }
 
-    /// The service sees this. An End.AM sees IPv6 as it is, and no inner type.
+    /// Returns true if the service receives this inner type. A service behind End.AM receives IPv6
+    /// unchanged and has no inner type.
     pub fn sees(&self, inner: InnerType) -> bool {
         if !matches!(self.action, Behavior::EndAs | Behavior::EndAd) {
             return false;
         }
         match (self.proxy.inner, inner) {
             (Some(only), _) => only == inner,
-            // As published: an Ethernet address alone is that of an IPv6 service.
+            // As in the published implementation, a MAC address alone belongs to an IPv6 service.
             (None, InnerType::Ipv6) => {
                 self.nh6.is_some() || (self.lacks_next_hop() && self.proxy.nheth.is_some())
             }
@@ -130,28 +133,12 @@ impl Seg6Local {
         }
     }
 
-    /// What of a proxy the data plane does not do yet: the attribute at fault, and what it would be for.
-    pub fn proxy_lacks(&self) -> Option<(Attribute, &'static str)> {
-        let lacking = [(
-            // draft-ietf-spring-srv6-service-programming-00 6.1: a segment has one INNER-TYPE.
-            self.nh6.is_some() && self.nh4.is_some(),
-            Attribute::Nh4,
-            "two inner types in one SID: a second SID may have the same interfaces",
-        )];
-        // The way back is the port's: such a route is kept, and does nothing.
-        let does = self.action.is_proxy() && self.proxy.chain != Some(Chain::FromVnf);
-        let mut lacking = lacking.into_iter().filter(|_| does);
-        lacking
-            .find(|(given, ..)| *given)
-            .map(|(_, attribute, what)| (attribute, what))
-    }
-
     fn lacks_next_hop(&self) -> bool {
         self.nh6.is_none() && self.nh4.is_none()
     }
 }
 
-/// What a proxy says of its service fits together.
+/// Checks that the attributes of a proxy are consistent.
 pub(super) fn check(local: &Seg6Local) -> Result<(), Wrong> {
     check_addresses(local)?;
     if local.action != Behavior::EndAm {
@@ -160,11 +147,11 @@ pub(super) fn check(local: &Seg6Local) -> Result<(), Wrong> {
     check_liveness(local)
 }
 
-/// The way back of a proxy says where it begins, and nothing else.
+/// A `chain fromVNF` route has `iif` and no other attribute.
 pub(super) fn check_from_vnf(local: &Seg6Local) -> Result<(), Wrong> {
     let iif = Attribute::Iif;
     if !local.has(iif) {
-        let problem = format!("fromVNF lacks `{}`", iif.keyword());
+        let problem = format!("fromVNF requires `{}`", iif.keyword());
         return Err(wrong("chain", problem, iif.form()));
     }
     let known = [Attribute::Chain, iif, Attribute::Count];
@@ -172,7 +159,7 @@ pub(super) fn check_from_vnf(local: &Seg6Local) -> Result<(), Wrong> {
         None => Ok(()),
         Some(other) => Err(wrong(
             other.keyword(),
-            "`chain fromVNF` does not take",
+            "`chain fromVNF` does not accept",
             "it at the inbound SID of the same service",
         )),
     }
@@ -213,11 +200,19 @@ fn check_inner(local: &Seg6Local) -> Result<(), Wrong> {
     let given = |attribute: &Attribute| local.has(*attribute);
     let addresses = [Attribute::Nh6, Attribute::Nh4];
     if local.proxy.nheth.is_some() && addresses.iter().any(given) {
-        let problem = "the service has an Ethernet address or IP addresses, not both";
+        let problem = "a service has either a MAC address or an IP address";
         return Err(wrong(
             "nheth",
             problem,
-            "nheth MAC, or nh6 IPV6, nh4 IPV4, or both of these",
+            "one of nheth MAC, nh6 IPV6, nh4 IPV4",
+        ));
+    }
+    // draft-ietf-spring-srv6-service-programming-00 6.1: a segment has one INNER-TYPE.
+    if addresses.iter().all(given) {
+        return Err(wrong(
+            "nh4",
+            "a SID has one inner type, so nh6 excludes",
+            "nh6 or nh4; a second SID on the same interfaces serves the other family",
         ));
     }
     let (inner, takes): (_, &[Attribute]) = match local.proxy.inner {
@@ -230,19 +225,19 @@ fn check_inner(local: &Seg6Local) -> Result<(), Wrong> {
     let all = [Attribute::Nh6, Attribute::Nh4, Attribute::Nheth];
     if let Some(other) = all.iter().find(|a| given(a) && !takes.contains(a)) {
         let expected = match takes {
-            [] => "it left out: frames have their addresses".to_owned(),
+            [] => "no address: frames carry their own".to_owned(),
             _ => forms,
         };
         return Err(wrong(
             other.keyword(),
-            format!("`inner {inner}` does not take"),
+            format!("`inner {inner}` does not accept"),
             expected,
         ));
     }
     if !takes.is_empty() && !takes.iter().any(given) {
         return Err(wrong(
             "inner",
-            format!("{inner} lacks the address of the service"),
+            format!("{inner} requires the address of the service"),
             forms,
         ));
     }
@@ -251,8 +246,8 @@ fn check_inner(local: &Seg6Local) -> Result<(), Wrong> {
 
 fn check_flows(local: &Seg6Local) -> Result<(), Wrong> {
     if local.proxy.flows.is_some() && local.sees(InnerType::L2) {
-        let problem = "flows are told apart in IP packets, and this service sees frames";
-        return Err(wrong("flows", problem, "nh6, nh4 or nheth with it"));
+        let problem = "flows require IP packets, but this service receives frames:";
+        return Err(wrong("flows", problem, "nh6, nh4 or nheth as well"));
     }
     Ok(())
 }
@@ -260,33 +255,33 @@ fn check_flows(local: &Seg6Local) -> Result<(), Wrong> {
 fn check_liveness(local: &Seg6Local) -> Result<(), Wrong> {
     match local.proxy.liveness {
         None if local.proxy.on_down.is_some() => {
-            let problem = "nothing says whether the service is down";
+            let problem = "`liveness` is required for";
             Err(wrong("on-down", problem, Attribute::Liveness.form()))
         }
         Some(Liveness { probe, .. }) if probe != Probe::Link && local.lacks_next_hop() => {
-            let problem = format!("{probe} lacks an address to ask for");
+            let problem = format!("{probe} requires the address of the service for");
             Err(wrong(
                 "liveness",
                 problem,
-                "nh6 or nh4 with it, or `liveness link`",
+                "nh6 or nh4 as well, or `liveness link`",
             ))
         }
         _ => Ok(()),
     }
 }
 
-/// A word of a small vocabulary: what it stands for.
+/// An enum whose values are words of the grammar.
 pub(crate) trait Vocabulary: Copy + PartialEq + Sized + 'static {
-    /// Every value with its word.
+    /// All values with their words.
     const WORDS: &'static [(Self, &'static str)];
 
-    /// The word.
+    /// Returns the word.
     fn word(self) -> &'static str {
         let row = Self::WORDS.iter().find(|(value, _)| *value == self);
         row.expect("every value has a word: tested").1
     }
 
-    /// The value of that word.
+    /// Returns the value with this word.
     fn from_word(word: &str) -> Option<Self> {
         let row = Self::WORDS.iter().find(|(_, known)| *known == word);
         row.map(|(value, _)| *value)
@@ -312,7 +307,8 @@ vocabulary!(InnerType { Ipv6 "ipv6", Ipv4 "ipv4", L2 "l2" });
 vocabulary!(Probe { Icmp "icmp", Arp "arp", Link "link" });
 vocabulary!(OnDown { Drop "drop", Bypass "bypass" });
 
-/// The words that may stand behind the keyword of an attribute, where there are only some.
+/// Returns the accepted words after the keyword of an attribute, if it takes words from a fixed
+/// set.
 pub(super) fn words_of(attribute: Attribute) -> Vec<&'static str> {
     fn all<T: Vocabulary>() -> Vec<&'static str> {
         T::WORDS.iter().map(|(_, word)| *word).collect()
@@ -331,40 +327,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_data_plane_lacks_of_a_proxy_is_refused_at_its_word() {
-        let local = Seg6Local {
-            oif: Some(IfIndex(1)),
-            nh6: Some([0xfc; 16].into()),
-            ..Seg6Local::new(Behavior::EndAd)
-        };
-        let lacks = |local: &Seg6Local| local.proxy_lacks().map(|(attribute, _)| attribute);
-        assert_eq!(lacks(&local), None);
-        let with = |change: fn(&mut Seg6Local)| {
-            let mut local = local.clone();
-            change(&mut local);
-            lacks(&local)
-        };
-        assert_eq!(with(|it| it.proxy.flows = Some(FLOWS)), None);
-        assert_eq!(with(|it| it.nh6 = None), None);
-        assert_eq!(
-            with(|it| it.nh4 = Some([10, 0, 0, 1].into())),
-            Some(Attribute::Nh4)
-        );
-        assert_eq!(with(|it| it.action = Behavior::End), None);
-    }
-
-    #[test]
-    fn a_route_for_the_way_back_is_kept() {
-        let mut back = Seg6Local {
-            iif: Some(IfIndex(1)),
-            ..Seg6Local::new(Behavior::EndAd)
-        };
-        back.proxy.chain = Some(Chain::FromVnf);
-        assert_eq!(back.proxy_lacks(), None);
-    }
-
-    #[test]
-    fn every_word_is_in_the_form_of_its_attribute_and_means_one_value() {
+    fn every_word_has_one_value_and_is_in_its_attributes_form() {
         for attribute in Attribute::ALL {
             for word in words_of(attribute) {
                 let mut form = attribute.form().split_whitespace();

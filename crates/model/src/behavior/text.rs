@@ -1,4 +1,5 @@
-//! Help, grammar, completion words and the documentation table: written from the descriptor tables.
+//! Help, grammar, completion words and the documentation table, generated from the descriptor
+//! tables.
 
 use std::fmt::Write;
 
@@ -10,14 +11,14 @@ use super::headend::{HEADENDS, Headend};
 use super::proxy::words_of;
 use crate::route::Family;
 
-/// One line per behavior: what `sidestep help behaviors` prints.
+/// Returns the text of `sidestep help behaviors`, one line per behavior.
 pub fn help() -> String {
     let mut text = String::from("Endpoint behaviors: encap seg6local action ACTION …\n");
     for row in BEHAVIORS {
         let (usage, summary) = (usage(row), row.summary);
         let _ = match usage.len() {
             0..48 => writeln!(text, "  {usage:<48}{summary}"),
-            // A long one has its summary below it, in the same column.
+            // A long usage has its summary on the next line, in the same column.
             _ => writeln!(text, "  {usage}\n{:50}{summary}", ""),
         };
     }
@@ -32,7 +33,8 @@ pub fn help() -> String {
     text
 }
 
-/// Everything about one behavior or mode, by any of its names; none: no such behavior.
+/// Returns the description of one behavior or mode, by any of its names, or `None` if it is
+/// unknown.
 pub fn help_for(name: &str) -> Option<String> {
     let named = |row: &&Descriptor| row.name == name || row.aliases.contains(&name);
     if let Some(row) = BEHAVIORS.iter().find(named) {
@@ -78,12 +80,11 @@ fn headend_help(row: &Headend) -> String {
         headend_attributes(row)
     );
     let _ = writeln!(text, "  routes: {}", families(row));
-    let _ = writeln!(text, "  Sidestep: {}", yes(row.data_plane));
     let _ = writeln!(text, "  Linux: {}", headend_linux(row));
     text
 }
 
-/// The behavior with its attributes, optional ones in brackets.
+/// Returns the behavior with its attributes, optional ones in brackets.
 fn usage(row: &Descriptor) -> String {
     let mut words = vec![row.name.to_owned()];
     words.extend(
@@ -128,13 +129,8 @@ fn families(row: &Headend) -> String {
     join(row.families.iter().map(name), ", ")
 }
 
-fn yes(yes: bool) -> &'static str {
-    if yes { "yes" } else { "not yet" }
-}
-
 fn sidestep(row: &Descriptor) -> String {
-    match row.data_plane_flavors {
-        _ if !row.data_plane => "not yet".to_owned(),
+    match row.flavors {
         [] => "yes".to_owned(),
         flavors => format!(
             "yes, with {}",
@@ -158,7 +154,7 @@ fn headend_linux(row: &Headend) -> &'static str {
     }
 }
 
-/// The grammar of routes, in the notation of `ip route help`.
+/// Returns the grammar of routes in the notation of `ip route help`.
 pub fn grammar() -> String {
     let mut text = String::from(
         "ROUTE := [ TYPE ] PREFIX [ from PREFIX ] [ table TABLE ] [ metric NUMBER ] [ tos TOS ]\n\
@@ -207,9 +203,10 @@ pub fn grammar() -> String {
     text
 }
 
-/// What may come next on a route line after these words, of the encapsulation's words; for shell completion.
+/// Returns the words of the encapsulation that may follow these words on a route line, for shell
+/// completion.
 ///
-/// Words that are values of the operator's own (addresses, numbers, interfaces) have no candidates.
+/// Addresses, numbers and interfaces have no candidates.
 pub fn completions(words: &[&str]) -> Vec<&'static str> {
     let last = words.last().copied().unwrap_or_default();
     match last {
@@ -288,7 +285,8 @@ fn value_of<'a>(words: &[&'a str], keyword: &str) -> Option<&'a str> {
 
 const NEXT_HOP_WORDS: [&str; 3] = ["via", "dev", "onlink"];
 
-/// Every word of the encapsulation grammar, separated by spaces: for a shell that completes from a plain list.
+/// Returns every word of the encapsulation grammar, separated by spaces, for shells that complete
+/// from a plain list.
 pub fn completion_words() -> String {
     let mut words = vec![
         "encap",
@@ -310,7 +308,7 @@ pub fn completion_words() -> String {
     words.join(" ")
 }
 
-/// The documentation table, in Markdown.
+/// Returns the documentation table in Markdown.
 pub fn markdown() -> String {
     let mut text = String::from(
         "| Behavior | Words | Decapsulates | Source | Sidestep | Linux |\n|---|---|---|---|---|---|\n",
@@ -331,14 +329,13 @@ pub fn markdown() -> String {
     for row in HEADENDS {
         let _ = writeln!(
             text,
-            "| {} | `mode {} {}` | {} | {} | {} | {} | {} |",
+            "| {} | `mode {} {}` | {} | {} | {} | yes | {} |",
             row.name,
             row.word,
             headend_attributes(row),
             row.inner.word(),
             families(row),
             row.source,
-            yes(row.data_plane),
             headend_linux(row)
         );
     }
@@ -363,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn help_for_one_behavior_says_what_linux_lacks() {
+    fn help_for_one_behavior_names_what_linux_lacks() {
         let text = help_for("End.DT46").expect("known");
         assert!(text.contains("table TABLE | vrftable TABLE"), "{text}");
         assert!(
@@ -381,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn completion_offers_what_the_behavior_still_takes() {
+    fn completion_offers_the_remaining_attributes() {
         assert!(completions(&["fc00::1", "encap", "seg6local", "action"]).contains(&"End.DT46"));
         let next = completions(&[
             "fc00::1",
@@ -404,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn the_markdown_table_has_as_many_cells_in_every_row() {
+    fn every_row_of_the_markdown_table_has_equal_cells() {
         for part in markdown().split("\n\n") {
             let cells = |line: &str| line.replace("\\|", "").matches('|').count();
             let header = part.lines().map(cells).next();

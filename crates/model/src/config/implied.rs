@@ -1,7 +1,7 @@
-//! The routes that the kernel makes by itself for an interface and its addresses.
+//! The routes that the kernel creates for an interface and its addresses.
 //!
-//! Compared with a kernel by a test (`tests/iproute2.rs`). Not made: the link-local address that Linux derives from
-//! the MAC, and the loopback interface.
+//! A test compares them with a kernel (`tests/iproute2.rs`). Not included: the link-local address
+//! that Linux derives from the MAC, and the loopback interface.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -15,8 +15,9 @@ const METRIC_ADDRCONF: u32 = 256;
 /// `RTPROT_KERNEL`.
 const PROTOCOL_KERNEL: u8 = 2;
 
-/// Adds these addresses of an interface of the node, in this order (of several IPv4 addresses in one prefix the
-/// first one is the primary), and the routes that follow from them and from the interface.
+/// Adds addresses to an interface of the node, in this order, and the routes that follow from them
+/// and from the interface. The first of several IPv4 addresses in one prefix is the primary
+/// address.
 pub fn add_routes(node: &mut Node, dev: IfIndex, addresses: &[IpNet]) {
     let anycast = node.links.get(&dev).is_some_and(|link| link.forwarding6);
     for (number, address) in addresses.iter().enumerate() {
@@ -46,8 +47,8 @@ pub fn add_routes(node: &mut Node, dev: IfIndex, addresses: &[IpNet]) {
         METRIC_ADDRCONF,
         None,
     );
-    // RFC 4291 2.6.1: a router has the subnet-router anycast address of its prefixes; not where it would be the
-    // other end of a link (RFC 6164), as in Linux.
+    // RFC 4291 2.6.1: a router has the subnet-router anycast address of its prefixes. As in Linux,
+    // a /127 has none, since it would be the other end of the link (RFC 6164).
     if anycast {
         let nets = addresses.iter().filter_map(|address| match address {
             IpNet::V6(net) if net.prefix_len() < 127 => Some(*net),
@@ -122,8 +123,8 @@ fn add_ipv4(node: &mut Node, dev: IfIndex, net: Ipv4Net, before: &[IpNet]) {
     }
 }
 
-/// Adds a route. Where one with its key is: the kernel keeps both and uses the first (IPv4), or takes them for one
-/// with several next hops (IPv6).
+/// Adds a route. If its key exists, the kernel keeps both and uses the first (IPv4), or merges them
+/// into a multipath route (IPv6).
 fn add(
     node: &mut Node,
     dev: IfIndex,
@@ -159,7 +160,7 @@ fn add(
     }
 }
 
-/// `there` is a route that the kernel makes by itself, and `route` says nothing else.
+/// Returns true if `there` is a route that the kernel created, and `route` is equal to it.
 pub(super) fn holds(there: &Route, route: &Route) -> bool {
     let kernels = |route: &Route| route.protocol == PROTOCOL_KERNEL && route.owner == Owner::Kernel;
     kernels(there)

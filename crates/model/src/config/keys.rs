@@ -1,4 +1,4 @@
-//! The HMAC keys of a file.
+//! HMAC keys of a node file.
 
 use std::path::{Path, PathBuf};
 
@@ -18,15 +18,15 @@ pub(super) struct Key {
 }
 
 impl File {
-    /// Whether a secret is in the file itself: then not everybody may read it.
+    /// Returns true if the file contains a secret. Such a file must not be world-readable.
     pub fn holds_secrets(&self) -> bool {
         self.hmac.values().any(|key| key.value.secret.is_some())
     }
 
-    /// Reads the secrets that the file names files for.
+    /// Reads the secrets from the files that the node file names.
     ///
     /// # Errors
-    /// What `read` says, at the key that it is for.
+    /// The error of `read`, at the key.
     pub fn read_secrets(
         &mut self,
         read: impl Fn(&Path) -> Result<Secret, String>,
@@ -44,7 +44,7 @@ impl File {
     }
 
     /// # Errors
-    /// A key that cannot be: its id is 0, or it has no secret, or two.
+    /// An invalid key: its ID is 0, or it has no secret or two.
     pub(super) fn hmac_keys(&self) -> Result<HmacKeys, ConfigError> {
         let mut keys = HmacKeys::new();
         for (id, key) in &self.hmac {

@@ -1,4 +1,4 @@
-//! SR policies of a file, and whether policies and the routes into them get along.
+//! SR policies of a node file, and checks for conflicts between policies and routes.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,7 +13,7 @@ use crate::policy::{Policy, is_steering, named};
 use crate::route::{Encap, Route, RouteKey, RouteKind};
 
 impl File {
-    /// `routes`: what is there already.
+    /// `routes`: existing routes.
     pub(super) fn policies(
         &self,
         routes: &BTreeMap<RouteKey, Route>,
@@ -33,10 +33,11 @@ impl File {
     }
 }
 
-/// A policy, read from these words, gets along with the others: no other one has its color and endpoint, or its binding SID.
+/// Checks a policy, parsed from these words, against the others: color and endpoint are unique, and
+/// so is the binding SID.
 ///
 /// # Errors
-/// The word at fault, and the policy that it does not get along with.
+/// The offending word, and the conflicting policy.
 pub fn check_policy(
     name: &str,
     policy: &Policy,
@@ -61,10 +62,11 @@ pub fn check_policy(
     Ok(())
 }
 
-/// The binding SID of a policy, read from these words, is nothing else on this node (RFC 9256 6.2).
+/// Checks that the binding SID of a policy, parsed from these words, has no other use on this node
+/// (RFC 9256 6.2).
 ///
 /// # Errors
-/// It is an address of the node, another SID, or steered itself, by one of these routes.
+/// It is an address of the node or another SID, or one of these routes steers it.
 pub fn check_binding<'a>(
     policy: &Policy,
     words: &Words,
@@ -84,8 +86,8 @@ pub fn check_binding<'a>(
     }
 }
 
-/// Whether a route takes, or would lose, the packets to a binding SID, which is a route of table main: table local comes
-/// before it.
+/// Returns true if a route and a binding SID, which is a route in table main, claim the same
+/// packets. Table local precedes table main.
 fn claims(route: &Route, sid: Ipv6Addr) -> bool {
     let is_sid = |route: &Route| {
         let mut encaps = route.next_hops.iter().filter_map(|hop| hop.encap.as_ref());
@@ -101,10 +103,11 @@ fn claims(route: &Route, sid: Ipv6Addr) -> bool {
     }
 }
 
-/// The policies that a route, read from these words, leads into are there, and it is to none of their binding SIDs.
+/// Checks that the policies of a route, parsed from these words, exist, and that its prefix is none
+/// of their binding SIDs.
 ///
 /// # Errors
-/// The name of one that is not there, or whose binding SID it is to.
+/// The name of the missing policy, or of the policy with that binding SID.
 pub fn check_policies(
     route: &Route,
     words: &Words,

@@ -1,4 +1,4 @@
-//! `ports:` of the file: interfaces, with what a kernel would otherwise say of them.
+//! `ports:` of the node file: interfaces with the attributes that a kernel would report.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -13,11 +13,11 @@ use crate::error::ConfigError;
 use crate::grammar::rule;
 use crate::node::{IfIndex, Link, LinkKind, Mac, Node};
 
-/// The ports of a file: a map from names to attributes, or a list of names.
+/// Ports of a node file: a map from names to attributes, or a list of names.
 #[derive(Clone, Debug, Default)]
 pub struct Ports {
     ports: Vec<(Spanned<String>, Attributes)>,
-    /// It was neither: said only where the place is known.
+    /// Neither of the two. Reported where the place is known.
     scalar: bool,
 }
 
@@ -33,7 +33,7 @@ struct Attributes {
     seg6_enabled: bool,
     /// Default: 0.
     seg6_require_hmac: Option<Spanned<i32>>,
-    /// Of IPv6 and IPv4. Default: true.
+    /// Forwarding of IPv6 and IPv4. Default: true.
     forwarding: Option<bool>,
     /// Default: 0.
     rp_filter: Option<Spanned<u8>>,
@@ -53,7 +53,7 @@ struct Vlan {
 
 impl<'de> Deserialize<'de> for Ports {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // A visitor, not an untagged enum: that would lose the places.
+        // A visitor, since an untagged enum loses the places.
         deserializer.deserialize_any(PortsVisitor)
     }
 }
@@ -75,7 +75,7 @@ impl<'de> Visitor<'de> for PortsVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Ports, A::Error> {
         let mut ports = vec![];
         while let Some(name) = map.next_key::<Spanned<String>>()? {
-            // `eth0:` with nothing behind it.
+            // `eth0:` without a value.
             let attributes: Option<Attributes> = map.next_value()?;
             ports.push((name, attributes.unwrap_or_default()));
         }
@@ -122,7 +122,7 @@ impl<'de> Visitor<'de> for PortsVisitor {
 }
 
 impl Ports {
-    /// It is a map or a list.
+    /// Checks that the value is a map or a list.
     pub(super) fn check(this: &Spanned<Self>) -> Result<(), ConfigError> {
         if this.value.scalar {
             let expected = "a map from names of ports to their attributes, or a list of names";
@@ -135,7 +135,8 @@ impl Ports {
         self.ports.iter().map(|(name, _)| name.value.as_str())
     }
 
-    /// A node with these links and addresses, and the routes and rules that the kernel makes for them.
+    /// Returns a node with these links and addresses, and the routes and rules that the kernel
+    /// creates for them.
     pub(super) fn node(&self) -> Result<Node, ConfigError> {
         let mut node = Node {
             rules: rule::kernel_rules(),
@@ -157,7 +158,7 @@ impl Ports {
     }
 }
 
-/// A name that Linux takes (`dev_valid_name`), once.
+/// Checks that Linux accepts the name (`dev_valid_name`) and that it is unique.
 fn check_name(name: &Spanned<String>, node: &Node) -> Result<(), ConfigError> {
     let text = name.value.as_str();
     let bad = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '/' | ':');
@@ -214,7 +215,7 @@ impl Attributes {
         for text in &self.addresses {
             let expected = "a unicast address with its prefix length, such as fc00::2/64";
             let written = text.value.trim();
-            // Without a length it is a host's.
+            // Without a prefix length it is a host address.
             let host = || written.parse::<IpAddr>().ok().map(IpNet::from);
             let net = written.parse().ok().or_else(host);
             let net = net
@@ -295,7 +296,7 @@ impl Vlan {
                 id,
                 protocol,
             };
-            // Linux gives a VLAN device the address of the device below.
+            // Linux gives a VLAN device the MAC address of its lower device.
             if !has_mac {
                 link.mac = mac;
             }

@@ -1,8 +1,8 @@
-//! Whose is a packet that comes back from a service? Proxies with one way back are allowed where the packet tells. And does it
-//! end?
+//! Checks that each packet returned by a service belongs to exactly one SR proxy, and that no frame
+//! loops. Proxies may share a return path if a returned packet identifies its proxy.
 //!
-//! The draft binds an interface to one static or dynamic proxy for each type of traffic, and to any number of
-//! masquerading ones (draft-ietf-spring-srv6-service-programming 6.1, 6.1.2.1, 6.4).
+//! The draft allows one static or dynamic proxy per traffic type on an interface, and any number of
+//! masquerading proxies (draft-ietf-spring-srv6-service-programming 6.1, 6.1.2.1, 6.4).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -14,10 +14,10 @@ use crate::behavior::{Behavior, Seg6Local};
 use crate::grammar::{Names, value};
 use crate::route::{Encap, Route, RouteKey};
 
-/// The proxies of `route` get along with those of `routes`, of which one with its own key does not count.
+/// Checks the proxies of `route` against those of `routes`. A route with the same key is ignored.
 ///
 /// # Errors
-/// Which other SID would claim the same packets, and why; that `chain fromVNF` belongs to no SID; or that frames would go round.
+/// Another SID claims the same packets, `chain fromVNF` belongs to no SID, or frames would loop.
 pub fn check(
     route: &Route,
     routes: &BTreeMap<RouteKey, Route>,
@@ -41,8 +41,8 @@ pub fn check(
     Ok(())
 }
 
-/// A frame has no hop limit, and End.AS gives it headers with a new one each time: one that came back to the same SID would go
-/// round for ever. (A packet's own hop limit ends that.)
+/// A frame has no hop limit, and End.AS pushes headers with a fresh one. A frame that returns to
+/// the same SID would loop forever. A packet's own hop limit ends such a loop.
 fn goes_round(
     route: &Route,
     local: &Seg6Local,
@@ -59,8 +59,8 @@ fn goes_round(
     way_to(route, local, &mut others).map_or(Ok(()), |way| Err(round(route, &way)))
 }
 
-/// The static proxies that frames come by on their way from one to the SID of `route`, of these others, which are used up;
-/// None: they do not come there.
+/// Returns the static proxies that frames pass on their way from one to the SID of `route`, or
+/// `None` if they do not reach it. Removes visited proxies from the others.
 fn way_to<'a>(
     route: &Route,
     from: &Seg6Local,
@@ -111,7 +111,7 @@ fn proxies(route: &Route) -> impl Iterator<Item = &Seg6Local> {
     })
 }
 
-/// `chain fromVNF` repeats what an inbound SID of that behavior says.
+/// `chain fromVNF` repeats the configuration of an inbound SID of that behavior.
 fn has_inbound<'a>(
     local: &Seg6Local,
     others: impl Iterator<Item = &'a Route>,
@@ -134,7 +134,7 @@ fn has_inbound<'a>(
     })
 }
 
-/// Why a packet could be of either; none: it tells whose it is.
+/// Returns why a returned packet could belong to either proxy, or `None` if it identifies one.
 fn both_claim(one: &Seg6Local, other: &Seg6Local) -> Option<&'static str> {
     let from_vnf = |local: &Seg6Local| local.proxy.chain == Some(Chain::FromVnf);
     if one.back() != other.back() || from_vnf(one) || from_vnf(other) {
@@ -150,11 +150,12 @@ fn both_claim(one: &Seg6Local, other: &Seg6Local) -> Option<&'static str> {
             .map(|flows| (flows, local.proxy.age.unwrap_or(0)))
     };
     match (masquerades(one), masquerades(other)) {
-        // Broadcasts of an IP service to its neighbors are the kernel's, those in a frame of a chain are the chain's.
+        // Broadcasts of an IP service to its neighbors are punted. Broadcasts in a frame of a chain
+        // belong to the chain.
         _ if either(InnerType::L2) => Some("a service that sees frames may send any"),
         (true, true) if one.flavors == other.flavors => None,
         (true, true) => Some("both take IPv6 packets with an SRH, by different flavors"),
-        // A flow tells whose its packets are.
+        // A flow identifies the proxy of its packets.
         (false, false) if by_flow(one).is_some() && by_flow(one) == by_flow(other) => None,
         (false, false) if both(InnerType::Ipv6) => Some("both take IPv6 packets"),
         (false, false) if both(InnerType::Ipv4) => Some("both take IPv4 packets"),
@@ -196,7 +197,7 @@ mod tests {
     use crate::grammar::route;
     use crate::grammar::tests::{ctx, names};
 
-    /// What is said when these lines are added one after the other.
+    /// Returns the messages after adding these lines one by one.
     fn added(lines: &[&str]) -> Result<(), String> {
         let mut routes = BTreeMap::new();
         for line in lines {
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn sids_share_a_port_where_a_packet_tells_whose_it_is() {
+    fn sids_share_a_port_if_packets_identify_their_sid() {
         for (one, other) in [
             (
                 "End.AD oif eth1 nh6 fd00::1",
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn sids_that_claim_the_same_packets_are_refused_and_both_are_named() {
+    fn sids_that_claim_the_same_packets_are_refused() {
         for (one, other, why) in [
             (
                 "End.AD oif eth1 nh6 fd00::1",
@@ -262,7 +263,7 @@ mod tests {
                 "both take IPv6 packets",
             ),
             (
-                "End.AD oif eth1 nh6 fd00::1 nh4 10.0.0.1",
+                "End.AD oif eth1 nh4 10.0.0.1",
                 "End.AS oif eth1 nh4 10.0.0.1 segs fc00::1 src fc00::2",
                 "both take IPv4 packets",
             ),
@@ -310,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_would_come_back_to_a_static_proxy_for_ever_are_refused() {
+    fn frame_loops_through_static_proxies_are_refused() {
         let frames = |number: u32, dev: &str, segs: &str| {
             sid(
                 number,
@@ -337,19 +338,19 @@ mod tests {
             added(&[&others[0], &others[1], &elsewhere, &elsewhere]),
             Ok(())
         );
-        // A packet's own hop limit ends it.
+        // The packet's own hop limit ends the loop.
         let packets = sid(1, "End.AS oif eth1 nh6 fd00::1 segs fdf1::1 src fc00::9");
         assert_eq!(added(&[&packets]), Ok(()));
     }
 
     #[test]
-    fn a_sid_that_is_put_in_the_place_of_itself_does_not_clash() {
+    fn replacing_a_sid_does_not_conflict_with_itself() {
         let line = sid(1, "End.AD oif eth1 nh6 fd00::1");
         assert_eq!(added(&[&line, &line.replace("fd00::1", "fd00::2")]), Ok(()));
     }
 
     #[test]
-    fn next_hops_of_one_sid_are_told_apart_as_well() {
+    fn next_hops_of_one_sid_are_compared_too() {
         let hop = |dev, nh6| {
             format!("nexthop encap seg6local action End.AD oif {dev} nh6 {nh6} dev {dev}")
         };
@@ -361,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_back_alone_belongs_to_an_inbound_sid_of_that_interface() {
+    fn a_return_path_needs_an_inbound_sid_on_its_interface() {
         let inbound = sid(1, "End.AD chain inbound oif eth1 nh6 fd00::1 age 5");
         let back =
             "default encap seg6local action End.AD chain fromVNF iif eth1 dev eth1 table 100";

@@ -75,7 +75,7 @@ fn a_file_becomes_a_node() {
 }
 
 #[test]
-fn an_empty_file_and_a_list_of_names_are_legal() {
+fn an_empty_file_and_a_list_of_names_are_valid() {
     for text in ["", "\n# nothing\n", "ports:\nroutes: []\n"] {
         let node = node(text).unwrap_or_else(|error| panic!("{text}: {error}"));
         assert!(node.links.is_empty(), "{text}");
@@ -86,7 +86,7 @@ fn an_empty_file_and_a_list_of_names_are_legal() {
 }
 
 #[test]
-fn addresses_bring_the_routes_that_the_kernel_makes() {
+fn addresses_imply_the_routes_of_the_kernel() {
     let node = node(
         "ports: {eth0: {addresses: [fc00::2/64, fc02::2/127, 10.0.0.1/24, 10.0.0.2/24, 10.0.1.1/32]}, eth1: {}}",
     );
@@ -131,13 +131,13 @@ fn an_error_in_a_line_points_at_the_word_in_the_file() {
         ),
         (
             "rules: [\"from fd00::/8 lookup\"]",
-            "line 1, column 30: `lookup` lacks its value",
+            "line 1, column 30: `lookup` needs a value",
         ),
         (
             "ports: [eth0]\nneighbors: [fc00::1 dev eth0]",
             "line 2, column 29: missing `lladdr`",
         ),
-        // Words of a folded scalar cannot be told apart: the error is at its beginning.
+        // Words of a folded scalar have no places of their own, so the error is at its beginning.
         (
             "ports: [eth0]\nroutes:\n- >\n  fc00::/64\n  dev eth1\n",
             "line 4, column 3: no such interface \"eth1\"",
@@ -222,12 +222,12 @@ fn an_error_in_the_yaml_or_in_a_value_has_its_line_and_column() {
 }
 
 #[test]
-fn a_route_that_is_there_is_refused_and_the_kernels_own_may_be_repeated() {
+fn a_duplicate_route_is_refused_except_implied_ones() {
     let ports = "ports: {eth0: {addresses: [\"10.0.0.1/24\"]}}\n";
     let twice = format!("{ports}routes:\n- 10.1.0.0/16 dev eth0\n- 10.1.0.0/16 via 10.0.0.2\n");
-    assert!(error(&twice).starts_with("line 4, column 3: route is there already: \"10.1.0.0/16\""));
+    assert!(error(&twice).starts_with("line 4, column 3: duplicate route: \"10.1.0.0/16\""));
     let connected = format!("{ports}routes:\n- 10.0.0.0/24 via 10.0.0.2\n");
-    assert!(error(&connected).contains("there already"));
+    assert!(error(&connected).contains("duplicate route"));
     let pasted =
         format!("{ports}routes:\n- 10.0.0.0/24 dev eth0 proto kernel scope link src 10.0.0.1\n");
     assert!(node(&pasted).is_ok());
@@ -236,7 +236,7 @@ fn a_route_that_is_there_is_refused_and_the_kernels_own_may_be_repeated() {
 #[test]
 fn what_nobody_would_do_is_refused() {
     let with = |route: &str| format!("ports: [eth0]\nroutes:\n- {route}\n");
-    // The kernel does this one.
+    // The kernel supports this one.
     let signed = "fc00::1 encap seg6 mode encap segs fc00::5 hmac 1 dev eth0";
     assert!(node(&with(signed)).is_ok());
     assert!(error(&with("fc00::/64 nhid 7")).contains("nexthop objects are the kernel's"));
@@ -247,7 +247,7 @@ fn what_nobody_would_do_is_refused() {
 }
 
 #[test]
-fn an_overlay_is_resolved_against_the_live_node_and_is_all_sidesteps() {
+fn an_overlay_is_resolved_in_the_live_node() {
     let live = node(FILE).expect("legal");
     let text = "ports: [eth0]\nroutes: [\"fd77::1 encap seg6local action End.DT4 table 7 dev eth1\", fd78::/64 via fc01::9]\nrules: [from fd00::/8 lookup 7]\n";
     let overlay = File::parse(text)
@@ -274,7 +274,7 @@ fn an_overlay_is_resolved_against_the_live_node_and_is_all_sidesteps() {
 }
 
 #[test]
-fn hmac_keys_have_a_secret_here_or_in_a_file_of_its_own_and_no_error_quotes_it() {
+fn hmac_secrets_come_from_the_file_and_errors_hide_them() {
     let keys =
         "hmac: {7: {algorithm: sha256, secret: \"hush\"}, 8: {algorithm: sha1, secret_file: k8}}";
     let mut file = File::parse(keys).expect("YAML");
@@ -326,7 +326,7 @@ fn a_file_can_be_part_of_another_document() {
 }
 
 #[test]
-fn a_binding_sid_is_nothing_else_on_its_node() {
+fn a_binding_sid_has_no_other_use() {
     let with = |sid: &str, route: &str| {
         format!(
             "ports: {{eth0: {{addresses: [fc00::2/64]}}, eth1: {{}}}}\npolicies:\n\
@@ -357,7 +357,7 @@ fn a_binding_sid_is_nothing_else_on_its_node() {
         let added = File::parse(&text).expect("YAML").overlay(&live);
         assert_eq!(added.expect_err(route).to_string(), found);
     }
-    // What is there before the policies: the node's addresses, and what the kernel has.
+    // Existing routes: those of the node's addresses and of the kernel.
     let plain = "fc0a::/16 via fc00::1";
     let want = "line 3, column 26: a route to fc00::2/128 takes the packets to \"fc00::2\"";
     let found = error(&with("fc00::2", plain));

@@ -1,4 +1,4 @@
-//! Between the YAML reader and the grammar: places of words, and errors.
+//! Connects the YAML reader with the grammar: places of words, and errors.
 
 use serde::de::DeserializeOwned;
 use serde_saphyr::{Location, Spanned};
@@ -6,9 +6,9 @@ use serde_saphyr::{Location, Spanned};
 use crate::error::{ConfigError, Place};
 use crate::grammar::Words;
 
-/// Reads a document of which every part may be missing.
+/// Reads a document in which every key is optional.
 pub(super) fn parse<T: DeserializeOwned + Default>(text: &str) -> Result<T, ConfigError> {
-    // An empty file says nothing: it is not an error.
+    // An empty file is valid.
     let document: Option<T> = parse_whole(text)?;
     Ok(document.unwrap_or_default())
 }
@@ -16,7 +16,7 @@ pub(super) fn parse<T: DeserializeOwned + Default>(text: &str) -> Result<T, Conf
 /// Reads a document.
 ///
 /// # Errors
-/// The first thing that is wrong, with its line and column.
+/// Returns the first error with its line and column.
 pub fn parse_whole<T: DeserializeOwned>(text: &str) -> Result<T, ConfigError> {
     serde_saphyr::from_str(text).map_err(|error| config_error(&error))
 }
@@ -25,7 +25,8 @@ fn config_error(error: &serde_saphyr::Error) -> ConfigError {
     let place = error.location().map_or(Place::Whole, place);
     let text = error.without_snippet().to_string();
     let first = text.lines().next().unwrap_or_default();
-    // serde says "unknown field `x`, expected one of …"; the YAML reader adds the place, which is said already.
+    // serde's message is "unknown field `x`, expected one of …". The YAML reader appends the place,
+    // which is redundant here.
     let message = first.split(" at line ").next().unwrap_or(first);
     let (problem, expected) = match message.split_once(", expected ") {
         Some((problem, expected)) => (problem, expected),
@@ -52,7 +53,7 @@ pub(super) fn words(line: &Spanned<String>) -> Words<'_> {
     let text = line.value.chars().count() as u64;
     let one_line = !line.value.contains('\n');
     match place(location) {
-        // The scalar is in the file as it is in memory, perhaps in quotes.
+        // The scalar is written in the file as it is in memory, possibly quoted.
         Place::File { line: number, .. } if one_line && written == text => {
             Words::from_file(&line.value, number, column)
         }
@@ -63,7 +64,7 @@ pub(super) fn words(line: &Spanned<String>) -> Words<'_> {
     }
 }
 
-/// An error about a value that is no line of words.
+/// Returns an error about a value that is not a line of words.
 pub fn wrong<T>(
     at: &Spanned<T>,
     problem: impl Into<String>,

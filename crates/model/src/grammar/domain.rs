@@ -1,4 +1,4 @@
-//! The SR domain, in and out: `sid-block PREFIX`, `inside DEV`.
+//! Parser and printer of the SR domain: `sid-block PREFIX`, `inside DEV`.
 
 use super::words::{Words, unknown};
 use super::{Context, value};
@@ -6,10 +6,10 @@ use crate::domain::Entry;
 use crate::error::ConfigError;
 use crate::route::Family;
 
-/// Reads an entry.
+/// Parses an entry.
 ///
 /// # Errors
-/// The first word that is unknown, illegal, missing or too many.
+/// Returns the first unknown, invalid, missing or surplus word.
 pub fn parse(words: &mut Words, ctx: &Context) -> Result<Entry, ConfigError> {
     let expected = "sid-block PREFIX or inside DEV";
     let Some(word) = words.take() else {
@@ -35,13 +35,13 @@ fn sid_block(words: &mut Words) -> Result<ipnet::Ipv6Net, ConfigError> {
     }
 }
 
-/// The name of an interface that is there: a misspelled one would be outside.
+/// Checks that the interface exists: a misspelled name would silently be an outside port.
 fn port(words: &mut Words, ctx: &Context) -> Result<String, ConfigError> {
     let ifindex = words.interface("inside", ctx.names)?;
     Ok(value::interface_text(ifindex, ctx.names))
 }
 
-/// What may come next on the line of an entry after these words; for shell completion.
+/// Returns the words that may follow these words on the line of an entry, for shell completion.
 pub fn completions(words: &[&str]) -> Vec<&'static str> {
     if words.is_empty() {
         vec!["sid-block", "inside"]
@@ -50,7 +50,7 @@ pub fn completions(words: &[&str]) -> Vec<&'static str> {
     }
 }
 
-/// Writes an entry.
+/// Prints an entry.
 pub fn print(entry: &Entry) -> String {
     match entry {
         Entry::SidBlock(block) => format!("sid-block {block}"),
@@ -75,7 +75,7 @@ mod tests {
     fn what_is_wrong_is_said_at_its_word() {
         for (line, expected) in [
             ("", "word 1: missing what is of the domain"),
-            ("sid-block", "word 2: `sid-block` lacks its value"),
+            ("sid-block", "word 2: `sid-block` needs a value"),
             ("sid-block 10.0.0.0/8", "word 2:"),
             ("sid-block fc00::/129", "word 2:"),
             ("inside eth9", "word 2:"),

@@ -1,4 +1,4 @@
-//! `encap seg6 …` and `encap seg6local …`, in and out.
+//! Parser and printer of `encap seg6 …` and `encap seg6local …`.
 
 use std::fmt::Write;
 use std::net::Ipv6Addr;
@@ -14,13 +14,13 @@ use crate::error::ConfigError;
 use crate::route::{Encap, Family};
 use crate::vlan::VlanTableId;
 
-/// Lengths of a NEXT-C-SID that are not given: Locator-Block and Locator-Node Function, in bits.
-/// Linux: `SEG6_LOCAL_LCBLOCK_DBITS`, `SEG6_LOCAL_LCNODE_FN_DBITS`.
+/// Default lengths of a NEXT-C-SID: Locator-Block and Locator-Node Function, in bits. Linux:
+/// `SEG6_LOCAL_LCBLOCK_DBITS`, `SEG6_LOCAL_LCNODE_FN_DBITS`.
 const NEXT_CSID_BITS: (u8, u8) = (32, 16);
-/// The same of a REPLACE-C-SID: the lengths of the example in RFC 9800 4.2.
+/// Default lengths of a REPLACE-C-SID, from the example in RFC 9800 4.2.
 const REPLACE_CSID_BITS: (u8, u8) = (48, 32);
 
-/// An encapsulation as read, with what is needed to check it once the family of the route is known.
+/// A parsed encapsulation. It can be checked once the family of the route is known.
 pub(super) struct Parsed<'a> {
     pub(super) encap: Encap,
     /// The word `seg6` or `seg6local`.
@@ -29,7 +29,7 @@ pub(super) struct Parsed<'a> {
 }
 
 impl Parsed<'_> {
-    /// The family that the encapsulation demands of its route, if it does.
+    /// Returns the family that the encapsulation requires of its route, if any.
     pub(super) fn family(&self) -> Option<Family> {
         match &self.encap {
             Encap::Seg6Local(_) => Some(Family::V6),
@@ -61,21 +61,20 @@ impl Parsed<'_> {
         wrong.map_err(|wrong| self.error(&wrong))
     }
 
-    /// The error at the word that it is about.
+    /// Returns the error with the place of the offending word.
     pub(super) fn error(&self, wrong: &Wrong) -> ConfigError {
         let word = self.seen.word(wrong.keyword).unwrap_or(self.kind);
         let mut expected = wrong.expected.clone();
-        // As in iproute2, `table` right behind the behavior is the behavior's. (Linux then ignores it.)
+        // As in iproute2, a `table` after the behavior belongs to the behavior. (Linux then ignores
+        // it.)
         if wrong.keyword == Attribute::Table.keyword() {
-            expected.push_str(
-                "; the table of the route itself stands behind `dev` or in front of `encap`",
-            );
+            expected.push_str("; write the route's own table after `dev` or before `encap`");
         }
         ConfigError::new(word.place, wrong.problem.clone(), word.text, expected)
     }
 }
 
-/// Reads what follows `encap`.
+/// Parses the words after `encap`.
 pub(super) fn parse<'a>(words: &mut Words<'a>, ctx: &Context) -> Result<Parsed<'a>, ConfigError> {
     let expected = "seg6 or seg6local";
     let kind = words.value("encap", expected)?;
@@ -224,7 +223,7 @@ fn parse_seg6local<'a>(
                 word.place,
                 problem,
                 word.text,
-                "it with `flavors next-csid` or `flavors replace-csid` only",
+                "`flavors next-csid` or `flavors replace-csid`",
             ));
         }
     }
@@ -252,7 +251,7 @@ fn parse_flavors(words: &mut Words, flavors: &mut Flavors) -> Result<(), ConfigE
     let expected = join(Flavor::ALL.iter().map(|flavor| flavor.word()), ", ");
     let value = words.value("flavors", &expected)?;
     for text in value.text.split(',') {
-        // iproute2 compares flavors (and nothing else) without regard to case.
+        // iproute2 compares flavors, and only these, ignoring case.
         let flavor = Flavor::ALL
             .into_iter()
             .find(|flavor| flavor.word().eq_ignore_ascii_case(text));
@@ -284,7 +283,7 @@ fn parse_flavors(words: &mut Words, flavors: &mut Flavors) -> Result<(), ConfigE
     Ok(())
 }
 
-/// Segments in the order of travel, and whether they were written as `ip route show` prints them.
+/// Segments in order of travel, and whether they are in the notation of `ip route show`.
 #[derive(Default)]
 struct Segments {
     list: Vec<Ipv6Addr>,
@@ -292,7 +291,8 @@ struct Segments {
 }
 
 impl Segments {
-    /// Where an SRH is inserted, the kernel keeps a last segment for the packet's own destination, and shows it as ::.
+    /// Removes the placeholder `::`. For an inserted SRH, the kernel keeps a last segment for the
+    /// packet's own destination and prints it as `::`.
     fn drop_placeholder(&mut self, inserted: bool) {
         if inserted && self.shown && self.list.last() == Some(&Ipv6Addr::UNSPECIFIED) {
             self.list.pop();
@@ -300,7 +300,7 @@ impl Segments {
     }
 }
 
-/// What follows `segs`: `A,B`.
+/// Parses the value of `segs`: `A,B`.
 pub(super) fn parse_list(words: &mut Words, keyword: Word) -> Result<Vec<Ipv6Addr>, ConfigError> {
     let segments = parse_segments(words, keyword)?;
     let encap = Seg6Encap {
@@ -316,7 +316,7 @@ pub(super) fn parse_list(words: &mut Words, keyword: Word) -> Result<Vec<Ipv6Add
     Ok(encap.segments)
 }
 
-/// What follows `segs`: `A,B`, or `2 [ A B ]`.
+/// Parses the value of `segs`: `A,B`, or `2 [ A B ]`.
 fn parse_segments(words: &mut Words, keyword: Word) -> Result<Segments, ConfigError> {
     let expected = format!("1 to {SEGMENTS_MAX} IPv6 addresses, separated by commas");
     let first = words.value("segs", &expected)?;
@@ -346,9 +346,10 @@ fn parse_segments(words: &mut Words, keyword: Word) -> Result<Segments, ConfigEr
             list.push(one(first.place, text)?);
         }
     }
-    // One more than the maximum may be the placeholder of an insertion; the check of the whole counts again.
+    // One segment more than the maximum may be the placeholder of an insertion. `check` counts
+    // again.
     if list.len() > SEGMENTS_MAX + usize::from(shown) {
-        let problem = format!("{} segments are too many after", list.len());
+        let problem = format!("too many segments ({}) after", list.len());
         return Err(ConfigError::new(
             keyword.place,
             problem,
@@ -372,17 +373,13 @@ fn parse_srh(words: &mut Words, word: Word) -> Result<Segments, ConfigError> {
         None => Ok(segments),
         Some(hmac) => {
             let problem = "not supported inside `srh`";
-            Err(ConfigError::new(
-                hmac.place,
-                problem,
-                hmac.text,
-                "it left out",
-            ))
+            Err(ConfigError::new(hmac.place, problem, hmac.text, ""))
         }
     }
 }
 
-/// `ip route show` prints the key id in hexadecimal, without `0x`; what it reads is decimal unless it says `0x`.
+/// `ip route show` prints the key ID in hexadecimal without `0x`. As input, only `0x` marks
+/// hexadecimal.
 fn parse_hmac(words: &mut Words, shown: bool) -> Result<u32, ConfigError> {
     if !shown {
         return words.number("hmac", 1, u32::MAX);
@@ -398,7 +395,7 @@ fn parse_hmac(words: &mut Words, shown: bool) -> Result<u32, ConfigError> {
     )
 }
 
-/// Writes `encap …`, without blanks around it.
+/// Prints `encap …`, without surrounding blanks.
 pub fn print(encap: &Encap, names: &dyn Names, style: Style) -> String {
     match encap {
         Encap::Seg6(seg6) => print_seg6(seg6, names, style),
@@ -440,7 +437,7 @@ fn print_seg6local(local: &Seg6Local, names: &dyn Names, style: Style) -> String
                 continue;
             }
             Attribute::Count => {
-                // `ip route show` prints the kernel's counters with -s, and nothing without.
+                // `ip route show` prints the kernel's counters only with -s.
                 text.push_str(if style == Style::Add { " count" } else { "" });
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Neighbors: `ip neigh add …` in, `ip neigh add …` or `ip neigh show` out.
+//! Parser and printer of neighbors, in the grammar of `ip neigh add` and `ip neigh show`.
 
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -10,10 +10,11 @@ use crate::node::{IfIndex, Mac, Neighbor};
 
 const STATES: &str = "permanent, noarp, reachable, stale, delay, probe, failed, incomplete or none";
 
-/// Reads a neighbor: `ADDRESS lladdr MAC dev DEV [nud STATE]`. Without a state it is permanent, as `ip` has it.
+/// Parses a neighbor: `ADDRESS lladdr MAC dev DEV [nud STATE]`. The default state is permanent, as
+/// in `ip`.
 ///
 /// # Errors
-/// The first word that is unknown, double, illegal or missing.
+/// Returns the first unknown, repeated, invalid or missing word.
 pub fn parse(
     words: &mut Words,
     ctx: &Context,
@@ -26,9 +27,9 @@ pub fn parse(
             "dev" => "dev",
             "nud" => "nud",
             "to" => "to",
-            // Flags that `ip neigh show` prints; they do not matter to forwarding.
+            // Flags that `ip neigh show` prints. They do not affect forwarding.
             "router" | "extern_learn" | "managed" => continue,
-            // `ip neigh show` prints the state alone, in capitals.
+            // `ip neigh show` prints the state without a keyword, in capitals.
             text if State::from_word(&text.to_ascii_lowercase()).is_some() => {
                 seen.note("nud", word)?;
                 state = State::from_word(&text.to_ascii_lowercase());
@@ -76,7 +77,7 @@ pub fn parse(
     }
     match (state, lladdr) {
         (State::Unresolved, Some(_)) => {
-            // INVARIANT: an address was read behind the keyword.
+            // INVARIANT: the parser read an address after the keyword.
             let word = seen.word("lladdr").expect("noted");
             Err(invalid(
                 word,
@@ -94,15 +95,15 @@ pub fn parse(
     })
 }
 
-/// Reads one line.
+/// Parses one line.
 ///
 /// # Errors
-/// As [`parse`].
+/// See [`parse`].
 pub fn parse_line(line: &str, ctx: &Context) -> Result<((IfIndex, IpAddr), Neighbor), ConfigError> {
     parse(&mut Words::from_line(line), ctx)
 }
 
-/// Neighbor states, as far as the model tells them apart.
+/// Neighbor states that the model distinguishes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     /// Never goes stale.
@@ -125,13 +126,14 @@ impl State {
 }
 
 impl Mac {
-    /// It names one station: the group bit is not set, and it is not zero.
+    /// Returns true for a unicast address: the group bit is clear and it is not zero.
     pub fn is_unicast(&self) -> bool {
         self.0[0] & 1 == 0 && self.0 != [0; 6]
     }
 }
 
-/// Writes a neighbor, on one line. States that the model does not tell apart are written as one of them.
+/// Prints a neighbor on one line. States that the model does not distinguish are printed as one of
+/// them.
 pub fn print(
     key: &(IfIndex, IpAddr),
     neighbor: &Neighbor,
@@ -169,7 +171,7 @@ mod tests {
     use crate::grammar::tests::{ctx, names};
 
     #[test]
-    fn neighbors_are_read_and_written_as_ip_writes_them() {
+    fn neighbors_are_parsed_and_printed_as_by_ip() {
         for (line, add, show) in [
             (
                 "fc01::1 lladdr 02:00:00:00:00:11 dev eth1",

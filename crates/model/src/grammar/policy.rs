@@ -1,6 +1,5 @@
-//! SR policies, in and out:
-//! `NAME color N endpoint ADDRESS [bsid SID] [mode MODE] … {[preference N] segs A,B,… [weight N] …}`; and what steers
-//! into them.
+//! Parser and printer of SR policies: `NAME color N endpoint ADDRESS [bsid SID] [mode MODE] …
+//! {[preference N] segs A,B,… [weight N] …}`, and of the words that steer routes into them.
 
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -16,13 +15,13 @@ use crate::policy::{
 const EXPECTED: &str =
     "color, endpoint, bsid, mode, tunsrc, hmac, drop-upon-invalid, preference, segs or weight";
 const MODES: [EncapMode; 2] = [EncapMode::Encap, EncapMode::EncapRed];
-/// LIMIT: bytes of a policy's name.
+/// LIMIT: length of a policy's name in bytes.
 const NAME_MAX: usize = 64;
 
-/// Reads a policy and its name.
+/// Parses a policy and its name.
 ///
 /// # Errors
-/// The first word that is unknown, double, illegal or missing.
+/// Returns the first unknown, repeated, invalid or missing word.
 pub fn parse(words: &mut Words) -> Result<(String, Policy), ConfigError> {
     let name = parse_name(words)?;
     let mut draft = Draft::default();
@@ -32,10 +31,10 @@ pub fn parse(words: &mut Words) -> Result<(String, Policy), ConfigError> {
     Ok((name, draft.finish(words)?))
 }
 
-/// Reads the name of a policy.
+/// Parses the name of a policy.
 ///
 /// # Errors
-/// There is none, or what is there cannot be one.
+/// The name is missing or invalid.
 pub fn parse_name(words: &mut Words) -> Result<String, ConfigError> {
     let expected = "the name of a policy: letters, digits, `-`, `_` and `.`, up to 64";
     let Some(word) = words.take() else {
@@ -48,7 +47,7 @@ pub fn parse_name(words: &mut Words) -> Result<String, ConfigError> {
     Ok(word.text.to_owned())
 }
 
-/// What has been read of a policy.
+/// The parsed part of a policy.
 #[derive(Default)]
 struct Draft<'a> {
     seen: Once<'a>,
@@ -59,11 +58,11 @@ struct Draft<'a> {
     tunsrc: Option<std::net::Ipv6Addr>,
     hmac: Option<u32>,
     drop_upon_invalid: bool,
-    /// With the word that begins each.
+    /// Candidate paths with their first word.
     candidates: Vec<(Word<'a>, Candidate)>,
-    /// The last list has its weight.
+    /// True if the last list has a weight.
     weighted: bool,
-    /// The word in front of each list, and how many segments that has.
+    /// The word before each list, and its number of segments.
     lengths: Vec<(Word<'a>, usize)>,
 }
 
@@ -175,15 +174,15 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Each list fits an SRH with an HMAC, if there is to be one.
+    /// Checks that each list fits into a signed SRH, if the policy has an HMAC key.
     fn must_be_signed(&self) -> Result<(), ConfigError> {
-        // RFC 8986 5.2: the first segment is only in the destination address.
+        // RFC 8986 5.2: the destination address alone holds the first segment.
         let left_out = usize::from(self.mode == Some(EncapMode::EncapRed));
         let most = SIGNED_MAX + left_out;
         let too_long = self.lengths.iter().find(|(_, length)| *length > most);
         match too_long.filter(|_| self.hmac.is_some()) {
             Some((word, length)) => {
-                let problem = format!("{length} segments are too many to be signed after");
+                let problem = format!("too many segments to sign ({length}) after");
                 let expected = format!("up to {most} with `hmac`");
                 Err(ConfigError::new(word.place, problem, word.text, expected))
             }
@@ -226,7 +225,7 @@ fn sid(words: &mut Words) -> Result<std::net::Ipv6Addr, ConfigError> {
     words.parsed("bsid", expected, |text| text.parse().ok().filter(legal))
 }
 
-/// Writes a policy.
+/// Prints a policy.
 pub fn print(name: &str, policy: &Policy) -> String {
     let PolicyId { color, endpoint } = policy.id;
     let mut text = format!("{name} color {color} endpoint {endpoint}");
@@ -253,7 +252,7 @@ pub fn print(name: &str, policy: &Policy) -> String {
     text
 }
 
-/// Writes what steers a route's packets into policies.
+/// Prints the words that steer a route's packets into policies.
 pub(super) fn print_steering(steering: &Steering) -> String {
     let mut parts = vec![];
     parts.extend(steering.policy.iter().map(|it| format!("policy {it}")));
@@ -270,7 +269,7 @@ pub(super) fn print_steering(steering: &Steering) -> String {
     parts.join(" ")
 }
 
-/// `10,12-14`.
+/// Prints DSCPs as ranges: `10,12-14`.
 fn ranges(ascending: &[u8]) -> String {
     let mut ranges: Vec<(u8, u8)> = vec![];
     for &dscp in ascending {
@@ -286,7 +285,7 @@ fn ranges(ascending: &[u8]) -> String {
     text.collect::<Vec<_>>().join(",")
 }
 
-/// What may come next on the line of a policy after these words; for shell completion.
+/// Returns the words that may follow these words on the line of a policy, for shell completion.
 pub fn completions(words: &[&str]) -> Vec<&'static str> {
     match words.last().copied() {
         None
@@ -336,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn candidate_paths_stand_in_the_order_of_their_preference() {
+    fn candidate_paths_are_ordered_by_preference() {
         let line = "p color 1 endpoint ::1 segs fc00::1 preference 300 segs fc00::3 preference 200 segs fc00::2";
         let (_, policy) = read(line).expect("well-formed");
         let preferences: Vec<u32> = policy.candidates.iter().map(|it| it.preference).collect();
@@ -390,7 +389,7 @@ mod tests {
             let long = line(bad, &format!("hmac 7 {mode}"));
             let found = read(&long).expect_err(&long).to_string();
             let expected = format!(
-                "word 10: {bad} segments are too many to be signed after \"segs\"; expected up to {good} with `hmac`"
+                "word 10: too many segments to sign ({bad}) after \"segs\"; expected up to {good} with `hmac`"
             );
             assert_eq!(found, expected);
         }

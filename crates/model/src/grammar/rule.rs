@@ -1,4 +1,4 @@
-//! Policy rules: `ip rule add …` in, `ip rule add …` or `ip rule show` out.
+//! Parser and printer of policy rules, in the grammar of `ip rule add` and `ip rule show`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,16 +14,16 @@ use crate::error::ConfigError;
 use crate::node::TableId;
 use crate::route::{Family, Owner, Rule, RuleAction};
 
-/// The rules of a node, as [`crate::node::Node::rules`] holds them.
+/// The rules of a node, as in [`crate::node::Node::rules`].
 pub type Rules = BTreeMap<(Family, u32), Vec<Rule>>;
 
-/// LIMIT: the kernel's, `IFNAMSIZ` less the terminating zero.
+/// LIMIT: the kernel's `IFNAMSIZ`, without the terminating zero.
 const NAME_MAX: usize = 15;
 
 const EXPECTED: &str = "not, from, to, iif, oif, priority, lookup, l3mdev, suppress_prefixlength, blackhole, unreachable, prohibit, \
                         seg6local-behaviour, or a selector of `ip rule` that is left to the kernel (fwmark, tos, ipproto, sport, …)";
 
-/// Selectors and actions with a value that the fast path does not know.
+/// Selectors and actions with a value that the fast path does not support.
 const UNSUPPORTED: [&str; 14] = [
     "fwmark",
     "tos",
@@ -41,13 +41,13 @@ const UNSUPPORTED: [&str; 14] = [
     "map-to",
 ];
 
-/// Reads a rule. A rule that names no prefix and has no family from the context is one for each family (where `ip`
-/// without `-6` takes it for IPv4 alone), so there may be two.
+/// Parses a rule. A rule without a prefix and without a family in the context becomes one rule per
+/// family, so the result may have two. (`ip` without `-6` adds it for IPv4 only.)
 ///
-/// `rules` are those that are there: they decide the priority of a rule that has none.
+/// `rules` are the existing rules. They determine the priority of a rule without `priority`.
 ///
 /// # Errors
-/// The first word that is unknown, double, illegal or missing.
+/// Returns the first unknown, repeated, invalid or missing word.
 pub fn parse(words: &mut Words, ctx: &Context, rules: &Rules) -> Result<Vec<Rule>, ConfigError> {
     read(words, ctx)?.finish(words, ctx, rules)
 }
@@ -68,7 +68,7 @@ fn read<'a>(words: &mut Words<'a>, ctx: &Context) -> Result<Draft<'a>, ConfigErr
     Ok(draft)
 }
 
-/// What the fast path knows, in the order in which `ip rule help` has it.
+/// Supported selectors, in the order of `ip rule help`.
 const SELECTORS: [&str; 7] = [
     "not",
     "from",
@@ -87,8 +87,8 @@ const ACTIONS: [&str; 6] = [
     "seg6local-behaviour",
 ];
 
-/// What may come next on the line of a rule after these words; for shell completion. Values of the operator's own (prefixes,
-/// numbers, interfaces) have no candidates.
+/// Returns the words that may follow these words on the line of a rule, for shell completion.
+/// Prefixes, numbers and interfaces have no candidates.
 pub fn completions(words: &[&str]) -> Vec<&'static str> {
     match words.last().copied().unwrap_or_default() {
         "lookup" | "table" => return vec!["main", "local", "default"],
@@ -114,13 +114,13 @@ pub fn completions(words: &[&str]) -> Vec<&'static str> {
     selectors.chain(actions).collect()
 }
 
-/// The behaviors that `seg6local-behaviour` names.
+/// Behaviors that `seg6local-behaviour` accepts.
 fn proxies() -> impl Iterator<Item = &'static str> {
     let proxies = BEHAVIORS.iter().filter(|row| row.behavior.is_proxy());
     proxies.map(|row| row.name)
 }
 
-/// Rules that are there, by the words that added them; without a priority, those of any.
+/// A pattern for existing rules. Without a priority it matches rules of any priority.
 #[derive(Debug)]
 pub struct Pattern {
     rules: Vec<Rule>,
@@ -128,10 +128,10 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Reads the words.
+    /// Parses the words.
     ///
     /// # Errors
-    /// As [`parse`].
+    /// See [`parse`].
     pub fn parse(words: &mut Words, ctx: &Context) -> Result<Self, ConfigError> {
         let draft = read(words, ctx)?;
         Ok(Self {
@@ -140,7 +140,7 @@ impl Pattern {
         })
     }
 
-    /// It is this rule.
+    /// Returns true if it matches this rule.
     pub fn fits(&self, rule: &Rule) -> bool {
         self.rules.iter().any(|wanted| {
             let mut wanted = wanted.clone();
@@ -152,16 +152,16 @@ impl Pattern {
     }
 }
 
-/// Reads one line.
+/// Parses one line.
 ///
 /// # Errors
-/// As [`parse`].
+/// See [`parse`].
 pub fn parse_line(line: &str, ctx: &Context, rules: &Rules) -> Result<Vec<Rule>, ConfigError> {
     parse(&mut Words::from_line(line), ctx, rules)
 }
 
-/// The priority that the kernel gives a rule without one: one in front of the second rule of the list
-/// (`fib_default_rule_pref`).
+/// Returns the priority that the kernel assigns to a rule without one: the second rule's priority
+/// minus one (`fib_default_rule_pref`).
 pub fn default_priority(rules: &Rules, family: Family) -> u32 {
     let mut list = rules
         .range((family, 0)..=(family, u32::MAX))
@@ -169,7 +169,7 @@ pub fn default_priority(rules: &Rules, family: Family) -> u32 {
     list.nth(1).unwrap_or_default().saturating_sub(1)
 }
 
-/// The rules that the kernel makes.
+/// Returns the rules that the kernel creates.
 pub fn kernel_rules() -> Rules {
     let lookup = |family, priority, table| {
         let action = RuleAction::Table(table);
@@ -222,7 +222,7 @@ struct Draft<'a> {
 
 struct Prefix<'a> {
     word: Word<'a>,
-    /// None: `all`.
+    /// `None` means `all`.
     net: Option<IpNet>,
 }
 
@@ -252,9 +252,10 @@ impl<'a> Draft<'a> {
             "lookup" | "table" => "lookup",
             "l3mdev" => "l3mdev",
             "suppress_prefixlength" | "sup_pl" => "suppress_prefixlength",
-            // Who made the rule: nothing to forwarding.
+            // The origin of the rule does not affect forwarding.
             "proto" | "protocol" => "proto",
-            // What `ip rule show` prints of an interface that is not there; what `ip` takes in front of an action.
+            // `ip rule show` prints `[detached]` for a missing interface, and `ip` accepts a filler
+            // word before an action.
             "[detached]" | "type" => return Ok(()),
             "blackhole" => return self.act(word, RuleAction::Blackhole),
             "unreachable" => return self.act(word, RuleAction::Unreachable),
@@ -339,7 +340,7 @@ impl<'a> Draft<'a> {
             }
             _ => Ok(None),
         };
-        // As they are written, so that a rule is the same in whatever order its words came.
+        // Keep the printed order, so that rules are equal whatever the order of their words.
         let mut unsupported = self.unsupported.clone();
         unsupported.sort_by_key(|words| !is_fwmark_or_tos(words));
         families
@@ -374,14 +375,15 @@ fn prefix<'a>(words: &mut Words<'a>, keyword: &str) -> Result<Prefix<'a>, Config
 }
 
 fn interface(words: &mut Words, keyword: &str) -> Result<String, ConfigError> {
-    // A rule may name an interface that is not there yet.
+    // A rule may name an interface that does not exist yet.
     let expected = "the name of an interface: 1 to 15 characters";
     words.parsed(keyword, expected, |text| {
         (text.len() <= NAME_MAX && !text.contains('/')).then(|| text.to_owned())
     })
 }
 
-/// Writes a rule, on one line. [`Style::Add`] says the family by a prefix; `ip` needs `-6` for IPv6 all the same.
+/// Prints a rule on one line. [`Style::Add`] shows the family by a prefix, but `ip` still needs
+/// `-6` for IPv6.
 pub fn print(rule: &Rule, names: &dyn Names, style: Style) -> String {
     let mut text = match style {
         Style::Add => String::new(),
@@ -431,7 +433,7 @@ pub fn print(rule: &Rule, names: &dyn Names, style: Style) -> String {
         RuleAction::Proxies(behavior) => {
             let _ = write!(text, " seg6local-behaviour {}", behavior.descriptor().name);
         }
-        // Named among what is unsupported.
+        // Printed with the unsupported selectors.
         RuleAction::Other => {}
     }
     if let Some(bits) = rule.suppress_prefixlength {
@@ -443,7 +445,7 @@ pub fn print(rule: &Rule, names: &dyn Names, style: Style) -> String {
     text
 }
 
-/// `ip rule show` prints these two in front of the interfaces, the others behind them.
+/// `ip rule show` prints these two before the interfaces and the others after them.
 fn is_fwmark_or_tos(words: &str) -> bool {
     words.starts_with("fwmark") || words.starts_with("tos")
 }
@@ -489,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_read_and_written_as_ip_writes_them() {
+    fn rules_are_parsed_and_printed_as_by_ip() {
         for (line, add, show) in [
             (
                 "from fd00::/8 lookup 100",
@@ -567,7 +569,7 @@ mod tests {
 
     #[test]
     fn the_priority_of_a_rule_without_one_is_the_kernels() {
-        // As a kernel answered to the same commands.
+        // Recorded from a kernel after the same commands.
         let mut rules = kernel_rules();
         for (line, want) in [
             ("from ::/0 iif eth0 lookup 100", 32765),
@@ -624,7 +626,7 @@ mod tests {
                 "word 2: duplicate keyword \"prohibit\"",
             ),
             ("iif averyveryverylongname", "word 2: invalid `iif`"),
-            ("fwmark", "word 2: `fwmark` lacks its value"),
+            ("fwmark", "word 2: `fwmark` needs a value"),
             (
                 "seg6local-behaviour End.X",
                 "word 2: invalid `seg6local-behaviour` \"End.X\"; expected End.AS, End.AD, End.AM",

@@ -10,10 +10,11 @@ use crate::error::ConfigError;
 use crate::node::{IfIndex, TableId};
 use crate::route::{Family, RouteKind};
 
-/// A decimal number, or a hexadecimal one with `0x`. (iproute2 reads a leading zero as octal; here it is refused.)
+/// Parses a decimal number, or a hexadecimal one with `0x`. A leading zero, octal in iproute2, is
+/// refused.
 pub(super) fn number(text: &str) -> Option<u32> {
     if let Some(hex) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-        // from_str_radix takes a sign.
+        // `from_str_radix` accepts a sign.
         return hex
             .bytes()
             .all(|b| b.is_ascii_hexdigit())
@@ -48,14 +49,14 @@ pub(super) fn table_text(table: TableId, names: &dyn Names) -> String {
     }
 }
 
-/// The name of an interface; `if7` where there is none, as iproute2 writes.
+/// Returns the name of an interface, or `if7` for an unknown index, as iproute2 does.
 pub(crate) fn interface_text(ifindex: IfIndex, names: &dyn Names) -> String {
     names
         .name(ifindex)
         .unwrap_or_else(|| format!("if{}", ifindex.0))
 }
 
-/// `RTPROT_*` of `include/uapi/linux/rtnetlink.h` under the names that iproute2 gives them.
+/// `RTPROT_*` of `include/uapi/linux/rtnetlink.h` with iproute2's names.
 const PROTOCOLS: [(u8, &str); 22] = [
     (0, "unspec"),
     (1, "redirect"),
@@ -84,9 +85,9 @@ const PROTOCOLS: [(u8, &str); 22] = [
 pub(super) const PROTOCOL_EXPECTED: &str =
     "kernel, boot, static, bgp, ospf, isis, … or a number from 0 to 255";
 
-/// `proto` of the kernel's own routes.
+/// `proto` of routes that the kernel creates.
 pub(super) const PROTOCOL_KERNEL: u8 = 2;
-/// `proto` of a route that was added without one.
+/// Default `proto` of an added route.
 pub(super) const PROTOCOL_BOOT: u8 = 3;
 
 pub(super) fn protocol(text: &str) -> Option<u8> {
@@ -101,7 +102,7 @@ pub(super) fn protocol_text(protocol: u8) -> String {
     named.map_or_else(|| protocol.to_string(), |(_, name)| (*name).to_owned())
 }
 
-/// `tos`: hexadecimal with or without `0x`, as iproute2 reads it.
+/// Parses `tos`: hexadecimal with or without `0x`, as in iproute2.
 pub(super) fn tos(text: &str) -> Option<u8> {
     let hex = text.strip_prefix("0x").unwrap_or(text);
     hex.bytes()
@@ -145,10 +146,10 @@ pub(super) fn any(family: Family) -> IpNet {
     }
 }
 
-/// A prefix, or an address alone (/128, /32). Bits behind the length must be zero.
+/// Parses a prefix, or a single address (/128, /32). Host bits must be zero.
 ///
-/// Linux says "Invalid prefix for given prefix length" for IPv4 and cuts the bits off without a word for IPv6; a
-/// typing error is one in both families, so both are refused.
+/// Linux refuses host bits for IPv4 ("Invalid prefix for given prefix length") and silently clears
+/// them for IPv6. Sidestep refuses them in both families.
 pub(super) fn prefix(
     word: Word,
     keyword: &str,
@@ -164,7 +165,7 @@ pub(super) fn prefix(
         .parse::<IpNet>()
         .ok()
         .or_else(|| word.text.parse::<IpAddr>().ok().map(IpNet::from))
-        // The parser takes /064.
+        // The parser accepts /064.
         .filter(|_| !word.text.contains("/0") || word.text.ends_with("/0"))
         .ok_or_else(|| invalid(word, keyword, expected))?;
     if family.is_some_and(|family| family != Family::of_prefix(&net)) {
@@ -183,7 +184,7 @@ pub(super) fn prefix(
     Ok(net)
 }
 
-/// A prefix as iproute2 writes it: without the length if it is a single address.
+/// Prints a prefix as iproute2 does: a single address has no length.
 pub(crate) fn prefix_text(net: &IpNet) -> String {
     if net.prefix_len() == net.max_prefix_len() {
         net.addr().to_string()
@@ -192,7 +193,7 @@ pub(crate) fn prefix_text(net: &IpNet) -> String {
     }
 }
 
-/// An address of this family.
+/// Parses an address of this family.
 pub(super) fn address(
     word: Word,
     keyword: &str,
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_with_host_bits_is_refused_and_the_right_one_named() {
+    fn host_bits_are_refused_and_the_prefix_suggested() {
         let word = |text| Word {
             text,
             place: Place::Word(1),

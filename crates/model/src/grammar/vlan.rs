@@ -1,4 +1,5 @@
-//! Entries of VLAN tables, in and out: `table TABLE { vid VID [ inner VID ] | untagged } dev DEV`.
+//! Parser and printer of VLAN table entries: `table TABLE { vid VID [ inner VID ] | untagged } dev
+//! DEV`.
 
 use super::words::{Once, Words, unknown};
 use super::{Context, Names, value};
@@ -6,10 +7,10 @@ use crate::error::ConfigError;
 use crate::node::IfIndex;
 use crate::vlan::{VID_MAX, Vids, VlanKey, VlanTableId};
 
-/// Reads an entry.
+/// Parses an entry.
 ///
 /// # Errors
-/// The first word that is unknown, double, illegal or missing.
+/// Returns the first unknown, repeated, invalid or missing word.
 pub fn parse(words: &mut Words, ctx: &Context) -> Result<(VlanKey, IfIndex), ConfigError> {
     let (key, dev) = read(words, ctx)?;
     match dev {
@@ -18,10 +19,10 @@ pub fn parse(words: &mut Words, ctx: &Context) -> Result<(VlanKey, IfIndex), Con
     }
 }
 
-/// Reads what identifies an entry; `dev` may be there or not.
+/// Parses the identity of an entry. `dev` is optional.
 ///
 /// # Errors
-/// As [`parse`].
+/// See [`parse`].
 pub fn parse_key(words: &mut Words, ctx: &Context) -> Result<VlanKey, ConfigError> {
     read(words, ctx).map(|(key, _)| key)
 }
@@ -65,8 +66,8 @@ fn read(words: &mut Words, ctx: &Context) -> Result<(VlanKey, Option<IfIndex>), 
     Ok((VlanKey { table, vids }, dev))
 }
 
-/// What may come next on the line of an entry after these words; for shell completion. Numbers and interfaces have no
-/// candidates.
+/// Returns the words that may follow these words on the line of an entry, for shell completion.
+/// Numbers and interfaces have no candidates.
 pub fn completions(words: &[&str]) -> Vec<&'static str> {
     let there = |word: &str| words.contains(&word);
     if let Some(&("table" | "vid" | "inner" | "dev")) = words.last() {
@@ -82,7 +83,7 @@ pub fn completions(words: &[&str]) -> Vec<&'static str> {
     all.filter(|word| !there(word) && fits(word)).collect()
 }
 
-/// Writes an entry.
+/// Prints an entry.
 pub fn print(key: &VlanKey, dev: IfIndex, names: &dyn Names) -> String {
     let VlanTableId(table) = key.table;
     let vids = match key.vids {

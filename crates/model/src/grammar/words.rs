@@ -1,4 +1,4 @@
-//! A line cut into words, each with its place, and the ways in which every parser here takes them.
+//! A line split into words with their places, and the operations that all parsers share.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -7,7 +7,7 @@ use crate::error::{ConfigError, Place};
 use crate::node::{IfIndex, TableId};
 use crate::route::Family;
 
-/// The words of one line, and how far they have been read.
+/// The words of one line and the current position.
 #[derive(Clone, Debug)]
 pub struct Words<'a> {
     list: Vec<Word<'a>>,
@@ -16,17 +16,18 @@ pub struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    /// The words of a command line. One argument may hold several words: it is cut at blanks.
+    /// Returns the words of a command line. Splits each argument at blanks.
     pub fn from_args<S: AsRef<str>>(args: &'a [S]) -> Self {
         Self::numbered(args.iter().flat_map(|arg| arg.as_ref().split_whitespace()))
     }
 
-    /// The words of a line.
+    /// Returns the words of a line.
     pub fn from_line(line: &'a str) -> Self {
         Self::numbered(line.split_whitespace())
     }
 
-    /// The words of a line of a file whose first character is at this line and column (both from 1).
+    /// Returns the words of a line in a file. Its first character is at this line and column, both
+    /// from 1.
     pub fn from_file(text: &'a str, line: u32, column: u32) -> Self {
         let at = |byte: usize| Place::File {
             line,
@@ -36,7 +37,7 @@ impl<'a> Words<'a> {
             .split_whitespace()
             .map(|word| Word {
                 text: word,
-                // A word is a slice of the text.
+                // Each word is a slice of the text.
                 place: at(word.as_ptr() as usize - text.as_ptr() as usize),
             })
             .collect();
@@ -47,7 +48,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// The words of a text whose words cannot be told apart in the file (folded or escaped): all at one place.
+    /// Returns the words of a folded or escaped text. All of them have the place of the text.
     pub fn at(text: &'a str, place: Place) -> Self {
         Self {
             list: text
@@ -74,23 +75,23 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// The place behind the last word.
+    /// Returns the place after the last word.
     pub fn end(&self) -> Place {
         self.end
     }
 
-    /// The place of the first word.
+    /// Returns the place of the first word.
     pub fn start(&self) -> Place {
         self.list.first().map_or(self.end, |word| word.place)
     }
 
-    /// The place of this keyword, which may have been read already; of the first word if it is not there.
+    /// Returns the place of this keyword, read or not. Without it, the place of the first word.
     pub fn place_of(&self, keyword: &str) -> Place {
         let word = self.list.iter().find(|word| word.text == keyword);
         word.map_or(self.start(), |word| word.place)
     }
 
-    /// `what` is not there, and the words are at their end.
+    /// Returns the error that `what` is missing at the end of the line.
     pub(super) fn missing(&self, what: &str, expected: &str) -> ConfigError {
         ConfigError::new(self.end, format!("missing {what}"), "", expected)
     }
@@ -105,17 +106,17 @@ impl<'a> Words<'a> {
         Some(word)
     }
 
-    /// The next word if it is this one.
+    /// Takes the next word if it is this one.
     pub(super) fn take_if(&mut self, text: &str) -> Option<Word<'a>> {
         self.peek().filter(|word| word.text == text)?;
         self.take()
     }
 
-    /// The word behind a keyword.
+    /// Takes the value of a keyword.
     pub(super) fn value(&mut self, keyword: &str, expected: &str) -> Result<Word<'a>, ConfigError> {
         let end = self.end;
         self.take().ok_or_else(|| {
-            ConfigError::new(end, format!("`{keyword}` lacks its value"), "", expected)
+            ConfigError::new(end, format!("`{keyword}` needs a value"), "", expected)
         })
     }
 
@@ -167,7 +168,7 @@ impl<'a> Words<'a> {
         keyword: &str,
         names: &dyn Names,
     ) -> Result<TableId, ConfigError> {
-        // Table 0 stands for "no table" in rtnetlink.
+        // In rtnetlink, table 0 means "no table".
         let expected = "main, local, default or a number from 1 to 4294967295";
         self.parsed(keyword, expected, |text| value::table(text, names))
     }
@@ -186,12 +187,12 @@ pub(super) fn invalid(word: Word, keyword: &str, expected: impl Into<String>) ->
     )
 }
 
-/// Keywords that have been there: none may come twice.
+/// Keywords seen so far. A repeated keyword is an error.
 #[derive(Debug, Default)]
 pub(super) struct Once<'a>(Vec<(&'static str, Word<'a>)>);
 
 impl<'a> Once<'a> {
-    /// Notes a keyword under its canonical name.
+    /// Records a keyword under its canonical name.
     pub(super) fn note(&mut self, name: &'static str, word: Word<'a>) -> Result<(), ConfigError> {
         if self.word(name).is_some() {
             let expected = format!("`{name}` only once");
@@ -206,7 +207,7 @@ impl<'a> Once<'a> {
         Ok(())
     }
 
-    /// The word noted under this name.
+    /// Returns the word recorded under this name.
     pub(super) fn word(&self, name: &str) -> Option<Word<'a>> {
         self.0
             .iter()
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_cut_at_blanks_and_numbered_from_one() {
+    fn arguments_are_split_at_blanks_and_numbered_from_one() {
         let args = ["fc00::/64", "dev eth0"];
         let mut words = Words::from_args(&args);
         words.take();

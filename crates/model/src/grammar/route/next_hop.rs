@@ -1,4 +1,4 @@
-//! What belongs to one next hop: `via`, `dev`, `weight`, `onlink`, `encap`.
+//! Parser of one next hop: `via`, `dev`, `weight`, `onlink`, `encap`.
 
 use std::net::IpAddr;
 
@@ -8,27 +8,28 @@ use crate::grammar::words::{Once, Words};
 use crate::grammar::{Context, Word, encap, value};
 use crate::route::{Family, NextHop};
 
-/// What has been read of a next hop.
+/// The parsed part of a next hop.
 #[derive(Default)]
 pub(super) struct Hop<'a> {
     pub(super) seen: Once<'a>,
-    /// What needs no check against the rest of the route.
+    /// Values that need no check against the rest of the route.
     pub(super) plain: NextHop,
     pub(super) via: Option<Via<'a>>,
     pub(super) encap: Option<encap::Parsed<'a>>,
-    /// `dev lo` on a node without it: legal where the kernel writes it though nothing is sent there.
+    /// `dev lo` on a node without `lo`. Valid where the kernel prints it although it sends nothing
+    /// there.
     no_loopback: Option<ConfigError>,
 }
 
 pub(super) struct Via<'a> {
     word: Word<'a>,
     pub(super) address: IpAddr,
-    /// `inet6` or `inet` was written.
+    /// Address family from `inet6` or `inet`.
     family_given: bool,
 }
 
 impl<'a> Hop<'a> {
-    /// Takes the word if it belongs to a next hop.
+    /// Takes the word if it belongs to a next hop. Returns false otherwise.
     pub(super) fn word(
         &mut self,
         word: Word<'a>,
@@ -40,7 +41,7 @@ impl<'a> Hop<'a> {
             "dev" | "oif" => "dev",
             "weight" => "weight",
             "onlink" => "onlink",
-            // `ip route show` prints them.
+            // `ip route show` prints these flags.
             "dead" => "dead",
             "linkdown" => "linkdown",
             "encap" => "encap",
@@ -87,7 +88,7 @@ impl<'a> Hop<'a> {
         }
         if let Some(via) = self.via {
             let other = Family::of(&via.address) != family;
-            // IPv4 by an IPv6 next hop (RFC 8950) is asked for in words; IPv6 by an IPv4 one does not exist.
+            // IPv4 via an IPv6 next hop (RFC 8950) needs `inet6`. IPv6 via IPv4 does not exist.
             if other && (family == Family::V6 || !via.family_given) {
                 return Err(wrong_family(via.word, "via", family));
             }

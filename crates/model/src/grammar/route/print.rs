@@ -1,4 +1,4 @@
-//! Routes out: as `ip route add` takes them, or as `ip route show` prints them.
+//! Printer of routes, in the grammar of `ip route add` and `ip route show`.
 
 use std::fmt::Write;
 
@@ -7,10 +7,10 @@ use crate::grammar::{Names, Style, encap, value};
 use crate::node::TableId;
 use crate::route::{Family, NextHop, Route, RouteKind};
 
-/// Writes a route: one line, without the line's end; in [`Style::Show`] one more line per `nexthop`.
+/// Prints a route on one line, without a line feed. [`Style::Show`] adds a line per `nexthop`.
 ///
-/// LIMIT: `pref` is shown as `medium`, which is what every IPv6 route has that was not learned from a router
-/// advertisement with another preference.
+/// LIMIT: `pref` is always printed as `medium`. Only routes from router advertisements can have
+/// another preference.
 pub fn print(route: &Route, names: &dyn Names, style: Style) -> String {
     let family = route.family();
     let mut text = String::new();
@@ -25,7 +25,7 @@ pub fn print(route: &Route, names: &dyn Names, style: Style) -> String {
         let _ = write!(text, " nhid {nhid}");
     }
     let single = match route.next_hops.as_slice() {
-        // `ip` refuses a next hop beside `nhid`, but shows it.
+        // `ip` prints the next hop of a route with `nhid`, but refuses it as input.
         _ if style == Style::Add && route.nhid.is_some() => None,
         [hop] => Some(hop),
         _ => None,
@@ -78,7 +78,7 @@ pub fn print(route: &Route, names: &dyn Names, style: Style) -> String {
     text
 }
 
-/// Writes one next hop of a route of that family, as it stands behind `nexthop`, without its weight.
+/// Prints one next hop of a route of this family as after `nexthop`, without its weight.
 pub fn print_next_hop(hop: &NextHop, family: Family, names: &dyn Names) -> String {
     let mut text = String::new();
     if let Some(encap) = &hop.encap {
@@ -92,8 +92,8 @@ pub fn print_next_hop(hop: &NextHop, family: Family, names: &dyn Names) -> Strin
 fn destination(route: &Route, style: Style) -> String {
     let prefix = &route.key.prefix;
     if prefix.prefix_len() == 0 {
-        // `ip route add default` is of the family that the first gateway has, else IPv4: where that is not the
-        // route's, the prefix is written out.
+        // `ip route add default` takes the family of the first gateway, else IPv4. If the route has
+        // another family, print the prefix.
         let gateway = route.next_hops.first().and_then(|hop| hop.via);
         if style == Style::Show || gateway.is_some_and(|via| Family::of(&via) == route.family()) {
             return "default".to_owned();
@@ -103,7 +103,7 @@ fn destination(route: &Route, style: Style) -> String {
     value::prefix_text(prefix)
 }
 
-/// `ip` prints a second blank in front of `encap`.
+/// `ip` prints two blanks before `encap`.
 fn encap_lead(style: Style) -> &'static str {
     match style {
         Style::Add => " ",
@@ -155,7 +155,8 @@ fn print_nexthop(
     print_flags(text, hop, style);
 }
 
-/// The scope that `ip` gives an IPv4 route that was added without one; none: global, which is not shown.
+/// Returns the default scope that `ip` gives an IPv4 route. `None` means global, which is not
+/// printed.
 fn shown_scope(route: &Route) -> Option<&'static str> {
     let on_link = matches!(route.next_hops.as_slice(), [hop] if hop.via.is_none());
     match route.kind {

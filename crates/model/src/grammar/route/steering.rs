@@ -1,4 +1,5 @@
-//! What steers a route's packets into SR policies: `policy NAME`, `dscp LIST policy NAME`.
+//! Parser of the words that steer a route's packets into SR policies: `policy NAME`, `dscp LIST
+//! policy NAME`.
 
 use crate::error::ConfigError;
 use crate::grammar::words::{Words, invalid};
@@ -6,7 +7,7 @@ use crate::grammar::{Word, policy, value};
 use crate::policy::{DSCPS, Steering};
 use crate::route::{Encap, NextHop, RouteKind};
 
-/// What has been read of it.
+/// The parsed part of a steering.
 #[derive(Default)]
 pub(super) struct Draft<'a> {
     steering: Steering,
@@ -14,7 +15,7 @@ pub(super) struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    /// Takes the word if it belongs here.
+    /// Takes the word if it belongs to a steering.
     pub(super) fn word(
         &mut self,
         word: Word<'a>,
@@ -65,12 +66,13 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Whether there is anything of it.
+    /// Returns true if any steering word was parsed.
     pub(super) fn is_any(&self) -> bool {
         self.first.is_some()
     }
 
-    /// The next hop that stands for it. `other`: a word of the route that it does not go with.
+    /// Returns the next hop that represents the steering. `other` is a conflicting word of the
+    /// route.
     pub(super) fn finish(
         &mut self,
         kind: RouteKind,
@@ -79,11 +81,11 @@ impl<'a> Draft<'a> {
     ) -> Result<NextHop, ConfigError> {
         let place = self.first.map_or(words.end(), |word| word.place);
         if kind != RouteKind::Unicast {
-            let problem = format!("a route of type {} does not take", value::kind_text(kind));
-            return Err(ConfigError::new(place, problem, "policy", "it left out"));
+            let problem = format!("a route of type {} does not accept", value::kind_text(kind));
+            return Err(ConfigError::new(place, problem, "policy", ""));
         }
         if let Some(other) = other {
-            let problem = "a route into a policy does not take";
+            let problem = "a route into a policy does not accept";
             let expected = "prefix, from, table, metric, proto, policy and dscp";
             return Err(ConfigError::new(other.place, problem, other.text, expected));
         }

@@ -18,7 +18,7 @@ fn error(line: &str) -> String {
 }
 
 #[test]
-fn lines_of_operators_are_read_and_written_as_ip_writes_them() {
+fn routes_are_parsed_and_printed_as_by_ip() {
     for (line, want) in [
         (
             "fc0a::/16 via fc01::1 dev eth1",
@@ -99,7 +99,7 @@ fn lines_of_operators_are_read_and_written_as_ip_writes_them() {
 }
 
 #[test]
-fn what_ip_route_show_prints_is_read_and_printed_the_same() {
+fn output_of_ip_route_show_is_parsed_and_printed() {
     for line in [
         "unreachable fd00:11::/64 dev lo table 9 metric 5 pref medium",
         "fd00:14::/64  encap seg6local action End.DX2 oif eth1 dev eth0 table 77 metric 1024 pref medium",
@@ -131,7 +131,7 @@ fn all_refused(cases: &[(&str, &str)]) {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_place_and_what_is_allowed() {
+fn errors_name_the_place_and_what_is_allowed() {
     all_refused(&[
         (
             "",
@@ -147,7 +147,7 @@ fn what_is_wrong_is_said_with_its_place_and_what_is_allowed() {
         ),
         (
             "fc00::/64 dev",
-            "word 3: `dev` lacks its value; expected the name of an interface",
+            "word 3: `dev` needs a value; expected the name of an interface",
         ),
         (
             "fc00::/64 dev eth0 dev eth1",
@@ -187,15 +187,15 @@ fn what_is_wrong_is_said_with_its_place_and_what_is_allowed() {
         ),
         (
             "fc00::/64 tos 10 dev eth0",
-            "word 2: not available for IPv6: \"tos\"; expected it left out",
+            "word 2: not available for IPv6: \"tos\"",
         ),
         (
             "10.0.0.0/8 from 10.0.0.0/8 dev eth0",
-            "word 2: not available for IPv4: \"from\"; expected it left out",
+            "word 2: not available for IPv4: \"from\"",
         ),
         (
             "blackhole fc00::/64 via fc00::1",
-            "word 3: a route of type blackhole does not take \"via\"",
+            "word 3: a route of type blackhole does not accept \"via\"",
         ),
         (
             "fc00::/64 dev eth0 nexthop via fc00::1",
@@ -203,11 +203,11 @@ fn what_is_wrong_is_said_with_its_place_and_what_is_allowed() {
         ),
         (
             "fc00::/64 policy p nexthop via fc00::1 dev eth0",
-            "word 4: a route into a policy does not take \"nexthop\"",
+            "word 4: a route into a policy does not accept \"nexthop\"",
         ),
         (
             "unreachable fc00::/64 nexthop via fc00::1 dev eth0",
-            "word 3: a route of type unreachable does not take \"nexthop\"",
+            "word 3: a route of type unreachable does not accept \"nexthop\"",
         ),
         ("fc00::/64 dev lo", "word 3: no such interface \"lo\""),
         (
@@ -222,7 +222,7 @@ fn what_is_wrong_is_said_with_its_place_and_what_is_allowed() {
 }
 
 #[test]
-fn what_is_wrong_with_an_encapsulation_is_said_at_its_word() {
+fn errors_about_an_encapsulation_name_the_word() {
     all_refused(&[
         (
             "fc00::1 encap seg6local action End.DT5 dev eth0",
@@ -230,19 +230,19 @@ fn what_is_wrong_with_an_encapsulation_is_said_at_its_word() {
         ),
         (
             "fc00::1 encap seg6local action End.DT6 dev eth0",
-            "word 4: End.DT6 lacks `table` or `vrftable` \"action\"; expected table TABLE or vrftable TABLE",
+            "word 4: End.DT6 requires `table` or `vrftable` \"action\"; expected table TABLE or vrftable TABLE",
         ),
         (
             "fc00::1 encap seg6local action End.X dev eth0",
-            "word 4: End.X lacks `nh6` \"action\"; expected nh6 IPV6",
+            "word 4: End.X requires `nh6` \"action\"; expected nh6 IPV6",
         ),
         (
             "fc00::1 encap seg6local action End nh6 fc00::1 dev eth0",
-            "word 6: End does not take \"nh6\"; expected require-hmac, count, flavors FLAVORS",
+            "word 6: End does not accept \"nh6\"; expected require-hmac, count, flavors FLAVORS",
         ),
         (
             "fc00::1 dev eth0 encap seg6local action End table 9",
-            "word 8: End does not take \"table\"; expected require-hmac, count, flavors FLAVORS; the table of the route itself stands",
+            "word 8: End does not accept \"table\"; expected require-hmac, count, flavors FLAVORS; write the route",
         ),
         (
             "fc00::1 encap seg6local action End.DT6 table 1 table 2 dev eth0",
@@ -258,7 +258,7 @@ fn what_is_wrong_with_an_encapsulation_is_said_at_its_word() {
         ),
         (
             "fc00::1 encap seg6local action End flavors next-csid require-hmac dev eth0",
-            "word 8: no SRH is read at a C-SID within a container, so next-csid excludes \"require-hmac\"; expected it left out",
+            "word 8: no SRH is read at a C-SID within a container, so next-csid excludes \"require-hmac\"",
         ),
         (
             "fc00::1 encap seg6local action End require-hmac require-hmac dev eth0",
@@ -274,7 +274,7 @@ fn what_is_wrong_with_an_encapsulation_is_said_at_its_word() {
         ),
         (
             "fc00::/64 encap seg6 mode inline segs fc00::1 tunsrc fc00::2 dev eth0",
-            "word 8: mode inline does not take \"tunsrc\"; expected it left out",
+            "word 8: mode inline does not accept \"tunsrc\"",
         ),
         (
             "fc00::/64 encap seg6 mode encap segs fc00::1,x dev eth0",
@@ -300,11 +300,11 @@ fn the_seventeenth_segment_is_one_too_many() {
         )
     };
     add(&line(16));
-    assert!(error(&line(17)).contains("17 segments are too many"));
+    assert!(error(&line(17)).contains("too many segments (17)"));
 }
 
 #[test]
-fn the_family_of_default_is_told_by_the_context() {
+fn the_context_gives_the_family_of_default() {
     let ctx = Context {
         family: Some(Family::V6),
         ..ctx()
