@@ -67,29 +67,14 @@ impl Attribute {
         Self::Flavors,
     ];
 
+    /// Returns the attribute with this keyword.
+    pub fn from_keyword(keyword: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.keyword() == keyword)
+    }
+
     /// Returns the keyword.
-    pub const fn keyword(self) -> &'static str {
-        match self {
-            Self::Table => "table",
-            Self::Vrftable => "vrftable",
-            Self::Nh4 => "nh4",
-            Self::Nh6 => "nh6",
-            Self::Iif => "iif",
-            Self::Oif => "oif",
-            Self::Vlantable => "vlantable",
-            Self::Srh => "srh",
-            Self::Flavors => "flavors",
-            Self::RequireHmac => "require-hmac",
-            Self::Count => "count",
-            Self::Chain => "chain",
-            Self::Src => "src",
-            Self::Nheth => "nheth",
-            Self::Inner => "inner",
-            Self::Age => "age",
-            Self::Flows => "flows",
-            Self::Liveness => "liveness",
-            Self::OnDown => "on-down",
-        }
+    pub fn keyword(self) -> &'static str {
+        self.form().split(' ').next().unwrap_or_default()
     }
 
     /// Returns the keyword with its value in the notation of the grammar.

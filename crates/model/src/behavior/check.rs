@@ -4,8 +4,6 @@
 use std::fmt;
 
 use super::attribute::{Attribute, Flavor};
-use super::endpoint::BEHAVIORS;
-use super::headend::HEADENDS;
 use super::proxy::{self, Chain};
 use super::{EncapMode, Flavors, SEGMENTS_MAX, Seg6Encap, Seg6Local};
 use crate::route::{Encap, Family, Route};
@@ -324,6 +322,7 @@ pub(crate) fn join<'a>(words: impl Iterator<Item = &'a str>, separator: &str) ->
 #[cfg(test)]
 mod tests {
     use super::super::Behavior;
+    use super::super::endpoint::BEHAVIORS;
     use super::super::proxy::{FLOWS, INTERVAL, InnerType, Liveness, OnDown, Probe};
     use super::*;
     use crate::node::{Mac, TableId};

@@ -153,6 +153,38 @@ fn parse_seg6<'a>(
     Ok(Parsed { encap, kind, seen })
 }
 
+/// A keyword after `encap seg6local`.
+enum Key {
+    Action,
+    /// Locator-Block length of a C-SID.
+    Lblen,
+    /// Locator-Node Function length of a NEXT-C-SID, C-SID length of a REPLACE-C-SID.
+    Nflen,
+    Attribute(Attribute),
+}
+
+impl Key {
+    fn of(word: &str) -> Option<Self> {
+        match word {
+            "action" => Some(Self::Action),
+            "lblen" => Some(Self::Lblen),
+            "nflen" => Some(Self::Nflen),
+            // `ip route show` omits `srh`.
+            "segs" => Some(Self::Attribute(Attribute::Srh)),
+            other => Attribute::from_keyword(other).map(Self::Attribute),
+        }
+    }
+
+    fn keyword(&self) -> &'static str {
+        match self {
+            Self::Action => "action",
+            Self::Lblen => "lblen",
+            Self::Nflen => "nflen",
+            Self::Attribute(attribute) => attribute.keyword(),
+        }
+    }
+}
+
 fn parse_seg6local<'a>(
     words: &mut Words<'a>,
     kind: Word<'a>,
@@ -163,39 +195,44 @@ fn parse_seg6local<'a>(
     let mut shown = None;
     let (mut block, mut function) = (None, None);
     while let Some(word) = words.peek() {
-        let name = match word.text {
-            "action" => "action",
-            // `ip route show` leaves `srh` out.
-            "segs" => "srh",
-            "lblen" => "lblen",
-            "nflen" => "nflen",
-            other => match Attribute::ALL.into_iter().find(|a| a.keyword() == other) {
-                Some(attribute) => attribute.keyword(),
-                None => break,
-            },
+        let Some(key) = Key::of(word.text) else {
+            break;
         };
         words.take();
+        let name = key.keyword();
         seen.note(name, word)?;
-        match name {
-            "action" => local.action = parse_action(words)?,
-            "table" => local.table = Some(words.table(name, ctx.names)?),
-            "vrftable" => local.vrftable = Some(words.table(name, ctx.names)?),
-            "nh4" => {
+        let attribute = match key {
+            Key::Action => {
+                local.action = parse_action(words)?;
+                continue;
+            }
+            Key::Lblen => {
+                block = Some(words.number(name, 1, 255)? as u8);
+                continue;
+            }
+            Key::Nflen => {
+                function = Some(words.number(name, 1, 255)? as u8);
+                continue;
+            }
+            Key::Attribute(attribute) => attribute,
+        };
+        match attribute {
+            Attribute::Table => local.table = Some(words.table(name, ctx.names)?),
+            Attribute::Vrftable => local.vrftable = Some(words.table(name, ctx.names)?),
+            Attribute::Nh4 => {
                 local.nh4 = Some(words.parsed(name, "an IPv4 address", |text| text.parse().ok())?);
             }
-            "nh6" => local.nh6 = Some(words.address6(name)?),
-            "iif" => local.iif = Some(words.interface(name, ctx.names)?),
-            "oif" => local.oif = Some(words.interface(name, ctx.names)?),
-            "vlantable" => {
+            Attribute::Nh6 => local.nh6 = Some(words.address6(name)?),
+            Attribute::Iif => local.iif = Some(words.interface(name, ctx.names)?),
+            Attribute::Oif => local.oif = Some(words.interface(name, ctx.names)?),
+            Attribute::Vlantable => {
                 local.vlantable = Some(VlanTableId(words.number(name, 1, u32::MAX)?));
             }
-            "flavors" => parse_flavors(words, &mut local.flavors)?,
-            "lblen" => block = Some(words.number(name, 1, 255)? as u8),
-            "nflen" => function = Some(words.number(name, 1, 255)? as u8),
-            "require-hmac" => local.require_hmac = true,
-            "count" => local.count = true,
-            "srh" => shown = Some(parse_srh(words, word)?),
-            _ => proxy::parse(name, words, &mut local.proxy)?,
+            Attribute::Flavors => parse_flavors(words, &mut local.flavors)?,
+            Attribute::RequireHmac => local.require_hmac = true,
+            Attribute::Count => local.count = true,
+            Attribute::Srh => shown = Some(parse_srh(words, word)?),
+            other => proxy::parse(other, words, &mut local.proxy)?,
         }
     }
     if seen.word("action").is_none() {

@@ -11,21 +11,22 @@ use crate::error::ConfigError;
 
 /// Parses the value of a proxy attribute.
 pub(super) fn parse(
-    keyword: &str,
+    attribute: Attribute,
     words: &mut Words,
     proxy: &mut Proxy,
 ) -> Result<(), ConfigError> {
-    match keyword {
-        "chain" => proxy.chain = Some(one_of(words, keyword)?),
-        "src" => proxy.src = Some(words.address6(keyword)?),
-        "nheth" => {
+    let keyword = attribute.keyword();
+    match attribute {
+        Attribute::Chain => proxy.chain = Some(one_of(words, keyword)?),
+        Attribute::Src => proxy.src = Some(words.address6(keyword)?),
+        Attribute::Nheth => {
             let expected = "an Ethernet address such as 02:00:00:00:00:01";
             proxy.nheth = Some(words.parsed(keyword, expected, |text| text.parse().ok())?);
         }
-        "inner" => proxy.inner = Some(one_of(words, keyword)?),
-        "age" => proxy.age = Some(words.number(keyword, 0, u32::MAX)?),
-        "flows" => proxy.flows = Some(flows(words)?),
-        "liveness" => {
+        Attribute::Inner => proxy.inner = Some(one_of(words, keyword)?),
+        Attribute::Age => proxy.age = Some(words.number(keyword, 0, u32::MAX)?),
+        Attribute::Flows => proxy.flows = Some(flows(words)?),
+        Attribute::Liveness => {
             let probe = one_of(words, keyword)?;
             let interval = match words.take_if("interval") {
                 Some(_) => words.number("interval", INTERVAL_MIN, INTERVAL_MAX)?,
@@ -33,7 +34,8 @@ pub(super) fn parse(
             };
             proxy.liveness = Some(Liveness { probe, interval });
         }
-        _ => proxy.on_down = Some(one_of(words, keyword)?),
+        Attribute::OnDown => proxy.on_down = Some(one_of(words, keyword)?),
+        _ => unreachable!("{keyword} is no attribute of a proxy: the caller handles it"),
     }
     Ok(())
 }
