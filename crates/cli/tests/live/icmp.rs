@@ -1,0 +1,510 @@
+//! What senders are told on a live router: by Sidestep where Linux says nothing, and by Linux as before where it does.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use sidestep_control::api::Request;
+use sidestep_control::report;
+use sidestep_testkit::FrameSocket;
+use sidestep_testkit::traffic::Napi;
+
+use crate::support::frames::{
+    Checksums, ETHERNET, IPV4, IPV6, ROUTING, TCP, checksums, echo_request, ethernet, icmpv6_type,
+    ipv6, source6, srh, udp,
+};
+use crate::support::{ROUTER, Star, begin, made, modes, printed, report};
+
+const SECOND: Duration = Duration::from_secs(1);
+const SHORTLY: Duration = Duration::from_millis(100);
+/// End, of Linux.
+const END: &str = "fc0f::1";
+/// End.X with USD, which Linux does not have.
+const USD: &str = "fc0f::3";
+/// End.DT6, of Linux.
+const END_DT6: &str = "fc0f::d6";
+
+fn address(text: &str) -> Ipv6Addr {
+    text.parse().expect("an IPv6 address")
+}
+
+fn ends(a: &str, b: &str) -> [IpAddr; 2] {
+    [a, b].map(|text| text.parse().expect("an address"))
+}
+
+/// From host `a`.
+fn frame(star: &Star, packet: &[u8]) -> Vec<u8> {
+    ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), packet)
+}
+
+/// From host `a`, around what is not looked at.
+fn outer(to: &str, next: u8, payload: &[u8]) -> Vec<u8> {
+    ipv6(address("fc00:a::2"), address(to), next, 60, payload)
+}
+
+fn star(topic: &str) -> Star {
+    let star = Star::new(topic);
+    star.ip().all([
+        &*format!("route add {END}/128 encap seg6local action End dev eth0"),
+        &format!("route add {END_DT6}/128 encap seg6local action End.DT6 table 254 dev eth0"),
+    ]);
+    star
+}
+
+/// The message that comes to a host next: source, and the bytes from its type on. Its checksums are right.
+fn message(socket: &FrameSocket) -> Option<(IpAddr, Vec<u8>)> {
+    let frame = socket.receive(SECOND).expect("receive")?;
+    assert_eq!(
+        checksums(&frame),
+        Ok(Checksums::Right),
+        "{}",
+        crate::support::hex(&frame)
+    );
+    if let Some(source) = source6(&frame) {
+        return Some((source.into(), frame[ETHERNET + 40..].to_vec()));
+    }
+    let source = frame[ETHERNET + 12..].first_chunk::<4>();
+    let source = Ipv4Addr::from(*source.expect("an IPv4 header"));
+    Some((source.into(), frame[ETHERNET + 20..].to_vec()))
+}
+
+/// Type, code, the word behind the checksum, and what is quoted.
+fn parts(message: &[u8]) -> (u8, u8, u32, &[u8]) {
+    let word = message[4..].first_chunk().expect("a word");
+    (
+        message[0],
+        message[1],
+        u32::from_be_bytes(*word),
+        &message[8..],
+    )
+}
+
+#[test]
+fn senders_are_told_of_what_linux_drops_in_silence() {
+    let test = "senders_are_told_of_what_linux_drops_in_silence";
+    let Some(_turn) = begin(test) else {
+        return;
+    };
+    for mode in modes(test, &["tc", "xdp"]) {
+        let star = star("liveicmp");
+        star.ip().run("link set eth1 mtu 1400");
+        // A veth takes XDP redirects where the other end runs NAPI.
+        let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
+        let _daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
+        let own = format!(
+            "route add {USD}/128 encap seg6local action End.X nh6 fc00:b::2 flavors usd dev eth0"
+        );
+        printed(star.router(), &own.split(' ').collect::<Vec<_>>());
+        let a = star.socket("a");
+        let here: IpAddr = "fc00:a::1".parse().expect("an address");
+        let list = [address(END), address("fc00:b::2")];
+        let wrong = |left: u8, next: u8, payload: &[u8]| {
+            let header = srh(next, &list, left);
+            outer(END, ROUTING, &[&header[..], payload].concat())
+        };
+        let [from, to] = ends("fc00:a::2", "fc00:b::2");
+        let long = vec![7; 1400];
+        let cases = [
+            ("Segments Left", wrong(9, TCP, &[0; 20]), (4, 0, 43), 0),
+            ("a long packet", wrong(9, TCP, &long), (4, 0, 43), 0),
+            ("upper layer", outer(END, TCP, &[0; 20]), (4, 4, 40), 0),
+            // Left to the kernel, which says nothing.
+            (
+                "a routing header of type 0",
+                outer(
+                    END,
+                    ROUTING,
+                    &[[TCP, 2, 0, 1].as_slice(), &[0; 40]].concat(),
+                ),
+                (4, 0, 42),
+                0,
+            ),
+            (
+                "inner hop limit",
+                outer(USD, IPV6, &udp(from, to, 1, b"x")),
+                (3, 0, 0),
+                40,
+            ),
+            (
+                "inner too big",
+                outer(USD, IPV6, &udp(from, to, 9, &long)),
+                (2, 0, 1400),
+                40,
+            ),
+        ];
+        for (what, packet, expected, quoted_from) in cases {
+            a.send(&frame(&star, &packet)).expect("send");
+            let (source, message) =
+                message(&a).unwrap_or_else(|| panic!("{mode}: {what}: silence"));
+            let (kind, code, word, quote) = parts(&message);
+            assert_eq!((kind, code, word), expected, "{mode}: {what}");
+            let quoted = &packet[quoted_from..];
+            assert_eq!(quote, &quoted[..quoted.len().min(1232)], "{mode}: {what}");
+            assert_eq!(source, here, "{mode}: {what}");
+        }
+        let [from4, to4] = ends("10.0.1.2", "10.0.2.2");
+        let inner = udp(from4, to4, 1, b"four");
+        a.send(&frame(&star, &outer(USD, IPV4, &inner)))
+            .expect("send");
+        let (source, told) = message(&a).expect("a message");
+        assert_eq!(parts(&told), (11, 0, 0, &inner[..]), "{mode}");
+        assert_eq!(
+            source,
+            "10.0.1.1".parse::<IpAddr>().expect("an address"),
+            "{mode}"
+        );
+
+        // RFC 4443 2.4(e): an error is not answered, however wrong its SRH is.
+        let error = [&[1, 0, 0, 0, 0, 0, 0, 0][..], &[0; 40]].concat();
+        a.send(&frame(&star, &wrong(9, 58, &error))).expect("send");
+        assert_eq!(a.receive(SHORTLY).expect("receive"), None, "{mode}");
+
+        let icmp: report::Icmp = report(star.router(), Request::ShowIcmp);
+        let sent = |name: &str| icmp.sent.get(name).copied().unwrap_or(0);
+        assert_eq!(
+            sent("parameter_problem_header_field"),
+            3,
+            "{mode}: {icmp:?}"
+        );
+        assert_eq!(sent("parameter_problem_upper_layer"), 1, "{mode}: {icmp:?}");
+        assert_eq!(
+            (sent("time_exceeded"), sent("packet_too_big")),
+            (2, 1),
+            "{mode}: {icmp:?}"
+        );
+        assert_eq!(icmp.failed, 0, "{mode}");
+        let shown = printed(star.router(), &["show", "icmp"]);
+        assert!(shown.contains("parameter_problem_upper_layer"), "{shown}");
+    }
+}
+
+#[test]
+fn too_many_errors_are_not_sent_but_counted() {
+    let Some(_turn) = begin("too_many_errors_are_not_sent_but_counted") else {
+        return;
+    };
+    let star = star("liveicmprate");
+    let args = [
+        "--mode",
+        "tc",
+        "--icmp-rate",
+        "1",
+        "--icmp-burst",
+        "3",
+        "eth0",
+        "eth1",
+    ];
+    let daemon = star.run(&args);
+    let a = star.socket("a");
+    let wrong = frame(&star, &outer(END, TCP, &[0; 20]));
+    for _ in 0..10 {
+        a.send(&wrong).expect("send");
+    }
+    let mut told = 0;
+    while message_within(&a, SHORTLY * 3) {
+        told += 1;
+    }
+    // A second may begin meanwhile.
+    assert!((3..=4).contains(&told), "{told}");
+    let icmp: report::Icmp = report(star.router(), Request::ShowIcmp);
+    assert_eq!(icmp.suppressed.get("eth0"), Some(&(10 - told)), "{icmp:?}");
+    drop(daemon);
+    let _daemon = star.run(&["--mode", "tc", "--icmp-rate", "0", "eth0"]);
+    a.drain().expect("receive");
+    a.send(&wrong).expect("send");
+    assert_eq!(a.receive(SHORTLY).expect("receive"), None, "rate 0");
+}
+
+fn message_within(socket: &FrameSocket, time: Duration) -> bool {
+    socket.receive(time).expect("receive").is_some()
+}
+
+#[test]
+fn a_sid_answers_pings_and_traceroutes() {
+    let test = "a_sid_answers_pings_and_traceroutes";
+    let Some(_turn) = begin(test) else {
+        return;
+    };
+    for mode in modes(test, &["tc", "xdp"]) {
+        let star = star("liveicmpping");
+        let line = "route add fc0f::2/128 encap seg6local action End.X nh6 fc00:b::2 dev eth0";
+        star.ip().run(line);
+        let _daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
+        let a = star.socket("a");
+        for sid in [END, "fc0f::2", END_DT6] {
+            let request = echo_request(address("fc00:a::2"), address(sid), 7);
+            a.send(&frame(&star, &request)).expect("send");
+            let (source, reply) = message(&a).unwrap_or_else(|| panic!("{mode}: {sid} is silent"));
+            assert_eq!(source, IpAddr::from(address(sid)), "{mode}");
+            assert_eq!(
+                parts(&reply),
+                (129, 0, 0x5353_0007, &[][..]),
+                "{mode}: {sid}"
+            );
+            // Behind an SRH with nothing left.
+            let header = srh(58, &[address(END), address(sid)], 0);
+            let packet = outer(sid, ROUTING, &[&header[..], &request[40..]].concat());
+            a.send(&frame(&star, &packet)).expect("send");
+            let (source, reply) = message(&a).unwrap_or_else(|| panic!("{mode}: {sid} is silent"));
+            assert_eq!((source, reply[0]), (address(sid).into(), 129), "{mode}");
+            let [from, to] = ends("fc00:a::2", sid);
+            let probe = udp(from, to, 9, b"probe");
+            a.send(&frame(&star, &probe)).expect("send");
+            let (source, told) = message(&a).unwrap_or_else(|| panic!("{mode}: {sid} is silent"));
+            assert_eq!(source, to, "{mode}");
+            assert_eq!(parts(&told), (1, 4, 0, &probe[..]), "{mode}: {sid}");
+        }
+    }
+}
+
+/// Packets that Linux answers itself, by what they are.
+fn answered_by_linux() -> Vec<(&'static str, Vec<u8>)> {
+    let [from, to] = ends("fc00:a::2", "fc00:b::2");
+    let [from4, to4] = ends("10.0.1.2", "10.0.2.2");
+    let nowhere = ends("fc00:a::2", "2001:db8:dead::1")[1];
+    let prohibited = ends("fc00:a::2", "2001:db8:bad::1")[1];
+    let list = [address(END), address("fc00:b::2")];
+    let through = |hop_limit: u8, data: &[u8]| {
+        let header = srh(17, &list, 1);
+        let payload = [&header[..], data].concat();
+        ipv6(
+            address("fc00:a::2"),
+            address(END),
+            ROUTING,
+            hop_limit,
+            &payload,
+        )
+    };
+    vec![
+        ("plain IPv6, hop limit 1", udp(from, to, 1, b"six")),
+        ("plain IPv4, TTL 1", udp(from4, to4, 1, b"four")),
+        ("plain IPv6, too big", udp(from, to, 9, &[1; 1400])),
+        ("plain IPv4, too big", udp(from4, to4, 9, &[1; 1400])),
+        ("no route", udp(from, nowhere, 9, b"x")),
+        ("prohibited", udp(from, prohibited, 9, b"x")),
+        ("End, hop limit 1", through(1, &[0; 8])),
+        ("End, too big", through(9, &[0; 1400])),
+        (
+            "inside End.DT6, hop limit 1",
+            outer(END_DT6, IPV6, &udp(from, to, 1, b"x")),
+        ),
+        (
+            "inside End.DT6, too big",
+            outer(END_DT6, IPV6, &udp(from, to, 9, &[1; 1400])),
+        ),
+        (
+            "inside End.DT6, no route",
+            outer(END_DT6, IPV6, &udp(from, nowhere, 9, b"x")),
+        ),
+    ]
+}
+
+#[test]
+fn what_linux_says_it_says_with_sidestep_on_its_ports() {
+    let test = "what_linux_says_it_says_with_sidestep_on_its_ports";
+    let Some(_turn) = begin(test) else {
+        return;
+    };
+    let star = star("liveicmplinux");
+    star.ip().all([
+        "link set eth1 mtu 1300",
+        "route add prohibit 2001:db8:bad::/48",
+    ]);
+    // Two runs of one test are more than a host's errors of a second (net.ipv6.icmp.ratelimit).
+    for path in ["net/ipv6/icmp/ratelimit", "net/ipv4/icmp_ratelimit"] {
+        star.router().sysctl(path, "0").expect("a sysctl");
+    }
+    let a = star.socket("a");
+    let ask = |place: &str| -> Vec<Option<(IpAddr, Vec<u8>)>> {
+        let packets = answered_by_linux().into_iter();
+        packets
+            .map(|(what, packet)| {
+                a.send(&frame(&star, &packet)).expect("send");
+                let told = message(&a);
+                assert!(told.is_some(), "{place}: {what}: silence");
+                told
+            })
+            .collect()
+    };
+    let alone = ask("Linux alone");
+    for mode in modes(test, &["tc", "xdp"]) {
+        let _daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
+        let beside = ask(mode);
+        for (((what, _), alone), beside) in answered_by_linux().iter().zip(&alone).zip(&beside) {
+            assert_eq!(alone, beside, "{mode}: {what}");
+        }
+        let icmp: report::Icmp = report(star.router(), Request::ShowIcmp);
+        assert!(icmp.sent.is_empty(), "{mode}: {icmp:?}");
+    }
+}
+
+/// Host `a` behind a headend toward `c`, and a router there that cannot pass on what was encapsulated.
+#[test]
+fn a_headend_tells_on_what_comes_back_to_it() {
+    let test = "a_headend_tells_on_what_comes_back_to_it";
+    let Some(_turn) = begin(test) else {
+        return;
+    };
+    for (mode, red) in [("tc", ""), ("tc", ".red")] {
+        let star = Star::new("liveicmprelay");
+        let encap = format!("encap seg6 mode encap{red} segs fc0a::1,fc0a::2 dev eth2");
+        star.ip().all([
+            "address add fc00:5::1/128 dev lo",
+            "route add fc0a::/16 via fc00:c::2 dev eth2",
+            &*format!("route add 2001:db8:c::/48 {encap}"),
+            &format!("route add 203.0.113.0/24 {encap}"),
+        ]);
+        let _daemon = star.run(&["--mode", mode, "eth0", "eth2"]);
+        let (a, c) = (star.socket("a"), star.socket("c"));
+        let back = |kind: [u8; 2], word: u32, quote: &[u8]| {
+            let head = [&[kind[0], kind[1], 0, 0][..], &word.to_be_bytes(), quote].concat();
+            let packet = icmpv6("fc0a::1", "fc00:5::1", head);
+            ethernet(star.mac(ROUTER, "eth2"), star.mac("c", "eth0"), &packet)
+        };
+        for (from, to, kinds) in [
+            ("fc00:a::2", "2001:db8:c::1", [(2, 0), (3, 0)]),
+            ("10.0.1.2", "203.0.113.1", [(3, 4), (11, 0)]),
+        ] {
+            let [from, to] = ends(from, to);
+            let packet = udp(from, to, 9, &[5; 1200]);
+            a.send(&frame(&star, &packet)).expect("send");
+            let out = c.receive(SECOND).expect("receive").expect("encapsulated");
+            let outer = &out[ETHERNET..];
+            let grown = outer.len() - packet.len();
+            assert_eq!(grown, if red.is_empty() { 80 } else { 64 }, "{red}");
+            let quote = &outer[..outer.len().min(1232)];
+            for (index, heard) in [([2, 0], 1400), ([3, 0], 0)].into_iter().enumerate() {
+                c.send(&back(heard.0, heard.1, quote)).expect("send");
+                let (_, told) = message(&a).unwrap_or_else(|| panic!("{red} {from}: silence"));
+                let (kind, code, word, quoted) = parts(&told);
+                assert_eq!((kind, code), kinds[index], "{red} {from}");
+                let mtu = if index == 0 { 1400 - grown as u32 } else { 0 };
+                assert_eq!(word, mtu, "{red} {from}");
+                // What is inside the quote, as it was on its way: one hop less.
+                let inside = &outer[grown..];
+                assert_eq!(quoted, &inside[..quoted.len()], "{red} {from}");
+                assert!(quoted.len() >= 28, "{red} {from}");
+            }
+            // Not one of ours: another list of segments.
+            let mut other = quote.to_vec();
+            other[40 + 8 + 15] ^= 0xff;
+            other[24 + 15] ^= 0xff;
+            c.send(&back([2, 0], 1400, &other)).expect("send");
+            assert_eq!(a.receive(SHORTLY).expect("receive"), None, "{red} {from}");
+        }
+        let icmp: report::Icmp = report(star.router(), Request::ShowIcmp);
+        assert_eq!(icmp.relayed.get("packet_too_big"), Some(&2), "{icmp:?}");
+        assert_eq!(icmp.relayed.get("time_exceeded"), Some(&2), "{icmp:?}");
+    }
+}
+
+/// A message with its checksum, behind an IPv6 header.
+fn icmpv6(from: &str, to: &str, mut message: Vec<u8>) -> Vec<u8> {
+    let (from, to) = (address(from), address(to));
+    let checksum = crate::support::frames::icmpv6_checksum(from, to, &message);
+    message[2..4].copy_from_slice(&checksum.to_be_bytes());
+    ipv6(from, to, 58, 64, &message)
+}
+
+#[test]
+fn without_the_daemon_packets_go_on_and_nobody_is_told() {
+    let Some(_turn) = begin("without_the_daemon_packets_go_on_and_nobody_is_told") else {
+        return;
+    };
+    let star = star("liveicmpdead");
+    let daemon = star.run(&["--mode", "tc", "eth0", "eth1"]);
+    let (a, b) = (star.socket("a"), star.socket("b"));
+    daemon.signal(nix::sys::signal::Signal::SIGKILL);
+    let _ = daemon.end();
+    // More than the ring holds.
+    for _ in 0..200 {
+        a.send(&frame(&star, &outer(END, TCP, &[0; 20])))
+            .expect("send");
+    }
+    assert_eq!(a.receive(SHORTLY).expect("receive"), None);
+    let [from, to] = ends("fc00:a::2", "fc00:b::2");
+    a.send(&frame(&star, &udp(from, to, 9, b"on")))
+        .expect("send");
+    assert!(b.receive(SECOND).expect("receive").is_some());
+    // The next daemon reads on, and answers what comes from now on.
+    std::thread::sleep(Duration::from_secs(2));
+    let _daemon = star.run(&["--mode", "tc", "eth0", "eth1"]);
+    a.send(&frame(&star, &outer(END, TCP, &[0; 20])))
+        .expect("send");
+    let told = a.receive(SECOND).expect("receive").expect("a message");
+    assert_eq!(icmpv6_type(&told), Some(4));
+    assert_eq!(
+        a.receive(SHORTLY).expect("receive"),
+        None,
+        "what is old is not answered"
+    );
+}
+
+#[test]
+fn senders_in_a_vrf_are_told_by_its_routes() {
+    const TEST: &str = "senders_in_a_vrf_are_told_by_its_routes";
+    let Some(_turn) = begin(TEST) else { return };
+    let star = Star::new("liveicmpvrf");
+    if !made(TEST, star.router(), "vrf100 type vrf table 100") {
+        return;
+    }
+    star.ip().all([
+        "link set vrf100 up",
+        "link set eth0 master vrf100",
+        // Joining it took the interface down: what was configured is gone, but for IPv4 addresses.
+        "address add fc00:a::1/64 dev eth0",
+        "address add fc00:5::1/128 dev lo",
+        &*format!("route add {END}/128 encap seg6local action End dev eth0 table 100"),
+        &format!(
+            "route add {END_DT6}/128 encap seg6local action End.DT6 table 100 dev eth0 table 100"
+        ),
+        "route add fc0a::/16 via fc00:c::2 dev eth2",
+        "route add fc0a::/16 via fc00:c::2 dev eth2 table 100",
+        "route add 2001:db8:c::/48 encap seg6 mode encap segs fc0a::1,fc0a::2 dev eth2 table 100",
+    ]);
+    let mac = sidestep_testkit::lab::mac_text(star.mac("a", "eth0"));
+    star.ip().run(&format!(
+        "neighbor replace fc00:a::2 lladdr {mac} dev eth0 nud permanent"
+    ));
+    let _daemon = star.run(&["--mode", "tc", "eth0", "eth2"]);
+    let (a, c) = (star.socket("a"), star.socket("c"));
+    let wrong = outer(END, TCP, &[0; 20]);
+    a.send(&frame(&star, &wrong)).expect("send");
+    let (_, told) = message(&a).expect("from the VRF");
+    assert_eq!(parts(&told), (4, 4, 40, &wrong[..]));
+    // Also by a SID that decapsulates other packets than that.
+    for sid in [END, END_DT6] {
+        let request = echo_request(address("fc00:a::2"), address(sid), 7);
+        a.send(&frame(&star, &request)).expect("send");
+        assert_eq!(message(&a).map(|(_, reply)| reply[0]), Some(129), "{sid}");
+    }
+    // From another port into the VRF: before its table, table local is asked.
+    let own = "route add fc0f::100/128 encap seg6local action End.DT6 vrftable 100 dev eth2";
+    printed(star.router(), &own.split(' ').collect::<Vec<_>>());
+    let [from, to] = ends("fc00:a::2", "fc0a::1");
+    let inside = udp(from, to, 1, b"x");
+    let around = ipv6(
+        address("fc00:c::2"),
+        address("fc0f::100"),
+        IPV6,
+        60,
+        &inside,
+    );
+    let to_router = ethernet(star.mac(ROUTER, "eth2"), star.mac("c", "eth0"), &around);
+    c.send(&to_router).expect("send");
+    let (_, told) = message(&a).expect("the sender of the packet inside is in the VRF");
+    assert_eq!(parts(&told), (3, 0, 0, &inside[..]));
+
+    let [from, to] = ends("fc00:a::2", "2001:db8:c::1");
+    a.send(&frame(&star, &udp(from, to, 9, &[5; 1200])))
+        .expect("send");
+    let out = c.receive(SECOND).expect("receive").expect("encapsulated");
+    let quote = &out[ETHERNET..][..1232];
+    let error = [&[2, 0, 0, 0][..], &1400u32.to_be_bytes(), quote].concat();
+    let packet = icmpv6("fc0a::1", "fc00:5::1", error);
+    let back = ethernet(star.mac(ROUTER, "eth2"), star.mac("c", "eth0"), &packet);
+    c.send(&back).expect("send");
+    let (_, told) = message(&a).expect("told on into the VRF");
+    assert_eq!((told[0], parts(&told).2), (2, 1320));
+    let icmp: report::Icmp = report(star.router(), Request::ShowIcmp);
+    assert_eq!(icmp.failed, 0, "{icmp:?}");
+}

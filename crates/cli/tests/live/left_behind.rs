@@ -1,0 +1,259 @@
+//! What one instance leaves to the next, or to nobody: pins of another version, two that start at once, a file system
+//! that takes no files, and namespaces that are gone.
+
+use std::ffi::CString;
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use nix::sys::signal::Signal;
+use sidestep_control::api::Request;
+use sidestep_control::report;
+use sidestep_testkit::traffic::Napi;
+
+use crate::support::left::{run_folder, traces};
+use crate::support::{
+    Star, begin, constant, counters, eventually, output, printed, report, said, sidestep,
+};
+
+/// Gives what is pinned in a folder another version, as the first bytes of the value always were.
+fn set_version(folder: &Path, version: u32) {
+    let path = folder.join("instance").to_str().map(CString::new);
+    let path = path.expect("UTF-8").expect("no zero byte");
+    let mut value = [0u8; 64];
+    value[..4].copy_from_slice(&version.to_ne_bytes());
+    let key = 0u32;
+    // SAFETY: a terminated path; key and value of the sizes that the map has.
+    let result = unsafe {
+        let map = libbpf_sys::bpf_obj_get(path.as_ptr());
+        let result =
+            libbpf_sys::bpf_map_update_elem(map, (&raw const key).cast(), value.as_ptr().cast(), 0);
+        libc::close(map);
+        result
+    };
+    assert_eq!(result, 0, "the version is written");
+}
+
+#[test]
+fn pins_of_an_older_or_newer_version_are_replaced_under_traffic_without_a_loss() {
+    let Some(_turn) = begin("pins_of_an_older_or_newer_version") else {
+        return;
+    };
+    for (mode, version) in [("tc", 1), ("xdp", 999)] {
+        let star = Star::new("liveversion");
+        let router = star.router();
+        let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
+        star.ip().all(constant::ROUTES);
+        let args = ["--mode", mode, "eth0", "eth1"];
+        let daemon = star.run(&args);
+        let status: report::Status = report(router, Request::ShowStatus);
+        let done = AtomicBool::new(false);
+        let (sent, arrived) = thread::scope(|scope| {
+            let traffic = scope.spawn(|| constant::traffic(&star, &done));
+            let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                daemon.signal(Signal::SIGKILL);
+                daemon.end();
+                set_version(Path::new(&status.pins), version);
+                let next = star.run(&args);
+                assert!(
+                    next.began
+                        .contains("replaced what an instance of another version had left"),
+                    "{}",
+                    next.began
+                );
+                let status: report::Status = report(router, Request::ShowStatus);
+                assert_eq!(status.origin, "replaced");
+                // By the new tables.
+                let before = counters(router, "eth0").forwarded;
+                eventually("it forwards", || {
+                    (counters(router, "eth0").forwarded > before + 50).then_some(())
+                });
+            }));
+            done.store(true, Ordering::Release);
+            let counted = traffic.join().expect("the traffic");
+            told.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            counted
+        });
+        assert!(sent > 100, "{mode}: {sent} packets are too few to tell");
+        assert_eq!(arrived, [sent; 2], "{mode}: of {sent} each");
+    }
+}
+
+#[test]
+fn of_several_that_start_at_once_one_runs_and_the_others_say_so() {
+    let Some(_turn) = begin("of_several_that_start_at_once_one_runs") else {
+        return;
+    };
+    let star = Star::new("liveonce");
+    let router = star.router();
+    for round in 0..3 {
+        let words = ["run", "--mode", "tc", "--detach", "eth0", "eth1"];
+        let started: Vec<_> = (0..5)
+            .map(|_| {
+                sidestep(router, &words)
+                    .stdout(Stdio::piped())
+                    .stderr(Stdio::piped())
+                    .spawn()
+                    .expect("the program starts")
+            })
+            .collect();
+        let ended: Vec<_> = started
+            .into_iter()
+            .map(|child| child.wait_with_output().expect("it ends"))
+            .collect();
+        let (run, refused): (Vec<_>, Vec<_>) =
+            ended.iter().partition(|output| output.status.success());
+        assert_eq!(run.len(), 1, "round {round}: {ended:?}");
+        for output in refused {
+            let said = said(output);
+            assert!(
+                said.contains("sidestep runs in this network namespace already"),
+                "round {round}: {said}"
+            );
+        }
+        let ports: report::Ports = report(router, Request::ShowPorts);
+        assert!(ports.iter().all(|port| port.target == "tc"), "{ports:?}");
+        printed(router, &["stop"]);
+        // At once, while the one before is hardly gone.
+        printed(router, &words);
+        printed(router, &["stop"]);
+        let left = traces(router, &["eth0", "eth1"]);
+        assert!(left.are_none(), "round {round}: {left:?}");
+    }
+}
+
+#[test]
+fn without_a_place_for_its_files_it_says_so_and_attaches_nothing() {
+    let Some(_turn) = begin("without_a_place_for_its_files") else {
+        return;
+    };
+    let star = Star::new("livenofiles");
+    let router = star.router();
+    for (options, reason) in [
+        ("ro", "Read-only file system (os error 30)"),
+        ("size=4k", "No space left on device (os error 28)"),
+    ] {
+        for detach in ["", "--detach"] {
+            // A /run of its own, and full if it can be written.
+            let script = format!(
+                "mount -t tmpfs -o {options} none /run && {{ head -c 8192 /dev/zero > /run/full; true; }} 2>/dev/null && \
+                 exec {} run --mode tc {detach} eth0",
+                env!("CARGO_BIN_EXE_sidestep")
+            );
+            let refused = router
+                .command("unshare")
+                .args(["-m", "sh", "-c", &script])
+                .output()
+                .expect("unshare starts");
+            let said = said(&refused);
+            assert_eq!(refused.status.code(), Some(1), "{options}: {said}");
+            assert!(
+                said.starts_with("sidestep: /run/sidestep") && said.ends_with(reason),
+                "{options} {detach}: {said}"
+            );
+            let left = traces(router, &["eth0"]);
+            assert!(left.are_none(), "{options}: {left:?}");
+        }
+    }
+}
+
+#[test]
+fn what_died_with_its_namespace_is_removed_by_the_next_one_anywhere() {
+    let Some(_turn) = begin("what_died_with_its_namespace_is_removed") else {
+        return;
+    };
+    let killed = |star: &Star| {
+        let daemon = star.run(&["--mode", "tc", "eth0", "eth1"]);
+        let status: report::Status = report(star.router(), Request::ShowStatus);
+        daemon.signal(Signal::SIGKILL);
+        daemon.end();
+        (run_folder(star.router()), status.pins)
+    };
+    let gone = Star::new("livegonens");
+    let there = Star::new("liveherens");
+    let (run_gone, pins_gone) = killed(&gone);
+    let (run_there, pins_there) = killed(&there);
+    // Made before, lest one of its namespaces get the inode of one that has gone: the kernel gives them again.
+    let star = Star::new("liveother");
+    gone.abandon();
+    // The kernel takes a namespace down a while after its last user has gone.
+    eventually("it is removed", || {
+        drop(star.run(&["--mode", "tc", "eth0"]));
+        (!run_gone.exists() && !Path::new(&pins_gone).exists()).then_some(())
+    });
+    assert!(run_there.join("lock").exists(), "it can be taken over");
+    assert!(Path::new(&pins_there).join("instance").exists());
+    let daemon = there.run(&["--mode", "tc", "eth0", "eth1"]);
+    assert!(daemon.began.contains("took over"), "{}", daemon.began);
+}
+
+#[test]
+fn pins_go_where_they_are_told_to_and_only_on_a_bpf_file_system() {
+    let Some(_turn) = begin("pins_go_where_they_are_told_to") else {
+        return;
+    };
+    let star = Star::new("livepins");
+    let router = star.router();
+    let wrong = std::env::temp_dir().join(format!("sidestep-pins-{}", std::process::id()));
+    let wrong = wrong.to_str().expect("UTF-8");
+    let refused = output(router, &["run", "--pin-root", wrong, "eth0"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert_eq!(
+        said(&refused),
+        format!(
+            "sidestep: {wrong} is not on a BPF file system (not mounted there); mount one with: mount -t bpf bpf {wrong}"
+        )
+    );
+    assert!(!Path::new(wrong).exists());
+    assert!(traces(router, &["eth0"]).are_none());
+
+    // `ip netns exec` has a /sys of its own: what is pinned outside it outlives the command.
+    fs::create_dir(wrong).expect("a folder");
+    let mounted = std::process::Command::new("mount")
+        .args(["-t", "bpf", "bpf", wrong])
+        .status();
+    assert!(mounted.expect("mount starts").success());
+    let checked = std::panic::catch_unwind(|| {
+        let run = |words: &[&str]| {
+            let netns = [
+                "netns",
+                "exec",
+                router.name(),
+                env!("CARGO_BIN_EXE_sidestep"),
+            ];
+            std::process::Command::new("ip")
+                .args(netns)
+                .args(words)
+                .output()
+                .expect("ip starts")
+        };
+        let words = [
+            "run",
+            "--detach",
+            "--pin-root",
+            wrong,
+            "--mode",
+            "tc",
+            "eth0",
+        ];
+        let began = run(&words);
+        assert!(began.status.success(), "{}", said(&began));
+        let status: report::Status = report(router, Request::ShowStatus);
+        assert!(status.pins.starts_with(wrong), "{status:?}");
+        let pid = nix::unistd::Pid::from_raw(status.pid as i32);
+        nix::sys::signal::kill(pid, Signal::SIGKILL).expect("it runs");
+        eventually("it is dead", || nix::sys::signal::kill(pid, None).err());
+        assert_eq!(traces(router, &["eth0"]).tc.len(), 1, "it goes on");
+        let again = run(&words);
+        assert!(again.status.success(), "{}", said(&again));
+        let text = String::from_utf8_lossy(&again.stdout).into_owned();
+        assert!(text.contains("took over"), "{text}");
+        printed(router, &["stop"]);
+        assert!(traces(router, &["eth0"]).are_none());
+    });
+    let _ = std::process::Command::new("umount").arg(wrong).status();
+    fs::remove_dir(wrong).expect("nothing is left in it");
+    checked.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+}

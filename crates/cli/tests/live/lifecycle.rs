@@ -1,0 +1,269 @@
+//! How the program begins and ends on a live router: it says when it forwards, it leaves nothing, and its ports come
+//! back when their interfaces do.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use sidestep_control::api::{ApiError, Request};
+use sidestep_control::report;
+use sidestep_testkit::lab::mac_text;
+
+use crate::support::frames::{ETHERNET, ethernet, to_mac, udp};
+use crate::support::left::{Traces, has_tcx, run_folder, traces};
+use crate::support::{
+    ROUTER, Star, begin, call, counters, eventually, output, printed, report, said,
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A packet from host `a` to host `b`.
+fn packet(star: &Star, data: &[u8]) -> Vec<u8> {
+    let ends: [IpAddr; 2] = ["fc00:a::2", "fc00:b::2"].map(|text| text.parse().expect("address"));
+    let packet = udp(ends[0], ends[1], 64, data);
+    ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), &packet)
+}
+
+/// What the pins of attached programs are called.
+fn attachment(target: &str) -> &'static str {
+    if target == "tc" && !has_tcx() {
+        "filter-"
+    } else {
+        "link-"
+    }
+}
+
+/// What is there while it runs.
+fn check_running(star: &Star, target: &str, found: &Traces) {
+    let on = |places: &[(String, u32)]| -> Vec<String> {
+        places.iter().map(|(name, _)| name.clone()).collect()
+    };
+    let (xdp, tc) = (on(&found.xdp), on(&found.tc));
+    let ports = ["eth0", "eth1"];
+    match target {
+        "tc" => assert!(xdp.is_empty() && tc == ports, "{found:?}"),
+        _ => assert!(tc.is_empty() && xdp == ports, "{found:?}"),
+    }
+    let pinned = |name: &str| found.pins.iter().any(|pin| pin.starts_with(name));
+    assert!(
+        pinned("instance") && pinned("map-") && pinned(attachment(target)),
+        "{found:?}"
+    );
+    assert!(run_folder(star.router()).join("control.sock").exists());
+}
+
+#[test]
+fn ctrl_c_sigterm_and_stop_leave_nothing_on_the_interfaces_no_pin_and_no_file() {
+    let Some(_turn) = begin("ctrl_c_sigterm_and_stop_leave_nothing") else {
+        return;
+    };
+    let star = Star::new("livestop");
+    let everything = ["eth0", "eth1", "eth2", "lo"];
+    let router = star.router();
+    let before = traces(router, &everything);
+    assert!(before.are_none(), "{before:?}");
+    for mode in ["tc", "xdp", "generic"] {
+        for way in ["SIGINT", "SIGTERM", "SIGHUP", "stop"] {
+            let daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
+            check_running(&star, mode, &traces(router, &everything));
+            match way {
+                "SIGINT" => daemon.signal(Signal::SIGINT),
+                "SIGTERM" => daemon.signal(Signal::SIGTERM),
+                "SIGHUP" => daemon.signal(Signal::SIGHUP),
+                _ => {
+                    assert_eq!(printed(router, &["stop"]), "");
+                    // Gone when the command returns, not some time after it.
+                    let left = traces(router, &everything);
+                    assert!(left.are_none(), "{mode} {way}: {left:?}");
+                }
+            }
+            let (status, said) = daemon.end();
+            assert!(status.success(), "{mode} {way}: {status}");
+            assert_eq!(said, "detached; the kernel forwards alone again\n");
+            let left = traces(router, &everything);
+            assert!(left.are_none(), "{mode} {way}: {left:?}");
+        }
+    }
+    assert!(matches!(
+        call(router, Request::ShowPorts),
+        Err(ApiError::NotRunning)
+    ));
+    let stopped = output(router, &["stop"]);
+    assert_eq!(stopped.status.code(), Some(1));
+    assert_eq!(
+        said(&stopped),
+        "sidestep: sidestep is not running in this network namespace (start it with `sidestep run PORT...`)"
+    );
+}
+
+#[test]
+fn detach_returns_when_it_forwards_and_the_daemon_is_its_own() {
+    let Some(_turn) = begin("detach_returns_when_it_forwards") else {
+        return;
+    };
+    let star = Star::new("livedetach");
+    let router = star.router();
+    for mode in crate::support::modes(
+        "detach_returns_when_it_forwards_and_the_daemon_is_its_own",
+        &["auto", "xdp"],
+    ) {
+        let _napi = sidestep_testkit::traffic::Napi::attach(star.host("b"), "eth0").expect("NAPI");
+        let said = printed(router, &["run", "--mode", mode, "--detach", "eth0", "eth1"]);
+        assert!(said.starts_with("forwarding on eth0 ("), "{said}");
+        assert!(
+            said.trim_end().ends_with(')') && said.contains(" (pid "),
+            "{said}"
+        );
+
+        // It forwards from now on: the very next packet is its own.
+        let (a, b) = (star.socket("a"), star.socket("b"));
+        a.send(&packet(&star, b"the first one")).expect("send");
+        let out = b.receive(SECOND).expect("receive").expect("a packet at b");
+        assert_eq!(to_mac(&out), star.mac("b", "eth0"));
+        assert_eq!(out[ETHERNET + 7], 63, "hop limit");
+        let at = counters(router, "eth0");
+        assert_eq!(
+            (at.received_packets, at.forwarded),
+            (1, 1),
+            "{mode}: {at:?}"
+        );
+
+        // A second one is refused while it runs, in either way, and the first is not disturbed.
+        let pid: i32 = said
+            .rsplit("(pid ")
+            .next()
+            .and_then(|rest| rest.trim_end().strip_suffix(')')?.parse().ok())
+            .expect("a process id");
+        for words in [&["run", "eth2"][..], &["run", "--detach", "eth2"]] {
+            let second = output(router, words);
+            assert_eq!(second.status.code(), Some(1));
+            assert_eq!(
+                crate::support::said(&second),
+                format!(
+                    "sidestep: sidestep runs in this network namespace already (pid {pid}); `sidestep stop` ends it"
+                )
+            );
+        }
+        let ports: report::Ports = report(router, Request::ShowPorts);
+        assert_eq!(ports.len(), 2);
+
+        printed(router, &["stop"]);
+        let left = traces(router, &["eth0", "eth1", "eth2"]);
+        assert!(left.are_none(), "{left:?}");
+    }
+}
+
+#[test]
+fn detach_reports_why_it_cannot_start_with_exit_code_1_and_leaves_nothing() {
+    let Some(_turn) = begin("detach_reports_why_it_cannot_start") else {
+        return;
+    };
+    let star = Star::new("livedetachno");
+    let router = star.router();
+    for (words, reason) in [
+        (
+            &["run", "--detach", "eth9"][..],
+            "sidestep: port eth9: no such interface; the interfaces are lo, eth0, eth1, eth2",
+        ),
+        (
+            &["run", "--detach"],
+            "sidestep: no port: name at least one interface",
+        ),
+        (
+            &["run", "--detach", "eth0", "lo"],
+            "sidestep: port lo: it is the loopback device",
+        ),
+    ] {
+        let refused = output(router, words);
+        assert_eq!(said(&refused), reason);
+        assert_eq!(refused.status.code(), Some(1));
+        let left = traces(router, &["eth0", "eth1", "eth2", "lo"]);
+        assert!(left.are_none(), "{words:?}: {left:?}");
+    }
+}
+
+#[test]
+fn an_interface_deleted_and_made_again_is_attached_again_and_forwards() {
+    let Some(_turn) = begin("an_interface_deleted_and_made_again") else {
+        return;
+    };
+    for mode in crate::support::modes(
+        "an_interface_deleted_and_made_again_is_attached_again_and_forwards",
+        &["tc", "xdp"],
+    ) {
+        let star = Star::new("liveagain");
+        let router = star.router();
+        let _napi = sidestep_testkit::traffic::Napi::attach(star.host("b"), "eth0").expect("NAPI");
+        let daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
+        let old = router.ifindex("eth0").expect("eth0");
+        // With another index, with the same one a while later, and with the same one before anybody could look.
+        for (round, (index, wait)) in [(70, true), (70, true), (70, false), (old, false)]
+            .into_iter()
+            .enumerate()
+        {
+            let place = format!("{mode}, round {round}");
+            let mac = mac_text(star.mac(ROUTER, "eth0"));
+            let far = mac_text(star.mac("a", "eth0"));
+            let mut ip = star.ip();
+            let remove = "link delete eth0".to_owned();
+            if wait {
+                ip.run(&remove);
+                eventually("the port is gone", || {
+                    let ports: report::Ports = report(router, Request::ShowPorts);
+                    (ports[0].target == "none").then_some(())
+                });
+            }
+            let host = star.host("a").name().to_owned();
+            let again = [
+                format!(
+                    "link add eth0 index {index} address {mac} type veth peer name eth0 address {far} netns {host}"
+                ),
+                "link set eth0 up".to_owned(),
+                "address add fc00:a::1/64 dev eth0 nodad".to_owned(),
+            ];
+            let gone = (!wait).then_some(&remove);
+            if !wait {
+                daemon.signal(Signal::SIGSTOP);
+            }
+            ip.all(gone.into_iter().chain(&again).map(String::as_str));
+            star.host("a")
+                .exec(&["ip", "link", "set", "eth0", "up"])
+                .expect("host a");
+            daemon.signal(Signal::SIGCONT);
+            let forwarded = counters(router, "eth0").forwarded;
+            let (a, b) = (star.socket("a"), star.socket("b"));
+            // Until carrier has been announced and the port attached, the kernel forwards.
+            eventually(&place, || {
+                // No carrier yet: ENOBUFS.
+                a.send(&packet(&star, place.as_bytes())).ok()?;
+                b.receive(SECOND).expect("receive")?;
+                (counters(router, "eth0").forwarded > forwarded).then_some(())
+            });
+            let ports: report::Ports = report(router, Request::ShowPorts);
+            assert_eq!(ports[0].target, mode, "{place}");
+            assert_eq!(ports[0].ifindex, Some(index), "{place}");
+            let found = traces(router, &["eth0", "eth1"]);
+            let links = found
+                .pins
+                .iter()
+                .filter(|pin| pin.starts_with(attachment(mode)));
+            assert_eq!(links.count(), 2, "{place}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn a_port_that_is_not_there_any_more_does_not_hinder_the_end() {
+    let Some(_turn) = begin("a_port_that_is_not_there_any_more") else {
+        return;
+    };
+    let star = Star::new("livegone");
+    let router = star.router();
+    let daemon = star.run(&["--mode", "xdp", "eth0", "eth1"]);
+    star.ip().run("link delete eth0");
+    daemon.signal(Signal::SIGTERM);
+    let (status, said) = daemon.end();
+    assert!(status.success(), "{said}");
+    let left = traces(router, &["eth1"]);
+    assert!(left.are_none(), "{left:?}");
+}

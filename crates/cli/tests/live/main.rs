@@ -1,0 +1,37 @@
+//! Tests of the program on a running kernel: routers in network namespaces, traffic through them, and what remains.
+
+mod churn;
+mod counters;
+mod devices;
+mod domain;
+mod end_to_end;
+mod exec;
+mod exec_traffic;
+mod flaps;
+mod follow;
+mod full;
+mod hmac;
+mod icmp;
+mod interfaces;
+mod left_behind;
+mod lifecycle;
+mod many;
+mod multipath;
+mod neighbors;
+mod oam;
+mod own_route;
+mod pmtu;
+mod policy;
+mod privileges;
+mod proxy;
+mod proxy_chain;
+mod proxy_flows;
+mod proxy_frames;
+mod proxy_liveness;
+mod proxy_services;
+mod proxy_shown;
+mod proxy_tcp;
+mod refusals;
+mod soak;
+mod support;
+mod trace;

@@ -1,0 +1,208 @@
+//! A full table's worth of routes at once, for which the prefix table grows, and notifications that do not fit the socket:
+//! the program ends up with what the kernel has, and the traffic of other routes does not notice.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sidestep_control::api::Request;
+use sidestep_control::report;
+use sidestep_testkit::lab::mac_text;
+use sidestep_testkit::traffic::Napi;
+
+use crate::support::flood::{self, Flood};
+use crate::support::frames::{Mac, destination6, ethernet, to_mac, udp};
+use crate::support::tables::{prefixes, wait_for_prefixes};
+use crate::support::{PATIENCE, ROUTER, Star, begin, constant, counters, memory, report};
+
+/// Routes added at once.
+const MANY: usize = 100_000;
+/// Of them, looked at with a packet each.
+const SAMPLE: usize = 1_000;
+
+/// Next hop of a route.
+fn next_hop(number: usize) -> Mac {
+    [2, 0xb1, 0, 0, 0, (number % 4) as u8]
+}
+
+fn prefix(number: usize) -> String {
+    format!("fd{:02x}:{:x}:", number >> 12, number & 0xfff)
+}
+
+fn add(number: usize) -> String {
+    let next = number % 4;
+    format!(
+        "route add {}:/32 via fc00:b::b{next} dev eth1",
+        prefix(number)
+    )
+}
+
+fn star(topic: &str) -> Star {
+    let star = Star::new(topic);
+    let neighbors: Vec<String> = (0..4)
+        .map(|number| {
+            let mac = mac_text(next_hop(number));
+            format!("neighbor add fc00:b::b{number} lladdr {mac} dev eth1 nud permanent")
+        })
+        .collect();
+    star.ip().all(neighbors.iter().map(String::as_str));
+    star.ip().all(constant::ROUTES);
+    star
+}
+
+/// Each of these routes' packets leaves for its next hop.
+fn check(star: &Star, numbers: impl Iterator<Item = usize>) {
+    let (a, b) = (star.socket("a"), star.socket("b"));
+    for number in numbers {
+        let to = format!("{}:1", prefix(number));
+        let ends = ["fc00:a::2", &to].map(|text| text.parse().expect("an address"));
+        let packet = udp(ends[0], ends[1], 64, b"sample");
+        let frame = ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), &packet);
+        a.send(&frame).expect("send");
+        let deadline = Instant::now() + PATIENCE;
+        // Others send at the same time.
+        let out = loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let out = b.receive(left).expect("receive");
+            let out = out.unwrap_or_else(|| panic!("route {number}: no packet"));
+            if destination6(&out).map(std::net::IpAddr::from) == Some(ends[1]) {
+                break out;
+            }
+        };
+        assert_eq!(to_mac(&out), next_hop(number), "route {number}");
+    }
+}
+
+/// Runs `body` under constant traffic, of which nothing may be lost.
+fn under_traffic(star: &Star, body: impl FnOnce()) {
+    let done = AtomicBool::new(false);
+    let (sent, arrived) = thread::scope(|scope| {
+        let traffic = scope.spawn(|| constant::traffic(star, &done));
+        // The traffic ends with a failure, too.
+        let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+        done.store(true, Ordering::Release);
+        let counted = traffic.join().expect("the traffic");
+        told.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        counted
+    });
+    assert!(sent > 500, "{sent} packets are too few to tell");
+    assert_eq!(arrived, [sent; 2], "of {sent} each");
+}
+
+/// Routes whose packets enter at `eth2`, for `a`: plain, and by a policy.
+const THROUGH: [&str; 3] = [
+    "route add fc0d::/24 via fc00:a::2 dev eth0",
+    "route add fc0d:100::/24 encap seg6 mode encap segs fc00:ee00::1 dev eth0",
+    "route add fc00:ee00::/24 via fc00:a::2 dev eth0",
+];
+
+#[test]
+fn for_a_hundred_thousand_routes_the_table_grows_and_no_packet_at_full_rate_is_lost() {
+    let test = "for_a_hundred_thousand_routes_the_table_grows_and_no_packet_at_full_rate_is_lost";
+    let Some(_turn) = begin(test) else {
+        return;
+    };
+    if crate::support::modes(test, &["xdp"]).is_empty() {
+        return;
+    }
+    let star = star("livemany");
+    let router = star.router();
+    star.ip().all(THROUGH);
+    let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
+    let tally = flood::tally(&star, "a");
+    let daemon = star.run(&["--mode", "xdp", "eth0", "eth1", "eth2"]);
+    let (few, small) = (prefixes(&star), memory::of_maps(daemon.pid()));
+    let all: Vec<String> = (0..MANY).map(add).collect();
+    let mut ip = star.ip();
+    let flood = Flood::start(&star, "c", &tally, 2 * flood::BLOCK);
+    let began = Instant::now();
+    ip.all(all.iter().map(String::as_str));
+    let added = began.elapsed();
+    wait_for_prefixes(&star, few + MANY as u64);
+    eprintln!(
+        "  added in {added:?}, in effect after {:?}",
+        began.elapsed()
+    );
+    let before = counters(router, "eth0");
+    check(&star, (0..SAMPLE).map(|sample| sample * (MANY / SAMPLE)));
+    let after = counters(router, "eth0");
+    assert_eq!(after.punted, before.punted, "all by itself");
+
+    // One more, among that many.
+    let began = Instant::now();
+    ip.run(&add(MANY));
+    wait_for_prefixes(&star, few + MANY as u64 + 1);
+    eprintln!("  one more in effect after {:?}", began.elapsed());
+    check(&star, std::iter::once(MANY));
+
+    let began = Instant::now();
+    router
+        .exec(&["ip", "-6", "route", "flush", "root", "fd00::/8"])
+        .expect("ip route flush");
+    let flushed = began.elapsed();
+    wait_for_prefixes(&star, few);
+    eprintln!(
+        "  flushed in {flushed:?}, in effect after {:?}",
+        began.elapsed()
+    );
+    let arrived = flood.stop();
+    let large = memory::of_maps(daemon.pid());
+    eprintln!(
+        "  maps of {small} bytes, then {large}; {} packets, {} did not fit",
+        arrived.sent, arrived.spilled
+    );
+    assert!(large >= small + (1 << 20), "the table has grown");
+    let mac = star.mac("a", "eth0")[5];
+    arrived.assert_none_lost(|block| vec![[[0, 0xee][usize::from(block)], mac]]);
+}
+
+#[test]
+fn after_notifications_that_did_not_fit_everything_is_read_again_and_then_it_rests() {
+    const SOME: usize = 20_000;
+    let Some(_turn) = begin("after_notifications_that_did_not_fit") else {
+        return;
+    };
+    let star = star("livelost");
+    let router = star.router();
+    let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
+    let daemon = star.run(&["--mode", "tc", "--receive-buffer", "4096", "eth0", "eth1"]);
+    let few = prefixes(&star);
+    let mut ip = star.ip();
+    under_traffic(&star, || {
+        let all: Vec<String> = (0..SOME).map(add).collect();
+        ip.all(all.iter().map(String::as_str));
+        wait_for_prefixes(&star, few + SOME as u64);
+        // Lost are also those of changes and deletions.
+        let changes: Vec<String> = (0..SOME)
+            .map(|number| match number % 3 {
+                0 => format!("route del {}:/32", prefix(number)),
+                _ => format!(
+                    "route replace {}:/32 via fc00:b::b{} dev eth1",
+                    prefix(number),
+                    number % 4
+                ),
+            })
+            .collect();
+        ip.all(changes.iter().map(String::as_str));
+        wait_for_prefixes(&star, few + (SOME - SOME.div_ceil(3)) as u64);
+    });
+    check(
+        &star,
+        (0..SOME).filter(|number| number % 3 != 0).step_by(97),
+    );
+    let shown: report::Status = report(router, Request::ShowStatus);
+    assert!(shown.resyncs > 0, "nothing was lost: {shown:?}");
+    // It rests: no more of the processor than polling takes.
+    let before = processor_time(daemon.pid());
+    thread::sleep(Duration::from_secs(1));
+    let taken = processor_time(daemon.pid()).saturating_sub(before);
+    assert!(taken < Duration::from_millis(300), "{taken:?} in a second");
+}
+
+/// Time that a process has run.
+fn processor_time(pid: nix::unistd::Pid) -> Duration {
+    let path = format!("/proc/{pid}/schedstat");
+    let text = std::fs::read_to_string(path).expect("the process runs");
+    let nanoseconds = text.split(' ').next().and_then(|word| word.parse().ok());
+    Duration::from_nanos(nanoseconds.expect("a number"))
+}

@@ -1,0 +1,490 @@
+//! Neighbors under the packet path, whose traffic the kernel does not see: one in use stays known and is followed to
+//! another MAC, one that is not resolved is resolved, and no packet is lost to it where the kernel has the route.
+
+use std::collections::BTreeSet;
+use std::net::Ipv6Addr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sidestep_testkit::FrameSocket;
+use sidestep_testkit::lab::mac_text;
+
+use crate::support::frames::{
+    IPV6, Mac, advertisement, destination6, ethernet, ipv6, next_header, solicited, source6, srh,
+    to_mac, udp,
+};
+use crate::support::{ROUTER, Star, begin, counters, eventually, explain, printed, reasons};
+
+/// The neighbor that is not static.
+const NEXT: &str = "fc00:b::9";
+/// Between two packets of the constant traffic.
+const PACE: Duration = Duration::from_millis(1);
+
+fn address(text: &str) -> Ipv6Addr {
+    text.parse().expect("an address")
+}
+
+/// A router that can ask for neighbors: solicitations have a link-local source.
+fn star(topic: &str) -> Star {
+    let star = Star::new(topic);
+    star.ip().run("address add fe80::1/64 dev eth1");
+    star
+}
+
+/// Frames of host `b`, neighbor discovery too.
+fn at_b(star: &Star) -> FrameSocket {
+    let mut socket = star.socket("b");
+    socket.keep_noise(true);
+    socket
+}
+
+/// A packet from host `a`, of bytes that are found again.
+fn packet(star: &Star, to: &str, data: &[u8]) -> Vec<u8> {
+    let ends = ["fc00:a::2", to].map(|text| text.parse().expect("address"));
+    let packet = udp(ends[0], ends[1], 64, data);
+    ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), &packet)
+}
+
+fn contains(frame: &[u8], data: &[u8]) -> bool {
+    frame.windows(data.len()).any(|window| window == data)
+}
+
+/// What the kernel has of a neighbor.
+fn state(star: &Star, of: &str) -> String {
+    let shown = star.router().exec(&["ip", "neigh", "show", of]);
+    shown.expect("ip neigh").trim().to_owned()
+}
+
+/// Gives host `b` an IPv6 stack with the address [`NEXT`], and the router's neighbors times that a test can wait for.
+fn with_stack(star: &Star) {
+    let host = star.host("b");
+    host.sysctl("net/ipv6/conf/eth0/accept_dad", "0")
+        .and_then(|()| host.sysctl("net/ipv6/conf/eth0/disable_ipv6", "0"))
+        .expect("IPv6 at b");
+    host.exec(&["ip", "address", "add", &format!("{NEXT}/64"), "dev", "eth0"])
+        .expect("an address");
+    for (name, value) in [
+        ("base_reachable_time_ms", "400"),
+        ("delay_first_probe_time", "1"),
+        ("retrans_time_ms", "100"),
+    ] {
+        let path = format!("net/ipv6/neigh/eth1/{name}");
+        star.router().sysctl(&path, value).expect("a sysctl");
+    }
+}
+
+/// Traffic by the route for a while: packets sent, packets that arrived, solicitations seen at `b`.
+fn traffic(star: &Star, mac: Mac, seconds: u64) -> (u64, u64, u64) {
+    let (a, b) = (star.socket("a"), at_b(star));
+    let frame = packet(star, "fd00::1", b"constant");
+    let (mut sent, mut arrived, mut asked) = (0, 0, 0);
+    let mut look = |wait: Duration| {
+        let Some(out) = b.receive(wait).expect("receive") else {
+            return false;
+        };
+        asked += u64::from(solicited(&out).is_some());
+        arrived += u64::from(contains(&out, b"constant") && to_mac(&out) == mac);
+        true
+    };
+    let end = Instant::now() + Duration::from_secs(seconds);
+    while Instant::now() < end {
+        a.send(&frame).expect("send");
+        sent += 1;
+        while look(Duration::ZERO) {}
+        thread::sleep(PACE);
+    }
+    while look(Duration::from_millis(200)) {}
+    (sent, arrived, asked)
+}
+
+#[test]
+fn a_neighbor_in_use_is_kept_alive_and_followed_to_another_mac() {
+    let Some(_turn) = begin("a_neighbor_in_use_is_kept_alive_and_followed") else {
+        return;
+    };
+    for mode in ["tc", "xdp"] {
+        let star = star("liveneigh");
+        let _napi = sidestep_testkit::traffic::Napi::attach(star.host("b"), "eth0").expect("NAPI");
+        with_stack(&star);
+        star.ip()
+            .run(&format!("route add fd00::/16 via {NEXT} dev eth1"));
+        let _daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
+        let mac = star.mac("b", "eth0");
+        let frame = packet(&star, "fd00::1", b"settled");
+        // Nobody sends anything: the next hop of a route is resolved because it is one.
+        eventually("the next hop is resolved", || {
+            (explain(star.router(), "eth0", &frame).0 == "forward").then_some(())
+        });
+
+        // Many reachable times. Without probes the kernel hears nothing of the neighbor from the second on.
+        let before = counters(star.router(), "eth0");
+        let (sent, arrived, asked) = traffic(&star, mac, 6);
+        let after = counters(star.router(), "eth0");
+        assert_eq!(arrived, sent, "{mode}");
+        assert_eq!(after.punted, before.punted, "{mode}: all by itself");
+        assert!(
+            (2..60).contains(&asked),
+            "{mode}: {asked} solicitations in 6 s"
+        );
+
+        // Another MAC, and nobody says so: the probes find out.
+        let other = [2, 0xbb, 0, 0, 0, 9];
+        star.host("b")
+            .exec(&["ip", "link", "set", "eth0", "address", &mac_text(other)])
+            .expect("another MAC");
+        let (a, b) = (star.socket("a"), at_b(&star));
+        eventually("the other MAC is followed", || {
+            a.send(&frame).expect("send");
+            let out = b.receive(Duration::from_millis(20)).expect("receive")?;
+            (contains(&out, b"settled") && to_mac(&out) == other).then_some(())
+        });
+        eventually("by the packet path again", || {
+            (explain(star.router(), "eth0", &frame).0 == "forward").then_some(())
+        });
+        let (sent, arrived, _) = traffic(&star, other, 1);
+        assert_eq!(arrived, sent, "{mode}");
+    }
+}
+
+#[test]
+fn a_neighbor_without_traffic_ages_as_ever_and_the_first_packet_makes_it_be_asked_for() {
+    let Some(_turn) = begin("a_neighbor_without_traffic_ages_as_ever") else {
+        return;
+    };
+    let star = star("liveunused");
+    let mac = mac_text(star.mac("b", "eth0"));
+    star.router()
+        .sysctl("net/ipv6/neigh/eth1/delay_first_probe_time", "1")
+        .expect("a sysctl");
+    star.ip().all([
+        format!("neighbor add {NEXT} lladdr {mac} dev eth1 nud stale").as_str(),
+        format!("route add fd00::/16 via {NEXT} dev eth1").as_str(),
+    ]);
+    let _daemon = star.run(&["--mode", "tc", "eth0", "eth1"]);
+    let (a, b) = (star.socket("a"), at_b(&star));
+    let end = Instant::now() + Duration::from_secs(3);
+    while Instant::now() < end {
+        let frame = b.receive(Duration::from_millis(100)).expect("receive");
+        let asked = frame.as_deref().and_then(solicited);
+        assert_eq!(asked, None, "nobody needs it");
+    }
+    assert!(
+        state(&star, NEXT).contains("STALE"),
+        "{}",
+        state(&star, NEXT)
+    );
+    let before = counters(star.router(), "eth0");
+    a.send(&packet(&star, "fd00::1", b"one")).expect("send");
+    answer(&star, &b, NEXT);
+    eventually("it is reachable", || {
+        state(&star, NEXT).contains("REACHABLE").then_some(())
+    });
+    let after = counters(star.router(), "eth0");
+    assert_eq!(
+        (after.forwarded, after.punted),
+        (before.forwarded + 1, before.punted),
+        "the packet itself did not wait"
+    );
+}
+
+/// Answers the next solicitation of `target` that comes; it has to come.
+fn answer(star: &Star, b: &FrameSocket, target: &str) {
+    let mac = star.mac("b", "eth0");
+    eventually(&format!("a solicitation of {target}"), || {
+        let frame = b.receive(Duration::from_millis(100)).expect("receive")?;
+        (solicited(&frame)? == address(target)).then(|| {
+            b.send(&advertisement(address(target), mac, &frame))
+                .expect("send");
+        })
+    });
+}
+
+/// A case, the neighbor that it needs, what is found again of the packet, the frame.
+type Case = (&'static str, &'static str, &'static [u8], Vec<u8>);
+
+/// A packet by each kind of route whose next hop is unresolved.
+fn to_unresolved(star: &Star) -> [Case; 6] {
+    let inner = |to: &str, data: &[u8]| {
+        let ends = ["fc00:a::2", to].map(|text| text.parse().expect("address"));
+        udp(ends[0], ends[1], 64, data)
+    };
+    let to_sid = |sid: &str, next, payload: &[u8]| {
+        let packet = ipv6(address("fc00:a::2"), address(sid), next, 64, payload);
+        ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), &packet)
+    };
+    let through = [
+        srh(IPV6, &["fc00:5::e", "fc00:b::77"].map(address), 1),
+        inner("fd00::9", b"end.x"),
+    ]
+    .concat();
+    [
+        (
+            "plain, on the link",
+            "fc00:b::30",
+            b"on link",
+            packet(star, "fc00:b::30", b"on link"),
+        ),
+        (
+            "plain, by a gateway",
+            "fc00:b::31",
+            b"gateway",
+            packet(star, "fd01::1", b"gateway"),
+        ),
+        (
+            "headend, first segment on the link",
+            "fc00:b::32",
+            b"segment",
+            packet(star, "fd02::1", b"segment"),
+        ),
+        (
+            "headend, first segment by a gateway",
+            "fc00:b::33",
+            b"wrapped",
+            packet(star, "fd03::1", b"wrapped"),
+        ),
+        (
+            "End.X",
+            "fc00:b::34",
+            b"end.x",
+            to_sid("fc00:5::e", crate::support::frames::ROUTING, &through),
+        ),
+        (
+            "End.DT6, then on the link",
+            "fc00:b::35",
+            b"decapsulated",
+            to_sid("fc00:5::d", IPV6, &inner("fc00:b::35", b"decapsulated")),
+        ),
+    ]
+}
+
+#[test]
+fn the_first_packet_to_an_unresolved_next_hop_arrives_by_way_of_the_kernel() {
+    let Some(_turn) = begin("the_first_packet_to_an_unresolved_next_hop_arrives") else {
+        return;
+    };
+    for mode in ["tc", "xdp"] {
+        let star = star("livefirst");
+        let _napi = sidestep_testkit::traffic::Napi::attach(star.host("b"), "eth0").expect("NAPI");
+        // A packet waits in the kernel until a neighbor answers or is given up: not before the test is over.
+        for (name, value) in [("mcast_solicit", "100"), ("retrans_time_ms", "200")] {
+            let path = format!("net/ipv6/neigh/eth1/{name}");
+            star.router().sysctl(&path, value).expect("a sysctl");
+        }
+        let routes = [
+            "route add fd01::/16 via fc00:b::31 dev eth1",
+            "route add fd02::/16 encap seg6 mode encap segs fc00:b::32 dev eth1",
+            "route add fd03::/16 encap seg6 mode encap segs fd04::e dev eth1",
+            "route add fd04::/16 via fc00:b::33 dev eth1",
+            "route add fc00:5::e/128 encap seg6local action End.X nh6 fc00:b::34 dev eth0",
+            "route add fc00:5::d/128 encap seg6local action End.DT6 table 254 dev eth0",
+        ];
+        star.ip().all(routes);
+        let _daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
+        let (a, b) = (star.socket("a"), at_b(&star));
+        for (name, neighbor, data, frame) in to_unresolved(&star) {
+            let place = format!("{mode}, {name}");
+            let (verdict, ..) = explain(star.router(), "eth0", &frame);
+            assert_eq!(verdict, "punt", "{place}: not resolved yet");
+            b.drain().expect("receive");
+            a.send(&frame).expect("send");
+            answer(&star, &b, neighbor);
+            let first = eventually(&format!("{place}: the first packet"), || {
+                let out = b.receive(Duration::from_secs(1)).expect("receive")?;
+                contains(&out, data).then_some(out)
+            });
+            assert_eq!(to_mac(&first), star.mac("b", "eth0"), "{place}");
+            // From now on by itself, in the same form. (Flow label and hop limits differ as docs/reference/conformance.md has it.)
+            eventually(&place, || {
+                (explain(star.router(), "eth0", &frame).0 == "forward").then_some(())
+            });
+            let forwarded = counters(star.router(), "eth0").forwarded;
+            a.send(&frame).expect("send");
+            let second = eventually(&place, || {
+                let out = b.receive(Duration::from_secs(1)).expect("receive")?;
+                contains(&out, data).then_some(out)
+            });
+            let form = |frame: &[u8]| {
+                (
+                    frame.len(),
+                    source6(frame),
+                    destination6(frame),
+                    next_header(frame),
+                )
+            };
+            assert_eq!(form(&first), form(&second), "{place}");
+            assert_eq!(
+                counters(star.router(), "eth0").forwarded,
+                forwarded + 1,
+                "{place}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_next_hop_that_only_a_route_of_our_own_needs_is_resolved_before_its_first_packet() {
+    let Some(_turn) = begin("a_next_hop_that_only_a_route_of_our_own_needs") else {
+        return;
+    };
+    let star = star("liveours");
+    let router = star.router();
+    let _daemon = star.run(&["--mode", "tc", "eth0", "eth1"]);
+    let (a, b) = (star.socket("a"), at_b(&star));
+    let words =
+        "route add fc00:5::e/128 encap seg6local action End.X nh6 fc00:b::41 oif eth1 dev eth0";
+    printed(router, &words.split(' ').collect::<Vec<_>>());
+    let header = srh(IPV6, &["fc00:5::e", "fc00:b::77"].map(address), 1);
+    let ends = ["fc00:a::2", "fd00::9"].map(|text| text.parse().expect("address"));
+    let payload = [header, udp(ends[0], ends[1], 64, b"ours")].concat();
+    let sid = address("fc00:5::e");
+    let packet = ipv6(
+        address("fc00:a::2"),
+        sid,
+        crate::support::frames::ROUTING,
+        64,
+        &payload,
+    );
+    let frame = ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), &packet);
+
+    // No packet has been there: the first one arrives.
+    answer(&star, &b, "fc00:b::41");
+    let forwards = || {
+        eventually("it is resolved", || {
+            (explain(router, "eth0", &frame).0 == "forward").then_some(())
+        });
+    };
+    forwards();
+    a.send(&frame).expect("send");
+    eventually("the first packet", || {
+        let out = b.receive(Duration::from_secs(1)).expect("receive")?;
+        (destination6(&out) == Some(address("fc00:b::77"))).then_some(())
+    });
+
+    // When it is lost, the packets are dropped and counted, as the kernel could do nothing with them; but they make the
+    // neighbor be asked for again.
+    star.ip().run("neighbor del fc00:b::41 dev eth1");
+    eventually("it is gone", || {
+        (explain(router, "eth0", &frame).0 == "drop").then_some(())
+    });
+    b.drain().expect("receive");
+    a.send(&frame).expect("send");
+    eventually("the packet is counted", || {
+        let dropped = ("drop".to_owned(), "no_neighbor".to_owned(), 1);
+        reasons(router).contains(&dropped).then_some(())
+    });
+    answer(&star, &b, "fc00:b::41");
+    forwards();
+}
+
+#[test]
+fn a_destination_on_a_link_behind_a_route_of_our_own_is_resolved_for_the_packets_after_the_first() {
+    let Some(_turn) = begin("a_destination_on_a_link_behind_a_route_of_our_own") else {
+        return;
+    };
+    for mode in ["tc", "xdp"] {
+        let star = star("liveonlink");
+        let router = star.router();
+        let _napi = sidestep_testkit::traffic::Napi::attach(star.host("b"), "eth0").expect("NAPI");
+        // The kernel looks nothing up in table 100.
+        star.ip().run("route add fc00:b::/64 dev eth1 table 100");
+        let _daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
+        let words = "route add fc00:5::d6/128 encap seg6local action End.DT6 table 100 dev eth0";
+        printed(router, &words.split(' ').collect::<Vec<_>>());
+        let (a, b) = (star.socket("a"), at_b(&star));
+        let ends = ["fc00:a::2", "fc00:b::61"].map(|text| text.parse().expect("address"));
+        let inner = udp(ends[0], ends[1], 64, b"on link");
+        let outer = ipv6(
+            address("fc00:a::2"),
+            address("fc00:5::d6"),
+            IPV6,
+            64,
+            &inner,
+        );
+        let frame = ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), &outer);
+        a.send(&frame).expect("send");
+        answer(&star, &b, "fc00:b::61");
+        let dropped = ("drop".to_owned(), "no_neighbor".to_owned(), 1);
+        assert!(reasons(router).contains(&dropped), "{:?}", reasons(router));
+        eventually("it is resolved", || {
+            (explain(router, "eth0", &frame).0 == "forward").then_some(())
+        });
+        a.send(&frame).expect("send");
+        eventually("the second packet", || {
+            let out = b.receive(Duration::from_secs(1)).expect("receive")?;
+            contains(&out, b"on link").then_some(())
+        });
+    }
+}
+
+#[test]
+fn what_somebody_keeps_in_the_neighbor_table_is_not_touched() {
+    let Some(_turn) = begin("what_somebody_keeps_in_the_neighbor_table") else {
+        return;
+    };
+    let star = star("livekept");
+    let mut ip = star.ip();
+    let kept = ["fc00:b::51", "fc00:b::52", "fc00:b::53"];
+    let mac = mac_text(star.mac("b", "eth0"));
+    ip.all([
+        format!(
+            "neighbor add {} lladdr {mac} dev eth1 nud permanent",
+            kept[0]
+        )
+        .as_str(),
+        format!(
+            "neighbor add {} lladdr {mac} dev eth1 nud stale extern_learn",
+            kept[1]
+        )
+        .as_str(),
+        format!("neighbor add {} dev eth1 managed", kept[2]).as_str(),
+    ]);
+    let routes: Vec<String> = (0..3)
+        .map(|number| format!("route add fd0{number}::/16 via {} dev eth1", kept[number]))
+        .collect();
+    ip.all(routes.iter().map(String::as_str));
+    let _daemon = star.run(&["--mode", "tc", "eth0", "eth1"]);
+    let a = star.socket("a");
+    let end = Instant::now() + Duration::from_millis(1500);
+    while Instant::now() < end {
+        for number in 0..3 {
+            a.send(&packet(&star, &format!("fd0{number}::1"), b"kept"))
+                .expect("send");
+        }
+        thread::sleep(PACE);
+    }
+    let words = ["PERMANENT", "extern_learn", "managed"];
+    for (neighbor, word) in kept.iter().zip(words) {
+        let now = state(&star, neighbor);
+        assert!(now.contains(word), "{now}");
+    }
+}
+
+#[test]
+fn many_unresolved_next_hops_are_asked_for_a_few_at_a_time_and_all_in_the_end() {
+    const HOPS: usize = 200;
+    let Some(_turn) = begin("many_unresolved_next_hops_are_asked_for_a_few_at_a_time") else {
+        return;
+    };
+    let star = star("livestorm");
+    let b = at_b(&star);
+    let routes: Vec<String> = (0..HOPS)
+        .map(|number| format!("route add fd00:{number:x}::/32 via fc00:b::a:{number:x} dev eth1"))
+        .collect();
+    star.ip().all(routes.iter().map(String::as_str));
+    let began = Instant::now();
+    let _daemon = star.run(&["--mode", "tc", "eth0", "eth1"]);
+    let mut seen = BTreeSet::new();
+    eventually("every next hop is asked for", || {
+        while let Some(frame) = b.receive_now().expect("receive") {
+            seen.extend(solicited(&frame));
+            // 16 in 200 ms.
+            let allowed = 16 * (began.elapsed().as_millis() as usize / 200 + 1);
+            assert!(
+                seen.len() <= allowed,
+                "{} of {allowed} so far allowed",
+                seen.len()
+            );
+        }
+        (seen.len() == HOPS).then_some(())
+    });
+}

@@ -1,0 +1,368 @@
+//! What the program refuses on a live router: each with its message and exit code, and nothing changed.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::process::CommandExt as _;
+use std::process::Output;
+
+use sidestep_control::api::Request;
+use sidestep_control::report;
+use sidestep_model::behavior::endpoint::BEHAVIORS;
+use sidestep_testkit::traffic::Napi;
+
+use crate::support::left::traces;
+use crate::support::{Star, begin, output, report, said, sidestep};
+
+const ALL: [&str; 4] = ["eth0", "eth1", "eth2", "lo"];
+
+/// The refusal is this, on one line, with exit code 1, and nothing on standard output.
+fn check_refused(what: &str, output: &Output, message: &str) {
+    assert_eq!(said(output), format!("sidestep: {message}"), "{what}");
+    assert_eq!(output.status.code(), Some(1), "{what}");
+    assert_eq!(output.stdout, b"", "{what}");
+}
+
+#[test]
+fn a_start_that_cannot_be_is_refused_with_its_reason_and_nothing_is_changed() {
+    let Some(_turn) = begin("a_start_that_cannot_be_is_refused") else {
+        return;
+    };
+    let star = Star::new("liverefuse");
+    let router = star.router();
+    let mut ip = star.ip();
+    ip.all([
+        "link add d0 type veth peer name d1",
+        "tuntap add tun0 mode tun",
+    ]);
+    // The one kind of interface here that a kernel may be without.
+    let bridge = router
+        .exec(&["ip", "link", "add", "br0", "type", "bridge"])
+        .inspect(|_| ip.run("link set d0 master br0"))
+        .inspect_err(|error| eprintln!("SKIP a bridge's port: {error}"))
+        .is_ok();
+    let there = names(&router.exec(&["ip", "-o", "link"]).expect("ip"));
+    let before = traces(router, &ALL);
+    assert!(before.are_none(), "{before:?}");
+    let mut cases: Vec<(&[&str], String)> = vec![
+        (
+            &["eth0", "eth9"],
+            format!("port eth9: no such interface; the interfaces are {there}"),
+        ),
+        (&["eth0", "eth1", "eth0"], "port eth0: named twice".into()),
+        (&[], "no port: name at least one interface".into()),
+        (&["eth0", "lo"], "port lo: it is the loopback device".into()),
+        (
+            &["eth0", "tun0"],
+            "port tun0: it has no Ethernet frames (tun)".into(),
+        ),
+        (
+            &["--config", "/nonexistent.yaml", "eth0"],
+            "/nonexistent.yaml: No such file or directory (os error 2)".into(),
+        ),
+    ];
+    if bridge {
+        let why = "port d0: it belongs to br0, which gets its frames first; attach br0 instead";
+        cases.push((&["eth0", "d0"], why.into()));
+    }
+    for (number, (ports, message)) in cases.into_iter().enumerate() {
+        let detach: &[&str] = if number % 2 == 0 { &[] } else { &["--detach"] };
+        let args = [&["run"], detach, ports].concat();
+        check_refused(&format!("{args:?}"), &output(router, &args), &message);
+        let after = traces(router, &ALL);
+        assert!(after.are_none(), "{args:?}: {after:?}");
+    }
+    // clap's: the usage, and its own code.
+    let usage = output(router, &["run", "--mode", "fast", "eth0"]);
+    assert_eq!(usage.status.code(), Some(2));
+    assert!(
+        said(&usage).contains("[possible values: auto, xdp, generic, tc]"),
+        "{}",
+        said(&usage)
+    );
+}
+
+/// The names that `ip -o link` lists, without the `@` of those that have a peer.
+fn names(listed: &str) -> String {
+    let name = |line: &str| {
+        let name = line.split(": ").nth(1)?;
+        Some(name.split('@').next()?.to_owned())
+    };
+    let names: Vec<String> = listed.lines().filter_map(name).collect();
+    names.join(", ")
+}
+
+#[test]
+fn another_programs_xdp_program_stays_where_it_is_and_no_port_is_attached_beside_it() {
+    let Some(_turn) = begin("another_programs_xdp_program_stays") else {
+        return;
+    };
+    let star = Star::new("liveforeign");
+    let router = star.router();
+    let _foreign = Napi::attach(router, "eth1").expect("another XDP program");
+    let before = traces(router, &ALL);
+    let [(ref port, id)] = before.xdp[..] else {
+        panic!("one program: {before:?}");
+    };
+    assert_eq!(port, "eth1");
+    let index = router.ifindex("eth1").expect("eth1");
+    let message = format!(
+        "port eth1: interface {index} already has an XDP program: id {id}, name pass (native mode)"
+    );
+    for mode in ["xdp", "generic"] {
+        for detach in [&[][..], &["--detach"]] {
+            let args = [&["run", "--mode", mode], detach, &["eth0", "eth1", "eth2"]].concat();
+            check_refused(&format!("{args:?}"), &output(router, &args), &message);
+            assert_eq!(traces(router, &ALL), before, "{args:?}");
+        }
+    }
+    // TC is beside it, not in its place.
+    let daemon = star.run(&["--mode", "tc", "eth1"]);
+    assert_eq!(traces(router, &ALL).xdp, before.xdp);
+    drop(daemon);
+    assert_eq!(traces(router, &ALL), before);
+}
+
+#[test]
+fn a_second_instance_is_refused_and_the_first_one_named() {
+    let Some(_turn) = begin("a_second_instance_is_refused") else {
+        return;
+    };
+    let star = Star::new("livesecond");
+    let router = star.router();
+    let daemon = star.run(&["--mode", "tc", "eth0", "eth1"]);
+    let before = traces(router, &ALL);
+    let message = format!(
+        "sidestep runs in this network namespace already (pid {}); `sidestep stop` ends it",
+        daemon.pid()
+    );
+    for args in [&["run", "eth2"][..], &["run", "--detach", "eth0"]] {
+        check_refused(&format!("{args:?}"), &output(router, args), &message);
+        assert_eq!(traces(router, &ALL), before);
+    }
+    // It still answers, and another namespace has its own.
+    let ports: report::Ports = report(router, Request::ShowPorts);
+    assert_eq!(ports.len(), 2);
+    let elsewhere = crate::support::Daemon::start(star.host("a"), &["--mode", "tc", "eth0"]);
+    assert!(elsewhere.began.contains("eth0 (tc"), "{}", elsewhere.began);
+    drop(elsewhere);
+    assert_eq!(traces(router, &ALL), before);
+}
+
+#[test]
+fn without_privileges_the_missing_capability_is_named() {
+    let Some(_turn) = begin("without_privileges_the_missing_capability_is_named") else {
+        return;
+    };
+    let star = Star::new("livepriv");
+    let router = star.router();
+    let all = "missing CAP_NET_ADMIN, CAP_PERFMON, CAP_BPF: run as root, or give the binary these capabilities";
+    // Where everybody can run it: the folder it was built in may be root's alone.
+    let folder = tempfile::Builder::new()
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .tempdir()
+        .expect("a folder");
+    let binary = folder.path().join("sidestep");
+    fs::copy(env!("CARGO_BIN_EXE_sidestep"), &binary).expect("a copy");
+    let binary = binary.to_str().expect("UTF-8");
+    for detach in [&[][..], &["--detach"]] {
+        let mut command = router.command(binary);
+        // In this order: std sets the user before the namespace would be entered, so the namespace is entered by
+        // another program.
+        let args = [&["run"], detach, &["eth0"]].concat();
+        command = {
+            let mut outer = router.command("setpriv");
+            outer.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+            outer.arg(command.get_program()).args(&args);
+            outer
+        };
+        let nobody = command
+            .output()
+            .expect("setpriv (Debian package util-linux)");
+        check_refused(&format!("nobody {args:?}"), &nobody, all);
+
+        let lists = [
+            ("--bounding-set=-all", "--inh-caps=-all", all),
+            (
+                "--bounding-set=-net_admin",
+                "--inh-caps=-net_admin",
+                "missing CAP_NET_ADMIN: run as root, or give the binary these capabilities",
+            ),
+            (
+                "--bounding-set=-sys_admin,-bpf",
+                "--inh-caps=-sys_admin,-bpf",
+                "missing CAP_BPF: run as root, or give the binary these capabilities",
+            ),
+        ];
+        for (bounding, inherited, message) in lists {
+            let mut command = router.command("setpriv");
+            command.args([bounding, inherited, binary]).args(&args);
+            let root = command
+                .output()
+                .expect("setpriv (Debian package util-linux)");
+            check_refused(&format!("{bounding} {args:?}"), &root, message);
+        }
+        let after = traces(router, &ALL);
+        assert!(after.are_none(), "{after:?}");
+    }
+    // What needs no privileges works without them, outside of any namespace of ours.
+    let version = std::process::Command::new(binary)
+        .arg("--version")
+        .uid(65534)
+        .gid(65534)
+        .output()
+        .expect("it starts");
+    assert!(version.status.success(), "{}", said(&version));
+
+    // Another user cannot ask a daemon that runs, and is told so.
+    let _daemon = star.run(&["--mode", "tc", "eth0"]);
+    let mut command = router.command("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+    command.args([binary, "show", "ports"]);
+    let nobody = command.output().expect("setpriv");
+    let socket = crate::support::left::run_folder(router).join("control.sock");
+    let message = format!(
+        "control socket {}: permission denied: it is for root alone (`sidestep run --group GROUP` lets a group use it)",
+        socket.display()
+    );
+    check_refused("show ports by nobody", &nobody, &message);
+}
+
+#[test]
+fn a_config_file_that_is_wrong_is_refused_with_line_and_column() {
+    let Some(_turn) = begin("a_config_file_that_is_wrong_is_refused") else {
+        return;
+    };
+    let star = Star::new("liveconfig");
+    let router = star.router();
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("node.yaml");
+    let cases = [
+        (
+            "ports: [eth0]\nroots:\n- fc0f::/16 dev eth1\n",
+            "line 2, column 1: unknown field `roots`; expected one of ports, routes, rules, neighbors, vlans, domain, policies, tunsrc, seg6_flowlabel, multipath_hash_seed, oam_rate, hmac",
+        ),
+        (
+            "ports: [eth0]\nroutes:\n- fc0f::1/128 encap seg6local action End dev eth9\n",
+            "line 3, column 46: no such interface \"eth9\"; expected one of lo, eth0, eth1, eth2",
+        ),
+        (
+            "ports: [eth0]\nroutes:\n- fc0f::1/128 encap seg6local action End.DT46 tabel 254 dev eth0\n",
+            "line 3, column 47: unknown keyword \"tabel\"; expected from, table, metric, tos, proto, src, mtu, via, dev, onlink, nhid, encap, policy, dscp, nexthop or a prefix",
+        ),
+        (
+            "ports: [eth0]\nneighbors: [\"fc00:a::9 lladdr 02:00:00:00:00 dev eth0\"]\n",
+            "line 2, column 31: invalid `lladdr` \"02:00:00:00:00\"; expected an Ethernet address of one host, such as 02:00:00:00:00:01",
+        ),
+        (
+            "ports: [eth0]\ntunsrc: \"fc00::5::\"\n",
+            "line 2, column 9: invalid `tunsrc` \"fc00::5::\"; expected an IPv6 unicast address",
+        ),
+        ("ports: [eth0\n", "line 1, column 8: unclosed bracket '['"),
+    ];
+    let mut wrong = String::new();
+    for (text, message) in cases {
+        fs::write(&path, text).expect("a file");
+        let file = path.to_str().expect("UTF-8");
+        let refused = output(router, &["run", "--config", file]);
+        let expected = format!("sidestep: {file}: {message}");
+        if said(&refused) != expected {
+            let _ = write!(wrong, "\n  said {}\nwanted {expected}", said(&refused));
+        }
+        assert_eq!(refused.status.code(), Some(1));
+        let after = traces(router, &ALL);
+        assert!(after.are_none(), "{after:?}");
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn a_route_that_is_wrong_is_refused_with_the_word_at_fault_and_nothing_is_applied() {
+    let Some(_turn) = begin("a_route_that_is_wrong_is_refused") else {
+        return;
+    };
+    let star = Star::new("liveroute");
+    let router = star.router();
+    let _daemon = star.run(&["--mode", "tc", "eth0", "eth1"]);
+    let there = "fc0f::46/128 encap seg6local action End.DT46 table 254 dev eth0";
+    crate::support::printed(
+        router,
+        &[&["route", "add"][..], &there.split(' ').collect::<Vec<_>>()].concat(),
+    );
+    let before: report::Routes = report(router, Request::ShowRoutes { all: true });
+    let known: Vec<_> = BEHAVIORS.iter().map(|row| row.name).collect();
+    let unknown = format!(
+        "word 5: unknown behavior \"End.DT64\"; expected {}",
+        known.join(", ")
+    );
+    let not_its_own = "Sidestep has no such route of its own (routes of the kernel are removed with `ip route del`)";
+    let mut cases = vec![
+        (
+            "add fc0f::47/128 encap seg6local action End.DT46 tabel 254 dev eth0",
+            "word 6: unknown keyword \"tabel\"; expected from, table, metric, tos, proto, src, mtu, via, dev, onlink, nhid, encap, policy, dscp, nexthop or a prefix",
+        ),
+        (
+            "add fc0f::47/128 encap seg6local action End.DT46 table 254 table 100 dev eth0",
+            "word 8: duplicate keyword \"table\"; expected `table` only once",
+        ),
+        (
+            "add fc0f::47/128 encap seg6local action End.DT46 table 254 dev eth0 dev eth1",
+            "word 10: duplicate keyword \"dev\"; expected `dev` only once",
+        ),
+        (
+            "add fc0f::47/128 encap seg6local action End.DT46 dev eth0",
+            "word 4: End.DT46 lacks `table` or `vrftable` \"action\"; expected table TABLE or vrftable TABLE",
+        ),
+        (
+            "add fc0f::47/128 encap seg6local action End.X dev eth0",
+            "word 4: End.X requires `nh6` \"action\"; expected nh6 IPV6",
+        ),
+        (
+            "add fc0f::47/128 encap seg6local action End.DT46 table 254 dev eth9",
+            "word 9: no such interface \"eth9\"; expected one of lo, eth0, eth1, eth2",
+        ),
+        (
+            "add fc0f::47/128 encap seg6local action End.DT64 table 254 dev eth0",
+            &unknown,
+        ),
+        (
+            "add fc0f::/64 encap seg6 mode fast segs fc00::1 dev eth1",
+            "word 5: unknown mode \"fast\"; expected encap, encap.red, l2encap, l2encap.red, inline, inline.red",
+        ),
+        (
+            "add fc0f::/64 encap seg6 mode encap dev eth1",
+            "word 3: missing `segs` after \"seg6\"; expected segs with 1 to 16 IPv6 addresses, separated by commas",
+        ),
+        (
+            "add fc0f::/64 encap seg6 mode encap segs fc00::1 hmac 0 dev eth1",
+            "word 9: invalid `hmac` \"0\"; expected a number from 1 to 4294967295",
+        ),
+        (
+            "add fc0f::1/64 encap seg6local action End dev eth0",
+            "word 1: invalid prefix for given prefix length \"fc0f::1/64\"; expected fc0f::/64",
+        ),
+        (
+            "add fc0f::46/128 encap seg6local action End.DT46 table 100 dev eth0",
+            "there is a route with that prefix, table and metric already: fc0f::46 encap seg6local action End.DT46 table main dev eth0 metric 1024 (use `replace`)",
+        ),
+        ("del fc0f::48/128", not_its_own),
+        ("del fc00:b::/64", not_its_own),
+    ];
+    let mut wrong = String::new();
+    for (words, message) in cases {
+        let words: Vec<&str> = words.split(' ').collect();
+        let refused = output(router, &[&["route"][..], &words].concat());
+        let expected = format!("sidestep: {message}");
+        if said(&refused) != expected {
+            let _ = write!(wrong, "\n  said {}\nwanted {expected}", said(&refused));
+        }
+        assert_eq!(refused.status.code(), Some(1), "{words:?}");
+        let after: report::Routes = report(router, Request::ShowRoutes { all: true });
+        assert_eq!(after, before, "{words:?}");
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    // No words at all: clap's usage.
+    let usage = sidestep(router, &["route", "add"])
+        .output()
+        .expect("starts");
+    assert_eq!(usage.status.code(), Some(2));
+}

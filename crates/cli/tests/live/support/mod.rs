@@ -1,0 +1,402 @@
+//! What the live tests share: a router in a namespace with a neighbor at each of its ports, the program running on it,
+//! and a look at what it leaves behind.
+
+#![allow(dead_code, reason = "each test program uses a part")]
+
+pub mod constant;
+pub mod flood;
+pub mod frames;
+pub mod hosts;
+pub mod ip;
+pub mod judged;
+pub mod left;
+pub mod line;
+pub mod memory;
+pub mod service;
+pub mod tables;
+pub mod tracer;
+
+use std::io::{self, BufRead, BufReader, Read, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, Once};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use sidestep_control::api::{self, ApiError, Request};
+use sidestep_control::report;
+use sidestep_mirror::Mirror;
+use sidestep_testkit::lab::mac_text;
+use sidestep_testkit::{FrameSocket, Lab, Namespace};
+
+use frames::Mac;
+
+/// How long anything may take that is not measured: the machine may be busy.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+/// The router of a [`Star`].
+pub const ROUTER: &str = "r";
+/// Who is at its ports: `a` at `eth0`, and so on.
+pub const HOSTS: [&str; 3] = ["a", "b", "c"];
+/// The router's ports.
+pub const PORTS: [&str; 3] = ["eth0", "eth1", "eth2"];
+
+/// Before a test of this machine's kernel: whether it can run, with a BPF file system where it belongs. Tests of one
+/// program run one after the other, so that what is measured is not the other tests.
+pub fn begin(test: &str) -> Option<MutexGuard<'static, ()>> {
+    static TURN: Mutex<()> = Mutex::new(());
+    static BPFFS: Once = Once::new();
+    if !sidestep_testkit::root_or_skip(test) {
+        return None;
+    }
+    // A test that failed does not make the others fail.
+    let turn = TURN
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    BPFFS.call_once(mount_bpffs);
+    Some(turn)
+}
+
+/// Of these modes, those in which packets that leave by a veth are Sidestep's here: before Linux 6.3 nobody tells whether
+/// a veth takes XDP redirects, and the kernel forwards. That a mode is left out is said.
+pub fn modes<'a>(test: &str, modes: &[&'a str]) -> Vec<&'a str> {
+    let tells = Mirror::open()
+        .expect("the kernel's configuration")
+        .tells_xdp_features();
+    let (here, out): (Vec<_>, Vec<_>) = modes
+        .iter()
+        .partition(|mode| tells || **mode != "xdp" && **mode != "generic");
+    if !out.is_empty() {
+        let _ = writeln!(
+            io::stderr(),
+            "SKIP {test}: {} only; this kernel does not tell whether a veth takes XDP redirects (Linux 6.3)",
+            here.join(", ")
+        );
+    }
+    here
+}
+
+fn mount_bpffs() {
+    use nix::mount::{MsFlags, mount};
+    use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
+    let path = "/sys/fs/bpf";
+    if statfs(path).is_ok_and(|stat| stat.filesystem_type() == BPF_FS_MAGIC) {
+        return;
+    }
+    mount(
+        Some("bpf"),
+        path,
+        Some("bpf"),
+        MsFlags::empty(),
+        None::<&str>,
+    )
+    .expect("a BPF file system at /sys/fs/bpf");
+}
+
+/// A router with three ports and somebody at each of them. Hosts have no IP of their own: they say nothing unasked, and
+/// what arrives is what the router sent.
+///
+/// Host `a` is `fc00:a::2` and `10.0.1.2`, the router there `fc00:a::1` and `10.0.1.1`; `b` has `fc00:b::` and `10.0.2.`,
+/// `c` has `fc00:c::` and `10.0.3.`. Neighbors are static.
+#[derive(Debug)]
+pub struct Star {
+    pub lab: Lab,
+    abandoned: bool,
+}
+
+impl Star {
+    pub fn new(topic: &str) -> Self {
+        let mut lab = Lab::new(topic).expect("a lab");
+        for node in [ROUTER].iter().chain(&HOSTS) {
+            lab.node(node).expect("a namespace");
+        }
+        for host in HOSTS {
+            let silent = "net/ipv6/conf/default/disable_ipv6";
+            lab.namespace(host)
+                .and_then(|host| host.sysctl(silent, "1"))
+                .expect("a host without IPv6");
+        }
+        for (host, port) in HOSTS.iter().zip(PORTS) {
+            lab.link(host, "eth0", ROUTER, port).expect("a cable");
+        }
+        let star = Self {
+            lab,
+            abandoned: false,
+        };
+        // A namespace that is gone may have had the same number, and a program that was killed in it.
+        left::remove(star.router());
+        star.router_sysctls();
+        let mut lines = vec!["sr tunsrc set fc00:5::1".to_owned()];
+        for (number, (host, port)) in HOSTS.iter().zip(PORTS).enumerate() {
+            let four = number + 1;
+            let mac = mac_text(star.lab.mac(host, "eth0").expect("a port"));
+            lines.push(format!("address add fc00:{host}::1/64 dev {port}"));
+            lines.push(format!("address add 10.0.{four}.1/24 dev {port}"));
+            for address in [format!("fc00:{host}::2"), format!("10.0.{four}.2")] {
+                lines.push(format!(
+                    "neighbor add {address} lladdr {mac} dev {port} nud permanent"
+                ));
+            }
+        }
+        star.ip().all(lines.iter().map(String::as_str));
+        star
+    }
+
+    fn router_sysctls(&self) {
+        let all = [
+            "net/ipv6/conf/all/forwarding",
+            "net/ipv4/ip_forward",
+            "net/ipv6/conf/all/seg6_enabled",
+        ];
+        for path in all {
+            self.router().sysctl(path, "1").expect("a sysctl");
+        }
+        for port in PORTS {
+            self.seg6_enabled(port, true);
+        }
+    }
+
+    pub fn seg6_enabled(&self, port: &str, on: bool) {
+        let path = format!("net/ipv6/conf/{port}/seg6_enabled");
+        let value = if on { "1" } else { "0" };
+        self.router().sysctl(&path, value).expect("seg6_enabled");
+    }
+
+    pub fn router(&self) -> &Namespace {
+        self.lab.namespace(ROUTER).expect("the router")
+    }
+
+    pub fn host(&self, name: &str) -> &Namespace {
+        self.lab.namespace(name).expect("a host")
+    }
+
+    /// Frames of a host's interface.
+    pub fn socket(&self, host: &str) -> FrameSocket {
+        FrameSocket::open(self.host(host), "eth0").expect("a packet socket")
+    }
+
+    pub fn mac(&self, node: &str, ifname: &str) -> Mac {
+        self.lab.mac(node, ifname).expect("an interface")
+    }
+
+    /// `ip` on the router.
+    pub fn ip(&self) -> ip::Ip {
+        ip::Ip::new(self.router())
+    }
+
+    /// Takes the namespaces away, and leaves what an instance that was killed in them has elsewhere.
+    pub fn abandon(mut self) {
+        self.abandoned = true;
+    }
+
+    /// Starts the program on the router with these arguments of `run`.
+    pub fn run(&self, args: &[&str]) -> Daemon {
+        Daemon::start(self.router(), args)
+    }
+
+    /// Asks the program on the router.
+    pub fn call(&self, request: Request) -> Result<Value, ApiError> {
+        call(self.router(), request)
+    }
+}
+
+impl Drop for Star {
+    fn drop(&mut self) {
+        if !self.abandoned {
+            left::remove(self.router());
+        }
+    }
+}
+
+/// Makes a device. Where the kernel has none of its kind the test is over, which is said.
+pub fn made(test: &str, router: &Namespace, words: &str) -> bool {
+    let words: Vec<&str> = ["ip", "link", "add"]
+        .into_iter()
+        .chain(words.split(' '))
+        .collect();
+    match router.exec(&words) {
+        Ok(_) => true,
+        Err(error) if error.to_string().contains("Unknown device type") => {
+            let kind = words.iter().skip_while(|word| **word != "type").nth(1);
+            let kind = kind.copied().unwrap_or_default();
+            let _ = writeln!(
+                io::stderr(),
+                "SKIP {test}: this kernel has no {kind} devices"
+            );
+            false
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Asks the program that runs in a namespace.
+pub fn call(namespace: &Namespace, request: Request) -> Result<Value, ApiError> {
+    namespace
+        .run(|| api::call(request))
+        .expect("the namespace can be entered")
+}
+
+/// As [`call`], with the answer as the report that it is.
+pub fn report<T: serde::de::DeserializeOwned>(namespace: &Namespace, request: Request) -> T {
+    let value = call(namespace, request).expect("an answer");
+    serde_json::from_value(value).expect("the report")
+}
+
+/// Counters of one interface.
+pub fn counters(namespace: &Namespace, port: &str) -> report::PortCounters {
+    let all: report::Counters = report(namespace, Request::ShowCounters);
+    let found = all.ports.into_iter().find(|counters| counters.name == port);
+    found.unwrap_or_default()
+}
+
+/// Packets by reason: verdict (`drop` or `kernel`), name, packets.
+pub fn reasons(namespace: &Namespace) -> Vec<(String, String, u64)> {
+    let drops: report::Drops = report(namespace, Request::ShowDrops);
+    drops
+        .into_iter()
+        .map(|reason| (reason.verdict, reason.name, reason.packets))
+        .collect()
+}
+
+/// The program, as a command in a namespace.
+pub fn sidestep(namespace: &Namespace, args: &[&str]) -> Command {
+    let mut command = namespace.command(env!("CARGO_BIN_EXE_sidestep"));
+    command.args(args).stdin(Stdio::null());
+    command
+}
+
+/// What came of the program with these arguments.
+pub fn output(namespace: &Namespace, args: &[&str]) -> Output {
+    sidestep(namespace, args)
+        .output()
+        .expect("the program starts")
+}
+
+/// What the program printed; it has to end with 0.
+pub fn printed(namespace: &Namespace, args: &[&str]) -> String {
+    let output = output(namespace, args);
+    assert!(output.status.success(), "{args:?}: {}", said(&output));
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+/// What the program said on standard error.
+pub fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr)
+        .trim_end()
+        .to_owned()
+}
+
+/// The program in the foreground. Dropped, it is asked to end, and detaches.
+#[derive(Debug)]
+pub struct Daemon {
+    child: Child,
+    /// Its first line.
+    pub began: String,
+}
+
+impl Daemon {
+    /// `sidestep run ARGS`; returns when it forwards.
+    pub fn start(namespace: &Namespace, args: &[&str]) -> Self {
+        let args: Vec<&str> = ["run"].iter().chain(args).copied().collect();
+        let mut child = sidestep(namespace, &args)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let mut began = String::new();
+        let mut stdout = BufReader::with_capacity(1, child.stdout.take().expect("piped"));
+        stdout.read_line(&mut began).expect("UTF-8");
+        child.stdout = Some(stdout.into_inner());
+        let daemon = Self { child, began };
+        assert!(
+            daemon.began.starts_with("forwarding on "),
+            "sidestep {args:?} did not start (its reason stands above)"
+        );
+        daemon
+    }
+
+    pub fn pid(&self) -> Pid {
+        Pid::from_raw(self.child.id() as i32)
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(self.pid(), signal).expect("it runs");
+    }
+
+    /// Waits for its end and returns what it has printed since it began.
+    pub fn end(mut self) -> (ExitStatus, String) {
+        let status = wait(&mut self.child).expect("it ends in time");
+        let mut rest = String::new();
+        let mut stdout = self.child.stdout.take().expect("piped");
+        stdout.read_to_string(&mut rest).expect("UTF-8");
+        (status, rest)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(Some(_))) {
+            return;
+        }
+        let _ = kill(self.pid(), Signal::SIGTERM);
+        // A test may have stopped it.
+        let _ = kill(self.pid(), Signal::SIGCONT);
+        if wait(&mut self.child).is_none() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// Waits until a process has ended.
+pub fn wait(child: &mut Child) -> Option<ExitStatus> {
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
+        if let Some(status) = child.try_wait().expect("it is our child") {
+            return Some(status);
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    None
+}
+
+/// Asks again and again until the answer is `Some`.
+pub fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(
+            Instant::now() < deadline,
+            "{what}: not within {} s",
+            PATIENCE.as_secs()
+        );
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Where the frames of a port go by the live tables: verdict, egress, outgoing frame in hexadecimal.
+pub fn explain(namespace: &Namespace, port: &str, frame: &[u8]) -> (String, String, String) {
+    let request = Request::Explain {
+        port: port.to_owned(),
+        frame: hex(frame),
+    };
+    let answer = call(namespace, request).expect("an explanation");
+    let word = |field: &str| answer[field].as_str().unwrap_or_default().to_owned();
+    (word("verdict"), word("egress"), word("frame"))
+}
+
+/// Bytes as hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    let digits =
+        |byte: &u8| [byte >> 4, byte & 15].map(|digit| b"0123456789abcdef"[digit as usize] as char);
+    bytes.iter().flat_map(digits).collect()
+}
+
+/// The load of the machine: what a measurement depends on.
+pub fn load() -> String {
+    let text = std::fs::read_to_string(Path::new("/proc/loadavg")).unwrap_or_default();
+    text.split(' ').next().unwrap_or("unknown").to_owned()
+}

@@ -1,0 +1,529 @@
+//! `sidestep trace` on a live router: what it tells is what `explain` tells, only what was asked for, and the plain
+//! programs come back however it ends, without a packet lost.
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use sidestep_testkit::traffic::Napi;
+
+use crate::support::frames::{ETHERNET, IPV6, ROUTING, TCP, ethernet, ipv6, srh, udp};
+use crate::support::left::traces;
+use crate::support::tracer::Tracer;
+use crate::support::{
+    PATIENCE, ROUTER, Star, begin, counters, eventually, hex, output, printed, said,
+};
+
+const MODES: [&str; 2] = ["tc", "xdp"];
+
+fn address(text: &str) -> Ipv6Addr {
+    text.parse().expect("an address")
+}
+
+fn from_a(star: &Star, packet: &[u8]) -> Vec<u8> {
+    ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), packet)
+}
+
+/// From host `a` to `b`, without SRv6.
+fn plain(star: &Star) -> Vec<u8> {
+    let ends: [IpAddr; 2] = ["fc00:a::2", "fc00:b::2"].map(|text| text.parse().expect("address"));
+    from_a(star, &udp(ends[0], ends[1], 64, b"plain"))
+}
+
+/// From host `a` to the router's End SID, on to `b`, with a UDP datagram of that many bytes of data inside.
+fn to_end(star: &Star, data: usize) -> Vec<u8> {
+    let ends: [IpAddr; 2] = ["fc01::1", "fc01::2"].map(|text| text.parse().expect("address"));
+    let inner = udp(ends[0], ends[1], 64, &vec![0x5a; data]);
+    let segments = ["fc00:5::e", "fc00:b::2"].map(address);
+    let payload = [srh(IPV6, &segments, 1), inner].concat();
+    from_a(
+        star,
+        &ipv6(address("fc00:a::2"), segments[0], ROUTING, 64, &payload),
+    )
+}
+
+/// To the End SID without an SRH: dropped with `no_srh`; an upper layer of TCP, or what looks like it.
+fn without_srh(star: &Star) -> Vec<u8> {
+    let ends = ["fc00:a::2", "fc00:5::e"].map(address);
+    from_a(star, &ipv6(ends[0], ends[1], TCP, 64, &[0; 20]))
+}
+
+/// To nowhere: the kernel answers.
+fn no_route(star: &Star) -> Vec<u8> {
+    let ends: [IpAddr; 2] = ["fc00:a::2", "2001:db8::1"].map(|text| text.parse().expect("address"));
+    from_a(star, &udp(ends[0], ends[1], 64, b"lost"))
+}
+
+fn star(topic: &str) -> Star {
+    let star = Star::new(topic);
+    star.ip()
+        .run("route add fc00:5::e/128 encap seg6local action End dev eth0");
+    star
+}
+
+/// The programs on the router's ports: id, and how many maps it has. A traced program has more than a plain one.
+fn programs(star: &Star) -> Vec<(u32, u32)> {
+    let found = traces(star.router(), &["eth0", "eth1"]);
+    let ids = found.xdp.into_iter().chain(found.tc).map(|(_, id)| id);
+    ids.map(|id| (id, maps(id))).collect()
+}
+
+fn maps(program: u32) -> u32 {
+    // SAFETY: no pointers.
+    let fd = unsafe { libbpf_sys::bpf_prog_get_fd_by_id(program) };
+    // It may have been replaced a moment ago.
+    if fd < 0 {
+        return 0;
+    }
+    let mut info = libbpf_sys::bpf_prog_info::default();
+    let mut size = size_of_val(&info) as u32;
+    // SAFETY: an open descriptor, which is closed and used no more, and a buffer of the size given.
+    let result = unsafe {
+        let result = libbpf_sys::bpf_prog_get_info_by_fd(fd, &raw mut info, &raw mut size);
+        libc::close(fd);
+        result
+    };
+    assert_eq!(result, 0, "program {program}");
+    info.nr_map_ids
+}
+
+/// What `sidestep explain` tells of a frame.
+fn explained(star: &Star, frame: &[u8]) -> String {
+    printed(
+        star.router(),
+        &["explain", "--port", "eth0", "--frame", &hex(frame)],
+    )
+}
+
+#[test]
+fn a_packet_is_told_as_explain_tells_its_frame_whatever_its_verdict() {
+    let Some(_turn) = begin("a_packet_is_told_as_explain_tells_its_frame") else {
+        return;
+    };
+    for mode in MODES {
+        let star = star("livetold");
+        let router = star.router();
+        let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
+        let _daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
+        let a = star.socket("a");
+        let b = star.socket("b");
+        let frames = [
+            plain(&star),
+            to_end(&star, 100),
+            to_end(&star, 1_000),
+            without_srh(&star),
+            no_route(&star),
+        ];
+        let mut tracer = Tracer::start(router, &["src", "fc00:a::2"]);
+        assert_eq!(
+            tracer.began,
+            format!("tracing on eth0 ({mode}), eth1 ({mode}); Ctrl-C ends it\n")
+        );
+        for (number, frame) in frames.iter().enumerate() {
+            a.send(frame).expect("send");
+            let (title, told) = tracer.packet();
+            let begin = format!("packet {} by eth0 ({mode}), time ", number + 1);
+            assert!(title.starts_with(&begin), "{title}");
+            assert_eq!(told, explained(&star, frame), "{mode}");
+        }
+        // They left as ever: what is told is what happened.
+        let out: Vec<_> = (0..3)
+            .map(|_| b.receive(PATIENCE).expect("receive").expect("a frame"))
+            .collect();
+        assert_eq!(out[0][ETHERNET + 7], 63, "hop limit");
+        assert_eq!(out[2].len(), frames[2].len());
+
+        let told = explained(&star, &frames[1]);
+        for words in ["End ", "advance ", "forwarded    by eth1", "fc00:5::e/128"] {
+            assert!(told.contains(words), "{words}: {told}");
+        }
+        assert!(explained(&star, &frames[3]).contains("dropped      no_srh: "));
+        assert!(explained(&star, &frames[4]).contains("kernel       route_miss: "));
+    }
+}
+
+#[test]
+fn the_filter_excludes_and_the_count_ends_it_with_the_plain_programs_back() {
+    let Some(_turn) = begin("the_filter_excludes_and_the_count_ends_it") else {
+        return;
+    };
+    for mode in MODES {
+        let star = star("livefilter");
+        let router = star.router();
+        let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
+        let _daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
+        let a = star.socket("a");
+        let frames = [
+            plain(&star),
+            to_end(&star, 10),
+            without_srh(&star),
+            no_route(&star),
+        ];
+        let plain_programs = programs(&star);
+        // Which of the frames are told. That both packet paths keep the same filters is tested without a network.
+        let every = if mode == "tc" { 1 } else { 4 };
+        let cases = [
+            (&["port", "eth0", "src", "fc00:a::2"][..], &[0, 1, 2, 3][..]),
+            (&["src", "fc00:a::2", "sid", "fc00:5::/64"], &[1, 2]),
+            (&["dst", "fc00:b::/64"], &[0]),
+            (&["sid", "fc00:b::2"], &[0, 1]),
+            (&["proto", "udp", "src", "fc00:a::2"], &[0, 1, 3]),
+            (&["proto", "tcp"], &[2]),
+            (&["proto", "43"], &[1]),
+            (&["verdict", "forward"], &[0, 1]),
+            (&["verdict", "drop"], &[2]),
+            (&["verdict", "punt", "src", "fc00:a::2"], &[3]),
+            (&["reason", "no_srh"], &[2]),
+        ];
+        for (words, told) in cases.into_iter().step_by(every) {
+            let count = told.len().to_string();
+            let options = ["-j", "--count", &count];
+            let words: Vec<_> = options.iter().chain(words).copied().collect();
+            let mut tracer = Tracer::start(router, &words);
+            let instead = programs(&star);
+            for (plain, instead) in plain_programs.iter().zip(&instead) {
+                assert!(
+                    plain.0 != instead.0 && plain.1 < instead.1,
+                    "{mode} {words:?}"
+                );
+            }
+            for frame in &frames {
+                a.send(frame).expect("send");
+            }
+            for number in told {
+                let packet = tracer.json();
+                assert_eq!(packet["frame"], hex(&frames[*number]), "{mode} {words:?}");
+                assert_eq!(packet["bytes"], frames[*number].len());
+                assert_eq!(
+                    (&packet["port"], &packet["target"]),
+                    (&"eth0".into(), &mode.into())
+                );
+            }
+            let (status, rest, end) = tracer.end();
+            assert!(status.success() && rest.is_empty(), "{status} {rest}");
+            assert!(end.ends_with(" told"), "{end}");
+            assert_eq!(programs(&star), plain_programs, "{mode} {words:?}");
+        }
+    }
+}
+
+#[test]
+fn however_a_trace_ends_the_plain_programs_come_back() {
+    let Some(_turn) = begin("however_a_trace_ends_the_plain_programs_come_back") else {
+        return;
+    };
+    for mode in MODES {
+        let star = star("liveend");
+        let router = star.router();
+        let daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
+        let plain_programs = programs(&star);
+
+        // One at a time; the first goes on.
+        let first = Tracer::start(router, &[]);
+        let second = output(router, &["trace"]);
+        assert_eq!(
+            said(&second),
+            "sidestep: another trace is running; only one can run at a time"
+        );
+        assert_eq!(second.status.code(), Some(1));
+        assert_ne!(programs(&star), plain_programs);
+
+        // Ctrl-C: they are back when the command returns.
+        first.signal(Signal::SIGINT);
+        let (status, _, end) = first.end();
+        assert!(status.success(), "{status}");
+        assert!(end.ends_with("told"), "{end}");
+        assert_eq!(programs(&star), plain_programs);
+
+        // The client dies.
+        let killed = Tracer::start(router, &[]);
+        killed.signal(Signal::SIGKILL);
+        eventually("the plain programs", || {
+            (programs(&star) == plain_programs).then_some(())
+        });
+
+        // Nobody reads what it prints any more, as behind `| head -1`.
+        let mut deaf = Tracer::start(router, &["src", "fc00:a::2"]);
+        let a = star.socket("a");
+        a.send(&plain(&star)).expect("send");
+        deaf.packet();
+        deaf.out = None;
+        eventually("its end", || {
+            a.send(&plain(&star)).expect("send");
+            deaf.child.try_wait().expect("our child")
+        });
+        eventually("the plain programs", || {
+            (programs(&star) == plain_programs).then_some(())
+        });
+
+        // The daemon dies: traced programs go on forwarding, and the next daemon puts plain ones in their place.
+        let orphan = Tracer::start(router, &["src", "fc00:a::2"]);
+        daemon.signal(Signal::SIGKILL);
+        let (status, _, end) = orphan.end();
+        assert_eq!(
+            (status.code(), &end[..]),
+            (
+                Some(1),
+                "sidestep: the daemon has ended, and the trace with it"
+            )
+        );
+        drop(daemon);
+        let left = programs(&star);
+        assert!(left[0].1 > plain_programs[0].1, "{left:?}");
+        let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
+        let b = star.socket("b");
+        a.send(&plain(&star)).expect("send");
+        let out = b.receive(PATIENCE).expect("receive");
+        assert_eq!(out.expect("a frame at b")[ETHERNET + 7], 63);
+        let _daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
+        let now = programs(&star);
+        assert_eq!(now[0].1, plain_programs[0].1, "{now:?}");
+        assert_eq!(now[1].1, plain_programs[1].1, "{now:?}");
+        let forwarded = counters(router, "eth0").forwarded;
+        a.send(&plain(&star)).expect("send");
+        eventually("it is counted", || {
+            (counters(router, "eth0").forwarded > forwarded).then_some(())
+        });
+    }
+}
+
+#[test]
+fn putting_traced_and_plain_programs_in_place_loses_no_packet() {
+    let Some(_turn) = begin("putting_traced_and_plain_programs_in_place_loses_no_packet") else {
+        return;
+    };
+    for mode in MODES {
+        let star = star("liveswap");
+        let router = star.router();
+        let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
+        let _daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
+        let before = counters(router, "eth0");
+        let done = AtomicBool::new(false);
+        let (sent, arrived) = thread::scope(|scope| {
+            let traffic = scope.spawn(|| {
+                let (a, b) = (star.socket("a"), star.socket("b"));
+                let frame = plain(&star);
+                let (mut sent, mut arrived) = (0u64, 0u64);
+                let ours = |out: &[u8]| out.len() == frame.len() && out[22..54] == frame[22..54];
+                while !done.load(Ordering::Acquire) {
+                    a.send(&frame).expect("send");
+                    sent += 1;
+                    while let Some(out) = b.receive(Duration::ZERO).expect("receive") {
+                        arrived += u64::from(ours(&out));
+                    }
+                    thread::sleep(Duration::from_micros(50));
+                }
+                while let Some(out) = b.receive(Duration::from_millis(200)).expect("receive") {
+                    arrived += u64::from(ours(&out));
+                }
+                (sent, arrived)
+            });
+            for _ in 0..10 {
+                let tracer = Tracer::start(router, &["dst", "fc00:b::2", "--rate", "1000"]);
+                tracer.signal(Signal::SIGINT);
+                assert!(tracer.end().0.success());
+            }
+            done.store(true, Ordering::Release);
+            traffic.join().expect("the traffic")
+        });
+        assert!(
+            sent > 1_000,
+            "{mode}: {sent} packets while programs changed"
+        );
+        assert_eq!(arrived, sent, "{mode}");
+        // And each of them was ours, not the kernel's in a gap between two programs.
+        let after = counters(router, "eth0");
+        assert_eq!(after.forwarded - before.forwarded, sent, "{mode}");
+        println!("{mode}: {sent} packets, all arrived, while 10 traces began and ended");
+    }
+}
+
+#[test]
+fn the_rate_bounds_what_is_told_and_packets_go_on() {
+    let Some(_turn) = begin("the_rate_bounds_what_is_told") else {
+        return;
+    };
+    let star = star("liverate");
+    let router = star.router();
+    let _daemon = star.run(&["--mode", "tc", "eth0", "eth1"]);
+    let a = star.socket("a");
+    // Where the packet path keeps the rate, and where the daemon does.
+    for words in [
+        &["--rate", "5", "dst", "fc00:b::2"][..],
+        &["--rate", "5", "proto", "udp"],
+    ] {
+        let forwarded = counters(router, "eth0").forwarded;
+        let words: Vec<_> = ["-j"].iter().chain(words).copied().collect();
+        let begun = std::time::Instant::now();
+        let tracer = Tracer::start(router, &words);
+        for _ in 0..500 {
+            a.send(&plain(&star)).expect("send");
+        }
+        eventually("all are forwarded", || {
+            (counters(router, "eth0").forwarded == forwarded + 500).then_some(())
+        });
+        tracer.signal(Signal::SIGINT);
+        let (status, rest, end) = tracer.end();
+        let most = 5 + 1 + (begun.elapsed().as_secs_f64() * 5.0) as usize;
+        let told = rest.lines().count();
+        assert!(status.success());
+        assert!((4..=most).contains(&told), "{words:?}: {told}, {end}");
+    }
+}
+
+#[test]
+fn a_client_that_does_not_read_loses_samples_and_nothing_waits_for_it() {
+    let Some(_turn) = begin("a_client_that_does_not_read_loses_samples") else {
+        return;
+    };
+    let star = star("livedeaf");
+    let router = star.router();
+    let _daemon = star.run(&["--mode", "tc", "eth0", "eth1"]);
+    let a = star.socket("a");
+    let tracer = Tracer::start(router, &["-j", "--rate", "1000", "dst", "fc00:b::2"]);
+    tracer.signal(Signal::SIGSTOP);
+    // Some kilobytes are told of each: more than the daemon keeps for a client.
+    for sent in 1..=2_000 {
+        a.send(&plain(&star)).expect("send");
+        if sent % 200 == 0 {
+            eventually("they are forwarded, and the daemon answers", || {
+                (counters(router, "eth0").forwarded == sent).then_some(())
+            });
+        }
+    }
+    tracer.signal(Signal::SIGINT);
+    tracer.signal(Signal::SIGCONT);
+    let (status, rest, end) = tracer.end();
+    assert!(status.success(), "{status}");
+    let told = format!("{} packets told; ", rest.lines().count());
+    assert!(end.starts_with(&told), "{end}");
+    assert!(
+        end.ends_with(" more came faster than they were read"),
+        "{end}"
+    );
+}
+
+#[test]
+fn a_capture_of_a_trace_is_replayed_with_the_same_verdicts() {
+    let Some(_turn) = begin("a_capture_of_a_trace_is_replayed") else {
+        return;
+    };
+    let star = star("livewrite");
+    let router = star.router();
+    let _daemon = star.run(&["--mode", "tc", "eth0", "eth1"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (capture, config) = (path("trace.pcapng"), path("node.yaml"));
+    let a = star.socket("a");
+    // The long one is longer than what is told of a frame otherwise.
+    let frames = [to_end(&star, 1_200), without_srh(&star)];
+    let words = [
+        "-j",
+        "--count",
+        "2",
+        "--write",
+        &capture,
+        "src",
+        "fc00:a::2",
+    ];
+    let mut tracer = Tracer::start(router, &words);
+    for frame in &frames {
+        a.send(frame).expect("send");
+    }
+    let told = [tracer.json(), tracer.json()];
+    assert!(tracer.end().0.success());
+    let mac = |node: &str, port: &str| sidestep_testkit::lab::mac_text(star.mac(node, port));
+    let node = format!(
+        "ports:
+  eth0: {{mac: \"{}\", addresses: [\"fc00:a::1/64\"], seg6_enabled: true}}
+  eth1: {{mac: \"{}\", addresses: [\"fc00:b::1/64\"], seg6_enabled: true}}
+neighbors:
+- fc00:b::2 lladdr {} dev eth1
+routes:
+- fc00:5::e/128 encap seg6local action End dev eth0
+",
+        mac(ROUTER, "eth0"),
+        mac(ROUTER, "eth1"),
+        mac("b", "eth0")
+    );
+    std::fs::write(&config, node).expect("a file");
+    let replayed = printed(
+        router,
+        &[
+            "replay",
+            "--config",
+            &config,
+            "--in",
+            &capture,
+            "--explain",
+            "-j",
+        ],
+    );
+    let lines: Vec<Value> = replayed
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    for (told, replayed) in told.iter().zip(&lines) {
+        for field in ["timestamp", "port", "bytes", "verdict", "before", "after"] {
+            assert_eq!(told[field], replayed[field], "{field}");
+        }
+        assert!(told["timestamp"].as_u64() > Some(1_700_000_000_000_000_000));
+    }
+    assert_eq!(lines.len(), 3, "two packets and the report");
+    for (told, frame) in told.iter().zip(&frames) {
+        assert_eq!(told["frame"], hex(frame));
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_trace_is_said_with_what_is_allowed() {
+    let Some(_turn) = begin("what_is_wrong_with_a_trace_is_said") else {
+        return;
+    };
+    let star = star("livewrong");
+    let router = star.router();
+    let check = |words: &[&str], code: i32, expected: &str| {
+        let refused = output(router, words);
+        let text = said(&refused);
+        assert!(text.starts_with(expected), "{words:?}: {text}");
+        assert_eq!(refused.status.code(), Some(code), "{words:?}");
+    };
+    check(
+        &["trace"],
+        1,
+        "sidestep: sidestep is not running in this network namespace",
+    );
+    let _daemon = star.run(&["--mode", "tc", "eth0", "eth1"]);
+    let before = programs(&star);
+    check(
+        &["trace", "port", "eth2"],
+        1,
+        "sidestep: port eth2: not attached; attached ports are eth0, eth1",
+    );
+    check(
+        &["trace", "host", "fc00::1"],
+        1,
+        "sidestep: filter: unknown word \"host\"; a term is one of: port IF, ",
+    );
+    check(
+        &["trace", "--rate", "0"],
+        2,
+        "error: invalid value '0' for '--rate <N>': 0 is not in 1..=1000",
+    );
+    check(
+        &["trace", "--count", "0"],
+        2,
+        "error: invalid value '0' for '--count <N>'",
+    );
+    check(
+        &["trace", "--write", "/nowhere/trace.pcapng"],
+        1,
+        "sidestep: /nowhere/trace.pcapng: No such file or directory",
+    );
+    eventually("the plain programs", || {
+        (programs(&star) == before).then_some(())
+    });
+}

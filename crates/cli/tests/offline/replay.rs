@@ -1,0 +1,480 @@
+//! `sidestep replay` and `sidestep check`, run as programs.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use crate::common::{
+    Expect, Folder, group, named_group, pcapng, read_pcapng, sidestep, stderr, stdout, vectors,
+};
+use serde_json::Value;
+
+/// The packets of a group of golden cases, a millisecond apart.
+fn packets(cases: &[crate::common::Case]) -> Vec<(&str, u64, Vec<u8>)> {
+    let at = |index: usize| 1_700_000_000_000_000_007 + index as u64 * 1_000_000;
+    let frames = cases
+        .iter()
+        .flat_map(|case| case.earlier.iter().chain([&case.input]));
+    frames
+        .enumerate()
+        .map(|(index, frame)| (frame.port.as_str(), at(index), frame.bytes()))
+        .collect()
+}
+
+/// The case that each of the packets is of; none for what comes before it.
+fn cases_of_packets(cases: &[crate::common::Case]) -> Vec<Option<&crate::common::Case>> {
+    let mut of = Vec::new();
+    for case in cases {
+        of.resize(of.len() + case.earlier.len(), None);
+        of.push(Some(case));
+    }
+    of
+}
+
+/// Where the first packet is in a capture of one interface: behind a section header of 28 bytes and a description of 52.
+const FIRST_PACKET: usize = 28 + 52;
+
+/// A node with three ports and the capture of two packets that it forwards.
+fn two_packets(folder: &Folder) -> (String, String) {
+    let (cases, node) = named_group("end");
+    (
+        folder.write("node.yaml", node),
+        folder.write("in.pcapng", pcapng(&packets(&cases)[..2])),
+    )
+}
+
+#[test]
+fn every_golden_case_comes_out_as_expected() {
+    let mut cases_run = 0;
+    for entry in fs::read_dir(vectors()).expect("vectors/") {
+        let path = entry.expect("readable").path();
+        if path.extension().is_none_or(|extension| extension != "yaml") {
+            continue;
+        }
+        let (cases, node) = group(&path);
+        let folder = Folder::new();
+        let (config, out) = (folder.write("node.yaml", node), folder.path("out.pcapng"));
+        let packets = packets(&cases);
+        let input = folder.write("in.pcapng", pcapng(&packets));
+        let run = sidestep(&[
+            "replay",
+            "--config",
+            &config,
+            "--in",
+            &input,
+            "--out",
+            &out,
+            "--explain",
+            "-j",
+        ]);
+        assert!(run.status.success(), "{}: {}", path.display(), stderr(&run));
+
+        let lines: Vec<Value> = stdout(&run)
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("JSON"))
+            .collect();
+        assert_eq!(
+            lines.len(),
+            packets.len() + 1,
+            "a line for each packet and the report"
+        );
+        let mut written = read_pcapng(&fs::read(&out).expect("written")).into_iter();
+        let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
+        for ((case, (_, time, _)), line) in cases_of_packets(&cases)
+            .into_iter()
+            .zip(&packets)
+            .zip(&lines)
+        {
+            let verdict = &line["verdict"];
+            let Some(case) = case else {
+                // What comes before a case teaches, or is what must not.
+                if let Some(reason) = verdict["drop"]["reason"].as_str() {
+                    *reasons.entry(reason).or_default() += 1;
+                } else {
+                    assert!(verdict["forward"].is_object(), "{line}");
+                    written.next();
+                }
+                continue;
+            };
+            cases_run += 1;
+            match &case.expect {
+                Expect::Forward(at) => {
+                    assert_eq!(
+                        verdict["forward"]["port"],
+                        at.port.as_str(),
+                        "{}: {line}",
+                        case.name
+                    );
+                    assert_eq!(
+                        written.next(),
+                        Some((at.port.clone(), *time, at.bytes())),
+                        "{}",
+                        case.name
+                    );
+                    assert!(line["after"].is_array(), "{}", case.name);
+                }
+                Expect::Drop(reason) => {
+                    assert_eq!(
+                        verdict["drop"]["reason"],
+                        reason.as_str(),
+                        "{}: {line}",
+                        case.name
+                    );
+                    *reasons.entry(reason).or_default() += 1;
+                }
+                Expect::Kernel(reason) => {
+                    assert_eq!(
+                        verdict["punt"]["reason"],
+                        reason.as_str(),
+                        "{}: {line}",
+                        case.name
+                    );
+                    *reasons.entry(reason).or_default() += 1;
+                }
+            }
+        }
+        assert_eq!(written.next(), None);
+
+        report_says(&lines[packets.len()], packets.len(), &reasons);
+    }
+    assert!(cases_run >= 60, "{cases_run}");
+}
+
+/// That every packet is counted once, and what was not forwarded with its reason.
+fn report_says(report: &Value, packets: usize, reasons: &BTreeMap<&str, u64>) {
+    let counted = |key: &str| report[key].as_u64().expect("a number");
+    assert_eq!(counted("packets"), packets as u64);
+    assert_eq!(
+        counted("packets"),
+        counted("forwarded") + counted("punted") + counted("dropped")
+    );
+    let given: BTreeMap<&str, u64> = report["reasons"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|reason| {
+            (
+                reason["name"].as_str().expect("a name"),
+                reason["packets"].as_u64().expect("a number"),
+            )
+        })
+        .collect();
+    assert_eq!(&given, reasons);
+}
+
+#[test]
+fn the_way_of_a_packet_is_told_with_tables_behaviors_and_rfc_sections() {
+    let folder = Folder::new();
+    let (config, input) = two_packets(&folder);
+    let run = sidestep(&["replay", "--config", &config, "--in", &input, "--explain"]);
+    assert!(run.status.success(), "{}", stderr(&run));
+    let text = stdout(&run);
+    let first = text.split("\n\n").next().expect("a packet");
+    let expected = "\
+packet 1 (byte 80 of the capture, time 1700000000.000000007)
+  port         eth0, frame of 110 bytes
+  parsed       IPv6 at byte 14, destination fc0f::1  [RFC 8200 3]
+  lookup       fc0f::1 in local, main
+               matches fc0f::1/128 in main: fc0f::1 encap seg6local action End dev eth0 metric 1024
+  End          forward to the next segment  [RFC 8986 4.1]
+  advance      segments left 1 -> 0, destination fc0f::1 -> fc0a::1  [RFC 8986 4.1 S13-S14]
+  lookup       fc0a::1 in local, main
+               matches fc0a::/16 in main: fc0a::/16 via fc01::1 dev eth1 metric 1024
+  next hop     eth1 via fc01::1, 96 bytes of layer 3
+      Ethernet   source        02:00:00:00:00:11 -> 02:00:00:00:00:02
+                 destination   02:00:00:00:00:01 -> 02:00:00:00:00:12
+                 type 0x86dd IPv6
+      IPv6       source        fc00:aaaa::1
+                 destination   fc0f::1 -> fc0a::1
+                 next header 43 Routing, hop limit 64 -> 63, payload length 56, traffic class 0x00
+                 flow label 0x00000
+      SRH        segment [1]   fc0f::1
+                 segment [0]   fc0a::1  (active)
+                 next header 17 UDP, segments left 1 -> 0, last entry 1, flags 0x00
+                 tag 0
+      UDP        source port 4096, destination port 53
+      payload    bytes 8
+  forwarded    by eth1";
+    assert_eq!(first, expected);
+    assert!(!text.contains('\x1b'), "no terminal, no colors");
+    assert!(
+        text.contains("2 packets: 2 forwarded, 0 left to the kernel, 0 dropped\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("forwarded packets were not written (no --out)\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn compressed_sids_vlan_tables_and_proxies_are_told_of() {
+    for (group, case, expected) in [
+        (
+            "csid",
+            "csid_32_16_container_of_2",
+            "C-SID        NEXT-C-SID: destination fcbb:bb00:11:b1:: -> fcbb:bb00:b1::  [RFC 9800 4.1.1 S05-S06]",
+        ),
+        (
+            "replace_csid",
+            "replace_csid_48_32_at_index_3_of_entry_1",
+            "C-SID        REPLACE-C-SID: segments left 1, index 2, destination fcbb:bb00:1:0:11::3 -> fcbb:bb00:1:0:a1::2  \
+             [RFC 9800 4.2.1 R20]",
+        ),
+        (
+            "end_dx2v",
+            "end_dx2v_of_qinq_by_both_vlans",
+            "VLAN         vid 200 inner 1 in VLAN table 10  [RFC 8986 4.10]",
+        ),
+        (
+            "end_ad",
+            "end_ad_back_of_ipv6",
+            "  restore      learned headers of 96 bytes, destination fc0a::1  \
+             [draft-ietf-spring-srv6-service-programming-00 6.2]",
+        ),
+        (
+            "end_am",
+            "end_am_shows_the_service_the_last_segment",
+            "masquerade   segments left 1, destination fc0a::1 -> 2001:db8:b::9  \
+             [draft-ietf-spring-srv6-service-programming-00 6.4.1]",
+        ),
+        (
+            "end_am",
+            "end_am_back_restores_the_active_segment",
+            "  back         sent back by a service, to the proxy of this port  \
+             [draft-ietf-spring-srv6-service-programming-00 6]\n  \
+             masquerade   segments left 1, destination 2001:db8:b::9 -> fc0a::1",
+        ),
+    ] {
+        let folder = Folder::new();
+        let (mut cases, node) = named_group(group);
+        cases.retain(|found| found.name == case);
+        let config = folder.write("node.yaml", node);
+        let input = folder.write("in.pcapng", pcapng(&packets(&cases)));
+        let run = sidestep(&["replay", "--config", &config, "--in", &input, "--explain"]);
+        assert!(run.status.success(), "{}", stderr(&run));
+        assert!(stdout(&run).contains(expected), "{}", stdout(&run));
+    }
+}
+
+#[test]
+fn of_several_next_hops_the_behavior_of_the_chosen_one_is_told() {
+    let folder = Folder::new();
+    let (mut cases, node) = named_group("end");
+    cases.truncate(1);
+    let sid = "fc0f::1/128 encap seg6local action End dev eth0";
+    let several = "fc0f::1/128 nexthop encap seg6local action End dev eth0 weight 1 \
+                   nexthop encap seg6local action End.T table 254 dev eth0 weight 255";
+    assert!(node.contains(sid), "{node}");
+    let config = folder.write("node.yaml", node.replace(sid, several));
+    let input = folder.write("in.pcapng", pcapng(&packets(&cases)));
+    let run = sidestep(&["replay", "--config", &config, "--in", &input, "--explain"]);
+    assert!(run.status.success(), "{}", stderr(&run));
+    let text = stdout(&run);
+    for told in ["255 of 256", "\n  End.T        "] {
+        assert!(text.contains(told), "{told}: {text}");
+    }
+}
+
+#[test]
+fn a_port_that_is_not_there_is_an_error_that_names_the_ports_there_are() {
+    let folder = Folder::new();
+    let (config, _) = two_packets(&folder);
+    let (cases, _) = named_group("end");
+    let frame = cases[0].input.bytes();
+    let other = folder.write(
+        "other.pcapng",
+        pcapng(&[("eth0", 0, frame.clone()), ("wan\u{1b}", 1, frame.clone())]),
+    );
+    let run = sidestep(&["replay", "--config", &config, "--in", &other, "-j"]);
+    assert_eq!(run.status.code(), Some(1));
+    let message = "packet 2 (byte 276): its interface \"wan\\u{1b}\" is no port: say --port NAME; the ports of the node \
+                   are eth0, eth1, eth2\n";
+    assert!(stderr(&run).ends_with(message), "{}", stderr(&run));
+    let report: Value = serde_json::from_str(&stdout(&run)).expect("JSON");
+    assert_eq!(
+        (&report["packets"], &report["forwarded"]),
+        (&1.into(), &1.into()),
+        "what came before is counted"
+    );
+    assert!(
+        report["error"]
+            .as_str()
+            .expect("said")
+            .contains("is no port")
+    );
+
+    let run = sidestep(&[
+        "replay", "--config", &config, "--in", &other, "--port", "eth7",
+    ]);
+    assert_eq!(run.status.code(), Some(1));
+    assert_eq!(
+        stderr(&run),
+        "sidestep: --port eth7: no such port; the ports of the node are eth0, eth1, eth2\n"
+    );
+
+    // pcap has no interface names.
+    let mut pcap = vec![
+        0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0,
+    ];
+    let length = (frame.len() as u32).to_le_bytes();
+    pcap.extend([[1, 0, 0, 0], [2, 0, 0, 0], length, length].concat());
+    pcap.extend(&frame);
+    let (pcap, out) = (folder.write("in.pcap", pcap), folder.path("out.pcapng"));
+    let run = sidestep(&["replay", "--config", &config, "--in", &pcap]);
+    assert!(
+        stderr(&run).contains("packet 1 (byte 24): the capture does not name its interface 0"),
+        "{}",
+        stderr(&run)
+    );
+    let run = sidestep(&[
+        "replay", "--config", &config, "--in", &pcap, "--port", "eth0", "--out", &out,
+    ]);
+    assert!(run.status.success(), "{}", stderr(&run));
+    let written = read_pcapng(&fs::read(&out).expect("written"));
+    assert_eq!((written.len(), written[0].1), (1, 1_000_002_000));
+}
+
+#[test]
+fn the_good_part_of_a_damaged_capture_is_replayed_and_the_damage_is_named_by_its_byte() {
+    let folder = Folder::new();
+    let (config, input) = two_packets(&folder);
+    let whole = fs::read(&input).expect("written");
+    let cut = folder.write("cut.pcapng", &whole[..whole.len() - 10]);
+    let out = folder.path("out.pcapng");
+    let run = sidestep(&[
+        "replay", "--config", &config, "--in", &cut, "--out", &out, "-j",
+    ]);
+    assert_eq!(run.status.code(), Some(1));
+    let second = FIRST_PACKET + 144;
+    let message = format!(
+        "sidestep: {cut}: damaged at byte {second}: Enhanced Packet Block of 160 bytes begins here, but the file ends \
+         at byte {}\n",
+        whole.len() - 10
+    );
+    assert_eq!(stderr(&run), message);
+    let report: Value = serde_json::from_str(&stdout(&run)).expect("JSON");
+    assert_eq!(report["packets"], 1);
+    assert_eq!(
+        format!("sidestep: {}\n", report["error"].as_str().expect("said")),
+        message
+    );
+    assert_eq!(read_pcapng(&fs::read(&out).expect("written")).len(), 1);
+}
+
+#[test]
+fn a_packet_that_was_captured_in_part_is_not_replayed_but_counted() {
+    let folder = Folder::new();
+    let (config, input) = two_packets(&folder);
+    let mut file = fs::read(&input).expect("written");
+    // Original Packet Length of the first packet.
+    file[FIRST_PACKET + 24] += 1;
+    let input = folder.write("snapped.pcapng", file);
+    let run = sidestep(&[
+        "replay",
+        "--config",
+        &config,
+        "--in",
+        &input,
+        "-j",
+        "--explain",
+    ]);
+    assert!(run.status.success(), "{}", stderr(&run));
+    let lines: Vec<Value> = stdout(&run)
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert_eq!(lines[0]["not_replayed"], "truncated_capture");
+    let report = &lines[2];
+    assert_eq!(
+        (&report["packets"], &report["forwarded"]),
+        (&2.into(), &1.into())
+    );
+    let reason = &report["not_replayed"][0];
+    assert_eq!(
+        (&reason["reason"], &reason["packets"]),
+        (&"truncated_capture".into(), &1.into())
+    );
+    let run = sidestep(&["replay", "--config", &config, "--in", &input]);
+    let expected = "2 packets: 1 forwarded, 0 left to the kernel, 0 dropped, 1 not replayed\n\
+                    not replayed: 1 truncated_capture: the capture does not hold all of the packet\n";
+    assert!(stdout(&run).starts_with(expected), "{}", stdout(&run));
+}
+
+#[test]
+fn files_that_cannot_be_used_are_errors_of_one_line_and_nothing_is_overwritten() {
+    let folder = Folder::new();
+    let (config, input) = two_packets(&folder);
+    let before = fs::read(&input).expect("written");
+    let run = sidestep(&[
+        "replay", "--config", &config, "--in", &input, "--out", &input,
+    ]);
+    assert_eq!(run.status.code(), Some(1));
+    assert_eq!(
+        stderr(&run),
+        format!("sidestep: {input}: is both --in and --out\n")
+    );
+    assert_eq!(fs::read(&input).expect("still there"), before);
+
+    let (absent, out) = (folder.path("absent"), folder.path("out.pcapng"));
+    for (config, input, words) in [
+        (&config, &absent, "No such file"),
+        (&absent, &input, "No such file"),
+        (&config, &config, "not a pcap or"),
+    ] {
+        let run = sidestep(&["replay", "--config", config, "--in", input, "--out", &out]);
+        assert_eq!(run.status.code(), Some(1));
+        assert!(
+            stderr(&run).contains(words) && stderr(&run).lines().count() == 1,
+            "{}",
+            stderr(&run)
+        );
+        assert!(
+            !fs::exists(&out).expect("readable"),
+            "no output of an input that cannot be read"
+        );
+    }
+    assert_eq!(
+        sidestep(&["replay", "--config", &config]).status.code(),
+        Some(2)
+    );
+}
+
+#[test]
+fn check_says_what_is_wrong_with_line_and_column() {
+    let folder = Folder::new();
+    let (config, _) = two_packets(&folder);
+    let run = sidestep(&["check", &config]);
+    assert!(run.status.success(), "{}", stderr(&run));
+    assert!(
+        stdout(&run).starts_with(&format!("{config}: valid: 3 ports")),
+        "{}",
+        stdout(&run)
+    );
+
+    let wrong = folder.write(
+        "wrong.yaml",
+        "ports:\n  eth0: {}\nroutes:\n- fc00::/16 encap seg6local action End.DT5 dev eth0\n",
+    );
+    let run = sidestep(&["check", &wrong]);
+    assert_eq!((run.status.code(), stdout(&run).as_str()), (Some(1), ""));
+    let message = stderr(&run);
+    assert!(
+        message.starts_with(&format!("sidestep: {wrong}: line 4, column 36: ")),
+        "{message}"
+    );
+    assert!(
+        message.contains("End.DT5") && message.lines().count() == 1,
+        "{message}"
+    );
+
+    let left = folder.write(
+        "left.yaml",
+        "ports:\n  eth0: {}\nroutes: ['fc00::/16 encap seg6 mode encap segs fc01::1 hmac 1 dev eth0']\n",
+    );
+    let run = sidestep(&["check", &left]);
+    assert!(
+        stdout(&run).contains("left to the kernel: fc00::/16"),
+        "{}",
+        stdout(&run)
+    );
+}

@@ -1,0 +1,453 @@
+#!/usr/bin/env python3
+"""Runs the tests of a tier, or those that a name selects. `./dev check` and `./dev test` call it.
+
+Cargo builds the test programs. This script runs them side by side, the longest first by the times of the last run. Each
+live test is a process of its own. A test that measures time, memory or loss runs when nothing else does. tests/tiers.toml
+has these groups. The last line of the output is `N passed, N failed, N skipped`.
+"""
+
+import argparse
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
+TIERS = ("check", "test", "all")
+CPUS = len(os.sched_getaffinity(0))
+# A live test waits most of the time, so two of them share a CPU. Everything else takes as many slots as it has threads.
+SLOTS = 2 * CPUS
+# Seconds after which a job is ended.
+PATIENCE = 1500
+# Seconds between two reports of what runs.
+SILENCE = 30
+
+
+@dataclass
+class Job:
+    """A process that runs one test or many."""
+
+    name: str
+    command: list
+    # How to repeat it.
+    again: str
+    folder: Path = ROOT
+    environment: dict = field(default_factory=dict)
+    slots: int = 1
+    alone: bool = False
+    # Returns Counts for an output and an exit status.
+    count: object = None
+
+
+@dataclass
+class Counts:
+    """Tests by result, with the names of those that failed and the reasons of those that were skipped."""
+
+    passed: int = 0
+    failed: list = field(default_factory=list)
+    skipped: list = field(default_factory=list)
+
+
+def say(text):
+    print(f"dev: {text}", file=sys.stderr, flush=True)
+
+
+# --- what there is to run -------------------------------------------------------------------------------------------
+
+
+class Groups:
+    """The lists of tests/tiers.toml."""
+
+    def __init__(self):
+        self.lists = tomllib.loads((ROOT / "tests/tiers.toml").read_text(encoding="utf-8"))
+
+    def has(self, group, test):
+        return any(test.startswith(prefix) for prefix in self.lists[group])
+
+    def in_tier(self, tier, test):
+        if tier == "all":
+            return True
+        if self.has("slow", test):
+            return False
+        return tier == "test" or not self.has("root", test)
+
+
+@dataclass
+class Program:
+    """A test program that cargo built."""
+
+    package: str
+    # `lib` for the unit tests of the package.
+    target: str
+    path: str
+    folder: Path
+    tests: list = field(default_factory=list)
+
+    def __str__(self):
+        return f"{self.package}::{self.target}"
+
+
+def cargo_build(options):
+    """Builds the test programs and returns them."""
+    command = ["cargo", "test", "--workspace", "--locked", "--no-run", "--message-format=json-render-diagnostics"]
+    done = subprocess.run([*command, *options], cwd=ROOT, stdout=subprocess.PIPE, check=False, text=True)
+    if done.returncode:
+        say("the tests do not build: see above")
+        print("\n0 passed, 1 failed, 0 skipped")
+        sys.exit(1)
+    programs = []
+    for line in done.stdout.splitlines():
+        built = json.loads(line)
+        if not built.get("executable") or not built["profile"]["test"]:
+            continue
+        folder = Path(built["manifest_path"]).parent
+        package = re.search(r'^name = "(.*)"', Path(built["manifest_path"]).read_text(encoding="utf-8"), re.M).group(1)
+        target = "lib" if "lib" in built["target"]["kind"] else built["target"]["name"]
+        programs.append(Program(package, target, built["executable"], folder))
+    return programs
+
+
+def list_tests(program):
+    done = subprocess.run(
+        [program.path, "--list", "--format", "terse"], cwd=program.folder, capture_output=True, check=True, text=True
+    )
+    program.tests = [line.removesuffix(": test") for line in done.stdout.splitlines() if line.endswith(": test")]
+
+
+def pattern_of(word):
+    """What the names of tests are searched for, for a word of the command line: a part of a name, or a file."""
+    path = word.removeprefix("./")
+    if match := re.fullmatch(r"vectors/(\w+)\.yaml", path):
+        return f"::{match[1]}::"
+    if match := re.fullmatch(r"crates/(\w+)/(src|tests)/(.*)\.rs", path):
+        package = "sidestep" if match[1] == "cli" else f"sidestep-{match[1]}"
+        parts = match[3].split("/")
+        parts = parts[:-1] if parts[-1] in ("mod", "main", "lib") else parts
+        return "::".join([package, *(["lib"] if match[2] == "src" else []), *parts]) + "::"
+    return path
+
+
+def known_programs(patterns):
+    """Options of cargo that build only the programs with the tests asked for, as far as the last run knows them."""
+    try:
+        known = json.loads((TARGET / "dev-tests.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return []
+    found = {program for program, tests in known.items() for test in tests if selected(f"{program}::{test}", patterns)}
+    options = []
+    for program in sorted(found):
+        target = program.split("::")[1]
+        options += ["--lib"] if target == "lib" else ["--test", target]
+    return options
+
+
+def selected(test, patterns):
+    return not patterns or any(pattern in test for pattern in patterns)
+
+
+def jobs_of(program, tier, patterns, groups):
+    """The jobs of one test program."""
+    names = {test: f"{program}::{test}" for test in program.tests}
+    chosen = [test for test, name in names.items() if selected(name, patterns) and groups.in_tier(tier, name)]
+    if not chosen:
+        return
+
+    def job(name, tests, slots, arguments):
+        return Job(
+            f"{program}{name}",
+            [program.path, *arguments],
+            f"./dev test {program}{name}",
+            program.folder,
+            {"SIDESTEP_TEST_AGAIN": "./dev test"},
+            slots,
+            any(groups.has("alone", names[test]) for test in tests),
+            count_rust,
+        )
+
+    if groups.has("vectors", str(program)):
+        # One job for each target: their programs are loaded once for all vectors.
+        for part in sorted({test.split("::")[0] for test in chosen}):
+            tests = [test for test in chosen if test.split("::")[0] == part]
+            whole = len(tests) == sum(test.split("::")[0] == part for test in program.tests)
+            arguments = [f"{part}::"] if whole else ["--exact", *tests]
+            yield job(f"::{part}", tests, max(1, CPUS // 2), [*arguments, f"--test-threads={max(1, CPUS // 2)}"])
+        return
+    isolated = groups.has("isolated", str(program))
+    apart = [test for test in chosen if isolated or groups.has("alone", names[test]) or groups.has("slow", names[test])]
+    for test in apart:
+        yield job(f"::{test}", [test], 1, ["--exact", test])
+    together = [test for test in chosen if test not in apart]
+    if together:
+        arguments = [] if len(together) == len(program.tests) else ["--exact", *together]
+        slots = min(CPUS, len(together))
+        yield job("" if len(together) > 1 else f"::{together[0]}", together, slots, [*arguments, f"--test-threads={slots}"])
+
+
+def other_jobs(tier, patterns, groups):
+    """What is tested without a test program of cargo: sources, pages, models, fuzzing, other kernels."""
+    python = "/usr/bin/python3"
+    release = ["cargo", "test", "--release", "--locked"]
+    everything = [
+        Job("source::clippy", ["./dev", "lint", "clippy"], "./dev lint clippy", slots=CPUS),
+        Job("source::format", ["./dev", "lint", "format"], "./dev lint format"),
+        Job("source::shellcheck", ["./dev", "lint", "shellcheck"], "./dev lint shellcheck"),
+        Job("source::vectors", ["./dev", "lint", "vectors"], "./dev lint vectors"),
+        Job("source::pages", ["./dev", "lint", "pages"], "./dev lint pages"),
+        Job(
+            "repository",
+            [python, "-m", "unittest", "discover", "-v", "-s", "tests"],
+            f"{python} -m unittest discover -v -s tests",
+            count=count_python,
+        ),
+        Job("examples", ["cargo", "test", "--workspace", "--locked", "--doc"], "cargo test --doc", count=count_rust),
+        Job(
+            "model::prefix_table",
+            [*release, "-p", "sidestep-fib", "--test", "model", "--target-dir", str(TARGET / "loom")],
+            "./dev test model::prefix_table",
+            environment={"RUSTFLAGS": "--cfg loom"},
+            slots=CPUS,
+            count=count_rust,
+        ),
+        Job("fuzz::datapath", ["./dev", "fuzz", "datapath", "--seconds", "60"], "./dev fuzz datapath"),
+        Job("kernel::oldest", ["./dev", "test-kernel", "oldest", "--short"], "./dev test-kernel oldest", slots=CPUS, count=count_vm),
+        Job("kernel::newest", ["./dev", "test-kernel", "newest", "--short"], "./dev test-kernel newest", slots=CPUS, count=count_vm),
+    ]
+    return [job for job in everything if selected(job.name, patterns) and groups.in_tier(tier, job.name)]
+
+
+# --- results --------------------------------------------------------------------------------------------------------
+
+
+def count_status(job, output, status):
+    """Counts for a job that is one test."""
+    if status == 77:
+        reasons = re.findall(r"^SKIP (.*)", output, re.M) or [f"{job.name}: it cannot run here"]
+        return Counts(skipped=reasons)
+    return Counts(failed=[job.name]) if status else Counts(passed=1)
+
+
+def count_rust(job, output, status):
+    """Counts for what Rust's test harness printed, of one program or several.
+
+    A test that cannot run prints `SKIP NAME: why` and passes. A program that crashed printed no result.
+    """
+    counts = Counts()
+    results = re.findall(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", output, re.M)
+    counts.passed = sum(int(passed) for passed, _, _ in results)
+    failed = sum(int(failed) for _, failed, _ in results)
+    for block in re.findall(r"^failures:\n((?:    \S+\n)+)", output, re.M):
+        counts.failed += [line.strip() for line in block.splitlines()]
+    skips = {line.split(": ")[0]: line for line in re.findall(r"^SKIP (.*)", output, re.M)}
+    counts.passed = max(0, counts.passed - len(skips))
+    counts.skipped = sorted(skips.values())
+    counts.skipped += [f"{name}: ignored {why}" for name, why in re.findall(r"^test (\S+) \.\.\. ignored(?:, )?(.*)", output, re.M)]
+    if len(counts.failed) < failed or (status and not counts.failed):
+        counts.failed.append(job.name)
+    return counts
+
+
+def count_python(job, output, status):
+    counts = Counts()
+    ran = re.search(r"^Ran (\d+) tests?", output, re.M)
+    counts.failed = [line.split(" ")[0] for line in re.findall(r"^(\S+ .*)\.\.\. (?:FAIL|ERROR)$", output, re.M)]
+    counts.skipped = [f"{name}: {why}" for name, why in re.findall(r"^(\S+) .*\.\.\. skipped ['\"](.*)['\"]$", output, re.M)]
+    if status and not counts.failed:
+        counts.failed = [job.name]
+    counts.passed = max(0, (int(ran[1]) if ran else 0) - len(counts.failed) - len(counts.skipped))
+    return counts
+
+
+def count_vm(job, output, status):
+    """Counts for the last line of `./dev test-kernel`."""
+    result = re.search(r"^(\d+) passed, (\d+) failed, (\d+) skipped$", output, re.M)
+    if not result:
+        return count_status(job, output, status or 1)
+    skips = [f"({job.name}) {line}" for line in sorted(set(re.findall(r"^SKIP (.*)", output, re.M)))]
+    return Counts(int(result[1]), [job.name] * int(result[2]), skips[: int(result[3])])
+
+
+# --- running --------------------------------------------------------------------------------------------------------
+
+
+class Runner:
+    """Runs jobs side by side and reports each as it ends."""
+
+    def __init__(self, jobs, log):
+        self.log = log
+        self.times_path = TARGET / "dev-times.json"
+        try:
+            self.times = json.loads(self.times_path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            self.times = {}
+        # The longest first; then what was never measured, since it may be long.
+        self.waiting = sorted(jobs, key=lambda job: -self.times.get(job.name, 1000.0 * job.slots))
+        self.total = len(jobs)
+        self.done = 0
+        self.running = {}
+        self.changed = threading.Condition()
+        self.counts = Counts()
+        self.again = []
+        self.began = self.reported = time.monotonic()
+
+    def run(self):
+        with self.changed:
+            while self.waiting or self.running:
+                while job := self.next():
+                    self.waiting.remove(job)
+                    self.running[job.name] = (job, time.monotonic(), self.start(job))
+                    threading.Thread(target=self.execute, args=[job], daemon=True).start()
+                self.changed.wait(timeout=1)
+                if time.monotonic() - self.reported > SILENCE:
+                    self.report_running()
+        self.times_path.write_text(json.dumps(self.times, indent=1), encoding="utf-8")
+
+    def next(self):
+        """The next job that may begin now."""
+        running = [job for job, *_ in self.running.values()]
+        if any(job.alone for job in running):
+            return None
+        used = sum(job.slots for job in running)
+        shared = [job for job in self.waiting if not job.alone]
+        for job in shared:
+            if used + job.slots <= SLOTS or not running:
+                return job
+        return self.waiting[0] if self.waiting and not shared and not running else None
+
+    def report_running(self):
+        now = self.reported = time.monotonic()
+        names = ", ".join(f"{name} ({now - began:.0f} s)" for name, (_, began, _) in self.running.items())
+        say(f"{now - self.began:.0f} s, {self.done} of {self.total} jobs done; running: {names}")
+
+    def start(self, job):
+        return subprocess.Popen(
+            job.command,
+            cwd=job.folder,
+            env=os.environ | {"RUST_BACKTRACE": os.environ.get("RUST_BACKTRACE", "1")} | job.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def execute(self, job):
+        _, began, process = self.running[job.name]
+        try:
+            output, _ = process.communicate(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output, _ = process.communicate()
+            output += f"\n{job.name} was ended after {PATIENCE} s\n".encode()
+        seconds = time.monotonic() - began
+        output = output.decode("utf-8", "replace")
+        counts = (job.count or count_status)(job, output, process.returncode)
+        with self.changed:
+            self.finish(job, output, counts, seconds)
+            self.changed.notify()
+
+    def finish(self, job, output, counts, seconds):
+        del self.running[job.name]
+        self.done += 1
+        self.reported = time.monotonic()
+        self.times[job.name] = round(seconds, 2)
+        self.log.write(f"=== {job.name}, {seconds:.1f} s\n{output}\n")
+        self.log.flush()
+        result = "FAILED" if counts.failed else "skipped" if counts.skipped and not counts.passed else "ok"
+        number = counts.passed + len(counts.failed) + len(counts.skipped)
+        tests = f" ({number} tests)" if number > 1 else ""
+        width = len(str(self.total))
+        print(f"[{self.done:{width}}/{self.total}] {result:7} {seconds:6.1f} s  {job.name}{tests}", flush=True)
+        if counts.failed:
+            print(failure_of(output), flush=True)
+            for name in counts.failed:
+                self.again.append(job.again if name in job.name or not job.count == count_rust else f"./dev test {name}")
+                print(f"    again: {self.again[-1]}", flush=True)
+        self.counts.passed += counts.passed
+        self.counts.failed += counts.failed
+        self.counts.skipped += counts.skipped
+
+    def end(self):
+        """Ends the jobs that still run."""
+        for _, _, process in list(self.running.values()):
+            try:
+                os.killpg(process.pid, signal.SIGTERM)
+            except ProcessLookupError:
+                pass
+
+    def summary(self):
+        if self.counts.skipped:
+            print("\nskipped:")
+            print("\n".join(f"  {reason}" for reason in sorted(set(self.counts.skipped))))
+        if self.counts.failed:
+            print("\nfailed:")
+            print("\n".join(f"  {command}" for command in self.again))
+        counts = self.counts
+        print(f"\n{counts.passed} passed, {len(counts.failed)} failed, {len(counts.skipped)} skipped", flush=True)
+
+
+def failure_of(output):
+    """The part of a failed job's output that shows why."""
+    at = output.find("\nfailures:\n")
+    text = output[at:] if at >= 0 else output
+    lines = text.strip().splitlines()
+    if len(lines) > 400:
+        lines = [*lines[:200], f"    ... {len(lines) - 400} lines, all in the log ...", *lines[-200:]]
+    return "\n".join(f"    {line}" for line in lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="./dev test", description="Runs tests.")
+    parser.add_argument("--all", action="store_const", const="all", dest="tier", help="all tests there are")
+    parser.add_argument("--check", action="store_const", const="check", dest="tier", help="tests that need no root")
+    parser.add_argument("--list", action="store_true", help="print the names of the tests and run none")
+    parser.add_argument("name", nargs="*", help="part of a test's name, or a file of tests or vectors")
+    arguments = parser.parse_args()
+    patterns = [pattern_of(word) for word in arguments.name]
+    # A test that is asked for by name runs in whatever tier it is.
+    tier = arguments.tier or ("all" if patterns else "test")
+    groups = Groups()
+
+    TARGET.mkdir(exist_ok=True)
+    say("building the tests")
+    began = time.monotonic()
+    options = known_programs(patterns) if patterns else []
+    programs = cargo_build(options)
+    for program in programs:
+        list_tests(program)
+    if not options:
+        known = {str(program): program.tests for program in programs}
+        (TARGET / "dev-tests.json").write_text(json.dumps(known), encoding="utf-8")
+    say(f"built in {time.monotonic() - began:.0f} s")
+
+    if arguments.list:
+        names = [f"{program}::{test}" for program in programs for test in program.tests]
+        names = [name for name in names if selected(name, patterns) and groups.in_tier(tier, name)]
+        print("\n".join(names + [job.name for job in other_jobs(tier, patterns, groups)]))
+        return 0
+    jobs = [job for program in programs for job in jobs_of(program, tier, patterns, groups)]
+    jobs += other_jobs(tier, patterns, groups)
+    if not jobs:
+        say(f"no test is named {' or '.join(arguments.name)}; `./dev test --list` prints the names")
+        return 1
+    log_path = TARGET / "dev-test.log"
+    with log_path.open("w", encoding="utf-8") as log:
+        runner = Runner(jobs, log)
+        say(f"{len(jobs)} jobs, output in {log_path}")
+        try:
+            runner.run()
+        except KeyboardInterrupt:
+            runner.end()
+            return 130
+        runner.summary()
+    return 1 if runner.counts.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
