@@ -158,7 +158,7 @@ fn sids_copy_what_has_the_flag_where_it_is_permitted_and_nothing_else_changes() 
 
 #[test]
 fn the_kernel_targets_copy_the_same() {
-    if !root_or_skip("the_kernel_targets_copy_the_same") {
+    if !root_or_skip() {
         return;
     }
     let expected = natively(100);

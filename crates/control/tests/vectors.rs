@@ -256,14 +256,14 @@ fn every_vector_holds_on(target: Target) {
 
 #[test]
 fn every_vector_holds_on_xdp() {
-    if root_or_skip("every_vector_holds_on_xdp") {
+    if root_or_skip() {
         every_vector_holds_on(Target::Xdp);
     }
 }
 
 #[test]
 fn every_vector_holds_on_tc() {
-    if root_or_skip("every_vector_holds_on_tc") {
+    if root_or_skip() {
         every_vector_holds_on(Target::Tc);
     }
 }
@@ -332,14 +332,14 @@ fn every_vector_is_told_on(target: Target) {
 
 #[test]
 fn every_vector_is_told_on_xdp_as_natively() {
-    if root_or_skip("every_vector_is_told_on_xdp_as_natively") {
+    if root_or_skip() {
         every_vector_is_told_on(Target::Xdp);
     }
 }
 
 #[test]
 fn every_vector_is_told_on_tc_as_natively() {
-    if root_or_skip("every_vector_is_told_on_tc_as_natively") {
+    if root_or_skip() {
         every_vector_is_told_on(Target::Tc);
     }
 }

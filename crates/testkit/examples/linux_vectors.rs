@@ -12,7 +12,7 @@ fn main() -> ExitCode {
         eprintln!("usage: linux_vectors FILE.yaml...");
         return ExitCode::from(2);
     }
-    if !root_or_skip("linux_vectors") {
+    if !root_or_skip() {
         return ExitCode::FAILURE;
     }
     let mut right = true;

@@ -12,7 +12,7 @@ use sidestep_testkit::{Error, Lab, root_or_skip};
 const WINDOW: Duration = Duration::from_secs(2);
 
 fn main() -> Result<(), Error> {
-    if !root_or_skip("loop_cost") {
+    if !root_or_skip() {
         return Ok(());
     }
     bare()?;

@@ -7,40 +7,52 @@ use std::thread;
 
 use nix::sched::{CloneFlags, unshare};
 
-/// Set to anything, a test that cannot run fails instead of being skipped: for a CI that must not lose tests silently.
+/// Environment variable that makes a test fail where it would be skipped, so that a CI loses no test silently.
 pub const REQUIRE: &str = "SIDESTEP_REQUIRE_ROOT";
 
-/// Whether the test named `test` can make namespaces and load BPF programs here. If not, the reason is printed.
+/// Name of the test that this thread runs, with its modules: Rust's test harness names the thread after it.
+pub fn test_name() -> String {
+    thread::current().name().unwrap_or("a test").to_owned()
+}
+
+/// Reports that the test of this thread cannot run here, or not entirely, and why. `./dev test` counts these lines.
+pub fn skip(reason: &str) {
+    // The test harness captures what eprintln! writes.
+    let _ = writeln!(io::stderr(), "SKIP {}: {reason}", test_name());
+}
+
+/// Returns whether the test of this thread can make namespaces and load BPF programs. If it cannot, the reason is
+/// printed.
 ///
 /// ```no_run
-/// if !sidestep_testkit::root_or_skip("packets_cross_the_chain") {
+/// if !sidestep_testkit::root_or_skip() {
 ///     return;
 /// }
 /// ```
 ///
 /// # Panics
-/// If it cannot and the environment has [`REQUIRE`].
-pub fn root_or_skip(test: &str) -> bool {
+/// If it cannot and [`REQUIRE`] is set.
+pub fn root_or_skip() -> bool {
     let Some(reason) = missing() else { return true };
     assert!(
         std::env::var_os(REQUIRE).is_none(),
-        "{test} cannot run, and {REQUIRE} is set: {reason}"
+        "{} cannot run, and {REQUIRE} is set: {reason}",
+        test_name()
     );
-    // Not eprintln!: the test harness would keep it to itself.
-    let _ = writeln!(io::stderr(), "SKIP {test}: {reason}");
+    skip(&reason);
     false
 }
 
-/// Whether there are two CPUs for the test named `test`. If not, that is printed.
-pub fn two_cpus_or_skip(test: &str) -> bool {
+/// Returns whether there are two CPUs for the test of this thread. If there are not, that is printed.
+pub fn two_cpus_or_skip() -> bool {
     let enough = thread::available_parallelism().map_or(1, usize::from) >= 2;
     if !enough {
-        let _ = writeln!(io::stderr(), "SKIP {test}: there is one CPU");
+        skip("there is one CPU");
     }
     enough
 }
 
-/// What this process lacks for the lab: none if nothing.
+/// Reason why this process cannot make namespaces, load BPF programs or run `ip`; `None` if it can.
 pub fn missing() -> Option<String> {
     namespaces().or_else(bpf).or_else(iproute2)
 }

@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_frame_arrives_with_its_vlan_tags_and_the_sender_does_not_see_it() {
-        if !root_or_skip("a_frame_arrives_with_its_vlan_tags_and_the_sender_does_not_see_it") {
+        if !root_or_skip() {
             return;
         }
         let mut lab = Lab::new("frames").expect("lab");

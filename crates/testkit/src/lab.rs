@@ -404,7 +404,7 @@ mod tests {
 
     #[test]
     fn a_link_has_the_addresses_it_was_given_and_runs() {
-        if !root_or_skip("a_link_has_the_addresses_it_was_given_and_runs") {
+        if !root_or_skip() {
             return;
         }
         let mut lab = Lab::new("labtest").expect("lab");
@@ -434,9 +434,7 @@ mod tests {
 
     #[test]
     fn the_leftovers_of_a_dead_process_are_swept_and_those_of_a_living_one_are_not() {
-        if !root_or_skip(
-            "the_leftovers_of_a_dead_process_are_swept_and_those_of_a_living_one_are_not",
-        ) {
+        if !root_or_skip() {
             return;
         }
         let mut child = std::process::Command::new("true").spawn().expect("true");

@@ -393,9 +393,7 @@ mod tests {
 
     #[test]
     fn a_closure_sees_the_interfaces_of_the_namespace_and_the_caller_does_not_move() {
-        if !root_or_skip(
-            "a_closure_sees_the_interfaces_of_the_namespace_and_the_caller_does_not_move",
-        ) {
+        if !root_or_skip() {
             return;
         }
         let outside = fs::read_link("/proc/thread-self/ns/net").expect("own namespace");
@@ -414,7 +412,7 @@ mod tests {
 
     #[test]
     fn a_command_sees_the_sysfs_of_the_namespace() {
-        if !root_or_skip("a_command_sees_the_sysfs_of_the_namespace") {
+        if !root_or_skip() {
             return;
         }
         let namespace = create("sysfs");
@@ -427,7 +425,7 @@ mod tests {
 
     #[test]
     fn a_failed_command_says_its_words_its_code_and_what_it_said() {
-        if !root_or_skip("a_failed_command_says_its_words_its_code_and_what_it_said") {
+        if !root_or_skip() {
             return;
         }
         let namespace = create("failure");
@@ -447,7 +445,7 @@ mod tests {
 
     #[test]
     fn dropping_removes_the_namespace_and_ends_what_runs_inside() {
-        if !root_or_skip("dropping_removes_the_namespace_and_ends_what_runs_inside") {
+        if !root_or_skip() {
             return;
         }
         let namespace = create("drop");

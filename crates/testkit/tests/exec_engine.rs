@@ -49,7 +49,7 @@ fn engine(up: &str, down: &str) -> Box<dyn Engine> {
 
 #[test]
 fn commands_set_an_engine_up_and_down_and_say_what_it_has_not() {
-    if !root_or_skip("commands_set_an_engine_up_and_down_and_say_what_it_has_not") {
+    if !root_or_skip() {
         return;
     }
     let log = std::env::temp_dir().join(format!("sidestep-exec-{}", std::process::id()));
@@ -95,7 +95,7 @@ fn commands_set_an_engine_up_and_down_and_say_what_it_has_not() {
 
 #[test]
 fn an_engine_that_does_something_else_is_found_out_and_undone() {
-    if !root_or_skip("an_engine_that_does_something_else_is_found_out_and_undone") {
+    if !root_or_skip() {
         return;
     }
     let told = |script: &dyn Engine, case: &Case| match script.set_up(case) {

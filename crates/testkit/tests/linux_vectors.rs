@@ -3,16 +3,13 @@
 use std::io::{self, Write as _};
 use std::path::Path;
 
+use sidestep_testkit::capability::{skip, test_name};
 use sidestep_testkit::vectors::{Expect, VectorFile};
 use sidestep_testkit::{linux, root_or_skip};
 
 /// Runs the files that `read` finds in a directory; every disagreement is printed before the verdict.
-fn run_all(
-    test: &str,
-    directory: &str,
-    read: fn(&Path) -> Result<Vec<VectorFile>, sidestep_testkit::Error>,
-) {
-    if !root_or_skip(test) {
+fn run_all(directory: &str, read: fn(&Path) -> Result<Vec<VectorFile>, sidestep_testkit::Error>) {
+    if !root_or_skip() {
         return;
     }
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
@@ -33,7 +30,8 @@ fn run_all(
     // Not println!: the test harness would keep it to itself, and how much was skipped has to be seen.
     let _ = writeln!(
         io::stderr(),
-        "{test}: {passed} cases passed, {skipped} skipped, {} failed",
+        "{}: {passed} cases passed, {skipped} skipped, {} failed",
+        test_name(),
         failed.len()
     );
     assert!(
@@ -45,27 +43,19 @@ fn run_all(
 
 #[test]
 fn linux_does_what_the_golden_vectors_say_of_it() {
-    run_all(
-        "linux_does_what_the_golden_vectors_say_of_it",
-        "../../vectors",
-        VectorFile::read_share,
-    );
+    run_all("../../vectors", VectorFile::read_share);
 }
 
 /// Small enough to be checked by eye: if this fails and the other does too, look at the runner first.
 #[test]
 fn the_runner_itself_passes_frames_written_by_hand() {
-    run_all(
-        "the_runner_itself_passes_frames_written_by_hand",
-        "tests/vectors",
-        VectorFile::read_all,
-    );
+    run_all("tests/vectors", VectorFile::read_all);
 }
 
 /// A runner that passes everything would pass the files too.
 #[test]
 fn a_wrong_byte_a_wrong_port_and_a_frame_too_many_are_reported() {
-    if !root_or_skip("a_wrong_byte_a_wrong_port_and_a_frame_too_many_are_reported") {
+    if !root_or_skip() {
         return;
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/by_hand.yaml");
@@ -96,18 +86,14 @@ fn a_wrong_byte_a_wrong_port_and_a_frame_too_many_are_reported() {
 
 #[test]
 fn a_route_that_linux_does_not_take_is_told_with_its_words_and_fails_only_what_needs_it() {
-    if !root_or_skip(
-        "a_route_that_linux_does_not_take_is_told_with_its_words_and_fails_only_what_needs_it",
-    ) {
+    if !root_or_skip() {
         return;
     }
     if std::env::var_os(linux::OLDER).is_some() {
-        let _ = writeln!(
-            io::stderr(),
-            "SKIP a_route_that_linux_does_not_take_is_told_with_its_words_and_fails_only_what_needs_it: \
-             {} is set, which makes it no failure",
+        skip(&format!(
+            "{} is set, which makes it no failure",
             linux::OLDER
-        );
+        ));
         return;
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/by_hand.yaml");

@@ -83,7 +83,7 @@ const TRIES: usize = 20;
 
 #[test]
 fn a_rate_is_offered_as_asked_and_every_packet_is_counted_once() {
-    if !root_or_skip("a_rate_is_offered_as_asked_and_every_packet_is_counted_once") {
+    if !root_or_skip() {
         return;
     }
     let _cpu = cpu();
@@ -117,8 +117,7 @@ fn a_rate_is_offered_as_asked_and_every_packet_is_counted_once() {
 
 #[test]
 fn generators_on_two_cpus_share_the_flows_and_are_counted_apart() {
-    let name = "generators_on_two_cpus_share_the_flows_and_are_counted_apart";
-    if !root_or_skip(name) || !two_cpus_or_skip(name) {
+    if !root_or_skip() || !two_cpus_or_skip() {
         return;
     }
     let _cpu = cpu();
@@ -187,7 +186,7 @@ fn generators_on_two_cpus_share_the_flows_and_are_counted_apart() {
 
 #[test]
 fn the_maximum_is_more_than_any_rate_and_latency_is_measured() {
-    if !root_or_skip("the_maximum_is_more_than_any_rate_and_latency_is_measured") {
+    if !root_or_skip() {
         return;
     }
     let _cpu = cpu();
@@ -251,7 +250,7 @@ fn udp_sum(packet: &[u8]) -> u16 {
 
 #[test]
 fn each_size_of_a_mix_arrives_whole_with_a_right_checksum_and_its_own_number() {
-    if !root_or_skip("each_size_of_a_mix_arrives_whole_with_a_right_checksum_and_its_own_number") {
+    if !root_or_skip() {
         return;
     }
     let _cpu = cpu();
@@ -307,7 +306,7 @@ fn each_size_of_a_mix_arrives_whole_with_a_right_checksum_and_its_own_number() {
 
 #[test]
 fn a_checksum_of_ipv4_is_kept_right_too() {
-    if !root_or_skip("a_checksum_of_ipv4_is_kept_right_too") {
+    if !root_or_skip() {
         return;
     }
     let _cpu = cpu();
@@ -340,9 +339,7 @@ fn a_checksum_of_ipv4_is_kept_right_too() {
 
 #[test]
 fn what_is_lost_reordered_or_sent_twice_is_noticed_and_strangers_are_not_counted() {
-    if !root_or_skip(
-        "what_is_lost_reordered_or_sent_twice_is_noticed_and_strangers_are_not_counted",
-    ) {
+    if !root_or_skip() {
         return;
     }
     let _cpu = cpu();
@@ -394,7 +391,7 @@ fn what_is_lost_reordered_or_sent_twice_is_noticed_and_strangers_are_not_counted
 
 #[test]
 fn lost_packets_are_waited_for_only_until_nothing_comes() {
-    if !root_or_skip("lost_packets_are_waited_for_only_until_nothing_comes") {
+    if !root_or_skip() {
         return;
     }
     let _cpu = cpu();

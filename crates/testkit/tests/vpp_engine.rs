@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use sidestep_testkit::capability::skip;
 use sidestep_testkit::engine::behavior::kinds;
 use sidestep_testkit::engine::{Case, Engine, Flows, Options, Size, all};
 use sidestep_testkit::traffic::Load;
@@ -106,7 +107,7 @@ fn error(engine: &dyn Engine, case: &Case) -> Error {
 
 #[test]
 fn what_stands_in_for_vpp_is_started_told_verified_measured_and_ended() {
-    if !root_or_skip("what_stands_in_for_vpp_is_started_told_verified_measured_and_ended") {
+    if !root_or_skip() {
         return;
     }
     let programs = StandIn::new("vpp-forwards", FORWARDS, "nothing");
@@ -147,7 +148,7 @@ fn what_stands_in_for_vpp_is_started_told_verified_measured_and_ended() {
 
 #[test]
 fn a_vpp_that_complains_or_ends_is_told_of() {
-    if !root_or_skip("a_vpp_that_complains_or_ends_is_told_of") {
+    if !root_or_skip() {
         return;
     }
     let programs = StandIn::new("vpp-complains", "exec sleep 1000", "sr localsid");
@@ -164,13 +165,12 @@ fn a_vpp_that_complains_or_ends_is_told_of() {
 
 #[test]
 fn vpp_does_every_behavior_that_it_does_not_refuse() {
-    const NAME: &str = "vpp_does_every_behavior_that_it_does_not_refuse";
-    if !root_or_skip(NAME) {
+    if !root_or_skip() {
         return;
     }
     let vpp = engine(None);
     if let Some(why) = vpp.refuses(&case("ipv6", 0)) {
-        eprintln!("SKIP {NAME}: {why}");
+        skip(&why);
         return;
     }
     let mut wrong = Vec::new();

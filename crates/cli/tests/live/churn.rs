@@ -130,14 +130,11 @@ fn churn(star: &Star) {
 
 #[test]
 fn tables_after_many_changes_are_those_of_a_fresh_compile_and_constant_traffic_loses_nothing() {
-    let Some(_turn) = begin("tables_after_many_changes_are_those_of_a_fresh_compile") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let ports = ["eth0", "eth1"];
-    for mode in crate::support::modes(
-        "tables_after_many_changes_are_those_of_a_fresh_compile_and_constant_traffic_loses_nothing",
-        &["tc", "xdp"],
-    ) {
+    for mode in crate::support::modes(&["tc", "xdp"]) {
         let star = Star::new("livechurn");
         let router = star.router();
         let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");

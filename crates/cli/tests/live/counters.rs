@@ -117,13 +117,10 @@ fn mixture(star: &Star) -> Vec<(&'static str, Vec<u8>)> {
 
 #[test]
 fn received_is_forwarded_plus_kernel_plus_dropped_and_what_was_sent_after_mixed_traffic() {
-    let Some(_turn) = begin("received_is_forwarded_plus_kernel_plus_dropped") else {
+    let Some(_turn) = begin() else {
         return;
     };
-    for mode in crate::support::modes(
-        "received_is_forwarded_plus_kernel_plus_dropped_and_what_was_sent_after_mixed_traffic",
-        &["tc", "xdp", "generic"],
-    ) {
+    for mode in crate::support::modes(&["tc", "xdp", "generic"]) {
         let star = Star::new("livecount");
         let router = star.router();
         let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
@@ -224,13 +221,10 @@ fn cross(star: &Star, to: &str, count: usize) -> (FrameSocket, usize) {
 
 #[test]
 fn a_packet_leaves_by_an_interface_that_is_not_attached() {
-    let Some(_turn) = begin("a_packet_leaves_by_an_interface_that_is_not_attached") else {
+    let Some(_turn) = begin() else {
         return;
     };
-    for mode in crate::support::modes(
-        "a_packet_leaves_by_an_interface_that_is_not_attached",
-        &["tc", "xdp", "generic"],
-    ) {
+    for mode in crate::support::modes(&["tc", "xdp", "generic"]) {
         let star = Star::new("liveegress");
         let _napi = Napi::attach(star.host("c"), "eth0").expect("NAPI");
         let _daemon = star.run(&["--mode", mode, "eth0"]);
@@ -251,10 +245,10 @@ fn a_packet_leaves_by_an_interface_that_is_not_attached() {
 
 #[test]
 fn xdp_to_a_veth_whose_peer_has_no_napi_goes_through_the_kernel_until_it_has() {
-    let Some(_turn) = begin("xdp_to_a_veth_whose_peer_has_no_napi") else {
+    let Some(_turn) = begin() else {
         return;
     };
-    if crate::support::modes("xdp_to_a_veth_whose_peer_has_no_napi", &["xdp"]).is_empty() {
+    if crate::support::modes(&["xdp"]).is_empty() {
         return;
     }
     let star = Star::new("livenapi");
@@ -304,11 +298,10 @@ fn xdp_to_a_veth_whose_peer_has_no_napi_goes_through_the_kernel_until_it_has() {
 
 #[test]
 fn a_packet_that_the_egress_device_cannot_take_is_not_counted_as_one_without_a_neighbor() {
-    let test = "a_packet_that_the_egress_device_cannot_take_is_not_counted";
-    let Some(_turn) = begin(test) else {
+    let Some(_turn) = begin() else {
         return;
     };
-    if crate::support::modes(test, &["xdp"]).is_empty() {
+    if crate::support::modes(&["xdp"]).is_empty() {
         return;
     }
     let star = Star::new("livenoegress");

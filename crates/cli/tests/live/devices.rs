@@ -195,11 +195,10 @@ fn check_refused(star: &Star, args: &[&str], message: &str) {
 
 #[test]
 fn vlans_and_vlans_in_vlans_are_ports_and_the_device_below_leaves_their_frames_alone() {
-    const TEST: &str = "vlans_and_vlans_in_vlans_are_ports";
-    let Some(_turn) = begin(TEST) else { return };
+    let Some(_turn) = begin() else { return };
     let star = Star::new("livevlan");
     let router = star.router();
-    if !made(TEST, router, "link eth0 name eth0.100 type vlan id 100") {
+    if !made(router, "link eth0 name eth0.100 type vlan id 100") {
         return;
     }
     star.ip().all([
@@ -261,13 +260,11 @@ fn vlans_and_vlans_in_vlans_are_ports_and_the_device_below_leaves_their_frames_a
 
 #[test]
 fn bridges_and_bonds_are_ports_and_what_belongs_to_them_is_refused() {
-    const TEST: &str = "bridges_and_bonds_are_ports_and_what_belongs_to_them_is_refused";
-    let Some(_turn) = begin(TEST) else { return };
+    let Some(_turn) = begin() else { return };
     let star = Star::new("livebond");
     let router = star.router();
     let bond = "bond0 type bond mode active-backup miimon 20";
-    if !made(TEST, router, "br0 address 02:53:53:00:01:99 type bridge") || !made(TEST, router, bond)
-    {
+    if !made(router, "br0 address 02:53:53:00:01:99 type bridge") || !made(router, bond) {
         return;
     }
     star.ip().all([
@@ -323,11 +320,10 @@ fn route_by_rules(star: &Star) {
 
 #[test]
 fn a_vrf_device_serves_end_dt4_and_end_dt46_and_is_no_port() {
-    const TEST: &str = "a_vrf_device_serves_end_dt4_and_end_dt46_and_is_no_port";
-    let Some(_turn) = begin(TEST) else { return };
+    let Some(_turn) = begin() else { return };
     let star = Star::new("livevrf");
     let router = star.router();
-    if !made(TEST, router, "vrf100 type vrf table 100") {
+    if !made(router, "vrf100 type vrf table 100") {
         return;
     }
     router.sysctl("net/vrf/strict_mode", "1").expect("a sysctl");

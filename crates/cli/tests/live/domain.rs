@@ -32,11 +32,10 @@ fn kept_out(star: &Star) -> u64 {
 
 #[test]
 fn sids_are_kept_from_ports_outside_until_a_port_is_named_inside() {
-    let test = "sids_are_kept_from_ports_outside_until_a_port_is_named_inside";
-    let Some(_turn) = begin(test) else {
+    let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(test, &["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp"]) {
         let star = Star::new("livedomain");
         let router = star.router();
         let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");

@@ -54,7 +54,7 @@ fn check_carried(chain: &Chain, mode: &str) {
 
 #[test]
 fn ping_and_tcp_cross_three_routers_with_tc_and_all_offloads_on() {
-    let Some(_turn) = begin("ping_and_tcp_cross_three_routers_with_tc") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let chain = chain();
@@ -69,7 +69,7 @@ fn ping_and_tcp_cross_three_routers_with_tc_and_all_offloads_on() {
 
 #[test]
 fn what_is_left_to_the_last_device_is_completed_there_after_decapsulation() {
-    let Some(_turn) = begin("what_is_left_to_the_last_device_is_completed_there") else {
+    let Some(_turn) = begin() else {
         return;
     };
     // The device that a decapsulated packet leaves by does neither: the kernel cuts the segments and computes the
@@ -106,10 +106,10 @@ fn what_is_left_to_the_last_device_is_completed_there_after_decapsulation() {
 
 #[test]
 fn ping_and_tcp_cross_three_routers_with_xdp_and_complete_frames() {
-    let Some(_turn) = begin("ping_and_tcp_cross_three_routers_with_xdp") else {
+    let Some(_turn) = begin() else {
         return;
     };
-    if crate::support::modes("ping_and_tcp_cross_three_routers_with_xdp", &["xdp"]).is_empty() {
+    if crate::support::modes(&["xdp"]).is_empty() {
         return;
     }
     let chain = chain();

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use nix::unistd::geteuid;
+use sidestep_testkit::capability::skip;
 
 const PYTHON: &str = "/usr/bin/python3";
 const SEGMENTS: [&str; 2] = ["--segs", "fc00:1::e,fc00:2::e"];
@@ -218,9 +219,7 @@ fn a_program_that_would_go_without_the_header_is_refused_with_the_reason() {
 #[test]
 fn a_program_with_privileges_of_its_own_is_refused() {
     if !geteuid().is_root() {
-        eprintln!(
-            "SKIP a_program_with_privileges_of_its_own_is_refused: needs root to give a file to another user"
-        );
+        skip("needs root to give a file to another user");
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");

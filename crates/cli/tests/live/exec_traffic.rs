@@ -12,6 +12,7 @@ use std::time::Duration;
 use sidestep_control::api::Request;
 use sidestep_control::report;
 use sidestep_testkit::Namespace;
+use sidestep_testkit::capability::skip;
 
 use crate::support::frames::{TCP, UDP};
 use crate::support::line::{Line, all_by, all_plain};
@@ -254,8 +255,8 @@ fn listens(namespace: &Namespace, port: u16) {
     });
 }
 
-/// Whether these are installed; if not, that is said.
-fn has_programs(test: &str) -> bool {
+/// Returns whether curl and iperf3 are installed. If one is not, the test is skipped.
+fn has_programs() -> bool {
     for program in ["curl", "iperf3"] {
         let found = Command::new(program).arg("--version").output();
         if let Err(error) = found {
@@ -263,10 +264,9 @@ fn has_programs(test: &str) -> bool {
                 std::env::var_os(sidestep_testkit::capability::REQUIRE).is_none(),
                 "{program}: {error}"
             );
-            let _ = writeln!(
-                std::io::stderr(),
-                "SKIP {test}: {program} cannot be run: {error} (Debian package {program})"
-            );
+            skip(&format!(
+                "{program} cannot be run: {error} (Debian package {program})"
+            ));
             return false;
         }
     }
@@ -275,11 +275,10 @@ fn has_programs(test: &str) -> bool {
 
 #[test]
 fn curl_iperf3_and_python_go_by_the_segments_over_routers_of_linux() {
-    let Some(_turn) = begin("curl_iperf3_and_python_go_by_the_segments_over_routers_of_linux")
-    else {
+    let Some(_turn) = begin() else {
         return;
     };
-    if !has_programs("curl_iperf3_and_python_go_by_the_segments_over_routers_of_linux") {
+    if !has_programs() {
         return;
     }
     cross(&Line::new("liveexeclinux"), "Linux");
@@ -287,17 +286,13 @@ fn curl_iperf3_and_python_go_by_the_segments_over_routers_of_linux() {
 
 #[test]
 fn curl_iperf3_and_python_go_by_the_segments_over_routers_of_sidestep() {
-    let Some(_turn) = begin("curl_iperf3_and_python_go_by_the_segments_over_routers_of_sidestep")
-    else {
+    let Some(_turn) = begin() else {
         return;
     };
-    if !has_programs("curl_iperf3_and_python_go_by_the_segments_over_routers_of_sidestep") {
+    if !has_programs() {
         return;
     }
-    for mode in crate::support::modes(
-        "curl_iperf3_and_python_go_by_the_segments_over_routers_of_sidestep",
-        &["tc", "xdp"],
-    ) {
+    for mode in crate::support::modes(&["tc", "xdp"]) {
         over_sidestep(mode);
     }
 }
@@ -355,7 +350,7 @@ threads = [threading.Thread(target=many, args=args) for args in [(b"to in", IN),
 
 #[test]
 fn only_what_goes_to_the_prefixes_gets_the_header() {
-    let Some(_turn) = begin("only_what_goes_to_the_prefixes_gets_the_header") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let line = &Line::new("liveexecto");
@@ -409,7 +404,7 @@ fn only_what_goes_to_the_prefixes_gets_the_header() {
 
 #[test]
 fn linux_verifies_what_was_signed_with_its_key_and_drops_the_rest() {
-    let Some(_turn) = begin("linux_verifies_what_was_signed_with_its_key") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let line = &Line::new("liveexechmac");
@@ -481,7 +476,7 @@ fn set_key(namespace: &Namespace, key: u32, secret: &str) {
 
 #[test]
 fn a_program_that_sets_a_routing_header_itself_keeps_it() {
-    let Some(_turn) = begin("a_program_that_sets_a_routing_header_itself_keeps_it") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let line = &Line::new("liveexecown");
@@ -522,7 +517,7 @@ fn hex(bytes: &[u8]) -> String {
 
 #[test]
 fn programs_that_the_program_starts_go_by_the_segments_too() {
-    let Some(_turn) = begin("programs_that_the_program_starts_go_by_the_segments_too") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let line = &Line::new("liveexecfork");
@@ -549,7 +544,7 @@ subprocess.run(["/usr/bin/python3", "-c", send % "closed"], close_fds=True, chec
 
 #[test]
 fn what_a_server_accepts_is_answered_without_a_header() {
-    let Some(_turn) = begin("what_a_server_accepts_is_answered_without_a_header") else {
+    let Some(_turn) = begin() else {
         return;
     };
     // The server runs at the client's place: what it sends is seen at `b`, which connects to it.

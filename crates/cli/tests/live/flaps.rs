@@ -112,11 +112,10 @@ fn status(star: &Star) -> report::Status {
 
 #[test]
 fn at_full_rate_no_packet_is_lost_while_ten_thousand_routes_a_second_flap() {
-    let test = "at_full_rate_no_packet_is_lost_while_ten_thousand_routes_a_second_flap";
-    let Some(_turn) = begin(test) else {
+    let Some(_turn) = begin() else {
         return;
     };
-    if crate::support::modes(test, &["xdp"]).is_empty() {
+    if crate::support::modes(&["xdp"]).is_empty() {
         return;
     }
     let star = star();
@@ -172,7 +171,7 @@ fn at_full_rate_no_packet_is_lost_while_ten_thousand_routes_a_second_flap() {
 
 #[test]
 fn memory_of_the_program_and_its_maps_stays_where_it_was_while_routes_flap() {
-    let Some(_turn) = begin("memory_of_the_program_and_its_maps_stays_where_it_was") else {
+    let Some(_turn) = begin() else {
         return;
     };
     // Changes: a million take 100 seconds.

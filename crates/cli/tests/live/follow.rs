@@ -452,7 +452,7 @@ fn kinds(bench: &Bench) -> Vec<(&'static str, By, Vec<Step>)> {
 
 #[test]
 fn changes_are_followed_within_10_ms() {
-    let Some(_turn) = begin("changes_are_followed_within_10_ms") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let mut bench = Bench::new();

@@ -217,7 +217,7 @@ fn fills_up_and_recovers(table: &str, mode: &str) {
 
 #[test]
 fn a_full_table_leaves_the_rest_to_the_kernel_misforwards_nothing_and_recovers() {
-    let Some(_turn) = begin("a_full_table_leaves_the_rest_to_the_kernel") else {
+    let Some(_turn) = begin() else {
         return;
     };
     for (table, mode) in [
@@ -232,7 +232,7 @@ fn a_full_table_leaves_the_rest_to_the_kernel_misforwards_nothing_and_recovers()
 
 #[test]
 fn tables_that_are_nearly_full_are_taken_over_and_hold_everything_again() {
-    let Some(_turn) = begin("tables_that_are_nearly_full_are_taken_over") else {
+    let Some(_turn) = begin() else {
         return;
     };
     for (table, mode) in [("routes", "tc"), ("policies", "xdp")] {
@@ -270,7 +270,7 @@ fn tables_that_are_nearly_full_are_taken_over_and_hold_everything_again() {
 
 #[test]
 fn a_limit_that_is_none_is_refused_with_what_is_allowed() {
-    let Some(_turn) = begin("a_limit_that_is_none_is_refused") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let star = Star::new("livelimit");

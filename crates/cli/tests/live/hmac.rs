@@ -157,11 +157,10 @@ fn count(namespace: &Namespace, reason: &str) -> u64 {
 
 #[test]
 fn what_we_sign_linux_lets_through_and_nothing_else() {
-    let test = "what_we_sign_linux_lets_through";
-    let Some(_turn) = begin(test) else {
+    let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(test, &["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp"]) {
         we_sign(mode);
     }
 }
@@ -204,11 +203,10 @@ fn we_sign(mode: &str) {
 
 #[test]
 fn what_linux_signs_we_let_through_and_nothing_else() {
-    let test = "what_linux_signs_we_let_through";
-    let Some(_turn) = begin(test) else {
+    let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(test, &["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp"]) {
         linux_signs(mode);
     }
 }
@@ -252,11 +250,10 @@ fn linux_signs(mode: &str) {
 
 #[test]
 fn a_sid_that_requires_an_hmac_stops_what_has_none_where_its_port_lets_it_pass() {
-    let test = "a_sid_that_requires_an_hmac";
-    let Some(_turn) = begin(test) else {
+    let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(test, &["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp"]) {
         a_sid_requires(mode);
     }
 }
@@ -331,11 +328,10 @@ fn traffic(chain: &Chain, end: &AtomicBool) -> u64 {
 
 #[test]
 fn keys_are_changed_under_traffic_without_loss_and_no_secret_is_seen() {
-    let test = "keys_are_changed_under_traffic";
-    let Some(_turn) = begin(test) else {
+    let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(test, &["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp"]) {
         keys_are_changed(mode);
     }
 }

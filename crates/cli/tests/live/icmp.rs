@@ -80,11 +80,10 @@ fn parts(message: &[u8]) -> (u8, u8, u32, &[u8]) {
 
 #[test]
 fn senders_are_told_of_what_linux_drops_in_silence() {
-    let test = "senders_are_told_of_what_linux_drops_in_silence";
-    let Some(_turn) = begin(test) else {
+    let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(test, &["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp"]) {
         let star = star("liveicmp");
         star.ip().run("link set eth1 mtu 1400");
         // A veth takes XDP redirects where the other end runs NAPI.
@@ -179,7 +178,7 @@ fn senders_are_told_of_what_linux_drops_in_silence() {
 
 #[test]
 fn too_many_errors_are_not_sent_but_counted() {
-    let Some(_turn) = begin("too_many_errors_are_not_sent_but_counted") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let star = star("liveicmprate");
@@ -220,11 +219,10 @@ fn message_within(socket: &FrameSocket, time: Duration) -> bool {
 
 #[test]
 fn a_sid_answers_pings_and_traceroutes() {
-    let test = "a_sid_answers_pings_and_traceroutes";
-    let Some(_turn) = begin(test) else {
+    let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(test, &["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp"]) {
         let star = star("liveicmpping");
         let line = "route add fc0f::2/128 encap seg6local action End.X nh6 fc00:b::2 dev eth0";
         star.ip().run(line);
@@ -300,8 +298,7 @@ fn answered_by_linux() -> Vec<(&'static str, Vec<u8>)> {
 
 #[test]
 fn what_linux_says_it_says_with_sidestep_on_its_ports() {
-    let test = "what_linux_says_it_says_with_sidestep_on_its_ports";
-    let Some(_turn) = begin(test) else {
+    let Some(_turn) = begin() else {
         return;
     };
     let star = star("liveicmplinux");
@@ -326,7 +323,7 @@ fn what_linux_says_it_says_with_sidestep_on_its_ports() {
             .collect()
     };
     let alone = ask("Linux alone");
-    for mode in modes(test, &["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp"]) {
         let _daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
         let beside = ask(mode);
         for (((what, _), alone), beside) in answered_by_linux().iter().zip(&alone).zip(&beside) {
@@ -340,8 +337,7 @@ fn what_linux_says_it_says_with_sidestep_on_its_ports() {
 /// Host `a` behind a headend toward `c`, and a router there that cannot pass on what was encapsulated.
 #[test]
 fn a_headend_tells_on_what_comes_back_to_it() {
-    let test = "a_headend_tells_on_what_comes_back_to_it";
-    let Some(_turn) = begin(test) else {
+    let Some(_turn) = begin() else {
         return;
     };
     for (mode, red) in [("tc", ""), ("tc", ".red")] {
@@ -407,7 +403,7 @@ fn icmpv6(from: &str, to: &str, mut message: Vec<u8>) -> Vec<u8> {
 
 #[test]
 fn without_the_daemon_packets_go_on_and_nobody_is_told() {
-    let Some(_turn) = begin("without_the_daemon_packets_go_on_and_nobody_is_told") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let star = star("liveicmpdead");
@@ -441,10 +437,9 @@ fn without_the_daemon_packets_go_on_and_nobody_is_told() {
 
 #[test]
 fn senders_in_a_vrf_are_told_by_its_routes() {
-    const TEST: &str = "senders_in_a_vrf_are_told_by_its_routes";
-    let Some(_turn) = begin(TEST) else { return };
+    let Some(_turn) = begin() else { return };
     let star = Star::new("liveicmpvrf");
-    if !made(TEST, star.router(), "vrf100 type vrf table 100") {
+    if !made(star.router(), "vrf100 type vrf table 100") {
         return;
     }
     star.ip().all([

@@ -6,6 +6,7 @@ use std::time::Duration;
 use sidestep_control::api::Request;
 use sidestep_control::report;
 use sidestep_testkit::Namespace;
+use sidestep_testkit::capability::skip;
 use sidestep_testkit::lab::mac_text;
 use sidestep_testkit::traffic::Napi;
 
@@ -77,7 +78,7 @@ fn addresses(star: &Star) {
 
 #[test]
 fn a_renamed_port_is_none_until_it_or_another_interface_has_the_name() {
-    let Some(_turn) = begin("a_renamed_port_is_none_until") else {
+    let Some(_turn) = begin() else {
         return;
     };
     for mode in ["tc", "xdp"] {
@@ -127,7 +128,7 @@ fn a_renamed_port_is_none_until_it_or_another_interface_has_the_name() {
 
 #[test]
 fn a_port_moved_to_another_namespace_leaves_no_program_there_and_forwards_when_it_is_back() {
-    let Some(_turn) = begin("a_port_moved_to_another_namespace") else {
+    let Some(_turn) = begin() else {
         return;
     };
     for mode in ["tc", "xdp"] {
@@ -178,7 +179,7 @@ fn a_port_moved_to_another_namespace_leaves_no_program_there_and_forwards_when_i
 
 #[test]
 fn a_port_that_is_given_to_a_bridge_is_left_and_taken_again_when_it_is_free() {
-    let Some(_turn) = begin("a_port_that_is_given_to_a_bridge") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let star = Star::new("livebridge");
@@ -187,7 +188,7 @@ fn a_port_that_is_given_to_a_bridge_is_left_and_taken_again_when_it_is_free() {
         .exec(&["ip", "link", "add", "br0", "type", "bridge"])
         .is_err()
     {
-        println!("SKIP a_port_that_is_given_to_a_bridge: this kernel has no bridges");
+        skip("this kernel has no bridges");
         return;
     }
     let _daemon = star.run(&["--mode", "tc", "eth0", "eth1"]);
@@ -206,7 +207,7 @@ fn a_port_that_is_given_to_a_bridge_is_left_and_taken_again_when_it_is_free() {
 
 #[test]
 fn down_and_up_another_mtu_and_another_mac_are_followed() {
-    let Some(_turn) = begin("down_and_up_another_mtu_and_another_mac") else {
+    let Some(_turn) = begin() else {
         return;
     };
     for mode in ["tc", "xdp"] {
@@ -278,7 +279,7 @@ fn down_and_up_another_mtu_and_another_mac_are_followed() {
 
 #[test]
 fn the_next_instance_lets_go_of_ports_that_it_was_not_given() {
-    let Some(_turn) = begin("the_next_instance_lets_go_of_ports") else {
+    let Some(_turn) = begin() else {
         return;
     };
     for mode in ["tc", "xdp"] {

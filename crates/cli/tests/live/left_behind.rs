@@ -38,7 +38,7 @@ fn set_version(folder: &Path, version: u32) {
 
 #[test]
 fn pins_of_an_older_or_newer_version_are_replaced_under_traffic_without_a_loss() {
-    let Some(_turn) = begin("pins_of_an_older_or_newer_version") else {
+    let Some(_turn) = begin() else {
         return;
     };
     for (mode, version) in [("tc", 1), ("xdp", 999)] {
@@ -83,7 +83,7 @@ fn pins_of_an_older_or_newer_version_are_replaced_under_traffic_without_a_loss()
 
 #[test]
 fn of_several_that_start_at_once_one_runs_and_the_others_say_so() {
-    let Some(_turn) = begin("of_several_that_start_at_once_one_runs") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let star = Star::new("liveonce");
@@ -126,7 +126,7 @@ fn of_several_that_start_at_once_one_runs_and_the_others_say_so() {
 
 #[test]
 fn without_a_place_for_its_files_it_says_so_and_attaches_nothing() {
-    let Some(_turn) = begin("without_a_place_for_its_files") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let star = Star::new("livenofiles");
@@ -161,7 +161,7 @@ fn without_a_place_for_its_files_it_says_so_and_attaches_nothing() {
 
 #[test]
 fn what_died_with_its_namespace_is_removed_by_the_next_one_anywhere() {
-    let Some(_turn) = begin("what_died_with_its_namespace_is_removed") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let killed = |star: &Star| {
@@ -191,7 +191,7 @@ fn what_died_with_its_namespace_is_removed_by_the_next_one_anywhere() {
 
 #[test]
 fn pins_go_where_they_are_told_to_and_only_on_a_bpf_file_system() {
-    let Some(_turn) = begin("pins_go_where_they_are_told_to") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let star = Star::new("livepins");

@@ -54,7 +54,7 @@ fn check_running(star: &Star, target: &str, found: &Traces) {
 
 #[test]
 fn ctrl_c_sigterm_and_stop_leave_nothing_on_the_interfaces_no_pin_and_no_file() {
-    let Some(_turn) = begin("ctrl_c_sigterm_and_stop_leave_nothing") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let star = Star::new("livestop");
@@ -98,15 +98,12 @@ fn ctrl_c_sigterm_and_stop_leave_nothing_on_the_interfaces_no_pin_and_no_file() 
 
 #[test]
 fn detach_returns_when_it_forwards_and_the_daemon_is_its_own() {
-    let Some(_turn) = begin("detach_returns_when_it_forwards") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let star = Star::new("livedetach");
     let router = star.router();
-    for mode in crate::support::modes(
-        "detach_returns_when_it_forwards_and_the_daemon_is_its_own",
-        &["auto", "xdp"],
-    ) {
+    for mode in crate::support::modes(&["auto", "xdp"]) {
         let _napi = sidestep_testkit::traffic::Napi::attach(star.host("b"), "eth0").expect("NAPI");
         let said = printed(router, &["run", "--mode", mode, "--detach", "eth0", "eth1"]);
         assert!(said.starts_with("forwarding on eth0 ("), "{said}");
@@ -155,7 +152,7 @@ fn detach_returns_when_it_forwards_and_the_daemon_is_its_own() {
 
 #[test]
 fn detach_reports_why_it_cannot_start_with_exit_code_1_and_leaves_nothing() {
-    let Some(_turn) = begin("detach_reports_why_it_cannot_start") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let star = Star::new("livedetachno");
@@ -184,13 +181,10 @@ fn detach_reports_why_it_cannot_start_with_exit_code_1_and_leaves_nothing() {
 
 #[test]
 fn an_interface_deleted_and_made_again_is_attached_again_and_forwards() {
-    let Some(_turn) = begin("an_interface_deleted_and_made_again") else {
+    let Some(_turn) = begin() else {
         return;
     };
-    for mode in crate::support::modes(
-        "an_interface_deleted_and_made_again_is_attached_again_and_forwards",
-        &["tc", "xdp"],
-    ) {
+    for mode in crate::support::modes(&["tc", "xdp"]) {
         let star = Star::new("liveagain");
         let router = star.router();
         let _napi = sidestep_testkit::traffic::Napi::attach(star.host("b"), "eth0").expect("NAPI");
@@ -254,7 +248,7 @@ fn an_interface_deleted_and_made_again_is_attached_again_and_forwards() {
 
 #[test]
 fn a_port_that_is_not_there_any_more_does_not_hinder_the_end() {
-    let Some(_turn) = begin("a_port_that_is_not_there_any_more") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let star = Star::new("livegone");

@@ -2,6 +2,7 @@
 
 mod churn;
 mod counters;
+mod demo;
 mod devices;
 mod domain;
 mod end_to_end;

@@ -98,11 +98,10 @@ const THROUGH: [&str; 3] = [
 
 #[test]
 fn for_a_hundred_thousand_routes_the_table_grows_and_no_packet_at_full_rate_is_lost() {
-    let test = "for_a_hundred_thousand_routes_the_table_grows_and_no_packet_at_full_rate_is_lost";
-    let Some(_turn) = begin(test) else {
+    let Some(_turn) = begin() else {
         return;
     };
-    if crate::support::modes(test, &["xdp"]).is_empty() {
+    if crate::support::modes(&["xdp"]).is_empty() {
         return;
     }
     let star = star("livemany");
@@ -159,7 +158,7 @@ fn for_a_hundred_thousand_routes_the_table_grows_and_no_packet_at_full_rate_is_l
 #[test]
 fn after_notifications_that_did_not_fit_everything_is_read_again_and_then_it_rests() {
     const SOME: usize = 20_000;
-    let Some(_turn) = begin("after_notifications_that_did_not_fit") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let star = star("livelost");

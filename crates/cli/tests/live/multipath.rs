@@ -93,7 +93,7 @@ fn share(ways: &BTreeMap<u32, &'static str>, host: &str) -> f64 {
 
 #[test]
 fn a_nexthop_group_spreads_flows_by_weight_and_follows_its_objects() {
-    if begin("a_nexthop_group_spreads_flows_by_weight_and_follows_its_objects").is_none() {
+    if begin().is_none() {
         return;
     }
     let bench = Bench::new("livenexthop");
@@ -132,7 +132,7 @@ fn a_nexthop_group_spreads_flows_by_weight_and_follows_its_objects() {
 
 #[test]
 fn next_hops_whose_link_goes_down_give_their_flows_to_the_others() {
-    if begin("next_hops_whose_link_goes_down_give_their_flows_to_the_others").is_none() {
+    if begin().is_none() {
         return;
     }
     let bench = Bench::new("livemultipath");

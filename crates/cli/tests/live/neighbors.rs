@@ -99,7 +99,7 @@ fn traffic(star: &Star, mac: Mac, seconds: u64) -> (u64, u64, u64) {
 
 #[test]
 fn a_neighbor_in_use_is_kept_alive_and_followed_to_another_mac() {
-    let Some(_turn) = begin("a_neighbor_in_use_is_kept_alive_and_followed") else {
+    let Some(_turn) = begin() else {
         return;
     };
     for mode in ["tc", "xdp"] {
@@ -148,7 +148,7 @@ fn a_neighbor_in_use_is_kept_alive_and_followed_to_another_mac() {
 
 #[test]
 fn a_neighbor_without_traffic_ages_as_ever_and_the_first_packet_makes_it_be_asked_for() {
-    let Some(_turn) = begin("a_neighbor_without_traffic_ages_as_ever") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let star = star("liveunused");
@@ -259,7 +259,7 @@ fn to_unresolved(star: &Star) -> [Case; 6] {
 
 #[test]
 fn the_first_packet_to_an_unresolved_next_hop_arrives_by_way_of_the_kernel() {
-    let Some(_turn) = begin("the_first_packet_to_an_unresolved_next_hop_arrives") else {
+    let Some(_turn) = begin() else {
         return;
     };
     for mode in ["tc", "xdp"] {
@@ -323,7 +323,7 @@ fn the_first_packet_to_an_unresolved_next_hop_arrives_by_way_of_the_kernel() {
 
 #[test]
 fn a_next_hop_that_only_a_route_of_our_own_needs_is_resolved_before_its_first_packet() {
-    let Some(_turn) = begin("a_next_hop_that_only_a_route_of_our_own_needs") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let star = star("liveours");
@@ -378,7 +378,7 @@ fn a_next_hop_that_only_a_route_of_our_own_needs_is_resolved_before_its_first_pa
 
 #[test]
 fn a_destination_on_a_link_behind_a_route_of_our_own_is_resolved_for_the_packets_after_the_first() {
-    let Some(_turn) = begin("a_destination_on_a_link_behind_a_route_of_our_own") else {
+    let Some(_turn) = begin() else {
         return;
     };
     for mode in ["tc", "xdp"] {
@@ -418,7 +418,7 @@ fn a_destination_on_a_link_behind_a_route_of_our_own_is_resolved_for_the_packets
 
 #[test]
 fn what_somebody_keeps_in_the_neighbor_table_is_not_touched() {
-    let Some(_turn) = begin("what_somebody_keeps_in_the_neighbor_table") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let star = star("livekept");
@@ -462,7 +462,7 @@ fn what_somebody_keeps_in_the_neighbor_table_is_not_touched() {
 #[test]
 fn many_unresolved_next_hops_are_asked_for_a_few_at_a_time_and_all_in_the_end() {
     const HOPS: usize = 200;
-    let Some(_turn) = begin("many_unresolved_next_hops_are_asked_for_a_few_at_a_time") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let star = star("livestorm");

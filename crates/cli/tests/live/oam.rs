@@ -54,11 +54,10 @@ fn copied(star: &Star) -> u64 {
 
 #[test]
 fn who_listens_gets_copies_of_what_has_the_flag_where_it_is_permitted() {
-    let test = "who_listens_gets_copies_of_what_has_the_flag";
-    let Some(_turn) = begin(test) else {
+    let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(test, &["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp"]) {
         let star = Star::new("liveoam");
         let router = star.router();
         let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");

@@ -47,13 +47,10 @@ fn sid_counters(star: &Star) -> Option<report::Route> {
 
 #[test]
 fn an_own_end_dt46_decapsulates_both_families_until_it_is_removed() {
-    let Some(_turn) = begin("an_own_end_dt46_decapsulates_both_families") else {
+    let Some(_turn) = begin() else {
         return;
     };
-    for mode in crate::support::modes(
-        "an_own_end_dt46_decapsulates_both_families_until_it_is_removed",
-        &["tc", "xdp"],
-    ) {
+    for mode in crate::support::modes(&["tc", "xdp"]) {
         let star = Star::new("liveown");
         let router = star.router();
         let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
@@ -157,13 +154,10 @@ fn an_own_end_dt46_decapsulates_both_families_until_it_is_removed() {
 
 #[test]
 fn the_kernel_resolves_the_next_hop_of_a_decapsulated_packet() {
-    let Some(_turn) = begin("the_kernel_resolves_the_next_hop_of_a_decapsulated_packet") else {
+    let Some(_turn) = begin() else {
         return;
     };
-    for mode in crate::support::modes(
-        "the_kernel_resolves_the_next_hop_of_a_decapsulated_packet",
-        &["tc", "xdp"],
-    ) {
+    for mode in crate::support::modes(&["tc", "xdp"]) {
         let star = Star::new("liveownnew");
         // A router solicits from its link-local address (ndisc_solicit, net/ipv6/ndisc.c).
         star.ip().run("address add fe80::1/64 dev eth1 nodad");
@@ -205,13 +199,10 @@ fn the_kernel_resolves_the_next_hop_of_a_decapsulated_packet() {
 
 #[test]
 fn a_host_pings_the_router_through_an_own_end_dt46() {
-    let Some(_turn) = begin("a_host_pings_the_router_through_an_own_end_dt46") else {
+    let Some(_turn) = begin() else {
         return;
     };
-    for mode in crate::support::modes(
-        "a_host_pings_the_router_through_an_own_end_dt46",
-        &["tc", "xdp"],
-    ) {
+    for mode in crate::support::modes(&["tc", "xdp"]) {
         let star = Star::new("liveownping");
         let (router, host) = (star.router(), star.host("a"));
         host.sysctl("net/ipv6/conf/all/disable_ipv6", "0")
@@ -268,10 +259,10 @@ fn tagged(vid: u16, payload: &[u8]) -> Vec<u8> {
 
 #[test]
 fn a_vlan_table_is_changed_while_frames_pass() {
-    let Some(_turn) = begin("a_vlan_table_is_changed_while_frames_pass") else {
+    let Some(_turn) = begin() else {
         return;
     };
-    for mode in crate::support::modes("a_vlan_table_is_changed_while_frames_pass", &["tc", "xdp"]) {
+    for mode in crate::support::modes(&["tc", "xdp"]) {
         let star = Star::new("liveownvlan");
         let router = star.router();
         let _napi = ["b", "c"].map(|host| Napi::attach(star.host(host), "eth0").expect("NAPI"));
@@ -341,7 +332,7 @@ fn a_vlan_table_is_changed_while_frames_pass() {
 
 #[test]
 fn a_rule_of_sidesteps_own_is_added_shown_and_removed() {
-    let Some(_turn) = begin("a_rule_of_sidesteps_own_is_added_shown_and_removed") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let star = Star::new("liveownrule");

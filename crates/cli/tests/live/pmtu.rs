@@ -48,7 +48,7 @@ fn told_on(chain: &Chain) -> u64 {
 
 #[test]
 fn tcp_finds_its_way_through_a_smaller_link_with_tc() {
-    let Some(_turn) = begin("tcp_finds_its_way_through_a_smaller_link_with_tc") else {
+    let Some(_turn) = begin() else {
         return;
     };
     for (place, link) in [
@@ -66,11 +66,10 @@ fn tcp_finds_its_way_through_a_smaller_link_with_tc() {
 
 #[test]
 fn tcp_finds_its_way_through_a_smaller_link_with_xdp() {
-    let test = "tcp_finds_its_way_through_a_smaller_link_with_xdp";
-    let Some(_turn) = begin(test) else {
+    let Some(_turn) = begin() else {
         return;
     };
-    if crate::support::modes(test, &["xdp"]).is_empty() {
+    if crate::support::modes(&["xdp"]).is_empty() {
         return;
     }
     let chain = chain("livepmtux", IN_THE_MIDDLE);
@@ -84,11 +83,10 @@ fn tcp_finds_its_way_through_a_smaller_link_with_xdp() {
 
 #[test]
 fn frames_of_9000_bytes_are_forwarded_in_xdp() {
-    let test = "frames_of_9000_bytes_are_forwarded_in_xdp";
-    let Some(_turn) = begin(test) else {
+    let Some(_turn) = begin() else {
         return;
     };
-    if crate::support::modes(test, &["xdp"]).is_empty() {
+    if crate::support::modes(&["xdp"]).is_empty() {
         return;
     }
     let star = Star::new("livejumbo");

@@ -87,10 +87,10 @@ fn binary_for_all() -> (tempfile::TempDir, String) {
 
 #[test]
 fn the_daemon_keeps_four_capabilities_in_every_thread_and_does_all_its_work_with_them() {
-    let Some(_turn) = begin("the_daemon_keeps_four_capabilities") else {
+    let Some(_turn) = begin() else {
         return;
     };
-    for mode in crate::support::modes("the_daemon_keeps_four_capabilities", &["tc", "xdp"]) {
+    for mode in crate::support::modes(&["tc", "xdp"]) {
         let star = Star::new("livecaps");
         let router = star.router();
         let daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
@@ -151,7 +151,7 @@ fn the_daemon_keeps_four_capabilities_in_every_thread_and_does_all_its_work_with
 
 #[test]
 fn the_socket_is_roots_alone_unless_a_group_is_named_whose_members_may_use_it() {
-    let Some(_turn) = begin("the_socket_is_roots_alone_unless_a_group_is_named") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let star = Star::new("livegroup");
@@ -221,7 +221,7 @@ fn the_socket_is_roots_alone_unless_a_group_is_named_whose_members_may_use_it() 
 
 #[test]
 fn with_the_capabilities_of_the_systemd_unit_it_starts_and_gives_its_socket_to_a_group() {
-    let Some(_turn) = begin("with_the_capabilities_of_the_systemd_unit_it_starts") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let line = UNIT
@@ -274,7 +274,7 @@ fn with_the_capabilities_of_the_systemd_unit_it_starts_and_gives_its_socket_to_a
 
 #[test]
 fn a_client_that_sends_a_byte_now_and_then_holds_nobody_up() {
-    let Some(_turn) = begin("a_client_that_sends_a_byte_now_and_then_holds_nobody_up") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let star = Star::new("livedrip");
@@ -307,7 +307,7 @@ fn clients_that_read_their_answers_slowly_hold_nobody_up() {
     const CLIENTS: usize = 8;
     /// Nearly as long as a request may be.
     const LONG: usize = 1_000_000;
-    let Some(_turn) = begin("clients_that_read_their_answers_slowly_hold_nobody_up") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let star = Star::new("livesip");

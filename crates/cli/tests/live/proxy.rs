@@ -13,11 +13,10 @@ use crate::support::{ROUTER, begin, eventually, modes, reasons};
 
 #[test]
 fn a_packet_crosses_a_service_under_the_address_of_its_last_segment() {
-    let test = "a_packet_crosses_a_service_under_the_address_of_its_last_segment";
-    let Some(_turn) = begin(test) else {
+    let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(test, &["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp"]) {
         let served = Served::new("liveam");
         let _daemon = served.run(mode);
         for direction in Direction::BOTH {
@@ -44,11 +43,10 @@ fn a_packet_crosses_a_service_under_the_address_of_its_last_segment() {
 
 #[test]
 fn a_static_proxy_takes_headers_off_and_puts_others_on_for_both_families_and_ways() {
-    let test = "a_static_proxy_takes_headers_off_and_puts_others_on_for_both_families_and_ways";
-    let Some(_turn) = begin(test) else {
+    let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(test, &["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp"]) {
         for ipv4 in [false, true] {
             let served = Served::new("liveas");
             let _daemon = served.run(mode);
@@ -89,11 +87,10 @@ fn a_static_proxy_takes_headers_off_and_puts_others_on_for_both_families_and_way
 
 #[test]
 fn a_dynamic_proxy_puts_on_again_what_it_took_off_for_both_families_and_ways() {
-    let test = "a_dynamic_proxy_puts_on_again_what_it_took_off_for_both_families_and_ways";
-    let Some(_turn) = begin(test) else {
+    let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(test, &["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp"]) {
         for ipv4 in [false, true] {
             let served = Served::new("livead");
             let _daemon = served.run(mode);
@@ -216,11 +213,10 @@ fn take_over(mode: &str, behavior: &str) -> ([[u64; 2]; 2], u64) {
 
 #[test]
 fn a_daemon_that_dies_under_load_and_its_successor_lose_nothing_but_what_is_inside_a_service() {
-    let test = "a_daemon_that_dies_under_load_and_its_successor_lose_nothing_but_what_is_inside";
-    let Some(_turn) = begin(test) else {
+    let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(test, &["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp"]) {
         for behavior in ["End.AM", "End.AD", "End.AD flows 8"] {
             let (counted, not_learned) = take_over(mode, behavior);
             let mut lost = 0;
@@ -243,8 +239,7 @@ fn a_daemon_that_dies_under_load_and_its_successor_lose_nothing_but_what_is_insi
 #[test]
 fn what_is_in_a_service_of_end_ad_while_a_daemon_takes_over_is_dropped_until_its_successor_has_learned()
  {
-    let test = "what_is_in_a_service_of_end_ad_while_a_daemon_takes_over";
-    let Some(_turn) = begin(test) else {
+    let Some(_turn) = begin() else {
         return;
     };
     let folder = tempfile::tempdir().expect("a folder");

@@ -44,13 +44,12 @@ fn two_services(topic: &str) -> (Served, Napi) {
 
 #[test]
 fn a_packet_crosses_two_services_of_one_node_behind_one_segment_list() {
-    let test = "a_packet_crosses_two_services_of_one_node_behind_one_segment_list";
-    let Some(_turn) = begin(test) else {
+    let Some(_turn) = begin() else {
         return;
     };
     let (direction, second) = (Direction::Forth, "fc00:5::2");
     let [there, back] = direction.ports();
-    for mode in modes(test, &["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp"]) {
         for ipv4 in [false, true] {
             let (served, _napi) = two_services("livetwo");
             let _daemon = served

@@ -77,11 +77,10 @@ fn back(served: &Served) -> report::ReturnPath {
 fn two_senders_at_once_get_each_flow_back_by_its_own_chain() {
     const FLOWS: u16 = 20;
     const ROUNDS: usize = 20;
-    let test = "two_senders_at_once_get_each_flow_back_by_its_own_chain";
-    let Some(_turn) = begin(test) else {
+    let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(test, &["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp"]) {
         let served = Served::new("livesenders");
         let _daemon = start(&served, mode, "1024");
         let far = served.star.socket("b");
@@ -142,11 +141,10 @@ fn received(socket: &FrameSocket) -> Option<Vec<u8>> {
 
 #[test]
 fn flows_beyond_the_number_evict_others_and_it_is_shown() {
-    let test = "flows_beyond_the_number_evict_others_and_it_is_shown";
-    let Some(_turn) = begin(test) else {
+    let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(test, &["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp"]) {
         let served = Served::new("liveevict");
         let _daemon = start(&served, mode, "8");
         let (near, far) = (served.star.socket("a"), served.star.socket("b"));

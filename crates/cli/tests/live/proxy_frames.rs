@@ -38,11 +38,10 @@ fn all_cross(served: &Served, expected: impl Fn(Direction, &[u8]) -> Vec<u8>, wh
 
 #[test]
 fn frames_cross_a_bridge_between_two_ports_as_they_are() {
-    let test = "frames_cross_a_bridge_between_two_ports_as_they_are";
-    let Some(_turn) = begin(test) else {
+    let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(test, &["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp"]) {
         for statically in [false, true] {
             let served = Served::bridging("livewire");
             let _daemon = served.run(mode);
@@ -74,11 +73,10 @@ fn frames_cross_a_bridge_between_two_ports_as_they_are() {
 
 #[test]
 fn a_service_told_by_its_ethernet_address_is_not_asked_for_it() {
-    let test = "a_service_told_by_its_ethernet_address_is_not_asked_for_it";
-    let Some(_turn) = begin(test) else {
+    let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(test, &["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp"]) {
         let served = Served::new("livemac");
         let _daemon = served.run(mode);
         let direction = Direction::Forth;

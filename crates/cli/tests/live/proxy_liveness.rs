@@ -65,7 +65,7 @@ fn dropped(served: &Served) -> u64 {
 
 #[test]
 fn a_service_that_dies_is_passed_by_or_its_packets_dropped_within_two_intervals_until_it_is_back() {
-    let Some(_turn) = begin("a_service_that_dies_is_passed_by_or_its_packets_dropped") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let served = Served::new("livedown");
@@ -134,7 +134,7 @@ fn a_service_that_dies_is_passed_by_or_its_packets_dropped_within_two_intervals_
 #[test]
 fn a_service_whose_interfaces_are_deleted_is_passed_by_and_carries_traffic_when_they_are_made_again()
  {
-    let Some(_turn) = begin("a_service_whose_interfaces_are_deleted_is_passed_by") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let mut served = Served::new("livegone");
@@ -193,7 +193,7 @@ fn a_service_whose_interfaces_are_deleted_is_passed_by_and_carries_traffic_when_
 
 #[test]
 fn a_service_whose_link_is_gone_is_down_at_once_and_nobody_asks_it() {
-    let Some(_turn) = begin("a_service_whose_link_is_gone_is_down_at_once") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let served = Served::new("livelink");
@@ -223,7 +223,7 @@ fn a_service_whose_link_is_gone_is_down_at_once_and_nobody_asks_it() {
 
 #[test]
 fn a_service_that_cannot_be_asked_says_why_and_is_down() {
-    let Some(_turn) = begin("a_service_that_cannot_be_asked_says_why_and_is_down") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let served = Served::new("livemute");
@@ -248,7 +248,7 @@ fn state_of(served: &Served, sid: &str) -> String {
 
 #[test]
 fn of_two_services_at_one_port_the_one_that_dies_is_down_and_the_other_one_stays_up() {
-    let Some(_turn) = begin("of_two_services_at_one_port_the_one_that_dies_is_down") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let served = Served::new("livetwo");
@@ -296,7 +296,7 @@ fn of_two_services_at_one_port_the_one_that_dies_is_down_and_the_other_one_stays
 
 #[test]
 fn a_service_is_asked_from_an_address_of_its_interface_whatever_source_the_routes_say() {
-    let Some(_turn) = begin("a_service_is_asked_from_an_address_of_its_interface") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let served = Served::new("livesource");
@@ -341,7 +341,7 @@ fn services_that_there_is_no_socket_for_stay_what_they_were_until_there_is_one()
     const MANY: usize = 40;
     /// Of the probes' descriptors, in the daemon.
     const RESERVE: usize = 64;
-    let Some(_turn) = begin("services_that_there_is_no_socket_for_stay_what_they_were") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("the limit");
@@ -397,7 +397,7 @@ fn services_that_there_is_no_socket_for_stay_what_they_were_until_there_is_one()
 
 #[test]
 fn a_route_that_is_refused_changes_nothing_of_whom_is_looked_at() {
-    let Some(_turn) = begin("a_route_that_is_refused_changes_nothing_of_whom_is_looked_at") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let served = Served::new("liverefused");

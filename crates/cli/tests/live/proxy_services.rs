@@ -20,8 +20,7 @@ fn rules(served: &Served, text: &str) {
 
 #[test]
 fn a_destination_that_nftables_translates_behind_end_am_is_the_last_segment_from_then_on() {
-    let test = "a_destination_that_nftables_translates_behind_end_am";
-    let Some(_turn) = begin(test) else {
+    let Some(_turn) = begin() else {
         return;
     };
     let [from, last] = FORTH.inner6();
@@ -37,7 +36,7 @@ fn a_destination_that_nftables_translates_behind_end_am_is_the_last_segment_from
         let payload = [&srh[..], &datagram[40..]].concat();
         frames::ipv6(from6, destination, frames::ROUTING, hop_limit, &payload)
     };
-    for mode in modes(test, &["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp"]) {
         let served = Served::new("livenat");
         rules(
             &served,
@@ -63,11 +62,10 @@ fn a_destination_that_nftables_translates_behind_end_am_is_the_last_segment_from
 
 #[test]
 fn a_payload_that_nftables_changes_behind_end_ad_goes_on_changed_by_its_chain() {
-    let test = "a_payload_that_nftables_changes_behind_end_ad";
-    let Some(_turn) = begin(test) else {
+    let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(test, &["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp"]) {
         let served = Served::new("livepayload");
         // "plai" becomes "aipl": for the checksum the same words in another order.
         rules(
@@ -215,11 +213,10 @@ fn listener(served: &Served, at: SocketAddr) -> UdpSocket {
 
 #[test]
 fn neighbor_discovery_arp_and_dhcp_of_a_service_are_the_nodes_and_nobody_elses() {
-    let test = "neighbor_discovery_arp_and_dhcp_of_a_service_are_the_nodes";
-    let Some(_turn) = begin(test) else {
+    let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(test, &["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp"]) {
         for (family, proxy) in [(6, "End.AD"), (4, "End.AD"), (6, "End.AM")] {
             let served = Served::new("livecontrol");
             let _daemon = served.run(mode);

@@ -36,11 +36,10 @@ fn from_service(served: &Served, packet: &[u8]) -> Vec<u8> {
 
 #[test]
 fn what_comes_back_is_counted_apart_and_what_it_gets_is_shown_with_its_age() {
-    let test = "what_comes_back_is_counted_apart_and_what_it_gets_is_shown_with_its_age";
-    let Some(_turn) = begin(test) else {
+    let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(test, &["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp"]) {
         let served = Served::new("liveshown");
         let _daemon = served.run(mode);
         for sid in SIDS {

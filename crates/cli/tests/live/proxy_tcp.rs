@@ -209,7 +209,7 @@ fn shown_at_tc(chain: &Chain, device: &str) {
 
 #[test]
 fn tcp_crosses_a_service_with_all_offloads_on_and_nobody_cuts_a_segment() {
-    let Some(_turn) = begin("tcp_crosses_a_service_with_all_offloads_on") else {
+    let Some(_turn) = begin() else {
         return;
     };
     for proxy in Proxy::ALL {
@@ -228,7 +228,7 @@ fn tcp_crosses_a_service_with_all_offloads_on_and_nobody_cuts_a_segment() {
 
 #[test]
 fn both_directions_of_tcp_cross_one_interface_of_a_service_each_flow_by_its_own_chain() {
-    let Some(_turn) = begin("both_directions_of_tcp_cross_one_interface_of_a_service") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let chain = with_namespace();
@@ -275,8 +275,7 @@ fn crossed_whole(chain: &Chain, place: &str) {
 
 #[test]
 fn tcp_crosses_a_service_with_offloads_off_in_every_target() {
-    let test = "tcp_crosses_a_service_with_offloads_off_in_every_target";
-    let Some(_turn) = begin(test) else {
+    let Some(_turn) = begin() else {
         return;
     };
     let ends = [
@@ -285,7 +284,7 @@ fn tcp_crosses_a_service_with_offloads_off_in_every_target() {
         ("vnf", "eth0"),
         ("vnf", "eth1"),
     ];
-    for mode in modes(test, &["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp"]) {
         // With offloads on, TC has had all.
         let proxies = if mode == "tc" {
             &Proxy::ALL[..1]
@@ -305,7 +304,7 @@ fn tcp_crosses_a_service_with_offloads_off_in_every_target() {
 /// headers off (Linux 6.18), which a tap does not do. Checksums stay undone.
 #[test]
 fn tcp_crosses_a_machine_behind_taps_with_offloads_on_and_nobody_computes_a_checksum() {
-    let Some(_turn) = begin("tcp_crosses_a_machine_behind_taps_with_offloads_on") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let (chain, _machine) = with_machine(true);
@@ -327,11 +326,10 @@ fn tcp_crosses_a_machine_behind_taps_with_offloads_on_and_nobody_computes_a_chec
 
 #[test]
 fn tcp_crosses_a_machine_behind_taps_with_offloads_off_in_every_target() {
-    let test = "tcp_crosses_a_machine_behind_taps_with_offloads_off_in_every_target";
-    let Some(_turn) = begin(test) else {
+    let Some(_turn) = begin() else {
         return;
     };
-    for mode in modes(test, &["tc", "xdp"]) {
+    for mode in modes(&["tc", "xdp"]) {
         let (chain, _machine) = with_machine(false);
         let _napi = without_offloads(&chain, &[("a", "eth0"), ("b", "eth0")]);
         let _daemons = start(&chain, mode, Proxy::Dynamic);

@@ -8,6 +8,7 @@ use std::process::Output;
 use sidestep_control::api::Request;
 use sidestep_control::report;
 use sidestep_model::behavior::endpoint::BEHAVIORS;
+use sidestep_testkit::capability::skip;
 use sidestep_testkit::traffic::Napi;
 
 use crate::support::left::traces;
@@ -24,7 +25,7 @@ fn check_refused(what: &str, output: &Output, message: &str) {
 
 #[test]
 fn a_start_that_cannot_be_is_refused_with_its_reason_and_nothing_is_changed() {
-    let Some(_turn) = begin("a_start_that_cannot_be_is_refused") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let star = Star::new("liverefuse");
@@ -38,7 +39,7 @@ fn a_start_that_cannot_be_is_refused_with_its_reason_and_nothing_is_changed() {
     let bridge = router
         .exec(&["ip", "link", "add", "br0", "type", "bridge"])
         .inspect(|_| ip.run("link set d0 master br0"))
-        .inspect_err(|error| eprintln!("SKIP a bridge's port: {error}"))
+        .inspect_err(|error| skip(&format!("the port of a bridge: {error}")))
         .is_ok();
     let there = names(&router.exec(&["ip", "-o", "link"]).expect("ip"));
     let before = traces(router, &ALL);
@@ -93,7 +94,7 @@ fn names(listed: &str) -> String {
 
 #[test]
 fn another_programs_xdp_program_stays_where_it_is_and_no_port_is_attached_beside_it() {
-    let Some(_turn) = begin("another_programs_xdp_program_stays") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let star = Star::new("liveforeign");
@@ -124,7 +125,7 @@ fn another_programs_xdp_program_stays_where_it_is_and_no_port_is_attached_beside
 
 #[test]
 fn a_second_instance_is_refused_and_the_first_one_named() {
-    let Some(_turn) = begin("a_second_instance_is_refused") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let star = Star::new("livesecond");
@@ -150,7 +151,7 @@ fn a_second_instance_is_refused_and_the_first_one_named() {
 
 #[test]
 fn without_privileges_the_missing_capability_is_named() {
-    let Some(_turn) = begin("without_privileges_the_missing_capability_is_named") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let star = Star::new("livepriv");
@@ -229,7 +230,7 @@ fn without_privileges_the_missing_capability_is_named() {
 
 #[test]
 fn a_config_file_that_is_wrong_is_refused_with_line_and_column() {
-    let Some(_turn) = begin("a_config_file_that_is_wrong_is_refused") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let star = Star::new("liveconfig");
@@ -277,7 +278,7 @@ fn a_config_file_that_is_wrong_is_refused_with_line_and_column() {
 
 #[test]
 fn a_route_that_is_wrong_is_refused_with_the_word_at_fault_and_nothing_is_applied() {
-    let Some(_turn) = begin("a_route_that_is_wrong_is_refused") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let star = Star::new("liveroute");

@@ -285,8 +285,7 @@ fn assert_right(verdict: &Verdict, star: &Star) {
 
 #[test]
 fn whatever_goes_wrong_around_it_every_packet_is_right_and_nothing_grows() {
-    let test = "whatever_goes_wrong_around_it_every_packet_is_right_and_nothing_grows";
-    let Some(_turn) = begin(test) else {
+    let Some(_turn) = begin() else {
         return;
     };
     let number = |name: &str, otherwise: u64| {

@@ -100,7 +100,7 @@ fn explained(star: &Star, frame: &[u8]) -> String {
 
 #[test]
 fn a_packet_is_told_as_explain_tells_its_frame_whatever_its_verdict() {
-    let Some(_turn) = begin("a_packet_is_told_as_explain_tells_its_frame") else {
+    let Some(_turn) = begin() else {
         return;
     };
     for mode in MODES {
@@ -147,7 +147,7 @@ fn a_packet_is_told_as_explain_tells_its_frame_whatever_its_verdict() {
 
 #[test]
 fn the_filter_excludes_and_the_count_ends_it_with_the_plain_programs_back() {
-    let Some(_turn) = begin("the_filter_excludes_and_the_count_ends_it") else {
+    let Some(_turn) = begin() else {
         return;
     };
     for mode in MODES {
@@ -212,7 +212,7 @@ fn the_filter_excludes_and_the_count_ends_it_with_the_plain_programs_back() {
 
 #[test]
 fn however_a_trace_ends_the_plain_programs_come_back() {
-    let Some(_turn) = begin("however_a_trace_ends_the_plain_programs_come_back") else {
+    let Some(_turn) = begin() else {
         return;
     };
     for mode in MODES {
@@ -292,7 +292,7 @@ fn however_a_trace_ends_the_plain_programs_come_back() {
 
 #[test]
 fn putting_traced_and_plain_programs_in_place_loses_no_packet() {
-    let Some(_turn) = begin("putting_traced_and_plain_programs_in_place_loses_no_packet") else {
+    let Some(_turn) = begin() else {
         return;
     };
     for mode in MODES {
@@ -343,7 +343,7 @@ fn putting_traced_and_plain_programs_in_place_loses_no_packet() {
 
 #[test]
 fn the_rate_bounds_what_is_told_and_packets_go_on() {
-    let Some(_turn) = begin("the_rate_bounds_what_is_told") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let star = star("liverate");
@@ -376,7 +376,7 @@ fn the_rate_bounds_what_is_told_and_packets_go_on() {
 
 #[test]
 fn a_client_that_does_not_read_loses_samples_and_nothing_waits_for_it() {
-    let Some(_turn) = begin("a_client_that_does_not_read_loses_samples") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let star = star("livedeaf");
@@ -408,7 +408,7 @@ fn a_client_that_does_not_read_loses_samples_and_nothing_waits_for_it() {
 
 #[test]
 fn a_capture_of_a_trace_is_replayed_with_the_same_verdicts() {
-    let Some(_turn) = begin("a_capture_of_a_trace_is_replayed") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let star = star("livewrite");
@@ -480,7 +480,7 @@ routes:
 
 #[test]
 fn what_is_wrong_with_a_trace_is_said_with_what_is_allowed() {
-    let Some(_turn) = begin("what_is_wrong_with_a_trace_is_said") else {
+    let Some(_turn) = begin() else {
         return;
     };
     let star = star("livewrong");

@@ -22,7 +22,7 @@ use sidestep_testkit::root_or_skip;
 
 #[test]
 fn linux_and_sidestep_make_the_same_of_random_packets() {
-    if !root_or_skip("linux_and_sidestep_make_the_same_of_random_packets") {
+    if !root_or_skip() {
         return;
     }
     let options = Options::from_environment();

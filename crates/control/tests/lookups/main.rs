@@ -28,8 +28,7 @@ const CONFIGURATIONS: u64 = 4;
 
 #[test]
 fn linux_and_sidestep_find_the_same_routes_for_random_and_boundary_addresses() {
-    let name = "linux_and_sidestep_find_the_same_routes_for_random_and_boundary_addresses";
-    if !root_or_skip(name) {
+    if !root_or_skip() {
         return;
     }
     let number = |name: &str, default: u64| {

@@ -207,22 +207,16 @@ type Ways = BTreeMap<Way, u32>;
 
 #[test]
 fn after_each_command_packets_of_ipv6_go_where_linux_says() {
-    run(
-        "after_each_command_packets_of_ipv6_go_where_linux_says",
-        Family::V6,
-    );
+    run(Family::V6);
 }
 
 #[test]
 fn after_each_command_packets_of_ipv4_go_where_linux_says() {
-    run(
-        "after_each_command_packets_of_ipv4_go_where_linux_says",
-        Family::V4,
-    );
+    run(Family::V4);
 }
 
-fn run(test: &str, family: Family) {
-    if !root_or_skip(test) {
+fn run(family: Family) {
+    if !root_or_skip() {
         return;
     }
     let name = format!("semantics{}_{}", of(family), std::process::id());

@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn without_tcx_a_clsact_filter_does_the_same_and_is_adopted() {
-        if !root_or_skip("without_tcx_a_clsact_filter_does_the_same_and_is_adopted") {
+        if !root_or_skip() {
             return;
         }
         let scratch = Scratch::new("filter");

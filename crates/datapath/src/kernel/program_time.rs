@@ -185,7 +185,7 @@ mod tests {
     /// What is dropped is not changed, so it can be repeated as it is: both ways must see the same time.
     #[test]
     fn a_packet_that_need_not_be_put_back_takes_as_long_as_one_that_is() {
-        if !root_or_skip("a_packet_that_need_not_be_put_back_takes_as_long_as_one_that_is") {
+        if !root_or_skip() {
             return;
         }
         let mut image = Image::default();

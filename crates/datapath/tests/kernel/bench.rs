@@ -13,7 +13,7 @@ const REPEAT: u32 = 200_000;
 
 #[test]
 fn program_time_measures_the_same_packet_every_time() {
-    if !root_or_skip("program_time_measures_the_same_packet_every_time") {
+    if !root_or_skip() {
         return;
     }
     let router = Router::new("dp_time");
@@ -73,7 +73,7 @@ fn program_time_measures_the_same_packet_every_time() {
 
 #[test]
 fn a_frame_with_padding_behind_its_packet_cannot_be_measured() {
-    if !root_or_skip("a_frame_with_padding_behind_its_packet_cannot_be_measured") {
+    if !root_or_skip() {
         return;
     }
     let router = Router::new("dp_padding");

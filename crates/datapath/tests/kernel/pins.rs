@@ -11,7 +11,7 @@ use crate::support::{LIMITS, Router, assert_holds, forwarded, image, plain};
 
 #[test]
 fn the_next_process_adopts_tables_counters_and_ports() {
-    if !root_or_skip("the_next_process_adopts_tables_counters_and_ports") {
+    if !root_or_skip() {
         return;
     }
     let router = Router::new("dp_adopt");
@@ -59,7 +59,7 @@ fn the_next_process_adopts_tables_counters_and_ports() {
 
 #[test]
 fn other_limits_replace_the_tables_and_the_port_follows_when_it_is_attached_again() {
-    if !root_or_skip("other_limits_replace_the_tables_and_the_port_follows") {
+    if !root_or_skip() {
         return;
     }
     let router = Router::new("dp_replace");
@@ -107,7 +107,7 @@ fn xdp_program(router: &Router) -> String {
 
 #[test]
 fn a_live_owner_is_named_and_nothing_is_touched() {
-    if !root_or_skip("a_live_owner_is_named_and_nothing_is_touched") {
+    if !root_or_skip() {
         return;
     }
     let router = Router::new("dp_owned");
@@ -132,7 +132,7 @@ fn a_live_owner_is_named_and_nothing_is_touched() {
 
 #[test]
 fn who_looks_for_orphans_is_not_in_the_way_of_who_takes_over() {
-    if !root_or_skip("who_looks_for_orphans_is_not_in_the_way_of_who_takes_over") {
+    if !root_or_skip() {
         return;
     }
     let router = Router::new("dp_orphans");
@@ -148,7 +148,7 @@ fn who_looks_for_orphans_is_not_in_the_way_of_who_takes_over() {
 
 #[test]
 fn pins_of_another_version_are_refused_and_loading_replaces_them() {
-    if !root_or_skip("pins_of_another_version_are_refused_and_loading_replaces_them") {
+    if !root_or_skip() {
         return;
     }
     let router = Router::new("dp_version");
@@ -179,7 +179,7 @@ type Damage<'a> = (&'a str, &'a dyn Fn(&Path));
 
 #[test]
 fn damaged_pins_are_replaced_and_never_read() {
-    if !root_or_skip("damaged_pins_are_replaced_and_never_read") {
+    if !root_or_skip() {
         return;
     }
     let router = Router::new("dp_damaged");
@@ -243,7 +243,7 @@ fn damaged_pins_are_replaced_and_never_read() {
 
 #[test]
 fn after_detach_all_nothing_is_left() {
-    if !root_or_skip("after_detach_all_nothing_is_left") {
+    if !root_or_skip() {
         return;
     }
     let router = Router::new("dp_end");

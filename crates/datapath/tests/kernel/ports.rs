@@ -48,8 +48,7 @@ fn addressed(router: &Router, mut frame: Vec<u8>) -> Vec<u8> {
 
 #[test]
 fn real_frames_cross_the_router_with_every_target_and_after_the_process_is_gone() {
-    if !root_or_skip("real_frames_cross_the_router_with_every_target_and_after_the_process_is_gone")
-    {
+    if !root_or_skip() {
         return;
     }
     let router = Router::new("dp_cross");
@@ -90,7 +89,7 @@ fn real_frames_cross_the_router_with_every_target_and_after_the_process_is_gone(
 
 #[test]
 fn an_xdp_program_of_someone_else_stays_and_is_named() {
-    if !root_or_skip("an_xdp_program_of_someone_else_stays_and_is_named") {
+    if !root_or_skip() {
         return;
     }
     let router = Router::new("dp_foreign");
@@ -113,7 +112,7 @@ fn an_xdp_program_of_someone_else_stays_and_is_named() {
 
 #[test]
 fn an_interface_that_goes_takes_its_port_with_it() {
-    if !root_or_skip("an_interface_that_goes_takes_its_port_with_it") {
+    if !root_or_skip() {
         return;
     }
     let router = Router::new("dp_gone");

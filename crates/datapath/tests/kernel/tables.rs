@@ -32,7 +32,7 @@ fn run(kernel: &Kernel, target: Target, frame: &[u8]) -> (Action, Vec<u8>) {
 
 #[test]
 fn a_plain_packet_and_end_are_forwarded_by_both_targets_and_counted() {
-    if !root_or_skip("a_plain_packet_and_end_are_forwarded_by_both_targets_and_counted") {
+    if !root_or_skip() {
         return;
     }
     let router = Router::new("dp_run");
@@ -79,7 +79,7 @@ fn a_plain_packet_and_end_are_forwarded_by_both_targets_and_counted() {
 
 #[test]
 fn a_next_hop_that_packets_need_is_marked_until_somebody_looks() {
-    if !root_or_skip("a_next_hop_that_packets_need_is_marked_until_somebody_looks") {
+    if !root_or_skip() {
         return;
     }
     let router = Router::new("dp_used");
@@ -110,7 +110,7 @@ fn a_next_hop_that_packets_need_is_marked_until_somebody_looks() {
 
 #[test]
 fn changes_under_way_reach_the_next_packet() {
-    if !root_or_skip("changes_under_way_reach_the_next_packet") {
+    if !root_or_skip() {
         return;
     }
     let router = Router::new("dp_change");
@@ -178,7 +178,7 @@ fn changes_under_way_reach_the_next_packet() {
 
 #[test]
 fn what_a_table_cannot_hold_is_refused_whole() {
-    if !root_or_skip("what_a_table_cannot_hold_is_refused_whole") {
+    if !root_or_skip() {
         return;
     }
     let router = Router::new("dp_full");
@@ -247,7 +247,7 @@ fn what_a_table_cannot_hold_is_refused_whole() {
 
 #[test]
 fn a_headend_pushes_what_its_policy_says() {
-    if !root_or_skip("a_headend_pushes_what_its_policy_says") {
+    if !root_or_skip() {
         return;
     }
     let router = Router::new("dp_headend");
@@ -277,7 +277,7 @@ fn teach(kernel: &Kernel, table: Table, index: u32, size: usize, at: usize, word
 
 #[test]
 fn what_the_flows_of_a_proxy_have_learned_is_gone_with_it() {
-    if !root_or_skip("what_the_flows_of_a_proxy_have_learned_is_gone_with_it") {
+    if !root_or_skip() {
         return;
     }
     let router = Router::new("dp_forget");
@@ -335,7 +335,7 @@ fn traffic(program: &Path, frame: &[u8], stop: &AtomicBool) -> u64 {
 
 #[test]
 fn under_traffic_every_packet_takes_the_old_or_the_new_way() {
-    if !root_or_skip("under_traffic_every_packet_takes_the_old_or_the_new_way") {
+    if !root_or_skip() {
         return;
     }
     let router = Router::new("dp_traffic");
@@ -402,7 +402,7 @@ fn under_traffic_every_packet_takes_the_old_or_the_new_way() {
 
 #[test]
 fn a_hundred_thousand_prefixes_are_applied_at_once() {
-    if !root_or_skip("a_hundred_thousand_prefixes_are_applied_at_once") {
+    if !root_or_skip() {
         return;
     }
     let router = Router::new("dp_many");
@@ -434,7 +434,7 @@ fn a_hundred_thousand_prefixes_are_applied_at_once() {
 
 #[test]
 fn a_grace_period_ends() {
-    if !root_or_skip("a_grace_period_ends") {
+    if !root_or_skip() {
         return;
     }
     let router = Router::new("dp_grace");
@@ -455,7 +455,7 @@ fn a_grace_period_ends() {
 
 #[test]
 fn a_frame_that_the_kernel_does_not_run_is_an_error() {
-    if !root_or_skip("a_frame_that_the_kernel_does_not_run_is_an_error") {
+    if !root_or_skip() {
         return;
     }
     let router = Router::new("dp_size");

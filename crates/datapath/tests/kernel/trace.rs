@@ -69,7 +69,7 @@ fn told(kernel: &Kernel, target: Target, frames: &[Vec<u8>]) -> usize {
 
 #[test]
 fn a_packet_is_told_as_the_native_target_tells_it_and_forwarded_as_without_trace() {
-    if !root_or_skip("a_packet_is_told_as_the_native_target_tells_it") {
+    if !root_or_skip() {
         return;
     }
     let router = Router::new("dp_told");
@@ -181,7 +181,7 @@ fn filters() -> Vec<(&'static str, TraceFilter, [usize; 5])> {
 
 #[test]
 fn only_packets_that_all_of_the_filter_fits_are_told() {
-    if !root_or_skip("only_packets_that_all_of_the_filter_fits_are_told") {
+    if !root_or_skip() {
         return;
     }
     let router = Router::new("dp_filter");
@@ -203,7 +203,7 @@ fn only_packets_that_all_of_the_filter_fits_are_told() {
 
 #[test]
 fn no_more_packets_are_told_than_the_rate_allows_and_none_is_told_twice() {
-    if !root_or_skip("no_more_packets_are_told_than_the_rate_allows") {
+    if !root_or_skip() {
         return;
     }
     let router = Router::new("dp_rate");
@@ -234,7 +234,7 @@ fn no_more_packets_are_told_than_the_rate_allows_and_none_is_told_twice() {
 
 #[test]
 fn samples_that_nobody_reads_are_counted_as_lost_and_packets_go_on() {
-    if !root_or_skip("samples_that_nobody_reads_are_counted_as_lost") {
+    if !root_or_skip() {
         return;
     }
     let router = Router::new("dp_lost");

@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_port_is_polled_on_the_cpu_that_was_named() {
-        if !root_or_skip("a_port_is_polled_on_the_cpu_that_was_named") {
+        if !root_or_skip() {
             return;
         }
         let mut lab = Lab::new("napi").expect("lab");
@@ -230,7 +230,7 @@ mod tests {
         let pinned = pin(far, "eth0", cpu);
         assert_eq!(pinned.is_ok(), can_pin(), "{pinned:?}");
         if let Err(error) = pinned {
-            println!("SKIP a_port_is_polled_on_the_cpu_that_was_named: {error}");
+            crate::capability::skip(&error.to_string());
             return;
         }
         let ifindex = far.ifindex("eth0").expect("index");

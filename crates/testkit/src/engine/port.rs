@@ -132,7 +132,7 @@ irq 46 3-5 mlx5_comp1@pci:0000:3b:00.0
 
     #[test]
     fn a_veth_says_what_it_offloads() {
-        if !root_or_skip("a_veth_says_what_it_offloads") {
+        if !root_or_skip() {
             return;
         }
         let facts = of_veth();

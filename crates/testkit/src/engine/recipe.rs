@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn what_a_recipe_configures_is_what_is_measured() {
-        if !root_or_skip("what_a_recipe_configures_is_what_is_measured") {
+        if !root_or_skip() {
             return;
         }
         let case = Case {

@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_byte_that_is_not_what_it_has_to_be_is_told() {
-        if !root_or_skip("a_byte_that_is_not_what_it_has_to_be_is_told") {
+        if !root_or_skip() {
             return;
         }
         let case = Case {

@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn linux_does_what_every_row_says_of_it() {
-        if !root_or_skip("linux_does_what_every_row_says_of_it") {
+        if !root_or_skip() {
             return;
         }
         let wrong: Vec<String> = all()

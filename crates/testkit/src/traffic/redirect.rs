@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_frame_leaves_with_the_constant_header_and_what_was_pushed() {
-        if !root_or_skip("a_frame_leaves_with_the_constant_header_and_what_was_pushed") {
+        if !root_or_skip() {
             return;
         }
         let mut lab = Lab::new("redirect").expect("lab");

@@ -229,8 +229,8 @@ mod tests {
     use crate::{Lab, root_or_skip};
 
     /// Two nodes whose link has a queue for each of two CPUs; none where there is one CPU.
-    fn two_cpus(test: &str) -> Option<Lab> {
-        let there = root_or_skip(test) && two_cpus_or_skip(test);
+    fn two_cpus() -> Option<Lab> {
+        let there = root_or_skip() && two_cpus_or_skip();
         there.then(|| Lab::pair("gate", 2).expect("two nodes"))
     }
 
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn generators_begin_at_one_time() {
-        let Some(lab) = two_cpus("generators_begin_at_one_time") else {
+        let Some(lab) = two_cpus() else {
             return;
         };
         let [a, b] = ["a", "b"].map(|node| lab.namespace(node).expect("node"));
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn who_is_there_waits_for_a_late_one_and_sends_all_the_time() {
-        let Some(lab) = two_cpus("who_is_there_waits_for_a_late_one_and_sends_all_the_time") else {
+        let Some(lab) = two_cpus() else {
             return;
         };
         let [a, b] = ["a", "b"].map(|node| lab.namespace(node).expect("node"));

@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn every_packet_that_is_made_is_counted_by_its_flow() {
-        if !root_or_skip("every_packet_that_is_made_is_counted_by_its_flow") {
+        if !root_or_skip() {
             return;
         }
         let mut lab = Lab::new("tally").expect("lab");

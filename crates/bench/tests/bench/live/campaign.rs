@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::{Value, json};
+use sidestep_testkit::capability::skip;
 use sidestep_testkit::root_or_skip;
 
 use crate::program::{BENCH, Folder, bench, router, stderr, stdout};
@@ -81,7 +82,7 @@ fn list_says_who_can_do_what_and_why_not() {
         "{said}"
     );
 
-    if root_or_skip("list_says_who_can_do_what_and_why_not: as root") {
+    if root_or_skip() {
         let lines = said
             .lines()
             .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
@@ -119,7 +120,7 @@ fn list_says_who_can_do_what_and_why_not() {
 
 #[test]
 fn a_dry_run_tells_the_plan_and_measures_nothing() {
-    if !root_or_skip("a_dry_run_tells_the_plan_and_measures_nothing") {
+    if !root_or_skip() {
         return;
     }
     let folder = Folder::new();
@@ -164,7 +165,7 @@ fn a_dry_run_tells_the_plan_and_measures_nothing() {
 
 #[test]
 fn a_dry_run_says_this_of_cases_that_some_engine_has_not() {
-    if !root_or_skip("a_dry_run_says_this_of_cases_that_some_engine_has_not") {
+    if !root_or_skip() {
         return;
     }
     let folder = Folder::new();
@@ -197,7 +198,7 @@ age: not linux end.ad.age1, 3 SIDs, 64 bytes, 80 rules: Linux has no SR proxy
 
 #[test]
 fn a_campaign_is_measured_once_and_its_folder_makes_the_report_again() {
-    if !root_or_skip("a_campaign_is_measured_once_and_its_folder_makes_the_report_again") {
+    if !root_or_skip() {
         return;
     }
     let folder = Folder::new();
@@ -261,7 +262,7 @@ fn a_campaign_is_measured_once_and_its_folder_makes_the_report_again() {
 
 #[test]
 fn a_report_names_the_program_by_its_bytes() {
-    if !root_or_skip("a_report_names_the_program_by_its_bytes") {
+    if !root_or_skip() {
         return;
     }
     let folder = Folder::new();
@@ -309,7 +310,7 @@ fn the_version_names_the_commit() {
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output();
     let Some(git) = git.ok().filter(|git| git.status.success()) else {
-        eprintln!("SKIP the_version_names_the_commit: this is no repository");
+        skip("this is no repository");
         return;
     };
     for (name, path) in [

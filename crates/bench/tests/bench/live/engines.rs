@@ -84,7 +84,7 @@ fn tried(engine: &dyn Engine, case: &Case) -> Result<(), String> {
 
 #[test]
 fn every_engine_does_every_behavior_that_it_does_not_refuse() {
-    if !root_or_skip("every_engine_does_every_behavior_that_it_does_not_refuse") {
+    if !root_or_skip() {
         return;
     }
     let kinds = kinds();
@@ -132,8 +132,7 @@ fn every_engine_does_every_behavior_that_it_does_not_refuse() {
 
 #[test]
 fn generator_system_and_sink_have_cpus_of_their_own() {
-    const NAME: &str = "generator_system_and_sink_have_cpus_of_their_own";
-    if !root_or_skip(NAME) || !two_cpus_or_skip(NAME) {
+    if !root_or_skip() || !two_cpus_or_skip() {
         return;
     }
     let places = [(0, 1, 1), (0, 0, 1), (0, 1, 0)];
@@ -156,8 +155,7 @@ fn generator_system_and_sink_have_cpus_of_their_own() {
 
 #[test]
 fn two_cores_forward_what_two_generators_send() {
-    const NAME: &str = "two_cores_forward_what_two_generators_send";
-    if !root_or_skip(NAME) || !two_cpus_or_skip(NAME) {
+    if !root_or_skip() || !two_cpus_or_skip() {
         return;
     }
     let on_two = |behavior: &str, sids| Case {
@@ -201,7 +199,7 @@ fn two_cores_forward_what_two_generators_send() {
 
 #[test]
 fn a_socket_of_af_xdp_sends_to_every_engine() {
-    if !root_or_skip("a_socket_of_af_xdp_sends_to_every_engine") {
+    if !root_or_skip() {
         return;
     }
     for engine in &fed_by(Sender::AfXdp, Placement::default()) {
@@ -231,7 +229,7 @@ const KILLED: &str = "SIDESTEP_TEST_KILLED";
 #[test]
 fn what_a_killed_run_left_goes_when_the_next_begins() {
     const NAME: &str = "what_a_killed_run_left_goes_when_the_next_begins";
-    if !root_or_skip(NAME) {
+    if !root_or_skip() {
         return;
     }
     let engines = engines(Placement::default());

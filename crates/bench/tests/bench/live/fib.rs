@@ -69,9 +69,7 @@ fn a_file_that_is_no_list_of_prefixes_is_refused_with_its_line() {
 
 #[test]
 fn a_short_run_measures_everything_compares_every_answer_and_leaves_nothing_behind() {
-    if !root_or_skip(
-        "a_short_run_measures_everything_compares_every_answer_and_leaves_nothing_behind",
-    ) {
+    if !root_or_skip() {
         return;
     }
     let before = huge_pages();
@@ -177,7 +175,7 @@ impl Drop for Run {
 
 #[test]
 fn an_interrupted_run_keeps_what_it_has_and_takes_its_namespaces_down() {
-    if !root_or_skip("an_interrupted_run_keeps_what_it_has_and_takes_its_namespaces_down") {
+    if !root_or_skip() {
         return;
     }
     // Ctrl-C, a service that is stopped, a terminal that is closed.
@@ -200,7 +198,7 @@ fn an_interrupted_run_keeps_what_it_has_and_takes_its_namespaces_down() {
 
 #[test]
 fn what_a_killed_run_has_left_goes_when_the_next_begins() {
-    if !root_or_skip("what_a_killed_run_has_left_goes_when_the_next_begins") {
+    if !root_or_skip() {
         return;
     }
     let mut living = Run::start(&mut Command::new(BENCH), &[]);
@@ -225,7 +223,7 @@ fn what_a_killed_run_has_left_goes_when_the_next_begins() {
 
 #[test]
 fn who_was_started_by_nohup_goes_on_when_the_terminal_is_closed() {
-    if !root_or_skip("who_was_started_by_nohup_goes_on_when_the_terminal_is_closed") {
+    if !root_or_skip() {
         return;
     }
     let mut run = Run::start(Command::new("nohup").arg(BENCH), &["--quick"]);

@@ -169,7 +169,7 @@ fn measured(records: &str) -> Vec<String> {
 
 #[test]
 fn ctrl_c_takes_down_what_was_made_and_the_same_command_goes_on() {
-    if !root_or_skip("ctrl_c_takes_down_what_was_made_and_the_same_command_goes_on") {
+    if !root_or_skip() {
         return;
     }
     let mut run = Run::start();
@@ -193,7 +193,7 @@ fn ctrl_c_takes_down_what_was_made_and_the_same_command_goes_on() {
 
 #[test]
 fn what_a_kill_leaves_goes_when_the_next_begins_and_it_goes_on() {
-    if !root_or_skip("what_a_kill_leaves_goes_when_the_next_begins_and_it_goes_on") {
+    if !root_or_skip() {
         return;
     }
     let mut run = Run::start();

@@ -2,7 +2,6 @@
 //! what it is given in another namespace, which is the machine under test, or OpenSSH's with a server of its own in there.
 
 use std::fs;
-use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -13,6 +12,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
+use sidestep_testkit::capability::skip;
 use sidestep_testkit::offload::Offload;
 use sidestep_testkit::traffic::trex::stand_in::{Cable, StandIn};
 use sidestep_testkit::{Lab, LinkEnd, root_or_skip};
@@ -247,7 +247,7 @@ shift
 
 #[test]
 fn a_campaign_is_measured_on_another_machine_and_nothing_stays_there() {
-    if !root_or_skip("a_campaign_is_measured_on_another_machine_and_nothing_stays_there") {
+    if !root_or_skip() {
         return;
     }
     let testbed = Testbed::new();
@@ -325,12 +325,11 @@ groups:
 
 #[test]
 fn a_real_sshd_undoes_all_when_the_campaign_ends_is_killed_or_the_connection_is_cut() {
-    let test = "a_real_sshd_undoes_all_when_the_campaign_ends_is_killed_or_the_connection_is_cut";
-    if !root_or_skip(test) {
+    if !root_or_skip() {
         return;
     }
     if !Path::new(SSHD).exists() {
-        let _ = writeln!(io::stderr(), "SKIP {test}: there is no {SSHD}");
+        skip(&format!("there is no {SSHD}"));
         return;
     }
     let _root = MadeFolder::new(SSHD_ROOT);
@@ -383,7 +382,7 @@ fn a_real_sshd_undoes_all_when_the_campaign_ends_is_killed_or_the_connection_is_
 
 #[test]
 fn without_captures_packets_are_counted_and_the_report_says_so() {
-    if !root_or_skip("without_captures_packets_are_counted_and_the_report_says_so") {
+    if !root_or_skip() {
         return;
     }
     let testbed = Testbed::new();
@@ -400,7 +399,7 @@ fn without_captures_packets_are_counted_and_the_report_says_so() {
 
 #[test]
 fn what_ends_a_campaign_early_leaves_nothing_on_either_machine() {
-    if !root_or_skip("what_ends_a_campaign_early_leaves_nothing_on_either_machine") {
+    if !root_or_skip() {
         return;
     }
     let testbed = Testbed::new();
@@ -427,7 +426,7 @@ fn what_ends_a_campaign_early_leaves_nothing_on_either_machine() {
 
 #[test]
 fn what_a_machine_has_not_is_said_with_the_place_before_anything_starts() {
-    if !root_or_skip("what_a_machine_has_not_is_said_with_the_place_before_anything_starts") {
+    if !root_or_skip() {
         return;
     }
     let testbed = Testbed::new();

@@ -16,10 +16,10 @@ pub mod service;
 pub mod tables;
 pub mod tracer;
 
-use std::io::{self, BufRead, BufReader, Read, Write as _};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::{Mutex, MutexGuard, Once};
+use std::sync::{Once, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -29,6 +29,7 @@ use serde_json::Value;
 use sidestep_control::api::{self, ApiError, Request};
 use sidestep_control::report;
 use sidestep_mirror::Mirror;
+use sidestep_testkit::capability::{skip, test_name};
 use sidestep_testkit::lab::mac_text;
 use sidestep_testkit::{FrameSocket, Lab, Namespace};
 
@@ -43,25 +44,43 @@ pub const HOSTS: [&str; 3] = ["a", "b", "c"];
 /// The router's ports.
 pub const PORTS: [&str; 3] = ["eth0", "eth1", "eth2"];
 
-/// Before a test of this machine's kernel: whether it can run, with a BPF file system where it belongs. Tests of one
-/// program run one after the other, so that what is measured is not the other tests.
-pub fn begin(test: &str) -> Option<MutexGuard<'static, ()>> {
-    static TURN: Mutex<()> = Mutex::new(());
+/// Right of a test to run: beside others, or with nothing else in this process.
+pub enum Turn {
+    Shared(#[expect(dead_code, reason = "held")] RwLockReadGuard<'static, ()>),
+    Alone(#[expect(dead_code, reason = "held")] RwLockWriteGuard<'static, ()>),
+}
+
+/// Begins a test on this machine's kernel: `None` if it cannot run here. A BPF file system is mounted. Tests that measure
+/// time wait until the others of this process have ended; `tests/tiers.toml` lists them.
+pub fn begin() -> Option<Turn> {
+    static TURN: RwLock<()> = RwLock::new(());
     static BPFFS: Once = Once::new();
-    if !sidestep_testkit::root_or_skip(test) {
+    if !sidestep_testkit::root_or_skip() {
         return None;
     }
     // A test that failed does not make the others fail.
-    let turn = TURN
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let turn = if measures_time(&test_name()) {
+        Turn::Alone(TURN.write().unwrap_or_else(PoisonError::into_inner))
+    } else {
+        Turn::Shared(TURN.read().unwrap_or_else(PoisonError::into_inner))
+    };
     BPFFS.call_once(mount_bpffs);
     Some(turn)
 }
 
-/// Of these modes, those in which packets that leave by a veth are Sidestep's here: before Linux 6.3 nobody tells whether
-/// a veth takes XDP redirects, and the kernel forwards. That a mode is left out is said.
-pub fn modes<'a>(test: &str, modes: &[&'a str]) -> Vec<&'a str> {
+/// Returns whether `tests/tiers.toml` has this test of the program `live` in its list `alone`.
+fn measures_time(test: &str) -> bool {
+    let tiers = include_str!("../../../../../tests/tiers.toml");
+    let list = tiers.split("\nalone = [").nth(1).expect("a list");
+    let list = list.split("\n]").next().unwrap_or_default();
+    let names = list.split('"').skip(1).step_by(2);
+    let prefixes = names.filter_map(|name| name.strip_prefix("sidestep::live::"));
+    prefixes.into_iter().any(|prefix| test.starts_with(prefix))
+}
+
+/// Returns those of these modes in which Sidestep transmits to a veth itself. Before Linux 6.3 a veth does not report
+/// whether it takes XDP redirects, so the kernel forwards. The modes left out are reported as skipped.
+pub fn modes<'a>(modes: &[&'a str]) -> Vec<&'a str> {
     let tells = Mirror::open()
         .expect("the kernel's configuration")
         .tells_xdp_features();
@@ -69,11 +88,10 @@ pub fn modes<'a>(test: &str, modes: &[&'a str]) -> Vec<&'a str> {
         .iter()
         .partition(|mode| tells || **mode != "xdp" && **mode != "generic");
     if !out.is_empty() {
-        let _ = writeln!(
-            io::stderr(),
-            "SKIP {test}: {} only; this kernel does not tell whether a veth takes XDP redirects (Linux 6.3)",
+        skip(&format!(
+            "{} only; this kernel does not report whether a veth takes XDP redirects (Linux 6.3)",
             here.join(", ")
-        );
+        ));
     }
     here
 }
@@ -210,8 +228,8 @@ impl Drop for Star {
     }
 }
 
-/// Makes a device. Where the kernel has none of its kind the test is over, which is said.
-pub fn made(test: &str, router: &Namespace, words: &str) -> bool {
+/// Makes a device. Returns false, and reports the test as skipped, where the kernel has none of its kind.
+pub fn made(router: &Namespace, words: &str) -> bool {
     let words: Vec<&str> = ["ip", "link", "add"]
         .into_iter()
         .chain(words.split(' '))
@@ -221,10 +239,7 @@ pub fn made(test: &str, router: &Namespace, words: &str) -> bool {
         Err(error) if error.to_string().contains("Unknown device type") => {
             let kind = words.iter().skip_while(|word| **word != "type").nth(1);
             let kind = kind.copied().unwrap_or_default();
-            let _ = writeln!(
-                io::stderr(),
-                "SKIP {test}: this kernel has no {kind} devices"
-            );
+            skip(&format!("this kernel has no {kind} devices"));
             false
         }
         Err(error) => panic!("{error}"),

@@ -98,7 +98,7 @@ fn host(view: u32, number: u32) -> FibKey {
 
 #[test]
 fn when_taking_a_prefix_out_is_refused_the_tables_go_back_to_what_they_were() {
-    if !root_or_skip("when_taking_a_prefix_out_is_refused") {
+    if !root_or_skip() {
         return;
     }
     let scratch = Scratch::new("undo_out");
@@ -170,7 +170,7 @@ fn when_taking_a_prefix_out_is_refused_the_tables_go_back_to_what_they_were() {
 
 #[test]
 fn a_view_that_is_empty_now_and_still_led_into_says_so_at_once() {
-    if !root_or_skip("a_view_that_is_empty_now_and_still_led_into_says_so_at_once") {
+    if !root_or_skip() {
         return;
     }
     let scratch = Scratch::new("empty");
@@ -202,7 +202,7 @@ fn a_view_that_is_empty_now_and_still_led_into_says_so_at_once() {
 
 #[test]
 fn when_a_prefix_is_refused_the_tables_go_back_to_what_they_were() {
-    if !root_or_skip("when_a_prefix_is_refused_the_tables_go_back_to_what_they_were") {
+    if !root_or_skip() {
         return;
     }
     let image = |first: u8, count: u32, route: u32| {

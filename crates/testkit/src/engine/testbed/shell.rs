@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn what_a_killed_shell_leaves_the_next_one_undoes_and_its_end_too() {
-        if !root_or_skip("what_a_killed_shell_leaves_the_next_one_undoes_and_its_end_too") {
+        if !root_or_skip() {
             return;
         }
         let mut lab = Lab::new("keeper").expect("lab");

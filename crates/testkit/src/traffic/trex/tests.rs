@@ -247,7 +247,7 @@ fn a_server_says_its_version_addresses_and_whether_it_captures() {
 
 #[test]
 fn one_packet_comes_back_as_it_arrived() {
-    if !root_or_skip("one_packet_comes_back_as_it_arrived") {
+    if !root_or_skip() {
         return;
     }
     let mut lab = crate::Lab::new("trexwire").expect("lab");

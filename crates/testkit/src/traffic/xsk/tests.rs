@@ -24,7 +24,7 @@ fn pair(name: &str) -> Lab {
 
 #[test]
 fn a_socket_offers_a_rate_and_the_maximum_and_all_arrive_in_order() {
-    if !root_or_skip("a_socket_offers_a_rate_and_the_maximum_and_all_arrive_in_order") {
+    if !root_or_skip() {
         return;
     }
     let lab = pair("xsk");
@@ -65,7 +65,7 @@ fn a_socket_offers_a_rate_and_the_maximum_and_all_arrive_in_order() {
 
 #[test]
 fn zero_copy_that_a_driver_does_not_have_is_refused_with_the_place() {
-    if !root_or_skip("zero_copy_that_a_driver_does_not_have_is_refused_with_the_place") {
+    if !root_or_skip() {
         return;
     }
     let lab = pair("xskzero");

@@ -26,7 +26,7 @@ fn shown(script: &str) -> String {
 
 #[test]
 fn both_demos_succeed() {
-    if !sidestep_testkit::root_or_skip("both_demos_succeed") {
+    if !sidestep_testkit::root_or_skip() {
         return;
     }
     let text = shown("run");
