@@ -1,4 +1,5 @@
-//! `sidestep check FILE`: validates a node file, and says what of it would be left to the kernel.
+//! `sidestep check FILE`: validates a node file, and prints the parts that are punted to the
+//! kernel.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -9,6 +10,7 @@ use sidestep_datapath::Limits;
 use sidestep_model::grammar::{Style, route};
 use sidestep_model::route::Family;
 
+use crate::tables::count;
 use crate::{Outcome, node_file};
 
 /// `RTPROT_KERNEL`.
@@ -17,7 +19,7 @@ const PROTOCOL_KERNEL: u8 = 2;
 /// Arguments of `check`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The YAML file
+    /// Node file (YAML)
     pub file: PathBuf,
 }
 
@@ -30,7 +32,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         .compile(&node, &ports)
         .map_err(|error| format!("{file}: {error}"))?;
     for (key, why) in &compiled.index.unsupported {
-        // What the kernel makes by itself is not in the file.
+        // Routes that the kernel adds by itself are not in the file.
         if let Some(found) = node
             .routes
             .get(key)
@@ -38,7 +40,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         {
             writeln!(
                 out,
-                "{file}: left to the kernel: {}: {why}",
+                "{file}: punted to the kernel: {}: {why}",
                 route::print(found, &node, Style::Add)
             )?;
         }
@@ -51,16 +53,17 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         };
         writeln!(
             out,
-            "{file}: left to the kernel: {family} packets from {name}: {why}"
+            "{file}: punted to the kernel: {family} packets from {name}: {why}"
         )?;
     }
     let rules: usize = node.rules.values().map(Vec::len).sum();
     writeln!(
         out,
-        "{file}: valid: {} ports, {} neighbors, {} routes and {rules} rules with those that the kernel makes by itself",
-        node.links.len(),
-        node.neighbors.len(),
-        node.routes.len(),
+        "{file}: valid: {}, {}, {} and {}, including those that the kernel adds",
+        count(node.links.len() as u64, "port"),
+        count(node.neighbors.len() as u64, "neighbor"),
+        count(node.routes.len() as u64, "route"),
+        count(rules as u64, "rule"),
     )?;
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! `sidestep completion SHELL`: a completion script, generated from the command tree. For bash it also completes the
-//! words of routes, which come from the descriptor table of behaviors, of rules, policies, VLAN entries, the domain and filters
-//! (`sidestep complete-words`).
+//! `sidestep completion SHELL`: prints a completion script, generated from the command tree. For
+//! bash it also completes the arguments of routes, rules, policies, VLAN entries, the domain and
+//! filters, which `sidestep complete-words` prints.
 
 use std::io::Write;
 
@@ -14,39 +14,39 @@ use crate::{Cli, Outcome, trace};
 /// Arguments of `completion`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// For which shell
+    /// Shell to complete for
     pub shell: Shell,
 }
 
 /// Arguments of `complete-words`.
 #[derive(Debug, clap::Args)]
 pub struct WordArgs {
-    /// Of which command
+    /// Command whose arguments are completed
     #[arg(long, value_enum, default_value = "route")]
     pub of: Of,
-    /// The words before the one to be completed
+    /// Words before the one to complete
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub words: Vec<String>,
 }
 
-/// Commands whose words are not the command tree's.
+/// Commands whose arguments are not in the command tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Of {
-    /// A route's.
+    /// Routes.
     Route,
-    /// A rule's.
+    /// Rules.
     Rule,
-    /// A policy's.
+    /// Policies.
     Policy,
-    /// A VLAN table's entry.
+    /// Entries of VLAN tables.
     Vlan,
-    /// The domain's.
+    /// Entries of the SR domain.
     Domain,
-    /// A filter's.
+    /// Filters of `trace`.
     Trace,
 }
 
-/// Puts the words of routes, rules, VLAN entries and filters in front of the generated function.
+/// Bash function that completes these arguments, and calls the generated function for all others.
 const BASH_WORDS: &str = r#"
 _sidestep_words() {
     local of=${COMP_WORDS[1]} first=3
@@ -74,7 +74,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     Ok(())
 }
 
-/// Prints what may come after the words.
+/// Prints the possible next words.
 pub fn words(args: &WordArgs, out: &mut dyn Write) -> Outcome {
     let words: Vec<_> = args.words.iter().map(String::as_str).collect();
     let next = match args.of {

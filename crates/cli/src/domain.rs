@@ -1,4 +1,5 @@
-//! `sidestep domain`: the SR domain whose SIDs are kept from packets of ports outside (RFC 8754 5.1).
+//! `sidestep domain`: the SR domain, which protects its SIDs from packets of outside ports (RFC
+//! 8754 5.1).
 
 use std::io::Write;
 
@@ -13,7 +14,7 @@ use crate::show::List;
 pub enum Command {
     /// Add an entry
     Add(Words),
-    /// Add an entry that may be there already
+    /// Add an entry unless it exists
     Replace(Words),
     /// Remove an entry
     Del(Words),

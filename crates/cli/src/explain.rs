@@ -1,9 +1,9 @@
-//! The way of one packet, told step by step: what was parsed, what was looked up and matched, what each behavior did
-//! and by which RFC section, what changed in the headers, and the verdict.
+//! The path of one packet, step by step: parsed headers, lookups and matches, the actions of each
+//! behavior with their RFC sections, changed headers, and the verdict.
 //!
-//! An [`Explanation`] is made from what the native target reports of one run; [`text`] prints it for people, and
-//! `serde` writes it as JSON, from the same fields. `sidestep replay --explain` uses it for captured packets; whoever
-//! has a frame of a live port can run it through the same tables and explain it likewise.
+//! An [`Explanation`] is built from the trace of one run. [`text`] prints it as text, and `serde`
+//! writes the same fields as JSON. `sidestep replay --explain` explains captured packets, and
+//! `sidestep explain` explains a frame at a live port.
 
 use serde::Serialize;
 use sidestep_control::compile::Index;
@@ -20,17 +20,17 @@ pub mod text;
 pub use headers::Header;
 pub use steps::{RouteName, Step};
 
-/// What the numbers in tables and traces mean.
+/// Names for the indices in tables and traces.
 #[derive(Clone, Copy)]
 pub struct Names<'a> {
     /// The node that was compiled.
     pub node: &'a Node,
-    /// What the compiler said of its indices.
+    /// The compiler's index of its records.
     pub index: &'a Index,
 }
 
 impl Names<'_> {
-    /// The name of that interface; its number where it has none.
+    /// Returns the name of an interface, or its number if it has no name.
     pub fn port(&self, ifindex: u32) -> String {
         self.node
             .links
@@ -39,29 +39,29 @@ impl Names<'_> {
     }
 }
 
-/// What became of a packet.
+/// Verdict for a packet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It left.
+    /// The packet left.
     Forward {
-        /// By this port.
+        /// Egress.
         port: String,
     },
-    /// It ended here.
+    /// The packet was discarded.
     Drop(Why),
-    /// The kernel got it.
+    /// The packet was punted to the kernel.
     Punt(Why),
 }
 
-/// The reason of a drop, or of leaving a packet to the kernel.
+/// Reason of a drop or a punt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Why {
     /// Stable name.
     pub reason: &'static str,
     /// RFC section or manual page; `-` where there is none.
     pub source: &'static str,
-    /// One sentence.
+    /// Explanation in one sentence.
     pub sentence: &'static str,
 }
 
@@ -75,34 +75,34 @@ impl From<&Reason> for Why {
     }
 }
 
-/// One packet on its way through a target, and what came of it.
+/// Run of one packet through a target, with its verdict.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
-    /// What the target reports of it.
+    /// Steps that the target reported.
     pub steps: &'a [Trace],
-    /// What became of it.
+    /// Verdict.
     pub verdict: Verdict,
-    /// The frame as it arrived: its first bytes, and the length of all of it.
+    /// First bytes of the frame on arrival, and its full length.
     pub arrived: (&'a [u8], usize),
-    /// The frame as it left, or as the kernel got it if it was changed.
+    /// The frame as it was transmitted, or as it was punted after a change.
     pub left: Option<(&'a [u8], usize)>,
 }
 
-/// The way of one packet.
+/// Explanation of one packet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Explanation {
-    /// What was done, in order.
+    /// Steps, in order.
     pub steps: Vec<Step>,
-    /// What came of it.
+    /// Verdict.
     pub verdict: Outcome,
-    /// The headers as they arrived.
+    /// Headers on arrival.
     pub before: Vec<Header>,
-    /// The headers as they left, or as the kernel got them if they were changed; none if the packet ended as it was.
+    /// Headers as they were transmitted, or as they were punted after a change; otherwise `None`.
     pub after: Option<Vec<Header>>,
 }
 
 impl Explanation {
-    /// Explains the last run of `native`, which was of `frame` and gave `verdict`.
+    /// Explains the last run of `native`, which returned `verdict` for `frame`.
     pub fn new(names: Names<'_>, native: &Native, frame: &[u8], verdict: Verdict) -> Self {
         let changed = match verdict {
             Verdict::Forward { .. } => true,
@@ -121,7 +121,7 @@ impl Explanation {
         )
     }
 
-    /// Explains a run of whatever target.
+    /// Explains a run of any target.
     pub fn of(names: Names<'_>, run: &Run<'_>) -> Self {
         let head = |(bytes, length)| headers::headers_of_head(bytes, length);
         Self {

@@ -1,4 +1,4 @@
-//! `sidestep explain --port PORT --frame HEX`: one frame through the live tables of the daemon, without sending it.
+//! `sidestep explain`: runs one frame through the live tables of the daemon, without sending it.
 
 use std::io::Write;
 
@@ -15,10 +15,10 @@ use crate::style::Style;
 /// Arguments of `explain`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The port that the frame would arrive on
+    /// Port on which the frame would arrive
     #[arg(long)]
     pub port: String,
-    /// The frame from its destination MAC on, in hexadecimal
+    /// Ethernet frame in hexadecimal, without FCS
     #[arg(long, value_name = "HEX")]
     pub frame: String,
     /// Print JSON
@@ -39,10 +39,10 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     Ok(())
 }
 
-/// Takes the text out of what the daemon says of a packet, the colored one for a terminal.
+/// Takes the text out of the daemon's reply; the colored text if standard output is a terminal.
 pub fn take_text(answer: &mut Value) -> Option<String> {
     let fields = answer.as_object_mut()?;
-    // Not `remove`, which changes the order of the others.
+    // `remove` would change the order of the other fields.
     let plain = fields.shift_remove("text");
     let color = fields.shift_remove("text_color");
     let text = if Style::of_stdout() == Style::Color {
@@ -53,16 +53,16 @@ pub fn take_text(answer: &mut Value) -> Option<String> {
     text?.as_str().map(str::to_owned)
 }
 
-/// The explanation as text.
+/// Returns the explanation as text.
 pub fn printed(explanation: &Explanation, style: Style) -> String {
     let mut bytes = Vec::new();
-    // Writing into memory does not fail.
+    // Writing to memory does not fail.
     let _ = text::print(&mut bytes, explanation, style);
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The daemon's side: explains one frame on the tables that run now. What the kernel targets do is what the native
-/// target does; only room in front of a packet and egress devices without XDP are theirs alone.
+/// Explains one frame on the live tables; runs in the daemon. The kernel targets do the same as the
+/// native target, except for packet headroom and egress devices without XDP.
 pub fn live(node: &Node, index: &Index, mut native: Native, ifindex: u32, frame: &[u8]) -> Value {
     let verdict = native.run(ifindex, frame);
     let explanation = Explanation::new(Names { node, index }, &native, frame, verdict);

@@ -1,4 +1,4 @@
-//! `sidestep hmac`: keys that sign SRHs and verify them.
+//! `sidestep hmac`: keys that sign and verify SRHs.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -13,15 +13,15 @@ use crate::{Outcome, secret, tables};
 /// Arguments of `hmac`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Set a key; the secret comes from standard input or a file
+    /// Set a key; the secret is read from standard input or a file
     Set(Key),
-    /// Remove a key that was set so
+    /// Remove a key added with `hmac set`
     Del {
         /// HMAC Key ID
         #[arg(value_name = "KEYID", value_parser = clap::value_parser!(u32).range(1..))]
         key: u32,
     },
-    /// Show the keys, those of `ip sr hmac` too; no secret is shown
+    /// Show all keys, including those of `ip sr hmac`, without their secrets
     Show {
         /// Print JSON
         #[arg(short, long)]
@@ -29,15 +29,15 @@ pub enum Command {
     },
 }
 
-/// A key to set.
+/// Arguments of `hmac set`.
 #[derive(Debug, clap::Args)]
 pub struct Key {
     /// HMAC Key ID
     #[arg(value_name = "KEYID", value_parser = clap::value_parser!(u32).range(1..))]
     pub key: u32,
-    /// sha1 or sha256
+    /// Algorithm: sha1 or sha256
     pub algorithm: HmacAlgorithm,
-    /// Take the secret from the first line of this file, which not everybody may read
+    /// Read the secret from the first line of FILE (must not be world-readable)
     #[arg(long, value_name = "FILE")]
     pub secret_file: Option<PathBuf>,
 }

@@ -1,8 +1,9 @@
-//! The `sidestep` command: its command tree, and one module for each command.
+//! The `sidestep` command: the command tree, and one module for each command.
 //!
-//! Commands print to standard output, as text or with `-j` as JSON from the same data. Exit codes are stable:
-//! 0 success, 1 the operation failed or the file is wrong, 2 wrong usage. `exec` ends as the program that it runs does,
-//! or as a shell's: 126 if that cannot be run, 127 if it is not there.
+//! Commands print to standard output, as text or, with `-j`, as JSON from the same data. Exit codes
+//! are stable: 0 for success, 1 for a failed operation or an invalid file, 2 for wrong usage.
+//! `exec` exits with the code of the program that it runs, or like a shell: 126 if the program
+//! cannot be executed, 127 if it is not found.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -32,7 +33,7 @@ pub mod tables;
 pub mod trace;
 pub mod vlan;
 
-/// What a command gives back: nothing, or one line that says what was wrong and where.
+/// Result of a command. The error is one line with the cause and the place.
 pub type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
 
 /// Version of Sidestep, followed in parentheses by the commit it was built from, if known.
@@ -42,7 +43,7 @@ pub const VERSION: &str = env!("SIDESTEP_VERSION");
 #[derive(Debug, Parser)]
 #[command(name = "sidestep", version = VERSION, about, max_term_width = 120)]
 pub struct Cli {
-    /// What to do.
+    /// Command to run.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -50,46 +51,46 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Mirror the kernel's configuration and forward on these ports
+    /// Run the daemon: mirror the kernel's configuration and forward on these ports
     Run(run::Args),
-    /// End the daemon of this network namespace: detach everything
+    /// Stop the daemon of this network namespace and detach its ports
     Stop,
-    /// Show what runs
+    /// Show the status, ports, counters, drops, limits or ICMP errors of the daemon
     Show(show::Args),
-    /// Routes that Linux cannot express, and counters of all
+    /// Manage Sidestep-only routes, and show all routes with their counters
     #[command(subcommand)]
     Route(route::Command),
-    /// Policy rules of Sidestep's own
+    /// Manage Sidestep-only policy rules
     #[command(subcommand)]
     Rule(rule::Command),
-    /// SR policies: segment lists by weight, preference and validity
+    /// Manage SR policies: segment lists with weights, preferences and validity
     #[command(subcommand)]
     Policy(policy::Command),
-    /// The SR domain whose SIDs are kept from packets of ports outside
+    /// Manage the SR domain, which protects its SIDs from packets of outside ports
     #[command(subcommand)]
     Domain(domain::Command),
-    /// VLAN tables of End.DX2V
+    /// Manage the VLAN tables of End.DX2V
     #[command(subcommand)]
     Vlan(vlan::Command),
-    /// Keys that sign SRHs and verify them
+    /// Manage the HMAC keys that sign and verify SRHs
     #[command(subcommand)]
     Hmac(hmac::Command),
-    /// Copies of packets with the O-flag at SIDs
+    /// Copy packets that have the O-flag
     #[command(subcommand)]
     Oam(oam::Command),
-    /// Run one frame through the live tables and tell every step
+    /// Run one frame through the live tables and print every step
     Explain(explain_live::Args),
-    /// Tell packets of the live path step by step, while they are forwarded
+    /// Print packets of the live path step by step
     Trace(trace::Args),
-    /// Run a program whose TCP and UDP sockets send by way of segments
+    /// Run a program whose TCP and UDP sockets send through a segment list
     Exec(exec::Args),
     /// Validate a node file
     Check(check::Args),
-    /// Run captured packets through the node of a file: no root, no interfaces
+    /// Run captured packets through the node of a file, without root and interfaces
     Replay(replay::Args),
     /// Print a completion script for a shell
     Completion(completion::Args),
-    /// Print what may come next on a line of `route`, `rule`, `policy`, `vlan`, `domain` or `trace`
+    /// Print the possible next words of `route`, `rule`, `policy`, `vlan`, `domain` or `trace`
     #[command(hide = true)]
     CompleteWords(completion::WordArgs),
 }
@@ -121,7 +122,7 @@ impl Cli {
     }
 }
 
-/// How the process ends that could not do what it was asked for.
+/// Returns the exit code for an error.
 pub fn exit_code(error: &(dyn Error + 'static)) -> ExitCode {
     match error.downcast_ref::<exec::ExecError>() {
         Some(error) => error.exit_code().into(),
@@ -129,7 +130,7 @@ pub fn exit_code(error: &(dyn Error + 'static)) -> ExitCode {
     }
 }
 
-/// Standard output was closed by its reader.
+/// Returns whether the reader of standard output has closed it.
 pub fn is_broken_pipe(error: &(dyn Error + 'static)) -> bool {
     let stdout = match error.downcast_ref() {
         Some(replay::ReplayError::Stdout(error)) => Some(error),

@@ -7,7 +7,7 @@ use clap::Parser;
 fn main() -> ExitCode {
     match sidestep_cli::Cli::parse().run() {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever reads our output has seen enough (`| head`).
+        // The reader of standard output has closed it, as `| head` does.
         Err(error) if sidestep_cli::is_broken_pipe(error.as_ref()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("sidestep: {error}");

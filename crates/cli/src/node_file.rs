@@ -1,4 +1,4 @@
-//! The YAML file that holds a node, with the name of the file in every error.
+//! Reading of node files. Every error names the file.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,28 +10,28 @@ use thiserror::Error;
 
 use crate::secret;
 
-/// A node file cannot be used.
+/// Error in a node file.
 #[derive(Debug, Error)]
 pub enum NodeFileError {
-    /// It was not read.
+    /// The file was not read.
     #[error("{}: {source}", .path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// Something in it is wrong.
+    /// The content is invalid.
     #[error("{}: {source}", .path.display())]
     Wrong {
         /// The file.
         path: PathBuf,
-        /// What, with line and column.
+        /// The error, with line and column.
         source: ConfigError,
     },
 }
 
-/// Reads the node that a file describes.
+/// Reads a node file.
 pub fn read(path: &Path) -> Result<Node, NodeFileError> {
     let text = std::fs::read_to_string(path).map_err(|source| NodeFileError::Read {
         path: path.into(),
@@ -47,7 +47,7 @@ pub fn read(path: &Path) -> Result<Node, NodeFileError> {
     })
 }
 
-/// Reads the secrets that a file at `path` names files for: relative to the folder that it is in.
+/// Reads the secrets from the files that the node file names, relative to the directory of `path`.
 pub fn read_secrets(file: &mut File, path: &Path) -> Result<(), ConfigError> {
     let folder = path.parent().unwrap_or(path);
     file.read_secrets(|name| secret::read_file(&folder.join(name)))

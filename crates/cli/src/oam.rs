@@ -1,4 +1,4 @@
-//! `sidestep oam`: packets with the O-flag, which SIDs of this node copy for who wants to look at them (RFC 9259 2.1.1).
+//! `sidestep oam`: copies of packets with the O-flag, made at SIDs of this node (RFC 9259 2.1.1).
 
 use std::io::Write;
 
@@ -11,26 +11,26 @@ use crate::{Outcome, show, tables};
 /// Arguments of `oam`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Permit the O-flag: copy so many packets that have it
+    /// Set the rate limit for copies of packets with the O-flag
     Rate {
-        /// Copies per second and port; 0: the flag is ignored
+        /// Copies per second and port; 0 ignores the flag
         #[arg(value_name = "N")]
         rate: u32,
     },
-    /// Show how many were copied, and how many were not because there were too many
+    /// Show how many packets were copied, and how many copies the rate limit suppressed
     Show {
         /// Print JSON
         #[arg(short, long)]
         json: bool,
     },
-    /// Print the copies while they are made: a line for each
+    /// Print the copies as they are made, one line each
     Listen(Listen),
 }
 
 /// Arguments of `oam listen`.
 #[derive(Debug, clap::Args)]
 pub struct Listen {
-    /// End after that many copies [default: until Ctrl-C]
+    /// Stop after N copies [default: at Ctrl-C]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
     /// Print JSON, with the packet in hexadecimal
@@ -55,15 +55,17 @@ pub fn run(command: &Command, out: &mut dyn Write) -> Outcome {
 fn listen(args: &Listen, out: &mut dyn Write) -> Outcome {
     let (begun, copies) = api::stream(Request::ListenOam)?;
     let oam: report::Oam = serde_json::from_value(begun)?;
-    // Not among the copies, which may go to a program.
+    // Standard output has only the copies, which may go to a program.
     match oam.rate {
-        0 => eprintln!("nothing is copied (`sidestep oam rate N` permits it); Ctrl-C ends it"),
+        0 => {
+            eprintln!("nothing is copied; enable copies with `sidestep oam rate N`; Ctrl-C ends it")
+        }
         rate => eprintln!("copying up to {rate} packets a second and port; Ctrl-C ends it"),
     }
     let most = args.count.map_or(usize::MAX, |count| {
         usize::try_from(count).unwrap_or(usize::MAX)
     });
-    let mut told = 0;
+    let mut printed = 0;
     for copy in copies.take(most) {
         let copy: report::OamCopy = serde_json::from_value(copy?)?;
         if args.json {
@@ -71,17 +73,17 @@ fn listen(args: &Listen, out: &mut dyn Write) -> Outcome {
         } else {
             writeln!(out, "{}", line(&copy))?;
         }
-        // Somebody waits for it.
+        // The reader waits for this line.
         out.flush()?;
-        told += 1;
+        printed += 1;
     }
-    if told < most {
-        return Err("the daemon has ended".into());
+    if printed < most {
+        return Err("the daemon has exited".into());
     }
     Ok(())
 }
 
-/// A copy in words: seconds since 1970, where, and what packet it is.
+/// Formats a copy: seconds since 1970, port, SID, and the packet.
 fn line(copy: &report::OamCopy) -> String {
     const SECOND: u64 = 1_000_000_000;
     format!(
@@ -96,7 +98,7 @@ fn line(copy: &report::OamCopy) -> String {
     )
 }
 
-/// The source address of an IPv6 header in hexadecimal.
+/// Returns the source address of an IPv6 header that is given in hexadecimal.
 fn source(packet: &str) -> Option<String> {
     let bytes = hex::decode(packet.get(16..48)?).ok()?;
     let octets: [u8; 16] = bytes.try_into().ok()?;
@@ -108,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_tells_when_where_and_which_packet() {
+    fn a_line_has_the_time_the_port_and_the_packet() {
         let mut packet = [0; 48];
         packet[8..24].copy_from_slice(&[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7]);
         let copy = report::OamCopy {

@@ -1,4 +1,4 @@
-//! `sidestep policy`: SR policies (RFC 9256), how they stand and what is sent by them.
+//! `sidestep policy`: SR policies (RFC 9256), with their validity and counters.
 
 use std::io::Write;
 
@@ -15,19 +15,19 @@ use crate::{Outcome, tables};
 pub enum Command {
     /// Add a policy
     Add(Words),
-    /// Add a policy, or put it in the place of the one with its name
+    /// Add a policy, or replace the one with the same name
     Replace(Words),
-    /// Remove a policy that no route leads into
+    /// Remove a policy that no route uses
     Del(Words),
-    /// Show the policies: which candidate path is active, which lists are valid, and what was sent by each
+    /// Show the policies: active candidate paths, valid segment lists, and their counters
     Show(List),
 }
 
 /// A policy, or for `del` its name.
 #[derive(Debug, clap::Args)]
 pub struct Words {
-    /// NAME color N endpoint ADDRESS [bsid SID] [mode encap|encap.red] [tunsrc ADDRESS] [hmac KEYID]
-    /// [drop-upon-invalid] {[preference N] segs A,B,... [weight N] ...}
+    /// NAME color N endpoint ADDRESS [bsid SID] [mode encap|encap.red] [tunsrc ADDRESS] [hmac
+    /// KEYID] [drop-upon-invalid] {[preference N] segs A,B,... [weight N] ...}
     #[arg(required = true, trailing_var_arg = true, value_name = "WORD")]
     pub words: Vec<String>,
 }
@@ -54,7 +54,7 @@ pub fn run(command: &Command, out: &mut dyn Write) -> Outcome {
     }
 }
 
-/// SR policies: below each its candidate paths, below those their segment lists.
+/// Returns a table of the policies, with their candidate paths and segment lists.
 fn table(policies: &report::Policies) -> Table {
     let heads = ["packets", "bytes", "share", "policy"];
     let mut table = tables::table(&heads, &heads[..3]);

@@ -1,4 +1,4 @@
-//! `sidestep route`: routes that Linux cannot express, in iproute2's words; and all routes with their counters.
+//! `sidestep route`: Sidestep-only routes in iproute2 syntax, and the counters of all routes.
 
 use std::io::Write;
 
@@ -13,22 +13,23 @@ use crate::{Outcome, tables};
 /// Arguments of `route`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Add a route of Sidestep's own
+    /// Add a Sidestep-only route
     #[command(after_long_help = text::help())]
     Add(Words),
-    /// Add a route, or put it in the place of the one with its prefix, table and metric
+    /// Add a route, or replace the one with the same prefix, table and metric
     #[command(after_long_help = text::help())]
     Replace(Words),
-    /// Remove a route of Sidestep's own
+    /// Remove a Sidestep-only route
     Del(Words),
-    /// Show routes: those with an SRv6 encapsulation, and Sidestep's own
+    /// Show the routes with an SRv6 encapsulation and the Sidestep-only routes
     Show(Show),
 }
 
-/// A route in iproute2's words.
+/// A route in iproute2 syntax.
 #[derive(Debug, clap::Args)]
 pub struct Words {
-    /// PREFIX encap seg6local action ACTION ... dev DEV [table T]; or PREFIX encap seg6 mode MODE segs A,B,... dev DEV
+    /// PREFIX encap seg6local action ACTION ... dev DEV [table T]; or PREFIX encap seg6 mode MODE
+    /// segs A,B,... dev DEV
     #[arg(
         required = true,
         trailing_var_arg = true,
@@ -38,13 +39,13 @@ pub struct Words {
     pub words: Vec<String>,
 }
 
-/// What to show of routes.
+/// Arguments of `route show`.
 #[derive(Debug, clap::Args)]
 pub struct Show {
-    /// With counters
+    /// Show counters
     #[arg(short, long)]
     pub statistics: bool,
-    /// All routes, plain ones too
+    /// Show all routes, including those without SRv6
     #[arg(short, long)]
     pub all: bool,
     /// Print JSON
@@ -81,7 +82,7 @@ pub fn run(command: &Command, out: &mut dyn Write) -> Outcome {
 }
 
 fn plain(routes: &[report::Route]) -> comfy_table::Table {
-    let mut table = tables::table(&["owner", "route", "left to the kernel"], &[]);
+    let mut table = tables::table(&["owner", "route", "punted because"], &[]);
     for route in routes {
         table.add_row([
             &route.owner,

@@ -1,4 +1,4 @@
-//! `sidestep rule`: policy rules of Sidestep's own, in iproute2's words.
+//! `sidestep rule`: Sidestep-only policy rules, in iproute2 syntax.
 
 use std::io::Write;
 
@@ -11,18 +11,19 @@ use crate::show::List;
 /// Arguments of `rule`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Add a rule; without an address it is one for IPv6 and one for IPv4
+    /// Add a rule; without an address, it applies to IPv6 and IPv4
     Add(Words),
-    /// Remove a rule, by the words that added it; the priority may be left out
+    /// Remove a rule, by the arguments that added it; the priority is optional
     Del(Words),
-    /// Show Sidestep's own rules
+    /// Show the Sidestep-only rules
     Show(List),
 }
 
-/// A rule in iproute2's words.
+/// A rule in iproute2 syntax.
 #[derive(Debug, clap::Args)]
 pub struct Words {
-    /// [ from PREFIX ] [ to PREFIX ] [ iif DEV ] { lookup TABLE | seg6local-behaviour PROXY | ... } [ priority NUMBER ]
+    /// [ from PREFIX ] [ to PREFIX ] [ iif DEV ] { lookup TABLE | seg6local-behaviour PROXY | ... }
+    /// [ priority NUMBER ]
     #[arg(required = true, trailing_var_arg = true, value_name = "WORD")]
     pub words: Vec<String>,
 }

@@ -1,4 +1,5 @@
-//! `sidestep run`: the daemon, in the foreground with a short live status, or behind (`--detach`).
+//! `sidestep run`: the daemon, in the foreground with a live status, or in the background
+//! (`--detach`).
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -24,43 +25,44 @@ use sidestep_model::config;
 use crate::explain::headers;
 use crate::{Outcome, explain_live, node_file, secret, trace};
 
-/// A daemon that has not answered by then did not start.
+/// Time within which a daemon answers on its socket; after it, the start has failed.
 const START_PATIENCE: Duration = Duration::from_secs(20);
 const START_POLL: Duration = Duration::from_millis(20);
-/// What a daemon says when it starts or cannot start is shorter.
+/// Maximum length of a start message, in bytes.
 const LOG_MAX: usize = 16 * 1024;
 
 /// Arguments of `run`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Routes, rules and neighbors of Sidestep's own, and ports, as YAML
+    /// Node file (YAML) with ports, and with routes, rules and neighbors that the kernel does not
+    /// have
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Where in the kernel the ports run
+    /// Hook at which the ports attach
     #[arg(long, value_enum, default_value = "auto")]
     pub mode: ModeWord,
-    /// Size of a table, by its name in `show limits`, as in prefixes=2000000; can be repeated
+    /// Set the size of a table, by its name in `show limits` (prefixes=2000000); can be repeated
     #[arg(long, value_name = "TABLE=N", value_parser = limit)]
     pub limit: Vec<(Resize, u32)>,
-    /// Folder on a BPF file system where programs and tables are pinned
+    /// Directory on a BPF file system where programs and tables are pinned
     #[arg(long, value_name = "DIR", default_value = PIN_ROOT)]
     pub pin_root: PathBuf,
-    /// Receive buffer for the kernel's notifications, in bytes: a small one overflows, for tests
+    /// Receive buffer for netlink notifications, in bytes; tests make it overflow
     #[arg(long, value_name = "BYTES", hide = true, default_value_t = RECEIVE_BUFFER)]
     pub receive_buffer: usize,
-    /// Packets per second and port whose senders are told of an error (ICMP); 0: none
+    /// Rate limit for ICMP errors, per second and port; 0 disables them
     #[arg(long, value_name = "N", default_value_t = ReportRate::default().per_second)]
     pub icmp_rate: u32,
-    /// And so many of them at once
+    /// Burst size for --icmp-rate, in messages
     #[arg(long, value_name = "N", default_value_t = ReportRate::default().burst)]
     pub icmp_burst: u32,
-    /// Let the members of this group use the control socket, and with it everything that Sidestep does
+    /// Give the members of this group access to the control socket: full control of the daemon
     #[arg(long, value_name = "GROUP", value_parser = group)]
     pub group: Option<Gid>,
-    /// Run in the background; `sidestep stop` ends it
+    /// Run in the background until `sidestep stop`
     #[arg(long)]
     pub detach: bool,
-    /// Interfaces to attach to
+    /// Interface to attach to
     #[arg(value_name = "PORT")]
     pub ports: Vec<String>,
 }
@@ -68,13 +70,13 @@ pub struct Args {
 /// `--mode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum ModeWord {
-    /// XDP where frames come complete, else TC
+    /// XDP if the device delivers complete frames, otherwise TC
     Auto,
-    /// XDP in the driver
+    /// Native XDP, in the driver
     Xdp,
-    /// XDP behind the driver: works everywhere, slowly
+    /// Generic XDP, after the driver: slower, but supported by every device
     Generic,
-    /// TC
+    /// TC ingress
     Tc,
 }
 
@@ -89,10 +91,10 @@ impl From<ModeWord> for Mode {
     }
 }
 
-/// The size of a table among all of them.
+/// Accessor for the size of one table.
 pub type Resize = fn(&mut Limits) -> &mut u32;
 
-/// Reads `TABLE=N`.
+/// Parses `TABLE=N`.
 fn limit(word: &str) -> Result<(Resize, u32), String> {
     const TABLES: [(&str, Resize); 6] = [
         ("prefixes", |limits| &mut limits.fib),
@@ -102,24 +104,24 @@ fn limit(word: &str) -> Result<(Resize, u32), String> {
         ("policies", |limits| &mut limits.policies),
         ("route-counters", |limits| &mut limits.route_counters),
     ];
-    let (name, value) = word.split_once('=').ok_or("not of the form TABLE=N")?;
+    let (name, value) = word.split_once('=').ok_or("expected TABLE=N")?;
     let found = TABLES.iter().find(|(table, _)| *table == name);
     let (_, table) = found.ok_or_else(|| {
         let names = TABLES.map(|(name, _)| name);
-        format!("no such table; there are {}", names.join(", "))
+        format!("no such table; the tables are {}", names.join(", "))
     })?;
-    // Larger, the sizes of the maps in bytes do not fit.
+    // With a larger value, the size of a map in bytes overflows.
     let value = value
         .parse()
         .ok()
         .filter(|value| (2..=1 << 24).contains(value));
     Ok((
         *table,
-        value.ok_or("a size is a number from 2 to 16777216")?,
+        value.ok_or("the size must be a number from 2 to 16777216")?,
     ))
 }
 
-/// Reads a group's name, or its number.
+/// Parses the name of a group, or its number.
 fn group(word: &str) -> Result<Gid, String> {
     if let Ok(number) = word.parse() {
         return Ok(Gid::from_raw(number));
@@ -127,7 +129,7 @@ fn group(word: &str) -> Result<Gid, String> {
     let found = Group::from_name(word).map_err(|errno| errno.to_string())?;
     found
         .map(|group| group.gid)
-        .ok_or_else(|| "there is no such group".into())
+        .ok_or_else(|| "no such group".into())
 }
 
 /// Runs the command.
@@ -157,7 +159,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         .enumerate()
         .find(|(index, port)| ports[..*index].contains(port))
     {
-        return Err(format!("port {}: named twice", twice.1).into());
+        return Err(format!("port {}: duplicate", twice.1).into());
     }
     let mut limits = Limits::default();
     for (table, size) in &args.limit {
@@ -186,7 +188,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     };
     let daemon = Daemon::start(options, formatter).map_err(|error| {
         match (&error, &args.config) {
-            // The line and column are of that file.
+            // The error has the line and column in that file.
             (DaemonError::Config(_), Some(path)) => format!("{}: {error}", path.display()).into(),
             _ => Box::<dyn Error + Send + Sync>::from(error),
         }
@@ -199,7 +201,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     let mut problems = Problems::default();
     daemon.run(|daemon| {
         let Some(bar) = &live else {
-            problems.tell(&daemon.problems());
+            problems.log_changes(&daemon.problems());
             return;
         };
         let (now, status) = (Instant::now(), daemon.status());
@@ -209,7 +211,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     if let Some(bar) = live {
         bar.finish_and_clear();
     }
-    writeln!(out, "detached; the kernel forwards alone again")?;
+    writeln!(out, "detached; forwarding is back in the kernel")?;
     Ok(())
 }
 
@@ -222,8 +224,8 @@ fn began(daemon: &Daemon) -> String {
         .collect();
     let origin = match daemon.origin() {
         Origin::Fresh => "",
-        Origin::Adopted => "; took over what an instance that died had left running",
-        Origin::Replaced => "; replaced what an instance of another version had left",
+        Origin::Adopted => "; adopted the data plane of an instance that died",
+        Origin::Replaced => "; replaced the data plane of another version",
     };
     format!(
         "forwarding on {}; {} prefixes mirrored{origin}; Ctrl-C or `sidestep stop` detaches",
@@ -232,17 +234,17 @@ fn began(daemon: &Daemon) -> String {
     )
 }
 
-/// What is not in effect, told when it begins and when it ends: for a log.
+/// Problems at the last look. The log gets a line when a problem begins and when it is resolved.
 #[derive(Default)]
 struct Problems(BTreeSet<String>);
 
 impl Problems {
-    fn tell(&mut self, now: &BTreeSet<String>) {
+    fn log_changes(&mut self, now: &BTreeSet<String>) {
         for new in now.difference(&self.0) {
             eprintln!("sidestep: {new}");
         }
         for old in self.0.difference(now) {
-            eprintln!("sidestep: no more: {old}");
+            eprintln!("sidestep: resolved: {old}");
         }
         self.0.clone_from(now);
     }
@@ -255,7 +257,7 @@ fn live_status() -> ProgressBar {
     bar
 }
 
-/// A line per port: packets per second since the last time.
+/// Returns a line per port, with packets per second since the last call.
 fn status_text(status: &Status, before: Option<&(Instant, Status)>, now: Instant) -> String {
     let mut text = String::new();
     for port in &status.ports {
@@ -282,20 +284,21 @@ fn status_text(status: &Status, before: Option<&(Instant, Status)>, now: Instant
     text.trim_end().to_owned()
 }
 
-/// Starts the same command in the background and waits until it answers.
+/// Starts the same command in the background and waits until its socket answers.
 fn detach(options: &Options, out: &mut dyn Write) -> Outcome {
-    // What needs no daemon to be known is said before there is a file of it.
+    // Errors that need no daemon are reported before any file exists.
     options.check()?;
     let directory = api::run_directory();
     std::fs::create_dir_all(&directory)
         .map_err(|error| format!("{}: {error}", directory.display()))?;
-    // Not the log itself: that may be another instance's.
+    // Not the log itself, which may belong to another instance.
     let log_path = directory.join(format!("log.{}", std::process::id()));
     let started = start_behind(&log_path);
     if started.is_ok() {
         std::fs::rename(&log_path, directory.join("log"))?;
     } else {
-        // Both are gone if the daemon came far enough to remove them; the folder stays if it is another's.
+        // The daemon may have removed both. A directory that another instance uses is not empty and
+        // stays.
         let _ = std::fs::remove_file(&log_path);
         let _ = std::fs::remove_dir(&directory);
     }
@@ -303,14 +306,14 @@ fn detach(options: &Options, out: &mut dyn Write) -> Outcome {
     Ok(())
 }
 
-/// The daemon's first words and its process id.
+/// Starts the daemon; returns its first log line with its process id.
 fn start_behind(log_path: &Path) -> Result<String, Box<dyn Error + Send + Sync>> {
     let mut open = OpenOptions::new();
     open.read(true).write(true).create(true).truncate(true);
-    // Read through this handle: the daemon removes its directory, log included, when it ends.
+    // The log is read through this handle, because the daemon removes its directory when it exits.
     let failed = |error| format!("{}: {error}", log_path.display());
     let log = open.open(log_path).map_err(failed)?;
-    // On a full file system the child could not say so.
+    // On a full file system the child could not log its error.
     log.write_all_at(b"?", 0).map_err(failed)?;
     log.set_len(0).map_err(failed)?;
     let mut command = Command::new("/proc/self/exe");
@@ -330,22 +333,23 @@ fn start_behind(log_path: &Path) -> Result<String, Box<dyn Error + Send + Sync>>
     let deadline = Instant::now() + START_PATIENCE;
     loop {
         if child.try_wait()?.is_some() {
-            let said = read_log(&log);
-            return Err(said
+            let text = read_log(&log);
+            return Err(text
                 .strip_prefix("sidestep: ")
-                .unwrap_or(&said)
+                .unwrap_or(&text)
                 .to_owned()
                 .into());
         }
-        // An answer while our child has said nothing yet is another instance's; a socket that breaks off is that of a
-        // child that cannot start. Why, is known when it has ended.
+        // An answer before the child has logged anything comes from another instance. A connection
+        // that breaks off belongs to a child that fails to start; its log has the reason once it
+        // has exited.
         if api::call(Request::ShowPorts).is_ok() && read_log(&log).starts_with("forwarding") {
             break;
         }
         if Instant::now() > deadline {
             child.kill()?;
             return Err(format!(
-                "it did not start within {} s; it said: {}",
+                "the daemon did not start within {} s; its log: {}",
                 START_PATIENCE.as_secs(),
                 read_log(&log)
             )
@@ -356,7 +360,7 @@ fn start_behind(log_path: &Path) -> Result<String, Box<dyn Error + Send + Sync>>
     Ok(format!("{} (pid {pid})", read_log(&log)))
 }
 
-/// What the daemon has said so far. Positioned reads: the handle's position is the daemon's.
+/// Returns the log so far. The read is positioned, because the daemon shares the handle's position.
 fn read_log(log: &File) -> String {
     let mut text = vec![0; LOG_MAX];
     let bytes = log.read_at(&mut text, 0).unwrap_or(0);

@@ -1,5 +1,5 @@
-//! Where secrets come from: files that not everybody may read, and standard input; never the command line, which
-//! everybody can see.
+//! Secrets are read from files that are not world-readable, or from standard input. The command
+//! line is no source, because every user can see it.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _};
@@ -10,32 +10,32 @@ use std::path::Path;
 use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
 use sidestep_model::hmac::{SECRET_MAX, Secret};
 
-/// Reads a secret from a file, its first line.
+/// Reads a secret from the first line of a file.
 ///
 /// # Errors
-/// It cannot be read, everybody may read it, or there is no secret in it.
+/// The file cannot be read, is world-readable, or has no valid secret.
 pub fn read_file(path: &Path) -> Result<Secret, String> {
     let mut file = File::open(path).map_err(|error| error.to_string())?;
     check_mode(&file.metadata().map_err(|error| error.to_string())?)?;
     secret(&mut file)
 }
 
-/// What holds secrets is not for everybody to read.
+/// Checks that a file with secrets is not world-readable.
 ///
 /// # Errors
-/// It is.
+/// The file is world-readable.
 pub fn check_mode(metadata: &std::fs::Metadata) -> Result<(), String> {
     let everybody = metadata.file_type().is_file() && metadata.mode() & 0o004 != 0;
     if everybody {
-        return Err("it holds a secret, and everybody may read it (chmod o-rwx)".into());
+        return Err("the file has a secret and is world-readable (chmod o-rwx)".into());
     }
     Ok(())
 }
 
-/// Reads a secret from standard input, its first line. Of a terminal, without showing what is typed.
+/// Reads a secret from the first line of standard input. A terminal does not echo it.
 ///
 /// # Errors
-/// It cannot be read, or there is no secret in it.
+/// Standard input cannot be read, or has no valid secret.
 pub fn read_stdin() -> Result<Secret, String> {
     let stdin = io::stdin();
     if !stdin.is_terminal() {
@@ -52,7 +52,7 @@ pub fn read_stdin() -> Result<Secret, String> {
 }
 
 fn secret(from: &mut dyn io::Read) -> Result<Secret, String> {
-    // One byte and a line feed more than there can be: then it is too long.
+    // The maximum, a line end and one byte more, so that a secret that is too long is detected.
     let mut bytes = zeroed::Bytes(Vec::with_capacity(SECRET_MAX + 3));
     from.take(SECRET_MAX as u64 + 3)
         .read_to_end(&mut bytes.0)
@@ -60,7 +60,7 @@ fn secret(from: &mut dyn io::Read) -> Result<Secret, String> {
     Secret::line(&bytes.0).map_err(|error| error.to_string())
 }
 
-/// A terminal that does not echo, until it is dropped.
+/// Terminal without echo; dropping it restores the echo.
 struct Hidden<'a>(BorrowedFd<'a>, Termios);
 
 impl<'a> Hidden<'a> {
@@ -79,7 +79,7 @@ impl Drop for Hidden<'_> {
     }
 }
 
-/// What has held a secret and is overwritten when it is dropped.
+/// Buffers for secrets, overwritten when they are dropped.
 mod zeroed {
     use zeroize::Zeroize as _;
 
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_everybody_may_read_is_refused() {
+    fn a_world_readable_file_is_refused() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("key");
         fs::write(&path, "hush\n").expect("written");

@@ -1,4 +1,4 @@
-//! `sidestep show status|ports|counters|drops|limits|icmp` and `sidestep route show`: what the daemon reports, as text or JSON.
+//! `sidestep show` and `sidestep route show`: reports of the daemon, as text or JSON.
 
 use std::io::Write;
 
@@ -10,27 +10,27 @@ use sidestep_control::report;
 
 use crate::{Outcome, tables};
 
-/// What can be shown.
+/// Subject of `show`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum What {
-    /// The instance, and what is not in effect
+    /// The instance and its problems
     Status,
-    /// The ports, the target of each and why
+    /// The ports, each with its target and the reason for it
     Ports,
-    /// Packets and bytes, per port and per route
+    /// Packets and bytes per port and per route
     Counters,
-    /// Why packets were dropped or left to the kernel
+    /// Packets that were dropped or punted to the kernel, by reason
     Drops,
-    /// What fits, and what happens beyond
+    /// Table sizes, their use, and what happens beyond them
     Limits,
-    /// ICMP messages about packets, sent and told on
+    /// ICMP errors that were sent, relayed or suppressed
     Icmp,
 }
 
 /// Arguments of `show`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What to show
+    /// Subject
     pub what: What,
     /// Print JSON
     #[arg(short, long)]
@@ -81,7 +81,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     }
 }
 
-/// How to show a list.
+/// Output options of a list.
 #[derive(Debug, clap::Args)]
 pub struct List {
     /// Print JSON
@@ -90,7 +90,7 @@ pub struct List {
 }
 
 impl List {
-    /// Asks, and prints the lines of the answer below `head`, or as JSON.
+    /// Sends the request and prints the lines of the reply below `head`, or as JSON.
     pub(crate) fn show(&self, request: Request, head: &str, out: &mut dyn Write) -> Outcome {
         show(request, self.json, out, |lines: &Vec<String>| {
             let mut table = tables::table(&[head], &[]);
@@ -102,7 +102,7 @@ impl List {
     }
 }
 
-/// Asks, and prints the one answer as JSON or as tables.
+/// Sends the request and prints the reply as JSON or as tables.
 pub(crate) fn show<T: DeserializeOwned + Serialize>(
     request: Request,
     json: bool,
@@ -134,7 +134,7 @@ fn status_table(status: &report::Status) -> Table {
         ("version", status.version.clone()),
         ("process", status.pid.to_string()),
         ("uptime", format!("{} s", status.uptime)),
-        ("began", status.origin.clone()),
+        ("origin", status.origin.clone()),
         ("pins", status.pins.clone()),
         ("prefixes", status.prefixes.to_string()),
         ("compilations", status.compilations.to_string()),
@@ -159,7 +159,7 @@ fn port_table(ports: &[report::Port]) -> Table {
         let seg6 = if port.seg6_enabled {
             "on"
         } else {
-            "off: SIDs are the kernel's"
+            "off; SIDs handled by Linux"
         };
         let mut why = vec![port.why.clone()];
         why.extend(
@@ -192,8 +192,8 @@ fn icmp_table(icmp: &report::Icmp) -> Table {
     let mut table = tables::table(&["icmp", "message", "packets"], &["packets"]);
     let named = [
         ("sent", &icmp.sent),
-        ("told on", &icmp.relayed),
-        ("too many on port", &icmp.suppressed),
+        ("relayed", &icmp.relayed),
+        ("suppressed on port", &icmp.suppressed),
     ];
     for (what, counts) in named {
         for (name, count) in counts.iter().filter(|(_, count)| **count > 0) {
@@ -201,8 +201,8 @@ fn icmp_table(icmp: &report::Icmp) -> Table {
         }
     }
     let alone = [
-        ("too many to tell on", icmp.not_relayed),
-        ("not sent: no route", icmp.failed),
+        ("not relayed", icmp.not_relayed),
+        ("not sent, no route", icmp.failed),
     ];
     for (what, count) in alone.into_iter().filter(|(_, count)| *count > 0) {
         table.add_row([what, "", &count.to_string()]);

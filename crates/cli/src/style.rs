@@ -1,9 +1,9 @@
-//! Colors of a terminal, only where there is one.
+//! Colors on a terminal.
 
 use std::fmt::{self, Display};
 use std::io::IsTerminal;
 
-/// Whether text is colored.
+/// Use of colors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// No escape sequences.
@@ -12,23 +12,24 @@ pub enum Style {
     Color,
 }
 
-/// What a piece of text is.
+/// Meaning of a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ink {
-    /// The beginning of something.
+    /// Heading.
     Title,
     /// Less important.
     Dim,
-    /// New, or good.
+    /// Added.
     Added,
-    /// Gone, or bad.
+    /// Removed.
     Removed,
-    /// Other than before.
+    /// Changed.
     Changed,
 }
 
 impl Style {
-    /// Colored if standard output is a terminal and nobody objects (<https://no-color.org>).
+    /// Returns `Color` if standard output is a terminal and `NO_COLOR` is unset
+    /// (<https://no-color.org>).
     pub fn of_stdout() -> Self {
         let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         if std::io::stdout().is_terminal() && !refused {
@@ -38,7 +39,7 @@ impl Style {
         }
     }
 
-    /// `text` in that ink.
+    /// Returns the text in the color of its meaning.
     pub fn paint<T: Display>(self, ink: Ink, text: T) -> Painted<T> {
         Painted {
             style: self,
@@ -48,7 +49,7 @@ impl Style {
     }
 }
 
-/// Text with its ink.
+/// Text with its color.
 pub struct Painted<T> {
     style: Style,
     ink: Ink,

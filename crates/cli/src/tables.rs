@@ -1,4 +1,4 @@
-//! Text tables of what is counted; the same structures are JSON with `-j`.
+//! Text tables of counters. `-j` prints the same structures as JSON.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -6,7 +6,8 @@ use std::time::Duration;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use sidestep_control::report::{HmacKey, Oam, PortCounters, Reason, ReturnPath, Route, Service};
 
-/// A table with these column heads, without lines; columns named in `right` are numbers.
+/// Returns a table with these column heads and without borders. The columns in `right` are
+/// right-aligned.
 pub fn table(heads: &[&str], right: &[&str]) -> Table {
     let mut table = Table::new();
     table
@@ -24,7 +25,7 @@ pub fn table(heads: &[&str], right: &[&str]) -> Table {
     table
 }
 
-/// Counters of interfaces.
+/// Returns the counters of ports.
 pub fn port_counters(ports: &[PortCounters]) -> Table {
     let heads = [
         "port",
@@ -54,7 +55,7 @@ pub fn port_counters(ports: &[PortCounters]) -> Table {
     table
 }
 
-/// HMAC keys.
+/// Returns the HMAC keys.
 pub fn hmac_keys(keys: &[HmacKey]) -> Table {
     let heads = ["key", "algorithm", "owner", "policies"];
     let mut table = table(&heads, &["key", "policies"]);
@@ -69,7 +70,7 @@ pub fn hmac_keys(keys: &[HmacKey]) -> Table {
     table
 }
 
-/// Packets with the O-flag, by port.
+/// Returns the counts of packets with the O-flag, by port.
 pub fn oam(oam: &Oam) -> Table {
     let numbers = ["rate", "copied", "too many"];
     let mut table = table(&["port", "rate", "copied", "too many"], &numbers);
@@ -83,18 +84,18 @@ pub fn oam(oam: &Oam) -> Table {
     table
 }
 
-/// Counters of routes; the services of SR proxies where one is looked at. Below the SID of a proxy: what comes back from
-/// its service, and what that gets.
+/// Returns the counters of routes, with a column for the state of services if one is probed. Below
+/// the SID of a proxy are the return path of its service and the header sets that it applies.
 pub fn routes(routes: &[Route]) -> Table {
-    let looked_at = routes.iter().any(|route| route.service.is_some());
+    let is_probed = routes.iter().any(|route| route.service.is_some());
     let heads = ["packets", "bytes", "errors", "service", "route"];
     let heads = heads
         .into_iter()
-        .filter(|head| looked_at || *head != "service");
+        .filter(|head| is_probed || *head != "service");
     let mut table = table(&heads.collect::<Vec<_>>(), &["packets", "bytes", "errors"]);
     for route in routes {
         let numbers = [route.packets, route.bytes, route.errors].map(|number| number.to_string());
-        let service = looked_at.then(|| route.service.as_ref().map_or_else(String::new, service));
+        let service = is_probed.then(|| route.service.as_ref().map_or_else(String::new, service));
         table.add_row(
             numbers
                 .into_iter()
@@ -106,7 +107,7 @@ pub fn routes(routes: &[Route]) -> Table {
             table.add_row(
                 numbers
                     .into_iter()
-                    .chain(looked_at.then(String::new))
+                    .chain(is_probed.then(String::new))
                     .chain([text]),
             );
         }
@@ -114,7 +115,7 @@ pub fn routes(routes: &[Route]) -> Table {
     table
 }
 
-/// Packets, bytes and errors, and what they are of.
+/// Returns the lines of a return path: packets, bytes and errors, then the text.
 fn return_path(path: &ReturnPath) -> Vec<([String; 3], String)> {
     let numbers = [path.packets, path.bytes, path.errors].map(|number| number.to_string());
     let misses = match path.not_learned {
@@ -123,9 +124,12 @@ fn return_path(path: &ReturnPath) -> Vec<([String; 3], String)> {
     };
     let stripped = match path.no_srh {
         0 => String::new(),
-        packets => format!(", {packets} from elsewhere without an SRH"),
+        packets => format!(", {packets} from other sources without an SRH"),
     };
-    let came = (numbers, format!("back by {}{misses}{stripped}", path.port));
+    let came = (
+        numbers,
+        format!("return path on {}{misses}{stripped}", path.port),
+    );
     let flows = path.flows.map(|flows| {
         let text = format!(
             "{} of {} flows, {} evicted",
@@ -134,21 +138,22 @@ fn return_path(path: &ReturnPath) -> Vec<([String; 3], String)> {
         (Default::default(), text)
     });
     let verb = if flows.is_some() { "used" } else { "learned" };
-    let learned = path.learned.iter().take(CHAINS_TOLD).map(|learned| {
+    let learned = path.learned.iter().take(CHAINS_LISTED).map(|learned| {
         let age = Duration::from_millis(learned.age).as_secs_f64();
         let text = format!("{verb} {age:.1} s ago: {}", learned.text);
         (Default::default(), text)
     });
-    let more = path.learned.len().saturating_sub(CHAINS_TOLD);
+    let more = path.learned.len().saturating_sub(CHAINS_LISTED);
     let more = (more > 0).then(|| (Default::default(), format!("and {more} more")));
     let lines = std::iter::once(came).chain(flows);
     lines.chain(learned).chain(more).collect()
 }
 
-/// Chains of a service that are told one by one in text, of all its flows; JSON has them all.
-const CHAINS_TOLD: usize = 8;
+/// Maximum number of header sets that a table lists for a service; JSON has all of them.
+const CHAINS_LISTED: usize = 8;
 
-/// `up, 12 of 12 answered`; for a link, which is not asked, `up`.
+/// Formats the state of a service: `up, 12 of 12 answered`, or `up` for a link, which is not
+/// probed.
 fn service(service: &Service) -> String {
     let Service {
         state,
@@ -157,16 +162,22 @@ fn service(service: &Service) -> String {
         downs,
         problem,
     } = service;
-    let asked = (*probes > 0).then(|| format!("{answers} of {probes} answered"));
-    let often = (*downs > 0).then(|| format!("{downs} times down"));
-    let parts = [Some(state.clone()), asked, often, problem.clone()];
+    let answered = (*probes > 0).then(|| format!("{answers} of {probes} answered"));
+    let often = (*downs > 0).then(|| format!("down {}", count(*downs, "time")));
+    let parts = [Some(state.clone()), answered, often, problem.clone()];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// How often each reason was given.
+/// Formats a count with its noun: `1 port`, `2 ports`.
+pub fn count(number: u64, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{plural}")
+}
+
+/// Returns the packets by reason.
 pub fn reasons(reasons: &[Reason]) -> Table {
     let mut table = table(
-        &["packets", "verdict", "reason", "source", "what it means"],
+        &["packets", "verdict", "reason", "source", "meaning"],
         &["packets"],
     );
     for reason in reasons {

@@ -1,4 +1,4 @@
-//! `sidestep trace [FILTER]`: packets of the live path, told step by step while they are forwarded.
+//! `sidestep trace [FILTER]`: prints packets of the live path step by step.
 
 use std::fs::File;
 use std::io::Write;
@@ -22,24 +22,25 @@ use crate::explain::{Explanation, Names, Run, Step};
 use crate::explain_live::{printed, take_text};
 use crate::replay::capture_write::CaptureWriter;
 use crate::style::{Ink, Style};
+use crate::tables::count;
 
 /// Arguments of `trace`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = help())]
 pub struct Args {
-    /// Packets told per second, at most; as many at once after a silence
+    /// Maximum packets to print per second; also the burst size
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=i64::from(RATE_MAX)))]
     pub rate: u32,
-    /// End after that many packets [default: until Ctrl-C]
+    /// Stop after N packets [default: at Ctrl-C]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
-    /// Also write the packets as they arrived into a capture that `sidestep replay` reads: pcapng
+    /// Also write the packets as they arrived to a pcapng file, for `sidestep replay`
     #[arg(long, value_name = "FILE")]
     pub write: Option<PathBuf>,
-    /// Print JSON: one line for each packet
+    /// Print JSON, one line per packet
     #[arg(short, long)]
     pub json: bool,
-    /// Which packets; every term has to fit [default: all]
+    /// Terms that a packet must match, all of them [default: every packet]
     #[arg(value_name = "FILTER")]
     pub filter: Vec<String>,
 }
@@ -48,19 +49,19 @@ fn help() -> String {
     let names = PROTOCOLS.map(|(name, _)| name).join(", ");
     format!(
         "Filter:
-  port IF          came in by that port
+  port IF          ingress port
   src PREFIX       source of the IP header that arrived
   dst PREFIX       destination of the IP header that arrived
-  sid PREFIX       an address that was looked up on the packet's way: a SID, or any other destination it had here
-  proto PROTOCOL   in its headers as it arrived, the encapsulated packet's included: {names}, or a number
+  sid PREFIX       an address that was looked up for the packet: a SID or another destination
+  proto PROTOCOL   a protocol of its outer or inner headers on arrival: {names}, or a number
   verdict VERDICT  forward, punt or drop
-  reason NAME      as `sidestep show drops` prints it"
+  reason NAME      a reason that `sidestep show drops` prints"
     )
 }
 
 /// Runs the command.
 pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
-    // What is wrong with the words is said without a daemon.
+    // A wrong filter is reported without a daemon.
     Filter::parse(&args.filter)?;
     let (begun, answers) = api::stream(Request::Trace {
         filter: args.filter.clone(),
@@ -69,7 +70,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         whole: args.write.is_some(),
     })?;
     let TraceLine::Begun { ports } = serde_json::from_value(begun)? else {
-        return Err("the daemon's answer is none to a trace".into());
+        return Err("unexpected reply of the daemon to a trace request".into());
     };
     let close = answers.closer()?;
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
@@ -86,7 +87,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         .iter()
         .map(|port| format!("{} ({})", port.name, port.target))
         .collect();
-    // Not among the packets, which may go to a program.
+    // Standard output has only the packets, which may go to a program.
     eprintln!("tracing on {}; Ctrl-C ends it", names.join(", "));
     for answer in answers {
         match serde_json::from_value(answer?)? {
@@ -103,14 +104,16 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
             }
         }
     }
-    Err("the daemon has ended, and the trace with it".into())
+    Err("the daemon has exited, and the trace has ended".into())
 }
 
-fn end(told: u64, lost: u64) -> String {
-    let packets = if told == 1 { "packet" } else { "packets" };
+fn end(shown: u64, lost: u64) -> String {
+    let packets = count(shown, "packet");
     match lost {
-        0 => format!("{told} {packets} told"),
-        lost => format!("{told} {packets} told; {lost} more came faster than they were read"),
+        0 => format!("{packets} shown"),
+        lost => {
+            format!("{packets} shown; {lost} lost because they arrived faster than they were read")
+        }
     }
 }
 
@@ -120,12 +123,12 @@ fn show(mut packet: Json, json: bool, out: &mut dyn Write) -> Outcome {
         Some(text) if !json => writeln!(out, "{text}")?,
         _ => writeln!(out, "{packet}")?,
     }
-    // Somebody waits for it.
+    // The reader waits for this line.
     out.flush()?;
     Ok(())
 }
 
-/// The packets as they arrived.
+/// Capture file with the packets as they arrived.
 struct Capture {
     path: PathBuf,
     writer: CaptureWriter<File>,
@@ -146,7 +149,7 @@ impl Capture {
     fn write(&mut self, packet: &Json) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         let word = |field: &str| packet[field].as_str().unwrap_or_default();
         let frame = hex::decode(word("frame"))?;
-        // A port that was attached after the capture had begun has no interface in it.
+        // A port that was attached after the start has no interface in the file.
         let Some(port) = self.ports.iter().find(|port| port.name == word("port")) else {
             return Ok(());
         };
@@ -162,7 +165,7 @@ impl Capture {
     }
 }
 
-/// A packet of a trace: what `replay --explain -j` says of one, and the frame.
+/// JSON line of a trace: the fields of `replay --explain -j`, and the frame.
 #[derive(Serialize)]
 struct Line<'a> {
     packet: u64,
@@ -171,7 +174,7 @@ struct Line<'a> {
     port: &'a str,
     target: &'a str,
     bytes: u32,
-    /// As it arrived, in hexadecimal; the first bytes of a long one.
+    /// Frame on arrival, in hexadecimal; the first bytes of a long one.
     frame: String,
     #[serde(flatten)]
     explanation: &'a Explanation,
@@ -179,15 +182,15 @@ struct Line<'a> {
     text_color: String,
 }
 
-/// The daemon's side: words for what the packet path says of a packet. None if the filter does not fit it: the packet
-/// path does not look at all of the filter.
+/// Formats a traced packet; runs in the daemon. Returns `None` if the packet does not match the
+/// filter, of which the packet path checks only a part.
 pub fn tell(
     node: &Node,
     compiled: &Compiled,
     filter: &Filter,
-    told: TracedPacket<'_>,
+    traced: TracedPacket<'_>,
 ) -> Option<Json> {
-    let sample = told.sample;
+    let sample = traced.sample;
     let names = Names {
         node,
         index: &compiled.index,
@@ -206,11 +209,11 @@ pub fn tell(
     }
     let port = names.port(sample.ifindex);
     let text = |style: Style| {
-        let time = Duration::from_nanos(told.timestamp);
+        let time = Duration::from_nanos(traced.timestamp);
         let title = format!(
             "packet {} by {port} ({}), time {}.{:09}",
-            told.number,
-            told.target,
+            traced.number,
+            traced.target,
             time.as_secs(),
             time.subsec_nanos()
         );
@@ -221,10 +224,10 @@ pub fn tell(
         )
     };
     let line = Line {
-        packet: told.number,
-        timestamp: told.timestamp,
+        packet: traced.number,
+        timestamp: traced.timestamp,
         port: &port,
-        target: told.target,
+        target: traced.target,
         bytes: sample.arrived.length,
         frame: hex::encode(&sample.arrived.bytes),
         text: text(Style::Plain),
@@ -238,7 +241,7 @@ fn bytes_and_length(head: &Head) -> (&[u8], usize) {
     (&head.bytes, head.length as usize)
 }
 
-/// The terms that the packet path does not decide, or not exactly.
+/// Checks the terms that the packet path does not check, or not exactly.
 fn fits(filter: &Filter, explanation: &Explanation) -> bool {
     let met = |step: &Step| match (step, filter.sid) {
         (Step::Lookup { address, .. }, Some(prefix)) => prefix.contains(address),
@@ -254,7 +257,7 @@ fn fits(filter: &Filter, explanation: &Explanation) -> bool {
         && filter.protocol.is_none_or(protocol)
 }
 
-/// What may come next on a line of `trace`, behind these words.
+/// Returns the possible next words on a line of `trace`.
 pub fn completions(words: &[&str]) -> Vec<String> {
     let mut filter = Vec::new();
     let mut words = words.iter();
@@ -299,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn completion_offers_terms_that_are_not_there_yet_and_the_values_of_a_term() {
+    fn completion_offers_unused_terms_and_the_values_of_a_term() {
         let after = |line: &str| {
             let words: Vec<_> = line.split_whitespace().collect();
             completions(&words).join(" ")
@@ -311,16 +314,16 @@ mod tests {
         );
         assert_eq!(after("src fc00::/16 verdict"), "forward punt drop");
         assert!(after("reason").starts_with("ipv6_header "));
-        assert_eq!(after("src"), "", "an address is the operator's to know");
+        assert_eq!(after("src"), "", "addresses are not completed");
         assert!(after("port").split(' ').any(|name| name == "lo"));
     }
 
     #[test]
-    fn the_end_says_how_many_packets_were_told_and_how_many_were_lost() {
-        assert_eq!(end(1, 0), "1 packet told");
+    fn the_last_line_counts_shown_and_lost_packets() {
+        assert_eq!(end(1, 0), "1 packet shown");
         assert_eq!(
             end(20, 3),
-            "20 packets told; 3 more came faster than they were read"
+            "20 packets shown; 3 lost because they arrived faster than they were read"
         );
     }
 }

@@ -13,9 +13,9 @@ use crate::show::List;
 pub enum Command {
     /// Add an entry
     Add(Words),
-    /// Add an entry, or put it in the place of the one with its table and VLAN ids
+    /// Add an entry, or replace the one with the same table and VLAN ids
     Replace(Words),
-    /// Remove an entry; `dev` may be left out
+    /// Remove an entry; `dev` is optional
     Del(Words),
     /// Show all entries
     Show(List),

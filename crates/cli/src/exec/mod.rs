@@ -1,8 +1,8 @@
-//! `sidestep exec`: runs a program whose TCP and UDP sockets send by way of segments.
+//! `sidestep exec`: runs a program whose TCP and UDP sockets send through a segment list.
 //!
-//! The program takes the place of this process, so its exit code, its signals and its terminal are its own. It loads the
-//! preload library (`crates/socket`) from memory: a file without a name that stays open in it, under a path that the
-//! programs it starts can open, too.
+//! The program replaces this process and keeps its terminal, signals and exit code. It loads the
+//! preload library (`crates/socket`) from an anonymous file that stays open. Programs that it
+//! starts can open the file too.
 
 mod program;
 
@@ -26,23 +26,23 @@ use thiserror::Error;
 use crate::Outcome;
 pub use program::{Kind, Unfit, kind};
 
-/// Descriptors from here on are rarely what a script or an inherited socket uses.
+/// First descriptor for the library. Scripts and inherited sockets rarely use numbers this high.
 const DESCRIPTOR: i32 = 200;
 const PRELOAD: &str = "LD_PRELOAD";
 
 /// Arguments of `exec`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Segments in the order of travel; each packet's destination comes after the last
+    /// Segments in order of travel; the destination of each packet follows the last one
     #[arg(long, value_name = "A,B,...", required = true, value_delimiter = ',')]
     pub segs: Vec<Ipv6Addr>,
     /// Sign with this key of `ip sr hmac`
     #[arg(long, value_name = "KEYID", value_parser = clap::value_parser!(u32).range(1..))]
     pub hmac: Option<u32>,
-    /// Only what is sent to this prefix; can be repeated
+    /// Only for packets to this prefix; can be repeated
     #[arg(long, value_name = "PREFIX")]
     pub to: Vec<Ipv6Net>,
-    /// The program, and its arguments
+    /// Program and its arguments
     #[arg(
         required = true,
         trailing_var_arg = true,
@@ -53,32 +53,32 @@ pub struct Args {
     pub command: Vec<OsString>,
 }
 
-/// Why a program was not started.
+/// Error that prevents the start of a program.
 #[derive(Debug, Error)]
 pub enum ExecError {
-    /// There is no such program.
+    /// The program is not found.
     #[error("{}: no such program", .0.display())]
     NotFound(PathBuf),
-    /// It is there, and cannot be run.
+    /// The program cannot be executed.
     #[error("{}: {source}", path.display())]
     CannotRun {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// It could be run, but its sockets would not get the segments.
+    /// The program can be executed, but the library cannot act on its sockets.
     #[error("{}: {why}", path.display())]
     Unfit {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Reason.
         why: Unfit,
     },
 }
 
 impl ExecError {
-    /// The shell's exit codes: 127 for what is not found, 126 for what is and cannot be run.
+    /// Returns the exit code that a shell uses: 127 for not found, 126 for not executable.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::NotFound(_) => 127,
@@ -87,13 +87,14 @@ impl ExecError {
     }
 }
 
-/// Runs the command. Comes back only if the program was not started.
+/// Runs the command. Returns only if the program was not started.
 pub fn run(args: &Args) -> Outcome {
     if args.to.len() > PREFIXES_MAX {
         return Err(format!("--to: {} prefixes; at most {PREFIXES_MAX}", args.to.len()).into());
     }
     let header = Header::new(&args.segs, args.hmac)?;
-    // What the kernel would refuse is said here, and not by each socket of the program.
+    // If the kernel refuses the header, the error appears here and not at each socket of the
+    // program.
     let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))?;
     header.apply(&socket).map_err(SegmentsError::from)?;
     drop(socket);
@@ -112,7 +113,7 @@ pub fn run(args: &Args) -> Outcome {
         std::process::id(),
         library.as_raw_fd()
     ));
-    // Others keep their place behind ours.
+    // Other libraries stay, after this one.
     if let Some(others) = env::var_os(PRELOAD).filter(|others| !others.is_empty()) {
         preload.push(":");
         preload.push(others);
@@ -126,7 +127,7 @@ pub fn run(args: &Args) -> Outcome {
     Err(ExecError::CannotRun { path, source }.into())
 }
 
-/// The library in memory, for whoever runs in this process after us. Nobody can change it.
+/// Returns the library as a sealed file in memory, which stays open across exec.
 fn library() -> Result<OwnedFd, Box<dyn std::error::Error + Send + Sync>> {
     let file = memfd_create(c"sidestep-exec", MFdFlags::MFD_ALLOW_SEALING)?;
     let mut file = File::from(file);
@@ -136,15 +137,15 @@ fn library() -> Result<OwnedFd, Box<dyn std::error::Error + Send + Sync>> {
         | SealFlag::F_SEAL_GROW
         | SealFlag::F_SEAL_SEAL;
     fcntl(&file, FcntlArg::F_ADD_SEALS(seals))?;
-    // Where fewer descriptors are allowed, any will do.
+    // With a lower limit on descriptors, any number will do.
     let Ok(moved) = fcntl(&file, FcntlArg::F_DUPFD(DESCRIPTOR)) else {
         return Ok(file.into());
     };
-    // SAFETY: a descriptor that was made right now, and is nobody else's.
+    // SAFETY: fcntl has just returned this descriptor, and nothing else owns it.
     Ok(unsafe { std::os::fd::FromRawFd::from_raw_fd(moved) })
 }
 
-/// As text, for messages.
+/// Formats a path for messages.
 fn shown(path: &OsStr) -> String {
     path.to_string_lossy().into_owned()
 }

@@ -1,5 +1,5 @@
-//! Which file a program is, and whether it will load a library and make its system calls by it: read from its ELF headers,
-//! before anything is started.
+//! Finds the file of a program, and checks by its ELF headers whether it will load the preload
+//! library.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -15,9 +15,9 @@ use nix::unistd::{AccessFlags, access, getegid, geteuid};
 
 use super::ExecError;
 
-/// Scripts that are interpreted by scripts: as many as Linux follows (`exec_binprm`).
+/// Maximum nesting of script interpreters, as in Linux (`exec_binprm`).
 const INTERPRETERS: usize = 5;
-/// Linux reads as much of a file to see what it is (`BINPRM_BUF_SIZE`).
+/// Number of bytes that Linux reads to determine the format of a file (`BINPRM_BUF_SIZE`).
 const SCRIPT_LINE: usize = 256;
 /// LIMIT: program headers and notes that are looked at; no linker writes as many.
 const HEADERS_MAX: usize = 4096;
@@ -26,48 +26,48 @@ const S_ISUID: u32 = 0o4000;
 const S_ISGID: u32 = 0o2000;
 const S_IXGRP: u32 = 0o0010;
 
-/// Why a program would not send by way of the segments.
+/// Reason why a program's sockets would not get the segments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unfit {
-    /// It has no dynamic linker.
+    /// The program has no dynamic linker.
     Static,
-    /// It was compiled by Go.
+    /// The program was compiled by Go.
     Go,
-    /// It is for another processor or word size.
+    /// The program is for another processor or word size.
     Machine,
-    /// Its dynamic linker is another one than ours.
+    /// The dynamic linker differs.
     Linker {
-        /// Its dynamic linker.
+        /// Dynamic linker of the program.
         its: String,
-        /// Ours.
+        /// Dynamic linker of this process.
         ours: String,
     },
-    /// It runs with other privileges than who starts it.
+    /// The program runs with other privileges than its caller.
     Privileged,
 }
 
 impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Static => f.write_str("statically linked, so it loads no library that could give its sockets segments"),
-            Self::Go => f.write_str("a Go program, which makes its system calls itself, so that no library can give its sockets segments"),
-            Self::Machine => f.write_str("for another processor or word size than this sidestep, whose library it cannot load"),
-            Self::Linker { its, ours } => write!(f, "linked for another C library ({its}) than this sidestep ({ours}), whose library it cannot load"),
-            Self::Privileged => f.write_str("runs with the privileges of its file (set-user-ID, set-group-ID or capabilities), and such a program loads no library of who starts it"),
+            Self::Static => f.write_str("statically linked, so it cannot load the library that adds the segments"),
+            Self::Go => f.write_str("a Go program, which bypasses the C library, so a library cannot add the segments"),
+            Self::Machine => f.write_str("for another processor or word size, so it cannot load the library of this sidestep"),
+            Self::Linker { its, ours } => write!(f, "linked for another C library ({its}) than this sidestep ({ours}), so it cannot load its library"),
+            Self::Privileged => f.write_str("set-user-ID, set-group-ID or has file capabilities, so it loads no library of its caller"),
         }
     }
 }
 
-/// The file that `execvp` would run.
+/// Returns the file that `execvp` would run.
 pub(super) fn find(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, ExecError> {
     if name.as_bytes().contains(&b'/') {
         return may_run(Path::new(name));
     }
-    // As execvp(3) has it when there is no PATH.
+    // The default of execvp(3) without PATH.
     let path = path.map_or_else(|| OsString::from("/bin:/usr/bin"), OsStr::to_owned);
     let mut denied = None;
     for folder in env::split_paths(&path) {
-        // An empty one is the current folder.
+        // An empty entry is the current directory.
         let folder = if folder.as_os_str().is_empty() {
             Path::new(".")
         } else {
@@ -98,8 +98,8 @@ fn may_run(path: &Path) -> Result<PathBuf, ExecError> {
     Ok(path.to_owned())
 }
 
-/// Whether a program, or what interprets it, will load the library. What is no file that we know is left to the kernel,
-/// and so is what we may run and not read.
+/// Checks that a program, or its interpreter, will load the library. Files of unknown format and
+/// files that cannot be read pass the check; the kernel decides about them.
 pub(super) fn check(path: &Path) -> Result<(), ExecError> {
     let mut path = path.to_owned();
     for _ in 0..INTERPRETERS {
@@ -135,7 +135,7 @@ fn unfit(program: &Kind, ours: &Kind, privileged: bool) -> Option<Unfit> {
         let (Some(its), Some(our)) = (&program.linker, &ours.linker) else {
             return program.linker.is_none().then_some(Unfit::Static);
         };
-        // The same one may be in several places.
+        // The same linker may be installed in several places.
         let name = |path: &OsStr| Path::new(path).file_name().map(OsStr::to_owned);
         if name(its) != name(our) {
             return Some(Unfit::Linker {
@@ -147,14 +147,14 @@ fn unfit(program: &Kind, ours: &Kind, privileged: bool) -> Option<Unfit> {
     privileged.then_some(Unfit::Privileged)
 }
 
-/// What the dynamic linker will learn as `AT_SECURE`, as far as the file decides it.
+/// Returns whether the file alone makes the kernel set `AT_SECURE`.
 fn is_privileged(path: &Path, file: &File) -> bool {
     let Ok(data) = file.metadata() else {
         return false;
     };
     let (mode, user, group) = (data.mode(), geteuid().as_raw(), getegid().as_raw());
     let of_user = mode & S_ISUID != 0 && data.uid() != user;
-    // Without the execute bit it means something else.
+    // Without the execute bit, set-group-ID has another meaning.
     let of_group = mode & (S_ISGID | S_IXGRP) == S_ISGID | S_IXGRP && data.gid() != group;
     of_user || of_group || (user != 0 && has_capabilities(path))
 }
@@ -163,7 +163,7 @@ fn has_capabilities(path: &Path) -> bool {
     let Ok(path) = std::ffi::CString::new(path.as_os_str().as_bytes()) else {
         return false;
     };
-    // SAFETY: two terminated names, and no room for an answer, which is then its length.
+    // SAFETY: both names are NUL-terminated; with a size of 0 the kernel returns only the length.
     let length = unsafe {
         libc::getxattr(
             path.as_ptr(),
@@ -175,25 +175,25 @@ fn has_capabilities(path: &Path) -> bool {
     length > 0
 }
 
-/// What a file is.
+/// Format of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// An ELF file.
     Elf(Elf),
-    /// A script, and the program of its first line.
+    /// A script, with the interpreter in its first line.
     Script(OsString),
-    /// Something else.
+    /// Another format.
     Unknown,
 }
 
-/// What matters of an ELF file.
+/// Properties of an ELF file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Elf {
     /// Class, data encoding and machine.
     machine: [u8; 4],
     /// `PT_INTERP`.
     linker: Option<OsString>,
-    /// A note of Go's linker.
+    /// Whether the file has a note of Go's linker.
     go: bool,
 }
 

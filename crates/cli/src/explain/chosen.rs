@@ -1,4 +1,5 @@
-//! One of several: next hops or segment lists by the flow, policies by the DSCP; and what a binding SID is bound to.
+//! Steps that select: a next hop or segment list by flow, a policy by DSCP; and the policy of a
+//! binding SID.
 
 use sidestep_model::behavior::endpoint::Descriptor;
 use sidestep_model::grammar::route;
@@ -7,7 +8,7 @@ use sidestep_model::route::{Encap, Route};
 use super::Names;
 use super::steps::{RouteName, Step, route_name};
 
-/// The slot of a group that a flow led to.
+/// Returns the step in which a flow selected a slot of a group.
 pub(super) fn by_flow(names: Names<'_>, group: u32, route: u32) -> Step {
     let slots = names.index.groups.get(&group);
     let slots = slots.map_or(&[][..], |slots| slots);
@@ -26,7 +27,7 @@ pub(super) fn by_flow(names: Names<'_>, group: u32, route: u32) -> Step {
     }
 }
 
-/// What a DSCP led to.
+/// Returns the step in which a DSCP selected a policy.
 pub(super) fn by_dscp(names: Names<'_>, dscp: u32, route: u32) -> Step {
     let into = next_hop(names, route);
     Step::Class {
@@ -50,13 +51,13 @@ fn next_hop(names: Names<'_>, route: u32) -> Option<String> {
     Some(route::print_next_hop(next_hop, family, names.node))
 }
 
-/// The behavior of a binding SID.
+/// Returns the behavior of a binding SID.
 pub(super) fn binding<'a>(names: Names<'a>, policy: &str) -> Option<&'a Descriptor> {
     let policy = names.node.policies.defined().get(policy)?;
     Some(policy.binding().descriptor())
 }
 
-/// The encapsulation of a route; that of its first next hop if there are several.
+/// Returns the encapsulation of a route: that of the first next hop that has one.
 pub(super) fn encap(route: &Route) -> Option<&Encap> {
     route.next_hops.iter().find_map(|hop| hop.encap.as_ref())
 }

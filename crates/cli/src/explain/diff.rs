@@ -1,24 +1,24 @@
-//! What became of the headers: those of the frame that arrived beside those of the frame that left.
+//! Differences between the headers on arrival and on transmission.
 
 use super::headers::Header;
 
-/// One header, before and after.
+/// Change of one header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'a> {
-    /// In both; perhaps with other values.
+    /// In both frames, possibly with other values.
     Kept {
-        /// As it arrived.
+        /// On arrival.
         before: &'a Header,
-        /// As it left.
+        /// On transmission.
         after: &'a Header,
     },
-    /// Only in the frame that arrived.
+    /// Only in the arrived frame.
     Removed(&'a Header),
-    /// Only in the frame that left.
+    /// Only in the transmitted frame.
     Added(&'a Header),
 }
 
-/// Finds out which header is which, by the pairing in order that leaves most fields as they were.
+/// Pairs the headers in order, so that as many fields as possible stay equal.
 pub fn changes<'a>(before: &'a [Header], after: &'a [Header]) -> Vec<Change<'a>> {
     // best[i][j]: the score of the best pairing of before[i..] with after[j..].
     let mut best = vec![vec![0_usize; after.len() + 1]; before.len() + 1];
@@ -53,7 +53,7 @@ pub fn changes<'a>(before: &'a [Header], after: &'a [Header]) -> Vec<Change<'a>>
     changes
 }
 
-/// How much two headers have in common; none if they are not of one kind.
+/// Returns one plus the number of equal fields, or `None` for headers of different kinds.
 fn likeness(before: &Header, after: &Header) -> Option<usize> {
     let equal = before
         .fields
@@ -93,7 +93,7 @@ mod tests {
     const OTHER_ETHERNET: &str = "020000000012 020000000002 86dd";
 
     #[test]
-    fn an_encapsulation_adds_outer_headers_and_a_decapsulation_removes_them() {
+    fn encapsulation_adds_and_decapsulation_removes_headers() {
         let plain = format!("{ETHERNET}{INNER}");
         let outside = format!("{OTHER_ETHERNET}{OUTER}{INNER_ONE_LESS}");
         assert_eq!(
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_is_carried_whole_is_the_inner_one() {
+    fn an_encapsulated_frame_is_the_inner_frame() {
         let plain = format!("{ETHERNET}{INNER}");
         let outer = OUTER.replacen("29", "8f", 1).replacen("0050", "005e", 1);
         let carried = format!("{OTHER_ETHERNET}{outer}{ETHERNET}{INNER}");
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn an_srh_is_popped_out_of_the_middle() {
+    fn an_srh_is_removed_from_the_middle() {
         let popped = format!("{OTHER_ETHERNET}{INNER}");
         assert_eq!(
             words(SRV6, &popped),
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_is_like_itself() {
+    fn equal_frames_have_no_difference() {
         assert_eq!(
             words(SRV6, SRV6),
             ["=Ethernet", "=IPv6", "=SRH", "=UDP", "=payload"]

@@ -1,4 +1,4 @@
-//! From the packet path's trace to steps with names: prefixes, tables, behaviors, RFC sections.
+//! Conversion of a trace into steps with names: prefixes, tables, behaviors, RFC sections.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -20,75 +20,75 @@ use sidestep_model::route::{Encap, Family};
 use super::Names;
 use super::chosen::{self, encap};
 
-/// Where SR proxies are specified, and End.AM.
+/// Sections on SR proxies and End.AM.
 const DYNAMIC_PROXY: &str = "draft-ietf-spring-srv6-service-programming-00 6.2";
 const PROXIES: &str = "draft-ietf-spring-srv6-service-programming-00 6";
 const MASQUERADING: &str = "draft-ietf-spring-srv6-service-programming-00 6.4.1";
 const DESTINATION_NAT: &str = "draft-ietf-spring-srv6-service-programming-00 6.4.2";
 
-/// One step of a packet's way.
+/// One step of a packet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "step", rename_all = "snake_case")]
 pub enum Step {
-    /// A frame came in.
+    /// A frame arrived.
     Port {
         /// Ingress port.
         port: String,
         /// Bytes of the frame.
         bytes: u32,
     },
-    /// It is IP and for us.
+    /// The IP header was parsed.
     Parsed {
         /// `IPv6` or `IPv4`.
         header: &'static str,
-        /// Where the header begins in the frame.
+        /// Offset of the header in the frame.
         offset: u32,
-        /// Its destination address.
+        /// Destination address.
         destination: IpAddr,
-        /// Where that header is specified.
+        /// Section that specifies the header.
         source: &'static str,
     },
     /// A longest-prefix match.
     Lookup {
         /// The address that was looked up.
         address: IpAddr,
-        /// The tables of the rules, in their order.
+        /// Tables of the rules, in order.
         tables: Vec<String>,
-        /// What matched; none: nothing did.
+        /// Matching route, if any.
         route: Option<RouteName>,
     },
-    /// A longest-prefix match of the source address: of rules with `from`, or of routes with it.
+    /// Longest-prefix match of the source address, for rules or routes with `from`.
     Source {
         /// The address that was looked up.
         address: IpAddr,
-        /// What matched; none: nothing did.
+        /// Matching route, if any.
         route: Option<RouteName>,
     },
-    /// The packet's flow chose one of several next hops.
+    /// The flow selected one of several next hops.
     Choice {
         /// The next hop, in iproute2's words.
         next_hop: String,
-        /// The slots that lead there, and all: its share of the flows.
+        /// Slots of this next hop and slots in total: its share of the flows.
         slots: (usize, usize),
-        /// Where that is specified.
+        /// Section that specifies it.
         source: &'static str,
     },
-    /// The packet's DSCP chose what the route does with it.
+    /// The DSCP selected the route record.
     Class {
         /// The DSCP.
         dscp: u32,
-        /// What is done with it.
+        /// Selected route record.
         route: RouteName,
-        /// Where that is specified.
+        /// Section that specifies it.
         source: &'static str,
     },
     /// An endpoint behavior began.
     Behavior {
-        /// Its name.
+        /// Name.
         name: &'static str,
-        /// What it does.
+        /// Summary.
         summary: &'static str,
-        /// Where it is specified.
+        /// Section that specifies it.
         source: &'static str,
     },
     /// The next segment became the destination address.
@@ -97,95 +97,98 @@ pub enum Step {
         segments_left: (u32, u32),
         /// The destination address before, and after.
         destination: (IpAddr, IpAddr),
-        /// Where that is specified.
+        /// Section that specifies it.
         source: &'static str,
     },
     /// The next compressed SID came into the destination address.
     Compressed {
-        /// How: `NEXT-C-SID`, `REPLACE-C-SID`.
+        /// Flavor: `NEXT-C-SID` or `REPLACE-C-SID`.
         flavor: &'static str,
-        /// Segments Left and DA.Arg.Index afterwards; none: they are not looked at (NEXT-C-SID).
+        /// Segments Left and DA.Arg.Index afterwards; `None` for NEXT-C-SID, which does not use
+        /// them.
         #[serde(skip_serializing_if = "Option::is_none")]
         at: Option<(u32, u32)>,
         /// The destination address before, and after.
         destination: (IpAddr, IpAddr),
-        /// Where that is specified.
+        /// Section that specifies it.
         source: &'static str,
     },
-    /// A service sent the packet back (an SR proxy): the port has a route for it.
+    /// A service behind an SR proxy returned the packet: the port has a return path.
     Back {
-        /// What that route does.
+        /// Summary.
         summary: &'static str,
-        /// Where that is specified.
+        /// Section that specifies it.
         source: &'static str,
     },
-    /// The destination address became another one of the segment list, whose active segment stays (End.AM).
+    /// The destination address became another entry of the segment list; the active segment stays
+    /// (End.AM).
     Masquerade {
         /// Segments Left.
         segments_left: u32,
         /// The destination address before, and after.
         destination: (IpAddr, IpAddr),
-        /// Where that is specified.
+        /// Section that specifies it.
         source: &'static str,
     },
-    /// What the service made of the destination address became the last segment (End.AM, flavor NAT).
+    /// The destination address that the service wrote became the last segment (End.AM, flavor NAT).
     LastSegment {
         /// That segment.
         segment: IpAddr,
-        /// Where that is specified.
+        /// Section that specifies it.
         source: &'static str,
     },
-    /// The outer headers were compared with what a dynamic proxy has learned, which they become where they differ (End.AD).
+    /// A dynamic proxy compared the outer headers with its header set and learned any difference
+    /// (End.AD).
     Learn {
         /// Their length.
         bytes: u32,
-        /// Where that is specified.
+        /// Section that specifies it.
         source: &'static str,
     },
-    /// What a dynamic proxy has learned was put on.
+    /// A dynamic proxy added the headers that it had learned.
     Restore {
         /// Bytes of headers.
         bytes: u32,
         /// The destination address in them.
         destination: IpAddr,
-        /// Where that is specified.
+        /// Section that specifies it.
         source: &'static str,
     },
-    /// The SRH was taken out (PSP).
+    /// The SRH was removed (PSP).
     Pop {
         /// Its length.
         bytes: u32,
-        /// Where that is specified.
+        /// Section that specifies it.
         source: &'static str,
     },
-    /// The outer headers were stripped.
+    /// The outer headers were removed.
     Decapsulate {
-        /// What was inside: `IPv6`, `IPv4`, `Ethernet`.
+        /// Inner packet: `IPv6`, `IPv4` or `Ethernet`.
         inner: &'static str,
-        /// Where the inner header begins in the frame as it arrived.
+        /// Offset of the inner header in the frame on arrival.
         offset: u32,
-        /// The inner packet's destination address; none in an Ethernet frame.
+        /// Destination address of the inner packet; `None` for an Ethernet frame.
         destination: Option<IpAddr>,
     },
     /// The VLANs of a decapsulated frame were looked up (End.DX2V).
     Vlans {
         /// The VLAN table.
         table: u32,
-        /// VLAN ids of the two outermost tags; 0: none.
+        /// VLAN ids of the two outermost tags; 0 if a tag is absent.
         vids: (u16, u16),
-        /// Where that is specified.
+        /// Section that specifies it.
         source: &'static str,
     },
-    /// The HMAC of the SRH was looked at.
+    /// The HMAC of the SRH was verified.
     Hmac {
         /// HMAC Key ID.
         key: u32,
-        /// The reason that the packet is dropped for; none: it is right.
+        /// Reason of the drop; `None` if the HMAC is valid.
         wrong: Option<&'static str>,
-        /// Where that is specified.
+        /// Section that specifies it.
         source: &'static str,
     },
-    /// A headend put the packet on a list of segments.
+    /// A headend encapsulated the packet, or inserted an SRH.
     Push {
         /// The headend behavior.
         name: &'static str,
@@ -193,18 +196,18 @@ pub enum Step {
         segments: Vec<Ipv6Addr>,
         /// Source address of the outer header, if there is one.
         outer_source: Option<Ipv6Addr>,
-        /// Bytes of headers that were put on.
+        /// Bytes of the added headers.
         bytes: u32,
-        /// Where it is specified.
+        /// Section that specifies it.
         source: &'static str,
     },
-    /// The next hop was found, and the packet fits.
+    /// The next hop is resolved, and the packet fits its MTU.
     Forward {
         /// Egress port.
         port: String,
-        /// Next hop; none: the interface as such.
+        /// Next hop; `None` for a route to the interface itself.
         via: Option<IpAddr>,
-        /// Bytes of layer 3 that leave.
+        /// Length of the transmitted layer 3 packet, in bytes.
         bytes: u32,
     },
 }
@@ -212,18 +215,18 @@ pub enum Step {
 /// A route that matched.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RouteName {
-    /// Its prefix; none: the action of a rule.
+    /// Prefix; `None` for the action of a rule.
     pub prefix: Option<String>,
-    /// Its table.
+    /// Table.
     pub table: Option<String>,
-    /// All of it, in iproute2's words.
+    /// The route in iproute2 syntax.
     pub words: String,
-    /// The neighbor on its link that the address is.
+    /// Neighbor on the link with this address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub neighbor: Option<IpAddr>,
 }
 
-/// Names what the trace says.
+/// Returns the steps of a trace, with names.
 pub(super) fn steps(names: Names<'_>, trace: &[Trace]) -> Vec<Step> {
     let mut destination = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
     trace
@@ -232,7 +235,7 @@ pub(super) fn steps(names: Names<'_>, trace: &[Trace]) -> Vec<Step> {
         .collect()
 }
 
-/// `destination`: that of the current header, kept from step to step.
+/// Returns the step of one event. `destination` is the destination address of the current header.
 fn step(names: Names<'_>, event: &Trace, destination: &mut IpAddr) -> Option<Step> {
     let Trace { a, b, .. } = *event;
     Some(match event.kind {
@@ -240,7 +243,7 @@ fn step(names: Names<'_>, event: &Trace, destination: &mut IpAddr) -> Option<Ste
             port: names.port(a),
             bytes: b,
         },
-        // A frame that a service sent back, as the next step says.
+        // A frame that a service returned; the next step reports it.
         SIDESTEP_TRACE_PARSED if a == 0 => return None,
         SIDESTEP_TRACE_PARSED => {
             let (header, source, family) = match a {
@@ -318,12 +321,12 @@ fn step(names: Names<'_>, event: &Trace, destination: &mut IpAddr) -> Option<Ste
                 bytes: b,
             }
         }
-        // A newer packet path may report more than this knows.
+        // A newer packet path may report other events.
         _ => return None,
     })
 }
 
-/// Which route an address was looked up to, and in which tables.
+/// Returns the lookup step: the tables and the matching route.
 fn lookup(names: Names<'_>, event: &Trace, destination: IpAddr) -> Step {
     let view = names.index.views.get(&event.a);
     let tables = view.map_or_else(Vec::new, |view| {
@@ -336,7 +339,7 @@ fn lookup(names: Names<'_>, event: &Trace, destination: IpAddr) -> Step {
     }
 }
 
-/// Which route the source chose among those of one destination.
+/// Returns the step in which the source address selected a route.
 fn source(names: Names<'_>, event: &Trace, destination: IpAddr) -> Step {
     Step::Source {
         address: address(event.address, family_of(names, event, destination)),
@@ -344,18 +347,18 @@ fn source(names: Names<'_>, event: &Trace, destination: IpAddr) -> Step {
     }
 }
 
-/// That of the view that was looked up in, if it is still known.
+/// Returns the family of the view, or of the destination if the view is gone.
 fn family_of(names: Names<'_>, event: &Trace, destination: IpAddr) -> Family {
     let view = names.index.views.get(&event.a);
     view.map_or(Family::of(&destination), |view| view.family)
 }
 
-/// What an SR proxy did.
+/// Returns the step of an SR proxy.
 fn of_proxy(event: &Trace, destination: &mut IpAddr) -> Step {
     let next = address(event.address, Family::V6);
     match event.kind {
         SIDESTEP_TRACE_RETURN => Step::Back {
-            summary: "sent back by a service, to the proxy of this port",
+            summary: "returned by a service to the proxy of this port",
             source: PROXIES,
         },
         SIDESTEP_TRACE_MASQUERADE | SIDESTEP_TRACE_DEMASQUERADE => Step::Masquerade {
@@ -399,7 +402,7 @@ fn compressed(event: &Trace, destination: (IpAddr, IpAddr)) -> Step {
 
 fn behavior(names: Names<'_>, route: u32) -> Step {
     let info = names.index.routes.get(&route);
-    // Of several next hops each may have a behavior of its own.
+    // Each of several next hops can have its own behavior.
     let encap = info.and_then(|info| match &info.next_hop {
         Some(chosen) => chosen.encap.as_ref(),
         None => info.route.as_ref().and_then(encap),
@@ -456,14 +459,14 @@ pub(super) fn route_name(names: Names<'_>, index: u32) -> RouteName {
         None if info.is_none() => RouteName {
             prefix: None,
             table: None,
-            words: "a route that has been removed since".into(),
+            words: "a route that has since been removed".into(),
             neighbor: None,
         },
         None => RouteName {
             prefix: None,
             table: None,
             words: match names.index.leads.get(&index) {
-                Some(Leads::BySource) => "that depends on the source address".into(),
+                Some(Leads::BySource) => "depends on the source address".into(),
                 Some(Leads::Next) => "other tables".into(),
                 None => "the action of a rule".into(),
             },
@@ -472,7 +475,7 @@ pub(super) fn route_name(names: Names<'_>, index: u32) -> RouteName {
     }
 }
 
-/// The name of a table, as `ip` prints it.
+/// Returns the name of a table, as `ip` prints it.
 pub(crate) fn table(id: TableId) -> String {
     match id {
         TableId::DEFAULT => "default".into(),
@@ -482,13 +485,14 @@ pub(crate) fn table(id: TableId) -> String {
     }
 }
 
-/// The VLAN ids in the key of a VLAN table: 12 bits of each 16 (`datapath/behavior/end_dx2v.h`).
+/// Returns the VLAN ids in the key of a VLAN table: 12 of each 16 bits
+/// (`datapath/behavior/end_dx2v.h`).
 fn vlan_ids(key: [u8; 16]) -> (u16, u16) {
     let id = |at: usize| u16::from_be_bytes([key[at], key[at + 1]]) & 0xfff;
     (id(0), id(2))
 }
 
-/// An address of a trace: network order, IPv4 in the first four bytes.
+/// Converts an address of a trace: network byte order, IPv4 in the first four bytes.
 fn address(bytes: [u8; 16], family: Family) -> IpAddr {
     match family {
         Family::V6 => Ipv6Addr::from(bytes).into(),

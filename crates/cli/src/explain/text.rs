@@ -1,4 +1,4 @@
-//! An explanation for people.
+//! Explanations as text.
 //!
 //! ```text
 //!   lookup       fc0f::1 in local, main
@@ -18,11 +18,11 @@ use super::headers::{Header, Value};
 use super::{Explanation, Outcome, RouteName, Step, Why};
 use crate::style::{Ink, Style};
 
-/// Width of the words at the left of a step.
+/// Width of the label of a step.
 const LABEL: usize = 12;
 /// Width of a header's name.
 const HEADER: usize = 10;
-/// Width of the name of a field that has a line of its own.
+/// Width of the name of a field that has its own line.
 const FIELD: usize = 13;
 
 /// Prints steps, headers and verdict, each line indented by two.
@@ -52,7 +52,7 @@ pub fn print(out: &mut dyn Write, explanation: &Explanation, style: Style) -> io
     }
 }
 
-/// Prints headers, and what became of them: `+` added, `-` removed, `old -> new` changed.
+/// Prints headers and their changes: `+` added, `-` removed, `old -> new` changed.
 pub fn print_headers(
     out: &mut dyn Write,
     before: &[Header],
@@ -155,7 +155,7 @@ fn words(step: &Step) -> (&str, String, &str) {
             source,
         } => (
             "next hop",
-            format!("{next_hop}, by the flow: {own} of {all} slots lead there"),
+            format!("{next_hop}, selected by the flow: {own} of {all} slots"),
             source,
         ),
         Step::Class {
@@ -205,7 +205,7 @@ fn words(step: &Step) -> (&str, String, &str) {
             let text = format!("learned headers of {bytes} bytes, destination {destination}");
             ("restore", text, source)
         }
-        Step::Back { summary, source } => ("back", (*summary).to_owned(), source),
+        Step::Back { summary, source } => ("return path", (*summary).to_owned(), source),
         Step::Masquerade {
             segments_left,
             destination: (before, after),
@@ -219,7 +219,7 @@ fn words(step: &Step) -> (&str, String, &str) {
         }
         Step::Hmac { key, wrong, source } => {
             let text = match wrong {
-                None => format!("key {key}: right"),
+                None => format!("key {key}: valid"),
                 Some(reason) => format!("key {key}: {reason}"),
             };
             ("hmac", text, source)
@@ -269,14 +269,14 @@ fn words(step: &Step) -> (&str, String, &str) {
     }
 }
 
-/// Where in the containers of the segment list a REPLACE-C-SID is.
+/// Formats the position of a REPLACE-C-SID in the segment list.
 fn container_text(at: Option<(u32, u32)>) -> String {
     at.map_or_else(String::new, |(left, index)| {
         format!("segments left {left}, index {index}, ")
     })
 }
 
-/// VLAN ids in the words of a VLAN table.
+/// Formats VLAN ids in the syntax of `sidestep vlan`.
 fn vids_text(vids: (u16, u16)) -> String {
     match vids {
         (0, _) => "untagged".into(),
@@ -297,16 +297,17 @@ fn route_words(route: &RouteName) -> String {
     }
 }
 
-/// A field on a line of its own: those whose values are long. The others share one.
+/// Returns whether a field has its own line because its values are long. The other fields share
+/// lines.
 fn is_long(header: &Header, name: &str) -> bool {
     matches!(name, "source" | "destination") || matches!(header.field(name), Some(Value::List(_)))
 }
 
-/// Rows of a header: the name of a field, or none for those that share a line, and the values.
+/// Printer for the rows of a header.
 struct Rows<'a> {
     out: &'a mut dyn Write,
     style: Style,
-    /// What stands in front of the first row.
+    /// Prefix of the first row.
     title: String,
     ink: Ink,
 }
@@ -326,7 +327,7 @@ impl Rows<'_> {
     }
 }
 
-/// A header that is in both frames: the values that changed as `before -> after`.
+/// Prints a header of both frames, with changed values as `before -> after`.
 fn kept(out: &mut dyn Write, style: Style, before: &Header, after: &Header) -> io::Result<()> {
     let mut rows = Rows {
         out,
@@ -372,7 +373,7 @@ fn kept(out: &mut dyn Write, style: Style, before: &Header, after: &Header) -> i
     share_lines(&mut rows, &short)
 }
 
-/// A header that is in one of the frames only.
+/// Prints a header of only one of the frames.
 fn whole(
     out: &mut dyn Write,
     style: Style,
@@ -401,7 +402,7 @@ fn whole(
     share_lines(&mut rows, &short)
 }
 
-/// The entry of the Segment List that Segments Left points to.
+/// Returns the index that Segments Left points to.
 fn active(srh: &Header) -> Option<u64> {
     match srh.field("segments left") {
         Some(Value::Number(number)) => Some(*number),
@@ -409,7 +410,7 @@ fn active(srh: &Header) -> Option<u64> {
     }
 }
 
-/// The segments in the order of travel, so from the list's end, with their index.
+/// Prints the segments with their index in order of travel, which is from the end of the list.
 fn segment_list(
     rows: &mut Rows,
     segments: impl DoubleEndedIterator<Item = String> + ExactSizeIterator,
@@ -426,7 +427,7 @@ fn segment_list(
     Ok(())
 }
 
-/// Prints the short fields, as many on a line as are easily read.
+/// Prints the short fields, four on a line.
 fn share_lines(rows: &mut Rows, fields: &[String]) -> io::Result<()> {
     for some in fields.chunks(4) {
         rows.row(&some.join(", "))?;

@@ -1,6 +1,8 @@
-//! Captures as they are read: pcap and pcapng, one packet after the other, in memory that does not grow with the file.
+//! Captures as they are read: pcap and pcapng, one packet after the other, in memory that does not
+//! grow with the file.
 //!
-//! What is wrong with a file is said with the offset of the byte where it is wrong; all packets before that are given.
+//! What is wrong with a file is said with the offset of the byte where it is wrong; all packets
+//! before that are given.
 
 use std::io::{self, Read};
 use std::ops::Range;
@@ -16,8 +18,8 @@ use pcap::Pcap;
 use pcapng::Pcapng;
 use source::Source;
 
-/// LIMIT: bytes of one packet record, and of one pcapng block that is looked into. libpcap writes no packet above
-/// 256 KiB.
+/// LIMIT: bytes of one packet record, and of one pcapng block that is looked into. libpcap writes
+/// no packet above 256 KiB.
 pub const BLOCK_MAX: u32 = 1 << 20;
 /// `LINKTYPE_ETHERNET` (<https://www.tcpdump.org/linktypes.html>).
 pub const LINK_TYPE_ETHERNET: u16 = 1;
@@ -31,7 +33,8 @@ pub enum CaptureError {
     /// It is a capture, but not a right one.
     #[error("damaged at byte {offset}: {problem}")]
     Damaged {
-        /// Where, from the start of the file: the field that is wrong, or the start of the block that is cut short.
+        /// Where, from the start of the file: the field that is wrong, or the start of the block
+        /// that is cut short.
         offset: u64,
         /// What is wrong there.
         problem: String,
@@ -159,7 +162,8 @@ impl<R: Read> CaptureReader<R> {
         Ok(reader)
     }
 
-    /// The next packet; none at the end of the file. After an error there is nothing more to be read.
+    /// The next packet; none at the end of the file. After an error there is nothing more to be
+    /// read.
     pub fn next_packet(&mut self) -> Result<Option<Packet<'_>>, CaptureError> {
         let (record, interfaces) = match &mut self.format {
             Format::Pcap(pcap) => {

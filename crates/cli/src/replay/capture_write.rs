@@ -1,5 +1,5 @@
-//! Captures as they are written: one pcapng section with an interface for each port of the node, nanoseconds,
-//! little-endian.
+//! Writing of captures: one pcapng section with an interface for each port of the node, in
+//! nanoseconds, little-endian.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -18,21 +18,21 @@ const IF_TSRESOL: u16 = 9;
 
 /// `if_tsresol`: 10^-9 seconds.
 const NANOSECONDS: u8 = 9;
-/// What tcpdump writes: nothing is cut.
+/// Snap length that tcpdump writes; it truncates nothing.
 const SNAP_LENGTH: u32 = 262_144;
 
-/// A capture that is being written.
+/// Writer of a capture.
 pub struct CaptureWriter<W: Write> {
     out: W,
     /// Interface index of the node to interface number of the file.
     interfaces: BTreeMap<u32, u32>,
-    /// The block that is being put together.
+    /// Buffer for the current block.
     block: Vec<u8>,
 }
 
 impl<W: Write> CaptureWriter<W> {
-    /// Writes what stands in front of the packets. `ports`: interface index and name, in the order in which they are
-    /// to be in the file.
+    /// Writes the section header and the interfaces. `ports` has the index and name of each
+    /// interface, in the order of the file.
     pub fn new<'a>(out: W, ports: impl IntoIterator<Item = (u32, &'a str)>) -> io::Result<Self> {
         let mut writer = Self {
             out,
@@ -120,7 +120,8 @@ impl<W: Write> CaptureWriter<W> {
     }
 }
 
-/// Appends an option, padded to 4 bytes. An interface name that is too long for the format does not exist.
+/// Appends an option, padded to 4 bytes. An interface name that is too long for the format does not
+/// exist.
 fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
     let value = &value[..value.len().min(usize::from(u16::MAX))];
     body.extend(code.to_le_bytes());

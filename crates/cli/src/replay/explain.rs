@@ -1,4 +1,4 @@
-//! `--explain`: one captured packet, told step by step; with `-j` one line of JSON for each.
+//! `--explain`: every step of each captured packet, as text or as one line of JSON.
 
 use std::io::{self, Write};
 
@@ -32,7 +32,7 @@ struct NotReplayedLine<'a> {
     not_replayed: &'a str,
 }
 
-/// How packets are explained.
+/// Output format of explanations.
 #[derive(Clone, Copy, Debug)]
 pub struct Printer {
     /// JSON instead of text.
@@ -42,7 +42,7 @@ pub struct Printer {
 }
 
 impl Printer {
-    /// A packet that came in by `port`.
+    /// Prints a packet with the ingress `port`.
     pub fn packet(
         self,
         out: &mut dyn Write,
@@ -66,7 +66,7 @@ impl Printer {
         writeln!(out)
     }
 
-    /// A packet that was not replayed, and why not.
+    /// Prints a packet that was not replayed, with the reason.
     pub fn not_replayed(
         self,
         out: &mut dyn Write,

@@ -1,5 +1,5 @@
-//! `sidestep replay`: captured packets through the native target, with the tables that the same node would have in the
-//! kernel. Needs no privileges and no interfaces.
+//! `sidestep replay`: runs captured packets through the native target, with the tables that the
+//! node would have in the kernel. It needs no privileges and no interfaces.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -23,112 +23,112 @@ use capture_write::CaptureWriter;
 use explain::{Printer, json_line};
 use report::{NotReplayed, Report};
 
-/// Bytes that are read and written at a time.
+/// Size of the file buffers, in bytes.
 const BUFFER: usize = 1 << 18;
 
 /// Arguments of `replay`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The node: a YAML file with its ports, neighbors, routes and rules
+    /// Node file (YAML) with ports, neighbors, routes and rules
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
-    /// The capture to replay: pcap or pcapng, of Ethernet
+    /// Capture to replay: pcap or pcapng with Ethernet frames
     #[arg(long = "in", value_name = "FILE")]
     pub input: PathBuf,
-    /// Where forwarded packets go: pcapng, one interface for each port [default: they are only counted]
+    /// Write forwarded packets to a pcapng file, one interface per port [default: count only]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// The port that all packets come in by [default: the name of the interface in the pcapng file]
+    /// Ingress port of all packets [default: the interface name in the pcapng file]
     #[arg(long, value_name = "NAME")]
     pub port: Option<String>,
-    /// Tell the way of each packet step by step, with RFC sections
+    /// Print every step of each packet, with RFC sections
     #[arg(long)]
     pub explain: bool,
-    /// JSON: with --explain one line for each packet; the report is the last line
+    /// Print JSON; with --explain, one line per packet and the report as the last line
     #[arg(short, long)]
     pub json: bool,
 }
 
-/// Why a replay cannot go on.
+/// Error that ends a replay.
 #[derive(Debug, Error)]
 pub enum ReplayError {
-    /// The capture is wrong.
+    /// The capture is invalid.
     #[error("{}: {source}", .path.display())]
     Capture {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error in it.
         source: CaptureError,
     },
-    /// It is not known where a packet comes in.
+    /// The ingress port of a packet is unknown.
     #[error("{}: packet {packet} (byte {offset}): {problem}; the ports of the node are {ports}", .path.display())]
     UnknownPort {
         /// The capture.
         path: PathBuf,
         /// Number of the packet, from 1.
         packet: u64,
-        /// Its offset.
+        /// Offset in the file.
         offset: u64,
-        /// What the capture says, and what to do.
+        /// Content of the capture, and advice.
         problem: String,
-        /// The ports there are.
+        /// Ports of the node.
         ports: String,
     },
-    /// `--port` names none.
+    /// `--port` names no port.
     #[error("--port {given}: no such port; the ports of the node are {ports}")]
     NoSuchPort {
-        /// As given.
+        /// The name.
         given: String,
-        /// The ports there are.
+        /// Ports of the node.
         ports: String,
     },
-    /// The node has no tables.
+    /// The node cannot be compiled.
     #[error("{}: {source}", .path.display())]
     Compile {
         /// The node file.
         path: PathBuf,
-        /// Why.
+        /// Error of the compiler.
         source: CompileError,
     },
-    /// The output would destroy the input.
-    #[error("{}: is both --in and --out", .0.display())]
+    /// The output would overwrite the input.
+    #[error("{}: the same file for --in and --out", .0.display())]
     SameFile(PathBuf),
-    /// A file was not opened or written.
+    /// A file cannot be opened or written.
     #[error("{}: {source}", .path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// Standard output was not written.
+    /// Standard output cannot be written.
     #[error("standard output: {0}")]
     Stdout(#[from] io::Error),
 }
 
-/// A node that packets are run through.
+/// A node with the packets that it has processed.
 pub struct Replay {
     node: Node,
     compiled: Compiled,
     native: Native,
-    /// All packets come in here.
+    /// Ingress port of all packets, if one is given.
     port: Option<IfIndex>,
     packets: u64,
     not_replayed: [NotReplayed; 2],
 }
 
-/// What is done with each packet beside counting it.
+/// Outputs for each packet.
 pub struct Sinks<'a, W: Write> {
-    /// Where forwarded packets go.
+    /// Output for forwarded packets.
     pub capture: Option<CaptureWriter<W>>,
-    /// Where explanations go.
+    /// Output for explanations.
     pub explain: Option<(Printer, &'a mut dyn Write)>,
 }
 
 impl<W: Write> Sinks<'_, W> {
-    /// Explains a packet, if that is wanted. A reader that has seen enough (`| head`) does not stop the capture from
-    /// being written.
-    fn tell(
+    /// Explains a packet, if requested. If the reader closes standard output (`| head`), the
+    /// capture is still written.
+    fn explain(
         &mut self,
         print: impl FnOnce(Printer, &mut dyn Write) -> io::Result<()>,
     ) -> Result<(), ReplayError> {
@@ -187,7 +187,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         },
     };
     let result = replay.all(&mut reader, &mut sinks, &args.input, &out_path);
-    // What was right before an error is kept and told.
+    // Results up to the error are kept and reported.
     let finished = sinks
         .capture
         .map_or(Ok(()), |capture| capture.finish().map(drop));
@@ -204,7 +204,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
 }
 
 impl Replay {
-    /// Compiles the node. `port`: where all packets come in; none: the capture says it. `config`: for error messages.
+    /// Compiles the node. `port` is the ingress port of all packets; without it, the capture names
+    /// the port. `config` is the path for error messages.
     pub fn new(node: Node, port: Option<&str>, config: &Path) -> Result<Self, ReplayError> {
         let port = match port {
             None => None,
@@ -236,7 +237,7 @@ impl Replay {
         })
     }
 
-    /// A capture to be written, with the ports of the node.
+    /// Returns a writer for a capture with the ports of the node.
     pub fn writer<W: Write>(&self, out: W) -> io::Result<CaptureWriter<W>> {
         CaptureWriter::new(
             out,
@@ -247,7 +248,7 @@ impl Replay {
         )
     }
 
-    /// Runs all packets of a capture. `input` and `output` are named in errors.
+    /// Runs all packets of a capture. Error messages name `input` and `output`.
     pub fn all<R: Read, W: Write>(
         &mut self,
         reader: &mut CaptureReader<R>,
@@ -282,19 +283,20 @@ impl Replay {
                 let reason = &mut self.not_replayed[index];
                 reason.packets += 1;
                 let (reason, sentence) = (reason.reason, reason.sentence);
-                sinks.tell(|printer, out| {
+                sinks.explain(|printer, out| {
                     printer.not_replayed(out, &packet, &names.port(ingress.0), reason, sentence)
                 })?;
                 continue;
             }
             self.native.set_now(packet.timestamp.unwrap_or(0));
             let verdict = self.native.run(ingress.0, packet.data);
-            sinks.tell(|printer, out| {
+            sinks.explain(|printer, out| {
                 let explanation = Explanation::new(names, &self.native, packet.data, verdict);
                 printer.packet(out, &packet, &names.port(ingress.0), &explanation)
             })?;
             if let (Verdict::Forward { ifindex }, Some(capture)) = (verdict, &mut sinks.capture) {
-                // A packet without a time (Simple Packet Block) is given the time 0: the format wants one.
+                // A packet without a timestamp (Simple Packet Block) gets 0, because the format
+                // requires one.
                 let written =
                     capture.write(ifindex, packet.timestamp.unwrap_or(0), self.native.frame());
                 written.map_err(|source| ReplayError::File {
@@ -305,7 +307,7 @@ impl Replay {
         }
     }
 
-    /// What came of the packets so far.
+    /// Returns the report on the packets so far.
     pub fn report(&self) -> Report {
         Report::new(
             &self.node,
@@ -316,7 +318,10 @@ impl Replay {
         )
     }
 
-    /// The port that a packet of that interface comes in by, or what is wrong.
+    /// Returns the ingress port of a packet that was captured on this interface.
+    ///
+    /// # Errors
+    /// The capture does not name a port of the node.
     fn ingress(&self, interface: &Interface) -> Result<IfIndex, String> {
         if let Some(port) = self.port {
             return Ok(port);
@@ -324,13 +329,13 @@ impl Replay {
         let number = interface.number;
         let Some(name) = &interface.name else {
             return Err(format!(
-                "the capture does not name its interface {number}: say --port NAME"
+                "the capture has no name for interface {number}; use --port NAME"
             ));
         };
         match self.node.link_by_name(name) {
             Some(link) => Ok(link.ifindex),
             None => Err(format!(
-                "its interface {name:?} is no port: say --port NAME"
+                "its interface {name:?} is not a port of the node; use --port NAME"
             )),
         }
     }
@@ -345,7 +350,7 @@ fn port_names(node: &Node) -> String {
     }
 }
 
-/// Writing to `output` would write to `input`.
+/// Returns whether both paths lead to the same file.
 fn is_same_file(output: &Path, input: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let identity = |path| {

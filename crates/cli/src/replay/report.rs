@@ -1,4 +1,4 @@
-//! What came of a replay: counted, as text or as JSON.
+//! Report of a replay, as text or as JSON.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -14,25 +14,25 @@ use sidestep_model::route::Owner;
 
 use crate::tables;
 
-/// Packets that could not be replayed truthfully.
+/// Packets that cannot be replayed, by reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct NotReplayed {
     /// Stable name.
     pub reason: &'static str,
-    /// One sentence.
+    /// Explanation in one sentence.
     pub sentence: &'static str,
     /// Packets.
     pub packets: u64,
 }
 
 impl NotReplayed {
-    /// Captured with a snap length shorter than the packet.
+    /// The snap length of the capture was shorter than the packet.
     pub const TRUNCATED_CAPTURE: Self = Self {
         reason: "truncated_capture",
-        sentence: "the capture does not hold all of the packet",
+        sentence: "the capture has only a part of the packet",
         packets: 0,
     };
-    /// Longer than a frame can be.
+    /// The frame exceeds the maximum length.
     pub const FRAME_TOO_LONG: Self = Self {
         reason: "frame_too_long",
         sentence: "the frame is longer than 65549 bytes",
@@ -40,28 +40,28 @@ impl NotReplayed {
     };
 }
 
-/// What came of a replay. `packets = forwarded + punted + dropped + not replayed`, exactly.
+/// Report of a replay. `packets` is the exact sum of the four counts that follow it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Packets that were read.
     pub packets: u64,
-    /// Of them, those that left by a port.
+    /// Packets that were forwarded.
     pub forwarded: u64,
-    /// Of them, those punted to the kernel.
+    /// Packets that were punted to the kernel.
     pub punted: u64,
-    /// Of them, those dropped.
+    /// Packets that were dropped.
     pub dropped: u64,
-    /// Of them, those that were not replayed; only reasons that occurred.
+    /// Packets that were not replayed, by reason; only reasons that occurred.
     pub not_replayed: Vec<NotReplayed>,
     /// Per port.
     pub ports: Vec<PortCounters>,
-    /// Why packets were dropped or punted to the kernel; only reasons that occurred.
+    /// Reasons of drops and punts; only those that occurred.
     pub reasons: Vec<Reason>,
-    /// Per route that was met, or has an SRv6 encapsulation.
+    /// Routes that packets used, and all routes with an SRv6 encapsulation.
     pub routes: Vec<Route>,
-    /// The file that forwarded packets were written to, if any.
+    /// File with the forwarded packets, if requested.
     pub out: Option<String>,
-    /// What ended the replay before the end of the capture, if anything did.
+    /// Error that ended the replay before the end of the capture, if any.
     pub error: Option<String>,
 }
 
@@ -110,7 +110,7 @@ impl Report {
         }
     }
 
-    /// Prints tables for people.
+    /// Prints the report as tables.
     pub fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         let Self {
             packets,
@@ -122,7 +122,8 @@ impl Report {
         let skipped: u64 = self.not_replayed.iter().map(|reason| reason.packets).sum();
         write!(
             out,
-            "{packets} packets: {forwarded} forwarded, {punted} punted to the kernel, {dropped} dropped"
+            "{}: {forwarded} forwarded, {punted} punted to the kernel, {dropped} dropped",
+            tables::count(*packets, "packet"),
         )?;
         writeln!(
             out,

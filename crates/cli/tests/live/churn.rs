@@ -161,7 +161,7 @@ fn tables_after_many_changes_are_those_of_a_fresh_compile_and_constant_traffic_l
                 let next = star.run(&args);
                 assert!(
                     next.began
-                        .contains("took over what an instance that died had left"),
+                        .contains("adopted the data plane of an instance that died"),
                     "{}",
                     next.began
                 );

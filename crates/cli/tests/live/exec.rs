@@ -181,11 +181,10 @@ fn a_program_that_would_go_without_the_header_is_refused_with_the_reason() {
     )
     .expect("a file");
     fs::set_permissions(path("script"), Permissions::from_mode(0o755)).expect("its mode");
-    let statically =
-        "statically linked, so it loads no library that could give its sockets segments";
-    let go = "a Go program, which makes its system calls itself, so that no library can give its sockets segments";
+    let statically = "statically linked, so it cannot load the library that adds the segments";
+    let go = "a Go program, which bypasses the C library, so a library cannot add the segments";
     let machine =
-        "for another processor or word size than this sidestep, whose library it cannot load";
+        "for another processor or word size, so it cannot load the library of this sidestep";
     let ours = Command::new("sh")
         .args([
             "-c",
@@ -236,7 +235,7 @@ fn a_program_with_privileges_of_its_own_is_refused() {
         let (found, _, err) = told(&run(&[path.to_str().expect("UTF-8")]));
         assert_eq!(found, Some(code), "{mode:o} of {user}: {err}");
         assert_eq!(
-            err.contains("runs with the privileges of its file"),
+            err.contains("set-user-ID, set-group-ID or has file capabilities"),
             code == 126,
             "{err}"
         );

@@ -275,12 +275,12 @@ fn a_limit_that_is_none_is_refused_with_what_is_allowed() {
     };
     let star = Star::new("livelimit");
     for (word, reason) in [
-        ("prefixes", "not of the form TABLE=N"),
+        ("prefixes", "expected TABLE=N"),
         (
             "fib=9",
-            "no such table; there are prefixes, routes, groups, adjacencies, policies, route-counters",
+            "no such table; the tables are prefixes, routes, groups, adjacencies, policies, route-counters",
         ),
-        ("routes=1", "a size is a number from 2 to 16777216"),
+        ("routes=1", "the size must be a number from 2 to 16777216"),
     ] {
         let refused = output(star.router(), &["run", "--limit", word, "eth0"]);
         assert_eq!(refused.status.code(), Some(2));

@@ -59,7 +59,7 @@ fn pins_of_an_older_or_newer_version_are_replaced_under_traffic_without_a_loss()
                 let next = star.run(&args);
                 assert!(
                     next.began
-                        .contains("replaced what an instance of another version had left"),
+                        .contains("replaced the data plane of another version"),
                     "{}",
                     next.began
                 );

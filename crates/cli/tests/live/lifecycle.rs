@@ -79,7 +79,7 @@ fn ctrl_c_sigterm_and_stop_leave_nothing_on_the_interfaces_no_pin_and_no_file() 
             }
             let (status, said) = daemon.end();
             assert!(status.success(), "{mode} {way}: {status}");
-            assert_eq!(said, "detached; the kernel forwards alone again\n");
+            assert_eq!(said, "detached; forwarding is back in the kernel\n");
             let left = traces(router, &everything);
             assert!(left.are_none(), "{mode} {way}: {left:?}");
         }

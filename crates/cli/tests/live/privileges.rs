@@ -213,7 +213,7 @@ fn the_socket_is_roots_alone_unless_a_group_is_named_whose_members_may_use_it() 
         crate::support::output(star.router(), &["run", "--group", "no-such-group", "eth0"]);
     assert_eq!(unknown.status.code(), Some(2));
     assert!(
-        said(&unknown).contains("there is no such group"),
+        said(&unknown).contains("no such group"),
         "{}",
         said(&unknown)
     );

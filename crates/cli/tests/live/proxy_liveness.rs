@@ -100,7 +100,7 @@ fn a_service_that_dies_is_passed_by_or_its_packets_dropped_within_two_intervals_
     }
     let table = served.tell("route show -s");
     assert!(
-        table.contains("down, ") && table.contains("1 times down"),
+        table.contains("down, ") && table.contains("down 1 time"),
         "{table}"
     );
 

@@ -119,7 +119,7 @@ fn learned_is_shown(served: &Served, sid: &str, now: &report::ReturnPath) {
     let lines: Vec<&str> = table.lines().collect();
     let at = lines
         .iter()
-        .position(|line| line.ends_with("back by vnf1, 1 before anything was learned"))
+        .position(|line| line.ends_with("return path on vnf1, 1 before anything was learned"))
         .unwrap_or_else(|| panic!("{table}"));
     assert!(lines[at - 1].contains("fc00:5::f encap"), "{table}");
     let line = lines[at + 1].trim_start();

@@ -49,7 +49,7 @@ fn a_start_that_cannot_be_is_refused_with_its_reason_and_nothing_is_changed() {
             &["eth0", "eth9"],
             format!("port eth9: no such interface; the interfaces are {there}"),
         ),
-        (&["eth0", "eth1", "eth0"], "port eth0: named twice".into()),
+        (&["eth0", "eth1", "eth0"], "port eth0: duplicate".into()),
         (&[], "no port: name at least one interface".into()),
         (&["eth0", "lo"], "port lo: it is the loopback device".into()),
         (

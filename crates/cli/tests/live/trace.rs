@@ -267,7 +267,7 @@ fn however_a_trace_ends_the_plain_programs_come_back() {
             (status.code(), &end[..]),
             (
                 Some(1),
-                "sidestep: the daemon has ended, and the trace with it"
+                "sidestep: the daemon has exited, and the trace has ended"
             )
         );
         drop(daemon);
@@ -398,7 +398,7 @@ fn a_client_that_does_not_read_loses_samples_and_nothing_waits_for_it() {
     tracer.signal(Signal::SIGCONT);
     let (status, rest, end) = tracer.end();
     assert!(status.success(), "{status}");
-    let told = format!("{} packets told; ", rest.lines().count());
+    let told = format!("{} packets shown; ", rest.lines().count());
     assert!(end.starts_with(&told), "{end}");
     assert!(
         end.ends_with(" more came faster than they were read"),

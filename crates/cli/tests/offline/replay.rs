@@ -197,7 +197,7 @@ packet 1 (byte 80 of the capture, time 1700000000.000000007)
     assert_eq!(first, expected);
     assert!(!text.contains('\x1b'), "no terminal, no colors");
     assert!(
-        text.contains("2 packets: 2 forwarded, 0 left to the kernel, 0 dropped\n"),
+        text.contains("2 packets: 2 forwarded, 0 punted to the kernel, 0 dropped\n"),
         "{text}"
     );
     assert!(
@@ -240,7 +240,7 @@ fn compressed_sids_vlan_tables_and_proxies_are_told_of() {
         (
             "end_am",
             "end_am_back_restores_the_active_segment",
-            "  back         sent back by a service, to the proxy of this port  \
+            "  return path  returned by a service to the proxy of this port  \
              [draft-ietf-spring-srv6-service-programming-00 6]\n  \
              masquerade   segments left 1, destination 2001:db8:b::9 -> fc0a::1",
         ),
@@ -287,7 +287,7 @@ fn a_port_that_is_not_there_is_an_error_that_names_the_ports_there_are() {
     );
     let run = sidestep(&["replay", "--config", &config, "--in", &other, "-j"]);
     assert_eq!(run.status.code(), Some(1));
-    let message = "packet 2 (byte 276): its interface \"wan\\u{1b}\" is no port: say --port NAME; the ports of the node \
+    let message = "packet 2 (byte 276): its interface \"wan\\u{1b}\" is not a port of the node; use --port NAME; the ports of the node \
                    are eth0, eth1, eth2\n";
     assert!(stderr(&run).ends_with(message), "{}", stderr(&run));
     let report: Value = serde_json::from_str(&stdout(&run)).expect("JSON");
@@ -300,7 +300,7 @@ fn a_port_that_is_not_there_is_an_error_that_names_the_ports_there_are() {
         report["error"]
             .as_str()
             .expect("said")
-            .contains("is no port")
+            .contains("is not a port of the node")
     );
 
     let run = sidestep(&[
@@ -322,7 +322,7 @@ fn a_port_that_is_not_there_is_an_error_that_names_the_ports_there_are() {
     let (pcap, out) = (folder.write("in.pcap", pcap), folder.path("out.pcapng"));
     let run = sidestep(&["replay", "--config", &config, "--in", &pcap]);
     assert!(
-        stderr(&run).contains("packet 1 (byte 24): the capture does not name its interface 0"),
+        stderr(&run).contains("packet 1 (byte 24): the capture has no name for interface 0"),
         "{}",
         stderr(&run)
     );
@@ -395,8 +395,8 @@ fn a_packet_that_was_captured_in_part_is_not_replayed_but_counted() {
         (&"truncated_capture".into(), &1.into())
     );
     let run = sidestep(&["replay", "--config", &config, "--in", &input]);
-    let expected = "2 packets: 1 forwarded, 0 left to the kernel, 0 dropped, 1 not replayed\n\
-                    not replayed: 1 truncated_capture: the capture does not hold all of the packet\n";
+    let expected = "2 packets: 1 forwarded, 0 punted to the kernel, 0 dropped, 1 not replayed\n\
+                    not replayed: 1 truncated_capture: the capture has only a part of the packet\n";
     assert!(stdout(&run).starts_with(expected), "{}", stdout(&run));
 }
 
@@ -411,7 +411,7 @@ fn files_that_cannot_be_used_are_errors_of_one_line_and_nothing_is_overwritten()
     assert_eq!(run.status.code(), Some(1));
     assert_eq!(
         stderr(&run),
-        format!("sidestep: {input}: is both --in and --out\n")
+        format!("sidestep: {input}: the same file for --in and --out\n")
     );
     assert_eq!(fs::read(&input).expect("still there"), before);
 
@@ -473,7 +473,7 @@ fn check_says_what_is_wrong_with_line_and_column() {
     );
     let run = sidestep(&["check", &left]);
     assert!(
-        stdout(&run).contains("left to the kernel: fc00::/16"),
+        stdout(&run).contains("punted to the kernel: fc00::/16"),
         "{}",
         stdout(&run)
     );

@@ -1,4 +1,5 @@
-//! pcap (draft-ietf-opsawg-pcap): a file header of 24 bytes, then records of 16 bytes and the packet.
+//! pcap (draft-ietf-opsawg-pcap): a file header of 24 bytes, then records of 16 bytes and the
+//! packet.
 //!
 //! ```text
 //!  0  Magic Number: byte order and unit of the timestamps
@@ -65,7 +66,8 @@ impl Pcap {
                 format!("pcap version {major}; only 2 is known"),
             ));
         }
-        // The upper bits say how long the FCS is, if there is one: behind the packet's end, so padding to us.
+        // The upper bits say how long the FCS is, if there is one: behind the packet's end, so
+        // padding to us.
         let link_type = order.u32(&header, 20) as u16;
         if link_type != LINK_TYPE_ETHERNET {
             return Err(CaptureError::LinkType {

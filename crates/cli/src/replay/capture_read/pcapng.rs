@@ -1,7 +1,8 @@
-//! pcapng (draft-ietf-opsawg-pcapng): blocks of type, length, body and the length again, all multiples of 4 bytes.
+//! pcapng (draft-ietf-opsawg-pcapng): blocks of type, length, body and the length again, all
+//! multiples of 4 bytes.
 //!
-//! Looked into are the Section Header, the Interface Description and the three blocks that hold a packet; all others are
-//! passed over, whatever their size.
+//! Looked into are the Section Header, the Interface Description and the three blocks that hold a
+//! packet; all others are passed over, whatever their size.
 
 use std::io::Read;
 
@@ -99,7 +100,8 @@ impl Pcapng {
         Ok(None)
     }
 
-    /// Reads the next block up to its end; its body is in `buffer` if it is of a kind that is looked into.
+    /// Reads the next block up to its end; its body is in `buffer` if it is of a kind that is
+    /// looked into.
     fn read_block<R: Read>(
         &mut self,
         source: &mut Source<R>,
@@ -248,7 +250,8 @@ impl Pcapng {
         self.packet(block, body, interface, 4)
     }
 
-    /// The Packet Block, obsolete since 2004: its interface number has 16 bits, and a count of drops beside it.
+    /// The Packet Block, obsolete since 2004: its interface number has 16 bits, and a count of
+    /// drops beside it.
     fn obsolete(&self, block: &Block, body: &[u8]) -> Result<Record, CaptureError> {
         let interface = self.described(block, u32::from(self.order.u16(body, 0)), 0)?;
         self.packet(block, body, interface, 4)
@@ -327,7 +330,8 @@ impl Pcapng {
     }
 }
 
-/// Where in `body` the packet is. `start`: its first byte; `length_at`: the field that says its length.
+/// Where in `body` the packet is. `start`: its first byte; `length_at`: the field that says its
+/// length.
 fn data(
     block: &Block,
     body: &[u8],

@@ -41,7 +41,8 @@ impl<R: Read> Source<R> {
         Ok(length)
     }
 
-    /// Fills `buffer` with all of what begins at `start`, where `what` says in words what that is and how long.
+    /// Fills `buffer` with all of what begins at `start`, where `what` says in words what that is
+    /// and how long.
     pub(super) fn read_all(
         &mut self,
         buffer: &mut [u8],

@@ -231,8 +231,8 @@ fn pcapng_is_read_with_sections_of_both_byte_orders_and_all_packet_blocks() {
     assert_eq!(packets, expected);
 }
 
-/// Cuts `file` behind every byte: the packets that are whole are read; then there is nothing wrong where a record ends
-/// (`ends`), and an error with the offset of the record elsewhere.
+/// Cuts `file` behind every byte: the packets that are whole are read; then there is nothing wrong
+/// where a record ends (`ends`), and an error with the offset of the record elsewhere.
 fn cut_at_every_byte(file: &[u8], ends: &[usize]) {
     let (whole, error) = read(file);
     assert!(error.is_none(), "{error:?}");

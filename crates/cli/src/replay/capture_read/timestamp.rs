@@ -22,8 +22,8 @@ impl Resolution {
         }
     }
 
-    /// `ticks` units after `offset` seconds (`if_tsoffset`); finer units than nanoseconds are cut off. None before
-    /// 1970 and after 2554, which 64 bits of nanoseconds cannot say.
+    /// `ticks` units after `offset` seconds (`if_tsoffset`); finer units than nanoseconds are cut
+    /// off. None before 1970 and after 2554, which 64 bits of nanoseconds cannot say.
     pub(super) fn nanoseconds(self, ticks: u64, offset: i64) -> Option<u64> {
         let ticks = i128::from(ticks);
         let nanoseconds = match self {
