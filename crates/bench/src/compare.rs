@@ -1,9 +1,9 @@
-//! Two reports of the same measurements: what has become faster or slower, and how sure that is.
+//! Compares two reports of the same measurements: faster or slower points with their significance.
 //!
-//! A point has changed if its mean moved by more than a threshold, and Welch's test over its rounds finds the difference
-//! too large for chance, with the number of points that were looked at taken into account (see
-//! [`statistics::false_discovery`]). Rounds of one run cannot show what differs between runs, such as another machine or
-//! a busier neighbor: [`differences`] says what is known of that.
+//! A point has changed if its mean moved by more than a threshold and Welch's test over its rounds
+//! is significant, corrected for the number of points ([`statistics::false_discovery`]). Rounds of
+//! one run do not show differences between runs, such as another machine or a busier neighbor.
+//! [`differences`] lists the known ones.
 
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ use crate::report::{machine, table};
 use crate::result::{Better, Cell, Kind, Point, Refusal, Report, Scale, Section, Series};
 use crate::statistics::{self, Summary, Welch};
 
-/// What counts as a change.
+/// Thresholds of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Bounds {
     /// Smallest relative change of the mean, as a share.
@@ -30,7 +30,7 @@ impl Default for Bounds {
     }
 }
 
-/// What became of a point.
+/// Result for a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
@@ -49,11 +49,11 @@ pub enum Outcome {
 /// One point of both reports.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict<'a> {
-    /// Of the second report.
+    /// Value in the second report.
     pub section: &'a Section,
-    /// Of the second report.
+    /// Value in the second report.
     pub series: &'a Series,
-    /// Of the second report.
+    /// Value in the second report.
     pub point: &'a Point,
     /// Mean of the rounds in the first report, in the unit of the section's axis upwards.
     pub before: f64,
@@ -61,7 +61,7 @@ pub struct Verdict<'a> {
     pub after: f64,
     /// How sure it is that the means differ, 0 to 1; none if it cannot be said.
     pub confidence: Option<f64>,
-    /// What that means.
+    /// Meaning of the change.
     pub outcome: Outcome,
 }
 
@@ -72,22 +72,23 @@ impl Verdict<'_> {
     }
 }
 
-/// Two reports, point by point. What was published is left out.
+/// Two reports, point by point. Published figures are skipped.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison<'a> {
-    /// Of all points that both reports measured, in the second one's order.
+    /// Points of both reports, in the second one's order.
     pub verdicts: Vec<Verdict<'a>>,
-    /// What only the first report measured, in its order.
+    /// Points of the first report only, in its order.
     pub gone: Vec<Lone<'a>>,
-    /// What only the second measured.
+    /// Points of the second report only.
     pub new: Vec<Lone<'a>>,
-    /// What the second tells that could not be measured, of those whom the first measured, and the first does not.
+    /// Points that failed in the second report and not in the first.
     pub failed: Vec<&'a Refusal>,
-    /// Distributions of both reports: nothing is said of them, since their steps are not measured one by one.
+    /// Distributions of both reports. They are not compared, since their steps are not independent
+    /// measurements.
     pub distributions: Vec<Lone<'a>>,
 }
 
-/// What was measured in one of the reports, or is told of no point.
+/// Distributions of one report, and series without points.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lone<'a> {
     /// The picture.
@@ -129,7 +130,8 @@ pub fn compare<'a>(before: &'a Report, after: &'a Report, bounds: Bounds) -> Com
     }
 }
 
-/// Refusals of the second report alone. Of a point of several runs some may have failed: what is left then looks as good as ever.
+/// Refusals of the second report alone. Some runs of a point may have failed. The others alone
+/// would hide it.
 fn failed<'a>(before: &Report, after: &'a Report) -> impl Iterator<Item = &'a Refusal> {
     after.refusals.iter().filter(|it| {
         let series = before.sections.iter().flat_map(|section| &section.series);
@@ -142,7 +144,7 @@ fn failed<'a>(before: &Report, after: &'a Report) -> impl Iterator<Item = &'a Re
     })
 }
 
-/// What of program, machine and setup is not the same in both, in words: figures are then not of one kind.
+/// Returns the differences of program, machine and setup. With any, the results are not comparable.
 pub fn differences(before: &Report, after: &Report) -> Vec<String> {
     let (one, other) = (facts(before), facts(after));
     let names = one.iter().chain(&other).map(|(name, _)| name);
@@ -152,7 +154,7 @@ pub fn differences(before: &Report, after: &Report) -> Vec<String> {
             let mut facts = facts.iter();
             facts.find(|(its, _)| its == name).map(|(_, fact)| fact)
         });
-        // An engine that only one report has is told by its points.
+        // An engine of only one report shows by its points.
         let one_sided = then.is_none() || now.is_none();
         let of_stranger =
             one_sided && engine_of(name).is_some_and(|it| !(is_of(&one, it) && is_of(&other, it)));
@@ -237,7 +239,8 @@ struct Pair<'b, 'a> {
     series: &'a Series,
     before: &'b Point,
     after: &'a Point,
-    /// What either report can tell apart, as a share: what all rounds fall into is no change, however sure it is.
+    /// Resolution of either report, as a share. A smaller difference is no change, however
+    /// significant.
     resolution: Option<f64>,
 }
 

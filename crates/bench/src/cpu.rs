@@ -24,7 +24,7 @@ pub fn on<T: Send>(cpu: usize, closure: impl FnOnce() -> T + Send) -> T {
     done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Moves this process, and what it will start, off these processors, unless it may use no others.
+/// Moves this process and its children off these CPUs, unless no others are allowed.
 pub fn leave(cpus: &[usize]) {
     let mut rest = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
     let left = cpus.iter().all(|&cpu| rest.unset(cpu).is_ok());

@@ -1,5 +1,5 @@
-//! Huge pages for those who need them set aside; given back at the end. What a killed run could not give back, the next one does: who
-//! has changed the pool, and what it was before, stands in a note in `/run`.
+//! Huge pages for those who need them set aside; given back at the end. A note in `/run` records
+//! who changed the pool and its previous size, so that the next run restores it after a kill.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -7,12 +7,12 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 const FOLDER: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
-/// Where the note is, while the pool is not what it was.
+/// Path of the note while the pool is changed.
 const NOTE: &str = "/run/sidestep-bench-huge-pages";
 /// Bytes of one.
 const PAGE: u64 = 2 << 20;
 
-/// The pool of 2 MiB pages. Dropping it puts the pool back to what it was.
+/// The pool of 2 MiB pages. Dropping it restores the pool.
 #[derive(Debug)]
 pub struct HugePages {
     folder: PathBuf,
@@ -34,8 +34,8 @@ impl HugePages {
         pool
     }
 
-    /// Makes the pool longer until so many bytes are free, and some to spare; as far as the kernel lets it, and not with
-    /// more than half of the memory that the machine has left. Without root it stays as it is.
+    /// Enlarges the pool until this number of bytes and a reserve are free, if the kernel allows
+    /// it. Uses at most half of the machine's free memory. Without root it stays as it is.
     pub fn have_free(&self, bytes: u64) {
         let free = self.read("free_hugepages").unwrap_or(0);
         let wanted = (bytes / PAGE * 5 / 4 + 32).saturating_sub(free);
@@ -43,7 +43,7 @@ impl HugePages {
         if wanted == 0 || room == 0 {
             return;
         }
-        // What nobody could put back is not changed.
+        // Do not change the pool if it cannot be restored.
         let Ok(mut file) = locked(&self.note) else {
             return;
         };
@@ -51,7 +51,8 @@ impl HugePages {
             return;
         };
         let there = Note::read(&mut file);
-        // Who was first puts it back, to what it was before both, unless somebody else has changed it since.
+        // The first run restores the size from before both, unless another process has changed it
+        // since.
         let (pid, started) = match there {
             Some(there) if !there.is_dead() => (there.pid, there.started),
             _ => (std::process::id(), this),
@@ -68,18 +69,19 @@ impl HugePages {
             return;
         }
         let _ = self.set(note.raised);
-        // The kernel sets aside what it can.
+        // The kernel reserves as many pages as it can.
         if let Some(raised) = self.length() {
             let _ = Note { raised, ..note }.write(&mut file);
         }
     }
 
-    /// Pages that nobody uses.
+    /// Unused pages.
     pub fn free() -> u64 {
         read(Path::new(FOLDER), "free_hugepages").unwrap_or(0)
     }
 
-    /// Puts the pool back to what it was, if there is a note of such a one. A pool that somebody else has changed since is theirs.
+    /// Restores the pool if there is a note. A pool that another process changed since is not
+    /// touched.
     fn put_back(&self, whose: fn(&Note) -> bool) {
         if !self.note.exists() {
             return;
@@ -100,7 +102,8 @@ impl HugePages {
         let _ = fs::remove_file(&self.note);
     }
 
-    /// Pages of the pool. Surplus pages go with the program that has them: a pool that somebody else has just given back.
+    /// Pages of the pool. Surplus pages disappear with their user: another process has just
+    /// restored the pool.
     fn length(&self) -> Option<u64> {
         let all = self.read("nr_hugepages")?;
         Some(all.saturating_sub(self.read("surplus_hugepages").unwrap_or(0)))
@@ -121,7 +124,7 @@ impl Drop for HugePages {
     }
 }
 
-/// Who has made the pool longer.
+/// The process that enlarged the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Note {
     pid: u32,
@@ -177,8 +180,8 @@ impl Note {
     }
 }
 
-/// When a process began, in ticks since the machine did (`starttime` of `proc_pid_stat(5)`); none if there is none of that number,
-/// or nobody has waited for it yet.
+/// Start time of a process in ticks since boot (`starttime` of `proc_pid_stat(5)`). `None` if it
+/// does not exist or is a zombie.
 fn started(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name before may hold anything.
@@ -187,14 +190,14 @@ fn started(pid: u32) -> Option<u64> {
     fields.nth(18)?.parse().ok().filter(|_| is_there)
 }
 
-/// The note's file, made if need be, which nobody else has meanwhile.
+/// Opens and locks the note's file, and creates it if needed.
 fn locked(path: &Path) -> io::Result<File> {
     loop {
         let mut options = File::options();
         let file = options.read(true).write(true).create(true).truncate(false);
         let file = file.open(path)?;
         file.lock()?;
-        // Whoever had it before may have removed it.
+        // The previous holder may have removed it.
         let (held, there) = (file.metadata()?, fs::metadata(path));
         if there.is_ok_and(|there| (there.dev(), there.ino()) == (held.dev(), held.ino())) {
             return Ok(file);
@@ -223,7 +226,7 @@ mod tests {
     /// Where it finds pool and note.
     const PLACE: &str = "SIDESTEP_TEST_HUGE_PAGES";
 
-    /// A pool of so many pages that is no kernel's.
+    /// A fake pool with this number of pages.
     fn pool(pages: u64) -> tempfile::TempDir {
         let folder = tempfile::tempdir().expect("folder");
         let files = [

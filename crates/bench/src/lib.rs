@@ -1,14 +1,14 @@
 //! The benchmark, `sidestep-bench`: measurements, and the reports made of them.
 //!
-//! - [`campaign`]: engines and behaviors, as one YAML file asks for it.
+//! - [`campaign`]: measurements of engines and behaviors from one YAML file.
 //! - [`commands`]: the command line.
 //! - [`compare`]: two results of the same measurements.
-//! - [`fib`]: prefix tables, ours and others'.
-//! - [`progress`]: how far a measurement is.
+//! - [`fib`]: prefix tables of Sidestep and others.
+//! - [`progress`]: progress of a measurement.
 //! - [`report`]: a result as a page, pictures and tables.
 //! - [`result`]: the form of `report.json`, from which every picture and table is made.
-//! - [`search`]: how fast a system can be sent to before it loses packets.
-//! - [`statistics`]: what is said of repeated measurements.
+//! - [`search`]: the highest rate without loss.
+//! - [`statistics`]: statistics of repeated measurements.
 
 pub mod campaign;
 pub mod commands;

@@ -46,7 +46,7 @@ pub fn this() -> Machine {
     }
 }
 
-/// What the processors have done since the machine began, in ticks of all of them together (`/proc/stat`, proc(5)).
+/// CPU time since boot in ticks, summed over all CPUs (`/proc/stat`, proc(5)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticks {
     all: u64,
@@ -55,7 +55,7 @@ pub struct Ticks {
 }
 
 impl Ticks {
-    /// Until now; none where nobody tells.
+    /// Reads the current values. `None` if they are not available.
     pub fn now() -> Option<Self> {
         Self::of(&fs::read_to_string("/proc/stat").ok()?)
     }
@@ -63,7 +63,7 @@ impl Ticks {
     fn of(stat: &str) -> Option<Self> {
         let words = stat.lines().next()?.strip_prefix("cpu ")?;
         let ticks = words.split_whitespace().map(str::parse);
-        // What guests of this machine do is in the first of them already.
+        // The first value includes guest time.
         let ticks: Vec<u64> = ticks.take(STEAL + 1).collect::<Result<_, _>>().ok()?;
         Some(Self {
             all: ticks.iter().sum(),
@@ -100,7 +100,7 @@ fn mitigations(folder: &Path) -> BTreeMap<String, String> {
     states.collect()
 }
 
-/// What is in a file, without the line end; none if it is not there or empty.
+/// Returns the content of a file without the line end, or `None` if it is missing or empty.
 fn word(path: impl AsRef<Path>) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())

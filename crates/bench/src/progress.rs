@@ -1,11 +1,11 @@
-//! Who waits for a measurement is told how far it is.
+//! Progress of a measurement.
 
-/// Somebody who waits.
+/// A receiver of progress.
 pub trait Progress: Send + Sync {
-    /// So many steps will be made.
+    /// Announces the number of steps.
     fn plan(&mut self, steps: usize);
     /// One begins.
     fn step(&mut self, what: &str);
-    /// So many need not be made.
+    /// Removes steps that are not needed.
     fn pass(&mut self, steps: usize);
 }

@@ -28,7 +28,7 @@ pub const HTML: &str = "report.html";
 /// A report could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file, and what the system said.
+    /// The file and the system's error.
     #[error("{}: {source}", path.display())]
     File {
         /// Which.
@@ -49,15 +49,15 @@ pub enum Error {
     Schema {
         /// Which file.
         path: PathBuf,
-        /// What it says.
+        /// Its text.
         found: u64,
     },
     /// A picture could not be drawn.
     #[error("picture {id}: {why}")]
     Picture {
-        /// Of which section.
+        /// Section.
         id: String,
-        /// What the plotting library said.
+        /// Error of the plotting library.
         why: String,
     },
 }

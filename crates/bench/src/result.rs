@@ -1,6 +1,6 @@
-//! The form of `report.json`: what was measured, where, by which command, with every single round.
+//! The format of `report.json`: measurements with machine, command and every round.
 //!
-//! Nothing here knows what was measured: a section is a set of series over an axis, whether lookups over routes or
+//! The format is generic: a section is a set of series over an axis, such as lookups over routes or
 //! packets over a sending rate. Numbers are in the unit that their axis names.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ pub const SCHEMA: u32 = 1;
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// What was measured, in a few words.
+    /// Short title of the measurement.
     pub title: String,
     /// When the run began: RFC 3339, UTC.
     pub made: String,
@@ -37,15 +37,15 @@ pub struct Report {
     pub seconds: f64,
     /// Where it ran.
     pub machine: Machine,
-    /// What has to be known to read the figures: sentences.
+    /// Remarks that a reader of the figures needs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// The pictures, in order.
     pub sections: Vec<Section>,
-    /// What is told in rows only.
+    /// Facts that appear as rows only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tables: Vec<Table>,
-    /// What was asked for and not measured, and why.
+    /// Requested points that were not measured, with reasons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refusals: Vec<Refusal>,
 }
@@ -123,7 +123,7 @@ pub enum Kind {
 /// An axis.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Axis {
-    /// What it counts.
+    /// Quantity.
     pub name: String,
     /// In what; empty for a plain number.
     pub unit: String,
@@ -132,7 +132,7 @@ pub struct Axis {
     /// Where the better ones are; none if there is no better.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub better: Option<Better>,
-    /// Values that are closer to each other than this share of them are told apart by chance; none if it is not known.
+    /// Relative resolution: closer values do not differ significantly. `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<f64>,
 }
@@ -141,9 +141,9 @@ pub struct Axis {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Better {
-    /// Such as nanoseconds.
+    /// Unit, such as nanoseconds.
     Lower,
-    /// Such as packets a second.
+    /// Unit, such as packets per second.
     Higher,
 }
 
@@ -159,14 +159,14 @@ pub enum Scale {
     Categories(Vec<String>),
 }
 
-/// What was measured of one subject.
+/// Measurements of one engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Series {
     /// In the legend; unique in its section.
     pub name: String,
-    /// Who or what was measured, the same word in all sections: it has the same colour in all of them.
+    /// Name of the engine. A name has the same color in all sections.
     pub subject: String,
-    /// Figures that somebody published, of other hardware.
+    /// Published figures from other hardware.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub published: bool,
     /// By rising `x`.
@@ -178,16 +178,16 @@ pub struct Series {
 pub struct Point {
     /// Where on the axis across.
     pub x: f64,
-    /// The value: median of the rounds, where nothing else is said.
+    /// Value: the median of the rounds unless stated otherwise.
     pub value: f64,
-    /// The lowest round, where nothing else is said.
+    /// The lowest round unless stated otherwise.
     pub low: f64,
     /// The highest round.
     pub high: f64,
-    /// Every round, in the order in which they ran; empty for what was published.
+    /// All rounds in the order of execution. Empty for published figures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rounds: Vec<f64>,
-    /// What is special about it.
+    /// Remarks about the point.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// By which it is found again in another report, where `x` cannot say it: that was measured, too, or is a place among others.
@@ -202,7 +202,7 @@ pub struct Table {
     pub id: String,
     /// Above the table.
     pub title: String,
-    /// What to know; may be empty.
+    /// Remarks. May be empty.
     pub note: String,
     /// Heads of the columns, units included.
     pub heads: Vec<String>,
@@ -214,16 +214,16 @@ pub struct Table {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Cell {
-    /// To be aligned as a number, and rounded for reading.
+    /// A number: aligned right, and rounded in pages.
     Number(f64),
     /// Anything else; empty for nothing.
     Text(String),
 }
 
-/// What was asked for and not measured.
+/// A requested point that was not measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// Who or what would have been measured.
+    /// Engine.
     pub subject: String,
     /// In which scenario, at which point.
     pub at: String,
@@ -272,7 +272,7 @@ impl Axis {
         }
     }
 
-    /// The same, and how close values may be to each other to be told apart, as a share.
+    /// The same with the relative resolution of values.
     #[must_use]
     pub fn resolution(self, resolution: Option<f64>) -> Self {
         Self { resolution, ..self }

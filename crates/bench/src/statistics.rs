@@ -1,4 +1,5 @@
-//! What is said of repeated measurements: location, spread, how sure, and whether two of them differ.
+//! Statistics of repeated measurements: location, spread, confidence, and significance of
+//! differences.
 //!
 //! Nothing here assumes an order of the values. Spread is that of a sample (n - 1). Quartiles and percentiles are
 //! interpolated between the two nearest values, as numpy, R and the boxes of the plots have it (type 7 of Hyndman and
@@ -7,14 +8,14 @@
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use statrs::statistics::Statistics;
 
-/// What is said of one set of values, in their unit.
+/// Statistics of one set of values, in their unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
     /// How many values.
     pub count: usize,
     /// Arithmetic mean.
     pub mean: f64,
-    /// As many values below as above.
+    /// Median.
     pub median: f64,
     /// Lowest value.
     pub low: f64,
@@ -22,7 +23,7 @@ pub struct Summary {
     pub high: f64,
     /// Median of the distances from the median: spread that outliers do not move.
     pub median_absolute_deviation: f64,
-    /// What takes two values.
+    /// Statistics that need two values.
     pub spread: Option<Spread>,
 }
 
@@ -86,7 +87,7 @@ pub struct Quartiles {
     pub third: f64,
     /// End of the upper whisker.
     pub upper_whisker: f64,
-    /// What lies beyond the whiskers, rising.
+    /// Outliers beyond the whiskers, ascending.
     pub outliers: Vec<f64>,
 }
 

@@ -10,7 +10,7 @@ use crate::datapath::nodes::vectors;
 
 /// A block or record is at least so long: there are no more packets than that.
 const RECORD_MIN: usize = 12;
-/// What the reader may keep beside the bytes of the file.
+/// Memory that the reader may use in addition to the file's bytes.
 const BUFFERED: usize = 1 << 16;
 
 /// The target.

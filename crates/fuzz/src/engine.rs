@@ -1,4 +1,5 @@
-//! What runs a [`Target`]: libFuzzer when built by `./dev fuzz` (`--cfg fuzzing`), otherwise a plain program.
+//! Runs a [`Target`]: libFuzzer if built by `./dev fuzz` (`--cfg fuzzing`), otherwise a plain
+//! program.
 //!
 //! libFuzzer comes with clang; its interface is three C functions (`LLVMFuzzerInitialize`, `LLVMFuzzerTestOneInput`,
 //! `LLVMFuzzerCustomMutator`), which [`fuzz_target`](crate::fuzz_target) defines.
@@ -11,7 +12,8 @@ use crate::Target;
 /// In the environment: a folder to write the seeds to, instead of fuzzing.
 pub const SEEDS: &str = "SIDESTEP_FUZZ_SEEDS";
 
-/// Runs the files, and those of the folders, or the seeds if there is none. What does not hold is a panic.
+/// Runs the files and the files of the folders, or the seeds without arguments. A violated property
+/// panics.
 pub fn replay<T: Target>(paths: &[String]) -> Result<usize, Box<dyn Error>> {
     let mut target = T::new();
     if paths.is_empty() {
@@ -121,7 +123,7 @@ pub mod libfuzzer {
         fn LLVMFuzzerMutate(data: *mut u8, size: usize, limit: usize) -> usize;
     }
 
-    /// If that is what was asked for.
+    /// If the arguments ask for it.
     pub fn write_seeds_and_exit<T: Target>() {
         let Some(folder) = std::env::var_os(SEEDS) else {
             return;

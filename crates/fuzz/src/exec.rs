@@ -1,7 +1,8 @@
-//! `sidestep exec`: what the preload library reads from the environment, and the ELF headers of a program.
+//! Fuzz target for `sidestep exec`: the environment variable of the preload library, and the ELF
+//! headers of a program.
 //!
-//! What the library accepts is a header that the kernel would take; a program is looked at in bounded memory and time,
-//! whatever its headers say.
+//! A header that the library accepts is valid for the kernel. Reading a program's headers takes
+//! bounded memory and time.
 
 use std::ffi::CString;
 use std::fs;

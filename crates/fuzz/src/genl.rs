@@ -1,7 +1,8 @@
-//! What the kernel answers by generic netlink: HMAC keys and the tunnel source (`SEG6`), what drivers can do (`netdev`), and how
-//! families are found.
+//! Fuzz target for generic netlink messages of the kernel: HMAC keys and the tunnel source
+//! (`SEG6`), what drivers can do (`netdev`), and how families are found.
 //!
-//! Nothing that is told panics; a secret is no longer than one may be, and a node with the keys compiles or is refused.
+//! No message panics. Secrets stay within their length limit, and a node with the keys compiles or
+//! is refused.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,9 @@
 //! Fuzzing: everything that comes in from outside, given to whoever reads it, and what must hold whatever it is.
 //!
-//! A [`Target`] is one such reader. `src/bin/` has a program for each; `./dev fuzz TARGET` builds it for libFuzzer
-//! (which learns from the covered code what to try next), starts it with the seeds that the target has, and keeps what
-//! it finds. Built in the ordinary way the same program only runs the files that it is given, and without any the seeds.
+//! A [`Target`] is one such reader. `src/bin/` has a program for each; `./dev fuzz TARGET` builds
+//! it for libFuzzer, which chooses inputs by code coverage, starts it with the target's seeds, and
+//! keeps what it finds. Built in the ordinary way the same program only runs the files that it is
+//! given, and without any the seeds.
 
 pub mod api;
 #[cfg(feature = "cli")]
@@ -20,7 +21,7 @@ pub mod words;
 use sidestep_testkit::random::Random;
 use text::Vocabulary;
 
-/// What is fuzzed.
+/// A fuzz target.
 pub trait Target {
     /// Its name: that of its program, and what `./dev fuzz` takes.
     const NAME: &'static str;
@@ -39,8 +40,8 @@ pub trait Target {
         None
     }
 
-    /// Changes an input that is no longer than `limit`, and stays so. `engine` does that without knowing what the bytes
-    /// mean.
+    /// Changes an input that is no longer than `limit`, and stays so. `engine` runs it and does not
+    /// interpret the bytes.
     fn mutate(
         &mut self,
         input: &mut Vec<u8>,

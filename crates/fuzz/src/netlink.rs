@@ -1,6 +1,6 @@
-//! What the kernel tells by rtnetlink: links, addresses, neighbors, routes and rules.
+//! Fuzz target for rtnetlink messages of the kernel: links, addresses, neighbors, routes and rules.
 //!
-//! Nothing that is told panics, and whatever node it makes compiles or is refused.
+//! No message panics, and every resulting node compiles or is refused.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -82,7 +82,8 @@ fn fixed(kind: u16) -> usize {
     }
 }
 
-/// Cuts every message and attribute that is longer than what it lies in, or shorter than its header.
+/// Repairs the length of every message and attribute that exceeds its container or is shorter than
+/// its header.
 pub(crate) fn make_lengths_fit(datagram: &mut [u8], fixed: fn(u16) -> usize) {
     let mut at = 0;
     while at + MESSAGE <= datagram.len() {
@@ -108,7 +109,7 @@ fn make_attributes_fit(bytes: &mut [u8]) {
     }
 }
 
-/// What the kernel would dump of a node.
+/// Returns the messages of a kernel dump of a node.
 fn datagram(node: &Node) -> Vec<u8> {
     let mut bytes = links(node);
     for ((dev, address), neighbor) in &node.neighbors {

@@ -1,5 +1,6 @@
-//! Frames that nobody would send in good faith, on the native target: cut, flipped, spliced, noise, and whole packets of
-//! nested headers whose fields lie. The same rules as in fuzzing, without a sanitizer, on the same frames each time.
+//! Hostile frames on the native target: truncated, with flipped bits, spliced, random, and whole
+//! packets of nested headers with wrong fields. The same rules as in fuzzing, without a sanitizer,
+//! on the same frames each time.
 
 use sidestep_datapath::FRAME_MAX;
 use sidestep_fuzz::Target;

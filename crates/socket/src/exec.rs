@@ -1,5 +1,4 @@
-//! What `sidestep exec` gives a program: a library that it loads before its own, and what that is to do, as one variable
-//! of the environment.
+//! The preload library of `sidestep exec` and its configuration in one environment variable.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -18,7 +17,7 @@ pub const VARIABLE: &str = "SIDESTEP_EXEC";
 /// LIMIT: prefixes of [`Options::to`].
 pub const PREFIXES_MAX: usize = 64;
 
-/// What the library is to do. Its [`Display`](fmt::Display) is what [`VARIABLE`] is set to.
+/// Configuration of the library. Its [`Display`](fmt::Display) is what [`VARIABLE`] is set to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// In the order of travel.
@@ -47,11 +46,11 @@ fn list(words: &[impl ToString]) -> String {
     words.join(",")
 }
 
-/// What the library makes of a text.
+/// Returns the configuration that the library parses from a text.
 #[derive(Debug)]
 pub struct Read(header::Options);
 
-/// What is wrong in a text, as the library has it.
+/// Parse error of the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
     /// Not the words of the grammar.

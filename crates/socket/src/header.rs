@@ -28,7 +28,7 @@ impl std::fmt::Debug for Header {
     }
 }
 
-/// `struct options` of `preload/options.h`, of which only its C functions know what is in it.
+/// `struct options` of `preload/options.h`. Only its C functions access the fields.
 #[derive(Debug)]
 pub(crate) struct Options(Vec<u64>);
 
@@ -130,7 +130,7 @@ impl Options {
         }
     }
 
-    /// The header, which is what the structure begins with.
+    /// The header, at the start of the structure.
     pub(crate) fn header(&self) -> Header {
         // SAFETY: `struct sidestep_srh` is the first member, and was written.
         unsafe { (*self.0.as_ptr().cast::<Header>()).clone() }

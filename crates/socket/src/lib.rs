@@ -1,8 +1,8 @@
 //! `SRv6` from applications: the socket option `IPV6_RTHDR` with a Segment Routing Header (RFC 8754), for one socket
 //! ([`set_segments`]), and for all those of a program that knows nothing of it ([`exec`], `sidestep exec`).
 //!
-//! One source for all: `include/sidestep_srh.h` writes the header. It is what C programs include, what the preload library
-//! of `sidestep exec` is compiled from, and what the functions here call.
+//! One source for all: `include/sidestep_srh.h` writes the header. C programs include it, the
+//! preload library of `sidestep exec` is compiled from it, and the functions here call it.
 //!
 //! ```no_run
 //! use std::net::{Ipv6Addr, UdpSocket};
@@ -31,7 +31,7 @@ pub use header::{Header, SEGMENTS_MAX, SIGNED_MAX};
 /// Why a socket was not given segments.
 #[derive(Debug, Error)]
 pub enum SegmentsError {
-    /// There are none.
+    /// The list is empty.
     #[error("no segment: one at least is needed")]
     None,
     /// There are too many.
@@ -50,11 +50,12 @@ pub enum SegmentsError {
     Socket(#[from] io::Error),
 }
 
-/// Has an IPv6 socket send by way of these segments, in the order of travel; the destination of its packets, which comes
-/// last, stays what the socket is connected to or told in each call. With the number of an HMAC key, packets are signed
-/// with the key that `ip sr hmac set` gave this network namespace; without such a key their HMAC is zeros.
+/// Sets the segments of an IPv6 socket, in order of travel. The final destination of its packets
+/// stays the address that the socket is connected to or that each call gives. With the number of an
+/// HMAC key, packets are signed with the key that `ip sr hmac set` gave this network namespace;
+/// without such a key their HMAC is zeros.
 ///
-/// No privilege is needed. What comes back is not affected. Called again it replaces what was set.
+/// No privilege is needed. Received packets are not affected. A second call replaces the segments.
 ///
 /// # Errors
 /// See [`SegmentsError`]. The socket is then as it was.

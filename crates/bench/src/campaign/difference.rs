@@ -1,8 +1,8 @@
-//! What is not the same in two YAML files. Comments, quotes, the order of keys are no difference.
+//! Differences between two YAML files. Comments, quotes, the order of keys are no difference.
 
 use serde_json::Value;
 
-/// Each difference: the key, what was there, what is there now. Texts that are no YAML differ as a whole.
+/// Returns each difference: key, old value, new value. Texts that are no YAML differ as a whole.
 pub fn differences(before: &str, after: &str) -> Vec<String> {
     // Where a text is wanted, `y` is one; without a type it would be YAML 1.1's `true`.
     let options = serde_saphyr::options! { strict_booleans: true };

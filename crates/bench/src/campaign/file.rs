@@ -1,5 +1,6 @@
-//! The YAML file of a campaign: its keys, and what values may be. Unknown keys, values out of range and words that occur twice
-//! are errors with line and column; what the engines say to it comes later ([`super::plan`]).
+//! The YAML file of a campaign: its keys, and what values may be. Unknown keys, values out of range
+//! and repeated words are errors with line and column. The engines check the plan later
+//! ([`super::plan`]).
 
 use serde::{Deserialize, Serialize};
 use serde_saphyr::Spanned;
@@ -14,32 +15,32 @@ use super::search::Search;
 use super::word::{FlowsWord, SizeWord};
 use crate::search::{Parameters, RATE_MAX};
 
-/// What `sidestep-bench init` writes: every key, explained.
+/// The file that `sidestep-bench init` writes, with every key explained.
 pub const TEMPLATE: &str = include_str!("template.yaml");
 
 /// Version of the campaign file that this program reads.
 pub const SCHEMA: u32 = 1;
 
-/// A campaign: what is measured, of what, and how often.
+/// A campaign: engines, cases, metrics and number of runs.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Campaign {
     schema: Spanned<u32>,
     /// Above the report.
     pub title: String,
-    /// What has to be known to read it; may be empty.
+    /// Remarks for the reader. May be empty.
     #[serde(default)]
     pub note: String,
     /// Engines of all groups that name none.
     pub engines: Vec<Spanned<String>>,
-    /// What all groups find that do not say it.
+    /// Default metrics of the groups.
     #[serde(default = "pdr")]
     pub find: Vec<Spanned<Find>>,
     #[serde(default)]
     search: Search,
     #[serde(default = "ten")]
     runs: Spanned<u32>,
-    /// What follows what.
+    /// Order of the measurements.
     #[serde(default)]
     pub order: Order,
     /// What sends.
@@ -64,7 +65,7 @@ pub struct Group {
     pub name: Spanned<String>,
     /// Above its pictures; its name if it has none.
     pub title: Option<String>,
-    /// What to know of it.
+    /// Remarks.
     #[serde(default)]
     pub note: String,
     /// Instead of the campaign's.
@@ -94,12 +95,12 @@ pub struct Group {
     pub cores: Vec<Spanned<u32>>,
     /// The behavior whose rate is 100 %.
     pub baseline: Option<Spanned<String>>,
-    /// What others measured.
+    /// Published figures.
     #[serde(default)]
     pub published: Vec<Spanned<Published>>,
 }
 
-/// What is measured of a case.
+/// A metric of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Find {
@@ -107,44 +108,46 @@ pub enum Find {
     Pdr,
     /// The highest rate at which none is lost.
     Ndr,
-    /// What comes through at the highest load.
+    /// Rate of received packets at the highest load.
     Mrr,
-    /// What comes through over the sending rate: up to 1.2 times the PDR, or at the rates that the group names.
+    /// Received rate over the sending rate: up to 1.2 times the PDR, or at the rates that the group
+    /// lists.
     Curve,
     /// How long packets take at 10, 50 and 90 % of the PDR.
     Latency,
 }
 
-/// What follows what.
+/// Order of the measurements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// Every case of every engine once, then all of them again: what the machine does meanwhile hits all alike.
+    /// Every case of every engine once, then all of them again, so that disturbances of the machine
+    /// affect all alike.
     #[default]
     Interleaved,
     /// All runs of a case of an engine, then the next.
     Sequential,
 }
 
-/// A figure that somebody published, of other hardware.
+/// A published figure from other hardware.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
     /// Where it stands.
     pub source: String,
-    /// What was measured, in the source's words.
+    /// The measured quantity, in the source's words.
     pub engine: String,
     /// The behavior it belongs to.
     pub behavior: String,
     /// Only with this size.
     pub size: Option<SizeWord>,
-    /// Only with so many segments.
+    /// Only with this number of segments.
     pub sids: Option<u32>,
-    /// Only with so many rules.
+    /// Only with this number of rules.
     pub rules: Option<u32>,
-    /// Only with so many routes.
+    /// Only with this number of routes.
     pub routes: Option<u32>,
-    /// Only with so many cores.
+    /// Only with this number of cores.
     pub cores: Option<u32>,
     /// Which rate it is.
     #[serde(default = "a_pdr")]
@@ -231,8 +234,8 @@ impl Campaign {
         }
     }
 
-    /// What does not go with several cores: a socket of AF_XDP, which sends from one CPU, and CPUs that generator, system and sink do
-    /// not share.
+    /// Checks for settings that exclude several cores: an AF_XDP socket sends from one CPU, and
+    /// generator, system and sink must share CPUs.
     fn check_cores(&self, group: &Group) -> Result<(), ConfigError> {
         let Some(cores) = group.cores.iter().find(|cores| cores.value > 1) else {
             return Ok(());
@@ -251,7 +254,8 @@ impl Campaign {
         }
     }
 
-    /// What a testbed has not: our own generator, its stamps and its CPUs.
+    /// Checks for settings that a testbed lacks: the project's own generator, its timestamps and
+    /// its CPUs.
     fn check_testbed(&self, testbed: &Spanned<Testbed>) -> Result<(), ConfigError> {
         if let Err([what, value, allowed]) = testbed.value.check() {
             return Err(wrong(testbed, what, &value, &allowed));
@@ -316,7 +320,7 @@ impl Campaign {
         self
     }
 
-    /// What a search for this is given. An NDR is a PDR whose beta is 0.
+    /// Returns the parameters of a search for this metric. An NDR is a PDR whose beta is 0.
     ///
     /// # Errors
     /// A value is out of range; [`Self::parse`] has looked.
@@ -324,7 +328,7 @@ impl Campaign {
         self.search.parameters(find)
     }
 
-    /// What a group finds.
+    /// Metrics of a group.
     pub fn finds<'a>(&'a self, group: &'a Group) -> Vec<Find> {
         let chosen = group.find.as_ref().unwrap_or(&self.find);
         let mut finds: Vec<Find> = chosen.iter().map(|find| find.value).collect();

@@ -15,9 +15,9 @@ use super::file::{Campaign, Find};
 use super::plan::Vocabulary;
 use crate::cpu;
 
-/// Every engine that there is, on the CPUs that the campaign names, otherwise on those that suit it, and for a case of several cores on
-/// the last others that this process may use. The process itself moves to the rest, if there is any. On a testbed its machines are
-/// asked what they have.
+/// Every engine that there is, on the CPUs that the campaign names, otherwise on those that suit
+/// it, and for a case of several cores on the last others that this process may use. The process
+/// itself moves to the rest, if there is any. On a testbed, its machines report their features.
 ///
 /// # Errors
 /// The campaign names a CPU that this process may not use, or a machine of its testbed cannot be had.
@@ -108,7 +108,7 @@ pub fn vocabulary() -> Vocabulary {
     }
 }
 
-/// A behavior, and who can do it here.
+/// A behavior and the engines that support it on this machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct Offer {
     /// In a campaign's spelling.
@@ -121,7 +121,7 @@ pub struct Offer {
     pub engines: Vec<(String, Option<String>)>,
 }
 
-/// What the engines of this machine can do. Nothing is set up.
+/// Returns the behaviors that the engines of this machine support. Nothing is set up.
 pub fn offers() -> Vec<Offer> {
     let engines = engine::all(&Options::default());
     let offers = kinds().into_iter().map(|kind| {
@@ -155,8 +155,9 @@ pub fn offers() -> Vec<Offer> {
     offers.collect()
 }
 
-/// Where packets are to be lost if there are too many, the generator has a CPU of its own: on one with the system it waits for it, and
-/// what is found is the rate of the loop of both. The last ones are taken: the first has most of a machine's interrupts.
+/// For trials that must lose packets under overload, the generator has a CPU of its own. On a
+/// shared CPU it waits for the system, and the result is the rate of the loop. The last ones are
+/// taken: the first has most of a machine's interrupts.
 fn suitable(campaign: &Campaign, allowed: &[usize]) -> Placement {
     let mut finds = campaign
         .groups
@@ -178,5 +179,5 @@ fn suitable(campaign: &Campaign, allowed: &[usize]) -> Placement {
     }
 }
 
-/// Of the packets that are asked about.
+/// Of the requested packets.
 const SIZE: u32 = 64;

@@ -1,5 +1,6 @@
-//! The folder of a campaign: `campaign.yaml`, as it was when it began, and `trials.jsonl`, a line for everything that was measured.
-//! Nothing in it is ever written anew: what a crash cuts off is the last line, which is then measured again.
+//! The folder of a campaign: `campaign.yaml`, as it was when it began, and `trials.jsonl`, a line
+//! for everything that was measured. Lines are only appended. A crash can truncate the last line,
+//! which is then measured again.
 //!
 //! The report is made of these two files.
 
@@ -23,16 +24,16 @@ use crate::search::Found;
 pub const SCHEMA: u32 = 1;
 /// The campaign as it was when it began.
 pub const CAMPAIGN: &str = "campaign.yaml";
-/// What was measured.
+/// Measured values.
 pub const TRIALS: &str = "trials.jsonl";
 
 /// A line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
 pub enum Record {
-    /// The campaign begins, or goes on after an interruption.
+    /// The campaign starts or resumes after an interruption.
     Begin(Box<Begin>),
-    /// What generator and sink do with nothing between them.
+    /// Rate of generator and sink without an engine.
     Ceiling {
         /// How it was sent.
         case: Case,
@@ -41,13 +42,13 @@ pub enum Record {
     },
     /// Something was found.
     Measured(Box<Measured>),
-    /// Something could not be measured. It is tried again when the campaign goes on.
+    /// Something could not be measured. It is retried when the campaign resumes.
     Failed(Failed),
     /// Everything that the campaign asks for has been tried.
     End,
 }
 
-/// What the figures after it were measured with.
+/// Setup of the following measurements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Begin {
     /// [`SCHEMA`].
@@ -67,16 +68,17 @@ pub struct Begin {
     pub quick: bool,
     /// Where.
     pub machine: Machine,
-    /// What each engine says of itself.
+    /// Facts that each engine reports.
     pub engines: BTreeMap<String, BTreeMap<String, String>>,
-    /// What is measured, and what not.
+    /// Entries of the log: measured points and failures.
     pub plan: Plan,
     /// The commands that set up each point of the plan by hand, in its order.
     pub recipes: Vec<Vec<String>>,
 }
 
 impl Begin {
-    /// What makes figures of one beginning and of another two kinds of figures: name, then, now.
+    /// Returns the differences that make results of two starts incomparable: name, old value, new
+    /// value.
     pub fn differences(&self, now: &Self) -> Vec<String> {
         let of = |begin: &Self| {
             let machine = &begin.machine;
@@ -113,8 +115,8 @@ impl Begin {
     }
 }
 
-/// What engines say of themselves, by engine and name, but for what changes while nobody has changed anything: where a queue's
-/// interrupts go, which irqbalance(1) decides anew every ten seconds.
+/// Returns the facts of the engines by engine and name. Facts that change by themselves are
+/// omitted, such as a queue's interrupt CPU, which irqbalance(1) reassigns every ten seconds.
 fn facts(engines: &BTreeMap<String, BTreeMap<String, String>>) -> BTreeMap<String, String> {
     let all = engines.iter().flat_map(|(engine, facts)| {
         let lasting = facts.iter().filter(|(name, _)| !name.ends_with(INTERRUPTS));
@@ -126,12 +128,12 @@ fn facts(engines: &BTreeMap<String, BTreeMap<String, String>>) -> BTreeMap<Strin
 /// A measurement, with all its trials.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// What was measured, of whom.
+    /// Metric and engine.
     #[serde(flatten)]
     pub point: Point,
     /// Which run, counted from 0.
     pub run: u32,
-    /// What was looked for.
+    /// Metric.
     pub find: Find,
     /// When it began: RFC 3339, UTC.
     pub at: String,
@@ -150,15 +152,15 @@ pub struct Measured {
     pub trials: Vec<Trial>,
 }
 
-/// A measurement that there is none of.
+/// A failed measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Failed {
-    /// What should have been measured, of whom.
+    /// Metric and engine of the failed measurement.
     #[serde(flatten)]
     pub point: Point,
     /// Which run, counted from 0.
     pub run: u32,
-    /// What was looked for; none if the engine could not be set up.
+    /// Metric. `None` if the engine could not be set up.
     pub find: Option<Find>,
     /// Why not.
     pub why: String,
@@ -181,7 +183,7 @@ pub enum Error {
     /// Something is there that is no campaign.
     #[error("{}: not empty, and not the folder of a campaign; choose another with -o", .0.display())]
     Foreign(PathBuf),
-    /// Somebody else measures into it.
+    /// Another process writes to it.
     #[error("{}: another `bench run` writes it", .0.display())]
     Busy(PathBuf),
     /// The campaign is another one.
@@ -189,7 +191,7 @@ pub enum Error {
     Changed {
         /// The folder's copy.
         path: PathBuf,
-        /// What is not the same: key, before, after.
+        /// Differences: key, old value, new value.
         changes: Vec<String>,
     },
     /// A line cannot be read.
@@ -207,7 +209,7 @@ pub enum Error {
     Schema {
         /// Which file.
         path: PathBuf,
-        /// What it says.
+        /// Content.
         found: u64,
     },
 }
@@ -226,7 +228,7 @@ pub fn is_campaign(folder: &Path) -> bool {
     folder.join(TRIALS).is_file()
 }
 
-/// Reads what was measured, and the campaign's text.
+/// Reads the measurements and the campaign's text.
 ///
 /// # Errors
 /// One of the files cannot be read.
@@ -242,10 +244,10 @@ pub fn read(folder: &Path) -> Result<(String, Vec<Record>), Error> {
 }
 
 impl Log {
-    /// Opens a folder for a campaign: makes it, or goes on where it was left.
+    /// Opens a folder for a campaign. Creates it or resumes it.
     ///
     /// # Errors
-    /// It is something else, another campaign's, or somebody else writes it.
+    /// It is not a campaign folder, belongs to another campaign, or another process writes to it.
     pub fn open(folder: &Path, campaign: &str) -> Result<Self, Error> {
         let at = |path: &Path| {
             let path = path.to_path_buf();
@@ -263,7 +265,7 @@ impl Log {
                 });
             }
         } else {
-            // What was begun to be written when somebody pulled the plug is not foreign.
+            // A file that a power failure left incomplete belongs to the campaign.
             let begun = copy.with_extension(BESIDE);
             for inside in fs::read_dir(folder).map_err(at(folder))? {
                 if inside.map_err(at(folder))?.path() != begun {

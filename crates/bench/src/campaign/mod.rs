@@ -1,12 +1,13 @@
-//! `sidestep-bench run`: engines, behaviors and sizes as a YAML file asks for them, measured run by run into a folder that an
-//! interruption leaves whole, and told in a [`crate::result::Report`].
+//! `sidestep-bench run`: measures engines, behaviors and sizes of a YAML file into a folder that
+//! survives interruptions, and builds a [`crate::result::Report`].
 //!
-//! - [`file`]: the YAML file; [`word`], [`search`]: some of its values; [`difference`]: what is not the same in two of them.
-//! - [`plan`]: what it comes to, and who cannot do what.
+//! - [`file`]: the YAML file; [`word`], [`search`]: some of its values; [`difference`]: differences
+//!   between two files.
+//! - [`plan`]: the resulting cases, and those that an engine does not support.
 //! - [`local`]: the engines of this machine.
 //! - [`log`]: the folder.
-//! - [`run`]: measures what the folder does not have.
-//! - [`report`]: tells it.
+//! - [`run`]: measures what is missing in the folder.
+//! - [`report`]: builds the report.
 
 pub mod difference;
 pub mod file;

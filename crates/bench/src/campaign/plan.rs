@@ -1,4 +1,5 @@
-//! What a campaign comes to: every case of every engine, who cannot do what, and how long it takes.
+//! The plan of a campaign: every case of every engine, unsupported cases, and the estimated
+//! duration.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +15,7 @@ use sidestep_testkit::engine::{Case, Engine, Flows, Size};
 
 use super::file::{Campaign, Find, Group, Order};
 
-/// The engine that is nothing: what it forwards is what generator and sink can do.
+/// The engine `nothing`: generator and sink without a system, which gives the ceiling.
 pub const CEILING_ENGINE: &str = "none";
 /// Its behavior.
 pub const CEILING: &str = "ceiling";
@@ -31,7 +32,7 @@ pub struct Vocabulary {
 pub struct Point {
     /// Name of its group.
     pub group: String,
-    /// What is measured.
+    /// Measured cases.
     pub case: Case,
     /// Of whom.
     pub engine: String,
@@ -61,12 +62,12 @@ pub struct Plan {
     pub points: Vec<Point>,
     /// Points that are not among them.
     pub refused: Vec<Refused>,
-    /// What generator and sink alone are measured with: one for each way to send.
+    /// Ceiling measurements of generator and sink, one per way to send.
     pub ceilings: Vec<Case>,
 }
 
 impl Plan {
-    /// Asks the engines what they can do. Nothing is set up.
+    /// Queries the engines for supported cases. Nothing is set up.
     ///
     /// # Errors
     /// An unknown engine or behavior, a number of segments that a behavior does not take, a case that no engine can do, a published
@@ -172,13 +173,14 @@ impl Plan {
 /// A point in one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unit<'a> {
-    /// What and of whom.
+    /// Metric and engine.
     pub point: &'a Point,
     /// Counted from 0.
     pub run: u32,
 }
 
-/// Trials that a measurement takes about, where a rate is judged by so many at most.
+/// Returns the estimated number of trials of a measurement, with at most this number of trials per
+/// rate.
 pub fn trials(find: Find, judging: u32) -> usize {
     match find {
         Find::Pdr | Find::Ndr if judging == 1 => 22,
@@ -190,7 +192,7 @@ pub fn trials(find: Find, judging: u32) -> usize {
     }
 }
 
-/// How long so many trials take about, with what is late.
+/// Returns the estimated duration of this number of trials, including late packets.
 pub fn estimated(trial: Duration, trials: usize) -> Duration {
     (trial + LATE) * trials as u32
 }
@@ -322,8 +324,8 @@ fn ceilings(points: &[Point]) -> Vec<Case> {
     cases
 }
 
-/// What the ceiling of a case is measured with: packets as long as those that are sent, with all headers that an SR endpoint gets, which
-/// cost the generator time. Of a mix the customers' packets.
+/// Returns the ceiling measurement of a case: packets of equal length with all headers that an SR
+/// endpoint receives, since headers cost the generator time. For a mix, the customers' packets.
 pub fn ceiling(of: &Case) -> Case {
     let sent = |length: u32| {
         let few = Case {
@@ -341,7 +343,7 @@ pub fn ceiling(of: &Case) -> Case {
     alike
 }
 
-/// What says of two cases whether customers' packets, flows and cores are the same.
+/// Returns a key that is equal for cases with equal customer packets, flows and cores.
 pub fn sent_alike(of: &Case) -> Case {
     let least = behavior::kind(CEILING).map_or(0, |kind| kind.least as u32);
     Case {
@@ -360,5 +362,5 @@ pub fn sent_alike(of: &Case) -> Case {
 
 const ETHERNET: usize = 14;
 
-/// What is late after a trial.
+/// Wait for late packets after a trial.
 const LATE: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! Measures what a campaign asks for and its folder does not have yet.
+//! Measures the points of a campaign that its folder does not contain yet.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -24,22 +24,23 @@ pub struct Runner<'a> {
     pub campaign: &'a Campaign,
     /// Whether it is [`Campaign::quick`].
     pub quick: bool,
-    /// What there is to measure.
+    /// Points to measure.
     pub plan: &'a Plan,
     /// All that the plan names.
     pub engines: &'a [Box<dyn Engine>],
-    /// Measures only points of which one of these is true; all if there is none.
+    /// Measures only points that match one of these patterns. Without patterns, all points.
     pub only: &'a [Pattern],
     /// Ends it early once it is set.
     pub interrupted: &'a AtomicBool,
 }
 
-/// What names some points of a plan: a part of their names, as a dry run prints them, in which `*` stands for anything.
+/// A pattern for points of a plan: a part of the name that a dry run prints, with `*` as a
+/// wildcard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern(String);
 
 impl Pattern {
-    /// Of these words.
+    /// Parses these words.
     pub fn new(text: &str) -> Self {
         Self(text.to_owned())
     }
@@ -70,10 +71,10 @@ pub enum Error {
     /// The folder cannot be used.
     #[error(transparent)]
     Log(#[from] log::Error),
-    /// What was measured there was measured otherwise.
+    /// The folder's results were measured under other conditions.
     #[error("the folder was measured otherwise: {}; go on as it began, or measure into another folder with -o", .0.join("; "))]
     Otherwise(
-        /// What is not the same: name, then, now.
+        /// Differences: name, old value, new value.
         Vec<String>,
     ),
     /// A parameter of the search.
@@ -143,7 +144,7 @@ impl Runner<'_> {
     /// Measures until everything is there or `interrupted` is set. True if everything has been tried.
     ///
     /// # Errors
-    /// The folder cannot be written. What an engine cannot do is in the log.
+    /// The folder cannot be written. The log contains the unsupported cases.
     pub fn run(&self, log: &mut Log, progress: &mut dyn Progress) -> Result<bool, Error> {
         let begin = self.begin();
         let otherwise = begun(log).map_or_else(Vec::new, |before| before.differences(&begin));
@@ -165,7 +166,7 @@ impl Runner<'_> {
         progress.plan(trials.sum::<usize>() + ceilings.len());
         match self.measure(&ceilings, &missing, log, progress) {
             Ok(()) => {
-                // Who asked for a part has not tried everything, unless the rest was there, or was tried before.
+                // A partial run is complete only if the other points exist or were tried before.
                 let all = Self { only: &[], ..*self };
                 if self.only.is_empty()
                     || all_tried
@@ -198,8 +199,8 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// What generator and sink can do with nothing between them: the best of several trials, since whatever disturbs one makes the
-    /// ceiling lower than it is.
+    /// Measures the ceiling of generator and sink: the best of several trials, since disturbances
+    /// only lower it.
     fn ceiling(&self, case: &Case, log: &mut Log) -> Result<(), Stop> {
         self.check()?;
         let duration = self.trial_length();
@@ -296,7 +297,7 @@ impl Runner<'_> {
                     found,
                     trials,
                 })))?,
-                // What else is to be found may be found all the same.
+                // The other metrics can still be measured.
                 Err(why) => self.failed(log, (point, run, Some(find)), &why, trials)?,
             }
         }
@@ -359,7 +360,8 @@ impl Runner<'_> {
         Ok(shares.iter().map(|share| pdr.rate * share).collect())
     }
 
-    /// Takes down why something is not there, after these trials. What fails because somebody wants an end is no failure.
+    /// Takes down why something is not there, after these trials. An error after an interrupt is
+    /// not a failure.
     fn failed(
         &self,
         log: &mut Log,
@@ -385,7 +387,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// What of the plan the folder does not have.
+    /// Points of the plan that the folder does not contain.
     fn missing(&self, records: &[Record]) -> Vec<(Unit<'_>, Vec<Find>)> {
         let measured = records.iter().filter_map(|record| match record {
             Record::Measured(measured) => Some((&measured.point, measured.run, measured.find)),
@@ -410,8 +412,8 @@ impl Runner<'_> {
         units.collect()
     }
 
-    /// Whether it would be measured at shares of a PDR that is 0: there is nothing to measure, and never will be. The report tells that
-    /// beside the PDR.
+    /// Whether it would be measured at shares of a PDR that is 0: there is nothing to measure, and
+    /// never will be. The report shows that next to the PDR.
     fn has_no_shares(&self, records: &[Record], unit: Unit, find: Find) -> bool {
         let group = self.group(unit.point);
         let of_pdr = group.is_some_and(|group| group.is_of_pdr(find));
@@ -472,7 +474,7 @@ impl Runner<'_> {
         all.find(|engine| engine.name() == name).map(AsRef::as_ref)
     }
 
-    /// Of a trial that stands alone: as long as all that judge a rate.
+    /// Length of a single trial: the total of the trials that judge a rate.
     fn trial_length(&self) -> Duration {
         // The file was checked when it was read.
         self.campaign
@@ -487,7 +489,7 @@ struct Trials<'a> {
     standing: &'a mut dyn Standing,
     /// Those made.
     made: &'a mut Vec<Trial>,
-    /// Told before each.
+    /// Printed before each trial.
     watch: &'a mut dyn FnMut(),
 }
 

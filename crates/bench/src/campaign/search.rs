@@ -31,7 +31,7 @@ impl Search {
         self.quick = true;
     }
 
-    /// What a search for this is given. An NDR is a PDR whose beta is 0.
+    /// Parameters of a search for this metric. An NDR is a PDR whose beta is 0.
     ///
     /// # Errors
     /// A value is out of range, with its line and column.
@@ -53,7 +53,7 @@ impl Search {
         let mut exceed = number(&self.exceed, 0.0);
         let (epsilon, trial, trials) = if self.quick {
             let epsilon = number(&self.epsilon, EPSILON).max(0.05);
-            // A trial that tells nothing of the start rate is no trial.
+            // The trial must be long enough for the start rate.
             let telling = Duration::try_from_secs_f64(packets_min(beta) / start);
             let quick = telling.unwrap_or(trial).max(QUICK);
             exceed = if exceed > 0.0 { 0.5 } else { exceed };
@@ -66,13 +66,13 @@ impl Search {
             .map_err(|why| self.refused(why, trial, start))
     }
 
-    /// What is wrong, where it was given: with these values, also of what nobody gave.
+    /// Returns the error at the place of its value. Defaults count as well.
     fn refused(&self, why: Wrong, trial: Duration, start: f64) -> ConfigError {
         let text = why.to_string();
         let (name, allowed) = text.split_once(": ").unwrap_or((&text, ""));
         let number = |at: &Option<Spanned<f64>>| refused(at.as_ref(), name, allowed);
         let error = match why {
-            // The line rate may be below the start rate that nobody gave.
+            // The line rate may be below the default start rate.
             Wrong::Start => number(&self.start).or_else(|| {
                 let at = self.line.as_ref()?;
                 Some(wrong(at, name, &START.to_string(), allowed))
@@ -106,7 +106,7 @@ fn refused<T: ToString>(
     Some(wrong(at, name, &at.value.to_string(), allowed))
 }
 
-/// Where nothing is said: packets per second, and a share of the rate.
+/// Defaults: packets per second, and a share of the rate.
 const START: f64 = 10_000.0;
 const EPSILON: f64 = 0.01;
 

@@ -1,4 +1,4 @@
-//! `sidestep-bench compare BEFORE AFTER`: what has changed between two reports.
+//! `sidestep-bench compare BEFORE AFTER`: prints the changes between two reports.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -22,10 +22,10 @@ pub struct Args {
     /// Smallest change of the mean that counts
     #[arg(long, value_name = "PERCENT", default_value_t = 3.0, value_parser = percent)]
     pub change: f64,
-    /// How many of the changes that are told may be there by chance
+    /// False-discovery rate of the reported changes
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent)]
     pub chance: f64,
-    /// The second report may have less than the first, also because measurements failed: that is told, and is no failure
+    /// Do not fail when points are missing from the second report
     #[arg(long)]
     pub partial: bool,
     /// Print the points that did not change, too
@@ -36,7 +36,7 @@ pub struct Args {
     pub json: bool,
 }
 
-/// What is printed, in this order.
+/// Parts of the output, in this order.
 const OUTCOMES: [(Found, &str, Ink); 5] = [
     (Found::Worse, "worse", Ink::Removed),
     (Found::Better, "better", Ink::Added),
@@ -59,7 +59,7 @@ struct Row {
     outcome: Found,
 }
 
-/// What one of the reports has alone, or is not compared; `at` is empty of a distribution.
+/// Points in only one report or not comparable; `at` is empty of a distribution.
 #[derive(Serialize)]
 struct Place {
     section: String,
@@ -78,8 +78,8 @@ struct Comparison {
     not_compared: Vec<Place>,
 }
 
-/// Runs the command. Points that became worse are a failure, and so are those that are gone or failed, and reports that cannot be told
-/// apart.
+/// Runs the command. The command fails if a point became worse, is missing or failed, or if the
+/// reports cannot be compared.
 pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     let (before, after) = (super::read(&args.before)?, super::read(&args.after)?);
     let bounds = Bounds {

@@ -20,10 +20,10 @@ use super::print::print;
 #[derive(Debug, clap::Args)]
 #[command(after_help = help())]
 pub struct Args {
-    /// What is measured [default: all]
+    /// Scenarios to measure [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = PossibleValuesParser::new(Scenario::ALL.map(Scenario::name)))]
     pub scenario: Vec<String>,
-    /// What Sidestep's tables are compared with [default: all]
+    /// Tables to compare with Sidestep's [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = PossibleValuesParser::new(Kind::ALL.map(|kind| kind.name)), hide_possible_values = true)]
     pub against: Vec<String>,
     /// Prefixes, one a line, also packed by gzip [default: an Internet table of 2026]
@@ -41,7 +41,7 @@ pub struct Args {
     /// Seconds that a table may take to be filled, before it is given up
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,
-    /// Where to put report.json and what is made of it: a page, pictures, tables
+    /// Folder for report.json, the page, pictures and tables
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
     /// Print JSON, as in report.json
@@ -56,7 +56,7 @@ fn help() -> String {
 
 /// Runs the command.
 pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
-    // What cannot be written is said before an hour of measuring.
+    // Report an unwritable folder before an hour of measuring.
     if let Some(folder) = &args.output {
         std::fs::create_dir_all(folder)
             .map_err(|error| format!("{}: {error}", folder.display()))?;

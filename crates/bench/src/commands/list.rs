@@ -1,4 +1,4 @@
-//! `sidestep-bench list`: engines and behaviors, and who can do what here.
+//! `sidestep-bench list`: prints engines, behaviors, and which engine supports which behavior here.
 
 use std::collections::BTreeMap;
 use std::io::Write;

@@ -88,8 +88,8 @@ fn read(path: &Path) -> Result<Report, Box<dyn Error + Send + Sync>> {
     Ok(files::read(path)?)
 }
 
-/// Has signals that end a program raise this instead, so that what was made is taken down. A program that was started by
-/// nohup(1) goes on when its terminal is closed.
+/// Makes termination signals set this flag, so that the program can clean up. A program that
+/// nohup(1) started ignores SIGHUP.
 fn take_signals(wanted: &Arc<AtomicBool>) -> io::Result<()> {
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         if !(signal == SIGHUP && is_ignored(signal)) {

@@ -22,8 +22,8 @@ pub fn print(report: &Report, out: &mut dyn Write) -> Outcome {
     tables(report, out)
 }
 
-/// What is told in rows, and what was not measured. The commands behind each point are in the report's files: on a terminal
-/// they would push everything else out of sight.
+/// Prints rows, and the points that were not measured. The commands behind each point are in the
+/// report's files: on a terminal they would push everything else out of sight.
 pub fn tables(report: &Report, out: &mut dyn Write) -> Outcome {
     let style = Style::of_stdout();
     let refusals = Some(table::refusals(&report.refusals)).filter(|table| !table.rows.is_empty());

@@ -13,7 +13,7 @@ use super::Outcome;
 pub struct Args {
     /// A report.json, the folder that holds it, or a campaign's
     pub from: PathBuf,
-    /// Where to put what is made [default: beside the report.json]
+    /// Output folder [default: the folder of report.json]
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
 }

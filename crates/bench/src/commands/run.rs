@@ -23,7 +23,7 @@ use super::print::tables;
 pub struct Args {
     /// The campaign (`sidestep-bench init` writes one)
     pub file: PathBuf,
-    /// Where to put what is measured, or to go on [default: the file's name and -results, or -quick]
+    /// Folder for results, new or to resume [default: the file's name with -results or -quick]
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
     /// Short trials, one run: whether it works here, not how fast
@@ -32,7 +32,7 @@ pub struct Args {
     /// Measure only points whose name, as -n prints it, has this in it; `*` stands for anything. May be given several times
     #[arg(long, value_name = "PATTERN")]
     pub only: Vec<String>,
-    /// Check the file, and tell what would be measured and how long that takes
+    /// Check the file and print the plan with its estimated duration
     #[arg(short = 'n', long)]
     pub dry_run: bool,
     /// Print JSON, as in report.json
@@ -114,7 +114,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     }
 }
 
-/// What a campaign would do.
+/// Plan of a campaign.
 fn tell(runner: &Runner, out: &mut dyn Write) -> Outcome {
     let plan = runner.plan;
     let chosen = || plan.points.iter().filter(|point| runner.is_chosen(point));
@@ -147,7 +147,7 @@ fn failed(records: &[Record]) -> usize {
     records.iter().filter(failed).count()
 }
 
-/// When what is there was measured.
+/// Time of the existing measurements.
 fn when(records: &[Record]) -> String {
     let times = records.iter().filter_map(|record| match record {
         Record::Begin(begin) => Some(&begin.at),

@@ -9,7 +9,7 @@ use crate::result::{Axis, Kind, Point, Refusal, Scale, Section, Series};
 pub struct Book {
     /// In the order of their first points.
     pub sections: Vec<Section>,
-    /// What was not measured.
+    /// Points that were not measured.
     pub refusals: Vec<Refusal>,
 }
 

@@ -1,4 +1,4 @@
-//! Single changes of a full table: how long one takes, and how many a second, alone and while lookups go on.
+//! Single changes of a full table: latency and rate, alone and with concurrent lookups.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -16,10 +16,10 @@ const BETWEEN: usize = 64;
 /// Lookups that are under way at a time, at most.
 const GLANCE: usize = 256;
 
-/// What single changes cost.
+/// Cost of single changes.
 #[derive(Debug)]
 pub struct Changes {
-    /// Of each change, sorted.
+    /// Times of the changes, sorted.
     pub times: Vec<Duration>,
     /// Changes a second, waiting for readers included.
     pub rate: f64,

@@ -33,7 +33,7 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Of so many bytes: a multiple of 64, at least two lines.
+    /// Size in bytes, a multiple of 64 and at least two cache lines.
     ///
     /// # Errors
     /// No memory.

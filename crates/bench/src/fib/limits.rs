@@ -1,4 +1,4 @@
-//! What the machine's memory lets a lookup take, at least.
+//! Lower bound for a lookup from the machine's memory latency.
 
 use sidestep_testkit::random::Random;
 
@@ -30,7 +30,7 @@ impl Bench<'_> {
         (14..=most).map(|power| 1 << power).collect()
     }
 
-    /// Of the memory, over the sizes in question.
+    /// Memory latency over the measured sizes.
     pub(super) fn latency(&mut self) -> Result<(), Trouble> {
         let page = Page {
             id: "memory-latency".into(),
@@ -58,7 +58,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// What ours take, beside what the memory's latency alone would.
+    /// Time of Sidestep's lookups next to the bound from memory latency.
     pub(super) fn tables(&self) -> Vec<Table> {
         let rows = self.depths.iter().map(|depth| {
             let load = self.latency_of(depth.walked as f64);
@@ -105,7 +105,8 @@ impl Bench<'_> {
         }]
     }
 
-    /// Nanoseconds of a load from so much memory, between the sizes that were measured.
+    /// Latency of a load from memory of this size in nanoseconds, interpolated between the measured
+    /// sizes.
     fn latency_of(&self, bytes: f64) -> f64 {
         let larger = self
             .latencies

@@ -1,10 +1,10 @@
 //! `sidestep-bench fib`: prefix tables, ours and others', side by side in one run.
 //!
 //! - [`plan`]: scenarios and their points; [`routes`] and [`traffic`] make tables and addresses.
-//! - [`subject`]: the tables that are measured, and how each is asked.
-//! - `point`, `threads`: what is measured at a point, round by round; `changes`: of single changes.
-//! - [`latency`]: of the memory; `limits`: what it lets a lookup take.
-//! - `book`: what was measured so far; `pages`: its pictures.
+//! - [`subject`]: the tables under test and their lookups.
+//! - `point`, `threads`: measurements of a point, round by round; `changes`: of single changes.
+//! - [`latency`]: of the memory; `limits`: the lower bound that follows for a lookup.
+//! - `book`: results so far; `pages`: its pictures.
 
 mod book;
 mod changes;
@@ -39,7 +39,7 @@ use crate::progress::Progress;
 use crate::result::{Report, SCHEMA};
 use crate::{cpu, machine};
 
-/// What is asked for.
+/// Options.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// In this order.
@@ -52,14 +52,14 @@ pub struct Options {
     pub sizes: Vec<usize>,
     /// Few small points, short rounds: whether it works, not how fast.
     pub quick: bool,
-    /// Of all random choices.
+    /// Seed of all random choices.
     pub seed: u64,
     /// How long a subject may take to be ready at a point.
     pub limit: Duration,
 }
 
 impl Options {
-    /// What makes figures of another kind.
+    /// Differences that make results incomparable.
     fn facts(&self) -> [(String, String); 2] {
         let hurry = if self.quick { ", in a hurry" } else { "" };
         let rounds = format!("{} of about {:?}{hurry}", self.rounds(), self.round());
@@ -117,14 +117,14 @@ struct Cpus {
     all: Vec<usize>,
     /// Where everything is measured.
     measured: usize,
-    /// Where lookups go on while a table is changed; the same one if there is no other.
+    /// CPU for lookups during changes. The same one if there is no other.
     other: usize,
 }
 
 /// The part of the names of namespaces that says whose they are.
 const LAB: &str = "bench";
 
-/// Measures. `interrupted` ends it early, and what was measured until then is returned.
+/// Measures. `interrupted` ends it early with the results so far.
 ///
 /// # Errors
 /// The file of routes cannot be used. Whatever else goes wrong is in the report.
@@ -134,7 +134,7 @@ pub fn run(
     progress: &mut dyn Progress,
 ) -> Result<Report, RoutesError> {
     let begun = (Instant::now(), SystemTime::now());
-    // What killed runs have left.
+    // Removes leftovers of killed runs.
     Lab::sweep_of(LAB);
     let mut machine = machine::this();
     machine.facts.extend(options.facts());

@@ -11,7 +11,7 @@ use super::routes::Route;
 pub struct Oracle(BTreeMap<u8, HashMap<u128, u32>>);
 
 impl Oracle {
-    /// Of these routes.
+    /// Returns an oracle for these routes.
     pub fn new(routes: &[Route]) -> Self {
         let mut lengths: BTreeMap<u8, HashMap<u128, u32>> = BTreeMap::new();
         for Route { prefix, hop } in routes {

@@ -1,4 +1,4 @@
-//! What is measured: scenarios, and their points.
+//! Scenarios and their points.
 
 use sidestep_fib::Prefix;
 use sidestep_testkit::random::Random;
@@ -40,7 +40,7 @@ impl Scenario {
             .find(|scenario| scenario.name() == name)
     }
 
-    /// Its sizes, unless somebody chooses others.
+    /// Default sizes.
     fn sizes(self, quick: bool) -> &'static [usize] {
         match (self, quick) {
             (Self::FullView, false) => &[10_000, 40_000, 160_000, 213_000, 500_000],
@@ -59,7 +59,7 @@ const DENSITIES: [f64; 6] = [1.0, 0.5, 0.1, 0.05, 0.01, 0.001];
 /// One table that is measured.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// Of which scenario.
+    /// Scenario.
     pub scenario: Scenario,
     /// Share of the /48s that are there.
     pub density: f64,

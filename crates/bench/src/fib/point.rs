@@ -152,7 +152,7 @@ impl Bench<'_> {
         })
     }
 
-    /// Takes those out that give another answer than the slow list, and says so.
+    /// Excludes tables whose results differ from the linear search, and reports them.
     pub(super) fn verify(
         &mut self,
         point: &plan::Point,
@@ -258,7 +258,7 @@ impl Bench<'_> {
             }
             let nothing = self.time_nothing(it.kind, addresses, range.clone(), way.order)?;
             let time = each(time, passes * range.len()) - each(nothing, range.len());
-            // Below zero where something disturbed the loop: a round that says so.
+            // Negative if a disturbance affected the loop.
             Ok(time)
         })
     }

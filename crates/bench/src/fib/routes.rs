@@ -44,10 +44,10 @@ pub enum RoutesError {
         path: PathBuf,
         /// From 1.
         line: usize,
-        /// What stands there.
+        /// Content.
         text: String,
     },
-    /// There is none.
+    /// The file is missing.
     #[error("{}: no prefix in it", path.display())]
     Empty {
         /// Which.
@@ -115,8 +115,8 @@ fn parse(path: &Path, source: impl Read) -> Result<Vec<Prefix>, RoutesError> {
     Ok(prefixes)
 }
 
-/// So many prefixes of a table, or grown from it: evenly strided where it has more; where it has fewer, each length keeps
-/// its share, and a new prefix is a sibling of one that is there, so that it lies where prefixes lie.
+/// Returns this number of prefixes of a table, or a grown table. A larger table is sampled at an
+/// even stride. A smaller one grows by siblings of its prefixes, and each length keeps its share.
 pub fn scaled(table: &[Prefix], count: usize, random: &mut Random) -> Vec<Prefix> {
     if count <= table.len() {
         return (0..count).map(|i| table[i * table.len() / count]).collect();
@@ -162,7 +162,7 @@ fn add_siblings(
     }
 }
 
-/// So many /48s from `2001:db8:a::` on, chosen from as many more as the density (above 0, up to 1) says.
+/// Returns this number of /48s from `2001:db8:a::` on, with the given density (above 0, up to 1).
 pub fn slash48(count: usize, density: f64, random: &mut Random) -> Vec<Prefix> {
     let base = 0x2001_0db8_000a_u128;
     let among = (count as f64 / density).round() as usize;
@@ -170,14 +170,15 @@ pub fn slash48(count: usize, density: f64, random: &mut Random) -> Vec<Prefix> {
     sorted(chosen.map(|n| Prefix::new((base + n as u128) << 80, 48)))
 }
 
-/// So many addresses of `2001:db8:b:0:5254:ff:fe00:0/104`: hosts of one virtual machine maker on one link.
+/// Returns this number of addresses of `2001:db8:b:0:5254:ff:fe00:0/104`: virtual machines of one
+/// vendor on one link.
 pub fn slash128(count: usize, random: &mut Random) -> Vec<Prefix> {
     let base = 0x2001_0db8_000b_0000_5254_00ff_fe00_0000_u128;
     let chosen = choose(count, 1 << 24, random);
     sorted(chosen.map(|n| Prefix::new(base + n as u128, 128)))
 }
 
-/// So many prefixes anywhere in `2000::/3`, of the lengths that a table has.
+/// Returns this number of random prefixes in `2000::/3` with the length distribution of a table.
 pub fn anywhere(table: &[Prefix], count: usize, random: &mut Random) -> Vec<Prefix> {
     let mut taken = HashSet::new();
     while taken.len() < count {
@@ -191,7 +192,7 @@ pub fn anywhere(table: &[Prefix], count: usize, random: &mut Random) -> Vec<Pref
 /// Numbers below `among`, each once.
 fn choose(count: usize, among: usize, random: &mut Random) -> Box<dyn Iterator<Item = usize>> {
     assert!(count <= among, "{count} of {among}");
-    // Those that are left out are fewer where most are chosen.
+    // If most are chosen, it is cheaper to draw the others.
     let fewer = count.min(among - count);
     let mut drawn = HashSet::with_capacity(fewer);
     while drawn.len() < fewer {

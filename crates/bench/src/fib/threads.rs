@@ -1,5 +1,6 @@
-//! Lookups of several threads at once, as the study of the kernel's scaling has it: random routes, a million lookups a
-//! thread, twelve iterations of which the quickest and the slowest do not count.
+//! Concurrent lookups of several threads, with the method of the study of the kernel's scaling:
+//! random routes, a million lookups per thread, twelve iterations without the fastest and the
+//! slowest.
 
 use std::sync::Barrier;
 use std::thread;

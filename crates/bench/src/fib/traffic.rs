@@ -41,7 +41,7 @@ pub struct Addresses {
 }
 
 impl Addresses {
-    /// So many for these routes (at least one).
+    /// Returns this number of addresses for these routes (at least one).
     pub fn draw(mix: Mix, routes: &[Route], count: usize, random: &mut Random) -> Self {
         let numbers = match mix {
             Mix::Uniform => (0..count)
@@ -73,14 +73,14 @@ impl Addresses {
         self.numbers.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no addresses.
     pub fn is_empty(&self) -> bool {
         self.numbers.is_empty()
     }
 }
 
-/// First, last and neighbors of the edges of some prefixes, and random addresses in them: what a table gets wrong if it
-/// gets anything wrong.
+/// Returns the first and last addresses of some prefixes, their neighbors, and random addresses
+/// inside. These find most errors of a table.
 pub fn edges(routes: &[Route], count: usize, random: &mut Random) -> Addresses {
     let mut numbers = Vec::with_capacity(count + 4);
     while numbers.len() < count {
@@ -90,7 +90,7 @@ pub fn edges(routes: &[Route], count: usize, random: &mut Random) -> Addresses {
         numbers.push(host(prefix, random));
     }
     numbers.truncate(count);
-    // Not what a kernel has routes of its own for: loopback, link-local, multicast.
+    // Excludes addresses for which a kernel creates routes: loopback, link-local, multicast.
     numbers.retain(|number| number >> 125 == 1);
     Addresses::of(numbers)
 }

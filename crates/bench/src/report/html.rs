@@ -123,7 +123,7 @@ fn picture(section: &Section, subjects: &Subjects) -> Markup {
     }
 }
 
-/// What the picture leaves out.
+/// Remarks on what the picture omits.
 pub fn hint(section: &Section) -> Option<String> {
     match plot::hidden(section) {
         0 => None,

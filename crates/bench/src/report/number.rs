@@ -12,7 +12,7 @@ pub fn rounded(value: f64) -> String {
     if size >= 1000.0 || value.fract() == 0.0 {
         return grouped(value);
     }
-    // What was set, not measured, has fewer: 0.2 is not 0.2000.
+    // Set values have fewer digits than measured ones: 0.2, not 0.2000.
     let exact = trimmed(&format!("{value:.9}")).to_string();
     if exact.trim_start_matches(['-', '0', '.']).len() <= 4 {
         return exact;
@@ -36,7 +36,7 @@ pub fn short(value: f64) -> String {
         size if size >= 1e3 => (1e3, "k"),
         _ => (1.0, ""),
     };
-    // Six decimals hide what the division and the axis's own steps left over.
+    // Six decimals hide rounding errors of the division and of the axis steps.
     let text = format!("{:.6}", value / divisor);
     let text = trimmed(&text);
     if text == "-0" {

@@ -25,7 +25,7 @@ use crate::result::{Axis, Kind, Scale, Section};
 
 /// Pixels across, of a picture for a wide window and for a narrow one.
 pub const WIDE: f64 = 860.0;
-/// As [`WIDE`]: what a telephone shows without making it smaller.
+/// Like [`WIDE`], for phones: the width that they show unscaled.
 pub const NARROW: f64 = 372.0;
 
 /// Pixels of the plot's own height.
@@ -34,7 +34,7 @@ const HEIGHT: f64 = 380.0;
 const ROW: f64 = 22.0;
 /// Axis, ticks and the axis's name below rows.
 const BELOW: f64 = 70.0;
-/// Pixels for a character of an axis's name, which goes on in a second line where it does not fit.
+/// Pixels per character of an axis title, which wraps to a second line.
 const CHARACTER: f64 = 16.0;
 /// As [`CHARACTER`], of an entry of the legend.
 const LEGEND_CHARACTER: f64 = 10.0;

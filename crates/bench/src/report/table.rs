@@ -3,7 +3,7 @@
 use crate::result::{Axis, Cell, Kind, Point, Refusal, Scale, Section, Series, Table};
 use crate::statistics::Summary;
 
-/// Percentiles that a distribution is told by.
+/// Percentiles that describe a distribution.
 const PERCENTILES: [(&str, f64); 6] = [
     ("median", 0.5),
     ("p90", 0.9),
@@ -40,7 +40,7 @@ pub fn overview(section: &Section) -> Option<Table> {
     })
 }
 
-/// All that is said of every point; of a distribution its percentiles.
+/// All columns of every point, and the percentiles of a distribution.
 pub fn points(section: &Section) -> Table {
     let (heads, rows) = match section.kind {
         Kind::Cdf => percentiles(section),
@@ -55,7 +55,7 @@ pub fn points(section: &Section) -> Table {
     }
 }
 
-/// One row a point, numbers in full: what a program reads.
+/// Machine-readable table: one row per point, full precision.
 pub fn raw(section: &Section) -> Table {
     let heads = [
         "x",
@@ -103,7 +103,7 @@ pub fn raw(section: &Section) -> Table {
     }
 }
 
-/// What was not measured.
+/// Points that were not measured.
 pub fn refusals(refusals: &[Refusal]) -> Table {
     let rows = refusals.iter().map(|refusal| {
         let cells = [&refusal.subject, &refusal.at, &refusal.why];
@@ -127,7 +127,7 @@ pub fn legend(series: &Series) -> String {
     }
 }
 
-/// What an axis counts, and in what.
+/// Title and unit of an axis.
 pub fn head(axis: &Axis) -> String {
     match axis.unit.as_str() {
         "" => axis.name.clone(),
@@ -200,7 +200,7 @@ fn row(section: &Section, series: &Series, point: &Point, baseline: Option<&Poin
     ]
 }
 
-/// Of a series of steps the first place where the share is reached.
+/// First position in a series of steps where the share is reached.
 fn percentiles(section: &Section) -> Rows {
     let mut heads = vec![format!("{} of", head(&section.x))];
     heads.extend(PERCENTILES.map(|(name, _)| name.to_string()));

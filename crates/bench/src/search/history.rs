@@ -1,4 +1,4 @@
-//! What is known of each rate, and which one to ask for next. What to do follows from what is known alone.
+//! Results per rate, and the choice of the next rate. The next step depends only on these results.
 
 use std::collections::BTreeMap;
 
@@ -6,22 +6,22 @@ use sidestep_testkit::traffic::trial::Trial;
 
 use super::{Bound, Found, Parameters, RATE_MAX};
 
-/// What came out at the rates that were asked for, by packets per second.
+/// Results of the requested rates, by packets per second.
 pub struct History {
     start: u64,
     line: u64,
     floor: u64,
     epsilon: f64,
-    /// How often what is found below a rate that loses has to pass.
+    /// Number of passes required for the result below a losing rate.
     passed_times: u32,
     rates: BTreeMap<u64, Seen>,
     /// By how much the next rate lies above the highest that passed, where nothing is known above it; packets per second.
     stride: Option<u64>,
-    /// How often a rate came out otherwise than before.
+    /// Number of contradicting results for a rate.
     reversed: u32,
 }
 
-/// What is known of a rate.
+/// Results of a rate.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     /// How it came out last.
@@ -34,12 +34,12 @@ struct Seen {
     delivery_ratio: f64,
 }
 
-/// What to do next.
+/// Next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// A trial at so many packets per second.
+    /// A trial at this rate in packets per second.
     Ask(u64),
-    /// Nothing: what is known is enough.
+    /// Nothing: the results suffice.
     Done(Bound),
 }
 
@@ -47,7 +47,7 @@ impl History {
     pub fn new(parameters: &Parameters) -> Self {
         let floor = parameters.floor();
         let line = parameters.line.unwrap_or(RATE_MAX).floor() as u64;
-        // What several trials let pass is no matter of chance.
+        // Several passing trials are not chance.
         let passed_times = if parameters.trials == 1 {
             PASSED_TIMES
         } else {
@@ -80,7 +80,7 @@ impl History {
         if before.is_some_and(|seen| seen.passed != passed) {
             self.reversed += 1;
         }
-        // What bounded the search from above was chance: what it really is lies further on, and most likely not far.
+        // The upper bound was chance. The real bound is higher, probably not much.
         let recovered = passed && before.is_some_and(|seen| !seen.passed);
         if recovered {
             self.stride = Some(self.width(asked));
@@ -170,7 +170,7 @@ impl History {
             || before.is_some_and(|(_, before)| seen.offered < before.offered * GROWN)
     }
 
-    /// What is known, as a result.
+    /// Converts the results of a rate.
     pub fn found(&self, bound: Bound, settled: bool) -> Found {
         let Some((rate, seen)) = self.highest_passed() else {
             return Found {
@@ -204,8 +204,9 @@ impl History {
 }
 
 impl Seen {
-    /// With the next trial, which came out the same. One that lost is no better than the next. Of those that passed what counts is
-    /// the best, and how many were as good: where the generator is the bound, whatever disturbs a trial has it offer less.
+    /// With the next trial, which came out the same. One that lost is no better than the next.
+    /// Among passing trials the best one counts, and the number of equal ones. If the generator is
+    /// the bound, a disturbance makes it offer less.
     fn and(self, next: Self, epsilon: f64) -> Self {
         let close = epsilon.max(super::PACING);
         if !next.passed {
@@ -240,8 +241,8 @@ const PASSED_TIMES: u32 = 2;
 /// nothing makes it pass.
 const LOST_TIMES: u32 = 3;
 
-/// Between rates that are closer than this, chance tells as much as the generator.
+/// Below this distance, differences between rates are noise.
 const FAR_BELOW: f64 = 0.9;
 
-/// A generator that can do more offers at least so many times as much when it is asked for more.
+/// Factor by which an unsaturated generator offers more when a higher rate is requested.
 const GROWN: f64 = 1.01;

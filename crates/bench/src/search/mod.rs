@@ -1,19 +1,21 @@
 //! How fast a system can be sent to before it loses packets: the search of `SRPerf` (Abdelsalam et al., "`SRPerf`: a Performance
 //! Evaluation Framework for IPv6 Segment Routing", 2020), and the rate that comes through at the highest load.
 //!
-//! The sending rate doubles from a start rate until packets are lost or the line rate is reached; then the interval between
-//! the highest rate that passed and the lowest above it that did not is halved until it is narrow. A rate passes if the share of
-//! packets lost is not above beta: with beta 0 what is found is the No Drop Rate, otherwise a Partial Drop Rate.
+//! The sending rate doubles from a start rate until packets are lost or the line rate is reached;
+//! then the interval between the highest rate that passed and the lowest above it that did not is
+//! halved until it is narrow. A rate passes if the share of lost packets is at most beta. With beta
+//! 0 the result is the No Drop Rate, otherwise a Partial Drop Rate.
 //!
-//! The search knows only `measure(duration, load)`: no clock, no system, no generator. What it does beyond the published one:
+//! The search knows only `measure(duration, load)`: no clock, no system, no generator. Extensions
+//! of the published algorithm:
 //!
-//! - Both ends of the last interval are measured again. What does not come out the same was chance, and the search goes on from
-//!   there: a disturbed trial costs time, not the result.
-//! - A generator that does not get to what it is asked for bounds the search, and that is said. Rates are those that were
-//!   offered, not those that were asked for.
+//! - Both ends of the last interval are measured again. If the repetition differs, the first result
+//!   was chance and the search continues from there. A disturbed trial costs time, not accuracy.
+//! - A generator that does not reach the requested rate bounds the search, and the result states
+//!   that. Rates are offered rates, not requested rates.
 //! - It ends after [`VERDICTS_MAX`] verdicts, whatever the system does.
-//! - Where trials are often disturbed, each rate may be judged by several short ones, of which some may lose more: the Goal Exceed
-//!   Ratio of RFC 9971 (`MLRsearch`). See [`Parameters::judged_by`].
+//! - On a noisy machine, several short trials can judge each rate, and some of them may exceed
+//!   beta: the Goal Exceed Ratio of RFC 9971 (`MLRsearch`). See [`Parameters::judged_by`].
 
 mod history;
 mod verdict;
@@ -30,10 +32,10 @@ use verdict::Verdict;
 /// about 20.
 pub const VERDICTS_MAX: usize = 64;
 
-/// How far from what it is asked for a generator's rate may be, as a share, without being said.
+/// Relative deviation of the offered from the requested rate that is not reported.
 pub const PACING: f64 = 0.02;
 
-/// What is searched, and how exactly.
+/// Parameters of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parameters {
     start: f64,
@@ -45,7 +47,7 @@ pub struct Parameters {
     exceed: f64,
 }
 
-/// A search cannot have such parameters: which one, and what is allowed.
+/// Error: an invalid parameter, with the allowed values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Wrong {
     /// The start rate.
@@ -63,7 +65,7 @@ pub enum Wrong {
     /// The length of a trial.
     #[error("trial: from 1 ms to 1 h")]
     Trial,
-    /// The length of a trial, beside the start rate and beta: it would tell nothing of that rate.
+    /// The trial is too short for the start rate and beta.
     #[error("trial: at least 100 packets, and 1 / beta, at the start rate")]
     Short,
     /// How many trials judge a rate.
@@ -112,17 +114,18 @@ impl Parameters {
             trials: 1,
             exceed: 0.0,
         };
-        // A rate that loses at the lowest one that anything can be told of counts as 0: that one is no higher than where it begins. A
-        // trial has whole nanoseconds.
+        // Report 0 if even the lowest measurable rate loses packets. That rate is at most the start
+        // rate. A trial has whole nanoseconds.
         if parameters.floor() as f64 > start + 1.0 {
             return Err(Wrong::Short);
         }
         Ok(parameters)
     }
 
-    /// Each rate is judged by so many trials instead of one, of which a share of `exceed` may lose more than beta: in the terms of
-    /// RFC 9971 `trials` times the trial is the Goal Duration Sum, `exceed` the Goal Exceed Ratio. What disturbs short
-    /// trials now and then, such as a host that takes the processor away for milliseconds, then moves no result.
+    /// Judges each rate by `trials` trials; a share of `exceed` may lose more than beta. In RFC
+    /// 9971, the total duration is the Goal Duration Sum, and `exceed` the Goal Exceed Ratio.
+    /// Occasional disturbances of short trials, such as steal time of milliseconds, then do not
+    /// affect the result.
     ///
     /// # Errors
     /// Which of them is not allowed.
@@ -147,7 +150,7 @@ impl Parameters {
         self.start
     }
 
-    /// The highest rate that is asked for, in packets per second; none: there is no such.
+    /// The highest requested rate in packets per second. `None` for no limit.
     pub fn line(&self) -> Option<f64> {
         self.line
     }
@@ -187,19 +190,19 @@ impl Parameters {
         self.trial * self.trials
     }
 
-    /// Packets per second below which nothing can be told: so few packets that one of them is more than beta, or chance.
+    /// The lowest measurable rate in packets per second. Below it, a single packet exceeds beta.
     fn floor(&self) -> u64 {
         (packets_min(self.beta) / self.trial.as_secs_f64()).ceil() as u64
     }
 
-    /// Whether so many packets came through.
+    /// Returns true if this number of packets passed.
     fn passes(&self, trial: &Trial) -> bool {
         let lost = trial.sent.saturating_sub(trial.received);
         lost as f64 <= self.beta * trial.sent as f64
     }
 }
 
-/// What a search found.
+/// Result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Found {
     /// Packets per second that were offered at the highest rate that passed; 0 if none did.
@@ -213,12 +216,12 @@ pub struct Found {
     /// How many verdicts on a rate were turned over when it was measured again: each was chance, which the search had gone by until then.
     #[serde(default)]
     pub reversed: u32,
-    /// How far the generator was from what it was asked for, at the worst of the rates up to the one found, as a share of that:
-    /// below 0 if it sent less. What is within [`PACING`] is as it should be.
+    /// Largest relative deviation of the offered from the requested rate, for rates up to the
+    /// result. Negative if it sent less. A deviation within [`PACING`] is normal.
     pub pacing: f64,
 }
 
-/// What a rate is bounded by.
+/// Bound of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
@@ -228,7 +231,7 @@ pub enum Bound {
     Line,
     /// The generator sends no more, however much it is asked for: the system may be able to take more.
     Generator,
-    /// Packets are lost also at the lowest rate that a trial of this length can tell anything of.
+    /// Even the lowest rate that a trial of this length can measure loses packets.
     Floor,
     /// [`VERDICTS_MAX`] verdicts did not do.
     Trials,
@@ -243,7 +246,7 @@ pub enum Error<E: std::error::Error + 'static> {
     /// Nothing was sent, twice.
     #[error("the generator sent nothing at {asked} packets/s")]
     Nothing {
-        /// What it was asked for, in packets per second.
+        /// Requested rate in packets per second.
         asked: u64,
     },
     /// More came than was sent, twice: one of the two counts is wrong.
@@ -251,7 +254,7 @@ pub enum Error<E: std::error::Error + 'static> {
         "{received} packets came of {sent} sent at {asked} packets/s: generator or receiver counts wrong"
     )]
     Surplus {
-        /// What was asked for, in packets per second.
+        /// Requested rate in packets per second.
         asked: u64,
         /// Packets.
         sent: u64,
@@ -319,7 +322,7 @@ fn believable<E: std::error::Error + 'static>(
     })
 }
 
-/// Packets of the shortest trial that can tell whether more than `beta` of them are lost.
+/// Minimum number of packets of a trial that can detect a loss of more than `beta`.
 pub fn packets_min(beta: f64) -> f64 {
     if beta > 0.0 {
         PACKETS_MIN.max(1.0 / beta)

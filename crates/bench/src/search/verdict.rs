@@ -8,9 +8,9 @@ use super::{PACING, Parameters};
 #[derive(Debug)]
 pub struct Verdict<'a> {
     parameters: &'a Parameters,
-    /// Those that lost no more than beta.
+    /// Trials that lost at most beta.
     low: Vec<Trial>,
-    /// Those that lost more.
+    /// Trials that lost more than beta.
     high: Vec<Trial>,
 }
 
@@ -24,9 +24,10 @@ impl<'a> Verdict<'a> {
         }
     }
 
-    /// Takes down a trial. As soon as those to come cannot change it: whether the rate passes, and what was offered and delivered in
-    /// the trials that say so, together. A trial that loses little, in which much less was offered than in another one, says nothing
-    /// of the rate and is made again; but there are no more than twice as many as were asked for.
+    /// Takes down a trial. Returns whether the rate passes, as soon as the remaining trials cannot
+    /// change it, with the total of offered and delivered packets of the deciding trials. A trial
+    /// with little loss and a much lower offered rate than another is repeated. The total is at
+    /// most twice the requested number of trials.
     pub fn add(&mut self, trial: &Trial) -> Option<(bool, Trial)> {
         let passes = self.parameters.passes(trial);
         let side = if passes {
@@ -64,7 +65,7 @@ fn together(trials: &[Trial]) -> Trial {
         seconds: trials.iter().map(|trial| trial.seconds).sum(),
         sent: trials.iter().map(|trial| trial.sent).sum(),
         received: trials.iter().map(|trial| trial.received).sum(),
-        // Each is told with its own trial.
+        // Each is reported with its own trial.
         disorder: Disorder::default(),
         latency: None,
     }

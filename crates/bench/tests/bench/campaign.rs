@@ -18,7 +18,7 @@ fn table<'a>(report: &'a Report, id: &str) -> &'a Table {
         .unwrap_or_else(|| panic!("no table {id}"))
 }
 
-/// What is said of an engine at a case: head and cell, without the empty ones.
+/// Returns head and non-empty cells of an engine at a case.
 fn row(table: &Table, case: &str, engine: &str) -> Vec<(String, Cell)> {
     let text = |text: &str| Cell::Text(text.into());
     let mut rows = table.rows.iter();
@@ -225,7 +225,7 @@ fn an_interrupted_campaign_goes_on_where_it_was() {
         world.interrupted.store(false, Ordering::Release);
         world.interrupt_after.set(Some(world.trials.get() + 150));
         let done = measure(CAMPAIGN, folder.path(), &world).expect("no error");
-        // What a crash cuts off in the middle of a line is measured again.
+        // A line that a crash truncated is measured again.
         let path = folder.path().join(log::TRIALS);
         if !done {
             let mut text = fs::read(&path).unwrap();
@@ -296,7 +296,7 @@ fn a_part_of_a_campaign_is_measured_alone_and_the_rest_later() {
         let ended = records.contains(&Record::End);
         (points, ceilings.count(), ended)
     };
-    // `*` stands for anything, and each pattern adds to what is measured.
+    // `*` is a wildcard, and each pattern adds points.
     let only = ["segments: fast*2 SIDs", "segments: slow end, 4"].map(run::Pattern::new);
     let part = || measure_so(CAMPAIGN, folder.path(), &world, false, &only);
     assert_eq!(part(), Ok(true));
@@ -561,7 +561,7 @@ fn an_engine_that_fails_is_told_and_tried_again() {
         .find(|refusal| refusal.at == "ipv6, 64 bytes, run 1");
     assert_eq!(failed.expect("said").why, "its first packet was wrong");
     let rates = table(&first, "behaviors-pdr-table");
-    // What was there before does not mend what failed.
+    // Existing results do not hide the failure.
     let (text, mut records) = log::read(folder.path()).expect("records");
     let campaign = Campaign::parse(&text).expect("campaign");
     let of_slow = records.iter().find_map(|record| match record {

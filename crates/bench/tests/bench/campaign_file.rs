@@ -1,4 +1,5 @@
-//! The YAML file of a campaign: what is wrong with one is said with its place, and those that are here are right.
+//! The YAML file of a campaign: errors name their place, and the files of this repository are
+//! valid.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +10,7 @@ use sidestep_bench::campaign::file::{Campaign, Find, TEMPLATE};
 use sidestep_bench::campaign::local;
 use sidestep_testkit::engine::Sender;
 
-/// What a word of the campaign is changed to, and what is said of it.
+/// Replacement of a word of the campaign, and the expected error.
 const WRONG: &[(&str, &str, &str)] = &[
     (
         "schema: 1",
@@ -177,7 +178,7 @@ fn the_campaign_to_start_from_is_one() {
             assert!(known.contains_key(&behavior.value), "{}", behavior.value);
         }
     }
-    // What is commented out, taken in, is a campaign as well.
+    // The file with its comments removed is a valid campaign as well.
     let full: String = TEMPLATE
         .lines()
         .map(|line| match line.trim_start().strip_prefix("# ") {

@@ -1,4 +1,4 @@
-//! `sidestep-bench report` and `compare`: what they write, say and exit with.
+//! `sidestep-bench report` and `compare`: files, output and exit status.
 
 use std::fs;
 use std::path::Path;

@@ -153,7 +153,7 @@ fn outcome_with(before: &Report, after: &Report, bounds: Bounds) -> Outcome {
     compare(before, after, bounds).verdicts[0].outcome
 }
 
-/// Of the rounds of H.Encaps in the sample.
+/// Changes the rounds of H.Encaps in the sample.
 const MEAN: f64 = (2900.0 + 2950.0 + 2960.0) / 3.0;
 
 #[test]

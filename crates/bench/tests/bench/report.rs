@@ -1,4 +1,4 @@
-//! What is written of a report: a page that needs nothing else, and the same numbers everywhere.
+//! Files of a report: a self-contained page, and equal numbers everywhere.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ fn text(page: &Html, selector: &str) -> Vec<String> {
         .collect()
 }
 
-/// Compares with a file beside this test; what was written is left where the message says.
+/// Compares with a golden file. The message names the path of the actual output.
 #[track_caller]
 fn assert_golden(name: &str, written: &str) {
     let actual = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -127,7 +127,7 @@ fn pictures_take_their_colours_from_the_page_and_one_subject_has_one() {
     let marks = all(&page, "#lookup figure.wide [fill^='var(--ink']");
     let inks: std::collections::BTreeSet<_> =
         marks.iter().filter_map(|mark| mark.attr("fill")).collect();
-    // Of three series two are Linux: measured, and as somebody published it.
+    // Two of three series are Linux: measured and published.
     assert_eq!(
         inks.into_iter().collect::<Vec<_>>(),
         ["var(--ink-0)", "var(--ink-1)"]

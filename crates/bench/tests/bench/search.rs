@@ -27,7 +27,7 @@ fn run(system: &mut Simulated, line: Option<f64>, beta: f64) -> Result<Found, Er
     })
 }
 
-/// Within the precision below what it should be.
+/// Checks that the result is at most the precision below the expected value.
 #[track_caller]
 fn at(found: &Found, rate: f64) {
     let low = rate * (1.0 - EPSILON) - 1.0;
@@ -82,7 +82,7 @@ fn verdicts_that_were_turned_over_are_counted() {
     let found = ndr(&mut longer);
     at(&found, 1_234_567.0);
     assert!(found.reversed > 1, "{found:?}");
-    // A system that passes by chance what it cannot take is found out, too.
+    // A system that passes an overload by chance is detected, too.
     let mut lucky = Simulated {
         capacity: Box::new(|now| {
             if now.to_bits() == 7_f64.to_bits() {
@@ -167,8 +167,8 @@ fn a_generator_at_its_end_is_believed_at_its_best_and_only_twice() {
 
 #[test]
 fn a_generator_that_varies_is_not_at_its_end_where_the_search_goes_in_small_steps() {
-    // The first trials at 40,000 lose, so that the search goes on from there in small steps; each offers up to 4 % less than it was
-    // asked for.
+    // The first trials at 40,000 lose, so the search continues in small steps. Each trial offers up
+    // to 4 % less than requested.
     for seed in 0..50 {
         let mut trials = 0;
         let mut varies = Random::new(seed);
@@ -487,7 +487,7 @@ fn parameters_that_cannot_be_are_refused() {
     let long = of(1e4, None, 0.0, 0.01, long).expect("allowed");
     assert!(long.judged_by(24, 0.0).is_ok());
     assert_eq!(long.judged_by(25, 0.0), Err(Wrong::Trials));
-    // A third of a trial is none.
+    // A third of a trial is invalid.
     assert_eq!(allowed.judged_by(1, 0.5), Err(Wrong::Exceed));
     assert_eq!(allowed.judged_by(3, 0.3), Err(Wrong::Exceed));
     assert_eq!(allowed.judged_by(3, 0.4).map(|it| it.may_exceed()), Ok(1));

@@ -1,4 +1,4 @@
-//! Which flow a packet is of, for proxies that tell flows apart: read from the bytes a second time, beside `flow_key` in
+//! The flow of a packet, for proxies that learn per flow: a second implementation of `flow_key` in
 //! `datapath/table/flows.h`.
 
 const PROTO_ICMP: u8 = 1;
@@ -9,7 +9,7 @@ const PROTO_ICMPV6: u8 = 58;
 const PROTO_SCTP: u8 = 132;
 /// Hop-by-Hop Options, Routing, Destination Options.
 const SKIPPED: [u8; 3] = [0, 43, 60];
-/// So many of those are.
+/// Maximum number of these headers.
 const SKIPPED_MAX: usize = 4;
 /// Nothing that begins beyond this offset of a frame is read.
 const OFFSET_MAX: usize = 4095;
@@ -53,8 +53,9 @@ pub fn key(frame: &[u8], at: usize, version: u8) -> Option<Vec<u8>> {
     Some(key)
 }
 
-/// Of an ICMP error of that version at an offset, the flow that it is an answer to: the quoted packet's, turned round. None: it is no
-/// error, or what it quotes is no packet of that version, cannot be read, or is a fragment.
+/// Returns the flow that an ICMP error of this version at an offset responds to: the reverse of the
+/// quoted packet's flow. Returns `None` if it is no error, or if the quoted packet has another
+/// version, is malformed or is a fragment.
 pub fn quoted(frame: &[u8], at: usize, version: u8) -> Option<Vec<u8>> {
     let (is_error, icmp): (fn(u8) -> bool, usize) = if version == 4 {
         let ip = bytes(frame, at, 20)?;

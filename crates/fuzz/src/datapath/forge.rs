@@ -1,4 +1,5 @@
-//! Made-up packets: nested headers whose fields lie now and then, toward what a node has routes for.
+//! Forged packets: nested headers with occasional wrong fields, addressed to destinations of the
+//! node's routes.
 
 use std::collections::BTreeSet;
 
@@ -122,7 +123,7 @@ impl<'a> Forge<'a> {
         packet
     }
 
-    /// Extension headers and what they end in: the first Next Header, and the bytes.
+    /// Returns extension headers and an upper-layer header: the first Next Header and the bytes.
     fn chain(&mut self, depth: usize, position: usize) -> (u8, Vec<u8>) {
         if position < 7 && !self.random.one_in(3) {
             let (next, rest) = self.chain(depth, position + 1);

@@ -26,7 +26,7 @@ pub struct Input<'a> {
     pub node: u32,
     /// Which of its ports; beyond the last one it begins again.
     pub port: u8,
-    /// What is changed about the node.
+    /// Changes to the node.
     pub variant: Variant,
     /// One of [`HEADROOMS`].
     pub headroom: usize,
@@ -64,7 +64,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// What stands for a node in an input: FNV-1a of its group's name.
+/// Encoding of a node in an input: FNV-1a of its group's name.
 pub fn node_hash(group: &str) -> u32 {
     group.bytes().fold(0x811c_9dc5, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)

@@ -1,6 +1,7 @@
 //! The packet path, on the native target: any frame, on any port of any node of the golden vectors.
 //!
-//! What exactly becomes of a packet is the vectors' business. What must hold whatever it is: see [`rules`].
+//! The vectors check the exact output for a packet. [`rules`] lists the properties that hold for
+//! every packet.
 
 mod flow;
 pub mod forge;

@@ -1,5 +1,5 @@
-//! Changes to an input that know what a frame is made of. libFuzzer's own know bytes: they get past one check at a time,
-//! and no further than a checksum.
+//! Mutations of an input that know the structure of a frame. libFuzzer mutates bytes: it passes one
+//! check at a time and stops at a checksum.
 
 use sidestep_testkit::random::Random;
 

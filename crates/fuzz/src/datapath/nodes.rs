@@ -16,13 +16,13 @@ use sidestep_testkit::vectors::{Case, VectorFile};
 use super::input::node_hash;
 use super::rules::Bench;
 
-/// What is changed about a node, beyond what its vectors ask for.
+/// Changes to a node in addition to its vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Variant {
     /// Nothing.
     AsItIs,
-    /// The kernel has none of its routes: what it cannot do anything with, it does not get.
+    /// All routes are Sidestep-only, so packets that the kernel cannot route are not punted.
     Ours,
     /// `rp_filter` is 1 on every port.
     ReversePathStrict,
@@ -125,7 +125,7 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Those of `vectors/`.
+    /// The nodes of `vectors/`.
     pub fn of_the_vectors() -> Self {
         let groups: BTreeMap<u32, Group> = vectors()
             .into_iter()
@@ -175,8 +175,8 @@ impl Nodes {
         })
     }
 
-    /// Every node: its name, its tables, and every frame of its cases with the interface that it comes by; what a case says came
-    /// before it is before it here.
+    /// Every node: its name, its tables, and the frames of its cases with their ingress. The
+    /// earlier frames of a case precede it.
     pub fn arrivals(&self) -> impl Iterator<Item = (&str, &Image, Vec<(u32, &[u8])>)> {
         self.groups.values().map(|group| {
             let frames = group.cases.iter().flat_map(|(_, case)| {

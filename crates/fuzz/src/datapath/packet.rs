@@ -10,10 +10,10 @@ const PROTO_IPV6: u8 = 41;
 const PROTO_ROUTING: u8 = 43;
 const PROTO_DESTINATION_OPTIONS: u8 = 60;
 const PROTO_ETHERNET: u8 = 143;
-/// Of one frame: enough for every nesting that the packet path follows.
+/// Maximum number of headers of one frame, enough for every nesting that the packet path follows.
 const HEADERS_MAX: usize = 32;
 
-/// What a header is.
+/// Kind of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// 14 bytes.
@@ -31,7 +31,7 @@ pub enum Kind {
 /// A header that lies in a frame as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What it is.
+    /// Kind.
     pub kind: Kind,
     /// Where it begins.
     pub at: usize,
@@ -85,7 +85,7 @@ fn length_of(kind: Kind, bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// What a Next Header field says that follows.
+/// Returns the header kind of a Next Header value.
 fn announced(next_header: u8) -> Option<Kind> {
     match next_header {
         PROTO_HOP_BY_HOP | PROTO_DESTINATION_OPTIONS => Some(Kind::Options),
@@ -97,8 +97,8 @@ fn announced(next_header: u8) -> Option<Kind> {
     }
 }
 
-/// Makes every length reach to the end of the frame, every version and IPv4 header checksum right, and every Last Entry
-/// and Segments Left possible: so that a change further in is not hidden behind the first check.
+/// Repairs a frame: lengths reach its end, versions and IPv4 checksums are right, Last Entry and
+/// Segments Left are possible. So the first check does not hide a mutation of an inner header.
 pub fn make_right(frame: &mut [u8]) {
     for header in headers(frame) {
         let rest = frame.len() - header.at;

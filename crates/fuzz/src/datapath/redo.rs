@@ -1,5 +1,6 @@
-//! What the packet path says that it decided (its trace), carried out a second time: on a vector of bytes, header by
-//! header, where `datapath/rewrite.h` moves a buffer once and writes fields in place.
+//! A second implementation of the rewrite. It applies the decisions of a trace to a vector of
+//! bytes, header by header, while `datapath/rewrite.h` moves a buffer once and writes fields in
+//! place.
 
 use sidestep_datapath::abi::{
     SIDESTEP_FLOW_LABEL_COPY, SIDESTEP_FLOW_LABEL_ZERO, SIDESTEP_POLICY_ENCAPS_L2,
@@ -37,20 +38,21 @@ pub struct Expected {
     pub which_srh_is_unknown: bool,
 }
 
-/// What each dynamic proxy has to have learned by now: outer headers as they go on, by index and flow (empty where the proxy
-/// does not tell flows apart). Of a flow the headers before the last ones are kept as well: one that was forgotten because
-/// there were too many learns whatever its age.
+/// Expected header sets of the dynamic proxies, by index and flow. The flow is empty if the proxy
+/// does not learn per flow. The previous headers of a flow are kept as well: an evicted flow learns
+/// again whatever its age.
 pub type Learned = BTreeMap<(u32, Vec<u8>), Vec<Vec<u8>>>;
 
-/// What was decided of one packet.
+/// Decisions for one packet.
 #[derive(Clone, Default)]
 struct Decided {
     /// Where the current header begins, and one past its packet's last byte.
     at: usize,
     end: usize,
-    /// Of the current header; 0: it is a frame.
+    /// Version of the current header. 0 for a frame.
     version: u8,
-    /// A frame that a service sent back: it goes on as it is, and `version` says what it carries.
+    /// A frame that a service returned. It is forwarded unmodified; `version` is that of its
+    /// payload.
     carried: bool,
     ecn: u8,
     destination: Option<[u8; 16]>,
@@ -69,7 +71,7 @@ struct Decided {
 
 /// The frame that a trace ends in; none where it makes no sense.
 ///
-/// `learned`: what was learned from the packets before; what is to be learned of this one is put there.
+/// `learned`: headers learned from earlier packets. The headers of this packet are added.
 pub fn redo(
     arrived: &[u8],
     trace: &[Trace],
@@ -96,14 +98,15 @@ pub fn redo(
     tables.stage(&expected, &trace[begin..], false)
 }
 
-/// What decisions refer to.
+/// Context of the decisions.
 struct Tables<'a> {
     image: &'a Image,
     learned: &'a mut Learned,
 }
 
 impl Tables<'_> {
-    /// What a part of the trace makes of a frame. `halfway`: it ends with headers that are put on, to go on with.
+    /// Applies a part of the trace to a frame. `halfway`: it ends with pushed headers and continues
+    /// with the next lookup.
     fn stage(&mut self, before: &Expected, trace: &[Trace], halfway: bool) -> Option<Expected> {
         let arrived = &before.frame[..];
         let decided = decide(arrived, trace, self.image, self.learned)?;
@@ -263,7 +266,8 @@ fn decide(
     (decided.at != 0).then_some(decided)
 }
 
-/// What a dynamic proxy learns of a packet: of what is inside, if it learns by flow. None if the trace cannot be right.
+/// Returns what a dynamic proxy learns from a packet: per inner flow, if it learns by flow. None if
+/// the trace cannot be right.
 fn learn(
     arrived: &[u8],
     decided: &Decided,
@@ -273,7 +277,7 @@ fn learn(
 ) -> Option<()> {
     let mut headers = current(arrived, decided, true)?;
     headers.truncate(step.b as usize);
-    // What is each packet's own.
+    // Clears the fields that differ per packet.
     headers[..6].copy_from_slice(&[0x60, 0, 0, 0, 0, 0]);
     let proxy = image.learned.get(&step.a)?;
     let inside = decided.at + step.b as usize;
@@ -294,7 +298,7 @@ fn learn(
     if proxy.age == 0 {
         *known = vec![headers];
     } else if known.is_empty() || proxy.flows != 0 {
-        // Time stands still here: what has an age is learned once.
+        // Time does not advance here, so headers with an age are learned once.
         known.push(headers);
     }
     Some(())
@@ -315,8 +319,8 @@ impl Decided {
         Some(())
     }
 
-    /// REPLACE-C-SID tells Segments Left, but not of which SRH: the one so far, or else the first of the chain that has
-    /// anything left. If others stand before that, it may be one of them.
+    /// REPLACE-C-SID reports Segments Left, but not its SRH: the current one, else the first in the
+    /// chain with segments left. If others stand before that, it may be one of them.
     fn replace(&mut self, arrived: &[u8], left: u8) {
         if let Some((_, so_far)) = &mut self.segments_left {
             *so_far = left;
@@ -341,7 +345,7 @@ impl Decided {
     }
 }
 
-/// What follows an IPv6 header and its extension headers.
+/// Returns the header after an IPv6 header and its extension headers.
 fn carried(headers: &[u8]) -> Option<u8> {
     let (mut next, mut at) = (*headers.get(6)?, IPV6);
     while at < headers.len() {
@@ -440,7 +444,8 @@ fn insert(
     Some(())
 }
 
-/// The learned headers, with what is the packet's own. True if the outer flow label is the packet path's to choose.
+/// Returns the learned headers with the packet's own fields. True if the outer flow label is the
+/// packet path's to choose.
 fn restore(packet: &mut Vec<u8>, arrived: &[u8], decided: &Decided) -> Option<bool> {
     let mut outer = decided.restored.clone()?;
     let (mut class, label) = class_and_label(packet, decided.version);
@@ -455,7 +460,7 @@ fn restore(packet: &mut Vec<u8>, arrived: &[u8], decided: &Decided) -> Option<bo
     Some(label == 0)
 }
 
-/// Traffic class or TOS, and flow label; 0 where there is none.
+/// Returns traffic class or TOS, and flow label, or 0.
 fn class_and_label(packet: &[u8], version: u8) -> (u8, u32) {
     match version {
         6 => (
@@ -467,7 +472,7 @@ fn class_and_label(packet: &[u8], version: u8) -> (u8, u32) {
     }
 }
 
-/// Of the IP packet in a frame, if there is one.
+/// Returns the IP version of a frame's payload, if it is IP.
 fn version_in(frame: &[u8]) -> u8 {
     let nibble = frame.get(ETHERNET).map_or(0, |byte| byte >> 4);
     match (frame.get(12..14), nibble) {

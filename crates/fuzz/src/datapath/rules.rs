@@ -1,15 +1,15 @@
-//! What must hold of every frame, whatever it is.
+//! Properties that hold for every frame.
 //!
-//! - Every frame is counted once as received and once by its verdict; a reason is counted once where there is one, and
-//!   what was sent by the interface that it left by.
-//! - A frame that is dropped or left to the kernel is as it arrived, save for the reasons that say otherwise, and for what is
-//!   dropped behind headers that were put on halfway.
-//! - What is sent, or handed to the kernel decapsulated, is one whole packet with right lengths and checksum that fits
-//!   the MTU, and byte for byte what the trace says was decided ([`super::redo`]).
-//! - Every lookup gave the longest prefix of the node's list that the address is in.
-//! - What passed a SID that requires an HMAC had one that was right.
-//! - What is reported of a packet, and what its sender is told by ICMP, quotes its own bytes and no others.
-//! - Nothing around the frame is written, and nothing around it has a part in what comes out.
+//! - Every frame is counted once as received, once by its verdict, once by its reason if it has
+//!   one, and once at its egress if it is forwarded.
+//! - A dropped or punted frame is unmodified, except for reasons that document otherwise and for
+//!   drops after headers were pushed halfway.
+//! - A forwarded or decapsulated packet is complete, has right lengths and checksum, fits the MTU,
+//!   and equals the trace's decisions byte for byte ([`super::redo`]).
+//! - Every lookup returned the longest matching prefix of the node's list.
+//! - A packet that passed a SID with `require-hmac` had a valid HMAC.
+//! - Reports and ICMP errors about a packet quote its own bytes only.
+//! - Bytes around the frame are neither written nor read.
 
 use sidestep_control::icmp::Kind;
 use sidestep_control::icmp::answer::answer;
@@ -28,7 +28,7 @@ use super::redo::{Expected, Learned, redo};
 /// IANA "Assigned Internet Protocol Numbers".
 const PROTO_ETHERNET: u32 = 143;
 
-/// What the buffer around a frame holds in the first and in the second run of it.
+/// Fill bytes of the buffer around a frame in the first and second run.
 const FILLS: [u8; 2] = [0x00, 0xa5];
 
 /// A node under test.
@@ -43,7 +43,7 @@ pub struct Bench {
     learned: Learned,
 }
 
-/// What a run made of a frame.
+/// Result of a run.
 #[derive(PartialEq)]
 struct Outcome {
     verdict: Verdict,
@@ -54,7 +54,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// What it was put on has been learned anew from it.
+    /// The pushed headers were learned again from it.
     fn teaches_its_own_proxy(&self) -> bool {
         let with = |kind| self.trace.iter().filter(move |step| step.kind == kind);
         with(SIDESTEP_TRACE_RESTORE)
@@ -114,7 +114,8 @@ impl Bench {
     pub fn run(&mut self, ifindex: u32, frame: &[u8]) {
         let frame = &frame[..frame.len().min(FRAME_MAX)];
         let result = self.once(ifindex, frame, 0);
-        // A list that names a dynamic proxy twice in a row: the second run goes on where the first one has led.
+        // For a list that names a dynamic proxy twice in a row, the second run continues after the
+        // first.
         assert!(
             result.teaches_its_own_proxy() || result == self.once(ifindex, frame, 1),
             "depends on bytes that are not the packet's: {}",
@@ -201,7 +202,7 @@ impl Bench {
                 )
             }
             Verdict::Drop(reason) if reason.name == "rewrite" => Ok(()),
-            // What was put on halfway; the kernel would not have got what arrived.
+            // Headers were pushed halfway, so the kernel could not get the packet unmodified.
             Verdict::Drop(_) if committed(&result.trace) > 0 => is_packet(&result.frame),
             Verdict::Punt(_) | Verdict::Drop(_) => {
                 check(result.frame == arrived, "changed, and not sent")
@@ -209,7 +210,7 @@ impl Bench {
         }
     }
 
-    /// What is true of every frame that is sent.
+    /// Properties of every forwarded frame.
     fn sent(&self, arrived: &[u8], result: &Outcome, egress: u32) -> Found {
         let frame = &result.frame[..];
         let last = result.trace.last().ok_or("sent without a step")?;
@@ -284,7 +285,7 @@ fn quotes_itself(arrived: &[u8], result: &Outcome) -> Found {
     let Some(message) = answer(report) else {
         return Ok(());
     };
-    // Behind type, code, checksum and the word that depends on the type.
+    // Offset of the quoted packet, after type, code, checksum and the type-specific word.
     let quote = message.bytes.get(8..).ok_or("a message without its head")?;
     let from = if message.kind == Kind::EchoReply {
         report.value as usize + 8
@@ -295,7 +296,8 @@ fn quotes_itself(arrived: &[u8], result: &Outcome) -> Found {
     check(own.starts_with(quote), "its sender is told of other bytes")
 }
 
-/// What passed a SID that requires an HMAC came to it with an SRH whose HMAC was right, and not only with one around it.
+/// A packet that passed a SID with `require-hmac` arrived there with an SRH with a valid HMAC, not
+/// only with an outer one.
 fn is_authentic(image: &Image, trace: &[Trace]) -> Found {
     let at_sid = |step: &Trace| {
         let route = image.routes.get(&step.b);
@@ -308,7 +310,7 @@ fn is_authentic(image: &Image, trace: &[Trace]) -> Found {
         let is_new =
             |step: &Trace| [SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_DECAP].contains(&step.kind);
         let begin = trace[..sid].iter().rposition(is_new).unwrap_or(0);
-        // What was found out behind a decapsulation, and before the next lookup, is of the packet around.
+        // Results after a decapsulation and before the next lookup belong to the outer packet.
         let begin = (begin..sid)
             .find(|&at| is_lookup(&trace[at]))
             .unwrap_or(sid);
@@ -322,7 +324,7 @@ fn is_authentic(image: &Image, trace: &[Trace]) -> Found {
     Ok(())
 }
 
-/// Byte for byte what was decided.
+/// The frame equals the decisions byte for byte.
 fn as_decided(expected: Option<Expected>, result: &Outcome) -> Found {
     let expected = expected.ok_or("the trace makes no sense")?;
     if expected.which_srh_is_unknown {
@@ -364,8 +366,8 @@ impl Counted {
         }
     }
 
-    /// Whether what was counted after a frame is what it should be: with everything that it counts taken off again, it
-    /// is what was counted before.
+    /// Checks the counters after a frame: without the frame's own counts they equal the counters
+    /// before it.
     fn follows(
         &mut self,
         before: &Self,

@@ -1,4 +1,5 @@
-//! What comes through over the sending rate, for each case of a group: packets per second, and the part of those sent.
+//! Received rate over the sending rate for each case of a group: in packets per second and as a
+//! share of the sent packets.
 
 use sidestep_testkit::engine::Case;
 use sidestep_testkit::traffic::trial::Trial;

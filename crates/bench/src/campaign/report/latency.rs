@@ -1,4 +1,4 @@
-//! How long packets take, at shares of each engine's own PDR: distributions, and the table of what is said of them.
+//! Latency at shares of each engine's PDR: distributions and their table.
 
 use std::collections::BTreeMap;
 
@@ -115,7 +115,7 @@ fn latencies<'a>(results: &Results<'a>, point: &Planned, step: usize) -> Vec<&'a
     latencies.filter(|latency| latency.samples > 0).collect()
 }
 
-/// Of several distributions together: for each bound the share of the packets up to it.
+/// Merges several distributions: for each bound, the share of packets up to it.
 fn distribution(all: &[&Latency]) -> Vec<Point> {
     // Bounds are of the same classes in all of them; the bits of positive numbers rise as they do.
     let mut classes = BTreeMap::<u64, u64>::new();

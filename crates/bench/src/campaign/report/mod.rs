@@ -1,5 +1,5 @@
-//! What a campaign's folder holds, as a [`Report`]: rates with their statistics beside what others published, curves over the
-//! sending rate, latency, and the commands that set each point up by hand.
+//! Builds a [`Report`] from a campaign's folder: rates with statistics and published figures,
+//! curves over the sending rate, latency, and commands to set up each point by hand.
 
 mod curve;
 mod latency;
@@ -23,7 +23,7 @@ use crate::statistics::Summary;
 /// The id of the table of the commands that set each case up.
 pub const COMMANDS: &str = "commands";
 
-/// A result of at least so much of what generator and sink can do is not of the system alone.
+/// A result above this share of the ceiling is limited by generator and sink.
 pub const CEILING_SHARE: f64 = 0.8;
 
 /// A folder has no report.
@@ -37,7 +37,7 @@ pub enum Error {
     Campaign {
         /// Its file.
         path: PathBuf,
-        /// Where and what is wrong.
+        /// Place and problem.
         why: ConfigError,
     },
     /// It has not begun.
@@ -122,7 +122,7 @@ fn whole(command: &[String]) -> Vec<String> {
     whole
 }
 
-/// What is to be known of figures of a testbed. What its machines are is among the facts.
+/// Remarks about results from a testbed. The facts describe its machines.
 fn testbed_note(testbed: &Testbed) -> String {
     let Generator { host, .. } = &testbed.trex;
     format!(
@@ -133,7 +133,7 @@ fn testbed_note(testbed: &Testbed) -> String {
     )
 }
 
-/// What was measured.
+/// Measured values.
 struct Results<'a> {
     campaign: &'a Campaign,
     /// The first time that the campaign began.
@@ -288,7 +288,7 @@ impl<'a> Results<'a> {
         })
     }
 
-    /// How exactly a rate is found, as a share; none of what is not searched.
+    /// Relative precision of a searched rate. `None` for other metrics.
     fn resolution(&self, find: Find) -> Option<f64> {
         let searched = matches!(find, Find::Pdr | Find::Ndr);
         let parameters = searched.then(|| self.campaign.parameters(find).ok());
@@ -346,7 +346,7 @@ impl<'a> Results<'a> {
         notes
     }
 
-    /// What the hypervisor took of the processors; none if it took nothing, or nobody told.
+    /// Steal time of the hypervisor. `None` if it is zero or unknown.
     fn stolen(&self) -> Option<String> {
         let all = self.measured.iter();
         let shares: Vec<(f64, f64)> = all
@@ -411,7 +411,7 @@ impl<'a> Results<'a> {
         })
     }
 
-    /// What the engines refuse, and what failed and was not measured later.
+    /// Unsupported cases, and failures that were not measured later.
     fn refusals(&self, records: &[Record]) -> Vec<Refusal> {
         let refused = self.last.plan.refused.iter().map(|refused| Refusal {
             subject: refused.point.engine.clone(),

@@ -16,7 +16,7 @@ use crate::statistics::Summary;
 /// The behavior that others are compared with where a group names none.
 const BASELINE: &str = "ipv6";
 
-/// What is said of a share of a rate that is not the engine's alone.
+/// Remark about a rate that generator and sink limit.
 const BASELINE_LIMITED: &str =
     "its baseline is limited by the generator: the share is lower than this";
 
@@ -183,7 +183,7 @@ pub fn table(results: &Results, group: &Group, find: Find) -> Table {
     }
 }
 
-/// What somebody published of a case, in a row of so many cells.
+/// Returns the published figures of a case as a row with this number of cells.
 fn published_row(label: Cell, figure: &Published, cells: usize) -> Vec<Cell> {
     let mut row = vec![number(None); cells];
     row[0] = label;
@@ -244,7 +244,7 @@ fn baseline_rate<'a>(
     (summary.mean > 0.0).then_some((chosen, summary.mean))
 }
 
-/// Whether generator and sink decide what a point comes to, not its engine alone.
+/// Returns true if generator and sink limit a point.
 fn is_limited(results: &Results, point: &Planned, find: Find) -> bool {
     let bounded = |run: &&Measured| {
         let bound = run.found.map(|found| found.bound);
@@ -254,7 +254,7 @@ fn is_limited(results: &Results, point: &Planned, find: Find) -> bool {
     results.runs(point, find).iter().any(bounded) || share.is_some_and(|it| it >= CEILING_SHARE)
 }
 
-/// What is special about a point.
+/// Returns the remarks about a point.
 fn note(results: &Results, point: &Planned, find: Find) -> Option<String> {
     let runs = results.runs(point, find);
     let of = runs.len();
@@ -323,13 +323,12 @@ fn note(results: &Results, point: &Planned, find: Find) -> Option<String> {
     (!notes.is_empty()).then(|| notes.join("; "))
 }
 
-/// What the hypervisor takes of the processors' time is told beside a point from this share on: twice what hosts were seen to take when
-/// nothing was the matter.
+/// Share of steal time from which it is shown next to a point: twice the share seen on idle hosts.
 const STOLEN: f64 = 0.1;
 
 type Count = fn(&Disorder) -> u64;
 
-/// What packets do but being lost, and what counts it.
+/// Other packet outcomes than loss, with their counters.
 const DISORDER: [(&str, Count); 3] = [
     ("out of order", |it| it.reordered),
     ("more than once", |it| it.duplicated),

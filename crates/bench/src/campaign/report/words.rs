@@ -18,7 +18,8 @@ pub fn find(find: Find) -> &'static str {
     }
 }
 
-/// How a behavior is called: as the RFCs do. What a campaign of another version measured may be unknown here.
+/// How a behavior is called: as the RFCs do. A campaign of another version may contain unknown
+/// values.
 pub fn title(behavior: &str) -> String {
     behavior::kind(behavior).map_or_else(|_| behavior.to_owned(), |kind| kind.title.to_owned())
 }
@@ -43,7 +44,7 @@ pub struct Places<'a> {
     number: Option<Number>,
 }
 
-/// What may differ, as a number.
+/// Returns a parameter of a case as a number.
 type Number = (&'static str, &'static str, fn(&Case) -> Option<f64>);
 
 const NUMBERS: [Number; 5] = [
@@ -120,7 +121,7 @@ impl<'a> Places<'a> {
             let words: BTreeSet<String> = self.cases.iter().map(|case| of(case)).collect();
             (words.len() > 1).then(|| of(case))
         };
-        // A behavior without segments is none of another number of them.
+        // A behavior without segments has no variants with another number of segments.
         let numbers: BTreeSet<u32> = self.cases.iter().map(|case| case.sids).collect();
         let several = numbers.into_iter().filter(|sids| *sids > 0).count() > 1;
         let sids = (several && case.sids > 0).then(|| counted(case.sids, "SID", "SIDs"));

@@ -18,7 +18,7 @@ use super::{Order, Reader, Stop, Subject, Trouble, Way};
 use crate::fib::routes::Route;
 use crate::fib::traffic::Addresses;
 
-/// Routes that are put in before somebody asks whether to stop.
+/// Number of routes inserted between two checks for an interrupt.
 const STEP: usize = 4096;
 
 /// Time of lookups one by one, or each after the last.
@@ -42,7 +42,7 @@ pub fn time(numbers: &[u128], order: Order, lookup: impl Fn(u128) -> u32) -> Dur
     begun.elapsed()
 }
 
-/// The loop alone: what is subtracted.
+/// The empty loop, whose time is subtracted.
 pub fn time_nothing(addresses: &Addresses, range: Range<usize>, order: Order) -> Duration {
     time(&addresses.numbers[range], order, |number| {
         (number >> 64) as u32 ^ number as u32

@@ -22,7 +22,7 @@ use crate::huge_pages::HugePages;
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/dpdk.so"));
 /// Routes that may be added to a full table.
 const SPARE: usize = 1024;
-/// Routes that are put in before somebody asks whether to stop.
+/// Number of routes inserted between two checks for an interrupt.
 const STEP: usize = 4096;
 /// Bytes of the table over the first 24 bits, and of a table over eight more, with 4-byte next hops.
 const FIRST_TABLE: u64 = 64 << 20;
@@ -58,7 +58,7 @@ struct Functions {
     dependent: Dependent,
     bulk: Loop,
     answers: Answers,
-    /// Of `rte_fib6` alone.
+    /// Options of `rte_fib6` only.
     use_vectors: Option<UseVectors>,
 }
 

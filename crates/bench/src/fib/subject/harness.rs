@@ -20,7 +20,7 @@ pub const ANSWERS: usize = 1 << 16;
 
 const NOTHING: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/nothing.bpf.o"));
 
-/// What all programs share: the addresses, and the loop without a lookup.
+/// Common part of all programs: the addresses, and the loop without a lookup.
 #[derive(Debug)]
 pub struct Harness {
     shared: Vec<MapHandle>,
@@ -64,7 +64,7 @@ impl Harness {
         Ok(())
     }
 
-    /// The loop alone: what is subtracted.
+    /// The empty loop, whose time is subtracted.
     ///
     /// # Errors
     /// The kernel refuses.

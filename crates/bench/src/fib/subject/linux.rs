@@ -28,7 +28,8 @@ pub struct Linux {
     bytes: u64,
 }
 
-/// The namespace, with an interface for each next hop, so that the answer of the kernel tells them apart.
+/// The namespace, with one interface per next hop, so that the kernel's result identifies the next
+/// hop.
 struct Inside {
     namespace: Namespace,
     programs: Programs,
@@ -174,8 +175,9 @@ impl Subject for Linux {
 
 impl Drop for Linux {
     fn drop(&mut self) {
-        // A namespace is taken down in the background, and its routes one by one: whoever is measured next would feel it.
-        // Without their interfaces they go here and now. What is left goes with the namespace.
+        // A namespace is taken down in the background, and its routes one by one: whoever is
+        // measured next would feel it. Without their interfaces they go here and now. Removing the
+        // namespace removes the rest.
         for hop in 1..=HOPS {
             let _ = self
                 .inside

@@ -1,4 +1,4 @@
-//! What is measured: prefix tables of all kinds behind one interface.
+//! The tables under test, behind one interface.
 
 mod crates;
 mod dpdk;
@@ -27,9 +27,10 @@ use crate::huge_pages::HugePages;
 /// How lookups follow one another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Order {
-    /// One call each, the next of which the processor may begin before the last has ended.
+    /// Independent calls: the processor can overlap them.
     Independent,
-    /// The address of the next hangs on the result of the last: what a packet waits for.
+    /// Dependent calls: each address depends on the previous result. This is the latency that a
+    /// packet sees.
     Dependent,
     /// Many in one call.
     Batch,
@@ -189,7 +190,7 @@ pub trait Subject: Reader {
     }
 }
 
-/// What a subject may need of the run.
+/// Context of the run for a subject.
 #[derive(Debug)]
 pub struct Environment {
     /// Addresses for BPF programs; none without root.
@@ -212,7 +213,7 @@ impl Environment {
 pub struct Kind {
     /// Its name.
     pub name: &'static str,
-    /// What it is, in a few words.
+    /// Short description.
     pub about: &'static str,
     /// Where its lookups run.
     pub place: Place,

@@ -6,7 +6,7 @@ use netlink_sys::constants::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 use sidestep_fib::Prefix;
 
-/// What is done with routes.
+/// Operation on routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Put in, or changed.

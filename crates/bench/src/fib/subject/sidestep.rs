@@ -26,12 +26,12 @@ const LINE: usize = LINE_WORDS * 8;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sidestep.bpf.o"));
 
-/// Where a table lies, and who reads it there.
+/// Memory of a table, and its reader.
 pub trait Home: Send + Sync {
     /// Its memory.
     type Memory: Memory + Send + Sync;
 
-    /// A memory of so many lines, which readers will be on from now.
+    /// Returns memory for this number of lines. Readers use it from now on.
     fn make(&mut self, lines: usize) -> Result<Self::Memory, Trouble>;
 
     /// Returns when the readers that were under way have ended.
@@ -43,7 +43,7 @@ pub trait Home: Send + Sync {
     /// Lookups in the last memory.
     fn reader(&self) -> Arc<dyn Reader>;
 
-    /// Bytes of a memory of so many lines that are not on this process' heap.
+    /// Size of memory for this number of lines outside this process' heap, in bytes.
     fn outside_heap(&self, lines: usize) -> u64;
 }
 

@@ -1,4 +1,4 @@
-//! Where a value stands, how far an axis reaches, and what a point is called.
+//! Positions of values, range of an axis, and labels of points.
 
 use crate::report::{number, table, text};
 use crate::result::{Axis, Point, Scale, Section, Series};
@@ -74,7 +74,7 @@ pub fn arms(point: &Point, scale: &Scale) -> Option<(f64, f64)> {
     ))
 }
 
-/// What is said when the pointer rests on a point.
+/// Tooltip of a point.
 pub fn label(section: &Section, series: &Series, point: &Point) -> String {
     let place = with_unit(
         &text::readable(&table::place(&section.x, point.x)),

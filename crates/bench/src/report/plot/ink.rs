@@ -1,4 +1,5 @@
-//! Colours, markers and dashes: told apart by those who do not see colours, in light and dark, and on paper.
+//! Colors, markers and dashes. They remain distinguishable for color-blind readers, in light and
+//! dark mode, and on paper.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +22,7 @@ pub const COLORS: [(&str, &str); 8] = [
     ("#2492a8", "#86dcee"),
 ];
 
-/// Of what was measured.
+/// Colors of measured series.
 const MARKERS: [MarkerShape; 6] = [
     MarkerShape::Circle,
     MarkerShape::Square,
@@ -31,17 +32,17 @@ const MARKERS: [MarkerShape; 6] = [
     MarkerShape::Star,
 ];
 
-/// Of what was published.
+/// Color of published figures.
 const PUBLISHED_MARKERS: [MarkerShape; 2] = [MarkerShape::Cross, MarkerShape::Plus];
 
-/// Of what is neither a series nor the page, in this order: text, axes and ticks, grid.
+/// Colors of text, axes with ticks, and grid, in this order.
 pub const FRAME: [(&str, &str, &str); 3] = [
     ("text", "#1b1f24", "#e8eaed"),
     ("axis", "#5d6570", "#9aa3ae"),
     ("grid", "#e1e4e8", "#31363d"),
 ];
 
-/// What a picture is drawn for.
+/// Medium of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
     /// A page whose style sheet defines `--ink-0` and so on, and `--text`, `--axis` and `--grid`.
@@ -51,7 +52,7 @@ pub enum Medium {
 }
 
 impl Medium {
-    /// What surrounds the series.
+    /// Frame of the series.
     pub fn theme(self) -> Theme {
         let [text, axis, grid] = FRAME.map(|(name, light, _)| match self {
             Self::Page => format!("var(--{name})"),

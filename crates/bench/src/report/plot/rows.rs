@@ -1,4 +1,4 @@
-//! Bars and boxes, lying: what they are of is words, and words are read across.
+//! Horizontal bars and boxes, since their labels are text.
 
 use kuva::plot::legend::{LegendEntry, LegendShape};
 use kuva::plot::scatter::{ScatterPlot, ScatterPoint};
@@ -13,7 +13,7 @@ use crate::report::text;
 use crate::result::{Kind, Point, Scale, Section, Series};
 use crate::statistics::Quartiles;
 
-/// What is drawn, the words beside it, and the legend.
+/// The drawing, its labels, and the legend.
 pub struct Rows {
     /// One over the other.
     pub plots: Vec<Plot>,

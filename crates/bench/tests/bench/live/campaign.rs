@@ -1,4 +1,4 @@
-//! `sidestep-bench init`, `run` and `list`: what they write, say and exit with.
+//! `sidestep-bench init`, `run` and `list`: files, output and exit status.
 
 use std::fs;
 use std::io::Write as _;
@@ -11,7 +11,7 @@ use sidestep_testkit::root_or_skip;
 
 use crate::program::{BENCH, Folder, bench, router, stderr, stdout};
 
-/// What comes through at the highest load, with nothing to search.
+/// The rate at the highest load, without a search.
 const CAMPAIGN: &str = "\
 schema: 1
 title: Plain IPv6

@@ -70,7 +70,7 @@ fn case(number: usize, kind: &Kind) -> Case {
     }
 }
 
-/// Sets it up and takes a trial; what is wrong, if something is.
+/// Sets it up and runs a trial. Returns the problem, if any.
 fn tried(engine: &dyn Engine, case: &Case) -> Result<(), String> {
     let wrong = |error: sidestep_testkit::Error| format!("{}: {case}: {error}", engine.name());
     let mut standing = engine.set_up(case).map_err(wrong)?;

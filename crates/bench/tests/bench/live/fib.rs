@@ -1,4 +1,4 @@
-//! `sidestep-bench fib`: what it refuses, a short run whole, and one that is interrupted.
+//! `sidestep-bench fib`: refused options, a short complete run, and an interrupted run.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn bench(arguments: &[&str]) -> Output {
     command.output().expect("sidestep starts")
 }
 
-/// What a run left in a folder.
+/// Files that a run left in a folder.
 fn report(folder: &Path) -> Report {
     let text = fs::read_to_string(folder.join("report.json")).expect("report.json");
     serde_json::from_str(&text).expect("it is a report")
@@ -124,7 +124,7 @@ struct Run {
 }
 
 impl Run {
-    /// Of `program`, with these arguments besides.
+    /// Starts `program` with these additional arguments.
     fn start(program: &mut Command, more: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("folder");
         let child = program
@@ -180,7 +180,7 @@ fn an_interrupted_run_keeps_what_it_has_and_takes_its_namespaces_down() {
     }
     // Ctrl-C, a service that is stopped, a terminal that is closed.
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
-        // Who runs the tests by nohup has them ignore the last one.
+        // Tests started by nohup ignore the last signal.
         let mut command = Command::new("env");
         let mut run = Run::start(command.args(["--default-signal=HUP", BENCH]), &[]);
         let pid = run.pid();

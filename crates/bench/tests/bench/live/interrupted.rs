@@ -1,5 +1,5 @@
-//! `sidestep-bench run`, interrupted while it measures: by Ctrl-C it takes down what it has made; what a kill leaves goes when
-//! the next begins. Both go on where they were.
+//! `sidestep-bench run`, interrupted while it measures. After Ctrl-C it cleans up; after a kill,
+//! the next run does. Both resume.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -58,7 +58,7 @@ impl Run {
         kill(Pid::from_raw(self.pid() as i32), signal).expect("it runs");
     }
 
-    /// Waits until something was measured, and Sidestep forwards for what is measured now. Returns where it does.
+    /// Waits for a first result while Sidestep forwards. Returns where it does.
     fn until_sidestep_forwards(&self) -> Router {
         let begun = Instant::now();
         loop {
@@ -75,7 +75,7 @@ impl Run {
         fs::read_to_string(self.folder.path("results/trials.jsonl")).unwrap_or_default()
     }
 
-    /// Runs the command again, to its end, and looks at what is there then.
+    /// Runs the command again to its end and checks the results.
     fn goes_on(&self, before: &str) {
         let [file, results] = ["small.yaml", "results"].map(|name| self.folder.path(name));
         let again = bench(&["run", &file, "-o", &results]);
@@ -101,7 +101,7 @@ impl Drop for Run {
     }
 }
 
-/// The namespace that Sidestep forwards in, and what it has there.
+/// The namespace that Sidestep forwards in, and its pins.
 struct Router {
     inode: u64,
     pins: PathBuf,
@@ -109,7 +109,7 @@ struct Router {
 }
 
 impl Router {
-    /// Of this process.
+    /// Namespaces of this process.
     fn of(pid: u32) -> Option<Self> {
         let mut names = namespaces(pid).into_iter();
         let name = names.find(|name| name.ends_with("-router"))?;
@@ -154,7 +154,7 @@ fn namespaces(pid: u32) -> Vec<String> {
     names.filter(|name| name.contains(&part)).collect()
 }
 
-/// What was measured, each as a text without its figures; a line that was cut off is none.
+/// Returns the measured points as text without figures. A truncated line does not count.
 fn measured(records: &str) -> Vec<String> {
     let lines = records.lines().flat_map(serde_json::from_str::<Value>);
     lines

@@ -1,5 +1,6 @@
-//! `sidestep-bench run` on a testbed: TRex is the stand-in of the laboratory, with ports in a namespace; `ssh` is a program that runs
-//! what it is given in another namespace, which is the machine under test, or OpenSSH's with a server of its own in there.
+//! `sidestep-bench run` on a testbed: TRex is the stand-in of the laboratory, with ports in a
+//! namespace; `ssh` is a program that runs its command in another namespace, the machine under
+//! test, or OpenSSH with a server in that namespace.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -30,7 +31,7 @@ struct Testbed {
 
 impl Testbed {
     fn new() -> Self {
-        // Names of what is outside namespaces are of the ports.
+        // Names outside namespaces derive from the ports.
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let ports = ["i", "o"].map(|end| format!("tb{}{end}{number}", std::process::id()));
@@ -93,13 +94,13 @@ impl Testbed {
         testbed
     }
 
-    /// What a command begins with that runs on the machine under test.
+    /// Prefix of commands that run on the machine under test.
     fn enter(&self) -> String {
         let machine = self.lab.namespace("dut").expect("dut").name();
         format!("nsenter --net=/run/netns/{machine}")
     }
 
-    /// This is `ssh` to what is run here.
+    /// The fake `ssh` of these tests.
     fn reach(&self, ssh: &str) {
         let path = self.folder.write("ssh", ssh);
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("executable");
@@ -180,7 +181,7 @@ testbed:
         serde_json::from_str(&text.expect("a report")).expect("JSON")
     }
 
-    /// What is on the machine under test while it is measured.
+    /// State on the machine under test during a measurement.
     fn traces(&self) -> [String; 2] {
         let name = format!("sidestep-bench-{}", self.ports[0]);
         ["/run", "/run/netns"].map(|folder| format!("{folder}/{name}"))
@@ -220,7 +221,7 @@ impl MadeFolder {
 
 impl Drop for MadeFolder {
     fn drop(&mut self) {
-        // Of no consequence where it is left: the service makes it itself.
+        // Harmless if it remains: the service creates it itself.
         let _ = self.0.map(fs::remove_dir);
     }
 }
@@ -235,7 +236,8 @@ fn child_of(parent: u32, name: &str) -> u32 {
 
 /// OpenSSH's server, which wants to be called by its whole path.
 const SSHD: &str = "/usr/sbin/sshd";
-/// The empty folder that it locks itself into until somebody has logged in. The service makes it, which need not run here.
+/// The empty folder that sshd changes its root to before authentication. The service makes it,
+/// which need not run here.
 const SSHD_ROOT: &str = "/run/sshd";
 
 /// Passes over options and the host; behind it the command is run.
@@ -367,7 +369,7 @@ fn a_real_sshd_undoes_all_when_the_campaign_ends_is_killed_or_the_connection_is_
     let report = testbed.report();
     assert_eq!(report["complete"], true);
     assert_eq!(report["refusals"].as_array().map_or(0, Vec::len), 0);
-    // Whoever is not let in is told so, in OpenSSH's words.
+    // A refused login reports OpenSSH's message.
     fs::write(testbed.folder.path("client.pub"), "").expect("no key");
     let results = testbed.folder.path("elsewhere");
     let refused = testbed.command(&[&file, "-o", &results]).output();

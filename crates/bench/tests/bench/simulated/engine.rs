@@ -15,14 +15,14 @@ use sidestep_testkit::traffic::trial::{Disorder, Latency, Load, Trial};
 
 use crate::simulated::Simulated;
 
-/// What all engines of a test share.
+/// Shared state of all engines of a test.
 #[derive(Clone, Default)]
 pub struct World {
     /// Trials made so far.
     pub trials: Rc<Cell<usize>>,
     /// Set-ups made so far.
     pub set_ups: Rc<Cell<usize>>,
-    /// Raised after so many trials.
+    /// Raised after this number of trials.
     pub interrupt_after: Rc<Cell<Option<usize>>>,
     /// The flag.
     pub interrupted: Arc<AtomicBool>,
@@ -34,8 +34,8 @@ pub struct World {
     pub disorderly: Rc<Cell<Option<&'static str>>>,
 }
 
-/// An engine of that name, whose capacity is so many packets per second with plain IPv6; other behaviors take half of it, and 80
-/// rules half of that.
+/// Returns an engine with this name and capacity in packets per second for plain IPv6. Other
+/// behaviors have half of it, and 80 rules half of that.
 pub struct Fake {
     name: &'static str,
     capacity: f64,

@@ -17,15 +17,15 @@ pub struct Simulated {
     pub buffer: f64,
     /// Share of packets that it loses at a rate, however little is sent.
     pub loss: Box<dyn Fn(f64) -> f64>,
-    /// Share of the trials in which somebody disturbs it, and a tenth is lost.
+    /// Share of disturbed trials, which lose a tenth.
     pub disturbed: f64,
-    /// Share of the trials in which its generator is held up, and sends half of what it should.
+    /// Share of trials in which the generator stalls and sends half the rate.
     pub held_up: f64,
     /// Standard deviation of its capacity from trial to trial, as a share.
     pub noise: f64,
     /// The most that its generator sends, in packets per second.
     pub generator: f64,
-    /// What the generator does when asked for a rate: how many times as much it sends.
+    /// Ratio of the sent to the requested rate.
     pub sends: f64,
     /// How many times as much as it has sent it says.
     pub says: f64,
@@ -38,7 +38,7 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// Takes so many packets per second, and is otherwise without a fault.
+    /// A faultless system with this capacity in packets per second.
     pub fn of(capacity: f64) -> Self {
         Self {
             capacity: Box::new(move |_| capacity),
@@ -64,7 +64,7 @@ impl Simulated {
         }
     }
 
-    /// What `search` calls.
+    /// The callback of `search`.
     #[allow(clippy::unnecessary_wraps, reason = "as the search wants it")]
     pub fn measure(&mut self, duration: Duration, load: Load) -> Result<Trial, Infallible> {
         let seconds = duration.as_secs_f64();
