@@ -39,6 +39,14 @@ INLINE _Bool plan_has_frame(const struct packet *p)
 	return (p->plan & (PLAN_FRAME | PLAN_ENCAP_FRAME)) != 0;
 }
 
+/* Checks that the packet or frame may leave: RFC 8986 4.1 S05, and segmentation offload. */
+INLINE verdict egress_check(ENV *e, const struct packet *p)
+{
+	if (!plan_has_frame(p))
+		return hop_limit_check(p);
+	return env_segment_size(e) ? punt(frame_segments) : VERDICT_CONTINUE;
+}
+
 /*
  * Carries out the plan of a push, and makes the header that it put on the current one: the packet is now as if it had
  * arrived so. Only for one that the kernel could do nothing with as it arrived. What is carried has had its hop here
@@ -46,14 +54,13 @@ INLINE _Bool plan_has_frame(const struct packet *p)
  */
 SUBPROGRAM verdict commit(ENV *e, struct packet *p)
 {
+	verdict v;
+
 	if (!p)
 		return punt(unsupported);
-	if (plan_has_frame(p)) {
-		if (env_segment_size(e))
-			return punt(frame_segments);
-	} else if (p->hop_limit <= 1) {
-		return punt(hop_limit_exceeded);
-	}
+	v = egress_check(e, p);
+	if (v != VERDICT_CONTINUE)
+		return v;
 	if ((int)(p->end - p->l3) + planned_growth(e, p) > (int)IPV6_PACKET_MAX)
 		return punt(packet_too_big);
 	switch (rewrite_and_sign(e, p, 0)) {
@@ -69,8 +76,7 @@ SUBPROGRAM verdict commit(ENV *e, struct packet *p)
 	p->srh = 0;
 	p->srh_seen = 0;
 	p->segments_left = 0;
-	p->hmac_srh = 0;
-	p->authentic = 0;
+	hmac_reset(p);
 	/* These headers are this node's own: what the port lets in from others does not concern them. */
 	p->port_flags = (p->port_flags | SIDESTEP_PORT_SEG6) & ~SIDESTEP_PORT_REQUIRE_HMAC;
 	p->check_source = 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * One packet on its way: what is known of it, and what is planned for it.
+ * One packet during processing: what was read from it, and the rewrite that is planned for it.
  *
- * Until the verdict is Forward nothing is written. Behaviors read the packet and write their intent here; rewrite.h
- * carries it out at the end, in one pass. So a packet that turns out to be the kernel's, or a drop, is still the packet
- * that arrived.
+ * Behaviors read the packet and record their changes in .plan; rewrite.h carries out the plan in
+ * one pass after the verdict Forward. A packet that is punted or dropped therefore keeps the bytes
+ * that it arrived with. commit.h and resolve_local_punt() (step.h) are the two exceptions.
  */
 #ifndef SIDESTEP_PACKET_H
 #define SIDESTEP_PACKET_H
@@ -12,72 +12,94 @@
 #include "env.h"
 
 /* packet.plan */
-#define PLAN_DESTINATION 0x01u   /* .destination is a new destination address */
-#define PLAN_SEGMENTS_LEFT 0x02u /* .segments_left is new, at .srh */
+#define PLAN_DESTINATION 0x01u   /* write .destination as the destination address */
+#define PLAN_SEGMENTS_LEFT 0x02u /* write .segments_left into the SRH at .srh */
 #define PLAN_POP 0x04u           /* remove the SRH at .srh */
-#define PLAN_STRIP 0x08u         /* everything before .l3 goes */
+#define PLAN_STRIP 0x08u         /* remove all headers before .l3 */
 #define PLAN_PUSH 0x10u          /* apply .policy */
-#define PLAN_FRAME 0x20u         /* .l3 - 14 is an inner Ethernet header: send that frame as it is */
-#define PLAN_ECN 0x40u           /* .ecn is new */
-#define PLAN_RESTORE 0x80u       /* with PLAN_PUSH: not a policy, but the learned headers .policy */
-#define PLAN_ENCAP_FRAME 0x100u        /* with PLAN_PUSH: around the frame that arrived, not around the packet in it */
-#define PLAN_LAST_SEGMENT 0x200u /* the destination that the packet has becomes Segment List[0] of the SRH at .srh */
+#define PLAN_FRAME 0x20u         /* send the inner Ethernet frame at .l3 - 14 unmodified */
+#define PLAN_ECN 0x40u           /* write .ecn */
+#define PLAN_RESTORE 0x80u       /* with PLAN_PUSH: .policy is a record of learned headers */
+#define PLAN_ENCAP_FRAME 0x100u  /* with PLAN_PUSH: encapsulate the frame, not its packet */
+#define PLAN_LAST_SEGMENT 0x200u /* copy the current destination to Segment List[0] at .srh */
+
+/* HMAC of the SRH (hmac/state.h). */
+struct packet_hmac {
+	__u16 keys;     /* FIB view of HMAC Key IDs; 0: no key is configured */
+	__u16 srh;      /* offset of the SRH to verify; 0: none */
+	__u16 length;   /* bytes of that SRH */
+	__u16 source;   /* offset of its source address */
+	__u8 key;       /* index of the key that signs an inserted SRH; 0: none */
+	__u8 authentic; /* the HMAC of the last SRH was verified */
+};
+
+/* The REPLACE-C-SID that currently looks for its SRH (behavior/replace_csid.h). */
+struct packet_csid {
+	__u8 length; /* bytes of a C-SID: 2 or 4; 0: the SID does not have this flavor */
+	__u8 index;  /* DA.Arg.Index */
+};
 
 struct packet {
-	struct address destination; /* of the current header, as it will be; the key of the next lookup */
-	struct address inserted;    /* H.Insert: the destination that becomes Segment List[0] */
-	__u32 view;                 /* FIB view of the next lookup; 0: the next hop came without one */
-	__u32 view4, view6;         /* the ingress port's */
-	__u32 port_flags;
-	__u32 frame_length; /* of the frame: as it arrived, then as it leaves */
-	__u32 end;        /* one past the last byte of the current packet; what follows is padding */
-	__u32 l3;         /* offset of the current IP header */
-	__u32 cursor;     /* offset of the next header to look at in its chain */
-	__u32 srh;        /* offset of the active SRH, 0: none yet */
+	/* The current header (read/ip.h). Offsets count from the start of the frame. */
+	struct address destination; /* after the plan; also the key of the next lookup */
+	__u32 l3;                   /* offset of the IP header */
+	__u32 end;                  /* offset of the end of the packet; padding follows */
+	__u32 cursor;               /* offset of the next header to process */
+	__u32 link;                 /* offset of the Next Header field that announces .cursor */
+	__u32 frame_length;         /* bytes of the frame, as received and then as sent */
+	__u8 proto;                 /* type of the header at .cursor */
+	__u8 version;               /* 4 or 6; 0: a frame without an IP packet */
+	__u8 hop_limit;             /* hop limit or TTL, as received */
+	__u8 ecn;                   /* after the plan */
+	__u8 outer_proto;           /* Next Header that the last decapsulation removed: 4, 41, 143 */
+
+	/* The ingress port. */
+	__u8 check_source; /* the reverse path filter applies to the IPv4 source */
+	__u32 port_flags;  /* SIDESTEP_PORT_* */
+	__u32 view4, view6;
+
+	/* The active SRH (read/ext.h). */
+	__u32 srh;        /* offset; 0: none */
 	__u32 srh_length; /* bytes */
-	__u32 srh_link;   /* offset of the Next Header field that announces the SRH */
-	__u32 link;       /* offset of the Next Header field that announces .cursor */
-	__u32 policy;     /* index of the headend's policy, or of learned headers */
-	__u32 restored;   /* bytes of those */
-	__u64 learned;    /* and their version */
-	__u32 plan;       /* PLAN_* */
-	__u32 visits;     /* routes applied so far */
-	__u32 visited[SIDESTEP_STEPS_MAX + 1]; /* their counter slots */
-	__u16 hmac_keys;   /* FIB view of HMAC key ids; 0: there is no key */
-	__u16 hmac_srh;    /* offset of the SRH whose HMAC is to be verified; 0: none */
-	__u16 hmac_length; /* of that SRH */
-	__u16 hmac_source; /* offset of its source address */
-	__u8 proto;       /* what is at .cursor */
-	__u8 version;     /* of the current IP header: 4, 6; of a frame that carries none: 0 */
-	__u8 hop_limit;   /* of the current header, as it arrived: hop limit or TTL */
+	__u32 srh_link;   /* offset of the Next Header field that announces it */
+	__u8 srh_seen;    /* a routing header was read, whatever its Segments Left */
 	__u8 segments_left;
-	__u8 ecn;         /* of the current header, as it will be */
-	__u8 outer_proto; /* what the last decapsulation found: 4, 41, 143 */
-	__u8 sidestep_only;        /* a route was applied that the kernel does not have */
-	__u8 last_sidestep_only;   /* the last one was */
-	__u8 check_source; /* an IPv4 packet whose source the ingress port's reverse path filter judges */
-	__u8 frame;       /* a service sent back a frame: what is in it does not count */
-	__u8 srh_seen;     /* a routing header was met, even if its Segments Left is 0 */
-	__u8 srh_missing;    /* came back from a service behind End.AM without an SRH, and is hardly its own */
-	__u8 csid_length; /* REPLACE-C-SID: bytes of a C-SID (2, 4) while such a SID looks for its SRH; else 0 */
-	__u8 csid_index;  /* and DA.Arg.Index */
-	__u8 hmac_key;    /* index of the key that signs what was inserted; 0: none */
-	__u8 authentic;   /* the SRH that was read last has a right HMAC */
-	__u32 max_length;       /* of a packet that is too big: the length that would not have been */
+	struct packet_csid csid;
+	struct packet_hmac hmac;
+
+	/* The plan. */
+	__u32 plan;              /* PLAN_* */
+	__u32 policy;            /* index of a policy, or of learned headers with PLAN_RESTORE */
+	struct address inserted; /* H.Insert: the address that becomes Segment List[0] */
+
+	/* Routing (step.h). */
+	__u32 view;                            /* FIB view of the next lookup; 0: none is needed */
+	__u32 visits;                          /* number of routes applied */
+	__u32 visited[SIDESTEP_STEPS_MAX + 1]; /* their counter slots */
+	__u32 max_length;                      /* of a packet that is too big: the length that fits */
+	__u8 sidestep_only;                    /* a Sidestep-only route was applied */
+	__u8 last_sidestep_only;               /* the last applied route is Sidestep-only */
+
+	/* Return path of an SR proxy (service_return.h). */
+	__u8 frame;       /* a service returned this frame; the packet in it is not processed */
+	__u8 srh_missing; /* returned to End.AM without an SRH, not from the service itself */
+	__u32 restored;   /* PLAN_RESTORE: bytes of the learned headers */
+	__u64 learned;    /* PLAN_RESTORE: version of the learned headers */
 };
 
 /*
- * Verdict = Lookup | Forward(adjacency) | Punt(why) | Drop(reason). Kind in the top byte, argument below it.
- * Local is Punt(local); whether the sender is told of a Drop is not part of it (icmp.h).
+ * Verdict of a packet: kind in the top byte, argument below it. An ICMP error for a dropped packet
+ * is not part of the verdict (icmp.h).
  */
 typedef __u32 verdict;
 
-#define VERDICT_LOOKUP 0x01000000u /* in packet.view, of packet.destination */
-#define VERDICT_FORWARD 0x02000000u
-#define VERDICT_PUNT 0x03000000u
-#define VERDICT_DROP 0x04000000u
-#define VERDICT_ULTIMATE 0x05000000u /* within End: nothing is left of the segment list */
-#define VERDICT_CONTINUE 0u /* no verdict yet: go on */
+#define VERDICT_CONTINUE 0u /* no verdict yet */
+#define VERDICT_LOOKUP 0x01000000u       /* look up packet.destination in packet.view */
+#define VERDICT_FORWARD 0x02000000u      /* argument: adjacency */
+#define VERDICT_PUNT 0x03000000u         /* argument: reason */
+#define VERDICT_DROP 0x04000000u         /* argument: reason */
+#define VERDICT_ULTIMATE 0x05000000u     /* within End: no segment is left */
+#define VERDICT_AUTHENTICATE 0x06000000u /* run the behavior's second phase (endpoint.h) */
 
 #define VERDICT_KIND(v) ((v) & 0xff000000u)
 #define VERDICT_ARGUMENT(v) ((v) & 0x00ffffffu)
@@ -86,5 +108,14 @@ typedef __u32 verdict;
 #define forward(adjacency) (VERDICT_FORWARD | (adjacency))
 #define punt(name) (VERDICT_PUNT | PUNT_##name)
 #define drop(name) (VERDICT_DROP | DROP_##name)
+
+/*
+ * RFC 8986 4.1 S05 and RFC 8200 3: a packet with hop limit (TTL) 1 or 0 is not forwarded. This is
+ * the only check; the rewrite decrements the hop limit once, however many behaviors apply.
+ */
+INLINE verdict hop_limit_check(const struct packet *p)
+{
+	return p->hop_limit <= 1 ? punt(hop_limit_exceeded) : VERDICT_CONTINUE;
+}
 
 #endif

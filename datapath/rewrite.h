@@ -337,7 +337,7 @@ INLINE enum rewrite_result rewrite_prepare_push(ENV *e, struct packet *p, struct
 			f->ip[i] = load64(ip + i * 8);
 		f->destination = 0;
 		f->how = ENV_SHIFT_PLAIN;
-		p->hmac_key = (__u8)policy->hmac_key;
+		p->hmac.key = (__u8)policy->hmac_key;
 		return REWRITE_DONE;
 	}
 	f->flow_label = flow_label(e, p, policy ? policy->flow_label : SIDESTEP_FLOW_LABEL_COPY);
@@ -491,11 +491,11 @@ INLINE enum rewrite_result rewrite_and_sign(ENV *e, struct packet *p, const stru
 {
 	enum rewrite_result result = rewrite(e, p, adjacency);
 
-	if (likely(!p->hmac_key) || result != REWRITE_DONE)
+	if (likely(!p->hmac.key) || result != REWRITE_DONE)
 		return result;
-	if (hmac_sign(e, ETH_LENGTH, p->hmac_key) < 0)
+	if (hmac_sign(e, ETH_LENGTH, p->hmac.key) < 0)
 		return REWRITE_BROKEN;
-	p->hmac_key = 0;
+	p->hmac.key = 0;
 	return REWRITE_DONE;
 }
 

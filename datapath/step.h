@@ -370,7 +370,7 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 				hmac_begin(p);
 			v = endpoint(e, p, r);
 			if (VERDICT_KIND(v) != VERDICT_DROP) {
-				verdict right = authenticate(e, p, r);
+				verdict right = hmac_authenticate(e, p, r);
 
 				if (right != VERDICT_CONTINUE)
 					return right;
@@ -397,6 +397,7 @@ INLINE verdict transmit(ENV *e, struct packet *p, __u32 index, struct outcome *o
 	__u32 length;
 	__u64 first;
 	int growth;
+	verdict v;
 
 	if (!index || !record)
 		return punt(neighbor);
@@ -410,12 +411,9 @@ INLINE verdict transmit(ENV *e, struct packet *p, __u32 index, struct outcome *o
 		return punt(neighbor);
 	if ((adjacency.flags & ENV_EGRESS_FLAGS) != ENV_EGRESS_FLAGS)
 		return punt(egress);
-	if (plan_has_frame(p)) {
-		if (env_segment_size(e))
-			return punt(frame_segments);
-	} else if (p->hop_limit <= 1) {
-		return punt(hop_limit_exceeded);
-	}
+	v = egress_check(e, p);
+	if (v != VERDICT_CONTINUE)
+		return v;
 	growth = planned_growth(e, p);
 	length = (__u32)((int)(p->end - p->l3) + growth);
 	if (unlikely(length > adjacency.mtu &&
@@ -528,7 +526,7 @@ INLINE struct outcome step(ENV *e)
 	p.view6 = port->view6;
 	p.view4 = port->view4;
 	p.port_flags = port->flags;
-	p.hmac_keys = (__u16)port->hmac_keys;
+	p.hmac.keys = (__u16)port->hmac_keys;
 	p.frame_length = frame_length;
 	v = classify(e, &p, port);
 	if (v == VERDICT_CONTINUE) {

@@ -42,8 +42,9 @@ SUBPROGRAM verdict demasquerade(ENV *e, struct packet *p, const struct sidestep_
 		return lookup();
 	}
 	/* 6.4.1, de-masquerading S02: also where the active segment is this node's, and it does not leave. */
-	if (p->hop_limit <= 1)
-		return punt(hop_limit_exceeded);
+	v = hop_limit_check(p);
+	if (v != VERDICT_CONTINUE)
+		return v;
 	srh = env_bytes(e, p->srh, 8);
 	if (!srh)
 		return punt(ext_chain);

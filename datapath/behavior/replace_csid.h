@@ -62,8 +62,8 @@ INLINE verdict replace_srh(ENV *e, struct packet *p)
  */
 INLINE verdict replace_step(ENV *e, struct packet *p, const struct sidestep_route *r, __u32 last)
 {
-	__u32 index = p->csid_index, csid, next = 0;
-	__u8 length = p->csid_length;
+	__u32 index = p->csid.index, csid, next = 0;
+	__u8 length = p->csid.length;
 	const __u8 *srh;
 
 	if (index) { /* R01 */
@@ -80,7 +80,7 @@ INLINE verdict replace_step(ENV *e, struct packet *p, const struct sidestep_rout
 	if (!csid_load(e, p->srh + SRH_SEGMENTS + p->segments_left * SEGMENT_LENGTH + index * length, length, &csid))
 		return punt(ext_chain);
 	/* R06 to R10: the container is not full. The entry that follows it is a whole segment. */
-	if (!csid && p->csid_index)
+	if (!csid && p->csid.index)
 		return advance_segment(e, p, r);
 	replace_destination(p, r, csid, index, last); /* R20 */
 	env_trace(e, SIDESTEP_TRACE_REPLACE_CSID, p->segments_left, index, p->destination);
@@ -101,12 +101,12 @@ SUBPROGRAM verdict replace_csid(ENV *e, struct packet *p, const struct sidestep_
 	if (!p || !r)
 		return punt(unsupported);
 	last = r->function_bits == 32 ? 3 : 7;
-	p->csid_length = r->function_bits == 32 ? 4 : 2;
-	p->csid_index = (__u8)(be64(p->destination.lo) & last);
+	p->csid.length = r->function_bits == 32 ? 4 : 2;
+	p->csid.index = (__u8)(be64(p->destination.lo) & last);
 	v = replace_srh(e, p);
 	if (v == VERDICT_CONTINUE)
 		v = replace_step(e, p, r, last);
-	p->csid_length = 0;
+	p->csid.length = 0;
 	return v;
 }
 

@@ -46,9 +46,9 @@ SUBPROGRAM verdict service_unwrap(ENV *e, struct packet *p, const struct sideste
 	}
 	if (p->segments_left) {
 		/* S05. The header that has it goes. */
-		if (p->hop_limit <= 1)
-			return punt(hop_limit_exceeded);
-		v = advance_segment(e, p, r);
+		v = hop_limit_check(p);
+		if (v == VERDICT_CONTINUE)
+			v = advance_segment(e, p, r);
 		if (v == VERDICT_CONTINUE)
 			v = advance_used_up(e, p, 0);
 		if (v != VERDICT_CONTINUE)

@@ -15,6 +15,7 @@
 
 #include "../packet.h"
 #include "mac.h"
+#include "state.h"
 
 /* What the view of key ids has for an HMAC Key ID: the key, nothing, or that the kernel knows. */
 INLINE const struct sidestep_route *hmac_key_route(ENV *e, __u32 view, __u32 id)
@@ -59,7 +60,7 @@ INLINE verdict hmac_compare(ENV *e, struct sidestep_hmac_work *work, const struc
 /* The SRH that is to be verified has an HMAC TLV at its end, with this key id, and so many segments. */
 INLINE verdict hmac_verify_tlv(ENV *e, const struct packet *p, __u32 tlv, __u32 key_id, __u32 segments)
 {
-	const struct sidestep_route *route = hmac_key_route(e, p->hmac_keys, key_id);
+	const struct sidestep_route *route = hmac_key_route(e, p->hmac.keys, key_id);
 	struct sidestep_hmac_work *work = env_hmac_work(e);
 	const struct sidestep_hmac_key *key;
 	__u32 blocks;
@@ -71,18 +72,11 @@ INLINE verdict hmac_verify_tlv(ENV *e, const struct packet *p, __u32 tlv, __u32 
 	key = route->action == SIDESTEP_ROUTE_HMAC_KEY ? env_hmac_key(e, route->policy) : 0;
 	if (!key || !work)
 		return punt(hmac);
-	blocks = hmac_text(e, work, p->hmac_source, p->hmac_srh, segments, key_id);
+	blocks = hmac_text(e, work, p->hmac.source, p->hmac.srh, segments, key_id);
 	return blocks ? hmac_compare(e, work, key, blocks, tlv) : punt(hmac);
 }
 
-/* Before a SID that requires an HMAC looks at the packet: what was found of an SRH around it does not count. */
-INLINE void hmac_begin(struct packet *p)
-{
-	if (!p->srh_seen)
-		p->hmac_srh = p->authentic = 0;
-}
-
-/* Verifies the SRH at p->hmac_srh, unless another SID of this node has. `required`: by the SID. */
+/* Verifies the SRH at p->hmac.srh, unless another SID of this node has. `required`: by the SID. */
 SUBPROGRAM verdict hmac_verify(ENV *e, struct packet *p, __u32 required)
 {
 	__u32 segments, needed, tlv = 0, key_id = 0;
@@ -91,15 +85,15 @@ SUBPROGRAM verdict hmac_verify(ENV *e, struct packet *p, __u32 required)
 
 	if (!p)
 		return punt(hmac);
-	if (!p->hmac_srh)
-		return p->authentic ? VERDICT_CONTINUE : drop(hmac_missing);
-	bytes = env_bytes(e, p->hmac_srh, 8);
+	if (!p->hmac.srh)
+		return p->hmac.authentic ? VERDICT_CONTINUE : drop(hmac_missing);
+	bytes = env_bytes(e, p->hmac.srh, 8);
 	if (!bytes)
 		return punt(hmac);
 	segments = bytes[SRH_LAST_ENTRY] + 1u;
 	needed = SRH_SEGMENTS + segments * SEGMENT_LENGTH + HMAC_TLV_LENGTH;
-	if ((bytes[SRH_FLAGS] & SRH_FLAG_HMAC) && needed <= p->hmac_length) {
-		tlv = p->hmac_srh + p->hmac_length - HMAC_TLV_LENGTH;
+	if ((bytes[SRH_FLAGS] & SRH_FLAG_HMAC) && needed <= p->hmac.length) {
+		tlv = p->hmac.srh + p->hmac.length - HMAC_TLV_LENGTH;
 		bytes = env_bytes(e, tlv, 8);
 		if (!bytes)
 			return punt(hmac);
@@ -113,17 +107,17 @@ SUBPROGRAM verdict hmac_verify(ENV *e, struct packet *p, __u32 required)
 		v = required || (p->port_flags & SIDESTEP_PORT_REQUIRE_HMAC) ? drop(hmac_missing) : VERDICT_CONTINUE;
 	if (tlv)
 		env_trace(e, SIDESTEP_TRACE_HMAC, key_id, VERDICT_ARGUMENT(v), p->destination);
-	p->authentic = tlv && v == VERDICT_CONTINUE;
-	p->hmac_srh = 0;
+	p->hmac.authentic = tlv && v == VERDICT_CONTINUE;
+	p->hmac.srh = 0;
 	return v;
 }
 
 /* What a SID has come to may go on, as far as an HMAC decides it. */
-INLINE verdict authenticate(ENV *e, struct packet *p, const struct sidestep_route *r)
+INLINE verdict hmac_authenticate(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
 	__u32 required = r->flags & SIDESTEP_ROUTE_REQUIRE_HMAC;
 
-	if (likely(!required && (!p->hmac_srh || (p->port_flags & SIDESTEP_PORT_IGNORE_HMAC))))
+	if (likely(!required && (!p->hmac.srh || (p->port_flags & SIDESTEP_PORT_IGNORE_HMAC))))
 		return VERDICT_CONTINUE;
 	return hmac_verify(e, p, required);
 }

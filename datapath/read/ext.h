@@ -10,6 +10,7 @@
 #ifndef SIDESTEP_READ_EXT_H
 #define SIDESTEP_READ_EXT_H
 
+#include "../hmac/state.h"
 #include "../packet.h"
 #include "../wire/ext.h"
 #include "../wire/ipv6.h"
@@ -87,18 +88,6 @@ SUBPROGRAM verdict srh_tlvs(ENV *e, __u32 at, __u32 end)
 	return at > end ? drop(srh_tlv) : VERDICT_CONTINUE;
 }
 
-/* This is the SRH whose HMAC is to be verified, if that is done here (hmac/verify.h): it has one, or the port requires it. */
-INLINE void srh_note_hmac(struct packet *p, __u32 offset, __u32 length, __u8 flags)
-{
-	_Bool asked = (flags & SRH_FLAG_HMAC) || (p->port_flags & SIDESTEP_PORT_REQUIRE_HMAC);
-
-	/* What was read in place lies within OFFSET_MAX. */
-	p->hmac_srh = unlikely(asked) ? (__u16)offset : 0;
-	p->hmac_length = (__u16)length;
-	p->hmac_source = (__u16)(p->l3 + IPV6_SOURCE);
-	p->authentic = 0;
-}
-
 /* RFC 8754 4.3.1.1, the checks on an SRH that is to be processed. Makes it the active one. */
 INLINE verdict srh_read(ENV *e, struct packet *p, const __u8 *srh, __u32 length)
 {
@@ -117,7 +106,7 @@ INLINE verdict srh_read(ENV *e, struct packet *p, const __u8 *srh, __u32 length)
 	p->srh_length = length;
 	p->srh_link = p->link;
 	p->segments_left = segments_left;
-	srh_note_hmac(p, p->cursor, length, srh[SRH_FLAGS]);
+	hmac_note(p, p->cursor, length, srh[SRH_FLAGS]);
 	if (unlikely(segments_end < length))
 		return srh_tlvs(e, p->cursor + segments_end, p->cursor + length);
 	return VERDICT_CONTINUE;
@@ -155,11 +144,11 @@ INLINE enum srh_rest srh_rest(ENV *e, const struct packet *p, __u32 srh, __u32 l
 {
 	__u32 csid;
 
-	if (!p->csid_length || !p->csid_index)
+	if (!p->csid.length || !p->csid.index)
 		return SRH_USED_UP;
 	if (length < SRH_SEGMENTS + SEGMENT_LENGTH)
 		return SRH_HOLDS_CSID;
-	if (!csid_load(e, srh + SRH_SEGMENTS + (p->csid_index - 1u) * p->csid_length, p->csid_length, &csid))
+	if (!csid_load(e, srh + SRH_SEGMENTS + (p->csid.index - 1u) * p->csid.length, p->csid.length, &csid))
 		return SRH_UNREADABLE;
 	return csid ? SRH_HOLDS_CSID : SRH_USED_UP;
 }
@@ -205,8 +194,8 @@ SUBPROGRAM verdict ext_walk(ENV *e, struct packet *p)
 					return srh_read(e, p, header, length);
 			}
 			/* Nothing to process (RFC 8754 4.3.1.1 S03), but Linux verifies an HMAC here too: of the first one. */
-			if (header[SRH_ROUTING_TYPE] == ROUTING_TYPE_SRH && !p->hmac_srh)
-				srh_note_hmac(p, p->cursor, length, header[SRH_FLAGS]);
+			if (header[SRH_ROUTING_TYPE] == ROUTING_TYPE_SRH && !p->hmac.srh)
+				hmac_note(p, p->cursor, length, header[SRH_FLAGS]);
 		} else if (p->proto == PROTO_HOP_BY_HOP && !hop_by_hop_is_padding(e, p->cursor, length)) {
 			return punt(hop_by_hop);
 		}
