@@ -6,6 +6,7 @@
 #ifndef SIDESTEP_COMMIT_H
 #define SIDESTEP_COMMIT_H
 
+#include "hmac/state.h"
 #include "rewrite.h"
 #include "read/ip.h"
 

@@ -99,35 +99,4 @@ SUBPROGRAM __u32 lookup_indirect(ENV *e, struct packet *p, __u32 index, _Bool re
 	return 0;
 }
 
-/*
- * Of what comes back from behind End.AM without an SRH: whether it is hardly the service's own, as the route to its source leads
- * to no service. Then the service has taken the SRH off, or gets packets that no proxy sent it. Nobody says which, so it is only
- * counted. Where the way to the source is not known here, it may be the service's.
- */
-SUBPROGRAM __u32 source_is_not_service(ENV *e, struct packet *p)
-{
-	const __u8 *ip;
-	const struct sidestep_adjacency *adjacency;
-	const struct sidestep_route *route;
-	const struct sidestep_port *port;
-	__u32 index;
-
-	if (!p)
-		return 0;
-	ip = env_bytes(e, p->l3, IPV6_LENGTH);
-	if (!ip)
-		return 0;
-	index = env_fib_lookup(e, p->view6, load_address(ip + IPV6_SOURCE));
-	route = env_route(e, index);
-	if (!index || !route || route_is_indirect(route))
-		return 0;
-	if (route->action == SIDESTEP_ROUTE_PUNT)
-		return route->reason == PUNT_local;
-	if (route->action != SIDESTEP_ROUTE_FORWARD)
-		return 1;
-	adjacency = env_adjacency(e, route->adjacency);
-	port = adjacency ? env_port(e, adjacency->ifindex) : 0;
-	return adjacency && !(port && port->ifindex == adjacency->ifindex && (port->flags & SIDESTEP_PORT_SERVICE));
-}
-
 #endif

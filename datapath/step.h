@@ -5,28 +5,15 @@
 #ifndef SIDESTEP_STEP_H
 #define SIDESTEP_STEP_H
 
-#include "behavior/end.h"
-#include "behavior/end_ad.h"
-#include "behavior/end_am.h"
-#include "behavior/end_as.h"
-#include "behavior/end_b6.h"
-#include "behavior/end_dt4.h"
-#include "behavior/end_dt46.h"
-#include "behavior/end_dt6.h"
-#include "behavior/end_dx2.h"
-#include "behavior/end_dx2v.h"
-#include "behavior/end_dx4.h"
-#include "behavior/end_dx6.h"
-#include "behavior/end_t.h"
-#include "behavior/end_x.h"
 #include "behavior/headend.h"
 #include "commit.h"
-#include "flow.h"
-#include "hmac/verify.h"
+#include "endpoint.h"
+#include "group.h"
 #include "icmp.h"
 #include "lookup.h"
-#include "oam.h"
+#include "reverse_path.h"
 #include "segment.h"
+#include "service_return.h"
 
 /*
  * RFC 8754 5.1: packets from outside the domain, to its SIDs or from them. Whatever else is wrong with the packet: the kernel
@@ -42,48 +29,6 @@ SUBPROGRAM int sid_block_filter(ENV *e, __u32 domain)
 	source = load_address(ip + IPV6_SOURCE);
 	destination = load_address(ip + IPV6_DESTINATION);
 	return env_fib_lookup(e, domain, destination) || env_fib_lookup(e, domain, source);
-}
-
-/*
- * What a service sends back and only the kernel could read: it would send that on by its destination, past the rest of the
- * segment list, so it ends here. What is for this node or for a group is the kernel's. `v`: what reading it came to.
- */
-SUBPROGRAM verdict return_unparsable(ENV *e, struct packet *p, const struct sidestep_port *port, verdict v)
-{
-	const struct sidestep_route *route;
-	struct address destination = {};
-	const __u8 *eth, *ip;
-	__u32 back, own;
-
-	if (!p || !port || (v != punt(ipv4_options) && v != punt(jumbogram) && v != punt(ext_chain)))
-		return v;
-	eth = env_bytes(e, 0, ETH_LENGTH);
-	if (!eth)
-		return v;
-	if (load16(eth + ETH_TYPE) == ETHERTYPE_IPV6) {
-		back = port->return6;
-		own = port->local_addrs6;
-		ip = env_bytes(e, ETH_LENGTH, IPV6_LENGTH);
-		if (ip)
-			destination = load_address(ip + IPV6_DESTINATION);
-		if (ip && (ipv6_is_multicast(destination) || ipv6_is_link_local(destination)))
-			return v;
-	} else {
-		back = port->return4;
-		own = port->local_addrs4;
-		ip = env_bytes(e, ETH_LENGTH, IPV4_LENGTH);
-		if (ip)
-			destination.hi = load32(ip + IPV4_DESTINATION);
-		if (ip && ipv4_is_multicast_or_reserved(destination.hi))
-			return v;
-	}
-	route = back ? env_route(e, back) : 0;
-	if (!route || (ip && env_fib_lookup(e, own, destination)))
-		return v;
-	p->visited[0] = route->counter;
-	p->visits = 1;
-	env_trace(e, SIDESTEP_TRACE_RETURN, 0, back, destination);
-	return drop(kernel_only);
 }
 
 /* Is it IP, and for us? Makes the outer header the current one. */
@@ -102,7 +47,7 @@ INLINE verdict classify(ENV *e, struct packet *p, const struct sidestep_port *po
 		return punt(not_ip);
 	if (unlikely(port->domain) && load16(eth + ETH_TYPE) == ETHERTYPE_IPV6 && sid_block_filter(e, port->domain))
 		return drop(sid_block);
-	if (unlikely(port->return_l2) && service_sent_frame(eth, port)) {
+	if (unlikely(return_has_frame(port, eth))) {
 		frame_read(e, p, load16(eth + ETH_TYPE));
 		return VERDICT_CONTINUE;
 	}
@@ -133,147 +78,6 @@ INLINE verdict classify(ENV *e, struct packet *p, const struct sidestep_port *po
 	if (unlikely(port->return6 | port->return4) && VERDICT_KIND(v) == VERDICT_PUNT)
 		return return_unparsable(e, p, port, v);
 	return v;
-}
-
-/* RFC 3704, as net.ipv4.conf.IF.rp_filter has it. What fails here, the kernel judges again. */
-SUBPROGRAM verdict reverse_path(ENV *e, struct packet *p)
-{
-	const struct sidestep_adjacency *adjacency;
-	const struct sidestep_route *route;
-	const __u8 *ip;
-	__u32 index;
-
-	if (!p)
-		return punt(unsupported);
-	ip = env_bytes(e, p->l3, IPV4_LENGTH);
-	if (!ip)
-		return punt(reverse_path);
-	index = env_fib_lookup(e, p->view4, reverse_key(ip).destination);
-	route = env_route(e, index);
-	if (route && unlikely(route_is_indirect(route)))
-		route = env_route(e, lookup_indirect(e, p, index, 1));
-	if (!route || (route->action != SIDESTEP_ROUTE_FORWARD && route->action != SIDESTEP_ROUTE_GROUP &&
-		       route->action != SIDESTEP_ROUTE_HEADEND))
-		return punt(reverse_path);
-	if (!(p->port_flags & SIDESTEP_PORT_RPF_STRICT))
-		return VERDICT_CONTINUE;
-	adjacency = env_adjacency(e, route->adjacency);
-	return adjacency && adjacency->ifindex == env_ifindex(e) ? VERDICT_CONTINUE : punt(reverse_path);
-}
-
-/* Before the packet leaves, or becomes one whose source is this node. */
-INLINE verdict check_source(ENV *e, struct packet *p)
-{
-	if (!p->check_source || likely(!(p->port_flags & (SIDESTEP_PORT_RPF_LOOSE | SIDESTEP_PORT_RPF_STRICT))))
-		return VERDICT_CONTINUE;
-	return reverse_path(e, p);
-}
-
-SUBPROGRAM verdict endpoint(ENV *e, struct packet *p, const struct sidestep_route *r)
-{
-	if (!p || !r)
-		return punt(unsupported);
-	/* RFC 8754 4.3.1: only where SRv6 is enabled, and only for what arrived with that destination. */
-	if (p->version != 6 || (p->plan & PLAN_PUSH))
-		return punt(local_segment);
-	if (!(p->port_flags & SIDESTEP_PORT_SEG6))
-		return punt(seg6_disabled);
-	if (unlikely(p->port_flags & SIDESTEP_PORT_O_FLAG))
-		oam_copy(e, p);
-	switch (r->action) {
-	case SIDESTEP_ROUTE_END:
-		return end(e, p, r);
-	case SIDESTEP_ROUTE_END_X:
-		return end_x(e, p, r);
-	case SIDESTEP_ROUTE_END_T:
-		return end_t(e, p, r);
-	case SIDESTEP_ROUTE_END_DX2:
-		return end_dx2(e, p, r);
-	case SIDESTEP_ROUTE_END_DX2V:
-		return end_dx2v(e, p, r);
-	case SIDESTEP_ROUTE_END_DX4:
-		return end_dx4(e, p, r);
-	case SIDESTEP_ROUTE_END_DX6:
-		return end_dx6(e, p, r);
-	case SIDESTEP_ROUTE_END_DT4:
-		return end_dt4(e, p, r);
-	case SIDESTEP_ROUTE_END_DT6:
-		return end_dt6(e, p, r);
-	case SIDESTEP_ROUTE_END_DT46:
-		return end_dt46(e, p, r);
-	case SIDESTEP_ROUTE_END_AM:
-		return end_am(e, p, r);
-	case SIDESTEP_ROUTE_END_AD:
-		return end_ad(e, p, r);
-	case SIDESTEP_ROUTE_END_AS:
-		return end_as(e, p, r);
-	case SIDESTEP_ROUTE_END_B6_ENCAPS:
-		return end_b6_encaps(e, p, r);
-	case SIDESTEP_ROUTE_END_B6_INSERT:
-		return end_b6_insert(e, p, r);
-	default:
-		return punt(unsupported);
-	}
-}
-
-/* The route of a group that the packet's flow goes by; 0: none. */
-INLINE __u32 group_select(ENV *e, struct packet *p, __u32 index)
-{
-	const struct sidestep_group *group = env_group(e, index);
-	__u32 slot, route;
-
-	if (!group)
-		return 0;
-	/* The hash's upper half as a fraction of the slots. */
-	slot = (__u32)((flow_hash(e, p, group->seed) >> 32) * group->slots >> 32);
-	route = group->routes[slot & (SIDESTEP_GROUP_SLOTS - 1)];
-	env_trace(e, SIDESTEP_TRACE_CHOICE, index, route, p->destination);
-	return route;
-}
-
-/* The route of a group that the packet's DSCP goes by (RFC 9256 8.6); 0: none. A frame that carries no IP packet has DSCP 0. */
-SUBPROGRAM __u32 group_select_dscp(ENV *e, struct packet *p, __u32 index)
-{
-	const struct sidestep_group *group = env_group(e, index);
-	const __u8 *ip;
-	__u32 dscp = 0;
-	__u32 route;
-
-	if (!p || !group)
-		return 0;
-	ip = p->version ? env_bytes(e, p->l3, IPV4_LENGTH) : 0;
-	if (ip)
-		dscp = (p->version == 6 ? ipv6_traffic_class(ip) : ip[IPV4_TOS]) >> 2;
-	dscp &= SIDESTEP_DSCPS - 1;
-	route = group->routes[dscp];
-	env_trace(e, SIDESTEP_TRACE_DSCP, dscp, route, p->destination);
-	return route;
-}
-
-/* The adjacency of an endpoint behavior whose next hop has several ways. */
-INLINE verdict forward_by_group(ENV *e, struct packet *p, __u32 group)
-{
-	const struct sidestep_route *route = env_route(e, group_select(e, p, group));
-
-	return route ? forward(route->adjacency) : punt(unsupported);
-}
-
-/* The route of a packet that a service sends back: the port's, without a lookup. 0: it is not one, or it is for us. */
-INLINE __u32 return_route(ENV *e, struct packet *p, const struct sidestep_port *port)
-{
-	__u32 back = p->version == 6 ? port->return6 : port->return4;
-
-	if (p->frame)
-		back = port->return_l2;
-	else if (likely(!back) || env_fib_lookup(e, p->version == 6 ? port->local_addrs6 : port->local_addrs4, p->destination))
-		return 0;
-	/* The kernel knows nothing of proxies: it would send the packet past the rest of its segment list. */
-	p->sidestep_only = 1;
-	p->last_sidestep_only = 1;
-	/* Its source is behind the segments that it came by. */
-	p->check_source = 0;
-	env_trace(e, SIDESTEP_TRACE_RETURN, 0, back, p->destination);
-	return back;
 }
 
 /*
@@ -328,12 +132,10 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 		if (r->counter)
 			p->visited[i] = r->counter;
 		p->visits = i + 1;
-		if (unlikely(r->action == SIDESTEP_ROUTE_RETURN_AM || r->action == SIDESTEP_ROUTE_RETURN_AD)) {
-			v = r->action == SIDESTEP_ROUTE_RETURN_AM ? demasquerade(e, p, r) : restore(e, p, r);
+		if (unlikely(route_is_return(r))) {
+			v = service_return(e, p, r);
 			if (v != lookup())
 				return v;
-			if (r->action == SIDESTEP_ROUTE_RETURN_AM && !p->srh_seen)
-				p->srh_missing = source_is_not_service(e, p) != 0;
 			index = 0;
 			continue;
 		}
@@ -366,20 +168,7 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 			if (v != VERDICT_CONTINUE)
 				return v;
 			env_trace(e, SIDESTEP_TRACE_BEHAVIOR, r->action, index, p->destination);
-			if (unlikely(r->flags & SIDESTEP_ROUTE_REQUIRE_HMAC))
-				hmac_begin(p);
 			v = endpoint(e, p, r);
-			if (VERDICT_KIND(v) != VERDICT_DROP) {
-				verdict right = hmac_authenticate(e, p, r);
-
-				if (right != VERDICT_CONTINUE)
-					return right;
-			}
-			/* Nothing is learned from whom is not known. */
-			if (unlikely(v == VERDICT_CONTINUE))
-				v = end_ad_learn(e, p, r);
-			if (unlikely(r->group) && v == forward(0))
-				v = forward_by_group(e, p, r->group);
 		}
 		if (v != lookup())
 			return v;

@@ -35,13 +35,16 @@ SUBPROGRAM verdict learn_headers(ENV *e, struct packet *p, __u32 index)
 	return VERDICT_CONTINUE;
 }
 
-/* Continue: end_ad_learn is next, where the packet may go on. */
+/* Phase 1: headers of a packet that is not authentic are not learned. */
 INLINE verdict end_ad(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
-	return service_unwrap(e, p, r);
+	verdict v = service_unwrap(e, p, r);
+
+	return v == VERDICT_CONTINUE ? VERDICT_AUTHENTICATE : v;
 }
 
-SUBPROGRAM verdict end_ad_learn(ENV *e, struct packet *p, const struct sidestep_route *r)
+/* Phase 2 (endpoint.h): learns, then forwards to the service. */
+SUBPROGRAM verdict end_ad_authenticated(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
 	verdict v;
 

@@ -66,15 +66,6 @@ SUBPROGRAM verdict service_unwrap(ENV *e, struct packet *p, const struct sideste
 	return advanced ? lookup() : drop(upper_layer);
 }
 
-/*
- * 6.1.1.1, inbound policy: a frame that is not for this port. Unlike there broadcasts are the chain's: an ARP request of a
- * customer is one. Left out are those that no bridge forwards (IEEE 802.1Q 8.6.3).
- */
-INLINE _Bool service_sent_frame(const __u8 *eth, const struct sidestep_port *port)
-{
-	return !eth_mac_equal(eth, port->mac) && !eth_is_reserved(eth);
-}
-
 /* S18 and S19: what is at the cursor goes to the service. */
 INLINE verdict service_forward(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
