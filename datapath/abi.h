@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Every structure that the packet path shares with the control plane. The Rust side is generated from this file at
- * build time. Change anything and SIDESTEP_ABI_VERSION must change too: pinned maps carry it, and a daemon never
- * adopts maps of another version.
+ * Structures that the packet path shares with the control plane. The Rust side is generated from
+ * this file at build time.
  *
- * Byte order: host order unless a comment says network order. Records are never changed while a packet may read them,
- * except by one aligned 8-byte store (see ARCHITECTURE.md, "Publishing").
+ * Byte order: host order unless a comment states network order. While a packet may read a record,
+ * the record changes only by one aligned 8-byte store (see ARCHITECTURE.md, "Publishing"). Any
+ * change in this file requires a new SIDESTEP_ABI_VERSION: pinned maps carry it, and a daemon
+ * adopts maps of its own version only.
  */
 #ifndef SIDESTEP_ABI_H
 #define SIDESTEP_ABI_H
@@ -18,57 +19,70 @@
 
 /* LIMIT: segments in one SRH that a headend writes. */
 #define SIDESTEP_SEGMENTS_MAX 16
-/* LIMIT: ports are found by the low bits of their interface index; two ports must not share them. */
+/*
+ * LIMIT: ports. The low bits of an interface index select the record, so two ports must differ in
+ * them.
+ */
 #define SIDESTEP_PORTS 4096
-/* LIMIT: behaviors that one packet may meet at this node (RFC 8754 4.3.1 allows local processing to repeat). */
+/*
+ * LIMIT: behaviors that one packet passes at this node (RFC 8754 4.3.1 allows repeated local
+ * processing).
+ */
 #define SIDESTEP_STEPS_MAX 4
-/* Values that a DSCP can have (RFC 2474 3). */
+/* Number of DSCP values (RFC 2474 3). */
 #define SIDESTEP_DSCPS 64
 /*
- * LIMIT: next hops of one route, segment lists of one candidate path; a weight is exact where the weights sum up to this or
- * less.
+ * LIMIT: next hops of one route, and segment lists of one candidate path. Weights are exact if they
+ * sum up to at most this number.
  */
 #define SIDESTEP_GROUP_SLOTS 256
 /*
- * Records of SOURCE and NEXT that one lookup meets: rules by source address, the tables they name, their routes by source
- * address; then the tables that follow, and their routes by source address.
+ * SOURCE and NEXT records that one lookup passes. Rules by source address, their tables and the
+ * routes by source address in these take three; the tables that follow and their routes by source
+ * address take two.
  */
 #define SIDESTEP_INDIRECT_MAX 5
-/* LIMIT: extension headers followed in one IPv6 packet, routing headers included. */
+/* LIMIT: extension headers that are followed in one IPv6 packet, including routing headers. */
 #define SIDESTEP_EXT_HEADERS_MAX 6
-/* LIMIT: TLVs looked at in one SRH. */
+/* LIMIT: TLVs that are checked in one SRH. */
 #define SIDESTEP_TLVS_MAX 8
-/* LIMIT: bytes of Hop-by-Hop options looked at. */
+/* LIMIT: bytes of Hop-by-Hop options that are checked. */
 #define SIDESTEP_HBH_OPTIONS_MAX 16
 
 /* LIMIT: dynamic SR proxies (End.AD). */
 #define SIDESTEP_LEARNED 1024
-/* LIMIT: bytes of outer headers that a dynamic proxy learns: the IPv6 header and all extension headers, with TLVs. */
+/*
+ * LIMIT: bytes of outer headers that a dynamic proxy learns: IPv6 header, extension headers and
+ * TLVs.
+ */
 #define SIDESTEP_LEARNED_MAX 384
-/* How many learned headers a proxy keeps, for packets that are reading the older ones; a power of two. */
+/* Number of learned versions that a record keeps for concurrent readers; a power of two. */
 #define SIDESTEP_LEARNED_SLOTS 4
 
-/* LIMIT: services whose dynamic proxies learn by flow (`flows`). */
+/* LIMIT: services whose dynamic proxy learns headers per flow (`flows`). */
 #define SIDESTEP_FLOW_TABLES 16
 /* LIMIT: flows of one such service; a power of two. */
 #define SIDESTEP_FLOWS 8192
-/* Flows that share a place in the table: the one that was longest without a packet makes room for a new one. */
+/*
+ * Associativity of the flow table. A new flow replaces the one that was unused for the longest
+ * time.
+ */
 #define SIDESTEP_FLOW_WAYS 8
-/* LIMIT: records of learned headers that the flows of one service share; each keeps the last three chains in it. */
+/* LIMIT: header sets that the flows of one service share. */
 #define SIDESTEP_HEADER_SETS 256
-/* Records that share a place among those. */
+/* Associativity of the table of header sets. */
 #define SIDESTEP_HEADER_SET_WAYS 8
 
 /* LIMIT: HMAC keys. */
 #define SIDESTEP_HMAC_KEYS 255
-/* LIMIT: segments in an SRH that an HMAC is computed over, as Linux has it. */
+/* LIMIT: segments in an SRH with an HMAC, as in Linux. */
 #define SIDESTEP_HMAC_SEGMENTS_MAX 14
-/* Texts whose HMAC each CPU remembers; a power of two. */
+/* Size of the HMAC cache of each CPU, in texts; a power of two. */
 #define SIDESTEP_HMAC_KNOWN 64
-/* Of the longest text, padded: four blocks of 64 bytes. */
+/* Bytes of the longest padded text: four blocks of 64 bytes. */
 #define SIDESTEP_HMAC_TEXT_MAX 256
 
-/* In a key of a VLAN table, beside a VLAN id: there is one. */
+/* Bit in the key of a VLAN table: the tag is present. */
 #define SIDESTEP_VLAN_KEY_PRESENT 0x1000u
 
 /* port.flags */
@@ -77,58 +91,67 @@
 #define SIDESTEP_PORT_FORWARD4 0x04u     /* net.ipv4.conf.IF.forwarding */
 #define SIDESTEP_PORT_RPF_LOOSE 0x08u    /* net.ipv4.conf.IF.rp_filter = 2 */
 #define SIDESTEP_PORT_RPF_STRICT 0x10u   /* net.ipv4.conf.IF.rp_filter = 1 */
-#define SIDESTEP_PORT_RULES6_PUNT 0x20u  /* IPv6 rules that cannot be compiled */
-#define SIDESTEP_PORT_RULES4_PUNT 0x40u  /* IPv4 rules that cannot be compiled */
+#define SIDESTEP_PORT_RULES6_PUNT 0x20u  /* punt IPv6 packets: the compiler cannot express a rule */
+#define SIDESTEP_PORT_RULES4_PUNT 0x40u  /* punt IPv4 packets: the compiler cannot express a rule */
 #define SIDESTEP_PORT_REQUIRE_HMAC 0x80u /* net.ipv6.conf.IF.seg6_require_hmac = 1 */
 #define SIDESTEP_PORT_IGNORE_HMAC 0x100u /* net.ipv6.conf.IF.seg6_require_hmac = -1 */
-#define SIDESTEP_PORT_SERVICE 0x200u     /* to or from a service behind END_AM */
-#define SIDESTEP_PORT_O_FLAG 0x400u      /* packets with the O-flag are copied at SIDs (RFC 9259 2.1.1) */
+#define SIDESTEP_PORT_SERVICE 0x200u     /* leads to or from a service behind END_AM */
+#define SIDESTEP_PORT_O_FLAG 0x400u      /* SIDs copy packets with the O-flag (RFC 9259 2.1.1) */
 
-/* An ingress port, found at index ifindex % SIDESTEP_PORTS. */
+/* Ingress port, at index ifindex % SIDESTEP_PORTS. */
 struct sidestep_port {
-	__u32 ifindex; /* 0: no port here */
+	__u32 ifindex; /* 0: unused record */
 	__u32 flags;   /* SIDESTEP_PORT_* */
 	__u32 view6;   /* FIB view of its IPv6 rules */
 	__u32 view4;   /* FIB view of its IPv4 rules */
-	__u8 mac[6];   /* frames to another address are not for us */
+	__u8 mac[6];   /* frames to another address are punted */
 	__u16 reserved; /* 0 */
-	__u32 return6, return4; /* route of what a service sends back by this port (an SR proxy); 0: no service */
-	__u32 local_addrs6, local_addrs4;   /* where there is one: FIB view of the port's own addresses */
-	__u32 return_l2;        /* as return6 and return4, of Ethernet frames; the other two are 0 then */
-	__u32 domain;       /* FIB view of the SID blocks kept from this port (RFC 8754 5.1); 0: it is inside */
-	__u32 hmac_keys;    /* FIB view of HMAC key ids, in 4 bytes of an address; 0: no key */
+	__u32 return6, return4; /* return path of an SR proxy: index of the route; 0: no service */
+	/* FIB views of the port's local addresses, if it has a service */
+	__u32 local_addrs6, local_addrs4;
+	/* return path for Ethernet frames; return6 and return4 are 0 then */
+	__u32 return_l2;
+	/*
+	 * FIB view of the SIDs that this port must not reach (RFC 8754 5.1); 0: inside the domain
+	 */
+	__u32 domain;
+	/* FIB view of HMAC Key IDs, in the first 4 bytes of an address; 0: no key */
+	__u32 hmac_keys;
 	__u8 spare[12];     /* 0 */
 };
 
 enum sidestep_action {
-	SIDESTEP_ROUTE_NONE = 0,    /* no such route */
+	SIDESTEP_ROUTE_NONE = 0,    /* unused record */
 	SIDESTEP_ROUTE_FORWARD = 1, /* to .adjacency */
-	SIDESTEP_ROUTE_PUNT = 2,    /* to the kernel, because of .reason */
-	SIDESTEP_ROUTE_DROP = 3,    /* because of .reason */
-	SIDESTEP_ROUTE_HEADEND = 4, /* .policy */
-	SIDESTEP_ROUTE_GROUP = 5,   /* one of the routes of .group, by the packet's flow */
-	/* No routes themselves, they lead on to one: */
-	SIDESTEP_ROUTE_SOURCE = 6,  /* what .view6 or .view4 has for the source address */
-	SIDESTEP_ROUTE_NEXT = 7,    /* what .view6 or .view4 has for the destination address */
-	SIDESTEP_ROUTE_RETURN_AM = 8, /* of a port: what a service behind END_AM sends back */
-	SIDESTEP_ROUTE_RETURN_AD = 9, /* of a port: the same behind END_AD; .policy: index of learned headers */
-	SIDESTEP_ROUTE_HMAC_KEY = 10, /* of an HMAC key id: .policy is the index of the key. No packet's */
-	/* Endpoint behaviors. A SID from here on: needs SIDESTEP_PORT_SEG6. */
+	SIDESTEP_ROUTE_PUNT = 2,    /* to the kernel, with .reason */
+	SIDESTEP_ROUTE_DROP = 3,    /* with .reason */
+	SIDESTEP_ROUTE_HEADEND = 4, /* pushes .policy */
+	SIDESTEP_ROUTE_GROUP = 5,   /* the packet's flow selects a route of .group */
+	/* Indirect records: they lead to a route. */
+	SIDESTEP_ROUTE_SOURCE = 6,  /* looks up the source address in .view6 or .view4 */
+	SIDESTEP_ROUTE_NEXT = 7,    /* looks up the destination address in .view6 or .view4 */
+	SIDESTEP_ROUTE_RETURN_AM = 8, /* return path of END_AM, from a port record */
+	/* return path of END_AD, from a port record; .policy: learned headers */
+	SIDESTEP_ROUTE_RETURN_AD = 9,
+	/* of an HMAC Key ID: .policy is the index of the key; not a route */
+	SIDESTEP_ROUTE_HMAC_KEY = 10,
+	/* Endpoint behaviors. Routes from here on are SIDs and need SIDESTEP_PORT_SEG6. */
 	SIDESTEP_ROUTE_END = 16,
 	SIDESTEP_ROUTE_END_X = 17,    /* .adjacency */
 	SIDESTEP_ROUTE_END_T = 18,    /* .view6 */
-	SIDESTEP_ROUTE_END_DX2 = 19,  /* .adjacency: only its egress interface is used */
-	SIDESTEP_ROUTE_END_DX4 = 20,  /* .adjacency, or 0: lookup in the port's view4 */
-	SIDESTEP_ROUTE_END_DX6 = 21,  /* .adjacency, or 0: lookup in the port's view6 */
+	SIDESTEP_ROUTE_END_DX2 = 19,  /* .adjacency, of which only the egress interface is used */
+	SIDESTEP_ROUTE_END_DX4 = 20,  /* .adjacency; 0: lookup in the port's view4 */
+	SIDESTEP_ROUTE_END_DX6 = 21,  /* .adjacency; 0: lookup in the port's view6 */
 	SIDESTEP_ROUTE_END_DT4 = 22,  /* .view4 */
 	SIDESTEP_ROUTE_END_DT6 = 23,  /* .view6 */
 	SIDESTEP_ROUTE_END_DT46 = 24, /* .view4, .view6 */
 	SIDESTEP_ROUTE_END_B6_ENCAPS = 25, /* .policy, pushed after End */
-	SIDESTEP_ROUTE_END_B6_INSERT = 26, /* .policy, inserted; Segments Left stays */
-	SIDESTEP_ROUTE_END_DX2V = 27, /* .view6: its VLAN table, prefixes of the VLAN ids (end_dx2v.h) */
-	SIDESTEP_ROUTE_END_AM = 28, /* .adjacency: of the service */
-	SIDESTEP_ROUTE_END_AS = 29, /* .adjacency: of the service, .inner: what it takes */
-	SIDESTEP_ROUTE_END_AD = 30, /* as END_AS; .policy: of learned headers */
+	SIDESTEP_ROUTE_END_B6_INSERT = 26, /* .policy, inserted; Segments Left is unchanged */
+	/* .view6: VLAN table with VLAN IDs as prefixes (end_dx2v.h) */
+	SIDESTEP_ROUTE_END_DX2V = 27,
+	SIDESTEP_ROUTE_END_AM = 28, /* .adjacency of the service */
+	SIDESTEP_ROUTE_END_AS = 29, /* .adjacency of the service, .inner: type of its packets */
+	SIDESTEP_ROUTE_END_AD = 30, /* as END_AS; .policy: learned headers */
 };
 
 /* route.flags */
@@ -136,49 +159,58 @@ enum sidestep_action {
 #define SIDESTEP_ROUTE_PSP 0x02u       /* penultimate segment pop */
 #define SIDESTEP_ROUTE_USP 0x04u       /* ultimate segment pop */
 #define SIDESTEP_ROUTE_USD 0x08u       /* ultimate segment decapsulation */
-#define SIDESTEP_ROUTE_NEXT_CSID 0x10u /* the SID begins a container of compressed SIDs (RFC 9800 4.1) */
-#define SIDESTEP_ROUTE_REPLACE_CSID 0x20u /* the segment list holds containers of them (RFC 9800 4.2) */
+/* the SID is a container of compressed SIDs (RFC 9800 4.1) */
+#define SIDESTEP_ROUTE_NEXT_CSID 0x10u
+/* the segment list has containers of compressed SIDs (RFC 9800 4.2) */
+#define SIDESTEP_ROUTE_REPLACE_CSID 0x20u
 #define SIDESTEP_ROUTE_NAT 0x40u       /* RETURN_AM: the service may change the destination */
-#define SIDESTEP_ROUTE_BY_DSCP 0x80u   /* GROUP: the packet's DSCP is the slot; its routes may be groups by flow */
-/* Of a SID, which is no GROUP: what comes without a right HMAC is dropped, whatever its port says. */
+/* GROUP: the DSCP selects the slot; its route may be a GROUP */
+#define SIDESTEP_ROUTE_BY_DSCP 0x80u
+/*
+ * Only for a SID, never for a GROUP: drops packets without a valid HMAC, whatever the port
+ * requires.
+ */
 #define SIDESTEP_ROUTE_REQUIRE_HMAC 0x80u
 
-/* A route, SID or policy: what the FIB yields. Index 0 is never used: it means "no route". */
+/* Route record: the result of a FIB lookup. Index 0 is unused and means "no route". */
 struct sidestep_route {
 	__u8 action;     /* enum sidestep_action */
 	__u8 flags;      /* SIDESTEP_ROUTE_* */
 	__u8 reason;     /* enum sidestep_reason, of PUNT and DROP */
 	__u8 reserved;   /* 0 */
-	__u32 counter;   /* slot in the route counters; 0: none, or that of the GROUP which led here */
+	__u32 counter;   /* slot in the route counters; 0: none, or the slot of the GROUP */
 	__u32 adjacency; /* index, 0: none */
 	__u32 view6;     /* FIB view, 0: none */
 	__u32 view4;     /* FIB view, 0: none */
-	__u32 policy;    /* index, 0: none; END_AD, RETURN_AD: index of learned headers; HMAC_KEY: of the key */
+	__u32 policy;    /* index; 0: none. END_AD, RETURN_AD: learned headers. HMAC_KEY: key */
 	__u8 block_bits; /* *_CSID: Locator-Block length, a multiple of 8 */
 	__u8 function_bits; /* *_CSID: C-SID length, a multiple of 8; REPLACE_CSID: 16 or 32 */
-	__u8 inner;         /* END_AS, END_AD: upper-layer header that the service takes: 4, 41, 143 */
+	__u8 inner;         /* END_AS, END_AD: Next Header of the service's packets: 4, 41, 143 */
 	__u8 spare;         /* 0 */
-	__u32 group; /* of GROUP; of END_X, END_DX4, END_DX6 whose next hop has several ways: then .adjacency is 0 */
+	/* of GROUP; of END_X, END_DX4 and END_DX6 with several next hops (.adjacency is 0 then) */
+	__u32 group;
 };
 
 /*
- * The next hops of a multipath route, or the segment lists of an SR policy. A packet's flow (flow.h) chooses a slot; how many
- * slots a next hop or list has is its weight. Or what a route has for each DSCP (SIDESTEP_ROUTE_BY_DSCP).
- * Written once, before anything refers to it.
+ * Group of route records: the next hops of a multipath route, the segment lists of an SR policy, or
+ * the routes for each DSCP (SIDESTEP_ROUTE_BY_DSCP). Except for the latter, the packet's flow
+ * (flow.h) selects a slot, and the number of slots of a route is its weight. A group is written
+ * once, before anything refers to it.
  */
 struct sidestep_group {
-	__u32 slots; /* in use, 1 to SIDESTEP_GROUP_SLOTS */
-	__u32 seed;  /* of the hash: two routers in a row must not choose alike */
-	__u32 routes[SIDESTEP_GROUP_SLOTS]; /* index; none of them is a GROUP, unless the slot is a DSCP */
+	__u32 slots; /* in use: 1 to SIDESTEP_GROUP_SLOTS */
+	/* of the hash; differs between routers, so that two in a row do not choose alike */
+	__u32 seed;
+	__u32 routes[SIDESTEP_GROUP_SLOTS]; /* indices; only a DSCP slot may hold a GROUP */
 };
 
 /* adjacency.flags */
 #define SIDESTEP_ADJACENCY_VALID 0x01u /* .destination is resolved */
-#define SIDESTEP_ADJACENCY_XDP 0x02u   /* the egress device takes XDP redirects */
+#define SIDESTEP_ADJACENCY_XDP 0x02u   /* the egress device accepts XDP redirects */
 
 /*
- * Where a packet leaves. The first 8 bytes change by one store when the neighbor changes; the rest but .used is written
- * before the record is first referred to.
+ * Next hop. One store changes the first 8 bytes when the neighbor changes. All other fields except
+ * .used are written before anything refers to the record.
  */
 struct sidestep_adjacency {
 	__u8 destination[6]; /* MAC of the next hop */
@@ -187,15 +219,18 @@ struct sidestep_adjacency {
 	__u16 reserved;      /* 0 */
 	__u32 ifindex;       /* egress interface */
 	__u32 mtu;           /* bytes of layer 3 */
-	__u64 used;          /* set by a packet that needs this next hop, cleared by whoever keeps neighbors alive */
+	__u64 used;          /* set by a packet that uses this next hop, cleared by the daemon */
 };
 
-/* LIMIT: unresolved destinations that the packet path remembers at a time. */
+/* LIMIT: unresolved destinations that are recorded at a time. */
 #define SIDESTEP_RESOLVE_REQUESTS 64
 
-/* A destination that a packet was dropped for, because the kernel has no way to resolve it (DROP_no_neighbor). */
+/* Destination of a dropped packet that the kernel has no route to resolve (DROP_no_neighbor). */
 struct sidestep_resolve_request {
-	__u32 view;       /* FIB view in which it was looked up; 0: none. Written last, cleared by who asks for it. */
+	/*
+	 * FIB view of the lookup; 0: unused. The packet path writes it last, the daemon clears it.
+	 */
+	__u32 view;
 	__u32 reserved;   /* 0 */
 	__u8 address[16]; /* network order; IPv4 in the first four bytes */
 };
@@ -207,118 +242,140 @@ enum sidestep_policy_kind {
 };
 
 enum sidestep_flow_label {
-	SIDESTEP_FLOW_LABEL_COPY = 0,    /* the inner label; computed where there is none */
+	SIDESTEP_FLOW_LABEL_COPY = 0,    /* label of the inner packet; computed if that is 0 */
 	SIDESTEP_FLOW_LABEL_COMPUTE = 1, /* always computed */
-	SIDESTEP_FLOW_LABEL_ZERO = 2,    /* 0 */
+	SIDESTEP_FLOW_LABEL_ZERO = 2,    /* always 0 */
 };
 
-/* Outer IPv6 header and an SRH of SIDESTEP_SEGMENTS_MAX segments plus the inserted one, or of 14 and an HMAC TLV. */
+/*
+ * Outer IPv6 header with an SRH. The SRH has SIDESTEP_SEGMENTS_MAX segments and the inserted one,
+ * or 14 segments and an HMAC TLV.
+ */
 #define SIDESTEP_HEADER_MAX (40 + 8 + 16 * (SIDESTEP_SEGMENTS_MAX + 1))
 
 /*
- * What a headend puts in front of (ENCAPS) or into (INSERT) a packet. `header` is ready but for the fields that
- * depend on the packet: traffic class, flow label, payload length, next header and, for INSERT, Segment List[0].
+ * Header that a headend pushes (ENCAPS) or inserts (INSERT). All fields of .header are final except
+ * those that depend on the packet: traffic class, flow label, payload length, next header and, for
+ * INSERT, Segment List[0].
  */
 struct sidestep_policy {
-	__u16 length;      /* of `header` in use: 40, 40 + 8 + 16n, or 8 + 16n for INSERT; with an HMAC TLV 40 more */
+	/* bytes of .header: 40, 40 + 8 + 16n, or 8 + 16n for INSERT; 40 more with an HMAC TLV */
+	__u16 length;
 	__u8 kind;         /* enum sidestep_policy_kind */
 	__u8 flow_label;   /* enum sidestep_flow_label */
 	__u32 adjacency;   /* of the first segment; 0: look it up in .view */
-	__u32 view;        /* FIB view of the first segment; 0: the port's */
-	__u32 hmac_key;    /* that signed or, for INSERT, signs; 0: none */
-	__u8 first[16];    /* the first segment: the new destination address */
+	__u32 view;        /* FIB view of the first segment; 0: that of the port */
+	/* key of the HMAC TLV: it has signed .header or, for INSERT, signs the packet; 0: none */
+	__u32 hmac_key;
+	__u8 first[16];    /* first segment: the new destination address */
 	__u8 header[SIDESTEP_HEADER_MAX]; /* network order, as on the wire */
 };
 
-/* IANA has no numbers for them: include/uapi/linux/seg6_hmac.h. */
+/* HMAC algorithms, numbered as in include/uapi/linux/seg6_hmac.h. IANA has no registry for them. */
 enum sidestep_hmac_algorithm {
 	SIDESTEP_HMAC_SHA1 = 1,
 	SIDESTEP_HMAC_SHA256 = 2,
 };
 
-/* A secret, as the hash value behind its first block (RFC 2104 4): whoever has that can sign. */
+/*
+ * HMAC key as the two hash states after its first block (RFC 2104 4). These states suffice to sign.
+ */
 struct sidestep_hmac_key {
 	__u32 id;         /* HMAC Key ID */
 	__u32 algorithm;  /* enum sidestep_hmac_algorithm */
-	__u64 generation; /* another one for another id, algorithm or secret */
-	__u32 inner[8];   /* of the key with ipad; SHA-1: the first five */
-	__u32 outer[8];   /* with opad */
+	__u64 generation; /* changes with the ID, the algorithm or the secret */
+	__u32 inner[8];   /* state after the key with ipad; SHA-1 uses the first five words */
+	__u32 outer[8];   /* state after the key with opad */
 };
 
-/* A text whose HMAC was found before. */
+/* Cached HMAC of a text. */
 struct sidestep_hmac_known {
-	__u64 generation; /* of the key; 0: nothing is known */
-	__u8 text[SIDESTEP_HMAC_TEXT_MAX]; /* padded as it is hashed */
+	__u64 generation; /* of the key; 0: unused entry */
+	__u8 text[SIDESTEP_HMAC_TEXT_MAX]; /* padded for the hash */
 	__u64 mac[4];
 };
 
-/* Of one CPU, for the packet in work; and what it remembers. The packet path's alone (hmac/mac.h). */
+/* HMAC buffers and cache of one CPU. Only the packet path uses them (hmac/mac.h). */
 struct sidestep_hmac_work {
-	__u8 text[2 * SIDESTEP_HMAC_TEXT_MAX]; /* the inner text, and behind it the outer one */
+	__u8 text[2 * SIDESTEP_HMAC_TEXT_MAX]; /* inner text, followed by the outer one */
 	__u32 state[8];
 	__u32 schedule[16];
-	__u64 mac[4]; /* the result, as it is in the TLV */
+	__u64 mac[4]; /* result, in the form of the TLV */
 	struct sidestep_hmac_known known[SIDESTEP_HMAC_KNOWN];
 };
 
-/* Outer headers as they go on, but for what is each packet's own: traffic class, flow label, Payload Length are 0. */
+/*
+ * Learned outer headers as the proxy restores them. The fields of each packet are 0: traffic class,
+ * flow label, Payload Length.
+ */
 struct sidestep_headers {
-	__u32 length; /* bytes in use, a multiple of 8 */
-	__u32 hash; /* of them, where flows share the record */
+	__u32 length; /* bytes, a multiple of 8 */
+	__u32 hash; /* of .bytes, if flows share the record */
 	__u8 bytes[SIDESTEP_LEARNED_MAX]; /* network order, as on the wire */
 };
 
 /*
- * What a dynamic proxy has learned. The control plane writes what is before .version; the rest is the packet path's.
- * Behind the SIDESTEP_LEARNED records of proxies follow SIDESTEP_HEADER_SETS for each table of flows: .used is 0 there.
+ * State of a dynamic proxy. The control plane writes the fields before .version, the packet path
+ * all others. SIDESTEP_LEARNED records of proxies come first. SIDESTEP_HEADER_SETS records for each
+ * flow table follow; their .used is 0.
  */
 struct sidestep_learned {
-	__u32 used;    /* 1: there is such a proxy */
-	__u32 age;     /* seconds that must pass before other headers are learned */
-	__u32 flows;   /* told apart, a power of two, and nothing is learned in this record itself; or 0 */
-	__u32 table;   /* of those flows, 1 to SIDESTEP_FLOW_TABLES */
-	__u64 seed;    /* of their hash: who sends packets should not know which of them share a place */
-	__u64 version; /* counts what was learned; 0: nothing yet. Written last (table/learned.h) */
-	__u64 time;    /* of the last change, nanoseconds of the monotonic clock; of flows: of the last packet */
-	__u64 busy;    /* a CPU is learning */
-	struct sidestep_headers headers[SIDESTEP_LEARNED_SLOTS]; /* at version % SIDESTEP_LEARNED_SLOTS */
+	__u32 used;    /* 1: the proxy exists */
+	__u32 age;     /* minimum seconds between two changes of the learned headers */
+	/*
+	 * number of flows, a power of two, whose headers are in header sets; 0: one header set, in
+	 * this record
+	 */
+	__u32 flows;
+	__u32 table;   /* flow table, 1 to SIDESTEP_FLOW_TABLES */
+	__u64 seed;    /* of the flow hash; secret, so that senders cannot choose colliding flows */
+	/* counts the changes; 0: nothing learned yet. Written last (table/learned.h) */
+	__u64 version;
+	/* of the last change, or of a flow's last packet, in nanoseconds (monotonic) */
+	__u64 time;
+	__u64 busy;    /* lock: a CPU writes */
+	/* the current version is at .version % SIDESTEP_LEARNED_SLOTS */
+	struct sidestep_headers headers[SIDESTEP_LEARNED_SLOTS];
 };
 
-/* Packets of one direction between two ends. The packet path's alone (table/flows.h). */
+/* Packets of one direction between two ends. Only the packet path uses it (table/flows.h). */
 struct sidestep_flow {
-	__u64 key[5];   /* flow_key */
-	__u32 sequence; /* odd while the rest is written */
-	__u32 used;     /* when a packet last went to the service, in units of 2^FLOW_TICK ns */
-	__u64 header_set;    /* version << 16 | number, from 0, of a record of SIDESTEP_HEADER_SETS; 0: there is no flow here */
-	__u64 time;     /* when it got that chain, in nanoseconds of the monotonic clock */
+	__u64 key[5];   /* flow_key() */
+	__u32 sequence; /* odd during a write */
+	__u32 used;     /* time of the last packet to the service, in units of 2^FLOW_TICK ns */
+	/* version << 16 | number of a record of SIDESTEP_HEADER_SETS; 0: unused entry */
+	__u64 header_set;
+	__u64 time;     /* when the flow got its header set, in nanoseconds (monotonic) */
 };
 
-/* A table of flows is an array of these. */
+/* Bucket of a flow table. */
 struct sidestep_flow_set {
-	__u64 busy;        /* a CPU writes one of them */
-	__u64 evicted;     /* flows that made room for others */
-	__u64 reserved[6]; /* 0: each flow is a cache line */
+	__u64 busy;        /* lock: a CPU writes */
+	__u64 evicted;     /* number of flows that were replaced */
+	__u64 reserved[6]; /* 0; aligns flows to cache lines */
 	struct sidestep_flow flows[SIDESTEP_FLOW_WAYS];
 };
 #define SIDESTEP_FLOW_SETS (SIDESTEP_FLOWS / SIDESTEP_FLOW_WAYS)
 
-/* Elements of the maps: of all tables of flows; of the proxies and of all tables of flows. */
+/* Elements of the maps: flow sets of all tables; records of proxies and header sets. */
 #define SIDESTEP_FLOW_SETS_TOTAL (SIDESTEP_FLOW_TABLES * SIDESTEP_FLOW_SETS)
 #define SIDESTEP_LEARNED_TOTAL (SIDESTEP_LEARNED + 1 + SIDESTEP_FLOW_TABLES * SIDESTEP_HEADER_SETS)
 
-/* Per-CPU counters. received = forwarded + punted + dropped, exactly. */
+/* Per-CPU counters. Each packet counts once: received = forwarded + punted + dropped. */
 struct sidestep_port_counters {
-	__u64 received_packets, received_bytes; /* from this port, bytes with the Ethernet header */
-	__u64 forwarded, punted, dropped;       /* verdicts on packets received here */
-	__u64 sent_packets, sent_bytes;         /* forwarded by us out of this interface, wherever they came from */
+	/* from this port; bytes include the Ethernet header */
+	__u64 received_packets, received_bytes;
+	__u64 forwarded, punted, dropped;       /* verdicts on these packets */
+	/* sent by Sidestep out of this interface, from any port */
+	__u64 sent_packets, sent_bytes;
 	__u64 reserved;
 };
 
 struct sidestep_route_counters {
-	__u64 packets, bytes; /* matched and processed; bytes of layer 3 as received */
-	__u64 errors;         /* matched, then dropped by the behavior's checks */
-	__u64 not_learned;    /* of the errors: a service sent it back before its proxy had learned headers */
-	__u64 no_srh;         /* of RETURN_AM: came back without an SRH, from a source that is not at a service */
+	__u64 packets, bytes; /* matched and processed; bytes are layer 3 as received */
+	__u64 errors;         /* matched, then dropped by a check of the behavior */
+	__u64 not_learned;    /* errors on the return path, before the proxy learned headers */
+	__u64 no_srh;         /* returned to END_AM without an SRH, not by the service itself */
 };
 
 #define SIDESTEP_ASSERT_SIZE(type, size) _Static_assert(sizeof(type) == (size), #type)
@@ -336,31 +393,43 @@ SIDESTEP_ASSERT_SIZE(struct sidestep_learned, 48 + SIDESTEP_LEARNED_SLOTS * (8 +
 SIDESTEP_ASSERT_SIZE(struct sidestep_port_counters, 64);
 SIDESTEP_ASSERT_SIZE(struct sidestep_route_counters, 40);
 
-/* What the native target reports of a packet's way, in order. The kernel targets report nothing. */
+/*
+ * Steps of a packet that env_trace() reports, in order. The native target and the traced kernel
+ * programs (trace.bpf.h) report them; the plain kernel programs do not.
+ */
 enum sidestep_trace_kind {
-	SIDESTEP_TRACE_PORT = 1,     /* a: port index */
-	SIDESTEP_TRACE_PARSED = 2,   /* a: IP version (0: a frame), b: offset of its header; address: destination */
+	SIDESTEP_TRACE_PORT = 1,     /* a: port index, b: bytes of the frame */
+	/* a: IP version (0: a frame), b: offset of the header; address: destination */
+	SIDESTEP_TRACE_PARSED = 2,
 	SIDESTEP_TRACE_LOOKUP = 3,   /* a: view, b: route or 0; address: key */
 	SIDESTEP_TRACE_BEHAVIOR = 4, /* a: action, b: route */
-	SIDESTEP_TRACE_SRH = 5,      /* a: offset, b: Segments Left as it will be; address: new destination */
+	SIDESTEP_TRACE_SRH = 5,      /* a: offset, b: new Segments Left; address: new destination */
 	SIDESTEP_TRACE_POP = 6,      /* a: offset of the SRH, b: its length (PSP) */
 	SIDESTEP_TRACE_DECAP =
-		7,    /* a: upper-layer protocol, b: offset of the inner header; address: inner destination */
+		/*
+		 * a: upper-layer protocol, b: offset of the inner header; address: inner
+		 * destination
+		 */
+		7,
 	SIDESTEP_TRACE_PUSH = 8,     /* a: policy, b: bytes; address: first segment */
 	SIDESTEP_TRACE_FORWARD = 9,  /* a: adjacency, b: layer 3 length */
 	SIDESTEP_TRACE_CSID = 10,    /* a: block bits, b: function bits; address: new destination */
-	SIDESTEP_TRACE_CHOICE = 11,  /* a: group, b: the route that was chosen */
-	/* a: Segments Left, b: DA.Arg.Index, as they will be; address: new destination */
+	SIDESTEP_TRACE_CHOICE = 11,  /* a: group, b: selected route */
+	/* a: new Segments Left, b: new DA.Arg.Index; address: new destination */
 	SIDESTEP_TRACE_REPLACE_CSID = 12,
 	SIDESTEP_TRACE_SOURCE = 13,  /* a: view of source addresses, b: route or 0; address: key */
-	SIDESTEP_TRACE_RETURN = 14,         /* b: route of the port that a service sent the packet back by */
-	SIDESTEP_TRACE_MASQUERADE = 15,   /* a: offset of the SRH, b: Segments Left; address: new destination */
-	SIDESTEP_TRACE_DEMASQUERADE = 16, /* the same */
-	SIDESTEP_TRACE_LEARN = 17,        /* a: learned headers, b: bytes; address: destination as it goes on */
-	SIDESTEP_TRACE_RESTORE = 18,      /* the same */
-	SIDESTEP_TRACE_LAST_SEGMENT = 19, /* a: offset of the SRH; address: its new Segment List[0] */
-	SIDESTEP_TRACE_HMAC = 20,         /* a: HMAC Key ID, b: 0: it is right, or the reason */
-	SIDESTEP_TRACE_DSCP = 21,         /* a: DSCP, b: the route for it */
+	SIDESTEP_TRACE_RETURN = 14,         /* b: route of the return path; address: destination */
+	/* a: offset of the SRH, b: Segments Left; address: new destination */
+	SIDESTEP_TRACE_MASQUERADE = 15,
+	SIDESTEP_TRACE_DEMASQUERADE = 16, /* as MASQUERADE */
+	/* a: learned headers, b: bytes; address: destination after the proxy */
+	SIDESTEP_TRACE_LEARN = 17,
+	SIDESTEP_TRACE_RESTORE = 18,      /* as LEARN */
+	/* a: offset of the SRH; address: its new Segment List[0] */
+	SIDESTEP_TRACE_LAST_SEGMENT = 19,
+	/* a: HMAC Key ID, b: reason of the failure; 0: verified */
+	SIDESTEP_TRACE_HMAC = 20,
+	SIDESTEP_TRACE_DSCP = 21,         /* a: DSCP, b: route */
 };
 
 struct sidestep_trace {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What a plan means for the packet's size and for what can be done with it; and carrying it out halfway, where what comes
- * next would have to plan for headers that are only planned.
+ * Consequences of a plan for size and egress, and the early rewrite of a push. The latter is needed
+ * where the next step applies to headers that are only planned.
  */
 #ifndef SIDESTEP_COMMIT_H
 #define SIDESTEP_COMMIT_H
@@ -13,7 +13,7 @@
 /* LIMIT: RFC 8200 3: Payload Length has 16 bits. */
 #define IPV6_PACKET_MAX (IPV6_LENGTH + 65535u)
 
-/* What the plan adds to layer 3; negative where it removes more. */
+/* Bytes that the plan adds to layer 3; negative if it removes more. */
 INLINE int planned_growth(ENV *e, const struct packet *p)
 {
 	int growth = 0;
@@ -32,8 +32,8 @@ INLINE int planned_growth(ENV *e, const struct packet *p)
 }
 
 /*
- * A frame within the packet leaves, or is carried: there is no hop limit to decrement, and Linux cannot cut it into segments: it
- * has no offload for what is behind Next Header 143 (ipv6_gso_segment).
+ * Returns true if the plan sends or encapsulates an Ethernet frame. It has no hop limit to
+ * decrement. Linux cannot segment it: no offload handles Next Header 143 (ipv6_gso_segment).
  */
 INLINE _Bool plan_has_frame(const struct packet *p)
 {
@@ -49,9 +49,11 @@ INLINE verdict egress_check(ENV *e, const struct packet *p)
 }
 
 /*
- * Carries out the plan of a push, and makes the header that it put on the current one: the packet is now as if it had
- * arrived so. Only for one that the kernel could do nothing with as it arrived. What is carried has had its hop here
+ * Carries out a planned push and makes the new outer header the current one, as if the packet had
+ * arrived with it. The inner packet has its hop limit decremented here
  * (draft-ietf-spring-srv6-service-programming-00 6.1.1, inbound policy S03).
+ *
+ * Only for packets with a Sidestep-only route, which the kernel cannot process as they arrived.
  */
 SUBPROGRAM verdict commit(ENV *e, struct packet *p)
 {
@@ -78,7 +80,7 @@ SUBPROGRAM verdict commit(ENV *e, struct packet *p)
 	p->srh_seen = 0;
 	p->segments_left = 0;
 	hmac_reset(p);
-	/* These headers are this node's own: what the port lets in from others does not concern them. */
+	/* The port's restrictions do not apply to headers that this node made. */
 	p->port_flags = (p->port_flags | SIDESTEP_PORT_SEG6) & ~SIDESTEP_PORT_REQUIRE_HMAC;
 	p->check_source = 0;
 	env_trace(e, SIDESTEP_TRACE_PARSED, 6, ETH_LENGTH, p->destination);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* env.h for a frame in plain memory. */
+/* env.h for a frame in ordinary memory. */
 #ifndef SIDESTEP_ENV_NATIVE_H
 #define SIDESTEP_ENV_NATIVE_H
 
@@ -13,20 +13,20 @@
 
 typedef struct sidestep_native ENV;
 
-/* A native egress takes every frame. */
+/* A native egress accepts every frame. */
 #define ENV_EGRESS_FLAGS SIDESTEP_ADJACENCY_VALID
-/* Bytes that a shift removed come back with the opposite shift. */
+/* The opposite shift restores removed bytes. */
 #define ENV_SHIFT_REVERSIBLE 1
 
 /*
- * With AddressSanitizer every byte of the buffer outside [data, end) is out of bounds while the path runs, and the
- * bounds move with the frame.
+ * With AddressSanitizer, the bytes of the buffer outside [data, end) are poisoned during a run. The
+ * bounds follow the frame.
  */
 #if defined(__has_feature) && __has_feature(address_sanitizer)
 void __asan_poison_memory_region(const volatile void *address, unsigned long size);
 void __asan_unpoison_memory_region(const volatile void *address, unsigned long size);
 
-/* Shadow memory is set for so many bytes behind the frame: further than any offset that is read from it. */
+/* Bytes behind the frame whose shadow memory is set; larger than any offset that is read. */
 #define ENV_FENCE 8192
 
 INLINE void env_fence(ENV *e)
@@ -127,7 +127,7 @@ INLINE const struct sidestep_adjacency *env_adjacency(ENV *e, __u32 index)
 	return index < e->tables->adjacency_count ? &e->tables->adjacencies[index] : 0;
 }
 
-/* Nobody keeps neighbors alive for it. */
+/* No daemon uses the mark. */
 INLINE void env_use(ENV *e, const struct sidestep_adjacency *adjacency)
 {
 }
@@ -181,7 +181,7 @@ INLINE __u64 env_now(ENV *e)
 	return e->tables->now;
 }
 
-/* Several instances may share what is learned, each on a thread of its own. */
+/* Instances on several threads may share learned headers. */
 INLINE __u64 env_swap(__u64 *word, __u64 value)
 {
 	return __atomic_exchange_n(word, value, __ATOMIC_SEQ_CST);
@@ -212,7 +212,7 @@ INLINE void env_count_reason(ENV *e, __u32 reason)
 	e->tables->reason_counters[reason % SIDESTEP_REASONS]++;
 }
 
-/* Whoever runs it sees to the rate. */
+/* The caller limits the rate. */
 INLINE struct sidestep_report *env_report(ENV *e, enum sidestep_report_kind kind)
 {
 	struct sidestep_report *report = &e->report[e->reports];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* env.h for TC: struct __sk_buff, at ingress. */
+/* env.h for TC ingress: struct __sk_buff. */
 #ifndef SIDESTEP_ENV_TC_H
 #define SIDESTEP_ENV_TC_H
 
@@ -17,13 +17,13 @@ typedef struct __sk_buff ENV;
 #include "maps.bpf.h"
 
 #define ENV_EGRESS_FLAGS SIDESTEP_ADJACENCY_VALID
-/* Bytes that a shift removed are gone. */
+/* Removed bytes are lost. */
 #define ENV_SHIFT_REVERSIBLE 0
 
-/* All that a behavior reads or moves lies in these bytes; a shorter linear part is pulled. */
+/* Bytes that the packet path may read or move; a shorter linear part is pulled up to here. */
 #define ENV_LINEAR_BYTES 512u
 
-/* Whether the running kernel has that flag: the loader tries it out. */
+/* True if the kernel has that flag. The loader probes it. */
 const volatile __u8 env_decap_l3 SEC(".rodata.env") = 1;
 
 INLINE __u8 *env_data(ENV *e)
@@ -60,9 +60,10 @@ INLINE int env_linear(ENV *e)
 }
 
 /*
- * Before Linux 6.3: IPv6 around IPv4 without the flag. The packet stays IPv6 until only 20 bytes too many are left, the
- * difference between the smallest headers of both, which the translation from one to the other takes. It needs an IPv6
- * skb of its own whose headers are linear, and after the first step, which alone may be refused, it has that.
+ * Before Linux 6.3, which has no flag for IPv4 within IPv6: shrinks the packet as IPv6 until 20
+ * bytes are left over. That is the difference of the header sizes, which bpf_skb_change_proto
+ * removes. That helper needs an unshared IPv6 skb with linear headers, which the first step
+ * ensures. Only the first step can be refused.
  */
 INLINE int env_decap4_by_translation(ENV *e, int delta)
 {
@@ -74,10 +75,12 @@ INLINE int env_decap4_by_translation(ENV *e, int delta)
 }
 
 /*
- * An skb that was encapsulated before, perhaps by another node on this machine, stays marked as such when its outer header
- * is taken off: the kernel then refuses to note a second encapsulation (bpf_skb_net_grow). What it noted is still right:
- * the inner headers are where they were, and the segments are still to be cut inside. Only the protocol may be that of the
- * packet without outer header; it changes when bytes are taken off, so there are more of them at first.
+ * An skb that was encapsulated before keeps that mark when its outer header is removed. The kernel
+ * then refuses to record a second encapsulation (bpf_skb_net_grow). The recorded state is still
+ * right: the inner headers and the segments are unchanged.
+ *
+ * Only the protocol may be that of the inner packet. A shrink with a flag changes it, so this grows
+ * too much first.
  */
 INLINE int env_encap_again(ENV *e, int delta)
 {
@@ -94,9 +97,10 @@ INLINE int env_encap_again(ENV *e, int delta)
 }
 
 /*
- * bpf_skb_adjust_room takes IP only, by what the kernel noted of the frame's type. A tag that is taken out of the frame
- * makes it read the type again: one goes in (two, since the first is kept beside the frame), and out again. By then the
- * Ethernet header says what it will say of the frame when it has grown; the caller writes it anew.
+ * bpf_skb_adjust_room accepts IP only, by the recorded protocol of the skb. Popping a VLAN tag from
+ * the frame makes the kernel read the type again. Two tags are pushed, since the first is kept
+ * outside the frame, and popped. The Ethernet header has the type of the grown frame meanwhile; the
+ * caller writes it again.
  */
 INLINE int env_as_ipv6(ENV *e)
 {
@@ -119,9 +123,9 @@ INLINE int env_as_ipv6(ENV *e)
 }
 
 /*
- * bpf_skb_adjust_room works right behind the Ethernet header and keeps the segmentation and checksum state of the skb
- * in step. FIXED_GSO: the segment size is the sender's business; what does not fit the MTU was left to the kernel
- * before.
+ * bpf_skb_adjust_room works directly behind the Ethernet header and keeps segmentation and checksum
+ * state consistent. FIXED_GSO keeps the sender's segment size. Packets that exceed the MTU were
+ * punted before.
  */
 INLINE int env_shift(ENV *e, int delta, enum env_shift how)
 {
@@ -155,7 +159,7 @@ INLINE __u32 env_segment_size(ENV *e)
 	return e->gso_size;
 }
 
-/* Bytes of the frame, also of one in pieces: for env_copy_head. `length` is not 0. */
+/* Copies bytes, also from a fragmented frame, for env_copy_head. `length` is not 0. */
 INLINE int env_copy(ENV *e, __u32 offset, void *to, __u32 length)
 {
 	return (int)bpf_skb_load_bytes(e, offset, to, length);

@@ -9,9 +9,9 @@ typedef struct xdp_md ENV;
 
 #include "maps.bpf.h"
 
-/* The adjacency flag that an egress must carry for this target to send to it. */
+/* Flags that an adjacency needs for this target. */
 #define ENV_EGRESS_FLAGS (SIDESTEP_ADJACENCY_VALID | SIDESTEP_ADJACENCY_XDP)
-/* Bytes that a shift removed come back with the opposite shift. */
+/* The opposite shift restores removed bytes. */
 #define ENV_SHIFT_REVERSIBLE 1
 
 INLINE __u8 *env_data(ENV *e)
@@ -24,7 +24,7 @@ INLINE __u8 *env_end(ENV *e)
 	return (__u8 *)(long)e->data_end;
 }
 
-/* bpf_xdp_get_buff_len counts the fragments of a multi-buffer frame too (Linux 5.18). */
+/* bpf_xdp_get_buff_len includes the fragments of a multi-buffer frame (Linux 5.18). */
 INLINE __u32 env_length(ENV *e)
 {
 	return (__u32)bpf_xdp_get_buff_len(e);
@@ -55,13 +55,13 @@ INLINE int env_trim(ENV *e, __u32 length)
 	return bpf_xdp_adjust_tail(e, (int)length - (int)env_length(e));
 }
 
-/* Frames come and go as they are. */
+/* XDP has no segmentation offload. */
 INLINE __u32 env_segment_size(ENV *e)
 {
 	return 0;
 }
 
-/* Bytes of the frame, also of one in pieces: for env_copy_head. `length` is not 0. */
+/* Copies bytes, also from a fragmented frame, for env_copy_head. `length` is not 0. */
 INLINE int env_copy(ENV *e, __u32 offset, void *to, __u32 length)
 {
 	return (int)bpf_xdp_load_bytes(e, offset, to, length);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The flow of a packet as a number: for the outer flow label of an encapsulation, and for the choice among next hops
- * (RFC 6437, RFC 6438).
+ * Flow hash: for the outer flow label of an encapsulation (RFC 6437) and for the choice among next
+ * hops (RFC 6438).
  *
- * h = 0; for each little-endian 64-bit word w of the input: h = (h ^ w) * K mod 2^64, h ^= h >> 32. The input is source
- * and destination, then one word of ports (TCP, UDP, SCTP, not a fragment) and protocol; of a frame that carries no IP
- * packet its two Ethernet addresses. The label is the 20 bits from bit 40 of h; 0 would mean "no label", so 1 stands for it.
+ * h = 0; for each little-endian 64-bit word w of the input: h = (h ^ w) * K mod 2^64, h ^= h >> 32.
+ * The input is source and destination, then one word with the ports (TCP, UDP, SCTP, not of a
+ * fragment) and the protocol. A frame without an IP packet has its two Ethernet addresses instead.
+ * The label is the 20 bits from bit 40 of h; 1 replaces 0, which would mean "no label".
  */
 #ifndef SIDESTEP_FLOW_H
 #define SIDESTEP_FLOW_H
@@ -13,7 +14,9 @@
 #include "packet.h"
 #include "read/ip.h"
 
-/* 2^64 divided by the golden ratio, odd: multiplication by it spreads low bits upwards (Knuth, 6.4). */
+/*
+ * 2^64 divided by the golden ratio, made odd: multiplication spreads low bits upwards (Knuth 6.4).
+ */
 #define FLOW_MULTIPLIER 0x9E3779B97F4A7C15ull
 
 INLINE __u64 flow_mix(__u64 h, __u64 word)
@@ -35,7 +38,7 @@ INLINE __u64 flow_tail(ENV *e, __u32 offset, __u8 proto, _Bool ports)
 	return tail;
 }
 
-/* A frame without an IP packet: by its Ethernet addresses. */
+/* Hashes the Ethernet addresses of a frame without an IP packet. */
 INLINE __u64 flow_frame(ENV *e, __u64 h)
 {
 	const __u8 *eth = env_bytes(e, 0, ETH_LENGTH);
@@ -44,8 +47,8 @@ INLINE __u64 flow_frame(ENV *e, __u64 h)
 }
 
 /*
- * The flow label for a packet around the current header, with the destination that this will have. `mode`: enum
- * sidestep_flow_label.
+ * Returns the outer flow label for the current packet with its planned destination. `mode` is an
+ * enum sidestep_flow_label.
  */
 INLINE __u32 flow_label(ENV *e, const struct packet *p, __u8 mode)
 {
@@ -85,12 +88,12 @@ INLINE __u32 flow_label(ENV *e, const struct packet *p, __u8 mode)
 	return label ? label : 1;
 }
 
-/* LIMIT: headers walked to the ports of a packet without a flow label. */
+/* LIMIT: headers that are walked to the ports of a packet without a flow label. */
 #define FLOW_HEADERS_MAX 8
 
 /*
- * From the header of type `proto` at `at` inwards, until something tells the flows apart: a flow label, or ports. The
- * addresses of that first header are in `h` already, those of the ones inside are added.
+ * Hashes from the header of type `proto` at `at` inwards, up to a flow label or ports. `h` already
+ * covers the addresses of that first header.
  */
 INLINE __u64 flow_inwards(ENV *e, __u64 h, __u32 at, __u8 proto)
 {
@@ -138,8 +141,8 @@ INLINE __u64 flow_inwards(ENV *e, __u64 h, __u32 at, __u8 proto)
 }
 
 /*
- * The flow of the packet as it will leave, for the choice among next hops: source, destination and flow label; the inner
- * 5-tuple where there is no flow label. `seed` is where the hash begins.
+ * Hashes the packet as it will be sent, to select a next hop: source, destination and flow label. A
+ * packet without a flow label uses its inner 5-tuple. `seed` is the initial value.
  */
 SUBPROGRAM __u64 flow_hash(ENV *e, struct packet *p, __u32 seed)
 {

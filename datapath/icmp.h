@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Packets whose sender has to be told why they went no further, where Linux would tell nothing or something else: they are
- * reported to the control plane as they arrived (report.h). The verdict does not depend on it.
+ * Reports for ICMP errors. The control plane gets the packet as it arrived (report.h) and sends the
+ * error, where Linux would send none or a different one. The verdict does not depend on the report.
  */
 #ifndef SIDESTEP_ICMP_H
 #define SIDESTEP_ICMP_H
@@ -11,7 +11,10 @@
 #include "wire/ipv6.h"
 #include "wire/srh.h"
 
-/* Drops that are reported. A reason is left out where the RFCs ask for silence, or where nothing is known yet (no_neighbor). */
+/*
+ * Drop reasons that are reported. Not included: reasons that the RFCs want silent, and no_neighbor,
+ * whose resolution is still pending.
+ */
 #define ICMP_REPORTED                                                                                                  \
 	(1ull << DROP_srh_length | 1ull << DROP_srh_segments_left | 1ull << DROP_srh_tlv | 1ull << DROP_no_srh |       \
 	 1ull << DROP_segments_left_zero | 1ull << DROP_segments_left_not_zero | 1ull << DROP_upper_layer |            \
@@ -19,14 +22,17 @@
 
 INLINE _Bool icmp_is_reported(verdict v)
 {
-	/* At a SID Linux drops it in silence (get_srh in net/ipv6/seg6_local.c), though RFC 8200 4.4 asks for an answer. */
+	/*
+	 * Linux drops such a packet at a SID silently (get_srh in net/ipv6/seg6_local.c), but RFC
+	 * 8200 4.4 requires an ICMP error.
+	 */
 	if (v == punt(routing_header))
 		return 1;
 	return VERDICT_KIND(v) == VERDICT_DROP && VERDICT_ARGUMENT(v) < 64 &&
 	       (ICMP_REPORTED >> VERDICT_ARGUMENT(v) & 1);
 }
 
-/* The field in error, from the beginning of the packet; or the MTU. */
+/* Returns the offset of the field in error within the packet; for too_big the MTU. */
 INLINE __u32 icmp_value(const struct packet *p, __u32 reason)
 {
 	switch (reason) {
@@ -49,13 +55,13 @@ INLINE __u32 icmp_value(const struct packet *p, __u32 reason)
 	}
 }
 
-/* Where `v` ends the packet's way. */
+/* Reports the packet with verdict `v`. */
 SUBPROGRAM int icmp_report(ENV *e, const struct packet *p, verdict v)
 {
 	struct sidestep_report *report;
 	__u32 reason = VERDICT_ARGUMENT(v);
 
-	/* A frame is nobody's packet. */
+	/* A frame has no IP source to report to. */
 	if (!p || !p->version || p->frame || (p->plan & (PLAN_FRAME | PLAN_ENCAP_FRAME)))
 		return 0;
 	report = env_report(e, SIDESTEP_REPORT_ERROR);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Lookups that take more than one walk: of rules that look at the source address, and of routes for some sources only.
- * What the prefix table has for their destinations is no route, but says where the lookup goes on.
+ * Indirect lookups: rules by source address, and routes for some sources only. The prefix table has
+ * no route for their destinations, but a record that names the view for the next step.
  */
 #ifndef SIDESTEP_LOOKUP_H
 #define SIDESTEP_LOOKUP_H
@@ -11,7 +11,7 @@
 #include "wire/ipv4.h"
 #include "wire/ipv6.h"
 
-/* What a packet is looked up by. */
+/* Addresses of a lookup. */
 struct lookup_key {
 	struct address destination, source;
 };
@@ -21,7 +21,7 @@ INLINE _Bool route_is_indirect(const struct sidestep_route *r)
 	return r->action == SIDESTEP_ROUTE_SOURCE || r->action == SIDESTEP_ROUTE_NEXT;
 }
 
-/* The source address of the packet as it will leave: of the header that a headend pushes, if one does. */
+/* Source address of the packet after the plan: that of a pushed outer header, if any. */
 INLINE struct address source_address(ENV *e, const struct packet *p)
 {
 	const struct sidestep_policy *policy = 0;
@@ -49,7 +49,7 @@ INLINE struct address source_address(ENV *e, const struct packet *p)
 	return source;
 }
 
-/* The way back of an IPv4 packet: to its source, for a packet from where it goes. */
+/* Key for the reverse path of an IPv4 packet: source and destination exchanged. */
 INLINE struct lookup_key reverse_key(const __u8 *ip)
 {
 	struct lookup_key key = {};
@@ -60,8 +60,8 @@ INLINE struct lookup_key reverse_key(const __u8 *ip)
 }
 
 /*
- * The index of the route that the record at `index` leads to; 0: none. `back`: the lookup is not for the packet, but for
- * its way back.
+ * Returns the index of the route that the indirect record at `index` leads to; 0 if there is none.
+ * `reverse` selects the key of the reverse path.
  */
 SUBPROGRAM __u32 lookup_indirect(ENV *e, struct packet *p, __u32 index, _Bool reverse)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The tables as BPF maps, shared by the XDP and the TC program. Sizes marked 1 are set by the loader from its limits
- * (`sidestep show limits`). Arrays are memory-mapped by the control plane, so that a record is published by one store.
+ * The tables as BPF maps, shared by the XDP and the TC program. The loader sets sizes given as 1
+ * from its limits (`sidestep show limits`). The control plane maps arrays into its memory, so it
+ * publishes a record by one store.
  */
 #ifndef SIDESTEP_MAPS_BPF_H
 #define SIDESTEP_MAPS_BPF_H
@@ -54,8 +55,8 @@ struct {
 } policies SEC(".maps");
 
 /*
- * The prefix table: one value, so that a line of it is found by its offset, without a lookup of its own. Its size, that of
- * so many lines, is set by the loader; a program is loaded anew when it grows.
+ * The prefix table. It is a single value, so a line is found by its offset without a map lookup.
+ * The loader sets the size and reloads the programs when the table grows.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -142,7 +143,6 @@ struct {
 
 INLINE __u32 env_ifindex(ENV *e);
 
-/* The packet in its target's form: struct xdp_md or struct __sk_buff. */
 INLINE struct sidestep_port *env_port(ENV *e, __u32 index)
 {
 	index &= SIDESTEP_PORTS - 1;
@@ -164,7 +164,7 @@ INLINE struct sidestep_adjacency *env_adjacency(ENV *e, __u32 index)
 	return bpf_map_lookup_elem(&adjacencies, &index);
 }
 
-/* All CPUs read the record: it is written once between two looks of the control plane, not by each packet. */
+/* All CPUs read the record, so the flag is written only after the control plane has cleared it. */
 INLINE void env_use(ENV *e, const struct sidestep_adjacency *adjacency)
 {
 	volatile __u64 *used = (volatile __u64 *)&adjacency->used;
@@ -173,14 +173,17 @@ INLINE void env_use(ENV *e, const struct sidestep_adjacency *adjacency)
 		*used = 1;
 }
 
-/* What is torn between two CPUs is a question more for a neighbor that there is not. */
+/*
+ * Two CPUs may write different halves of a record. The result is a request for a neighbor that does
+ * not exist, which is harmless.
+ */
 INLINE void env_request_resolution(ENV *e, __u32 view, struct address address)
 {
 	__u64 mixed = address.hi ^ address.lo;
 	struct sidestep_resolve_request *record;
 	__u32 slot;
 
-	/* Hosts of a link differ in any byte, the last in memory first. */
+	/* Addresses on a link may differ in any byte, most often in the last one. */
 	mixed ^= mixed >> 32;
 	mixed ^= mixed >> 16;
 	slot = (__u32)(mixed ^ mixed >> 8) & (SIDESTEP_RESOLVE_REQUESTS - 1);
@@ -233,7 +236,7 @@ INLINE __u64 env_swap(__u64 *word, __u64 value)
 	return __sync_lock_test_and_set(word, value);
 }
 
-/* BPF has no barrier as such, but its exchange is one. */
+/* BPF has no barrier instruction; its atomic exchange orders memory accesses. */
 INLINE void env_barrier(void)
 {
 	__u64 nothing = 0;
@@ -266,7 +269,7 @@ INLINE struct sidestep_route_counters *env_route_counters(ENV *e, __u32 index)
 	return bpf_map_lookup_elem(&route_counters, &index);
 }
 
-/* Takes a token. Of several CPUs that want the same one, one gets it. */
+/* Takes a token. If several CPUs compete for it, one of them gets it. */
 INLINE _Bool rate_token(__u64 *bucket, __u64 interval, __u64 credit)
 {
 	__u64 now = bpf_ktime_get_ns(), next = *(volatile __u64 *)bucket;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What measures the XDP program by BPF_PROG_TEST_RUN, which repeats a program on one buffer and puts nothing back in
- * between. This one puts the frame back and tail-calls the program, so that each run meets the frame as it arrived. Not
- * part of the packet path; loaded only to measure, attached nowhere.
+ * Measures the XDP program with BPF_PROG_TEST_RUN. That repeats a program on one buffer without
+ * restoring it, so this program restores the frame and tail-calls the XDP program. It is not part
+ * of the packet path, is loaded only for measurements and never attached.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
-/* LIMIT: bytes from the front of the frame that are put back. */
+/* LIMIT: bytes of the frame's head that are restored. */
 #define MEASURE_HEAD_MAX 512
 
 struct measure_frame {
@@ -41,23 +41,26 @@ int sidestep_measure(struct xdp_md *ctx)
 	if (!frame)
 		return XDP_ABORTED;
 	/*
-	 * The program never changes the end of a frame that has nothing behind its IP packet, so the difference in length
-	 * is what it did at the front. Called also when there is none: the empty program pays for it as well.
+	 * The XDP program does not move the end of a frame without padding. The difference in
+	 * length is therefore its change at the front. Always called, so that the empty program has
+	 * the same cost.
 	 */
 	if (bpf_xdp_adjust_head(ctx, (int)length - (int)frame->length) < 0)
 		return XDP_ABORTED;
 	head_length = frame->head_length;
 	if (head_length == 0 || head_length > MEASURE_HEAD_MAX)
 		return XDP_ABORTED;
-	/* Linux 6.1's verifier does not learn from a comparison with 0 that the length is at least 1. */
+	/*
+	 * The verifier of Linux 6.1 does not learn from a comparison with 0 that the length is at
+	 * least 1.
+	 */
 	asm volatile("%0 += -1\n%0 &= %1\n%0 += 1" : "+r"(head_length) : "i"(MEASURE_HEAD_MAX - 1));
 	if (bpf_xdp_store_bytes(ctx, 0, frame->head, head_length) < 0)
 		return XDP_ABORTED;
 	/*
-	 * A locked instruction waits until the stores above have left the store buffer, so that the program's loads, cut
-	 * otherwise than the stores, do not wait for them one by one: a cost that no received packet has. PERF: no
-	 * difference on Zen 4 (138 ns for End with and without it); kept so that figures do not hang on the machine's
-	 * store forwarding.
+	 * A locked instruction drains the store buffer. Otherwise the program's loads would wait
+	 * for the stores above, which received packets do not have. PERF: no difference on Zen 4
+	 * (End takes 138 ns with and without it); kept for other machines.
 	 */
 	__sync_fetch_and_add(&frame->runs, 1);
 	bpf_tail_call(ctx, &measure_program, 0);

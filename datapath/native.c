@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The packet path natively. */
+/* The packet path, compiled natively. */
 #include "step.h"
 
 _Static_assert((int)OUTCOME_FORWARD == SIDESTEP_OUTCOME_FORWARD && (int)OUTCOME_PUNT == SIDESTEP_OUTCOME_PUNT &&

@@ -1,49 +1,49 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The packet path as a function: what `sidestep replay`, the vectors and the fuzzer call. */
+/* The packet path as a function, for `sidestep replay`, the vectors and the fuzzer. */
 #ifndef SIDESTEP_NATIVE_H
 #define SIDESTEP_NATIVE_H
 
 #include "abi.h"
 #include "report.h"
 
-/* LIMIT: steps of one packet that are reported. */
+/* LIMIT: steps that are reported of one packet. */
 #define SIDESTEP_NATIVE_TRACES 64
 
-/* LIMIT: reports of one packet: a copy at each SID, and why it went no further. */
+/* LIMIT: reports of one packet: a copy at each SID, and one ICMP error. */
 #define SIDESTEP_NATIVE_REPORTS (SIDESTEP_STEPS_MAX + 1)
 
-/* The tables, in the caller's memory. Index 0 of routes, groups, adjacencies and policies is never used. */
+/* Tables, in the caller's memory. Routes, groups, adjacencies and policies do not use index 0. */
 struct sidestep_native_tables {
-	const struct sidestep_port *ports; /* SIDESTEP_PORTS of them */
+	const struct sidestep_port *ports; /* SIDESTEP_PORTS records */
 	const struct sidestep_route *routes;
 	const struct sidestep_group *groups;
 	const struct sidestep_adjacency *adjacencies;
 	const struct sidestep_policy *policies;
 	const struct sidestep_hmac_key *hmac_keys;
-	struct sidestep_hmac_work *hmac_work; /* of one thread */
+	struct sidestep_hmac_work *hmac_work; /* one per thread */
 	struct sidestep_learned *learned;
 	struct sidestep_flow_set *flow_sets;
-	__u64 now; /* nanoseconds */
+	__u64 now; /* nanoseconds, returned by env_now() */
 	__u32 learned_count, flow_set_count, route_count, group_count, adjacency_count, policy_count, hmac_key_count,
 		route_counter_count;
-	struct sidestep_port_counters *port_counters; /* SIDESTEP_PORTS */
+	struct sidestep_port_counters *port_counters; /* SIDESTEP_PORTS records */
 	struct sidestep_route_counters *route_counters;
-	__u64 *reason_counters; /* SIDESTEP_REASONS */
+	__u64 *reason_counters; /* SIDESTEP_REASONS counters */
 	const __u8 *fib; /* table/fib6.h: lines of 64 bytes */
 	__u32 fib_lines; /* a power of two */
-	__u32 sha; /* the processor has x86's SHA instructions, SSE4.1 and SSSE3 */
+	__u32 sha; /* 1: the CPU has the x86 SHA instructions, SSE4.1 and SSSE3 */
 };
 
 /* One frame: [data, end) lies in the buffer [head, limit). */
 struct sidestep_native {
 	__u8 *head, *data, *end, *limit;
-	__u8 *first;   /* the furthest that it has begun in front */
+	__u8 *first;   /* lowest .data so far */
 	__u32 ifindex; /* ingress */
-	__u32 segment_size; /* as env_segment_size has it; 0 but for the fuzzer: frames come and go as they are */
-	__u32 traces;  /* steps reported */
+	__u32 segment_size; /* result of env_segment_size(); only the fuzzer sets it */
+	__u32 traces;  /* steps in .trace */
 	const struct sidestep_native_tables *tables;
 	struct sidestep_trace trace[SIDESTEP_NATIVE_TRACES];
-	__u32 reports; /* of this packet */
+	__u32 reports; /* reports in .report */
 	struct sidestep_report report[SIDESTEP_NATIVE_REPORTS];
 };
 
@@ -56,10 +56,10 @@ enum sidestep_outcome_kind {
 struct sidestep_outcome {
 	__u32 kind;    /* enum sidestep_outcome_kind */
 	__u32 ifindex; /* egress of FORWARD */
-	__u32 reason;  /* enum sidestep_reason of KERNEL and DROP */
+	__u32 reason;  /* enum sidestep_reason of PUNT and DROP */
 };
 
-/* Runs one frame. It may have moved within its buffer afterwards. */
+/* Runs one frame. The frame may have moved within its buffer afterwards. */
 struct sidestep_outcome sidestep_native_run(struct sidestep_native *frame);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The O-flag (RFC 9259 2.1.1): a packet that has it in its SRH is copied for the control plane at each SID of this node that
- * processes the SRH, where the operator has permitted it, and goes on as if it had none. Copies are reports like those of
- * packets whose senders have to be told (report.h), with a token bucket of their own: the RFC wants them limited.
+ * The O-flag (RFC 9259 2.1.1). If the port permits it, each local SID copies a packet with this
+ * flag in its SRH to the control plane, and then processes it normally. The copies are reports
+ * (report.h) with token buckets of their own, because the RFC requires a rate limit.
  */
 #ifndef SIDESTEP_OAM_H
 #define SIDESTEP_OAM_H
@@ -12,7 +12,10 @@
 #include "wire/ext.h"
 #include "wire/srh.h"
 
-/* The SRH that the SID is about to process: the active one, or the first one ahead. 0: there is none that can be read. */
+/*
+ * Returns the SRH that the SID will process: the active one, or the next one in the packet. 0:
+ * none.
+ */
 INLINE __u32 oam_srh(ENV *e, const struct packet *p)
 {
 	__u32 at = p->cursor;
@@ -35,8 +38,8 @@ INLINE __u32 oam_srh(ENV *e, const struct packet *p)
 }
 
 /*
- * Before a SID processes its packet (RFC 9259 2.1.1, S01.1). The copy is the packet as it arrived; what SIDs before this one
- * have planned is in the report.
+ * Runs before the SID processes the packet (RFC 9259 2.1.1, S01.1). The copy is the packet as it
+ * arrived; the report contains Segments Left and the destination as earlier SIDs have planned them.
  */
 SUBPROGRAM int oam_copy(ENV *e, const struct packet *p)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * One packet during processing: what was read from it, and the rewrite that is planned for it.
+ * One packet during processing: the headers that were read, and the rewrite that is planned.
  *
  * Behaviors read the packet and record their changes in .plan; rewrite.h carries out the plan in
  * one pass after the verdict Forward. A packet that is punted or dropped therefore keeps the bytes

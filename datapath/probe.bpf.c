@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What tries out by BPF_PROG_TEST_RUN whether the running kernel has something that the packet path can also do without.
- * Not part of the packet path; attached nowhere.
+ * Probes optional features of the running kernel with BPF_PROG_TEST_RUN. Not part of the packet
+ * path, and never attached.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
 #include "newer.h"
 
-/* Run on IPv4 in IPv6 (40 bytes of header). 0: the kernel takes the flag that says that IPv4 is inside. */
+/*
+ * Runs on IPv4 in IPv6 (40 bytes of header). Returns 0 if the kernel accepts the flag for inner
+ * IPv4.
+ */
 SEC("tc")
 int sidestep_decap(struct __sk_buff *skb)
 {

@@ -1,53 +1,60 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the packet path tells the control plane of a packet whose sender has to hear of it: the control plane makes the ICMP
- * message and sends it (crates/control/src/icmp). Errors are rare and slow; the path only says which, and copies the packet.
- * Packets with the O-flag are copied in the same way (oam.h).
+ * Reports: copies of packets that the packet path hands to the control plane. The control plane
+ * sends ICMP errors from them (crates/control/src/icmp) and exports packets with the O-flag
+ * (oam.h). ICMP errors are rare, so the packet path only copies the packet and names the reason.
  */
 #ifndef SIDESTEP_REPORT_H
 #define SIDESTEP_REPORT_H
 
 #include "abi.h"
 
-/* LIMIT: bytes of a packet that are reported: an echo request in a jumbo frame whole. Errors quote fewer. */
+/*
+ * LIMIT: bytes of a packet in a report, enough for an echo request in a jumbo frame. Errors quote
+ * less.
+ */
 #define SIDESTEP_REPORT_BYTES 16384
-/* LIMIT: bytes of a copy for the O-flag. */
+/* LIMIT: bytes of a packet that is copied for the O-flag. */
 #define SIDESTEP_COPY_BYTES 2048
-/* LIMIT: bytes of the ring of reports that wait for the control plane. */
+/* LIMIT: bytes of the ring with reports for the control plane. */
 #define SIDESTEP_REPORT_RING (1u << 21)
 
-/* Why a packet is reported. Each has its token buckets. */
+/* Kind of a report. Each kind has its own token buckets. */
 enum sidestep_report_kind {
-	SIDESTEP_REPORT_ERROR = 0, /* its sender has to be told */
-	SIDESTEP_REPORT_COPY = 1, /* RFC 9259 2.1.1: the O-flag at a SID */
+	SIDESTEP_REPORT_ERROR = 0, /* an ICMP error for the source */
+	SIDESTEP_REPORT_COPY = 1, /* a copy for the O-flag at a SID (RFC 9259 2.1.1) */
 };
-/* Token buckets: of errors by the port's slot, then those of copies. */
+/* Token buckets: errors by the port's slot first, then copies. */
 #define SIDESTEP_REPORT_RATES (2 * SIDESTEP_PORTS)
 
-/* One packet, as it arrived: the IP packet that was the current one when its way ended. */
+/* One report. The packet is the IP packet that was the current one, as it arrived. */
 struct sidestep_report {
-	__u64 time; /* nanoseconds of the kernel's monotonic clock */
+	__u64 time; /* nanoseconds (monotonic clock) */
 	__u32 ifindex; /* ingress */
 	__u32 kind; /* enum sidestep_report_kind */
-	__u32 reason; /* enum sidestep_reason; of a copy 0 */
-	__u32 value; /* of too_big: the MTU for that packet; of a copy: Segments Left before the SID; else the offset of what is wrong */
-	__u32 proto; /* of the header that was looked at last */
-	__u32 view; /* of a packet from inside an encapsulation: FIB view of its lookup; else 0 */
-	__u32 length; /* of the packet */
-	__u32 bytes; /* of .packet */
-	__u8 destination[16]; /* network order: that of the last lookup, the SID that the packet came to */
-	__u8 packet[SIDESTEP_REPORT_BYTES]; /* .bytes of them */
+	__u32 reason; /* enum sidestep_reason; 0 for a copy */
+	/*
+	 * too_big: the MTU for the packet. Copy: Segments Left before the SID. Else: offset of the
+	 * field in error.
+	 */
+	__u32 value;
+	__u32 proto; /* type of the header that was processed last */
+	__u32 view; /* FIB view of the last lookup, for a packet from an encapsulation; else 0 */
+	__u32 length; /* bytes of the packet */
+	__u32 bytes; /* valid bytes of .packet */
+	__u8 destination[16]; /* key of the last lookup, the SID, in network order */
+	__u8 packet[SIDESTEP_REPORT_BYTES]; /* the first .bytes are valid */
 };
 
 /*
- * RFC 4443 2.4(f): a token bucket for each port: one report each .interval, and after a silence of .credit some at once. The
- * first two are the control plane's, the others the packet path's.
+ * Token bucket of a port (RFC 4443 2.4(f)): one report per .interval, and a burst that .credit
+ * bounds. The control plane writes the first two fields, the packet path the others.
  */
 struct sidestep_report_rate {
-	__u64 interval; /* nanoseconds; 0: no reports */
-	__u64 credit; /* nanoseconds */
-	__u64 next; /* no report before this time of the kernel's monotonic clock */
-	__u64 suppressed; /* reports that there was no token for, or no room in the ring */
+	__u64 interval; /* nanoseconds; 0 disables reports */
+	__u64 credit; /* nanoseconds: .interval times the burst size */
+	__u64 next; /* earliest time of the next report, in nanoseconds (monotonic clock) */
+	__u64 suppressed; /* reports without a token or without room in the ring */
 };
 
 SIDESTEP_ASSERT_SIZE(struct sidestep_report, 8 + 8 * 4 + 16 + SIDESTEP_REPORT_BYTES);

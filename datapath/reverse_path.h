@@ -7,7 +7,7 @@
 
 #include "lookup.h"
 
-/* Looks up the source. A packet that fails is punted: the kernel repeats the check and counts it. */
+/* Looks up the source. A packet that fails is punted, and the kernel repeats the check. */
 SUBPROGRAM verdict reverse_path(ENV *e, struct packet *p)
 {
 	const struct sidestep_adjacency *adjacency;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Segmentation offload (TC only): a frame larger than the MTU that leaves in pieces. Whether they fit depends on all the
- * headers that each piece repeats.
+ * Segmentation offload (TC only): a frame larger than the MTU may be sent in segments. Each segment
+ * repeats all headers, so their size decides whether it fits.
  */
 #ifndef SIDESTEP_SEGMENT_H
 #define SIDESTEP_SEGMENT_H
@@ -9,10 +9,13 @@
 #include "packet.h"
 #include "read/ip.h"
 
-/* LIMIT: headers walked to find the innermost TCP or UDP header; outer and inner ones together. */
+/* LIMIT: outer and inner headers that are walked to the innermost TCP or UDP header. */
 #define SEGMENT_HEADERS_MAX 8
 
-/* Bytes from the IP header at `l3` to the end of the innermost TCP or UDP header; 0 if there is none. */
+/*
+ * Returns the bytes from the IP header at `l3` to the end of the innermost TCP or UDP header; 0 if
+ * there is none.
+ */
 SUBPROGRAM __u32 segment_headers(ENV *e, __u32 l3, __u32 version)
 {
 	__u8 proto = version == 4 ? PROTO_IPV4 : PROTO_IPV6;
@@ -25,7 +28,7 @@ SUBPROGRAM __u32 segment_headers(ENV *e, __u32 l3, __u32 version)
 			return at + 8 - l3;
 		if (proto == PROTO_TCP) {
 			header = env_bytes(e, at, 13);
-			/* RFC 9293 3.1: Data Offset, in 4-byte words. */
+			/* RFC 9293 3.1: Data Offset counts 4-byte words. */
 			return header ? at + (header[12] >> 4) * 4u - l3 : 0;
 		}
 		at = next_header(e, at, &proto);
@@ -36,8 +39,9 @@ SUBPROGRAM __u32 segment_headers(ENV *e, __u32 l3, __u32 version)
 }
 
 /*
- * Layer-3 length of the largest packet that leaves for a frame whose layer 3 will be `length` bytes, `growth` of them
- * added here. Where it cannot be told, `length`.
+ * Returns the layer 3 length of the largest packet that a frame of `length` bytes becomes on the
+ * wire. `growth` of these bytes are added by the plan. Returns `length` if the headers cannot be
+ * read.
  */
 INLINE __u32 wire_length(ENV *e, const struct packet *p, __u32 length, int growth)
 {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/*
- * The pipeline: classify -> lookup -> behavior -> (again, a bounded number of times) -> rewrite -> verdict.
- */
+/* The pipeline: classify -> lookup -> behavior -> (again, up to a limit) -> rewrite -> verdict. */
 #ifndef SIDESTEP_STEP_H
 #define SIDESTEP_STEP_H
 
@@ -16,8 +14,9 @@
 #include "service_return.h"
 
 /*
- * RFC 8754 5.1: packets from outside the domain, to its SIDs or from them. Whatever else is wrong with the packet: the kernel
- * does not get it either.
+ * RFC 8754 5.1: returns true for a packet from outside the SR domain whose destination or source is
+ * a SID of the domain. The check comes first, so that the kernel does not get such a packet for
+ * another reason.
  */
 SUBPROGRAM int sid_block_filter(ENV *e, __u32 domain)
 {
@@ -31,7 +30,7 @@ SUBPROGRAM int sid_block_filter(ENV *e, __u32 domain)
 	return env_fib_lookup(e, domain, destination) || env_fib_lookup(e, domain, source);
 }
 
-/* Is it IP, and for us? Makes the outer header the current one. */
+/* Accepts IP packets that are addressed to the port, and makes the outer header the current one. */
 INLINE verdict classify(ENV *e, struct packet *p, const struct sidestep_port *port)
 {
 	const __u8 *eth;
@@ -81,8 +80,9 @@ INLINE verdict classify(ENV *e, struct packet *p, const struct sidestep_port *po
 }
 
 /*
- * What comes next, at a route of ours, is for headers that are only planned. The kernel would not get the packet any more,
- * so they are put on, and what is next works on them. Continue, or the packet cannot go on.
+ * Carries out a planned push before the next SID or policy applies to the new header. Only needed
+ * with a Sidestep-only route; otherwise the kernel processes the packet as it arrived. Any result
+ * other than CONTINUE is the packet's verdict.
  */
 INLINE verdict commit_push(ENV *e, struct packet *p)
 {
@@ -94,7 +94,10 @@ INLINE verdict commit_push(ENV *e, struct packet *p)
 	return v == VERDICT_CONTINUE ? commit(e, p) : v;
 }
 
-/* Lookups and behaviors until something other than a lookup is asked for. `index`: the first route; 0: look it up. */
+/*
+ * Applies lookups and behaviors until the verdict is not a lookup. `index` is the first route; 0:
+ * look it up.
+ */
 INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 {
 	for (__u32 i = 0; i <= SIDESTEP_STEPS_MAX; i++) {
@@ -128,7 +131,7 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 		}
 		if (!r)
 			return punt(route_miss);
-		/* Next hops without a counter of their own are shared by all routes that have the same ones. */
+		/* Next hops without a counter of their own are shared by several routes. */
 		if (r->counter)
 			p->visited[i] = r->counter;
 		p->visits = i + 1;
@@ -139,7 +142,10 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 			index = 0;
 			continue;
 		}
-		/* Hop-by-Hop options are for every node that forwards (RFC 8200 4.3); a SID walks them itself. */
+		/*
+		 * Every forwarding node processes Hop-by-Hop options (RFC 8200 4.3). A SID walks
+		 * them itself.
+		 */
 		if (r->action < SIDESTEP_ROUTE_END) {
 			if (unlikely(p->version == 6 && p->proto == PROTO_HOP_BY_HOP &&
 				     r->action != SIDESTEP_ROUTE_DROP && r->action != SIDESTEP_ROUTE_PUNT)) {
@@ -177,7 +183,7 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 	return drop(sid_loop);
 }
 
-/* The last checks before anything is written; then it is written. */
+/* Makes the last checks, carries out the plan and sets the egress. */
 INLINE verdict transmit(ENV *e, struct packet *p, __u32 index, struct outcome *outcome)
 {
 	const struct sidestep_adjacency *record = env_adjacency(e, index);
@@ -190,9 +196,9 @@ INLINE verdict transmit(ENV *e, struct packet *p, __u32 index, struct outcome *o
 
 	if (!index || !record)
 		return punt(neighbor);
-	/* Also where it is not resolved: then somebody should. */
+	/* Also marks an unresolved next hop, so that the daemon resolves it. */
 	env_use(e, record);
-	/* One load: MAC and validity are published together (abi.h). */
+	/* One load: the MAC address and its validity are published together (abi.h). */
 	first = *(const volatile __u64 *)record;
 	adjacency = *record;
 	store64(&adjacency, first);
@@ -227,10 +233,10 @@ INLINE verdict transmit(ENV *e, struct packet *p, __u32 index, struct outcome *o
 }
 
 /*
- * A route that the kernel does not have was applied, so the kernel could do nothing with the packet as it arrived. What
- * the kernel decides in the same way, it gets in the form that the behaviors gave the packet: one for an address of this
- * node, or one that a route of the kernel's own, in the tables that it would consult, sends to a next hop that it has to
- * resolve. Everything else ends here: the kernel's tables would send it elsewhere.
+ * Decides a punt after a Sidestep-only route. The kernel would look up the packet as it arrived in
+ * tables without that route, so it only gets packets that it treats as Sidestep would, and gets
+ * them rewritten. These are packets to a local address, and packets to an unresolved next hop of a
+ * kernel route in the same tables. All others are dropped.
  */
 INLINE verdict resolve_local_punt(ENV *e, struct packet *p, __u32 reason)
 {
@@ -256,7 +262,10 @@ INLINE verdict resolve_local_punt(ENV *e, struct packet *p, __u32 reason)
 	case PUNT_headroom:
 		return drop(no_headroom);
 	case PUNT_routing_header:
-		/* RFC 8200 4.4 asks for an answer: also where the packet is not the kernel's to drop. */
+		/*
+		 * RFC 8200 4.4 requires an ICMP error, also for a packet that the kernel does not
+		 * get.
+		 */
 		icmp_report(e, p, punt(routing_header));
 		return drop(kernel_only);
 	default:
@@ -264,12 +273,12 @@ INLINE verdict resolve_local_punt(ENV *e, struct packet *p, __u32 reason)
 	}
 }
 
-/* An error is a failure of the behavior; a blackhole route does what it is for. */
+/* Counts the packet on its routes. Drops by a blackhole route are not errors. */
 SUBPROGRAM int count_routes(ENV *e, const struct packet *p, verdict v, __u32 bytes)
 {
 	_Bool error = VERDICT_KIND(v) == VERDICT_DROP && v != drop(blackhole);
 
-	/* Where the counters are in maps nobody reads it, and the compiler would pass whatever the register holds. */
+	/* Map lookups do not use `e`, so the compiler would pass an undefined register. */
 	KEEP(e);
 	if (!p)
 		return 0;
@@ -287,14 +296,14 @@ SUBPROGRAM int count_routes(ENV *e, const struct packet *p, verdict v, __u32 byt
 		} else {
 			counters->packets++;
 			counters->bytes += bytes;
-			/* The way back is the first one. */
+			/* The return path is the first route. */
 			counters->no_srh += p->srh_missing && i == 0;
 		}
 	}
 	return 0;
 }
 
-/* The whole way of one frame. */
+/* Processes one frame. */
 INLINE struct outcome step(ENV *e)
 {
 	struct outcome outcome = {OUTCOME_PUNT, 0, PUNT_port_unknown};
@@ -332,7 +341,7 @@ INLINE struct outcome step(ENV *e)
 			v = transmit(e, &p, VERDICT_ARGUMENT(v), &outcome);
 		if (VERDICT_KIND(v) == VERDICT_PUNT && p.sidestep_only) {
 			v = resolve_local_punt(e, &p, VERDICT_ARGUMENT(v));
-			/* The kernel would ask for it if it knew the way. */
+			/* The kernel has no route to resolve it. */
 			if (v == drop(no_neighbor))
 				env_request_resolution(e, p.view, p.destination);
 		}

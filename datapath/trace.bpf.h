@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Telling packets on the live path: part of the programs that are compiled with SIDESTEP_TRACED, and of no other. Such a
- * program stands in for the plain one while somebody runs `sidestep trace`.
+ * Traces on the live path, in programs that are compiled with SIDESTEP_TRACED. These replace the
+ * plain programs while `sidestep trace` runs.
  *
- * trace_begin() decides by what is known when a frame arrives whether it may be told, and keeps its head; env_trace()
- * keeps the steps; trace_end() decides by the verdict, and sends. What is kept until then is this CPU's.
+ * trace_begin() checks the filter against the arriving frame and copies its head. env_trace()
+ * records the steps. trace_end() checks the filter against the verdict and sends the sample. The
+ * draft is in memory of this CPU.
  */
 #ifndef SIDESTEP_TRACE_BPF_H
 #define SIDESTEP_TRACE_BPF_H
@@ -23,8 +24,8 @@ struct {
 
 struct trace_draft {
 	struct sidestep_sample sample;
-	__u32 begun; /* the packet that is being processed may be told */
-	__u32 looked_up; /* an address of the filter was looked up */
+	__u32 begun; /* the current packet may match the filter */
+	__u32 looked_up; /* a lookup matched the filter */
 };
 
 struct {
@@ -59,7 +60,10 @@ INLINE _Bool trace_prefix_has(const struct sidestep_filter_prefix *prefix, struc
 	       (address.lo & prefix->mask[1]) == prefix->address[1];
 }
 
-/* Is there an address within the prefix at the offset that its header has for it? Reads frames in pieces too. */
+/*
+ * Returns true if the address at the given offset of its header is within the prefix. Reads
+ * fragmented frames, too.
+ */
 INLINE _Bool trace_address_fits(ENV *e, const struct sidestep_filter_prefix *prefix, __u32 in_ipv6, __u32 in_ipv4)
 {
 	struct address address = {};
@@ -76,7 +80,7 @@ INLINE _Bool trace_address_fits(ENV *e, const struct sidestep_filter_prefix *pre
 	return trace_prefix_has(prefix, address);
 }
 
-/* Before the first step of a frame. The cheap questions come first: most packets are not told. */
+/* Runs before the first step. Cheap conditions come first, because most packets do not match. */
 INLINE void trace_begin(ENV *e)
 {
 	struct sidestep_filter *filter = trace_active_filter();
@@ -88,7 +92,7 @@ INLINE void trace_begin(ENV *e)
 	draft->begun = 0;
 	if (filter->ifindex && filter->ifindex != env_ifindex(e))
 		return;
-	/* Within a tick of the kernel: enough for a bucket, and cheaper than the exact time. */
+	/* Exact to a kernel tick, which suffices for a token bucket and is cheaper. */
 	if (filter->next > bpf_ktime_get_coarse_ns())
 		return;
 	if ((filter->flags & SIDESTEP_FILTER_SOURCE) &&
@@ -110,7 +114,7 @@ INLINE void trace_begin(ENV *e)
 	draft->begun = 1;
 }
 
-/* A step of the frame. */
+/* Records a step. */
 INLINE void env_trace(ENV *e, __u32 kind, __u32 a, __u32 b, struct address address)
 {
 	struct trace_draft *draft = trace_draft();
@@ -136,7 +140,7 @@ INLINE void env_trace(ENV *e, __u32 kind, __u32 a, __u32 b, struct address addre
 	draft->sample.steps = number + 1;
 }
 
-/* After the last step. */
+/* Runs after the last step. */
 INLINE void trace_end(ENV *e, struct outcome outcome)
 {
 	_Bool forwarded = outcome.kind == OUTCOME_FORWARD;

@@ -17,7 +17,7 @@ int sidestep_xdp(struct xdp_md *ctx)
 	return outcome.kind == OUTCOME_DROP ? XDP_DROP : XDP_PASS;
 }
 
-/* Nothing but the return: what measurements subtract. */
+/* The empty program whose cost measurements subtract. */
 SEC("xdp.frags")
 int sidestep_xdp_empty(struct xdp_md *ctx)
 {

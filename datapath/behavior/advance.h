@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The next segment of the active SRH becomes the destination address (RFC 8986 4.1 S13 to S15), and with PSP the SRH may
- * go (4.16.1).
+ * Moves to the next segment of the active SRH (RFC 8986 4.1 S13 to S15), and pops the SRH for PSP
+ * (4.16.1).
  */
 #ifndef SIDESTEP_BEHAVIOR_ADVANCE_H
 #define SIDESTEP_BEHAVIOR_ADVANCE_H
@@ -10,7 +10,9 @@
 #include "../wire/ipv6.h"
 #include "../wire/srh.h"
 
-/* A segment of the active SRH, by its index in the list, as it will be. 0: it cannot be read in index. */
+/*
+ * Loads Segment List[index] of the active SRH, after the plan. Returns false if it is not in place.
+ */
 INLINE _Bool segment_load(ENV *e, const struct packet *p, __u32 index, struct address *segment)
 {
 	__u32 at = !index && (p->plan & PLAN_LAST_SEGMENT) ? p->l3 + IPV6_DESTINATION :
@@ -24,8 +26,8 @@ INLINE _Bool segment_load(ENV *e, const struct packet *p, __u32 index, struct ad
 }
 
 /*
- * Nothing of the active SRH is looked at any more (Segments Left is 0 now, say): whatever comes next goes on behind it. `pop`:
- * the next SID is the last one and the SRH goes (RFC 8986 4.16.1 S14.1).
+ * Passes the active SRH after its last segment; the walk continues behind it. `pop` removes it
+ * (PSP, RFC 8986 4.16.1 S14.1).
  */
 INLINE verdict advance_used_up(ENV *e, struct packet *p, _Bool pop)
 {
@@ -43,7 +45,7 @@ INLINE verdict advance_used_up(ENV *e, struct packet *p, _Bool pop)
 	return VERDICT_CONTINUE;
 }
 
-/* The SRH is the active one and Segments Left is not 0. */
+/* Requires an active SRH with Segments Left greater than 0. */
 INLINE verdict advance_segment(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
 	p->segments_left--;

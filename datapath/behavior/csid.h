@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * NEXT-C-SID (RFC 9800 4.1): the destination address is a container, Locator-Block | C-SID | Argument. Where the Argument
- * is not 0 the next C-SID is in it: it moves up to the block and no SRH is needed.
+ * NEXT-C-SID (RFC 9800 4.1): the destination address is a container, Locator-Block | C-SID |
+ * Argument. If the Argument is not 0, it contains the next C-SID, which moves up to the block. The
+ * packet needs no SRH for this.
  */
 #ifndef SIDESTEP_BEHAVIOR_CSID_H
 #define SIDESTEP_BEHAVIOR_CSID_H
@@ -17,7 +18,7 @@ INLINE struct address_bits address_shift_left(struct address_bits a, __u32 bits)
 {
 	struct address_bits out;
 
-	/* A shift by 64 or more is undefined in C, so the whole word first. */
+	/* C does not define a shift by 64 or more. */
 	if (bits >= 64) {
 		a.high = a.low;
 		a.low = 0;
@@ -29,7 +30,7 @@ INLINE struct address_bits address_shift_left(struct address_bits a, __u32 bits)
 	return out;
 }
 
-/* The first `bits` bits set, 0 to 128. */
+/* Returns a mask of the first `bits` bits, 0 to 128. */
 INLINE struct address_bits address_mask(__u32 bits)
 {
 	struct address_bits mask = {~0ull, ~0ull};
@@ -42,8 +43,8 @@ INLINE struct address_bits address_mask(__u32 bits)
 }
 
 /*
- * RFC 9800 4.1.1 S01 to S08. 1: the next C-SID of the container is the destination now. 0: the Argument is 0, and the
- * SID goes on as one without the flavor.
+ * RFC 9800 4.1.1 S01 to S08. Returns 1 if the next C-SID of the container became the destination.
+ * Returns 0 if the Argument is 0: the SID is then processed without this flavor.
  */
 INLINE int csid_next(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
@@ -55,7 +56,10 @@ INLINE int csid_next(ENV *e, struct packet *p, const struct sidestep_route *r)
 	if (!(r->flags & SIDESTEP_ROUTE_NEXT_CSID) || !((address.high & ~locator.high) | (address.low & ~locator.low)))
 		return 0;
 	shifted = address_shift_left(address, r->function_bits);
-	/* What the shift pulls in from the block of a short function never reaches beyond it: those bits are masked. */
+	/*
+	 * With a short function, the shift moves bits of the block within the block. The mask
+	 * removes them.
+	 */
 	address.high = (address.high & block.high) | (shifted.high & ~block.high);
 	address.low = (address.low & block.low) | (shifted.low & ~block.low);
 	p->destination.hi = be64(address.high);

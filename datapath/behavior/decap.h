@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Decapsulation, the common part of End.DX* and End.DT* (RFC 8986 4.4 to 4.9): walks what is left of the outer packet's
+ * Decapsulation, common to End.DX* and End.DT* (RFC 8986 4.4 to 4.9): walks the rest of the outer
  * headers and makes the inner packet the current one.
  */
 #ifndef SIDESTEP_BEHAVIOR_DECAP_H
@@ -9,7 +9,7 @@
 #include "../read/ext.h"
 #include "../read/ip.h"
 
-/* Which upper-layer headers the SID takes. */
+/* Upper-layer headers that a SID accepts. */
 #define DECAP_IPV4 0x1u
 #define DECAP_IPV6 0x2u
 #define DECAP_ETHERNET 0x4u
@@ -26,7 +26,7 @@ INLINE verdict decap_ecn(struct packet *p, __u8 outer)
 	return VERDICT_CONTINUE;
 }
 
-/* What is at the cursor, of a type that is accepted, becomes the current packet. */
+/* Makes the packet at the cursor the current one, if its type is accepted. */
 INLINE verdict decap_inner(ENV *e, struct packet *p, __u32 accepted)
 {
 	__u8 outer_ecn = p->ecn;
@@ -53,7 +53,10 @@ INLINE verdict decap_inner(ENV *e, struct packet *p, __u32 accepted)
 		p->version = 0;
 		p->plan = PLAN_STRIP | PLAN_FRAME;
 	} else {
-		/* RFC 8986 4.1.1. The packet is still the one around: who sent that is told (icmp.h). */
+		/*
+		 * RFC 8986 4.1.1. The outer packet is still the current one, so the ICMP error goes
+		 * to its source.
+		 */
 		return drop(upper_layer);
 	}
 	if (v != VERDICT_CONTINUE)
@@ -71,7 +74,7 @@ INLINE verdict decap(ENV *e, struct packet *p, __u32 accepted)
 	v = ext_walk(e, p);
 	if (v != VERDICT_CONTINUE)
 		return v;
-	/* RFC 8986 4.4 S02 (DX6), and the like in 4.5 to 4.9. A reduced SRH counts like any other. */
+	/* RFC 8986 4.4 S02 (End.DX6), and the same in 4.5 to 4.9. This includes a reduced SRH. */
 	if (p->segments_left)
 		return drop(segments_left_not_zero);
 	return decap_inner(e, p, accepted);

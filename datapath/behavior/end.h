@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/*
- * End (RFC 8986 4.1): the next segment becomes the destination address; then the lookup that any packet gets.
- */
+/* End (RFC 8986 4.1): the next segment becomes the destination address, which is then looked up. */
 #ifndef SIDESTEP_BEHAVIOR_END_H
 #define SIDESTEP_BEHAVIOR_END_H
 
@@ -10,9 +8,9 @@
 #include "replace_csid.h"
 
 /*
- * Nothing is left of the segment list here (RFC 8986 4.1 S02, 4.1.1). With USD a packet inside becomes the current one,
- * for the lookup or the adjacency of the SID (4.16.3). With USP the SRH goes (4.16.2); what is behind it is an upper
- * layer of this node all the same, and End takes none.
+ * Segments Left is 0 (RFC 8986 4.1 S02, 4.1.1). USD makes the inner packet the current one, for the
+ * SID's lookup or adjacency (4.16.3). USP removes the SRH (4.16.2); the upper-layer header behind
+ * it is dropped, because End accepts none.
  */
 INLINE verdict endpoint_ultimate(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
@@ -24,8 +22,8 @@ INLINE verdict endpoint_ultimate(ENV *e, struct packet *p, const struct sidestep
 }
 
 /*
- * What End, End.X, End.T and End.B6.Encaps share: RFC 8986 4.1 S01 to S14 without the hop limit, which is checked and
- * decremented once when the packet leaves; the flavors of 4.16; and compressed SIDs.
+ * Common part of End, End.X, End.T and End.B6.Encaps: RFC 8986 4.1 S01 to S14, the flavors of 4.16,
+ * and compressed SIDs. The hop limit is checked and decremented once per packet (hop_limit_check).
  */
 INLINE verdict endpoint_advance(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
@@ -53,7 +51,7 @@ INLINE verdict end(ENV *e, struct packet *p, const struct sidestep_route *r)
 
 	if (v != VERDICT_CONTINUE)
 		return v;
-	/* With USD it may be IPv4 now. */
+	/* After USD, the packet may be IPv4. */
 	p->view = p->version == 6 ? p->view6 : p->view4;
 	return lookup();
 }

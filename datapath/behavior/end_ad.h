@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * End.AD, the dynamic proxy (draft-ietf-spring-srv6-service-programming-00 6.2): the service gets the packet without its
- * outer headers, as from End.AS. They are learned as they would go on, and what the service sends back gets them again.
+ * End.AD, the dynamic proxy (draft-ietf-spring-srv6-service-programming-00 6.2): as End.AS, but the
+ * outer headers are learned. Packets that the service returns get the learned headers.
  */
 #ifndef SIDESTEP_BEHAVIOR_END_AD_H
 #define SIDESTEP_BEHAVIOR_END_AD_H
@@ -9,7 +9,10 @@
 #include "../table/flows.h"
 #include "service.h"
 
-/* 6.2.1 S17.1: what is before the cursor is learned if it is not known already, and `age` has passed since what is. */
+/*
+ * 6.2.1 S17.1: learns the outer headers, which end at the cursor, if they are new and the known
+ * ones are older than `age`.
+ */
 SUBPROGRAM verdict learn_headers(ENV *e, struct packet *p, __u32 index)
 {
 	struct sidestep_learned *proxy = env_learned(e, index);
@@ -18,7 +21,7 @@ SUBPROGRAM verdict learn_headers(ENV *e, struct packet *p, __u32 index)
 	if (!p || !proxy)
 		return punt(unsupported);
 	version = learned_version(proxy);
-	/* PERF: nearly always. */
+	/* PERF: the common case. */
 	if (likely(version && learned_matches_srh(e, p, learned_headers(proxy, version))))
 		return VERDICT_CONTINUE;
 	if (learned_length(p) > SIDESTEP_LEARNED_MAX)
@@ -29,13 +32,13 @@ SUBPROGRAM verdict learn_headers(ENV *e, struct packet *p, __u32 index)
 		learn_flow(e, p, index, proxy);
 		return VERDICT_CONTINUE;
 	}
-	/* Where another CPU learns at this moment: what comes next is compared again. */
+	/* If another CPU writes at the same time, the next packet tries again. */
 	if (!version || (!learned_matches(e, p, index, version) && learned_has_age(e, proxy, proxy->time)))
 		learned_write(e, p, index, version, 0);
 	return VERDICT_CONTINUE;
 }
 
-/* Phase 1: headers of a packet that is not authentic are not learned. */
+/* Phase 1. The headers are learned in phase 2, after authentication. */
 INLINE verdict end_ad(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
 	verdict v = service_unwrap(e, p, r);
@@ -43,7 +46,7 @@ INLINE verdict end_ad(ENV *e, struct packet *p, const struct sidestep_route *r)
 	return v == VERDICT_CONTINUE ? VERDICT_AUTHENTICATE : v;
 }
 
-/* Phase 2 (endpoint.h): learns, then forwards to the service. */
+/* Phase 2 (endpoint.h): learns the headers and forwards the packet to the service. */
 SUBPROGRAM verdict end_ad_authenticated(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
 	verdict v;
@@ -57,7 +60,7 @@ SUBPROGRAM verdict end_ad_authenticated(ENV *e, struct packet *p, const struct s
 	return service_forward(e, p, r);
 }
 
-/* 6.1.1, inbound policy, with what was learned: it is planned here, and copied when the packet leaves. */
+/* Inbound policy of 6.1.1 with the learned headers. The rewrite copies them. */
 INLINE verdict restore(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
 	struct sidestep_learned *learned = env_learned(e, r->policy);
@@ -68,7 +71,10 @@ INLINE verdict restore(ENV *e, struct packet *p, const struct sidestep_route *r)
 	if (learned->flows) {
 		verdict v = flow_learned(e, p, r->policy, 0);
 
-		/* An ICMP error of the service's own is of no flow that came in. */
+		/*
+		 * An ICMP error that the service sends belongs to the flow of the packet that it
+		 * quotes.
+		 */
 		if (v == VERDICT_CONTINUE && !p->learned)
 			v = flow_learned(e, p, r->policy, 1);
 		if (v != VERDICT_CONTINUE)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * End.AM, the masquerading proxy (draft-ietf-spring-srv6-service-programming-00 6.4): a service that does not know SRv6
- * sees the packet with its SRH, but with the last segment as destination address. What it sends back has the active
- * segment as destination again.
+ * End.AM, the masquerading proxy (draft-ietf-spring-srv6-service-programming-00 6.4). The service
+ * need not know SRv6: it gets the packet with its SRH, and with the last segment as destination
+ * address. On the return path the active segment becomes the destination again.
  */
 #ifndef SIDESTEP_BEHAVIOR_END_AM_H
 #define SIDESTEP_BEHAVIOR_END_AM_H
@@ -23,8 +23,8 @@ INLINE verdict end_am(ENV *e, struct packet *p, const struct sidestep_route *r)
 }
 
 /*
- * De-masquerading, for what comes back by the service's port. A packet without an SRH, or with one that is used up, goes the
- * way that any packet goes.
+ * De-masquerading on the return path. A packet without an SRH, or with Segments Left 0, is routed
+ * as any other.
  */
 SUBPROGRAM verdict demasquerade(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
@@ -41,17 +41,23 @@ SUBPROGRAM verdict demasquerade(ENV *e, struct packet *p, const struct sidestep_
 		p->last_sidestep_only = 0;
 		return lookup();
 	}
-	/* 6.4.1, de-masquerading S02: also where the active segment is this node's, and it does not leave. */
+	/* 6.4.1, de-masquerading S02: required even if the active segment is local. */
 	v = hop_limit_check(p);
 	if (v != VERDICT_CONTINUE)
 		return v;
 	srh = env_bytes(e, p->srh, 8);
 	if (!srh)
 		return punt(ext_chain);
-	/* S07. The active segment of a reduced SRH is in the list, too: End.AM was one of it. */
+	/*
+	 * S07. A reduced SRH contains the active segment, too, because End.AM was an earlier
+	 * segment.
+	 */
 	if (p->segments_left > srh[SRH_LAST_ENTRY])
 		return drop(srh_segments_left);
-	/* 6.4.2, flavor Destination NAT: what the service made of the destination is the last segment from now on. */
+	/*
+	 * 6.4.2, flavor Destination NAT: the destination that the service has written is the new
+	 * last segment.
+	 */
 	if (r->flags & SIDESTEP_ROUTE_NAT) {
 		p->plan |= PLAN_LAST_SEGMENT;
 		env_trace(e, SIDESTEP_TRACE_LAST_SEGMENT, p->srh, 0, p->destination);

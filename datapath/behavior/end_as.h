@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * End.AS, the static proxy (draft-ietf-spring-srv6-service-programming-00 6.1): the service gets the packet without its
- * outer headers. What it sends back is encapsulated as at a headend, with the segments of the configuration: the port's
- * route for it is one of SIDESTEP_ROUTE_HEADEND.
+ * End.AS, the static proxy (draft-ietf-spring-srv6-service-programming-00 6.1): the service gets
+ * the packet without its outer headers. Returned packets are encapsulated as at a headend, with the
+ * configured segments: the return path is a SIDESTEP_ROUTE_HEADEND.
  */
 #ifndef SIDESTEP_BEHAVIOR_END_AS_H
 #define SIDESTEP_BEHAVIOR_END_AS_H

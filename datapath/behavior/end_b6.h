@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Endpoints bound to an SRv6 policy: a binding SID steers the packet onto the policy's segments.
+ * Endpoints bound to an SRv6 policy.
  *
- * End.B6.Encaps and End.B6.Encaps.Red (RFC 8986 4.13, 4.14): End, then H.Encaps around the packet. End.B6.Insert, as Linux
- * has it (End.B6 in net/ipv6/seg6_local.c): an SRH is inserted before the one that is there, whose Segments Left stays;
- * this SID is the last segment of the inserted one, so the packet comes back to it.
+ * End.B6.Encaps and End.B6.Encaps.Red (RFC 8986 4.13, 4.14): End, then H.Encaps.
+ *
+ * End.B6.Insert, as in Linux (End.B6 in net/ipv6/seg6_local.c): inserts an SRH before the existing
+ * one, whose Segments Left is unchanged. This SID is the last segment of the inserted SRH, so the
+ * packet returns to it.
  */
 #ifndef SIDESTEP_BEHAVIOR_END_B6_H
 #define SIDESTEP_BEHAVIOR_END_B6_H

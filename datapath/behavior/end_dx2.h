@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* End.DX2 (RFC 8986 4.9): decapsulates an Ethernet frame and sends it out of one interface as it is. */
+/*
+ * End.DX2 (RFC 8986 4.9): decapsulates an Ethernet frame and sends it unmodified out of one
+ * interface.
+ */
 #ifndef SIDESTEP_BEHAVIOR_END_DX2_H
 #define SIDESTEP_BEHAVIOR_END_DX2_H
 

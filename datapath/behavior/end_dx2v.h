@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * End.DX2V (RFC 8986 4.10): decapsulates an Ethernet frame and asks for a lookup of its VLANs in the SID's VLAN table, whose
- * entries are interfaces; the frame leaves as it is.
+ * End.DX2V (RFC 8986 4.10): decapsulates an Ethernet frame and looks up its VLANs in the SID's VLAN
+ * table. The entries are interfaces; the frame is sent unmodified.
  */
 #ifndef SIDESTEP_BEHAVIOR_END_DX2V_H
 #define SIDESTEP_BEHAVIOR_END_DX2V_H
 
 #include "decap.h"
 
-/* IEEE 802.1Q 9.6: the VLAN id in the tag control information. 0: a priority, and no VLAN. */
+/* IEEE 802.1Q 9.6: VLAN ID in the tag control information. 0 means a priority tag. */
 #define VLAN_ID_MASK 0x0fffu
 
-/* The tag at `offset`, where the frame has its type field: its VLAN id, 0 if it is none or has none. */
+/*
+ * Reads the VLAN ID of the tag at `offset`, the place of the type field. Stores 0 if there is no
+ * tag or no VLAN ID.
+ */
 INLINE verdict vlan_id(ENV *e, const struct packet *p, __u32 offset, __u32 *id)
 {
 	const __u8 *tag = env_bytes(e, offset, 2);
@@ -21,7 +24,7 @@ INLINE verdict vlan_id(ENV *e, const struct packet *p, __u32 offset, __u32 *id)
 		return punt(ext_chain);
 	if (!ethertype_is_tag(load16(tag)))
 		return VERDICT_CONTINUE;
-	/* The tag control information and the type behind it. */
+	/* The tag control information and the next type. */
 	if (offset + 2 + VLAN_TAG_LENGTH > p->end)
 		return drop(inner_header);
 	tag = env_bytes(e, offset + 2, VLAN_TAG_LENGTH);
@@ -32,9 +35,10 @@ INLINE verdict vlan_id(ENV *e, const struct packet *p, __u32 offset, __u32 *id)
 }
 
 /*
- * RFC 8986 4.10: "exposed VLANs", the ids of the two outermost tags. They are the key of the next lookup, in the form of an
- * address: 16 bits each in network order, so that an entry with both wins over one with the outer alone. What no entry
- * matches is dropped by the route of the prefix of length 0.
+ * RFC 8986 4.10: the "exposed VLANs" are the IDs of the two outermost tags. They form the key of
+ * the next lookup: an address with 16 bits for each, in network order. An entry with both IDs is
+ * therefore a longer match than one with the outer ID alone. The table has a default route that
+ * drops all other frames.
  */
 INLINE verdict end_dx2v(ENV *e, struct packet *p, const struct sidestep_route *r)
 {

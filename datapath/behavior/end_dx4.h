@@ -11,9 +11,12 @@ INLINE verdict end_dx4(ENV *e, struct packet *p, const struct sidestep_route *r)
 
 	if (v != VERDICT_CONTINUE)
 		return v;
-	/* As if it had arrived so by the port (ip_route_input in input_action_end_dx4_finish). */
+	/*
+	 * Linux checks the source as if the port had received the inner packet (ip_route_input in
+	 * input_action_end_dx4_finish).
+	 */
 	p->check_source = 1;
-	/* No next hop configured (nh6 ::, nh4 0.0.0.0): the tables decide, as in Linux. */
+	/* No next hop configured (nh6 ::, nh4 0.0.0.0): route by the tables, as Linux does. */
 	if (!r->adjacency && !r->group)
 		return lookup();
 	p->view = 0;

@@ -11,7 +11,7 @@ INLINE verdict end_dx6(ENV *e, struct packet *p, const struct sidestep_route *r)
 
 	if (v != VERDICT_CONTINUE)
 		return v;
-	/* No next hop configured (nh6 ::, nh4 0.0.0.0): the tables decide, as in Linux. */
+	/* No next hop configured (nh6 ::, nh4 0.0.0.0): route by the tables, as Linux does. */
 	if (!r->adjacency && !r->group)
 		return lookup();
 	p->view = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* End.T (RFC 8986 4.3): End, with the lookup in the SID's table. */
+/* End.T (RFC 8986 4.3): End with a lookup in the SID's table. */
 #ifndef SIDESTEP_BEHAVIOR_END_T_H
 #define SIDESTEP_BEHAVIOR_END_T_H
 

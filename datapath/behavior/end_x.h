@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* End.X (RFC 8986 4.2): End, then straight to one of the SID's layer-3 adjacencies. */
+/* End.X (RFC 8986 4.2): End, then one of the SID's layer 3 adjacencies. */
 #ifndef SIDESTEP_BEHAVIOR_END_X_H
 #define SIDESTEP_BEHAVIOR_END_X_H
 

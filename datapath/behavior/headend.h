@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The headend behaviors H.Encaps, H.Encaps.L2 (RFC 8986 5.1 to 5.4) and H.Insert, reduced or not: a route puts the packet
- * on a list of segments. Which headers are pushed was settled when the policy was compiled (struct sidestep_policy).
+ * Headend behaviors H.Encaps, H.Encaps.L2 (RFC 8986 5.1 to 5.4) and H.Insert, reduced or not: a
+ * route steers the packet onto a segment list. The compiler has prepared the headers (struct
+ * sidestep_policy).
  */
 #ifndef SIDESTEP_BEHAVIOR_HEADEND_H
 #define SIDESTEP_BEHAVIOR_HEADEND_H
@@ -12,14 +13,17 @@ INLINE verdict headend(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
 	const struct sidestep_policy *policy = env_policy(e, r->policy);
 
-	/* 0: a record that is no headend's, as a group that another group led to. */
+	/* Not a headend's record, for example a group within a group. */
 	if (!r->policy || !policy)
 		return punt(unsupported);
-	/* One push a packet; an SRH can only be inserted into IPv6, and in one pass with no change to another one's segments. */
+	/*
+	 * One push per packet. An SRH is inserted into IPv6 only, and not together with a change of
+	 * another SRH's segments.
+	 */
 	if ((p->plan & PLAN_PUSH) ||
 	    (policy->kind == SIDESTEP_POLICY_INSERT && (p->version != 6 || (p->plan & PLAN_LAST_SEGMENT))))
 		return punt(unsupported);
-	/* The frame that H.Encaps.L2 carries is the one received: there must be one, unchanged. */
+	/* H.Encaps.L2 encapsulates the received frame, which has to be unmodified. */
 	if (policy->kind == SIDESTEP_POLICY_ENCAPS_L2 && p->plan)
 		return punt(unsupported);
 	p->plan |= policy->kind == SIDESTEP_POLICY_ENCAPS_L2 ? PLAN_PUSH | PLAN_ENCAP_FRAME : PLAN_PUSH;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * REPLACE-C-SID (RFC 9800 4.2): entries of the segment list are containers of C-SIDs, full from the right:
+ * REPLACE-C-SID (RFC 9800 4.2): entries of the segment list are containers of C-SIDs, filled from
+ * the right:
  *
  *    0                                              127
  *   | C-SID 0 | C-SID 1 | ...             | C-SID K-1 |    K = 128 / C-SID length: 4 or 8
  *
- * The destination address is Locator-Block | C-SID | Argument, and the last 2 or 3 bits of the Argument (DA.Arg.Index) say
- * which C-SID of Segment List[Segments Left] it has. The next one, to the left of it, takes its place; behind C-SID 0, or
- * before a C-SID that is 0, comes the entry at Segments Left less one.
+ * The destination address is Locator-Block | C-SID | Argument. The last 2 or 3 bits of the Argument
+ * (DA.Arg.Index) are the number of this C-SID in Segment List[Segments Left]. The C-SID to the left
+ * replaces it. After C-SID 0, or before a C-SID that is 0, the entry at Segments Left - 1 follows.
  */
 #ifndef SIDESTEP_BEHAVIOR_REPLACE_CSID_H
 #define SIDESTEP_BEHAVIOR_REPLACE_CSID_H
@@ -16,7 +17,10 @@
 #include "csid.h"
 #include "advance.h"
 
-/* Writes a C-SID into the bits [LBL..LBL+LNFL-1] of the destination, and DA.Arg.Index (RFC 9800 4.2.1 R20, R05, R17). */
+/*
+ * Writes a C-SID into bits LBL to LBL+LNFL-1 of the destination, and DA.Arg.Index (RFC 9800 4.2.1
+ * R20, R05, R17).
+ */
 INLINE void replace_destination(struct packet *p, const struct sidestep_route *r, __u32 csid, __u32 index, __u32 last)
 {
 	struct address_bits address = {be64(p->destination.hi), be64(p->destination.lo)};
@@ -33,8 +37,8 @@ INLINE void replace_destination(struct packet *p, const struct sidestep_route *r
 }
 
 /*
- * Finds the SRH that the SID processes: the active one, or the one that an earlier SID of this node came to the last entry
- * of, or the next one of the chain. VERDICT_ULTIMATE: none of them has anything left (S02).
+ * Finds the SRH that the SID processes: the active one, one whose last entry an earlier local SID
+ * has reached, or the next one in the packet. VERDICT_ULTIMATE: no SRH has a further C-SID (S02).
  */
 INLINE verdict replace_srh(ENV *e, struct packet *p)
 {
@@ -57,8 +61,8 @@ INLINE verdict replace_srh(ENV *e, struct packet *p)
 }
 
 /*
- * RFC 9800 4.2.1, on the SRH found. S05, the hop limit, is checked when the packet leaves; that Last Entry is within the SRH
- * and Segments Left not beyond Last Entry + 1 (R13) was checked when the SRH was read.
+ * RFC 9800 4.2.1 for the SRH that was found. The reader has checked that Last Entry fits the SRH,
+ * and Segments Left (R13). S05 is hop_limit_check().
  */
 INLINE verdict replace_step(ENV *e, struct packet *p, const struct sidestep_route *r, __u32 last)
 {
@@ -79,20 +83,20 @@ INLINE verdict replace_step(ENV *e, struct packet *p, const struct sidestep_rout
 	}
 	if (!csid_load(e, p->srh + SRH_SEGMENTS + p->segments_left * SEGMENT_LENGTH + index * length, length, &csid))
 		return punt(ext_chain);
-	/* R06 to R10: the container is not full. The entry that follows it is a whole segment. */
+	/* R06 to R10: the container is not full. The next entry is a whole segment. */
 	if (!csid && p->csid.index)
 		return advance_segment(e, p, r);
 	replace_destination(p, r, csid, index, last); /* R20 */
 	env_trace(e, SIDESTEP_TRACE_REPLACE_CSID, p->segments_left, index, p->destination);
 	if (p->segments_left)
 		return VERDICT_CONTINUE;
-	/* RFC 9800 4.2.8, R20.1: the C-SID that is the destination now is the last one if no other follows it. */
+	/* RFC 9800 4.2.8, R20.1: the new C-SID is the last one if no C-SID follows it. */
 	if (index && !csid_load(e, p->srh + SRH_SEGMENTS + (index - 1) * length, length, &next))
 		return punt(ext_chain);
 	return advance_used_up(e, p, (r->flags & SIDESTEP_ROUTE_PSP) && !next);
 }
 
-/* The whole of it. VERDICT_ULTIMATE: there is nothing left of the segment list (S03). */
+/* Processes the SID. VERDICT_ULTIMATE: the segment list has no further C-SID (S03). */
 SUBPROGRAM verdict replace_csid(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
 	__u32 last;

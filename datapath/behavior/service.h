@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the SR proxies share (draft-ietf-spring-srv6-service-programming-00 6): the End part of the way to a service.
+ * Common part of the SR proxies (draft-ietf-spring-srv6-service-programming-00 6): End, towards a
+ * service.
  */
 #ifndef SIDESTEP_BEHAVIOR_SERVICE_H
 #define SIDESTEP_BEHAVIOR_SERVICE_H
@@ -10,8 +11,8 @@
 #include "decap.h"
 
 /*
- * 6.1.1 and 6.4.1, S01 to S14: the next segment becomes the destination address. The hop limit is checked and decremented
- * when the packet leaves. A proxy cannot be the last segment (6).
+ * 6.1.1 and 6.4.1, S01 to S14: the next segment becomes the destination address. A proxy cannot be
+ * the last segment (6). The rewrite decrements the hop limit.
  */
 SUBPROGRAM verdict service_advance(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
@@ -29,8 +30,9 @@ SUBPROGRAM verdict service_advance(ENV *e, struct packet *p, const struct sidest
 }
 
 /*
- * 6.1.1 S01 to S17, up to the packet that the service takes. Continue: it is at the cursor, of type p->proto. Another upper
- * layer goes on to the next segment without the service (S16), or ends here (RFC 8986 4.1.1) if there is none.
+ * 6.1.1 S01 to S17. CONTINUE: the packet for the service is at the cursor and has type p->proto.
+ * Another upper-layer header is forwarded to the next segment without the service (S16), or dropped
+ * if there is none (RFC 8986 4.1.1).
  */
 SUBPROGRAM verdict service_unwrap(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
@@ -45,7 +47,7 @@ SUBPROGRAM verdict service_unwrap(ENV *e, struct packet *p, const struct sideste
 			return v;
 	}
 	if (p->segments_left) {
-		/* S05. The header that has it goes. */
+		/* S05, for the outer header that the proxy removes. */
 		v = hop_limit_check(p);
 		if (v == VERDICT_CONTINUE)
 			v = advance_segment(e, p, r);
@@ -55,7 +57,7 @@ SUBPROGRAM verdict service_unwrap(ENV *e, struct packet *p, const struct sideste
 			return v;
 		advanced = 1;
 	}
-	/* 6.2.1: a dynamic proxy learns how the packet goes on. */
+	/* 6.2.1: End.AD learns the headers for the next segment, so there has to be one. */
 	if (!advanced && r->action == SIDESTEP_ROUTE_END_AD)
 		return p->srh_seen ? drop(segments_left_zero) : drop(no_srh);
 	v = ext_walk(e, p);
@@ -66,7 +68,7 @@ SUBPROGRAM verdict service_unwrap(ENV *e, struct packet *p, const struct sideste
 	return advanced ? lookup() : drop(upper_layer);
 }
 
-/* S18 and S19: what is at the cursor goes to the service. */
+/* S18 and S19: forwards the packet at the cursor to the service. */
 INLINE verdict service_forward(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
 	verdict v;

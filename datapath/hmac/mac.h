@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The HMAC (RFC 2104) of an SRH (RFC 8754 2.1.2.1): with a key whose own two blocks are hashed already, and in memory of
- * this CPU. Which SRHs have one, and what follows from it, is said in verify.h and sign.h.
+ * HMAC (RFC 2104) of an SRH (RFC 8754 2.1.2.1), in buffers of this CPU. The two blocks of the key
+ * are already hashed. verify.h and sign.h decide which SRHs have an HMAC.
  *
- * The text, as Linux has it too:
+ * The text is the same as in Linux:
  *
  *    0              16     17    18         22              22 + 16n
  *   | source        | Last  | Flags | HMAC   | Segment List   |
  *   | address       | Entry |       | Key ID | [0] .. [n - 1] |
  *
- * The same text comes again and again: whoever sends by a segment list sends it with each packet, and nothing of the packet
- * is in it but what steers it. So its HMAC is remembered, for this key alone; and only those that were asked for by somebody
- * who knows the key: signed here, or found right.
+ * The text depends on the source and the segment list only, so all packets of a flow share it. Each
+ * CPU caches the HMACs of its last texts, per key. Only texts that were signed here or found right
+ * enter the cache.
  *
- * The memory is nobody else's meanwhile: packets are processed with softirqs disabled, and nothing that interrupts this has
- * packets to process.
+ * Packets are processed with softirqs disabled, so no other packet uses the buffers meanwhile.
  */
 #ifndef SIDESTEP_HMAC_MAC_H
 #define SIDESTEP_HMAC_MAC_H
@@ -27,12 +26,14 @@
 #define HMAC_BLOCK 64u
 #define HMAC_TEXT_SEGMENTS 22u
 
-/* Bytes of the HMAC TLV (RFC 8754 2.1.2), and where its fields are: 32 bytes of HMAC, as Linux has it. */
+/* Offsets in the HMAC TLV (RFC 8754 2.1.2). The HMAC has 32 bytes, as in Linux. */
 #define HMAC_TLV_LENGTH 40u
 #define HMAC_TLV_KEY_ID 4u
 #define HMAC_TLV_MAC 8u
 
-/* FIPS 180-4 5.1.1: a 1, zeros, and the length in bits, that of the key's block included, at the end of a block. */
+/*
+ * FIPS 180-4 5.1.1: appends a 1 bit, zeros, and the length in bits, including the block of the key.
+ */
 INLINE __u32 hmac_padding(struct sidestep_hmac_work *work, __u32 length, __u32 at)
 {
 	__u32 end = at + ((length + 8) | (HMAC_BLOCK - 1)) + 1;
@@ -43,8 +44,8 @@ INLINE __u32 hmac_padding(struct sidestep_hmac_work *work, __u32 length, __u32 a
 }
 
 /*
- * The text of the SRH at `srh`, which has its source address at `source`, padded, into `work`. How many blocks it is; 0: it
- * cannot be read in place. The caller has seen that `segments` is within the limit.
+ * Writes the padded text of the SRH at `srh`, with the source address at `source`, into `work`.
+ * Returns the number of blocks; 0 if the SRH is not in place. The caller has checked `segments`.
  */
 INLINE __u32 hmac_text(ENV *e, struct sidestep_hmac_work *work, __u32 source, __u32 srh, __u32 segments, __u32 key_id)
 {
@@ -71,13 +72,13 @@ INLINE __u32 hmac_text(ENV *e, struct sidestep_hmac_work *work, __u32 source, __
 		store_address(text + HMAC_TEXT_SEGMENTS + i * SEGMENT_LENGTH, load_address(bytes));
 	}
 #ifdef __bpf__
-	/* For the verifier: where the padding goes lies within the text. */
+	/* Bounds the offset of the padding for the verifier. */
 	asm volatile("%0 &= 15" : "+r"(segments));
 #endif
 	return hmac_padding(work, HMAC_TEXT_SEGMENTS + segments * SEGMENT_LENGTH, 0);
 }
 
-/* PERF: on its own, so that there is one copy of its thousands of instructions. */
+/* PERF: a subprogram, because it has thousands of instructions. */
 SUBPROGRAM int hmac_sha256_block(struct sidestep_hmac_work *work, __u32 number)
 {
 	if (!work)
@@ -110,12 +111,14 @@ INLINE void hmac_block(ENV *e, struct sidestep_hmac_work *work, __u32 algorithm,
 		hmac_sha1_block(work, number);
 }
 
-/* RFC 2104 2: H(K ^ opad, H(K ^ ipad, text)), in the form of the TLV: what is longer than the hash is 0. */
+/*
+ * RFC 2104 2: H(K ^ opad, H(K ^ ipad, text)), in the form of the TLV. Bytes behind the hash are 0.
+ */
 SUBPROGRAM int hmac_compute(ENV *e, struct sidestep_hmac_work *work, const struct sidestep_hmac_key *key, __u32 blocks)
 {
 	__u32 words;
 
-	/* The kernel targets ask nothing of it, and the compiler would pass whatever the register holds. */
+	/* The kernel targets do not use `e`, so the compiler would pass an undefined register. */
 	KEEP(e);
 	if (!work || !key)
 		return -1;
@@ -151,7 +154,10 @@ SUBPROGRAM int hmac_compute(ENV *e, struct sidestep_hmac_work *work, const struc
 	return 0;
 }
 
-/* Where the HMAC of this text is remembered, if it is. The source and the last segment alone would do for most. */
+/*
+ * Returns the cache entry for this text. Mixing in the source and last segment alone would suffice
+ * for most traffic.
+ */
 INLINE struct sidestep_hmac_known *hmac_slot(struct sidestep_hmac_work *work, __u32 blocks)
 {
 	__u64 factor = 0x9e3779b97f4a7c15ull, mixed = 0, slot;
@@ -173,7 +179,10 @@ INLINE struct sidestep_hmac_known *hmac_slot(struct sidestep_hmac_work *work, __
 	return &work->known[slot & (SIDESTEP_HMAC_KNOWN - 1)];
 }
 
-/* Whether that is the text, and the key. Who finds out by the time learns that somebody has sent it before. */
+/*
+ * Returns true if the entry holds the HMAC of this text and key. Timing only reveals that the text
+ * was seen before.
+ */
 INLINE _Bool hmac_is_known(const struct sidestep_hmac_work *work, const struct sidestep_hmac_known *known,
 			   __u64 generation, __u32 blocks)
 {
@@ -189,7 +198,7 @@ INLINE _Bool hmac_is_known(const struct sidestep_hmac_work *work, const struct s
 	return !differs;
 }
 
-/* Remembers `work->mac` as the HMAC of the text. */
+/* Caches `work->mac` as the HMAC of the text. */
 INLINE void hmac_remember(struct sidestep_hmac_work *work, struct sidestep_hmac_known *known, __u64 generation)
 {
 	known->generation = generation;

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * SHA-1 (FIPS 180-4 6.1.2): what one block of 64 bytes does to the hash value. Padding and length are the caller's. As part
- * of an HMAC it still serves (RFC 6194 3.3), and there are configurations that have it.
+ * SHA-1 (FIPS 180-4 6.1.2) of one block of 64 bytes. The caller adds padding and length. SHA-1 is
+ * still sound within an HMAC (RFC 6194 3.3), and some configurations use it.
  */
 #ifndef SIDESTEP_HMAC_SHA1_H
 #define SIDESTEP_HMAC_SHA1_H
 
 #include "word.h"
 
-/* 4.1.1: of rounds 0 to 19, 20 to 39 and 60 to 79, 40 to 59. */
+/* 4.1.1: functions of rounds 0 to 19, 20 to 39 and 60 to 79, and 40 to 59. */
 #define SHA1_CHOOSE(x, y, z) ((z) ^ ((x) & ((y) ^ (z))))
 #define SHA1_PARITY(x, y, z) ((x) ^ (y) ^ (z))
 #define SHA1_MAJORITY(x, y, z) (((x) & (y)) | ((z) & ((x) | (y))))
 
-/* 6.1.3: a word takes the place of the one that is used up. */
+/* 6.1.3: a new word replaces the oldest one. */
 #define SHA1_WORD(t)                                                                                                   \
 	((t) < 16 ? w[(t) % 16] :                                                                                      \
 		    (w[(t) % 16] = rotated_left(                                                                       \
 			     w[((t) + 13) % 16] ^ w[((t) + 8) % 16] ^ w[((t) + 2) % 16] ^ w[(t) % 16], 1)))
 
-/* 6.1.2, step 3, with the names of a to e taken in turns instead of their values. */
+/* 6.1.2, step 3. The names a to e rotate instead of the values. */
 #define SHA1_ROUND(f, constant, a, b, c, d, e, t)                                                                      \
 	do {                                                                                                           \
 		e += rotated_left(a, 5) + f(b, c, d) + (constant) + SHA1_WORD(t);                                      \
@@ -43,7 +43,7 @@
 		SHA1_FIVE_ROUNDS(f, constant, (t) + 15);                                                               \
 	} while (0)
 
-/* `state` becomes what the block makes of it; its last three words are not SHA-1's. */
+/* Adds a block to the hash state. SHA-1 does not use the last three words of the state. */
 INLINE void sha1_block(__u32 state[8], const __u8 *block, schedule_word w[16])
 {
 	__u32 a = state[0], b = state[1], c = state[2], d = state[3], e = state[4];

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/*
- * SHA-256 (FIPS 180-4 6.2.2): what one block of 64 bytes does to the hash value. Padding and length are the caller's.
- */
+/* SHA-256 (FIPS 180-4 6.2.2) of one block of 64 bytes. The caller adds padding and length. */
 #ifndef SIDESTEP_HMAC_SHA256_H
 #define SIDESTEP_HMAC_SHA256_H
 
 #include "word.h"
 
-/* Of the word at place t: what depends on the round alone. 4.2.2. */
+/* 4.2.2: constants of the rounds. */
 static const __u32 sha256_constants[64] = {
 	0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
 	0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
@@ -19,7 +17,7 @@ static const __u32 sha256_constants[64] = {
 	0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
 };
 
-/* 4.1.2. */
+/* 4.1.2: functions. */
 #define SHA256_SUM0(x) rotated(x, 2, 13, 22)
 #define SHA256_SUM1(x) rotated(x, 6, 11, 25)
 #define SHA256_SIGMA0(x) (rotated_twice(x, 7, 18) ^ (x) >> 3)
@@ -27,7 +25,7 @@ static const __u32 sha256_constants[64] = {
 #define SHA256_CHOOSE(x, y, z) ((z) ^ ((x) & ((y) ^ (z))))
 #define SHA256_MAJORITY(x, y, z) (((x) & (y)) | ((z) & ((x) | (y))))
 
-/* 6.2.2, step 3, with the names of a to h taken in turns instead of their values. */
+/* 6.2.2, step 3. The names a to h rotate instead of the values. */
 #define SHA256_ROUND(a, b, c, d, e, f, g, h, t)                                                                        \
 	do {                                                                                                           \
 		h += SHA256_SUM1(e) + SHA256_CHOOSE(e, f, g) + sha256_constants[t] + w[(t) % 16];                      \
@@ -48,7 +46,7 @@ static const __u32 sha256_constants[64] = {
 		SHA256_ROUND(b, c, d, e, f, g, h, a, (t) + 7);                                                         \
 	} while (0)
 
-/* Step 1 for sixteen words: each takes the place of the one that is used up. */
+/* 6.2.2, step 1 for sixteen words. Each new word replaces the oldest one. */
 INLINE void sha256_schedule(schedule_word w[16])
 {
 #pragma clang loop unroll(full)
@@ -56,7 +54,7 @@ INLINE void sha256_schedule(schedule_word w[16])
 		w[t] += SHA256_SIGMA1(w[(t + 14) % 16]) + w[(t + 9) % 16] + SHA256_SIGMA0(w[(t + 1) % 16]);
 }
 
-/* `state` becomes what the block makes of it. */
+/* Adds a block to the hash state. */
 INLINE void sha256_block(__u32 state[8], const __u8 *block, schedule_word w[16])
 {
 	__u32 a = state[0], b = state[1], c = state[2], d = state[3];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * One block of SHA-1 and SHA-256 by the SHA instructions of x86-64 (Intel SDM 2, SHA1RNDS4 to SHA256RNDS2), for the native
- * target: BPF has no such instructions. Answers as sha1.h and sha256.h do. Whether the processor has them is the caller's to know.
+ * SHA-1 and SHA-256 of one block with the SHA instructions of x86-64 (Intel SDM 2, SHA1RNDS4 to
+ * SHA256RNDS2), for the native target. The results equal those of sha1.h and sha256.h. The caller
+ * checks that the CPU has the instructions; BPF has none.
  */
 #ifndef SIDESTEP_HMAC_SHA_X86_H
 #define SIDESTEP_HMAC_SHA_X86_H
@@ -28,7 +29,10 @@ SHA_X86 void sha256_block_x86(__u32 state[8], const __u8 *block)
 	for (int i = 0; i < 4; i++)
 		w[i] = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)block + i), order);
 	for (int i = 0; i < 16; i++) {
-		/* Four words, of which w[i % 4] holds the oldest: the next four take their place. */
+		/*
+		 * Sixteen words in four registers. The next four words replace the oldest four, in
+		 * w[i % 4].
+		 */
 		__m128i oldest = w[i % 4], third = w[(i + 2) % 4], newest = w[(i + 3) % 4];
 		__m128i sum = _mm_add_epi32(oldest, _mm_loadu_si128((const __m128i *)sha256_constants + i));
 
@@ -49,7 +53,7 @@ SHA_X86 void sha256_block_x86(__u32 state[8], const __u8 *block)
 	state[7] = (__u32)_mm_extract_epi32(cdgh, 0);
 }
 
-/* Twenty rounds of one function, four at a time. `e`: E and the first four words of them, added. */
+/* Twenty rounds with one function, four at a time. `e` is the sum of E and the next four words. */
 #define SHA1_X86_ROUNDS(function, first)                                                                               \
 	for (int i = (first); i < (first) + 5; i++) {                                                                  \
 		__m128i before = abcd, oldest = w[i % 4], third = w[(i + 2) % 4], newest = w[(i + 3) % 4];             \
@@ -75,7 +79,7 @@ SHA_X86 void sha1_block_x86(__u32 state[8], const __u8 *block)
 	SHA1_X86_ROUNDS(1, 5);
 	SHA1_X86_ROUNDS(2, 10);
 	SHA1_X86_ROUNDS(3, 15);
-	/* The last E is the A of four rounds before, rotated. */
+	/* The last E is the rotated A of four rounds before. */
 	e = _mm_sha1nexte_epu32(rotated, e_before);
 	abcd = _mm_add_epi32(abcd, abcd_before);
 	state[0] = (__u32)_mm_extract_epi32(abcd, 3);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Signing an SRH that was inserted: its text has the packet's own source and destination. What an encapsulation puts around
- * a packet depends on nothing of it that the HMAC covers, so the policy has it signed already.
+ * Signs an inserted SRH. Its text contains the packet's own source and destination. The HMAC of an
+ * encapsulation does not depend on the packet, so the compiler signs that policy.
  */
 #ifndef SIDESTEP_HMAC_SIGN_H
 #define SIDESTEP_HMAC_SIGN_H
@@ -11,8 +11,8 @@
 #include "mac.h"
 
 /*
- * The SRH right behind the IPv6 header at `ip`, with the HMAC TLV at its end. -1: it cannot be signed. The compiler of the
- * policy has seen to the number of segments.
+ * Signs the SRH directly behind the IPv6 header at `ip`, which ends with an HMAC TLV. Returns -1 on
+ * failure. The compiler has checked the number of segments.
  */
 SUBPROGRAM int hmac_sign(ENV *e, __u32 ip, __u32 index)
 {

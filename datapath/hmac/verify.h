@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Verifying the HMAC of an SRH that a SID has processed (RFC 8754 2.1.2.1), as Linux does (net/ipv6/seg6_hmac.c,
- * seg6_hmac_validate_skb): an SRH has one if it says so by a flag and ends with the TLV; then it has to be right, save on a
- * port that does not care (seg6_require_hmac -1), and on one that requires it (1) an SRH without it is dropped. Without an
- * SRH there is nothing to verify.
+ * Verifies the HMAC of an SRH that a SID has processed (RFC 8754 2.1.2.1), as Linux does
+ * (net/ipv6/seg6_hmac.c, seg6_hmac_validate_skb).
  *
- * A SID may require an HMAC for itself (RFC 8754 2.1.2.1 leaves it to local policy, "based on the active segment"), which Linux
- * does not have: there the port's word does not count, and a packet without an SRH has no HMAC.
+ * An SRH has an HMAC if its flag is set and the SRH ends with the TLV. The HMAC then has to be
+ * right, except on a port with seg6_require_hmac -1. A port with seg6_require_hmac 1 drops an SRH
+ * without an HMAC. Packets without an SRH pass.
  *
- * Nothing of the packet has been changed until then: behaviors only plan.
+ * A SID may require an HMAC itself, which Linux does not have. RFC 8754 2.1.2.1 permits such a
+ * policy "based on the active segment". The port's setting does not matter then, and a packet
+ * without an SRH is dropped.
+ *
+ * The packet is still unmodified at that time, because behaviors only plan.
  */
 #ifndef SIDESTEP_HMAC_VERIFY_H
 #define SIDESTEP_HMAC_VERIFY_H
@@ -17,7 +20,9 @@
 #include "mac.h"
 #include "state.h"
 
-/* What the view of key ids has for an HMAC Key ID: the key, nothing, or that the kernel knows. */
+/*
+ * Returns the record of an HMAC Key ID: a key, a punt for a key that only the kernel has, or NULL.
+ */
 INLINE const struct sidestep_route *hmac_key_route(ENV *e, __u32 view, __u32 id)
 {
 	struct address address = {be32(id), 0};
@@ -26,7 +31,7 @@ INLINE const struct sidestep_route *hmac_key_route(ENV *e, __u32 view, __u32 id)
 	return index ? env_route(e, index) : 0;
 }
 
-/* RFC 2104 and 8754 leave how to compare: in a time that does not tell how many bytes were right. */
+/* Compares in constant time, so that timing does not reveal how many bytes are right. */
 INLINE _Bool hmac_equal(const __u8 *found, const __u64 mac[4])
 {
 	__u64 differs = 0;
@@ -37,7 +42,7 @@ INLINE _Bool hmac_equal(const __u8 *found, const __u64 mac[4])
 	return !differs;
 }
 
-/* Whether the TLV at `tlv` holds the HMAC of the text in `work`, which has so many blocks. */
+/* Checks that the TLV at `tlv` holds the HMAC of the text in `work`, which has `blocks` blocks. */
 INLINE verdict hmac_compare(ENV *e, struct sidestep_hmac_work *work, const struct sidestep_hmac_key *key, __u32 blocks,
 			    __u32 tlv)
 {
@@ -57,7 +62,7 @@ INLINE verdict hmac_compare(ENV *e, struct sidestep_hmac_work *work, const struc
 	return VERDICT_CONTINUE;
 }
 
-/* The SRH that is to be verified has an HMAC TLV at its end, with this key id, and so many segments. */
+/* Verifies an SRH with `segments` segments, whose HMAC TLV is at `tlv`. */
 INLINE verdict hmac_verify_tlv(ENV *e, const struct packet *p, __u32 tlv, __u32 key_id, __u32 segments)
 {
 	const struct sidestep_route *route = hmac_key_route(e, p->hmac.keys, key_id);
@@ -76,7 +81,10 @@ INLINE verdict hmac_verify_tlv(ENV *e, const struct packet *p, __u32 tlv, __u32 
 	return blocks ? hmac_compare(e, work, key, blocks, tlv) : punt(hmac);
 }
 
-/* Verifies the SRH at p->hmac.srh, unless another SID of this node has. `required`: by the SID. */
+/*
+ * Verifies the SRH at p->hmac.srh, unless an earlier local SID has. `required`: the SID requires an
+ * HMAC.
+ */
 SUBPROGRAM verdict hmac_verify(ENV *e, struct packet *p, __u32 required)
 {
 	__u32 segments, needed, tlv = 0, key_id = 0;
@@ -112,7 +120,7 @@ SUBPROGRAM verdict hmac_verify(ENV *e, struct packet *p, __u32 required)
 	return v;
 }
 
-/* What a SID has come to may go on, as far as an HMAC decides it. */
+/* Authenticates a packet at a SID. This is the only place where an HMAC decides about a packet. */
 INLINE verdict hmac_authenticate(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
 	__u32 required = r->flags & SIDESTEP_ROUTE_REQUIRE_HMAC;

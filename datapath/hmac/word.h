@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Rotations of words, which BPF does not have. */
+/* Rotations of words, which BPF lacks as instructions. */
 #ifndef SIDESTEP_HMAC_WORD_H
 #define SIDESTEP_HMAC_WORD_H
 
 #include "../wire/bytes.h"
 
-/* Of the message schedule. PERF: in BPF it stays where it is; the compiler would copy it to a stack that is too small. */
+/*
+ * Word of the message schedule. PERF: volatile keeps the schedule in map memory; in BPF, a copy
+ * would exceed the stack.
+ */
 #ifdef __bpf__
 typedef volatile __u32 schedule_word;
 #else
@@ -19,21 +22,21 @@ typedef __u32 schedule_word;
 #endif
 
 /*
- * The word twice in a row: shifted right its lower half is the word rotated. PERF: BPF takes five instructions for each
- * rotation otherwise, three of them here for all together.
+ * The word twice in a row: the lower half of a right shift is the rotated word. PERF: BPF needs
+ * five instructions per rotation otherwise, and this shares three of them.
  */
 INLINE __u64 doubled(__u32 word)
 {
 	__u64 twice = (__u64)word << 32 | word;
 
 #ifdef __bpf__
-	/* Seen through, it would become rotations again. */
+	/* Hides the value from the compiler, which would restore the rotations. */
 	asm("" : "+r"(twice));
 #endif
 	return twice;
 }
 
-/* Rotated right by each of these numbers of bits; their exclusive or. */
+/* Exclusive or of the word rotated right by `a`, `b` and `c` bits. */
 INLINE __u32 rotated(__u32 word, int a, int b, int c)
 {
 	__u64 twice = doubled(word);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Reads the IP header that a packet begins with, outer or inner, and makes it the current one. This is the only place
- * where an IP header is checked. What the kernel must see (RFC 8200, RFC 1812) is punted here. And the walk to the headers
- * inside, for those who only want to know where they are.
+ * Reads the outer or inner IP header of a packet and makes it the current one. IP headers are
+ * checked only here. Packets that the kernel has to process (RFC 8200, RFC 1812) are punted.
+ * next_header() passes headers without checks.
  */
 #ifndef SIDESTEP_READ_IP_H
 #define SIDESTEP_READ_IP_H
@@ -13,7 +13,10 @@
 #include "../wire/ipv4.h"
 #include "../wire/ipv6.h"
 
-/* The header at `offset` in a frame or packet that ends at `end`. `inner`: reasons name the inner header. */
+/*
+ * Reads the IPv6 header at `offset`. `end` is the end of the frame or outer packet. `inner` selects
+ * drop reasons of an inner header.
+ */
 INLINE verdict ipv6_read(ENV *e, struct packet *p, __u32 offset, __u32 end, _Bool inner)
 {
 	const __u8 *ip = env_bytes(e, offset, IPV6_LENGTH);
@@ -27,7 +30,10 @@ INLINE verdict ipv6_read(ENV *e, struct packet *p, __u32 offset, __u32 end, _Boo
 	length = IPV6_LENGTH + be16(load16(ip + IPV6_PAYLOAD_LENGTH));
 	if (offset + length > end)
 		return inner ? drop(inner_header) : drop(ipv6_length);
-	/* RFC 2675: Payload Length 0 with Hop-by-Hop options may be a jumbogram; so may a frame that Linux will segment. */
+	/*
+	 * RFC 2675: Payload Length 0 with Hop-by-Hop options may be a jumbogram. A frame that Linux
+	 * will segment may be one, too.
+	 */
 	if (length == IPV6_LENGTH && (ip[IPV6_NEXT_HEADER] == PROTO_HOP_BY_HOP || env_segment_size(e)))
 		return punt(jumbogram);
 
@@ -62,7 +68,7 @@ INLINE verdict ipv4_read(ENV *e, struct packet *p, __u32 offset, __u32 end, _Boo
 	if (!ip || (ip[0] >> 4) != 4 || (ip[0] & 15) < 5)
 		return inner ? drop(inner_header) : drop(ipv4_header);
 	length = be16(load16(ip + IPV4_TOTAL_LENGTH));
-	/* Linux's IPv4 BIG TCP: a frame above 64 KiB that will be segmented (iph_totlen). */
+	/* IPv4 BIG TCP in Linux: a frame above 64 KiB that will be segmented (iph_totlen). */
 	if (length == 0 && env_segment_size(e))
 		return punt(jumbogram);
 	if (length < (ip[0] & 15) * 4u || offset + length > end)
@@ -92,7 +98,7 @@ INLINE verdict ipv4_read(ENV *e, struct packet *p, __u32 offset, __u32 end, _Boo
 	return VERDICT_CONTINUE;
 }
 
-/* The frame that arrived is the current packet; the IP header in it, if there is one, says which flow it is of. */
+/* Makes the received frame the current packet. Its IP header, if any, only identifies the flow. */
 INLINE void frame_read(ENV *e, struct packet *p, __u16 type)
 {
 	const __u8 *ip = env_bytes(e, ETH_LENGTH, IPV4_LENGTH);
@@ -108,7 +114,10 @@ INLINE void frame_read(ENV *e, struct packet *p, __u16 type)
 	p->proto = PROTO_ETHERNET;
 }
 
-/* The next header behind the one of type `proto` at `at`: offset and type; 0 if there is none that is understood. */
+/*
+ * Passes the header of type `proto` at `at`. Returns the offset of the next header and stores its
+ * type; returns 0 if the header is unknown or cannot be read.
+ */
 INLINE __u32 next_header(ENV *e, __u32 at, __u8 *proto)
 {
 	const __u8 *header;

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The flows of a service that many header sets go through: which of the learned headers each of them has, in each direction.
+ * The flow table of a dynamic proxy: which header set each flow has, for both directions.
  *
- * A table of sets, each of SIDESTEP_FLOW_WAYS flows; a flow's hash chooses its set, and there the flow that was longest without
- * a packet makes room. So the table is bounded, and a packet costs the same however many flows there are. Flows of one header_set
- * share its headers: those are found by their own hash, in sets as well (header_set_find).
+ * The table is an array of buckets with SIDESTEP_FLOW_WAYS flows each. The hash of a flow selects
+ * its bucket; in a full bucket, a new flow replaces the one that was unused for the longest time.
+ * Memory and cost per packet are therefore bounded. Flows with equal outer headers share a header
+ * set, which header_set_find() finds by a hash of its own.
  *
- * A CPU writes a flow under the lock of its set and makes its sequence odd meanwhile; who reads looks at the sequence before
- * and after. What a flow names is a version of learned headers, and who copies those looks at the version after that
- * (learned.h). So what became another flow, or another header_set, is no flow any more, and never one with another's headers.
+ * A CPU writes a flow under the lock of its bucket and keeps the sequence odd meanwhile. A reader
+ * compares the sequence before and after. A flow names a version of its header set, and whoever
+ * copies the headers checks the version afterwards (learned.h). A flow that was replaced, or whose
+ * header set was, counts as unknown; it never gets the headers of another flow.
  */
 #ifndef SIDESTEP_TABLE_FLOWS_H
 #define SIDESTEP_TABLE_FLOWS_H
@@ -17,21 +19,24 @@
 #include "../wire/icmp.h"
 #include "learned.h"
 
-/* LIMIT: extension headers walked to the ports of an inner packet. */
+/* LIMIT: extension headers that are walked to the ports of an inner packet. */
 #define FLOW_KEY_HEADERS 4
-/* Looks at a lock that another CPU holds: it writes some hundred bytes. */
+/* Attempts to take a lock. Its holder writes about a hundred bytes. */
 #define FLOW_LOCK_LOOKS 64
-/* 17 ms: the time of use is written so often at most, as all CPUs may read it. */
+/*
+ * Unit of the time of use, 2^24 ns (17 ms). Coarse, because each write invalidates a shared cache
+ * line.
+ */
 #define FLOW_TICK 24
-/* Of a number of a record, in what a flow names. */
+/* Bits of the record number in sidestep_flow.header_set; the version is above them. */
 #define FLOW_HEADER_SET_BITS 16
 #define FLOW_KEY_WORDS 5
 #define FLOW_KEY_VERSION (1ull << 40)
 #define FLOW_KEY_FRAGMENT (1ull << 48)
 
 /*
- * The flow of the IP packet at `at`: addresses and upper-layer protocol, and ports where it has any (TCP, UDP, SCTP); of a
- * fragment the identification instead, which all fragments of its packet have. 0: it cannot be read.
+ * Reads the key of the IP packet at `at`: addresses, protocol and ports (TCP, UDP, SCTP). A
+ * fragment has its identification instead of ports. Returns false if the packet cannot be read.
  */
 INLINE _Bool flow_key(ENV *e, __u32 at, __u8 version, __u64 key[FLOW_KEY_WORDS])
 {
@@ -75,13 +80,13 @@ INLINE _Bool flow_key(ENV *e, __u32 at, __u8 version, __u64 key[FLOW_KEY_WORDS])
 	return 1;
 }
 
-/* Of the packet at the cursor, which the service takes. */
+/* Reads the key of the inner packet at the cursor. */
 INLINE _Bool flow_key_inside(ENV *e, const struct packet *p, __u64 key[FLOW_KEY_WORDS])
 {
 	return flow_key(e, p->cursor, p->proto == PROTO_IPV4 ? 4 : 6, key);
 }
 
-/* The flow in the other direction. */
+/* Turns the key to the opposite direction. */
 INLINE void flow_key_turn(__u64 key[FLOW_KEY_WORDS])
 {
 	__u64 hi = key[0], lo = key[1];
@@ -98,7 +103,10 @@ INLINE void flow_key_turn(__u64 key[FLOW_KEY_WORDS])
 	key[4] = (key[4] & ~0xffffffffull) | (ports << 16 | ports >> 16);
 }
 
-/* Whether the IP packet at `at` is an ICMP error (RFC 792, RFC 4443 2.1); then, in `quoted`, where the packet is that it quotes. */
+/*
+ * Returns true if the IP packet at `at` is an ICMP error (RFC 792, RFC 4443 2.1), and stores the
+ * offset of the quoted packet.
+ */
 INLINE _Bool flow_icmp_error(ENV *e, __u32 at, __u8 version, __u32 *quoted)
 {
 	const __u8 *ip = env_bytes(e, at, IPV4_LENGTH), *icmp;
@@ -119,7 +127,10 @@ INLINE _Bool flow_icmp_error(ENV *e, __u32 at, __u8 version, __u32 *quoted)
 	return icmp[0] == ICMP_UNREACHABLE || icmp[0] == ICMP_TIME_EXCEEDED || icmp[0] == ICMP_PARAMETER_PROBLEM;
 }
 
-/* Whether what is quoted at `at` begins as a packet of that version does: nobody has read it before (ipv6_read, ipv4_read). */
+/*
+ * Returns true if the bytes at `at` start like a packet of that version. No reader has checked a
+ * quoted packet (ipv6_read, ipv4_read).
+ */
 INLINE _Bool flow_is_packet(ENV *e, __u32 at, __u8 version)
 {
 	const __u8 *ip = env_bytes(e, at, 1);
@@ -128,8 +139,9 @@ INLINE _Bool flow_is_packet(ENV *e, __u32 at, __u8 version)
 }
 
 /*
- * The flow against that of the packet that an ICMP error at `at` quotes, by which the error goes to whom it is for. 0: it is none,
- * it quotes no packet, or a fragment: in the other direction that has another identification.
+ * Reads the key of the flow that an ICMP error at `at` belongs to: the opposite direction of the
+ * quoted packet. Returns false if there is no such flow. A quoted fragment has none, because
+ * identifications differ by direction.
  */
 INLINE _Bool flow_key_quoted(ENV *e, __u32 at, __u8 version, __u64 key[FLOW_KEY_WORDS])
 {
@@ -152,7 +164,7 @@ INLINE struct sidestep_flow_set *flow_set(ENV *e, const struct sidestep_learned 
 	return env_flow_set(e, (proxy->table - 1) * SIDESTEP_FLOW_SETS + ((__u32)(h >> 32) & (sets - 1)));
 }
 
-/* The header_set that a flow names, if it has that key; 0: none. */
+/* Returns the header set of `flow`; 0 if its key differs. */
 INLINE __u64 flow_header_set(const struct sidestep_flow *flow, const __u64 key[FLOW_KEY_WORDS])
 {
 	const volatile __u64 *words = flow->key;
@@ -163,7 +175,7 @@ INLINE __u64 flow_header_set(const struct sidestep_flow *flow, const __u64 key[F
 	return differs ? 0 : *(const volatile __u64 *)&flow->header_set;
 }
 
-/* The flow of that key in its set; SIDESTEP_FLOW_WAYS: none. */
+/* Returns the position of the flow in its bucket; SIDESTEP_FLOW_WAYS if it is not there. */
 INLINE __u32 flow_way(const struct sidestep_flow_set *set, const __u64 key[FLOW_KEY_WORDS])
 {
 	__u32 way;
@@ -175,13 +187,13 @@ INLINE __u32 flow_way(const struct sidestep_flow_set *set, const __u64 key[FLOW_
 	return way;
 }
 
-/* The headers that a flow names: index of their record. */
+/* Returns the index of the record that holds a header set. */
 INLINE __u32 header_set_record(const struct sidestep_learned *proxy, __u64 header_set)
 {
 	return SIDESTEP_LEARNED + 1 + (proxy->table - 1) * SIDESTEP_HEADER_SETS + (__u32)(header_set & (SIDESTEP_HEADER_SETS - 1));
 }
 
-/* Whether those are still what the flow means. */
+/* Returns true if the record still holds the version that the flow names. */
 INLINE _Bool header_set_is_current(ENV *e, __u32 index, __u64 header_set)
 {
 	struct sidestep_learned *learned = env_learned(e, index);
@@ -189,7 +201,7 @@ INLINE _Bool header_set_is_current(ENV *e, __u32 index, __u64 header_set)
 	return learned && learned_version(learned) - (header_set >> FLOW_HEADER_SET_BITS) < SIDESTEP_LEARNED_SLOTS - 1;
 }
 
-/* Hash of the packet's headers. */
+/* Returns a hash of the packet's outer headers. */
 SUBPROGRAM __u64 header_set_hash(ENV *e, struct packet *p)
 {
 	__u64 h = 0;
@@ -206,8 +218,9 @@ SUBPROGRAM __u64 header_set_hash(ENV *e, struct packet *p)
 }
 
 /*
- * The packet's headers among the header sets of a table, of which `first` is the first record, as a flow names them. Without a
- * version: they are not there, and may be written into that record, which no packet had for the longest time.
+ * Finds the packet's outer headers among the header sets of a table, whose first record is `first`.
+ * Returns version and number as in sidestep_flow.header_set. Version 0: they are not there, and the
+ * record of that number was unused for the longest time.
  */
 SUBPROGRAM __u64 header_set_find(ENV *e, struct packet *p, __u32 first, __u64 hash)
 {
@@ -239,7 +252,7 @@ SUBPROGRAM __u64 header_set_find(ENV *e, struct packet *p, __u32 first, __u64 ha
 	return best;
 }
 
-/* One CPU at a time writes a set. 0: another one does, and does not end. */
+/* Locks a bucket. Returns false if another CPU keeps the lock. */
 INLINE _Bool flow_lock(struct sidestep_flow_set *set)
 {
 #pragma clang loop unroll(disable)
@@ -249,7 +262,10 @@ INLINE _Bool flow_lock(struct sidestep_flow_set *set)
 	return 0;
 }
 
-/* The way of a flow that makes room: an unused one, or the one that was longest without a packet; of equal ones in turn. */
+/*
+ * Returns the position to replace: an unused one, or the one that was unused for the longest time.
+ * Equal ones take turns.
+ */
 INLINE __u32 flow_oldest(const struct sidestep_flow_set *set, __u32 tick)
 {
 	__u32 first = (__u32)set->evicted, oldest = 0, best = first;
@@ -257,7 +273,7 @@ INLINE __u32 flow_oldest(const struct sidestep_flow_set *set, __u32 tick)
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < SIDESTEP_FLOW_WAYS; i++) {
 		const struct sidestep_flow *flow = &set->flows[(first + i) & (SIDESTEP_FLOW_WAYS - 1)];
-		/* Another CPU may have used it after this one read the clock. */
+		/* Another CPU may have used the flow after this one read the clock. */
 		__s32 age = (__s32)(tick - flow->used);
 		__u32 since = !flow->header_set ? ~0u : age > 0 ? (__u32)age : 0;
 
@@ -269,7 +285,7 @@ INLINE __u32 flow_oldest(const struct sidestep_flow_set *set, __u32 tick)
 	return best & (SIDESTEP_FLOW_WAYS - 1);
 }
 
-/* A packet of the flow goes to the service. */
+/* Records a packet of the flow to the service. */
 INLINE void flow_touch(ENV *e, const struct sidestep_learned *proxy, struct sidestep_flow *flow)
 {
 	__u64 now = env_now(e);
@@ -284,8 +300,8 @@ INLINE void flow_touch(ENV *e, const struct sidestep_learned *proxy, struct side
 }
 
 /*
- * Whether there is nothing to learn of the packet at the cursor: its flow has its headers already, or others that are too young
- * to change. Also where it is no packet: what is wrong with it is found when it goes on.
+ * Returns true if the packet at the cursor has nothing to learn: its flow has the same headers, or
+ * others that are too recent to change. Also true for an invalid packet, which decap_inner() drops.
  */
 SUBPROGRAM __u32 flow_is_known(ENV *e, struct packet *p, __u32 index)
 {
@@ -311,7 +327,7 @@ SUBPROGRAM __u32 flow_is_known(ENV *e, struct packet *p, __u32 index)
 		!learned_has_age(e, proxy, flow->time));
 }
 
-/* The flow of the packet at the cursor, which may be new, has this header_set from now on. */
+/* Stores the header set of the flow of the packet at the cursor; adds the flow if it is new. */
 SUBPROGRAM __u32 flow_store(ENV *e, struct packet *p, __u32 index, __u64 header_set)
 {
 	const struct sidestep_learned *proxy = env_learned(e, index);
@@ -323,7 +339,7 @@ SUBPROGRAM __u32 flow_store(ENV *e, struct packet *p, __u32 index, __u64 header_
 	if (!p || !proxy || !flow_key_inside(e, p, key))
 		return 0;
 	set = flow_set(e, proxy, key);
-	/* Another CPU does not end with this set: what comes next of the flow is looked at again. */
+	/* If another CPU keeps the lock, the next packet of the flow tries again. */
 	if (!set || !flow_lock(set))
 		return 0;
 	way = flow_way(set, key);
@@ -346,8 +362,8 @@ SUBPROGRAM __u32 flow_store(ENV *e, struct packet *p, __u32 index, __u64 header_
 }
 
 /*
- * draft-ietf-spring-srv6-service-programming-00 6.2.1 S17.1 for the flow of the packet at the cursor: its headers are
- * learned if they are not those of the flow already.
+ * draft-ietf-spring-srv6-service-programming-00 6.2.1 S17.1 per flow: learns the outer headers of
+ * the packet at the cursor, if its flow has others.
  */
 INLINE void learn_flow(ENV *e, struct packet *p, __u32 index, const struct sidestep_learned *proxy)
 {
@@ -365,14 +381,14 @@ INLINE void learn_flow(ENV *e, struct packet *p, __u32 index, const struct sides
 		header_set |= learned_write(e, p, header_set_record(proxy, header_set), learned_version(learned), (__u32)hash)
 			 << FLOW_HEADER_SET_BITS;
 	}
-	/* Without a version another CPU writes there at this moment: what comes next of the flow is looked at again. */
+	/* Version 0: another CPU writes that record, so the next packet of the flow tries again. */
 	if (header_set >> FLOW_HEADER_SET_BITS)
 		flow_store(e, p, index, header_set);
 }
 
 /*
- * What the flow of the current packet has learned becomes .policy and .learned; 0 in .learned: nothing. `quoted`: of an ICMP
- * error, the flow that it is an answer to.
+ * Finds the header set of the current packet's flow and stores it in .policy and .learned. .learned
+ * is 0 if there is none. `quoted` selects the flow of the packet that an ICMP error quotes.
  */
 SUBPROGRAM verdict flow_learned(ENV *e, struct packet *p, __u32 index, __u32 quoted)
 {

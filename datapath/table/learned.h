@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The proxy cache: outer headers that dynamic proxies (End.AD) have learned, read on all CPUs while one of them writes.
+ * Outer headers that dynamic proxies (End.AD) have learned. All CPUs read them while one CPU
+ * writes.
  *
- * Headers are written into the place behind the current ones, and then the version says so. A reader copies those of the
- * version that it saw; they were not touched meanwhile if the version is at most so much further that the writer has not
- * come round to their place again. So a reader never waits, and never gets half of one chain and half of another.
+ * A record keeps the last SIDESTEP_LEARNED_SLOTS versions. The writer fills the next slot and then
+ * publishes its version. A reader copies the slot of the version that it saw, and then checks the
+ * version again: the copy is valid if the writer has not reached that slot meanwhile. Readers never
+ * wait, and never get a mix of two versions.
  *
- * A proxy learns one chain for all packets, in a record of its own, or one for each flow (flows.h).
+ * A proxy has one version for all packets, in its own record, or a header set for each flow
+ * (flows.h).
  */
 #ifndef SIDESTEP_TABLE_LEARNED_H
 #define SIDESTEP_TABLE_LEARNED_H
@@ -16,7 +19,7 @@
 #include "../wire/srh.h"
 
 #define LEARNED_WORDS (SIDESTEP_LEARNED_MAX / 8)
-/* Behind the IPv6 header; the last one is half of one. */
+/* Pairs of words behind the IPv6 header; the last pair may be half used. */
 #define LEARNED_PAIRS ((SIDESTEP_LEARNED_MAX - IPV6_LENGTH + 8) / 16)
 #define LEARNED_SEGMENTS ((SIDESTEP_LEARNED_MAX - IPV6_LENGTH - SRH_SEGMENTS) / SEGMENT_LENGTH)
 
@@ -30,28 +33,31 @@ INLINE struct sidestep_headers *learned_headers(struct sidestep_learned *learned
 	return &learned->headers[version & (SIDESTEP_LEARNED_SLOTS - 1)];
 }
 
-/* Whether what was read of the headers of `version` since is theirs. */
+/* Returns true if the headers of `version` were not overwritten before this call. */
 INLINE _Bool learned_untouched(const struct sidestep_learned *learned, __u64 version)
 {
 	env_barrier();
 	return learned_version(learned) - version < SIDESTEP_LEARNED_SLOTS - 1;
 }
 
-/* The first word of the IPv6 header, without what is each packet's own: traffic class, flow label, Payload Length. */
+/*
+ * First word of the IPv6 header without the fields of each packet: traffic class, flow label,
+ * Payload Length.
+ */
 INLINE __u64 learned_first(const struct packet *p, __u64 word)
 {
 	return (word & 0x00ff000000000000ull) | (__u64)(p->hop_limit - 1u) << 56 | 0x60;
 }
 
-/* The first word of the active SRH. */
+/* First word of the active SRH. */
 INLINE __u64 learned_srh(const struct packet *p, __u64 word)
 {
 	return (word & ~(0xffull << (8 * SRH_SEGMENTS_LEFT))) | (__u64)p->segments_left << (8 * SRH_SEGMENTS_LEFT);
 }
 
 /*
- * Word `i` of the current packet's headers as they go on. learn_headers (behavior/end_ad.h) has seen that they can be read in
- * place.
+ * Returns word `i` of the current packet's outer headers after the plan. learn_headers()
+ * (behavior/end_ad.h) has checked that they can be read in place.
  */
 INLINE __u64 learned_word(ENV *e, const struct packet *p, __u32 i)
 {
@@ -74,15 +80,15 @@ INLINE __u64 learned_word(ENV *e, const struct packet *p, __u32 i)
 	return p->l3 + i * 8 == p->srh ? learned_srh(p, word) : word;
 }
 
-/* Bytes of the packet's headers: what is before the cursor. */
+/* Bytes of the outer headers, which end at the cursor. */
 INLINE __u32 learned_length(const struct packet *p)
 {
 	return p->cursor - p->l3;
 }
 
 /*
- * As learned_matches, for an IPv6 header with the SRH right behind it, which is what nearly all packets have; 0 for others. PERF:
- * a segment at a time, each behind one check, and without a call.
+ * learned_matches() for an SRH directly behind the IPv6 header, as most packets have it; false for
+ * others. PERF: compares whole segments with one bounds check each, without a call.
  */
 INLINE _Bool learned_matches_srh(ENV *e, const struct packet *p, const struct sidestep_headers *headers)
 {
@@ -108,7 +114,7 @@ INLINE _Bool learned_matches_srh(ENV *e, const struct packet *p, const struct si
 		if (at + SEGMENT_LENGTH > length) {
 			if (at == length)
 				break;
-			/* TLVs of 8 bytes more than whole segments. */
+			/* TLVs may end with half a segment. */
 			bytes = env_bytes(e, p->l3 + at, 8);
 			return bytes && words[at / 8] == load64(bytes);
 		}
@@ -119,7 +125,10 @@ INLINE _Bool learned_matches_srh(ENV *e, const struct packet *p, const struct si
 	return 1;
 }
 
-/* Whether the packet has the headers of that version. Where it is overwritten meanwhile, it may be said so in error. */
+/*
+ * Returns true if the packet has the headers of that version. A concurrent write may cause a wrong
+ * result.
+ */
 SUBPROGRAM __u32 learned_matches(ENV *e, struct packet *p, __u32 index, __u64 version)
 {
 	struct sidestep_learned *learned = env_learned(e, index);
@@ -147,8 +156,8 @@ SUBPROGRAM __u32 learned_matches(ENV *e, struct packet *p, __u32 index, __u64 ve
 }
 
 /*
- * The packet's headers become the version behind the one that was seen, and it is returned; 0: another CPU writes at this
- * moment, or has since.
+ * Writes the packet's headers as the version after `seen`, and returns that version. Returns 0 if
+ * another CPU writes at the same time, or has written since.
  */
 SUBPROGRAM __u64 learned_write(ENV *e, struct packet *p, __u32 index, __u64 seen, __u32 hash)
 {
@@ -182,8 +191,8 @@ SUBPROGRAM __u64 learned_write(ENV *e, struct packet *p, __u32 index, __u64 seen
 }
 
 /*
- * Whether other headers may be learned than those of `time`: `age` has passed. Another CPU may have learned after this one
- * read the clock: that is not long ago, but less than nothing.
+ * Returns true if headers from `time` are old enough to be replaced (.age). The difference is
+ * signed: another CPU may have learned after this one read the clock.
  */
 INLINE _Bool learned_has_age(ENV *e, const struct sidestep_learned *proxy, __u64 time)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Loads and stores of unaligned bytes, and the byte order of the wire. BPF on the supported machines allows unaligned
- * access, so there a load is one instruction; natively it is a memcpy that the compiler folds into one.
+ * Unaligned loads and stores, and network byte order. A load is one instruction: BPF on the
+ * supported machines allows unaligned access, and natively the compiler folds the memcpy.
  */
 #ifndef SIDESTEP_WIRE_BYTES_H
 #define SIDESTEP_WIRE_BYTES_H
@@ -10,16 +10,16 @@
 
 #define INLINE static inline __attribute__((always_inline, unused))
 /*
- * A function that the BPF verifier checks on its own, once, instead of once for each path that leads to it: without
- * these it passes a million instructions. Its arguments are the packet, scalars, and memory that may be NULL for all it
- * knows.
+ * A function that the BPF verifier checks once, not once for each path to it. Without subprograms
+ * the verifier exceeds a million instructions. Arguments are the packet, scalars, and pointers that
+ * may be NULL.
  */
 #ifdef __bpf__
 #define SUBPROGRAM __attribute__((noinline))
 #else
 #define SUBPROGRAM INLINE
 #endif
-/* An argument of a subprogram that has to be passed although its body does not need it. */
+/* Keeps an argument of a subprogram that the body does not use. */
 #define KEEP(argument) __asm__ volatile("" : : "r"(argument))
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
@@ -56,17 +56,17 @@ SIDESTEP_LOAD_STORE(16)
 SIDESTEP_LOAD_STORE(32)
 SIDESTEP_LOAD_STORE(64)
 
-/* Network order to host order and back. */
+/* Network order to host order and vice versa. */
 #define be16(x) ((__u16)__builtin_bswap16(x))
 #define be32(x) __builtin_bswap32(x)
 #define be64(x) __builtin_bswap64(x)
 
-/* The bytes of a constant as they lie on the wire. */
+/* A constant in network order. */
 #define BE16_CONST(x) ((__u16)((((x) & 0xffu) << 8) | (((x) >> 8) & 0xffu)))
 
-/* An IPv6 address, or an IPv4 address in the first word. Network order. */
+/* An IPv6 address, or an IPv4 address in the first word, in network order. */
 struct address {
-	__u64 hi, lo; /* bytes 0-7, 8-15 as they lie in memory */
+	__u64 hi, lo; /* bytes 0-7 and 8-15 as they lie in memory */
 };
 
 INLINE struct address load_address(const void *p)

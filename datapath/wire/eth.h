@@ -7,8 +7,8 @@
  *  |  destination MAC  |    source MAC     | type  |
  *  +-------------------+-------------------+-------+
  *
- * A tag puts its type (0x8100, 0x88a8) in the type field and is followed by 16 bits of tag control information
- * (priority 3, DEI 1, VLAN id 12) and the next type.
+ * A tag has its own type (0x8100, 0x88a8) in the type field. 16 bits of tag control information
+ * (priority 3, DEI 1, VLAN ID 12) and the next type follow.
  */
 #ifndef SIDESTEP_WIRE_ETH_H
 #define SIDESTEP_WIRE_ETH_H
@@ -26,13 +26,16 @@
 #define ETHERTYPE_VLAN BE16_CONST(0x8100)
 #define ETHERTYPE_QINQ BE16_CONST(0x88a8)
 
-/* IEEE 802.3 3.2.3: the first bit on the wire of a group address is 1. */
+/* IEEE 802.3 3.2.3: group addresses have 1 as the first bit on the wire. */
 INLINE _Bool eth_is_group(const __u8 *mac)
 {
 	return mac[0] & 1;
 }
 
-/* IEEE 802.1Q 8.6.3, table 8-1: 01-80-C2-00-00-00 to -0F, for the next bridge and nobody behind it (STP, LACP, LLDP). */
+/*
+ * IEEE 802.1Q 8.6.3, table 8-1: 01-80-C2-00-00-00 to -0F, which bridges do not forward (STP, LACP,
+ * LLDP).
+ */
 INLINE _Bool eth_is_reserved(const __u8 *mac)
 {
 	return load32(mac) == 0x00c28001u && !mac[4] && mac[5] < 16;
@@ -48,7 +51,7 @@ INLINE _Bool ethertype_is_tag(__u16 type)
 	return type == ETHERTYPE_VLAN || type == ETHERTYPE_QINQ;
 }
 
-/* An Ethernet header held in registers: the first 8 and the last 6 bytes. */
+/* An Ethernet header in registers: the first 8 bytes, the next 4 and the type. */
 struct eth_header {
 	__u64 head;
 	__u32 middle;

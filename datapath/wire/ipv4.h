@@ -30,10 +30,10 @@
 #define IPV4_SOURCE 12
 #define IPV4_DESTINATION 16
 
-/* More Fragments and the offset, network order: any of them set makes it a fragment. */
+/* More Fragments and Fragment Offset, in network order. A fragment has a bit of them set. */
 #define IPV4_FRAGMENT_MASK BE16_CONST(0x3fff)
 
-/* The one's complement sum of a 20-byte header, folded; 0xffff if its checksum is right (RFC 1071). */
+/* One's complement sum of a 20-byte header, folded; 0xffff if the checksum is right (RFC 1071). */
 INLINE __u16 ipv4_header_sum(const __u8 *ip)
 {
 	__u64 sum = 0;
@@ -47,7 +47,10 @@ INLINE __u16 ipv4_header_sum(const __u8 *ip)
 	return (__u16)sum;
 }
 
-/* RFC 1624: the checksum after one 16-bit word of the header changed. All in wire order. */
+/*
+ * RFC 1624: updates the checksum after a change of one 16-bit word. All arguments are in network
+ * order.
+ */
 INLINE __u16 ipv4_checksum_update(__u16 checksum, __u16 from, __u16 to)
 {
 	__u32 sum = (__u16)~checksum + (__u32)(__u16)~from + to;
@@ -57,7 +60,9 @@ INLINE __u16 ipv4_checksum_update(__u16 checksum, __u16 from, __u16 to)
 	return (__u16)~sum;
 }
 
-/* Destinations that are never forwarded: 224/4, 240/4 (255.255.255.255 included), 127/8, 0/8. `a` in wire order. */
+/*
+ * Addresses that are never forwarded: 224/4 and 240/4, including 255.255.255.255. In network order.
+ */
 INLINE _Bool ipv4_is_multicast_or_reserved(__u32 a)
 {
 	return (a & 0xe0) == 0xe0;

@@ -66,7 +66,7 @@ INLINE __u32 ipv6_flow_label(const __u8 *ip)
 	return be32(load32(ip)) & 0xfffff;
 }
 
-/* The first four bytes of a header, ready to be stored. */
+/* First four bytes of a header, in network order. */
 INLINE __u32 ipv6_first_word(__u8 traffic_class, __u32 flow_label)
 {
 	return be32(6u << 28 | (__u32)traffic_class << 20 | flow_label);

@@ -14,8 +14,8 @@
  *  |                        optional TLVs                          |
  *  +---------------------------------------------------------------+
  *
- * Hdr Ext Len counts 8-byte units after the first 8 bytes. In a reduced SRH (RFC 8754 4.1.1) the first segment is only
- * in the destination address, so Segments Left may be Last Entry + 1.
+ * Hdr Ext Len counts 8-byte units after the first 8 bytes. A reduced SRH (RFC 8754 4.1.1) has the
+ * first segment only in the destination address, so Segments Left may be Last Entry + 1.
  */
 #ifndef SIDESTEP_WIRE_SRH_H
 #define SIDESTEP_WIRE_SRH_H
@@ -34,7 +34,7 @@
 /* IANA "IPv6 Routing Types". */
 #define ROUTING_TYPE_SRH 4
 
-/* Linux's SR6_FLAG1_HMAC (include/uapi/linux/seg6.h): an HMAC TLV ends the SRH. */
+/* SR6_FLAG1_HMAC of Linux (include/uapi/linux/seg6.h): the SRH ends with an HMAC TLV. */
 #define SRH_FLAG_HMAC 0x08
 
 /* RFC 9259 2.1: the O-flag. IANA "Segment Routing Header Flags", bit 2. */
