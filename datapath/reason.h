@@ -1,86 +1,100 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Why a packet was dropped, or left to the kernel. One table: number, name, source, sentence. The numbers are
- * stable: they are counter slots, API and metric labels. Never reuse one; append at the end of its block.
+ * Reasons of punts and drops: number, name, source, sentence. Numbers and names are stable: they
+ * are counter slots and part of the API. Numbers are never reused; a new reason goes to the end of
+ * its block.
  *
  * X(NUMBER, NAME, SOURCE, SENTENCE)
  */
 #ifndef SIDESTEP_REASON_H
 #define SIDESTEP_REASON_H
 
-/* DropReason: the packet ends here. */
-#define SIDESTEP_DROP_REASONS(X)                                                                                       \
-	X(1, ipv6_header, "RFC 8200 3", "IPv6 header cut short, or its version is not 6")                              \
-	X(2, ipv6_length, "RFC 8200 3", "IPv6 Payload Length is larger than the frame")                                \
-	X(3, ipv4_header, "RFC 791 3.1", "IPv4 header cut short, version not 4, or IHL or Total Length impossible")    \
-	X(4, ipv4_checksum, "RFC 1812 5.2.2", "IPv4 header checksum is wrong")                                         \
-	X(5, ext_header, "RFC 8200 4", "extension header cut short")                                                   \
-	X(6, srh_length, "RFC 8754 2", "SRH cut short, or Hdr Ext Len too small for Last Entry")                       \
-	X(7, srh_segments_left, "RFC 8754 4.3.1.1", "Segments Left is larger than Last Entry plus one")                \
-	X(8, srh_tlv, "RFC 8754 2.1", "a TLV runs past the end of the SRH")                                            \
-	X(9, no_srh, "RFC 8986 4.1.1", "no SRH, and the SID's behavior needs one")                                     \
-	X(10, segments_left_zero, "RFC 8986 4.1", "Segments Left is 0 at a SID that is not the last")                  \
-	X(11, segments_left_not_zero, "RFC 8986 4.4", "Segments Left is not 0 at a SID that decapsulates")             \
-	X(12, upper_layer, "RFC 8986 4.1.1", "the upper-layer header is not one that this SID decapsulates")           \
-	X(13, inner_header, "RFC 8986 4.4", "the inner packet is cut short or its header is impossible")               \
-	X(14, ecn, "RFC 6040 4.2", "outer ECN is CE and the inner packet is Not-ECT")                                  \
-	X(15, blackhole, "ip-route(8)", "blackhole route or rule")                                                     \
-	X(16, sid_loop, "RFC 8754 4.3.1", "too many local SIDs in one packet at this node")                            \
-	X(17, hop_limit, "RFC 8200 3", "hop limit or TTL ended at a route that the kernel does not know")              \
-	X(18, too_big, "RFC 8200 5", "larger than the MTU at a route that the kernel does not know")                   \
-	X(19, no_route, "RFC 8986 4", "no route after a behavior that the kernel does not know")                       \
-	X(20, no_neighbor, "RFC 4861 7.2", "next hop unresolved after a behavior that the kernel does not know")       \
-	X(21, no_headroom, "-", "no room in front of the packet for what a behavior adds")                             \
-	X(22, rewrite, "-", "the kernel refused to resize the packet")                                                 \
-	X(23, kernel_only, "-", "only the kernel could go on with it, and it lacks the route that was applied")        \
-	X(24, vlan_miss, "RFC 8986 4.10", "the SID's VLAN table has no entry for the frame's VLANs")                   \
-	X(25, learned_length, "service-programming 6.2", "outer headers longer than a dynamic proxy can learn")        \
-	X(26, not_learned, "service-programming 6.2", "a service sent it back before its proxy learned headers")       \
-	X(27, service_down, "-", "the service behind an SR proxy does not answer")                                     \
-	X(28, segmentation, "-", "a frame that is still to be cut into segments, which Linux cannot do within IPv6")   \
-	X(29, hmac_wrong, "RFC 8754 2.1.2.1", "the HMAC of the SRH is not what its key makes it")                      \
-	X(30, hmac_key, "RFC 8754 2.1.2.1", "no key has the HMAC Key ID of the SRH")                                   \
-	X(31, hmac_missing, "RFC 8754 2.1.2.1", "no HMAC, and the port (seg6_require_hmac) or the SID requires one")   \
-	X(32, hmac_segments, "RFC 8754 2.1.2.1", "an SRH with HMAC and more than 14 segments")                         \
-	X(33, sid_block, "RFC 8754 5.1", "from outside the SR domain, to one of its SIDs or as if from one")           \
-	X(34, policy_invalid, "RFC 9256 8.2", "steered into an SR policy that has no valid segment list and drops")    \
-	X(35, no_egress, "-", "the egress device cannot take it, at a route that the kernel does not know")
+/* Drops. */
+#define SIDESTEP_DROP_REASONS(X)                                                                   \
+	X(1, ipv6_header, "RFC 8200 3", "truncated IPv6 header, or version is not 6")              \
+	X(2, ipv6_length, "RFC 8200 3", "IPv6 Payload Length exceeds the frame")                   \
+	X(3, ipv4_header, "RFC 791 3.1",                                                           \
+	  "truncated IPv4 header, version is not 4, or invalid IHL or Total Length")               \
+	X(4, ipv4_checksum, "RFC 1812 5.2.2", "wrong IPv4 header checksum")                        \
+	X(5, ext_header, "RFC 8200 4", "truncated extension header")                               \
+	X(6, srh_length, "RFC 8754 2", "truncated SRH, or Hdr Ext Len too small for Last Entry")   \
+	X(7, srh_segments_left, "RFC 8754 4.3.1.1", "Segments Left exceeds Last Entry plus one")   \
+	X(8, srh_tlv, "RFC 8754 2.1", "TLV exceeds the end of the SRH")                            \
+	X(9, no_srh, "RFC 8986 4.1.1", "no SRH, but the behavior of the SID requires one")         \
+	X(10, segments_left_zero, "RFC 8986 4.1",                                                  \
+	  "Segments Left is 0 at a SID that cannot be the last")                                   \
+	X(11, segments_left_not_zero, "RFC 8986 4.4",                                              \
+	  "Segments Left is not 0 at a decapsulating SID")                                         \
+	X(12, upper_layer, "RFC 8986 4.1.1", "the SID does not accept this upper-layer header")    \
+	X(13, inner_header, "RFC 8986 4.4", "truncated inner packet, or invalid inner header")     \
+	X(14, ecn, "RFC 6040 4.2", "outer ECN is CE, but the inner packet is Not-ECT")             \
+	X(15, blackhole, "ip-route(8)", "blackhole route or rule")                                 \
+	X(16, sid_loop, "RFC 8754 4.3.1", "too many local SIDs for one packet at this node")       \
+	X(17, hop_limit, "RFC 8200 3", "hop limit or TTL exceeded at a Sidestep-only route")       \
+	X(18, too_big, "RFC 8200 5", "packet exceeds the MTU of a Sidestep-only route")            \
+	X(19, no_route, "RFC 8986 4", "no route after a Sidestep-only behavior")                   \
+	X(20, no_neighbor, "RFC 4861 7.2", "unresolved next hop after a Sidestep-only behavior")   \
+	X(21, no_headroom, "-", "no headroom for the headers that a behavior adds")                \
+	X(22, rewrite, "-", "the kernel refused to resize the packet")                             \
+	X(23, kernel_only, "-", "needs the kernel, which does not have the matched route")         \
+	X(24, vlan_miss, "RFC 8986 4.10",                                                          \
+	  "no entry for the frame's VLANs in the SID's VLAN table")                                \
+	X(25, learned_length, "service-programming 6.2",                                           \
+	  "outer headers too long for a dynamic proxy to learn")                                   \
+	X(26, not_learned, "service-programming 6.2",                                              \
+	  "returned by a service before its proxy learned headers")                                \
+	X(27, service_down, "-", "the service of an SR proxy does not respond")                    \
+	X(28, segmentation, "-", "frame needs segmentation, which Linux cannot do within IPv6")    \
+	X(29, hmac_wrong, "RFC 8754 2.1.2.1", "SRH HMAC verification failed")                      \
+	X(30, hmac_key, "RFC 8754 2.1.2.1", "no key with the HMAC Key ID of the SRH")              \
+	X(31, hmac_missing, "RFC 8754 2.1.2.1",                                                    \
+	  "no HMAC, but the port (seg6_require_hmac) or the SID requires one")                     \
+	X(32, hmac_segments, "RFC 8754 2.1.2.1", "SRH with an HMAC and more than 14 segments")     \
+	X(33, sid_block, "RFC 8754 5.1",                                                           \
+	  "packet from outside the SR domain with a SID as source or destination")                 \
+	X(34, policy_invalid, "RFC 9256 8.2",                                                      \
+	  "SR policy without a valid segment list, with drop-upon-invalid")                        \
+	X(35, no_egress, "-", "the egress device of a Sidestep-only route cannot send the frame")
 
-/* Punt: the kernel gets the packet, unchanged unless the reason says otherwise. */
-#define SIDESTEP_PUNT_REASONS(X)                                                                                       \
-	X(64, not_ip, "-", "neither IPv6 nor IPv4 (ARP, LLDP, ...)")                                                   \
-	X(65, other_host, "-", "destination MAC is not the port's")                                                    \
-	X(66, vlan, "-", "tagged, and no port for that VLAN")                                                          \
-	X(67, multicast, "RFC 8200", "multicast or broadcast destination")                                             \
-	X(68, link_local, "RFC 4291 2.5.6", "link-local source or destination")                                        \
-	X(69, bad_source, "RFC 4291 2.5", "source or destination that is never forwarded: unspecified, loopback, ...") \
-	X(70, local, "RFC 8754 4.3.2", "an address of this node")                                                      \
-	X(71, hop_limit_exceeded, "RFC 8200 3", "hop limit or TTL ends here; the kernel answers")                      \
-	X(72, packet_too_big, "RFC 8200 5", "larger than the egress MTU; the kernel answers")                          \
-	X(73, route_miss, "-", "no route; the kernel answers")                                                         \
-	X(74, route_type, "ip-route(8)", "unreachable, prohibit or another route type that the kernel answers")        \
-	X(75, neighbor, "RFC 4861", "next hop not resolved yet; the kernel resolves it")                               \
-	X(76, hop_by_hop, "RFC 8200 4.3", "Hop-by-Hop options other than padding (Router Alert, ...)")                 \
-	X(77, ipv4_options, "RFC 791 3.1", "IPv4 options")                                                             \
-	X(78, fragment, "RFC 8200 4.5", "a fragment that would have to be reassembled")                                \
-	X(79, ext_chain, "-", "more extension headers than the fast path follows")                                     \
-	X(80, routing_header, "RFC 8200 4.4", "a routing header that is not an SRH, for this node")                    \
-	X(81, hmac, "RFC 8754 2.1.2", "HMAC to verify or to sign that the fast path cannot")                           \
-	X(82, seg6_disabled, "RFC 8754 4.3.1", "a SID on a port whose seg6_enabled is 0")                              \
-	X(83, forwarding_off, "-", "forwarding is off on this port")                                                   \
-	X(84, reverse_path, "RFC 3704", "the source fails the reverse path filter; the kernel decides")                \
-	X(85, rule, "ip-rule(8)", "a policy rule that the fast path cannot express")                                   \
-	X(86, unsupported, "-", "a route or encapsulation that the fast path cannot express")                          \
-	X(87, egress, "-", "the egress device cannot take the frame from this program")                                \
-	X(88, headroom, "-", "no room in front of the packet; the kernel does the same route")                         \
-	X(89, local_segment, "RFC 8754 4.3.1", "the headend's own first segment is local")                             \
-	X(90, decapsulated, "RFC 8986 4.6", "the decapsulated packet is for this node (handed up changed)")            \
-	X(91, port_unknown, "-", "the ingress interface is not a port of this instance")                               \
-	X(92, jumbogram, "RFC 2675", "Payload Length 0 with a payload")                                                \
-	X(93, table_full, "-", "a route that a table of the fast path has no room for")                                \
-	X(94, frame_segments, "-", "a frame, around a packet or within one, that is still to be cut into segments")
+/* Punts. The kernel gets the packet unmodified, except with the reason decapsulated. */
+#define SIDESTEP_PUNT_REASONS(X)                                                                   \
+	X(64, not_ip, "-", "neither IPv6 nor IPv4 (ARP, LLDP, ...)")                               \
+	X(65, other_host, "-", "destination MAC address is not that of the port")                  \
+	X(66, vlan, "-", "VLAN tag without a port for that VLAN")                                  \
+	X(67, multicast, "RFC 8200", "multicast or broadcast destination")                         \
+	X(68, link_local, "RFC 4291 2.5.6", "link-local source or destination")                    \
+	X(69, bad_source, "RFC 4291 2.5",                                                          \
+	  "source or destination that is never forwarded: unspecified, loopback, ...")             \
+	X(70, local, "RFC 8754 4.3.2", "destination is an address of this node")                   \
+	X(71, hop_limit_exceeded, "RFC 8200 3", "hop limit or TTL exceeded")                       \
+	X(72, packet_too_big, "RFC 8200 5", "packet exceeds the egress MTU")                       \
+	X(73, route_miss, "-", "no route")                                                         \
+	X(74, route_type, "ip-route(8)",                                                           \
+	  "unreachable, prohibit or another route type that only the kernel handles")              \
+	X(75, neighbor, "RFC 4861", "unresolved next hop, which the kernel resolves")              \
+	X(76, hop_by_hop, "RFC 8200 4.3",                                                          \
+	  "Hop-by-Hop options other than padding (Router Alert, ...)")                             \
+	X(77, ipv4_options, "RFC 791 3.1", "IPv4 options")                                         \
+	X(78, fragment, "RFC 8200 4.5", "fragment that needs reassembly")                          \
+	X(79, ext_chain, "-", "more extension headers than the fast path follows")                 \
+	X(80, routing_header, "RFC 8200 4.4", "routing header other than an SRH, for this node")   \
+	X(81, hmac, "RFC 8754 2.1.2", "HMAC that the fast path cannot verify or sign")             \
+	X(82, seg6_disabled, "RFC 8754 4.3.1", "SID on a port with seg6_enabled 0")                \
+	X(83, forwarding_off, "-", "forwarding is off on this port")                               \
+	X(84, reverse_path, "RFC 3704", "the source fails the reverse path filter")                \
+	X(85, rule, "ip-rule(8)", "a rule that the fast path cannot express")                      \
+	X(86, unsupported, "-", "a route or encapsulation that the fast path cannot express")      \
+	X(87, egress, "-", "the egress device cannot send frames from this program")               \
+	X(88, headroom, "-", "no headroom, for a route that the kernel has, too")                  \
+	X(89, local_segment, "RFC 8754 4.3.1", "the first segment of the headend is a local SID")  \
+	X(90, decapsulated, "RFC 8986 4.6",                                                        \
+	  "the decapsulated packet is for this node (punted without outer headers)")               \
+	X(91, port_unknown, "-", "the ingress interface is not a port of this instance")           \
+	X(92, jumbogram, "RFC 2675", "Payload Length 0 with a payload")                            \
+	X(93, table_full, "-", "route that does not fit into a table of the fast path")            \
+	X(94, frame_segments, "-", "inner or outer Ethernet frame that needs segmentation")
 
-/* LIMIT: counter slots for reasons. */
+/* LIMIT: counter slots of reasons. */
 #define SIDESTEP_REASONS 128
 
 /* clang-format off */

@@ -155,18 +155,16 @@ fn bpf(clang: &str, include: &Path, source: &Path, define: Option<&str>, object:
 /// Returns the reason tables of `reason.h` as Rust source.
 fn reasons(header: &str) -> String {
     let mut out = String::from("pub const REASONS: &[Reason] = &[\n");
-    for line in header.lines().map(str::trim) {
-        let Some(entry) = line
-            .strip_prefix("X(")
-            .filter(|e| e.starts_with(|c: char| c.is_ascii_digit()))
-        else {
+    // The macros may continue an entry on the next line.
+    let words = header.split_whitespace().filter(|word| *word != "\\");
+    let joined = words.collect::<Vec<_>>().join(" ");
+    for entry in joined.split(" X(") {
+        if !entry.starts_with(|c: char| c.is_ascii_digit()) {
             continue;
-        };
-        let entry = entry
-            .trim_end_matches('\\')
-            .trim_end()
-            .strip_suffix(')')
-            .expect("X(...) closes on its line");
+        }
+        let (entry, _) = entry
+            .split_once("\")")
+            .expect("an entry ends with its sentence");
         let mut fields = entry.splitn(3, ',').map(str::trim);
         let number = fields.next().expect("number");
         let name = fields.next().expect("name");
@@ -175,7 +173,7 @@ fn reasons(header: &str) -> String {
             .and_then(|rest| rest.split_once("\", "))
             .expect("source and sentence in quotes");
         out.push_str(&format!(
-            "Reason {{ number: {number}, name: \"{name}\", source: {source}\", sentence: {sentence} }},\n"
+            "Reason {{ number: {number}, name: \"{name}\", source: {source}\", sentence: {sentence}\" }},\n"
         ));
     }
     out.push_str("];\n");
