@@ -100,12 +100,12 @@
 
 /* Ingress port, at index ifindex % SIDESTEP_PORTS. */
 struct sidestep_port {
-	__u32 ifindex; /* 0: unused record */
-	__u32 flags;   /* SIDESTEP_PORT_* */
-	__u32 view6;   /* FIB view of its IPv6 rules */
-	__u32 view4;   /* FIB view of its IPv4 rules */
-	__u8 mac[6];   /* frames to another address are punted */
-	__u16 reserved; /* 0 */
+	__u32 ifindex;          /* 0: unused record */
+	__u32 flags;            /* SIDESTEP_PORT_* */
+	__u32 view6;            /* FIB view of its IPv6 rules */
+	__u32 view4;            /* FIB view of its IPv4 rules */
+	__u8 mac[6];            /* frames to another address are punted */
+	__u16 reserved;         /* 0 */
 	__u32 return6, return4; /* return path of an SR proxy: index of the route; 0: no service */
 	/* FIB views of the port's local addresses, if it has a service */
 	__u32 local_addrs6, local_addrs4;
@@ -117,7 +117,7 @@ struct sidestep_port {
 	__u32 domain;
 	/* FIB view of HMAC Key IDs, in the first 4 bytes of an address; 0: no key */
 	__u32 hmac_keys;
-	__u8 spare[12];     /* 0 */
+	__u8 spare[12]; /* 0 */
 };
 
 enum sidestep_action {
@@ -128,8 +128,8 @@ enum sidestep_action {
 	SIDESTEP_ROUTE_HEADEND = 4, /* pushes .policy */
 	SIDESTEP_ROUTE_GROUP = 5,   /* the packet's flow selects a route of .group */
 	/* Indirect records: they lead to a route. */
-	SIDESTEP_ROUTE_SOURCE = 6,  /* looks up the source address in .view6 or .view4 */
-	SIDESTEP_ROUTE_NEXT = 7,    /* looks up the destination address in .view6 or .view4 */
+	SIDESTEP_ROUTE_SOURCE = 6,    /* looks up the source address in .view6 or .view4 */
+	SIDESTEP_ROUTE_NEXT = 7,      /* looks up the destination address in .view6 or .view4 */
 	SIDESTEP_ROUTE_RETURN_AM = 8, /* return path of END_AM, from a port record */
 	/* return path of END_AD, from a port record; .policy: learned headers */
 	SIDESTEP_ROUTE_RETURN_AD = 9,
@@ -155,15 +155,15 @@ enum sidestep_action {
 };
 
 /* route.flags */
-#define SIDESTEP_ROUTE_SIDESTEP_ONLY 0x01u      /* the kernel does not have this route */
-#define SIDESTEP_ROUTE_PSP 0x02u       /* penultimate segment pop */
-#define SIDESTEP_ROUTE_USP 0x04u       /* ultimate segment pop */
-#define SIDESTEP_ROUTE_USD 0x08u       /* ultimate segment decapsulation */
+#define SIDESTEP_ROUTE_SIDESTEP_ONLY 0x01u /* the kernel does not have this route */
+#define SIDESTEP_ROUTE_PSP 0x02u           /* penultimate segment pop */
+#define SIDESTEP_ROUTE_USP 0x04u           /* ultimate segment pop */
+#define SIDESTEP_ROUTE_USD 0x08u           /* ultimate segment decapsulation */
 /* the SID is a container of compressed SIDs (RFC 9800 4.1) */
 #define SIDESTEP_ROUTE_NEXT_CSID 0x10u
 /* the segment list has containers of compressed SIDs (RFC 9800 4.2) */
 #define SIDESTEP_ROUTE_REPLACE_CSID 0x20u
-#define SIDESTEP_ROUTE_NAT 0x40u       /* RETURN_AM: the service may change the destination */
+#define SIDESTEP_ROUTE_NAT 0x40u /* RETURN_AM: the service may change the destination */
 /* GROUP: the DSCP selects the slot; its route may be a GROUP */
 #define SIDESTEP_ROUTE_BY_DSCP 0x80u
 /*
@@ -174,16 +174,16 @@ enum sidestep_action {
 
 /* Route record: the result of a FIB lookup. Index 0 is unused and means "no route". */
 struct sidestep_route {
-	__u8 action;     /* enum sidestep_action */
-	__u8 flags;      /* SIDESTEP_ROUTE_* */
-	__u8 reason;     /* enum sidestep_reason, of PUNT and DROP */
-	__u8 reserved;   /* 0 */
-	__u32 counter;   /* slot in the route counters; 0: none, or the slot of the GROUP */
-	__u32 adjacency; /* index, 0: none */
-	__u32 view6;     /* FIB view, 0: none */
-	__u32 view4;     /* FIB view, 0: none */
-	__u32 policy;    /* index; 0: none. END_AD, RETURN_AD: learned headers. HMAC_KEY: key */
-	__u8 block_bits; /* *_CSID: Locator-Block length, a multiple of 8 */
+	__u8 action;        /* enum sidestep_action */
+	__u8 flags;         /* SIDESTEP_ROUTE_* */
+	__u8 reason;        /* enum sidestep_reason, of PUNT and DROP */
+	__u8 reserved;      /* 0 */
+	__u32 counter;      /* slot in the route counters; 0: none, or the slot of the GROUP */
+	__u32 adjacency;    /* index, 0: none */
+	__u32 view6;        /* FIB view, 0: none */
+	__u32 view4;        /* FIB view, 0: none */
+	__u32 policy;       /* index; 0: none. END_AD, RETURN_AD: learned headers. HMAC_KEY: key */
+	__u8 block_bits;    /* *_CSID: Locator-Block length, a multiple of 8 */
 	__u8 function_bits; /* *_CSID: C-SID length, a multiple of 8; REPLACE_CSID: 16 or 32 */
 	__u8 inner;         /* END_AS, END_AD: Next Header of the service's packets: 4, 41, 143 */
 	__u8 spare;         /* 0 */
@@ -261,13 +261,13 @@ enum sidestep_flow_label {
 struct sidestep_policy {
 	/* bytes of .header: 40, 40 + 8 + 16n, or 8 + 16n for INSERT; 40 more with an HMAC TLV */
 	__u16 length;
-	__u8 kind;         /* enum sidestep_policy_kind */
-	__u8 flow_label;   /* enum sidestep_flow_label */
-	__u32 adjacency;   /* of the first segment; 0: look it up in .view */
-	__u32 view;        /* FIB view of the first segment; 0: that of the port */
+	__u8 kind;       /* enum sidestep_policy_kind */
+	__u8 flow_label; /* enum sidestep_flow_label */
+	__u32 adjacency; /* of the first segment; 0: look it up in .view */
+	__u32 view;      /* FIB view of the first segment; 0: that of the port */
 	/* key of the HMAC TLV: it has signed .header or, for INSERT, signs the packet; 0: none */
 	__u32 hmac_key;
-	__u8 first[16];    /* first segment: the new destination address */
+	__u8 first[16];                   /* first segment: the new destination address */
 	__u8 header[SIDESTEP_HEADER_MAX]; /* network order, as on the wire */
 };
 
@@ -290,7 +290,7 @@ struct sidestep_hmac_key {
 
 /* Cached HMAC of a text. */
 struct sidestep_hmac_known {
-	__u64 generation; /* of the key; 0: unused entry */
+	__u64 generation;                  /* of the key; 0: unused entry */
 	__u8 text[SIDESTEP_HMAC_TEXT_MAX]; /* padded for the hash */
 	__u64 mac[4];
 };
@@ -309,8 +309,8 @@ struct sidestep_hmac_work {
  * flow label, Payload Length.
  */
 struct sidestep_headers {
-	__u32 length; /* bytes, a multiple of 8 */
-	__u32 hash; /* of .bytes, if flows share the record */
+	__u32 length;                     /* bytes, a multiple of 8 */
+	__u32 hash;                       /* of .bytes, if flows share the record */
 	__u8 bytes[SIDESTEP_LEARNED_MAX]; /* network order, as on the wire */
 };
 
@@ -320,20 +320,20 @@ struct sidestep_headers {
  * flow table follow; their .used is 0.
  */
 struct sidestep_learned {
-	__u32 used;    /* 1: the proxy exists */
-	__u32 age;     /* minimum seconds between two changes of the learned headers */
+	__u32 used; /* 1: the proxy exists */
+	__u32 age;  /* minimum seconds between two changes of the learned headers */
 	/*
 	 * number of flows, a power of two, whose headers are in header sets; 0: one header set, in
 	 * this record
 	 */
 	__u32 flows;
-	__u32 table;   /* flow table, 1 to SIDESTEP_FLOW_TABLES */
-	__u64 seed;    /* of the flow hash; secret, so that senders cannot choose colliding flows */
+	__u32 table; /* flow table, 1 to SIDESTEP_FLOW_TABLES */
+	__u64 seed;  /* of the flow hash; secret, so that senders cannot choose colliding flows */
 	/* counts the changes; 0: nothing learned yet. Written last (table/learned.h) */
 	__u64 version;
 	/* of the last change, or of a flow's last packet, in nanoseconds (monotonic) */
 	__u64 time;
-	__u64 busy;    /* lock: a CPU writes */
+	__u64 busy; /* lock: a CPU writes */
 	/* the current version is at .version % SIDESTEP_LEARNED_SLOTS */
 	struct sidestep_headers headers[SIDESTEP_LEARNED_SLOTS];
 };
@@ -345,7 +345,7 @@ struct sidestep_flow {
 	__u32 used;     /* time of the last packet to the service, in units of 2^FLOW_TICK ns */
 	/* version << 16 | number of a record of SIDESTEP_HEADER_SETS; 0: unused entry */
 	__u64 header_set;
-	__u64 time;     /* when the flow got its header set, in nanoseconds (monotonic) */
+	__u64 time; /* when the flow got its header set, in nanoseconds (monotonic) */
 };
 
 /* Bucket of a flow table. */
@@ -365,7 +365,7 @@ struct sidestep_flow_set {
 struct sidestep_port_counters {
 	/* from this port; bytes include the Ethernet header */
 	__u64 received_packets, received_bytes;
-	__u64 forwarded, punted, dropped;       /* verdicts on these packets */
+	__u64 forwarded, punted, dropped; /* verdicts on these packets */
 	/* sent by Sidestep out of this interface, from any port */
 	__u64 sent_packets, sent_bytes;
 	__u64 reserved;
@@ -389,7 +389,8 @@ SIDESTEP_ASSERT_SIZE(struct sidestep_hmac_key, 80);
 SIDESTEP_ASSERT_SIZE(struct sidestep_hmac_known, 8 + SIDESTEP_HMAC_TEXT_MAX + 32);
 SIDESTEP_ASSERT_SIZE(struct sidestep_flow, 64);
 SIDESTEP_ASSERT_SIZE(struct sidestep_flow_set, 64 + 64 * SIDESTEP_FLOW_WAYS);
-SIDESTEP_ASSERT_SIZE(struct sidestep_learned, 48 + SIDESTEP_LEARNED_SLOTS * (8 + SIDESTEP_LEARNED_MAX));
+SIDESTEP_ASSERT_SIZE(struct sidestep_learned,
+		     48 + SIDESTEP_LEARNED_SLOTS * (8 + SIDESTEP_LEARNED_MAX));
 SIDESTEP_ASSERT_SIZE(struct sidestep_port_counters, 64);
 SIDESTEP_ASSERT_SIZE(struct sidestep_route_counters, 40);
 
@@ -398,7 +399,7 @@ SIDESTEP_ASSERT_SIZE(struct sidestep_route_counters, 40);
  * programs (trace.bpf.h) report them; the plain kernel programs do not.
  */
 enum sidestep_trace_kind {
-	SIDESTEP_TRACE_PORT = 1,     /* a: port index, b: bytes of the frame */
+	SIDESTEP_TRACE_PORT = 1, /* a: port index, b: bytes of the frame */
 	/* a: IP version (0: a frame), b: offset of the header; address: destination */
 	SIDESTEP_TRACE_PARSED = 2,
 	SIDESTEP_TRACE_LOOKUP = 3,   /* a: view, b: route or 0; address: key */
@@ -410,26 +411,26 @@ enum sidestep_trace_kind {
 		 * a: upper-layer protocol, b: offset of the inner header; address: inner
 		 * destination
 		 */
-		7,
-	SIDESTEP_TRACE_PUSH = 8,     /* a: policy, b: bytes; address: first segment */
-	SIDESTEP_TRACE_FORWARD = 9,  /* a: adjacency, b: layer 3 length */
-	SIDESTEP_TRACE_CSID = 10,    /* a: block bits, b: function bits; address: new destination */
-	SIDESTEP_TRACE_CHOICE = 11,  /* a: group, b: selected route */
+	7,
+	SIDESTEP_TRACE_PUSH = 8,    /* a: policy, b: bytes; address: first segment */
+	SIDESTEP_TRACE_FORWARD = 9, /* a: adjacency, b: layer 3 length */
+	SIDESTEP_TRACE_CSID = 10,   /* a: block bits, b: function bits; address: new destination */
+	SIDESTEP_TRACE_CHOICE = 11, /* a: group, b: selected route */
 	/* a: new Segments Left, b: new DA.Arg.Index; address: new destination */
 	SIDESTEP_TRACE_REPLACE_CSID = 12,
-	SIDESTEP_TRACE_SOURCE = 13,  /* a: view of source addresses, b: route or 0; address: key */
-	SIDESTEP_TRACE_RETURN = 14,         /* b: route of the return path; address: destination */
+	SIDESTEP_TRACE_SOURCE = 13, /* a: view of source addresses, b: route or 0; address: key */
+	SIDESTEP_TRACE_RETURN = 14, /* b: route of the return path; address: destination */
 	/* a: offset of the SRH, b: Segments Left; address: new destination */
 	SIDESTEP_TRACE_MASQUERADE = 15,
 	SIDESTEP_TRACE_DEMASQUERADE = 16, /* as MASQUERADE */
 	/* a: learned headers, b: bytes; address: destination after the proxy */
 	SIDESTEP_TRACE_LEARN = 17,
-	SIDESTEP_TRACE_RESTORE = 18,      /* as LEARN */
+	SIDESTEP_TRACE_RESTORE = 18, /* as LEARN */
 	/* a: offset of the SRH; address: its new Segment List[0] */
 	SIDESTEP_TRACE_LAST_SEGMENT = 19,
 	/* a: HMAC Key ID, b: reason of the failure; 0: verified */
 	SIDESTEP_TRACE_HMAC = 20,
-	SIDESTEP_TRACE_DSCP = 21,         /* a: DSCP, b: route */
+	SIDESTEP_TRACE_DSCP = 21, /* a: DSCP, b: route */
 };
 
 struct sidestep_trace {

@@ -58,7 +58,7 @@ enum env_shift {
 /* Final decision about a frame. */
 enum outcome_kind {
 	OUTCOME_FORWARD, /* send it out of .ifindex */
-	OUTCOME_PUNT,  /* pass it to the kernel */
+	OUTCOME_PUNT,    /* pass it to the kernel */
 	OUTCOME_DROP
 };
 

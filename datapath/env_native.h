@@ -33,7 +33,8 @@ INLINE void env_fence(ENV *e)
 {
 	long behind = e->limit - e->end;
 
-	__asan_poison_memory_region(e->end, (unsigned long)(behind < ENV_FENCE ? behind : ENV_FENCE));
+	__asan_poison_memory_region(e->end,
+				    (unsigned long)(behind < ENV_FENCE ? behind : ENV_FENCE));
 	__asan_poison_memory_region(e->head, (unsigned long)(e->data - e->head));
 	__asan_unpoison_memory_region(e->data, (unsigned long)(e->end - e->data));
 }
@@ -194,7 +195,8 @@ INLINE void env_barrier(void)
 
 INLINE __u32 env_fib_lookup(ENV *e, __u32 view, struct address address)
 {
-	return fib6_lookup(e->tables->fib, e->tables->fib_lines, view, be64(address.hi), be64(address.lo));
+	return fib6_lookup(e->tables->fib, e->tables->fib_lines, view, be64(address.hi),
+			   be64(address.lo));
 }
 
 INLINE struct sidestep_port_counters *env_port_counters(ENV *e, __u32 index)

@@ -158,7 +158,9 @@ SUBPROGRAM __u64 flow_hash(ENV *e, struct packet *p, __u32 seed)
 		return flow_frame(e, h);
 	if (p->version == 4 && (p->plan & (PLAN_PUSH | PLAN_RESTORE)) != PLAN_PUSH) {
 		ip = env_bytes(e, p->l3, IPV4_LENGTH);
-		return ip ? flow_inwards(e, flow_mix(h, load64(ip + IPV4_SOURCE)), p->l3, PROTO_IPV4) : 0;
+		return ip ? flow_inwards(e, flow_mix(h, load64(ip + IPV4_SOURCE)), p->l3,
+					 PROTO_IPV4) :
+			    0;
 	}
 	if ((p->plan & (PLAN_PUSH | PLAN_RESTORE)) == PLAN_PUSH)
 		policy = env_policy(e, p->policy);

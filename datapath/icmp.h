@@ -15,10 +15,11 @@
  * Drop reasons that are reported. Not included: reasons that the RFCs want silent, and no_neighbor,
  * whose resolution is still pending.
  */
-#define ICMP_REPORTED                                                                                                  \
-	(1ull << DROP_srh_length | 1ull << DROP_srh_segments_left | 1ull << DROP_srh_tlv | 1ull << DROP_no_srh |       \
-	 1ull << DROP_segments_left_zero | 1ull << DROP_segments_left_not_zero | 1ull << DROP_upper_layer |            \
-	 1ull << DROP_hop_limit | 1ull << DROP_too_big | 1ull << DROP_no_route)
+#define ICMP_REPORTED                                                                              \
+	(1ull << DROP_srh_length | 1ull << DROP_srh_segments_left | 1ull << DROP_srh_tlv |         \
+	 1ull << DROP_no_srh | 1ull << DROP_segments_left_zero |                                   \
+	 1ull << DROP_segments_left_not_zero | 1ull << DROP_upper_layer | 1ull << DROP_hop_limit | \
+	 1ull << DROP_too_big | 1ull << DROP_no_route)
 
 INLINE _Bool icmp_is_reported(verdict v)
 {
@@ -75,7 +76,8 @@ SUBPROGRAM int icmp_report(ENV *e, const struct packet *p, verdict v)
 	report->view = p->plan & PLAN_STRIP ? p->view : 0;
 	report->length = p->end - p->l3;
 	store_address(report->destination, p->destination);
-	report->bytes = env_copy_head(e, p->l3, report->packet, report->length, report->length, SIDESTEP_REPORT_BYTES);
+	report->bytes = env_copy_head(e, p->l3, report->packet, report->length, report->length,
+				      SIDESTEP_REPORT_BYTES);
 	env_report_end(e, report);
 	return 0;
 }

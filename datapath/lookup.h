@@ -31,7 +31,9 @@ INLINE struct address source_address(ENV *e, const struct packet *p)
 	if (p->plan & PLAN_RESTORE) {
 		struct sidestep_learned *learned = env_learned(e, p->policy);
 
-		return learned ? load_address(learned_headers(learned, p->learned)->bytes + IPV6_SOURCE) : source;
+		return learned ? load_address(learned_headers(learned, p->learned)->bytes +
+					      IPV6_SOURCE) :
+				 source;
 	}
 	if (p->plan & PLAN_PUSH)
 		policy = env_policy(e, p->policy);

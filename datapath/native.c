@@ -2,7 +2,8 @@
 /* The packet path, compiled natively. */
 #include "step.h"
 
-_Static_assert((int)OUTCOME_FORWARD == SIDESTEP_OUTCOME_FORWARD && (int)OUTCOME_PUNT == SIDESTEP_OUTCOME_PUNT &&
+_Static_assert((int)OUTCOME_FORWARD == SIDESTEP_OUTCOME_FORWARD &&
+		       (int)OUTCOME_PUNT == SIDESTEP_OUTCOME_PUNT &&
 		       (int)OUTCOME_DROP == SIDESTEP_OUTCOME_DROP,
 	       "the outcome that step() returns is the one that callers see");
 

@@ -24,23 +24,23 @@ struct sidestep_native_tables {
 	struct sidestep_learned *learned;
 	struct sidestep_flow_set *flow_sets;
 	__u64 now; /* nanoseconds, returned by env_now() */
-	__u32 learned_count, flow_set_count, route_count, group_count, adjacency_count, policy_count, hmac_key_count,
-		route_counter_count;
+	__u32 learned_count, flow_set_count, route_count, group_count, adjacency_count,
+		policy_count, hmac_key_count, route_counter_count;
 	struct sidestep_port_counters *port_counters; /* SIDESTEP_PORTS records */
 	struct sidestep_route_counters *route_counters;
 	__u64 *reason_counters; /* SIDESTEP_REASONS counters */
-	const __u8 *fib; /* table/fib6.h: lines of 64 bytes */
-	__u32 fib_lines; /* a power of two */
-	__u32 sha; /* 1: the CPU has the x86 SHA instructions, SSE4.1 and SSSE3 */
+	const __u8 *fib;        /* table/fib6.h: lines of 64 bytes */
+	__u32 fib_lines;        /* a power of two */
+	__u32 sha;              /* 1: the CPU has the x86 SHA instructions, SSE4.1 and SSSE3 */
 };
 
 /* One frame: [data, end) lies in the buffer [head, limit). */
 struct sidestep_native {
 	__u8 *head, *data, *end, *limit;
-	__u8 *first;   /* lowest .data so far */
-	__u32 ifindex; /* ingress */
+	__u8 *first;        /* lowest .data so far */
+	__u32 ifindex;      /* ingress */
 	__u32 segment_size; /* result of env_segment_size(); only the fuzzer sets it */
-	__u32 traces;  /* steps in .trace */
+	__u32 traces;       /* steps in .trace */
 	const struct sidestep_native_tables *tables;
 	struct sidestep_trace trace[SIDESTEP_NATIVE_TRACES];
 	__u32 reports; /* reports in .report */

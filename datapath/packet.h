@@ -51,7 +51,7 @@ struct packet {
 	__u8 version;               /* 4 or 6; 0: a frame without an IP packet */
 	__u8 hop_limit;             /* hop limit or TTL, as received */
 	__u8 ecn;                   /* after the plan */
-	__u8 outer_proto;           /* Next Header that the last decapsulation removed: 4, 41, 143 */
+	__u8 outer_proto; /* Next Header that the last decapsulation removed: 4, 41, 143 */
 
 	/* The ingress port. */
 	__u8 check_source; /* the reverse path filter applies to the IPv4 source */
@@ -76,9 +76,9 @@ struct packet {
 	__u32 view;                            /* FIB view of the next lookup; 0: none is needed */
 	__u32 visits;                          /* number of routes applied */
 	__u32 visited[SIDESTEP_STEPS_MAX + 1]; /* their counter slots */
-	__u32 max_length;                      /* of a packet that is too big: the length that fits */
-	__u8 sidestep_only;                    /* a Sidestep-only route was applied */
-	__u8 last_sidestep_only;               /* the last applied route is Sidestep-only */
+	__u32 max_length;        /* of a packet that is too big: the length that fits */
+	__u8 sidestep_only;      /* a Sidestep-only route was applied */
+	__u8 last_sidestep_only; /* the last applied route is Sidestep-only */
 
 	/* Return path of an SR proxy (service_return.h). */
 	__u8 frame;       /* a service returned this frame; the packet in it is not processed */
@@ -93,7 +93,7 @@ struct packet {
  */
 typedef __u32 verdict;
 
-#define VERDICT_CONTINUE 0u /* no verdict yet */
+#define VERDICT_CONTINUE 0u              /* no verdict yet */
 #define VERDICT_LOOKUP 0x01000000u       /* look up packet.destination in packet.view */
 #define VERDICT_FORWARD 0x02000000u      /* argument: adjacency */
 #define VERDICT_PUNT 0x03000000u         /* argument: reason */

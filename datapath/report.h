@@ -22,27 +22,27 @@
 /* Kind of a report. Each kind has its own token buckets. */
 enum sidestep_report_kind {
 	SIDESTEP_REPORT_ERROR = 0, /* an ICMP error for the source */
-	SIDESTEP_REPORT_COPY = 1, /* a copy for the O-flag at a SID (RFC 9259 2.1.1) */
+	SIDESTEP_REPORT_COPY = 1,  /* a copy for the O-flag at a SID (RFC 9259 2.1.1) */
 };
 /* Token buckets: errors by the port's slot first, then copies. */
 #define SIDESTEP_REPORT_RATES (2 * SIDESTEP_PORTS)
 
 /* One report. The packet is the IP packet that was the current one, as it arrived. */
 struct sidestep_report {
-	__u64 time; /* nanoseconds (monotonic clock) */
+	__u64 time;    /* nanoseconds (monotonic clock) */
 	__u32 ifindex; /* ingress */
-	__u32 kind; /* enum sidestep_report_kind */
-	__u32 reason; /* enum sidestep_reason; 0 for a copy */
+	__u32 kind;    /* enum sidestep_report_kind */
+	__u32 reason;  /* enum sidestep_reason; 0 for a copy */
 	/*
 	 * too_big: the MTU for the packet. Copy: Segments Left before the SID. Else: offset of the
 	 * field in error.
 	 */
 	__u32 value;
-	__u32 proto; /* type of the header that was processed last */
-	__u32 view; /* FIB view of the last lookup, for a packet from an encapsulation; else 0 */
+	__u32 proto;  /* type of the header that was processed last */
+	__u32 view;   /* FIB view of the last lookup, for a packet from an encapsulation; else 0 */
 	__u32 length; /* bytes of the packet */
-	__u32 bytes; /* valid bytes of .packet */
-	__u8 destination[16]; /* key of the last lookup, the SID, in network order */
+	__u32 bytes;  /* valid bytes of .packet */
+	__u8 destination[16];               /* key of the last lookup, the SID, in network order */
 	__u8 packet[SIDESTEP_REPORT_BYTES]; /* the first .bytes are valid */
 };
 
@@ -51,9 +51,9 @@ struct sidestep_report {
  * bounds. The control plane writes the first two fields, the packet path the others.
  */
 struct sidestep_report_rate {
-	__u64 interval; /* nanoseconds; 0 disables reports */
-	__u64 credit; /* nanoseconds: .interval times the burst size */
-	__u64 next; /* earliest time of the next report, in nanoseconds (monotonic clock) */
+	__u64 interval;   /* nanoseconds; 0 disables reports */
+	__u64 credit;     /* nanoseconds: .interval times the burst size */
+	__u64 next;       /* earliest time of the next report, in nanoseconds (monotonic clock) */
 	__u64 suppressed; /* reports without a token or without room in the ring */
 };
 

@@ -24,19 +24,22 @@ SUBPROGRAM verdict reverse_path(ENV *e, struct packet *p)
 	route = env_route(e, index);
 	if (route && unlikely(route_is_indirect(route)))
 		route = env_route(e, lookup_indirect(e, p, index, 1));
-	if (!route || (route->action != SIDESTEP_ROUTE_FORWARD && route->action != SIDESTEP_ROUTE_GROUP &&
-		       route->action != SIDESTEP_ROUTE_HEADEND))
+	if (!route ||
+	    (route->action != SIDESTEP_ROUTE_FORWARD && route->action != SIDESTEP_ROUTE_GROUP &&
+	     route->action != SIDESTEP_ROUTE_HEADEND))
 		return punt(reverse_path);
 	if (!(p->port_flags & SIDESTEP_PORT_RPF_STRICT))
 		return VERDICT_CONTINUE;
 	adjacency = env_adjacency(e, route->adjacency);
-	return adjacency && adjacency->ifindex == env_ifindex(e) ? VERDICT_CONTINUE : punt(reverse_path);
+	return adjacency && adjacency->ifindex == env_ifindex(e) ? VERDICT_CONTINUE :
+								   punt(reverse_path);
 }
 
 /* Runs before the packet is sent, and before a push makes this node its source. */
 INLINE verdict check_source(ENV *e, struct packet *p)
 {
-	if (!p->check_source || likely(!(p->port_flags & (SIDESTEP_PORT_RPF_LOOSE | SIDESTEP_PORT_RPF_STRICT))))
+	if (!p->check_source ||
+	    likely(!(p->port_flags & (SIDESTEP_PORT_RPF_LOOSE | SIDESTEP_PORT_RPF_STRICT))))
 		return VERDICT_CONTINUE;
 	return reverse_path(e, p);
 }

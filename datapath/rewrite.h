@@ -36,7 +36,8 @@ INLINE enum rewrite_result rewrite_pop(ENV *e, struct packet *p)
 	if (!ip || !link || !srh || units > REWRITE_MOVED_UNITS)
 		return REWRITE_REFUSED;
 	*link = srh[SRH_NEXT_HEADER];
-	store16(ip + IPV6_PAYLOAD_LENGTH, be16(be16(load16(ip + IPV6_PAYLOAD_LENGTH)) - p->srh_length));
+	store16(ip + IPV6_PAYLOAD_LENGTH,
+		be16(be16(load16(ip + IPV6_PAYLOAD_LENGTH)) - p->srh_length));
 	for (__u32 i = 0; i < REWRITE_MOVED_UNITS; i++) {
 		__u8 *from, *to;
 
@@ -90,8 +91,8 @@ INLINE int rewrite_rest(ENV *e, const struct sidestep_policy *policy, __u32 to, 
  * RFC 8986 5.1, 5.3 and RFC 2473: writes the outer headers at ETH_LENGTH. `payload` is the number
  * of bytes behind them, `proto` their type.
  */
-INLINE int rewrite_push(ENV *e, const struct sidestep_policy *policy, __u32 payload, __u8 proto, __u8 traffic_class,
-			__u32 label)
+INLINE int rewrite_push(ENV *e, const struct sidestep_policy *policy, __u32 payload, __u8 proto,
+			__u8 traffic_class, __u32 label)
 {
 	__u8 *outer = env_bytes(e, ETH_LENGTH, IPV6_LENGTH);
 
@@ -131,7 +132,8 @@ INLINE int rewrite_push(ENV *e, const struct sidestep_policy *policy, __u32 payl
  * H.Insert: writes the IPv6 header `ip` to ETH_LENGTH and the SRH behind it. `original` becomes
  * Segment List[0].
  */
-INLINE int rewrite_insert(ENV *e, const struct sidestep_policy *policy, const __u64 ip[5], struct address original)
+INLINE int rewrite_insert(ENV *e, const struct sidestep_policy *policy, const __u64 ip[5],
+			  struct address original)
 {
 	__u8 *out = env_bytes(e, ETH_LENGTH, IPV6_LENGTH);
 	__u8 proto;
@@ -142,7 +144,8 @@ INLINE int rewrite_insert(ENV *e, const struct sidestep_policy *policy, const __
 		store64(out + i * 8, ip[i]);
 	proto = out[IPV6_NEXT_HEADER];
 	out[IPV6_NEXT_HEADER] = PROTO_ROUTING;
-	store16(out + IPV6_PAYLOAD_LENGTH, be16(be16(load16(out + IPV6_PAYLOAD_LENGTH)) + policy->length));
+	store16(out + IPV6_PAYLOAD_LENGTH,
+		be16(be16(load16(out + IPV6_PAYLOAD_LENGTH)) + policy->length));
 	store_address(out + IPV6_DESTINATION, load_address(policy->first));
 	out = env_bytes(e, ETH_LENGTH + IPV6_LENGTH, SRH_SEGMENTS + SEGMENT_LENGTH);
 	if (!out)
@@ -167,7 +170,8 @@ INLINE int rewrite_insert(ENV *e, const struct sidestep_policy *policy, const __
 }
 
 /* Writes learned headers to ETH_LENGTH. Returns -1 if they were overwritten during the copy. */
-INLINE int rewrite_restore(ENV *e, const struct packet *p, __u32 payload, __u8 traffic_class, __u32 label)
+INLINE int rewrite_restore(ENV *e, const struct packet *p, __u32 payload, __u8 traffic_class,
+			   __u32 label)
 {
 	struct sidestep_learned *learned = env_learned(e, p->policy);
 	const __u64 *words;
@@ -212,7 +216,8 @@ INLINE int rewrite_restore(ENV *e, const struct packet *p, __u32 payload, __u8 t
  * Updates the IP header at `at`: hop limit or TTL, destination and ECN. `srh` is the new offset of
  * the SRH.
  */
-INLINE int rewrite_ip(ENV *e, const struct packet *p, __u32 at, _Bool decrement, _Bool destination, __u32 srh)
+INLINE int rewrite_ip(ENV *e, const struct packet *p, __u32 at, _Bool decrement, _Bool destination,
+		      __u32 srh)
 {
 	__u8 *ip;
 
@@ -282,7 +287,8 @@ INLINE struct eth_header eth_toward(const struct sidestep_adjacency *adjacency, 
 {
 	const __u8 *words = (const __u8 *)adjacency;
 	__u64 destination = load64(words), source = load64(words + 8);
-	struct eth_header eth = {(destination & 0xffffffffffffull) | source << 48, (__u32)(source >> 16), type};
+	struct eth_header eth = {(destination & 0xffffffffffffull) | source << 48,
+				 (__u32)(source >> 16), type};
 
 	return eth;
 }
@@ -291,7 +297,8 @@ INLINE struct eth_header eth_toward(const struct sidestep_adjacency *adjacency, 
  * Rewrites a packet whose size does not change: plain forwarding, and End without PSP. PERF:
  * without a call and the general case, plain forwarding takes 70 instead of 91 ns.
  */
-INLINE enum rewrite_result rewrite_in_place(ENV *e, struct packet *p, const struct sidestep_adjacency *adjacency)
+INLINE enum rewrite_result rewrite_in_place(ENV *e, struct packet *p,
+					    const struct sidestep_adjacency *adjacency)
 {
 	__u8 *out;
 
@@ -307,14 +314,14 @@ INLINE enum rewrite_result rewrite_in_place(ENV *e, struct packet *p, const stru
 /* Parts of the new frame. They are gathered before the size changes and the old bytes are lost. */
 struct rewrite_frame {
 	const struct sidestep_policy *policy; /* policy to push; NULL: none, or learned headers */
-	struct eth_header eth; /* Ethernet header as it arrived */
+	struct eth_header eth;                /* Ethernet header as it arrived */
 	/* PLAN_FRAME, PLAN_ENCAP_FRAME: Ethernet header of the inner frame */
 	struct eth_header inner;
-	__u64 ip[5]; /* SIDESTEP_POLICY_INSERT: IPv6 header */
+	__u64 ip[5];          /* SIDESTEP_POLICY_INSERT: IPv6 header */
 	enum env_shift strip; /* kind of shift that removes the outer headers */
-	enum env_shift how; /* kind of the last shift */
-	__u32 grow; /* bytes to add behind the Ethernet header */
-	__u32 payload; /* bytes behind the pushed headers */
+	enum env_shift how;   /* kind of the last shift */
+	__u32 grow;           /* bytes to add behind the Ethernet header */
+	__u32 payload;        /* bytes behind the pushed headers */
 	__u32 flow_label;
 	__u8 traffic_class, proto;
 	_Bool destination, decrement; /* fields of the current IP header to write */
@@ -372,7 +379,8 @@ INLINE enum rewrite_result rewrite_prepare(ENV *e, struct packet *p, struct rewr
 	enum rewrite_result result;
 	const __u8 *eth;
 
-	if ((p->plan & PLAN_PUSH) && ((p->plan & PLAN_POP) || ((p->plan & PLAN_STRIP) && p->frame_length > p->end))) {
+	if ((p->plan & PLAN_PUSH) &&
+	    ((p->plan & PLAN_POP) || ((p->plan & PLAN_STRIP) && p->frame_length > p->end))) {
 		result = rewrite_has_room(e, p);
 		if (result != REWRITE_DONE)
 			return result;
@@ -397,7 +405,8 @@ INLINE enum rewrite_result rewrite_prepare(ENV *e, struct packet *p, struct rewr
 }
 
 /* Changes the size. `delta` bytes behind the Ethernet header are removed, or added if negative. */
-INLINE enum rewrite_result rewrite_resize(ENV *e, const struct packet *p, const struct rewrite_frame *f, int delta)
+INLINE enum rewrite_result rewrite_resize(ENV *e, const struct packet *p,
+					  const struct rewrite_frame *f, int delta)
 {
 	enum rewrite_result refused = p->plan & PLAN_POP ? REWRITE_BROKEN : REWRITE_REFUSED;
 	int removed = 0;
@@ -439,11 +448,13 @@ INLINE int rewrite_headers(ENV *e, const struct packet *p, const struct rewrite_
 		if (rewrite_insert(e, policy, f->ip, p->inserted) < 0)
 			return -1;
 		at = ETH_LENGTH;
-	} else if (policy && rewrite_push(e, policy, f->payload, f->proto, f->traffic_class, f->flow_label) < 0) {
+	} else if (policy && rewrite_push(e, policy, f->payload, f->proto, f->traffic_class,
+					  f->flow_label) < 0) {
 		return -1;
 	}
 	if (!(p->plan & PLAN_ENCAP_FRAME))
-		return rewrite_ip(e, p, at, f->decrement, f->destination, (__u32)((int)p->srh - delta));
+		return rewrite_ip(e, p, at, f->decrement, f->destination,
+				  (__u32)((int)p->srh - delta));
 	inner = env_bytes(e, at - ETH_LENGTH, ETH_LENGTH);
 	if (!inner)
 		return -1;
@@ -455,7 +466,8 @@ INLINE int rewrite_headers(ENV *e, const struct packet *p, const struct rewrite_
  * Carries out the plan. A NULL `adjacency` keeps the packet on this node, whose stack then
  * decrements the hop limit. The inner packet of a push is decremented here in both cases.
  */
-SUBPROGRAM enum rewrite_result rewrite(ENV *e, struct packet *p, const struct sidestep_adjacency *adjacency)
+SUBPROGRAM enum rewrite_result rewrite(ENV *e, struct packet *p,
+				       const struct sidestep_adjacency *adjacency)
 {
 	struct rewrite_frame f = {};
 	enum rewrite_result result;
@@ -499,7 +511,8 @@ SUBPROGRAM enum rewrite_result rewrite(ENV *e, struct packet *p, const struct si
  * Calls rewrite() and then signs an inserted SRH if its policy has a key. The signature is outside
  * rewrite() because of the stack limit.
  */
-INLINE enum rewrite_result rewrite_and_sign(ENV *e, struct packet *p, const struct sidestep_adjacency *adjacency)
+INLINE enum rewrite_result rewrite_and_sign(ENV *e, struct packet *p,
+					    const struct sidestep_adjacency *adjacency)
 {
 	enum rewrite_result result = rewrite(e, p, adjacency);
 

@@ -30,14 +30,16 @@ INLINE _Bool return_has_frame(const struct sidestep_port *port, const __u8 *eth)
  * Drops a returned packet that only the kernel could parse. `v` is the verdict of the reader, which
  * stands for packets to this node and to groups.
  */
-SUBPROGRAM verdict return_unparsable(ENV *e, struct packet *p, const struct sidestep_port *port, verdict v)
+SUBPROGRAM verdict return_unparsable(ENV *e, struct packet *p, const struct sidestep_port *port,
+				     verdict v)
 {
 	const struct sidestep_route *route;
 	struct address destination = {};
 	const __u8 *eth, *ip;
 	__u32 index, local;
 
-	if (!p || !port || (v != punt(ipv4_options) && v != punt(jumbogram) && v != punt(ext_chain)))
+	if (!p || !port ||
+	    (v != punt(ipv4_options) && v != punt(jumbogram) && v != punt(ext_chain)))
 		return v;
 	eth = env_bytes(e, 0, ETH_LENGTH);
 	if (!eth)
@@ -79,7 +81,8 @@ INLINE __u32 return_route(ENV *e, struct packet *p, const struct sidestep_port *
 	if (p->frame)
 		index = port->return_l2;
 	else if (likely(!index) ||
-		 env_fib_lookup(e, p->version == 6 ? port->local_addrs6 : port->local_addrs4, p->destination))
+		 env_fib_lookup(e, p->version == 6 ? port->local_addrs6 : port->local_addrs4,
+				p->destination))
 		return 0;
 	p->sidestep_only = 1;
 	p->last_sidestep_only = 1;
@@ -118,7 +121,8 @@ SUBPROGRAM __u32 source_is_not_service(ENV *e, struct packet *p)
 		return 1;
 	adjacency = env_adjacency(e, route->adjacency);
 	port = adjacency ? env_port(e, adjacency->ifindex) : 0;
-	return adjacency && !(port && port->ifindex == adjacency->ifindex && (port->flags & SIDESTEP_PORT_SERVICE));
+	return adjacency && !(port && port->ifindex == adjacency->ifindex &&
+			      (port->flags & SIDESTEP_PORT_SERVICE));
 }
 
 INLINE _Bool route_is_return(const struct sidestep_route *r)

@@ -44,7 +44,8 @@ INLINE verdict classify(ENV *e, struct packet *p, const struct sidestep_port *po
 	eth = env_bytes(e, 0, ETH_LENGTH);
 	if (!eth)
 		return punt(not_ip);
-	if (unlikely(port->domain) && load16(eth + ETH_TYPE) == ETHERTYPE_IPV6 && sid_block_filter(e, port->domain))
+	if (unlikely(port->domain) && load16(eth + ETH_TYPE) == ETHERTYPE_IPV6 &&
+	    sid_block_filter(e, port->domain))
 		return drop(sid_block);
 	if (unlikely(return_has_frame(port, eth))) {
 		frame_read(e, p, load16(eth + ETH_TYPE));
@@ -112,14 +113,16 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 		if (!index)
 			return punt(route_miss);
 		r = env_route(e, index);
-		if (r && unlikely(r->action >= SIDESTEP_ROUTE_GROUP && r->action <= SIDESTEP_ROUTE_NEXT)) {
+		if (r && unlikely(r->action >= SIDESTEP_ROUTE_GROUP &&
+				  r->action <= SIDESTEP_ROUTE_NEXT)) {
 			if (route_is_indirect(r)) {
 				index = lookup_indirect(e, p, index, 0);
 				if (!index)
 					return punt(route_miss);
 				r = env_route(e, index);
 			}
-			if (r && r->action == SIDESTEP_ROUTE_GROUP && (r->flags & SIDESTEP_ROUTE_BY_DSCP)) {
+			if (r && r->action == SIDESTEP_ROUTE_GROUP &&
+			    (r->flags & SIDESTEP_ROUTE_BY_DSCP)) {
 				index = group_select_dscp(e, p, r->group);
 				r = env_route(e, index);
 			}
@@ -148,7 +151,8 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 		 */
 		if (r->action < SIDESTEP_ROUTE_END) {
 			if (unlikely(p->version == 6 && p->proto == PROTO_HOP_BY_HOP &&
-				     r->action != SIDESTEP_ROUTE_DROP && r->action != SIDESTEP_ROUTE_PUNT)) {
+				     r->action != SIDESTEP_ROUTE_DROP &&
+				     r->action != SIDESTEP_ROUTE_PUNT)) {
 				v = hop_by_hop(e, p);
 				if (v != VERDICT_CONTINUE)
 					return v;
@@ -212,7 +216,8 @@ INLINE verdict transmit(ENV *e, struct packet *p, __u32 index, struct outcome *o
 	growth = planned_growth(e, p);
 	length = (__u32)((int)(p->end - p->l3) + growth);
 	if (unlikely(length > adjacency.mtu &&
-		     (length > IPV6_PACKET_MAX || wire_length(e, p, length, growth) > adjacency.mtu))) {
+		     (length > IPV6_PACKET_MAX ||
+		      wire_length(e, p, length, growth) > adjacency.mtu))) {
 		p->max_length = (__u32)((int)adjacency.mtu - growth);
 		return punt(packet_too_big);
 	}
@@ -240,7 +245,8 @@ INLINE verdict transmit(ENV *e, struct packet *p, __u32 index, struct outcome *o
  */
 INLINE verdict resolve_local_punt(ENV *e, struct packet *p, __u32 reason)
 {
-	_Bool kernels_route = !p->last_sidestep_only && (p->view == p->view6 || p->view == p->view4);
+	_Bool kernels_route = !p->last_sidestep_only &&
+			      (p->view == p->view6 || p->view == p->view4);
 
 	if (!(p->plan & (PLAN_FRAME | PLAN_PUSH)) &&
 	    (reason == PUNT_local || (kernels_route && reason == PUNT_neighbor)))

@@ -24,7 +24,7 @@ struct {
 
 struct trace_draft {
 	struct sidestep_sample sample;
-	__u32 begun; /* the current packet may match the filter */
+	__u32 begun;     /* the current packet may match the filter */
 	__u32 looked_up; /* a lookup matched the filter */
 };
 
@@ -64,7 +64,8 @@ INLINE _Bool trace_prefix_has(const struct sidestep_filter_prefix *prefix, struc
  * Returns true if the address at the given offset of its header is within the prefix. Reads
  * fragmented frames, too.
  */
-INLINE _Bool trace_address_fits(ENV *e, const struct sidestep_filter_prefix *prefix, __u32 in_ipv6, __u32 in_ipv4)
+INLINE _Bool trace_address_fits(ENV *e, const struct sidestep_filter_prefix *prefix, __u32 in_ipv6,
+				__u32 in_ipv4)
 {
 	struct address address = {};
 	__u16 type = 0;
@@ -101,7 +102,8 @@ INLINE void trace_begin(ENV *e)
 	if ((filter->flags & SIDESTEP_FILTER_DESTINATION) &&
 	    !trace_address_fits(e, &filter->destination, IPV6_DESTINATION, IPV4_DESTINATION))
 		return;
-	arrived = env_copy_head(e, 0, draft->sample.arrived, length, filter->bytes, SIDESTEP_SAMPLE_BYTES);
+	arrived = env_copy_head(e, 0, draft->sample.arrived, length, filter->bytes,
+				SIDESTEP_SAMPLE_BYTES);
 	if (!arrived)
 		return;
 	draft->sample.time = bpf_ktime_get_ns();
@@ -153,7 +155,8 @@ INLINE void trace_end(ENV *e, struct outcome outcome)
 	draft->begun = 0;
 	if ((filter->flags & SIDESTEP_FILTER_VERDICT) && filter->verdict != outcome.kind)
 		return;
-	if ((filter->flags & SIDESTEP_FILTER_REASON) && (forwarded || filter->reason != outcome.reason))
+	if ((filter->flags & SIDESTEP_FILTER_REASON) &&
+	    (forwarded || filter->reason != outcome.reason))
 		return;
 	if ((filter->flags & SIDESTEP_FILTER_LOOKED_UP) && !draft->looked_up)
 		return;
@@ -164,7 +167,8 @@ INLINE void trace_end(ENV *e, struct outcome outcome)
 	draft->sample.reason = forwarded ? 0 : outcome.reason;
 	if (forwarded || outcome.reason == PUNT_decapsulated) {
 		length = env_length(e);
-		if (env_copy_head(e, 0, draft->sample.left, length, SIDESTEP_SAMPLE_HEAD, SIDESTEP_SAMPLE_HEAD))
+		if (env_copy_head(e, 0, draft->sample.left, length, SIDESTEP_SAMPLE_HEAD,
+				  SIDESTEP_SAMPLE_HEAD))
 			draft->sample.left_length = length;
 	}
 	if (bpf_ringbuf_output(&trace_ring, &draft->sample, sizeof(draft->sample), 0) < 0)

@@ -15,8 +15,9 @@
  */
 INLINE _Bool segment_load(ENV *e, const struct packet *p, __u32 index, struct address *segment)
 {
-	__u32 at = !index && (p->plan & PLAN_LAST_SEGMENT) ? p->l3 + IPV6_DESTINATION :
-							     p->srh + SRH_SEGMENTS + index * SEGMENT_LENGTH;
+	__u32 at = !index && (p->plan & PLAN_LAST_SEGMENT) ?
+			   p->l3 + IPV6_DESTINATION :
+			   p->srh + SRH_SEGMENTS + index * SEGMENT_LENGTH;
 	const __u8 *bytes = env_bytes(e, at, SEGMENT_LENGTH);
 
 	if (!bytes)
@@ -53,7 +54,8 @@ INLINE verdict advance_segment(ENV *e, struct packet *p, const struct sidestep_r
 		return punt(ext_chain);
 	p->plan |= PLAN_DESTINATION | PLAN_SEGMENTS_LEFT;
 	env_trace(e, SIDESTEP_TRACE_SRH, p->srh, p->segments_left, p->destination);
-	return p->segments_left ? VERDICT_CONTINUE : advance_used_up(e, p, (r->flags & SIDESTEP_ROUTE_PSP) != 0);
+	return p->segments_left ? VERDICT_CONTINUE :
+				  advance_used_up(e, p, (r->flags & SIDESTEP_ROUTE_PSP) != 0);
 }
 
 #endif

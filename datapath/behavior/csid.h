@@ -53,7 +53,8 @@ INLINE int csid_next(ENV *e, struct packet *p, const struct sidestep_route *r)
 	struct address_bits locator = address_mask((__u32)r->block_bits + r->function_bits);
 	struct address_bits shifted;
 
-	if (!(r->flags & SIDESTEP_ROUTE_NEXT_CSID) || !((address.high & ~locator.high) | (address.low & ~locator.low)))
+	if (!(r->flags & SIDESTEP_ROUTE_NEXT_CSID) ||
+	    !((address.high & ~locator.high) | (address.low & ~locator.low)))
 		return 0;
 	shifted = address_shift_left(address, r->function_bits);
 	/*

@@ -33,7 +33,8 @@ SUBPROGRAM verdict learn_headers(ENV *e, struct packet *p, __u32 index)
 		return VERDICT_CONTINUE;
 	}
 	/* If another CPU writes at the same time, the next packet tries again. */
-	if (!version || (!learned_matches(e, p, index, version) && learned_has_age(e, proxy, proxy->time)))
+	if (!version ||
+	    (!learned_matches(e, p, index, version) && learned_has_age(e, proxy, proxy->time)))
 		learned_write(e, p, index, version, 0);
 	return VERDICT_CONTINUE;
 }

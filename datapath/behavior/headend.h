@@ -20,13 +20,14 @@ INLINE verdict headend(ENV *e, struct packet *p, const struct sidestep_route *r)
 	 * One push per packet. An SRH is inserted into IPv6 only, and not together with a change of
 	 * another SRH's segments.
 	 */
-	if ((p->plan & PLAN_PUSH) ||
-	    (policy->kind == SIDESTEP_POLICY_INSERT && (p->version != 6 || (p->plan & PLAN_LAST_SEGMENT))))
+	if ((p->plan & PLAN_PUSH) || (policy->kind == SIDESTEP_POLICY_INSERT &&
+				      (p->version != 6 || (p->plan & PLAN_LAST_SEGMENT))))
 		return punt(unsupported);
 	/* H.Encaps.L2 encapsulates the received frame, which has to be unmodified. */
 	if (policy->kind == SIDESTEP_POLICY_ENCAPS_L2 && p->plan)
 		return punt(unsupported);
-	p->plan |= policy->kind == SIDESTEP_POLICY_ENCAPS_L2 ? PLAN_PUSH | PLAN_ENCAP_FRAME : PLAN_PUSH;
+	p->plan |= policy->kind == SIDESTEP_POLICY_ENCAPS_L2 ? PLAN_PUSH | PLAN_ENCAP_FRAME :
+							       PLAN_PUSH;
 	p->policy = r->policy;
 	p->inserted = p->destination;
 	p->destination = load_address(policy->first);

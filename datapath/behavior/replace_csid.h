@@ -21,10 +21,12 @@
  * Writes a C-SID into bits LBL to LBL+LNFL-1 of the destination, and DA.Arg.Index (RFC 9800 4.2.1
  * R20, R05, R17).
  */
-INLINE void replace_destination(struct packet *p, const struct sidestep_route *r, __u32 csid, __u32 index, __u32 last)
+INLINE void replace_destination(struct packet *p, const struct sidestep_route *r, __u32 csid,
+				__u32 index, __u32 last)
 {
 	struct address_bits address = {be64(p->destination.hi), be64(p->destination.lo)};
-	struct address_bits mask = {0, r->function_bits == 32 ? 0xffffffffull : 0xffffull}, bits = {0, csid};
+	struct address_bits mask = {0, r->function_bits == 32 ? 0xffffffffull : 0xffffull},
+			    bits = {0, csid};
 	__u32 shift = 128u - r->block_bits - r->function_bits;
 
 	mask = address_shift_left(mask, shift);
@@ -79,9 +81,11 @@ INLINE verdict replace_step(ENV *e, struct packet *p, const struct sidestep_rout
 		index--; /* R05 */
 	} else {
 		p->segments_left--; /* R16 */
-		index = last; /* R17 */
+		index = last;       /* R17 */
 	}
-	if (!csid_load(e, p->srh + SRH_SEGMENTS + p->segments_left * SEGMENT_LENGTH + index * length, length, &csid))
+	if (!csid_load(e,
+		       p->srh + SRH_SEGMENTS + p->segments_left * SEGMENT_LENGTH + index * length,
+		       length, &csid))
 		return punt(ext_chain);
 	/* R06 to R10: the container is not full. The next entry is a whole segment. */
 	if (!csid && p->csid.index)

@@ -47,7 +47,8 @@ INLINE __u32 hmac_padding(struct sidestep_hmac_work *work, __u32 length, __u32 a
  * Writes the padded text of the SRH at `srh`, with the source address at `source`, into `work`.
  * Returns the number of blocks; 0 if the SRH is not in place. The caller has checked `segments`.
  */
-INLINE __u32 hmac_text(ENV *e, struct sidestep_hmac_work *work, __u32 source, __u32 srh, __u32 segments, __u32 key_id)
+INLINE __u32 hmac_text(ENV *e, struct sidestep_hmac_work *work, __u32 source, __u32 srh,
+		       __u32 segments, __u32 key_id)
 {
 	const __u8 *bytes = env_bytes(e, source, 16);
 	__u8 *text = work->text;
@@ -114,7 +115,8 @@ INLINE void hmac_block(ENV *e, struct sidestep_hmac_work *work, __u32 algorithm,
 /*
  * RFC 2104 2: H(K ^ opad, H(K ^ ipad, text)), in the form of the TLV. Bytes behind the hash are 0.
  */
-SUBPROGRAM int hmac_compute(ENV *e, struct sidestep_hmac_work *work, const struct sidestep_hmac_key *key, __u32 blocks)
+SUBPROGRAM int hmac_compute(ENV *e, struct sidestep_hmac_work *work,
+			    const struct sidestep_hmac_key *key, __u32 blocks)
 {
 	__u32 words;
 
@@ -183,8 +185,8 @@ INLINE struct sidestep_hmac_known *hmac_slot(struct sidestep_hmac_work *work, __
  * Returns true if the entry holds the HMAC of this text and key. Timing only reveals that the text
  * was seen before.
  */
-INLINE _Bool hmac_is_known(const struct sidestep_hmac_work *work, const struct sidestep_hmac_known *known,
-			   __u64 generation, __u32 blocks)
+INLINE _Bool hmac_is_known(const struct sidestep_hmac_work *work,
+			   const struct sidestep_hmac_known *known, __u64 generation, __u32 blocks)
 {
 	__u64 differs = known->generation ^ generation;
 
@@ -193,13 +195,15 @@ INLINE _Bool hmac_is_known(const struct sidestep_hmac_work *work, const struct s
 			break;
 #pragma clang loop unroll(full)
 		for (__u32 j = 0; j < HMAC_BLOCK; j += 8)
-			differs |= load64(work->text + i * HMAC_BLOCK + j) ^ load64(known->text + i * HMAC_BLOCK + j);
+			differs |= load64(work->text + i * HMAC_BLOCK + j) ^
+				   load64(known->text + i * HMAC_BLOCK + j);
 	}
 	return !differs;
 }
 
 /* Caches `work->mac` as the HMAC of the text. */
-INLINE void hmac_remember(struct sidestep_hmac_work *work, struct sidestep_hmac_known *known, __u64 generation)
+INLINE void hmac_remember(struct sidestep_hmac_work *work, struct sidestep_hmac_known *known,
+			  __u64 generation)
 {
 	known->generation = generation;
 #pragma clang loop unroll(full)

@@ -14,33 +14,34 @@
 #define SHA1_MAJORITY(x, y, z) (((x) & (y)) | ((z) & ((x) | (y))))
 
 /* 6.1.3: a new word replaces the oldest one. */
-#define SHA1_WORD(t)                                                                                                   \
-	((t) < 16 ? w[(t) % 16] :                                                                                      \
-		    (w[(t) % 16] = rotated_left(                                                                       \
-			     w[((t) + 13) % 16] ^ w[((t) + 8) % 16] ^ w[((t) + 2) % 16] ^ w[(t) % 16], 1)))
+#define SHA1_WORD(t)                                                                               \
+	((t) < 16 ? w[(t) % 16] :                                                                  \
+		    (w[(t) % 16] = rotated_left(w[((t) + 13) % 16] ^ w[((t) + 8) % 16] ^           \
+							w[((t) + 2) % 16] ^ w[(t) % 16],           \
+						1)))
 
 /* 6.1.2, step 3. The names a to e rotate instead of the values. */
-#define SHA1_ROUND(f, constant, a, b, c, d, e, t)                                                                      \
-	do {                                                                                                           \
-		e += rotated_left(a, 5) + f(b, c, d) + (constant) + SHA1_WORD(t);                                      \
-		b = rotated_left(b, 30);                                                                               \
+#define SHA1_ROUND(f, constant, a, b, c, d, e, t)                                                  \
+	do {                                                                                       \
+		e += rotated_left(a, 5) + f(b, c, d) + (constant) + SHA1_WORD(t);                  \
+		b = rotated_left(b, 30);                                                           \
 	} while (0)
 
-#define SHA1_FIVE_ROUNDS(f, constant, t)                                                                               \
-	do {                                                                                                           \
-		SHA1_ROUND(f, constant, a, b, c, d, e, t);                                                             \
-		SHA1_ROUND(f, constant, e, a, b, c, d, (t) + 1);                                                       \
-		SHA1_ROUND(f, constant, d, e, a, b, c, (t) + 2);                                                       \
-		SHA1_ROUND(f, constant, c, d, e, a, b, (t) + 3);                                                       \
-		SHA1_ROUND(f, constant, b, c, d, e, a, (t) + 4);                                                       \
+#define SHA1_FIVE_ROUNDS(f, constant, t)                                                           \
+	do {                                                                                       \
+		SHA1_ROUND(f, constant, a, b, c, d, e, t);                                         \
+		SHA1_ROUND(f, constant, e, a, b, c, d, (t) + 1);                                   \
+		SHA1_ROUND(f, constant, d, e, a, b, c, (t) + 2);                                   \
+		SHA1_ROUND(f, constant, c, d, e, a, b, (t) + 3);                                   \
+		SHA1_ROUND(f, constant, b, c, d, e, a, (t) + 4);                                   \
 	} while (0)
 
-#define SHA1_TWENTY_ROUNDS(f, constant, t)                                                                             \
-	do {                                                                                                           \
-		SHA1_FIVE_ROUNDS(f, constant, t);                                                                      \
-		SHA1_FIVE_ROUNDS(f, constant, (t) + 5);                                                                \
-		SHA1_FIVE_ROUNDS(f, constant, (t) + 10);                                                               \
-		SHA1_FIVE_ROUNDS(f, constant, (t) + 15);                                                               \
+#define SHA1_TWENTY_ROUNDS(f, constant, t)                                                         \
+	do {                                                                                       \
+		SHA1_FIVE_ROUNDS(f, constant, t);                                                  \
+		SHA1_FIVE_ROUNDS(f, constant, (t) + 5);                                            \
+		SHA1_FIVE_ROUNDS(f, constant, (t) + 10);                                           \
+		SHA1_FIVE_ROUNDS(f, constant, (t) + 15);                                           \
 	} while (0)
 
 /* Adds a block to the hash state. SHA-1 does not use the last three words of the state. */

@@ -34,11 +34,13 @@ SHA_X86 void sha256_block_x86(__u32 state[8], const __u8 *block)
 		 * w[i % 4].
 		 */
 		__m128i oldest = w[i % 4], third = w[(i + 2) % 4], newest = w[(i + 3) % 4];
-		__m128i sum = _mm_add_epi32(oldest, _mm_loadu_si128((const __m128i *)sha256_constants + i));
+		__m128i sum = _mm_add_epi32(oldest,
+					    _mm_loadu_si128((const __m128i *)sha256_constants + i));
 
 		cdgh = _mm_sha256rnds2_epu32(cdgh, abef, sum);
 		abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(sum, 0x0e));
-		oldest = _mm_add_epi32(_mm_sha256msg1_epu32(oldest, w[(i + 1) % 4]), _mm_alignr_epi8(newest, third, 4));
+		oldest = _mm_add_epi32(_mm_sha256msg1_epu32(oldest, w[(i + 1) % 4]),
+				       _mm_alignr_epi8(newest, third, 4));
 		w[i % 4] = _mm_sha256msg2_epu32(oldest, newest);
 	}
 	abef = _mm_add_epi32(abef, abef_before);
@@ -54,15 +56,16 @@ SHA_X86 void sha256_block_x86(__u32 state[8], const __u8 *block)
 }
 
 /* Twenty rounds with one function, four at a time. `e` is the sum of E and the next four words. */
-#define SHA1_X86_ROUNDS(function, first)                                                                               \
-	for (int i = (first); i < (first) + 5; i++) {                                                                  \
-		__m128i before = abcd, oldest = w[i % 4], third = w[(i + 2) % 4], newest = w[(i + 3) % 4];             \
-                                                                                                                       \
-		abcd = _mm_sha1rnds4_epu32(abcd, e, function);                                                         \
-		e = _mm_sha1nexte_epu32(before, w[(i + 1) % 4]);                                                       \
-		oldest = _mm_xor_si128(_mm_sha1msg1_epu32(oldest, w[(i + 1) % 4]), third);                             \
-		w[i % 4] = _mm_sha1msg2_epu32(oldest, newest);                                                         \
-		rotated = before;                                                                                      \
+#define SHA1_X86_ROUNDS(function, first)                                                           \
+	for (int i = (first); i < (first) + 5; i++) {                                              \
+		__m128i before = abcd, oldest = w[i % 4], third = w[(i + 2) % 4],                  \
+			newest = w[(i + 3) % 4];                                                   \
+                                                                                                   \
+		abcd = _mm_sha1rnds4_epu32(abcd, e, function);                                     \
+		e = _mm_sha1nexte_epu32(before, w[(i + 1) % 4]);                                   \
+		oldest = _mm_xor_si128(_mm_sha1msg1_epu32(oldest, w[(i + 1) % 4]), third);         \
+		w[i % 4] = _mm_sha1msg2_epu32(oldest, newest);                                     \
+		rotated = before;                                                                  \
 	}
 
 SHA_X86 void sha1_block_x86(__u32 state[8], const __u8 *block)

@@ -43,8 +43,8 @@ INLINE _Bool hmac_equal(const __u8 *found, const __u64 mac[4])
 }
 
 /* Checks that the TLV at `tlv` holds the HMAC of the text in `work`, which has `blocks` blocks. */
-INLINE verdict hmac_compare(ENV *e, struct sidestep_hmac_work *work, const struct sidestep_hmac_key *key, __u32 blocks,
-			    __u32 tlv)
+INLINE verdict hmac_compare(ENV *e, struct sidestep_hmac_work *work,
+			    const struct sidestep_hmac_key *key, __u32 blocks, __u32 tlv)
 {
 	struct sidestep_hmac_known *known = hmac_slot(work, blocks);
 	_Bool is_known = hmac_is_known(work, known, key->generation, blocks);
@@ -63,7 +63,8 @@ INLINE verdict hmac_compare(ENV *e, struct sidestep_hmac_work *work, const struc
 }
 
 /* Verifies an SRH with `segments` segments, whose HMAC TLV is at `tlv`. */
-INLINE verdict hmac_verify_tlv(ENV *e, const struct packet *p, __u32 tlv, __u32 key_id, __u32 segments)
+INLINE verdict hmac_verify_tlv(ENV *e, const struct packet *p, __u32 tlv, __u32 key_id,
+			       __u32 segments)
 {
 	const struct sidestep_route *route = hmac_key_route(e, p->hmac.keys, key_id);
 	struct sidestep_hmac_work *work = env_hmac_work(e);
@@ -112,7 +113,8 @@ SUBPROGRAM verdict hmac_verify(ENV *e, struct packet *p, __u32 required)
 	if (tlv)
 		v = hmac_verify_tlv(e, p, tlv, key_id, segments);
 	else
-		v = required || (p->port_flags & SIDESTEP_PORT_REQUIRE_HMAC) ? drop(hmac_missing) : VERDICT_CONTINUE;
+		v = required || (p->port_flags & SIDESTEP_PORT_REQUIRE_HMAC) ? drop(hmac_missing) :
+									       VERDICT_CONTINUE;
 	if (tlv)
 		env_trace(e, SIDESTEP_TRACE_HMAC, key_id, VERDICT_ARGUMENT(v), p->destination);
 	p->hmac.authentic = tlv && v == VERDICT_CONTINUE;

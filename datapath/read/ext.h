@@ -153,7 +153,8 @@ INLINE enum srh_rest srh_rest(ENV *e, const struct packet *p, __u32 srh, __u32 l
 		return SRH_USED_UP;
 	if (length < SRH_SEGMENTS + SEGMENT_LENGTH)
 		return SRH_HOLDS_CSID;
-	if (!csid_load(e, srh + SRH_SEGMENTS + (p->csid.index - 1u) * p->csid.length, p->csid.length, &csid))
+	if (!csid_load(e, srh + SRH_SEGMENTS + (p->csid.index - 1u) * p->csid.length,
+		       p->csid.length, &csid))
 		return SRH_UNREADABLE;
 	return csid ? SRH_HOLDS_CSID : SRH_USED_UP;
 }
@@ -179,7 +180,8 @@ SUBPROGRAM verdict ext_walk(ENV *e, struct packet *p)
 			return p->cursor + 8 <= p->end ? punt(ext_chain) : drop(ext_header);
 		length = ext_length(header);
 		if (p->cursor + length > p->end) {
-			if (p->proto != PROTO_ROUTING || header[SRH_ROUTING_TYPE] != ROUTING_TYPE_SRH)
+			if (p->proto != PROTO_ROUTING ||
+			    header[SRH_ROUTING_TYPE] != ROUTING_TYPE_SRH)
 				return drop(ext_header);
 			p->srh = p->cursor;
 			return drop(srh_length);
@@ -205,7 +207,8 @@ SUBPROGRAM verdict ext_walk(ENV *e, struct packet *p)
 			 */
 			if (header[SRH_ROUTING_TYPE] == ROUTING_TYPE_SRH && !p->hmac.srh)
 				hmac_note(p, p->cursor, length, header[SRH_FLAGS]);
-		} else if (p->proto == PROTO_HOP_BY_HOP && !hop_by_hop_is_padding(e, p->cursor, length)) {
+		} else if (p->proto == PROTO_HOP_BY_HOP &&
+			   !hop_by_hop_is_padding(e, p->cursor, length)) {
 			return punt(hop_by_hop);
 		}
 		p->link = p->cursor;

@@ -34,7 +34,8 @@ INLINE verdict ipv6_read(ENV *e, struct packet *p, __u32 offset, __u32 end, _Boo
 	 * RFC 2675: Payload Length 0 with Hop-by-Hop options may be a jumbogram. A frame that Linux
 	 * will segment may be one, too.
 	 */
-	if (length == IPV6_LENGTH && (ip[IPV6_NEXT_HEADER] == PROTO_HOP_BY_HOP || env_segment_size(e)))
+	if (length == IPV6_LENGTH &&
+	    (ip[IPV6_NEXT_HEADER] == PROTO_HOP_BY_HOP || env_segment_size(e)))
 		return punt(jumbogram);
 
 	p->version = 6;

@@ -51,7 +51,8 @@ INLINE _Bool flow_key(ENV *e, __u32 at, __u8 version, __u64 key[FLOW_KEY_WORDS])
 		key[0] = load64(ip + IPV4_SOURCE);
 		key[1] = key[2] = key[3] = 0;
 		key[4] = load16(ip + IPV4_FRAGMENT) & IPV4_FRAGMENT_MASK ?
-				 FLOW_KEY_FRAGMENT | (__u64)proto << 32 | load16(ip + IPV4_IDENTIFICATION) :
+				 FLOW_KEY_FRAGMENT | (__u64)proto << 32 |
+					 load16(ip + IPV4_IDENTIFICATION) :
 				 flow_tail(e, at + (ip[0] & 15) * 4u, proto, 1);
 		key[4] |= 4 * FLOW_KEY_VERSION;
 		return 1;
@@ -124,7 +125,8 @@ INLINE _Bool flow_icmp_error(ENV *e, __u32 at, __u8 version, __u32 *quoted)
 	*quoted = at + ICMP_LENGTH;
 	if (version == 6)
 		return icmp[0] < ICMPV6_INFORMATIONAL;
-	return icmp[0] == ICMP_UNREACHABLE || icmp[0] == ICMP_TIME_EXCEEDED || icmp[0] == ICMP_PARAMETER_PROBLEM;
+	return icmp[0] == ICMP_UNREACHABLE || icmp[0] == ICMP_TIME_EXCEEDED ||
+	       icmp[0] == ICMP_PARAMETER_PROBLEM;
 }
 
 /*
@@ -154,14 +156,16 @@ INLINE _Bool flow_key_quoted(ENV *e, __u32 at, __u8 version, __u64 key[FLOW_KEY_
 	return 1;
 }
 
-INLINE struct sidestep_flow_set *flow_set(ENV *e, const struct sidestep_learned *proxy, const __u64 key[FLOW_KEY_WORDS])
+INLINE struct sidestep_flow_set *flow_set(ENV *e, const struct sidestep_learned *proxy,
+					  const __u64 key[FLOW_KEY_WORDS])
 {
 	__u32 sets = proxy->flows / SIDESTEP_FLOW_WAYS;
 	__u64 h = proxy->seed;
 
 	for (int i = 0; i < FLOW_KEY_WORDS; i++)
 		h = flow_mix(h, key[i]);
-	return env_flow_set(e, (proxy->table - 1) * SIDESTEP_FLOW_SETS + ((__u32)(h >> 32) & (sets - 1)));
+	return env_flow_set(e, (proxy->table - 1) * SIDESTEP_FLOW_SETS +
+				       ((__u32)(h >> 32) & (sets - 1)));
 }
 
 /* Returns the header set of `flow`; 0 if its key differs. */
@@ -190,7 +194,8 @@ INLINE __u32 flow_way(const struct sidestep_flow_set *set, const __u64 key[FLOW_
 /* Returns the index of the record that holds a header set. */
 INLINE __u32 header_set_record(const struct sidestep_learned *proxy, __u64 header_set)
 {
-	return SIDESTEP_LEARNED + 1 + (proxy->table - 1) * SIDESTEP_HEADER_SETS + (__u32)(header_set & (SIDESTEP_HEADER_SETS - 1));
+	return SIDESTEP_LEARNED + 1 + (proxy->table - 1) * SIDESTEP_HEADER_SETS +
+	       (__u32)(header_set & (SIDESTEP_HEADER_SETS - 1));
 }
 
 /* Returns true if the record still holds the version that the flow names. */
@@ -198,7 +203,8 @@ INLINE _Bool header_set_is_current(ENV *e, __u32 index, __u64 header_set)
 {
 	struct sidestep_learned *learned = env_learned(e, index);
 
-	return learned && learned_version(learned) - (header_set >> FLOW_HEADER_SET_BITS) < SIDESTEP_LEARNED_SLOTS - 1;
+	return learned && learned_version(learned) - (header_set >> FLOW_HEADER_SET_BITS) <
+				  SIDESTEP_LEARNED_SLOTS - 1;
 }
 
 /* Returns a hash of the packet's outer headers. */
@@ -224,7 +230,8 @@ SUBPROGRAM __u64 header_set_hash(ENV *e, struct packet *p)
  */
 SUBPROGRAM __u64 header_set_find(ENV *e, struct packet *p, __u32 first, __u64 hash)
 {
-	__u32 set = ((__u32)(hash >> 32) & (SIDESTEP_HEADER_SETS / SIDESTEP_HEADER_SET_WAYS - 1)) * SIDESTEP_HEADER_SET_WAYS;
+	__u32 set = ((__u32)(hash >> 32) & (SIDESTEP_HEADER_SETS / SIDESTEP_HEADER_SET_WAYS - 1)) *
+		    SIDESTEP_HEADER_SET_WAYS;
 	__u64 oldest = ~0ull, version;
 	__u32 best = set;
 
@@ -272,7 +279,8 @@ INLINE __u32 flow_oldest(const struct sidestep_flow_set *set, __u32 tick)
 
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < SIDESTEP_FLOW_WAYS; i++) {
-		const struct sidestep_flow *flow = &set->flows[(first + i) & (SIDESTEP_FLOW_WAYS - 1)];
+		const struct sidestep_flow *flow =
+			&set->flows[(first + i) & (SIDESTEP_FLOW_WAYS - 1)];
 		/* Another CPU may have used the flow after this one read the clock. */
 		__s32 age = (__s32)(tick - flow->used);
 		__u32 since = !flow->header_set ? ~0u : age > 0 ? (__u32)age : 0;
@@ -323,7 +331,8 @@ SUBPROGRAM __u32 flow_is_known(ENV *e, struct packet *p, __u32 index)
 	header_set = *(const volatile __u64 *)&flow->header_set;
 	flow_touch(e, proxy, flow);
 	return header_set_is_current(e, header_set_record(proxy, header_set), header_set) &&
-	       (learned_matches(e, p, header_set_record(proxy, header_set), header_set >> FLOW_HEADER_SET_BITS) ||
+	       (learned_matches(e, p, header_set_record(proxy, header_set),
+				header_set >> FLOW_HEADER_SET_BITS) ||
 		!learned_has_age(e, proxy, flow->time));
 }
 
@@ -378,8 +387,9 @@ INLINE void learn_flow(ENV *e, struct packet *p, __u32 index, const struct sides
 		learned = env_learned(e, header_set_record(proxy, header_set));
 		if (!learned)
 			return;
-		header_set |= learned_write(e, p, header_set_record(proxy, header_set), learned_version(learned), (__u32)hash)
-			 << FLOW_HEADER_SET_BITS;
+		header_set |= learned_write(e, p, header_set_record(proxy, header_set),
+					    learned_version(learned), (__u32)hash)
+			      << FLOW_HEADER_SET_BITS;
 	}
 	/* Version 0: another CPU writes that record, so the next packet of the flow tries again. */
 	if (header_set >> FLOW_HEADER_SET_BITS)
@@ -401,7 +411,8 @@ SUBPROGRAM verdict flow_learned(ENV *e, struct packet *p, __u32 index, __u32 quo
 	if (!p || !proxy)
 		return punt(unsupported);
 	p->learned = 0;
-	if (!(quoted ? flow_key_quoted(e, p->l3, p->version, key) : flow_key(e, p->l3, p->version, key)))
+	if (!(quoted ? flow_key_quoted(e, p->l3, p->version, key) :
+		       flow_key(e, p->l3, p->version, key)))
 		return VERDICT_CONTINUE;
 	set = flow_set(e, proxy, key);
 	if (!set)

@@ -52,7 +52,8 @@ INLINE __u64 learned_first(const struct packet *p, __u64 word)
 /* First word of the active SRH. */
 INLINE __u64 learned_srh(const struct packet *p, __u64 word)
 {
-	return (word & ~(0xffull << (8 * SRH_SEGMENTS_LEFT))) | (__u64)p->segments_left << (8 * SRH_SEGMENTS_LEFT);
+	return (word & ~(0xffull << (8 * SRH_SEGMENTS_LEFT))) | (__u64)p->segments_left
+									<< (8 * SRH_SEGMENTS_LEFT);
 }
 
 /*
@@ -73,8 +74,10 @@ INLINE __u64 learned_word(ENV *e, const struct packet *p, __u32 i)
 		return p->destination.hi;
 	if (i == IPV6_DESTINATION / 8 + 1)
 		return p->destination.lo;
-	if ((p->plan & PLAN_LAST_SEGMENT) && p->l3 + i * 8 - p->srh - SRH_SEGMENTS < SEGMENT_LENGTH) {
-		bytes = env_bytes(e, p->l3 + IPV6_DESTINATION + (p->l3 + i * 8 - p->srh - SRH_SEGMENTS), 8);
+	if ((p->plan & PLAN_LAST_SEGMENT) &&
+	    p->l3 + i * 8 - p->srh - SRH_SEGMENTS < SEGMENT_LENGTH) {
+		bytes = env_bytes(
+			e, p->l3 + IPV6_DESTINATION + (p->l3 + i * 8 - p->srh - SRH_SEGMENTS), 8);
 		return bytes ? load64(bytes) : 0;
 	}
 	return p->l3 + i * 8 == p->srh ? learned_srh(p, word) : word;
@@ -90,14 +93,16 @@ INLINE __u32 learned_length(const struct packet *p)
  * learned_matches() for an SRH directly behind the IPv6 header, as most packets have it; false for
  * others. PERF: compares whole segments with one bounds check each, without a call.
  */
-INLINE _Bool learned_matches_srh(ENV *e, const struct packet *p, const struct sidestep_headers *headers)
+INLINE _Bool learned_matches_srh(ENV *e, const struct packet *p,
+				 const struct sidestep_headers *headers)
 {
 	const __u8 *bytes = env_bytes(e, p->l3, IPV6_LENGTH + SRH_SEGMENTS);
 	const __u64 *words = (const __u64 *)headers->bytes;
 	__u32 length = learned_length(p);
 	__u64 differs;
 
-	if (!bytes || headers->length != length || p->srh != p->l3 + IPV6_LENGTH || (p->plan & PLAN_LAST_SEGMENT))
+	if (!bytes || headers->length != length || p->srh != p->l3 + IPV6_LENGTH ||
+	    (p->plan & PLAN_LAST_SEGMENT))
 		return 0;
 	differs = words[0] ^ learned_first(p, load64(bytes));
 	differs |= words[1] ^ load64(bytes + 8);
@@ -119,7 +124,8 @@ INLINE _Bool learned_matches_srh(ENV *e, const struct packet *p, const struct si
 			return bytes && words[at / 8] == load64(bytes);
 		}
 		bytes = env_bytes(e, p->l3 + at, SEGMENT_LENGTH);
-		if (!bytes || ((words[at / 8] ^ load64(bytes)) | (words[at / 8 + 1] ^ load64(bytes + 8))))
+		if (!bytes ||
+		    ((words[at / 8] ^ load64(bytes)) | (words[at / 8 + 1] ^ load64(bytes + 8))))
 			return 0;
 	}
 	return 1;

@@ -29,26 +29,26 @@
 #endif
 
 #ifdef __bpf__
-#define SIDESTEP_LOAD_STORE(bits)                                                                                      \
-	INLINE __u##bits load##bits(const void *p)                                                                     \
-	{                                                                                                              \
-		return *(const __u##bits *)p;                                                                          \
-	}                                                                                                              \
-	INLINE void store##bits(void *p, __u##bits value)                                                              \
-	{                                                                                                              \
-		*(__u##bits *)p = value;                                                                               \
+#define SIDESTEP_LOAD_STORE(bits)                                                                  \
+	INLINE __u##bits load##bits(const void *p)                                                 \
+	{                                                                                          \
+		return *(const __u##bits *)p;                                                      \
+	}                                                                                          \
+	INLINE void store##bits(void *p, __u##bits value)                                          \
+	{                                                                                          \
+		*(__u##bits *)p = value;                                                           \
 	}
 #else
-#define SIDESTEP_LOAD_STORE(bits)                                                                                      \
-	INLINE __u##bits load##bits(const void *p)                                                                     \
-	{                                                                                                              \
-		__u##bits value;                                                                                       \
-		__builtin_memcpy(&value, p, sizeof(value));                                                            \
-		return value;                                                                                          \
-	}                                                                                                              \
-	INLINE void store##bits(void *p, __u##bits value)                                                              \
-	{                                                                                                              \
-		__builtin_memcpy(p, &value, sizeof(value));                                                            \
+#define SIDESTEP_LOAD_STORE(bits)                                                                  \
+	INLINE __u##bits load##bits(const void *p)                                                 \
+	{                                                                                          \
+		__u##bits value;                                                                   \
+		__builtin_memcpy(&value, p, sizeof(value));                                        \
+		return value;                                                                      \
+	}                                                                                          \
+	INLINE void store##bits(void *p, __u##bits value)                                          \
+	{                                                                                          \
+		__builtin_memcpy(p, &value, sizeof(value));                                        \
 	}
 #endif
 SIDESTEP_LOAD_STORE(8)

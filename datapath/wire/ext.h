@@ -28,7 +28,8 @@
  */
 INLINE _Bool ext_is_walked(__u8 proto)
 {
-	return proto == PROTO_ROUTING || proto == PROTO_DESTINATION_OPTIONS || proto == PROTO_HOP_BY_HOP;
+	return proto == PROTO_ROUTING || proto == PROTO_DESTINATION_OPTIONS ||
+	       proto == PROTO_HOP_BY_HOP;
 }
 
 /* Length in bytes of the extension header at `header`, which has at least 2 readable bytes. */

@@ -56,7 +56,8 @@ INLINE const struct address *address_at(__u32 index)
 	__u32 zero = 0;
 	const __u8 *first = bpf_map_lookup_elem(&addresses, &zero);
 
-	return first ? (const struct address *)(first + (__u64)(index & (ADDRESSES - 1)) * sizeof(struct address)) :
+	return first ? (const struct address *)(first + (__u64)(index & (ADDRESSES - 1)) *
+								sizeof(struct address)) :
 		       NULL;
 }
 
@@ -66,7 +67,8 @@ INLINE _Bool begin(struct xdp_md *ctx, struct state *state, __u32 *count)
 
 	if ((const void *)(run + 1) > (const void *)(long)ctx->data_end)
 		return 0;
-	*state = (struct state){.ctx = ctx, .zero = run->zero, .first = run->first, .ingress = run->ingress};
+	*state = (struct state){
+		.ctx = ctx, .zero = run->zero, .first = run->first, .ingress = run->ingress};
 	*count = run->count;
 	return 1;
 }
@@ -75,57 +77,58 @@ INLINE _Bool begin(struct xdp_md *ctx, struct state *state, __u32 *count)
  * independent: the processor may begin a lookup before the one before has ended. dependent: the address hangs on the last
  * result, without changing for it. written: results go into `answers`.
  */
-#define HARNESS                                                                                                        \
-	static long independently(__u32 i, struct state *state)                                                        \
-	{                                                                                                              \
-		const struct address *address = address_at(state->first + i);                                          \
-                                                                                                                       \
-		if (!address)                                                                                          \
-			return 1;                                                                                      \
-		state->sum += lookup(state, *address);                                                                 \
-		return 0;                                                                                              \
-	}                                                                                                              \
-                                                                                                                       \
-	static long dependently(__u32 i, struct state *state)                                                          \
-	{                                                                                                              \
-		const struct address *stored = address_at(state->first + i);                                           \
-		struct address address;                                                                                \
-                                                                                                                       \
-		if (!stored)                                                                                           \
-			return 1;                                                                                      \
-		address.hi = stored->hi ^ (state->last & state->zero);                                                 \
-		address.lo = stored->lo ^ (state->last & state->zero);                                                 \
-		state->last = lookup(state, address);                                                                  \
-		state->sum += state->last;                                                                             \
-		return 0;                                                                                              \
-	}                                                                                                              \
-                                                                                                                       \
-	static long in_writing(__u32 i, struct state *state)                                                           \
-	{                                                                                                              \
-		const struct address *address = address_at(state->first + i);                                          \
-		__u32 zero = 0;                                                                                        \
-		__u8 *first = bpf_map_lookup_elem(&answers, &zero);                                                    \
-                                                                                                                       \
-		if (!address || !first)                                                                                \
-			return 1;                                                                                      \
-		store32(first + (__u64)(i & (ANSWERS - 1)) * sizeof(__u32), lookup(state, *address));                  \
-		return 0;                                                                                              \
-	}                                                                                                              \
-	HARNESS_PROGRAM(independent, independently)                                                                    \
-	HARNESS_PROGRAM(dependent, dependently)                                                                        \
-	HARNESS_PROGRAM(written, in_writing)                                                                           \
+#define HARNESS                                                                                    \
+	static long independently(__u32 i, struct state *state)                                    \
+	{                                                                                          \
+		const struct address *address = address_at(state->first + i);                      \
+                                                                                                   \
+		if (!address)                                                                      \
+			return 1;                                                                  \
+		state->sum += lookup(state, *address);                                             \
+		return 0;                                                                          \
+	}                                                                                          \
+                                                                                                   \
+	static long dependently(__u32 i, struct state *state)                                      \
+	{                                                                                          \
+		const struct address *stored = address_at(state->first + i);                       \
+		struct address address;                                                            \
+                                                                                                   \
+		if (!stored)                                                                       \
+			return 1;                                                                  \
+		address.hi = stored->hi ^ (state->last & state->zero);                             \
+		address.lo = stored->lo ^ (state->last & state->zero);                             \
+		state->last = lookup(state, address);                                              \
+		state->sum += state->last;                                                         \
+		return 0;                                                                          \
+	}                                                                                          \
+                                                                                                   \
+	static long in_writing(__u32 i, struct state *state)                                       \
+	{                                                                                          \
+		const struct address *address = address_at(state->first + i);                      \
+		__u32 zero = 0;                                                                    \
+		__u8 *first = bpf_map_lookup_elem(&answers, &zero);                                \
+                                                                                                   \
+		if (!address || !first)                                                            \
+			return 1;                                                                  \
+		store32(first + (__u64)(i & (ANSWERS - 1)) * sizeof(__u32),                        \
+			lookup(state, *address));                                                  \
+		return 0;                                                                          \
+	}                                                                                          \
+	HARNESS_PROGRAM(independent, independently)                                                \
+	HARNESS_PROGRAM(dependent, dependently)                                                    \
+	HARNESS_PROGRAM(written, in_writing)                                                       \
 	char _license[] SEC("license") = "Dual BSD/GPL";
 
-#define HARNESS_PROGRAM(name, each)                                                                                    \
-	SEC("xdp") int name(struct xdp_md *ctx)                                                                        \
-	{                                                                                                              \
-		struct state state;                                                                                    \
-		__u32 count;                                                                                           \
-                                                                                                                       \
-		if (!begin(ctx, &state, &count))                                                                       \
-			return 0;                                                                                      \
-		bpf_loop(count, each, &state, 0);                                                                      \
-		return (int)state.sum;                                                                                 \
+#define HARNESS_PROGRAM(name, each)                                                                \
+	SEC("xdp") int name(struct xdp_md *ctx)                                                    \
+	{                                                                                          \
+		struct state state;                                                                \
+		__u32 count;                                                                       \
+                                                                                                   \
+		if (!begin(ctx, &state, &count))                                                   \
+			return 0;                                                                  \
+		bpf_loop(count, each, &state, 0);                                                  \
+		return (int)state.sum;                                                             \
 	}
 
 #endif

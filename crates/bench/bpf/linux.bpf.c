@@ -10,7 +10,8 @@ INLINE __u32 lookup(struct state *state, struct address address)
 	struct bpf_fib_lookup asked = {.family = AF_INET6, .ifindex = state->ingress};
 
 	__builtin_memcpy(asked.ipv6_dst, &address, sizeof(address));
-	if (bpf_fib_lookup(state->ctx, &asked, sizeof(asked), BPF_FIB_LOOKUP_DIRECT | BPF_FIB_LOOKUP_SKIP_NEIGH))
+	if (bpf_fib_lookup(state->ctx, &asked, sizeof(asked),
+			   BPF_FIB_LOOKUP_DIRECT | BPF_FIB_LOOKUP_SKIP_NEIGH))
 		return 0;
 	return asked.ifindex;
 }

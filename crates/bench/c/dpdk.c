@@ -86,7 +86,8 @@ int fib6_remove(void *fib, const uint8_t *prefix, uint8_t length)
 
 int fib6_use_vectors(void *fib, int yes)
 {
-	return rte_fib6_select_lookup(fib, yes ? RTE_FIB6_LOOKUP_TRIE_VECTOR_AVX512 : RTE_FIB6_LOOKUP_TRIE_SCALAR);
+	return rte_fib6_select_lookup(fib, yes ? RTE_FIB6_LOOKUP_TRIE_VECTOR_AVX512 :
+						 RTE_FIB6_LOOKUP_TRIE_SCALAR);
 }
 
 uint32_t fib6_independent(void *fib, address *addresses, uint32_t count)

@@ -54,8 +54,8 @@ struct sidestep_srh {
  * The destination is not part of it: Linux writes it to Segment List[0], when a packet leaves, and computes the HMAC
  * (ipv6_push_rthdr4 in net/ipv6/exthdrs.c).
  */
-static inline int sidestep_srh_build(struct sidestep_srh *srh, const struct in6_addr *segments, size_t count,
-				     const uint32_t *hmac_key_id)
+static inline int sidestep_srh_build(struct sidestep_srh *srh, const struct in6_addr *segments,
+				     size_t count, const uint32_t *hmac_key_id)
 {
 	unsigned char *byte = srh->bytes;
 	size_t at, length = SIDESTEP_SRH_FIXED + SIDESTEP_SRH_SEGMENT * (count + 1);
@@ -66,14 +66,14 @@ static inline int sidestep_srh_build(struct sidestep_srh *srh, const struct in6_
 	if (count > (hmac_key_id ? SIDESTEP_SRH_SIGNED_MAX : SIDESTEP_SRH_SEGMENTS_MAX))
 		return E2BIG;
 	for (at = 0; at < count; at++) {
-		if (IN6_IS_ADDR_UNSPECIFIED(&segments[at]) || IN6_IS_ADDR_MULTICAST(&segments[at]) ||
-		    IN6_IS_ADDR_V4MAPPED(&segments[at]))
+		if (IN6_IS_ADDR_UNSPECIFIED(&segments[at]) ||
+		    IN6_IS_ADDR_MULTICAST(&segments[at]) || IN6_IS_ADDR_V4MAPPED(&segments[at]))
 			return EINVAL;
 	}
 	memset(byte, 0, sizeof(srh->bytes));
 	for (at = 0; at < count; at++)
-		memcpy(byte + SIDESTEP_SRH_FIXED + SIDESTEP_SRH_SEGMENT * (count - at), &segments[at],
-		       SIDESTEP_SRH_SEGMENT);
+		memcpy(byte + SIDESTEP_SRH_FIXED + SIDESTEP_SRH_SEGMENT * (count - at),
+		       &segments[at], SIDESTEP_SRH_SEGMENT);
 	if (hmac_key_id) {
 		unsigned char *tlv = byte + length;
 
@@ -106,7 +106,8 @@ static inline int sidestep_srh_apply(int fd, const struct sidestep_srh *srh)
  * Returns 0, or -1 with errno: EINVAL and E2BIG of sidestep_srh_build, ENOPROTOOPT for a socket that is not IPv6, and
  * those of setsockopt(2).
  */
-static inline int sidestep_srh_set(int fd, const struct in6_addr *segments, size_t count, const uint32_t *hmac_key_id)
+static inline int sidestep_srh_set(int fd, const struct in6_addr *segments, size_t count,
+				   const uint32_t *hmac_key_id)
 {
 	struct sidestep_srh srh;
 	int wrong = sidestep_srh_build(&srh, segments, count, hmac_key_id);

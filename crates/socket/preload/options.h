@@ -32,9 +32,9 @@ struct options {
 /* What was wrong with the text. */
 enum options_result {
 	OPTIONS_OK,
-	OPTIONS_WORD,   /* not the words of the grammar */
+	OPTIONS_WORD,     /* not the words of the grammar */
 	OPTIONS_SEGMENTS, /* not a list of segments that can be put on a socket */
-	OPTIONS_HMAC,   /* not a number of 32 bits */
+	OPTIONS_HMAC,     /* not a number of 32 bits */
 	OPTIONS_PREFIX,   /* not a list of prefixes */
 };
 
@@ -82,8 +82,9 @@ static inline enum options_result options_prefixes(const char **text, struct opt
 		unsigned long length;
 		struct options_prefix *prefix = &options->prefixes[options->prefix_count];
 
-		if (options->prefix_count == OPTIONS_PREFIXES || !options_address(text, "/", &prefix->address) ||
-		    !options_skip(text, "/") || !options_number(text, 128, &length))
+		if (options->prefix_count == OPTIONS_PREFIXES ||
+		    !options_address(text, "/", &prefix->address) || !options_skip(text, "/") ||
+		    !options_number(text, 128, &length))
 			return OPTIONS_PREFIX;
 		prefix->length = (unsigned int)length;
 		options->prefix_count++;
@@ -103,7 +104,8 @@ static inline enum options_result options_parse(const char *text, struct options
 	if (!options_skip(&text, "segs="))
 		return OPTIONS_WORD;
 	do {
-		if (count == SIDESTEP_SRH_SEGMENTS_MAX || !options_address(&text, ", ", &segments[count]))
+		if (count == SIDESTEP_SRH_SEGMENTS_MAX ||
+		    !options_address(&text, ", ", &segments[count]))
 			return OPTIONS_SEGMENTS;
 		count++;
 	} while (options_skip(&text, ","));
@@ -117,16 +119,20 @@ static inline enum options_result options_parse(const char *text, struct options
 		return OPTIONS_PREFIX;
 	if (*text)
 		return OPTIONS_WORD;
-	return sidestep_srh_build(&options->srh, segments, count, hmac_key_id) == 0 ? OPTIONS_OK : OPTIONS_SEGMENTS;
+	return sidestep_srh_build(&options->srh, segments, count, hmac_key_id) == 0 ?
+		       OPTIONS_OK :
+		       OPTIONS_SEGMENTS;
 }
 
-static inline bool options_in_prefix(const struct options_prefix *prefix, const struct in6_addr *address)
+static inline bool options_in_prefix(const struct options_prefix *prefix,
+				     const struct in6_addr *address)
 {
 	unsigned int bytes = prefix->length / 8, bits = prefix->length % 8;
 	unsigned char mask = (unsigned char)(0xff00 >> bits);
 
 	return memcmp(&prefix->address, address, bytes) == 0 &&
-	       (bits == 0 || ((prefix->address.s6_addr[bytes] ^ address->s6_addr[bytes]) & mask) == 0);
+	       (bits == 0 ||
+		((prefix->address.s6_addr[bytes] ^ address->s6_addr[bytes]) & mask) == 0);
 }
 
 /*

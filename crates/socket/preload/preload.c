@@ -65,7 +65,8 @@ static void start(void)
 		return;
 	if (options_parse(text, &options) != OPTIONS_OK) {
 		/* Rather no program than one whose packets go another way than was asked for. */
-		fprintf(stderr, "sidestep exec: %s is not what this version writes: %s\n", OPTIONS_VARIABLE, text);
+		fprintf(stderr, "sidestep exec: %s is not what this version writes: %s\n",
+			OPTIONS_VARIABLE, text);
 		_exit(EXIT_CANNOT_RUN);
 	}
 	pthread_atfork(NULL, NULL, after_fork);
@@ -113,7 +114,8 @@ static enum header on_socket(int fd)
 		return HEADER_OTHER;
 	if (srh.length == 0)
 		return HEADER_NONE;
-	if (srh.length == options.srh.length && memcmp(srh.bytes, options.srh.bytes, srh.length) == 0)
+	if (srh.length == options.srh.length &&
+	    memcmp(srh.bytes, options.srh.bytes, srh.length) == 0)
 		return HEADER_OURS;
 	return HEADER_OTHER;
 }
@@ -167,7 +169,9 @@ static const struct in6_addr *destination(int fd, const void *name, socklen_t le
 	const struct in6_addr *to = address_in(name, length);
 	int protocol = to ? protocol_of(fd) : -1;
 
-	return protocol == IPPROTO_UDP || (protocol == IPPROTO_TCP && (flags & MSG_FASTOPEN)) ? to : NULL;
+	return protocol == IPPROTO_UDP || (protocol == IPPROTO_TCP && (flags & MSG_FASTOPEN)) ?
+		       to :
+		       NULL;
 }
 
 /* A call that sends, while it does. */
@@ -229,7 +233,8 @@ static int begin_sending(struct sending *sending, int fd, int flags, bool want)
 	return 0;
 }
 
-ssize_t sendto(int fd, const void *data, size_t size, int flags, const struct sockaddr *name, socklen_t length)
+ssize_t sendto(int fd, const void *data, size_t size, int flags, const struct sockaddr *name,
+	       socklen_t length)
 {
 	int before = errno;
 	const struct in6_addr *to;

@@ -30,23 +30,24 @@ struct template
 	__u64 behind[2]; /* what longer templates have where this one has its stamp */
 	__u32 length;
 	__u32 checksum_base; /* with the first flow and zeros for a stamp */
-	__u32 odd; /* the stamp begins at an odd byte of what the checksum covers */
-	__u32 reserved; /* 0 */
+	__u32 odd;           /* the stamp begins at an odd byte of what the checksum covers */
+	__u32 reserved;      /* 0 */
 };
 
 /* The same layout as `Config` in src/traffic/program.rs. */
 struct config {
-	struct template templates[TEMPLATES_MAX]; /* the shortest first; the same behind their headers */
-	__u32 count; /* of templates */
-	__u32 ifindex; /* where the frames go, in the namespace of the running thread */
-	__u32 header_length; /* bytes of `header` in use: 14..HEADER_MAX */
-	__u32 flows; /* how many values the varying word takes; 1: none varies */
-	__u32 flow_offset; /* of the varying big-endian 16-bit word */
-	__u32 flow_base; /* value of the first flow; flow_base + flows <= 65536 */
-	__u32 checksum_offset; /* of the UDP checksum that covers word and stamp; 0: none */
-	__u32 stamped; /* 0 or 1 */
-	__u32 slots; /* of `schedule` in use; 0: one template, each flow in its turn */
-	__u32 reserved; /* 0 */
+	struct template templates
+		[TEMPLATES_MAX]; /* the shortest first; the same behind their headers */
+	__u32 count;             /* of templates */
+	__u32 ifindex;           /* where the frames go, in the namespace of the running thread */
+	__u32 header_length;     /* bytes of `header` in use: 14..HEADER_MAX */
+	__u32 flows;             /* how many values the varying word takes; 1: none varies */
+	__u32 flow_offset;       /* of the varying big-endian 16-bit word */
+	__u32 flow_base;         /* value of the first flow; flow_base + flows <= 65536 */
+	__u32 checksum_offset;   /* of the UDP checksum that covers word and stamp; 0: none */
+	__u32 stamped;           /* 0 or 1 */
+	__u32 slots;             /* of `schedule` in use; 0: one template, each flow in its turn */
+	__u32 reserved;          /* 0 */
 };
 
 /* Read-only, so that the verifier knows each value. */
@@ -57,18 +58,18 @@ const volatile struct config config;
 struct {
 	__u64 made; /* frames sent */
 	__u64 first; /* when the trial began, the same for all its generators; ns of CLOCK_MONOTONIC; 0: it has not */
-	__u64 began; /* when this generator saw that */
-	__u64 now; /* the last look at the clock */
-	__u64 ended; /* when the run was over; 0: it is not */
+	__u64 began;    /* when this generator saw that */
+	__u64 now;      /* the last look at the clock */
+	__u64 ended;    /* when the run was over; 0: it is not */
 	__u64 duration; /* ns from `first` on; 0: until it is stopped */
 	__u64 interval; /* between two frames, ns * 2^16; 0: none */
-	__u64 due; /* when the next frame is, after the first, ns * 2^16 */
+	__u64 due;      /* when the next frame is, after the first, ns * 2^16 */
 	__u32 next_flow;
 	__u32 slot;
 	__u32 trial;
-	__u32 timed; /* whether stamps say the time */
+	__u32 timed;      /* whether stamps say the time */
 	__u32 generators; /* of the trial: it begins when all of them are at work */
-	__u32 number; /* which of them this is, from 0 */
+	__u32 number;     /* which of them this is, from 0 */
 } state;
 
 /* LIMIT: generators of a trial; `Receiver::SOURCES_MAX` of src/traffic/receiver.rs. */
@@ -78,7 +79,7 @@ struct {
 
 /* What all generators of a trial share: the first object's, which the others use. */
 struct gate {
-	__u64 begin; /* when all were at work; 0: they have not been yet */
+	__u64 begin;                /* when all were at work; 0: they have not been yet */
 	__u64 seen[GENERATORS_MAX]; /* when each last was */
 };
 
@@ -157,7 +158,7 @@ static __always_inline bool due(void)
 }
 
 /* Bytes from the template; the caller has checked that the packet is that long. */
-#define COPY(type, packet, offset)                                                                                     \
+#define COPY(type, packet, offset)                                                                 \
 	(*(type *)((packet) + (offset)) = *(const volatile type *)(template->header + (offset)))
 
 static __always_inline void put_header(__u8 *packet, const volatile struct template *template)
@@ -191,7 +192,8 @@ static __always_inline void put_be16(__u8 *packet, __u32 offset, __u32 value)
 }
 
 /* Writes the last 16 bytes of a packet of this length. */
-static __always_inline bool put_stamp(__u8 *packet, __u8 *end, __u32 length, __u64 front, __u64 back)
+static __always_inline bool put_stamp(__u8 *packet, __u8 *end, __u32 length, __u64 front,
+				      __u64 back)
 {
 	__u8 *at = packet + ((length - sizeof(struct stamp)) & LENGTH_MASK);
 
@@ -252,7 +254,8 @@ int generator(struct xdp_md *ctx)
 
 		template = &config.templates[which];
 		/* Each run begins with a frame of the longest template. */
-		if (template->length < longest && bpf_xdp_adjust_tail(ctx, (int)template->length - (int)longest))
+		if (template->length < longest &&
+		    bpf_xdp_adjust_tail(ctx, (int)template->length - (int)longest))
 			return XDP_ABORTED;
 	}
 	packet = (__u8 *)(long)ctx->data;
@@ -271,7 +274,8 @@ int generator(struct xdp_md *ctx)
 			const volatile struct template *shorter = &config.templates[other];
 
 			if (other + 1 < config.count && other < which &&
-			    !put_stamp(packet, end, shorter->length, shorter->behind[0], shorter->behind[1]))
+			    !put_stamp(packet, end, shorter->length, shorter->behind[0],
+				       shorter->behind[1]))
 				return XDP_ABORTED;
 		}
 		stamp = stamp_of(state.trial, state.made, state.timed ? state.now : 0);

@@ -27,13 +27,13 @@
 
 /* The same layout as `Tally` in src/traffic/receiver.rs. */
 struct tally {
-	__u64 packets; /* of this trial, each once */
-	__u64 bytes; /* of these, Ethernet header included, FCS not */
-	__u64 reordered; /* of these: came after one that was sent later (RFC 4737 3.3) */
+	__u64 packets;    /* of this trial, each once */
+	__u64 bytes;      /* of these, Ethernet header included, FCS not */
+	__u64 reordered;  /* of these: came after one that was sent later (RFC 4737 3.3) */
 	__u64 duplicated; /* came again */
-	__u64 late; /* so late that it cannot be told whether they came before */
-	__u64 strangers; /* without our stamp */
-	__u64 longest; /* ns */
+	__u64 late;       /* so late that it cannot be told whether they came before */
+	__u64 strangers;  /* without our stamp */
+	__u64 longest;    /* ns */
 	__u64 variation; /* sum of differences between one packet's time and the next's, without sign, ns */
 	__u64 previous; /* time of the last packet, ns */
 	__u64 classes[CLASSES];
@@ -50,9 +50,9 @@ struct {
 struct order {
 	__u32 trial; /* these three of the first one are the trial's */
 	__u32 timed;
-	__u32 sources; /* how many generators there are */
-	__u32 reserved; /* 0 */
-	__u64 next; /* the highest sequence number so far, + 1 */
+	__u32 sources;      /* how many generators there are */
+	__u32 reserved;     /* 0 */
+	__u64 next;         /* the highest sequence number so far, + 1 */
 	__u64 seen[WINDOW]; /* sequence number + 1 of the last packet in this place */
 };
 
@@ -88,7 +88,8 @@ static __always_inline void measure(struct tally *tally, __u64 time)
 	__u32 class = class_of(time);
 
 	if (tally->packets)
-		tally->variation += time > tally->previous ? time - tally->previous : tally->previous - time;
+		tally->variation += time > tally->previous ? time - tally->previous :
+							     tally->previous - time;
 	tally->previous = time;
 	if (time > tally->longest)
 		tally->longest = time;
@@ -191,7 +192,8 @@ int receiver_skb(struct __sk_buff *skb)
 {
 	struct stamp stamp;
 
-	if (skb->len < sizeof(stamp) || bpf_skb_load_bytes(skb, skb->len - sizeof(stamp), &stamp, sizeof(stamp))) {
+	if (skb->len < sizeof(stamp) ||
+	    bpf_skb_load_bytes(skb, skb->len - sizeof(stamp), &stamp, sizeof(stamp))) {
 		stranger();
 		return TC_ACT_OK;
 	}

@@ -13,14 +13,15 @@
 /* The same layout as `Config` in src/traffic/redirect.rs. */
 struct config {
 	__u8 header[80]; /* Ethernet header, then what is pushed behind it; 2 bytes of padding */
-	__u32 push;  /* bytes to push: 0 or PUSH */
-	__u32 ifindex;  /* egress, in the namespace of the ingress */
+	__u32 push;      /* bytes to push: 0 or PUSH */
+	__u32 ifindex;   /* egress, in the namespace of the ingress */
 };
 
 /* Read-only, so that the verifier knows each value. */
 const volatile struct config config;
 
-#define COPY(type, packet, offset) (*(type *)((packet) + (offset)) = *(const volatile type *)(config.header + (offset)))
+#define COPY(type, packet, offset)                                                                 \
+	(*(type *)((packet) + (offset)) = *(const volatile type *)(config.header + (offset)))
 
 SEC("xdp.frags")
 int redirect(struct xdp_md *ctx)

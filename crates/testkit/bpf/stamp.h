@@ -53,7 +53,8 @@ static __always_inline __u16 stamp_trial(const struct stamp *stamp)
 
 static __always_inline __u64 stamp_sequence(const struct stamp *stamp)
 {
-	return (bpf_be64_to_cpu(stamp->front) & 0xffffffff) << 16 | bpf_be64_to_cpu(stamp->back) >> 48;
+	return (bpf_be64_to_cpu(stamp->front) & 0xffffffff) << 16 |
+	       bpf_be64_to_cpu(stamp->back) >> 48;
 }
 
 static __always_inline __u64 stamp_time(const struct stamp *stamp)
