@@ -39,6 +39,7 @@ struct packet_csid {
 	__u8 index;  /* DA.Arg.Index */
 };
 
+/* The groups are ordered so that the structure has a single byte of padding. */
 struct packet {
 	/* The current header (read/ip.h). Offsets count from the start of the frame. */
 	struct address destination; /* after the plan; also the key of the next lookup */
@@ -51,12 +52,6 @@ struct packet {
 	__u8 version;               /* 4 or 6; 0: a frame without an IP packet */
 	__u8 hop_limit;             /* hop limit or TTL, as received */
 	__u8 ecn;                   /* after the plan */
-	__u8 outer_proto; /* Next Header that the last decapsulation removed: 4, 41, 143 */
-
-	/* The ingress port. */
-	__u8 check_source; /* the reverse path filter applies to the IPv4 source */
-	__u32 port_flags;  /* SIDESTEP_PORT_* */
-	__u32 view4, view6;
 
 	/* The active SRH (read/ext.h). */
 	__u32 srh;        /* offset; 0: none */
@@ -67,10 +62,15 @@ struct packet {
 	struct packet_csid csid;
 	struct packet_hmac hmac;
 
+	/* The ingress port. */
+	__u8 check_source; /* the reverse path filter applies to the IPv4 source */
+	__u32 port_flags;  /* SIDESTEP_PORT_* */
+	__u32 view4, view6;
+
 	/* The plan. */
+	struct address inserted; /* H.Insert: the address that becomes Segment List[0] */
 	__u32 plan;              /* PLAN_* */
 	__u32 policy;            /* index of a policy, or of learned headers with PLAN_RESTORE */
-	struct address inserted; /* H.Insert: the address that becomes Segment List[0] */
 
 	/* Routing (step.h). */
 	__u32 view;                            /* FIB view of the next lookup; 0: none is needed */
@@ -86,6 +86,7 @@ struct packet {
 	__u32 restored;   /* PLAN_RESTORE: bytes of the learned headers */
 	__u64 learned;    /* PLAN_RESTORE: version of the learned headers */
 };
+_Static_assert(sizeof(struct packet) == 152, "the stack of the BPF programs is limited");
 
 /*
  * Verdict of a packet: kind in the top byte, argument below it. An ICMP error for a dropped packet

@@ -26,6 +26,14 @@ INLINE verdict decap_ecn(struct packet *p, __u8 outer)
 	return VERDICT_CONTINUE;
 }
 
+/* Next Header that announced the inner packet: 4, 41 or 143. */
+INLINE __u8 decap_type(const struct packet *p)
+{
+	if (p->plan & PLAN_FRAME)
+		return PROTO_ETHERNET;
+	return p->version == 6 ? PROTO_IPV6 : PROTO_IPV4;
+}
+
 /* Makes the packet at the cursor the current one, if its type is accepted. */
 INLINE verdict decap_inner(ENV *e, struct packet *p, __u32 accepted)
 {
@@ -35,7 +43,6 @@ INLINE verdict decap_inner(ENV *e, struct packet *p, __u32 accepted)
 
 	if (p->proto == PROTO_FRAGMENT)
 		return punt(fragment);
-	p->outer_proto = p->proto;
 	p->srh = 0;
 	p->srh_seen = 0;
 	if (p->proto == PROTO_IPV6 && (accepted & DECAP_IPV6)) {
@@ -61,7 +68,7 @@ INLINE verdict decap_inner(ENV *e, struct packet *p, __u32 accepted)
 	}
 	if (v != VERDICT_CONTINUE)
 		return v;
-	env_trace(e, SIDESTEP_TRACE_DECAP, p->outer_proto, inner, p->destination);
+	env_trace(e, SIDESTEP_TRACE_DECAP, decap_type(p), inner, p->destination);
 	return p->plan & PLAN_FRAME ? VERDICT_CONTINUE : decap_ecn(p, outer_ecn);
 }
 
