@@ -98,6 +98,11 @@ class Architecture(unittest.TestCase):
             found = re.search(r"\benv_(fib_lookup|route|adjacency|port|policy)\s*\(", code(text))
             self.assertIsNone(found, path.name)
 
+    def test_the_pipeline_names_no_endpoint_behavior(self):
+        pipeline = (DATAPATH / "step.h").read_text(encoding="utf-8")
+        self.assertEqual(re.findall(r"\b(?:SIDESTEP_ROUTE_END_\w+|end_\w+\()", code(pipeline)), [])
+        self.assertLessEqual(len(pipeline.splitlines()), 400)
+
     def test_kernel_helpers_are_called_by_the_environments_and_targets_only(self):
         environments = {"env_xdp.h", "env_tc.h", "maps.bpf.h", "trace.bpf.h"}
         allowed = environments | {"xdp.bpf.c", "tc.bpf.c", "measure.bpf.c", "probe.bpf.c"}
