@@ -154,7 +154,9 @@ fn bpf(clang: &str, include: &Path, source: &Path, define: Option<&str>, object:
 
 /// Returns the reason tables of `reason.h` as Rust source.
 fn reasons(header: &str) -> String {
-    let mut out = String::from("pub const REASONS: &[Reason] = &[\n");
+    let mut out = String::from(
+        "/// Reasons of punts and drops, by number.\npub const REASONS: &[Reason] = &[\n",
+    );
     // The macros may continue an entry on the next line.
     let words = header.split_whitespace().filter(|word| *word != "\\");
     let joined = words.collect::<Vec<_>>().join(" ");
