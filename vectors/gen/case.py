@@ -28,7 +28,7 @@ def differs(outcome, why):
 
 
 def one_of(*outcomes):
-    """Linux takes one of these ways (each a `forward(…)`), by a hash of its own."""
+    """Linux sends one of these frames (each a `forward(…)`), selected by its own hash."""
     return {"one_of": [outcome["forward"] for outcome in outcomes]}
 
 

@@ -108,7 +108,7 @@ def add_lengths(group):
     for lengths in ALL:
         one = {"route": lengths.prefix(LOCAL), "packets": 1, "errors": 0}
         for count in range(2, lengths.room + 1):
-            # What follows the next C-SID is another node's: any number will do, and all are different.
+            # The C-SIDs after the next one belong to other nodes: any distinct numbers.
             csids = [LOCAL, BEHIND_1 if count % 2 else BEHIND_2] + [0x31 + index for index in range(count - 2)]
             egress = ETH1 if count % 2 else ETH2
             group.add(

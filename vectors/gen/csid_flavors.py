@@ -12,7 +12,7 @@ FLAVOR = f"next-csid {USUAL.words}"
 
 
 def add_psp(group):
-    """PSP beside NEXT-C-SID: when Segments Left becomes 0, not when a container goes on."""
+    """PSP with NEXT-C-SID: when Segments Left becomes 0, not within a container."""
     why = "end_next_csid_core goes on with input_action_end_core, which knows no PSP"
     sid = USUAL.container(LOCAL)
     udp = udp6(HEADEND, SEGMENT_1)
@@ -108,7 +108,7 @@ BEHAVIORS = (("end", "End", 0x100, ETH1), ("end_x", "End.X nh6 fc02::1", 0x200, 
 
 
 def add_every_flavor(group):
-    """PSP, USP and USD in every combination: while the container goes on they do nothing, at its end what they always do."""
+    """PSP, USP and USD in every combination: no effect within a container, and the usual one at its end."""
     linux = skip("Linux has PSP beside NEXT-C-SID on End only, and neither USP nor USD (seg6_flv_supp_ops_by_action)")
     for name, _, base, egress in BEHAVIORS:
         for bits, flavors in FLAVORS.items():

@@ -1,4 +1,4 @@
-"""End.DX6, End.DX4, End.DT6, End.DT4 and End.DT46: the cases that all of them share, and each one's own."""
+"""End.DX6, End.DX4, End.DT6, End.DT4 and End.DT46: shared and separate cases."""
 
 from dataclasses import dataclass
 
@@ -44,7 +44,7 @@ class Decap:
     family: int
     egress: object
     linux: object = SAME
-    # The kernel has the same SID. If not, what it would answer is dropped here, under a reason of its own.
+    # The kernel has the same SID. Otherwise packets that need an ICMP error are dropped with a reason.
     in_kernel: bool = True
 
     def inner(self, hop_limit, **fields):

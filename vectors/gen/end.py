@@ -1,4 +1,4 @@
-"""End (RFC 8986 4.1) and, beside it, what every SID must refuse."""
+"""End (RFC 8986 4.1), and packets that every SID must refuse."""
 
 from scapy.layers.inet6 import IPv6
 from scapy.packet import Raw

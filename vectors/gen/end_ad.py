@@ -31,13 +31,13 @@ LABEL4 = label4(HOST4_0, HOST4_1, UDP_PROTOCOL, ports(4096, 53))
 
 
 def outer(destination, segments_left, segments, next_header=IPV6, hop_limit=64, tc=0xA0, fl=0x00777, options=b"", **fields):
-    """Outer headers, before what is carried."""
+    """Outer headers of the payload."""
     srh = SRH(next_header=next_header, segments_left=segments_left, segment_list=segments, **fields)
     return IPv6(src=HEADEND, dst=destination, hlim=hop_limit, nh=DESTINATION_OPTIONS if options else ROUTING, tc=tc, fl=fl) / options / srh
 
 
 def restored(destination, segments_left, segments, label=0x0BEEF, hop_limit=63, **fields):
-    """The same as they go on: traffic class and flow label are those of a headend for the packet inside."""
+    """The same after the proxy: traffic class and flow label as a headend sets them for the inner packet."""
     return outer(destination, segments_left, segments, hop_limit=hop_limit, tc=0x28, fl=label, **fields)
 
 

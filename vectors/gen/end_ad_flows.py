@@ -62,7 +62,7 @@ def goes(sid, segment, inner, **fields):
 
 
 def add_two_chains(group):
-    """What comes back has the headers of its own flow."""
+    """A returned packet gets the headers of its flow."""
     two = [came(ONE, SEGMENT_1, flow(64)), came(ONE, SEGMENT_2, flow(64, 4097))]
     rule = [f"{DRAFT} S17.1", f"{BACK} S01-S05"]
     for name, port, segment, egress in (("one", 4096, SEGMENT_1, ETH1), ("another", 4097, SEGMENT_2, ETH2)):
@@ -97,9 +97,9 @@ def add_two_chains(group):
 
 
 def add_connection(group):
-    """Both directions of a TCP connection are flows of their own."""
+    """Each direction of a TCP connection is a flow."""
     both = [came(ONE, SEGMENT_1, tcp(64)), came(OTHER, SEGMENT_2, tcp(64, back=True))]
-    # First: where all cases are replayed one after the other, what they teach is not forgotten.
+    # This case comes first, because consecutive cases share what they learned.
     group.add(
         "end_ad_flows_answer_of_the_service_before_that_direction_was_learned", [f"{BACK} S02"], ETH2,
         received(ETH2, tcp(62, back=True)), drop("not_learned"), NO_LINUX, earlier=both[:1],
@@ -258,7 +258,7 @@ def add_changes(group):
 
 
 def add_age(group):
-    """Each flow has an age of its own."""
+    """`age` applies per flow."""
     aged = [came(OLD, SEGMENT_2, flow(64)), came(OLD, SEGMENT_1, flow(64)), came(OLD, SEGMENT_1, flow(64, 4097))]
     group.add(
         "end_ad_flows_back_by_the_chain_of_before_until_the_age_of_the_flow_has_passed", [f"{DRAFT} S17.1"], ETH1,

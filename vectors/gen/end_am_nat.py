@@ -14,7 +14,7 @@ DRAFT = "service-programming 6.4.2"
 NO_LINUX = skip("Linux has no SR proxies")
 SID, AGAIN, SID_END, SID_PSP, SID_AD = "fc0f::a", "fc0f::b", "fc0f::1", "fc0f::2", "fc0f::d"
 PUSHED, SOURCE = "fc0b::9", "fc00:bbbb::1"
-# What further segments of this node read of the list is what it will be.
+# Further segments of this node read the changed list.
 NODE = node(
     routes=[
         f"{SID}/128 encap seg6local action End.AM oif eth2 nh6 fc02::1 flavors nat dev eth2",
@@ -44,7 +44,7 @@ def shown(segments_left, *further, hop_limit=62, **fields):
 
 
 def goes_on(port, destination, segments_left, *further, hop_limit=61, **fields):
-    """As it goes on: with that destination in the list."""
+    """The packet after the proxy: with that destination in the list."""
     return forward(port, sent(port, packet(destination, hop_limit, segments_left, [OTHER, *further], OTHER, **fields)))
 
 
@@ -107,7 +107,7 @@ def add_cases(group):
 
 
 def add_learned(group):
-    """A dynamic proxy behind it learns the list as it goes on."""
+    """A dynamic proxy after it learns the changed list."""
     def carrier(destination, hop_limit, segments_left, last, **fields):
         srh = SRH(next_header=IPV6, segments_left=segments_left, segment_list=[last, SEGMENT_2, SID_AD, SID])
         return IPv6(src=HEADEND, dst=destination, hlim=hop_limit, nh=ROUTING, **fields) / srh

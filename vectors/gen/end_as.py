@@ -21,7 +21,7 @@ DRAFT6, DRAFT4 = "service-programming 6.1.1.3", "service-programming 6.1.1.2"
 NO_LINUX = skip("Linux has no SR proxies")
 SID6, SID4, TWO_WAYS = "fc0f::a6", "fc0f::a4", "fc0f::b"
 SOURCE = "fc00:beef::1"
-# What comes back goes on here.
+# Segments of returned packets.
 PATH = [SEGMENT_1, "fc0b::9"]
 NODE = node(
     routes=[
@@ -34,7 +34,7 @@ LAST = "2001:db8:b::9"
 
 
 def outer(sid, segments_left, hop_limit=64, next_header=IPV6, segments=None, **fields):
-    """Outer header and SRH, before what is carried."""
+    """Outer header and SRH of the payload."""
     segments = segments or [LAST, SEGMENT_1, sid]
     return IPv6(src=HEADEND, dst=sid, hlim=hop_limit, nh=ROUTING, tc=0xA0, fl=0x00777) / SRH(
         next_header=next_header, segments_left=segments_left, segment_list=segments, **fields

@@ -24,12 +24,12 @@ ENCAPS_RED = "8986 4.14"
 INSERT = "-"
 WHY = "seg6_do_srh_encap copies hop limit and flow label to the outer header and leaves the inner hop limit"
 NO_LINUX = skip("Linux has no End.B6.Encaps.Red (SEG6_LOCAL_ACTION_*)")
-# What the kernel would answer, at a SID that it does not have.
+# Drop reasons in place of ICMP errors, at a SID that the kernel lacks.
 OURS = {
     "hop_limit_exceeded": "hop_limit", "packet_too_big": "too_big", "route_miss": "no_route", "route_type": "no_route",
     "neighbor": "no_neighbor",
 }
-# The packet goes on behind eth2, every policy but one starts behind eth1.
+# The next segment is behind eth2. All policies but one start behind eth1.
 NEXT = "fc0b::7"
 MTU = 1400
 
@@ -61,7 +61,7 @@ def routes(action):
 
 def packet(destination, hop_limit, segments_left, segments, before=None, payload=None, next_header=UDP_PROTOCOL, ipv6=None,
            **fields):
-    """IPv6, what stands in front of the SRH (its protocol, the headers), SRH, payload."""
+    """IPv6, the headers in front of the SRH (with their protocol), SRH, payload."""
     header = SRH(next_header=next_header, segments_left=segments_left, segment_list=list(segments), **fields)
     header = header / (udp6(HEADEND, segments[0]) if payload is None else payload)
     first = ROUTING
@@ -90,7 +90,7 @@ class Binding:
         self.group, self.prefix, self.rfc = group, prefix, rfc
 
     def out(self, path, here, hop_limit, segments_left, segments, label=0, traffic_class=0, **fields):
-        """What leaves here, and what Linux makes of it."""
+        """The frames that Sidestep and Linux send."""
         raise NotImplementedError
 
     def forwarded(self, name, count=2, hop_limit=64, segments_left=1, segments=None, label=0, traffic_class=0, about="",
@@ -207,7 +207,7 @@ class Insert(Binding):
     """End.B6."""
 
     def out(self, path, here, hop_limit, segments_left, segments, label=0, traffic_class=0, **fields):
-        """The new SRH stands directly behind the IPv6 header and ends in this SID."""
+        """The new SRH follows the IPv6 header directly and ends in this SID."""
         arrived = packet(here, hop_limit, segments_left, segments, **fields)
         new = SRH(next_header=arrived.nh, segments_left=len(path), segment_list=[here] + path[::-1])
         ours = IPv6(src=HEADEND, dst=path[0], hlim=hop_limit - 1, nh=ROUTING, fl=label, tc=traffic_class) / new / arrived.payload

@@ -35,7 +35,7 @@ DIFFERS_PAD1 = "seg6_validate_srh reads a Length octet behind Pad1; RFC 8754 2.1
 
 
 def packet(destination, hop_limit, segments_left, segments, before=None, payload=None, next_header=UDP_PROTOCOL, **fields):
-    """IPv6, what stands in front of the SRH, SRH, payload."""
+    """IPv6, the headers in front of the SRH, SRH, payload."""
     header = SRH(next_header=next_header, segments_left=segments_left, segment_list=list(segments), **fields)
     header = header / (udp6(HEADEND, segments[0]) if payload is None else payload)
     first = ROUTING
@@ -46,18 +46,18 @@ def packet(destination, hop_limit, segments_left, segments, before=None, payload
 
 @dataclass
 class Advance:
-    """A behavior that goes on to the next segment."""
+    """A behavior that forwards to the next segment."""
 
     name: str
     words: str
     rfc: str
     egress: object
     in_linux: bool = True
-    # The packet that leaves, and what Linux makes of it, from (SID, hop limit, Segments Left, segments, fields).
+    # Frames of Sidestep and Linux, from (SID, hop limit, Segments Left, segments, fields).
     out: Callable = None
 
     def leaves(self, sid, hop_limit, segments_left, segments, **fields):
-        """(ours, Linux's or None where it is the same)."""
+        """(Sidestep's frame, Linux's or None if equal)."""
         if self.out:
             return self.out(sid, hop_limit, segments_left, segments, **fields)
         return packet(segments[segments_left - 1], hop_limit - 1, segments_left - 1, segments, **fields), None
@@ -80,7 +80,7 @@ def out_of_encaps(reduced):
 
 
 def out_of_insert(sid, hop_limit, segments_left, segments, **fields):
-    """End.B6: the new SRH stands directly behind the IPv6 header and ends in the SID."""
+    """End.B6: the new SRH follows the IPv6 header directly and ends in the SID."""
     arrived = packet(sid, hop_limit, segments_left, segments, **fields)
     new = SRH(next_header=arrived.nh, segments_left=len(POLICY), segment_list=[sid] + POLICY[::-1])
     return IPv6(src=HEADEND, dst=POLICY[0], hlim=hop_limit - 1, nh=ROUTING) / new / arrived.payload, None
@@ -155,7 +155,7 @@ SIDS = {row.name: f"fc0f::{0xE00 + number:x}" for number, row in enumerate(ADVAN
 
 
 def add_advance(group, row):
-    """One behavior that goes on."""
+    """One behavior that forwards to the next segment."""
     sid = SIDS[row.name]
 
     def forwarded(name, rfc, segments_left, segments, linux=None, counters=None, **fields):

@@ -143,7 +143,7 @@ def add_advance(group, endpoint):
 
 
 def add_refused(group, endpoint):
-    """Drops, and what is the kernel's."""
+    """Drops and punts."""
 
     def refused(name, rfc, packet, outcome, about="", counters=None):
         group.add(f"{endpoint.prefix}_{name}", rfc, ETH0, received(ETH0, packet), outcome, NO_LINUX, about, counters)
@@ -171,7 +171,7 @@ def add_refused(group, endpoint):
     refused("usd_of_a_wrong_inner_checksum", USD, outer(sid, IPV4) / inner4(64, chksum=0x1111), drop("inner_header"))
     refused("usd_with_ecn_ce_over_not_ect", "6040 4.2", outer(sid, IPV6, tc=CE) / inner6(64, tc=NOT_ECT), drop("ecn"))
     refused("usd_of_ipv4_with_ecn_ce_over_not_ect", "6040 4.2", outer(sid, IPV4, tc=CE) / inner4(64, tos=NOT_ECT), drop("ecn"))
-    # Linux does not have the SID: what it would answer is dropped here, and named.
+    # Linux lacks the SID: packets that need an ICMP error are dropped with a reason.
     refused("usd_with_inner_hop_limit_1", USD, outer(sid, IPV6) / inner6(1), drop("hop_limit"))
     refused("usd_of_ipv4_with_inner_ttl_1", USD, outer(sid, IPV4) / inner4(1), drop("hop_limit"))
     two = [SEGMENT_1, sid]

@@ -33,7 +33,7 @@ def ip6(hop_limit, next_header, destination=HOST_1, **fields):
 
 
 def add_ipv6(group):
-    """IPv6: what is changed, and what is not."""
+    """IPv6: changed and unchanged fields."""
     udp = udp6(HOST_0, HOST_1)
     group.add(
         "ipv6_udp_is_forwarded", [RFC8200], ETH0,
@@ -172,7 +172,7 @@ def add_extension_headers(group):
 
 
 def add_ipv4(group):
-    """IPv4: TTL, header checksum, and what is not changed."""
+    """IPv4: TTL, header checksum, unchanged fields."""
 
     def ip4(ttl, destination=HOST4_1, **fields):
         return ipv4(src=HOST4_0, dst=destination, ttl=ttl, **fields)
@@ -260,7 +260,7 @@ def checksum_edges(ip4):
     """Identifications for which the checksum sent is 0x0000, and the one received is 0xff00."""
     for name, ttl, wanted in (("ipv4_checksum_becomes_zero", 63, 0x0000), ("ipv4_checksum_update_carries", 64, 0xFF00)):
         without = int.from_bytes(bytes(ip4(ttl, id=0) / udp4())[10:12], "big")
-        # RFC 1071: the checksum is the complement of the sum, so the Identification adds what is missing.
+        # RFC 1071: the checksum is the complement of the sum, so the Identification adds the difference.
         identification = (without - wanted) % 0xFFFF
         assert int.from_bytes(bytes(ip4(ttl, id=identification) / udp4())[10:12], "big") == wanted
         yield name, identification

@@ -48,7 +48,7 @@ def add4(group, name, rfc, ours, source, linux=None):
 
 
 def flow_labels():
-    """`seg6_flowlabel` -1 and 1; 0 is what every other file has."""
+    """`seg6_flowlabel` -1 and 1; all other files have 0."""
     computed6, computed4 = label6(HOST_0, DESTINATION, UDP_PROTOCOL, PORTS), label4(HOST4_0, DESTINATION4, UDP_PROTOCOL, PORTS)
     zero = Group(
         "flow_label_zero", "seg6_flowlabel -1: the outer flow label is 0.",

@@ -148,7 +148,7 @@ def add_right(verify):
 
 
 def add_text(verify):
-    """What is in the text, and what is not."""
+    """Fields inside and outside the HMAC text."""
     end = SIDS["end"][0]
     segments = path(3, end)
     good = header(7, segments)
@@ -340,7 +340,7 @@ def prefix(number):
 
 
 class Sign:
-    """Adds routes with `hmac`, and what they make of a packet."""
+    """Adds routes with `hmac` and the resulting packets."""
 
     def __init__(self):
         self.routes, self.cases = [], []

@@ -1,4 +1,4 @@
-"""What senders are told: ICMP messages about packets that went no further (RFC 4443; RFC 8754, RFC 8986 4.1.1, RFC 9259)."""
+"""ICMP messages about dropped packets (RFC 4443, RFC 8754, RFC 8986 4.1.1, RFC 9259)."""
 
 from scapy.layers.inet import IP
 from scapy.layers.inet6 import IPv6
@@ -51,7 +51,7 @@ class Told:
         self.group, self.linux = group, linux
 
     def add(self, name, rfc, packet, reason, told, about="", trailer=b""):
-        """The packet is dropped, and its sender told so."""
+        """The packet is dropped with a message to its source."""
         self.group.add(
             f"icmp_{name}", rfc, ETH0, received(ETH0, Raw(bytes(packet) + trailer)), drop(reason), self.linux, about, answer=told,
         )
@@ -65,7 +65,7 @@ class Told:
         self.add(name, rfc, packet, reason, answer(HEADEND, error(4, 4, pointer, packet)), **more)
 
     def silence(self, name, packet, reason, rfc="4443 2.4", **more):
-        """Nobody is told."""
+        """No message is sent."""
         self.add(name, rfc, packet, reason, SILENCE, **more)
 
 

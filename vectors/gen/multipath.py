@@ -99,7 +99,7 @@ NOT_ASKED = skip("hop limits differ as in h_encaps, and which way Linux takes is
 
 
 def add(group, name, rfc, arrives, leaves, words, weights=(1, 1), linux=None):
-    """`leaves(port)`: the frame by that port. Linux takes one of the two by its own hash."""
+    """`leaves(port)`: the frame on that port. Linux selects one of the two by its own hash."""
     way = WAYS[chosen(words, weights)]
     ways = [forward(port, leaves(port)) for port in WAYS]
     group.add(name, rfc, ETH0, received(ETH0, arrives), forward(way, leaves(way)), linux or one_of(*ways))
@@ -150,7 +150,7 @@ def add_plain(group):
 
 
 def add_inside(group):
-    """Without a flow label outside, what is inside tells the flows apart."""
+    """Without an outer flow label, inner headers distinguish the flows."""
     outer = {"src": HEADEND, "dst": "fc0c::1"}
     host = "2001:db8:77::1"
     inner = addresses6(HOST_0, host)
@@ -178,7 +178,7 @@ def add_inside(group):
 
 
 def add_headends(group):
-    """The way of what was put on: by the outer header with its flow label."""
+    """Path of an encapsulated packet: by the outer header with its flow label."""
     for label in (5, 6, 7):
         packet = plain6("2001:db8:e5::1", label, udp(1000), 64)
         inner = plain6("2001:db8:e5::1", label, udp(1000), 63)
@@ -218,7 +218,7 @@ def add_headends(group):
 
 
 def add_endpoints(group):
-    """The way of what an endpoint behavior sends on."""
+    """Path of a packet that an endpoint behavior forwards."""
     for label in (1, 2, 3):
         for sid, name in (("fc0f::1", "end"), ("fc0f::2", "end_x")):
             segments = [sid, "fc0c::3"]

@@ -69,7 +69,7 @@ SEGMENT_2 = "fc0b::1"
 def node(
     routes=(), neighbors=(), rules=(), ports=PORTS, mtu=None, seg6_disabled=(), forwarding_off=(), settings=None, **more,
 ):
-    """A node file: the shared part and what the group adds. `settings`: more keys of a port, by its name."""
+    """A node file: the shared part and the additions of a group. `settings`: more keys of a port, by its name."""
     mtu = mtu or {}
     records = {}
     for port in ports:

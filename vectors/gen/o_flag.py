@@ -1,4 +1,4 @@
-"""The O-flag (RFC 9259 2.1.1): which SIDs copy a packet that has it, and that the packet goes on as if it had none."""
+"""The O-flag (RFC 9259 2.1.1): which SIDs copy a packet that has it. The packet itself is processed as without it."""
 
 from scapy.layers.inet6 import IPv6
 
@@ -105,7 +105,7 @@ def add_several(marked):
 
 
 def add_ends_here(marked):
-    """Copied before it is known that it does not go on."""
+    """Copied before the packet is dropped."""
     marked.add("at_end_that_drops_it", outer(END) / srh(0, [END, SEGMENT_1]) / inner(9), drop("segments_left_zero"), (END, 0))
     marked.add(
         "at_end_with_hop_limit_1", outer(END, 1) / srh(1, [SEGMENT_1, END]) / inner(9), kernel("hop_limit_exceeded"), (END, 1),

@@ -11,7 +11,7 @@ DX4 = "fc0f::4"
 DX4_LOOKUP = "fc0f::40"
 END = "fc0f::1"
 DX6 = "fc0f::6"
-# Behind eth0 by its route, and in the list of segments of a headend.
+# An address with a route to eth0, and a segment of a headend.
 STEERED = "198.18.0.1"
 RFC = "3704 2.2"
 

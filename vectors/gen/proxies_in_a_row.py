@@ -84,7 +84,7 @@ def add_services(group):
 
 
 def add_others(group):
-    """From a service to what is no service."""
+    """From a service to a plain destination."""
     path = [LAST, SEGMENT_1, END, FIRST]
     group.add(
         "end_ad_back_to_end", [f"{DYNAMIC} inbound S01-S05", LOCAL], ETH2, received(ETH2, inner6(62)),

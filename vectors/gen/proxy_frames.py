@@ -36,7 +36,7 @@ ARP_REQUEST = Ether(type=0x0806, src=CUSTOMER["src"], dst="ff:ff:ff:ff:ff:ff") /
 )
 TAGGED = Ether(type=0x8100, **CUSTOMER) / Dot1Q(vlan=42, prio=3, type=0x0800) / Raw(bytes(inner4(9)))
 LLC_FRAME = Dot3(**CUSTOMER) / LLC(dsap=0x42, ssap=0x42, ctrl=3) / Raw(pattern(35))
-# Each with the traffic class and flow label of what goes around it.
+# Frames with the traffic class and flow label of their outer header.
 KINDS = {
     "ipv6": (OF_IPV6, 0x28, 0x0BEEF),
     "ipv4": (OF_IPV4, 0x28, LABEL4),
@@ -130,7 +130,7 @@ def add_way_back(group):
 
 
 def add_by_ethernet_address(group):
-    """`nheth`: nobody is asked for the address of the service."""
+    """`nheth`: no neighbor discovery for the service."""
     chain = [LAST, SEGMENT_1, "fc0f::e6"]
     group.add(
         "end_ad_by_ethernet_address", [f"{DYNAMIC} S12-S17"], ETH0, received(ETH0, outer("fc0f::e6", 2, chain) / inner6(64)),

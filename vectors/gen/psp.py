@@ -142,7 +142,7 @@ def add_others(group):
 
 
 def add_without_kernel(group):
-    """End.T with PSP is a SID that the kernel does not have: what the kernel would answer is dropped, and named."""
+    """The kernel lacks End.T with PSP: packets that need an ICMP error are dropped with a reason."""
     sid = "fc0f::74"
 
     def packet(length, segment, hop_limit=64):

@@ -51,7 +51,7 @@ class Entry(Lengths):
         return str(ipaddress.IPv6Address(int(bits or "0", 2)))
 
     def at(self, csid, index, *following):
-        """An entry with this C-SID at that index, and what follows it."""
+        """An entry with this C-SID at that index and the following ones."""
         before = [0xF1 + number for number in range(self.room - 1 - index)]
         return self.entry(*before, csid, *following)
 
@@ -81,7 +81,7 @@ class Cases:
         self.group, self.prefix, self.lengths, self.egress, self.rfc, self.local = group, prefix, lengths, egress, rfc, local
 
     def forwarded(self, name, before, after, rfc=None, about="", egress=None, counters=None, trailer=b"", port=ETH0):
-        """One packet that goes on."""
+        """One packet that is forwarded."""
         egress = egress or self.egress
         self.group.add(
             f"{self.prefix}_{name}", rfc or self.rfc, port, received(port, bytes(before) + trailer),
@@ -89,7 +89,7 @@ class Cases:
         )
 
     def dropped(self, name, rfc, before, reason, about="", errors=None, port=ETH0):
-        """One packet that does not. `errors`: the C-SID whose route counts it."""
+        """One packet that is not forwarded. `errors`: the C-SID whose route counts it."""
         counters = {"route": self.lengths.prefix(errors), "packets": 0, "errors": 1} if errors else None
         self.group.add(f"{self.prefix}_{name}", rfc, port, received(port, before), drop(reason), NO_LINUX, about, counters)
 
@@ -143,7 +143,7 @@ def add_lengths(group):
 
 
 def add_walk(group):
-    """What leaves is what arrives next: ten C-SIDs in three entries, each an adjacency of this node."""
+    """Each frame sent is the next one received: ten C-SIDs in three entries, each an adjacency of this node."""
     csids = [ADJACENT, ADJACENT_2] * 5 + [ADJACENT]
     for lengths in (USUAL, SHORT):
         room = lengths.room
@@ -350,7 +350,7 @@ def add_behaviors(group):
 
 
 def add_end_b6(group):
-    """End.B6.Encaps and End.B6.Encaps.Red: the packet that goes on is inside the policy's headers."""
+    """End.B6.Encaps and End.B6.Encaps.Red: the forwarded packet is inside the policy's headers."""
     path = ["fc0a::1", "fc0b::2"]
     for name, csid, reduced, rfc in (("end_b6_encaps", 0xB6, False, RFC_B6), ("end_b6_encaps_red", 0xB7, True, RFC_B6_RED)):
         cases = Cases(group, f"replace_csid_{name}", rfc=rfc)

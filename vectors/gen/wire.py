@@ -42,7 +42,7 @@ class SRH(Packet):
     ]
 
     def post_build(self, header, payload):
-        """Hdr Ext Len and Last Entry as RFC 8754 has them, where the vector does not give its own."""
+        """Hdr Ext Len and Last Entry of RFC 8754, unless the vector sets others."""
         if self.hdr_ext_len is None:
             assert len(header) % 8 == 0, "the TLVs must fill up to 8 octets"
             header = header[:1] + bytes([len(header) // 8 - 1]) + header[2:]
@@ -144,7 +144,7 @@ def _sum16(data):
 
 
 def udp4(data=b"sidestep", source_port=4096, destination_port=53):
-    """UDP over IPv4; Scapy fills in the checksum when it stands behind an IP layer."""
+    """UDP over IPv4; Scapy computes the checksum after an IP layer."""
     return UDP(sport=source_port, dport=destination_port) / Raw(data)
 
 
