@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Writes the generated pages of docs/. With --check: writes nothing, fails if a page is not what would be written."""
+"""Writes the generated pages of docs/. With --check, only reports pages that are not current."""
 
 import argparse
 import difflib
@@ -14,7 +14,7 @@ from gen import Mistakes, conformance, reasons  # noqa: E402  (the path above mu
 
 
 def pages():
-    """Path and text of every page that is generated, wholly or between marks."""
+    """Path and text of every page that is generated, completely or between marks."""
     yield DOCS / "reference/conformance.md", conformance.page()
     yield DOCS / "reference/reasons.md", reasons.put_table((DOCS / "reference/reasons.md").read_text(encoding="utf-8"))
 

@@ -1,4 +1,4 @@
-"""What writes the generated pages of docs/."""
+"""Generators of the pages of docs/."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Mistakes(Exception):
-    """What is wrong in the hand-written parts, one line each in `args`."""
+    """Mistakes in the hand-written parts, one line each in `args`."""
 
 
 def cell(text):

@@ -1,4 +1,4 @@
-"""The table of reasons in docs/reference/reasons.md: from datapath/reason.h, and reasons.yaml for what to make of each."""
+"""Writes the table of docs/reference/reasons.md from datapath/reason.h and docs/reasons.yaml."""
 
 import re
 
@@ -19,7 +19,7 @@ def read():
 
 
 def put_table(page):
-    """The page with its table as it has to be."""
+    """The page with its current table."""
     reasons = read()
     advice = yaml.safe_load((ROOT / "docs" / "reasons.yaml").read_text(encoding="utf-8"))
     names = {name for _, name, _, _ in reasons}

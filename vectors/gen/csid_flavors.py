@@ -13,7 +13,7 @@ FLAVOR = f"next-csid {USUAL.words}"
 
 def add_psp(group):
     """PSP with NEXT-C-SID: when Segments Left becomes 0, not within a container."""
-    why = "end_next_csid_core goes on with input_action_end_core, which knows no PSP"
+    why = "end_next_csid_core calls input_action_end_core, which does not implement PSP"
     sid = USUAL.container(LOCAL)
     udp = udp6(HEADEND, SEGMENT_1)
     path = [SEGMENT_1, sid]

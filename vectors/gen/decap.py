@@ -14,7 +14,7 @@ from .wire import (
 )
 
 UNCHECKED = "seg6_local.c hands the inner packet to the forwarding path without the checks of ip6_rcv and ip_rcv"
-FALLS_THROUGH = "where the table of a VRF device has no route, Linux goes on with the rules behind it (l3mdev)"
+FALLS_THROUGH = "if the table of a VRF device has no route, Linux continues with the following rules (l3mdev)"
 
 
 def outer(sid, next_header=ROUTING, hop_limit=64, **fields):
@@ -124,7 +124,7 @@ def add_shared(group, decap):
             decap.refusal("hop_limit_exceeded", "hop_limit"))
     passed_over = None if decap.in_kernel else differs(
         forward(decap.egress, sent(decap.egress, decap.inner(63))),
-        "decap_and_validate passes over a Fragment header (ipv6_find_hdr) and decapsulates what a first fragment has",
+        "decap_and_validate skips a Fragment header (ipv6_find_hdr) and decapsulates the first fragment",
     )
     refused("of_the_first_fragment_of_the_outer_packet", "8200 4.5",
             outer(decap.sid, FRAGMENT) / fragment_header(decap.family, 0, True) / decap.inner(64), decap.refusal("fragment", "kernel_only"),
@@ -261,7 +261,7 @@ def end_dx4():
         "end_dx4_to_a_next_hop_on_the_link", "8986 4.5", ETH0,
         received(ETH0, outer("fc0f::d42", IPV4) / inner4(64)),
         forward(ETH2, sent(ETH2, inner4(63))),
-        linux=differs("drop", "Linux asks by ARP for the inner destination instead of nh4 where nh4 is on the link (rt_nexthop)"),
+        linux=differs("drop", "Linux resolves the inner destination by ARP instead of nh4 if nh4 is on the link (rt_nexthop)"),
     )
     for name, egress, destination in (
         ("end_dx4_with_nh4_unspecified_looks_up", ETH1, HOST4_1),

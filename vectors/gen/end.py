@@ -131,11 +131,11 @@ def add_fields(group):
     kept("end_keeps_an_unknown_tlv_that_may_change_en_route", "8754 2.1", tlvs=tlv(0xFC, b"sixoct"))
     kept("end_keeps_several_tlvs", "8754 2.1", tlvs=tlv(0x7C, b"abc") + tlv(0x7D, b"") + padn(7))
     kept("end_keeps_a_tlv_of_250_octets", "8754 2.1", tlvs=tlv(0x7C, pattern(246)))
-    why = "seg6_validate_srh reads a Length octet behind Pad1; RFC 8754 2.1.1.1: Pad1 has none"
+    why = "seg6_validate_srh reads a Length octet after Pad1; RFC 8754 2.1.1.1: Pad1 has none"
     kept("end_keeps_pad1_before_an_unknown_tlv", "8754 2.1.1.1", tlvs=PAD1 + tlv(0x7C, b"abcde"), linux=differs("drop", why))
     kept("end_keeps_pad1_at_the_end", "8754 2.1.1.1", tlvs=padn(5) + PAD1, linux=differs("drop", why))
     kept("end_keeps_a_ninth_tlv_that_runs_past_the_end", "8754 2.1", tlvs=8 * tlv(0x7C, b"") + tlv(0x7D, b"sixoct")[:1] + b"\xff" + bytes(6),
-         linux=differs("drop", "seg6_validate_srh follows every TLV; here only the first eight of them are looked at"))
+         linux=differs("drop", "seg6_validate_srh follows every TLV; Sidestep checks the first eight"))
     kept("end_with_the_hmac_flag", "8754 2.1.2", flags=0x08)
     kept("end_with_an_hmac_tlv_without_the_flag", "8754 2.1.2", tlvs=hmac_tlv(7))
     kept("end_carries_tcp", "8986 4.1", tcp6(HEADEND, SEGMENT_1, pattern(300)), TCP_PROTOCOL)

@@ -30,8 +30,8 @@ TLVS = {
 }
 POLICY = ["fc0a::1", "fc0b::2"]
 # Linux takes an SRH that it refuses for none, and decapsulates.
-UNSEEN = "decap_and_validate takes an SRH that seg6_get_srh refuses for no SRH at all and decapsulates"
-DIFFERS_PAD1 = "seg6_validate_srh reads a Length octet behind Pad1; RFC 8754 2.1.1.1: Pad1 has none"
+UNSEEN = "decap_and_validate treats an SRH that seg6_get_srh refuses as absent and decapsulates"
+DIFFERS_PAD1 = "seg6_validate_srh reads a Length octet after Pad1; RFC 8754 2.1.1.1: Pad1 has none"
 
 
 def packet(destination, hop_limit, segments_left, segments, before=None, payload=None, next_header=UDP_PROTOCOL, **fields):

@@ -146,7 +146,7 @@ def add_decapsulation(group):
         received(ETH0, packet("fc0f::d6", 64, 0, ["fc0f::d6"], IPV6, inner6(64, destination))),
         forward(ETH2, sent(ETH2, encapsulated(64, inner6(63, destination)))),
         linux=differs(forward(ETH2, sent(ETH2, encapsulated(63, inner6(64, destination)))),
-                      "seg6_do_srh_encap copies the inner hop limit to the outer header and leaves the inner one"),
+                      "seg6_do_srh_encap copies the inner hop limit to the outer header and does not change the inner one"),
         about="The decapsulated packet is steered into another policy; its hop limit falls once.",
     )
     path = [destination, "fc0f::1"]
@@ -155,7 +155,7 @@ def add_decapsulation(group):
         received(ETH0, packet("fc0f::1", 64, 1, path, fl=0x777)),
         forward(ETH2, sent(ETH2, encapsulated(64, packet(destination, 63, 0, path, fl=0x777)))),
         linux=differs(forward(ETH2, sent(ETH2, encapsulated(63, packet(destination, 64, 0, path, fl=0x777)))),
-                      "seg6_do_srh_encap copies the inner hop limit to the outer header and leaves the inner one"),
+                      "seg6_do_srh_encap copies the inner hop limit to the outer header and does not change the inner one"),
     )
     for name, destination, segments in (
         ("h_insert", "2001:db8:c2::1", ["fc0b::1"]), ("h_insert_of_sixteen_segments", "2001:db8:c3::1", SIXTEEN),

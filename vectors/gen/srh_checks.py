@@ -67,7 +67,7 @@ def add_end(group):
 
 def add_decapsulation(group):
     """At End.DT6."""
-    why = "decap_and_validate takes an SRH that seg6_get_srh refuses for no SRH at all and decapsulates"
+    why = "decap_and_validate treats an SRH that seg6_get_srh refuses as absent and decapsulates"
 
     def inner(hop_limit):
         return IPv6(src=HOST_0, dst=HOST_1, hlim=hop_limit, nh=UDP_PROTOCOL) / udp6(HOST_0, HOST_1)
