@@ -82,6 +82,20 @@
 /* Bytes of the longest padded text: four blocks of 64 bytes. */
 #define SIDESTEP_HMAC_TEXT_MAX 256
 
+/*
+ * Indices into the tables; 0 means none. In C they are numbers. In Rust each one is a type of its
+ * own, so that the compiler finds an index in the wrong place.
+ */
+typedef __u32 sidestep_route_id;      /* route record */
+typedef __u32 sidestep_group_id;      /* group */
+typedef __u32 sidestep_adjacency_id;  /* adjacency */
+typedef __u32 sidestep_policy_id;     /* policy record */
+typedef __u32 sidestep_view_id;       /* view of the prefix table */
+typedef __u32 sidestep_counter_id;    /* slot in the route counters */
+typedef __u32 sidestep_header_set_id; /* headers that END_AD learned */
+typedef __u32 sidestep_key_slot;      /* HMAC key; not its HMAC Key ID */
+typedef __u32 sidestep_flow_table_id; /* table of flows */
+
 /* Bit in the key of a VLAN table: the tag is present. */
 #define SIDESTEP_VLAN_KEY_PRESENT 0x1000u
 
@@ -102,21 +116,22 @@
 struct sidestep_port {
 	__u32 ifindex;          /* 0: unused record */
 	__u32 flags;            /* SIDESTEP_PORT_* */
-	__u32 view6;            /* FIB view of its IPv6 rules */
-	__u32 view4;            /* FIB view of its IPv4 rules */
+	sidestep_view_id view6; /* FIB view of its IPv6 rules */
+	sidestep_view_id view4; /* FIB view of its IPv4 rules */
 	__u8 mac[6];            /* frames to another address are punted */
 	__u16 reserved;         /* 0 */
-	__u32 return6, return4; /* return path of an SR proxy: index of the route; 0: no service */
+	/* Return path of an SR proxy: index of the route; 0: no service. */
+	sidestep_route_id return6, return4;
 	/* FIB views of the port's local addresses, if it has a service */
-	__u32 local_addrs6, local_addrs4;
+	sidestep_view_id local_addrs6, local_addrs4;
 	/* return path for Ethernet frames; return6 and return4 are 0 then */
-	__u32 return_l2;
+	sidestep_route_id return_l2;
 	/*
 	 * FIB view of the SIDs that this port must not reach (RFC 8754 5.1); 0: inside the domain
 	 */
-	__u32 domain;
+	sidestep_view_id domain;
 	/* FIB view of HMAC Key IDs, in the first 4 bytes of an address; 0: no key */
-	__u32 hmac_keys;
+	sidestep_view_id hmac_keys;
 	__u8 spare[12]; /* 0 */
 };
 
@@ -174,21 +189,22 @@ enum sidestep_action {
 
 /* Route record: the result of a FIB lookup. Index 0 is unused and means "no route". */
 struct sidestep_route {
-	__u8 action;        /* enum sidestep_action */
-	__u8 flags;         /* SIDESTEP_ROUTE_* */
-	__u8 reason;        /* enum sidestep_reason, of PUNT and DROP */
-	__u8 reserved;      /* 0 */
-	__u32 counter;      /* slot in the route counters; 0: none, or the slot of the GROUP */
-	__u32 adjacency;    /* index, 0: none */
-	__u32 view6;        /* FIB view, 0: none */
-	__u32 view4;        /* FIB view, 0: none */
+	__u8 action;   /* enum sidestep_action */
+	__u8 flags;    /* SIDESTEP_ROUTE_* */
+	__u8 reason;   /* enum sidestep_reason, of PUNT and DROP */
+	__u8 reserved; /* 0 */
+	/* Slot in the route counters; 0: none, or the slot of the GROUP. */
+	sidestep_counter_id counter;
+	sidestep_adjacency_id adjacency; /* index, 0: none */
+	sidestep_view_id view6;          /* FIB view, 0: none */
+	sidestep_view_id view4;          /* FIB view, 0: none */
 	__u32 policy;       /* index; 0: none. END_AD, RETURN_AD: learned headers. HMAC_KEY: key */
 	__u8 block_bits;    /* *_CSID: Locator-Block length, a multiple of 8 */
 	__u8 function_bits; /* *_CSID: C-SID length, a multiple of 8; REPLACE_CSID: 16 or 32 */
 	__u8 inner;         /* END_AS, END_AD: Next Header of the service's packets: 4, 41, 143 */
 	__u8 spare;         /* 0 */
 	/* of GROUP; of END_X, END_DX4 and END_DX6 with several next hops (.adjacency is 0 then) */
-	__u32 group;
+	sidestep_group_id group;
 };
 
 /*
@@ -201,7 +217,8 @@ struct sidestep_group {
 	__u32 slots; /* in use: 1 to SIDESTEP_GROUP_SLOTS */
 	/* of the hash; differs between routers, so that two in a row do not choose alike */
 	__u32 seed;
-	__u32 routes[SIDESTEP_GROUP_SLOTS]; /* indices; only a DSCP slot may hold a GROUP */
+	sidestep_route_id
+		routes[SIDESTEP_GROUP_SLOTS]; /* indices; only a DSCP slot may hold a GROUP */
 };
 
 /* adjacency.flags */
@@ -230,7 +247,7 @@ struct sidestep_resolve_request {
 	/*
 	 * FIB view of the lookup; 0: unused. The packet path writes it last, the daemon clears it.
 	 */
-	__u32 view;
+	sidestep_view_id view;
 	__u32 reserved;   /* 0 */
 	__u8 address[16]; /* network order; IPv4 in the first four bytes */
 };
@@ -261,12 +278,12 @@ enum sidestep_flow_label {
 struct sidestep_policy {
 	/* bytes of .header: 40, 40 + 8 + 16n, or 8 + 16n for INSERT; 40 more with an HMAC TLV */
 	__u16 length;
-	__u8 kind;       /* enum sidestep_policy_kind */
-	__u8 flow_label; /* enum sidestep_flow_label */
-	__u32 adjacency; /* of the first segment; 0: look it up in .view */
-	__u32 view;      /* FIB view of the first segment; 0: that of the port */
+	__u8 kind;                       /* enum sidestep_policy_kind */
+	__u8 flow_label;                 /* enum sidestep_flow_label */
+	sidestep_adjacency_id adjacency; /* of the first segment; 0: look it up in .view */
+	sidestep_view_id view;           /* FIB view of the first segment; 0: that of the port */
 	/* key of the HMAC TLV: it has signed .header or, for INSERT, signs the packet; 0: none */
-	__u32 hmac_key;
+	sidestep_key_slot hmac_key;
 	__u8 first[16];                   /* first segment: the new destination address */
 	__u8 header[SIDESTEP_HEADER_MAX]; /* network order, as on the wire */
 };
@@ -327,8 +344,8 @@ struct sidestep_learned {
 	 * this record
 	 */
 	__u32 flows;
-	__u32 table; /* flow table, 1 to SIDESTEP_FLOW_TABLES */
-	__u64 seed;  /* of the flow hash; secret, so that senders cannot choose colliding flows */
+	sidestep_flow_table_id table; /* flow table, 1 to SIDESTEP_FLOW_TABLES */
+	__u64 seed; /* of the flow hash; secret, so that senders cannot choose colliding flows */
 	/* counts the changes; 0: nothing learned yet. Written last (table/learned.h) */
 	__u64 version;
 	/* of the last change, or of a flow's last packet, in nanoseconds (monotonic) */

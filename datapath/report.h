@@ -38,10 +38,11 @@ struct sidestep_report {
 	 * field in error.
 	 */
 	__u32 value;
-	__u32 proto;  /* type of the header that was processed last */
-	__u32 view;   /* FIB view of the last lookup, for a packet from an encapsulation; else 0 */
-	__u32 length; /* bytes of the packet */
-	__u32 bytes;  /* valid bytes of .packet */
+	__u32 proto; /* type of the header that was processed last */
+	/* FIB view of the last lookup, for a packet from an encapsulation; else 0. */
+	sidestep_view_id view;
+	__u32 length;                       /* bytes of the packet */
+	__u32 bytes;                        /* valid bytes of .packet */
 	__u8 destination[16];               /* key of the last lookup, the SID, in network order */
 	__u8 packet[SIDESTEP_REPORT_BYTES]; /* the first .bytes are valid */
 };

@@ -77,12 +77,33 @@ fn generate_abi(source: &Path, out: &Path) {
         .derive_default(true)
         .derive_eq(true)
         .derive_ord(true)
+        .derive_hash(true)
+        .new_type_alias(INDEX_TYPES)
+        .parse_callbacks(Box::new(IndexNames))
         .layout_tests(true)
         .no_debug("sidestep_hmac_.*")
         .generate()
         .expect("datapath/abi.h is valid C (libclang is needed: ./dev setup)")
         .write_to_file(out.join("abi.rs"))
         .expect("OUT_DIR is writable");
+}
+
+/// Typedefs of indices, by their Rust names. They become newtypes.
+const INDEX_TYPES: &str = "[A-Z][A-Za-z]*(Id|Slot)";
+
+/// Names the index types as Rust does: `sidestep_route_id` becomes `RouteId`.
+#[derive(Debug)]
+struct IndexNames;
+
+impl bindgen::callbacks::ParseCallbacks for IndexNames {
+    fn item_name(&self, item: bindgen::callbacks::ItemInfo<'_>) -> Option<String> {
+        let name = item.name.strip_prefix("sidestep_")?;
+        if !name.ends_with("_id") && !name.ends_with("_slot") {
+            return None;
+        }
+        let capitalize = |word: &str| word[..1].to_uppercase() + &word[1..];
+        Some(name.split('_').map(capitalize).collect())
+    }
 }
 
 /// Generates the Rust side of `native.h` and `table/fib6.h`.

@@ -103,10 +103,10 @@ impl Bench {
         }
         self.released = Instant::now();
         if !self.releasing {
-            self.kernel.begin_tidy()?;
+            self.kernel.begin_reclaim()?;
             self.compiler.begin_release();
             self.releasing = true;
-        } else if self.kernel.end_tidy()?.is_some() {
+        } else if self.kernel.end_reclaim()?.is_some() {
             self.compiler.end_release();
             self.releasing = false;
         }

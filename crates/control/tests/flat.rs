@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sidestep_control::compile::{Compiled, Compiler};
-use sidestep_datapath::{Delta, Limits};
+use sidestep_datapath::{Delta, Limits, TableIndex};
 use sidestep_fib::{Fib, Heap};
 use sidestep_model::config::File;
 use sidestep_model::grammar::{Context, route};
@@ -166,8 +166,8 @@ impl Tables {
     fn apply(&mut self, delta: &Delta) {
         for (key, _, after) in delta.fib.iter() {
             let done = match after {
-                Some(route) => self.fib.insert(key.view, (*key).into(), *route),
-                None => self.fib.remove(key.view, (*key).into()),
+                Some(route) => self.fib.insert(key.view.0, (*key).into(), route.0),
+                None => self.fib.remove(key.view.0, (*key).into()),
             };
             done.expect("there is room");
         }
@@ -185,7 +185,9 @@ impl Tables {
         self.release();
         let usage = self.fib.usage();
         let (image, index) = (&self.compiled.image, &self.compiled.index);
-        let last = |keys: Option<&u32>| keys.copied().unwrap_or(0);
+        fn last<I: TableIndex>(index: Option<&I>) -> u32 {
+            index.map_or(0, |index| (*index).into())
+        }
         Held {
             lines: usage.used,
             edges: usage.edges,

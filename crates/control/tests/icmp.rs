@@ -7,8 +7,8 @@ use sidestep_control::compile::PolicyInfo;
 use sidestep_control::icmp::Kind;
 use sidestep_control::icmp::answer::answer;
 use sidestep_control::icmp::relay::relay;
-use sidestep_datapath::Report;
 use sidestep_datapath::abi::REASONS;
+use sidestep_datapath::{Report, ViewId};
 use sidestep_model::behavior::{EncapMode, Seg6Encap};
 use sidestep_testkit::random::Random;
 
@@ -72,7 +72,7 @@ fn reports(packet: &[u8], value: u32, proto: u8) -> impl Iterator<Item = Report>
         reason,
         value,
         proto,
-        view: 0,
+        view: ViewId(0),
         destination: address("fc0f::1"),
         length: packet.len() as u32,
         packet: packet.to_vec(),

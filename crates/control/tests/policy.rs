@@ -10,7 +10,7 @@ use sidestep_control::compile::Compiler;
 use sidestep_datapath::abi::{
     SIDESTEP_ROUTE_BY_DSCP, SIDESTEP_ROUTE_FORWARD, SIDESTEP_ROUTE_GROUP,
 };
-use sidestep_datapath::{Limits, Native, Verdict};
+use sidestep_datapath::{CounterId, Limits, Native, Verdict};
 use sidestep_model::config::File;
 use sidestep_model::node::Node;
 use sidestep_testkit::differential::headers::bare_ipv6;
@@ -94,7 +94,7 @@ fn a_next_hop_that_a_list_shares_with_a_route_has_the_name_of_the_route() {
     ));
     let routes = compiled.image.routes.iter();
     let plain = routes.filter(|(_, record)| {
-        u32::from(record.action) == SIDESTEP_ROUTE_FORWARD && record.counter == 0
+        u32::from(record.action) == SIDESTEP_ROUTE_FORWARD && record.counter == CounterId(0)
     });
     let named: Vec<bool> = plain
         .map(|(index, _)| compiled.index.routes[index].route.is_some())

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use sidestep_control::compile::Compiler;
-use sidestep_datapath::{Image, Limits};
+use sidestep_datapath::{Image, Limits, RouteId};
 use sidestep_model::config::File;
 use sidestep_model::node::{IfIndex, Node};
 use sidestep_model::route::Encap;
@@ -55,7 +55,7 @@ fn on_down_holds_and_the_way_back_stays_where_the_interface_to_the_service_has_g
             let mut node = node(proxy, on_down);
             let back = |image: &Image| {
                 let port = &image.ports[&BACK.0];
-                [port.return6, port.return4, port.return_l2].map(|back| back != 0)
+                [port.return6, port.return4, port.return_l2].map(|back| back != RouteId(0))
             };
             let with = compile(&node);
             assert!(!has(&with, action, reason), "{proxy}");

@@ -11,7 +11,10 @@ use sidestep_datapath::abi::{
     SIDESTEP_ROUTE_BY_DSCP, SIDESTEP_ROUTE_GROUP, SIDESTEP_ROUTE_SOURCE, sidestep_policy,
     sidestep_route,
 };
-use sidestep_datapath::{Delta, FibKey, Image, Limits, Native, Verdict};
+use sidestep_datapath::{
+    AdjacencyId, CounterId, Delta, FibKey, GroupId, Image, Limits, Native, PolicyId, RouteId,
+    TableIndex, Verdict, ViewId,
+};
 use sidestep_model::config::File;
 use sidestep_model::grammar::{Context, route};
 use sidestep_model::node::{IfIndex, Mac, Neighbor, Node};
@@ -208,19 +211,20 @@ fn ports(node: &Node) -> BTreeSet<IfIndex> {
     node.links.keys().copied().collect()
 }
 
-/// Walks two compilations at once: what has one index in one has one index in the other.
+/// Walks two compilations at once: each index of one corresponds to one index of the other.
 struct Walk<'a> {
     left: &'a Compiled,
     right: &'a Compiled,
     /// Every route has its counters. Else it depends on the past which routes have some, and which share a record.
     counted: bool,
     pairs: BTreeMap<(&'static str, u32), u32>,
-    views: VecDeque<(u32, u32)>,
+    views: VecDeque<(ViewId, ViewId)>,
 }
 
 impl Walk<'_> {
     /// Whether it is the first time that these two are met.
-    fn pair(&mut self, table: &'static str, left: u32, right: u32) -> bool {
+    fn pair<I: TableIndex>(&mut self, table: &'static str, left: I, right: I) -> bool {
+        let (left, right): (u32, u32) = (left.into(), right.into());
         assert_eq!(left == 0, right == 0, "{table} {left} and {right}");
         let known = self.pairs.insert((table, left), right);
         if self.counted || !["route", "group"].contains(&table) {
@@ -229,7 +233,7 @@ impl Walk<'_> {
         known != Some(right) && left != 0
     }
 
-    fn view(&mut self, left: u32, right: u32) {
+    fn view(&mut self, left: ViewId, right: ViewId) {
         if self.pair("view", left, right) {
             let views = |it: &Compiled, view| it.index.views.get(&view).cloned();
             assert_eq!(views(self.left, left), views(self.right, right));
@@ -237,7 +241,7 @@ impl Walk<'_> {
         }
     }
 
-    fn adjacency(&mut self, left: u32, right: u32) {
+    fn adjacency(&mut self, left: AdjacencyId, right: AdjacencyId) {
         if self.pair("adjacency", left, right) {
             let (a, b) = (self.left, self.right);
             assert_eq!(a.image.adjacencies[&left], b.image.adjacencies[&right]);
@@ -245,7 +249,7 @@ impl Walk<'_> {
         }
     }
 
-    fn policy(&mut self, left: u32, right: u32) {
+    fn policy(&mut self, left: PolicyId, right: PolicyId) {
         if !self.pair("policy", left, right) {
             return;
         }
@@ -255,14 +259,14 @@ impl Walk<'_> {
         self.adjacency(a.adjacency, b.adjacency);
         self.view(a.view, b.view);
         let bare = |policy| sidestep_policy {
-            adjacency: 0,
-            view: 0,
+            adjacency: AdjacencyId::NONE,
+            view: ViewId::NONE,
             ..policy
         };
         assert_eq!(bare(a), bare(b));
     }
 
-    fn group(&mut self, left: u32, right: u32) {
+    fn group(&mut self, left: GroupId, right: GroupId) {
         if !self.pair("group", left, right) {
             return;
         }
@@ -274,7 +278,7 @@ impl Walk<'_> {
         }
     }
 
-    fn route(&mut self, left: u32, right: u32) {
+    fn route(&mut self, left: RouteId, right: RouteId) {
         if !self.pair("route", left, right) {
             return;
         }
@@ -288,24 +292,24 @@ impl Walk<'_> {
         }
         if self.counted {
             self.pair("counter", a.counter, b.counter);
-            if a.counter != 0 {
+            if a.counter.is_some() {
                 assert_eq!(info_a.route, info_b.route);
                 assert_eq!(info_a.neighbor, info_b.neighbor);
                 assert_eq!(info_a.next_hop, info_b.next_hop);
             }
         }
         self.adjacency(a.adjacency, b.adjacency);
-        self.policy(a.policy, b.policy);
+        self.policy(a.policy_id(), b.policy_id());
         self.group(a.group, b.group);
         self.view(a.view6, b.view6);
         self.view(a.view4, b.view4);
         let bare = |route| sidestep_route {
-            counter: 0,
-            adjacency: 0,
+            counter: CounterId::NONE,
+            adjacency: AdjacencyId::NONE,
             policy: 0,
-            group: 0,
-            view6: 0,
-            view4: 0,
+            group: GroupId::NONE,
+            view6: ViewId::NONE,
+            view4: ViewId::NONE,
             ..route
         };
         assert_eq!(bare(a), bare(b));
@@ -323,13 +327,21 @@ impl Walk<'_> {
             self.view(left.view4, right.view4);
         }
         while let Some((left, right)) = self.views.pop_front() {
-            let prefixes = |image: &Image, view: u32| -> Vec<(FibKey, u32)> {
+            let prefixes = |image: &Image, view: ViewId| -> Vec<(FibKey, RouteId)> {
                 let of_view = image.fib.iter().filter(|(key, _)| key.view == view);
-                let bare = of_view.map(|(key, route)| (FibKey { view: 0, ..*key }, *route));
+                let bare = of_view.map(|(key, route)| {
+                    (
+                        FibKey {
+                            view: ViewId::NONE,
+                            ..*key
+                        },
+                        *route,
+                    )
+                });
                 bare.collect()
             };
             let (left, right) = (prefixes(a, left), prefixes(b, right));
-            let keys = |it: &[(FibKey, u32)]| it.iter().map(|it| it.0).collect::<Vec<_>>();
+            let keys = |it: &[(FibKey, RouteId)]| it.iter().map(|it| it.0).collect::<Vec<_>>();
             assert_eq!(keys(&left), keys(&right));
             for ((_, left), (_, right)) in left.into_iter().zip(right) {
                 self.route(left, right);

@@ -10,7 +10,7 @@ use sidestep_control::compile::Counted;
 use sidestep_control::icmp::answer::answer;
 use sidestep_datapath::abi::{SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_HEAD};
 use sidestep_datapath::kernel::{Head, ReportRate, Sampling, Target, TraceFilter};
-use sidestep_datapath::{Copied, Image, Native, Report, Verdict};
+use sidestep_datapath::{Copied, CounterId, Image, Native, Report, Verdict, ViewId};
 use sidestep_model::config;
 use sidestep_model::node::Node;
 use sidestep_testkit::capability::root_or_skip;
@@ -72,7 +72,7 @@ fn judge_answer(case: &Case, report: Option<&Report>) -> usize {
             .starts_with(&report.packet)
     };
     if let Some(report) = report.filter(is_around) {
-        assert_eq!(report.view, 0, "{}", case.name);
+        assert_eq!(report.view, ViewId(0), "{}", case.name);
     }
     let found = report.and_then(answer);
     let found = found.map_or(Answer::Silence, |message| Answer::Message {
@@ -149,7 +149,7 @@ fn every_vector_holds_on_the_native_target() {
             let slots = compiled.index.counters.iter().filter(|(of, _)| {
                 matches!(of, Counted::Route(key) | Counted::List(key, _) if key.prefix.to_string() == prefix)
             });
-            let slots: Vec<u32> = slots.map(|(_, slot)| *slot).collect();
+            let slots: Vec<CounterId> = slots.map(|(_, slot)| *slot).collect();
             assert!(!slots.is_empty(), "{}: no route {prefix}", case.name);
             let counters = || slots.iter().map(|slot| native.route_counters(*slot));
             let packets: u64 = counters().map(|it| it.packets).sum();

@@ -19,6 +19,109 @@ mod generated {
 
 include!(concat!(env!("OUT_DIR"), "/reasons.rs"));
 
+/// Index into one of the tables. Index 0 means "none".
+pub trait TableIndex: Copy + Ord + Into<u32> + From<u32> {}
+
+macro_rules! table_index {
+    ($($name:ident)*) => {$(
+        impl $name {
+            /// The index that means "none".
+            pub const NONE: Self = Self(0);
+
+            /// Whether this is index 0, which means "none".
+            pub fn is_none(self) -> bool {
+                self == Self::NONE
+            }
+
+            /// Whether this is an index other than 0.
+            pub fn is_some(self) -> bool {
+                self != Self::NONE
+            }
+        }
+
+        impl TableIndex for $name {}
+
+        impl From<u32> for $name {
+            fn from(index: u32) -> Self {
+                Self(index)
+            }
+        }
+
+        impl From<$name> for u32 {
+            fn from(index: $name) -> Self {
+                index.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    )*};
+}
+
+table_index!(
+    RouteId GroupId AdjacencyId PolicyId ViewId CounterId HeaderSetId KeySlot FlowTableId
+);
+
+impl sidestep_port {
+    /// Returns the views that packets of this port are looked up in; some may be `NONE`.
+    pub fn views(&self) -> [ViewId; 6] {
+        [
+            self.view6,
+            self.view4,
+            self.local_addrs6,
+            self.local_addrs4,
+            self.domain,
+            self.hmac_keys,
+        ]
+    }
+}
+
+impl sidestep_policy {
+    /// Returns the view of the first segment, which may be `NONE`.
+    pub fn views(&self) -> [ViewId; 1] {
+        [self.view]
+    }
+}
+
+impl sidestep_route {
+    /// Returns the views that the behavior looks packets up in; some may be `NONE`.
+    pub fn views(&self) -> [ViewId; 2] {
+        [self.view6, self.view4]
+    }
+}
+
+/// The field `policy` holds another index for some actions.
+impl sidestep_route {
+    /// Returns the policy record of a headend or of a binding SID.
+    pub fn policy_id(&self) -> PolicyId {
+        match u32::from(self.action) {
+            SIDESTEP_ROUTE_END_AD | SIDESTEP_ROUTE_RETURN_AD | SIDESTEP_ROUTE_HMAC_KEY => {
+                PolicyId::NONE
+            }
+            _ => PolicyId(self.policy),
+        }
+    }
+
+    /// Returns the header set of End.AD.
+    pub fn header_set(&self) -> HeaderSetId {
+        match u32::from(self.action) {
+            SIDESTEP_ROUTE_END_AD | SIDESTEP_ROUTE_RETURN_AD => HeaderSetId(self.policy),
+            _ => HeaderSetId::NONE,
+        }
+    }
+
+    /// Returns the slot of the HMAC key that the route of an HMAC Key ID names.
+    pub fn key_slot(&self) -> KeySlot {
+        match u32::from(self.action) {
+            SIDESTEP_ROUTE_HMAC_KEY => KeySlot(self.policy),
+            _ => KeySlot::NONE,
+        }
+    }
+}
+
 /// Omits the hash states: anyone who reads them can sign.
 impl fmt::Debug for sidestep_hmac_key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,17 +1,18 @@
-//! What changes between two images: what the compiler says of a change, and what is written of it.
+//! Changes between two images. The compiler reports them, and [`crate::Kernel`] publishes them.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use crate::abi::{
-    sidestep_adjacency, sidestep_group, sidestep_hmac_key, sidestep_learned, sidestep_policy,
-    sidestep_port, sidestep_route,
+    AdjacencyId, GroupId, HeaderSetId, KeySlot, PolicyId, RouteId, sidestep_adjacency,
+    sidestep_group, sidestep_hmac_key, sidestep_learned, sidestep_policy, sidestep_port,
+    sidestep_route,
 };
+use crate::image::{FibKey, Image, record_tables};
 
-use crate::image::{FibKey, Image};
-
-/// What changes in one table: what an entry was and what it will be; none: it is not there.
+/// Changes in one table: the old and the new value of each entry. `None` means that the entry does
+/// not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changes<K, V>(BTreeMap<K, (Option<V>, Option<V>)>);
 
@@ -22,7 +23,7 @@ impl<K, V> Default for Changes<K, V> {
 }
 
 impl<K: Ord + Clone, V: Clone + PartialEq> Changes<K, V> {
-    /// One pass over both.
+    /// Compares two tables in one pass.
     pub fn between(from: &BTreeMap<K, V>, to: &BTreeMap<K, V>) -> Self {
         let mut changes = Vec::new();
         let (mut old, mut new) = (from.iter().peekable(), to.iter().peekable());
@@ -43,7 +44,8 @@ impl<K: Ord + Clone, V: Clone + PartialEq> Changes<K, V> {
         }
     }
 
-    /// Changes an entry of a table, and notes it. What is changed back is no change.
+    /// Changes an entry of a table and records the change. An entry that returns to its old value
+    /// leaves no change.
     pub fn set(&mut self, table: &mut BTreeMap<K, V>, key: K, value: Option<V>) {
         let before = match value.clone() {
             Some(value) => table.insert(key.clone(), value),
@@ -65,7 +67,7 @@ impl<K: Ord + Clone, V: Clone + PartialEq> Changes<K, V> {
         }
     }
 
-    /// Changes a table back to what it was before these changes.
+    /// Restores a table to its content before these changes.
     pub fn revert(&self, table: &mut BTreeMap<K, V>) {
         for (key, (before, _)) in &self.0 {
             match before {
@@ -75,7 +77,7 @@ impl<K: Ord + Clone, V: Clone + PartialEq> Changes<K, V> {
         }
     }
 
-    /// What comes.
+    /// Returns the new entries.
     pub fn added(&self) -> impl Iterator<Item = (&K, &V)> {
         self.0.iter().filter_map(|(key, change)| match change {
             (None, Some(after)) => Some((key, after)),
@@ -83,7 +85,7 @@ impl<K: Ord + Clone, V: Clone + PartialEq> Changes<K, V> {
         })
     }
 
-    /// What gets another value: the old and the new one.
+    /// Returns the entries whose value changes, with the old and the new value.
     pub fn changed(&self) -> impl Iterator<Item = (&K, &V, &V)> {
         self.0.iter().filter_map(|(key, change)| match change {
             (Some(before), Some(after)) => Some((key, before, after)),
@@ -91,7 +93,7 @@ impl<K: Ord + Clone, V: Clone + PartialEq> Changes<K, V> {
         })
     }
 
-    /// What goes.
+    /// Returns the removed entries.
     pub fn removed(&self) -> impl Iterator<Item = (&K, &V)> {
         self.0.iter().filter_map(|(key, change)| match change {
             (Some(before), None) => Some((key, before)),
@@ -99,13 +101,13 @@ impl<K: Ord + Clone, V: Clone + PartialEq> Changes<K, V> {
         })
     }
 
-    /// What comes or gets another value, with the new one.
+    /// Returns the new and the changed entries with their new value.
     pub fn upserts(&self) -> impl Iterator<Item = (&K, &V)> {
         let new = self.0.iter().map(|(key, change)| (key, change.1.as_ref()));
         new.filter_map(|(key, after)| Some((key, after?)))
     }
 
-    /// Each change: what was and what will be.
+    /// Returns each change with the old and the new value.
     pub fn iter(&self) -> impl Iterator<Item = (&K, Option<&V>, Option<&V>)> {
         self.0
             .iter()
@@ -118,73 +120,53 @@ impl<K: Ord + Clone, V: Clone + PartialEq> Changes<K, V> {
     }
 }
 
-/// What changes between two images, table by table (see [`Image`]).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Delta {
-    /// By interface index.
-    pub ports: Changes<u32, sidestep_port>,
-    /// By index.
-    pub routes: Changes<u32, sidestep_route>,
-    /// By index.
-    pub groups: Changes<u32, sidestep_group>,
-    /// By index.
-    pub adjacencies: Changes<u32, sidestep_adjacency>,
-    /// By index.
-    pub policies: Changes<u32, sidestep_policy>,
-    /// By index.
-    pub hmac_keys: Changes<u32, sidestep_hmac_key>,
-    /// By index.
-    pub learned: Changes<u32, sidestep_learned>,
-    /// By view and prefix.
-    pub fib: Changes<FibKey, u32>,
-}
-
-impl Delta {
-    /// What leads from one image to another.
-    pub fn between(from: &Image, to: &Image) -> Self {
-        Self {
-            ports: Changes::between(&from.ports, &to.ports),
-            routes: Changes::between(&from.routes, &to.routes),
-            groups: Changes::between(&from.groups, &to.groups),
-            adjacencies: Changes::between(&from.adjacencies, &to.adjacencies),
-            policies: Changes::between(&from.policies, &to.policies),
-            hmac_keys: Changes::between(&from.hmac_keys, &to.hmac_keys),
-            learned: Changes::between(&from.learned, &to.learned),
-            fib: Changes::between(&from.fib, &to.fib),
+macro_rules! define_delta {
+    ($($field:ident: $index:ty => $record:ty, $table:ident, $limit:expr;)*) => {
+        /// Changes between two images, table by table (see [`Image`]).
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct Delta {
+            /// Ports by interface index.
+            pub ports: Changes<u32, sidestep_port>,
+            $(
+                /// Records by index.
+                pub $field: Changes<$index, $record>,
+            )*
+            /// Routes of prefixes.
+            pub fib: Changes<FibKey, RouteId>,
         }
-    }
 
-    /// Changes an image back to what it was before.
-    pub fn revert(&self, image: &mut Image) {
-        self.ports.revert(&mut image.ports);
-        self.routes.revert(&mut image.routes);
-        self.groups.revert(&mut image.groups);
-        self.adjacencies.revert(&mut image.adjacencies);
-        self.policies.revert(&mut image.policies);
-        self.hmac_keys.revert(&mut image.hmac_keys);
-        self.learned.revert(&mut image.learned);
-        self.fib.revert(&mut image.fib);
-    }
+        impl Delta {
+            /// Compares two images.
+            pub fn between(from: &Image, to: &Image) -> Self {
+                Self {
+                    ports: Changes::between(&from.ports, &to.ports),
+                    $($field: Changes::between(&from.$field, &to.$field),)*
+                    fib: Changes::between(&from.fib, &to.fib),
+                }
+            }
 
-    /// Whether nothing changes.
-    pub fn is_empty(&self) -> bool {
-        self.ports.is_empty()
-            && self.routes.is_empty()
-            && self.groups.is_empty()
-            && self.adjacencies.is_empty()
-            && self.policies.is_empty()
-            && self.hmac_keys.is_empty()
-            && self.learned.is_empty()
-            && self.fib.is_empty()
-    }
+            /// Restores an image to its content before these changes.
+            pub fn revert(&self, image: &mut Image) {
+                self.ports.revert(&mut image.ports);
+                $(self.$field.revert(&mut image.$field);)*
+                self.fib.revert(&mut image.fib);
+            }
+
+            /// Whether nothing changes.
+            pub fn is_empty(&self) -> bool {
+                self.ports.is_empty() $(&& self.$field.is_empty())* && self.fib.is_empty()
+            }
+        }
+    };
 }
+record_tables!(define_delta);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_difference_says_what_is_new_other_and_gone() {
+    fn a_difference_has_added_changed_and_removed_entries() {
         let from = BTreeMap::from([(1, 'a'), (2, 'b'), (3, 'c')]);
         let to = BTreeMap::from([(0, 'z'), (2, 'B'), (3, 'c'), (9, 'n')]);
         let changes = Changes::between(&from, &to);
@@ -199,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_made_one_by_one_are_the_difference_of_their_result() {
+    fn single_changes_add_up_to_the_difference() {
         let from = BTreeMap::from([(1, 'a'), (2, 'b'), (3, 'c')]);
         let (mut table, mut changes) = (from.clone(), Changes::default());
         for (key, value) in [

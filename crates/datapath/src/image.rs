@@ -1,24 +1,35 @@
-//! The content of every table, by index: what the compiler produces, what [`crate::Native`] runs on and what
-//! the kernel's maps are brought to.
+//! Content of every table by index. The compiler produces it, [`crate::Native`] runs on it, and
+//! [`crate::Kernel`] publishes it to the BPF maps.
 
 use std::collections::BTreeMap;
 
 use crate::abi::{
-    sidestep_adjacency, sidestep_group, sidestep_hmac_key, sidestep_learned, sidestep_policy,
-    sidestep_port, sidestep_route,
+    AdjacencyId, GroupId, HeaderSetId, KeySlot, PolicyId, RouteId, ViewId, sidestep_adjacency,
+    sidestep_group, sidestep_hmac_key, sidestep_learned, sidestep_policy, sidestep_port,
+    sidestep_route,
 };
 use sidestep_fib::Prefix;
 
-/// A longest-prefix-match key: view, prefix bytes (network order, IPv4 in the first four), prefix length in bits
-/// (0 to 128; of an IPv4 prefix 0 to 32).
+/// Key of the prefix table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FibKey {
-    /// FIB view, 1 and up.
-    pub view: u32,
-    /// Prefix, host bits zero.
+    /// View of the prefix table, never `NONE`.
+    pub view: ViewId,
+    /// Prefix in network order with host bits zero. IPv4 occupies the first four bytes.
     pub address: [u8; 16],
-    /// Prefix length in bits.
+    /// Prefix length in bits: 0 to 128, for IPv4 0 to 32.
     pub length: u8,
+}
+
+impl FibKey {
+    /// The first key of a view.
+    pub fn first(view: ViewId) -> Self {
+        Self {
+            view,
+            address: [0; 16],
+            length: 0,
+        }
+    }
 }
 
 impl From<FibKey> for Prefix {
@@ -27,55 +38,70 @@ impl From<FibKey> for Prefix {
     }
 }
 
-/// The content of every table. Records are keyed by their index; an index never changes its meaning while it is in
-/// use, except for the first 8 bytes of an adjacency (see `datapath/abi.h`).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Image {
-    /// By interface index (the map's slot is the index modulo `SIDESTEP_PORTS`).
-    pub ports: BTreeMap<u32, sidestep_port>,
-    /// From 1.
-    pub routes: BTreeMap<u32, sidestep_route>,
-    /// From 1.
-    pub groups: BTreeMap<u32, sidestep_group>,
-    /// From 1.
-    pub adjacencies: BTreeMap<u32, sidestep_adjacency>,
-    /// From 1.
-    pub policies: BTreeMap<u32, sidestep_policy>,
-    /// From 1, by slot and not by key id.
-    pub hmac_keys: BTreeMap<u32, sidestep_hmac_key>,
-    /// From 1. As it is written, with nothing learned yet: what is learned is the packet path's.
-    pub learned: BTreeMap<u32, sidestep_learned>,
-    /// Prefix to route index.
-    pub fib: BTreeMap<FibKey, u32>,
+/// Passes the list of record tables to the macro `$then`. A new table is a new line here.
+///
+/// Each line has the field of [`Image`] and [`crate::Delta`], the index type, the record type, the
+/// variant of [`crate::kernel::Table`], and the limit as a function of [`Limits`]. A table stands
+/// before the tables that its records refer to. Routes and groups refer to each other.
+macro_rules! record_tables {
+    ($then:ident) => {
+        $then! {
+            routes: RouteId => sidestep_route, Routes, |limits| limits.routes;
+            groups: GroupId => sidestep_group, Groups, |limits| limits.groups;
+            policies: PolicyId => sidestep_policy, Policies, |limits| limits.policies;
+            hmac_keys: KeySlot => sidestep_hmac_key, HmacKeys, |_| SIDESTEP_HMAC_KEYS;
+            learned: HeaderSetId => sidestep_learned, Learned, |_| SIDESTEP_LEARNED;
+            adjacencies: AdjacencyId => sidestep_adjacency, Adjacencies, |limits| limits.adjacencies;
+        }
+    };
 }
+pub(crate) use record_tables;
+
+macro_rules! define_image {
+    ($($field:ident: $index:ty => $record:ty, $table:ident, $limit:expr;)*) => {
+        /// Content of every table. Records are keyed by their index, which is never 0. An index
+        /// keeps its meaning while it is in use, except for the first 8 bytes of an adjacency (see
+        /// `datapath/abi.h`).
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct Image {
+            /// Ports by interface index. The slot in the map is the index modulo `SIDESTEP_PORTS`.
+            pub ports: BTreeMap<u32, sidestep_port>,
+            $(
+                /// Records by index.
+                pub $field: BTreeMap<$index, $record>,
+            )*
+            /// Route of each prefix.
+            pub fib: BTreeMap<FibKey, RouteId>,
+        }
+    };
+}
+record_tables!(define_image);
 
 impl Image {
-    /// The prefixes of one view, in order, with their route.
-    pub fn view(&self, view: u32) -> impl Iterator<Item = (Prefix, u32)> + '_ {
-        let first = FibKey {
-            view,
-            address: [0; 16],
-            length: 0,
-        };
+    /// Returns the prefixes of one view in order, each with its route.
+    pub fn view(&self, view: ViewId) -> impl Iterator<Item = (Prefix, RouteId)> + '_ {
         self.fib
-            .range(first..)
+            .range(FibKey::first(view)..)
             .take_while(move |(key, _)| key.view == view)
             .map(|(key, route)| (Prefix::from(*key), *route))
     }
 
-    /// Whether a port, a route or a policy leads into a view.
-    pub fn leads_to(&self, view: u32) -> bool {
-        let ports = self.ports.values();
-        let mut of_ports = ports.flat_map(|it| [it.view6, it.view4, it.domain, it.hmac_keys]);
-        let mut of_routes = self.routes.values().flat_map(|it| [it.view6, it.view4]);
-        let mut of_policies = self.policies.values().map(|it| it.view);
-        of_ports.any(|it| it == view)
-            || of_routes.any(|it| it == view)
-            || of_policies.any(|it| it == view)
+    /// Returns every view that a port, a route or a policy refers to. Views repeat.
+    pub fn referenced_views(&self) -> impl Iterator<Item = ViewId> + '_ {
+        let of_ports = self.ports.values().flat_map(sidestep_port::views);
+        let of_routes = self.routes.values().flat_map(sidestep_route::views);
+        let of_policies = self.policies.values().flat_map(sidestep_policy::views);
+        let all = of_ports.chain(of_routes).chain(of_policies);
+        all.filter(|view| view.is_some())
     }
 
-    /// The views that have prefixes, with their number.
-    pub fn views(&self) -> BTreeMap<u32, usize> {
+    /// Whether a port, a route or a policy refers to a view.
+    pub fn leads_to(&self, view: ViewId) -> bool {
+        self.referenced_views().any(|it| it == view)
+    }
+
+    /// Returns the views that have prefixes, with the number of prefixes.
+    pub fn views(&self) -> BTreeMap<ViewId, usize> {
         let mut views = BTreeMap::new();
         for key in self.fib.keys() {
             *views.entry(key.view).or_insert(0) += 1;
@@ -84,10 +110,11 @@ impl Image {
     }
 }
 
-/// LIMIT: views of the prefix table: chains of tables that ports and SIDs look packets up in.
+/// LIMIT: views of the prefix table, one per chain of tables that ports and SIDs look packets up
+/// in.
 pub const VIEWS: u32 = sidestep_fib::layout::VIEWS as u32;
 
-/// Sizes of the tables: the product's limits, shown by `sidestep show limits`.
+/// Sizes of the tables: the product's limits, which `sidestep show limits` prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// LIMIT: prefixes in all views together.
@@ -100,7 +127,7 @@ pub struct Limits {
     pub adjacencies: u32,
     /// LIMIT: distinct segment lists at headends.
     pub policies: u32,
-    /// LIMIT: routes that are counted one by one.
+    /// LIMIT: routes with counters of their own.
     pub route_counters: u32,
 }
 

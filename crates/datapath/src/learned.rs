@@ -149,7 +149,7 @@ pub(crate) fn flows<'a>(
     proxy: &sidestep_learned,
     set: impl Fn(u32) -> &'a [AtomicU64],
 ) -> Option<Flows> {
-    if proxy.table == 0 || proxy.flows == 0 {
+    if proxy.table.is_none() || proxy.flows == 0 {
         return None;
     }
     let mut flows = Flows {
@@ -168,17 +168,17 @@ pub(crate) fn flows<'a>(
 
 /// The sets that the flows of a proxy are in; none: it tells no flows apart.
 pub(crate) fn flow_sets(proxy: &sidestep_learned) -> Range<u32> {
-    let first = proxy.table.saturating_sub(1) * SIDESTEP_FLOW_SETS;
+    let first = proxy.table.0.saturating_sub(1) * SIDESTEP_FLOW_SETS;
     let sets = proxy.flows / SIDESTEP_FLOW_WAYS;
-    first..first + if proxy.table == 0 { 0 } else { sets }
+    first..first + if proxy.table.is_none() { 0 } else { sets }
 }
 
 /// Places of the learned headers that the flows of a proxy share; none: it tells no flows apart.
 pub(crate) fn chains(proxy: &sidestep_learned) -> Range<u32> {
-    let first = SIDESTEP_LEARNED + 1 + proxy.table.saturating_sub(1) * SIDESTEP_HEADER_SETS;
+    let first = SIDESTEP_LEARNED + 1 + proxy.table.0.saturating_sub(1) * SIDESTEP_HEADER_SETS;
     first
         ..first
-            + if proxy.table == 0 {
+            + if proxy.table.is_none() {
                 0
             } else {
                 SIDESTEP_HEADER_SETS

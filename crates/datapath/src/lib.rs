@@ -9,6 +9,10 @@ pub mod learned;
 mod native;
 mod report;
 
+pub use abi::{
+    AdjacencyId, CounterId, FlowTableId, GroupId, HeaderSetId, KeySlot, PolicyId, RouteId,
+    TableIndex, ViewId,
+};
 pub use delta::Delta;
 pub use image::{FibKey, Image, Limits, VIEWS};
 pub use kernel::{Kernel, KernelError, Target};

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::abi::{
-    Reason, SIDESTEP_FLOW_SETS, SIDESTEP_HEADER_SETS, SIDESTEP_LEARNED, SIDESTEP_PORTS,
-    SIDESTEP_REASONS, sidestep_adjacency, sidestep_flow_set, sidestep_group, sidestep_hmac_key,
-    sidestep_hmac_work, sidestep_learned, sidestep_policy, sidestep_port, sidestep_port_counters,
-    sidestep_route, sidestep_route_counters, sidestep_trace,
+    CounterId, HeaderSetId, Reason, RouteId, SIDESTEP_FLOW_SETS, SIDESTEP_HEADER_SETS,
+    SIDESTEP_LEARNED, SIDESTEP_PORTS, SIDESTEP_REASONS, TableIndex, ViewId, sidestep_adjacency,
+    sidestep_flow_set, sidestep_group, sidestep_hmac_key, sidestep_hmac_work, sidestep_learned,
+    sidestep_policy, sidestep_port, sidestep_port_counters, sidestep_route,
+    sidestep_route_counters, sidestep_trace,
 };
 
 use sidestep_fib::{Fib, Heap, Memory, VIEW_LINES};
@@ -130,10 +131,10 @@ fn fib(image: &Image) -> Fib<Heap> {
     let mut lines = (VIEW_LINES + 64 + image.fib.len() * 16).next_power_of_two();
     loop {
         let mut fib = Fib::new(Heap::new(lines));
-        let written = image
-            .views()
-            .into_keys()
-            .try_for_each(|view| fib.replace(view, image.view(view)));
+        let written = image.views().into_keys().try_for_each(|view| {
+            let prefixes = image.view(view);
+            fib.replace(view.0, prefixes.map(|(prefix, route)| (prefix, route.0)))
+        });
         if written.is_ok() {
             return fib;
         }
@@ -144,9 +145,17 @@ fn fib(image: &Image) -> Fib<Heap> {
 impl Image {
     /// All that a view says, as [`crate::Kernel::intervals`] gives it: where each interval of addresses begins, and its
     /// route index (0: none).
-    pub fn intervals(&self, view: u32) -> Vec<(u128, u32)> {
-        sidestep_fib::walk::intervals(fib(self).memory(), view)
+    pub fn intervals(&self, view: ViewId) -> Vec<(u128, RouteId)> {
+        typed(sidestep_fib::walk::intervals(fib(self).memory(), view.0))
     }
+}
+
+/// Gives the intervals of a view their type.
+pub(crate) fn typed(intervals: Vec<(u128, u32)>) -> Vec<(u128, RouteId)> {
+    let typed = intervals.into_iter();
+    typed
+        .map(|(first, route)| (first, RouteId(route)))
+        .collect()
 }
 
 /// Whether the processor has instructions for SHA-1 and SHA-256, those of `datapath/hmac/sha_x86.h`.
@@ -164,15 +173,14 @@ fn has_sha() -> bool {
 }
 
 /// A table indexed from 0, with the unused indices empty.
-fn dense<T: Clone + Default>(records: &BTreeMap<u32, T>) -> Vec<T> {
-    let mut table = vec![
-        T::default();
-        records
-            .last_key_value()
-            .map_or(1, |(&last, _)| last as usize + 1)
-    ];
+fn dense<I: TableIndex, T: Clone + Default>(records: &BTreeMap<I, T>) -> Vec<T> {
+    let place = |index: I| -> usize { index.into() as usize };
+    let length = records
+        .last_key_value()
+        .map_or(1, |(&last, _)| place(last) + 1);
+    let mut table = vec![T::default(); length];
     for (&index, record) in records {
-        table[index as usize] = record.clone();
+        table[place(index)] = record.clone();
     }
     table
 }
@@ -182,7 +190,7 @@ const SET_WORDS: usize = size_of::<sidestep_flow_set>() / 8;
 
 /// The tables of flows up to the last one in use.
 fn flow_tables(image: &Image) -> u32 {
-    let tables = image.learned.values().map(|learned| learned.table);
+    let tables = image.learned.values().map(|learned| learned.table.0);
     tables.max().unwrap_or(0)
 }
 
@@ -214,7 +222,7 @@ impl Native {
         let counters = image
             .routes
             .values()
-            .map(|route| route.counter)
+            .map(|route| route.counter.0)
             .max()
             .unwrap_or(0) as usize
             + 1;
@@ -303,12 +311,12 @@ impl Native {
     }
 
     /// What the dynamic proxy with these learned headers has learned.
-    pub fn learned(&self, index: u32) -> Option<sidestep_learned> {
-        self.learned_words(index).map(learned::read)
+    pub fn learned(&self, index: HeaderSetId) -> Option<sidestep_learned> {
+        self.learned_words(index.0).map(learned::read)
     }
 
     /// The flows of that proxy; None: it tells none apart.
-    pub fn flows(&self, index: u32) -> Option<learned::Flows> {
+    pub fn flows(&self, index: HeaderSetId) -> Option<learned::Flows> {
         let set = |set: u32| &self.flow_sets[set as usize * SET_WORDS..][..SET_WORDS];
         learned::flows(&self.learned(index)?, set)
     }
@@ -402,9 +410,9 @@ impl Native {
     }
 
     /// Counters in that slot (`sidestep_route.counter`).
-    pub fn route_counters(&self, counter: u32) -> sidestep_route_counters {
+    pub fn route_counters(&self, counter: CounterId) -> sidestep_route_counters {
         self.route_counters
-            .get(counter as usize)
+            .get(counter.0 as usize)
             .copied()
             .unwrap_or_default()
     }

@@ -3,7 +3,7 @@
 
 use std::net::Ipv6Addr;
 
-use crate::abi::{Reason, SIDESTEP_REPORT_COPY, SIDESTEP_REPORT_ERROR, sidestep_report};
+use crate::abi::{Reason, SIDESTEP_REPORT_COPY, SIDESTEP_REPORT_ERROR, ViewId, sidestep_report};
 
 /// One whose sender has to be told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct Report {
     /// Protocol number of the header that was looked at last.
     pub proto: u8,
     /// Of a packet from inside an encapsulation: the FIB view of its lookup; else 0.
-    pub view: u32,
+    pub view: ViewId,
     /// Where it was last looked up: the SID that it came to. Of IPv4 in the first four bytes.
     pub destination: Ipv6Addr,
     /// Bytes of the whole packet, from its IP header on.

@@ -375,7 +375,7 @@ impl<M: Memory> Fib<M> {
     }
 
     /// Whether lines wait for a grace period.
-    pub fn holds_back(&self) -> bool {
+    pub fn has_pending(&self) -> bool {
         self.lines.held() > 0
     }
 

@@ -1,6 +1,7 @@
 //! Steps that select: a next hop or segment list by flow, a policy by DSCP; and the policy of a
 //! binding SID.
 
+use sidestep_datapath::{GroupId, RouteId};
 use sidestep_model::behavior::endpoint::Descriptor;
 use sidestep_model::grammar::route;
 use sidestep_model::route::{Encap, Route};
@@ -10,14 +11,14 @@ use super::steps::{RouteName, Step, route_name};
 
 /// Returns the step in which a flow selected a slot of a group.
 pub(super) fn by_flow(names: Names<'_>, group: u32, route: u32) -> Step {
-    let slots = names.index.groups.get(&group);
+    let slots = names.index.groups.get(&GroupId(group));
     let slots = slots.map_or(&[][..], |slots| slots);
-    let info = names.index.routes.get(&route);
+    let info = names.index.routes.get(&RouteId(route));
     let leads_into_policy = info.and_then(|info| encap(info.route.as_ref()?));
     Step::Choice {
         next_hop: next_hop(names, route).unwrap_or_else(|| format!("route {route}")),
         slots: (
-            slots.iter().filter(|&&slot| slot == route).count(),
+            slots.iter().filter(|&&slot| slot == RouteId(route)).count(),
             slots.len(),
         ),
         source: match leads_into_policy {
@@ -45,7 +46,7 @@ pub(super) fn by_dscp(names: Names<'_>, dscp: u32, route: u32) -> Step {
 
 /// In iproute2's words, of a record that stands for one of several.
 fn next_hop(names: Names<'_>, route: u32) -> Option<String> {
-    let info = names.index.routes.get(&route)?;
+    let info = names.index.routes.get(&RouteId(route))?;
     let family = info.route.as_ref()?.family();
     let next_hop = info.next_hop.as_ref()?;
     Some(route::print_next_hop(next_hop, family, names.node))

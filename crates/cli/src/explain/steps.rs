@@ -4,7 +4,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::Serialize;
 use sidestep_control::compile::Leads;
-use sidestep_datapath::Trace;
 use sidestep_datapath::abi::{
     Reason, SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_CHOICE, SIDESTEP_TRACE_CSID,
     SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_DEMASQUERADE, SIDESTEP_TRACE_DSCP, SIDESTEP_TRACE_FORWARD,
@@ -13,6 +12,7 @@ use sidestep_datapath::abi::{
     SIDESTEP_TRACE_PUSH, SIDESTEP_TRACE_REPLACE_CSID, SIDESTEP_TRACE_RETURN, SIDESTEP_TRACE_SOURCE,
     SIDESTEP_TRACE_SRH,
 };
+use sidestep_datapath::{AdjacencyId, PolicyId, RouteId, Trace, ViewId};
 use sidestep_model::grammar::{Style, route};
 use sidestep_model::node::TableId;
 use sidestep_model::route::{Encap, Family};
@@ -258,8 +258,8 @@ fn step(names: Names<'_>, event: &Trace, destination: &mut IpAddr) -> Option<Ste
                 source,
             }
         }
-        SIDESTEP_TRACE_LOOKUP if names.index.vlan_views.contains_key(&a) => Step::Vlans {
-            table: names.index.vlan_views[&a].0,
+        SIDESTEP_TRACE_LOOKUP if names.index.vlan_views.contains_key(&ViewId(a)) => Step::Vlans {
+            table: names.index.vlan_views[&ViewId(a)].0,
             vids: vlan_ids(event.address),
             source: "RFC 8986 4.10",
         },
@@ -310,7 +310,7 @@ fn step(names: Names<'_>, event: &Trace, destination: &mut IpAddr) -> Option<Ste
             push(names, a, b)
         }
         SIDESTEP_TRACE_FORWARD => {
-            let adjacency = names.index.adjacencies.get(&a);
+            let adjacency = names.index.adjacencies.get(&AdjacencyId(a));
             let port = adjacency.map_or_else(
                 || format!("adjacency {a}"),
                 |found| names.port(found.ifindex.0),
@@ -328,7 +328,7 @@ fn step(names: Names<'_>, event: &Trace, destination: &mut IpAddr) -> Option<Ste
 
 /// Returns the lookup step: the tables and the matching route.
 fn lookup(names: Names<'_>, event: &Trace, destination: IpAddr) -> Step {
-    let view = names.index.views.get(&event.a);
+    let view = names.index.views.get(&ViewId(event.a));
     let tables = view.map_or_else(Vec::new, |view| {
         view.tables.iter().map(|id| table(*id)).collect()
     });
@@ -349,7 +349,7 @@ fn source(names: Names<'_>, event: &Trace, destination: IpAddr) -> Step {
 
 /// Returns the family of the view, or of the destination if the view is gone.
 fn family_of(names: Names<'_>, event: &Trace, destination: IpAddr) -> Family {
-    let view = names.index.views.get(&event.a);
+    let view = names.index.views.get(&ViewId(event.a));
     view.map_or(Family::of(&destination), |view| view.family)
 }
 
@@ -401,7 +401,7 @@ fn compressed(event: &Trace, destination: (IpAddr, IpAddr)) -> Step {
 }
 
 fn behavior(names: Names<'_>, route: u32) -> Step {
-    let info = names.index.routes.get(&route);
+    let info = names.index.routes.get(&RouteId(route));
     // Each of several next hops can have its own behavior.
     let encap = info.and_then(|info| match &info.next_hop {
         Some(chosen) => chosen.encap.as_ref(),
@@ -427,7 +427,7 @@ fn behavior(names: Names<'_>, route: u32) -> Step {
 }
 
 fn push(names: Names<'_>, policy: u32, bytes: u32) -> Step {
-    let Some(info) = names.index.policies.get(&policy) else {
+    let Some(info) = names.index.policies.get(&PolicyId(policy)) else {
         let name = "headend behavior";
         return Step::Push {
             name,
@@ -448,7 +448,7 @@ fn push(names: Names<'_>, policy: u32, bytes: u32) -> Step {
 }
 
 pub(super) fn route_name(names: Names<'_>, index: u32) -> RouteName {
-    let info = names.index.routes.get(&index);
+    let info = names.index.routes.get(&RouteId(index));
     match info.and_then(|info| info.route.as_ref()) {
         Some(found) => RouteName {
             prefix: Some(found.key.prefix.to_string()),
@@ -465,7 +465,7 @@ pub(super) fn route_name(names: Names<'_>, index: u32) -> RouteName {
         None => RouteName {
             prefix: None,
             table: None,
-            words: match names.index.leads.get(&index) {
+            words: match names.index.leads.get(&RouteId(index)) {
                 Some(Leads::BySource) => "depends on the source address".into(),
                 Some(Leads::Next) => "other tables".into(),
                 None => "the action of a rule".into(),

@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use sidestep_datapath::FibKey;
 use sidestep_datapath::abi::{
     DROP_service_down, DROP_vlan_miss, PUNT_route_miss, SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_END,
     SIDESTEP_ROUTE_END_B6_ENCAPS, SIDESTEP_ROUTE_END_B6_INSERT, SIDESTEP_ROUTE_END_DT4,
@@ -13,6 +12,7 @@ use sidestep_datapath::abi::{
     SIDESTEP_ROUTE_REPLACE_CSID, SIDESTEP_ROUTE_REQUIRE_HMAC, SIDESTEP_ROUTE_USD,
     SIDESTEP_ROUTE_USP, SIDESTEP_VLAN_KEY_PRESENT, sidestep_action, sidestep_route,
 };
+use sidestep_datapath::{FibKey, ViewId};
 use sidestep_model::behavior::proxy::OnDown;
 use sidestep_model::behavior::{Behavior, EncapMode, Flavors, Seg6Encap, Seg6Local};
 use sidestep_model::route::{Family, NextHop, RouteKey};
@@ -82,7 +82,7 @@ impl Pass<'_> {
                 view4: if local.flavors.usd {
                     self.endpoint_view(local, Family::V4)?
                 } else {
-                    0
+                    ViewId::NONE
                 },
                 ..record(SIDESTEP_ROUTE_END_T)
             },
@@ -154,7 +154,7 @@ impl Pass<'_> {
     }
 
     /// The view with the entries of a VLAN table: prefixes of the VLAN ids, as `datapath/behavior/end_dx2v.h` makes its key.
-    fn vlan_view(&mut self, table: VlanTableId) -> Outcome<u32> {
+    fn vlan_view(&mut self, table: VlanTableId) -> Outcome<ViewId> {
         let view = room(self.stock.views.get(&ViewKey::Vlans(table)))?;
         if self.out.index.vlan_views.contains_key(&view) {
             return Ok(view);
@@ -168,7 +168,7 @@ impl Pass<'_> {
         Ok(view)
     }
 
-    fn fill_vlan_view(&mut self, view: u32, table: VlanTableId) -> Outcome<()> {
+    fn fill_vlan_view(&mut self, view: ViewId, table: VlanTableId) -> Outcome<()> {
         let node = self.node;
         for (key, &dev) in node.vlans.iter().filter(|(key, _)| key.table == table) {
             let id = |vid: u16| (vid | SIDESTEP_VLAN_KEY_PRESENT as u16).to_be_bytes();
@@ -259,7 +259,7 @@ impl Pass<'_> {
     }
 
     /// The view of a SID's `table`, or of the VRF with its `vrftable`.
-    fn endpoint_view(&mut self, local: &Seg6Local, family: Family) -> Outcome<u32> {
+    fn endpoint_view(&mut self, local: &Seg6Local, family: Family) -> Outcome<ViewId> {
         let chains = match (local.table, local.vrftable) {
             (Some(table), _) => Arc::new(chain::of_table(self.node, family, table).into()),
             (None, Some(table)) => match self.chains(family, Source::vrf(self.node, table)) {

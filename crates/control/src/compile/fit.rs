@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sidestep_datapath::FibKey;
 use sidestep_datapath::abi::{SIDESTEP_ROUTE_PUNT, SIDESTEP_ROUTE_SIDESTEP_ONLY};
+use sidestep_datapath::{FibKey, RouteId, ViewId};
 
 use super::{CompileError, Pass};
 use crate::compile::tables::Prefix;
@@ -17,7 +17,7 @@ pub(super) const PREFIXES: &str = "prefixes";
 
 impl Pass<'_> {
     /// Leaves out of the FIB what is beyond the limit. `held`: what it holds now.
-    pub(super) fn fit(&mut self, limit: u32, held: &BTreeMap<FibKey, u32>) {
+    pub(super) fn fit(&mut self, limit: u32, held: &BTreeMap<FibKey, RouteId>) {
         let fib = &self.out.image.fib;
         if fib.len() <= limit as usize {
             return;
@@ -29,7 +29,7 @@ impl Pass<'_> {
             .clone()
             .into_iter()
             .partition(|(key, _)| kept.contains(key));
-        let mut lengths: BTreeMap<u32, BTreeSet<u8>> = BTreeMap::new();
+        let mut lengths: BTreeMap<ViewId, BTreeSet<u8>> = BTreeMap::new();
         for key in fib.keys() {
             lengths.entry(key.view).or_default().insert(key.length);
         }
@@ -56,12 +56,12 @@ impl Pass<'_> {
     }
 
     /// Not a view of routes, but of VLANs or sources.
-    fn leads(&self, view: u32) -> bool {
+    fn leads(&self, view: ViewId) -> bool {
         let views = &self.out.index.views;
         views.get(&view).is_none_or(|view| view.tables.is_empty())
     }
 
-    fn is_ours(&self, route: u32) -> bool {
+    fn is_ours(&self, route: RouteId) -> bool {
         let record = self.out.image.routes.get(&route);
         record.is_some_and(|route| u32::from(route.flags) & SIDESTEP_ROUTE_SIDESTEP_ONLY != 0)
     }
@@ -90,14 +90,14 @@ impl Pass<'_> {
 /// Which prefixes the FIB is to hold: those of our own routes that it holds, with what lies below them (the kernel could
 /// do nothing with a packet there); others that it holds; then what is new, our own first.
 fn keep(
-    fib: &BTreeMap<FibKey, u32>,
+    fib: &BTreeMap<FibKey, RouteId>,
     limit: usize,
-    held: &BTreeMap<FibKey, u32>,
-    is_ours: impl Fn(&FibKey, u32) -> bool,
+    held: &BTreeMap<FibKey, RouteId>,
+    is_ours: impl Fn(&FibKey, RouteId) -> bool,
 ) -> BTreeSet<FibKey> {
     // In the order of keys, which begins with the view and the address, what lies below a prefix follows it.
     let mut above: Option<FibKey> = None;
-    let mut rank = |key: &FibKey, route: u32| {
+    let mut rank = |key: &FibKey, route: RouteId| {
         above = above.filter(|above| covers(*above, *key));
         if above.is_none() && is_ours(key, route) {
             above = Some(*key);
@@ -120,8 +120,8 @@ fn keep(
 
 /// The longest prefix in `fib` that covers `key`.
 fn cover(
-    fib: &BTreeMap<FibKey, u32>,
-    lengths: &BTreeMap<u32, BTreeSet<u8>>,
+    fib: &BTreeMap<FibKey, RouteId>,
+    lengths: &BTreeMap<ViewId, BTreeSet<u8>>,
     key: FibKey,
 ) -> Option<FibKey> {
     let lengths = lengths.get(&key.view)?.range(..key.length).rev();
@@ -156,16 +156,16 @@ mod tests {
         let net: ipnet::IpNet = text.parse().expect("a prefix");
         let prefix = Prefix::host(net.addr());
         FibKey {
-            view: 1,
+            view: ViewId(1),
             address: prefix.address,
             length: net.prefix_len(),
         }
     }
 
-    fn fib(prefixes: &[(&str, u32)]) -> BTreeMap<FibKey, u32> {
+    fn fib(prefixes: &[(&str, u32)]) -> BTreeMap<FibKey, RouteId> {
         prefixes
             .iter()
-            .map(|(text, route)| (key(text), *route))
+            .map(|(text, route)| (key(text), RouteId(*route)))
             .collect()
     }
 
@@ -178,8 +178,9 @@ mod tests {
             ("fc02::/16", 1),
             ("fc03::/16", 1),
         ]);
-        let kept =
-            |limit, held: &[(&str, u32)]| keep(&all, limit, &fib(held), |_, route| route == 2);
+        let kept = |limit, held: &[(&str, u32)]| {
+            keep(&all, limit, &fib(held), |_, route| route == RouteId(2))
+        };
         assert_eq!(
             kept(3, &[("fc03::/16", 1), ("fcff::/16", 1)]),
             BTreeSet::from(["fc01::/16", "fc01:1::/32", "fc03::/16"].map(key))
@@ -199,7 +200,7 @@ mod tests {
     #[test]
     fn the_longest_prefix_above_is_found() {
         let held = fib(&[("::/0", 1), ("fc00::/16", 1), ("fc01::/16", 1)]);
-        let lengths = BTreeMap::from([(1, BTreeSet::from([0, 16]))]);
+        let lengths = BTreeMap::from([(ViewId(1), BTreeSet::from([0, 16]))]);
         let above = |text| cover(&held, &lengths, key(text));
         assert_eq!(above("fc00:1::/32"), Some(key("fc00::/16")));
         assert_eq!(above("fd00::/16"), Some(key("::/0")));

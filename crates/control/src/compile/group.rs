@@ -6,6 +6,7 @@ use sidestep_datapath::abi::{
     SIDESTEP_GROUP_SLOTS, SIDESTEP_ROUTE_FORWARD, SIDESTEP_ROUTE_GROUP,
     SIDESTEP_ROUTE_SIDESTEP_ONLY, sidestep_group, sidestep_route,
 };
+use sidestep_datapath::{AdjacencyId, GroupId, RouteId};
 use sidestep_model::route::{NextHop, Owner, Route, RouteKind};
 
 use super::Pass;
@@ -15,15 +16,15 @@ use super::rules::Chains;
 use super::share::slots;
 
 /// Seed of the hash, and the route of each slot.
-pub(crate) type GroupKey = (u32, Vec<u32>);
+pub(crate) type GroupKey = (u32, Vec<RouteId>);
 
 /// Where a packet toward an address leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     /// By this adjacency.
-    Adjacency(u32),
+    Adjacency(AdjacencyId),
     /// By one of this group's routes, each to an adjacency.
-    Group(u32),
+    Group(GroupId),
 }
 
 /// Where chains of tables send an address.
@@ -71,7 +72,7 @@ impl Pass<'_> {
         let mut ways = Vec::new();
         for hop in hops {
             let mut member = self.way(route, hop, None)?;
-            if member.group != 0 {
+            if member.group.is_some() {
                 return left(unsupported(
                     "several next hops, one of which has several ways itself",
                 ));
@@ -142,7 +143,7 @@ impl Pass<'_> {
         route: &Route,
         hop: &NextHop,
         record: sidestep_route,
-    ) -> Outcome<u32> {
+    ) -> Outcome<RouteId> {
         let index = room(self.intern(record))?;
         // Routes that weigh it differently share it.
         let hop = NextHop {
@@ -154,7 +155,7 @@ impl Pass<'_> {
     }
 
     /// The index of a group of routes with weights.
-    fn group(&mut self, ways: &[(u32, u16)]) -> Outcome<u32> {
+    fn group(&mut self, ways: &[(RouteId, u16)]) -> Outcome<GroupId> {
         if ways.len() > SIDESTEP_GROUP_SLOTS as usize {
             return left(unsupported(format!(
                 "{} next hops; up to {SIDESTEP_GROUP_SLOTS} are possible",
@@ -162,7 +163,7 @@ impl Pass<'_> {
             )));
         }
         let weights: Vec<u16> = ways.iter().map(|(_, weight)| *weight).collect();
-        let slots: Vec<u32> = ways
+        let slots: Vec<RouteId> = ways
             .iter()
             .zip(slots(&weights))
             .flat_map(|((route, _), slots)| std::iter::repeat_n(*route, slots))
@@ -171,7 +172,7 @@ impl Pass<'_> {
     }
 
     /// The index of the group with that seed and these routes, one for each slot.
-    pub(super) fn group_of(&mut self, seed: u32, slots: Vec<u32>) -> Outcome<u32> {
+    pub(super) fn group_of(&mut self, seed: u32, slots: Vec<RouteId>) -> Outcome<GroupId> {
         let mut content = sidestep_group {
             slots: slots.len() as u32,
             seed,

@@ -7,6 +7,7 @@ use sidestep_datapath::abi::{
     SIDESTEP_FLOW_LABEL_COMPUTE, SIDESTEP_FLOW_LABEL_COPY, SIDESTEP_FLOW_LABEL_ZERO,
     SIDESTEP_ROUTE_HEADEND, sidestep_route,
 };
+use sidestep_datapath::{AdjacencyId, KeySlot, ViewId};
 use sidestep_model::behavior::{SEGMENTS_MAX, Seg6Encap};
 use sidestep_model::node::IfIndex;
 use sidestep_model::policy::Alone;
@@ -48,7 +49,7 @@ impl Pass<'_> {
         }
         let signer = self.signer(encap.hmac, header::list(encap).len())?;
         let (slot, signer) = signer.unzip();
-        let slot = slot.unwrap_or(0);
+        let slot = slot.unwrap_or(KeySlot::NONE);
         let first = encap.segments[0];
         let source = encap
             .tunsrc
@@ -76,11 +77,11 @@ impl Pass<'_> {
         // Of several ways the packet takes one by its outer header: when it is looked up.
         let adjacency = match toward {
             Toward::Way(Way::Adjacency(adjacency)) => adjacency,
-            _ => 0,
+            _ => AdjacencyId::NONE,
         };
         let view = match encap.lookup {
             Some(table) => room(self.view(Chain::table(Family::V6, table)))?,
-            None => 0,
+            None => ViewId::NONE,
         };
         let hop_limit = next_hop
             .dev
@@ -112,7 +113,7 @@ impl Pass<'_> {
         };
         self.put_policy(policy, &content, info);
         Ok(sidestep_route {
-            policy,
+            policy: policy.0,
             adjacency,
             ..record(SIDESTEP_ROUTE_HEADEND)
         })

@@ -3,11 +3,11 @@
 
 use std::net::Ipv6Addr;
 
-use sidestep_datapath::FibKey;
 use sidestep_datapath::abi::{
     PUNT_hmac, SIDESTEP_HMAC_SEGMENTS_MAX, SIDESTEP_HMAC_SHA1, SIDESTEP_HMAC_SHA256,
     SIDESTEP_ROUTE_HMAC_KEY, sidestep_hmac_key, sidestep_route,
 };
+use sidestep_datapath::{FibKey, KeySlot, ViewId};
 use sidestep_model::hmac::{HmacAlgorithm, HmacKey};
 
 use super::routes::{Outcome, Unsupported, record};
@@ -148,20 +148,12 @@ pub fn sign(srh: &mut [u8], key: &sidestep_hmac_key, source: Ipv6Addr) {
     srh[field..].copy_from_slice(&mac(key, &text));
 }
 
-/// The key that a record stands for; 0: none.
-pub(super) fn slot(record: &sidestep_route) -> u32 {
-    match u32::from(record.action) {
-        SIDESTEP_ROUTE_HMAC_KEY => record.policy,
-        _ => 0,
-    }
-}
-
 impl Pass<'_> {
     /// The view of key ids; 0: there are no keys. Keys that there is no room for are the kernel's.
-    pub(super) fn hmac_view(&mut self) -> Result<u32, CompileError> {
+    pub(super) fn hmac_view(&mut self) -> Result<ViewId, CompileError> {
         let node = self.node;
         if node.hmac_keys.is_empty() {
-            return Ok(0);
+            return Ok(ViewId::NONE);
         }
         let view = self.stock.views.get(&ViewKey::HmacKeys)?;
         for (&id, content) in &node.hmac_keys {
@@ -173,7 +165,7 @@ impl Pass<'_> {
             };
             self.put_hmac_key(slot, &content);
             let route = self.bare(sidestep_route {
-                policy: slot,
+                policy: slot.0,
                 ..record(SIDESTEP_ROUTE_HMAC_KEY)
             })?;
             self.put_prefix(of_ids(view, id, 32), Some(route));
@@ -188,7 +180,7 @@ impl Pass<'_> {
         &self,
         id: Option<u32>,
         listed: usize,
-    ) -> Outcome<Option<(u32, sidestep_hmac_key)>> {
+    ) -> Outcome<Option<(KeySlot, sidestep_hmac_key)>> {
         let because = |words: String| Err(Ok(Unsupported::Because(PUNT_hmac, words)));
         let Some(id) = id else {
             return Ok(None);
@@ -207,7 +199,7 @@ impl Pass<'_> {
     }
 }
 
-fn of_ids(view: u32, id: u32, length: u8) -> FibKey {
+fn of_ids(view: ViewId, id: u32, length: u8) -> FibKey {
     let mut address = [0; 16];
     address[..4].copy_from_slice(&id.to_be_bytes());
     FibKey {

@@ -4,28 +4,29 @@
 //! Who refers to a thing holds it. What nobody holds at the end of a pass is out of use; until its index is released it is
 //! remembered, so that what comes back (a route that flaps) finds the index that it had.
 
+use sidestep_datapath::TableIndex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeBounds;
 
 /// Indices from 1 for things of type `K`.
 #[derive(Debug)]
-pub(crate) struct Ids<K> {
+pub(crate) struct Ids<K, I> {
     table: &'static str,
     limit: u32,
-    used: BTreeMap<K, u32>,
+    used: BTreeMap<K, I>,
     /// By index; that of 0 is nobody's.
     slots: Vec<Slot<K>>,
-    free: Vec<u32>,
+    free: Vec<I>,
     /// What got an index since the last accepted pass.
-    fresh: Vec<u32>,
+    fresh: Vec<I>,
     /// What came up in this pass and may be held by nobody.
-    loose: Vec<u32>,
+    loose: Vec<I>,
     /// What turned out to be held by nobody.
-    dropped: Vec<u32>,
+    dropped: Vec<I>,
     /// Out of use since the last grace period began.
-    idle: BTreeSet<u32>,
+    idle: BTreeSet<I>,
     /// Out of use before the grace period that is under way began.
-    waiting: BTreeSet<u32>,
+    waiting: BTreeSet<I>,
 }
 
 #[derive(Clone, Debug)]
@@ -39,6 +40,11 @@ impl<K> Slot<K> {
         key: None,
         holders: 0,
     };
+}
+
+/// Position of an index in [`Ids::slots`].
+fn place<I: TableIndex>(index: I) -> usize {
+    index.into() as usize
 }
 
 /// More things than the table has room for.
@@ -62,7 +68,7 @@ pub(crate) trait Passes {
     fn end_release(&mut self);
 }
 
-impl<K: Ord + Clone> Ids<K> {
+impl<K: Ord + Clone, I: TableIndex> Ids<K, I> {
     /// `limit`: entries of the table, index 0 included.
     pub(crate) fn new(table: &'static str, limit: u32) -> Self {
         Self {
@@ -80,20 +86,21 @@ impl<K: Ord + Clone> Ids<K> {
     }
 
     /// Indices that an earlier process gave out: not to be used before they are released.
-    pub(crate) fn avoid(&mut self, indices: impl Iterator<Item = u32>) {
-        self.idle = indices.filter(|&index| index != 0).collect();
-        let end = self.idle.last().map_or(1, |last| last + 1);
+    pub(crate) fn avoid(&mut self, indices: impl Iterator<Item = I>) {
+        self.idle = indices.filter(|index| (*index).into() != 0).collect();
+        let end = self.idle.last().map_or(1, |&last| last.into() + 1);
         self.slots.resize(end as usize, Slot::EMPTY);
         self.free = (1..end)
             .rev()
+            .map(I::from)
             .filter(|index| !self.idle.contains(index))
             .collect();
     }
 
     /// The index of `key`, a new one if it has none. It is kept if somebody holds it when the pass ends.
-    pub(crate) fn get(&mut self, key: &K) -> Result<u32, Full> {
+    pub(crate) fn get(&mut self, key: &K) -> Result<I, Full> {
         if let Some(&index) = self.used.get(key) {
-            if self.slots[index as usize].holders == 0 {
+            if self.slots[place(index)].holders == 0 {
                 self.loose.push(index);
             }
             return Ok(index);
@@ -102,7 +109,7 @@ impl<K: Ord + Clone> Ids<K> {
             Some(index) => index,
             None if self.slots.len() < self.limit as usize => {
                 self.slots.push(Slot::EMPTY);
-                self.slots.len() as u32 - 1
+                I::from(self.slots.len() as u32 - 1)
             }
             None => {
                 return Err(Full {
@@ -112,28 +119,28 @@ impl<K: Ord + Clone> Ids<K> {
             }
         };
         self.used.insert(key.clone(), index);
-        self.slots[index as usize].key = Some(key.clone());
+        self.slots[place(index)].key = Some(key.clone());
         self.fresh.push(index);
         self.loose.push(index);
         Ok(index)
     }
 
     /// The indices of keys in a range.
-    pub(crate) fn range(&self, keys: impl RangeBounds<K>) -> impl Iterator<Item = (&K, u32)> {
+    pub(crate) fn range(&self, keys: impl RangeBounds<K>) -> impl Iterator<Item = (&K, I)> {
         self.used.range(keys).map(|(key, index)| (key, *index))
     }
 
     /// What has that index.
-    pub(crate) fn key(&self, index: u32) -> Option<&K> {
-        self.slots.get(index as usize)?.key.as_ref()
+    pub(crate) fn key(&self, index: I) -> Option<&K> {
+        self.slots.get(place(index))?.key.as_ref()
     }
 
     /// One more refers to it. (Of 0, which is nothing, nobody takes note.)
-    pub(crate) fn hold(&mut self, index: u32) {
-        if index == 0 {
+    pub(crate) fn hold(&mut self, index: I) {
+        if index.into() == 0 {
             return;
         }
-        let holders = &mut self.slots[index as usize].holders;
+        let holders = &mut self.slots[place(index)].holders;
         *holders += 1;
         if *holders == 1 {
             self.idle.remove(&index);
@@ -142,11 +149,11 @@ impl<K: Ord + Clone> Ids<K> {
     }
 
     /// One less refers to it.
-    pub(crate) fn let_go(&mut self, index: u32) {
-        if index == 0 {
+    pub(crate) fn let_go(&mut self, index: I) {
+        if index.into() == 0 {
             return;
         }
-        let holders = &mut self.slots[index as usize].holders;
+        let holders = &mut self.slots[place(index)].holders;
         *holders -= 1;
         if *holders == 0 {
             self.loose.push(index);
@@ -154,12 +161,12 @@ impl<K: Ord + Clone> Ids<K> {
     }
 
     /// Whether anybody refers to it.
-    pub(crate) fn is_held(&self, index: u32) -> bool {
-        self.slots[index as usize].holders > 0
+    pub(crate) fn is_held(&self, index: I) -> bool {
+        self.slots[place(index)].holders > 0
     }
 
     /// The next that came up in this pass and is held by nobody.
-    pub(crate) fn next_dropped(&mut self) -> Option<u32> {
+    pub(crate) fn next_dropped(&mut self) -> Option<I> {
         while let Some(index) = self.loose.pop() {
             if !self.is_held(index) {
                 self.dropped.push(index);
@@ -169,15 +176,15 @@ impl<K: Ord + Clone> Ids<K> {
         None
     }
 
-    fn forget(&mut self, index: u32) {
-        if let Some(key) = self.slots[index as usize].key.take() {
+    fn forget(&mut self, index: I) {
+        if let Some(key) = self.slots[place(index)].key.take() {
             self.used.remove(&key);
         }
         self.free.push(index);
     }
 }
 
-impl<K: Ord + Clone> Passes for Ids<K> {
+impl<K: Ord + Clone, I: TableIndex> Passes for Ids<K, I> {
     fn begin(&mut self) {
         for index in std::mem::take(&mut self.fresh) {
             self.forget(index);
@@ -198,10 +205,10 @@ impl<K: Ord + Clone> Passes for Ids<K> {
         }
         let mut dropped = std::mem::take(&mut self.dropped);
         if whole {
-            dropped = (1..self.slots.len() as u32).collect();
+            dropped = (1..self.slots.len() as u32).map(I::from).collect();
         }
         for index in dropped {
-            let slot = &self.slots[index as usize];
+            let slot = &self.slots[place(index)];
             if slot.key.is_some() && slot.holders == 0 && !self.waiting.contains(&index) {
                 self.idle.insert(index);
             }
@@ -225,6 +232,8 @@ impl<K: Ord + Clone> Passes for Ids<K> {
 
 #[cfg(test)]
 mod tests {
+    use sidestep_datapath::RouteId;
+
     use super::*;
 
     const FULL: Full = Full {
@@ -233,7 +242,7 @@ mod tests {
     };
 
     /// A pass over everything that holds these.
-    fn whole(ids: &mut Ids<char>, keys: &str) -> Vec<Result<u32, Full>> {
+    fn whole(ids: &mut Ids<char, RouteId>, keys: &str) -> Vec<Result<RouteId, Full>> {
         ids.begin();
         let indices: Vec<_> = keys.chars().map(|key| ids.get(&key)).collect();
         indices.iter().flatten().for_each(|&index| ids.hold(index));
@@ -241,7 +250,7 @@ mod tests {
         indices
     }
 
-    fn release(ids: &mut Ids<char>) {
+    fn release(ids: &mut Ids<char, RouteId>) {
         ids.begin_release();
         ids.end_release();
     }
@@ -249,29 +258,32 @@ mod tests {
     #[test]
     fn an_index_is_kept_while_in_use_and_reused_only_after_the_grace_period() {
         let mut ids = Ids::new("t", 4);
-        assert_eq!(whole(&mut ids, "ab"), [Ok(1), Ok(2)]);
+        assert_eq!(whole(&mut ids, "ab"), [Ok(RouteId(1)), Ok(RouteId(2))]);
         ids.accept(true);
-        assert_eq!(whole(&mut ids, "b"), [Ok(2)]);
+        assert_eq!(whole(&mut ids, "b"), [Ok(RouteId(2))]);
         ids.accept(true);
         assert_eq!(
             whole(&mut ids, "bcd"),
-            [Ok(2), Ok(3), Err(FULL)],
+            [Ok(RouteId(2)), Ok(RouteId(3)), Err(FULL)],
             "1 may still be read by a packet"
         );
         ids.accept(true);
         release(&mut ids);
-        assert_eq!(whole(&mut ids, "bcd"), [Ok(2), Ok(3), Ok(1)]);
+        assert_eq!(
+            whole(&mut ids, "bcd"),
+            [Ok(RouteId(2)), Ok(RouteId(3)), Ok(RouteId(1))]
+        );
     }
 
     #[test]
     fn a_pass_that_was_not_accepted_changes_nothing() {
         let mut ids = Ids::new("t", 4);
-        assert_eq!(whole(&mut ids, "a"), [Ok(1)]);
+        assert_eq!(whole(&mut ids, "a"), [Ok(RouteId(1))]);
         ids.accept(true);
-        assert_eq!(whole(&mut ids, "bc"), [Ok(2), Ok(3)]);
+        assert_eq!(whole(&mut ids, "bc"), [Ok(RouteId(2)), Ok(RouteId(3))]);
         assert_eq!(
             whole(&mut ids, "adef"),
-            [Ok(1), Ok(3), Ok(2), Err(FULL)],
+            [Ok(RouteId(1)), Ok(RouteId(3)), Ok(RouteId(2)), Err(FULL)],
             "it was in use all the while"
         );
         assert!(!ids.holds_back());
@@ -281,10 +293,13 @@ mod tests {
     fn what_came_up_and_is_held_by_nobody_is_not_held_back() {
         let mut ids = Ids::new("t", 4);
         whole(&mut ids, "a");
-        assert_eq!(ids.get(&'b'), Ok(2));
+        assert_eq!(ids.get(&'b'), Ok(RouteId(2)));
         ids.accept(true);
         assert!(!ids.holds_back());
-        assert_eq!((ids.get(&'c'), ids.get(&'b')), (Ok(2), Ok(3)));
+        assert_eq!(
+            (ids.get(&'c'), ids.get(&'b')),
+            (Ok(RouteId(2)), Ok(RouteId(3)))
+        );
     }
 
     #[test]
@@ -292,23 +307,26 @@ mod tests {
         let mut ids = Ids::new("t", 4);
         whole(&mut ids, "ab");
         ids.accept(true);
-        ids.let_go(1);
-        assert_eq!((ids.next_dropped(), ids.next_dropped()), (Some(1), None));
+        ids.let_go(RouteId(1));
+        assert_eq!(
+            (ids.next_dropped(), ids.next_dropped()),
+            (Some(RouteId(1)), None)
+        );
         ids.accept(false);
         assert!(ids.holds_back());
         ids.begin_release();
-        assert_eq!(ids.get(&'a'), Ok(1));
-        ids.hold(1);
+        assert_eq!(ids.get(&'a'), Ok(RouteId(1)));
+        ids.hold(RouteId(1));
         ids.accept(false);
         // Out of use again since the grace period began: that one says nothing of it.
-        ids.let_go(1);
+        ids.let_go(RouteId(1));
         ids.next_dropped();
         ids.accept(false);
         ids.end_release();
-        assert_eq!(ids.get(&'c'), Ok(3));
-        ids.hold(3);
+        assert_eq!(ids.get(&'c'), Ok(RouteId(3)));
+        ids.hold(RouteId(3));
         ids.accept(false);
         release(&mut ids);
-        assert_eq!(ids.get(&'d'), Ok(1));
+        assert_eq!(ids.get(&'d'), Ok(RouteId(1)));
     }
 }

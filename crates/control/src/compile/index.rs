@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 
+use sidestep_datapath::{AdjacencyId, CounterId, GroupId, HeaderSetId, PolicyId, RouteId, ViewId};
 use sidestep_model::behavior::Seg6Encap;
 use sidestep_model::behavior::proxy::InnerType;
 use sidestep_model::node::{IfIndex, TableId};
@@ -23,7 +24,7 @@ pub struct RouteInfo {
     /// Of a record that only a group refers to: the next hop of the route that it stands for.
     pub next_hop: Option<NextHop>,
     /// Slot in the route counters; 0: not counted.
-    pub counter: u32,
+    pub counter: CounterId,
 }
 
 impl RouteInfo {
@@ -108,28 +109,28 @@ pub struct ProxyInfo {
     /// What is counted there.
     pub return_counter: Counted,
     /// Index of learned headers; 0: it learns none.
-    pub learned: u32,
+    pub learned: HeaderSetId,
 }
 
 /// What the indices of an image mean.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Index {
     /// By route index.
-    pub routes: BTreeMap<u32, RouteInfo>,
+    pub routes: BTreeMap<RouteId, RouteInfo>,
     /// Those of them that lead on to another.
-    pub leads: BTreeMap<u32, Leads>,
+    pub leads: BTreeMap<RouteId, Leads>,
     /// By group index: the route of each slot.
-    pub groups: BTreeMap<u32, Vec<u32>>,
+    pub groups: BTreeMap<GroupId, Vec<RouteId>>,
     /// By view index.
-    pub views: BTreeMap<u32, ViewInfo>,
+    pub views: BTreeMap<ViewId, ViewInfo>,
     /// VLAN tables by view index.
-    pub vlan_views: BTreeMap<u32, VlanTableId>,
+    pub vlan_views: BTreeMap<ViewId, VlanTableId>,
     /// By adjacency index.
-    pub adjacencies: BTreeMap<u32, AdjacencyInfo>,
+    pub adjacencies: BTreeMap<AdjacencyId, AdjacencyInfo>,
     /// By policy index.
-    pub policies: BTreeMap<u32, PolicyInfo>,
+    pub policies: BTreeMap<PolicyId, PolicyInfo>,
     /// Counter slot of each route and way back that has one.
-    pub counters: BTreeMap<Counted, u32>,
+    pub counters: BTreeMap<Counted, CounterId>,
     /// Of each SID of an SR proxy that the packet path has.
     pub proxies: BTreeMap<RouteKey, ProxyInfo>,
     /// Ports whose rules leave a family to the kernel, and why.
@@ -144,7 +145,7 @@ pub struct Index {
 
 impl Index {
     /// The counter slots of a route: its own, and those of the segment lists of policies that it leads into.
-    pub fn counters_of(&self, key: RouteKey) -> impl Iterator<Item = u32> {
+    pub fn counters_of(&self, key: RouteKey) -> impl Iterator<Item = CounterId> {
         let own = self.counters.get(&Counted::Route(key));
         let lists = Counted::List(key, ListId::MIN)..=Counted::List(key, ListId::MAX);
         let lists = self.counters.range(lists).map(|(_, slot)| slot);

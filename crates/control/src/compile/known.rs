@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use sidestep_datapath::{KeySlot, RouteId, ViewId};
 use sidestep_model::behavior::proxy;
 use sidestep_model::node::{IfIndex, Node, TableId};
 use sidestep_model::route::{Encap, Family, NextHop, Route, RouteKey, RouteKind};
@@ -34,9 +35,9 @@ pub(super) struct Known {
     /// The chains that all ports share, per family, if they do: then next hops can be resolved ahead.
     pub common: BTreeMap<Family, Chains>,
     /// The views, by what they are merged of.
-    pub views: BTreeMap<Chain, u32>,
+    pub views: BTreeMap<Chain, ViewId>,
     /// Those of them that ports ask for.
-    pub rooted: BTreeSet<u32>,
+    pub rooted: BTreeSet<ViewId>,
     /// Addresses of neighbors that can be used, and the links that they are on.
     pub neighbors: BTreeSet<(Prefix, IfIndex)>,
     /// How many records of a table's entries may lead to a view.
@@ -44,13 +45,13 @@ pub(super) struct Known {
     /// What was looked up to make the entries.
     pub resolved: Resolved,
     /// HMAC keys by id: their slots.
-    pub hmac_keys: BTreeMap<u32, u32>,
+    pub hmac_keys: BTreeMap<u32, KeySlot>,
     /// Route records that keep the counters of segment lists, also while they are not valid.
-    pub kept_counters: BTreeSet<u32>,
+    pub kept_counters: BTreeSet<RouteId>,
     /// The next hops of segment lists, and the route records that keep them.
-    pub kept_next_hops: (BTreeSet<(IfIndex, IpAddr)>, BTreeSet<u32>),
+    pub kept_next_hops: (BTreeSet<(IfIndex, IpAddr)>, BTreeSet<RouteId>),
     /// The route record of what did not fit: it leaves packets to the kernel.
-    pub full: u32,
+    pub full: RouteId,
 }
 
 impl Known {

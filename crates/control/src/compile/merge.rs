@@ -9,6 +9,7 @@
 
 use std::collections::BTreeSet;
 
+use sidestep_datapath::RouteId;
 use sidestep_model::node::TableId;
 
 use super::chain::{Does, Step};
@@ -65,7 +66,7 @@ impl ByTo {
 }
 
 /// A route index; None: there is no route.
-pub(crate) type Say = Option<u32>;
+pub(crate) type Say = Option<RouteId>;
 
 /// What a merged table says of a destination prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -174,7 +175,7 @@ impl<'a, T: Verdict> Search<'a, T> {
     /// matches. It is there lest a shorter one of the result match instead.
     pub(crate) fn merge<'s>(
         &'s self,
-        say: impl Fn(&T) -> u32 + 's,
+        say: impl Fn(&T) -> RouteId + 's,
     ) -> impl Iterator<Item = (Prefix, Answers)> + 's {
         let by_to = ByTo::of(self);
         self.prefixes().into_iter().map(move |to| {
@@ -184,7 +185,7 @@ impl<'a, T: Verdict> Search<'a, T> {
     }
 
     /// What [`Search::merge`] has for one prefix; none: it does not have it.
-    pub(crate) fn merged(&self, to: Prefix, say: impl Fn(&T) -> u32) -> Option<Answers> {
+    pub(crate) fn merged(&self, to: Prefix, say: impl Fn(&T) -> RouteId) -> Option<Answers> {
         let divides = |consult: &Consult<'_, T>| {
             let of_step = consult.to.is_some_and(|(prefix, _)| prefix == to);
             of_step
@@ -227,7 +228,12 @@ impl<'a, T: Verdict> Search<'a, T> {
         }
     }
 
-    fn answers(&self, to: Prefix, among: Option<&[usize]>, say: &impl Fn(&T) -> u32) -> Answers {
+    fn answers(
+        &self,
+        to: Prefix,
+        among: Option<&[usize]>,
+        say: &impl Fn(&T) -> RouteId,
+    ) -> Answers {
         let answer = |source| self.find_among(to, source, among).map(say);
         let mut sources = self.sources_among(to, among);
         if sources.is_empty() {
@@ -296,18 +302,19 @@ mod tests {
         steps: &[Step],
         tables: &[Routing<u32>],
         last: Option<u32>,
-    ) -> impl Fn(&str, &str) -> Say + use<> {
+    ) -> impl Fn(&str, &str) -> Option<u32> + use<> {
         let search = Search::new(steps, |id| tables.get(id.0 as usize), |_| Some(99));
-        let merged: Table<Answers> = search.or(last).merge(|route| *route).collect();
+        let merged: Table<Answers> = search.or(last).merge(|route| RouteId(*route)).collect();
         move |address, source| {
             let (_, answers) = merged.longest_match(prefix(address))?;
-            match answers {
+            let route = match answers {
                 Answers::All(say) => *say,
                 Answers::BySource(by_source) => {
                     let by_source: Table<Say> = by_source.iter().copied().collect();
                     *by_source.longest_match(prefix(source)).unwrap().1
                 }
-            }
+            };
+            route.map(|route| route.0)
         }
     }
 
@@ -385,10 +392,10 @@ mod tests {
             let steps: Vec<Step> = steps.chain([lookup(0)]).collect();
             let begun = std::time::Instant::now();
             let search = Search::new(&steps, |_| Some(&routes), |_| Some(30_000));
-            let merged: Vec<_> = search.merge(|route| *route).collect();
+            let merged: Vec<_> = search.merge(|route| RouteId(*route)).collect();
             let left = merged
                 .iter()
-                .filter(|(_, it)| *it == Answers::All(Some(30_000)));
+                .filter(|(_, it)| *it == Answers::All(Some(RouteId(30_000))));
             assert_eq!((left.count(), merged.len()), (rules as usize, 20_001));
             begun.elapsed()
         };
@@ -425,7 +432,7 @@ mod tests {
         assert_eq!(find("fc02::1/128", "fc05:1::1/128"), Some(4));
         let search = Search::new(&steps, |id| tables.get(id.0 as usize), |_| None);
         let plain = search
-            .merge(|route| *route)
+            .merge(|route| RouteId(*route))
             .filter(|(_, it)| matches!(it, Answers::All(_)));
         assert_eq!(
             plain.map(|(to, _)| to).collect::<Vec<_>>(),

@@ -39,7 +39,7 @@ use sidestep_datapath::abi::{
     SIDESTEP_PORT_SEG6, SIDESTEP_PORTS, SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_SIDESTEP_ONLY,
     sidestep_port, sidestep_route,
 };
-use sidestep_datapath::{FibKey, Image, Limits, VIEWS};
+use sidestep_datapath::{FibKey, Image, Limits, RouteId, VIEWS, ViewId};
 use sidestep_model::node::{IfIndex, Link, Node, TableId};
 use sidestep_model::route::{Family, RouteKey};
 use thiserror::Error;
@@ -118,9 +118,9 @@ struct Pass<'a> {
     /// Views asked for that have no prefixes yet.
     unfilled: Vec<Chain>,
     /// Views that a record ceased to refer to.
-    left: Vec<u32>,
+    left: Vec<ViewId>,
     /// Entries that left a record.
-    vacated: Vec<(Place, u32)>,
+    vacated: Vec<(Place, RouteId)>,
     log: Log,
     out: &'a mut Compiled,
 }
@@ -170,7 +170,7 @@ impl Compiler {
         &mut self,
         node: &Node,
         ports: &BTreeSet<IfIndex>,
-        held: &BTreeMap<FibKey, u32>,
+        held: &BTreeMap<FibKey, RouteId>,
     ) -> Result<Compiled, CompileError> {
         (self.known, self.attempted) = (None, None);
         for ids in self.stock.all() {
@@ -345,10 +345,9 @@ impl Pass<'_> {
                 hmac_keys,
                 ..self.port(port)?
             };
-            self.stock.views.hold(record.hmac_keys);
-            self.stock.views.hold(record.view6);
-            self.stock.views.hold(record.view4);
-            self.stock.views.hold(record.domain);
+            for view in record.views() {
+                self.stock.views.hold(view);
+            }
             self.out.image.ports.insert(port.0, record);
         }
         // No route has asked for any yet.
@@ -357,7 +356,7 @@ impl Pass<'_> {
     }
 
     /// The view of the domain's SID blocks.
-    fn domain(&mut self) -> Result<u32, CompileError> {
+    fn domain(&mut self) -> Result<ViewId, CompileError> {
         let view = self.stock.views.get(&ViewKey::Domain)?;
         // Ours: the kernel's routes make room for it where the prefixes do not all fit.
         let kept_out = self.bare(sidestep_route {

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use sidestep_datapath::RouteId;
 use sidestep_datapath::abi::{
     DROP_policy_invalid, PUNT_route_miss, SIDESTEP_DSCPS, SIDESTEP_ROUTE_BY_DSCP,
     SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_END_B6_ENCAPS, SIDESTEP_ROUTE_FORWARD,
@@ -150,10 +151,10 @@ impl<'a> Pass<'a> {
     }
 
     /// The index of the record into a policy for some DSCPs of a route.
-    fn member_into(&mut self, route: &Route, policy: Named) -> Outcome<u32> {
+    fn member_into(&mut self, route: &Route, policy: Named) -> Outcome<RouteId> {
         let mut into = self.steered_into(route, policy)?;
         into.flags |= SIDESTEP_ROUTE_SIDESTEP_ONLY as u8;
-        if into.counter == 0 {
+        if into.counter.is_none() {
             into.counter = self.counter(Counted::Route(route.key));
         }
         let steering = Steering {
@@ -174,9 +175,9 @@ impl<'a> Pass<'a> {
         route: &Route,
         hop: &NextHop,
         record: sidestep_route,
-    ) -> Outcome<u32> {
+    ) -> Outcome<RouteId> {
         let index = self.member(route, hop, record)?;
-        if record.counter != 0 {
+        if record.counter.is_some() {
             let part = RouteInfo {
                 route: Some(route.clone()),
                 neighbor: None,
@@ -205,7 +206,7 @@ impl<'a> Pass<'a> {
     }
 
     /// The index of the record for what takes the packets of some DSCPs. None: the kernel finds it.
-    fn member_by(&mut self, taker: Option<Taker>, neighbor: Option<IpAddr>) -> Outcome<u32> {
+    fn member_by(&mut self, taker: Option<Taker>, neighbor: Option<IpAddr>) -> Outcome<RouteId> {
         let Some((route, policy)) = taker else {
             return room(self.bare(punt(PUNT_route_miss)));
         };
@@ -277,7 +278,7 @@ impl<'a> Pass<'a> {
     }
 
     /// The index of a record that is kept. What shares it with a route has the name of that.
-    fn kept(&mut self, record: sidestep_route) -> Result<u32, Full> {
+    fn kept(&mut self, record: sidestep_route) -> Result<RouteId, Full> {
         let index = self.intern(record)?;
         if self.out.index.routes.contains_key(&index) {
             return Ok(index);
@@ -285,13 +286,13 @@ impl<'a> Pass<'a> {
         self.bare(record)
     }
 
-    fn hold_all(&mut self, routes: &BTreeSet<u32>) {
+    fn hold_all(&mut self, routes: &BTreeSet<RouteId>) {
         for &index in routes {
             self.stock.routes.hold(index);
         }
     }
 
-    fn let_all_go(&mut self, routes: &BTreeSet<u32>) {
+    fn let_all_go(&mut self, routes: &BTreeSet<RouteId>) {
         for &index in routes {
             self.stock.routes.let_go(index);
         }

@@ -2,19 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use sidestep_datapath::FibKey;
 use sidestep_datapath::abi::{
     sidestep_adjacency, sidestep_group, sidestep_hmac_key, sidestep_learned, sidestep_policy,
     sidestep_route,
 };
 use sidestep_datapath::delta::{Changes, Delta};
+use sidestep_datapath::{
+    AdjacencyId, CounterId, FibKey, FlowTableId, GroupId, HeaderSetId, KeySlot, PolicyId, RouteId,
+    ViewId,
+};
 use sidestep_model::route::RouteKey;
 use sidestep_model::vlan::VlanTableId;
 
-use super::hmac::slot;
 use super::ids::Full;
 use super::index::{AdjacencyInfo, Counted, Leads, PolicyInfo, RouteInfo, ViewInfo};
-use super::service::{learned, policy};
 use super::{Compiled, Pass};
 
 /// What a pass changed.
@@ -22,14 +23,14 @@ use super::{Compiled, Pass};
 pub struct Change {
     /// In the tables.
     pub delta: Delta,
-    routes: Changes<u32, RouteInfo>,
-    leads: Changes<u32, Leads>,
-    groups: Changes<u32, Vec<u32>>,
-    views: Changes<u32, ViewInfo>,
-    vlan_views: Changes<u32, VlanTableId>,
-    adjacencies: Changes<u32, AdjacencyInfo>,
-    policies: Changes<u32, PolicyInfo>,
-    counters: Changes<Counted, u32>,
+    routes: Changes<RouteId, RouteInfo>,
+    leads: Changes<RouteId, Leads>,
+    groups: Changes<GroupId, Vec<RouteId>>,
+    views: Changes<ViewId, ViewInfo>,
+    vlan_views: Changes<ViewId, VlanTableId>,
+    adjacencies: Changes<AdjacencyId, AdjacencyInfo>,
+    policies: Changes<PolicyId, PolicyInfo>,
+    counters: Changes<Counted, CounterId>,
     unsupported: Changes<RouteKey, String>,
     full: Changes<RouteKey, &'static str>,
 }
@@ -52,7 +53,7 @@ impl Change {
     }
 
     /// Counter slots that have another route than before.
-    pub fn new_counters(&self) -> impl Iterator<Item = u32> {
+    pub fn new_counters(&self) -> impl Iterator<Item = CounterId> {
         self.counters.upserts().map(|(_, slot)| *slot)
     }
 }
@@ -82,7 +83,7 @@ impl Log {
 
 impl Pass<'_> {
     /// The index of a route record.
-    pub(super) fn intern(&mut self, record: sidestep_route) -> Result<u32, Full> {
+    pub(super) fn intern(&mut self, record: sidestep_route) -> Result<RouteId, Full> {
         let index = self.stock.routes.get(&record)?;
         let image = &mut self.out.image;
         if !image.routes.contains_key(&index) {
@@ -91,17 +92,18 @@ impl Pass<'_> {
                 .set(|it| &mut it.delta.routes, table, index, Some(record));
             self.stock.counters.hold(record.counter);
             self.stock.adjacencies.hold(record.adjacency);
-            self.stock.policies.hold(policy(&record));
-            self.stock.hmac_keys.hold(slot(&record));
-            self.stock.learned.hold(learned(&record));
+            self.stock.policies.hold(record.policy_id());
+            self.stock.hmac_keys.hold(record.key_slot());
+            self.stock.learned.hold(record.header_set());
             self.stock.groups.hold(record.group);
-            self.stock.views.hold(record.view6);
-            self.stock.views.hold(record.view4);
+            for view in record.views() {
+                self.stock.views.hold(view);
+            }
         }
         Ok(index)
     }
 
-    fn drop_route(&mut self, index: u32) {
+    fn drop_route(&mut self, index: RouteId) {
         let Some(&record) = self.out.image.routes.get(&index) else {
             return;
         };
@@ -111,16 +113,22 @@ impl Pass<'_> {
         self.name_lead(index, None);
         self.stock.counters.let_go(record.counter);
         self.stock.adjacencies.let_go(record.adjacency);
-        self.stock.policies.let_go(policy(&record));
-        self.stock.hmac_keys.let_go(slot(&record));
-        self.stock.learned.let_go(learned(&record));
+        self.stock.policies.let_go(record.policy_id());
+        self.stock.hmac_keys.let_go(record.key_slot());
+        self.stock.learned.let_go(record.header_set());
         self.stock.groups.let_go(record.group);
-        self.leave_view(record.view6);
-        self.leave_view(record.view4);
+        for view in record.views() {
+            self.leave_view(view);
+        }
     }
 
     /// Puts a group at its index.
-    pub(super) fn put_group(&mut self, index: u32, content: &sidestep_group, slots: Vec<u32>) {
+    pub(super) fn put_group(
+        &mut self,
+        index: GroupId,
+        content: &sidestep_group,
+        slots: Vec<RouteId>,
+    ) {
         if self.out.image.groups.contains_key(&index) {
             return;
         }
@@ -133,7 +141,7 @@ impl Pass<'_> {
         self.log.set(|it| &mut it.groups, infos, index, Some(slots));
     }
 
-    fn drop_group(&mut self, index: u32) {
+    fn drop_group(&mut self, index: GroupId) {
         let slots = self.out.index.groups.get(&index).cloned();
         for route in slots.into_iter().flatten() {
             self.stock.routes.let_go(route);
@@ -144,7 +152,12 @@ impl Pass<'_> {
     }
 
     /// Puts a policy at its index.
-    pub(super) fn put_policy(&mut self, index: u32, content: &sidestep_policy, info: PolicyInfo) {
+    pub(super) fn put_policy(
+        &mut self,
+        index: PolicyId,
+        content: &sidestep_policy,
+        info: PolicyInfo,
+    ) {
         if self.out.image.policies.contains_key(&index) {
             return;
         }
@@ -158,7 +171,7 @@ impl Pass<'_> {
             .set(|it| &mut it.policies, infos, index, Some(info));
     }
 
-    fn drop_policy(&mut self, index: u32) {
+    fn drop_policy(&mut self, index: PolicyId) {
         let Some(&content) = self.out.image.policies.get(&index) else {
             return;
         };
@@ -172,7 +185,7 @@ impl Pass<'_> {
     }
 
     /// Puts an HMAC key at its index.
-    pub(super) fn put_hmac_key(&mut self, index: u32, content: &sidestep_hmac_key) {
+    pub(super) fn put_hmac_key(&mut self, index: KeySlot, content: &sidestep_hmac_key) {
         let image = &mut self.out.image.hmac_keys;
         if !image.contains_key(&index) {
             self.log
@@ -181,10 +194,11 @@ impl Pass<'_> {
     }
 
     /// Gives the headers that a proxy learns a place, or takes it away.
-    pub(super) fn put_learned(&mut self, index: u32, content: Option<&sidestep_learned>) {
+    pub(super) fn put_learned(&mut self, index: HeaderSetId, content: Option<&sidestep_learned>) {
         let content = content.copied();
         let image = &mut self.out.image.learned;
-        let table = |content: Option<&sidestep_learned>| content.map_or(0, |it| it.table);
+        let table =
+            |content: Option<&sidestep_learned>| content.map_or(FlowTableId::NONE, |it| it.table);
         self.stock.flow_tables.hold(table(content.as_ref()));
         self.stock.flow_tables.let_go(table(image.get(&index)));
         self.log
@@ -194,7 +208,7 @@ impl Pass<'_> {
     /// Puts an adjacency at its index, or brings it up to date there.
     pub(super) fn put_adjacency(
         &mut self,
-        index: u32,
+        index: AdjacencyId,
         content: Option<(sidestep_adjacency, AdjacencyInfo)>,
     ) {
         let (record, info) = content.unzip();
@@ -206,30 +220,25 @@ impl Pass<'_> {
     }
 
     /// Gives a prefix of a view a route, or takes it out.
-    pub(super) fn put_prefix(&mut self, key: FibKey, route: Option<u32>) {
+    pub(super) fn put_prefix(&mut self, key: FibKey, route: Option<RouteId>) {
         let before = self.out.image.fib.get(&key).copied();
         if before == route {
             return;
         }
-        self.stock.routes.hold(route.unwrap_or(0));
-        self.stock.routes.let_go(before.unwrap_or(0));
+        self.stock.routes.hold(route.unwrap_or(RouteId::NONE));
+        self.stock.routes.let_go(before.unwrap_or(RouteId::NONE));
         let fib = &mut self.out.image.fib;
         self.log.set(|it| &mut it.delta.fib, fib, key, route);
     }
 
-    fn leave_view(&mut self, view: u32) {
+    fn leave_view(&mut self, view: ViewId) {
         self.stock.views.let_go(view);
         self.left.push(view);
     }
 
     /// Takes all prefixes out of a view.
-    pub(super) fn clear_view(&mut self, view: u32) {
-        let first = FibKey {
-            view,
-            address: [0; 16],
-            length: 0,
-        };
-        let of_view = self.out.image.fib.range(first..);
+    pub(super) fn clear_view(&mut self, view: ViewId) {
+        let of_view = self.out.image.fib.range(FibKey::first(view)..);
         let keys: Vec<FibKey> = of_view
             .map(|(key, _)| *key)
             .take_while(|key| key.view == view)
@@ -240,7 +249,7 @@ impl Pass<'_> {
     }
 
     /// Says what a view is.
-    pub(super) fn name_view(&mut self, view: u32, info: Option<ViewInfo>) {
+    pub(super) fn name_view(&mut self, view: ViewId, info: Option<ViewInfo>) {
         let infos = &mut self.out.index.views;
         if infos.get(&view) != info.as_ref() {
             self.log.set(|it| &mut it.views, infos, view, info);
@@ -248,13 +257,13 @@ impl Pass<'_> {
     }
 
     /// Says which VLAN table a view is.
-    pub(super) fn name_vlan_view(&mut self, view: u32, table: Option<VlanTableId>) {
+    pub(super) fn name_vlan_view(&mut self, view: ViewId, table: Option<VlanTableId>) {
         let infos = &mut self.out.index.vlan_views;
         self.log.set(|it| &mut it.vlan_views, infos, view, table);
     }
 
     /// Says how a record leads on.
-    pub(super) fn name_lead(&mut self, index: u32, leads: Option<Leads>) {
+    pub(super) fn name_lead(&mut self, index: RouteId, leads: Option<Leads>) {
         let infos = &mut self.out.index.leads;
         if infos.get(&index) != leads.as_ref() {
             self.log.set(|it| &mut it.leads, infos, index, leads);
@@ -262,7 +271,7 @@ impl Pass<'_> {
     }
 
     /// Says what a route record stands for.
-    pub(super) fn name_route(&mut self, index: u32, info: RouteInfo) {
+    pub(super) fn name_route(&mut self, index: RouteId, info: RouteInfo) {
         let infos = &mut self.out.index.routes;
         if infos.get(&index) != Some(&info) {
             self.log.set(|it| &mut it.routes, infos, index, Some(info));
@@ -270,7 +279,7 @@ impl Pass<'_> {
     }
 
     /// Says which counters a route or a way back has.
-    pub(super) fn name_counter(&mut self, key: Counted, slot: Option<u32>) {
+    pub(super) fn name_counter(&mut self, key: Counted, slot: Option<CounterId>) {
         let infos = &mut self.out.index.counters;
         if infos.get(&key) != slot.as_ref() {
             self.log.set(|it| &mut it.counters, infos, key, slot);

@@ -8,6 +8,7 @@ use sidestep_datapath::abi::{
     SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_FORWARD, SIDESTEP_ROUTE_PUNT, SIDESTEP_ROUTE_SIDESTEP_ONLY,
     sidestep_action, sidestep_adjacency, sidestep_reason, sidestep_route,
 };
+use sidestep_datapath::{AdjacencyId, CounterId, KeySlot, RouteId, ViewId};
 use sidestep_model::behavior::Seg6Encap;
 use sidestep_model::node::{IfIndex, LinkKind, Mac, TableId};
 use sidestep_model::route::{Encap, Family, NextHop, Owner, Route, RouteKind};
@@ -36,7 +37,7 @@ pub(crate) enum Via {
     Ethernet(Mac),
 }
 /// Encapsulation, source, hop limit, flow label mode, adjacency, view, HMAC key.
-pub(crate) type PolicyKey = (Seg6Encap, Ipv6Addr, u8, u8, u32, u32, u32);
+pub(crate) type PolicyKey = (Seg6Encap, Ipv6Addr, u8, u8, AdjacencyId, ViewId, KeySlot);
 
 /// What a table says, compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +58,7 @@ impl Found {
     }
 
     /// What a rule says itself.
-    pub(super) const fn by_rule(index: u32) -> Self {
+    pub(super) const fn by_rule(index: RouteId) -> Self {
         Self {
             route: Some(index),
             bits: None,
@@ -65,8 +66,8 @@ impl Found {
     }
 
     /// The index of the route, of what does not throw.
-    pub(super) fn route(&self) -> u32 {
-        self.route.unwrap_or(0)
+    pub(super) fn route(&self) -> RouteId {
+        self.route.unwrap_or(RouteId::NONE)
     }
 }
 
@@ -175,7 +176,7 @@ impl Pass<'_> {
     }
 
     /// The index of the record for a route, narrowed to a neighbor on its link or not.
-    fn route(&mut self, route: &Route, neighbor: Option<IpAddr>) -> Result<u32, CompileError> {
+    fn route(&mut self, route: &Route, neighbor: Option<IpAddr>) -> Result<RouteId, CompileError> {
         let (record, left) = match self.record_of(route, neighbor)? {
             Ok(found) => found,
             Err(full) if neighbor.is_some() && by_dscp(route).is_some() => {
@@ -215,7 +216,7 @@ impl Pass<'_> {
             record.flags |= SIDESTEP_ROUTE_SIDESTEP_ONLY as u8;
         }
         // Onto the only list of a policy: that is counted.
-        if record.counter == 0 {
+        if record.counter.is_none() {
             record.counter = counter;
         }
         Ok(Ok((record, left)))
@@ -223,9 +224,9 @@ impl Pass<'_> {
 
     /// Where it is counted, and that it is. A full counter table costs the counters of what comes last, never the
     /// forwarding: 0.
-    pub(super) fn counter(&mut self, of: Counted) -> u32 {
+    pub(super) fn counter(&mut self, of: Counted) -> CounterId {
         let Ok(slot) = self.stock.counters.get(&of) else {
-            return 0;
+            return CounterId::NONE;
         };
         self.name_counter(of, Some(slot));
         slot
@@ -234,7 +235,7 @@ impl Pass<'_> {
     /// Says what a record stands for, unless another route that shares it was first. (What only a group refers to is second.)
     pub(super) fn name(
         &mut self,
-        record: u32,
+        record: RouteId,
         route: &Route,
         neighbor: Option<IpAddr>,
         next_hop: Option<&NextHop>,
@@ -260,7 +261,7 @@ impl Pass<'_> {
 
     /// The record of a route that a table has no room for. (Of one of our own, which the kernel does not have, packets are
     /// dropped.)
-    fn no_room(&mut self, route: &Route, full: Full) -> u32 {
+    fn no_room(&mut self, route: &Route, full: Full) -> RouteId {
         self.name_full(route, full, "");
         self.full()
     }
@@ -273,13 +274,13 @@ impl Pass<'_> {
     }
 
     /// The record for what does not fit, which is in the tables if anything refers to it.
-    pub(super) fn full(&mut self) -> u32 {
+    pub(super) fn full(&mut self) -> RouteId {
         // It has its index since the pass began.
         self.bare(punt(PUNT_table_full)).unwrap_or(self.known.full)
     }
 
     /// A rule's own `blackhole`.
-    pub(super) fn bare_drop(&mut self) -> Result<u32, Full> {
+    pub(super) fn bare_drop(&mut self) -> Result<RouteId, Full> {
         self.bare(sidestep_route {
             reason: DROP_blackhole as u8,
             ..record(SIDESTEP_ROUTE_DROP)
@@ -287,17 +288,17 @@ impl Pass<'_> {
     }
 
     /// A rule's own `unreachable` or `prohibit`.
-    pub(super) fn bare_punt(&mut self, reason: sidestep_reason) -> Result<u32, Full> {
+    pub(super) fn bare_punt(&mut self, reason: sidestep_reason) -> Result<RouteId, Full> {
         self.bare(punt(reason))
     }
 
-    pub(super) fn bare(&mut self, record: sidestep_route) -> Result<u32, Full> {
+    pub(super) fn bare(&mut self, record: sidestep_route) -> Result<RouteId, Full> {
         let index = self.intern(record)?;
         let nobodys = RouteInfo {
             route: None,
             neighbor: None,
             next_hop: None,
-            counter: 0,
+            counter: CounterId::NONE,
         };
         self.name_route(index, nobodys);
         Ok(index)
@@ -377,7 +378,12 @@ impl Pass<'_> {
         }
     }
 
-    pub(super) fn adjacency(&mut self, dev: IfIndex, via: Via, mtu: Option<u32>) -> Outcome<u32> {
+    pub(super) fn adjacency(
+        &mut self,
+        dev: IfIndex,
+        via: Via,
+        mtu: Option<u32>,
+    ) -> Outcome<AdjacencyId> {
         let Some(link) = self.node.links.get(&dev) else {
             return left(unsupported("its device is not there"));
         };

@@ -2,19 +2,18 @@
 
 use std::net::IpAddr;
 
-use sidestep_datapath::FibKey;
 use sidestep_datapath::abi::{
     PUNT_local, SIDESTEP_FLOW_WAYS, SIDESTEP_PORT_SERVICE, SIDESTEP_ROUTE_END_AD,
     SIDESTEP_ROUTE_END_AM, SIDESTEP_ROUTE_END_AS, SIDESTEP_ROUTE_NAT, SIDESTEP_ROUTE_RETURN_AD,
     SIDESTEP_ROUTE_RETURN_AM, SIDESTEP_ROUTE_SIDESTEP_ONLY, sidestep_learned, sidestep_route,
 };
+use sidestep_datapath::{FibKey, HeaderSetId, ViewId};
 use sidestep_model::behavior::proxy::{Chain, InnerType};
 use sidestep_model::behavior::{EncapMode, Seg6Encap, Seg6Local};
 use sidestep_model::node::IfIndex;
 use sidestep_model::route::{Encap, Family, NextHop, Route, RouteKey};
 
 use super::Pass;
-use super::hmac;
 use super::index::{Counted, ProxyInfo};
 use super::routes::{Outcome, Unsupported, Via, left, punt, record, room, unsupported};
 use super::stock::ViewKey;
@@ -113,23 +112,6 @@ pub(super) fn is_of_proxy(route: &Route) -> bool {
     encaps.any(|encap| matches!(encap, Some(Encap::Seg6Local(local)) if local.action.is_proxy()))
 }
 
-/// The place of the learned headers that a record refers to; 0: none.
-pub(super) fn learned(record: &sidestep_route) -> u32 {
-    if is_dynamic(record) { record.policy } else { 0 }
-}
-
-/// The policy that a record refers to; 0: none.
-pub(super) fn policy(record: &sidestep_route) -> u32 {
-    let is_other = is_dynamic(record) || hmac::slot(record) != 0;
-    if is_other { 0 } else { record.policy }
-}
-
-/// Its `policy` is the place of learned headers.
-fn is_dynamic(record: &sidestep_route) -> bool {
-    let action = u32::from(record.action);
-    matches!(action, SIDESTEP_ROUTE_END_AD | SIDESTEP_ROUTE_RETURN_AD)
-}
-
 impl Pass<'_> {
     /// Says what a SID is whose record is that of a proxy. Changes of it are compiled with all the rest.
     pub(super) fn name_proxy(&mut self, sid: RouteKey, local: &Seg6Local, record: &sidestep_route) {
@@ -141,7 +123,7 @@ impl Pass<'_> {
             oif: service.oif,
             iif: service.iif,
             return_counter: service.counted(),
-            learned: learned(record),
+            learned: record.header_set(),
         };
         self.out.index.proxies.insert(sid, info);
     }
@@ -207,21 +189,26 @@ impl Pass<'_> {
         self.way_back(
             &service,
             sidestep_route {
-                policy: learned,
+                policy: learned.0,
                 ..record(SIDESTEP_ROUTE_RETURN_AD)
             },
         )?;
         let adjacency = self.adjacency(service.oif, service.via, None)?;
         Ok(sidestep_route {
             adjacency,
-            policy: learned,
+            policy: learned.0,
             inner: service.inner(),
             ..record(SIDESTEP_ROUTE_END_AD)
         })
     }
 
     /// The place of what a dynamic proxy learns.
-    fn learning(&mut self, service: &Service, local: &Seg6Local, sid: RouteKey) -> Outcome<u32> {
+    fn learning(
+        &mut self,
+        service: &Service,
+        local: &Seg6Local,
+        sid: RouteKey,
+    ) -> Outcome<HeaderSetId> {
         let mut content = sidestep_learned {
             used: 1,
             age: local.proxy.age.unwrap_or(0),
@@ -262,7 +249,7 @@ impl Pass<'_> {
         }))?;
         let own = match service.sees {
             // A frame says by its Ethernet address whose it is.
-            InnerType::L2 => 0,
+            InnerType::L2 => ViewId::NONE,
             InnerType::Ipv6 | InnerType::Ipv4 => {
                 self.own_addresses(service.iif, service.family())?
             }
@@ -271,17 +258,20 @@ impl Pass<'_> {
             return Ok(());
         };
         let (way, others) = match service.sees {
-            InnerType::Ipv6 => (&mut port.return6, port.return_l2 != 0),
-            InnerType::Ipv4 => (&mut port.return4, port.return_l2 != 0),
-            InnerType::L2 => (&mut port.return_l2, port.return6 != 0 || port.return4 != 0),
+            InnerType::Ipv6 => (&mut port.return6, port.return_l2.is_some()),
+            InnerType::Ipv4 => (&mut port.return4, port.return_l2.is_some()),
+            InnerType::L2 => (
+                &mut port.return_l2,
+                port.return6.is_some() || port.return4.is_some(),
+            ),
         };
-        if others || (*way != 0 && *way != back) {
+        if others || (way.is_some() && *way != back) {
             return left(unsupported(format!(
                 "what comes back by {name} belongs to the proxy of another SID; give this one an interface of its own \
                  (iif)"
             )));
         }
-        if *way == 0 {
+        if way.is_none() {
             *way = back;
             match service.sees {
                 InnerType::Ipv6 => port.local_addrs6 = own,
@@ -295,7 +285,7 @@ impl Pass<'_> {
     }
 
     /// The view of an interface's own addresses. What is sent to them is not for the rest of a segment list.
-    fn own_addresses(&mut self, dev: IfIndex, family: Family) -> Outcome<u32> {
+    fn own_addresses(&mut self, dev: IfIndex, family: Family) -> Outcome<ViewId> {
         let view = room(self.stock.views.get(&ViewKey::Own(dev, family)))?;
         // Ours: the kernel's routes make room for it where the prefixes do not all fit.
         let local = room(self.bare(sidestep_route {

@@ -3,7 +3,10 @@
 use sidestep_datapath::abi::{
     SIDESTEP_FLOW_TABLES, SIDESTEP_HMAC_KEYS, SIDESTEP_LEARNED, sidestep_hmac_key,
 };
-use sidestep_datapath::{Image, Limits, VIEWS};
+use sidestep_datapath::{
+    AdjacencyId, CounterId, FlowTableId, GroupId, HeaderSetId, Image, KeySlot, Limits, PolicyId,
+    RouteId, VIEWS, ViewId,
+};
 use sidestep_model::node::IfIndex;
 use sidestep_model::route::Family;
 use sidestep_model::vlan::VlanTableId;
@@ -22,7 +25,7 @@ pub(super) enum ViewKey {
     /// Routing tables.
     Chain(Chain),
     /// Just these prefixes, with the indices of their routes: by source address, or the way there.
-    Leading(Vec<(Prefix, u32)>),
+    Leading(Vec<(Prefix, RouteId)>),
     /// A VLAN table.
     Vlans(VlanTableId),
     /// HMAC key ids.
@@ -36,15 +39,15 @@ pub(super) enum ViewKey {
 /// Who has which index.
 #[derive(Debug)]
 pub(super) struct Stock {
-    pub views: Ids<ViewKey>,
-    pub routes: Ids<RouteRecord>,
-    pub groups: Ids<GroupKey>,
-    pub counters: Ids<Counted>,
-    pub adjacencies: Ids<AdjacencyKey>,
-    pub policies: Ids<PolicyKey>,
-    pub hmac_keys: Ids<sidestep_hmac_key>,
-    pub learned: Ids<LearnedKey>,
-    pub flow_tables: Ids<LearnedKey>,
+    pub views: Ids<ViewKey, ViewId>,
+    pub routes: Ids<RouteRecord, RouteId>,
+    pub groups: Ids<GroupKey, GroupId>,
+    pub counters: Ids<Counted, CounterId>,
+    pub adjacencies: Ids<AdjacencyKey, AdjacencyId>,
+    pub policies: Ids<PolicyKey, PolicyId>,
+    pub hmac_keys: Ids<sidestep_hmac_key, KeySlot>,
+    pub learned: Ids<LearnedKey, HeaderSetId>,
+    pub flow_tables: Ids<LearnedKey, FlowTableId>,
 }
 
 impl Stock {
@@ -64,22 +67,8 @@ impl Stock {
 
     /// No index of these tables is given to anything before it is released.
     pub fn avoid(&mut self, image: &Image) {
-        // Of the prefixes nothing may be known, but a view that nothing refers to is not walked either.
-        let of_ports = image.ports.values();
-        let of_ports = of_ports.flat_map(|it| {
-            [
-                it.view6,
-                it.view4,
-                it.local_addrs6,
-                it.local_addrs4,
-                it.domain,
-                it.hmac_keys,
-            ]
-        });
-        let of_routes = image.routes.values().flat_map(|it| [it.view6, it.view4]);
-        let of_policies = image.policies.values().map(|it| it.view);
-        self.views
-            .avoid(of_ports.chain(of_routes).chain(of_policies));
+        // The prefixes may be unknown, but no packet searches a view that nothing refers to.
+        self.views.avoid(image.referenced_views());
         self.routes.avoid(image.routes.keys().copied());
         self.groups.avoid(image.groups.keys().copied());
         let of_counters = image.routes.values().map(|route| route.counter);

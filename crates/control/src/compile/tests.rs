@@ -1,7 +1,7 @@
 //! Properties of the compiler that the vectors do not show: what changes, and what does not, from one compilation to
 //! the next.
 
-use sidestep_datapath::Native;
+use sidestep_datapath::{GroupId, Native};
 use sidestep_model::config::File;
 use sidestep_testkit::differential::headers::bare_ipv6;
 
@@ -171,7 +171,7 @@ fn routes_with_the_same_next_hops_share_one_group_and_count_each_for_itself() {
     let text = NODE.replace("neighbors: [", neighbors) + &lines.collect::<String>();
     let node = node(&text);
     let compiled = compile(&mut Compiler::new(Limits::default()), &node);
-    let groups: BTreeSet<u32> = compiled.image.routes.values().map(|it| it.group).collect();
+    let groups: BTreeSet<GroupId> = compiled.image.routes.values().map(|it| it.group).collect();
     // None, that of fe80::/64 on both links, and one for each pair of weights.
     assert_eq!(groups.len(), 4);
     assert!(

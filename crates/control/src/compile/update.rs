@@ -13,6 +13,8 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use sidestep_datapath::abi::sidestep_policy;
+use sidestep_datapath::{RouteId, ViewId};
 use sidestep_model::node::{IfIndex, TableId};
 use sidestep_model::route::{Family, Route, RouteKey, RuleAction};
 use thiserror::Error;
@@ -191,9 +193,9 @@ impl Pass<'_> {
         if before == entry {
             return Ok(false);
         }
-        let records = |entry: &Entry<Found>| -> Vec<u32> {
+        let records = |entry: &Entry<Found>| -> Vec<RouteId> {
             let routes = entry.iter().map(|(_, found)| found.route());
-            routes.filter(|route| *route != 0).collect()
+            routes.filter(|route| route.is_some()).collect()
         };
         let mut asking = 0;
         for route in records(&entry) {
@@ -212,7 +214,7 @@ impl Pass<'_> {
 
     /// A record that many routes share (those that are not counted) has the name of one of them: of another one, if that
     /// one has left it.
-    fn stand_in(&mut self, place: Place, record: u32) {
+    fn stand_in(&mut self, place: Place, record: RouteId) {
         let Some(named) = self.out.index.routes.get(&record).cloned() else {
             return;
         };
@@ -226,7 +228,7 @@ impl Pass<'_> {
         let (neighbor, next_hop) = match other {
             Some((_, neighbor)) => (neighbor, None),
             // Only groups refer to it, or, if it is not counted, a rule.
-            None if named.counter == 0 => (None, route.next_hops.first().cloned()),
+            None if named.counter.is_none() => (None, route.next_hops.first().cloned()),
             None => (
                 None,
                 Some(route.next_hops.first().cloned().unwrap_or_default()),
@@ -243,7 +245,7 @@ impl Pass<'_> {
     }
 
     /// Another entry with this record, the next one if it is in the same table: many that go, go in their order.
-    fn other(&self, place: Place, record: u32) -> Option<(&Route, Option<IpAddr>)> {
+    fn other(&self, place: Place, record: RouteId) -> Option<(&Route, Option<IpAddr>)> {
         let here = self.known.entries.get(&place.of()).into_iter();
         let here = here.flat_map(|entries| entries.after(place.prefix));
         let here = here.map(|it| (place.of(), it));
@@ -264,7 +266,7 @@ impl Pass<'_> {
     }
 
     /// Whether a view that something ceased to ask for may now be asked for by nothing but what is in it.
-    fn may_be_stranded(&self, view: u32) -> bool {
+    fn may_be_stranded(&self, view: ViewId) -> bool {
         let Some(ViewKey::Chain(chain)) = self.stock.views.key(view) else {
             return false;
         };
@@ -280,24 +282,26 @@ impl Pass<'_> {
     }
 
     /// An entry left a record, which others may share.
-    pub(super) fn leave_views(&mut self, record: u32) {
+    pub(super) fn leave_views(&mut self, record: RouteId) {
         let image = &self.out.image;
         let Some(route) = image.routes.get(&record).filter(|_| self.asks(record)) else {
             return;
         };
-        let policy = image.policies.get(&service::policy(route));
-        let views = [route.view6, route.view4, policy.map_or(0, |it| it.view)];
+        let policy = image.policies.get(&route.policy_id());
+        let of_policy = policy.into_iter().flat_map(sidestep_policy::views);
+        let views = route.views().into_iter().chain(of_policy);
         let members = self.out.index.groups.get(&route.group).cloned();
-        self.left
-            .extend(views.into_iter().filter(|view| *view != 0));
+        self.left.extend(views.filter(|view| view.is_some()));
         for member in members.into_iter().flatten().collect::<BTreeSet<_>>() {
             self.leave_views(member);
         }
     }
 
     /// Whether a record may lead to a view.
-    fn asks(&self, record: u32) -> bool {
+    fn asks(&self, record: RouteId) -> bool {
         let record = self.out.image.routes.get(&record);
-        record.is_some_and(|it| it.view6 | it.view4 | service::policy(it) | it.group != 0)
+        record.is_some_and(|it| {
+            it.views() != [ViewId::NONE; 2] || it.policy_id().is_some() || it.group.is_some()
+        })
     }
 }

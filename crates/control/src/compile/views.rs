@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use sidestep_datapath::FibKey;
 use sidestep_datapath::abi::{
     PUNT_route_miss, PUNT_route_type, PUNT_rule, SIDESTEP_ROUTE_NEXT, SIDESTEP_ROUTE_SOURCE,
     sidestep_action,
 };
+use sidestep_datapath::{FibKey, RouteId, ViewId};
 use sidestep_model::node::TableId;
 use sidestep_model::route::{Family, RouteKind};
 
@@ -25,12 +25,12 @@ use super::{CompileError, Pass};
 
 impl Pass<'_> {
     /// The index of the view for chains: of the only one, or of what leads to each by the source address.
-    pub(super) fn view_of(&mut self, chains: &Chains) -> Result<u32, Full> {
+    pub(super) fn view_of(&mut self, chains: &Chains) -> Result<ViewId, Full> {
         if let Some(chain) = chains.only() {
             return self.view(chain.clone());
         }
         let family = chains.family();
-        let next: Result<Vec<u32>, Full> = chains
+        let next: Result<Vec<RouteId>, Full> = chains
             .distinct()
             .iter()
             .map(|chain| {
@@ -51,7 +51,7 @@ impl Pass<'_> {
     }
 
     /// The index of the view for a chain.
-    pub(super) fn view(&mut self, chain: Chain) -> Result<u32, Full> {
+    pub(super) fn view(&mut self, chain: Chain) -> Result<ViewId, Full> {
         let id = self.stock.views.get(&ViewKey::Chain(chain.clone()))?;
         if self.known.views.insert(chain.clone(), id).is_none() {
             let own = chain.steps.iter().filter_map(|step| match step.does {
@@ -65,7 +65,11 @@ impl Pass<'_> {
     }
 
     /// The index of the view with just these prefixes, each with the index of its route.
-    fn leading_view(&mut self, prefixes: Vec<(Prefix, u32)>, info: ViewInfo) -> Result<u32, Full> {
+    fn leading_view(
+        &mut self,
+        prefixes: Vec<(Prefix, RouteId)>,
+        info: ViewInfo,
+    ) -> Result<ViewId, Full> {
         let id = self.stock.views.get(&ViewKey::Leading(prefixes.clone()))?;
         self.name_view(id, Some(info));
         for (prefix, route) in prefixes {
@@ -74,12 +78,17 @@ impl Pass<'_> {
         Ok(id)
     }
 
-    fn insert(&mut self, view: u32, prefix: Prefix, route: u32) {
+    fn insert(&mut self, view: ViewId, prefix: Prefix, route: RouteId) {
         self.put_prefix(key(view, prefix), Some(route));
     }
 
     /// The index of a record that leads on, into a view.
-    fn lead(&mut self, how: sidestep_action, family: Family, view: u32) -> Result<u32, Full> {
+    fn lead(
+        &mut self,
+        how: sidestep_action,
+        family: Family,
+        view: ViewId,
+    ) -> Result<RouteId, Full> {
         let mut lead = record(how);
         match family {
             Family::V4 => lead.view4 = view,
@@ -95,7 +104,11 @@ impl Pass<'_> {
     }
 
     /// The index of the record for destinations whose route depends on the source.
-    fn by_source(&mut self, family: Family, sources: Vec<(Prefix, u32)>) -> Result<u32, Full> {
+    fn by_source(
+        &mut self,
+        family: Family,
+        sources: Vec<(Prefix, RouteId)>,
+    ) -> Result<RouteId, Full> {
         let view = self.leading_view(sources, ViewInfo::new(family, []))?;
         self.lead(SIDESTEP_ROUTE_SOURCE, family, view)
     }
@@ -124,7 +137,7 @@ impl Pass<'_> {
     /// An entry of a table changed: so does what the views say of its prefix, and of longer ones that depend on it.
     pub(super) fn merge_below(&mut self, place: Place) -> Result<(), CompileError> {
         let views = self.known.views.iter();
-        let views: Vec<(Chain, u32)> = views
+        let views: Vec<(Chain, ViewId)> = views
             .filter(|(chain, _)| chain.asks(place.of()))
             .map(|(chain, view)| (chain.clone(), *view))
             .collect();
@@ -150,7 +163,7 @@ impl Pass<'_> {
     fn say(
         &mut self,
         chain: &Chain,
-        view: u32,
+        view: ViewId,
         prefix: Prefix,
         answers: Option<Answers>,
     ) -> Result<(), CompileError> {
@@ -177,7 +190,7 @@ impl Pass<'_> {
     }
 
     /// What a chain ends with: the view that follows.
-    fn last(&mut self, chain: &Chain) -> Option<u32> {
+    fn last(&mut self, chain: &Chain) -> Option<RouteId> {
         let then = chain.then.as_ref()?;
         let next = self.view(Chain::clone(then));
         let next = next.and_then(|view| self.lead(SIDESTEP_ROUTE_NEXT, chain.family, view));
@@ -188,14 +201,14 @@ impl Pass<'_> {
     }
 
     /// The records of those steps of a chain that end the search.
-    fn refusals(&mut self, chain: &Chain) -> Vec<(Does, u32)> {
+    fn refusals(&mut self, chain: &Chain) -> Vec<(Does, RouteId)> {
         let ends = chain.steps.iter().map(|step| &step.does);
         let ends = ends.filter(|does| !matches!(does, Does::Lookup { .. }));
         ends.map(|does| (does.clone(), self.refusal(does)))
             .collect()
     }
 
-    fn or_miss(&mut self, route: Say) -> Result<u32, CompileError> {
+    fn or_miss(&mut self, route: Say) -> Result<RouteId, CompileError> {
         Ok(match route {
             Some(route) => route,
             None => self.bare_punt(PUNT_route_miss)?,
@@ -203,7 +216,7 @@ impl Pass<'_> {
     }
 
     /// The record of a rule that ends the search. Where there is no room for it, the kernel does the same.
-    fn refusal(&mut self, does: &Does) -> u32 {
+    fn refusal(&mut self, does: &Does) -> RouteId {
         let record = match does {
             Does::Refuse(RouteKind::Blackhole) => self.bare_drop(),
             Does::Leave(_) => self.bare_punt(PUNT_rule),
@@ -230,7 +243,7 @@ impl Pass<'_> {
     }
 
     /// Nobody asks for a view any more. Of tables that are in no other, nothing is kept.
-    pub(super) fn drop_view(&mut self, view: u32) {
+    pub(super) fn drop_view(&mut self, view: ViewId) {
         let key = self.stock.views.key(view).cloned();
         self.clear_view(view);
         if let Some(ViewKey::Vlans(_)) = key {
@@ -273,7 +286,7 @@ impl Pass<'_> {
 }
 
 /// The key of a view's prefix.
-fn key(view: u32, Prefix { address, length }: Prefix) -> FibKey {
+fn key(view: ViewId, Prefix { address, length }: Prefix) -> FibKey {
     FibKey {
         view,
         address,
@@ -286,8 +299,8 @@ impl Known {
     fn merging<'s>(
         &'s self,
         chain: &'s Chain,
-        refusals: &[(Does, u32)],
-        last: Option<u32>,
+        refusals: &[(Does, RouteId)],
+        last: Option<RouteId>,
     ) -> Search<'s, Found> {
         let record = |does: &Does| {
             let mut refusals = refusals.iter();

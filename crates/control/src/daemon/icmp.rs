@@ -230,7 +230,7 @@ fn vrf_toward(node: &Node, relayed: &Relayed) -> Option<IfIndex> {
 
 #[cfg(test)]
 mod tests {
-    use sidestep_datapath::abi::{Reason, sidestep_port};
+    use sidestep_datapath::abi::{Reason, ViewId, sidestep_port};
     use sidestep_model::config::File;
     use sidestep_model::route::Family;
 
@@ -277,11 +277,11 @@ ports:
                 family: Family::V6,
                 tables: tables.collect(),
             };
-            compiled.index.views.insert(view, info);
+            compiled.index.views.insert(ViewId(view), info);
         }
         for (name, view6) in [("eth0", 1), ("eth1", 2)] {
             let record = sidestep_port {
-                view6,
+                view6: ViewId(view6),
                 ..Default::default()
             };
             compiled.image.ports.insert(port(name), record);
@@ -300,9 +300,9 @@ ports:
             };
             vrf_of(&node, &compiled, &report)
         };
-        let of_eth0 = [0, 1, 3, 4].map(|view| vrf("eth0", view));
+        let of_eth0 = [0, 1, 3, 4].map(|view| vrf("eth0", ViewId(view)));
         assert_eq!(of_eth0, [Some(VRF), Some(VRF), Some(VRF), None]);
-        let of_eth1 = [0, 2, 3, 4].map(|view| vrf("eth1", view));
+        let of_eth1 = [0, 2, 3, 4].map(|view| vrf("eth1", ViewId(view)));
         assert_eq!(of_eth1, [None, None, Some(VRF), None]);
     }
 }

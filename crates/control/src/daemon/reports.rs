@@ -192,7 +192,7 @@ impl Daemon {
         let port = node.links.get(&proxy.iif);
         let mut learned = Vec::new();
         let mut flows = None;
-        if proxy.learned != 0 {
+        if proxy.learned.is_some() {
             learned.push(self.kernel.learned(proxy.learned));
             learned.extend(self.kernel.chains(proxy.learned));
             flows = self.kernel.flows(proxy.learned);

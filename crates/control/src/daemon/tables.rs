@@ -28,7 +28,7 @@ impl Daemon {
         if !lacks || !self.compiler.holds_back() {
             return result;
         }
-        self.kernel.tidy()?;
+        self.kernel.reclaim()?;
         self.compiler.release();
         self.recompile(before)
     }
@@ -100,7 +100,7 @@ impl Daemon {
     /// milliseconds; changes are applied meanwhile.
     pub(super) fn reclaim(&mut self) {
         if self.reclaiming {
-            match self.kernel.end_tidy() {
+            match self.kernel.end_reclaim() {
                 Ok(None) => return,
                 Ok(Some(_)) => self.compiler.end_release(),
                 // The next attempt clears what remains, and frees its indices.
@@ -108,8 +108,8 @@ impl Daemon {
             }
             self.reclaiming = false;
             self.room_freed = true;
-        } else if self.compiler.holds_back() || self.kernel.holds_back() {
-            self.reclaiming = self.kernel.begin_tidy().is_ok();
+        } else if self.compiler.holds_back() || self.kernel.has_pending() {
+            self.reclaiming = self.kernel.begin_reclaim().is_ok();
             if self.reclaiming {
                 self.compiler.begin_release();
             }

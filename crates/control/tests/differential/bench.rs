@@ -11,7 +11,7 @@ use sidestep_datapath::abi::{
     SIDESTEP_ROUTE_END_X, SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_CSID, SIDESTEP_TRACE_POP,
     SIDESTEP_TRACE_PUSH,
 };
-use sidestep_datapath::{Native, Trace, Verdict};
+use sidestep_datapath::{Native, PolicyId, Trace, Verdict};
 use sidestep_model::config;
 use sidestep_model::node::Node;
 use sidestep_testkit::differential::scenario::Scenario;
@@ -132,7 +132,7 @@ impl Bench {
             SIDESTEP_TRACE_BEHAVIOR => behavior(step.a),
             SIDESTEP_TRACE_CSID => "next C-SID",
             SIDESTEP_TRACE_POP => "PSP",
-            SIDESTEP_TRACE_PUSH => headend(self.compiled.image.policies[&step.a].kind),
+            SIDESTEP_TRACE_PUSH => headend(self.compiled.image.policies[&PolicyId(step.a)].kind),
             _ => "forwarded",
         };
         ours.trace.iter().map(name).collect()

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
 use sidestep_control::compile::Compiled;
-use sidestep_datapath::Trace;
 use sidestep_datapath::abi::{
     SIDESTEP_ADJACENCY_VALID, SIDESTEP_ROUTE_END_DT46, SIDESTEP_ROUTE_END_DX2,
     SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_CHOICE, SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_FORWARD,
     sidestep_adjacency,
 };
+use sidestep_datapath::{AdjacencyId, GroupId, RouteId, Trace};
 use sidestep_model::node::{IfIndex, Node};
 use sidestep_model::route::Encap;
 use sidestep_testkit::differential::headers::ETHERNET;
@@ -61,7 +61,7 @@ impl Case<'_> {
         let image = &self.compiled.image;
         let group = self
             .last(SIDESTEP_TRACE_CHOICE)
-            .map(|step| &image.groups[&step.a]);
+            .map(|step| &image.groups[&GroupId(step.a)]);
         let routes = group.map_or(&[][..], |group| &group.routes[..group.slots as usize]);
         routes
             .iter()
@@ -93,7 +93,7 @@ impl Case<'_> {
     pub fn is_too_large(&self, frame: &[u8]) -> bool {
         let adjacency = self
             .last(SIDESTEP_TRACE_FORWARD)
-            .and_then(|step| self.compiled.image.adjacencies.get(&step.a));
+            .and_then(|step| self.compiled.image.adjacencies.get(&AdjacencyId(step.a)));
         adjacency.is_some_and(|adjacency| frame.len() - ETHERNET > adjacency.mtu as usize)
     }
 
@@ -107,7 +107,14 @@ impl Case<'_> {
     /// Whether the last behavior is an End.DX4 whose next hop is on a link of the node.
     pub fn to_nh4_on_link(&self) -> bool {
         let sid = self.last(SIDESTEP_TRACE_BEHAVIOR);
-        let route = sid.and_then(|step| self.compiled.index.routes.get(&step.b)?.route.as_ref());
+        let route = sid.and_then(|step| {
+            self.compiled
+                .index
+                .routes
+                .get(&RouteId(step.b))?
+                .route
+                .as_ref()
+        });
         let encap = route.and_then(|route| route.next_hops.first()?.encap.as_ref());
         matches!(encap, Some(Encap::Seg6Local(local)) if local.nh4.is_some_and(on_link))
     }

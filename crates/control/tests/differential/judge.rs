@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
-use sidestep_datapath::Trace;
 use sidestep_datapath::abi::{
     SIDESTEP_POLICY_ENCAPS_L2, SIDESTEP_ROUTE_END_DX2, SIDESTEP_ROUTE_END_DX4, SIDESTEP_TLVS_MAX,
     SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_CSID, SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_PUSH,
 };
+use sidestep_datapath::{PolicyId, Trace};
 use sidestep_testkit::differential::headers::ETHERNET;
 use sidestep_testkit::frames::noise;
 use sidestep_testkit::linux::Output;
@@ -158,7 +158,7 @@ fn withheld(case: &Case<'_>, sent: &[u8]) -> Option<&'static str> {
         return Some(PADDING);
     }
     let carried = |step: &Trace| {
-        u32::from(case.compiled.image.policies[&step.a].kind) == SIDESTEP_POLICY_ENCAPS_L2
+        u32::from(case.compiled.image.policies[&PolicyId(step.a)].kind) == SIDESTEP_POLICY_ENCAPS_L2
     };
     if case.last(SIDESTEP_TRACE_PUSH).is_some_and(carried) {
         // The hop limit that Linux copies has ended.
@@ -193,7 +193,7 @@ fn wrong(case: &Case<'_>, linux: &[Output], what: &str) -> Judgement {
             SIDESTEP_TRACE_PUSH => write!(
                 words,
                 " push {}",
-                case.compiled.image.policies[&step.a].kind
+                case.compiled.image.policies[&PolicyId(step.a)].kind
             ),
             _ => Ok(()),
         };

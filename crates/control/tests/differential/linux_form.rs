@@ -6,6 +6,7 @@ use sidestep_datapath::abi::{
     SIDESTEP_ROUTE_NEXT_CSID, SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_POP,
     SIDESTEP_TRACE_PUSH, sidestep_policy,
 };
+use sidestep_datapath::{PolicyId, RouteId};
 use sidestep_testkit::differential::headers::{ETHERNET, IPV6, ipv4_set_checksum, proto};
 
 use crate::case::Case;
@@ -107,7 +108,7 @@ pub fn of(case: &Case<'_>, sent: &[u8]) -> LinuxForm {
     };
     let pushed = case
         .last(SIDESTEP_TRACE_PUSH)
-        .map(|step| &case.compiled.image.policies[&step.a]);
+        .map(|step| &case.compiled.image.policies[&PolicyId(step.a)]);
     let encapsulated = pushed.filter(|policy| u32::from(policy.kind) == SIDESTEP_POLICY_ENCAPS);
     let carried = pushed.filter(|policy| u32::from(policy.kind) == SIDESTEP_POLICY_ENCAPS_L2);
     let at = ETHERNET + encapsulated.map_or(0, |policy| usize::from(policy.length));
@@ -139,7 +140,7 @@ fn restore_srh(case: &Case<'_>, form: &mut LinuxForm, at: usize) {
     ) else {
         return;
     };
-    let flags = u32::from(case.compiled.image.routes[&sid.b].flags);
+    let flags = u32::from(case.compiled.image.routes[&RouteId(sid.b)].flags);
     // What is decapsulated afterwards has no SRH to take out.
     let from = case.current();
     if flags & SIDESTEP_ROUTE_NEXT_CSID == 0 || (pop.a as usize) < from {
@@ -169,7 +170,7 @@ fn restore_srh(case: &Case<'_>, form: &mut LinuxForm, at: usize) {
 /// The policy of an H.Insert or End.B6.
 fn inserted<'a>(case: &Case<'a>) -> Option<&'a sidestep_policy> {
     let step = case.last(SIDESTEP_TRACE_PUSH)?;
-    let policy = &case.compiled.image.policies[&step.a];
+    let policy = &case.compiled.image.policies[&PolicyId(step.a)];
     (u32::from(policy.kind) == SIDESTEP_POLICY_INSERT).then_some(policy)
 }
 

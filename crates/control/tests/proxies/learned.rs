@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use sidestep_datapath::learned::Flows;
-use sidestep_datapath::{Image, Native, Verdict};
+use sidestep_datapath::{HeaderSetId, Image, Native, Verdict};
 use sidestep_testkit::differential::headers::{
     ETHERNET, ETHERTYPE_IPV6, Ipv6, Srh, ethernet, ipv6, proto, srh,
 };
@@ -19,7 +19,7 @@ const ROUTE: &str = "fc0f::d6/128 encap seg6local action End.AD oif eth2 nh6 fc0
 /// Frames at the two ports, and the tables that they meet.
 struct Bench {
     image: Image,
-    index: u32,
+    index: HeaderSetId,
     outside: u32,
     service: u32,
 }
@@ -30,7 +30,7 @@ impl Bench {
         let (_, node, compiled) = with(&[format!("{ROUTE} {more} dev eth2")]);
         let image = compiled.image;
         let ifindex = |port| node.link_by_name(port).expect("a port").ifindex.0;
-        let learned: Vec<u32> = image.learned.keys().copied().collect();
+        let learned: Vec<HeaderSetId> = image.learned.keys().copied().collect();
         let [index] = learned[..] else {
             panic!("{learned:?}");
         };
@@ -53,11 +53,13 @@ impl Bench {
     }
 
     fn version(&self, cpu: &Native) -> u64 {
-        cpu.learned(self.index).expect("a proxy").version
+        cpu.learned(HeaderSetId(self.index.0))
+            .expect("a proxy")
+            .version
     }
 
     fn flows(&self, cpu: &Native) -> Flows {
-        cpu.flows(self.index).expect("by flow")
+        cpu.flows(HeaderSetId(self.index.0)).expect("by flow")
     }
 }
 

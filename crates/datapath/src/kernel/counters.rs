@@ -1,57 +1,71 @@
-//! Counters, summed over CPUs.
+//! Counters, summed over all CPUs.
+
+use std::mem::offset_of;
+
+use libbpf_rs::{MapCore, MapFlags};
 
 use crate::abi::{
-    SIDESTEP_PORTS, SIDESTEP_REASONS, sidestep_port_counters, sidestep_route_counters,
+    CounterId, SIDESTEP_PORTS, SIDESTEP_REASONS, sidestep_port_counters, sidestep_route_counters,
 };
-use libbpf_rs::{MapCore, MapFlags};
 
 use super::{Kernel, KernelError, Table};
 
+/// Reads each named counter of a record from the sums of its words.
+macro_rules! from_words {
+    ($record:ident { $($field:ident),* $(,)? }, $words:expr) => {{
+        let words: [u64; size_of::<$record>() / 8] = $words;
+        $record {
+            $($field: words[offset_of!($record, $field) / 8],)*
+        }
+    }};
+}
+
 impl Kernel {
-    /// Counters of the interface with that index: as ingress if it is a port, as egress in any case.
+    /// Returns the counters of an interface. Any interface counts as egress, a port also as
+    /// ingress.
     ///
     /// # Errors
     /// [`KernelError::Map`].
     pub fn port_counters(&self, ifindex: u32) -> Result<sidestep_port_counters, KernelError> {
-        let [
-            received_packets,
-            received_bytes,
-            forwarded,
-            punted,
-            dropped,
-            sent_packets,
-            sent_bytes,
-            reserved,
-        ] = self.sum(Table::PortCounters, ifindex % SIDESTEP_PORTS)?;
-        Ok(sidestep_port_counters {
-            received_packets,
-            received_bytes,
-            forwarded,
-            punted,
-            dropped,
-            sent_packets,
-            sent_bytes,
-            reserved,
-        })
+        let words = self.sum(Table::PortCounters, ifindex % SIDESTEP_PORTS)?;
+        Ok(from_words!(
+            sidestep_port_counters {
+                received_packets,
+                received_bytes,
+                forwarded,
+                punted,
+                dropped,
+                sent_packets,
+                sent_bytes,
+                reserved,
+            },
+            words
+        ))
     }
 
-    /// Counters in that slot (`sidestep_route.counter`).
+    /// Returns the counters in a slot (`sidestep_route.counter`).
     ///
     /// # Errors
     /// [`KernelError::Map`], also for a slot beyond the limit.
-    pub fn route_counters(&self, counter: u32) -> Result<sidestep_route_counters, KernelError> {
-        let [packets, bytes, errors, not_learned, no_srh] =
-            self.sum(Table::RouteCounters, counter)?;
-        Ok(sidestep_route_counters {
-            packets,
-            bytes,
-            errors,
-            not_learned,
-            no_srh,
-        })
+    pub fn route_counters(
+        &self,
+        counter: CounterId,
+    ) -> Result<sidestep_route_counters, KernelError> {
+        let words = self.sum(Table::RouteCounters, counter.0)?;
+        Ok(from_words!(
+            sidestep_route_counters {
+                packets,
+                bytes,
+                errors,
+                not_learned,
+                no_srh,
+            },
+            words
+        ))
     }
 
-    /// How often each reason was given, by its number (`SIDESTEP_REASONS` of them).
+    /// Returns how often the packet path gave each reason, by reason number (`SIDESTEP_REASONS`
+    /// entries).
     ///
     /// # Errors
     /// [`KernelError::Map`].
@@ -61,11 +75,12 @@ impl Kernel {
             .collect()
     }
 
-    /// Sets the counters in that slot to zero. What packets count meanwhile may be lost.
+    /// Sets the counters in a slot to zero. Counts of packets that are processed meanwhile may be
+    /// lost.
     ///
     /// # Errors
     /// [`KernelError::Map`].
-    pub fn clear_route_counters(&self, counter: u32) -> Result<(), KernelError> {
+    pub fn clear_route_counters(&self, counter: CounterId) -> Result<(), KernelError> {
         let table = Table::RouteCounters;
         let failed = |source| KernelError::Map {
             operation: "clear a slot of",
@@ -78,11 +93,11 @@ impl Kernel {
         ];
         self.maps
             .handle(table)
-            .update_percpu(&counter.to_ne_bytes(), &zeros, MapFlags::ANY)
+            .update_percpu(&counter.0.to_ne_bytes(), &zeros, MapFlags::ANY)
             .map_err(failed)
     }
 
-    /// The words of a per-CPU record, summed.
+    /// Returns the words of a per-CPU record, each summed over all CPUs.
     fn sum<const WORDS: usize>(
         &self,
         table: Table,

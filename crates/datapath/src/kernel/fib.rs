@@ -14,7 +14,9 @@ use super::load::Programs;
 use super::mapping::Mapping;
 use super::pins::table_name;
 use super::{Kernel, KernelError, Table};
+use crate::abi::{RouteId, ViewId};
 use crate::image::Limits;
+use crate::native::typed;
 
 /// Bytes of a line.
 const LINE: usize = LINE_WORDS * 8;
@@ -121,8 +123,9 @@ impl Kernel {
     }
 
     /// All that a view says as packets find it: where each interval of addresses begins, and its route index (0: none).
-    pub fn intervals(&self, view: u32) -> Vec<(u128, u32)> {
-        sidestep_fib::walk::intervals(self.maps.fib.memory(), view)
+    pub fn intervals(&self, view: ViewId) -> Vec<(u128, RouteId)> {
+        let intervals = sidestep_fib::walk::intervals(self.maps.fib.memory(), view.0);
+        typed(intervals)
     }
 
     /// How much of the prefix table is taken.

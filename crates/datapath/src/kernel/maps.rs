@@ -1,17 +1,18 @@
 //! The tables: handles to the maps, and the arrays among them mapped into this process, so that a record is published
 //! by plain stores.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::abi::{
-    SIDESTEP_FLOW_SETS_TOTAL, SIDESTEP_HMAC_KEYS, SIDESTEP_LEARNED, SIDESTEP_LEARNED_TOTAL,
-    SIDESTEP_PORTS, SIDESTEP_REASONS, SIDESTEP_REPORT_RATES, SIDESTEP_REPORT_RING,
-    SIDESTEP_RESOLVE_REQUESTS, sidestep_adjacency, sidestep_flow_set, sidestep_group,
-    sidestep_hmac_key, sidestep_hmac_work, sidestep_learned, sidestep_policy, sidestep_port,
-    sidestep_port_counters, sidestep_report_rate, sidestep_resolve_request, sidestep_route,
-    sidestep_route_counters,
+    HeaderSetId, RouteId, SIDESTEP_FLOW_SETS_TOTAL, SIDESTEP_HMAC_KEYS, SIDESTEP_LEARNED,
+    SIDESTEP_LEARNED_TOTAL, SIDESTEP_PORTS, SIDESTEP_REASONS, SIDESTEP_REPORT_RATES,
+    SIDESTEP_REPORT_RING, SIDESTEP_RESOLVE_REQUESTS, TableIndex, ViewId, sidestep_adjacency,
+    sidestep_flow_set, sidestep_group, sidestep_hmac_key, sidestep_hmac_work, sidestep_learned,
+    sidestep_policy, sidestep_port, sidestep_port_counters, sidestep_report_rate,
+    sidestep_resolve_request, sidestep_route, sidestep_route_counters,
 };
 use libbpf_rs::{MapCore, MapHandle, MapType};
 
@@ -101,6 +102,11 @@ impl Table {
             Self::HmacKeys => "hmac_keys",
             Self::HmacWork => "hmac_work",
         }
+    }
+
+    /// Whether a record in use may change its content.
+    pub(super) fn may_change(self) -> bool {
+        matches!(self, Self::Ports | Self::Adjacencies)
     }
 
     /// Entries of the map. Index 0 is never used, so an array of `limit` records has one more.
@@ -251,12 +257,14 @@ impl Maps {
         self.handles[Table::Fib as usize] = handle;
     }
 
-    /// Clears the place of what a proxy has learned, and its flows with theirs. No packet comes to them any more.
-    pub(super) fn forget(&self, learned: u32) {
-        let proxy = self.learned.read(learned);
-        learned::flow_sets(&proxy).for_each(|set| self.flow_sets.clear(set));
-        learned::chains(&proxy).for_each(|chain| self.learned.clear(chain));
-        self.learned.clear(learned);
+    /// Clears the flows of dynamic proxies and the header sets of these flows. No packet reads them
+    /// any more.
+    pub(super) fn forget_learned(&self, proxies: &BTreeSet<HeaderSetId>) {
+        for index in proxies {
+            let proxy = self.learned.read(index.0);
+            learned::flow_sets(&proxy).for_each(|set| self.flow_sets.clear(set));
+            learned::chains(&proxy).for_each(|chain| self.learned.clear(chain));
+        }
     }
 
     /// Everything read back; of the prefixes, those that this process wrote.
@@ -268,48 +276,43 @@ impl Maps {
                 .map(|(_, port)| (port.ifindex, port))
                 .filter(|(ifindex, _)| *ifindex != 0),
         );
-        image.routes.extend(self.routes.records());
-        image.groups.extend(self.groups.records());
-        image.adjacencies.extend(
-            self.adjacencies
-                .records()
-                .map(|(index, adjacency)| (index, unmarked(adjacency))),
-        );
-        image.policies.extend(self.policies.records());
-        image.hmac_keys.extend(self.hmac_keys.records());
-        image.learned.extend(
-            self.learned
-                .records()
-                // Behind them are the chains of flows.
-                .take_while(|(index, _)| *index <= SIDESTEP_LEARNED)
-                .map(|(index, learned)| (index, untaught(&learned))),
-        );
+        image.routes.extend(self.routes.indexed());
+        image.groups.extend(self.groups.indexed());
+        let adjacencies = self.adjacencies.indexed();
+        let unused = adjacencies.map(|(index, it)| (index, without_used(it)));
+        image.adjacencies.extend(unused);
+        image.policies.extend(self.policies.indexed());
+        image.hmac_keys.extend(self.hmac_keys.indexed());
+        // The header sets of flows follow behind the records of proxies.
+        let proxies = self.learned.indexed::<HeaderSetId>();
+        let proxies = proxies.take_while(|(index, _)| index.0 <= SIDESTEP_LEARNED);
+        let untaught = proxies.map(|(index, it)| (index, without_learned(&it)));
+        image.learned.extend(untaught);
         for view in self.fib.views() {
-            image
-                .fib
-                .extend(self.fib.prefixes(view).map(|(prefix, route)| {
-                    let key = FibKey {
-                        view,
-                        address: prefix.address.to_be_bytes(),
-                        length: prefix.length,
-                    };
-                    (key, route)
-                }));
+            let prefixes = self.fib.prefixes(view);
+            image.fib.extend(prefixes.map(|(prefix, route)| {
+                let key = FibKey {
+                    view: ViewId(view),
+                    address: prefix.address.to_be_bytes(),
+                    length: prefix.length,
+                };
+                (key, RouteId(route))
+            }));
         }
         image
     }
 }
 
-/// The record as it was published: packets set `used`.
-fn unmarked(adjacency: sidestep_adjacency) -> sidestep_adjacency {
+/// Returns the record as it was published. Packets set `used`.
+fn without_used(adjacency: sidestep_adjacency) -> sidestep_adjacency {
     sidestep_adjacency {
         used: 0,
         ..adjacency
     }
 }
 
-/// The record as it was published: packets teach it.
-fn untaught(learned: &sidestep_learned) -> sidestep_learned {
+/// Returns the record as it was published. Packets write the header sets.
+fn without_learned(learned: &sidestep_learned) -> sidestep_learned {
     sidestep_learned {
         used: learned.used,
         age: learned.age,
@@ -403,6 +406,12 @@ impl<T: Record> Mapped<T> {
                     .any(|word| word.load(Ordering::Acquire) != 0)
             })
             .map(|index| (index, self.read(index)))
+    }
+
+    /// Returns the records of [`Mapped::records`] with typed indices.
+    pub(super) fn indexed<I: TableIndex>(&self) -> impl Iterator<Item = (I, T)> + '_ {
+        let records = self.records();
+        records.map(|(index, record)| (index.into(), record))
     }
 
     /// Writes the whole record, the first word last.

@@ -31,7 +31,7 @@ use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use crate::abi::{sidestep_adjacency, sidestep_learned};
+use crate::abi::{AdjacencyId, HeaderSetId, ViewId, sidestep_adjacency, sidestep_learned};
 
 pub use apply::Applied;
 pub use error::KernelError;
@@ -208,25 +208,25 @@ impl Kernel {
 
     /// Whether packets needed this next hop, resolved or not, since the last call. An index beyond the table is needed
     /// by none.
-    pub fn take_used(&self, adjacency: u32) -> bool {
+    pub fn take_used(&self, adjacency: AdjacencyId) -> bool {
         let offset = std::mem::offset_of!(sidestep_adjacency, used);
-        adjacency <= self.limits.adjacencies
-            && self.maps.adjacencies.take_word(adjacency, offset) != 0
+        adjacency.0 <= self.limits.adjacencies
+            && self.maps.adjacencies.take_word(adjacency.0, offset) != 0
     }
 
     /// What a dynamic proxy has learned, at this index of [`Image::learned`].
     ///
     /// # Panics
     /// If the index is beyond the table.
-    pub fn learned(&self, index: u32) -> sidestep_learned {
-        learned::read(self.maps.learned.words(index))
+    pub fn learned(&self, index: HeaderSetId) -> sidestep_learned {
+        learned::read(self.maps.learned.words(index.0))
     }
 
     /// The flows of that proxy; None: it tells none apart.
     ///
     /// # Panics
     /// If the index is beyond the table.
-    pub fn flows(&self, index: u32) -> Option<learned::Flows> {
+    pub fn flows(&self, index: HeaderSetId) -> Option<learned::Flows> {
         let set = |set| self.maps.flow_sets.words(set);
         learned::flows(&self.learned(index), set)
     }
@@ -235,9 +235,9 @@ impl Kernel {
     ///
     /// # Panics
     /// If the index is beyond the table.
-    pub fn chains(&self, index: u32) -> Vec<sidestep_learned> {
+    pub fn chains(&self, index: HeaderSetId) -> Vec<sidestep_learned> {
         let records = learned::chains(&self.learned(index));
-        let records = records.map(|chain| self.learned(chain));
+        let records = records.map(|chain| self.learned(HeaderSetId(chain)));
         records.filter(|record| record.version != 0).collect()
     }
 
@@ -245,19 +245,19 @@ impl Kernel {
     ///
     /// # Panics
     /// If the index is beyond the table.
-    pub fn knowledge(&self, index: u32) -> learned::Knowledge {
+    pub fn knowledge(&self, index: HeaderSetId) -> learned::Knowledge {
         let record = |record| self.maps.learned.words(record);
-        learned::Knowledge::of(index, record, |set| self.maps.flow_sets.words(set))
+        learned::Knowledge::of(index.0, record, |set| self.maps.flow_sets.words(set))
     }
 
     /// Destinations on a link that packets were dropped for since the last call, because the kernel has no route by which
     /// it would resolve them: the view, and the address in the form of the FIB.
-    pub fn take_wanted(&self) -> Vec<(u32, [u8; 16])> {
+    pub fn take_wanted(&self) -> Vec<(ViewId, [u8; 16])> {
         let wanted: Vec<_> = self
             .maps
             .unresolved
             .records()
-            .filter(|(_, wanted)| wanted.view != 0)
+            .filter(|(_, wanted)| wanted.view.is_some())
             .collect();
         for (slot, _) in &wanted {
             self.maps.unresolved.clear(*slot);

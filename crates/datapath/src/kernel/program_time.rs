@@ -165,7 +165,9 @@ fn interquartile_mean(mut times: Vec<f64>) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use crate::abi::{SIDESTEP_PORT_FORWARD6, SIDESTEP_ROUTE_DROP, sidestep_port, sidestep_route};
+    use crate::abi::{
+        RouteId, SIDESTEP_PORT_FORWARD6, SIDESTEP_ROUTE_DROP, ViewId, sidestep_port, sidestep_route,
+    };
     use sidestep_testkit::root_or_skip;
 
     use super::*;
@@ -195,13 +197,13 @@ mod tests {
             sidestep_port {
                 ifindex: 1,
                 flags,
-                view6: 1,
+                view6: ViewId(1),
                 ..Default::default()
             },
         );
         let action = SIDESTEP_ROUTE_DROP as u8;
         image.routes.insert(
-            1,
+            RouteId(1),
             sidestep_route {
                 action,
                 reason: 15,
@@ -210,11 +212,11 @@ mod tests {
         );
         image.fib.insert(
             FibKey {
-                view: 1,
+                view: ViewId(1),
                 address: [0; 16],
                 length: 0,
             },
-            1,
+            RouteId(1),
         );
 
         // A UDP packet from fd00::1 to fd00::2.

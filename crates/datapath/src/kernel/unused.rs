@@ -2,70 +2,61 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use crate::abi::{
+    AdjacencyId, CounterId, GroupId, HeaderSetId, KeySlot, PolicyId, RouteId, ViewId,
+};
 use crate::delta::{Changes, Delta};
+use crate::image::record_tables;
 
-/// What was taken out of use.
+/// Records out of use, by the grace period that they wait for.
 #[derive(Debug, Default)]
 pub(super) struct Unused {
-    /// Since the last grace period began.
-    retired: Records,
-    /// Before the grace period that is under way began.
-    waiting: Records,
-    /// How many route records in use name each counter slot.
-    counted: HashMap<u32, usize>,
+    /// Retired since the last grace period began.
+    retired: Retired,
+    /// Retired before the current grace period began.
+    waiting: Retired,
+    /// Counter slots of retired routes, until the route record is cleared.
+    slots: BTreeMap<RouteId, CounterId>,
+    /// Number of route records in use per counter slot.
+    counted: HashMap<CounterId, usize>,
 }
 
-/// Indices by table.
-#[derive(Debug, Default)]
-pub(super) struct Records {
-    /// With the counter slot that the route names.
-    pub routes: BTreeMap<u32, u32>,
-    pub groups: BTreeSet<u32>,
-    pub policies: BTreeSet<u32>,
-    pub hmac_keys: BTreeSet<u32>,
-    pub learned: BTreeSet<u32>,
-    pub adjacencies: BTreeSet<u32>,
-    /// Views of the prefix table: what leads to one may just have been read.
-    pub views: BTreeSet<u32>,
-}
-
-impl Records {
-    /// How many, views excepted.
-    pub fn len(&self) -> usize {
-        let others = [
-            &self.groups,
-            &self.policies,
-            &self.hmac_keys,
-            &self.learned,
-            &self.adjacencies,
-        ];
-        self.routes.len() + others.map(BTreeSet::len).iter().sum::<usize>()
-    }
-
-    fn append(&mut self, other: &mut Self) {
-        self.routes.append(&mut other.routes);
-        self.groups.append(&mut other.groups);
-        self.policies.append(&mut other.policies);
-        self.hmac_keys.append(&mut other.hmac_keys);
-        self.learned.append(&mut other.learned);
-        self.adjacencies.append(&mut other.adjacencies);
-        self.views.append(&mut other.views);
-    }
-
-    /// What comes back into use is not unused.
-    fn keep(&mut self, delta: &Delta) {
-        for (index, _) in delta.routes.added() {
-            self.routes.remove(index);
+macro_rules! define_retired {
+    ($($field:ident: $index:ty => $record:ty, $table:ident, $limit:expr;)*) => {
+        /// Indices by table.
+        #[derive(Debug, Default)]
+        pub(super) struct Retired {
+            $(pub $field: BTreeSet<$index>,)*
+            /// Views of the prefix table: a packet may just have read a reference to one.
+            pub views: BTreeSet<ViewId>,
         }
-        keep(&mut self.groups, &delta.groups);
-        keep(&mut self.policies, &delta.policies);
-        keep(&mut self.hmac_keys, &delta.hmac_keys);
-        keep(&mut self.learned, &delta.learned);
-        keep(&mut self.adjacencies, &delta.adjacencies);
-    }
-}
 
-fn keep<V: Clone + PartialEq>(unused: &mut BTreeSet<u32>, changes: &Changes<u32, V>) {
+        impl Retired {
+            /// Number of records, without views.
+            pub fn len(&self) -> usize {
+                0 $(+ self.$field.len())*
+            }
+
+            fn append(&mut self, other: &mut Self) {
+                $(self.$field.append(&mut other.$field);)*
+                self.views.append(&mut other.views);
+            }
+
+            /// Removes the records that these changes put back into use.
+            fn keep(&mut self, delta: &Delta) {
+                $(keep(&mut self.$field, &delta.$field);)*
+            }
+
+            /// Adds the records that these changes take out of use.
+            fn retire(&mut self, delta: &Delta) {
+                $(self.$field.extend(delta.$field.removed().map(|(index, _)| *index));)*
+            }
+        }
+    };
+}
+record_tables!(define_retired);
+
+fn keep<I: Ord + Clone, V: Clone + PartialEq>(unused: &mut BTreeSet<I>, changes: &Changes<I, V>) {
     for (index, _) in changes.added() {
         unused.remove(index);
     }
@@ -73,19 +64,21 @@ fn keep<V: Clone + PartialEq>(unused: &mut BTreeSet<u32>, changes: &Changes<u32,
 
 impl Unused {
     pub fn is_empty(&self) -> bool {
-        let is_empty = |records: &Records| records.len() == 0 && records.views.is_empty();
+        let is_empty = |retired: &Retired| retired.len() == 0 && retired.views.is_empty();
         is_empty(&self.retired) && is_empty(&self.waiting)
     }
 
-    /// What these changes took out of use.
-    pub fn note(&mut self, delta: &Delta) {
+    /// Adds what these changes took out of use, and removes what they put back into use.
+    pub fn update(&mut self, delta: &Delta) {
         self.retired.keep(delta);
         self.waiting.keep(delta);
-        for (_, route) in delta.routes.added() {
+        self.retired.retire(delta);
+        for (index, route) in delta.routes.added() {
+            self.slots.remove(index);
             *self.counted.entry(route.counter).or_insert(0) += 1;
         }
         for (index, route) in delta.routes.removed() {
-            self.retired.routes.insert(*index, route.counter);
+            self.slots.insert(*index, route.counter);
             if let Some(count) = self.counted.get_mut(&route.counter) {
                 *count -= 1;
                 if *count == 0 {
@@ -93,55 +86,47 @@ impl Unused {
                 }
             }
         }
-        let retired = &mut self.retired;
-        retired.groups.extend(delta.groups.removed().map(|it| it.0));
-        retired
-            .policies
-            .extend(delta.policies.removed().map(|it| it.0));
-        retired
-            .hmac_keys
-            .extend(delta.hmac_keys.removed().map(|it| it.0));
-        retired
-            .learned
-            .extend(delta.learned.removed().map(|it| it.0));
-        retired
-            .adjacencies
-            .extend(delta.adjacencies.removed().map(|it| it.0));
     }
 
-    /// Nothing refers to the view any more.
-    pub fn retire_view(&mut self, view: u32) {
+    /// Retires a view that nothing refers to any more.
+    pub fn retire_view(&mut self, view: ViewId) {
         self.retired.views.insert(view);
     }
 
-    /// The view has prefixes again.
-    pub fn keep_view(&mut self, view: u32) {
+    /// Keeps a view that has prefixes again.
+    pub fn keep_view(&mut self, view: ViewId) {
         self.retired.views.remove(&view);
         self.waiting.views.remove(&view);
     }
 
-    /// Whether what the view has is of another time.
-    pub fn has_view(&self, view: u32) -> bool {
+    /// Whether the view still has the prefixes from before it was retired.
+    pub fn has_view(&self, view: ViewId) -> bool {
         self.retired.views.contains(&view) || self.waiting.views.contains(&view)
     }
 
-    /// Whether a route record in use names the counter slot.
-    pub fn is_counted(&self, counter: u32) -> bool {
-        self.counted.contains_key(&counter)
+    /// Returns the counter slot of a retired route, unless a route in use has the same slot.
+    pub fn free_counter(&self, route: RouteId) -> Option<CounterId> {
+        let slot = self.slots.get(&route).copied();
+        slot.filter(|slot| !self.counted.contains_key(slot))
     }
 
-    /// A grace period begins.
+    /// Forgets the counter slot of a route record that was cleared.
+    pub fn forget(&mut self, route: RouteId) {
+        self.slots.remove(&route);
+    }
+
+    /// Begins a grace period.
     pub fn begin_grace(&mut self) {
         self.waiting.append(&mut self.retired);
     }
 
-    /// The grace period that was begun has passed: records that nobody reads any more.
-    pub fn end_grace(&mut self) -> Records {
+    /// Ends the grace period and returns the records that no packet reads any more.
+    pub fn end_grace(&mut self) -> Retired {
         std::mem::take(&mut self.waiting)
     }
 
-    /// They could not be cleared: the next time.
-    pub fn put_back(&mut self, mut records: Records) {
-        self.waiting.append(&mut records);
+    /// Keeps records that could not be cleared until the next grace period.
+    pub fn put_back(&mut self, mut retired: Retired) {
+        self.waiting.append(&mut retired);
     }
 }

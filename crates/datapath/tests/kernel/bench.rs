@@ -2,7 +2,7 @@
 
 use sidestep_datapath::abi::{SIDESTEP_ROUTE_DROP, sidestep_route};
 use sidestep_datapath::kernel::{KernelError, Method, TEST_RUN_IFINDEX};
-use sidestep_datapath::{Image, Target};
+use sidestep_datapath::{Image, RouteId, Target};
 use sidestep_testkit::root_or_skip;
 
 use crate::support::{
@@ -24,8 +24,8 @@ fn program_time_measures_the_same_packet_every_time() {
             reason: 15,
             ..route(SIDESTEP_ROUTE_DROP, 5)
         };
-        image.routes.insert(5, blackhole);
-        image.fib.insert(prefix(&[0xfb; 16], 8), 5);
+        image.routes.insert(RouteId(5), blackhole);
+        image.fib.insert(prefix(&[0xfb; 16], 8), RouteId(5));
         kernel.apply(&Image::default(), &image).expect("apply");
         let cases = [
             ("plain", plain()),

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::path::Path;
 
 use sidestep_datapath::kernel::{Action, Kernel, KernelError, Origin, TEST_RUN_IFINDEX};
-use sidestep_datapath::{Image, Limits, Target};
+use sidestep_datapath::{CounterId, Image, Limits, Target};
 use sidestep_testkit::root_or_skip;
 
 use crate::support::{LIMITS, Router, assert_holds, forwarded, image, plain};
@@ -40,7 +40,13 @@ fn the_next_process_adopts_tables_counters_and_ports() {
         assert_eq!(adopted.limits(), limits);
         assert_eq!(adopted.attached(), [(port, Target::Tc)]);
         assert_holds(&adopted, &content);
-        assert_eq!(adopted.route_counters(1).expect("counters").packets, 1);
+        assert_eq!(
+            adopted
+                .route_counters(CounterId(1))
+                .expect("counters")
+                .packets,
+            1
+        );
         let run = adopted.test_run(Target::Tc, &plain(), 1).expect("test run");
         assert_eq!(
             (run.action, run.frame),
@@ -53,7 +59,13 @@ fn the_next_process_adopts_tables_counters_and_ports() {
         assert_eq!(loaded.origin(), Origin::Adopted);
         assert_eq!(loaded.attached(), [(port, Target::Tc)]);
         assert_holds(&loaded, &content);
-        assert_eq!(loaded.route_counters(1).expect("counters").packets, 2);
+        assert_eq!(
+            loaded
+                .route_counters(CounterId(1))
+                .expect("counters")
+                .packets,
+            2
+        );
     });
 }
 

@@ -10,7 +10,7 @@ use sidestep_datapath::abi::{
     sidestep_adjacency, sidestep_policy, sidestep_port, sidestep_route,
 };
 use sidestep_datapath::kernel::{Kernel, KernelError};
-use sidestep_datapath::{FibKey, Image, Limits};
+use sidestep_datapath::{AdjacencyId, CounterId, FibKey, Image, Limits, PolicyId, RouteId, ViewId};
 use sidestep_testkit::Lab;
 
 /// Small tables: quick to make.
@@ -99,19 +99,25 @@ pub fn image(ingress: u32, egress: u32) -> Image {
         sidestep_port {
             ifindex: ingress,
             flags: SIDESTEP_PORT_SEG6 | SIDESTEP_PORT_FORWARD6,
-            view6: 1,
-            view4: 2,
+            view6: ViewId(1),
+            view4: ViewId(2),
             mac: PORT,
             ..Default::default()
         },
     );
-    image.adjacencies.insert(1, adjacency(egress));
-    image.routes.insert(1, route(SIDESTEP_ROUTE_FORWARD, 1));
-    image.routes.insert(2, route(SIDESTEP_ROUTE_END, 2));
-    image.routes.insert(3, route(SIDESTEP_ROUTE_END_DX6, 3));
-    image.fib.insert(prefix(&FAR, 16), 1);
-    image.fib.insert(prefix(&SID, 128), 2);
-    image.fib.insert(prefix(&sid(6), 128), 3);
+    image.adjacencies.insert(AdjacencyId(1), adjacency(egress));
+    image
+        .routes
+        .insert(RouteId(1), route(SIDESTEP_ROUTE_FORWARD, 1));
+    image
+        .routes
+        .insert(RouteId(2), route(SIDESTEP_ROUTE_END, 2));
+    image
+        .routes
+        .insert(RouteId(3), route(SIDESTEP_ROUTE_END_DX6, 3));
+    image.fib.insert(prefix(&FAR, 16), RouteId(1));
+    image.fib.insert(prefix(&SID, 128), RouteId(2));
+    image.fib.insert(prefix(&sid(6), 128), RouteId(3));
     image
 }
 
@@ -129,19 +135,19 @@ pub fn image_with_headend(ingress: u32, egress: u32) -> Image {
     let mut policy = sidestep_policy {
         length: 64,
         kind: 1,
-        adjacency: 1,
+        adjacency: AdjacencyId(1),
         first: FAR,
         ..Default::default()
     };
     let room = policy.header.len();
     policy.header.copy_from_slice(&header[..room]);
-    image.policies.insert(1, policy);
+    image.policies.insert(PolicyId(1), policy);
     let headend = sidestep_route {
         policy: 1,
         ..route(SIDESTEP_ROUTE_HEADEND, 4)
     };
-    image.routes.insert(4, headend);
-    image.fib.insert(prefix(&[0xfd; 16], 8), 4);
+    image.routes.insert(RouteId(4), headend);
+    image.fib.insert(prefix(&[0xfd; 16], 8), RouteId(4));
     image
 }
 
@@ -159,8 +165,8 @@ pub fn adjacency(egress: u32) -> sidestep_adjacency {
 pub fn route(action: u32, counter: u32) -> sidestep_route {
     sidestep_route {
         action: action as u8,
-        counter,
-        adjacency: 1,
+        counter: CounterId(counter),
+        adjacency: AdjacencyId(1),
         ..Default::default()
     }
 }
@@ -169,7 +175,7 @@ pub fn route(action: u32, counter: u32) -> sidestep_route {
 pub fn prefix(address: &[u8; 16], length: u8) -> FibKey {
     let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
     FibKey {
-        view: 1,
+        view: ViewId(1),
         address: (u128::from_be_bytes(*address) & mask).to_be_bytes(),
         length,
     }

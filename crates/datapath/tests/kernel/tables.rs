@@ -12,7 +12,9 @@ use sidestep_datapath::abi::{
     sidestep_adjacency, sidestep_flow, sidestep_flow_set, sidestep_learned, sidestep_route,
 };
 use sidestep_datapath::kernel::{Action, Kernel, KernelError, TEST_RUN_IFINDEX, Table};
-use sidestep_datapath::{Image, Limits, Target};
+use sidestep_datapath::{
+    AdjacencyId, CounterId, FlowTableId, HeaderSetId, Image, Limits, PolicyId, RouteId, Target,
+};
 use sidestep_testkit::root_or_skip;
 
 use crate::support::{
@@ -70,8 +72,11 @@ fn a_plain_packet_and_end_are_forwarded_by_both_targets_and_counted() {
         let sent = kernel.port_counters(EGRESS_IFINDEX).expect("counters");
         assert_eq!(sent.sent_packets, 6);
         // End meets the SID's route, then the route to the next segment.
-        assert_eq!(kernel.route_counters(2).expect("SID").packets, 2);
-        assert_eq!(kernel.route_counters(1).expect("route").packets, 4);
+        assert_eq!(kernel.route_counters(CounterId(2)).expect("SID").packets, 2);
+        assert_eq!(
+            kernel.route_counters(CounterId(1)).expect("route").packets,
+            4
+        );
         let reasons = kernel.reason_counters().expect("reasons");
         assert_eq!(reasons.iter().sum::<u64>(), 1, "the first one, above");
     });
@@ -87,23 +92,30 @@ fn a_next_hop_that_packets_need_is_marked_until_somebody_looks() {
         let mut kernel = router.load();
         let mut image = image(TEST_RUN_IFINDEX, EGRESS_IFINDEX);
         kernel.apply(&Image::default(), &image).expect("apply");
-        assert!(!kernel.take_used(1));
+        assert!(!kernel.take_used(AdjacencyId(1)));
         for target in TARGETS {
             for _ in 0..2 {
                 run(&kernel, target, &plain());
             }
             assert_eq!(kernel.image(), image, "no content");
-            assert!(kernel.take_used(1), "{target}");
-            assert!(!kernel.take_used(1), "{target}");
+            assert!(kernel.take_used(AdjacencyId(1)), "{target}");
+            assert!(!kernel.take_used(AdjacencyId(1)), "{target}");
         }
-        assert!(!kernel.take_used(LIMITS.adjacencies + 1), "no such record");
+        assert!(
+            !kernel.take_used(AdjacencyId(LIMITS.adjacencies + 1)),
+            "no such record"
+        );
         // Not resolved: packets need it all the more.
         let before = image.clone();
-        image.adjacencies.get_mut(&1).expect("it is there").flags = 0;
+        image
+            .adjacencies
+            .get_mut(&AdjacencyId(1))
+            .expect("it is there")
+            .flags = 0;
         kernel.apply(&before, &image).expect("apply");
         for target in TARGETS {
             assert_eq!(run(&kernel, target, &plain()).0, Action::Kernel);
-            assert!(kernel.take_used(1), "{target}");
+            assert!(kernel.take_used(AdjacencyId(1)), "{target}");
         }
     });
 }
@@ -122,7 +134,7 @@ fn changes_under_way_reach_the_next_packet() {
         // Another neighbor: one store.
         let mut next = now.clone();
         next.adjacencies.insert(
-            1,
+            AdjacencyId(1),
             sidestep_adjacency {
                 destination: [6; 6],
                 ..adjacency(EGRESS_IFINDEX)
@@ -135,7 +147,8 @@ fn changes_under_way_reach_the_next_packet() {
 
         // Another egress interface: taken back for a grace period.
         let mut next = now.clone();
-        next.adjacencies.insert(1, adjacency(EGRESS_IFINDEX + 1));
+        next.adjacencies
+            .insert(AdjacencyId(1), adjacency(EGRESS_IFINDEX + 1));
         let applied = kernel.apply(&now, &next).expect("egress");
         assert_eq!((applied.written, applied.grace_periods), (1, 1));
         run(&kernel, Target::Xdp, &plain());
@@ -144,24 +157,36 @@ fn changes_under_way_reach_the_next_packet() {
         now = next;
 
         // The prefix gets another route; the old record and its counters go.
-        assert_eq!(kernel.route_counters(1).expect("counters").packets, 2);
+        assert_eq!(
+            kernel
+                .route_counters(CounterId(1))
+                .expect("counters")
+                .packets,
+            2
+        );
         let mut next = now.clone();
-        next.routes.remove(&1);
+        next.routes.remove(&RouteId(1));
         next.routes.insert(
-            9,
+            RouteId(9),
             sidestep_route {
                 reason: 15,
                 ..route(SIDESTEP_ROUTE_DROP, 9)
             },
         );
-        next.fib.insert(prefix(&FAR, 16), 9);
+        next.fib.insert(prefix(&FAR, 16), RouteId(9));
         let applied = kernel.apply(&now, &next).expect("route");
         assert_eq!(
             (applied.prefixes, applied.cleared, applied.grace_periods),
             (1, 1, 1)
         );
         assert_eq!(run(&kernel, Target::Tc, &plain()), (Action::Drop, plain()));
-        assert_eq!(kernel.route_counters(1).expect("counters").packets, 0);
+        assert_eq!(
+            kernel
+                .route_counters(CounterId(1))
+                .expect("counters")
+                .packets,
+            0
+        );
         assert_eq!(kernel.image(), next);
         now = next;
 
@@ -191,9 +216,10 @@ fn what_a_table_cannot_hold_is_refused_whole() {
         for number in 0..LIMITS.fib {
             let mut address = [0xfc; 16];
             address[8..12].copy_from_slice(&number.to_be_bytes());
-            wide.fib.insert(prefix(&address, 128), 1);
+            wide.fib.insert(prefix(&address, 128), RouteId(1));
         }
-        wide.routes.insert(5, route(SIDESTEP_ROUTE_FORWARD, 5));
+        wide.routes
+            .insert(RouteId(5), route(SIDESTEP_ROUTE_FORWARD, 5));
         let error = kernel.apply(&now, &wide).expect_err("too many prefixes");
         assert!(
             matches!(
@@ -215,7 +241,7 @@ fn what_a_table_cannot_hold_is_refused_whole() {
             for number in first..first + LIMITS.fib {
                 let mut address = [0xfc; 16];
                 address[8..12].copy_from_slice(&number.to_be_bytes());
-                image.fib.insert(prefix(&address, 128), 1);
+                image.fib.insert(prefix(&address, 128), RouteId(1));
             }
             image
         };
@@ -225,7 +251,9 @@ fn what_a_table_cannot_hold_is_refused_whole() {
         assert_eq!(kernel.image(), second);
 
         let mut changed = second.clone();
-        changed.routes.insert(1, route(SIDESTEP_ROUTE_DROP, 1));
+        changed
+            .routes
+            .insert(RouteId(1), route(SIDESTEP_ROUTE_DROP, 1));
         let error = kernel.apply(&second, &changed).expect_err("in use");
         assert!(matches!(
             error,
@@ -288,10 +316,10 @@ fn what_the_flows_of_a_proxy_have_learned_is_gone_with_it() {
         let proxy = sidestep_learned {
             used: 1,
             flows: 8,
-            table: 2,
+            table: FlowTableId(2),
             ..Default::default()
         };
-        with.learned.insert(3, proxy);
+        with.learned.insert(HeaderSetId(3), proxy);
         kernel.apply(&Image::default(), &with).expect("apply");
 
         let (chains, sets) = (SIDESTEP_LEARNED + 1 + 256, 1024);
@@ -303,13 +331,13 @@ fn what_the_flows_of_a_proxy_have_learned_is_gone_with_it() {
         let flow = offset_of!(sidestep_flow_set, flows) + offset_of!(sidestep_flow, header_set);
         let size = size_of::<sidestep_flow_set>();
         teach(&kernel, Table::FlowSets, sets, size, flow, 1 << 16);
-        let used = |kernel: &Kernel| kernel.flows(3).expect("by flow").used;
-        assert_eq!((kernel.chains(3).len(), used(&kernel)), (2, 1));
+        let used = |kernel: &Kernel| kernel.flows(HeaderSetId(3)).expect("by flow").used;
+        assert_eq!((kernel.chains(HeaderSetId(3)).len(), used(&kernel)), (2, 1));
 
         // Another proxy gets its place, and its table of flows.
         kernel.apply(&with, &without).expect("apply");
         kernel.apply(&without, &with).expect("apply");
-        assert_eq!((kernel.chains(3).len(), used(&kernel)), (0, 0));
+        assert_eq!((kernel.chains(HeaderSetId(3)).len(), used(&kernel)), (0, 0));
     });
 }
 
@@ -352,21 +380,26 @@ fn under_traffic_every_packet_takes_the_old_or_the_new_way() {
             destination: [6; 6],
             ..adjacency(EGRESS_IFINDEX)
         };
-        second.adjacencies.insert(1, neighbor);
-        second.policies.insert(2, first.policies[&1]);
+        second.adjacencies.insert(AdjacencyId(1), neighbor);
+        second
+            .policies
+            .insert(PolicyId(2), first.policies[&PolicyId(1)]);
         for (index, record) in &first.routes {
             let policy = if record.policy == 0 { 0 } else { 2 };
-            let counter = record.counter + 4;
+            let counter = CounterId(record.counter.0 + 4);
             let record = sidestep_route {
                 policy,
                 counter,
                 ..*record
             };
-            second.routes.insert(index + 4, record);
+            second.routes.insert(RouteId(index.0 + 4), record);
         }
-        second
-            .fib
-            .extend(first.fib.iter().map(|(key, route)| (*key, route + 4)));
+        second.fib.extend(
+            first
+                .fib
+                .iter()
+                .map(|(key, route)| (*key, RouteId(route.0 + 4))),
+        );
 
         kernel.apply(&Image::default(), &first).expect("apply");
         let program = kernel.folder().join("program-xdp");
@@ -416,7 +449,7 @@ fn a_hundred_thousand_prefixes_are_applied_at_once() {
         for number in 0..100_000u32 {
             let mut address = [0; 16];
             address[..4].copy_from_slice(&(0x2000_0000 | number).to_be_bytes());
-            image.fib.insert(prefix(&address, 32), 1);
+            image.fib.insert(prefix(&address, 32), RouteId(1));
         }
         let begin = Instant::now();
         let applied = kernel.apply(&Image::default(), &image).expect("apply");

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use sidestep_datapath::abi::{Reason, SIDESTEP_ROUTE_DROP, SIDESTEP_SAMPLE_HEAD, sidestep_route};
 use sidestep_datapath::kernel::{Kernel, Sampling, TEST_RUN_IFINDEX, TraceFilter};
-use sidestep_datapath::{Image, Native, Target, Verdict, VerdictKind};
+use sidestep_datapath::{Image, Native, RouteId, Target, Verdict, VerdictKind};
 use sidestep_testkit::root_or_skip;
 
 use crate::support::{
@@ -29,8 +29,8 @@ fn tables() -> Image {
         reason: Reason::from_name("blackhole").expect("a reason").number as u8,
         ..route(SIDESTEP_ROUTE_DROP, 5)
     };
-    image.routes.insert(5, blackhole);
-    image.fib.insert(prefix(&NOWHERE, 128), 5);
+    image.routes.insert(RouteId(5), blackhole);
+    image.fib.insert(prefix(&NOWHERE, 128), RouteId(5));
     image
 }
 

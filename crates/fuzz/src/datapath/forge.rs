@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use sidestep_datapath::{FibKey, Image};
+use sidestep_datapath::{FibKey, Image, ViewId};
 use sidestep_testkit::random::Random;
 
 use super::packet::{Header, Kind, headers, set_ipv4_checksum};
@@ -32,7 +32,7 @@ pub struct Forge<'a> {
 impl<'a> Forge<'a> {
     /// For the node with these tables.
     pub fn new(image: &Image, random: &'a mut Random) -> Self {
-        let views4: BTreeSet<u32> = image.ports.values().map(|port| port.view4).collect();
+        let views4: BTreeSet<ViewId> = image.ports.values().map(|port| port.view4).collect();
         let (four, six): (Vec<&FibKey>, Vec<&FibKey>) =
             image.fib.keys().partition(|key| views4.contains(&key.view));
         let first_four = |bytes: [u8; 16]| [bytes[0], bytes[1], bytes[2], bytes[3]];

@@ -13,7 +13,7 @@ use sidestep_datapath::abi::{
 use std::collections::BTreeMap;
 
 use sidestep_control::compile::sign;
-use sidestep_datapath::{Image, Trace};
+use sidestep_datapath::{AdjacencyId, HeaderSetId, Image, PolicyId, Trace};
 
 use super::flow;
 use super::packet::{Kind, headers, set_ipv4_checksum};
@@ -119,7 +119,7 @@ impl Tables<'_> {
             });
         }
         let policy = match decided.policy {
-            Some(index) => Some(self.image.policies.get(&index)?),
+            Some(index) => Some(self.image.policies.get(&PolicyId(index))?),
             None => None,
         };
         let is_kind = |kind| policy.is_some_and(|policy| u32::from(policy.kind) == kind);
@@ -147,7 +147,7 @@ impl Tables<'_> {
         }
         let mut frame = match decided.adjacency {
             Some(index) => {
-                let adjacency = self.image.adjacencies.get(&index)?;
+                let adjacency = self.image.adjacencies.get(&AdjacencyId(index))?;
                 [adjacency.destination, adjacency.source].concat()
             }
             None => arrived.get(..12)?.to_vec(),
@@ -239,7 +239,7 @@ fn decide(
                 learn(arrived, &decided, step, image, learned)?;
             }
             SIDESTEP_TRACE_RESTORE => {
-                let by_flow = image.learned.get(&step.a)?.flows != 0;
+                let by_flow = image.learned.get(&HeaderSetId(step.a))?.flows != 0;
                 // An ICMP error of the service's own is of no flow that came in: it goes by the one that it quotes.
                 let keys = if by_flow {
                     let (at, version) = (decided.at, decided.version);
@@ -279,7 +279,7 @@ fn learn(
     headers.truncate(step.b as usize);
     // Clears the fields that differ per packet.
     headers[..6].copy_from_slice(&[0x60, 0, 0, 0, 0, 0]);
-    let proxy = image.learned.get(&step.a)?;
+    let proxy = image.learned.get(&HeaderSetId(step.a))?;
     let inside = decided.at + step.b as usize;
     let version = if carried(&headers)? == PROTO_IPV4 {
         4

@@ -20,7 +20,9 @@ use sidestep_datapath::abi::{
     SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_PUSH, SIDESTEP_TRACE_RESTORE, SIDESTEP_TRACE_SOURCE,
     sidestep_port_counters,
 };
-use sidestep_datapath::{Copied, FRAME_MAX, FibKey, Image, Native, Report, Trace, Verdict};
+use sidestep_datapath::{
+    AdjacencyId, Copied, FRAME_MAX, FibKey, Image, Native, Report, RouteId, Trace, Verdict, ViewId,
+};
 
 use super::packet::ipv4_sum;
 use super::redo::{Expected, Learned, redo};
@@ -218,7 +220,7 @@ impl Bench {
         let adjacency = self
             .image
             .adjacencies
-            .get(&last.a)
+            .get(&AdjacencyId(last.a))
             .ok_or("sent to no next hop")?;
         check(adjacency.ifindex == egress, "sent out of another interface")?;
         check(frame.len() >= 14, "shorter than its Ethernet header")?;
@@ -300,7 +302,7 @@ fn quotes_itself(arrived: &[u8], result: &Outcome) -> Found {
 /// only with an outer one.
 fn is_authentic(image: &Image, trace: &[Trace]) -> Found {
     let at_sid = |step: &Trace| {
-        let route = image.routes.get(&step.b);
+        let route = image.routes.get(&RouteId(step.b));
         let requires = |flags: u8| u32::from(flags) & SIDESTEP_ROUTE_REQUIRE_HMAC != 0;
         step.kind == SIDESTEP_TRACE_BEHAVIOR && route.is_some_and(|route| requires(route.flags))
     };
@@ -411,10 +413,10 @@ fn longest_match(image: &Image, view: u32, address: [u8; 16]) -> u32 {
         .fib
         .iter()
         .filter(|(key, _)| {
-            key.view == view && differs(key).leading_zeros() >= u32::from(key.length)
+            key.view == ViewId(view) && differs(key).leading_zeros() >= u32::from(key.length)
         })
         .max_by_key(|(key, _)| key.length)
-        .map_or(0, |(_, &route)| route)
+        .map_or(0, |(_, &route)| route.0)
 }
 
 /// How often headers were put on halfway: the packet is parsed again then.

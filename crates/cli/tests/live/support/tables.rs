@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use sidestep_control::api::Request;
 use sidestep_control::compile::Compiler;
+use sidestep_datapath::abi::sidestep_route;
 use sidestep_datapath::kernel::{Kernel, PIN_ROOT};
-use sidestep_datapath::{FibKey, Image, Limits};
+use sidestep_datapath::{AdjacencyId, FibKey, Image, Limits, PolicyId, RouteId, ViewId};
 use sidestep_mirror::Mirror;
 use sidestep_model::node::IfIndex;
 use sidestep_testkit::Namespace;
@@ -46,10 +47,10 @@ pub fn wait_for_prefixes(star: &Star, count: u64) {
 
 /// The tables by meaning: the same text for the same treatment of every packet, whatever the indices are.
 pub fn meaning(image: &Image) -> Vec<String> {
-    let mut numbers: BTreeMap<u32, usize> = BTreeMap::new();
+    let mut numbers: BTreeMap<ViewId, usize> = BTreeMap::new();
     let mut queue = VecDeque::new();
-    let mut number = |view: u32, queue: &mut VecDeque<u32>| {
-        if view == 0 {
+    let mut number = |view: ViewId, queue: &mut VecDeque<ViewId>| {
+        if view.is_none() {
             return 0;
         }
         let next = numbers.len() + 1;
@@ -58,8 +59,8 @@ pub fn meaning(image: &Image) -> Vec<String> {
             next
         })
     };
-    let adjacency = |index: u32| {
-        if index == 0 {
+    let adjacency = |index: AdjacencyId| {
+        if index.is_none() {
             return "none".to_owned();
         }
         let it = &image.adjacencies[&index];
@@ -75,7 +76,7 @@ pub fn meaning(image: &Image) -> Vec<String> {
             port.flags
         ));
     }
-    let mut of_view: BTreeMap<u32, Vec<_>> = BTreeMap::new();
+    let mut of_view: BTreeMap<ViewId, Vec<_>> = BTreeMap::new();
     for (key, route) in &image.fib {
         of_view.entry(key.view).or_default().push((key, route));
     }
@@ -89,8 +90,8 @@ pub fn meaning(image: &Image) -> Vec<String> {
                 continue;
             };
             let views = [route.view6, route.view4].map(|view| number(view, &mut queue));
-            let policy = match route.policy {
-                0 => "none".to_owned(),
+            let policy = match route.policy_id() {
+                PolicyId::NONE => "none".to_owned(),
                 index => {
                     let it = &image.policies[&index];
                     let view = number(it.view, &mut queue);
@@ -122,11 +123,12 @@ pub fn meaning(image: &Image) -> Vec<String> {
 
 /// What a packet can still meet: records out of use are cleared a grace period later, before which a daemon may be killed.
 fn reachable(mut image: Image) -> Image {
-    let met: BTreeSet<u32> = image.fib.values().copied().collect();
+    let met: BTreeSet<RouteId> = image.fib.values().copied().collect();
     image.routes.retain(|index, _| met.contains(index));
-    let policies: BTreeSet<u32> = image.routes.values().map(|route| route.policy).collect();
+    let policies = image.routes.values().map(sidestep_route::policy_id);
+    let policies: BTreeSet<PolicyId> = policies.collect();
     image.policies.retain(|index, _| policies.contains(index));
-    let adjacencies: BTreeSet<u32> = image
+    let adjacencies: BTreeSet<AdjacencyId> = image
         .routes
         .values()
         .map(|route| route.adjacency)
@@ -166,13 +168,13 @@ pub fn fresh(namespace: &Namespace, ports: &[&str]) -> Image {
 
 /// The image with the beginnings of intervals in the place of prefixes: which prefixes there were, a dead daemon's table
 /// does not tell, only what it says of each address.
-fn by_intervals(mut image: Image, intervals: impl Fn(u32) -> Vec<(u128, u32)>) -> Image {
+fn by_intervals(mut image: Image, intervals: impl Fn(ViewId) -> Vec<(u128, RouteId)>) -> Image {
     let of_ports = image.ports.values().flat_map(|it| [it.view6, it.view4]);
     let of_routes = image.routes.values().flat_map(|it| [it.view6, it.view4]);
     let of_policies = image.policies.values().map(|it| it.view);
-    let views: BTreeSet<u32> = of_ports.chain(of_routes).chain(of_policies).collect();
+    let views: BTreeSet<ViewId> = of_ports.chain(of_routes).chain(of_policies).collect();
     image.fib.clear();
-    for view in views.into_iter().filter(|view| *view != 0) {
+    for view in views.into_iter().filter(|view| view.is_some()) {
         for (begin, route) in intervals(view) {
             let key = FibKey {
                 view,

@@ -1,6 +1,6 @@
-//! What is refused before anything is written, and what is undone.
+//! Errors found before anything is written, and changes that are undone.
 
-use crate::abi::{sidestep_port, sidestep_route};
+use crate::abi::{CounterId, sidestep_port, sidestep_route};
 use sidestep_testkit::root_or_skip;
 
 use super::*;
@@ -18,22 +18,22 @@ fn an_image_larger_than_a_table_is_refused_with_the_table_and_its_limit() {
     };
     let mut image = Image::default();
     image.routes.insert(
-        2,
+        RouteId(2),
         sidestep_route {
-            counter: 3,
+            counter: CounterId(3),
             ..Default::default()
         },
     );
     let check = |image: &Image| check(&Delta::between(&Image::default(), image), image, limits);
     assert!(check(&image).is_ok(), "limits are inclusive");
-    image.routes.insert(3, sidestep_route::default());
+    image.routes.insert(RouteId(3), sidestep_route::default());
     let error = check(&image).expect_err("three routes").to_string();
     assert_eq!(error, "table routes is full: 3 wanted, the limit is 2");
-    image.routes.remove(&3);
+    image.routes.remove(&RouteId(3));
     image.routes.insert(
-        1,
+        RouteId(1),
         sidestep_route {
-            counter: 4,
+            counter: CounterId(4),
             ..Default::default()
         },
     );
@@ -68,7 +68,7 @@ fn a_route_in_use_cannot_change_its_meaning() {
     let image = |action| {
         let mut image = Image::default();
         image.routes.insert(
-            7,
+            RouteId(7),
             sidestep_route {
                 action,
                 ..Default::default()
@@ -90,7 +90,7 @@ fn a_route_in_use_cannot_change_its_meaning() {
 fn host(view: u32, number: u32) -> FibKey {
     let address = 0xfc << 120 | u128::from(number) << 64 | 1;
     FibKey {
-        view,
+        view: ViewId(view),
         address: address.to_be_bytes(),
         length: 128,
     }
@@ -119,17 +119,18 @@ fn when_taking_a_prefix_out_is_refused_the_tables_go_back_to_what_they_were() {
         let mut from = Image::default();
         let route = sidestep_route {
             action: 1,
-            adjacency: 1,
+            adjacency: AdjacencyId(1),
             ..Default::default()
         };
-        from.routes.insert(1, route);
-        from.adjacencies.insert(1, adjacency(1));
-        from.ports.insert(3, port(3, 1));
-        from.fib.extend((0..9).map(|number| (host(1, number), 1)));
+        from.routes.insert(RouteId(1), route);
+        from.adjacencies.insert(AdjacencyId(1), adjacency(1));
+        from.ports.insert(3, port(3, ViewId(1)));
         from.fib
-            .extend((0..1000).map(|number| (host(2, number), 1)));
+            .extend((0..9).map(|number| (host(1, number), RouteId(1))));
+        from.fib
+            .extend((0..1000).map(|number| (host(2, number), RouteId(1))));
         kernel.apply(&Image::default(), &from).expect("apply");
-        let before = [1, 2].map(|view| kernel.intervals(view));
+        let before = [1, 2].map(|view| kernel.intervals(ViewId(view)));
 
         // Room for a change of the small view, and not for one of the large one.
         let fillers = 10..1000;
@@ -151,13 +152,13 @@ fn when_taking_a_prefix_out_is_refused_the_tables_go_back_to_what_they_were() {
         let mut to = from.clone();
         to.fib.remove(&host(1, 5));
         to.fib.remove(&host(2, 5));
-        to.ports = [port(4, 1), port(3 + SIDESTEP_PORTS, 2)]
+        to.ports = [port(4, ViewId(1)), port(3 + SIDESTEP_PORTS, ViewId(2))]
             .map(|port| (port.ifindex, port))
             .into();
-        to.adjacencies.insert(1, adjacency(2));
+        to.adjacencies.insert(AdjacencyId(1), adjacency(2));
         let error = kernel.publish(&Delta::between(&from, &to), &to);
         assert!(matches!(error, Err(KernelError::Full { .. })), "{error:?}");
-        assert_eq!([1, 2].map(|view| kernel.intervals(view)), before);
+        assert_eq!([1, 2].map(|view| kernel.intervals(ViewId(view))), before);
         for view in fillers {
             kernel.maps.fib.replace(view, []).expect("taken out");
         }
@@ -182,16 +183,21 @@ fn a_view_that_is_empty_now_and_still_led_into_says_so_at_once() {
             view6,
             ..Default::default()
         };
-        from.routes.extend([(1, route(0)), (2, route(2))]);
-        from.fib
-            .extend([(host(1, 1), 2), (host(2, 1), 1), (host(3, 1), 1)]);
+        from.routes.insert(RouteId(1), route(ViewId::NONE));
+        from.routes.insert(RouteId(2), route(ViewId(2)));
+        for (view, route) in [(1, 2), (2, 1), (3, 1)] {
+            from.fib.insert(host(view, 1), RouteId(route));
+        }
         kernel.apply(&Image::default(), &from).expect("apply");
         let mut to = from.clone();
         to.fib.remove(&host(2, 1));
         to.fib.remove(&host(3, 1));
         let delta = Delta::between(&from, &to);
         kernel.publish(&delta, &to).expect("publish");
-        let is_empty = |view| kernel.intervals(view).iter().all(|(_, route)| *route == 0);
+        let is_empty = |view| {
+            let intervals = kernel.intervals(ViewId(view));
+            intervals.iter().all(|(_, route)| route.is_none())
+        };
         assert_eq!(
             [1, 2, 3].map(is_empty),
             [false, true, false],
@@ -208,16 +214,16 @@ fn when_a_prefix_is_refused_the_tables_go_back_to_what_they_were() {
     let image = |first: u8, count: u32, route: u32| {
         let mut image = Image::default();
         image.routes.insert(
-            route,
+            RouteId(route),
             sidestep_route {
                 action: 1,
-                adjacency: 1,
+                adjacency: AdjacencyId(1),
                 ..Default::default()
             },
         );
         let mac = [first; 6];
         image.adjacencies.insert(
-            1,
+            AdjacencyId(1),
             sidestep_adjacency {
                 destination: mac,
                 mtu: 1500,
@@ -229,11 +235,11 @@ fn when_a_prefix_is_refused_the_tables_go_back_to_what_they_were() {
             let address = u128::from(first) << 120 | u128::from(n) << 64 | 1;
             image.fib.insert(
                 FibKey {
-                    view: 1,
+                    view: ViewId(1),
                     address: address.to_be_bytes(),
                     length: 128,
                 },
-                route,
+                RouteId(route),
             );
         }
         image
@@ -243,7 +249,7 @@ fn when_a_prefix_is_refused_the_tables_go_back_to_what_they_were() {
         let mut kernel = scratch.load();
         let from = image(1, 4, 1);
         kernel.apply(&Image::default(), &from).expect("apply");
-        let before = kernel.intervals(1);
+        let before = kernel.intervals(ViewId(1));
         kernel.limits.fib = 100_000;
         kernel.fib_lines_max = super::super::fib::LINES;
         let error = kernel
@@ -259,7 +265,7 @@ fn when_a_prefix_is_refused_the_tables_go_back_to_what_they_were() {
             ),
             "{error}"
         );
-        assert_eq!(kernel.intervals(1), before);
+        assert_eq!(kernel.intervals(ViewId(1)), before);
         assert_eq!(kernel.image(), from);
     });
 }
