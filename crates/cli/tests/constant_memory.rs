@@ -10,7 +10,7 @@ use sidestep_cli::replay::{Replay, Sinks};
 
 use common::{named_group, pcapng};
 
-/// The same packets again and again, for so many bytes.
+/// A capture of this size that repeats the same packets.
 struct Endless {
     head: Vec<u8>,
     block: Vec<u8>,

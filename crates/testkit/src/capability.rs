@@ -57,7 +57,7 @@ pub fn missing() -> Option<String> {
     namespaces().or_else(bpf).or_else(iproute2)
 }
 
-/// Why no VRF device can be made: none if one can. Tried out where nobody sees it.
+/// Why no VRF device can be made: none if one can. Probed in a namespace of its own.
 pub fn without_vrf() -> Option<String> {
     static ANSWER: OnceLock<Option<String>> = OnceLock::new();
     let tried = || {

@@ -1,4 +1,4 @@
-//! What can go wrong in the laboratory.
+//! Errors of the testkit.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ pub enum Error {
     /// The kernel refused something.
     #[error("{what}: {source}")]
     Os {
-        /// What was asked, with the names it was asked for.
+        /// Request and its names.
         what: String,
         /// The kernel's answer.
         source: io::Error,
@@ -23,13 +23,13 @@ pub enum Error {
         namespace: String,
         /// Exit code or signal.
         status: String,
-        /// What it said, without the last line end.
+        /// Its output, without the last line end.
         stderr: String,
     },
     /// libbpf or the verifier refused something.
     #[error("{what}: {source}")]
     Bpf {
-        /// What was asked.
+        /// Request.
         what: String,
         /// The answer, with libbpf's chain of reasons.
         source: libbpf_rs::Error,
@@ -37,10 +37,10 @@ pub enum Error {
     /// The lab was asked for something that it does not have or cannot make.
     #[error("{0}")]
     Usage(String),
-    /// What was measured or verified is not what it has to be: other bytes, another path, nothing at all.
+    /// The result is not the expected one: other bytes, another path, or no packet.
     #[error("{0}")]
     Wrong(String),
-    /// Somebody wants the program to end.
+    /// The program was interrupted.
     #[error("interrupted")]
     Interrupted,
     /// A vector file that cannot be read.
@@ -48,13 +48,13 @@ pub enum Error {
     Vectors {
         /// The file.
         path: PathBuf,
-        /// Line and column where known, what is wrong, what is allowed.
+        /// Line and column if known, problem, and allowed values.
         reason: String,
     },
     /// Something that had to happen did not.
     #[error("{what}: not within {milliseconds} ms")]
     Timeout {
-        /// What was waited for.
+        /// The awaited condition.
         what: String,
         /// How long.
         milliseconds: u128,

@@ -1,4 +1,5 @@
-//! Frames in and out of an interface: an `AF_PACKET` socket that sees what arrives, and not what it sent itself.
+//! Sends and receives frames on an interface with an `AF_PACKET` socket that does not receive its
+//! own frames.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -16,7 +17,7 @@ pub struct FrameSocket {
     noise: bool,
 }
 
-/// What interfaces say without being asked.
+/// Unsolicited frames of interfaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noise {
     /// Neighbor and router discovery, redirects: `ICMPv6` types 133 to 137 (RFC 4861).
@@ -96,7 +97,8 @@ impl FrameSocket {
         )))
     }
 
-    /// The next frame, from its destination MAC on, with the VLAN tag it came with; none if there is none in time.
+    /// Returns the next frame from its destination MAC on, with its VLAN tag, or `None` after a
+    /// timeout.
     ///
     /// # Errors
     /// The interface went away.
@@ -139,7 +141,7 @@ impl FrameSocket {
         }
     }
 
-    /// Forgets what is waiting.
+    /// Discards queued frames.
     ///
     /// # Errors
     /// As [`Self::receive`].
@@ -253,7 +255,7 @@ fn receive(socket: &OwnedFd) -> io::Result<Vec<u8>> {
     Ok(frame)
 }
 
-/// The outer VLAN tag (TPID, TCI) that `PACKET_AUXDATA` tells of.
+/// Returns the outer VLAN tag (TPID, TCI) of `PACKET_AUXDATA`.
 fn vlan_tag(message: &libc::msghdr) -> Option<[u8; 4]> {
     // SAFETY: the kernel filled the control buffer of this message, and `message` says how far.
     let mut header = unsafe { libc::CMSG_FIRSTHDR(message) };

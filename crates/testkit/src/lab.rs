@@ -105,7 +105,8 @@ impl Lab {
         Ok(self)
     }
 
-    /// A lab of the nodes `a` and `b`, joined by `eth0` at either end, with so many queues (see [`Self::link_with`]).
+    /// Returns a lab of nodes `a` and `b`, joined by `eth0` at either end, with this number of
+    /// queues (see [`Self::link_with`]).
     ///
     /// # Errors
     /// As [`Self::new`], [`Self::node`] and [`Self::link_with`].
@@ -146,9 +147,9 @@ impl Lab {
         self.link_with(ends, 1500, 1)
     }
 
-    /// Joins two nodes by a veth link whose ends have this MTU (bytes, without the Ethernet header) and so many queues, and
-    /// returns when both ends run. What a CPU sends is received by the queue of its number, counted round and round, so that as
-    /// many CPUs can work at once.
+    /// Joins two nodes by a veth link with this MTU (bytes, without the Ethernet header) and number
+    /// of queues. Returns when both ends are up. Frames from a CPU arrive in the queue with its
+    /// number modulo the queue count, so that as many CPUs work in parallel.
     ///
     /// # Errors
     /// A node is not there, an interface name is taken there, or the kernel refuses the MTU, the queues or an address.
@@ -172,8 +173,8 @@ impl Lab {
         let [near, far] = [self.namespace(ends[0].node)?, self.namespace(ends[1].node)?];
         let (near_mac, far_mac) = (mac_text(macs[0]), mac_text(macs[1]));
         let (mtu, queues) = (mtu.to_string(), queues.to_string());
-        // Never the same index at both ends: the kernel then takes the pair for no pair and tells carrier a second late
-        // (linkwatch_urgent_event, net/core/link_watch.c).
+        // Never use the same index at both ends: the kernel then does not recognize the pair and
+        // reports carrier a second late (linkwatch_urgent_event, net/core/link_watch.c).
         let used: usize = self.nodes.iter().map(|node| node.interfaces.len()).sum();
         let (near_index, far_index) = (
             (FIRST_INDEX + used).to_string(),
@@ -295,7 +296,7 @@ fn sweep(lab: Option<&str>) -> Vec<String> {
 
 /// The namespaces of dead processes, of all labs or of one.
 fn leftovers(lab: Option<&str>) -> impl Iterator<Item = String> {
-    // No directory: nobody has made a named namespace on this machine yet.
+    // No directory: there is no named namespace on this machine yet.
     let entries = fs::read_dir(DIRECTORY).into_iter().flatten();
     let names = entries
         .flatten()
@@ -365,7 +366,7 @@ fn interface_flags(ifname: &str) -> Result<i32, Error> {
 static MADE: AtomicU32 = AtomicU32::new(0);
 
 const PREFIX: &str = "ss";
-/// Above what the namespaces number themselves.
+/// Above the indices that namespaces assign.
 const FIRST_INDEX: usize = 10;
 
 const CARRIER: Duration = Duration::from_secs(2);

@@ -4,13 +4,13 @@
 //! - [`netns`], [`lab`]: network namespaces, and a set of them joined by veth links; [`offload`] per interface.
 //! - [`frames`]: one frame in, the frames that come out.
 //! - [`tap`]: interfaces as a virtual machine has them, and a machine behind them.
-//! - [`traffic`]: millions of packets a second in, counted at the other end.
-//! - [`vectors`], [`linux`]: the files of `vectors/`, and the kernel's own answer to each case; [`hexdiff`] shows where
-//!   two frames differ.
-//! - [`engine`]: what forwards and can be measured, case by case.
+//! - [`traffic`]: millions of packets per second, counted at the other end.
+//! - [`vectors`], [`linux`]: the files of `vectors/`, and the kernel's result for each case;
+//!   [`hexdiff`] shows the differences of two frames.
+//! - [`engine`]: data planes under measurement, case by case.
 //! - [`figures`]: how many packets a second, behavior by behavior, beside Linux.
 //! - [`differential`], [`random`]: random nodes and packets, to compare two data planes with.
-//! - [`capability`]: says why a test cannot run here.
+//! - [`capability`]: reports why a test cannot run here.
 //!
 //! Nothing here knows the product's data plane or control plane: the lab meets them as an operator does.
 

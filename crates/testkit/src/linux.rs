@@ -1,9 +1,9 @@
-//! The Linux kernel's own answer to the golden cases: a namespace per file, configured with plain `ip`, one frame in,
-//! what comes out compared byte for byte.
+//! Runs the golden vectors on the Linux kernel: one namespace per file, configured with plain `ip`.
+//! Output frames are compared byte for byte.
 //!
-//! Nothing here sleeps: after the frame a marker frame is sent on the same port and taken up inside the system under
-//! test, then a marker goes out of every port. Everything happens in the receive queue of one CPU, in order, so what
-//! has not come out before the marker does not come out.
+//! Nothing here sleeps: after the frame a marker frame is sent on the same port and taken up inside
+//! the system under test, then a marker goes out of every port. One CPU's receive queue processes
+//! everything in order, so a frame that does not precede the marker was not sent.
 
 mod lacking;
 
@@ -52,16 +52,16 @@ struct SutPort {
 pub struct Refused {
     /// The words, with `ip` in front.
     pub line: String,
-    /// What was said.
+    /// Message.
     pub reason: String,
 }
 
-/// What became of the cases of one file.
+/// Results of the cases of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// The file's group.
     pub group: String,
-    /// Cases where Linux did what the file says.
+    /// Cases with the expected result.
     pub passed: Vec<String>,
     /// Cases not put to Linux, and why.
     pub skipped: Vec<(String, String)>,
@@ -165,8 +165,9 @@ impl Sut {
         })
     }
 
-    /// Sends a frame into a port and returns what leaves, by which port, in order per port. What the node itself says
-    /// by neighbor discovery, MLD and ARP is left out. The calling thread has to stay on one CPU: see [`on_one_cpu`].
+    /// Sends a frame into a port and returns what leaves, by which port, in order per port.
+    /// Neighbor discovery, MLD and ARP of the node are ignored. The calling thread has to stay on
+    /// one CPU: see [`on_one_cpu`].
     ///
     /// # Errors
     /// No such port, the frame is longer than its MTU, or a marker does not come through.
@@ -237,7 +238,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// A kernel without VLAN support refuses it, and with it what is on it.
+/// A kernel without VLAN support refuses the device and its configuration.
 fn add_vlan(sut: &Namespace, name: &str, port: &Port, vlan: &Vlan, refused: &mut Vec<Refused>) {
     let Vlan { link, id, protocol } = vlan;
     let mac = port
@@ -254,8 +255,9 @@ fn add_vlan(sut: &Namespace, name: &str, port: &Port, vlan: &Vlan, refused: &mut
     apply(sut, &format!("ip link set {name} up"), refused);
 }
 
-/// Applies sysctls, addresses, neighbors and the tunnel source, which have to be right, then routes and rules one by
-/// one. What is on a port that is not there is left out. Returns the routes that this kernel cannot be asked with.
+/// Applies sysctls, addresses, neighbors and the tunnel source, which have to be right, then routes
+/// and rules one by one. Configuration of a missing port is skipped. Returns the routes that this
+/// kernel cannot be asked with.
 fn configure(
     sut: &Namespace,
     node: &Node,
@@ -386,7 +388,7 @@ fn add_route(sut: &Namespace, route: &str, refused: &mut Vec<Refused>) -> Option
     }
     let prefix = route.split_whitespace().next().unwrap_or_default();
     let words = ["ip", "-6", "route", "show", "table", "all", "exact", prefix];
-    // A route that cannot be shown is compared by what it does.
+    // A route that `ip` cannot print is compared by its effect.
     let left_out = lacking::left_out(route, &sut.exec(&words).ok()?)?;
     Some(format!(
         "this kernel takes `ip route add {route}` without its `{left_out}`"
@@ -444,7 +446,7 @@ fn marker() -> Vec<u8> {
     frame
 }
 
-/// What is wrong with the outputs for this case; none if nothing.
+/// Returns the problem with the outputs of this case, or `None`.
 fn judge(case: &Case, found: &[Output]) -> Option<String> {
     if let (Linux::OneOf(ways), [found]) = (&case.linux, found)
         && ways.contains(found)
@@ -537,7 +539,7 @@ const MARKER: u16 = 0x88b5;
 /// How long a marker may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What makes a router of the namespace. `seg6_enabled` is the smaller of `all` and the port's.
+/// Sysctls that make the namespace a router. `seg6_enabled` is the smaller of `all` and the port's.
 const SYSCTLS: [(&str, &str); 8] = [
     ("net/ipv6/conf/all/forwarding", "1"),
     ("net/ipv6/conf/default/forwarding", "1"),

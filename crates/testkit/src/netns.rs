@@ -68,7 +68,7 @@ impl Namespace {
     pub fn create(name: &str) -> Result<Self, Error> {
         let words = ["ip", "netns", "add", name];
         let mut command = Command::new(words[0]);
-        // A Ctrl-C is for this process: half a namespace is nobody's.
+        // This process handles Ctrl-C, so that no namespace stays half set up.
         command.args(&words[1..]).process_group(0);
         check(&words, "the host", command.output())?;
         let path = Path::new(DIRECTORY).join(name);
@@ -106,8 +106,8 @@ impl Namespace {
         self.handle.clone()
     }
 
-    /// A command that will run inside, with a `/sys` of this namespace; bpffs stays what it is outside, so that pins
-    /// outlive the command.
+    /// Returns a command that runs inside, with the namespace's `/sys`. bpffs stays the outer one,
+    /// so that pins outlive the command.
     pub fn command(&self, program: &str) -> Command {
         let file = Arc::clone(&self.handle.file);
         let mut command = Command::new(program);
@@ -116,11 +116,11 @@ impl Namespace {
         command
     }
 
-    /// Runs a command inside and returns what it printed. A Ctrl-C on the terminal does not reach it: what it does is
-    /// done whole.
+    /// Runs a command inside and returns its output. Ctrl-C on the terminal does not reach it, so
+    /// it always completes.
     ///
     /// # Errors
-    /// With the words, the exit code and what it said on stderr.
+    /// Contains the arguments, the exit code and stderr.
     pub fn exec(&self, words: &[&str]) -> Result<String, Error> {
         let (program, arguments) = split(words)?;
         check(
@@ -224,7 +224,7 @@ impl Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // What cannot be removed now is found by the next sweep: its name carries this process' id.
+        // The next sweep removes leftovers: their names carry this process' ID.
         let _ = remove(&self.handle.name);
     }
 }

@@ -25,7 +25,7 @@ pub struct Offload {
 }
 
 impl Offload {
-    /// Every frame is on the wire what it would be on a cable.
+    /// Disables offloads, so that every frame is complete, as on a cable.
     pub const OFF: Self = Self {
         tx_checksum: Some(false),
         rx_checksum: Some(false),

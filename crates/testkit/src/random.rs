@@ -38,7 +38,7 @@ impl Random {
         from + self.below(to - from + 1)
     }
 
-    /// True once in so many times.
+    /// Returns true with probability 1/n.
     pub fn one_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }

@@ -21,7 +21,7 @@ pub struct RouteSocket {
     pending: Vec<u8>,
 }
 
-/// What is done with a route of table main.
+/// Operation on a route of table main.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// It is there afterwards, with this next hop, whatever was there before.
@@ -60,7 +60,7 @@ impl RouteSocket {
                 libc::NLM_F_REQUEST | libc::NLM_F_CREATE | libc::NLM_F_REPLACE,
                 libc::RTPROT_STATIC,
             ),
-            // Whoever made it.
+            // Regardless of its origin.
             Change::Delete => (libc::RTM_DELROUTE, libc::NLM_F_REQUEST, libc::RTPROT_UNSPEC),
         };
         let mut body = vec![libc::AF_INET6 as u8, length, 0, 0, libc::RT_TABLE_MAIN];

@@ -22,9 +22,9 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Makes a device with this Ethernet address in a namespace. With `offloads` each frame in the file has a
-    /// `virtio_net_hdr` in front, by which either side may leave checksums and TCP segmentation to the other, as virtual
-    /// machines do (`IFF_VNET_HDR`); without, each is as on a wire.
+    /// Makes a device with this Ethernet address in a namespace. With `offloads`, each frame has a
+    /// `virtio_net_hdr`, so that either side may leave checksums and TCP segmentation to the other,
+    /// as virtual machines do (`IFF_VNET_HDR`). Without, frames are complete.
     ///
     /// # Errors
     /// No `/dev/net/tun`, the name is taken, or the kernel refuses the address or the MTU (bytes of layer 3).
@@ -53,8 +53,8 @@ impl Tap {
     }
 }
 
-/// A machine between two taps: every frame that comes for it by one leaves by the other, for whoever is there. It answers
-/// nobody. It ends when dropped.
+/// A machine between two taps: every frame that comes for it by one leaves by the other, for
+/// whoever is there. It sends no replies. It ends when dropped.
 #[derive(Debug)]
 pub struct Machine {
     stopping: Arc<AtomicBool>,

@@ -1,4 +1,4 @@
-//! Trials between namespaces: what is offered, what is counted, and what is noticed on the way.
+//! Trials between namespaces: offered load, counters, and detected disorder.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -72,7 +72,7 @@ fn local(lab: &Lab, stream: &Stream) -> Local {
     )
 }
 
-/// Held by each test that sends: all generators are on the same CPU.
+/// Serializes tests that send, since all generators share a CPU.
 static CPU: Mutex<()> = Mutex::new(());
 
 fn cpu() -> MutexGuard<'static, ()> {
@@ -90,7 +90,8 @@ fn a_rate_is_offered_as_asked_and_every_packet_is_counted_once() {
     let lab = pair("rate");
     let mut local = local(&lab, &stream());
     for (rate, least) in [(1000.0, 0.9), (5000.0, 0.9), (200_000.0, 0.0)] {
-        // What the scheduler gives to others for a few milliseconds, a low rate makes up for; never is a rate exceeded.
+        // A low rate catches up after losing the CPU for a few milliseconds. A rate is never
+        // exceeded.
         let mut best = 0.0f64;
         for _ in 0..TRIES {
             let trial = local
@@ -150,7 +151,7 @@ fn generators_on_two_cpus_share_the_flows_and_are_counted_apart() {
         });
         assert!(undisturbed, "{load:?}: {trials:?}");
     }
-    // What each of them sends: the second begins where the first one's flows end.
+    // Flows of each generator: the second starts after the first one's last flow.
     drop(local);
     let _napi = Napi::attach(b, "eth0").expect("NAPI");
     let socket = FrameSocket::open(b, "eth0").expect("socket");

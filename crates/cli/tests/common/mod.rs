@@ -1,5 +1,5 @@
-//! What the tests of the `sidestep` program share: it is run, and captures are made and read for it with another
-//! implementation than its own.
+//! Helpers of the tests of the `sidestep` program: they run it, and write and read captures with an
+//! independent implementation.
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
@@ -175,7 +175,7 @@ impl At {
     }
 }
 
-/// What has to become of it.
+/// Expected result.
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expect {

@@ -19,7 +19,7 @@ const MANY: usize = 5_000;
 /// Times that a route comes and goes.
 const FLAPS: usize = 1_000;
 
-/// The routes as the program shows them, without what it has counted.
+/// The routes as the program prints them, without counters.
 fn routes(namespace: &Namespace) -> Vec<report::Route> {
     let shown = printed(namespace, &["route", "show", "-a", "-j"]);
     let mut routes: report::Routes = serde_json::from_str(&shown).expect("the report");
@@ -83,7 +83,7 @@ fn churn(star: &Star) {
             ]
         })
         .collect();
-    // What the kernel had no memory for (see `Ip::all`) needs not be deleted either.
+    // Routes that the kernel had no memory for (see `Ip::all`) need no deletion.
     for line in ip.attempt(flaps.iter().map(String::as_str)).lines() {
         assert!(
             [

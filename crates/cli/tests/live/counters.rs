@@ -190,7 +190,7 @@ fn received_is_forwarded_plus_kernel_plus_dropped_and_what_was_sent_after_mixed_
         };
         assert_eq!(sum("drop"), at.dropped + back.dropped, "{place}");
         assert_eq!(sum("punt"), at.punted + back.punted, "{place}");
-        // What the packet path sent out of eth1 came in at eth0, or turned round there.
+        // Packets that left by eth1 entered at eth0 or at eth1.
         assert_eq!(back.sent_packets, at.forwarded + back.forwarded, "{place}");
         // And it arrived: frames with the router's source address that no kernel made.
         let mut arrived = 0;
@@ -306,7 +306,7 @@ fn a_packet_that_the_egress_device_cannot_take_is_not_counted_as_one_without_a_n
     }
     let star = Star::new("livenoegress");
     let router = star.router();
-    // Nobody polls at the other end of eth1: an XDP redirect does not arrive there.
+    // The peer of eth1 does not poll, so an XDP redirect does not arrive there.
     let _daemon = star.run(&["--mode", "xdp", "eth0"]);
     let words = "route add fc00:77::/48 via fc00:b::2 dev eth1";
     crate::support::printed(router, &words.split(' ').collect::<Vec<_>>());

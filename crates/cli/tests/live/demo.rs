@@ -1,4 +1,4 @@
-//! The demos of `demo/` run to their end: they check what they show.
+//! Runs the demos of `demo/`, which verify their own output.
 
 use std::path::Path;
 use std::process::{Command, Output};

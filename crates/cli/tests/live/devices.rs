@@ -121,7 +121,7 @@ fn frames(star: &Star, from: &Side<'_>, to: &Side<'_>, router_mac: Mac) -> Vec<V
         .collect()
 }
 
-/// What comes out at a host for each frame.
+/// Frames at a host for each sent frame.
 fn across(star: &Star, from: &str, to: &str, frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let (into, out) = (star.socket(from), star.socket(to));
     let one = |frame: &Vec<u8>| {
@@ -220,7 +220,7 @@ fn vlans_and_vlans_in_vlans_are_ports_and_the_device_below_leaves_their_frames_a
     };
     configure(&star, [&one, &two]);
     check_both_ways(&star, [&one, &two], &["eth0.100", "eth1.200.30"]);
-    // With the devices below as ports too: they leave what is tagged to the devices above.
+    // With the lower devices as ports too: they punt tagged frames to the upper devices.
     check_both_ways(
         &star,
         [&one, &two],
@@ -330,7 +330,7 @@ fn a_vrf_device_serves_end_dt4_and_end_dt46_and_is_no_port() {
     star.ip().all([
         "link set vrf100 up",
         "link set eth1 master vrf100",
-        // Joining it took the interface down: what was configured is gone, but for IPv4 addresses.
+        // Joining it took the interface down, so its configuration except IPv4 addresses is gone.
         "address add fc00:b::1/64 dev eth1",
         "route add fc0f::d4/128 encap seg6local action End.DT4 vrftable 100 dev eth0",
         "route add fc0f::46/128 encap seg6local action End.DT46 vrftable 100 dev eth0",

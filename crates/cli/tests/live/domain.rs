@@ -58,7 +58,7 @@ fn sids_are_kept_from_ports_outside_until_a_port_is_named_inside() {
         let out = arrives(&c, &from_c, SECOND).expect("from inside");
         assert_eq!(destination6(&out), Some(address("fc00:b::2")), "{mode}");
         assert_eq!(kept_out(&star), 1, "{mode}");
-        // What is not for the domain goes on.
+        // Packets to other destinations are forwarded.
         let ends: [IpAddr; 2] =
             ["fc00:a::2", "fc00:b::2"].map(|it| it.parse().expect("an address"));
         let plain = udp(ends[0], ends[1], 9, b"plain");

@@ -72,8 +72,9 @@ fn what_is_left_to_the_last_device_is_completed_there_after_decapsulation() {
     let Some(_turn) = begin() else {
         return;
     };
-    // The device that a decapsulated packet leaves by does neither: the kernel cuts the segments and computes the
-    // checksums by what the packet path has left of their state. First there only, then on every cable of the core.
+    // The egress of a decapsulated packet offloads neither: the kernel segments and computes
+    // checksums from the state that the packet path preserved. First there only, then on every
+    // cable of the core.
     let chain = chain();
     let _daemons = chain.start("tc", &[]);
     let off = Offload {

@@ -1,4 +1,4 @@
-//! `sidestep exec` without a network: which programs it starts, what they find, and how it ends.
+//! `sidestep exec` without a network: started programs, their environment, and exit status.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -67,7 +67,7 @@ fn a_program_keeps_its_arguments_its_streams_its_name_and_its_end() {
             .expect("it starts"),
     );
     assert_eq!((code, &*out), (Some(0), ""));
-    // What was to be loaded before is still loaded, behind.
+    // An existing preload list is kept, after the library.
     let mut others = exec(&[&SEGMENTS[..], &["--", "sh", "-c", "echo $LD_PRELOAD"]].concat());
     others.env("LD_PRELOAD", "libdl.so.2");
     let (_, out, err) = told(&others.output().expect("it starts"));
@@ -107,7 +107,7 @@ fn what_cannot_be_started_is_told_with_the_exit_codes_of_a_shell() {
         told(&run(&[&of_nothing])),
         (Some(127), String::new(), interpreter.into())
     );
-    // As a shell does it: what has no format that the kernel knows is a script of the shell.
+    // Like a shell: a file in no format of the kernel is a shell script.
     program(&path("of-a-shell"), b"exit 5\n");
     let of_a_shell = path("of-a-shell").display().to_string();
     assert_eq!(run(&[&of_a_shell]).status.code(), Some(5));
@@ -172,7 +172,7 @@ fn a_program_that_would_go_without_the_header_is_refused_with_the_reason() {
         &["-Wl,--dynamic-linker=/lib/ld-musl-of-no-machine.so.1"],
     );
     let mut foreign = own[..own.len().min(4096)].to_vec();
-    // e_machine: one that nobody has.
+    // e_machine: an unused value.
     foreign[18..20].copy_from_slice(&[0xfe, 0xfe]);
     program(&path("foreign"), &foreign);
     fs::write(
@@ -294,7 +294,7 @@ fn wrong_words_are_refused_before_anything_is_started() {
     }
 }
 
-/// What a socket has of a routing header, in hexadecimal.
+/// Returns the routing header of a socket in hexadecimal.
 const HEADER: &str = "
 import errno, os, socket, sys
 def udp(): return socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)

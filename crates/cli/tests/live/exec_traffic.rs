@@ -1,5 +1,5 @@
-//! `sidestep exec` with real programs: curl, iperf3 and Python, over routers of Linux and of Sidestep. What arrives at the
-//! server is looked at frame by frame.
+//! `sidestep exec` with real programs: curl, iperf3 and Python, over routers of Linux and of
+//! Sidestep. Every frame at the server is verified.
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
@@ -32,7 +32,7 @@ fn started_by(line: &Line, words: &[&str]) -> Command {
     crate::support::sidestep(line.node("a"), &[&["exec"], words].concat())
 }
 
-/// The same with Python and this program, which has to end with 0. What it printed.
+/// The same with Python and this program, which has to end with 0. Its output.
 fn python(line: &Line, options: &[&str], program: &str) -> String {
     let program = format!("{PRELUDE}\n{program}");
     let output = started_by(line, &[options, &["--", PYTHON, "-c", &program]].concat()).output();
@@ -120,7 +120,7 @@ impl Drop for Http {
     }
 }
 
-/// What the Python programs begin with.
+/// Common start of the Python programs.
 const PRELUDE: &str = r#"
 import ctypes, os, socket, struct, sys, threading
 IN, OUT = ("2001:db8:b::2", 4000), ("2001:db8:b::3", 4000)
@@ -156,7 +156,7 @@ fn cross(line: &Line, place: &str) {
         "{place}: curl's output is the answer, and nothing else"
     );
     all_by(&arrived, SEGMENTS, |packet| packet.port == http.port());
-    // Without, it goes without: what is looked at can be otherwise.
+    // If it is missing, the test continues without it.
     let (output, arrived) = line.arriving(|| {
         line.node("a")
             .command(curl[0])
@@ -182,7 +182,7 @@ fn cross(line: &Line, place: &str) {
             line.arriving(|| started_by(line, &words).output().expect("it starts"));
         let told: serde_json::Value =
             serde_json::from_str(&finished(&output)).expect("iperf3's report");
-        // What iperf3 calls received is what was read when the sender said that it had finished.
+        // iperf3 reports as received the bytes that were read when the sender finished.
         let sum = |name: &str| told["end"][name]["bytes"].as_u64().unwrap_or_default();
         let (sent, received) = if udp.is_empty() {
             (sum("sum_sent"), sum("sum_received"))
@@ -245,7 +245,7 @@ threads = [threading.Thread(target=lambda n: udp().sendto(b"thread %d" % n, IN),
 [t.start() for t in threads]; [t.join() for t in threads]
 "#;
 
-/// Until somebody listens on that TCP port.
+/// Waits for a listener on this TCP port.
 fn listens(namespace: &Namespace, port: u16) {
     crate::support::eventually(&format!("a listener at {port}"), || {
         let said = namespace
@@ -437,7 +437,7 @@ fn linux_verifies_what_was_signed_with_its_key_and_drops_the_rest() {
         send(&["--hmac", "7"], "signed");
         send(&[], "not signed");
         send(&["--hmac", "8"], "signed with another key");
-        // There is no such key: Linux sends zeros.
+        // The key does not exist: Linux sends zeros.
         send(&["--hmac", "9"], "signed with no key");
         send(&["--hmac", "7"], "signed");
     });
@@ -449,7 +449,7 @@ fn linux_verifies_what_was_signed_with_its_key_and_drops_the_rest() {
     for packet in &arrived {
         assert_eq!(packet.header, Some((0, SEGMENTS.to_owned(), true)));
     }
-    // As many segments as can be signed.
+    // The maximum number of signed segments.
     let thirteen = ["fc00:1::e,fc00:2::e"; 7].join(",");
     let thirteen = &thirteen[..13 * 10 - 1];
     let program = "udp().sendto(b'long', IN)";
@@ -547,7 +547,7 @@ fn what_a_server_accepts_is_answered_without_a_header() {
     let Some(_turn) = begin() else {
         return;
     };
-    // The server runs at the client's place: what it sends is seen at `b`, which connects to it.
+    // The server runs on the client's host, and `b` connects to it and sees its packets.
     let line = &Line::new("liveexecaccept");
     let program = "
 l = socket.create_server(('::', 4002), family=socket.AF_INET6)

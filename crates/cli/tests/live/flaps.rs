@@ -19,8 +19,8 @@ use crate::support::{Star, begin, memory, report};
 const FLAPS: f64 = 10_000.0;
 /// Rounds in which each of the routes that flap changes three times.
 const ROUNDS: usize = 3;
-/// Of the blocks of destinations the first ones flap, others have a route for each destination that stays, and one has
-/// a policy.
+/// The first blocks of destinations flap. Others have a stable route per destination, and one has a
+/// policy.
 const FLAPPING: u8 = 20;
 const PLAIN: u8 = 80;
 const WRAPPED: u8 = PLAIN;
@@ -29,7 +29,7 @@ const BATCH: u32 = 64;
 
 /// The next hop of those that flap while they are away: of the route that covers them.
 const COVER: u8 = 4;
-/// Of the policy's first segment, whose address has this as its third byte.
+/// Third byte of the address of the policy's first segment.
 const SEGMENT: [u8; 2] = [0xee, 5];
 
 /// Next hops of a block: its own, and another one for a while.
@@ -74,7 +74,7 @@ fn star() -> Star {
     star
 }
 
-/// Each of the flapping routes leaves for another next hop, goes, and comes back with its own, that many times.
+/// Number of cycles per flapping route: another next hop, removed, added again.
 fn flap(star: &Star, rounds: usize) {
     let egress = star.router().ifindex("eth1").expect("eth1");
     let mut socket = RouteSocket::open(star.router()).expect("a netlink socket");
@@ -154,7 +154,7 @@ fn at_full_rate_no_packet_is_lost_while_ten_thousand_routes_a_second_flap() {
     });
     assert!(by_others > 0, "packets met the flaps");
 
-    // All but where so many came at once that it cost less.
+    // All except batches, which cost less.
     let status = status(&star);
     let whole = status.compilations - compiled;
     assert!(whole < 10, "{whole} times everything was compiled");
@@ -184,8 +184,8 @@ fn memory_of_the_program_and_its_maps_stays_where_it_was_while_routes_flap() {
         let pid = daemon.pid();
         (memory::of_maps(pid), memory::resident(pid))
     };
-    // Lists and trees get as long as they will be, and once more where more changes than ever wait for their turn. What leaks grows
-    // every time.
+    // Lists and trees get as long as they will be, and once more where more changes than ever wait
+    // for their turn. A leak grows each time.
     flap(&star, 3);
     let mut all = vec![taken()];
     let stays = (0..4).any(|_| {

@@ -1,8 +1,8 @@
 //! A change of the kernel's configuration takes effect on packets within 10 ms: measured from the return of the change
 //! to the first packet that is treated by it.
 //!
-//! The kernel cannot stand in for what is measured: before and after a change the packet path forwards the packet by
-//! itself, differently, or the packet comes back from the kernel only once the packet path hands it up.
+//! The kernel cannot hide a delay: before and after a change the packet path forwards the packet
+//! itself, differently, or the kernel returns it only once the packet path punts it.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -20,16 +20,16 @@ use crate::support::frames::{
 use crate::support::ip::Ip;
 use crate::support::{ROUTER, Star, begin, call, counters, explain, load, printed};
 
-/// What is promised.
+/// Promised time.
 const PROMISED: Duration = Duration::from_millis(10);
-/// What the slowest may take where other programs take both processors for a while.
+/// Limit for the slowest change while other programs use both CPUs.
 const WORST: Duration = Duration::from_millis(500);
 /// Changes per kind, at least.
 const CHANGES: usize = 51;
 /// Between two packets that look for the change.
 const PACE: Duration = Duration::from_micros(100);
 
-/// Neighbors of `eth1` that host `b` does not have: their MAC tells which way a packet took.
+/// Neighbors of `eth1` that do not exist on host `b`: their MAC identifies a packet's path.
 const NEIGHBORS: [Mac; 4] = [
     [2, 0xb1, 0, 0, 0, 1],
     [2, 0xb1, 0, 0, 0, 2],
@@ -37,14 +37,14 @@ const NEIGHBORS: [Mac; 4] = [
     [2, 0xb1, 0, 0, 0, 4],
 ];
 
-/// What is changed.
+/// Changed object.
 enum Change {
     Ip(String),
     /// Below `/proc/sys`.
     Sysctl(&'static str, &'static str),
 }
 
-/// Who treats the packets that look for a change.
+/// Verdict for the probe packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     /// The packet path, all of them: the kernel never gets one.
@@ -66,17 +66,17 @@ struct Step {
     /// Where a frame shows it.
     at: char,
     shows: Shows,
-    /// What makes it a change, and the verdict on the probe once that is in effect. Not measured.
+    /// Command for the change, and the verdict for the probe once it is in effect. Not measured.
     before: Option<(Change, &'static str)>,
 }
 
 /// How long a change took to take effect.
 #[derive(Clone, Copy, Debug)]
 struct Latency {
-    /// From its return, as this program noticed it: what is promised.
+    /// Time since the command returned, as promised.
     since_return: Duration,
-    /// From before it was asked for: more than what is promised, but it shows where the change itself takes long (the
-    /// kernel sets the tunnel source and only then waits for a grace period), or this program was late to notice.
+    /// Time since the command started. It exceeds the promise if the change itself is slow (the
+    /// kernel sets the tunnel source and then waits for a grace period) or this program lags.
     since_request: Duration,
 }
 
@@ -105,7 +105,7 @@ impl Bench {
                 sidestep_testkit::lab::mac_text(*mac)
             ));
         }
-        // What every measured prefix falls back to.
+        // Fallback of every measured prefix.
         ip.run("route add fd00::/16 via fc00:b::b1 dev eth1");
         let (a, b) = (star.socket("a"), star.socket("b"));
         Self { star, ip, a, b }

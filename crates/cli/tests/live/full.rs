@@ -1,6 +1,6 @@
-//! More routes than a table holds: those that were there go on being served, the others are the kernel's, none is ever
-//! forwarded by a route that is not its own; a route of Sidestep's own is refused; and when there is room again, the
-//! others get it.
+//! More routes than a table holds: existing routes stay in the fast path, the others are punted,
+//! and no packet follows a wrong route. A Sidestep-only route is refused. Freed space goes to the
+//! other routes.
 
 use sidestep_control::api::Request;
 use sidestep_control::report;
@@ -14,7 +14,7 @@ use crate::support::{
 
 /// Routes that are added: more than there is room for.
 const ROUTES: usize = 20;
-/// Room beyond what the empty router takes.
+/// Free entries on an empty router.
 const ROOM: u64 = 9;
 /// In which nothing happens.
 const REST: std::time::Duration = std::time::Duration::from_millis(300);
@@ -177,7 +177,7 @@ fn fills_up_and_recovers(table: &str, mode: &str) {
     assert_eq!(shown(&star).len(), before.len());
     assert_eq!(verdicts(&star, 0..ROUTES), found, "{table}");
 
-    // What was served goes on being served when yet more comes.
+    // Existing routes stay in the fast path when more are added.
     ip.run("route add fd00:0:ff::/48 via fc00:b::c:0 dev eth1");
     ip.run("route del fdff::/16");
     followed(&star, "fdff::/16", false);

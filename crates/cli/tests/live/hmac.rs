@@ -189,7 +189,7 @@ fn we_sign(mode: &str) {
     del(pe1, 2);
     assert_eq!(keys(pe1)[1].owner, "kernel");
     passes(&chain);
-    // The kernel tells nobody of a new secret, and it is in use all the same.
+    // The kernel sends no notification of a new secret, yet it takes effect.
     pe1.set_hmac(2, "sha1", "a third one").expect("a key");
     is_stopped(&chain);
     for router in ["p", "pe2"] {
@@ -280,7 +280,7 @@ fn a_sid_requires(mode: &str) {
     steer("");
     is_stopped(&chain);
     assert!(count(p, "hmac_missing") > 0);
-    // The other SID of the same node lets pass what it did.
+    // The node's other SID accepts the same packets as before.
     sign(&chain, "");
     passes(&chain);
     steer("hmac 1");
@@ -299,7 +299,7 @@ fn a_sid_requires(mode: &str) {
     passes(&chain);
 }
 
-/// Datagrams from a to b, a few at a time, until it is told to end. How many there were; none is lost.
+/// Sends datagrams from a to b, a few at a time, until stopped. How many there were; none is lost.
 fn traffic(chain: &Chain, end: &AtomicBool) -> u64 {
     const AT_A_TIME: u64 = 32;
     let [a, b] = ["a", "b"].map(|host| {
@@ -347,7 +347,7 @@ fn keys_are_changed(mode: &str) {
         let traffic = scope.spawn(|| traffic(&chain, &end));
         let mut last = 1;
         for id in 100..112 {
-            // First who verifies, then who signs; the old key goes when nobody signs with it any more.
+            // First the verifiers, then the signers; the old key is removed once unused.
             let algorithm = if id % 2 == 0 { "sha256" } else { "sha1" };
             for router in ["pe2", "p", "pe1"] {
                 set(chain.node(router), id, algorithm, &format!("topsecret{id}"));
@@ -379,7 +379,7 @@ fn keys_are_changed(mode: &str) {
     no_secret_is_seen(&chain);
 }
 
-/// What all routers have dropped, or could not sign or verify by themselves.
+/// Drops of all routers, and punted packets that they could not sign or verify.
 fn lost(chain: &Chain) -> Vec<(String, String, u64)> {
     let all = ROUTERS.map(|router| reasons(chain.node(router)));
     let lost = |(verdict, name, _): &(String, String, u64)| verdict == "drop" || name == "hmac";

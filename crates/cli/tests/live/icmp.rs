@@ -1,4 +1,5 @@
-//! What senders are told on a live router: by Sidestep where Linux says nothing, and by Linux as before where it does.
+//! ICMP errors of a live router: from Sidestep where Linux sends none, and from Linux where it
+//! does.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -36,7 +37,7 @@ fn frame(star: &Star, packet: &[u8]) -> Vec<u8> {
     ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), packet)
 }
 
-/// From host `a`, around what is not looked at.
+/// A packet from host `a` with an arbitrary payload.
 fn outer(to: &str, next: u8, payload: &[u8]) -> Vec<u8> {
     ipv6(address("fc00:a::2"), address(to), next, 60, payload)
 }
@@ -67,7 +68,7 @@ fn message(socket: &FrameSocket) -> Option<(IpAddr, Vec<u8>)> {
     Some((source.into(), frame[ETHERNET + 20..].to_vec()))
 }
 
-/// Type, code, the word behind the checksum, and what is quoted.
+/// Type, code, the word after the checksum, and the quoted packet.
 fn parts(message: &[u8]) -> (u8, u8, u32, &[u8]) {
     let word = message[4..].first_chunk().expect("a word");
     (
@@ -238,7 +239,7 @@ fn a_sid_answers_pings_and_traceroutes() {
                 (129, 0, 0x5353_0007, &[][..]),
                 "{mode}: {sid}"
             );
-            // Behind an SRH with nothing left.
+            // After an SRH with Segments Left 0.
             let header = srh(58, &[address(END), address(sid)], 0);
             let packet = outer(sid, ROUTING, &[&header[..], &request[40..]].concat());
             a.send(&frame(&star, &packet)).expect("send");
@@ -254,7 +255,7 @@ fn a_sid_answers_pings_and_traceroutes() {
     }
 }
 
-/// Packets that Linux answers itself, by what they are.
+/// Packets that Linux answers itself, by kind.
 fn answered_by_linux() -> Vec<(&'static str, Vec<u8>)> {
     let [from, to] = ends("fc00:a::2", "fc00:b::2");
     let [from4, to4] = ends("10.0.1.2", "10.0.2.2");
@@ -334,7 +335,7 @@ fn what_linux_says_it_says_with_sidestep_on_its_ports() {
     }
 }
 
-/// Host `a` behind a headend toward `c`, and a router there that cannot pass on what was encapsulated.
+/// Host `a` behind a headend toward `c`, with a router that cannot forward the encapsulated packet.
 #[test]
 fn a_headend_tells_on_what_comes_back_to_it() {
     let Some(_turn) = begin() else {
@@ -375,7 +376,7 @@ fn a_headend_tells_on_what_comes_back_to_it() {
                 assert_eq!((kind, code), kinds[index], "{red} {from}");
                 let mtu = if index == 0 { 1400 - grown as u32 } else { 0 };
                 assert_eq!(word, mtu, "{red} {from}");
-                // What is inside the quote, as it was on its way: one hop less.
+                // The inner quoted packet, with the hop limit decremented.
                 let inside = &outer[grown..];
                 assert_eq!(quoted, &inside[..quoted.len()], "{red} {from}");
                 assert!(quoted.len() >= 28, "{red} {from}");
@@ -421,7 +422,7 @@ fn without_the_daemon_packets_go_on_and_nobody_is_told() {
     a.send(&frame(&star, &udp(from, to, 9, b"on")))
         .expect("send");
     assert!(b.receive(SECOND).expect("receive").is_some());
-    // The next daemon reads on, and answers what comes from now on.
+    // The next daemon resumes reading, and responds to new packets.
     std::thread::sleep(Duration::from_secs(2));
     let _daemon = star.run(&["--mode", "tc", "eth0", "eth1"]);
     a.send(&frame(&star, &outer(END, TCP, &[0; 20])))
@@ -445,7 +446,7 @@ fn senders_in_a_vrf_are_told_by_its_routes() {
     star.ip().all([
         "link set vrf100 up",
         "link set eth0 master vrf100",
-        // Joining it took the interface down: what was configured is gone, but for IPv4 addresses.
+        // Joining it took the interface down, so its configuration except IPv4 addresses is gone.
         "address add fc00:a::1/64 dev eth0",
         "address add fc00:5::1/128 dev lo",
         &*format!("route add {END}/128 encap seg6local action End dev eth0 table 100"),

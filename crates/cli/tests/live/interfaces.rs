@@ -67,7 +67,7 @@ fn left(namespace: &Namespace, interface: &str) -> (usize, usize) {
     (found.xdp.len() + found.tc.len(), pins.count())
 }
 
-/// What the kernel forgets of `eth0` when it goes down or away.
+/// Configuration of `eth0` that the kernel removes when it goes down or disappears.
 fn addresses(star: &Star) {
     star.ip().all([
         "link set eth0 up",
@@ -147,7 +147,7 @@ fn a_port_moved_to_another_namespace_leaves_no_program_there_and_forwards_when_i
             star.ip().run(&words);
             becomes(&star, "eth0", "none");
             assert_eq!(left(router, "eth1").1, 1, "{mode}: one pin is left");
-            // The link is let go of a moment after its last descriptor.
+            // The kernel releases the link shortly after its last descriptor.
             eventually("no program went along", || {
                 let found = traces(elsewhere, &["away"]);
                 (found.xdp.is_empty() && found.tc.is_empty()).then_some(())

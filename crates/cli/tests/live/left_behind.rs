@@ -1,5 +1,5 @@
-//! What one instance leaves to the next, or to nobody: pins of another version, two that start at once, a file system
-//! that takes no files, and namespaces that are gone.
+//! Leftovers of instances: pins of another version, two simultaneous starts, a read-only file
+//! system, and removed namespaces.
 
 use std::ffi::CString;
 use std::fs;
@@ -18,7 +18,7 @@ use crate::support::{
     Star, begin, constant, counters, eventually, output, printed, report, said, sidestep,
 };
 
-/// Gives what is pinned in a folder another version, as the first bytes of the value always were.
+/// Changes the version of the pins in a folder; it is in the first bytes of the value.
 fn set_version(folder: &Path, version: u32) {
     let path = folder.join("instance").to_str().map(CString::new);
     let path = path.expect("UTF-8").expect("no zero byte");
@@ -209,7 +209,7 @@ fn pins_go_where_they_are_told_to_and_only_on_a_bpf_file_system() {
     assert!(!Path::new(wrong).exists());
     assert!(traces(router, &["eth0"]).are_none());
 
-    // `ip netns exec` has a /sys of its own: what is pinned outside it outlives the command.
+    // `ip netns exec` has a private /sys; pins outside it outlive the command.
     fs::create_dir(wrong).expect("a folder");
     let mounted = std::process::Command::new("mount")
         .args(["-t", "bpf", "bpf", wrong])

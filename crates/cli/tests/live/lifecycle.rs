@@ -1,5 +1,5 @@
-//! How the program begins and ends on a live router: it says when it forwards, it leaves nothing, and its ports come
-//! back when their interfaces do.
+//! Start and end of the program on a live router: it reports when it forwards, leaves nothing
+//! behind, and attaches again to interfaces that return.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn packet(star: &Star, data: &[u8]) -> Vec<u8> {
     ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), &packet)
 }
 
-/// What the pins of attached programs are called.
+/// Names of the pins of attached programs.
 fn attachment(target: &str) -> &'static str {
     if target == "tc" && !has_tcx() {
         "filter-"
@@ -33,7 +33,7 @@ fn attachment(target: &str) -> &'static str {
     }
 }
 
-/// What is there while it runs.
+/// Objects that exist while it runs.
 fn check_running(star: &Star, target: &str, found: &Traces) {
     let on = |places: &[(String, u32)]| -> Vec<String> {
         places.iter().map(|(name, _)| name.clone()).collect()

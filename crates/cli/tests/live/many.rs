@@ -1,5 +1,5 @@
-//! A full table's worth of routes at once, for which the prefix table grows, and notifications that do not fit the socket:
-//! the program ends up with what the kernel has, and the traffic of other routes does not notice.
+//! A full table of routes at once, for which the prefix table grows, and notifications that
+//! overflow the socket. The program converges to the kernel's state without loss for other routes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -17,7 +17,7 @@ use crate::support::{PATIENCE, ROUTER, Star, begin, constant, counters, memory, 
 
 /// Routes added at once.
 const MANY: usize = 100_000;
-/// Of them, looked at with a packet each.
+/// Number of routes that are probed with a packet each.
 const SAMPLE: usize = 1_000;
 
 /// Next hop of a route.

@@ -12,7 +12,7 @@ use crate::support::{ROUTER, Star, begin, counters, eventually, output, printed}
 
 /// Flows that are sent; enough for shares to show.
 const FLOWS: u32 = 1200;
-/// Somebody behind the next hops.
+/// A host behind the next hops.
 const FAR: &str = "2001:db8:e::1";
 /// How long a packet may take through a router on a busy machine.
 const QUIET: Duration = Duration::from_millis(500);
@@ -41,7 +41,7 @@ impl Bench {
         found
     }
 
-    /// The same, of the flows that came out: what is sent to a link in the moment that it goes down is lost.
+    /// The same for received flows: packets to a link at the moment of its failure are lost.
     fn ways_while_changing(&self) -> BTreeMap<u32, &'static str> {
         let (to, from) = (self.star.mac(ROUTER, "eth0"), self.star.mac("a", "eth0"));
         let (host, far): (IpAddr, IpAddr) = ("fc00:a::2".parse().unwrap(), FAR.parse().unwrap());

@@ -1,5 +1,5 @@
-//! Neighbors under the packet path, whose traffic the kernel does not see: one in use stays known and is followed to
-//! another MAC, one that is not resolved is resolved, and no packet is lost to it where the kernel has the route.
+//! Neighbors of the packet path, whose traffic the kernel does not see: one in use stays valid and
+//! follows a MAC change. An unresolved one is resolved, without loss if the kernel has the route.
 
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
@@ -49,7 +49,7 @@ fn contains(frame: &[u8], data: &[u8]) -> bool {
     frame.windows(data.len()).any(|window| window == data)
 }
 
-/// What the kernel has of a neighbor.
+/// The kernel's entry of a neighbor.
 fn state(star: &Star, of: &str) -> String {
     let shown = star.router().exec(&["ip", "neigh", "show", of]);
     shown.expect("ip neigh").trim().to_owned()
@@ -111,7 +111,7 @@ fn a_neighbor_in_use_is_kept_alive_and_followed_to_another_mac() {
         let _daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
         let mac = star.mac("b", "eth0");
         let frame = packet(&star, "fd00::1", b"settled");
-        // Nobody sends anything: the next hop of a route is resolved because it is one.
+        // Without traffic, the next hop of a route is resolved.
         eventually("the next hop is resolved", || {
             (explain(star.router(), "eth0", &frame).0 == "forward").then_some(())
         });
@@ -127,7 +127,7 @@ fn a_neighbor_in_use_is_kept_alive_and_followed_to_another_mac() {
             "{mode}: {asked} solicitations in 6 s"
         );
 
-        // Another MAC, and nobody says so: the probes find out.
+        // A MAC change without announcement: probes detect it.
         let other = [2, 0xbb, 0, 0, 0, 9];
         star.host("b")
             .exec(&["ip", "link", "set", "eth0", "address", &mac_text(other)])
@@ -199,7 +199,7 @@ fn answer(star: &Star, b: &FrameSocket, target: &str) {
     });
 }
 
-/// A case, the neighbor that it needs, what is found again of the packet, the frame.
+/// A case: its neighbor, the part of the packet to find, and the frame.
 type Case = (&'static str, &'static str, &'static [u8], Vec<u8>);
 
 /// A packet by each kind of route whose next hop is unresolved.

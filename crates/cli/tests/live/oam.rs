@@ -128,7 +128,7 @@ fn who_listens_gets_copies_of_what_has_the_flag_where_it_is_permitted() {
             "{table}"
         );
 
-        // Who hangs up is let go, and who asks for what is not there is told so.
+        // A disconnected client is removed, and an invalid request gets an error.
         let mut gone = listen(&star, &[]);
         gone.kill().expect("it listens");
         gone.wait().expect("it has ended");

@@ -73,7 +73,7 @@ fn an_own_end_dt46_decapsulates_both_families_until_it_is_removed() {
             })
             .collect();
 
-        // Nobody knows the SID.
+        // The SID is unknown.
         for frame in &frames {
             a.send(frame).expect("send");
         }
@@ -112,7 +112,7 @@ fn an_own_end_dt46_decapsulates_both_families_until_it_is_removed() {
             format!("{SID} encap seg6local action End.DT46 table main dev eth0 metric 1024")
         );
 
-        // The kernel's answers to what nobody knew.
+        // The kernel's ICMP errors for the unknown SID.
         a.drain().expect("receive");
         // A decapsulated packet for the router itself is answered by its kernel.
         for own in ["fc00:a::1", "fc00:b::1"] {
@@ -280,7 +280,8 @@ fn a_vlan_table_is_changed_while_frames_pass() {
         let ends = ["fc00:a::2", "fc00:b::2"].map(|text| text.parse().expect("an address"));
         let inner = udp(ends[0], ends[1], 1, b"vlan");
         let frame = around(&star, ETHERNET_FRAME, &tagged(100, &inner), true);
-        // A receiver's kernel takes the tag out of the bytes: the MAC addresses and what is behind it are compared.
+        // A receiving kernel removes the tag from the bytes, so the MAC addresses and the part
+        // after the tag are compared.
         let is_it = |received: &[u8]| {
             received[..12] == tagged(100, &[])[..12] && received.ends_with(&inner)
         };

@@ -33,7 +33,7 @@ fn chain(topic: &str, link: [(&str, &str); 2]) -> Chain {
 const IN_THE_MIDDLE: [(&str, &str); 2] = [("p", "eth1"), ("pe2", "eth0")];
 const AT_THE_HEADEND: [(&str, &str); 2] = [("pe1", "eth1"), ("p", "eth0")];
 
-/// What the edges told on. Both hosts send large segments, of both families.
+/// Errors relayed by the edges. Both hosts send large segments, of both families.
 fn told_on(chain: &Chain) -> u64 {
     let edges = ["pe1", "pe2"].map(|edge| {
         let icmp: report::Icmp = report(chain.node(edge), Request::ShowIcmp);

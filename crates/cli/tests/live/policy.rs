@@ -1,5 +1,5 @@
-//! SR policies on a live router: flows are shared out over valid segment lists by weight, a next hop that vanishes gives
-//! its flows to the others and gets them back, and what is left of an invalid policy is the IP route, or nothing.
+//! SR policies on a live router: valid segment lists share flows by weight. Flows of a lost next
+//! hop move to the others and back. An invalid policy falls back to the IP route, or drops.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
@@ -20,7 +20,7 @@ use crate::support::{
 const FLOWS: u32 = 1200;
 /// Bytes of a datagram's packet.
 const LENGTH: u64 = 40 + 8 + 4;
-/// Somebody whose packets are steered.
+/// A host whose packets are steered.
 const FAR: &str = "2001:db8:e::1";
 const BSID: &str = "fc0f::b1";
 /// How long a packet may take through a router on a busy machine.
@@ -171,7 +171,7 @@ fn a_policy_shares_flows_out_over_its_valid_lists_and_falls_back_as_it_says() {
     }
 }
 
-/// Shares by weight; what is counted is what was sent.
+/// Shares follow the weights, and counters equal the sent packets.
 fn spreads_and_counts(bench: &Bench, mode: &str) -> Ways {
     let router = bench.star.router();
     let ways = bench.ways(0);
@@ -208,7 +208,7 @@ fn spreads_and_counts(bench: &Bench, mode: &str) -> Ways {
     ways
 }
 
-/// The other flows do not notice that a next hop is gone, and its own come back.
+/// Other flows are unaffected by a lost next hop, and its own flows return.
 fn follows_a_next_hop(bench: &Bench, mode: &str, ways: &Ways) {
     let (stay, moved) = (by(ways, "b"), by(ways, "c"));
     bench.neighbor("del", "c", "eth2");
@@ -279,7 +279,7 @@ fn steers_by_dscp(bench: &Bench, mode: &str) {
     assert!(bench.all_by(0, "a"), "{mode}: DSCP 0 by the IP route");
 }
 
-/// What a list has counted is not that of another one in its place.
+/// A list that replaces another starts with fresh counters.
 fn counts_anew(bench: &Bench, mode: &str) {
     let counted = || bench.policy().candidates.remove(0).lists[0].packets;
     assert!(counted() > 0, "{mode}");

@@ -1,4 +1,5 @@
-//! What the daemon may do when it runs, and who may ask it: less than root may, and root alone unless a group was named.
+//! Privileges of the running daemon, and access to its socket: only root, unless a group is
+//! configured.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -18,7 +19,7 @@ use crate::support::{Daemon, PORTS, ROUTER, Star, begin, eventually, printed, re
 /// `CAP_NET_ADMIN` 12, `CAP_NET_RAW` 13, `CAP_PERFMON` 38, `CAP_BPF` 39.
 const KEPT: &str = "000000c000003000";
 const NONE: &str = "0000000000000000";
-/// A group that Debian has, and somebody who is not in it.
+/// A group of Debian, and a user outside it.
 const GROUP: (&str, u32) = ("games", 60);
 const NOBODY: &str = "65534";
 /// The unit's line.
@@ -194,7 +195,7 @@ fn the_socket_is_roots_alone_unless_a_group_is_named_whose_members_may_use_it() 
                 (mode, 0, of),
                 "{umask} {args:?}"
             );
-            // Where nobody gets into the folder, nobody can tell more.
+            // Without access to the folder, no more details are available.
             for (of_user, refused) in [&*group, NOBODY].iter().zip(refused) {
                 let asked = as_user(&star, &binary, of_user, &["show", "ports"]);
                 match refused {
@@ -283,7 +284,7 @@ fn a_client_that_sends_a_byte_now_and_then_holds_nobody_up() {
     let mut dripping = UnixStream::connect(&socket).expect("a connection");
     let asked = Instant::now();
     let drops = thread::spawn(move || {
-        // Ten times what the daemon waits for a line, if it is let.
+        // Ten times the daemon's timeout for a line.
         let dropped = |_| {
             thread::sleep(Duration::from_millis(50));
             dripping.write_all(b" ").is_ok()
@@ -313,14 +314,14 @@ fn clients_that_read_their_answers_slowly_hold_nobody_up() {
     let star = Star::new("livesip");
     let _daemon = star.run(&["--mode", "tc", "eth0"]);
     let socket = run_folder(star.router()).join("control.sock");
-    // There is no such request: the answer quotes it, and is longer than what a socket takes.
+    // The request is invalid: the reply quotes it and exceeds the socket buffer.
     let operation = "x".repeat(LONG);
     let request = format!(r#"{{"version":1,"request":{{"op":"{operation}"}}}}"#) + "\n";
     let sip = || {
         let mut sipping = UnixStream::connect(&socket).expect("a connection");
         sipping.write_all(request.as_bytes()).expect("a request");
         let (mut answer, mut sip) = (Vec::new(), vec![0; 64 << 10]);
-        // Often enough that who waits for each of them would wait on and on: 0.6 s for each client.
+        // Enough clients that waiting 0.6 s for each would take too long.
         while let bytes @ 1.. = sipping.read(&mut sip).expect("it is open") {
             answer.extend(&sip[..bytes]);
             thread::sleep(Duration::from_millis(50));

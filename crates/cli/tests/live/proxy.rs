@@ -30,7 +30,8 @@ fn a_packet_crosses_a_service_under_the_address_of_its_last_segment() {
             let [from, to] = direction.inner6();
             let inner = frames::udp(from, to, 64, b"masqueraded");
             let arrived = served.cross(direction, &served.to_proxy(direction, &inner));
-            // End.AM, the service, and the way back: three hops. The inner packet is nobody's.
+            // End.AM, the service, and the way back: three hops. No route exists for the inner
+            // packet.
             let expected = outer(direction.next(), 61, direction, 0, &inner);
             assert_eq!(
                 arrived,
@@ -164,8 +165,8 @@ fn stream(served: &Served, direction: Direction, done: &AtomicBool) -> [u64; 2] 
     [sent, arrived]
 }
 
-/// A daemon with these proxies dies under load, three times, and another one takes over. Of each direction: how many packets were
-/// sent, how many arrived; and how many the router dropped because nothing had been learned.
+/// A daemon with these proxies dies under load, three times, and another one takes over. Sent and
+/// received packets per direction, and packets dropped since nothing was learned.
 fn take_over(mode: &str, behavior: &str) -> ([[u64; 2]; 2], u64) {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("node.yaml");
@@ -224,7 +225,8 @@ fn a_daemon_that_dies_under_load_and_its_successor_lose_nothing_but_what_is_insi
                 assert!(sent > 1000, "{mode}: {sent} packets are too few to tell");
                 lost += sent - arrived;
             }
-            // A busy machine may have one inside the service at that moment, which comes back without its headers.
+            // On a busy machine one packet may be inside the service at that moment and returns
+            // without headers.
             let inside = if behavior == "End.AM" { 0 } else { not_learned };
             assert_eq!(
                 lost, inside,

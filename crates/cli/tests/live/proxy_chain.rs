@@ -1,4 +1,5 @@
-//! Two SR proxies in a row on one node: what the first service sends back goes to the second one without leaving.
+//! Two SR proxies in a row on one node: packets that the first service returns pass directly to the
+//! second.
 
 use sidestep_testkit::traffic::Napi;
 
@@ -22,7 +23,7 @@ fn two_services(topic: &str) -> (Served, Napi) {
     for (path, value) in [
         ("net/ipv6/conf/all/forwarding", "1"),
         ("net/ipv4/ip_forward", "1"),
-        // By one interface in and out: it would tell everybody to go past it.
+        // With one interface for both directions it would send redirects.
         ("net/ipv4/conf/all/send_redirects", "0"),
         ("net/ipv4/conf/eth0/send_redirects", "0"),
     ] {

@@ -17,14 +17,15 @@ use crate::support::{PATIENCE, ROUTER, begin, eventually, modes, reasons, report
 const FORTH: Direction = Direction::Forth;
 const SHORTLY: Duration = Duration::from_millis(50);
 
-/// What a sender has: its host, the router's port there, and its number in its addresses.
+/// A sender: its host, the router's port there, and its number in addresses.
 const SENDERS: [(&str, &str, u16); 2] = [("a", "eth0", 1), ("c", "eth2", 2)];
 
 fn number(prefix: &str, number: u16) -> Ipv6Addr {
     format!("{prefix}::{number:x}").parse().expect("an address")
 }
 
-/// A packet of the chain of that number, around one of the flow from that UDP port; as it arrives, or as it goes on.
+/// A packet of the numbered chain with an inner flow from this UDP port, as it arrives or as it is
+/// forwarded.
 fn packet(chain: u16, port: u16, arrives: bool) -> Vec<u8> {
     let [from, to] = FORTH.inner6();
     let data = [&chain.to_be_bytes()[..], &port.to_be_bytes()].concat();
@@ -84,7 +85,7 @@ fn two_senders_at_once_get_each_flow_back_by_its_own_chain() {
         let served = Served::new("livesenders");
         let _daemon = start(&served, mode, "1024");
         let far = served.star.socket("b");
-        // Both senders have flows between the same two customers, told apart by their ports alone.
+        // Both senders have flows between the same customers, which differ only in ports.
         let ports = |chain: u16| (0..FLOWS).map(move |flow| 10_000 + 2 * flow + chain);
         eventually("neighbors are found", || {
             let near = served.star.socket("a");
@@ -186,7 +187,7 @@ fn flows_beyond_the_number_evict_others_and_it_is_shown() {
         eventually("a packet of a flow that is there", || {
             (back(&served).packets > counted).then_some(())
         });
-        // As `explain` has it, which knows what the live path has learned.
+        // As printed by `explain`, which uses the headers that the live path learned.
         let explained =
             |port| crate::support::explain(served.star.router(), "vnf1", &returned(port));
         assert_eq!(explained(1).0, "drop", "{mode}");

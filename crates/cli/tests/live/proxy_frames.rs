@@ -1,4 +1,4 @@
-//! SR proxies whose service is a bump in the wire, and those whose service is told by its Ethernet address.
+//! SR proxies with a bump-in-the-wire service, and with a service addressed by MAC.
 
 use crate::support::frames;
 use crate::support::service::{Direction, SERVICE, Served, outer};

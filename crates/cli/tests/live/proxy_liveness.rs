@@ -1,4 +1,4 @@
-//! Services of SR proxies that are looked at: what is shown, and what is done with packets, when one dies and comes back.
+//! Liveness of services behind SR proxies: output and verdicts when a service dies and returns.
 
 use std::io::Write as _;
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use crate::support::service::{Direction, Served, outer};
 use crate::support::{Daemon, PATIENCE, begin, eventually, output, reasons, report, said};
 
 const INTERVAL: Duration = Duration::from_millis(400);
-/// What a busy machine may take on top of what is promised.
+/// Tolerance for a busy machine in addition to the promise.
 const SLACK: Duration = Duration::from_millis(400);
 
-/// The SIDs with their services, in each way of looking, and what is done without the service.
+/// SIDs with services for each probe type, and their action while the service is down.
 const SIDS: [(&str, &str); 4] = [
     (
         "fc00:5::f/128",
@@ -339,7 +339,7 @@ fn descriptors(daemon: &Daemon) -> [u64; 2] {
 #[test]
 fn services_that_there_is_no_socket_for_stay_what_they_were_until_there_is_one() {
     const MANY: usize = 40;
-    /// Of the probes' descriptors, in the daemon.
+    /// Number of probe descriptors in the daemon.
     const RESERVE: usize = 64;
     let Some(_turn) = begin() else {
         return;

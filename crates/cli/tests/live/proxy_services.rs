@@ -1,4 +1,5 @@
-//! SR proxies in front of services that change what passes, with nftables; and what a service says that is not for the chain.
+//! SR proxies in front of services that modify packets with nftables, and packets of a service
+//! outside the chain.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -117,7 +118,7 @@ fn a_payload_that_nftables_changes_behind_end_ad_goes_on_changed_by_its_chain() 
     }
 }
 
-/// What a service says to the node that it is at, as frames from its interface `eth0` at `vnf0`.
+/// Packets of a service to its node, as frames from its interface `eth0` at `vnf0`.
 struct Said {
     what: &'static str,
     frame: Vec<u8>,
@@ -220,13 +221,13 @@ fn neighbor_discovery_arp_and_dhcp_of_a_service_are_the_nodes_and_nobody_elses()
         for (family, proxy) in [(6, "End.AD"), (4, "End.AD"), (6, "End.AM")] {
             let served = Served::new("livecontrol");
             let _daemon = served.run(mode);
-            // By one interface: what the service says comes by the way back.
+            // With one interface, packets of the service use the return path.
             served.add(&format!(
                 "{}/128 encap seg6local action {proxy} oif vnf0 {} dev vnf0",
                 FORTH.sid(),
                 FORTH.next_hop(family == 4),
             ));
-            // With something learned, everything else would go on.
+            // With learned headers, all other packets would be forwarded.
             if proxy == "End.AD" {
                 let [from, to] = FORTH.inner(family == 4);
                 let [near, _] = FORTH.hosts().map(|host| served.star.socket(host));
@@ -255,7 +256,7 @@ fn neighbor_discovery_arp_and_dhcp_of_a_service_are_the_nodes_and_nobody_elses()
             }
             for host in &hosts {
                 while let Some(frame) = received(host, 20) {
-                    // The packet that taught may have come back already.
+                    // The packet that was learned from may have returned already.
                     assert!(frame.ends_with(b"learn"), "{mode} {proxy}: {frame:02x?}");
                 }
             }

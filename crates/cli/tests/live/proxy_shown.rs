@@ -1,5 +1,5 @@
-//! What is shown of SR proxies: what goes to a service and what comes back, what a dynamic proxy has learned, which ports
-//! are a service's; as text, and as JSON with the same content.
+//! Output about SR proxies: counters of both directions, learned headers, service ports; as text
+//! and as equivalent JSON.
 
 use serde_json::{Value, json};
 use sidestep_control::api::Request;
@@ -27,7 +27,7 @@ fn back(served: &Served, sid: &str) -> report::ReturnPath {
     shown(served, sid).return_path.expect("the SID of a proxy")
 }
 
-/// What the service would send back, as a frame on its way to the router.
+/// A frame that the service returns to the router.
 fn from_service(served: &Served, packet: &[u8]) -> Vec<u8> {
     let [to, from] = [(ROUTER, "vnf1"), (SERVICE, "eth1")];
     let mac = |(node, port)| served.star.mac(node, port);
@@ -147,7 +147,7 @@ fn learned_is_shown(served: &Served, sid: &str, now: &report::ReturnPath) {
     });
 }
 
-/// `explain` gives a packet that would come back what the live path has learned.
+/// `explain` applies the live path's learned headers to a returned packet.
 fn would_be_restored(served: &Served, frame: &[u8], inner: &[u8]) {
     let (verdict, egress, left) = explain(served.star.router(), "vnf1", frame);
     assert_eq!((verdict.as_str(), egress.as_str()), ("forward", "eth1"));

@@ -25,7 +25,7 @@ const MIDDLE: [&str; 4] = [
 ];
 /// Its ports there: towards the service for packets from `a`, and back.
 const SERVICE_PORTS: [&str; 2] = ["vnf0", "vnf1"];
-/// Of these, with the service behind.
+/// Proxies with the service after them.
 const SERVICE_ADDRESSES: [&str; 4] = [
     "address add fd00:1::1/64 dev vnf0",
     "address add 10.1.1.1/24 dev vnf0",
@@ -39,13 +39,13 @@ const SEGMENTS: Segments = [
     ["fc00:2::b6,fc00:1::e", "fc00:2::b4,fc00:1::e"],
 ];
 
-/// What is in front of the service.
+/// Proxy in front of the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Proxy {
     Static,
     Dynamic,
     Masquerading,
-    /// By one interface: which way a packet goes on, its flow says.
+    /// With one interface, the flow determines the direction.
     ByFlow,
 }
 
@@ -68,7 +68,7 @@ impl Proxy {
             };
             let net = if by_flow { 1 } else { net };
             for family in [6, 4] {
-                // What is masqueraded is IPv6, whatever is in it.
+                // Masqueraded packets are IPv6 with any payload.
                 let service = if family == 6 || self == Self::Masquerading {
                     format!("nh6 fd00:{net}::2")
                 } else {
@@ -140,7 +140,7 @@ fn with_namespace() -> Chain {
     chain
 }
 
-/// The hosts with a service between them: a machine that sends what comes by one tap out of the other.
+/// The hosts with a service between them: a machine that forwards between two taps.
 fn with_machine(offloads: bool) -> (Chain, Machine) {
     let chain = hosts("livemachine");
     let router = chain.node("p");
@@ -258,7 +258,7 @@ fn without_offloads(chain: &Chain, ends: &[(&str, &str)]) -> Vec<Napi> {
     ends.iter().map(without).collect()
 }
 
-/// What went through a service without offloads.
+/// Packets that passed a service without offloads.
 fn crossed_whole(chain: &Chain, place: &str) {
     let started = Instant::now();
     let judged = cross(chain);

@@ -1,4 +1,4 @@
-//! What the program refuses on a live router: each with its message and exit code, and nothing changed.
+//! Input that the program refuses on a live router: message, exit code, and no change.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -205,7 +205,7 @@ fn without_privileges_the_missing_capability_is_named() {
         let after = traces(router, &ALL);
         assert!(after.are_none(), "{after:?}");
     }
-    // What needs no privileges works without them, outside of any namespace of ours.
+    // Commands that need no privileges work without them, outside the test's namespaces.
     let version = std::process::Command::new(binary)
         .arg("--version")
         .uid(65534)
@@ -214,7 +214,7 @@ fn without_privileges_the_missing_capability_is_named() {
         .expect("it starts");
     assert!(version.status.success(), "{}", said(&version));
 
-    // Another user cannot ask a daemon that runs, and is told so.
+    // Another user cannot query a running daemon and gets an error.
     let _daemon = star.run(&["--mode", "tc", "eth0"]);
     let mut command = router.command("setpriv");
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);

@@ -51,11 +51,11 @@ struct Soak<'a> {
     random: Random,
     daemon: Daemon,
     counts: BTreeMap<Fault, u64>,
-    /// Of programs that have been killed.
+    /// Pins of killed programs.
     resyncs: u64,
 }
 
-/// What the program has taken, when nothing is under way.
+/// Resources of the idle program.
 #[derive(Debug)]
 struct Taken {
     prefixes: u64,
@@ -164,7 +164,7 @@ impl Soak<'_> {
         self.mend_c(&mut ip);
     }
 
-    /// What goes with the neighbor and the link of `c`.
+    /// Objects that disappear with the neighbor and link of `c`.
     fn mend_c(&self, ip: &mut crate::support::ip::Ip) {
         let mac = mac_text(self.star.mac("c", "eth0"));
         let neighbor = format!("neighbor replace fc00:c::2 lladdr {mac} dev eth2 nud permanent");
@@ -216,7 +216,8 @@ impl Soak<'_> {
         report(self.star.router(), Request::ShowStatus)
     }
 
-    /// Everything as in the beginning, and what the program has taken then. `there`: prefixes as then, if known.
+    /// Restores the initial state and measures the program's resources. `there`: prefixes as then,
+    /// if known.
     fn settled(&self, there: Option<u64>) -> Taken {
         let mut ip = self.star.ip();
         let flapping = (0..DESTINATIONS).map(|number| format!("route del fc0d:{number:x}::/32"));
@@ -325,7 +326,7 @@ fn whatever_goes_wrong_around_it_every_packet_is_right_and_nothing_grows() {
             soak.fault();
             soak.pause(400);
         }
-        // The last program has met what the first had: what it takes can be compared.
+        // The last program saw the same events as the first, so their resources are comparable.
         soak.overrun();
         let after = soak.settled(Some(before.prefixes));
         soak.resyncs += soak.status().resyncs;

@@ -1,5 +1,5 @@
-//! `sidestep trace` on a live router: what it tells is what `explain` tells, only what was asked for, and the plain
-//! programs come back however it ends, without a packet lost.
+//! `sidestep trace` on a live router: it prints what `explain` prints, only for selected packets.
+//! The plain programs return however it ends, without loss.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -90,7 +90,7 @@ fn maps(program: u32) -> u32 {
     info.nr_map_ids
 }
 
-/// What `sidestep explain` tells of a frame.
+/// Output of `sidestep explain` for a frame.
 fn explained(star: &Star, frame: &[u8]) -> String {
     printed(
         star.router(),
@@ -129,7 +129,7 @@ fn a_packet_is_told_as_explain_tells_its_frame_whatever_its_verdict() {
             assert!(title.starts_with(&begin), "{title}");
             assert_eq!(told, explained(&star, frame), "{mode}");
         }
-        // They left as ever: what is told is what happened.
+        // They left unchanged: the trace shows what happened.
         let out: Vec<_> = (0..3)
             .map(|_| b.receive(PATIENCE).expect("receive").expect("a frame"))
             .collect();
@@ -163,7 +163,7 @@ fn the_filter_excludes_and_the_count_ends_it_with_the_plain_programs_back() {
             no_route(&star),
         ];
         let plain_programs = programs(&star);
-        // Which of the frames are told. That both packet paths keep the same filters is tested without a network.
+        // Traced frames. That both packet paths keep the same filters is tested without a network.
         let every = if mode == "tc" { 1 } else { 4 };
         let cases = [
             (&["port", "eth0", "src", "fc00:a::2"][..], &[0, 1, 2, 3][..]),
@@ -221,7 +221,7 @@ fn however_a_trace_ends_the_plain_programs_come_back() {
         let daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
         let plain_programs = programs(&star);
 
-        // One at a time; the first goes on.
+        // One at a time; the first continues.
         let first = Tracer::start(router, &[]);
         let second = output(router, &["trace"]);
         assert_eq!(
@@ -245,7 +245,7 @@ fn however_a_trace_ends_the_plain_programs_come_back() {
             (programs(&star) == plain_programs).then_some(())
         });
 
-        // Nobody reads what it prints any more, as behind `| head -1`.
+        // Its output pipe is closed, as with `| head -1`.
         let mut deaf = Tracer::start(router, &["src", "fc00:a::2"]);
         let a = star.socket("a");
         a.send(&plain(&star)).expect("send");
@@ -259,7 +259,8 @@ fn however_a_trace_ends_the_plain_programs_come_back() {
             (programs(&star) == plain_programs).then_some(())
         });
 
-        // The daemon dies: traced programs go on forwarding, and the next daemon puts plain ones in their place.
+        // The daemon dies: traced programs keep forwarding, and the next daemon replaces them by
+        // plain ones.
         let orphan = Tracer::start(router, &["src", "fc00:a::2"]);
         daemon.signal(Signal::SIGKILL);
         let (status, _, end) = orphan.end();
@@ -385,7 +386,7 @@ fn a_client_that_does_not_read_loses_samples_and_nothing_waits_for_it() {
     let a = star.socket("a");
     let tracer = Tracer::start(router, &["-j", "--rate", "1000", "dst", "fc00:b::2"]);
     tracer.signal(Signal::SIGSTOP);
-    // Some kilobytes are told of each: more than the daemon keeps for a client.
+    // Each trace has several kilobytes, more than the daemon buffers for a client.
     for sent in 1..=2_000 {
         a.send(&plain(&star)).expect("send");
         if sent % 200 == 0 {
@@ -418,7 +419,7 @@ fn a_capture_of_a_trace_is_replayed_with_the_same_verdicts() {
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (capture, config) = (path("trace.pcapng"), path("node.yaml"));
     let a = star.socket("a");
-    // The long one is longer than what is told of a frame otherwise.
+    // The long frame exceeds the default snapshot length.
     let frames = [to_end(&star, 1_200), without_srh(&star)];
     let words = [
         "-j",

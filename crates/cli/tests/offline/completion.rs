@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-/// What bash would offer for the last of these words, sorted.
+/// Returns bash's completions for the last of these words, sorted.
 fn offered(line: &[&str]) -> Vec<String> {
     let program = Path::new(env!("CARGO_BIN_EXE_sidestep"));
     let folder = program.parent().expect("a folder").display();

@@ -20,7 +20,7 @@ fn packets(cases: &[crate::common::Case]) -> Vec<(&str, u64, Vec<u8>)> {
         .collect()
 }
 
-/// The case that each of the packets is of; none for what comes before it.
+/// The case of each packet; `None` for earlier packets.
 fn cases_of_packets(cases: &[crate::common::Case]) -> Vec<Option<&crate::common::Case>> {
     let mut of = Vec::new();
     for case in cases {
@@ -86,7 +86,7 @@ fn every_golden_case_comes_out_as_expected() {
         {
             let verdict = &line["verdict"];
             let Some(case) = case else {
-                // What comes before a case teaches, or is what must not.
+                // Earlier packets of a case are for learning.
                 if let Some(reason) = verdict["drop"]["reason"].as_str() {
                     *reasons.entry(reason).or_default() += 1;
                 } else {
@@ -139,7 +139,7 @@ fn every_golden_case_comes_out_as_expected() {
     assert!(cases_run >= 60, "{cases_run}");
 }
 
-/// That every packet is counted once, and what was not forwarded with its reason.
+/// Checks that every packet is counted once, and unforwarded packets with their reason.
 fn report_says(report: &Value, packets: usize, reasons: &BTreeMap<&str, u64>) {
     let counted = |key: &str| report[key].as_u64().expect("a number");
     assert_eq!(counted("packets"), packets as u64);

@@ -45,7 +45,7 @@ impl Scenario {
     }
 }
 
-/// The node's own address, another one, or what the kernel chooses.
+/// The node's own address, another one, or the kernel's choice.
 fn tunsrc(random: &mut Random) -> Option<Ipv6Addr> {
     match random.below(6) {
         0 => None,

@@ -1,4 +1,5 @@
-//! Headers as bytes, from their RFC's diagrams. Each function takes what is behind the header and returns both.
+//! Headers as bytes, from their RFC's diagrams. Each function takes the payload and returns header
+//! and payload.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -49,7 +50,7 @@ pub fn ethernet(destination: [u8; 6], source: [u8; 6], ethertype: u16, payload: 
     [&destination[..], &source, &ethertype.to_be_bytes(), payload].concat()
 }
 
-/// The fields of an IPv6 header (RFC 8200 3) that do not follow from what is behind it.
+/// The fields of an IPv6 header (RFC 8200 3) that do not follow from the payload.
 #[derive(Clone, Copy, Debug)]
 pub struct Ipv6 {
     /// Eight bits: DSCP and ECN.
@@ -91,7 +92,7 @@ pub fn bare_ipv6(mac: [u8; 6], source: Ipv6Addr, destination: Ipv6Addr) -> Vec<u
     ethernet(mac, [2, 0, 0, 0, 0, 0x10], 0x86dd, &packet)
 }
 
-/// The fields of an IPv4 header (RFC 791 3.1) that do not follow from what is behind it.
+/// The fields of an IPv4 header (RFC 791 3.1) that do not follow from the payload.
 #[derive(Clone, Copy, Debug)]
 pub struct Ipv4 {
     /// DSCP and ECN.

@@ -1,10 +1,11 @@
 //! Random nodes and random packets, to ask two data planes the same question and compare the answers.
 //!
-//! - [`scenario`]: a node in the words of the node file, which the Linux runner and the product both read.
-//! - [`packet`]: a packet for such a node: right, nearly right ([`mutate`]), or noise. [`headers`] are its bytes.
-//! - [`shrink`]: what is left of a node and a packet that still show what a larger case showed.
+//! - [`scenario`]: a node in node file form, which the Linux runner and the product both read.
+//! - [`packet`]: a packet for the node: valid, nearly valid ([`mutate`]), or noise. [`headers`]
+//!   builds its bytes.
+//! - [`shrink`]: reduces a node and a packet that still reproduce a failure.
 //!
-//! Everything follows from one seed. Nothing here knows what a data plane should answer.
+//! Everything follows from one seed. Nothing here knows the expected result.
 
 mod choose;
 pub mod headers;

@@ -1,4 +1,4 @@
-//! A random packet for a node: built from the inside out, of what the node's addresses take.
+//! A random packet for a node, built from the inside out to match the node's addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -69,7 +69,7 @@ struct Packets<'a> {
     near: usize,
 }
 
-/// A protocol number and what is behind it.
+/// A protocol number and its payload.
 type Layer = (u8, Vec<u8>);
 
 impl Packets<'_> {
@@ -185,7 +185,7 @@ impl Packets<'_> {
         self.ipv6(from, to, (proto::ROUTING, routing))
     }
 
-    /// What the node's SID takes at an address, if there is one.
+    /// Returns the payload that the node's SID at an address accepts, if any.
     fn sid_at(&self, address: Ipv6Addr) -> Option<Sid> {
         let within = |place: &&Place| match place.network {
             IpAddr::V6(network) => {
@@ -224,7 +224,7 @@ impl Packets<'_> {
         bits.into()
     }
 
-    /// RFC 8754 2.1: padding, and types that nobody knows.
+    /// RFC 8754 2.1: padding and unknown types.
     fn tlvs(&mut self) -> Vec<u8> {
         let mut tlvs = Vec::new();
         if !self.random.one_in(4) {
@@ -252,7 +252,7 @@ impl Packets<'_> {
         tlvs
     }
 
-    /// What a behavior takes, behind `outer` bytes of headers.
+    /// Returns a payload that a behavior accepts, after `outer` bytes of headers.
     fn inner(&mut self, sid: Sid, outer: usize) -> Layer {
         let any = [Sid::Transit, Sid::Ipv4, Sid::Ipv6, Sid::Ethernet];
         let sid = if self.random.one_in(20) {
@@ -376,7 +376,7 @@ impl Packets<'_> {
                 (1, &[0, 0, 0, 0, 0, 0]),
                 (1, &[1, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
                 (1, &[0x1e, 1, 0]),
-                // To be dropped by who does not know it.
+                // An option that a node drops if it does not recognize it.
                 (1, &[0x5e, 1, 0]),
                 (1, &[5, 2, 0, 0]),
             ]);
@@ -397,12 +397,12 @@ impl Packets<'_> {
         headers::ipv6(&fields, next_header, &payload)
     }
 
-    /// An upper layer, whose checksum nobody on the way looks at.
+    /// An upper layer. Routers do not check its checksum.
     fn upper(&mut self, ipv6: bool, outer: usize) -> Layer {
         let most = self.room.saturating_sub(outer + 60);
         let size = match self.random.below(20) {
             0 => self.random.between(0, most),
-            // What a headend adds makes it fit or not.
+            // The headend's overhead decides whether it fits.
             1 | 2 => (self.near + 4)
                 .saturating_sub(outer + self.random.below(300))
                 .min(most),

@@ -1,4 +1,4 @@
-//! A random node, in iproute2's words: what Linux is told by `ip` and the product by the node file is one text.
+//! A random node in iproute2's grammar. `ip` and the node file use the same text.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -28,22 +28,22 @@ pub struct Port {
     pub number: u8,
     /// Bytes, without the Ethernet header.
     pub mtu: usize,
-    /// What it has beside MAC, addresses and MTU, as keys of the node file.
+    /// Further attributes, as keys of the node file.
     pub settings: Vec<String>,
 }
 
 /// One line of the node file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// What `ip neighbor replace` takes.
+    /// Arguments of `ip neighbor replace`.
     Neighbor(String),
-    /// What `ip route add` takes.
+    /// Arguments of `ip route add`.
     Route(String),
-    /// What `ip rule add` takes.
+    /// Arguments of `ip rule add`.
     Rule(String),
 }
 
-/// What happens to a packet for an address.
+/// Fate of a packet to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// It is forwarded, or refused by the type of the route.
@@ -56,10 +56,10 @@ pub enum Kind {
     Edge,
 }
 
-/// What a SID makes of a packet, as far as whoever sends one has to know.
+/// Effect of a SID on a packet, as far as a sender depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sid {
-    /// Goes on to the next segment.
+    /// Continues with the next segment.
     Transit,
     /// The same; its address begins a container of compressed SIDs: bits of the block, bits of the function.
     Container(u8, u8),
@@ -71,10 +71,10 @@ pub enum Sid {
     Ethernet,
 }
 
-/// A prefix, and what it is.
+/// A prefix and its kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// What happens there.
+    /// Fate of its packets.
     pub kind: Kind,
     /// Network.
     pub network: IpAddr,
@@ -124,7 +124,7 @@ impl Place {
 }
 
 impl Line {
-    /// What stands in the node file.
+    /// Text in the node file.
     pub fn words(&self) -> &str {
         match self {
             Self::Neighbor(words) | Self::Route(words) | Self::Rule(words) => words,
@@ -138,12 +138,12 @@ impl Port {
         format!("eth{}", self.number)
     }
 
-    /// Of the port.
+    /// Name of the port.
     pub fn mac(&self) -> [u8; 6] {
         [2, 0, 0, 0, 0, self.number + 1]
     }
 
-    /// Of its gateway.
+    /// Address of its gateway.
     pub fn gateway_mac(&self) -> [u8; 6] {
         [2, 0, 0, 0, 0, self.number + 0x11]
     }

@@ -1,4 +1,4 @@
-//! Makes a case smaller while it still shows what it showed.
+//! Reduces a case while it still reproduces the failure.
 
 use super::headers::ETHERNET;
 use super::mutate::lengthen_or_shorten;

@@ -52,7 +52,7 @@ impl Customer {
         sent(self.ethertype(), &self.packet(hop_limit))
     }
 
-    /// Bytes of its UDP header and what is behind.
+    /// Length of UDP header and payload in bytes.
     pub fn datagram(self) -> usize {
         self.length - if self.ipv4 { 20 } else { 40 }
     }
@@ -84,7 +84,7 @@ fn sent(ethertype: u16, packet: &[u8]) -> Vec<u8> {
     ethernet(SINK_MAC, ROUTER_MACS[1], ethertype, packet)
 }
 
-/// The list `fc0b::1`, `fc0b::2` and so on, of so many segments, in the header's order: the last one first.
+/// Returns the list `fc0b::1`, `fc0b::2`, … of this length in header order, the last segment first.
 pub fn path(count: u32) -> Vec<Ipv6Addr> {
     (1..=count as u16).rev().map(next).collect()
 }
@@ -99,8 +99,8 @@ fn next(number: u16) -> Ipv6Addr {
     Ipv6Addr::new(0xfc0b, 0, 0, 0, 0, 0, 0, number)
 }
 
-/// So many entries of a list in the header's order: these, and behind them segments that the packet has passed,
-/// `fc0a::1` and so on.
+/// Returns a list of this length in header order: these segments, then passed segments `fc0a::1`,
+/// ….
 pub fn passed(last: &[Ipv6Addr], count: u32) -> Vec<Ipv6Addr> {
     let before = (1..).map(|number| Ipv6Addr::new(0xfc0a, 0, 0, 0, 0, 0, 0, number));
     let all = last.iter().copied().chain(before);

@@ -1,10 +1,11 @@
 //! Any engine, by three commands of the campaign's: up, down, info.
 //!
-//! Each is run by `sh -c`, outside the namespaces, with the case in its environment ([`variables`]). `up` makes an engine
-//! forward from the first port of the router to the second and returns; `down` undoes it, and is also run before `up`, so
-//! that what a killed run has left goes. `info` prints `name: value` lines for the report; asked for a case that the engine
-//! has not, it says why on stderr and ends with another exit code than 0. The commands may be `ssh host ...`: what they
-//! configure there is theirs, while traffic goes through the namespaces of this machine.
+//! Each is run by `sh -c`, outside the namespaces, with the case in its environment
+//! ([`variables`]). `up` makes an engine forward from the first port of the router to the second
+//! and returns; `down` undoes it. It also runs before `up`, to remove leftovers of a killed run.
+//! `info` prints `name: value` lines for the report; asked for a case that the engine has not, it
+//! says why on stderr and ends with another exit code than 0. The commands may be `ssh host ...`
+//! and configure anything there, while traffic passes the namespaces of this machine.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -36,13 +37,13 @@ use crate::traffic::{Hook, Load, Napi, Trial};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Commands {
-    /// What the engine is called.
+    /// Name of the engine.
     pub name: String,
     /// Makes it forward.
     pub up: String,
     /// Undoes that.
     pub down: String,
-    /// Says what it is, and whether it has a case.
+    /// Command that describes the engine, and states whether it supports a case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub info: Option<String>,
 }
@@ -109,7 +110,7 @@ impl Engine for Exec {
             ("SINK", network.sink()?),
         ];
         variables.extend(names.map(|(name, it)| (name.to_owned(), it.name().to_owned())));
-        // Of a run that was killed; there may be nothing to undo.
+        // Cleans up after a killed run; there may be nothing to undo.
         let _ = self.run(&self.commands.down, variables.clone());
         let up = Up {
             exec: self,
@@ -138,7 +139,7 @@ impl Engine for Exec {
 }
 
 impl Exec {
-    /// What the command prints, when it ends with 0.
+    /// Returns the output of the command if it exits with 0.
     fn run(&self, command: &str, variables: BTreeMap<String, String>) -> Result<String, Error> {
         let mut shell = Command::new("sh");
         shell.args(["-c", command]).envs(variables);
@@ -146,10 +147,11 @@ impl Exec {
     }
 }
 
-/// What a command of an engine prints, when it ends with 0, and within a minute; `called` is what an error calls it.
+/// Returns the output of an engine's command if it exits with 0 within a minute. `called` is its
+/// name in errors.
 ///
 /// # Errors
-/// With what it said on stderr.
+/// Contains its stderr.
 pub(super) fn output(mut command: Command, called: &str, engine: &str) -> Result<String, Error> {
     let failed = |status: String, stderr: String| Error::Command {
         command: called.to_owned(),
@@ -158,9 +160,9 @@ pub(super) fn output(mut command: Command, called: &str, engine: &str) -> Result
         stderr,
     };
     let cannot = |source: io::Error| failed("cannot be run".into(), source.to_string());
-    // Files, not pipes: what the command leaves running may keep them open.
+    // Files, not pipes: background processes of the command may keep them open.
     let [out, err] = [file().map_err(cannot)?, file().map_err(cannot)?];
-    // A group of its own: a Ctrl-C is for this program, which then undoes what is up.
+    // A process group of its own: this program handles Ctrl-C and cleans up.
     let mut child = command
         .stdin(Stdio::null())
         .stdout(out.try_clone().map_err(cannot)?)
@@ -193,7 +195,7 @@ pub(super) fn reason(error: Error) -> String {
     }
 }
 
-/// A file without a name, for what a command says.
+/// An unnamed file for the output of a command.
 pub(super) fn file() -> io::Result<File> {
     let file = memfd_create(c"sidestep-exec", MFdFlags::MFD_CLOEXEC)?;
     Ok(file.into())
@@ -226,17 +228,18 @@ fn wait(child: &mut Child) -> io::Result<Option<ExitStatus>> {
         }
         thread::sleep(LOOK);
     }
-    // With what it has started.
+    // Including its child processes.
     let _ = killpg(Pid::from_raw(child.id() as i32), Signal::SIGKILL);
     child.wait()?;
     Ok(None)
 }
 
-/// The environment of a command: `BEHAVIOR` (as in a campaign), `SIDS`, `SIZE` (bytes of the longest packet of the customer),
-/// `FLOWS`, `RULES`, `ROUTES`; `ROUTER_ROUTES`, `ROUTER_RULES` and `ROUTER_DEVICES`, what Linux would be given (`ip route
-/// add`, `ip rule add`, `ip`), a line each; the router's ports `PORT_IN` and `PORT_OUT` with the Ethernet addresses
-/// `PORT_IN_MAC` and `PORT_OUT_MAC`; the next hops' Ethernet address `SINK_MAC`; when something is set up also the names of
-/// the namespaces, `GENERATOR`, `ROUTER`, `SINK`.
+/// The environment of a command: `BEHAVIOR` (as in a campaign), `SIDS`, `SIZE` (bytes of the
+/// longest packet of the customer), `FLOWS`, `RULES`, `ROUTES`; `ROUTER_ROUTES`, `ROUTER_RULES` and
+/// `ROUTER_DEVICES`: Linux' configuration (`ip route add`, `ip rule add`, `ip`), one per line. the
+/// router's ports `PORT_IN` and `PORT_OUT` with the Ethernet addresses `PORT_IN_MAC` and
+/// `PORT_OUT_MAC`; the next hops' Ethernet address `SINK_MAC`; when something is set up also the
+/// names of the namespaces, `GENERATOR`, `ROUTER`, `SINK`.
 pub(super) fn variables(case: &Case, behavior: &Behavior, macs: &Macs) -> BTreeMap<String, String> {
     let longest = case.size.packets(0).into_iter().map(|(length, _)| length);
     [
@@ -266,8 +269,8 @@ fn verify(network: &Network, behavior: &Behavior) -> Result<(), Error> {
     compare(behavior, exchange(network, &behavior.sent)?)
 }
 
-/// What commands have set up sends this frame, or none. The hop limit that a headend decrements is the inner one by RFC 8986 5.1 and
-/// the outer one in Linux, so either is right.
+/// Verifies that the engine sends this frame, or none. The hop limit that a headend decrements is
+/// the inner one by RFC 8986 5.1 and the outer one in Linux, so either is right.
 pub(super) fn compare(behavior: &Behavior, found: Option<Vec<u8>>) -> Result<(), Error> {
     let wrong = |what: &str| Error::Wrong(format!("{}: {what}", behavior.name));
     let Some(found) = found else {

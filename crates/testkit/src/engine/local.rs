@@ -17,8 +17,8 @@ use super::vpp::Vpp;
 use super::{Case, Engine, Options, PROGRAM_SHA256, Standing, recipe};
 use crate::Error;
 
-/// All engines that there are, whether they can be set up here or not: [`Engine::refuses`] says that of each case. Those that
-/// are driven by commands come last.
+/// All engines that there are, whether they can be set up here or not: [`Engine::refuses`] says
+/// that of each case. Engines driven by commands come last.
 pub fn all(options: &Options) -> Vec<Box<dyn Engine>> {
     let driven = options.commands.iter().map(|commands| {
         Box::new(Exec {
@@ -145,7 +145,7 @@ impl Local {
         })
     }
 
-    /// What of this behavior it has not, or has not here.
+    /// Returns why the engine cannot run this behavior here, if so.
     fn lacks(&self, kind: &Kind) -> Option<String> {
         let name = self.name();
         match (self.who, &self.sidestep) {

@@ -18,7 +18,7 @@ use crate::traffic::{
 };
 use crate::{Error, Namespace};
 
-/// What is between generator and sink.
+/// The path between generator and sink.
 pub enum Path {
     /// A router whose data plane forwards.
     Router(Plane, plane::Standing),
@@ -28,7 +28,7 @@ pub enum Path {
     Nothing(Network),
     /// A router that sends all that comes by its first port out of its second, while the program is attached.
     Redirect {
-        /// What does it.
+        /// The engine.
         _program: Redirect,
         /// Where.
         network: Network,
@@ -86,7 +86,7 @@ impl Path {
         }
     }
 
-    /// Returns when the frame is forwarded by whom it should be.
+    /// Waits until the expected engine forwards the frame.
     fn ready(&self, frame: &[u8]) -> Result<(), Error> {
         match self {
             Self::Router(_, standing) => standing.ready(frame),
@@ -94,7 +94,7 @@ impl Path {
         }
     }
 
-    /// What Sidestep has counted at each port that packets come in by; none if it is not there.
+    /// Returns Sidestep's counters of each ingress port, or `None` if it does not run.
     fn tallies(&self) -> Result<Vec<Tally>, Error> {
         match self {
             Self::Router(_, standing) => standing.tallies(),
@@ -139,7 +139,7 @@ impl Measured {
             options: options.clone(),
         };
         let hooks = if measured.own_sink() {
-            // What a thread polls comes to XDP.
+            // A polling thread delivers frames to XDP.
             &[Hook::Xdp]
         } else {
             measured.path.hooks()
@@ -189,7 +189,7 @@ impl Measured {
         self.thread()
     }
 
-    /// What the generator of a core sends.
+    /// Stream of one core's generator.
     fn frames(&self, core: u32) -> Result<Stream, Error> {
         let distribution = match self.flows {
             Flows::Uniform(_) => Distribution::Uniform,
@@ -241,7 +241,7 @@ impl Measured {
         polled.try_for_each(|(namespace, ifname, cpu)| napi::pin(namespace, ifname, cpu))
     }
 
-    /// What arrived is as long as what was verified.
+    /// Received packets have the verified length.
     fn check_lengths(&self, arrivals: &Arrivals) -> Result<(), Error> {
         let lengths = self.stream.iter();
         let lengths = lengths.map(|(behavior, _)| self.path.expected(behavior).len() as u64);

@@ -1,8 +1,9 @@
-//! Engines: what forwards SRv6 and can be measured. Each knows how to be set up for a [`Case`], shows with one packet that it
-//! really does what it should, byte for byte, takes trials, and goes without a trace.
+//! Engines: what forwards SRv6 and can be measured. Each engine can be set up for a [`Case`],
+//! verifies one packet byte for byte, runs trials, and is removed without leftovers.
 //!
-//! - [`all`]: the engines there are; [`behavior::kinds`]: the behaviors that they can be asked for.
-//! - [`network`]: a router between a generator and a sink, in namespaces; [`plane`]: who forwards there.
+//! - [`all`]: the engines; [`behavior::kinds`]: the behaviors.
+//! - [`network`]: a router between a generator and a sink, in namespaces; [`plane`]: the data plane
+//!   that forwards there.
 //! - [`testbed`]: the same on a machine of its own, with TRex at its ports.
 //! - [`packet`], [`customer`]: the frames that are sent and expected; [`verify`]: one of them, compared.
 
@@ -39,16 +40,15 @@ use behavior::Behavior;
 pub use local::all;
 pub use port::INTERRUPTS;
 
-/// What an engine is set up for.
+/// A case to set up an engine for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Case {
     /// The behavior, as the RFCs call it, in a campaign's spelling: `end.dx4`, `h.encaps`, `ipv6`.
     pub behavior: String,
     /// Segments of the SRH that is pushed or that arrives; 0 where the behavior has none.
     pub sids: u32,
-    /// How long the customer's packets are, from their IP header on: what the generator sends where a behavior takes plain
-    /// packets, and what is inside where it takes SRv6 packets (figures of behaviors side by side are then of the same
-    /// customer).
+    /// Sizes of the customer's packets, from their IP header on. They are the sent packets if a
+    /// behavior takes plain packets, and the inner packets if it takes SRv6 packets.
     pub size: Size,
     /// Flows, and how often each has its turn.
     pub flows: Flows,
@@ -61,7 +61,7 @@ pub struct Case {
     pub cores: u32,
 }
 
-/// What a case of before there were several has.
+/// Default for cases that older versions stored.
 fn one_core() -> u32 {
     1
 }
@@ -70,14 +70,15 @@ fn one_core() -> u32 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Size {
-    /// All of so many bytes, from the IP header on.
+    /// All packets of this size in bytes, from the IP header on.
     Bytes(u32),
     /// Seven of 64, four of 594 and one of 1518 bytes as frames with FCS, or the least that the headers need.
     Imix,
 }
 
 impl Size {
-    /// Lengths, from the IP header on, and how many of each take turns. Of [`Self::Imix`] none is below `least`.
+    /// Lengths, from the IP header on, and how many of each take turns. No size of [`Self::Imix`]
+    /// is below `least`.
     pub fn packets(self, least: usize) -> Vec<(usize, u32)> {
         match self {
             Self::Bytes(length) => vec![(length as usize, 1)],
@@ -92,9 +93,9 @@ impl Size {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Flows {
-    /// So many, each in its turn.
+    /// This number of flows, round robin.
     Uniform(u32),
-    /// So many, the n-th 1/n times as often as the first.
+    /// This number of flows, the n-th with 1/n of the first one's share.
     Zipf(u32),
 }
 
@@ -107,7 +108,7 @@ impl Flows {
 }
 
 impl fmt::Display for Case {
-    /// `end.dx4, 2 SIDs, 64 bytes`: what is not the simplest is told.
+    /// `end.dx4, 2 SIDs, 64 bytes`: the name lists values that are not the default.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.behavior)?;
         counted(f, self.sids, "SID")?;
@@ -137,7 +138,7 @@ fn counted(f: &mut fmt::Formatter<'_>, count: u32, what: &str) -> fmt::Result {
     }
 }
 
-/// What sends the packets of trials on this machine.
+/// Packet source of trials on this machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sender {
@@ -148,7 +149,7 @@ pub enum Sender {
     AfXdp,
 }
 
-/// Where engines find what they need.
+/// Paths and settings for engines.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// What sends.
@@ -163,7 +164,7 @@ pub struct Options {
     pub vpp: Option<PathBuf>,
     /// Engines that are driven by commands, beside those that are known here.
     pub commands: Vec<exec::Commands>,
-    /// Raised once somebody wants the program to end: set-ups and trials then end with [`Error::Interrupted`].
+    /// Set when the program must end. Set-ups and trials then return [`Error::Interrupted`].
     pub interrupted: Arc<AtomicBool>,
 }
 
@@ -171,7 +172,8 @@ impl Options {
     /// The CPUs of a case's cores.
     ///
     /// # Errors
-    /// There are not so many, generator, system and sink do not share them, or what sends has one.
+    /// There are fewer cores, generator, system and sink do not share them, or the source supports
+    /// only one.
     fn cores(&self, case: &Case) -> Result<Vec<usize>, String> {
         let first = self.placement.generator;
         let all = || std::iter::once(first).chain(self.more_cores.iter().copied());
@@ -190,7 +192,7 @@ impl Options {
         Ok(all().take(wanted).collect())
     }
 
-    /// What a report says of the CPUs.
+    /// Report text about the CPUs.
     fn cpus(&self) -> String {
         let mut text = self.placement.to_string();
         if !self.more_cores.is_empty() {
@@ -229,7 +231,7 @@ fn stream(case: &Case) -> Result<Vec<(Behavior, u32)>, Error> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Placement {
-    /// Of the generator's thread.
+    /// CPU of the generator's thread.
     pub generator: usize,
     /// Where the system's ports are polled.
     pub system: usize,
@@ -250,7 +252,7 @@ impl Placement {
 }
 
 impl fmt::Display for Placement {
-    /// What a report says of the sharing.
+    /// Report text about shared CPUs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             generator,
@@ -288,7 +290,7 @@ pub trait Engine {
     /// Its name in campaigns and reports: `linux`, `sidestep-xdp`.
     fn name(&self) -> &str;
 
-    /// What a report says about it: versions, modes.
+    /// Facts for the report: versions, modes.
     fn facts(&self) -> BTreeMap<String, String>;
 
     /// Why it cannot be set up for this case here, if it cannot: the behavior is not one of its, a program is missing. Nothing
@@ -298,7 +300,7 @@ pub trait Engine {
     /// Sets it up in a network of its own, and verifies one packet.
     ///
     /// # Errors
-    /// What could not be set up, or what came out instead; nothing of it is left.
+    /// Returns the failed step or the unexpected frame. Everything has been removed.
     fn set_up(&self, case: &Case) -> Result<Box<dyn Standing + '_>, Error>;
 
     /// The command that reproduces this case by hand, as an operator would type it.
@@ -307,7 +309,7 @@ pub trait Engine {
 
 /// An engine that is set up and verified; dropping it takes it down.
 pub trait Standing {
-    /// Offers `load` for `duration`, waits for what is late, and counts.
+    /// Offers `load` for `duration`, waits for late packets, and counts.
     ///
     /// # Errors
     /// Other packets arrive than should, the engine did not forward them itself, or it was interrupted.
@@ -327,8 +329,8 @@ pub trait Standing {
     }
 }
 
-/// A fact of Sidestep: what tells its program apart from any other of the same version and commit, by SHA-256 of the file.
+/// Fact of Sidestep: SHA-256 of the program's file, which identifies the build.
 const PROGRAM_SHA256: &str = "program sha256";
 
-/// What a frame on the wire has beside the packet, in bytes.
+/// Overhead of a frame on the wire in bytes.
 const ETHERNET_AND_FCS: usize = 18;

@@ -25,8 +25,8 @@ pub fn thread(namespace: &Namespace, ifname: &str) -> Result<(), Error> {
     namespace.exec(&["sh", "-c", &write]).map(drop)
 }
 
-/// Whether the threads that poll a port can be found here: the kernel tells them (Linux 6.8), and by the numbers that they have in
-/// the first PID namespace.
+/// Returns true if a port's polling threads can be found. The kernel reports them (Linux 6.8) by
+/// their IDs in the initial PID namespace.
 pub fn can_pin() -> bool {
     let namespace = std::fs::read_link("/proc/self/ns/pid");
     // PROC_PID_INIT_INO of <linux/proc_ns.h>; the loopback interface has no NAPI.
@@ -37,8 +37,8 @@ pub fn can_pin() -> bool {
 /// Moves the threads that poll a port to a CPU.
 ///
 /// # Errors
-/// It has none, the kernel does not tell them (before Linux 6.8) or they are out of sight (a PID namespace), or there is no
-/// such CPU.
+/// It has none, the kernel does not report them (before Linux 6.8), a PID namespace hides them, or
+/// the CPU does not exist.
 pub fn pin(namespace: &Namespace, ifname: &str, cpu: usize) -> Result<(), Error> {
     let place = format!("{ifname} of {}", namespace.name());
     let ifindex = namespace.ifindex(ifname)?;
@@ -50,7 +50,8 @@ pub fn pin(namespace: &Namespace, ifname: &str, cpu: usize) -> Result<(), Error>
             "{place} is polled by no thread of its own: put generator, system and sink on one CPU"
         )));
     }
-    // The kernel tells their numbers in the first PID namespace; in another one these are others' or nobody's.
+    // The kernel reports IDs of the initial PID namespace; in another namespace they mean other
+    // threads or none.
     let seen = |pid: &Pid| {
         let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
         name.is_ok_and(|name| name.starts_with("napi/"))
@@ -69,8 +70,8 @@ pub fn pin(namespace: &Namespace, ifname: &str, cpu: usize) -> Result<(), Error>
     });
     pinned.map_err(|source| Error::os(format!("poll {place} on CPU {cpu}"), source))?;
     for pid in threads {
-        // What the scheduler gives to others is missing from the rate, as for the generator.
-        // SAFETY: a system call without pointers. Where it is refused, the rate is what it is.
+        // CPU time of other threads reduces the rate, as for the generator. SAFETY: a system call
+        // without pointers. If it is refused, measure without it.
         unsafe { libc::setpriority(libc::PRIO_PROCESS, pid.as_raw() as libc::id_t, NICE) };
     }
     Ok(())

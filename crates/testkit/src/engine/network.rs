@@ -38,8 +38,9 @@ impl Network {
         Ok(network)
     }
 
-    /// Builds generator -- router -- sink for a data plane that takes its packets from the ports itself: the router's kernel, which
-    /// sees them too, drops them. So many queues of each port; 0 is as 1.
+    /// Builds generator -- router -- sink for a data plane that takes its packets from the ports
+    /// itself: the router's kernel, which sees them too, drops them. Number of queues of each port;
+    /// 0 means 1.
     ///
     /// # Errors
     /// The kernel refuses something.
@@ -113,7 +114,7 @@ impl Network {
         Ok(())
     }
 
-    /// Builds generator -- sink, with nothing between, and so many queues of each port; 0 is as 1.
+    /// Builds generator -- sink without a router, with this number of queues per port; 0 means 1.
     ///
     /// # Errors
     /// The kernel refuses something.
@@ -162,7 +163,7 @@ impl Network {
     /// Forwards between [`PORTS`].
     ///
     /// # Errors
-    /// There is none in [`Self::bare`].
+    /// [`Self::bare`] has none.
     pub fn router(&self) -> Result<&Namespace, Error> {
         self.lab.namespace(ROUTER)
     }
@@ -182,9 +183,8 @@ fn set(namespace: &Namespace, sysctls: &[(&str, &str)]) -> Result<(), Error> {
     sysctls.try_for_each(|(path, value)| namespace.sysctl(path, value))
 }
 
-/// Joins two ports, all offloads off at both.
-/// Two ports as all networks have them, in a lab of another name: what a killed run has left of a network stays until Sidestep
-/// in it has been stopped.
+/// Joins two ports, all offloads off at both. Two ports as in all networks, in a lab with another
+/// name: leftovers of a killed run remain until its Sidestep has been stopped.
 ///
 /// # Errors
 /// The kernel refuses something.
@@ -209,9 +209,8 @@ fn link(lab: &mut Lab, near: End, far: End, queues: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// What `ip -batch` is given in the router beside routes, for all behaviors: addresses, neighbors, the tunnel source; and
-/// then for this one.
-/// All neighbors are at `sink`.
+/// Returns the input of `ip -batch` on the router besides routes: addresses, neighbors, the tunnel
+/// source, then those of the behavior. All neighbors are at `sink`.
 pub fn router_lines(behavior: &Behavior, sink: [u8; 6]) -> Vec<String> {
     let sink = mac_text(sink);
     let mut lines = behavior.devices.clone();
@@ -227,7 +226,7 @@ pub fn router_lines(behavior: &Behavior, sink: [u8; 6]) -> Vec<String> {
     lines
 }
 
-/// What `ip -batch` is given for a service: in the router, and in the service itself.
+/// Returns the input of `ip -batch` for a service: on the router and in the service.
 pub fn service_lines() -> [String; 2] {
     let mut lines = [String::new(), String::new()];
     for (number, (port, ifname)) in SERVICE_PORTS.iter().zip(SERVICE_IFNAMES).enumerate() {
@@ -301,11 +300,11 @@ pub const ROUTER: &str = "router";
 pub const PORT: &str = "eth0";
 /// The interfaces of the router: in, out.
 pub const PORTS: [&str; 2] = ["eth0", "eth1"];
-/// Of the generator's interface.
+/// MAC of the generator's interface.
 pub const GENERATOR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x11];
-/// Of the router's interfaces.
+/// MACs of the router's interfaces.
 pub const ROUTER_MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 0x01], [2, 0, 0, 0, 0, 0x02]];
-/// Of the sink's interface.
+/// MAC of the sink's interface.
 pub const SINK_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x12];
 
 /// The interfaces of the router to a service: there, back.
@@ -323,23 +322,24 @@ pub const GENERATOR: &str = "generator";
 pub const SINK: &str = "sink";
 /// The service's node name.
 pub const SERVICE: &str = "service";
-/// Of all links, in bytes without the Ethernet header: what the generator's longest frame has. Room for headers around a
-/// packet of 1500, and within what an XDP program of veth has in one page.
+/// MTU of all links in bytes, without the Ethernet header: that of the generator's longest frame.
+/// Large enough for headers around a packet of 1500 bytes, and small enough for XDP on veth with
+/// one page.
 pub const MTU: u32 = (Template::FRAME_MAX - 14) as u32;
 
 /// The Ethernet addresses on the way of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Macs {
-    /// Of the port that sends.
+    /// Address of the sending port.
     pub generator: [u8; 6],
-    /// Of the router's ports: in, out.
+    /// Addresses of the router's ports: in, out.
     pub router: [[u8; 6]; 2],
-    /// Of the port that receives.
+    /// Address of the receiving port.
     pub sink: [u8; 6],
 }
 
 impl Macs {
-    /// Of the links between namespaces, which all frames of behaviors are made with.
+    /// MACs of the links between namespaces, which all frames of behaviors use.
     pub const LAB: Self = Self {
         generator: GENERATOR_MAC,
         router: ROUTER_MACS,
@@ -369,7 +369,7 @@ impl Macs {
 
 const WAYS_IN: [&str; 2] = [PORTS[0], SERVICE_PORTS[1]];
 
-/// Of the router's ports.
+/// Names of the router's ports.
 pub const ADDRESSES: [&str; 4] = [
     "fc00::2/64 dev eth0",
     "10.0.0.2/24 dev eth0",
@@ -377,13 +377,13 @@ pub const ADDRESSES: [&str; 4] = [
     "10.1.0.2/24 dev eth1",
 ];
 
-/// Of the sink, where all packets go on.
+/// Address of the sink, the next hop of all packets.
 pub const NEXT_HOPS: [&str; 2] = ["fc01::1", "10.1.0.1"];
 
 /// For every behavior that sends to a next segment.
 pub const TO_SEGMENTS: [&str; 1] = ["fc0b::/16 via fc01::1 dev eth1"];
 
-/// Of a service: its SID, and where packets go on.
+/// A service: its SID and its next hop.
 const SERVICE_ROUTES: [&str; 4] = [
     "fc0f::1/128 encap seg6local action End dev eth0",
     "fc0b::/16 via fd00:2::1 dev eth1",
@@ -391,7 +391,7 @@ const SERVICE_ROUTES: [&str; 4] = [
     "2001:db8:d::/48 via fd00:2::1 dev eth1",
 ];
 
-/// What makes a router of a namespace. `seg6_enabled` is the smaller of `all` and the port's.
+/// Sysctls that make a namespace a router. `seg6_enabled` is the smaller of `all` and the port's.
 pub const SYSCTLS: [(&str, &str); 8] = [
     ("net/ipv6/conf/all/forwarding", "1"),
     ("net/ipv6/conf/default/forwarding", "1"),
@@ -403,7 +403,7 @@ pub const SYSCTLS: [(&str, &str); 8] = [
     ("net/ipv4/conf/all/send_redirects", "0"),
 ];
 
-/// What makes of a namespace one whose kernel has nothing to do with packets.
+/// Sysctls that keep the kernel of a namespace from processing packets.
 pub const BYPASSED: [(&str, &str); 4] = [
     ("net/ipv6/conf/all/disable_ipv6", "1"),
     ("net/ipv6/conf/default/disable_ipv6", "1"),

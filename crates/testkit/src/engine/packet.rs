@@ -1,5 +1,4 @@
-//! Packets, header by header, as the RFCs draw them. Each function puts one header in front of what
-//! it is given.
+//! Packets, header by header, as the RFCs draw them. Each function prepends one header.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -103,7 +102,7 @@ fn internet_checksum(bytes: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-/// Of the first flow.
+/// Ports of the first flow.
 pub const SOURCE_PORT: u16 = 4096;
 // IEEE 802 Numbers.
 /// IPv4.

@@ -54,7 +54,7 @@ impl Plane {
         }
     }
 
-    /// What a report says of it.
+    /// Report text.
     pub fn mode(self) -> &'static str {
         match self {
             Self::Linux => "the kernel alone",
@@ -63,9 +63,9 @@ impl Plane {
         }
     }
 
-    /// Where its packets may be counted. What comes as a socket buffer is cheap to count at either hook, depending on the
-    /// headroom that is left, so both are tried and the better one counts. An XDP redirect ends in XDP; elsewhere a
-    /// socket buffer would have to be built for it first.
+    /// Where its packets may be counted. The cheaper hook for counting socket buffers depends on
+    /// the remaining headroom, so both are tried and the better one counts. An XDP redirect ends in
+    /// XDP; elsewhere a socket buffer would have to be built for it first.
     pub fn hooks(self) -> &'static [Hook] {
         match self {
             Self::Linux | Self::Tc => &[Hook::Xdp, Hook::Tc],
@@ -114,7 +114,7 @@ impl Plane {
     }
 }
 
-/// What is attached beside the data plane, so that frames come to it and through the service.
+/// Additional programs that deliver frames to the data plane and through the service.
 #[derive(Debug, Default)]
 struct Beside {
     napi: Vec<Napi>,
@@ -168,7 +168,7 @@ impl Standing {
             ports.extend((service == Service::Xdp).then_some(SERVICE_PORTS[1]));
         }
         let napi = ports.into_iter().map(|port| Napi::attach(router, port));
-        // Of those that have a program already there is nothing to say.
+        // Ports that already have a program need none.
         beside.napi.extend(napi.flatten());
         Ok(Self::beside(network, beside))
     }
@@ -213,11 +213,12 @@ impl Standing {
         Ok(Self::beside(network, beside))
     }
 
-    /// Returns when Sidestep forwards this frame at every port that it comes in by; at once if it is not there. It has to see
-    /// first that the ports behind take XDP redirects, which depends on what is attached there.
+    /// Returns when Sidestep forwards this frame at every port that it comes in by; at once if it
+    /// is not there. It must first detect that the egress ports accept XDP redirects, which depends
+    /// on their programs.
     ///
     /// # Errors
-    /// It leaves the frame to the kernel, or drops it, and goes on doing so.
+    /// It keeps punting or dropping the frame.
     pub fn ready(&self, frame: &[u8]) -> Result<(), Error> {
         let (network, Some(sidestep)) = (&self.network, &self.running) else {
             return Ok(());
@@ -248,7 +249,7 @@ impl Standing {
         &self.network
     }
 
-    /// What Sidestep has counted at each port that packets come in by; none if it does not run.
+    /// Returns Sidestep's counters of each ingress port, or `None` if it does not run.
     ///
     /// # Errors
     /// Its answer has no such counters.

@@ -1,4 +1,4 @@
-//! What a report says of the interfaces that were measured with: driver and firmware, offloads, and which CPU is interrupted by which
+//! Report facts about the interfaces: driver, firmware, offloads, and the interrupt CPU of each
 //! queue. All of it decides over figures, and none of it is Sidestep's to set.
 
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use super::network;
 use crate::Error;
 
-/// A script that says it of the interface `$1`, for [`facts`]. What is not there it leaves out.
+/// A script that says it of the interface `$1`, for [`facts`]. Missing facts are omitted.
 pub(super) const SCRIPT: &str = r#"
 ethtool -i "$1" 2>/dev/null | sed -n 's/^\(driver\|version\|firmware-version\|bus-info\): /info \1 /p'
 ethtool -k "$1" 2>/dev/null | sed -n 's/^\([a-z0-9-]*\): \(on\|off\).*/offload \1 \2/p'
@@ -26,7 +26,7 @@ done
 /// How the fact ends that says where a port's queues interrupt.
 pub const INTERRUPTS: &str = "interrupts";
 
-/// What [`SCRIPT`] has said of an interface that is called so.
+/// Parses the output of [`SCRIPT`] for an interface with this name.
 pub(super) fn facts(name: &str, said: &str) -> BTreeMap<String, String> {
     let mut info = BTreeMap::new();
     let (mut on, mut offloads, mut interrupts) = (Vec::new(), 0, Vec::new());
@@ -79,7 +79,8 @@ pub(super) fn facts(name: &str, said: &str) -> BTreeMap<String, String> {
     facts
 }
 
-/// Of the veth links between namespaces of this machine, which are all alike; nothing where none can be made.
+/// Facts about veth links between namespaces of this machine, which are all alike. Empty if none
+/// can be created.
 pub(super) fn of_veth() -> BTreeMap<String, String> {
     static VETH: OnceLock<BTreeMap<String, String>> = OnceLock::new();
     let ask = || -> Result<BTreeMap<String, String>, Error> {

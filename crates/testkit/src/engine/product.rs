@@ -23,12 +23,12 @@ pub struct Running {
     network: Arc<Network>,
 }
 
-/// What a port that packets come in by has counted.
+/// Counters of an ingress port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tally {
     /// Frames that came in.
     pub received: u64,
-    /// Of them, sent on by Sidestep.
+    /// Packets forwarded by Sidestep.
     pub forwarded: u64,
 }
 
@@ -126,7 +126,7 @@ impl Sidestep {
 }
 
 impl Running {
-    /// What these ports have counted since the start.
+    /// Counters of these ports since the start.
     ///
     /// # Errors
     /// The answer has no such counters.
@@ -176,7 +176,7 @@ pub(super) fn check_forwarded(
     Ok(())
 }
 
-/// What these ports have counted, by the words of `sidestep show counters -j`.
+/// Counters of these ports, from `sidestep show counters -j`.
 ///
 /// # Errors
 /// The words have no such counters.
@@ -203,7 +203,7 @@ fn tally(text: &str, port: &str) -> Option<Tally> {
 
 /// The part of the packets that Sidestep may leave to the kernel: neighbor discovery and the like.
 const STRANGERS: f64 = 0.001;
-/// So many packets it may leave to the kernel however few there are.
+/// Number of packets that it may always punt.
 const STRANGERS_FEW: u64 = 10;
 
 #[cfg(test)]

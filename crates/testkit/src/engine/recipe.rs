@@ -54,7 +54,7 @@ impl Router<'_> {
         sidestep: "sidestep",
     };
 
-    /// What a router with these ports is given for a behavior, whoever forwards.
+    /// Configuration of a router with these ports for a behavior, for any engine.
     pub fn configured(&self, behavior: &Behavior, ports: &[&str]) -> Vec<String> {
         let node = self.namespace;
         let enabled = ports
@@ -171,7 +171,7 @@ fn in_a_loop(
     )
 }
 
-/// There is no command of Linux for a program that redirects: what it has to do.
+/// Linux has no command for a redirecting program, so the recipe describes it.
 fn service_program(plane: Plane, behavior: &Behavior) -> Option<String> {
     if plane.service(behavior) != Some(Service::Xdp) {
         return None;
@@ -256,7 +256,7 @@ mod tests {
         let nodes = [GENERATOR, ROUTER, SINK];
         let _made = Made(nodes.map(own).into());
         for command in of(Plane::Linux, &behavior) {
-            // Offloads need ethtool, which is not what is tried here.
+            // Offloads need ethtool, which this test does not cover.
             if command.contains("ethtool") {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! One packet first: what is measured must be what is meant.
+//! Verify one packet before measuring.
 
 use std::time::Duration;
 

@@ -1,8 +1,9 @@
-//! What the kernel under test is without: routes that it cannot be asked with, and the frames that need them.
+//! Features that the kernel under test lacks: unsupported routes, and the frames that need them.
 
 use std::net::IpAddr;
 
-/// Set to anything, the kernel may be older than the vectors: what it does not take of a node is told as skipped.
+/// If set, the kernel may be older than the vectors: unsupported parts of a node are reported as
+/// skipped.
 pub const OLDER: &str = "SIDESTEP_OLDER_KERNEL";
 
 /// A route that this kernel cannot be asked with.
@@ -21,8 +22,8 @@ enum Destination {
 }
 
 impl Lacking {
-    /// `block`: bytes of the Locator-Block where the node has C-SIDs. What its SIDs begin with may then stand anywhere in a
-    /// container.
+    /// `block`: bytes of the Locator-Block where the node has C-SIDs. Its SID block may then occur
+    /// anywhere in a container.
     pub(super) fn new(route: &str, block: Option<usize>, why: String) -> Self {
         let mut words = route.split_whitespace();
         let prefix = words.find(|word| word.contains([':', '.']) && word.contains('/'));

@@ -1,6 +1,6 @@
 //! Why a program of the laboratory ended before its end.
 
-/// What ends a run. Whatever it is, the network is taken down.
+/// Errors that end a run. Whatever it is, the network is taken down.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Ctrl-C, or a request to end.

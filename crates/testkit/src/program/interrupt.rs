@@ -10,13 +10,13 @@ use signal_hook::flag;
 
 use super::Error;
 
-/// Set once somebody wants the program to end. Cheap to clone.
+/// Set when the program must end. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Takes over the signals that end a program. A second one ends it at once, as if killed: the next
-    /// start then removes what is left.
+    /// Takes over the signals that end a program. A second signal ends it at once, as if killed;
+    /// the next start then cleans up.
     ///
     /// # Errors
     /// The kernel refuses a handler.
@@ -67,7 +67,7 @@ impl Interrupt {
 }
 
 impl From<Arc<AtomicBool>> for Interrupt {
-    /// Of a program that has its own handlers, and raises this.
+    /// For a program with its own handlers, which raises this flag.
     fn from(wanted: Arc<AtomicBool>) -> Self {
         Self(wanted)
     }

@@ -1,4 +1,4 @@
-//! What the laboratory's programs share: how they end, and why.
+//! Common code of the programs: termination and errors.
 
 mod error;
 mod interrupt;

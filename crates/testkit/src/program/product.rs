@@ -29,7 +29,7 @@ pub(crate) fn find() -> Result<PathBuf, Error> {
     )))
 }
 
-/// SHA-256 of a program's file, in hexadecimal: what tells apart two programs of one version and one commit.
+/// Returns the SHA-256 of a program's file in hexadecimal, which identifies a build.
 ///
 /// # Errors
 /// It cannot be read.

@@ -15,11 +15,11 @@ use crate::{Error, Namespace};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Hook {
-    /// XDP in the driver: takes XDP redirects, and what the stack sends.
+    /// XDP in the driver: receives XDP redirects and packets of the stack.
     Xdp,
-    /// TC ingress: the cheapest end for packets that are socket buffers already, since an XDP sink on a veth makes the
-    /// kernel turn each into an XDP frame again, with a copy if the headroom is used up. XDP redirects arrive only if
-    /// something else runs NAPI.
+    /// TC ingress: the cheapest sink for socket buffers. With an XDP sink on a veth, the kernel
+    /// converts each to an XDP frame, with a copy if the headroom is used up. XDP redirects arrive
+    /// only if something else runs NAPI.
     Tc,
 }
 
@@ -57,13 +57,14 @@ impl Attachment {
             if link < 0 {
                 return Err(io::Error::from_raw_os_error(-link));
             }
-            // SAFETY: a new descriptor that nobody else knows.
+            // SAFETY: a new descriptor without another owner.
             Ok(unsafe { OwnedFd::from_raw_fd(link) })
         };
         let attached = namespace.run(|| {
             loop {
                 match attach() {
-                    // The program that was there is still held by a child of another thread, which will close it by exec.
+                    // A child of another thread still holds the previous program and closes it at
+                    // exec.
                     Err(busy)
                         if busy.raw_os_error() == Some(libc::EBUSY) && started.elapsed() < HELD =>
                     {

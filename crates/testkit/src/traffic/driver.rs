@@ -1,5 +1,5 @@
-//! Trials: a load is offered, what is late is waited for, and what came is counted. [`Driver`] is all that a rate search or a
-//! campaign knows of it.
+//! Trials: offer a load, wait for late packets, count. Rate searches and campaigns use only
+//! [`Driver`].
 
 use std::fmt;
 use std::thread;
@@ -30,7 +30,7 @@ pub struct Local {
 }
 
 impl Local {
-    /// Of these two, which have been set up and stay so from trial to trial.
+    /// Returns a driver for source and receiver, which stay set up between trials.
     pub fn new(source: impl Source + 'static, receiver: Receiver) -> Self {
         Self::of(Box::new(source), receiver)
     }
@@ -45,14 +45,14 @@ impl Local {
         }
     }
 
-    /// With trials that end early when somebody wants the program to end.
+    /// Makes trials end early when the program is interrupted.
     #[must_use]
     pub fn interrupted_by(mut self, interrupt: Interrupt) -> Self {
         self.interrupt = Some(interrupt);
         self
     }
 
-    /// All that arrived in the last trial: also what was reordered or duplicated on the way, and what strangers sent.
+    /// All packets of the last trial, including reordered and duplicated ones and those of others.
     pub fn arrivals(&self) -> &Arrivals {
         &self.arrivals
     }

@@ -1,6 +1,7 @@
-//! The traffic generator without a pace: XDP live frames (`BPF_PROG_TEST_RUN` with `BPF_F_TEST_XDP_LIVE_FRAMES`, Linux
-//! 5.18) from one pinned thread into one interface, as fast as they go. The run itself reports nothing: count at the
-//! [`super::Sink`]. What was sent is known when it has stopped. Trials have a [`super::LiveFrames`].
+//! The traffic generator without a pace: XDP live frames (`BPF_PROG_TEST_RUN` with
+//! `BPF_F_TEST_XDP_LIVE_FRAMES`, Linux 5.18) from one pinned thread into one interface, as fast as
+//! they go. The run itself reports nothing: count at the [`super::Sink`]. The number of sent
+//! packets is known once it has stopped. Trials have a [`super::LiveFrames`].
 
 use super::program::Program;
 use super::run::{BATCH, Run};

@@ -37,13 +37,14 @@ impl Histogram {
         self.counts.iter().sum()
     }
 
-    /// The longest, exact; 0 if there is none.
+    /// The exact maximum; 0 if empty.
     pub fn longest(&self) -> u64 {
         self.longest
     }
 
-    /// The time that this part of all times (0 to 1) does not exceed: the least class bound with at least so many below or in
-    /// it (nearest rank). It is never less than the exact percentile, and at most 1/64 more. 0 if there is no time.
+    /// Returns this quantile (0 to 1): the lowest class bound that covers at least this share
+    /// (nearest rank). It is never less than the exact percentile, and at most 1/64 more. 0 if
+    /// there is no time.
     pub fn percentile(&self, part: f64) -> u64 {
         let rank = (part.clamp(0.0, 1.0) * self.samples() as f64)
             .ceil()

@@ -1,7 +1,7 @@
 //! When the next packet is due: what `due` of bpf/generator.bpf.c does, for sources in user space.
 
-/// Packets that the pace is allowed to be behind, and that are then sent one after the other. What is later is not sent.
-/// `CATCH_UP` of bpf/generator.bpf.c.
+/// Packets that the pace is allowed to be behind, and that are then sent one after the other. Later
+/// packets are not sent. `CATCH_UP` of bpf/generator.bpf.c.
 const CATCH_UP: u64 = 64;
 
 /// The pace of one offer; times in nanoseconds from its first packet on.

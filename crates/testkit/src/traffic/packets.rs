@@ -13,7 +13,7 @@ pub(super) struct Packets<'a> {
 }
 
 impl<'a> Packets<'a> {
-    /// Those of this trial, from the first on.
+    /// Packets of this trial, from the first one on.
     pub fn new(stream: &'a Stream, trial: u16) -> Self {
         let checksums = stream.templates().iter().map(|template| {
             let offset = template.flows().checksum;
@@ -65,7 +65,7 @@ impl<'a> Packets<'a> {
             while sum > 0xffff {
                 sum = (sum & 0xffff) + (sum >> 16);
             }
-            // RFC 768: 0 would say that there is none.
+            // RFC 768: 0 would mean no checksum.
             let checksum = match !(sum as u16) {
                 0 => 0xffff,
                 checksum => checksum,

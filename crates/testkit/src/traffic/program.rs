@@ -1,4 +1,4 @@
-//! The generator's BPF program: what it is told, and what it tells.
+//! The generator's BPF program: its parameters and its counters.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
@@ -131,14 +131,14 @@ impl Program {
         map.ok_or_else(|| disagree(GATE))
     }
 
-    /// What the program will be told by the next run. No run may be under way.
+    /// Parameters of the next run. No run may be under way.
     pub fn set(&mut self, state: &State) -> Result<(), Error> {
         self.state_map()?
             .update(&0u32.to_ne_bytes(), state.bytes(), MapFlags::ANY)
             .map_err(|source| Error::bpf("tell the generator what to do", source))
     }
 
-    /// What it says of a run, also while it is under way.
+    /// Counters of a run, also during the run.
     pub fn state(&self) -> Result<State, Error> {
         let value = self
             .state_map()?

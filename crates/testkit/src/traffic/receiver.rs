@@ -12,7 +12,7 @@ use crate::{Error, Namespace};
 
 /// A receiver on an interface; detached when dropped.
 ///
-/// Packets of a trial that is over are dropped; packets without a [`super::Stamp`] go on to the stack.
+/// Packets of past trials are dropped; packets without a [`super::Stamp`] pass to the stack.
 #[derive(Debug)]
 pub struct Receiver {
     object: Object,
@@ -22,18 +22,18 @@ pub struct Receiver {
     _attached: Attachment,
 }
 
-/// What has arrived of a trial.
+/// Received packets of a trial.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Arrivals {
     /// Packets of this trial, each counted once.
     pub packets: u64,
     /// Their bytes, Ethernet header included, FCS not.
     pub bytes: u64,
-    /// Of these packets those that came after one that was sent later (RFC 4737 3.3).
+    /// Reordered packets: those that arrived after a later one (RFC 4737 3.3).
     pub reordered: u64,
     /// Packets that came again; not in `packets`.
     pub duplicated: u64,
-    /// Packets that came more than 65,536 others late, of which nobody knows whether they came before; not in `packets`.
+    /// Packets more than 65,536 positions late, which may be duplicates; not in `packets`.
     pub late: u64,
     /// Packets of others.
     pub strangers: u64,
@@ -55,7 +55,7 @@ impl Receiver {
             Hook::Xdp => Attachment::xdp(program(&object, "receiver")?, namespace, ifname)?,
             Hook::Tc => Attachment::tc(program(&object, "receiver_skb")?, namespace, ifname)?,
         };
-        // What another receiver's trials have left on the way is not to be taken for this one's.
+        // Packets in flight from another receiver's trials must not count.
         let clock = SystemTime::now().duration_since(UNIX_EPOCH);
         let mut receiver = Self {
             object,
@@ -68,8 +68,9 @@ impl Receiver {
         Ok(receiver)
     }
 
-    /// Begins a trial of so many generators: the number that the first one's stamps have to carry; those of the others follow it.
-    /// All counts are 0 again. `timed`: measure how long packets take, from the time in their stamps.
+    /// Starts a trial with this number of generators. Returns the trial number of the first one's
+    /// stamps; the others follow it. All counts are 0 again. `timed`: measure how long packets
+    /// take, from the time in their stamps.
     ///
     /// # Errors
     /// No generator, or more than [`Self::SOURCES_MAX`], or the kernel refuses to write the maps.
@@ -86,8 +87,8 @@ impl Receiver {
         let mut order = vec![0; ORDER];
         let head = [self.trial, timed.into(), sources].map(|word| u32::from(word).to_ne_bytes());
         order[..head.as_flattened().len()].copy_from_slice(head.as_flattened());
-        // In this order: before the first one's says so no packet is of this trial, and of the last trial's none is counted once
-        // the counts are 0.
+        // This order matters: no packet belongs to this trial before the first number is set, and
+        // none of the last trial counts after the counts are 0.
         for source in (0..u32::from(sources)).rev() {
             self.map("orders")?
                 .update(&source.to_ne_bytes(), &order, MapFlags::ANY)
@@ -101,7 +102,7 @@ impl Receiver {
         Ok(self.trial)
     }
 
-    /// What has arrived since the trial began, summed over the CPUs.
+    /// Packets received since the start of the trial, summed over the CPUs.
     ///
     /// # Errors
     /// The kernel refuses to read the map.

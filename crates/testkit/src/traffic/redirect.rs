@@ -4,7 +4,7 @@ use super::attach::Attachment;
 use super::{REDIRECT, configure, load, open, program};
 use crate::{Error, Namespace};
 
-/// Sends what comes in by one port out of another with a constant header; detached when dropped.
+/// Forwards frames from one port to another with a constant header; detached when dropped.
 #[derive(Debug)]
 pub struct Redirect {
     _attached: Attachment,

@@ -1,4 +1,5 @@
-//! One call of `BPF_PROG_TEST_RUN` with live frames that goes on until it is stopped, on a thread pinned to a CPU.
+//! One call of `BPF_PROG_TEST_RUN` with live frames that runs until stopped, on a thread pinned to
+//! a CPU.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -23,8 +24,8 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Runs `program` on copies of `frame`, in this namespace: redirects are looked up where the run is called from. What it
-    /// redirects leaves once in `batch` runs.
+    /// Runs `program` on copies of `frame`, in this namespace: redirects are looked up where the
+    /// run is called from. Redirected frames are flushed once per `batch` runs.
     pub fn start(
         program: OwnedFd,
         frame: Vec<u8>,
@@ -89,20 +90,21 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        // Whoever wants to know calls stop().
+        // Call stop() for the result.
         let _ = self.stop();
     }
 }
 
-/// Binds the calling thread to a CPU, and asks for as much of it as an ordinary thread can get: what the scheduler gives to
-/// others is missing from the pace.
+/// Binds the calling thread to a CPU with the highest ordinary priority, since CPU time of other
+/// threads reduces the rate.
 pub(super) fn pin(cpu: usize) -> Result<(), Error> {
     let mut set = CpuSet::new();
     let pinned = set
         .set(cpu)
         .and_then(|()| sched_setaffinity(Pid::from_raw(0), &set));
     pinned.map_err(|source| Error::os(format!("pin the generator to CPU {cpu}"), source))?;
-    // SAFETY: a system call without pointers. Of a thread on Linux; where it is refused, the pace is what it is.
+    // SAFETY: a system call without pointers. Nice value of a thread; if it is refused, run without
+    // it.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
     Ok(())
 }

@@ -71,8 +71,8 @@ fn zipf_turns(flows: u32) -> usize {
     (least.ceil() as usize).clamp(ZIPF_LEAST, TURNS_MAX - TURNS_MAX / 16)
 }
 
-/// How many of `turns` each flow gets by Zipf's law: rounded down, at least one, and what is left over to those that were
-/// rounded down the most.
+/// Returns the number of `turns` of each flow by Zipf's law: rounded down, at least one. Flows with
+/// the largest remainders get the rest.
 fn apportion(flows: u32, turns: usize) -> Vec<usize> {
     let all = harmonic(flows);
     let quotas: Vec<f64> = (1..=flows)

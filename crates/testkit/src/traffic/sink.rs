@@ -10,7 +10,7 @@ use super::attach::{Attachment, Hook};
 use super::{SINK, load, open, program};
 use crate::{Error, Namespace};
 
-/// What has arrived.
+/// Received packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Frames.
@@ -19,7 +19,7 @@ pub struct Counts {
     pub bytes: u64,
 }
 
-/// What arrived in a span of time.
+/// Packets received in a time span.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
     /// Packets and bytes of the span.
@@ -74,7 +74,7 @@ impl Sink {
         })
     }
 
-    /// What has arrived since the sink was attached, summed over the CPUs.
+    /// Packets received since the sink was attached, summed over the CPUs.
     ///
     /// # Errors
     /// The kernel refuses to read the map.
@@ -119,7 +119,7 @@ impl Sink {
         }
     }
 
-    /// What arrives within `window` from now on.
+    /// Counts packets for `window` from now on.
     ///
     /// # Errors
     /// As [`Self::count`].

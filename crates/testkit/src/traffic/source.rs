@@ -1,4 +1,4 @@
-//! What offers load: so many stamped packets a second, for so long.
+//! Packet sources: stamped packets at a given rate for a given time.
 
 use std::fmt;
 use std::thread;
@@ -12,7 +12,7 @@ use crate::netns::Handle;
 use crate::program::Interrupt;
 use crate::{Error, Namespace};
 
-/// What is to be offered.
+/// Load to offer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Offer {
     /// The number that stamps carry: of [`super::Receiver::begin`]. Where several generators send, the first one's; those of the
@@ -26,10 +26,10 @@ pub struct Offer {
     pub timed: bool,
 }
 
-/// What was offered.
+/// Offered load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Offered {
-    /// Packets that have left: what the pace could not keep is not among them.
+    /// Sent packets. Packets that missed their time are not included.
     pub sent: u64,
     /// Seconds in which they could leave, which begin at one time for all generators.
     pub seconds: f64,
@@ -51,8 +51,9 @@ pub trait Source: fmt::Debug {
 
 /// XDP live frames (`BPF_PROG_TEST_RUN` with `BPF_F_TEST_XDP_LIVE_FRAMES`, Linux 5.18), paced by the program that makes them.
 ///
-/// The other end of a veth must take XDP redirects: a [`super::Receiver`] or [`super::Napi`], any XDP program, or GRO. What
-/// does not fit the ring there is lost on the path, as on a network card whose queue is full.
+/// The other end of a veth must take XDP redirects: a [`super::Receiver`] or [`super::Napi`], any
+/// XDP program, or GRO. Packets that do not fit the ring are lost on the path, as on a network card
+/// with a full queue.
 #[derive(Debug)]
 pub struct LiveFrames {
     senders: Vec<Sender>,
@@ -144,7 +145,7 @@ impl Source for LiveFrames {
         let mut runs = runs.collect::<Result<Vec<_>, Error>>()?;
         loop {
             let states = self.states()?;
-            // Who waits for one that has failed waits for ever.
+            // Waiting for a failed one would never end.
             let failed = runs.iter().any(|run| !run.is_running());
             if failed || states.iter().all(|state| state.ended > 0) {
                 break;
@@ -161,7 +162,8 @@ impl Source for LiveFrames {
         }
         runs.iter_mut().try_for_each(Run::stop)?;
         let states = self.states()?;
-        // One window for all. Who notices its end late, because its CPU was taken away, has sent nothing meanwhile.
+        // One window for all. A generator that notices its end late because it lost its CPU has
+        // sent nothing meanwhile.
         Ok(Offered {
             sent: states.iter().map(|state| state.made).sum(),
             seconds: offer.duration.as_secs_f64(),
@@ -169,7 +171,7 @@ impl Source for LiveFrames {
     }
 }
 
-/// What each of so many generators has to offer of a load.
+/// Returns the share of a load for each of this number of generators.
 fn share(load: Load, generators: usize) -> Load {
     match load {
         Load::Maximum => Load::Maximum,
@@ -202,7 +204,7 @@ pub(super) fn nanoseconds(duration: Duration) -> Result<u64, Error> {
     )))
 }
 
-/// Whether somebody wants it to end.
+/// Returns true if it must end.
 pub(super) fn check(interrupt: Option<&Interrupt>) -> Result<(), Error> {
     match interrupt.map(Interrupt::check) {
         Some(Err(_)) => Err(Error::Interrupted),
@@ -213,7 +215,7 @@ pub(super) fn check(interrupt: Option<&Interrupt>) -> Result<(), Error> {
 /// Where packets are timed at a rate. A packet waits until its batch is full, and runs in which none is due count too: with
 /// [`BATCH`] that is 3 us on average, which would be taken for the path's. Fewer cost the path its own batches.
 const BATCH_TIMED: u32 = 16;
-/// LIMIT: what stamps can tell apart.
+/// LIMIT: number of distinct stamps.
 const DURATION_MAX: Duration = Duration::from_secs(24 * 3600);
 /// How long an end or a signal may go unseen.
 const LOOK: Duration = Duration::from_millis(50);
@@ -321,7 +323,7 @@ mod tests {
         runs.iter_mut().try_for_each(Run::stop).expect("stop");
         let states = [state(0), state(1)];
         assert_eq!(states[0].first, states[1].first);
-        // What the scheduler gives to others meanwhile is not sent; most of it is.
+        // CPU time of other threads reduces the number of sent packets; most of them are sent.
         for state in states {
             assert!((1000..=2001).contains(&state.made), "{state:?}");
             assert!(state.ended - state.first >= state.duration);

@@ -1,13 +1,13 @@
-//! What the packets of a trial carry in their last bytes; the layout stands in bpf/stamp.h.
+//! The stamp in the last bytes of a trial's packets; bpf/stamp.h defines the layout.
 
-/// Tells one packet of one trial from all others.
+/// Identifies one packet of one trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// Which trial of this receiver.
     pub trial: u16,
     /// From 0 on, in the order in which the packets were sent; 48 bits are carried.
     pub sequence: u64,
-    /// When it was made, nanoseconds of `CLOCK_MONOTONIC`; 48 bits are carried. 0 where nobody asked.
+    /// Time of creation in nanoseconds of `CLOCK_MONOTONIC`, 48 bits. 0 if not requested.
     pub time: u64,
 }
 
@@ -17,7 +17,7 @@ impl Stamp {
     /// The first two of them.
     pub const MAGIC: u16 = 0x5353;
 
-    /// As it is carried.
+    /// Wire format.
     pub fn bytes(self) -> [u8; Self::LENGTH] {
         let front = u64::from(Self::MAGIC) << 48
             | u64::from(self.trial) << 32

@@ -1,4 +1,4 @@
-//! What a generator sends: frames, how their copies differ, in which mix they come, and which flow has its turn.
+//! Stream of a generator: frames, variable fields, mix of sizes, and order of flows.
 
 use super::schedule::schedule;
 use super::stamp::Stamp;
@@ -11,8 +11,8 @@ pub struct Flows {
     pub count: u32,
     /// Offset of the word in the frame (a UDP source port).
     pub offset: usize,
-    /// Offset of the UDP checksum that covers the word and the stamp, to be kept right. None where nothing covers them, or the
-    /// checksum is 0 in IPv4 (RFC 768: there is none).
+    /// Offset of the UDP checksum that covers the word and the stamp, to be kept right. `None` if
+    /// no checksum covers them, or if it is 0 in IPv4 (RFC 768: no checksum).
     pub checksum: Option<usize>,
 }
 
@@ -25,7 +25,7 @@ impl Flows {
     };
 }
 
-/// What to send: a frame from its destination MAC on (without FCS) and how its copies differ.
+/// A frame from its destination MAC on (without FCS) and the fields that vary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     frame: Vec<u8>,
@@ -33,10 +33,11 @@ pub struct Template {
 }
 
 impl Template {
-    /// LIMIT: bytes from the front of the frame that are written anew in each packet. What a path changes behind them
-    /// (a decapsulation never does) stays changed. `HEADER_MAX` of bpf/generator.bpf.c.
+    /// LIMIT: bytes from the front of the frame that are written anew in each packet. Changes of a
+    /// path after these fields remain (a decapsulation makes none). `HEADER_MAX` of
+    /// bpf/generator.bpf.c.
     pub const HEADER_MAX: usize = 320;
-    /// LIMIT: the longest frame: what the kernel's live frames leave of a page.
+    /// LIMIT: longest frame that the kernel's live frames allow in a page.
     pub const FRAME_MAX: usize = 3000;
 
     /// Checks a frame and its flows.
@@ -85,7 +86,7 @@ impl Template {
         self.flows
     }
 
-    /// The template of one of so many generators that share the flows: each has its own, and together they have all of them.
+    /// Returns the template of one of several generators. Each has a disjoint part of the flows.
     ///
     /// # Errors
     /// There are fewer flows than generators, or no generator.
@@ -118,7 +119,7 @@ impl Template {
         Self::new(&frame, flows)
     }
 
-    /// What is written anew in each packet has to be within the header.
+    /// Fields that vary must be within the header.
     fn check_words(&self, header: usize) -> Result<(), Error> {
         let varying = (self.flows.count > 1).then_some(self.flows.offset);
         for offset in varying.into_iter().chain(self.flows.checksum) {
@@ -136,7 +137,7 @@ impl Template {
         let (covered, stamp) = self.frame.split_at(self.frame.len() - Stamp::LENGTH);
         let mut stamp = stamp.to_owned();
         if self.stamp_is_odd() {
-            // The halves of words that are not the stamp's stay what they are, as if they were 0.
+            // Halves of words outside the stamp remain unchanged and count as 0.
             stamp.insert(0, 0);
             stamp.push(0);
         }
@@ -149,7 +150,7 @@ impl Template {
         !fold(sum)
     }
 
-    /// Whether the stamp begins at an odd byte of what the checksum covers, whose first is at an even byte from the checksum.
+    /// Returns true if the stamp starts at an odd offset of the data that the checksum covers.
     pub(super) fn stamp_is_odd(&self) -> bool {
         let checksum = self.flows.checksum.unwrap_or(0);
         (self.frame.len() - checksum) % 2 == 1
@@ -177,8 +178,8 @@ impl Stream {
     /// LIMIT: templates of a stream. `TEMPLATES_MAX` of bpf/generator.bpf.c.
     pub const TEMPLATES_MAX: usize = 4;
 
-    /// Of the templates each comes as often as its share says: `[(small, 7), (medium, 4), (large, 1)]` is the IMIX of twelve
-    /// packets. The last 16 bytes of each frame are the stamp's; what was there is overwritten.
+    /// Each template occurs in proportion to its share: `[(small, 7), (medium, 4), (large, 1)]` is
+    /// the IMIX of twelve packets. The stamp overwrites the last 16 bytes of each frame.
     ///
     /// # Errors
     /// No template, or more than [`Self::TEMPLATES_MAX`]; a share of 0; two templates of one length, with other flows, or with

@@ -1,4 +1,4 @@
-//! The end of a path on which every packet counts: as the [`super::Sink`], but what arrives is told apart.
+//! A sink that counts packets by kind. Otherwise like [`super::Sink`].
 
 use std::collections::BTreeMap;
 
@@ -69,7 +69,7 @@ mod tests {
     use crate::traffic::{Flows, Generator, Template};
     use crate::{Lab, root_or_skip};
 
-    /// More than the byte that tells them apart has values.
+    /// More kinds than the distinguishing byte has values.
     const FLOWS: u32 = 300;
 
     #[test]
@@ -83,7 +83,7 @@ mod tests {
             .and_then(|lab| lab.link("a", "eth0", "b", "eth0"))
             .expect("two nodes");
         let [near, far] = ["a", "b"].map(|node| lab.namespace(node).expect("node"));
-        // An EtherType that nobody else sends here (IEEE Std 802, local experimental), then what varies.
+        // An unused EtherType (IEEE Std 802, local experimental), then the variable part.
         let frame = [&[2; 12][..], &[0x88, 0xb5, 0, 250], &[0; 50]].concat();
         let flows = Flows {
             count: FLOWS,

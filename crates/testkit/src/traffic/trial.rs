@@ -1,8 +1,8 @@
-//! One trial of RFC 2544: so many packets a second for so long, and what came out.
+//! One trial of RFC 2544: a rate for a time, and its result.
 
 use serde::{Deserialize, Serialize};
 
-/// What is offered.
+/// Offered load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Load {
@@ -12,18 +12,19 @@ pub enum Load {
     Rate(f64),
 }
 
-/// What one trial measured.
+/// Result of one trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
-    /// What was asked for.
+    /// Requested load.
     pub load: Load,
     /// Seconds in which packets were offered, measured.
     pub seconds: f64,
     /// Packets that left the generator.
     pub sent: u64,
-    /// Those of them that reached the sink, late ones included (RFC 2544 26.1 waits two seconds for them).
+    /// Packets that reached the sink, including late ones (RFC 2544 26.1 waits two seconds for
+    /// them).
     pub received: u64,
-    /// What else became of them.
+    /// Other outcomes.
     #[serde(default, skip_serializing_if = "Disorder::is_none")]
     pub disorder: Disorder,
     /// How long they took, where that was asked for.
@@ -34,16 +35,16 @@ pub struct Trial {
 /// Packets that came, but not as they were sent. All 0 also where that is not looked at, as by TRex, which counts packets only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disorder {
-    /// Of those received the ones that came after one that was sent later (RFC 4737 3.3).
+    /// Reordered packets: received after a later one (RFC 4737 3.3).
     pub reordered: u64,
-    /// Those that came again, which are not counted as received.
+    /// Duplicates, not counted as received.
     pub duplicated: u64,
-    /// Those that came so late that nobody knows whether they had come before, which are not counted as received either.
+    /// Packets too late to detect duplicates, not counted as received either.
     pub late: u64,
 }
 
 impl Disorder {
-    /// Whether there is none.
+    /// Returns true if all are zero.
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }

@@ -1,4 +1,4 @@
-//! The golden cases of `vectors/*.yaml`: a node, packets in, and what has to become of them.
+//! The golden vectors of `vectors/*.yaml`: a node, input packets, and expected results.
 //!
 //! The node is read here for the Linux runner (raw iproute2 lines) and kept as text for whoever parses the same node
 //! in another way.
@@ -45,10 +45,10 @@ pub struct Node {
     /// `fc01::1 lladdr 02:00:00:00:00:11 dev eth1`
     #[serde(default)]
     pub neighbors: Vec<String>,
-    /// What `ip route add` takes.
+    /// Arguments of `ip route add`.
     #[serde(default)]
     pub routes: Vec<String>,
-    /// What `ip rule add` takes.
+    /// Arguments of `ip rule add`.
     #[serde(default)]
     pub rules: Vec<String>,
     /// Entries of VLAN tables, which Linux does not have.
@@ -142,25 +142,25 @@ pub struct Case {
     pub about: Option<String>,
     /// Clauses, such as `8986 4.1 S13`.
     pub rfc: Vec<String>,
-    /// Frames that come first, each with its ingress port: what a proxy learns from.
+    /// Earlier frames with their ingress ports, from which a proxy learns.
     pub earlier: Vec<(String, Vec<u8>)>,
     /// Ingress port.
     pub port: String,
     /// The frame that arrives, from its destination MAC on, without FCS.
     pub frame: Vec<u8>,
-    /// What has to become of it.
+    /// Expected result.
     pub expect: Expect,
-    /// What its sender is told, if it is said.
+    /// Expected ICMP error, if given.
     pub answer: Option<Answer>,
-    /// Its copies for the O-flag (RFC 9259 2.1.1), in the order of the SIDs, if it is said.
+    /// Expected copies for the O-flag (RFC 9259 2.1.1) in the order of the SIDs, if given.
     pub copies: Option<Vec<OamCopy>>,
-    /// What Linux makes of it.
+    /// Expected result of Linux.
     pub linux: Linux,
-    /// What is counted, if it is said.
+    /// Expected counters, if given.
     pub counters: Option<Counters>,
 }
 
-/// What has to become of a packet. Reasons are those of `datapath/reason.h`, without prefix.
+/// Expected result for a packet. Reasons are those of `datapath/reason.h`, without prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expect {
     /// This frame leaves by this port.
@@ -176,10 +176,11 @@ pub enum Expect {
     Kernel(String),
 }
 
-/// The variable that has only each so many-th case run, where all of them take too long: on an emulated machine.
+/// Environment variable that selects every N-th case, for emulated machines where all cases take
+/// too long.
 pub const SHARE: &str = "SIDESTEP_VECTORS_SHARE";
 
-/// What the sender of a packet is told.
+/// ICMP error to the source of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Nothing.
@@ -208,7 +209,7 @@ pub struct OamCopy {
     pub packet: Vec<u8>,
 }
 
-/// What Linux makes of the same packet in the same configuration.
+/// Result of Linux for the same packet and configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Linux {
     /// The same; a drop is silent.
@@ -220,7 +221,7 @@ pub enum Linux {
         /// Why ours is right.
         why: String,
     },
-    /// One of these ports and frames, of which the expected one is one: which, its own hash over the flow says.
+    /// One of these ports and frames, including the expected one. Linux' flow hash selects it.
     OneOf(Vec<(String, Vec<u8>)>),
     /// It cannot be asked, for this reason.
     Skip(String),
@@ -234,7 +235,7 @@ pub struct Counters {
     pub route: String,
     /// Packets that matched it.
     pub packets: u64,
-    /// Of these, the ones that were dropped there.
+    /// Dropped packets among them.
     pub errors: u64,
 }
 
@@ -290,7 +291,8 @@ impl VectorFile {
         Ok(files)
     }
 
-    /// All vector files of a directory, with each N-th of their cases where [`SHARE`] says so: another one first in each file.
+    /// Returns all vector files of a directory, with every N-th case if [`SHARE`] is set. The first
+    /// case differs per file.
     ///
     /// # Errors
     /// As [`Self::read_all`], and if what [`SHARE`] says is no number above 0.
@@ -359,8 +361,8 @@ impl VectorFile {
     }
 }
 
-/// The lines below a top-level key, one level out; everything before becomes empty lines, so that an error in the
-/// block is told with the line of the whole file.
+/// Returns the lines below a top-level key, unindented. Earlier lines become empty, so that errors
+/// show the line number of the whole file.
 fn block(text: &str, key: &str) -> String {
     let mut inside = false;
     let mut indent = None;

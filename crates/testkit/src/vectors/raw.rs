@@ -1,4 +1,4 @@
-//! The vector file as it is written; the types of the module above are what it means.
+//! The vector file as written. The parent module holds the parsed types.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};

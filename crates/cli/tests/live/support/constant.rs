@@ -1,4 +1,5 @@
-//! Traffic by routes that nobody changes, while others change: what of it is lost is lost by the program.
+//! Traffic on unchanged routes while others change. The program is responsible for every lost
+//! packet.
 
 use std::net::Ipv6Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,8 +17,8 @@ pub const ROUTES: [&str; 2] = [
     "route add fc0c::/16 encap seg6 mode encap segs fc00:bb::e dev eth1",
 ];
 
-/// Frames from `a` to `b` by routes that nobody changes: plain, and wrapped. Returns how many were sent, and of each
-/// kind how many arrived, once `done`.
+/// Frames from `a` to `b` on unchanged routes: plain and encapsulated. Returns how many were sent,
+/// and of each kind how many arrived, once `done`.
 pub fn traffic(star: &Star, done: &AtomicBool) -> (u64, [u64; 2]) {
     let (a, b) = (star.socket("a"), star.socket("b"));
     let frame = |to: &str| {
@@ -33,7 +34,8 @@ pub fn traffic(star: &Star, done: &AtomicBool) -> (u64, [u64; 2]) {
         let Some(out) = b.receive(wait).expect("receive") else {
             return false;
         };
-        // The outer hop limit of an encapsulation is new, the plain one's is one lower: nobody else's packets.
+        // An encapsulation has a fresh outer hop limit, a plain packet one less. This identifies
+        // the test's packets.
         match destination6(&out) {
             Some(to) if to == plain && out[ETHERNET + 7] == 63 => arrived[0] += 1,
             Some(to) if to == wrapped => arrived[1] += 1,

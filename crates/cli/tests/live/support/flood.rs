@@ -21,7 +21,8 @@ pub fn block(number: u8) -> String {
     format!("fc0d:{number:x}00::/24")
 }
 
-/// What counts at a host. It has to be there before the program is: that sends by XDP only to a veth that takes it.
+/// Counter at a host. It has to be there before the program is: that sends by XDP only to a veth
+/// that takes it.
 pub fn tally(star: &Star, host: &str) -> Tally {
     Tally::attach(star.host(host), "eth0", KIND).expect("a tally")
 }
@@ -38,7 +39,7 @@ pub struct Flood<'a> {
     kinds: BTreeMap<[u8; 2], u64>,
 }
 
-/// What came of a [`Flood`].
+/// Result of a [`Flood`].
 #[derive(Debug)]
 pub struct Arrived {
     /// Packets that were sent, to each destination in its turn.
@@ -48,8 +49,8 @@ pub struct Arrived {
     pub spilled: u64,
     /// Packets that the router did not forward by itself since it has started: verdict, reason, count.
     pub not_forwarded: Vec<(String, String, u64)>,
-    /// By block and the last byte of the destination MAC address; a wrapped packet's block is the third byte of the
-    /// first segment. What the router says of its own is in here, too.
+    /// By block and the last byte of the destination MAC address; a wrapped packet's block is the
+    /// third byte of the first segment. Packets of the router itself are included.
     pub kinds: BTreeMap<[u8; 2], u64>,
 }
 
@@ -144,7 +145,8 @@ impl Arrived {
     }
 }
 
-/// Of a frame, the third byte of the destination address, which is the block, and the last one of the MAC address.
+/// Returns the third byte of the destination address, which is the block, and the last byte of the
+/// MAC address.
 const KIND: [u8; 2] = [(ETHERNET + 24 + 2) as u8, 5];
 
 /// Frames that were redirected to a veth, before the router or behind it, and did not fit the ring of its peer.

@@ -102,7 +102,7 @@ pub fn icmpv6_checksum(from: Ipv6Addr, to: Ipv6Addr, message: &[u8]) -> u16 {
     !sum(pseudo, message)
 }
 
-/// Asks at its solicited-node address who has `target` (RFC 4861 4.3, RFC 4291 2.7.1).
+/// Returns a neighbor solicitation for `target` (RFC 4861 4.3, RFC 4291 2.7.1).
 pub fn solicitation(from: Ipv6Addr, target: Ipv6Addr, mac: Mac) -> Vec<u8> {
     let [.., a, b, c] = target.octets();
     let mut group = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00, 0).octets();
@@ -193,7 +193,7 @@ fn is_ipv6(frame: &[u8]) -> bool {
     frame.get(12..14) == Some(&[0x86, 0xdd])
 }
 
-/// What the checksums of a frame are.
+/// State of a frame's checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksums {
     /// There is one of an upper layer, and all are right.
@@ -204,8 +204,8 @@ pub enum Checksums {
     None,
 }
 
-/// Judges the IPv4 header checksum and that of TCP, UDP, ICMP or `ICMPv6`, from the bytes alone; an error says what is
-/// wrong. Padding behind the packet is wrong too.
+/// Verifies the checksums of IPv4, TCP, UDP, ICMP and `ICMPv6` from the bytes. Returns the problem
+/// as an error. Padding behind the packet is wrong too.
 pub fn checksums(frame: &[u8]) -> Result<Checksums, String> {
     let packet = &frame[ETHERNET..];
     match (frame[12], frame[13]) {
@@ -270,7 +270,7 @@ fn upper_layer(
     Err(format!("checksum of protocol {protocol}"))
 }
 
-/// RFC 8200 8.1, RFC 9293 3.1: what an upper layer's checksum covers of the packet.
+/// RFC 8200 8.1, RFC 9293 3.1: pseudo-header and data of an upper layer's checksum.
 fn pseudo_header(from: IpAddr, to: IpAddr, protocol: u8, length: usize) -> u32 {
     let octets = |address| match address {
         IpAddr::V4(address) => Ipv4Addr::octets(&address).to_vec(),

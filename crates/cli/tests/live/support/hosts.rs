@@ -1,4 +1,4 @@
-//! Real hosts joined by `SRv6` over three routers: what they send to each other, every byte and every frame judged.
+//! Real hosts joined by `SRv6` over three routers. Every byte and frame between them is verified.
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, TcpListener, TcpStream};
@@ -25,8 +25,9 @@ pub const CORE_MTU: u32 = 1700;
 /// The segments in the middle: from `pe1` and from `pe2`, of IPv6 and of IPv4 packets.
 pub type Segments = [[&'static str; 2]; 2];
 
-/// Host `a` - pe1 - p - pe2 - host `b`, in plain `ip` commands: H.Encaps with two segments at the edges, End.DT6 and
-/// End.DX4 at the other edge, in both directions; in the middle what the test says.
+/// Host `a` - pe1 - p - pe2 - host `b`, in plain `ip` commands: H.Encaps with two segments at the
+/// edges, End.DT6 and End.DX4 at the other edge, in both directions. The test chooses the middle
+/// behavior.
 pub struct Chain {
     pub lab: Lab,
 }
@@ -102,7 +103,7 @@ impl Chain {
         }
     }
 
-    /// What the ports of all routers have counted.
+    /// Port counters of all routers.
     pub fn tally(&self) -> report::PortCounters {
         let mut sum = report::PortCounters::default();
         for router in ROUTERS {
@@ -229,7 +230,7 @@ fn transfer(from: &Namespace, to: &Namespace, address: IpAddr) {
     });
 }
 
-/// What the frames at a host were, while something ran.
+/// Frames at a host during an action.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Judged {
     pub right: usize,
@@ -241,7 +242,7 @@ pub struct Judged {
 fn judge(socket: &FrameSocket, done: &AtomicBool) -> Judged {
     let mut judged = Judged::default();
     loop {
-        // Asked before the look: what came until then is judged.
+        // Query first, then read: frames up to that moment are verified.
         let last = done.load(Ordering::Acquire);
         while let Some(frame) = socket.receive(Duration::from_millis(10)).expect("receive") {
             match checksums(&frame) {
@@ -311,7 +312,8 @@ pub fn throughput(chain: &Chain, what: &str) {
     }
 }
 
-/// `--mode auto` has chosen TC, because of what the other end of each veth may leave to the receiver.
+/// `--mode auto` chose TC, since the peer of a veth may leave checksums and segmentation to the
+/// receiver.
 pub fn began_at_tc(daemons: &[Daemon]) {
     for daemon in daemons {
         assert!(
@@ -322,7 +324,7 @@ pub fn began_at_tc(daemons: &[Daemon]) {
     }
 }
 
-/// Nobody computed a checksum or cut a segment on the way: that is what the offloads are.
+/// No node on the way computed a checksum or segmented, as intended by offloads.
 pub fn were_left_uncut(judged: &[Judged; 2]) {
     for at_host in judged {
         assert!(

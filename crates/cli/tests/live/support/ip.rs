@@ -19,7 +19,7 @@ pub struct Ip {
 
 /// No object of `ip`: it complains at once, unbuffered, when all commands before are done.
 const MARK: &str = "done";
-/// What `ip` says of a command that may succeed a little later.
+/// Returns the output of an `ip` command that may succeed only after a retry.
 const NO_MEMORY: &str = "RTNETLINK answers: Cannot allocate memory\n";
 
 impl Ip {

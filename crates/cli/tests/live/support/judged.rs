@@ -1,5 +1,5 @@
-//! Traffic of many kinds in which every packet says what it is, so that whoever receives it can tell every byte that it
-//! has to have.
+//! Traffic of many kinds. Every packet identifies itself, so that a receiver knows each expected
+//! byte.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -15,13 +15,14 @@ use super::{HOSTS, ROUTER, Star, hex};
 /// Frames that are sent at once, and the time between two times.
 const BURST: usize = 32;
 const PACE: Duration = Duration::from_millis(4);
-/// What a packet of ours carries: this, its kind, its number.
+/// Payload of a test packet: this magic, its kind, its number.
 const MARK: &[u8; 6] = b"judged";
 const CARRIED: usize = MARK.len() + 2 + 8;
 /// Destinations of routes that come and go; the packet's number chooses one.
 pub const DESTINATIONS: u64 = 256;
 
-/// What the traffic needs, in the words of `ip`: routes that nobody changes, and those through host `c`, which may be away.
+/// Routes of the traffic, in `ip`'s grammar: unchanged ones, and those via host `c`, which may be
+/// absent.
 pub const CONSTANT: [&str; 7] = [
     "route replace fc00:bb::/32 via fc00:b::2 dev eth1",
     "route replace fc0d::/16 via fc00:b::2 dev eth1",
@@ -36,7 +37,7 @@ pub const THROUGH_C: [&str; 2] = [
     "route replace fc00:5::ec/128 encap seg6local action End.X nh6 fc00:c::2 dev eth0",
 ];
 
-/// What is sent, and what may become of it.
+/// Sent packets and their allowed results.
 struct Judged {
     sent: Vec<u8>,
     /// One of these arrives, at any of these hosts.
@@ -49,7 +50,7 @@ struct Judged {
 /// A kind of packets.
 struct Kind {
     name: &'static str,
-    /// Nobody changes anything that it needs.
+    /// Its configuration never changes.
     constant: bool,
     make: fn(&[u8], u64) -> Judged,
 }
@@ -172,7 +173,7 @@ fn advanced(sid: &str, next: &str, hosts: &'static [&'static str], data: &[u8]) 
     }
 }
 
-/// A packet by what it carries.
+/// Builds a packet with a payload.
 fn judged(kind: usize, number: u64) -> Judged {
     let data = [
         &MARK[..],
@@ -183,7 +184,7 @@ fn judged(kind: usize, number: u64) -> Judged {
     (KINDS[kind].make)(&data, number)
 }
 
-/// What a frame says that it is; none: it is nobody's of ours.
+/// Returns the identity in a frame, or `None` if it is not a test packet.
 fn label(frame: &[u8]) -> Option<(usize, u64)> {
     let carried = frame.last_chunk::<CARRIED>()?.strip_prefix(MARK)?;
     let (kind, number) = carried.split_first_chunk::<2>()?;
@@ -191,25 +192,25 @@ fn label(frame: &[u8]) -> Option<(usize, u64)> {
     Some((kind, u64::from_be_bytes(number.try_into().ok()?))).filter(|_| kind < KINDS.len())
 }
 
-/// Of one kind.
+/// Counters of one kind.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     pub sent: u64,
     pub arrived: u64,
 }
 
-/// What came of the traffic.
+/// Result of the traffic.
 #[derive(Debug, Default)]
 pub struct Verdict {
     /// By kind.
     pub counts: BTreeMap<&'static str, Counts>,
-    /// What arrived as it should not, the first of them: why, and the frame.
+    /// The first unexpected frames, with the reason.
     pub wrong: Vec<String>,
     pub wrong_in_all: u64,
 }
 
 impl Verdict {
-    /// Kinds that nobody disturbed, of which packets are missing.
+    /// Undisturbed kinds with missing packets.
     pub fn lost(&self) -> Vec<String> {
         let constant = KINDS.iter().filter(|kind| kind.constant);
         let lost = constant.filter_map(|kind| {

@@ -1,5 +1,5 @@
-//! What the program has in the kernel and in the file system: to find that nothing is left, and to remove what a test
-//! left on purpose.
+//! The program's objects in the kernel and the file system: finds leftovers, and removes
+//! intentional ones.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -9,7 +9,7 @@ use sidestep_control::api;
 use sidestep_datapath::kernel::{Kernel, PIN_ROOT};
 use sidestep_testkit::Namespace;
 
-/// What is found of the program.
+/// Objects of the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Traces {
     /// Interfaces with an XDP program, and its id.
@@ -67,9 +67,9 @@ pub fn traces(namespace: &Namespace, interfaces: &[&str]) -> Traces {
     traces
 }
 
-/// Removes what an instance that was killed left.
+/// Removes the leftovers of a killed instance.
 pub fn remove(namespace: &Namespace) {
-    // Nothing there, or a process of the test still owns it, which is told by that test.
+    // It does not exist, or a process of another test owns it, and that test reports it.
     let _ = namespace.run(|| Kernel::remove(Path::new(PIN_ROOT)));
     let _ = fs::remove_dir_all(run_folder(namespace));
 }

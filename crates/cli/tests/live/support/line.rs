@@ -105,7 +105,7 @@ impl Line {
         })
     }
 
-    /// What arrives at the server from the client while something runs.
+    /// Frames from the client at the server during an action.
     pub fn arriving<T>(&self, run: impl FnOnce() -> T) -> (T, Vec<Arrived>) {
         let socket = FrameSocket::open(self.node("b"), "eth0").expect("a packet socket");
         let done = AtomicBool::new(false);
@@ -152,7 +152,7 @@ pub struct Arrived {
     pub to: Ipv6Addr,
     /// Segments Left, the segments in the order of travel without the destination, and whether TLVs follow.
     pub header: Option<(u8, String, bool)>,
-    /// What is behind the UDP header; of TCP nothing.
+    /// UDP payload; empty for TCP.
     pub payload: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! What a process holds: memory of its own, and in BPF maps.
+//! Memory of a process: its own, and in BPF maps.
 
 use std::collections::BTreeMap;
 use std::fs;

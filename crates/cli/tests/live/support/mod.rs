@@ -1,5 +1,5 @@
-//! What the live tests share: a router in a namespace with a neighbor at each of its ports, the program running on it,
-//! and a look at what it leaves behind.
+//! Helpers of the live tests: a router in a namespace with a neighbor at each port, the program
+//! running on it, and checks for leftovers.
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
@@ -39,7 +39,7 @@ use frames::Mac;
 pub const PATIENCE: Duration = Duration::from_secs(10);
 /// The router of a [`Star`].
 pub const ROUTER: &str = "r";
-/// Who is at its ports: `a` at `eth0`, and so on.
+/// Neighbors at its ports: `a` at `eth0`, and so on.
 pub const HOSTS: [&str; 3] = ["a", "b", "c"];
 /// The router's ports.
 pub const PORTS: [&str; 3] = ["eth0", "eth1", "eth2"];
@@ -113,8 +113,8 @@ fn mount_bpffs() {
     .expect("a BPF file system at /sys/fs/bpf");
 }
 
-/// A router with three ports and somebody at each of them. Hosts have no IP of their own: they say nothing unasked, and
-/// what arrives is what the router sent.
+/// A router with three ports and a host at each. Hosts have no IP stack, so they send nothing on
+/// their own, and all frames come from the router.
 ///
 /// Host `a` is `fc00:a::2` and `10.0.1.2`, the router there `fc00:a::1` and `10.0.1.1`; `b` has `fc00:b::` and `10.0.2.`,
 /// `c` has `fc00:c::` and `10.0.3.`. Neighbors are static.
@@ -204,7 +204,7 @@ impl Star {
         ip::Ip::new(self.router())
     }
 
-    /// Takes the namespaces away, and leaves what an instance that was killed in them has elsewhere.
+    /// Removes the namespaces, and keeps leftovers of an instance that was killed in them.
     pub fn abandon(mut self) {
         self.abandoned = true;
     }
@@ -282,21 +282,21 @@ pub fn sidestep(namespace: &Namespace, args: &[&str]) -> Command {
     command
 }
 
-/// What came of the program with these arguments.
+/// Runs the program with these arguments and returns its output.
 pub fn output(namespace: &Namespace, args: &[&str]) -> Output {
     sidestep(namespace, args)
         .output()
         .expect("the program starts")
 }
 
-/// What the program printed; it has to end with 0.
+/// Returns the program's output. It must exit with 0.
 pub fn printed(namespace: &Namespace, args: &[&str]) -> String {
     let output = output(namespace, args);
     assert!(output.status.success(), "{args:?}: {}", said(&output));
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// What the program said on standard error.
+/// Returns the program's standard error.
 pub fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr)
         .trim_end()
@@ -339,7 +339,7 @@ impl Daemon {
         kill(self.pid(), signal).expect("it runs");
     }
 
-    /// Waits for its end and returns what it has printed since it began.
+    /// Waits for its end and returns its output.
     pub fn end(mut self) -> (ExitStatus, String) {
         let status = wait(&mut self.child).expect("it ends in time");
         let mut rest = String::new();
@@ -410,7 +410,7 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(digits).collect()
 }
 
-/// The load of the machine: what a measurement depends on.
+/// Load of the machine, which affects measurements.
 pub fn load() -> String {
     let text = std::fs::read_to_string(Path::new("/proc/loadavg")).unwrap_or_default();
     text.split(' ').next().unwrap_or("unknown").to_owned()

@@ -15,7 +15,7 @@ use super::{Daemon, PATIENCE, ROUTER, Star};
 pub const SERVICE: &str = "vnf";
 /// The router's ports that take part.
 pub const PORTS: [&str; 4] = ["eth0", "eth1", "vnf0", "vnf1"];
-/// The router's ports to it; packets from host `a` go there by the first and come back by the second.
+/// The router's ports toward it: packets from host `a` leave by the first and return by the second.
 pub const SERVICE_PORTS: [&str; 2] = ["vnf0", "vnf1"];
 
 const SERVICE_ADDRESSES: [&str; 4] = [
@@ -50,7 +50,7 @@ pub enum Direction {
 impl Direction {
     pub const BOTH: [Self; 2] = [Self::Forth, Self::Back];
 
-    /// Hosts: who sends, who receives.
+    /// Hosts: sender, receiver.
     pub fn hosts(self) -> [&'static str; 2] {
         self.order(["a", "b"])
     }
@@ -68,7 +68,7 @@ impl Direction {
         }
     }
 
-    /// The proxy's SID for what the service takes.
+    /// The proxy's SID for the service's inner type.
     pub fn sid(self) -> Ipv6Addr {
         self.order(["fc00:5::f", "fc00:5::b"])[0]
             .parse()
@@ -94,7 +94,7 @@ impl Direction {
             .map(|text| text.parse().expect("an address"))
     }
 
-    /// Of either family.
+    /// One per family.
     pub fn inner(self, ipv4: bool) -> [IpAddr; 2] {
         if ipv4 { self.inner4() } else { self.inner6() }
     }
@@ -154,7 +154,8 @@ impl Served {
         Self::withnapi(star)
     }
 
-    /// A service that is a bridge and has no addresses. Nobody on the links to it says anything of their own.
+    /// A service that is a bridge and has no addresses. Hosts on its links send nothing on their
+    /// own.
     pub fn bridging(topic: &str) -> Self {
         let mut star = Star::new(topic);
         star.lab.node(SERVICE).expect("a namespace");
@@ -244,7 +245,7 @@ impl Served {
         self.tell(&format!("route add {words}"));
     }
 
-    /// `sidestep WORDS` on the router; returns what it prints.
+    /// Runs `sidestep WORDS` on the router and returns its output.
     pub fn tell(&self, words: &str) -> String {
         let words: Vec<&str> = words.split_whitespace().collect();
         super::printed(self.star.router(), &words)
@@ -258,7 +259,7 @@ impl Served {
             near.send(frame).expect("send");
             received(&far, 100)
         });
-        // What was sent meanwhile and waited for a neighbor.
+        // Packets that were queued for a neighbor meanwhile.
         while received(&far, 50).is_some() {}
         near.send(frame).expect("send");
         far.receive(PATIENCE)
@@ -294,7 +295,7 @@ fn received(socket: &FrameSocket, milliseconds: u64) -> Option<Vec<u8>> {
     socket.receive(timeout).expect("receive")
 }
 
-/// Of the headend in front of everything.
+/// Route of the headend before the proxy.
 pub fn headend() -> Ipv6Addr {
     "fc00:99::1".parse().expect("an address")
 }

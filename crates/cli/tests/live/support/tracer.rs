@@ -16,10 +16,11 @@ use super::{PATIENCE, sidestep, wait};
 pub struct Tracer {
     /// The program.
     pub child: Child,
-    /// Lines, each read when it is asked for, so that nothing waits for ever. Dropped, nobody reads them any more.
+    /// Lines, each read when it is asked for, so that nothing waits for ever. When dropped, its
+    /// output is no longer read.
     pub out: Option<Receiver<String>>,
     err: BufReader<ChildStderr>,
-    /// What it said when it had begun.
+    /// Its start message.
     pub began: String,
 }
 
@@ -53,7 +54,7 @@ impl Tracer {
         }
     }
 
-    /// The next packet's title, and what is told of it.
+    /// Returns the next packet's title and its lines.
     pub fn packet(&mut self) -> (String, String) {
         let (title, mut text) = (self.line(), String::new());
         loop {
@@ -79,7 +80,7 @@ impl Tracer {
         kill(Pid::from_raw(self.child.id() as i32), signal).expect("it runs");
     }
 
-    /// Waits for its end; what it has printed since, and said at last.
+    /// Waits for its end. Returns further output and the final message.
     pub fn end(mut self) -> (ExitStatus, String, String) {
         let out = self.out.take().expect("it is read");
         let rest = thread::spawn(move || out.into_iter().collect::<Vec<_>>());

@@ -70,7 +70,7 @@ pub(super) const KINDS: &[Kind] = &[
     },
 ];
 
-/// What they have in common.
+/// Common part.
 const KIND: Kind = Kind {
     name: "",
     title: "",

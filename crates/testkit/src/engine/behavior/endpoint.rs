@@ -73,7 +73,7 @@ pub(super) const KINDS: &[Kind] = &[
     },
 ];
 
-/// What they have in common.
+/// Common part.
 const KIND: Kind = Kind {
     name: "",
     title: "",
@@ -137,7 +137,7 @@ fn usd(asked: &Arguments) -> Behavior {
     }
 }
 
-/// The frame of a packet at the end of a path of so many segments; 0: without an SRH.
+/// Returns the frame of a packet at the end of a path with this number of segments; 0 means no SRH.
 pub(super) fn arrived(sids: u32, protocol: u8, inner: &[u8]) -> Vec<u8> {
     let packet = if sids == 0 {
         outer(protocol, 64, SID).around(inner)

@@ -53,7 +53,7 @@ pub(super) const KINDS: &[Kind] = &[
     },
 ];
 
-/// What they have in common.
+/// Common part.
 const KIND: Kind = Kind {
     name: "",
     title: "",
@@ -66,8 +66,8 @@ const KIND: Kind = Kind {
     make: insert,
 };
 
-/// A packet of the customer in an outer header; `behind` is its Next Header, and makes what comes behind it. Linux
-/// decrements the outer hop limit, Sidestep the inner one (RFC 8986 5.1 S05).
+/// A packet of the customer in an outer header; `behind` gives its Next Header and builds the
+/// payload. Linux decrements the outer hop limit, Sidestep the inner one (RFC 8986 5.1 S05).
 pub fn headend(
     route: String,
     customer: Customer,
@@ -101,7 +101,7 @@ fn encaps(sids: u32, customer: Customer, reduced: bool) -> Behavior {
     headend(route, customer, next_header, &behind)
 }
 
-/// The Next Header of the outer header, and what is put in front of the packet in it.
+/// The Next Header of the outer header, and the bytes before the inner packet.
 fn pushed(protocol: u8, sids: u32, reduced: bool) -> (u8, impl Fn(&[u8]) -> Vec<u8>) {
     let mut list = path(sids);
     if reduced {

@@ -42,7 +42,7 @@ pub(super) const KINDS: &[Kind] = &[
     },
 ];
 
-/// What they have in common.
+/// Common part.
 const KIND: Kind = Kind {
     name: "",
     title: "",
@@ -147,7 +147,7 @@ fn hmac<H: Digest>(key: &[u8], text: &[u8]) -> Output<H> {
     outer.chain_update(inner.finalize()).finalize()
 }
 
-/// Of both hash functions, in bytes.
+/// Block size of both hash functions in bytes.
 const BLOCK: usize = 64;
 
 #[cfg(test)]

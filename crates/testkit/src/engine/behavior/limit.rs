@@ -1,4 +1,5 @@
-//! What no engine can exceed: plain IPv6 packets of the customer with nothing, or next to nothing, on their way.
+//! Upper bounds for all engines: plain IPv6 packets of the customer with no work, or almost none,
+//! on their path.
 
 use super::super::customer::{Customer, received6, sent6};
 use super::{Arguments, Behavior, Kind, LEAST_6};
@@ -24,7 +25,7 @@ pub(super) const KINDS: &[Kind] = &[
     },
 ];
 
-/// What they have in common.
+/// Common part.
 const KIND: Kind = Kind {
     name: "",
     title: "",
@@ -37,7 +38,7 @@ const KIND: Kind = Kind {
     make: |asked| unchanged(asked, Vec::new()),
 };
 
-/// The packet is what it was, behind the Ethernet header.
+/// The packet after the Ethernet header is unmodified.
 fn unchanged(asked: &Arguments, out: Vec<u8>) -> Behavior {
     let customer = Customer::v6(asked.length);
     Behavior::passing(customer.received(64), customer, out)

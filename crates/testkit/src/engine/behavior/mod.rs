@@ -1,5 +1,6 @@
-//! What can be measured: each behavior as the configuration that makes it, the frame that is sent, and the frame that has to
-//! come out, byte for byte, from Linux and from Sidestep. Where the two are not equal, docs/reference/conformance.md says why.
+//! The measurable behaviors: configuration, sent frame, and expected frame, which Linux and
+//! Sidestep must produce byte for byte. Where the two are not equal, docs/reference/conformance.md
+//! says why.
 //!
 //! Expected frames are built from the RFCs' drawings alone ([`super::packet`]), for any number of segments and any size.
 
@@ -26,7 +27,7 @@ pub use service::Service;
 pub struct Kind {
     /// In campaigns: `end.dx4`.
     pub name: &'static str,
-    /// In the RFC's spelling, and what is special.
+    /// Name in the RFC's spelling, with its variant.
     pub title: &'static str,
     /// How many segments it may be asked for with; 0: none.
     pub sids: RangeInclusive<u32>,
@@ -38,21 +39,21 @@ pub struct Kind {
     pub needs_vrf: bool,
     /// A limit of the laboratory: engine `none` alone has it.
     pub limit: bool,
-    /// What a packet of the customer cannot be shorter than, from its IP header on.
+    /// Minimum length of a customer packet, from its IP header on.
     pub least: usize,
     make: fn(&Arguments) -> Behavior,
 }
 
-/// What a behavior is made from.
+/// Parameters of a behavior.
 #[derive(Clone, Copy, Debug)]
 struct Arguments {
     /// Segments.
     sids: u32,
-    /// Of the customer's packet, from its IP header on, in bytes.
+    /// Size of the customer's packet in bytes, from its IP header on.
     length: usize,
 }
 
-/// A router's configuration, and what it has to make of a packet.
+/// A router's configuration and the expected packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Behavior {
     /// For messages.
@@ -61,12 +62,12 @@ pub struct Behavior {
     pub devices: Vec<String>,
     /// Sysctls of the router beyond those that all behaviors share: path below `/proc/sys`, value.
     pub sysctls: Vec<(&'static str, &'static str)>,
-    /// What `ip route add` is given for it. The first is the one that rules lead to, where there are some: of packets that
-    /// arrive, or of those that come back from the service.
+    /// Arguments of `ip route add`. Rules, if any, select the first route: for arriving packets, or
+    /// for packets that the service returns.
     pub routes: Vec<String>,
-    /// How many of them, at the end, stand beside those that the behavior needs.
+    /// Number of extra entries at the end, which the behavior does not need.
     pub beside: u32,
-    /// What `ip rule add` is given for it.
+    /// Arguments of `ip rule add`.
     pub rules: Vec<String>,
     /// The rules are IPv4's.
     pub ipv4_rules: bool,
@@ -82,7 +83,8 @@ pub struct Behavior {
     pub from_sidestep: Vec<u8>,
     /// Sidestep computes the outer flow label from the inner packet: any value but 0.
     pub computed_label: bool,
-    /// What `sidestep route add` is given: what Linux has not, or not without [`Self::devices`].
+    /// Arguments of `sidestep route add`, for behaviors that Linux lacks or needs [`Self::devices`]
+    /// for.
     pub own: Vec<String>,
     /// Ports of the router that no packet comes by: services, too.
     pub idle: usize,
@@ -110,7 +112,7 @@ pub fn kinds() -> Vec<Kind> {
 /// The behavior of this name.
 ///
 /// # Errors
-/// There is none; the message lists those there are.
+/// It is unknown. The message lists the known ones.
 pub fn kind(name: &str) -> Result<Kind, String> {
     let all = kinds();
     let names: Vec<&str> = all.iter().map(|kind| kind.name).collect();
@@ -121,10 +123,10 @@ pub fn kind(name: &str) -> Result<Kind, String> {
 }
 
 impl Kind {
-    /// Checks what is asked for; sizes are of the customer's packet.
+    /// Checks the parameters. Sizes are those of the customer's packet.
     ///
     /// # Errors
-    /// What is wrong, and what is allowed.
+    /// Returns the problem and the allowed values.
     pub fn check(&self, case: &Case) -> Result<(), String> {
         let (least, most) = (self.sids.start(), self.sids.end());
         if !self.sids.contains(&case.sids) {
@@ -220,7 +222,7 @@ impl Behavior {
     /// A case whose customer's packet has `length` bytes, from its IP header on.
     ///
     /// # Errors
-    /// There is no such behavior, or it cannot be asked for so.
+    /// The behavior is unknown or does not accept the parameters.
     pub fn of(case: &Case, length: usize) -> Result<Self, String> {
         let kind = kind(&case.behavior)?;
         kind.check(case)?;
@@ -239,7 +241,7 @@ impl Behavior {
         Ok(made)
     }
 
-    /// What of it Sidestep needs: no devices, and not the SID that is for them.
+    /// Returns the part that Sidestep needs: no devices, and no SID for them.
     #[must_use]
     pub fn without_devices(mut self) -> Self {
         if !self.devices.is_empty() {
@@ -263,7 +265,7 @@ impl Behavior {
         self
     }
 
-    /// What the rule that matches asks for: the port that packets come in by before they leave.
+    /// Match of the effective rule: the last ingress port of the packets.
     fn last_selector(&self) -> String {
         let port = match self.service {
             None => PORTS[0],
@@ -288,7 +290,7 @@ impl Behavior {
         }
     }
 
-    /// Puts so many routes beside the first one.
+    /// Adds this number of routes next to the first one.
     fn crowd(&mut self, count: u32) {
         let Some(route) = self.routes.first() else {
             return;
@@ -427,7 +429,8 @@ mod tests {
                 (&made.from_sidestep, &other.from_sidestep),
             ] {
                 let differ = lab.iter().zip(frame).filter(|(a, b)| a != b).count();
-                // An Ethernet header that is inside has two more; what comes out of End.DX2 is between customers.
+                // An inner Ethernet header has two more MACs; the output of End.DX2 is between
+                // customers.
                 assert!([0, 12, 24].contains(&differ), "{}: {differ}", kind.name);
                 assert!(differ > 0 || kind.name == "end.dx2", "{}", kind.name);
                 assert_eq!(lab.len(), frame.len());

@@ -1,5 +1,5 @@
-//! A service behind the router: SR proxies, which Linux has not, and what they are compared with, which both have: plain IPv6
-//! through the service, and a service that knows SRv6 and does End itself.
+//! A service behind the router: SR proxies, which Linux lacks, and the reference cases of both:
+//! plain IPv6 through the service, and an SR-aware service with End.
 
 use std::net::Ipv6Addr;
 
@@ -89,7 +89,7 @@ pub(super) const KINDS: &[Kind] = &[
     },
 ];
 
-/// What they have in common.
+/// Common part.
 const KIND: Kind = Kind {
     name: "",
     title: "",
@@ -107,12 +107,13 @@ const KIND: Kind = Kind {
 pub enum Service {
     /// The kernel routes packets, and does End where they come with the service's SID.
     Kernel,
-    /// An XDP program sends all packets out of the other interface and looks at none: the service is not what is measured.
+    /// An XDP program sends all packets out of the other interface without reading them, so that
+    /// the service costs little.
     Xdp,
 }
 
 impl Service {
-    /// The hop limit, from what it was before the router to what it is behind it.
+    /// Hop limit before and after the router.
     fn across(self, hop_limit: u8) -> u8 {
         match self {
             Self::Kernel => hop_limit - 3,
@@ -121,7 +122,7 @@ impl Service {
     }
 }
 
-/// There and back go to one destination: what comes back has a route in a table of its own.
+/// Both directions have the same destination, so returned packets have a route in a separate table.
 fn plain(asked: &Arguments, service: Service) -> Behavior {
     let customer = Customer::v6(asked.length);
     let mut made = Behavior {
@@ -145,7 +146,7 @@ fn end_ad(asked: &Arguments, service: Service, age: u32) -> Behavior {
     let list = passed(&[NEXT, SID], asked.sids);
     let inner = Customer::v6(asked.length).packet(service.across(64));
     Behavior {
-        // As End would have sent them, around what the service sent.
+        // The headers that End would send, around the service's packet.
         from_sidestep: sent6(&packet(63, HOST_6, 0, &list, &inner)),
         computed_label: true,
         own: vec![format!(
@@ -155,7 +156,7 @@ fn end_ad(asked: &Arguments, service: Service, age: u32) -> Behavior {
     }
 }
 
-/// The static proxy, which puts so many segments around what comes back.
+/// The static proxy, which encapsulates returned packets with this number of segments.
 fn end_as(asked: &Arguments, service: Service) -> Behavior {
     let inner = Customer::v6(asked.length).packet(service.across(64));
     let (last, segments) = (asked.sids as u8 - 1, path_words(asked.sids));
@@ -169,7 +170,8 @@ fn end_as(asked: &Arguments, service: Service) -> Behavior {
     }
 }
 
-/// The masquerading proxy. The packet has one segment more: what comes back with none left is the service's own.
+/// The masquerading proxy. The packet has one segment more: a returned packet with Segments Left 0
+/// is the service's own.
 fn end_am(asked: &Arguments, service: Service) -> Behavior {
     let list = passed(&[LAST, NEXT, SID], asked.sids);
     let inner = Customer::v6(asked.length).packet(64);

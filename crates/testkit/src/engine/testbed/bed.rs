@@ -1,4 +1,4 @@
-//! Both machines, and what they have said of themselves.
+//! Both machines and their facts.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -28,12 +28,12 @@ pub(super) struct Bed {
     pub options: Options,
     shell: RefCell<Shell>,
     about: About,
-    /// Of the ports.
+    /// Lock of the ports.
     pub macs: Macs,
-    /// Of the system's ports, the smaller one: bytes, without the Ethernet header.
+    /// The smaller MTU of the system's ports in bytes, without the Ethernet header.
     pub mtu: usize,
     sidestep: String,
-    /// What Sidestep on the system says of its version, or why it does not.
+    /// Version of Sidestep on the system, or the error.
     pub version: Result<String, String>,
     /// SHA-256 of its file there, or why that is not known.
     pub sha256: Result<String, String>,
@@ -44,7 +44,7 @@ impl Bed {
     /// Asks both.
     ///
     /// # Errors
-    /// One of them cannot be reached, has not the ports, or somebody else measures with them.
+    /// A machine is unreachable, lacks the ports, or another process uses them.
     pub fn connect(testbed: &Testbed, options: &Options) -> Result<Self, Error> {
         let (generator, system) = (&testbed.trex, &testbed.system);
         let about = About::ask(&generator.address())?;
@@ -75,7 +75,7 @@ impl Bed {
         let mut cards = BTreeMap::new();
         for (variable, name) in ["port_in", "port_out"].into_iter().zip(&system.ports) {
             let script = format!("set -- \"${variable}\"\n{}", port::SCRIPT);
-            // What cannot be said of a card keeps nobody from measuring with it.
+            // Missing facts about a card do not prevent measurements.
             let said = shell.run("its network cards", &script);
             cards.extend(port::facts(name, &said.unwrap_or_default()));
         }
@@ -138,7 +138,7 @@ impl Bed {
         })
     }
 
-    /// What a report says of all engines here.
+    /// Report facts about all engines.
     pub fn facts(&self) -> BTreeMap<String, String> {
         self.facts.clone()
     }
@@ -197,7 +197,7 @@ impl Bed {
     /// TRex, with its two ports, for frames that it sends in these shares.
     ///
     /// # Errors
-    /// It does not answer, or a port is somebody else's.
+    /// It does not respond, or another owner holds a port.
     pub fn trex(&self, stream: &[(Behavior, u32)], case: &Case) -> Result<Trex, Error> {
         let templates = stream.iter().map(|(behavior, share)| {
             let flows = traffic::Flows {
@@ -216,11 +216,11 @@ impl Bed {
         Ok(trex.interrupted_by(Interrupt::from(interrupted)))
     }
 
-    /// What Sidestep has counted at the port that packets come in by; none where it does not run.
+    /// Returns Sidestep's counters of the ingress port, or `None` if it does not run.
     ///
     /// # Errors
-    /// Its answer has no such counters, or the connection is lost: then the router is being undone, whichever it is, and what is counted
-    /// meanwhile is not its rate.
+    /// The output lacks these counters, or the connection is lost. The keeper then removes the
+    /// router, and counts are not its rate.
     pub fn tallies(&self, plane: Option<Plane>) -> Result<Vec<Tally>, Error> {
         if !matches!(plane, Some(Plane::Tc | Plane::Xdp)) {
             self.run("tell whether the router is still there", ":")?;
@@ -280,5 +280,5 @@ fn ports_of(testbed: &Testbed, about: &About) -> Result<[[u8; 6]; 2], Error> {
     Ok(macs)
 }
 
-/// Of Sidestep, where nothing is said.
+/// Default path of Sidestep.
 const PROGRAM: &str = "sidestep";

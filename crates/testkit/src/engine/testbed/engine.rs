@@ -175,7 +175,7 @@ impl OnTestbed {
         Ok(made.collect())
     }
 
-    /// What of a case it has not, or not here.
+    /// Returns why the engine cannot run a case here, if so.
     fn lacks(&self, kind: &Kind, case: &Case) -> Option<String> {
         if kind.limit {
             let name = kind.name;
@@ -223,7 +223,8 @@ impl OnTestbed {
             let variables = self.variables(case, behavior);
             let lines: Vec<String> = exported(&variables).collect();
             let down = quoted(&format!("{}\n{}", lines.join("\n"), commands.down));
-            // From now on it is run whatever happens; and once before, for what a killed run has left.
+            // From now on it runs in any case. It also runs once before, to remove leftovers of a
+            // killed run.
             let script = format!(
                 "printf '%s\\n' {down} >\"$home/down\"\ntimeout -k 5 60 sh \"$home/down\" || true"
             );
@@ -240,7 +241,7 @@ impl OnTestbed {
         variables
     }
 
-    /// What a command prints, when it ends with 0.
+    /// Returns the output of a command if it exits with 0.
     fn command(
         &self,
         command: &str,
@@ -262,7 +263,8 @@ struct OnSystem<'a> {
 }
 
 impl OnSystem<'_> {
-    /// One packet is forwarded as it has to be, by whom it has to be; Sidestep may first have to hear of neighbors and links.
+    /// Verifies that the expected engine forwards one packet correctly; Sidestep may first have to
+    /// hear of neighbors and links.
     fn verify(&mut self, behavior: &Behavior) -> Result<(), Error> {
         let bed = &self.of.bed;
         let plane = self.of.of.plane();
@@ -308,10 +310,10 @@ impl OnSystem<'_> {
     }
 }
 
-/// What became of a packet.
+/// Result for a packet.
 enum Found {
     Nothing,
-    /// As many came as were sent; nobody has seen one.
+    /// All packets arrived, but their bytes were not captured.
     Counted,
     Frame(Vec<u8>),
 }
@@ -331,7 +333,7 @@ impl Standing for OnSystem<'_> {
 /// How long a packet is waited for, and how long it is sent again.
 const ANSWER: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What is sent where nothing can be captured.
+/// Packets to send if capture is not possible.
 const COUNTED: Load = Load::Rate(1_000.0);
 const COUNTED_FOR: Duration = Duration::from_millis(200);
 

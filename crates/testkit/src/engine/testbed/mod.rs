@@ -1,12 +1,13 @@
 //! A testbed of two machines: TRex sends and counts on one, the system under test forwards on the other, which is reached by ssh,
 //! or is this one.
 //!
-//! - [`Testbed`]: what a campaign says of it.
-//! - [`engines`]: what can be measured there, once both machines have been asked what they have.
+//! - [`Testbed`]: its description in a campaign.
+//! - [`engines`]: the engines there, after querying both machines.
 //!
-//! On the machine under test a shell keeps all that is done (`keeper.sh`): the two ports are moved into a network namespace, in
-//! which the engine is set up as between namespaces of one machine; to undo it, they are moved back and the namespace goes. The
-//! shell does so as well when its connection ends, however it ends.
+//! A shell on the machine under test tracks all changes (`keeper.sh`). It moves the two ports into
+//! a network namespace, in which the engine is set up as on a single machine. To undo it, it moves
+//! the ports back and removes the namespace. The shell does so as well when its connection ends,
+//! however it ends.
 
 mod bed;
 mod engine;
@@ -29,7 +30,7 @@ use engine::{Of, OnTestbed};
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Testbed {
-    /// What sends and counts.
+    /// Packet source and counters.
     pub trex: Generator,
     /// What forwards.
     pub system: System,
@@ -60,7 +61,7 @@ pub struct System {
     /// Where `ssh` finds it, as root; without it, it is this machine.
     #[serde(default)]
     pub ssh: Option<String>,
-    /// The ports that packets come in by and leave by. They have no addresses, and nobody else needs them.
+    /// The ports that packets come in by and leave by. They have no addresses and no other user.
     pub ports: [String; 2],
     /// The program of Sidestep there; without it, by ssh, `sidestep` of its search path, otherwise the one that runs here.
     #[serde(default)]
@@ -86,7 +87,7 @@ impl Testbed {
     /// Whether it may be so, without asking anybody.
     ///
     /// # Errors
-    /// What is wrong, its value, and what is allowed.
+    /// Returns the problem, the value, and the allowed values.
     pub fn check(&self) -> Result<(), [String; 3]> {
         let Self { trex, system } = self;
         let host = |host: &str| {
@@ -143,8 +144,8 @@ impl Generator {
 }
 
 impl System {
-    /// What is there while it is measured: a namespace of this name, and a directory in `/run`. It is the same for both orders of the
-    /// ports.
+    /// Name of the namespace, and of the directory in `/run`, during a measurement. It is the same
+    /// for both orders of the ports.
     fn name(&self) -> String {
         let [one, other] = &self.ports;
         format!("sidestep-bench-{}", one.min(other))
@@ -157,8 +158,8 @@ impl fmt::Display for System {
     }
 }
 
-/// What can be measured on a testbed. Both machines are asked what they have; nothing is changed there yet but that the ports are
-/// ours as long as an engine is held.
+/// Engines of a testbed. Queries both machines. Nothing changes there, except that the ports stay
+/// locked while an engine exists.
 ///
 /// # Errors
 /// One of them cannot be reached, has not the ports, or somebody else measures with them.

@@ -1,4 +1,5 @@
-//! A shell on the machine under test that does what it is asked, and undoes all of it when the connection ends (`keeper.sh`).
+//! A shell on the machine under test that runs scripts, and undoes everything when the connection
+//! ends (`keeper.sh`).
 
 use std::fs::File;
 use std::io::{self, BufReader, Write as _};
@@ -22,7 +23,7 @@ pub(super) struct Shell {
     place: String,
 }
 
-/// What became of a script.
+/// Result of a script.
 #[derive(Debug)]
 struct Answer {
     code: i32,
@@ -34,7 +35,8 @@ impl Shell {
     /// Begins, by ssh or on this machine, and makes the ports ours. `sidestep` is the program there.
     ///
     /// # Errors
-    /// The machine cannot be reached, we are not root there, a port is missing or has an address, or somebody else measures.
+    /// The machine is unreachable, the user is not root, a port is missing or has an address, or
+    /// another process measures.
     pub fn begin(system: &System, sidestep: &str) -> Result<Self, Error> {
         let place = system.to_string();
         let cannot = |source| Error::os(format!("a shell on {place}"), source);
@@ -62,7 +64,7 @@ impl Shell {
         let stdout = child.stdout.take();
         let begins = format!("{name}\n");
         thread::spawn(move || {
-            // Without an end nobody waits for a thread: it ends with the shell.
+            // The thread is not joined: it ends with the shell.
             stdout.map(|stdout| read(BufReader::new(stdout), &begins, &sender))
         });
         let mut shell = Self {
@@ -86,7 +88,8 @@ impl Shell {
         Ok(shell)
     }
 
-    /// Runs a script of the keeper's language, and returns what it prints. `what` it does is for messages.
+    /// Runs a script in the keeper's language and returns its output. `what` it does is for
+    /// messages.
     ///
     /// # Errors
     /// It ends with another exit code than 0, or the connection is lost.
@@ -105,7 +108,7 @@ impl Shell {
             Some(stdin) => stdin.write_all(text.as_bytes()),
             None => Err(io::ErrorKind::BrokenPipe.into()),
         };
-        // Who has gone has said why in an answer or among its errors.
+        // A terminated shell has given the reason in a reply or on stderr.
         match written {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                 Err(Error::os(format!("ask {}", self.place), error))
@@ -150,7 +153,7 @@ impl Shell {
         while begun.elapsed() < END && matches!(self.child.try_wait(), Ok(None)) {
             thread::sleep(LOOK);
         }
-        // Of one that has ended there is nothing to kill.
+        // A terminated one needs no kill.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -162,7 +165,7 @@ impl Drop for Shell {
     }
 }
 
-/// Hands on answers until the shell ends, or nobody wants them.
+/// Passes replies on until the shell ends or the receiver is dropped.
 fn read(mut from: impl io::BufRead, begins: &str, to: &Sender<Answer>) -> Option<()> {
     let mut line = String::new();
     while line != begins {

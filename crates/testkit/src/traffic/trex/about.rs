@@ -1,4 +1,4 @@
-//! What a TRex server says of itself. No port has to be acquired for it, and nothing is changed.
+//! Description of a TRex server. No port has to be acquired for it, and nothing is changed.
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ impl About {
     /// Asks the server at `host:port`.
     ///
     /// # Errors
-    /// Nobody answers there, or the server is of another version.
+    /// The server does not respond or has another version.
     pub fn ask(server: &str) -> Result<Self, Error> {
         let mut rpc = Rpc::connect(server)?;
         let version = rpc.call("get_version", json!({}))?;

@@ -4,7 +4,7 @@
 //! TRex counts frames at its ports, so what else arrives there counts too; it does not stamp packets, and latency is not
 //! measured. Where flows are more than one, a checksum that covers the varying word stays that of the first.
 //!
-//! - [`About`]: what a server says of itself.
+//! - [`About`]: description of a server.
 //! - [`Trex`]: two of its ports; trials ([`Driver`]), and one packet ([`Trex::exchange`]).
 //! - [`stand_in`]: a server for tests.
 
@@ -48,12 +48,13 @@ struct Port {
 }
 
 impl Trex {
-    /// Connects to `server` (`host:port`, the port is usually [`PORT`]) and acquires the port that sends and the one that
-    /// receives. What a process of this machine that is dead has acquired is taken over. Templates come as often as their shares
-    /// say, each flow in its turn.
+    /// Connects to `server` (`host:port`, the port is usually [`PORT`]) and acquires the port that
+    /// sends and the one that receives. Ports acquired by a dead process of this machine are taken
+    /// over. Templates come as often as their shares say, each flow in its turn.
     ///
     /// # Errors
-    /// Nobody answers there, the server is of another version, a port is somebody else's, or no template or share is given.
+    /// The server does not respond or has another version, another owner holds a port, or no
+    /// template or share is given.
     pub fn connect(
         server: &str,
         ports: [u32; 2],
@@ -91,7 +92,7 @@ impl Trex {
             let handler = trex.rpc.call("acquire", port)?;
             trex.ports[at].handler = trex.rpc.text("acquire", &handler)?;
             if left_behind {
-                // What it may still be sending, and service mode; where there is neither, that is no error.
+                // Stops traffic and service mode. It is no error if there is neither.
                 let _ = trex.own("stop_traffic", at, json!({}));
                 let _ = trex.own(
                     "service",
@@ -103,7 +104,7 @@ impl Trex {
         Ok(trex)
     }
 
-    /// With trials that end early when somebody wants the program to end.
+    /// Makes trials end early when the program is interrupted.
     #[must_use]
     pub fn interrupted_by(mut self, interrupt: Interrupt) -> Self {
         self.interrupt = Some(interrupt);
@@ -117,7 +118,7 @@ impl Trex {
         self.rpc.call(method, params)
     }
 
-    /// A counter of a port: what servers call it, and what the documentation does.
+    /// A counter of a port: the name that servers use and the documented name.
     fn counter(&mut self, port: usize, names: [&str; 2]) -> Result<u64, Error> {
         let id = self.ports[port].id;
         let stats = self.rpc.call("get_port_stats", json!({ "port_id": id }))?;
@@ -128,7 +129,7 @@ impl Trex {
         })
     }
 
-    /// What has been sent, and what has been received, by the two ports.
+    /// Packets sent and received by the two ports.
     fn counters(&mut self) -> Result<[u64; 2], Error> {
         Ok([
             self.counter(SENDS, ["opackets", "total_tx_pkts"])?,
@@ -136,8 +137,8 @@ impl Trex {
         ])
     }
 
-    /// What the ports have counted once neither counts on: TRex brings its counters up to date from time to time only, those of
-    /// what was sent as well.
+    /// Returns the final counters of the ports: TRex updates its counters only periodically,
+    /// including those of sent packets.
     fn settled(&mut self) -> Result<[u64; 2], Error> {
         let (ended, mut changed) = (Instant::now(), Instant::now());
         let mut counters = self.counters()?;
@@ -229,7 +230,7 @@ impl Driver for Trex {
 
 impl Drop for Trex {
     fn drop(&mut self) {
-        // The server may be gone; who has not acquired a port has nothing to give back.
+        // The server may be gone. Without acquired ports there is nothing to release.
         for port in [SENDS, RECEIVES] {
             if !self.ports[port].handler.is_empty() {
                 if port == SENDS {
@@ -242,7 +243,7 @@ impl Drop for Trex {
     }
 }
 
-/// What the rates of all streams are multiplied by, so that they come to the load together: each packet as often as its share says.
+/// Factor for the rates of all streams, so that they sum to the load in proportion to their shares.
 /// A percentage is of the port's line rate, all bits counted.
 fn multiplier(load: Load) -> Value {
     match load {

@@ -1,5 +1,5 @@
-//! Who has acquired a port, as TRex keeps it: a name that says which process of which machine it is, so that the next one can
-//! tell what a dead one has left.
+//! Owner name of a port in TRex. It identifies process and machine, so that the next process can
+//! detect ports of a dead one.
 
 use std::fmt;
 use std::fs;
@@ -24,7 +24,7 @@ impl Owner {
         }
     }
 
-    /// Whom a name means; none if it is nobody of ours.
+    /// Parses an owner name. `None` if it is not from this program.
     pub fn of(name: &str) -> Option<Self> {
         let (host, process) = name.strip_prefix(PREFIX)?.rsplit_once('-')?;
         Some(Self {

@@ -20,7 +20,7 @@ impl Rpc {
     /// Connects to `host:port`, and agrees on the version of the stateless interface.
     ///
     /// # Errors
-    /// Nobody answers there, or the server wants another version.
+    /// The server does not respond or requires another version.
     pub fn connect(server: &str) -> Result<Self, Error> {
         let requester = Requester::connect(server, PATIENCE)
             .map_err(|source| Error::os(format!("connect to TRex at {server}"), source))?;
@@ -73,7 +73,7 @@ impl Rpc {
         text.ok_or_else(|| self.wrong(method, "an answer without what was asked for"))
     }
 
-    /// What the server did wrong or does not want.
+    /// Error of the server.
     pub fn wrong(&self, method: &str, reason: &str) -> Error {
         Error::Wrong(format!("TRex at {}, {method}: {reason}", self.server))
     }
@@ -81,5 +81,5 @@ impl Rpc {
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Of the stateless interface (STL), major and minor: that of TRex 3.
+/// Version of the stateless interface (STL), major and minor: that of TRex 3.
 const VERSION: (u32, u32) = (5, 1);

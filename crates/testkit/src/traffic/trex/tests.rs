@@ -9,7 +9,7 @@ use super::*;
 use crate::root_or_skip;
 use crate::traffic::Flows;
 
-/// Sends nothing and counts all the same; of each ten packets so many arrive. The counter of what was sent is late.
+/// Counts without sending; this many of ten packets arrive. The counter of sent packets lags.
 #[derive(Debug, Default)]
 struct Counting {
     of_ten: u64,
@@ -127,7 +127,7 @@ fn a_trial_starts_streams_at_their_shares_and_counts_at_both_ports() {
         .map(|(_, params)| params)
         .collect();
     assert_eq!(streams.len(), 4);
-    // The same streams at every load: what is multiplied is the mix.
+    // The streams are equal at every load; the factor scales the mix.
     for (stream, share) in streams.iter().zip([3.0, 1.0, 3.0, 1.0]) {
         let rate = &stream["stream"]["mode"]["rate"];
         assert_eq!(*rate, json!({ "type": "pps", "value": share }));
@@ -188,7 +188,7 @@ fn a_mix_stays_the_same_mix_at_the_highest_load() {
 
 #[test]
 fn a_few_frames_of_others_are_not_counted_and_many_fail_the_trial() {
-    // Of ten packets eleven come.
+    // Eleven of ten packets arrive.
     let trial = |rate| {
         let (_server, address) = counting(11);
         let trex = Trex::connect(&address, [0, 1], &templates(), Distribution::Uniform);

@@ -15,7 +15,7 @@ impl Requester {
     /// Connects, and greets.
     ///
     /// # Errors
-    /// Nobody answers, or not in ZMTP 3 without authentication.
+    /// The peer does not respond, or not in ZMTP 3 without authentication.
     pub fn connect(address: impl ToSocketAddrs, patience: Duration) -> io::Result<Self> {
         let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
         for address in address.to_socket_addrs()? {
@@ -56,7 +56,7 @@ impl Requester {
     /// # Errors
     /// The connection breaks, the answer takes too long, or it is no answer.
     pub fn ask(&mut self, request: &[u8]) -> io::Result<Vec<u8>> {
-        // An empty frame stands between addresses, of which there are none, and what is said (ZeroMQ RFC 28).
+        // An empty frame separates the (absent) addresses from the message (ZeroMQ RFC 28).
         write_frame(&mut self.stream, MORE, &[])?;
         write_frame(&mut self.stream, 0, request)?;
         let mut delimited = false;
@@ -77,7 +77,7 @@ impl Requester {
     }
 }
 
-/// What both sides begin with: signature, version 3.0, mechanism, no server, filler.
+/// Greeting of both sides: signature, version 3.0, mechanism, as-server 0, filler.
 pub(super) fn greeting() -> [u8; GREETING] {
     let mut greeting = [0; GREETING];
     (greeting[0], greeting[9], greeting[10]) = (0xff, 0x7f, 3);

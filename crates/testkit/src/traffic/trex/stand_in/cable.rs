@@ -11,7 +11,7 @@ use crate::netns::Handle;
 use crate::traffic::Napi;
 use crate::{Error, FrameSocket, Namespace};
 
-/// Sends by the one interface and counts what comes by the other.
+/// Sends on one interface and counts on the other.
 #[derive(Debug)]
 pub struct Cable {
     sends: Arc<FrameSocket>,
@@ -25,7 +25,7 @@ pub struct Cable {
 }
 
 impl Cable {
-    /// Of these two interfaces.
+    /// Returns a cable between these two interfaces.
     ///
     /// # Errors
     /// They are not there, or BPF is not allowed.
@@ -38,7 +38,7 @@ impl Cable {
             sent: Arc::default(),
             stop: Arc::default(),
             sending: None,
-            // What an XDP program at the other end redirects does not come otherwise.
+            // Needed to receive frames that an XDP program at the other end redirects.
             _napi: Napi::attach(namespace, receives)?,
         })
     }
@@ -91,7 +91,7 @@ impl Wire for Cable {
     }
 
     fn capture(&mut self) {
-        // What came before is of no interest, nor is an interface that has gone.
+        // Ignore earlier frames, and a removed interface.
         let _ = self.receives.drain();
     }
 
@@ -112,7 +112,7 @@ impl Drop for Cable {
     }
 }
 
-/// Sends what is due of each frame until the time is over.
+/// Sends the due frames until the time is over.
 fn send(
     socket: &FrameSocket,
     frames: &[(Vec<u8>, f64)],
@@ -128,7 +128,7 @@ fn send(
             return;
         }
         for ((frame, rate), made) in frames.iter().zip(&mut made) {
-            // What is late is sent at once, but not for longer than a look at the time.
+            // Late frames are sent at once, up to the next clock check.
             for _ in 0..BURST {
                 if *made >= (rate * elapsed.as_secs_f64()).floor() {
                     break;

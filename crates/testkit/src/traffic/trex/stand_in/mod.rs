@@ -1,6 +1,7 @@
-//! A stand-in for a TRex server, for tests: the methods that [`super::Trex`] and [`super::About`] use, written from TRex's
-//! documentation and from what its server answers. It knows who has acquired a port, refuses what TRex refuses without that, and
-//! sends each stream's packet as it is: the words that vary with flows stay those of the first.
+//! A stand-in for a TRex server, for tests: the methods that [`super::Trex`] and [`super::About`]
+//! use, written from TRex's documentation and from what its server answers. It tracks port owners,
+//! refuses what TRex refuses without ownership, and sends each stream's packet unmodified: fields
+//! that vary per flow stay constant.
 
 mod cable;
 mod service;
@@ -19,9 +20,9 @@ use crate::Error;
 pub use cable::Cable;
 use service::Service;
 
-/// What is behind a server's two ports: 0 sends, 1 receives.
+/// The link between a server's two ports: 0 sends, 1 receives.
 pub trait Wire: Send {
-    /// Bits per second of port 0's line, with what is between frames.
+    /// Line rate of port 0 in bits per second, including inter-frame gaps.
     fn line_rate(&self) -> f64;
 
     /// Sends these frames at these rates (packets per second) for so long, and returns at once.
@@ -33,16 +34,16 @@ pub trait Wire: Send {
     /// Sends no more.
     fn stop(&mut self);
 
-    /// What has been sent by port 0, and what has come by port 1.
+    /// Packets sent by port 0 and received by port 1.
     fn counters(&self) -> [u64; 2];
 
-    /// Begins to keep what comes by port 1.
+    /// Starts to capture on port 1.
     fn capture(&mut self);
 
     /// Sends one frame by port 0.
     fn push(&mut self, frame: &[u8]);
 
-    /// What has come since the last look, or since [`Self::capture`].
+    /// Packets since the last call, or since [`Self::capture`].
     fn captured(&mut self) -> Vec<Vec<u8>>;
 }
 
@@ -86,12 +87,12 @@ impl StandIn {
         lock(&self.service).asked.clone()
     }
 
-    /// Who has acquired each port; empty: nobody.
+    /// Owner of each port; empty if free.
     pub fn owners(&self) -> [String; 2] {
         lock(&self.service).owners.clone()
     }
 
-    /// Has somebody acquire both ports.
+    /// Acquires both ports for an owner.
     pub fn acquired_by(&self, name: &str) {
         lock(&self.service).owners = [name.to_owned(), name.to_owned()];
     }

@@ -1,4 +1,4 @@
-//! What a server answers.
+//! Responses of a server.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::lab::mac_text;
 /// A server's state.
 pub(super) struct Service {
     pub asked: Vec<(String, Value)>,
-    /// Of the ports; empty: nobody.
+    /// Owners of the ports; empty if free.
     pub owners: [String; 2],
     /// Whether it has service mode and captures.
     pub captures: bool,
@@ -45,7 +45,7 @@ impl Service {
         }
     }
 
-    /// The result of a method, or why there is none.
+    /// The result or error of a method.
     pub fn answer(&mut self, method: &str, params: &Value) -> Result<Value, String> {
         self.asked.push((method.to_owned(), params.clone()));
         if method == "api_sync_v2" {
@@ -128,7 +128,8 @@ impl Service {
         Ok(json!({}))
     }
 
-    /// A port is somebody's until it is released or taken by force; the same session may ask again.
+    /// A port has an owner until it is released or taken by force. The same session may acquire it
+    /// again.
     fn acquire(&mut self, port: usize, params: &Value) -> Result<Value, String> {
         let user = params["user"].as_str().unwrap_or_default();
         let session = params["session_id"].as_u64().unwrap_or(0);
@@ -141,7 +142,7 @@ impl Service {
         Ok(format!("handler of {user}").into())
     }
 
-    /// What the rates of all streams are multiplied by.
+    /// Factor for the rates of all streams.
     fn factor(&self, mul: &Value) -> Result<f64, String> {
         if mul["op"] != "abs" {
             return Err("bad op of 'mul': only abs is known here".into());
