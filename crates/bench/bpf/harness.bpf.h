@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Many lookups in one BPF_PROG_TEST_RUN: a loop over addresses in a map. A file that includes this defines
- * `lookup(struct state *, struct address)` before HARNESS. What the loop itself costs is measured with a lookup that does
- * nothing (nothing.bpf.c), and subtracted.
+ * Many lookups in one BPF_PROG_TEST_RUN: a loop over addresses in a map. A file that includes this
+ * defines `lookup(struct state *, struct address)` before HARNESS. The cost of the loop is measured
+ * with an empty lookup (nothing.bpf.c) and subtracted.
  */
 #ifndef SIDESTEP_BENCH_HARNESS_H
 #define SIDESTEP_BENCH_HARNESS_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The loop alone: what is subtracted from the others. */
+/* The empty loop, whose cost is subtracted from the others. */
 #include "harness.bpf.h"
 
 INLINE __u32 lookup(struct state *state, struct address address)

@@ -59,7 +59,7 @@ pub enum Outcome {
 pub struct Why {
     /// Stable name.
     pub reason: &'static str,
-    /// RFC section or manual page; `-` where there is none.
+    /// RFC section or manual page; `-` if it is missing.
     pub source: &'static str,
     /// Explanation in one sentence.
     pub sentence: &'static str,

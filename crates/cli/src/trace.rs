@@ -183,7 +183,7 @@ struct Line<'a> {
 }
 
 /// Formats a traced packet; runs in the daemon. Returns `None` if the packet does not match the
-/// filter, of which the packet path checks only a part.
+/// filter. The packet path checks only a part of it.
 pub fn tell(
     node: &Node,
     compiled: &Compiled,

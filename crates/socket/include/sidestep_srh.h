@@ -10,8 +10,9 @@
  *             err(1, "segments");
  *     connect(socket, ...);
  *
- * What the socket sends to D then visits the segments in the order given, and goes on to D. What comes back is not
- * affected. The socket is an IPv6 one, and is not sending to an IPv4-mapped address. No privilege is needed.
+ * Packets of the socket to D then visit the segments in the given order, and finally reach D.
+ * Received packets are not affected. The socket is an IPv6 one, and is not sending to an
+ * IPv4-mapped address. No privilege is needed.
  *
  * `sidestep exec` and the Rust crate `sidestep-socket` use this file.
  */
@@ -47,9 +48,9 @@ struct sidestep_srh {
 };
 
 /*
- * Writes the header with `count` segments, in the order of travel, and with an HMAC by the key `*hmac_key_id` unless
- * that is NULL. Returns 0, or what is wrong as a number of errno: EINVAL for no segment or an address that is no
- * unicast address, E2BIG for too many segments.
+ * Writes the header with `count` segments, in the order of travel, and with an HMAC by the key
+ * `*hmac_key_id` unless that is NULL. Returns 0 or an errno value: EINVAL for no segment or an
+ * address that is no unicast address, E2BIG for too many segments.
  *
  * The destination is not part of it: Linux writes it to Segment List[0], when a packet leaves, and computes the HMAC
  * (ipv6_push_rthdr4 in net/ipv6/exthdrs.c).

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What `sidestep exec` asks of the preload library, as text in one variable of the environment, so that every program
- * that the first one starts has it too:
+ * Configuration that `sidestep exec` passes to the preload library in one environment variable,
+ * which child processes inherit:
  *
  *     segs=A,B,...  [ hmac=KEYID ]  [ to=PREFIX,PREFIX,... ]
  *
@@ -29,7 +29,7 @@ struct options {
 	struct options_prefix prefixes[OPTIONS_PREFIXES];
 };
 
-/* What was wrong with the text. */
+/* Parse error. */
 enum options_result {
 	OPTIONS_OK,
 	OPTIONS_WORD,     /* not the words of the grammar */

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The library that `sidestep exec` has a program load before its own: where the program says to whom a TCP or UDP
- * socket sends, the socket gets the header, or loses it, and the call goes on.
+ * Preload library of `sidestep exec`. When the program sets the destination of a TCP or UDP socket,
+ * the library sets or removes the header on the socket, and then continues the call.
  *
- * Nothing is kept of sockets. Whether a socket has the header is what the kernel says; a routing header that is not
- * ours is the program's, and stays. A socket that cannot get the header does not send: the call fails with the reason.
+ * Nothing is kept of sockets. The kernel's state determines whether a socket has the header. A
+ * routing header that the program set itself is kept. A socket that cannot get the header does not
+ * send: the call fails with the reason.
  *
- * The program's standard output is never written to, and errno is what the call itself leaves.
+ * The library never writes to standard output, and errno is that of the original call.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -90,7 +91,7 @@ static int protocol_of(int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &length) == 0 ? protocol : -1;
 }
 
-/* The IPv6 address in the name of whom to send to; NULL if there is none. Whether the socket is IPv6 is seen later. */
+/* Returns the IPv6 address of a destination, or NULL. Whether the socket is IPv6 is seen later. */
 static const struct in6_addr *address_in(const void *name, socklen_t length)
 {
 	sa_family_t family;
@@ -102,7 +103,7 @@ static const struct in6_addr *address_in(const void *name, socklen_t length)
 	return family == AF_INET6 ? &((const struct sockaddr_in6 *)name)->sin6_addr : NULL;
 }
 
-/* What is on a socket. */
+/* State of a socket. */
 enum header { HEADER_NONE, HEADER_OURS, HEADER_OTHER };
 
 static enum header on_socket(int fd)
@@ -120,7 +121,7 @@ static enum header on_socket(int fd)
 	return HEADER_OTHER;
 }
 
-/* How a socket has to be for a destination, and what has to be done for it. */
+/* Required state of a socket for a destination, and the necessary change. */
 enum change { CHANGE_NONE, CHANGE_SET, CHANGE_CLEAR };
 
 static enum change change_for(int fd, bool want)
@@ -161,8 +162,8 @@ int connect(int fd, const struct sockaddr *name, socklen_t length)
 }
 
 /*
- * The address that a datagram is sent to; NULL if the call names none, or it does not count: TCP was told by connect,
- * save with MSG_FASTOPEN, which is a connect of its own.
+ * The address that a datagram is sent to; NULL if the call names none, or it does not count: TCP
+ * was handled at connect, except with MSG_FASTOPEN, which connects by itself.
  */
 static const struct in6_addr *destination(int fd, const void *name, socklen_t length, int flags)
 {
@@ -187,7 +188,7 @@ static void end_sending(void *of)
 	struct sending *sending = of;
 	int before = errno;
 
-	/* It worked a moment ago; a socket that was closed meanwhile is nobody's. */
+	/* It worked before; the socket may have been closed meanwhile. */
 	(void)carry_out(sending->fd, sending->undo);
 	if (sending->locked) {
 		held--;
@@ -278,7 +279,7 @@ ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 	return sent;
 }
 
-/* What has to be done for a message of sendmmsg. */
+/* The necessary change for a message of sendmmsg. */
 enum way { WAY_AS_IT_IS, WAY_WITH, WAY_WITHOUT };
 
 static enum way way_of(int fd, const struct mmsghdr *message, int flags)

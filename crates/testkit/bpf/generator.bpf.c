@@ -16,12 +16,18 @@
 #define HEADER_MAX 320
 /* LIMIT: templates of a stream; see `Stream` in src/traffic/stream.rs. */
 #define TEMPLATES_MAX 4
-/* Bounds what the verifier has to believe of a length; above `Template::FRAME_MAX`. */
+/* Upper bound of a length for the verifier; above `Template::FRAME_MAX`. */
 #define LENGTH_MASK 0xfff
 
-/* Frames that the pace is allowed to be behind, and that are then sent one after the other. What is later is not sent. */
+/*
+ * Frames that the pace is allowed to be behind, and that are then sent one after the other. Later
+ * packets are not sent.
+ */
 #define CATCH_UP 64
-/* Without a pace, the time is looked at once in so many frames: it costs as much as half a frame. */
+/*
+ * Without a pace, the clock is read once per this number of frames, since reading it costs as much
+ * as half a frame.
+ */
 #define LOOK_EVERY 64
 
 struct template
@@ -53,8 +59,10 @@ struct config {
 /* Read-only, so that the verifier knows each value. */
 const volatile struct config config;
 
-/* Of one CPU: each generator loads its own copy of the program and runs it from one thread. The same layout as `State` in
- * src/traffic/program.rs, which writes it before a run. */
+/*
+ * State of one CPU: each generator loads its own copy of the program and runs it from one thread.
+ * The same layout as `State` in src/traffic/program.rs, which writes it before a run.
+ */
 struct {
 	__u64 made; /* frames sent */
 	__u64 first; /* when the trial began, the same for all its generators; ns of CLOCK_MONOTONIC; 0: it has not */
@@ -74,10 +82,10 @@ struct {
 
 /* LIMIT: generators of a trial; `Receiver::SOURCES_MAX` of src/traffic/receiver.rs. */
 #define GENERATORS_MAX 8
-/* Whoever looked at the clock so many ns ago is at work on its CPU. */
+/* A generator that read the clock this number of ns ago is running. */
 #define AT_WORK 50000
 
-/* What all generators of a trial share: the first object's, which the others use. */
+/* State that all generators of a trial share: the first object's map. */
 struct gate {
 	__u64 begin;                /* when all were at work; 0: they have not been yet */
 	__u64 seen[GENERATORS_MAX]; /* when each last was */
@@ -99,9 +107,9 @@ struct {
 } schedule SEC(".maps");
 
 /*
- * When the trial began; 0: it has not. A run begins some milliseconds after it was asked for, another one some hundred, and the
- * scheduler takes a CPU away for a tick. Who is there waits, frame by frame, and who sees first that all are at work at once says
- * when that was.
+ * When the trial began; 0: it has not. A run begins some milliseconds after it was asked for,
+ * another one some hundred, and the scheduler takes a CPU away for a tick. Each generator waits,
+ * frame by frame. The first one that sees all others running sets the start time.
  */
 static __always_inline __u64 begun(void)
 {
@@ -114,7 +122,7 @@ static __always_inline __u64 begun(void)
 	gate->seen[state.number % GENERATORS_MAX] = now;
 	if (!gate->begin) {
 		for (__u32 i = 0; i < GENERATORS_MAX; i++) {
-			/* What another CPU has just written may be later than `now`. */
+			/* Another CPU's timestamp may be later than `now`. */
 			if (i < state.generators && (__s64)(now - gate->seen[i]) > AT_WORK)
 				return 0;
 		}
@@ -136,7 +144,7 @@ static __always_inline bool due(void)
 		state.first = begun();
 		if (!state.first)
 			return false;
-		/* After that: what has passed since is not below 0. */
+		/* After that, so that the elapsed time is not negative. */
 		state.began = state.now = bpf_ktime_get_ns();
 	} else if (state.interval || state.timed || !(state.made % LOOK_EVERY)) {
 		state.now = bpf_ktime_get_ns();
@@ -263,8 +271,8 @@ int generator(struct xdp_md *ctx)
 	if (packet + config.header_length > end)
 		return XDP_ABORTED;
 	/*
-	 * The whole header, each time: the pages are recycled, and what comes back is what the path under test left
-	 * there.
+	 * Write the whole header each time: pages are recycled with the bytes that the path under
+	 * test left.
 	 */
 	put_header(packet, template);
 	if (config.stamped) {
@@ -291,7 +299,7 @@ int generator(struct xdp_md *ctx)
 		if (config.stamped)
 			sum += sum_of(&stamp, template->odd);
 		sum = ~fold(sum) & 0xffff;
-		/* RFC 768: 0 would say that there is none. */
+		/* RFC 768: 0 would mean no checksum. */
 		put_be16(packet, config.checksum_offset, sum ? sum : 0xffff);
 	}
 	state.made++;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The end of a trial's path: counts the packets of this trial, looks for what was lost, reordered or duplicated on the way,
- * and how long it took. Packets of former trials are dropped; strangers are counted and go on to the stack.
+ * Receiver of a trial: counts the packets of this trial, detects loss, reordering and duplicates,
+ * and measures latency. Packets of former trials are dropped; other packets are counted and passed
+ * to the stack.
  */
 #include <stdbool.h>
 #include <linux/bpf.h>
@@ -15,8 +16,10 @@
 #define POWERS 34
 #define CLASSES ((POWERS + 1) << LINEAR)
 
-/* LIMIT: packets between a packet and its copy, or between a packet and those that overtook it; what is later counts as
- * `late` only. */
+/*
+ * LIMIT: distance between a packet and its duplicate, or between a packet and those that overtook
+ * it. Later packets count as `late` only.
+ */
 #define WINDOW 65536
 
 /* LIMIT: generators of a trial; `Receiver::SOURCES_MAX` of src/traffic/receiver.rs. */
@@ -46,7 +49,10 @@ struct {
 	__type(value, struct tally);
 } tallies SEC(".maps");
 
-/* Of one generator, which has a number of its own in its stamps: the trial's and on. Each counts its packets from 0. */
+/*
+ * State of one generator. Its stamps carry the trial number plus its index. Each counts its packets
+ * from 0.
+ */
 struct order {
 	__u32 trial; /* these three of the first one are the trial's */
 	__u32 timed;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The least that an XDP path can do: write a constant header, with or without room made for it, and redirect. No look at
- * the packet, no lookup, no counter: what a path costs above this is its own.
+ * The least that an XDP path can do: write a constant header, with or without room made for it, and
+ * redirect. It does not read the packet, look up or count, so it is the baseline of every path.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>

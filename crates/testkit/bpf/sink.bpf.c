@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The end of a measured path: count and drop, in XDP for what a redirect brings and in TC for what the stack sends. And
- * `pass`, which does nothing but make a veth take XDP redirects (its NAPI runs while a program is attached).
+ * Sink of a measured path: counts and drops, in XDP for redirected frames and in TC for packets of
+ * the stack. And `pass`, which does nothing but make a veth take XDP redirects (its NAPI runs while
+ * a program is attached).
  */
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>

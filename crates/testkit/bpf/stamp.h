@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the packets of a trial carry in their last 16 bytes, where no header that is put in front or taken away moves it:
+ * Stamp in the last 16 bytes of a trial's packets, where pushed or removed headers do not affect
+ * it:
  *
  *	 0                   1                   2                   3
  *	+-------------------------------+-------------------------------+
@@ -13,8 +14,9 @@
  *	|                                                               |
  *	+---------------------------------------------------------------+
  *
- * All of it big-endian. 48 bits of sequence number last for three months at 30 Mpps, 48 bits of CLOCK_MONOTONIC for three
- * days: with 64 bits of each, UDP over IPv6 would not fit in 64 bytes. The same as `Stamp` in src/traffic/stamp.rs.
+ * All fields are big-endian. 48 bits of sequence number last for three months at 30 Mpps, and 48
+ * bits of CLOCK_MONOTONIC for three days. With 64 bits of each, UDP over IPv6 would not fit in 64
+ * bytes. The same as `Stamp` in src/traffic/stamp.rs.
  */
 #ifndef SIDESTEP_LAB_STAMP_H
 #define SIDESTEP_LAB_STAMP_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The end of a path on which every packet counts: packets are told apart by two of their bytes, counted and dropped.
+ * Sink that counts packets by kind: two bytes identify the kind; packets are counted and dropped.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>

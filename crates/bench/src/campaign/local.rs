@@ -179,5 +179,5 @@ fn suitable(campaign: &Campaign, allowed: &[usize]) -> Placement {
     }
 }
 
-/// Of the requested packets.
+/// Total of the requested packets.
 const SIZE: u32 = 64;

@@ -1,10 +1,10 @@
 //! How fast a system can be sent to before it loses packets: the search of `SRPerf` (Abdelsalam et al., "`SRPerf`: a Performance
 //! Evaluation Framework for IPv6 Segment Routing", 2020), and the rate that comes through at the highest load.
 //!
-//! The sending rate doubles from a start rate until packets are lost or the line rate is reached;
-//! then the interval between the highest rate that passed and the lowest above it that did not is
-//! halved until it is narrow. A rate passes if the share of lost packets is at most beta. With beta
-//! 0 the result is the No Drop Rate, otherwise a Partial Drop Rate.
+//! The sending rate doubles from a start rate until packets are lost or the line rate is reached.
+//! Then the search bisects between the highest passing rate and the lowest failing rate above it. A
+//! rate passes if the share of lost packets is at most beta. With beta 0 the result is the No Drop
+//! Rate, otherwise a Partial Drop Rate.
 //!
 //! The search knows only `measure(duration, load)`: no clock, no system, no generator. Extensions
 //! of the published algorithm:

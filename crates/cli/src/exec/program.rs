@@ -214,7 +214,7 @@ fn script(line: &[u8]) -> Option<OsString> {
     Some(OsString::from_vec(word.to_vec()))
 }
 
-/// At most so many bytes from there on: fewer, if the file ends or cannot be read.
+/// Reads at most this number of bytes from there on; fewer at the end of the file or on an error.
 fn read(file: &impl FileExt, at: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     let mut filled = 0;
@@ -237,7 +237,7 @@ struct Fields<'a> {
 }
 
 impl Fields<'_> {
-    /// A number of so many bytes.
+    /// Reads a number of this many bytes.
     fn number(&self, at: usize, size: usize) -> Option<u64> {
         let bytes = self.bytes.get(at..at.checked_add(size)?)?;
         let add = |number: u64, byte: &u8| number << 8 | u64::from(*byte);

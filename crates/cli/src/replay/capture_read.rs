@@ -1,8 +1,7 @@
 //! Captures as they are read: pcap and pcapng, one packet after the other, in memory that does not
 //! grow with the file.
 //!
-//! What is wrong with a file is said with the offset of the byte where it is wrong; all packets
-//! before that are given.
+//! Errors carry the byte offset of the damage; all earlier packets are returned.
 
 use std::io::{self, Read};
 use std::ops::Range;
@@ -24,7 +23,7 @@ pub const BLOCK_MAX: u32 = 1 << 20;
 /// `LINKTYPE_ETHERNET` (<https://www.tcpdump.org/linktypes.html>).
 pub const LINK_TYPE_ETHERNET: u16 = 1;
 
-/// What is wrong with a capture.
+/// Error in a capture.
 #[derive(Debug, Error)]
 pub enum CaptureError {
     /// It is something else.
@@ -36,7 +35,7 @@ pub enum CaptureError {
         /// Where, from the start of the file: the field that is wrong, or the start of the block
         /// that is cut short.
         offset: u64,
-        /// What is wrong there.
+        /// Problem.
         problem: String,
     },
     /// A packet that is no Ethernet frame.
@@ -44,7 +43,7 @@ pub enum CaptureError {
         "byte {offset}: {interface} has link type {link_type}; only Ethernet ({LINK_TYPE_ETHERNET}) can be replayed"
     )]
     LinkType {
-        /// Of the packet, or of the file header's field.
+        /// Offset of the packet, or of the file header's field.
         offset: u64,
         /// The interface, in words.
         interface: String,

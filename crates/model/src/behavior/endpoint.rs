@@ -38,7 +38,7 @@ pub struct Descriptor {
     pub kernel_action: Option<u32>,
     /// Mandatory attributes.
     pub required: &'static [Attribute],
-    /// Exactly one of these is mandatory. Empty if there is no such choice.
+    /// Exactly one of these is mandatory. Empty without such a choice.
     pub one_of: &'static [Attribute],
     /// Optional attributes. `count` and `require-hmac` are always optional, `flavors` if the
     /// behavior has any.
@@ -321,7 +321,7 @@ pub const BEHAVIORS: &[Descriptor] = &[
         name: "End.AD",
         aliases: &[],
         kernel_action: None,
-        // Of `chain fromVNF`: iif.
+        // `chain fromVNF` needs `iif`.
         required: &[Attribute::Oif],
         one_of: &[],
         optional: &[

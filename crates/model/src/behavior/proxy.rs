@@ -48,7 +48,7 @@ pub enum Chain {
     FromVnf,
 }
 
-/// What the service receives (INNER-TYPE).
+/// Payload that the service receives (INNER-TYPE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum InnerType {
     /// IPv6 packets.

@@ -18,7 +18,7 @@ pub(super) struct Key {
 }
 
 impl File {
-    /// Returns true if the file contains a secret. Such a file must not be world-readable.
+    /// Returns true if the file contains a secret. Then the file must not be world-readable.
     pub fn holds_secrets(&self) -> bool {
         self.hmac.values().any(|key| key.value.secret.is_some())
     }

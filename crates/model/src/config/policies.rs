@@ -103,8 +103,8 @@ fn claims(route: &Route, sid: Ipv6Addr) -> bool {
     }
 }
 
-/// Checks that the policies of a route, parsed from these words, exist, and that its prefix is none
-/// of their binding SIDs.
+/// Checks that the policies of a route, parsed from these words, exist, and that its prefix is not
+/// one of their binding SIDs.
 ///
 /// # Errors
 /// The name of the missing policy, or of the policy with that binding SID.

@@ -57,11 +57,11 @@ pub struct Ipv6 {
     pub traffic_class: u8,
     /// Twenty bits.
     pub flow_label: u32,
-    /// As it says.
+    /// Field of this name.
     pub hop_limit: u8,
-    /// As it says.
+    /// Field of this name.
     pub source: Ipv6Addr,
-    /// As it says.
+    /// Field of this name.
     pub destination: Ipv6Addr,
 }
 
@@ -103,9 +103,9 @@ pub struct Ipv4 {
     pub fragment: u16,
     /// Time to live.
     pub ttl: u8,
-    /// As it says.
+    /// Field of this name.
     pub source: Ipv4Addr,
-    /// As it says.
+    /// Field of this name.
     pub destination: Ipv4Addr,
 }
 
@@ -156,7 +156,7 @@ pub fn ones_complement_sum(bytes: &[u8]) -> u16 {
 pub struct Srh {
     /// In the order of the wire: the last segment of the path first.
     pub list: Vec<Ipv6Addr>,
-    /// As it says.
+    /// Field of this name.
     pub segments_left: u8,
     /// Eight bits.
     pub flags: u8,

@@ -112,7 +112,7 @@ impl Template {
             put(&mut frame, flows.offset, varying);
             if let Some(checksum) = flows.checksum {
                 let sum = !fold(u32::from(!word(&frame, checksum)) + first);
-                // RFC 768: 0 would say that there is none.
+                // RFC 768: 0 would mean no checksum.
                 put(&mut frame, checksum, if sum == 0 { 0xffff } else { sum });
             }
         }
@@ -182,9 +182,10 @@ impl Stream {
     /// the IMIX of twelve packets. The stamp overwrites the last 16 bytes of each frame.
     ///
     /// # Errors
-    /// No template, or more than [`Self::TEMPLATES_MAX`]; a share of 0; two templates of one length, with other flows, or with
-    /// other bytes behind the header than the longest has; a frame has no room for a stamp behind the words that vary, or is
-    /// shorter than [`Self::FRAME_MIN`]; or the mix has too many turns ([`super::schedule::TURNS_MAX`]).
+    /// There is no template or more than [`Self::TEMPLATES_MAX`]. A share is 0. Two templates have
+    /// equal length, different flows, or different payloads. A frame has no room for a stamp after
+    /// the variable fields, or is shorter than [`Self::FRAME_MIN`]. The mix has too many turns
+    /// ([`super::schedule::TURNS_MAX`]).
     pub fn new(templates: &[(Template, u32)], distribution: Distribution) -> Result<Self, Error> {
         let mut templates: Vec<&(Template, u32)> = templates.iter().collect();
         templates.sort_by_key(|(template, _)| template.frame.len());

@@ -201,7 +201,7 @@ pub struct Environment {
 
 impl Environment {
     /// # Errors
-    /// There is none.
+    /// Its feature is missing.
     pub fn harness(&self) -> Result<&Arc<Harness>, Trouble> {
         let none = || Trouble::Refused("BPF programs need root".into());
         self.harness.as_ref().ok_or_else(none)

@@ -23,7 +23,7 @@ const ENHANCED_PACKET: u32 = 6;
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 /// Type and length in front of the body.
 const HEADER: u32 = 8;
-/// What a block has beside its body: type, length, and the length again.
+/// Overhead of a block: type, length, and the repeated length.
 const FRAME: u32 = 12;
 
 /* Option codes. */
@@ -32,7 +32,7 @@ const IF_NAME: u16 = 2;
 const IF_TSRESOL: u16 = 9;
 const IF_TSOFFSET: u16 = 14;
 
-/// What the packets of an interface need to be understood.
+/// Interface attributes needed to interpret its packets.
 #[derive(Clone, Copy)]
 struct Description {
     link_type: u16,
@@ -65,7 +65,7 @@ pub(super) struct Pcapng {
 }
 
 impl Pcapng {
-    /// Reads the first Section Header Block, of which the type has been read.
+    /// Reads the rest of the first Section Header Block, after its type.
     pub(super) fn open<R: Read>(
         &mut self,
         source: &mut Source<R>,

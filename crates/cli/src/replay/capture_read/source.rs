@@ -1,4 +1,4 @@
-//! A file that is read from its start to its end, with the offset of what is read.
+//! A file read sequentially, with its current offset.
 
 use std::io::{self, Read};
 

@@ -10,7 +10,7 @@ pub(super) enum Resolution {
 }
 
 impl Resolution {
-    /// What an interface without `if_tsresol` has.
+    /// Default resolution of an interface without `if_tsresol`.
     pub(super) const MICROSECONDS: Self = Self::Decimal(6);
 
     /// The option's value: the most significant bit says which of the two it is.

@@ -31,7 +31,7 @@ pub fn prefixes(star: &Star) -> u64 {
 pub fn wait_for_prefixes(star: &Star, count: u64) {
     let begin = Instant::now();
     loop {
-        // It answers between two changes, of which each may be one of everything.
+        // It replies between two changes, and each may be a full compilation.
         let answer = star.call(Request::ShowStatus);
         let now = answer.map(|status| status["prefixes"].as_u64());
         if matches!(now, Ok(Some(now)) if now == count) {
@@ -121,7 +121,8 @@ pub fn meaning(image: &Image) -> Vec<String> {
     lines
 }
 
-/// What a packet can still meet: records out of use are cleared a grace period later, before which a daemon may be killed.
+/// Entries that a packet can still reach: unused records are cleared after a grace period, and a
+/// daemon may be killed before.
 fn reachable(mut image: Image) -> Image {
     let met: BTreeSet<RouteId> = image.fib.values().copied().collect();
     image.routes.retain(|index, _| met.contains(index));
@@ -140,7 +141,7 @@ fn reachable(mut image: Image) -> Image {
     image
 }
 
-/// What the kernel's maps hold, after the program has died.
+/// Content of the kernel's maps after the program's death.
 pub fn pinned(namespace: &Namespace) -> Image {
     let image = namespace.run(|| {
         let kernel = Kernel::adopt(Path::new(PIN_ROOT)).expect("what is pinned");
@@ -150,7 +151,7 @@ pub fn pinned(namespace: &Namespace) -> Image {
     image.expect("the namespace can be entered")
 }
 
-/// What a compilation without a past makes of the node.
+/// A full compilation of the node.
 pub fn fresh(namespace: &Namespace, ports: &[&str]) -> Image {
     let ports: BTreeSet<IfIndex> = ports
         .iter()
@@ -166,8 +167,8 @@ pub fn fresh(namespace: &Namespace, ports: &[&str]) -> Image {
     by_intervals(image.clone(), |view| image.intervals(view))
 }
 
-/// The image with the beginnings of intervals in the place of prefixes: which prefixes there were, a dead daemon's table
-/// does not tell, only what it says of each address.
+/// The image with interval starts instead of prefixes: a dead daemon's table holds only the result
+/// for each address, not the prefixes.
 fn by_intervals(mut image: Image, intervals: impl Fn(ViewId) -> Vec<(u128, RouteId)>) -> Image {
     let of_ports = image.ports.values().flat_map(|it| [it.view6, it.view4]);
     let of_routes = image.routes.values().flat_map(|it| [it.view6, it.view4]);

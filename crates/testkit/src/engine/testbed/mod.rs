@@ -162,7 +162,7 @@ impl fmt::Display for System {
 /// locked while an engine exists.
 ///
 /// # Errors
-/// One of them cannot be reached, has not the ports, or somebody else measures with them.
+/// A machine is unreachable, lacks the ports, or another process uses them.
 pub fn engines(testbed: &Testbed, options: &Options) -> Result<Vec<Box<dyn Engine>>, Error> {
     let bed = Rc::new(Bed::connect(testbed, options)?);
     let commands = options.commands.iter().cloned().map(Of::Commands);
