@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 DATAPATH = ROOT / "datapath"
-# What a file of the packet path may include besides its own: the kernel's UAPI and libbpf's helpers.
+# Permitted headers of the packet path besides its own: the kernel's UAPI and libbpf's helpers.
 OUTSIDE = {"asm-generic/errno.h", "linux/bpf.h", "linux/pkt_cls.h", "linux/types.h", "bpf/bpf_helpers.h"}
 # The compiler's own: instructions of the processor, for the native target.
 INSTRUCTIONS = {"immintrin.h": "sha_x86.h"}

@@ -2,6 +2,7 @@
 
 import fnmatch
 import re
+import textwrap
 from collections import Counter, defaultdict
 
 import yaml
@@ -150,7 +151,8 @@ def differences(topics, cases, proofs):
             skipped[linux["skip"]] += 1
     text = DIFFERENCES
     for topic in topics:
-        text += f"\n### {topic['topic']}\n\n{topic['text'].strip()}\n"
+        words = textwrap.fill(topic["text"], 100, break_long_words=False, break_on_hyphens=False)
+        text += f"\n### {topic['topic']}\n\n{words}\n"
         for why in topic.get("why", []):
             names = differing.pop(why, [])
             if not names:
