@@ -23,15 +23,9 @@ INLINE verdict end_b6_encaps(ENV *e, struct packet *p, const struct sidestep_rou
 
 INLINE verdict end_b6_insert(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
-	if (!p->segments_left) {
-		verdict v = srh_first(e, p);
+	verdict v = srh_required(e, p);
 
-		if (v != VERDICT_CONTINUE)
-			return v;
-		if (!p->segments_left)
-			return p->srh_seen ? drop(segments_left_zero) : drop(no_srh);
-	}
-	return headend(e, p, r);
+	return v == VERDICT_CONTINUE ? headend(e, p, r) : v;
 }
 
 #endif

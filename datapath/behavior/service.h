@@ -16,17 +16,12 @@
  */
 SUBPROGRAM verdict service_advance(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
+	verdict v;
+
 	if (!p || !r)
 		return punt(unsupported);
-	if (!p->segments_left) {
-		verdict v = srh_first(e, p);
-
-		if (v != VERDICT_CONTINUE)
-			return v;
-		if (!p->segments_left)
-			return p->srh_seen ? drop(segments_left_zero) : drop(no_srh);
-	}
-	return advance_segment(e, p, r);
+	v = srh_required(e, p);
+	return v == VERDICT_CONTINUE ? advance_segment(e, p, r) : v;
 }
 
 /*

@@ -237,4 +237,17 @@ INLINE verdict srh_first(ENV *e, struct packet *p)
 	return srh_read(e, p, header, length);
 }
 
+/*
+ * Finds the SRH for a behavior that needs a further segment. Drops a packet without an SRH, or with
+ * Segments Left 0 (RFC 8986 4.1.1, 4.1 S02).
+ */
+INLINE verdict srh_required(ENV *e, struct packet *p)
+{
+	verdict v = p->segments_left ? VERDICT_CONTINUE : srh_first(e, p);
+
+	if (v != VERDICT_CONTINUE || p->segments_left)
+		return v;
+	return p->srh_seen ? drop(segments_left_zero) : drop(no_srh);
+}
+
 #endif
