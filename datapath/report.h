@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Reports: copies of packets that the packet path hands to the control plane. The control plane
- * sends ICMP errors from them (crates/control/src/icmp) and exports packets with the O-flag
+ * sends ICMP errors from them (crates/control/src/icmp), and collects packets with the O-flag
  * (oam.h). ICMP errors are rare, so the packet path only copies the packet and names the reason.
  */
 #ifndef SIDESTEP_REPORT_H
