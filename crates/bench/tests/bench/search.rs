@@ -518,7 +518,8 @@ proptest! {
     fn any_system_at_all_comes_to_an_end(
         outcomes in proptest::collection::vec((0.0..2.0_f64, 0.0..1.1_f64), 1..80),
         line in proptest::option::of(20_000.0..1e8_f64),
-        beta in 0.0..0.5_f64,
+        // A share below 1e-4 needs more packets than a trial of these parameters has.
+        beta in prop_oneof![Just(0.0), 1e-4..0.5_f64],
     ) {
         // Each trial something else is offered and delivered, whatever was asked for.
         let mut outcomes = outcomes.into_iter().cycle();
