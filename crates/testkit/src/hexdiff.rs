@@ -1,6 +1,7 @@
 //! Where two frames differ, in the words of the headers: for people who compare bytes.
 
 use std::fmt::Write as _;
+use std::net::Ipv6Addr;
 
 /// One line per run of differing bytes (offset, field, expected, found), then both frames in rows of 16.
 /// Empty if they are equal.
@@ -58,6 +59,27 @@ pub fn diff(expected: &[u8], found: &[u8]) -> String {
         for (row, bytes) in frame.chunks(16).enumerate() {
             let _ = writeln!(out, "      {:4} {}", row * 16, pairs(bytes));
         }
+    }
+    out
+}
+
+/// Headers of a frame, one line for each field: offset, name, bytes. IPv6 addresses have their text form.
+pub fn decode(frame: &[u8]) -> String {
+    let mut fields = fields(frame);
+    fields.retain(|(start, _)| *start < frame.len());
+    // A payload that is a header again begins where that header's first field begins: the last name counts.
+    fields.reverse();
+    fields.sort_by_key(|(start, _)| *start);
+    fields.dedup_by_key(|(start, _)| *start);
+    let mut out = String::new();
+    for (number, (start, name)) in fields.iter().enumerate() {
+        let end = fields.get(number + 1).map_or(frame.len(), |next| next.0);
+        let bytes = &frame[*start..end];
+        let text = match <[u8; 16]>::try_from(bytes) {
+            Ok(address) if !name.ends_with("payload") => Ipv6Addr::from(address).to_string(),
+            _ => pairs(bytes),
+        };
+        let _ = writeln!(out, "      {start:4} {name:28} {text}");
     }
     out
 }
@@ -212,6 +234,27 @@ mod tests {
             text.contains("  85 inner IPv6 hop limit     expected 07 found 06"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_decoded_frame_names_each_field_once_with_its_bytes() {
+        let mut frame = [&[0; 12][..], &[0x86, 0xdd], &[0x60, 0, 0, 0, 0, 0, 59, 64]].concat();
+        frame.extend([0xfc; 16]);
+        frame.extend([0xfd; 16]);
+        let text = decode(&frame);
+        assert!(
+            text.contains("  12 EtherType                    86dd"),
+            "{text}"
+        );
+        assert!(
+            text.contains("  21 IPv6 hop limit               40"),
+            "{text}"
+        );
+        assert!(
+            text.contains("IPv6 source                  fcfc:fcfc:"),
+            "{text}"
+        );
+        assert_eq!(text.lines().count(), 3 + 6, "{text}");
     }
 
     #[test]
