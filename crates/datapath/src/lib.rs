@@ -3,6 +3,7 @@
 
 pub mod abi;
 pub mod delta;
+pub mod event;
 pub mod image;
 pub mod kernel;
 pub mod learned;
@@ -14,6 +15,7 @@ pub use abi::{
     TableIndex, ViewId,
 };
 pub use delta::Delta;
+pub use event::TraceEvent;
 pub use image::{FibKey, Image, Limits, VIEWS};
 pub use kernel::{Kernel, KernelError, Target};
 pub use native::{FRAME_MAX, Native, Trace, Verdict, VerdictKind};

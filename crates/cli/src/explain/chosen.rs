@@ -10,15 +10,15 @@ use super::Names;
 use super::steps::{RouteName, Step, route_name};
 
 /// Returns the step in which a flow selected a slot of a group.
-pub(super) fn by_flow(names: Names<'_>, group: u32, route: u32) -> Step {
-    let slots = names.index.groups.get(&GroupId(group));
+pub(super) fn by_flow(names: Names<'_>, group: GroupId, route: RouteId) -> Step {
+    let slots = names.index.groups.get(&group);
     let slots = slots.map_or(&[][..], |slots| slots);
-    let info = names.index.routes.get(&RouteId(route));
+    let info = names.index.routes.get(&route);
     let leads_into_policy = info.and_then(|info| encap(info.route.as_ref()?));
     Step::Choice {
         next_hop: next_hop(names, route).unwrap_or_else(|| format!("route {route}")),
         slots: (
-            slots.iter().filter(|&&slot| slot == RouteId(route)).count(),
+            slots.iter().filter(|&&slot| slot == route).count(),
             slots.len(),
         ),
         source: match leads_into_policy {
@@ -29,7 +29,7 @@ pub(super) fn by_flow(names: Names<'_>, group: u32, route: u32) -> Step {
 }
 
 /// Returns the step in which a DSCP selected a policy.
-pub(super) fn by_dscp(names: Names<'_>, dscp: u32, route: u32) -> Step {
+pub(super) fn by_dscp(names: Names<'_>, dscp: u32, route: RouteId) -> Step {
     let into = next_hop(names, route);
     Step::Class {
         dscp,
@@ -45,8 +45,8 @@ pub(super) fn by_dscp(names: Names<'_>, dscp: u32, route: u32) -> Step {
 }
 
 /// In iproute2's words, of a record that stands for one of several.
-fn next_hop(names: Names<'_>, route: u32) -> Option<String> {
-    let info = names.index.routes.get(&RouteId(route))?;
+fn next_hop(names: Names<'_>, route: RouteId) -> Option<String> {
+    let info = names.index.routes.get(&route)?;
     let family = info.route.as_ref()?.family();
     let next_hop = info.next_hop.as_ref()?;
     Some(route::print_next_hop(next_hop, family, names.node))

@@ -4,15 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::Serialize;
 use sidestep_control::compile::Leads;
-use sidestep_datapath::abi::{
-    Reason, SIDESTEP_TRACE_BEHAVIOR, SIDESTEP_TRACE_CHOICE, SIDESTEP_TRACE_CSID,
-    SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_DEMASQUERADE, SIDESTEP_TRACE_DSCP, SIDESTEP_TRACE_FORWARD,
-    SIDESTEP_TRACE_HMAC, SIDESTEP_TRACE_LAST_SEGMENT, SIDESTEP_TRACE_LEARN, SIDESTEP_TRACE_LOOKUP,
-    SIDESTEP_TRACE_MASQUERADE, SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_POP, SIDESTEP_TRACE_PORT,
-    SIDESTEP_TRACE_PUSH, SIDESTEP_TRACE_REPLACE_CSID, SIDESTEP_TRACE_RETURN, SIDESTEP_TRACE_SOURCE,
-    SIDESTEP_TRACE_SRH,
-};
-use sidestep_datapath::{AdjacencyId, PolicyId, RouteId, Trace, ViewId};
+use sidestep_datapath::event::Inner;
+use sidestep_datapath::{PolicyId, RouteId, Trace, TraceEvent, ViewId};
 use sidestep_model::grammar::{Style, route};
 use sidestep_model::node::TableId;
 use sidestep_model::route::{Encap, Family};
@@ -237,171 +230,183 @@ pub(super) fn steps(names: Names<'_>, trace: &[Trace]) -> Vec<Step> {
 
 /// Returns the step of one event. `destination` is the destination address of the current header.
 fn step(names: Names<'_>, event: &Trace, destination: &mut IpAddr) -> Option<Step> {
-    let Trace { a, b, .. } = *event;
-    Some(match event.kind {
-        SIDESTEP_TRACE_PORT => Step::Port {
-            port: names.port(a),
-            bytes: b,
+    use TraceEvent as Event;
+    Some(match TraceEvent::decode(event)? {
+        Event::Port { ifindex, bytes } => Step::Port {
+            port: names.port(ifindex),
+            bytes,
         },
-        // A frame that a service returned; the next step reports it.
-        SIDESTEP_TRACE_PARSED if a == 0 => return None,
-        SIDESTEP_TRACE_PARSED => {
-            let (header, source, family) = match a {
+        // The next step reports the return path.
+        Event::Frame { .. } => return None,
+        Event::Parsed {
+            version,
+            offset,
+            destination: bytes,
+        } => {
+            let (header, source, family) = match version {
                 4 => ("IPv4", "RFC 791 3.1", Family::V4),
                 _ => ("IPv6", "RFC 8200 3", Family::V6),
             };
-            *destination = address(event.address, family);
+            *destination = address(bytes, family);
             Step::Parsed {
                 header,
-                offset: b,
+                offset,
                 destination: *destination,
                 source,
             }
         }
-        SIDESTEP_TRACE_LOOKUP if names.index.vlan_views.contains_key(&ViewId(a)) => Step::Vlans {
-            table: names.index.vlan_views[&ViewId(a)].0,
-            vids: vlan_ids(event.address),
-            source: "RFC 8986 4.10",
-        },
-        SIDESTEP_TRACE_LOOKUP => lookup(names, event, *destination),
-        SIDESTEP_TRACE_SOURCE => source(names, event, *destination),
-        SIDESTEP_TRACE_CHOICE => chosen::by_flow(names, a, b),
-        SIDESTEP_TRACE_DSCP => chosen::by_dscp(names, a, b),
-        SIDESTEP_TRACE_BEHAVIOR => behavior(names, b),
-        SIDESTEP_TRACE_SRH => {
-            let next = address(event.address, Family::V6);
-            let before = std::mem::replace(destination, next);
-            Step::Advance {
-                segments_left: (b + 1, b),
-                destination: (before, next),
-                source: "RFC 8986 4.1 S13-S14",
+        Event::Lookup { view, key, .. } if names.index.vlan_views.contains_key(&view) => {
+            Step::Vlans {
+                table: names.index.vlan_views[&view].0,
+                vids: vlan_ids(key),
+                source: "RFC 8986 4.10",
             }
         }
-        SIDESTEP_TRACE_CSID | SIDESTEP_TRACE_REPLACE_CSID => {
-            let next = address(event.address, Family::V6);
-            compressed(event, (std::mem::replace(destination, next), next))
-        }
-        SIDESTEP_TRACE_RETURN..=SIDESTEP_TRACE_LAST_SEGMENT => of_proxy(event, destination),
-        SIDESTEP_TRACE_HMAC => Step::Hmac {
-            key: a,
-            wrong: Reason::from_number(b).map(|reason| reason.name),
+        Event::Lookup { view, route, key } => Step::Lookup {
+            address: address(key, family_of(names, view, *destination)),
+            tables: tables(names, view),
+            route: route.is_some().then(|| route_name(names, route)),
+        },
+        Event::Source { view, route, key } => Step::Source {
+            address: address(key, family_of(names, view, *destination)),
+            route: route.is_some().then(|| route_name(names, route)),
+        },
+        Event::Choice { group, route } => chosen::by_flow(names, group, route),
+        Event::Dscp { dscp, route } => chosen::by_dscp(names, dscp, route),
+        Event::Behavior { route, .. } => behavior(names, route),
+        Event::Hmac { key, failure } => Step::Hmac {
+            key,
+            wrong: failure.map(|reason| reason.name),
             source: "RFC 8754 2.1.2.1",
         },
-        SIDESTEP_TRACE_POP => Step::Pop {
-            bytes: b,
-            source: "RFC 8986 4.16.1",
-        },
-        SIDESTEP_TRACE_DECAP => {
-            let (inner, family) = match a {
-                4 => ("IPv4", Some(Family::V4)),
-                41 => ("IPv6", Some(Family::V6)),
-                _ => ("Ethernet", None),
-            };
-            let inner_destination = family.map(|family| address(event.address, family));
-            *destination = inner_destination.unwrap_or(*destination);
-            Step::Decapsulate {
-                inner,
-                offset: b,
-                destination: inner_destination,
-            }
-        }
-        SIDESTEP_TRACE_PUSH => {
-            *destination = address(event.address, Family::V6);
-            push(names, a, b)
-        }
-        SIDESTEP_TRACE_FORWARD => {
-            let adjacency = names.index.adjacencies.get(&AdjacencyId(a));
-            let port = adjacency.map_or_else(
-                || format!("adjacency {a}"),
+        Event::Forward { adjacency, bytes } => {
+            let info = names.index.adjacencies.get(&adjacency);
+            let port = info.map_or_else(
+                || format!("adjacency {adjacency}"),
                 |found| names.port(found.ifindex.0),
             );
             Step::Forward {
                 port,
-                via: adjacency.and_then(|found| found.via),
-                bytes: b,
+                via: info.and_then(|found| found.via),
+                bytes,
             }
         }
-        // A newer packet path may report other events.
+        Event::Return { .. } => Step::Back {
+            summary: "returned by a service to the proxy of this port",
+            source: PROXIES,
+        },
+        header => header_step(names, header, destination)?,
+    })
+}
+
+/// Returns the step of an event that changes headers, and updates the destination address.
+fn header_step(names: Names<'_>, event: TraceEvent, destination: &mut IpAddr) -> Option<Step> {
+    use TraceEvent as Event;
+    let mut replace = |bytes| {
+        let next = address(bytes, Family::V6);
+        (std::mem::replace(destination, next), next)
+    };
+    Some(match event {
+        Event::Srh {
+            segments_left: left,
+            destination,
+            ..
+        } => Step::Advance {
+            segments_left: (left + 1, left),
+            destination: replace(destination),
+            source: "RFC 8986 4.1 S13-S14",
+        },
+        Event::NextCsid { destination } => Step::Compressed {
+            flavor: "NEXT-C-SID",
+            at: None,
+            destination: replace(destination),
+            source: "RFC 9800 4.1.1 S05-S06",
+        },
+        Event::ReplaceCsid {
+            segments_left,
+            index,
+            destination,
+        } => Step::Compressed {
+            flavor: "REPLACE-C-SID",
+            at: Some((segments_left, index)),
+            destination: replace(destination),
+            source: "RFC 9800 4.2.1 R20",
+        },
+        Event::Pop { bytes, .. } => Step::Pop {
+            bytes,
+            source: "RFC 8986 4.16.1",
+        },
+        Event::Decap {
+            inner,
+            offset,
+            destination: bytes,
+        } => {
+            let (inner, family) = match inner {
+                Inner::Ipv4 => ("IPv4", Some(Family::V4)),
+                Inner::Ipv6 => ("IPv6", Some(Family::V6)),
+                Inner::Ethernet => ("Ethernet", None),
+            };
+            let inner_destination = family.map(|family| address(bytes, family));
+            *destination = inner_destination.unwrap_or(*destination);
+            Step::Decapsulate {
+                inner,
+                offset,
+                destination: inner_destination,
+            }
+        }
+        Event::Push {
+            policy,
+            bytes,
+            destination,
+        } => {
+            replace(destination);
+            push(names, policy, bytes)
+        }
+        Event::Masquerade {
+            segments_left,
+            destination,
+        }
+        | Event::Demasquerade {
+            segments_left,
+            destination,
+        } => Step::Masquerade {
+            segments_left,
+            destination: replace(destination),
+            source: MASQUERADING,
+        },
+        Event::LastSegment { segment, .. } => Step::LastSegment {
+            segment: address(segment, Family::V6),
+            source: DESTINATION_NAT,
+        },
+        Event::Learn { bytes, .. } => Step::Learn {
+            bytes,
+            source: DYNAMIC_PROXY,
+        },
+        Event::Restore {
+            bytes, destination, ..
+        } => Step::Restore {
+            bytes,
+            destination: replace(destination).1,
+            source: DYNAMIC_PROXY,
+        },
         _ => return None,
     })
 }
 
-/// Returns the lookup step: the tables and the matching route.
-fn lookup(names: Names<'_>, event: &Trace, destination: IpAddr) -> Step {
-    let view = names.index.views.get(&ViewId(event.a));
-    let tables = view.map_or_else(Vec::new, |view| {
-        view.tables.iter().map(|id| table(*id)).collect()
-    });
-    Step::Lookup {
-        address: address(event.address, family_of(names, event, destination)),
-        tables,
-        route: (event.b != 0).then(|| route_name(names, event.b)),
-    }
-}
-
-/// Returns the step in which the source address selected a route.
-fn source(names: Names<'_>, event: &Trace, destination: IpAddr) -> Step {
-    Step::Source {
-        address: address(event.address, family_of(names, event, destination)),
-        route: (event.b != 0).then(|| route_name(names, event.b)),
-    }
+/// Returns the names of the tables of a view.
+fn tables(names: Names<'_>, view: ViewId) -> Vec<String> {
+    let tables = names.index.views.get(&view).map(|view| &view.tables);
+    tables.into_iter().flatten().map(|id| table(*id)).collect()
 }
 
 /// Returns the family of the view, or of the destination if the view is gone.
-fn family_of(names: Names<'_>, event: &Trace, destination: IpAddr) -> Family {
-    let view = names.index.views.get(&ViewId(event.a));
+fn family_of(names: Names<'_>, view: ViewId, destination: IpAddr) -> Family {
+    let view = names.index.views.get(&view);
     view.map_or(Family::of(&destination), |view| view.family)
 }
 
-/// Returns the step of an SR proxy.
-fn of_proxy(event: &Trace, destination: &mut IpAddr) -> Step {
-    let next = address(event.address, Family::V6);
-    match event.kind {
-        SIDESTEP_TRACE_RETURN => Step::Back {
-            summary: "returned by a service to the proxy of this port",
-            source: PROXIES,
-        },
-        SIDESTEP_TRACE_MASQUERADE | SIDESTEP_TRACE_DEMASQUERADE => Step::Masquerade {
-            segments_left: event.b,
-            destination: (std::mem::replace(destination, next), next),
-            source: MASQUERADING,
-        },
-        SIDESTEP_TRACE_LAST_SEGMENT => Step::LastSegment {
-            segment: next,
-            source: DESTINATION_NAT,
-        },
-        SIDESTEP_TRACE_LEARN => Step::Learn {
-            bytes: event.b,
-            source: DYNAMIC_PROXY,
-        },
-        _ => {
-            *destination = next;
-            Step::Restore {
-                bytes: event.b,
-                destination: next,
-                source: DYNAMIC_PROXY,
-            }
-        }
-    }
-}
-
-fn compressed(event: &Trace, destination: (IpAddr, IpAddr)) -> Step {
-    let replaced = event.kind == SIDESTEP_TRACE_REPLACE_CSID;
-    let (flavor, source) = if replaced {
-        ("REPLACE-C-SID", "RFC 9800 4.2.1 R20")
-    } else {
-        ("NEXT-C-SID", "RFC 9800 4.1.1 S05-S06")
-    };
-    Step::Compressed {
-        flavor,
-        at: replaced.then_some((event.a, event.b)),
-        destination,
-        source,
-    }
-}
-
-fn behavior(names: Names<'_>, route: u32) -> Step {
-    let info = names.index.routes.get(&RouteId(route));
+fn behavior(names: Names<'_>, route: RouteId) -> Step {
+    let info = names.index.routes.get(&route);
     // Each of several next hops can have its own behavior.
     let encap = info.and_then(|info| match &info.next_hop {
         Some(chosen) => chosen.encap.as_ref(),
@@ -426,8 +431,8 @@ fn behavior(names: Names<'_>, route: u32) -> Step {
     }
 }
 
-fn push(names: Names<'_>, policy: u32, bytes: u32) -> Step {
-    let Some(info) = names.index.policies.get(&PolicyId(policy)) else {
+fn push(names: Names<'_>, policy: PolicyId, bytes: u32) -> Step {
+    let Some(info) = names.index.policies.get(&policy) else {
         let name = "headend behavior";
         return Step::Push {
             name,
@@ -447,8 +452,8 @@ fn push(names: Names<'_>, policy: u32, bytes: u32) -> Step {
     }
 }
 
-pub(super) fn route_name(names: Names<'_>, index: u32) -> RouteName {
-    let info = names.index.routes.get(&RouteId(index));
+pub(super) fn route_name(names: Names<'_>, index: RouteId) -> RouteName {
+    let info = names.index.routes.get(&index);
     match info.and_then(|info| info.route.as_ref()) {
         Some(found) => RouteName {
             prefix: Some(found.key.prefix.to_string()),
@@ -465,7 +470,7 @@ pub(super) fn route_name(names: Names<'_>, index: u32) -> RouteName {
         None => RouteName {
             prefix: None,
             table: None,
-            words: match names.index.leads.get(&RouteId(index)) {
+            words: match names.index.leads.get(&index) {
                 Some(Leads::BySource) => "depends on the source address".into(),
                 Some(Leads::Next) => "other tables".into(),
                 None => "the action of a rule".into(),
