@@ -183,7 +183,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     }
     let formatter = PacketFormatter {
         explain: explain_live::live,
-        headers: headers::told,
+        headers: headers::learned,
         sample: trace::tell,
     };
     let daemon = Daemon::start(options, formatter).map_err(|error| {

@@ -251,7 +251,7 @@ fn fits(filter: &Filter, explanation: &Explanation) -> bool {
         let fields = explanation.before.iter().flat_map(|header| &header.fields);
         fields
             .clone()
-            .any(|(_, value)| matches!(value, Value::Protocol(number) if *number == wanted))
+            .any(|(_, value)| matches!(value, Value::Protocol(number) if number.0 == wanted))
     };
     (filter.sid.is_none() || explanation.steps.iter().any(met))
         && filter.protocol.is_none_or(protocol)

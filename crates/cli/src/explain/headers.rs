@@ -1,41 +1,47 @@
-//! The headers of a frame, taken apart for people: names and values in the order of the wire.
+//! The headers of a frame as names and values, in wire order, for text and JSON.
 //!
-//! This only shows: it judges nothing and never fails. What cannot be read is said to be cut short, and what stands
-//! behind the last header that is known is payload. The packet path reads frames on its own.
+//! Decoding never fails and judges nothing. A header with missing bytes is reported as cut short.
+//! Everything behind the last known header is payload.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::fmt::{self, Display, Formatter};
+use std::net::Ipv6Addr;
 
 use serde::{Serialize, Serializer};
 use serde_json::Value as Json;
 use sidestep_model::node::Mac;
+use sidestep_wire::field::srh as field;
+use sidestep_wire::{
+    self as wire, EtherType, Headers, IcmpView, Ipv4View, Layer, Next, Protocol, RoutingType,
+    RoutingView,
+};
 
-/// LIMIT: headers of one frame that are shown.
+/// LIMIT: headers of one frame that are printed.
 pub const HEADERS_MAX: usize = 32;
 
-/// A field's value. In JSON every number is a number.
+/// Value of a field. JSON has every number as a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// A number, shown in decimal.
+    /// A number, printed in decimal.
     Number(u64),
-    /// A number, shown in hexadecimal with that many digits.
+    /// A number and its count of hexadecimal digits.
     Hex(u64, usize),
-    /// A Next Header or protocol number, shown with its name.
-    Protocol(u8),
-    /// An `EtherType`, shown with its name.
-    EtherType(u16),
+    /// A Next Header or protocol number, printed with its name.
+    Protocol(Protocol),
+    /// An `EtherType`, printed with its name.
+    EtherType(EtherType),
     /// An address.
     Text(String),
     /// Segment List, Segment List\[0\] first.
     List(Vec<Ipv6Addr>),
 }
 
-impl std::fmt::Display for Value {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Display for Value {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Number(number) => number.fmt(f),
             Self::Hex(number, digits) => write!(f, "{number:#0width$x}", width = digits + 2),
-            Self::Protocol(number) => write!(f, "{number}{}", protocol_name(*number)),
-            Self::EtherType(number) => write!(f, "{number:#06x}{}", ethertype_name(*number)),
+            Self::Protocol(number) => named(f, number.0, number.name()),
+            Self::EtherType(number) => named(f, format_args!("{:#06x}", number.0), number.name()),
             Self::Text(text) => f.write_str(text),
             Self::List(list) => {
                 let words: Vec<_> = list.iter().map(Ipv6Addr::to_string).collect();
@@ -49,20 +55,20 @@ impl Serialize for Value {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Number(number) | Self::Hex(number, _) => number.serialize(serializer),
-            Self::Protocol(number) => number.serialize(serializer),
-            Self::EtherType(number) => number.serialize(serializer),
+            Self::Protocol(number) => number.0.serialize(serializer),
+            Self::EtherType(number) => number.0.serialize(serializer),
             Self::Text(text) => text.serialize(serializer),
             Self::List(list) => list.serialize(serializer),
         }
     }
 }
 
-/// One header of a frame. Written as JSON it is one object: `header`, then the fields.
+/// One header of a frame. Its JSON form is one object: `header`, then the fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What it is: `IPv6`, `SRH`, …
+    /// Name of the header: `IPv6`, `SRH`, ...
     pub name: &'static str,
-    /// Its fields, by the names that their RFC gives them, in lower case.
+    /// Fields with the names of their RFC, in lower case.
     pub fields: Vec<(&'static str, Value)>,
 }
 
@@ -86,12 +92,16 @@ impl Header {
         self.value(name, Value::Hex(value.into(), digits))
     }
 
+    fn next(self, next_header: Protocol) -> Self {
+        self.value("next header", Value::Protocol(next_header))
+    }
+
     fn value(mut self, name: &'static str, value: Value) -> Self {
         self.fields.push((name, value));
         self
     }
 
-    /// The field of that name.
+    /// Returns the field with this name.
     pub fn field(&self, name: &str) -> Option<&Value> {
         self.fields
             .iter()
@@ -114,58 +124,42 @@ impl Serialize for Header {
     }
 }
 
-/// Takes an Ethernet frame apart. The headers that an encapsulation carries are in it as well.
+/// Decodes an Ethernet frame, with the headers that an encapsulation carries.
 pub fn headers(frame: &[u8]) -> Vec<Header> {
     headers_of_head(frame, frame.len())
 }
 
-/// As [`headers`], of a frame of that length of which the first bytes are known.
+/// Decodes the first bytes of a frame that has `length` bytes.
 pub fn headers_of_head(bytes: &[u8], length: usize) -> Vec<Header> {
-    let mut reader = Reader {
-        rest: bytes,
-        unknown: length.saturating_sub(bytes.len()),
-        headers: Vec::new(),
-    };
-    let mut next = Next::Ethernet;
-    while next != Next::End && reader.headers.len() < HEADERS_MAX {
-        next = reader.read(next);
+    let mut layers = Headers::frame(bytes).with_length(length);
+    let mut headers: Vec<_> = layers
+        .by_ref()
+        .take(HEADERS_MAX)
+        .map(|it| fields(&it))
+        .collect();
+    if headers.len() < HEADERS_MAX {
+        headers.extend(end(&layers));
     }
-    reader.headers
+    headers
 }
 
-/// Outer headers without what is each packet's own, as a dynamic proxy learns them: as JSON, and in words.
-pub fn told(bytes: &[u8]) -> (Json, String) {
-    let headers = outer_headers(bytes);
-    let text: Vec<_> = headers.iter().map(words).collect();
+/// Returns outer headers as a dynamic proxy learns them, as JSON and as text.
+///
+/// Fields that differ between the packets of one flow are left out.
+pub fn learned(bytes: &[u8]) -> (Json, String) {
+    let layers = Headers::starting(Next::Protocol(Protocol::IPV6), bytes).ignore_lengths();
+    let varying = ["payload length", "traffic class", "flow label"];
+    let mut headers: Vec<_> = layers.take(HEADERS_MAX).map(|it| fields(&it)).collect();
+    for header in &mut headers {
+        header.fields.retain(|(name, _)| !varying.contains(name));
+    }
+    let text: Vec<_> = headers.iter().map(summary).collect();
     let json = serde_json::to_value(&headers).unwrap_or_default();
     (json, text.join("; "))
 }
 
-/// An IPv6 header with any Payload Length, and the extension headers behind it.
-fn outer_headers(bytes: &[u8]) -> Vec<Header> {
-    let mut bytes = bytes.to_vec();
-    let payload = bytes.len().saturating_sub(40) as u16;
-    if let Some(field) = bytes.get_mut(4..6) {
-        field.copy_from_slice(&payload.to_be_bytes());
-    }
-    let mut reader = Reader {
-        rest: &bytes,
-        unknown: 0,
-        headers: Vec::new(),
-    };
-    let mut next = Next::Protocol(IPV6);
-    while !reader.rest.is_empty() && next != Next::End && reader.headers.len() < HEADERS_MAX {
-        next = reader.read(next);
-    }
-    for header in &mut reader.headers {
-        let packets = ["payload length", "traffic class", "flow label"];
-        header.fields.retain(|(name, _)| !packets.contains(name));
-    }
-    reader.headers
-}
-
-/// What tells one chain from another.
-fn words(header: &Header) -> String {
+/// Name and distinctive fields of a learned header.
+fn summary(header: &Header) -> String {
     let ordinary = ["next header", "last entry", "flags", "tag"];
     let fields = header.fields.iter();
     let fields = fields.filter(|(name, _)| !ordinary.contains(name));
@@ -175,332 +169,131 @@ fn words(header: &Header) -> String {
     format!("{} {}", header.name, fields.join(", "))
 }
 
-/* IANA "Assigned Internet Protocol Numbers". */
-const HOP_BY_HOP: u8 = 0;
-const ICMP: u8 = 1;
-const IPV4: u8 = 4;
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-const IPV6: u8 = 41;
-const ROUTING: u8 = 43;
-const FRAGMENT: u8 = 44;
-const ICMPV6: u8 = 58;
-const NO_NEXT_HEADER: u8 = 59;
-const DESTINATION_OPTIONS: u8 = 60;
-const SCTP: u8 = 132;
-const ETHERNET: u8 = 143;
-
-/* RFC 791 3.1, flags and fragment offset. */
-const MORE_FRAGMENTS: u16 = 0x2000;
-const FRAGMENT_OFFSET: u16 = 0x1fff;
-
-/// What stands next in a frame.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Next {
-    Ethernet,
-    EtherType(u16),
-    Protocol(u8),
-    End,
+/// The payload, or the header that is truncated, with its bytes in the frame.
+fn end(layers: &Headers<'_>) -> Option<Header> {
+    let name = match layers.next_header() {
+        Next::Payload => "payload",
+        Next::Ethernet | Next::Protocol(Protocol::ETHERNET) => "Ethernet, cut short",
+        Next::EtherType(EtherType::IPV4) | Next::Protocol(Protocol::IPV4) => "IPv4, cut short",
+        Next::EtherType(EtherType::IPV6) | Next::Protocol(Protocol::IPV6) => "IPv6, cut short",
+        Next::EtherType(_) => "VLAN tag, cut short",
+        Next::Protocol(Protocol::ROUTING) => "Routing header, cut short",
+        Next::Protocol(Protocol::FRAGMENT) => "Fragment header, cut short",
+        Next::Protocol(Protocol::TCP) => "TCP",
+        Next::Protocol(Protocol::UDP) => "UDP",
+        Next::Protocol(Protocol::SCTP) => "SCTP",
+        Next::Protocol(Protocol::ICMP) => "ICMP",
+        Next::Protocol(Protocol::ICMPV6) => "ICMPv6",
+        Next::Protocol(_) => "extension header, cut short",
+    };
+    let bytes = layers.remaining();
+    (bytes > 0 || name != "payload").then(|| Header::new(name).number("bytes", bytes as u64))
 }
 
-struct Reader<'a> {
-    rest: &'a [u8],
-    /// Bytes behind them.
-    unknown: usize,
-    headers: Vec<Header>,
-}
-
-impl<'a> Reader<'a> {
-    fn read(&mut self, next: Next) -> Next {
-        match next {
-            Next::Ethernet | Next::Protocol(ETHERNET) => self.ethernet(),
-            Next::EtherType(0x86dd) | Next::Protocol(IPV6) => self.ipv6(),
-            Next::EtherType(0x0800) | Next::Protocol(IPV4) => self.ipv4(),
-            Next::EtherType(0x8100 | 0x88a8) => self.vlan(),
-            Next::Protocol(HOP_BY_HOP) => self.options("Hop-by-Hop Options"),
-            Next::Protocol(DESTINATION_OPTIONS) => self.options("Destination Options"),
-            Next::Protocol(ROUTING) => self.routing(),
-            Next::Protocol(FRAGMENT) => self.fragment(),
-            Next::Protocol(TCP) => self.ports("TCP", 20),
-            Next::Protocol(UDP) => self.ports("UDP", 8),
-            Next::Protocol(SCTP) => self.ports("SCTP", 12),
-            Next::Protocol(ICMP) => self.icmp("ICMP"),
-            Next::Protocol(ICMPV6) => self.icmp("ICMPv6"),
-            Next::EtherType(_) | Next::Protocol(_) | Next::End => self.payload("payload"),
-        }
-    }
-
-    /// The next `length` bytes, which then are read; none if there are fewer.
-    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.rest.split_at_checked(length)?;
-        self.rest = rest;
-        Some(taken)
-    }
-
-    fn push(&mut self, header: Header, next: Next) -> Next {
-        self.headers.push(header);
-        next
-    }
-
-    /// What stands behind that many bytes is padding of the link.
-    fn limit(&mut self, bytes: usize) {
-        let known = self.rest.len().min(bytes);
-        self.rest = &self.rest[..known];
-        self.unknown = self.unknown.min(bytes - known);
-    }
-
-    fn payload(&mut self, name: &'static str) -> Next {
-        let bytes = self.rest.len() + self.unknown;
-        if bytes > 0 || name != "payload" {
-            self.headers
-                .push(Header::new(name).number("bytes", bytes as u64));
-        }
-        Next::End
-    }
-
-    fn ethernet(&mut self) -> Next {
-        let Some(bytes) = self.take(14) else {
-            return self.payload("Ethernet, cut short");
-        };
-        let header = Header::new("Ethernet")
-            .text("source", &mac(bytes, 6))
-            .text("destination", &mac(bytes, 0));
-        let ethertype = u16_at(bytes, 12);
-        self.push(
-            header.value("type", Value::EtherType(ethertype)),
-            Next::EtherType(ethertype),
-        )
-    }
-
-    fn vlan(&mut self) -> Next {
-        let Some(bytes) = self.take(4) else {
-            return self.payload("VLAN tag, cut short");
-        };
-        let (tag, ethertype) = (u16_at(bytes, 0), u16_at(bytes, 2));
-        let header = Header::new("VLAN tag")
-            .number("priority", tag >> 13)
-            .number("id", tag & 0xfff);
-        self.push(
-            header.value("type", Value::EtherType(ethertype)),
-            Next::EtherType(ethertype),
-        )
-    }
-
-    fn ipv6(&mut self) -> Next {
-        let Some(bytes) = self.take(40) else {
-            return self.payload("IPv6, cut short");
-        };
-        let first = u32_at(bytes, 0);
-        let (length, next) = (u16_at(bytes, 4), bytes[6]);
-        self.limit(length.into());
-        let header = Header::new("IPv6")
-            .text("source", &ipv6(bytes, 8))
-            .text("destination", &ipv6(bytes, 24))
-            .value("next header", Value::Protocol(next))
-            .number("hop limit", bytes[7])
-            .number("payload length", length)
-            .hex("traffic class", first >> 20 & 0xff, 2)
-            .hex("flow label", first & 0xf_ffff, 5);
-        self.push(header, Next::Protocol(next))
-    }
-
-    fn ipv4(&mut self) -> Next {
-        let Some(bytes) = self.take(20) else {
-            return self.payload("IPv4, cut short");
-        };
-        let (length, protocol) = (u16_at(bytes, 2), bytes[9]);
-        self.limit(usize::from(length).saturating_sub(20));
-        let mut header = Header::new("IPv4")
-            .text("source", &ipv4(bytes, 12))
-            .text("destination", &ipv4(bytes, 16))
-            .value("protocol", Value::Protocol(protocol))
-            .number("ttl", bytes[8])
-            .number("total length", length)
-            .hex("tos", bytes[1], 2)
-            .hex("header checksum", u16_at(bytes, 10), 4);
-        let fragment = u16_at(bytes, 6);
-        if fragment & (MORE_FRAGMENTS | FRAGMENT_OFFSET) != 0 {
-            header = header.number("fragment offset", fragment & FRAGMENT_OFFSET);
-            header = header.number("more fragments", fragment >> 13 & 1);
-        }
-        let options = (usize::from(bytes[0] & 15) * 4).saturating_sub(20);
-        if options > 0 {
-            header = header.number("bytes of options", options as u64);
-        }
-        let known = self.take(options).is_some() && fragment & FRAGMENT_OFFSET == 0;
-        self.push(
-            header,
-            if known {
-                Next::Protocol(protocol)
-            } else {
-                Next::EtherType(0)
-            },
-        )
-    }
-
-    /// A header whose second byte counts its 8-byte units behind the first.
-    fn extension(&mut self, name: &'static str) -> Result<&'a [u8], Next> {
-        let length = self
-            .rest
-            .get(1)
-            .map_or(usize::MAX, |units| (usize::from(*units) + 1) * 8);
-        self.take(length).ok_or_else(|| self.payload(name))
-    }
-
-    fn options(&mut self, name: &'static str) -> Next {
-        let bytes = match self.extension("extension header, cut short") {
-            Ok(bytes) => bytes,
-            Err(next) => return next,
-        };
-        let header = Header::new(name).value("next header", Value::Protocol(bytes[0]));
-        self.push(
-            header.number("bytes", bytes.len() as u64),
-            Next::Protocol(bytes[0]),
-        )
-    }
-
-    fn routing(&mut self) -> Next {
-        let bytes = match self.extension("Routing header, cut short") {
-            Ok(bytes) => bytes,
-            Err(next) => return next,
-        };
-        let next = bytes[0];
-        let name = if bytes[2] == 4 {
-            "SRH"
-        } else {
-            "Routing header"
-        };
-        let mut header = Header::new(name).value("next header", Value::Protocol(next));
-        if bytes[2] == 4 {
-            let (list, tlvs) = segment_list(bytes);
-            header = header
-                .number("segments left", bytes[3])
-                .number("last entry", bytes[4])
-                .hex("flags", bytes[5], 2)
-                .number("tag", u16_at(bytes, 6));
-            header = header.value("segment list", Value::List(list));
-            if tlvs > 0 {
-                header = header.number("bytes of tlvs", tlvs as u64);
-            }
-        } else {
-            header = header
-                .number("routing type", bytes[2])
-                .number("segments left", bytes[3]);
-        }
-        self.push(header, Next::Protocol(next))
-    }
-
-    fn fragment(&mut self) -> Next {
-        let Some(bytes) = self.take(8) else {
-            return self.payload("Fragment header, cut short");
-        };
-        let offset = u16_at(bytes, 2);
-        let header = Header::new("Fragment header")
-            .value("next header", Value::Protocol(bytes[0]))
-            .number("fragment offset", offset >> 3)
-            .number("more fragments", offset & 1)
-            .hex("identification", u32_at(bytes, 4), 8);
-        self.push(
-            header,
-            if offset >> 3 == 0 {
-                Next::Protocol(bytes[0])
-            } else {
-                Next::EtherType(0)
-            },
-        )
-    }
-
-    fn ports(&mut self, name: &'static str, length: usize) -> Next {
-        let Some(bytes) = self.take(length) else {
-            return self.payload(name);
-        };
-        let header = Header::new(name).number("source port", u16_at(bytes, 0));
-        self.push(
-            header.number("destination port", u16_at(bytes, 2)),
-            Next::End,
-        );
-        self.payload("payload")
-    }
-
-    fn icmp(&mut self, name: &'static str) -> Next {
-        let Some(bytes) = self.take(4) else {
-            return self.payload(name);
-        };
-        self.push(
-            Header::new(name)
-                .number("type", bytes[0])
-                .number("code", bytes[1]),
-            Next::End,
-        );
-        self.payload("payload")
+/// The fields of one header, in the order in which they are printed.
+fn fields(layer: &Layer<'_>) -> Header {
+    match layer.header {
+        wire::Header::Ethernet(it) => Header::new("Ethernet")
+            .text("source", &Mac(it.source()))
+            .text("destination", &Mac(it.destination()))
+            .value("type", Value::EtherType(it.ethertype())),
+        wire::Header::Vlan(it) => Header::new("VLAN tag")
+            .number("priority", it.priority())
+            .number("id", it.id())
+            .value("type", Value::EtherType(it.ethertype())),
+        wire::Header::Ipv6(it) => Header::new("IPv6")
+            .text("source", &it.source())
+            .text("destination", &it.destination())
+            .next(it.next_header())
+            .number("hop limit", it.hop_limit())
+            .number("payload length", it.payload_length())
+            .hex("traffic class", it.traffic_class(), 2)
+            .hex("flow label", it.flow_label(), 5),
+        wire::Header::Ipv4(it) => ipv4(&it),
+        wire::Header::HopByHop(it) => options("Hop-by-Hop Options", it.next_header(), layer),
+        wire::Header::Destination(it) => options("Destination Options", it.next_header(), layer),
+        wire::Header::Authentication(it) => options("Authentication", it.next_header(), layer),
+        wire::Header::Routing(it) if it.routing_type() == RoutingType::SRH => srh(&it),
+        wire::Header::Routing(it) => Header::new("Routing header")
+            .next(it.next_header())
+            .number("routing type", it.routing_type().0)
+            .number("segments left", it.segments_left()),
+        wire::Header::Fragment(it) => Header::new("Fragment header")
+            .next(it.next_header())
+            .number("fragment offset", it.offset())
+            .number("more fragments", it.more_fragments())
+            .hex("identification", it.identification(), 8),
+        wire::Header::Tcp(it) => ports("TCP", it.source_port(), it.destination_port()),
+        wire::Header::Udp(it) => ports("UDP", it.source_port(), it.destination_port()),
+        wire::Header::Sctp(it) => ports("SCTP", it.source_port(), it.destination_port()),
+        wire::Header::Icmpv4(it) => icmp("ICMP", &it),
+        wire::Header::Icmpv6(it) => icmp("ICMPv6", &it),
     }
 }
 
-/// The Segment List as far as the SRH holds it, and the bytes behind it.
-fn segment_list(srh: &[u8]) -> (Vec<Ipv6Addr>, usize) {
-    let entries = (usize::from(srh[4]) + 1).min((srh.len() - 8) / 16);
-    (
-        (0..entries)
-            .map(|entry| ipv6(srh, 8 + 16 * entry))
-            .collect(),
-        srh.len() - 8 - 16 * entries,
-    )
-}
-
-/* `bytes` holds the field at `at`: the callers took as many bytes as the header has. */
-
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_be_bytes([bytes[at], bytes[at + 1]])
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from(u16_at(bytes, at)) << 16 | u32::from(u16_at(bytes, at + 2))
-}
-
-fn mac(bytes: &[u8], at: usize) -> Mac {
-    let mut mac = [0; 6];
-    mac.copy_from_slice(&bytes[at..at + 6]);
-    Mac(mac)
-}
-
-fn ipv4(bytes: &[u8], at: usize) -> Ipv4Addr {
-    Ipv4Addr::from(u32_at(bytes, at))
-}
-
-fn ipv6(bytes: &[u8], at: usize) -> Ipv6Addr {
-    let mut address = [0; 16];
-    address.copy_from_slice(&bytes[at..at + 16]);
-    Ipv6Addr::from(address)
-}
-
-fn ethertype_name(ethertype: u16) -> &'static str {
-    match ethertype {
-        0x0800 => " IPv4",
-        0x0806 => " ARP",
-        0x8100 => " 802.1Q",
-        0x86dd => " IPv6",
-        0x88a8 => " 802.1ad",
-        0x88cc => " LLDP",
-        _ => "",
+fn ipv4(view: &Ipv4View<'_>) -> Header {
+    let mut header = Header::new("IPv4")
+        .text("source", &view.source())
+        .text("destination", &view.destination())
+        .value("protocol", Value::Protocol(view.protocol()))
+        .number("ttl", view.ttl())
+        .number("total length", view.total_length())
+        .hex("tos", view.tos(), 2)
+        .hex("header checksum", view.checksum(), 4);
+    if view.more_fragments() || view.fragment_offset() > 0 {
+        header = header.number("fragment offset", view.fragment_offset());
+        header = header.number("more fragments", view.more_fragments());
+    }
+    match view.options().len() {
+        0 => header,
+        bytes => header.number("bytes of options", bytes as u64),
     }
 }
 
-fn protocol_name(protocol: u8) -> &'static str {
-    match protocol {
-        HOP_BY_HOP => " Hop-by-Hop",
-        ICMP => " ICMP",
-        IPV4 => " IPv4",
-        TCP => " TCP",
-        UDP => " UDP",
-        IPV6 => " IPv6",
-        ROUTING => " Routing",
-        FRAGMENT => " Fragment",
-        ICMPV6 => " ICMPv6",
-        NO_NEXT_HEADER => " none",
-        DESTINATION_OPTIONS => " Destination",
-        SCTP => " SCTP",
-        ETHERNET => " Ethernet",
-        _ => "",
+fn options(name: &'static str, next_header: Protocol, layer: &Layer<'_>) -> Header {
+    Header::new(name)
+        .next(next_header)
+        .number("bytes", layer.length as u64)
+}
+
+/// The fields of an SRH. One whose fields contradict each other is shown as far as it goes.
+fn srh(view: &RoutingView<'_>) -> Header {
+    let bytes = view.bytes();
+    let [last_entry, flags] = [field::LAST_ENTRY, field::FLAGS].map(|at| bytes[at]);
+    let tag = u16::from_be_bytes([bytes[field::TAG], bytes[field::TAG + 1]]);
+    let (segments, _) = bytes[field::SEGMENT_LIST..].as_chunks::<16>();
+    let entries = segments.len().min(usize::from(last_entry) + 1);
+    let list = segments[..entries].iter().map(|it| Ipv6Addr::from(*it));
+    let header = Header::new("SRH")
+        .next(view.next_header())
+        .number("segments left", view.segments_left())
+        .number("last entry", last_entry)
+        .hex("flags", flags, 2)
+        .number("tag", tag)
+        .value("segment list", Value::List(list.collect()));
+    match bytes.len() - field::SEGMENT_LIST - 16 * entries {
+        0 => header,
+        tlvs => header.number("bytes of tlvs", tlvs as u64),
+    }
+}
+
+fn ports(name: &'static str, source: u16, destination: u16) -> Header {
+    Header::new(name)
+        .number("source port", source)
+        .number("destination port", destination)
+}
+
+fn icmp(name: &'static str, view: &IcmpView<'_>) -> Header {
+    Header::new(name)
+        .number("type", view.kind())
+        .number("code", view.code())
+}
+
+/// A number with its name, if it has one.
+fn named(f: &mut Formatter<'_>, number: impl Display, name: Option<&str>) -> fmt::Result {
+    match name {
+        Some(name) => write!(f, "{number} {name}"),
+        None => write!(f, "{number}"),
     }
 }
 
@@ -527,7 +320,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_srv6_packet_is_taken_apart_down_to_its_ports() {
+    fn an_srv6_packet_is_decoded_down_to_its_ports() {
         let headers = headers(&hex(SRV6));
         let field =
             |header: usize, name: &str| headers[header].field(name).expect(name).to_string();
@@ -545,7 +338,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn json_says_the_header_and_its_fields() {
+    fn json_has_the_header_and_its_fields() {
         let json = serde_json::to_value(&headers(&hex(SRV6))[2]).expect("JSON");
         let expected = serde_json::json!({
             "header": "SRH", "next_header": 17, "segments_left": 1, "last_entry": 1, "flags": 0, "tag": 0,
@@ -555,13 +348,13 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn learned_headers_are_told_without_what_is_each_packets_own() {
-        let learned = hex(
+    fn learned_headers_have_no_fields_that_differ_between_packets() {
+        let bytes = hex(
             "60000000 0000 2b 3f fc00aaaa000000000000000000000001 fc0f0000000000000000000000000001
             29 05 04 01 01 00 0000 fc0a0000000000000000000000000001 fc0f0000000000000000000000000001
             7c 06 000000000000",
         );
-        let (json, text) = told(&learned);
+        let (json, text) = learned(&bytes);
         assert_eq!(
             text,
             "IPv6 source fc00:aaaa::1, destination fc0f::1, hop limit 63; \
@@ -575,7 +368,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_frame_cut_anywhere_is_shown_as_far_as_it_goes() {
+    fn a_truncated_frame_is_decoded_as_far_as_it_goes() {
         let frame = hex(SRV6);
         let whole = names(&frame);
         for length in 0..frame.len() {
@@ -586,24 +379,24 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn of_a_head_the_payload_has_the_bytes_that_the_frame_had() {
+    fn the_payload_of_a_truncated_frame_has_its_full_length() {
         let frame = hex(SRV6);
         let bytes =
             |headers: &[Header]| headers.last().and_then(|last| last.field("bytes").cloned());
-        // Cut within the payload: nothing is missing but bytes that are not shown anyway.
+        // A cut within the payload changes nothing: its bytes are not printed.
         let head = headers_of_head(&frame[..frame.len() - 5], frame.len());
         assert_eq!(head, headers(&frame));
-        // Padding behind the packet is none of it, known or not.
+        // Padding behind the packet does not count, whether it is present or not.
         let padded = headers_of_head(&frame[..frame.len() - 5], frame.len() + 100);
         assert_eq!(padded, headers(&frame));
-        // Within a header: said.
+        // A cut within a header is reported.
         let head = headers_of_head(&frame[..14 + 40 + 8], frame.len());
         assert_eq!(head[2].name, "Routing header, cut short");
         assert_eq!(bytes(&head), Some(Value::Number(frame.len() as u64 - 54)));
     }
 
     #[test]
-    fn no_bytes_at_all_can_make_it_fail_or_run_on() {
+    fn random_bytes_neither_fail_nor_exceed_the_limit() {
         let mut state = 1_u64;
         for _ in 0..20_000 {
             let mut frame = hex(SRV6);
