@@ -110,6 +110,20 @@ registry! {
     }
 }
 
+impl Protocol {
+    /// Whether this is an IPv6 extension header that another header follows (RFC 8200 4).
+    pub fn is_extension(self) -> bool {
+        matches!(
+            self,
+            Self::HOP_BY_HOP
+                | Self::ROUTING
+                | Self::FRAGMENT
+                | Self::AUTHENTICATION
+                | Self::DESTINATION_OPTIONS
+        )
+    }
+}
+
 impl Icmpv6Type {
     /// Whether a message of this type is an error (RFC 4443 2.1).
     pub fn is_error(self) -> bool {

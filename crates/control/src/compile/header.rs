@@ -7,12 +7,10 @@ use sidestep_datapath::abi::{
     sidestep_policy, sidestep_policy_kind,
 };
 use sidestep_model::behavior::{EncapMode, Seg6Encap};
+use sidestep_wire::field::ipv6 as field;
+use sidestep_wire::{Ipv6, Protocol, Srh};
 
 use super::hmac;
-
-const IPV6_LENGTH: usize = 40;
-const ROUTING: u8 = 43;
-const ROUTING_TYPE_SRH: u8 = 4;
 
 /// Which of the packet path's kinds a mode is.
 pub(crate) fn kind(mode: EncapMode) -> sidestep_policy_kind {
@@ -23,22 +21,14 @@ pub(crate) fn kind(mode: EncapMode) -> sidestep_policy_kind {
     }
 }
 
-/// The SRH (RFC 8754 2) with `list` as Segment List in the order of the wire: the last segment first.
-fn srh(list: &[Ipv6Addr], segments_left: usize) -> Vec<u8> {
-    let mut bytes = vec![
-        0,
-        (list.len() * 2) as u8,
-        ROUTING_TYPE_SRH,
-        segments_left as u8,
-        (list.len() - 1) as u8,
-        0,
-        0,
-        0,
-    ];
-    for segment in list {
-        bytes.extend(segment.octets());
+/// An SRH with a Segment List in wire order, and the HMAC TLV of `key`. Its Next Header is 0.
+fn srh(list: &[Ipv6Addr], segments_left: usize, key: Option<&sidestep_hmac_key>) -> Vec<u8> {
+    let mut srh = Srh::new(Protocol(0), segments_left as u8, list.to_vec());
+    if let Some(key) = key {
+        srh.flags = Srh::FLAG_HMAC;
+        srh.tlvs.push(hmac::tlv(key));
     }
-    bytes
+    srh.emit(&[])
 }
 
 /// The Segment List of the SRH for `encap`, in the order of the wire.
@@ -72,25 +62,22 @@ pub(crate) fn policy(
     let first = segments[0];
     let list = list(encap);
     let header = if encap.mode.inserts() {
-        let mut srh = srh(&list, segments.len());
-        if let Some(key) = key {
-            hmac::announce(&mut srh, key);
-        }
-        srh
+        srh(&list, segments.len(), key)
     } else {
-        let mut header = vec![0; IPV6_LENGTH];
-        header[6] = ROUTING;
-        header[7] = hop_limit;
-        header[8..24].copy_from_slice(&source.octets());
-        header[24..40].copy_from_slice(&first.octets());
+        let mut pushed = Vec::new();
         if !list.is_empty() {
-            let mut srh = srh(&list, segments.len() - 1);
+            pushed = srh(&list, segments.len() - 1, key);
             if let Some(key) = key {
-                hmac::announce(&mut srh, key);
-                hmac::sign(&mut srh, key, source);
+                hmac::sign(&mut pushed, key, source);
             }
-            header.extend(srh);
         }
+        let ipv6 = Ipv6 {
+            hop_limit,
+            ..Ipv6::new(source, first, Protocol::ROUTING)
+        };
+        let mut header = ipv6.emit(&pushed);
+        // The packet path writes version, class, label and length.
+        header[..field::NEXT_HEADER].fill(0);
         header
     };
     let mut policy = sidestep_policy {

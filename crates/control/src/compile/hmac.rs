@@ -9,6 +9,7 @@ use sidestep_datapath::abi::{
 };
 use sidestep_datapath::{FibKey, KeySlot, ViewId};
 use sidestep_model::hmac::{HmacAlgorithm, HmacKey};
+use sidestep_wire::{Hmac, Tlv};
 
 use super::routes::{Outcome, Unsupported, record};
 use super::stock::ViewKey;
@@ -22,9 +23,6 @@ const _: () = assert!(SEGMENTS_MAX == sidestep_model::behavior::SIGNED_MAX);
 /// Bytes of the HMAC TLV, and of the field in it.
 const TLV: usize = 40;
 const FIELD: usize = 32;
-/// `SR6_FLAG1_HMAC` of include/uapi/linux/seg6.h.
-const FLAG: u8 = 8;
-const TLV_TYPE: u8 = 5;
 
 /// FIPS 180-4 5.3: the hash value before the first block.
 const SHA1_FIRST: [u32; 5] = [
@@ -124,13 +122,13 @@ fn mac(key: &sidestep_hmac_key, text: &[u8]) -> [u8; FIELD] {
     hash(key.outer, &inner[..bytes])
 }
 
-/// Gives an SRH the HMAC TLV of this key, its HMAC still zero.
-pub(super) fn announce(srh: &mut Vec<u8>, key: &sidestep_hmac_key) {
-    srh[1] += (TLV / 8) as u8;
-    srh[5] |= FLAG;
-    srh.extend([TLV_TYPE, (TLV - 2) as u8, 0, 0]);
-    srh.extend(key.id.to_be_bytes());
-    srh.extend([0; FIELD]);
+/// The HMAC TLV of this key, with zeros in place of the HMAC.
+pub(super) fn tlv(key: &sidestep_hmac_key) -> Tlv {
+    Tlv::Hmac(Hmac {
+        flags: 0,
+        key_id: key.id,
+        hmac: vec![0; FIELD],
+    })
 }
 
 /// Signs an SRH that ends with the HMAC TLV of this key (`net/ipv6/seg6_hmac.c`: source address, Last Entry, Flags, key

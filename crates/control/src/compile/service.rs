@@ -12,17 +12,13 @@ use sidestep_model::behavior::proxy::{Chain, InnerType};
 use sidestep_model::behavior::{EncapMode, Seg6Encap, Seg6Local};
 use sidestep_model::node::IfIndex;
 use sidestep_model::route::{Encap, Family, NextHop, Route, RouteKey};
+use sidestep_wire::Protocol;
 
 use super::Pass;
 use super::index::{Counted, ProxyInfo};
 use super::routes::{Outcome, Unsupported, Via, left, punt, record, room, unsupported};
 use super::stock::ViewKey;
 use super::tables::{self, Prefix};
-
-/// IANA "Assigned Internet Protocol Numbers".
-const PROTO_IPV4: u8 = 4;
-const PROTO_IPV6: u8 = 41;
-const PROTO_ETHERNET: u8 = 143;
 
 /// What tells the learned headers of one dynamic proxy from those of another.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,9 +69,9 @@ impl Service {
     /// The upper-layer header of what it takes.
     fn inner(&self) -> u8 {
         match self.sees {
-            InnerType::Ipv6 => PROTO_IPV6,
-            InnerType::Ipv4 => PROTO_IPV4,
-            InnerType::L2 => PROTO_ETHERNET,
+            InnerType::Ipv6 => Protocol::IPV6.0,
+            InnerType::Ipv4 => Protocol::IPV4.0,
+            InnerType::L2 => Protocol::ETHERNET.0,
         }
     }
 

@@ -3,11 +3,10 @@
 use std::net::Ipv6Addr;
 
 use sidestep_datapath::Report;
+use sidestep_wire::{Ends, Icmp, IcmpView, Icmpv6Type, Protocol, checksum};
 
-use super::packet::{
-    ECHO_REQUEST, FRAGMENT, ICMPV6, UDP, checksum_is_right, may_answer_v6, source, version,
-};
-use super::{Kind, Message, error, message};
+use super::packet::{Chain, error_receiver_v6, version};
+use super::{Kind, Message, error};
 
 /// Returns the message to send for a report, or none if the RFCs forbid one.
 pub fn answer(report: &Report) -> Option<Message> {
@@ -35,33 +34,38 @@ fn at_a_sid(report: &Report) -> Option<Message> {
     if version(&report.packet)? != 6 {
         return None;
     }
-    match report.proto {
-        ICMPV6 if report.packet.get(pointer as usize) == Some(&ECHO_REQUEST) => echo_reply(report),
+    let is_echo_request = report.packet.get(pointer as usize) == Some(&Icmpv6Type::ECHO_REQUEST.0);
+    match Protocol(report.proto) {
+        Protocol::ICMPV6 if is_echo_request => echo_reply(report),
         // RFC 4443 3.1: no listener. The source is the destination of the packet, as 2.2 requires.
-        UDP => error(Kind::PortUnreachable, &report.packet).map(|message| Message {
+        Protocol::UDP => error(Kind::PortUnreachable, &report.packet).map(|message| Message {
             from: Some(report.destination),
             ..message
         }),
         // The packet would have to be reassembled first.
-        FRAGMENT => None,
+        Protocol::FRAGMENT => None,
         _ => error(Kind::UpperLayer { pointer }, &report.packet),
     }
 }
 
 /// RFC 4443 4.2, from the SID. Truncated or damaged requests get no reply.
 fn echo_reply(report: &Report) -> Option<Message> {
-    let to: Ipv6Addr = may_answer_v6(&report.packet)?;
+    let to: Ipv6Addr = error_receiver_v6(&report.packet)?;
     let request = report.packet.get(report.value as usize..)?;
-    let is_whole = report.packet.len() == report.length as usize && request.len() >= 8;
-    if !is_whole || !checksum_is_right(request, source(&report.packet)?, report.destination) {
+    let (header, data) = IcmpView::parse(request)?;
+    let ends = Ends::new(
+        Chain::parse(&report.packet)?.ipv6.source(),
+        report.destination,
+    );
+    let is_complete = report.packet.len() == report.length as usize;
+    if !is_complete || checksum::upper_layer(ends, Protocol::ICMPV6, request) != 0 {
         return None;
     }
-    let word = u32::from_be_bytes([request[4], request[5], request[6], request[7]]);
-    let (kind, code, _) = Kind::EchoReply.head_v6();
+    let reply = Icmp::v6(Icmpv6Type::ECHO_REPLY, 0, header.word());
     Some(Message {
         kind: Kind::EchoReply,
         to: to.into(),
         from: Some(report.destination),
-        bytes: message((kind, code, word), &request[8..]),
+        bytes: reply.emit_without_checksum(data),
     })
 }

@@ -13,14 +13,14 @@ pub mod socket;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 
+use sidestep_wire::{Icmp, Icmpv4Type, Icmpv6Type, Ipv4, Ipv6};
+
 /// RFC 4443 2.4(c): an error with its IPv6 header is no larger than this.
 const IPV6_MIN_MTU: usize = 1280;
 /// Bytes of the packet that an `ICMPv6` error quotes.
-const QUOTE_V6: usize = IPV6_MIN_MTU - packet::IPV6_LENGTH - HEAD;
+const QUOTE_V6: usize = IPV6_MIN_MTU - Ipv6::LENGTH - Icmp::LENGTH;
 /// RFC 1812 4.3.2.3: 576 bytes with headers.
-const QUOTE_V4: usize = 576 - packet::IPV4_LENGTH - HEAD;
-/// Type, code, checksum and the word that depends on the type.
-const HEAD: usize = 8;
+const QUOTE_V4: usize = 576 - Ipv4::LENGTH - Icmp::LENGTH;
 
 /// A message to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,28 +79,34 @@ impl Kind {
         }
     }
 
-    /// Returns type, code and the word after the checksum.
-    fn head_v6(self) -> (u8, u8, u32) {
-        match self {
-            Self::NoRoute => (1, 0, 0),
-            Self::PortUnreachable => (1, 4, 0),
-            Self::TooBig { mtu } => (2, 0, mtu.max(IPV6_MIN_MTU as u32)),
-            Self::TimeExceeded => (3, 0, 0),
-            Self::HeaderField { pointer } => (4, 0, pointer),
-            Self::UpperLayer { pointer } => (4, 4, pointer),
-            Self::EchoReply => (129, 0, 0),
-        }
+    /// Returns the `ICMPv6` header of the message.
+    fn header_v6(self) -> Icmp {
+        let (kind, code, word) = match self {
+            Self::NoRoute => (Icmpv6Type::DESTINATION_UNREACHABLE, 0, 0),
+            Self::PortUnreachable => (Icmpv6Type::DESTINATION_UNREACHABLE, 4, 0),
+            Self::TooBig { mtu } => (Icmpv6Type::PACKET_TOO_BIG, 0, mtu.max(IPV6_MIN_MTU as u32)),
+            Self::TimeExceeded => (Icmpv6Type::TIME_EXCEEDED, 0, 0),
+            Self::HeaderField { pointer } => (Icmpv6Type::PARAMETER_PROBLEM, 0, pointer),
+            Self::UpperLayer { pointer } => (Icmpv6Type::PARAMETER_PROBLEM, 4, pointer),
+            Self::EchoReply => (Icmpv6Type::ECHO_REPLY, 0, 0),
+        };
+        Icmp::v6(kind, code, word)
     }
 
-    /// Returns type, code and the word after the checksum, or none if IPv4 has no equivalent.
-    fn head_v4(self) -> Option<(u8, u8, u32)> {
-        match self {
-            Self::NoRoute => Some((3, 0, 0)),
+    /// Returns the ICMP header of the message, or none if IPv4 has no equivalent.
+    fn header_v4(self) -> Option<Icmp> {
+        let (kind, code, word) = match self {
+            Self::NoRoute => (Icmpv4Type::DESTINATION_UNREACHABLE, 0, 0),
             // RFC 1191 4: the low half of the word.
-            Self::TooBig { mtu } => Some((3, 4, mtu.min(u16::MAX.into()))),
-            Self::TimeExceeded => Some((11, 0, 0)),
-            _ => None,
-        }
+            Self::TooBig { mtu } => (
+                Icmpv4Type::DESTINATION_UNREACHABLE,
+                4,
+                mtu.min(u16::MAX.into()),
+            ),
+            Self::TimeExceeded => (Icmpv4Type::TIME_EXCEEDED, 0, 0),
+            _ => return None,
+        };
+        Some(Icmp::v4(kind, code, word))
     }
 }
 
@@ -108,38 +114,31 @@ impl Kind {
 fn error(kind: Kind, quoted: &[u8]) -> Option<Message> {
     match packet::version(quoted)? {
         6 => {
-            let to = packet::may_answer_v6(quoted)?;
-            let bytes = message(kind.head_v6(), &quoted[..quoted.len().min(QUOTE_V6)]);
+            let to = packet::error_receiver_v6(quoted)?;
+            let quote = &quoted[..quoted.len().min(QUOTE_V6)];
             Some(Message {
                 kind,
                 to: to.into(),
                 from: None,
-                bytes,
+                bytes: kind.header_v6().emit_without_checksum(quote),
             })
         }
         4 => {
-            let to = packet::may_answer_v4(quoted)?;
+            let to = packet::error_receiver_v4(quoted)?;
             // RFC 1191 4: no error if routers may fragment the packet.
             if matches!(kind, Kind::TooBig { .. }) && !packet::dont_fragment(quoted) {
                 return None;
             }
-            let head = kind.head_v4()?;
-            let mut bytes = message(head, &quoted[..quoted.len().min(QUOTE_V4)]);
-            let checksum = packet::checksum(&bytes, 0);
-            bytes[2..4].copy_from_slice(&checksum.to_be_bytes());
+            let quote = &quoted[..quoted.len().min(QUOTE_V4)];
             Some(Message {
                 kind,
                 to: to.into(),
                 from: None,
-                bytes,
+                bytes: kind.header_v4()?.emit_v4(quote),
             })
         }
         _ => None,
     }
-}
-
-fn message((kind, code, word): (u8, u8, u32), quote: &[u8]) -> Vec<u8> {
-    [&[kind, code, 0, 0][..], &word.to_be_bytes(), quote].concat()
 }
 
 /// Number of sent messages, by message name.

@@ -1,157 +1,122 @@
-//! Reading packets that ICMP is about. Everything in them may be hostile, and they may end anywhere.
+//! Packets that ICMP messages are about. They may be hostile and truncated.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// RFC 8200 3.
-pub(super) const IPV6_LENGTH: usize = 40;
-/// RFC 791 3.1, without options.
-pub(super) const IPV4_LENGTH: usize = 20;
+use sidestep_wire::{Header, Headers, Icmpv4Type, Icmpv6Type, Ipv4View, Ipv6View, Next, Protocol};
 
-// IANA: Assigned Internet Protocol Numbers.
-pub(super) const HOP_BY_HOP: u8 = 0;
-pub(super) const ICMPV4: u8 = 1;
-pub(super) const IPV4: u8 = 4;
-pub(super) const UDP: u8 = 17;
-pub(super) const IPV6: u8 = 41;
-pub(super) const ROUTING: u8 = 43;
-pub(super) const FRAGMENT: u8 = 44;
-pub(super) const AUTHENTICATION: u8 = 51;
-pub(super) const ICMPV6: u8 = 58;
-pub(super) const DESTINATION_OPTIONS: u8 = 60;
+/// LIMIT: extension headers walked in one packet.
+const EXTENSIONS_MAX: usize = 16;
 
-// IANA: ICMPv6 "type" Numbers.
-pub(super) const ECHO_REQUEST: u8 = 128;
-const REDIRECT: u8 = 137;
-/// Errors are below.
-const INFORMATIONAL: u8 = 128;
-
-/// LIMIT: headers walked in one packet.
-const HEADERS_MAX: usize = 16;
-
-/// 4, 6 or whatever stands there. None: there is no byte.
+/// IP version. `None` for an empty packet.
 pub(super) fn version(packet: &[u8]) -> Option<u8> {
     packet.first().map(|byte| byte >> 4)
 }
 
-/// The address in these 16 bytes of a packet.
-pub(super) fn address(packet: &[u8], at: usize) -> Option<Ipv6Addr> {
-    let octets: [u8; 16] = packet.get(at..at + 16)?.try_into().ok()?;
-    Some(octets.into())
+/// The header chain of an IPv6 packet.
+pub(super) struct Chain<'a> {
+    /// The IPv6 header.
+    pub ipv6: Ipv6View<'a>,
+    /// Extension headers in wire order.
+    pub extensions: Vec<Header<'a>>,
+    /// Protocol and bytes of the upper-layer packet. `None` in a fragment that is not the first.
+    ///
+    /// Behind a truncated extension header, the protocol is known and the bytes are not.
+    pub upper: Option<(Protocol, &'a [u8])>,
 }
 
-/// Source of an IPv6 packet.
-pub(super) fn source(packet: &[u8]) -> Option<Ipv6Addr> {
-    address(packet, 8)
-}
-
-/// A header of an IPv6 packet's chain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header {
-    /// Protocol number.
-    pub proto: u8,
-    /// Offset in the packet.
-    pub at: usize,
-    /// Bytes of it; of an upper-layer header 0.
-    pub length: usize,
-}
-
-/// The headers behind the IPv6 header, in order, to the first one that no other can follow. Ends early where the bytes end,
-/// and behind a fragment that is not the first.
-pub(super) fn headers(packet: &[u8]) -> impl Iterator<Item = Header> + '_ {
-    let mut next = packet
-        .get(6)
-        .map(|proto| (*proto, IPV6_LENGTH))
-        .filter(|_| packet.len() >= IPV6_LENGTH);
-    std::iter::from_fn(move || {
-        let (proto, at) = next.take()?;
-        let field = |offset: usize| packet.get(at + offset).copied();
-        let length = match proto {
-            HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS => {
-                field(1).map(|n| (usize::from(n) + 1) * 8)
-            }
-            AUTHENTICATION => field(1).map(|n| (usize::from(n) + 2) * 4),
-            FRAGMENT => Some(8),
-            _ => {
-                let length = 0;
-                return Some(Header { proto, at, length });
+impl<'a> Chain<'a> {
+    /// Walks the chain. `None` if the IPv6 header is truncated.
+    pub fn parse(packet: &'a [u8]) -> Option<Self> {
+        let mut headers =
+            Headers::starting(Next::Protocol(Protocol::IPV6), packet).ignore_lengths();
+        let Header::Ipv6(ipv6) = headers.next()?.header else {
+            return None;
+        };
+        let mut extensions = Vec::new();
+        let upper = loop {
+            let rest = &packet[packet.len() - headers.remaining()..];
+            match headers.next_header() {
+                Next::Protocol(protocol)
+                    if protocol.is_extension() && extensions.len() < EXTENSIONS_MAX =>
+                {
+                    match headers.next() {
+                        Some(layer) => extensions.push(layer.header),
+                        None => break rest.first().map(|next| (Protocol(*next), &rest[..0])),
+                    }
+                }
+                Next::Protocol(protocol) => break Some((protocol, rest)),
+                _ => break None,
             }
         };
-        let length = length?;
-        let is_later =
-            proto == FRAGMENT && field(3).is_none_or(|low| field(2) != Some(0) || low & 0xf8 != 0);
-        if !is_later {
-            next = field(0).map(|proto| (proto, at + length));
-        }
-        Some(Header { proto, at, length })
-    })
-    .take(HEADERS_MAX)
+        Some(Self {
+            ipv6,
+            extensions,
+            upper,
+        })
+    }
 }
 
-/// RFC 4443 2.4(e): to whom an error about this packet may go. None: to nobody. (Packets to multicast addresses are the
-/// kernel's, and so are frames to all.)
-pub(super) fn may_answer_v6(packet: &[u8]) -> Option<Ipv6Addr> {
-    let source = source(packet)?;
-    let destination = address(packet, 24)?;
+/// Returns the receiver of an error about this IPv6 packet. `None` if RFC 4443 2.4(e) forbids one.
+///
+/// Linux handles packets to multicast addresses and in broadcast frames itself.
+pub(super) fn error_receiver_v6(packet: &[u8]) -> Option<Ipv6Addr> {
+    let chain = Chain::parse(packet)?;
+    let (source, destination) = (chain.ipv6.source(), chain.ipv6.destination());
     if source.is_unspecified() || source.is_multicast() || source.is_loopback() {
         return None;
     }
     if destination.is_multicast() {
         return None;
     }
-    let icmp = headers(packet).find(|header| header.proto == ICMPV6);
-    match icmp {
-        // Without its type nobody knows what it is.
-        Some(icmp) => packet
-            .get(icmp.at)
-            .is_some_and(|kind| *kind >= INFORMATIONAL && *kind != REDIRECT)
-            .then_some(source),
-        None => Some(source),
+    match chain.upper {
+        // A message without its type may be an error.
+        Some((Protocol::ICMPV6, message)) => {
+            let kind = Icmpv6Type(*message.first()?);
+            (!kind.is_error() && kind != Icmpv6Type::REDIRECT).then_some(source)
+        }
+        _ => Some(source),
     }
 }
 
-/// RFC 1812 4.3.2.7, for IPv4.
-pub(super) fn may_answer_v4(packet: &[u8]) -> Option<Ipv4Addr> {
-    /// Echo, timestamp, information and address mask: all others are errors, or nobody's.
-    const QUERIES: [u8; 8] = [0, 8, 13, 14, 15, 16, 17, 18];
+/// Returns the receiver of an error about this IPv4 packet. `None` if RFC 1812 4.3.2.7 forbids one.
+pub(super) fn error_receiver_v4(packet: &[u8]) -> Option<Ipv4Addr> {
+    /// All other types are errors or unknown.
+    const QUERIES: [Icmpv4Type; 8] = [
+        Icmpv4Type::ECHO_REPLY,
+        Icmpv4Type::ECHO_REQUEST,
+        Icmpv4Type::TIMESTAMP,
+        Icmpv4Type::TIMESTAMP_REPLY,
+        Icmpv4Type::INFORMATION_REQUEST,
+        Icmpv4Type::INFORMATION_REPLY,
+        Icmpv4Type::ADDRESS_MASK_REQUEST,
+        Icmpv4Type::ADDRESS_MASK_REPLY,
+    ];
 
-    let header: &[u8; IPV4_LENGTH] = packet.first_chunk()?;
-    let four =
-        |at: usize| Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]);
-    let (source, destination) = (four(12), four(16));
+    let (header, payload) = Ipv4View::parse(packet)?;
+    let (source, destination) = (header.source(), header.destination());
     if source.octets()[0] == 0 || source.is_loopback() || source.octets()[0] >= 224 {
         return None;
     }
-    if destination.octets()[0] >= 224 || u16::from_be_bytes([header[6], header[7]]) & 0x1fff != 0 {
+    if destination.octets()[0] >= 224 || header.fragment_offset() > 0 {
         return None;
     }
-    if header[9] == ICMPV4 {
-        let kind = packet.get(usize::from(header[0] & 15) * 4)?;
-        return QUERIES.contains(kind).then_some(source);
+    if header.protocol() == Protocol::ICMP {
+        let kind = Icmpv4Type(*payload.first()?);
+        return QUERIES.contains(&kind).then_some(source);
     }
     Some(source)
 }
 
-/// Flag DF of an IPv4 packet.
+/// Whether an IPv4 packet has the flag DF.
 pub(super) fn dont_fragment(packet: &[u8]) -> bool {
-    packet.get(6).is_some_and(|flags| flags & 0x40 != 0)
+    Ipv4View::parse(packet).is_some_and(|(header, _)| header.dont_fragment())
 }
 
-/// RFC 1071, with `start` already summed up.
-pub(super) fn checksum(bytes: &[u8], start: u32) -> u16 {
-    let words = bytes.chunks(2).map(|pair| {
-        let low = pair.get(1).copied().unwrap_or(0);
-        u32::from(u16::from_be_bytes([pair[0], low]))
-    });
-    let mut sum = words.fold(start, u32::wrapping_add);
-    while sum >> 16 != 0 {
-        sum = (sum >> 16) + (sum & 0xffff);
+/// Destination address of a packet of either version.
+pub(super) fn destination(packet: &[u8]) -> Option<IpAddr> {
+    match version(packet)? {
+        6 => Some(Ipv6View::parse(packet)?.0.destination().into()),
+        4 => Some(Ipv4View::parse(packet)?.0.destination().into()),
+        _ => None,
     }
-    !(sum as u16)
-}
-
-/// RFC 8200 8.1: whether the checksum of an `ICMPv6` message is right.
-pub(super) fn checksum_is_right(message: &[u8], source: Ipv6Addr, destination: Ipv6Addr) -> bool {
-    let addresses = [source.octets(), destination.octets()].concat();
-    let sum = u32::from(!checksum(&addresses, 0)) + message.len() as u32 + u32::from(ICMPV6);
-    checksum(message, sum) == 0
 }

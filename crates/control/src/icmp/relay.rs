@@ -2,11 +2,12 @@
 //! such an error to the outer source, which is this node. Only the inner source can react to it,
 //! and Linux does not relay it.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
-use super::packet::{IPV4, IPV4_LENGTH, IPV6, ROUTING, address, headers, source, version};
 use sidestep_model::behavior::{EncapMode, Seg6Encap};
+use sidestep_wire::{Header, IcmpView, Icmpv6Type, Protocol};
 
+use super::packet::{Chain, destination, version};
 use super::{Kind, Message, error};
 use crate::compile::PolicyInfo;
 
@@ -21,38 +22,30 @@ pub struct Relayed {
     pub encap: Seg6Encap,
 }
 
-// IANA: ICMPv6 "type" Numbers.
-const PACKET_TOO_BIG: u8 = 2;
-const TIME_EXCEEDED: u8 = 3;
-/// IANA: IPv6 Routing Types.
-const ROUTING_TYPE_SRH: u8 = 4;
-
 /// Returns the error for the inner source of a received `ICMPv6` error. None: no policy here
 /// encapsulated the quoted packet, or the source does not need the error.
 pub fn relay<'a>(
     error_heard: &[u8],
     mut policies: impl Iterator<Item = &'a PolicyInfo>,
 ) -> Option<Relayed> {
-    let (head, quote) = error_heard.split_at_checked(8)?;
-    let inner = inside(quote)?;
-    let policy = policies.find(|policy| encapsulated(quote, policy))?;
-    let packet = quote.get(inner..)?;
-    let kind = match (head[0], head[1]) {
-        (PACKET_TOO_BIG, _) => {
-            let mtu = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
+    let (header, quote) = IcmpView::parse(error_heard)?;
+    let outer = Chain::parse(quote).filter(|_| version(quote) == Some(6))?;
+    let Some((Protocol::IPV4 | Protocol::IPV6, packet)) = outer.upper else {
+        return None;
+    };
+    let policy = policies.find(|policy| encapsulated(&outer, policy))?;
+    let kind = match (Icmpv6Type(header.kind()), header.code()) {
+        (Icmpv6Type::PACKET_TOO_BIG, _) => {
             // The headers before the inner packet stay in place on the whole path to that link.
+            let pushed = quote.len() - packet.len();
             Kind::TooBig {
-                mtu: mtu.checked_sub(inner as u32)?,
+                mtu: header.word().checked_sub(pushed as u32)?,
             }
         }
-        (TIME_EXCEEDED, 0) => Kind::TimeExceeded,
+        (Icmpv6Type::TIME_EXCEEDED, 0) => Kind::TimeExceeded,
         _ => return None,
     };
-    let destination = match version(packet)? {
-        6 => address(packet, 24)?.into(),
-        4 => IpAddr::from(*packet.get(16..IPV4_LENGTH)?.first_chunk::<4>()?),
-        _ => return None,
-    };
+    let destination = destination(packet)?;
     // The quoted packet was sent, so its source may get an error. `error` checks that the packet is
     // no ICMP error itself.
     let message = error(kind, packet)?;
@@ -63,44 +56,27 @@ pub fn relay<'a>(
     })
 }
 
-/// Returns the offset of the inner packet in an encapsulated packet.
-fn inside(packet: &[u8]) -> Option<usize> {
-    if version(packet)? != 6 {
-        return None;
-    }
-    let last = headers(packet).last()?;
-    let is_packet = matches!(last.proto, IPV4 | IPV6);
-    is_packet.then_some(last.at)
-}
-
-/// Whether the policy pushes this outer header. The SRH may be missing (PSP, or a reduced
+/// Whether the policy pushes these outer headers. The SRH may be missing (PSP, or a reduced
 /// encapsulation of one segment).
-fn encapsulated(packet: &[u8], policy: &PolicyInfo) -> bool {
+fn encapsulated(outer: &Chain<'_>, policy: &PolicyInfo) -> bool {
     let mode = policy.encap.mode;
     let around_ip = matches!(mode, EncapMode::Encap | EncapMode::EncapRed);
-    if !around_ip || source(packet) != Some(policy.source) {
+    if !around_ip || outer.ipv6.source() != policy.source {
         return false;
     }
     let segments = &policy.encap.segments;
-    let mut lists = headers(packet)
-        .filter(|header| header.proto == ROUTING)
-        .filter_map(|header| segment_list(packet.get(header.at..header.at + header.length)?))
+    let mut lists = outer
+        .extensions
+        .iter()
+        .filter_map(|header| match header {
+            Header::Routing(routing) => routing.srh().ok(),
+            _ => None,
+        })
+        // The order of travel.
+        .map(|srh| srh.segment_list().rev().collect::<Vec<_>>())
         .peekable();
     if lists.peek().is_none() {
-        let destination = address(packet, 24);
-        return destination.is_some() && destination == segments.last().copied();
+        return segments.last() == Some(&outer.ipv6.destination());
     }
     lists.any(|list| list == *segments || segments.get(1..) == Some(&list[..]))
-}
-
-/// Returns the segments of an SRH in the order of travel.
-fn segment_list(header: &[u8]) -> Option<Vec<Ipv6Addr>> {
-    if *header.get(2)? != ROUTING_TYPE_SRH {
-        return None;
-    }
-    let count = usize::from(*header.get(4)?) + 1;
-    let places = (0..count).rev();
-    places
-        .map(|place| address(header, 8 + place * 16))
-        .collect()
 }

@@ -4,22 +4,27 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use sidestep_model::node::Mac;
+use sidestep_wire::{Icmp, IcmpView, Icmpv4Type, Icmpv6Type, Ipv4View};
 
-// IANA: ICMPv6 "type" Numbers, ICMP Type Numbers.
-const ECHO_REQUEST_6: u8 = 128;
-pub(super) const ECHO_REPLY_6: u8 = 129;
-const NEIGHBOR_SOLICITATION: u8 = 135;
-pub(super) const NEIGHBOR_ADVERTISEMENT: u8 = 136;
-const ECHO_REQUEST_4: u8 = 8;
-pub(super) const ECHO_REPLY_4: u8 = 0;
+pub(super) const ECHO_REPLY_6: u8 = Icmpv6Type::ECHO_REPLY.0;
+pub(super) const NEIGHBOR_ADVERTISEMENT: u8 = Icmpv6Type::NEIGHBOR_ADVERTISEMENT.0;
+pub(super) const ECHO_REPLY_4: u8 = Icmpv4Type::ECHO_REPLY.0;
 
 /// Identifier of a prober in its echo requests, which separates its replies from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identifier(pub u16);
 
+impl Identifier {
+    /// The word of an echo message: identifier and sequence number.
+    fn word(self, sequence: u16) -> u32 {
+        u32::from(self.0) << 16 | u32::from(sequence)
+    }
+}
+
 /// RFC 4443 4.1, without the checksum, which the kernel writes.
-pub(super) fn echo_request_6(identifier: Identifier, sequence: u16) -> [u8; 8] {
-    echo(ECHO_REQUEST_6, identifier, sequence)
+pub(super) fn echo_request_6(identifier: Identifier, sequence: u16) -> Vec<u8> {
+    let word = identifier.word(sequence);
+    Icmp::v6(Icmpv6Type::ECHO_REQUEST, 0, word).emit_without_checksum(&[])
 }
 
 /// RFC 4443 4.2: returns the sequence number of the request.
@@ -28,41 +33,28 @@ pub(super) fn echo_reply_6(message: &[u8], identifier: Identifier) -> Option<u16
 }
 
 /// RFC 792, with its checksum.
-pub(super) fn echo_request_4(identifier: Identifier, sequence: u16) -> [u8; 8] {
-    let mut message = echo(ECHO_REQUEST_4, identifier, sequence);
-    let sum: u32 = message
-        .chunks(2)
-        .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])))
-        .sum();
-    let folded = (sum & 0xffff) + (sum >> 16);
-    message[2..4].copy_from_slice(&(!(folded as u16)).to_be_bytes());
-    message
+pub(super) fn echo_request_4(identifier: Identifier, sequence: u16) -> Vec<u8> {
+    let word = identifier.word(sequence);
+    Icmp::v4(Icmpv4Type::ECHO_REQUEST, 0, word).emit_v4(&[])
 }
 
 /// RFC 792: returns the sequence number of the request. A raw socket delivers the IPv4 header, too.
 pub(super) fn echo_reply_4(packet: &[u8], identifier: Identifier) -> Option<u16> {
-    let length = packet.first().map_or(0, |byte| usize::from(byte & 15) * 4);
-    echoed(packet.get(length..)?, ECHO_REPLY_4, identifier)
+    let (_, message) = Ipv4View::parse(packet)?;
+    echoed(message, ECHO_REPLY_4, identifier)
 }
 
-fn echo(kind: u8, Identifier(identifier): Identifier, sequence: u16) -> [u8; 8] {
-    let (identifier, sequence) = (identifier.to_be_bytes(), sequence.to_be_bytes());
-    let mut message = [kind, 0, 0, 0, 0, 0, 0, 0];
-    message[4..6].copy_from_slice(&identifier);
-    message[6..].copy_from_slice(&sequence);
-    message
-}
-
-fn echoed(message: &[u8], kind: u8, Identifier(identifier): Identifier) -> Option<u16> {
-    let [type_, _, _, _, id @ .., first, second] = message.first_chunk::<8>()?;
-    let ours = *type_ == kind && *id == identifier.to_be_bytes();
-    ours.then(|| u16::from_be_bytes([*first, *second]))
+fn echoed(message: &[u8], kind: u8, identifier: Identifier) -> Option<u16> {
+    let (header, _) = IcmpView::parse(message)?;
+    let sequence = header.word() as u16;
+    let is_reply = header.kind() == kind && header.word() == identifier.word(sequence);
+    is_reply.then_some(sequence)
 }
 
 /// RFC 4861 4.3, with the Ethernet address of the sender.
 pub(super) fn solicitation(target: Ipv6Addr, from: Mac) -> Vec<u8> {
-    let head = [NEIGHBOR_SOLICITATION, 0, 0, 0, 0, 0, 0, 0];
-    [&head[..], &target.octets(), &[1, 1], &from.0].concat()
+    let body = [&target.octets()[..], &[1, 1], &from.0].concat();
+    Icmp::v6(Icmpv6Type::NEIGHBOR_SOLICITATION, 0, 0).emit_without_checksum(&body)
 }
 
 /// RFC 4861 4.4: an advertisement of this target, whoever requested it.
