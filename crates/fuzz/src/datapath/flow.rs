@@ -1,12 +1,8 @@
 //! The flow of a packet, for proxies that learn per flow: a second implementation of `flow_key` in
 //! `datapath/table/flows.h`.
 
-const PROTO_ICMP: u8 = 1;
-const PROTO_TCP: u8 = 6;
-const PROTO_UDP: u8 = 17;
-const PROTO_FRAGMENT: u8 = 44;
-const PROTO_ICMPV6: u8 = 58;
-const PROTO_SCTP: u8 = 132;
+use sidestep_wire::Protocol;
+
 /// Hop-by-Hop Options, Routing, Destination Options.
 const SKIPPED: [u8; 3] = [0, 43, 60];
 /// Maximum number of these headers.
@@ -40,14 +36,14 @@ pub fn key(frame: &[u8], at: usize, version: u8) -> Option<Vec<u8>> {
             proto = header[0];
             upper += (usize::from(header[1]) + 1) * 8;
         }
-        if proto == PROTO_FRAGMENT {
+        if proto == Protocol::FRAGMENT.0 {
             key.extend([proto, 1]);
             key.extend(&bytes(frame, upper, 8)?[4..]);
             return Some(key);
         }
     }
     key.extend([proto, 0]);
-    if [PROTO_TCP, PROTO_UDP, PROTO_SCTP].contains(&proto) {
+    if [Protocol::TCP.0, Protocol::UDP.0, Protocol::SCTP.0].contains(&proto) {
         key.extend(bytes(frame, upper, 4).unwrap_or(&[0; 4]));
     }
     Some(key)
@@ -61,13 +57,13 @@ pub fn quoted(frame: &[u8], at: usize, version: u8) -> Option<Vec<u8>> {
         let ip = bytes(frame, at, 20)?;
         let upper = at + usize::from(ip[0] & 15) * 4;
         (
-            (ip[9] == PROTO_ICMP).then_some(|kind| [3, 11, 12].contains(&kind))?,
+            (ip[9] == Protocol::ICMP.0).then_some(|kind| [3, 11, 12].contains(&kind))?,
             upper,
         )
     } else {
         let ip = bytes(frame, at, 40)?;
         (
-            (ip[6] == PROTO_ICMPV6).then_some(|kind| kind < 128)?,
+            (ip[6] == Protocol::ICMPV6.0).then_some(|kind| kind < 128)?,
             at + 40,
         )
     };

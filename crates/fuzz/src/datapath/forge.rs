@@ -2,22 +2,15 @@
 //! node's routes.
 
 use std::collections::BTreeSet;
+use std::net::Ipv6Addr;
 
 use sidestep_datapath::{FibKey, Image, ViewId};
 use sidestep_testkit::random::Random;
+use sidestep_wire::field::{ipv6, srh};
+use sidestep_wire::{Ipv4, Ipv6, Protocol, Srh};
 
-use super::packet::{Header, Kind, headers, set_ipv4_checksum};
+use super::packet::{Header, Kind, headers};
 
-/// IANA "Assigned Internet Protocol Numbers".
-const PROTO_HOP_BY_HOP: u8 = 0;
-const PROTO_IPV4: u8 = 4;
-const PROTO_UDP: u8 = 17;
-const PROTO_IPV6: u8 = 41;
-const PROTO_ROUTING: u8 = 43;
-const PROTO_FRAGMENT: u8 = 44;
-const PROTO_NONE: u8 = 59;
-const PROTO_DESTINATION_OPTIONS: u8 = 60;
-const PROTO_ETHERNET: u8 = 143;
 /// Hop-by-Hop or destination options that are nothing but padding.
 const PADDING: [u8; 8] = [0, 0, 1, 4, 0, 0, 0, 0];
 
@@ -91,14 +84,14 @@ impl<'a> Forge<'a> {
 
     fn ipv4(&mut self) -> Vec<u8> {
         let payload = self.random.below(60);
-        let mut packet = vec![0x45, self.random.byte()];
-        packet.extend((20 + payload as u16).to_be_bytes());
-        packet.extend([0, 0, 0, 0, self.hop_limit(), 17, 0, 0]);
-        packet.extend(self.address4());
-        packet.extend(self.address4());
-        set_ipv4_checksum(&mut packet);
-        packet.extend(self.random.bytes(payload));
-        packet
+        let (tos, ttl) = (self.random.byte(), self.hop_limit());
+        let (source, destination) = (self.address4().into(), self.address4().into());
+        let header = Ipv4 {
+            tos,
+            ttl,
+            ..Ipv4::new(source, destination, Protocol::UDP)
+        };
+        header.emit(&self.random.bytes(payload))
     }
 
     fn ipv6(&mut self, depth: usize) -> Vec<u8> {
@@ -107,19 +100,21 @@ impl<'a> Forge<'a> {
     }
 
     fn ipv6_around(&mut self, next_header: u8, payload: &[u8]) -> Vec<u8> {
-        let word = 6 << 28 | (self.random.next() as u32 & 0x0fff_ffff);
+        let class_and_label = self.random.next() as u32;
         let mut length = payload.len();
         if self.random.one_in(20) {
             length = length.wrapping_add(self.random.below(32)).wrapping_sub(16);
         }
-        let mut packet = word.to_be_bytes().to_vec();
-        packet.extend((length as u16).to_be_bytes());
-        packet.extend([next_header, self.hop_limit()]);
-        packet.extend([
-            0x20, 0x01, 0x0d, 0xb8, 0, 0x99, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1,
-        ]);
-        packet.extend(self.address6());
-        packet.extend(payload);
+        let hop_limit = self.hop_limit();
+        let source = Ipv6Addr::new(0x2001, 0xdb8, 0x99, 0, 0, 0, 0, 1);
+        let header = Ipv6 {
+            traffic_class: (class_and_label >> 20) as u8,
+            flow_label: class_and_label,
+            hop_limit,
+            ..Ipv6::new(source, self.address6().into(), Protocol(next_header))
+        };
+        let mut packet = header.emit(payload);
+        packet[ipv6::PAYLOAD_LENGTH..][..2].copy_from_slice(&(length as u16).to_be_bytes());
         packet
     }
 
@@ -132,18 +127,18 @@ impl<'a> Forge<'a> {
             return (kind, header);
         }
         match self.random.below(5) {
-            _ if depth == 3 => (PROTO_NONE, Vec::new()),
-            0 => (PROTO_IPV4, self.ipv4()),
-            1 | 2 => (PROTO_IPV6, self.ipv6(depth + 1)),
+            _ if depth == 3 => (Protocol::NO_NEXT_HEADER.0, Vec::new()),
+            0 => (Protocol::IPV4.0, self.ipv4()),
+            1 | 2 => (Protocol::IPV6.0, self.ipv6(depth + 1)),
             3 => {
                 let mut frame = self.random.bytes(12);
                 frame.extend([0x86, 0xdd]);
                 frame.extend(self.ipv6(depth + 1));
-                (PROTO_ETHERNET, frame)
+                (Protocol::ETHERNET.0, frame)
             }
             _ => {
                 let length = self.random.below(40);
-                (PROTO_UDP, self.random.bytes(length))
+                (Protocol::UDP.0, self.random.bytes(length))
             }
         }
     }
@@ -151,20 +146,20 @@ impl<'a> Forge<'a> {
     /// An extension header that announces `next`: what announces it, and its bytes.
     fn extension(&mut self, next: u8, first: bool) -> (u8, Vec<u8>) {
         let (kind, mut header) = match self.random.below(8) {
-            0 if first => (PROTO_HOP_BY_HOP, PADDING.to_vec()),
+            0 if first => (Protocol::HOP_BY_HOP.0, PADDING.to_vec()),
             1 => {
                 let units = *self.random.pick(&[0, 0, 0, 0, 1, 31, 255]);
                 let mut options = PADDING.to_vec();
                 options.resize(8 + usize::from(units) * 8, 0);
                 options[1] = units;
-                (PROTO_DESTINATION_OPTIONS, options)
+                (Protocol::DESTINATION_OPTIONS.0, options)
             }
             2 => {
                 let left = self.random.below(2) as u8;
-                (PROTO_ROUTING, vec![next, 0, 2, left, 0, 0, 0, 0])
+                (Protocol::ROUTING.0, vec![next, 0, 2, left, 0, 0, 0, 0])
             }
-            3 if self.random.one_in(4) => (PROTO_FRAGMENT, vec![next, 0, 0, 1, 0, 0, 0, 7]),
-            _ => (PROTO_ROUTING, self.srh(next)),
+            3 if self.random.one_in(4) => (Protocol::FRAGMENT.0, vec![next, 0, 0, 1, 0, 0, 0, 7]),
+            _ => (Protocol::ROUTING.0, self.srh(next)),
         };
         header[0] = next;
         if self.random.one_in(30) {
@@ -183,22 +178,16 @@ impl<'a> Forge<'a> {
             2 => segments + 1,
             _ => self.random.below(segments),
         };
-        let mut header = vec![
-            next,
-            (segments * 2 + tlvs) as u8,
-            4,
-            left as u8,
-            (segments - 1) as u8,
-            if self.random.one_in(12) { 8 } else { 0 },
-            0,
-            0,
-        ];
-        for _ in 0..segments {
-            header.extend(self.address6());
+        let flags = u8::from(self.random.one_in(12)) * Srh::FLAG_HMAC;
+        let list = (0..segments).map(|_| self.address6().into()).collect();
+        let mut header = Srh {
+            flags,
+            ..Srh::new(Protocol(next), left as u8, list)
         }
-        for _ in 0..tlvs {
-            header.extend(self.tlv());
-        }
+        .emit(&[]);
+        // A TLV may reach beyond the header.
+        header.extend((0..tlvs).flat_map(|_| self.tlv()));
+        header[srh::HDR_EXT_LEN] += tlvs as u8;
         header
     }
 
@@ -215,12 +204,12 @@ impl<'a> Forge<'a> {
     /// Puts the frame's packet, or the frame itself, into another packet.
     pub fn wrap(&mut self, frame: &mut Vec<u8>) {
         let proto = match frame.get(12..14) {
-            Some([0x86, 0xdd]) => PROTO_IPV6,
-            Some([0x08, 0x00]) => PROTO_IPV4,
+            Some([0x86, 0xdd]) => Protocol::IPV6.0,
+            Some([0x08, 0x00]) => Protocol::IPV4.0,
             _ => return,
         };
         let (mut next, from) = if self.random.one_in(6) {
-            (PROTO_ETHERNET, 0)
+            (Protocol::ETHERNET.0, 0)
         } else {
             (proto, 14)
         };

@@ -1,104 +1,60 @@
-//! The headers of a frame, read without believing any of them, and made to agree with each other.
+//! The headers of a frame that a mutation works on, and the repair of lengths and counts.
 
-const ETHERNET: usize = 14;
-const IPV6: usize = 40;
-const IPV4: usize = 20;
-/// IANA "Assigned Internet Protocol Numbers".
-const PROTO_HOP_BY_HOP: u8 = 0;
-const PROTO_IPV4: u8 = 4;
-const PROTO_IPV6: u8 = 41;
-const PROTO_ROUTING: u8 = 43;
-const PROTO_DESTINATION_OPTIONS: u8 = 60;
-const PROTO_ETHERNET: u8 = 143;
-/// Maximum number of headers of one frame, enough for every nesting that the packet path follows.
+use sidestep_wire::field::{ipv4, ipv6, srh};
+use sidestep_wire::{self as wire, Headers, Ipv4, Ipv6, RoutingType};
+
+/// LIMIT: headers of one frame. The packet path follows fewer.
 const HEADERS_MAX: usize = 32;
 
-/// Kind of a header.
+/// The kind of a header that mutations know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// 14 bytes.
+    /// Ethernet header.
     Ethernet,
-    /// The fixed header.
+    /// IPv6 header.
     Ipv6,
-    /// Without its options.
+    /// IPv4 header with its options.
     Ipv4,
-    /// A routing header, of whatever type.
+    /// Routing header of any type.
     Routing,
-    /// Hop-by-Hop or destination options.
+    /// Hop-by-Hop or Destination Options header.
     Options,
 }
 
-/// A header that lies in a frame as a whole.
+/// A complete header in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Kind.
+    /// Kind of the header.
     pub kind: Kind,
-    /// Where it begins.
+    /// Offset in the frame.
     pub at: usize,
-    /// Its bytes.
+    /// Length in bytes.
     pub length: usize,
 }
 
-/// The headers from the outermost one on, up to the first that is cut short or not one of these. Lengths of packets are
-/// not looked at, only those of extension headers.
+/// Returns the headers from the outermost one to the first one that is truncated or of another kind.
+///
+/// Payload Length and Total Length do not matter.
 pub fn headers(frame: &[u8]) -> Vec<Header> {
-    let mut found = Vec::new();
-    let mut at = 0;
-    let mut kind = Some(Kind::Ethernet);
-    while let Some(this) = kind {
-        let Some(length) = length_of(this, &frame[at..]) else {
-            break;
+    let known = Headers::frame(frame).ignore_lengths().map_while(|layer| {
+        let kind = match layer.header {
+            wire::Header::Ethernet(_) => Kind::Ethernet,
+            wire::Header::Ipv6(_) => Kind::Ipv6,
+            wire::Header::Ipv4(_) => Kind::Ipv4,
+            wire::Header::Routing(_) => Kind::Routing,
+            wire::Header::HopByHop(_) | wire::Header::Destination(_) => Kind::Options,
+            _ => return None,
         };
-        if found.len() == HEADERS_MAX || at + length > frame.len() {
-            break;
-        }
-        found.push(Header {
-            kind: this,
-            at,
-            length,
-        });
-        kind = match this {
-            Kind::Ethernet => match frame[at + 12..at + 14] {
-                [0x86, 0xdd] => Some(Kind::Ipv6),
-                [0x08, 0x00] => Some(Kind::Ipv4),
-                _ => None,
-            },
-            Kind::Ipv6 => announced(frame[at + 6]),
-            Kind::Routing | Kind::Options => announced(frame[at]),
-            Kind::Ipv4 => match frame[at + 9] {
-                PROTO_IPV4 => Some(Kind::Ipv4),
-                PROTO_IPV6 => Some(Kind::Ipv6),
-                _ => None,
-            },
-        };
-        at += length;
-    }
-    found
+        let (at, length) = (layer.offset, layer.length);
+        Some(Header { kind, at, length })
+    });
+    known.take(HEADERS_MAX).collect()
 }
 
-fn length_of(kind: Kind, bytes: &[u8]) -> Option<usize> {
-    match kind {
-        Kind::Ethernet => Some(ETHERNET),
-        Kind::Ipv6 => Some(IPV6),
-        Kind::Ipv4 => Some(IPV4),
-        Kind::Routing | Kind::Options => Some((usize::from(*bytes.get(1)?) + 1) * 8),
-    }
-}
-
-/// Returns the header kind of a Next Header value.
-fn announced(next_header: u8) -> Option<Kind> {
-    match next_header {
-        PROTO_HOP_BY_HOP | PROTO_DESTINATION_OPTIONS => Some(Kind::Options),
-        PROTO_ROUTING => Some(Kind::Routing),
-        PROTO_IPV6 => Some(Kind::Ipv6),
-        PROTO_IPV4 => Some(Kind::Ipv4),
-        PROTO_ETHERNET => Some(Kind::Ethernet),
-        _ => None,
-    }
-}
-
-/// Repairs a frame: lengths reach its end, versions and IPv4 checksums are right, Last Entry and
-/// Segments Left are possible. So the first check does not hide a mutation of an inner header.
+/// Repairs a frame, so that the first check does not hide a change further in.
+///
+/// Every length reaches to the end of the frame, every version and IPv4 checksum is right, and every
+/// Last Entry and Segments Left is possible.
 pub fn make_right(frame: &mut [u8]) {
     for header in headers(frame) {
         let rest = frame.len() - header.at;
@@ -106,57 +62,40 @@ pub fn make_right(frame: &mut [u8]) {
         match header.kind {
             Kind::Ipv6 => {
                 bytes[0] = 0x60 | (bytes[0] & 0x0f);
-                if let Ok(length) = u16::try_from(rest - IPV6) {
-                    bytes[4..6].copy_from_slice(&length.to_be_bytes());
+                if let Ok(length) = u16::try_from(rest - Ipv6::LENGTH) {
+                    bytes[ipv6::PAYLOAD_LENGTH..][..2].copy_from_slice(&length.to_be_bytes());
                 }
             }
             Kind::Ipv4 => {
                 bytes[0] = 0x45;
                 if let Ok(length) = u16::try_from(rest) {
-                    bytes[2..4].copy_from_slice(&length.to_be_bytes());
+                    bytes[ipv4::TOTAL_LENGTH..][..2].copy_from_slice(&length.to_be_bytes());
                 }
-                set_ipv4_checksum(bytes);
+                Ipv4::write_checksum(bytes);
             }
-            Kind::Routing if bytes[2] == 4 => {
-                // Hdr Ext Len 1 has room for half a segment: there is no right Last Entry for it.
-                bytes[4] = bytes[4].min((bytes[1] / 2).saturating_sub(1));
-                bytes[3] = bytes[3].min(bytes[4].saturating_add(1));
+            Kind::Routing if bytes[srh::ROUTING_TYPE] == RoutingType::SRH.0 => {
+                // Hdr Ext Len 1 has room for half a segment: no Last Entry fits it.
+                let last_entry = (bytes[srh::HDR_EXT_LEN] / 2).saturating_sub(1);
+                bytes[srh::LAST_ENTRY] = bytes[srh::LAST_ENTRY].min(last_entry);
+                let left_max = bytes[srh::LAST_ENTRY].saturating_add(1);
+                bytes[srh::SEGMENTS_LEFT] = bytes[srh::SEGMENTS_LEFT].min(left_max);
             }
             Kind::Ethernet | Kind::Options | Kind::Routing => {}
         }
     }
 }
 
-/// Writes the checksum of an IPv4 header.
-pub fn set_ipv4_checksum(header: &mut [u8]) {
-    header[10..12].fill(0);
-    let sum = !(ipv4_sum(header) as u16);
-    header[10..12].copy_from_slice(&sum.to_be_bytes());
-}
-
-/// The one's complement sum of an IPv4 header, its checksum included: 0xffff if that is right (RFC 1071).
-pub fn ipv4_sum(header: &[u8]) -> u32 {
-    let mut sum: u32 = header
-        .chunks(2)
-        .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])))
-        .sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Ethernet, IPv6, an SRH of two segments, IPv6, UDP; and with the lengths and counts of all of them wrong.
+    /// Ethernet, IPv6, an SRH with two segments, IPv6 and UDP, with right and with wrong lengths.
     fn nested() -> (Vec<u8>, Vec<u8>) {
         let mut right = vec![0; 14 + 40 + 40 + 40 + 8];
         right[12..14].copy_from_slice(&[0x86, 0xdd]);
         right[14] = 0x60;
-        right[14 + 4..14 + 7].copy_from_slice(&[0, 88, PROTO_ROUTING]);
-        right[54..59].copy_from_slice(&[PROTO_IPV6, 4, 4, 2, 1]);
+        right[14 + 4..14 + 7].copy_from_slice(&[0, 88, 43]);
+        right[54..59].copy_from_slice(&[41, 4, 4, 2, 1]);
         right[94] = 0x60;
         right[94 + 4..94 + 7].copy_from_slice(&[0, 8, 17]);
         let mut wrong = right.clone();
@@ -168,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_found_up_to_the_one_that_is_cut_short() {
+    fn headers_end_at_the_first_truncated_one() {
         let (right, _) = nested();
         let kinds = |frame: &[u8]| -> Vec<Kind> { headers(frame).iter().map(|h| h.kind).collect() };
         let all = [Kind::Ethernet, Kind::Ipv6, Kind::Routing, Kind::Ipv6];
@@ -179,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_wrong_is_made_right_and_what_was_right_stays() {
+    fn wrong_lengths_and_counts_are_repaired() {
         let (right, mut wrong) = nested();
         make_right(&mut wrong);
         assert_eq!(wrong, right);

@@ -14,16 +14,13 @@ use std::collections::BTreeMap;
 
 use sidestep_control::compile::sign;
 use sidestep_datapath::{AdjacencyId, HeaderSetId, Image, PolicyId, Trace};
+use sidestep_wire::{Ipv4, Protocol};
 
 use super::flow;
-use super::packet::{Kind, headers, set_ipv4_checksum};
+use super::packet::{Kind, headers};
 
 const ETHERNET: usize = 14;
 const IPV6: usize = 40;
-const PROTO_IPV4: u8 = 4;
-const PROTO_IPV6: u8 = 41;
-const PROTO_ROUTING: u8 = 43;
-const PROTO_ETHERNET: u8 = 143;
 
 /// The frame that has to leave.
 #[derive(Debug, PartialEq, Eq)]
@@ -206,9 +203,9 @@ fn decide(
             SIDESTEP_TRACE_DECAP => {
                 let outer = decided;
                 decided = Decided {
-                    version: match step.a as u8 {
-                        PROTO_IPV4 => 4,
-                        PROTO_IPV6 => 6,
+                    version: match Protocol(step.a as u8) {
+                        Protocol::IPV4 => 4,
+                        Protocol::IPV6 => 6,
                         _ => 0,
                     },
                     ..Decided::default()
@@ -281,7 +278,7 @@ fn learn(
     headers[..6].copy_from_slice(&[0x60, 0, 0, 0, 0, 0]);
     let proxy = image.learned.get(&HeaderSetId(step.a))?;
     let inside = decided.at + step.b as usize;
-    let version = if carried(&headers)? == PROTO_IPV4 {
+    let version = if carried(&headers)? == Protocol::IPV4.0 {
         4
     } else {
         6
@@ -386,7 +383,7 @@ fn current(arrived: &[u8], decided: &Decided, decrement: bool) -> Option<Vec<u8>
     if decided.version == 4 {
         packet[1] = (packet[1] & !3) | decided.ecn;
         packet[8] -= u8::from(decrement);
-        set_ipv4_checksum(&mut packet[..20]);
+        Ipv4::write_checksum(&mut packet);
         return Some(packet);
     }
     packet[1] = (packet[1] & !0x30) | (decided.ecn << 4);
@@ -437,7 +434,7 @@ fn insert(
         let source: [u8; 16] = packet.get(8..24)?.try_into().ok()?;
         sign(&mut srh, key, source.into());
     }
-    packet[6] = PROTO_ROUTING;
+    packet[6] = Protocol::ROUTING.0;
     packet[24..40].copy_from_slice(&policy.first);
     packet.splice(IPV6..IPV6, srh);
     set_payload_length(packet);
@@ -502,9 +499,9 @@ fn push(
     outer[..4].copy_from_slice(&word.to_be_bytes());
     let next_header = if outer.len() == IPV6 { 6 } else { IPV6 };
     outer[next_header] = match decided.version {
-        _ if frame => PROTO_ETHERNET,
-        6 => PROTO_IPV6,
-        _ => PROTO_IPV4,
+        _ if frame => Protocol::ETHERNET.0,
+        6 => Protocol::IPV6.0,
+        _ => Protocol::IPV4.0,
     };
     if frame {
         outer.extend(arrived.get(..ETHERNET)?);
@@ -527,7 +524,7 @@ mod tests {
     fn an_srh_behind_options_is_taken_out_and_the_options_announce_what_follows_it() {
         let mut packet = vec![0; IPV6 + 8 + 24 + 5];
         packet[6] = 0;
-        packet[IPV6] = PROTO_ROUTING;
+        packet[IPV6] = Protocol::ROUTING.0;
         packet[IPV6 + 8..IPV6 + 10].copy_from_slice(&[17, 2]);
         packet[IPV6 + 32..].copy_from_slice(b"hello");
         take_out(&mut packet, IPV6 + 8, 24).expect("it is there");

@@ -23,12 +23,9 @@ use sidestep_datapath::abi::{
 use sidestep_datapath::{
     AdjacencyId, Copied, FRAME_MAX, FibKey, Image, Native, Report, RouteId, Trace, Verdict, ViewId,
 };
+use sidestep_wire::{Protocol, checksum};
 
-use super::packet::ipv4_sum;
 use super::redo::{Expected, Learned, redo};
-
-/// IANA "Assigned Internet Protocol Numbers".
-const PROTO_ETHERNET: u32 = 143;
 
 /// Fill bytes of the buffer around a frame in the first and second run.
 const FILLS: [u8; 2] = [0x00, 0xa5];
@@ -247,8 +244,9 @@ impl Bench {
         ];
         let mut steps = result.trace.iter().rev();
         let header = steps.find(|step| headers.contains(&step.kind));
-        if header.is_some_and(|step| step.kind == SIDESTEP_TRACE_DECAP && step.a == PROTO_ETHERNET)
-        {
+        if header.is_some_and(|step| {
+            step.kind == SIDESTEP_TRACE_DECAP && step.a == u32::from(Protocol::ETHERNET.0)
+        }) {
             // A frame of the customer's, whatever is in it.
             return Ok(());
         }
@@ -445,7 +443,7 @@ fn is_packet(frame: &[u8]) -> Found {
             check(payload.len() >= 20 && payload[0] == 0x45, "no IPv4 header")?;
             let length = usize::from(u16::from_be_bytes([payload[2], payload[3]]));
             check(length == payload.len(), "Total Length is not the packet's")?;
-            check(ipv4_sum(&payload[..20]) == 0xffff, "IPv4 checksum")
+            check(checksum::checksum(&payload[..20]) == 0, "IPv4 checksum")
         }
         _ => Err("neither IPv6 nor IPv4"),
     }
