@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use sidestep_wire::{EtherType, Header, Headers, Next, Protocol};
 
 use crate::{Error, Namespace};
 
@@ -151,34 +152,31 @@ impl FrameSocket {
     }
 }
 
-/// Which noise a frame is, whatever VLAN it is in; none if it is traffic.
+/// Returns the kind of noise that a frame is, in any VLAN, or none if it is traffic.
 pub fn noise(frame: &[u8]) -> Option<Noise> {
-    if let Some([0x81, 0x00] | [0x88, 0xa8]) = frame.get(12..14) {
-        return noise(&[&frame[..12], frame.get(16..)?].concat());
-    }
-    let u16_at = |offset: usize| {
-        Some(u16::from_be_bytes([
-            *frame.get(offset)?,
-            *frame.get(offset + 1)?,
-        ]))
-    };
-    match u16_at(12)? {
-        0x0806 => Some(Noise::Arp),
-        0x88cc => Some(Noise::Lldp),
-        0x0800 if *frame.get(23)? == 2 => Some(Noise::MulticastListener),
-        0x86dd => {
-            // An MLD report has a Hop-by-Hop header with a Router Alert (RFC 3810 5).
-            let (next, at) = match *frame.get(20)? {
-                0 => (*frame.get(54)?, 54 + 8 * (usize::from(*frame.get(55)?) + 1)),
-                next => (next, 54),
-            };
-            match (next, *frame.get(at)?) {
-                (58, 130..=132 | 143) => Some(Noise::MulticastListener),
-                (58, 133..=137) => Some(Noise::NeighborDiscovery),
-                _ => None,
-            }
+    let mut headers = Headers::frame(frame).ignore_lengths();
+    let mut in_packet = false;
+    loop {
+        match headers.next_header() {
+            Next::EtherType(EtherType::ARP) if !in_packet => return Some(Noise::Arp),
+            Next::EtherType(EtherType::LLDP) if !in_packet => return Some(Noise::Lldp),
+            Next::Protocol(Protocol::IGMP) => return Some(Noise::MulticastListener),
+            _ => {}
         }
-        _ => None,
+        match headers.next()?.header {
+            Header::Ethernet(_) | Header::Vlan(_) if !in_packet => {}
+            Header::Ipv4(_) | Header::Ipv6(_) if !in_packet => in_packet = true,
+            // An MLD report has a Hop-by-Hop header with a Router Alert (RFC 3810 5).
+            Header::HopByHop(_) => {}
+            Header::Icmpv6(message) => {
+                return match message.kind() {
+                    130..=132 | 143 => Some(Noise::MulticastListener),
+                    133..=137 => Some(Noise::NeighborDiscovery),
+                    _ => None,
+                };
+            }
+            _ => return None,
+        }
     }
 }
 
@@ -332,7 +330,7 @@ mod tests {
                 &[0x86, 0xdd],
                 &[0x60, 0, 0, 0, 0, 8, 58],
                 &[0; 33],
-                &[kind, 0],
+                &[kind, 0, 0, 0, 0, 0, 0, 0],
             ]
             .concat()
         };
@@ -345,7 +343,7 @@ mod tests {
             &[0; 33],
         ]
         .concat();
-        report.extend([58, 0, 5, 2, 0, 0, 1, 0, 143, 0]);
+        report.extend([58, 0, 5, 2, 0, 0, 1, 0, 143, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(noise(&report), Some(Noise::MulticastListener));
         report.splice(12..12, [0x88, 0xa8, 0, 5, 0x81, 0, 0, 9]);
         assert_eq!(noise(&report), Some(Noise::MulticastListener));

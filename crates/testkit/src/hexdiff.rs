@@ -1,7 +1,10 @@
-//! Where two frames differ, in the words of the headers: for people who compare bytes.
+//! Differences between two frames, by the fields of their headers.
 
 use std::fmt::Write as _;
 use std::net::Ipv6Addr;
+
+use sidestep_wire::field::{ethernet, ipv4, ipv6, srh};
+use sidestep_wire::{Header, Headers};
 
 /// One line per run of differing bytes (offset, field, expected, found), then both frames in rows of 16.
 /// Empty if they are equal.
@@ -99,104 +102,81 @@ fn pairs(bytes: &[u8]) -> String {
     }
 }
 
-/// The fields of a frame, each with the offset where it begins, as far as its headers can be followed.
+/// The fields of a frame with their offsets, as far as its headers can be decoded.
 fn fields(frame: &[u8]) -> Vec<(usize, String)> {
     let mut fields = Vec::new();
-    ethernet(frame, 0, "", &mut fields);
+    let mut prefix = String::new();
+    let mut in_packet = false;
+    for layer in Headers::frame(frame).ignore_lengths() {
+        let is_ip = matches!(layer.header, Header::Ipv4(_) | Header::Ipv6(_));
+        if in_packet && (is_ip || matches!(layer.header, Header::Ethernet(_))) {
+            prefix.insert_str(0, "inner ");
+        }
+        in_packet = is_ip || in_packet && !matches!(layer.header, Header::Ethernet(_));
+        let mut put = |offset: usize, name: &str| {
+            fields.push((layer.offset + offset, format!("{prefix}{name}")));
+        };
+        for (offset, name) in names(&layer.header) {
+            put(*offset, name);
+        }
+        if let Header::Routing(_) = layer.header {
+            for entry in 0..(layer.length - srh::SEGMENT_LIST) / 16 {
+                put(
+                    srh::SEGMENT_LIST + 16 * entry,
+                    &format!("segment list[{entry}]"),
+                );
+            }
+        }
+        put(layer.length, "payload");
+    }
     fields
 }
 
-type Fields = Vec<(usize, String)>;
-
-fn put(fields: &mut Fields, at: usize, prefix: &str, names: &[(usize, &str)]) {
-    fields.extend(
-        names
-            .iter()
-            .map(|(offset, name)| (at + offset, format!("{prefix}{name}"))),
-    );
-}
-
-fn ethernet(frame: &[u8], at: usize, prefix: &str, fields: &mut Fields) {
-    put(
-        fields,
-        at,
-        prefix,
-        &[
-            (0, "destination MAC"),
-            (6, "source MAC"),
-            (12, "EtherType"),
-            (14, "payload"),
+/// Offsets and names of the fields of one header.
+fn names(header: &Header<'_>) -> &'static [(usize, &'static str)] {
+    match header {
+        Header::Ethernet(_) => &[
+            (ethernet::DESTINATION, "destination MAC"),
+            (ethernet::SOURCE, "source MAC"),
+            (ethernet::ETHERTYPE, "EtherType"),
         ],
-    );
-    match frame.get(at + 12..at + 14) {
-        Some([0x86, 0xdd]) => ipv6(frame, at + 14, prefix, fields),
-        Some([0x08, 0x00]) => ipv4(at + 14, prefix, fields),
-        _ => {}
-    }
-}
-
-fn ipv4(at: usize, prefix: &str, fields: &mut Fields) {
-    let names = [
-        (0, "IPv4 version, IHL"),
-        (1, "IPv4 TOS"),
-        (2, "IPv4 total length"),
-        (4, "IPv4 identification"),
-        (6, "IPv4 fragment"),
-        (8, "IPv4 TTL"),
-        (9, "IPv4 protocol"),
-        (10, "IPv4 checksum"),
-        (12, "IPv4 source"),
-        (16, "IPv4 destination"),
-        (20, "IPv4 payload"),
-    ];
-    put(fields, at, prefix, &names);
-}
-
-fn ipv6(frame: &[u8], at: usize, prefix: &str, fields: &mut Fields) {
-    let names = [
-        (0, "IPv6 version, TC, label"),
-        (4, "IPv6 payload length"),
-        (6, "IPv6 next header"),
-        (7, "IPv6 hop limit"),
-        (8, "IPv6 source"),
-        (24, "IPv6 destination"),
-        (40, "IPv6 payload"),
-    ];
-    put(fields, at, prefix, &names);
-    let inner = format!("inner {prefix}");
-    let mut next = frame.get(at + 6).copied();
-    let mut at = at + 40;
-    while let Some(header @ (0 | 43 | 60)) = next {
-        let Some(&[following, length]) = frame.get(at..at + 2) else {
-            return;
-        };
-        if header == 43 {
-            let names = [
-                (0, "SRH next header"),
-                (1, "SRH length"),
-                (2, "SRH type"),
-                (3, "SRH segments left"),
-                (4, "SRH last entry"),
-                (5, "SRH flags"),
-                (6, "SRH tag"),
-            ];
-            put(fields, at, prefix, &names);
-            let segments = usize::from(length) / 2;
-            fields.extend(
-                (0..segments).map(|n| (at + 8 + 16 * n, format!("{prefix}segment list[{n}]"))),
-            );
-        } else {
-            put(fields, at, prefix, &[(0, "options header")]);
-        }
-        at += 8 * (usize::from(length) + 1);
-        put(fields, at, prefix, &[(0, "payload")]);
-        next = Some(following);
-    }
-    match next {
-        Some(41) => ipv6(frame, at, &inner, fields),
-        Some(4) => ipv4(at, &inner, fields),
-        Some(143) => ethernet(frame, at, &inner, fields),
-        _ => {}
+        Header::Vlan(_) => &[(0, "VLAN tag")],
+        Header::Ipv4(_) => &[
+            (ipv4::VERSION_IHL, "IPv4 version, IHL"),
+            (ipv4::TOS, "IPv4 TOS"),
+            (ipv4::TOTAL_LENGTH, "IPv4 total length"),
+            (ipv4::IDENTIFICATION, "IPv4 identification"),
+            (ipv4::FRAGMENT, "IPv4 fragment"),
+            (ipv4::TTL, "IPv4 TTL"),
+            (ipv4::PROTOCOL, "IPv4 protocol"),
+            (ipv4::CHECKSUM, "IPv4 checksum"),
+            (ipv4::SOURCE, "IPv4 source"),
+            (ipv4::DESTINATION, "IPv4 destination"),
+        ],
+        Header::Ipv6(_) => &[
+            (ipv6::VERSION_CLASS_LABEL, "IPv6 version, TC, label"),
+            (ipv6::PAYLOAD_LENGTH, "IPv6 payload length"),
+            (ipv6::NEXT_HEADER, "IPv6 next header"),
+            (ipv6::HOP_LIMIT, "IPv6 hop limit"),
+            (ipv6::SOURCE, "IPv6 source"),
+            (ipv6::DESTINATION, "IPv6 destination"),
+        ],
+        Header::Routing(_) => &[
+            (srh::NEXT_HEADER, "SRH next header"),
+            (srh::HDR_EXT_LEN, "SRH length"),
+            (srh::ROUTING_TYPE, "SRH type"),
+            (srh::SEGMENTS_LEFT, "SRH segments left"),
+            (srh::LAST_ENTRY, "SRH last entry"),
+            (srh::FLAGS, "SRH flags"),
+            (srh::TAG, "SRH tag"),
+        ],
+        Header::HopByHop(_) | Header::Destination(_) => &[(0, "options header")],
+        Header::Fragment(_) => &[(0, "Fragment header")],
+        Header::Authentication(_) => &[(0, "Authentication Header")],
+        Header::Tcp(_) => &[(0, "TCP header")],
+        Header::Udp(_) => &[(0, "UDP header")],
+        Header::Sctp(_) => &[(0, "SCTP header")],
+        Header::Icmpv4(_) | Header::Icmpv6(_) => &[(0, "ICMP header")],
     }
 }
 

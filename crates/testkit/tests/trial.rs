@@ -1,6 +1,7 @@
 //! Trials between namespaces: offered load, counters, and detected disorder.
 
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,35 +11,46 @@ use sidestep_testkit::traffic::{
     Source as _, Stamp, Stream, Template,
 };
 use sidestep_testkit::{FrameSocket, Lab, root_or_skip};
+use sidestep_wire::{
+    Ends, EtherType, Ethernet, Ipv4, Ipv4View, Ipv6, Ipv6View, Protocol, Udp, checksum,
+};
 
-/// UDP in IPv6 behind an Ethernet header; `length` counts from the IP header on.
+/// UDP in IPv6 in Ethernet. `length` counts from the IP header on.
 fn ipv6(length: usize) -> Vec<u8> {
-    let mut packet = vec![0x60, 0, 0, 0];
-    packet.extend((length as u16 - 40).to_be_bytes());
-    packet.extend([17, 64]);
-    for last in [1, 2] {
-        packet.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last]);
-    }
-    frame(0x86dd, packet, length)
+    let [source, destination] =
+        [1, 2].map(|last| Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last));
+    let udp = udp(Ends::new(source, destination), length - Ipv6::LENGTH);
+    let packet = Ipv6::new(source, destination, Protocol::UDP).emit(&udp);
+    frame(EtherType::IPV6, &packet)
 }
 
-/// The same in IPv4.
+/// UDP in IPv4 in Ethernet.
 fn ipv4(length: usize) -> Vec<u8> {
-    let mut packet = vec![0x45, 0];
-    packet.extend((length as u16).to_be_bytes());
-    packet.extend([0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
-    frame(0x800, packet, length)
+    let [source, destination] = [1, 2].map(|last| Ipv4Addr::new(10, 0, 0, last));
+    let udp = udp(Ends::new(source, destination), length - Ipv4::LENGTH);
+    frame(
+        EtherType::IPV4,
+        &Ipv4::new(source, destination, Protocol::UDP).emit(&udp),
+    )
 }
 
-/// Puts UDP from port 4096 to 9 behind an IP header, and Ethernet before it.
-fn frame(ethertype: u16, mut packet: Vec<u8>, length: usize) -> Vec<u8> {
-    let udp = packet.len();
-    packet.extend([0x10, 0, 0, 9]);
-    packet.extend(((length - udp) as u16).to_be_bytes());
-    packet.resize(length, 0);
-    let checksum = udp_sum(&packet);
-    packet[udp + 6..udp + 8].copy_from_slice(&checksum.to_be_bytes());
-    [&[2; 12][..], &ethertype.to_be_bytes(), &packet].concat()
+/// UDP from port 4096 to 9.
+fn udp(ends: Ends, length: usize) -> Vec<u8> {
+    let header = Udp {
+        source_port: 0x1000,
+        destination_port: 9,
+    };
+    header.emit(&vec![0; length - Udp::LENGTH], ends)
+}
+
+fn frame(ethertype: EtherType, packet: &[u8]) -> Vec<u8> {
+    let (destination, source) = ([2; 6], [2; 6]);
+    Ethernet {
+        destination,
+        source,
+        ethertype,
+    }
+    .emit(packet)
 }
 
 /// UDP source port, and the checksum that covers it.
@@ -225,28 +237,14 @@ fn the_maximum_is_more_than_any_rate_and_latency_is_measured() {
     );
 }
 
-/// RFC 1071 over all that RFC 8200 8.1 and RFC 768 have a UDP checksum cover: 0 if it is right.
+/// The checksum of the UDP datagram in an IP packet: 0 if it is right.
 fn udp_sum(packet: &[u8]) -> u16 {
-    let (addresses, datagram) = match packet[0] >> 4 {
-        6 => (&packet[8..40], &packet[40..]),
-        _ => (&packet[12..20], &packet[20..]),
-    };
-    let pseudo = [
-        &17u16.to_be_bytes()[..],
-        &(datagram.len() as u16).to_be_bytes(),
-    ]
-    .concat();
-    let mut all = [addresses, &pseudo, datagram].concat();
-    all.resize(all.len().next_multiple_of(2), 0);
-    let (words, _) = all.as_chunks::<2>();
-    let mut sum: u32 = words
-        .iter()
-        .map(|it| u32::from(u16::from_be_bytes(*it)))
-        .sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
+    let (ends, datagram) = match packet[0] >> 4 {
+        6 => Ipv6View::parse(packet).map(|(header, rest)| (header.ends(), rest)),
+        _ => Ipv4View::parse(packet).map(|(header, rest)| (header.ends(), rest)),
     }
-    !(sum as u16)
+    .expect("an IP header");
+    checksum::upper_layer(ends, Protocol::UDP, datagram)
 }
 
 #[test]

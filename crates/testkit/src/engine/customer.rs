@@ -2,8 +2,10 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use sidestep_wire::{EtherType, Protocol};
+
 use super::network::{GENERATOR_MAC, ROUTER_MACS, SINK_MAC};
-use super::packet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, IPV4, IPV6, ethernet, udp4, udp6};
+use super::packet::{ethernet, udp4, udp6};
 
 /// A UDP packet of one length. Its flow label is 0, so Sidestep has to compute an outer one (RFC 6437), and Linux, which
 /// copies it, has not.
@@ -38,8 +40,12 @@ impl Customer {
     }
 
     /// Its number in a Next Header field.
-    pub fn protocol(self) -> u8 {
-        if self.ipv4 { IPV4 } else { IPV6 }
+    pub fn protocol(self) -> Protocol {
+        if self.ipv4 {
+            Protocol::IPV4
+        } else {
+            Protocol::IPV6
+        }
     }
 
     /// The frame in which the router gets the packet when nothing is around it.
@@ -57,30 +63,30 @@ impl Customer {
         self.length - if self.ipv4 { 20 } else { 40 }
     }
 
-    fn ethertype(self) -> u16 {
+    fn ethertype(self) -> EtherType {
         if self.ipv4 {
-            ETHERTYPE_IPV4
+            EtherType::IPV4
         } else {
-            ETHERTYPE_IPV6
+            EtherType::IPV6
         }
     }
 }
 
 /// The frame in which the router gets this IPv6 packet.
 pub fn received6(packet: &[u8]) -> Vec<u8> {
-    received(ETHERTYPE_IPV6, packet)
+    received(EtherType::IPV6, packet)
 }
 
 /// The frame in which the router sends this IPv6 packet on.
 pub fn sent6(packet: &[u8]) -> Vec<u8> {
-    sent(ETHERTYPE_IPV6, packet)
+    sent(EtherType::IPV6, packet)
 }
 
-fn received(ethertype: u16, packet: &[u8]) -> Vec<u8> {
+fn received(ethertype: EtherType, packet: &[u8]) -> Vec<u8> {
     ethernet(ROUTER_MACS[0], GENERATOR_MAC, ethertype, packet)
 }
 
-fn sent(ethertype: u16, packet: &[u8]) -> Vec<u8> {
+fn sent(ethertype: EtherType, packet: &[u8]) -> Vec<u8> {
     ethernet(SINK_MAC, ROUTER_MACS[1], ethertype, packet)
 }
 

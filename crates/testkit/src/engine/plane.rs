@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use sidestep_wire::EtherType;
+
 use super::behavior::{Behavior, Service};
 use super::network::{
     Network, PORT, PORTS, ROUTER_MACS, SERVICE_IFNAMES, SERVICE_MACS, SERVICE_PORT_MACS,
@@ -146,7 +148,7 @@ impl Beside {
             // It does so already.
             Service::Kernel => {}
             Service::Xdp => {
-                let header = ethernet(SERVICE_PORT_MACS[1], SERVICE_MACS[1], 0, &[]);
+                let header = ethernet(SERVICE_PORT_MACS[1], SERVICE_MACS[1], EtherType(0), &[]);
                 let program = Redirect::attach(namespace, ingress, egress, &header)?;
                 self.redirects.push(program);
             }
@@ -206,7 +208,7 @@ impl Standing {
             ),
             (SERVICE_PORTS[1], PORTS[1], [SINK_MAC, ROUTER_MACS[1]]),
         ] {
-            let header = ethernet(macs[0], macs[1], 0, &[]);
+            let header = ethernet(macs[0], macs[1], EtherType(0), &[]);
             let program = Redirect::attach(router, ingress, egress, &header)?;
             beside.redirects.push(program);
         }

@@ -1,5 +1,7 @@
 //! Stream of a generator: frames, variable fields, mix of sizes, and order of flows.
 
+use sidestep_wire::checksum::Sum;
+
 use super::schedule::schedule;
 use super::stamp::Stamp;
 use crate::Error;
@@ -111,7 +113,8 @@ impl Template {
             let varying = word(&frame, flows.offset) + first as u16;
             put(&mut frame, flows.offset, varying);
             if let Some(checksum) = flows.checksum {
-                let sum = !fold(u32::from(!word(&frame, checksum)) + first);
+                let sum = Sum::default().add_number(!word(&frame, checksum));
+                let sum = sum.add_number(first).checksum();
                 // RFC 768: 0 would mean no checksum.
                 put(&mut frame, checksum, if sum == 0 { 0xffff } else { sum });
             }
@@ -141,13 +144,9 @@ impl Template {
             stamp.insert(0, 0);
             stamp.push(0);
         }
-        let (words, _) = stamp.as_chunks::<2>();
-        let sum = u32::from(!word(covered, offset))
-            + words
-                .iter()
-                .map(|it| u32::from(!u16::from_be_bytes(*it)))
-                .sum::<u32>();
-        !fold(sum)
+        let complement: Vec<u8> = stamp.iter().map(|byte| !byte).collect();
+        let sum = Sum::default().add_number(!word(covered, offset));
+        sum.add_bytes(&complement).checksum()
     }
 
     /// Returns true if the stamp starts at an odd offset of the data that the checksum covers.
@@ -264,14 +263,6 @@ impl Stream {
     }
 }
 
-/// The ones' complement sum of 16 bits (RFC 1071).
-fn fold(mut sum: u32) -> u16 {
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
-}
-
 /// The bytes of each packet that are written anew, when the rest ends with a stamp.
 pub(super) fn header_length(shortest: &Template) -> usize {
     (shortest.frame.len() - Stamp::LENGTH).min(Template::HEADER_MAX)
@@ -288,6 +279,8 @@ const ETHERNET: usize = 14;
 
 #[cfg(test)]
 mod tests {
+    use sidestep_wire::checksum::checksum;
+
     use super::*;
 
     fn frame() -> Vec<u8> {
@@ -355,16 +348,6 @@ mod tests {
 
     #[test]
     fn generators_share_all_flows_and_checksums_stay_right() {
-        // One's complement sums of 16-bit words: the checksum makes that of a frame 0xffff.
-        let sum = |frame: &[u8]| {
-            let (words, _) = frame.as_chunks::<2>();
-            fold(
-                words
-                    .iter()
-                    .map(|it| u32::from(u16::from_be_bytes(*it)))
-                    .sum(),
-            )
-        };
         let flows = Flows {
             count: 7,
             offset: 14,
@@ -379,7 +362,7 @@ mod tests {
             for number in 0..3 {
                 let part = whole.part(number, 3).expect("a part");
                 assert_eq!(word(part.frame(), 14), next);
-                assert_eq!(sum(part.frame()), 0xffff, "part {number}");
+                assert_eq!(checksum(part.frame()), 0, "part {number}");
                 next += part.flows().count as u16;
             }
             assert_eq!(next - base, 7);

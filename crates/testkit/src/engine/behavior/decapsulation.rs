@@ -1,7 +1,9 @@
 //! End.DX and End.DT: packets at the end of a path of `sids` segments; 0: without an SRH.
 
+use sidestep_wire::{EtherType, Protocol};
+
 use super::super::customer::{Customer, TO_CUSTOMER_4, TO_CUSTOMER_6};
-use super::super::packet::{ETHERNET, ETHERTYPE_IPV6, ethernet};
+use super::super::packet::ethernet;
 use super::endpoint::{arrived, local};
 use super::{Arguments, Behavior, Kind, LEAST_4, LEAST_6};
 
@@ -112,8 +114,8 @@ fn of_vrf(action: &str, route: &str, asked: &Arguments, customer: Customer) -> B
 fn dx2(asked: &Arguments) -> Behavior {
     let customer = Customer::v6(asked.length);
     let hosts = [[2, 0, 0, 0, 0, 0xb], [2, 0, 0, 0, 0, 0xa]];
-    let frame = ethernet(hosts[0], hosts[1], ETHERTYPE_IPV6, &customer.packet(64));
-    let arrived = arrived(asked.sids, ETHERNET, &frame);
+    let frame = ethernet(hosts[0], hosts[1], EtherType::IPV6, &customer.packet(64));
+    let arrived = arrived(asked.sids, Protocol::ETHERNET, &frame);
     Behavior {
         routes: vec![local("End.DX2 oif eth1")],
         ..Behavior::passing(arrived, customer, frame)

@@ -3,10 +3,12 @@
 
 use std::net::Ipv6Addr;
 
+use sidestep_wire::{Ipv6, Protocol};
+
 use super::super::customer::{
     Customer, HOST_6, NEXT, SID, TO_CUSTOMER_6, TUNSRC, passed, path, path_words, received6, sent6,
 };
-use super::super::packet::{IPV6, Ipv6, ROUTING, srh};
+use super::super::packet::srh;
 use super::{Arguments, Behavior, Kind, LEAST_6};
 
 pub(super) const KINDS: &[Kind] = &[
@@ -104,21 +106,24 @@ fn endpoint(asked: &Arguments, routes: &[&str]) -> Behavior {
 fn underway(asked: &Arguments, hop_limit: u8, destination: Ipv6Addr, segments_left: u8) -> Vec<u8> {
     let list = passed(&[NEXT, SID], asked.sids);
     let inner = Customer::v6(asked.length).packet(64);
-    outer(ROUTING, hop_limit, destination).around(&srh(IPV6, segments_left, &list, &inner))
+    outer(Protocol::ROUTING, hop_limit, destination).emit(&srh(
+        Protocol::IPV6,
+        segments_left,
+        &list,
+        &inner,
+    ))
 }
 
-pub(super) fn outer(next_header: u8, hop_limit: u8, destination: Ipv6Addr) -> Ipv6 {
+pub(super) fn outer(next_header: Protocol, hop_limit: u8, destination: Ipv6Addr) -> Ipv6 {
     Ipv6 {
-        next_header,
         hop_limit,
-        source: HOST_6,
-        destination,
+        ..Ipv6::new(HOST_6, destination, next_header)
     }
 }
 
 /// RFC 8986 4.16.1: the next segment is the last, and the SRH goes.
 fn psp(asked: &Arguments, action: &str) -> Behavior {
-    let out = outer(IPV6, 63, NEXT).around(&Customer::v6(asked.length).packet(64));
+    let out = outer(Protocol::IPV6, 63, NEXT).emit(&Customer::v6(asked.length).packet(64));
     Behavior {
         from_linux: sent6(&out),
         from_sidestep: sent6(&out),
@@ -129,7 +134,7 @@ fn psp(asked: &Arguments, action: &str) -> Behavior {
 /// RFC 8986 4.16.3: the SID is the last segment, and both outer headers go.
 fn usd(asked: &Arguments) -> Behavior {
     let customer = Customer::v6(asked.length);
-    let arrived = arrived(asked.sids, IPV6, &customer.packet(64));
+    let arrived = arrived(asked.sids, Protocol::IPV6, &customer.packet(64));
     Behavior {
         routes: vec![TO_CUSTOMER_6.to_owned()],
         own: vec![local("End flavors usd")],
@@ -138,12 +143,12 @@ fn usd(asked: &Arguments) -> Behavior {
 }
 
 /// Returns the frame of a packet at the end of a path with this number of segments; 0 means no SRH.
-pub(super) fn arrived(sids: u32, protocol: u8, inner: &[u8]) -> Vec<u8> {
+pub(super) fn arrived(sids: u32, protocol: Protocol, inner: &[u8]) -> Vec<u8> {
     let packet = if sids == 0 {
-        outer(protocol, 64, SID).around(inner)
+        outer(protocol, 64, SID).emit(inner)
     } else {
         let list = passed(&[SID], sids);
-        outer(ROUTING, 64, SID).around(&srh(protocol, 0, &list, inner))
+        outer(Protocol::ROUTING, 64, SID).emit(&srh(protocol, 0, &list, inner))
     };
     received6(&packet)
 }
@@ -160,10 +165,15 @@ fn next_csid(asked: &Arguments, action: &str) -> Behavior {
     let packet = |hop_limit, destination| {
         let inner = customer.packet(64);
         if asked.sids == 0 {
-            return outer(IPV6, hop_limit, destination).around(&inner);
+            return outer(Protocol::IPV6, hop_limit, destination).emit(&inner);
         }
         let list = passed(&[NEXT, here], asked.sids);
-        outer(ROUTING, hop_limit, destination).around(&srh(IPV6, 1, &list, &inner))
+        outer(Protocol::ROUTING, hop_limit, destination).emit(&srh(
+            Protocol::IPV6,
+            1,
+            &list,
+            &inner,
+        ))
     };
     Behavior {
         routes: vec![
@@ -186,10 +196,15 @@ fn b6_encaps(asked: &Arguments) -> Behavior {
     let out = |outer_hop_limit, hop_limit| {
         let header = Ipv6 {
             source: TUNSRC,
-            ..outer(ROUTING, outer_hop_limit, NEXT)
+            ..outer(Protocol::ROUTING, outer_hop_limit, NEXT)
         };
         let inner = underway(&two, hop_limit, NEXT, 0);
-        sent6(&header.around(&srh(IPV6, asked.sids as u8 - 1, &path(asked.sids), &inner)))
+        sent6(&header.emit(&srh(
+            Protocol::IPV6,
+            asked.sids as u8 - 1,
+            &path(asked.sids),
+            &inner,
+        )))
     };
     let action = format!("End.B6.Encaps srh segs {}", path_words(asked.sids));
     Behavior {

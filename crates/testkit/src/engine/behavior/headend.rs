@@ -1,9 +1,11 @@
 //! H.Encaps and its relatives, and H.Insert: `sids` segments are pushed.
 
+use sidestep_wire::{Ipv6, Protocol};
+
 use super::super::customer::{
     CUSTOMER_6, Customer, HOST_6, NEXT, TUNSRC, path, path_words, received6, sent6,
 };
-use super::super::packet::{ETHERNET, Ipv6, ROUTING, srh};
+use super::super::packet::srh;
 use super::{Arguments, Behavior, Kind, LEAST_4, LEAST_6};
 
 pub(super) const KINDS: &[Kind] = &[
@@ -71,11 +73,11 @@ const KIND: Kind = Kind {
 pub fn headend(
     route: String,
     customer: Customer,
-    next_header: u8,
+    next_header: Protocol,
     behind: &dyn Fn(&[u8]) -> Vec<u8>,
 ) -> Behavior {
     let out = |outer, inner| {
-        sent6(&outer_header(next_header, outer).around(&behind(&customer.packet(inner))))
+        sent6(&outer_header(next_header, outer).emit(&behind(&customer.packet(inner))))
     };
     Behavior {
         routes: vec![route],
@@ -102,13 +104,17 @@ fn encaps(sids: u32, customer: Customer, reduced: bool) -> Behavior {
 }
 
 /// The Next Header of the outer header, and the bytes before the inner packet.
-fn pushed(protocol: u8, sids: u32, reduced: bool) -> (u8, impl Fn(&[u8]) -> Vec<u8>) {
+fn pushed(protocol: Protocol, sids: u32, reduced: bool) -> (Protocol, impl Fn(&[u8]) -> Vec<u8>) {
     let mut list = path(sids);
     if reduced {
         // RFC 8986 5.2: the first segment is in the destination address alone, and one segment needs no SRH.
         list.pop();
     }
-    let next_header = if list.is_empty() { protocol } else { ROUTING };
+    let next_header = if list.is_empty() {
+        protocol
+    } else {
+        Protocol::ROUTING
+    };
     let behind = move |inner: &[u8]| {
         if list.is_empty() {
             inner.to_vec()
@@ -123,14 +129,17 @@ fn insert(asked: &Arguments) -> Behavior {
     let customer = Customer::v6(asked.length);
     let packet = customer.packet(64);
     let header = Ipv6 {
-        next_header: ROUTING,
         hop_limit: 63,
-        source: HOST_6,
-        destination: NEXT,
+        ..Ipv6::new(HOST_6, NEXT, Protocol::ROUTING)
     };
     let mut list = path(asked.sids);
     list.insert(0, CUSTOMER_6);
-    let out = sent6(&header.around(&srh(packet[6], asked.sids as u8, &list, &packet[40..])));
+    let out = sent6(&header.emit(&srh(
+        Protocol(packet[6]),
+        asked.sids as u8,
+        &list,
+        &packet[40..],
+    )));
     let segments = path_words(asked.sids);
     Behavior {
         routes: vec![format!(
@@ -144,8 +153,8 @@ fn insert(asked: &Arguments) -> Behavior {
 fn encaps_l2(asked: &Arguments, reduced: bool) -> Behavior {
     let customer = Customer::v6(asked.length);
     let frame = customer.received(64);
-    let (next_header, behind) = pushed(ETHERNET, asked.sids, reduced);
-    let out = |hop_limit| sent6(&outer_header(next_header, hop_limit).around(&behind(&frame)));
+    let (next_header, behind) = pushed(Protocol::ETHERNET, asked.sids, reduced);
+    let out = |hop_limit| sent6(&outer_header(next_header, hop_limit).emit(&behind(&frame)));
     let mode = if reduced { "l2encap.red" } else { "l2encap" };
     let segments = path_words(asked.sids);
     Behavior {
@@ -159,11 +168,9 @@ fn encaps_l2(asked: &Arguments, reduced: bool) -> Behavior {
     }
 }
 
-fn outer_header(next_header: u8, hop_limit: u8) -> Ipv6 {
+fn outer_header(next_header: Protocol, hop_limit: u8) -> Ipv6 {
     Ipv6 {
-        next_header,
         hop_limit,
-        source: TUNSRC,
-        destination: NEXT,
+        ..Ipv6::new(TUNSRC, NEXT, next_header)
     }
 }

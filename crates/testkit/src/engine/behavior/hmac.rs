@@ -7,10 +7,12 @@ use sha1::Sha1;
 use sha2::Sha256;
 use sha2::digest::{Digest, Output};
 
+use sidestep_wire::Protocol;
+
 use super::super::customer::{
     Customer, HOST_6, NEXT, SID, TUNSRC, passed, path, path_words, received6, sent6,
 };
-use super::super::packet::{IPV6, ROUTING, srh};
+use super::super::packet::srh;
 use super::endpoint::{local, outer};
 use super::headend::headend;
 use super::{Arguments, Behavior, Kind, LEAST_6};
@@ -84,7 +86,12 @@ fn signed(asked: &Arguments, key: Key) -> Behavior {
     let behind = |inner: &[u8]| with_hmac(key, TUNSRC, &list, sids as u8 - 1, inner);
     Behavior {
         key: Some(key),
-        ..headend(route, Customer::v6(asked.length), ROUTING, &behind)
+        ..headend(
+            route,
+            Customer::v6(asked.length),
+            Protocol::ROUTING,
+            &behind,
+        )
     }
 }
 
@@ -95,7 +102,7 @@ fn verified(asked: &Arguments, key: Key) -> Behavior {
     let packet = |hop_limit, destination, segments_left| {
         let inner = customer.packet(64);
         let behind = with_hmac(key, HOST_6, &list, segments_left, &inner);
-        outer(ROUTING, hop_limit, destination).around(&behind)
+        outer(Protocol::ROUTING, hop_limit, destination).emit(&behind)
     };
     Behavior {
         routes: vec![local("End")],
@@ -110,7 +117,7 @@ fn verified(asked: &Arguments, key: Key) -> Behavior {
 
 /// The SRH with the HMAC TLV behind its list (RFC 8754 2.1.2); flag H as Linux sets it.
 fn with_hmac(key: Key, source: Ipv6Addr, list: &[Ipv6Addr], left: u8, inner: &[u8]) -> Vec<u8> {
-    let mut packet = srh(IPV6, left, list, inner);
+    let mut packet = srh(Protocol::IPV6, left, list, inner);
     packet[1] += 5;
     packet[5] |= 8;
     let end = 8 + 16 * list.len();

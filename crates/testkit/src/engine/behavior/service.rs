@@ -3,11 +3,13 @@
 
 use std::net::Ipv6Addr;
 
+use sidestep_wire::Protocol;
+
 use super::super::customer::{
     Customer, HOST_6, LAST, NEXT, SID, TO_CUSTOMER_6, TUNSRC, passed, path, path_words, received6,
     sent6,
 };
-use super::super::packet::{IPV6, ROUTING, srh};
+use super::super::packet::srh;
 use super::endpoint::outer;
 use super::{Arguments, Behavior, Kind, LEAST_6};
 
@@ -203,9 +205,9 @@ fn through(list: &[Ipv6Addr], service: Service, asked: &Arguments) -> Behavior {
 
 /// The active segment is the destination.
 fn packet(hop_limit: u8, source: Ipv6Addr, left: u8, list: &[Ipv6Addr], inner: &[u8]) -> Vec<u8> {
-    let mut header = outer(ROUTING, hop_limit, list[usize::from(left)]);
+    let mut header = outer(Protocol::ROUTING, hop_limit, list[usize::from(left)]);
     header.source = source;
-    header.around(&srh(IPV6, left, list, inner))
+    header.emit(&srh(Protocol::IPV6, left, list, inner))
 }
 
 /// The SID of every proxy that packets go through.
