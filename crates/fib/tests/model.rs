@@ -1,7 +1,7 @@
 //! Every order in which a reader's loads and a writer's stores can meet, tried by loom: a reader finds what held before
 //! a change or what holds after it, never neither, also when lines are used again after a grace period.
 //!
-//! Run by `./dev test`: `RUSTFLAGS='--cfg loom' cargo test --release -p sidestep-fib --test model`.
+//! Run by `./dev test --all`: `RUSTFLAGS='--cfg loom' cargo test --release -p sidestep-fib --test model`.
 
 #![cfg(loom)]
 
