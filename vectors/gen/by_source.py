@@ -116,7 +116,7 @@ def add_srv6_rules(group):
         forward(ETH2, sent(ETH2, headers(["fc0a::1"], IPV6, hop_limit=64, label=7) / steered(63))),
         linux=differs(
             forward(ETH2, sent(ETH2, headers(["fc0a::1"], IPV6, hop_limit=63, label=7) / steered(64))),
-            "seg6_do_srh_encap copies hop limit and flow label to the outer header and leaves the inner hop limit",
+            "seg6_do_srh_encap copies hop limit and flow label to the outer header and does not change the inner hop limit",
         ),
     )
 

@@ -71,7 +71,7 @@ class Case:
 
     def __post_init__(self):
         if self.linux is None:
-            self.linux = skip("left to the kernel") if "kernel" in self.expect else SAME
+            self.linux = skip("punted") if "kernel" in self.expect else SAME
 
 
 @dataclass

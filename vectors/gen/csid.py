@@ -229,7 +229,7 @@ def add_refused(group):
         group.add(f"csid_to_a_next_one_{name}", f"{RFC} S08", ETH0, received(ETH0, packet(USUAL.container(LOCAL, csid))), outcome)
     group.add(
         "csid_on_a_port_with_seg6_disabled", "8754 4.3.1", ETH2, received(ETH2, packet(here)), kernel("seg6_disabled"),
-        linux=skip("left to the kernel, where seg6local does not ask seg6_enabled"),
+        linux=skip("punted; seg6local ignores seg6_enabled"),
     )
     alert = options_header(UDP_PROTOCOL, OPTION_ROUTER_ALERT) / udp6(HEADEND, SEGMENT_1)
     for name, sid in (("csid", LOCAL), ("csid_end_x", ADJACENT)):

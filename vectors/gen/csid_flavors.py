@@ -109,7 +109,7 @@ BEHAVIORS = (("end", "End", 0x100, ETH1), ("end_x", "End.X nh6 fc02::1", 0x200, 
 
 def add_every_flavor(group):
     """PSP, USP and USD in every combination: no effect within a container, and the usual one at its end."""
-    linux = skip("Linux has PSP beside NEXT-C-SID on End only, and neither USP nor USD (seg6_flv_supp_ops_by_action)")
+    linux = skip("Linux has PSP with NEXT-C-SID on End only, and neither USP nor USD (seg6_flv_supp_ops_by_action)")
     for name, _, base, egress in BEHAVIORS:
         for bits, flavors in FLAVORS.items():
             csid, pops, usp, usd = base | bits, bits & 1, bits & 2, bits & 4

@@ -75,7 +75,7 @@ def add_shared(group, decap):
 
     def refused(name, rfc, packet, outcome, about="", linux=None):
         if linux is None:
-            linux = decap.linux if "drop" in outcome else skip("left to the kernel")
+            linux = decap.linux if "drop" in outcome else skip("punted")
         group.add(f"{decap.prefix}_{name}", rfc, ETH0, received(ETH0, packet), outcome, linux, about)
 
     def srh(next_header=decap.family, segments_left=0, segments=(decap.sid, "fc0a::5"), **fields):

@@ -8,7 +8,7 @@ from .node import ETH0, ETH1, HEADEND, HOST4_0, HOST4_1, HOST_0, HOST_1, SEGMENT
 from .wire import HOP_BY_HOP, NO_NEXT_HEADER, ROUTING, SRH, UDP_PROTOCOL, ipv4, udp4, udp6
 
 END = "fc0f::1"
-LINUX = skip("Linux has no such filter at an interface, but in its firewall")
+LINUX = skip("Linux has such a filter only in its firewall")
 RFC = "8754 5.1"
 
 

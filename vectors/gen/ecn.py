@@ -18,7 +18,7 @@ OUTGOING = {
 }
 DSCP_OUTER = 46
 DSCP_INNER = 10
-WHY = "seg6_local.c does not look at the outer ECN field (no RFC 6040 decapsulation)"
+WHY = "seg6_local.c ignores the outer ECN field (no RFC 6040 decapsulation)"
 
 
 def inner6(hop_limit, ecn):

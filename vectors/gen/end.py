@@ -237,7 +237,7 @@ def add_refused(group):
         group.add(name, "8986 4.1 S15", ETH0, received(ETH0, packet(segments=(segment, SID))), outcome)
     group.add(
         "end_on_a_port_with_seg6_disabled", "8754 4.3.1", ETH2, received(ETH2, packet()), kernel("seg6_disabled"),
-        linux=skip("left to the kernel, where seg6local does not ask seg6_enabled"),
+        linux=skip("punted; seg6local ignores seg6_enabled"),
     )
     for name, fields in (
         ("and_flag", {"flags": 0x08, "tlvs": hmac_tlv(7)}),

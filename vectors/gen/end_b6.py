@@ -22,7 +22,7 @@ from .wire import (
 ENCAPS = "8986 4.13"
 ENCAPS_RED = "8986 4.14"
 INSERT = "-"
-WHY = "seg6_do_srh_encap copies hop limit and flow label to the outer header and leaves the inner hop limit"
+WHY = "seg6_do_srh_encap copies hop limit and flow label to the outer header and does not change the inner hop limit"
 NO_LINUX = skip("Linux has no End.B6.Encaps.Red (SEG6_LOCAL_ACTION_*)")
 # Drop reasons in place of ICMP errors, at a SID that the kernel lacks.
 OURS = {
@@ -162,7 +162,7 @@ class Binding:
                      packet(here, 64, 1, two, before=(HOP_BY_HOP, options_header(ROUTING, OPTION_ROUTER_ALERT))),
                      kernel("hop_by_hop"))
         self.refused("on_a_port_with_seg6_disabled", "8754 4.3.1", packet(here, 64, 1, two), kernel("seg6_disabled"), port=ETH2,
-                     linux=skip("left to the kernel, where seg6local does not ask seg6_enabled"))
+                     linux=skip("punted; seg6local ignores seg6_enabled"))
         for number, (name, _, reason) in BAD_POLICIES.items():
             bad = sid(number)
             self.refused(f"whose_first_segment_{name}", self.rfc, packet(bad, 64, 1, [NEXT, bad]), kernel(reason))

@@ -21,7 +21,7 @@ from .wire import (
 )
 
 TUNSRC = "fc00::2"
-WHY6 = "Linux copies the inner hop limit and flow label to the outer header and leaves the inner hop limit"
+WHY6 = "Linux copies the inner hop limit and flow label to the outer header and does not change the inner hop limit"
 WHY4 = "Linux: traffic class 0, flow label 0, hop limit 64 less 1, inner TTL unchanged"
 SIXTEEN = [f"fc0a::{index:x}" for index in range(1, 17)]
 # Segments in the order of travel; the customer prefixes are named after their number.

@@ -76,7 +76,7 @@ def groups():
     headend.ipv4("of_ipv4_copies_dscp_without_ecn", 2, tos=46 << 2 | 2)
     headend.ipv6("of_ipv6_tcp", 2, payload=tcp6(HOST_0, f"{prefix6(2)}1", pattern(900)), protocol=TCP_PROTOCOL)
     headend.ipv6("of_ipv6_with_hop_limit_1", 2, hop_limit=1, linux="drop",
-                 why="Linux takes the outer hop limit from the inner packet and then finds it expired",
+                 why="Linux takes the outer hop limit from the inner packet, where it has expired",
                  about="The frame is carried, not routed: its hop limit does not matter.")
     headend.ipv4("of_ipv4_with_ttl_1", 2, ttl=1)
     headend.ipv6("trims_ethernet_padding", 2, trailer=b"padding")

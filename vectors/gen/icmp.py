@@ -128,7 +128,7 @@ def add_header_fields(told):
     packet = outer(END) / ROUTING_TYPE_0 / udp
     told.group.add(
         "icmp_routing_header_of_type_0", "8200 4.4", ETH0, received(ETH0, packet), kernel("routing_header"),
-        skip("the kernel's SID drops it in silence"), answer=answer(HEADEND, error(4, 0, 42, packet)),
+        skip("the kernel's SID drops it without a message"), answer=answer(HEADEND, error(4, 0, 42, packet)),
         about="With Segments Left 1: the pointer is at the routing type.",
     )
 
@@ -173,7 +173,7 @@ def add_echo(told):
     ping("ping_to_end_x", END_X, "no_srh")
     ping("ping_to_end_dt6", END_DT6, "upper_layer")
     ping("ping_of_1400_octets_to_end", END, "no_srh", data=pattern(1400))
-    ping("ping_of_3000_octets_to_end", END, "no_srh", data=pattern(3000), linux=skip("the link to it takes no frame of that length"))
+    ping("ping_of_3000_octets_to_end", END, "no_srh", data=pattern(3000), linux=skip("the frame exceeds the MTU of the link"))
     ping("ping_to_end_by_an_srh", END, "segments_left_zero",
          SRH(next_header=ICMPV6, segments_left=0, segment_list=[END, SEGMENT_1]), rfc="9259 3.1.2")
     request = bytearray(bytes(echo6(HEADEND, END)))

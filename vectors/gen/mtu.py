@@ -120,6 +120,6 @@ def groups():
     group.add(
         "end_dx2_of_one_octet_more_than_the_mtu", "8986 4.9", ETH0,
         received(ETH0, arrived("fc0f::d2", ETHERNET, customer(MTU + 1))), kernel("packet_too_big"),
-        linux=skip("left to the kernel, which drops it without a word"),
+        linux=skip("punted; the kernel drops it without a message"),
     )
     return [group]

@@ -95,7 +95,7 @@ NODE = node(
 )
 
 
-NOT_ASKED = skip("hop limits differ as in h_encaps, and which way Linux takes is its own hash's")
+NOT_ASKED = skip("hop limits differ as in h_encaps, and Linux selects a path by its own hash")
 
 
 def add(group, name, rfc, arrives, leaves, words, weights=(1, 1), linux=None):

@@ -102,7 +102,7 @@ def add_srv6(group):
         forward(ETH0, sent(ETH0, headers(["fc0b::1"], IPV6, hop_limit=64, label=7) / steered(63))),
         linux=differs(
             forward(ETH0, sent(ETH0, headers(["fc0b::1"], IPV6, hop_limit=63, label=7) / steered(64))),
-            "hop limits as in h_encaps (and seg6_input_core keeps what it found for the packets of every port)",
+            "hop limits as in h_encaps (and seg6_input_core caches one route for the packets of all ports)",
         ),
         about="Where ports have rules of their own, the first segment is looked up by those of the ingress port, as Linux does.",
     )
