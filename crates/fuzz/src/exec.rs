@@ -6,8 +6,6 @@
 
 use std::ffi::CString;
 use std::fs;
-use std::io;
-use std::os::unix::fs::FileExt;
 
 use sidestep_cli::exec::kind;
 use sidestep_socket::exec::{Options, read};
@@ -18,24 +16,6 @@ use crate::text::Vocabulary;
 /// The target. An input that begins with `\x7fELF` or `#!` is a program, any other the variable's text.
 pub struct Exec {
     vocabulary: Vocabulary,
-}
-
-/// A file of these bytes, that counts how much of it is read.
-struct Bytes<'a>(&'a [u8]);
-
-impl FileExt for Bytes<'_> {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let from = usize::try_from(offset)
-            .unwrap_or(usize::MAX)
-            .min(self.0.len());
-        let length = buffer.len().min(self.0.len() - from);
-        buffer[..length].copy_from_slice(&self.0[from..from + length]);
-        Ok(length)
-    }
-
-    fn write_at(&self, _: &[u8], _: u64) -> io::Result<usize> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
 }
 
 const TEXTS: [&str; 5] = [
@@ -58,7 +38,7 @@ impl Target for Exec {
     fn run(&mut self, input: &[u8]) {
         if input.starts_with(b"\x7fELF") || input.starts_with(b"#!") {
             // No more is asked than that it comes to an end: there is nothing to compare with.
-            let _ = kind(&Bytes(input));
+            let _ = kind(input);
             return;
         }
         let Ok(text) = CString::new(input) else {

@@ -7,20 +7,21 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access, getegid, geteuid};
+use object::elf::{FileHeader32, FileHeader64};
+use object::read::elf::{FileHeader, ProgramHeader as _};
+use object::{Endianness, ReadCache, ReadRef};
 
 use super::ExecError;
 
 /// Maximum nesting of script interpreters, as in Linux (`exec_binprm`).
 const INTERPRETERS: usize = 5;
 /// Number of bytes that Linux reads to determine the format of a file (`BINPRM_BUF_SIZE`).
-const SCRIPT_LINE: usize = 256;
-/// LIMIT: program headers and notes that are looked at; no linker writes as many.
-const HEADERS_MAX: usize = 4096;
+const SCRIPT_LINE: u64 = 256;
 
 const S_ISUID: u32 = 0o4000;
 const S_ISGID: u32 = 0o2000;
@@ -106,11 +107,12 @@ pub(super) fn check(path: &Path) -> Result<(), ExecError> {
         let Ok(file) = File::open(&path) else {
             return Ok(());
         };
-        match kind(&file) {
+        match kind(&ReadCache::new(&file)) {
             Kind::Script(interpreter) => path = may_run(Path::new(&interpreter))?,
             Kind::Unknown => return Ok(()),
             found @ Kind::Elf(_) => {
-                let ours = File::open("/proc/self/exe").map_or(Kind::Unknown, |file| kind(&file));
+                let ours = File::open("/proc/self/exe")
+                    .map_or(Kind::Unknown, |file| kind(&ReadCache::new(file)));
                 return match unfit(&found, &ours, is_privileged(&path, &file)) {
                     Some(why) => Err(ExecError::Unfit { path, why }),
                     None => Ok(()),
@@ -126,7 +128,7 @@ fn unfit(program: &Kind, ours: &Kind, privileged: bool) -> Option<Unfit> {
         return None;
     };
     if let Kind::Elf(ours) = ours {
-        if program.machine != ours.machine {
+        if program.target() != ours.target() {
             return Some(Unfit::Machine);
         }
         if program.go {
@@ -189,21 +191,38 @@ pub enum Kind {
 /// Properties of an ELF file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Elf {
-    /// Class, data encoding and machine.
-    machine: [u8; 4],
+    is_wide: bool,
+    is_little: bool,
+    /// `e_machine`.
+    machine: u16,
     /// `PT_INTERP`.
     linker: Option<OsString>,
     /// Whether the file has a note of Go's linker.
     go: bool,
 }
 
-/// Looks at a file. Nothing in it is trusted: what cannot be read as it says is not there.
-pub fn kind(file: &impl FileExt) -> Kind {
-    let head = read(file, 0, SCRIPT_LINE);
+impl Elf {
+    /// Returns what must be equal for a library to be loaded: word size, byte order and machine.
+    fn target(&self) -> (bool, bool, u16) {
+        (self.is_wide, self.is_little, self.machine)
+    }
+}
+
+/// Determines the format of a file. The content is not trusted: a field that cannot be read makes the
+/// format unknown.
+pub fn kind<'data>(data: impl ReadRef<'data>) -> Kind {
+    let length = data.len().unwrap_or(0).min(SCRIPT_LINE);
+    let head = data.read_bytes_at(0, length).unwrap_or_default();
     if let Some(line) = head.strip_prefix(b"#!") {
         return script(line).map_or(Kind::Unknown, Kind::Script);
     }
-    elf(file, &head).map_or(Kind::Unknown, Kind::Elf)
+    // EI_CLASS of the ELF identification: 1 for 32 bits, 2 for 64.
+    let elf = match head.get(4) {
+        Some(1) => elf::<FileHeader32<Endianness>>(data),
+        Some(2) => elf::<FileHeader64<Endianness>>(data),
+        _ => None,
+    };
+    elf.map_or(Kind::Unknown, Kind::Elf)
 }
 
 fn script(line: &[u8]) -> Option<OsString> {
@@ -214,133 +233,26 @@ fn script(line: &[u8]) -> Option<OsString> {
     Some(OsString::from_vec(word.to_vec()))
 }
 
-/// Reads at most this number of bytes from there on; fewer at the end of the file or on an error.
-fn read(file: &impl FileExt, at: u64, length: usize) -> Vec<u8> {
-    let mut bytes = vec![0; length];
-    let mut filled = 0;
-    while filled < length {
-        match file.read_at(&mut bytes[filled..], at.saturating_add(filled as u64)) {
-            Ok(0) => break,
-            Ok(more) => filled += more,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => break,
-        }
-    }
-    bytes.truncate(filled);
-    bytes
-}
-
-/// Fields of a header, in the file's own byte order.
-struct Fields<'a> {
-    bytes: &'a [u8],
-    little: bool,
-}
-
-impl Fields<'_> {
-    /// Reads a number of this many bytes.
-    fn number(&self, at: usize, size: usize) -> Option<u64> {
-        let bytes = self.bytes.get(at..at.checked_add(size)?)?;
-        let add = |number: u64, byte: &u8| number << 8 | u64::from(*byte);
-        Some(if self.little {
-            bytes.iter().rev().fold(0, add)
-        } else {
-            bytes.iter().fold(0, add)
-        })
-    }
-}
-
-// System V ABI, chapters 4 and 5: offsets in 64-bit and 32-bit headers.
-const PT_INTERP: u64 = 3;
-const PT_NOTE: u64 = 4;
-
-fn elf(file: &impl FileExt, head: &[u8]) -> Option<Elf> {
-    if !head.starts_with(b"\x7fELF") {
-        return None;
-    }
-    let (class, data) = (*head.get(4)?, *head.get(5)?);
-    let (wide, little) = (class == 2, data == 1);
-    let header = Fields {
-        bytes: head,
-        little,
-    };
-    let machine = header.number(18, 2)?;
-    let (offset, size, count) = if wide {
-        (
-            header.number(32, 8)?,
-            header.number(54, 2)?,
-            header.number(56, 2)?,
-        )
-    } else {
-        (
-            header.number(28, 4)?,
-            header.number(42, 2)?,
-            header.number(44, 2)?,
-        )
-    };
-    let (size, count) = (size as usize, (count as usize).min(HEADERS_MAX));
-    let table = read(file, offset, size.saturating_mul(count));
-    let mut found = Elf {
-        machine: [class, data, (machine >> 8) as u8, machine as u8],
+/// Reads the program headers of an ELF file.
+fn elf<'data, H: FileHeader<Endian = Endianness>>(data: impl ReadRef<'data>) -> Option<Elf> {
+    let header = H::parse(data).ok()?;
+    let endian = header.endian().ok()?;
+    let mut elf = Elf {
+        is_wide: header.is_class_64(),
+        is_little: header.is_little_endian(),
+        machine: header.e_machine(endian).0,
         linker: None,
         go: false,
     };
-    for bytes in table.chunks_exact(size.max(1)) {
-        let field = Fields { bytes, little };
-        let (Some(kind), Some(at), Some(length)) = (
-            field.number(0, 4),
-            if wide {
-                field.number(8, 8)
-            } else {
-                field.number(4, 4)
-            },
-            if wide {
-                field.number(32, 8)
-            } else {
-                field.number(16, 4)
-            },
-        ) else {
-            break;
-        };
-        let length = usize::try_from(length)
-            .unwrap_or(HEADERS_MAX)
-            .min(HEADERS_MAX);
-        match kind {
-            PT_INTERP => {
-                let mut path = read(file, at, length);
-                path.truncate(
-                    path.iter()
-                        .position(|byte| *byte == 0)
-                        .unwrap_or(path.len()),
-                );
-                found.linker = Some(OsString::from_vec(path));
+    for segment in header.program_headers(endian, data).ok()? {
+        if let Ok(Some(path)) = segment.interpreter(endian, data) {
+            elf.linker = Some(OsString::from_vec(path.to_vec()));
+        }
+        if let Ok(Some(mut notes)) = segment.notes(endian, data) {
+            while let Ok(Some(note)) = notes.next() {
+                elf.go |= note.name() == b"Go";
             }
-            PT_NOTE => found.go |= has_note_of_go(&read(file, at, length), little),
-            _ => {}
         }
     }
-    Some(found)
-}
-
-/// A note whose name is Go's: its linker writes the build id so.
-fn has_note_of_go(mut notes: &[u8], little: bool) -> bool {
-    loop {
-        let field = Fields {
-            bytes: notes,
-            little,
-        };
-        let (Some(name), Some(content)) = (field.number(0, 4), field.number(4, 4)) else {
-            return false;
-        };
-        if notes
-            .get(12..)
-            .is_some_and(|rest| name == 4 && rest.starts_with(b"Go\0\0"))
-        {
-            return true;
-        }
-        let padded = |size: u64| size.next_multiple_of(4) as usize;
-        match notes.get(12 + padded(name) + padded(content)..) {
-            Some(rest) => notes = rest,
-            None => return false,
-        }
-    }
+    Some(elf)
 }
