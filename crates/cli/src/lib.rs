@@ -14,7 +14,7 @@ use sidestep_control::api::{self, Request};
 
 pub mod check;
 pub mod completion;
-pub mod domain;
+pub mod entry;
 pub mod exec;
 pub mod explain;
 pub mod explain_live;
@@ -24,14 +24,12 @@ pub mod oam;
 pub mod policy;
 pub mod replay;
 pub mod route;
-pub mod rule;
 pub mod run;
 pub mod secret;
 pub mod show;
 pub mod style;
 pub mod tables;
 pub mod trace;
-pub mod vlan;
 
 /// Result of a command. The error is one line with the cause and the place.
 pub type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
@@ -59,19 +57,19 @@ pub enum Command {
     Show(show::Args),
     /// Manage Sidestep-only routes, and show all routes with their counters
     #[command(subcommand)]
-    Route(route::Command),
+    Route(entry::Command<route::Route>),
     /// Manage Sidestep-only policy rules
     #[command(subcommand)]
-    Rule(rule::Command),
+    Rule(entry::Command<entry::Rule>),
     /// Manage SR policies: segment lists with weights, preferences and validity
     #[command(subcommand)]
-    Policy(policy::Command),
+    Policy(entry::Command<policy::Policy>),
     /// Manage the SR domain, which protects its SIDs from packets of outside ports
     #[command(subcommand)]
-    Domain(domain::Command),
+    Domain(entry::Command<entry::Domain>),
     /// Manage the VLAN tables of End.DX2V
     #[command(subcommand)]
-    Vlan(vlan::Command),
+    Vlan(entry::Command<entry::Vlan>),
     /// Manage the HMAC keys that sign and verify SRHs
     #[command(subcommand)]
     Hmac(hmac::Command),
@@ -103,11 +101,11 @@ impl Cli {
             Command::Run(args) => run::run(args, out),
             Command::Stop => api::call(Request::Stop).map(|_| ()).map_err(Into::into),
             Command::Show(args) => show::run(args, out),
-            Command::Route(command) => route::run(command, out),
-            Command::Rule(command) => rule::run(command, out),
-            Command::Policy(command) => policy::run(command, out),
-            Command::Domain(command) => domain::run(command, out),
-            Command::Vlan(command) => vlan::run(command, out),
+            Command::Route(command) => command.run(out),
+            Command::Rule(command) => command.run(out),
+            Command::Policy(command) => command.run(out),
+            Command::Domain(command) => command.run(out),
+            Command::Vlan(command) => command.run(out),
             Command::Hmac(command) => hmac::run(command, out),
             Command::Oam(command) => oam::run(command, out),
             Command::Explain(args) => explain_live::run(args, out),

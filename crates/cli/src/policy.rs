@@ -2,55 +2,38 @@
 
 use std::io::Write;
 
-use clap::Subcommand;
 use comfy_table::Table;
-use sidestep_control::api::{self, Request, Verb};
+use sidestep_control::api::{Noun, Request};
 use sidestep_control::report;
 
+use crate::entry::Entry;
 use crate::show::{List, show};
 use crate::{Outcome, tables};
 
-/// Arguments of `policy`.
-#[derive(Debug, Subcommand)]
-pub enum Command {
-    /// Add a policy
-    Add(Words),
-    /// Add a policy, or replace the one with the same name
-    Replace(Words),
-    /// Remove a policy that no route uses
-    Del(Words),
-    /// Show the policies: active candidate paths, valid segment lists, and their counters
-    Show(List),
-}
-
-/// A policy, or for `del` its name.
+/// A policy. Its name is its key, and enough for `del`.
 #[derive(Debug, clap::Args)]
-pub struct Words {
-    /// NAME color N endpoint ADDRESS [bsid SID] [mode encap|encap.red] [tunsrc ADDRESS] [hmac
-    /// KEYID] [drop-upon-invalid] {[preference N] segs A,B,... [weight N] ...}
-    #[arg(required = true, trailing_var_arg = true, value_name = "WORD")]
-    pub words: Vec<String>,
+pub struct Policy {
+    /// NAME color N endpoint ADDRESS [bsid SID] [mode encap|encap.red] [tunsrc ADDRESS]
+    /// [hmac KEYID] [drop-upon-invalid] {[preference N] segs A,B,... [weight N] ...}
+    #[arg(required = true, trailing_var_arg = true, value_name = "ARG")]
+    pub args: Vec<String>,
 }
 
-/// Runs the command.
-pub fn run(command: &Command, out: &mut dyn Write) -> Outcome {
-    let change = |verb, words: &Words| {
-        api::call(Request::Policy {
-            verb,
-            words: words.words.clone(),
-        })?;
-        Ok(())
-    };
-    match command {
-        Command::Add(words) => change(Verb::Add, words),
-        Command::Replace(words) => change(Verb::Replace, words),
-        Command::Del(words) => change(Verb::Del, words),
-        Command::Show(List { json }) => show(
+impl Entry for Policy {
+    const NOUN: Noun = Noun::Policy;
+    type Show = List;
+
+    fn args(&self) -> &[String] {
+        &self.args
+    }
+
+    fn show(list: &List, out: &mut dyn Write) -> Outcome {
+        show(
             Request::ShowPolicies,
-            *json,
+            list.json,
             out,
             |policies: &report::Policies| vec![table(policies)],
-        ),
+        )
     }
 }
 

@@ -2,41 +2,27 @@
 
 use std::io::Write;
 
-use clap::Subcommand;
-use sidestep_control::api::{self, Request, Verb};
+use sidestep_control::api::{Noun, Request};
 use sidestep_control::report;
 use sidestep_model::behavior::text;
 
+use crate::entry::Entry;
 use crate::show::show;
 use crate::{Outcome, tables};
 
-/// Arguments of `route`.
-#[derive(Debug, Subcommand)]
-pub enum Command {
-    /// Add a Sidestep-only route
-    #[command(after_long_help = text::help())]
-    Add(Words),
-    /// Add a route, or replace the one with the same prefix, table and metric
-    #[command(after_long_help = text::help())]
-    Replace(Words),
-    /// Remove a Sidestep-only route
-    Del(Words),
-    /// Show the routes with an SRv6 encapsulation and the Sidestep-only routes
-    Show(Show),
-}
-
-/// A route in iproute2 syntax.
+/// A route in iproute2 syntax. Prefix, table and metric are its key.
 #[derive(Debug, clap::Args)]
-pub struct Words {
-    /// PREFIX encap seg6local action ACTION ... dev DEV [table T]; or PREFIX encap seg6 mode MODE
-    /// segs A,B,... dev DEV
+#[command(after_long_help = text::help())]
+pub struct Route {
+    /// PREFIX encap seg6local action ACTION ... dev DEV [table T], or
+    /// PREFIX encap seg6 mode MODE segs A,B,... dev DEV
     #[arg(
         required = true,
         trailing_var_arg = true,
         allow_hyphen_values = true,
-        value_name = "WORD"
+        value_name = "ARG"
     )]
-    pub words: Vec<String>,
+    pub args: Vec<String>,
 }
 
 /// Arguments of `route show`.
@@ -53,20 +39,16 @@ pub struct Show {
     pub json: bool,
 }
 
-/// Runs the command.
-pub fn run(command: &Command, out: &mut dyn Write) -> Outcome {
-    let change = |verb, words: &Words| {
-        api::call(Request::Route {
-            verb,
-            words: words.words.clone(),
-        })?;
-        Ok(())
-    };
-    match command {
-        Command::Add(words) => change(Verb::Add, words),
-        Command::Replace(words) => change(Verb::Replace, words),
-        Command::Del(words) => change(Verb::Del, words),
-        Command::Show(args) => show(
+impl Entry for Route {
+    const NOUN: Noun = Noun::Route;
+    type Show = Show;
+
+    fn args(&self) -> &[String] {
+        &self.args
+    }
+
+    fn show(args: &Show, out: &mut dyn Write) -> Outcome {
+        show(
             Request::ShowRoutes { all: args.all },
             args.json,
             out,
@@ -77,7 +59,7 @@ pub fn run(command: &Command, out: &mut dyn Write) -> Outcome {
                     plain(routes)
                 }]
             },
-        ),
+        )
     }
 }
 

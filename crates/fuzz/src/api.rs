@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
-use sidestep_control::api::{Request, VERSION, Verb, parse_request};
+use sidestep_control::api::{Noun, Request, VERSION, Verb, parse_request};
 use sidestep_model::config::{File, read_own_route};
 use sidestep_model::grammar::{Context, Words};
 use sidestep_model::node::Node;
@@ -48,9 +48,10 @@ impl Target for Api {
         let lines = files.iter().flat_map(|file| &file.node.routes);
         for (number, line) in lines.enumerate() {
             let verbs = [Verb::Add, Verb::Replace, Verb::Del];
-            let request = Request::Route {
+            let request = Request::Change {
+                noun: Noun::Route,
                 verb: verbs[number % verbs.len()],
-                words: line.split(' ').map(str::to_owned).collect(),
+                args: line.split(' ').map(str::to_owned).collect(),
             };
             add(format!("route-{number}"), &request);
         }
@@ -73,13 +74,18 @@ impl Target for Api {
         };
         let again = json!({"version": VERSION, "request": request}).to_string();
         assert_eq!(parse_request(&again), Ok(request.clone()));
-        if let Request::Route { words, .. } = &request {
+        if let Request::Change {
+            noun: Noun::Route,
+            args,
+            ..
+        } = &request
+        {
             let ctx = Context {
                 names: &self.live,
                 family: None,
                 owner: Owner::Sidestep,
             };
-            let _ = read_own_route(&mut Words::from_args(words), &ctx, &self.live);
+            let _ = read_own_route(&mut Words::from_args(args), &ctx, &self.live);
         }
     }
 

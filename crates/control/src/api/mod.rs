@@ -40,47 +40,21 @@ pub enum Request {
         /// Include plain routes.
         all: bool,
     },
-    /// `sidestep route add|replace|del WORDS`.
-    Route {
-        /// Operation.
-        verb: Verb,
-        /// iproute2 arguments after the verb.
-        words: Vec<String>,
-    },
-    /// `sidestep vlan add|replace|del WORDS`.
-    Vlan {
+    /// `sidestep NOUN VERB ARGS`: changes a Sidestep-only entry.
+    Change {
+        /// Kind of the entry.
+        noun: Noun,
         /// Operation.
         verb: Verb,
         /// Arguments after the verb.
-        words: Vec<String>,
+        args: Vec<String>,
     },
     /// [`crate::report::Vlans`].
     ShowVlans,
-    /// `sidestep domain add|replace|del WORDS`.
-    Domain {
-        /// Operation.
-        verb: Verb,
-        /// Arguments after the verb.
-        words: Vec<String>,
-    },
     /// [`crate::report::Domain`].
     ShowDomain,
-    /// `sidestep policy add|replace|del WORDS`.
-    Policy {
-        /// Operation.
-        verb: Verb,
-        /// Arguments after the verb.
-        words: Vec<String>,
-    },
     /// [`crate::report::Policies`].
     ShowPolicies,
-    /// `sidestep rule add|del WORDS`.
-    Rule {
-        /// Operation.
-        verb: Verb,
-        /// iproute2 arguments after the verb.
-        words: Vec<String>,
-    },
     /// [`crate::report::Rules`].
     ShowRules,
     /// `sidestep hmac set`.
@@ -183,6 +157,22 @@ pub struct TracedPort {
     pub ifindex: u32,
     /// `xdp`, `generic`, `tc`.
     pub target: String,
+}
+
+/// Kind of a Sidestep-only entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Noun {
+    /// A route.
+    Route,
+    /// A policy rule.
+    Rule,
+    /// An SR policy.
+    Policy,
+    /// An entry of a VLAN table.
+    Vlan,
+    /// An entry of the SR domain.
+    Domain,
 }
 
 /// Operation on a route, rule, policy or entry.

@@ -26,11 +26,8 @@ impl Daemon {
             Request::ShowLimits => json(self.limits_report()),
             Request::ShowIcmp => json(self.icmp_report()),
             Request::ShowRoutes { all } => json(self.routes_report(*all)?),
-            Request::Route { verb, words } => {
-                self.change_own(|own, node| own::change(own, node, *verb, words))
-            }
-            Request::Vlan { verb, words } => {
-                self.change_own(|own, node| own::change_vlan(own, node, *verb, words))
+            Request::Change { noun, verb, args } => {
+                self.change_own(|own, node| own::change(own, node, *noun, *verb, args))
             }
             Request::ShowVlans => {
                 let node = self.mirror.node();
@@ -41,9 +38,6 @@ impl Daemon {
                         .collect::<report::Vlans>(),
                 )
             }
-            Request::Domain { verb, words } => {
-                self.change_own(|own, node| own::change_domain(own, node, *verb, words))
-            }
             Request::ShowDomain => {
                 let entries = self.own.domain.entries();
                 json(
@@ -52,13 +46,7 @@ impl Daemon {
                         .collect::<report::Domain>(),
                 )
             }
-            Request::Policy { verb, words } => {
-                self.change_own(|own, node| own::change_policy(own, node, *verb, words))
-            }
             Request::ShowPolicies => json(self.policies_report()?),
-            Request::Rule { verb, words } => {
-                self.change_own(|own, node| own::change_rule(own, node, *verb, words))
-            }
             Request::ShowRules => {
                 let node = self.mirror.node();
                 let rules = self.own.rules.iter();

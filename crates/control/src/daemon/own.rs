@@ -16,7 +16,7 @@ use sidestep_model::policy::{Policies, is_steering, named};
 use sidestep_model::route::{Encap, Owner, RouteKey};
 use sidestep_model::service::Service;
 
-use crate::api::Verb;
+use crate::api::{Noun, Verb};
 
 /// The mirrored node with the overlay; a separate node only if the overlay is not empty.
 #[derive(Debug, Default)]
@@ -176,8 +176,29 @@ fn context(node: &Node) -> Context<'_> {
     }
 }
 
-/// Executes `sidestep route VERB WORDS`. On an error nothing changes.
+/// Applies `sidestep NOUN VERB ARGS`.
+///
+/// # Errors
+/// The arguments are invalid, or the entry exists or is missing. The overlay is unchanged.
 pub(crate) fn change(
+    own: &mut Overlay,
+    node: &Node,
+    noun: Noun,
+    verb: Verb,
+    args: &[String],
+) -> Result<(), String> {
+    let change = match noun {
+        Noun::Route => change_route,
+        Noun::Rule => change_rule,
+        Noun::Policy => change_policy,
+        Noun::Vlan => change_vlan,
+        Noun::Domain => change_domain,
+    };
+    change(own, node, verb, args)
+}
+
+/// Executes `sidestep route VERB WORDS`. On an error nothing changes.
+fn change_route(
     own: &mut Overlay,
     node: &Node,
     verb: Verb,
@@ -204,12 +225,7 @@ pub(crate) fn change(
 }
 
 /// Executes `sidestep vlan VERB WORDS`. On an error nothing changes.
-pub(crate) fn change_vlan(
-    own: &mut Overlay,
-    node: &Node,
-    verb: Verb,
-    words: &[String],
-) -> Result<(), String> {
+fn change_vlan(own: &mut Overlay, node: &Node, verb: Verb, words: &[String]) -> Result<(), String> {
     let ctx = context(node);
     let mut words = Words::from_args(words);
     if verb == Verb::Del {
@@ -233,7 +249,7 @@ pub(crate) fn change_vlan(
 }
 
 /// Executes `sidestep domain VERB WORDS`. On an error nothing changes.
-pub(crate) fn change_domain(
+fn change_domain(
     own: &mut Overlay,
     node: &Node,
     verb: Verb,
@@ -260,7 +276,7 @@ pub(crate) fn change_domain(
 }
 
 /// Executes `sidestep policy VERB WORDS`. On an error nothing changes.
-pub(crate) fn change_policy(
+fn change_policy(
     own: &mut Overlay,
     node: &Node,
     verb: Verb,
@@ -304,12 +320,7 @@ fn delete_policy(own: &mut Overlay, node: &Node, words: &mut Words) -> Result<()
 }
 
 /// Executes `sidestep rule VERB WORDS`. On an error nothing changes.
-pub(crate) fn change_rule(
-    own: &mut Overlay,
-    node: &Node,
-    verb: Verb,
-    words: &[String],
-) -> Result<(), String> {
+fn change_rule(own: &mut Overlay, node: &Node, verb: Verb, words: &[String]) -> Result<(), String> {
     let ctx = context(node);
     let mut words = Words::from_args(words);
     if verb == Verb::Del {
