@@ -1,5 +1,5 @@
-//! Compiles the packet path for XDP, TC and as a native library with one clang, each BPF target also
-//! as the traced program. Generates the Rust side of the C headers.
+//! Compiles the packet path for XDP, TC and as a native library with one clang, each BPF target
+//! also as the traced program. Generates the Rust side of the C headers.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -143,15 +143,15 @@ fn clang() -> String {
 }
 
 fn bpf(clang: &str, include: &Path, source: &Path, define: Option<&str>, object: &Path) {
-    // libbpf-sys ships libbpf's headers (bpf_helpers.h). Debian keeps the architecture's UAPI headers
-    // in a multiarch folder, which `-target bpf` does not search.
+    // libbpf-sys ships libbpf's headers (bpf_helpers.h). Debian keeps the architecture's UAPI
+    // headers in a multiarch folder, which `-target bpf` does not search.
     let libbpf = std::env::var("DEP_BPF_INCLUDE").expect("libbpf-sys exports its include path");
     let multiarch = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
     let output = Command::new(clang)
         .args(["-g", "-O2", "-target", "bpf", "-mcpu=v3", "-std=gnu17"])
         .args(["-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror"])
-        // All frames of a call chain share 512 bytes of stack, and Linux 6.1 rounds each frame up to
-        // 32 bytes. A program must leave half of the stack to the functions that it calls.
+        // All frames of a call chain share 512 bytes of stack, and Linux 6.1 rounds each frame up
+        // to 32 bytes. A program must leave half of the stack to the functions that it calls.
         .arg("-Wframe-larger-than=256")
         .arg(format!("-I{libbpf}"))
         .arg("-isystem")

@@ -122,7 +122,7 @@ impl sidestep_route {
     }
 }
 
-/// Omits the hash states: anyone who reads them can sign.
+/// Omits the hash states, which are enough to sign packets.
 impl fmt::Debug for sidestep_hmac_key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("sidestep_hmac_key")

@@ -1,4 +1,4 @@
-//! What dynamic proxies have learned, read while packets teach them (`datapath/table/learned.h`).
+//! Header sets of dynamic proxies, read while packets write them (`datapath/table/learned.h`).
 
 use std::mem::offset_of;
 use std::ops::Range;
@@ -23,8 +23,8 @@ const FLOW: usize = size_of::<sidestep_flow>() / 8;
 const SEQUENCE: usize = offset_of!(sidestep_flow, sequence) / 8;
 const CHAIN: usize = offset_of!(sidestep_flow, header_set) / 8;
 
-/// All that a dynamic proxy has learned, in one moment of packets that teach it: [`crate::Kernel::knowledge`] reads it,
-/// [`crate::Native::set_knowledge`] goes by it.
+/// All that a dynamic proxy has learned, in one moment of packets that teach it:
+/// [`crate::Kernel::knowledge`] reads it, [`crate::Native::set_knowledge`] goes by it.
 #[derive(Clone, Debug)]
 pub struct Knowledge {
     /// The words of its sets of flows, by their index.
@@ -34,7 +34,8 @@ pub struct Knowledge {
 }
 
 impl Knowledge {
-    /// Of the proxy with that record; `record` and `flow_set` have the words of each.
+    /// Reads the state of the proxy with that record; `record` and `flow_set` have the words of
+    /// each.
     pub(crate) fn of<'a>(
         proxy: u32,
         record: impl Fn(u32) -> &'a [AtomicU64],
@@ -50,8 +51,8 @@ impl Knowledge {
     }
 }
 
-/// The record in these words, as nobody has it in work. Its current headers are whole; the others, which packets may be
-/// writing, are not read.
+/// Reads a record as if no CPU were writing it. Its current headers are whole; the others, which
+/// packets may be writing, are not read.
 ///
 /// # Panics
 /// If there are not as many words as a record has.
@@ -74,8 +75,8 @@ pub(crate) fn read(words: &[AtomicU64]) -> sidestep_learned {
     }
 }
 
-/// The record in these words, for flows that were read before it. They name versions: of those of them that the record then still
-/// has (`header_set_is_current`), the headers are whole.
+/// The record in these words, for flows that were read before it. They name versions: of those of
+/// them that the record then still has (`header_set_is_current`), the headers are whole.
 fn read_chains(words: &[AtomicU64]) -> sidestep_learned {
     assert_eq!(words.len(), WORDS);
     let mut record = sidestep_learned::default();
@@ -91,12 +92,14 @@ fn copy(words: &[AtomicU64], range: Range<usize>, record: &mut sidestep_learned)
     let to = std::ptr::from_mut(record).cast::<u64>();
     for (at, word) in words.iter().enumerate().take(range.end).skip(range.start) {
         debug_assert!(at < WORDS);
-        // SAFETY: `at` is less than WORDS; any bit pattern is a value of the integers that the record is made of.
+        // SAFETY: `at` is less than WORDS; any bit pattern is a value of the integers that the
+        // record is made of.
         unsafe { to.add(at).write(word.load(Ordering::Relaxed)) };
     }
 }
 
-/// The words of a set of flows, as nobody has it in work. A flow that is being written is none, as for a packet of that moment.
+/// Reads the words of a flow set as if no CPU were writing it. A flow that is being written counts
+/// as absent, as for a packet at that moment.
 fn read_flows(words: &[AtomicU64]) -> Vec<u64> {
     let sequence = |flow: usize| {
         let word = words[flow + SEQUENCE].load(Ordering::Acquire).to_ne_bytes();
@@ -125,8 +128,8 @@ pub(crate) fn write(words: &[AtomicU64], record: &sidestep_learned) {
     }
 }
 
-/// The outer headers that what comes back gets, without what is each packet's own: traffic class, flow label and Payload
-/// Length are 0. None: nothing was learned yet.
+/// Returns the outer headers for the return path without the fields of each packet: traffic class,
+/// flow label and Payload Length are 0. None: nothing was learned yet.
 pub fn current(learned: &sidestep_learned) -> Option<&[u8]> {
     let place = (learned.version % u64::from(SIDESTEP_LEARNED_SLOTS)) as usize;
     let headers = &learned.headers[place];
@@ -144,7 +147,8 @@ pub struct Flows {
     pub evicted: u64,
 }
 
-/// Counts the flows of a proxy; `set` has the words of each set in the tables of flows. None: it tells none apart.
+/// Counts the flows of a proxy; `set` has the words of each set in the tables of flows. Returns
+/// `None` if the proxy does not learn per flow.
 pub(crate) fn flows<'a>(
     proxy: &sidestep_learned,
     set: impl Fn(u32) -> &'a [AtomicU64],
@@ -166,14 +170,14 @@ pub(crate) fn flows<'a>(
     Some(flows)
 }
 
-/// The sets that the flows of a proxy are in; none: it tells no flows apart.
+/// Flow sets of a proxy; empty if it does not learn per flow.
 pub(crate) fn flow_sets(proxy: &sidestep_learned) -> Range<u32> {
     let first = proxy.table.0.saturating_sub(1) * SIDESTEP_FLOW_SETS;
     let sets = proxy.flows / SIDESTEP_FLOW_WAYS;
     first..first + if proxy.table.is_none() { 0 } else { sets }
 }
 
-/// Places of the learned headers that the flows of a proxy share; none: it tells no flows apart.
+/// Records of header sets that the flows of a proxy share; empty if it does not learn per flow.
 pub(crate) fn chains(proxy: &sidestep_learned) -> Range<u32> {
     let first = SIDESTEP_LEARNED + 1 + proxy.table.0.saturating_sub(1) * SIDESTEP_HEADER_SETS;
     first
@@ -214,7 +218,7 @@ mod tests {
         let words = words(size_of::<sidestep_flow_set>() / 8);
         words[SET_BUSY].store(1, Ordering::Relaxed);
         for (number, flow) in (FLOWS..words.len()).step_by(FLOW).enumerate() {
-            // What is `used` is behind the sequence, in the same word.
+            // The field `used` follows the sequence in the same word.
             let sequence = [[u8::from(number == 1), 0, 0, 0], [1, 0, 0, 0]].concat();
             let sequence = u64::from_ne_bytes(sequence.try_into().expect("8 bytes"));
             words[flow + SEQUENCE].store(sequence, Ordering::Relaxed);

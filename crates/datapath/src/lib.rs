@@ -1,5 +1,5 @@
-//! The packet path of `datapath/`, compiled for three targets: [`Native`] runs it in this process, without privileges;
-//! [`kernel`] loads it into the kernel for XDP and TC.
+//! The packet path of `datapath/`, compiled for three targets: [`Native`] runs it in this process,
+//! without privileges; [`kernel`] loads it into the kernel for XDP and TC.
 
 pub mod abi;
 pub mod delta;

@@ -1,4 +1,5 @@
-//! The packet path as a function in this process: frame in, verdict and frame out, with every step on request.
+//! The packet path as a function in this process: frame in, verdict and frame out, with every step
+//! on request.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +30,7 @@ const HEADROOM: usize = 512;
 /// LIMIT: the largest frame.
 pub const FRAME_MAX: usize = 65_535 + 14;
 
-/// What became of a frame.
+/// Verdict for a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Sent out of this interface.
@@ -44,7 +45,8 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// From the numbers of `struct sidestep_outcome`. None: they are none of the packet path's.
+    /// From the numbers of `struct sidestep_outcome`. Returns `None` for numbers that the packet
+    /// path does not use.
     pub(crate) fn from_numbers(kind: u32, ifindex: u32, reason: u32) -> Option<Self> {
         match kind {
             ffi::SIDESTEP_OUTCOME_FORWARD => Some(Self::Forward { ifindex }),
@@ -64,7 +66,7 @@ impl Verdict {
     }
 }
 
-/// What became of a frame, without where to or why.
+/// Kind of a verdict, without its egress or reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VerdictKind {
     /// Sent out of an interface.
@@ -127,7 +129,8 @@ pub struct Native {
 
 /// The prefix table of an image, in memory that is just large enough.
 fn fib(image: &Image) -> Fib<Heap> {
-    // An edge at both ends of a prefix and, longer than 64 bits, of its /64, each in a tree's leaf of its own at worst.
+    // An edge at both ends of a prefix and, longer than 64 bits, of its /64, each in a tree's leaf
+    // of its own at worst.
     let mut lines = (VIEW_LINES + 64 + image.fib.len() * 16).next_power_of_two();
     loop {
         let mut fib = Fib::new(Heap::new(lines));
@@ -143,8 +146,8 @@ fn fib(image: &Image) -> Fib<Heap> {
 }
 
 impl Image {
-    /// All that a view says, as [`crate::Kernel::intervals`] gives it: where each interval of addresses begins, and its
-    /// route index (0: none).
+    /// All that a view says, as [`crate::Kernel::intervals`] gives it: where each interval of
+    /// addresses begins, and its route index (0: none).
     pub fn intervals(&self, view: ViewId) -> Vec<(u128, RouteId)> {
         typed(sidestep_fib::walk::intervals(fib(self).memory(), view.0))
     }
@@ -158,7 +161,8 @@ pub(crate) fn typed(intervals: Vec<(u128, u32)>) -> Vec<(u128, RouteId)> {
         .collect()
 }
 
-/// Whether the processor has instructions for SHA-1 and SHA-256, those of `datapath/hmac/sha_x86.h`.
+/// Whether the processor has instructions for SHA-1 and SHA-256, those of
+/// `datapath/hmac/sha_x86.h`.
 fn has_sha() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
@@ -248,8 +252,9 @@ impl Native {
         }
     }
 
-    /// Runs one Ethernet frame that arrived on `ifindex`. At most [`FRAME_MAX`] bytes are looked at.
-    /// The frame as it leaves, and the steps, are read with [`Native::frame`] and [`Native::trace`] until the next run.
+    /// Runs one Ethernet frame that arrived on `ifindex`. At most [`FRAME_MAX`] bytes are looked
+    /// at. The frame as it leaves, and the steps, are read with [`Native::frame`] and
+    /// [`Native::trace`] until the next run.
     pub fn run(&mut self, ifindex: u32, frame: &[u8]) -> Verdict {
         let length = frame.len().min(FRAME_MAX);
         self.buffer[HEADROOM..HEADROOM + length].copy_from_slice(&frame[..length]);
@@ -280,7 +285,8 @@ impl Native {
             sha: u32::from(has_sha()),
         };
         let start = self.buffer.as_mut_ptr();
-        // SAFETY: all four pointers lie within or one past `buffer`, which is not resized during the call.
+        // SAFETY: all four pointers lie within or one past `buffer`, which is not resized during
+        // the call.
         unsafe {
             self.frame.head = start.add(HEADROOM - self.headroom);
             self.frame.data = start.add(HEADROOM);
@@ -289,7 +295,8 @@ impl Native {
         }
         self.frame.ifindex = ifindex;
         self.frame.tables = &raw const tables;
-        // SAFETY: the tables and the frame are valid for the call, and the lengths given are theirs.
+        // SAFETY: the tables and the frame are valid for the call, and the lengths given are
+        // theirs.
         let outcome = unsafe { ffi::sidestep_native_run(&raw mut *self.frame) };
         self.frame.tables = std::ptr::null();
 
@@ -304,24 +311,25 @@ impl Native {
         &self.buffer[start..end]
     }
 
-    /// Leaves only so many bytes in front of a frame for what behaviors push, as a driver with little of it does.
+    /// Limits the headroom in front of a frame, as a driver with little headroom does.
     #[doc(hidden)]
     pub fn set_headroom(&mut self, bytes: usize) {
         self.headroom = bytes.min(HEADROOM);
     }
 
-    /// What the dynamic proxy with these learned headers has learned.
+    /// Returns the record of the dynamic proxy at this index.
     pub fn learned(&self, index: HeaderSetId) -> Option<sidestep_learned> {
         self.learned_words(index.0).map(learned::read)
     }
 
-    /// The flows of that proxy; None: it tells none apart.
+    /// The flows of that proxy; Returns `None` if the proxy does not learn per flow.
     pub fn flows(&self, index: HeaderSetId) -> Option<learned::Flows> {
         let set = |set: u32| &self.flow_sets[set as usize * SET_WORDS..][..SET_WORDS];
         learned::flows(&self.learned(index)?, set)
     }
 
-    /// As if a proxy had learned this, of a node with the same tables; without such a proxy, nothing.
+    /// As if a proxy had learned this, of a node with the same tables; without such a proxy,
+    /// nothing.
     pub fn set_knowledge(&mut self, knowledge: &Knowledge) {
         for (index, record) in &knowledge.records {
             learned::write(self.learned_words(*index).unwrap_or_default(), record);
@@ -335,7 +343,7 @@ impl Native {
         }
     }
 
-    /// From now on learns into what the other learns into, and restores from it: as one CPU of a machine beside another.
+    /// Shares the header sets of another target, as two CPUs of a machine do.
     #[doc(hidden)]
     pub fn learn_with(&mut self, other: &Self) {
         self.learned = Arc::clone(&other.learned);
@@ -347,26 +355,28 @@ impl Native {
         self.learned.get(start..start + learned::WORDS)
     }
 
-    /// The time, in nanoseconds: dynamic proxies learn again after their `age`. It stands still until it is set.
+    /// The time, in nanoseconds: dynamic proxies learn again after their `age`. It stands still
+    /// until it is set.
     pub fn set_now(&mut self, nanoseconds: u64) {
         self.now = nanoseconds;
     }
 
-    /// Takes every frame for one that leaves in segments of so many bytes of payload, as TC is given them; 0: for none.
+    /// Treats every frame as an aggregate with this segment size in bytes, as TC receives it; 0
+    /// disables this.
     #[doc(hidden)]
     pub fn set_segment_size(&mut self, bytes: u32) {
         self.frame.segment_size = bytes;
     }
 
-    /// Fills all of the buffer that a run does not itself fill: what would leave in a frame if the packet path sent
-    /// bytes that it never wrote.
+    /// Fills all of the buffer that a run does not itself fill: what would leave in a frame if the
+    /// packet path sent bytes that it never wrote.
     #[doc(hidden)]
     pub fn fill(&mut self, byte: u8) {
         self.buffer.fill(byte);
     }
 
-    /// The bytes of the buffer before and behind what the last run had a right to touch. `arrived`: bytes of the frame
-    /// that it was given.
+    /// Returns the bytes of the buffer before and behind the part that the last run was allowed to
+    /// use. `arrived`: bytes of the frame that it was given.
     #[doc(hidden)]
     pub fn surroundings(&self, arrived: usize) -> [&[u8]; 2] {
         let start = self.frame.first as usize - self.buffer.as_ptr() as usize;
@@ -382,7 +392,7 @@ impl Native {
         &self.frame.trace[..self.frame.traces as usize]
     }
 
-    /// What the sender of the packet of the last run has to be told, if anything.
+    /// Returns the report for an ICMP error from the last run.
     pub fn report(&self) -> Option<Report> {
         self.reported().find_map(|reported| match reported {
             Reported::Error(report) => Some(report),
@@ -390,7 +400,8 @@ impl Native {
         })
     }
 
-    /// Copies of the packet of the last run, for its O-flag: one for each SID that processed its SRH.
+    /// Copies of the packet of the last run, for its O-flag: one for each SID that processed its
+    /// SRH.
     pub fn copies(&self) -> Vec<Copied> {
         let copy = |reported| match reported {
             Reported::Copy(copied) => Some(copied),
@@ -423,10 +434,11 @@ impl Native {
     }
 }
 
-// SAFETY: the raw pointers in `frame` point into `buffer`, which moves with it, and are set anew by each run.
+// SAFETY: the raw pointers in `frame` point into `buffer`, which moves with it, and are set anew by
+// each run.
 unsafe impl Send for Native {}
 
-// What crates/fib writes is what fib6.h walks.
+// fib6.h reads the format that crates/fib writes.
 const _: () = {
     use sidestep_fib::layout::{
         EDGES, EDGES_AT, HEIGHT_MAX, LINE_WORDS, LINES_MAX, Reference, SEPARATORS, VIEWS,

@@ -1,11 +1,11 @@
-//! Packets that the packet path reports (`datapath/report.h`): those whose senders have to be told why they went no further,
-//! and copies of those with the O-flag.
+//! Reports of the packet path (`datapath/report.h`): packets that cause an ICMP error, and copies
+//! of packets with the O-flag.
 
 use std::net::Ipv6Addr;
 
 use crate::abi::{Reason, SIDESTEP_REPORT_COPY, SIDESTEP_REPORT_ERROR, ViewId, sidestep_report};
 
-/// One whose sender has to be told.
+/// Packet that causes an ICMP error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// When: nanoseconds of the kernel's monotonic clock.
@@ -14,13 +14,13 @@ pub struct Report {
     pub ifindex: u32,
     /// Why it went no further.
     pub reason: &'static Reason,
-    /// Of `too_big` the MTU for this packet, else the offset in it of what is wrong.
+    /// MTU of the packet for `too_big`; otherwise the offset of the invalid field in the packet.
     pub value: u32,
     /// Protocol number of the header that was looked at last.
     pub proto: u8,
-    /// Of a packet from inside an encapsulation: the FIB view of its lookup; else 0.
+    /// FIB view of the lookup for a packet from an encapsulation; otherwise 0.
     pub view: ViewId,
-    /// Where it was last looked up: the SID that it came to. Of IPv4 in the first four bytes.
+    /// Where it was last looked up: the SID that it came to. IPv4 occupies the first four bytes.
     pub destination: Ipv6Addr,
     /// Bytes of the whole packet, from its IP header on.
     pub length: u32,
@@ -45,7 +45,7 @@ pub struct Copied {
     pub packet: Vec<u8>,
 }
 
-/// What the packet path has reported.
+/// Record that the packet path reported.
 pub(crate) enum Reported {
     Error(Report),
     Copy(Copied),

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::layout::FANOUT;
 
-/// Lines are given out one by one, for the root of a tree, and in blocks of [`FANOUT`], for the children of a line.
+/// Lines are given out one by one, for the root of a tree, and in blocks of [`FANOUT`], for the
+/// children of a line.
 #[derive(Debug)]
 pub(crate) struct Allocator {
     /// The first line that was never given out.
@@ -58,7 +59,7 @@ impl Allocator {
         self.end = end;
     }
 
-    /// As [`Allocator::new`], beside lines that are in use already and belong to nobody here.
+    /// As [`Allocator::new`], with lines that another writer already uses.
     pub fn beside(first: u32, end: u32, taken: &BTreeSet<u32>) -> Self {
         let mut allocator = Self::new(first, end);
         let blocks = |line: &u32| *line / FANOUT as u32;
@@ -74,7 +75,7 @@ impl Allocator {
         allocator
     }
 
-    /// One line; none: there is none free.
+    /// Returns one line, or `None` if none is free.
     pub fn single(&mut self) -> Option<u32> {
         // The first, so that the last become whole again.
         let (block, free) = match self.divided.pop_first() {
@@ -90,7 +91,7 @@ impl Allocator {
         Some(block + line)
     }
 
-    /// A block; none: there is none free.
+    /// Returns a block, or `None` if none is free.
     pub fn block(&mut self) -> Option<u32> {
         let block = self.fresh()?;
         self.in_use += FANOUT;
@@ -144,7 +145,8 @@ impl Allocator {
         }
     }
 
-    /// Lines that can still be given out without a grace period, in blocks: what is left of divided ones is no part of it.
+    /// Lines that can be allocated in blocks without a grace period. The remaining lines of divided
+    /// blocks do not count.
     pub fn free(&self) -> usize {
         let fresh = self.end.saturating_sub(self.next) as usize;
         fresh - fresh % FANOUT + self.blocks.len() * FANOUT

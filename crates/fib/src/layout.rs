@@ -1,7 +1,9 @@
-//! How the table lies in memory: the same words for the packet path (`datapath/table/fib6.h`) and for this crate.
+//! How the table lies in memory: the same words for the packet path (`datapath/table/fib6.h`) and
+//! for this crate.
 //!
-//! Memory is an array of lines of 64 bytes, one cache line each; words are of 8 bytes in the machine's order. The first
-//! lines hold one [`Reference`] for each view, in the low half of a word.
+//! Memory is an array of lines of 64 bytes, one cache line each; words are of 8 bytes in the
+//! machine's order. The first lines hold one [`Reference`] for each view, in the low half of a
+//! word.
 //!
 //! ```text
 //! inner line   | children (index of a line)      | 7 separators, shifted right by one      |
@@ -10,18 +12,20 @@
 //!              0                                 24                                        64
 //! ```
 //!
-//! A tree maps 64-bit numbers to values. An edge is the first number of an interval; the value behind the n-th edge of a
-//! leaf is `value[n + 1]`, before the first `value[0]`. Where a leaf has fewer than five edges the last one is repeated
-//! (with none: 0), so that counting the edges that are not larger than a number gives 5 behind the last: that value is
-//! always `value[5]`.
+//! A tree maps 64-bit numbers to values. An edge is the first number of an interval; the value
+//! behind the n-th edge of a leaf is `value[n + 1]`, before the first `value[0]`. A leaf with fewer
+//! than five edges repeats the last one (without edges: 0). Counting the edges that are not larger
+//! than a number therefore gives 5 behind the last edge, and that value is always `value[5]`.
 //!
-//! In an inner line the children are neighboring lines, and child n holds what is not smaller than separator n - 1.
-//! Separators are even, and stored shifted, so that `separator - (number / 2 + 1)` has its sign bit set exactly when the
-//! separator is not larger: two instructions for a comparison, where the machine of BPF would have to branch. Unused
-//! ones are [`NO_SEPARATOR`]. The same bit is set in the first word, beside the index in its lower half, so that a reader
-//! who compares all words of a line at once need not except that one.
+//! In an inner line the children are adjacent lines, and child n holds the numbers from separator n
+//! - 1 on. Separators are even, and stored shifted, so that `separator - (number / 2 + 1)` has its
+//! sign bit set exactly when the separator is not larger: two instructions for a comparison, where
+//! the machine of BPF would have to branch. Unused ones are [`NO_SEPARATOR`]. The same bit is set
+//! in the first word, beside the index in its lower half, so that a reader who compares all words
+//! of a line at once need not except that one.
 //!
-//! A value is a [`Reference`]: a route, or the tree over the lower 64 bits of the addresses in that interval.
+//! A value is a [`Reference`]: a route, or the tree over the lower 64 bits of the addresses in that
+//! interval.
 
 /// Words of a line.
 pub const LINE_WORDS: usize = 8;
@@ -50,7 +54,7 @@ pub const HEIGHT_MAX: u32 = 3;
 /// Larger than every shifted number, even incremented, by less than 2^63.
 pub const NO_SEPARATOR: u64 = 1 << 63;
 
-/// What an interval, or a view, leads to: a route index (0: no route), or a tree.
+/// Target of an interval or a view: a route index (0: no route), or a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Reference(pub u32);
 
@@ -71,7 +75,7 @@ impl Reference {
         Self(index & !TREE)
     }
 
-    /// A tree with its root at a line, and so many inner lines above each leaf.
+    /// A tree with its root at a line, and the number of inner levels above the leaves.
     pub const fn tree(line: u32, height: u32) -> Self {
         Self(TREE | height << HEIGHT_SHIFT | line & INDEX_MASK)
     }

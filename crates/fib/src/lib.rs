@@ -1,8 +1,9 @@
 //! A longest-prefix-match table for IPv6 and IPv4 that is read without locks while it changes.
 //!
-//! A [`Fib`] keeps the prefixes of several views in a [`Memory`]: of this process ([`Heap`]), or a BPF map that programs
-//! walk with `datapath/table/fib6.h`. The form is a search tree over the places where prefixes begin and end, one cache
-//! line a level; `layout` says it word by word, docs/explanation/prefix-table.md why, and what else was tried.
+//! A [`Fib`] keeps the prefixes of several views in a [`Memory`]: of this process ([`Heap`]), or a
+//! BPF map that programs walk with `datapath/table/fib6.h`. The form is a search tree over the
+//! places where prefixes begin and end, one cache line a level; `layout` says it word by word,
+//! docs/explanation/prefix-table.md why, and what else was tried.
 //!
 //! ```
 //! use sidestep_fib::{Fib, Heap, Prefix};
@@ -76,7 +77,8 @@ impl Prefix {
     }
 }
 
-/// The memory has no room for that; nothing has changed. Lines may come free with the next grace period.
+/// The memory has no room for that; nothing has changed. Lines may come free with the next grace
+/// period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
     "no room: {wanted} lines of 64 bytes wanted, {free} of {lines} free, {held} wait for a grace period"
@@ -93,19 +95,20 @@ pub struct Full {
 }
 
 impl Full {
-    /// LIMIT: lines that a table holds back, or an eighth of all, before it waits for them rather than grows.
+    /// LIMIT: lines that a table holds back, or an eighth of all, before it waits for them rather
+    /// than grows.
     const WORTH_WAITING: usize = 1 << 16;
 
-    /// Whether to wait for the lines that are held back rather than to move to a longer memory. A wait is a grace period,
-    /// 10 to 100 ms on a busy machine, and a change takes some ten lines out of use: with fewer of them to win, 100,000
-    /// changes a second would mostly wait.
+    /// Whether to wait for the lines that are held back rather than to move to a longer memory. A
+    /// wait is a grace period, 10 to 100 ms on a busy machine, and a change retires about ten
+    /// lines. With fewer lines to gain, 100,000 changes per second would mostly wait.
     pub fn is_worth_waiting(&self) -> bool {
         self.held >= Self::WORTH_WAITING.max(self.lines / 8)
     }
 }
 
-/// All prefixes that a view is to have, each once (the last route given for it), for [`Fib::replace_with`]: in order, and
-/// with the intervals of addresses that they make.
+/// All prefixes that a view is to have, each once (the last route given for it), for
+/// [`Fib::replace_with`]: in order, and with the intervals of addresses that they make.
 #[derive(Debug, Default)]
 pub struct Whole {
     prefixes: BTreeMap<Prefix, u32>,
@@ -127,7 +130,7 @@ pub struct Usage {
     pub lines: usize,
     /// Lines that are reachable or wait for a grace period; the views' own included.
     pub used: usize,
-    /// Of these, those that wait for a grace period.
+    /// Lines among these that wait for a grace period.
     pub held: usize,
     /// Inner lines on the way to the leaf of an address: of the highest tree over upper halves.
     pub height: u32,
@@ -148,7 +151,7 @@ pub struct Fib<M: Memory> {
 }
 
 impl<M: Memory> Fib<M> {
-    /// In a memory that nobody reads yet. What is in it is overwritten.
+    /// The table is created in a memory that has no readers yet. Old content is overwritten.
     ///
     /// # Panics
     /// If it is too small for the views, of [`VIEW_LINES`].
@@ -170,8 +173,8 @@ impl<M: Memory> Fib<M> {
         }
     }
 
-    /// In a memory that readers are on, which an earlier writer left: what that one wrote stays until
-    /// [`Fib::drop_foreign`], but for views that are written here.
+    /// In a memory that readers are on, which an earlier writer left: what that one wrote stays
+    /// until [`Fib::drop_foreign`], but for views that are written here.
     pub fn beside(memory: M) -> Self {
         let (views, taken) = walk::survey(&memory);
         let blocks = taken
@@ -192,7 +195,7 @@ impl<M: Memory> Fib<M> {
         self.foreign.as_ref().map_or(&[], |(views, _)| views)
     }
 
-    /// Ends what an earlier writer left. A view that has been written since stays.
+    /// Drops the content of an earlier writer. A view that has been written since stays.
     pub fn drop_foreign(&mut self) {
         if let Some((views, blocks)) = self.foreign.take() {
             for view in views {
@@ -206,7 +209,8 @@ impl<M: Memory> Fib<M> {
         }
     }
 
-    /// Copies the table into a longer memory, so that readers can be led there before [`Fib::move_to`].
+    /// Copies the table into a longer memory, so that readers can be led there before
+    /// [`Fib::move_to`].
     ///
     /// # Panics
     /// If it is shorter.
@@ -218,8 +222,8 @@ impl<M: Memory> Fib<M> {
         }
     }
 
-    /// Goes on in a memory that the table was copied to ([`Fib::copy_to`]) and has not changed since. Readers of the old
-    /// one go on reading the old one, which is returned.
+    /// Continues in a memory that the table was copied to ([`Fib::copy_to`]); the table must not
+    /// have changed since. Readers of the old memory keep reading it. Returns the old memory.
     ///
     /// # Panics
     /// If it is shorter.
@@ -232,7 +236,8 @@ impl<M: Memory> Fib<M> {
         std::mem::replace(&mut self.memory, memory)
     }
 
-    /// Sets the route (1 to [`ROUTE_MAX`]) of a prefix in a view (below [`VIEWS`]); what it was. Packets see it at once.
+    /// Sets the route (1 to [`ROUTE_MAX`]) of a prefix in a view (below [`VIEWS`]). Returns the old
+    /// route. Packets see it at once.
     ///
     /// # Errors
     /// No room.
@@ -248,8 +253,8 @@ impl<M: Memory> Fib<M> {
     /// Takes a prefix out; its route, if it was there.
     ///
     /// # Errors
-    /// No room: also less needs new lines, before the old ones come free. After a grace period there is: what puts prefixes
-    /// in leaves it.
+    /// No room: also less needs new lines, before the old ones come free. After a grace period
+    /// there is: what puts prefixes in leaves it.
     ///
     /// # Panics
     /// If the view is out of range.
@@ -257,9 +262,9 @@ impl<M: Memory> Fib<M> {
         self.change(view, 0, |it, trees| it.remove(trees, prefix))
     }
 
-    /// Gives a prefix the route back that it had before other changes, or takes it out again (none): as [`Fib::insert`]
-    /// and [`Fib::remove`], but also of the room that is left for taking prefixes out, and without any where nothing is to
-    /// be done.
+    /// Restores the route that a prefix had before other changes, or removes the prefix again
+    /// (`None`). Works as [`Fib::insert`] and [`Fib::remove`], but may also use the lines reserved
+    /// for removing prefixes, and needs no line if nothing changes.
     ///
     /// # Errors
     /// No room.
@@ -281,7 +286,8 @@ impl<M: Memory> Fib<M> {
         Ok(())
     }
 
-    /// Puts these prefixes in the place of all that a view has: at once for the packets. None of them: the view is gone.
+    /// Puts these prefixes in the place of all that a view has: at once for the packets. None of
+    /// them: the view is gone.
     ///
     /// # Errors
     /// No room.
@@ -296,8 +302,9 @@ impl<M: Memory> Fib<M> {
         self.replace_with(view, &mut prefixes.into_iter().collect())
     }
 
-    /// The same with prefixes that are sorted out already, in time linear in their number. They are taken, and none are
-    /// left; without room all stay, so that they need not be sorted out again for a longer memory.
+    /// The same with prefixes that are sorted out already, in time linear in their number. They are
+    /// taken, and none are left; without room all stay, so that they need not be sorted out again
+    /// for a longer memory.
     ///
     /// # Errors
     /// No room.
@@ -363,8 +370,8 @@ impl<M: Memory> Fib<M> {
         &self.memory
     }
 
-    /// Call it, wait until every reader that was under way has ended, then call [`Fib::end_grace`]: what was taken out
-    /// of use before this call can then be used again.
+    /// Call it, wait until every current reader has ended, then call [`Fib::end_grace`]: lines
+    /// retired before this call can then be used again.
     pub fn begin_grace(&mut self) {
         self.lines.begin_grace();
     }
@@ -443,14 +450,14 @@ impl<M: Memory> Fib<M> {
         self.has_room(wanted)
     }
 
-    /// Writes a view anew, without what was taken out of it.
+    /// Rewrites a view without its removed prefixes.
     fn rebuild(&mut self, view: u32) -> Result<(), Full> {
         let prefixes: Vec<_> = self.prefixes(view).collect();
         self.replace(view, prefixes)
     }
 
-    /// Lines that are left free for taking prefixes out, of any view, of one of so many lines, too: to take out must not
-    /// fail because there is no room.
+    /// One in this many lines is reserved for removing prefixes from any view: a removal must not
+    /// fail for lack of lines.
     fn reserve(&self, lines: usize) -> usize {
         EDGES_PER_CHANGE * lines_per_change(self.most.max(lines))
     }

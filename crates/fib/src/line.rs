@@ -1,4 +1,4 @@
-//! What the two kinds of lines say, and how they are written.
+//! The two kinds of lines, and how they are written.
 
 use crate::layout::{
     EDGES, EDGES_AT, FANOUT, LINE_WORDS, NO_SEPARATOR, Reference, SEPARATORS, VALUES,
@@ -12,7 +12,8 @@ pub(crate) const fn children_word(children: u32) -> u64 {
     NO_SEPARATOR | children as u64
 }
 
-/// A few intervals: `values[n]` holds from `edges[n - 1]` on, `values[0]` from the leaf's own beginning.
+/// A few intervals: `values[n]` holds from `edges[n - 1]` on, `values[0]` from the leaf's own
+/// beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Leaf {
     pub edges: Vec<u64>,
@@ -24,7 +25,7 @@ pub(crate) const fn place(slot: usize) -> (usize, u32) {
     (slot / 2, 32 * (slot % 2) as u32)
 }
 
-/// The slot of the n-th value of a leaf with so many edges.
+/// Returns the slot of the n-th value of a leaf with this many edges.
 pub(crate) const fn slot(edges: usize, n: usize) -> usize {
     if n == edges { EDGES } else { n }
 }
@@ -74,8 +75,8 @@ impl Leaf {
         self.values.insert(n, self.values[n]);
     }
 
-    /// Two leaves of one that has an edge too many, and the separator between them: an even number that is larger than
-    /// every edge of the first and not larger than any of the second.
+    /// Two leaves of one that has an edge too many, and the separator between them: an even number
+    /// that is larger than every edge of the first and not larger than any of the second.
     pub fn halves(mut self) -> (Self, u64, Self) {
         debug_assert_eq!(self.edges.len(), VALUES);
         let middle = self.edges.len() / 2;
@@ -138,7 +139,8 @@ impl Inner {
     }
 }
 
-/// Which child of an inner line a number is in, and where that one begins and ends, if not where the line does.
+/// Which child of an inner line a number is in, and where that one begins and ends, if not where
+/// the line does.
 // PERF: of the words themselves, since each change goes this way several times.
 pub(crate) fn child(content: &Content, number: u64) -> (usize, Option<u64>, Option<u64>) {
     let half = number >> 1;

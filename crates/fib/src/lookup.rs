@@ -1,4 +1,5 @@
-//! The walk of the packet path in Rust: for one address, or for many whose loads from memory overlap.
+//! The walk of the packet path in Rust: for one address, or for many whose loads from memory
+//! overlap.
 
 mod search;
 #[cfg(all(target_arch = "x86_64", not(loom)))]
@@ -9,8 +10,8 @@ use crate::memory::Memory;
 use crate::sync::Ordering;
 use search::{Line, Search, Walk};
 
-/// Walks that take turns, level by level, so that while one waits for its line others are compared: as many as a burst of
-/// packets has, and fewer where there are not that many left.
+/// Walks that take turns, level by level, so that while one waits for its line others are compared:
+/// as many as a burst of packets has, and fewer where there are not that many left.
 const GROUP: usize = if cfg!(loom) { 2 } else { 64 };
 const FEW: usize = if cfg!(loom) { 1 } else { 8 };
 
@@ -23,8 +24,9 @@ pub fn lookup<M: Memory + ?Sized>(memory: &M, view: u32, address: u128) -> u32 {
     })
 }
 
-/// The route index for each of some addresses, as [`lookup`] finds it: several at a time, so that one waits for memory
-/// while another is compared. Each finds what holds at some moment of the call.
+/// The route index for each of some addresses, as [`lookup`] finds it: several at a time, so that
+/// one waits for memory while another is compared. Each finds what holds at some moment of the
+/// call.
 ///
 /// # Panics
 /// If there are not as many places for routes as addresses.
@@ -117,8 +119,10 @@ impl Walk for Many<'_> {
     }
 }
 
-/// What a view says of addresses: its root, then their upper halves, then, where these lead to trees, their lower ones.
-// PERF: what is found goes where it is wanted at once, since arrays of this length are not handed on in registers.
+/// Looks addresses up in a view: its root, then their upper halves, then their lower halves where
+/// these lead to trees.
+// PERF: each result is written directly to its destination, because arrays of this length are not
+// returned in registers.
 #[inline(always)]
 fn below<S: Search, const N: usize>(
     search: S,
@@ -201,7 +205,7 @@ fn descend<S: Search, const N: usize>(
 /// The place of a line.
 ///
 /// # Panics
-/// If there is no such line.
+/// If the line does not exist.
 #[inline(always)]
 fn checked(lines: &[Line], at: u32) -> usize {
     assert!((at as usize) < lines.len(), "line {at} of {}", lines.len());
@@ -209,7 +213,8 @@ fn checked(lines: &[Line], at: u32) -> usize {
 }
 
 /// Does something for each pair.
-// PERF: eight at a time, since a long loop is not unrolled, and its own instructions are a third of all.
+// PERF: eight at a time, since a long loop is not unrolled, and its own instructions are a third of
+// all.
 #[inline(always)]
 fn each<A, B, const N: usize>(these: &mut [A; N], those: &[B; N], mut it: impl FnMut(&mut A, &B)) {
     let (eights, rest) = these.as_chunks_mut::<8>();

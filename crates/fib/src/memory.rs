@@ -3,10 +3,12 @@
 use crate::layout::{LINE_WORDS, LINES_MAX, VIEWS};
 use crate::sync::{AtomicU64, Ordering};
 
-/// An array of lines; a line is 8 words. Readers of other threads, or in the kernel, may load any word at any time.
+/// An array of lines; a line is 8 words. Readers of other threads, or in the kernel, may load any
+/// word at any time.
 ///
 /// # Safety
-/// `words` returns the same memory each time, aligned to a cache line, of a multiple of [`LINE_WORDS`] words.
+/// `words` returns the same memory each time, aligned to a cache line, of a multiple of
+/// [`LINE_WORDS`] words.
 pub unsafe trait Memory {
     /// All of it.
     fn words(&self) -> &[AtomicU64];
@@ -32,7 +34,7 @@ struct Line([AtomicU64; LINE_WORDS]);
 pub struct Heap(Box<[Line]>);
 
 impl Heap {
-    /// So many lines, all zero: no view has a route.
+    /// Creates this many lines, all zero: no view has a route.
     pub fn new(lines: usize) -> Self {
         Self((0..lines).map(|_| Line::default()).collect())
     }
@@ -51,7 +53,7 @@ unsafe impl Memory for Heap {
     }
 }
 
-// SAFETY: what the memory behind the pointer is, it is.
+// SAFETY: the memory behind the pointer implements `Memory` itself.
 unsafe impl<M: Memory> Memory for std::sync::Arc<M> {
     fn words(&self) -> &[AtomicU64] {
         (**self).words()
@@ -66,7 +68,8 @@ pub(crate) fn line<M: Memory + ?Sized>(memory: &M, index: u32) -> &[AtomicU64; L
         .expect("a line has eight words")
 }
 
-/// A line as it is. Only words that never change while it is reachable, or change alone, are looked at together.
+/// A line as it is. Only words that never change while it is reachable, or change alone, are looked
+/// at together.
 pub(crate) fn load<M: Memory + ?Sized>(memory: &M, index: u32) -> [u64; LINE_WORDS] {
     std::array::from_fn(|i| line(memory, index)[i].load(Ordering::Acquire))
 }

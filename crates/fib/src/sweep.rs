@@ -6,10 +6,11 @@ use crate::Prefix;
 use crate::layout::Reference;
 use crate::tree::lines_for;
 
-/// What a set of prefixes says, interval by interval.
+/// Intervals that a set of prefixes defines.
 #[derive(Debug)]
 pub(crate) struct Swept {
-    /// Intervals of upper halves: where they begin, and their route. Those in `below` have a tree instead.
+    /// Intervals of upper halves: where they begin, and their route. Intervals of the /64s in
+    /// `below` have a tree instead.
     pub above: Vec<(u64, Reference)>,
     /// Intervals of lower halves in a /64, in the order of the upper halves.
     pub below: Vec<(u64, Vec<(u64, Reference)>)>,
@@ -53,7 +54,8 @@ impl Swept {
         }
     }
 
-    /// From here on another route holds. Of several that begin at one place, the last does.
+    /// From here on another route holds. If several prefixes begin at one place, the last one
+    /// counts.
     fn begin(&mut self, edge: u128, route: u32) {
         let (high, low) = ((edge >> 64) as u64, edge as u64);
         let value = Reference::route(route);
@@ -72,7 +74,8 @@ impl Swept {
         }
         let (_, intervals) = self.below.last_mut().expect("one was pushed");
         put(intervals, low, value);
-        // What holds to the end of the /64 holds on behind it, unless something begins or ends there.
+        // A route that holds to the end of the /64 also holds behind it, unless another prefix
+        // begins or ends there.
         if let Some((_, behind)) = self.above.last_mut().filter(|(at, _)| *at > high) {
             *behind = value;
         }

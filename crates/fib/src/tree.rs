@@ -1,11 +1,12 @@
 //! A tree from 64-bit numbers to values, changed while it is read.
 //!
-//! Nothing that a reader can reach is changed, save by one store: a new leaf is written beside the old one, with copies
-//! of its neighbors, and then the word `children` above them is set to the new block; if separators change too, the same
-//! goes on one level higher, at last with the reference to the root. A reader is on the old lines or on the new ones.
+//! One store publishes each change to readers. A new leaf is written beside the old one, with
+//! copies of its neighbors, and then the word `children` of their parent points to the new block.
+//! If separators change too, the same happens one level higher, up to the reference to the root.
+//! A reader is on the old lines or on the new ones.
 //!
-//! A line that is full shares with those beside it before there is one more, so that lines stay well filled in whatever
-//! order edges come.
+//! A full line shares edges with its neighbors before a line is added, so that lines stay well
+//! filled for any order of edges.
 
 use crate::allocator::{Allocator, Lines};
 use crate::layout::{EDGES, FANOUT, HEIGHT_MAX, Reference};
@@ -14,8 +15,8 @@ use crate::lookup::value;
 use crate::memory::{Memory, fill, line, load};
 use crate::sync::Ordering;
 
-/// Lines that one [`Trees::divide`] takes at most in a view of so many leaves: at each level a block, and another for the
-/// other half, and a root. (Of blocks that were divided each half has at least four children.)
+/// Most lines that one [`Trees::divide`] uses in a view with this many leaves: two blocks per
+/// level, and a root. Each half of a divided block has at least four children.
 pub(crate) fn lines_per_change(leaves: usize) -> usize {
     let height = leaves.max(1).ilog2() as usize / 2 + 2;
     height.min(HEIGHT_MAX as usize + 1) * 2 * FANOUT + FANOUT
@@ -41,7 +42,7 @@ struct Way {
     /// Inner lines from the root on, and which child comes next.
     above: Vec<(u32, usize)>,
     leaf: u32,
-    /// What the leaf covers: from here
+    /// Range of the leaf: from here
     from: u64,
     /// up to here.
     to: u64,
@@ -56,8 +57,9 @@ impl<M: Memory + ?Sized> Trees<'_, M> {
         }
     }
 
-    /// Begins an interval at `edge`, with the value that it has. Returns the root, which the caller publishes if it is
-    /// another one. `is_edge`: whether an interval begins at a number, this one included.
+    /// Begins an interval at `edge`, with the value that it has. Returns the root, which the caller
+    /// publishes if it is another one. `is_edge`: whether an interval begins at a number, this one
+    /// included.
     ///
     /// # Panics
     /// Without [`lines_per_change`] free lines.
@@ -92,8 +94,8 @@ impl<M: Memory + ?Sized> Trees<'_, M> {
         self.replace_root(root, &[(0, left.write()), (separator, right.write())])
     }
 
-    /// Takes an edge out whose two intervals have the same value. (One that separates leaves stays: it is harmless.)
-    /// Returns the root as [`Trees::divide`] does.
+    /// Takes an edge out whose two intervals have the same value. (One that separates leaves stays:
+    /// it is harmless.) Returns the root as [`Trees::divide`] does.
     pub fn unite(&mut self, root: Reference, edge: u64) -> Reference {
         if !root.is_tree() {
             return root;
@@ -109,8 +111,8 @@ impl<M: Memory + ?Sized> Trees<'_, M> {
         self.replace(root, &way.above, (0, leaf.write()))
     }
 
-    /// Gives a value to all intervals that begin from `from` to `to`: each by one store. Returns the root as
-    /// [`Trees::divide`] does.
+    /// Gives a value to all intervals that begin from `from` to `to`: each by one store. Returns
+    /// the root as [`Trees::divide`] does.
     pub fn set(&mut self, root: Reference, from: u64, to: u64, value: Reference) -> Reference {
         if !root.is_tree() {
             debug_assert_eq!((from, to), (0, u64::MAX));
@@ -202,7 +204,7 @@ impl<M: Memory + ?Sized> Trees<'_, M> {
         way
     }
 
-    /// The children of an inner line: where each begins (the first: 0), and what is in it.
+    /// The children of an inner line: the first number of each (0 for the first), and its content.
     fn children(&self, content: &Content) -> Vec<Node> {
         let inner = Inner::read(content);
         let begins = std::iter::once(0).chain(inner.separators);
@@ -227,7 +229,7 @@ impl<M: Memory + ?Sized> Trees<'_, M> {
                 true => leaf.clone(),
                 false => Leaf::read(content),
             };
-            // What separates leaves need not be an edge, or not any more.
+            // A separator between leaves need not be an edge any more.
             let goes_on = intervals
                 .last()
                 .is_some_and(|(_, value)| *value == values[0]);
@@ -242,7 +244,8 @@ impl<M: Memory + ?Sized> Trees<'_, M> {
         after
     }
 
-    /// Shares the children of a line that has one too many, and of those beside it, out anew: the lines above them.
+    /// Shares the children of a line that has one too many, and of those beside it, out anew: the
+    /// lines above them.
     fn spread(&mut self, parent: u32, child: usize, children: Vec<Node>) -> Vec<Node> {
         let siblings = self.children(&load(self.memory, parent));
         let mut all = Vec::with_capacity(FANOUT * FANOUT + 1);
@@ -272,7 +275,7 @@ impl<M: Memory + ?Sized> Trees<'_, M> {
         siblings[child].1 = node.1;
         let old = load(self.memory, parent)[0] as u32;
         let block = self.place_children(&siblings);
-        // The separators are what they were: this one store publishes everything below.
+        // The separators do not change: this one store publishes everything below.
         line(self.memory, parent)[0].store(children_word(block), Ordering::Release);
         self.lines.retire(Lines::Block(old));
         root
@@ -354,7 +357,7 @@ impl<M: Memory + ?Sized> Trees<'_, M> {
     }
 }
 
-/// Lines that [`Trees::build`] takes at most for so many intervals.
+/// Most lines that [`Trees::build`] uses for this many intervals.
 pub(crate) fn lines_for(intervals: usize) -> usize {
     // A leaf and the separator behind it take at least five edges.
     let mut lines = 0;
@@ -367,12 +370,14 @@ pub(crate) fn lines_for(intervals: usize) -> usize {
     lines + FANOUT
 }
 
-/// Whether a root may soon need another above it, but readers go no further: one change divides at most six lines.
+/// Whether a root may soon need another above it, but readers go no further: one change divides at
+/// most six lines.
 fn is_tall(height: u32, root: &Content) -> bool {
     height == HEIGHT_MAX && Inner::read(root).count() > FANOUT - 6
 }
 
-/// So many leaves, or more where edges are odd, evenly filled, with the number where each begins, which is even.
+/// Returns this many leaves, or more if edges are odd, evenly filled. Each has the number where it
+/// begins, which is even.
 fn leaves(intervals: &[(u64, Reference)], parts: usize) -> Vec<Node> {
     let Some((&(mut begin, first), edges)) = intervals.split_first() else {
         return vec![(0, Leaf::one(Reference::NONE).write())];
@@ -410,12 +415,14 @@ fn leaves(intervals: &[(u64, Reference)], parts: usize) -> Vec<Node> {
     }
 }
 
-/// So many parts, as even as they can be.
+/// Splits into this many parts, as even as possible.
 fn even_chunks<T>(items: &[T], parts: usize) -> impl Iterator<Item = &[T]> {
     (0..parts).map(move |n| &items[n * items.len() / parts..(n + 1) * items.len() / parts])
 }
 
-/// Intervals of a leaf, on the average of a block, up to which its leaves are filled before there is another.
+/// Intervals of a leaf, on the average of a block, up to which its leaves are filled before there
+/// is another.
 const LEAF_FILL: usize = 5;
-/// Children of a line, on the average of those beside it, up to which they are filled before there is another.
+/// Children of a line, on the average of those beside it, up to which they are filled before there
+/// is another.
 const BLOCK_FILL: usize = 7;

@@ -1,12 +1,12 @@
 //! One view: its prefixes, and the trees that say the same.
 //!
-//! The edges of a view are where its prefixes begin and where they end. Between two edges the longest match is the same,
-//! so that a lookup is a search for an interval. A change adds edges with the value that is there anyway, then stores
-//! the new value in each interval that it is the longest match of, one by one: for each address a reader sees what held
-//! before or what holds now.
+//! The edges of a view are where its prefixes begin and where they end. Between two edges the
+//! longest match is the same, so that a lookup is a search for an interval. A change first adds
+//! edges with the current value. It then stores the new value in each interval for which the prefix
+//! is the longest match, one by one. For each address a reader sees the old or the new route.
 //!
-//! What is an edge, and which /64 has a tree over its lower halves, the prefixes say ([`View::is_edge`]): nothing is kept
-//! beside them and the trees.
+//! The prefixes determine the edges and the /64s that have a tree over their lower halves
+//! ([`View::is_edge`]): a view keeps nothing beside the prefixes and the trees.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, RangeInclusive};
@@ -28,7 +28,8 @@ pub(crate) struct View {
     written: Written,
 }
 
-/// A view when it was last written anew, or was to be: where that was not possible it is not tried again at once.
+/// A view when it was last written anew, or was to be: where that was not possible it is not tried
+/// again at once.
 #[derive(Clone, Copy, Debug, Default)]
 struct Written {
     edges: usize,
@@ -76,8 +77,8 @@ impl View {
         self.root
     }
 
-    /// Whether writing it anew is worth the time: it has two fifths more leaves than its edges had then, or is twice as
-    /// large. Says it once: the next time is that far from now.
+    /// Whether writing it anew is worth the time: it has two fifths more leaves than its edges had
+    /// then, or is twice as large. Says it once: the next time is that far from now.
     pub fn take_sparse(&mut self) -> bool {
         let Written { edges, leaves } = self.written;
         let (now, then) = (self.leaves * edges, leaves * self.edges);
@@ -91,7 +92,7 @@ impl View {
         sparse
     }
 
-    /// Takes note of what a change did.
+    /// Records the result of a change.
     pub fn settle<M: Memory + ?Sized>(&mut self, trees: &mut Trees<'_, M>) {
         let leaves = self.leaves as isize + std::mem::take(&mut trees.leaves);
         self.leaves = leaves.max(0) as usize;
@@ -113,7 +114,7 @@ impl View {
         self.edges
     }
 
-    /// Sets the route of a prefix; what it was.
+    /// Sets the route of a prefix. Returns the old route.
     pub fn insert<M: Memory + ?Sized>(
         &mut self,
         trees: &mut Trees<'_, M>,
@@ -155,9 +156,9 @@ impl View {
         Some(old)
     }
 
-    /// Whether an interval begins at a number: a prefix begins there, or comes behind the end of one, or it is an end of
-    /// a /64 with a tree of its own.
-    // PERF: asked for many that are none, which the nearest prefix on each side says.
+    /// Whether an interval begins at a number: a prefix begins there, or comes behind the end of
+    /// one, or it is an end of a /64 with a tree of its own.
+    // PERF: most queried addresses are not edges, and the nearest prefix on each side shows that.
     fn is_edge(&self, edge: u128) -> bool {
         let from = Prefix {
             address: edge,
@@ -185,7 +186,7 @@ impl View {
         common >= length && self.longest(last, length..=128).is_some()
     }
 
-    /// Those that are no edges.
+    /// Addresses that are not edges.
     fn without(&self, edges: [Option<u128>; 4]) -> [Option<u128>; 4] {
         edges.map(|edge| edge.filter(|edge| !self.is_edge(*edge)))
     }
@@ -207,7 +208,8 @@ impl View {
         };
         loop {
             let (found, route) = self.prefixes.range(..before).next_back()?;
-            // Whatever the address lies in contains what it has in common with the one found, too.
+            // Any prefix that contains the address also contains the part that it shares with the
+            // found prefix.
             let common = (found.address ^ address).leading_zeros() as u8;
             let common = common.min(found.length);
             if common < least {
@@ -348,8 +350,8 @@ impl View {
     }
 }
 
-/// The edges that a prefix needs: where it begins, what comes behind its end, and if it is longer than a /64 the same of
-/// that, before those in it. (There is one at 0 without asking.)
+/// Returns the edges that a prefix needs: its begin, the address behind its end, and for a prefix
+/// longer than a /64 the same two of that /64 first. (Address 0 is always an edge.)
 fn needs(prefix: Prefix) -> [Option<u128>; 4] {
     let boundaries = |prefix: Prefix| {
         let first = Some(prefix.address).filter(|first| *first != 0);

@@ -8,7 +8,8 @@ use crate::lookup::value;
 use crate::memory::{Memory, load};
 use crate::sync::Ordering;
 
-/// Lines of memory that the lookup of an address reads, one after the other: the view's own included.
+/// Lines of memory that the lookup of an address reads, one after the other: the view's own
+/// included.
 pub fn depth<M: Memory + ?Sized>(memory: &M, view: u32, address: u128) -> u32 {
     let root = memory.words()[view as usize % VIEWS].load(Ordering::Acquire);
     let (mut found, mut lines) = (Reference(root as u32), 1);
@@ -21,7 +22,8 @@ pub fn depth<M: Memory + ?Sized>(memory: &M, view: u32, address: u128) -> u32 {
     lines
 }
 
-/// All that a view says: where each interval begins, and its route; neighbors with one route are one interval.
+/// All that a view says: where each interval begins, and its route; neighbors with one route are
+/// one interval.
 pub fn intervals<M: Memory + ?Sized>(memory: &M, view: u32) -> Vec<(u128, u32)> {
     let root = Reference(memory.words()[view as usize % VIEWS].load(Ordering::Acquire) as u32);
     let mut found: Vec<(u128, u32)> = Vec::new();

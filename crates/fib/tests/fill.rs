@@ -1,4 +1,5 @@
-//! Lines stay well filled in whatever order prefixes come and go, so that the table stays small and flat.
+//! Lines stay well filled in whatever order prefixes come and go, so that the table stays small and
+//! flat.
 
 use sidestep_fib::{Fib, Full, Heap, Prefix, Usage};
 
@@ -90,7 +91,8 @@ fn patiently<T>(
 
 #[test]
 fn what_is_full_can_be_emptied_and_filled_again() {
-    // Hosts of many /64s, of few, and a view of its own for some: what is scattered takes most lines.
+    // Hosts of many /64s, of few, and some with a view of their own: scattered hosts use most
+    // lines.
     let numbered = |n: u32| {
         let mixed = u128::from(n.wrapping_mul(0x9e37_79b1));
         let address = mixed << 96 | u128::from(n % 7) << 64 | u128::from(n);

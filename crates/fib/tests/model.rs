@@ -1,5 +1,6 @@
-//! Every order in which a reader's loads and a writer's stores can meet, tried by loom: a reader finds what held before
-//! a change or what holds after it, never neither, also when lines are used again after a grace period.
+//! Model check with loom of every order in which a reader's loads and a writer's stores can meet. A
+//! reader finds the old or the new route, never a mixture, also when lines are reused after a grace
+//! period.
 //!
 //! Run by `./dev test --all`: `RUSTFLAGS='--cfg loom' cargo test --release -p sidestep-fib --test model`.
 
@@ -27,7 +28,8 @@ fn remove(fib: &mut Fib<std::sync::Arc<Heap>>, prefix: Prefix) {
     fib.remove(VIEW, prefix).expect("room");
 }
 
-/// Runs `change` beside a reader that looks `address` up; it may find what is in `allowed`. Before it, `prepare`.
+/// Runs `change` beside a reader that looks `address` up. The result must be in `allowed`. Before
+/// it, `prepare`.
 fn model(
     prepare: fn(&mut Fib<std::sync::Arc<Heap>>),
     change: fn(&mut Fib<std::sync::Arc<Heap>>),
@@ -91,7 +93,8 @@ fn a_longer_prefix_in_a_tree_below_comes_and_goes() {
     );
 }
 
-/// A batch, whose walks take turns: one address has a constant route, the other's comes in a tree below.
+/// A batch, whose walks take turns: one address has a constant route, the other's comes in a tree
+/// below.
 #[test]
 fn a_batch_finds_for_each_address_what_holds_before_or_after() {
     let mut builder = loom::model::Builder::new();
@@ -126,7 +129,8 @@ fn a_batch_finds_for_each_address_what_holds_before_or_after() {
     });
 }
 
-/// Lines come free when every reader that began before has ended, and are then written again under later readers.
+/// Lines come free when every reader that began before has ended, and are then written again under
+/// later readers.
 #[test]
 fn lines_that_are_used_again_mislead_nobody() {
     let mut builder = loom::model::Builder::new();

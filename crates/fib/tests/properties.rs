@@ -229,7 +229,7 @@ proptest! {
         let mut anew = Fib::new(Heap::new(1 << 15));
         anew.replace(VIEW, list.clone()).expect("room");
         prop_assert_eq!(fib.usage().edges, anew.usage().edges);
-        // What is taken out leaves nothing behind.
+        // Removed prefixes leave nothing behind.
         for prefix in list.keys() {
             fib.remove(VIEW, *prefix).expect("room");
         }

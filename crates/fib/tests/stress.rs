@@ -1,4 +1,5 @@
-//! Readers on threads of their own, without a lock, while a writer changes the table as fast as it can.
+//! Readers on threads of their own, without a lock, while a writer changes the table as fast as it
+//! can.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +21,8 @@ const CONSTANT: u64 = 200_000;
 /// Addresses that are looked up at once.
 const BATCH: usize = 77;
 
-/// Readers say when they are between lookups, which is when they refer to nothing: the grace period of user space.
+/// Readers say when they are between lookups, which is when they refer to nothing: the grace period
+/// of user space.
 struct Quiescence([AtomicU64; READERS]);
 
 impl Quiescence {
@@ -56,7 +58,8 @@ fn constant_route(n: u64) -> u32 {
     n as u32 % 1000 + 1
 }
 
-/// In the n-th constant prefix, of one of several lengths; its route is that of the constant one or [`FLAPPING`].
+/// In the n-th constant prefix, of one of several lengths; its route is that of the constant one or
+/// [`FLAPPING`].
 fn flapping(n: u64, kind: u64) -> Prefix {
     let length = [49, 56, 63, 64, 65, 96, 127, 128][kind as usize % 8];
     Prefix::new(constant(n).address | 0xffff << 64 | 0xffff, length)
@@ -134,7 +137,7 @@ fn readers_find_the_old_route_or_the_new_one_while_a_writer_changes_the_table() 
             assert!(lookups > 10, "{lookups}");
         }
     });
-    // What is left is what the changes say, and the lines of the rest come free.
+    // The remaining content equals the changes, and all other lines become free.
     let left: BTreeMap<_, _> = fib.prefixes(VIEW).filter(|it| it.1 == FLAPPING).collect();
     assert_eq!(left, there);
     fib.replace(VIEW, []).expect("room");
@@ -151,7 +154,8 @@ impl Drop for OnDrop<'_> {
     }
 }
 
-/// Inserts what is not there and removes what is; waits for readers when a quarter of the memory waits for them.
+/// Inserts absent prefixes and removes present ones. Waits for readers when a quarter of the memory
+/// waits for them.
 fn write(fib: &mut Fib<Arc<Heap>>, there: &mut BTreeMap<Prefix, u32>, grace: impl Fn()) {
     let mut random = Random(99);
     for _ in 0..CHANGES {

@@ -1,4 +1,5 @@
-//! The table against a crate for the same purpose, with many prefixes: IPv6 in one view, IPv4 in another.
+//! The table against a crate for the same purpose, with many prefixes: IPv6 in one view, IPv4 in
+//! another.
 
 use prefix_trie::PrefixMap;
 use proptest::prelude::*;

@@ -19,8 +19,9 @@ pub(crate) struct Address {
     pub peer: IpAddr,
 }
 
-/// The address in `message`, and whether the interface has it: not while it is deleted, or being checked for duplicates
-/// (RFC 4862 5.4: a tentative address is not assigned; the kernel notifies when the check is over).
+/// Returns the address in `message` and whether the interface has it. A deleted address does not
+/// count, nor does one under duplicate address detection: a tentative address is not assigned (RFC
+/// 4862 5.4), and the kernel notifies when the check ends.
 pub(crate) fn decode(message: &Message<'_>) -> Option<(Address, bool)> {
     let [family, length, flags, ..] = *message.body.first_chunk::<IFADDRMSG>()?;
     let mut flags = u32::from(flags);

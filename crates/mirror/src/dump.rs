@@ -1,5 +1,6 @@
-//! Requests and their answers: one message, or a dump. They go over a socket of their own, so that an answer is never
-//! mixed with notifications and never lost: the kernel goes on with a dump when there is room for it.
+//! Requests and their answers: one message, or a dump. Dumps use a socket of their own, so that
+//! replies never mix with notifications and are never lost: the kernel continues a dump when the
+//! socket has space for it.
 
 use std::io;
 
@@ -7,11 +8,11 @@ use crate::error::MirrorError;
 use crate::socket::{Received, Socket};
 use crate::wire::{Message, frame, messages, u32_at};
 
-/// LIMIT: how often a dump is repeated that changes interrupted. The last one is taken as it is: what changed meanwhile
-/// comes as a notification.
+/// LIMIT: how often a dump is repeated that changes interrupted. The last one is taken as it is:
+/// what changed meanwhile comes as a notification.
 const ATTEMPTS: usize = 8;
 
-/// What is asked of the kernel.
+/// Kernel object to dump.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
     /// In words, for errors.
@@ -37,8 +38,8 @@ impl Requester {
         })
     }
 
-    /// Everything that the kernel has of one kind: `decode` of every message, in the kernel's order, the messages that
-    /// decode to nothing left out.
+    /// Everything that the kernel has of one kind: `decode` of every message, in the kernel's
+    /// order, the messages that decode to nothing left out.
     pub fn dump<T>(
         &mut self,
         request: Request<'_>,
@@ -146,11 +147,13 @@ impl Answer {
 enum Outcome {
     /// It is.
     Whole,
-    /// What was dumped changed meanwhile (`NLM_F_DUMP_INTR`): something may be missing or double.
+    /// The kernel changed the objects during the dump (`NLM_F_DUMP_INTR`): entries may be missing
+    /// or repeated.
     Interrupted,
 }
 
-/// Whether `message` ends an answer, and how: `NLMSG_DONE` and `NLMSG_ERROR` carry zero or a negated error number.
+/// Whether `message` ends an answer, and how: `NLMSG_DONE` and `NLMSG_ERROR` carry zero or a
+/// negated error number.
 fn end(message: &Message<'_>) -> Option<io::Result<()>> {
     match i32::from(message.kind) {
         libc::NLMSG_DONE | libc::NLMSG_ERROR => {

@@ -1,4 +1,4 @@
-//! What can go wrong between the mirror and the kernel.
+//! Errors between the mirror and the kernel.
 
 use std::io;
 
@@ -8,7 +8,7 @@ pub enum MirrorError {
     /// A socket could not be opened, configured, written or read.
     #[error("netlink: cannot {operation}: {source}{}", needs(source))]
     Socket {
-        /// What was tried.
+        /// Operation that failed.
         operation: &'static str,
         /// Why it failed.
         source: io::Error,
@@ -16,7 +16,7 @@ pub enum MirrorError {
     /// The kernel refused a request.
     #[error("netlink: the kernel refused to {request}: {source}{}", needs(source))]
     Refused {
-        /// What was asked for.
+        /// Requested object.
         request: &'static str,
         /// The kernel's answer.
         source: io::Error,
@@ -24,9 +24,9 @@ pub enum MirrorError {
     /// The kernel's answer is not of the form that the request asks for.
     #[error("netlink: the answer to '{request}' has no {missing}")]
     Answer {
-        /// What was asked for.
+        /// Requested object.
         request: &'static str,
-        /// What was expected in the answer.
+        /// Missing part of the reply.
         missing: &'static str,
     },
     /// A file below `/proc/sys/net` is there but cannot be read.
@@ -51,7 +51,7 @@ impl MirrorError {
     }
 }
 
-/// What the operator can do about it.
+/// Corrective action for the operator.
 fn needs(source: &io::Error) -> &'static str {
     match source.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {

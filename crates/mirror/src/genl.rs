@@ -1,5 +1,5 @@
-//! Generic netlink: how families are found, and the two that the mirror asks: `netdev` for what a driver can do, and
-//! `SEG6` for the tunnel source and HMAC keys.
+//! Generic netlink: how families are found, and the two that the mirror asks: `netdev` reports the
+//! features of drivers, and `SEG6` the tunnel source and HMAC keys.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -64,7 +64,7 @@ impl Genl {
         }
     }
 
-    /// What XDP can do on each device, as the `netdev` family (Linux 6.3) tells.
+    /// Returns the XDP features of each device from the `netdev` family (Linux 6.3).
     pub fn xdp_features(
         &mut self,
         netdev: &GenlFamily,
@@ -77,7 +77,8 @@ impl Genl {
         self.requester.dump(request, decode_device)
     }
 
-    /// `ip sr hmac`; nothing if the kernel has no SRv6, or was built without HMAC for it. There is no notification for it.
+    /// `ip sr hmac`; nothing if the kernel has no SRv6, or was built without HMAC for it. There is
+    /// no notification for it.
     pub fn hmac_keys(&mut self) -> Result<HmacKeys, MirrorError> {
         let Some(kind) = self.seg6 else {
             return Ok(HmacKeys::new());
@@ -89,7 +90,8 @@ impl Genl {
         };
         match self.requester.dump(request, decode_hmac) {
             Ok(keys) => Ok(keys.into_iter().collect()),
-            // Secrets are for CAP_NET_ADMIN in the first user namespace; without it the rest can be followed all the same.
+            // Secrets are for CAP_NET_ADMIN in the first user namespace; without it the rest can be
+            // followed all the same.
             Err(error) if matches!(error.errno(), Some(ENOTSUPP | libc::EPERM)) => {
                 Ok(HmacKeys::new())
             }
@@ -118,11 +120,11 @@ impl Genl {
     }
 }
 
-/// What generic netlink says in these bytes, read in every way in which an answer of it is read.
+/// Decodes generic netlink bytes in every way in which the mirror reads a reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[doc(hidden)]
 pub struct Generic {
-    /// Of a dump of the `SEG6` family.
+    /// Reply to a dump of the `SEG6` family.
     pub hmac_keys: HmacKeys,
     /// Tunnel sources.
     pub tunsrc: Vec<IpAddr>,
@@ -132,7 +134,7 @@ pub struct Generic {
     pub families: Vec<(u16, usize)>,
 }
 
-/// Of one datagram, without a kernel to ask: decoding alone, for whoever tests it.
+/// Decodes one datagram without a kernel, for tests.
 #[doc(hidden)]
 pub fn generic_of(datagram: &[u8]) -> Generic {
     let mut said = Generic::default();
@@ -185,7 +187,7 @@ pub(crate) enum DeviceEvent {
     Gone(IfIndex),
 }
 
-/// What a message of the `netdev` family's `mgmt` group says.
+/// Decodes a message of the `netdev` family's `mgmt` group.
 pub(crate) fn decode_event(message: &Message<'_>) -> Option<DeviceEvent> {
     let (ifindex, features) = decode_device(message)?;
     match *message.body.first()? {
@@ -259,5 +261,6 @@ const SEG6_ATTR_ALGID: u16 = 6;
 const SEG6_HMAC_ALGO_SHA1: u8 = 1;
 const SEG6_HMAC_ALGO_SHA256: u8 = 2;
 
-/// What the kernel answers without `CONFIG_IPV6_SEG6_HMAC`: `ENOTSUPP` of include/linux/errno.h, which is no number of POSIX.
+/// Error of a kernel without `CONFIG_IPV6_SEG6_HMAC`: `ENOTSUPP` of include/linux/errno.h, which is
+/// no number of POSIX.
 const ENOTSUPP: i32 = 524;

@@ -1,4 +1,4 @@
-//! What the mirror asks the kernel for.
+//! Requests of the mirror to the kernel.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -72,9 +72,10 @@ impl Kernel {
         Ok(Some(socket))
     }
 
-    /// Waits until the kernel has done all that belongs to the notifications sent so far. It notifies of a link that
-    /// goes down, or an address removed, before it flushes the routes, all of it under the RTNL lock; dumps do not take
-    /// that lock any more (IPv4 since Linux 6.9), asking for one link does.
+    /// Waits until the kernel has done all that belongs to the notifications sent so far. The
+    /// kernel notifies of a link that goes down, or of a removed address, before it flushes the
+    /// routes. It holds the RTNL lock all the while. A request for one link takes that lock, but
+    /// dumps no longer do (IPv4 since Linux 6.9).
     pub fn settle(&mut self) -> Result<(), MirrorError> {
         let mut body = [0; IFINFOMSG];
         // The loopback device, which every namespace has.
@@ -128,7 +129,7 @@ impl Kernel {
             body: &body.0,
         };
         match self.requester.dump(request, route::decode) {
-            // There is no such link any more, so no route leaves by it.
+            // The link no longer exists, so no route leaves by it.
             Err(error) if dev.is_some() && error.errno() == Some(libc::ENODEV) => Ok(Vec::new()),
             // The kernel has no IPv6: `ipv6.disable=1`.
             Err(error) if error.errno() == Some(libc::EOPNOTSUPP) => Ok(Vec::new()),
@@ -146,7 +147,7 @@ impl Kernel {
         self.genl.hmac_keys()
     }
 
-    /// What XDP can do on each device, if the kernel tells.
+    /// Returns the XDP features of each device, if the kernel reports them.
     pub fn xdp_features(&mut self) -> Result<Option<Vec<(IfIndex, u64)>>, MirrorError> {
         let Some(netdev) = &self.netdev else {
             return Ok(None);
@@ -154,11 +155,12 @@ impl Kernel {
         self.genl.xdp_features(netdev).map(Some)
     }
 
-    /// Asks the kernel to resolve a neighbor, or to see that it is still there, as if it had a packet for it. False
-    /// where it is left alone, because it belongs to somebody.
+    /// Asks the kernel to resolve a neighbor, or to see that it is still there, as if it had a
+    /// packet for it. Returns false if the neighbor has another owner and was not changed.
     ///
-    /// `NTF_USE` is asked for only of an entry that was looked at right before: the request takes `PERMANENT`, `managed`
-    /// and `extern_learn` from an entry that has them (net/core/neighbour.c, `__neigh_update`).
+    /// `NTF_USE` is asked for only of an entry that was looked at right before: the request takes
+    /// `PERMANENT`, `managed` and `extern_learn` from an entry that has them (net/core/neighbour.c,
+    /// `__neigh_update`).
     pub fn use_neighbor(&mut self, key: (IfIndex, IpAddr)) -> Result<bool, MirrorError> {
         let ask = Request {
             name: "give a neighbor",

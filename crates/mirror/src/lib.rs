@@ -1,19 +1,22 @@
 //! The kernel's configuration of a network namespace as a [`Node`], kept current.
 //!
-//! [`Mirror::open`] reads everything once; then [`Mirror::process`] applies the kernel's notifications. Where the kernel
-//! changes something without one, the mirror knows the event that goes with it and reads that part again; where a
-//! notification is lost it reads everything again. What has no notification at all (`seg6_enabled`, `tunsrc`) is asked
-//! for by [`Mirror::poll_sysctls`], which the caller runs on a timer.
+//! [`Mirror::open`] reads everything once; then [`Mirror::process`] applies the kernel's
+//! notifications. Where the kernel changes something without one, the mirror knows the event that
+//! goes with it and reads that part again; where a notification is lost it reads everything again.
+//! Settings without any notification (`seg6_enabled`, `tunsrc`) are read by
+//! [`Mirror::poll_sysctls`], which the caller runs on a timer.
 //!
-//! All sockets are opened in the network namespace of the thread that calls [`Mirror::open`], and stay in it.
+//! All sockets are opened in the network namespace of the thread that calls [`Mirror::open`], and
+//! stay in it.
 //!
-//! What differs from the kernel's own view:
-//! - Of several routes with one key that are not one multipath route (IPv4 `append`, IPv6 next hops without gateway),
-//!   the node has the one that packets take.
-//! - The next hops of an IPv6 multipath route are sorted: the kernel tells of them in varying order.
+//! Differences from the kernel's own view:
+//! - Of several routes with one key that are not one multipath route (IPv4 `append`, IPv6 next hops
+//!   without gateway), the node has the one that packets take.
+//! - The next hops of an IPv6 multipath route are sorted: the kernel tells of them in varying
+//!   order.
 //! - A neighbor that is being resolved or has failed is absent.
-//! - `NextHop::dead` is `RTNH_F_DEAD`: a link without carrier makes a next hop dead if `ignore_routes_with_linkdown` is
-//!   set, as in the kernel; whether it has carrier is `Link::up`.
+//! - `NextHop::dead` is `RTNH_F_DEAD`: a link without carrier makes a next hop dead if
+//!   `ignore_routes_with_linkdown` is set, as in the kernel; whether it has carrier is `Link::up`.
 
 mod address;
 mod dump;
@@ -51,29 +54,33 @@ use crate::state::State;
 use crate::sysctl::{Sysctl, multipath_hash_seed};
 use crate::wire::messages;
 
-/// The receive buffer that [`Mirror::open`] asks for, in bytes: room for some 30,000 notifications, which take about
-/// 1 KiB of it each.
+/// The receive buffer that [`Mirror::open`] asks for, in bytes: room for some 30,000 notifications,
+/// which take about 1 KiB of it each.
 pub const RECEIVE_BUFFER: usize = 32 << 20;
 
-/// LIMIT: datagrams that one [`Mirror::process`] reads. What is pending beyond makes the caller's poll return at once.
+/// LIMIT: datagrams that one [`Mirror::process`] reads. More pending notifications make the
+/// caller's next poll return at once.
 const DATAGRAMS: usize = 20_000;
 
-/// How long the mirror waits at most between two looks at the kernel, unless one of them takes longer.
+/// How long the mirror waits at most between two looks at the kernel, unless one of them takes
+/// longer.
 const REST: Duration = Duration::from_secs(1);
-/// Up to so many looks follow each other at once; a longer row is of a kernel that changes as fast as it is read.
+/// Number of resyncs without a delay. A longer sequence means that the kernel changes as fast as
+/// the mirror reads it.
 const LOOKS_AT_ONCE: u32 = 4;
 
-/// What [`Mirror::process`] changed in the node.
+/// Changes that [`Mirror::process`] made to the node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Keys of routes that were added, changed or removed, in order.
     pub routes: Vec<RouteKey>,
-    /// Neighbors that came, went, or have another link-layer address, in order; those of a link that went are not among
-    /// them.
+    /// Neighbors that came, went, or have another link-layer address, in order; those of a link
+    /// that went are not among them.
     pub neighbors: Vec<(IfIndex, IpAddr)>,
     /// Links, addresses or rules changed.
     pub other: bool,
-    /// Notifications were lost, and everything was read again. The fields above still say what differs.
+    /// Notifications were lost, and everything was read again. The fields above still say what
+    /// differs.
     pub resynced: bool,
 }
 
@@ -84,7 +91,7 @@ impl Changes {
     }
 }
 
-/// What these datagrams make of an empty node, without a kernel to ask: decoding alone, for whoever tests it.
+/// Decodes datagrams into an empty node without a kernel, for tests.
 #[doc(hidden)]
 pub fn node_of<'a>(datagrams: impl IntoIterator<Item = &'a [u8]>) -> Node {
     let mut state = State::default();
@@ -123,7 +130,8 @@ impl Looks {
         self.row += 1;
         let now = Instant::now();
         let taken = now - began;
-        // Beyond the first few, at most half of the time is spent on looking, and less the longer it goes on.
+        // After the first attempts, at most half of the time is spent on resyncs, and less the
+        // longer they continue.
         let doubled = self.row.checked_sub(LOOKS_AT_ONCE);
         let rest = doubled.map(|times| taken.saturating_mul(1 << times.min(16)));
         self.next = rest.map(|rest| now + rest.min(REST.max(taken)));
@@ -136,17 +144,18 @@ impl Looks {
 }
 
 impl Mirror {
-    /// Subscribes to the kernel's notifications in the calling thread's network namespace and reads what there is.
+    /// Subscribes to the kernel's notifications in the calling thread's network namespace and reads
+    /// what there is.
     ///
     /// # Errors
-    /// If a socket cannot be opened, or the kernel refuses a request: most need nothing, the tunnel source needs
-    /// `CAP_NET_ADMIN`.
+    /// If a socket cannot be opened, or the kernel refuses a request: most need nothing, the tunnel
+    /// source needs `CAP_NET_ADMIN`.
     pub fn open() -> Result<Self, MirrorError> {
         Self::open_with_buffer(RECEIVE_BUFFER)
     }
 
-    /// As [`Mirror::open`], with a receive buffer of `bytes` for notifications (the kernel doubles it, and has a
-    /// minimum). Too small a buffer costs a new dump each time it overflows.
+    /// As [`Mirror::open`], with a receive buffer of `bytes` for notifications (the kernel doubles
+    /// it, and has a minimum). Too small a buffer costs a new dump each time it overflows.
     pub fn open_with_buffer(bytes: usize) -> Result<Self, MirrorError> {
         // Subscribe first: what changes during the dumps comes as a notification after them.
         let route_events = kernel::subscribe(bytes)?;
@@ -176,20 +185,22 @@ impl Mirror {
         &self.state.node
     }
 
-    /// Whether this kernel tells what XDP can do on each device (Linux 6.3). If not, a device that the kernel makes itself,
-    /// a veth above all, counts as one that takes no redirects.
+    /// Whether this kernel reports the XDP features of each device (Linux 6.3). If not, a device
+    /// that the kernel makes itself, a veth above all, counts as one that takes no redirects.
     pub fn tells_xdp_features(&self) -> bool {
         self.device_events.is_some()
     }
 
-    /// Whether the neighbor can be used, but nobody has heard of it for a while: the kernel asks for it again when it
-    /// has a packet for it, or when [`Mirror::use_neighbor`] says so. False of one that somebody keeps.
+    /// Whether the neighbor is usable but has not been confirmed for a while. The kernel probes it
+    /// when it has a packet for it, or after [`Mirror::use_neighbor`]. Returns false for a neighbor
+    /// with another owner.
     pub fn is_stale(&self, dev: IfIndex, address: IpAddr) -> bool {
         self.state.stale_neighbors.contains(&(dev, address))
     }
 
-    /// Asks the kernel to resolve a neighbor, or to see that it is still there, as if it had a packet for it. What comes
-    /// of it is notified. Nothing happens to an entry that is permanent, managed, or learned by a routing daemon: false.
+    /// Asks the kernel to resolve a neighbor, or to see that it is still there, as if it had a
+    /// packet for it. The kernel notifies of the result. Nothing happens to an entry that is
+    /// permanent, managed, or learned by a routing daemon: false.
     ///
     /// # Errors
     /// If the kernel refuses: the link is not there any more, or the neighbor table is full.
@@ -197,19 +208,20 @@ impl Mirror {
         self.kernel.use_neighbor((dev, address))
     }
 
-    /// What to poll for reading: when one is readable, call [`Mirror::process`].
+    /// Returns the sockets to poll for reading. When one is readable, call [`Mirror::process`].
     pub fn fds(&self) -> Vec<BorrowedFd<'_>> {
         let mut fds = vec![self.route_events.as_fd()];
         fds.extend(self.device_events.as_ref().map(AsFd::as_fd));
         fds
     }
 
-    /// Applies what the kernel has notified, and reads again what must be, once at most: if [`Mirror::due`] then gives a
-    /// time, this is to be called again by then. Does not wait for notifications; what is asked for is answered at once.
+    /// Applies pending notifications, and resyncs at most once. If [`Mirror::due`] then returns a
+    /// time, call this again by then. Does not wait for notifications, but waits for the replies to
+    /// its requests.
     ///
     /// # Errors
-    /// If a socket fails or the kernel refuses a request. The node then still has what was known; the next call tries
-    /// again.
+    /// If a socket fails or the kernel refuses a request. The node keeps its old content, and the
+    /// next call tries again.
     pub fn process(&mut self) -> Result<Changes, MirrorError> {
         let resynced = self.drain()? && self.look()?;
         Ok(Changes {
@@ -218,15 +230,15 @@ impl Mirror {
         })
     }
 
-    /// When [`Mirror::process`] is to be called although nothing of [`Mirror::fds`] is readable: something is known to be
-    /// out of date. While the kernel changes as fast as it can be read, that is later each time, so that whoever follows
-    /// it has time for other things.
+    /// When [`Mirror::process`] is to be called although nothing of [`Mirror::fds`] is readable:
+    /// something is known to be out of date. While the kernel changes as fast as it can be read,
+    /// that is later each time, so that whoever follows it has time for other things.
     pub fn due(&self) -> Option<Instant> {
         let is_stale = !self.state.stale.is_empty();
         is_stale.then(|| self.looks.next.unwrap_or_else(Instant::now))
     }
 
-    /// Reads what is out of date, if it is time to. True if that was everything.
+    /// Resyncs stale state if the backoff time has passed. True if that was everything.
     fn look(&mut self) -> Result<bool, MirrorError> {
         self.state.check_dump();
         if self.state.stale.is_empty() {
@@ -244,7 +256,7 @@ impl Mirror {
 
     fn read_stale(&mut self) -> Result<bool, MirrorError> {
         self.kernel.settle()?;
-        // What has come until here is older than what is read next; what comes later is younger.
+        // Notifications received so far are older than the following dump; later ones are newer.
         if !self.drain()? {
             return Ok(false);
         }
@@ -261,9 +273,10 @@ impl Mirror {
         Ok(stale.everything)
     }
 
-    /// Reads the settings that the kernel does not notify about: `seg6_enabled`, `seg6_require_hmac`, `hop_limit`,
-    /// `disable_ipv6` of every link, `seg6_flowlabel`, the tunnel source, HMAC keys, and what XDP can do on each device. True if
-    /// one changed. Costs a dump of the links: measured 30 µs, and 5 µs more for each link.
+    /// Reads the settings that the kernel does not notify about: `seg6_enabled`,
+    /// `seg6_require_hmac`, `hop_limit`, `disable_ipv6` of every link, `seg6_flowlabel`, the tunnel
+    /// source, HMAC keys, and what XDP can do on each device. True if one changed. Costs a dump of
+    /// the links: measured 30 µs, and 5 µs more for each link.
     pub fn poll_sysctls(&mut self) -> Result<bool, MirrorError> {
         let settings = self.kernel.settings()?;
         let features = self.kernel.xdp_features()?;
@@ -287,8 +300,8 @@ impl Mirror {
                         self.state.apply(&message);
                     }
                 }
-                // The kernel drops notifications until the queue is empty, without a further error: read on to its
-                // end, and only then everything again.
+                // The kernel drops notifications until the queue is empty, without a further error:
+                // read on to its end, and only then everything again.
                 Received::Lost => self.state.stale.everything = true,
                 Received::Empty => break,
             }

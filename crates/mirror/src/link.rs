@@ -1,4 +1,4 @@
-//! Links out of `RTM_NEWLINK`, and how the kernel's settings combine to what the model has of a link.
+//! Links from `RTM_NEWLINK`, and the kernel settings that together form the link of the model.
 
 use sidestep_model::node::{IfIndex, Link, LinkKind, Mac, TableId};
 
@@ -7,7 +7,7 @@ use crate::wire::{Attribute, Message, attributes_after, u32_at};
 /// Length of `struct ifinfomsg`.
 pub(crate) const IFINFOMSG: usize = 16;
 
-/// One link as the kernel tells of it, before the settings of the whole node are added.
+/// A link as the kernel reports it, without the settings of the whole node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LinkState {
     pub ifindex: IfIndex,
@@ -15,7 +15,8 @@ pub(crate) struct LinkState {
     pub mac: Mac,
     pub mtu: u32,
     pub kind: LinkKind,
-    /// A device of the kernel's own making (it has an `IFLA_INFO_KIND`), not of a driver for hardware.
+    /// A device of the kernel's own making (it has an `IFLA_INFO_KIND`), not of a driver for
+    /// hardware.
     pub software: bool,
     pub master: Option<IfIndex>,
     /// `IFF_*`.
@@ -23,7 +24,8 @@ pub(crate) struct LinkState {
     pub settings: Settings,
 }
 
-/// The settings below `conf/IF`. None: the link has no such protocol (an MTU too small, or IPv6 not in the kernel).
+/// The settings below `conf/IF`. None: the link has no such protocol (an MTU too small, or IPv6 not
+/// in the kernel).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub v4: Option<Settings4>,
@@ -57,10 +59,12 @@ pub(crate) struct AllSettings {
 }
 
 impl LinkState {
-    /// The link as the model has it. `xdp_features` is `netdev`'s word on what the driver can do, if it has one.
+    /// The link as the model has it. `xdp_features` are the driver's features from the `netdev`
+    /// family, if it reports them.
     pub fn link(&self, all: &AllSettings, xdp_features: Option<u64>) -> Link {
         let v4 = self.settings.v4;
-        // An interface without IPv6, or with it disabled, drops every IPv6 packet (net/ipv6/ip6_input.c ip6_rcv_core).
+        // An interface without IPv6, or with it disabled, drops every IPv6 packet
+        // (net/ipv6/ip6_input.c ip6_rcv_core).
         let v6 = self.settings.v6.filter(|v6| v6.disabled == 0);
         Link {
             ifindex: self.ifindex,
@@ -90,8 +94,9 @@ impl LinkState {
                 .map_or(64, |v6| v6.hop_limit.clamp(0, 255) as u8),
             xdp_transmit: match xdp_features {
                 Some(features) => features & NETDEV_XDP_ACT_NDO_XMIT != 0,
-                // Before Linux 6.3 nobody tells. Of the software devices only some take redirects, and those (veth, tun)
-                // only at times; what a driver with XDP cannot send is the exception.
+                // Kernels before Linux 6.3 do not report the features. Only some software devices
+                // accept redirects, and some of them (veth, tun) only at times. Few drivers with
+                // XDP cannot transmit.
                 None => !self.software && !matches!(self.kind, LinkKind::NotEthernet(_)),
             },
         }

@@ -9,23 +9,25 @@ use crate::wire::{Body, Message, attributes_after, u16_at, u32_at};
 /// Length of `struct ndmsg`.
 pub(crate) const NDMSG: usize = 12;
 
-/// What one message says of a neighbor.
+/// Neighbor in one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// Link and address.
     pub key: (IfIndex, IpAddr),
     /// Nothing while it cannot be used.
     pub neighbor: Option<Neighbor>,
-    /// It can be used, but nobody has heard of it for a while, and the kernel does not ask before it has a packet for it.
+    /// The neighbor is usable but has not been confirmed for a while. The kernel probes it only
+    /// when it has a packet for it.
     pub stale: bool,
-    /// It belongs to somebody who keeps it: it is permanent, managed, or learned by a routing daemon.
+    /// The neighbor has an owner: it is permanent, managed, or learned by a routing daemon.
     pub kept: bool,
 }
 
-/// The neighbor that `message` names, and what is known of it: nothing while it cannot be used.
+/// Returns the neighbor in `message` with its state, or no state while it is unusable.
 ///
-/// An entry that is being resolved or has failed is the same as none: the kernel does not tell when it starts to
-/// resolve, so keeping them would make the node depend on when it was read.
+/// A neighbor that is being resolved or has failed counts as absent. The kernel does not notify
+/// when it starts to resolve, so keeping such neighbors would make the node depend on the time of
+/// the read.
 pub(crate) fn decode(message: &Message<'_>) -> Option<Entry> {
     let fixed = message.body.first_chunk::<NDMSG>()?;
     let (family, flags) = (fixed[0], fixed[10]);
@@ -61,7 +63,8 @@ pub(crate) fn decode(message: &Message<'_>) -> Option<Entry> {
     })
 }
 
-/// The body of a question for one neighbor, or with `NTF_USE` of the request to resolve it or to see that it is there.
+/// The body of a question for one neighbor, or with `NTF_USE` of the request to resolve it or to
+/// see that it is there.
 pub(crate) fn request((dev, address): (IfIndex, IpAddr), flags: u8) -> Body {
     let mut fixed = [0; NDMSG];
     fixed[0] = match address {
@@ -78,8 +81,8 @@ pub(crate) fn request((dev, address): (IfIndex, IpAddr), flags: u8) -> Body {
     body
 }
 
-/// Entries that the kernel makes without a word when it sends the first packet: multicast, broadcast, and devices
-/// without address resolution (their address is zero or the device's own).
+/// Entries that the kernel makes without a word when it sends the first packet: multicast,
+/// broadcast, and devices without address resolution (their address is zero or the device's own).
 fn implied(state: u16, address: IpAddr, lladdr: Option<Mac>) -> bool {
     state & libc::NUD_NOARP != 0
         && (address.is_multicast()

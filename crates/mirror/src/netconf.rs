@@ -17,7 +17,7 @@ pub(crate) enum Scope {
     Link(IfIndex),
 }
 
-/// What a message says; a notification has only what changed.
+/// Settings in a message; a notification has only the changed one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Netconf {
     /// IPv4 or IPv6.
@@ -30,7 +30,7 @@ pub(crate) struct Netconf {
     pub rp_filter: Option<i32>,
     /// `ignore_routes_with_linkdown`.
     pub ignore_linkdown: Option<i32>,
-    /// Something changed, but not what: so Linux 6.18 tells of `force_forwarding`.
+    /// An unnamed setting changed: Linux 6.18 notifies of `force_forwarding` in this way.
     pub unsaid: bool,
 }
 

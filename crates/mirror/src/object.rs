@@ -1,7 +1,7 @@
 //! Nexthop objects: whose routes change when one does.
 //!
-//! A route names one object; if that is a group, a change of each of its members changes the route as well. The kernel
-//! notifies of the object alone.
+//! A route names one object; if that is a group, a change of each of its members changes the route
+//! as well. The kernel notifies of the object alone.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,8 @@ pub(crate) fn decode(message: &Message<'_>) -> Option<Object> {
     (object.id != 0).then_some(object)
 }
 
-/// The groups that there are. One may be known here that has gone: the kernel does not notify of what goes with a link.
+/// The groups that there are. The mirror may have an object that no longer exists, because the
+/// kernel does not notify of objects that it removes with a link.
 #[derive(Debug, Default)]
 pub(crate) struct Groups(BTreeMap<u32, Vec<u32>>);
 

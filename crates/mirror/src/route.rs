@@ -14,8 +14,8 @@ use crate::wire::{
 /// Length of `struct rtmsg`.
 pub(crate) const RTMSG: usize = 12;
 
-/// The route in `message`; none for what is no route of a routing table: clones that hold a path MTU or a redirect,
-/// other address families, multicast forwarding entries.
+/// Returns the route in `message`. Messages that are not routes of a routing table yield nothing:
+/// clones that hold a path MTU or a redirect, other address families, multicast forwarding entries.
 pub(crate) fn decode(message: &Message<'_>) -> Option<Route> {
     let fixed = message.body.first_chunk::<RTMSG>()?;
     let [
@@ -88,7 +88,8 @@ pub(crate) fn decode(message: &Message<'_>) -> Option<Route> {
         owner: Owner::Kernel,
     };
     if matches!(route.key.prefix, IpNet::V6(_)) {
-        // An IPv6 notification starts with whichever sibling changed, a dump with the first: one order for both.
+        // An IPv6 notification starts with whichever sibling changed, a dump with the first: one
+        // order for both.
         route.next_hops.sort_unstable();
     }
     Some(route)
@@ -102,7 +103,7 @@ fn discards(kind: RouteKind) -> bool {
     )
 }
 
-/// What one next hop has, in the message itself or in an entry of its `RTA_MULTIPATH`.
+/// Attributes of one next hop, from the message itself or from an entry of its `RTA_MULTIPATH`.
 #[derive(Default)]
 struct HopAttributes<'a> {
     via: Option<IpAddr>,
@@ -134,8 +135,9 @@ impl<'a> HopAttributes<'a> {
             dev: self.dev,
             weight,
             onlink: flags & RTNH_F_ONLINK != 0,
-            // A link without carrier alone (RTNH_F_LINKDOWN) does not keep the kernel from using a next hop, unless
-            // ignore_routes_with_linkdown is set: then it reports RTNH_F_DEAD as well.
+            // A link without carrier alone (RTNH_F_LINKDOWN) does not keep the kernel from using a
+            // next hop, unless ignore_routes_with_linkdown is set: then it reports RTNH_F_DEAD as
+            // well.
             dead: flags & RTNH_F_DEAD != 0,
             encap: self
                 .encap_type
@@ -144,7 +146,8 @@ impl<'a> HopAttributes<'a> {
     }
 }
 
-/// The next hops in the value of an `RTA_MULTIPATH`: `struct rtnexthop` and attributes, several times.
+/// The next hops in the value of an `RTA_MULTIPATH`: `struct rtnexthop` and attributes, several
+/// times.
 fn next_hops(mut bytes: &[u8]) -> Vec<NextHop> {
     let mut found = Vec::new();
     while let (Some(length), Some(&[flags, hops]), Some(ifindex)) =
@@ -166,7 +169,8 @@ fn next_hops(mut bytes: &[u8]) -> Vec<NextHop> {
     found
 }
 
-/// A next hop that stands for a nexthop object which the kernel does not resolve in the route's message.
+/// A next hop that stands for a nexthop object which the kernel does not resolve in the route's
+/// message.
 fn unresolved(nhid: u32) -> NextHop {
     NextHop {
         via: None,

@@ -1,8 +1,9 @@
-//! The routes of the node, and what a notification does to them.
+//! Routes of the node, and the effect of notifications on them.
 //!
-//! The kernel can hold several routes with one key: IPv4 after `ip route append`, IPv6 where next hops have no gateway
-//! (they never become one multipath route), for example `fe80::/64` on every link. A packet takes the first of them
-//! that is alive; that one is in the [`Node`](sidestep_model::node::Node), the others wait here until it goes.
+//! The kernel can hold several routes with one key: IPv4 after `ip route append`, IPv6 where next
+//! hops have no gateway (they never become one multipath route), for example `fe80::/64` on every
+//! link. A packet takes the first of them that is alive; that one is in the
+//! [`Node`](sidestep_model::node::Node), the others wait here until it goes.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -12,7 +13,8 @@ use ipnet::IpNet;
 use sidestep_model::node::{IfIndex, Node};
 use sidestep_model::route::{Family, NextHop, Route, RouteKey};
 
-/// include/uapi/linux/rtnetlink.h: of a router advertisement, the kernel's own or somebody's who reads them for it.
+/// include/uapi/linux/rtnetlink.h: learned from a router advertisement, by the kernel or by a
+/// daemon.
 const RTPROT_RA: u8 = 9;
 
 /// All routes of the node.
@@ -24,7 +26,7 @@ pub(crate) struct RouteTable {
     users: HashMap<u32, usize>,
 }
 
-/// What a notification's flags say about the place of a new route among those with its key.
+/// Position of a new route among those with its key, from the flags of a notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placement {
     /// It is the only one (`NLM_F_EXCL`).
@@ -56,11 +58,11 @@ impl Placement {
 /// Whether a notification says all that must be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Applied {
-    /// What is known is what the kernel has.
+    /// The mirror has the kernel's state.
     Surely,
-    /// The kernel may have something else: which of several routes with the key comes first does not follow from what
-    /// it told. A dump does not tell it either while IPv6 siblings stand on both sides of another route, which it
-    /// leaves out (`fib6_dump_node` goes on behind the last sibling).
+    /// The kernel may differ: its notifications do not determine which of several routes with one
+    /// key comes first. A dump may omit it too: while IPv6 siblings stand on both sides of another
+    /// route, the dump skips that route (`fib6_dump_node` continues behind the last sibling).
     Perhaps,
 }
 
@@ -103,7 +105,7 @@ impl RouteTable {
         applied
     }
 
-    /// Replaces what is known of the routes that `covered` accepts by the result of a dump of those.
+    /// Replaces the known routes that `covered` accepts by the result of their dump.
     pub fn replace(
         &mut self,
         node: &mut Node,
@@ -148,7 +150,8 @@ impl RouteTable {
         self.users.contains_key(&object)
     }
 
-    /// Changes the routes with one key, and notes the key if packets will take another one than before.
+    /// Changes the routes with one key, and notes the key if packets will take another one than
+    /// before.
     fn edit(
         &mut self,
         node: &mut Node,
@@ -190,7 +193,8 @@ impl RouteTable {
     }
 }
 
-/// Brings the routes with one key up to date with those of a dump that has all that `covered` accepts.
+/// Brings the routes with one key up to date with those of a dump that has all that `covered`
+/// accepts.
 fn merge(routes: &mut Vec<Route>, fresh: Vec<Route>, covered: impl Fn(&Route) -> bool) {
     if routes.iter().all(&covered) {
         *routes = fresh;
@@ -205,11 +209,12 @@ fn merge(routes: &mut Vec<Route>, fresh: Vec<Route>, covered: impl Fn(&Route) ->
     }
 }
 
-/// `net/ipv4/fib_trie.c`, `fib_table_insert`: a replacement takes the first place, an appended route the last, any other
-/// the first. No two are the same.
+/// `net/ipv4/fib_trie.c`, `fib_table_insert`: a replacement takes the first place, an appended
+/// route the last, any other the first. No two are the same.
 fn add_v4(routes: &mut Vec<Route>, route: Route, placement: Placement) {
     if placement == Placement::Replace {
-        // A nexthop object that changed is notified as a replacement of each route that uses it, wherever it stands.
+        // A nexthop object that changed is notified as a replacement of each route that uses it,
+        // wherever it stands.
         let by_object = routes
             .iter()
             .position(|known| known.nhid.is_some() && known.nhid == route.nhid);
@@ -228,15 +233,16 @@ fn add_v4(routes: &mut Vec<Route>, route: Route, placement: Placement) {
     }
 }
 
-/// `net/ipv6/ip6_fib.c`, `fib6_add_rt2node`: next hops with a gateway form one multipath route, which a notification gives
-/// complete; a replacement takes the place of the first route that is such a one too, else of the first; any other is
-/// put behind those there are.
+/// `net/ipv6/ip6_fib.c`, `fib6_add_rt2node`: next hops with a gateway form one multipath route, and
+/// the notification has all of them. A replacement takes the place of the first such route, or else
+/// of the first route. Any other route goes behind the existing ones.
 fn add_v6(routes: &mut Vec<Route>, route: Route, placement: Placement) -> Applied {
     let ecmp = is_ecmp(&route);
     let is_known = routes.iter().any(|known| same(known, &route));
     if ecmp && route.protocol == RTPROT_RA && !is_known && !routes.is_empty() {
-        // What the kernel itself learns from router advertisements stays apart, what somebody adds with that protocol is
-        // one multipath route; no notification tells one from the other (`rt6_qualify_for_ecmp`, `RTF_ADDRCONF`).
+        // Routes that the kernel itself learns from router advertisements stay separate. Routes
+        // that a program adds with that protocol form one multipath route. Notifications do not
+        // distinguish them (`rt6_qualify_for_ecmp`, `RTF_ADDRCONF`).
         routes.push(route);
         return Applied::Perhaps;
     }
@@ -250,8 +256,8 @@ fn add_v6(routes: &mut Vec<Route>, route: Route, placement: Placement) -> Applie
     };
     if let Some(known) = place.and_then(|place| routes.get_mut(place)) {
         if ecmp && placement != Placement::Replace {
-            // Each sibling has a preferred source, MTU and protocol of its own. The route has those of the first, the
-            // notification those of the one that was added.
+            // Each sibling has a preferred source, MTU and protocol of its own. The route has those
+            // of the first, the notification those of the one that was added.
             known.next_hops = route.next_hops;
         } else {
             *known = route;
@@ -283,7 +289,7 @@ fn remove_next_hops(routes: &mut Vec<Route>, gone: &Route) {
     }
 }
 
-/// `rt6_qualify_for_ecmp`, save what is learned from router advertisements.
+/// `rt6_qualify_for_ecmp`, except routes learned from router advertisements.
 fn is_ecmp(route: &Route) -> bool {
     route.nhid.is_none()
         && !route.next_hops.is_empty()

@@ -8,7 +8,8 @@ use crate::wire::{Attribute, Message, attributes_after, prefix};
 /// Length of `struct fib_rule_hdr`.
 pub(crate) const FIB_RULE_HDR: usize = 12;
 
-/// The rule in `message`. An `l3mdev` rule looks up table 0: which one it is depends on the interface.
+/// The rule in `message`. An `l3mdev` rule looks up table 0: which one it is depends on the
+/// interface.
 pub(crate) fn decode(message: &Message<'_>) -> Option<Rule> {
     let fixed = message.body.first_chunk::<FIB_RULE_HDR>()?;
     let [
@@ -55,7 +56,7 @@ pub(crate) fn decode(message: &Message<'_>) -> Option<Rule> {
             FRA_PRIORITY => rule.priority = attribute.u32()?,
             FRA_TABLE => table = attribute.u32()?,
             FRA_L3MDEV => rule.l3mdev = attribute.u8()? != 0,
-            // Who added the rule does not matter; padding.
+            // The program that added the rule does not matter; padding.
             FRA_PROTOCOL | FRA_PAD => {}
             // -1: nothing is suppressed.
             FRA_SUPPRESS_PREFIXLEN => {
@@ -102,7 +103,8 @@ pub(crate) fn delete(node: &mut Node, rule: &Rule) {
     }
 }
 
-/// A selector that the model does not have: its name and value, so that two different rules stay different.
+/// A selector that the model does not have: its name and value, so that two different rules stay
+/// different.
 fn unsupported(attribute: &Attribute<'_>) -> String {
     let name = UNSUPPORTED
         .iter()

@@ -1,6 +1,8 @@
-//! `encap seg6` and `encap seg6local` as the kernel writes them into a route: `RTA_ENCAP_TYPE` and `RTA_ENCAP`.
+//! `encap seg6` and `encap seg6local` as the kernel writes them into a route: `RTA_ENCAP_TYPE` and
+//! `RTA_ENCAP`.
 //!
-//! Whatever the model cannot hold decodes to [`Encap::Unsupported`] with the reason, never to something similar.
+//! Whatever the model cannot hold decodes to [`Encap::Unsupported`] with the reason, never to
+//! something similar.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -10,7 +12,8 @@ use sidestep_model::route::Encap;
 
 use crate::wire::{Attribute, Body, attributes};
 
-/// The encapsulation of a route or next hop from its `RTA_ENCAP_TYPE` and the value of its `RTA_ENCAP`.
+/// The encapsulation of a route or next hop from its `RTA_ENCAP_TYPE` and the value of its
+/// `RTA_ENCAP`.
 pub fn decode(encap_type: u16, value: &[u8]) -> Encap {
     let decoded = match encap_type {
         LWTUNNEL_ENCAP_SEG6 => headend(value).map(Encap::Seg6),
@@ -23,8 +26,8 @@ pub fn decode(encap_type: u16, value: &[u8]) -> Encap {
     decoded.unwrap_or_else(Encap::Unsupported)
 }
 
-/// `RTA_ENCAP_TYPE` and the value of `RTA_ENCAP` for an encapsulation, as iproute2 writes them; none for
-/// [`Encap::Unsupported`] and for behaviors that the kernel does not have.
+/// `RTA_ENCAP_TYPE` and the value of `RTA_ENCAP` for an encapsulation, as iproute2 writes them;
+/// none for [`Encap::Unsupported`] and for behaviors that the kernel does not have.
 pub fn encode(encap: &Encap) -> Option<(u16, Vec<u8>)> {
     match encap {
         Encap::Seg6(headend) => Some((LWTUNNEL_ENCAP_SEG6, encode_headend(headend)?)),
@@ -228,7 +231,7 @@ fn encode_flavors(flavors: Flavors) -> Body {
     body
 }
 
-/// What the model keeps of an SRH template (RFC 8754 2).
+/// Parts of an SRH template (RFC 8754 2) that the model keeps.
 struct Srh {
     /// In the order of travel; on the wire it is the reverse.
     segments: Vec<Ipv6Addr>,
@@ -236,7 +239,8 @@ struct Srh {
 }
 
 impl Srh {
-    /// With `insert`, Segment List[0] is a placeholder: the kernel puts the packet's own destination there.
+    /// With `insert`, Segment List[0] is a placeholder: the kernel puts the packet's own
+    /// destination there.
     fn decode(bytes: &[u8], insert: bool) -> Result<Self, String> {
         let (fixed, rest) = bytes.split_first_chunk::<8>().ok_or("an SRH cut short")?;
         let [
@@ -276,7 +280,8 @@ impl Srh {
         }
         let hmac = match (flags, tlvs) {
             (0, []) => None,
-            // TLV: type 5, length 38, D and reserved, key id, 32 bytes that the kernel fills in per packet.
+            // TLV: type 5, length 38, D and reserved, key id, 32 bytes that the kernel fills in per
+            // packet.
             (SR6_FLAG1_HMAC, [SR6_TLV_HMAC, 38, _, _, a, b, c, d, rest @ ..])
                 if rest.len() == 32 =>
             {
@@ -386,8 +391,8 @@ const NEXT_CSID: u32 = 1 << 4;
 mod tests {
     use super::*;
 
-    /// What Linux 6.18 answers for routes that iproute2 6.1 and later added, little endian; `| ` only splits the
-    /// attributes for the reader.
+    /// Replies of Linux 6.18 for routes that iproute2 6.1 and later added, little endian; `| ` only
+    /// splits the attributes for the reader.
     const SEG6: u16 = LWTUNNEL_ENCAP_SEG6;
     const SEG6_LOCAL: u16 = LWTUNNEL_ENCAP_SEG6_LOCAL;
 

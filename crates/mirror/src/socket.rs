@@ -1,4 +1,4 @@
-//! One netlink socket, and what a read of it can say.
+//! A netlink socket and the results of reading it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -8,8 +8,8 @@ use nix::sys::socket::{setsockopt, sockopt};
 
 use crate::error::MirrorError;
 
-/// Room for one datagram. The kernel fills dumps in datagrams of at most 32 KiB; a notification of a link with many
-/// virtual functions is longer.
+/// Room for one datagram. The kernel fills dumps in datagrams of at most 32 KiB; a notification of
+/// a link with many virtual functions is longer.
 const DATAGRAM: usize = 256 * 1024;
 
 /// A netlink socket with its receive buffer.
@@ -18,13 +18,14 @@ pub(crate) struct Socket {
     buffer: Vec<u8>,
 }
 
-/// What a read gave.
+/// Result of a read.
 pub(crate) enum Received<'a> {
     /// One datagram of the kernel's.
     Datagram(&'a [u8]),
     /// Nothing is pending.
     Empty,
-    /// The kernel could not deliver everything (`ENOBUFS`), or a datagram was longer than the buffer.
+    /// The kernel could not deliver everything (`ENOBUFS`), or a datagram was longer than the
+    /// buffer.
     Lost,
 }
 
@@ -39,7 +40,7 @@ impl Socket {
         })
     }
 
-    /// Makes the kernel check requests strictly, without which it ignores what a dump is to be filtered by.
+    /// Enables strict checks of requests. Without them the kernel ignores the filter of a dump.
     pub fn strict(self) -> Result<Self, MirrorError> {
         self.raw
             .set_netlink_get_strict_chk(true)
@@ -47,9 +48,9 @@ impl Socket {
         Ok(self)
     }
 
-    /// Makes reads return at once, and asks for a receive buffer of `bytes`: beyond `net.core.rmem_max` if the process
-    /// may (`CAP_NET_ADMIN`), else as much as is allowed. Too little is not an error: messages that do not fit are
-    /// noticed, and cost a new dump.
+    /// Makes reads return at once, and asks for a receive buffer of `bytes`: beyond
+    /// `net.core.rmem_max` if the process may (`CAP_NET_ADMIN`), else as much as is allowed. Too
+    /// little is not an error: messages that do not fit are noticed, and cost a new dump.
     pub fn for_events(self, bytes: usize) -> Result<Self, MirrorError> {
         self.raw
             .set_non_blocking(true)

@@ -1,8 +1,8 @@
-//! What is out of date and must be read again, because the kernel changed it without a notification.
+//! Stale state, which the kernel changed without a notification.
 //!
-//! When a link goes down or an address is removed, the kernel flushes IPv4 routes, marks next hops dead and drops
-//! preferred sources silently (`fib_flush`, `fib6_ifdown`, `fib6_remove_prefsrc`); a nexthop object takes its routes
-//! along.
+//! When a link goes down or an address is removed, the kernel flushes IPv4 routes, marks next hops
+//! dead and drops preferred sources silently (`fib_flush`, `fib6_ifdown`, `fib6_remove_prefsrc`); a
+//! nexthop object takes its routes along.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use sidestep_model::node::IfIndex;
 use sidestep_model::route::Family;
 
-/// What must be read again.
+/// Parts of the node to resync.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stale {
     /// A message was lost: everything.

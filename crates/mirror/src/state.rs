@@ -1,4 +1,4 @@
-//! The node, and what of the kernel's state has to be kept beside it: events in, node and changes out. Asks the kernel
+//! The node and the kernel state kept beside it: events in, node and changes out. Asks the kernel
 //! for nothing except in [`State::refresh`].
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,17 +28,17 @@ use crate::wire::Message;
 pub(crate) struct State {
     /// The node.
     pub node: Node,
-    /// What must be read again.
+    /// Parts of the node to resync.
     pub stale: Stale,
-    /// Neighbors that can be used, but that nobody has heard of for a while.
+    /// Usable neighbors that have not been confirmed for a while.
     pub stale_neighbors: BTreeSet<(IfIndex, IpAddr)>,
     routes: RouteTable,
     groups: Groups,
     links: BTreeMap<IfIndex, LinkState>,
     all: AllSettings,
-    /// `ignore_routes_with_linkdown`, which decides what the kernel calls dead.
+    /// `ignore_routes_with_linkdown`, which determines the routes that the kernel marks dead.
     ignore_linkdown: BTreeMap<(Family, Scope), i32>,
-    /// What the `netdev` family tells; none if the kernel does not have it.
+    /// Reply of the `netdev` family, or none if the kernel lacks it.
     xdp_features: Option<BTreeMap<IfIndex, u64>>,
     addresses: BTreeSet<Address>,
     dump6: Dump6,
@@ -49,9 +49,9 @@ pub(crate) struct State {
 
 /// The last dump of IPv6 routes.
 ///
-/// When the tree changes under a dump, the kernel starts again and skips as many nodes as it has dumped
-/// (`net/ipv6/ip6_fib.c`, `fib6_dump_table`). If one of them was deleted meanwhile, a route is left out, and no
-/// `NLM_F_DUMP_INTR` says so.
+/// When the tree changes under a dump, the kernel starts again and skips as many nodes as it has
+/// dumped (`net/ipv6/ip6_fib.c`, `fib6_dump_table`). If one of them was deleted meanwhile, the dump
+/// omits a route without setting `NLM_F_DUMP_INTR`.
 #[derive(Debug, Default)]
 struct Dump6 {
     /// There was one since the last check.
@@ -61,7 +61,8 @@ struct Dump6 {
 }
 
 impl State {
-    /// To be called when all notifications are applied: has the last dump of IPv6 routes to be repeated?
+    /// Call this after all notifications are applied: it returns whether the last dump of IPv6
+    /// routes must be repeated.
     pub fn check_dump(&mut self) {
         let dump = std::mem::take(&mut self.dump6);
         self.stale.routes6 |= dump.done && dump.torn;
@@ -136,7 +137,7 @@ impl State {
         self.rebuild(ifindex);
     }
 
-    /// Reads what is stale from the kernel.
+    /// Resyncs stale state from the kernel.
     pub fn refresh(&mut self, stale: &Stale, kernel: &mut Kernel) -> Result<(), MirrorError> {
         if stale.settings {
             let settings = kernel.settings()?;
@@ -151,7 +152,8 @@ impl State {
                 || stale.links.len() > LINKS_ONE_BY_ONE
                 || self.routes.any(&self.node, |route| {
                     of_family(route)
-                        // A group loses the members that leave by a link; the route stays with the others.
+                        // A group loses the members that leave by a link; the route stays with the
+                        // others.
                         && (route.nhid.is_some_and(|it| stale.objects.contains(&it) || of_links(route))
                             || !of_links(route) && prefers(route, &stale.sources)
                             || gone && route.next_hops.len() > 1 && of_links(route))
@@ -226,7 +228,8 @@ impl State {
         self.stale = Stale::default();
     }
 
-    /// A copy of what a dump replaces, save routes and neighbors, which can be many and have their own record of changes.
+    /// Copies the state that a dump replaces. Routes and neighbors are left out, because they can
+    /// be many and record their own changes.
     fn without_routes(&self) -> Node {
         Node {
             links: self.node.links.clone(),
@@ -272,7 +275,7 @@ impl State {
         std::mem::replace(&mut self.changed_other, before)
     }
 
-    /// What changed since the last call.
+    /// Returns the changes since the last call.
     pub fn take_changes(&mut self) -> Changes {
         let routes = std::mem::take(&mut self.changed_routes);
         let neighbors = std::mem::take(&mut self.changed_neighbors);
@@ -299,8 +302,9 @@ impl State {
         }
     }
 
-    /// A nexthop object came, changed or went. The routes that refer to it are told of only where they are its own, not
-    /// where it is a member of their group, and not with `nexthop_compat_mode` 0.
+    /// A nexthop object came, changed or went. The kernel notifies of the routes that refer to the
+    /// next hop only if they use it directly, not through its group, and not with
+    /// `nexthop_compat_mode` 0.
     fn object(&mut self, object: Object, present: bool) {
         let id = object.id;
         for id in self.groups.with(id) {
@@ -317,8 +321,8 @@ impl State {
 
     fn link_changed(&mut self, state: LinkState) {
         let ifindex = state.ifindex;
-        // Routes go with the link and come back to life with it (IPv6: when it is running, a little later than up),
-        // move with its VRF, and have its MTU.
+        // Routes are removed with the link and restored with it (IPv6: when it is running, a little
+        // later than up), move with its VRF, and use its MTU.
         let silent = |link: &LinkState| (link.flags, link.master, link.mtu);
         let before = self.links.get(&ifindex).map(silent);
         if before != Some(silent(&state)) {
@@ -407,7 +411,8 @@ impl State {
                     }
                     // The link's own forwarding decides nothing in IPv6.
                     (Family::V6, _, Some(_)) if !netconf.unsaid => {}
-                    // The link has just got the protocol: the other settings are not in this message.
+                    // The link has just got the protocol: the other settings are not in this
+                    // message.
                     _ => self.stale.settings = true,
                 }
                 self.rebuild(ifindex);
@@ -443,7 +448,8 @@ impl State {
     }
 }
 
-/// Up to so many links their routes are read link by link; each costs the kernel a walk over all tables.
+/// Up to this many links, their routes are read link by link. Each link costs the kernel a walk
+/// over all tables.
 const LINKS_ONE_BY_ONE: usize = 4;
 
 // include/uapi/linux/rtnetlink.h.

@@ -6,7 +6,8 @@ use std::os::unix::fs::FileExt;
 
 use crate::error::MirrorError;
 
-/// One setting. The file stays open: it goes on reading the network namespace of the thread that opened it.
+/// One setting. The file stays open and keeps reading the network namespace of the thread that
+/// opened it.
 pub(crate) struct Sysctl {
     path: &'static str,
     file: Option<File>,
@@ -43,9 +44,9 @@ impl Sysctl {
     }
 }
 
-/// The seed of the multipath hash: that of the operator (`net.ipv4.fib_multipath_hash_seed`, Linux 6.11), or one that
-/// stays the same until the machine boots again, as the kernel's own does, so that a daemon that starts anew moves no
-/// flow to another next hop.
+/// Returns the seed of the multipath hash: the operator's (`net.ipv4.fib_multipath_hash_seed`,
+/// Linux 6.11), or one that stays the same until the next boot, as the kernel's own does. A
+/// restarted daemon therefore moves no flow to another next hop.
 pub(crate) fn multipath_hash_seed() -> u32 {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let set = read("/proc/sys/net/ipv4/fib_multipath_hash_seed");

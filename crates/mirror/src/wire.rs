@@ -1,8 +1,8 @@
 //! The bytes of netlink: message headers, attributes, and requests to send.
 //!
-//! Messages are decoded here attribute by attribute (`netlink-packet-core` walks them) and not through typed messages:
-//! a typed decoder refuses a whole message for one attribute that it does not expect, and the mirror must rather know
-//! that there is something in a route or a rule that it cannot express.
+//! Messages are decoded attribute by attribute (`netlink-packet-core` iterates over them) and not
+//! through typed messages. A typed decoder rejects a whole message for one unexpected attribute.
+//! The mirror instead records that a route or a rule has a part that it cannot express.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -21,7 +21,7 @@ pub(crate) struct Message<'a> {
     pub flags: u16,
     /// `nlmsg_seq`.
     pub sequence: u32,
-    /// What follows the header.
+    /// Bytes behind the header.
     pub body: &'a [u8],
 }
 
@@ -87,7 +87,8 @@ impl<'a> Attribute<'a> {
     }
 }
 
-/// The attributes in `bytes`. Ends at the first one that does not fit, which the kernel does not send.
+/// The attributes in `bytes`. Ends at the first one that does not fit, which the kernel does not
+/// send.
 pub(crate) fn attributes(bytes: &[u8]) -> impl Iterator<Item = Attribute<'_>> {
     NlasIterator::new(bytes).map_while(|nla| {
         let nla = nla.ok()?;
@@ -125,8 +126,8 @@ pub(crate) fn address(bytes: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// A prefix of `length` bits with the host bits zero. No address means all zeros: the kernel leaves out a default
-/// route's destination.
+/// A prefix of `length` bits with the host bits zero. No address means all zeros: the kernel leaves
+/// out a default route's destination.
 pub(crate) fn prefix(family: u8, address: Option<IpAddr>, length: u8) -> Option<IpNet> {
     let unspecified = match i32::from(family) {
         libc::AF_INET => IpAddr::from(Ipv4Addr::UNSPECIFIED),

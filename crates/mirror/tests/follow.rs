@@ -75,7 +75,7 @@ fn two_thousand_routes_at_once_arrive_change_and_go() {
     });
 }
 
-/// Changes something that no notification tells all of, again and again, until dropped.
+/// Changes state that notifications report only in part, repeatedly, until dropped.
 struct Storm {
     ip: Child,
     writer: Option<JoinHandle<()>>,
@@ -100,7 +100,8 @@ impl Storm {
                 if input.write_all(commands.as_bytes()).is_err() {
                     return;
                 }
-                // Much faster than anybody reads all routes, and no more than the kernel can clear away behind it.
+                // Much faster than anybody reads all routes, and no more than the kernel can clear
+                // away behind it.
                 std::thread::sleep(Duration::from_millis(1));
             }
         });
@@ -164,7 +165,7 @@ fn whoever_follows_a_kernel_that_changes_all_the_time_gets_a_word_in() {
         drop(storm);
         assert_current(&mut mirror, "after a storm of nexthop objects");
         assert!(mirror.due().is_none());
-        // Nobody refers to that one.
+        // No route refers to that one.
         let storm = Storm::of(
             "nexthop replace id 2 via fc00:1::3 dev va\nnexthop replace id 2 via fc00:1::2 dev va\n",
         );
@@ -210,7 +211,7 @@ fn a_lost_notification_makes_everything_be_read_again() {
         assert!(changes.resynced && changes.other && changes.routes.len() >= 500);
         let fresh = Mirror::open().unwrap();
         common::assert_same(mirror.node(), fresh.node(), "after a loss");
-        // It goes on following.
+        // It continues to follow.
         ip("-6 route add 2001:db9::/32 dev va");
         until(&mut mirror, "one more", |node| node.routes.len() > 501);
         run_batch(true, &commands(500, "route del {}"), false);
@@ -469,7 +470,8 @@ fn random_command(dice: &mut Dice) -> (bool, String) {
 
 #[test]
 fn after_any_commands_the_node_is_what_a_fresh_look_sees() {
-    // Other commands each day would be good and bad: a failure must be repeatable. The seed is printed and can be set.
+    // Other commands each day would be good and bad: a failure must be repeatable. The seed is
+    // printed and can be set.
     let seed = std::env::var("SIDESTEP_SEED")
         .ok()
         .and_then(|seed| seed.parse().ok());

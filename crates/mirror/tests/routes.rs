@@ -280,7 +280,8 @@ fn every_form_of_encap_seg6local_is_mirrored() {
             ));
             if !output.status.success() {
                 let vrftable = form.contains("vrftable") && !vrf;
-                // Flavors came one after the other: End PSP 6.3, End.X NEXT-C-SID 6.6, others not yet.
+                // Flavors came one after the other: End PSP 6.3, End.X NEXT-C-SID 6.6, others not
+                // yet.
                 let flavors = String::from_utf8_lossy(&output.stderr).contains("Flavor");
                 assert!(
                     vrftable || flavors,
@@ -585,7 +586,7 @@ fn an_address_that_is_removed_takes_routes_and_preferred_sources() {
         until(&mut mirror, "IPv6 source", |node| {
             the(node, "2001:db8:2::/48").prefsrc.is_none()
         });
-        // Of another device than the route's: an older kernel (6.1) keeps it as a source.
+        // On a device other than the route's: an older kernel (6.1) keeps it as a source.
         ip("-6 addr del fc00:3::1/128 dev lo");
         assert_current(&mut mirror, "after an IPv6 source was removed");
         ip("addr del 10.1.0.1/24 dev va");
@@ -647,7 +648,7 @@ fn routes_follow_their_nexthop_object() {
         });
         assert_current(&mut mirror, "after nexthop objects went");
         sysctl("ipv4/nexthop_compat_mode", "0");
-        // What is known of a route holds until its object changes.
+        // The known state of a route is valid until its object changes.
         ip("nexthop replace id 3 group 2");
         ip("nexthop add id 9 via 10.2.0.2 dev vc");
         ip("route add 192.0.2.0/24 nhid 9");
@@ -726,7 +727,7 @@ fn routers_that_advertise_themselves_are_no_multipath_route() {
         );
         assert_current(&mut mirror, "with two default routers");
         assert!(to_a(mirror.node()), "{:?}", to(mirror.node(), "::/0"));
-        // The same by somebody who reads advertisements for the kernel is one.
+        // A program that reads advertisements for the kernel adds one multipath route.
         batch(
             "-6 route add 2001:db8::/32 via fc00:1::2 dev va proto ra
              -6 route append 2001:db8::/32 via fc00:1::3 dev va proto ra",

@@ -235,7 +235,8 @@ impl Kernel {
     /// indices can be used again. Returns the number of cleared records.
     ///
     /// # Errors
-    /// [`KernelError::System`] and [`KernelError::Map`]. The next call clears the remaining records.
+    /// [`KernelError::System`] and [`KernelError::Map`]. The next call clears the remaining
+    /// records.
     pub fn reclaim(&mut self) -> Result<usize, KernelError> {
         self.begin_grace();
         self.synchronize()?;

@@ -32,13 +32,14 @@ impl Attachment {
 }
 
 impl Kernel {
-    /// Attaches the packet path to the interface with that index, in the calling thread's network namespace. If it is
-    /// attached there already, the program is replaced in place, without a packet lost; another target than before
-    /// replaces the other one.
+    /// Attaches the packet path to the interface with that index, in the calling thread's network
+    /// namespace. If it is attached there already, the program is replaced in place, without a
+    /// packet lost; another target than before replaces the other one.
     ///
     /// # Errors
-    /// [`KernelError::ForeignXdp`] or [`KernelError::ForeignTc`] where someone else's program is in the way (it stays),
-    /// [`KernelError::Attach`] if the interface is not there or its driver cannot do it.
+    /// [`KernelError::ForeignXdp`] or [`KernelError::ForeignTc`] where someone else's program is in
+    /// the way (it stays), [`KernelError::Attach`] if the interface is not there or its driver
+    /// cannot do it.
     pub fn attach(&mut self, ifindex: u32, target: Target) -> Result<(), KernelError> {
         if let Some(attachment) = self.attached.get(&ifindex) {
             if attachment.target == target && self.update(ifindex)? {
@@ -62,7 +63,8 @@ impl Kernel {
         })
     }
 
-    /// Takes the packet path off the interface. Nothing happens if it is not there, or the interface is gone.
+    /// Takes the packet path off the interface. Nothing happens if it is not there, or the
+    /// interface is gone.
     ///
     /// # Errors
     /// [`KernelError::Attach`] or [`KernelError::Pin`].
@@ -73,7 +75,8 @@ impl Kernel {
         detach(&self.folder, ifindex, &attachment)
     }
 
-    /// Takes the packet path off all interfaces and removes pins and folder: nothing is left in the kernel.
+    /// Takes the packet path off all interfaces and removes pins and folder: nothing is left in the
+    /// kernel.
     ///
     /// # Errors
     /// The first that came up; the rest is done nevertheless.
@@ -86,7 +89,8 @@ impl Kernel {
         first.and(self.folder.clear()).and(self.folder.remove())
     }
 
-    /// The ports and their targets, by interface index; after an adoption also what the previous process attached.
+    /// Returns the ports with their targets, by interface index. After an adoption the attachments
+    /// of the previous process are included.
     pub fn attached(&self) -> Vec<(u32, Target)> {
         self.attached
             .iter()
@@ -94,7 +98,8 @@ impl Kernel {
             .collect()
     }
 
-    /// Puts this process's program in the place of an attached one. False if the link has lost its interface.
+    /// Puts this process's program in the place of an attached one. False if the link has lost its
+    /// interface.
     pub(super) fn update(&self, ifindex: u32) -> Result<bool, KernelError> {
         let Some(Attachment { target, link }) = self.attached.get(&ifindex) else {
             return Ok(false);
@@ -138,7 +143,7 @@ impl Kernel {
 
     fn attach_tc(&self, ifindex: u32) -> Result<Attachment, KernelError> {
         let target = Target::Tc;
-        // Kernels without tcx refuse the question; then there is none of ours either.
+        // Kernels without tcx reject the query. Such a kernel has no tcx program either.
         for id in sys::tcx_programs(ifindex).unwrap_or_default() {
             let name = name(id);
             if name == TC_PROGRAM {
@@ -202,7 +207,7 @@ pub(super) fn any_alive(folder: &Folder) -> Result<bool, KernelError> {
     for name in folder.names()? {
         let alive = match parse_attachment(&name) {
             None => false,
-            // Nothing tells whether a filter's interface is gone.
+            // The kernel does not report whether the interface of a filter still exists.
             Some((Kind::Filter, ..)) => true,
             Some((Kind::Link, ..)) => {
                 let link = folder.open_pin(&name)?;
@@ -311,7 +316,7 @@ mod tests {
         };
         scratch.run(|| {
             let kernel = scratch.load();
-            // What attach_tc does where the kernel refuses the link.
+            // Attaches through a clsact filter, for kernels without tcx links.
             let attachment = kernel.attach_filter(loopback).expect("filter");
             let name = attachment_name(attachment.kind(), Target::Tc, loopback);
             kernel
@@ -338,7 +343,8 @@ mod tests {
                 filters()
             );
 
-            // A trace replaces the program in place too, and a process that loads afresh brings back the plain one.
+            // A trace replaces the program in place too, and a process that loads afresh brings
+            // back the plain one.
             let id = || {
                 let words = filters();
                 let (_, rest) = words.split_once(" id ").expect("an id");

@@ -1,4 +1,4 @@
-//! What can go wrong between this process and the kernel, by who can do something about it.
+//! Errors of the kernel targets.
 
 use std::fmt;
 use std::io;
@@ -8,7 +8,8 @@ use super::Target;
 use super::features::OLDEST;
 use super::maps::Table;
 
-/// An operation on the kernel targets that did not happen. Unless a variant says otherwise, nothing was changed.
+/// An operation on the kernel targets that did not happen. Unless a variant says otherwise, nothing
+/// was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KernelError {
@@ -70,7 +71,7 @@ pub enum KernelError {
     /// A pin could not be made, opened or removed.
     #[error("cannot {operation} {path}: {source}")]
     Pin {
-        /// What was tried.
+        /// Operation that failed.
         operation: &'static str,
         /// The pin.
         path: PathBuf,
@@ -88,9 +89,9 @@ pub enum KernelError {
     Load {
         /// Which object.
         object: &'static str,
-        /// What libbpf says.
+        /// Error from libbpf.
         source: libbpf_rs::Error,
-        /// What libbpf and the verifier said before, the last lines; may be empty.
+        /// Last messages of libbpf and the verifier; may be empty.
         log: String,
     },
     /// The port has an XDP program of someone else. It stays.
@@ -126,7 +127,7 @@ pub enum KernelError {
         target: Target,
         /// Why not.
         source: io::Error,
-        /// What that error usually means here; may be empty.
+        /// Usual meaning of the error here; may be empty.
         hint: &'static str,
     },
     /// A table is too small for what should be applied.
@@ -161,7 +162,7 @@ pub enum KernelError {
     /// A map operation failed.
     #[error("cannot {operation} table {table}: {source}")]
     Map {
-        /// What was tried.
+        /// Operation that failed.
         operation: &'static str,
         /// The table.
         table: Table,
@@ -179,13 +180,13 @@ pub enum KernelError {
     /// A frame that [`super::Kernel::program_time`] cannot put back between two runs.
     #[error("this frame cannot be measured: {why}")]
     Unmeasurable {
-        /// What about it.
+        /// Property of the frame that prevents the measurement.
         why: String,
     },
     /// An operating system call beside BPF failed.
     #[error("{operation}: {source}")]
     System {
-        /// What was tried.
+        /// Operation that failed.
         operation: &'static str,
         /// Why not.
         source: io::Error,

@@ -1,5 +1,5 @@
-//! What the running kernel can do, found out by trying. A distribution's kernel of an old version may have it, and one of
-//! a new version may be built without.
+//! Optional features of the running kernel, detected by trial. A distribution's kernel of an old
+//! version may have it, and one of a new version may be built without.
 
 use std::os::fd::AsFd as _;
 
@@ -10,12 +10,14 @@ use super::{Descriptor, KernelError, load, sys};
 /// The oldest version that all tests run on (`./dev test-kernel`).
 pub(super) const OLDEST: &str = "6.1";
 
-/// What the running kernel has of what the packet path can do without.
+/// Optional features of the running kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
-    /// `bpf_skb_adjust_room` takes an IPv6 header off an IPv4 packet (Linux 6.3). Without it, TC does so in two steps.
+    /// `bpf_skb_adjust_room` takes an IPv6 header off an IPv4 packet (Linux 6.3). Without it, TC
+    /// does so in two steps.
     pub decap_l3: bool,
-    /// TC programs are attached by links (tcx, Linux 6.6). Without them, by a filter of a clsact qdisc.
+    /// TC programs are attached by links (tcx, Linux 6.6). Without them, by a filter of a clsact
+    /// qdisc.
     pub tcx: bool,
 }
 
@@ -43,7 +45,7 @@ pub(super) fn lacks() -> Option<&'static str> {
         .map(|(_, words)| words)
 }
 
-/// Whether a program of `datapath/probe.bpf.c` could do what it tries.
+/// Whether a program of `datapath/probe.bpf.c` ran successfully.
 fn returns_0(program: &Descriptor) -> Result<bool, KernelError> {
     let frame = ipv4_in_ipv6();
     let run = sys::test_run(program.as_fd(), &frame, &mut vec![0; frame.len()], 1);

@@ -1,8 +1,10 @@
-//! The prefix table in its BPF map: written here, walked by the programs, and moved to a longer map when it is full.
+//! The prefix table in its BPF map: written here, walked by the programs, and moved to a longer map
+//! when it is full.
 //!
-//! A map cannot grow, and its size is a constant of the programs that the verifier sees. So a longer one comes with
-//! programs of its own: the table is copied, the ports are switched to the new programs one by one, and only then does
-//! the table change again. Whatever program a packet meets, it finds the same routes.
+//! A map cannot grow, and its size is a constant of the programs that the verifier sees. So a
+//! longer one comes with programs of its own: the table is copied, the ports are switched to the
+//! new programs one by one, and only then does the table change again. Whatever program a packet
+//! meets, it finds the same routes.
 
 use std::os::fd::AsFd;
 
@@ -23,7 +25,7 @@ const LINE: usize = LINE_WORDS * 8;
 /// Lines that a new table has: 1 MiB, for some 50,000 prefixes. It doubles when it is full.
 pub(super) const LINES: u32 = 1 << 14;
 
-/// Bytes of the map's value for so many lines.
+/// Size of the map's value in bytes for a number of lines.
 pub(super) fn value_size(lines: u32) -> u32 {
     lines * LINE as u32
 }
@@ -33,8 +35,9 @@ pub(super) fn lines(map: &MapHandle) -> u32 {
     map.value_size() / LINE as u32
 }
 
-/// Lines that a table of so many prefixes may grow to: a /64 with a tree of its own for each, twice, for the old and the
-/// new at once. A map's value has less than 2 GiB.
+/// Largest number of lines for a table with this many prefixes. Each prefix may need a /64 with its
+/// own tree, and the old and the new tree exist at the same time. A map's value has less than 2
+/// GiB.
 pub(super) fn lines_max(limits: Limits) -> u32 {
     (limits.fib.saturating_mul(4))
         .clamp(LINES, 1 << 24)
@@ -57,7 +60,7 @@ impl Kernel {
                 Ok(done) => return Ok(done),
                 Err(full) if self.is_worth_waiting(&full) => self.reclaim_lines()?,
                 Err(full) => match self.grow(&full) {
-                    // There is no memory for a longer one: what comes free has to do.
+                    // Memory for a longer table is exhausted, so wait for lines that become free.
                     Err(_) if full.held > 0 => self.reclaim_lines()?,
                     grown => grown?,
                 },
@@ -86,14 +89,15 @@ impl Kernel {
         Ok(())
     }
 
-    /// Moves the prefix table to a map that is long enough. On an error the old one goes on being used.
+    /// Moves the prefix table to a map that is long enough. The old table stays in use after an
+    /// error.
     fn grow(&mut self, full: &Full) -> Result<(), KernelError> {
         let lines = self.longer(full).ok_or(KernelError::Full {
             table: Table::Fib,
             limit: self.fib_lines_max,
             wanted: (full.lines + full.wanted) as u32,
         })?;
-        // What a trace has loaded walks the old table.
+        // The programs of a trace search the old table.
         if self.trace_fd().is_some() {
             self.trace_stop()?;
         }
@@ -108,11 +112,13 @@ impl Kernel {
         let before = std::mem::replace(&mut self.programs, programs);
         if let Err(error) = self.switch() {
             self.programs = before;
-            // Where that fails as well, the port has the same table in either memory, until the next change.
+            // Where that fails as well, the port has the same table in either memory, until the
+            // next change.
             let _ = self.switch();
             return Err(error);
         }
-        // The old memory is let go of when the last old program has ended: the programs hold their maps.
+        // The kernel frees the old memory when the last old program has ended, because programs
+        // hold references to their maps.
         drop(self.maps.fib.move_to(longer));
         self.maps.replace_fib(handle);
         self.folder.pin(
@@ -122,7 +128,8 @@ impl Kernel {
         self.programs.pin(&self.folder)
     }
 
-    /// All that a view says as packets find it: where each interval of addresses begins, and its route index (0: none).
+    /// All that a view says as packets find it: where each interval of addresses begins, and its
+    /// route index (0: none).
     pub fn intervals(&self, view: ViewId) -> Vec<(u128, RouteId)> {
         let intervals = sidestep_fib::walk::intervals(self.maps.fib.memory(), view.0);
         typed(intervals)

@@ -1,4 +1,4 @@
-//! Waiting for RCU grace periods: at once, or in a thread of its own while changes go on.
+//! RCU grace periods: the caller waits, or another thread waits while changes continue.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -9,8 +9,9 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use super::KernelError;
 
-/// Waits for RCU grace periods: when user space updates a map in a map, the kernel waits for every program that may
-/// still see the old one (`maybe_wait_bpf_programs` in kernel/bpf/syscall.c, Linux 4.20, for exactly this use).
+/// Waits for RCU grace periods. After an update of a map in a map, the kernel waits for every
+/// program that may still use the old map (`maybe_wait_bpf_programs` in kernel/bpf/syscall.c, Linux
+/// 4.20, made for this use).
 #[derive(Debug)]
 pub struct GracePeriod {
     outer: MapHandle,
@@ -91,7 +92,7 @@ impl Background {
         Ok(())
     }
 
-    /// Whether the one that was begun has passed; that is said once.
+    /// Whether the grace period has ended. Returns true once per grace period.
     pub(super) fn has_ended(&mut self) -> Result<bool, KernelError> {
         let Some(waiter) = &self.waiter else {
             return Ok(false);
@@ -112,7 +113,7 @@ impl Background {
 }
 
 impl Waiter {
-    /// The thread ends when nobody can ask it any more.
+    /// The thread ends when the request channel is closed.
     fn start() -> Result<Self, KernelError> {
         let grace_period = GracePeriod::new()?;
         let (begin, asked) = channel();

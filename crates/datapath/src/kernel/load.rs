@@ -1,4 +1,5 @@
-//! Bringing the packet path into the kernel: fresh, onto a predecessor's tables, or instead of them.
+//! Bringing the packet path into the kernel: fresh, onto a predecessor's tables, or instead of
+//! them.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
@@ -27,7 +28,7 @@ const TC_TRACED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tc_traced.bpf
 const MEASURE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/measure.bpf.o"));
 const PROBE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/probe.bpf.o"));
 
-/// The map of what `datapath/env_tc.h` is told of the running kernel.
+/// Name of the map that describes the running kernel to `datapath/env_tc.h`.
 const TOLD: &str = ".rodata.env";
 
 /// The programs, and those that do nothing, for comparison.
@@ -55,7 +56,8 @@ impl Programs {
         }
     }
 
-    /// Both objects with these tables, or new ones. `fib_lines`: with a new prefix table all the same, of that size.
+    /// Both objects with these tables, or new ones. `fib_lines`: with a new prefix table all the
+    /// same, of that size.
     pub(super) fn load(
         limits: Limits,
         features: Features,
@@ -116,7 +118,8 @@ pub(super) fn load(limits: Limits, pin_root: &Path) -> Result<Kernel, KernelErro
     let folder = Folder::create(pin_root)?;
     let (origin, tables) = match open_tables(&folder) {
         Ok(tables) if tables.limits(limits.fib) == limits => (Origin::Adopted, Some(tables)),
-        // Pins that are not all there, or not what their names say: nobody can go on with them.
+        // The pins are incomplete or their names do not match their objects, so no process can
+        // adopt them.
         Ok(_)
         | Err(KernelError::Version { .. } | KernelError::Shape { .. } | KernelError::Pin { .. }) => {
             (Origin::Replaced, None)
@@ -158,7 +161,8 @@ pub(super) fn load(limits: Limits, pin_root: &Path) -> Result<Kernel, KernelErro
         reports,
     };
     if origin == Origin::Adopted {
-        // The same tables, so the new program may take over at once. The old program goes on where it cannot.
+        // The same tables, so the new program may take over at once. A port where the switch fails
+        // keeps the old program.
         kernel.switch()?;
     }
     Ok(kernel)
@@ -264,8 +268,8 @@ pub(super) fn load_measure() -> Result<Object, KernelError> {
     load_object("the measuring program", MEASURE, fib::LINES, |_| Ok(()))
 }
 
-/// The traced objects of XDP and TC on these tables (in the order of [`Table::ALL`]), sharing the maps of one trace;
-/// loaded anew for each.
+/// The traced objects of XDP and TC on these tables (in the order of [`Table::ALL`]), sharing the
+/// maps of one trace; loaded anew for each.
 pub(super) fn load_traced(tables: &[MapHandle]) -> Result<[Object; 2], KernelError> {
     let features = Features::probe()?;
     let reuse = |table: Table, map: &mut libbpf_rs::OpenMapMut<'_>| {
@@ -333,7 +337,8 @@ fn prepare(
     Ok(())
 }
 
-/// Sets the constants of `datapath/env_tc.h`: the verifier then does not even look at what this kernel cannot do.
+/// Sets the constants of `datapath/env_tc.h`: the verifier then does not even look at what this
+/// kernel cannot do.
 fn tell(object: &mut OpenObject, features: Features) -> libbpf_rs::Result<()> {
     let told = object.maps_mut().find(|map| map.name() == TOLD);
     told.expect("datapath/env_tc.h has it, as the build shows")
@@ -369,7 +374,8 @@ pub(super) fn program(object: &Object, name: &str) -> Result<Descriptor, KernelE
         })
 }
 
-/// Of an old kernel, the first thing that it lacks says more than what the verifier or libbpf stumbled over.
+/// On an old kernel, the first missing feature explains more than the error of the verifier or
+/// libbpf.
 fn refused(object: &'static str, source: libbpf_rs::Error, log: String) -> KernelError {
     if let Some(lacks) = features::lacks() {
         return KernelError::TooOld { lacks };

@@ -1,4 +1,4 @@
-//! What libbpf and the verifier print, kept for the error message instead of thrown at the terminal.
+//! Messages of libbpf and the verifier, kept for the error message instead of printed.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -11,7 +11,7 @@ static TEXT: Mutex<String> = Mutex::new(String::new());
 /// libbpf has one printer per process.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Runs `body` and returns what it returned and the last lines that libbpf printed meanwhile.
+/// Runs `body` and returns its result with the last lines that libbpf printed meanwhile.
 pub(super) fn captured<R>(body: impl FnOnce() -> R) -> (R, String) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     TEXT.lock().unwrap_or_else(PoisonError::into_inner).clear();

@@ -25,7 +25,8 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the only value of an array map that may be mapped: whole lines, if it is to be the memory of a prefix table.
+    /// Maps the only value of an array map that may be mapped: whole lines, if it is to be the
+    /// memory of a prefix table.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -63,14 +64,16 @@ impl Mapping {
 // SAFETY: one mapping as long as the value lives, aligned to a page.
 unsafe impl Memory for Mapping {
     fn words(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping is of that many bytes, which the kernel has for it, and only accessed by atomics.
+        // SAFETY: the mapping is of that many bytes, which the kernel has for it, and only accessed
+        // by atomics.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes.get() / 8) }
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in `new`, used nowhere after this. It cannot fail with these arguments.
+        // SAFETY: the mapping made in `new`, used nowhere after this. It cannot fail with these
+        // arguments.
         let _ = unsafe { munmap(self.start.cast(), self.bytes.get()) };
     }
 }

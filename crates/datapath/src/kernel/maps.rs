@@ -1,5 +1,5 @@
-//! The tables: handles to the maps, and the arrays among them mapped into this process, so that a record is published
-//! by plain stores.
+//! The tables: handles to the maps, and the arrays among them mapped into this process, so that a
+//! record is published by plain stores.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -35,7 +35,7 @@ pub enum Table {
     Groups,
     /// Next hops.
     Adjacencies,
-    /// What headends push.
+    /// Headers that headends push.
     Policies,
     /// Prefix to route.
     Fib,
@@ -47,17 +47,17 @@ pub enum Table {
     ReasonCounters,
     /// Unresolved destinations.
     Unresolved,
-    /// What dynamic SR proxies have learned.
+    /// Header sets that dynamic SR proxies learned.
     Learned,
-    /// And for which flows, where they tell those apart.
+    /// Flows of dynamic SR proxies that learn per flow.
     FlowSets,
-    /// The ring of packets whose senders have to be told.
+    /// Ring of reports for ICMP errors.
     Reports,
     /// How many of them, per port.
     ReportRates,
     /// HMAC keys.
     HmacKeys,
-    /// Memory for one HMAC, and what it remembers.
+    /// Working memory and cache of the HMAC code.
     HmacWork,
 }
 
@@ -118,7 +118,7 @@ impl Table {
             Self::Groups => limits.groups + 1,
             Self::Adjacencies => limits.adjacencies + 1,
             Self::Policies => limits.policies + 1,
-            // Of prefixes one value of many lines. The limit itself is kept by `apply`.
+            // The FIB is one value of many lines. The limit itself is kept by `apply`.
             Self::Fib | Self::HmacWork => 1,
             Self::RouteCounters => limits.route_counters + 1,
             Self::ReasonCounters => SIDESTEP_REASONS,
@@ -131,8 +131,8 @@ impl Table {
         }
     }
 
-    /// The limits that lead to these numbers of entries: the inverse of [`Table::entries`]. That of the prefixes is in
-    /// no map: `fib`.
+    /// The limits that lead to these numbers of entries: the inverse of [`Table::entries`]. No map
+    /// holds the limit of prefixes: `fib`.
     pub(super) fn limits(entries: impl Fn(Self) -> u32, fib: u32) -> Limits {
         Limits {
             fib,
@@ -217,8 +217,9 @@ pub(super) struct Maps {
 }
 
 impl Maps {
-    /// From one handle per table, in the order of [`Table::ALL`], each checked with [`Table::check`]. What a dead
-    /// process left in the prefix table stays until it is dropped ([`Fib::drop_foreign`]).
+    /// From one handle per table, in the order of [`Table::ALL`], each checked with
+    /// [`Table::check`]. Prefixes of a dead process stay in the prefix table until
+    /// [`Fib::drop_foreign`] removes them.
     pub(super) fn new(handles: Vec<MapHandle>) -> Result<Self, KernelError> {
         debug_assert_eq!(handles.len(), Table::ALL.len());
         let handle = |table: Table| &handles[table as usize];
@@ -326,10 +327,12 @@ fn without_learned(learned: &sidestep_learned) -> sidestep_learned {
 /// A record of an array map.
 ///
 /// # Safety
-/// `repr(C)` of integers without padding, a multiple of 8 bytes, for which every bit pattern is a value.
+/// `repr(C)` of integers without padding, a multiple of 8 bytes, for which every bit pattern is a
+/// value.
 pub(super) unsafe trait Record: Copy + Default {}
 
-// SAFETY: datapath/abi.h asserts size and layout of each; all their fields are integers and arrays of them.
+// SAFETY: datapath/abi.h asserts size and layout of each; all their fields are integers and arrays
+// of them.
 unsafe impl Record for sidestep_port {}
 // SAFETY: as above.
 unsafe impl Record for sidestep_route {}
@@ -350,8 +353,9 @@ unsafe impl Record for sidestep_flow_set {}
 // SAFETY: report.h asserts the size; all its fields are integers.
 unsafe impl Record for sidestep_report_rate {}
 
-/// An array map in this process's memory, which packets read at the same time. Every access is of an aligned word of 8
-/// bytes; the first word of a record says whether it means anything, and is written last and cleared first.
+/// An array map in this process's memory, which packets read at the same time. Every access is of
+/// an aligned word of 8 bytes; the first word of a record says whether it means anything, and is
+/// written last and cleared first.
 #[derive(Debug)]
 pub(super) struct Mapped<T> {
     mapping: Mapping,
@@ -365,8 +369,8 @@ impl<T: Record> Mapped<T> {
         size_of::<T>() / 8
     };
 
-    /// [`Table::check`] has seen that its values are of `T`'s size: a multiple of 8 bytes, so they follow each other
-    /// without gaps.
+    /// [`Table::check`] has seen that its values are of `T`'s size: a multiple of 8 bytes, so they
+    /// follow each other without gaps.
     fn new(map: &MapHandle) -> Result<Self, KernelError> {
         let len = map.max_entries();
         Ok(Self {
@@ -379,7 +383,7 @@ impl<T: Record> Mapped<T> {
     /// The words of a record.
     ///
     /// # Panics
-    /// If there is no such record: the caller has compared with the limits.
+    /// If the index is beyond the table: the caller compares it with the limits.
     pub(super) fn words(&self, index: u32) -> &[AtomicU64] {
         assert!(index < self.len, "record {index} of {}", self.len);
         let start = index as usize * Self::WORDS;
@@ -397,7 +401,8 @@ impl<T: Record> Mapped<T> {
         record
     }
 
-    /// The records that are not all zeros. (The first word of an adjacency is zero while its neighbor is unresolved.)
+    /// The records that are not all zeros. (The first word of an adjacency is zero while its
+    /// neighbor is unresolved.)
     pub(super) fn records(&self) -> impl Iterator<Item = (u32, T)> + '_ {
         (0..self.len)
             .filter(|&index| {

@@ -1,9 +1,12 @@
-//! The kernel targets: the packet path loaded into the running kernel, its tables, its ports and its counters.
+//! The kernel targets: the packet path loaded into the running kernel, its tables, its ports and
+//! its counters.
 //!
-//! Everything is pinned in one folder per network namespace, so that the data plane outlives this process: programs,
-//! maps, links and the ABI version. A later process adopts them ([`Kernel::load`], [`Kernel::adopt`]).
+//! Everything is pinned in one folder per network namespace, so that the data plane outlives this
+//! process: programs, maps, links and the ABI version. A later process adopts them
+//! ([`Kernel::load`], [`Kernel::adopt`]).
 //!
-//! All calls belong to the network namespace of the calling thread, which must be the one that loaded.
+//! All calls belong to the network namespace of the calling thread, which must be the one that
+//! loaded.
 
 mod apply;
 mod attach;
@@ -80,19 +83,22 @@ impl Target {
     }
 }
 
-/// What a [`Kernel`] began with.
+/// State that a [`Kernel`] started from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// Nothing was pinned: empty tables, no ports attached.
     Fresh,
-    /// A dead instance's tables and links, forwarding all the while. [`Kernel::image`] reads what is in them.
+    /// Tables and links of a dead instance, which kept forwarding. [`Kernel::image`] reads the
+    /// tables.
     Adopted,
-    /// A dead instance's tables did not fit (other ABI or limits) and were replaced by empty ones. Its links still run
-    /// the old program on the old tables until [`Kernel::attach`] switches each: fill the tables before that.
+    /// A dead instance's tables did not fit (other ABI or limits) and were replaced by empty ones.
+    /// Its links still run the old program on the old tables until [`Kernel::attach`] switches
+    /// each: fill the tables before that.
     Replaced,
 }
 
-/// The packet path in the kernel. Dropping it leaves everything attached and pinned; [`Kernel::detach_all`] ends it.
+/// The packet path in the kernel. Dropping it leaves everything attached and pinned;
+/// [`Kernel::detach_all`] ends it.
 #[derive(Debug)]
 pub struct Kernel {
     folder: Folder,
@@ -105,7 +111,7 @@ pub struct Kernel {
     features: Features,
     attached: BTreeMap<u32, Attachment>,
     grace_period: GracePeriod,
-    /// Grace periods that nobody waits for.
+    /// Grace periods that another thread waits for.
     background: Background,
     unused: unused::Unused,
     /// While a trace runs.
@@ -126,8 +132,9 @@ pub fn sees_other_processes() -> bool {
     privilege::sees_others()
 }
 
-/// Has the calling thread, and the threads that it starts from now on, keep no other capability than `CAP_BPF`,
-/// `CAP_NET_ADMIN`, `CAP_NET_RAW` and `CAP_PERFMON`, of those that it has. A [`Kernel`] that was loaded before works as ever.
+/// Has the calling thread, and the threads that it starts from now on, keep no other capability
+/// than `CAP_BPF`, `CAP_NET_ADMIN`, `CAP_NET_RAW` and `CAP_PERFMON`, of those that it has. A
+/// [`Kernel`] that was loaded earlier is not affected.
 ///
 /// # Errors
 /// [`KernelError::System`].
@@ -136,28 +143,28 @@ pub fn drop_privileges() -> Result<(), KernelError> {
 }
 
 impl Kernel {
-    /// Loads programs and tables of these sizes and pins them below `pin_root` ([`PIN_ROOT`]) in a folder of the
-    /// calling thread's network namespace. What a dead instance left there is adopted (new programs, the same tables)
-    /// or replaced, see [`Origin`].
+    /// Loads programs and tables of these sizes and pins them below `pin_root` ([`PIN_ROOT`]) in a
+    /// folder of the calling thread's network namespace. Pins of a dead instance are adopted (new
+    /// programs, the same tables) or replaced, see [`Origin`].
     ///
     /// # Errors
-    /// [`KernelError::Capability`], [`KernelError::Bpffs`], [`KernelError::Owned`] by a live instance, or
-    /// [`KernelError::Load`].
+    /// [`KernelError::Capability`], [`KernelError::Bpffs`], [`KernelError::Owned`] by a live
+    /// instance, or [`KernelError::Load`].
     pub fn load(limits: Limits, pin_root: &Path) -> Result<Self, KernelError> {
         load::load(limits, pin_root)
     }
 
-    /// Opens what is pinned, programs included, whatever its limits.
+    /// Opens the pinned programs and tables, with any limits.
     ///
     /// # Errors
-    /// [`KernelError::NothingPinned`], [`KernelError::Version`] or [`KernelError::Shape`] where it does not fit;
-    /// otherwise as [`Kernel::load`].
+    /// [`KernelError::NothingPinned`], [`KernelError::Version`] or [`KernelError::Shape`] where it
+    /// does not fit; otherwise as [`Kernel::load`].
     pub fn adopt(pin_root: &Path) -> Result<Self, KernelError> {
         load::adopt(pin_root)
     }
 
-    /// Detaches and removes what a dead instance left in this network namespace, of any version. Whether there was
-    /// something.
+    /// Detaches and removes the pins of a dead instance of any version in this network namespace.
+    /// Whether there was something.
     ///
     /// # Errors
     /// [`KernelError::Owned`] if the instance lives.
@@ -165,18 +172,19 @@ impl Kernel {
         load::remove(pin_root)
     }
 
-    /// Removes what dead instances left in network namespaces that are gone: those that `is_there` denies by their inode,
-    /// where no program is on an interface any more. Returns their inodes. What cannot be looked at is left.
+    /// Removes what dead instances left in network namespaces that are gone: those that `is_there`
+    /// denies by their inode, where no program is on an interface any more. Returns their inodes.
+    /// Folders that cannot be read are skipped.
     pub fn remove_orphans(pin_root: &Path, is_there: impl Fn(u64) -> bool) -> Vec<u64> {
         load::remove_orphans(pin_root, is_there)
     }
 
-    /// What it began with.
+    /// Returns the state that this value started from.
     pub fn origin(&self) -> Origin {
         self.origin
     }
 
-    /// What this kernel has of what the packet path can do without.
+    /// Returns the optional features of the running kernel.
     pub fn features(&self) -> Features {
         self.features
     }
@@ -191,14 +199,15 @@ impl Kernel {
         self.folder.path()
     }
 
-    /// What the tables hold now: after an adoption, the `from` of the first [`Kernel::apply`]. Prefixes that a dead
-    /// instance left are not in it, though packets find them ([`Kernel::intervals`]): they go with that first change.
+    /// Returns the current content of the tables. After an adoption it is the `from` of the first
+    /// [`Kernel::apply`]. Prefixes that a dead instance left are not in it, though packets find
+    /// them ([`Kernel::intervals`]): they go with that first change.
     pub fn image(&self) -> Image {
         self.maps.image()
     }
 
-    /// Waits until no packet is processed any more that began before this call: an RCU grace period, up to some tens
-    /// of milliseconds.
+    /// Waits until no packet is processed any more that began before this call: an RCU grace
+    /// period, up to some tens of milliseconds.
     ///
     /// # Errors
     /// [`KernelError::System`].
@@ -206,15 +215,15 @@ impl Kernel {
         self.grace_period.wait()
     }
 
-    /// Whether packets needed this next hop, resolved or not, since the last call. An index beyond the table is needed
-    /// by none.
+    /// Whether packets needed this next hop, resolved or not, since the last call. An index beyond
+    /// the table is needed by none.
     pub fn take_used(&self, adjacency: AdjacencyId) -> bool {
         let offset = std::mem::offset_of!(sidestep_adjacency, used);
         adjacency.0 <= self.limits.adjacencies
             && self.maps.adjacencies.take_word(adjacency.0, offset) != 0
     }
 
-    /// What a dynamic proxy has learned, at this index of [`Image::learned`].
+    /// Returns the record of a dynamic proxy, at an index of [`Image::learned`].
     ///
     /// # Panics
     /// If the index is beyond the table.
@@ -222,7 +231,7 @@ impl Kernel {
         learned::read(self.maps.learned.words(index.0))
     }
 
-    /// The flows of that proxy; None: it tells none apart.
+    /// The flows of that proxy; Returns `None` if the proxy does not learn per flow.
     ///
     /// # Panics
     /// If the index is beyond the table.
@@ -231,7 +240,8 @@ impl Kernel {
         learned::flows(&self.learned(index), set)
     }
 
-    /// What the flows of that proxy have learned: of records that hold several chains, the last one.
+    /// Returns the header sets that the flows of a proxy learned. A record with several header sets
+    /// yields the last one.
     ///
     /// # Panics
     /// If the index is beyond the table.
@@ -250,8 +260,8 @@ impl Kernel {
         learned::Knowledge::of(index.0, record, |set| self.maps.flow_sets.words(set))
     }
 
-    /// Destinations on a link that packets were dropped for since the last call, because the kernel has no route by which
-    /// it would resolve them: the view, and the address in the form of the FIB.
+    /// Takes the on-link destinations of packets dropped since the last call because the kernel has
+    /// no route that resolves them. Each has its view and the address as FIB bytes.
     pub fn take_wanted(&self) -> Vec<(ViewId, [u8; 16])> {
         let wanted: Vec<_> = self
             .maps

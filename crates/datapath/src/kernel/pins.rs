@@ -1,4 +1,4 @@
-//! The folder of pins: where it is, whose it is, and what the names in it mean.
+//! Folder of pins: its path, its owner, and the meaning of the names in it.
 //!
 //! ```text
 //! PIN_ROOT/net-4026531840/        one per network namespace, named by its inode
@@ -8,11 +8,13 @@
 //!     link-xdp-3 link-tc-4        attachments: target and interface index
 //!     filter-tc-5                 attachment by a clsact filter, where the kernel has no tcx
 //! ```
-//! LIMIT: `ip netns exec` gives its command a /sys of its own without the BPF file system. One mounted there (see
-//! `mount_bpffs`) and its pins end with the last process of that command. Where the data plane has to survive it, mount
-//! one outside /sys before and name it as the pin root: `mkdir -p /run/bpf && mount -t bpf bpf /run/bpf`.
+//! LIMIT: `ip netns exec` gives its command a /sys of its own without the BPF file system. One
+//! mounted there (see `mount_bpffs`) and its pins end with the last process of that command. Where
+//! the data plane has to survive it, mount one outside /sys before and name it as the pin root:
+//! `mkdir -p /run/bpf && mount -t bpf bpf /run/bpf`.
 //!
-//! The owner holds a lock on the folder itself (flock): the kernel lets go of it when the process ends, however it ends.
+//! The owner holds a lock on the folder itself (flock). The kernel releases it when the process
+//! ends for any reason.
 
 use std::fs::{self, File};
 use std::io;
@@ -32,10 +34,11 @@ use super::{Descriptor, KernelError, Table, Target, sys};
 
 /// Where distributions mount the BPF file system.
 const BPFFS: &str = "/sys/fs/bpf";
-/// Bytes of the `instance` value. Its first 8 bytes never change their meaning: version, process id (host order).
+/// Bytes of the `instance` value. Its first 8 bytes never change their meaning: version, process id
+/// (host order).
 const INSTANCE_LENGTH: usize = 64;
 
-/// Who holds a lock for so long lives.
+/// A process that holds the lock for this long is alive.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -63,7 +66,7 @@ impl Folder {
         mount_bpffs(pin_root)?;
         let path = path_below(pin_root)?;
         let mut builder = fs::DirBuilder::new();
-        // Whoever can open the maps can change the tables.
+        // A process that can open the maps can change the tables.
         builder.recursive(true).mode(0o700);
         builder
             .create(&path)
@@ -81,8 +84,9 @@ impl Folder {
         }
     }
 
-    /// The folders of other namespaces whose instances are dead and which `is_there` denies by their inodes: locked, with that
-    /// inode. No lock is held while it is asked, which takes its time: an instance may be about to take a folder over.
+    /// The folders of other namespaces whose instances are dead and which `is_there` denies by
+    /// their inodes: locked, with that inode. No lock is held while it is asked, which takes its
+    /// time: an instance may be about to take a folder over.
     pub(super) fn orphans(pin_root: &Path, is_there: impl Fn(u64) -> bool) -> Vec<(u64, Self)> {
         let own = path_below(pin_root).ok();
         let entries = fs::read_dir(pin_root).into_iter().flatten().flatten();
@@ -98,7 +102,8 @@ impl Folder {
             .collect()
     }
 
-    /// Locks the folder, also if it is another's for a moment: one that was killed right now, or one that looks for orphans.
+    /// Locks the folder, also if it is another's for a moment: one that was killed right now, or
+    /// one that looks for orphans.
     fn wait_for(path: &Path) -> Result<Self, KernelError> {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -125,7 +130,7 @@ impl Folder {
         &self.path
     }
 
-    /// ABI version of what is pinned, if it was pinned completely.
+    /// Returns the ABI version of a complete set of pins.
     pub(super) fn version(&self) -> Result<Option<u32>, KernelError> {
         Ok(instance(&self.path)?.map(|(version, _)| version))
     }
@@ -162,14 +167,14 @@ impl Folder {
         Ok(())
     }
 
-    /// Pins under that name, instead of what has the name.
+    /// Pins an object under this name and replaces an older pin.
     pub(super) fn pin(&self, name: &str, fd: BorrowedFd<'_>) -> Result<(), KernelError> {
         self.unpin(name)?;
         let path = self.path.join(name);
         sys::pin(fd, &path).map_err(|source| pin_error("pin", &path, source))
     }
 
-    /// Opens what is pinned under that name.
+    /// Opens the object pinned under this name.
     pub(super) fn open_pin(&self, name: &str) -> Result<Descriptor, KernelError> {
         let path = self.path.join(name);
         sys::open_pin(&path).map_err(|source| pin_error("open", &path, source))
@@ -216,7 +221,8 @@ impl Folder {
         Ok(names)
     }
 
-    /// Removes everything but attachments, `instance` first: what is left without it counts as nothing.
+    /// Removes everything but attachments, beginning with `instance`: a folder without it counts as
+    /// empty.
     pub(super) fn clear(&self) -> Result<(), KernelError> {
         self.unpin("instance")?;
         for name in self.names()? {
@@ -302,7 +308,7 @@ fn path_below(pin_root: &Path) -> Result<PathBuf, KernelError> {
     Ok(pin_root.join(format!("net-{}", metadata.ino())))
 }
 
-/// Whether what is made at that path will be on a BPF file system.
+/// Whether a pin at that path will be on a BPF file system.
 fn on_bpffs(path: &Path) -> bool {
     let existing = path.ancestors().find(|path| path.exists());
     existing

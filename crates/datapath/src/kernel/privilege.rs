@@ -1,5 +1,5 @@
-//! Whether this process may load BPF programs, asked before the kernel answers with a bare EPERM; and giving up all
-//! privileges that are not needed any more.
+//! Whether this process may load BPF programs, asked before the kernel answers with a bare EPERM;
+//! and giving up all privileges that are not needed any more.
 
 use std::fs;
 use std::io;
@@ -17,8 +17,8 @@ const NEEDED: [(u32, &str); 3] = [
 /// `CAP_SYS_ADMIN` stands for `CAP_BPF` and `CAP_PERFMON`, which were split from it (Linux 5.8).
 const SYS_ADMIN: u32 = 21;
 
-/// What whoever follows the kernel's configuration and writes the tables needs: the above, and raw sockets, to ask
-/// services whether they are there and to send ICMP errors.
+/// Capabilities of the daemon, which follows the kernel's configuration and writes the tables:
+/// those above, and raw sockets for probes and ICMP errors.
 const KEPT: [u32; 4] = [NET_ADMIN, NET_RAW, 38, 39];
 /// capabilities(7).
 const NET_RAW: u32 = 13;
@@ -50,8 +50,8 @@ pub(super) fn check() -> Result<(), KernelError> {
     }
 }
 
-/// Leaves the calling thread, and what it starts from now on, [`KEPT`] of the capabilities that it has. No program that it
-/// would execute gets others back.
+/// Reduces the capabilities of the calling thread, and of the threads that it starts later, to
+/// [`KEPT`]. No program that it would execute gets others back.
 pub(super) fn drop_others() -> Result<(), KernelError> {
     reduce().map_err(|source| KernelError::System {
         operation: "give up capabilities",
@@ -59,7 +59,8 @@ pub(super) fn drop_others() -> Result<(), KernelError> {
     })
 }
 
-/// `struct __user_cap_header_struct` and one `struct __user_cap_data_struct` for each 32 capabilities (capset(2)).
+/// `struct __user_cap_header_struct` and one `struct __user_cap_data_struct` for each 32
+/// capabilities (capset(2)).
 #[repr(C)]
 struct Header {
     version: u32,
@@ -90,7 +91,8 @@ fn reduce() -> io::Result<()> {
     // SAFETY: the structures of that version.
     check(unsafe { libc::syscall(libc::SYS_capget, &raw mut header, data.as_mut_ptr()) })?;
     let of = |number: u32| (number as usize / 32, 1_u32 << (number % 32));
-    // The bounding set needs a privilege of its own to shrink; who has not got it was started with what it should have.
+    // Reducing the bounding set needs a privilege of its own. A process without it keeps the
+    // bounding set that it was started with.
     let (word, bit) = of(SETPCAP);
     if data[word].effective & bit != 0 {
         // Until the kernel knows no more.

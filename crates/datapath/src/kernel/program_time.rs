@@ -1,19 +1,21 @@
 //! How long the program alone takes for one packet.
 //!
-//! `BPF_PROG_TEST_RUN` repeats a program on one buffer and puts nothing back in between (`bpf_test_run` in
-//! `net/bpf/test_run.c`): the second run of an encapsulation encapsulates the encapsulated, the 64th of a plain forward
-//! meets a hop limit of 1. So:
+//! `BPF_PROG_TEST_RUN` repeats a program on one buffer and puts nothing back in between
+//! (`bpf_test_run` in `net/bpf/test_run.c`): the second run of an encapsulation encapsulates the
+//! encapsulated, the 64th of a plain forward meets a hop limit of 1. So:
 //!
-//! - XDP ([`Method::Restored`]): `datapath/measure.bpf.c` puts the frame back (place, length and first bytes), drains
-//!   the store buffer and tail-calls the program. The same is measured with the program that does nothing, whose frame
-//!   is put back just the same, and subtracted. What is left is the program, its tail call cancelled out. Caches are
-//!   warm and branches learnt, as in every such figure: it is the time of a packet of a busy flow.
-//! - TC ([`Method::Single`]): an skb that was encapsulated cannot be put back from a program. So single runs, each a
-//!   system call of its own on a fresh skb, the clock read around each by the kernel, less the same of the program
-//!   that does nothing. Between runs the kernel's own work cools caches: an upper bound, not to be compared
-//!   with the figures for XDP.
+//! - XDP ([`Method::Restored`]): `datapath/measure.bpf.c` puts the frame back (place, length and
+//!   first bytes), drains the store buffer and tail-calls the program. The same is measured with
+//!   the program that does nothing, whose frame is put back just the same, and subtracted. What is
+//!   left is the program, its tail call cancelled out. Caches are warm and branches learnt, as in
+//!   every such figure: it is the time of a packet of a busy flow.
+//! - TC ([`Method::Single`]): an skb that was encapsulated cannot be put back from a program. So
+//!   single runs, each a system call of its own on a fresh skb, the clock read around each by the
+//!   kernel, less the same of the program that does nothing. Between runs the kernel's own work
+//!   cools caches: an upper bound, not to be compared with the figures for XDP.
 //!
-//! Either way the last frame out is compared with that of a single plain run: figures of anything else are refused.
+//! Either way the last frame out is compared with that of a single plain run: figures of anything
+//! else are refused.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
@@ -22,8 +24,8 @@ use libbpf_rs::{MapCore, MapFlags, Object};
 use super::test_run::{TestRun, test_run};
 use super::{Kernel, KernelError, Target, load};
 
-/// LIMIT: bytes from the front of a measured frame that are put back: more than any behavior writes.
-/// `MEASURE_HEAD_MAX` of `datapath/measure.bpf.c`.
+/// LIMIT: bytes from the front of a measured frame that are put back: more than any behavior
+/// writes. `MEASURE_HEAD_MAX` of `datapath/measure.bpf.c`.
 const HEAD_MAX: usize = 512;
 /// Rounds; the program and the empty one take turns, so that a change of clock frequency hits both.
 const ROUNDS: usize = 9;
@@ -56,11 +58,13 @@ impl ProgramTime {
 }
 
 impl Kernel {
-    /// Time of the program of `target` for this frame, arriving on interface 1, over about `repeat` packets (a million
-    /// takes a second). Counters count them. `XdpGeneric` is the program of `Xdp`.
+    /// Time of the program of `target` for this frame, arriving on interface 1, over about `repeat`
+    /// packets (a million takes a second). Counters count them. `XdpGeneric` is the program of
+    /// `Xdp`.
     ///
     /// # Errors
-    /// [`KernelError::Unmeasurable`] if the frame cannot be put back: it has bytes behind its IP packet.
+    /// [`KernelError::Unmeasurable`] if the frame cannot be put back: it has bytes behind its IP
+    /// packet.
     pub fn program_time(
         &self,
         target: Target,
@@ -154,8 +158,9 @@ fn put(object: &Object, map: &str, value: &[u8]) -> Result<(), KernelError> {
         })
 }
 
-/// Mean of the middle half: times have a long tail upwards (interrupts), which a mean of all would follow, and single
-/// runs are read from a clock that may count in steps of 10 ns, which a median would stick to.
+/// Mean of the middle half: times have a long tail upwards (interrupts), which a mean of all would
+/// follow, and single runs are read from a clock that may count in steps of 10 ns, which a median
+/// would stick to.
 fn interquartile_mean(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
     let quarter = times.len() / 4;
@@ -184,7 +189,8 @@ mod tests {
 
     const ATTEMPTS: usize = 8;
 
-    /// What is dropped is not changed, so it can be repeated as it is: both ways must see the same time.
+    /// A dropped packet is unchanged and can be repeated as it is: both methods must measure the
+    /// same time.
     #[test]
     fn a_packet_that_need_not_be_put_back_takes_as_long_as_one_that_is() {
         if !root_or_skip() {

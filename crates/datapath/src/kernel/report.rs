@@ -1,5 +1,4 @@
-//! Reading the packets whose senders have to be told, and copies of those with the O-flag; and how many of either the packet
-//! path reports.
+//! Reads reports for ICMP errors and copies of packets with the O-flag, and sets the rate of both.
 //!
 //! The ring is pinned like any table: a daemon that starts reads on where the one before it ended.
 
@@ -29,12 +28,13 @@ pub(super) struct Reports {
 pub struct ReportRate {
     /// Reports per second; 0: none at all.
     pub per_second: u32,
-    /// So many at once after a silence; at least 1.
+    /// Burst size after an idle period; at least 1.
     pub burst: u32,
 }
 
 impl Default for ReportRate {
-    /// As Linux has it for all ICMP messages of a host (`net.ipv4.icmp_msgs_per_sec`, `icmp_msgs_burst`), though per port.
+    /// As Linux has it for all ICMP messages of a host (`net.ipv4.icmp_msgs_per_sec`,
+    /// `icmp_msgs_burst`), though per port.
     fn default() -> Self {
         Self {
             per_second: 1000,
@@ -79,8 +79,8 @@ impl Kernel {
         self.maps.handle(Table::Reports).as_fd()
     }
 
-    /// The next packets whose senders have to be told, without waiting: of the next `max` reports, and those that were met by
-    /// [`Kernel::copies`].
+    /// Returns the next reports for ICMP errors without waiting: those among the next `max`
+    /// records, and those that [`Kernel::copies`] read.
     pub fn reports(&self, max: usize) -> Vec<Report> {
         self.consume_reports(max);
         self.reports.errors.try_iter().collect()
@@ -97,13 +97,13 @@ impl Kernel {
         let _ = self.reports.ring.consume_raw_n(max);
     }
 
-    /// How many packets are reported from now on because their senders have to be told. Without this call none are.
+    /// Sets the rate of reports for ICMP errors. Without this call none are.
     pub fn limit_reports(&self, rate: ReportRate) {
         self.limit(SIDESTEP_REPORT_ERROR, rate);
     }
 
-    /// How many packets with the O-flag are copied from now on, of those that come by ports where that is permitted. Without
-    /// this call none are.
+    /// How many packets with the O-flag are copied from now on, of those that come by ports where
+    /// that is permitted. Without this call none are.
     pub fn limit_copies(&self, rate: ReportRate) {
         self.limit(SIDESTEP_REPORT_COPY, rate);
     }
@@ -121,7 +121,7 @@ impl Kernel {
                 credit,
                 ..Default::default()
             };
-            // The others are the packet path's. That there is a rate is said last.
+            // The others are the packet path's. The flag that enables the rate is written last.
             let slot = kind * SIDESTEP_PORTS + slot;
             self.maps.report_rates.publish_words(slot, &rate, &[1, 0]);
         }
@@ -143,5 +143,6 @@ impl Kernel {
     }
 }
 
-// SAFETY: report.h asserts that its size is the sum of its fields, which are integers and arrays of them.
+// SAFETY: report.h asserts that its size is the sum of its fields, which are integers and arrays of
+// them.
 unsafe impl Plain for sidestep_report {}

@@ -1,4 +1,5 @@
-//! The calls of bpf(2) and of libbpf that libbpf-rs does not have, each with a safe surface. Errors are the kernel's.
+//! The calls of bpf(2) and of libbpf that libbpf-rs does not have, each with a safe surface. Errors
+//! are the kernel's.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -8,7 +9,7 @@ use std::path::Path;
 
 use libbpf_sys as ffi;
 
-/// What is known of a link.
+/// Properties of a link.
 pub(super) struct LinkInfo {
     /// Interface index; 0 once the device is gone or the link was detached.
     pub(super) ifindex: u32,
@@ -31,7 +32,7 @@ fn check(result: i32) -> io::Result<i32> {
 }
 
 fn descriptor(result: i32) -> io::Result<OwnedFd> {
-    // SAFETY: a new descriptor that nobody else has.
+    // SAFETY: a new descriptor that no other value owns.
     check(result).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -139,7 +140,7 @@ pub(super) fn tcx_programs(ifindex: u32) -> io::Result<Vec<u32>> {
 
 /// Whether XDP programs may call that helper (`BPF_FUNC_*`); true where that cannot be found out.
 pub(super) fn xdp_has_helper(helper: u32) -> bool {
-    // SAFETY: no pointers but the options, of which there are none.
+    // SAFETY: the call passes no pointers except the options, which are absent.
     let answer =
         unsafe { ffi::libbpf_probe_bpf_helper(ffi::BPF_PROG_TYPE_XDP, helper, std::ptr::null()) };
     answer != 0
@@ -170,7 +171,8 @@ fn tc_hook(ifindex: u32) -> ffi::bpf_tc_hook {
     hook
 }
 
-/// A clsact filter in direct-action mode, for kernels without tcx (before 6.6). Makes the clsact qdisc where it is not.
+/// A clsact filter in direct-action mode, for kernels without tcx (before 6.6). Makes the clsact
+/// qdisc where it is not.
 pub(super) fn filter_attach(program: BorrowedFd<'_>, ifindex: u32) -> io::Result<()> {
     let mut hook = tc_hook(ifindex);
     // SAFETY: a hook that lives for the call.
@@ -204,7 +206,8 @@ pub(super) fn filter_detach(ifindex: u32) -> io::Result<()> {
     check(unsafe { ffi::bpf_tc_detach(&raw const hook, &raw const options) }).map(drop)
 }
 
-/// Result of a test run; the frame as it is afterwards is in the first `length` bytes of the buffer.
+/// Result of a test run; the frame as it is afterwards is in the first `length` bytes of the
+/// buffer.
 pub(super) struct TestRunResult {
     pub(super) action: u32,
     pub(super) length: usize,

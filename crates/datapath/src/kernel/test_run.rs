@@ -1,8 +1,8 @@
 //! One frame through a kernel target, without an interface: `BPF_PROG_TEST_RUN`.
 //!
-//! The kernel says of such a run that the frame arrived on the loopback interface, whose index is 1 in every network
-//! namespace, and does not say where a redirect goes: the caller has a port 1 in the tables and compares the
-//! `sent_packets` of the port counters before and after.
+//! In such a run the frame arrives on the loopback interface, whose index is 1 in every network
+//! namespace. The kernel does not report the target of a redirect. The caller therefore has a port
+//! 1 in the tables and compares the `sent_packets` counters before and after.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -14,10 +14,10 @@ use crate::FRAME_MAX;
 /// Interface index that a frame of a test run arrives on.
 pub const TEST_RUN_IFINDEX: u32 = 1;
 
-/// Room for what is pushed in front of the longest frame.
+/// Space for headers in front of the longest frame.
 const GROWTH: usize = 1024;
 
-/// What the program told the kernel to do with the frame.
+/// Return code of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Sent out of an interface.
@@ -33,21 +33,23 @@ pub enum Action {
 /// Result of a test run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestRun {
-    /// What the program decided, in the last run.
+    /// Result of the last run.
     pub action: Action,
     /// The frame as it is after the last run.
     pub frame: Vec<u8>,
-    /// Mean time of one run, by the kernel's clock, the call of the program and the loop around it included.
+    /// Mean time of one run, by the kernel's clock, the call of the program and the loop around it
+    /// included.
     pub duration: Duration,
 }
 
 impl Kernel {
-    /// Runs the program of `target` on `frame` as if it had arrived on interface 1 ([`TEST_RUN_IFINDEX`]). With `repeat`
-    /// above 1 each run gets what the one before made of the frame: to measure, see [`Kernel::program_time`].
+    /// Runs the program of `target` on `frame` as if it had arrived on interface 1
+    /// ([`TEST_RUN_IFINDEX`]). With `repeat` above 1, each run gets the frame that the previous run
+    /// left. To measure, see [`Kernel::program_time`].
     ///
     /// # Errors
-    /// [`KernelError::TestRun`]: the kernel takes frames of 14 bytes and more; in XDP more than 3.5 KiB go into
-    /// fragments, in TC they are refused.
+    /// [`KernelError::TestRun`]: the kernel takes frames of 14 bytes and more; in XDP more than 3.5
+    /// KiB go into fragments, in TC they are refused.
     pub fn test_run(
         &self,
         target: Target,

@@ -1,10 +1,11 @@
-//! Telling packets on the live path, for `sidestep trace`.
+//! Samples packets on the live path, for `sidestep trace`.
 //!
-//! The plain programs know nothing of it. While a trace runs, programs compiled from the same source with
-//! `SIDESTEP_TRACED` stand in for them on every port: each is put in place by one update of the link (or filter), as a new
-//! daemon's program is, so that no packet is lost, and is replaced in the same way when the trace ends. The maps of a
-//! trace (filter, drafts, ring) are pinned nowhere: whoever loads afresh puts plain programs on all ports, and what a dead
-//! process left of a trace is gone.
+//! The plain programs know nothing of it. While a trace runs, programs compiled with
+//! `SIDESTEP_TRACED` from the same source replace them on every port. One update of the link (or
+//! filter) installs each program, as for the program of a new daemon, so that no packet is lost.
+//! The end of the trace restores the plain programs in the same way. The maps of a trace (filter,
+//! drafts, ring) have no pins. A process that loads afresh installs plain programs on all ports, so
+//! nothing remains of the trace of a dead process.
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
@@ -22,7 +23,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
 use super::{Descriptor, Kernel, KernelError, Target, fib, load};
 use crate::native::{Trace, Verdict, VerdictKind};
 
-/// Which packets are told: those that all of it fits.
+/// Selects packets: a packet must match every field that is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TraceFilter {
     /// Ingress interface.
@@ -31,8 +32,9 @@ pub struct TraceFilter {
     pub source: Option<IpNet>,
     /// Prefix of the destination, in the IP header that arrived.
     pub destination: Option<IpNet>,
-    /// Prefix of an address that was looked up on the packet's way. An IPv4 prefix also fits IPv6 addresses that begin
-    /// with its bytes, and the other way round: the packet path does not tell here which family a key is of.
+    /// Prefix of an address that was looked up on the packet's way. An IPv4 prefix also matches
+    /// IPv6 addresses that begin with its bytes, and vice versa, because the packet path does not
+    /// know the family of a key here.
     pub met: Option<IpNet>,
     /// Verdict.
     pub verdict: Option<VerdictKind>,
@@ -40,7 +42,7 @@ pub struct TraceFilter {
     pub reason: Option<&'static Reason>,
 }
 
-/// How many packets are told, and how much of each.
+/// Rate of samples and bytes per sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampling {
     /// This many at once, and as many each second after that.
@@ -52,43 +54,44 @@ pub struct Sampling {
 /// The first bytes of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// Of a frame that arrived at most [`Sampling::bytes`], of one that left `SIDESTEP_SAMPLE_HEAD`.
+    /// At most [`Sampling::bytes`] of a frame as it arrived, or `SIDESTEP_SAMPLE_HEAD` of a frame
+    /// as it left.
     pub bytes: Vec<u8>,
     /// Bytes of the whole frame.
     pub length: u32,
 }
 
-/// One packet of the live path, and what was done with it.
+/// A packet of the live path with its verdict and steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// When it arrived: nanoseconds of the kernel's monotonic clock.
     pub time: u64,
     /// Ingress interface.
     pub ifindex: u32,
-    /// What became of it.
+    /// Verdict.
     pub verdict: Verdict,
-    /// As it arrived.
+    /// Frame as it arrived.
     pub arrived: Head,
-    /// As it left, or as the kernel got it if it was changed.
+    /// Frame as it left, or as the kernel received it if it was changed.
     pub left: Option<Head>,
     /// Its steps, in order.
     pub steps: Vec<Trace>,
 }
 
-/// What a trace has in the kernel: its programs, loaded, and its maps.
+/// Kernel objects of a trace: its loaded programs and its maps.
 #[derive(Debug)]
 pub struct Tracer {
     xdp: Descriptor,
     tc: Descriptor,
     filter: MapHandle,
     ring_map: MapHandle,
-    /// Of the prefix table that the programs walk.
+    /// Lines of the prefix table that the programs search.
     fib_lines: u32,
     ring: RingBuffer<'static>,
     samples: Receiver<Sample>,
 }
 
-/// Loads traced programs; on a thread of its own, so that nobody else waits for the verifier.
+/// Loads traced programs, on a thread of its own because the verifier takes long.
 #[derive(Debug)]
 pub struct TraceLoader {
     /// In the order of [`super::Table::ALL`].
@@ -106,7 +109,7 @@ impl TraceLoader {
 }
 
 impl Kernel {
-    /// What loads the programs of a trace.
+    /// Returns a loader for the programs of a trace.
     ///
     /// # Errors
     /// [`KernelError::System`].
@@ -131,11 +134,12 @@ impl Kernel {
         self.trace_with(tracer)
     }
 
-    /// Puts traced programs on all ports, in the place of the plain ones or of those of another trace.
+    /// Puts traced programs on all ports, in the place of the plain ones or of those of another
+    /// trace.
     ///
     /// # Errors
-    /// [`KernelError::Grown`] if the prefix table has grown since the programs were loaded; [`KernelError::Attach`]
-    /// where a port refused; then the plain programs run everywhere.
+    /// [`KernelError::Grown`] if the prefix table has grown since the programs were loaded;
+    /// [`KernelError::Attach`] where a port refused; then the plain programs run everywhere.
     pub fn trace_with(&mut self, tracer: Tracer) -> Result<(), KernelError> {
         if tracer.fib_lines != fib::lines(self.maps.handle(super::Table::Fib)) {
             return Err(KernelError::Grown);
@@ -146,7 +150,8 @@ impl Kernel {
         })
     }
 
-    /// Puts the plain programs back. Samples that were not read are gone. Nothing happens if no trace runs.
+    /// Puts the plain programs back. Samples that were not read are gone. Nothing happens if no
+    /// trace runs.
     ///
     /// # Errors
     /// [`KernelError::Attach`]: the first that came up; the rest is done nevertheless.
@@ -327,7 +332,8 @@ fn sample(raw: &sidestep_sample) -> Option<Sample> {
 /// `repr(C)` of integers without padding, for which every bit pattern is a value.
 pub(super) unsafe trait Plain: Copy {}
 
-// SAFETY: sample.h asserts that its size is the sum of its fields, which are integers and arrays of them.
+// SAFETY: sample.h asserts that its size is the sum of its fields, which are integers and arrays of
+// them.
 unsafe impl Plain for sidestep_filter {}
 // SAFETY: as above.
 unsafe impl Plain for sidestep_sample {}

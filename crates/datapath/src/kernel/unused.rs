@@ -68,7 +68,7 @@ impl Unused {
         is_empty(&self.retired) && is_empty(&self.waiting)
     }
 
-    /// Adds what these changes took out of use, and removes what they put back into use.
+    /// Adds the records that these changes retire, and removes those that are in use again.
     pub fn update(&mut self, delta: &Delta) {
         self.retired.keep(delta);
         self.waiting.keep(delta);

@@ -1,4 +1,4 @@
-//! Program times: that the method measures what it says. Figures are printed, not asserted.
+//! Program times: the measuring method is correct. Figures are printed, not asserted.
 
 use sidestep_datapath::abi::{SIDESTEP_ROUTE_DROP, sidestep_route};
 use sidestep_datapath::kernel::{KernelError, Method, TEST_RUN_IFINDEX};
@@ -51,7 +51,8 @@ fn program_time_measures_the_same_packet_every_time() {
                 xdp.nanoseconds() > 0.0 && xdp.nanoseconds() < 10_000.0,
                 "{xdp:?}"
             );
-            // Each of them had the same fate: nothing ran into the hop limit or an encapsulation of itself.
+            // Each of them had the same fate: nothing ran into the hop limit or an encapsulation of
+            // itself.
             assert_eq!(after.punted, before.punted, "{name}");
             let verdicts = after.forwarded + after.dropped - before.forwarded - before.dropped;
             assert_eq!(verdicts, u64::from(REPEAT / 9 * 9) + 1, "{name}");

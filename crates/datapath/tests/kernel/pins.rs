@@ -1,4 +1,4 @@
-//! What survives the process, and who may have it.
+//! Pins that survive the process, and their ownership.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -186,7 +186,7 @@ fn pins_of_another_version_are_refused_and_loading_replaces_them() {
     });
 }
 
-/// What is done to a folder of pins, in words and in deed.
+/// Changes of a folder of pins.
 type Damage<'a> = (&'a str, &'a dyn Fn(&Path));
 
 #[test]

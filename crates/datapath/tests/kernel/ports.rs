@@ -11,7 +11,7 @@ use crate::support::{Router, ended, forwarded, image, plain, to_end};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Sends frames in at `a` and returns what comes out at `b`.
+/// Sends frames into `a` and returns the frames that leave from `b`.
 fn across(router: &Router, frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let (a, b) = (
         router.lab.namespace("a").expect("a"),

@@ -1,4 +1,5 @@
-//! A router in namespaces, the tables it needs, and frames for it. Everything is removed when dropped.
+//! A router in namespaces, the tables it needs, and frames for it. Everything is removed when
+//! dropped.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -206,7 +207,7 @@ fn ip(destination: &[u8; 16], next_header: u8, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// UDP, 8 bytes of header and 8 of payload; its checksum is nobody's business here.
+/// UDP with 8 bytes of header and 8 of payload; the tests ignore its checksum.
 pub const UDP: [u8; 16] = *b"\x04\xd2\x16\x2e\x00\x10\x12\x34sidestep";
 
 /// To [`FAR`], without SRv6.
@@ -228,7 +229,7 @@ pub fn to_end_dx6() -> Vec<u8> {
     ipv6(&sid(6), 41, &ip(&FAR, 17, &UDP))
 }
 
-/// What becomes of [`plain`], and of [`to_end`] with the other fields: other MACs, hop limit 63.
+/// Result for [`plain`], and for [`to_end`] with the other fields: other MACs, hop limit 63.
 pub fn forwarded(frame: &[u8]) -> Vec<u8> {
     let mut frame = frame.to_vec();
     frame[..6].copy_from_slice(&NEIGHBOR);
@@ -237,7 +238,7 @@ pub fn forwarded(frame: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// What becomes of [`to_end`].
+/// Result for [`to_end`].
 pub fn ended() -> Vec<u8> {
     let mut frame = forwarded(&to_end());
     frame[38..54].copy_from_slice(&FAR);
@@ -245,7 +246,8 @@ pub fn ended() -> Vec<u8> {
     frame
 }
 
-/// The tables hold that image, whoever wrote it: its records, and for every address the routes of its prefixes.
+/// The tables hold that image, whoever wrote it: its records, and for every address the routes of
+/// its prefixes.
 pub fn assert_holds(kernel: &Kernel, image: &Image) {
     let records = |image: Image| Image {
         fib: BTreeMap::new(),

@@ -341,7 +341,7 @@ fn what_the_flows_of_a_proxy_have_learned_is_gone_with_it() {
     });
 }
 
-/// Runs a pinned program on a frame again and again until told to stop; how often it did.
+/// Runs a pinned program on a frame until it is stopped. Returns the number of runs.
 fn traffic(program: &Path, frame: &[u8], stop: &AtomicBool) -> u64 {
     let program = libbpf_rs::Program::fd_from_pinned_path(program).expect("program");
     let mut sent = 0;
@@ -369,8 +369,8 @@ fn under_traffic_every_packet_takes_the_old_or_the_new_way() {
     let router = Router::new("dp_traffic");
     router.run(|| {
         let mut kernel = router.load();
-        // Twice the same node with nothing in common but the port and one adjacency: routes 1 to 4 and policy 1, or
-        // routes 5 to 8 and policy 2; the neighbor's MAC differs.
+        // Twice the same node with nothing in common but the port and one adjacency: routes 1 to 4
+        // and policy 1, or routes 5 to 8 and policy 2; the neighbor's MAC differs.
         let first = image_with_headend(TEST_RUN_IFINDEX, EGRESS_IFINDEX);
         let mut second = Image {
             ports: first.ports.clone(),

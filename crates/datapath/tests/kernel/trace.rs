@@ -1,4 +1,4 @@
-//! Packets that are told: as the native target tells them, those that the filter wants, and no more than the rate.
+//! Samples equal the trace of the native target, match the filter, and keep to the rate.
 
 use std::num::NonZeroU32;
 use std::time::Instant;
@@ -44,7 +44,7 @@ fn to_headend(length: usize) -> Vec<u8> {
     ipv6(&[0xfd; 16], 17, &payload)
 }
 
-/// What no route has.
+/// Address without a route.
 fn unknown() -> Vec<u8> {
     ipv6(&[0x20; 16], 17, &UDP)
 }
@@ -59,7 +59,7 @@ fn ip4() -> Vec<u8> {
     frame
 }
 
-/// How many of these frames are told.
+/// Number of these frames that are sampled.
 fn told(kernel: &Kernel, target: Target, frames: &[Vec<u8>]) -> usize {
     for frame in frames {
         kernel.test_run(target, frame, 1).expect("test run");
@@ -222,7 +222,8 @@ fn no_more_packets_are_told_than_the_rate_allows_and_none_is_told_twice() {
             let frames = vec![plain(); 200];
             let found = told(&kernel, target, &frames);
             let most = 20 + 1 + (begun.elapsed().as_secs_f64() * 20.0) as usize;
-            // The clock that is asked first goes in ticks: the last of the first 20 may come one tick later.
+            // The clock that is asked first goes in ticks: the last of the first 20 may come one
+            // tick later.
             assert!(
                 (19..=most).contains(&found),
                 "{target}: {found}, at most {most}"

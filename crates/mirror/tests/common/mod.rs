@@ -9,8 +9,8 @@ use nix::sched::{CloneFlags, unshare};
 use sidestep_mirror::{Changes, Mirror};
 use sidestep_model::node::{IfIndex, Node};
 
-/// Runs `test` on a thread with a network namespace of its own, which ends with the thread. Without root the test is
-/// skipped, which is said.
+/// Runs `test` on a thread with a network namespace of its own, which ends with the thread. Without
+/// root the test is skipped and prints that.
 pub fn in_namespace(test: impl FnOnce() + Send + 'static) {
     if !nix::unistd::geteuid().is_root() {
         eprintln!("skipped: needs root for a network namespace");
@@ -28,7 +28,8 @@ pub fn in_namespace(test: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Two pairs of veth with both ends in the namespace, up and with addresses: `va`-`vb` and `vc`-`vd`.
+/// Two pairs of veth with both ends in the namespace, up and with addresses: `va`-`vb` and
+/// `vc`-`vd`.
 pub fn two_pairs() {
     batch(
         "link add va type veth peer name vb
@@ -154,15 +155,15 @@ pub fn until(mirror: &mut Mirror, what: &str, holds: impl Fn(&Node) -> bool) -> 
     }
 }
 
-/// Waits until the node is the same as one that was read just now, for at most ten seconds: the kernel does some of
-/// what a command asks for after the command.
+/// Waits up to ten seconds until the node equals one that was read just now: the kernel completes
+/// some commands later.
 pub fn assert_current(mirror: &mut Mirror, when: &str) {
     let end = Instant::now() + Duration::from_secs(10);
     loop {
         mirror.process().expect("process");
         mirror.poll_sysctls().expect("poll");
         let fresh = Mirror::open().expect("open");
-        // What has happened meanwhile is in neither or only in one.
+        // Changes made meanwhile may be in neither node or in only one.
         let still = mirror.process().expect("process").is_empty() && mirror.due().is_none();
         if still && mirror.node() == fresh.node() {
             return;
