@@ -63,7 +63,7 @@ def add_rules(group):
     ipv6("a_from_rule_of_the_first_source", "2001:db8:5::", HOST_1, ETH2)
     ipv6("a_from_rule_of_the_last_source", "2001:db8:5:ffff:ffff:ffff:ffff:ffff", HOST_1, ETH2)
     ipv6("a_throw_route_in_the_table_of_a_from_rule", "2001:db8:5::1", HOST_2, ETH2,
-         "Throw in table 100: the tables of all packets are asked.")
+         "Throw in table 100: the tables of all packets are searched.")
     ipv6("a_rule_with_from_and_to", "2001:db8:5:1::1", HOST_2, ETH1)
     ipv6("a_rule_with_from_and_to_of_another_destination", "2001:db8:5:1::1", HOST_1, ETH2)
     ipv6("a_rule_with_to", HOST_0, "2001:db8:d:1::1", ETH1)

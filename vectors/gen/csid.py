@@ -194,7 +194,7 @@ def add_kept(group):
     kept("leaves_a_reduced_srh", RFC, lambda to, limit: with_srh(to, limit, 2, path[:2]))
     kept("leaves_tlvs_and_tag", RFC, lambda to, limit: with_srh(to, limit, 1, path[:2], tlvs=tlv(0x7C, b"abc") + padn(9), tag=7))
     kept("leaves_an_impossible_srh", RFC, lambda to, limit: with_srh(to, limit, 9, path),
-         "RFC 9800: behind line S01 of RFC 8986 4.1, so before the checks on the SRH.")
+         "RFC 9800: after line S01 of RFC 8986 4.1, so before the checks of the SRH.")
     kept("leaves_the_hmac_flag", RFC, lambda to, limit: with_srh(to, limit, 2, path, flags=8))
     kept("leaves_another_routing_header", "8200 4.4", lambda to, limit: packet(
         to, limit, Raw(bytes([UDP_PROTOCOL, 2, 2, 1]) + bytes(20)) / udp6(HEADEND, SEGMENT_1), ROUTING))
@@ -321,7 +321,7 @@ def add_chains(group):
     group.add(
         "csid_chain_to_the_end_of_the_container_then_the_srh", [RFC, "8986 4.1 S12-S15"], ETH0,
         received(ETH0, with_srh(path[1], 64, 1, path)), forward(ETH1, sent(ETH1, with_srh(SEGMENT_1, 63, 0, path))),
-        about="The first C-SID shifts, the second finds Argument 0 and goes on in the SRH.",
+        about="The first C-SID shifts, the second finds Argument 0 and continues in the SRH.",
     )
     group.add(
         "csid_then_end_x", [RFC, RFC_X], ETH0,
@@ -379,7 +379,7 @@ def add_decapsulation(group):
     group.add(
         "csid_then_end_dt6_with_outer_hop_limit_1", RFC, ETH0,
         received(ETH0, packet(USUAL.container(LOCAL, DT6), 1, inner6(33), IPV6)), forward(ETH1, sent(ETH1, inner6(32))),
-        about="As Linux: the hop limit is asked for when a packet leaves, and the outer one never does. "
+        about="As in Linux: the hop limit is checked when a packet leaves, and the outer header never does. "
               "RFC 9800 4.1.1 S02 would have End refuse it.",
     )
     inside = USUAL.container(LOCAL, BEHIND_2)
@@ -391,7 +391,7 @@ def add_decapsulation(group):
     group.add(
         "csid_of_a_longer_prefix_is_taken_at_once", "9800 4.1", ETH0,
         received(ETH0, packet(USUAL.container(LOCAL_5, DT6), 64, inner6(33), IPV6)), forward(ETH2, sent(ETH2, inner6(32))),
-        about="fcbb:bb00:15:d6::/64 is an End.DX6 of its own; fcbb:bb00:15::/48 is not asked.",
+        about="fcbb:bb00:15:d6::/64 is a separate End.DX6; fcbb:bb00:15::/48 does not apply.",
     )
 
 

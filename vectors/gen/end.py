@@ -86,7 +86,7 @@ def add_segments(group):
         "end_by_a_prefix_of_64_bits", ["8986 3.1"], ETH0,
         received(ETH0, outer(inside, 64) / srh(1, prefix)),
         forward(ETH1, sent(ETH1, outer(SEGMENT_1, 63) / srh(0, prefix))),
-        about="A SID is a route: function and argument bits behind the prefix do not matter.",
+        about="A SID is a route: function and argument bits after the prefix are ignored.",
         counters={"route": "fc0f:64::/64", "packets": 1, "errors": 0},
     )
     spare = [SEGMENT_1, SID, "fc0b::9"]
@@ -149,13 +149,13 @@ def add_fields(group):
          options_header(UDP_PROTOCOL, OPTION_EXPERIMENT) / udp, DESTINATION_OPTIONS)
     kept("end_with_hop_by_hop_options_behind_the_srh", "8200 4.1",
          options_header(UDP_PROTOCOL, OPTION_ROUTER_ALERT) / udp, HOP_BY_HOP,
-         about="Not right behind the IPv6 header: not for a router on the way, whatever it asks.")
+         about="Not directly after the IPv6 header, so not for a router on the path.")
     cut = Raw(bytes([UDP_PROTOCOL, 200]) + OPTION_PADN_6)
     kept("end_with_hop_by_hop_options_behind_the_srh_cut_short", "8200 4.1", cut, HOP_BY_HOP)
     for name, offset, more in (("first", 0, True), ("last", 2, False)):
         kept(f"end_of_the_{name}_fragment", "8200 4.5",
              fragment_header(UDP_PROTOCOL, offset, more) / Raw(pattern(16)), FRAGMENT,
-             about="The SRH is in every fragment; End does not look behind it.")
+             about="The SRH is in every fragment; End reads nothing after it.")
 
 
 def add_position(group):

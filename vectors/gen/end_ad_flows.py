@@ -133,7 +133,7 @@ def add_errors(group):
         group.add(
             f"end_ad_flows_back_of_{name}_by_the_service", rule, ETH2, received(ETH2, error(64, tcp(1), kind)),
             forward(ETH2, sent(ETH2, goes(OTHER, SEGMENT_2, error(63, tcp(1), kind)))), NO_LINUX, earlier=both,
-            about="It answers the sender of what it quotes, whom the other direction's chain leads to.",
+            about="The error goes to the source of the quoted packet, by the chain of the other direction.",
         )
     group.add(
         "end_ad_flows_back_of_an_error_about_an_answer", rule, ETH2, received(ETH2, error(64, tcp(1, back=True), to=HOST_1)),
@@ -159,7 +159,7 @@ def add_errors(group):
         group.add(
             f"end_ad_flows_back_of_an_error_that_quotes_version_{name}", [f"{BACK} S02"], ETH2,
             received(ETH2, error(64, bytes([first]) + bytes(tcp(1))[1:])), drop("not_learned"), NO_LINUX, earlier=both,
-            about="What is quoted is no IPv6 packet, whatever stands where its addresses would be.",
+            about="The quoted packet is not IPv6, so its octets are not addresses.",
         )
 
     def answer4(ttl):
@@ -195,7 +195,7 @@ def add_keys(group):
     group.add(
         "end_ad_flows_back_of_a_further_fragment", [f"{BACK} S01-S05", "8200 4.5"], ETH2, received(ETH2, fragment(62, "last")),
         forward(ETH1, sent(ETH1, goes(ONE, SEGMENT_1, fragment(61, "last")))), NO_LINUX, earlier=earlier,
-        about="It has no ports: the identification tells which packet it is of.",
+        about="It has no ports: the identification names its packet.",
     )
     group.add(
         "end_ad_flows_back_of_a_fragment_of_another_packet", [f"{BACK} S02", "8200 4.5"], ETH2,

@@ -83,7 +83,7 @@ def add_cases(group):
     )
     group.add(
         "end_am_nat_back_to_the_last_but_one_segment_of_the_node", [DRAFT, "8986 4.1"], ETH2, shown(1, SID_END, SID),
-        goes_on(ETH1, OTHER, 0, SID_END, SID), NO_LINUX, about="End goes on to the segment that the service chose.",
+        goes_on(ETH1, OTHER, 0, SID_END, SID), NO_LINUX, about="End forwards to the segment that the service chose.",
     )
     group.add(
         "end_am_nat_back_to_the_last_but_one_segment_with_psp", [DRAFT, "8986 4.16.1"], ETH2, shown(1, SID_PSP, SID),
@@ -95,7 +95,7 @@ def add_cases(group):
     )
     group.add(
         "end_am_nat_back_to_the_next_service_of_the_node", [DRAFT], ETH2, shown(2, SEGMENT_1, AGAIN, SID),
-        goes_on(ETH0, OTHER, 1, SEGMENT_1, AGAIN, SID), NO_LINUX, about="It is shown what the first one made of it.",
+        goes_on(ETH0, OTHER, 1, SEGMENT_1, AGAIN, SID), NO_LINUX, about="It gets the packet as the first one changed it.",
     )
     outer = IPv6(src=SOURCE, dst=PUSHED, hlim=64, nh=ROUTING, tc=0x41, fl=0x00123) / SRH(
         next_header=IPV6, segments_left=0, segment_list=[PUSHED],

@@ -237,7 +237,7 @@ def add_insert_chain(insert):
     insert.group.add(
         "end_then_end_b6", "8754 4.3.1", ETH0, received(ETH0, packet("fc0f::1", 64, 2, path)),
         forward(ETH1, sent(ETH1, IPv6(src=HEADEND, dst=PATHS[2][0], hlim=63, nh=ROUTING) / new / own)),
-        about="The packet's own SRH keeps what End made of it.",
+        about="The packet's own SRH keeps the changes of End.",
     )
 
 

@@ -372,7 +372,7 @@ def groups():
     """The files of this module."""
     return [
         endpoints("every_endpoint", "What every behavior that Linux has must do: segments, TLVs, headers, checks.", True),
-        endpoints("every_endpoint_own", "The same of what only Sidestep has.", False),
+        endpoints("every_endpoint_own", "The same for Sidestep-only configuration.", False),
         headends(),
         insertions("every_h_insert", "inline", False),
         insertions("every_h_insert_red", "inline.red", True),

@@ -153,7 +153,7 @@ def add_refused(group, endpoint):
         this = endpoint.sid(number)
         refused(f"{PARTS[number]}_of_udp_with_segments_left_zero", "8986 4.1.1",
                 outer(this) / srh(UDP_PROTOCOL, [this]) / udp6(HEADEND, this), drop("upper_layer"),
-                "What is behind the used-up SRH is for this node, and the SID takes no such upper layer.",
+                "The payload after the consumed SRH is for this node, and the SID accepts no such upper layer.",
                 {"route": f"{this}/128", "packets": 0, "errors": 1})
     for number in (ONLY_USP, PSP_USP):
         this = endpoint.sid(number)
@@ -161,7 +161,7 @@ def add_refused(group, endpoint):
                 outer(this) / srh(IPV6, [this]) / inner6(64), drop("upper_layer"),
                 "USP would pop the SRH; without USD IPv6 is an upper layer like any other.")
         refused(f"{PARTS[number]}_without_an_srh", "8986 4.1.1", outer(this, UDP_PROTOCOL) / udp6(HEADEND, this), drop("no_srh"),
-                "USP changes what is done with an SRH; there is none, so it is as without the flavor.")
+                "USP concerns an SRH; without one, the flavor has no effect.")
     refused("usd_of_udp_without_an_srh", "8986 4.1.1", outer(sid, UDP_PROTOCOL) / udp6(HEADEND, sid), drop("upper_layer"))
     refused("usd_of_nothing", "8986 4.1.1", outer(sid) / srh(NO_NEXT_HEADER, [sid]), drop("upper_layer"))
     refused("usd_of_an_ethernet_frame", "8986 4.1.1", outer(sid, ETHERNET) / Raw(received(ETH1, inner6(64))), drop("upper_layer"))
@@ -235,7 +235,7 @@ def add_lookups(group, endpoint):
         ):
             group.add(
                 f"end_x_{name}", USD, ETH0, received(ETH0, packet), drop("no_neighbor"), NO_LINUX,
-                about="Tables have a route to where it goes; End.X does not ask them, so nobody else may send it there either.",
+                about="Tables have a route to the destination. End.X ignores them, so the kernel must not forward the packet either.",
             )
 
 

@@ -81,7 +81,7 @@ def add_ipv6(group):
         "ipv6_ethernet_padding_is_trimmed", [RFC8200], ETH0,
         received(ETH0, bytes(ip6(64, NO_NEXT_HEADER)) + bytes(6)),
         forward(ETH1, sent(ETH1, ip6(63, NO_NEXT_HEADER))),
-        about="60 octets came in, 54 go out: what stands behind the IPv6 packet's end is not part of it.",
+        about="60 octets came in, 54 go out: octets after the end of the IPv6 packet are not part of it.",
     )
     large = udp6(HOST_0, HOST_1, pattern(1500 - 40 - 8))
     group.add(

@@ -113,7 +113,7 @@ def groups():
     add(group, "with_hop_limit_2", 2, udp, hop_limit=2)
     add(group, "with_hop_limit_255", 2, udp, hop_limit=255)
     add(group, "in_front_of_a_hop_by_hop_header", 2, lambda to: options_header(UDP_PROTOCOL, OPTION_PADN_6) / udp(to), HOP_BY_HOP,
-        about="As Linux; RFC 8200 4.3 would have the Hop-by-Hop header directly behind the IPv6 header.")
+        about="As in Linux; RFC 8200 4.3 requires the Hop-by-Hop header directly after the IPv6 header.")
     add(group, "in_front_of_destination_options", 2,
         lambda to: options_header(UDP_PROTOCOL, OPTION_EXPERIMENT) / udp(to), DESTINATION_OPTIONS)
     add(group, "in_front_of_an_srh", 2,

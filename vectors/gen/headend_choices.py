@@ -91,7 +91,7 @@ def tunnel_sources():
     add6(unset, "tunsrc_unset_another_port", "8986 5.1 S02", 9, 9, 9, "fc02::2", "2001:db8:c01::1", path=path, egress=ETH2)
     add6(unset, "tunsrc_unset_route_of_one_port_first_segment_behind_another", "8986 5.1 S02", 9, 9, 9, "fc01::2",
          "2001:db8:c02::1", path=path, egress=ETH2,
-         about="The route says eth1, the first segment is behind eth2: the source is eth1's, as on Linux (set_tun_src).")
+         about="The route names eth1, the first segment is behind eth2: the source is that of eth1, as on Linux (set_tun_src).")
 
     per_route = Group(
         "tunsrc_of_the_route", "tunsrc of the route wins over the node's.",

@@ -180,7 +180,7 @@ def add_text(verify):
     verify.at("hmac_of_key_0", end, head, drop("hmac_key"))
     for count in (SEGMENTS_MAX + 1, 16):
         verify.at(f"hmac_over_{count}_segments", end, header(7, path(count, end)), drop("hmac_segments"),
-                  about="The text would not fit what Linux has for it; a right HMAC is refused there, too.")
+                  about="The text would exceed Linux's buffer; a valid HMAC is refused there too.")
 
 
 def add_place(verify):
@@ -223,7 +223,7 @@ def add_ports(verify):
     packet = IPv6(src=HEADEND, dst=SEGMENT_1, hlim=64, nh=ROUTING) / transit / udp6(HEADEND, SEGMENT_1)
     after = IPv6(src=HEADEND, dst=SEGMENT_1, hlim=63, nh=ROUTING) / transit / udp6(HEADEND, SEGMENT_1)
     verify.group.add("hmac_wrong_in_transit", RFC, ETH1, received(ETH1, packet), forward(ETH1, sent(ETH1, after)),
-                     about="Only who processes the SRH looks at it.")
+                     about="Only a node that processes the SRH reads it.")
 
 
 def add_decapsulating(verify):
@@ -244,7 +244,7 @@ def add_decapsulating(verify):
         packet = IPv6(src=HEADEND, dst=sid, hlim=64, nh=upper) / inner
         verify.group.add(
             f"hmac_required_and_no_srh_at_{name}", RFC, ETH1, received(ETH1, packet), forward(ETH1, sent(ETH1, egress_inner)),
-            about="As Linux has it: what is required is the HMAC of an SRH. Without one there is nothing to steer by.",
+            about="As in Linux: an HMAC is required of an SRH. A packet without an SRH is not steered.",
         )
     frame = bytes(received(ETH2, inner6(64)))
     good = signed(8, HEADEND, [DX2], next_header=ETHERNET, segments_left=0)
@@ -329,7 +329,7 @@ def own_behaviors():
     group.add(
         "hmac_at_end_ad_is_put_on_again", RFC, ETH2, received(ETH2, inner6(62)), forward(ETH1, sent(ETH1, left)), NO_LINUX,
         earlier=[(ETH0, received(ETH0, IPv6(src=HEADEND, dst=proxy, hlim=64, nh=ROUTING) / good / inner6(64)))],
-        about="Segments Left is not in the text: it is right for who comes next.",
+        about="Segments Left is not in the text, so the HMAC is valid for the next verifier.",
     )
     return group
 

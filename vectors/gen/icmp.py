@@ -149,11 +149,11 @@ def add_upper_layers(told):
         outer(END_DT6, DESTINATION_OPTIONS) / options_header(TCP_PROTOCOL, OPTION_PADN_6) / tcp6(HEADEND, END_DT6), "upper_layer", 48,
     )
     reply = icmp6(HEADEND, END, bytes([129, 0, 0, 0, 1, 2, 0, 1]))
-    told.upper_layer("echo_reply_at_end", outer(END, ICMPV6) / reply, "no_srh", 40, about="Nobody here has asked.")
+    told.upper_layer("echo_reply_at_end", outer(END, ICMPV6) / reply, "no_srh", 40, about="This node sent no request.")
     told.silence("never_about_an_error_at_end", outer(END, ICMPV6) / icmp6(HEADEND, END, error(4, 4, 40, b"quoted")), "no_srh")
     told.silence(
         "a_fragment_at_end", outer(END, FRAGMENT) / fragment_header(UDP_PROTOCOL, 0, True) / udp6(HEADEND, END), "no_srh",
-        about="What it is of cannot be said before it is whole.",
+        about="A fragment does not identify its flow.",
     )
     udp = outer(END, UDP_PROTOCOL) / udp6(HEADEND, END, destination_port=33434)
     told.add("traceroute_to_end", "9259 3.2.1", udp, "no_srh", answer(HEADEND, error(1, 4, 0, udp), END))
@@ -189,7 +189,7 @@ def add_own(told):
 
     packet = inner(1)
     reported("inner_hop_limit_1", "8986 4.16.3", outer(USD, IPV6) / packet, "hop_limit", HOST_0, error(3, 0, 0, packet),
-             "The sender of the packet inside is told, and the packet inside quoted.")
+             "The message goes to the source of the inner packet and quotes the inner packet.")
     packet = ipv4(src=HOST4_0, dst=HOST4_1, ttl=1) / udp4()
     reported("inner_ttl_1", "1812 5.3.1", outer(USD, IPV4) / packet, "hop_limit", HOST4_0, error4(11, 0, 0, packet))
     packet = outer(USD, hop_limit=1) / SRH(next_header=UDP_PROTOCOL, segments_left=1, segment_list=[SEGMENT_1, USD]) / udp6(HEADEND, SEGMENT_1)
@@ -213,7 +213,7 @@ def add_own(told):
 
 def groups():
     """The files of this module."""
-    linux = Group("icmp", "What senders of packets to SIDs are told.", node(routes=[
+    linux = Group("icmp", "ICMP messages to senders of packets to SIDs.", node(routes=[
         f"{END}/128 encap seg6local action End dev eth0",
         f"{END_X}/128 encap seg6local action End.X nh6 fc01::1 dev eth0",
         f"{END_DT6}/128 encap seg6local action End.DT6 table main dev eth0",
@@ -223,7 +223,7 @@ def groups():
     add_header_fields(told)
     add_upper_layers(told)
     add_echo(told)
-    own = Group("icmp_own", "What senders of packets to SIDs that Linux does not have are told.", node(routes=[
+    own = Group("icmp_own", "ICMP messages to senders of packets to Sidestep-only SIDs.", node(routes=[
         f"{USD}/128 encap seg6local action End.X nh6 fc01::1 flavors usd dev eth0",
         f"{USD_T}/128 encap seg6local action End.T table 100 flavors usd dev eth0",
         "fc0a::/16 via fc01::1 dev eth1 table 100",

@@ -113,7 +113,7 @@ def add_decapsulation(group):
         "end_then_end_dt6_with_outer_hop_limit_1", RFC, ETH0,
         received(ETH0, packet("fc0f::1", 1, 1, ["fc0f::d6", "fc0f::1"], IPV6, inner6(64))),
         forward(ETH1, sent(ETH1, inner6(63))),
-        about="As Linux: the hop limit is asked for when a packet leaves, and the outer one never does. "
+        about="As in Linux: the hop limit is checked when a packet leaves, and the outer header never does. "
               "RFC 8986 4.1 S05 would have End refuse it.",
     )
     group.add(

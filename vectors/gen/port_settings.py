@@ -25,7 +25,7 @@ def rp_filter():
     """Strict on eth0, loose on eth1, off on eth2."""
     group = Group(
         "rp_filter",
-        "The reverse path filter of IPv4: what passes it is forwarded, what does not is the kernel's to judge.",
+        "The reverse path filter of IPv4: packets that pass are forwarded, and others are punted.",
         node(
             routes=[
                 "192.0.2.0/24 via 10.0.0.1 dev eth0",

@@ -254,10 +254,10 @@ def add_refused(group):
     group.add(
         "replace_csid_to_a_next_one_whose_gateway_is_not_resolved", f"{RFC} R20", ETH0,
         received(ETH0, with_srh(here, 64, 0, [USUAL.at(LOCAL, 2, UNRESOLVED), zero])), kernel("decapsulated"), NO_LINUX,
-        about="The route to the next C-SID is the kernel's: it gets the packet with the new destination and resolves the gateway.",
+        about="The route to the next C-SID is punted: the kernel gets the packet with the new destination and resolves the gateway.",
     )
     cases.dropped("to_an_entry_whose_first_csid_is_0", f"{RFC} R16-R20", with_srh(zero, 64, 1, ["::", zero]), "no_route",
-                  "R17 does not ask for padding: the C-SID 0 is looked up, and nobody has it.")
+                  "R17 does not test for padding: the C-SID 0 is looked up and not found.")
     cases.dropped("at_the_end_of_a_container_without_padding_to_a_whole_segment", f"{RFC} R20",
                   with_srh(zero, 64, 1, ["2001:db8:dead::", zero]), "no_route",
                   "Behind a full container no whole segment can come: it is read as a container.")
@@ -402,7 +402,7 @@ def add_flavors(group, name, tens, egress):
         cases.forwarded("to_the_only_csid_of_the_last_entry", with_srh(zero, 64, 1, segments), popped)
         segments = [USUAL.at(csid, 2, BEHIND_1, 0xF5), USUAL.sid(0xF0)]
         cases.forwarded("to_a_csid_before_the_last_one", with_srh(USUAL.sid(csid, 2), 64, 0, segments),
-                        with_srh(USUAL.sid(BEHIND_1, 1), 63, 0, segments), about="Segments Left is 0, but the container goes on.")
+                        with_srh(USUAL.sid(BEHIND_1, 1), 63, 0, segments), about="Segments Left is 0, but the container continues.")
         segments = [SEGMENT_1, USUAL.at(csid, 1, BEHIND_1), USUAL.sid(0xF0)]
         cases.forwarded("to_the_end_of_an_entry_that_is_not_the_last", with_srh(USUAL.sid(csid, 1), 64, 1, segments),
                         with_srh(USUAL.sid(BEHIND_1, 0), 63, 1, segments))

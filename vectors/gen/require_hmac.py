@@ -117,7 +117,7 @@ def add_several(required):
     after = header(7, three, segments_left=0)
     left = IPv6(src=HEADEND, dst=SEGMENT_1, hlim=63, nh=ROUTING) / after / udp6(HEADEND, SEGMENT_1)
     required.case("behind_one_that_does_not_and_right", FREE_END, good, (ETH1, left),
-                  about="The first SID verifies what is there; the second one needs not do so again.")
+                  about="The first SID verifies the HMAC; the second one need not verify it again.")
     required.case("behind_one_that_does_not_and_right_on_a_port_that_ignores", FREE_END, good, (ETH1, left), port=ETH2)
     required.case("behind_one_that_does_not_and_wrong_on_a_port_that_ignores", FREE_END, wrong(good, flipped(0)), drop("hmac_wrong"), port=ETH2)
     required.case("behind_one_that_does_not_and_missing", FREE_END, none, drop("hmac_missing"))
@@ -148,7 +148,7 @@ def add_inside(required):
 def groups():
     """The files of this module."""
     group = Group(
-        "hmac_required_by_the_sid", "SIDs that require an HMAC: eth0 verifies what is there, eth1 requires one, eth2 does not look.",
+        "hmac_required_by_the_sid", "SIDs that require an HMAC: eth0 verifies present ones, eth1 requires one, eth2 ignores them.",
         node(
             routes=ROUTES, hmac=keys((7, 8)),
             settings={"eth1": {"seg6_require_hmac": 1}, "eth2": {"seg6_require_hmac": -1}},

@@ -46,7 +46,7 @@ def add_iif(group):
     forwarded("ipv6_an_iif_rule_of_another_port", ETH0, lambda limit: six("2001:db8:e2::1", limit), ETH1)
     forwarded("ipv6_an_iif_rule_of_the_ingress_port", ETH1, lambda limit: six("2001:db8:e2::1", limit), ETH2)
     forwarded("ipv6_a_throw_route_goes_on_with_the_next_rule", ETH1, lambda limit: six("2001:db8:e3::1", limit), ETH2,
-              about="Throw in table 100 in spite of its default route: table main is asked.")
+              about="Throw in table 100 despite its default route: table main is searched.")
     forwarded("ipv6_a_default_route_of_an_earlier_table_wins", ETH1, lambda limit: six("2001:db8:e4::1", limit), ETH0,
               about="Any match in table 100 comes before a longer prefix in table main.")
     forwarded("ipv4_an_iif_rule_of_another_port", ETH0, lambda ttl: four("10.210.0.1", ttl), ETH1)
@@ -78,7 +78,7 @@ def add_srv6(group):
     group.add(
         "end_with_the_tables_of_the_ingress_port", "8986 4.1 S15", ETH1,
         received(ETH1, end("fc0f::1", 64, 1)), forward(ETH0, sent(ETH0, end("fc0b::7", 63, 0))),
-        about="fc0b::/16 is behind eth2 in table main and behind eth0 in table 100, which eth1's rule asks first.",
+        about="fc0b::/16 is behind eth2 in table main and behind eth0 in table 100, which eth1's rule selects first.",
     )
     group.add(
         "end_with_the_tables_of_another_ingress_port", "8986 4.1 S15", ETH0,
@@ -125,12 +125,12 @@ def groups():
     add_iif(iif)
     add_srv6(iif)
     refusing = Group(
-        "rules_refuse", "Rules that refuse what a port receives.",
+        "rules_refuse", "Rules that refuse received packets.",
         node(rules=["priority 100 iif eth1 unreachable", "priority 110 iif eth2 prohibit"]),
     )
     add_refusing(refusing)
     source = Group(
-        "rules_kernel", "Rules that the fast path cannot express: the kernel's.",
+        "rules_kernel", "Rules that the fast path cannot express: their packets are punted.",
         node(
             routes=[f"{SEGMENT_1}/128 via fc02::1 dev eth2 table 100"],
             rules=[

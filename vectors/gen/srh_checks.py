@@ -100,7 +100,7 @@ def add_decapsulation(group):
     group.add(
         "srh_with_pad1_at_a_decapsulating_sid", "8754 2.1.1.1", ETH0,
         received(ETH0, outer(END_DT6) / header / inner(64)), forward(ETH1, sent(ETH1, inner(63))),
-        about="Linux misreads the TLVs and goes on without the SRH: the same packet comes out.",
+        about="Linux misreads the TLVs and continues without the SRH: the same packet leaves.",
     )
 
 
