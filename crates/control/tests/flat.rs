@@ -1,4 +1,4 @@
-//! However often routes flap, what is held for them does not grow: lines of the prefix table, indices, bytes of the heap.
+//! Flapping routes do not grow memory: lines of the prefix table, indices, heap bytes.
 //!
 //! `FLAPS=1000000 cargo test --release -p sidestep-control --test flat` is the long form. A program of its own: the heap
 //! is that of the flaps.
@@ -45,7 +45,7 @@ const FLAP: usize = 300;
 const ROUND: usize = 3 * FLAP;
 /// Rounds after which everything is as large as it gets.
 const WARM_UP: usize = 10;
-/// Changes of which the memory is given back together, as in a grace period of the kernel.
+/// Number of changes whose memory is reclaimed together, as in a grace period of the kernel.
 const GRACE: usize = 64;
 
 /// Bytes that the test's own surroundings may take meanwhile.
@@ -213,7 +213,7 @@ impl Tables {
     }
 }
 
-/// What is held after a round, when every route is as it was at first.
+/// Memory after a round, with all routes in their initial state.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     lines: usize,

@@ -58,7 +58,7 @@ fn policy(mode: EncapMode) -> PolicyInfo {
     }
 }
 
-/// Packet Too Big of 1400 bytes, or Time Exceeded, about what the policy sends.
+/// Packet Too Big of 1400 bytes, or Time Exceeded, about packets that the policy sends.
 fn error_about(kind: u8, next: u8, inside: &[u8]) -> Vec<u8> {
     let payload = [&srh(next, &SEGMENTS)[..], inside].concat();
     let packet = ipv6(TUNNEL_SOURCE, SEGMENTS[0], 43, &payload);
@@ -158,7 +158,7 @@ fn an_error_about_a_policy_of_ours_is_told_on_and_no_other() {
         assert_eq!(relay(&heard, [policy].into_iter()), None, "{policy:?}");
     }
     assert_eq!(relay(&heard, [].into_iter()), None);
-    // RFC 4443 2.4(e), also for what was inside.
+    // RFC 4443 2.4(e), also for the inner packet.
     let error = ipv6(
         "2001:db8:1::1",
         "2001:db8:2::1",

@@ -1,4 +1,5 @@
-//! The O-flag (RFC 9259 2.1.1): which packets are copied at which SIDs, on every target; and that they go on as ever.
+//! The O-flag (RFC 9259 2.1.1): copied packets per SID on every target, which are forwarded
+//! unchanged.
 
 #[allow(dead_code, reason = "the other tests use the rest")]
 mod common;
@@ -66,7 +67,7 @@ fn frame(packet: &[u8]) -> Vec<u8> {
 /// Destination Options with `PadN`, in front of a routing header.
 const OPTIONS: [u8; 8] = [43, 0, 1, 4, 0, 0, 0, 0];
 
-/// Its name, what is sent, and the SIDs that copy it with the Segments Left that they find.
+/// Name, sent packet, and the SIDs that copy it with their Segments Left.
 type OamCase = (&'static str, Vec<u8>, Vec<(&'static str, u8)>);
 
 fn cases() -> Vec<OamCase> {

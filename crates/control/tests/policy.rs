@@ -1,4 +1,4 @@
-//! SR policies where tables are full or wrong, and what the records that they share with others stand for.
+//! SR policies with full or wrong tables, and the attribution of shared records.
 
 #[allow(dead_code, reason = "the other tests use the rest")]
 mod common;

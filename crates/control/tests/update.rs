@@ -157,7 +157,7 @@ fn words(random: &mut Random) -> String {
     format!("{prefix}{table}{metric} {target}")
 }
 
-/// What a step changed.
+/// Change of a step.
 #[derive(Debug, Default)]
 struct Changed {
     routes: BTreeSet<RouteKey>,
@@ -381,7 +381,7 @@ fn assert_same(left: &Compiled, right: &Compiled, counted: bool) {
     .all();
 }
 
-/// Whether what the DSCP of a packet chooses is never chosen by DSCP again: packets are looked at once.
+/// Checks that a slot selected by DSCP does not select by DSCP again, since packets do so once.
 fn by_dscp_once(compiled: &Compiled) -> bool {
     let chooses = |record: &sidestep_route| {
         u32::from(record.action) == SIDESTEP_ROUTE_GROUP
@@ -475,7 +475,7 @@ fn routes_that_share_a_record_have_the_name_of_one_that_is_there() {
     }
 }
 
-/// What becomes of a packet to an address of each IPv6 prefix that has a route.
+/// Results for a packet to an address of each routed IPv6 prefix.
 fn verdicts(node: &Node, compiled: &Compiled) -> Vec<(RouteKey, Verdict)> {
     let mut native = Native::new(&compiled.image);
     let keys = node.routes.keys().filter_map(|key| match key.prefix {

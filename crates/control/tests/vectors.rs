@@ -196,7 +196,7 @@ fn run(on: On, file: &NodeVectors, place: usize) -> Result<(), Failed> {
     Err(failure(on, file, case, &wrong).into())
 }
 
-/// Input of a vector, what is wrong, and the command that repeats the trial.
+/// Input of a vector, the difference, and the command that repeats the trial.
 fn failure(on: On, file: &NodeVectors, case: &Case, wrong: &str) -> String {
     let name = trial_name(on, &file.vectors.group, &case.name);
     let mut out = format!("vectors/{}.yaml, {}", file.vectors.group, case.name);
@@ -476,7 +476,7 @@ fn in_kernel(target: Target, file: &NodeVectors, case: &Case) -> String {
     let mut loaded = Loaded::take(target, false, file, case);
     let (node, _) = file.compiled();
     let runs = &mut loaded.runs;
-    // Of earlier frames.
+    // Verdicts of earlier frames.
     runs.kernel().reports(case.earlier.len() + 1);
     runs.kernel().copies(10);
     let mut wrong = String::new();
@@ -509,12 +509,12 @@ fn in_kernel(target: Target, file: &NodeVectors, case: &Case) -> String {
     wrong
 }
 
-/// The traced program reports of each vector what the native target reports: verdict, steps, frames.
+/// The traced program reports the same as the native target: verdict, steps, frames.
 fn traced(target: Target, file: &NodeVectors, case: &Case) -> String {
     let mut loaded = Loaded::take(target, true, file, case);
     let (node, _) = file.compiled();
     let kernel = loaded.runs.kernel();
-    // Of earlier frames.
+    // Verdicts of earlier frames.
     kernel.trace_samples(case.earlier.len() + 1);
     // A frame that the kernel refuses is judged without tracing.
     let wrong = if kernel.test_run(target, &case.frame, 1).is_err() {

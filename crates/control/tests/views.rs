@@ -68,7 +68,7 @@ fn remove_sid(node: &mut Node, table: u32) -> RouteKey {
     key
 }
 
-/// The compiler, and what of its tables is in effect.
+/// The compiler and the published part of its tables.
 struct Tables {
     compiler: Compiler,
     compiled: Compiled,
@@ -116,7 +116,7 @@ impl Tables {
         self.compile(node);
     }
 
-    /// What becomes of packets in packets to the SIDs of tables.
+    /// Results for encapsulated packets to SIDs of tables.
     fn at_sids<'a>(&self, tables: impl IntoIterator<Item = &'a u32>) -> BTreeSet<&'static str> {
         let inner = ipv6(59, "fd00::1".parse().expect("an address"), &[]);
         let packets = tables
@@ -125,7 +125,7 @@ impl Tables {
         self.verdicts(1, packets)
     }
 
-    /// What becomes of packets that arrive at a port: forwarded, or the reason why not.
+    /// Results for packets at a port: forwarded, or the reason.
     fn verdicts(
         &self,
         port: u32,

@@ -12,7 +12,7 @@
 //! Differences from the kernel's own view:
 //! - Of several routes with one key that are not one multipath route (IPv4 `append`, IPv6 next hops
 //!   without gateway), the node has the one that packets take.
-//! - The next hops of an IPv6 multipath route are sorted: the kernel tells of them in varying
+//! - The next hops of an IPv6 multipath route are sorted, since the kernel reports them in varying
 //!   order.
 //! - A neighbor that is being resolved or has failed is absent.
 //! - `NextHop::dead` is `RTNH_F_DEAD`: a link without carrier makes a next hop dead if

@@ -19,7 +19,7 @@ pub fn compile(node: &Node) -> Compiled {
         .expect("the node compiles")
 }
 
-/// What a target made of a case, in the words of the vector.
+/// Result of a target for a case, in the notation of vectors.
 pub fn describe(node: &Node, verdict: Verdict, frame: &[u8]) -> Expect {
     match verdict {
         Verdict::Forward { ifindex } => {
@@ -85,7 +85,7 @@ impl TestRuns {
         self.go_to(ingress)
     }
 
-    /// Frames now arrive at this port of the same node, which keeps what it has learned.
+    /// Frames now arrive at this port of the same node, which keeps learned headers.
     pub fn go_to(&mut self, ingress: u32) -> &Image {
         let image = with_ingress_1(&self.compiled, ingress);
         let before = std::mem::take(&mut self.image);
@@ -127,7 +127,8 @@ impl TestRuns {
         self.target
     }
 
-    /// Whether a kernel target may leave to the kernel for want of headroom what is natively sent as `sent`.
+    /// Returns true if a kernel target may punt, for lack of headroom, a packet that the native
+    /// target sends as `sent`.
     pub fn may_want_headroom(arrived: &[u8], sent: &[u8]) -> bool {
         sent.len() > without_padding(arrived) + XDP_HEADROOM || sent.len() < TC_RUNT
     }
@@ -144,12 +145,12 @@ impl Drop for TestRuns {
 
 /// `BPF_PROG_TEST_RUN` builds an skb only from a frame whose IP header, as its `EtherType` has it, is whole.
 pub const TEST_RUN_MIN: usize = 14 + 40;
-/// XDP keeps 256 bytes in front of a frame, some for itself: what a behavior adds beyond is the kernel's to do.
+/// XDP keeps 256 bytes of headroom, partly for itself. A behavior that adds more must punt.
 const XDP_HEADROOM: usize = 200;
 /// `bpf_skb_adjust_room` leaves no less than an IPv4 header behind the Ethernet header.
 const TC_RUNT: usize = 14 + 20;
 
-/// The length of a frame to the end of its IP packet: what is behind that is cut off first.
+/// Length of a frame up to the end of its IP packet. Trailing bytes are removed first.
 pub fn without_padding(frame: &[u8]) -> usize {
     let field = |at: usize| {
         let bytes = frame.get(at..at + 2).unwrap_or(&[0xff, 0xff]);
@@ -163,7 +164,8 @@ pub fn without_padding(frame: &[u8]) -> usize {
     end.min(frame.len())
 }
 
-/// What an interface is called where a test run arrives on interface 1: that index changes places with the ingress port's.
+/// Maps interface indices for a test run, which arrives on interface 1: that index is swapped with
+/// the ingress port's.
 pub fn swapped(ifindex: u32, ingress: u32) -> u32 {
     match ifindex {
         1 => ingress,
@@ -188,7 +190,7 @@ fn with_ingress_1(image: &Image, ingress: u32) -> Image {
     image
 }
 
-/// Counters that say what a test run does not: where the frame went, and why.
+/// Counters for results that a test run does not return: egress and reason.
 struct Before {
     sent: BTreeMap<u32, u64>,
     reasons: Vec<u64>,

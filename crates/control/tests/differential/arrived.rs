@@ -1,11 +1,11 @@
-//! What there is in a frame beyond what the two data planes make of it.
+//! Parts of a frame that neither data plane produces.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use sidestep_testkit::differential::headers::{ETHERNET, IPV6, proto};
 
-/// What the chain of headers of an arrived frame has that Linux looks at in another way.
+/// Properties of a frame's header chain that Linux interprets differently.
 #[derive(Default)]
 pub struct Headers {
     /// An SRH with a Pad1 TLV.
@@ -19,7 +19,7 @@ pub struct Headers {
 }
 
 impl Headers {
-    /// Of a frame that carries IPv6.
+    /// For a frame with IPv6.
     pub fn of(frame: &[u8]) -> Self {
         let mut found = Self::default();
         // Cut short: whatever it was, it is not that.

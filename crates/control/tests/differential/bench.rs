@@ -34,14 +34,14 @@ pub struct Bench {
     pub text: String,
 }
 
-/// What Sidestep made of a packet.
+/// Result of Sidestep for a packet.
 pub struct Ours {
     pub expect: Expect,
     trace: Vec<Trace>,
 }
 
 impl Bench {
-    /// A node on both. What Linux refuses is returned: those lines are on neither.
+    /// A node on both. Returns the lines that Linux refuses; neither data plane has them.
     pub fn build(scenario: &Scenario) -> (Self, Scenario, Vec<String>) {
         let parsed = |text: &str| vectors::Node::parse(text).expect("a node file");
         let mut scenario = scenario.clone();
@@ -126,7 +126,7 @@ impl Bench {
         judge(&case, linux)
     }
 
-    /// What happened to a packet, without repetition.
+    /// Events of a packet, without duplicates.
     pub fn steps(&self, ours: &Ours) -> BTreeSet<&'static str> {
         let name = |step: &Trace| match step.kind {
             SIDESTEP_TRACE_BEHAVIOR => behavior(step.a),
@@ -138,7 +138,7 @@ impl Bench {
         ours.trace.iter().map(name).collect()
     }
 
-    /// Everything from the packet to the judgement; what is left to the kernel is not put to Linux.
+    /// Runs a packet up to the comparison. Punted packets are not sent to Linux.
     pub fn ask(&mut self, port: &str, frame: &[u8]) -> (Ours, Vec<Output>, Judgement) {
         let ours = self.ours(port, frame);
         let linux = match ours.expect {

@@ -69,7 +69,7 @@ impl Case<'_> {
             .collect()
     }
 
-    /// Whether `found` is what the form has, sent to another of these next hops.
+    /// Returns true if `found` equals the form, sent to another of these next hops.
     pub fn is_another_way(&self, form: &LinuxForm, (port, found): &Output) -> bool {
         let is_this = |way: &&sidestep_adjacency| {
             let link = self.node.links.get(&IfIndex(way.ifindex));
@@ -89,7 +89,7 @@ impl Case<'_> {
         self.ways().iter().any(closed)
     }
 
-    /// Whether what Linux would send is too large for the link, where what is sent is not.
+    /// Returns true if Linux' frame exceeds the link's MTU and Sidestep's does not.
     pub fn is_too_large(&self, frame: &[u8]) -> bool {
         let adjacency = self
             .last(SIDESTEP_TRACE_FORWARD)

@@ -23,8 +23,8 @@ pub enum Judgement {
     Same,
     /// Linux did what these topics of `docs/conformance/differences.yaml` say.
     Differs(Vec<&'static str>),
-    /// Linux's frame could not be seen: it is taken for what the node says on its own account, or the tester's own stack
-    /// refuses it.
+    /// Linux' frame is not visible: it looks like one of the node's own frames, or the tester's
+    /// stack refuses it.
     Unseen,
     /// In a few words, the same for packets that show the same.
     Wrong(String),
@@ -62,7 +62,7 @@ pub const TOPICS: [&str; 17] = [
     OWN_SOURCE,
 ];
 
-/// `linux`: what came out, without what the node says on its own account.
+/// `linux`: output frames without the node's own frames.
 pub fn judge(case: &Case<'_>, linux: &[Output]) -> Judgement {
     match case.ours {
         Expect::Forward { frame, .. } if noise(frame).is_some() || is_cut_tag(frame) => {

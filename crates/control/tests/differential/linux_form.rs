@@ -21,7 +21,7 @@ pub const ECN: &str = "ECN at decapsulation";
 pub const INNER_CHECKS: &str = "Checks of the inner packet";
 pub const FLAVORS: &str = "Flavors";
 
-/// What Linux sends where Sidestep sends `frame`, and the topics that make the two differ.
+/// Returns Linux' frame for Sidestep's `frame`, and the topics of their differences.
 pub struct LinuxForm {
     pub frame: Vec<u8>,
     pub topics: Vec<&'static str>,
@@ -141,7 +141,7 @@ fn restore_srh(case: &Case<'_>, form: &mut LinuxForm, at: usize) {
         return;
     };
     let flags = u32::from(case.compiled.image.routes[&RouteId(sid.b)].flags);
-    // What is decapsulated afterwards has no SRH to take out.
+    // A packet that is decapsulated afterwards has no SRH to remove.
     let from = case.current();
     if flags & SIDESTEP_ROUTE_NEXT_CSID == 0 || (pop.a as usize) < from {
         return;
@@ -154,7 +154,7 @@ fn restore_srh(case: &Case<'_>, form: &mut LinuxForm, at: usize) {
     packet[24..40].copy_from_slice(&form.frame[at + 24..at + 40]);
     packet[pop.a as usize - from + 3] = 0;
     if let Some(policy) = inserted(case) {
-        // The inserted SRH comes before what was there.
+        // The inserted SRH precedes existing headers.
         let length = usize::from(policy.length);
         let mut srh = form.frame[ETHERNET + IPV6..ETHERNET + IPV6 + length].to_vec();
         srh[0] = std::mem::replace(&mut packet[6], proto::ROUTING);
@@ -174,7 +174,7 @@ fn inserted<'a>(case: &Case<'a>) -> Option<&'a sidestep_policy> {
     (u32::from(policy.kind) == SIDESTEP_POLICY_INSERT).then_some(policy)
 }
 
-/// What stands behind an inner packet in the outer one: Linux's receive path would cut it off, and is not asked.
+/// Bytes after the inner packet: Linux's receive path would cut it off, and is not asked.
 fn restore_trailer(case: &Case<'_>, form: &mut LinuxForm) {
     let Some(step) = case.last(SIDESTEP_TRACE_DECAP) else {
         return;

@@ -1,4 +1,4 @@
-//! What `./dev differential` was asked for.
+//! Options of `./dev differential`.
 
 use sidestep_datapath::kernel::Target;
 
@@ -8,9 +8,9 @@ pub struct Options {
     pub per_node: usize,
     pub seed: u64,
     pub targets: Vec<Target>,
-    /// One packet in so many is put to XDP and TC.
+    /// One packet in this many also runs on XDP and TC.
     pub share: usize,
-    /// Of the failures that differ in kind.
+    /// Maximum number of distinct failures to shrink.
     pub shrink: usize,
 }
 

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::judge::Judgement;
 use crate::options::Options;
 
-/// What was found.
+/// Results.
 pub struct Run<'a> {
     options: &'a Options,
     runs: Vec<TestRuns>,
@@ -31,7 +31,7 @@ pub struct Run<'a> {
     history: usize,
     /// How often a packet took a step of this kind and was sent, by Linux too.
     steps: BTreeMap<&'static str, usize>,
-    /// By what is wrong: how often, and the first case.
+    /// Failures by kind: count and first case.
     failures: BTreeMap<String, (usize, Failure)>,
 }
 
@@ -222,7 +222,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// What has to be compared in every run of [`ENOUGH`] packets and more, at least so often.
+/// Minimum number of comparisons per kind in a run with at least [`ENOUGH`] packets.
 const WANTED: [&str; 15] = [
     "forwarded",
     "End",

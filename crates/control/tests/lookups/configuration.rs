@@ -20,7 +20,7 @@ const RULES: usize = 30;
 /// Address (in the upper bits of an IPv4 one: 32) and length.
 type Prefix = (u128, u8);
 
-/// What `ip` is told.
+/// Commands for `ip`.
 pub struct Configuration {
     family: Family,
     routes: Vec<String>,
@@ -143,7 +143,7 @@ impl Configuration {
         let to = self.address(&self.destinations, random);
         loop {
             let from = self.address(&self.sources, random);
-            // What Linux refuses as a source is not looked up.
+            // Sources that Linux refuses are not looked up.
             if !matches!(from, IpAddr::V4(from) if matches!(from.octets()[0], 0 | 127 | 172 | 224..))
             {
                 return (to, from);
@@ -221,7 +221,7 @@ pub fn ip(namespace: &Namespace, family: Option<Family>, lines: &str) -> Output 
     output.expect("ip runs")
 }
 
-/// Of the prefix of a port, this host; 2 is ours.
+/// Host number in the prefix of a port; 2 is this node.
 pub fn gateway(family: Family, port: usize, host: u8) -> String {
     match family {
         Family::V4 => format!("172.16.{port}.{host}"),

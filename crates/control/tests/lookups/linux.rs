@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
-/// What the kernel does with a packet.
+/// Result of the kernel for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// By this interface, to this next hop if it is not the destination itself.
@@ -26,7 +26,7 @@ pub struct Linux {
 }
 
 impl Linux {
-    /// Of the calling thread's network namespace.
+    /// Queries the calling thread's network namespace.
     pub fn open() -> Self {
         let mut socket = Socket::new(NETLINK_ROUTE).expect("a socket");
         socket.bind_auto().expect("bound");

@@ -1,5 +1,6 @@
-//! Random routes and rules, in the kernel and in our tables, and random and boundary addresses: both have to find the same.
-//! What a packet looks like has no part in it; `../differential/` is about that.
+//! Random routes and rules, in the kernel and in our tables, and random and boundary addresses:
+//! both have to find the same. The packet's content does not matter; `../differential/` is about
+//! that.
 //!
 //! `LOOKUPS=1000000 SEED=7 cargo test -p sidestep-control --test lookups` asks for more than CI does. Everything follows
 //! from the seed.
@@ -23,7 +24,7 @@ use sidestep_testkit::netns::Namespace;
 use sidestep_testkit::random::Random;
 use sidestep_testkit::root_or_skip;
 
-/// Each with routes and rules of its own; what is asked is shared out among them.
+/// Each has its own routes and rules; the lookups are divided among them.
 const CONFIGURATIONS: u64 = 4;
 
 #[test]
@@ -54,7 +55,7 @@ fn linux_and_sidestep_find_the_same_routes_for_random_and_boundary_addresses() {
     );
 }
 
-/// What came of the lookups.
+/// Result of the lookups.
 #[derive(Debug, Default)]
 struct Tally {
     forwarded: u64,
@@ -111,7 +112,8 @@ fn compare(configuration: &Configuration, count: u64, random: &mut Random, tally
     compared.expect("the namespace can be entered");
 }
 
-/// Whether both say the same; of what is forwarded the interface and, by its Ethernet address, the next hop.
+/// Returns true if both agree. For forwarded packets, compares the interface and the next hop's
+/// MAC.
 fn judge(
     node: &Node,
     to: IpAddr,

@@ -1,4 +1,4 @@
-//! What `ip route` and `ip rule` do, command by command: after each, packets go where Linux says.
+//! Semantics of `ip route` and `ip rule`: after each command, packets follow Linux.
 //!
 //! The tables follow the kernel as in the daemon: by notifications, and compiled alone where that can be.
 
@@ -19,9 +19,10 @@ use super::configuration::{self, PORTS, gateway, ip, wires};
 use super::linux::{Answer, Linux};
 use super::succeeded;
 
-/// What each family is told. `P` covers `Q`; `R` lies beside them; `S` are sources. `@0a` is the way by the first
-/// neighbor at `d0`, `@0b` by its second one. A line that begins with `!` is refused and changes nothing; after one with `?`
-/// some packets are left to the kernel; one with `4` or `6` is of that family only.
+/// Commands per family. `P` covers `Q`; `R` lies beside them; `S` are sources. `@0a` is the way by
+/// the first neighbor at `d0`, `@0b` by its second one. A line that begins with `!` is refused and
+/// changes nothing; after one with `?` some packets are left to the kernel; one with `4` or `6` is
+/// of that family only.
 const COMMANDS: &str = "
     route add P @0a metric 20
     route add P @1a metric 10
@@ -190,13 +191,13 @@ const SHARE: f64 = 0.125;
 /// How long the kernel may take to do what follows from a command: links go down by a work queue.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What becomes of a packet.
+/// Result for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Way {
     /// To this neighbor.
     To([u8; 6]),
     Dropped,
-    /// The sender is told.
+    /// The sender gets an ICMP error.
     Refused,
     /// The kernel decides.
     Left,
@@ -291,7 +292,7 @@ struct Follower {
     compiler: Compiler,
     compiled: Compiled,
     linux: Linux,
-    /// Of the changes of routes, those compiled alone.
+    /// Number of route changes that were compiled incrementally.
     alone: usize,
     changes: usize,
     /// Questions to which there were several answers.
@@ -327,7 +328,7 @@ impl Follower {
         self.compiled = compiled.expect("tables");
     }
 
-    /// Does what the kernel has notified.
+    /// Applies the kernel's notifications.
     fn follow(&mut self) {
         let changes = self.mirror.process().expect("notifications");
         if changes.other {

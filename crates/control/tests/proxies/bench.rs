@@ -15,7 +15,7 @@ use crate::model::{Answer, Kind, Model, Port, Proxy};
 
 /// eth0 and eth1 are the network's; two for each behavior are services', and the last two one's that sees frames.
 pub const PORTS: usize = 10;
-/// Where packets come from, and go on to.
+/// Source and next hop of packets.
 pub const NETWORK: [usize; 2] = [0, 1];
 const MTU: usize = 1500;
 
@@ -61,7 +61,7 @@ pub fn built(text: &str) -> (Node, Compiled) {
     (node, compiled)
 }
 
-/// A node with these routes beside those that lead on.
+/// A node with these routes in addition to the forwarding routes.
 pub fn with(routes: &[String]) -> (String, Node, Compiled) {
     let text = text(routes);
     let (node, compiled) = built(&text);
@@ -90,7 +90,7 @@ fn ports() -> Vec<Port> {
 /// interface or two; and End.AS or End.AD for frames.
 fn proxies(random: &mut Random) -> (Vec<String>, Vec<Proxy>) {
     let (mut words, mut proxies) = (Vec::new(), Vec::new());
-    // What shares a port has equal flows and age.
+    // Proxies that share a port have equal flows and age.
     let by_flow = random.one_in(2).then(|| *random.pick(&[0, 0, 1, 5]));
     let of_frames = *random.pick(&["AS", "AD"]);
     for (behavior, function, first, inners) in [
@@ -113,7 +113,7 @@ fn proxies(random: &mut Random) -> (Vec<String>, Vec<Proxy>) {
                 _ => "inner l2".into(),
             };
             let age = by_flow.filter(|_| first == 4);
-            // Two SIDs of one service, which share what it sends back.
+            // Two SIDs of one service share its returned packets.
             let twice = age.is_some() && inner == proto::IPV6;
             for function in [function, "ae"].into_iter().take(1 + usize::from(twice)) {
                 let sid: Ipv6Addr = format!("fc0f::{function}{:02}", inner % 100)
@@ -140,7 +140,7 @@ fn proxies(random: &mut Random) -> (Vec<String>, Vec<Proxy>) {
     (words, proxies)
 }
 
-/// What is a behavior's own: words, and the model's.
+/// Behavior-specific part: words, and the model's.
 fn parts(behavior: &str, inner: u8, random: &mut Random) -> (String, Kind) {
     match behavior {
         "AS" => {
@@ -224,7 +224,7 @@ impl Bench {
         }
     }
 
-    /// As it was before the first packet.
+    /// The state before the first packet.
     pub fn forget(&mut self) {
         self.native = Native::new(&self.compiled.image);
         self.model = self.taught.clone();
@@ -280,6 +280,7 @@ fn same_fault(expected: &Answer, found: &Answer) -> bool {
     let (Answer::Drop(expected), Answer::Drop(found)) = (expected, found) else {
         return false;
     };
-    // Of two faults either may be told. And of a header that is cut short, the link's padding behind it may say which it is.
+    // Of two faults, either may be reported. And of a header that is cut short, the link's padding
+    // behind it may say which it is.
     *expected == "hop_limit" || (*expected, *found) == ("ext_header", "srh_length")
 }

@@ -2,7 +2,7 @@
 
 use sidestep_testkit::differential::headers::proto;
 
-/// Addresses, upper-layer protocol, and what tells the flows between two addresses apart.
+/// Addresses, upper-layer protocol, and the distinguishing part of flows between two addresses.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Flow {
     source: Vec<u8>,
@@ -15,7 +15,7 @@ pub struct Flow {
 enum Of {
     /// TCP, UDP and SCTP; or none. Source, destination.
     Ports([[u8; 2]; 2]),
-    /// Of a fragment.
+    /// The flow of a fragment.
     Identification(Vec<u8>),
 }
 
@@ -28,7 +28,8 @@ const ICMPV6: u8 = 58;
 const SCTP: u8 = 132;
 
 impl Flow {
-    /// Of the packet that begins here, with whatever follows it in the frame; `inner` says which version it has.
+    /// The flow of the packet that starts here, with any following bytes of the frame; `inner` says
+    /// which version it has.
     pub fn of(packet: &[u8], inner: u8) -> Option<Self> {
         let address = |from: usize, to: usize| packet.get(from..to).map(<[u8]>::to_vec);
         if inner == proto::IPV4 {

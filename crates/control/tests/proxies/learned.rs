@@ -42,7 +42,7 @@ impl Bench {
         }
     }
 
-    /// So many CPUs, with one proxy cache.
+    /// This number of CPUs with one proxy cache.
     fn cpus(&self, cpus: usize) -> Vec<Native> {
         let mut all: Vec<Native> = (0..cpus).map(|_| Native::new(&self.image)).collect();
         let (first, others) = all.split_first_mut().expect("a CPU");
@@ -80,8 +80,8 @@ fn frame(port: u8, packet: &[u8]) -> Vec<u8> {
     ethernet(to, [2, 0, 0, 0, 0, port + 0x10], ETHERTYPE_IPV6, packet)
 }
 
-/// A packet of a chain, whose headers have the chain's number all over; as it arrives, and as it goes on. The chains are those of
-/// so many flows, in turn.
+/// A packet of a chain, with the chain's number in all headers; as received and as forwarded. The
+/// chains of this number of flows, in turn.
 fn chain(number: u8, flows: u8, arrives: bool) -> Vec<u8> {
     let filled = |prefix: [u8; 2]| {
         let mut octets = [number; 16];
@@ -140,8 +140,8 @@ fn a_flow_gets_one_of_its_own_chains_whole_while_all_cpus_learn_and_evict_others
     assert!(known.evicted > 10_000, "{known:?}");
 }
 
-/// Two CPUs learn chains of so many flows, and two restore them. The chains that were restored, each of them whole and of the
-/// flow that it was restored for; and a CPU that knows what was learned.
+/// Two CPUs learn chains of this number of flows, and two restore them. Returns the restored
+/// chains, each complete and of its flow, and a CPU with the learned state.
 fn learn_and_restore(bench: &Bench, chains: u8, flows: u8) -> (BTreeSet<usize>, Native) {
     const RESTORED: usize = 150_000;
     let mut cpus = bench.cpus(5);
@@ -188,7 +188,7 @@ fn learn_and_restore(bench: &Bench, chains: u8, flows: u8) -> (BTreeSet<usize>, 
     (seen, witness)
 }
 
-/// Restores headers so many times, for one flow after the other; the chains that they were of.
+/// Restores headers this many times, flow by flow. Returns their chains.
 fn restore(
     bench: &Bench,
     cpu: &mut Native,

@@ -73,7 +73,7 @@ fn the_packet_path_does_with_random_packets_what_the_drafts_pseudocode_does() {
     }
 }
 
-/// What has to be among what was met.
+/// Cases that must occur.
 const KINDS: [&str; 31] = [
     "back with frames: forward, headers in front",
     "back by flow: forward, headers in front",
@@ -108,7 +108,7 @@ const KINDS: [&str; 31] = [
     "drop upper_layer",
 ];
 
-/// Which of the proxies that are told apart had the packet in hand first.
+/// The first proxy that processed the packet.
 fn place(model: &Model, port: usize, answer: &Answer) -> &'static str {
     let name = |port: usize, back: bool| {
         let mut proxies = model.proxies.iter();
@@ -145,7 +145,7 @@ fn kind(answer: &Answer, arrived: usize) -> String {
     }
 }
 
-/// Leaves out what the last frame needs not to fail.
+/// Removes everything that is not needed to reproduce the failure of the last frame.
 fn small(bench: &mut Bench, mut arrivals: Vec<Arrival>) -> Vec<Arrival> {
     let last = arrivals.pop().expect("a frame");
     let mut fails = |earlier: &[Arrival], frame: &[u8]| {

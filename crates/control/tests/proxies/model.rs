@@ -13,10 +13,10 @@ use sidestep_testkit::differential::headers::{
 
 use crate::flow::Flow;
 
-/// What becomes of a frame.
+/// Result for a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Sent by this port. `label`: where a flow label is that nobody prescribes.
+    /// Sent by this port. `label`: position of an unspecified flow label.
     Forward {
         port: usize,
         frame: Vec<u8>,
@@ -30,7 +30,7 @@ pub enum Answer {
 #[derive(Clone, Debug)]
 pub struct Port {
     pub mac: [u8; 6],
-    /// Of whom is at it, with these addresses.
+    /// Adjacency of the neighbor with these addresses.
     pub peer_mac: [u8; 6],
     pub peers: Vec<IpAddr>,
     /// Each with the bytes of its prefix.
@@ -41,11 +41,12 @@ pub struct Port {
 
 #[derive(Clone, Debug)]
 pub enum Kind {
-    /// End.AS: what goes in front of a packet from the service, without what is each packet's own.
+    /// End.AS: headers for packets from the service, without fields that differ per packet.
     Static(Vec<u8>),
     /// End.AD: seconds between two updates; the headers, and when they were learned.
     Dynamic(u64, Option<Cache>),
-    /// End.AD with `flows`: seconds between two updates of one flow. What was learned is the port's.
+    /// End.AD with `flows`: seconds between two updates of one flow. Learned headers belong to the
+    /// port.
     ByFlow(u64),
     /// End.AM; with flavor NAT.
     Masquerading(bool),
@@ -69,7 +70,7 @@ pub struct Proxy {
 pub struct Model {
     pub ports: Vec<Port>,
     pub proxies: Vec<Proxy>,
-    /// What the proxies with `flows` have learned, all of which have one port.
+    /// Learned headers of the proxies with `flows`, which share one port.
     pub flows: BTreeMap<Flow, Cache>,
     /// Prefixes of whole bytes, and their ports.
     pub routes: Vec<(Vec<u8>, usize)>,
@@ -87,7 +88,7 @@ const OPTIONS_MAX: usize = 16;
 /// Ends a packet's way.
 enum End {
     Drop(&'static str),
-    /// What remains to be done is the kernel's.
+    /// The kernel does the rest.
     Leave(&'static str),
 }
 
@@ -99,11 +100,11 @@ type Step<T> = Result<T, End>;
 struct Packet {
     /// From layer 3 on; of a frame that is on its way to a service all of it.
     bytes: Vec<u8>,
-    /// What follows in the frame.
+    /// The rest of the frame.
     rest: Vec<u8>,
     /// It is a frame; in front of which headers may have been put.
     frame: bool,
-    /// A proxy had it: the kernel, which knows of none, could not go on with it as it arrived.
+    /// A proxy processed it. The kernel has no proxy and could not forward it unmodified.
     proxied: bool,
     /// Where the packet from the service begins, if headers were put in front of it.
     carried: usize,
@@ -111,7 +112,7 @@ struct Packet {
     advanced: Option<usize>,
     /// SIDs, and the way back.
     steps: usize,
-    /// Nobody prescribes the flow label of the header in front.
+    /// The flow label of the outer header is unspecified.
     label: bool,
 }
 
@@ -192,7 +193,8 @@ impl Model {
         Ok(rest[..length].to_vec())
     }
 
-    /// A packet of IFACE-IN that nobody here reads, and that the kernel, which knows of no proxy, would forward.
+    /// A packet of IFACE-IN that is not parsed here, and that the kernel, without proxies, would
+    /// forward.
     fn strays(&self, port: usize, frame: &[u8], reason: &str) -> bool {
         if !["ipv4_options", "jumbogram"].contains(&reason) {
             return false;
@@ -254,7 +256,7 @@ impl Model {
         self.route(packet)
     }
 
-    /// A lookup, and what a SID asks for, until it is neither.
+    /// Repeats lookups and SID behaviors until a verdict.
     fn route(&mut self, packet: &mut Packet) -> Step<usize> {
         loop {
             let destination = packet.destination();
@@ -270,7 +272,8 @@ impl Model {
                 return Err(Drop("sid_loop"));
             }
             packet.steps += 1;
-            // What a proxy here put in front is for one here: the packet is as one that arrives so.
+            // The headers pushed by a local proxy lead to a local SID: the packet is processed like
+            // a received one.
             packet.arrive_again();
             let (now, proxy) = (self.now, &mut self.proxies[sid]);
             let to_service = match proxy.kind {
@@ -643,7 +646,7 @@ impl Packet {
         if segments_left > last_entry {
             return Err(Drop("srh_segments_left"));
         }
-        // 6.4.2: Segment List[0] becomes what the service made of the DA.
+        // 6.4.2: Segment List[0] becomes the DA that the service wrote.
         if nat {
             let destination = self.bytes[24..40].to_vec();
             self.bytes[srh.at + 8..srh.at + 24].copy_from_slice(&destination);
@@ -669,7 +672,7 @@ impl Packet {
         let mut outer = headers.clone();
         outer[..4].copy_from_slice(&(6 << 28 | class_and_label).to_be_bytes());
         outer[4..6].copy_from_slice(&payload.to_be_bytes());
-        // RFC 6437: the label of what is inside, if it has one.
+        // RFC 6437: the inner packet's label, if it has one.
         self.label = class_and_label.trailing_zeros() >= 20;
         self.carried = outer.len();
         self.bytes = [outer, std::mem::take(&mut self.bytes)].concat();
@@ -697,7 +700,8 @@ fn class_and_label(packet: &[u8]) -> u32 {
     }
 }
 
-/// Of the packet in a frame, without ECN, which would be lost there. What is no packet has none.
+/// Traffic class of the packet in a frame, without ECN, which would be lost there. Non-IP frames
+/// have none.
 fn of_frame(frame: &[u8]) -> u32 {
     let packet = &frame[ETHERNET..];
     let is_packet = match u16_at(frame, 12) {
@@ -739,7 +743,7 @@ fn tlvs(mut rest: &[u8]) -> Step<()> {
     Ok(())
 }
 
-/// RFC 8200 3: bytes of the packet that begins here. What is wrong with the header, and with its length.
+/// RFC 8200 3: bytes of the packet that begins here. Error of the header or its length.
 fn ipv6_length(rest: &[u8], wrong: [&'static str; 2]) -> Step<usize> {
     if rest.len() < 40 || rest[0] >> 4 != 6 {
         return Err(Drop(wrong[0]));
@@ -769,7 +773,8 @@ fn ipv6_length(rest: &[u8], wrong: [&'static str; 2]) -> Step<usize> {
     Ok(40 + payload)
 }
 
-/// RFC 791 3.1 and RFC 1812 5.2.2: bytes of the packet that begins here. What is wrong with the header, and its checksum.
+/// RFC 791 3.1 and RFC 1812 5.2.2: bytes of the packet that begins here. Error of the header or its
+/// checksum.
 fn ipv4_length(rest: &[u8], wrong: [&'static str; 2]) -> Step<usize> {
     if rest.len() < 20 || rest[0] >> 4 != 4 || rest[0] & 15 < 5 {
         return Err(Drop(wrong[0]));

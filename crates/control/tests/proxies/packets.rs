@@ -51,7 +51,7 @@ fn to_sid(model: &Model, proxy: &Proxy, random: &mut Random) -> Vec<u8> {
     chain(model, proxy, content, random)
 }
 
-/// Of a customer, to another one or to all; or what is not the chain's.
+/// A customer's packet to another one or to all, or a packet outside the chain.
 fn frame_from_service(model: &Model, proxy: &Proxy, random: &mut Random) -> Vec<u8> {
     let mut frame = customers(random);
     match random.below(12) {
@@ -105,14 +105,14 @@ fn from_service(model: &Model, proxy: &Proxy, random: &mut Random) -> Vec<u8> {
     }
     let content = payload(inner, random);
     let mut packet = chain(model, proxy, content, random);
-    // The last segment, which the service has seen; or what it made of that.
+    // The last segment that the service received, or its modification.
     if !random.one_in(4) {
         packet[24..40].copy_from_slice(&segment(model, random).octets());
     }
     packet
 }
 
-/// Of a packet that came back against its flow: by the service itself, or who is behind it.
+/// A packet in the reverse direction of its flow, from the service or from behind it.
 fn icmp_error(inner: u8, random: &mut Random) -> Vec<u8> {
     let mut quoted = plain(inner, random);
     let (addresses, length, ports, protocol) = if inner == proto::IPV6 {
@@ -127,7 +127,7 @@ fn icmp_error(inner: u8, random: &mut Random) -> Vec<u8> {
     };
     turn(&mut quoted, addresses, length);
     turn(&mut quoted, ports, 2);
-    // Of each version an error, and what is none.
+    // For each version an error and a non-error.
     let kind = *random.pick(&[1, 3, 11, 12, 8, 129]);
     let message = [&[kind, 0, 0, 0, 0, 0, 0, 0][..], &quoted].concat();
     let mut packet = plain(inner, random);
@@ -194,7 +194,7 @@ fn chain(
     ipv6(&fields, next, &carried)
 }
 
-/// Few different ones: that a dynamic proxy meets one again is what it compares for.
+/// Few different ones, so that a dynamic proxy meets one again and compares.
 fn routing(model: &Model, proxy: &Proxy, random: &mut Random) -> Srh {
     let behind = if random.one_in(25) {
         24
@@ -256,7 +256,7 @@ fn option(random: &mut Random) -> Vec<u8> {
     }
 }
 
-/// What an outer header carries: most often what the service takes.
+/// Payload of an outer header, mostly of the service's inner type.
 fn payload(inner: u8, random: &mut Random) -> (u8, Vec<u8>) {
     let length = random.between(0, 40);
     match random.below(12) {
@@ -291,7 +291,7 @@ fn plain(inner: u8, random: &mut Random) -> Vec<u8> {
         random.between(0, 48)
     };
     let mut content = random.bytes(length);
-    // Few flows: that one of them comes back is what they are learned for.
+    // Few flows, so that packets of learned flows return.
     if content.len() >= 4 && !random.one_in(8) {
         let ports = [random.below(3), random.below(2)].map(|port| 1000 + port as u16);
         content[..4].copy_from_slice(&[ports[0].to_be_bytes(), ports[1].to_be_bytes()].concat());

@@ -1,4 +1,4 @@
-//! What comes back from a service behind End.AM without an SRH: whether it may be the service's own.
+//! Packets without an SRH from a service behind End.AM: whether they may be the service's own.
 
 use std::net::Ipv6Addr;
 
@@ -10,7 +10,7 @@ use sidestep_testkit::differential::headers::{ETHERTYPE_IPV6, Ipv6, ethernet, ip
 
 use super::bench::with;
 
-/// Packets from these sources to the network come back; how many of them are counted as nobody's.
+/// Packets from these sources to the network return. Returns the number counted as foreign.
 fn counted(sources: &[&str]) -> u64 {
     let (_, node, compiled) = with(&[
         "fc0f::a3/128 encap seg6local action End.AM oif eth2 iif eth3 nh6 fc02::1 dev eth2".into(),
@@ -51,7 +51,7 @@ fn counted(sources: &[&str]) -> u64 {
 
 #[test]
 fn what_a_service_says_itself_is_not_taken_for_a_packet_that_lost_its_srh() {
-    // Its addresses at either port, known by neighbor discovery or not, and what is routed to it.
+    // Its addresses at either port, resolved or not, and prefixes routed to it.
     let own = [
         "fc02::1",
         "fc03::1",
@@ -62,13 +62,14 @@ fn what_a_service_says_itself_is_not_taken_for_a_packet_that_lost_its_srh() {
     for own in own {
         assert_eq!(counted(&[own]), 0, "{own}");
     }
-    // Nobody knows where that is.
+    // It has no route.
     assert_eq!(counted(&["2001:db8:99::1"]), 0);
 }
 
 #[test]
 fn what_comes_from_the_network_and_lost_its_srh_is_counted_and_goes_on() {
-    // A neighbor elsewhere, what is routed there, what is steered into a policy, and this node as a headend.
+    // A neighbor elsewhere, prefixes routed there, prefixes steered into a policy, and this node as
+    // a headend.
     let others = ["fc00::1", "2001:db8:a::1", "2001:db8:6::1", "fc01::2"];
     assert_eq!(counted(&others), others.len() as u64);
 }

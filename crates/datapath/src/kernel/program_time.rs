@@ -1,14 +1,14 @@
 //! How long the program alone takes for one packet.
 //!
-//! `BPF_PROG_TEST_RUN` repeats a program on one buffer and puts nothing back in between
-//! (`bpf_test_run` in `net/bpf/test_run.c`): the second run of an encapsulation encapsulates the
-//! encapsulated, the 64th of a plain forward meets a hop limit of 1. So:
+//! `BPF_PROG_TEST_RUN` repeats a program on one buffer without restoring it (`bpf_test_run` in
+//! `net/bpf/test_run.c`): the second run of an encapsulation encapsulates again, and the 64th of a
+//! plain forward meets a hop limit of 1. So:
 //!
 //! - XDP ([`Method::Restored`]): `datapath/measure.bpf.c` puts the frame back (place, length and
 //!   first bytes), drains the store buffer and tail-calls the program. The same is measured with
-//!   the program that does nothing, whose frame is put back just the same, and subtracted. What is
-//!   left is the program, its tail call cancelled out. Caches are warm and branches learnt, as in
-//!   every such figure: it is the time of a packet of a busy flow.
+//!   the program that does nothing, whose frame is put back just the same, and subtracted. The
+//!   difference is the program's time without the tail call. Caches are warm and branches learnt,
+//!   as in every such figure: it is the time of a packet of a busy flow.
 //! - TC ([`Method::Single`]): an skb that was encapsulated cannot be put back from a program. So
 //!   single runs, each a system call of its own on a fresh skb, the clock read around each by the
 //!   kernel, less the same of the program that does nothing. Between runs the kernel's own work
@@ -42,7 +42,7 @@ pub enum Method {
 /// Nanoseconds per packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProgramTime {
-    /// Of the whole measured loop with the program: mean of the middle half.
+    /// Time of the whole loop with the program: mean of the middle half.
     pub with_program: f64,
     /// The same with the program that does nothing.
     pub with_empty: f64,
@@ -51,7 +51,7 @@ pub struct ProgramTime {
 }
 
 impl ProgramTime {
-    /// Of the program alone.
+    /// Time of the program alone.
     pub fn nanoseconds(&self) -> f64 {
         self.with_program - self.with_empty
     }
@@ -158,9 +158,8 @@ fn put(object: &Object, map: &str, value: &[u8]) -> Result<(), KernelError> {
         })
 }
 
-/// Mean of the middle half: times have a long tail upwards (interrupts), which a mean of all would
-/// follow, and single runs are read from a clock that may count in steps of 10 ns, which a median
-/// would stick to.
+/// Mean of the middle half. Interrupts cause a long upper tail, which affects the mean of all, and
+/// a clock may count in steps of 10 ns, which affects the median.
 fn interquartile_mean(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
     let quarter = times.len() / 4;

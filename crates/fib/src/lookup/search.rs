@@ -1,4 +1,4 @@
-//! Where a number lies in a line: in the instructions that every machine has, or in the widest of the one at hand.
+//! Searches a number in a line, with portable code or with the widest instructions of this machine.
 
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 use std::sync::LazyLock;
@@ -14,8 +14,8 @@ pub(super) type Line = [AtomicU64; LINE_WORDS];
 
 /// A way to search a line. A value of such a type exists only where the processor has the instructions.
 pub(super) trait Search: Copy {
-    /// Where a line begins, in bytes. Of a power of two of lines; what is not among them is folded back, so that no content
-    /// can lead out of the memory.
+    /// Where a line begins, in bytes. Memory of a power of two of lines. Line numbers are masked,
+    /// so that no content can lead outside the memory.
     #[inline(always)]
     fn place(self, lines: &[Line], at: u32) -> usize {
         (at as usize & (lines.len() - 1)) * size_of::<Line>()
@@ -27,7 +27,7 @@ pub(super) trait Search: Copy {
     /// `place` is the place of a line.
     unsafe fn child(self, lines: &[Line], place: usize, half: u64) -> u32;
 
-    /// What a leaf line says of a number, in the form of a [`Reference`](crate::layout::Reference).
+    /// Returns the value of a leaf line for a number, as a [`Reference`](crate::layout::Reference).
     ///
     /// # Safety
     /// `place` is the place of a line.
@@ -76,14 +76,14 @@ pub(super) fn nth_value(line: &Line, n: u32) -> u32 {
     (line[word].load(Ordering::Acquire) >> shift) as u32
 }
 
-/// What is to be done in one way or another to search lines.
+/// An operation that is generic over the search method.
 pub(super) trait Walk {
     type Found;
 
     fn walk<S: Search>(self, search: S) -> Self::Found;
 }
 
-/// What the processor at hand is best searched with.
+/// Fastest search method of this CPU.
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 enum Best {
     Avx512(Avx512),

@@ -1,10 +1,10 @@
 //! The words of a line compared at once, with AVX-512 or AVX2.
 //!
-//! A vector cannot be loaded atomically in Rust, and a plain load of what another thread may store to is undefined. So
-//! the loads are inline assembly, which to the language is what the processor makes of it: a relaxed load of each word,
-//! since x86 loads an aligned word whole, also as a part of a vector, and loads in the order of the program. Words that
-//! change while a line is reachable, `children` and values, are in the vector, but what they compare as is not used or
-//! always the same; they are loaded once more by themselves.
+//! A vector cannot be loaded atomically in Rust, and a plain load of what another thread may store
+//! to is undefined. So the loads are inline assembly. It equals a relaxed load of each word, since
+//! x86 loads an aligned word atomically, also within a vector, and in program order. Words that
+//! change while a line is reachable, `children` and values, are part of the vector. Their
+//! comparison results are unused or constant, and they are loaded again separately.
 
 use std::arch::asm;
 use std::arch::x86_64::{
@@ -209,7 +209,8 @@ impl Search for Avx2 {
     }
 }
 
-/// The words of an inner line that are not larger than half a number: the sign of a difference says so, as in BPF.
+/// Returns the words of an inner line that are not larger than half a number. As in BPF, the sign
+/// of the difference decides.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn before(line: &Line, half: u64) -> u32 {
