@@ -322,8 +322,8 @@ struct sidestep_hmac_work {
 };
 
 /*
- * Learned outer headers as the proxy restores them. The fields of each packet are 0: traffic class,
- * flow label, Payload Length.
+ * Learned outer headers as the proxy restores them. The fields that differ between packets are 0:
+ * traffic class, flow label, Payload Length.
  */
 struct sidestep_headers {
 	__u32 length;                     /* bytes, a multiple of 8 */

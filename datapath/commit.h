@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Consequences of a plan for size and egress, and the early rewrite of a push. The latter is needed
+ * Size and egress checks of a plan, and the early rewrite of a push. The early rewrite is needed
  * where the next step applies to headers that are only planned.
  */
 #ifndef SIDESTEP_COMMIT_H

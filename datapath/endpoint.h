@@ -90,8 +90,8 @@ INLINE verdict endpoint_authenticated(ENV *e, struct packet *p, const struct sid
 }
 
 /*
- * Processes the packet at the SID of route `r`. A drop in phase 1 comes before authentication;
- * every other verdict stands only if the HMAC is right.
+ * Processes the packet at the SID of route `r`. A drop in phase 1 comes before authentication; any
+ * other verdict is valid only after it.
  */
 INLINE verdict endpoint(ENV *e, struct packet *p, const struct sidestep_route *r)
 {

@@ -79,8 +79,8 @@ INLINE int env_decap4_by_translation(ENV *e, int delta)
  * then refuses to record a second encapsulation (bpf_skb_net_grow). The recorded state is still
  * right: the inner headers and the segments are unchanged.
  *
- * Only the protocol may be that of the inner packet. A shrink with a flag changes it, so this grows
- * too much first.
+ * Only the protocol may be that of the inner packet. Only a shrink with a flag changes the
+ * protocol, so this code grows the packet too much and then shrinks it.
  */
 INLINE int env_encap_again(ENV *e, int delta)
 {

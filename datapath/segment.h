@@ -39,9 +39,8 @@ SUBPROGRAM __u32 segment_headers(ENV *e, __u32 l3, __u32 version)
 }
 
 /*
- * Returns the layer 3 length of the largest packet that a frame of `length` bytes becomes on the
- * wire. `growth` of these bytes are added by the plan. Returns `length` if the headers cannot be
- * read.
+ * Returns the layer 3 length of the largest packet on the wire for a frame of `length` bytes, which
+ * include the `growth` of the plan. Returns `length` if the headers cannot be read.
  */
 INLINE __u32 wire_length(ENV *e, const struct packet *p, __u32 length, int growth)
 {

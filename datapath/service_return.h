@@ -27,8 +27,8 @@ INLINE _Bool return_has_frame(const struct sidestep_port *port, const __u8 *eth)
 }
 
 /*
- * Drops a returned packet that only the kernel could parse. `v` is the verdict of the reader, which
- * stands for packets to this node and to groups.
+ * Drops a returned packet that only the kernel could parse. `v` is the verdict of the reader; it
+ * remains if the packet is for this node or a multicast group.
  */
 SUBPROGRAM verdict return_unparsable(ENV *e, struct packet *p, const struct sidestep_port *port,
 				     verdict v)
@@ -86,7 +86,7 @@ INLINE __u32 return_route(ENV *e, struct packet *p, const struct sidestep_port *
 		return 0;
 	p->sidestep_only = 1;
 	p->last_sidestep_only = 1;
-	/* The source is not reachable by this port, but by the segments before the service. */
+	/* The route to the source does not use this port: an SR path led here. */
 	p->check_source = 0;
 	env_trace(e, SIDESTEP_TRACE_RETURN, 0, index, p->destination);
 	return index;
@@ -95,8 +95,8 @@ INLINE __u32 return_route(ENV *e, struct packet *p, const struct sidestep_port *
 /*
  * Returns true if the source of a packet that End.AM's service returns without an SRH is not the
  * service: the route to the source leads elsewhere. Either the service removed the SRH, or it
- * receives packets that no proxy sent. The two cannot be told apart, so this is only counted. A
- * source with an indirect route or without a route may be the service.
+ * receives packets that no proxy sent. Sidestep cannot distinguish the two cases, so it only counts
+ * them. A source with an indirect route or without a route may be the service.
  */
 SUBPROGRAM __u32 source_is_not_service(ENV *e, struct packet *p)
 {

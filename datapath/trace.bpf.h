@@ -93,7 +93,10 @@ INLINE void trace_begin(ENV *e)
 	draft->begun = 0;
 	if (filter->ifindex && filter->ifindex != env_ifindex(e))
 		return;
-	/* Exact to a kernel tick, which suffices for a token bucket and is cheaper. */
+	/*
+	 * The coarse clock has the resolution of a kernel tick. That suffices for a token bucket
+	 * and is cheaper.
+	 */
 	if (filter->next > bpf_ktime_get_coarse_ns())
 		return;
 	if ((filter->flags & SIDESTEP_FILTER_SOURCE) &&

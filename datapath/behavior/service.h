@@ -25,9 +25,9 @@ SUBPROGRAM verdict service_advance(ENV *e, struct packet *p, const struct sidest
 }
 
 /*
- * 6.1.1 S01 to S17. CONTINUE: the packet for the service is at the cursor and has type p->proto.
- * Another upper-layer header is forwarded to the next segment without the service (S16), or dropped
- * if there is none (RFC 8986 4.1.1).
+ * 6.1.1 S01 to S17. CONTINUE: the packet for the service is at the cursor and has type p->proto. A
+ * packet with another upper-layer header is forwarded to the next segment without the service
+ * (S16). Without a next segment it is dropped (RFC 8986 4.1.1).
  */
 SUBPROGRAM verdict service_unwrap(ENV *e, struct packet *p, const struct sidestep_route *r)
 {

@@ -156,10 +156,7 @@ SUBPROGRAM int hmac_compute(ENV *e, struct sidestep_hmac_work *work,
 	return 0;
 }
 
-/*
- * Returns the cache entry for this text. Mixing in the source and last segment alone would suffice
- * for most traffic.
- */
+/* Returns the cache entry for this text. A hash of the whole text selects it. */
 INLINE struct sidestep_hmac_known *hmac_slot(struct sidestep_hmac_work *work, __u32 blocks)
 {
 	__u64 factor = 0x9e3779b97f4a7c15ull, mixed = 0, slot;

@@ -9,8 +9,8 @@
  *
  * A CPU writes a flow under the lock of its bucket and keeps the sequence odd meanwhile. A reader
  * compares the sequence before and after. A flow names a version of its header set, and whoever
- * copies the headers checks the version afterwards (learned.h). A flow that was replaced, or whose
- * header set was, counts as unknown; it never gets the headers of another flow.
+ * copies the headers checks the version afterwards (learned.h). A flow whose entry or header set
+ * was replaced counts as unknown. It never gets the headers of another flow.
  */
 #ifndef SIDESTEP_TABLE_FLOWS_H
 #define SIDESTEP_TABLE_FLOWS_H
@@ -24,8 +24,8 @@
 /* Attempts to take a lock. Its holder writes about a hundred bytes. */
 #define FLOW_LOCK_LOOKS 64
 /*
- * Unit of the time of use, 2^24 ns (17 ms). Coarse, because each write invalidates a shared cache
- * line.
+ * Unit of the time of use, 2^24 ns (17 ms). It is coarse, because each write invalidates a shared
+ * cache line.
  */
 #define FLOW_TICK 24
 /* Bits of the record number in sidestep_flow.header_set; the version is above them. */
@@ -142,8 +142,8 @@ INLINE _Bool flow_is_packet(ENV *e, __u32 at, __u8 version)
 
 /*
  * Reads the key of the flow that an ICMP error at `at` belongs to: the opposite direction of the
- * quoted packet. Returns false if there is no such flow. A quoted fragment has none, because
- * identifications differ by direction.
+ * quoted packet. Returns false if the packet is not an ICMP error, or quotes no readable packet. A
+ * quoted fragment does not count, because identifications differ by direction.
  */
 INLINE _Bool flow_key_quoted(ENV *e, __u32 at, __u8 version, __u64 key[FLOW_KEY_WORDS])
 {

@@ -41,8 +41,8 @@ INLINE _Bool learned_untouched(const struct sidestep_learned *learned, __u64 ver
 }
 
 /*
- * First word of the IPv6 header without the fields of each packet: traffic class, flow label,
- * Payload Length.
+ * First word of the IPv6 header without the fields that differ between packets: traffic class, flow
+ * label, Payload Length.
  */
 INLINE __u64 learned_first(const struct packet *p, __u64 word)
 {
