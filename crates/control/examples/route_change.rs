@@ -104,10 +104,10 @@ impl Bench {
         self.released = Instant::now();
         if !self.releasing {
             self.kernel.begin_reclaim()?;
-            self.compiler.begin_release();
+            self.compiler.begin_reclaim();
             self.releasing = true;
         } else if self.kernel.end_reclaim()?.is_some() {
-            self.compiler.end_release();
+            self.compiler.end_reclaim();
             self.releasing = false;
         }
         Ok(())

@@ -178,7 +178,7 @@ impl Tables {
     fn release(&mut self) {
         self.fib.begin_grace();
         self.fib.end_grace();
-        self.compiler.release();
+        self.compiler.reclaim();
     }
 
     fn held(&mut self) -> Held {

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;
-use sidestep_control::compile::{Compiled, Compiler, Whole};
+use sidestep_control::compile::{Compiled, Compiler, NeedsFullCompile};
 use sidestep_datapath::abi::{
     SIDESTEP_ROUTE_BY_DSCP, SIDESTEP_ROUTE_GROUP, SIDESTEP_ROUTE_SOURCE, sidestep_policy,
     sidestep_route,
@@ -428,7 +428,7 @@ fn run(seed: u64, limits: Limits) -> usize {
             }
             Err(why) => {
                 assert!(
-                    matches!(why, Whole::Table(_) | Whole::View),
+                    matches!(why, NeedsFullCompile::Table(_) | NeedsFullCompile::View),
                     "seed {seed}: {why}"
                 );
                 assert_eq!(compiled, before, "seed {seed}, step {step}: {why}");
@@ -439,7 +439,7 @@ fn run(seed: u64, limits: Limits) -> usize {
         }
         under_test.accept();
         if random.one_in(5) {
-            under_test.release();
+            under_test.reclaim();
         }
         let fresh = Compiler::new(limits)
             .compile(&node, &ports)
@@ -550,7 +550,7 @@ fn where_a_table_is_full_changes_are_compiled_alone_and_the_rest_is_the_kernels(
                 }
             }
             if random.one_in(4) {
-                under_test.release();
+                under_test.reclaim();
                 compiled = attempt(&mut under_test, &node);
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
-use sidestep_control::compile::{Compiled, Compiler, Whole};
+use sidestep_control::compile::{Compiled, Compiler, NeedsFullCompile};
 use sidestep_datapath::{Limits, Native, VIEWS, Verdict};
 use sidestep_model::config::File;
 use sidestep_model::grammar::{Context, route};
@@ -87,12 +87,12 @@ impl Tables {
     /// As the daemon does it: once more if something did not fit and indices come free. Then there is nothing to wait for.
     fn compile(&mut self, node: &Node) {
         self.attempt(node);
-        if self.compiled.index.is_full() && self.compiler.holds_back() {
-            self.compiler.release();
+        if self.compiled.index.is_full() && self.compiler.has_pending() {
+            self.compiler.reclaim();
             self.attempt(node);
-            assert!(!self.compiled.index.is_full() || !self.compiler.holds_back());
+            assert!(!self.compiled.index.is_full() || !self.compiler.has_pending());
         }
-        self.compiler.release();
+        self.compiler.reclaim();
     }
 
     fn attempt(&mut self, node: &Node) {
@@ -103,7 +103,7 @@ impl Tables {
     }
 
     /// Compiles the change of a route alone.
-    fn update(&mut self, node: &Node, route: RouteKey) -> Result<(), Whole> {
+    fn update(&mut self, node: &Node, route: RouteKey) -> Result<(), NeedsFullCompile> {
         let compiled = &mut self.compiled;
         self.compiler.update(node, &[route], &[], compiled)?;
         self.compiler.accept();
@@ -112,7 +112,7 @@ impl Tables {
 
     /// The change of a route cannot be compiled alone as long as rules wait for room.
     fn change(&mut self, node: &Node, route: RouteKey) {
-        assert_eq!(self.update(node, route), Err(Whole::Full));
+        assert_eq!(self.update(node, route), Err(NeedsFullCompile::Full));
         self.compile(node);
     }
 
@@ -192,7 +192,7 @@ fn a_sid_whose_table_finds_no_view_is_the_kernels_until_another_goes() {
         if table == &served[0] {
             assert_eq!(tables.update(&node, key), Ok(()));
             assert_eq!(tables.compiled.index.full.len(), out.len() + 1);
-            tables.compiler.release();
+            tables.compiler.reclaim();
             tables.compile(&node);
             assert_eq!(tables.compiled.index.full.len(), out.len());
         }
@@ -201,7 +201,7 @@ fn a_sid_whose_table_finds_no_view_is_the_kernels_until_another_goes() {
     assert_eq!(tables.compiled.index.full.len(), 1);
     node.routes.remove(&more);
     assert_eq!(tables.update(&node, more), Ok(()));
-    tables.compiler.release();
+    tables.compiler.reclaim();
     tables.compile(&node);
     assert!(!tables.compiled.index.is_full());
     assert!(tables.compiled.index.unsupported.is_empty());

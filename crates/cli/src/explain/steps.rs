@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::Serialize;
-use sidestep_control::compile::Leads;
+use sidestep_control::compile::Continuation;
 use sidestep_datapath::event::Inner;
 use sidestep_datapath::{PolicyId, RouteId, Trace, TraceEvent, ViewId};
 use sidestep_model::grammar::{Style, route};
@@ -471,8 +471,8 @@ pub(super) fn route_name(names: Names<'_>, index: RouteId) -> RouteName {
             prefix: None,
             table: None,
             words: match names.index.leads.get(&index) {
-                Some(Leads::BySource) => "depends on the source address".into(),
-                Some(Leads::Next) => "other tables".into(),
+                Some(Continuation::BySource) => "depends on the source address".into(),
+                Some(Continuation::Next) => "other tables".into(),
                 None => "the action of a rule".into(),
             },
             neighbor: None,

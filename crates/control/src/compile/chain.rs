@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use sidestep_model::node::{Node, TableId};
-use sidestep_model::route::{Family, RouteKey, RouteKind};
-
-use super::rules::{self, Source};
+use ipnet::IpNet;
+use sidestep_model::node::TableId;
+use sidestep_model::route::{Family, RouteKind};
 
 /// What rules do with a packet, in their order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,13 +21,13 @@ pub(crate) struct Chain {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Step {
     /// None: with all of them.
-    pub(crate) to: Option<To>,
-    pub(crate) does: Does,
+    pub(crate) to: Option<Destinations>,
+    pub(crate) effect: RuleEffect,
 }
 
 /// Destinations that a rule selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct To {
+pub(crate) struct Destinations {
     pub(crate) prefix: IpNet,
     /// All but those of `prefix`.
     pub(crate) inverted: bool,
@@ -37,7 +35,7 @@ pub(crate) struct To {
 
 /// What a rule does with a packet.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Does {
+pub(crate) enum RuleEffect {
     /// Looks it up.
     Lookup {
         table: TableId,
@@ -47,7 +45,7 @@ pub(crate) enum Does {
     /// Ends the search: blackhole, unreachable or prohibit.
     Refuse(RouteKind),
     /// Something that only the kernel can do: in words.
-    Leave(String),
+    Punt(String),
 }
 
 impl Step {
@@ -55,7 +53,7 @@ impl Step {
     pub(crate) const fn lookup(table: TableId) -> Self {
         Self {
             to: None,
-            does: Does::Lookup {
+            effect: RuleEffect::Lookup {
                 table,
                 suppress: None,
             },
@@ -63,12 +61,12 @@ impl Step {
     }
 
     /// The table of a rule that says nothing but `lookup TABLE`.
-    fn plain(&self) -> Option<TableId> {
+    pub(crate) fn plain(&self) -> Option<TableId> {
         match *self {
             Self {
                 to: None,
-                does:
-                    Does::Lookup {
+                effect:
+                    RuleEffect::Lookup {
                         table,
                         suppress: None,
                     },
@@ -101,8 +99,8 @@ impl Chain {
 
     /// The tables of all steps, in their order; one may come twice.
     pub(crate) fn tables(&self) -> impl Iterator<Item = TableId> {
-        self.all_steps().filter_map(|step| match step.does {
-            Does::Lookup { table, .. } => Some(table),
+        self.all_steps().filter_map(|step| match step.effect {
+            RuleEffect::Lookup { table, .. } => Some(table),
             _ => None,
         })
     }
@@ -110,8 +108,8 @@ impl Chain {
     /// Whether its own steps look anything up in the table.
     pub(crate) fn asks(&self, (family, table): (Family, TableId)) -> bool {
         let mut steps = self.steps.iter();
-        let asked = |does: &Does| matches!(does, Does::Lookup { table: it, .. } if *it == table);
-        self.family == family && steps.any(|step| asked(&step.does))
+        let asked = |effect: &RuleEffect| matches!(effect, RuleEffect::Lookup { table: it, .. } if *it == table);
+        self.family == family && steps.any(|step| asked(&step.effect))
     }
 
     /// Adds what a rule does. False: no later rule can have a say.
@@ -121,7 +119,7 @@ impl Chain {
         if !asked {
             self.steps.push(step.clone());
         }
-        step.to.is_some() || matches!(step.does, Does::Lookup { .. })
+        step.to.is_some() || matches!(step.effect, RuleEffect::Lookup { .. })
     }
 
     /// This chain so that it goes on with `other` where it only says the same in other words: it begins like `other`,
@@ -138,60 +136,9 @@ impl Chain {
     }
 }
 
-/// The chain for `table` of a SID. The addresses of the node itself are not in `main` but in `local`, and packets for
-/// them are the kernel's to take. Where the kernel asks these two in that order anyway, it is the kernel's own chain:
-/// then the kernel can go on with a decapsulated packet, and resolve its next hop.
-pub(crate) fn of_table(node: &Node, family: Family, table: TableId) -> Chain {
-    if table != TableId::MAIN {
-        return Chain::table(family, table);
-    }
-    let tables = [TableId::LOCAL, TableId::MAIN];
-    let in_use = |table: &TableId| tables.contains(table) || has_routes(node, family, *table);
-    let own = rules::chains(node, family, Source::default()).ok();
-    let own = own.and_then(|chains| chains.only().cloned());
-    own.filter(|own| {
-        let plain: Option<Vec<TableId>> = own.steps.iter().map(Step::plain).collect();
-        plain.is_some_and(|plain| plain.iter().filter(|it| in_use(it)).eq(&tables))
-    })
-    .unwrap_or_else(|| Chain::of_tables(family, &tables))
-}
-
-/// Whether a table has any routes of a family.
-fn has_routes(node: &Node, family: Family, table: TableId) -> bool {
-    let all = match family {
-        Family::V4 => IpNet::V4(Ipv4Net::default()),
-        Family::V6 => IpNet::V6(Ipv6Net::default()),
-    };
-    let first = RouteKey {
-        table,
-        metric: 0,
-        ..RouteKey::new(all)
-    };
-    let next = node.routes.range(first..).next();
-    next.is_some_and(|(key, route)| key.table == table && route.family() == family)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::rules::tests::node;
     use super::*;
-
-    #[test]
-    fn main_of_a_sid_is_the_kernels_own_chain_where_no_rule_says_otherwise() {
-        let of = |node: &Node, table| -> Vec<u32> {
-            let chain = of_table(node, Family::V6, TableId(table));
-            chain.tables().map(|t| t.0).collect()
-        };
-        let usual = node(&["lookup local", "lookup main", "lookup default"]);
-        assert_eq!(of(&usual, 254), [255, 254, 253], "253 is empty");
-        assert_eq!(of(&usual, 100), [100]);
-        let ruled = node(&["lookup local", "lookup main", "lookup 7"]);
-        assert_eq!(of(&ruled, 254), [255, 254, 7], "7 is empty, too");
-        let reversed = node(&["lookup main", "lookup local"]);
-        assert_eq!(of(&reversed, 254), [255, 254]);
-        let sources = node(&["lookup local", "from fc05::/16 lookup 9", "lookup main"]);
-        assert_eq!(of(&sources, 254), [255, 254]);
-    }
 
     #[test]
     fn a_chain_that_only_inserts_a_step_goes_on_with_the_other() {

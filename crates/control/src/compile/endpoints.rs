@@ -18,35 +18,32 @@ use sidestep_model::behavior::{Behavior, EncapMode, Flavors, Seg6Encap, Seg6Loca
 use sidestep_model::route::{Family, NextHop, RouteKey};
 use sidestep_model::vlan::{Vids, VlanTableId};
 
-use super::Pass;
-use super::chain::{self, Chain};
-use super::group::{Toward, Way};
-use super::routes::{Outcome, Unsupported, Via, left, record, room, unsupported};
-use super::rules::Source;
-use super::stock::ViewKey;
+use super::chain::Chain;
+use super::error::{Skip, unsupported};
+use super::group::{NextHopResolution, ResolvedHop};
+use super::keys::{Via, ViewKey};
+use super::record::record;
+use super::routes::RouteCompiler;
+use super::rules::{self, Source};
 
-impl Pass<'_> {
+impl RouteCompiler<'_> {
     /// The record of a SID.
     pub(super) fn endpoint(
         &mut self,
         sid: &RouteKey,
         next_hop: &NextHop,
         local: &Seg6Local,
-    ) -> Outcome<sidestep_route> {
+    ) -> Result<sidestep_route, Skip> {
         // Also where its service is down: what that still sends back finds its way.
         let out = self.behavior(sid, next_hop, local);
         if let Ok(out) = &out
             && local.action.is_proxy()
         {
-            self.name_proxy(*sid, local, out);
+            self.set_proxy_info(*sid, local, out);
         }
         let Some(on_down) = self.node.on_down(local) else {
             return Ok(with_hmac(with_flavors(out?, local.flavors), local));
         };
-        // Where not even the interface to it is there, no less.
-        if let Err(Err(error)) = out {
-            return Err(Err(error));
-        }
         Ok(match on_down {
             OnDown::Bypass => with_hmac(record(SIDESTEP_ROUTE_END), local),
             OnDown::Drop => sidestep_route {
@@ -61,17 +58,19 @@ impl Pass<'_> {
         sid: &RouteKey,
         next_hop: &NextHop,
         local: &Seg6Local,
-    ) -> Outcome<sidestep_route> {
+    ) -> Result<sidestep_route, Skip> {
         Ok(match local.action {
             Behavior::End => record(SIDESTEP_ROUTE_END),
             Behavior::EndX => {
                 let Some(nh6) = local.nh6 else {
-                    return left(unsupported("End.X without nh6"));
+                    return unsupported("End.X without nh6");
                 };
                 let way = match local.oif {
-                    Some(oif) => {
-                        Way::Adjacency(self.adjacency(oif, Via::Address(nh6.into()), None)?)
-                    }
+                    Some(oif) => ResolvedHop::Adjacency(self.store.adjacency(
+                        oif,
+                        Via::Address(nh6.into()),
+                        None,
+                    )?),
                     None => self.cross_connect(nh6.into())?,
                 };
                 way.of(record(SIDESTEP_ROUTE_END_X))
@@ -88,16 +87,16 @@ impl Pass<'_> {
             },
             Behavior::EndDx2 => {
                 let Some(oif) = local.oif else {
-                    return left(unsupported("End.DX2 without oif"));
+                    return unsupported("End.DX2 without oif");
                 };
                 sidestep_route {
-                    adjacency: self.adjacency(oif, Via::Link, None)?,
+                    adjacency: self.store.adjacency(oif, Via::Link, None)?,
                     ..record(SIDESTEP_ROUTE_END_DX2)
                 }
             }
             Behavior::EndDx2v => {
                 let Some(table) = local.vlantable else {
-                    return left(unsupported("End.DX2V without vlantable"));
+                    return unsupported("End.DX2V without vlantable");
                 };
                 sidestep_route {
                     view6: self.vlan_view(table)?,
@@ -154,21 +153,21 @@ impl Pass<'_> {
     }
 
     /// The view with the entries of a VLAN table: prefixes of the VLAN ids, as `datapath/behavior/end_dx2v.h` makes its key.
-    fn vlan_view(&mut self, table: VlanTableId) -> Outcome<ViewId> {
-        let view = room(self.stock.views.get(&ViewKey::Vlans(table)))?;
-        if self.out.index.vlan_views.contains_key(&view) {
+    fn vlan_view(&mut self, table: VlanTableId) -> Result<ViewId, Skip> {
+        let view = self.store.indices.views.index_of(&ViewKey::Vlans(table))?;
+        if self.store.out.index.vlan_views.contains_key(&view) {
             return Ok(view);
         }
-        self.name_vlan_view(view, Some(table));
+        self.store.set_vlan_view(view, Some(table));
         // With a part of its entries a frame would leave by the wrong one.
         self.fill_vlan_view(view, table).inspect_err(|_| {
-            self.clear_view(view);
-            self.name_vlan_view(view, None);
+            self.store.clear_view(view);
+            self.store.set_vlan_view(view, None);
         })?;
         Ok(view)
     }
 
-    fn fill_vlan_view(&mut self, view: ViewId, table: VlanTableId) -> Outcome<()> {
+    fn fill_vlan_view(&mut self, view: ViewId, table: VlanTableId) -> Result<(), Skip> {
         let node = self.node;
         for (key, &dev) in node.vlans.iter().filter(|(key, _)| key.table == table) {
             let id = |vid: u16| (vid | SIDESTEP_VLAN_KEY_PRESENT as u16).to_be_bytes();
@@ -183,28 +182,28 @@ impl Pass<'_> {
             if !node.links.contains_key(&dev) {
                 continue;
             }
-            let adjacency = self.adjacency(dev, Via::Link, None)?;
-            let route = room(self.bare(sidestep_route {
+            let adjacency = self.store.adjacency(dev, Via::Link, None)?;
+            let route = self.store.unowned(sidestep_route {
                 adjacency,
                 ..record(SIDESTEP_ROUTE_FORWARD)
-            }))?;
+            })?;
             let key = FibKey {
                 view,
                 address,
                 length,
             };
-            self.put_prefix(key, Some(route));
+            self.store.put_prefix(key, Some(route));
         }
-        let miss = room(self.bare(sidestep_route {
+        let miss = self.store.unowned(sidestep_route {
             reason: DROP_vlan_miss as u8,
             ..record(SIDESTEP_ROUTE_DROP)
-        }))?;
+        })?;
         let all = FibKey {
             view,
             address: [0; 16],
             length: 0,
         };
-        self.put_prefix(all, Some(miss));
+        self.store.put_prefix(all, Some(miss));
         Ok(())
     }
 
@@ -215,7 +214,7 @@ impl Pass<'_> {
         next_hop: &NextHop,
         mode: EncapMode,
         action: sidestep_action,
-    ) -> Outcome<sidestep_route> {
+    ) -> Result<sidestep_route, Skip> {
         let encap = Seg6Encap {
             mode,
             segments: local.segments.clone(),
@@ -231,45 +230,48 @@ impl Pass<'_> {
     }
 
     /// The way of a cross-connect to its next hop.
-    fn cross_connect(&mut self, next_hop: IpAddr) -> Outcome<Way> {
+    fn cross_connect(&mut self, next_hop: IpAddr) -> Result<ResolvedHop, Skip> {
         let family = if next_hop.is_ipv4() {
             Family::V4
         } else {
             Family::V6
         };
         // Linux looks it up as for a packet from the ingress port (seg6_lookup_any_nexthop).
-        let Some(chains) = self.known.common.get(&family).cloned() else {
-            return left(unsupported(
-                "its next hop depends on the ingress port, whose rules differ",
-            ));
+        let Some(chains) = self.resolver.common.get(&family).cloned() else {
+            return unsupported("its next hop depends on the ingress port, whose rules differ");
         };
-        match self.toward(&chains, next_hop, None)? {
-            Toward::Way(way) => Ok(way),
-            Toward::Nowhere => left(Err(Unsupported::Because(
-                PUNT_route_miss,
-                format!("no route to its next hop {next_hop}"),
-            ))),
-            Toward::Depends => left(unsupported(format!(
+        match self.resolve_next_hop(&chains, next_hop, None)? {
+            NextHopResolution::Hop(way) => Ok(way),
+            NextHopResolution::NoRoute => Err(Skip::Unsupported {
+                reason: PUNT_route_miss,
+                text: format!("no route to its next hop {next_hop}"),
+            }),
+            NextHopResolution::Depends => unsupported(format!(
                 "the way to its next hop {next_hop} is not the same for all packets"
-            ))),
-            Toward::NotPlain => left(unsupported(format!(
-                "no plain route to its next hop {next_hop}"
-            ))),
+            )),
+            NextHopResolution::NotPlain => {
+                unsupported(format!("no plain route to its next hop {next_hop}"))
+            }
         }
     }
 
     /// The view of a SID's `table`, or of the VRF with its `vrftable`.
-    fn endpoint_view(&mut self, local: &Seg6Local, family: Family) -> Outcome<ViewId> {
+    fn endpoint_view(&mut self, local: &Seg6Local, family: Family) -> Result<ViewId, Skip> {
         let chains = match (local.table, local.vrftable) {
-            (Some(table), _) => Arc::new(chain::of_table(self.node, family, table).into()),
-            (None, Some(table)) => match self.chains(family, Source::vrf(self.node, table)) {
-                Ok(chains) if chains.ask(table) => chains,
-                Ok(_) => Arc::new(Chain::table(family, table).into()),
-                Err(why) => return left(unsupported(why)),
-            },
-            (None, None) => return left(unsupported("no table")),
+            (Some(table), _) => Arc::new(rules::of_table(self.node, family, table).into()),
+            (None, Some(table)) => {
+                match self
+                    .resolver
+                    .chains(self.node, family, Source::vrf(self.node, table))
+                {
+                    Ok(chains) if chains.ask(table) => chains,
+                    Ok(_) => Arc::new(Chain::table(family, table).into()),
+                    Err(why) => return unsupported(why),
+                }
+            }
+            (None, None) => return unsupported("no table"),
         };
-        room(self.view_of(&chains))
+        Ok(self.views.view_of(&mut self.store, &chains)?)
     }
 }
 

@@ -9,21 +9,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use sidestep_datapath::abi::{SIDESTEP_ROUTE_PUNT, SIDESTEP_ROUTE_SIDESTEP_ONLY};
 use sidestep_datapath::{FibKey, RouteId, ViewId};
 
-use super::{CompileError, Pass};
-use crate::compile::tables::Prefix;
+use super::builder::ViewBuilder;
+use super::error::CompileError;
+use super::index::PREFIXES;
+use super::tables::Prefix;
 
-/// Name of the table in `show limits`.
-pub(super) const PREFIXES: &str = "prefixes";
-
-impl Pass<'_> {
+impl ViewBuilder<'_> {
     /// Leaves out of the FIB what is beyond the limit. `held`: what it holds now.
     pub(super) fn fit(&mut self, limit: u32, held: &BTreeMap<FibKey, RouteId>) {
-        let fib = &self.out.image.fib;
+        let fib = &self.routes.store.out.image.fib;
         if fib.len() <= limit as usize {
             return;
         }
         let kept = keep(fib, limit as usize, held, |key, route| {
-            self.leads(key.view) || self.is_ours(route)
+            self.is_internal(key.view) || self.is_sidestep_only(route)
         });
         let (fib, left_out): (BTreeMap<_, _>, BTreeMap<_, _>) = fib
             .clone()
@@ -40,35 +39,35 @@ impl Pass<'_> {
         .to_string();
         for key in left_out.keys() {
             self.left_out(*key, PREFIXES, &words);
-            self.put_prefix(*key, None);
+            self.routes.store.put_prefix(*key, None);
             let Some(cover) = cover(&fib, &lengths, *key) else {
                 // No route: the kernel's to answer.
                 continue;
             };
-            let route = self.out.image.fib[&cover];
-            let action = self.out.image.routes[&route].action;
+            let route = self.routes.store.out.image.fib[&cover];
+            let action = self.routes.store.out.image.routes[&route].action;
             if u32::from(action) != SIDESTEP_ROUTE_PUNT {
-                let full = self.full();
-                self.put_prefix(cover, Some(full));
+                let full = self.routes.store.full();
+                self.routes.store.put_prefix(cover, Some(full));
                 self.left_out(cover, PREFIXES, "a more specific route did not fit");
             }
         }
     }
 
     /// Not a view of routes, but of VLANs or sources.
-    fn leads(&self, view: ViewId) -> bool {
-        let views = &self.out.index.views;
+    fn is_internal(&self, view: ViewId) -> bool {
+        let views = &self.routes.store.out.index.views;
         views.get(&view).is_none_or(|view| view.tables.is_empty())
     }
 
-    fn is_ours(&self, route: RouteId) -> bool {
-        let record = self.out.image.routes.get(&route);
+    fn is_sidestep_only(&self, route: RouteId) -> bool {
+        let record = self.routes.store.out.image.routes.get(&route);
         record.is_some_and(|route| u32::from(route.flags) & SIDESTEP_ROUTE_SIDESTEP_ONLY != 0)
     }
 
     /// Notes that the route of a prefix in a view is left to the kernel.
     fn left_out(&mut self, key: FibKey, table: &'static str, words: &str) {
-        let Some(view) = self.out.index.views.get(&key.view) else {
+        let Some(view) = self.routes.store.out.index.views.get(&key.view) else {
             return;
         };
         let (family, tables) = (view.family, view.tables.clone());
@@ -77,12 +76,14 @@ impl Pass<'_> {
             length: key.length,
         };
         let winner = tables.iter().find_map(|&table| {
-            let winners = self.known.winners.get(&(family, table))?;
+            let winners = self.routes.resolver.winners.get(&(family, table))?;
             winners.find(prefix, Prefix::DEFAULT)
         });
         if let Some(route) = winner.map(|winner| winner.key) {
-            self.name_unsupported(route, Some(words.to_owned()));
-            self.name_lacking(route, Some(table));
+            self.routes
+                .store
+                .set_unsupported(route, Some(words.to_owned()));
+            self.routes.store.set_full_table(route, Some(table));
         }
     }
 }
@@ -93,13 +94,13 @@ fn keep(
     fib: &BTreeMap<FibKey, RouteId>,
     limit: usize,
     held: &BTreeMap<FibKey, RouteId>,
-    is_ours: impl Fn(&FibKey, RouteId) -> bool,
+    is_sidestep_only: impl Fn(&FibKey, RouteId) -> bool,
 ) -> BTreeSet<FibKey> {
     // In the order of keys, which begins with the view and the address, what lies below a prefix follows it.
     let mut above: Option<FibKey> = None;
     let mut rank = |key: &FibKey, route: RouteId| {
         above = above.filter(|above| covers(*above, *key));
-        if above.is_none() && is_ours(key, route) {
+        if above.is_none() && is_sidestep_only(key, route) {
             above = Some(*key);
         }
         match above {

@@ -14,38 +14,41 @@ use sidestep_model::policy::Alone;
 use sidestep_model::route::{Family, NextHop};
 
 use super::chain::Chain;
-use super::group::{Toward, Way};
+use super::error::{Skip, unsupported};
+use super::group::{NextHopResolution, ResolvedHop};
+use super::header;
 use super::index::PolicyInfo;
-use super::routes::{Outcome, Via, left, record, room, unsupported};
-use super::{Pass, header};
+use super::keys::{PolicyKey, Via};
+use super::record::record;
+use super::routes::RouteCompiler;
 
-impl Pass<'_> {
+impl RouteCompiler<'_> {
     /// The record of a route whose next hop puts packets on a list of segments.
     pub(super) fn headend(
         &mut self,
         family: Family,
         next_hop: &NextHop,
         encap: &Seg6Encap,
-    ) -> Outcome<sidestep_route> {
+    ) -> Result<sidestep_route, Skip> {
         self.headend_by(family, next_hop, encap, None)
     }
 
-    /// As [`Pass::headend`], for packets that leave by this next hop alone.
+    /// As [`RouteCompiler::headend`], for packets that leave by this next hop alone.
     pub(super) fn headend_by(
         &mut self,
         family: Family,
         next_hop: &NextHop,
         encap: &Seg6Encap,
         alone: Option<Alone>,
-    ) -> Outcome<sidestep_route> {
+    ) -> Result<sidestep_route, Skip> {
         if encap.segments.is_empty() || encap.segments.len() > SEGMENTS_MAX {
-            return left(unsupported(format!(
+            return unsupported(format!(
                 "{} segments; 1 to {SEGMENTS_MAX} are possible",
                 encap.segments.len()
-            )));
+            ));
         }
         if encap.mode.inserts() && family == Family::V4 {
-            return left(unsupported("an SRH cannot be inserted into IPv4"));
+            return unsupported("an SRH cannot be inserted into IPv4");
         }
         let signer = self.signer(encap.hmac, header::list(encap).len())?;
         let (slot, signer) = signer.unzip();
@@ -56,31 +59,31 @@ impl Pass<'_> {
             .or(self.node.tunsrc)
             .or_else(|| self.source_address(next_hop.dev, first));
         let Some(source) = source else {
-            return left(unsupported(
-                "no IPv6 address to be the source (see `ip sr tunsrc`)",
-            ));
+            return unsupported("no IPv6 address to be the source (see `ip sr tunsrc`)");
         };
         let chains = match encap.lookup {
             Some(table) => Some(Chain::table(Family::V6, table).into()),
-            None => self.known.common.get(&Family::V6).cloned(),
+            None => self.resolver.common.get(&Family::V6).cloned(),
         };
         // A packet that an SRH is inserted into keeps its source.
         let from = (!encap.mode.inserts()).then_some(source.into());
-        let toward = match (&chains, alone) {
+        let resolution = match (&chains, alone) {
             (Some(_), Some(Alone { dev, via, mtu })) => {
-                let adjacency = self.adjacency(dev, Via::Address(via), mtu)?;
-                Toward::Way(Way::Adjacency(adjacency))
+                let adjacency = self.store.adjacency(dev, Via::Address(via), mtu)?;
+                NextHopResolution::Hop(ResolvedHop::Adjacency(adjacency))
             }
-            (Some(chains), None) => self.toward(chains, first.into(), from)?,
-            (None, _) => Toward::Depends,
+            (Some(chains), None) => self.resolve_next_hop(chains, first.into(), from)?,
+            (None, _) => NextHopResolution::Depends,
         };
         // Of several ways the packet takes one by its outer header: when it is looked up.
-        let adjacency = match toward {
-            Toward::Way(Way::Adjacency(adjacency)) => adjacency,
+        let adjacency = match resolution {
+            NextHopResolution::Hop(ResolvedHop::Adjacency(adjacency)) => adjacency,
             _ => AdjacencyId::NONE,
         };
         let view = match encap.lookup {
-            Some(table) => room(self.view(Chain::table(Family::V6, table)))?,
+            Some(table) => self
+                .views
+                .view(&mut self.store, Chain::table(Family::V6, table))?,
             None => ViewId::NONE,
         };
         let hop_limit = next_hop
@@ -92,16 +95,16 @@ impl Pass<'_> {
             1.. => SIDESTEP_FLOW_LABEL_COMPUTE,
             _ => SIDESTEP_FLOW_LABEL_ZERO,
         } as u8;
-        let key = (
-            encap.clone(),
+        let key = PolicyKey {
+            encap: encap.clone(),
             source,
             hop_limit,
-            label,
+            flow_label: label,
             adjacency,
             view,
-            slot,
-        );
-        let policy = room(self.stock.policies.get(&key))?;
+            hmac_key: slot,
+        };
+        let policy = self.store.indices.policies.index_of(&key)?;
         let mut content = header::policy(encap, source, hop_limit, signer.as_ref());
         content.hmac_key = slot;
         content.flow_label = label;
@@ -111,7 +114,7 @@ impl Pass<'_> {
             encap: encap.clone(),
             source,
         };
-        self.put_policy(policy, &content, info);
+        self.store.put_policy(policy, &content, info);
         Ok(sidestep_route {
             policy: policy.0,
             adjacency,
@@ -121,7 +124,7 @@ impl Pass<'_> {
 
     /// RFC 6724 as far as it matters for the source of an outer header: of a scope that fits, on the egress interface
     /// if it has one, with the longest common prefix.
-    fn source_address(&self, dev: Option<IfIndex>, toward: Ipv6Addr) -> Option<Ipv6Addr> {
+    fn source_address(&self, dev: Option<IfIndex>, resolution: Ipv6Addr) -> Option<Ipv6Addr> {
         let addresses = self
             .node
             .addresses
@@ -132,7 +135,7 @@ impl Pass<'_> {
             });
         addresses
             .min_by_key(|(on, address)| {
-                let common = (u128::from(*address) ^ u128::from(toward)).leading_zeros();
+                let common = (u128::from(*address) ^ u128::from(resolution)).leading_zeros();
                 (
                     address.is_unicast_link_local(),
                     Some(*on) != dev,

@@ -11,9 +11,10 @@ use sidestep_datapath::{FibKey, KeySlot, ViewId};
 use sidestep_model::hmac::{HmacAlgorithm, HmacKey};
 use sidestep_wire::{Hmac, Tlv};
 
-use super::routes::{Outcome, Unsupported, record};
-use super::stock::ViewKey;
-use super::{CompileError, Pass};
+use super::error::{CompileError, Skip};
+use super::keys::ViewKey;
+use super::record::record;
+use super::routes::RouteCompiler;
 
 const BLOCK: usize = 64;
 /// Of a list of segments that is signed; Linux refuses more.
@@ -146,28 +147,28 @@ pub fn sign(srh: &mut [u8], key: &sidestep_hmac_key, source: Ipv6Addr) {
     srh[field..].copy_from_slice(&mac(key, &text));
 }
 
-impl Pass<'_> {
+impl RouteCompiler<'_> {
     /// The view of key ids; 0: there are no keys. Keys that there is no room for are the kernel's.
     pub(super) fn hmac_view(&mut self) -> Result<ViewId, CompileError> {
         let node = self.node;
         if node.hmac_keys.is_empty() {
             return Ok(ViewId::NONE);
         }
-        let view = self.stock.views.get(&ViewKey::HmacKeys)?;
+        let view = self.store.indices.views.index_of(&ViewKey::HmacKeys)?;
         for (&id, content) in &node.hmac_keys {
             let content = key(id, content);
-            let Ok(slot) = self.stock.hmac_keys.get(&content) else {
-                let rest = self.bare_punt(PUNT_hmac)?;
-                self.put_prefix(of_ids(view, 0, 0), Some(rest));
+            let Ok(slot) = self.store.indices.hmac_keys.index_of(&content) else {
+                let rest = self.store.punt(PUNT_hmac)?;
+                self.store.put_prefix(of_ids(view, 0, 0), Some(rest));
                 break;
             };
-            self.put_hmac_key(slot, &content);
-            let route = self.bare(sidestep_route {
+            self.store.put_hmac_key(slot, &content);
+            let route = self.store.unowned(sidestep_route {
                 policy: slot.0,
                 ..record(SIDESTEP_ROUTE_HMAC_KEY)
             })?;
-            self.put_prefix(of_ids(view, id, 32), Some(route));
-            self.known.hmac_keys.insert(id, slot);
+            self.store.put_prefix(of_ids(view, id, 32), Some(route));
+            self.hmac_keys.insert(id, slot);
         }
         Ok(view)
     }
@@ -178,8 +179,13 @@ impl Pass<'_> {
         &self,
         id: Option<u32>,
         listed: usize,
-    ) -> Outcome<Option<(KeySlot, sidestep_hmac_key)>> {
-        let because = |words: String| Err(Ok(Unsupported::Because(PUNT_hmac, words)));
+    ) -> Result<Option<(KeySlot, sidestep_hmac_key)>, Skip> {
+        let because = |text: String| {
+            Err(Skip::Unsupported {
+                reason: PUNT_hmac,
+                text,
+            })
+        };
         let Some(id) = id else {
             return Ok(None);
         };
@@ -188,8 +194,8 @@ impl Pass<'_> {
                 "HMAC over {listed} segments; {SEGMENTS_MAX} are possible"
             ));
         }
-        let slot = self.known.hmac_keys.get(&id).copied();
-        let content = slot.and_then(|slot| self.out.image.hmac_keys.get(&slot));
+        let slot = self.hmac_keys.get(&id).copied();
+        let content = slot.and_then(|slot| self.store.out.image.hmac_keys.get(&slot));
         match (slot, content) {
             (Some(slot), Some(content)) => Ok(Some((slot, *content))),
             _ => because(format!("there is no HMAC key {id}")),

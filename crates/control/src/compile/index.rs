@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 
-use sidestep_datapath::{AdjacencyId, CounterId, GroupId, HeaderSetId, PolicyId, RouteId, ViewId};
+use sidestep_datapath::{
+    AdjacencyId, CounterId, GroupId, HeaderSetId, Image, PolicyId, RouteId, ViewId,
+};
 use sidestep_model::behavior::Seg6Encap;
 use sidestep_model::behavior::proxy::InnerType;
 use sidestep_model::node::{IfIndex, TableId};
@@ -11,8 +13,19 @@ use sidestep_model::policy::ListId;
 use sidestep_model::route::{Family, NextHop, Route, RouteKey};
 use sidestep_model::vlan::VlanTableId;
 
-use super::fit::PREFIXES;
-use super::tables::{Place, Prefix};
+use super::tables::{EntryKey, Prefix};
+
+/// Name of the prefix table in `show limits`.
+pub(super) const PREFIXES: &str = "prefixes";
+
+/// Tables and the meaning of their indices.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Compiled {
+    /// Tables that the packet path reads.
+    pub image: Image,
+    /// Meaning of the indices.
+    pub index: Index,
+}
 
 /// A compiled route.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,9 +42,9 @@ pub struct RouteInfo {
 
 impl RouteInfo {
     /// The entry of a table that it was made for.
-    pub(super) fn place(&self) -> Option<Place> {
-        let of_route = Place::new(&self.route.as_ref()?.key);
-        Some(Place {
+    pub(super) fn entry(&self) -> Option<EntryKey> {
+        let of_route = EntryKey::new(&self.route.as_ref()?.key);
+        Some(EntryKey {
             prefix: self.neighbor.map_or(of_route.prefix, Prefix::host),
             ..of_route
         })
@@ -59,7 +72,7 @@ impl ViewInfo {
 
 /// How a record leads on that is no route itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leads {
+pub enum Continuation {
     /// By the source address.
     BySource,
     /// To other tables.
@@ -118,7 +131,7 @@ pub struct Index {
     /// By route index.
     pub routes: BTreeMap<RouteId, RouteInfo>,
     /// Those of them that lead on to another.
-    pub leads: BTreeMap<RouteId, Leads>,
+    pub leads: BTreeMap<RouteId, Continuation>,
     /// By group index: the route of each slot.
     pub groups: BTreeMap<GroupId, Vec<RouteId>>,
     /// By view index.

@@ -1,4 +1,4 @@
-//! Tables that are consulted one after the other, merged into one: the longest match in the result gives what they would
+//! Tables that are consulted one after the other, merged into one: the longest match in the result gives action they would
 //! give.
 //!
 //! Why this is right: let Q be the longest prefix of any table, or of any rule's `to`, that covers an address. Every such
@@ -12,17 +12,17 @@ use std::collections::BTreeSet;
 use sidestep_datapath::RouteId;
 use sidestep_model::node::TableId;
 
-use super::chain::{Does, Step};
-use super::tables::{Entry, Prefix, Routing, Table, Verdict};
+use super::chain::{RuleEffect, Step};
+use super::tables::{Entry, LookupResult, Prefix, Routing, Table};
 
 /// One step of a search.
-pub(crate) struct Consult<'a, T> {
+pub(crate) struct SearchStep<'a, T> {
     /// Destinations that it is for; true: all but them. None: all.
     to: Option<(Prefix, bool)>,
-    what: What<'a, T>,
+    action: StepAction<'a, T>,
 }
 
-enum What<'a, T> {
+enum StepAction<'a, T> {
     /// A table, and the prefix length up to which its routes do not count.
     Table(&'a Routing<T>, Option<u8>),
     /// The end of the search; with an answer or without.
@@ -30,30 +30,30 @@ enum What<'a, T> {
 }
 
 /// The search that a chain of tables stands for.
-pub(crate) struct Search<'a, T>(Vec<Consult<'a, T>>);
+pub(crate) struct Search<'a, T>(Vec<SearchStep<'a, T>>);
 
 /// The steps of a search by the destinations that they are for, so that those of one are found without a look at all.
-struct ByTo {
+struct ByDestination {
     /// Places of those within a prefix.
     within: Table<Vec<usize>>,
     /// Places of the others.
     others: Vec<usize>,
 }
 
-impl ByTo {
+impl ByDestination {
     /// None: all steps are for all destinations.
     fn of<T>(search: &Search<'_, T>) -> Option<Self> {
-        let mut by_to = Self {
+        let mut by_destination = Self {
             within: Table::default(),
             others: Vec::new(),
         };
         for (place, step) in search.0.iter().enumerate() {
             match step.to {
-                Some((prefix, false)) => by_to.within.entry(prefix).push(place),
-                _ => by_to.others.push(place),
+                Some((prefix, false)) => by_destination.within.entry(prefix).push(place),
+                _ => by_destination.others.push(place),
             }
         }
-        (by_to.others.len() < search.0.len()).then_some(by_to)
+        (by_destination.others.len() < search.0.len()).then_some(by_destination)
     }
 
     /// In their order: those that may be for `to`.
@@ -65,69 +65,70 @@ impl ByTo {
     }
 }
 
-/// A route index; None: there is no route.
-pub(crate) type Say = Option<RouteId>;
-
-/// What a merged table says of a destination prefix.
+/// StepAction a merged table says of a destination prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Answers {
+pub(crate) enum MergedRoute {
     /// The same to all.
-    All(Say),
+    All(Option<RouteId>),
     /// By the longest source prefix; that of all sources is among them.
-    BySource(Vec<(Prefix, Say)>),
+    BySource(Vec<(Prefix, Option<RouteId>)>),
 }
 
-impl<'a, T: Verdict> Search<'a, T> {
-    /// `table`: a table by its id, if there is one. `end`: what a rule says that ends the search.
+impl<'a, T: LookupResult> Search<'a, T> {
+    /// `table`: a table by its id, if there is one. `end`: action a rule says that ends the search.
     pub(crate) fn new(
         steps: impl IntoIterator<Item = &'a Step>,
         table: impl Fn(TableId) -> Option<&'a Routing<T>>,
-        mut end: impl FnMut(&Does) -> Option<T>,
+        mut end: impl FnMut(&RuleEffect) -> Option<T>,
     ) -> Self {
-        let consult = |step: &Step| {
-            let what = match &step.does {
-                Does::Lookup {
+        let step = |step: &Step| {
+            let action = match &step.effect {
+                RuleEffect::Lookup {
                     table: id,
                     suppress,
-                } => What::Table(table(*id)?, *suppress),
-                other => What::End(end(other)),
+                } => StepAction::Table(table(*id)?, *suppress),
+                other => StepAction::End(end(other)),
             };
             let to = step.to.map(|to| (to.prefix.into(), to.inverted));
-            Some(Consult { to, what })
+            Some(SearchStep { to, action })
         };
-        Self(steps.into_iter().filter_map(consult).collect())
+        Self(steps.into_iter().filter_map(step).collect())
     }
 
     /// Ends with this answer where nothing else does.
     pub(crate) fn or(mut self, last: Option<T>) -> Self {
-        self.0.extend(last.map(|last| Consult {
+        self.0.extend(last.map(|last| SearchStep {
             to: None,
-            what: What::End(Some(last)),
+            action: StepAction::End(Some(last)),
         }));
         self
     }
 
     /// The steps that are for destinations in `to`; `among`: those that may be.
-    fn steps(&self, to: Prefix, among: Option<&[usize]>) -> impl Iterator<Item = &What<'a, T>> {
-        let selects = move |step: &&Consult<'a, T>| {
+    fn steps(
+        &self,
+        to: Prefix,
+        among: Option<&[usize]>,
+    ) -> impl Iterator<Item = &StepAction<'a, T>> {
+        let selects = move |step: &&SearchStep<'a, T>| {
             step.to
                 .is_none_or(|(prefix, inverted)| prefix.covers(to) != inverted)
         };
         let some = among.into_iter().flatten().map(|&place| &self.0[place]);
         let all = among.is_none().then_some(&self.0).into_iter().flatten();
-        some.chain(all).filter(selects).map(|step| &step.what)
+        some.chain(all).filter(selects).map(|step| &step.action)
     }
 
-    /// What is said of packets to `to` from `source`, two prefixes that nothing divides.
+    /// StepAction is said of packets to `to` from `source`, two prefixes that nothing divides.
     pub(crate) fn find(&self, to: Prefix, source: Prefix) -> Option<&T> {
         self.find_among(to, source, None)
     }
 
     fn find_among(&self, to: Prefix, source: Prefix, among: Option<&[usize]>) -> Option<&T> {
-        for what in self.steps(to, among) {
-            match what {
-                What::End(answer) => return answer.as_ref(),
-                What::Table(table, suppress) => {
+        for action in self.steps(to, among) {
+            match action {
+                StepAction::End(answer) => return answer.as_ref(),
+                StepAction::Table(table, suppress) => {
                     let found = table.find(to, source);
                     if let Some(found) = found.filter(|found| counts(*found, *suppress)) {
                         return Some(found);
@@ -145,8 +146,8 @@ impl<'a, T: Verdict> Search<'a, T> {
 
     fn sources_among(&self, to: Prefix, among: Option<&[usize]>) -> BTreeSet<Prefix> {
         let mut sources = BTreeSet::new();
-        for what in self.steps(to, among) {
-            let What::Table(table, suppress) = what else {
+        for action in self.steps(to, among) {
+            let StepAction::Table(table, suppress) = action else {
                 break;
             };
             if table.sources(to, |found| counts(found, *suppress), &mut sources) {
@@ -159,72 +160,80 @@ impl<'a, T: Verdict> Search<'a, T> {
     /// All prefixes that divide destinations.
     fn prefixes(&self) -> BTreeSet<Prefix> {
         let mut prefixes = BTreeSet::new();
-        for Consult { to, what } in &self.0 {
+        for SearchStep { to, action } in &self.0 {
             prefixes.extend(to.map(|(prefix, _)| prefix));
-            match what {
-                What::Table(table, _) => prefixes.extend(table.iter().map(|(prefix, _)| *prefix)),
-                What::End(_) => _ = prefixes.insert(Prefix::DEFAULT),
+            match action {
+                StepAction::Table(table, _) => {
+                    prefixes.extend(table.iter().map(|(prefix, _)| *prefix))
+                }
+                StepAction::End(_) => _ = prefixes.insert(Prefix::DEFAULT),
             }
         }
         prefixes
     }
 
-    /// The merged table. `say`: the route of an answer.
+    /// The merged table. `route_of`: the route of an answer.
     ///
     /// There may be a prefix without a route: where a `throw` hides shorter prefixes of its table, and no later one
     /// matches. It is there lest a shorter one of the result match instead.
     pub(crate) fn merge<'s>(
         &'s self,
-        say: impl Fn(&T) -> RouteId + 's,
-    ) -> impl Iterator<Item = (Prefix, Answers)> + 's {
-        let by_to = ByTo::of(self);
+        route_of: impl Fn(&T) -> RouteId + 's,
+    ) -> impl Iterator<Item = (Prefix, MergedRoute)> + 's {
+        let by_destination = ByDestination::of(self);
         self.prefixes().into_iter().map(move |to| {
-            let among = by_to.as_ref().map(|by_to| by_to.places(to));
-            (to, self.answers(to, among.as_deref(), &say))
+            let among = by_destination
+                .as_ref()
+                .map(|by_destination| by_destination.places(to));
+            (to, self.answers(to, among.as_deref(), &route_of))
         })
     }
 
-    /// What [`Search::merge`] has for one prefix; none: it does not have it.
-    pub(crate) fn merged(&self, to: Prefix, say: impl Fn(&T) -> RouteId) -> Option<Answers> {
-        let divides = |consult: &Consult<'_, T>| {
-            let of_step = consult.to.is_some_and(|(prefix, _)| prefix == to);
+    /// StepAction [`Search::merge`] has for one prefix; none: it does not have it.
+    pub(crate) fn merged(
+        &self,
+        to: Prefix,
+        route_of: impl Fn(&T) -> RouteId,
+    ) -> Option<MergedRoute> {
+        let divides = |step: &SearchStep<'_, T>| {
+            let of_step = step.to.is_some_and(|(prefix, _)| prefix == to);
             of_step
-                || match &consult.what {
-                    What::Table(table, _) => table.get(to).is_some(),
-                    What::End(_) => to == Prefix::DEFAULT,
+                || match &step.action {
+                    StepAction::Table(table, _) => table.get(to).is_some(),
+                    StepAction::End(_) => to == Prefix::DEFAULT,
                 }
         };
         self.0
             .iter()
             .any(divides)
-            .then(|| self.answers(to, None, &say))
+            .then(|| self.answers(to, None, &route_of))
     }
 
-    /// The other prefixes in `changed` whose answer may depend on what a table (`is_it`) says of all of `changed`: where a
+    /// The other prefixes in `changed` whose answer may depend on action a table (`is_changed_table`) says of all of `changed`: where a
     /// step before it goes on to it, and where a step behind it is in question.
     pub(crate) fn depending(
         &self,
         changed: Prefix,
-        is_it: impl Fn(&Routing<T>) -> bool,
+        is_changed_table: impl Fn(&Routing<T>) -> bool,
         into: &mut BTreeSet<Prefix>,
     ) {
-        let mut is_behind = false;
-        for Consult { to, what } in &self.0 {
+        let mut is_after_changed = false;
+        for SearchStep { to, action } in &self.0 {
             into.extend(
                 to.map(|(prefix, _)| prefix)
                     .filter(|to| changed.covers(*to)),
             );
-            let What::Table(table, suppress) = what else {
+            let StepAction::Table(table, suppress) = action else {
                 continue;
             };
             let settles = |entry: &Entry<T>| {
                 let of_all = entry.get(None).filter(|_| !entry.has_sources());
-                suppress.is_none() && of_all.is_some_and(|found| !found.throws())
+                suppress.is_none() && of_all.is_some_and(|found| !found.is_throw())
             };
             let below = table.below(changed);
-            let matter = below.filter(|(_, entry)| is_behind || !settles(entry));
+            let matter = below.filter(|(_, entry)| is_after_changed || !settles(entry));
             into.extend(matter.map(|(prefix, _)| *prefix));
-            is_behind |= is_it(table);
+            is_after_changed |= is_changed_table(table);
         }
     }
 
@@ -232,42 +241,46 @@ impl<'a, T: Verdict> Search<'a, T> {
         &self,
         to: Prefix,
         among: Option<&[usize]>,
-        say: &impl Fn(&T) -> RouteId,
-    ) -> Answers {
-        let answer = |source| self.find_among(to, source, among).map(say);
+        route_of: &impl Fn(&T) -> RouteId,
+    ) -> MergedRoute {
+        let answer = |source| self.find_among(to, source, among).map(route_of);
         let mut sources = self.sources_among(to, among);
         if sources.is_empty() {
-            return Answers::All(answer(Prefix::DEFAULT));
+            return MergedRoute::All(answer(Prefix::DEFAULT));
         }
         sources.insert(Prefix::DEFAULT);
         let by_source = distinct(sources.into_iter().map(|source| (source, answer(source))));
         match by_source[..] {
-            [(_, only)] => Answers::All(only),
-            _ => Answers::BySource(by_source),
+            [(_, only)] => MergedRoute::All(only),
+            _ => MergedRoute::BySource(by_source),
         }
     }
 }
 
-fn counts<T: Verdict>(found: &T, suppress: Option<u8>) -> bool {
-    !found.throws() && !suppress.is_some_and(|bits| found.is_suppressed(bits))
+fn counts<T: LookupResult>(found: &T, suppress: Option<u8>) -> bool {
+    !found.is_throw() && !suppress.is_some_and(|bits| found.is_suppressed(bits))
 }
 
-/// Without the prefixes that say what a shorter one says. In order, so that a prefix comes behind those that cover it.
-fn distinct(all: impl Iterator<Item = (Prefix, Say)>) -> Vec<(Prefix, Say)> {
+/// Without the prefixes that route_of action a shorter one says. In order, so that a prefix comes behind those that cover it.
+fn distinct(
+    all: impl Iterator<Item = (Prefix, Option<RouteId>)>,
+) -> Vec<(Prefix, Option<RouteId>)> {
     let mut kept = Table::default();
-    for (prefix, say) in all {
-        if kept.longest_match(prefix).map(|(_, say)| *say) != Some(say) {
-            kept.insert(prefix, say);
+    for (prefix, route_of) in all {
+        if kept.longest_match(prefix).map(|(_, route_of)| *route_of) != Some(route_of) {
+            kept.insert(prefix, route_of);
         }
     }
-    kept.iter().map(|(prefix, say)| (*prefix, *say)).collect()
+    kept.iter()
+        .map(|(prefix, route_of)| (*prefix, *route_of))
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use ipnet::IpNet;
 
-    use super::super::chain::To;
+    use super::super::chain::Destinations;
     use super::*;
 
     fn prefix(text: &str) -> Prefix {
@@ -292,7 +305,7 @@ mod tests {
     fn to(net: &str, inverted: bool, step: Step) -> Step {
         let prefix = net.parse().unwrap();
         Step {
-            to: Some(To { prefix, inverted }),
+            to: Some(Destinations { prefix, inverted }),
             ..step
         }
     }
@@ -304,13 +317,13 @@ mod tests {
         last: Option<u32>,
     ) -> impl Fn(&str, &str) -> Option<u32> + use<> {
         let search = Search::new(steps, |id| tables.get(id.0 as usize), |_| Some(99));
-        let merged: Table<Answers> = search.or(last).merge(|route| RouteId(*route)).collect();
+        let merged: Table<MergedRoute> = search.or(last).merge(|route| RouteId(*route)).collect();
         move |address, source| {
             let (_, answers) = merged.longest_match(prefix(address))?;
             let route = match answers {
-                Answers::All(say) => *say,
-                Answers::BySource(by_source) => {
-                    let by_source: Table<Say> = by_source.iter().copied().collect();
+                MergedRoute::All(route) => *route,
+                MergedRoute::BySource(by_source) => {
+                    let by_source: Table<Option<RouteId>> = by_source.iter().copied().collect();
                     *by_source.longest_match(prefix(source)).unwrap().1
                 }
             };
@@ -366,7 +379,7 @@ mod tests {
         assert_eq!(find("fc02::1/128", "::/0"), Some(1));
         let refuse = Step {
             to: None,
-            does: Does::Leave(String::new()),
+            effect: RuleEffect::Punt(String::new()),
         };
         let find = merged(&[to("fc01::/16", false, refuse), lookup(1)], &tables, None);
         assert_eq!(find("fc01::1/128", "::/0"), Some(99));
@@ -381,13 +394,13 @@ mod tests {
             routes.entry(prefix(&net)).set(None, 1 + n);
         }
         let merge = |rules: u32| {
-            let of_rule = |n| To {
+            let of_rule = |n| Destinations {
                 prefix: format!("fc00:0:{n:x}::/48").parse().unwrap(),
                 inverted: false,
             };
             let steps = (0..rules).map(|n| Step {
                 to: Some(of_rule(n)),
-                does: Does::Leave(String::new()),
+                effect: RuleEffect::Punt(String::new()),
             });
             let steps: Vec<Step> = steps.chain([lookup(0)]).collect();
             let begun = std::time::Instant::now();
@@ -395,7 +408,7 @@ mod tests {
             let merged: Vec<_> = search.merge(|route| RouteId(*route)).collect();
             let left = merged
                 .iter()
-                .filter(|(_, it)| *it == Answers::All(Some(RouteId(30_000))));
+                .filter(|(_, it)| *it == MergedRoute::All(Some(RouteId(30_000))));
             assert_eq!((left.count(), merged.len()), (rules as usize, 20_001));
             begun.elapsed()
         };
@@ -433,7 +446,7 @@ mod tests {
         let search = Search::new(&steps, |id| tables.get(id.0 as usize), |_| None);
         let plain = search
             .merge(|route| RouteId(*route))
-            .filter(|(_, it)| matches!(it, Answers::All(_)));
+            .filter(|(_, it)| matches!(it, MergedRoute::All(_)));
         assert_eq!(
             plain.map(|(to, _)| to).collect::<Vec<_>>(),
             [prefix("fc01:1::/32")]

@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use sidestep_model::node::{IfIndex, LinkKind, Node, TableId};
-use sidestep_model::route::{Family, RouteKind, Rule, RuleAction};
+use sidestep_model::route::{Family, RouteKey, RouteKind, Rule, RuleAction};
 
-use super::chain::{Chain, Does, Step, To};
+use super::chain::{Chain, Destinations, RuleEffect, Step};
 use super::tables::{Prefix, Table};
 
 /// LIMIT: chains that the rules of one port may make, each of which has a view (there are 4096).
@@ -24,7 +24,7 @@ pub(crate) struct Source<'a> {
     /// The interface that rules with `iif` see; none: one that no rule names.
     pub iif: Option<&'a str>,
     /// A VRF that rules with `iif` see as well, or not, which the kernel's version says.
-    pub perhaps: Option<&'a str>,
+    pub maybe_iif: Option<&'a str>,
     /// The table of the VRF that received them.
     pub vrf: Option<TableId>,
 }
@@ -41,13 +41,13 @@ impl<'a> Source<'a> {
             _ => None,
         });
         let (member, master) = (&*link.name, vrf.map(|(master, _)| &*master.name));
-        let (iif, perhaps) = match family {
+        let (iif, maybe_iif) = match family {
             Family::V4 => (member, master),
             Family::V6 => (master.unwrap_or(member), None),
         };
         Some(Self {
             iif: Some(iif),
-            perhaps,
+            maybe_iif,
             vrf: vrf.map(|(_, table)| table),
         })
     }
@@ -58,7 +58,7 @@ impl<'a> Source<'a> {
         let vrf = links.find(|link| link.kind == LinkKind::Vrf { table });
         Self {
             iif: vrf.map(|link| link.name.as_str()),
-            perhaps: None,
+            maybe_iif: None,
             vrf: Some(table),
         }
     }
@@ -128,10 +128,10 @@ impl Chains {
     }
 
     /// What of it only the kernel can do, in words.
-    pub(crate) fn leaves(&self) -> Option<&str> {
+    pub(crate) fn punt_reason(&self) -> Option<&str> {
         let mut steps = self.distinct.iter().flat_map(|chain| &chain.steps);
-        steps.find_map(|step| match &step.does {
-            Does::Leave(why) => Some(why.as_str()),
+        steps.find_map(|step| match &step.effect {
+            RuleEffect::Punt(why) => Some(why.as_str()),
             _ => None,
         })
     }
@@ -248,10 +248,10 @@ impl<'a> BySource<'a> {
 fn parts(rule: &Rule, source: Source<'_>) -> Vec<Part> {
     let Source {
         iif: name,
-        perhaps,
+        maybe_iif,
         vrf,
     } = source;
-    let unsure = rule.iif.is_some() && rule.iif.as_deref() == perhaps;
+    let unsure = rule.iif.is_some() && rule.iif.as_deref() == maybe_iif;
     // A packet that is forwarded has no output interface yet, so an `oif` rule never matches it.
     let here = rule.oif.is_none()
         && rule
@@ -262,8 +262,8 @@ fn parts(rule: &Rule, source: Source<'_>) -> Vec<Part> {
     let part = |from: Option<(Prefix, bool)>, to: Option<(IpNet, bool)>| Part {
         from,
         step: Step {
-            to: to.map(|(prefix, inverted)| To { prefix, inverted }),
-            does: does(rule, vrf, unsure),
+            to: to.map(|(prefix, inverted)| Destinations { prefix, inverted }),
+            effect: effect(rule, vrf, unsure),
         },
     };
     let narrows = |net: &Option<IpNet>| net.filter(|net| net.prefix_len() > 0);
@@ -283,39 +283,72 @@ fn parts(rule: &Rule, source: Source<'_>) -> Vec<Part> {
     }
 }
 
-fn does(rule: &Rule, vrf: Option<TableId>, unsure: bool) -> Does {
+fn effect(rule: &Rule, vrf: Option<TableId>, unsure: bool) -> RuleEffect {
     if unsure {
-        return Does::Leave(format!(
+        return RuleEffect::Punt(format!(
             "rule {}: whether IPv4 packets of a VRF's member match its `iif` is left to the kernel, whose versions differ",
             rule.priority
         ));
     }
     if !rule.unsupported.is_empty() {
         let words = rule.unsupported.join(", ");
-        return Does::Leave(format!(
+        return RuleEffect::Punt(format!(
             "rule {}: {words} is left to the kernel",
             rule.priority
         ));
     }
     match rule.action {
-        RuleAction::Table(table) => Does::Lookup {
+        RuleAction::Table(table) => RuleEffect::Lookup {
             table: vrf.filter(|_| rule.l3mdev).unwrap_or(table),
             suppress: rule
                 .suppress_prefixlength
                 .map(|length| length.try_into().unwrap_or(u8::MAX)),
         },
-        RuleAction::Blackhole => Does::Refuse(RouteKind::Blackhole),
-        RuleAction::Unreachable => Does::Refuse(RouteKind::Unreachable),
-        RuleAction::Prohibit => Does::Refuse(RouteKind::Prohibit),
-        RuleAction::Proxies(_) | RuleAction::Other => Does::Leave(format!(
+        RuleAction::Blackhole => RuleEffect::Refuse(RouteKind::Blackhole),
+        RuleAction::Unreachable => RuleEffect::Refuse(RouteKind::Unreachable),
+        RuleAction::Prohibit => RuleEffect::Refuse(RouteKind::Prohibit),
+        RuleAction::Proxies(_) | RuleAction::Other => RuleEffect::Punt(format!(
             "rule {}: its action is not a lookup",
             rule.priority
         )),
     }
 }
 
+/// The chain for `table` of a SID. The addresses of the node itself are not in `main` but in `local`, and packets for
+/// them are the kernel's to take. Where the kernel asks these two in that order anyway, it is the kernel's own chain:
+/// then the kernel can go on with a decapsulated packet, and resolve its next hop.
+pub(crate) fn of_table(node: &Node, family: Family, table: TableId) -> Chain {
+    if table != TableId::MAIN {
+        return Chain::table(family, table);
+    }
+    let tables = [TableId::LOCAL, TableId::MAIN];
+    let in_use = |table: &TableId| tables.contains(table) || has_routes(node, family, *table);
+    let own = chains(node, family, Source::default()).ok();
+    let own = own.and_then(|chains| chains.only().cloned());
+    own.filter(|own| {
+        let plain: Option<Vec<TableId>> = own.steps.iter().map(Step::plain).collect();
+        plain.is_some_and(|plain| plain.iter().filter(|it| in_use(it)).eq(&tables))
+    })
+    .unwrap_or_else(|| Chain::of_tables(family, &tables))
+}
+
+/// Whether a table has any routes of a family.
+fn has_routes(node: &Node, family: Family, table: TableId) -> bool {
+    let all = match family {
+        Family::V4 => IpNet::V4(Ipv4Net::default()),
+        Family::V6 => IpNet::V6(Ipv6Net::default()),
+    };
+    let first = RouteKey {
+        table,
+        metric: 0,
+        ..RouteKey::new(all)
+    };
+    let next = node.routes.range(first..).next();
+    next.is_some_and(|(key, route)| key.table == table && route.family() == family)
+}
+
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use sidestep_model::config::File;
     use sidestep_model::grammar::{Context, rule};
     use sidestep_model::route::Owner;
@@ -323,7 +356,7 @@ pub(crate) mod tests {
     use super::*;
 
     /// A node with these IPv6 rules, in this order, and no other.
-    pub(crate) fn node(rules: &[&str]) -> Node {
+    fn node(rules: &[&str]) -> Node {
         let mut node = Node::default();
         for (priority, line) in (100..).zip(rules) {
             let ctx = Context {
@@ -389,19 +422,19 @@ pub(crate) mod tests {
         node.links.get_mut(&IfIndex(1)).expect("eth0").master = Some(IfIndex(3));
         let of = |source| {
             let chains = chains(&node, Family::V6, source).expect("chains");
-            assert_eq!(chains.leaves(), None);
+            assert_eq!(chains.punt_reason(), None);
             tables(chains.only().expect("one for all"))
         };
         let source =
             |ifindex, family| Source::port(&node, IfIndex(ifindex), family).expect("a port");
         assert_eq!(of(source(1, Family::V6)), [8, 100, 254]);
         assert_eq!(of(source(2, Family::V6)), [254]);
-        // By the rules of IPv6, which are the only ones here: the member is seen, and perhaps the VRF.
+        // By the rules of IPv6, which are the only ones here: the member is seen, and maybe_iif the VRF.
         let four = chains(&node, Family::V6, source(1, Family::V4)).expect("chains");
         let only = four.only().expect("one for all");
         assert_eq!(tables(only), [7]);
         assert!(
-            four.leaves()
+            four.punt_reason()
                 .is_some_and(|why| why.contains("left to the kernel"))
         );
         assert_eq!(of(Source::vrf(&node, TableId(100))), [8, 100, 254]);
@@ -457,7 +490,7 @@ pub(crate) mod tests {
             let chain = chains.of(source.parse().unwrap());
             let step = chain
                 .all_steps()
-                .find(|step| step.does == Step::lookup(TableId(table)).does);
+                .find(|step| step.effect == Step::lookup(TableId(table)).effect);
             step.unwrap().to.map(|to| to.inverted)
         };
         assert_eq!((to("fc05::1", 8), to("fc06::1", 8)), (None, Some(true)));
@@ -470,10 +503,10 @@ pub(crate) mod tests {
             "iif eth0 from fc05::/16 fwmark 0x7 lookup 7",
             "lookup main",
         ]);
-        assert_eq!(of(&node, "eth1").unwrap().leaves(), None);
+        assert_eq!(of(&node, "eth1").unwrap().punt_reason(), None);
         let chains = of(&node, "eth0").unwrap();
         assert_eq!(
-            chains.leaves(),
+            chains.punt_reason(),
             Some("rule 101: fwmark 0x7 is left to the kernel")
         );
         assert_eq!(from(&node, "fc05::1"), [255], "the search ends");
@@ -501,5 +534,22 @@ pub(crate) mod tests {
             refused,
             "rules for 10000 sources make 5001 chains of tables; up to 2048 are possible"
         );
+    }
+
+    #[test]
+    fn main_of_a_sid_is_the_kernels_own_chain_where_no_rule_says_otherwise() {
+        let of = |node: &Node, table| -> Vec<u32> {
+            let chain = of_table(node, Family::V6, TableId(table));
+            chain.tables().map(|t| t.0).collect()
+        };
+        let usual = node(&["lookup local", "lookup main", "lookup default"]);
+        assert_eq!(of(&usual, 254), [255, 254, 253], "253 is empty");
+        assert_eq!(of(&usual, 100), [100]);
+        let ruled = node(&["lookup local", "lookup main", "lookup 7"]);
+        assert_eq!(of(&ruled, 254), [255, 254, 7], "7 is empty, too");
+        let reversed = node(&["lookup main", "lookup local"]);
+        assert_eq!(of(&reversed, 254), [255, 254]);
+        let sources = node(&["lookup local", "from fc05::/16 lookup 9", "lookup main"]);
+        assert_eq!(of(&sources, 254), [255, 254]);
     }
 }

@@ -14,32 +14,15 @@ use sidestep_model::node::IfIndex;
 use sidestep_model::route::{Encap, Family, NextHop, Route, RouteKey};
 use sidestep_wire::Protocol;
 
-use super::Pass;
+use super::error::{Skip, unsupported};
 use super::index::{Counted, ProxyInfo};
-use super::routes::{Outcome, Unsupported, Via, left, punt, record, room, unsupported};
-use super::stock::ViewKey;
+use super::keys::{LearnedKey, Service, Via, ViewKey};
+use super::record::{punt, record};
+use super::routes::RouteCompiler;
 use super::tables::{self, Prefix};
 
-/// What tells the learned headers of one dynamic proxy from those of another.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum LearnedKey {
-    /// Of one SID, with its age: two of them never share any.
-    Sid(Service, u32, RouteKey),
-    /// By flow: of all SIDs that have this way back, with their age and number of flows.
-    Flows(IfIndex, u32, u32),
-}
-
-/// Where a service is.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Service {
-    oif: IfIndex,
-    iif: IfIndex,
-    via: Via,
-    sees: InnerType,
-}
-
 impl Service {
-    fn of(local: &Seg6Local) -> Result<Self, Unsupported> {
+    fn of(local: &Seg6Local) -> Result<Self, Skip> {
         if local.proxy.chain == Some(Chain::FromVnf) {
             return unsupported("the way back of an SR proxy, which its port has");
         }
@@ -52,7 +35,7 @@ impl Service {
                 oif,
                 iif,
                 via: via(local),
-                sees: seen.unwrap_or(InnerType::Ipv6),
+                inner_type: seen.unwrap_or(InnerType::Ipv6),
             }),
             _ => unsupported(format!(
                 "a form of {} that Sidestep does not do yet",
@@ -63,12 +46,12 @@ impl Service {
 
     /// What is counted of what it sends back: SIDs that share the way back share that.
     fn counted(&self) -> Counted {
-        Counted::ReturnPath(self.iif, self.sees)
+        Counted::ReturnPath(self.iif, self.inner_type)
     }
 
     /// The upper-layer header of what it takes.
     fn inner(&self) -> u8 {
-        match self.sees {
+        match self.inner_type {
             InnerType::Ipv6 => Protocol::IPV6.0,
             InnerType::Ipv4 => Protocol::IPV4.0,
             InnerType::L2 => Protocol::ETHERNET.0,
@@ -77,7 +60,7 @@ impl Service {
 
     /// Of the packets in it, where it is no frame.
     fn family(&self) -> Family {
-        match self.sees {
+        match self.inner_type {
             InnerType::Ipv4 => Family::V4,
             InnerType::Ipv6 | InnerType::L2 => Family::V6,
         }
@@ -94,23 +77,20 @@ fn via(local: &Seg6Local) -> Via {
         .unwrap_or(Via::Link)
 }
 
-/// Whether the record is that of a proxy's SID.
-pub(super) fn is_proxy(record: &sidestep_route) -> bool {
-    matches!(
-        u32::from(record.action),
-        SIDESTEP_ROUTE_END_AS | SIDESTEP_ROUTE_END_AD | SIDESTEP_ROUTE_END_AM
-    )
-}
-
 /// Whether a route is the SID of a proxy.
-pub(super) fn is_of_proxy(route: &Route) -> bool {
+pub(super) fn is_proxy_route(route: &Route) -> bool {
     let mut encaps = route.next_hops.iter().map(|next_hop| &next_hop.encap);
     encaps.any(|encap| matches!(encap, Some(Encap::Seg6Local(local)) if local.action.is_proxy()))
 }
 
-impl Pass<'_> {
+impl RouteCompiler<'_> {
     /// Says what a SID is whose record is that of a proxy. Changes of it are compiled with all the rest.
-    pub(super) fn name_proxy(&mut self, sid: RouteKey, local: &Seg6Local, record: &sidestep_route) {
+    pub(super) fn set_proxy_info(
+        &mut self,
+        sid: RouteKey,
+        local: &Seg6Local,
+        record: &sidestep_route,
+    ) {
         let Ok(service) = Service::of(local) else {
             return;
         };
@@ -121,12 +101,12 @@ impl Pass<'_> {
             return_counter: service.counted(),
             learned: record.header_set(),
         };
-        self.out.index.proxies.insert(sid, info);
+        self.store.out.index.proxies.insert(sid, info);
     }
 
     /// End.AM.
-    pub(super) fn masquerading(&mut self, local: &Seg6Local) -> Outcome<sidestep_route> {
-        let service = left(Service::of(local))?;
+    pub(super) fn masquerading(&mut self, local: &Seg6Local) -> Result<sidestep_route, Skip> {
+        let service = Service::of(local)?;
         let nat = if local.flavors.nat {
             SIDESTEP_ROUTE_NAT
         } else {
@@ -136,13 +116,13 @@ impl Pass<'_> {
             flags: nat as u8,
             ..record(SIDESTEP_ROUTE_RETURN_AM)
         };
-        self.way_back(&service, back)?;
+        self.return_path(&service, back)?;
         for port in [service.oif, service.iif] {
-            if let Some(port) = self.out.image.ports.get_mut(&port.0) {
+            if let Some(port) = self.store.out.image.ports.get_mut(&port.0) {
                 port.flags |= SIDESTEP_PORT_SERVICE;
             }
         }
-        let adjacency = self.adjacency(service.oif, service.via, None)?;
+        let adjacency = self.store.adjacency(service.oif, service.via, None)?;
         Ok(sidestep_route {
             adjacency,
             ..record(SIDESTEP_ROUTE_END_AM)
@@ -154,9 +134,9 @@ impl Pass<'_> {
         &mut self,
         local: &Seg6Local,
         next_hop: &NextHop,
-    ) -> Outcome<sidestep_route> {
-        let service = left(Service::of(local))?;
-        let mode = match service.sees {
+    ) -> Result<sidestep_route, Skip> {
+        let service = Service::of(local)?;
+        let mode = match service.inner_type {
             InnerType::L2 => EncapMode::L2Encap,
             InnerType::Ipv6 | InnerType::Ipv4 => EncapMode::Encap,
         };
@@ -165,8 +145,8 @@ impl Pass<'_> {
             ..Seg6Encap::new(mode, local.segments.clone())
         };
         let back = self.headend(service.family(), next_hop, &encap)?;
-        self.way_back(&service, back)?;
-        let adjacency = self.adjacency(service.oif, service.via, None)?;
+        self.return_path(&service, back)?;
+        let adjacency = self.store.adjacency(service.oif, service.via, None)?;
         Ok(sidestep_route {
             adjacency,
             inner: service.inner(),
@@ -179,17 +159,17 @@ impl Pass<'_> {
         &mut self,
         local: &Seg6Local,
         sid: RouteKey,
-    ) -> Outcome<sidestep_route> {
-        let service = left(Service::of(local))?;
+    ) -> Result<sidestep_route, Skip> {
+        let service = Service::of(local)?;
         let learned = self.learning(&service, local, sid)?;
-        self.way_back(
+        self.return_path(
             &service,
             sidestep_route {
                 policy: learned.0,
                 ..record(SIDESTEP_ROUTE_RETURN_AD)
             },
         )?;
-        let adjacency = self.adjacency(service.oif, service.via, None)?;
+        let adjacency = self.store.adjacency(service.oif, service.via, None)?;
         Ok(sidestep_route {
             adjacency,
             policy: learned.0,
@@ -204,56 +184,64 @@ impl Pass<'_> {
         service: &Service,
         local: &Seg6Local,
         sid: RouteKey,
-    ) -> Outcome<HeaderSetId> {
+    ) -> Result<HeaderSetId, Skip> {
         let mut content = sidestep_learned {
             used: 1,
             age: local.proxy.age.unwrap_or(0),
             ..Default::default()
         };
         let key = match local.proxy.flows {
-            None => LearnedKey::Sid(service.clone(), content.age, sid),
+            None => LearnedKey::Sid {
+                service: service.clone(),
+                age: content.age,
+                sid,
+            },
             Some(flows) => {
                 content.flows = flows.next_power_of_two().max(SIDESTEP_FLOW_WAYS);
                 content.seed = self.node.multipath_hash_seed.into();
-                let key = LearnedKey::Flows(service.iif, content.age, content.flows);
-                content.table = room(self.stock.flow_tables.get(&key))?;
+                let key = LearnedKey::Flows {
+                    iif: service.iif,
+                    age: content.age,
+                    flows: content.flows,
+                };
+                content.table = self.store.indices.flow_tables.index_of(&key)?;
                 key
             }
         };
-        let index = room(self.stock.learned.get(&key))?;
-        self.put_learned(index, Some(&content));
+        let index = self.store.indices.learned.index_of(&key)?;
+        self.store.put_learned(index, Some(&content));
         Ok(index)
     }
 
     /// What a service sends back goes by this route, also where the interface to it has gone: so this comes before the way
     /// there. Several SIDs may share a port where it is the same one.
-    fn way_back(&mut self, service: &Service, back: sidestep_route) -> Outcome<()> {
+    fn return_path(&mut self, service: &Service, back: sidestep_route) -> Result<(), Skip> {
         let links = &self.node.links;
         let name = links
             .get(&service.iif)
             .map_or_else(|| service.iif.0.to_string(), |link| link.name.clone());
-        if !self.out.image.ports.contains_key(&service.iif.0) {
-            return left(unsupported(format!(
+        if !self.store.out.image.ports.contains_key(&service.iif.0) {
+            return unsupported(format!(
                 "its service sends back by {name}, which is no port of Sidestep"
-            )));
+            ));
         }
-        let counter = self.counter(service.counted());
-        let back = room(self.bare(sidestep_route {
+        let counter = self.store.counter(service.counted());
+        let back = self.store.unowned(sidestep_route {
             flags: back.flags | SIDESTEP_ROUTE_SIDESTEP_ONLY as u8,
             counter,
             ..back
-        }))?;
-        let own = match service.sees {
+        })?;
+        let own = match service.inner_type {
             // A frame says by its Ethernet address whose it is.
             InnerType::L2 => ViewId::NONE,
             InnerType::Ipv6 | InnerType::Ipv4 => {
-                self.own_addresses(service.iif, service.family())?
+                self.local_addresses(service.iif, service.family())?
             }
         };
-        let Some(port) = self.out.image.ports.get_mut(&service.iif.0) else {
+        let Some(port) = self.store.out.image.ports.get_mut(&service.iif.0) else {
             return Ok(());
         };
-        let (way, others) = match service.sees {
+        let (way, others) = match service.inner_type {
             InnerType::Ipv6 => (&mut port.return6, port.return_l2.is_some()),
             InnerType::Ipv4 => (&mut port.return4, port.return_l2.is_some()),
             InnerType::L2 => (
@@ -262,32 +250,36 @@ impl Pass<'_> {
             ),
         };
         if others || (way.is_some() && *way != back) {
-            return left(unsupported(format!(
+            return unsupported(format!(
                 "what comes back by {name} belongs to the proxy of another SID; give this one an interface of its own \
                  (iif)"
-            )));
+            ));
         }
         if way.is_none() {
             *way = back;
-            match service.sees {
+            match service.inner_type {
                 InnerType::Ipv6 => port.local_addrs6 = own,
                 InnerType::Ipv4 => port.local_addrs4 = own,
                 InnerType::L2 => {}
             }
-            self.stock.routes.hold(back);
-            self.stock.views.hold(own);
+            self.store.indices.routes.acquire(back);
+            self.store.indices.views.acquire(own);
         }
         Ok(())
     }
 
     /// The view of an interface's own addresses. What is sent to them is not for the rest of a segment list.
-    fn own_addresses(&mut self, dev: IfIndex, family: Family) -> Outcome<ViewId> {
-        let view = room(self.stock.views.get(&ViewKey::Own(dev, family)))?;
+    fn local_addresses(&mut self, dev: IfIndex, family: Family) -> Result<ViewId, Skip> {
+        let view = self
+            .store
+            .indices
+            .views
+            .index_of(&ViewKey::Own(dev, family))?;
         // Ours: the kernel's routes make room for it where the prefixes do not all fit.
-        let local = room(self.bare(sidestep_route {
+        let local = self.store.unowned(sidestep_route {
             flags: SIDESTEP_ROUTE_SIDESTEP_ONLY as u8,
             ..punt(PUNT_local)
-        }))?;
+        })?;
         let addresses = self.node.addresses.iter().filter(|(on, _)| *on == dev);
         for (_, net) in addresses.filter(|(_, net)| tables::family(net) == family) {
             let Prefix { address, length } = Prefix::host(net.addr());
@@ -296,7 +288,7 @@ impl Pass<'_> {
                 address,
                 length,
             };
-            self.put_prefix(key, Some(local));
+            self.store.put_prefix(key, Some(local));
         }
         Ok(view)
     }

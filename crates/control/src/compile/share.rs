@@ -2,6 +2,19 @@
 //! valid.
 
 use sidestep_datapath::abi::SIDESTEP_GROUP_SLOTS;
+use sidestep_model::route::NextHop;
+
+/// The next hops that packets are spread over: the kernel passes over dead ones (`fib_select_multipath`,
+/// `fib6_select_path`). With all of them dead there is nothing to choose. In an order of their own: the kernel's is not
+/// told reliably, and the same next hops are to have the same slots.
+pub(super) fn alive(next_hops: &[NextHop]) -> Vec<&NextHop> {
+    let mut alive: Vec<_> = next_hops.iter().filter(|hop| !hop.dead).collect();
+    if alive.is_empty() {
+        alive = next_hops.iter().collect();
+    }
+    alive.sort_unstable();
+    alive
+}
 
 /// How many slots each weight gets, at least one: as many times the weights as fit; where they do not fit once, their
 /// shares, the remaining slots to the largest remainders.

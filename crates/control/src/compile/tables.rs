@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use sidestep_datapath::{FibKey, ViewId};
 use sidestep_model::node::TableId;
 use sidestep_model::route::{Family, Route, RouteKey, RouteKind};
 
@@ -62,6 +63,15 @@ impl Prefix {
         (self.address, last.to_be_bytes())
     }
 
+    /// Returns the key of this prefix in a view.
+    pub(crate) fn in_view(self, view: ViewId) -> FibKey {
+        FibKey {
+            view,
+            address: self.address,
+            length: self.length,
+        }
+    }
+
     /// Whether all addresses of `other` are in this one.
     pub(crate) fn covers(self, other: Self) -> bool {
         self.length <= other.length && other.shortened(self.length) == self
@@ -87,25 +97,37 @@ pub(crate) fn family(net: &IpNet) -> Family {
 
 /// A destination prefix of a routing table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct EntryKey {
     pub(crate) family: Family,
-    pub(crate) table: TableId,
+    pub(crate) table_id: TableId,
     pub(crate) prefix: Prefix,
 }
 
-impl Place {
+impl EntryKey {
     /// That of a route.
     pub(crate) fn new(key: &RouteKey) -> Self {
         Self {
             family: family(&key.prefix),
-            table: key.table,
+            table_id: key.table,
             prefix: key.prefix.into(),
         }
     }
 
+    /// The first and the last address of its prefix.
+    pub(crate) fn addresses(&self) -> Option<(IpAddr, IpAddr)> {
+        let (first, last) = self.prefix.bounds();
+        let length = Prefix::host(match self.family {
+            Family::V4 => IpAddr::from([0; 4]),
+            Family::V6 => IpAddr::from([0; 16]),
+        })
+        .length;
+        let host = |address| Prefix { address, length }.address(self.family);
+        Some((host(first)?, host(last)?))
+    }
+
     /// The table alone.
-    pub(crate) fn of(&self) -> (Family, TableId) {
-        (self.family, self.table)
+    pub(crate) fn table(&self) -> (Family, TableId) {
+        (self.family, self.table_id)
     }
 }
 
@@ -260,9 +282,9 @@ impl<T> Entry<T> {
 }
 
 /// What a routing table says of a packet, as far as the search depends on it.
-pub(crate) trait Verdict {
+pub(crate) trait LookupResult {
     /// To go on with the next rule (`throw`).
-    fn throws(&self) -> bool;
+    fn is_throw(&self) -> bool;
     /// That does not count where a rule wants a prefix of more than so many bits (`suppress_prefixlength`).
     fn is_suppressed(&self, bits: u8) -> bool;
 }
@@ -283,8 +305,8 @@ impl From<&Route> for Winner {
     }
 }
 
-impl Verdict for Winner {
-    fn throws(&self) -> bool {
+impl LookupResult for Winner {
+    fn is_throw(&self) -> bool {
         self.kind == RouteKind::Throw
     }
 
@@ -301,7 +323,7 @@ impl Verdict for Winner {
 /// A routing table.
 pub(crate) type Routing<T> = Table<Entry<T>>;
 
-impl<T: Verdict> Routing<T> {
+impl<T: LookupResult> Routing<T> {
     /// What it says of packets to `to` from `source`, two prefixes that nothing in it divides. The longest destination
     /// prefix counts, among its routes with `from` the longest source prefix. Where it has such routes and none fits the
     /// source, the kernel passes over its other route as well (`fib6_node_lookup_1`), but for the default route.
@@ -352,8 +374,8 @@ mod tests {
         text.parse::<IpNet>().unwrap().into()
     }
 
-    impl Verdict for u32 {
-        fn throws(&self) -> bool {
+    impl LookupResult for u32 {
+        fn is_throw(&self) -> bool {
             *self == 0
         }
 

@@ -1,8 +1,12 @@
 //! Properties of the compiler that the vectors do not show: what changes, and what does not, from one compilation to
 //! the next.
 
-use sidestep_datapath::{GroupId, Native};
+use std::collections::BTreeSet;
+
+use sidestep_datapath::abi::SIDESTEP_PORTS;
+use sidestep_datapath::{GroupId, Limits, Native};
 use sidestep_model::config::File;
+use sidestep_model::node::{IfIndex, Node};
 use sidestep_testkit::differential::headers::bare_ipv6;
 
 use super::*;
@@ -100,9 +104,9 @@ fn indices_beside_an_earlier_image_are_not_its_own_until_released() {
             .keys()
             .all(|key| earlier.image.fib.keys().all(|old| old.view != key.view))
     );
-    assert!(compiler.holds_back());
-    compiler.release();
-    assert!(!compiler.holds_back());
+    assert!(compiler.has_pending());
+    compiler.reclaim();
+    assert!(!compiler.has_pending());
 }
 
 #[test]

@@ -13,22 +13,24 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use sidestep_datapath::abi::sidestep_policy;
 use sidestep_datapath::{RouteId, ViewId};
 use sidestep_model::node::{IfIndex, TableId};
 use sidestep_model::route::{Family, Route, RouteKey, RuleAction};
 use thiserror::Error;
 
+use super::builder::ViewBuilder;
+use super::entries::CompiledRoute;
+use super::error::CompileError;
 use super::index::RouteInfo;
-use super::routes::{Found, Via};
+use super::keys::{AdjacencyKey, Via, ViewKey};
+use super::record::is_proxy;
 use super::rules::Chains;
-use super::stock::ViewKey;
-use super::tables::{Entry, Place, Prefix};
-use super::{CompileError, Pass, service};
+use super::service::is_proxy_route;
+use super::tables::{Entry, EntryKey, Prefix};
 
 /// Why a change cannot be compiled alone.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Whole {
+pub enum NeedsFullCompile {
     /// Nothing was compiled before, or it was not accepted.
     #[error("nothing is known of what was compiled before")]
     Unknown,
@@ -52,90 +54,105 @@ pub enum Whole {
     Error(#[from] CompileError),
 }
 
-impl Pass<'_> {
+impl ViewBuilder<'_> {
     /// Compiles what depends on these routes and neighbors.
-    pub(super) fn update(
+    pub(super) fn apply_changes(
         &mut self,
         routes: &[RouteKey],
         neighbors: &[(IfIndex, IpAddr)],
-    ) -> Result<(), Whole> {
-        let changed = self.choose(routes)?;
+    ) -> Result<(), NeedsFullCompile> {
+        let changed = self.choose_winners(routes)?;
         let mut dirty = BTreeSet::new();
-        for place in &changed {
-            dirty.insert(*place);
-            dirty.extend(self.known.neighbors_in(place));
+        for entry in &changed {
+            dirty.insert(*entry);
+            dirty.extend(self.routes.resolver.neighbors_in(entry));
+            let resolver = &self.routes.resolver;
             let resolve =
-                |chains: &Chains, address, source| self.known.resolve(chains, address, source);
-            self.known.resolved.affected(place, resolve, &mut dirty);
-            dirty.extend(self.depending_on(place));
+                |chains: &Chains, address, source| resolver.resolve(chains, address, source);
+            resolver.lookups.affected(entry, resolve, &mut dirty);
+            dirty.extend(self.routes.depending_on(entry));
         }
         for &(dev, address) in neighbors {
             self.neighbor(dev, address, &mut dirty)?;
         }
-        if dirty.iter().any(|place| self.is_proxy(place)) {
-            return Err(Whole::Proxy);
+        if dirty.iter().any(|entry| self.is_proxy(entry)) {
+            return Err(NeedsFullCompile::Proxy);
         }
         let mut moved = Vec::new();
-        for place in dirty {
-            if self.known.entries.contains_key(&place.of()) && self.bring(place)? {
-                moved.push(place);
+        for entry in dirty {
+            if self.tables.entries.contains_key(&entry.table()) && self.rebuild_entry(entry) {
+                moved.push(entry);
             }
         }
-        for place in moved {
-            self.merge_below(place)?;
+        for entry in moved {
+            self.merge_below(entry)?;
         }
         self.views()?;
-        self.keep_next_hops()?;
+        self.kept
+            .keep_next_hops(&mut self.routes.store, self.routes.node);
         self.settle();
-        for (place, record) in std::mem::take(&mut self.vacated) {
-            self.stand_in(place, record);
+        for (entry, record) in std::mem::take(&mut self.vacated) {
+            self.update_representative(entry, record);
         }
-        if self.out.index.is_short() {
-            return Err(Whole::Full);
+        if self.routes.store.out.index.is_short() {
+            return Err(NeedsFullCompile::Full);
         }
-        let left = std::mem::take(&mut self.left);
-        if left.into_iter().any(|view| self.may_be_stranded(view)) {
-            return Err(Whole::View);
+        let abandoned = std::mem::take(&mut self.routes.store.abandoned_views);
+        if abandoned
+            .into_iter()
+            .any(|view| self.may_be_unreachable(view))
+        {
+            return Err(NeedsFullCompile::View);
         }
         Ok(())
     }
 
     /// Whether there is, or was, the SID of a proxy.
-    fn is_proxy(&self, place: &Place) -> bool {
-        let before = self.known.entries.get(&place.of());
-        let before = before.and_then(|entries| entries.get(place.prefix));
+    fn is_proxy(&self, entry: &EntryKey) -> bool {
+        let before = self.tables.entries.get(&entry.table());
+        let before = before.and_then(|entries| entries.get(entry.prefix));
         let mut records = before.iter().flat_map(|entry| entry.iter());
-        let routes = &self.out.image.routes;
-        let is = |record| routes.get(&record).is_some_and(service::is_proxy);
-        let mut after = self.known.routes(self.node, place).into_iter();
-        records.any(|(_, found)| is(found.route()))
-            || after.any(|(_, route, _)| service::is_of_proxy(route))
+        let routes = &self.routes.store.out.image.routes;
+        let is = |record| routes.get(&record).is_some_and(is_proxy);
+        let mut after = self
+            .routes
+            .resolver
+            .routes(self.routes.node, entry)
+            .into_iter();
+        records.any(|(_, found)| is(found.route())) || after.any(|it| is_proxy_route(it.route))
     }
 
     /// The winners of the prefixes of these routes, which changed.
-    fn choose(&mut self, routes: &[RouteKey]) -> Result<BTreeSet<Place>, Whole> {
+    fn choose_winners(
+        &mut self,
+        routes: &[RouteKey],
+    ) -> Result<BTreeSet<EntryKey>, NeedsFullCompile> {
         let mut changed = BTreeSet::new();
         for key in routes {
-            let place = Place::new(key);
-            if !changed.insert(place) {
+            let entry = EntryKey::new(key);
+            if !changed.insert(entry) {
                 continue;
             }
-            let was_there = self.known.winners.contains_key(&place.of());
-            let before = self.known.choose(self.node, key);
+            let was_there = self.routes.resolver.winners.contains_key(&entry.table());
+            let before = self.routes.resolver.choose(self.routes.node, key);
             for (_, winner) in before.iter().flat_map(Entry::iter) {
-                self.name_unsupported(winner.key, None);
+                self.routes.store.set_unsupported(winner.key, None);
             }
-            let is_there = self.known.winners.contains_key(&place.of());
-            if was_there != is_there && self.is_named(place.of()) {
-                return Err(Whole::Table(place.table));
+            let is_there = self.routes.resolver.winners.contains_key(&entry.table());
+            if was_there != is_there && self.is_in_rule(entry.table()) {
+                return Err(NeedsFullCompile::Table(entry.table_id));
             }
         }
         Ok(changed)
     }
 
     /// Whether a rule names the table.
-    fn is_named(&self, (family, table): (Family, TableId)) -> bool {
-        let mut rules = self.node.rules.range((family, 0)..=(family, u32::MAX));
+    fn is_in_rule(&self, (family, table): (Family, TableId)) -> bool {
+        let mut rules = self
+            .routes
+            .node
+            .rules
+            .range((family, 0)..=(family, u32::MAX));
         let names = |action: &RuleAction| *action == RuleAction::Table(table);
         rules.any(|(_, rules)| rules.iter().any(|rule| names(&rule.action)))
     }
@@ -145,86 +162,58 @@ impl Pass<'_> {
         &mut self,
         dev: IfIndex,
         address: IpAddr,
-        dirty: &mut BTreeSet<Place>,
-    ) -> Result<(), Whole> {
+        dirty: &mut BTreeSet<EntryKey>,
+    ) -> Result<(), NeedsFullCompile> {
         let prefix = Prefix::host(address);
-        let neighbor = self.node.neighbors.get(&(dev, address));
+        let neighbor = self.routes.node.neighbors.get(&(dev, address));
         if neighbor.is_some_and(|neighbor| neighbor.lladdr.is_some()) {
-            self.known.neighbors.insert((prefix, dev));
+            self.routes.resolver.neighbors.insert((prefix, dev));
         } else {
-            self.known.neighbors.remove(&(prefix, dev));
+            self.routes.resolver.neighbors.remove(&(prefix, dev));
         }
         let family = Family::of(&address);
-        let tables = self.known.entries.keys();
+        let tables = self.tables.entries.keys();
         let tables = tables.filter(|(of, _)| *of == family);
-        dirty.extend(tables.map(|&(family, table)| Place {
+        dirty.extend(tables.map(|&(family, table)| EntryKey {
             family,
-            table,
+            table_id: table,
             prefix,
         }));
         let via = Via::Address(address);
-        let keys = self
-            .stock
+        let key = |mtu| AdjacencyKey { dev, via, mtu };
+        let store = &mut self.routes.store;
+        let keys = store
+            .indices
             .adjacencies
-            .range((dev, via, None)..=(dev, via, Some(u32::MAX)));
-        let there = &self.out.image.adjacencies;
-        let keys: Vec<_> = keys
+            .range(key(None)..=key(Some(u32::MAX)));
+        let there = &store.out.image.adjacencies;
+        let mtus: Vec<_> = keys
             .filter(|(_, index)| there.contains_key(index))
+            .map(|(key, _)| key.mtu)
             .collect();
-        let mtus: Vec<_> = keys.into_iter().map(|((_, _, mtu), _)| *mtu).collect();
         for mtu in mtus {
             // It is there, so there is room, and its link.
-            self.adjacency(dev, via, mtu).map_err(|_| Whole::Full)?;
+            self.routes
+                .store
+                .adjacency(dev, via, mtu)
+                .map_err(|_| NeedsFullCompile::Full)?;
         }
         Ok(())
     }
 
-    /// Makes an entry anew. Whether it is another one now.
-    pub(super) fn bring(&mut self, place: Place) -> Result<bool, CompileError> {
-        self.known.resolved.forget(&place);
-        let entry = self.entry(place)?;
-        let table = self.known.entries.entry(place.of()).or_default();
-        let before = if entry.is_empty() {
-            table.remove(place.prefix)
-        } else {
-            table.insert(place.prefix, entry.clone())
-        };
-        let before = before.unwrap_or_default();
-        if before == entry {
-            return Ok(false);
-        }
-        let records = |entry: &Entry<Found>| -> Vec<RouteId> {
-            let routes = entry.iter().map(|(_, found)| found.route());
-            routes.filter(|route| route.is_some()).collect()
-        };
-        let mut asking = 0;
-        for route in records(&entry) {
-            self.stock.routes.hold(route);
-            asking += isize::from(self.asks(route));
-        }
-        for route in records(&before) {
-            self.stock.routes.let_go(route);
-            asking -= isize::from(self.asks(route));
-            self.leave_views(route);
-            self.vacated.push((place, route));
-        }
-        *self.known.asking.entry(place.of()).or_insert(0) += asking;
-        Ok(true)
-    }
-
     /// A record that many routes share (those that are not counted) has the name of one of them: of another one, if that
     /// one has left it.
-    fn stand_in(&mut self, place: Place, record: RouteId) {
-        let Some(named) = self.out.index.routes.get(&record).cloned() else {
+    fn update_representative(&mut self, entry: EntryKey, record: RouteId) {
+        let Some(named) = self.routes.store.out.index.routes.get(&record).cloned() else {
             return;
         };
         let Some(route) = named.route.as_ref().filter(|_| named.next_hop.is_none()) else {
             return;
         };
-        if named.place() != Some(place) {
+        if named.entry() != Some(entry) {
             return;
         }
-        let other = self.other(place, record);
+        let other = self.other_user(entry, record);
         let (neighbor, next_hop) = match other {
             Some((_, neighbor)) => (neighbor, None),
             // Only groups refer to it, or, if it is not counted, a rule.
@@ -241,67 +230,43 @@ impl Pass<'_> {
             next_hop,
             counter: named.counter,
         };
-        self.name_route(record, info);
+        self.routes.store.set_route(record, info);
     }
 
     /// Another entry with this record, the next one if it is in the same table: many that go, go in their order.
-    fn other(&self, place: Place, record: RouteId) -> Option<(&Route, Option<IpAddr>)> {
-        let here = self.known.entries.get(&place.of()).into_iter();
-        let here = here.flat_map(|entries| entries.after(place.prefix));
-        let here = here.map(|it| (place.of(), it));
-        let tables = self.known.entries.iter();
+    fn other_user(&self, entry: EntryKey, record: RouteId) -> Option<(&Route, Option<IpAddr>)> {
+        let here = self.tables.entries.get(&entry.table()).into_iter();
+        let here = here.flat_map(|entries| entries.after(entry.prefix));
+        let here = here.map(|it| (entry.table(), it));
+        let tables = self.tables.entries.iter();
         let anywhere = tables.flat_map(|(of, entries)| entries.iter().map(|it| (*of, it)));
-        let has = |entry: &Entry<Found>| entry.iter().any(|(_, it)| it.route() == record);
+        let has = |entry: &Entry<CompiledRoute>| entry.iter().any(|(_, it)| it.route() == record);
         let ((family, table), (&prefix, entry)) =
             here.chain(anywhere).find(|(_, (_, entry))| has(entry))?;
-        let other = Place {
+        let other = EntryKey {
             family,
-            table,
+            table_id: table,
             prefix,
         };
         let found = entry.iter().find(|(_, it)| it.route() == record)?;
-        let routes = self.known.routes(self.node, &other);
-        let of_source = routes.into_iter().find(|(from, ..)| *from == found.0);
-        of_source.map(|(_, route, neighbor)| (route, neighbor))
+        let routes = self.routes.resolver.routes(self.routes.node, &other);
+        let of_source = routes.into_iter().find(|it| it.from == found.0);
+        of_source.map(|it| (it.route, it.neighbor))
     }
 
     /// Whether a view that something ceased to ask for may now be asked for by nothing but what is in it.
-    fn may_be_stranded(&self, view: ViewId) -> bool {
-        let Some(ViewKey::Chain(chain)) = self.stock.views.key(view) else {
+    fn may_be_unreachable(&self, view: ViewId) -> bool {
+        let Some(ViewKey::Chain(chain)) = self.routes.store.indices.views.key(view) else {
             return false;
         };
         let mut tables = chain.tables().map(|table| (chain.family, table));
-        self.stock.views.is_held(view)
-            && !self.known.rooted.contains(&view)
+        self.routes.store.indices.views.is_referenced(view)
+            && !self.routes.views.rooted.contains(&view)
             && tables.any(|table| {
-                self.known
-                    .asking
+                self.tables
+                    .leading
                     .get(&table)
                     .is_some_and(|&count| count > 0)
             })
-    }
-
-    /// An entry left a record, which others may share.
-    pub(super) fn leave_views(&mut self, record: RouteId) {
-        let image = &self.out.image;
-        let Some(route) = image.routes.get(&record).filter(|_| self.asks(record)) else {
-            return;
-        };
-        let policy = image.policies.get(&route.policy_id());
-        let of_policy = policy.into_iter().flat_map(sidestep_policy::views);
-        let views = route.views().into_iter().chain(of_policy);
-        let members = self.out.index.groups.get(&route.group).cloned();
-        self.left.extend(views.filter(|view| view.is_some()));
-        for member in members.into_iter().flatten().collect::<BTreeSet<_>>() {
-            self.leave_views(member);
-        }
-    }
-
-    /// Whether a record may lead to a view.
-    fn asks(&self, record: RouteId) -> bool {
-        let record = self.out.image.routes.get(&record);
-        record.is_some_and(|it| {
-            it.views() != [ViewId::NONE; 2] || it.policy_id().is_some() || it.group.is_some()
-        })
     }
 }

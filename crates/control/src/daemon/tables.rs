@@ -25,11 +25,11 @@ impl Daemon {
     ) -> Result<(), DaemonError> {
         let result = self.recompile(before);
         let lacks = result.is_err() || self.compiled.index.is_full();
-        if !lacks || !self.compiler.holds_back() {
+        if !lacks || !self.compiler.has_pending() {
             return result;
         }
         self.kernel.reclaim()?;
-        self.compiler.release();
+        self.compiler.reclaim();
         self.recompile(before)
     }
 
@@ -102,16 +102,16 @@ impl Daemon {
         if self.reclaiming {
             match self.kernel.end_reclaim() {
                 Ok(None) => return,
-                Ok(Some(_)) => self.compiler.end_release(),
+                Ok(Some(_)) => self.compiler.end_reclaim(),
                 // The next attempt clears what remains, and frees its indices.
                 Err(_) => {}
             }
             self.reclaiming = false;
             self.room_freed = true;
-        } else if self.compiler.holds_back() || self.kernel.has_pending() {
+        } else if self.compiler.has_pending() || self.kernel.has_pending() {
             self.reclaiming = self.kernel.begin_reclaim().is_ok();
             if self.reclaiming {
-                self.compiler.begin_release();
+                self.compiler.begin_reclaim();
             }
         }
         let begun = Instant::now();

@@ -349,7 +349,7 @@ impl Follower {
         } else {
             self.compile();
         }
-        self.compiler.release();
+        self.compiler.reclaim();
     }
 
     /// Waits until both find the same for every destination, from each port and source.

@@ -1,0 +1,344 @@
+//! Stable indices: the same thing keeps its index as long as it is in use, and an index is given to another thing only
+//! after every packet that could still read the old record has gone.
+//!
+//! Who refers to a thing holds it. What nobody holds at the end of a pass is out of use; until its index is released it is
+//! remembered, so that what comes back (a route that flaps) finds the index that it had.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeBounds;
+
+use sidestep_datapath::TableIndex;
+
+/// Indices from 1 for things of type `K`.
+#[derive(Debug)]
+pub(crate) struct IndexAllocator<K, I> {
+    table: &'static str,
+    limit: u32,
+    used: BTreeMap<K, I>,
+    /// By index; that of 0 is nobody's.
+    slots: Vec<Slot<K>>,
+    free: Vec<I>,
+    /// What got an index since the last accepted pass.
+    fresh: Vec<I>,
+    /// What came up in this pass and may be held by nobody.
+    candidates: Vec<I>,
+    /// What turned out to be held by nobody.
+    unreferenced: Vec<I>,
+    /// Out of use since the last grace period began.
+    retired: BTreeSet<I>,
+    /// Out of use before the grace period that is under way began.
+    waiting: BTreeSet<I>,
+}
+
+#[derive(Clone, Debug)]
+struct Slot<K> {
+    key: Option<K>,
+    references: u32,
+}
+
+impl<K> Slot<K> {
+    const EMPTY: Self = Self {
+        key: None,
+        references: 0,
+    };
+}
+
+/// Position of an index in [`IndexAllocator::slots`].
+fn position<I: TableIndex>(index: I) -> usize {
+    index.into() as usize
+}
+
+/// More things than the table has room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TableFull {
+    pub(crate) table: &'static str,
+    pub(crate) limit: u32,
+}
+
+/// How a pass went, whatever the indices are for.
+pub(crate) trait Allocator {
+    /// Begins to compile everything: nobody holds anything. Allocator before it that were not accepted never were.
+    fn begin(&mut self);
+    /// The last pass is what is applied: what nobody holds is out of use. `full`: it began with [`Allocator::begin`].
+    fn accept(&mut self, full: bool);
+    /// Whether indices are out of use.
+    fn has_pending(&self) -> bool;
+    /// What has been accepted is applied, and a grace period begins.
+    fn begin_reclaim(&mut self);
+    /// That grace period has passed: indices that were out of use when it began, and still are, can be used again.
+    fn end_reclaim(&mut self);
+}
+
+impl<K: Ord + Clone, I: TableIndex> IndexAllocator<K, I> {
+    /// `limit`: entries of the table, index 0 included.
+    pub(crate) fn new(table: &'static str, limit: u32) -> Self {
+        Self {
+            table,
+            limit,
+            used: BTreeMap::new(),
+            slots: vec![Slot::EMPTY],
+            free: Vec::new(),
+            fresh: Vec::new(),
+            candidates: Vec::new(),
+            unreferenced: Vec::new(),
+            retired: BTreeSet::new(),
+            waiting: BTreeSet::new(),
+        }
+    }
+
+    /// Indices that an earlier process gave out: not to be used before they are released.
+    pub(crate) fn reserve(&mut self, indices: impl Iterator<Item = I>) {
+        self.retired = indices.filter(|index| (*index).into() != 0).collect();
+        let end = self.retired.last().map_or(1, |&last| last.into() + 1);
+        self.slots.resize(end as usize, Slot::EMPTY);
+        self.free = (1..end)
+            .rev()
+            .map(I::from)
+            .filter(|index| !self.retired.contains(index))
+            .collect();
+    }
+
+    /// The index of `key`, a new one if it has none. It is kept if somebody holds it when the pass ends.
+    pub(crate) fn index_of(&mut self, key: &K) -> Result<I, TableFull> {
+        if let Some(&index) = self.used.get(key) {
+            if self.slots[position(index)].references == 0 {
+                self.candidates.push(index);
+            }
+            return Ok(index);
+        }
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None if self.slots.len() < self.limit as usize => {
+                self.slots.push(Slot::EMPTY);
+                I::from(self.slots.len() as u32 - 1)
+            }
+            None => {
+                return Err(TableFull {
+                    table: self.table,
+                    limit: self.limit,
+                });
+            }
+        };
+        self.used.insert(key.clone(), index);
+        self.slots[position(index)].key = Some(key.clone());
+        self.fresh.push(index);
+        self.candidates.push(index);
+        Ok(index)
+    }
+
+    /// The indices of keys in a range.
+    pub(crate) fn range(&self, keys: impl RangeBounds<K>) -> impl Iterator<Item = (&K, I)> {
+        self.used.range(keys).map(|(key, index)| (key, *index))
+    }
+
+    /// What has that index.
+    pub(crate) fn key(&self, index: I) -> Option<&K> {
+        self.slots.get(position(index))?.key.as_ref()
+    }
+
+    /// One more refers to it. (Of 0, which is nothing, nobody takes note.)
+    pub(crate) fn acquire(&mut self, index: I) {
+        if index.into() == 0 {
+            return;
+        }
+        let references = &mut self.slots[position(index)].references;
+        *references += 1;
+        if *references == 1 {
+            self.retired.remove(&index);
+            self.waiting.remove(&index);
+        }
+    }
+
+    /// One less refers to it.
+    pub(crate) fn release(&mut self, index: I) {
+        if index.into() == 0 {
+            return;
+        }
+        let references = &mut self.slots[position(index)].references;
+        *references -= 1;
+        if *references == 0 {
+            self.candidates.push(index);
+        }
+    }
+
+    /// Whether anybody refers to it.
+    pub(crate) fn is_referenced(&self, index: I) -> bool {
+        self.slots[position(index)].references > 0
+    }
+
+    /// The next that came up in this pass and is held by nobody.
+    pub(crate) fn next_unreferenced(&mut self) -> Option<I> {
+        while let Some(index) = self.candidates.pop() {
+            if !self.is_referenced(index) {
+                self.unreferenced.push(index);
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    fn free_index(&mut self, index: I) {
+        if let Some(key) = self.slots[position(index)].key.take() {
+            self.used.remove(&key);
+        }
+        self.free.push(index);
+    }
+}
+
+impl<K: Ord + Clone, I: TableIndex> Allocator for IndexAllocator<K, I> {
+    fn begin(&mut self) {
+        for index in std::mem::take(&mut self.fresh) {
+            self.free_index(index);
+        }
+        for slot in &mut self.slots {
+            slot.references = 0;
+        }
+        self.candidates.clear();
+        self.unreferenced.clear();
+    }
+
+    fn accept(&mut self, full: bool) {
+        // What came up and did not fit after all: no packet ever reads it, so nobody has to wait.
+        for index in std::mem::take(&mut self.fresh) {
+            if !self.is_referenced(index) {
+                self.free_index(index);
+            }
+        }
+        let mut unreferenced = std::mem::take(&mut self.unreferenced);
+        if full {
+            unreferenced = (1..self.slots.len() as u32).map(I::from).collect();
+        }
+        for index in unreferenced {
+            let slot = &self.slots[position(index)];
+            if slot.key.is_some() && slot.references == 0 && !self.waiting.contains(&index) {
+                self.retired.insert(index);
+            }
+        }
+    }
+
+    fn has_pending(&self) -> bool {
+        !self.retired.is_empty() || !self.waiting.is_empty()
+    }
+
+    fn begin_reclaim(&mut self) {
+        self.waiting.append(&mut self.retired);
+    }
+
+    fn end_reclaim(&mut self) {
+        for index in std::mem::take(&mut self.waiting) {
+            self.free_index(index);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sidestep_datapath::RouteId;
+
+    use super::*;
+
+    const TABLE_FULL: TableFull = TableFull {
+        table: "t",
+        limit: 4,
+    };
+
+    /// A pass over everything that holds these.
+    fn full(
+        allocator: &mut IndexAllocator<char, RouteId>,
+        keys: &str,
+    ) -> Vec<Result<RouteId, TableFull>> {
+        allocator.begin();
+        let indices: Vec<_> = keys.chars().map(|key| allocator.index_of(&key)).collect();
+        indices
+            .iter()
+            .flatten()
+            .for_each(|&index| allocator.acquire(index));
+        while allocator.next_unreferenced().is_some() {}
+        indices
+    }
+
+    fn release(allocator: &mut IndexAllocator<char, RouteId>) {
+        allocator.begin_reclaim();
+        allocator.end_reclaim();
+    }
+
+    #[test]
+    fn an_index_is_kept_while_in_use_and_reused_only_after_the_grace_period() {
+        let mut allocator = IndexAllocator::new("t", 4);
+        assert_eq!(full(&mut allocator, "ab"), [Ok(RouteId(1)), Ok(RouteId(2))]);
+        allocator.accept(true);
+        assert_eq!(full(&mut allocator, "b"), [Ok(RouteId(2))]);
+        allocator.accept(true);
+        assert_eq!(
+            full(&mut allocator, "bcd"),
+            [Ok(RouteId(2)), Ok(RouteId(3)), Err(TABLE_FULL)],
+            "1 may still be read by a packet"
+        );
+        allocator.accept(true);
+        release(&mut allocator);
+        assert_eq!(
+            full(&mut allocator, "bcd"),
+            [Ok(RouteId(2)), Ok(RouteId(3)), Ok(RouteId(1))]
+        );
+    }
+
+    #[test]
+    fn a_pass_that_was_not_accepted_changes_nothing() {
+        let mut allocator = IndexAllocator::new("t", 4);
+        assert_eq!(full(&mut allocator, "a"), [Ok(RouteId(1))]);
+        allocator.accept(true);
+        assert_eq!(full(&mut allocator, "bc"), [Ok(RouteId(2)), Ok(RouteId(3))]);
+        assert_eq!(
+            full(&mut allocator, "adef"),
+            [
+                Ok(RouteId(1)),
+                Ok(RouteId(3)),
+                Ok(RouteId(2)),
+                Err(TABLE_FULL)
+            ],
+            "it was in use all the while"
+        );
+        assert!(!allocator.has_pending());
+    }
+
+    #[test]
+    fn what_came_up_and_is_held_by_nobody_is_not_held_back() {
+        let mut allocator = IndexAllocator::new("t", 4);
+        full(&mut allocator, "a");
+        assert_eq!(allocator.index_of(&'b'), Ok(RouteId(2)));
+        allocator.accept(true);
+        assert!(!allocator.has_pending());
+        assert_eq!(
+            (allocator.index_of(&'c'), allocator.index_of(&'b')),
+            (Ok(RouteId(2)), Ok(RouteId(3)))
+        );
+    }
+
+    #[test]
+    fn what_comes_back_before_its_index_is_released_has_the_index_that_it_had() {
+        let mut allocator = IndexAllocator::new("t", 4);
+        full(&mut allocator, "ab");
+        allocator.accept(true);
+        allocator.release(RouteId(1));
+        assert_eq!(
+            (allocator.next_unreferenced(), allocator.next_unreferenced()),
+            (Some(RouteId(1)), None)
+        );
+        allocator.accept(false);
+        assert!(allocator.has_pending());
+        allocator.begin_reclaim();
+        assert_eq!(allocator.index_of(&'a'), Ok(RouteId(1)));
+        allocator.acquire(RouteId(1));
+        allocator.accept(false);
+        // Out of use again since the grace period began: that one says nothing of it.
+        allocator.release(RouteId(1));
+        allocator.next_unreferenced();
+        allocator.accept(false);
+        allocator.end_reclaim();
+        assert_eq!(allocator.index_of(&'c'), Ok(RouteId(3)));
+        allocator.acquire(RouteId(3));
+        allocator.accept(false);
+        release(&mut allocator);
+        assert_eq!(allocator.index_of(&'d'), Ok(RouteId(1)));
+    }
+}

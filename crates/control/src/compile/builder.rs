@@ -1,0 +1,152 @@
+//! View builder: compiles routing tables entry by entry, and merges them into views.
+
+use std::net::IpAddr;
+
+use sidestep_datapath::RouteId;
+use sidestep_model::node::TableId;
+use sidestep_model::route::{Family, Owner, Route, RouteKind};
+
+use super::entries::{CompiledRoute, CompiledTables};
+use super::kept::KeptLists;
+use super::resolver::{Candidate, by_dscp};
+use super::routes::RouteCompiler;
+use super::tables::{Entry, EntryKey, Prefix, Winner};
+
+/// One compilation: all of a node, or a change of it.
+pub(super) struct ViewBuilder<'a> {
+    pub routes: RouteCompiler<'a>,
+    pub tables: CompiledTables,
+    pub kept: KeptLists,
+    /// Entries that changed, with the route records that they had.
+    pub vacated: Vec<(EntryKey, RouteId)>,
+}
+
+impl ViewBuilder<'_> {
+    /// Compiles all routes of one table, with a host route for each neighbor on a connected prefix.
+    pub(super) fn table(&mut self, family: Family, table_id: TableId) {
+        self.tables.entries.entry((family, table_id)).or_default();
+        let resolver = &self.routes.resolver;
+        let Some(winners) = resolver.winners.get(&(family, table_id)) else {
+            return;
+        };
+        // Sidestep-only routes first: if not all fit, the kernel can forward the others.
+        let node = self.routes.node;
+        let is_sidestep_only = |entry: &Entry<Winner>| {
+            let mut routes = entry.iter().map(|(_, winner)| &node.routes[&winner.key]);
+            routes.any(|route| route.owner == Owner::Sidestep)
+        };
+        let (first, others): (Vec<_>, Vec<_>) = winners
+            .iter()
+            .partition(|(_, entry)| is_sidestep_only(entry));
+        let hosts = resolver.neighbors.iter().map(|(host, _)| host);
+        let prefixes: Vec<Prefix> = first
+            .iter()
+            .chain(&others)
+            .map(|(prefix, _)| *prefix)
+            .chain(hosts)
+            .copied()
+            .collect();
+        for prefix in prefixes {
+            self.rebuild_entry(EntryKey {
+                family,
+                table_id,
+                prefix,
+            });
+        }
+    }
+
+    /// Compiles an entry again and returns whether it has changed.
+    pub(super) fn rebuild_entry(&mut self, key: EntryKey) -> bool {
+        self.routes.resolver.lookups.forget(&key);
+        let entry = self.entry(key);
+        let table = self.tables.entries.entry(key.table()).or_default();
+        let before = if entry.is_empty() {
+            table.remove(key.prefix)
+        } else {
+            table.insert(key.prefix, entry.clone())
+        };
+        let before = before.unwrap_or_default();
+        if before == entry {
+            return false;
+        }
+        let records = |entry: &Entry<CompiledRoute>| -> Vec<RouteId> {
+            let routes = entry.iter().map(|(_, compiled)| compiled.route());
+            routes.filter(|route| route.is_some()).collect()
+        };
+        let mut leading = 0;
+        for route in records(&entry) {
+            self.routes.store.indices.routes.acquire(route);
+            leading += isize::from(self.routes.store.may_lead_to_view(route));
+        }
+        for route in records(&before) {
+            self.routes.store.indices.routes.release(route);
+            leading -= isize::from(self.routes.store.may_lead_to_view(route));
+            self.routes.store.abandon_views(route);
+            self.vacated.push((key, route));
+        }
+        *self.tables.leading.entry(key.table()).or_insert(0) += leading;
+        true
+    }
+
+    /// Compiles an entry. It is empty if the table has no route for exactly this prefix.
+    fn entry(&mut self, key: EntryKey) -> Entry<CompiledRoute> {
+        self.routes.entry = Some(key);
+        let mut entry = Entry::default();
+        let candidates = self.routes.resolver.routes(self.routes.node, &key);
+        for Candidate {
+            route, neighbor, ..
+        } in &candidates
+        {
+            if neighbor.is_none() {
+                self.routes.store.set_unsupported(route.key, None);
+            }
+        }
+        for Candidate {
+            from,
+            route,
+            neighbor,
+        } in candidates
+        {
+            let index = match route.kind {
+                RouteKind::Throw if route.key.tos == 0 => None,
+                _ => Some(self.route(route, neighbor)),
+            };
+            entry.set(from, CompiledRoute::new(route, index));
+        }
+        entry
+    }
+
+    /// Returns the record of a route, which may be narrowed to a neighbor on its link.
+    fn route(&mut self, route: &Route, neighbor: Option<IpAddr>) -> RouteId {
+        let compiled = match self.routes.record_of(route, neighbor) {
+            Ok(compiled) => compiled,
+            Err(full) if neighbor.is_some() && by_dscp(route).is_some() => {
+                // Steering stays in effect; the kernel forwards the other packets.
+                let index = self.route(route, None);
+                let instead = "; the kernel forwards to neighbors what is not steered";
+                self.routes.store.report_full(route, full, instead);
+                return index;
+            }
+            Err(full) => return self.routes.store.no_room(route, full),
+        };
+        if compiled.punt_reason.is_some() {
+            let store = &mut self.routes.store;
+            store.set_unsupported(route.key, compiled.punt_reason);
+        }
+        match self.routes.store.intern(compiled.record) {
+            Ok(index) => {
+                let store = &mut self.routes.store;
+                store.set_route_info(index, route, neighbor, None);
+                index
+            }
+            Err(full) => self.routes.store.no_room(route, full),
+        }
+    }
+
+    /// Removes unreferenced records and views.
+    pub(super) fn settle(&mut self) {
+        while let Some(view) = self.routes.store.settle() {
+            self.drop_view(view);
+        }
+    }
+}

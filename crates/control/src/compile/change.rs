@@ -1,0 +1,75 @@
+//! Changes that one compilation makes to tables and index, for publishing and for undoing them.
+
+use std::collections::BTreeMap;
+
+use sidestep_datapath::delta::{Changes, Delta};
+use sidestep_datapath::{AdjacencyId, CounterId, GroupId, PolicyId, RouteId, ViewId};
+use sidestep_model::route::RouteKey;
+use sidestep_model::vlan::VlanTableId;
+
+use super::index::{
+    AdjacencyInfo, Compiled, Continuation, Counted, PolicyInfo, RouteInfo, ViewInfo,
+};
+
+/// What a pass changed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Change {
+    /// In the tables.
+    pub delta: Delta,
+    pub(super) routes: Changes<RouteId, RouteInfo>,
+    pub(super) leads: Changes<RouteId, Continuation>,
+    pub(super) groups: Changes<GroupId, Vec<RouteId>>,
+    pub(super) views: Changes<ViewId, ViewInfo>,
+    pub(super) vlan_views: Changes<ViewId, VlanTableId>,
+    pub(super) adjacencies: Changes<AdjacencyId, AdjacencyInfo>,
+    pub(super) policies: Changes<PolicyId, PolicyInfo>,
+    pub(super) counters: Changes<Counted, CounterId>,
+    pub(super) unsupported: Changes<RouteKey, String>,
+    pub(super) full: Changes<RouteKey, &'static str>,
+}
+
+impl Change {
+    /// Changes tables and index back to what they were before it.
+    pub fn revert(&self, compiled: &mut Compiled) {
+        self.delta.revert(&mut compiled.image);
+        let index = &mut compiled.index;
+        self.routes.revert(&mut index.routes);
+        self.leads.revert(&mut index.leads);
+        self.groups.revert(&mut index.groups);
+        self.views.revert(&mut index.views);
+        self.vlan_views.revert(&mut index.vlan_views);
+        self.adjacencies.revert(&mut index.adjacencies);
+        self.policies.revert(&mut index.policies);
+        self.counters.revert(&mut index.counters);
+        self.unsupported.revert(&mut index.unsupported);
+        self.full.revert(&mut index.full);
+    }
+
+    /// Counter slots that have another route than before.
+    pub fn new_counters(&self) -> impl Iterator<Item = CounterId> {
+        self.counters.upserts().map(|(_, slot)| *slot)
+    }
+}
+
+/// Takes note of changes, or not: nobody asks what a pass over everything changed.
+#[derive(Debug, Default)]
+pub(super) struct ChangeLog {
+    pub on: bool,
+    pub change: Change,
+}
+
+impl ChangeLog {
+    pub fn set<K: Ord + Clone, V: Clone + PartialEq>(
+        &mut self,
+        changes: impl FnOnce(&mut Change) -> &mut Changes<K, V>,
+        table: &mut BTreeMap<K, V>,
+        key: K,
+        value: Option<V>,
+    ) {
+        match (self.on, value) {
+            (true, value) => changes(&mut self.change).set(table, key, value),
+            (false, Some(value)) => _ = table.insert(key, value),
+            (false, None) => _ = table.remove(&key),
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! The compiler: full and incremental compilations, with indices that stay stable between them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use sidestep_datapath::abi::{
+    PUNT_table_full, SIDESTEP_FLOW_TABLES, SIDESTEP_HMAC_KEYS, SIDESTEP_LEARNED,
+};
+use sidestep_datapath::{FibKey, Image, KeySlot, Limits, RouteId, VIEWS};
+use sidestep_model::node::{IfIndex, Node, TableId};
+use sidestep_model::route::{Family, RouteKey};
+
+use super::builder::ViewBuilder;
+use super::change::{Change, ChangeLog};
+use super::entries::CompiledTables;
+use super::error::CompileError;
+use super::index::Compiled;
+use super::indices::Indices;
+use super::kept::KeptLists;
+use super::record::punt;
+use super::resolver::Resolver;
+use super::routes::RouteCompiler;
+use super::store::RecordStore;
+use super::tables::Prefix;
+use super::update::NeedsFullCompile;
+use super::view_set::ViewSet;
+
+/// State that a compilation leaves for the next one, which compiles only what has changed.
+#[derive(Debug, Default)]
+struct PassState {
+    resolver: Resolver,
+    views: ViewSet,
+    tables: CompiledTables,
+    kept: KeptLists,
+    hmac_keys: BTreeMap<u32, KeySlot>,
+    /// Route record that punts what does not fit.
+    full_route: RouteId,
+}
+
+impl PassState {
+    /// Starts a compilation with this state.
+    fn resume<'a>(
+        self,
+        node: &'a Node,
+        indices: &'a mut Indices,
+        out: &'a mut Compiled,
+        log: ChangeLog,
+    ) -> ViewBuilder<'a> {
+        ViewBuilder {
+            routes: RouteCompiler {
+                node,
+                store: RecordStore::new(node, indices, out, self.full_route, log),
+                resolver: self.resolver,
+                views: self.views,
+                hmac_keys: self.hmac_keys,
+                entry: None,
+            },
+            tables: self.tables,
+            kept: self.kept,
+            vacated: Vec::new(),
+        }
+    }
+
+    /// Ends a compilation. Returns its state and its changes.
+    fn suspend(pass: ViewBuilder<'_>) -> (Self, Change) {
+        let RouteCompiler {
+            store,
+            resolver,
+            views,
+            hmac_keys,
+            ..
+        } = pass.routes;
+        let state = Self {
+            resolver,
+            views,
+            tables: pass.tables,
+            kept: pass.kept,
+            hmac_keys,
+            full_route: store.full_route,
+        };
+        (state, store.log.change)
+    }
+}
+
+/// Compiles again and again, with indices that stay what they were: all of a node, or only what has changed since.
+#[derive(Debug)]
+pub struct Compiler {
+    limits: Limits,
+    indices: Indices,
+    /// What the last accepted pass left, if no other was begun since.
+    known: Option<PassState>,
+    /// What a pass left that is not accepted yet, and whether it was over everything.
+    attempted: Option<(PassState, bool)>,
+}
+
+impl Compiler {
+    /// With nothing in use. Index 0 of each table stays empty.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            indices: Indices::new(limits),
+            known: None,
+            attempted: None,
+        }
+    }
+
+    /// As [`Compiler::new`], beside tables that an earlier process filled: none of their indices is given to anything
+    /// before it is released.
+    pub fn beside(limits: Limits, image: &Image) -> Self {
+        let mut compiler = Self::new(limits);
+        compiler.indices.reserve(image);
+        compiler
+    }
+
+    /// Whether indices wait for [`Compiler::reclaim`].
+    pub fn has_pending(&self) -> bool {
+        self.indices.has_pending()
+    }
+
+    /// The tables for `node` with these ports, all of it. On an error the indices in use do not change.
+    pub fn compile(
+        &mut self,
+        node: &Node,
+        ports: &BTreeSet<IfIndex>,
+    ) -> Result<Compiled, CompileError> {
+        let out = self.attempt(node, ports, &BTreeMap::new())?;
+        if let Some(&table) = out.index.full_tables().first() {
+            return Err(self.full(table));
+        }
+        self.accept();
+        Ok(out)
+    }
+
+    /// The tables for `node` with these ports, as far as they hold it: routes that do not fit are left to the kernel and
+    /// named in [`Index::full`]. `held` is what the FIB holds now, which comes first. The indices in use do not change
+    /// before [`Compiler::accept`].
+    pub fn attempt(
+        &mut self,
+        node: &Node,
+        ports: &BTreeSet<IfIndex>,
+        held: &BTreeMap<FibKey, RouteId>,
+    ) -> Result<Compiled, CompileError> {
+        (self.known, self.attempted) = (None, None);
+        for allocator in self.indices.all() {
+            allocator.begin();
+        }
+        // First, so that the record of what does not fit always fits.
+        let full_route = self.indices.routes.index_of(&punt(PUNT_table_full))?;
+        self.indices.routes.acquire(full_route);
+        let mut out = Compiled::default();
+        let state = PassState {
+            full_route,
+            resolver: Resolver::new(node),
+            ..PassState::default()
+        };
+        let log = ChangeLog::default();
+        let mut pass = state.resume(node, &mut self.indices, &mut out, log);
+        pass.ports(ports)?;
+        pass.views()?;
+        pass.kept.keep(&mut pass.routes.store, node);
+        pass.fit(self.limits.fib, held);
+        pass.settle();
+        let (state, _) = PassState::suspend(pass);
+        self.attempted = Some((state, true));
+        Ok(out)
+    }
+
+    /// Brings the tables of the last accepted pass to what `node` is now, which differs from the node of then in these
+    /// routes and neighbors and nothing else: in time that depends on what they are for, not on how large the node is.
+    /// The result is that of [`Compiler::attempt`], save for the numbers of indices, and save that a route for which there
+    /// was no room waits for the next attempt.
+    ///
+    /// # Errors
+    /// The node has to be compiled as a is_full; the tables are what they were.
+    pub fn update(
+        &mut self,
+        node: &Node,
+        routes: &[RouteKey],
+        neighbors: &[(IfIndex, IpAddr)],
+        compiled: &mut Compiled,
+    ) -> Result<Change, NeedsFullCompile> {
+        if routes.len() > node.routes.len() / FULL_SHARE + 64 {
+            return Err(NeedsFullCompile::Many(routes.len()));
+        }
+        if compiled.index.is_short() {
+            return Err(NeedsFullCompile::Full);
+        }
+        let known = self.known.take().ok_or(NeedsFullCompile::Unknown)?;
+        let log = ChangeLog {
+            on: true,
+            ..ChangeLog::default()
+        };
+        let mut pass = known.resume(node, &mut self.indices, compiled, log);
+        let mut done = pass.apply_changes(routes, neighbors);
+        if pass.routes.store.out.image.fib.len() > self.limits.fib as usize {
+            done = done.and(Err(NeedsFullCompile::Full));
+        }
+        let (known, change) = PassState::suspend(pass);
+        if let Err(why) = done {
+            change.revert(compiled);
+            // Nothing was: see above.
+            compiled.index.full_for_rules.clear();
+            return Err(why);
+        }
+        self.attempted = Some((known, false));
+        Ok(change)
+    }
+
+    /// The last attempt or update is what will be applied: indices that it does not use are out of use.
+    pub fn accept(&mut self) {
+        if let Some((known, is_full)) = self.attempted.take() {
+            for allocator in self.indices.all() {
+                allocator.accept(is_full);
+            }
+            self.known = Some(known);
+        }
+    }
+
+    /// The route that a table has for an address, whatever the source: of the last accepted pass.
+    pub fn route_for(&self, table: TableId, address: IpAddr) -> Option<RouteKey> {
+        let winners = &self.known.as_ref()?.resolver.winners;
+        let winners = winners.get(&(Family::of(&address), table))?;
+        let found = winners.find(Prefix::host(address), Prefix::DEFAULT);
+        found.map(|winner| winner.key)
+    }
+
+    /// That a table of [`Index::full`] is full.
+    pub fn full(&self, table: &'static str) -> CompileError {
+        let limit = match table {
+            "routes" => self.limits.routes,
+            "groups" => self.limits.groups,
+            "adjacencies" => self.limits.adjacencies,
+            "policies" => self.limits.policies,
+            "HMAC keys" => SIDESTEP_HMAC_KEYS,
+            "learned headers" => SIDESTEP_LEARNED,
+            "tables of flows" => SIDESTEP_FLOW_TABLES,
+            "views" => VIEWS,
+            _ => self.limits.fib,
+        };
+        CompileError::Full { table, limit }
+    }
+
+    /// The last result has been applied and a grace period has passed since: indices that it no longer uses are free.
+    pub fn reclaim(&mut self) {
+        self.begin_reclaim();
+        self.end_reclaim();
+    }
+
+    /// As [`Compiler::reclaim`], while changes go on: the last result has been applied, and a grace period begins.
+    pub fn begin_reclaim(&mut self) {
+        for allocator in self.indices.all() {
+            allocator.begin_reclaim();
+        }
+    }
+
+    /// That grace period has passed.
+    pub fn end_reclaim(&mut self) {
+        for allocator in self.indices.all() {
+            allocator.end_reclaim();
+        }
+    }
+}
+
+/// To compile one route alone costs as much as so many in a pass over everything.
+const FULL_SHARE: usize = 4;

@@ -1,0 +1,85 @@
+//! Compiled routing tables: the route record of each prefix.
+
+use std::collections::BTreeMap;
+
+use sidestep_datapath::RouteId;
+use sidestep_model::node::TableId;
+use sidestep_model::route::{Family, Route};
+
+use super::chain::{Chain, RuleEffect};
+use super::merge::Search;
+use super::tables::{LookupResult, Routing, Winner};
+
+/// What a table says, compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CompiledRoute {
+    /// None: to go on with the next rule.
+    route: Option<RouteId>,
+    /// Bits of the prefix up to which it is suppressed, if it can be (`suppress_prefixlength`).
+    bits: Option<u8>,
+}
+
+impl CompiledRoute {
+    pub(super) fn new(route: &Route, index: Option<RouteId>) -> Self {
+        let bits = route.key.prefix.prefix_len();
+        Self {
+            route: index,
+            bits: Winner::from(route).is_suppressed(bits).then_some(bits),
+        }
+    }
+
+    /// What a rule says itself.
+    pub(super) const fn by_rule(index: RouteId) -> Self {
+        Self {
+            route: Some(index),
+            bits: None,
+        }
+    }
+
+    /// The index of the route, of what does not throw.
+    pub(super) fn route(&self) -> RouteId {
+        self.route.unwrap_or(RouteId::NONE)
+    }
+}
+
+impl LookupResult for CompiledRoute {
+    fn is_throw(&self) -> bool {
+        self.route.is_none()
+    }
+
+    fn is_suppressed(&self, bits: u8) -> bool {
+        self.bits.is_some_and(|own| own <= bits)
+    }
+}
+
+/// The compiled tables that views merge.
+#[derive(Debug, Default)]
+pub(super) struct CompiledTables {
+    /// Entries of each table.
+    pub entries: BTreeMap<(Family, TableId), Routing<CompiledRoute>>,
+    /// Number of entries of each table whose record may lead to a view.
+    pub leading: BTreeMap<(Family, TableId), isize>,
+}
+
+impl CompiledTables {
+    /// The compiled tables of a chain's own steps, to be merged.
+    pub fn merging<'s>(
+        &'s self,
+        chain: &'s Chain,
+        terminals: &[(RuleEffect, RouteId)],
+        fallback: Option<RouteId>,
+    ) -> Search<'s, CompiledRoute> {
+        let record = |effect: &RuleEffect| {
+            let mut terminals = terminals.iter();
+            terminals
+                .find(|(it, _)| it == effect)
+                .map(|(_, index)| *index)
+        };
+        let search = Search::new(
+            &chain.steps,
+            |table| self.entries.get(&(chain.family, table)),
+            |effect| record(effect).map(CompiledRoute::by_rule),
+        );
+        search.or(fallback.map(CompiledRoute::by_rule))
+    }
+}

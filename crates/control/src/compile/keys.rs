@@ -1,0 +1,110 @@
+//! Keys of the index allocators: what distinguishes one record of a table from another.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use sidestep_datapath::abi::sidestep_route;
+use sidestep_datapath::{AdjacencyId, KeySlot, RouteId, ViewId};
+use sidestep_model::behavior::Seg6Encap;
+use sidestep_model::behavior::proxy::InnerType;
+use sidestep_model::node::{IfIndex, Mac};
+use sidestep_model::route::{Family, RouteKey};
+use sidestep_model::vlan::VlanTableId;
+
+use super::chain::Chain;
+use super::tables::Prefix;
+
+/// Key of a route record: the whole record.
+pub(super) type RouteRecord = sidestep_route;
+
+/// Key of a view of the prefix table.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum ViewKey {
+    /// Routing tables, as rules search them.
+    Chain(Chain),
+    /// Exactly these prefixes, with their routes: a view by source address, or one that leads there.
+    Leading(Vec<(Prefix, RouteId)>),
+    /// A VLAN table.
+    Vlans(VlanTableId),
+    /// HMAC Key IDs.
+    HmacKeys,
+    /// Local addresses of an interface by which a service returns packets.
+    Own(IfIndex, Family),
+    /// The SID blocks of the SR domain.
+    Domain,
+}
+
+/// Key of a group.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct GroupKey {
+    /// Seed of the flow hash.
+    pub seed: u32,
+    /// Route of each slot.
+    pub slots: Vec<RouteId>,
+}
+
+/// Key of an adjacency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct AdjacencyKey {
+    /// Egress.
+    pub dev: IfIndex,
+    /// Receiver on the link.
+    pub via: Via,
+    /// MTU of the route, if it has one.
+    pub mtu: Option<u32>,
+}
+
+/// Receiver of the frames that an adjacency sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Via {
+    /// The link: a frame is sent unmodified (End.DX2), without a neighbor.
+    Link,
+    /// The neighbor with this IP address.
+    Address(IpAddr),
+    /// The neighbor with this Ethernet address.
+    Ethernet(Mac),
+}
+
+/// Key of a policy record.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct PolicyKey {
+    /// Encapsulation.
+    pub encap: Seg6Encap,
+    /// Source address of the outer header.
+    pub source: Ipv6Addr,
+    /// Hop limit of the outer header.
+    pub hop_limit: u8,
+    /// Flow label mode (`SIDESTEP_FLOW_LABEL_*`).
+    pub flow_label: u8,
+    /// Adjacency toward the first segment, if it is known in advance.
+    pub adjacency: AdjacencyId,
+    /// View in which the first segment is looked up, if not the ingress port's.
+    pub view: ViewId,
+    /// HMAC key that signs the SRH.
+    pub hmac_key: KeySlot,
+}
+
+/// Key of a header set of End.AD.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum LearnedKey {
+    /// Header set of one SID, which no other SID shares.
+    Sid {
+        service: Service,
+        age: u32,
+        sid: RouteKey,
+    },
+    /// Header sets by flow, for all SIDs with this return port.
+    Flows { iif: IfIndex, age: u32, flows: u32 },
+}
+
+/// Location of a service.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Service {
+    /// Interface to the service.
+    pub oif: IfIndex,
+    /// Interface by which the service returns packets.
+    pub iif: IfIndex,
+    /// Receiver on the link to the service.
+    pub via: Via,
+    /// Packets that the service processes.
+    pub inner_type: InnerType,
+}

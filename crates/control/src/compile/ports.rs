@@ -1,0 +1,216 @@
+//! Port records: flags, views, and the rules that select them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use sidestep_datapath::abi::{
+    DROP_sid_block, SIDESTEP_PORT_FORWARD4, SIDESTEP_PORT_FORWARD6, SIDESTEP_PORT_IGNORE_HMAC,
+    SIDESTEP_PORT_O_FLAG, SIDESTEP_PORT_REQUIRE_HMAC, SIDESTEP_PORT_RPF_LOOSE,
+    SIDESTEP_PORT_RPF_STRICT, SIDESTEP_PORT_RULES4_PUNT, SIDESTEP_PORT_RULES6_PUNT,
+    SIDESTEP_PORT_SEG6, SIDESTEP_PORTS, SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_SIDESTEP_ONLY,
+    sidestep_port, sidestep_route,
+};
+use sidestep_datapath::{FibKey, ViewId};
+use sidestep_model::node::{IfIndex, Link};
+use sidestep_model::route::Family;
+
+use super::builder::ViewBuilder;
+use super::error::CompileError;
+use super::keys::ViewKey;
+use super::record::record;
+use super::rules::{Chains, Source};
+
+impl ViewBuilder<'_> {
+    pub(super) fn ports(&mut self, ports: &BTreeSet<IfIndex>) -> Result<(), CompileError> {
+        let mut slots: BTreeMap<u32, &Link> = BTreeMap::new();
+        let mut chains: BTreeMap<Family, BTreeSet<Option<Arc<Chains>>>> = BTreeMap::new();
+        for &port in ports {
+            let link = self
+                .routes
+                .node
+                .links
+                .get(&port)
+                .ok_or(CompileError::NoSuchPort(port.0))?;
+            if let Some(other) = slots.insert(port.0 % SIDESTEP_PORTS, link) {
+                return Err(CompileError::PortSlot(
+                    other.name.clone(),
+                    link.name.clone(),
+                ));
+            }
+            for family in [Family::V4, Family::V6] {
+                let source = Source::port(self.routes.node, port, family)
+                    .ok_or(CompileError::NoSuchPort(port.0))?;
+                let of_port = self
+                    .routes
+                    .resolver
+                    .chains(self.routes.node, family, source)
+                    .ok();
+                chains.entry(family).or_default().insert(of_port);
+            }
+        }
+        for (family, mut chains) in chains {
+            if let (1, Some(Some(common))) = (chains.len(), chains.pop_first()) {
+                self.routes
+                    .resolver
+                    .common
+                    .insert(family, Chains::clone(&common));
+            }
+        }
+        let hmac_keys = self.routes.hmac_view()?;
+        for &port in ports {
+            let record = sidestep_port {
+                hmac_keys,
+                ..self.port(port)?
+            };
+            for view in record.views() {
+                self.routes.store.indices.views.acquire(view);
+            }
+            self.routes.store.out.image.ports.insert(port.0, record);
+        }
+        // No route has asked for any yet.
+        self.routes.views.rooted = self.routes.views.by_chain.values().copied().collect();
+        Ok(())
+    }
+
+    /// The view of the domain's SID blocks.
+    fn domain(&mut self) -> Result<ViewId, CompileError> {
+        let view = self.routes.store.indices.views.index_of(&ViewKey::Domain)?;
+        // Ours: the kernel's routes make room for it where the prefixes do not all fit.
+        let kept_out = self.routes.store.unowned(sidestep_route {
+            flags: SIDESTEP_ROUTE_SIDESTEP_ONLY as u8,
+            reason: DROP_sid_block as u8,
+            ..record(SIDESTEP_ROUTE_DROP)
+        })?;
+        for block in &self.routes.node.domain.sid_blocks {
+            let key = FibKey {
+                view,
+                address: block.network().octets(),
+                length: block.prefix_len(),
+            };
+            self.routes.store.put_prefix(key, Some(kept_out));
+        }
+        Ok(view)
+    }
+
+    fn port(&mut self, port: IfIndex) -> Result<sidestep_port, CompileError> {
+        let link = self
+            .routes
+            .node
+            .links
+            .get(&port)
+            .ok_or(CompileError::NoSuchPort(port.0))?;
+        let node = self.routes.node;
+        let source =
+            |family| Source::port(node, port, family).ok_or(CompileError::NoSuchPort(port.0));
+        let (source6, source4) = (source(Family::V6)?, source(Family::V4)?);
+        let mut record = sidestep_port {
+            ifindex: port.0,
+            mac: link.mac.0,
+            ..Default::default()
+        };
+        let flags = [
+            (link.seg6_enabled, SIDESTEP_PORT_SEG6),
+            (link.forwarding6, SIDESTEP_PORT_FORWARD6),
+            (link.forwarding4, SIDESTEP_PORT_FORWARD4),
+            (link.rp_filter == 1, SIDESTEP_PORT_RPF_STRICT),
+            (link.rp_filter == 2, SIDESTEP_PORT_RPF_LOOSE),
+            (link.seg6_require_hmac > 0, SIDESTEP_PORT_REQUIRE_HMAC),
+            (link.seg6_require_hmac < 0, SIDESTEP_PORT_IGNORE_HMAC),
+            (self.routes.node.oam_rate > 0, SIDESTEP_PORT_O_FLAG),
+        ];
+        record.flags = flags
+            .iter()
+            .filter(|(on, _)| *on)
+            .map(|(_, flag)| flag)
+            .sum();
+        if self.routes.node.domain.is_outside(link) {
+            record.domain = self.domain()?;
+        }
+        let chains = [
+            (
+                Family::V6,
+                SIDESTEP_PORT_RULES6_PUNT,
+                self.routes
+                    .resolver
+                    .chains(self.routes.node, Family::V6, source6),
+            ),
+            (
+                Family::V4,
+                SIDESTEP_PORT_RULES4_PUNT,
+                self.chains_with_reverse_path(link, source4),
+            ),
+        ];
+        for (family, punt, chains) in chains {
+            let view = chains.and_then(|chains| {
+                if let Some(why) = chains.punt_reason() {
+                    let why = why.to_owned();
+                    self.routes
+                        .store
+                        .out
+                        .index
+                        .punt_reasons
+                        .insert((port, family), why);
+                }
+                self.routes
+                    .views
+                    .view_of(&mut self.routes.store, &chains)
+                    .map_err(|full| {
+                        self.routes
+                            .store
+                            .out
+                            .index
+                            .full_for_rules
+                            .insert(full.table);
+                        CompileError::from(full).to_string()
+                    })
+            });
+            match (view, family) {
+                (Ok(view), Family::V6) => record.view6 = view,
+                (Ok(view), Family::V4) => record.view4 = view,
+                (Err(why), _) => {
+                    record.flags |= punt;
+                    self.routes
+                        .store
+                        .out
+                        .index
+                        .punt_reasons
+                        .insert((port, family), why);
+                }
+            }
+        }
+        Ok(record)
+    }
+
+    /// The chains of a port's IPv4 packets. With `rp_filter`, Linux looks up the way back to the source as if for a packet
+    /// that arrives where this one leaves (`__fib_validate_source`): by the same chains, or it is the kernel's.
+    fn chains_with_reverse_path(
+        &mut self,
+        link: &Link,
+        source: Source<'_>,
+    ) -> Result<Arc<Chains>, String> {
+        let node = self.routes.node;
+        let own = self
+            .routes
+            .resolver
+            .chains(self.routes.node, Family::V4, source)?;
+        let mut same = |other: &Link| {
+            let source = Source::port(node, other.ifindex, Family::V4);
+            let others = source.map(|source| {
+                self.routes
+                    .resolver
+                    .chains(self.routes.node, Family::V4, source)
+            });
+            // The same source has the very same ones; only others are looked through.
+            matches!(others, Some(Ok(others)) if Arc::ptr_eq(&others, &own) || others == own)
+        };
+        let mut others = node.links.values();
+        let mut differs = |other: &Link| other.master == link.master && !same(other);
+        match others.find(|other| link.rp_filter != 0 && differs(other)) {
+            Some(other) => Err(format!(
+                "rp_filter is on, and {} has other rules, by which the way back would be looked up",
+                other.name
+            )),
+            None => Ok(own),
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Resolver: which route wins for each prefix of a table, and where rules and routes send an address.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use sidestep_model::behavior::proxy;
+use sidestep_model::node::{IfIndex, Node, TableId};
+use sidestep_model::policy::Steering;
+use sidestep_model::route::{Encap, Family, NextHop, Route, RouteKey, RouteKind};
+
+use super::chain::Chain;
+use super::lookups::{Lookups, Resolution};
+use super::merge::Search;
+use super::rules::{self, Chains, Source};
+use super::tables::{self, Entry, EntryKey, Prefix, Routing, Winner};
+
+/// Origin of packets, as far as rules distinguish it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct SourceKey {
+    family: Family,
+    /// The interface and the VRF, if rules name them.
+    seen: [Option<String>; 2],
+    /// Table of the VRF.
+    vrf: Option<TableId>,
+}
+
+/// Routing tables and rules of a node.
+#[derive(Debug, Default)]
+pub(super) struct Resolver {
+    /// Interfaces that rules with `iif` name.
+    named: BTreeSet<String>,
+    /// Rule chains for each origin that rules distinguish.
+    chains: BTreeMap<SourceKey, Result<Arc<Chains>, String>>,
+    /// Winning route for each prefix of each table: the one with the lowest metric. Routes with a
+    /// TOS are punted.
+    pub winners: BTreeMap<(Family, TableId), Routing<Winner>>,
+    /// Rule chains that all ports share, per family. With them next hops are resolved in advance.
+    pub common: BTreeMap<Family, Chains>,
+    /// Addresses of resolved neighbors, with their links.
+    pub neighbors: BTreeSet<(Prefix, IfIndex)>,
+    /// Lookups that entries depend on.
+    pub lookups: Lookups,
+}
+
+impl Resolver {
+    /// Of the node, with nothing compiled.
+    pub fn new(node: &Node) -> Self {
+        let mut resolver = Self {
+            named: rules::named(node),
+            ..Self::default()
+        };
+        let routes = node
+            .routes
+            .iter()
+            .filter(|(_, route)| !is_return_only(route));
+        for (key, route) in routes {
+            let table = (tables::family(&key.prefix), key.table);
+            let table = resolver.winners.entry(table).or_default();
+            compete(table.entry(key.prefix.into()), route);
+        }
+        for (&(dev, address), neighbor) in &node.neighbors {
+            if neighbor.lladdr.is_some() {
+                resolver.neighbors.insert((Prefix::host(address), dev));
+            }
+        }
+        resolver
+    }
+
+    /// As [`rules::chains`], once for all sources that rules do not tell apart.
+    pub fn chains(
+        &mut self,
+        node: &Node,
+        family: Family,
+        source: Source<'_>,
+    ) -> Result<Arc<Chains>, String> {
+        let named = |name: Option<&str>| {
+            let name = name.filter(|name| self.named.contains(*name));
+            name.map(str::to_owned)
+        };
+        let seen = [source.iif, source.maybe_iif].map(named);
+        let key = SourceKey {
+            family,
+            seen,
+            vrf: source.vrf,
+        };
+        let chains = || rules::chains(node, family, source).map(Arc::new);
+        self.chains.entry(key).or_insert_with(chains).clone()
+    }
+
+    /// Routes to a prefix changed. What was there before.
+    pub fn choose(&mut self, node: &Node, changed: &RouteKey) -> Option<Entry<Winner>> {
+        let first = RouteKey {
+            from: None,
+            tos: 0,
+            metric: 0,
+            ..*changed
+        };
+        let of_prefix = node
+            .routes
+            .range(first..)
+            .take_while(|(key, _)| (key.table, key.prefix) == (changed.table, changed.prefix));
+        let mut entry = Entry::default();
+        for (_, route) in of_prefix.filter(|(_, route)| !is_return_only(route)) {
+            compete(&mut entry, route);
+        }
+        let key = EntryKey::new(changed);
+        if !entry.is_empty() {
+            let table = self.winners.entry(key.table()).or_default();
+            return table.insert(key.prefix, entry);
+        }
+        let table = self.winners.get_mut(&key.table())?;
+        let before = table.remove(key.prefix);
+        if table.is_empty() {
+            self.winners.remove(&key.table());
+        }
+        before
+    }
+
+    /// The routes that an entry is made of, each with its source prefix and with the neighbor that it is narrowed to: to
+    /// a host that is a neighbor on the link of the routes that cover it, these.
+    pub fn routes<'a>(&self, node: &'a Node, entry: &EntryKey) -> Vec<Candidate<'a>> {
+        let Some(winners) = self.winners.get(&entry.table()) else {
+            return Vec::new();
+        };
+        let all = |entry: &Entry<Winner>| -> Vec<Candidate<'a>> {
+            let candidate = |(from, winner): (Option<Prefix>, &Winner)| {
+                Some(Candidate {
+                    from,
+                    route: node.routes.get(&winner.key)?,
+                    neighbor: None,
+                })
+            };
+            entry.iter().filter_map(candidate).collect()
+        };
+        let address = entry.prefix.address(entry.family);
+        let address = address.filter(|address| !is_link_local(*address));
+        if let (Some(address), Some((_, covering))) = (address, winners.longest_match(entry.prefix))
+        {
+            let mut routes = all(covering);
+            for candidate in &mut routes {
+                let ip = self.ip_route(node, candidate.route);
+                let is = ip.is_some_and(|route| is_neighbor(node, route, address));
+                candidate.neighbor = is.then_some(address);
+            }
+            if routes.iter().any(|it| it.neighbor.is_some()) {
+                return routes;
+            }
+        }
+        winners.get(entry.prefix).map(all).unwrap_or_default()
+    }
+
+    /// The route of what a route leaves to others that steers by DSCP; any other route itself.
+    fn ip_route<'a>(&self, node: &'a Node, mut route: &'a Route) -> Option<&'a Route> {
+        while by_dscp(route).is_some() {
+            route = self.next_best(node, &route.key)?;
+        }
+        Some(route)
+    }
+
+    /// The route that packets take which a route into policies does not steer: the IP route of the same table with its
+    /// prefix, for sources around its own, else the route to the longest prefix around it.
+    pub fn next_best<'a>(&self, node: &'a Node, key: &RouteKey) -> Option<&'a Route> {
+        let takes = |from: IpNet| key.from.is_some_and(|own| from.contains(&own));
+        let same = node.plain_routes(key.table, key.prefix);
+        let same = same.filter(|route| route.key.from.is_none_or(takes));
+        let best = same.min_by_key(|route| {
+            let bits = route.key.from.map_or(0, |from| from.prefix_len());
+            (Reverse(bits), route.key.metric)
+        });
+        let route = best.or_else(|| self.covering(node, key))?;
+        (route.kind != RouteKind::Throw).then_some(route)
+    }
+
+    /// The route of the same table to the longest prefix around one.
+    fn covering<'a>(&self, node: &'a Node, key: &RouteKey) -> Option<&'a Route> {
+        let entry = EntryKey::new(key);
+        let winners = self.winners.get(&entry.table())?;
+        let mut around = winners.covering(entry.prefix);
+        let (_, entry) =
+            around.find(|(prefix, it)| *prefix != entry.prefix && !it.has_sources())?;
+        let winner = entry.get(None)?;
+        node.routes.get(&winner.key)
+    }
+
+    /// The routes of a chain, to be searched.
+    fn search<'s>(&'s self, chain: &'s Chain) -> Search<'s, Winner> {
+        Search::new(
+            chain.all_steps(),
+            |table| self.winners.get(&(chain.family, table)),
+            |_| None,
+        )
+    }
+
+    /// Where chains send an address; `source`: packets from there, or from anywhere.
+    pub fn resolve(&self, chains: &Chains, address: IpAddr, source: Option<IpAddr>) -> Resolution {
+        let host = Prefix::host(address);
+        let resolution = match source {
+            Some(source) => self.resolve_in(chains.of(source), host, Prefix::host(source)),
+            None => self.resolve_for_all(chains, host),
+        };
+        match resolution {
+            // What the kernel would do there is not known.
+            Resolution::NoRoute if chains.punt_reason().is_some() => Resolution::Depends,
+            resolution => resolution,
+        }
+    }
+
+    fn resolve_in(&self, chain: &Chain, host: Prefix, source: Prefix) -> Resolution {
+        let search = self.search(chain);
+        let found = search.find(host, source);
+        found.map_or(Resolution::NoRoute, |winner| Resolution::Route(winner.key))
+    }
+
+    fn resolve_for_all(&self, chains: &Chains, host: Prefix) -> Resolution {
+        let mut all = chains.distinct().iter().map(|chain| {
+            if self.search(chain).sources(host).is_empty() {
+                self.resolve_in(chain, host, Prefix::DEFAULT)
+            } else {
+                Resolution::Depends
+            }
+        });
+        let first = all.next().unwrap_or(Resolution::NoRoute);
+        if first != Resolution::Depends && all.all(|other| other == first) {
+            first
+        } else {
+            Resolution::Depends
+        }
+    }
+
+    /// Hosts in a prefix that are neighbors.
+    pub fn neighbors_in(&self, entry: &EntryKey) -> impl Iterator<Item = EntryKey> {
+        let ((first, last), of) = (entry.prefix.bounds(), *entry);
+        let from = Prefix {
+            address: first,
+            length: 0,
+        };
+        self.neighbors
+            .range((from, IfIndex(0))..)
+            .map(|(host, _)| *host)
+            .take_while(move |host| host.address <= last)
+            .filter(move |host| host.address(of.family).is_some())
+            .map(move |prefix| EntryKey { prefix, ..of })
+    }
+}
+
+/// A route for an entry of a table.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Candidate<'a> {
+    /// Source prefix of the packets; none: all sources.
+    pub from: Option<Prefix>,
+    /// The route.
+    pub route: &'a Route,
+    /// Neighbor that a connected route is narrowed to.
+    pub neighbor: Option<IpAddr>,
+}
+
+/// Whether a route says no more than where packets of an SR proxy's service come back, which is known by the port: it takes
+/// none, also where a rule leads to its table (`chain fromVNF`).
+fn is_return_only(route: &Route) -> bool {
+    let local = |hop: &NextHop| match &hop.encap {
+        Some(Encap::Seg6Local(local)) => local.proxy.chain == Some(proxy::Chain::FromVnf),
+        _ => false,
+    };
+    !route.next_hops.is_empty() && route.next_hops.iter().all(local)
+}
+
+/// Sets a route for its source prefix if it wins there.
+fn compete(entry: &mut Entry<Winner>, route: &Route) {
+    let from = route.key.from.filter(|from| from.prefix_len() > 0);
+    let from = from.map(Prefix::from);
+    // A TOS makes the whole prefix the kernel's.
+    let rank = |key: &RouteKey| (key.tos == 0, key.metric);
+    let there = entry.get(from);
+    if there.is_none_or(|winner| rank(&route.key) < rank(&winner.key)) {
+        entry.set(from, route.into());
+    }
+}
+
+/// Whether a route leads to the link on which the address is a neighbor's.
+fn is_neighbor(node: &Node, route: &Route, address: IpAddr) -> bool {
+    let [hop] = &route.next_hops[..] else {
+        return false;
+    };
+    let neighbor = hop.dev.and_then(|dev| node.neighbors.get(&(dev, address)));
+    route.kind == RouteKind::Unicast
+        && route.key.tos == 0
+        && hop.via.is_none()
+        && hop.encap.is_none()
+        && neighbor.is_some_and(|neighbor| neighbor.lladdr.is_some())
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(a) if a.is_unicast_link_local())
+}
+
+/// What a route steers into, if it does so by DSCP.
+pub(super) fn by_dscp(route: &Route) -> Option<&Steering> {
+    let mut encaps = route.next_hops.iter().filter_map(|hop| hop.encap.as_ref());
+    encaps.find_map(|encap| match encap {
+        Encap::Policy(steering) if !steering.by_dscp.is_empty() => Some(steering),
+        _ => None,
+    })
+}

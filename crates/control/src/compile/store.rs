@@ -1,0 +1,543 @@
+//! Record store: the records of all tables, with their reference counts. A record exists as long as
+//! another record, a prefix or a port refers to it.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use sidestep_datapath::abi::{
+    DROP_blackhole, PUNT_table_full, SIDESTEP_ADJACENCY_VALID, SIDESTEP_ADJACENCY_XDP,
+    SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_SOURCE, sidestep_action, sidestep_adjacency,
+    sidestep_group, sidestep_hmac_key, sidestep_learned, sidestep_policy, sidestep_reason,
+    sidestep_route,
+};
+use sidestep_datapath::{
+    AdjacencyId, CounterId, FibKey, FlowTableId, GroupId, HeaderSetId, KeySlot, PolicyId, RouteId,
+    ViewId,
+};
+use sidestep_model::node::{IfIndex, Node};
+use sidestep_model::route::{Family, NextHop, Route, RouteKey};
+use sidestep_model::vlan::VlanTableId;
+
+use super::allocator::TableFull;
+use super::change::ChangeLog;
+use super::error::{CompileError, Skip, unsupported};
+use super::index::{
+    AdjacencyInfo, Compiled, Continuation, Counted, PolicyInfo, RouteInfo, ViewInfo,
+};
+use super::indices::Indices;
+use super::keys::{AdjacencyKey, Via, ViewKey};
+use super::record::{punt, record};
+use super::tables::Prefix;
+
+/// The records of one compilation.
+pub(super) struct RecordStore<'a> {
+    node: &'a Node,
+    pub indices: &'a mut Indices,
+    pub out: &'a mut Compiled,
+    pub log: ChangeLog,
+    /// Route record that punts what does not fit.
+    pub full_route: RouteId,
+    /// Views that some record no longer refers to.
+    pub abandoned_views: Vec<ViewId>,
+}
+
+impl<'a> RecordStore<'a> {
+    /// Returns a store that changes `out`.
+    pub fn new(
+        node: &'a Node,
+        indices: &'a mut Indices,
+        out: &'a mut Compiled,
+        full_route: RouteId,
+        log: ChangeLog,
+    ) -> Self {
+        Self {
+            node,
+            indices,
+            out,
+            log,
+            full_route,
+            abandoned_views: Vec::new(),
+        }
+    }
+
+    /// Removes unreferenced records, and what only they referred to. Stops at an unreferenced view
+    /// and returns it, for the caller to remove.
+    pub fn settle(&mut self) -> Option<ViewId> {
+        loop {
+            if let Some(index) = self.indices.routes.next_unreferenced() {
+                self.drop_route(index);
+            } else if let Some(index) = self.indices.groups.next_unreferenced() {
+                self.drop_group(index);
+            } else if let Some(index) = self.indices.policies.next_unreferenced() {
+                self.drop_policy(index);
+            } else if let Some(index) = self.indices.views.next_unreferenced() {
+                return Some(index);
+            } else if let Some(index) = self.indices.hmac_keys.next_unreferenced() {
+                let image = &mut self.out.image.hmac_keys;
+                self.log
+                    .set(|it| &mut it.delta.hmac_keys, image, index, None);
+            } else if let Some(index) = self.indices.learned.next_unreferenced() {
+                self.put_learned(index, None);
+            } else if self.indices.flow_tables.next_unreferenced().is_some() {
+                // A flow table has no record of its own.
+            } else if let Some(index) = self.indices.adjacencies.next_unreferenced() {
+                self.put_adjacency(index, None);
+            } else if let Some(index) = self.indices.counters.next_unreferenced() {
+                if let Some(&key) = self.indices.counters.key(index) {
+                    self.set_counter(key, None);
+                }
+            } else {
+                return None;
+            }
+        }
+    }
+
+    /// The index of a route record.
+    pub fn intern(&mut self, record: sidestep_route) -> Result<RouteId, TableFull> {
+        let index = self.indices.routes.index_of(&record)?;
+        let image = &mut self.out.image;
+        if !image.routes.contains_key(&index) {
+            let table = &mut image.routes;
+            self.log
+                .set(|it| &mut it.delta.routes, table, index, Some(record));
+            self.indices.counters.acquire(record.counter);
+            self.indices.adjacencies.acquire(record.adjacency);
+            self.indices.policies.acquire(record.policy_id());
+            self.indices.hmac_keys.acquire(record.key_slot());
+            self.indices.learned.acquire(record.header_set());
+            self.indices.groups.acquire(record.group);
+            for view in record.views() {
+                self.indices.views.acquire(view);
+            }
+        }
+        Ok(index)
+    }
+
+    pub fn drop_route(&mut self, index: RouteId) {
+        let Some(&record) = self.out.image.routes.get(&index) else {
+            return;
+        };
+        let (image, infos) = (&mut self.out.image.routes, &mut self.out.index.routes);
+        self.log.set(|it| &mut it.delta.routes, image, index, None);
+        self.log.set(|it| &mut it.routes, infos, index, None);
+        self.set_continuation(index, None);
+        self.indices.counters.release(record.counter);
+        self.indices.adjacencies.release(record.adjacency);
+        self.indices.policies.release(record.policy_id());
+        self.indices.hmac_keys.release(record.key_slot());
+        self.indices.learned.release(record.header_set());
+        self.indices.groups.release(record.group);
+        for view in record.views() {
+            self.release_view(view);
+        }
+    }
+
+    /// Puts a group at its index.
+    pub fn put_group(&mut self, index: GroupId, content: &sidestep_group, slots: Vec<RouteId>) {
+        if self.out.image.groups.contains_key(&index) {
+            return;
+        }
+        for &route in &slots {
+            self.indices.routes.acquire(route);
+        }
+        let (image, infos) = (&mut self.out.image.groups, &mut self.out.index.groups);
+        self.log
+            .set(|it| &mut it.delta.groups, image, index, Some(*content));
+        self.log.set(|it| &mut it.groups, infos, index, Some(slots));
+    }
+
+    pub fn drop_group(&mut self, index: GroupId) {
+        let slots = self.out.index.groups.get(&index).cloned();
+        for route in slots.into_iter().flatten() {
+            self.indices.routes.release(route);
+        }
+        let (image, infos) = (&mut self.out.image.groups, &mut self.out.index.groups);
+        self.log.set(|it| &mut it.delta.groups, image, index, None);
+        self.log.set(|it| &mut it.groups, infos, index, None);
+    }
+
+    /// Puts a policy at its index.
+    pub fn put_policy(&mut self, index: PolicyId, content: &sidestep_policy, info: PolicyInfo) {
+        if self.out.image.policies.contains_key(&index) {
+            return;
+        }
+        self.indices.adjacencies.acquire(content.adjacency);
+        self.indices.hmac_keys.acquire(content.hmac_key);
+        self.indices.views.acquire(content.view);
+        let (image, infos) = (&mut self.out.image.policies, &mut self.out.index.policies);
+        self.log
+            .set(|it| &mut it.delta.policies, image, index, Some(*content));
+        self.log
+            .set(|it| &mut it.policies, infos, index, Some(info));
+    }
+
+    pub fn drop_policy(&mut self, index: PolicyId) {
+        let Some(&content) = self.out.image.policies.get(&index) else {
+            return;
+        };
+        self.indices.adjacencies.release(content.adjacency);
+        self.indices.hmac_keys.release(content.hmac_key);
+        self.release_view(content.view);
+        let (image, infos) = (&mut self.out.image.policies, &mut self.out.index.policies);
+        self.log
+            .set(|it| &mut it.delta.policies, image, index, None);
+        self.log.set(|it| &mut it.policies, infos, index, None);
+    }
+
+    /// Puts an HMAC key at its index.
+    pub fn put_hmac_key(&mut self, index: KeySlot, content: &sidestep_hmac_key) {
+        let image = &mut self.out.image.hmac_keys;
+        if !image.contains_key(&index) {
+            self.log
+                .set(|it| &mut it.delta.hmac_keys, image, index, Some(*content));
+        }
+    }
+
+    /// Gives the headers that a proxy learns a place, or takes it away.
+    pub fn put_learned(&mut self, index: HeaderSetId, content: Option<&sidestep_learned>) {
+        let content = content.copied();
+        let image = &mut self.out.image.learned;
+        let table =
+            |content: Option<&sidestep_learned>| content.map_or(FlowTableId::NONE, |it| it.table);
+        self.indices.flow_tables.acquire(table(content.as_ref()));
+        self.indices.flow_tables.release(table(image.get(&index)));
+        self.log
+            .set(|it| &mut it.delta.learned, image, index, content);
+    }
+
+    /// Puts an adjacency at its index, or brings it up to date there.
+    pub fn put_adjacency(
+        &mut self,
+        index: AdjacencyId,
+        content: Option<(sidestep_adjacency, AdjacencyInfo)>,
+    ) {
+        let (record, info) = content.unzip();
+        let image = &mut self.out.image.adjacencies;
+        let infos = &mut self.out.index.adjacencies;
+        self.log
+            .set(|it| &mut it.delta.adjacencies, image, index, record);
+        self.log.set(|it| &mut it.adjacencies, infos, index, info);
+    }
+
+    /// Gives a prefix of a view a route, or takes it out.
+    pub fn put_prefix(&mut self, key: FibKey, route: Option<RouteId>) {
+        let before = self.out.image.fib.get(&key).copied();
+        if before == route {
+            return;
+        }
+        self.indices.routes.acquire(route.unwrap_or(RouteId::NONE));
+        self.indices.routes.release(before.unwrap_or(RouteId::NONE));
+        let fib = &mut self.out.image.fib;
+        self.log.set(|it| &mut it.delta.fib, fib, key, route);
+    }
+
+    pub fn release_view(&mut self, view: ViewId) {
+        self.indices.views.release(view);
+        self.abandoned_views.push(view);
+    }
+
+    /// Takes all prefixes out of a view.
+    pub fn clear_view(&mut self, view: ViewId) {
+        let of_view = self.out.image.fib.range(FibKey::first(view)..);
+        let keys: Vec<FibKey> = of_view
+            .map(|(key, _)| *key)
+            .take_while(|key| key.view == view)
+            .collect();
+        for key in keys {
+            self.put_prefix(key, None);
+        }
+    }
+
+    /// Says what a view is.
+    pub fn set_view_info(&mut self, view: ViewId, info: Option<ViewInfo>) {
+        let infos = &mut self.out.index.views;
+        if infos.get(&view) != info.as_ref() {
+            self.log.set(|it| &mut it.views, infos, view, info);
+        }
+    }
+
+    /// Says which VLAN table a view is.
+    pub fn set_vlan_view(&mut self, view: ViewId, table: Option<VlanTableId>) {
+        let infos = &mut self.out.index.vlan_views;
+        self.log.set(|it| &mut it.vlan_views, infos, view, table);
+    }
+
+    /// Says how a record leads on.
+    pub fn set_continuation(&mut self, index: RouteId, leads: Option<Continuation>) {
+        let infos = &mut self.out.index.leads;
+        if infos.get(&index) != leads.as_ref() {
+            self.log.set(|it| &mut it.leads, infos, index, leads);
+        }
+    }
+
+    /// Says what a route record stands for.
+    pub fn set_route(&mut self, index: RouteId, info: RouteInfo) {
+        let infos = &mut self.out.index.routes;
+        if infos.get(&index) != Some(&info) {
+            self.log.set(|it| &mut it.routes, infos, index, Some(info));
+        }
+    }
+
+    /// Says which counters a route or a way back has.
+    pub fn set_counter(&mut self, key: Counted, slot: Option<CounterId>) {
+        let infos = &mut self.out.index.counters;
+        if infos.get(&key) != slot.as_ref() {
+            self.log.set(|it| &mut it.counters, infos, key, slot);
+        }
+    }
+
+    /// Says why a route is left to the kernel, or that it is not.
+    pub fn set_unsupported(&mut self, key: RouteKey, words: Option<String>) {
+        let infos = &mut self.out.index.unsupported;
+        if infos.get(&key) != words.as_ref() {
+            let is_none = words.is_none();
+            self.log.set(|it| &mut it.unsupported, infos, key, words);
+            if is_none {
+                self.set_full_table(key, None);
+            }
+        }
+    }
+
+    /// Notes the table that has no room for a route, after why it is unsupported.
+    pub fn set_full_table(&mut self, key: RouteKey, table: Option<&'static str>) {
+        let lacking = &mut self.out.index.full;
+        if lacking.get(&key) != table.as_ref() {
+            self.log.set(|it| &mut it.full, lacking, key, table);
+        }
+    }
+
+    /// Where it is counted, and that it is. A full counter table costs the counters of what comes last, never the
+    /// forwarding: 0.
+    pub fn counter(&mut self, of: Counted) -> CounterId {
+        let Ok(slot) = self.indices.counters.index_of(&of) else {
+            return CounterId::NONE;
+        };
+        self.set_counter(of, Some(slot));
+        slot
+    }
+
+    /// Says what a record stands for, unless another route that shares it was first. (What only a group refers to is second.)
+    pub fn set_route_info(
+        &mut self,
+        record: RouteId,
+        route: &Route,
+        neighbor: Option<IpAddr>,
+        next_hop: Option<&NextHop>,
+    ) {
+        let info = RouteInfo {
+            route: Some(route.clone()),
+            neighbor,
+            next_hop: next_hop.cloned(),
+            counter: self.out.image.routes[&record].counter,
+        };
+        let there = self.out.index.routes.get(&record);
+        // Nobody's, as those that are kept for segment lists: it has the name of who shares it.
+        let is_anothers = |there: &RouteInfo| {
+            there.route.is_some()
+                && (there.next_hop.is_none() && next_hop.is_some()
+                    || there.next_hop.is_none() == next_hop.is_none()
+                        && there.entry() != info.entry())
+        };
+        if !there.is_some_and(is_anothers) {
+            self.set_route(record, info);
+        }
+    }
+
+    /// The record of a route that a table has no room for. (Of one of our own, which the kernel does not have, packets are
+    /// dropped.)
+    pub fn no_room(&mut self, route: &Route, full: TableFull) -> RouteId {
+        self.report_full(route, full, "");
+        self.full()
+    }
+
+    /// Says that a table has no room for a route, and what becomes of its packets, unless they are left to the kernel.
+    pub fn report_full(&mut self, route: &Route, full: TableFull, instead: &str) {
+        let words = format!("{}{instead}", CompileError::from(full));
+        self.set_unsupported(route.key, Some(words));
+        self.set_full_table(route.key, Some(full.table));
+    }
+
+    /// The record for what does not fit, which is in the tables if anything refers to it.
+    pub fn full(&mut self) -> RouteId {
+        // It has its index since the pass began.
+        self.unowned(punt(PUNT_table_full))
+            .unwrap_or(self.full_route)
+    }
+
+    /// A rule's own `blackhole`.
+    pub fn blackhole(&mut self) -> Result<RouteId, TableFull> {
+        self.unowned(sidestep_route {
+            reason: DROP_blackhole as u8,
+            ..record(SIDESTEP_ROUTE_DROP)
+        })
+    }
+
+    /// A rule's own `unreachable` or `prohibit`.
+    pub fn punt(&mut self, reason: sidestep_reason) -> Result<RouteId, TableFull> {
+        self.unowned(punt(reason))
+    }
+
+    pub fn unowned(&mut self, record: sidestep_route) -> Result<RouteId, TableFull> {
+        let index = self.intern(record)?;
+        let nobodys = RouteInfo {
+            route: None,
+            neighbor: None,
+            next_hop: None,
+            counter: CounterId::NONE,
+        };
+        self.set_route(index, nobodys);
+        Ok(index)
+    }
+
+    pub fn adjacency(
+        &mut self,
+        dev: IfIndex,
+        via: Via,
+        mtu: Option<u32>,
+    ) -> Result<AdjacencyId, Skip> {
+        let Some(link) = self.node.links.get(&dev) else {
+            return unsupported("its device does not exist");
+        };
+        let index = self
+            .indices
+            .adjacencies
+            .index_of(&AdjacencyKey { dev, via, mtu })?;
+        let lladdr = match via {
+            Via::Address(via) => self
+                .node
+                .neighbors
+                .get(&(dev, via))
+                .and_then(|neighbor| neighbor.lladdr),
+            Via::Ethernet(mac) => Some(mac),
+            Via::Link => Some(link.mac),
+        };
+        let valid = link.up && lladdr.is_some();
+        let flags = [
+            (valid, SIDESTEP_ADJACENCY_VALID),
+            (link.xdp_transmit, SIDESTEP_ADJACENCY_XDP),
+        ];
+        let record = sidestep_adjacency {
+            destination: lladdr.unwrap_or_default().0,
+            flags: flags
+                .iter()
+                .filter(|(on, _)| *on)
+                .map(|(_, flag)| *flag as u16)
+                .sum(),
+            source: link.mac.0,
+            ifindex: dev.0,
+            mtu: mtu.map_or(link.mtu, |mtu| mtu.min(link.mtu)),
+            ..Default::default()
+        };
+        let info = AdjacencyInfo {
+            ifindex: dev,
+            via: match via {
+                Via::Address(address) => Some(address),
+                Via::Link | Via::Ethernet(_) => None,
+            },
+            valid,
+        };
+        self.put_adjacency(index, Some((record, info)));
+        Ok(index)
+    }
+
+    /// The index of a record that is kept. What shares it with a route has the name of that.
+    pub fn keep(&mut self, record: sidestep_route) -> Result<RouteId, TableFull> {
+        let index = self.intern(record)?;
+        if self.out.index.routes.contains_key(&index) {
+            return Ok(index);
+        }
+        self.unowned(record)
+    }
+
+    pub fn acquire_all(&mut self, routes: &BTreeSet<RouteId>) {
+        for &index in routes {
+            self.indices.routes.acquire(index);
+        }
+    }
+
+    pub fn release_all(&mut self, routes: &BTreeSet<RouteId>) {
+        for &index in routes {
+            self.indices.routes.release(index);
+        }
+    }
+
+    /// The index of the view with just these prefixes, each with the index of its route.
+    pub fn leading_view(
+        &mut self,
+        prefixes: Vec<(Prefix, RouteId)>,
+        info: ViewInfo,
+    ) -> Result<ViewId, TableFull> {
+        let id = self
+            .indices
+            .views
+            .index_of(&ViewKey::Leading(prefixes.clone()))?;
+        self.set_view_info(id, Some(info));
+        for (prefix, route) in prefixes {
+            self.insert(id, prefix, route);
+        }
+        Ok(id)
+    }
+
+    pub fn insert(&mut self, view: ViewId, prefix: Prefix, route: RouteId) {
+        self.put_prefix(prefix.in_view(view), Some(route));
+    }
+
+    /// The index of a record that leads on, into a view.
+    pub fn lead(
+        &mut self,
+        how: sidestep_action,
+        family: Family,
+        view: ViewId,
+    ) -> Result<RouteId, TableFull> {
+        let mut lead = record(how);
+        match family {
+            Family::V4 => lead.view4 = view,
+            Family::V6 => lead.view6 = view,
+        }
+        let index = self.unowned(lead)?;
+        let leads = match how {
+            SIDESTEP_ROUTE_SOURCE => Continuation::BySource,
+            _ => Continuation::Next,
+        };
+        self.set_continuation(index, Some(leads));
+        Ok(index)
+    }
+
+    /// The index of the record for destinations whose route depends on the source.
+    pub fn by_source(
+        &mut self,
+        family: Family,
+        sources: Vec<(Prefix, RouteId)>,
+    ) -> Result<RouteId, TableFull> {
+        let view = self.leading_view(sources, ViewInfo::new(family, []))?;
+        self.lead(SIDESTEP_ROUTE_SOURCE, family, view)
+    }
+
+    /// Records that an entry no longer uses a record, whose views may therefore become unused.
+    pub fn abandon_views(&mut self, record: RouteId) {
+        let image = &self.out.image;
+        let Some(route) = image.routes.get(&record) else {
+            return;
+        };
+        if !self.may_lead_to_view(record) {
+            return;
+        }
+        let policy = image.policies.get(&route.policy_id());
+        let of_policy = policy.into_iter().flat_map(sidestep_policy::views);
+        let views = route.views().into_iter().chain(of_policy);
+        let members = self.out.index.groups.get(&route.group).cloned();
+        self.abandoned_views
+            .extend(views.filter(|view| view.is_some()));
+        for member in members.into_iter().flatten().collect::<BTreeSet<_>>() {
+            self.abandon_views(member);
+        }
+    }
+
+    /// Whether a record may lead to a view.
+    pub fn may_lead_to_view(&self, record: RouteId) -> bool {
+        let record = self.out.image.routes.get(&record);
+        record.is_some_and(|it| {
+            it.views() != [ViewId::NONE; 2] || it.policy_id().is_some() || it.group.is_some()
+        })
+    }
+}
