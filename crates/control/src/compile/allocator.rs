@@ -1,32 +1,33 @@
-//! Stable indices: the same thing keeps its index as long as it is in use, and an index is given to another thing only
-//! after every packet that could still read the old record has gone.
+//! Allocation of stable table indices. A key keeps its index as long as it is referenced. The index
+//! is reused only after every packet that could still read the old record has finished.
 //!
-//! Who refers to a thing holds it. What nobody holds at the end of a pass is out of use; until its index is released it is
-//! remembered, so that what comes back (a route that flaps) finds the index that it had.
+//! Whoever refers to a key acquires its index. An index without references at the end of a pass is
+//! retired. Until the index is reclaimed, the allocator remembers its key, so that a route that
+//! flaps gets the same index again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeBounds;
 
 use sidestep_datapath::TableIndex;
 
-/// Indices from 1 for things of type `K`.
+/// Allocates indices from 1 for keys of type `K`.
 #[derive(Debug)]
 pub(crate) struct IndexAllocator<K, I> {
     table: &'static str,
     limit: u32,
     used: BTreeMap<K, I>,
-    /// By index; that of 0 is nobody's.
+    /// Slots by index. Slot 0 stays empty.
     slots: Vec<Slot<K>>,
     free: Vec<I>,
-    /// What got an index since the last accepted pass.
+    /// Indices assigned since the last accepted pass.
     fresh: Vec<I>,
-    /// What came up in this pass and may be held by nobody.
+    /// Indices that this pass used and that may be unreferenced.
     candidates: Vec<I>,
-    /// What turned out to be held by nobody.
+    /// Indices that turned out to be unreferenced.
     unreferenced: Vec<I>,
-    /// Out of use since the last grace period began.
+    /// Indices retired since the last grace period began.
     retired: BTreeSet<I>,
-    /// Out of use before the grace period that is under way began.
+    /// Indices retired before the current grace period began.
     waiting: BTreeSet<I>,
 }
 
@@ -48,29 +49,31 @@ fn position<I: TableIndex>(index: I) -> usize {
     index.into() as usize
 }
 
-/// More things than the table has room for.
+/// A table has no free entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TableFull {
     pub(crate) table: &'static str,
     pub(crate) limit: u32,
 }
 
-/// How a pass went, whatever the indices are for.
+/// Life cycle of an allocator, independent of the key type.
 pub(crate) trait Allocator {
-    /// Begins to compile everything: nobody holds anything. Allocator before it that were not accepted never were.
+    /// Begins a full compilation: clears all references. Earlier passes that were not accepted are
+    /// forgotten.
     fn begin(&mut self);
-    /// The last pass is what is applied: what nobody holds is out of use. `full`: it began with [`Allocator::begin`].
+    /// Accepts the last pass: retires unreferenced indices. `full`: the pass began with
+    /// [`Allocator::begin`].
     fn accept(&mut self, full: bool);
-    /// Whether indices are out of use.
+    /// Whether indices wait to be reclaimed.
     fn has_pending(&self) -> bool;
-    /// What has been accepted is applied, and a grace period begins.
+    /// Begins a grace period, after the accepted pass has been published.
     fn begin_reclaim(&mut self);
-    /// That grace period has passed: indices that were out of use when it began, and still are, can be used again.
+    /// Ends the grace period: frees the indices that were retired when it began and still are.
     fn end_reclaim(&mut self);
 }
 
 impl<K: Ord + Clone, I: TableIndex> IndexAllocator<K, I> {
-    /// `limit`: entries of the table, index 0 included.
+    /// Returns an allocator for a table with `limit` entries, including index 0.
     pub(crate) fn new(table: &'static str, limit: u32) -> Self {
         Self {
             table,
@@ -86,7 +89,8 @@ impl<K: Ord + Clone, I: TableIndex> IndexAllocator<K, I> {
         }
     }
 
-    /// Indices that an earlier process gave out: not to be used before they are released.
+    /// Retires indices that an earlier process assigned, so that they are not reused before a grace
+    /// period.
     pub(crate) fn reserve(&mut self, indices: impl Iterator<Item = I>) {
         self.retired = indices.filter(|index| (*index).into() != 0).collect();
         let end = self.retired.last().map_or(1, |&last| last.into() + 1);
@@ -98,7 +102,8 @@ impl<K: Ord + Clone, I: TableIndex> IndexAllocator<K, I> {
             .collect();
     }
 
-    /// The index of `key`, a new one if it has none. It is kept if somebody holds it when the pass ends.
+    /// Returns the index of `key`, or assigns one. The index is kept if it is referenced at the end
+    /// of the pass.
     pub(crate) fn index_of(&mut self, key: &K) -> Result<I, TableFull> {
         if let Some(&index) = self.used.get(key) {
             if self.slots[position(index)].references == 0 {
@@ -126,17 +131,17 @@ impl<K: Ord + Clone, I: TableIndex> IndexAllocator<K, I> {
         Ok(index)
     }
 
-    /// The indices of keys in a range.
+    /// Returns the indices of a range of keys.
     pub(crate) fn range(&self, keys: impl RangeBounds<K>) -> impl Iterator<Item = (&K, I)> {
         self.used.range(keys).map(|(key, index)| (key, *index))
     }
 
-    /// What has that index.
+    /// Returns the key of an index.
     pub(crate) fn key(&self, index: I) -> Option<&K> {
         self.slots.get(position(index))?.key.as_ref()
     }
 
-    /// One more refers to it. (Of 0, which is nothing, nobody takes note.)
+    /// Adds a reference. Index 0 is not counted.
     pub(crate) fn acquire(&mut self, index: I) {
         if index.into() == 0 {
             return;
@@ -149,7 +154,7 @@ impl<K: Ord + Clone, I: TableIndex> IndexAllocator<K, I> {
         }
     }
 
-    /// One less refers to it.
+    /// Removes a reference. Index 0 is not counted.
     pub(crate) fn release(&mut self, index: I) {
         if index.into() == 0 {
             return;
@@ -161,12 +166,12 @@ impl<K: Ord + Clone, I: TableIndex> IndexAllocator<K, I> {
         }
     }
 
-    /// Whether anybody refers to it.
+    /// Whether an index has references.
     pub(crate) fn is_referenced(&self, index: I) -> bool {
         self.slots[position(index)].references > 0
     }
 
-    /// The next that came up in this pass and is held by nobody.
+    /// Returns the next unreferenced index that this pass used.
     pub(crate) fn next_unreferenced(&mut self) -> Option<I> {
         while let Some(index) = self.candidates.pop() {
             if !self.is_referenced(index) {
@@ -198,7 +203,7 @@ impl<K: Ord + Clone, I: TableIndex> Allocator for IndexAllocator<K, I> {
     }
 
     fn accept(&mut self, full: bool) {
-        // What came up and did not fit after all: no packet ever reads it, so nobody has to wait.
+        // A new index without references never reached a packet, so it needs no grace period.
         for index in std::mem::take(&mut self.fresh) {
             if !self.is_referenced(index) {
                 self.free_index(index);
@@ -242,7 +247,7 @@ mod tests {
         limit: 4,
     };
 
-    /// A pass over everything that holds these.
+    /// A full pass that references these keys.
     fn full(
         allocator: &mut IndexAllocator<char, RouteId>,
         keys: &str,
@@ -330,7 +335,7 @@ mod tests {
         assert_eq!(allocator.index_of(&'a'), Ok(RouteId(1)));
         allocator.acquire(RouteId(1));
         allocator.accept(false);
-        // Out of use again since the grace period began: that one says nothing of it.
+        // Retired again after the grace period began, so the end of that period does not free it.
         allocator.release(RouteId(1));
         allocator.next_unreferenced();
         allocator.accept(false);

@@ -1,4 +1,4 @@
-//! The tables that packets are looked up in, one after the other, and what rules do in between.
+//! Rule chains: the tables that a packet is looked up in, in order, and the other effects of rules.
 
 use std::sync::Arc;
 
@@ -6,21 +6,22 @@ use ipnet::IpNet;
 use sidestep_model::node::TableId;
 use sidestep_model::route::{Family, RouteKind};
 
-/// What rules do with a packet, in their order.
+/// Effects of the rules on a packet, in order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Chain {
     /// IPv4 or IPv6.
     pub(crate) family: Family,
-    /// What each rule does.
+    /// Effects of the rules.
     pub(crate) steps: Vec<Step>,
-    /// What follows where no step has an answer: the chain of other packets, whose view is not to be built twice.
+    /// Chain that follows if no step has an answer. It is the chain of other packets, whose view is
+    /// shared.
     pub(crate) then: Option<Arc<Chain>>,
 }
 
-/// What one rule does, with which destinations.
+/// Effect of one rule, and the destinations that it selects.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Step {
-    /// None: with all of them.
+    /// None: all destinations.
     pub(crate) to: Option<Destinations>,
     pub(crate) effect: RuleEffect,
 }
@@ -29,27 +30,27 @@ pub(crate) struct Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Destinations {
     pub(crate) prefix: IpNet,
-    /// All but those of `prefix`.
+    /// Select all destinations except `prefix`.
     pub(crate) inverted: bool,
 }
 
-/// What a rule does with a packet.
+/// Effect of a rule on a packet.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum RuleEffect {
-    /// Looks it up.
+    /// Looks the packet up in a table.
     Lookup {
         table: TableId,
-        /// A route whose prefix has up to so many bits does not count (`suppress_prefixlength`).
+        /// Ignores routes whose prefix has at most this many bits (`suppress_prefixlength`).
         suppress: Option<u8>,
     },
-    /// Ends the search: blackhole, unreachable or prohibit.
+    /// Ends the lookup: blackhole, unreachable or prohibit.
     Refuse(RouteKind),
-    /// Something that only the kernel can do: in words.
+    /// Requires the kernel, for this reason.
     Punt(String),
 }
 
 impl Step {
-    /// `lookup TABLE` and nothing else.
+    /// `lookup TABLE` without selectors.
     pub(crate) const fn lookup(table: TableId) -> Self {
         Self {
             to: None,
@@ -60,7 +61,7 @@ impl Step {
         }
     }
 
-    /// The table of a rule that says nothing but `lookup TABLE`.
+    /// Returns the table of a rule that is just `lookup TABLE`.
     pub(crate) fn plain(&self) -> Option<TableId> {
         match *self {
             Self {
@@ -77,7 +78,7 @@ impl Step {
 }
 
 impl Chain {
-    /// These tables.
+    /// Returns a chain of these tables.
     pub(crate) fn of_tables(family: Family, tables: &[TableId]) -> Self {
         Self {
             family,
@@ -86,18 +87,18 @@ impl Chain {
         }
     }
 
-    /// One table alone, as End.T and the like use it.
+    /// Returns a chain of one table, as End.T and others use it.
     pub(crate) fn table(family: Family, table: TableId) -> Self {
         Self::of_tables(family, &[table])
     }
 
-    /// All steps, with those of the chains that follow.
+    /// All steps, including those of the chains that follow.
     pub(crate) fn all_steps(&self) -> impl Iterator<Item = &Step> {
         std::iter::successors(Some(self), |chain| chain.then.as_deref())
             .flat_map(|chain| &chain.steps)
     }
 
-    /// The tables of all steps, in their order; one may come twice.
+    /// Tables of all steps, in order; a table may occur twice.
     pub(crate) fn tables(&self) -> impl Iterator<Item = TableId> {
         self.all_steps().filter_map(|step| match step.effect {
             RuleEffect::Lookup { table, .. } => Some(table),
@@ -105,16 +106,16 @@ impl Chain {
         })
     }
 
-    /// Whether its own steps look anything up in the table.
+    /// Whether one of the chain's own steps searches the table.
     pub(crate) fn asks(&self, (family, table): (Family, TableId)) -> bool {
         let mut steps = self.steps.iter();
         let asked = |effect: &RuleEffect| matches!(effect, RuleEffect::Lookup { table: it, .. } if *it == table);
         self.family == family && steps.any(|step| asked(&step.effect))
     }
 
-    /// Adds what a rule does. False: no later rule can have a say.
+    /// Adds a step. Returns false if no later rule can have an effect.
     pub(crate) fn push(&mut self, step: &Step) -> bool {
-        // Asked again, a table has no other answer.
+        // A second lookup in the same table has the same result.
         let asked = step.plain().is_some_and(|_| self.steps.contains(step));
         if !asked {
             self.steps.push(step.clone());
@@ -122,8 +123,8 @@ impl Chain {
         step.to.is_some() || matches!(step.effect, RuleEffect::Lookup { .. })
     }
 
-    /// This chain so that it goes on with `other` where it only says the same in other words: it begins like `other`,
-    /// does something of its own, and ends like `other`. (What it began with had no answer, and has none again.)
+    /// Shortens this chain if it begins like `other`, inserts steps, and ends like `other`: it then
+    /// continues with `other`. The common first steps are searched twice, and fail both times.
     pub(crate) fn leading_into(mut self, other: &Arc<Self>) -> Self {
         let (own, theirs) = (&self.steps, &other.steps);
         let begin = own.iter().zip(theirs).take_while(|(a, b)| a == b).count();

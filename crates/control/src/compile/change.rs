@@ -11,10 +11,10 @@ use super::index::{
     AdjacencyInfo, Compiled, Continuation, Counted, PolicyInfo, RouteInfo, ViewInfo,
 };
 
-/// What a pass changed.
+/// Changes of one compilation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Change {
-    /// In the tables.
+    /// Changes of the tables.
     pub delta: Delta,
     pub(super) routes: Changes<RouteId, RouteInfo>,
     pub(super) leads: Changes<RouteId, Continuation>,
@@ -29,7 +29,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// Changes tables and index back to what they were before it.
+    /// Undoes the changes in tables and index.
     pub fn revert(&self, compiled: &mut Compiled) {
         self.delta.revert(&mut compiled.image);
         let index = &mut compiled.index;
@@ -45,13 +45,13 @@ impl Change {
         self.full.revert(&mut index.full);
     }
 
-    /// Counter slots that have another route than before.
+    /// Counter slots that were assigned to another key.
     pub fn new_counters(&self) -> impl Iterator<Item = CounterId> {
         self.counters.upserts().map(|(_, slot)| *slot)
     }
 }
 
-/// Takes note of changes, or not: nobody asks what a pass over everything changed.
+/// Records changes, if it is on. A full compilation records none.
 #[derive(Debug, Default)]
 pub(super) struct ChangeLog {
     pub on: bool,

@@ -25,7 +25,7 @@ use super::tables::Prefix;
 use super::update::NeedsFullCompile;
 use super::view_set::ViewSet;
 
-/// State that a compilation leaves for the next one, which compiles only what has changed.
+/// State after a compilation, from which the next one compiles only what has changed.
 #[derive(Debug, Default)]
 struct PassState {
     resolver: Resolver,
@@ -82,19 +82,19 @@ impl PassState {
     }
 }
 
-/// Compiles again and again, with indices that stay what they were: all of a node, or only what has changed since.
+/// Compiles a node again and again, fully or incrementally, with stable indices.
 #[derive(Debug)]
 pub struct Compiler {
     limits: Limits,
     indices: Indices,
-    /// What the last accepted pass left, if no other was begun since.
+    /// State after the last accepted pass, unless another pass has begun since.
     known: Option<PassState>,
-    /// What a pass left that is not accepted yet, and whether it was over everything.
+    /// State after a pass that is not accepted yet, and whether that pass was a full compilation.
     attempted: Option<(PassState, bool)>,
 }
 
 impl Compiler {
-    /// With nothing in use. Index 0 of each table stays empty.
+    /// Returns a compiler without assigned indices. Index 0 of each table stays empty.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -104,8 +104,8 @@ impl Compiler {
         }
     }
 
-    /// As [`Compiler::new`], beside tables that an earlier process filled: none of their indices is given to anything
-    /// before it is released.
+    /// Returns a compiler that does not reuse the indices of an earlier process's tables before
+    /// they are reclaimed.
     pub fn beside(limits: Limits, image: &Image) -> Self {
         let mut compiler = Self::new(limits);
         compiler.indices.reserve(image);
@@ -117,7 +117,7 @@ impl Compiler {
         self.indices.has_pending()
     }
 
-    /// The tables for `node` with these ports, all of it. On an error the indices in use do not change.
+    /// Compiles all of `node` with these ports. On an error the indices in use do not change.
     pub fn compile(
         &mut self,
         node: &Node,
@@ -131,9 +131,9 @@ impl Compiler {
         Ok(out)
     }
 
-    /// The tables for `node` with these ports, as far as they hold it: routes that do not fit are left to the kernel and
-    /// named in [`Index::full`]. `held` is what the FIB holds now, which comes first. The indices in use do not change
-    /// before [`Compiler::accept`].
+    /// Compiles `node` with these ports, as far as the tables can hold it. Routes that do not fit
+    /// are punted and listed in [`Index::full`]. `held` is the present content of the prefix table,
+    /// which has priority. Call [`Compiler::accept`] to keep the new indices.
     pub fn attempt(
         &mut self,
         node: &Node,
@@ -165,13 +165,13 @@ impl Compiler {
         Ok(out)
     }
 
-    /// Brings the tables of the last accepted pass to what `node` is now, which differs from the node of then in these
-    /// routes and neighbors and nothing else: in time that depends on what they are for, not on how large the node is.
-    /// The result is that of [`Compiler::attempt`], save for the numbers of indices, and save that a route for which there
-    /// was no room waits for the next attempt.
+    /// Compiles incrementally: `node` differs from the last accepted pass only in these routes and
+    /// neighbors. The time depends on their users, not on the size of the node. The result equals
+    /// that of [`Compiler::attempt`], except for index values. A route that did not fit before
+    /// waits for the next full compilation.
     ///
     /// # Errors
-    /// The node has to be compiled as a is_full; the tables are what they were.
+    /// The node needs a full compilation; `compiled` is unchanged.
     pub fn update(
         &mut self,
         node: &Node,
@@ -198,7 +198,7 @@ impl Compiler {
         let (known, change) = PassState::suspend(pass);
         if let Err(why) = done {
             change.revert(compiled);
-            // Nothing was: see above.
+            // It was empty before the update.
             compiled.index.full_for_rules.clear();
             return Err(why);
         }
@@ -206,7 +206,8 @@ impl Compiler {
         Ok(change)
     }
 
-    /// The last attempt or update is what will be applied: indices that it does not use are out of use.
+    /// Accepts the last attempt or update, which will be published. Indices that it does not use
+    /// are retired.
     pub fn accept(&mut self) {
         if let Some((known, is_full)) = self.attempted.take() {
             for allocator in self.indices.all() {
@@ -216,7 +217,7 @@ impl Compiler {
         }
     }
 
-    /// The route that a table has for an address, whatever the source: of the last accepted pass.
+    /// Returns the route of a table for an address and any source, as of the last accepted pass.
     pub fn route_for(&self, table: TableId, address: IpAddr) -> Option<RouteKey> {
         let winners = &self.known.as_ref()?.resolver.winners;
         let winners = winners.get(&(Family::of(&address), table))?;
@@ -224,7 +225,7 @@ impl Compiler {
         found.map(|winner| winner.key)
     }
 
-    /// That a table of [`Index::full`] is full.
+    /// Returns the error for a full table of [`Index::full`].
     pub fn full(&self, table: &'static str) -> CompileError {
         let limit = match table {
             "routes" => self.limits.routes,
@@ -240,20 +241,21 @@ impl Compiler {
         CompileError::Full { table, limit }
     }
 
-    /// The last result has been applied and a grace period has passed since: indices that it no longer uses are free.
+    /// Frees retired indices. The accepted result must be published, and a grace period must have
+    /// passed.
     pub fn reclaim(&mut self) {
         self.begin_reclaim();
         self.end_reclaim();
     }
 
-    /// As [`Compiler::reclaim`], while changes go on: the last result has been applied, and a grace period begins.
+    /// Begins a grace period, after the accepted result has been published.
     pub fn begin_reclaim(&mut self) {
         for allocator in self.indices.all() {
             allocator.begin_reclaim();
         }
     }
 
-    /// That grace period has passed.
+    /// Ends the grace period and frees the indices that were retired when it began.
     pub fn end_reclaim(&mut self) {
         for allocator in self.indices.all() {
             allocator.end_reclaim();
@@ -261,5 +263,5 @@ impl Compiler {
     }
 }
 
-/// To compile one route alone costs as much as so many in a pass over everything.
+/// An incremental compilation of one route costs about as much as this many routes in a full one.
 const FULL_SHARE: usize = 4;

@@ -1,4 +1,4 @@
-//! SIDs as records: the action of a behavior with its flavors, where a cross-connect leads, the views of its tables.
+//! SIDs as records: behaviors with flavors, next hops of cross-connects, and views of tables.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -27,14 +27,14 @@ use super::routes::RouteCompiler;
 use super::rules::{self, Source};
 
 impl RouteCompiler<'_> {
-    /// The record of a SID.
+    /// Returns the record of a SID.
     pub(super) fn endpoint(
         &mut self,
         sid: &RouteKey,
         next_hop: &NextHop,
         local: &Seg6Local,
     ) -> Result<sidestep_route, Skip> {
-        // Also where its service is down: what that still sends back finds its way.
+        // The return path stays in place while the service is down.
         let out = self.behavior(sid, next_hop, local);
         if let Ok(out) = &out
             && local.action.is_proxy()
@@ -152,14 +152,15 @@ impl RouteCompiler<'_> {
         })
     }
 
-    /// The view with the entries of a VLAN table: prefixes of the VLAN ids, as `datapath/behavior/end_dx2v.h` makes its key.
+    /// Returns the view of a VLAN table. Its prefixes are VLAN IDs in the key format of
+    /// `datapath/behavior/end_dx2v.h`.
     fn vlan_view(&mut self, table: VlanTableId) -> Result<ViewId, Skip> {
         let view = self.store.indices.views.index_of(&ViewKey::Vlans(table))?;
         if self.store.out.index.vlan_views.contains_key(&view) {
             return Ok(view);
         }
         self.store.set_vlan_view(view, Some(table));
-        // With a part of its entries a frame would leave by the wrong one.
+        // An incomplete table would send frames out of the wrong interface.
         self.fill_vlan_view(view, table).inspect_err(|_| {
             self.store.clear_view(view);
             self.store.set_vlan_view(view, None);
@@ -178,7 +179,7 @@ impl RouteCompiler<'_> {
             };
             let mut address = [0; 16];
             address[..4].copy_from_slice(ids.as_flattened());
-            // An interface that has gone: as if the entry were not there.
+            // Ignore entries whose interface does not exist.
             if !node.links.contains_key(&dev) {
                 continue;
             }
@@ -207,7 +208,7 @@ impl RouteCompiler<'_> {
         Ok(())
     }
 
-    /// A binding SID: a behavior with the policy of its `srh segs`.
+    /// Returns the record of a binding SID with the policy of its `srh segs`.
     fn bound(
         &mut self,
         local: &Seg6Local,
@@ -229,14 +230,14 @@ impl RouteCompiler<'_> {
         })
     }
 
-    /// The way of a cross-connect to its next hop.
+    /// Resolves the next hop of a cross-connect.
     fn cross_connect(&mut self, next_hop: IpAddr) -> Result<ResolvedHop, Skip> {
         let family = if next_hop.is_ipv4() {
             Family::V4
         } else {
             Family::V6
         };
-        // Linux looks it up as for a packet from the ingress port (seg6_lookup_any_nexthop).
+        // Linux resolves it as for a packet from the ingress port (seg6_lookup_any_nexthop).
         let Some(chains) = self.resolver.common.get(&family).cloned() else {
             return unsupported("its next hop depends on the ingress port, whose rules differ");
         };
@@ -255,7 +256,7 @@ impl RouteCompiler<'_> {
         }
     }
 
-    /// The view of a SID's `table`, or of the VRF with its `vrftable`.
+    /// Returns the view of a SID's `table`, or of the VRF with its `vrftable`.
     fn endpoint_view(&mut self, local: &Seg6Local, family: Family) -> Result<ViewId, Skip> {
         let chains = match (local.table, local.vrftable) {
             (Some(table), _) => Arc::new(rules::of_table(self.node, family, table).into()),

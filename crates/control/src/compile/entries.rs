@@ -10,12 +10,12 @@ use super::chain::{Chain, RuleEffect};
 use super::merge::Search;
 use super::tables::{LookupResult, Routing, Winner};
 
-/// What a table says, compiled.
+/// Compiled route of a table entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CompiledRoute {
-    /// None: to go on with the next rule.
+    /// Route record; none for `throw`, which continues with the next rule.
     route: Option<RouteId>,
-    /// Bits of the prefix up to which it is suppressed, if it can be (`suppress_prefixlength`).
+    /// Prefix length for `suppress_prefixlength`; none if the route cannot be suppressed.
     bits: Option<u8>,
 }
 
@@ -28,7 +28,7 @@ impl CompiledRoute {
         }
     }
 
-    /// What a rule says itself.
+    /// Returns the result of a rule itself.
     pub(super) const fn by_rule(index: RouteId) -> Self {
         Self {
             route: Some(index),
@@ -36,7 +36,7 @@ impl CompiledRoute {
         }
     }
 
-    /// The index of the route, of what does not throw.
+    /// Route record, or `NONE` for `throw`.
     pub(super) fn route(&self) -> RouteId {
         self.route.unwrap_or(RouteId::NONE)
     }
@@ -62,7 +62,7 @@ pub(super) struct CompiledTables {
 }
 
 impl CompiledTables {
-    /// The compiled tables of a chain's own steps, to be merged.
+    /// Returns the search through the compiled tables of a chain's own steps.
     pub fn merging<'s>(
         &'s self,
         chain: &'s Chain,

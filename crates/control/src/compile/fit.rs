@@ -1,8 +1,9 @@
-//! More prefixes than the FIB holds. Those that it held go on being served, and new routes of our own come
-//! before new ones of the kernel's; what is left out is the kernel's to forward.
+//! Selection of prefixes if there are more than the prefix table holds. Prefixes that it held stay,
+//! and new Sidestep-only routes come before new kernel routes. Packets to omitted prefixes are
+//! punted.
 //!
-//! A prefix that is left out must not be caught by a shorter one that is held: of the longest prefix that covers it, too,
-//! the packets are the kernel's then.
+//! A shorter prefix must not match packets to an omitted prefix. The longest prefix that covers it
+//! is therefore punted, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +16,7 @@ use super::index::PREFIXES;
 use super::tables::Prefix;
 
 impl ViewBuilder<'_> {
-    /// Leaves out of the FIB what is beyond the limit. `held`: what it holds now.
+    /// Omits prefixes beyond the limit. `held` is the present content of the prefix table.
     pub(super) fn fit(&mut self, limit: u32, held: &BTreeMap<FibKey, RouteId>) {
         let fib = &self.routes.store.out.image.fib;
         if fib.len() <= limit as usize {
@@ -41,7 +42,7 @@ impl ViewBuilder<'_> {
             self.left_out(*key, PREFIXES, &words);
             self.routes.store.put_prefix(*key, None);
             let Some(cover) = cover(&fib, &lengths, *key) else {
-                // No route: the kernel's to answer.
+                // Without a covering route the lookup fails and the packet is punted.
                 continue;
             };
             let route = self.routes.store.out.image.fib[&cover];
@@ -54,7 +55,7 @@ impl ViewBuilder<'_> {
         }
     }
 
-    /// Not a view of routes, but of VLANs or sources.
+    /// Whether a view holds no routes, but VLAN IDs, keys or sources.
     fn is_internal(&self, view: ViewId) -> bool {
         let views = &self.routes.store.out.index.views;
         views.get(&view).is_none_or(|view| view.tables.is_empty())
@@ -65,7 +66,7 @@ impl ViewBuilder<'_> {
         record.is_some_and(|route| u32::from(route.flags) & SIDESTEP_ROUTE_SIDESTEP_ONLY != 0)
     }
 
-    /// Notes that the route of a prefix in a view is left to the kernel.
+    /// Reports that the route of a prefix in a view is punted.
     fn left_out(&mut self, key: FibKey, table: &'static str, words: &str) {
         let Some(view) = self.routes.store.out.index.views.get(&key.view) else {
             return;
@@ -88,15 +89,16 @@ impl ViewBuilder<'_> {
     }
 }
 
-/// Which prefixes the FIB is to hold: those of our own routes that it holds, with what lies below them (the kernel could
-/// do nothing with a packet there); others that it holds; then what is new, our own first.
+/// Selects the prefixes to hold. First come held Sidestep-only prefixes with all longer prefixes
+/// below them, which the kernel could not forward. Then come other held prefixes, then new
+/// Sidestep-only ones, then other new ones.
 fn keep(
     fib: &BTreeMap<FibKey, RouteId>,
     limit: usize,
     held: &BTreeMap<FibKey, RouteId>,
     is_sidestep_only: impl Fn(&FibKey, RouteId) -> bool,
 ) -> BTreeSet<FibKey> {
-    // In the order of keys, which begins with the view and the address, what lies below a prefix follows it.
+    // In key order (view, address, length), the prefixes below another one follow it.
     let mut above: Option<FibKey> = None;
     let mut rank = |key: &FibKey, route: RouteId| {
         above = above.filter(|above| covers(*above, *key));
@@ -119,7 +121,7 @@ fn keep(
     ranked.into_iter().map(|(_, key)| key).collect()
 }
 
-/// The longest prefix in `fib` that covers `key`.
+/// Returns the longest prefix in `fib` that covers `key`.
 fn cover(
     fib: &BTreeMap<FibKey, RouteId>,
     lengths: &BTreeMap<ViewId, BTreeSet<u8>>,

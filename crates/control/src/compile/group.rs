@@ -1,4 +1,4 @@
-//! Several next hops: the slots that a packet's flow chooses among.
+//! Groups: several next hops, of which the flow of a packet selects one.
 
 use std::net::IpAddr;
 
@@ -17,29 +17,29 @@ use super::routes::{self, RouteCompiler};
 use super::rules::Chains;
 use super::share::{alive, slots};
 
-/// Where a packet toward an address leaves.
+/// Resolved next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResolvedHop {
-    /// By this adjacency.
+    /// One adjacency.
     Adjacency(AdjacencyId),
-    /// By one of this group's routes, each to an adjacency.
+    /// A group of routes with one adjacency each.
     Group(GroupId),
 }
 
-/// Where chains of tables send an address.
+/// Result of resolving an address with rule chains.
 pub(super) enum NextHopResolution {
-    /// To a plain next hop, or several.
+    /// One or more plain next hops.
     Hop(ResolvedHop),
     /// There is no route.
     NoRoute,
-    /// That depends on the source address.
+    /// The result depends on the source address.
     Depends,
-    /// By a route that does more than forward.
+    /// The route does more than forward.
     NotPlain,
 }
 
 impl ResolvedHop {
-    /// The record of a cross-connect by it.
+    /// Adds the next hop to the record of a cross-connect.
     pub(super) fn of(self, route: sidestep_route) -> sidestep_route {
         match self {
             Self::Adjacency(adjacency) => sidestep_route { adjacency, ..route },
@@ -49,8 +49,9 @@ impl ResolvedHop {
 }
 
 impl RouteCompiler<'_> {
-    /// The record of a route with these next hops, each of which may have its own encapsulation. They have no counter: the
-    /// packets count for the record, so that all routes with the same next hops share one group.
+    /// Returns the record of a route with several next hops, each of which may have its own
+    /// encapsulation. The members have no counters, so that routes with the same next hops share
+    /// one group.
     pub(super) fn multipath(
         &mut self,
         route: &Route,
@@ -73,7 +74,7 @@ impl RouteCompiler<'_> {
         })
     }
 
-    /// Where chains of tables send an address; `source`: packets from there, or from anywhere.
+    /// Resolves an address with rule chains, for packets from `source` or from any source.
     pub(super) fn resolve_next_hop(
         &mut self,
         chains: &Chains,
@@ -125,7 +126,7 @@ impl RouteCompiler<'_> {
         )))
     }
 
-    /// The index of a record that only a group refers to.
+    /// Returns the index of a record that only a group refers to.
     pub(super) fn member(
         &mut self,
         route: &Route,
@@ -133,7 +134,7 @@ impl RouteCompiler<'_> {
         record: sidestep_route,
     ) -> Result<RouteId, Skip> {
         let index = self.store.intern(record)?;
-        // Routes that weigh it differently share it.
+        // Routes with other weights share the member.
         let hop = NextHop {
             weight: 1,
             ..hop.clone()
@@ -142,7 +143,7 @@ impl RouteCompiler<'_> {
         Ok(index)
     }
 
-    /// The index of a group of routes with weights.
+    /// Returns the index of a group of weighted routes.
     fn group(&mut self, members: &[(RouteId, u16)]) -> Result<GroupId, Skip> {
         if members.len() > SIDESTEP_GROUP_SLOTS as usize {
             return unsupported(format!(
@@ -159,7 +160,7 @@ impl RouteCompiler<'_> {
         self.group_of(self.node.multipath_hash_seed, slots)
     }
 
-    /// The index of the group with that seed and these routes, one for each slot.
+    /// Returns the index of the group with this seed and one route per slot.
     pub(super) fn group_of(&mut self, seed: u32, slots: Vec<RouteId>) -> Result<GroupId, Skip> {
         let mut content = sidestep_group {
             slots: slots.len() as u32,

@@ -1,4 +1,4 @@
-//! Headends: where a policy's first segment leads, and whose address its packets come from.
+//! Headends: encapsulation, source address, and the next hop toward the first segment.
 
 use std::cmp::Reverse;
 use std::net::Ipv6Addr;
@@ -23,7 +23,7 @@ use super::record::record;
 use super::routes::RouteCompiler;
 
 impl RouteCompiler<'_> {
-    /// The record of a route whose next hop puts packets on a list of segments.
+    /// Returns the record of a route whose next hop pushes a segment list.
     pub(super) fn headend(
         &mut self,
         family: Family,
@@ -33,7 +33,7 @@ impl RouteCompiler<'_> {
         self.headend_by(family, next_hop, encap, None)
     }
 
-    /// As [`RouteCompiler::headend`], for packets that leave by this next hop alone.
+    /// Like [`RouteCompiler::headend`], with `alone` as the only next hop toward the first segment.
     pub(super) fn headend_by(
         &mut self,
         family: Family,
@@ -65,7 +65,7 @@ impl RouteCompiler<'_> {
             Some(table) => Some(Chain::table(Family::V6, table).into()),
             None => self.resolver.common.get(&Family::V6).cloned(),
         };
-        // A packet that an SRH is inserted into keeps its source.
+        // A packet with an inserted SRH keeps its source.
         let from = (!encap.mode.inserts()).then_some(source.into());
         let resolution = match (&chains, alone) {
             (Some(_), Some(Alone { dev, via, mtu })) => {
@@ -75,7 +75,8 @@ impl RouteCompiler<'_> {
             (Some(chains), None) => self.resolve_next_hop(chains, first.into(), from)?,
             (None, _) => NextHopResolution::Depends,
         };
-        // Of several ways the packet takes one by its outer header: when it is looked up.
+        // With several next hops, the packet path looks up the outer header, whose flow selects
+        // one.
         let adjacency = match resolution {
             NextHopResolution::Hop(ResolvedHop::Adjacency(adjacency)) => adjacency,
             _ => AdjacencyId::NONE,
@@ -122,8 +123,8 @@ impl RouteCompiler<'_> {
         })
     }
 
-    /// RFC 6724 as far as it matters for the source of an outer header: of a scope that fits, on the egress interface
-    /// if it has one, with the longest common prefix.
+    /// Returns a source address for an outer header by the rules of RFC 6724 that matter here:
+    /// matching scope, preferably on the egress interface, longest common prefix.
     fn source_address(&self, dev: Option<IfIndex>, resolution: Ipv6Addr) -> Option<Ipv6Addr> {
         let addresses = self
             .node

@@ -1,4 +1,5 @@
-//! The headers that a headend pushes, as bytes (`sidestep_policy.header`): everything that does not depend on the packet.
+//! Header bytes that a headend pushes (`sidestep_policy.header`): everything that does not depend
+//! on the packet.
 
 use std::net::Ipv6Addr;
 
@@ -12,7 +13,7 @@ use sidestep_wire::{Ipv6, Protocol, Srh};
 
 use super::hmac;
 
-/// Which of the packet path's kinds a mode is.
+/// Returns the policy kind of a mode.
 pub(crate) fn kind(mode: EncapMode) -> sidestep_policy_kind {
     match mode {
         EncapMode::Inline | EncapMode::InlineRed => SIDESTEP_POLICY_INSERT,
@@ -21,7 +22,8 @@ pub(crate) fn kind(mode: EncapMode) -> sidestep_policy_kind {
     }
 }
 
-/// An SRH with a Segment List in wire order, and the HMAC TLV of `key`. Its Next Header is 0.
+/// Composes an SRH with a Segment List in wire order and the HMAC TLV of `key`. Its Next Header
+/// is 0.
 fn srh(list: &[Ipv6Addr], segments_left: usize, key: Option<&sidestep_hmac_key>) -> Vec<u8> {
     let mut srh = Srh::new(Protocol(0), segments_left as u8, list.to_vec());
     if let Some(key) = key {
@@ -31,7 +33,7 @@ fn srh(list: &[Ipv6Addr], segments_left: usize, key: Option<&sidestep_hmac_key>)
     srh.emit(&[])
 }
 
-/// The Segment List of the SRH for `encap`, in the order of the wire.
+/// Returns the Segment List of the SRH for `encap`, in wire order.
 pub(super) fn list(encap: &Seg6Encap) -> Vec<Ipv6Addr> {
     let mut list: Vec<Ipv6Addr> = encap.segments.iter().rev().copied().collect();
     let reduced = matches!(
@@ -44,14 +46,14 @@ pub(super) fn list(encap: &Seg6Encap) -> Vec<Ipv6Addr> {
         list.pop();
     }
     if encap.mode.inserts() {
-        // Segment List[0] is the packet's own destination, filled in by the packet path.
+        // Segment List[0] is the packet's own destination; the packet path fills it in.
         list.insert(0, Ipv6Addr::UNSPECIFIED);
     }
     list
 }
 
-/// Length, kind, first segment and header of the policy for `encap`; `source` and `hop_limit` are the outer header's.
-/// `key` signs it; of a packet that an SRH is inserted into, the packet path does.
+/// Composes the policy record for `encap`. `source` and `hop_limit` are those of the outer header.
+/// `key` signs the SRH; for an inserted SRH the packet path signs.
 pub(crate) fn policy(
     encap: &Seg6Encap,
     source: Ipv6Addr,

@@ -1,5 +1,6 @@
-//! HMAC keys (RFC 8754 2.1.2) as the packet path has them: a view of key ids, and each secret hashed as far as it goes
-//! without a packet. What an encapsulation pushes is signed here, once: its text has nothing of the packet.
+//! HMAC keys (RFC 8754 2.1.2): a view of key IDs, and each secret hashed as far as that is possible
+//! without a packet. An encapsulation is signed here, once, because its text does not depend on the
+//! packet.
 
 use std::net::Ipv6Addr;
 
@@ -17,15 +18,15 @@ use super::record::record;
 use super::routes::RouteCompiler;
 
 const BLOCK: usize = 64;
-/// Of a list of segments that is signed; Linux refuses more.
+/// Maximum number of segments in a signed list; Linux has the same limit.
 pub(super) const SEGMENTS_MAX: usize = SIDESTEP_HMAC_SEGMENTS_MAX as usize;
-// Policies with longer lists are refused where they are read.
+// The grammar rejects policies with longer signed lists.
 const _: () = assert!(SEGMENTS_MAX == sidestep_model::behavior::SIGNED_MAX);
-/// Bytes of the HMAC TLV, and of the field in it.
+/// Length of the HMAC TLV and of its HMAC field, in bytes.
 const TLV: usize = 40;
 const FIELD: usize = 32;
 
-/// FIPS 180-4 5.3: the hash value before the first block.
+/// FIPS 180-4 5.3: initial hash value.
 const SHA1_FIRST: [u32; 5] = [
     0x6745_2301,
     0xefcd_ab89,
@@ -44,7 +45,7 @@ const SHA256_FIRST: [u32; 8] = [
     0x5be0_cd19,
 ];
 
-/// What blocks make of a hash value. SHA-1 has five words of it.
+/// Updates a hash value with blocks. SHA-1 uses five words.
 fn compress(algorithm: HmacAlgorithm, state: &mut [u32; 8], blocks: &[[u8; BLOCK]]) {
     match algorithm {
         HmacAlgorithm::Sha1 => {
@@ -87,7 +88,7 @@ pub(crate) fn key(id: u32, key: &HmacKey) -> sidestep_hmac_key {
     }
 }
 
-/// Another one for another key, the same whenever it is the same key; and nothing can be told from it.
+/// Returns a number that identifies the key without revealing it.
 fn generation(id: u32, algorithm: u32, inner: &[u32; 8]) -> u64 {
     let mut block = [0; BLOCK];
     let words = [id, algorithm].into_iter().chain(*inner);
@@ -96,11 +97,11 @@ fn generation(id: u32, algorithm: u32, inner: &[u32; 8]) -> u64 {
     }
     let mut state = SHA256_FIRST;
     compress(HmacAlgorithm::Sha256, &mut state, &[block]);
-    // 0 is none.
+    // 0 means no key.
     (u64::from(state[0]) << 32 | u64::from(state[1])).max(1)
 }
 
-/// The HMAC of a text, as it is in the TLV.
+/// Returns the HMAC of a text in the format of the TLV.
 fn mac(key: &sidestep_hmac_key, text: &[u8]) -> [u8; FIELD] {
     let (algorithm, bytes) = match key.algorithm {
         SIDESTEP_HMAC_SHA1 => (HmacAlgorithm::Sha1, 20),
@@ -123,7 +124,7 @@ fn mac(key: &sidestep_hmac_key, text: &[u8]) -> [u8; FIELD] {
     hash(key.outer, &inner[..bytes])
 }
 
-/// The HMAC TLV of this key, with zeros in place of the HMAC.
+/// Returns the HMAC TLV of this key with a zero HMAC.
 pub(super) fn tlv(key: &sidestep_hmac_key) -> Tlv {
     Tlv::Hmac(Hmac {
         flags: 0,
@@ -132,8 +133,8 @@ pub(super) fn tlv(key: &sidestep_hmac_key) -> Tlv {
     })
 }
 
-/// Signs an SRH that ends with the HMAC TLV of this key (`net/ipv6/seg6_hmac.c`: source address, Last Entry, Flags, key
-/// ID, Segment List).
+/// Signs an SRH that ends with the HMAC TLV of this key. The text is source address, Last Entry,
+/// Flags, key ID and Segment List (`net/ipv6/seg6_hmac.c`).
 pub fn sign(srh: &mut [u8], key: &sidestep_hmac_key, source: Ipv6Addr) {
     let list = srh.len() - TLV;
     let text = [
@@ -148,7 +149,7 @@ pub fn sign(srh: &mut [u8], key: &sidestep_hmac_key, source: Ipv6Addr) {
 }
 
 impl RouteCompiler<'_> {
-    /// The view of key ids; 0: there are no keys. Keys that there is no room for are the kernel's.
+    /// Returns the view of key IDs, or `NONE` without keys. Keys that do not fit are punted.
     pub(super) fn hmac_view(&mut self) -> Result<ViewId, CompileError> {
         let node = self.node;
         if node.hmac_keys.is_empty() {
@@ -173,8 +174,8 @@ impl RouteCompiler<'_> {
         Ok(view)
     }
 
-    /// The key that a route signs with. Where there is none, or the list of the SRH is too long, the kernel says what
-    /// becomes of the packet.
+    /// Returns the key that a route signs with. If it does not exist, or the Segment List is too
+    /// long, the route is punted.
     pub(super) fn signer(
         &self,
         id: Option<u32>,

@@ -1,4 +1,4 @@
-//! What the indices of the tables mean: for `route show -s`, `show` and `--explain`.
+//! Meaning of the table indices, for `route show -s`, `show` and `--explain`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
@@ -30,18 +30,18 @@ pub struct Compiled {
 /// A compiled route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteInfo {
-    /// The route it was made from. None: a rule's own action, or one of [`Index::leads`].
+    /// Route that the record was made from. None: the action of a rule, or one of [`Index::leads`].
     pub route: Option<Route>,
-    /// The neighbor on the link that a connected route was narrowed to.
+    /// Neighbor on the link that a connected route was narrowed to.
     pub neighbor: Option<IpAddr>,
-    /// Of a record that only a group refers to: the next hop of the route that it stands for.
+    /// For a member of a group: the next hop of the route that it stands for.
     pub next_hop: Option<NextHop>,
-    /// Slot in the route counters; 0: not counted.
+    /// Counter slot, or `NONE`.
     pub counter: CounterId,
 }
 
 impl RouteInfo {
-    /// The entry of a table that it was made for.
+    /// Returns the table entry that the record was made for.
     pub(super) fn entry(&self) -> Option<EntryKey> {
         let of_route = EntryKey::new(&self.route.as_ref()?.key);
         Some(EntryKey {
@@ -51,17 +51,18 @@ impl RouteInfo {
     }
 }
 
-/// A view of the FIB.
+/// A view of the prefix table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewInfo {
     /// IPv4 or IPv6.
     pub family: Family,
-    /// The tables merged in it, in the order of their rules, or those that it leads to. None in a view of sources.
+    /// Merged tables in the order of their rules, or tables that the view leads to. Empty for a
+    /// view of sources.
     pub tables: Vec<TableId>,
 }
 
 impl ViewInfo {
-    /// Of these tables.
+    /// Returns the info for these tables.
     pub(crate) fn new(family: Family, tables: impl IntoIterator<Item = TableId>) -> Self {
         Self {
             family,
@@ -70,12 +71,12 @@ impl ViewInfo {
     }
 }
 
-/// How a record leads on that is no route itself.
+/// How a record without a route continues the lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Continuation {
-    /// By the source address.
+    /// In a view of source prefixes.
     BySource,
-    /// To other tables.
+    /// In a view of other tables.
     Next,
 }
 
@@ -84,53 +85,53 @@ pub enum Continuation {
 pub struct AdjacencyInfo {
     /// Egress interface.
     pub ifindex: IfIndex,
-    /// Its address; none for an interface as such (End.DX2).
+    /// IP address of the next hop; none for a bare interface (End.DX2).
     pub via: Option<IpAddr>,
-    /// Resolved and the interface up.
+    /// Whether the next hop is resolved and the interface is up.
     pub valid: bool,
 }
 
 /// A headend's policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyInfo {
-    /// As configured.
+    /// Encapsulation as configured.
     pub encap: Seg6Encap,
     /// Source address of the outer header.
     pub source: Ipv6Addr,
 }
 
-/// What has counters of its own.
+/// Key of a counter slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Counted {
     /// A route.
     Route(RouteKey),
-    /// What a route sends by that segment list of an SR policy.
+    /// A route's share of a segment list of an SR policy.
     List(RouteKey, ListId),
-    /// What services send back by this port, as it arrives there.
+    /// Return path of services by this port and inner type.
     ReturnPath(IfIndex, InnerType),
 }
 
 /// The SID of an SR proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProxyInfo {
-    /// Its behavior's name.
+    /// Behavior name.
     pub behavior: &'static str,
-    /// The interface to its service.
+    /// Interface to the service.
     pub oif: IfIndex,
-    /// The port by which that sends back.
+    /// Port that the service returns packets by.
     pub iif: IfIndex,
-    /// What is counted there.
+    /// Counter of the return path.
     pub return_counter: Counted,
-    /// Index of learned headers; 0: it learns none.
+    /// Header set, or `NONE` if the proxy learns none.
     pub learned: HeaderSetId,
 }
 
-/// What the indices of an image mean.
+/// Meaning of all indices of an image.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Index {
     /// By route index.
     pub routes: BTreeMap<RouteId, RouteInfo>,
-    /// Those of them that lead on to another.
+    /// Records that continue the lookup.
     pub leads: BTreeMap<RouteId, Continuation>,
     /// By group index: the route of each slot.
     pub groups: BTreeMap<GroupId, Vec<RouteId>>,
@@ -142,22 +143,23 @@ pub struct Index {
     pub adjacencies: BTreeMap<AdjacencyId, AdjacencyInfo>,
     /// By policy index.
     pub policies: BTreeMap<PolicyId, PolicyInfo>,
-    /// Counter slot of each route and way back that has one.
+    /// Counter slot of each route, list and return path that has one.
     pub counters: BTreeMap<Counted, CounterId>,
-    /// Of each SID of an SR proxy that the packet path has.
+    /// SIDs of SR proxies in the packet path.
     pub proxies: BTreeMap<RouteKey, ProxyInfo>,
-    /// Ports whose rules leave a family to the kernel, and why.
+    /// Ports whose rules punt packets of a family, with the reason.
     pub punt_reasons: BTreeMap<(IfIndex, Family), String>,
-    /// Routes that the packet path leaves to the kernel, and why.
+    /// Routes that are punted, with the reason.
     pub unsupported: BTreeMap<RouteKey, String>,
-    /// Those of them that did not fit, and the table that has no room for them.
+    /// Routes that did not fit, with the full table.
     pub full: BTreeMap<RouteKey, &'static str>,
-    /// Tables that have no room for what rules make of packets: the view of a port, or what follows a chain.
+    /// Full tables that affect rules: the view of a port, or the view that follows a chain.
     pub full_for_rules: BTreeSet<&'static str>,
 }
 
 impl Index {
-    /// The counter slots of a route: its own, and those of the segment lists of policies that it leads into.
+    /// Returns the counter slots of a route: its own, and those of the segment lists of its
+    /// policies.
     pub fn counters_of(&self, key: RouteKey) -> impl Iterator<Item = CounterId> {
         let own = self.counters.get(&Counted::Route(key));
         let lists = Counted::List(key, ListId::MIN)..=Counted::List(key, ListId::MAX);
@@ -165,19 +167,19 @@ impl Index {
         own.into_iter().chain(lists).copied()
     }
 
-    /// Tables that something did not fit.
+    /// Returns the tables that are full.
     pub fn full_tables(&self) -> BTreeSet<&'static str> {
         let of_routes = self.full.values();
         of_routes.chain(&self.full_for_rules).copied().collect()
     }
 
-    /// Whether something did not fit that decides over more than the packets of its own route: a prefix, whose place
-    /// another one may have to leave, or what a rule makes of packets.
+    /// Whether something did not fit that affects other routes: a prefix, which another one may
+    /// displace, or the view of a rule.
     pub(super) fn is_short(&self) -> bool {
         self.full.values().any(|table| *table == PREFIXES) || !self.full_for_rules.is_empty()
     }
 
-    /// Whether something did not fit.
+    /// Whether anything did not fit.
     pub fn is_full(&self) -> bool {
         !self.full.is_empty() || !self.full_for_rules.is_empty()
     }

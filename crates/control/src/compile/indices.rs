@@ -1,4 +1,4 @@
-//! The indices of all tables.
+//! Index allocators of all tables.
 
 use sidestep_datapath::abi::{
     SIDESTEP_FLOW_TABLES, SIDESTEP_HMAC_KEYS, SIDESTEP_LEARNED, sidestep_hmac_key,
@@ -12,7 +12,7 @@ use super::allocator::{Allocator, IndexAllocator};
 use super::index::Counted;
 use super::keys::{AdjacencyKey, GroupKey, LearnedKey, PolicyKey, RouteRecord, ViewKey};
 
-/// Who has which index.
+/// All allocators.
 #[derive(Debug)]
 pub(super) struct Indices {
     pub views: IndexAllocator<ViewKey, ViewId>,
@@ -41,7 +41,7 @@ impl Indices {
         }
     }
 
-    /// No index of these tables is given to anything before it is released.
+    /// Reserves the indices of an earlier process's tables until they are reclaimed.
     pub fn reserve(&mut self, image: &Image) {
         // The prefixes may be unknown, but no packet searches a view that nothing refers to.
         self.views.reserve(image.referenced_views());
@@ -57,7 +57,7 @@ impl Indices {
         self.flow_tables.reserve(of_learned);
     }
 
-    /// Each of them.
+    /// Returns all allocators.
     pub fn all(&mut self) -> [&mut dyn Allocator; 9] {
         [
             &mut self.views,
@@ -72,7 +72,7 @@ impl Indices {
         ]
     }
 
-    /// Whether any index is out of use.
+    /// Whether any index waits to be reclaimed.
     pub fn has_pending(&self) -> bool {
         self.views.has_pending()
             || self.routes.has_pending()

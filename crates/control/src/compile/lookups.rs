@@ -1,5 +1,5 @@
-//! Addresses that records were made for (first segments, next hops of cross-connects): which route they have, and whose
-//! records depend on it.
+//! Lookups that entries depend on: addresses of first segments and of cross-connects, with the
+//! route that each resolved to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -9,15 +9,15 @@ use sidestep_model::route::RouteKey;
 use super::rules::Chains;
 use super::tables::EntryKey;
 
-/// Where chains send an address.
+/// Result of resolving an address with rule chains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Resolution {
-    /// By this route.
+    /// This route.
     Route(RouteKey),
     /// There is no route.
     #[default]
     NoRoute,
-    /// That depends on the source.
+    /// The result depends on the source.
     Depends,
 }
 
@@ -42,7 +42,7 @@ impl Question {
     }
 }
 
-/// What was looked up, for which entries.
+/// Lookups, and the entries that depend on them.
 #[derive(Debug, Default)]
 pub(super) struct Lookups {
     chains: Vec<Chains>,
@@ -57,7 +57,7 @@ struct Answer {
 }
 
 impl Lookups {
-    /// An address was looked up for an entry.
+    /// Records a lookup for an entry.
     pub fn note(
         &mut self,
         entry: EntryKey,
@@ -81,7 +81,7 @@ impl Lookups {
         self.by_entry.entry(entry).or_default().insert(question);
     }
 
-    /// An entry is made anew, or not there any more.
+    /// Removes the lookups of an entry that is rebuilt or removed.
     pub fn forget(&mut self, entry: &EntryKey) {
         for question in self.by_entry.remove(entry).unwrap_or_default() {
             if let Some(answer) = self.questions.get_mut(&question) {
@@ -93,7 +93,7 @@ impl Lookups {
         }
     }
 
-    /// The entries for which an address was looked up that has another route now: that of a prefix was changed.
+    /// Adds the entries whose lookups have another result after the change of an entry.
     pub fn affected(
         &self,
         changed: &EntryKey,

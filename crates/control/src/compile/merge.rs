@@ -1,11 +1,12 @@
-//! Tables that are consulted one after the other, merged into one: the longest match in the result gives action they would
-//! give.
+//! Merging of tables that rules search one after the other. The longest match in the merged table
+//! gives the same result.
 //!
-//! Why this is right: let Q be the longest prefix of any table, or of any rule's `to`, that covers an address. Every such
-//! prefix that covers the address is at most as long as Q and so covers all of Q. So each table's longest match for the
-//! address is its longest match for Q, a rule selects the address if it selects Q, and going through the rules with Q gives
-//! the answer for the address. Where the answer depends on the source as well, the same holds of the longest source
-//! prefix of any route that is in question for Q.
+//! Proof: let Q be the longest prefix of any table or rule (`to`) that covers an address. Every
+//! such prefix that covers the address is at most as long as Q, so it covers all of Q. Each table's
+//! longest match for the address is therefore its longest match for Q. A rule selects the address
+//! if it selects Q, so evaluating the rules with Q gives the result for the address. If the result
+//! depends on the source, the same holds for the longest source prefix of all routes that are
+//! candidates for Q.
 
 use std::collections::BTreeSet;
 
@@ -17,31 +18,31 @@ use super::tables::{Entry, LookupResult, Prefix, Routing, Table};
 
 /// One step of a search.
 pub(crate) struct SearchStep<'a, T> {
-    /// Destinations that it is for; true: all but them. None: all.
+    /// Selected destinations; true inverts the prefix. None: all destinations.
     to: Option<(Prefix, bool)>,
     action: StepAction<'a, T>,
 }
 
 enum StepAction<'a, T> {
-    /// A table, and the prefix length up to which its routes do not count.
+    /// A table, and the prefix length up to which its routes are ignored.
     Table(&'a Routing<T>, Option<u8>),
-    /// The end of the search; with an answer or without.
+    /// End of the search, with a result or without.
     End(Option<T>),
 }
 
-/// The search that a chain of tables stands for.
+/// Search through the steps of a chain.
 pub(crate) struct Search<'a, T>(Vec<SearchStep<'a, T>>);
 
-/// The steps of a search by the destinations that they are for, so that those of one are found without a look at all.
+/// Steps by destination, so that the steps for one destination are found directly.
 struct ByDestination {
-    /// Places of those within a prefix.
+    /// Positions of the steps that select a prefix.
     within: Table<Vec<usize>>,
-    /// Places of the others.
+    /// Positions of the other steps.
     others: Vec<usize>,
 }
 
 impl ByDestination {
-    /// None: all steps are for all destinations.
+    /// Returns none if all steps select all destinations.
     fn of<T>(search: &Search<'_, T>) -> Option<Self> {
         let mut by_destination = Self {
             within: Table::default(),
@@ -56,7 +57,7 @@ impl ByDestination {
         (by_destination.others.len() < search.0.len()).then_some(by_destination)
     }
 
-    /// In their order: those that may be for `to`.
+    /// Positions of the steps that may select `to`, in order.
     fn places(&self, to: Prefix) -> Vec<usize> {
         let within = self.within.covering(to).flat_map(|(_, places)| places);
         let mut places: Vec<usize> = within.chain(&self.others).copied().collect();
@@ -65,17 +66,18 @@ impl ByDestination {
     }
 }
 
-/// StepAction a merged table says of a destination prefix.
+/// Result for a destination prefix of a merged table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MergedRoute {
-    /// The same to all.
+    /// The same route for all sources.
     All(Option<RouteId>),
-    /// By the longest source prefix; that of all sources is among them.
+    /// A route per source prefix, including the default prefix.
     BySource(Vec<(Prefix, Option<RouteId>)>),
 }
 
 impl<'a, T: LookupResult> Search<'a, T> {
-    /// `table`: a table by its id, if there is one. `end`: action a rule says that ends the search.
+    /// Creates a search. `table` returns a table by its ID, `end` the result of a rule that ends
+    /// the search.
     pub(crate) fn new(
         steps: impl IntoIterator<Item = &'a Step>,
         table: impl Fn(TableId) -> Option<&'a Routing<T>>,
@@ -95,7 +97,7 @@ impl<'a, T: LookupResult> Search<'a, T> {
         Self(steps.into_iter().filter_map(step).collect())
     }
 
-    /// Ends with this answer where nothing else does.
+    /// Adds a final result for packets without another.
     pub(crate) fn or(mut self, last: Option<T>) -> Self {
         self.0.extend(last.map(|last| SearchStep {
             to: None,
@@ -104,7 +106,7 @@ impl<'a, T: LookupResult> Search<'a, T> {
         self
     }
 
-    /// The steps that are for destinations in `to`; `among`: those that may be.
+    /// Returns the steps that select destinations in `to`, out of `among`.
     fn steps(
         &self,
         to: Prefix,
@@ -119,7 +121,8 @@ impl<'a, T: LookupResult> Search<'a, T> {
         some.chain(all).filter(selects).map(|step| &step.action)
     }
 
-    /// StepAction is said of packets to `to` from `source`, two prefixes that nothing divides.
+    /// Returns the result for packets to `to` from `source`, two prefixes that no longer prefix
+    /// divides.
     pub(crate) fn find(&self, to: Prefix, source: Prefix) -> Option<&T> {
         self.find_among(to, source, None)
     }
@@ -139,7 +142,7 @@ impl<'a, T: LookupResult> Search<'a, T> {
         None
     }
 
-    /// The source prefixes that the answer for `to` may depend on.
+    /// Returns the source prefixes that the result for `to` may depend on.
     pub(crate) fn sources(&self, to: Prefix) -> BTreeSet<Prefix> {
         self.sources_among(to, None)
     }
@@ -157,7 +160,7 @@ impl<'a, T: LookupResult> Search<'a, T> {
         sources
     }
 
-    /// All prefixes that divide destinations.
+    /// Returns all prefixes that divide destinations.
     fn prefixes(&self) -> BTreeSet<Prefix> {
         let mut prefixes = BTreeSet::new();
         for SearchStep { to, action } in &self.0 {
@@ -172,10 +175,10 @@ impl<'a, T: LookupResult> Search<'a, T> {
         prefixes
     }
 
-    /// The merged table. `route_of`: the route of an answer.
+    /// Returns the merged table. `route_of` returns the route of a result.
     ///
-    /// There may be a prefix without a route: where a `throw` hides shorter prefixes of its table, and no later one
-    /// matches. It is there lest a shorter one of the result match instead.
+    /// A prefix may have no route: a `throw` hides shorter prefixes of its table, and no later
+    /// table matches. The entry keeps a shorter merged prefix from matching.
     pub(crate) fn merge<'s>(
         &'s self,
         route_of: impl Fn(&T) -> RouteId + 's,
@@ -189,7 +192,7 @@ impl<'a, T: LookupResult> Search<'a, T> {
         })
     }
 
-    /// StepAction [`Search::merge`] has for one prefix; none: it does not have it.
+    /// Returns the merged result for one prefix, or none if the merged table does not have it.
     pub(crate) fn merged(
         &self,
         to: Prefix,
@@ -209,8 +212,8 @@ impl<'a, T: LookupResult> Search<'a, T> {
             .then(|| self.answers(to, None, &route_of))
     }
 
-    /// The other prefixes in `changed` whose answer may depend on action a table (`is_changed_table`) says of all of `changed`: where a
-    /// step before it goes on to it, and where a step behind it is in question.
+    /// Adds the other prefixes in `changed` whose result may depend on the changed table. These are
+    /// prefixes where an earlier step continues to that table, and prefixes of later steps.
     pub(crate) fn depending(
         &self,
         changed: Prefix,
@@ -261,7 +264,8 @@ fn counts<T: LookupResult>(found: &T, suppress: Option<u8>) -> bool {
     !found.is_throw() && !suppress.is_some_and(|bits| found.is_suppressed(bits))
 }
 
-/// Without the prefixes that route_of action a shorter one says. In order, so that a prefix comes behind those that cover it.
+/// Removes prefixes with the same route as the next shorter one. A prefix comes after those that
+/// cover it.
 fn distinct(
     all: impl Iterator<Item = (Prefix, Option<RouteId>)>,
 ) -> Vec<(Prefix, Option<RouteId>)> {
@@ -310,7 +314,7 @@ mod tests {
         }
     }
 
-    /// The merged tables (numbered from 0), and the answer for an address.
+    /// Merges the tables, numbered from 0, and returns a lookup function.
     fn merged(
         steps: &[Step],
         tables: &[Routing<u32>],

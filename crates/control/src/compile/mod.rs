@@ -1,8 +1,9 @@
-//! `compile(node) -> tables`: what the operator configured, as records that cost a packet one lookup each.
+//! `compile(node) -> tables`: turns the configuration into records that cost a packet one lookup
+//! each.
 //!
-//! Everything that can be known before a packet comes is resolved here: rules become a view per port, next hops become
-//! MAC addresses, segment lists become headers. Neighbors on a connected prefix become host routes, as hardware routers
-//! do it, so that the longest match gives the MAC.
+//! Everything that does not depend on a packet is resolved here: rules become one view per port,
+//! next hops become MAC addresses, segment lists become headers. Neighbors on a connected prefix
+//! become host routes, as in hardware routers, so that the longest match yields the MAC address.
 
 mod allocator;
 mod builder;

@@ -1,7 +1,8 @@
-//! SR policies (RFC 9256) as records: the valid segment lists of the active candidate path are the members of a group, each
-//! with as many slots as its weight; a route that steers by DSCP has a group whose slots are the DSCPs.
+//! SR policies (RFC 9256) as records. The valid segment lists of the active candidate path are the
+//! members of a group, with slots by weight. A route that steers by DSCP has a group with one slot
+//! per DSCP.
 //!
-//! Which lists are valid is in the node (`sidestep_model::policy`); nothing of it is decided here.
+//! The node determines which lists are valid (`sidestep_model::policy`).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -31,7 +32,7 @@ struct NamedPolicy<'a> {
     validity: &'a Standing,
 }
 
-/// What a valid segment list contributes to the record of a route.
+/// A valid segment list in the record of a route.
 struct ListMember {
     record: sidestep_route,
     /// The list as a next hop.
@@ -50,8 +51,8 @@ struct Taker<'a> {
 }
 
 impl<'a> RouteCompiler<'a> {
-    /// The record of a route into policies. `neighbor`: the host that it is for, on the link of the IP route that takes what
-    /// it does not steer.
+    /// Returns the record of a route into policies. `neighbor` narrows the IP route that takes the
+    /// packets that are not steered.
     pub(super) fn steered(
         &mut self,
         route: &Route,
@@ -80,7 +81,8 @@ impl<'a> RouteCompiler<'a> {
         })
     }
 
-    /// The record of a route into the first of these policies that takes packets. Without one it is not in effect.
+    /// Returns the record of a route into the first policy that takes packets. Without one, the
+    /// route is not in effect.
     pub(super) fn steered_first<'n>(
         &mut self,
         route: &Route,
@@ -92,7 +94,7 @@ impl<'a> RouteCompiler<'a> {
         }
     }
 
-    /// The first of these policies that is valid, or drops what it cannot send.
+    /// Returns the first policy that is valid, or that drops packets while it is invalid.
     fn first_that_takes<'n>(
         &self,
         names: impl Iterator<Item = &'n str>,
@@ -110,7 +112,8 @@ impl<'a> RouteCompiler<'a> {
         found.find(|it| it.validity.active.is_some() || it.policy.drop_upon_invalid)
     }
 
-    /// The record of a route into one policy: onto its only valid list, or a group of them.
+    /// Returns the record of a route into one policy: onto its only valid list, or a group of
+    /// lists.
     fn steered_into(
         &mut self,
         route: &Route,
@@ -153,7 +156,7 @@ impl<'a> RouteCompiler<'a> {
         let owners = shares(candidate, &validity.lists[active]);
         match self.spread(route, &members, &owners) {
             Err(Skip::Full(full)) => {
-                // Better than no list: the kernel could do nothing with the packets.
+                // Use one list, since the kernel could not forward the packets.
                 let weight = |number: usize| candidate.lists[number].weight;
                 let heaviest = members.into_iter().rev().max_by_key(|it| weight(it.0));
                 let Some((_, heaviest)) = heaviest else {
@@ -167,7 +170,7 @@ impl<'a> RouteCompiler<'a> {
         }
     }
 
-    /// The record of a route into several lists. `owners`: the list of each slot.
+    /// Returns the record of a route into several lists. `owners` is the list of each slot.
     fn spread(
         &mut self,
         route: &Route,
@@ -186,7 +189,7 @@ impl<'a> RouteCompiler<'a> {
         })
     }
 
-    /// The index of the record into a policy for some DSCPs of a route.
+    /// Returns the index of the record into a policy for some DSCPs of a route.
     fn member_into(&mut self, route: &Route, policy: NamedPolicy<'_>) -> Result<RouteId, Skip> {
         let mut into = self.steered_into(route, policy)?;
         into.flags |= SIDESTEP_ROUTE_SIDESTEP_ONLY as u8;
@@ -204,8 +207,8 @@ impl<'a> RouteCompiler<'a> {
         self.member_of_policy(route, &hop, into)
     }
 
-    /// The index of a record that is one of several of a route into policies. What is counted for that route is no other
-    /// one's, and if it was all of the route before, it is a part of it now.
+    /// Returns the index of a record that is one member of a route into policies. No other route
+    /// shares its counter. If the record stood for the whole route before, it is a member now.
     fn member_of_policy(
         &mut self,
         route: &Route,
@@ -225,8 +228,8 @@ impl<'a> RouteCompiler<'a> {
         Ok(index)
     }
 
-    /// What takes packets with a DSCP, by a route that steers by it: a policy of that route, else the route that is next
-    /// best, which may steer by DSCP itself. So a group by DSCP never leads to another one: packets choose by it once.
+    /// Returns what takes the packets of a DSCP: a policy of the route, otherwise the next best
+    /// route, which may steer by DSCP itself. A group by DSCP therefore never leads to another one.
     fn taker<'r>(&self, mut route: &'r Route, dscp: u8) -> Option<Taker<'r>>
     where
         'a: 'r,
@@ -238,7 +241,7 @@ impl<'a> RouteCompiler<'a> {
                     policy: Some(policy),
                 });
             }
-            // An IP route, or one to a shorter prefix.
+            // An IP route, or a route to a shorter prefix.
             route = self.resolver.next_best(self.node, &route.key)?;
         }
         Some(Taker {
@@ -247,7 +250,8 @@ impl<'a> RouteCompiler<'a> {
         })
     }
 
-    /// The index of the record for what takes the packets of some DSCPs. None: the kernel finds it.
+    /// Returns the index of the record that takes the packets of some DSCPs. None: the kernel looks
+    /// up the route.
     fn member_by(
         &mut self,
         taker: Option<Taker<'_>>,
@@ -259,13 +263,13 @@ impl<'a> RouteCompiler<'a> {
         if let Some(policy) = policy {
             return self.member_into(route, policy);
         }
-        // Why the kernel has to do it is said where it stands itself.
+        // The entry of that route itself reports why it is punted.
         let compiled = self.record_of(route, neighbor)?;
         let hop = route.next_hops.first().cloned().unwrap_or_default();
         self.member(route, &hop, compiled.record)
     }
 
-    /// Routes that steer some DSCPs alone, and so depend on the route to a prefix around theirs.
+    /// Returns routes that steer only some DSCPs, and so depend on the route to a covering prefix.
     pub(super) fn depending_on(&self, changed: &EntryKey) -> Vec<EntryKey> {
         let routes = self.node.policies.routes().values();
         let places = routes
@@ -278,14 +282,14 @@ impl<'a> RouteCompiler<'a> {
     }
 }
 
-/// Which list of a candidate path each slot is of, by their places; at least one is valid.
+/// Returns the position of the list that owns each slot; at least one list must be valid.
 pub(crate) fn shares(candidate: &Candidate, standing: &[ListStanding]) -> Vec<usize> {
     let weights: Vec<u16> = candidate.lists.iter().map(|list| list.weight).collect();
     let valid: Vec<bool> = standing.iter().map(|it| it.invalid.is_none()).collect();
     among_valid(&weights, &valid)
 }
 
-/// What a list of a policy does with the packets of a route, as a next hop.
+/// Returns a segment list as a next hop of a route.
 fn onto(route: &Route, policy: &Policy, list: &SegmentList, standing: &ListStanding) -> NextHop {
     let is_binding = |hop: &NextHop| matches!(hop.encap, Some(Encap::Binding(_)));
     let encap = if route.next_hops.iter().any(is_binding) {
@@ -294,7 +298,7 @@ fn onto(route: &Route, policy: &Policy, list: &SegmentList, standing: &ListStand
         Encap::Seg6(policy.encap(list))
     };
     NextHop {
-        // For the source address and the hop limit, as Linux chooses them.
+        // Linux chooses source address and hop limit by this device.
         dev: standing.next_hops.first().map(|(dev, _)| *dev),
         weight: list.weight,
         encap: Some(encap),

@@ -67,15 +67,15 @@ impl ViewBuilder<'_> {
             }
             self.routes.store.out.image.ports.insert(port.0, record);
         }
-        // No route has asked for any yet.
+        // Only ports refer to views so far.
         self.routes.views.rooted = self.routes.views.by_chain.values().copied().collect();
         Ok(())
     }
 
-    /// The view of the domain's SID blocks.
+    /// Returns the view of the SR domain's SID blocks.
     fn domain(&mut self) -> Result<ViewId, CompileError> {
         let view = self.routes.store.indices.views.index_of(&ViewKey::Domain)?;
-        // Ours: the kernel's routes make room for it where the prefixes do not all fit.
+        // Marked as Sidestep-only, so that kernel routes yield to it if not all prefixes fit.
         let kept_out = self.routes.store.unowned(sidestep_route {
             flags: SIDESTEP_ROUTE_SIDESTEP_ONLY as u8,
             reason: DROP_sid_block as u8,
@@ -181,8 +181,9 @@ impl ViewBuilder<'_> {
         Ok(record)
     }
 
-    /// The chains of a port's IPv4 packets. With `rp_filter`, Linux looks up the way back to the source as if for a packet
-    /// that arrives where this one leaves (`__fib_validate_source`): by the same chains, or it is the kernel's.
+    /// Returns the chains of a port's IPv4 packets. With `rp_filter`, Linux looks up the reverse
+    /// path as for a packet that arrives where this one leaves (`__fib_validate_source`). The
+    /// chains must therefore be the same, otherwise the port's packets are punted.
     fn chains_with_reverse_path(
         &mut self,
         link: &Link,
@@ -200,7 +201,7 @@ impl ViewBuilder<'_> {
                     .resolver
                     .chains(self.routes.node, Family::V4, source)
             });
-            // The same source has the very same ones; only others are looked through.
+            // Ports with the same source share one allocation; compare only others.
             matches!(others, Some(Ok(others)) if Arc::ptr_eq(&others, &own) || others == own)
         };
         let mut others = node.links.values();

@@ -1,4 +1,5 @@
-//! Resolver: which route wins for each prefix of a table, and where rules and routes send an address.
+//! Resolver: the winning route for each prefix of a table, and the route that rule chains give an
+//! address.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,7 +47,7 @@ pub(super) struct Resolver {
 }
 
 impl Resolver {
-    /// Of the node, with nothing compiled.
+    /// Returns the resolver of a node, with nothing compiled.
     pub fn new(node: &Node) -> Self {
         let mut resolver = Self {
             named: rules::named(node),
@@ -69,7 +70,8 @@ impl Resolver {
         resolver
     }
 
-    /// As [`rules::chains`], once for all sources that rules do not tell apart.
+    /// Returns the rule chains of a source, computed once for all sources that rules do not
+    /// distinguish.
     pub fn chains(
         &mut self,
         node: &Node,
@@ -90,7 +92,7 @@ impl Resolver {
         self.chains.entry(key).or_insert_with(chains).clone()
     }
 
-    /// Routes to a prefix changed. What was there before.
+    /// Updates the winner after routes to a prefix changed, and returns the former one.
     pub fn choose(&mut self, node: &Node, changed: &RouteKey) -> Option<Entry<Winner>> {
         let first = RouteKey {
             from: None,
@@ -119,8 +121,8 @@ impl Resolver {
         before
     }
 
-    /// The routes that an entry is made of, each with its source prefix and with the neighbor that it is narrowed to: to
-    /// a host that is a neighbor on the link of the routes that cover it, these.
+    /// Returns the routes of an entry. For a host that is a neighbor, these are the covering routes
+    /// on its link, narrowed to the neighbor.
     pub fn routes<'a>(&self, node: &'a Node, entry: &EntryKey) -> Vec<Candidate<'a>> {
         let Some(winners) = self.winners.get(&entry.table()) else {
             return Vec::new();
@@ -152,7 +154,7 @@ impl Resolver {
         winners.get(entry.prefix).map(all).unwrap_or_default()
     }
 
-    /// The route of what a route leaves to others that steers by DSCP; any other route itself.
+    /// Follows routes that steer by DSCP to the route for the other packets.
     fn ip_route<'a>(&self, node: &'a Node, mut route: &'a Route) -> Option<&'a Route> {
         while by_dscp(route).is_some() {
             route = self.next_best(node, &route.key)?;
@@ -160,8 +162,9 @@ impl Resolver {
         Some(route)
     }
 
-    /// The route that packets take which a route into policies does not steer: the IP route of the same table with its
-    /// prefix, for sources around its own, else the route to the longest prefix around it.
+    /// Returns the route for packets that a policy route does not steer. It is the IP route with
+    /// the same prefix in that table, for a covering source; otherwise the route to the longest
+    /// covering prefix.
     pub fn next_best<'a>(&self, node: &'a Node, key: &RouteKey) -> Option<&'a Route> {
         let takes = |from: IpNet| key.from.is_some_and(|own| from.contains(&own));
         let same = node.plain_routes(key.table, key.prefix);
@@ -174,7 +177,7 @@ impl Resolver {
         (route.kind != RouteKind::Throw).then_some(route)
     }
 
-    /// The route of the same table to the longest prefix around one.
+    /// Returns the route of the same table to the longest prefix that covers this one.
     fn covering<'a>(&self, node: &'a Node, key: &RouteKey) -> Option<&'a Route> {
         let entry = EntryKey::new(key);
         let winners = self.winners.get(&entry.table())?;
@@ -185,7 +188,7 @@ impl Resolver {
         node.routes.get(&winner.key)
     }
 
-    /// The routes of a chain, to be searched.
+    /// Returns the search through the routes of a chain.
     fn search<'s>(&'s self, chain: &'s Chain) -> Search<'s, Winner> {
         Search::new(
             chain.all_steps(),
@@ -194,7 +197,7 @@ impl Resolver {
         )
     }
 
-    /// Where chains send an address; `source`: packets from there, or from anywhere.
+    /// Resolves an address with rule chains, for packets from `source` or from any source.
     pub fn resolve(&self, chains: &Chains, address: IpAddr, source: Option<IpAddr>) -> Resolution {
         let host = Prefix::host(address);
         let resolution = match source {
@@ -202,7 +205,7 @@ impl Resolver {
             None => self.resolve_for_all(chains, host),
         };
         match resolution {
-            // What the kernel would do there is not known.
+            // The result of a rule that only the kernel can evaluate is unknown.
             Resolution::NoRoute if chains.punt_reason().is_some() => Resolution::Depends,
             resolution => resolution,
         }
@@ -230,7 +233,7 @@ impl Resolver {
         }
     }
 
-    /// Hosts in a prefix that are neighbors.
+    /// Returns the hosts in a prefix that are neighbors.
     pub fn neighbors_in(&self, entry: &EntryKey) -> impl Iterator<Item = EntryKey> {
         let ((first, last), of) = (entry.prefix.bounds(), *entry);
         let from = Prefix {
@@ -257,8 +260,8 @@ pub(super) struct Candidate<'a> {
     pub neighbor: Option<IpAddr>,
 }
 
-/// Whether a route says no more than where packets of an SR proxy's service come back, which is known by the port: it takes
-/// none, also where a rule leads to its table (`chain fromVNF`).
+/// Whether a route only defines the return path of an SR proxy (`chain fromVNF`). The port
+/// identifies returned packets, so such a route takes none.
 fn is_return_only(route: &Route) -> bool {
     let local = |hop: &NextHop| match &hop.encap {
         Some(Encap::Seg6Local(local)) => local.proxy.chain == Some(proxy::Chain::FromVnf),
@@ -271,7 +274,7 @@ fn is_return_only(route: &Route) -> bool {
 fn compete(entry: &mut Entry<Winner>, route: &Route) {
     let from = route.key.from.filter(|from| from.prefix_len() > 0);
     let from = from.map(Prefix::from);
-    // A TOS makes the whole prefix the kernel's.
+    // A TOS punts the whole prefix.
     let rank = |key: &RouteKey| (key.tos == 0, key.metric);
     let there = entry.get(from);
     if there.is_none_or(|winner| rank(&route.key) < rank(&winner.key)) {
@@ -279,7 +282,7 @@ fn compete(entry: &mut Entry<Winner>, route: &Route) {
     }
 }
 
-/// Whether a route leads to the link on which the address is a neighbor's.
+/// Whether a route is connected, on the link where the address is a resolved neighbor.
 fn is_neighbor(node: &Node, route: &Route, address: IpAddr) -> bool {
     let [hop] = &route.next_hops[..] else {
         return false;
@@ -296,7 +299,7 @@ fn is_link_local(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(a) if a.is_unicast_link_local())
 }
 
-/// What a route steers into, if it does so by DSCP.
+/// Returns the steering of a route that steers by DSCP.
 pub(super) fn by_dscp(route: &Route) -> Option<&Steering> {
     let mut encaps = route.next_hops.iter().filter_map(|hop| hop.encap.as_ref());
     encaps.find_map(|encap| match encap {

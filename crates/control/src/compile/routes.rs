@@ -94,7 +94,7 @@ impl RouteCompiler<'_> {
         }
     }
 
-    /// The record for one next hop of a route.
+    /// Returns the record of one next hop of a route.
     pub(super) fn next_hop(
         &mut self,
         route: &Route,

@@ -1,6 +1,6 @@
-//! Policy rules (RPDB) compiled for one port: the chain of tables for each range of source addresses that they tell
-//! apart. The ingress interface is settled here, destinations in the merged tables; so rules cost a packet one lookup by
-//! its source address, or nothing, whatever their number.
+//! Policy rules (RPDB) for one port: a chain of tables for each range of source addresses. The
+//! ingress interface is resolved here, destinations in the merged tables. Rules therefore cost a
+//! packet at most one lookup by its source, whatever their number.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -13,26 +13,27 @@ use sidestep_model::route::{Family, RouteKey, RouteKind, Rule, RuleAction};
 use super::chain::{Chain, Destinations, RuleEffect, Step};
 use super::tables::{Prefix, Table};
 
-/// LIMIT: chains that the rules of one port may make, each of which has a view (there are 4096).
+/// LIMIT: chains for the rules of one port; each needs a view, of which there are 4096.
 pub(crate) const CHAINS_MAX: usize = 2048;
-/// LIMIT: what rules with `from` are, times those without, which come into each of their chains.
+/// LIMIT: number of rules with `from` times number of other rules, which occur in each chain.
 const STEPS_MAX: usize = 1 << 20;
 
-/// Where packets come from, as far as rules tell them apart.
+/// Origin of packets, as far as rules distinguish it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Source<'a> {
-    /// The interface that rules with `iif` see; none: one that no rule names.
+    /// Interface that `iif` matches; none if no rule names it.
     pub iif: Option<&'a str>,
-    /// A VRF that rules with `iif` see as well, or not, which the kernel's version says.
+    /// VRF that `iif` also matches on some kernel versions.
     pub maybe_iif: Option<&'a str>,
-    /// The table of the VRF that received them.
+    /// Table of the receiving VRF.
     pub vrf: Option<TableId>,
 }
 
 impl<'a> Source<'a> {
-    /// A port. IPv6 packets that a member of a VRF receives, the VRF receives, also for rules (`net/ipv6/ip6_input.c`,
-    /// `ip6_rcv_finish`: routed by the device that the VRF has put in); IPv4 packets the member (`net/ipv4/ip_input.c`,
-    /// `ip_rcv_finish`: by the device that it was before). Linux 6.15 has rules with a VRF match both (`fib_rule_iif_match`).
+    /// Returns the source for packets of a port. For IPv6, a VRF receives its members' packets,
+    /// also for rules (`net/ipv6/ip6_input.c`, `ip6_rcv_finish`). For IPv4 it is the member
+    /// (`net/ipv4/ip_input.c`, `ip_rcv_finish`). Since Linux 6.15 both match
+    /// (`fib_rule_iif_match`).
     pub(crate) fn port(node: &'a Node, port: IfIndex, family: Family) -> Option<Self> {
         let link = node.links.get(&port)?;
         let master = link.master.and_then(|master| node.links.get(&master));
@@ -52,7 +53,8 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// A decapsulating SID with `vrftable`: as if received by that VRF (`net/ipv6/seg6_local.c`, `end_dt_vrf_rcv`).
+    /// Returns the source for a SID with `vrftable`: as if the VRF received the packet
+    /// (`net/ipv6/seg6_local.c`, `end_dt_vrf_rcv`).
     pub(crate) fn vrf(node: &'a Node, table: TableId) -> Self {
         let mut links = node.links.values();
         let vrf = links.find(|link| link.kind == LinkKind::Vrf { table });
@@ -64,18 +66,18 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The interfaces that rules with `iif` name.
+/// Returns the interfaces that rules with `iif` name.
 pub(crate) fn named(node: &Node) -> BTreeSet<String> {
     let rules = node.rules.values().flatten();
     rules.filter_map(|rule| rule.iif.clone()).collect()
 }
 
-/// The chain for each source address.
+/// Rule chains by source address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Chains {
-    /// Each once. The first is that of sources that no rule names.
+    /// Distinct chains. The first one is for sources that no rule names.
     distinct: Vec<Chain>,
-    /// The place in `distinct` for the prefixes of sources; the longest one that covers an address counts.
+    /// Index in `distinct` for source prefixes; the longest match applies.
     sources: BTreeMap<Prefix, usize>,
 }
 
@@ -89,7 +91,7 @@ impl From<Chain> for Chains {
 }
 
 impl Chains {
-    /// The chain of all packets, if they have the same.
+    /// Returns the chain of all packets, if there is only one.
     pub(crate) fn only(&self) -> Option<&Chain> {
         match &self.distinct[..] {
             [chain] => Some(chain),
@@ -102,23 +104,23 @@ impl Chains {
         self.distinct[0].family
     }
 
-    /// Whether this table is asked for some packet.
+    /// Whether some chain searches this table.
     pub(crate) fn ask(&self, table: TableId) -> bool {
         let mut tables = self.distinct.iter().flat_map(Chain::tables);
         tables.any(|asked| asked == table)
     }
 
-    /// All chains.
+    /// Returns all chains.
     pub(crate) fn distinct(&self) -> &[Chain] {
         &self.distinct
     }
 
-    /// Prefixes of sources, each with the place of its chain.
+    /// Source prefixes, each with the index of its chain.
     pub(crate) fn sources(&self) -> impl Iterator<Item = (Prefix, usize)> {
         self.sources.iter().map(|(prefix, place)| (*prefix, *place))
     }
 
-    /// The chain for packets from this address.
+    /// Returns the chain for packets from this address.
     pub(crate) fn of(&self, source: IpAddr) -> &Chain {
         let host = Prefix::host(source);
         let longest = (0..=host.length)
@@ -127,7 +129,7 @@ impl Chains {
         &self.distinct[longest.copied().unwrap_or(0)]
     }
 
-    /// What of it only the kernel can do, in words.
+    /// Returns why some packets require the kernel, if any do.
     pub(crate) fn punt_reason(&self) -> Option<&str> {
         let mut steps = self.distinct.iter().flat_map(|chain| &chain.steps);
         steps.find_map(|step| match &step.effect {
@@ -137,19 +139,19 @@ impl Chains {
     }
 }
 
-/// A rule, or a half of one that is inverted, for packets from one place.
+/// A rule, or half of an inverted one, for packets from one origin.
 struct Part {
-    /// Sources that it selects; true: all but them. None: all.
+    /// Selected sources; true inverts the prefix. None: all sources.
     from: Option<(Prefix, bool)>,
     step: Step,
 }
 
-/// The chains for packets from `source`, or why there cannot be: such packets are the kernel's.
+/// Returns the chains for packets from `source`, or why such packets are punted.
 pub(crate) fn chains(node: &Node, family: Family, source: Source<'_>) -> Result<Chains, String> {
     let rules = node.rules.range((family, 0)..=(family, u32::MAX));
     let parts: Vec<Part> = rules
         .flat_map(|(_, rules)| rules)
-        // What comes back from a service belongs to the port, whatever the rules say.
+        // The port alone determines the return path of a service.
         .filter(|rule| !matches!(rule.action, RuleAction::Proxies(_)))
         .flat_map(|rule| parts(rule, source))
         .collect();
@@ -170,7 +172,7 @@ pub(crate) fn chains(node: &Node, family: Family, source: Source<'_>) -> Result<
     let mut places = BTreeMap::from([((*any).clone(), 0)]);
     let mut sources = Table::default();
     sources.insert(Prefix::DEFAULT, 0);
-    // In this order a prefix comes behind those that cover it.
+    // In this order a prefix comes after those that cover it.
     for prefix in named {
         let chain = by_source.chain(family, prefix).leading_into(&any);
         let next = places.len();
@@ -197,12 +199,12 @@ pub(crate) fn chains(node: &Node, family: Family, source: Source<'_>) -> Result<
     })
 }
 
-/// Parts by the sources that they select, so that those of one source are found without a look at all.
+/// Parts by source, so that the parts for one source are found directly.
 struct BySource<'a> {
     parts: &'a [Part],
-    /// Places of the parts for sources within a prefix.
+    /// Positions of the parts for sources within a prefix.
     of_prefix: Table<Vec<usize>>,
-    /// Places of the others.
+    /// Positions of the other parts.
     others: Vec<usize>,
 }
 
@@ -223,7 +225,7 @@ impl<'a> BySource<'a> {
         }
     }
 
-    /// The chain for the sources of a prefix that no rule's prefix divides.
+    /// Returns the chain for a source prefix that no rule divides.
     fn chain(&self, family: Family, source: Prefix) -> Chain {
         let outside = |place: &&usize| match self.parts[**place].from {
             Some((prefix, _)) => !prefix.covers(source),
@@ -244,7 +246,8 @@ impl<'a> BySource<'a> {
     }
 }
 
-/// What a rule says of packets from one place: nothing, one thing, or two. `not` turns all selectors around at once.
+/// Returns the parts of a rule for one origin: none, one, or two for `not`, which inverts all
+/// selectors together.
 fn parts(rule: &Rule, source: Source<'_>) -> Vec<Part> {
     let Source {
         iif: name,
@@ -273,7 +276,7 @@ fn parts(rule: &Rule, source: Source<'_>) -> Vec<Part> {
         (false, false) => vec![],
         (false, true) => vec![part(within, to.map(|to| (to, false)))],
         (true, false) => vec![part(None, None)],
-        // What else it selects by is unknown, so it may match any packet.
+        // With an unknown selector it may match any packet.
         (true, true) if unsure || !rule.unsupported.is_empty() => vec![part(None, None)],
         (true, true) => {
             let outside = from.map(|from| part(Some((from.into(), true)), None));
@@ -314,9 +317,9 @@ fn effect(rule: &Rule, vrf: Option<TableId>, unsure: bool) -> RuleEffect {
     }
 }
 
-/// The chain for `table` of a SID. The addresses of the node itself are not in `main` but in `local`, and packets for
-/// them are the kernel's to take. Where the kernel asks these two in that order anyway, it is the kernel's own chain:
-/// then the kernel can go on with a decapsulated packet, and resolve its next hop.
+/// Returns the chain for the `table` of a SID. Local addresses are in table `local`, and packets to
+/// them are punted. If the kernel searches `local` and `main` in this order, the result is the
+/// kernel's own chain, so that the kernel can continue with a decapsulated packet.
 pub(crate) fn of_table(node: &Node, family: Family, table: TableId) -> Chain {
     if table != TableId::MAIN {
         return Chain::table(family, table);
@@ -355,7 +358,7 @@ mod tests {
 
     use super::*;
 
-    /// A node with these IPv6 rules, in this order, and no other.
+    /// A node with exactly these IPv6 rules, in this order.
     fn node(rules: &[&str]) -> Node {
         let mut node = Node::default();
         for (priority, line) in (100..).zip(rules) {
@@ -383,7 +386,7 @@ mod tests {
         chain.tables().map(|table| table.0).collect()
     }
 
-    /// The tables for packets from `source` that come in by eth0.
+    /// Tables for packets from `source` that arrive on eth0.
     fn from(node: &Node, source: &str) -> Vec<u32> {
         let chains = of(node, "eth0").expect("chains");
         tables(chains.of(source.parse().expect("an address")))
@@ -429,7 +432,7 @@ mod tests {
             |ifindex, family| Source::port(&node, IfIndex(ifindex), family).expect("a port");
         assert_eq!(of(source(1, Family::V6)), [8, 100, 254]);
         assert_eq!(of(source(2, Family::V6)), [254]);
-        // By the rules of IPv6, which are the only ones here: the member is seen, and maybe_iif the VRF.
+        // By the IPv6 rules, the only ones here: `iif` matches the member, and possibly the VRF.
         let four = chains(&node, Family::V6, source(1, Family::V4)).expect("chains");
         let only = four.only().expect("one for all");
         assert_eq!(tables(only), [7]);
@@ -463,7 +466,7 @@ mod tests {
             "iif eth1 from fc07::/16 lookup 9",
             "lookup main",
         ]);
-        // A chain that goes on with the one of all others asks table local again: to no avail.
+        // The chain continues with the common one, which searches table local again.
         assert_eq!(from(&node, "fc05::1"), [255, 7, 255, 254]);
         assert_eq!(from(&node, "fc05:1::1"), [255, 7, 8, 255, 254]);
         assert_eq!(from(&node, "fc06::1"), [255, 7, 255, 254]);

@@ -1,4 +1,4 @@
-//! SR proxies: a SID is the way to a service, and a port the way back.
+//! SR proxies: SIDs that lead to a service, and the return paths of ports.
 
 use std::net::IpAddr;
 
@@ -26,10 +26,10 @@ impl Service {
         if local.proxy.chain == Some(Chain::FromVnf) {
             return unsupported("the way back of an SR proxy, which its port has");
         }
-        // End.AM has no inner type: it is IPv6 that its service gets.
+        // End.AM has no inner type; its service gets IPv6.
         let seen = [InnerType::L2, InnerType::Ipv4];
         let seen = seen.into_iter().find(|inner| local.sees(*inner));
-        // The rest is refused where it is added; a node file may have it.
+        // The grammar rejects other forms, but a node file may have them.
         match (local.oif, local.back()) {
             (Some(oif), Some(iif)) => Ok(Self {
                 oif,
@@ -44,12 +44,12 @@ impl Service {
         }
     }
 
-    /// What is counted of what it sends back: SIDs that share the way back share that.
+    /// Counter of the return path. SIDs with the same return path share it.
     fn counted(&self) -> Counted {
         Counted::ReturnPath(self.iif, self.inner_type)
     }
 
-    /// The upper-layer header of what it takes.
+    /// Protocol number of the packets for the service.
     fn inner(&self) -> u8 {
         match self.inner_type {
             InnerType::Ipv6 => Protocol::IPV6.0,
@@ -58,7 +58,7 @@ impl Service {
         }
     }
 
-    /// Of the packets in it, where it is no frame.
+    /// Address family of the packets for the service; IPv6 for frames.
     fn family(&self) -> Family {
         match self.inner_type {
             InnerType::Ipv4 => Family::V4,
@@ -67,7 +67,7 @@ impl Service {
     }
 }
 
-/// Who takes what is sent to the service.
+/// Receiver on the link to the service.
 fn via(local: &Seg6Local) -> Via {
     let address = [local.nh6.map(IpAddr::from), local.nh4.map(IpAddr::from)];
     let address = address.into_iter().flatten().next();
@@ -84,7 +84,7 @@ pub(super) fn is_proxy_route(route: &Route) -> bool {
 }
 
 impl RouteCompiler<'_> {
-    /// Says what a SID is whose record is that of a proxy. Changes of it are compiled with all the rest.
+    /// Sets the info of an SR proxy's SID. Changes of proxies need a full compilation.
     pub(super) fn set_proxy_info(
         &mut self,
         sid: RouteKey,
@@ -104,7 +104,7 @@ impl RouteCompiler<'_> {
         self.store.out.index.proxies.insert(sid, info);
     }
 
-    /// End.AM.
+    /// Returns the record of End.AM.
     pub(super) fn masquerading(&mut self, local: &Seg6Local) -> Result<sidestep_route, Skip> {
         let service = Service::of(local)?;
         let nat = if local.flavors.nat {
@@ -129,7 +129,7 @@ impl RouteCompiler<'_> {
         })
     }
 
-    /// End.AS: the way back is that of a headend.
+    /// Returns the record of End.AS, whose return path is a headend.
     pub(super) fn static_proxy(
         &mut self,
         local: &Seg6Local,
@@ -154,7 +154,7 @@ impl RouteCompiler<'_> {
         })
     }
 
-    /// End.AD: the way back is by what was learned on the way in.
+    /// Returns the record of End.AD, whose return path uses the learned headers.
     pub(super) fn dynamic_proxy(
         &mut self,
         local: &Seg6Local,
@@ -178,7 +178,7 @@ impl RouteCompiler<'_> {
         })
     }
 
-    /// The place of what a dynamic proxy learns.
+    /// Returns the header set of a dynamic proxy.
     fn learning(
         &mut self,
         service: &Service,
@@ -213,8 +213,8 @@ impl RouteCompiler<'_> {
         Ok(index)
     }
 
-    /// What a service sends back goes by this route, also where the interface to it has gone: so this comes before the way
-    /// there. Several SIDs may share a port where it is the same one.
+    /// Sets the return path of a service. It comes before the path to the service, so that it stays
+    /// if that interface is gone. Several SIDs may share a port if they have the same return path.
     fn return_path(&mut self, service: &Service, back: sidestep_route) -> Result<(), Skip> {
         let links = &self.node.links;
         let name = links
@@ -232,7 +232,7 @@ impl RouteCompiler<'_> {
             ..back
         })?;
         let own = match service.inner_type {
-            // A frame says by its Ethernet address whose it is.
+            // The Ethernet address of a frame shows whether it is for the node.
             InnerType::L2 => ViewId::NONE,
             InnerType::Ipv6 | InnerType::Ipv4 => {
                 self.local_addresses(service.iif, service.family())?
@@ -268,14 +268,15 @@ impl RouteCompiler<'_> {
         Ok(())
     }
 
-    /// The view of an interface's own addresses. What is sent to them is not for the rest of a segment list.
+    /// Returns the view of an interface's local addresses. Packets to them do not continue to the
+    /// next segment.
     fn local_addresses(&mut self, dev: IfIndex, family: Family) -> Result<ViewId, Skip> {
         let view = self
             .store
             .indices
             .views
             .index_of(&ViewKey::Own(dev, family))?;
-        // Ours: the kernel's routes make room for it where the prefixes do not all fit.
+        // Marked as Sidestep-only, so that kernel routes yield to it if not all prefixes fit.
         let local = self.store.unowned(sidestep_route {
             flags: SIDESTEP_ROUTE_SIDESTEP_ONLY as u8,
             ..punt(PUNT_local)

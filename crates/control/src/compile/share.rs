@@ -1,12 +1,12 @@
-//! Slots of a group shared out by weight: among next hops, and among the segment lists of an SR policy of which some are not
-//! valid.
+//! Distribution of a group's slots by weight: among next hops, and among the valid segment lists of
+//! an SR policy.
 
 use sidestep_datapath::abi::SIDESTEP_GROUP_SLOTS;
 use sidestep_model::route::NextHop;
 
-/// The next hops that packets are spread over: the kernel passes over dead ones (`fib_select_multipath`,
-/// `fib6_select_path`). With all of them dead there is nothing to choose. In an order of their own: the kernel's is not
-/// told reliably, and the same next hops are to have the same slots.
+/// Returns the next hops in use. The kernel skips dead ones (`fib_select_multipath`,
+/// `fib6_select_path`); if all are dead, all are used. The result is sorted, because the kernel's
+/// order is not reported reliably and equal next hops must get equal slots.
 pub(super) fn alive(next_hops: &[NextHop]) -> Vec<&NextHop> {
     let mut alive: Vec<_> = next_hops.iter().filter(|hop| !hop.dead).collect();
     if alive.is_empty() {
@@ -16,14 +16,15 @@ pub(super) fn alive(next_hops: &[NextHop]) -> Vec<&NextHop> {
     alive
 }
 
-/// How many slots each weight gets, at least one: as many times the weights as fit; where they do not fit once, their
-/// shares, the remaining slots to the largest remainders.
+/// Returns the number of slots for each weight, at least one. If the weights fit, all are
+/// multiplied by the largest factor that fits. Otherwise each gets its share, and remaining slots
+/// go to the largest remainders.
 pub(super) fn slots(weights: &[u16]) -> Vec<usize> {
     const ALL: usize = SIDESTEP_GROUP_SLOTS as usize;
     let weights: Vec<usize> = weights.iter().map(|&weight| weight.max(1).into()).collect();
     let sum: usize = weights.iter().sum();
     if sum <= ALL {
-        // A power of two of them, so that a slot is an even part of the hash, would be no more exact.
+        // Rounding up to a power of two would not be more exact.
         return weights.iter().map(|weight| weight * (ALL / sum)).collect();
     }
     let mut slots: Vec<usize> = weights
@@ -32,7 +33,7 @@ pub(super) fn slots(weights: &[u16]) -> Vec<usize> {
         .collect();
     let given = |slots: &[usize]| slots.iter().sum::<usize>();
     while given(&slots) != ALL {
-        // Behind its share the most, or ahead of it the most and able to give one up.
+        // How far a weight is below its share; negative if it is above.
         let behind = |i: &usize| weights[*i] as i64 * ALL as i64 - (slots[*i] * sum) as i64;
         if given(&slots) < ALL {
             let most = (0..slots.len()).max_by_key(behind).unwrap_or(0);
@@ -48,8 +49,9 @@ pub(super) fn slots(weights: &[u16]) -> Vec<usize> {
     slots
 }
 
-/// Whose each slot is: of the valid ones among these, by their weights. The slots that one has if all are valid it always has,
-/// so that its flows stay where they are; what is left of the others is given to the valid ones in turn.
+/// Returns the owner of each slot, among the valid ones, by weight. A valid list keeps the slots
+/// that it has if all are valid, so that its flows do not move. The valid ones take the remaining
+/// slots in turn.
 pub(crate) fn among_valid(weights: &[u16], valid: &[bool]) -> Vec<usize> {
     let mut owners: Vec<usize> = slots(weights)
         .into_iter()
@@ -58,13 +60,13 @@ pub(crate) fn among_valid(weights: &[u16], valid: &[bool]) -> Vec<usize> {
         .collect();
     let takers: Vec<usize> = (0..weights.len()).filter(|&it| valid[it]).collect();
     let sum: i64 = takers.iter().map(|&it| i64::from(weights[it])).sum();
-    // In turn: who is behind its share the most.
+    // The one that is farthest below its share is next.
     let mut behind = vec![0; weights.len()];
     for owner in owners.iter_mut().filter(|owner| !valid[**owner]) {
         for &taker in &takers {
             behind[taker] += i64::from(weights[taker]);
         }
-        // Of equals the first.
+        // The first one among equals.
         let next = takers.iter().copied().rev().max_by_key(|&it| behind[it]);
         if let Some(next) = next {
             behind[next] -= sum;

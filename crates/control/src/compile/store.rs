@@ -92,7 +92,7 @@ impl<'a> RecordStore<'a> {
         }
     }
 
-    /// The index of a route record.
+    /// Returns the index of a route record, and adds the record if it is new.
     pub fn intern(&mut self, record: sidestep_route) -> Result<RouteId, TableFull> {
         let index = self.indices.routes.index_of(&record)?;
         let image = &mut self.out.image;
@@ -132,7 +132,7 @@ impl<'a> RecordStore<'a> {
         }
     }
 
-    /// Puts a group at its index.
+    /// Adds a group at its index.
     pub fn put_group(&mut self, index: GroupId, content: &sidestep_group, slots: Vec<RouteId>) {
         if self.out.image.groups.contains_key(&index) {
             return;
@@ -156,7 +156,7 @@ impl<'a> RecordStore<'a> {
         self.log.set(|it| &mut it.groups, infos, index, None);
     }
 
-    /// Puts a policy at its index.
+    /// Adds a policy at its index.
     pub fn put_policy(&mut self, index: PolicyId, content: &sidestep_policy, info: PolicyInfo) {
         if self.out.image.policies.contains_key(&index) {
             return;
@@ -184,7 +184,7 @@ impl<'a> RecordStore<'a> {
         self.log.set(|it| &mut it.policies, infos, index, None);
     }
 
-    /// Puts an HMAC key at its index.
+    /// Adds an HMAC key at its index.
     pub fn put_hmac_key(&mut self, index: KeySlot, content: &sidestep_hmac_key) {
         let image = &mut self.out.image.hmac_keys;
         if !image.contains_key(&index) {
@@ -193,7 +193,7 @@ impl<'a> RecordStore<'a> {
         }
     }
 
-    /// Gives the headers that a proxy learns a place, or takes it away.
+    /// Adds or removes the header set of a proxy.
     pub fn put_learned(&mut self, index: HeaderSetId, content: Option<&sidestep_learned>) {
         let content = content.copied();
         let image = &mut self.out.image.learned;
@@ -205,7 +205,7 @@ impl<'a> RecordStore<'a> {
             .set(|it| &mut it.delta.learned, image, index, content);
     }
 
-    /// Puts an adjacency at its index, or brings it up to date there.
+    /// Adds, updates or removes an adjacency.
     pub fn put_adjacency(
         &mut self,
         index: AdjacencyId,
@@ -219,7 +219,7 @@ impl<'a> RecordStore<'a> {
         self.log.set(|it| &mut it.adjacencies, infos, index, info);
     }
 
-    /// Gives a prefix of a view a route, or takes it out.
+    /// Sets or removes the route of a prefix in a view.
     pub fn put_prefix(&mut self, key: FibKey, route: Option<RouteId>) {
         let before = self.out.image.fib.get(&key).copied();
         if before == route {
@@ -236,7 +236,7 @@ impl<'a> RecordStore<'a> {
         self.abandoned_views.push(view);
     }
 
-    /// Takes all prefixes out of a view.
+    /// Removes all prefixes of a view.
     pub fn clear_view(&mut self, view: ViewId) {
         let of_view = self.out.image.fib.range(FibKey::first(view)..);
         let keys: Vec<FibKey> = of_view
@@ -248,7 +248,7 @@ impl<'a> RecordStore<'a> {
         }
     }
 
-    /// Says what a view is.
+    /// Sets the meaning of a view.
     pub fn set_view_info(&mut self, view: ViewId, info: Option<ViewInfo>) {
         let infos = &mut self.out.index.views;
         if infos.get(&view) != info.as_ref() {
@@ -256,13 +256,13 @@ impl<'a> RecordStore<'a> {
         }
     }
 
-    /// Says which VLAN table a view is.
+    /// Sets the VLAN table of a view.
     pub fn set_vlan_view(&mut self, view: ViewId, table: Option<VlanTableId>) {
         let infos = &mut self.out.index.vlan_views;
         self.log.set(|it| &mut it.vlan_views, infos, view, table);
     }
 
-    /// Says how a record leads on.
+    /// Sets how a record continues the lookup.
     pub fn set_continuation(&mut self, index: RouteId, leads: Option<Continuation>) {
         let infos = &mut self.out.index.leads;
         if infos.get(&index) != leads.as_ref() {
@@ -270,7 +270,7 @@ impl<'a> RecordStore<'a> {
         }
     }
 
-    /// Says what a route record stands for.
+    /// Sets the meaning of a route record.
     pub fn set_route(&mut self, index: RouteId, info: RouteInfo) {
         let infos = &mut self.out.index.routes;
         if infos.get(&index) != Some(&info) {
@@ -278,7 +278,7 @@ impl<'a> RecordStore<'a> {
         }
     }
 
-    /// Says which counters a route or a way back has.
+    /// Sets the counter slot of a key.
     pub fn set_counter(&mut self, key: Counted, slot: Option<CounterId>) {
         let infos = &mut self.out.index.counters;
         if infos.get(&key) != slot.as_ref() {
@@ -286,7 +286,7 @@ impl<'a> RecordStore<'a> {
         }
     }
 
-    /// Says why a route is left to the kernel, or that it is not.
+    /// Sets or clears the reason why a route is punted.
     pub fn set_unsupported(&mut self, key: RouteKey, words: Option<String>) {
         let infos = &mut self.out.index.unsupported;
         if infos.get(&key) != words.as_ref() {
@@ -298,7 +298,7 @@ impl<'a> RecordStore<'a> {
         }
     }
 
-    /// Notes the table that has no room for a route, after why it is unsupported.
+    /// Sets the full table because of which a route is punted. Call it after `set_unsupported`.
     pub fn set_full_table(&mut self, key: RouteKey, table: Option<&'static str>) {
         let lacking = &mut self.out.index.full;
         if lacking.get(&key) != table.as_ref() {
@@ -306,8 +306,8 @@ impl<'a> RecordStore<'a> {
         }
     }
 
-    /// Where it is counted, and that it is. A full counter table costs the counters of what comes last, never the
-    /// forwarding: 0.
+    /// Returns the counter slot of a key. If the table is full, packets are forwarded without a
+    /// counter (`NONE`).
     pub fn counter(&mut self, of: Counted) -> CounterId {
         let Ok(slot) = self.indices.counters.index_of(&of) else {
             return CounterId::NONE;
@@ -316,7 +316,8 @@ impl<'a> RecordStore<'a> {
         slot
     }
 
-    /// Says what a record stands for, unless another route that shares it was first. (What only a group refers to is second.)
+    /// Sets the route of a record, unless another route that shares it came first. Routes have
+    /// priority over members of groups.
     pub fn set_route_info(
         &mut self,
         record: RouteId,
@@ -331,7 +332,7 @@ impl<'a> RecordStore<'a> {
             counter: self.out.image.routes[&record].counter,
         };
         let there = self.out.index.routes.get(&record);
-        // Nobody's, as those that are kept for segment lists: it has the name of who shares it.
+        // A record kept for segment lists has no route yet and takes this one.
         let is_anothers = |there: &RouteInfo| {
             there.route.is_some()
                 && (there.next_hop.is_none() && next_hop.is_some()
@@ -343,28 +344,30 @@ impl<'a> RecordStore<'a> {
         }
     }
 
-    /// The record of a route that a table has no room for. (Of one of our own, which the kernel does not have, packets are
-    /// dropped.)
+    /// Reports a route that does not fit and returns its record. Packets of a Sidestep-only route
+    /// are dropped.
     pub fn no_room(&mut self, route: &Route, full: TableFull) -> RouteId {
         self.report_full(route, full, "");
         self.full()
     }
 
-    /// Says that a table has no room for a route, and what becomes of its packets, unless they are left to the kernel.
+    /// Reports that a table has no entry for a route; `instead` describes what happens to its
+    /// packets if they are not punted.
     pub fn report_full(&mut self, route: &Route, full: TableFull, instead: &str) {
         let words = format!("{}{instead}", CompileError::from(full));
         self.set_unsupported(route.key, Some(words));
         self.set_full_table(route.key, Some(full.table));
     }
 
-    /// The record for what does not fit, which is in the tables if anything refers to it.
+    /// Returns the record for routes that do not fit. It is in the tables if something refers to
+    /// it.
     pub fn full(&mut self) -> RouteId {
-        // It has its index since the pass began.
+        // Its index was assigned at the start of the pass.
         self.unowned(punt(PUNT_table_full))
             .unwrap_or(self.full_route)
     }
 
-    /// A rule's own `blackhole`.
+    /// Returns the record of a rule with `blackhole`.
     pub fn blackhole(&mut self) -> Result<RouteId, TableFull> {
         self.unowned(sidestep_route {
             reason: DROP_blackhole as u8,
@@ -372,7 +375,7 @@ impl<'a> RecordStore<'a> {
         })
     }
 
-    /// A rule's own `unreachable` or `prohibit`.
+    /// Returns the record of a rule that punts.
     pub fn punt(&mut self, reason: sidestep_reason) -> Result<RouteId, TableFull> {
         self.unowned(punt(reason))
     }
@@ -440,7 +443,7 @@ impl<'a> RecordStore<'a> {
         Ok(index)
     }
 
-    /// The index of a record that is kept. What shares it with a route has the name of that.
+    /// Returns the index of a record to keep. If a route shares it, the route's info stays.
     pub fn keep(&mut self, record: sidestep_route) -> Result<RouteId, TableFull> {
         let index = self.intern(record)?;
         if self.out.index.routes.contains_key(&index) {
@@ -461,7 +464,7 @@ impl<'a> RecordStore<'a> {
         }
     }
 
-    /// The index of the view with just these prefixes, each with the index of its route.
+    /// Returns the view with exactly these prefixes and routes.
     pub fn leading_view(
         &mut self,
         prefixes: Vec<(Prefix, RouteId)>,
@@ -482,7 +485,7 @@ impl<'a> RecordStore<'a> {
         self.put_prefix(prefix.in_view(view), Some(route));
     }
 
-    /// The index of a record that leads on, into a view.
+    /// Returns the index of a record that continues in a view.
     pub fn lead(
         &mut self,
         how: sidestep_action,
@@ -503,7 +506,7 @@ impl<'a> RecordStore<'a> {
         Ok(index)
     }
 
-    /// The index of the record for destinations whose route depends on the source.
+    /// Returns the index of the record for destinations whose route depends on the source.
     pub fn by_source(
         &mut self,
         family: Family,

@@ -8,7 +8,8 @@ use sidestep_datapath::{FibKey, ViewId};
 use sidestep_model::node::TableId;
 use sidestep_model::route::{Family, Route, RouteKey, RouteKind};
 
-/// A prefix in the form of the FIB: network order, IPv4 in the first four bytes, host bits zero.
+/// A prefix in the format of the prefix table: network byte order, IPv4 in the first four bytes,
+/// host bits zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Prefix {
     pub(crate) address: [u8; 16],
@@ -38,7 +39,7 @@ impl Prefix {
         }
     }
 
-    /// The prefix of `length` bits that covers this one.
+    /// Returns the covering prefix of `length` bits.
     pub(crate) fn shortened(self, length: u8) -> Self {
         let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
         Self {
@@ -47,7 +48,7 @@ impl Prefix {
         }
     }
 
-    /// The address of a host prefix; none if it is shorter.
+    /// Returns the address of a host prefix, or none if the prefix is shorter.
     pub(crate) fn address(self, family: Family) -> Option<IpAddr> {
         match (family, self.length) {
             (Family::V4, 32) => Some(IpAddr::from(*self.address.first_chunk::<4>()?)),
@@ -56,7 +57,7 @@ impl Prefix {
         }
     }
 
-    /// Its first and its last address; of an IPv4 prefix, those whose further bytes are zero are among them.
+    /// Returns the first and last address. For IPv4 the unused bytes are 0 and 255.
     pub(crate) fn bounds(self) -> ([u8; 16], [u8; 16]) {
         let host = u128::MAX.checked_shr(self.length.into()).unwrap_or(0);
         let last = u128::from_be_bytes(self.address) | host;
@@ -72,7 +73,7 @@ impl Prefix {
         }
     }
 
-    /// Whether all addresses of `other` are in this one.
+    /// Whether it covers all addresses of `other`.
     pub(crate) fn covers(self, other: Self) -> bool {
         self.length <= other.length && other.shortened(self.length) == self
     }
@@ -87,7 +88,7 @@ impl From<IpNet> for Prefix {
     }
 }
 
-/// The family of an IP prefix.
+/// Returns the address family of a prefix.
 pub(crate) fn family(net: &IpNet) -> Family {
     match net {
         IpNet::V4(_) => Family::V4,
@@ -95,7 +96,7 @@ pub(crate) fn family(net: &IpNet) -> Family {
     }
 }
 
-/// A destination prefix of a routing table.
+/// Key of a table entry: a destination prefix of a routing table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct EntryKey {
     pub(crate) family: Family,
@@ -104,7 +105,7 @@ pub(crate) struct EntryKey {
 }
 
 impl EntryKey {
-    /// That of a route.
+    /// Returns the key of a route's entry.
     pub(crate) fn new(key: &RouteKey) -> Self {
         Self {
             family: family(&key.prefix),
@@ -113,7 +114,7 @@ impl EntryKey {
         }
     }
 
-    /// The first and the last address of its prefix.
+    /// Returns the first and last address of the prefix.
     pub(crate) fn addresses(&self) -> Option<(IpAddr, IpAddr)> {
         let (first, last) = self.prefix.bounds();
         let length = Prefix::host(match self.family {
@@ -125,17 +126,17 @@ impl EntryKey {
         Some((host(first)?, host(last)?))
     }
 
-    /// The table alone.
+    /// Returns the family and table ID.
     pub(crate) fn table(&self) -> (Family, TableId) {
         (self.family, self.table_id)
     }
 }
 
-/// Values by prefix, for one family.
+/// Values by prefix, for one address family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Table<T> {
     entries: BTreeMap<Prefix, T>,
-    /// How many prefixes of each length there are.
+    /// Number of prefixes per length.
     lengths: BTreeMap<u8, usize>,
 }
 
@@ -178,7 +179,7 @@ impl<T> Table<T> {
         Some(before)
     }
 
-    /// The entry of this prefix itself, made if there is none.
+    /// Returns the entry of exactly this prefix, and adds it if there is none.
     pub(crate) fn entry(&mut self, prefix: Prefix) -> &mut T
     where
         T: Default,
@@ -193,12 +194,12 @@ impl<T> Table<T> {
         self.entries.is_empty()
     }
 
-    /// The entry of this prefix itself.
+    /// Returns the entry of exactly this prefix.
     pub(crate) fn get(&self, prefix: Prefix) -> Option<&T> {
         self.entries.get(&prefix)
     }
 
-    /// The entries that cover all of `prefix`, the longest first.
+    /// Returns the entries that cover `prefix`, the longest first.
     pub(crate) fn covering(&self, prefix: Prefix) -> impl Iterator<Item = (Prefix, &T)> {
         let lengths = self.lengths.range(..=prefix.length).rev();
         lengths.filter_map(move |(&length, _)| {
@@ -207,7 +208,7 @@ impl<T> Table<T> {
         })
     }
 
-    /// The longest entry that covers all of `prefix`.
+    /// Returns the longest entry that covers `prefix`.
     pub(crate) fn longest_match(&self, prefix: Prefix) -> Option<(Prefix, &T)> {
         self.covering(prefix).next()
     }
@@ -216,13 +217,13 @@ impl<T> Table<T> {
         self.entries.iter()
     }
 
-    /// The entries behind this one, in order of address.
+    /// Returns the entries after this one, in address order.
     pub(crate) fn after(&self, prefix: Prefix) -> impl Iterator<Item = (&Prefix, &T)> {
         let from = self.entries.range(prefix..);
         from.skip_while(move |it| *it.0 == prefix)
     }
 
-    /// The entries that lie in this prefix, itself excepted.
+    /// Returns the entries within this prefix, except for itself.
     pub(crate) fn below(&self, prefix: Prefix) -> impl Iterator<Item = (&Prefix, &T)> {
         let (_, last) = prefix.bounds();
         self.after(prefix)
@@ -230,7 +231,7 @@ impl<T> Table<T> {
     }
 }
 
-/// What a routing table has for one destination prefix.
+/// Routes of a table for one destination prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry<T> {
     any: Option<T>,
@@ -247,7 +248,7 @@ impl<T> Default for Entry<T> {
 }
 
 impl<T> Entry<T> {
-    /// Sets what is said of packets from a source prefix (`from PREFIX`), or of all others.
+    /// Sets the route for a source prefix (`from PREFIX`), or for all other sources.
     pub(crate) fn set(&mut self, from: Option<Prefix>, value: T) {
         match from {
             None => self.any = Some(value),
@@ -255,7 +256,7 @@ impl<T> Entry<T> {
         }
     }
 
-    /// What is said of packets from just that source prefix, or of all others.
+    /// Returns the route for exactly this source prefix, or for all other sources.
     pub(crate) fn get(&self, from: Option<Prefix>) -> Option<&T> {
         match from {
             None => self.any.as_ref(),
@@ -263,17 +264,17 @@ impl<T> Entry<T> {
         }
     }
 
-    /// Whether what is said depends on the source.
+    /// Whether the route depends on the source.
     pub(crate) fn has_sources(&self) -> bool {
         self.from.is_some()
     }
 
-    /// Whether nothing is said.
+    /// Whether there is no route.
     pub(crate) fn is_empty(&self) -> bool {
         self.any.is_none() && self.from.is_none()
     }
 
-    /// All that is said, with the source prefix that it is said of.
+    /// All routes with their source prefixes.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Option<Prefix>, &T)> {
         let from = self.from.iter().flat_map(|from| from.iter());
         let from = from.map(|(prefix, value)| (Some(*prefix), value));
@@ -281,15 +282,16 @@ impl<T> Entry<T> {
     }
 }
 
-/// What a routing table says of a packet, as far as the search depends on it.
+/// Properties of a route that a search depends on.
 pub(crate) trait LookupResult {
-    /// To go on with the next rule (`throw`).
+    /// Whether the search continues with the next rule (`throw`).
     fn is_throw(&self) -> bool;
-    /// That does not count where a rule wants a prefix of more than so many bits (`suppress_prefixlength`).
+    /// Whether a rule that requires a prefix of more than `bits` bits ignores it
+    /// (`suppress_prefixlength`).
     fn is_suppressed(&self, bits: u8) -> bool;
 }
 
-/// A route that wins, as far as a search needs to know it.
+/// The winning route of an entry, as far as a search needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Winner {
     pub(crate) key: RouteKey,
@@ -310,7 +312,7 @@ impl LookupResult for Winner {
         self.kind == RouteKind::Throw
     }
 
-    // What refuses is an error to the kernel, and errors are not suppressed (fib_rules_lookup).
+    // The kernel handles refusing routes as errors, which are not suppressed (fib_rules_lookup).
     fn is_suppressed(&self, bits: u8) -> bool {
         let refuses = matches!(
             self.kind,
@@ -320,13 +322,14 @@ impl LookupResult for Winner {
     }
 }
 
-/// A routing table.
+/// A routing table with entries of type `T`.
 pub(crate) type Routing<T> = Table<Entry<T>>;
 
 impl<T: LookupResult> Routing<T> {
-    /// What it says of packets to `to` from `source`, two prefixes that nothing in it divides. The longest destination
-    /// prefix counts, among its routes with `from` the longest source prefix. Where it has such routes and none fits the
-    /// source, the kernel passes over its other route as well (`fib6_node_lookup_1`), but for the default route.
+    /// Returns the route for packets to `to` from `source`, two prefixes that no prefix of the
+    /// table divides. The longest destination prefix applies, then the longest source prefix. If no
+    /// source prefix matches, the kernel skips the entry's other route as well, except for the
+    /// default route (`fib6_node_lookup_1`).
     pub(crate) fn find(&self, to: Prefix, source: Prefix) -> Option<&T> {
         self.covering(to)
             .find_map(|(prefix, entry)| match &entry.from {
@@ -340,8 +343,8 @@ impl<T: LookupResult> Routing<T> {
             })
     }
 
-    /// Adds the source prefixes that what it says of packets to `to` may depend on. `counts`: whether the search ends with
-    /// a route; true: it does whatever the source.
+    /// Adds the source prefixes that the route for `to` may depend on. `counts` tells whether a
+    /// route ends the search. Returns true if the search ends for every source.
     pub(crate) fn sources(
         &self,
         to: Prefix,

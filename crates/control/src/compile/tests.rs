@@ -1,5 +1,5 @@
-//! Properties of the compiler that the vectors do not show: what changes, and what does not, from one compilation to
-//! the next.
+//! Properties of the compiler that vectors do not show: what changes between two compilations, and
+//! what stays.
 
 use std::collections::BTreeSet;
 
@@ -76,7 +76,7 @@ fn a_neighbor_that_goes_makes_its_adjacency_invalid_in_place() {
             u32::from(adjacency.flags) & sidestep_datapath::abi::SIDESTEP_ADJACENCY_VALID,
             0
         );
-        // Only the first eight bytes may differ: they are published by one store.
+        // Only the first eight bytes may differ, because one store publishes them.
         assert_eq!(
             (old.source, old.ifindex, old.mtu),
             (adjacency.source, adjacency.ifindex, adjacency.mtu)
@@ -156,7 +156,7 @@ fn two_ports_with_equal_index_modulo_the_table_are_refused_by_name() {
     );
 }
 
-/// A packet to that address, in a frame to eth0.
+/// A packet to this address, in a frame to eth0.
 fn frame(destination: &str) -> Vec<u8> {
     let [from, to] = ["fc00::1", destination].map(|text| text.parse().expect("an address"));
     bare_ipv6([2, 0, 0, 0, 0, 1], from, to)
@@ -176,7 +176,7 @@ fn routes_with_the_same_next_hops_share_one_group_and_count_each_for_itself() {
     let node = node(&text);
     let compiled = compile(&mut Compiler::new(Limits::default()), &node);
     let groups: BTreeSet<GroupId> = compiled.image.routes.values().map(|it| it.group).collect();
-    // None, that of fe80::/64 on both links, and one for each pair of weights.
+    // No group, that of fe80::/64 on both links, and one for each pair of weights.
     assert_eq!(groups.len(), 4);
     assert!(
         compiled.index.unsupported.is_empty(),

@@ -1,14 +1,15 @@
-//! One change compiled alone: what depends on it is made anew, everything else stays.
+//! Incremental compilation: rebuilds what depends on a change and keeps everything else.
 //!
-//! An entry of a table depends on the route of its prefix; if that was made for an address (a first segment, the next hop
-//! of a cross-connect), on the route of that address (`resolved.rs`); a host's, on the neighbor and the route that covers
-//! it. A prefix of a view depends on the entries that cover it in the tables merged there. Neighbors alone decide what
-//! stands in an adjacency.
+//! An entry of a table depends on the route of its prefix. If it was compiled for an address (a
+//! first segment, the next hop of a cross-connect), it also depends on the route of that address
+//! (`lookups.rs`). A host entry depends on the neighbor and on the covering route. A prefix of a
+//! view depends on the covering entries of the merged tables. An adjacency depends only on
+//! neighbors.
 //!
-//! What decides over everything is compiled as a whole: links, addresses, rules, settings, VLAN tables, whatever does not
-//! fit in the prefix table or of rules, and the SIDs of SR proxies, which decide over what their ports do. (A route that other
-//! tables have no room for is left to the kernel alone; whether there is room for it later, the next whole pass finds.) So is a table named by a rule that gets its
-//! first route or loses its last: the chain of a SID may depend on it.
+//! Changes with a global effect need a full compilation: links, addresses, rules, settings, VLAN
+//! tables, SIDs of SR proxies, and whatever does not fit in the prefix table. So does a table in a
+//! rule that gets its first route or loses its last, because the chain of a SID may depend on it. A
+//! route that does not fit in another table is punted until the next full compilation.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -28,28 +29,28 @@ use super::rules::Chains;
 use super::service::is_proxy_route;
 use super::tables::{Entry, EntryKey, Prefix};
 
-/// Why a change cannot be compiled alone.
+/// Why a change needs a full compilation.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NeedsFullCompile {
-    /// Nothing was compiled before, or it was not accepted.
+    /// There is no accepted compilation to update.
     #[error("nothing is known of what was compiled before")]
     Unknown,
-    /// A rule names a table that was empty, or is empty now.
+    /// A table in a rule was empty, or is empty now.
     #[error("table {} came or went", .0.0)]
     Table(TableId),
-    /// The SID of an SR proxy, which decides over the way back of a port, too.
+    /// The SID of an SR proxy changed, which also sets the return path of a port.
     #[error("an SR proxy changes")]
     Proxy,
-    /// What a view was asked for by is gone, and it may only be asked for by what is in it.
+    /// A view lost a reference, and only its own entries may still refer to it.
     #[error("a view may have become unreachable")]
     View,
-    /// So much changes that compiling all of it costs less.
+    /// So many changes that a full compilation is cheaper.
     #[error("{0} changes at once")]
     Many(usize),
-    /// Prefixes, or what rules make of packets, do not fit, or did not before.
+    /// Prefixes or the views of rules do not fit, or did not fit before.
     #[error("a table is full")]
     Full,
-    /// It cannot be compiled.
+    /// The node cannot be compiled.
     #[error(transparent)]
     Error(#[from] CompileError),
 }
@@ -107,7 +108,7 @@ impl ViewBuilder<'_> {
         Ok(())
     }
 
-    /// Whether there is, or was, the SID of a proxy.
+    /// Whether the entry is, or was, the SID of an SR proxy.
     fn is_proxy(&self, entry: &EntryKey) -> bool {
         let before = self.tables.entries.get(&entry.table());
         let before = before.and_then(|entries| entries.get(entry.prefix));
@@ -122,7 +123,7 @@ impl ViewBuilder<'_> {
         records.any(|(_, found)| is(found.route())) || after.any(|it| is_proxy_route(it.route))
     }
 
-    /// The winners of the prefixes of these routes, which changed.
+    /// Updates the winners for the prefixes of changed routes.
     fn choose_winners(
         &mut self,
         routes: &[RouteKey],
@@ -157,7 +158,7 @@ impl ViewBuilder<'_> {
         rules.any(|(_, rules)| rules.iter().any(|rule| names(&rule.action)))
     }
 
-    /// A neighbor came, went, or has another address on its link.
+    /// Updates a neighbor that appeared, disappeared, or changed its link-layer address.
     fn neighbor(
         &mut self,
         dev: IfIndex,
@@ -192,7 +193,7 @@ impl ViewBuilder<'_> {
             .map(|(key, _)| key.mtu)
             .collect();
         for mtu in mtus {
-            // It is there, so there is room, and its link.
+            // The adjacency exists, so the table has room for it, and its link exists.
             self.routes
                 .store
                 .adjacency(dev, via, mtu)
@@ -201,8 +202,8 @@ impl ViewBuilder<'_> {
         Ok(())
     }
 
-    /// A record that many routes share (those that are not counted) has the name of one of them: of another one, if that
-    /// one has left it.
+    /// Updates the route that a shared record without a counter is named after, if that route no
+    /// longer uses it.
     fn update_representative(&mut self, entry: EntryKey, record: RouteId) {
         let Some(named) = self.routes.store.out.index.routes.get(&record).cloned() else {
             return;
@@ -216,7 +217,7 @@ impl ViewBuilder<'_> {
         let other = self.other_user(entry, record);
         let (neighbor, next_hop) = match other {
             Some((_, neighbor)) => (neighbor, None),
-            // Only groups refer to it, or, if it is not counted, a rule.
+            // Only groups refer to it, or a rule if it has no counter.
             None if named.counter.is_none() => (None, route.next_hops.first().cloned()),
             None => (
                 None,
@@ -233,7 +234,8 @@ impl ViewBuilder<'_> {
         self.routes.store.set_route(record, info);
     }
 
-    /// Another entry with this record, the next one if it is in the same table: many that go, go in their order.
+    /// Returns another entry with this record, preferably the next one of the same table, since
+    /// routes are often removed in order.
     fn other_user(&self, entry: EntryKey, record: RouteId) -> Option<(&Route, Option<IpAddr>)> {
         let here = self.tables.entries.get(&entry.table()).into_iter();
         let here = here.flat_map(|entries| entries.after(entry.prefix));
@@ -254,7 +256,7 @@ impl ViewBuilder<'_> {
         of_source.map(|it| (it.route, it.neighbor))
     }
 
-    /// Whether a view that something ceased to ask for may now be asked for by nothing but what is in it.
+    /// Whether only the view's own entries may still refer to it.
     fn may_be_unreachable(&self, view: ViewId) -> bool {
         let Some(ViewKey::Chain(chain)) = self.routes.store.indices.views.key(view) else {
             return false;

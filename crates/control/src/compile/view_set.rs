@@ -27,7 +27,8 @@ pub(super) struct ViewSet {
 }
 
 impl ViewSet {
-    /// The index of the view for chains: of the only one, or of what leads to each by the source address.
+    /// Returns the view for rule chains: that of the only chain, or one that selects a chain by
+    /// source address.
     pub fn view_of(
         &mut self,
         store: &mut RecordStore<'_>,
@@ -57,7 +58,7 @@ impl ViewSet {
         store.leading_view(vec![(Prefix::DEFAULT, by_source)], info)
     }
 
-    /// The index of the view for a chain.
+    /// Returns the view for a chain.
     pub fn view(&mut self, store: &mut RecordStore<'_>, chain: Chain) -> Result<ViewId, TableFull> {
         let id = store
             .indices

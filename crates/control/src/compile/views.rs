@@ -17,8 +17,8 @@ use super::merge::MergedRoute;
 use super::tables::{Entry, EntryKey, Prefix, Routing, Table};
 
 impl ViewBuilder<'_> {
-    /// Compiles the routes of every table that a view uses, then merges tables into views. Compiling a SID may ask for
-    /// further views, so it goes on until none is new.
+    /// Compiles the tables of all new views, then merges them. Compiling a SID may need further
+    /// views, so this repeats until there is no new one.
     pub(super) fn views(&mut self) -> Result<(), CompileError> {
         while let Some(chain) = self.routes.views.unfilled.pop() {
             for table in chain.tables() {
@@ -38,7 +38,7 @@ impl ViewBuilder<'_> {
         Ok(())
     }
 
-    /// An entry of a table changed: so does what the views say of its prefix, and of longer ones that depend on it.
+    /// Updates the views after an entry changed: its prefix, and longer prefixes that depend on it.
     pub(super) fn merge_below(&mut self, key: EntryKey) -> Result<(), CompileError> {
         let views = self.routes.views.by_chain.iter();
         let views: Vec<(Chain, ViewId)> = views
@@ -63,7 +63,7 @@ impl ViewBuilder<'_> {
         Ok(())
     }
 
-    /// Brings a prefix of a view to what its tables say.
+    /// Sets the route of a prefix in a view.
     fn set_prefix(
         &mut self,
         chain: &Chain,
@@ -79,7 +79,7 @@ impl ViewBuilder<'_> {
                     .into_iter()
                     .map(|(source, route)| Ok((source, self.or_miss(route)?)))
                     .collect();
-                // Where there is no room for it, the prefix is the kernel's.
+                // If the record does not fit, the prefix is punted.
                 let by_source = self.routes.store.by_source(chain.family, sources?);
                 let route = by_source.unwrap_or_else(|full| {
                     self.report_full_prefix(chain, prefix, full);
@@ -92,7 +92,7 @@ impl ViewBuilder<'_> {
         Ok(())
     }
 
-    /// What a chain ends with: the view that follows.
+    /// Returns the record that continues in the view of the next chain, if there is one.
     fn fallback(&mut self, chain: &Chain) -> Option<RouteId> {
         let then = chain.then.as_ref()?;
         let next = self
@@ -115,7 +115,7 @@ impl ViewBuilder<'_> {
         }))
     }
 
-    /// The records of those steps of a chain that end the search.
+    /// Returns the records of the steps that end the search.
     fn terminals(&mut self, chain: &Chain) -> Vec<(RuleEffect, RouteId)> {
         let ends = chain.steps.iter().map(|step| &step.effect);
         let ends = ends.filter(|effect| !matches!(effect, RuleEffect::Lookup { .. }));
@@ -130,7 +130,8 @@ impl ViewBuilder<'_> {
         })
     }
 
-    /// The record of a rule that ends the search. Where there is no room for it, the kernel does the same.
+    /// Returns the record of a rule that ends the search. If it does not fit, the packets are
+    /// punted.
     fn terminal(&mut self, effect: &RuleEffect) -> RouteId {
         let record = match effect {
             RuleEffect::Refuse(RouteKind::Blackhole) => self.routes.store.blackhole(),
@@ -140,7 +141,7 @@ impl ViewBuilder<'_> {
         record.unwrap_or_else(|_| self.routes.store.full())
     }
 
-    /// Notes the routes with `from` for a prefix that there was no room for.
+    /// Reports the routes with `from` for a prefix that does not fit.
     fn report_full_prefix(&mut self, chain: &Chain, prefix: Prefix, full: TableFull) {
         let words = CompileError::from(full).to_string();
         let mut keys = Vec::new();
@@ -157,7 +158,7 @@ impl ViewBuilder<'_> {
         }
     }
 
-    /// Nobody asks for a view any more. Of tables that are in no other, nothing is kept.
+    /// Removes a view, and tables that no other view merges.
     pub(super) fn drop_view(&mut self, view: ViewId) {
         let key = self.routes.store.indices.views.key(view).cloned();
         self.routes.store.clear_view(view);
