@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_what_is_allowed() {
+    fn an_invalid_filter_names_the_allowed_values() {
         let terms = "port IF, src PREFIX, dst PREFIX, sid PREFIX, proto PROTOCOL, verdict forward|punt|drop, reason NAME";
         for (words, expected) in [
             (

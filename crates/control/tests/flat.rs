@@ -226,7 +226,7 @@ struct Held {
 }
 
 #[test]
-fn a_million_flaps_leave_no_line_index_or_byte_behind() {
+fn a_million_flaps_leak_no_line_index_or_byte() {
     let flaps = std::env::var("FLAPS").map_or(20_000, |text| text.parse().expect("a number"));
     let file = File::parse(NODE).expect("a good node file");
     let mut node = file.node().expect("a good node");

@@ -80,7 +80,7 @@ fn reports(packet: &[u8], value: u32, proto: u8) -> impl Iterator<Item = Report>
 }
 
 #[test]
-fn whatever_is_reported_an_answer_quotes_nothing_but_its_packet() {
+fn a_message_quotes_only_the_reported_packet() {
     let mut random = Random::new(4443);
     let list = srh(6, &["fc0f::1", "fc0a::1"]);
     let seeds = [
@@ -128,7 +128,7 @@ fn whatever_is_reported_an_answer_quotes_nothing_but_its_packet() {
 }
 
 #[test]
-fn an_error_about_a_policy_of_ours_is_told_on_and_no_other() {
+fn only_errors_about_own_policies_are_relayed() {
     let inside = ipv6("2001:db8:1::1", "2001:db8:2::1", 17, &[5; 40]);
     let heard = error_about(2, 41, &inside);
     let ours = policy(EncapMode::Encap);
@@ -179,7 +179,7 @@ fn an_error_about_a_policy_of_ours_is_told_on_and_no_other() {
 }
 
 #[test]
-fn the_mtu_told_is_what_ipv6_has_to_carry_at_least() {
+fn the_reported_mtu_is_at_least_the_ipv6_minimum() {
     let inside = ipv6("2001:db8:1::1", "2001:db8:2::1", 17, &[5; 40]);
     let ours = policy(EncapMode::Encap);
     let mut heard = error_about(2, 41, &inside);
@@ -192,7 +192,7 @@ fn the_mtu_told_is_what_ipv6_has_to_carry_at_least() {
 }
 
 #[test]
-fn whatever_comes_back_is_survived_and_nothing_else_is_quoted() {
+fn arbitrary_errors_are_handled_and_only_they_are_quoted() {
     let mut random = Random::new(8754);
     let inside = ipv6("2001:db8:1::1", "2001:db8:2::1", 17, &[5; 40]);
     let policies = [policy(EncapMode::Encap), policy(EncapMode::EncapRed)];

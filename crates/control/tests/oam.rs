@@ -148,7 +148,7 @@ fn natively(oam_rate: u32) -> Vec<(Verdict, Vec<u8>)> {
 }
 
 #[test]
-fn sids_copy_what_has_the_flag_where_it_is_permitted_and_nothing_else_changes() {
+fn sids_copy_flagged_packets_where_it_is_permitted() {
     let (ignored, permitted) = (natively(0), natively(100));
     assert_eq!(ignored, permitted);
     let forwarded = permitted
@@ -195,7 +195,7 @@ fn the_kernel_targets_copy_the_same() {
 }
 
 #[test]
-fn a_cut_packet_is_copied_no_further_than_it_goes() {
+fn a_truncated_packet_is_copied_to_its_end() {
     let mut native = Native::new(&compile(&node(100)).image);
     let whole = packet(&["fc0f::1", "fc0a::1"], 1, FLAG, &OPTIONS);
     for length in ETHERNET..ETHERNET + whole.len() {

@@ -39,7 +39,7 @@ fn frame(destination: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_group_behind_a_group_is_no_headend() {
+fn a_group_after_a_group_is_no_headend() {
     let mut image = compile(&node("- \"2001:db8::/32 dscp 0 policy p\"\n")).image;
     let sent = |image: &_| Native::new(image).run(1, &frame("2001:db8::1"));
     let ifindex = 2;
@@ -59,7 +59,7 @@ fn a_group_behind_a_group_is_no_headend() {
 }
 
 #[test]
-fn a_prefix_that_no_group_is_left_for_goes_by_one_list() {
+fn a_prefix_without_a_group_uses_one_list() {
     const PREFIXES: u32 = 4;
     let lines = (1..=PREFIXES).map(|number| format!("- \"2001:db9:{number}::/48 policy p\"\n"));
     let node = node(&lines.collect::<String>());
@@ -87,7 +87,7 @@ fn a_prefix_that_no_group_is_left_for_goes_by_one_list() {
 }
 
 #[test]
-fn a_next_hop_that_a_list_shares_with_a_route_has_the_name_of_the_route() {
+fn a_shared_next_hop_is_named_after_the_route() {
     let compiled = compile(&node(
         "- \"fc0b::/16 nexthop via fc01::1 dev eth1 nexthop via fc00::9 dev eth0\"\n\
          - \"fc0f::e/128 encap seg6local action End.X nh6 fc0b::1 dev eth0\"\n",

@@ -45,7 +45,7 @@ fn has(image: &Image, action: u32, reason: u32) -> bool {
 }
 
 #[test]
-fn on_down_holds_and_the_way_back_stays_where_the_interface_to_the_service_has_gone() {
+fn on_down_and_the_return_path_outlive_the_interface() {
     use sidestep_datapath::abi::{DROP_service_down, SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_END};
     for proxy in PROXIES {
         for (on_down, action, reason) in [

@@ -459,13 +459,13 @@ fn run(seed: u64, limits: Limits) -> usize {
 }
 
 #[test]
-fn changes_compiled_alone_lead_where_compiling_everything_leads() {
+fn incremental_compilations_equal_full_ones() {
     let alone: usize = (0..40).map(|seed| run(seed, Limits::default())).sum();
     assert!(alone > 40 * STEPS * 3 / 4, "only {alone} were");
 }
 
 #[test]
-fn routes_that_share_a_record_have_the_name_of_one_that_is_there() {
+fn a_shared_record_is_named_after_an_existing_route() {
     let limits = Limits {
         route_counters: 4,
         ..Limits::default()
@@ -490,7 +490,7 @@ fn verdicts(node: &Node, compiled: &Compiled) -> Vec<(RouteKey, Verdict)> {
 }
 
 #[test]
-fn where_a_table_is_full_changes_are_compiled_alone_and_the_rest_is_the_kernels() {
+fn with_a_full_table_changes_stay_incremental() {
     let limits = Limits {
         adjacencies: 9,
         groups: 3,

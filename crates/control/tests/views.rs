@@ -160,7 +160,7 @@ fn ipv6(next_header: u8, to: Ipv6Addr, payload: &[u8]) -> Vec<u8> {
 const FULL: &str = "the table of views is full: it holds 4096 (see `sidestep show limits`)";
 
 #[test]
-fn a_sid_whose_table_finds_no_view_is_the_kernels_until_another_goes() {
+fn a_sid_without_a_view_is_punted_until_another_goes() {
     let mut node = node("");
     let mut tables = Tables::of(&node);
     let left = tables.compiled.index.full.clone();
@@ -210,7 +210,7 @@ fn a_sid_whose_table_finds_no_view_is_the_kernels_until_another_goes() {
 }
 
 #[test]
-fn a_port_whose_rules_find_no_view_is_the_kernels_until_a_sid_goes() {
+fn a_port_without_a_view_is_punted_until_a_sid_goes() {
     let mut node = node("");
     let mut tables = Tables::of(&node);
     // The rules come when every view is taken.
@@ -242,7 +242,7 @@ fn a_port_whose_rules_find_no_view_is_the_kernels_until_a_sid_goes() {
 }
 
 #[test]
-fn a_way_back_of_a_service_takes_no_packet_of_its_table() {
+fn a_return_path_route_takes_no_packet_of_its_table() {
     let mut node = node("iif eth2 priority 100 lookup 100");
     let words = "default encap seg6local action End.AD chain fromVNF iif eth2 dev eth2 table 100";
     let mut tables = Tables::of(&node);

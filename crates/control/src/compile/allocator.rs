@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_is_kept_while_in_use_and_reused_only_after_the_grace_period() {
+    fn an_index_is_reused_only_after_the_grace_period() {
         let mut allocator = IndexAllocator::new("t", 4);
         assert_eq!(full(&mut allocator, "ab"), [Ok(RouteId(1)), Ok(RouteId(2))]);
         allocator.accept(true);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_up_and_is_held_by_nobody_is_not_held_back() {
+    fn a_new_unreferenced_index_is_free_at_once() {
         let mut allocator = IndexAllocator::new("t", 4);
         full(&mut allocator, "a");
         assert_eq!(allocator.index_of(&'b'), Ok(RouteId(2)));
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_back_before_its_index_is_released_has_the_index_that_it_had() {
+    fn a_key_that_returns_before_reclaim_keeps_its_index() {
         let mut allocator = IndexAllocator::new("t", 4);
         full(&mut allocator, "ab");
         allocator.accept(true);

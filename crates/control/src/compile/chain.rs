@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chain_that_only_inserts_a_step_goes_on_with_the_other() {
+    fn a_chain_that_inserts_a_step_continues_with_the_other() {
         let chain = |tables: &[u32]| {
             let tables: Vec<_> = tables.iter().copied().map(TableId).collect();
             Chain::of_tables(Family::V6, &tables)

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_stays_then_our_own_comes_with_what_lies_below() {
+    fn held_prefixes_stay_then_sidestep_only_ones_come() {
         let all = fib(&[
             ("fc00::/16", 1),
             ("fc01::/16", 2),

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn another_key_has_another_generation_and_none_is_shown() {
+    fn every_key_has_its_own_generation_and_stays_secret() {
         let one = made(HmacAlgorithm::Sha1, b"a");
         assert_eq!(one, made(HmacAlgorithm::Sha1, b"a"));
         for other in [

@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn throw_hides_shorter_prefixes_of_its_table_and_goes_on_with_the_next_one_or_nothing() {
+    fn throw_hides_shorter_prefixes_of_its_table() {
         let tables = [
             table(&[("fc00::/16", None, 1), ("fc00:9::/32", None, 0)]),
             table(&[("fc00:9:8::/48", None, 2)]),
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_with_to_is_for_its_destinations_alone_and_inverted_for_all_others() {
+    fn a_rule_with_to_selects_its_destinations_or_the_others() {
         let tables = [
             table(&[("::/0", None, 1)]),
             table(&[("fc00::/8", None, 2), ("::/0", None, 3)]),
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn many_rules_with_to_cost_a_route_no_look_at_each_of_them() {
+    fn the_merge_time_does_not_depend_on_rules_with_to() {
         let mut routes = Routing::default();
         for n in 0..20_000 {
             let net = format!("fc00:0:{n:x}::/48");
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_route_of_some_sources_throws_the_sources_of_the_next_table_count() {
+    fn after_a_throw_the_sources_of_the_next_table_count() {
         let tables = [
             table(&[("fc01::/16", Some("fc05::/16"), 0), ("::/0", None, 1)]),
             table(&[("fc01::/16", Some("fc05:1::/32"), 2), ("::/0", None, 3)]),
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_depends_on_the_source_only_where_routes_with_from_are_in_question() {
+    fn only_routes_with_from_depend_on_the_source() {
         let tables = [
             table(&[
                 ("fc01::/16", Some("fc05::/16"), 1),

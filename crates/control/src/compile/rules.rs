@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn for_the_rules_of_ipv6_a_member_of_a_vrf_is_the_vrf_and_for_those_of_ipv4_itself() {
+    fn a_vrf_member_is_the_vrf_to_ipv6_rules_only() {
         let mut node = node(&[
             "iif eth0 lookup 7",
             "iif red lookup 8",
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_for_what_comes_back_from_services_says_nothing_to_forwarding() {
+    fn a_rule_for_returned_packets_does_not_affect_forwarding() {
         let node = node(&[
             "lookup local",
             "from fd00::/8 seg6local-behaviour End.AD",
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_with_from_make_a_chain_for_each_range_of_sources_that_they_tell_apart() {
+    fn rules_with_from_make_a_chain_per_source_range() {
         let node = node(&[
             "lookup local",
             "from fc05::/16 lookup 7",
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn not_turns_all_selectors_around_at_once() {
+    fn not_inverts_all_selectors_together() {
         let node = node(&[
             "not from fc05::/16 lookup 7",
             "not from fc06::/16 to fc01::/16 lookup 8",
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_the_packet_is_left_to_the_kernel_for_the_packets_that_it_may_select() {
+    fn only_packets_that_a_mark_rule_may_select_are_punted() {
         let node = node(&[
             "lookup local",
             "iif eth0 from fc05::/16 fwmark 0x7 lookup 7",
@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_thousand_sources_share_chains_and_too_many_chains_are_refused_in_words() {
+    fn many_sources_share_chains_up_to_a_limit() {
         let lines = |tables: u32| {
             (0..10_000u32)
                 .map(move |n| format!("from fc05:{n:x}::/32 lookup {}", 1000 + n % tables))
@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn main_of_a_sid_is_the_kernels_own_chain_where_no_rule_says_otherwise() {
+    fn main_of_a_sid_is_the_kernels_own_chain_without_rules() {
         let of = |node: &Node, table| -> Vec<u32> {
             let chain = of_table(node, Family::V6, TableId(table));
             chain.tables().map(|t| t.0).collect()

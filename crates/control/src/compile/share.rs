@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_that_do_not_fit_are_rounded_and_everyone_gets_a_slot() {
+    fn large_weights_are_rounded_to_at_least_one_slot() {
         assert_eq!(slots(&[256, 256]), [128, 128]);
         assert_eq!(slots(&[256, 1]), [255, 1]);
         assert_eq!(slots(&[256, 128, 128]), [128, 64, 64]);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_valid_list_keeps_its_slots_and_gets_its_share_of_those_of_the_others() {
+    fn a_valid_list_keeps_its_slots_and_gets_a_share_of_the_rest() {
         let mut random = Random::new(9256);
         for _ in 0..500 {
             let lists = random.between(1, 12);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn where_all_are_valid_slots_are_as_those_of_next_hops() {
+    fn all_valid_lists_have_the_slots_of_next_hops() {
         assert_eq!(
             among_valid(&[3, 1], &[true, true]),
             [[0; 192].as_slice(), &[1; 64]].concat()

@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn of_routes_with_from_the_longest_that_fits_counts_and_else_shorter_destinations() {
+    fn the_longest_source_prefix_wins_or_a_shorter_destination() {
         let mut table = Routing::<u32>::default();
         for (to, from, value) in [
             ("fc00::/16", None, 1),

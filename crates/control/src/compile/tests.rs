@@ -43,7 +43,7 @@ fn the_same_node_compiles_to_the_same_indices() {
 }
 
 #[test]
-fn a_new_route_changes_no_record_that_is_there() {
+fn a_new_route_changes_no_existing_record() {
     let mut compiler = Compiler::new(Limits::default());
     let before = compile(&mut compiler, &node(NODE));
     let after = compile(
@@ -58,7 +58,7 @@ fn a_new_route_changes_no_record_that_is_there() {
 }
 
 #[test]
-fn a_neighbor_that_goes_makes_its_adjacency_invalid_in_place() {
+fn a_lost_neighbor_invalidates_its_adjacency_in_place() {
     let mut compiler = Compiler::new(Limits::default());
     let mut node = node(NODE);
     let before = compile(&mut compiler, &node);
@@ -85,7 +85,7 @@ fn a_neighbor_that_goes_makes_its_adjacency_invalid_in_place() {
 }
 
 #[test]
-fn indices_beside_an_earlier_image_are_not_its_own_until_released() {
+fn indices_of_an_earlier_image_are_reserved_until_reclaimed() {
     let node = node(NODE);
     let earlier = compile(&mut Compiler::new(Limits::default()), &node);
     let mut compiler = Compiler::beside(Limits::default(), &earlier.image);
@@ -110,7 +110,7 @@ fn indices_beside_an_earlier_image_are_not_its_own_until_released() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_and_leaves_the_compiler_usable() {
+fn a_refused_node_leaves_the_compiler_usable() {
     let mut compiler = Compiler::new(Limits {
         adjacencies: 2,
         ..Limits::default()
@@ -140,7 +140,7 @@ fn the_headends_first_segment_is_resolved_ahead() {
 }
 
 #[test]
-fn two_ports_with_equal_index_modulo_the_table_are_refused_by_name() {
+fn two_ports_with_one_table_slot_are_refused_by_name() {
     let mut node = node(NODE);
     let mut far = node.links[&IfIndex(1)].clone();
     far.ifindex = IfIndex(1 + SIDESTEP_PORTS);
@@ -163,7 +163,7 @@ fn frame(destination: &str) -> Vec<u8> {
 }
 
 #[test]
-fn routes_with_the_same_next_hops_share_one_group_and_count_each_for_itself() {
+fn routes_with_equal_next_hops_share_a_group_not_counters() {
     const ROUTES: u32 = 5000;
     let lines = (0..ROUTES).map(|number| {
         let weight = 1 + number % 2;

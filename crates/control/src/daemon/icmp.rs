@@ -265,7 +265,7 @@ ports:
     }
 
     #[test]
-    fn the_sender_is_in_the_vrf_whose_table_was_asked_or_else_in_the_ports() {
+    fn the_source_is_in_the_searched_vrf_or_that_of_the_port() {
         let node = node();
         let port = |name| node.link_by_name(name).expect("a port").ifindex.0;
         let mut compiled = Compiled::default();

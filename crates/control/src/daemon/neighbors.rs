@@ -197,7 +197,7 @@ mod tests {
     use crate::compile::Compiler;
 
     #[test]
-    fn the_link_of_an_address_is_that_of_the_longest_route_whoever_has_it() {
+    fn the_longest_route_determines_the_link() {
         let of = |routes: &str| {
             let text =
                 format!("ports: {{eth0: {{}}, eth1: {{}}, eth2: {{}}}}\nroutes: [{routes}]\n");
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unresolved_next_hop_is_asked_for_at_once_then_ever_more_rarely() {
+    fn an_unresolved_next_hop_is_requested_with_backoff() {
         assert_eq!(
             asked(need(1, State::Unresolved, false), 200),
             [0, 1, 3, 7, 15, 31, 63, 127, 191]
@@ -250,21 +250,21 @@ mod tests {
     }
 
     #[test]
-    fn one_that_packets_need_is_asked_for_every_second() {
+    fn a_next_hop_in_use_is_requested_every_second() {
         let every: Vec<u64> = (0..10).collect();
         assert_eq!(asked(need(1, State::Unresolved, true), 10), every);
         assert_eq!(asked(need(1, State::Stale, true), 10), every);
     }
 
     #[test]
-    fn a_neighbor_in_use_is_touched_now_and_then_and_one_without_traffic_never() {
+    fn only_neighbors_in_use_are_refreshed() {
         assert_eq!(asked(need(1, State::Fresh, true), 50), [0, 20, 40]);
         assert!(asked(need(1, State::Fresh, false), 50).is_empty());
         assert!(asked(need(1, State::Stale, false), 50).is_empty());
     }
 
     #[test]
-    fn many_at_once_are_asked_for_in_turn_those_that_packets_need_first() {
+    fn next_hops_in_use_are_requested_first() {
         let (mut neighbors, now) = (Neighbors::default(), Instant::now());
         let needs =
             || (0..100).map(|number| need(number, State::Unresolved, number == 70 || number == 90));

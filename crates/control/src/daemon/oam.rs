@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tenth_of_a_second_of_copies_may_come_at_once_and_one_always() {
+    fn the_burst_is_a_tenth_of_a_second_and_at_least_one() {
         let bursts = [0, 1, 9, 10, 1000].map(|rate| limit(rate).burst);
         assert_eq!(bursts, [1, 1, 1, 1, 100]);
     }

@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_our_own_means_interfaces_by_name() {
+    fn the_overlay_identifies_interfaces_by_name() {
         let before = node(&[(2, "eth0"), (3, "eth1")]);
         let mut own = Overlay::default();
         let words =

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_is_another_one_if_its_segments_are() {
+    fn a_list_with_other_segments_is_another_list() {
         let defined = |lists: &str| {
             let line = format!("p color 1 endpoint ::1 {lists}");
             BTreeMap::from([policy::parse(&mut Words::from_line(&line)).expect("well-formed")])

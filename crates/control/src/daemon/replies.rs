@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_answer_comes_whole_to_a_client_that_reads_it_in_pieces() {
+    fn a_slow_client_gets_a_long_reply_completely() {
         let mut replies = Replies::default();
         let mut client = asked(&mut replies, Ok(long("a")));
         assert_eq!(replies.poll_events().count(), 1);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_read_is_let_go_when_it_hangs_or_has_gone() {
+    fn a_client_that_does_not_read_is_dropped() {
         let mut replies = Replies::default();
         let _silent = asked(&mut replies, Ok(long("a")));
         drop(asked(&mut replies, Ok(long("b"))));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_answers_the_oldest_are_broken_off() {
+    fn the_oldest_of_too_many_replies_is_closed() {
         let mut replies = Replies::default();
         let mut clients: Vec<_> = (0..=WAITING)
             .map(|_| asked(&mut replies, Ok(long("a"))))
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_answer_is_gone_at_once() {
+    fn a_short_reply_is_sent_at_once() {
         let mut replies = Replies::default();
         let mut client = asked(&mut replies, Err("no".into()));
         assert_eq!(replies.poll_events().count(), 0);

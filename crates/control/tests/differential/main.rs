@@ -21,7 +21,7 @@ use run::Run;
 use sidestep_testkit::root_or_skip;
 
 #[test]
-fn linux_and_sidestep_make_the_same_of_random_packets() {
+fn linux_and_sidestep_treat_random_packets_alike() {
     if !root_or_skip() {
         return;
     }
@@ -33,7 +33,7 @@ fn linux_and_sidestep_make_the_same_of_random_packets() {
 }
 
 #[test]
-fn every_excuse_is_a_documented_difference() {
+fn every_accepted_difference_is_documented() {
     let path =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/conformance/differences.yaml");
     let text = std::fs::read_to_string(path).expect("the page is there");

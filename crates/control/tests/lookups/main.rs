@@ -28,7 +28,7 @@ use sidestep_testkit::root_or_skip;
 const CONFIGURATIONS: u64 = 4;
 
 #[test]
-fn linux_and_sidestep_find_the_same_routes_for_random_and_boundary_addresses() {
+fn linux_and_sidestep_find_the_same_routes() {
     if !root_or_skip() {
         return;
     }

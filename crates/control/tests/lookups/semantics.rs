@@ -207,12 +207,12 @@ enum Way {
 type Ways = BTreeMap<Way, u32>;
 
 #[test]
-fn after_each_command_packets_of_ipv6_go_where_linux_says() {
+fn ipv6_packets_follow_linux_after_each_command() {
     run(Family::V6);
 }
 
 #[test]
-fn after_each_command_packets_of_ipv4_go_where_linux_says() {
+fn ipv4_packets_follow_linux_after_each_command() {
     run(Family::V4);
 }
 

@@ -113,7 +113,7 @@ fn chain(number: u8, flows: u8, arrives: bool) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_restored_is_one_chain_whole_while_all_cpus_learn_others() {
+fn restored_headers_are_one_complete_set() {
     const CHAINS: u8 = 16;
     let bench = Bench::new("age 0");
     let (seen, cpu) = learn_and_restore(&bench, CHAINS, 1);
@@ -123,7 +123,7 @@ fn what_is_restored_is_one_chain_whole_while_all_cpus_learn_others() {
 }
 
 #[test]
-fn a_flow_gets_one_of_its_own_chains_whole_while_all_cpus_learn_and_evict_others() {
+fn a_flow_gets_a_complete_header_set_of_its_own() {
     // One flow more than there is room for; an odd number, so that each is learned by both CPUs. More chains than are known at
     // a time in some of their sets.
     const FLOWS: u8 = 9;

@@ -30,7 +30,7 @@ const SEQUENCE: u64 = 1000;
 type Arrival = (u64, usize, Vec<u8>);
 
 #[test]
-fn the_packet_path_does_with_random_packets_what_the_drafts_pseudocode_does() {
+fn random_packets_follow_the_pseudocode_of_the_draft() {
     let number = |name: &str, default: u64| {
         let text = std::env::var(name).ok();
         text.map_or(default, |text| text.parse().expect("a number"))

@@ -5,7 +5,7 @@ use sidestep_datapath::{Native, Verdict};
 use super::bench::with;
 
 #[test]
-fn a_frame_that_is_still_to_be_cut_into_segments_ends_with_a_reason_of_its_own() {
+fn an_unsegmented_frame_has_a_reason_of_its_own() {
     for proxy in ["End.AS segs fc0a::1,fc0a::2 src fc0e::1", "End.AD"] {
         let (_, node, compiled) = with(&[format!(
             "fc0f::2e/128 encap seg6local action {proxy} oif eth2 iif eth3 inner l2 dev eth2"

@@ -50,7 +50,7 @@ fn counted(sources: &[&str]) -> u64 {
 }
 
 #[test]
-fn what_a_service_says_itself_is_not_taken_for_a_packet_that_lost_its_srh() {
+fn the_services_own_packets_do_not_count_as_stripped() {
     // Its addresses at either port, resolved or not, and prefixes routed to it.
     let own = [
         "fc02::1",
@@ -67,7 +67,7 @@ fn what_a_service_says_itself_is_not_taken_for_a_packet_that_lost_its_srh() {
 }
 
 #[test]
-fn what_comes_from_the_network_and_lost_its_srh_is_counted_and_goes_on() {
+fn network_packets_without_an_srh_are_counted_and_forwarded() {
     // A neighbor elsewhere, prefixes routed there, prefixes steered into a policy, and this node as
     // a headend.
     let others = ["fc00::1", "2001:db8:a::1", "2001:db8:6::1", "fc01::2"];

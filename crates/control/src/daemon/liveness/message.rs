@@ -105,7 +105,7 @@ mod tests {
     const SERVICE_4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 
     #[test]
-    fn an_echo_request_has_the_bytes_of_the_rfc_and_a_right_checksum() {
+    fn an_echo_request_follows_the_rfc_with_a_valid_checksum() {
         assert_eq!(
             echo_request_6(ME, 7),
             [128, 0, 0, 0, 0x12, 0x34, 0, 7],
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_answer_to_us_is_one() {
+    fn only_replies_to_own_probes_count() {
         let reply = [129, 0, 9, 9, 0x12, 0x34, 0, 7];
         assert_eq!(echo_reply_6(&reply, ME), Some(7));
         assert_eq!(echo_reply_6(&reply, Identifier(1)), None);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_solicitation_and_its_answer_are_of_one_target() {
+    fn a_solicitation_and_its_reply_have_one_target() {
         let target: Ipv6Addr = "fc00::1:2345:6789".parse().expect("an address");
         let group: Ipv6Addr = "ff02::1:ff45:6789".parse().expect("an address");
         assert_eq!(solicited_node(target), group);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arp_reply_is_of_the_address_that_was_asked_for() {
+    fn an_arp_reply_is_from_the_requested_address() {
         let asked = arp_request(SERVICE_4, Mac([2, 0, 0, 0, 0, 1]), None);
         assert_eq!(
             asked,
