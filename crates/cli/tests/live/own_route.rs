@@ -303,7 +303,7 @@ fn a_vlan_table_is_changed_while_frames_pass() {
         let out = b.receive(SECOND).expect("receive").expect("by eth1");
         assert!(is_it(&out), "{mode}: {}", crate::support::hex(&out));
         let again = refused("vlan add table 10 vid 100 dev eth2");
-        assert!(again.contains("there is such an entry already"), "{again}");
+        assert!(again.contains("the entry exists already"), "{again}");
 
         run("vlan replace table 10 vid 100 dev eth2");
         let shown: report::Vlans = report(router, Request::ShowVlans);
@@ -369,12 +369,12 @@ fn a_rule_of_sidesteps_own_is_added_shown_and_removed() {
         ]
     );
     let again = refused("rule add from ::/0 iif eth0 table 100 priority 100");
-    assert!(again.contains("there is such a rule already"), "{again}");
+    assert!(again.contains("the rule exists already"), "{again}");
 
     run("rule del from ::/0 iif eth0 table 100");
     assert!(arrives(&b), "by the kernel's rules again");
     let gone = refused("rule del from ::/0 iif eth0 table 100");
-    assert!(gone.contains("no such rule of its own"), "{gone}");
+    assert!(gone.contains("no such rule in Sidestep"), "{gone}");
     let wrong = refused("rule add seg6local-behaviour End.X");
     assert!(wrong.contains("expected End.AS, End.AD, End.AM"), "{wrong}");
 }

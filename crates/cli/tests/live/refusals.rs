@@ -295,7 +295,7 @@ fn a_route_that_is_wrong_is_refused_with_the_word_at_fault_and_nothing_is_applie
         "word 5: unknown behavior \"End.DT64\"; expected {}",
         known.join(", ")
     );
-    let not_its_own = "Sidestep has no such route of its own (routes of the kernel are removed with `ip route del`)";
+    let not_its_own = "no such route in Sidestep (use `ip route del` for routes of the kernel)";
     let mut cases = vec![
         (
             "add fc0f::47/128 encap seg6local action End.DT46 tabel 254 dev eth0",
@@ -343,7 +343,7 @@ fn a_route_that_is_wrong_is_refused_with_the_word_at_fault_and_nothing_is_applie
         ),
         (
             "add fc0f::46/128 encap seg6local action End.DT46 table 100 dev eth0",
-            "there is a route with that prefix, table and metric already: fc0f::46 encap seg6local action End.DT46 table main dev eth0 metric 1024 (use `replace`)",
+            "a route with this prefix, table and metric exists already: fc0f::46 encap seg6local action End.DT46 table main dev eth0 metric 1024 (use `replace`)",
         ),
         ("del fc0f::48/128", not_its_own),
         ("del fc00:b::/64", not_its_own),

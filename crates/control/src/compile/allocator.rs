@@ -1,7 +1,7 @@
 //! Allocation of stable table indices. A key keeps its index as long as it is referenced. The index
 //! is reused only after every packet that could still read the old record has finished.
 //!
-//! Whoever refers to a key acquires its index. An index without references at the end of a pass is
+//! Each user of a key acquires its index. An index without references at the end of a pass is
 //! retired. Until the index is reclaimed, the allocator remembers its key, so that a route that
 //! flaps gets the same index again.
 

@@ -25,7 +25,7 @@ use super::tables::Prefix;
 use super::update::NeedsFullCompile;
 use super::view_set::ViewSet;
 
-/// State after a compilation, from which the next one compiles only what has changed.
+/// State after a compilation, as the base of an incremental one.
 #[derive(Debug, Default)]
 struct PassState {
     resolver: Resolver,

@@ -248,7 +248,7 @@ impl RouteCompiler<'_> {
                 text: format!("no route to its next hop {next_hop}"),
             }),
             NextHopResolution::Depends => unsupported(format!(
-                "the way to its next hop {next_hop} is not the same for all packets"
+                "the route to its next hop {next_hop} differs between packets"
             )),
             NextHopResolution::NotPlain => {
                 unsupported(format!("no plain route to its next hop {next_hop}"))

@@ -1,4 +1,4 @@
-//! Groups: several next hops, of which the flow of a packet selects one.
+//! Groups: several next hops; the flow of a packet selects one.
 
 use std::net::IpAddr;
 

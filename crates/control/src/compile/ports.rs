@@ -208,7 +208,7 @@ impl ViewBuilder<'_> {
         let mut differs = |other: &Link| other.master == link.master && !same(other);
         match others.find(|other| link.rp_filter != 0 && differs(other)) {
             Some(other) => Err(format!(
-                "rp_filter is on, and {} has other rules, by which the way back would be looked up",
+                "rp_filter is on, and {} has other rules, which the reverse path lookup would use",
                 other.name
             )),
             None => Ok(own),

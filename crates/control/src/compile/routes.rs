@@ -128,7 +128,7 @@ impl RouteCompiler<'_> {
             Some(LinkKind::Loopback) => return Ok(punt(PUNT_local)),
             Some(LinkKind::NotEthernet(_) | LinkKind::Vrf { .. }) => return Ok(punt(PUNT_egress)),
             Some(_) => {}
-            None => return unsupported("its device is not there"),
+            None => return unsupported("its device does not exist"),
         }
         match next_hop.via.or(neighbor) {
             Some(via) => {

@@ -289,14 +289,15 @@ fn parts(rule: &Rule, source: Source<'_>) -> Vec<Part> {
 fn effect(rule: &Rule, vrf: Option<TableId>, unsure: bool) -> RuleEffect {
     if unsure {
         return RuleEffect::Punt(format!(
-            "rule {}: whether IPv4 packets of a VRF's member match its `iif` is left to the kernel, whose versions differ",
+            "rule {}: whether IPv4 packets of a VRF member match its `iif` depends on the \
+             kernel's version",
             rule.priority
         ));
     }
     if !rule.unsupported.is_empty() {
         let words = rule.unsupported.join(", ");
         return RuleEffect::Punt(format!(
-            "rule {}: {words} is left to the kernel",
+            "rule {}: {words} requires the kernel",
             rule.priority
         ));
     }
@@ -438,7 +439,7 @@ mod tests {
         assert_eq!(tables(only), [7]);
         assert!(
             four.punt_reason()
-                .is_some_and(|why| why.contains("left to the kernel"))
+                .is_some_and(|why| why.contains("depends on the kernel's version"))
         );
         assert_eq!(of(Source::vrf(&node, TableId(100))), [8, 100, 254]);
         assert_eq!(of(Source::vrf(&node, TableId(5))), [5, 254]);
@@ -510,7 +511,7 @@ mod tests {
         let chains = of(&node, "eth0").unwrap();
         assert_eq!(
             chains.punt_reason(),
-            Some("rule 101: fwmark 0x7 is left to the kernel")
+            Some("rule 101: fwmark 0x7 requires the kernel")
         );
         assert_eq!(from(&node, "fc05::1"), [255], "the search ends");
         assert_eq!(from(&node, "fc06::1"), [255, 254]);

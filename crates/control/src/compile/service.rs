@@ -24,7 +24,7 @@ use super::tables::{self, Prefix};
 impl Service {
     fn of(local: &Seg6Local) -> Result<Self, Skip> {
         if local.proxy.chain == Some(Chain::FromVnf) {
-            return unsupported("the way back of an SR proxy, which its port has");
+            return unsupported("the return path of an SR proxy, which its port determines");
         }
         // End.AM has no inner type; its service gets IPv6.
         let seen = [InnerType::L2, InnerType::Ipv4];
@@ -38,7 +38,7 @@ impl Service {
                 inner_type: seen.unwrap_or(InnerType::Ipv6),
             }),
             _ => unsupported(format!(
-                "a form of {} that Sidestep does not do yet",
+                "an unsupported form of {}",
                 local.action.descriptor().name
             )),
         }
@@ -222,7 +222,7 @@ impl RouteCompiler<'_> {
             .map_or_else(|| service.iif.0.to_string(), |link| link.name.clone());
         if !self.store.out.image.ports.contains_key(&service.iif.0) {
             return unsupported(format!(
-                "its service sends back by {name}, which is no port of Sidestep"
+                "its service returns packets by {name}, which is not a port of Sidestep"
             ));
         }
         let counter = self.store.counter(service.counted());
@@ -251,8 +251,8 @@ impl RouteCompiler<'_> {
         };
         if others || (way.is_some() && *way != back) {
             return unsupported(format!(
-                "what comes back by {name} belongs to the proxy of another SID; give this one an interface of its own \
-                 (iif)"
+                "packets returned by {name} belong to the proxy of another SID; give this proxy an \
+                 interface of its own (iif)"
             ));
         }
         if way.is_none() {

@@ -179,7 +179,7 @@ impl<T> Table<T> {
         Some(before)
     }
 
-    /// Returns the entry of exactly this prefix, and adds it if there is none.
+    /// Returns the entry of exactly this prefix, and adds it if it is missing.
     pub(crate) fn entry(&mut self, prefix: Prefix) -> &mut T
     where
         T: Default,

@@ -33,10 +33,10 @@ use super::tables::{Entry, EntryKey, Prefix};
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NeedsFullCompile {
     /// There is no accepted compilation to update.
-    #[error("nothing is known of what was compiled before")]
+    #[error("no previous compilation to update")]
     Unknown,
     /// A table in a rule was empty, or is empty now.
-    #[error("table {} came or went", .0.0)]
+    #[error("table {} became empty, or is no longer empty", .0.0)]
     Table(TableId),
     /// The SID of an SR proxy changed, which also sets the return path of a port.
     #[error("an SR proxy changes")]
@@ -44,7 +44,7 @@ pub enum NeedsFullCompile {
     /// A view lost a reference, and only its own entries may still refer to it.
     #[error("a view may have become unreachable")]
     View,
-    /// So many changes that a full compilation is cheaper.
+    /// The number of changes makes a full compilation cheaper.
     #[error("{0} changes at once")]
     Many(usize),
     /// Prefixes or the views of rules do not fit, or did not fit before.

@@ -215,7 +215,7 @@ fn change_route(
     {
         let words = route::print(there, node, Style::Add);
         return Err(format!(
-            "there is a route with that prefix, table and metric already: {words} (use `replace`)"
+            "a route with this prefix, table and metric exists already: {words} (use `replace`)"
         ));
     }
     check_services(&route, &words, &own.routes, node).map_err(|error| error.to_string())?;
@@ -240,9 +240,7 @@ fn change_vlan(own: &mut Overlay, node: &Node, verb: Verb, words: &[String]) -> 
         && let Some(there) = own.vlans.get(&key)
     {
         let words = vlan::print(&key, *there, node);
-        return Err(format!(
-            "there is such an entry already: {words} (use `replace`)"
-        ));
+        return Err(format!("the entry exists already: {words} (use `replace`)"));
     }
     own.vlans.insert(key, dev);
     Ok(())
@@ -270,7 +268,7 @@ fn change_domain(
     let entry = entry.map_err(|error| error.to_string())?;
     let text = domain::print(&entry);
     if !own.domain.add(entry) && verb == Verb::Add {
-        return Err(format!("there is such an entry already: {text}"));
+        return Err(format!("the entry exists already: {text}"));
     }
     Ok(())
 }
@@ -292,7 +290,7 @@ fn change_policy(
     {
         let words = policy::print(&name, there);
         return Err(format!(
-            "there is a policy of that name already: {words} (use `replace`)"
+            "the policy exists already: {words} (use `replace`)"
         ));
     }
     check_policy(&name, &policy, &words, &own.policies).map_err(|error| error.to_string())?;
@@ -330,7 +328,7 @@ fn change_rule(own: &mut Overlay, node: &Node, verb: Verb, words: &[String]) -> 
         return if own.rules.len() < before {
             Ok(())
         } else {
-            Err("Sidestep has no such rule of its own (rules of the kernel are removed with `ip rule del`)".into())
+            Err("no such rule in Sidestep (use `ip rule del` for rules of the kernel)".into())
         };
     }
     let rules = rule::parse(&mut words, &ctx, &node.rules).map_err(|error| error.to_string())?;
@@ -339,7 +337,7 @@ fn change_rule(own: &mut Overlay, node: &Node, verb: Verb, words: &[String]) -> 
         && let [there, ..] = &there[..]
     {
         let words = rule::print(there, node, Style::Add);
-        return Err(format!("there is such a rule already: {words}"));
+        return Err(format!("the rule exists already: {words}"));
     }
     own.rules.extend(new);
     Ok(())
@@ -365,7 +363,9 @@ pub(crate) fn del_hmac(own: &mut Overlay, key: u32) -> Result<(), String> {
     match own.hmac_keys.remove(&key) {
         Some(_) => Ok(()),
         None => Err(
-            "Sidestep has no such key of its own (keys of the kernel are removed with `ip sr hmac set KEYID` and no secret)".into(),
+            "no such key in Sidestep (use `ip sr hmac set KEYID` without a secret for keys of the \
+             kernel)"
+                .into(),
         ),
     }
 }
@@ -387,7 +387,9 @@ fn delete(own: &mut Overlay, node: &Node, words: &[String]) -> Result<(), String
     };
     match keys[..] {
         [key] if own.routes.remove(&key).is_some() => Ok(()),
-        [] | [_] => Err("Sidestep has no such route of its own (routes of the kernel are removed with `ip route del`)".into()),
+        [] | [_] => {
+            Err("no such route in Sidestep (use `ip route del` for routes of the kernel)".into())
+        }
         _ => Err(format!("{} routes fit; say which `metric`", keys.len())),
     }
 }

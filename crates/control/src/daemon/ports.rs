@@ -49,9 +49,11 @@ pub(crate) fn choose(node: &Node, link: &Link, mode: Mode) -> Result<(Target, St
         ));
     }
     let why = match (mode, &link.kind) {
-        (Mode::Xdp, _) => return Ok((Target::Xdp, "as asked (--mode xdp)".into())),
-        (Mode::Generic, _) => return Ok((Target::XdpGeneric, "as asked (--mode generic)".into())),
-        (Mode::Tc, _) => return Ok((Target::Tc, "as asked (--mode tc)".into())),
+        (Mode::Xdp, _) => return Ok((Target::Xdp, "as requested (--mode xdp)".into())),
+        (Mode::Generic, _) => {
+            return Ok((Target::XdpGeneric, "as requested (--mode generic)".into()));
+        }
+        (Mode::Tc, _) => return Ok((Target::Tc, "as requested (--mode tc)".into())),
         (Mode::Auto, LinkKind::Veth) => {
             "veth: its peer may leave checksums and segmentation to the receiver"
         }

@@ -28,7 +28,7 @@ struct Reply {
 }
 
 impl Replies {
-    /// Replies to a request. [`Replies::go_on`] sends what the socket does not accept at once.
+    /// Replies to a request. [`Replies::flush`] sends what the socket does not accept at once.
     pub fn answer(&mut self, client: Incoming, result: Result<Value, String>) {
         // A client that has disconnected gets nothing.
         let Ok(mut lines) = Lines::to(client) else {
@@ -52,7 +52,7 @@ impl Replies {
 
     /// Sends more data, and removes replies that are complete, timed out or whose client
     /// disconnected.
-    pub fn go_on(&mut self, now: Instant) {
+    pub fn flush(&mut self, now: Instant) {
         self.0
             .retain_mut(|it| now < it.until && it.lines.send() && !it.lines.is_empty());
     }
@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(replies.poll_events().count(), 1);
         let (mut read, mut piece) = (Vec::<u8>::new(), vec![0; 10_000]);
         loop {
-            replies.go_on(Instant::now());
+            replies.flush(Instant::now());
             let bytes = client.read(&mut piece).expect("it is open");
             if bytes == 0 {
                 break;
@@ -108,9 +108,9 @@ mod tests {
         let mut replies = Replies::default();
         let _silent = asked(&mut replies, Ok(long("a")));
         drop(asked(&mut replies, Ok(long("b"))));
-        replies.go_on(Instant::now());
+        replies.flush(Instant::now());
         assert_eq!(replies.poll_events().count(), 1);
-        replies.go_on(Instant::now() + TIMEOUT);
+        replies.flush(Instant::now() + TIMEOUT);
         assert_eq!(replies.poll_events().count(), 0);
     }
 

@@ -50,7 +50,7 @@ impl Daemon {
             let (target, why) = match (self.attached.get(name), self.refused.get(name)) {
                 (Some(port), _) => (port.target.name().into(), port.why.clone()),
                 (None, Some(why)) => ("none".into(), why.clone()),
-                (None, None) => ("none".into(), "the interface is not there".into()),
+                (None, None) => ("none".into(), "the interface does not exist".into()),
             };
             let here = |port: IfIndex| link.is_some_and(|link| link.ifindex == port);
             report::Port {
@@ -277,7 +277,7 @@ impl Daemon {
 
     pub(super) fn limits_report(&self) -> report::Limits {
         let (limits, image) = (self.options.limits, &self.compiled.image);
-        let refused = "a route of Sidestep's own is refused, one of the kernel's is left to it";
+        let refused = "a Sidestep-only route is refused, a kernel route is punted";
         let full = &self.compiled.index.full;
         let row = |name: &str, limit: u32, used: Option<usize>, beyond: &str| report::Limit {
             name: name.into(),
@@ -388,7 +388,7 @@ const OF_PACKETS: [(&str, u32, &str); 14] = [
     (
         "segments",
         SIDESTEP_SEGMENTS_MAX,
-        "refused, or left to the kernel if it has the route",
+        "refused, or punted if the kernel has the route",
     ),
     ("local SIDs per packet", SIDESTEP_STEPS_MAX, "drop sid_loop"),
     (
@@ -411,16 +411,20 @@ const OF_PACKETS: [(&str, u32, &str); 14] = [
         SIDESTEP_HBH_OPTIONS_MAX,
         "punt hop_by_hop",
     ),
-    ("traced packets per second", RATE_MAX, "others are not told"),
+    (
+        "traced packets per second",
+        RATE_MAX,
+        "further packets are not printed",
+    ),
     (
         "bytes of a traced packet",
         SIDESTEP_SAMPLE_BYTES,
-        "the rest is not told",
+        "the rest is not printed",
     ),
     (
         "steps of a traced packet",
         SIDESTEP_SAMPLE_STEPS,
-        "the rest is not told",
+        "the rest is not printed",
     ),
     (
         "bytes of a packet for its ICMP error",
@@ -430,6 +434,6 @@ const OF_PACKETS: [(&str, u32, &str); 14] = [
     (
         "bytes of a copy for the O-flag",
         SIDESTEP_COPY_BYTES,
-        "the rest is not told",
+        "the rest is not printed",
     ),
 ];
