@@ -109,7 +109,10 @@ impl Chain {
     /// Whether one of the chain's own steps searches the table.
     pub(crate) fn asks(&self, (family, table): (Family, TableId)) -> bool {
         let mut steps = self.steps.iter();
-        let asked = |effect: &RuleEffect| matches!(effect, RuleEffect::Lookup { table: it, .. } if *it == table);
+        let asked = |effect: &RuleEffect| match effect {
+            RuleEffect::Lookup { table: it, .. } => *it == table,
+            _ => false,
+        };
         self.family == family && steps.any(|step| asked(&step.effect))
     }
 

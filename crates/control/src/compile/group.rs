@@ -61,7 +61,7 @@ impl RouteCompiler<'_> {
         for hop in hops {
             let mut member = self.next_hop(route, hop, None)?;
             if member.group.is_some() {
-                return unsupported("several next hops, one of which has several members itself");
+                return unsupported("several next hops, one of which is itself a group");
             }
             if route.owner == Owner::Sidestep {
                 member.flags |= SIDESTEP_ROUTE_SIDESTEP_ONLY as u8;

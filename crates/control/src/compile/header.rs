@@ -40,8 +40,9 @@ pub(super) fn list(encap: &Seg6Encap) -> Vec<Ipv6Addr> {
         encap.mode,
         EncapMode::InlineRed | EncapMode::EncapRed | EncapMode::L2EncapRed
     );
-    // RFC 8754 4.1.1, RFC 8986 5.2: the first segment is only in the destination address. An SRH with a TLV and without a
-    // segment cannot be written (RFC 8754, erratum 7081); Linux leaves the only segment in, too.
+    // RFC 8754 4.1.1, RFC 8986 5.2: the first segment is only in the destination address. An SRH
+    // with a TLV and without a segment cannot be encoded (RFC 8754, erratum 7081), so Linux keeps
+    // the only segment, too.
     if reduced && (list.len() > 1 || encap.hmac.is_none()) {
         list.pop();
     }

@@ -21,7 +21,8 @@ pub(super) type RouteRecord = sidestep_route;
 pub(super) enum ViewKey {
     /// Routing tables, as rules search them.
     Chain(Chain),
-    /// Exactly these prefixes, with their routes: a view by source address, or one that leads there.
+    /// Exactly these prefixes, with their routes: a view by source address, or a view that leads to
+    /// one.
     Leading(Vec<(Prefix, RouteId)>),
     /// A VLAN table.
     Vlans(VlanTableId),

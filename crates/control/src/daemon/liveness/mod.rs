@@ -136,7 +136,8 @@ impl Liveness {
         let mut stale = self.watched.values().filter(|it| it.is_stale);
         let why = stale.find_map(|it| it.problem.as_deref())?;
         Some(format!(
-            "services of SR proxies keep their state, because there is no socket to probe them: {why}"
+            "services of SR proxies keep their state, because there is no socket to probe them: \
+             {why}"
         ))
     }
 
