@@ -12,9 +12,9 @@ use crate::behavior::{Behavior, EncapMode, Seg6Encap, Seg6Local};
 use crate::node::{IfIndex, Node, TableId};
 use crate::route::{Encap, NextHop, Owner, Route, RouteKey, RouteKind};
 
-mod standing;
+mod validity;
 
-pub use standing::{Alone, Invalid, ListStanding, Standing};
+pub use validity::{Invalid, ListValidity, OnlyNextHop, Validity};
 
 /// Default preference of a candidate path (RFC 9256 2.7).
 pub const PREFERENCE_DEFAULT: u32 = 100;
@@ -186,7 +186,7 @@ pub struct Policies {
     /// Routes that steer into policies, and those of binding SIDs.
     routes: BTreeMap<RouteKey, Route>,
     /// Validity of each policy.
-    standing: BTreeMap<String, Standing>,
+    validity: BTreeMap<String, Validity>,
     /// Routes in effect: those of `routes` that are part of the node's.
     in_effect: BTreeSet<RouteKey>,
     /// Routes of the node that they replace, which have the same key.
@@ -223,21 +223,21 @@ impl Policies {
     }
 
     /// Returns the policy with this name, and its validity.
-    pub fn get(&self, name: &str) -> Option<(&Policy, &Standing)> {
-        Some((self.defined.get(name)?, self.standing.get(name)?))
+    pub fn get(&self, name: &str) -> Option<(&Policy, &Validity)> {
+        Some((self.defined.get(name)?, self.validity.get(name)?))
     }
 
     /// Returns all policies with name and validity.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Policy, &Standing)> {
-        let standing = |name: &String| self.standing.get(name);
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Policy, &Validity)> {
+        let validity = |name: &String| self.validity.get(name);
         let all = self.defined.iter();
-        all.filter_map(move |(name, policy)| Some((name.as_str(), policy, standing(name)?)))
+        all.filter_map(move |(name, policy)| Some((name.as_str(), policy, validity(name)?)))
     }
 
     /// Returns links and addresses of the next hops toward the first segments of all lists.
     pub fn next_hops(&self) -> BTreeSet<(IfIndex, IpAddr)> {
         let lists = self
-            .standing
+            .validity
             .values()
             .flat_map(|it| it.lists.iter().flatten());
         lists
@@ -264,7 +264,7 @@ impl Policies {
     fn takes(&self, name: &str) -> bool {
         let found = self.get(name);
         found
-            .is_some_and(|(policy, standing)| standing.active.is_some() || policy.drop_upon_invalid)
+            .is_some_and(|(policy, validity)| validity.active.is_some() || policy.drop_upon_invalid)
     }
 
     fn should_be_in_effect(&self, route: &Route) -> bool {
@@ -339,14 +339,14 @@ impl Node {
         if self.policies.is_empty() && self.policies.in_effect.is_empty() {
             return BTreeSet::new();
         }
-        let standing: BTreeMap<_, _> = self
+        let validity: BTreeMap<_, _> = self
             .policies
             .defined
             .iter()
-            .map(|(name, policy)| (name.clone(), standing::of(self, policy)))
+            .map(|(name, policy)| (name.clone(), validity::of(self, policy)))
             .collect();
-        let before = std::mem::replace(&mut self.policies.standing, standing);
-        let differs = |name: &&str| before.get(*name) != self.policies.standing.get(*name);
+        let before = std::mem::replace(&mut self.policies.validity, validity);
+        let differs = |name: &&str| before.get(*name) != self.policies.validity.get(*name);
         let all: Vec<RouteKey> = self.policies.routes.keys().copied().collect();
         let mut changed = BTreeSet::new();
         for key in all {
@@ -384,18 +384,18 @@ impl Node {
         routes: &[RouteKey],
         neighbors: &[(IfIndex, IpAddr)],
     ) -> BTreeSet<RouteKey> {
-        let leads = |standing: &Standing, key: &RouteKey| {
-            let mut addresses = standing.lists.iter().flatten().flat_map(|it| &it.looked_up);
+        let leads = |validity: &Validity, key: &RouteKey| {
+            let mut addresses = validity.lists.iter().flatten().flat_map(|it| &it.looked_up);
             addresses.any(|address| key.prefix.contains(&IpAddr::V6(*address)))
         };
-        let needs = |standing: &Standing, neighbor| {
-            let mut lists = standing.lists.iter().flatten();
+        let needs = |validity: &Validity, neighbor| {
+            let mut lists = validity.lists.iter().flatten();
             lists.any(|list| list.next_hops.contains(neighbor))
         };
         let mut policies = self.policies.iter();
-        let depends = policies.any(|(_, _, standing)| {
-            routes.iter().any(|key| leads(standing, key))
-                || neighbors.iter().any(|it| needs(standing, it))
+        let depends = policies.any(|(_, _, validity)| {
+            routes.iter().any(|key| leads(validity, key))
+                || neighbors.iter().any(|it| needs(validity, it))
         });
         drop(policies);
         if depends {

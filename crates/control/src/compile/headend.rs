@@ -10,7 +10,7 @@ use sidestep_datapath::abi::{
 use sidestep_datapath::{AdjacencyId, KeySlot, ViewId};
 use sidestep_model::behavior::{SEGMENTS_MAX, Seg6Encap};
 use sidestep_model::node::IfIndex;
-use sidestep_model::policy::Alone;
+use sidestep_model::policy::OnlyNextHop;
 use sidestep_model::route::{Family, NextHop};
 
 use super::chain::Chain;
@@ -39,7 +39,7 @@ impl RouteCompiler<'_> {
         family: Family,
         next_hop: &NextHop,
         encap: &Seg6Encap,
-        alone: Option<Alone>,
+        alone: Option<OnlyNextHop>,
     ) -> Result<sidestep_route, Skip> {
         if encap.segments.is_empty() || encap.segments.len() > SEGMENTS_MAX {
             return unsupported(format!(
@@ -68,7 +68,7 @@ impl RouteCompiler<'_> {
         // A packet with an inserted SRH keeps its source.
         let from = (!encap.mode.inserts()).then_some(source.into());
         let resolution = match (&chains, alone) {
-            (Some(_), Some(Alone { dev, via, mtu })) => {
+            (Some(_), Some(OnlyNextHop { dev, via, mtu })) => {
                 let adjacency = self.store.adjacency(dev, Via::Address(via), mtu)?;
                 NextHopResolution::Hop(ResolvedHop::Adjacency(adjacency))
             }

@@ -13,7 +13,7 @@ use sidestep_datapath::abi::{
     SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_END_B6_ENCAPS, SIDESTEP_ROUTE_GROUP,
     SIDESTEP_ROUTE_SIDESTEP_ONLY, sidestep_route,
 };
-use sidestep_model::policy::{Candidate, ListStanding, Policy, SegmentList, Standing, Steering};
+use sidestep_model::policy::{Candidate, ListValidity, Policy, SegmentList, Steering, Validity};
 use sidestep_model::route::{Encap, NextHop, Route};
 
 use super::error::Skip;
@@ -29,7 +29,7 @@ use super::tables::EntryKey;
 struct NamedPolicy<'a> {
     name: &'a str,
     policy: &'a Policy,
-    validity: &'a Standing,
+    validity: &'a Validity,
 }
 
 /// A valid segment list in the record of a route.
@@ -130,18 +130,18 @@ impl<'a> RouteCompiler<'a> {
         };
         let candidate = &policy.candidates[active];
         let mut members = ListMembers::new();
-        for (number, (list, standing)) in candidate
+        for (number, (list, validity)) in candidate
             .lists
             .iter()
             .zip(&validity.lists[active])
             .enumerate()
         {
-            if standing.invalid.is_some() {
+            if validity.invalid.is_some() {
                 continue;
             }
-            let hop = onto(route, policy, list, standing);
+            let hop = onto(route, policy, list, validity);
             let (family, encap) = (route.family(), policy.encap(list));
-            let mut record = self.headend_by(family, &hop, &encap, standing.alone)?;
+            let mut record = self.headend_by(family, &hop, &encap, validity.alone)?;
             if matches!(hop.encap, Some(Encap::Seg6Local(_))) {
                 record.action = SIDESTEP_ROUTE_END_B6_ENCAPS as u8;
             }
@@ -283,14 +283,14 @@ impl<'a> RouteCompiler<'a> {
 }
 
 /// Returns the position of the list that owns each slot; at least one list must be valid.
-pub(crate) fn shares(candidate: &Candidate, standing: &[ListStanding]) -> Vec<usize> {
+pub(crate) fn shares(candidate: &Candidate, validity: &[ListValidity]) -> Vec<usize> {
     let weights: Vec<u16> = candidate.lists.iter().map(|list| list.weight).collect();
-    let valid: Vec<bool> = standing.iter().map(|it| it.invalid.is_none()).collect();
+    let valid: Vec<bool> = validity.iter().map(|it| it.invalid.is_none()).collect();
     among_valid(&weights, &valid)
 }
 
 /// Returns a segment list as a next hop of a route.
-fn onto(route: &Route, policy: &Policy, list: &SegmentList, standing: &ListStanding) -> NextHop {
+fn onto(route: &Route, policy: &Policy, list: &SegmentList, validity: &ListValidity) -> NextHop {
     let is_binding = |hop: &NextHop| matches!(hop.encap, Some(Encap::Binding(_)));
     let encap = if route.next_hops.iter().any(is_binding) {
         Encap::Seg6Local(policy.bound(list))
@@ -299,7 +299,7 @@ fn onto(route: &Route, policy: &Policy, list: &SegmentList, standing: &ListStand
     };
     NextHop {
         // Linux chooses source address and hop limit by this device.
-        dev: standing.next_hops.first().map(|(dev, _)| *dev),
+        dev: validity.next_hops.first().map(|(dev, _)| *dev),
         weight: list.weight,
         encap: Some(encap),
         ..NextHop::new()

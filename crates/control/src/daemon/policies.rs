@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 
 use sidestep_datapath::abi::sidestep_route_counters;
 use sidestep_model::grammar::{Style, policy, route};
-use sidestep_model::policy::{Candidate, ListId, Policy, Standing, named};
+use sidestep_model::policy::{Candidate, ListId, Policy, Validity, named};
 use sidestep_model::route::RouteKey;
 
 use super::Daemon;
@@ -17,7 +17,7 @@ impl Daemon {
         let sent = self.sent()?;
         let policies = self.node().policies.iter();
         Ok(policies
-            .map(|(name, policy, standing)| self.policy_report(name, policy, standing, &sent))
+            .map(|(name, policy, validity)| self.policy_report(name, policy, validity, &sent))
             .collect())
     }
 
@@ -25,14 +25,14 @@ impl Daemon {
         &self,
         name: &str,
         policy: &Policy,
-        standing: &Standing,
+        validity: &Validity,
         sent: &Sent,
     ) -> report::Policy {
         let node = self.node();
         let own = self.own.routes.values();
         let leading = own.filter(|route| named(route).contains(name));
         let candidates = (0..policy.candidates.len())
-            .map(|place| candidate_report(policy, standing, place, sent))
+            .map(|place| candidate_report(policy, validity, place, sent))
             .collect();
         report::Policy {
             name: name.to_owned(),
@@ -40,7 +40,7 @@ impl Daemon {
             color: policy.id.color,
             endpoint: policy.id.endpoint.to_string(),
             bsid: policy.bsid.map(|sid| sid.to_string()),
-            active: standing.active.map(|it| policy.candidates[it].preference),
+            active: validity.active.map(|it| policy.candidates[it].preference),
             drop_upon_invalid: policy.drop_upon_invalid,
             candidates,
             routes: leading
@@ -102,13 +102,13 @@ pub(super) fn replaced(
 
 fn candidate_report(
     policy: &Policy,
-    standing: &Standing,
+    validity: &Validity,
     place: usize,
     sent: &Sent,
 ) -> report::Candidate {
     let candidate: &Candidate = &policy.candidates[place];
-    let active = standing.active == Some(place);
-    let stands = &standing.lists[place];
+    let active = validity.active == Some(place);
+    let stands = &validity.lists[place];
     let owners = if active {
         shares(candidate, stands)
     } else {

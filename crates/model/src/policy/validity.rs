@@ -15,30 +15,30 @@ use crate::route::{Encap, Family, NextHop, Route, RouteKey, RouteKind, Rule, Rul
 
 /// How a policy stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct Validity {
     /// The active candidate path, by its place: the first with a valid list. None: the policy is invalid.
     pub active: Option<usize>,
     /// Of each candidate path, each list.
-    pub lists: Vec<Vec<ListStanding>>,
+    pub lists: Vec<Vec<ListValidity>>,
 }
 
 /// How a segment list stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ListStanding {
+pub struct ListValidity {
     /// Links and addresses of the next hops toward its first segment, resolved or not. None of a SID of this node.
     pub next_hops: Vec<(IfIndex, IpAddr)>,
     /// The addresses whose routes decide: its first segment, and those of encapsulations on the way there.
     pub looked_up: Vec<Ipv6Addr>,
     /// What it leaves by, where not all next hops of the route to its first segment can be used: a flow that would go by one
     /// of the others would be lost.
-    pub alone: Option<Alone>,
+    pub alone: Option<OnlyNextHop>,
     /// Why it is not valid, if it is not.
     pub invalid: Option<Invalid>,
 }
 
 /// The only one of several next hops that is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Alone {
+pub struct OnlyNextHop {
     /// Its link.
     pub dev: IfIndex,
     /// Its address there.
@@ -98,29 +98,29 @@ impl fmt::Display for Invalid {
 }
 
 /// How a policy of this node stands.
-pub(super) fn of(node: &Node, policy: &Policy) -> Standing {
-    let lists = |candidate: &Candidate| -> Vec<ListStanding> {
+pub(super) fn of(node: &Node, policy: &Policy) -> Validity {
+    let lists = |candidate: &Candidate| -> Vec<ListValidity> {
         let lists = candidate.lists.iter();
         lists.map(|list| by(node, policy, list)).collect()
     };
     let lists: Vec<_> = policy.candidates.iter().map(lists).collect();
-    let is_valid = |lists: &Vec<ListStanding>| lists.iter().any(|list| list.invalid.is_none());
-    Standing {
+    let is_valid = |lists: &Vec<ListValidity>| lists.iter().any(|list| list.invalid.is_none());
+    Validity {
         active: lists.iter().position(is_valid),
         lists,
     }
 }
 
 /// How a list of a policy stands.
-fn by(node: &Node, policy: &Policy, list: &SegmentList) -> ListStanding {
+fn by(node: &Node, policy: &Policy, list: &SegmentList) -> ListValidity {
     let mut stands = toward(node, list.segments[0]);
     stands.invalid = stands.invalid.or_else(|| missing_key(node, policy.hmac));
     stands
 }
 
 /// How a list with that first segment stands.
-fn toward(node: &Node, segment: Ipv6Addr) -> ListStanding {
-    let mut stands = ListStanding::default();
+fn toward(node: &Node, segment: Ipv6Addr) -> ListValidity {
+    let mut stands = ListValidity::default();
     stands.invalid = follow(node, segment, None, 0, &mut stands).err();
     stands
 }
@@ -132,7 +132,7 @@ fn follow(
     segment: Ipv6Addr,
     only: Option<TableId>,
     nested: usize,
-    stands: &mut ListStanding,
+    stands: &mut ListValidity,
 ) -> Result<(), Invalid> {
     stands.looked_up.push(segment);
     let found = match only {
@@ -172,7 +172,7 @@ fn follow(
     };
     if nested == 0 && resolved.len() < alive.len() {
         let mtu = route.mtu;
-        stands.alone = Some(Alone { dev, via, mtu });
+        stands.alone = Some(OnlyNextHop { dev, via, mtu });
     }
     Ok(())
 }
@@ -183,7 +183,7 @@ fn outer(
     segment: Ipv6Addr,
     encap: &Seg6Encap,
     nested: usize,
-    stands: &mut ListStanding,
+    stands: &mut ListValidity,
 ) -> Result<(), Invalid> {
     if nested == NESTED_MAX {
         return Err(Invalid::Nested(segment));
@@ -356,13 +356,13 @@ routes:
             file.node().expect("a good node")
         };
         let without = node("");
-        let (_, standing) = without.policies.get("s").expect("it is defined");
-        assert_eq!(standing.active, None);
-        assert_eq!(standing.lists[0][0].invalid, Some(Invalid::NoKey(7)));
-        assert_eq!(standing.lists[0][0].next_hops.len(), 1, "asked for as ever");
+        let (_, validity) = without.policies.get("s").expect("it is defined");
+        assert_eq!(validity.active, None);
+        assert_eq!(validity.lists[0][0].invalid, Some(Invalid::NoKey(7)));
+        assert_eq!(validity.lists[0][0].next_hops.len(), 1, "asked for as ever");
         let with = node("hmac: {7: {algorithm: sha256, secret: abc}}\n");
-        let (_, standing) = with.policies.get("s").expect("it is defined");
-        assert_eq!(standing.active, Some(0));
+        let (_, validity) = with.policies.get("s").expect("it is defined");
+        assert_eq!(validity.active, Some(0));
     }
 
     const ETH0: &str = "valid by [(IfIndex(1), fc00::1)]";
