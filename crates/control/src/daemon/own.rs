@@ -461,7 +461,7 @@ mod tests {
         let words =
             "fc00:9::/64 encap seg6local action End.AM oif eth0 iif eth1 nh6 fc00::2 dev eth0";
         let words: Vec<String> = words.split(' ').map(String::from).collect();
-        change(&mut own, &before, Verb::Add, &words).expect("a route");
+        change_route(&mut own, &before, Verb::Add, &words).expect("a route");
         let neighbor = Neighbor {
             lladdr: None,
             permanent: true,
