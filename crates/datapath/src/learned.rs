@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_record_that_flows_share_all_headers_are_read() {
+    fn all_header_sets_of_a_shared_record_are_read() {
         let words = words(WORDS);
         for (at, word) in words.iter().enumerate().skip(HEADERS) {
             word.store(at as u64, Ordering::Relaxed);
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_that_is_being_written_is_none_and_the_others_are_there() {
+    fn a_flow_that_is_being_written_counts_as_absent() {
         let words = words(size_of::<sidestep_flow_set>() / 8);
         words[SET_BUSY].store(1, Ordering::Relaxed);
         for (number, flow) in (FLOWS..words.len()).step_by(FLOW).enumerate() {

@@ -459,7 +459,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_on_an_unknown_port_is_left_to_the_kernel_unchanged() {
+    fn a_frame_on_an_unknown_port_is_punted_unchanged() {
         let mut native = Native::new(&Image::default());
         let frame = [7u8; 60];
         assert!(matches!(native.run(3, &frame), Verdict::Punt(r) if r.name == "port_unknown"));
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_every_length_down_to_nothing_are_survived() {
+    fn frames_of_every_length_get_a_verdict() {
         let mut image = Image::default();
         image.ports.insert(
             1,

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_given_out_again_only_after_a_grace_period_that_began_later() {
+    fn a_line_is_reused_only_after_a_later_grace_period() {
         let mut allocator = Allocator::new(3, 16);
         assert_eq!(allocator.block(), Some(8));
         assert_eq!(allocator.block(), None, "lines 3 to 7 are no block");

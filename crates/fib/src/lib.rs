@@ -502,7 +502,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tree_as_high_as_readers_go_is_written_anew_and_at_last_takes_no_more() {
+    fn a_tree_of_maximum_height_is_rebuilt_until_it_is_full() {
         let mut fib = Fib::new(Heap::new(1 << 14));
         let host = |n: u32| Prefix::new(u128::from(n) << 66, 64);
         let refused = (1..).find(|n| {

@@ -50,7 +50,7 @@ fn a_table_built_at_once_has_full_lines() {
 }
 
 #[test]
-fn a_table_built_prefix_by_prefix_has_lines_filled_to_more_than_half_in_any_order() {
+fn lines_are_more_than_half_full_for_any_order_of_insertion() {
     let flat = bulk().usage().height;
     let orders: [fn(u64) -> u64; 3] = [|n| n, |n| PREFIXES - 1 - n, shuffled];
     for (order, number) in orders.into_iter().enumerate() {
@@ -90,7 +90,7 @@ fn patiently<T>(
 }
 
 #[test]
-fn what_is_full_can_be_emptied_and_filled_again() {
+fn a_full_table_can_be_emptied_and_filled_again() {
     // Hosts of many /64s, of few, and some with a view of their own: scattered hosts use most
     // lines.
     let numbered = |n: u32| {

@@ -62,7 +62,7 @@ fn a_prefix_that_comes_is_seen_or_not_yet() {
 }
 
 #[test]
-fn an_address_with_a_constant_route_keeps_it_while_its_leaf_is_divided() {
+fn an_address_keeps_its_route_while_its_leaf_is_divided() {
     model(
         |fib| {
             for high in [2, 4, 6] {
@@ -96,7 +96,7 @@ fn a_longer_prefix_in_a_tree_below_comes_and_goes() {
 /// A batch, whose walks take turns: one address has a constant route, the other's comes in a tree
 /// below.
 #[test]
-fn a_batch_finds_for_each_address_what_holds_before_or_after() {
+fn a_batch_finds_the_old_or_the_new_route_of_each_address() {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
     builder.check(|| {
@@ -132,7 +132,7 @@ fn a_batch_finds_for_each_address_what_holds_before_or_after() {
 /// Lines come free when every reader that began before has ended, and are then written again under
 /// later readers.
 #[test]
-fn lines_that_are_used_again_mislead_nobody() {
+fn reused_lines_do_not_mislead_a_reader() {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(2);
     builder.check(|| {

@@ -108,7 +108,7 @@ fn read(heap: &Heap, seed: usize, quiescent: &AtomicU64, done: &AtomicBool) -> u
 }
 
 #[test]
-fn readers_find_the_old_route_or_the_new_one_while_a_writer_changes_the_table() {
+fn readers_find_the_old_or_the_new_route_during_changes() {
     let heap = Arc::new(Heap::new(1 << 19));
     let mut fib = Fib::new(heap.clone());
     let all = (0..CONSTANT).map(|n| (constant(n), constant_route(n)));

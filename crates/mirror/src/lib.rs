@@ -62,12 +62,11 @@ pub const RECEIVE_BUFFER: usize = 32 << 20;
 /// caller's next poll return at once.
 const DATAGRAMS: usize = 20_000;
 
-/// How long the mirror waits at most between two looks at the kernel, unless one of them takes
-/// longer.
-const REST: Duration = Duration::from_secs(1);
+/// Longest delay between two resyncs, unless one resync takes longer.
+const DELAY_MAX: Duration = Duration::from_secs(1);
 /// Number of resyncs without a delay. A longer sequence means that the kernel changes as fast as
 /// the mirror reads it.
-const LOOKS_AT_ONCE: u32 = 4;
+const RESYNCS_AT_ONCE: u32 = 4;
 
 /// Changes that [`Mirror::process`] made to the node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -110,35 +109,35 @@ pub struct Mirror {
     device_events: Option<Socket>,
     kernel: Kernel,
     state: State,
-    looks: Looks,
+    backoff: ResyncBackoff,
     all_seg6_enabled: Sysctl,
     seg6_flowlabel: Sysctl,
 }
 
-/// When the kernel may be read again.
+/// Earliest time of the next resync.
 #[derive(Debug, Default)]
-struct Looks {
-    /// How many have followed each other without everything being current in between.
-    row: u32,
-    /// Not before.
+struct ResyncBackoff {
+    /// Consecutive resyncs after which part of the node was still stale.
+    attempts: u32,
+    /// Earliest time of the next resync, or `None` for now.
     next: Option<Instant>,
 }
 
-impl Looks {
-    /// One began then and has just ended.
-    fn done(&mut self, began: Instant) {
-        self.row += 1;
+impl ResyncBackoff {
+    /// Records a resync that began at this time and has just ended.
+    fn record(&mut self, began: Instant) {
+        self.attempts += 1;
         let now = Instant::now();
         let taken = now - began;
         // After the first attempts, at most half of the time is spent on resyncs, and less the
         // longer they continue.
-        let doubled = self.row.checked_sub(LOOKS_AT_ONCE);
-        let rest = doubled.map(|times| taken.saturating_mul(1 << times.min(16)));
-        self.next = rest.map(|rest| now + rest.min(REST.max(taken)));
+        let doubled = self.attempts.checked_sub(RESYNCS_AT_ONCE);
+        let delay = doubled.map(|times| taken.saturating_mul(1 << times.min(16)));
+        self.next = delay.map(|delay| now + delay.min(DELAY_MAX.max(taken)));
     }
 
-    /// Everything is current.
-    fn calm(&mut self) {
+    /// Forgets earlier resyncs, because the node is current.
+    fn reset(&mut self) {
         *self = Self::default();
     }
 }
@@ -166,7 +165,7 @@ impl Mirror {
             device_events,
             kernel,
             state: State::default(),
-            looks: Looks::default(),
+            backoff: ResyncBackoff::default(),
             all_seg6_enabled: Sysctl::open("/proc/sys/net/ipv6/conf/all/seg6_enabled")?,
             seg6_flowlabel: Sysctl::open("/proc/sys/net/ipv6/seg6_flowlabel")?,
         };
@@ -174,7 +173,7 @@ impl Mirror {
         mirror.poll_sysctls()?;
         mirror.state.stale.everything = true;
         // Until it is current, or the kernel turns out to change faster than that.
-        while mirror.due().is_some() && mirror.looks.next.is_none() {
+        while mirror.due().is_some() && mirror.backoff.next.is_none() {
             mirror.process()?;
         }
         Ok(mirror)
@@ -187,7 +186,7 @@ impl Mirror {
 
     /// Whether this kernel reports the XDP features of each device (Linux 6.3). If not, a device
     /// that the kernel makes itself, a veth above all, counts as one that takes no redirects.
-    pub fn tells_xdp_features(&self) -> bool {
+    pub fn reports_xdp_features(&self) -> bool {
         self.device_events.is_some()
     }
 
@@ -223,7 +222,7 @@ impl Mirror {
     /// If a socket fails or the kernel refuses a request. The node keeps its old content, and the
     /// next call tries again.
     pub fn process(&mut self) -> Result<Changes, MirrorError> {
-        let resynced = self.drain()? && self.look()?;
+        let resynced = self.drain()? && self.resync()?;
         Ok(Changes {
             resynced,
             ..self.state.take_changes()
@@ -235,22 +234,22 @@ impl Mirror {
     /// that is later each time, so that whoever follows it has time for other things.
     pub fn due(&self) -> Option<Instant> {
         let is_stale = !self.state.stale.is_empty();
-        is_stale.then(|| self.looks.next.unwrap_or_else(Instant::now))
+        is_stale.then(|| self.backoff.next.unwrap_or_else(Instant::now))
     }
 
     /// Resyncs stale state if the backoff time has passed. True if that was everything.
-    fn look(&mut self) -> Result<bool, MirrorError> {
+    fn resync(&mut self) -> Result<bool, MirrorError> {
         self.state.check_dump();
         if self.state.stale.is_empty() {
-            self.looks.calm();
+            self.backoff.reset();
             return Ok(false);
         }
         let began = Instant::now();
-        if self.looks.next.is_some_and(|next| began < next) {
+        if self.backoff.next.is_some_and(|next| began < next) {
             return Ok(false);
         }
         let read = self.read_stale();
-        self.looks.done(began);
+        self.backoff.record(began);
         read
     }
 

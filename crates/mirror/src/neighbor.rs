@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_keeps_is_told_from_what_grows_stale() {
+    fn neighbors_with_an_owner_do_not_become_stale() {
         let of = |state, flags, extended| {
             let entry = decode_with(libc::RTM_NEWNEIGH, state, flags, extended).unwrap();
             (entry.stale, entry.kept)

@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_are_in_the_order_of_travel_and_none_is_missing_in_a_reduced_mode() {
+    fn segments_are_in_travel_order_and_complete_in_reduced_mode() {
         let three = "fc01::1,fc02::2,fc03::3";
         let srh = "0000000006040202000000
             fc030000000000000000000000000003 fc020000000000000000000000000002 fc010000000000000000000000000001";
@@ -658,7 +658,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_model_cannot_hold_is_unsupported_and_says_what() {
+    fn attributes_beyond_the_model_are_reported_as_unsupported() {
         let srh_with = |flags_and_tag: &str| {
             format!("20000100 01000000 00020400 00{flags_and_tag} fc010000000000000000000000000001")
         };

@@ -143,7 +143,7 @@ fn follow(mirror: &mut Mirror, storm: &Storm) -> Vec<Duration> {
 }
 
 #[test]
-fn whoever_follows_a_kernel_that_changes_all_the_time_gets_a_word_in() {
+fn a_kernel_that_always_changes_leaves_time_for_the_caller() {
     in_namespace(|| {
         two_pairs();
         ip("nexthop add id 1 via fc00:1::2 dev va");
@@ -180,7 +180,7 @@ fn whoever_follows_a_kernel_that_changes_all_the_time_gets_a_word_in() {
 }
 
 #[test]
-fn notifications_that_are_lost_all_the_time_leave_time_for_others() {
+fn permanent_loss_of_notifications_leaves_time_for_the_caller() {
     in_namespace(|| {
         two_pairs();
         run_batch(true, &commands(500, "route add {} dev va"), false);
@@ -469,7 +469,7 @@ fn random_command(dice: &mut Dice) -> (bool, String) {
 }
 
 #[test]
-fn after_any_commands_the_node_is_what_a_fresh_look_sees() {
+fn after_any_commands_the_node_equals_a_fresh_dump() {
     // Other commands each day would be good and bad: a failure must be repeatable. The seed is
     // printed and can be set.
     let seed = std::env::var("SIDESTEP_SEED")

@@ -195,7 +195,7 @@ fn neighbors_are_there_while_they_can_be_used() {
 }
 
 #[test]
-fn rules_keep_their_order_and_say_what_is_not_supported() {
+fn rules_keep_their_order_and_report_unsupported_parts() {
     in_namespace(|| {
         two_pairs();
         let mut mirror = Mirror::open().unwrap();
@@ -358,7 +358,7 @@ fn a_veth_takes_redirects_if_its_peer_has_napi() {
             run.is_ok_and(|output| output.status.success())
         };
         assert!(!mirror.node().links[&va].xdp_transmit);
-        if !mirror.tells_xdp_features() {
+        if !mirror.reports_xdp_features() {
             eprintln!("skipped: this kernel does not tell (Linux 6.3)");
             return;
         }

@@ -500,7 +500,7 @@ fn of_several_ipv4_routes_with_one_key_the_first_is_the_nodes() {
 }
 
 #[test]
-fn a_link_that_goes_down_takes_its_routes_and_marks_next_hops_dead() {
+fn a_link_down_removes_routes_and_marks_next_hops_dead() {
     in_namespace(|| {
         two_pairs();
         batch(
@@ -564,7 +564,7 @@ fn a_link_that_goes_down_takes_its_routes_and_marks_next_hops_dead() {
 }
 
 #[test]
-fn an_address_that_is_removed_takes_routes_and_preferred_sources() {
+fn removing_an_address_removes_routes_and_preferred_sources() {
     in_namespace(|| {
         two_pairs();
         batch(

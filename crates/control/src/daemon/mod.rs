@@ -377,8 +377,10 @@ impl Daemon {
                 self.kernel
                     .attach(ifindex.0, target)
                     .map_err(|error| error.to_string())?;
-                let (tcx, xdp_features) =
-                    (self.kernel.features().tcx, self.mirror.tells_xdp_features());
+                let (tcx, xdp_features) = (
+                    self.kernel.features().tcx,
+                    self.mirror.reports_xdp_features(),
+                );
                 Ok(Port {
                     ifindex,
                     target,

@@ -150,7 +150,7 @@ impl Daemon {
                 Some(Need { key, state, used })
             });
         let (all, compiler) = (self.overlaid.node(node), &self.compiler);
-        let wanted = self.kernel.take_wanted().into_iter();
+        let wanted = self.kernel.take_resolve_requests().into_iter();
         let wanted = wanted.filter_map(|(view, address)| {
             let view = self.compiled.index.views.get(&view)?;
             let route = |table, address| all.routes.get(&compiler.route_for(table, address)?);

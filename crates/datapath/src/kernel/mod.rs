@@ -262,7 +262,7 @@ impl Kernel {
 
     /// Takes the on-link destinations of packets dropped since the last call because the kernel has
     /// no route that resolves them. Each has its view and the address as FIB bytes.
-    pub fn take_wanted(&self) -> Vec<(ViewId, [u8; 16])> {
+    pub fn take_resolve_requests(&self) -> Vec<(ViewId, [u8; 16])> {
         let wanted: Vec<_> = self
             .maps
             .unresolved

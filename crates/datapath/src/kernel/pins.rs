@@ -339,7 +339,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_of_an_attachment_says_kind_target_and_interface() {
+    fn the_name_of_an_attachment_has_kind_target_and_interface() {
         for kind in [Kind::Link, Kind::Filter] {
             for target in Target::ALL {
                 assert_eq!(
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pin_root_off_the_bpf_file_system_is_refused_with_the_command_that_helps() {
+    fn a_pin_root_off_bpffs_fails_with_the_mount_command() {
         let error = mount_bpffs(Path::new("/proc/sidestep")).expect_err("procfs");
         assert_eq!(
             error.to_string(),

@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_missing_capabilities_are_named_and_sys_admin_stands_for_the_bpf_ones() {
+    fn missing_capabilities_are_named_and_sys_admin_implies_bpf() {
         assert_eq!(missing(0), ["CAP_NET_ADMIN", "CAP_PERFMON", "CAP_BPF"]);
         assert_eq!(missing(1 << 12 | 1 << 39), ["CAP_PERFMON"]);
         assert_eq!(missing(1 << SYS_ADMIN), ["CAP_NET_ADMIN"]);

@@ -191,7 +191,7 @@ mod tests {
     /// A dropped packet is unchanged and can be repeated as it is: both methods must measure the
     /// same time.
     #[test]
-    fn a_packet_that_need_not_be_put_back_takes_as_long_as_one_that_is() {
+    fn a_dropped_packet_takes_as_long_restored_as_repeated() {
         if !root_or_skip() {
             return;
         }

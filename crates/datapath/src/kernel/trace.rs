@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_an_interval_and_the_credit_of_a_second_less_one_interval() {
+    fn a_rate_becomes_an_interval_and_a_credit_of_almost_a_second() {
         for (rate, interval, credit) in [
             (1, 1_000_000_000, 0),
             (10, 100_000_000, 900_000_000),

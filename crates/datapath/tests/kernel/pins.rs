@@ -70,7 +70,7 @@ fn the_next_process_adopts_tables_counters_and_ports() {
 }
 
 #[test]
-fn other_limits_replace_the_tables_and_the_port_follows_when_it_is_attached_again() {
+fn other_limits_replace_the_tables_and_attach_switches_the_port() {
     if !root_or_skip() {
         return;
     }
@@ -143,7 +143,7 @@ fn a_live_owner_is_named_and_nothing_is_touched() {
 }
 
 #[test]
-fn who_looks_for_orphans_is_not_in_the_way_of_who_takes_over() {
+fn a_search_for_orphans_does_not_block_an_adoption() {
     if !root_or_skip() {
         return;
     }

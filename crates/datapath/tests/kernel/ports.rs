@@ -47,7 +47,7 @@ fn addressed(router: &Router, mut frame: Vec<u8>) -> Vec<u8> {
 }
 
 #[test]
-fn real_frames_cross_the_router_with_every_target_and_after_the_process_is_gone() {
+fn every_target_forwards_frames_also_after_the_process_ends() {
     if !root_or_skip() {
         return;
     }

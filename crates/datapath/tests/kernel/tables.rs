@@ -33,7 +33,7 @@ fn run(kernel: &Kernel, target: Target, frame: &[u8]) -> (Action, Vec<u8>) {
 }
 
 #[test]
-fn a_plain_packet_and_end_are_forwarded_by_both_targets_and_counted() {
+fn both_targets_forward_and_count_plain_packets_and_end() {
     if !root_or_skip() {
         return;
     }
@@ -202,7 +202,7 @@ fn changes_under_way_reach_the_next_packet() {
 }
 
 #[test]
-fn what_a_table_cannot_hold_is_refused_whole() {
+fn an_image_that_does_not_fit_changes_nothing() {
     if !root_or_skip() {
         return;
     }
@@ -274,7 +274,7 @@ fn what_a_table_cannot_hold_is_refused_whole() {
 }
 
 #[test]
-fn a_headend_pushes_what_its_policy_says() {
+fn a_headend_pushes_its_policy() {
     if !root_or_skip() {
         return;
     }
@@ -304,7 +304,7 @@ fn teach(kernel: &Kernel, table: Table, index: u32, size: usize, at: usize, word
 }
 
 #[test]
-fn what_the_flows_of_a_proxy_have_learned_is_gone_with_it() {
+fn removing_a_proxy_clears_the_header_sets_of_its_flows() {
     if !root_or_skip() {
         return;
     }

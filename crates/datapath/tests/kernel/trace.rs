@@ -68,7 +68,7 @@ fn told(kernel: &Kernel, target: Target, frames: &[Vec<u8>]) -> usize {
 }
 
 #[test]
-fn a_packet_is_told_as_the_native_target_tells_it_and_forwarded_as_without_trace() {
+fn a_sample_equals_the_native_trace_and_forwarding_is_the_same() {
     if !root_or_skip() {
         return;
     }
@@ -180,7 +180,7 @@ fn filters() -> Vec<(&'static str, TraceFilter, [usize; 5])> {
 }
 
 #[test]
-fn only_packets_that_all_of_the_filter_fits_are_told() {
+fn only_packets_that_match_the_whole_filter_are_sampled() {
     if !root_or_skip() {
         return;
     }
@@ -202,7 +202,7 @@ fn only_packets_that_all_of_the_filter_fits_are_told() {
 }
 
 #[test]
-fn no_more_packets_are_told_than_the_rate_allows_and_none_is_told_twice() {
+fn samples_keep_to_the_rate_and_do_not_repeat() {
     if !root_or_skip() {
         return;
     }
@@ -234,7 +234,7 @@ fn no_more_packets_are_told_than_the_rate_allows_and_none_is_told_twice() {
 }
 
 #[test]
-fn samples_that_nobody_reads_are_counted_as_lost_and_packets_go_on() {
+fn unread_samples_count_as_lost_and_packets_are_forwarded() {
     if !root_or_skip() {
         return;
     }

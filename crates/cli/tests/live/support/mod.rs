@@ -83,7 +83,7 @@ fn measures_time(test: &str) -> bool {
 pub fn modes<'a>(modes: &[&'a str]) -> Vec<&'a str> {
     let tells = Mirror::open()
         .expect("the kernel's configuration")
-        .tells_xdp_features();
+        .reports_xdp_features();
     let (here, out): (Vec<_>, Vec<_>) = modes
         .iter()
         .partition(|mode| tells || **mode != "xdp" && **mode != "generic");

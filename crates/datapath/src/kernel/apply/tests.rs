@@ -7,7 +7,7 @@ use super::*;
 use crate::kernel::scratch::Scratch;
 
 #[test]
-fn an_image_larger_than_a_table_is_refused_with_the_table_and_its_limit() {
+fn an_image_beyond_a_limit_fails_with_the_table_and_the_limit() {
     let limits = Limits {
         fib: 1,
         routes: 2,
@@ -97,7 +97,7 @@ fn host(view: u32, number: u32) -> FibKey {
 }
 
 #[test]
-fn when_taking_a_prefix_out_is_refused_the_tables_go_back_to_what_they_were() {
+fn a_failed_removal_of_a_prefix_restores_the_tables() {
     if !root_or_skip() {
         return;
     }
@@ -170,7 +170,7 @@ fn when_taking_a_prefix_out_is_refused_the_tables_go_back_to_what_they_were() {
 }
 
 #[test]
-fn a_view_that_is_empty_now_and_still_led_into_says_so_at_once() {
+fn an_empty_view_that_is_still_referenced_is_emptied_at_once() {
     if !root_or_skip() {
         return;
     }
@@ -207,7 +207,7 @@ fn a_view_that_is_empty_now_and_still_led_into_says_so_at_once() {
 }
 
 #[test]
-fn when_a_prefix_is_refused_the_tables_go_back_to_what_they_were() {
+fn a_failed_insertion_of_a_prefix_restores_the_tables() {
     if !root_or_skip() {
         return;
     }
