@@ -4,15 +4,18 @@
 #[allow(dead_code, reason = "the other tests use the rest")]
 mod common;
 
+use std::net::Ipv6Addr;
+
 use common::{TestRuns, compile};
 use sidestep_datapath::kernel::{ReportRate, Target};
 use sidestep_datapath::{Copied, Native, Verdict};
 use sidestep_model::config;
 use sidestep_model::node::Node;
 use sidestep_testkit::root_or_skip;
+use sidestep_wire::{Ipv6, Protocol, Srh};
 
 const ETHERNET: usize = 14;
-const FLAG: u8 = 0x20;
+const FLAG: u8 = Srh::FLAG_OAM;
 
 fn node(oam_rate: u32) -> Node {
     let text = format!(
@@ -36,27 +39,28 @@ oam_rate: {oam_rate}
     file.node().expect("a node")
 }
 
-fn address(text: &str) -> [u8; 16] {
-    let address: std::net::Ipv6Addr = text.parse().expect("an address");
-    address.octets()
+fn address(text: &str) -> Ipv6Addr {
+    text.parse().expect("an address")
 }
 
-fn ipv6(destination: &str, next_header: u8, payload: &[u8]) -> Vec<u8> {
-    let length = (payload.len() as u16).to_be_bytes();
-    let head = [0x60, 0, 0, 0, length[0], length[1], next_header, 64];
-    let ends = [address("fc00::1"), address(destination)].concat();
-    [&head[..], &ends, payload].concat()
+fn ipv6(destination: &str, next_header: Protocol, payload: &[u8]) -> Vec<u8> {
+    Ipv6::new(address("fc00::1"), address(destination), next_header).emit(payload)
 }
 
 /// To the first of these segments, the others behind it in the order of travel; `left` of them still to come.
 fn packet(segments: &[&str], left: u8, flags: u8, in_front: &[u8]) -> Vec<u8> {
-    let inner = ipv6("2001:db8::1", 59, b"");
-    let count = segments.len() as u8;
-    let mut srh = vec![41, 2 * count, 4, left, count - 1, flags, 0, 0];
-    srh.extend(segments.iter().rev().flat_map(|text| address(text)));
-    let active = segments[usize::from(count - 1 - left)];
-    let next_header = if in_front.is_empty() { 43 } else { 60 };
-    ipv6(active, next_header, &[in_front, &srh, &inner].concat())
+    let inner = ipv6("2001:db8::1", Protocol::NO_NEXT_HEADER, b"");
+    let list = segments.iter().rev().map(|text| address(text)).collect();
+    let srh = Srh {
+        flags,
+        ..Srh::new(Protocol::IPV6, left, list)
+    };
+    let active = segments[segments.len() - 1 - usize::from(left)];
+    let next_header = match in_front {
+        [] => Protocol::ROUTING,
+        _ => Protocol::DESTINATION_OPTIONS,
+    };
+    ipv6(active, next_header, &[in_front, &srh.emit(&inner)].concat())
 }
 
 fn frame(packet: &[u8]) -> Vec<u8> {
@@ -126,7 +130,7 @@ fn judge(place: &str, packet: &[u8], copies: &[Copied], expected: &[(&str, u8)])
         .collect();
     let expected: Vec<_> = expected
         .iter()
-        .map(|(sid, left)| (address(sid), *left))
+        .map(|(sid, left)| (address(sid).octets(), *left))
         .collect();
     assert_eq!(found, expected, "{place}");
     for copy in copies {

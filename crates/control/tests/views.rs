@@ -9,6 +9,7 @@ use sidestep_model::config::File;
 use sidestep_model::grammar::{Context, route};
 use sidestep_model::node::{IfIndex, Node};
 use sidestep_model::route::{Owner, RouteKey};
+use sidestep_wire::{Ipv6, Protocol};
 
 /// More than there are views.
 const TABLES: u32 = VIEWS + 50;
@@ -152,9 +153,7 @@ impl Tables {
 /// RFC 8200 3; from `fc00:a::2`.
 fn ipv6(next_header: u8, to: Ipv6Addr, payload: &[u8]) -> Vec<u8> {
     let from: Ipv6Addr = "fc00:a::2".parse().expect("an address");
-    let length = (payload.len() as u16).to_be_bytes();
-    let head = [0x60, 0, 0, 0, length[0], length[1], next_header, 64];
-    [&head[..], &from.octets(), &to.octets(), payload].concat()
+    Ipv6::new(from, to, Protocol(next_header)).emit(payload)
 }
 
 const FULL: &str = "the table of views is full: it holds 4096 (see `sidestep show limits`)";

@@ -8,6 +8,7 @@ use std::process::Output;
 use sidestep_model::route::Family;
 use sidestep_testkit::netns::Namespace;
 use sidestep_testkit::random::Random;
+use sidestep_wire::{EtherType, Ethernet, Ipv4, Ipv6, Protocol};
 
 use super::succeeded;
 
@@ -283,29 +284,21 @@ fn prefixes(family: Family, count: usize, random: &mut Random) -> Vec<Prefix> {
 
 /// A packet with these addresses for a port of this MAC address.
 pub fn frame(mac: [u8; 6], to: IpAddr, from: IpAddr) -> Vec<u8> {
-    let mut frame = mac.to_vec();
-    frame.extend([2, 0, 0, 0, 0, 0x99]);
-    match (to, from) {
+    let (ethertype, packet) = match (to, from) {
         (IpAddr::V6(to), IpAddr::V6(from)) => {
-            frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 0, 59, 64]);
-            frame.extend(from.octets());
-            frame.extend(to.octets());
+            let header = Ipv6::new(from, to, Protocol::NO_NEXT_HEADER);
+            (EtherType::IPV6, header.emit(&[]))
         }
         (IpAddr::V4(to), IpAddr::V4(from)) => {
-            frame.extend([8, 0]);
-            let mut header = vec![0x45, 0, 0, 20, 0, 0, 0, 0, 64, 59, 0, 0];
-            header.extend(from.octets());
-            header.extend(to.octets());
-            let sum: u32 = header
-                .chunks(2)
-                .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])))
-                .sum();
-            let folded = (sum & 0xffff) + (sum >> 16);
-            let folded = (folded & 0xffff) + (folded >> 16);
-            header[10..12].copy_from_slice(&(!(folded as u16)).to_be_bytes());
-            frame.extend(header);
+            let header = Ipv4::new(from, to, Protocol::NO_NEXT_HEADER);
+            (EtherType::IPV4, header.emit(&[]))
         }
         _ => unreachable!("both are of one family"),
+    };
+    Ethernet {
+        destination: mac,
+        source: [2, 0, 0, 0, 0, 0x99],
+        ethertype,
     }
-    frame
+    .emit(&packet)
 }
