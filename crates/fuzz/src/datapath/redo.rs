@@ -4,16 +4,13 @@
 
 use sidestep_datapath::abi::{
     SIDESTEP_FLOW_LABEL_COPY, SIDESTEP_FLOW_LABEL_ZERO, SIDESTEP_POLICY_ENCAPS_L2,
-    SIDESTEP_POLICY_INSERT, SIDESTEP_TRACE_CSID, SIDESTEP_TRACE_DECAP, SIDESTEP_TRACE_DEMASQUERADE,
-    SIDESTEP_TRACE_FORWARD, SIDESTEP_TRACE_LAST_SEGMENT, SIDESTEP_TRACE_LEARN,
-    SIDESTEP_TRACE_MASQUERADE, SIDESTEP_TRACE_PARSED, SIDESTEP_TRACE_POP, SIDESTEP_TRACE_PUSH,
-    SIDESTEP_TRACE_REPLACE_CSID, SIDESTEP_TRACE_RESTORE, SIDESTEP_TRACE_SRH, sidestep_hmac_key,
-    sidestep_policy,
+    SIDESTEP_POLICY_INSERT, sidestep_hmac_key, sidestep_policy,
 };
 use std::collections::BTreeMap;
 
 use sidestep_control::compile::sign;
-use sidestep_datapath::{AdjacencyId, HeaderSetId, Image, PolicyId, Trace};
+use sidestep_datapath::event::Inner;
+use sidestep_datapath::{AdjacencyId, HeaderSetId, Image, PolicyId, Trace, TraceEvent};
 use sidestep_wire::{Ipv4, Protocol};
 
 use super::flow;
@@ -38,7 +35,7 @@ pub struct Expected {
 /// Expected header sets of the dynamic proxies, by index and flow. The flow is empty if the proxy
 /// does not learn per flow. The previous headers of a flow are kept as well: an evicted flow learns
 /// again whatever its age.
-pub type Learned = BTreeMap<(u32, Vec<u8>), Vec<Vec<u8>>>;
+pub type Learned = BTreeMap<(HeaderSetId, Vec<u8>), Vec<Vec<u8>>>;
 
 /// Decisions for one packet.
 #[derive(Clone, Default)]
@@ -59,11 +56,20 @@ struct Decided {
     last_segment: Option<(usize, [u8; 16])>,
     /// Where an SRH is that goes, and its length.
     pop: Option<(usize, usize)>,
-    policy: Option<u32>,
+    policy: Option<PolicyId>,
     /// Learned headers.
     restored: Option<Vec<u8>>,
-    adjacency: Option<u32>,
+    adjacency: Option<AdjacencyId>,
     which_srh_is_unknown: bool,
+}
+
+/// Whether the step parsed an IP header or a frame.
+fn is_parsed(step: &Trace) -> bool {
+    let event = TraceEvent::decode(step);
+    matches!(
+        event,
+        Some(TraceEvent::Parsed { .. } | TraceEvent::Frame { .. })
+    )
 }
 
 /// The frame that a trace ends in; none where it makes no sense.
@@ -77,7 +83,7 @@ pub fn redo(
 ) -> Option<Expected> {
     // Headers that are put on halfway are parsed as those of a packet that arrived.
     let starts = trace.iter().enumerate().skip(1);
-    let mut starts = starts.filter(|(_, step)| step.kind == SIDESTEP_TRACE_PARSED);
+    let mut starts = starts.filter(|(_, step)| is_parsed(step));
     // The first one is the packet's own.
     starts.next()?;
     let mut tables = Tables { image, learned };
@@ -116,7 +122,7 @@ impl Tables<'_> {
             });
         }
         let policy = match decided.policy {
-            Some(index) => Some(self.image.policies.get(&PolicyId(index))?),
+            Some(index) => Some(self.image.policies.get(&index)?),
             None => None,
         };
         let is_kind = |kind| policy.is_some_and(|policy| u32::from(policy.kind) == kind);
@@ -144,7 +150,7 @@ impl Tables<'_> {
         }
         let mut frame = match decided.adjacency {
             Some(index) => {
-                let adjacency = self.image.adjacencies.get(&AdjacencyId(index))?;
+                let adjacency = self.image.adjacencies.get(&index)?;
                 [adjacency.destination, adjacency.source].concat()
             }
             None => arrived.get(..12)?.to_vec(),
@@ -181,62 +187,78 @@ fn decide(
     learned: &mut Learned,
 ) -> Option<Decided> {
     let mut decided = Decided::default();
-    for step in trace {
-        match step.kind {
-            SIDESTEP_TRACE_PARSED if step.a == 0 => {
+    for event in trace.iter().filter_map(TraceEvent::decode) {
+        match event {
+            TraceEvent::Frame { offset } => {
                 decided = Decided {
-                    at: step.b as usize,
+                    at: offset as usize,
                     end: arrived.len(),
                     version: version_in(arrived),
                     carried: true,
                     ..Decided::default()
                 };
             }
-            SIDESTEP_TRACE_PARSED => {
+            TraceEvent::Parsed {
+                version, offset, ..
+            } => {
                 decided = Decided {
-                    version: step.a as u8,
+                    version,
                     ..Decided::default()
                 };
-                decided.begin(arrived, step.b as usize)?;
+                decided.begin(arrived, offset as usize)?;
                 decided.ecn = decided.ecn_of(arrived)?;
             }
-            SIDESTEP_TRACE_DECAP => {
+            TraceEvent::Decap { inner, offset, .. } => {
                 let outer = decided;
                 decided = Decided {
-                    version: match Protocol(step.a as u8) {
-                        Protocol::IPV4 => 4,
-                        Protocol::IPV6 => 6,
-                        _ => 0,
+                    version: match inner {
+                        Inner::Ipv4 => 4,
+                        Inner::Ipv6 => 6,
+                        Inner::Ethernet => 0,
                     },
                     ..Decided::default()
                 };
-                decided.begin(arrived, step.b as usize)?;
+                decided.begin(arrived, offset as usize)?;
                 if decided.version == 0 {
                     decided.end = outer.end;
                 } else {
                     decided.ecn = ecn_decapsulated(outer.ecn, decided.ecn_of(arrived)?);
                 }
             }
-            SIDESTEP_TRACE_SRH => {
-                is_srh_with_segment(arrived.get(step.a as usize..)?, step.b)?;
-                decided.segments_left = Some((step.a as usize, step.b as u8));
-                decided.destination = Some(step.address);
+            TraceEvent::Srh {
+                offset,
+                segments_left,
+                destination,
+            } => {
+                is_srh_with_segment(arrived.get(offset as usize..)?, segments_left)?;
+                decided.segments_left = Some((offset as usize, segments_left as u8));
+                decided.destination = Some(destination);
             }
-            SIDESTEP_TRACE_REPLACE_CSID => {
-                decided.destination = Some(step.address);
-                decided.replace(arrived, step.a as u8);
+            TraceEvent::ReplaceCsid {
+                segments_left,
+                destination,
+                ..
+            } => {
+                decided.destination = Some(destination);
+                decided.replace(arrived, segments_left as u8);
             }
-            SIDESTEP_TRACE_LAST_SEGMENT => {
-                decided.last_segment = Some((step.a as usize, step.address));
+            TraceEvent::LastSegment { offset, segment } => {
+                decided.last_segment = Some((offset as usize, segment));
             }
-            SIDESTEP_TRACE_CSID | SIDESTEP_TRACE_MASQUERADE | SIDESTEP_TRACE_DEMASQUERADE => {
-                decided.destination = Some(step.address);
+            TraceEvent::NextCsid { destination }
+            | TraceEvent::Masquerade { destination, .. }
+            | TraceEvent::Demasquerade { destination, .. } => {
+                decided.destination = Some(destination);
             }
-            SIDESTEP_TRACE_LEARN => {
-                learn(arrived, &decided, step, image, learned)?;
-            }
-            SIDESTEP_TRACE_RESTORE => {
-                let by_flow = image.learned.get(&HeaderSetId(step.a))?.flows != 0;
+            TraceEvent::Learn {
+                header_set, bytes, ..
+            } => learn(arrived, &decided, (header_set, bytes), image, learned)?,
+            TraceEvent::Restore {
+                header_set,
+                bytes,
+                destination,
+            } => {
+                let by_flow = image.learned.get(&header_set)?.flows != 0;
                 // An ICMP error of the service's own is of no flow that came in: it goes by the one that it quotes.
                 let keys = if by_flow {
                     let (at, version) = (decided.at, decided.version);
@@ -248,15 +270,17 @@ fn decide(
                     [Some(vec![]), None]
                 };
                 let is_told = |headers: &&Vec<u8>| {
-                    headers.len() == step.b as usize && headers[24..40] == step.address
+                    headers.len() == bytes as usize && headers[24..40] == destination
                 };
-                let of_key = |key| learned.get(&(step.a, key))?.iter().rev().find(is_told);
+                let of_key = |key| learned.get(&(header_set, key))?.iter().rev().find(is_told);
                 let restored = keys.into_iter().flatten().find_map(of_key)?;
                 decided.restored = Some(restored.clone());
             }
-            SIDESTEP_TRACE_POP => decided.pop = Some((step.a as usize, step.b as usize)),
-            SIDESTEP_TRACE_PUSH => decided.policy = Some(step.a),
-            SIDESTEP_TRACE_FORWARD => decided.adjacency = Some(step.a),
+            TraceEvent::Pop { offset, bytes } => {
+                decided.pop = Some((offset as usize, bytes as usize));
+            }
+            TraceEvent::Push { policy, .. } => decided.policy = Some(policy),
+            TraceEvent::Forward { adjacency, .. } => decided.adjacency = Some(adjacency),
             _ => {}
         }
     }
@@ -268,16 +292,16 @@ fn decide(
 fn learn(
     arrived: &[u8],
     decided: &Decided,
-    step: &Trace,
+    (header_set, bytes): (HeaderSetId, u32),
     image: &Image,
     learned: &mut Learned,
 ) -> Option<()> {
     let mut headers = current(arrived, decided, true)?;
-    headers.truncate(step.b as usize);
+    headers.truncate(bytes as usize);
     // Clears the fields that differ per packet.
     headers[..6].copy_from_slice(&[0x60, 0, 0, 0, 0, 0]);
-    let proxy = image.learned.get(&HeaderSetId(step.a))?;
-    let inside = decided.at + step.b as usize;
+    let proxy = image.learned.get(&header_set)?;
+    let inside = decided.at + bytes as usize;
     let version = if carried(&headers)? == Protocol::IPV4.0 {
         4
     } else {
@@ -291,7 +315,7 @@ fn learn(
         // No packet is inside: it goes no further.
         return Some(());
     };
-    let known = learned.entry((step.a, key)).or_default();
+    let known = learned.entry((header_set, key)).or_default();
     if proxy.age == 0 {
         *known = vec![headers];
     } else if known.is_empty() || proxy.flows != 0 {
