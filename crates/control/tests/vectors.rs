@@ -4,9 +4,9 @@
 //! - `xdp`, `tc`: the program in the kernel, by `BPF_PROG_TEST_RUN`.
 //! - `xdp_traced`, `tc_traced`: the traced program in the kernel reports the steps and frames of the native target.
 
+#[allow(dead_code, reason = "other tests use more of it")]
 mod common;
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::num::NonZeroU32;
 use std::path::Path;

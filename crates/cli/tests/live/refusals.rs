@@ -296,7 +296,7 @@ fn a_route_that_is_wrong_is_refused_with_the_word_at_fault_and_nothing_is_applie
         known.join(", ")
     );
     let not_its_own = "no such route in Sidestep (use `ip route del` for routes of the kernel)";
-    let mut cases = vec![
+    let cases = vec![
         (
             "add fc0f::47/128 encap seg6local action End.DT46 tabel 254 dev eth0",
             "word 6: unknown keyword \"tabel\"; expected from, table, metric, tos, proto, src, mtu, via, dev, onlink, nhid, encap, policy, dscp, nexthop or a prefix",

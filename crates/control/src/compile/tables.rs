@@ -343,7 +343,7 @@ impl<T: LookupResult> Routing<T> {
             })
     }
 
-    /// Adds the source prefixes that the route for `to` may depend on. `counts` tells whether a
+    /// Adds the source prefixes that the route for `to` may depend on. `counts` determines whether a
     /// route ends the search. Returns true if the search ends for every source.
     pub(crate) fn sources(
         &self,

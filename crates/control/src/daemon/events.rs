@@ -14,7 +14,7 @@ use super::{Daemon, DaemonError, neighbors};
 use crate::api::Request;
 
 /// Polling interval for settings that cause no netlink notification (`seg6_enabled`, the tunnel
-/// source). Such a change takes effect within 10 ms.
+/// source). A change takes effect within 10 ms.
 const SETTINGS_PERIOD: Duration = Duration::from_millis(8);
 /// Interval between retries of a change that failed.
 const RETRY: Duration = Duration::from_secs(1);

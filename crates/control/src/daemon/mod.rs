@@ -327,8 +327,8 @@ impl Daemon {
         self.liveness.rename_devices(&moved);
     }
 
-    /// Returns the ports that get an entry in the port table. Of two that share one, the port that
-    /// already has it stays; otherwise it is the first.
+    /// Returns the ports that get an entry in the port table. If two ports share one, the port that
+    /// already has it stays; otherwise the first port gets it.
     fn port_slots(&self) -> BTreeSet<IfIndex> {
         let mut slots: BTreeMap<u32, IfIndex> = BTreeMap::new();
         let has = |ifindex: &IfIndex| self.compiled.image.ports.contains_key(&ifindex.0);

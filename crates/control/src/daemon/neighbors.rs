@@ -94,7 +94,7 @@ impl Neighbors {
         }
         let mut due = Vec::new();
         for (mut candidates, most) in [(resolve, RESOLVED_AT_ONCE), (keep, KEPT_AT_ONCE)] {
-            // Those with traffic first, then those that waited longest.
+            // Next hops with traffic come first, then the ones that waited longest.
             candidates.sort_by_key(|(unused, at, need)| (*unused, *at, need.key));
             candidates.dedup_by_key(|(_, _, need)| need.key);
             due.extend(candidates.into_iter().take(most).map(|(_, _, need)| need));

@@ -16,7 +16,7 @@ pub enum Mode {
     Tc,
 }
 
-/// Adds to the reason what an older kernel does differently on such a port.
+/// Adds the differences of an older kernel to the reason for a port's target.
 pub(crate) fn on_this_kernel(target: Target, why: String, tcx: bool, xdp_features: bool) -> String {
     match target {
         Target::Tc if !tcx => format!("{why}; a clsact filter, as this kernel has no tcx"),

@@ -12,7 +12,7 @@ use crate::compile::Counted;
 
 /// Minimum interval between attempts to fit what did not fit, while other entries come and go.
 const REFIT: Duration = Duration::from_millis(100);
-/// Such attempts use at most 1/10 of the time.
+/// Inverse of the maximum share of time for these attempts.
 const REFIT_SHARE: u32 = 10;
 
 impl Daemon {
