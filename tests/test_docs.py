@@ -32,6 +32,17 @@ def first_cells(text):
     return {name.strip() for row in rows for name in row.split(",")}
 
 
+def first_column(text):
+    """First cells of the rows of a table."""
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    return {line.split("|")[1].strip() for line in lines if not line.startswith("| ---")} - {"File", "If it has"}
+
+
+def without_tests(text):
+    """Rust source up to its tests, or a whole C header."""
+    return text.split("#[cfg(test)]")[0]
+
+
 def rows(table):
     """Lines of a table behind its heading, without the outer bars."""
     lines = [line.strip("| ") for line in table.split("\n\n")[0].splitlines() if line.startswith("| ")]
@@ -105,6 +116,26 @@ class Documents(unittest.TestCase):
         self.assertGreater(len(names), 10)
         for name in names:
             self.assertIn(f"\n| {name} |", page)
+
+    def test_contributing_lists_the_files_of_a_behavior(self):
+        listed = section((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), "A new behavior")
+        always, sometimes = listed.split("Depending on")
+        first, second = first_column(always), first_column(sometimes)
+        optional = re.findall(r"`[\w./]+/[\w.]+`", "".join(re.findall(r"(?m)^\| .*", sometimes)))
+        self.assertLessEqual(len(first) + len(optional), 15)
+        sources = [*ROOT.glob("crates/*/src/**/*.rs"), *ROOT.glob("datapath/**/*.h")]
+        rooms = {"bench", "testkit"}  # measure behaviors, and may lack one
+        named = {
+            str(path.relative_to(ROOT))
+            for path in sources
+            if path.parts[len(ROOT.parts) + 1] not in rooms
+            and re.search(r"\bEndDx6\b|_END_DX6\b|\bend_dx6\b", without_tests(path.read_text(encoding="utf-8")))
+        }
+        expected = {re.sub(r"^a new file in `(.*)`$", r"\1end_dx6.h", cell).strip("`") for cell in first}
+        self.assertEqual(named - expected, set(), "name a behavior, but CONTRIBUTING.md does not list them")
+        code = {path for path in expected if path.startswith(("crates/", "datapath/"))}
+        self.assertEqual(code - named, set(), "in CONTRIBUTING.md, but do not name a behavior")
+        self.assertEqual(second, {"a new attribute", "a new reason", "a new kind of rewrite"})
 
     def test_every_crate_that_is_used_is_explained_and_no_other(self):
         command = ["cargo", "metadata", "--format-version", "1", "--no-deps", "--locked"]
