@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use sidestep_testkit::capability::two_cpus_or_skip;
 use sidestep_testkit::traffic::{
-    Distribution, Driver as _, Flows, Hook, LiveFrames, Load, Local, Napi, Offer, Receiver,
-    Source as _, Stamp, Stream, Template,
+    Distribution, Driver as _, Flows, Hook, LiveFrames, Load, Local, Napi, Offer, Receiver, Stamp,
+    Stream, Template,
 };
 use sidestep_testkit::{FrameSocket, Lab, root_or_skip};
 use sidestep_wire::{

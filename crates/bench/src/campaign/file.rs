@@ -8,7 +8,7 @@ use sidestep_model::config::yaml::{self, wrong};
 use sidestep_model::error::ConfigError;
 use sidestep_testkit::engine::exec::Commands;
 use sidestep_testkit::engine::testbed::Testbed;
-use sidestep_testkit::engine::{Case, Flows, Placement, Sender, Size};
+use sidestep_testkit::engine::{Case, Flows, Placement, Size};
 use sidestep_testkit::traffic::Receiver;
 
 use super::search::Search;
@@ -43,9 +43,6 @@ pub struct Campaign {
     /// Order of the measurements.
     #[serde(default)]
     pub order: Order,
-    /// What sends.
-    #[serde(default = "live_frames")]
-    pub generator: Spanned<Sender>,
     /// Which CPU does what.
     pub cpus: Option<Spanned<Placement>>,
     /// The machines that take part, where it is not this one alone.
@@ -234,21 +231,16 @@ impl Campaign {
         }
     }
 
-    /// Checks for settings that exclude several cores: an AF_XDP socket sends from one CPU, and
-    /// generator, system and sink must share CPUs.
+    /// Refuses several cores where generator, system and sink do not share a CPU.
     fn check_cores(&self, group: &Group) -> Result<(), ConfigError> {
         let Some(cores) = group.cores.iter().find(|cores| cores.value > 1) else {
             return Ok(());
         };
-        let found = cores.value.to_string();
-        let refused = |what: &str, allowed: &str| Err(wrong(cores, what, &found, allowed));
-        if self.generator.value == Sender::AfXdp {
-            return refused("cores with generator af-xdp", "1: a socket sends from one");
-        }
         match self.cpus.as_ref().map(|cpus| &cpus.value) {
             Some(cpus) if !cpus.is_shared() => {
                 let allowed = "1: generator, system and sink have to share a CPU for more";
-                refused("cores with these cpus", allowed)
+                let found = cores.value.to_string();
+                Err(wrong(cores, "cores with these cpus", &found, allowed))
             }
             _ => Ok(()),
         }
@@ -259,15 +251,6 @@ impl Campaign {
     fn check_testbed(&self, testbed: &Spanned<Testbed>) -> Result<(), ConfigError> {
         if let Err([what, value, allowed]) = testbed.value.check() {
             return Err(wrong(testbed, what, &value, &allowed));
-        }
-        if self.generator.value != Sender::default() {
-            let allowed = "no generator: TRex sends";
-            return Err(wrong(
-                &self.generator,
-                "generator on a testbed",
-                "",
-                allowed,
-            ));
         }
         if let Some(cpus) = &self.cpus {
             let allowed = "no cpus: each machine uses its own";
@@ -511,10 +494,6 @@ fn pdr() -> Vec<Spanned<Find>> {
 
 fn a_pdr() -> Find {
     Find::Pdr
-}
-
-fn live_frames() -> Spanned<Sender> {
-    spanned(Sender::LiveFrames)
 }
 
 fn ten() -> Spanned<u32> {

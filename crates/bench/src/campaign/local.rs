@@ -30,7 +30,6 @@ pub fn engines(
     let options = Options {
         interrupted: Arc::clone(interrupted),
         commands: commands.collect(),
-        sender: campaign.generator.value,
         ..Options::default()
     };
     if let Some(testbed) = &campaign.testbed {

@@ -8,7 +8,6 @@ use crate::simulated::campaign::{CAMPAIGN, measure};
 use crate::simulated::engine::World;
 use sidestep_bench::campaign::file::{Campaign, Find, TEMPLATE};
 use sidestep_bench::campaign::local;
-use sidestep_testkit::engine::Sender;
 
 /// Replacement of a word of the campaign, and the expected error.
 const WRONG: &[(&str, &str, &str)] = &[
@@ -219,14 +218,6 @@ fn the_testbed_of_the_campaign_to_start_from_is_one_and_other_keys_do_not_fit_it
             format!("line {}, column 7: cpus on a testbed", at("# cpus")),
         ),
         (
-            "# generator: live-frames",
-            "generator: af-xdp",
-            format!(
-                "line {}, column 12: generator on a testbed",
-                at("# generator")
-            ),
-        ),
-        (
             "find: [pdr, mrr]",
             "find: [pdr, latency]",
             format!("line {}, column 13: find on a testbed", at("find")),
@@ -287,32 +278,12 @@ fn several_cores_share_a_cpu_each() {
     assert!(Campaign::parse(&shared).is_ok());
 }
 
-#[test]
-fn a_socket_of_af_xdp_sends_from_one_cpu() {
-    let text = TEMPLATE.replace("# generator: live-frames", "generator: af-xdp");
-    let campaign = Campaign::parse(&text).expect("a generator");
-    assert_eq!(campaign.generator.value, Sender::AfXdp);
-    let error = Campaign::parse(&text.replace("  # cores: [1]", "  cores: [1, 2]"));
-    let error = error.expect_err("two cores").to_string();
-    assert!(
-        error.contains("column 14: cores with generator af-xdp \"2\""),
-        "{error}"
-    );
-    let error = Campaign::parse(&text.replace("af-xdp", "af-packet"));
-    let error = error.expect_err("no such generator").to_string();
-    assert!(
-        error.contains("af-packet") && error.contains("live-frames"),
-        "{error}"
-    );
-}
-
 /// Whether a comment is a line of YAML.
 fn is_key(text: &str) -> bool {
     let keys = [
         "note:",
         "line:",
         "cpus:",
-        "generator:",
         "sizes:",
         "sids:",
         "rules:",

@@ -8,13 +8,13 @@ use super::network::{Network, PORT, PORTS};
 use super::plane::{self, Plane};
 use super::product::{Tally, check_forwarded};
 use super::verify::exchange;
-use super::{Case, Flows, Options, Sender, Standing, napi};
+use super::{Case, Flows, Options, Standing, napi};
 use crate::hexdiff::diff;
 use crate::program::Interrupt;
 use crate::traffic::Driver as _;
 use crate::traffic::{
-    self, AfXdp, Arrivals, Distribution, Hook, LiveFrames, Load, Local, Napi, Receiver, Redirect,
-    Source, Stream, Template, Trial, xsk,
+    self, Arrivals, Distribution, Hook, LiveFrames, Load, Local, Napi, Receiver, Redirect, Stream,
+    Template, Trial,
 };
 use crate::{Error, Namespace};
 
@@ -167,24 +167,11 @@ impl Measured {
         let cpus = self.cores.iter().copied();
         let streams: Vec<_> = streams.iter().zip(cpus).collect();
         let generator = network.generator()?;
-        let source: Box<dyn Source> = match self.options.sender {
-            Sender::LiveFrames => Box::new(LiveFrames::on_cpus(generator, PORT, &streams)?),
-            Sender::AfXdp => {
-                let (stream, cpu) = streams[0];
-                Box::new(AfXdp::open(
-                    generator,
-                    PORT,
-                    0,
-                    xsk::Mode::Auto,
-                    stream,
-                    cpu,
-                )?)
-            }
-        };
+        let source = LiveFrames::on_cpus(generator, PORT, &streams)?;
         let receiver = Receiver::attach(network.sink()?, PORT, hook)?;
         self.sink = hook;
         let interrupt = Interrupt::from(Arc::clone(&self.options.interrupted));
-        self.driver = Some(Local::of(source, receiver).interrupted_by(interrupt));
+        self.driver = Some(Local::new(source, receiver).interrupted_by(interrupt));
         // The sink's port has its NAPI only now.
         self.thread()
     }

@@ -138,22 +138,9 @@ fn counted(f: &mut fmt::Formatter<'_>, count: u32, what: &str) -> fmt::Result {
     }
 }
 
-/// Packet source of trials on this machine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Sender {
-    /// [`traffic::LiveFrames`]: XDP live frames.
-    #[default]
-    LiveFrames,
-    /// [`traffic::AfXdp`]: an AF_XDP socket, which has one queue and one CPU.
-    AfXdp,
-}
-
 /// Paths and settings for engines.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// What sends.
-    pub sender: Sender,
     /// The CPUs.
     pub placement: Placement,
     /// The CPUs of cores after the first, which is the placement's.
@@ -172,15 +159,11 @@ impl Options {
     /// The CPUs of a case's cores.
     ///
     /// # Errors
-    /// There are fewer cores, generator, system and sink do not share them, or the source supports
-    /// only one.
+    /// There are fewer CPUs, or generator, system and sink do not share them.
     fn cores(&self, case: &Case) -> Result<Vec<usize>, String> {
         let first = self.placement.generator;
         let all = || std::iter::once(first).chain(self.more_cores.iter().copied());
         let (wanted, there) = (case.cores as usize, all().count());
-        if wanted > 1 && self.sender == Sender::AfXdp {
-            return Err(format!("{wanted} cores: an AF_XDP socket sends from one"));
-        }
         if wanted > 1 && !self.placement.is_shared() {
             return Err(format!(
                 "{wanted} cores: generator, system and sink have to share each of them"

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::receiver::{Arrivals, Receiver};
-use super::source::{Offer, Source, check};
+use super::source::{LiveFrames, Offer, check};
 use super::trial::{Disorder, Load, Trial};
 use crate::Error;
 use crate::program::Interrupt;
@@ -20,10 +20,10 @@ pub trait Driver: fmt::Debug {
     fn trial(&mut self, load: Load, duration: Duration, latency: bool) -> Result<Trial, Error>;
 }
 
-/// Our own: a [`Source`] and a [`Receiver`] on this machine.
+/// Our own: [`LiveFrames`] and a [`Receiver`] on this machine.
 #[derive(Debug)]
 pub struct Local {
-    source: Box<dyn Source>,
+    source: LiveFrames,
     receiver: Receiver,
     interrupt: Option<Interrupt>,
     arrivals: Arrivals,
@@ -31,12 +31,7 @@ pub struct Local {
 
 impl Local {
     /// Returns a driver for source and receiver, which stay set up between trials.
-    pub fn new(source: impl Source + 'static, receiver: Receiver) -> Self {
-        Self::of(Box::new(source), receiver)
-    }
-
-    /// The same of a source that was chosen when the program ran.
-    pub fn of(source: Box<dyn Source>, receiver: Receiver) -> Self {
+    pub fn new(source: LiveFrames, receiver: Receiver) -> Self {
         Self {
             source,
             receiver,

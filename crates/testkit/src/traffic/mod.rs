@@ -21,7 +21,6 @@ pub mod stream;
 pub mod tally;
 pub mod trex;
 pub mod trial;
-pub mod xsk;
 
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 
@@ -33,13 +32,12 @@ pub use generator::Generator;
 pub use receiver::{Arrivals, Receiver};
 pub use redirect::Redirect;
 pub use sink::{Counts, Rate, Sink};
-pub use source::{LiveFrames, Offer, Offered, Source};
+pub use source::{LiveFrames, Offer, Offered};
 pub use stamp::Stamp;
 pub use stream::{Distribution, Flows, Stream, Template};
 pub use tally::Tally;
 pub use trex::Trex;
 pub use trial::{Disorder, Latency, Load, Trial};
-pub use xsk::AfXdp;
 
 use crate::{Error, Namespace};
 use attach::Attachment;

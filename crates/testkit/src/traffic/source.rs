@@ -1,6 +1,5 @@
 //! Packet sources: stamped packets at a given rate for a given time.
 
-use std::fmt;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,20 +32,6 @@ pub struct Offered {
     pub sent: u64,
     /// Seconds in which they could leave, which begin at one time for all generators.
     pub seconds: f64,
-}
-
-/// Something that offers load.
-pub trait Source: fmt::Debug {
-    /// How many generators it has, each of which counts its packets by itself.
-    fn generators(&self) -> u16 {
-        1
-    }
-
-    /// Offers it, and returns when all is sent.
-    ///
-    /// # Errors
-    /// The rate is not above 0, the duration is 0, the kernel refuses to send, or it was interrupted.
-    fn offer(&mut self, offer: &Offer, interrupt: Option<&Interrupt>) -> Result<Offered, Error>;
 }
 
 /// XDP live frames (`BPF_PROG_TEST_RUN` with `BPF_F_TEST_XDP_LIVE_FRAMES`, Linux 5.18), paced by the program that makes them.
@@ -108,14 +93,21 @@ impl LiveFrames {
         let senders = self.senders.iter();
         senders.map(|it| it.program.state()).collect()
     }
-}
 
-impl Source for LiveFrames {
-    fn generators(&self) -> u16 {
+    /// Number of generators. Each counts its packets by itself.
+    pub fn generators(&self) -> u16 {
         self.senders.len() as u16
     }
 
-    fn offer(&mut self, offer: &Offer, interrupt: Option<&Interrupt>) -> Result<Offered, Error> {
+    /// Offers a load, and returns when all is sent.
+    ///
+    /// # Errors
+    /// The rate is not above 0, the duration is 0, the kernel refuses to send, or a signal interrupts it.
+    pub fn offer(
+        &mut self,
+        offer: &Offer,
+        interrupt: Option<&Interrupt>,
+    ) -> Result<Offered, Error> {
         let duration = nanoseconds(offer.duration)?;
         let interval = pace_interval(share(offer.load, self.senders.len()))?;
         let generators = self.senders.len() as u32;

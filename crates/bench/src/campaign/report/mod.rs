@@ -9,9 +9,9 @@ mod words;
 use std::path::{Path, PathBuf};
 
 use sidestep_model::error::ConfigError;
+use sidestep_testkit::engine::Case;
 use sidestep_testkit::engine::exec::quoted;
 use sidestep_testkit::engine::testbed::{Generator, Testbed};
-use sidestep_testkit::engine::{Case, Sender};
 use sidestep_testkit::traffic::Hook;
 
 use super::file::{Campaign, Find, Group, Order};
@@ -264,10 +264,7 @@ impl<'a> Results<'a> {
         let runs = format!("{} of each point, {order}{hurry}", self.campaign.runs());
         machine.facts.insert("runs".into(), runs);
         if self.campaign.testbed.is_none() {
-            let sender = match self.campaign.generator.value {
-                Sender::LiveFrames => "XDP live frames",
-                Sender::AfXdp => "AF_XDP",
-            };
+            let sender = "XDP live frames";
             machine.facts.insert("generator".into(), sender.into());
         }
         machine
@@ -330,9 +327,6 @@ impl<'a> Results<'a> {
             }
         }
         notes.extend(self.stolen());
-        if self.campaign.generator.value == Sender::AfXdp {
-            notes.push("Packets are sent by an AF_XDP socket: what comes in is a socket buffer, not a frame of XDP.".into());
-        }
         if let Some(testbed) = &self.campaign.testbed {
             notes.push(testbed_note(&testbed.value));
         }

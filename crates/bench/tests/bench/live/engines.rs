@@ -9,19 +9,14 @@ use std::time::Duration;
 
 use sidestep_testkit::capability::{root_or_skip, two_cpus_or_skip, without_vrf};
 use sidestep_testkit::engine::behavior::{Kind, kinds};
-use sidestep_testkit::engine::{Case, Engine, Flows, Options, Placement, Sender, Size, all};
+use sidestep_testkit::engine::{Case, Engine, Flows, Options, Placement, Size, all};
 use sidestep_testkit::traffic::Load;
 
 use crate::program::router;
 
 /// All but VPP, which few have: its tests are in `crates/testkit/tests/vpp_engine.rs`.
 fn engines(placement: Placement) -> Vec<Box<dyn Engine>> {
-    fed_by(Sender::LiveFrames, placement)
-}
-
-fn fed_by(sender: Sender, placement: Placement) -> Vec<Box<dyn Engine>> {
     let mut engines = all(&Options {
-        sender,
         placement,
         more_cores: vec![1],
         sidestep: Some(router()),
@@ -195,32 +190,6 @@ fn two_cores_forward_what_two_generators_send() {
     let apart = &engines(apart)[0];
     let why = apart.refuses(&on_two("ipv6", 0)).expect("refused");
     assert!(why.ends_with("have to share each of them"), "{why}");
-}
-
-#[test]
-fn a_socket_of_af_xdp_sends_to_every_engine() {
-    if !root_or_skip() {
-        return;
-    }
-    for engine in &fed_by(Sender::AfXdp, Placement::default()) {
-        let behaviors: &[_] = match engine.name() {
-            "none" => &[("ceiling", 0), ("redirect", 0)],
-            _ => &[("h.encaps", 2), ("end.dx6", 1), ("end.dx2", 1), ("ipv4", 0)],
-        };
-        let of_six_flows = |(behavior, sids): &(&str, u32)| Case {
-            flows: Flows::Uniform(6),
-            ..plain(behavior, *sids)
-        };
-        for behavior in behaviors {
-            tried(&**engine, &of_six_flows(behavior)).expect("set up and measured");
-        }
-        let two = Case {
-            cores: 2,
-            ..of_six_flows(&behaviors[0])
-        };
-        let why = engine.refuses(&two).expect("refused");
-        assert_eq!(why, "2 cores: an AF_XDP socket sends from one");
-    }
 }
 
 /// Set, this program is the one that is killed.
