@@ -8,7 +8,6 @@
 //! - [`vectors`], [`linux`]: the files of `vectors/`, and the kernel's result for each case;
 //!   [`hexdiff`] shows the differences of two frames.
 //! - [`engine`]: data planes under measurement, case by case.
-//! - [`figures`]: how many packets a second, behavior by behavior, beside Linux.
 //! - [`differential`], [`random`]: random nodes and packets, to compare two data planes with.
 //! - [`capability`]: reports why a test cannot run here.
 //!
@@ -18,7 +17,6 @@ pub mod capability;
 pub mod differential;
 pub mod engine;
 pub mod error;
-pub mod figures;
 pub mod frames;
 pub mod hexdiff;
 pub mod lab;

@@ -4,7 +4,7 @@ use sidestep_wire::{EtherType, Protocol};
 
 use super::super::customer::{Customer, TO_CUSTOMER_4, TO_CUSTOMER_6};
 use super::super::packet::ethernet;
-use super::endpoint::{arrived, local};
+use super::endpoint::{GATEWAY, arrived, local};
 use super::{Arguments, Behavior, Kind, LEAST_4, LEAST_6};
 
 pub(super) const KINDS: &[Kind] = &[
@@ -31,6 +31,15 @@ pub(super) const KINDS: &[Kind] = &[
         title: "End.DX6",
         make: |asked| {
             let routes = vec![local("End.DX6 nh6 fc01::1")];
+            decapsulation(asked, Customer::v6(asked.length), routes)
+        },
+        ..KIND
+    },
+    Kind {
+        name: "end.dx6.gateway",
+        title: "End.DX6, by a gateway",
+        make: |asked| {
+            let routes = vec![local("End.DX6 nh6 fc0e::1"), GATEWAY.to_owned()];
             decapsulation(asked, Customer::v6(asked.length), routes)
         },
         ..KIND

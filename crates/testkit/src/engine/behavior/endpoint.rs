@@ -33,6 +33,13 @@ pub(super) const KINDS: &[Kind] = &[
         make: |asked| endpoint(asked, &[&local("End.X nh6 fc01::1")]),
         ..KIND
     },
+    // On the link, Linux makes a new route for each packet (FLOWI_FLAG_KNOWN_NH).
+    Kind {
+        name: "end.x.gateway",
+        title: "End.X, by a gateway",
+        make: |asked| endpoint(asked, &[&local("End.X nh6 fc0e::1"), GATEWAY]),
+        ..KIND
+    },
     Kind {
         name: "end.psp",
         title: "End with PSP",
@@ -87,6 +94,9 @@ const KIND: Kind = Kind {
     least: LEAST_6,
     make: usd,
 };
+
+/// The route to a next hop that is not on the link.
+pub(super) const GATEWAY: &str = "fc0e::/16 via fc01::1 dev eth1";
 
 /// The route of the router's SID.
 pub(super) fn local(action: &str) -> String {
