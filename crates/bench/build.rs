@@ -5,13 +5,23 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-#[path = "../testkit/build/bpf.rs"]
+#[path = "build/bpf.rs"]
 mod bpf;
 #[path = "../cli/build/version.rs"]
 mod version;
 
 /// Sources, without `.bpf.c`.
-const PROGRAMS: [&str; 4] = ["linux", "lpm_trie", "nothing", "sidestep"];
+const PROGRAMS: [&str; 9] = [
+    "generator",
+    "linux",
+    "lpm_trie",
+    "nothing",
+    "receiver",
+    "redirect",
+    "sidestep",
+    "sink",
+    "tally",
+];
 
 /// The packet path's headers.
 const DATAPATH: &str = "../../datapath";
@@ -23,6 +33,7 @@ fn main() {
     println!("cargo:rerun-if-env-changed=PKG_CONFIG_PATH");
     for header in [
         "bpf/harness.bpf.h",
+        "bpf/stamp.h",
         "../../datapath/table/fib6.h",
         "../../datapath/wire/bytes.h",
         "c/dpdk.c",

@@ -63,7 +63,7 @@ pub enum Error {
 
 impl Error {
     /// The kernel's answer to `what`.
-    pub(crate) fn os(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
+    pub fn os(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
         Self::Os {
             what: what.into(),
             source: source.into(),
@@ -71,12 +71,12 @@ impl Error {
     }
 
     /// `errno`, as the answer to `what`.
-    pub(crate) fn last_os(what: impl Into<String>) -> Self {
+    pub fn last_os(what: impl Into<String>) -> Self {
         Self::os(what, io::Error::last_os_error())
     }
 
     /// libbpf's answer to `what`.
-    pub(crate) fn bpf(what: impl Into<String>, source: libbpf_rs::Error) -> Self {
+    pub fn bpf(what: impl Into<String>, source: libbpf_rs::Error) -> Self {
         Self::Bpf {
             what: what.into(),
             source,

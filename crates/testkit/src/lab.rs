@@ -371,8 +371,9 @@ const FIRST_INDEX: usize = 10;
 
 const CARRIER: Duration = Duration::from_secs(2);
 
-/// Set before the first interface is made: it takes these over.
-pub(crate) const QUIET: [(&str, &str); 7] = [
+/// Sysctls that are set before the first interface is made, which inherits them: path below
+/// `/proc/sys`, value.
+pub const QUIET: [(&str, &str); 7] = [
     ("net/ipv6/conf/default/accept_dad", "0"),
     ("net/ipv6/conf/default/dad_transmits", "0"),
     ("net/ipv6/conf/default/router_solicitations", "0"),

@@ -249,7 +249,7 @@ impl Drop for Process {
 }
 
 /// Removes a named namespace and the processes inside it (a namespace lives as long as they do).
-pub(crate) fn remove(name: &str) -> io::Result<()> {
+pub fn remove(name: &str) -> io::Result<()> {
     let path = Path::new(DIRECTORY).join(name);
     for pid in processes_inside(&path) {
         let _ = kill(pid, Signal::SIGKILL);

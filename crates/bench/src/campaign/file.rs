@@ -2,14 +2,14 @@
 //! and repeated words are errors with line and column. The engines check the plan later
 //! ([`super::plan`]).
 
+use crate::engine::exec::Commands;
+use crate::engine::testbed::Testbed;
+use crate::engine::{Case, Flows, Placement, Size};
+use crate::traffic::Receiver;
 use serde::{Deserialize, Serialize};
 use serde_saphyr::Spanned;
 use sidestep_model::config::yaml::{self, wrong};
 use sidestep_model::error::ConfigError;
-use sidestep_testkit::engine::exec::Commands;
-use sidestep_testkit::engine::testbed::Testbed;
-use sidestep_testkit::engine::{Case, Flows, Placement, Size};
-use sidestep_testkit::traffic::Receiver;
 
 use super::search::Search;
 use super::word::{FlowsWord, SizeWord};

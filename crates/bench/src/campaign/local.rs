@@ -3,13 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use crate::engine::behavior::kinds;
+use crate::engine::{self, Case, Engine, Flows, Options, Placement, Size, napi, testbed};
 use serde::Serialize;
 use sidestep_model::config::yaml::wrong;
 use sidestep_model::error::ConfigError;
-use sidestep_testkit::engine::behavior::kinds;
-use sidestep_testkit::engine::{
-    self, Case, Engine, Flows, Options, Placement, Size, napi, testbed,
-};
 
 use super::file::{Campaign, Find};
 use super::plan::Vocabulary;

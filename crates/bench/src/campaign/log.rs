@@ -9,10 +9,10 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
+use crate::engine::{Case, INTERRUPTS};
+use crate::traffic::Hook;
+use crate::traffic::trial::Trial;
 use serde::{Deserialize, Serialize};
-use sidestep_testkit::engine::{Case, INTERRUPTS};
-use sidestep_testkit::traffic::Hook;
-use sidestep_testkit::traffic::trial::Trial;
 
 use super::difference::differences;
 use super::file::Find;

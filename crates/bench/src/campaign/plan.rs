@@ -6,12 +6,12 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use crate::engine::behavior::{self, Behavior};
+use crate::engine::{Case, Engine, Flows, Size};
 use serde::{Deserialize, Serialize};
 use serde_saphyr::Spanned;
 use sidestep_model::config::yaml::wrong;
 use sidestep_model::error::ConfigError;
-use sidestep_testkit::engine::behavior::{self, Behavior};
-use sidestep_testkit::engine::{Case, Engine, Flows, Size};
 
 use super::file::{Campaign, Find, Group, Order};
 

@@ -5,11 +5,11 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::engine::{Case, Engine, Standing};
+use crate::traffic::Hook;
+use crate::traffic::trial::{Load, Trial};
 use serde_saphyr::Spanned;
 use sidestep_model::error::ConfigError;
-use sidestep_testkit::engine::{Case, Engine, Standing};
-use sidestep_testkit::traffic::Hook;
-use sidestep_testkit::traffic::trial::{Load, Trial};
 
 use super::file::{Campaign, Find, Group};
 use super::log::{self, Begin, Failed, Log, Measured, Record};

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
+use crate::engine::{Flows, Size};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
-use sidestep_testkit::engine::{Flows, Size};
 
 /// A size as a file has it: bytes, or `imix`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

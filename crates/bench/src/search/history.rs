@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sidestep_testkit::traffic::trial::Trial;
+use crate::traffic::trial::Trial;
 
 use super::{Bound, Found, Parameters, RATE_MAX};
 

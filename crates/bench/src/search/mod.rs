@@ -22,8 +22,8 @@ mod verdict;
 
 use std::time::Duration;
 
+use crate::traffic::trial::{Load, Trial};
 use serde::{Deserialize, Serialize};
-use sidestep_testkit::traffic::trial::{Load, Trial};
 
 use history::{History, Next};
 use verdict::Verdict;

@@ -1,6 +1,6 @@
 //! Whether a rate passes, by as many trials as that takes.
 
-use sidestep_testkit::traffic::trial::{Disorder, Trial};
+use crate::traffic::trial::{Disorder, Trial};
 
 use super::{PACING, Parameters};
 

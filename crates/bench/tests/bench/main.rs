@@ -13,3 +13,4 @@ mod report;
 mod sample;
 mod search;
 mod simulated;
+mod trex;

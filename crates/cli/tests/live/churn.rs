@@ -8,7 +8,7 @@ use std::time::Instant;
 use nix::sys::signal::Signal;
 use sidestep_control::report;
 use sidestep_testkit::Namespace;
-use sidestep_testkit::traffic::Napi;
+use sidestep_testkit::Napi;
 
 use crate::support::frames::{ethernet, udp};
 use crate::support::tables::{assert_same, fresh, meaning, pinned};

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use sidestep_testkit::FrameSocket;
-use sidestep_testkit::traffic::Napi;
+use sidestep_testkit::Napi;
 
 use crate::support::frames::{
     ETHERNET, IPV6, ROUTING, UDP, arp_request, checksums, ethernet, ipv6, srh, to_mac, udp,

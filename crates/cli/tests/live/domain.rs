@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
-use sidestep_testkit::traffic::Napi;
+use sidestep_testkit::Napi;
 
 use crate::support::frames::{ETHERNET, ROUTING, destination6, ethernet, ipv6, srh, udp};
 use crate::support::{ROUTER, Star, begin, modes, output, printed, reasons, said};

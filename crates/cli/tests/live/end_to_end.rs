@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use sidestep_control::api::Request;
 use sidestep_control::report;
+use sidestep_testkit::Napi;
 use sidestep_testkit::offload::Offload;
-use sidestep_testkit::traffic::Napi;
 
 use crate::support::hosts::{Chain, ROUTERS, began_at_tc, cross, tell, were_left_uncut};
 use crate::support::{begin, report};

@@ -4,8 +4,8 @@
 
 use sidestep_control::api::Request;
 use sidestep_control::report;
+use sidestep_testkit::Napi;
 use sidestep_testkit::lab::mac_text;
-use sidestep_testkit::traffic::Napi;
 
 use crate::support::frames::{Mac, ROUTING, ethernet, next_header, to_mac, udp};
 use crate::support::{

@@ -12,8 +12,8 @@ use std::time::Duration;
 use sidestep_control::api::Request;
 use sidestep_control::report;
 use sidestep_testkit::Namespace;
+use sidestep_testkit::Napi;
 use sidestep_testkit::offload::Offload;
-use sidestep_testkit::traffic::Napi;
 
 use crate::support::hosts::{Chain, ROUTERS};
 use crate::support::ip::Ip;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use sidestep_control::api::Request;
 use sidestep_control::report;
 use sidestep_testkit::FrameSocket;
-use sidestep_testkit::traffic::Napi;
+use sidestep_testkit::Napi;
 
 use crate::support::frames::{
     Checksums, ETHERNET, IPV4, IPV6, ROUTING, TCP, checksums, echo_request, ethernet, icmpv6_type,

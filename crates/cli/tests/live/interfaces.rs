@@ -8,7 +8,7 @@ use sidestep_control::report;
 use sidestep_testkit::Namespace;
 use sidestep_testkit::capability::skip;
 use sidestep_testkit::lab::mac_text;
-use sidestep_testkit::traffic::Napi;
+use sidestep_testkit::napi::Napi;
 
 use crate::support::frames::{ETHERNET, Mac, ethernet, icmpv6_type, to_mac, udp};
 use crate::support::left::traces;

@@ -11,7 +11,7 @@ use std::thread;
 use nix::sys::signal::Signal;
 use sidestep_control::api::Request;
 use sidestep_control::report;
-use sidestep_testkit::traffic::Napi;
+use sidestep_testkit::Napi;
 
 use crate::support::left::{run_folder, traces};
 use crate::support::{

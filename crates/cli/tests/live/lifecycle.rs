@@ -104,7 +104,7 @@ fn detach_returns_when_it_forwards_and_the_daemon_is_its_own() {
     let star = Star::new("livedetach");
     let router = star.router();
     for mode in crate::support::modes(&["auto", "xdp"]) {
-        let _napi = sidestep_testkit::traffic::Napi::attach(star.host("b"), "eth0").expect("NAPI");
+        let _napi = sidestep_testkit::Napi::attach(star.host("b"), "eth0").expect("NAPI");
         let said = printed(router, &["run", "--mode", mode, "--detach", "eth0", "eth1"]);
         assert!(said.starts_with("forwarding on eth0 ("), "{said}");
         assert!(
@@ -187,7 +187,7 @@ fn an_interface_deleted_and_made_again_is_attached_again_and_forwards() {
     for mode in crate::support::modes(&["tc", "xdp"]) {
         let star = Star::new("liveagain");
         let router = star.router();
-        let _napi = sidestep_testkit::traffic::Napi::attach(star.host("b"), "eth0").expect("NAPI");
+        let _napi = sidestep_testkit::Napi::attach(star.host("b"), "eth0").expect("NAPI");
         let daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
         let old = router.ifindex("eth0").expect("eth0");
         // With another index, with the same one a while later, and with the same one before anybody could look.

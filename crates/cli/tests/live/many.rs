@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use sidestep_control::api::Request;
 use sidestep_control::report;
+use sidestep_testkit::Napi;
 use sidestep_testkit::lab::mac_text;
-use sidestep_testkit::traffic::Napi;
 
 use crate::support::flood::{self, Flood};
 use crate::support::frames::{Mac, destination6, ethernet, to_mac, udp};

@@ -104,7 +104,7 @@ fn a_neighbor_in_use_is_kept_alive_and_followed_to_another_mac() {
     };
     for mode in ["tc", "xdp"] {
         let star = star("liveneigh");
-        let _napi = sidestep_testkit::traffic::Napi::attach(star.host("b"), "eth0").expect("NAPI");
+        let _napi = sidestep_testkit::Napi::attach(star.host("b"), "eth0").expect("NAPI");
         with_stack(&star);
         star.ip()
             .run(&format!("route add fd00::/16 via {NEXT} dev eth1"));
@@ -264,7 +264,7 @@ fn the_first_packet_to_an_unresolved_next_hop_arrives_by_way_of_the_kernel() {
     };
     for mode in ["tc", "xdp"] {
         let star = star("livefirst");
-        let _napi = sidestep_testkit::traffic::Napi::attach(star.host("b"), "eth0").expect("NAPI");
+        let _napi = sidestep_testkit::Napi::attach(star.host("b"), "eth0").expect("NAPI");
         // A packet waits in the kernel until a neighbor answers or is given up: not before the test is over.
         for (name, value) in [("mcast_solicit", "100"), ("retrans_time_ms", "200")] {
             let path = format!("net/ipv6/neigh/eth1/{name}");
@@ -384,7 +384,7 @@ fn a_destination_on_a_link_behind_a_route_of_our_own_is_resolved_for_the_packets
     for mode in ["tc", "xdp"] {
         let star = star("liveonlink");
         let router = star.router();
-        let _napi = sidestep_testkit::traffic::Napi::attach(star.host("b"), "eth0").expect("NAPI");
+        let _napi = sidestep_testkit::Napi::attach(star.host("b"), "eth0").expect("NAPI");
         // The kernel looks nothing up in table 100.
         star.ip().run("route add fc00:b::/64 dev eth1 table 100");
         let _daemon = star.run(&["--mode", mode, "eth0", "eth1"]);

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sidestep_control::api::Request;
 use sidestep_control::report;
-use sidestep_testkit::traffic::Napi;
+use sidestep_testkit::Napi;
 
 use crate::support::frames::{ETHERNET, ROUTING, destination6, ethernet, ipv6, srh};
 use crate::support::{

@@ -6,8 +6,8 @@ use std::time::Duration;
 use sidestep_control::api::Request;
 use sidestep_control::report;
 use sidestep_testkit::FrameSocket;
+use sidestep_testkit::Napi;
 use sidestep_testkit::lab::mac_text;
-use sidestep_testkit::traffic::Napi;
 
 use crate::support::frames::{
     ETHERNET, IPV4, IPV6, ROUTING, checksums, destination6, echo_request, ethernet, icmpv6_type,

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use sidestep_control::api::Request;
 use sidestep_control::report;
+use sidestep_testkit::Napi;
 use sidestep_testkit::offload::Offload;
-use sidestep_testkit::traffic::Napi;
 
 use crate::support::frames::{ETHERNET, ROUTING, ethernet, ipv6, srh, udp};
 use crate::support::hosts::{Chain, cross, tell};

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use sidestep_control::api::Request;
 use sidestep_control::report;
 use sidestep_testkit::FrameSocket;
+use sidestep_testkit::Napi;
 use sidestep_testkit::lab::mac_text;
-use sidestep_testkit::traffic::Napi;
 
 use crate::support::frames::{ROUTING, destination6, ethernet, flow_label, ipv6, srh, udp};
 use crate::support::{

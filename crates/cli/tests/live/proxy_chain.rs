@@ -1,7 +1,7 @@
 //! Two SR proxies in a row on one node: packets that the first service returns pass directly to the
 //! second.
 
-use sidestep_testkit::traffic::Napi;
+use sidestep_testkit::Napi;
 
 use crate::support::frames;
 use crate::support::ip::Ip;

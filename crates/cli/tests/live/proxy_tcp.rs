@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use sidestep_control::api::Request;
 use sidestep_control::report;
+use sidestep_testkit::Napi;
 use sidestep_testkit::offload::Offload;
 use sidestep_testkit::tap::{Machine, Tap};
-use sidestep_testkit::traffic::Napi;
 use sidestep_testkit::{LinkEnd, lab::mac_text};
 
 use crate::support::hosts::{

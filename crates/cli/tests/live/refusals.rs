@@ -8,8 +8,8 @@ use std::process::Output;
 use sidestep_control::api::Request;
 use sidestep_control::report;
 use sidestep_model::behavior::endpoint::BEHAVIORS;
+use sidestep_testkit::Napi;
 use sidestep_testkit::capability::skip;
-use sidestep_testkit::traffic::Napi;
 
 use crate::support::left::traces;
 use crate::support::{Star, begin, output, report, said, sidestep};

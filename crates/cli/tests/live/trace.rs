@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use sidestep_testkit::traffic::Napi;
+use sidestep_testkit::Napi;
 
 use crate::support::frames::{ETHERNET, IPV6, ROUTING, TCP, ethernet, ipv6, srh, udp};
 use crate::support::left::traces;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sidestep_datapath::kernel::{Kernel, KernelError};
 use sidestep_datapath::{Image, Target};
-use sidestep_testkit::traffic::{Hook, Napi, Sink};
+use sidestep_testkit::Napi;
 use sidestep_testkit::{FrameSocket, root_or_skip};
 
 use crate::support::{Router, ended, forwarded, image, plain, to_end};
@@ -95,12 +95,12 @@ fn an_xdp_program_of_someone_else_stays_and_is_named() {
     let router = Router::new("dp_foreign");
     router.run(|| {
         let port = router.ifindex("eth0");
-        let _sink = Sink::attach_at(router.lab.namespace("r").expect("r"), "eth0", Hook::Xdp).expect("sink");
+        let _napi = Napi::attach(router.lab.namespace("r").expect("r"), "eth0").expect("NAPI");
         let mut kernel = router.load();
         for target in [Target::Xdp, Target::XdpGeneric] {
             let error = kernel.attach(port, target).expect_err("taken");
             assert!(
-                matches!(&error, KernelError::ForeignXdp { id, name, mode: "native", .. } if *id > 0 && name.contains("sink")),
+                matches!(&error, KernelError::ForeignXdp { id, name, mode: "native", .. } if *id > 0 && name.contains("pass")),
                 "{error}"
             );
         }

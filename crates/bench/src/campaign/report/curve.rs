@@ -1,8 +1,8 @@
 //! Received rate over the sending rate for each case of a group: in packets per second and as a
 //! share of the sent packets.
 
-use sidestep_testkit::engine::Case;
-use sidestep_testkit::traffic::trial::Trial;
+use crate::engine::Case;
+use crate::traffic::trial::Trial;
 
 use super::Results;
 use super::words::{Places, of_pdr};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sidestep_testkit::traffic::trial::Latency;
+use crate::traffic::trial::Latency;
 
 use super::Results;
 use super::words::{Places, of_pdr};

@@ -8,11 +8,11 @@ mod words;
 
 use std::path::{Path, PathBuf};
 
+use crate::engine::Case;
+use crate::engine::exec::quoted;
+use crate::engine::testbed::{Generator, Testbed};
+use crate::traffic::Hook;
 use sidestep_model::error::ConfigError;
-use sidestep_testkit::engine::Case;
-use sidestep_testkit::engine::exec::quoted;
-use sidestep_testkit::engine::testbed::{Generator, Testbed};
-use sidestep_testkit::traffic::Hook;
 
 use super::file::{Campaign, Find, Group, Order};
 use super::log::{self, Begin, Failed, Measured, Record};

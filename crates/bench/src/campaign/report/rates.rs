@@ -1,8 +1,8 @@
 //! PDR, NDR and MRR of a group: a box or a point for each case of each engine, and the table that studies print.
 
 use super::words::{self, Places};
-use sidestep_testkit::engine::Case;
-use sidestep_testkit::traffic::trial::Disorder;
+use crate::engine::Case;
+use crate::traffic::trial::Disorder;
 
 use super::{CEILING_SHARE, Results};
 use crate::campaign::file::{Find, Group, Published};

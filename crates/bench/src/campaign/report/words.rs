@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use sidestep_testkit::engine::{Case, Flows, Size, behavior};
+use crate::engine::{Case, Flows, Size, behavior};
 
 use crate::campaign::file::Find;
 use crate::result::{Axis, Scale};

@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use sidestep_bench::engine::behavior::{Kind, kinds};
+use sidestep_bench::engine::{Case, Engine, Flows, Options, Placement, Size, all};
+use sidestep_bench::traffic::Load;
 use sidestep_testkit::capability::{root_or_skip, two_cpus_or_skip, without_vrf};
-use sidestep_testkit::engine::behavior::{Kind, kinds};
-use sidestep_testkit::engine::{Case, Engine, Flows, Options, Placement, Size, all};
-use sidestep_testkit::traffic::Load;
 
 use crate::program::router;
 
-/// All but VPP, which few have: its tests are in `crates/testkit/tests/vpp_engine.rs`.
+/// All but VPP, which few have: its tests are in `vpp_engine.rs`.
 fn engines(placement: Placement) -> Vec<Box<dyn Engine>> {
     let mut engines = all(&Options {
         placement,

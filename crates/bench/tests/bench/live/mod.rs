@@ -2,6 +2,9 @@
 
 mod campaign;
 mod engines;
+mod exec_engine;
 mod fib;
 mod interrupted;
 mod testbed;
+mod trial;
+mod vpp_engine;

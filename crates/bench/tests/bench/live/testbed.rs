@@ -15,10 +15,10 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use sidestep_testkit::capability::skip;
 use sidestep_testkit::offload::Offload;
-use sidestep_testkit::traffic::trex::stand_in::{Cable, StandIn};
 use sidestep_testkit::{Lab, LinkEnd, root_or_skip};
 
 use crate::program::{BENCH, Folder, router, stderr, stdout};
+use crate::trex::stand_in::{Cable, StandIn};
 
 /// Two machines, joined by two links.
 struct Testbed {

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sidestep_bench::campaign::plan::Vocabulary;
+use sidestep_bench::engine::{Case, Engine, Standing};
+use sidestep_bench::traffic::Hook;
+use sidestep_bench::traffic::trial::{Disorder, Latency, Load, Trial};
 use sidestep_testkit::Error;
-use sidestep_testkit::engine::{Case, Engine, Standing};
-use sidestep_testkit::traffic::Hook;
-use sidestep_testkit::traffic::trial::{Disorder, Latency, Load, Trial};
 
 use crate::simulated::Simulated;
 

@@ -6,8 +6,8 @@ pub mod engine;
 use std::convert::Infallible;
 use std::time::Duration;
 
+use sidestep_bench::traffic::trial::{Disorder, Load, Trial};
 use sidestep_testkit::random::Random;
-use sidestep_testkit::traffic::trial::{Disorder, Load, Trial};
 
 /// A system behind a generator.
 pub struct Simulated {

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use sidestep_testkit::Napi;
 use sidestep_testkit::offload::Offload;
-use sidestep_testkit::traffic::Napi;
 use sidestep_testkit::{FrameSocket, Lab, Namespace};
 
 use crate::support::frames::{ETHERNET, ROUTING, TCP, UDP};

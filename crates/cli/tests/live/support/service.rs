@@ -3,8 +3,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use sidestep_testkit::Napi;
 use sidestep_testkit::lab::LinkEnd;
-use sidestep_testkit::traffic::Napi;
 use sidestep_testkit::{FrameSocket, Namespace};
 
 use super::frames::{self, CARRIES_ETHERNET, IPV4, IPV6, ROUTING};

@@ -1,0 +1,272 @@
+//! The three data planes that take turns on the router.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sidestep_wire::EtherType;
+
+use super::behavior::{Behavior, Service};
+use super::network::{
+    Network, PORT, PORTS, ROUTER_MACS, SERVICE_IFNAMES, SERVICE_MACS, SERVICE_PORT_MACS,
+    SERVICE_PORTS, SINK_MAC,
+};
+use super::packet::ethernet;
+use super::product::{Running, Sidestep, Tally};
+use crate::traffic::{Hook, Redirect};
+use sidestep_testkit::Napi;
+use sidestep_testkit::{Error, FrameSocket};
+
+/// Who forwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plane {
+    /// The kernel alone.
+    Linux,
+    /// Sidestep, `--mode tc`.
+    Tc,
+    /// Sidestep, `--mode xdp`.
+    Xdp,
+}
+
+/// A data plane at work on the router; gone when dropped.
+#[derive(Debug)]
+pub struct Standing {
+    network: Arc<Network>,
+    running: Option<Running>,
+    _beside: Beside,
+}
+
+impl Plane {
+    /// All, in the order of the table.
+    pub const ALL: [Self; 3] = [Self::Linux, Self::Tc, Self::Xdp];
+
+    /// As the table calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Linux => "Linux",
+            Self::Tc => "Sidestep TC",
+            Self::Xdp => "Sidestep XDP",
+        }
+    }
+
+    /// As campaigns call it.
+    pub fn engine(self) -> &'static str {
+        match self {
+            Self::Linux => "linux",
+            Self::Tc => "sidestep-tc",
+            Self::Xdp => "sidestep-xdp",
+        }
+    }
+
+    /// Report text.
+    pub fn mode(self) -> &'static str {
+        match self {
+            Self::Linux => "the kernel alone",
+            Self::Tc => "--mode tc",
+            Self::Xdp => "--mode xdp",
+        }
+    }
+
+    /// Where its packets may be counted. The cheaper hook for counting socket buffers depends on
+    /// the remaining headroom, so both are tried and the better one counts. An XDP redirect ends in
+    /// XDP; elsewhere a socket buffer would have to be built for it first.
+    pub fn hooks(self) -> &'static [Hook] {
+        match self {
+            Self::Linux | Self::Tc => &[Hook::Xdp, Hook::Tc],
+            Self::Xdp => &[Hook::Xdp],
+        }
+    }
+
+    /// The frame that it has to send.
+    pub fn expected(self, behavior: &Behavior) -> &[u8] {
+        match self {
+            Self::Linux => &behavior.from_linux,
+            Self::Tc | Self::Xdp => &behavior.from_sidestep,
+        }
+    }
+
+    /// How the service behind it forwards. Where Linux had to be a proxy, the service does End instead, which takes its kernel.
+    pub fn service(self, behavior: &Behavior) -> Option<Service> {
+        if self == Self::Linux && !behavior.own.is_empty() {
+            return behavior.service.map(|_| Service::Kernel);
+        }
+        behavior.service
+    }
+
+    /// Puts it to work. Where no XDP program of Sidestep runs the NAPI of a port that XDP frames are sent to, an XDP program
+    /// that passes everything does.
+    ///
+    /// # Errors
+    /// Sidestep refuses.
+    pub fn set_up(
+        self,
+        network: &Arc<Network>,
+        sidestep: &Sidestep,
+        behavior: &Behavior,
+    ) -> Result<Standing, Error> {
+        let mode = match self {
+            Self::Linux => return Standing::linux(network, behavior),
+            Self::Tc => "tc",
+            Self::Xdp => "xdp",
+        };
+        let beside = Beside::attach(network, behavior.service, self == Self::Xdp)?;
+        Ok(Standing {
+            network: Arc::clone(network),
+            running: Some(sidestep.start(network, mode, &behavior.own)?),
+            _beside: beside,
+        })
+    }
+}
+
+/// Additional programs that deliver frames to the data plane and through the service.
+#[derive(Debug, Default)]
+struct Beside {
+    napi: Vec<Napi>,
+    redirects: Vec<Redirect>,
+}
+
+impl Beside {
+    /// `in_xdp`: the data plane has XDP programs of its own at the router's ports, and sends XDP frames.
+    fn attach(network: &Network, service: Option<Service>, in_xdp: bool) -> Result<Self, Error> {
+        let router = network.router()?;
+        let mut beside = Self::default();
+        if !in_xdp {
+            beside.napi.push(Napi::attach(router, PORTS[0])?);
+        }
+        if let Some(service) = service {
+            beside.serve(network, service, in_xdp)?;
+        }
+        if service == Some(Service::Xdp) && !in_xdp {
+            beside.napi.push(Napi::attach(router, SERVICE_PORTS[1])?);
+        }
+        Ok(beside)
+    }
+
+    /// Has a service forward. `in_xdp`: it gets XDP frames.
+    fn serve(&mut self, network: &Network, service: Service, in_xdp: bool) -> Result<(), Error> {
+        let (namespace, [ingress, egress]) = (network.service()?, SERVICE_IFNAMES);
+        match service {
+            Service::Kernel if in_xdp => self.napi.push(Napi::attach(namespace, ingress)?),
+            // It does so already.
+            Service::Kernel => {}
+            Service::Xdp => {
+                let header = ethernet(SERVICE_PORT_MACS[1], SERVICE_MACS[1], EtherType(0), &[]);
+                let program = Redirect::attach(namespace, ingress, egress, &header)?;
+                self.redirects.push(program);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Standing {
+    /// Whatever forwards in the namespace. A port that has no XDP program gets one that passes everything, as for Linux.
+    ///
+    /// # Errors
+    /// There is no router, or BPF is not allowed.
+    pub fn others(network: &Arc<Network>, behavior: &Behavior) -> Result<Self, Error> {
+        let (router, mut beside) = (network.router()?, Beside::default());
+        let mut ports = vec![PORTS[0]];
+        if let Some(service) = behavior.service {
+            beside.serve(network, service, false)?;
+            ports.extend((service == Service::Xdp).then_some(SERVICE_PORTS[1]));
+        }
+        let napi = ports.into_iter().map(|port| Napi::attach(router, port));
+        // Ports that already have a program need none.
+        beside.napi.extend(napi.flatten());
+        Ok(Self::beside(network, beside))
+    }
+
+    /// The kernel alone.
+    ///
+    /// # Errors
+    /// BPF is not allowed.
+    pub fn linux(network: &Arc<Network>, behavior: &Behavior) -> Result<Self, Error> {
+        let service = Plane::Linux.service(behavior);
+        let beside = Beside::attach(network, service, false)?;
+        Ok(Self::beside(network, beside))
+    }
+
+    fn beside(network: &Arc<Network>, beside: Beside) -> Self {
+        Self {
+            network: Arc::clone(network),
+            running: None,
+            _beside: beside,
+        }
+    }
+
+    /// The router redirects packets to the service and on to the sink, and looks at none.
+    ///
+    /// # Errors
+    /// BPF is not allowed.
+    pub fn redirecting(network: &Arc<Network>, service: Service) -> Result<Self, Error> {
+        let (router, mut beside) = (network.router()?, Beside::default());
+        beside.serve(network, service, true)?;
+        for (ingress, egress, macs) in [
+            (
+                PORTS[0],
+                SERVICE_PORTS[0],
+                [SERVICE_MACS[0], SERVICE_PORT_MACS[0]],
+            ),
+            (SERVICE_PORTS[1], PORTS[1], [SINK_MAC, ROUTER_MACS[1]]),
+        ] {
+            let header = ethernet(macs[0], macs[1], EtherType(0), &[]);
+            let program = Redirect::attach(router, ingress, egress, &header)?;
+            beside.redirects.push(program);
+        }
+        Ok(Self::beside(network, beside))
+    }
+
+    /// Returns when Sidestep forwards this frame at every port that it comes in by; at once if it
+    /// is not there. It must first detect that the egress ports accept XDP redirects, which depends
+    /// on their programs.
+    ///
+    /// # Errors
+    /// It keeps punting or dropping the frame.
+    pub fn ready(&self, frame: &[u8]) -> Result<(), Error> {
+        let (network, Some(sidestep)) = (&self.network, &self.running) else {
+            return Ok(());
+        };
+        let near = FrameSocket::open(network.generator()?, PORT)?;
+        let forwarded = || -> Result<Vec<u64>, Error> {
+            let tallies = sidestep.tally(network.ways_in())?;
+            Ok(tallies.iter().map(|tally| tally.forwarded).collect())
+        };
+        let started = Instant::now();
+        while started.elapsed() < PATIENCE {
+            let before = forwarded()?;
+            near.send(frame)?;
+            if forwarded()?
+                .iter()
+                .zip(&before)
+                .all(|(now, before)| now > before)
+            {
+                return Ok(());
+            }
+        }
+        let reasons = sidestep.reasons();
+        Err(Error::Wrong(format!("not Sidestep forwards it\n{reasons}")))
+    }
+
+    /// Where it works.
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// Returns Sidestep's counters of each ingress port, or `None` if it does not run.
+    ///
+    /// # Errors
+    /// Its answer has no such counters.
+    pub fn tallies(&self) -> Result<Vec<Tally>, Error> {
+        let tallies = self.running.as_ref();
+        let tallies = tallies.map(|it| it.tally(self.network.ways_in()));
+        tallies.unwrap_or(Ok(Vec::new()))
+    }
+
+    /// Sidestep, if it runs.
+    pub fn running(&self) -> Option<&Running> {
+        self.running.as_ref()
+    }
+}
+
+/// How long Sidestep may take to follow the sink's port on a busy machine: with 100,000 routes all of them are compiled for it.
+const PATIENCE: Duration = Duration::from_secs(30);

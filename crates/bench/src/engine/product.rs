@@ -1,0 +1,226 @@
+//! Sidestep as an operator uses it: by its command line, in the namespace of the router.
+
+use std::path::{Path, PathBuf};
+use std::process::{self, Command};
+use std::sync::Arc;
+use std::{env, fs};
+
+use serde_json::{Value, json};
+
+use super::network::{NAME, Network, ROUTER};
+use sidestep_testkit::{Error, Lab, Namespace};
+
+/// The `sidestep` program.
+#[derive(Clone, Debug)]
+pub struct Sidestep {
+    path: PathBuf,
+}
+
+/// Sidestep on the ports of a router; stopped when dropped.
+#[derive(Debug)]
+pub struct Running {
+    sidestep: Sidestep,
+    network: Arc<Network>,
+}
+
+/// Counters of an ingress port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tally {
+    /// Frames that came in.
+    pub received: u64,
+    /// Packets forwarded by Sidestep.
+    pub forwarded: u64,
+}
+
+impl Sidestep {
+    /// This program.
+    pub fn at(path: &Path) -> Self {
+        let path = path.to_owned();
+        Self { path }
+    }
+
+    /// `$SIDESTEP`, else the program next to this one.
+    ///
+    /// # Errors
+    /// It is at neither place.
+    pub fn find() -> Result<Self, Error> {
+        let path = crate::program::find()?;
+        Ok(Self { path })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its name and version, as it says them.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn version(&self) -> Result<String, Error> {
+        let output = Command::new(&self.path).arg("--version").output();
+        let output =
+            output.map_err(|source| Error::os(format!("run {}", self.path.display()), source))?;
+        Ok(String::from_utf8_lossy(&output.stdout)
+            .trim_end()
+            .to_owned())
+    }
+
+    /// SHA-256 of its file, in hexadecimal.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn sha256(&self) -> Result<String, Error> {
+        crate::program::sha256(&self.path)
+    }
+
+    /// Starts it on the ports of the router, with these routes of its `own` (what `sidestep route add` takes), and returns
+    /// when it forwards.
+    ///
+    /// # Errors
+    /// It refuses.
+    pub fn start(
+        &self,
+        network: &Arc<Network>,
+        mode: &str,
+        own: &[String],
+    ) -> Result<Running, Error> {
+        let (router, ports) = (network.router()?, network.ports());
+        let file = env::temp_dir().join(format!("{}-{}.yaml", router.name(), process::id()));
+        let failed = |source| Error::os(format!("write {}", file.display()), source);
+        // JSON is YAML.
+        let text = json!({"ports": ports, "routes": own}).to_string();
+        fs::write(&file, text).map_err(failed)?;
+        let path = file.to_string_lossy();
+        let started = self.text(
+            router,
+            &["run", "--mode", mode, "--detach", "--config", &path],
+        );
+        // It has been read, or it does not matter.
+        let _ = fs::remove_file(&file);
+        started?;
+        Ok(Running {
+            sidestep: self.clone(),
+            network: Arc::clone(network),
+        })
+    }
+
+    /// Removes what killed runs left: Sidestep first, so that its pins go too, then the namespaces.
+    pub fn clean(&self) {
+        for name in Lab::leftovers_of(NAME) {
+            if name.ends_with(&format!("-{ROUTER}")) {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", &name]);
+                // It may not run there; its word does not matter.
+                let _ = command.arg(&self.path).arg("stop").output();
+            }
+        }
+        Lab::sweep_of(NAME);
+    }
+
+    fn text(&self, router: &Namespace, words: &[&str]) -> Result<String, Error> {
+        let path = self.path.to_string_lossy();
+        let all: Vec<&str> = [&*path].into_iter().chain(words.iter().copied()).collect();
+        router.exec(&all)
+    }
+}
+
+impl Running {
+    /// Counters of these ports since the start.
+    ///
+    /// # Errors
+    /// The answer has no such counters.
+    pub fn tally(&self, ports: &[&str]) -> Result<Vec<Tally>, Error> {
+        // A client gets 200 ms for its line, and a busy machine may not give it those.
+        let ask = || self.text(&["show", "counters", "-j"]);
+        let text = ask().or_else(|_| ask()).or_else(|_| ask())?;
+        tallies(&text, ports)
+    }
+
+    /// Why packets were dropped or left to the kernel, for a message.
+    pub fn reasons(&self) -> String {
+        let told = self.text(&["show", "drops"]);
+        told.unwrap_or_else(|error| error.to_string())
+    }
+
+    fn text(&self, words: &[&str]) -> Result<String, Error> {
+        self.sidestep.text(self.network.router()?, words)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // If it has died already, the namespace goes next anyway.
+        let _ = self.text(&["stop"]);
+    }
+}
+
+/// Sidestep forwarded what these ports received between two looks, not the kernel.
+///
+/// # Errors
+/// It did not.
+pub(super) fn check_forwarded(
+    ports: &[&str],
+    before: &[Tally],
+    after: &[Tally],
+) -> Result<(), Error> {
+    for ((before, after), port) in before.iter().zip(after).zip(ports) {
+        let received = after.received.saturating_sub(before.received);
+        let forwarded = after.forwarded.saturating_sub(before.forwarded);
+        if ((forwarded + STRANGERS_FEW) as f64) < received as f64 * (1.0 - STRANGERS) {
+            return Err(Error::Wrong(format!(
+                "of {received} packets received by {port}, Sidestep forwarded {forwarded}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Counters of these ports, from `sidestep show counters -j`.
+///
+/// # Errors
+/// The words have no such counters.
+pub(super) fn tallies(text: &str, ports: &[&str]) -> Result<Vec<Tally>, Error> {
+    let tallies: Option<Vec<Tally>> = ports.iter().map(|port| tally(text, port)).collect();
+    tallies.ok_or_else(|| {
+        Error::Wrong(format!(
+            "`sidestep show counters -j` has no counters of {}: {}",
+            ports.join(" and "),
+            text.trim_end()
+        ))
+    })
+}
+
+fn tally(text: &str, port: &str) -> Option<Tally> {
+    let value: Value = serde_json::from_str(text).ok()?;
+    let ports = value["ports"].as_array()?;
+    let port = ports.iter().find(|it| it["name"] == port)?;
+    Some(Tally {
+        received: port["received_packets"].as_u64()?,
+        forwarded: port["forwarded"].as_u64()?,
+    })
+}
+
+/// The part of the packets that Sidestep may leave to the kernel: neighbor discovery and the like.
+const STRANGERS: f64 = 0.001;
+/// Number of packets that it may always punt.
+const STRANGERS_FEW: u64 = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_counters_of_a_port_are_read_and_no_others() {
+        let text = r#"{"ports": [
+            {"name": "eth1", "received_packets": 1, "forwarded": 1},
+            {"name": "eth0", "received_packets": 5, "forwarded": 4}], "routes": []}"#;
+        let expected = Tally {
+            received: 5,
+            forwarded: 4,
+        };
+        assert_eq!(tally(text, "eth0"), Some(expected));
+        assert_eq!(tally(r#"{"ports": [{"name": "eth0"}]}"#, "eth0"), None);
+        assert_eq!(tally("sidestep: not running", "eth0"), None);
+    }
+}

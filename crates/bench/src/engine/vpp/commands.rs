@@ -1,0 +1,277 @@
+//! A case in the words of VPP's CLI: what Linux would be given for it, translated, or why VPP cannot be.
+
+use super::super::behavior::Behavior;
+use super::super::customer::TUNSRC;
+use super::super::network::{ADDRESSES, NEXT_HOPS, PORTS, ROUTER_MACS, SINK_MAC, TO_SEGMENTS};
+use sidestep_testkit::lab::mac_text;
+
+/// The commands, in their order: ports, addresses, neighbors, tables, routes.
+///
+/// # Errors
+/// What VPP has not, or not in the form that the behavior has to have.
+pub(super) fn of(behavior: &Behavior) -> Result<Vec<String>, String> {
+    let own = behavior.clone().without_devices();
+    if own.service.is_some() {
+        return Err("VPP is set up without a service; its SR proxies are not driven".into());
+    }
+    if own.key.is_some() {
+        return Err("VPP has no HMAC of an SRH".into());
+    }
+    if !own.rules.is_empty() {
+        return Err("VPP has no rules like Linux's; its access lists are not driven".into());
+    }
+    let mut commands = ports();
+    let needed = own.routes.len() - own.beside as usize;
+    let lines = TO_SEGMENTS
+        .into_iter()
+        .chain(own.own.iter().map(String::as_str))
+        .chain(own.routes[..needed].iter().map(String::as_str));
+    let lines: Vec<Line> = lines.map(Line::of).collect();
+    commands.extend(lines.iter().filter_map(Line::table));
+    for line in &lines {
+        commands.extend(line.commands()?);
+    }
+    // The prefixes follow one another.
+    if let Some(first) = own.routes.get(needed) {
+        let (prefix, by) = Line::of(first).plain()?;
+        let count = own.beside;
+        commands.push(format!("ip route add {prefix} count {count} {by}"));
+    }
+    Ok(commands)
+}
+
+/// Ports and what all behaviors share.
+fn ports() -> Vec<String> {
+    let sink = mac_text(SINK_MAC);
+    let mut commands = Vec::new();
+    for (port, mac) in PORTS.iter().zip(ROUTER_MACS) {
+        // The ports have no offloads; with them, VPP 25.10 sends frames without their first ten bytes.
+        commands.push(format!(
+            "create host-interface name {port} hw-addr {} cksum-gso-disable",
+            mac_text(mac)
+        ));
+        commands.push(format!("set interface state {} up", host(port)));
+    }
+    commands.extend(ADDRESSES.iter().filter_map(|address| {
+        let (address, port) = address.split_once(" dev ")?;
+        Some(format!("set interface ip address {} {address}", host(port)))
+    }));
+    commands.extend(NEXT_HOPS.map(|address| {
+        let port = host(PORTS[1]);
+        format!("set ip neighbor {port} {address} {sink} static")
+    }));
+    commands
+}
+
+/// What VPP calls a port.
+fn host(port: &str) -> String {
+    format!("host-{port}")
+}
+
+/// A line of `ip route add`: a prefix, and words of which most have a value behind them.
+struct Line<'a> {
+    prefix: &'a str,
+    words: Vec<&'a str>,
+}
+
+impl<'a> Line<'a> {
+    fn of(line: &'a str) -> Self {
+        let mut words = line.split(' ');
+        Self {
+            prefix: words.next().unwrap_or_default(),
+            words: words.collect(),
+        }
+    }
+
+    /// The word behind this one.
+    fn value(&self, word: &str) -> Option<&'a str> {
+        let at = self.words.iter().position(|it| *it == word)?;
+        self.words.get(at + 1).copied()
+    }
+
+    fn needed(&self, word: &str) -> Result<&'a str, String> {
+        self.value(word)
+            .ok_or_else(|| format!("the route to {} has no {word}", self.prefix))
+    }
+
+    fn is_ipv4(&self) -> bool {
+        self.prefix.contains('.')
+    }
+
+    /// Where all next hops are, for VPP: it takes the neighbor itself, not an address behind it.
+    fn neighbor(next_hop: &str) -> String {
+        let [v6, v4] = NEXT_HOPS;
+        let neighbor = if next_hop.contains('.') { v4 } else { v6 };
+        format!("{} {neighbor}", host(PORTS[1]))
+    }
+
+    /// What makes the table that it is in, unless it is the main one.
+    fn table(&self) -> Option<String> {
+        let plain = self.value("via").is_some();
+        let table = self.value("table").filter(|_| plain)?;
+        let ip = if self.is_ipv4() { "ip" } else { "ip6" };
+        Some(format!("{ip} table add {table}"))
+    }
+
+    fn commands(&self) -> Result<Vec<String>, String> {
+        match self.value("encap") {
+            Some("seg6") => self.steered(),
+            Some("seg6local") => self.local(),
+            _ => {
+                let (prefix, by) = self.plain()?;
+                Ok(vec![format!("ip route add {prefix} {by}")])
+            }
+        }
+    }
+
+    /// A route without SRv6: table and prefix, and by which next hop.
+    fn plain(&self) -> Result<(String, String), String> {
+        let (via, port) = (self.needed("via")?, host(self.needed("dev")?));
+        let table = self.value("table").map(|it| format!("table {it} "));
+        let prefix = format!("{}{}", table.unwrap_or_default(), self.prefix);
+        Ok((prefix, format!("via {via} {port}")))
+    }
+
+    /// A headend: an SR policy, and what is steered into it.
+    fn steered(&self) -> Result<Vec<String>, String> {
+        if self.value("hmac").is_some() {
+            return Err("VPP has no HMAC of an SRH".into());
+        }
+        let segments = self.segments("segs")?;
+        let mode = self.needed("mode")?;
+        let l2 = mode.starts_with("l2");
+        let policy = match mode {
+            "inline" => policy(BSID, &segments, Push::Insert)?,
+            "encap" | "l2encap" => policy(BSID, &segments, Push::Whole { l2 })?,
+            _ => policy(BSID, &segments, Push::Reduced)?,
+        };
+        let what = if l2 {
+            format!("l2 {}", host(PORTS[0]))
+        } else {
+            format!("l3 {}", self.prefix)
+        };
+        let steer = format!("sr steer {what} via bsid {BSID}");
+        Ok(policy.into_iter().chain([steer]).collect())
+    }
+
+    /// A SID.
+    fn local(&self) -> Result<Vec<String>, String> {
+        let action = self.needed("action")?;
+        let (sid, _) = self.prefix.split_once('/').unwrap_or_default();
+        let flavor = self.value("flavors");
+        let words = match (action, flavor) {
+            ("End", None) => "end".to_owned(),
+            ("End", Some("psp")) => "end psp".to_owned(),
+            ("End" | "End.X", Some("next-csid")) => return self.container(action),
+            (_, Some(flavor)) => {
+                return Err(format!(
+                    "VPP has no {action} with {}",
+                    flavor.to_uppercase()
+                ));
+            }
+            ("End.X", None) => format!("end.x {}", Self::neighbor(self.needed("nh6")?)),
+            ("End.T", None) => format!("end.t {}", self.needed("table")?),
+            ("End.DX2", None) => format!("end.dx2 {}", host(self.needed("oif")?)),
+            ("End.DX4", None) => format!("end.dx4 {}", Self::neighbor(self.needed("nh4")?)),
+            ("End.DX6", None) => format!("end.dx6 {}", Self::neighbor(self.needed("nh6")?)),
+            ("End.DT4", None) => format!("end.dt4 {}", self.decapsulated_into()?),
+            ("End.DT6", None) => format!("end.dt6 {}", self.decapsulated_into()?),
+            ("End.B6.Encaps", None) => {
+                return policy(sid, &self.segments("segs")?, Push::Whole { l2: false });
+            }
+            _ => return Err(format!("VPP has no {action}")),
+        };
+        Ok(vec![format!("sr localsid address {sid} behavior {words}")])
+    }
+
+    /// RFC 9800 calls it NEXT-C-SID, VPP uN and uA.
+    fn container(&self, action: &str) -> Result<Vec<String>, String> {
+        let length = self.needed("nflen")?;
+        let words = match action {
+            "End.X" => format!("ua {length} {}", Self::neighbor(self.needed("nh6")?)),
+            _ => format!("un {length}"),
+        };
+        let prefix = self.prefix;
+        Ok(vec![format!(
+            "sr localsid prefix {prefix} behavior {words}"
+        )])
+    }
+
+    /// The number of a table; VPP's main one is 0.
+    fn decapsulated_into(&self) -> Result<&'a str, String> {
+        let table = self.needed("table")?;
+        Ok(if table == MAIN { "0" } else { table })
+    }
+
+    fn segments(&self, word: &str) -> Result<Vec<&'a str>, String> {
+        Ok(self.needed(word)?.split(',').collect())
+    }
+}
+
+/// How a policy puts its segments on a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Push {
+    /// H.Encaps; of a frame, H.Encaps.L2.
+    Whole { l2: bool },
+    /// H.Encaps.Red, H.Encaps.L2.Red.
+    Reduced,
+    /// H.Insert.
+    Insert,
+}
+
+/// An SR policy with one segment list.
+fn policy(bsid: &str, segments: &[&str], push: Push) -> Result<Vec<String>, String> {
+    let count = segments.len();
+    match push {
+        Push::Whole { .. } if count == 1 => {
+            return Err("VPP pushes no SRH with one segment: that is the reduced form".into());
+        }
+        Push::Reduced if count > 1 => {
+            return Err("VPP has the reduced form with one segment only".into());
+        }
+        _ => {}
+    }
+    let pushed = match push {
+        Push::Whole { .. } => IPV6 + SRH + SEGMENT * count,
+        Push::Reduced => IPV6,
+        Push::Insert => SRH + SEGMENT * (count + 1),
+    };
+    // A packet gives the room of the Ethernet header that it came with, a frame does not.
+    let room = match push {
+        Push::Whole { l2: true } => HEADROOM - ETHERNET,
+        _ => HEADROOM,
+    };
+    if pushed > room {
+        return Err(format!(
+            "VPP has {room} bytes in front of a packet, unless it is built otherwise; {count} segments take {pushed}"
+        ));
+    }
+    let next = segments.join(" next ");
+    let how = if push == Push::Insert {
+        "insert"
+    } else {
+        "encap"
+    };
+    Ok(vec![
+        // Taken over when the policy is made.
+        format!("set sr encaps source addr {TUNSRC}"),
+        format!("set sr encaps hop-limit {HOP_LIMIT}"),
+        format!("sr policy add bsid {bsid} next {next} {how}"),
+    ])
+}
+
+/// The policy's binding SID, which no packet has.
+const BSID: &str = "fc0e::1";
+/// Of an outer header: what comes out as 64, since forwarding decrements it once more.
+const HOP_LIMIT: u8 = 65;
+/// Linux's main table.
+const MAIN: &str = "254";
+/// LIMIT: bytes in front of a packet in VPP's buffers: `PRE_DATA_SIZE`, 128 unless it was built otherwise. Nothing in VPP sees to it.
+const HEADROOM: usize = 128;
+const IPV6: usize = 40;
+const SRH: usize = 8;
+const SEGMENT: usize = 16;
+const ETHERNET: usize = 14;
+
+#[cfg(test)]
+mod tests;

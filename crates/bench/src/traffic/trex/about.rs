@@ -1,0 +1,48 @@
+//! Description of a TRex server. No port has to be acquired for it, and nothing is changed.
+
+use serde_json::{Value, json};
+
+use super::rpc::Rpc;
+use sidestep_testkit::Error;
+use sidestep_testkit::lab::mac_of;
+
+/// A server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct About {
+    /// Its version, in its own words.
+    pub version: String,
+    /// The Ethernet address of each port, by number; none of one that does not say it.
+    pub macs: Vec<Option<[u8; 6]>>,
+    /// Whether it sends single packets and captures what arrives: [`super::Trex::exchange`].
+    pub captures: bool,
+}
+
+impl About {
+    /// Asks the server at `host:port`.
+    ///
+    /// # Errors
+    /// The server does not respond or has another version.
+    pub fn ask(server: &str) -> Result<Self, Error> {
+        let mut rpc = Rpc::connect(server)?;
+        let version = rpc.call("get_version", json!({}))?;
+        let version = rpc.text("get_version", &version["version"])?;
+        let info = rpc.call("get_system_info", json!({}))?;
+        let ports = info["ports"].as_array();
+        let ports = ports.ok_or_else(|| rpc.wrong("get_system_info", "an answer without ports"))?;
+        let mut macs = vec![None; ports.len()];
+        for (position, port) in ports.iter().enumerate() {
+            let number = port["index"].as_u64().map_or(position, |it| it as usize);
+            if let Some(place) = macs.get_mut(number) {
+                *place = port["hw_mac"].as_str().and_then(mac_of);
+            }
+        }
+        let methods = rpc.call("get_supported_cmds", json!({}))?;
+        let methods = methods.as_array().map_or(&[][..], Vec::as_slice);
+        let has = |method: &&str| methods.iter().any(|known| known == &Value::from(*method));
+        Ok(Self {
+            version,
+            macs,
+            captures: ["service", "capture", "push_pkts"].iter().all(has),
+        })
+    }
+}

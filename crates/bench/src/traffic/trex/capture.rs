@@ -1,0 +1,83 @@
+//! One packet through TRex: sent from the one port, and captured at the other as it arrives. Both are in TRex's service mode
+//! meanwhile, in which all that arrives comes to its software.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use serde_json::{Value, json};
+
+use super::super::source::check;
+use super::{LOOK, RECEIVES, SENDS, Trex};
+use sidestep_testkit::Error;
+use sidestep_testkit::frames::noise;
+
+impl Trex {
+    /// Sends a frame, and returns the first that arrives (without FCS), noise left out ([`noise`]); none if none comes in time.
+    ///
+    /// # Errors
+    /// The server has no service mode or no captures, or the connection breaks.
+    pub fn exchange(&mut self, frame: &[u8], patience: Duration) -> Result<Option<Vec<u8>>, Error> {
+        self.service(true)?;
+        let exchanged = self.capture(frame, patience);
+        let ended = self.service(false);
+        let frame = exchanged?;
+        ended?;
+        // The next trial begins with counters in which this packet is.
+        self.settled()?;
+        Ok(frame)
+    }
+
+    fn service(&mut self, enabled: bool) -> Result<(), Error> {
+        for port in [SENDS, RECEIVES] {
+            let mode = json!({ "enabled": enabled, "filtered": false });
+            self.own("service", port, mode)?;
+        }
+        Ok(())
+    }
+
+    fn capture(&mut self, frame: &[u8], patience: Duration) -> Result<Option<Vec<u8>>, Error> {
+        let [sends, receives] = [SENDS, RECEIVES].map(|port| self.ports[port].id);
+        let start = json!({
+            "command": "start", "limit": CAPTURED_MAX, "mode": "fixed", "tx": [], "rx": [receives], "filter": "",
+        });
+        let started = self.rpc.call("capture", start)?;
+        let id = started["capture_id"].clone();
+        let packet = json!({
+            "binary": BASE64_STANDARD.encode(frame), "use_port_dst_mac": false, "use_port_src_mac": false,
+        });
+        let push = json!({ "port_id": sends, "pkts": [packet], "ipg_usec": 0, "force": true });
+        let pushed = self.rpc.call("push_pkts", push);
+        let fetched = pushed.and_then(|_| self.fetch(&id, patience));
+        for command in ["stop", "remove"] {
+            let end = json!({ "command": command, "capture_id": id });
+            self.rpc.call("capture", end)?;
+        }
+        fetched
+    }
+
+    fn fetch(&mut self, id: &Value, patience: Duration) -> Result<Option<Vec<u8>>, Error> {
+        let begun = Instant::now();
+        loop {
+            let fetch = json!({ "command": "fetch", "capture_id": id, "pkt_limit": CAPTURED_MAX });
+            let fetched = self.rpc.call("capture", fetch)?;
+            for packet in fetched["pkts"].as_array().into_iter().flatten() {
+                let text = self.rpc.text("capture", &packet["binary"])?;
+                let frame = BASE64_STANDARD.decode(&text).ok();
+                let frame =
+                    frame.ok_or_else(|| self.rpc.wrong("capture", "a packet that is no base64"))?;
+                if noise(&frame).is_none() {
+                    return Ok(Some(frame));
+                }
+            }
+            if begun.elapsed() >= patience {
+                return Ok(None);
+            }
+            check(self.interrupt.as_ref())?;
+            thread::sleep(LOOK);
+        }
+    }
+}
+
+/// Packets that a capture keeps: the one that is waited for, and noise before it.
+const CAPTURED_MAX: u32 = 100;

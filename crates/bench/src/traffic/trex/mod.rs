@@ -1,0 +1,303 @@
+//! TRex as a [`Driver`]: a generator on a machine of its own, driven over its stateless interface. It has been tried on a
+//! server that was written from TRex's documentation for the tests, not on a TRex.
+//!
+//! TRex counts frames at its ports, so what else arrives there counts too; it does not stamp packets, and latency is not
+//! measured. Where flows are more than one, a checksum that covers the varying word stays that of the first.
+//!
+//! - [`About`]: description of a server.
+//! - [`Trex`]: two of its ports; trials ([`Driver`]), and one packet ([`Trex::exchange`]).
+
+mod about;
+mod capture;
+pub mod owner;
+mod rpc;
+pub mod zmtp;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use serde_json::{Value, json};
+
+use super::driver::{Driver, LATE_MAX};
+use super::source::{check, nanoseconds, pace_interval};
+use super::stream::{Distribution, Template};
+use super::trial::{Disorder, Load, Trial};
+use crate::program::Interrupt;
+pub use about::About;
+use owner::Owner;
+use rpc::Rpc;
+use sidestep_testkit::Error;
+
+/// A server with two of its ports acquired; they are released when it is dropped.
+#[derive(Debug)]
+pub struct Trex {
+    rpc: Rpc,
+    ports: [Port; 2],
+    templates: Vec<(Template, u32)>,
+    interrupt: Option<Interrupt>,
+}
+
+/// A port, and the key to it.
+#[derive(Debug)]
+struct Port {
+    id: u32,
+    handler: String,
+}
+
+impl Trex {
+    /// Connects to `server` (`host:port`, the port is usually [`PORT`]) and acquires the port that
+    /// sends and the one that receives. Ports acquired by a dead process of this machine are taken
+    /// over. Templates come as often as their shares say, each flow in its turn.
+    ///
+    /// # Errors
+    /// The server does not respond or has another version, another owner holds a port, or no
+    /// template or share is given.
+    pub fn connect(
+        server: &str,
+        ports: [u32; 2],
+        templates: &[(Template, u32)],
+        distribution: Distribution,
+    ) -> Result<Self, Error> {
+        if distribution != Distribution::Uniform {
+            return Err(Error::Usage(
+                "TRex sends each flow in its turn; Zipf is for our own generator".into(),
+            ));
+        }
+        if templates.is_empty() || templates.iter().any(|(_, share)| *share == 0) {
+            return Err(Error::Usage(
+                "TRex needs at least one template, each with a share above 0".into(),
+            ));
+        }
+        let mut trex = Self {
+            rpc: Rpc::connect(server)?,
+            ports: ports.map(|id| Port {
+                id,
+                handler: String::new(),
+            }),
+            templates: templates.to_owned(),
+            interrupt: None,
+        };
+        let us = Owner::this();
+        for at in [SENDS, RECEIVES] {
+            let status = json!({ "port_id": ports[at] });
+            let status = trex.rpc.call("get_port_status", status)?;
+            let before = status["owner"].as_str().and_then(Owner::of);
+            let left_behind = before.is_some_and(|owner| owner.is_dead_here());
+            let port = json!({
+                "port_id": ports[at], "user": us.to_string(), "session_id": us.process, "force": left_behind,
+            });
+            let handler = trex.rpc.call("acquire", port)?;
+            trex.ports[at].handler = trex.rpc.text("acquire", &handler)?;
+            if left_behind {
+                // Stops traffic and service mode. It is no error if there is neither.
+                let _ = trex.own("stop_traffic", at, json!({}));
+                let _ = trex.own(
+                    "service",
+                    at,
+                    json!({ "enabled": false, "filtered": false }),
+                );
+            }
+        }
+        Ok(trex)
+    }
+
+    /// Makes trials end early when the program is interrupted.
+    #[must_use]
+    pub fn interrupted_by(mut self, interrupt: Interrupt) -> Self {
+        self.interrupt = Some(interrupt);
+        self
+    }
+
+    /// Asks for something that needs the key to a port.
+    fn own(&mut self, method: &str, port: usize, mut params: Value) -> Result<Value, Error> {
+        params["port_id"] = self.ports[port].id.into();
+        params["handler"] = self.ports[port].handler.clone().into();
+        self.rpc.call(method, params)
+    }
+
+    /// A counter of a port: the name that servers use and the documented name.
+    fn counter(&mut self, port: usize, names: [&str; 2]) -> Result<u64, Error> {
+        let id = self.ports[port].id;
+        let stats = self.rpc.call("get_port_stats", json!({ "port_id": id }))?;
+        let found = names.iter().find_map(|name| stats[*name].as_u64());
+        found.ok_or_else(|| {
+            let reason = format!("no counter {}", names.join(" or "));
+            self.rpc.wrong("get_port_stats", &reason)
+        })
+    }
+
+    /// Packets sent and received by the two ports.
+    fn counters(&mut self) -> Result<[u64; 2], Error> {
+        Ok([
+            self.counter(SENDS, ["opackets", "total_tx_pkts"])?,
+            self.counter(RECEIVES, ["ipackets", "total_rx_pkts"])?,
+        ])
+    }
+
+    /// Returns the final counters of the ports: TRex updates its counters only periodically,
+    /// including those of sent packets.
+    fn settled(&mut self) -> Result<[u64; 2], Error> {
+        let (ended, mut changed) = (Instant::now(), Instant::now());
+        let mut counters = self.counters()?;
+        while changed.elapsed() < UPDATE && ended.elapsed() < LATE_MAX {
+            check(self.interrupt.as_ref())?;
+            thread::sleep(LOOK);
+            let now = self.counters()?;
+            if now != counters {
+                (counters, changed) = (now, Instant::now());
+            }
+        }
+        Ok(counters)
+    }
+
+    fn is_sending(&mut self) -> Result<bool, Error> {
+        let port = json!({ "port_id": self.ports[SENDS].id });
+        let status = self.rpc.call("get_port_status", port)?;
+        Ok(self.rpc.text("get_port_status", &status["state"])? == "TX")
+    }
+
+    /// Sends for so long, and returns how long it took.
+    fn offer(&mut self, load: Load, duration: Duration) -> Result<Duration, Error> {
+        self.own("remove_all_streams", SENDS, json!({}))?;
+        for (number, (template, share)) in self.templates.clone().iter().enumerate() {
+            let stream = stream(template, *share);
+            let stream = json!({ "stream_id": number + 1, "stream": stream });
+            self.own("add_stream", SENDS, stream)?;
+        }
+        let started = Instant::now();
+        let start = json!({
+            "duration": duration.as_secs_f64(),
+            "mul": multiplier(load),
+            "force": true,
+            "core_mask": u64::MAX,
+        });
+        self.own("start_traffic", SENDS, start)?;
+        while self.is_sending()? {
+            if let Err(interrupted) = check(self.interrupt.as_ref()) {
+                self.own("stop_traffic", SENDS, json!({}))?;
+                return Err(interrupted);
+            }
+            if started.elapsed() > duration + OVERTIME {
+                self.own("stop_traffic", SENDS, json!({}))?;
+                return Err(Error::Timeout {
+                    what: "the end of TRex's traffic".into(),
+                    milliseconds: (duration + OVERTIME).as_millis(),
+                });
+            }
+            thread::sleep(LOOK);
+        }
+        Ok(duration)
+    }
+}
+
+impl Driver for Trex {
+    fn trial(&mut self, load: Load, duration: Duration, latency: bool) -> Result<Trial, Error> {
+        if latency {
+            return Err(Error::Usage(
+                "latency is measured by our own generator only".into(),
+            ));
+        }
+        pace_interval(load)?;
+        nanoseconds(duration)?;
+        let before = self.counters()?;
+        let elapsed = self.offer(load, duration)?;
+        let after = self.settled()?;
+        let [sent, arrived] =
+            [SENDS, RECEIVES].map(|port| after[port].saturating_sub(before[port]));
+        // A few frames of others are no error: they are not packets of ours that came twice.
+        let others = arrived.saturating_sub(sent);
+        if others > STRANGERS {
+            let [sends, receives] = [SENDS, RECEIVES].map(|at| self.ports[at].id);
+            return Err(Error::Wrong(format!(
+                "{arrived} frames came by port {receives} of TRex, and {sent} were sent by port {sends}: somebody else sends there, or packets \
+                 come twice"
+            )));
+        }
+        let received = arrived - others;
+        Ok(Trial {
+            load,
+            seconds: elapsed.as_secs_f64(),
+            sent,
+            received,
+            disorder: Disorder::default(),
+            latency: None,
+        })
+    }
+}
+
+impl Drop for Trex {
+    fn drop(&mut self) {
+        // The server may be gone. Without acquired ports there is nothing to release.
+        for port in [SENDS, RECEIVES] {
+            if !self.ports[port].handler.is_empty() {
+                if port == SENDS {
+                    let _ = self.own("stop_traffic", port, json!({}));
+                    let _ = self.own("remove_all_streams", port, json!({}));
+                }
+                let _ = self.own("release", port, json!({}));
+            }
+        }
+    }
+}
+
+/// Factor for the rates of all streams, so that they sum to the load in proportion to their shares.
+/// A percentage is of the port's line rate, all bits counted.
+fn multiplier(load: Load) -> Value {
+    match load {
+        Load::Rate(rate) => json!({ "type": "pps", "op": "abs", "value": rate }),
+        Load::Maximum => json!({ "type": "percentage", "op": "abs", "value": 100.0 }),
+    }
+}
+
+/// A template as a stream object: its share as packets per second, which [`multiplier`] makes the load of.
+fn stream(template: &Template, share: u32) -> Value {
+    let rate = json!({ "type": "pps", "value": f64::from(share) });
+    let flows = template.flows();
+    let first = template.frame().get(flows.offset..flows.offset + 2);
+    let first = first.map_or(0, |it| u64::from(u16::from_be_bytes([it[0], it[1]])));
+    let last = first + u64::from(flows.count) - 1;
+    let instructions = if flows.count > 1 {
+        json!([
+            {
+                "type": "flow_var", "name": "flow", "size": 2, "op": "inc", "step": "1",
+                "init_value": first.to_string(), "min_value": first.to_string(), "max_value": last.to_string(),
+            },
+            {
+                "type": "write_flow_var", "name": "flow", "pkt_offset": flows.offset, "add_value": 0,
+                "is_big_endian": true,
+            },
+        ])
+    } else {
+        json!([])
+    };
+    json!({
+        "enabled": true,
+        "self_start": true,
+        "next_stream_id": -1,
+        "action_count": 0,
+        "core_id": -1,
+        // The MAC addresses of the packet, not of TRex's configuration.
+        "flags": 3,
+        "isg": 0.0,
+        "packet": { "binary": BASE64_STANDARD.encode(template.frame()), "meta": "" },
+        "mode": { "type": "continuous", "rate": rate },
+        "vm": { "instructions": instructions },
+        "flow_stats": { "enabled": false },
+    })
+}
+
+/// Where a TRex server listens.
+pub const PORT: u16 = 4501;
+/// Index of the port that sends.
+const SENDS: usize = 0;
+/// Index of the port that receives.
+const RECEIVES: usize = 1;
+/// How often the server is asked.
+const LOOK: Duration = Duration::from_millis(10);
+/// TRex's counters may be so old.
+const UPDATE: Duration = Duration::from_millis(500);
+/// Frames of others that may arrive in a trial: neighbor discovery, LLDP.
+const STRANGERS: u64 = 10;
+/// How much longer than asked it may send.
+const OVERTIME: Duration = Duration::from_secs(10);
