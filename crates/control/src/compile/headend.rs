@@ -91,11 +91,7 @@ impl RouteCompiler<'_> {
             .dev
             .and_then(|dev| self.node.links.get(&dev))
             .map_or(64, |link| link.hop_limit.max(1));
-        let label = match self.node.seg6_flowlabel {
-            0 => SIDESTEP_FLOW_LABEL_COPY,
-            1.. => SIDESTEP_FLOW_LABEL_COMPUTE,
-            _ => SIDESTEP_FLOW_LABEL_ZERO,
-        } as u8;
+        let label = self.flow_label();
         let key = PolicyKey {
             encap: encap.clone(),
             source,
@@ -121,6 +117,16 @@ impl RouteCompiler<'_> {
             adjacency,
             ..record(SIDESTEP_ROUTE_HEADEND)
         })
+    }
+
+    /// Returns how the outer flow label is set, by the node's `seg6_flowlabel`.
+    fn flow_label(&self) -> u8 {
+        let mode = match self.node.seg6_flowlabel {
+            0 => SIDESTEP_FLOW_LABEL_COPY,
+            1.. => SIDESTEP_FLOW_LABEL_COMPUTE,
+            _ => SIDESTEP_FLOW_LABEL_ZERO,
+        };
+        mode as u8
     }
 
     /// Returns a source address for an outer header by the rules of RFC 6724 that matter here:

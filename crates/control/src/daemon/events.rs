@@ -11,7 +11,7 @@ use sidestep_mirror::Changes;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::{Daemon, DaemonError, neighbors};
-use crate::api::Request;
+use crate::api::{Incoming, Request};
 
 /// Polling interval for settings that cause no netlink notification (`seg6_enabled`, the tunnel
 /// source). A change takes effect within 10 ms.
@@ -92,21 +92,7 @@ impl Daemon {
                 neighbors_due = now + neighbors::PERIOD;
                 self.refresh_neighbors(now);
             }
-            while let Some(incoming) = self.server.accept() {
-                match &incoming.request {
-                    Ok(Request::Stop) => {
-                        stop = Some(incoming);
-                        break;
-                    }
-                    Ok(Request::Trace { .. }) => self.prepare_trace(incoming),
-                    Ok(Request::ListenOam) => self.add_oam_listener(incoming),
-                    request => {
-                        let request = request.as_ref().map_err(Clone::clone);
-                        let answer = request.and_then(|request| self.answer(request));
-                        self.replies.answer(incoming, answer);
-                    }
-                }
-            }
+            stop = self.serve_requests();
             if now >= status_due {
                 status_due = now + STATUS_PERIOD;
                 tick(&self);
@@ -123,6 +109,23 @@ impl Daemon {
             self.replies.answer(incoming, answer);
         }
         ended
+    }
+
+    /// Serves the waiting requests. Returns a request to stop.
+    fn serve_requests(&mut self) -> Option<Incoming> {
+        while let Some(incoming) = self.server.accept() {
+            match &incoming.request {
+                Ok(Request::Stop) => return Some(incoming),
+                Ok(Request::Trace { .. }) => self.prepare_trace(incoming),
+                Ok(Request::ListenOam) => self.add_oam_listener(incoming),
+                request => {
+                    let request = request.as_ref().map_err(Clone::clone);
+                    let reply = request.and_then(|request| self.answer(request));
+                    self.replies.answer(incoming, reply);
+                }
+            }
+        }
+        None
     }
 
     /// Waits for an event or until `due`.
