@@ -50,8 +50,7 @@ impl RouteCompiler<'_> {
         if encap.mode.inserts() && family == Family::V4 {
             return unsupported("an SRH cannot be inserted into IPv4");
         }
-        let signer = self.signer(encap.hmac, header::list(encap).len())?;
-        let (slot, signer) = signer.unzip();
+        let (slot, signer) = self.signer(encap.hmac, header::list(encap).len())?.unzip();
         let slot = slot.unwrap_or(KeySlot::NONE);
         let first = encap.segments[0];
         let source = encap
@@ -87,10 +86,7 @@ impl RouteCompiler<'_> {
                 .view(&mut self.store, Chain::table(Family::V6, table))?,
             None => ViewId::NONE,
         };
-        let hop_limit = next_hop
-            .dev
-            .and_then(|dev| self.node.links.get(&dev))
-            .map_or(64, |link| link.hop_limit.max(1));
+        let hop_limit = self.hop_limit(next_hop);
         let label = self.flow_label();
         let key = PolicyKey {
             encap: encap.clone(),
@@ -117,6 +113,14 @@ impl RouteCompiler<'_> {
             adjacency,
             ..record(SIDESTEP_ROUTE_HEADEND)
         })
+    }
+
+    /// Returns the outer hop limit: that of the egress, otherwise 64.
+    fn hop_limit(&self, next_hop: &NextHop) -> u8 {
+        next_hop
+            .dev
+            .and_then(|dev| self.node.links.get(&dev))
+            .map_or(64, |link| link.hop_limit.max(1))
     }
 
     /// Returns how the outer flow label is set, by the node's `seg6_flowlabel`.

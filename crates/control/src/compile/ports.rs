@@ -108,21 +108,7 @@ impl ViewBuilder<'_> {
             mac: link.mac.0,
             ..Default::default()
         };
-        let flags = [
-            (link.seg6_enabled, SIDESTEP_PORT_SEG6),
-            (link.forwarding6, SIDESTEP_PORT_FORWARD6),
-            (link.forwarding4, SIDESTEP_PORT_FORWARD4),
-            (link.rp_filter == 1, SIDESTEP_PORT_RPF_STRICT),
-            (link.rp_filter == 2, SIDESTEP_PORT_RPF_LOOSE),
-            (link.seg6_require_hmac > 0, SIDESTEP_PORT_REQUIRE_HMAC),
-            (link.seg6_require_hmac < 0, SIDESTEP_PORT_IGNORE_HMAC),
-            (self.routes.node.oam_rate > 0, SIDESTEP_PORT_O_FLAG),
-        ];
-        record.flags = flags
-            .iter()
-            .filter(|(on, _)| *on)
-            .map(|(_, flag)| flag)
-            .sum();
+        record.flags = self.port_flags(link);
         if self.routes.node.domain.is_outside(link) {
             record.domain = self.domain()?;
         }
@@ -179,6 +165,25 @@ impl ViewBuilder<'_> {
             }
         }
         Ok(record)
+    }
+
+    /// Returns the flags of a port record, without those for rules.
+    fn port_flags(&self, link: &Link) -> u32 {
+        let flags = [
+            (link.seg6_enabled, SIDESTEP_PORT_SEG6),
+            (link.forwarding6, SIDESTEP_PORT_FORWARD6),
+            (link.forwarding4, SIDESTEP_PORT_FORWARD4),
+            (link.rp_filter == 1, SIDESTEP_PORT_RPF_STRICT),
+            (link.rp_filter == 2, SIDESTEP_PORT_RPF_LOOSE),
+            (link.seg6_require_hmac > 0, SIDESTEP_PORT_REQUIRE_HMAC),
+            (link.seg6_require_hmac < 0, SIDESTEP_PORT_IGNORE_HMAC),
+            (self.routes.node.oam_rate > 0, SIDESTEP_PORT_O_FLAG),
+        ];
+        flags
+            .iter()
+            .filter(|(on, _)| *on)
+            .map(|(_, flag)| flag)
+            .sum()
     }
 
     /// Returns the chains of a port's IPv4 packets. With `rp_filter`, Linux looks up the reverse

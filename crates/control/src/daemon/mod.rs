@@ -223,21 +223,7 @@ impl Daemon {
         // Before anything is attached, so that an early Ctrl-C leaves nothing behind.
         let signalled = events::signals()?;
         let mirror = Mirror::open_with_buffer(options.receive_buffer)?;
-        // Check all names before creating anything.
-        for name in &options.ports {
-            let link =
-                mirror
-                    .node()
-                    .link_by_name(name)
-                    .ok_or_else(|| DaemonError::NoInterface {
-                        name: name.clone(),
-                        there: mirror.node().interfaces().join(", "),
-                    })?;
-            ports::choose(mirror.node(), link, options.mode).map_err(|why| DaemonError::Port {
-                name: name.clone(),
-                why,
-            })?;
-        }
+        check_names(&options, mirror.node())?;
         let mut own = options.config.overlay(mirror.node())?;
         let mut devices = Devices::default();
         devices.track(&mut own, mirror.node());
@@ -509,6 +495,23 @@ impl Daemon {
             )
         })
     }
+}
+
+/// Checks that all requested ports exist and can be ports, before anything is created.
+fn check_names(options: &Options, node: &Node) -> Result<(), DaemonError> {
+    for name in &options.ports {
+        let link = node
+            .link_by_name(name)
+            .ok_or_else(|| DaemonError::NoInterface {
+                name: name.clone(),
+                there: node.interfaces().join(", "),
+            })?;
+        ports::choose(node, link, options.mode).map_err(|why| DaemonError::Port {
+            name: name.clone(),
+            why,
+        })?;
+    }
+    Ok(())
 }
 
 /// Raises the soft limit of descriptors to the hard limit. Each probed service takes one, and the
