@@ -32,6 +32,12 @@ def first_cells(text):
     return {name.strip() for row in rows for name in row.split(",")}
 
 
+def anchors(page):
+    """Names that a repository's web view gives to the headings of a page."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in re.findall(r"(?m)^#+ (.*)$", text)}
+
+
 def first_column(text):
     """First cells of the rows of a table."""
     lines = [line for line in text.splitlines() if line.startswith("| ")]
@@ -60,6 +66,12 @@ class Documents(unittest.TestCase):
         for page in PAGES:
             for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
                 self.assertTrue((page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}")
+
+    def test_links_to_headings_lead_somewhere(self):
+        for page in PAGES:
+            for target, anchor in re.findall(r"\]\(([^)#:\s]*)#([^)]+)\)", page.read_text(encoding="utf-8")):
+                to = (page.parent / target).resolve() if target else page
+                self.assertIn(anchor, anchors(to), f"{page.relative_to(ROOT)} links to {target}#{anchor}")
 
     def test_files_named_in_backticks_are_there(self):
         name = r"`((?:crates|datapath|docs|tests|vectors)/[\w./-]+\.(?:rs|h|c|py|md|yaml))`"
