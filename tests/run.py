@@ -291,7 +291,7 @@ class Runner:
             self.times = json.loads(self.times_path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             self.times = {}
-        # The longest first; then what was never measured, since it may be long.
+        # The longest jobs first. Jobs without a measured time count as long.
         self.waiting = sorted(jobs, key=lambda job: -self.times.get(job.name, 1000.0 * job.slots))
         self.total = len(jobs)
         self.done = 0

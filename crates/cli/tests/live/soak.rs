@@ -2,7 +2,8 @@
 //! and notifications are lost. Every packet that arrives is right, none of the undisturbed ones is missing, counters add up,
 //! and nothing has grown.
 //!
-//! `SOAK=1800` has it run for half an hour instead of three minutes; `SEED` chooses other faults in another order.
+//! `SOAK=1800` runs it for half an hour instead of 150 seconds. `SEED` selects other faults and
+//! another order.
 
 use std::collections::BTreeMap;
 use std::process::{Child, Stdio};
