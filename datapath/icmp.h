@@ -12,8 +12,8 @@
 #include "wire/srh.h"
 
 /*
- * Drop reasons that are reported. Not included: reasons that the RFCs want silent, and no_neighbor,
- * whose resolution is still pending.
+ * Drop reasons that are reported. Not included: reasons for which the RFCs ask for a silent drop,
+ * and no_neighbor, where neighbor resolution is still pending.
  */
 #define ICMP_REPORTED                                                                              \
 	(1ull << DROP_srh_length | 1ull << DROP_srh_segments_left | 1ull << DROP_srh_tlv |         \

@@ -11,7 +11,8 @@
 #include "../wire/srh.h"
 
 /*
- * Loads Segment List[index] of the active SRH, after the plan. Returns false if it is not in place.
+ * Loads Segment List[index] of the active SRH as the plan leaves it. Returns false if the bytes are
+ * out of bounds.
  */
 INLINE _Bool segment_load(ENV *e, const struct packet *p, __u32 index, struct address *segment)
 {
@@ -27,8 +28,8 @@ INLINE _Bool segment_load(ENV *e, const struct packet *p, __u32 index, struct ad
 }
 
 /*
- * Passes the active SRH after its last segment; the walk continues behind it. `pop` removes it
- * (PSP, RFC 8986 4.16.1 S14.1).
+ * Moves the cursor past the active SRH after its last segment, so that the walk continues there.
+ * `pop` removes it (PSP, RFC 8986 4.16.1 S14.1).
  */
 INLINE verdict advance_used_up(ENV *e, struct packet *p, _Bool pop)
 {

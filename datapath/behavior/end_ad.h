@@ -10,8 +10,8 @@
 #include "service.h"
 
 /*
- * 6.2.1 S17.1: learns the outer headers, which end at the cursor, if they are new and the known
- * ones are older than `age`.
+ * 6.2.1 S17.1: learns the outer headers, which end at the cursor, if they differ from the stored
+ * headers and these are older than `age`.
  */
 SUBPROGRAM verdict learn_headers(ENV *e, struct packet *p, __u32 index)
 {

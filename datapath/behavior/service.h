@@ -42,7 +42,7 @@ SUBPROGRAM verdict service_unwrap(ENV *e, struct packet *p, const struct sideste
 			return v;
 	}
 	if (p->segments_left) {
-		/* S05, for the outer header that the proxy removes. */
+		/* S05 checks the hop limit of the outer header, which the proxy removes. */
 		v = hop_limit_check(p);
 		if (v == VERDICT_CONTINUE)
 			v = advance_segment(e, p, r);

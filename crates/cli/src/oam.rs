@@ -55,7 +55,7 @@ pub fn run(command: &Command, out: &mut dyn Write) -> Outcome {
 fn listen(args: &Listen, out: &mut dyn Write) -> Outcome {
     let (begun, copies) = api::stream(Request::ListenOam)?;
     let oam: report::Oam = serde_json::from_value(begun)?;
-    // Standard output has only the copies, which may go to a program.
+    // Standard output carries only the copies, so that a program can read them.
     match oam.rate {
         0 => {
             eprintln!("nothing is copied; enable copies with `sidestep oam rate N`; Ctrl-C ends it")

@@ -1,17 +1,18 @@
-//! Lines stay well filled in whatever order prefixes come and go, so that the table stays small and
-//! flat.
+//! Tests that lines stay well filled for any order of insertions and removals. Well-filled lines
+//! keep the table small and flat.
 
 use sidestep_fib::{Fib, Full, Heap, Prefix, Usage};
 
 const VIEW: u32 = 1;
-/// /48s far enough apart for each to have two edges.
+/// Number of /48 prefixes. Gaps between them give each prefix two edges.
 const PREFIXES: u64 = 5_000;
 
 fn prefix(n: u64) -> Prefix {
     Prefix::new(u128::from(n) << 82, 48)
 }
 
-/// The n-th of all numbers below [`PREFIXES`] in an order that looks random: 7919 is prime.
+/// Returns the n-th number of a permutation of 0 to [`PREFIXES`] - 1 that looks random. 7919 and
+/// [`PREFIXES`] have no common factor.
 fn shuffled(n: u64) -> u64 {
     n * 7919 % PREFIXES
 }
@@ -39,7 +40,7 @@ fn bulk() -> Fib<Heap> {
     fib
 }
 
-/// Nine lines in ten are leaves, of at most six intervals.
+/// Used lines per edge. Nine lines in ten are leaves with at most six intervals.
 fn lines_per_edge(usage: Usage) -> f64 {
     (usage.used - sidestep_fib::VIEW_LINES) as f64 / usage.edges as f64
 }
@@ -77,7 +78,7 @@ fn a_table_that_changes_for_long_stays_as_well_filled() {
     }
 }
 
-/// Once more after a grace period, if there is no room.
+/// Applies a change. If the table is full, tries again after a grace period.
 fn patiently<T>(
     fib: &mut Fib<Heap>,
     change: impl Fn(&mut Fib<Heap>) -> Result<T, Full>,
@@ -91,8 +92,8 @@ fn patiently<T>(
 
 #[test]
 fn a_full_table_can_be_emptied_and_filled_again() {
-    // Hosts of many /64s, of few, and some with a view of their own: scattered hosts use most
-    // lines.
+    // Prefixes of /64 to /128, scattered over the address space and two views. Scattered prefixes
+    // use the most lines.
     let numbered = |n: u32| {
         let mixed = u128::from(n.wrapping_mul(0x9e37_79b1));
         let address = mixed << 96 | u128::from(n % 7) << 64 | u128::from(n);

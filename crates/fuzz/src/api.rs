@@ -1,6 +1,7 @@
 //! Requests on the daemon's socket.
 //!
-//! Whatever is a request can be written and read again as the same, and the words of a route in it are taken or refused.
+//! Each request that parses is printed and parsed again, with an equal result. The parser accepts
+//! or refuses the route in a request and never panics.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ use crate::Target;
 use crate::datapath::nodes::vectors;
 use crate::text::Vocabulary;
 
-/// The target.
+/// Fuzz target for requests.
 pub struct Api {
     requests: BTreeMap<String, String>,
     vocabulary: Vocabulary,

@@ -194,7 +194,7 @@ fn the_kernel_creates_the_implied_routes() {
         .flat_map(apart)
         .map(|route| route::print(&route, &node, Style::Show))
         .collect();
-    // Skip link-local addresses derived from MACs, which a node does not hold.
+    // Skip the link-local addresses that the kernel derives from MACs: the node model lacks them.
     let theirs: BTreeSet<_> = namespace
         .routes()
         .into_iter()
@@ -278,7 +278,7 @@ fn ip_accepts_and_prints_the_same_rules_and_neighbors() {
     for line in RULES {
         let rules = rule::parse_line(line, &context(&node), &node.rules);
         for rule in rules.unwrap_or_else(|error| panic!("{line}: {error}")) {
-            // Without a priority, the kernel chooses the predicted one.
+            // Omit the priority: the kernel has to choose the one that the parser assigned.
             let words = rule::print(&rule, &node, Style::Add);
             let words = if line.contains("pref") {
                 words.as_str()

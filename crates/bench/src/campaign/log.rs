@@ -1,8 +1,8 @@
-//! The folder of a campaign: `campaign.yaml`, as it was when it began, and `trials.jsonl`, a line
-//! for everything that was measured. Lines are only appended. A crash can truncate the last line,
-//! which is then measured again.
+//! The folder of a campaign. `campaign.yaml` is a copy of the campaign at its start. `trials.jsonl`
+//! has one line per measurement. Lines are only appended. A crash can truncate the last line, which
+//! is then measured again.
 //!
-//! The report is made of these two files.
+//! The report is generated from these two files.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
@@ -20,14 +20,15 @@ use super::plan::{Plan, Point};
 use crate::result::Machine;
 use crate::search::Found;
 
-/// Version of the lines. A field that changes its meaning, or goes, changes it; a new optional field does not.
+/// Schema version of the lines. Increment it if a field is removed or changes its meaning, not for
+/// a new optional field.
 pub const SCHEMA: u32 = 1;
-/// The campaign as it was when it began.
+/// Copy of the campaign file at the start.
 pub const CAMPAIGN: &str = "campaign.yaml";
-/// Measured values.
+/// File with the measurements.
 pub const TRIALS: &str = "trials.jsonl";
 
-/// A line.
+/// A line of `trials.jsonl`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
 pub enum Record {
@@ -35,14 +36,14 @@ pub enum Record {
     Begin(Box<Begin>),
     /// Rate of generator and sink without an engine.
     Ceiling {
-        /// How it was sent.
+        /// Case whose frames were sent.
         case: Case,
         /// The trial.
         trial: Trial,
     },
-    /// Something was found.
+    /// A completed measurement.
     Measured(Box<Measured>),
-    /// Something could not be measured. It is retried when the campaign resumes.
+    /// A failed measurement. It is retried when the campaign resumes.
     Failed(Failed),
     /// Everything that the campaign asks for has been tried.
     End,
@@ -59,20 +60,20 @@ pub struct Begin {
     pub version: String,
     /// Commit it was built from.
     pub git: Option<String>,
-    /// SHA-256 of the program that measures: two trees with other changes have one commit.
+    /// SHA-256 of the program that measures: two modified source trees can have the same commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
-    /// The command, word by word.
+    /// The command line, one element per argument.
     pub command: Vec<String>,
-    /// Whether in a hurry.
+    /// Whether `--quick` was given.
     pub quick: bool,
-    /// Where.
+    /// The machine that ran the campaign.
     pub machine: Machine,
     /// Facts that each engine reports.
     pub engines: BTreeMap<String, BTreeMap<String, String>>,
-    /// Entries of the log: measured points and failures.
+    /// Points that the campaign measures, and points that engines refused.
     pub plan: Plan,
-    /// The commands that set up each point of the plan by hand, in its order.
+    /// The commands that set up each point of the plan by hand, in the order of the plan.
     pub recipes: Vec<Vec<String>>,
 }
 
@@ -128,10 +129,10 @@ fn facts(engines: &BTreeMap<String, BTreeMap<String, String>>) -> BTreeMap<Strin
 /// A measurement, with all its trials.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Metric and engine.
+    /// Group, case and engine.
     #[serde(flatten)]
     pub point: Point,
-    /// Which run, counted from 0.
+    /// Number of the run, from 0.
     pub run: u32,
     /// Metric.
     pub find: Find,
@@ -139,13 +140,13 @@ pub struct Measured {
     pub at: String,
     /// How long it took.
     pub seconds: f64,
-    /// Where packets were counted, if that was chosen.
+    /// Hook that counted the packets, if there was a choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sink: Option<Hook>,
-    /// The share of all processors' time that the hypervisor took meanwhile, 0 to 1; none on a testbed.
+    /// Steal time as a share of the time of all processors, 0 to 1. `None` on a testbed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stolen: Option<f64>,
-    /// The rate, of a search.
+    /// Result of a search for a rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<Found>,
     /// Every trial, in the order in which they were made.
@@ -155,14 +156,14 @@ pub struct Measured {
 /// A failed measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Failed {
-    /// Metric and engine of the failed measurement.
+    /// Group, case and engine of the failed measurement.
     #[serde(flatten)]
     pub point: Point,
-    /// Which run, counted from 0.
+    /// Number of the run, from 0.
     pub run: u32,
     /// Metric. `None` if the engine could not be set up.
     pub find: Option<Find>,
-    /// Why not.
+    /// Reason.
     pub why: String,
     /// Every trial until then, in the order in which they were made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -172,24 +173,24 @@ pub struct Failed {
 /// A folder cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The system refuses something.
+    /// A file operation failed.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// Something is there that is no campaign.
+    /// The folder is not empty and not a campaign's.
     #[error("{}: not empty, and not the folder of a campaign; choose another with -o", .0.display())]
     Foreign(PathBuf),
-    /// Another process writes to it.
+    /// Another process holds the lock of the folder.
     #[error("{}: another `bench run` writes it", .0.display())]
     Busy(PathBuf),
-    /// The campaign is another one.
+    /// The folder belongs to a different campaign.
     #[error("{}: was measured by another campaign; changed since: {}. Measure into another folder with -o", path.display(), changes.join("; "))]
     Changed {
-        /// The folder's copy.
+        /// Path of the folder's copy of the campaign.
         path: PathBuf,
         /// Differences: key, old value, new value.
         changes: Vec<String>,
@@ -197,33 +198,33 @@ pub enum Error {
     /// A line cannot be read.
     #[error("{}: line {line}: {source}", path.display())]
     Form {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Counted from 1.
+        /// Line number, from 1.
         line: usize,
-        /// Why.
+        /// Cause.
         source: serde_json::Error,
     },
-    /// A form that another version writes.
+    /// The schema version differs from [`SCHEMA`].
     #[error("{}: schema {found}, but this version reads schema {SCHEMA}", path.display())]
     Schema {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Content.
+        /// Schema version in the file.
         found: u64,
     },
 }
 
-/// The folder of a campaign that is measured.
+/// Open folder of a running campaign.
 #[derive(Debug)]
 pub struct Log {
     path: PathBuf,
     file: File,
-    /// All that is in it, in order.
+    /// All lines of the file, in order.
     pub records: Vec<Record>,
 }
 
-/// Whether a folder is a campaign's.
+/// Returns whether a folder contains a campaign.
 pub fn is_campaign(folder: &Path) -> bool {
     folder.join(TRIALS).is_file()
 }
@@ -298,7 +299,7 @@ impl Log {
     /// Writes a line, and waits until it is on the disk.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The write fails.
     pub fn add(&mut self, record: Record) -> Result<(), Error> {
         let mut line = serde_json::to_vec(&record).map_err(|source| Error::Form {
             path: self.path.clone(),
@@ -319,22 +320,23 @@ impl Log {
     }
 }
 
-/// A file that is there as a whole or not at all.
+/// Writes a file atomically: it exists completely or not at all.
 fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     let beside = path.with_extension(BESIDE);
     let mut file = File::create(&beside)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(&beside, path)?;
-    // The name, too, is on the disk before anything is measured.
+    // Sync the folder too, so that the name is on disk before the first measurement.
     path.parent()
         .map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
-/// The extension of a file until it is whole.
+/// Extension of a temporary file, until it is complete and renamed.
 const BESIDE: &str = "new";
 
-/// The records, and how many bytes they take: a last line without an end was cut off.
+/// Parses the records. Returns them with the length of all complete lines. A last line without a
+/// newline was truncated.
 fn parse(path: &Path, text: &[u8]) -> Result<(Vec<Record>, usize), Error> {
     let whole = text
         .iter()
@@ -347,7 +349,7 @@ fn parse(path: &Path, text: &[u8]) -> Result<(Vec<Record>, usize), Error> {
             line: index + 1,
             source,
         };
-        // The number first: what another version writes is not damaged.
+        // Check the version first: a line of another version is not a damaged line.
         let value: serde_json::Value = serde_json::from_slice(line).map_err(form)?;
         match value["schema"].as_u64() {
             Some(found) if found != u64::from(SCHEMA) => Err(Error::Schema {

@@ -1,4 +1,4 @@
-//! Trials on a path that stands.
+//! Trials on a path that is set up between generator and sink.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,21 +23,21 @@ use sidestep_testkit::{Error, Namespace};
 pub enum Path {
     /// A router whose data plane forwards.
     Router(Plane, plane::Standing),
-    /// A router in which something else forwards: what commands have set up, VPP.
+    /// A router with another data plane: VPP, or an engine that is set up by commands.
     Other(plane::Standing),
-    /// They are joined.
+    /// A direct link between generator and sink.
     Nothing(Network),
-    /// A router that sends all that comes by its first port out of its second, while the program is attached.
+    /// A router with a BPF program that redirects all packets from the first port to the second.
     Redirect {
-        /// The engine.
+        /// The BPF program, detached on drop.
         _program: Redirect,
-        /// Where.
+        /// The network with the router.
         network: Network,
     },
 }
 
 impl Path {
-    /// One of engine `none`; one packet has been compared.
+    /// Creates the path of engine `none`, and verifies it with one packet.
     pub fn limit(case: &Case, behavior: &Behavior) -> Result<Self, Error> {
         let path = if case.behavior == "redirect" {
             let network = Network::routed(&Behavior {
@@ -73,12 +73,13 @@ impl Path {
     fn hooks(&self) -> &'static [Hook] {
         match self {
             Self::Router(plane, _) => plane.hooks(),
-            // XDP takes whatever is sent.
+            // XDP receives every packet from these paths.
             Self::Other(_) | Self::Nothing(_) | Self::Redirect { .. } => &[Hook::Xdp],
         }
     }
 
-    /// The frame that comes out; two that are allowed have one length.
+    /// Returns the expected frame at the sink. If two frames are allowed, both have the same
+    /// length.
     fn expected<'a>(&self, behavior: &'a Behavior) -> &'a [u8] {
         match self {
             Self::Router(plane, _) => plane.expected(behavior),
@@ -106,12 +107,12 @@ impl Path {
 
 /// A path that was verified, with a generator and a receiver at its ends.
 pub struct Measured {
-    // In this order they go: receiver and generator before their ports.
+    // Rust drops fields in this order: receiver and generator go before their ports.
     driver: Option<Local>,
-    /// Where the receiver is.
+    /// Hook of the receiver.
     sink: Hook,
     path: Path,
-    /// The frames that are sent, as behaviors of one length each, and how many of each take turns.
+    /// Behaviors whose frames are sent, each with its share of the stream.
     stream: Vec<(Behavior, u32)>,
     flows: Flows,
     /// The CPUs of the generators.
@@ -120,7 +121,8 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// The receiver is put at the hook where packets cost less, which is tried out.
+    /// Creates the generator and the receiver. Short trials select the hook with the highest rate
+    /// for the receiver.
     ///
     /// # Errors
     /// The frames cannot be sent, nothing can be attached, or no packet arrives.
@@ -160,7 +162,7 @@ impl Measured {
     }
 
     fn receive_at(&mut self, hook: Hook) -> Result<(), Error> {
-        // The old one goes first: a port has one.
+        // Detach the old driver first: a port has only one receiver.
         self.driver = None;
         let network = self.path.network();
         let streams = (0..self.cores.len()).map(|core| self.frames(core as u32));
@@ -173,7 +175,7 @@ impl Measured {
         self.sink = hook;
         let interrupt = Interrupt::from(Arc::clone(&self.options.interrupted));
         self.driver = Some(Local::new(source, receiver).interrupted_by(interrupt));
-        // The sink's port has its NAPI only now.
+        // The sink's port has NAPI only after the receiver is attached.
         self.thread()
     }
 
@@ -196,7 +198,7 @@ impl Measured {
         Stream::new(&templates, distribution)
     }
 
-    /// Whether the sink's port is polled by a thread of its own.
+    /// Whether a separate NAPI thread polls the sink's port.
     fn own_sink(&self) -> bool {
         let placement = self.options.placement;
         match self.path {
@@ -205,7 +207,8 @@ impl Measured {
         }
     }
 
-    /// The ports that threads of their own poll, and where: those that packets come to from another CPU.
+    /// Returns the ports with separate NAPI threads, and the CPU of each. These ports receive
+    /// packets from another CPU.
     fn polled(&self) -> Result<Vec<(&Namespace, &'static str, usize)>, Error> {
         let (network, placement) = (self.path.network(), self.options.placement);
         let mut polled = Vec::new();
@@ -223,13 +226,13 @@ impl Measured {
         polled.try_for_each(|(namespace, ifname, _)| napi::thread(namespace, ifname))
     }
 
-    /// Programs that come and go bring threads of their own: before each trial.
+    /// Pins the NAPI threads before each trial, because attaching a program creates new ones.
     fn pin(&self) -> Result<(), Error> {
         let mut polled = self.polled()?.into_iter();
         polled.try_for_each(|(namespace, ifname, cpu)| napi::pin(namespace, ifname, cpu))
     }
 
-    /// Received packets have the verified length.
+    /// Checks that the received packets have the expected length.
     fn check_lengths(&self, arrivals: &Arrivals) -> Result<(), Error> {
         let lengths = self.stream.iter();
         let lengths = lengths.map(|(behavior, _)| self.path.expected(behavior).len() as u64);
@@ -271,7 +274,8 @@ impl Standing for Measured {
     }
 }
 
-/// How long each hook of the sink is tried, and how often: the host may disturb any of them.
+/// Duration and number of the trials per hook of the sink. Several trials reduce disturbance by the
+/// host.
 const TRIED: Duration = Duration::from_millis(20);
 const TRIES: usize = 3;
 

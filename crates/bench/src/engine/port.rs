@@ -1,5 +1,5 @@
-//! Report facts about the interfaces: driver, firmware, offloads, and the interrupt CPU of each
-//! queue. All of it decides over figures, and none of it is Sidestep's to set.
+//! Facts about the interfaces for the report: driver, firmware, offloads, and the interrupt CPU of
+//! each queue. All of these affect the results, and Sidestep sets none of them.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -7,7 +7,8 @@ use std::sync::OnceLock;
 use super::network;
 use sidestep_testkit::Error;
 
-/// A script that says it of the interface `$1`, for [`facts`]. Missing facts are omitted.
+/// Script that prints the facts of interface `$1`, for [`facts`]. It omits facts that it cannot
+/// find.
 pub(super) const SCRIPT: &str = r#"
 ethtool -i "$1" 2>/dev/null | sed -n 's/^\(driver\|version\|firmware-version\|bus-info\): /info \1 /p'
 ethtool -k "$1" 2>/dev/null | sed -n 's/^\([a-z0-9-]*\): \(on\|off\).*/offload \1 \2/p'
@@ -23,7 +24,7 @@ for folder in "/sys/class/net/$1/device/msi_irqs" "/sys/class/net/$1/device/../m
 done
 "#;
 
-/// How the fact ends that says where a port's queues interrupt.
+/// Suffix of the name of the fact with the interrupt CPUs of a port's queues.
 pub const INTERRUPTS: &str = "interrupts";
 
 /// Parses the output of [`SCRIPT`] for an interface with this name.
@@ -79,8 +80,8 @@ pub(super) fn facts(name: &str, said: &str) -> BTreeMap<String, String> {
     facts
 }
 
-/// Facts about veth links between namespaces of this machine, which are all alike. Empty if none
-/// can be created.
+/// Facts about the veth links between namespaces of this machine. All these links have the same
+/// facts. Empty if none can be created.
 pub(super) fn of_veth() -> BTreeMap<String, String> {
     static VETH: OnceLock<BTreeMap<String, String>> = OnceLock::new();
     let ask = || -> Result<BTreeMap<String, String>, Error> {
@@ -143,7 +144,7 @@ irq 46 3-5 mlx5_comp1@pci:0000:3b:00.0
             !on.contains("generic-receive-offload"),
             "the laboratory's have none: {on}"
         );
-        // A veth as the kernel makes it.
+        // This veth pair has the kernel's default offloads.
         let namespace = Namespace::create(&format!("ss-portfacts-{}-a", std::process::id()));
         let namespace = namespace.expect("create");
         namespace

@@ -18,7 +18,7 @@ fn table<'a>(report: &'a Report, id: &str) -> &'a Table {
         .unwrap_or_else(|| panic!("no table {id}"))
 }
 
-/// Returns head and non-empty cells of an engine at a case.
+/// Returns the non-empty cells of an engine's row for a case, each with its column head.
 fn row(table: &Table, case: &str, engine: &str) -> Vec<(String, Cell)> {
     let text = |text: &str| Cell::Text(text.into());
     let mut rows = table.rows.iter();
@@ -168,7 +168,8 @@ fn pictures_are_boxes_lines_curves_and_distributions() {
         .collect();
     assert_eq!(places, [1.0, 2.0, 4.0]);
 
-    // Beyond its capacity the delivery ratio falls: 1.2 times the PDR of half a percent loss.
+    // The curve ends at 1.2 times the PDR, above the engine's capacity, so the delivery ratio
+    // falls.
     let delivery = section("behaviors-end-delivery");
     let last = delivery.series[0].points.last().expect("points");
     assert!((last.value - 100.0 / 1.2).abs() < 1.0, "{last:?}");
@@ -225,7 +226,7 @@ fn an_interrupted_campaign_goes_on_where_it_was() {
         world.interrupted.store(false, Ordering::Release);
         world.interrupt_after.set(Some(world.trials.get() + 150));
         let done = measure(CAMPAIGN, folder.path(), &world).expect("no error");
-        // A line that a crash truncated is measured again.
+        // If a crash truncated the last line, the next start repeats that measurement.
         let path = folder.path().join(log::TRIALS);
         if !done {
             let mut text = fs::read(&path).unwrap();
@@ -237,7 +238,7 @@ fn an_interrupted_campaign_goes_on_where_it_was() {
         break;
     }
     assert!(rounds > 2, "{rounds}");
-    // Each interruption throws away no more than the measurement it was in.
+    // Each interruption discards at most the measurement in progress.
     assert!(
         world.trials.get() < whole + rounds * 64,
         "{} of {whole}",
@@ -256,7 +257,7 @@ fn an_interrupted_campaign_goes_on_where_it_was() {
     let all = measured.len();
     measured.sort_by_key(|it| format!("{it:?}"));
     measured.dedup();
-    // Five points with four measurements, and three cases of two engines with one; three runs.
+    // Each of three runs has 5 points with 4 metrics, and 3 cases on 2 engines with 1 metric.
     assert_eq!(
         (all, measured.len()),
         (5 * 4 * 3 + 6 * 3, 5 * 4 * 3 + 6 * 3)
@@ -315,7 +316,7 @@ fn a_part_of_a_campaign_is_measured_alone_and_the_rest_later() {
     let command = &report::read(folder.path()).expect("report").command;
     assert!(!command.iter().any(|word| word.starts_with("--only")));
     let (points, ceilings, ended) = measured();
-    // With no segment, with one, two and four: as many lengths.
+    // There is one ceiling per frame length: for zero, one, two and four segments.
     assert_eq!((points.len(), ceilings, ended), (5 - 1 + 6, 4, true));
     assert!(report::read(folder.path()).expect("report").complete);
 }
@@ -443,7 +444,7 @@ fn a_curve_is_measured_at_the_rates_that_are_named() {
             )
         })
         .collect();
-    // The slow one takes 100,000 with this behavior.
+    // The slow engine forwards 100,000 packets/s with this behavior.
     let at = |key: &str, kpps| (format!("{key} packets/s"), kpps, 2);
     assert_eq!(
         points,

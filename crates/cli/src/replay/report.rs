@@ -21,7 +21,7 @@ pub struct NotReplayed {
     pub reason: &'static str,
     /// Explanation in one sentence.
     pub sentence: &'static str,
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
 }
 

@@ -30,11 +30,12 @@ pub struct Compiled {
 /// A compiled route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteInfo {
-    /// Route that the record was made from. None: the action of a rule, or one of [`Index::leads`].
+    /// Source route of the record. `None` for the action of a rule and for a continuation in
+    /// [`Index::leads`].
     pub route: Option<Route>,
-    /// Neighbor on the link that a connected route was narrowed to.
+    /// Neighbor, if the record serves one neighbor on the link of a connected route.
     pub neighbor: Option<IpAddr>,
-    /// For a member of a group: the next hop of the route that it stands for.
+    /// Next hop of the route that a group member represents.
     pub next_hop: Option<NextHop>,
     /// Counter slot, or `NONE`.
     pub counter: CounterId,
@@ -56,8 +57,8 @@ impl RouteInfo {
 pub struct ViewInfo {
     /// IPv4 or IPv6.
     pub family: Family,
-    /// Merged tables in the order of their rules, or tables that the view leads to. Empty for a
-    /// view of sources.
+    /// Merged tables in the order of their rules, or tables where a record of the view continues
+    /// the lookup. Empty for a view of sources.
     pub tables: Vec<TableId>,
 }
 
@@ -153,7 +154,8 @@ pub struct Index {
     pub unsupported: BTreeMap<RouteKey, String>,
     /// Routes that did not fit, with the full table.
     pub full: BTreeMap<RouteKey, &'static str>,
-    /// Full tables that affect rules: the view of a port, or the view that follows a chain.
+    /// Full tables that kept the view of a port's rules, or a later view of its lookup, from being
+    /// built.
     pub full_for_rules: BTreeSet<&'static str>,
 }
 
@@ -173,8 +175,8 @@ impl Index {
         of_routes.chain(&self.full_for_rules).copied().collect()
     }
 
-    /// Whether something did not fit that affects other routes: a prefix, which another one may
-    /// displace, or the view of a rule.
+    /// Whether an entry that affects other routes did not fit: a prefix, for which another prefix
+    /// may make room, or the view of a rule.
     pub(super) fn is_short(&self) -> bool {
         self.full.values().any(|table| *table == PREFIXES) || !self.full_for_rules.is_empty()
     }

@@ -1,4 +1,5 @@
-//! End.DX and End.DT: packets at the end of a path of `sids` segments; 0: without an SRH.
+//! End.DX and End.DT, for packets at the end of a path of `sids` segments. With 0 segments the
+//! packets have no SRH.
 
 use sidestep_wire::{EtherType, Protocol};
 
@@ -14,7 +15,8 @@ pub(super) const KINDS: &[Kind] = &[
         make: dx2,
         ..KIND
     },
-    // On the link, Linux asks for the inner destination instead of nh4.
+    // Linux resolves the inner destination on the link instead of nh4, hence the route by a
+    // gateway.
     Kind {
         name: "end.dx4",
         title: "End.DX4",
@@ -81,7 +83,7 @@ pub(super) const KINDS: &[Kind] = &[
     },
 ];
 
-/// Common part.
+/// Defaults of all kinds in this file.
 const KIND: Kind = Kind {
     name: "",
     title: "",
@@ -102,7 +104,8 @@ fn decapsulation(asked: &Arguments, customer: Customer, routes: Vec<String>) -> 
     }
 }
 
-/// Linux has End.DT4 and End.DT46 for VRF devices only, Sidestep for any table.
+/// Decapsulation into the table of a VRF. Linux supports End.DT4 and End.DT46 only with a VRF
+/// device, Sidestep with any table.
 fn of_vrf(action: &str, route: &str, asked: &Arguments, customer: Customer) -> Behavior {
     let routes = vec![
         local(&format!("{action} vrftable {VRF}")),
@@ -119,7 +122,7 @@ fn of_vrf(action: &str, route: &str, asked: &Arguments, customer: Customer) -> B
     }
 }
 
-/// A frame between two customers' hosts.
+/// End.DX2 with a frame between the hosts of two customers.
 fn dx2(asked: &Arguments) -> Behavior {
     let customer = Customer::v6(asked.length);
     let hosts = [[2, 0, 0, 0, 0, 0xb], [2, 0, 0, 0, 0, 0xa]];

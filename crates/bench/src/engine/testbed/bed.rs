@@ -21,27 +21,27 @@ use crate::traffic::{self, Distribution, Template, Trex};
 use sidestep_testkit::Error;
 use sidestep_testkit::lab::{QUIET, mac_of};
 
-/// A testbed whose machines answer.
+/// A testbed with connections to both machines.
 #[derive(Debug)]
 pub(super) struct Bed {
     testbed: Testbed,
     pub options: Options,
     shell: RefCell<Shell>,
     about: About,
-    /// Lock of the ports.
+    /// MAC addresses of the ports.
     pub macs: Macs,
     /// The smaller MTU of the system's ports in bytes, without the Ethernet header.
     pub mtu: usize,
     sidestep: String,
     /// Version of Sidestep on the system, or the error.
     pub version: Result<String, String>,
-    /// SHA-256 of its file there, or why that is not known.
+    /// SHA-256 of the Sidestep program on the system, or the error.
     pub sha256: Result<String, String>,
     facts: BTreeMap<String, String>,
 }
 
 impl Bed {
-    /// Asks both.
+    /// Connects to both machines and reads their facts.
     ///
     /// # Errors
     /// A machine is unreachable, lacks the ports, or another process uses them.
@@ -138,7 +138,7 @@ impl Bed {
         })
     }
 
-    /// Report facts about all engines.
+    /// Returns the facts about both machines for the report.
     pub fn facts(&self) -> BTreeMap<String, String> {
         self.facts.clone()
     }
@@ -148,15 +148,15 @@ impl Bed {
         self.about.captures
     }
 
-    /// Runs a script on the system. `what` it does is for messages.
+    /// Runs a script on the system. `what` describes the script in error messages.
     ///
     /// # Errors
-    /// It ends with another exit code than 0, or the connection is lost.
+    /// The exit code is not 0, or the connection is lost.
     pub fn run(&self, what: &str, script: &str) -> Result<String, Error> {
         self.shell.borrow_mut().run(what, script)
     }
 
-    /// The router there.
+    /// Returns the router on the system.
     pub fn router<'a>(&'a self, namespace: &'a str) -> Router<'a> {
         Router {
             namespace,
@@ -175,10 +175,10 @@ impl Bed {
         self.testbed.system.name()
     }
 
-    /// Moves the ports into their namespace. A connection that was lost is made anew.
+    /// Moves the ports into their namespace. Reconnects if the connection was lost.
     ///
     /// # Errors
-    /// The system refuses, or cannot be reached any more.
+    /// The system is unreachable, or a command fails.
     pub fn enter(&self) -> Result<Entered<'_>, Error> {
         let mut shell = self.shell.borrow_mut();
         if !shell.is_there() {
@@ -194,7 +194,7 @@ impl Bed {
         Ok(entered)
     }
 
-    /// TRex, with its two ports, for frames that it sends in these shares.
+    /// Connects to TRex and its two ports, with a stream of these behaviors and their shares.
     ///
     /// # Errors
     /// It does not respond, or another owner holds a port.
@@ -219,21 +219,22 @@ impl Bed {
     /// Returns Sidestep's counters of the ingress port, or `None` if it does not run.
     ///
     /// # Errors
-    /// The output lacks these counters, or the connection is lost. The keeper then removes the
-    /// router, and counts are not its rate.
+    /// The output lacks these counters, or the connection is lost. If the connection is lost, the
+    /// keeper on the system removes the router, and the counts are invalid.
     pub fn tallies(&self, plane: Option<Plane>) -> Result<Vec<Tally>, Error> {
         if !matches!(plane, Some(Plane::Tc | Plane::Xdp)) {
             self.run("tell whether the router is still there", ":")?;
             return Ok(Vec::new());
         }
         let show = "ip netns exec \"$name\" \"$sidestep\" show counters -j";
-        // A client gets 200 ms for its line, and a busy machine may not give it those.
+        // The daemon waits at most 200 ms for a request. On a busy machine the client may take
+        // longer, so try again.
         let ask = || self.run("read Sidestep's counters", show);
         let text = ask().or_else(|_| ask()).or_else(|_| ask())?;
         tallies(&text, &PORTS[..1])
     }
 
-    /// Why Sidestep has dropped packets or left them to the kernel, for a message.
+    /// Returns the reasons of Sidestep's drops and punts, for an error message.
     pub fn reasons(&self) -> String {
         let show = "ip netns exec \"$name\" \"$sidestep\" show drops";
         let told = self.run("read Sidestep's drops", show);
@@ -241,7 +242,8 @@ impl Bed {
     }
 }
 
-/// The ports in their namespace, with all that is configured there; back where they were when it is dropped.
+/// The ports in their namespace, with its configuration. Drop removes the configuration and moves
+/// the ports back.
 #[derive(Debug)]
 pub(super) struct Entered<'a> {
     bed: &'a Bed,

@@ -1,4 +1,4 @@
-//! A campaign, and how it is measured.
+//! A test campaign, and functions that run it on simulated engines.
 
 use std::path::Path;
 
@@ -48,12 +48,12 @@ impl Progress for Steps {
     }
 }
 
-/// Measures into a folder; whether everything was tried.
+/// Runs a campaign into a folder. Returns whether everything was tried.
 pub fn measure(text: &str, folder: &Path, world: &World) -> Result<bool, String> {
     measure_so(text, folder, world, false, &[])
 }
 
-/// The same, in a hurry or a part of it.
+/// Runs a campaign, with `--quick` or only the points that match a pattern.
 pub fn measure_so(
     text: &str,
     folder: &Path,

@@ -18,11 +18,11 @@ fn told(case: &Case) -> Result<Vec<String>, String> {
     of(&Behavior::of(case, 64).expect("a behavior"))
 }
 
-/// What a case adds to what all have.
+/// Returns the commands of a case without the commands that all cases share.
 fn added(behavior: &str, sids: u32) -> Vec<String> {
     let all = told(&case(behavior, sids)).expect("VPP has it");
     let shared = told(&case("ipv6", 0)).expect("VPP forwards");
-    // The last one is the route of plain forwarding.
+    // The last command adds the route for plain forwarding.
     let shared = &shared[..shared.len() - 1];
     let mut added = all;
     added.retain(|command| !shared.contains(command));

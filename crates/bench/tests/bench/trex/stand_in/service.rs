@@ -1,4 +1,4 @@
-//! Responses of a server.
+//! Responses of the TRex stand-in.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub(super) struct Service {
     pub asked: Vec<(String, Value)>,
     /// Owners of the ports; empty if free.
     pub owners: [String; 2],
-    /// Whether it has service mode and captures.
+    /// Whether the server supports service mode and captures.
     pub captures: bool,
     sessions: [u64; 2],
     in_service_mode: [bool; 2],
