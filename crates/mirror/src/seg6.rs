@@ -1,8 +1,8 @@
 //! `encap seg6` and `encap seg6local` as the kernel writes them into a route: `RTA_ENCAP_TYPE` and
 //! `RTA_ENCAP`.
 //!
-//! Whatever the model cannot hold decodes to [`Encap::Unsupported`] with the reason, never to
-//! something similar.
+//! An encapsulation that the model cannot represent decodes to [`Encap::Unsupported`] with the
+//! reason, never to something similar.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -170,7 +170,7 @@ fn encode_endpoint(local: &Seg6Local) -> Option<Vec<u8>> {
         }
     }
     if local.count {
-        // Asking for counters is writing them: packets, bytes, errors.
+        // A request for counters contains the counters with value 0: packets, bytes, errors.
         let mut counters = Body::default();
         for kind in 2..=4 {
             counters.attribute(kind, &0u64.to_ne_bytes());

@@ -12,7 +12,7 @@ use super::resolver::{Candidate, by_dscp};
 use super::routes::RouteCompiler;
 use super::tables::{Entry, EntryKey, Prefix, Winner};
 
-/// One compilation: all of a node, or a change of it.
+/// One compilation: a full one of a node, or an incremental one of a change.
 pub(super) struct ViewBuilder<'a> {
     pub routes: RouteCompiler<'a>,
     pub tables: CompiledTables,
@@ -116,12 +116,14 @@ impl ViewBuilder<'_> {
         entry
     }
 
-    /// Returns the record of a route, which may be narrowed to a neighbor on its link.
+    /// Returns the record of a route. With `neighbor`, the record serves only that neighbor on the
+    /// route's link.
     fn route(&mut self, route: &Route, neighbor: Option<IpAddr>) -> RouteId {
         let compiled = match self.routes.record_of(route, neighbor) {
             Ok(compiled) => compiled,
             Err(full) if neighbor.is_some() && by_dscp(route).is_some() => {
-                // Steering stays in effect; the kernel forwards the other packets.
+                // Use the record without the neighbor: steering by DSCP stays in effect, and the
+                // kernel forwards the other packets.
                 let index = self.route(route, None);
                 let instead = "; the kernel forwards to neighbors what is not steered";
                 self.routes.store.report_full(route, full, instead);

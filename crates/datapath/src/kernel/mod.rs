@@ -5,8 +5,8 @@
 //! process: programs, maps, links and the ABI version. A later process adopts them
 //! ([`Kernel::load`], [`Kernel::adopt`]).
 //!
-//! All calls belong to the network namespace of the calling thread, which must be the one that
-//! loaded.
+//! All calls apply to the network namespace of the calling thread. It must be the namespace of the
+//! thread that called [`Kernel::load`].
 
 mod apply;
 mod attach;
@@ -55,25 +55,25 @@ use load::Programs;
 use maps::Maps;
 use pins::Folder;
 
-/// Where pins go unless the operator says otherwise: a folder per network namespace below it.
+/// Default root of the pins, with one folder per network namespace.
 pub const PIN_ROOT: &str = "/sys/fs/bpf/sidestep";
 
-/// Where in the kernel the packet path runs on a port.
+/// Kernel hook where the packet path runs on a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Target {
     /// XDP in the driver, before an skb exists.
     Xdp,
-    /// XDP on the skb, for drivers without XDP: for completeness, not for speed.
+    /// XDP on the skb, for drivers without XDP. It is supported for completeness and is slow.
     XdpGeneric,
     /// TC ingress, which keeps offload state.
     Tc,
 }
 
 impl Target {
-    /// All of them.
+    /// All targets.
     pub const ALL: [Self; 3] = [Self::Xdp, Self::XdpGeneric, Self::Tc];
 
-    /// The operator's word for it: `xdp`, `generic`, `tc`.
+    /// Name of the target on the command line: `xdp`, `generic`, `tc`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Xdp => "xdp",
@@ -114,12 +114,12 @@ pub struct Kernel {
     /// Grace periods that another thread waits for.
     background: Background,
     unused: unused::Unused,
-    /// While a trace runs.
+    /// The tracer, while a trace runs.
     tracer: Option<trace::Tracer>,
     reports: report::Reports,
 }
 
-/// Whether this process may load and attach; [`Kernel::load`] asks too, this is for asking first.
+/// Checks whether this process may load and attach. [`Kernel::load`] checks this too.
 ///
 /// # Errors
 /// [`KernelError::Capability`].
@@ -127,14 +127,14 @@ pub fn check_privileges() -> Result<(), KernelError> {
     privilege::check()
 }
 
-/// Whether this process may look at those of others: in which namespaces they are.
+/// Returns whether this process may read the network namespaces of other users' processes.
 pub fn sees_other_processes() -> bool {
     privilege::sees_others()
 }
 
-/// Has the calling thread, and the threads that it starts from now on, keep no other capability
-/// than `CAP_BPF`, `CAP_NET_ADMIN`, `CAP_NET_RAW` and `CAP_PERFMON`, of those that it has. A
-/// [`Kernel`] that was loaded earlier is not affected.
+/// Removes all capabilities of the calling thread, and of threads that it starts later, except
+/// `CAP_BPF`, `CAP_NET_ADMIN`, `CAP_NET_RAW` and `CAP_PERFMON`. A [`Kernel`] that was loaded
+/// earlier is not affected.
 ///
 /// # Errors
 /// [`KernelError::System`].
@@ -157,14 +157,14 @@ impl Kernel {
     /// Opens the pinned programs and tables, with any limits.
     ///
     /// # Errors
-    /// [`KernelError::NothingPinned`], [`KernelError::Version`] or [`KernelError::Shape`] where it
-    /// does not fit; otherwise as [`Kernel::load`].
+    /// [`KernelError::NothingPinned`], [`KernelError::Version`] or [`KernelError::Shape`] if the
+    /// pins do not match this build; otherwise as [`Kernel::load`].
     pub fn adopt(pin_root: &Path) -> Result<Self, KernelError> {
         load::adopt(pin_root)
     }
 
     /// Detaches and removes the pins of a dead instance of any version in this network namespace.
-    /// Whether there was something.
+    /// Returns whether there were any pins.
     ///
     /// # Errors
     /// [`KernelError::Owned`] if the instance lives.
@@ -172,9 +172,9 @@ impl Kernel {
         load::remove(pin_root)
     }
 
-    /// Removes what dead instances left in network namespaces that are gone: those that `is_there`
-    /// denies by their inode, where no program is on an interface any more. Returns their inodes.
-    /// Folders that cannot be read are skipped.
+    /// Removes the pins of dead instances whose network namespace is gone: `is_there` returns false
+    /// for its inode, and no program is attached to an interface. Returns the inodes. Folders that
+    /// cannot be read are skipped.
     pub fn remove_orphans(pin_root: &Path, is_there: impl Fn(u64) -> bool) -> Vec<u64> {
         load::remove_orphans(pin_root, is_there)
     }
@@ -200,14 +200,14 @@ impl Kernel {
     }
 
     /// Returns the current content of the tables. After an adoption it is the `from` of the first
-    /// [`Kernel::apply`]. Prefixes that a dead instance left are not in it, though packets find
-    /// them ([`Kernel::intervals`]): they go with that first change.
+    /// [`Kernel::apply`]. It lacks the prefixes that a dead instance left, although packets still
+    /// match them ([`Kernel::intervals`]). The first change removes them.
     pub fn image(&self) -> Image {
         self.maps.image()
     }
 
-    /// Waits until no packet is processed any more that began before this call: an RCU grace
-    /// period, up to some tens of milliseconds.
+    /// Waits for an RCU grace period, up to some tens of milliseconds. Packets that were in
+    /// progress at the call are then finished.
     ///
     /// # Errors
     /// [`KernelError::System`].
@@ -215,8 +215,8 @@ impl Kernel {
         self.grace_period.wait()
     }
 
-    /// Whether packets needed this next hop, resolved or not, since the last call. An index beyond
-    /// the table is needed by none.
+    /// Returns whether packets needed this next hop, resolved or not, since the last call. Returns
+    /// false for an index beyond the table.
     pub fn take_used(&self, adjacency: AdjacencyId) -> bool {
         let offset = std::mem::offset_of!(sidestep_adjacency, used);
         adjacency.0 <= self.limits.adjacencies
@@ -231,7 +231,7 @@ impl Kernel {
         learned::read(self.maps.learned.words(index.0))
     }
 
-    /// The flows of that proxy; Returns `None` if the proxy does not learn per flow.
+    /// Returns the flows of a proxy, or `None` if the proxy does not learn per flow.
     ///
     /// # Panics
     /// If the index is beyond the table.
@@ -251,7 +251,8 @@ impl Kernel {
         records.filter(|record| record.version != 0).collect()
     }
 
-    /// All that the proxy has learned, for [`crate::Native::set_knowledge`].
+    /// Returns the header sets and flows that a proxy learned, for
+    /// [`crate::Native::set_knowledge`].
     ///
     /// # Panics
     /// If the index is beyond the table.
@@ -278,7 +279,8 @@ impl Kernel {
             .collect()
     }
 
-    /// The program that belongs on a port of that target now: XDP's is the same in both modes.
+    /// Returns the program to attach for a target, with trace code while a trace runs. Both XDP
+    /// targets use the same program.
     fn program(&self, target: Target) -> BorrowedFd<'_> {
         match &self.tracer {
             Some(tracer) => tracer.of(target),
@@ -287,5 +289,5 @@ impl Kernel {
     }
 }
 
-/// Closed when dropped; the kernel's object lives on by its pin.
+/// File descriptor that is closed on drop. The pin keeps the kernel object alive.
 type Descriptor = OwnedFd;

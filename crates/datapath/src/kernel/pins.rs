@@ -8,10 +8,10 @@
 //!     link-xdp-3 link-tc-4        attachments: target and interface index
 //!     filter-tc-5                 attachment by a clsact filter, where the kernel has no tcx
 //! ```
-//! LIMIT: `ip netns exec` gives its command a /sys of its own without the BPF file system. One
-//! mounted there (see `mount_bpffs`) and its pins end with the last process of that command. Where
-//! the data plane has to survive it, mount one outside /sys before and name it as the pin root:
-//! `mkdir -p /run/bpf && mount -t bpf bpf /run/bpf`.
+//! LIMIT: `ip netns exec` gives its command a /sys of its own without the BPF file system. A BPF
+//! file system that is mounted there (see `mount_bpffs`) disappears with its pins after the last
+//! process of that command. If the data plane has to survive, first mount one outside /sys and use
+//! it as the pin root: `mkdir -p /run/bpf && mount -t bpf bpf /run/bpf`.
 //!
 //! The owner holds a lock on the folder itself (flock). The kernel releases it when the process
 //! ends for any reason.
@@ -40,7 +40,7 @@ const INSTANCE_LENGTH: usize = 64;
 
 /// A process that holds the lock for this long is alive.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Between two looks.
+/// Interval between attempts to lock the folder.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// How a port is attached: the first word of a pin's name.
@@ -74,7 +74,7 @@ impl Folder {
         Self::wait_for(&path)
     }
 
-    /// The folder if there is one, locked.
+    /// Opens and locks the folder. Returns `None` if there is none.
     pub(super) fn open(pin_root: &Path) -> Result<Option<Self>, KernelError> {
         let path = path_below(pin_root)?;
         if path.is_dir() {
@@ -84,9 +84,9 @@ impl Folder {
         }
     }
 
-    /// The folders of other namespaces whose instances are dead and which `is_there` denies by
-    /// their inodes: locked, with that inode. No lock is held while it is asked, which takes its
-    /// time: an instance may be about to take a folder over.
+    /// Locks and returns the folders of dead instances in other namespaces, with the inodes, if
+    /// `is_there` returns false for the inode. No lock is held while `is_there` runs: it may take
+    /// long, and an instance may want to adopt the folder.
     pub(super) fn orphans(pin_root: &Path, is_there: impl Fn(u64) -> bool) -> Vec<(u64, Self)> {
         let own = path_below(pin_root).ok();
         let entries = fs::read_dir(pin_root).into_iter().flatten().flatten();
@@ -102,8 +102,8 @@ impl Folder {
             .collect()
     }
 
-    /// Locks the folder, also if it is another's for a moment: one that was killed right now, or
-    /// one that looks for orphans.
+    /// Locks the folder. Waits up to [`PATIENCE`] while another process holds the lock: an instance
+    /// that was just killed, or one that looks for orphans.
     fn wait_for(path: &Path) -> Result<Self, KernelError> {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -135,7 +135,8 @@ impl Folder {
         Ok(instance(&self.path)?.map(|(version, _)| version))
     }
 
-    /// Says whose the pins are now. The last step of pinning.
+    /// Writes the ABI version and this process as the owner of the pins. This is the last step of
+    /// pinning.
     pub(super) fn write_instance(&self) -> Result<(), KernelError> {
         let path = self.path.join("instance");
         let failed = |source: libbpf_rs::Error| pin_error("write", &path, io::Error::other(source));
@@ -180,17 +181,17 @@ impl Folder {
         sys::open_pin(&path).map_err(|source| pin_error("open", &path, source))
     }
 
-    /// Opens a pinned table, of whatever shape.
+    /// Opens a pinned table without checking its shape.
     pub(super) fn open_table(&self, table: Table) -> Result<MapHandle, KernelError> {
         let path = self.path.join(table_name(table));
         MapHandle::from_pinned_path(&path)
             .map_err(|source| pin_error("open", &path, io::Error::other(source)))
     }
 
-    /// Removes that name, if there is one.
+    /// Removes the pin with this name, if it exists.
     pub(super) fn unpin(&self, name: &str) -> Result<(), KernelError> {
         let path = self.path.join(name);
-        // A folder is not ours, and only an empty one is removed.
+        // Sidestep creates no folders here, so remove a folder only if it is empty.
         let removed = if path.is_dir() {
             fs::remove_dir(&path)
         } else {
@@ -204,7 +205,7 @@ impl Folder {
         }
     }
 
-    /// Every name, sorted.
+    /// Returns the names of all pins, sorted.
     pub(super) fn names(&self) -> Result<Vec<String>, KernelError> {
         let failed = |source| pin_error("list", &self.path, source);
         let mut names = Vec::new();
@@ -315,7 +316,7 @@ fn on_bpffs(path: &Path) -> bool {
         .is_some_and(|path| statfs(path).is_ok_and(|found| found.filesystem_type() == BPF_FS_MAGIC))
 }
 
-/// Mounts the BPF file system where `pin_root` will lie on none.
+/// Mounts the BPF file system, unless `pin_root` is already on one.
 fn mount_bpffs(pin_root: &Path) -> Result<(), KernelError> {
     if on_bpffs(pin_root) {
         return Ok(());
@@ -325,7 +326,7 @@ fn mount_bpffs(pin_root: &Path) -> Result<(), KernelError> {
         command: format!("mount -t bpf bpf {}", mount_point.display()),
         source,
     };
-    // Only its usual place is ours to mount; anything else the operator has chosen.
+    // Mount only at the usual path. The operator is responsible for any other path.
     if !pin_root.starts_with(BPFFS) {
         return Err(refused(pin_root, io::Error::other("not mounted there")));
     }
