@@ -1,4 +1,6 @@
-"""NEXT-C-SID (RFC 9800 4.1) beside PSP, USP and USD, on End.T and End.B6.Encaps, and in front of End.DT4 and End.DT46."""
+"""NEXT-C-SID (RFC 9800 4.1) with PSP, USP and USD, with End.T and End.B6.Encaps, and before End.DT4
+and End.DT46.
+"""
 
 from .case import SAME, Group, differs, drop, forward, skip
 from .csid import ADJACENT, ALL, BEHIND_1, LOCAL, NOWHERE, RFC, USUAL, neighbors_of, packet, sid_route, with_srh
@@ -12,7 +14,7 @@ FLAVOR = f"next-csid {USUAL.words}"
 
 
 def add_psp(group):
-    """PSP with NEXT-C-SID: when Segments Left becomes 0, not within a container."""
+    """PSP with NEXT-C-SID removes the SRH when Segments Left becomes 0, not within a container."""
     why = "end_next_csid_core calls input_action_end_core, which does not implement PSP"
     sid = USUAL.container(LOCAL)
     udp = udp6(HEADEND, SEGMENT_1)
@@ -58,7 +60,7 @@ def add_psp(group):
 
 
 def add_usd(group):
-    """USD and USP beside NEXT-C-SID, and PSP on End.X: Sidestep's alone."""
+    """USD and USP with NEXT-C-SID, and PSP with End.X, which only Sidestep supports."""
     linux = skip("Linux has neither USP nor USD, and PSP for End only (seg6_flv_supp_ops_by_action)")
     for name, csid, egress in (("csid_usd", LOCAL, ETH1), ("csid_end_x_usd", ADJACENT, ETH2)):
         sid = USUAL.container(csid)
@@ -108,7 +110,7 @@ BEHAVIORS = (("end", "End", 0x100, ETH1), ("end_x", "End.X nh6 fc02::1", 0x200, 
 
 
 def add_every_flavor(group):
-    """PSP, USP and USD in every combination: no effect within a container, and the usual one at its end."""
+    """PSP, USP and USD in every combination take effect at the end of a container, not within it."""
     linux = skip("Linux has PSP with NEXT-C-SID on End only, and neither USP nor USD (seg6_flv_supp_ops_by_action)")
     for name, _, base, egress in BEHAVIORS:
         for bits, flavors in FLAVORS.items():
@@ -220,7 +222,7 @@ def add_end_t(group):
 
 
 def add_end_b6(group):
-    """End.B6.Encaps and End.B6.Encaps.Red: the shifted packet goes into the policy."""
+    """End.B6.Encaps and End.B6.Encaps.Red: the policy encapsulates the shifted packet."""
     linux = skip("Linux has NEXT-C-SID on End and End.X only (seg6_flv_supp_ops_by_action)")
     path = ["fc0a::1", "fc0b::2"]
     for name, csid, reduced, rfc in (("csid_end_b6_encaps", 0xB6, False, RFC_B6), ("csid_end_b6_encaps_red", 0xB7, True, RFC_B6_RED)):
@@ -255,7 +257,7 @@ def add_end_b6(group):
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     psp = Group(
         "csid_psp", "NEXT-C-SID and PSP on End.",
         node(routes=[sid_route(USUAL, LOCAL, f"End flavors psp,{FLAVOR}")] + neighbors_of(USUAL)),

@@ -1,4 +1,7 @@
-"""The O-flag (RFC 9259 2.1.1): which SIDs copy a packet that has it. The packet itself is processed as without it."""
+"""Packets with the O-flag (RFC 9259 2.1.1), and the SIDs that copy them.
+
+The flag does not change how a node processes the packet.
+"""
 
 from scapy.layers.inet6 import IPv6
 
@@ -26,17 +29,17 @@ def outer(destination, hop_limit=64, next_header=ROUTING):
 
 
 def inner(hop_limit):
-    """What a headend has encapsulated."""
+    """The packet that a headend has encapsulated."""
     return IPv6(src=HOST_0, dst=HOST_1, hlim=hop_limit, nh=UDP_PROTOCOL) / udp6(HOST_0, HOST_1)
 
 
 def srh(segments_left, segments, flags=O_FLAG, next_header=IPV6, tlvs=b""):
-    """Segments in the order of the wire: the last one first."""
+    """An SRH. `segments` has the order of the wire, with the last segment first."""
     return SRH(next_header=next_header, segments_left=segments_left, segment_list=segments, flags=flags, tlvs=tlvs)
 
 
 class Marked:
-    """The same packets to a node that copies and to one that does not."""
+    """Packets for two nodes: one permits copies, and one does not."""
 
     def __init__(self, name, about, oam_rate, word):
         self.permitted = oam_rate > 0
@@ -44,14 +47,18 @@ class Marked:
         self.group = Group(name, about, node(routes=ROUTES, seg6_disabled=(ETH2,), oam_rate=oam_rate))
 
     def add(self, name, packet, expect, *sids, port=ETH0, trailer=b"", rfc=RFC, about=""):
-        """`sids`: which copy it where that is permitted, each with the Segments Left that it finds."""
+        """Adds a vector.
+
+        `sids` lists the SIDs that copy the packet if copies are permitted, each with the Segments
+        Left that it finds.
+        """
         copies = [copied(sid, segments_left, packet) for sid, segments_left in sids] if self.permitted else []
         frame = bytes(received(port, packet)) + trailer
         self.group.add(f"o_flag_{self.word}_{name}", rfc, port, frame, expect, about=about, copies=copies)
 
 
 def add_with_the_flag(marked):
-    """At a SID."""
+    """Packets that one SID of this node copies."""
     two = [SEGMENT_1, END]
     onward = forward(ETH1, sent(ETH1, outer(SEGMENT_1, 63) / srh(0, two) / inner(9)))
     marked.add("at_end", outer(END) / srh(1, two) / inner(9), onward, (END, 1),
@@ -86,7 +93,7 @@ def add_with_the_flag(marked):
 
 
 def add_several(marked):
-    """More than one SID of this node in one packet."""
+    """Packets with more than one SID of this node."""
     three = [SEGMENT_1, END_2, END]
     marked.add(
         "at_two_sids", outer(END) / srh(2, three) / inner(9),
@@ -105,7 +112,7 @@ def add_several(marked):
 
 
 def add_ends_here(marked):
-    """Copied before the packet is dropped."""
+    """Packets that a SID copies and that the node then drops or punts."""
     marked.add("at_end_that_drops_it", outer(END) / srh(0, [END, SEGMENT_1]) / inner(9), drop("segments_left_zero"), (END, 0))
     marked.add(
         "at_end_with_hop_limit_1", outer(END, 1) / srh(1, [SEGMENT_1, END]) / inner(9), kernel("hop_limit_exceeded"), (END, 1),
@@ -114,7 +121,7 @@ def add_ends_here(marked):
 
 
 def add_without(marked):
-    """Nobody copies these."""
+    """Packets that no SID copies."""
     two = [SEGMENT_1, END]
     for name, flags in (("no_flag", 0), ("every_flag_but_it", 0xFF & ~O_FLAG & ~0x08)):
         marked.add(
@@ -138,7 +145,7 @@ def add_without(marked):
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     all_marked = [
         Marked("o_flag", "Packets with the O-flag at SIDs of a node that copies them.", 100, "copied"),
         Marked("o_flag_not_permitted", "The same where no rate is permitted: the flag is ignored.", 0, "ignored"),
