@@ -10,8 +10,10 @@
 #include <bpf/bpf_helpers.h>
 #include "stamp.h"
 
-/* Log-linear classes of nanoseconds: those below 2^LINEAR have one each, above it each power of two has 2^LINEAR of the
- * same width. The same as in src/traffic/histogram.rs. */
+/*
+ * Log-linear classes of nanoseconds. Each value below 2^LINEAR has its own class. Each higher power
+ * of two has 2^LINEAR classes of equal width. The same as in src/traffic/histogram.rs.
+ */
 #define LINEAR 6
 #define POWERS 34
 #define CLASSES ((POWERS + 1) << LINEAR)
@@ -25,20 +27,20 @@
 /* LIMIT: generators of a trial; `Receiver::SOURCES_MAX` of src/traffic/receiver.rs. */
 #define SOURCES_MAX 8
 
-/* LIMIT: bytes that a packet has in one piece; of longer ones the stamp is copied. */
+/* LIMIT: bytes of a packet in one piece. The stamp of a longer packet is copied. */
 #define LENGTH_MASK 0x3fff
 
 /* The same layout as `Tally` in src/traffic/receiver.rs. */
 struct tally {
-	__u64 packets;    /* of this trial, each once */
+	__u64 packets;    /* of this trial, without duplicates */
 	__u64 bytes;      /* of these, Ethernet header included, FCS not */
-	__u64 reordered;  /* of these: came after one that was sent later (RFC 4737 3.3) */
-	__u64 duplicated; /* came again */
-	__u64 late;       /* so late that it cannot be told whether they came before */
-	__u64 strangers;  /* without our stamp */
+	__u64 reordered;  /* of these, arrived after a later one (RFC 4737 3.3) */
+	__u64 duplicated; /* repeated */
+	__u64 late;       /* too late to know whether they are duplicates */
+	__u64 strangers;  /* without the generator's stamp */
 	__u64 longest;    /* ns */
-	__u64 variation; /* sum of differences between one packet's time and the next's, without sign, ns */
-	__u64 previous; /* time of the last packet, ns */
+	__u64 variation;  /* sum of |differences| of successive latencies, ns */
+	__u64 previous;   /* latency of the last packet, ns */
 	__u64 classes[CLASSES];
 };
 
@@ -54,12 +56,12 @@ struct {
  * from 0.
  */
 struct order {
-	__u32 trial; /* these three of the first one are the trial's */
+	__u32 trial; /* trial, timed and sources are valid in the first entry */
 	__u32 timed;
-	__u32 sources;      /* how many generators there are */
+	__u32 sources;      /* number of generators */
 	__u32 reserved;     /* 0 */
 	__u64 next;         /* the highest sequence number so far, + 1 */
-	__u64 seen[WINDOW]; /* sequence number + 1 of the last packet in this place */
+	__u64 seen[WINDOW]; /* sequence number + 1 of the last packet in this slot */
 };
 
 struct {
@@ -103,7 +105,7 @@ static __always_inline void measure(struct tally *tally, __u64 time)
 		tally->classes[class]++;
 }
 
-/* Whether the packet is ours, of whatever trial. */
+/* Returns whether the packet has the generator's stamp, from any trial. */
 static __always_inline bool receive(const struct stamp *stamp, __u64 bytes)
 {
 	__u32 key = 0, source, timed;
@@ -128,7 +130,7 @@ static __always_inline bool receive(const struct stamp *stamp, __u64 bytes)
 	}
 	sequence = stamp_sequence(stamp);
 	mark = sequence + 1;
-	/* Clang knows that the lower half is 16 bits, and Linux 6.1 does not: it has to see the mask. */
+	/* Keep the mask: Clang omits it for 16 bits, but the verifier of Linux 6.1 needs it. */
 	slot = sequence;
 	asm volatile("" : "+r"(slot));
 	place = &order->seen[slot % WINDOW];
@@ -141,7 +143,7 @@ static __always_inline bool receive(const struct stamp *stamp, __u64 bytes)
 		tally->duplicated++;
 		return true;
 	}
-	/* Not exact when packets arrive on several CPUs at once, when there is no order to speak of. */
+	/* Inexact if packets arrive on several CPUs at once: they have no defined order then. */
 	if (mark <= order->next)
 		tally->reordered++;
 	else
@@ -169,8 +171,11 @@ int receiver(struct xdp_md *ctx)
 	__u8 *end = (__u8 *)(long)ctx->data_end;
 	__u64 total = bpf_xdp_get_buff_len(ctx);
 	__u64 length = end - packet;
-	/* Two, so that one of them lives in registers: Linux 6.18's verifier, which tracks how exactly a stack slot has to be known,
-	 * otherwise gives up with "verifier bug: stack slot 1, total slots 0". */
+	/*
+	 * Two variables, so that one of them lives in registers. Otherwise the verifier of Linux
+	 * 6.18, which tracks the precision of stack slots, gives up with "verifier bug: stack slot
+	 * 1, total slots 0".
+	 */
 	struct stamp stamp, copied;
 
 	if (total < sizeof(stamp)) {
@@ -178,7 +183,7 @@ int receiver(struct xdp_md *ctx)
 		return XDP_PASS;
 	}
 	if (total == length && length <= LENGTH_MASK) {
-		/* Or the compiler would conclude that the packet ends where it ends, and leave the check out. */
+		/* Hide the value from the compiler, which would otherwise omit the bounds check. */
 		asm volatile("" : "+r"(length));
 		packet += (length - sizeof(stamp)) & LENGTH_MASK;
 		if (packet + sizeof(stamp) > end)

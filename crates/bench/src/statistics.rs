@@ -1,9 +1,9 @@
 //! Statistics of repeated measurements: location, spread, confidence, and significance of
 //! differences.
 //!
-//! Nothing here assumes an order of the values. Spread is that of a sample (n - 1). Quartiles and percentiles are
-//! interpolated between the two nearest values, as numpy, R and the boxes of the plots have it (type 7 of Hyndman and
-//! Fan, "Sample Quantiles in Statistical Packages", 1996).
+//! Nothing here assumes an order of the values. Spread is that of a sample (n - 1). Quartiles and
+//! percentiles are interpolated between the two nearest values, as in numpy, R and the box plots of
+//! reports (type 7 of Hyndman and Fan, "Sample Quantiles in Statistical Packages", 1996).
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use statrs::statistics::Statistics;
@@ -11,7 +11,7 @@ use statrs::statistics::Statistics;
 /// Statistics of one set of values, in their unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
-    /// How many values.
+    /// Number of values.
     pub count: usize,
     /// Arithmetic mean.
     pub mean: f64,
@@ -23,23 +23,23 @@ pub struct Summary {
     pub high: f64,
     /// Median of the distances from the median: spread that outliers do not move.
     pub median_absolute_deviation: f64,
-    /// Statistics that need two values.
+    /// Statistics that need at least two values.
     pub spread: Option<Spread>,
 }
 
-/// How far values lie apart.
+/// Spread of the values around their mean.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     /// Standard deviation of the sample.
     pub standard_deviation: f64,
     /// Coefficient of variation: standard deviation as a share of the mean; none if the mean is 0.
     pub cv: Option<f64>,
-    /// Half the width of the interval around the mean that holds the true one with 95 % confidence (Student).
+    /// Half the width of the 95 % confidence interval of the mean (Student).
     pub ci95: f64,
 }
 
 impl Summary {
-    /// None for no values.
+    /// Returns `None` if there are no values.
     pub fn of(values: &[f64]) -> Option<Self> {
         let sorted = sorted(values);
         let (&low, &high) = (sorted.first()?, sorted.last()?);
@@ -74,16 +74,17 @@ impl Spread {
     }
 }
 
-/// The box of a box plot (Tukey): whiskers reach to the last value within 1.5 quartile ranges of the box.
+/// The box of a box plot (Tukey): whiskers reach to the last value within 1.5 quartile ranges of
+/// the box.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quartiles {
     /// End of the lower whisker.
     pub lower_whisker: f64,
     /// A quarter of the values lies below.
     pub first: f64,
-    /// Half of them.
+    /// Half of the values lie below.
     pub median: f64,
-    /// Three quarters of them.
+    /// Three quarters of the values lie below.
     pub third: f64,
     /// End of the upper whisker.
     pub upper_whisker: f64,
@@ -92,7 +93,7 @@ pub struct Quartiles {
 }
 
 impl Quartiles {
-    /// None for no values.
+    /// Returns `None` if there are no values.
     pub fn of(values: &[f64]) -> Option<Self> {
         let sorted = sorted(values);
         if sorted.is_empty() {
@@ -104,7 +105,7 @@ impl Quartiles {
             .iter()
             .partition(|&&value| (first - reach..=third + reach).contains(&value));
         Some(Self {
-            // The median is always within.
+            // The median is always within the limits.
             lower_whisker: within.first().copied().unwrap_or(median),
             first,
             median,
@@ -115,7 +116,8 @@ impl Quartiles {
     }
 }
 
-/// The value below which that share (0 to 1) of the rising values lies. At least one value.
+/// Returns the value below which a share (0 to 1) of the values lies. Requires at least one value,
+/// in ascending order.
 pub fn percentile(sorted: &[f64], share: f64) -> f64 {
     let place = share * (sorted.len() - 1) as f64;
     let (below, above) = (place.floor() as usize, place.ceil() as usize);
@@ -130,12 +132,12 @@ pub struct Welch {
     pub t: f64,
     /// Degrees of freedom.
     pub freedom: f64,
-    /// How likely so large a difference is among values of equal mean, 0 to 1 (two-sided).
+    /// Probability of a difference at least this large if the means are equal, 0 to 1 (two-sided).
     pub p: f64,
 }
 
 impl Welch {
-    /// None unless both have two values.
+    /// Returns `None` unless both sets have at least two values.
     pub fn of(first: &[f64], second: &[f64]) -> Option<Self> {
         if first.len() < 2 || second.len() < 2 {
             return None;
@@ -160,7 +162,7 @@ impl Welch {
         })
     }
 
-    /// Values that do not vary at all differ for sure, or not at all.
+    /// Result for values without variance: the means are equal, or differ with certainty.
     fn without_spread(difference: f64, freedom: usize) -> Self {
         let equal = difference == 0.0;
         Self {
@@ -175,8 +177,8 @@ impl Welch {
     }
 }
 
-/// Raises each of these p values so that of those below a bound at most that share is there by chance, however many
-/// were looked at (Benjamini and Hochberg, 1995).
+/// Adjusts p values for multiple comparisons (Benjamini and Hochberg, 1995). Of the results with an
+/// adjusted value below a bound, at most that share is there by chance.
 pub fn false_discovery(p: &[f64]) -> Vec<f64> {
     let mut falling: Vec<usize> = (0..p.len()).collect();
     falling.sort_by(|&a, &b| p[b].total_cmp(&p[a]));
@@ -190,7 +192,7 @@ pub fn false_discovery(p: &[f64]) -> Vec<f64> {
     raised
 }
 
-/// The values, rising.
+/// Returns the values in ascending order.
 pub fn sorted(values: &[f64]) -> Vec<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -233,7 +235,8 @@ mod tests {
 
     #[test]
     fn a_small_spread_far_from_zero_keeps_its_digits() {
-        // NumAcc4 of the NIST Statistical Reference Datasets, of higher difficulty: certified mean 10000000.2, deviation 0.1.
+        // NumAcc4 of the NIST Statistical Reference Datasets, of higher difficulty: certified mean
+        // 10000000.2, deviation 0.1.
         let mut values = vec![10_000_000.2];
         values.extend([10_000_000.1, 10_000_000.3].repeat(500));
         let summary = Summary::of(&values).unwrap();

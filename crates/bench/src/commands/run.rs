@@ -1,4 +1,4 @@
-//! `sidestep-bench run FILE`: a campaign, from where it was left.
+//! `sidestep-bench run FILE`: starts or resumes a campaign.
 
 use std::fs;
 use std::io::Write;
@@ -85,7 +85,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     eprintln!("{}: about {}", folder.display(), minutes(time.as_secs()));
     let done = runner.run(&mut log, &mut Bar::new())?;
     if log.records.len() == before {
-        // Figures of another day are not to be taken for those of this one.
+        // Print when these results were measured, so that they are not mistaken for new ones.
         eprintln!(
             "{}: measured before, {}; nothing was measured now. To measure again, choose another folder with -o",
             folder.display(),
@@ -141,7 +141,7 @@ fn tell(runner: &Runner, out: &mut dyn Write) -> Outcome {
     Ok(())
 }
 
-/// Measurements that failed, of those just made.
+/// Returns the number of failed measurements among these records.
 fn failed(records: &[Record]) -> usize {
     let failed = |record: &&Record| matches!(record, Record::Failed(_));
     records.iter().filter(failed).count()

@@ -11,16 +11,17 @@ use super::trial::{Disorder, Load, Trial};
 use crate::program::Interrupt;
 use sidestep_testkit::Error;
 
-/// A generator and a receiver with something between them.
+/// A generator and a receiver, with an engine or a link between them.
 pub trait Driver: fmt::Debug {
-    /// Offers `load` for `duration`, waits for late packets, and counts. `latency`: also how long packets took.
+    /// Offers `load` for `duration`, waits for late packets, and counts. With `latency`, also
+    /// measures how long packets took.
     ///
     /// # Errors
-    /// The load cannot be offered, nothing can be counted, or it was interrupted.
+    /// The load cannot be offered, packets cannot be counted, or the trial was interrupted.
     fn trial(&mut self, load: Load, duration: Duration, latency: bool) -> Result<Trial, Error>;
 }
 
-/// Our own: [`LiveFrames`] and a [`Receiver`] on this machine.
+/// Driver on this machine, with [`LiveFrames`] and a [`Receiver`].
 #[derive(Debug)]
 pub struct Local {
     source: LiveFrames,
@@ -47,13 +48,14 @@ impl Local {
         self
     }
 
-    /// All packets of the last trial, including reordered and duplicated ones and those of others.
+    /// Returns the packets that arrived in the last trial, including reordered, duplicated and
+    /// foreign packets.
     pub fn arrivals(&self) -> &Arrivals {
         &self.arrivals
     }
 
-    /// RFC 2544 26.1 waits two seconds for late packets. Here it is over as soon as all have come, or none has come for
-    /// [`SILENCE`].
+    /// Waits for late packets. RFC 2544 26.1 waits two seconds. This wait ends early once all
+    /// packets have arrived, or none has arrived for [`SILENCE`].
     fn wait_for_late(&self, sent: u64) -> Result<Arrivals, Error> {
         let ended = Instant::now();
         let (mut arrivals, mut last_came) = (self.receiver.arrivals()?, Instant::now());
@@ -96,8 +98,8 @@ impl Driver for Local {
     }
 }
 
-/// How long nothing has to come until late packets are taken for lost.
+/// Time without arrivals after which missing packets count as lost.
 pub const SILENCE: Duration = Duration::from_millis(50);
-/// RFC 2544 26.1.
+/// Longest wait for late packets (RFC 2544 26.1).
 pub const LATE_MAX: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(2);

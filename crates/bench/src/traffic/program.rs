@@ -18,7 +18,7 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Loads it for copies of one template, without stamps.
+    /// Loads the program for copies of one template, without stamps.
     pub fn of_template(template: &Template, ifindex: u32) -> Result<Self, Error> {
         let mut config = Config::new(ifindex, template);
         config.header_length = template.frame().len().min(Template::HEADER_MAX) as u32;
@@ -28,7 +28,7 @@ impl Program {
         Self::load(&config, template.frame(), &[], None)
     }
 
-    /// Loads it for a stream. Whatever sends in one trial has the gate of the `first` of them.
+    /// Loads the program for a stream. All generators of a trial share the gate of the `first` one.
     pub fn of_stream(stream: &Stream, ifindex: u32, first: Option<&Self>) -> Result<Self, Error> {
         let (templates, schedule) = (stream.templates(), stream.schedule());
         let (shortest, longest) = (&templates[0], &templates[templates.len() - 1]);
@@ -98,7 +98,7 @@ impl Program {
         &self.frame
     }
 
-    /// A descriptor of its own.
+    /// Returns a new file descriptor of the program.
     pub fn descriptor(&self) -> Result<OwnedFd, Error> {
         let program = program(&self.object, "generator")?;
         program
@@ -106,14 +106,15 @@ impl Program {
             .map_err(|source| Error::os("duplicate a program's descriptor", source))
     }
 
-    /// Closes the gate, for the next trial of all that share it. No run may be under way.
+    /// Closes the gate before the next trial of the generators that share it. No run may be in
+    /// progress.
     pub fn close_gate(&mut self) -> Result<(), Error> {
         self.gate()?
             .update(&0u32.to_ne_bytes(), &[0; GATE_LENGTH], MapFlags::ANY)
             .map_err(|source| Error::bpf("close the generators' gate", source))
     }
 
-    /// How many of those that share the gate have come to it since it was closed.
+    /// Returns the number of generators that have reached the gate since it was closed.
     #[cfg(test)]
     pub fn waiting(&self) -> Result<usize, Error> {
         let gate = self.gate()?.lookup(&0u32.to_ne_bytes(), MapFlags::ANY);
@@ -131,7 +132,7 @@ impl Program {
         map.ok_or_else(|| disagree(GATE))
     }
 
-    /// Parameters of the next run. No run may be under way.
+    /// Sets the parameters of the next run. No run may be in progress.
     pub fn set(&mut self, state: &State) -> Result<(), Error> {
         self.state_map()?
             .update(&0u32.to_ne_bytes(), state.bytes(), MapFlags::ANY)
@@ -156,7 +157,7 @@ impl Program {
     }
 }
 
-/// The map that all generators of a trial share.
+/// Name of the map that all generators of a trial share.
 const GATE: &str = "gate_of_all";
 /// Bytes of `struct gate` of bpf/generator.bpf.c.
 const GATE_LENGTH: usize = 8 + 8 * Receiver::SOURCES_MAX as usize;
@@ -270,7 +271,7 @@ impl State {
         if bytes.len() != size_of::<Self>() {
             return None;
         }
-        // SAFETY: as many bytes as the structure has, of which every pattern is a value.
+        // SAFETY: the length matches, and every bit pattern is a valid value of the structure.
         Some(unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) })
     }
 }

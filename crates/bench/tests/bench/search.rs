@@ -1,4 +1,4 @@
-//! The rate search on systems whose answer is known.
+//! Tests of the rate search on simulated systems with a known result.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -45,7 +45,7 @@ fn without_loss_up_to_its_capacity_that_is_its_rate() {
     assert_eq!(found.bound, Bound::Loss);
     assert!(found.settled && found.pacing.abs() < PACING);
     assert!((found.delivery_ratio - 1.0).abs() < 1e-12);
-    // Doubled from the start rate, then halved: nothing in between is asked for.
+    // The search doubles the start rate, then bisects, and requests no other rates.
     assert_eq!(system.asked[..3], [10_000.0, 20_000.0, 40_000.0]);
     assert!(system.asked.len() <= 18, "{:?}", system.asked);
 }
@@ -54,7 +54,8 @@ fn without_loss_up_to_its_capacity_that_is_its_rate() {
 fn verdicts_that_were_turned_over_are_counted() {
     let mut quiet = Simulated::of(1_234_567.0);
     assert_eq!(ndr(&mut quiet).reversed, 0);
-    // Doubling ends with 1.28 million, the eighth trial. In the fourth, at 80,000, half is lost: that is chance, once.
+    // Doubling ends with 1.28 million, the eighth trial. The fourth, at 80,000, loses half of the
+    // packets, by chance and only once.
     let mut once = Simulated {
         capacity: Box::new(|now| {
             if now.to_bits() == 3_f64.to_bits() {
@@ -68,7 +69,8 @@ fn verdicts_that_were_turned_over_are_counted() {
     let found = ndr(&mut once);
     at(&found, 1_234_567.0);
     assert_eq!((found.reversed, found.settled), (1, true));
-    // For four trials it is: the rates between 40,000 and 80,000 that were tried then are believed until they are tried again.
+    // Here four trials lose packets. The search believes these losses between 40,000 and 80,000
+    // until it repeats the trials.
     let mut longer = Simulated {
         capacity: Box::new(|now| {
             if (3.0..7.0).contains(&now) {
@@ -120,7 +122,7 @@ fn the_line_rate_is_not_exceeded_and_is_said_to_be_the_bound() {
     let found = run(&mut system, Some(150_000.0), 0.0).expect("an end");
     assert_eq!((found.rate, found.bound), (150_000.0, Bound::Line));
     assert!(system.asked.iter().all(|rate| *rate <= 150_000.0));
-    // Just below it, loss is the bound.
+    // If the capacity is just below the line rate, loss is the bound.
     let found = run(&mut Simulated::of(149_000.0), Some(150_000.0), 0.0).expect("an end");
     at(&found, 149_000.0);
     assert_eq!(found.bound, Bound::Loss);
@@ -137,7 +139,7 @@ fn a_generator_at_its_end_is_said_to_be_the_bound() {
     assert!(found.pacing < -PACING, "{found:?}");
     let found = run(&mut system, Some(400_000.0), 0.0).expect("an end");
     assert_eq!((found.rate, found.bound), (300_000.0, Bound::Generator));
-    // A system that is slower is found all the same.
+    // The search also finds the rate of a system that is slower than the generator.
     system.capacity = Box::new(|_| 250_000.0);
     let found = ndr(&mut system);
     at(&found, 250_000.0);
@@ -146,7 +148,8 @@ fn a_generator_at_its_end_is_said_to_be_the_bound() {
 
 #[test]
 fn a_generator_at_its_end_is_believed_at_its_best_and_only_twice() {
-    // Something else takes the generator's CPU in every third trial, which then offers a sixth.
+    // Another process takes the generator's CPU in every third trial, so that it sends only a
+    // sixth.
     for first in 0..3 {
         let mut trials = first;
         let mut system = Simulated::of(1e9);
@@ -309,11 +312,12 @@ fn a_disturbed_trial_costs_time_and_not_the_result() {
         assert!(found.settled || system.asked.len() == VERDICTS_MAX);
         low += u32::from(found.rate < 1e6 * (1.0 - EPSILON));
     }
-    // Twice disturbed at the same rate, which then counts as one that loses.
+    // Two disturbed trials at the same rate make the search count it as a rate with loss.
     assert!(low <= 6, "{low} of 200");
 }
 
-/// Eleven trials of 20 ms judge a rate, of which five may lose more (RFC 9971).
+/// Parameters that judge each rate by eleven trials of 20 ms. Five of them may lose more than beta
+/// (RFC 9971).
 fn eleven(beta: f64) -> Parameters {
     Parameters::new(10_000.0, None, beta, EPSILON, Duration::from_millis(20))
         .and_then(|it| it.judged_by(11, 0.5))
@@ -409,7 +413,8 @@ fn noise_moves_the_result_by_no_more_than_itself() {
 
 #[test]
 fn what_drifts_down_meanwhile_is_not_found_where_it_was() {
-    // A frequency governor, another guest: from 1 to 0.6 million within ten trials.
+    // The capacity falls from 1 to 0.6 million within ten trials, as with a frequency governor or
+    // another guest.
     let mut system = Simulated {
         capacity: Box::new(|now: f64| 1e6 - 4e4 * (now - 8.0).clamp(0.0, 10.0)),
         ..Simulated::of(0.0)
@@ -430,7 +435,7 @@ fn what_drifts_up_meanwhile_is_followed() {
 
 #[test]
 fn what_never_settles_ends_all_the_same() {
-    // Every other trial loses: no rate comes out twice.
+    // Every other trial loses all packets, so no rate has the same result twice.
     let capacity = |now: f64| {
         if (now as u64).is_multiple_of(2) {
             1e9
@@ -448,7 +453,7 @@ fn what_never_settles_ends_all_the_same() {
 
 #[test]
 fn where_a_system_loses_below_what_it_passes_the_search_ends_if_a_trial_meets_it() {
-    // Slow while its interrupts come one by one, fast once it polls.
+    // A system that is slow while each packet causes an interrupt, and fast once it polls.
     let dip = |rate: f64| f64::from(u8::from((900_000.0..1_100_000.0).contains(&rate))) * 0.5;
     let mut system = Simulated {
         loss: Box::new(dip),
@@ -476,7 +481,8 @@ fn parameters_that_cannot_be_are_refused() {
     assert_eq!(of(1e3, None, -0.1, 0.01, SECOND), Err(Wrong::Beta));
     assert_eq!(of(1e3, None, 0.0, 0.0, SECOND), Err(Wrong::Epsilon));
     assert_eq!(of(1e3, None, 0.0, 0.01, Duration::ZERO), Err(Wrong::Trial));
-    // 2,000 packets say nothing of a ten-thousandth of them; 100 are asked for where none may be lost.
+    // 2,000 packets are too few to measure a loss ratio of 1e-4. If beta is 0, a trial needs 100
+    // packets.
     let short = Duration::from_millis(20);
     assert_eq!(of(1e5, None, 0.0001, 0.01, short), Err(Wrong::Short));
     assert!(of(5e5, None, 0.0001, 0.01, short).is_ok());
@@ -487,7 +493,7 @@ fn parameters_that_cannot_be_are_refused() {
     let long = of(1e4, None, 0.0, 0.01, long).expect("allowed");
     assert!(long.judged_by(24, 0.0).is_ok());
     assert_eq!(long.judged_by(25, 0.0), Err(Wrong::Trials));
-    // A third of a trial is invalid.
+    // A share that allows less than one whole trial is invalid.
     assert_eq!(allowed.judged_by(1, 0.5), Err(Wrong::Exceed));
     assert_eq!(allowed.judged_by(3, 0.3), Err(Wrong::Exceed));
     assert_eq!(allowed.judged_by(3, 0.4).map(|it| it.may_exceed()), Ok(1));
@@ -521,7 +527,7 @@ proptest! {
         // A share below 1e-4 needs more packets than a trial of these parameters has.
         beta in prop_oneof![Just(0.0), 1e-4..0.5_f64],
     ) {
-        // Each trial something else is offered and delivered, whatever was asked for.
+        // Each trial sends and delivers arbitrary shares of the requested load.
         let mut outcomes = outcomes.into_iter().cycle();
         let mut trials = 0;
         let found = search(&parameters(line, beta), |duration, load| {

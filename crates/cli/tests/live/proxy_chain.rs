@@ -8,7 +8,8 @@ use crate::support::ip::Ip;
 use crate::support::service::{Direction, PORTS, Served, headend};
 use crate::support::{ROUTER, begin, modes};
 
-/// The second service, and the router's port to it. It sends back by the interface that it gets packets by.
+/// Node name of the second service, and name of the router's port to it. The service returns
+/// packets by the interface that received them.
 const SECOND: &str = "vnf2";
 
 /// [`Served`] with a second service.
@@ -23,7 +24,7 @@ fn two_services(topic: &str) -> (Served, Napi) {
     for (path, value) in [
         ("net/ipv6/conf/all/forwarding", "1"),
         ("net/ipv4/ip_forward", "1"),
-        // With one interface for both directions it would send redirects.
+        // A service with one interface for both directions would send redirects.
         ("net/ipv4/conf/all/send_redirects", "0"),
         ("net/ipv4/conf/eth0/send_redirects", "0"),
     ] {
@@ -93,9 +94,10 @@ fn a_packet_crosses_two_services_of_one_node_behind_one_segment_list() {
                 &chain(2, 64, &packet(64)),
             );
             let arrived = served.cross(direction, &sent);
-            // Two SIDs; two services, to each of them, and twice put on.
+            // Outer hop limit: two SIDs decrement it. Inner hop limit: each service decrements it
+            // once, and the router does so before and after each service.
             let mut expected = chain(0, 62, &packet(58));
-            // RFC 6437: computed from the inner packet.
+            // The flow label is computed from the inner packet (RFC 6437).
             expected[1..4].copy_from_slice(&arrived[15..18]);
             assert_eq!(
                 arrived,

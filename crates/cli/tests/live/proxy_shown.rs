@@ -11,7 +11,7 @@ use crate::support::service::{Direction, SERVICE, Served, headend, outer};
 use crate::support::{ROUTER, begin, eventually, explain, modes, report};
 
 const FORTH: Direction = Direction::Forth;
-/// The SID of [`FORTH`] and that of the other direction.
+/// SIDs of the proxies for [`FORTH`] and for the opposite direction.
 const SIDS: [&str; 2] = [
     "fc00:5::f/128 encap seg6local action End.AD oif vnf0 iif vnf1 nh6 fc00:d::2 liveness link dev vnf0",
     "fc00:5::b/128 encap seg6local action End.AM oif vnf1 iif vnf0 nh6 fc00:e::2 dev vnf1",
@@ -62,7 +62,7 @@ fn what_comes_back_is_counted_apart_and_what_it_gets_is_shown_with_its_age() {
         assert_eq!((before.errors, before.not_learned), (1, 1), "{mode}");
         assert_eq!((before.packets, before.port.as_str()), (0, "vnf1"));
 
-        // Both ways, each in its counters.
+        // Packets to the service and returned packets have separate counters.
         let outer_packet = served.to_proxy(FORTH, &inner);
         served.cross(FORTH, &outer_packet);
         let (there, back_before) = (shown(&served, sid), back(&served, sid));
@@ -109,7 +109,7 @@ fn learned_is_shown(served: &Served, sid: &str, now: &report::ReturnPath) {
         "IPv6 source {from}, destination {next}, hop limit 63; SRH segments left 0, segment list {next},{sid_text}"
     );
     assert_eq!(learned.text, text);
-    // The same chain, again and again, is learned once.
+    // Packets with the same headers do not update the header set.
     let later = eventually("the learned headers are older", || {
         let later = back(served, sid).learned;
         (later[0].age > learned.age + 20).then_some(later)
@@ -128,7 +128,7 @@ fn learned_is_shown(served: &Served, sid: &str, now: &report::ReturnPath) {
         "{table}"
     );
 
-    // Another chain is another entry's content from then on.
+    // A packet with other outer headers replaces the header set.
     let [near, _] = FORTH.hosts().map(|host| served.star.socket(host));
     let [from, to] = FORTH.inner6();
     let inner = frames::udp(from, to, 64, b"shown");
@@ -155,7 +155,7 @@ fn would_be_restored(served: &Served, frame: &[u8], inner: &[u8]) {
     carried[7] -= 1;
     let mut expected = outer(FORTH.next(), 63, FORTH, 0, &carried);
     let left = hex::decode(left).expect("hexadecimal");
-    // RFC 6437: computed from the inner packet.
+    // The flow label is computed from the inner packet (RFC 6437).
     expected[1..4].copy_from_slice(&left[15..18]);
     assert_eq!(left, served.at_the_end(FORTH, &expected));
     let words = ["explain", "--port", "vnf1", "--frame"].join(" ");

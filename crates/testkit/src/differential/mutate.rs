@@ -4,10 +4,10 @@ use super::headers::{ETHERNET, IPV6, ipv4_set_checksum};
 use super::scenario::Port;
 use crate::random::Random;
 
-/// Bytes of headers that something is changed in.
+/// Number of leading bytes that [`change_byte`] may change.
 const HEADERS: usize = ETHERNET + IPV6 + 8 + 3 * 16 + IPV6;
 
-/// Changes one or two things.
+/// Makes one or two changes to a frame.
 pub fn nearly(frame: &mut Vec<u8>, random: &mut Random) {
     for _ in 0..random.between(1, 2) {
         match random.below(10) {
@@ -25,13 +25,14 @@ pub fn nearly(frame: &mut Vec<u8>, random: &mut Random) {
             _ => change_byte(frame, random),
         }
     }
-    // Half of those that are IPv4 with a right checksum, so that more than the checksum is looked at.
+    // Half of the IPv4 frames get a correct checksum, so that they reach code behind its check.
     if random.one_in(2) && frame.get(12..14) == Some(&[8, 0]) {
         ipv4_set_checksum(&mut frame[ETHERNET..]);
     }
 }
 
-/// Random bytes; half of them behind the right Ethernet header and the first byte of an IP header.
+/// Returns a frame of random bytes. Seven in eight frames have the port's Ethernet header, and most
+/// of these the first byte of an IP header.
 pub fn noise(port: &Port, random: &mut Random) -> Vec<u8> {
     let length = random.between(ETHERNET, 400);
     let mut frame = random.bytes(length);
@@ -72,7 +73,8 @@ fn change_byte(frame: &mut [u8], random: &mut Random) {
     };
 }
 
-/// A field of the first routing header: Hdr Ext Len, type, Segments Left, Last Entry, flags.
+/// Changes a field of the first routing header: Hdr Ext Len, type, Segments Left, Last Entry,
+/// flags.
 fn change_srh(frame: &mut [u8], random: &mut Random) {
     if frame.len() < ETHERNET + IPV6 + 8 || frame[ETHERNET + 6] != 43 {
         return change_byte(frame, random);
@@ -86,7 +88,7 @@ fn change_srh(frame: &mut [u8], random: &mut Random) {
     };
 }
 
-/// The length that an IP header says: a little more or less, or anything.
+/// Changes the length field of the IP header, by a small amount or to a random value.
 fn change_length(frame: &mut [u8], random: &mut Random) {
     let at = if frame.get(12) == Some(&8) {
         ETHERNET + 2
@@ -105,7 +107,7 @@ fn change_length(frame: &mut [u8], random: &mut Random) {
     frame[at..at + 2].copy_from_slice(&changed.to_be_bytes());
 }
 
-/// The length that the outer IP header says becomes the frame's.
+/// Sets the length field of the outer IP header to match the frame.
 pub(super) fn lengthen_or_shorten(frame: &mut [u8]) {
     let rest = frame.len().saturating_sub(ETHERNET);
     match frame.get(12..14) {

@@ -19,7 +19,7 @@ impl<R: Read> Source<R> {
         self.offset
     }
 
-    /// Fills `buffer`; fewer bytes than it has room for only at the end of the file.
+    /// Fills `buffer`. Reads fewer bytes only at the end of the file.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, CaptureError> {
         let mut length = 0;
         while length < buffer.len() {
@@ -41,8 +41,8 @@ impl<R: Read> Source<R> {
         Ok(length)
     }
 
-    /// Fills `buffer` with all of what begins at `start`, where `what` says in words what that is
-    /// and how long.
+    /// Fills `buffer` completely. For the error, `start` is the offset of the item to read, and
+    /// `what` describes the item and its length.
     pub(super) fn read_all(
         &mut self,
         buffer: &mut [u8],
@@ -56,7 +56,7 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// Passes over `length` bytes.
+    /// Skips `length` bytes.
     pub(super) fn skip(
         &mut self,
         length: u64,
