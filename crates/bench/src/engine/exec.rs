@@ -1,11 +1,11 @@
-//! Any engine, by three commands of the campaign's: up, down, info.
+//! An engine that three commands of a campaign drive: up, down, info.
 //!
 //! Each is run by `sh -c`, outside the namespaces, with the case in its environment
 //! ([`variables`]). `up` makes an engine forward from the first port of the router to the second
 //! and returns; `down` undoes it. It also runs before `up`, to remove leftovers of a killed run.
-//! `info` prints `name: value` lines for the report; asked for a case that the engine has not, it
-//! says why on stderr and ends with another exit code than 0. The commands may be `ssh host ...`
-//! and configure anything there, while traffic passes the namespaces of this machine.
+//! `info` prints `name: value` lines for the report; if the engine does not support the case, it
+//! prints the reason on stderr and exits with a code other than 0. The commands may be `ssh host
+//! ...` and configure anything there, while the traffic uses the namespaces of this machine.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -40,9 +40,9 @@ use sidestep_testkit::lab::mac_text;
 pub struct Commands {
     /// Name of the engine.
     pub name: String,
-    /// Makes it forward.
+    /// Command that makes the engine forward.
     pub up: String,
-    /// Undoes that.
+    /// Command that undoes `up`.
     pub down: String,
     /// Command that describes the engine, and states whether it supports a case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -98,7 +98,7 @@ impl Engine for Exec {
         self.options.check()?;
         let stream = stream(case)?;
         let behavior = &stream[0].0;
-        // A service is joined; the rest is for the commands.
+        // Only the service is connected here. The commands configure everything else.
         let network = Arc::new(Network::routed(&Behavior {
             service: behavior.service,
             queues: behavior.queues,
@@ -111,7 +111,7 @@ impl Engine for Exec {
             ("SINK", network.sink()?),
         ];
         variables.extend(names.map(|(name, it)| (name.to_owned(), it.name().to_owned())));
-        // Cleans up after a killed run; there may be nothing to undo.
+        // Remove leftovers of a killed run. The command may fail if there are none.
         let _ = self.run(&self.commands.down, variables.clone());
         let up = Up {
             exec: self,
@@ -161,9 +161,9 @@ pub(super) fn output(mut command: Command, called: &str, engine: &str) -> Result
         stderr,
     };
     let cannot = |source: io::Error| failed("cannot be run".into(), source.to_string());
-    // Files, not pipes: background processes of the command may keep them open.
+    // Use files instead of pipes: background processes of the command may keep pipes open.
     let [out, err] = [file().map_err(cannot)?, file().map_err(cannot)?];
-    // A process group of its own: this program handles Ctrl-C and cleans up.
+    // Use a separate process group: this program handles Ctrl-C and cleans up.
     let mut child = command
         .stdin(Stdio::null())
         .stdout(out.try_clone().map_err(cannot)?)
@@ -182,13 +182,13 @@ pub(super) fn output(mut command: Command, called: &str, engine: &str) -> Result
     }
 }
 
-/// The lines `name: value` of what `info` prints.
+/// Returns the `name: value` lines in the output of `info`.
 pub(super) fn facts(text: &str) -> impl Iterator<Item = (String, String)> {
     let lines = text.lines().filter_map(|line| line.split_once(':'));
     lines.map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()))
 }
 
-/// Why an engine has not a case: what `info` says, if it says something.
+/// Returns the reason why an engine does not support a case: the output of `info`, if any.
 pub(super) fn reason(error: Error) -> String {
     match error {
         Error::Command { stderr, .. } if !stderr.is_empty() => stderr,
@@ -202,25 +202,26 @@ pub(super) fn file() -> io::Result<File> {
     Ok(file.into())
 }
 
-/// All that is in such a file, without the last line end; who writes it is not disturbed.
+/// Returns the content of such a file without the last newline. Writers of the file are not
+/// affected.
 pub(super) fn text(file: &File) -> io::Result<String> {
     let mut bytes = vec![0; file.metadata()?.len() as usize];
     file.read_exact_at(&mut bytes, 0)?;
     Ok(String::from_utf8_lossy(&bytes).trim_end().to_owned())
 }
 
-/// A word of a shell.
+/// Quotes a word for a shell.
 pub fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Lines of a shell that export variables.
+/// Returns shell lines that export variables.
 pub(super) fn exported(variables: &BTreeMap<String, String>) -> impl Iterator<Item = String> {
     let variables = variables.iter();
     variables.map(|(name, value)| format!("export {name}={}", quoted(value)))
 }
 
-/// How it ended; none if it had to be killed.
+/// Waits for a process and returns its exit status, or `None` if the process had to be killed.
 fn wait(child: &mut Child) -> io::Result<Option<ExitStatus>> {
     let started = Instant::now();
     while started.elapsed() < PATIENCE {
@@ -229,7 +230,7 @@ fn wait(child: &mut Child) -> io::Result<Option<ExitStatus>> {
         }
         thread::sleep(LOOK);
     }
-    // Including its child processes.
+    // Kill its child processes too.
     let _ = killpg(Pid::from_raw(child.id() as i32), Signal::SIGKILL);
     child.wait()?;
     Ok(None)
@@ -239,8 +240,8 @@ fn wait(child: &mut Child) -> io::Result<Option<ExitStatus>> {
 /// longest packet of the customer), `FLOWS`, `RULES`, `ROUTES`; `ROUTER_ROUTES`, `ROUTER_RULES` and
 /// `ROUTER_DEVICES`: Linux' configuration (`ip route add`, `ip rule add`, `ip`), one per line. the
 /// router's ports `PORT_IN` and `PORT_OUT` with the Ethernet addresses `PORT_IN_MAC` and
-/// `PORT_OUT_MAC`; the next hops' Ethernet address `SINK_MAC`; when something is set up also the
-/// names of the namespaces, `GENERATOR`, `ROUTER`, `SINK`.
+/// `PORT_OUT_MAC`; the next hops' Ethernet address `SINK_MAC`; after setup also the names of the
+/// namespaces, `GENERATOR`, `ROUTER`, `SINK`.
 pub(super) fn variables(case: &Case, behavior: &Behavior, macs: &Macs) -> BTreeMap<String, String> {
     let longest = case.size.packets(0).into_iter().map(|(length, _)| length);
     [
@@ -290,7 +291,7 @@ pub(super) fn compare(behavior: &Behavior, found: Option<Vec<u8>>) -> Result<(),
     )))
 }
 
-/// Undoes when dropped, however far `up` came.
+/// Runs `down` on drop, even if `up` failed halfway.
 struct Up<'a> {
     exec: &'a Exec,
     variables: BTreeMap<String, String>,
@@ -309,7 +310,7 @@ impl Drop for Up<'_> {
 
 /// An engine that is up, and measured.
 struct Commanded<'a> {
-    // First, so that it is undone before the namespaces go.
+    // The first field, so that `down` runs before the namespaces are removed.
     _up: Up<'a>,
     measured: Measured,
 }
@@ -324,6 +325,6 @@ impl Standing for Commanded<'_> {
     }
 }
 
-/// How long a command may take.
+/// Time limit of a command.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(5);

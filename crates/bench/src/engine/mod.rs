@@ -4,8 +4,9 @@
 //! - [`all`]: the engines; [`behavior::kinds`]: the behaviors.
 //! - [`network`]: a router between a generator and a sink, in namespaces; [`plane`]: the data plane
 //!   that forwards there.
-//! - [`testbed`]: the same on a machine of its own, with TRex at its ports.
-//! - [`packet`], [`customer`]: the frames that are sent and expected; [`verify`]: one of them, compared.
+//! - [`testbed`]: a router on a separate machine, with TRex at its ports.
+//! - [`packet`], [`customer`]: the sent and the expected frames; [`verify`]: comparison of one
+//!   frame.
 
 pub mod behavior;
 pub mod customer;
@@ -43,20 +44,20 @@ pub use port::INTERRUPTS;
 /// A case to set up an engine for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Case {
-    /// The behavior, as the RFCs call it, in a campaign's spelling: `end.dx4`, `h.encaps`, `ipv6`.
+    /// Name of the behavior in the spelling of campaigns: `end.dx4`, `h.encaps`, `ipv6`.
     pub behavior: String,
-    /// Segments of the SRH that is pushed or that arrives; 0 where the behavior has none.
+    /// Segments of the SRH that the router pushes or receives; 0 if the behavior has no SRH.
     pub sids: u32,
     /// Sizes of the customer's packets, from their IP header on. They are the sent packets if a
     /// behavior takes plain packets, and the inner packets if it takes SRv6 packets.
     pub size: Size,
-    /// Flows, and how often each has its turn.
+    /// Number of flows, and the share of each.
     pub flows: Flows,
     /// Policy rules that precede the one that matches.
     pub rules: u32,
-    /// Routes beside the one that matches.
+    /// Routes in addition to the one that matches.
     pub routes: u32,
-    /// CPUs, each with a generator of its own, whose flows the others do not have, and with router and sink in its loop.
+    /// CPUs. Each has its own generator with separate flows, and also runs the router and the sink.
     #[serde(default = "one_core")]
     pub cores: u32,
 }
@@ -66,19 +67,20 @@ fn one_core() -> u32 {
     1
 }
 
-/// How long the packets are.
+/// Length of the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Size {
     /// All packets of this size in bytes, from the IP header on.
     Bytes(u32),
-    /// Seven of 64, four of 594 and one of 1518 bytes as frames with FCS, or the least that the headers need.
+    /// Seven of 64, four of 594 and one of 1518 bytes as frames with FCS, or the least that the
+    /// headers need.
     Imix,
 }
 
 impl Size {
-    /// Lengths, from the IP header on, and how many of each take turns. No size of [`Self::Imix`]
-    /// is below `least`.
+    /// Returns the lengths, from the IP header on, each with its share of the packets. No size of
+    /// [`Self::Imix`] is below `least`.
     pub fn packets(self, least: usize) -> Vec<(usize, u32)> {
         match self {
             Self::Bytes(length) => vec![(length as usize, 1)],
@@ -89,7 +91,7 @@ impl Size {
     }
 }
 
-/// Which flow a packet belongs to.
+/// Distribution of the packets over flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Flows {
@@ -100,7 +102,7 @@ pub enum Flows {
 }
 
 impl Flows {
-    /// How many.
+    /// Returns the number of flows.
     pub fn count(self) -> u32 {
         let (Self::Uniform(count) | Self::Zipf(count)) = self;
         count
@@ -143,13 +145,14 @@ fn counted(f: &mut fmt::Formatter<'_>, count: u32, what: &str) -> fmt::Result {
 pub struct Options {
     /// The CPUs.
     pub placement: Placement,
-    /// The CPUs of cores after the first, which is the placement's.
+    /// The CPUs of cores after the first. The first core uses the CPU of the placement.
     pub more_cores: Vec<usize>,
-    /// The `sidestep` program; without one it is `$SIDESTEP`, or the one next to the running program.
+    /// Path of the `sidestep` program. The default is `$SIDESTEP`, or the program next to the
+    /// running one.
     pub sidestep: Option<PathBuf>,
-    /// The directory of the programs `vpp` and `vppctl`; without one they are looked for in `PATH`.
+    /// Directory of the programs `vpp` and `vppctl`. The default is a search in `PATH`.
     pub vpp: Option<PathBuf>,
-    /// Engines that are driven by commands, beside those that are known here.
+    /// Engines that commands of the campaign drive, in addition to the built-in ones.
     pub commands: Vec<exec::Commands>,
     /// Set when the program must end. Set-ups and trials then return [`Error::Interrupted`].
     pub interrupted: Arc<AtomicBool>,
@@ -186,7 +189,7 @@ impl Options {
         text
     }
 
-    /// Between two steps.
+    /// Checks for an interruption between two steps.
     ///
     /// # Errors
     /// [`Error::Interrupted`].
@@ -198,7 +201,7 @@ impl Options {
     }
 }
 
-/// The case as behaviors of one packet length each, with how many packets of each take turns.
+/// Returns the case as behaviors of one packet length each, with their shares of the packets.
 fn stream(case: &Case) -> Result<Vec<(Behavior, u32)>, Error> {
     let kind = behavior::kind(&case.behavior).map_err(Error::Usage)?;
     let sizes = case.size.packets(kind.least).into_iter();
@@ -216,19 +219,19 @@ fn stream(case: &Case) -> Result<Vec<(Behavior, u32)>, Error> {
 pub struct Placement {
     /// CPU of the generator's thread.
     pub generator: usize,
-    /// Where the system's ports are polled.
+    /// CPU that polls the ports of the system under test.
     pub system: usize,
-    /// Where the sink's port is polled.
+    /// CPU that polls the port of the sink.
     pub sink: usize,
 }
 
 impl Placement {
-    /// The three of them, in the order of a packet's way.
+    /// Returns the three CPUs in the order of the packet path.
     pub fn cpus(self) -> [usize; 3] {
         [self.generator, self.system, self.sink]
     }
 
-    /// Whether one CPU does it all.
+    /// Returns whether one CPU does all the work.
     pub fn is_shared(self) -> bool {
         self.generator == self.system && self.system == self.sink
     }
@@ -268,7 +271,7 @@ impl fmt::Display for Placement {
     }
 }
 
-/// Something that forwards.
+/// A data plane that can be measured.
 pub trait Engine {
     /// Its name in campaigns and reports: `linux`, `sidestep-xdp`.
     fn name(&self) -> &str;
@@ -276,11 +279,11 @@ pub trait Engine {
     /// Facts for the report: versions, modes.
     fn facts(&self) -> BTreeMap<String, String>;
 
-    /// Why it cannot be set up for this case here, if it cannot: the behavior is not one of its, a program is missing. Nothing
-    /// is changed by asking.
+    /// Returns the reason if the engine cannot run this case here, such as an unsupported behavior
+    /// or a missing program. This call changes nothing.
     fn refuses(&self, case: &Case) -> Option<String>;
 
-    /// Sets it up in a network of its own, and verifies one packet.
+    /// Sets the engine up in a network of its own, and verifies one packet.
     ///
     /// # Errors
     /// Returns the failed step or the unexpected frame. Everything has been removed.
@@ -295,18 +298,21 @@ pub trait Standing {
     /// Offers `load` for `duration`, waits for late packets, and counts.
     ///
     /// # Errors
-    /// Other packets arrive than should, the engine did not forward them itself, or it was interrupted.
+    /// Unexpected packets arrive, the engine did not forward them itself, or the trial was
+    /// interrupted.
     fn trial(&mut self, load: Load, duration: Duration, latency: bool) -> Result<Trial, Error>;
 
-    /// Where packets are counted, which is chosen when the engine is set up; none where it is not ours to choose.
+    /// Returns the hook that counts packets, which the setup of the engine selects. Returns `None`
+    /// if there is no choice.
     fn sink(&self) -> Option<Hook> {
         None
     }
 
-    /// Has packets counted there from now on, as where the same case was set up before; nothing where it is not ours to choose.
+    /// Counts packets at this hook from now on, as in an earlier setup of the same case. Does
+    /// nothing if there is no choice.
     ///
     /// # Errors
-    /// Nothing can be attached there.
+    /// No program can be attached to this hook.
     fn count_at(&mut self, _sink: Hook) -> Result<(), Error> {
         Ok(())
     }

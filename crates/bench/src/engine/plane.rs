@@ -16,7 +16,7 @@ use crate::traffic::{Hook, Redirect};
 use sidestep_testkit::Napi;
 use sidestep_testkit::{Error, FrameSocket};
 
-/// Who forwards.
+/// Data plane of the router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plane {
     /// The kernel alone.
@@ -27,7 +27,7 @@ pub enum Plane {
     Xdp,
 }
 
-/// A data plane at work on the router; gone when dropped.
+/// An active data plane on the router, removed on drop.
 #[derive(Debug)]
 pub struct Standing {
     network: Arc<Network>,
@@ -36,10 +36,10 @@ pub struct Standing {
 }
 
 impl Plane {
-    /// All, in the order of the table.
+    /// All data planes in the order of the table.
     pub const ALL: [Self; 3] = [Self::Linux, Self::Tc, Self::Xdp];
 
-    /// As the table calls it.
+    /// Returns the name in the table.
     pub fn name(self) -> &'static str {
         match self {
             Self::Linux => "Linux",
@@ -48,7 +48,7 @@ impl Plane {
         }
     }
 
-    /// As campaigns call it.
+    /// Returns the name of the engine in campaigns.
     pub fn engine(self) -> &'static str {
         match self {
             Self::Linux => "linux",
@@ -66,9 +66,9 @@ impl Plane {
         }
     }
 
-    /// Where its packets may be counted. The cheaper hook for counting socket buffers depends on
-    /// the remaining headroom, so both are tried and the better one counts. An XDP redirect ends in
-    /// XDP; elsewhere a socket buffer would have to be built for it first.
+    /// Returns the hooks that may count its packets. The cheaper hook for counting socket buffers
+    /// depends on the remaining headroom, so the better of the two is selected by trials. An XDP
+    /// redirect ends in XDP; elsewhere a socket buffer would have to be built for it first.
     pub fn hooks(self) -> &'static [Hook] {
         match self {
             Self::Linux | Self::Tc => &[Hook::Xdp, Hook::Tc],
@@ -76,7 +76,7 @@ impl Plane {
         }
     }
 
-    /// The frame that it has to send.
+    /// Returns the frame that the data plane has to send.
     pub fn expected(self, behavior: &Behavior) -> &[u8] {
         match self {
             Self::Linux => &behavior.from_linux,
@@ -84,7 +84,8 @@ impl Plane {
         }
     }
 
-    /// How the service behind it forwards. Where Linux had to be a proxy, the service does End instead, which takes its kernel.
+    /// Returns how the service behind the data plane forwards. Linux has no SR proxies, so the
+    /// kernel of the service runs End instead.
     pub fn service(self, behavior: &Behavior) -> Option<Service> {
         if self == Self::Linux && !behavior.own.is_empty() {
             return behavior.service.map(|_| Service::Kernel);
@@ -92,11 +93,11 @@ impl Plane {
         behavior.service
     }
 
-    /// Puts it to work. Where no XDP program of Sidestep runs the NAPI of a port that XDP frames are sent to, an XDP program
-    /// that passes everything does.
+    /// Starts the data plane. A port that receives XDP frames needs NAPI. If Sidestep has no XDP
+    /// program there, a program that passes all packets provides it.
     ///
     /// # Errors
-    /// Sidestep refuses.
+    /// Sidestep fails to start.
     pub fn set_up(
         self,
         network: &Arc<Network>,
@@ -125,7 +126,8 @@ struct Beside {
 }
 
 impl Beside {
-    /// `in_xdp`: the data plane has XDP programs of its own at the router's ports, and sends XDP frames.
+    /// `in_xdp`: the data plane has XDP programs of its own at the router's ports, and sends XDP
+    /// frames.
     fn attach(network: &Network, service: Option<Service>, in_xdp: bool) -> Result<Self, Error> {
         let router = network.router()?;
         let mut beside = Self::default();
@@ -141,12 +143,12 @@ impl Beside {
         Ok(beside)
     }
 
-    /// Has a service forward. `in_xdp`: it gets XDP frames.
+    /// Starts forwarding in a service. `in_xdp`: the service receives XDP frames.
     fn serve(&mut self, network: &Network, service: Service, in_xdp: bool) -> Result<(), Error> {
         let (namespace, [ingress, egress]) = (network.service()?, SERVICE_IFNAMES);
         match service {
             Service::Kernel if in_xdp => self.napi.push(Napi::attach(namespace, ingress)?),
-            // It does so already.
+            // The kernel forwards already.
             Service::Kernel => {}
             Service::Xdp => {
                 let header = ethernet(SERVICE_PORT_MACS[1], SERVICE_MACS[1], EtherType(0), &[]);
@@ -159,7 +161,8 @@ impl Beside {
 }
 
 impl Standing {
-    /// Whatever forwards in the namespace. A port that has no XDP program gets one that passes everything, as for Linux.
+    /// A data plane that something else sets up in the namespace. A port without an XDP program
+    /// gets one that passes all packets, as for Linux.
     ///
     /// # Errors
     /// There is no router, or BPF is not allowed.
@@ -194,7 +197,7 @@ impl Standing {
         }
     }
 
-    /// The router redirects packets to the service and on to the sink, and looks at none.
+    /// A router that redirects packets to the service and on to the sink without reading them.
     ///
     /// # Errors
     /// BPF is not allowed.
@@ -216,8 +219,8 @@ impl Standing {
         Ok(Self::beside(network, beside))
     }
 
-    /// Returns when Sidestep forwards this frame at every port that it comes in by; at once if it
-    /// is not there. It must first detect that the egress ports accept XDP redirects, which depends
+    /// Waits until Sidestep forwards this frame at each ingress port. Returns at once if Sidestep
+    /// does not run. It must first detect that the egress ports accept XDP redirects, which depends
     /// on their programs.
     ///
     /// # Errors
@@ -247,7 +250,7 @@ impl Standing {
         Err(Error::Wrong(format!("not Sidestep forwards it\n{reasons}")))
     }
 
-    /// Where it works.
+    /// Returns the network of the data plane.
     pub fn network(&self) -> &Network {
         &self.network
     }
@@ -255,18 +258,19 @@ impl Standing {
     /// Returns Sidestep's counters of each ingress port, or `None` if it does not run.
     ///
     /// # Errors
-    /// Its answer has no such counters.
+    /// The reply of Sidestep lacks these counters.
     pub fn tallies(&self) -> Result<Vec<Tally>, Error> {
         let tallies = self.running.as_ref();
         let tallies = tallies.map(|it| it.tally(self.network.ways_in()));
         tallies.unwrap_or(Ok(Vec::new()))
     }
 
-    /// Sidestep, if it runs.
+    /// Returns Sidestep, if it runs.
     pub fn running(&self) -> Option<&Running> {
         self.running.as_ref()
     }
 }
 
-/// How long Sidestep may take to follow the sink's port on a busy machine: with 100,000 routes all of them are compiled for it.
+/// Time limit for Sidestep to follow a change of the sink's port on a busy machine. It compiles all
+/// routes again, up to 100,000.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! Sidestep as an operator uses it: by its command line, in the namespace of the router.
+//! Sidestep as operators use it: through its command line, in the namespace of the router.
 
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
@@ -26,7 +26,7 @@ pub struct Running {
 /// Counters of an ingress port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tally {
-    /// Frames that came in.
+    /// Frames received on the port.
     pub received: u64,
     /// Packets forwarded by Sidestep.
     pub forwarded: u64,
@@ -42,18 +42,18 @@ impl Sidestep {
     /// `$SIDESTEP`, else the program next to this one.
     ///
     /// # Errors
-    /// It is at neither place.
+    /// The program is in neither place.
     pub fn find() -> Result<Self, Error> {
         let path = crate::program::find()?;
         Ok(Self { path })
     }
 
-    /// Where it is.
+    /// Returns the path of the program.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its name and version, as it says them.
+    /// Returns the output of `--version`.
     ///
     /// # Errors
     /// It cannot be started.
@@ -66,7 +66,7 @@ impl Sidestep {
             .to_owned())
     }
 
-    /// SHA-256 of its file, in hexadecimal.
+    /// Returns the SHA-256 of the program file in hexadecimal.
     ///
     /// # Errors
     /// It cannot be read.
@@ -74,8 +74,8 @@ impl Sidestep {
         crate::program::sha256(&self.path)
     }
 
-    /// Starts it on the ports of the router, with these routes of its `own` (what `sidestep route add` takes), and returns
-    /// when it forwards.
+    /// Starts it on the ports of the router, with these routes of its `own` (what `sidestep route
+    /// add` takes), and returns when it forwards.
     ///
     /// # Errors
     /// It refuses.
@@ -96,7 +96,7 @@ impl Sidestep {
             router,
             &["run", "--mode", mode, "--detach", "--config", &path],
         );
-        // It has been read, or it does not matter.
+        // The daemon has read the file, or has failed to start.
         let _ = fs::remove_file(&file);
         started?;
         Ok(Running {
@@ -105,13 +105,13 @@ impl Sidestep {
         })
     }
 
-    /// Removes what killed runs left: Sidestep first, so that its pins go too, then the namespaces.
+    /// Removes leftovers of killed runs: first Sidestep with its pins, then the namespaces.
     pub fn clean(&self) {
         for name in Lab::leftovers_of(NAME) {
             if name.ends_with(&format!("-{ROUTER}")) {
                 let mut command = Command::new("ip");
                 command.args(["netns", "exec", &name]);
-                // It may not run there; its word does not matter.
+                // Sidestep may not run there, so ignore the result.
                 let _ = command.arg(&self.path).arg("stop").output();
             }
         }
@@ -126,7 +126,7 @@ impl Sidestep {
 }
 
 impl Running {
-    /// Counters of these ports since the start.
+    /// Returns the counters of these ports since the start.
     ///
     /// # Errors
     /// The answer has no such counters.

@@ -1,5 +1,6 @@
-//! End and its relatives: packets on their way from this SID to the next one, in an SRH of `sids` segments. The first of the
-//! list need not be in it (RFC 8754 4.1.1), so one segment is enough.
+//! End, End.X, End.T and similar behaviors: packets between this SID and the next one, with an SRH
+//! of `sids` segments. The first of the list need not be in it (RFC 8754 4.1.1), so one segment is
+//! enough.
 
 use std::net::Ipv6Addr;
 
@@ -33,7 +34,7 @@ pub(super) const KINDS: &[Kind] = &[
         make: |asked| endpoint(asked, &[&local("End.X nh6 fc01::1")]),
         ..KIND
     },
-    // On the link, Linux makes a new route for each packet (FLOWI_FLAG_KNOWN_NH).
+    // For a next hop on the link, Linux allocates a route per packet (FLOWI_FLAG_KNOWN_NH).
     Kind {
         name: "end.x.gateway",
         title: "End.X, by a gateway",
@@ -82,7 +83,7 @@ pub(super) const KINDS: &[Kind] = &[
     },
 ];
 
-/// Common part.
+/// Defaults of all kinds in this file.
 const KIND: Kind = Kind {
     name: "",
     title: "",
@@ -95,10 +96,10 @@ const KIND: Kind = Kind {
     make: usd,
 };
 
-/// The route to a next hop that is not on the link.
+/// Route to a next hop that is not on the link.
 pub(super) const GATEWAY: &str = "fc0e::/16 via fc01::1 dev eth1";
 
-/// The route of the router's SID.
+/// Returns the route of the router's SID.
 pub(super) fn local(action: &str) -> String {
     format!("fc0f::1/128 encap seg6local action {action} dev eth0")
 }
@@ -112,7 +113,7 @@ fn endpoint(asked: &Arguments, routes: &[&str]) -> Behavior {
     }
 }
 
-/// A packet on its way from the SID to the next one.
+/// Returns a packet between the SID and the next one.
 fn underway(asked: &Arguments, hop_limit: u8, destination: Ipv6Addr, segments_left: u8) -> Vec<u8> {
     let list = passed(&[NEXT, SID], asked.sids);
     let inner = Customer::v6(asked.length).packet(64);
@@ -131,7 +132,7 @@ pub(super) fn outer(next_header: Protocol, hop_limit: u8, destination: Ipv6Addr)
     }
 }
 
-/// RFC 8986 4.16.1: the next segment is the last, and the SRH goes.
+/// RFC 8986 4.16.1: the next segment is the last one, and the router removes the SRH.
 fn psp(asked: &Arguments, action: &str) -> Behavior {
     let out = outer(Protocol::IPV6, 63, NEXT).emit(&Customer::v6(asked.length).packet(64));
     Behavior {
@@ -141,7 +142,8 @@ fn psp(asked: &Arguments, action: &str) -> Behavior {
     }
 }
 
-/// RFC 8986 4.16.3: the SID is the last segment, and both outer headers go.
+/// RFC 8986 4.16.3: the SID is the last segment, and the router removes the outer IPv6 header and
+/// the SRH.
 fn usd(asked: &Arguments) -> Behavior {
     let customer = Customer::v6(asked.length);
     let arrived = arrived(asked.sids, Protocol::IPV6, &customer.packet(64));
@@ -198,8 +200,8 @@ fn next_csid(asked: &Arguments, action: &str) -> Behavior {
     }
 }
 
-/// RFC 8986 4.13: a packet of two segments gets `sids` more, around it. Linux decrements the outer hop limit, Sidestep the
-/// inner one, as for H.Encaps.
+/// RFC 8986 4.13: the router encapsulates a packet of two segments with `sids` more. Linux
+/// decrements the outer hop limit, Sidestep the inner one, as for H.Encaps.
 fn b6_encaps(asked: &Arguments) -> Behavior {
     let customer = Customer::v6(asked.length);
     let two = Arguments { sids: 2, ..*asked };

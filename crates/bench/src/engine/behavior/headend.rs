@@ -1,4 +1,4 @@
-//! H.Encaps and its relatives, and H.Insert: `sids` segments are pushed.
+//! H.Encaps and its variants, and H.Insert. They push `sids` segments.
 
 use sidestep_wire::{Ipv6, Protocol};
 
@@ -55,7 +55,7 @@ pub(super) const KINDS: &[Kind] = &[
     },
 ];
 
-/// Common part.
+/// Defaults of all kinds in this file.
 const KIND: Kind = Kind {
     name: "",
     title: "",
@@ -103,11 +103,12 @@ fn encaps(sids: u32, customer: Customer, reduced: bool) -> Behavior {
     headend(route, customer, next_header, &behind)
 }
 
-/// The Next Header of the outer header, and the bytes before the inner packet.
+/// Returns the Next Header of the outer header, and a function that builds its payload.
 fn pushed(protocol: Protocol, sids: u32, reduced: bool) -> (Protocol, impl Fn(&[u8]) -> Vec<u8>) {
     let mut list = path(sids);
     if reduced {
-        // RFC 8986 5.2: the first segment is in the destination address alone, and one segment needs no SRH.
+        // RFC 8986 5.2: only the destination address contains the first segment, and one segment
+        // needs no SRH.
         list.pop();
     }
     let next_header = if list.is_empty() {
@@ -149,7 +150,8 @@ fn insert(asked: &Arguments) -> Behavior {
     }
 }
 
-/// The frame is carried as it came; Linux takes the outer hop limit from the packet in it.
+/// The router encapsulates the frame unchanged. Linux copies the outer hop limit from the packet in
+/// the frame.
 fn encaps_l2(asked: &Arguments, reduced: bool) -> Behavior {
     let customer = Customer::v6(asked.length);
     let frame = customer.received(64);

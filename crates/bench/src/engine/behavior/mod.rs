@@ -1,8 +1,9 @@
 //! The measurable behaviors: configuration, sent frame, and expected frame, which Linux and
-//! Sidestep must produce byte for byte. Where the two are not equal, docs/reference/conformance.md
-//! says why.
+//! Sidestep must produce byte for byte. docs/reference/conformance.md explains where the two
+//! differ.
 //!
-//! Expected frames are built from the RFCs' drawings alone ([`super::packet`]), for any number of segments and any size.
+//! Expected frames are built only from the header diagrams of the RFCs ([`super::packet`]), for any
+//! number of segments and any size.
 
 mod decapsulation;
 mod endpoint;
@@ -22,22 +23,22 @@ pub use headend::headend;
 pub use hmac::Key;
 pub use service::Service;
 
-/// A behavior that can be asked for.
+/// A behavior that campaigns can name.
 #[derive(Clone, Debug)]
 pub struct Kind {
     /// In campaigns: `end.dx4`.
     pub name: &'static str,
     /// Name in the RFC's spelling, with its variant.
     pub title: &'static str,
-    /// How many segments it may be asked for with; 0: none.
+    /// Allowed numbers of segments; 0 if the behavior has no segments.
     pub sids: RangeInclusive<u32>,
-    /// Whether it takes rules and routes beside those that it needs.
+    /// Whether the behavior accepts additional rules and routes.
     pub takes_rules: bool,
-    /// Why Linux has no such behavior, if it has not.
+    /// Reason if Linux does not support the behavior.
     pub not_in_linux: Option<&'static str>,
-    /// Linux has it for VRF devices only.
+    /// Whether Linux supports the behavior only with VRF devices.
     pub needs_vrf: bool,
-    /// A limit of the laboratory: engine `none` alone has it.
+    /// Whether the behavior measures a limit of the test setup. Only engine `none` supports it.
     pub limit: bool,
     /// Minimum length of a customer packet, from its IP header on.
     pub least: usize,
@@ -56,9 +57,9 @@ struct Arguments {
 /// A router's configuration and the expected packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Behavior {
-    /// For messages.
+    /// Name for messages.
     pub name: String,
-    /// Lines for `ip -batch` that make devices which Linux needs, and Sidestep does not.
+    /// Lines for `ip -batch` that create devices. Linux needs them, Sidestep does not.
     pub devices: Vec<String>,
     /// Sysctls of the router beyond those that all behaviors share: path below `/proc/sys`, value.
     pub sysctls: Vec<(&'static str, &'static str)>,
@@ -69,33 +70,34 @@ pub struct Behavior {
     pub beside: u32,
     /// Arguments of `ip rule add`.
     pub rules: Vec<String>,
-    /// The rules are IPv4's.
+    /// Whether the rules are IPv4 rules.
     pub ipv4_rules: bool,
-    /// Its HMAC key.
+    /// HMAC key of the behavior.
     pub key: Option<Key>,
     /// The frame that the generator sends. It ends with the customer's packet.
     pub sent: Vec<u8>,
-    /// Offset of the customer's UDP header in it: flows differ in the source port.
+    /// Offset of the customer's UDP header in the sent frame. Flows differ in the source port.
     pub udp_at: usize,
-    /// The frame that Linux makes of it.
+    /// The frame that Linux sends.
     pub from_linux: Vec<u8>,
-    /// The frame that Sidestep makes of it.
+    /// The frame that Sidestep sends.
     pub from_sidestep: Vec<u8>,
-    /// Sidestep computes the outer flow label from the inner packet: any value but 0.
+    /// Whether Sidestep computes the outer flow label from the inner packet. Any value but 0 is
+    /// then correct.
     pub computed_label: bool,
     /// Arguments of `sidestep route add`, for behaviors that Linux lacks or needs [`Self::devices`]
     /// for.
     pub own: Vec<String>,
-    /// Ports of the router that no packet comes by: services, too.
+    /// Number of router ports that receive no packets, including ports to services.
     pub idle: usize,
-    /// Queues of each port; 0 is as 1.
+    /// Queues of each port; 0 means 1.
     pub queues: u32,
-    /// The service that the packet goes through. Where Sidestep is the proxy ([`Self::own`]), the one beside Linux is
-    /// [`Service::Kernel`], which does End itself.
+    /// The service that the packet goes through. If Sidestep is the proxy ([`Self::own`]), the
+    /// comparison with Linux uses [`Service::Kernel`], which runs End itself.
     pub service: Option<Service>,
 }
 
-/// All of them, in the order of a report.
+/// Returns all behaviors in the order of a report.
 pub fn kinds() -> Vec<Kind> {
     let groups = [
         forward::KINDS,
@@ -109,10 +111,10 @@ pub fn kinds() -> Vec<Kind> {
     groups.concat()
 }
 
-/// The behavior of this name.
+/// Returns the behavior with this name.
 ///
 /// # Errors
-/// It is unknown. The message lists the known ones.
+/// The name is unknown. The message lists the known names.
 pub fn kind(name: &str) -> Result<Kind, String> {
     let all = kinds();
     let names: Vec<&str> = all.iter().map(|kind| kind.name).collect();
@@ -123,7 +125,7 @@ pub fn kind(name: &str) -> Result<Kind, String> {
 }
 
 impl Kind {
-    /// Checks the parameters. Sizes are those of the customer's packet.
+    /// Checks the parameters. Sizes refer to the customer's packet.
     ///
     /// # Errors
     /// Returns the problem and the allowed values.
@@ -191,7 +193,7 @@ impl Kind {
         Ok(())
     }
 
-    /// Whether packets go through a service behind the router.
+    /// Returns whether packets pass a service behind the router.
     pub fn needs_service(&self) -> bool {
         let made = (self.make)(&Arguments {
             sids: *self.sids.start(),
@@ -208,7 +210,8 @@ impl Kind {
 }
 
 impl Behavior {
-    /// One that sends `out` where it gets `sent`, which ends with a packet of this customer.
+    /// Returns a behavior that receives `sent` and sends `out`. `sent` ends with a packet of this
+    /// customer.
     fn passing(sent: Vec<u8>, customer: Customer, out: Vec<u8>) -> Self {
         Self {
             udp_at: sent.len() - customer.datagram(),
@@ -219,7 +222,8 @@ impl Behavior {
         }
     }
 
-    /// A case whose customer's packet has `length` bytes, from its IP header on.
+    /// Returns the behavior of a case whose customer packet has `length` bytes, from its IP header
+    /// on.
     ///
     /// # Errors
     /// The behavior is unknown or does not accept the parameters.
@@ -252,7 +256,7 @@ impl Behavior {
         self
     }
 
-    /// The same between other ports.
+    /// Returns the same behavior between other ports.
     #[must_use]
     pub fn between(mut self, macs: &Macs) -> Self {
         for frame in [
@@ -274,8 +278,8 @@ impl Behavior {
         format!("iif {port}")
     }
 
-    /// Moves the first route into a table of its own, unless it is there already, to which rules with these selectors lead, the
-    /// last of which has to match.
+    /// Moves the first route into a table of its own, if necessary. Rules with these selectors look
+    /// up this table, and the last rule has to match.
     pub fn ruled(&mut self, selectors: impl IntoIterator<Item = String>) {
         let ruled_already = !self.rules.is_empty();
         let rules = selectors.into_iter().zip(RULES_FROM..);
@@ -332,15 +336,15 @@ const ROUTES_MAX: u32 = 1 << 21;
 const FLOWS_MAX: u32 = 60_000;
 /// LIMIT: cores of a case.
 const CORES_MAX: u32 = Receiver::SOURCES_MAX as u32;
-/// The table that rules lead to.
+/// The table that the rules look up.
 pub const RULES_TABLE: u32 = 1000;
 /// The priority of the first rule.
 pub const RULES_FROM: u32 = 2000;
 
 const ETHERNET: usize = 14;
-/// An IPv6 and a UDP header, and the 16 bytes in which a generator numbers its packets.
+/// Length of an IPv6 header, a UDP header, and the 16 bytes of the generator's stamp.
 const LEAST_6: usize = 64;
-/// An IPv4 and a UDP header and those 16 bytes, and what Ethernet has at least.
+/// Length of an IPv4 header, a UDP header and the stamp, padded to the minimum of Ethernet.
 const LEAST_4: usize = 46;
 
 #[cfg(test)]

@@ -91,7 +91,7 @@ pub(super) const KINDS: &[Kind] = &[
     },
 ];
 
-/// Common part.
+/// Defaults of all kinds in this file.
 const KIND: Kind = Kind {
     name: "",
     title: "",
@@ -107,7 +107,7 @@ const KIND: Kind = Kind {
 /// How a service forwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
-    /// The kernel routes packets, and does End where they come with the service's SID.
+    /// The kernel routes packets, and runs End for packets to the service's SID.
     Kernel,
     /// An XDP program sends all packets out of the other interface without reading them, so that
     /// the service costs little.
@@ -143,7 +143,8 @@ fn plain(asked: &Arguments, service: Service) -> Behavior {
     made
 }
 
-/// The dynamic proxy, whose learned headers change once in `age` seconds at most; 0: with every packet that has others.
+/// The dynamic proxy. Its learned headers change at most once in `age` seconds. With 0, each packet
+/// with different headers changes them.
 fn end_ad(asked: &Arguments, service: Service, age: u32) -> Behavior {
     let list = passed(&[NEXT, SID], asked.sids);
     let inner = Customer::v6(asked.length).packet(service.across(64));
@@ -184,7 +185,8 @@ fn end_am(asked: &Arguments, service: Service) -> Behavior {
     }
 }
 
-/// A packet with this segment list, in the header's order, in which the router's or the service's SID is active.
+/// A packet with this segment list, in the header's order, in which the router's or the service's
+/// SID is active.
 fn through(list: &[Ipv6Addr], service: Service, asked: &Arguments) -> Behavior {
     let customer = Customer::v6(asked.length);
     let inner = customer.packet(64);
@@ -193,7 +195,7 @@ fn through(list: &[Ipv6Addr], service: Service, asked: &Arguments) -> Behavior {
     // The router, End, and the router again.
     let out = sent6(&packet(61, HOST_6, left - 1, list, &inner));
     Behavior {
-        // The way on, which is where rules lead to, and the way to the service.
+        // The route to the sink, which rules select, and the route to the service.
         routes: vec![
             "fc0b::/64 via fc01::1 dev eth1".to_owned(),
             "fc0f::/16 via fd00:1::2 dev vnf0".to_owned(),
@@ -210,7 +212,7 @@ fn packet(hop_limit: u8, source: Ipv6Addr, left: u8, list: &[Ipv6Addr], inner: &
     header.emit(&srh(Protocol::IPV6, left, list, inner))
 }
 
-/// The SID of every proxy that packets go through.
+/// SID of each proxy.
 const TO_SERVICE: &str = "fc0f::1/128 encap seg6local";
-/// Where the service is: behind two ports, one there and one back.
+/// The service has two ports, one for each direction.
 const BEHIND: &str = "oif vnf0 iif vnf1 nh6 fd00:1::2";

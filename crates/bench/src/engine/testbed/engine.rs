@@ -1,4 +1,4 @@
-//! An engine on the system of a testbed.
+//! An engine on the machine under test of a testbed.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -16,14 +16,14 @@ use crate::traffic::{Driver as _, Load, Trex, Trial};
 use sidestep_testkit::Error;
 use sidestep_testkit::lab::QUIET;
 
-/// One of those that there are.
+/// An engine of a testbed.
 #[derive(Debug)]
 pub(super) struct OnTestbed {
     pub of: Of,
     pub bed: Rc<Bed>,
 }
 
-/// Who forwards.
+/// Kind of the engine.
 #[derive(Clone, Debug)]
 pub(super) enum Of {
     Plane(Plane),
@@ -163,7 +163,8 @@ impl Engine for OnTestbed {
 }
 
 impl OnTestbed {
-    /// The case as behaviors of one packet length each, between the ports of the testbed, with how many packets of each take turns.
+    /// Returns the case as behaviors of one packet length each, between the ports of the testbed,
+    /// with their shares of the packets.
     fn stream(&self, case: &Case) -> Result<Vec<(Behavior, u32)>, Error> {
         let made = stream(case)?.into_iter().map(|(made, share)| {
             let made = match self.of {
@@ -200,7 +201,7 @@ impl OnTestbed {
         }
     }
 
-    /// The commands that make a router of the namespace with the ports.
+    /// Returns the commands that configure the namespace with the ports as a router.
     fn commands(&self, behavior: &Behavior) -> Vec<String> {
         let namespace = self.bed.namespace();
         let router = self.bed.router(&namespace);
@@ -211,7 +212,7 @@ impl OnTestbed {
                     .chain(router.started(*plane, behavior, &PORTS))
                     .collect()
             }
-            // The rest is for them.
+            // The commands of the campaign configure everything else.
             Of::Commands(_) => router.configured(&Behavior::default(), &PORTS),
         }
     }
@@ -223,8 +224,8 @@ impl OnTestbed {
             let variables = self.variables(case, behavior);
             let lines: Vec<String> = exported(&variables).collect();
             let down = quoted(&format!("{}\n{}", lines.join("\n"), commands.down));
-            // From now on it runs in any case. It also runs once before, to remove leftovers of a
-            // killed run.
+            // Store `down`, so that it runs at the end in any case. Run it once before `up`, to
+            // remove leftovers of a killed run.
             let script = format!(
                 "printf '%s\\n' {down} >\"$home/down\"\ntimeout -k 5 60 sh \"$home/down\" || true"
             );
@@ -234,7 +235,7 @@ impl OnTestbed {
         Ok(())
     }
 
-    /// The environment of commands.
+    /// Returns the environment of the commands.
     fn variables(&self, case: &Case, behavior: &Behavior) -> BTreeMap<String, String> {
         let mut variables = variables(case, behavior, &self.bed.macs);
         variables.insert("ROUTER".to_owned(), self.bed.namespace());
@@ -256,7 +257,7 @@ impl OnTestbed {
 
 /// An engine that forwards on the system, and TRex at its ports.
 struct OnSystem<'a> {
-    // In this order they go: nothing is sent any more when the ports do.
+    // Rust drops fields in this order: TRex stops before the ports are released.
     trex: Trex,
     _entered: Entered<'a>,
     of: &'a OnTestbed,
@@ -264,7 +265,7 @@ struct OnSystem<'a> {
 
 impl OnSystem<'_> {
     /// Verifies that the expected engine forwards one packet correctly; Sidestep may first have to
-    /// hear of neighbors and links.
+    /// learn neighbors and links.
     fn verify(&mut self, behavior: &Behavior) -> Result<(), Error> {
         let bed = &self.of.bed;
         let plane = self.of.of.plane();
@@ -304,7 +305,7 @@ impl OnSystem<'_> {
             return Ok(frame.map_or(Found::Nothing, Found::Frame));
         }
         let trial = self.trex.trial(COUNTED, COUNTED_FOR, false)?;
-        // A tenth may be strangers, or lost while links come up.
+        // Up to a tenth may be foreign packets, or lost while links come up.
         let came = trial.received > 0 && trial.received * 10 >= trial.sent * 9;
         Ok(if came { Found::Counted } else { Found::Nothing })
     }
@@ -330,7 +331,7 @@ impl Standing for OnSystem<'_> {
     }
 }
 
-/// How long a packet is waited for, and how long it is sent again.
+/// Time to wait for a packet, and time to repeat it.
 const ANSWER: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Packets to send if capture is not possible.

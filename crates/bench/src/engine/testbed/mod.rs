@@ -1,5 +1,5 @@
-//! A testbed of two machines: TRex sends and counts on one, the system under test forwards on the other, which is reached by ssh,
-//! or is this one.
+//! A testbed of two machines: TRex sends and counts on one, the system under test forwards on the
+//! other, which is reached by ssh, or is this one.
 //!
 //! - [`Testbed`]: its description in a campaign.
 //! - [`engines`]: the engines there, after querying both machines.
@@ -63,7 +63,8 @@ pub struct System {
     pub ssh: Option<String>,
     /// The ports that packets come in by and leave by. They have no addresses and no other user.
     pub ports: [String; 2],
-    /// The program of Sidestep there; without it, by ssh, `sidestep` of its search path, otherwise the one that runs here.
+    /// The program of Sidestep there; without it, by ssh, `sidestep` of its search path, otherwise
+    /// the one that runs here.
     #[serde(default)]
     pub sidestep: Option<String>,
 }
@@ -84,7 +85,7 @@ impl TryFrom<String> for Mac {
 }
 
 impl Testbed {
-    /// Whether it may be so, without asking anybody.
+    /// Checks the configuration without a connection to the machines.
     ///
     /// # Errors
     /// Returns the problem, the value, and the allowed values.

@@ -13,7 +13,7 @@ use super::super::exec::{file, quoted, text};
 use super::System;
 use sidestep_testkit::Error;
 
-/// The shell. Dropping it waits until all is undone.
+/// The shell. Drop waits until the shell has undone all changes.
 #[derive(Debug)]
 pub(super) struct Shell {
     child: Child,
@@ -32,7 +32,8 @@ struct Answer {
 }
 
 impl Shell {
-    /// Begins, by ssh or on this machine, and makes the ports ours. `sidestep` is the program there.
+    /// Starts the shell, by ssh or on this machine, and reserves the ports. `sidestep` is the path
+    /// of the program on that machine.
     ///
     /// # Errors
     /// The machine is unreachable, the user is not root, a port is missing or has an address, or
@@ -50,7 +51,7 @@ impl Shell {
                 ssh
             }
         };
-        // A group of its own: a Ctrl-C is for this program, which then ends in order.
+        // Use a separate process group: this program handles Ctrl-C and exits cleanly.
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -88,17 +89,17 @@ impl Shell {
         Ok(shell)
     }
 
-    /// Runs a script in the keeper's language and returns its output. `what` it does is for
-    /// messages.
+    /// Runs a script in the keeper's language and returns its output. `what` describes the script
+    /// in error messages.
     ///
     /// # Errors
-    /// It ends with another exit code than 0, or the connection is lost.
+    /// The exit code is not 0, or the connection is lost.
     pub fn run(&mut self, what: &str, script: &str) -> Result<String, Error> {
         self.write(&format!("answer {}\n", quoted(script)))?;
         self.answer(what)
     }
 
-    /// Whether it is there still.
+    /// Returns whether the shell still runs.
     pub fn is_there(&mut self) -> bool {
         self.stdin.is_some() && matches!(self.child.try_wait(), Ok(None))
     }
@@ -146,14 +147,14 @@ impl Shell {
         }
     }
 
-    /// Closes stdin, with which the shell undoes all and ends, and waits for that.
+    /// Closes stdin, so that the shell undoes all changes and exits, and waits for its exit.
     fn end(&mut self) {
         self.stdin = None;
         let begun = Instant::now();
         while begun.elapsed() < END && matches!(self.child.try_wait(), Ok(None)) {
             thread::sleep(LOOK);
         }
-        // A terminated one needs no kill.
+        // A terminated shell needs no kill.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -165,7 +166,7 @@ impl Drop for Shell {
     }
 }
 
-/// Passes replies on until the shell ends or the receiver is dropped.
+/// Forwards replies until the shell exits or the receiver is dropped.
 fn read(mut from: impl io::BufRead, begins: &str, to: &Sender<Answer>) -> Option<()> {
     let mut line = String::new();
     while line != begins {
@@ -189,9 +190,9 @@ fn read(mut from: impl io::BufRead, begins: &str, to: &Sender<Answer>) -> Option
 }
 
 const KEEPER: &str = include_str!("keeper.sh");
-/// How long a script may take: `up` has a minute, a card 20 s to negotiate.
+/// Time limit of a script: `up` may take a minute, and link negotiation 20 s.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How long undoing may take.
+/// Time limit for undoing all changes.
 const END: Duration = Duration::from_secs(90);
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -205,7 +206,7 @@ mod tests {
     use super::*;
     use sidestep_testkit::{Lab, Namespace, root_or_skip};
 
-    /// A shell of this machine, which is a namespace.
+    /// Starts a shell in a namespace that represents the machine.
     fn begin(machine: &Namespace, system: &System) -> Result<Shell, Error> {
         machine.run(|| Shell::begin(system, "sidestep"))?
     }
