@@ -25,6 +25,8 @@ pub const DIRECTORY: &str = "/run/netns";
 #[derive(Debug)]
 pub struct Namespace {
     handle: Handle,
+    /// Whether dropping it removes the namespace.
+    owned: bool,
 }
 
 /// A way into a namespace that does not keep its name alive; cheap to clone, and usable after the [`Namespace`] is gone.
@@ -71,17 +73,27 @@ impl Namespace {
         // This process handles Ctrl-C, so that no namespace stays half set up.
         command.args(&words[1..]).process_group(0);
         check(&words, "the host", command.output())?;
+        let mut namespace = Self::open(name)?;
+        namespace.owned = true;
+        namespace.exec(&["ip", "link", "set", "lo", "up"])?;
+        Ok(namespace)
+    }
+
+    /// Opens an existing namespace, which stays when the value is dropped.
+    ///
+    /// # Errors
+    /// No namespace has this name.
+    pub fn open(name: &str) -> Result<Self, Error> {
         let path = Path::new(DIRECTORY).join(name);
         let file = File::open(&path)
             .map_err(|source| Error::os(format!("open {}", path.display()), source))?;
-        let namespace = Self {
+        Ok(Self {
             handle: Handle {
                 name: name.to_owned(),
                 file: Arc::new(file),
             },
-        };
-        namespace.exec(&["ip", "link", "set", "lo", "up"])?;
-        Ok(namespace)
+            owned: false,
+        })
     }
 
     /// Its name under [`DIRECTORY`].
@@ -225,7 +237,9 @@ impl Namespace {
 impl Drop for Namespace {
     fn drop(&mut self) {
         // The next sweep removes leftovers: their names carry this process' ID.
-        let _ = remove(&self.handle.name);
+        if self.owned {
+            let _ = remove(&self.handle.name);
+        }
     }
 }
 

@@ -9,6 +9,7 @@ mod fib;
 mod init;
 mod list;
 mod print;
+mod rate;
 mod report;
 mod run;
 mod terminal;
@@ -53,6 +54,8 @@ pub enum Command {
     Report(report::Args),
     /// Print what became faster or slower between two reports, with its confidence
     Compare(compare::Args),
+    /// Measure the packet rate of a path between two network namespaces
+    Rate(rate::Args),
     /// Print a completion script for a shell
     Completion(completion::Args),
 }
@@ -68,6 +71,7 @@ impl Cli {
             Command::Fib(args) => fib::run(args, out),
             Command::Report(args) => report::run(args, out),
             Command::Compare(args) => compare::run(args, out),
+            Command::Rate(args) => rate::run(args, out),
             Command::Completion(args) => completion::run(args, out),
         };
         outcome.and(out.flush().map_err(Into::into))
