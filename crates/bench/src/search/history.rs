@@ -15,7 +15,7 @@ pub struct History {
     /// Number of passes required for the result below a losing rate.
     passed_times: u32,
     rates: BTreeMap<u64, Seen>,
-    /// By how much the next rate lies above the highest that passed, where nothing is known above it; packets per second.
+    /// Step above the highest passing rate if no higher rate has a result, in packets per second.
     stride: Option<u64>,
     /// Number of contradicting results for a rate.
     reversed: u32,
@@ -24,13 +24,15 @@ pub struct History {
 /// Results of a rate.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
-    /// How it came out last.
+    /// Whether the last trial passed.
     passed: bool,
-    /// How often it came out so in a row; of those that passed, how many offered as much as the best one.
+    /// Number of equal results in a row. Of passing ones, only those that offered as much as the
+    /// best one count.
     times: u32,
-    /// Packets per second that the generator then offered: of the last trial if it lost, of the best one in a row if it passed.
+    /// Packets per second that the generator sent, in the last trial if it lost packets, or in the
+    /// best of the passing trials in a row.
     offered: f64,
-    /// The part of them that came through.
+    /// Share of these packets that arrived.
     delivery_ratio: f64,
 }
 
@@ -47,7 +49,7 @@ impl History {
     pub fn new(parameters: &Parameters) -> Self {
         let floor = parameters.floor();
         let line = parameters.line.unwrap_or(RATE_MAX).floor() as u64;
-        // Several passing trials are not chance.
+        // If several trials judge a rate, a pass is not chance.
         let passed_times = if parameters.trials == 1 {
             PASSED_TIMES
         } else {
@@ -65,7 +67,7 @@ impl History {
         }
     }
 
-    /// Takes down a trial.
+    /// Records a trial.
     pub fn add(&mut self, asked: u64, passed: bool, trial: &Trial) {
         let before = self.rates.get(&asked).copied();
         let again = before.filter(|seen| seen.passed == passed);
@@ -102,13 +104,13 @@ impl History {
     fn lower(&self, lost: u64, seen: Seen) -> Next {
         match lost / 2 {
             half if half >= self.floor => Next::Ask(half),
-            // The last word on all rates: no matter of chance.
+            // The lowest rate decides the result, so repeat it to exclude chance.
             _ if seen.times < LOST_TIMES => Next::Ask(lost),
             _ => Next::Done(Bound::Floor),
         }
     }
 
-    /// Nothing is lost yet.
+    /// No rate has lost packets yet.
     fn higher(&self, passed: u64, seen: Seen) -> Next {
         let generator = self.generator_is_at_its_end(passed, seen);
         if passed < self.line && !generator {
@@ -127,7 +129,7 @@ impl History {
 
     fn between(&self, (passed, low): (u64, Seen), (lost, high): (u64, Seen)) -> Next {
         let narrow = lost - passed <= self.width(lost)
-            // Asked for more, the generator offered the same.
+            // The generator offered no more at a higher requested rate.
             || (is_short(passed, low) && high.offered - low.offered <= self.epsilon * high.offered);
         if !narrow {
             return Next::Ask(passed.midpoint(lost));
@@ -141,7 +143,7 @@ impl History {
         Next::Done(Bound::Loss)
     }
 
-    /// How wide the interval below a rate may be in the end; at least 1.
+    /// Returns the allowed width of the final interval below a rate; at least 1.
     fn width(&self, rate: u64) -> u64 {
         ((rate as f64 * self.epsilon) as u64).max(1)
     }
@@ -152,14 +154,15 @@ impl History {
         Some((*rate, *seen))
     }
 
-    /// The lowest rate at which packets were lost, above all that passed.
+    /// Returns the lowest rate with loss above all passing rates.
     fn lowest_lost(&self) -> Option<(u64, Seen)> {
         let above = self.highest_passed().map_or(0, |(rate, _)| rate + 1);
         let (rate, seen) = self.rates.range(above..).next()?;
         Some((*rate, *seen))
     }
 
-    /// It offers less than it was asked for, and no more than when it was asked for less.
+    /// Returns whether the generator sends less than requested, and no more than at a lower
+    /// requested rate.
     fn generator_is_at_its_end(&self, passed: u64, seen: Seen) -> bool {
         if !is_short(passed, seen) {
             return false;
@@ -194,7 +197,7 @@ impl History {
         }
     }
 
-    /// The worst of the rates up to one.
+    /// Returns the largest deviation of all rates up to this one.
     fn pacing(&self, highest: u64) -> f64 {
         let apart = |(asked, seen): (&u64, &Seen)| seen.offered / *asked as f64 - 1.0;
         let all = self.rates.range(..=highest).map(apart);
@@ -204,9 +207,9 @@ impl History {
 }
 
 impl Seen {
-    /// With the next trial, which came out the same. One that lost is no better than the next.
-    /// Among passing trials the best one counts, and the number of equal ones. If the generator is
-    /// the bound, a disturbance makes it offer less.
+    /// Combines two equal results in a row. Of two with loss, the next one counts. Among passing
+    /// trials the best one counts, and the number of equal ones. If the generator is the bound, a
+    /// disturbance makes it offer less.
     fn and(self, next: Self, epsilon: f64) -> Self {
         let close = epsilon.max(super::PACING);
         if !next.passed {
@@ -234,11 +237,11 @@ fn is_short(asked: u64, seen: Seen) -> bool {
     seen.offered < asked as f64 * (1.0 - super::PACING)
 }
 
-/// How often the rate that is found has to pass, where one trial decides.
+/// Number of passes that the resulting rate needs, if one trial judges a rate.
 const PASSED_TIMES: u32 = 2;
 
-/// How often the rate above has to lose. More often, because what disturbs a system that is asked for little makes it lose, and
-/// nothing makes it pass.
+/// Number of losses that the rate above needs. It is higher, because a disturbance can cause loss,
+/// but cannot cause a pass.
 const LOST_TIMES: u32 = 3;
 
 /// Below this distance, differences between rates are noise.

@@ -1,5 +1,6 @@
-//! How fast a system can be sent to before it loses packets: the search of `SRPerf` (Abdelsalam et al., "`SRPerf`: a Performance
-//! Evaluation Framework for IPv6 Segment Routing", 2020), and the rate that comes through at the highest load.
+//! Search for the highest rate without loss, or with little loss: the algorithm of `SRPerf`
+//! (Abdelsalam et al., "`SRPerf`: a Performance Evaluation Framework for IPv6 Segment Routing",
+//! 2020), and measurement of the received rate at the highest load.
 //!
 //! The sending rate doubles from a start rate until packets are lost or the line rate is reached.
 //! Then the search bisects between the highest passing rate and the lowest failing rate above it. A
@@ -28,8 +29,8 @@ use serde::{Deserialize, Serialize};
 use history::{History, Next};
 use verdict::Verdict;
 
-/// LIMIT: verdicts on rates in a search, each of one trial unless it is [`Parameters::judged_by`] more. An undisturbed search takes
-/// about 20.
+/// LIMIT: verdicts on rates in a search. Each verdict takes one trial, or more with
+/// [`Parameters::judged_by`]. An undisturbed search takes about 20.
 pub const VERDICTS_MAX: usize = 64;
 
 /// Relative deviation of the offered from the requested rate that is not reported.
@@ -68,21 +69,22 @@ pub enum Wrong {
     /// The trial is too short for the start rate and beta.
     #[error("trial: at least 100 packets, and 1 / beta, at the start rate")]
     Short,
-    /// How many trials judge a rate.
+    /// Number of trials that judge a rate.
     #[error("trials: from 1 to 1000, which together take no more than 24 h")]
     Trials,
-    /// How many of them may lose more.
+    /// Share of trials that may lose more.
     #[error("exceed: a share of the trials, from 0 to 0.5, that is at least one of them")]
     Exceed,
 }
 
 impl Parameters {
-    /// Rates are in packets per second. `line` is the highest rate that is asked for; none: until packets are lost or the
-    /// generator sends no more. `beta` is the highest share of lost packets that passes. `epsilon` is how wide the last interval may
-    /// be, as a share of its upper end (in `SRPerf` of the line rate, which a virtual link does not have).
+    /// Rates are in packets per second. `line` is the highest requested rate. Without it, the rate
+    /// rises until packets are lost or the generator is saturated. `beta` is the highest share of
+    /// lost packets that passes. `epsilon` is the allowed width of the last interval, as a share of
+    /// its upper end (in `SRPerf` of the line rate, which a virtual link does not have).
     ///
     /// # Errors
-    /// Which of them is not allowed.
+    /// The invalid parameter.
     pub fn new(
         start: f64,
         line: Option<f64>,
@@ -128,7 +130,7 @@ impl Parameters {
     /// affect the result.
     ///
     /// # Errors
-    /// Which of them is not allowed.
+    /// The invalid parameter.
     pub fn judged_by(self, trials: u32, exceed: f64) -> Result<Self, Wrong> {
         if !(1..=1000).contains(&trials) || self.trial * trials > SUM_MAX {
             return Err(Wrong::Trials);
@@ -160,7 +162,7 @@ impl Parameters {
         self.beta
     }
 
-    /// How wide the last interval may be, as a share of its upper end.
+    /// Returns the allowed width of the last interval, as a share of its upper end.
     pub fn epsilon(&self) -> f64 {
         self.epsilon
     }
@@ -170,7 +172,7 @@ impl Parameters {
         self.trial
     }
 
-    /// How many trials judge a rate.
+    /// Number of trials that judge a rate.
     pub fn trials(&self) -> u32 {
         self.trials
     }
@@ -180,12 +182,12 @@ impl Parameters {
         self.exceed
     }
 
-    /// How many of them that is.
+    /// Returns the number of trials that may lose more than beta.
     pub fn may_exceed(&self) -> u32 {
         (self.exceed * f64::from(self.trials)).floor() as u32
     }
 
-    /// How long a rate is offered until it is judged at the latest.
+    /// Returns the total duration of all trials that judge a rate.
     pub fn duration_sum(&self) -> Duration {
         self.trial * self.trials
     }
@@ -205,15 +207,17 @@ impl Parameters {
 /// Result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Found {
-    /// Packets per second that were offered at the highest rate that passed; 0 if none did.
+    /// Sent packets per second at the highest passing rate; 0 if no rate passed.
     pub rate: f64,
-    /// The part of them that came through, 0 to 1; of several trials in those that lost no more than beta.
+    /// Share of these packets that arrived, 0 to 1. With several trials per rate, only trials that
+    /// lost at most beta count.
     pub delivery_ratio: f64,
-    /// Why it is no higher.
+    /// Reason why the rate is not higher.
     pub bound: Bound,
-    /// Whether both ends of the interval came out the same when they were measured again.
+    /// Whether repeated trials confirmed both ends of the interval.
     pub settled: bool,
-    /// How many verdicts on a rate were turned over when it was measured again: each was chance, which the search had gone by until then.
+    /// Number of verdicts that a repetition reversed. Each of them was chance, and misled the
+    /// search until then.
     #[serde(default)]
     pub reversed: u32,
     /// Largest relative deviation of the offered from the requested rate, for rates up to the
@@ -225,31 +229,31 @@ pub struct Found {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
-    /// Above it more packets are lost than may be.
+    /// At higher rates, more packets are lost than beta allows.
     Loss,
-    /// It is the line rate: the system may be able to take more.
+    /// The line rate: the system may be faster.
     Line,
-    /// The generator sends no more, however much it is asked for: the system may be able to take more.
+    /// The generator cannot send more: the system may be faster.
     Generator,
     /// Even the lowest rate that a trial of this length can measure loses packets.
     Floor,
-    /// [`VERDICTS_MAX`] verdicts did not do.
+    /// [`VERDICTS_MAX`] verdicts were not enough.
     Trials,
 }
 
-/// Why a search came to no end.
+/// Reason why a search failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error<E: std::error::Error + 'static> {
-    /// A trial could not be made.
+    /// A trial failed.
     #[error(transparent)]
     Measure(E),
-    /// Nothing was sent, twice.
+    /// The generator sent no packets, in two trials.
     #[error("the generator sent nothing at {asked} packets/s")]
     Nothing {
         /// Requested rate in packets per second.
         asked: u64,
     },
-    /// More came than was sent, twice: one of the two counts is wrong.
+    /// More packets arrived than were sent, in two trials: one of the two counts is wrong.
     #[error(
         "{received} packets came of {sent} sent at {asked} packets/s: generator or receiver counts wrong"
     )]
@@ -263,7 +267,8 @@ pub enum Error<E: std::error::Error + 'static> {
     },
 }
 
-/// Searches. Trials are handed on as they are made, in order, also those that are not believed.
+/// Runs a search. `measure` runs each trial in order, including trials that the search rejects and
+/// repeats.
 ///
 /// # Errors
 /// A trial fails, or the generator or the receiver does not count right.
@@ -293,7 +298,7 @@ pub fn search<E: std::error::Error + 'static>(
     })
 }
 
-/// One trial, and another if the counts of the first cannot be.
+/// Runs a trial, and repeats it if its counts are impossible.
 fn believable<E: std::error::Error + 'static>(
     parameters: &Parameters,
     asked: u64,
@@ -331,11 +336,12 @@ pub fn packets_min(beta: f64) -> f64 {
     }
 }
 
-/// LIMIT: above this no rate is asked for: a packet every nanosecond.
+/// LIMIT: highest requested rate, one packet per nanosecond.
 pub const RATE_MAX: f64 = 1e9;
 
-/// The longest that trials at one rate take together, which is also how long a trial takes that stands alone.
+/// The longest that trials at one rate take together, which is also how long a trial takes that
+/// stands alone.
 const SUM_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// Fewer packets in a trial say nothing of a rate.
+/// Minimum number of packets in a trial that can judge a rate.
 const PACKETS_MIN: f64 = 100.0;

@@ -1,4 +1,4 @@
-//! Whether a rate passes, by as many trials as that takes.
+//! Verdict on a rate, from as many trials as necessary.
 
 use crate::traffic::trial::{Disorder, Trial};
 
@@ -15,7 +15,7 @@ pub struct Verdict<'a> {
 }
 
 impl<'a> Verdict<'a> {
-    /// Without any yet.
+    /// Returns a verdict without trials.
     pub fn new(parameters: &'a Parameters) -> Self {
         Self {
             parameters,
@@ -24,7 +24,7 @@ impl<'a> Verdict<'a> {
         }
     }
 
-    /// Takes down a trial. Returns whether the rate passes, as soon as the remaining trials cannot
+    /// Records a trial. Returns whether the rate passes, as soon as the remaining trials cannot
     /// change it, with the total of offered and delivered packets of the deciding trials. A trial
     /// with little loss and a much lower offered rate than another is repeated. The total is at
     /// most twice the requested number of trials.
@@ -58,7 +58,7 @@ impl<'a> Verdict<'a> {
     }
 }
 
-/// Trials at one rate as one; a single one is itself.
+/// Merges the trials at one rate into one.
 fn together(trials: &[Trial]) -> Trial {
     Trial {
         load: trials[0].load,

@@ -1,7 +1,7 @@
 //! The traffic generator without a pace: XDP live frames (`BPF_PROG_TEST_RUN` with
 //! `BPF_F_TEST_XDP_LIVE_FRAMES`, Linux 5.18) from one pinned thread into one interface, as fast as
 //! they go. The run itself reports nothing: count at the [`super::Sink`]. The number of sent
-//! packets is known once it has stopped. Trials have a [`super::LiveFrames`].
+//! packets is known once it has stopped. Trials use [`super::LiveFrames`].
 
 use super::program::Program;
 use super::run::{BATCH, Run};
@@ -11,17 +11,19 @@ use sidestep_testkit::{Error, Namespace};
 /// A running generator; stopped when dropped.
 #[derive(Debug)]
 pub struct Generator {
-    // Before the program, which it uses.
+    // Declared before the program, which it uses, so that it is dropped first.
     run: Run,
     program: Program,
 }
 
 impl Generator {
-    /// Sends `template` out of `ifname` as fast as one CPU can, from a thread pinned to `cpu`, until stopped. The other
-    /// end of a veth must take XDP redirects: a [`super::Sink`], a [`sidestep_testkit::Napi`], any XDP program, or GRO.
+    /// Sends `template` out of `ifname` as fast as one CPU can, from a thread pinned to `cpu`,
+    /// until stopped. The other end of a veth must take XDP redirects: a [`super::Sink`], a
+    /// [`sidestep_testkit::Napi`], any XDP program, or GRO.
     ///
     /// # Errors
-    /// No such interface or CPU, BPF is not allowed, or the kernel has no live frames (before 5.18).
+    /// No such interface or CPU, BPF is not allowed, or the kernel has no live frames (before
+    /// 5.18).
     pub fn start(
         namespace: &Namespace,
         ifname: &str,
@@ -34,17 +36,17 @@ impl Generator {
         Ok(Self { run, program })
     }
 
-    /// Ends the run. Returns how many frames it has made: with each of `count` flows in its turn, from the first on. All
-    /// but those that did not fit the ring of a veth have been taken.
+    /// Ends the run. Returns the number of generated frames. The flows take turns, from the first
+    /// one on. Only frames that did not fit the ring of a veth are lost.
     ///
     /// # Errors
-    /// What ended it before: the kernel refused live frames.
+    /// The kernel refused live frames, which ended the run early.
     pub fn stop(mut self) -> Result<u64, Error> {
         self.run.stop()?;
         Ok(self.program.state()?.made)
     }
 
-    /// Whether it still sends; if not, [`Self::stop`] says why.
+    /// Returns whether the generator still sends. If not, [`Self::stop`] returns the error.
     pub fn is_running(&self) -> bool {
         self.run.is_running()
     }
@@ -112,8 +114,8 @@ mod tests {
         }
         assert!(generator.is_running());
         generator.stop().expect("stop");
-        // HC' = ~(~HC + flow): 0x0001, 0x0000 which UDP writes as 0xffff, then the sum wraps: ~(0xfffe + 2) =
-        // ~(0x0000 + carry 1) = 0xfffe.
+        // HC' = ~(~HC + flow): 0x0001, 0x0000 which UDP writes as 0xffff, then the sum wraps:
+        // ~(0xfffe + 2) = ~(0x0000 + carry 1) = 0xfffe.
         for (flow, checksum) in [(0u8, 0x0001u16), (1, 0xffff), (2, 0xfffe)] {
             let mut expected = template.clone();
             expected[17] += flow;
@@ -149,11 +151,11 @@ mod tests {
             );
             assert!(counted.packets >= rate.counts.packets);
             assert!(made >= counted.packets - 10, "{made} made, {counted:?}");
-            // The node at the other end may have said a word too (MLD).
+            // The node at the other end may have sent packets too (MLD).
             let bytes = counted.packets * frame().len() as u64;
             assert!(counted.bytes.abs_diff(bytes) < 1000, "{counted:?}");
         }
-        // Both sinks are gone: the place is free again.
+        // Both sinks are detached, so another one can be attached.
         Sink::attach(far, "eth0").expect("sink");
     }
 

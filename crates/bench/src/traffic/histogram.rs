@@ -1,5 +1,6 @@
-//! Times in log-linear classes, as HDR Histogram has them: below 64 ns one class per nanosecond, above it 64 classes of equal
-//! width per power of two. The class of a time is at most 1/64 (1.6 %) of it wide, up to [`TIME_MAX`].
+//! Times in log-linear classes, as in HDR Histogram: below 64 ns one class per nanosecond, above it
+//! 64 classes of equal width per power of two. The width of a class is at most 1/64 (1.6 %) of its
+//! times, up to [`TIME_MAX`].
 
 /// Counts per class; times in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,19 +33,19 @@ impl Histogram {
         self.longest = self.longest.max(longest);
     }
 
-    /// How many times were added.
+    /// Returns the number of times that were added.
     pub fn samples(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// The exact maximum; 0 if empty.
+    /// Returns the exact maximum, or 0 if there is no time.
     pub fn longest(&self) -> u64 {
         self.longest
     }
 
     /// Returns this quantile (0 to 1): the lowest class bound that covers at least this share
-    /// (nearest rank). It is never less than the exact percentile, and at most 1/64 more. 0 if
-    /// there is no time.
+    /// (nearest rank). The result is never less than the exact percentile, and at most 1/64 more.
+    /// Returns 0 if there is no time.
     pub fn percentile(&self, part: f64) -> u64 {
         let rank = (part.clamp(0.0, 1.0) * self.samples() as f64)
             .ceil()
@@ -59,7 +60,8 @@ impl Histogram {
         self.longest
     }
 
-    /// The whole distribution: for each class that is not empty its longest time, and the times up to it.
+    /// Returns the whole distribution: the longest time of each class that is not empty, and the
+    /// number of times up to it.
     pub fn cumulative(&self) -> Vec<(f64, u64)> {
         let mut sum = 0;
         let mut points = Vec::new();
@@ -76,7 +78,7 @@ impl Histogram {
     }
 }
 
-/// As `class_of` of bpf/receiver.bpf.c.
+/// Returns the class of a time, as `class_of` of bpf/receiver.bpf.c does.
 fn class_of(time: u64) -> usize {
     let Some(power) = (time >> LINEAR).checked_ilog2() else {
         return time as usize;
@@ -87,7 +89,7 @@ fn class_of(time: u64) -> usize {
     ((power as usize + 1) << LINEAR) + (time >> power) as usize % (1 << LINEAR)
 }
 
-/// The longest time of a class.
+/// Returns the longest time of a class.
 fn upper_bound(class: usize) -> u64 {
     let (block, step) = (class >> LINEAR, class as u64 % (1 << LINEAR));
     if block == 0 {
@@ -100,7 +102,7 @@ fn upper_bound(class: usize) -> u64 {
 const LINEAR: u32 = 6;
 /// Powers of two from 2^LINEAR on.
 const POWERS: u32 = 34;
-/// How many classes there are.
+/// Number of classes.
 pub(super) const CLASSES: usize = (POWERS as usize + 1) << LINEAR;
 /// Longer times (18 minutes) are counted as this one.
 pub const TIME_MAX: u64 = (1 << (LINEAR + POWERS)) - 1;

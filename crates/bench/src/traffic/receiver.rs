@@ -1,4 +1,5 @@
-//! The end of a trial's path: counts the packets of the trial alone, each once, and says how they came.
+//! Receiver of a trial: counts only the packets of the trial, each once, and detects reordering and
+//! duplicates.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -27,17 +28,17 @@ pub struct Receiver {
 pub struct Arrivals {
     /// Packets of this trial, each counted once.
     pub packets: u64,
-    /// Their bytes, Ethernet header included, FCS not.
+    /// Bytes of these packets, with the Ethernet header and without the FCS.
     pub bytes: u64,
     /// Reordered packets: those that arrived after a later one (RFC 4737 3.3).
     pub reordered: u64,
-    /// Packets that came again; not in `packets`.
+    /// Duplicates; not in `packets`.
     pub duplicated: u64,
     /// Packets more than 65,536 positions late, which may be duplicates; not in `packets`.
     pub late: u64,
-    /// Packets of others.
+    /// Packets without a stamp of this program.
     pub strangers: u64,
-    /// How long the packets took, if that was asked for and some came.
+    /// Latency of the packets, if requested and if packets arrived.
     pub latency: Option<Latency>,
 }
 
@@ -45,10 +46,11 @@ impl Receiver {
     /// LIMIT: generators of a trial. `SOURCES_MAX` of bpf/receiver.bpf.c.
     pub const SOURCES_MAX: u16 = 8;
 
-    /// From now on what arrives on the interface is looked at; nothing is counted as a trial's before [`Self::begin`].
+    /// Attaches to an interface. No packet counts for a trial before [`Self::begin`].
     ///
     /// # Errors
-    /// No such interface, another XDP program is there, the driver has no XDP, or BPF is not allowed.
+    /// No such interface, another XDP program is there, the driver has no XDP, or BPF is not
+    /// allowed.
     pub fn attach(namespace: &Namespace, ifname: &str, hook: Hook) -> Result<Self, Error> {
         let object = load(open(RECEIVER)?)?;
         let attached = match hook {
@@ -69,8 +71,8 @@ impl Receiver {
     }
 
     /// Starts a trial with this number of generators. Returns the trial number of the first one's
-    /// stamps; the others follow it. All counts are 0 again. `timed`: measure how long packets
-    /// take, from the time in their stamps.
+    /// stamps; the others follow it. All counts are reset to 0. `timed`: measure the latency by the
+    /// time in the stamps.
     ///
     /// # Errors
     /// No generator, or more than [`Self::SOURCES_MAX`], or the kernel refuses to write the maps.

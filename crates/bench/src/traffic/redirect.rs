@@ -1,4 +1,4 @@
-//! The limit of any XDP path: a constant header and a redirect, nothing else.
+//! Upper limit for any XDP data plane: the program writes a constant header and redirects.
 
 use super::{REDIRECT, configure, load, open, program};
 use sidestep_testkit::attach::Attachment;
@@ -11,15 +11,17 @@ pub struct Redirect {
 }
 
 impl Redirect {
-    /// Bytes that can be pushed: an IPv6 header and an SRH of one segment. `PUSH` of bpf/redirect.bpf.c.
+    /// Bytes that can be pushed: an IPv6 header and an SRH of one segment. `PUSH` of
+    /// bpf/redirect.bpf.c.
     pub const PUSH: usize = 64;
 
-    /// Attaches to `ingress`. `header` begins with an Ethernet header (14 bytes). Alone, its addresses replace those of
-    /// each frame; with [`Self::PUSH`] bytes behind it, these are pushed between the Ethernet header and the packet. The
-    /// other end of `egress` must take XDP redirects.
+    /// Attaches to `ingress`. `header` begins with an Ethernet header (14 bytes). Its addresses
+    /// replace those of each frame. If [`Self::PUSH`] more bytes follow, they are pushed between
+    /// the Ethernet header and the packet. The other end of `egress` must take XDP redirects.
     ///
     /// # Errors
-    /// A header of another length, no such interface, another XDP program is there, or BPF is not allowed.
+    /// A header of another length, no such interface, another XDP program is there, or BPF is not
+    /// allowed.
     pub fn attach(
         namespace: &Namespace,
         ingress: &str,

@@ -16,7 +16,7 @@ use nix::unistd::Pid;
 use sidestep_testkit::Error;
 use sidestep_testkit::netns::Handle;
 
-/// A run under way; stopped when dropped.
+/// A run in progress, stopped on drop.
 #[derive(Debug)]
 pub(super) struct Run {
     stopping: Arc<AtomicBool>,
@@ -60,25 +60,25 @@ impl Run {
         })
     }
 
-    /// Whether it still runs; if not, [`Self::stop`] says why.
+    /// Returns whether the run is still in progress. If not, [`Self::stop`] returns the error.
     pub fn is_running(&self) -> bool {
         self.thread
             .as_ref()
             .is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Ends it: nothing is sent afterwards.
+    /// Ends the run. No packet is sent afterwards.
     ///
     /// # Errors
-    /// What ended it before: the kernel refused live frames.
+    /// The kernel refused live frames, which ended the run early.
     pub fn stop(&mut self) -> Result<(), Error> {
         let Some(thread) = self.thread.take() else {
             return Ok(());
         };
         self.stopping.store(true, Ordering::Release);
         while !thread.is_finished() {
-            // Again and again: a signal between the look at `stopping` and the system call would be lost.
-            // SAFETY: the thread has not been joined, so its id is valid.
+            // Send the signal repeatedly: one between the check of `stopping` and the system call
+            // would be lost. SAFETY: the thread has not been joined, so its id is valid.
             unsafe { libc::pthread_kill(thread.as_pthread_t(), wake_signal()) };
             thread::sleep(Duration::from_millis(1));
         }
@@ -109,8 +109,8 @@ pub(super) fn pin(cpu: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// One endless call, ended by a signal: each call waits twice for an RCU grace period, which at small repeat counts is
-/// most of the time.
+/// One endless call, ended by a signal: each call waits twice for an RCU grace period, which at
+/// small repeat counts is most of the time.
 fn run(program: &OwnedFd, frame: &[u8], batch: u32, stop: &AtomicBool) -> Result<(), Error> {
     while !stop.load(Ordering::Acquire) {
         // SAFETY: plain data, all zeros is a value of it.
@@ -134,7 +134,8 @@ fn run(program: &OwnedFd, frame: &[u8], batch: u32, stop: &AtomicBool) -> Result
     Ok(())
 }
 
-/// A signal that does nothing but interrupt a system call; without a handler it would end the process.
+/// A signal that does nothing but interrupt a system call; without a handler it would end the
+/// process.
 fn install_wake_handler() -> Result<(), Error> {
     extern "C" fn nothing(_: libc::c_int) {}
     static INSTALL: Once = Once::new();
@@ -146,7 +147,8 @@ fn install_wake_handler() -> Result<(), Error> {
             SigSet::empty(),
         );
         let action: libc::sigaction = action.into();
-        // SAFETY: the handler does nothing, so it is safe at any moment. Not SA_RESTART: the call shall end.
+        // SAFETY: the handler does nothing, so it is safe at any moment. Not SA_RESTART: the call
+        // shall end.
         if unsafe { libc::sigaction(wake_signal(), &raw const action, std::ptr::null_mut()) } != 0 {
             result = Err(Error::last_os("install the generator's signal handler"));
         }

@@ -7,8 +7,9 @@ use sidestep_testkit::random::Random;
 /// LIMIT: turns until a schedule comes round again: 4 MiB of a BPF map.
 pub const TURNS_MAX: usize = 1 << 20;
 
-/// The turns, `template << 16 | flow`. Templates come exactly as their shares say, in a random order of their own, so that
-/// no flow has one size only. Empty if no schedule is needed: one template, each flow in its turn.
+/// The turns, `template << 16 | flow`. Templates come exactly as their shares say, in a random
+/// order of their own, so that no flow has one size only. Empty if no schedule is needed: one
+/// template, each flow in its turn.
 ///
 /// # Errors
 /// A share of 0, or more turns than [`TURNS_MAX`].
@@ -38,7 +39,7 @@ pub(super) fn schedule(
             "{flows} flows in a mix of {pattern} packets are {turns} turns; allowed are {TURNS_MAX}"
         )));
     }
-    // The same on every machine and in every run.
+    // Use a fixed seed: the order is the same on every machine and in every run.
     let mut random = Random::new(SEED);
     let mut of_flow: Vec<u32> = match distribution {
         Distribution::Uniform => (0..turns as u32).map(|turn| turn % flows).collect(),
@@ -65,7 +66,7 @@ pub(super) fn schedule(
     Ok(of_flow)
 }
 
-/// Enough that the rarest flow has two turns, where [`TURNS_MAX`] allows it.
+/// Returns a number of turns that gives the rarest flow two turns, if [`TURNS_MAX`] allows it.
 fn zipf_turns(flows: u32) -> usize {
     let least = 2.0 * f64::from(flows) * harmonic(flows);
     (least.ceil() as usize).clamp(ZIPF_LEAST, TURNS_MAX - TURNS_MAX / 16)
@@ -90,7 +91,7 @@ fn apportion(flows: u32, turns: usize) -> Vec<usize> {
     {
         counts[*flow] += 1;
     }
-    // The single turns of the rarest are taken from the most frequent, which have plenty.
+    // Take the single turns of the rarest flows from the most frequent ones.
     for flow in (0..counts.len().min(MOST_FREQUENT))
         .cycle()
         .take(given.saturating_sub(turns))
@@ -104,14 +105,14 @@ fn harmonic(count: u32) -> f64 {
     (1..=count).map(|rank| 1.0 / f64::from(rank)).sum()
 }
 
-/// Fisher and Yates.
+/// Shuffles the turns (Fisher and Yates).
 fn shuffle(turns: &mut [u32], random: &mut Random) {
     for last in (1..turns.len()).rev() {
         turns.swap(last, random.below(last + 1));
     }
 }
 
-/// Turns of a Zipf schedule at least: fine enough for few flows.
+/// Minimum number of turns in a Zipf schedule, for a good resolution with few flows.
 const ZIPF_LEAST: usize = 1 << 14;
 /// Flows that give up turns to the rarest.
 const MOST_FREQUENT: usize = 64;

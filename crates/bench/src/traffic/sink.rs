@@ -15,7 +15,7 @@ use sidestep_testkit::{Error, Namespace};
 pub struct Counts {
     /// Frames.
     pub packets: u64,
-    /// Their bytes, Ethernet header included, FCS not.
+    /// Bytes of these frames, with the Ethernet header and without the FCS.
     pub bytes: u64,
 }
 
@@ -57,10 +57,11 @@ impl Sink {
         Self::attach_at(namespace, ifname, Hook::Xdp)
     }
 
-    /// From now on everything that arrives on the interface is counted and dropped.
+    /// Attaches to an interface. From now on, counts and drops all packets that arrive there.
     ///
     /// # Errors
-    /// No such interface, another XDP program is there, the driver has no XDP, or BPF is not allowed.
+    /// No such interface, another XDP program is there, the driver has no XDP, or BPF is not
+    /// allowed.
     pub fn attach_at(namespace: &Namespace, ifname: &str, hook: Hook) -> Result<Self, Error> {
         let object = load(open(SINK)?)?;
         let attached = match hook {
@@ -74,7 +75,7 @@ impl Sink {
         })
     }
 
-    /// Packets received since the sink was attached, summed over the CPUs.
+    /// Returns the packets received since the sink was attached, summed over the CPUs.
     ///
     /// # Errors
     /// The kernel refuses to read the map.
@@ -94,8 +95,8 @@ impl Sink {
         Ok(sum)
     }
 
-    /// The rate over `window`, after a warm-up that ends as soon as two looks in a row agree within 3 %, or after
-    /// [`WARM_UP_MAX`] on a machine that is too busy for that.
+    /// Measures the rate over `window`, after a warm-up. The warm-up ends when two samples in a row
+    /// agree within 3 %, or after [`WARM_UP_MAX`] on a busy machine.
     ///
     /// # Errors
     /// Nothing has arrived by the end of the warm-up.
@@ -135,8 +136,8 @@ impl Sink {
     }
 }
 
-/// How long one look of the warm-up is.
+/// Duration of a sample in the warm-up.
 const WARM_UP_LOOK: Duration = Duration::from_millis(100);
 
-/// How long [`Sink::measure`] waits for a steady rate, at most.
+/// Longest time that [`Sink::measure`] waits for a steady rate.
 pub const WARM_UP_MAX: Duration = Duration::from_secs(5);

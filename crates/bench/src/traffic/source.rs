@@ -14,14 +14,14 @@ use sidestep_testkit::{Error, Namespace};
 /// Load to offer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Offer {
-    /// The number that stamps carry: of [`super::Receiver::begin`]. Where several generators send, the first one's; those of the
-    /// others follow it.
+    /// Trial number in the stamps, from [`super::Receiver::begin`]. With several generators, it is
+    /// the number of the first one, and the others use the next numbers.
     pub trial: u16,
-    /// How much.
+    /// Offered load.
     pub load: Load,
-    /// How long.
+    /// Duration of the trial.
     pub duration: Duration,
-    /// Whether stamps say when the packet was made.
+    /// Whether stamps contain the time of creation.
     pub timed: bool,
 }
 
@@ -30,15 +30,16 @@ pub struct Offer {
 pub struct Offered {
     /// Sent packets. Packets that missed their time are not included.
     pub sent: u64,
-    /// Seconds in which they could leave, which begin at one time for all generators.
+    /// Seconds in which the generators sent. All generators start at the same time.
     pub seconds: f64,
 }
 
-/// XDP live frames (`BPF_PROG_TEST_RUN` with `BPF_F_TEST_XDP_LIVE_FRAMES`, Linux 5.18), paced by the program that makes them.
+/// XDP live frames (`BPF_PROG_TEST_RUN` with `BPF_F_TEST_XDP_LIVE_FRAMES`, Linux 5.18), paced by
+/// the BPF program that generates them.
 ///
 /// The other end of a veth must take XDP redirects: a [`super::Receiver`] or
-/// [`sidestep_testkit::Napi`], any XDP program, or GRO. Packets that do not fit the ring are lost on
-/// the path, as on a network card with a full queue.
+/// [`sidestep_testkit::Napi`], any XDP program, or GRO. Packets that do not fit the ring are lost
+/// on the path, as on a network card with a full queue.
 #[derive(Debug)]
 pub struct LiveFrames {
     senders: Vec<Sender>,
@@ -66,8 +67,9 @@ impl LiveFrames {
         Self::on_cpus(namespace, ifname, &[(stream, cpu)])
     }
 
-    /// Prepares to send several streams at once, each from a thread pinned to a CPU of its own, and each as much as the others. Over
-    /// a veth with as many queues the path behind is that CPU's, too.
+    /// Prepares to send several streams at once, each from a thread pinned to its own CPU, with
+    /// equal shares of the load. With as many queues on a veth, each CPU also runs the path behind
+    /// its queue.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -99,10 +101,11 @@ impl LiveFrames {
         self.senders.len() as u16
     }
 
-    /// Offers a load, and returns when all is sent.
+    /// Offers a load, and returns when all packets are sent.
     ///
     /// # Errors
-    /// The rate is not above 0, the duration is 0, the kernel refuses to send, or a signal interrupts it.
+    /// The rate is not above 0, the duration is 0, the kernel refuses to send, or a signal
+    /// interrupts it.
     pub fn offer(
         &mut self,
         offer: &Offer,
@@ -137,7 +140,7 @@ impl LiveFrames {
         let mut runs = runs.collect::<Result<Vec<_>, Error>>()?;
         loop {
             let states = self.states()?;
-            // Waiting for a failed one would never end.
+            // A failed run never ends, so do not wait for it.
             let failed = runs.iter().any(|run| !run.is_running());
             if failed || states.iter().all(|state| state.ended > 0) {
                 break;
@@ -154,8 +157,8 @@ impl LiveFrames {
         }
         runs.iter_mut().try_for_each(Run::stop)?;
         let states = self.states()?;
-        // One window for all. A generator that notices its end late because it lost its CPU has
-        // sent nothing meanwhile.
+        // All generators share one time window. A generator that lost its CPU and ends late has
+        // sent nothing in that time.
         Ok(Offered {
             sent: states.iter().map(|state| state.made).sum(),
             seconds: offer.duration.as_secs_f64(),
@@ -171,11 +174,12 @@ fn share(load: Load, generators: usize) -> Load {
     }
 }
 
-/// The time between two packets, in ns * 2^16: a rate is exact to 1.5e-5 at 1 Gpps, and better below. 0 at [`Load::Maximum`].
+/// Returns the time between two packets, in ns * 2^16: a rate is exact to 1.5e-5 at 1 Gpps, and
+/// better below. 0 at [`Load::Maximum`].
 pub(super) fn pace_interval(load: Load) -> Result<u64, Error> {
     match load {
         Load::Maximum => Ok(0),
-        // At least one unit: 0 would be no pace at all.
+        // Use at least one unit, because 0 means no pacing.
         Load::Rate(rate) if rate.is_finite() && rate > 0.0 => {
             Ok((1e9 / rate * 65536.0).round().max(1.0) as u64)
         }
@@ -185,7 +189,7 @@ pub(super) fn pace_interval(load: Load) -> Result<u64, Error> {
     }
 }
 
-/// The duration of a trial.
+/// Returns the duration of a trial in nanoseconds.
 pub(super) fn nanoseconds(duration: Duration) -> Result<u64, Error> {
     let nanoseconds = duration.as_nanos();
     if (1..=DURATION_MAX.as_nanos()).contains(&nanoseconds) {
@@ -204,15 +208,16 @@ pub(super) fn check(interrupt: Option<&Interrupt>) -> Result<(), Error> {
     }
 }
 
-/// Where packets are timed at a rate. A packet waits until its batch is full, and runs in which none is due count too: with
-/// [`BATCH`] that is 3 us on average, which would be taken for the path's. Fewer cost the path its own batches.
+/// Batch size for latency measurements at a given rate. A packet waits until its batch is full,
+/// also over runs in which no packet is due. With [`BATCH`] this adds 3 us on average to the
+/// measured latency. A smaller batch would prevent batching in the path.
 const BATCH_TIMED: u32 = 16;
 /// LIMIT: number of distinct stamps.
 const DURATION_MAX: Duration = Duration::from_secs(24 * 3600);
-/// How long an end or a signal may go unseen.
+/// Interval of checks for the end of a run or a signal.
 const LOOK: Duration = Duration::from_millis(50);
 const LOOK_LEAST: Duration = Duration::from_millis(1);
-/// How much longer than asked a run may take on a busy machine.
+/// Additional time that a run may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -222,7 +227,8 @@ mod tests {
     use sidestep_testkit::capability::two_cpus_or_skip;
     use sidestep_testkit::{Lab, root_or_skip};
 
-    /// Two nodes whose link has a queue for each of two CPUs; none where there is one CPU.
+    /// Creates two nodes whose link has a queue for each of two CPUs. Returns `None` on a machine
+    /// with one CPU.
     fn two_cpus() -> Option<Lab> {
         let there = root_or_skip() && two_cpus_or_skip();
         there.then(|| Lab::pair("gate", 2).expect("two nodes"))
@@ -304,7 +310,7 @@ mod tests {
             assert!(begun.elapsed() < PATIENCE, "it never ran");
             thread::sleep(LOOK_LEAST);
         }
-        // Longer than the trial.
+        // Stall for longer than the trial.
         thread::sleep(duration + LOOK);
         assert_eq!((state(0).made, state(0).first), (0, 0), "it waits");
         runs.push(run(1));

@@ -3,9 +3,9 @@
 /// Identifies one packet of one trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// Which trial of this receiver.
+    /// Number of the trial at this receiver.
     pub trial: u16,
-    /// From 0 on, in the order in which the packets were sent; 48 bits are carried.
+    /// Sequence number in sending order, from 0. The stamp carries 48 bits of it.
     pub sequence: u64,
     /// Time of creation in nanoseconds of `CLOCK_MONOTONIC`, 48 bits. 0 if not requested.
     pub time: u64,
@@ -14,10 +14,10 @@ pub struct Stamp {
 impl Stamp {
     /// Bytes at the end of a packet.
     pub const LENGTH: usize = 16;
-    /// The first two of them.
+    /// Value of the first two bytes.
     pub const MAGIC: u16 = 0x5353;
 
-    /// Wire format.
+    /// Returns the wire format.
     pub fn bytes(self) -> [u8; Self::LENGTH] {
         let front = u64::from(Self::MAGIC) << 48
             | u64::from(self.trial) << 32
@@ -26,7 +26,7 @@ impl Stamp {
         (u128::from(front) << 64 | u128::from(back)).to_be_bytes()
     }
 
-    /// The stamp at the end of a frame, if there is one.
+    /// Returns the stamp at the end of a frame, if any.
     pub fn of(frame: &[u8]) -> Option<Self> {
         let bytes = frame.last_chunk::<{ Self::LENGTH }>()?;
         let (front, back) = bytes.split_at(8);

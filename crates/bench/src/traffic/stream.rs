@@ -6,20 +6,21 @@ use super::schedule::schedule;
 use super::stamp::Stamp;
 use sidestep_testkit::Error;
 
-/// How the packets of one template differ: a big-endian 16-bit word that takes a value of its own for each flow.
+/// Differences between the packets of one template: a big-endian 16-bit word has a different value
+/// for each flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flows {
-    /// How many values the word takes, from the template's own upwards.
+    /// Number of values of the word, starting with the value in the template.
     pub count: u32,
     /// Offset of the word in the frame (a UDP source port).
     pub offset: usize,
-    /// Offset of the UDP checksum that covers the word and the stamp, to be kept right. `None` if
-    /// no checksum covers them, or if it is 0 in IPv4 (RFC 768: no checksum).
+    /// Offset of the UDP checksum that covers the word and the stamp, and is updated. `None` if no
+    /// checksum covers them, or if it is 0 in IPv4 (RFC 768: no checksum).
     pub checksum: Option<usize>,
 }
 
 impl Flows {
-    /// Every packet is the template.
+    /// One flow: every packet equals the template.
     pub const ONE: Self = Self {
         count: 1,
         offset: 0,
@@ -45,8 +46,9 @@ impl Template {
     /// Checks a frame and its flows.
     ///
     /// # Errors
-    /// The frame is shorter than 14 or longer than [`Self::FRAME_MAX`] bytes; a varying word or a checksum is not within
-    /// the first [`Self::HEADER_MAX`] bytes; no flow; or the word would wrap around.
+    /// The frame is shorter than 14 or longer than [`Self::FRAME_MAX`] bytes; a varying word or a
+    /// checksum is not within the first [`Self::HEADER_MAX`] bytes; no flow; or the word would wrap
+    /// around.
     pub fn new(frame: &[u8], flows: Flows) -> Result<Self, Error> {
         if !(ETHERNET..=Self::FRAME_MAX).contains(&frame.len()) {
             let allowed = Self::FRAME_MAX;
@@ -83,7 +85,7 @@ impl Template {
         &self.frame
     }
 
-    /// How its copies differ.
+    /// Returns the differences between the copies.
     pub fn flows(&self) -> Flows {
         self.flows
     }
@@ -135,7 +137,8 @@ impl Template {
         Ok(())
     }
 
-    /// The checksum of the first flow as it would be with zeros where the stamp will be. RFC 1624: HC' = ~(~HC + ~m + m').
+    /// Returns the checksum of the first flow with zeros in place of the stamp. RFC 1624: HC' =
+    /// ~(~HC + ~m + m').
     pub(super) fn checksum_without_stamp(&self, offset: usize) -> u16 {
         let (covered, stamp) = self.frame.split_at(self.frame.len() - Stamp::LENGTH);
         let mut stamp = stamp.to_owned();
@@ -156,13 +159,14 @@ impl Template {
     }
 }
 
-/// How often each of the flows has its turn.
+/// Distribution of the packets over the flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Distribution {
-    /// One after the other, round and round.
+    /// Round robin.
     #[default]
     Uniform,
-    /// The n-th 1/n times as often as the first (Zipf's law with exponent 1), in a random order that comes round again.
+    /// The n-th flow has 1/n of the packets of the first flow (Zipf's law with exponent 1), in a
+    /// random order that repeats.
     Zipf,
 }
 
@@ -230,7 +234,7 @@ impl Stream {
         })
     }
 
-    /// A stream of one length, each flow in its turn.
+    /// Returns a stream of one length, with its flows in round robin.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -238,16 +242,16 @@ impl Stream {
         Self::new(&[(template, 1)], Distribution::Uniform)
     }
 
-    /// The least that a frame with a stamp has: Ethernet pads shorter ones (60 bytes without FCS), and a stamp would no longer
-    /// be the last of the packet.
+    /// Minimum length of a frame with a stamp. Ethernet pads shorter frames to 60 bytes without
+    /// FCS, and the stamp would no longer be at the end.
     pub const FRAME_MIN: usize = 60;
 
-    /// The shortest first.
+    /// Returns the templates, the shortest first.
     pub fn templates(&self) -> &[Template] {
         &self.templates
     }
 
-    /// The mean length of its frames, bytes without FCS.
+    /// Returns the mean length of the frames in bytes without FCS.
     pub fn mean_length(&self) -> f64 {
         if self.schedule.is_empty() {
             return self.templates[0].frame.len() as f64;
@@ -256,19 +260,19 @@ impl Stream {
         self.schedule.iter().map(length).sum::<f64>() / self.schedule.len() as f64
     }
 
-    /// Which template and which flow have their turn, `template << 16 | flow`; empty where there is one template and each flow
-    /// comes in its turn.
+    /// Returns the template and the flow of each turn, as `template << 16 | flow`. Empty for one
+    /// template with its flows in round robin.
     pub(super) fn schedule(&self) -> &[u32] {
         &self.schedule
     }
 }
 
-/// The bytes of each packet that are written anew, when the rest ends with a stamp.
+/// Returns the number of leading bytes that each packet overwrites, if the rest ends with a stamp.
 pub(super) fn header_length(shortest: &Template) -> usize {
     (shortest.frame.len() - Stamp::LENGTH).min(Template::HEADER_MAX)
 }
 
-/// The big-endian word at an offset; 0 behind the end.
+/// Returns the big-endian word at an offset, or 0 beyond the end.
 pub(super) fn word(frame: &[u8], offset: usize) -> u16 {
     frame
         .get(offset..offset + 2)

@@ -17,10 +17,12 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// From now on everything that arrives on the interface is counted by the bytes at these offsets, and dropped.
+    /// Attaches to an interface. From now on, counts all packets by the bytes at these offsets, and
+    /// drops them.
     ///
     /// # Errors
-    /// No such interface, another XDP program is there, the driver has no XDP, or BPF is not allowed.
+    /// No such interface, another XDP program is there, the driver has no XDP, or BPF is not
+    /// allowed.
     pub fn attach(namespace: &Namespace, ifname: &str, offsets: [u8; 2]) -> Result<Self, Error> {
         let mut object = open(TALLY)?;
         let config = offsets
@@ -36,8 +38,8 @@ impl Tally {
         })
     }
 
-    /// Packets by their two bytes since the tally was attached, summed over the CPUs; packets that are too short to have
-    /// both are left out.
+    /// Returns the packets by their two bytes since the tally was attached, summed over the CPUs.
+    /// Packets that lack one of the bytes are not included.
     ///
     /// # Errors
     /// The kernel refuses to read the map.
@@ -93,7 +95,7 @@ mod tests {
         let template = Template::new(&frame, flows).expect("template");
         let tally = Tally::attach(far, "eth0", [13, 15]).expect("tally");
         let generator = Generator::start(near, "eth0", &template, 0).expect("start");
-        // However slow the machine is: until every flow has had its turn once.
+        // Wait until each flow has had a turn, however slow the machine is.
         let counted = || {
             let mut found = tally.count().expect("count");
             found.retain(|kind, _| kind[0] == 0xb5);

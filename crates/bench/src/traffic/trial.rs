@@ -1,4 +1,4 @@
-//! One trial of RFC 2544: a rate for a time, and its result.
+//! One trial of RFC 2544: a load, a duration and the result.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Load {
-    /// As fast as the generator can.
+    /// The highest rate of the generator.
     Maximum,
     /// Packets per second, evenly paced.
     Rate(f64),
@@ -17,7 +17,7 @@ pub enum Load {
 pub struct Trial {
     /// Requested load.
     pub load: Load,
-    /// Seconds in which packets were offered, measured.
+    /// Measured time in which packets were sent, in seconds.
     pub seconds: f64,
     /// Packets that left the generator.
     pub sent: u64,
@@ -27,12 +27,13 @@ pub struct Trial {
     /// Other outcomes.
     #[serde(default, skip_serializing_if = "Disorder::is_none")]
     pub disorder: Disorder,
-    /// How long they took, where that was asked for.
+    /// Latency, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
 }
 
-/// Packets that came, but not as they were sent. All 0 also where that is not looked at, as by TRex, which counts packets only.
+/// Packets that arrived out of order or more than once. All 0 if the driver cannot detect them, as
+/// with TRex, which only counts packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disorder {
     /// Reordered packets: received after a later one (RFC 4737 3.3).
@@ -63,16 +64,17 @@ pub struct Latency {
     pub p999: f64,
     /// The longest.
     pub max: f64,
-    /// Mean of the differences between one packet's time and the next one's, without sign: of inter-packet delay variation, IPDV
-    /// (RFC 5481 4.1).
+    /// Mean absolute inter-packet delay variation, IPDV (RFC 5481 4.1).
     pub jitter: f64,
-    /// The whole distribution: upper bound of a class, and the packets up to it; bounds rise, empty classes are left out.
+    /// The whole distribution: upper bound of each class, and number of packets up to it. Bounds
+    /// ascend, and empty classes are omitted.
     pub histogram: Vec<(f64, u64)>,
 }
 
 impl Latency {
-    /// The 99.9th percentile of packet delay variation, PDV (RFC 5481 4.2): what packets took longer than the quickest one, in
-    /// nanoseconds. The quickest one is known as the bound of its class, as percentiles are.
+    /// Returns the 99.9th percentile of packet delay variation, PDV (RFC 5481 4.2): the delay
+    /// beyond that of the fastest packet, in nanoseconds. The fastest packet counts with the bound
+    /// of its class, as percentiles do.
     pub fn pdv999(&self) -> f64 {
         let quickest = self.histogram.first().map_or(0.0, |(bound, _)| *bound);
         self.p999 - quickest
@@ -80,17 +82,17 @@ impl Latency {
 }
 
 impl Trial {
-    /// Packets per second that were offered, which may be less than was asked for.
+    /// Returns the sent packets per second, which may be less than requested.
     pub fn sent_rate(&self) -> f64 {
         self.sent as f64 / self.seconds
     }
 
-    /// Packets per second that came through.
+    /// Returns the received packets per second.
     pub fn received_rate(&self) -> f64 {
         self.received as f64 / self.seconds
     }
 
-    /// The part of the packets that came through, 0 to 1; 1 if none was sent.
+    /// Returns the share of sent packets that arrived, 0 to 1; 1 if no packet was sent.
     pub fn delivery_ratio(&self) -> f64 {
         if self.sent == 0 {
             return 1.0;

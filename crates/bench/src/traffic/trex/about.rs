@@ -9,16 +9,16 @@ use sidestep_testkit::lab::mac_of;
 /// A server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct About {
-    /// Its version, in its own words.
+    /// Version as the server reports it.
     pub version: String,
-    /// The Ethernet address of each port, by number; none of one that does not say it.
+    /// Ethernet address of each port, by number; `None` if the server does not report it.
     pub macs: Vec<Option<[u8; 6]>>,
     /// Whether it sends single packets and captures what arrives: [`super::Trex::exchange`].
     pub captures: bool,
 }
 
 impl About {
-    /// Asks the server at `host:port`.
+    /// Queries the server at `host:port`.
     ///
     /// # Errors
     /// The server does not respond or has another version.

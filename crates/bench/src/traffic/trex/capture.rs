@@ -1,5 +1,5 @@
-//! One packet through TRex: sent from the one port, and captured at the other as it arrives. Both are in TRex's service mode
-//! meanwhile, in which all that arrives comes to its software.
+//! One packet through TRex: sent from the one port, and captured at the other as it arrives. Both
+//! ports are in TRex's service mode meanwhile, in which the software receives all packets.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,7 +13,8 @@ use sidestep_testkit::Error;
 use sidestep_testkit::frames::noise;
 
 impl Trex {
-    /// Sends a frame, and returns the first that arrives (without FCS), noise left out ([`noise`]); none if none comes in time.
+    /// Sends a frame, and returns the first frame that arrives (without FCS) and is not noise
+    /// ([`noise`]). Returns `None` if no frame arrives in time.
     ///
     /// # Errors
     /// The server has no service mode or no captures, or the connection breaks.
@@ -23,7 +24,7 @@ impl Trex {
         let ended = self.service(false);
         let frame = exchanged?;
         ended?;
-        // The next trial begins with counters in which this packet is.
+        // Wait until the counters include this packet, before the next trial starts.
         self.settled()?;
         Ok(frame)
     }
@@ -79,5 +80,5 @@ impl Trex {
     }
 }
 
-/// Packets that a capture keeps: the one that is waited for, and noise before it.
+/// Capacity of a capture: the expected packet, and noise before it.
 const CAPTURED_MAX: u32 = 100;

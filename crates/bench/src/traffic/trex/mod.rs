@@ -1,8 +1,10 @@
-//! TRex as a [`Driver`]: a generator on a machine of its own, driven over its stateless interface. It has been tried on a
-//! server that was written from TRex's documentation for the tests, not on a TRex.
+//! TRex as a [`Driver`]: a generator on a machine of its own, driven over its stateless interface.
+//! It has been tried on a server that was written from TRex's documentation for the tests, not on a
+//! TRex.
 //!
-//! TRex counts frames at its ports, so what else arrives there counts too; it does not stamp packets, and latency is not
-//! measured. Where flows are more than one, a checksum that covers the varying word stays that of the first.
+//! TRex counts all frames at its ports, including foreign ones. It does not stamp packets, so
+//! latency is not measured. With more than one flow, a checksum that covers the varying word
+//! remains that of the first flow.
 //!
 //! - [`About`]: description of a server.
 //! - [`Trex`]: two of its ports; trials ([`Driver`]), and one packet ([`Trex::exchange`]).
@@ -29,7 +31,7 @@ use owner::Owner;
 use rpc::Rpc;
 use sidestep_testkit::Error;
 
-/// A server with two of its ports acquired; they are released when it is dropped.
+/// A server with two acquired ports, which are released on drop.
 #[derive(Debug)]
 pub struct Trex {
     rpc: Rpc,
@@ -38,7 +40,7 @@ pub struct Trex {
     interrupt: Option<Interrupt>,
 }
 
-/// A port, and the key to it.
+/// A port and its handler, which proves ownership.
 #[derive(Debug)]
 struct Port {
     id: u32,
@@ -48,7 +50,7 @@ struct Port {
 impl Trex {
     /// Connects to `server` (`host:port`, the port is usually [`PORT`]) and acquires the port that
     /// sends and the one that receives. Ports acquired by a dead process of this machine are taken
-    /// over. Templates come as often as their shares say, each flow in its turn.
+    /// over. Templates are sent in proportion to their shares, with their flows in round robin.
     ///
     /// # Errors
     /// The server does not respond or has another version, another owner holds a port, or no
@@ -90,7 +92,7 @@ impl Trex {
             let handler = trex.rpc.call("acquire", port)?;
             trex.ports[at].handler = trex.rpc.text("acquire", &handler)?;
             if left_behind {
-                // Stops traffic and service mode. It is no error if there is neither.
+                // Stop traffic and service mode. Ignore errors, because neither may be active.
                 let _ = trex.own("stop_traffic", at, json!({}));
                 let _ = trex.own(
                     "service",
@@ -109,14 +111,14 @@ impl Trex {
         self
     }
 
-    /// Asks for something that needs the key to a port.
+    /// Calls a method that needs the handler of a port.
     fn own(&mut self, method: &str, port: usize, mut params: Value) -> Result<Value, Error> {
         params["port_id"] = self.ports[port].id.into();
         params["handler"] = self.ports[port].handler.clone().into();
         self.rpc.call(method, params)
     }
 
-    /// A counter of a port: the name that servers use and the documented name.
+    /// Returns a counter of a port, by the name that servers use or by the documented name.
     fn counter(&mut self, port: usize, names: [&str; 2]) -> Result<u64, Error> {
         let id = self.ports[port].id;
         let stats = self.rpc.call("get_port_stats", json!({ "port_id": id }))?;
@@ -127,7 +129,7 @@ impl Trex {
         })
     }
 
-    /// Packets sent and received by the two ports.
+    /// Returns the packets that the two ports sent and received.
     fn counters(&mut self) -> Result<[u64; 2], Error> {
         Ok([
             self.counter(SENDS, ["opackets", "total_tx_pkts"])?,
@@ -157,7 +159,7 @@ impl Trex {
         Ok(self.rpc.text("get_port_status", &status["state"])? == "TX")
     }
 
-    /// Sends for so long, and returns how long it took.
+    /// Sends for a duration, and returns the time that it took.
     fn offer(&mut self, load: Load, duration: Duration) -> Result<Duration, Error> {
         self.own("remove_all_streams", SENDS, json!({}))?;
         for (number, (template, share)) in self.templates.clone().iter().enumerate() {
@@ -205,7 +207,7 @@ impl Driver for Trex {
         let after = self.settled()?;
         let [sent, arrived] =
             [SENDS, RECEIVES].map(|port| after[port].saturating_sub(before[port]));
-        // A few frames of others are no error: they are not packets of ours that came twice.
+        // A few foreign frames are no error: they are not duplicates of sent packets.
         let others = arrived.saturating_sub(sent);
         if others > STRANGERS {
             let [sends, receives] = [SENDS, RECEIVES].map(|at| self.ports[at].id);
@@ -250,7 +252,8 @@ fn multiplier(load: Load) -> Value {
     }
 }
 
-/// A template as a stream object: its share as packets per second, which [`multiplier`] makes the load of.
+/// A template as a stream object: its share as packets per second, which [`multiplier`] scales to
+/// the load.
 fn stream(template: &Template, share: u32) -> Value {
     let rate = json!({ "type": "pps", "value": f64::from(share) });
     let flows = template.flows();
@@ -293,11 +296,11 @@ pub const PORT: u16 = 4501;
 const SENDS: usize = 0;
 /// Index of the port that receives.
 const RECEIVES: usize = 1;
-/// How often the server is asked.
+/// Interval of queries to the server.
 const LOOK: Duration = Duration::from_millis(10);
-/// TRex's counters may be so old.
+/// Maximum age of TRex's counters.
 const UPDATE: Duration = Duration::from_millis(500);
-/// Frames of others that may arrive in a trial: neighbor discovery, LLDP.
+/// Number of foreign frames that may arrive in a trial: neighbor discovery, LLDP.
 const STRANGERS: u64 = 10;
-/// How much longer than asked it may send.
+/// Additional time that sending may take.
 const OVERTIME: Duration = Duration::from_secs(10);

@@ -15,7 +15,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// This one.
+    /// Returns the owner for this process.
     pub fn this() -> Self {
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         Self {
@@ -33,7 +33,7 @@ impl Owner {
         })
     }
 
-    /// Whether it was a process of this machine, and is no more.
+    /// Returns whether the owner was a process of this machine that has ended.
     pub fn is_dead_here(&self) -> bool {
         let runs = || Path::new("/proc").join(self.process.to_string()).exists();
         self.host == Self::this().host && !runs()

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::zmtp::Requester;
 use sidestep_testkit::Error;
 
-/// A server whose version fits.
+/// A connection to a server with a supported version.
 #[derive(Debug)]
 pub(super) struct Rpc {
     server: String,
@@ -67,7 +67,7 @@ impl Rpc {
         Ok(answer["result"].take())
     }
 
-    /// A text that has to be in an answer.
+    /// Returns a text that a reply must contain.
     pub fn text(&self, method: &str, value: &Value) -> Result<String, Error> {
         let text = value.as_str().map(str::to_owned);
         text.ok_or_else(|| self.wrong(method, "an answer without what was asked for"))
@@ -79,7 +79,7 @@ impl Rpc {
     }
 }
 
-/// How long an answer may take.
+/// Time limit of a reply.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Version of the stateless interface (STL), major and minor: that of TRex 3.
 const VERSION: (u32, u32) = (5, 1);

@@ -1,5 +1,5 @@
-//! As much of ZeroMQ as a client needs that asks and waits for the answer: a REQ socket over TCP, ZMTP 3.0 with the NULL
-//! mechanism (ZeroMQ RFC 23). A library would bring a runtime or a C library for these two kinds of frames.
+//! A minimal ZeroMQ client: a REQ socket over TCP, ZMTP 3.0 with the NULL mechanism (ZeroMQ RFC
+//! 23). A library would bring a runtime or a C library for these two kinds of frames.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -12,7 +12,7 @@ pub struct Requester {
 }
 
 impl Requester {
-    /// Connects, and greets.
+    /// Connects and exchanges greetings.
     ///
     /// # Errors
     /// The peer does not respond, or not in ZMTP 3 without authentication.
@@ -51,10 +51,10 @@ impl Requester {
         Ok(())
     }
 
-    /// Sends a request and returns the answer.
+    /// Sends a request and returns the reply.
     ///
     /// # Errors
-    /// The connection breaks, the answer takes too long, or it is no answer.
+    /// The connection breaks, or the reply is late or malformed.
     pub fn ask(&mut self, request: &[u8]) -> io::Result<Vec<u8>> {
         // An empty frame separates the (absent) addresses from the message (ZeroMQ RFC 28).
         write_frame(&mut self.stream, MORE, &[])?;
@@ -85,7 +85,7 @@ pub fn greeting() -> [u8; GREETING] {
     greeting
 }
 
-/// The command that says what kind of socket this is.
+/// Returns the command that states the socket type.
 pub fn ready(socket_type: &str) -> Vec<u8> {
     let mut body = b"\x05READY\x0bSocket-Type".to_vec();
     body.extend((socket_type.len() as u32).to_be_bytes());
@@ -139,5 +139,5 @@ pub const MORE: u8 = 1;
 const LONG: u8 = 2;
 /// Flag: a command, not a message.
 pub const COMMAND: u8 = 4;
-/// LIMIT: bytes of an answer.
+/// LIMIT: bytes of a reply.
 const BODY_MAX: u64 = 16 << 20;
