@@ -1,4 +1,4 @@
-//! The YAML file of a campaign: its keys, and what values may be. Unknown keys, values out of range
+//! The YAML file of a campaign: its keys and the allowed values. Unknown keys, values out of range
 //! and repeated words are errors with line and column. The engines check the plan later
 //! ([`super::plan`]).
 
@@ -26,12 +26,12 @@ pub const SCHEMA: u32 = 1;
 #[serde(deny_unknown_fields)]
 pub struct Campaign {
     schema: Spanned<u32>,
-    /// Above the report.
+    /// Title of the report.
     pub title: String,
     /// Remarks for the reader. May be empty.
     #[serde(default)]
     pub note: String,
-    /// Engines of all groups that name none.
+    /// Engines of all groups without their own list.
     pub engines: Vec<Spanned<String>>,
     /// Default metrics of the groups.
     #[serde(default = "pdr")]
@@ -43,11 +43,11 @@ pub struct Campaign {
     /// Order of the measurements.
     #[serde(default)]
     pub order: Order,
-    /// Which CPU does what.
+    /// CPUs of generator, system and sink.
     pub cpus: Option<Spanned<Placement>>,
-    /// The machines that take part, where it is not this one alone.
+    /// Machines of a testbed; `None` if only this machine takes part.
     pub testbed: Option<Spanned<Testbed>>,
-    /// Engines that are driven by commands, beside those that are known.
+    /// Engines that commands drive, in addition to the built-in ones.
     #[serde(default)]
     pub commands: Vec<Spanned<Commands>>,
     /// Experiments.
@@ -60,26 +60,27 @@ pub struct Campaign {
 pub struct Group {
     /// Unique, of lower-case letters, digits and `-`: part of the names of files.
     pub name: Spanned<String>,
-    /// Above its pictures; its name if it has none.
+    /// Title above the plots; the default is the name.
     pub title: Option<String>,
     /// Remarks.
     #[serde(default)]
     pub note: String,
-    /// Instead of the campaign's.
+    /// Overrides the list of the campaign.
     pub engines: Option<Vec<Spanned<String>>>,
-    /// Instead of the campaign's.
+    /// Overrides the list of the campaign.
     pub find: Option<Vec<Spanned<Find>>>,
-    /// As engines know them.
+    /// Names of behaviors.
     pub behaviors: Vec<Spanned<String>>,
     /// Bytes of the packets.
     #[serde(default = "sixty_four")]
     pub sizes: Vec<Spanned<SizeWord>>,
-    /// Segments; a behavior that has none takes no part in this. Without them 1, or the least that a behavior takes.
+    /// Numbers of segments, ignored for behaviors without segments. The default is 1, or the
+    /// minimum of the behavior.
     pub sids: Option<Vec<Spanned<u32>>>,
     /// Policy rules before the one that matches.
     #[serde(default = "zero")]
     pub rules: Vec<Spanned<u32>>,
-    /// Routes beside the one that matches.
+    /// Routes in addition to the one that matches.
     #[serde(default = "zero")]
     pub routes: Vec<Spanned<u32>>,
     /// Flows.
@@ -130,7 +131,7 @@ pub enum Order {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
-    /// Where it stands.
+    /// Source of the figure.
     pub source: String,
     /// The measured quantity, in the source's words.
     pub engine: String,
@@ -146,7 +147,7 @@ pub struct Published {
     pub routes: Option<u32>,
     /// Only with this number of cores.
     pub cores: Option<u32>,
-    /// Which rate it is.
+    /// Metric of the figure.
     #[serde(default = "a_pdr")]
     pub find: Find,
     /// Thousands of packets per second.
@@ -159,7 +160,7 @@ impl Campaign {
     /// Reads a file.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its line and column.
+    /// The first error, with its line and column.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let campaign: Self = yaml::parse_whole(text)?;
         if campaign.schema.value != SCHEMA {
@@ -210,7 +211,7 @@ impl Campaign {
         Ok(campaign)
     }
 
-    /// Sending rates are of curves.
+    /// Refuses sending rates without curves.
     fn check_rates(&self, group: &Group) -> Result<(), ConfigError> {
         let Some(rates) = &group.rates else {
             return Ok(());
@@ -290,12 +291,13 @@ impl Campaign {
         Ok(())
     }
 
-    /// How often each case is measured.
+    /// Returns the number of runs per case.
     pub fn runs(&self) -> u32 {
         self.runs.value
     }
 
-    /// The same in a hurry: one run, short trials, a wide interval. Whether it works, not how fast.
+    /// Returns the campaign for `--quick`: one run, short trials and a wide interval. It checks
+    /// that the setup works, and its rates are inaccurate.
     #[must_use]
     pub fn quick(mut self) -> Self {
         self.runs.value = 1;

@@ -15,15 +15,15 @@ use sidestep_model::error::ConfigError;
 
 use super::file::{Campaign, Find, Group, Order};
 
-/// The engine `nothing`: generator and sink without a system, which gives the ceiling.
+/// The engine `none`: generator and sink without a system, which gives the ceiling.
 pub const CEILING_ENGINE: &str = "none";
-/// Its behavior.
+/// Behavior of the ceiling engine.
 pub const CEILING: &str = "ceiling";
 
 /// The words that a campaign may use.
 #[derive(Clone, Debug, Default)]
 pub struct Vocabulary {
-    /// Behaviors by name, and how many segments each takes; 0 to 0: it has none.
+    /// Behaviors by name, with the allowed numbers of segments. The range 0 to 0 means no segments.
     pub behaviors: BTreeMap<String, RangeInclusive<u32>>,
 }
 
@@ -32,23 +32,23 @@ pub struct Vocabulary {
 pub struct Point {
     /// Name of its group.
     pub group: String,
-    /// Measured cases.
+    /// Measured case.
     pub case: Case,
-    /// Of whom.
+    /// Name of the engine.
     pub engine: String,
 }
 
 impl fmt::Display for Point {
-    /// Its name: `GROUP: ENGINE CASE`.
+    /// Formats the name of the point: `GROUP: ENGINE CASE`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {} {}", self.group, self.engine, self.case)
     }
 }
 
-/// A point that its engine cannot be measured at.
+/// A point that its engine does not support.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
-    /// Which.
+    /// The point.
     #[serde(flatten)]
     pub point: Point,
     /// The engine's reason.
@@ -60,7 +60,7 @@ pub struct Refused {
 pub struct Plan {
     /// In the order of the file: by group, case and engine.
     pub points: Vec<Point>,
-    /// Points that are not among them.
+    /// Points that engines refused.
     pub refused: Vec<Refused>,
     /// Ceiling measurements of generator and sink, one per way to send.
     pub ceilings: Vec<Case>,
@@ -70,8 +70,8 @@ impl Plan {
     /// Queries the engines for supported cases. Nothing is set up.
     ///
     /// # Errors
-    /// An unknown engine or behavior, a number of segments that a behavior does not take, a case that no engine can do, a published
-    /// figure of no case: with line and column.
+    /// An unknown engine or behavior, a number of segments that a behavior does not take, a case
+    /// that no engine can do, a published figure of no case: with line and column.
     pub fn of(
         campaign: &Campaign,
         engines: &[Box<dyn Engine>],
@@ -116,7 +116,8 @@ impl Plan {
                         Some(why) => self.refused.push(Refused { point, why }),
                     }
                 }
-                // How many CPUs there are is the machine's affair, not the file's.
+                // The number of CPUs is a property of the machine, so a case with too many cores is
+                // no error of the file.
                 if self.points.len() == at && case.cores == 1 {
                     return Err(impossible(behavior, &case, &self.refused, chosen.len()));
                 }
@@ -138,7 +139,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Every measurement of every run, in the order in which they are made.
+    /// Returns all measurements of all runs in the order of measurement.
     pub fn units(&self, campaign: &Campaign) -> Vec<Unit<'_>> {
         let unit = |point, run| Unit { point, run };
         match campaign.order {
@@ -158,7 +159,8 @@ impl Plan {
         }
     }
 
-    /// The points of a run: those of a case each time begin with another engine, so that none always follows the same one.
+    /// Returns the points of a run. Each run starts the points of a case with a different engine,
+    /// so that the order of the engines varies.
     fn round(&self, run: u32) -> Vec<&Point> {
         let mut points: Vec<&Point> = self.points.iter().collect();
         let same =
@@ -173,9 +175,9 @@ impl Plan {
 /// A point in one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unit<'a> {
-    /// Metric and engine.
+    /// Group, case and engine.
     pub point: &'a Point,
-    /// Counted from 0.
+    /// Number of the run, from 0.
     pub run: u32,
 }
 
@@ -197,7 +199,7 @@ pub fn estimated(trial: Duration, trials: usize) -> Duration {
     (trial + LATE) * trials as u32
 }
 
-/// How long a set-up takes about, with a packet that is verified.
+/// Approximate time of a setup, including the verification of a packet.
 pub const SET_UP: Duration = Duration::from_millis(1500);
 
 /// Rates of a curve, as shares of the PDR.
@@ -242,7 +244,7 @@ fn cases_of(
         routes: 0,
         cores: 1,
     }];
-    // The last varies the fastest.
+    // The last property varies fastest.
     vary(&mut cases, &group.sizes, |case, size| {
         case.size = size.value.0;
     });
@@ -262,7 +264,7 @@ fn cases_of(
     Ok(cases)
 }
 
-/// Makes of each case one with each of these values.
+/// Replaces each case by one case per value.
 fn vary<T>(cases: &mut Vec<Case>, values: &[T], set: impl Fn(&mut Case, &T)) {
     let each = |case: &Case| {
         let with = values.iter().map(|value| {
@@ -275,7 +277,7 @@ fn vary<T>(cases: &mut Vec<Case>, values: &[T], set: impl Fn(&mut Case, &T)) {
     *cases = cases.iter().flat_map(each).collect();
 }
 
-/// How many segments a behavior is measured with.
+/// Returns the numbers of segments for a behavior.
 fn segments(
     group: &Group,
     behavior: &Spanned<String>,
