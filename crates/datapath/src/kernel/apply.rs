@@ -24,13 +24,13 @@ use crate::image::{FibKey, Image, Limits, record_tables};
 pub struct Applied {
     /// Records written, ports included.
     pub written: usize,
-    /// Prefixes inserted or given another route.
+    /// Prefixes that were inserted, or whose route changed.
     pub prefixes: usize,
     /// Prefixes deleted.
     pub deleted: usize,
-    /// Records cleared because nothing uses them any more.
+    /// Unused records that were cleared.
     pub cleared: usize,
-    /// Grace periods waited for.
+    /// Number of grace periods that the change waited for.
     pub grace_periods: usize,
     /// Time until the last packet took the old path; reclaiming is not included.
     pub effective: Duration,
@@ -269,7 +269,7 @@ impl Kernel {
         self.end_grace().map(Some)
     }
 
-    /// Whether records or lines of the prefix table wait for [`Kernel::reclaim`].
+    /// Returns whether records or lines of the prefix table wait for [`Kernel::reclaim`].
     pub fn has_pending(&self) -> bool {
         !self.unused.is_empty() || self.maps.fib.has_pending()
     }
@@ -479,7 +479,7 @@ struct ViewChanges {
 }
 
 impl ViewChanges {
-    /// Whether rewriting the whole view costs less than the single changes.
+    /// Returns whether rewriting the whole view costs less than the single changes.
     fn is_rewrite(&self) -> bool {
         self.size > 0 && (self.is_back || self.before.len() * REWRITE_RATIO > self.size)
     }

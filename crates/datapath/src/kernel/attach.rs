@@ -1,4 +1,4 @@
-//! Ports: the program on an interface, by a pinned link, so that it stays when this process goes.
+//! Ports: a pinned link attaches the program to an interface, so that it outlives this process.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,14 +10,14 @@ use super::log::captured;
 use super::pins::{Folder, Kind, attachment_name, parse_attachment};
 use super::{Descriptor, Kernel, KernelError, Target, sys};
 
-/// Name of our TC program, by which another instance's is recognised.
+/// Name of the TC program, which identifies the programs of other instances.
 const TC_PROGRAM: &str = "sidestep_tc";
 
-/// A port as it is attached.
+/// Attachment of a port.
 #[derive(Debug)]
 pub(super) struct Attachment {
     target: Target,
-    /// None: a clsact filter, which has no link.
+    /// `None` for a clsact filter, which has no link.
     link: Option<Descriptor>,
 }
 
@@ -33,13 +33,13 @@ impl Attachment {
 
 impl Kernel {
     /// Attaches the packet path to the interface with that index, in the calling thread's network
-    /// namespace. If it is attached there already, the program is replaced in place, without a
-    /// packet lost; another target than before replaces the other one.
+    /// namespace. If it is already attached there, the program is replaced in place without packet
+    /// loss. A different target replaces the previous one.
     ///
     /// # Errors
-    /// [`KernelError::ForeignXdp`] or [`KernelError::ForeignTc`] where someone else's program is in
-    /// the way (it stays), [`KernelError::Attach`] if the interface is not there or its driver
-    /// cannot do it.
+    /// [`KernelError::ForeignXdp`] or [`KernelError::ForeignTc`] if a foreign program is attached
+    /// (it stays attached), [`KernelError::Attach`] if the interface does not exist or its driver
+    /// does not support the target.
     pub fn attach(&mut self, ifindex: u32, target: Target) -> Result<(), KernelError> {
         if let Some(attachment) = self.attached.get(&ifindex) {
             if attachment.target == target && self.update(ifindex)? {
@@ -57,13 +57,13 @@ impl Kernel {
             None => self.folder.pin(&name, self.program(target)),
         };
         self.attached.insert(ifindex, attachment);
-        // Unpinned it would end with this process: better not to begin.
+        // An unpinned link would disappear with this process, so detach it.
         pinned.inspect_err(|_| {
             let _ = self.detach(ifindex);
         })
     }
 
-    /// Takes the packet path off the interface. Nothing happens if it is not there, or the
+    /// Detaches the packet path from the interface. Does nothing if it is not attached, or if the
     /// interface is gone.
     ///
     /// # Errors
@@ -75,11 +75,11 @@ impl Kernel {
         detach(&self.folder, ifindex, &attachment)
     }
 
-    /// Takes the packet path off all interfaces and removes pins and folder: nothing is left in the
-    /// kernel.
+    /// Detaches the packet path from all interfaces, and removes the pins and the folder. Nothing
+    /// is left in the kernel.
     ///
     /// # Errors
-    /// The first that came up; the rest is done nevertheless.
+    /// The first error. The remaining steps are still carried out.
     pub fn detach_all(mut self) -> Result<(), KernelError> {
         let attached = std::mem::take(&mut self.attached);
         let detached = attached
@@ -98,8 +98,8 @@ impl Kernel {
             .collect()
     }
 
-    /// Puts this process's program in the place of an attached one. False if the link has lost its
-    /// interface.
+    /// Replaces an attached program by the program of this process. Returns false if the interface
+    /// of the link is gone.
     pub(super) fn update(&self, ifindex: u32) -> Result<bool, KernelError> {
         let Some(Attachment { target, link }) = self.attached.get(&ifindex) else {
             return Ok(false);
@@ -163,7 +163,7 @@ impl Kernel {
         }
     }
 
-    /// TC without tcx.
+    /// Attaches to TC without tcx.
     pub(super) fn attach_filter(&self, ifindex: u32) -> Result<Attachment, KernelError> {
         filter_attach(self.program(Target::Tc), ifindex)
             .map_err(|source| error("attach", ifindex, Target::Tc, source))?;
@@ -174,7 +174,7 @@ impl Kernel {
     }
 }
 
-/// The attachments that are pinned. Pins of those whose interface is gone are removed.
+/// Returns the pinned attachments. Removes pins of attachments whose interface is gone.
 pub(super) fn open(folder: &Folder) -> Result<BTreeMap<u32, Attachment>, KernelError> {
     let mut attached = BTreeMap::new();
     for name in folder.names()? {
@@ -182,7 +182,7 @@ pub(super) fn open(folder: &Folder) -> Result<BTreeMap<u32, Attachment>, KernelE
             continue;
         };
         let link = match kind {
-            // A filter goes with its interface, and its pin says nothing of it.
+            // A filter disappears with its interface, but its pin does not.
             Kind::Filter if !captured(|| sys::filter_exists(ifindex)).0 => {
                 folder.unpin(&name)?;
                 continue;
@@ -202,7 +202,7 @@ pub(super) fn open(folder: &Folder) -> Result<BTreeMap<u32, Attachment>, KernelE
     Ok(attached)
 }
 
-/// Whether any pinned attachment is, or may be, on an interface of whatever namespace.
+/// Returns whether a pinned attachment is, or may be, on an interface of any namespace.
 pub(super) fn any_alive(folder: &Folder) -> Result<bool, KernelError> {
     for name in folder.names()? {
         let alive = match parse_attachment(&name) {
@@ -221,7 +221,7 @@ pub(super) fn any_alive(folder: &Folder) -> Result<bool, KernelError> {
     Ok(false)
 }
 
-/// Detaches everything that is pinned, of whatever version.
+/// Detaches all pinned attachments, of any version.
 pub(super) fn detach_pinned(folder: &Folder) -> Result<(), KernelError> {
     open(folder)?
         .iter()
@@ -230,7 +230,8 @@ pub(super) fn detach_pinned(folder: &Folder) -> Result<(), KernelError> {
 
 fn detach(folder: &Folder, ifindex: u32, attachment: &Attachment) -> Result<(), KernelError> {
     let detached = match &attachment.link {
-        // Not by closing it alone: that is asynchronous, and others may hold the link.
+        // Closing the link is not enough: it is asynchronous, and other processes may hold the
+        // link.
         Some(link) if alive(link.as_fd(), ifindex) => sys::link_detach(link.as_fd()),
         Some(_) => Ok(()),
         None => match captured(|| sys::filter_detach(ifindex)).0 {
@@ -254,18 +255,20 @@ fn detach(folder: &Folder, ifindex: u32, attachment: &Attachment) -> Result<(), 
     detached.map_err(|source| error("detach", ifindex, attachment.target, source))
 }
 
-/// That the qdisc is there already is no news, but libbpf prints it.
+/// Attaches a clsact filter. Captures the message of libbpf about an existing qdisc, which is
+/// expected.
 fn filter_attach(program: BorrowedFd<'_>, ifindex: u32) -> io::Result<()> {
     captured(|| sys::filter_attach(program, ifindex)).0
 }
 
-/// Whether the link still is on that interface: the kernel empties it when the device goes.
+/// Returns whether the link is still on that interface. The kernel clears the link when the device
+/// is removed.
 fn alive(link: BorrowedFd<'_>, ifindex: u32) -> bool {
     sys::link_info(link).is_ok_and(|info| info.ifindex == ifindex)
 }
 
 fn name(id: u32) -> String {
-    // Naming needs CAP_SYS_ADMIN, attaching does not.
+    // Reading the name needs CAP_SYS_ADMIN, attaching does not.
     sys::program_name(id).unwrap_or_else(|_| "unknown".into())
 }
 
@@ -343,8 +346,8 @@ mod tests {
                 filters()
             );
 
-            // A trace replaces the program in place too, and a process that loads afresh brings
-            // back the plain one.
+            // A trace replaces the program in place too, and a process that loads the packet path
+            // again restores the program without a trace.
             let id = || {
                 let words = filters();
                 let (_, rest) = words.split_once(" id ").expect("an id");

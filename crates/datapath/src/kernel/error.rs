@@ -8,8 +8,7 @@ use super::Target;
 use super::features::OLDEST;
 use super::maps::Table;
 
-/// An operation on the kernel targets that did not happen. Unless a variant says otherwise, nothing
-/// was changed.
+/// A failed operation on the kernel targets. It changed nothing, unless a variant states otherwise.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KernelError {
@@ -25,28 +24,28 @@ pub enum KernelError {
     /// There is no BPF file system to pin into, and none could be mounted.
     #[error("{path} is not on a BPF file system ({source}); mount one with: {command}")]
     Bpffs {
-        /// Where pins should go.
+        /// Requested root of the pins.
         path: PathBuf,
-        /// What helps.
+        /// Command that mounts one.
         command: String,
-        /// Why mounting it here failed, or that it was not tried.
+        /// Error of the mount, or the note that it was not tried.
         source: io::Error,
     },
     /// A live process owns the pins of this network namespace.
     #[error("another instance runs in this network namespace: process {pid} owns {folder}")]
     Owned {
-        /// Its folder of pins.
+        /// Folder of pins of that process.
         folder: PathBuf,
-        /// Its process id as it knows it (0: not written yet).
+        /// Process id in the PID namespace of that process (0: not written yet).
         pid: u32,
     },
     /// Nothing is pinned that could be adopted.
     #[error("nothing to adopt: {folder} holds no pinned data plane")]
     NothingPinned {
-        /// Where it was looked for.
+        /// The folder without pins.
         folder: PathBuf,
     },
-    /// The pinned tables are of another layout. They are never read.
+    /// The pinned tables have another layout. They are never read.
     #[error("{folder} was pinned by another version: ABI {found}, this binary has {expected}")]
     Version {
         /// The folder of pins.
@@ -56,7 +55,7 @@ pub enum KernelError {
         /// `SIDESTEP_ABI_VERSION` of this binary.
         expected: u32,
     },
-    /// A pinned table has the right version and another shape: damaged, or not ours.
+    /// A pinned table has the right version but another shape: it is damaged or foreign.
     #[error("{folder}: pinned table {table} has {found}, expected {expected}")]
     Shape {
         /// The folder of pins.
@@ -65,36 +64,36 @@ pub enum KernelError {
         table: Table,
         /// Type, key and value size, entries.
         found: String,
-        /// The same as it should be.
+        /// Expected type, key and value size, entries.
         expected: String,
     },
-    /// A pin could not be made, opened or removed.
+    /// A pin could not be created, opened or removed.
     #[error("cannot {operation} {path}: {source}")]
     Pin {
         /// Operation that failed.
         operation: &'static str,
         /// The pin.
         path: PathBuf,
-        /// Why not.
+        /// Cause.
         source: io::Error,
     },
     /// The kernel is older than the oldest one that the packet path can run in.
     #[error("this kernel is too old: it lacks {lacks}; Sidestep needs Linux {OLDEST} or newer")]
     TooOld {
-        /// What, and since which version there is it.
+        /// Missing feature, and the version that introduced it.
         lacks: &'static str,
     },
     /// The kernel refused a program or a map.
     #[error("the kernel refused {object}: {source}{}", on_new_lines(.log))]
     Load {
-        /// Which object.
+        /// Name of the object.
         object: &'static str,
         /// Error from libbpf.
         source: libbpf_rs::Error,
         /// Last messages of libbpf and the verifier; may be empty.
         log: String,
     },
-    /// The port has an XDP program of someone else. It stays.
+    /// The port has a foreign XDP program, which stays attached.
     #[error("interface {ifindex} already has an XDP program: id {id}, name {name} ({mode} mode)")]
     ForeignXdp {
         /// Interface index.
@@ -123,14 +122,14 @@ pub enum KernelError {
         operation: &'static str,
         /// Interface index.
         ifindex: u32,
-        /// Which program.
+        /// Target of the program.
         target: Target,
-        /// Why not.
+        /// Cause.
         source: io::Error,
         /// Usual meaning of the error here; may be empty.
         hint: &'static str,
     },
-    /// A table is too small for what should be applied.
+    /// A table is too small for the image.
     #[error("table {table} is full: {wanted} wanted, the limit is {limit}")]
     Full {
         /// The table.
@@ -151,7 +150,8 @@ pub enum KernelError {
         /// Interface index.
         second: u32,
     },
-    /// A record that packets may be reading would change its meaning: a mistake of the caller.
+    /// The change would give a new meaning to a record that packets may be reading. This is an
+    /// error of the caller.
     #[error("{table} {index} is in use and cannot change; give the new record an index of its own")]
     InUse {
         /// The table.
@@ -166,15 +166,15 @@ pub enum KernelError {
         operation: &'static str,
         /// The table.
         table: Table,
-        /// Why not.
+        /// Cause.
         source: libbpf_rs::Error,
     },
     /// A test run was refused or its result cannot be used.
     #[error("test run of {target}: {source}")]
     TestRun {
-        /// Which program.
+        /// Target of the program.
         target: Target,
-        /// Why not.
+        /// Cause.
         source: io::Error,
     },
     /// A frame that [`super::Kernel::program_time`] cannot put back between two runs.
@@ -183,12 +183,12 @@ pub enum KernelError {
         /// Property of the frame that prevents the measurement.
         why: String,
     },
-    /// An operating system call beside BPF failed.
+    /// A system call other than bpf(2) failed.
     #[error("{operation}: {source}")]
     System {
         /// Operation that failed.
         operation: &'static str,
-        /// Why not.
+        /// Cause.
         source: io::Error,
     },
 }

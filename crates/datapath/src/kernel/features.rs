@@ -1,5 +1,5 @@
-//! Optional features of the running kernel, detected by trial. A distribution's kernel of an old
-//! version may have it, and one of a new version may be built without.
+//! Optional features of the running kernel, detected by trial. A distribution may backport a
+//! feature to an old kernel, or build a new kernel without it.
 
 use std::os::fd::AsFd as _;
 
@@ -16,13 +16,13 @@ pub struct Features {
     /// `bpf_skb_adjust_room` takes an IPv6 header off an IPv4 packet (Linux 6.3). Without it, TC
     /// does so in two steps.
     pub decap_l3: bool,
-    /// TC programs are attached by links (tcx, Linux 6.6). Without them, by a filter of a clsact
-    /// qdisc.
+    /// TC programs are attached by links (tcx, Linux 6.6). Without tcx, a filter of a clsact qdisc
+    /// attaches them.
     pub tcx: bool,
 }
 
 impl Features {
-    /// Tries them out.
+    /// Probes all features.
     pub(super) fn probe() -> Result<Self, KernelError> {
         let probe = load::load_probe()?;
         let program = load::program(&probe, "sidestep_decap")?;
@@ -33,7 +33,7 @@ impl Features {
     }
 }
 
-/// The first of the things that the packet path cannot do without and this kernel does not have.
+/// Returns the first feature that the packet path requires and this kernel lacks.
 pub(super) fn lacks() -> Option<&'static str> {
     let needed = [(
         BPF_FUNC_xdp_get_buff_len,
@@ -45,7 +45,7 @@ pub(super) fn lacks() -> Option<&'static str> {
         .map(|(_, words)| words)
 }
 
-/// Whether a program of `datapath/probe.bpf.c` ran successfully.
+/// Returns whether a program of `datapath/probe.bpf.c` ran successfully.
 fn returns_0(program: &Descriptor) -> Result<bool, KernelError> {
     let frame = ipv4_in_ipv6();
     let run = sys::test_run(program.as_fd(), &frame, &mut vec![0; frame.len()], 1);
@@ -56,7 +56,7 @@ fn returns_0(program: &Descriptor) -> Result<bool, KernelError> {
         })
 }
 
-/// An Ethernet frame with an empty IPv4 packet in IPv6.
+/// Returns an Ethernet frame with an empty IPv4 packet in IPv6.
 fn ipv4_in_ipv6() -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x86, 0xdd];
     frame.extend([0x60, 0, 0, 0, 0, 20, 4, 64]);

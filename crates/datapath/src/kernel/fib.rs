@@ -1,10 +1,10 @@
 //! The prefix table in its BPF map: written here, walked by the programs, and moved to a longer map
 //! when it is full.
 //!
-//! A map cannot grow, and its size is a constant of the programs that the verifier sees. So a
-//! longer one comes with programs of its own: the table is copied, the ports are switched to the
-//! new programs one by one, and only then does the table change again. Whatever program a packet
-//! meets, it finds the same routes.
+//! A map cannot grow, and its size is a constant of the programs that the verifier sees. A longer
+//! map therefore needs new programs: the table is copied, the ports are switched to the new
+//! programs one by one, and only then does the table change again. Both the old and the new
+//! programs find the same routes.
 
 use std::os::fd::AsFd;
 
@@ -22,7 +22,7 @@ use crate::native::typed;
 
 /// Bytes of a line.
 const LINE: usize = LINE_WORDS * 8;
-/// Lines that a new table has: 1 MiB, for some 50,000 prefixes. It doubles when it is full.
+/// Lines of a new table: 1 MiB, for some 50,000 prefixes. It doubles when it is full.
 pub(super) const LINES: u32 = 1 << 14;
 
 /// Size of the map's value in bytes for a number of lines.
@@ -44,13 +44,13 @@ pub(super) fn lines_max(limits: Limits) -> u32 {
         .next_power_of_two()
 }
 
-/// Whether a value of these bytes can be the table.
+/// Returns whether a value of this size can be the table.
 pub(super) fn is_table(bytes: usize) -> bool {
     bytes.is_power_of_two() && bytes >= sidestep_fib::VIEW_LINES * LINE
 }
 
 impl Kernel {
-    /// Changes the prefix table; where there is no room, makes some and does it again.
+    /// Changes the prefix table. If it is full, frees or adds lines and tries again.
     pub(super) fn change_fib<T>(
         &mut self,
         mut change: impl FnMut(&mut Fib<Mapping>) -> Result<T, Full>,
@@ -68,12 +68,12 @@ impl Kernel {
         }
     }
 
-    /// Whether to wait for lines that come free rather than to grow.
+    /// Returns whether to wait for free lines instead of growing the table.
     fn is_worth_waiting(&self, full: &Full) -> bool {
         full.is_worth_waiting() || (full.held > 0 && self.longer(full).is_none())
     }
 
-    /// Lines of the next longer table; none: it may not grow so far.
+    /// Returns the lines of the next longer table, or `None` if it would exceed the limit.
     fn longer(&self, full: &Full) -> Option<u32> {
         let lines = (full.lines + full.wanted).next_power_of_two();
         u32::try_from(lines)
@@ -81,7 +81,7 @@ impl Kernel {
             .filter(|lines| *lines <= self.fib_lines_max)
     }
 
-    /// Waits for a grace period; lines that were taken out of use before it are free then.
+    /// Waits for a grace period; lines that were retired before the call are then free.
     pub(super) fn reclaim_lines(&mut self) -> Result<(), KernelError> {
         self.maps.fib.begin_grace();
         self.synchronize()?;
@@ -112,8 +112,7 @@ impl Kernel {
         let before = std::mem::replace(&mut self.programs, programs);
         if let Err(error) = self.switch() {
             self.programs = before;
-            // Where that fails as well, the port has the same table in either memory, until the
-            // next change.
+            // If this fails too, both maps have the same content until the next change.
             let _ = self.switch();
             return Err(error);
         }
@@ -128,14 +127,14 @@ impl Kernel {
         self.programs.pin(&self.folder)
     }
 
-    /// All that a view says as packets find it: where each interval of addresses begins, and its
-    /// route index (0: none).
+    /// Returns the content of a view as packets see it: the start of each interval of addresses,
+    /// and its route index (0: none).
     pub fn intervals(&self, view: ViewId) -> Vec<(u128, RouteId)> {
         let intervals = sidestep_fib::walk::intervals(self.maps.fib.memory(), view.0);
         typed(intervals)
     }
 
-    /// How much of the prefix table is taken.
+    /// Returns the usage of the prefix table.
     pub fn fib_usage(&self) -> sidestep_fib::Usage {
         self.maps.fib.usage()
     }

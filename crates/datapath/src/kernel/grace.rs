@@ -19,7 +19,7 @@ pub struct GracePeriod {
 }
 
 impl GracePeriod {
-    /// Makes the maps for it.
+    /// Creates the maps that the wait needs.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -62,7 +62,7 @@ impl GracePeriod {
     }
 }
 
-/// Grace periods waited for in a thread of their own, one at a time.
+/// Thread that waits for grace periods, one at a time.
 #[derive(Debug, Default)]
 pub(super) struct Background {
     waiter: Option<Waiter>,
@@ -76,12 +76,12 @@ struct Waiter {
 }
 
 impl Background {
-    /// Whether one has begun whose end was not yet seen.
+    /// Returns whether a grace period has begun whose end was not yet reported.
     pub(super) fn is_waiting(&self) -> bool {
         self.is_waiting
     }
 
-    /// Begins one.
+    /// Begins a grace period.
     pub(super) fn begin(&mut self) -> Result<(), KernelError> {
         let waiter = match self.waiter.take() {
             Some(waiter) => waiter,
@@ -92,7 +92,7 @@ impl Background {
         Ok(())
     }
 
-    /// Whether the grace period has ended. Returns true once per grace period.
+    /// Checks whether the grace period has ended. Returns true once per grace period.
     pub(super) fn has_ended(&mut self) -> Result<bool, KernelError> {
         let Some(waiter) = &self.waiter else {
             return Ok(false);
@@ -103,7 +103,7 @@ impl Background {
                 passed.map(|()| true)
             }
             Err(TryRecvError::Empty) => Ok(false),
-            // It has gone: the next time with another.
+            // The thread has ended: the next grace period uses a new one.
             Err(TryRecvError::Disconnected) => {
                 *self = Self::default();
                 Ok(false)

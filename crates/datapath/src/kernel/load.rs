@@ -1,5 +1,5 @@
-//! Bringing the packet path into the kernel: fresh, onto a predecessor's tables, or instead of
-//! them.
+//! Loads the packet path into the kernel: with new tables, with the tables of a dead instance, or
+//! in place of them.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
@@ -31,7 +31,7 @@ const PROBE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/probe.bpf.o"));
 /// Name of the map that describes the running kernel to `datapath/env_tc.h`.
 const TOLD: &str = ".rodata.env";
 
-/// The programs, and those that do nothing, for comparison.
+/// The programs, and empty programs for comparison.
 #[derive(Debug)]
 pub(super) struct Programs {
     xdp: Descriptor,
@@ -56,8 +56,8 @@ impl Programs {
         }
     }
 
-    /// Both objects with these tables, or new ones. `fib_lines`: with a new prefix table all the
-    /// same, of that size.
+    /// Loads both objects with these tables, or with new ones. `fib_lines`: use a new prefix table
+    /// of that size in any case.
     pub(super) fn load(
         limits: Limits,
         features: Features,
@@ -127,7 +127,7 @@ pub(super) fn load(limits: Limits, pin_root: &Path) -> Result<Kernel, KernelErro
         Err(KernelError::NothingPinned { .. }) => (Origin::Fresh, None),
         Err(error) => return Err(error),
     };
-    // Everything that can be refused is done before a pin is touched.
+    // Do everything that may fail before a pin changes.
     let features = Features::probe()?;
     let (programs, handles) = Programs::load(limits, features, tables.as_ref(), None)?;
     let maps = match tables {
@@ -225,7 +225,7 @@ pub(super) fn remove_orphans(pin_root: &Path, is_there: impl Fn(u64) -> bool) ->
     removed
 }
 
-/// The pinned tables, if they are of this version and shape.
+/// Opens the pinned tables, if they have this version and shape.
 fn open_tables(folder: &Folder) -> Result<Maps, KernelError> {
     match folder.version()? {
         None => {
@@ -263,13 +263,13 @@ fn open_tables(folder: &Folder) -> Result<Maps, KernelError> {
     )
 }
 
-/// The object that measures, loaded anew for each use and never pinned.
+/// Loads the object for measurements. It is loaded for each use and never pinned.
 pub(super) fn load_measure() -> Result<Object, KernelError> {
     load_object("the measuring program", MEASURE, fib::LINES, |_| Ok(()))
 }
 
-/// The traced objects of XDP and TC on these tables (in the order of [`Table::ALL`]), sharing the
-/// maps of one trace; loaded anew for each.
+/// Loads the traced objects of XDP and TC on these tables (in the order of [`Table::ALL`]). Both
+/// share the maps of one trace.
 pub(super) fn load_traced(tables: &[MapHandle]) -> Result<[Object; 2], KernelError> {
     let features = Features::probe()?;
     let reuse = |table: Table, map: &mut libbpf_rs::OpenMapMut<'_>| {
@@ -290,12 +290,12 @@ pub(super) fn load_traced(tables: &[MapHandle]) -> Result<[Object; 2], KernelErr
     Ok([xdp, tc])
 }
 
-/// The object that tries things out, loaded for that alone.
+/// Loads the object that probes features.
 pub(super) fn load_probe() -> Result<Object, KernelError> {
     load_object("the probing program", PROBE, fib::LINES, |_| Ok(()))
 }
 
-/// `lines`: of the prefix table, which programs know as a constant.
+/// Loads an object. `lines` is the size of the prefix table, which is a constant of the programs.
 fn load_object(
     name: &'static str,
     bytes: &[u8],
@@ -311,7 +311,7 @@ fn load_object(
     result.map_err(|source| refused(name, source, log))
 }
 
-/// Sets `fib_lines`, the only constant of the programs that is not the compiler's.
+/// Sets `fib_lines`, the only constant in `.rodata` of the programs.
 fn set_constant(object: &mut OpenObject, lines: u32) -> libbpf_rs::Result<()> {
     for mut map in object.maps_mut() {
         if map.name().to_string_lossy().ends_with(".rodata") {
@@ -326,7 +326,7 @@ fn prepare(
     mut each: impl FnMut(Table, &mut libbpf_rs::OpenMapMut<'_>) -> libbpf_rs::Result<()>,
 ) -> libbpf_rs::Result<()> {
     for mut map in object.maps_mut() {
-        // The other one is for the constant.
+        // Skip the maps of constants, which are no tables.
         if let Some(table) = Table::ALL
             .into_iter()
             .find(|table| map.name() == table.name())
@@ -337,15 +337,15 @@ fn prepare(
     Ok(())
 }
 
-/// Sets the constants of `datapath/env_tc.h`: the verifier then does not even look at what this
-/// kernel cannot do.
+/// Sets the constants of `datapath/env_tc.h`: the verifier then skips code that this kernel does
+/// not support.
 fn tell(object: &mut OpenObject, features: Features) -> libbpf_rs::Result<()> {
     let told = object.maps_mut().find(|map| map.name() == TOLD);
     told.expect("datapath/env_tc.h has it, as the build shows")
         .set_initial_value(&[features.decap_l3.into()])
 }
 
-/// One handle per table, in the order of [`Table::ALL`].
+/// Returns one handle per table, in the order of [`Table::ALL`].
 fn handles(object: &Object) -> libbpf_rs::Result<Vec<MapHandle>> {
     let find = |table: Table| {
         let map = object.maps().find(|map| map.name() == table.name());
@@ -354,14 +354,14 @@ fn handles(object: &Object) -> libbpf_rs::Result<Vec<MapHandle>> {
     Table::ALL.into_iter().map(find).collect()
 }
 
-/// A handle of its own of a map.
+/// Returns a new handle of a map.
 pub(super) fn map(object: &Object, name: &str) -> Result<MapHandle, KernelError> {
     let map = object.maps().find(|map| map.name() == name);
     let map = map.expect("the object has that map: both are in this repository");
     MapHandle::try_from(&map).map_err(|source| refused("a map", source, String::new()))
 }
 
-/// A descriptor of its own of a program.
+/// Returns a new file descriptor of a program.
 pub(super) fn program(object: &Object, name: &str) -> Result<Descriptor, KernelError> {
     let program = object.progs().find(|program| program.name() == name);
     let program = program.expect("the object has that program: both are in this repository");
@@ -393,7 +393,7 @@ mod tests {
 
     use super::*;
 
-    /// Names of the maps that an object has.
+    /// Returns the names of the maps of an object.
     fn maps(object: &[u8]) -> BTreeSet<String> {
         let object = ObjectBuilder::default().open_memory(object).expect("ELF");
         let names = object

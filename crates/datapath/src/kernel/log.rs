@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use libbpf_rs::{PrintLevel, set_print};
 
-/// Lines kept: the verifier's verdict is at the end.
+/// Number of lines to keep. The verdict of the verifier is at the end.
 const LINES: usize = 30;
 
 static TEXT: Mutex<String> = Mutex::new(String::new());

@@ -13,20 +13,20 @@ use sidestep_fib::Memory;
 
 use super::KernelError;
 
-/// The values of an array map, accessed by aligned words of 8 bytes and nothing else.
+/// The values of an array map, accessed only by aligned words of 8 bytes.
 pub struct Mapping {
     start: NonNull<AtomicU64>,
     bytes: NonZeroUsize,
 }
 
-// SAFETY: nothing but atomics is reached through the pointer, and the mapping belongs to no thread.
+// SAFETY: only atomics are accessed through the pointer, and the mapping belongs to no thread.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the only value of an array map that may be mapped: whole lines, if it is to be the
-    /// memory of a prefix table.
+    /// Maps the single value of a mappable array map. As memory of a prefix table, its size must be
+    /// a multiple of the line size.
     ///
     /// # Errors
     /// The kernel refuses.

@@ -39,11 +39,11 @@ pub enum Table {
     Policies,
     /// Prefix to route.
     Fib,
-    /// Per port.
+    /// Counters per port.
     PortCounters,
-    /// Per route.
+    /// Counters per route.
     RouteCounters,
-    /// Per drop and punt reason.
+    /// Counters per drop and punt reason.
     ReasonCounters,
     /// Unresolved destinations.
     Unresolved,
@@ -53,7 +53,7 @@ pub enum Table {
     FlowSets,
     /// Ring of reports for ICMP errors.
     Reports,
-    /// How many of them, per port.
+    /// Rate limit of reports per port.
     ReportRates,
     /// HMAC keys.
     HmacKeys,
@@ -62,7 +62,7 @@ pub enum Table {
 }
 
 impl Table {
-    /// All of them.
+    /// All tables.
     pub const ALL: [Self; 16] = [
         Self::Ports,
         Self::Routes,
@@ -104,7 +104,7 @@ impl Table {
         }
     }
 
-    /// Whether a record in use may change its content.
+    /// Returns whether the content of a record in use may change.
     pub(super) fn may_change(self) -> bool {
         matches!(self, Self::Ports | Self::Adjacencies)
     }
@@ -125,14 +125,14 @@ impl Table {
             Self::Unresolved => SIDESTEP_RESOLVE_REQUESTS,
             Self::Learned => SIDESTEP_LEARNED_TOTAL,
             Self::FlowSets => SIDESTEP_FLOW_SETS_TOTAL,
-            // Bytes.
+            // The size in bytes.
             Self::Reports => SIDESTEP_REPORT_RING,
             Self::HmacKeys => SIDESTEP_HMAC_KEYS + 1,
         }
     }
 
-    /// The limits that lead to these numbers of entries: the inverse of [`Table::entries`]. No map
-    /// holds the limit of prefixes: `fib`.
+    /// Returns the limits that lead to these numbers of entries: the inverse of [`Table::entries`].
+    /// No map holds the limit of prefixes: `fib`.
     pub(super) fn limits(entries: impl Fn(Self) -> u32, fib: u32) -> Limits {
         Limits {
             fib,
@@ -198,7 +198,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// All maps, the arrays mapped.
+/// All maps. The arrays are mapped into this process.
 #[derive(Debug)]
 pub(super) struct Maps {
     /// In the order of [`Table::ALL`].
@@ -248,12 +248,13 @@ impl Maps {
         &self.handles
     }
 
-    /// The limits of these tables; `fib`: that of the prefixes, which grow.
+    /// Returns the limits of these tables. `fib` is the limit of prefixes, because the prefix table
+    /// grows.
     pub(super) fn limits(&self, fib: u32) -> Limits {
         Table::limits(|table| self.handle(table).max_entries(), fib)
     }
 
-    /// The prefix table is in another map now.
+    /// Replaces the map of the prefix table.
     pub(super) fn replace_fib(&mut self, handle: MapHandle) {
         self.handles[Table::Fib as usize] = handle;
     }
@@ -268,7 +269,7 @@ impl Maps {
         }
     }
 
-    /// Everything read back; of the prefixes, those that this process wrote.
+    /// Reads all tables. Of the prefixes, the image contains only those that this process wrote.
     pub(super) fn image(&self) -> Image {
         let mut image = Image::default();
         image.ports.extend(
@@ -284,7 +285,7 @@ impl Maps {
         image.adjacencies.extend(unused);
         image.policies.extend(self.policies.indexed());
         image.hmac_keys.extend(self.hmac_keys.indexed());
-        // The header sets of flows follow behind the records of proxies.
+        // The header sets of flows follow the records of proxies.
         let proxies = self.learned.indexed::<HeaderSetId>();
         let proxies = proxies.take_while(|(index, _)| index.0 <= SIDESTEP_LEARNED);
         let untaught = proxies.map(|(index, it)| (index, without_learned(&it)));

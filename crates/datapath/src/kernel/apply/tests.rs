@@ -1,4 +1,4 @@
-//! Errors found before anything is written, and changes that are undone.
+//! Tests of errors that are found before the first write, and of changes that are undone.
 
 use crate::abi::{CounterId, sidestep_port, sidestep_route};
 use sidestep_testkit::root_or_skip;
@@ -86,7 +86,7 @@ fn a_route_in_use_cannot_change_its_meaning() {
     ));
 }
 
-/// A host in a /64 of its own, which takes a line.
+/// Returns a host in a separate /64, which occupies a line of the prefix table.
 fn host(view: u32, number: u32) -> FibKey {
     let address = 0xfc << 120 | u128::from(number) << 64 | 1;
     FibKey {
@@ -132,7 +132,7 @@ fn a_failed_removal_of_a_prefix_restores_the_tables() {
         kernel.apply(&Image::default(), &from).expect("apply");
         let before = [1, 2].map(|view| kernel.intervals(ViewId(view)));
 
-        // Room for a change of the small view, and not for one of the large one.
+        // The free space is enough to change the small view, but not the large one.
         let fillers = 10..1000;
         let room = |kernel: &Kernel| kernel.fib_usage().lines - kernel.fib_usage().used;
         for (view, number) in fillers
@@ -163,7 +163,7 @@ fn a_failed_removal_of_a_prefix_restores_the_tables() {
             kernel.maps.fib.replace(view, []).expect("taken out");
         }
         assert_eq!(kernel.image(), from);
-        // And nothing of it is in the way of the next.
+        // The failed change does not prevent the next one.
         kernel.apply(&from, &to).expect("apply");
         assert_eq!(kernel.image(), to);
     });
@@ -231,7 +231,7 @@ fn a_failed_insertion_of_a_prefix_restores_the_tables() {
             },
         );
         for n in 0..count {
-            // Each in a /64 of its own, which takes a line.
+            // Each host has a separate /64, which occupies a line of the prefix table.
             let address = u128::from(first) << 120 | u128::from(n) << 64 | 1;
             image.fib.insert(
                 FibKey {
