@@ -2,7 +2,8 @@
 //! reader finds the old or the new route, never a mixture, also when lines are reused after a grace
 //! period.
 //!
-//! Run by `./dev test --all`: `RUSTFLAGS='--cfg loom' cargo test --release -p sidestep-fib --test model`.
+//! Run by `./dev test --all`: `RUSTFLAGS='--cfg loom' cargo test --release -p sidestep-fib --test
+//! model`.
 
 #![cfg(loom)]
 
@@ -28,8 +29,8 @@ fn remove(fib: &mut Fib<std::sync::Arc<Heap>>, prefix: Prefix) {
     fib.remove(VIEW, prefix).expect("room");
 }
 
-/// Runs `change` beside a reader that looks `address` up. The result must be in `allowed`. Before
-/// it, `prepare`.
+/// Runs `change` beside a reader that looks `address` up. The result must be in `allowed`.
+/// `prepare` runs first.
 fn model(
     prepare: fn(&mut Fib<std::sync::Arc<Heap>>),
     change: fn(&mut Fib<std::sync::Arc<Heap>>),
@@ -38,7 +39,7 @@ fn model(
 ) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
-    // A writer looks at every word of some lines.
+    // Each word of a line that a writer reads counts as a branch.
     builder.max_branches = 4_000;
     builder.check(move || {
         let heap = std::sync::Arc::new(Heap::new(LINES));
@@ -93,8 +94,8 @@ fn a_longer_prefix_in_a_tree_below_comes_and_goes() {
     );
 }
 
-/// A batch, whose walks take turns: one address has a constant route, the other's comes in a tree
-/// below.
+/// The walks of a batch alternate. One address has a constant route, and the route of the other is
+/// inserted in a tree below.
 #[test]
 fn a_batch_finds_the_old_or_the_new_route_of_each_address() {
     let mut builder = loom::model::Builder::new();
@@ -129,8 +130,8 @@ fn a_batch_finds_the_old_or_the_new_route_of_each_address() {
     });
 }
 
-/// Lines come free when every reader that began before has ended, and are then written again under
-/// later readers.
+/// Lines become free when all earlier readers have ended, and are then reused while later readers
+/// run.
 #[test]
 fn reused_lines_do_not_mislead_a_reader() {
     let mut builder = loom::model::Builder::new();
@@ -151,7 +152,7 @@ fn reused_lines_do_not_mislead_a_reader() {
             })
         };
         insert(&mut fib, prefix(4, 64), 8);
-        // The grace period: whoever was reading has ended. (Who begins later finds the new lines.)
+        // Grace period: all earlier readers have ended. Later readers find the new lines.
         fib.begin_grace();
         loom::sync::atomic::fence(Ordering::SeqCst);
         while reading.load(Ordering::SeqCst) == 1 {

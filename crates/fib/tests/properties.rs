@@ -1,4 +1,4 @@
-//! The table against the slowest way to do the same: a list of all prefixes.
+//! Compares the table with the simplest implementation: a list of all prefixes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use sidestep_fib::{Fib, Heap, Prefix, VIEW_LINES, Whole, walk};
 
 const VIEW: u32 = 3;
 
-/// The longest prefix of a list that an address lies in.
+/// Returns the route of the longest prefix in a list that contains an address.
 fn slow(prefixes: &BTreeMap<Prefix, u32>, address: u128) -> u32 {
     prefixes
         .iter()
@@ -18,7 +18,7 @@ fn slow(prefixes: &BTreeMap<Prefix, u32>, address: u128) -> u32 {
         .map_or(0, |(_, route)| *route)
 }
 
-/// Addresses at which something may change: the ends of each prefix, and their neighbors.
+/// Returns addresses where the route may change: the ends of each prefix, and their neighbors.
 fn boundaries<'a>(prefixes: impl Iterator<Item = &'a Prefix>) -> Vec<u128> {
     let mut all = vec![0, u128::MAX];
     for prefix in prefixes {
@@ -43,7 +43,7 @@ fn agree(fib: &Fib<Heap>, list: &BTreeMap<Prefix, u32>, addresses: &[u128]) {
     assert_eq!(routes, one_by_one, "{addresses:032x?} among {list:x?}");
 }
 
-/// Addresses that fall together often, near each other and at the ends of the space.
+/// Addresses that are often equal, close together, or at the ends of the address space.
 fn address() -> impl Strategy<Value = u128> {
     prop_oneof![
         (0u128..64).prop_map(|low| low),
@@ -110,7 +110,7 @@ proptest! {
         fib.move_to(Heap::new(1 << 13));
         fib.replace_with(VIEW, &mut whole).expect("room");
         agree(&fib, &list, &addresses);
-        // They were taken.
+        // The table took the prefixes out of the map.
         fib.replace_with(VIEW, &mut whole).expect("room");
         prop_assert_eq!(fib.views().next(), None);
         agree(&fib, &BTreeMap::new(), &addresses);

@@ -1,5 +1,5 @@
-//! Readers on threads of their own, without a lock, while a writer changes the table as fast as it
-//! can.
+//! Readers in separate threads look up addresses without locks, while a writer changes the table as
+//! fast as it can.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,19 +10,18 @@ use sidestep_fib::{Fib, Heap, Prefix, lookup, lookup_batch};
 
 const VIEW: u32 = 1;
 const READERS: usize = 2;
-/// Changes; fewer in a build for tests.
+/// Number of changes; smaller in debug builds.
 const CHANGES: u64 = if cfg!(debug_assertions) {
     200_000
 } else {
     1_000_000
 };
-/// /48s; between any two of them is room for longer ones.
+/// Number of /48 prefixes that never change. Longer prefixes fit between any two of them.
 const CONSTANT: u64 = 200_000;
-/// Addresses that are looked up at once.
+/// Number of addresses per batch.
 const BATCH: usize = 77;
 
-/// Readers say when they are between lookups, which is when they refer to nothing: the grace period
-/// of user space.
+/// Grace period in user space: readers report when they are between lookups and hold no references.
 struct Quiescence([AtomicU64; READERS]);
 
 impl Quiescence {
@@ -122,7 +121,7 @@ fn readers_find_the_old_or_the_new_route_during_changes() {
             .map(|reader| {
                 let quiescent = &quiescence.0[reader];
                 scope.spawn(move || {
-                    // Ends all others, too, if it fails.
+                    // If this thread fails, end all other threads.
                     let _last = OnDrop(done);
                     read(heap, reader + 1, quiescent, done)
                 })

@@ -1,5 +1,5 @@
-//! The table against a crate for the same purpose, with many prefixes: IPv6 in one view, IPv4 in
-//! another.
+//! Compares the table with another crate for longest prefix match, with many prefixes: IPv6 in one
+//! view, IPv4 in another.
 
 use prefix_trie::PrefixMap;
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ const VIEWS: [u32; 2] = [6, 4];
 
 type Trie = PrefixMap<(u128, u8), u32>;
 
-/// Prefixes in a few places of the address space, so that they lie in each other, of every length.
+/// Prefixes of all lengths in a few parts of the address space, so that many are nested.
 fn prefix(longest: u8) -> impl Strategy<Value = Prefix> {
     let place = prop_oneof![
         Just(0u128),

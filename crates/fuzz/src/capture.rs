@@ -1,6 +1,7 @@
 //! Capture files, pcap and pcapng.
 //!
-//! Every packet lies in the file, no more is kept in memory than is in it, and reading ends.
+//! Each packet is inside the file, the reader uses no more memory than the file has bytes, and
+//! reading terminates.
 
 use sidestep_cli::replay::capture_read::CaptureReader;
 use sidestep_cli::replay::capture_write::CaptureWriter;
@@ -8,12 +9,12 @@ use sidestep_cli::replay::capture_write::CaptureWriter;
 use crate::Target;
 use crate::datapath::nodes::vectors;
 
-/// A block or record is at least so long: there are no more packets than that.
+/// Minimum length of a block or record, which bounds the number of packets.
 const RECORD_MIN: usize = 12;
 /// Memory that the reader may use in addition to the file's bytes.
 const BUFFERED: usize = 1 << 16;
 
-/// The target.
+/// Fuzz target for capture files.
 pub struct Capture;
 
 impl Target for Capture {

@@ -1,15 +1,17 @@
 //! Runs a [`Target`]: libFuzzer if built by `./dev fuzz` (`--cfg fuzzing`), otherwise a plain
 //! program.
 //!
-//! libFuzzer comes with clang; its interface is three C functions (`LLVMFuzzerInitialize`, `LLVMFuzzerTestOneInput`,
-//! `LLVMFuzzerCustomMutator`), which [`fuzz_target`](crate::fuzz_target) defines.
+//! libFuzzer comes with clang; its interface is three C functions (`LLVMFuzzerInitialize`,
+//! `LLVMFuzzerTestOneInput`, `LLVMFuzzerCustomMutator`), which [`fuzz_target`](crate::fuzz_target)
+//! defines.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
 use crate::Target;
 
-/// In the environment: a folder to write the seeds to, instead of fuzzing.
+/// Environment variable with a folder. If it is set, the program writes the seeds there instead of
+/// fuzzing.
 pub const SEEDS: &str = "SIDESTEP_FUZZ_SEEDS";
 
 /// Runs the files and the files of the folders, or the seeds without arguments. A violated property
@@ -33,7 +35,7 @@ pub fn replay<T: Target>(paths: &[String]) -> Result<usize, Box<dyn Error>> {
     Ok(inputs)
 }
 
-/// The file, or the files in the folder.
+/// Returns the file, or the files in the folder.
 fn files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -43,7 +45,7 @@ fn files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
         .collect()
 }
 
-/// Writes each seed to a file of its name.
+/// Writes each seed to a file with its name.
 pub fn write_seeds<T: Target>(folder: &Path) -> std::io::Result<usize> {
     let seeds = T::new().seeds();
     std::fs::create_dir_all(folder)?;
@@ -123,7 +125,7 @@ pub mod libfuzzer {
         fn LLVMFuzzerMutate(data: *mut u8, size: usize, limit: usize) -> usize;
     }
 
-    /// If the arguments ask for it.
+    /// Writes the seeds and exits, if [`SEEDS`] is set.
     pub fn write_seeds_and_exit<T: Target>() {
         let Some(folder) = std::env::var_os(SEEDS) else {
             return;
@@ -140,7 +142,7 @@ pub mod libfuzzer {
         }
     }
 
-    /// The bytes that libFuzzer passed.
+    /// Returns the bytes that libFuzzer passed.
     ///
     /// # Safety
     /// `data` is `size` bytes, or anything if `size` is 0.
@@ -152,12 +154,12 @@ pub mod libfuzzer {
         unsafe { std::slice::from_raw_parts(data, size) }
     }
 
-    /// Changes the first `size` bytes of `buffer`; how many there are now.
+    /// Changes the first `size` bytes of `buffer`. Returns the new number of bytes.
     pub fn mutate<T: Target>(target: &mut T, buffer: &mut [u8], size: usize, seed: u32) -> usize {
         let engine = |input: &mut Vec<u8>, limit: usize| {
             let size = input.len();
             input.resize(limit.max(size), 0);
-            // SAFETY: the vector has that many bytes.
+            // SAFETY: the vector has at least `limit` bytes.
             let size = unsafe { LLVMFuzzerMutate(input.as_mut_ptr(), size, limit) };
             input.truncate(size);
         };

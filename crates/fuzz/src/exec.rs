@@ -13,7 +13,8 @@ use sidestep_socket::exec::{Options, read};
 use crate::Target;
 use crate::text::Vocabulary;
 
-/// The target. An input that begins with `\x7fELF` or `#!` is a program, any other the variable's text.
+/// Fuzz target for `sidestep exec`. An input that begins with `\x7fELF` or `#!` is a program. Any
+/// other input is the text of the variable.
 pub struct Exec {
     vocabulary: Vocabulary,
 }
@@ -37,7 +38,7 @@ impl Target for Exec {
 
     fn run(&mut self, input: &[u8]) {
         if input.starts_with(b"\x7fELF") || input.starts_with(b"#!") {
-            // No more is asked than that it comes to an end: there is nothing to compare with.
+            // Check only that the call returns, because there is no reference to compare with.
             let _ = kind(input);
             return;
         }
@@ -47,7 +48,7 @@ impl Target for Exec {
         let Ok(read) = read(&text) else { return };
         let header = read.header();
         let bytes = header.bytes();
-        // RFC 8754 2, and what seg6_validate_srh of Linux asks for.
+        // RFC 8754 2, and the checks of seg6_validate_srh in Linux.
         assert_eq!(bytes.len(), 8 * (usize::from(bytes[1]) + 1));
         assert!(bytes.len() <= 2040, "the kernel takes no more");
         let (left, last) = (usize::from(bytes[3]), usize::from(bytes[4]));
@@ -58,7 +59,7 @@ impl Target for Exec {
                 || (tlvs.len() == 40 && tlvs[..2] == [5, 38] && bytes[5] == 8),
             "{bytes:?}"
         );
-        // Written as the command does, it says the same.
+        // Text in the format of the command has the same meaning.
         let segments = (1..=last).rev().map(|at| {
             let octets: [u8; 16] = bytes[8 + 16 * at..][..16].try_into().expect("16 of them");
             octets.into()

@@ -20,12 +20,12 @@ use crate::netlink::{attribute, make_lengths_fit, message};
 
 /// Length of `struct genlmsghdr`.
 const GENERIC: usize = 4;
-/// A family's message type; which one is not looked at when an answer is read.
+/// Message type of a family. The parser of replies ignores its value.
 const FAMILY: u16 = 0x20;
 
-/// The target. An input is one datagram.
+/// Fuzz target for generic netlink. An input is one datagram.
 pub struct Genl {
-    /// One that signs.
+    /// A node with a route that signs packets.
     node: Node,
 }
 
@@ -126,7 +126,7 @@ mod tests {
         let seeds = Genl::new().seeds();
         let said: Vec<_> = seeds.iter().map(|(_, seed)| generic_of(seed)).collect();
         assert_eq!(said[0].hmac_keys[&7].secret.expose(), b"a secret");
-        // The third one is of an algorithm that there is no word for.
+        // The third key has an unknown algorithm.
         assert_eq!(said[1].hmac_keys.keys().collect::<Vec<_>>(), [&1, &7]);
         assert_eq!(said[2].tunsrc.len(), 1);
         assert_eq!(said[3].families, [(FAMILY, 1)]);

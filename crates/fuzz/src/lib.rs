@@ -1,9 +1,10 @@
-//! Fuzzing: everything that comes in from outside, given to whoever reads it, and what must hold whatever it is.
+//! Fuzzing: passes arbitrary input to each parser of external data, and checks properties that hold
+//! for any input.
 //!
-//! A [`Target`] is one such reader. `src/bin/` has a program for each; `./dev fuzz TARGET` builds
-//! it for libFuzzer, which chooses inputs by code coverage, starts it with the target's seeds, and
-//! keeps what it finds. Built in the ordinary way the same program only runs the files that it is
-//! given, and without any the seeds.
+//! A [`Target`] is one such parser. `src/bin/` has a program for each; `./dev fuzz TARGET` builds
+//! it for libFuzzer, which chooses inputs by code coverage, starts it with the seeds of the target,
+//! and stores inputs with new coverage. In an ordinary build, the same program only runs the given
+//! files, or the seeds without arguments.
 
 pub mod api;
 #[cfg(feature = "cli")]
@@ -23,25 +24,25 @@ use text::Vocabulary;
 
 /// A fuzz target.
 pub trait Target {
-    /// Its name: that of its program, and what `./dev fuzz` takes.
+    /// Name of the target, for its program and for `./dev fuzz`.
     const NAME: &'static str;
 
-    /// Ready for inputs.
+    /// Returns a target that is ready for inputs.
     fn new() -> Self;
 
-    /// Gives it one input. Panics if something does not hold that must.
+    /// Runs one input. Panics if a property is violated.
     fn run(&mut self, input: &[u8]);
 
-    /// Inputs to begin with: a name for a file, and the bytes.
+    /// Returns the initial inputs, each with a file name and its bytes.
     fn seeds(&self) -> Vec<(String, Vec<u8>)>;
 
-    /// The words that its inputs are made of, if they are text.
+    /// Returns the words that text inputs consist of, or `None` for binary inputs.
     fn vocabulary(&self) -> Option<&Vocabulary> {
         None
     }
 
-    /// Changes an input that is no longer than `limit`, and stays so. `engine` runs it and does not
-    /// interpret the bytes.
+    /// Changes an input of at most `limit` bytes, and does not exceed the limit. `engine` runs it
+    /// and does not interpret the bytes.
     fn mutate(
         &mut self,
         input: &mut Vec<u8>,

@@ -10,8 +10,8 @@ const SKIPPED_MAX: usize = 4;
 /// Nothing that begins beyond this offset of a frame is read.
 const OFFSET_MAX: usize = 4095;
 
-/// Version, addresses and protocol of the packet of that version at an offset, and its ports or, of a fragment, the identification. None: it
-/// cannot be read.
+/// Returns the flow key of the packet at an offset: version, addresses and protocol, and the ports
+/// or, for a fragment, the identification. Returns `None` if the packet is malformed.
 pub fn key(frame: &[u8], at: usize, version: u8) -> Option<Vec<u8>> {
     let (addresses, mut proto, mut upper) = if version == 4 {
         let ip = bytes(frame, at, 20)?;

@@ -11,10 +11,10 @@ use sidestep_wire::{Ipv4, Ipv6, Protocol, Srh};
 
 use super::packet::{Header, Kind, headers};
 
-/// Hop-by-Hop or destination options that are nothing but padding.
+/// Hop-by-Hop or Destination Options with only padding.
 const PADDING: [u8; 8] = [0, 0, 1, 4, 0, 0, 0, 0];
 
-/// Makes packets for one node.
+/// Generator of packets for one node.
 pub struct Forge<'a> {
     random: &'a mut Random,
     macs: Vec<[u8; 6]>,
@@ -23,7 +23,7 @@ pub struct Forge<'a> {
 }
 
 impl<'a> Forge<'a> {
-    /// For the node with these tables.
+    /// Returns a generator for the node with these tables.
     pub fn new(image: &Image, random: &'a mut Random) -> Self {
         let views4: BTreeSet<ViewId> = image.ports.values().map(|port| port.view4).collect();
         let (four, six): (Vec<&FibKey>, Vec<&FibKey>) =
@@ -45,7 +45,7 @@ impl<'a> Forge<'a> {
         }
     }
 
-    /// An address that something is known about, or one beside it.
+    /// Returns an address of the node's tables, or one next to it.
     pub fn address6(&mut self) -> [u8; 16] {
         let mut address = *self.random.pick(&self.addresses6);
         if self.random.one_in(3) {
@@ -64,7 +64,7 @@ impl<'a> Forge<'a> {
         *self.random.pick(&[0, 1, 2, 3, 64, 64, 64, 255])
     }
 
-    /// A frame for the port in that place among the node's.
+    /// Returns a frame for the port with this position among the ports of the node.
     pub fn frame(&mut self, port: usize) -> Vec<u8> {
         let mut frame = self.macs[port % self.macs.len()].to_vec();
         frame.extend([2, 0, 0, 0, 0, 0x99]);
@@ -143,7 +143,7 @@ impl<'a> Forge<'a> {
         }
     }
 
-    /// An extension header that announces `next`: what announces it, and its bytes.
+    /// Returns an extension header before `next`: its own Next Header value, and its bytes.
     fn extension(&mut self, next: u8, first: bool) -> (u8, Vec<u8>) {
         let (kind, mut header) = match self.random.below(8) {
             0 if first => (Protocol::HOP_BY_HOP.0, PADDING.to_vec()),
@@ -191,7 +191,7 @@ impl<'a> Forge<'a> {
         header
     }
 
-    /// Eight bytes of them.
+    /// Returns eight bytes of TLVs.
     fn tlv(&mut self) -> [u8; 8] {
         *self.random.pick(&[
             [0; 8],
@@ -243,7 +243,7 @@ impl<'a> Forge<'a> {
         frame.splice(behind..behind, header);
     }
 
-    /// Puts a known address in the place of another or of a segment.
+    /// Replaces an address or a segment by a known address.
     pub fn redirect(&mut self, frame: &mut [u8]) {
         let mut places = Vec::new();
         for header in headers(frame) {
@@ -273,7 +273,8 @@ impl<'a> Forge<'a> {
         }
     }
 
-    /// Changes one of the fields that decide what becomes of a packet: hop limit, ECN, Segments Left, flags, Next Header.
+    /// Changes one of the fields that affect the verdict: hop limit, ECN, Segments Left, flags,
+    /// Next Header.
     pub fn tweak(&mut self, frame: &mut [u8]) {
         let all = headers(frame);
         if all.is_empty() {

@@ -1,4 +1,4 @@
-//! An input: which node, port and circumstances, then the frame.
+//! Format of an input: node, port and circumstances, followed by the frame.
 //!
 //! ```text
 //! 0        4      5         6               7
@@ -15,16 +15,16 @@ use super::nodes::Variant;
 pub const HEADER: usize = 7;
 /// Bytes in front of a frame that behaviors may push headers into.
 pub const HEADROOMS: [usize; 8] = [512, 0, 8, 40, 56, 64, 96, 256];
-/// Bytes of payload of the segments that a frame is cut into when it leaves; 0: it is not.
+/// Segment size of segmentation offload in bytes of payload; 0 for no segmentation.
 pub const SEGMENT_SIZES: [u32; 4] = [0, 8, 100, 1400];
 
-/// One input, read.
+/// A parsed input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Input<'a> {
-    /// Which node: the hash of its group's name, so that an input means the same when vectors have been added. Between
-    /// two hashes it is the next one.
+    /// Hash of the node's group name, so that an input keeps its meaning when vectors are added. A
+    /// value between two hashes selects the next one.
     pub node: u32,
-    /// Which of its ports; beyond the last one it begins again.
+    /// Position of the port. Values beyond the last port wrap around.
     pub port: u8,
     /// Changes to the node.
     pub variant: Variant,
@@ -37,7 +37,7 @@ pub struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    /// None if it is too short for one.
+    /// Parses an input. Returns `None` if the bytes are too short.
     pub fn read(bytes: &'a [u8]) -> Option<Self> {
         let (header, frame) = bytes.split_first_chunk::<HEADER>()?;
         let [a, b, c, d, port, variant, circumstances] = *header;
@@ -51,7 +51,7 @@ impl<'a> Input<'a> {
         })
     }
 
-    /// The bytes that are read as this.
+    /// Returns the bytes of the input.
     pub fn bytes(&self) -> Vec<u8> {
         let headroom = HEADROOMS.iter().position(|&it| it == self.headroom);
         let segment_size = SEGMENT_SIZES.iter().position(|&it| it == self.segment_size);

@@ -1,4 +1,5 @@
-//! The packet path, on the native target: any frame, on any port of any node of the golden vectors.
+//! Fuzzes the packet path on the native target, with any frame on any port of any node of the
+//! golden vectors.
 //!
 //! The vectors check the exact output for a packet. [`rules`] lists the properties that hold for
 //! every packet.
@@ -18,7 +19,7 @@ use crate::Target;
 use input::{HEADER, Input};
 use nodes::{Nodes, Variant};
 
-/// The target.
+/// Fuzz target for the packet path.
 pub struct Datapath {
     nodes: Nodes,
 }

@@ -1,4 +1,4 @@
-//! The nodes of the golden vectors, compiled, as they are and with something changed about them.
+//! The compiled nodes of the golden vectors, without and with changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -20,7 +20,7 @@ use super::rules::Bench;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Variant {
-    /// Nothing.
+    /// No change.
     AsItIs,
     /// All routes are Sidestep-only, so packets that the kernel cannot route are not punted.
     Ours,
@@ -30,11 +30,11 @@ pub enum Variant {
     ReversePathLoose,
     /// No next hop is resolved.
     Unresolved,
-    /// As [`Variant::Unresolved`] and [`Variant::Ours`] together.
+    /// [`Variant::Unresolved`] and [`Variant::Ours`] together.
     OursUnresolved,
     /// The MTU is 128 everywhere, so that packets of the vectors' size do not fit.
     SmallMtu,
-    /// As [`Variant::SmallMtu`] and [`Variant::Ours`] together.
+    /// [`Variant::SmallMtu`] and [`Variant::Ours`] together.
     OursSmallMtu,
     /// `seg6_require_hmac` is 1 on every port.
     RequireHmac,
@@ -42,7 +42,7 @@ pub enum Variant {
     Seg6Disabled,
     /// Packets with the O-flag are copied on every port.
     OFlag,
-    /// `require-hmac` at every SID.
+    /// Every SID has `require-hmac`.
     RequireHmacAtSids,
 }
 
@@ -63,12 +63,12 @@ impl Variant {
         Self::RequireHmacAtSids,
     ];
 
-    /// By its number; beyond the last one it begins again.
+    /// Returns a variant by its number, modulo the number of variants.
     pub fn of(number: u8) -> Self {
         Self::ALL[usize::from(number) % Self::ALL.len()]
     }
 
-    /// The tables of a node with that change.
+    /// Returns the tables of a node with this change.
     pub fn apply(self, image: &Image) -> Image {
         let mut image = image.clone();
         for port in image.ports.values_mut() {
@@ -106,14 +106,14 @@ impl Variant {
 struct Group {
     name: String,
     image: Image,
-    /// Case, and its port's place among the ports.
+    /// Cases, each with the position of its port.
     cases: Vec<(u8, Case)>,
     /// Interface by name.
     interfaces: BTreeMap<String, u32>,
     benches: BTreeMap<Variant, Bench>,
 }
 
-/// The files of `vectors/`.
+/// Returns the files of `vectors/`.
 pub fn vectors() -> Vec<VectorFile> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors");
     VectorFile::read_all(&directory).expect("the vector files are of the format")
@@ -125,7 +125,7 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// The nodes of `vectors/`.
+    /// Returns the nodes of `vectors/`.
     pub fn of_the_vectors() -> Self {
         let groups: BTreeMap<u32, Group> = vectors()
             .into_iter()
@@ -134,12 +134,12 @@ impl Nodes {
         Self { groups }
     }
 
-    /// The hashes of all nodes' names.
+    /// Returns the hashes of the names of all nodes.
     pub fn hashes(&self) -> impl Iterator<Item = u32> {
         self.groups.keys().copied()
     }
 
-    /// The node with that hash or the next one, to run frames on.
+    /// Returns the node with this hash, or with the next one, to run frames on.
     pub fn bench(&mut self, hash: u32, variant: Variant) -> &mut Bench {
         let found = self.groups.range(hash..).next();
         let hash = found.map_or_else(
@@ -155,14 +155,14 @@ impl Nodes {
         })
     }
 
-    /// Every case: the hash of its node, its port's place among the ports, and itself.
+    /// Returns all cases, each with the hash of its node and the position of its port.
     pub fn cases(&self) -> impl Iterator<Item = (u32, u8, &Case)> {
         self.groups
             .iter()
             .flat_map(|(hash, group)| group.cases.iter().map(|(port, case)| (*hash, *port, case)))
     }
 
-    /// Every node: its name, its tables, and its cases with their ingress interfaces.
+    /// Returns all nodes: name, tables, and cases with their ingress interfaces.
     pub fn each(&self) -> impl Iterator<Item = (&str, &Image, Vec<(u32, &Case)>)> {
         self.groups.values().map(|group| {
             let ports: Vec<u32> = group.image.ports.keys().copied().collect();
@@ -175,8 +175,8 @@ impl Nodes {
         })
     }
 
-    /// Every node: its name, its tables, and the frames of its cases with their ingress. The
-    /// earlier frames of a case precede it.
+    /// Returns all nodes: name, tables, and the frames of the cases with their ingress. The earlier
+    /// frames of a case precede it.
     pub fn arrivals(&self) -> impl Iterator<Item = (&str, &Image, Vec<(u32, &[u8])>)> {
         self.groups.values().map(|group| {
             let frames = group.cases.iter().flat_map(|(_, case)| {

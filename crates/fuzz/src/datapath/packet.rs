@@ -32,7 +32,8 @@ pub struct Header {
     pub length: usize,
 }
 
-/// Returns the headers from the outermost one to the first one that is truncated or of another kind.
+/// Returns the headers from the outermost one to the first one that is truncated or of another
+/// kind.
 ///
 /// Payload Length and Total Length do not matter.
 pub fn headers(frame: &[u8]) -> Vec<Header> {
@@ -51,10 +52,10 @@ pub fn headers(frame: &[u8]) -> Vec<Header> {
     known.take(HEADERS_MAX).collect()
 }
 
-/// Repairs a frame, so that the first check does not hide a change further in.
+/// Repairs a frame, so that the first check does not hide a change in an inner header.
 ///
-/// Every length reaches to the end of the frame, every version and IPv4 checksum is right, and every
-/// Last Entry and Segments Left is possible.
+/// Every length reaches to the end of the frame, every version and IPv4 checksum is right, and
+/// every Last Entry and Segments Left is possible.
 pub fn make_right(frame: &mut [u8]) {
     for header in headers(frame) {
         let rest = frame.len() - header.at;

@@ -19,16 +19,18 @@ use super::packet::{Kind, headers};
 const ETHERNET: usize = 14;
 const IPV6: usize = 40;
 
-/// The frame that has to leave.
+/// The expected frame at the egress.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Expected {
-    /// Its bytes.
+    /// Bytes of the frame.
     pub frame: Vec<u8>,
-    /// Where the checksum of a current IPv4 header is: it may as well be 0xffff where it is 0 here.
+    /// Offset of the checksum of the current IPv4 header. If it is 0 here, 0xffff is equally
+    /// correct.
     pub ipv4_checksum: Option<usize>,
-    /// Where IPv6 headers are whose flow label is the packet path's to choose, from 1 on; it is 0 in `frame`.
+    /// Offsets of IPv6 headers whose flow label the packet path chooses (at least 1). The label is
+    /// 0 in `frame`.
     pub labels: Vec<usize>,
-    /// The trace leaves open which SRH it means, so that `frame` may be wrong.
+    /// Whether the trace does not identify the SRH, so that `frame` may be wrong.
     pub which_srh_is_unknown: bool,
 }
 
@@ -40,7 +42,7 @@ pub type Learned = BTreeMap<(HeaderSetId, Vec<u8>), Vec<Vec<u8>>>;
 /// Decisions for one packet.
 #[derive(Clone, Default)]
 struct Decided {
-    /// Where the current header begins, and one past its packet's last byte.
+    /// Start of the current header, and end of its packet.
     at: usize,
     end: usize,
     /// Version of the current header. 0 for a frame.
@@ -50,11 +52,11 @@ struct Decided {
     carried: bool,
     ecn: u8,
     destination: Option<[u8; 16]>,
-    /// Where the SRH is, and its Segments Left.
+    /// Offset of the SRH, and its Segments Left.
     segments_left: Option<(usize, u8)>,
-    /// Where an SRH is that gets another Segment List[0], and which.
+    /// Offset of an SRH whose Segment List[0] changes, and the new segment.
     last_segment: Option<(usize, [u8; 16])>,
-    /// Where an SRH is that goes, and its length.
+    /// Offset and length of an SRH that is removed.
     pop: Option<(usize, usize)>,
     policy: Option<PolicyId>,
     /// Learned headers.
@@ -63,7 +65,7 @@ struct Decided {
     which_srh_is_unknown: bool,
 }
 
-/// Whether the step parsed an IP header or a frame.
+/// Returns whether the step parsed an IP header or a frame.
 fn is_parsed(step: &Trace) -> bool {
     let event = TraceEvent::decode(step);
     matches!(
@@ -72,7 +74,7 @@ fn is_parsed(step: &Trace) -> bool {
     )
 }
 
-/// The frame that a trace ends in; none where it makes no sense.
+/// Returns the frame that results from a trace, or `None` if the trace is inconsistent.
 ///
 /// `learned`: headers learned from earlier packets. The headers of this packet are added.
 pub fn redo(
@@ -81,10 +83,10 @@ pub fn redo(
     image: &Image,
     learned: &mut Learned,
 ) -> Option<Expected> {
-    // Headers that are put on halfway are parsed as those of a packet that arrived.
+    // Headers that are pushed halfway are parsed like those of an arriving packet.
     let starts = trace.iter().enumerate().skip(1);
     let mut starts = starts.filter(|(_, step)| is_parsed(step));
-    // The first one is the packet's own.
+    // The first step belongs to the arriving packet itself.
     starts.next()?;
     let mut tables = Tables { image, learned };
     let mut begin = 0;
@@ -259,7 +261,7 @@ fn decide(
                 destination,
             } => {
                 let by_flow = image.learned.get(&header_set)?.flows != 0;
-                // An ICMP error of the service's own is of no flow that came in: it goes by the one that it quotes.
+                // An ICMP error that the service itself sends belongs to the flow that it quotes.
                 let keys = if by_flow {
                     let (at, version) = (decided.at, decided.version);
                     [
@@ -312,7 +314,7 @@ fn learn(
     } else if let Some(key) = flow::key(arrived, inside, version) {
         key
     } else {
-        // No packet is inside: it goes no further.
+        // There is no inner packet, so stop here.
         return Some(());
     };
     let known = learned.entry((header_set, key)).or_default();
@@ -341,7 +343,7 @@ impl Decided {
     }
 
     /// REPLACE-C-SID reports Segments Left, but not its SRH: the current one, else the first in the
-    /// chain with segments left. If others stand before that, it may be one of them.
+    /// chain with segments left. If other SRHs precede it, it may be one of them.
     fn replace(&mut self, arrived: &[u8], left: u8) {
         if let Some((_, so_far)) = &mut self.segments_left {
             *so_far = left;
@@ -376,7 +378,8 @@ fn carried(headers: &[u8]) -> Option<u8> {
     Some(next)
 }
 
-/// RFC 8754 4.3.1.1: the Segment List is inside the SRH, and what becomes Segments Left is inside the list.
+/// RFC 8754 4.3.1.1: the Segment List is inside the SRH, and the new Segments Left is inside the
+/// list.
 fn is_srh_with_segment(srh: &[u8], segments_left: u32) -> Option<()> {
     let [_, length, kind, left, last_entry, ..] = *srh.first_chunk::<8>()?;
     let list = (usize::from(last_entry) + 1) * 16;
@@ -387,7 +390,8 @@ fn is_srh_with_segment(srh: &[u8], segments_left: u32) -> Option<()> {
     is_inside.then_some(())
 }
 
-/// RFC 6040 4.2, figure 4: rows by the inner field, columns by the outer, each in the order of the code points.
+/// RFC 6040 4.2, figure 4: rows by the inner field, columns by the outer, each in the order of the
+/// code points.
 fn ecn_decapsulated(outer: u8, inner: u8) -> u8 {
     const NOT_ECT: u8 = 0;
     const ECT1: u8 = 1;
@@ -401,7 +405,7 @@ fn ecn_decapsulated(outer: u8, inner: u8) -> u8 {
     }
 }
 
-/// The current packet with its own fields as they will be.
+/// Returns the current packet with its rewritten fields.
 fn current(arrived: &[u8], decided: &Decided, decrement: bool) -> Option<Vec<u8>> {
     let mut packet = arrived.get(decided.at..decided.end)?.to_vec();
     if decided.version == 4 {
@@ -465,8 +469,8 @@ fn insert(
     Some(())
 }
 
-/// Returns the learned headers with the packet's own fields. True if the outer flow label is the
-/// packet path's to choose.
+/// Returns the learned headers with the packet's own fields. True if the outer flow label is chosen
+/// by the packet path.
 fn restore(packet: &mut Vec<u8>, arrived: &[u8], decided: &Decided) -> Option<bool> {
     let mut outer = decided.restored.clone()?;
     let (mut class, label) = class_and_label(packet, decided.version);
@@ -503,7 +507,7 @@ fn version_in(frame: &[u8]) -> u8 {
     }
 }
 
-/// RFC 8986 5.1 to 5.3. True if the outer flow label is the packet path's to choose.
+/// RFC 8986 5.1 to 5.3. True if the outer flow label is chosen by the packet path.
 fn push(
     packet: &mut Vec<u8>,
     policy: &sidestep_policy,
@@ -560,7 +564,8 @@ mod tests {
 
     #[test]
     fn the_ecn_field_is_the_one_of_rfc_6040() {
-        // Rows: inner Not-ECT, ECT(0), ECT(1), CE. Columns: outer Not-ECT, ECT(0), ECT(1), CE (dropped in the first row).
+        // Rows: inner Not-ECT, ECT(0), ECT(1), CE. Columns: outer Not-ECT, ECT(0), ECT(1), CE
+        // (dropped in the first row).
         let table = [
             (0, [0, 0, 0, 0]),
             (2, [2, 2, 1, 3]),

@@ -35,7 +35,8 @@ pub struct Bench {
     name: String,
     image: Image,
     native: Native,
-    /// Buffers of nothing but each of the [`FILLS`]: slices are compared at once, bytes are not.
+    /// Buffers that contain only one of the [`FILLS`], because comparing slices is faster than
+    /// comparing bytes.
     filled: [Vec<u8>; 2],
     segment_size: u32,
     forwarded: u64,
@@ -53,7 +54,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// The pushed headers were learned again from it.
+    /// Returns whether its own proxy learned the pushed headers again.
     fn teaches_its_own_proxy(&self) -> bool {
         let with = |kind| self.trace.iter().filter(move |step| step.kind == kind);
         with(SIDESTEP_TRACE_RESTORE)
@@ -68,7 +69,7 @@ fn check(holds: bool, what: &'static str) -> Found {
 }
 
 impl Bench {
-    /// A node with those tables. The name is for whoever reads what did not hold.
+    /// Returns a node with these tables. The name is for messages about violated properties.
     pub fn new(name: &str, image: Image) -> Self {
         Self {
             name: name.into(),
@@ -81,17 +82,18 @@ impl Bench {
         }
     }
 
-    /// Its tables.
+    /// Returns the tables of the node.
     pub fn image(&self) -> &Image {
         &self.image
     }
 
-    /// Frames that were sent so far.
+    /// Returns the number of frames that were forwarded so far.
     pub fn forwarded(&self) -> u64 {
         self.forwarded
     }
 
-    /// The interface in that place among the ports; beyond the last one it begins again, with one that is no port.
+    /// Returns the interface at a position among the ports, followed by one that is no port. The
+    /// position is taken modulo their number.
     pub fn port(&self, place: u8) -> u32 {
         let ports = &self.image.ports;
         let place = usize::from(place) % (ports.len() + 1);
@@ -103,13 +105,13 @@ impl Bench {
         self.native.set_headroom(bytes);
     }
 
-    /// Bytes of payload of the segments that a frame is cut into when it leaves; 0: it is not.
+    /// Sets the segment size of segmentation offload in bytes of payload; 0 for no segmentation.
     pub fn set_segment_size(&mut self, bytes: u32) {
         self.segment_size = bytes;
         self.native.set_segment_size(bytes);
     }
 
-    /// Runs one frame. Panics if something does not hold.
+    /// Runs one frame. Panics if a property is violated.
     pub fn run(&mut self, ifindex: u32, frame: &[u8]) {
         let frame = &frame[..frame.len().min(FRAME_MAX)];
         let result = self.once(ifindex, frame, 0);
@@ -130,7 +132,7 @@ impl Bench {
         }
     }
 
-    /// For whoever has to find out what went wrong.
+    /// Returns a description of the case for messages about violated properties.
     fn case(&self, ifindex: u32, frame: &[u8]) -> String {
         format!(
             "{} interface {ifindex} frame {}",
@@ -173,7 +175,7 @@ impl Bench {
             )?;
         }
         quotes_itself(arrived, result)?;
-        // A packet that is dropped later is learned from, too.
+        // A proxy also learns from a packet that is dropped later.
         let expected = redo(arrived, &result.trace, &self.image, &mut self.learned);
         match result.verdict {
             Verdict::Forward { ifindex } => {
@@ -190,7 +192,7 @@ impl Bench {
                 is_packet(&result.frame)?;
                 as_decided(expected, result)
             }
-            // Padding may be gone that the link put behind the packet.
+            // Padding that the link added after the packet may be missing.
             Verdict::Punt(reason) | Verdict::Drop(reason)
                 if ["headroom", "no_headroom"].contains(&reason.name) =>
             {
@@ -226,7 +228,7 @@ impl Bench {
             payload.len() == last.b as usize,
             "another length than was planned",
         )?;
-        // In segments, each as long as the longest packet that it could be.
+        // A frame that exceeds the MTU has to leave in segments that fit.
         check(
             last.b <= adjacency.mtu || self.segment_size != 0 && self.segment_size < adjacency.mtu,
             "longer than the MTU",
@@ -247,7 +249,7 @@ impl Bench {
         if header.is_some_and(|step| {
             step.kind == SIDESTEP_TRACE_DECAP && step.a == u32::from(Protocol::ETHERNET.0)
         }) {
-            // A frame of the customer's, whatever is in it.
+            // A frame of the customer may contain anything.
             return Ok(());
         }
         is_packet(frame)?;
@@ -258,8 +260,8 @@ impl Bench {
     }
 }
 
-/// Reports, and the message that is made of one, have bytes of the frame alone, in their order. (Headers that were put on halfway
-/// are not among those that arrived.)
+/// Checks that reports, and the ICMP message from a report, contain only bytes of the frame, in
+/// their order. Headers that were pushed halfway are not part of the frame.
 fn quotes_itself(arrived: &[u8], result: &Outcome) -> Found {
     if committed(&result.trace) > 0 {
         return Ok(());
@@ -296,8 +298,8 @@ fn quotes_itself(arrived: &[u8], result: &Outcome) -> Found {
     check(own.starts_with(quote), "its sender is told of other bytes")
 }
 
-/// A packet that passed a SID with `require-hmac` arrived there with an SRH with a valid HMAC, not
-/// only with an outer one.
+/// Checks that a packet that passed a SID with `require-hmac` had a valid HMAC in the SRH at that
+/// SID, not only in an outer one.
 fn is_authentic(image: &Image, trace: &[Trace]) -> Found {
     let at_sid = |step: &Trace| {
         let route = image.routes.get(&RouteId(step.b));
@@ -324,7 +326,7 @@ fn is_authentic(image: &Image, trace: &[Trace]) -> Found {
     Ok(())
 }
 
-/// The frame equals the decisions byte for byte.
+/// Checks that the frame equals the decisions byte for byte.
 fn as_decided(expected: Option<Expected>, result: &Outcome) -> Found {
     let expected = expected.ok_or("the trace makes no sense")?;
     if expected.which_srh_is_unknown {
@@ -343,7 +345,7 @@ fn as_decided(expected: Option<Expected>, result: &Outcome) -> Found {
     if let Some(at) = expected.ipv4_checksum
         && found.get(at..at + 2) == Some(&[0xff, 0xff])
     {
-        // The same number in one's complement.
+        // 0 and 0xffff are the same number in one's complement.
         found[at..at + 2].fill(0);
     }
     check(found == expected.frame, "not what was decided")
@@ -404,7 +406,8 @@ impl Counted {
     }
 }
 
-/// The route of the longest prefix that the address is in, by trying all of them; 0: none.
+/// Returns the route of the longest prefix that contains the address, or 0, by comparison with all
+/// prefixes.
 fn longest_match(image: &Image, view: u32, address: [u8; 16]) -> u32 {
     let differs = |key: &FibKey| u128::from_be_bytes(key.address) ^ u128::from_be_bytes(address);
     image
@@ -417,13 +420,13 @@ fn longest_match(image: &Image, view: u32, address: [u8; 16]) -> u32 {
         .map_or(0, |(_, &route)| route.0)
 }
 
-/// How often headers were put on halfway: the packet is parsed again then.
+/// Returns how often headers were pushed halfway, after which the packet is parsed again.
 fn committed(trace: &[Trace]) -> usize {
     let parsed = |step: &&Trace| step.kind == SIDESTEP_TRACE_PARSED;
     trace.iter().filter(parsed).count().saturating_sub(1)
 }
 
-/// Whether a frame carries one IP packet and nothing else.
+/// Checks that a frame carries exactly one IP packet.
 fn is_packet(frame: &[u8]) -> Found {
     check(frame.len() >= 14, "no Ethernet header")?;
     let payload = &frame[14..];
