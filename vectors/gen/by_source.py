@@ -238,7 +238,7 @@ def way_back():
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     rules = Group("rules_by_source", "Rules that select by source and destination.", RULES)
     add_rules(rules)
     add_srv6_rules(rules)

@@ -462,7 +462,7 @@ def end_routes(lengths):
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     flavor = f"flavors next-csid {USUAL.words}"
     routes = [route for lengths in ALL for route in end_routes(lengths)]
     routes += [sid_route(USUAL, csid, f"End {flavor}") for csid in (LOCAL_2, LOCAL_3, LOCAL_4, LOCAL_5)]

@@ -422,5 +422,5 @@ def add_few(group, decap):
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     return [end_dx6(), end_dx4(), end_dt6()] + end_dt_vrf()

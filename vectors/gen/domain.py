@@ -24,7 +24,7 @@ def plain(source, destination, hop_limit=64):
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     group = Group(
         "domain", "A node at the edge of an SR domain: eth0 is outside, eth1 and eth2 are inside.",
         node(

@@ -32,7 +32,7 @@ def inner4(ttl, ecn):
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     group = Group(
         "ecn_decapsulation", "ECN at decapsulation (RFC 6040); the outer DSCP is dropped with its header.",
         node(routes=[

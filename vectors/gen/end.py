@@ -256,7 +256,7 @@ def add_refused(group):
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     group = Group("end", "End: the next segment.", NODE)
     add_segments(group)
     add_fields(group)

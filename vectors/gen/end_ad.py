@@ -176,7 +176,7 @@ def add_way_in(group):
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     group = Group("end_ad", "End.AD: the dynamic proxy, both ways.", NODE)
     add_way_back(group)
     add_way_in(group)

@@ -286,7 +286,7 @@ def add_number(group):
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     group = Group("end_ad_flows", "End.AD with flows: many chains through one service.", NODE)
     group.add(
         "end_ad_flows_of_ipv6", [f"{DRAFT} S12-S17", f"{DRAFT} S17.1"], ETH0,

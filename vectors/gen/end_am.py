@@ -211,7 +211,7 @@ def add_way_back(group):
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     group = Group("end_am", "End.AM: the masquerading proxy, both ways.", NODE)
     add_way_in(group)
     add_way_back(group)

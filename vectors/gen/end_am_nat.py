@@ -120,7 +120,7 @@ def add_learned(group):
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     group = Group("end_am_nat", "End.AM with flavor NAT.", NODE)
     add_cases(group)
     add_learned(group)

@@ -221,7 +221,7 @@ def add_way_back(group):
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     group = Group("end_as", "End.AS: the static proxy, both ways.", NODE)
     add_way_in(group)
     add_way_back(group)

@@ -242,7 +242,7 @@ def add_insert_chain(insert):
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     found = []
     for kind, action, name, rfc, overhead, about in (
         (Encaps, "End.B6.Encaps", "end_b6_encaps", ENCAPS, 40 + 24,

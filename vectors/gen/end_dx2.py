@@ -25,7 +25,7 @@ def srh(segments_left=0, segments=(SID, "fc0a::5"), next_header=ETHERNET):
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     group = Group(
         "end_dx2", "End.DX2: decapsulation of an Ethernet frame, out of a given port.",
         node(routes=[f"{SID}/128 encap seg6local action End.DX2 oif eth1 dev eth0"], seg6_disabled=(ETH2,)),

@@ -51,7 +51,7 @@ def frame(*tags, inner=None, kind=0x86DD):
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     group = Group(
         "end_dx2v", "End.DX2V: decapsulation of an Ethernet frame, out of the port of its VLANs.",
         node(

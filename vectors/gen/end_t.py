@@ -35,7 +35,7 @@ def packet(destination, hop_limit, segments_left, segments, sid_payload=None):
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     group = Group("end_t", "End.T: the next segment, looked up in a given table.", NODE)
     two = [SEGMENT_1, SID]
     group.add(

@@ -32,7 +32,7 @@ def packet(sid, destination, hop_limit, segments_left, segments=None, **fields):
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     group = Group("end_x", "End.X: the next segment, by a given adjacency.", NODE)
     group.add(
         "end_x_leaves_by_its_adjacency", "8986 4.2", ETH0,

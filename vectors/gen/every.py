@@ -369,7 +369,7 @@ def insertions(name, word, reduced):
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     return [
         endpoints("every_endpoint", "What every behavior that Linux has must do: segments, TLVs, headers, checks.", True),
         endpoints("every_endpoint_own", "The same for Sidestep-only configuration.", False),

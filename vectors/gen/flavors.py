@@ -292,7 +292,7 @@ def add_chains(group):
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     found = []
     for endpoint, name in ((END, "End"), (END_X, "End.X"), (END_T, "End.T")):
         routes = [endpoint.route(number, flavors) for number, flavors in FLAVORS.items()]

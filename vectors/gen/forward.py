@@ -267,7 +267,7 @@ def checksum_edges(ip4):
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     ipv6 = Group("forward_ipv6", "Plain IPv6 forwarding.", NODE)
     add_ipv6(ipv6)
     add_extension_headers(ipv6)

@@ -224,7 +224,7 @@ def add_h_encaps_red(group):
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     encaps = Group(
         "h_encaps", "H.Encaps: an outer IPv6 header with an SRH around IPv6 and IPv4 packets.",
         node(

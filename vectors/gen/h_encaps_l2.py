@@ -59,7 +59,7 @@ class Headend:
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     group = Group(
         "h_encaps_l2", "H.Encaps.L2: an outer IPv6 header with an SRH around the received Ethernet frame.",
         node(routes=routes("l2encap", PATHS), tunsrc=TUNSRC),

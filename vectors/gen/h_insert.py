@@ -95,7 +95,7 @@ def reduced_group():
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     group = Group(
         "h_insert", "H.Insert: an SRH in the packet itself.",
         node(routes=routes("inline")),

@@ -103,5 +103,5 @@ def tunnel_sources():
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     return flow_labels() + tunnel_sources()

@@ -449,5 +449,5 @@ def signing():
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     return [verified(), own_behaviors(), signing()]

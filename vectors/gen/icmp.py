@@ -212,7 +212,7 @@ def add_own(told):
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     linux = Group("icmp", "ICMP messages to senders of packets to SIDs.", node(routes=[
         f"{END}/128 encap seg6local action End dev eth0",
         f"{END_X}/128 encap seg6local action End.X nh6 fc01::1 dev eth0",

@@ -173,7 +173,7 @@ def add_decapsulation(group):
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     group = Group("local_chain", "Local next segments.", NODE)
     add_end_chains(group)
     add_decapsulation(group)

@@ -63,7 +63,7 @@ def add_pair(group, name, rfc, build, linux_build=None, why=WHY6):
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     group = Group("mtu", f"Egress MTU {MTU}.", NODE)
     add_pair(group, "ipv6", "8200 5", lambda extra: (inner6(MTU + extra, 64), inner6(MTU + extra, 63)))
     add_pair(group, "ipv4", "1812 5.2.6", lambda extra: (inner4(MTU + extra, 64), inner4(MTU + extra, 63)))

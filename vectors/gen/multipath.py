@@ -242,7 +242,7 @@ def add_endpoints(group):
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     group = Group("multipath", "Routes with several next hops: the packet's flow chooses one.", NODE)
     add_plain(group)
     add_inside(group)

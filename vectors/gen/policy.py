@@ -93,7 +93,7 @@ def plain(destination, label=7, hop_limit=64, dscp=0):
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     group = Group("policy", "SR policies at a headend, with and without a valid segment list.", NODE)
 
     def add(name, rfc, packet, expect, about="", counters=None, port=ETH0):

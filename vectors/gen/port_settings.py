@@ -140,5 +140,5 @@ def require_hmac():
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     return [rp_filter(), require_hmac()]

@@ -127,7 +127,7 @@ def add_others(group):
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     group = Group("proxies_in_a_row", "What a service sends back is for this node again.", NODE)
     add_services(group)
     add_others(group)

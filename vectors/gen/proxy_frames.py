@@ -166,7 +166,7 @@ def add_by_ethernet_address(group):
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     frames = Group("proxy_frames", "SR proxies for Ethernet frames, both ways.", FRAMES)
     add_nothing_learned(frames)
     add_way_in(frames)

@@ -165,7 +165,7 @@ def add_without_kernel(group):
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     end = Group("end_psp", "End with the flavor PSP.", END_NODE)
     add_end(end)
     others = Group("end_x_end_t_psp", "End.X and End.T with the flavor PSP, which Linux does not have.", OTHER_NODE)

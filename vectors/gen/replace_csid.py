@@ -467,7 +467,7 @@ def neighbors_of(lengths):
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     routes = [line for lengths in ALL for line in [sid_route(lengths, LOCAL, f"End flavors {lengths.words}")] + neighbors_of(lengths)]
     first = Group("replace_csid", "REPLACE-C-SID on End: every pair of lengths, every index.", node(routes=routes))
     add_lengths(first)

@@ -146,7 +146,7 @@ def add_inside(required):
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     group = Group(
         "hmac_required_by_the_sid", "SIDs that require an HMAC: eth0 verifies present ones, eth1 requires one, eth2 ignores them.",
         node(

@@ -42,7 +42,7 @@ def rules():
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     group = Group("reverse_path", "rp_filter: 1 (strict) on eth0, 2 (loose) on eth1, 0 on eth2.", NODE)
 
     def packet(source, ttl):

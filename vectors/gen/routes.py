@@ -70,7 +70,7 @@ def add_tables(group):
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     group = Group("routes", "Route types, metrics and tables.", NODE)
     add_types(group)
     add_tables(group)

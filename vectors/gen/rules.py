@@ -120,7 +120,7 @@ def add_refusing(group):
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     iif = Group("rules", "Rules that select by ingress port.", NODE)
     add_iif(iif)
     add_srv6(iif)

@@ -105,7 +105,7 @@ def add_decapsulation(group):
 
 
 def groups():
-    """The files of this module."""
+    """Returns the vector files of this module."""
     group = Group("srh_checks", "Segment Routing Headers that cannot be.", NODE)
     add_end(group)
     add_decapsulation(group)
