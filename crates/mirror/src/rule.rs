@@ -56,7 +56,7 @@ pub(crate) fn decode(message: &Message<'_>) -> Option<Rule> {
             FRA_PRIORITY => rule.priority = attribute.u32()?,
             FRA_TABLE => table = attribute.u32()?,
             FRA_L3MDEV => rule.l3mdev = attribute.u8()? != 0,
-            // The program that added the rule does not matter; padding.
+            // Ignore the program that added the rule, and padding.
             FRA_PROTOCOL | FRA_PAD => {}
             // -1: nothing is suppressed.
             FRA_SUPPRESS_PREFIXLEN => {
@@ -82,7 +82,7 @@ pub(crate) fn decode(message: &Message<'_>) -> Option<Rule> {
     Some(rule)
 }
 
-/// A rule was added: behind those of its priority.
+/// Adds a rule after the other rules of its priority.
 pub(crate) fn add(node: &mut Node, rule: Rule) {
     node.rules
         .entry((rule.family, rule.priority))
@@ -90,7 +90,7 @@ pub(crate) fn add(node: &mut Node, rule: Rule) {
         .push(rule);
 }
 
-/// A rule was deleted: the first one that is like it.
+/// Removes the first rule that equals the deleted one.
 pub(crate) fn delete(node: &mut Node, rule: &Rule) {
     let key = (rule.family, rule.priority);
     if let Some(rules) = node.rules.get_mut(&key) {

@@ -123,7 +123,8 @@ impl Drop for Attachment {
             namespace,
         } = &self.0
         {
-            // Both points at once remove the qdisc that create() made. Gone already if the interface is.
+            // Destroying both hooks at once removes the qdisc of create(). If the interface is
+            // gone, the qdisc is gone too.
             let destroy = || {
                 TcHookBuilder::new(program.as_fd())
                     .ifindex(*ifindex)

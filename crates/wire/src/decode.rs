@@ -127,7 +127,7 @@ impl<'a> Header<'a> {
 pub struct Layer<'a> {
     /// Offset of its first byte.
     pub offset: usize,
-    /// Bytes that it has, options included.
+    /// Length in bytes, including options.
     pub length: usize,
     /// The header.
     pub header: Header<'a>,
@@ -185,7 +185,8 @@ impl<'a> Headers<'a> {
         self.next
     }
 
-    /// Bytes of the packet behind the last header that was read, also those that are not there.
+    /// Returns the length of the packet after the last parsed header, including bytes that are
+    /// missing.
     pub fn remaining(&self) -> usize {
         self.end - self.offset
     }

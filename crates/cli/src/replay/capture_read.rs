@@ -26,14 +26,13 @@ pub const LINK_TYPE_ETHERNET: u16 = 1;
 /// Error in a capture.
 #[derive(Debug, Error)]
 pub enum CaptureError {
-    /// It is something else.
+    /// The file has an unknown format.
     #[error("not a pcap or pcapng capture: {0}")]
     NotACapture(String),
-    /// It is a capture, but not a right one.
+    /// The capture is malformed.
     #[error("damaged at byte {offset}: {problem}")]
     Damaged {
-        /// Where, from the start of the file: the field that is wrong, or the start of the block
-        /// that is cut short.
+        /// Offset in the file of the wrong field, or of the truncated block.
         offset: u64,
         /// Problem.
         problem: String,
@@ -45,12 +44,12 @@ pub enum CaptureError {
     LinkType {
         /// Offset of the packet, or of the file header's field.
         offset: u64,
-        /// The interface, in words.
+        /// Description of the interface.
         interface: String,
         /// Its link type.
         link_type: u16,
     },
-    /// The operating system did not give the bytes.
+    /// Reading the file failed.
     #[error("reading failed at byte {offset}: {source}")]
     Read {
         /// The first byte that was not read.
@@ -61,7 +60,7 @@ pub enum CaptureError {
 }
 
 impl CaptureError {
-    /// The byte that the error is about; none if it is about the whole file.
+    /// Returns the offset of the error, or `None` if it concerns the whole file.
     pub const fn offset(&self) -> Option<u64> {
         match self {
             Self::NotACapture(_) => None,
@@ -84,14 +83,14 @@ impl CaptureError {
 pub struct Interface {
     /// Its number in its section, from 0. A pcap file has one interface.
     pub number: u32,
-    /// `if_name`. Never there in a pcap file.
+    /// `if_name`. Always `None` in a pcap file.
     pub name: Option<String>,
 }
 
 /// One packet of a capture.
 #[derive(Clone, Debug)]
 pub struct Packet<'a> {
-    /// From 1.
+    /// Number of the packet, from 1.
     pub number: u64,
     /// Offset of its record or block in the file.
     pub offset: u64,
@@ -99,14 +98,14 @@ pub struct Packet<'a> {
     pub interface: &'a Interface,
     /// Nanoseconds since 1970-01-01 00:00 UTC; none in a Simple Packet Block.
     pub timestamp: Option<u64>,
-    /// Bytes that it had on the link.
+    /// Length of the packet on the link, in bytes.
     pub original_length: u32,
-    /// The bytes that were captured, from the destination MAC on.
+    /// Captured bytes, from the destination MAC on.
     pub data: &'a [u8],
 }
 
 impl Packet<'_> {
-    /// Not all of it was captured.
+    /// Returns whether the capture truncated the packet.
     pub fn is_truncated(&self) -> bool {
         self.data.len() < self.original_length as usize
     }
@@ -136,7 +135,7 @@ enum Format {
 }
 
 impl<R: Read> CaptureReader<R> {
-    /// Looks at the beginning of a capture and finds out its format. `reader` should be buffered.
+    /// Detects the format of a capture from its first bytes. `reader` should be buffered.
     pub fn new(reader: R) -> Result<Self, CaptureError> {
         let mut source = Source::new(reader);
         let mut magic = [0; 4];
@@ -161,8 +160,8 @@ impl<R: Read> CaptureReader<R> {
         Ok(reader)
     }
 
-    /// The next packet; none at the end of the file. After an error there is nothing more to be
-    /// read.
+    /// Returns the next packet, or `None` at the end of the file. Reading cannot continue after an
+    /// error.
     pub fn next_packet(&mut self) -> Result<Option<Packet<'_>>, CaptureError> {
         let (record, interfaces) = match &mut self.format {
             Format::Pcap(pcap) => {

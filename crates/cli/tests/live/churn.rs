@@ -1,5 +1,5 @@
-//! Many changes on a live router: afterwards the tables are those that a fresh compilation gives, and the traffic of a
-//! route that did not change has lost nothing.
+//! Many changes on a live router: afterwards the tables equal those of a new compilation, and a
+//! route that did not change has lost no packets.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -16,7 +16,7 @@ use crate::support::{ROUTER, Star, begin, constant, counters, eventually, explai
 
 /// Routes added at once.
 const MANY: usize = 5_000;
-/// Times that a route comes and goes.
+/// Number of times that a route is added and removed.
 const FLAPS: usize = 1_000;
 
 /// The routes as the program prints them, without counters.
@@ -100,7 +100,7 @@ fn churn(star: &Star) {
     settled(star, "fdee::1", "forward");
     phase("flaps");
 
-    // A neighbor and the MTU of a link go to and fro.
+    // Change a neighbor and the MTU of a link back and forth.
     for number in 0..50 {
         let mac = format!("02:ee:00:00:00:{number:02x}");
         ip.run(&format!(
@@ -110,7 +110,7 @@ fn churn(star: &Star) {
     }
     ip.run("route replace fdee::/16 via fc00:b::ee dev eth1");
 
-    // Many at once.
+    // Change many routes at once.
     let add: Vec<String> = (100..100 + MANY)
         .map(|number| format!("route add {} {}", prefix(number), next(number)))
         .collect();
@@ -144,12 +144,12 @@ fn tables_after_many_changes_are_those_of_a_fresh_compile_and_constant_traffic_l
         let done = AtomicBool::new(false);
         let (sent, arrived) = thread::scope(|scope| {
             let traffic = scope.spawn(|| constant::traffic(&star, &done));
-            // The traffic ends with a failure, too.
+            // Stop the traffic after a failure too.
             let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 churn(&star);
                 let shown = routes(router);
 
-                // It dies; the tables stay, and packets do not notice.
+                // Kill the daemon: the tables stay, and no packets are lost.
                 daemon.signal(Signal::SIGKILL);
                 daemon.end();
                 assert_same(
@@ -157,7 +157,7 @@ fn tables_after_many_changes_are_those_of_a_fresh_compile_and_constant_traffic_l
                     &meaning(&pinned(router)),
                     &meaning(&fresh(router, &ports)),
                 );
-                // The next one takes them over.
+                // The next daemon adopts the tables.
                 let next = star.run(&args);
                 assert!(
                     next.began
@@ -182,7 +182,7 @@ fn tables_after_many_changes_are_those_of_a_fresh_compile_and_constant_traffic_l
             let counted = traffic.join().expect("the traffic");
             let (at, shown, next) = told.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             assert!(at.punted < 10, "the kernel had to do nothing: {at:?}");
-            // Afresh, with nothing taken over.
+            // Start a daemon that adopts nothing.
             next.signal(Signal::SIGTERM);
             assert!(next.end().0.success());
             let afresh = star.run(&args);

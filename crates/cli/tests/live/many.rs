@@ -50,7 +50,7 @@ fn star(topic: &str) -> Star {
     star
 }
 
-/// Each of these routes' packets leaves for its next hop.
+/// Checks that packets of these routes are forwarded to their next hops.
 fn check(star: &Star, numbers: impl Iterator<Item = usize>) {
     let (a, b) = (star.socket("a"), star.socket("b"));
     for number in numbers {
@@ -60,7 +60,7 @@ fn check(star: &Star, numbers: impl Iterator<Item = usize>) {
         let frame = ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), &packet);
         a.send(&frame).expect("send");
         let deadline = Instant::now() + PATIENCE;
-        // Others send at the same time.
+        // Skip the packets of other senders.
         let out = loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let out = b.receive(left).expect("receive");
@@ -78,7 +78,7 @@ fn under_traffic(star: &Star, body: impl FnOnce()) {
     let done = AtomicBool::new(false);
     let (sent, arrived) = thread::scope(|scope| {
         let traffic = scope.spawn(|| constant::traffic(star, &done));
-        // The traffic ends with a failure, too.
+        // Stop the traffic after a failure too.
         let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
         done.store(true, Ordering::Release);
         let counted = traffic.join().expect("the traffic");
@@ -127,7 +127,7 @@ fn for_a_hundred_thousand_routes_the_table_grows_and_no_packet_at_full_rate_is_l
     let after = counters(router, "eth0");
     assert_eq!(after.punted, before.punted, "all by itself");
 
-    // One more, among that many.
+    // Add one more route to the large table.
     let began = Instant::now();
     ip.run(&add(MANY));
     wait_for_prefixes(&star, few + MANY as u64 + 1);
@@ -171,7 +171,7 @@ fn after_notifications_that_did_not_fit_everything_is_read_again_and_then_it_res
         let all: Vec<String> = (0..SOME).map(add).collect();
         ip.all(all.iter().map(String::as_str));
         wait_for_prefixes(&star, few + SOME as u64);
-        // Lost are also those of changes and deletions.
+        // Notifications of changes and deletions are lost too.
         let changes: Vec<String> = (0..SOME)
             .map(|number| match number % 3 {
                 0 => format!("route del {}:/32", prefix(number)),
@@ -191,14 +191,14 @@ fn after_notifications_that_did_not_fit_everything_is_read_again_and_then_it_res
     );
     let shown: report::Status = report(router, Request::ShowStatus);
     assert!(shown.resyncs > 0, "nothing was lost: {shown:?}");
-    // It rests: no more of the processor than polling takes.
+    // The daemon is idle: it uses only the CPU time for polling.
     let before = processor_time(daemon.pid());
     thread::sleep(Duration::from_secs(1));
     let taken = processor_time(daemon.pid()).saturating_sub(before);
     assert!(taken < Duration::from_millis(300), "{taken:?} in a second");
 }
 
-/// Time that a process has run.
+/// Returns the CPU time of a process.
 fn processor_time(pid: nix::unistd::Pid) -> Duration {
     let path = format!("/proc/{pid}/schedstat");
     let text = std::fs::read_to_string(path).expect("the process runs");

@@ -1,4 +1,4 @@
-//! Routes that only Sidestep has, on packets of a live router: the kernel could not stand in for any of it.
+//! Sidestep-only routes on a live router. The kernel cannot forward any of these packets.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
@@ -250,7 +250,7 @@ fn a_host_pings_the_router_through_an_own_end_dt46() {
     }
 }
 
-/// A customer's frame of that VLAN.
+/// Returns a customer's frame in this VLAN.
 fn tagged(vid: u16, payload: &[u8]) -> Vec<u8> {
     let macs = [[2, 0, 0, 0, 0xaa, 2], [2, 0, 0, 0, 0xaa, 1]].concat();
     let tag = [&[0x81, 0x00][..], &vid.to_be_bytes(), &[0x86, 0xdd]].concat();
@@ -325,7 +325,7 @@ fn a_vlan_table_is_changed_while_frames_pass() {
         let gone = refused("vlan del table 10 vid 100");
         assert!(gone.contains("there is no such entry"), "{gone}");
         let sid = sid_counters(&star).expect("the route");
-        // The SID did its part each time.
+        // Each packet used the SID.
         assert_eq!((sid.packets, sid.errors), (4, 0), "{mode}");
         assert!(b.receive(SHORTLY).expect("receive").is_none());
     }

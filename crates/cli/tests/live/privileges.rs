@@ -96,8 +96,8 @@ fn the_daemon_keeps_four_capabilities_in_every_thread_and_does_all_its_work_with
         let router = star.router();
         let daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
         check_credentials(daemon.pid(), mode);
-        // Routes of both sides, waiting for a grace period in a thread of its own, a trace whose programs another loads,
-        // and a port that has to be attached again.
+        // The daemon handles kernel and Sidestep-only routes, a grace period in another thread, a
+        // trace, and a port that has to be attached again.
         star.ip()
             .run("route add fc0f::1/128 encap seg6local action End dev eth0");
         let own = "fc0f::46/128 encap seg6local action End.DT46 table 254 dev eth0";
@@ -167,14 +167,14 @@ fn the_socket_is_roots_alone_unless_a_group_is_named_whose_members_may_use_it() 
     let others = format!(
         "sidestep: control socket {place}: permission denied: it is for root and the group {name}"
     );
-    // Whatever the umask of who starts it.
+    // The permissions do not depend on the umask.
     for umask in ["022", "000", "077"] {
         for (args, mode, of, refused) in [
             (&[][..], 0o600, 0, [Some(&alone), Some(&alone)]),
             (&["--group", name], 0o660, number, [None, Some(&others)]),
             (&["--group", &group], 0o660, number, [None, Some(&others)]),
         ] {
-            // The umask is that of the process that it is started by.
+            // The daemon inherits the umask of the shell.
             let start = format!("umask {umask}; exec \"$@\"");
             let words = [
                 &["-c", &start, "sh", &binary, "run", "--mode", "tc"],
@@ -269,7 +269,7 @@ fn with_the_capabilities_of_the_systemd_unit_it_starts_and_gives_its_socket_to_a
     );
     let left = traces(star.router(), &PORTS);
     assert!(left.are_none(), "{left:?}");
-    // And under no other.
+    // Another daemon can start afterwards.
     let _daemon: Daemon = star.run(&["--mode", "tc", "eth0"]);
 }
 
@@ -291,7 +291,7 @@ fn a_client_that_sends_a_byte_now_and_then_holds_nobody_up() {
         };
         (0..40).map(dropped).filter(|sent| *sent).count()
     });
-    // It may be first in the queue.
+    // Let the slow client be first in the queue.
     thread::sleep(Duration::from_millis(20));
     let _: report::Ports = report(star.router(), Request::ShowPorts);
     assert!(
@@ -299,14 +299,14 @@ fn a_client_that_sends_a_byte_now_and_then_holds_nobody_up() {
         "{:?}",
         asked.elapsed()
     );
-    // And it was hung up on.
+    // The daemon closed the connection of the slow client.
     assert!(drops.join().expect("it ends") < 40);
 }
 
 #[test]
 fn clients_that_read_their_answers_slowly_hold_nobody_up() {
     const CLIENTS: usize = 8;
-    /// Nearly as long as a request may be.
+    /// Length of a request, close to the limit.
     const LONG: usize = 1_000_000;
     let Some(_turn) = begin() else {
         return;
@@ -330,7 +330,7 @@ fn clients_that_read_their_answers_slowly_hold_nobody_up() {
     };
     thread::scope(|scope| {
         let sipping: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(sip)).collect();
-        // They are before it in the queue.
+        // Let the slow clients be first in the queue.
         thread::sleep(Duration::from_millis(50));
         let asked = Instant::now();
         let _: report::Ports = report(star.router(), Request::ShowPorts);

@@ -298,7 +298,7 @@ impl<'a> RecordStore<'a> {
         }
     }
 
-    /// Sets the full table because of which a route is punted. Call it after `set_unsupported`.
+    /// Sets the full table that causes a route to be punted. Call it after `set_unsupported`.
     pub fn set_full_table(&mut self, key: RouteKey, table: Option<&'static str>) {
         let lacking = &mut self.out.index.full;
         if lacking.get(&key) != table.as_ref() {

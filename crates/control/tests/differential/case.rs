@@ -32,12 +32,12 @@ pub struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// The last step of a kind.
+    /// Returns the last step of a kind.
     pub fn last(&self, kind: u32) -> Option<&Trace> {
         self.trace.iter().rev().find(|step| step.kind == kind)
     }
 
-    /// The last step of kind `wanted` before the last one of `kind`.
+    /// Returns the last step of kind `wanted` before the last one of `kind`.
     pub fn before(&self, kind: u32, wanted: u32) -> Option<&Trace> {
         let at = self.trace.iter().rposition(|step| step.kind == kind)?;
         self.trace[..at]
@@ -50,13 +50,13 @@ impl Case<'_> {
         self.last(SIDESTEP_TRACE_BEHAVIOR).map(|step| step.a)
     }
 
-    /// Where the packet that is the current one in the end begins in the frame that arrived.
+    /// Returns the offset, in the arriving frame, of the packet that is current at the end.
     pub fn current(&self) -> usize {
         self.last(SIDESTEP_TRACE_DECAP)
             .map_or(ETHERNET, |step| step.b as usize)
     }
 
-    /// Where the packet could have gone if its flow had been another: several next hops of one route.
+    /// Returns the next hops that another flow of the same route could have used.
     pub fn ways(&self) -> Vec<&sidestep_adjacency> {
         let image = &self.compiled.image;
         let group = self
@@ -80,7 +80,7 @@ impl Case<'_> {
         self.ways().iter().any(is_this)
     }
 
-    /// Whether another way is not resolved, or too narrow for the frame.
+    /// Returns whether another next hop is unresolved, or its MTU is too small for the frame.
     pub fn has_a_closed_way(&self, frame: &[u8]) -> bool {
         let closed = |way: &&sidestep_adjacency| {
             u32::from(way.flags) & SIDESTEP_ADJACENCY_VALID == 0
@@ -97,7 +97,7 @@ impl Case<'_> {
         adjacency.is_some_and(|adjacency| frame.len() - ETHERNET > adjacency.mtu as usize)
     }
 
-    /// The source of that packet, if it is IPv4.
+    /// Returns the source of the current packet, if it is IPv4.
     pub fn ipv4_source(&self) -> Option<IpAddr> {
         let packet = self.frame.get(self.current()..)?;
         let source: [u8; 4] = packet.get(12..16)?.try_into().ok()?;

@@ -22,7 +22,7 @@ const GROWTH: usize = 1024;
 pub enum Action {
     /// Sent out of an interface.
     Forward,
-    /// Left to the kernel.
+    /// Punted to the kernel.
     Kernel,
     /// Dropped.
     Drop,
@@ -37,8 +37,8 @@ pub struct TestRun {
     pub action: Action,
     /// The frame as it is after the last run.
     pub frame: Vec<u8>,
-    /// Mean time of one run, by the kernel's clock, the call of the program and the loop around it
-    /// included.
+    /// Mean time of one run by the kernel's clock, including the call of the program and the loop
+    /// around it.
     pub duration: Duration,
 }
 

@@ -1,7 +1,7 @@
-//! VPP, a process in the router's namespace, told what to do by its CLI.
+//! VPP as a process in the router's namespace, configured through its CLI.
 //!
-//! What it keeps in files (sockets, shared memory, logs) is in a `/dev/shm` that it alone has, so that all of it goes with it; and
-//! it ends with the thread that started it, however that ends.
+//! Its files (sockets, shared memory, logs) are in a private `/dev/shm`, which disappears with the
+//! process. VPP is killed when the thread that started it ends for any reason.
 
 use std::env;
 use std::fs::{self, File};
@@ -16,23 +16,23 @@ use super::super::Options;
 use super::super::exec::{file, output, text};
 use sidestep_testkit::{Error, Namespace};
 
-/// The two programs.
+/// Paths of the two programs.
 #[derive(Clone, Debug)]
 pub(super) struct Programs {
     vpp: PathBuf,
     vppctl: PathBuf,
 }
 
-/// How VPP is started.
+/// Parameters of VPP.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Startup {
     /// The CPU of its one thread.
     pub cpu: usize,
-    /// Routes that it gets beside those that it needs.
+    /// Number of additional routes.
     pub routes: u32,
 }
 
-/// VPP, running; killed when dropped.
+/// A running VPP, killed on drop.
 #[derive(Debug)]
 pub(super) struct Running {
     child: Child,
@@ -41,10 +41,10 @@ pub(super) struct Running {
 }
 
 impl Programs {
-    /// In this directory; without one, in those of `PATH`.
+    /// Finds the programs in this directory, or in `PATH`.
     ///
     /// # Errors
-    /// One is missing.
+    /// A program is missing.
     pub fn find(directory: Option<&Path>) -> Result<Self, String> {
         let directories: Vec<PathBuf> = match directory {
             Some(directory) => vec![directory.to_owned()],
@@ -63,10 +63,10 @@ impl Programs {
         })
     }
 
-    /// Starts VPP, and returns when it answers.
+    /// Starts VPP, and returns when it responds.
     ///
     /// # Errors
-    /// It ends or does not answer in time; what it said. [`Error::Interrupted`].
+    /// VPP exits or does not respond in time, with its output, or [`Error::Interrupted`].
     pub fn start(
         &self,
         namespace: &Namespace,
@@ -76,7 +76,7 @@ impl Programs {
         let failed = |source| Error::os(format!("start {}", self.vpp.display()), source);
         let told = file().map_err(failed)?;
         let (cpu, vpp) = (startup.cpu.to_string(), self.vpp.to_string_lossy());
-        // Its CPU is one that this process has left to what it measures.
+        // This process does not use the CPU of VPP.
         let wrapped = ["--pdeathsig", "KILL", "taskset", "-c", &cpu, "nice", NICE];
         let child = namespace
             .command("setpriv")
@@ -110,7 +110,7 @@ impl Programs {
 }
 
 impl Startup {
-    /// The words behind `vpp`; its sockets are in `directory`.
+    /// Returns the arguments of `vpp`. Its sockets are in `directory`.
     pub fn words(self, directory: &str) -> Vec<String> {
         let Self { cpu, routes } = self;
         let (heap, statistics) = (HEAP + routes / 256, STATISTICS + routes / 2048);
@@ -135,10 +135,10 @@ impl Startup {
 }
 
 impl Running {
-    /// What it answers to a command.
+    /// Returns the output of a command.
     ///
     /// # Errors
-    /// It cannot be asked.
+    /// The command cannot be sent to VPP.
     pub fn ask(&self, command: &str) -> Result<String, Error> {
         let socket = format!("/proc/{}/root{DIRECTORY}/{SOCKET}", self.child.id());
         let mut vppctl = Command::new(&self.vppctl);
@@ -147,10 +147,10 @@ impl Running {
         Ok(answer.trim().to_owned())
     }
 
-    /// Gives it commands, one by one.
+    /// Runs commands, one by one.
     ///
     /// # Errors
-    /// The first that it complains about, with what it says.
+    /// The first command that fails, with its output.
     pub fn configure(&mut self, commands: &[String]) -> Result<(), Error> {
         for command in commands {
             let answer = self.ask(command)?;
@@ -167,10 +167,10 @@ impl Running {
         Ok(())
     }
 
-    /// Whether it still runs.
+    /// Checks that VPP still runs.
     ///
     /// # Errors
-    /// It has ended; the last of what it said.
+    /// VPP has exited, with the last lines of its output.
     pub fn check(&mut self) -> Result<(), Error> {
         let ended = self.child.try_wait();
         let ended = ended.map_err(|source| Error::os("look after VPP", source))?;
@@ -187,13 +187,14 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Either it has ended already or it ends now.
+        // VPP may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Whether a command that configures something has done so: VPP then says nothing, or what it has made. Errors have no mark.
+/// Returns whether a configuration command succeeded. VPP then prints nothing, or the name of the
+/// created object. Errors have no common prefix.
 fn silent(command: &str, answer: &str) -> bool {
     let made = command.strip_prefix("create host-interface name ");
     let made = made.and_then(|it| it.split(' ').next());
@@ -206,7 +207,8 @@ fn executable(file: &Path) -> bool {
     fs::metadata(file).is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
 }
 
-/// Of VPP's buffers: huge pages if there are enough. VPP would have the kernel set more aside, and leave them so.
+/// Page size of VPP's buffers: huge pages if enough are free. Otherwise VPP would reserve more huge
+/// pages and never release them.
 pub(super) fn pages() -> &'static str {
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let kilobytes = |name: &str| {
@@ -220,23 +222,24 @@ pub(super) fn pages() -> &'static str {
     }
 }
 
-/// Gives the command behind it a `/dev/shm` of its own; the mounts are of this process already.
+/// Script that runs a command with a private `/dev/shm`. The process already has its own mount
+/// namespace.
 const PRIVATE: &str = r#"mount -t tmpfs vpp /dev/shm && exec "$@""#;
 const DIRECTORY: &str = "/dev/shm";
-/// Of the CLI.
+/// Socket of the CLI.
 pub(super) const SOCKET: &str = "cli.sock";
-/// As much of a CPU as the generator's and the ports' threads.
+/// The same priority as the threads of the generator and the ports.
 const NICE: &str = "--adjustment=-20";
-/// MiB, without routes: as VPP has it by default.
+/// Heap in MiB without routes: the default of VPP.
 const HEAP: u32 = 1024;
-/// MiB, likewise.
+/// Statistics segment in MiB without routes: the default of VPP.
 const STATISTICS: u32 = 96;
-/// KiB that VPP's buffers take, and as much again.
+/// Free huge pages in KiB that VPP's buffers require: twice their size.
 const BUFFERS: u64 = 128 << 10;
-/// How long VPP may take to start on a busy machine.
+/// Time limit for the start of VPP on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(20);
-/// Of what a VPP that has ended said last.
+/// Number of output lines to report after VPP has exited.
 const LINES: usize = 10;
 
 #[cfg(test)]
