@@ -17,12 +17,12 @@
 //! than five edges repeats the last one (without edges: 0). Counting the edges that are not larger
 //! than a number therefore gives 5 behind the last edge, and that value is always `value[5]`.
 //!
-//! In an inner line the children are adjacent lines, and child n holds the numbers from separator n
-//! - 1 on. Separators are even, and stored shifted, so that `separator - (number / 2 + 1)` has its
-//! sign bit set exactly when the separator is not larger: two instructions for a comparison, where
-//! the machine of BPF would have to branch. Unused ones are [`NO_SEPARATOR`]. The same bit is set
-//! in the first word, beside the index in its lower half, so that a reader who compares all words
-//! of a line at once need not except that one.
+//! In an inner line the children are adjacent lines. Child n holds the numbers that are not smaller
+//! than separator `n - 1`. Separators are even, and stored shifted, so that
+//! `separator - (number / 2 + 1)` has its sign bit set exactly when the separator is not larger. A
+//! comparison takes two instructions, where BPF would need a branch. Unused ones are
+//! [`NO_SEPARATOR`]. The first word, which holds the index in its lower half, has the same bit set,
+//! so that a reader can compare all words of a line without an exception.
 //!
 //! A value is a [`Reference`]: a route, or the tree over the lower 64 bits of the addresses in that
 //! interval.

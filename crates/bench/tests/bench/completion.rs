@@ -15,7 +15,7 @@ fn offered(line: &str) -> String {
         "PATH={folder}:$PATH\n\
          source <(sidestep-bench completion bash)\n\
          COMP_WORDS=({}) COMP_CWORD={last}\n\
-         _sidestep-bench sidestep-bench {} {}\n\
+         _sidestep__bench sidestep-bench {} {}\n\
          printf '%s\\n' \"${{COMPREPLY[@]}}\"",
         quoted.join(" "),
         quoted[last],
@@ -35,9 +35,9 @@ fn bash_completes_commands_and_options() {
     for (line, expected) in [
         (
             "sidestep-bench ",
-            "--help --version -V -h compare completion fib help init list report run",
+            "--help --version -V -h compare completion fib help init list rate report run",
         ),
-        ("sidestep-bench r", "report run"),
+        ("sidestep-bench r", "rate report run"),
         (
             "sidestep-bench run --",
             "--dry-run --help --json --only --output --quick",

@@ -252,7 +252,7 @@ fn tables_that_are_nearly_full_are_taken_over_and_hold_everything_again() {
         let args = ["--mode", mode, "--limit", &limit, "eth0", "eth1"];
         for round in 0..2 {
             let daemon = star.run(&args);
-            assert_eq!(daemon.began.contains("took over"), round > 0);
+            assert_eq!(daemon.began.contains("adopted the data plane"), round > 0);
             assert_eq!(limits(&star, table).left_out, 0, "{table}, round {round}");
             let found = verdicts(&star, 0..ROUTES);
             assert!(

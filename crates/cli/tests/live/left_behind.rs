@@ -186,7 +186,11 @@ fn what_died_with_its_namespace_is_removed_by_the_next_one_anywhere() {
     assert!(run_there.join("lock").exists(), "it can be taken over");
     assert!(Path::new(&pins_there).join("instance").exists());
     let daemon = there.run(&["--mode", "tc", "eth0", "eth1"]);
-    assert!(daemon.began.contains("took over"), "{}", daemon.began);
+    assert!(
+        daemon.began.contains("adopted the data plane"),
+        "{}",
+        daemon.began
+    );
 }
 
 #[test]
@@ -249,7 +253,7 @@ fn pins_go_where_they_are_told_to_and_only_on_a_bpf_file_system() {
         let again = run(&words);
         assert!(again.status.success(), "{}", said(&again));
         let text = String::from_utf8_lossy(&again.stdout).into_owned();
-        assert!(text.contains("took over"), "{text}");
+        assert!(text.contains("adopted the data plane"), "{text}");
         printed(router, &["stop"]);
         assert!(traces(router, &["eth0"]).are_none());
     });

@@ -197,7 +197,11 @@ fn take_over(mode: &str, behavior: &str) -> ([[u64; 2]; 2], u64) {
                 daemon.end();
                 thread::sleep(Duration::from_millis(200));
                 daemon = served.star.run(&args);
-                assert!(daemon.began.contains("took over"), "{}", daemon.began);
+                assert!(
+                    daemon.began.contains("adopted the data plane"),
+                    "{}",
+                    daemon.began
+                );
             }
             thread::sleep(Duration::from_millis(200));
             done.store(true, Ordering::Release);
@@ -257,7 +261,11 @@ fn what_is_in_a_service_of_end_ad_while_a_daemon_takes_over_is_dropped_until_its
     daemon.signal(Signal::SIGKILL);
     daemon.end();
     let daemon = served.star.run(&args);
-    assert!(daemon.began.contains("took over"), "{}", daemon.began);
+    assert!(
+        daemon.began.contains("adopted the data plane"),
+        "{}",
+        daemon.began
+    );
     // The service has held this one back, and its link sends it now.
     let held = frames::ethernet(
         served.star.mac(ROUTER, "vnf1"),

@@ -311,7 +311,7 @@ fn a_route_that_is_wrong_is_refused_with_the_word_at_fault_and_nothing_is_applie
         ),
         (
             "add fc0f::47/128 encap seg6local action End.DT46 dev eth0",
-            "word 4: End.DT46 lacks `table` or `vrftable` \"action\"; expected table TABLE or vrftable TABLE",
+            "word 4: End.DT46 requires `table` or `vrftable` \"action\"; expected table TABLE or vrftable TABLE",
         ),
         (
             "add fc0f::47/128 encap seg6local action End.X dev eth0",

@@ -141,7 +141,7 @@ fn a_packet_is_told_as_explain_tells_its_frame_whatever_its_verdict() {
             assert!(told.contains(words), "{words}: {told}");
         }
         assert!(explained(&star, &frames[3]).contains("dropped      no_srh: "));
-        assert!(explained(&star, &frames[4]).contains("kernel       route_miss: "));
+        assert!(explained(&star, &frames[4]).contains("punted       route_miss: "));
     }
 }
 
@@ -204,7 +204,7 @@ fn the_filter_excludes_and_the_count_ends_it_with_the_plain_programs_back() {
             }
             let (status, rest, end) = tracer.end();
             assert!(status.success() && rest.is_empty(), "{status} {rest}");
-            assert!(end.ends_with(" told"), "{end}");
+            assert!(end.ends_with(" shown"), "{end}");
             assert_eq!(programs(&star), plain_programs, "{mode} {words:?}");
         }
     }
@@ -235,7 +235,7 @@ fn however_a_trace_ends_the_plain_programs_come_back() {
         first.signal(Signal::SIGINT);
         let (status, _, end) = first.end();
         assert!(status.success(), "{status}");
-        assert!(end.ends_with("told"), "{end}");
+        assert!(end.ends_with("shown"), "{end}");
         assert_eq!(programs(&star), plain_programs);
 
         // The client dies.
@@ -402,7 +402,7 @@ fn a_client_that_does_not_read_loses_samples_and_nothing_waits_for_it() {
     let told = format!("{} packets shown; ", rest.lines().count());
     assert!(end.starts_with(&told), "{end}");
     assert!(
-        end.ends_with(" more came faster than they were read"),
+        end.ends_with(" lost because they arrived faster than they were read"),
         "{end}"
     );
 }

@@ -242,6 +242,7 @@ fn every_behavior_is_translated_or_refused() {
             "end",
             "end.t",
             "end.x",
+            "end.x.gateway",
             "end.psp",
             "end.next-csid",
             "end.x.next-csid",
@@ -249,6 +250,7 @@ fn every_behavior_is_translated_or_refused() {
             "end.dx2",
             "end.dx4",
             "end.dx6",
+            "end.dx6.gateway",
             "end.dt4",
             "end.dt6"
         ]
