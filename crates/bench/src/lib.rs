@@ -19,7 +19,7 @@ mod cpu;
 pub mod engine;
 pub mod fib;
 mod huge_pages;
-mod machine;
+pub mod machine;
 mod memory;
 pub mod program;
 pub mod progress;

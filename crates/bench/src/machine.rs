@@ -55,6 +55,17 @@ pub struct Ticks {
 }
 
 impl Ticks {
+    /// Makes a reading of this number of ticks, of which the hypervisor took `stolen`.
+    pub fn new(all: u64, stolen: u64) -> Self {
+        Self { all, stolen }
+    }
+
+    /// Returns the reading after this number of further ticks.
+    #[must_use]
+    pub fn later(self, all: u64, stolen: u64) -> Self {
+        Self::new(self.all + all, self.stolen + stolen)
+    }
+
     /// Reads the current values. `None` if they are not available.
     pub fn now() -> Option<Self> {
         Self::of(&fs::read_to_string("/proc/stat").ok()?)

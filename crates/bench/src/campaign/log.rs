@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::difference::differences;
 use super::file::Find;
 use super::plan::{Plan, Point};
+use super::repeat::Disturbed;
 use crate::result::Machine;
 use crate::search::Found;
 
@@ -146,10 +147,13 @@ pub struct Measured {
     /// Steal time as a share of the time of all processors, 0 to 1. `None` on a testbed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stolen: Option<f64>,
+    /// Trials that steal time disturbed. `None` on a testbed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disturbed: Option<Disturbed>,
     /// Result of a search for a rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<Found>,
-    /// Every trial, in the order in which they were made.
+    /// Every trial that counts, in the order in which they were made.
     pub trials: Vec<Trial>,
 }
 

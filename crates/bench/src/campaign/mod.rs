@@ -7,6 +7,7 @@
 //! - [`local`]: the engines of this machine.
 //! - [`log`]: the folder.
 //! - [`run`]: measures what is missing in the folder.
+//! - [`repeat`]: repeats trials that steal time disturbed.
 //! - [`report`]: builds the report.
 
 pub mod difference;
@@ -14,6 +15,7 @@ pub mod file;
 pub mod local;
 pub mod log;
 pub mod plan;
+pub mod repeat;
 pub mod report;
 pub mod run;
 pub mod search;

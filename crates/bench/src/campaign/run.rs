@@ -14,6 +14,7 @@ use sidestep_model::error::ConfigError;
 use super::file::{Campaign, Find, Group};
 use super::log::{self, Begin, Failed, Log, Measured, Record};
 use super::plan::{self, CEILING_ENGINE, CURVE, LATENCY, Plan, Point, Unit};
+use super::repeat::Repeats;
 use crate::machine::{self, Ticks};
 use crate::progress::Progress;
 use crate::search::{self, Found};
@@ -30,6 +31,8 @@ pub struct Runner<'a> {
     pub engines: &'a [Box<dyn Engine>],
     /// Measures only points that match one of these patterns. Without patterns, all points.
     pub only: &'a [Pattern],
+    /// Reads the CPU time of the machine, which contains the steal time.
+    pub ticks: &'a dyn Fn() -> Option<Ticks>,
     /// Ends it early once it is set.
     pub interrupted: &'a AtomicBool,
 }
@@ -275,15 +278,16 @@ impl Runner<'_> {
             };
             let (at, begun) = (SystemTime::now(), Instant::now());
             let sink = standing.sink();
-            let here = self.campaign.testbed.is_none();
-            let before = here.then(Ticks::now).flatten();
+            let before = self.ticks();
             let mut trials = Vec::new();
             let mut of = Trials {
                 standing: standing.as_mut(),
                 made: &mut trials,
                 watch: &mut watch,
+                repeats: Repeats::default(),
             };
             let outcome = self.find(unit, find, &mut of, &log.records);
+            let disturbed = before.map(|_| of.repeats.disturbed);
             progress.pass(left);
             match outcome {
                 Ok(found) => log.add(Record::Measured(Box::new(Measured {
@@ -293,7 +297,8 @@ impl Runner<'_> {
                     at: humantime::format_rfc3339_seconds(at).to_string(),
                     seconds: begun.elapsed().as_secs_f64(),
                     sink,
-                    stolen: before.and_then(|before| Some(Ticks::now()?.stolen_since(before))),
+                    stolen: before.and_then(|before| Some(self.ticks()?.stolen_since(before))),
+                    disturbed,
                     found,
                     trials,
                 })))?,
@@ -313,14 +318,21 @@ impl Runner<'_> {
         records: &[Record],
     ) -> Result<Option<Found>, String> {
         let mut trial = |duration: Duration, load, latency| {
-            if self.interrupted.load(Ordering::Acquire) {
-                return Err(TrialError::Interrupted);
-            }
             (of.watch)();
-            let trial = of.standing.trial(load, duration, latency);
-            let trial = trial.map_err(TrialError::Lab)?;
-            of.made.push(trial.clone());
-            Ok(trial)
+            loop {
+                if self.interrupted.load(Ordering::Acquire) {
+                    return Err(TrialError::Interrupted);
+                }
+                let before = self.ticks();
+                let trial = of.standing.trial(load, duration, latency);
+                let trial = trial.map_err(TrialError::Lab)?;
+                let stolen = before.and_then(|before| Some(self.ticks()?.stolen_since(before)));
+                if stolen.is_some_and(|stolen| of.repeats.repeat(stolen, duration)) {
+                    continue;
+                }
+                of.made.push(trial.clone());
+                return Ok(trial);
+            }
         };
         let length = self.trial_length();
         match find {
@@ -378,6 +390,12 @@ impl Runner<'_> {
             trials,
         }))?;
         Ok(())
+    }
+
+    /// CPU time of this machine. `None` on a testbed, where other machines send and forward.
+    fn ticks(&self) -> Option<Ticks> {
+        let here = self.campaign.testbed.is_none();
+        here.then(self.ticks).flatten()
     }
 
     fn check(&self) -> Result<(), Stop> {
@@ -491,6 +509,8 @@ struct Trials<'a> {
     made: &'a mut Vec<Trial>,
     /// Printed before each trial.
     watch: &'a mut dyn FnMut(),
+    /// Those that were discarded because the host disturbed them.
+    repeats: Repeats,
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -12,6 +12,7 @@ use crate::campaign::log::{Log, Record};
 use crate::campaign::plan::Plan;
 use crate::campaign::report;
 use crate::campaign::run::{Pattern, Runner};
+use crate::machine::Ticks;
 use crate::report as files;
 
 use super::Outcome;
@@ -69,6 +70,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         quick: args.quick,
         plan: &plan,
         engines: &engines,
+        ticks: &Ticks::now,
         interrupted: &interrupted,
     };
     if args.dry_run {

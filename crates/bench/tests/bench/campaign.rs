@@ -502,6 +502,49 @@ fn what_came_out_of_order_or_twice_is_told_beside_the_rate() {
 }
 
 #[test]
+fn trials_with_steal_time_are_repeated_and_counted() {
+    let text = CAMPAIGN.replace("runs: 3", "runs: 1");
+    let measured = |disturbed: usize| {
+        let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+        world.disturbed.set(disturbed);
+        assert_eq!(measure(&text, folder.path(), &world), Ok(true));
+        let (_, records) = log::read(folder.path()).expect("records");
+        let report = report::read(folder.path()).expect("report");
+        let note = report
+            .notes
+            .iter()
+            .find(|note| note.contains("are repeated:"));
+        (
+            world.trials.get(),
+            records,
+            note.cloned().expect("a note"),
+            report,
+        )
+    };
+    let (trials, _, note, calm) = measured(0);
+    assert!(note.ends_with("repeated: 0 in this report."), "{note}");
+
+    let (more, records, note, busy) = measured(5);
+    assert_eq!(more, trials + 5);
+    assert!(note.ends_with("repeated: 5 in this report."), "{note}");
+    let repeated = records.iter().filter_map(|record| match record {
+        Record::Measured(measured) => Some(measured.disturbed.expect("observed").repeated),
+        _ => None,
+    });
+    assert_eq!(repeated.sum::<u32>(), 5);
+    assert_eq!(
+        number(
+            &row(table(&calm, "behaviors-pdr-table"), "plain IPv6", "slow"),
+            "mean (kpps)"
+        ),
+        number(
+            &row(table(&busy, "behaviors-pdr-table"), "plain IPv6", "slow"),
+            "mean (kpps)"
+        ),
+    );
+}
+
+#[test]
 fn another_campaign_does_not_get_into_the_folder() {
     let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
     let short = CAMPAIGN.replace("runs: 3", "runs: 1");

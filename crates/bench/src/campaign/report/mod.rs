@@ -17,6 +17,7 @@ use sidestep_model::error::ConfigError;
 use super::file::{Campaign, Find, Group, Order};
 use super::log::{self, Begin, Failed, Measured, Record};
 use super::plan::{self, Point};
+use super::repeat::{Disturbed, REPEAT_TIME, STEAL_MAX};
 use crate::result::{Cell, Refusal, Report, Section, Table};
 use crate::statistics::Summary;
 
@@ -327,6 +328,7 @@ impl<'a> Results<'a> {
             }
         }
         notes.extend(self.stolen());
+        notes.extend(self.repeated());
         if let Some(testbed) = &self.campaign.testbed {
             notes.push(testbed_note(&testbed.value));
         }
@@ -355,6 +357,28 @@ impl<'a> Results<'a> {
                  measurement.",
                 taken / seconds * 100.0,
                 most * 100.0
+            )
+        })
+    }
+
+    /// Trials that were repeated because of steal time. `None` if that was not observed.
+    fn repeated(&self) -> Option<String> {
+        let all = self.measured.iter();
+        let all: Vec<Disturbed> = all.filter_map(|measured| measured.disturbed).collect();
+        let repeated: u32 = all.iter().map(|disturbed| disturbed.repeated).sum();
+        let kept: u32 = all.iter().map(|disturbed| disturbed.kept).sum();
+        let (percent, limit) = (STEAL_MAX * 100.0, REPEAT_TIME.as_secs());
+        let rest = match kept {
+            0 => String::new(),
+            _ => format!(
+                " Another {kept} such trials count, because a measurement repeats trials for at \
+                 most {limit} s."
+            ),
+        };
+        (!all.is_empty()).then(|| {
+            format!(
+                "Trials during which the host took more than {percent} % of the processors' time \
+                 are repeated: {repeated} in this report.{rest}"
             )
         })
     }

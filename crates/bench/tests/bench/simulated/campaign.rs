@@ -72,6 +72,7 @@ pub fn measure_so(
         plan: &plan,
         engines: &engines,
         only,
+        ticks: &|| Some(world.ticks.get()),
         interrupted: &world.interrupted,
     };
     let mut steps = Steps {

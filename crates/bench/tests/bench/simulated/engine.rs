@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use sidestep_bench::campaign::plan::Vocabulary;
 use sidestep_bench::engine::{Case, Engine, Standing};
+use sidestep_bench::machine::Ticks;
 use sidestep_bench::traffic::Hook;
 use sidestep_bench::traffic::trial::{Disorder, Latency, Load, Trial};
 use sidestep_testkit::Error;
@@ -16,7 +17,7 @@ use sidestep_testkit::Error;
 use crate::simulated::Simulated;
 
 /// Shared state of all engines of a test.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct World {
     /// Trials made so far.
     pub trials: Rc<Cell<usize>>,
@@ -32,6 +33,36 @@ pub struct World {
     pub dead: Rc<Cell<Option<&'static str>>>,
     /// The engine that puts packets out of order, and sends some twice.
     pub disorderly: Rc<Cell<Option<&'static str>>>,
+    /// CPU time of the machine.
+    pub ticks: Rc<Cell<Ticks>>,
+    /// Trials to come during which the host takes half of the processors' time.
+    pub disturbed: Rc<Cell<usize>>,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self {
+            trials: Rc::default(),
+            set_ups: Rc::default(),
+            interrupt_after: Rc::default(),
+            interrupted: Arc::default(),
+            broken: Rc::default(),
+            dead: Rc::default(),
+            disorderly: Rc::default(),
+            ticks: Rc::new(Cell::new(Ticks::new(0, 0))),
+            disturbed: Rc::default(),
+        }
+    }
+}
+
+impl World {
+    /// Lets 100 ticks pass, of which the host takes 50 during a disturbed trial.
+    fn pass(&self) {
+        let left = self.disturbed.get();
+        self.disturbed.set(left.saturating_sub(1));
+        self.ticks
+            .set(self.ticks.get().later(100, if left > 0 { 50 } else { 0 }));
+    }
 }
 
 /// Returns an engine with this name and capacity in packets per second for plain IPv6. Other
@@ -116,6 +147,7 @@ impl Engine for Fake {
             (disorder.reordered, disorder.duplicated) = (7, 1);
         }
         Ok(Box::new(Up {
+            is_ceiling: self.name == "none",
             disorder,
             system: Simulated {
                 generator: 1e6,
@@ -132,6 +164,7 @@ impl Engine for Fake {
 }
 
 struct Up {
+    is_ceiling: bool,
     disorder: Disorder,
     system: Simulated,
     world: World,
@@ -149,6 +182,9 @@ impl Standing for Up {
         {
             self.world.interrupted.store(true, Ordering::Release);
             return Err(Error::Usage("a signal".into()));
+        }
+        if !self.is_ceiling {
+            self.world.pass();
         }
         let Ok(trial) = self.system.measure(duration, load);
         let latency = latency.then(|| Latency {
