@@ -2,6 +2,7 @@
 //!
 //! All of them are made from `report.json` and from nothing else, so that they can be made again (`sidestep-bench report`).
 
+pub mod findings;
 mod html;
 pub(crate) mod machine;
 mod markdown;
@@ -18,7 +19,7 @@ pub use html::page;
 pub use markdown::markdown;
 
 use self::plot::ink::Subjects;
-use crate::result::{Report, SCHEMA};
+use crate::result::{Report, SCHEMA, Section};
 
 /// The file that everything is made from.
 pub const JSON: &str = "report.json";
@@ -107,19 +108,16 @@ pub fn render(report: &Report, folder: &Path) -> Result<(), Error> {
     save(folder, HTML, page(report).as_bytes())?;
     save(folder, "report.md", markdown(report).as_bytes())?;
     let subjects = Subjects::of(report);
+    if let Some(overview) = findings::overview(report) {
+        save_picture(folder, &overview, &subjects)?;
+    }
     for section in &report.sections {
         save(
             folder,
             &format!("{}.csv", section.id),
             &text::csv(&table::raw(section)),
         )?;
-        if let Some(png) = plot::png(section, &subjects) {
-            let png = png.map_err(|why| Error::Picture {
-                id: section.id.clone(),
-                why,
-            })?;
-            save(folder, &format!("{}.png", section.id), &png)?;
-        }
+        save_picture(folder, section, &subjects)?;
     }
     for table in &report.tables {
         save(folder, &format!("{}.csv", table.id), &text::csv(table))?;
@@ -127,14 +125,28 @@ pub fn render(report: &Report, folder: &Path) -> Result<(), Error> {
     Ok(())
 }
 
+/// Writes the picture of a section, unless it has no points.
+fn save_picture(folder: &Path, section: &Section, subjects: &Subjects) -> Result<(), Error> {
+    let Some(png) = plot::png(section, subjects) else {
+        return Ok(());
+    };
+    let png = png.map_err(|why| Error::Picture {
+        id: section.id.clone(),
+        why,
+    })?;
+    save(folder, &format!("{}.png", section.id), &png)
+}
+
 /// Sentences below every report.
-fn how_to_read() -> [&'static str; 3] {
+fn how_to_read() -> [&'static str; 4] {
     [
         "A value is the median of its rounds; the bar at it reaches from the lowest to the highest round, where nothing \
          else is said. A box reaches from the first to the third quartile, its whiskers to the last round within one and \
          a half times that range.",
         "SD is the standard deviation of the rounds, CV the same as a share of the mean, ± 95 % CI half the width of the \
          confidence interval of the mean (Student's distribution over the rounds).",
+        "The columns “times Linux” compare the speed of an engine with the speed of Linux at the same point, by medians. \
+         For rates this is the ratio to the value of Linux, for times the inverse ratio.",
         "What is marked as of other hardware is published, and was measured by others: compare its shape, not its height.",
     ]
 }

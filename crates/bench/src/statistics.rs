@@ -8,6 +8,9 @@
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use statrs::statistics::Statistics;
 
+/// Highest coefficient of variation of a result that can be cited.
+pub const CV_MAX: f64 = 0.1;
+
 /// Statistics of one set of values, in their unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
@@ -58,6 +61,14 @@ impl Summary {
 }
 
 impl Spread {
+    /// Returns true if the coefficient of variation is at most [`CV_MAX`], or if all values are 0.
+    pub fn is_citable(&self) -> bool {
+        match self.cv {
+            Some(cv) => cv <= CV_MAX,
+            None => self.standard_deviation == 0.0,
+        }
+    }
+
     fn of(values: &[f64]) -> Option<Self> {
         if values.len() < 2 {
             return None;
@@ -256,6 +267,15 @@ mod tests {
         assert_eq!(Summary::of(&[]), None);
         assert_eq!(Quartiles::of(&[]), None);
         assert_eq!(Summary::of(&[-1.0, 1.0]).unwrap().spread.unwrap().cv, None);
+    }
+
+    #[test]
+    fn a_result_that_varies_by_more_than_a_tenth_is_not_citable() {
+        let citable = |values: &[f64]| Summary::of(values).unwrap().spread.unwrap().is_citable();
+        assert!(citable(&[100.0, 110.0, 90.0]));
+        assert!(!citable(&[100.0, 111.0, 89.0]));
+        assert!(citable(&[0.0, 0.0]));
+        assert!(!citable(&[-1.0, 1.0]));
     }
 
     #[test]

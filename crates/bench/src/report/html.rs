@@ -6,7 +6,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::plot::ink::{COLORS, FRAME, Subjects};
 use super::plot::{self, NARROW, WIDE};
-use super::{how_to_read, machine, table, text};
+use super::{findings, how_to_read, machine, table, text};
 use crate::result::{Cell, Refusal, Report, Section, Table};
 
 /// Layout; the colours are made by [`colors`].
@@ -50,8 +50,23 @@ fn head(report: &Report) -> Markup {
         @if !report.complete {
             p .warning role="note" { strong { "Not complete." } " This is what has been measured so far." }
         }
+        (result(report))
         pre aria-label="Command that repeats this run" tabindex="0" { code { (machine::command(report)) } }
         @for note in &report.notes { p { (note) } }
+    }
+}
+
+/// The result in words, and the comparison with Linux.
+fn result(report: &Report) -> Markup {
+    let sentences = findings::sentences(report);
+    html! {
+        @if !sentences.is_empty() {
+            section id="result" {
+                h2 { "Result" }
+                ul { @for sentence in &sentences { li { (sentence) } } }
+                @if let Some(summary) = findings::summary(report) { (grid(&summary, true)) }
+            }
+        }
     }
 }
 

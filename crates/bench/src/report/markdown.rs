@@ -1,10 +1,11 @@
-//! The report as Markdown, for places where pages are text: each section with its table and its PNG.
+//! The report as Markdown, for places where pages are text: the result with
+//! one embedded picture, then each section with its table and a link to its PNG.
 
 use std::fmt::Write;
 
 use super::html::hint;
 use super::text::masked;
-use super::{how_to_read, machine, table, text};
+use super::{findings, how_to_read, machine, table, text};
 use crate::result::{Report, Section};
 
 /// The whole report.
@@ -18,6 +19,7 @@ pub fn markdown(report: &Report) -> String {
             "**Not complete.** This is what has been measured so far.",
         );
     }
+    result(&mut out, report);
     paragraph(
         &mut out,
         &format!("```sh\n{}\n```", machine::command(report)),
@@ -53,13 +55,32 @@ pub fn markdown(report: &Report) -> String {
     out + "\n"
 }
 
+/// The result in words, the comparison with Linux, and the only picture that the text embeds.
+fn result(out: &mut String, report: &Report) {
+    let sentences = findings::sentences(report);
+    let items: Vec<String> = sentences
+        .iter()
+        .map(|sentence| format!("- {}", masked(sentence)))
+        .collect();
+    if !items.is_empty() {
+        paragraph(out, &items.join("\n"));
+    }
+    if let Some(summary) = findings::summary(report) {
+        paragraph(out, &format!("{}:", masked(&summary.title)));
+        paragraph(out, text::markdown(&summary).trim_end());
+    }
+    let overview = findings::overview(report);
+    if let Some(overview) = overview.filter(super::plot::is_drawn) {
+        let title = masked(&overview.title);
+        paragraph(out, &format!("![{title}]({}.png)", overview.id));
+    }
+}
+
 fn section(out: &mut String, section: &Section) {
     titled(out, &section.title, &section.note);
     if super::plot::is_drawn(section) {
-        paragraph(
-            out,
-            &format!("![{}]({}.png)", masked(&section.title), section.id),
-        );
+        let id = &section.id;
+        paragraph(out, &format!("Plot: [{id}.png]({id}.png)"));
     }
     if let Some(hint) = hint(section) {
         paragraph(out, &hint);

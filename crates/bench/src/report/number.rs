@@ -46,6 +46,26 @@ pub fn short(value: f64) -> String {
     }
 }
 
+/// Packets per second in one unit of an axis, or `None` if the axis shows something else.
+pub fn rate_factor(unit: &str) -> Option<f64> {
+    match unit {
+        "pps" | "packets/s" => Some(1.0),
+        "kpps" => Some(1e3),
+        "Mpps" => Some(1e6),
+        _ => None,
+    }
+}
+
+/// Formats packets per second as a tick of an axis, with its unit: `200 kpps`, `1.5 Mpps`.
+pub fn short_rate(packets: f64) -> String {
+    let text = short(packets);
+    match text.strip_suffix(['k', 'M', 'G']) {
+        _ if text == "0" => text,
+        Some(value) => format!("{value} {}pps", &text[value.len()..]),
+        None => format!("{text} pps"),
+    }
+}
+
 /// Without the zeros at the end of a fraction.
 fn trimmed(text: &str) -> &str {
     text.trim_end_matches('0').trim_end_matches('.')
@@ -92,6 +112,21 @@ mod tests {
         ] {
             assert_eq!(rounded(value), text);
         }
+    }
+
+    #[test]
+    fn ticks_of_packet_rates_have_their_unit() {
+        for (packets, text) in [
+            (0.0, "0"),
+            (500.0, "500 pps"),
+            (200_000.0, "200 kpps"),
+            (1_500_000.0, "1.5 Mpps"),
+            (2e9, "2 Gpps"),
+        ] {
+            assert_eq!(short_rate(packets), text);
+        }
+        assert_eq!(rate_factor("kpps"), Some(1e3));
+        assert_eq!(rate_factor("ns"), None);
     }
 
     #[test]

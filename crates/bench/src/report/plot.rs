@@ -14,13 +14,13 @@ use kuva::backend::png::PngBackend;
 use kuva::backend::svg::SvgBackend;
 use kuva::plot::legend::LegendPosition;
 use kuva::render::annotations::ShadedRegion;
-use kuva::render::layout::{ComputedLayout, Layout, TickFormat};
+use kuva::render::layout::{ComputedLayout, Layout};
 use kuva::render::plots::Plot;
 use kuva::render::render::{Scene, render_multiple};
 
 use self::ink::{Medium, Style, Subjects};
 use self::rows::Rows;
-use super::{number, table};
+use super::table;
 use crate::result::{Axis, Kind, Scale, Section};
 
 /// Pixels across, of a picture for a wide window and for a narrow one.
@@ -152,14 +152,14 @@ fn curve_layout(section: &Section, plots: &[Plot], styles: &[Style]) -> Option<L
     let mut layout = Layout::auto_from_plots(plots)
         .with_height(HEIGHT)
         .with_legend_entries(curve::legend(section, styles))
-        .with_x_label(table::head(&section.x))
-        .with_y_label(table::head(&section.y))
+        .with_x_label(axis::title(&section.x))
+        .with_y_label(axis::title(&section.y))
         .with_x_axis_min(left)
         .with_x_axis_max(right)
         .with_y_axis_min(bottom)
         .with_y_axis_max(top)
-        .with_x_tick_format(ticks())
-        .with_y_tick_format(ticks());
+        .with_x_tick_format(axis::ticks(&section.x))
+        .with_y_tick_format(axis::ticks(&section.y));
     if section.x.scale == Scale::Log {
         layout = layout.with_log_x();
     }
@@ -180,13 +180,13 @@ fn rows_layout(section: &Section, rows: &Rows, medium: Medium) -> Option<Layout>
     let height = rows.lines as f64 * ROW + BELOW;
     let mut layout = Layout::auto_from_plots(&rows.plots)
         .with_height(height)
-        .with_x_label(table::head(&section.y))
+        .with_x_label(axis::title(&section.y))
         .with_y_categories(rows.words.clone())
         .with_y_axis_min(0.5)
         .with_y_axis_max(rows.words.len() as f64 + 0.5)
         .with_x_axis_min(left)
         .with_x_axis_max(right)
-        .with_x_tick_format(ticks());
+        .with_x_tick_format(axis::ticks(&section.y));
     // Every second group on a band, so that the eye finds the word to a value.
     for &(bottom, top) in rows.groups.iter().rev().skip(1).step_by(2) {
         let color = medium.theme().grid_color;
@@ -203,10 +203,6 @@ fn rows_layout(section: &Section, rows: &Rows, medium: Medium) -> Option<Layout>
         layout = layout.with_log_x();
     }
     Some(layout)
-}
-
-fn ticks() -> TickFormat {
-    TickFormat::Custom(std::sync::Arc::new(number::short))
 }
 
 fn described(section: &Section) -> String {

@@ -3,6 +3,8 @@
 use crate::result::{Axis, Cell, Kind, Point, Refusal, Scale, Section, Series, Table};
 use crate::statistics::Summary;
 
+use super::findings;
+
 /// Percentiles that describe a distribution.
 const PERCENTILES: [(&str, f64); 6] = [
     ("median", 0.5),
@@ -163,6 +165,9 @@ fn statistics(section: &Section) -> Rows {
         ]
         .map(String::from),
     );
+    // "Times Linux" says the same as a percentage of Linux.
+    let baseline = baseline.filter(|series| series.subject != findings::LINUX);
+    heads.push(findings::TIMES_LINUX.into());
     heads.push(baseline.map_or_else(String::new, |series| format!("% of {}", series.name)));
     heads.push("note".into());
     let rows = places(section).into_iter().flat_map(|x| {
@@ -180,6 +185,8 @@ fn row(section: &Section, series: &Series, point: &Point, baseline: Option<&Poin
     let spread = summary.and_then(|summary| summary.spread);
     let number = |value: Option<f64>| value.map_or_else(empty, Cell::Number);
     let varies = point.low < point.high;
+    let variation = findings::varies(point).then(|| findings::VARIES.to_owned());
+    let notes = point.note.clone().into_iter().chain(variation);
     vec![
         place(&section.x, point.x),
         Cell::Text(legend(series)),
@@ -191,12 +198,13 @@ fn row(section: &Section, series: &Series, point: &Point, baseline: Option<&Poin
         number(varies.then_some(point.low)),
         number(varies.then_some(point.high)),
         number(summary.map(|summary| summary.count as f64)),
+        number(findings::times_linux(section, point).filter(|_| !series.published)),
         number(
             baseline
                 .filter(|base| base.value != 0.0)
                 .map(|base| point.value / base.value * 100.0),
         ),
-        Cell::Text(point.note.clone().unwrap_or_default()),
+        Cell::Text(notes.collect::<Vec<_>>().join("; ")),
     ]
 }
 

@@ -545,6 +545,75 @@ fn trials_with_steal_time_are_repeated_and_counted() {
 }
 
 #[test]
+fn disturbed_trials_count_once_the_time_for_repetitions_is_spent() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    let text = CAMPAIGN
+        .replace("runs: 3", "runs: 1")
+        .replace("[pdr, mrr, curve, latency]", "[mrr]")
+        .replace("find: [ndr]", "find: [mrr]")
+        .replace("behavior: end, kpps", "behavior: end, find: mrr, kpps");
+    world.disturbed.set(usize::MAX);
+    assert_eq!(measure(&text, folder.path(), &world), Ok(true));
+    let report = report::read(folder.path()).expect("report");
+    let kept =
+        "Another 11 such trials count, because a measurement repeats trials for at most 60 s.";
+    assert!(
+        report.notes.iter().any(|note| note.ends_with(kept)),
+        "{:?}",
+        report.notes
+    );
+    let slow = row(table(&report, "behaviors-mrr-table"), "End", "slow");
+    let note = "the time for repetitions did not suffice for 1 disturbed trials";
+    assert!(
+        matches!(slow.last(), Some((_, Cell::Text(text))) if text.contains(note)),
+        "{slow:?}"
+    );
+}
+
+#[test]
+fn rates_are_compared_with_linux_and_marked_if_they_vary() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    assert_eq!(measure(CAMPAIGN, folder.path(), &world), Ok(true));
+    // The slow engine stands for Linux.
+    for name in [log::CAMPAIGN, log::TRIALS] {
+        let path = folder.path().join(name);
+        let text = fs::read_to_string(&path).unwrap();
+        let text = text
+            .replace("\"slow\"", "\"linux\"")
+            .replace("[slow,", "[linux,");
+        fs::write(path, text).unwrap();
+    }
+    let (text, mut records) = log::read(folder.path()).expect("records");
+    let campaign = Campaign::parse(&text).expect("campaign");
+    let fast = |records: &[Record]| {
+        let report = report::report(&campaign, records).expect("report");
+        let row = row(table(&report, "segments-ndr-table"), "End, 2 SIDs", "fast");
+        let text = sidestep_bench::report::markdown(&report);
+        (row, text)
+    };
+    let (steady, text) = fast(&records);
+    let times = number(&steady, "times Linux");
+    assert!((times - 4.5).abs() < 0.1, "{steady:?}");
+    let sentence = "- In “segments: NDR”, fast reaches 4.5 times the rate of Linux.";
+    assert!(text.contains(sentence), "{text}");
+    let marked = |row: &[(String, Cell)]| {
+        row.iter()
+            .any(|(_, cell)| matches!(cell, Cell::Text(text) if text.contains("not citable")))
+    };
+    assert!(!marked(&steady), "{steady:?}");
+
+    for record in &mut records {
+        if let Record::Measured(measured) = record
+            && measured.run == 1
+            && let Some(found) = &mut measured.found
+        {
+            found.rate *= 1.3;
+        }
+    }
+    assert!(marked(&fast(&records).0));
+}
+
+#[test]
 fn another_campaign_does_not_get_into_the_folder() {
     let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
     let short = CAMPAIGN.replace("runs: 3", "runs: 1");

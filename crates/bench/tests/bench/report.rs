@@ -137,6 +137,87 @@ fn pictures_take_their_colours_from_the_page_and_one_subject_has_one() {
 }
 
 #[test]
+fn the_result_opens_the_page() {
+    let html = report::page(&crate::sample::report());
+    let place = |text: &str| html.find(text).unwrap_or_else(|| panic!("no {text}"));
+    let result = place("id=\"result\"");
+    assert!(result < place("<pre") && result < place("<nav") && result < place("<svg"));
+    let page = Html::parse_document(&html);
+    assert_eq!(
+        text(&page, "#result li")[..2],
+        [
+            "In “Lookup time”, Sidestep is 23 times as fast as Linux.",
+            "In “Rates”, Sidestep reaches 2.5 times the rate of Linux.",
+        ]
+    );
+    let heads = text(&page, "#result th[scope=col]");
+    assert!(heads.contains(&"Sidestep, times Linux".into()), "{heads:?}");
+    for id in ["lookup", "rates"] {
+        let heads = text(&page, &format!("#{id} th[scope=col]"));
+        assert!(heads.contains(&"times Linux".into()), "{heads:?}");
+    }
+    assert!(!text(&page, "#spread").concat().contains("times Linux"));
+}
+
+#[test]
+fn ticks_of_packet_rates_have_their_unit() {
+    let words = text(&page(), "#rates figure.wide svg > text");
+    assert!(words.contains(&"3 Mpps".into()), "{words:?}");
+    assert!(words.contains(&"rate".into()), "{words:?}");
+    assert!(!words.iter().any(|word| word.ends_with('k')), "{words:?}");
+}
+
+#[test]
+fn points_that_vary_by_more_than_a_tenth_are_marked() {
+    let page = page();
+    let marked = |id: &str| {
+        let cells = text(&page, &format!("#{id} details td"));
+        let marks = cells.iter().filter(|cell| cell.contains("not citable"));
+        marks.count()
+    };
+    assert_eq!(
+        [marked("lookup"), marked("rates"), marked("spread")],
+        [2, 0, 2]
+    );
+    let result = text(&page, "#result li");
+    let varying = "The coefficient of variation of 4 of 9 points is above 10 %. Their notes mark \
+                   them as not citable.";
+    assert_eq!(result.last().map(String::as_str), Some(varying));
+
+    let mut report = crate::sample::report();
+    report.sections = vec![crate::sample::rates()];
+    let page = Html::parse_document(&report::page(&report));
+    let steady = "The coefficient of variation of each point is at most 10 %.";
+    assert_eq!(text(&page, "#result li")[1], steady);
+}
+
+#[test]
+fn every_table_scrolls_by_itself() {
+    let page = page();
+    let scrolling = all(&page, "div.scroll > table").len();
+    assert_eq!(scrolling, all(&page, "table").len());
+    let style = text(&page, "style").concat();
+    assert!(style.contains(".scroll { overflow-x: auto;"), "{style}");
+}
+
+#[test]
+fn markdown_embeds_one_overview() {
+    let mut report = crate::sample::report();
+    let overview = |report: &Report| report::findings::overview(report).expect("an overview");
+    assert_eq!(overview(&report).title, "Lookup time, times Linux");
+    assert_eq!(report::markdown(&report).matches("![").count(), 1);
+
+    // Without Linux it is the first picture.
+    for section in &mut report.sections {
+        section.series.retain(|series| series.subject != "linux");
+    }
+    assert_eq!(overview(&report).title, "Lookup time");
+    let text = report::markdown(&report);
+    assert!(text.contains("![Lookup time](overview.png)"), "{text}");
+    assert!(!text.contains(", times Linux"), "{text}");
+}
+
+#[test]
 fn what_a_picture_cannot_show_is_said() {
     let page = page();
     assert_eq!(
@@ -221,6 +302,7 @@ fn what_was_made_of_a_report_is_made_again_from_its_json() {
             "levels.csv",
             "lookup.csv",
             "lookup.png",
+            "overview.png",
             "report.html",
             "report.json",
             "report.md"

@@ -8,6 +8,8 @@ use super::{CEILING_SHARE, Results};
 use crate::campaign::file::{Find, Group, Published};
 use crate::campaign::log::Measured;
 use crate::campaign::plan::{self, Point as Planned};
+use crate::campaign::repeat::STEAL_MAX;
+use crate::report::findings::{LINUX, TIMES_LINUX, VARIES};
 use crate::report::table::without_empty_columns;
 use crate::result::{Axis, Better, Cell, Kind, Point, Section, Series, Table};
 use crate::search::{Bound, Found, PACING};
@@ -122,6 +124,7 @@ pub fn table(results: &Results, group: &Group, find: Find) -> Table {
         "lowest".into(),
         "highest".into(),
         "runs".into(),
+        TIMES_LINUX.into(),
         of_baseline.clone(),
         "published (kpps, other hardware)".into(),
         format!("published ({of_baseline})"),
@@ -141,7 +144,10 @@ pub fn table(results: &Results, group: &Group, find: Find) -> Table {
             let limited =
                 base.filter(|(base, _)| *base != point && is_limited(results, base, find));
             let limited = limited.map(|_| BASELINE_LIMITED.to_owned());
+            let varies = spread.filter(|spread| !spread.is_citable());
             let notes = note(results, point, find).into_iter().chain(limited);
+            let notes = notes.chain(varies.map(|_| VARIES.to_owned()));
+            let linux = linux_rate(results, point, find);
             rows.push(vec![
                 label(),
                 Cell::Text(point.engine.clone()),
@@ -153,6 +159,7 @@ pub fn table(results: &Results, group: &Group, find: Find) -> Table {
                 Cell::Number(summary.low),
                 Cell::Number(summary.high),
                 Cell::Number(summary.count as f64),
+                number(linux.map(|linux| summary.median / linux)),
                 number(share),
                 number(None),
                 number(None),
@@ -188,9 +195,9 @@ fn published_row(label: Cell, figure: &Published, cells: usize) -> Vec<Cell> {
     let mut row = vec![number(None); cells];
     row[0] = label;
     row[1] = Cell::Text(format!("{} (other hardware)", figure.engine));
-    row[11] = number(figure.kpps);
-    row[12] = number(figure.percent);
-    row[13] = Cell::Text(figure.source.clone());
+    row[12] = number(figure.kpps);
+    row[13] = number(figure.percent);
+    row[14] = Cell::Text(figure.source.clone());
     row
 }
 
@@ -244,6 +251,16 @@ fn baseline_rate<'a>(
     (summary.mean > 0.0).then_some((chosen, summary.mean))
 }
 
+/// Median rate of Linux for the same case of the same group, in kpps. `None` if it is 0 or missing.
+fn linux_rate(results: &Results, point: &Planned, find: Find) -> Option<f64> {
+    let mut points = results.last.plan.points.iter();
+    let linux = points.find(|other| {
+        other.engine == LINUX && other.group == point.group && other.case == point.case
+    })?;
+    let summary = Summary::of(&rounds(results, linux, find))?;
+    Some(summary.median).filter(|&median| median > 0.0)
+}
+
 /// Returns true if generator and sink limit a point.
 fn is_limited(results: &Results, point: &Planned, find: Find) -> bool {
     let bounded = |run: &&Measured| {
@@ -295,7 +312,7 @@ fn note(results: &Results, point: &Planned, find: Find) -> Option<String> {
     }
     let stolen = runs.iter().filter_map(|run| run.stolen);
     let (some, most) = stolen
-        .filter(|share| *share >= STOLEN)
+        .filter(|share| *share >= STEAL_MAX)
         .fold((0, 0.0_f64), |(some, most), share| {
             (some + 1, most.max(share))
         });
@@ -303,6 +320,13 @@ fn note(results: &Results, point: &Planned, find: Find) -> Option<String> {
         let most = most * 100.0;
         notes.push(format!(
             "the host took up to {most:.0} % of the processors in {some} of {of} runs"
+        ));
+    }
+    let disturbed = runs.iter().filter_map(|run| run.disturbed);
+    let kept: u32 = disturbed.map(|disturbed| disturbed.kept).sum();
+    if kept > 0 {
+        notes.push(format!(
+            "the time for repetitions did not suffice for {kept} disturbed trials"
         ));
     }
     let trials = || runs.iter().flat_map(|run| &run.trials);
@@ -322,9 +346,6 @@ fn note(results: &Results, point: &Planned, find: Find) -> Option<String> {
     }
     (!notes.is_empty()).then(|| notes.join("; "))
 }
-
-/// Share of steal time from which it is shown next to a point: twice the share seen on idle hosts.
-const STOLEN: f64 = 0.1;
 
 type Count = fn(&Disorder) -> u64;
 

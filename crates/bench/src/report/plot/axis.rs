@@ -1,5 +1,9 @@
 //! Positions of values, range of an axis, and labels of points.
 
+use std::sync::Arc;
+
+use kuva::render::layout::TickFormat;
+
 use crate::report::{number, table, text};
 use crate::result::{Axis, Point, Scale, Section, Series};
 
@@ -72,6 +76,24 @@ pub fn arms(point: &Point, scale: &Scale) -> Option<(f64, f64)> {
         (point.value - low).max(0.0),
         (point.high - point.value).max(0.0),
     ))
+}
+
+/// Returns the format of an axis's ticks. Ticks of packet rates have their unit: `1.5 Mpps`.
+pub fn ticks(axis: &Axis) -> TickFormat {
+    match number::rate_factor(&axis.unit) {
+        Some(factor) => {
+            TickFormat::Custom(Arc::new(move |value| number::short_rate(value * factor)))
+        }
+        None => TickFormat::Custom(Arc::new(number::short)),
+    }
+}
+
+/// Returns the title of an axis. The unit is omitted if the ticks have it.
+pub fn title(axis: &Axis) -> String {
+    match number::rate_factor(&axis.unit) {
+        Some(_) => axis.name.clone(),
+        None => table::head(axis),
+    }
 }
 
 /// Tooltip of a point.

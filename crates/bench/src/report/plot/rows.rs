@@ -71,11 +71,10 @@ fn bars(section: &Section, styles: &[Style], places: &[f64], medium: Medium) -> 
         }
         plot = plot.with_group(word(section, x), group);
     }
-    Plot::Bar(
-        plot.with_asymmetric_error(errors)
-            .with_tooltip_labels(labels)
-            .with_tooltips(),
-    )
+    if errors.iter().any(|arms| *arms != (0.0, 0.0)) {
+        plot = plot.with_asymmetric_error(errors);
+    }
+    Plot::Bar(plot.with_tooltip_labels(labels).with_tooltips())
 }
 
 /// A marker for every series at every place, one below the other.
