@@ -1,6 +1,7 @@
 //! Compiles the packet path for XDP, TC and as a native library with one clang, each BPF target
 //! also as the traced program. Generates the Rust side of the C headers.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -195,9 +196,10 @@ fn reasons(header: &str) -> String {
             .next()
             .and_then(|rest| rest.split_once("\", "))
             .expect("source and sentence in quotes");
-        out.push_str(&format!(
-            "Reason {{ number: {number}, name: \"{name}\", source: {source}\", sentence: {sentence}\" }},\n"
-        ));
+        let _ = writeln!(
+            out,
+            "Reason {{ number: {number}, name: \"{name}\", source: {source}\", sentence: {sentence}\" }},"
+        );
     }
     out.push_str("];\n");
     out

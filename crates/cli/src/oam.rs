@@ -58,7 +58,9 @@ fn listen(args: &Listen, out: &mut dyn Write) -> Outcome {
     // Standard output carries only the copies, so that a program can read them.
     match oam.rate {
         0 => {
-            eprintln!("nothing is copied; enable copies with `sidestep oam rate N`; Ctrl-C ends it")
+            eprintln!(
+                "nothing is copied; enable copies with `sidestep oam rate N`; Ctrl-C ends it"
+            );
         }
         rate => eprintln!("copying up to {rate} packets a second and port; Ctrl-C ends it"),
     }

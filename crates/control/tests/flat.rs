@@ -182,12 +182,12 @@ impl Tables {
     }
 
     fn held(&mut self) -> Held {
-        self.release();
-        let usage = self.fib.usage();
-        let (image, index) = (&self.compiled.image, &self.compiled.index);
         fn last<I: TableIndex>(index: Option<&I>) -> u32 {
             index.map_or(0, |index| (*index).into())
         }
+        self.release();
+        let usage = self.fib.usage();
+        let (image, index) = (&self.compiled.image, &self.compiled.index);
         Held {
             lines: usage.used,
             edges: usage.edges,

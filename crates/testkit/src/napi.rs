@@ -46,7 +46,7 @@ fn pass() -> Result<OwnedFd, Error> {
             c"GPL".as_ptr(),
             instructions.as_ptr(),
             instructions.len() as _,
-            &raw const options as *mut _,
+            (&raw const options).cast_mut(),
         )
     };
     if program < 0 {

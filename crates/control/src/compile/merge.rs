@@ -167,7 +167,7 @@ impl<'a, T: LookupResult> Search<'a, T> {
             prefixes.extend(to.map(|(prefix, _)| prefix));
             match action {
                 StepAction::Table(table, _) => {
-                    prefixes.extend(table.iter().map(|(prefix, _)| *prefix))
+                    prefixes.extend(table.iter().map(|(prefix, _)| *prefix));
                 }
                 StepAction::End(_) => _ = prefixes.insert(Prefix::DEFAULT),
             }
