@@ -221,8 +221,8 @@ def other_jobs(tier, patterns, groups):
             count=count_rust,
         ),
         Job("fuzz::datapath", ["./dev", "fuzz", "datapath", "--seconds", "60"], "./dev fuzz datapath"),
-        Job("kernel::oldest", ["./dev", "test-kernel", "oldest", "--short"], "./dev test-kernel oldest", slots=CPUS, count=count_vm),
-        Job("kernel::newest", ["./dev", "test-kernel", "newest", "--short"], "./dev test-kernel newest", slots=CPUS, count=count_vm),
+        Job("kernel::oldest", ["./dev", "test-kernel", "--short", "oldest"], "./dev test-kernel oldest", slots=CPUS, count=count_vm),
+        Job("kernel::newest", ["./dev", "test-kernel", "--short", "newest"], "./dev test-kernel newest", slots=CPUS, count=count_vm),
     ]
     return [job for job in everything if selected(job.name, patterns) and groups.in_tier(tier, job.name)]
 

@@ -23,6 +23,13 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         "sidestep-bench",
         &mut script,
     );
-    out.write_all(&script)?;
+    // clap_complete 4.6 joins the parts of a name with a hyphen by `__subcmd__` in the labels of
+    // bash's `case`, and by `__` in the values that select them.
+    let script = String::from_utf8_lossy(&script);
+    out.write_all(
+        script
+            .replace("sidestep__subcmd__bench", "sidestep__bench")
+            .as_bytes(),
+    )?;
     Ok(())
 }

@@ -38,12 +38,25 @@ fn plain(behavior: &str, sids: u32) -> Case {
     }
 }
 
-/// Sizes and numbers of segments differ from one kind to the next, so that all meet all ends of their ranges somewhere.
+/// Returns the case of a kind. Sizes and numbers of segments differ from one kind to the next, so
+/// that together they cover the ends of all ranges.
+///
+/// Two combinations are left out, since Sidestep punts them: a cross-connect beside rules that
+/// select the ingress port, because its next hop then differs per port, and a signed header of ten
+/// segments, which exceeds the headroom of XDP.
 fn case(number: usize, kind: &Kind) -> Case {
     let sizes = [64, 1500, 333, 65].map(Size::Bytes);
     let middle = u32::midpoint(*kind.sids.start(), *kind.sids.end());
     let sids = [middle, *kind.sids.end(), *kind.sids.start()];
     let sids = sids[number % sids.len()];
+    let sids = if kind.name.contains("hmac") {
+        sids.min(5)
+    } else {
+        sids
+    };
+    let cross_connect = ["end.x", "end.dx4", "end.dx6"]
+        .iter()
+        .any(|name| kind.name.starts_with(name));
     let few = if kind.takes_rules { 3 } else { 0 };
     Case {
         behavior: kind.name.to_owned(),
@@ -59,7 +72,11 @@ fn case(number: usize, kind: &Kind) -> Case {
         } else {
             1 + number as u32 % 2 * 7
         }),
-        rules: [0, few][number / 2 % 2],
+        rules: if cross_connect {
+            0
+        } else {
+            [0, few][number / 2 % 2]
+        },
         routes: [0, few][number / 3 % 2],
         cores: 1,
     }
@@ -197,7 +214,6 @@ const KILLED: &str = "SIDESTEP_TEST_KILLED";
 
 #[test]
 fn what_a_killed_run_left_goes_when_the_next_begins() {
-    const NAME: &str = "what_a_killed_run_left_goes_when_the_next_begins";
     if !root_or_skip() {
         return;
     }
@@ -212,8 +228,10 @@ fn what_a_killed_run_left_goes_when_the_next_begins() {
         std::process::abort();
     }
     let test = std::env::current_exe().expect("this program");
+    // The test harness names the thread after the test.
+    let name = thread::current().name().expect("a name").to_owned();
     let mut child = Command::new(test)
-        .args(["--exact", NAME, "--nocapture"])
+        .args(["--exact", &name, "--nocapture"])
         .env(KILLED, "1")
         .stdout(Stdio::null())
         .stderr(Stdio::null())
