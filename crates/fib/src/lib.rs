@@ -34,7 +34,7 @@ use thiserror::Error;
 
 use allocator::Allocator;
 use layout::{LINE_WORDS, LINES_MAX, ROUTE_MAX, Reference, VIEWS};
-pub use lookup::{lookup, lookup_batch};
+pub use lookup::lookup;
 pub use memory::{Heap, Memory, VIEW_LINES};
 use sweep::Swept;
 use sync::Ordering;
@@ -332,17 +332,9 @@ impl<M: Memory> Fib<M> {
         Ok(())
     }
 
-    /// The route index for an address in a view; 0: none. As the packet path does it.
+    /// Returns the route index of an address in a view, or 0 if no prefix covers it.
     pub fn lookup(&self, view: u32, address: u128) -> u32 {
         lookup(&self.memory, view, address)
-    }
-
-    /// The route index for each of some addresses, as [`Fib::lookup`] finds it, in less time.
-    ///
-    /// # Panics
-    /// If there are not as many places for routes as addresses.
-    pub fn lookup_batch(&self, view: u32, addresses: &[u128], routes: &mut [u32]) {
-        lookup_batch(&self.memory, view, addresses, routes);
     }
 
     /// The prefixes of a view, in order.

@@ -10,7 +10,7 @@
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
-use sidestep_fib::{Fib, Heap, Prefix, lookup, lookup_batch};
+use sidestep_fib::{Fib, Heap, Prefix, lookup};
 
 const VIEW: u32 = 1;
 
@@ -92,42 +92,6 @@ fn a_longer_prefix_in_a_tree_below_comes_and_goes() {
         (0x10 << 64) | 5,
         &[1, 2],
     );
-}
-
-/// The walks of a batch alternate. One address has a constant route, and the route of the other is
-/// inserted in a tree below.
-#[test]
-fn a_batch_finds_the_old_or_the_new_route_of_each_address() {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
-    builder.check(|| {
-        let heap = std::sync::Arc::new(Heap::new(LINES));
-        let mut fib = Fib::new(heap.clone());
-        insert(&mut fib, prefix(0x10, 64), 1);
-        insert(&mut fib, prefix(0x20, 64), 7);
-        let host = Prefix::new((0x10 << 64) | 5, 128);
-        let reader = thread::spawn(move || {
-            let mut routes = [0; 3];
-            lookup_batch(
-                &heap,
-                VIEW,
-                &[host.address, 0x20 << 64, host.address],
-                &mut routes,
-            );
-            routes
-        });
-        insert(&mut fib, host, 2);
-        let [first, constant, rest] = reader.join().expect("the reader ends");
-        assert!(
-            [1, 2].contains(&first) && [1, 2].contains(&rest),
-            "{first}, {rest}"
-        );
-        assert!(
-            first <= rest,
-            "{rest} after {first}: the batch goes on in order"
-        );
-        assert_eq!(constant, 7);
-    });
 }
 
 /// Lines become free when all earlier readers have ended, and are then reused while later readers

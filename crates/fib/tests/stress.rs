@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use sidestep_fib::{Fib, Heap, Prefix, lookup, lookup_batch};
+use sidestep_fib::{Fib, Heap, Prefix, lookup};
 
 const VIEW: u32 = 1;
 const READERS: usize = 2;
@@ -18,7 +18,7 @@ const CHANGES: u64 = if cfg!(debug_assertions) {
 };
 /// Number of /48 prefixes that never change. Longer prefixes fit between any two of them.
 const CONSTANT: u64 = 200_000;
-/// Number of addresses per batch.
+/// Addresses that a reader looks up between two quiescent states.
 const BATCH: usize = 77;
 
 /// Grace period in user space: readers report when they are between lookups and hold no references.
@@ -84,14 +84,7 @@ fn read(heap: &Heap, seed: usize, quiescent: &AtomicU64, done: &AtomicBool) -> u
                 _ => flapping(number, 7).address,
             };
         }
-        let mut routes = [0; BATCH];
-        if lookups % 2 == 0 {
-            lookup_batch(heap, VIEW, &addresses, &mut routes);
-        } else {
-            for (address, route) in addresses.iter().zip(&mut routes) {
-                *route = lookup(heap, VIEW, *address);
-            }
-        }
+        let routes = addresses.map(|address| lookup(heap, VIEW, address));
         for (n, (route, wanted)) in routes.iter().zip(wanted).enumerate() {
             let flaps = n % 2 == 1 && *route == FLAPPING;
             assert!(

@@ -1,17 +1,16 @@
 //! Sidestep's own table: natively, and in its BPF map.
 
-use std::hint::black_box;
 use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sidestep_datapath::kernel::{GracePeriod, Mapping};
 use sidestep_fib::layout::LINE_WORDS;
-use sidestep_fib::{Fib, Full, Heap, Memory, Prefix, lookup, lookup_batch, walk};
+use sidestep_fib::{Fib, Full, Heap, Memory, Prefix, lookup, walk};
 
 use super::crates::time;
 use super::harness::{self, Harness, Programs};
-use super::{Order, Reader, Stop, Subject, Trouble, Way};
+use super::{Reader, Stop, Subject, Trouble, Way};
 use crate::fib::routes::Route;
 use crate::fib::traffic::Addresses;
 
@@ -19,8 +18,6 @@ use crate::fib::traffic::Addresses;
 const VIEW: u32 = 1;
 /// Lines that a table begins with, as in the product.
 const LINES: usize = 1 << 14;
-/// Addresses of a batch, as DPDK's have.
-const BATCH: usize = 64;
 /// Bytes of a line.
 const LINE: usize = LINE_WORDS * 8;
 
@@ -166,7 +163,7 @@ impl Home for Native {
     }
 
     fn ways(&self) -> Vec<Way> {
-        Order::ALL.map(Way::plain).to_vec()
+        Way::SINGLE.to_vec()
     }
 
     fn reader(&self) -> Arc<dyn Reader> {
@@ -200,27 +197,10 @@ impl Reader for NativeReader {
     ) -> Result<Duration, Trouble> {
         let _gate = self.gate.read().unwrap_or_else(PoisonError::into_inner);
         let (memory, numbers): (&Heap, _) = (&self.memory, &addresses.numbers[range]);
-        if way.order == Order::Batch {
-            return Ok(time_batches(memory, numbers));
-        }
         Ok(time(numbers, way.order, |number| {
             lookup(memory, VIEW, number)
         }))
     }
-}
-
-/// Lookups in batches of a burst of packets.
-fn time_batches(memory: &Heap, numbers: &[u128]) -> Duration {
-    let mut found = [0; BATCH];
-    let begun = Instant::now();
-    let mut sum = 0_u32;
-    for batch in numbers.chunks(BATCH) {
-        let found = &mut found[..batch.len()];
-        lookup_batch(memory, VIEW, batch, found);
-        sum = found.iter().fold(sum, |sum, it| sum.wrapping_add(*it));
-    }
-    black_box(sum);
-    begun.elapsed()
 }
 
 /// A table in the BPF map that the product has it in.
