@@ -63,6 +63,14 @@ const RULES: &[&str] = &[
     "to 10.0.0.0/8 oif eth9 lookup main",
 ];
 
+/// Keywords of the priority, which `ip` abbreviates.
+const PRIORITIES: &[&str] = &[
+    "from fd00::/8 prio 8 lookup 100",
+    "from fd00::/8 preference 9 lookup 100",
+    "from fd00::/8 ord 10 lookup 100",
+    "from fd00::/8 p 11 lookup 100",
+];
+
 /// A network namespace with eth0 and eth1, removed when dropped.
 struct Namespace(String);
 
@@ -275,12 +283,14 @@ fn ip_accepts_and_prints_the_same_rules_and_neighbors() {
     };
     add_addresses(&namespace);
     let mut node = node();
-    for line in RULES {
+    for line in RULES.iter().chain(PRIORITIES) {
         let rules = rule::parse_line(line, &context(&node), &node.rules);
         for rule in rules.unwrap_or_else(|error| panic!("{line}: {error}")) {
             // Omit the priority: the kernel has to choose the one that the parser assigned.
             let words = rule::print(&rule, &node, Style::Add);
-            let words = if line.contains("pref") {
+            let words = if PRIORITIES.contains(line) {
+                line
+            } else if line.contains("pref") {
                 words.as_str()
             } else {
                 words.split(" priority").next().unwrap_or_default()

@@ -97,21 +97,24 @@ pub fn completions(words: &[&str]) -> Vec<&'static str> {
         "iif"
         | "dev"
         | "oif"
-        | "priority"
-        | "pref"
-        | "preference"
-        | "order"
         | "proto"
         | "protocol"
         | "suppress_prefixlength"
         | "sup_pl" => return vec![],
-        last if UNSUPPORTED.contains(&last) => return vec![],
+        last if UNSUPPORTED.contains(&last) || is_priority(last) => return vec![],
         _ => {}
     }
     let acts = ACTIONS.iter().any(|action| words.contains(action));
     let actions = ACTIONS.into_iter().filter(|_| !acts);
     let selectors = SELECTORS.into_iter().filter(|word| !words.contains(word));
     selectors.chain(actions).collect()
+}
+
+/// Returns true if `ip rule` reads this word as the keyword of the priority: iproute2's
+/// `iprule_modify` accepts every abbreviation of three words (`matches`).
+fn is_priority(word: &str) -> bool {
+    let keywords = ["preference", "order", "priority"];
+    !word.is_empty() && keywords.iter().any(|keyword| keyword.starts_with(word))
 }
 
 /// Behaviors that `seg6local-behaviour` accepts.
@@ -244,7 +247,6 @@ impl<'a> Draft<'a> {
         }
         let name = match word.text {
             "not" => "not",
-            "priority" | "pref" | "preference" | "order" => "priority",
             "from" => "from",
             "to" => "to",
             "iif" | "dev" => "iif",
@@ -257,6 +259,7 @@ impl<'a> Draft<'a> {
             // `ip rule show` prints `[detached]` for a missing interface, and `ip` accepts a filler
             // word before an action.
             "[detached]" | "type" => return Ok(()),
+            word if is_priority(word) => "priority",
             "blackhole" => return self.act(word, RuleAction::Blackhole),
             "unreachable" => return self.act(word, RuleAction::Unreachable),
             "prohibit" => return self.act(word, RuleAction::Prohibit),
@@ -587,6 +590,18 @@ mod tests {
             }
         }
         assert_eq!(default_priority(&Rules::new(), Family::V4), 0);
+    }
+
+    #[test]
+    fn the_priority_has_the_keywords_of_iproute2_and_their_abbreviations() {
+        for word in ["priority", "prio", "preference", "pref", "order", "ord", "p"] {
+            let rules = read(&format!("iif eth0 {word} 7 lookup 100"));
+            assert!(rules.iter().all(|rule| rule.priority == 7), "{word}");
+        }
+        let found = parse_line("prio 7 pref 8", &ctx(), &kernel_rules()).expect_err("twice");
+        let want = "word 3: duplicate keyword \"pref\"; expected `priority` only once";
+        assert_eq!(found.to_string(), want);
+        assert!(parse_line("priorities 7", &ctx(), &kernel_rules()).is_err());
     }
 
     #[test]
