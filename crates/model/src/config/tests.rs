@@ -212,6 +212,20 @@ fn an_error_in_the_yaml_or_in_a_value_has_its_line_and_column() {
             "line 1, column 8: invalid `ports`; expected a map from names",
         ),
         ("routes: [\n", "line 1, column 9: unclosed bracket"),
+        (
+            "ports: [eth0]\nroutes:\n- a3:: encap seg6 mode encap segs fc00::1 dev eth0\n",
+            "line 3, column 3: YAML reads this text as a mapping, because a blank follows a colon: \
+             \"a3:: encap seg6 mode encap segs fc00::1 dev eth0\"; \
+             expected quotes around it: \"a3:: encap seg6",
+        ),
+        (
+            "neighbors:\n  - fc01:: lladdr 02:00:00:00:00:11 dev eth1\n",
+            "line 2, column 5: YAML reads this text as a mapping",
+        ),
+        (
+            "routes:\n- [a]\n",
+            "line 2, column 3: expected string scalar",
+        ),
     ] {
         let found = error(text);
         assert!(

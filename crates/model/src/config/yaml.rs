@@ -18,11 +18,14 @@ pub(super) fn parse<T: DeserializeOwned + Default>(text: &str) -> Result<T, Conf
 /// # Errors
 /// Returns the first error with its line and column.
 pub fn parse_whole<T: DeserializeOwned>(text: &str) -> Result<T, ConfigError> {
-    serde_saphyr::from_str(text).map_err(|error| config_error(&error))
+    serde_saphyr::from_str(text).map_err(|error| config_error(text, &error))
 }
 
-fn config_error(error: &serde_saphyr::Error) -> ConfigError {
+fn config_error(document: &str, error: &serde_saphyr::Error) -> ConfigError {
     let place = error.location().map_or(Place::Whole, place);
+    if let Some(error) = unquoted(document, error, place) {
+        return error;
+    }
     let text = error.without_snippet().to_string();
     let first = text.lines().next().unwrap_or_default();
     // serde's message is "unknown field `x`, expected one of …". The YAML reader appends the place,
@@ -33,6 +36,34 @@ fn config_error(error: &serde_saphyr::Error) -> ConfigError {
         None => (message, ""),
     };
     ConfigError::new(place, problem, "", expected)
+}
+
+/// The error of a text that YAML reads as a mapping, since it has a colon before a blank, as in
+/// `- a3:: encap seg6 ...`.
+fn unquoted(document: &str, error: &serde_saphyr::Error, place: Place) -> Option<ConfigError> {
+    let Place::File { line, .. } = place else {
+        return None;
+    };
+    let whole = document.lines().nth(line as usize - 1)?;
+    // An item of a list: the values of other keys may be secrets.
+    let item = whole.trim_start().strip_prefix("- ")?.trim();
+    let is_text = !item.starts_with(['{', '[', '\'', '"']) && item.contains(": ");
+    let wants_text = matches!(
+        error.without_snippet(),
+        serde_saphyr::Error::Unexpected {
+            expected: "string scalar",
+            ..
+        }
+    );
+    (wants_text && is_text).then(|| {
+        let problem = "YAML reads this text as a mapping, because a blank follows a colon:";
+        ConfigError::new(
+            place,
+            problem,
+            item,
+            format!("quotes around it: \"{item}\""),
+        )
+    })
 }
 
 fn place(location: Location) -> Place {
