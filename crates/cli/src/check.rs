@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use sidestep_control::compile::Compiler;
 use sidestep_datapath::Limits;
 use sidestep_model::grammar::{Style, route};
-use sidestep_model::route::Family;
+use sidestep_model::route::{Family, Owner};
 
 use crate::tables::count;
 use crate::{Outcome, node_file};
@@ -57,12 +57,15 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         )?;
     }
     let rules: usize = node.rules.values().map(Vec::len).sum();
+    let routes = node.routes.values();
+    let sidestep_only = routes.filter(|route| route.owner == Owner::Sidestep);
     writeln!(
         out,
-        "{file}: valid: {}, {}, {} and {}, including those that the kernel adds",
+        "{file}: valid: {}, {}, {} ({} Sidestep-only) and {}, including those that the kernel adds",
         count(node.links.len() as u64, "port"),
         count(node.neighbors.len() as u64, "neighbor"),
         count(node.routes.len() as u64, "route"),
+        sidestep_only.count(),
         count(rules as u64, "rule"),
     )?;
     Ok(())

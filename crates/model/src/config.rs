@@ -10,6 +10,7 @@
 //! routes:
 //! - fc0a::/16 via fc01::1 dev eth1
 //! - fc00:0:1::/128 encap seg6local action End.DT46 table 100 dev eth0
+//! - fc0b::/16 via fc01::1 dev eth1 owner sidestep
 //! rules: ["iif eth0 lookup 100"]
 //! vlans: ["table 10 vid 100 dev eth1"]
 //! domain: ["sid-block fc00::/16", "inside eth1"]
@@ -27,7 +28,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
-use crate::behavior::check::{Wrong, linux_can_express};
+use crate::behavior::check::Wrong;
 use crate::domain::Domain;
 use crate::error::ConfigError;
 use crate::grammar::{Context, Names, Words, domain, neighbor, route, rule, vlan};
@@ -39,6 +40,7 @@ use crate::vlan::VlanTables;
 
 pub mod implied;
 mod keys;
+mod owner;
 mod policies;
 mod ports;
 mod services;
@@ -79,7 +81,8 @@ pub struct File {
     hmac: BTreeMap<u32, Spanned<keys::Key>>,
 }
 
-/// The overlay that a file adds to an existing node. All of it is Sidestep-only.
+/// The overlay that a file adds to an existing node. All of it is Sidestep-only: routes with
+/// `owner kernel` are not in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overlay {
     /// Routes.
@@ -128,7 +131,7 @@ impl File {
     /// create.
     ///
     /// Interfaces are numbered from 1 in the order of the file. [`Owner::Kernel`] owns everything
-    /// that Linux can express, [`Owner::Sidestep`] the rest.
+    /// that Linux can express, [`Owner::Sidestep`] the rest and the routes with `owner sidestep`.
     ///
     /// # Errors
     /// Returns the first error with its line and column.
@@ -163,10 +166,9 @@ impl File {
         let mut lines = vec![];
         for line in &self.routes {
             let mut words = yaml::words(line);
+            let owner = owner::take(&mut words)?;
             let mut route = route::parse(&mut words, &context(&node, Owner::Kernel))?;
-            if !linux_can_express(&route) {
-                route.owner = Owner::Sidestep;
-            }
+            route.owner = owner::of(&route, owner)?;
             no_nexthop_object(&route, &words)?;
             find_devices(&mut route, &node.routes, &words)?;
             check_policies(&route, &words, &policies)?;
@@ -232,7 +234,13 @@ impl File {
         let mut lines = vec![];
         for line in &self.routes {
             let mut words = yaml::words(line);
+            let owner = owner::take(&mut words)?;
             let route = read_own_route(&mut words, &ctx, live)?;
+            if owner::of(&route, owner.or(Some((Owner::Sidestep, words.start()))))? == Owner::Kernel
+            {
+                // The kernel's configuration has it, or lacks it.
+                continue;
+            }
             check_policies(&route, &words, &overlay.policies)?;
             if overlay.routes.contains_key(&route.key) {
                 return Err(twice(&words, "route", route.key.prefix.to_string()));

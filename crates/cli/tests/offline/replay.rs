@@ -478,3 +478,35 @@ fn check_says_what_is_wrong_with_line_and_column() {
         stdout(&run)
     );
 }
+
+#[test]
+fn the_owner_of_a_route_decides_between_a_punt_and_a_drop() {
+    let folder = Folder::new();
+    let (cases, node) = named_group("mtu");
+    let input = folder.write("in.pcapng", pcapng(&packets(&cases)));
+    let too_big = |config: &str| {
+        let run = sidestep(&["replay", "--config", config, "--in", &input, "-j"]);
+        let report: Value = serde_json::from_str(&stdout(&run)).expect("JSON");
+        let reasons = report["reasons"].as_array().expect("a list").clone();
+        let counted = |name: &str| {
+            let reason = reasons.iter().find(|reason| reason["name"] == name);
+            reason.map_or(0, |reason| reason["packets"].as_u64().expect("a number"))
+        };
+        (counted("packet_too_big"), counted("too_big"))
+    };
+    let (punted, dropped) = too_big(&folder.write("kernel.yaml", &node));
+    assert!(punted > 0 && dropped == 0, "{punted} {dropped}");
+    let (before, routes) = node.split_once("routes:\n").expect("routes");
+    let (routes, after) = routes.split_once("tunsrc").expect("tunsrc");
+    let own = routes.replace("\"\n", " owner sidestep\"\n");
+    let own = folder.write("own.yaml", format!("{before}routes:\n{own}tunsrc{after}"));
+    assert_eq!(too_big(&own), (0, punted));
+    let run = sidestep(&["check", &own]);
+    let number = routes.lines().filter(|line| line.contains("- ")).count();
+    let counted = format!("({number} Sidestep-only)");
+    assert!(
+        stdout(&run).contains(&counted),
+        "{counted}: {}",
+        stdout(&run)
+    );
+}

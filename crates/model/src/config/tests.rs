@@ -288,6 +288,60 @@ fn an_overlay_is_resolved_in_the_live_node() {
 }
 
 #[test]
+fn a_route_may_name_its_owner() {
+    let ports = "ports: {eth0: {addresses: [fc00::2/64]}}\nroutes:\n";
+    let live = node(&ports.replace("routes:", "")).expect("legal");
+    for (line, replay, run) in [
+        ("fc0a::/16 via fc00::1", Owner::Kernel, 1),
+        ("fc0a::/16 via fc00::1 owner sidestep", Owner::Sidestep, 1),
+        ("fc0a::/16 via fc00::1 owner kernel", Owner::Kernel, 0),
+        (
+            "fc0a::1 encap seg6local action End flavors usd dev eth0",
+            Owner::Sidestep,
+            1,
+        ),
+        (
+            "fc0a::1 encap seg6local action End flavors usd dev eth0 owner sidestep",
+            Owner::Sidestep,
+            1,
+        ),
+    ] {
+        let text = format!("{ports}- {line}\n");
+        let node = node(&text).unwrap_or_else(|error| panic!("{line}: {error}"));
+        let route = node
+            .routes
+            .values()
+            .find(|route| route.key.prefix.to_string().starts_with("fc0a"));
+        assert_eq!(route.map(|route| route.owner), Some(replay), "{line}");
+        let overlay = File::parse(&text).and_then(|file| file.overlay(&live));
+        assert_eq!(overlay.expect(line).routes.len(), run, "{line}");
+    }
+    for (line, want) in [
+        (
+            "fc0a::/16 via fc00::1 owner frr",
+            "line 3, column 31: invalid `owner` \"frr\"; expected kernel or sidestep",
+        ),
+        (
+            "fc0a::/16 via fc00::1 owner",
+            "line 3, column 25: unknown keyword \"owner\"",
+        ),
+        (
+            "fc0a::1 encap seg6local action End flavors usd dev eth0 owner kernel",
+            "line 3, column 65: Linux cannot express this route: \"owner kernel\"; expected owner sidestep",
+        ),
+    ] {
+        let text = format!("{ports}- {line}\n");
+        let found = error(&text);
+        assert!(
+            found.starts_with(want),
+            "{line}\nfound {found}\nwant  {want}"
+        );
+        let overlay = File::parse(&text).and_then(|file| file.overlay(&live));
+        assert_eq!(overlay.expect_err(line).to_string(), found);
+    }
+}
+
+#[test]
 fn hmac_secrets_come_from_the_file_and_errors_hide_them() {
     let keys =
         "hmac: {7: {algorithm: sha256, secret: \"hush\"}, 8: {algorithm: sha1, secret_file: k8}}";

@@ -94,13 +94,9 @@ pub fn completions(words: &[&str]) -> Vec<&'static str> {
         "lookup" | "table" => return vec!["main", "local", "default"],
         "from" | "to" => return vec!["all"],
         "seg6local-behaviour" => return proxies().collect(),
-        "iif"
-        | "dev"
-        | "oif"
-        | "proto"
-        | "protocol"
-        | "suppress_prefixlength"
-        | "sup_pl" => return vec![],
+        "iif" | "dev" | "oif" | "proto" | "protocol" | "suppress_prefixlength" | "sup_pl" => {
+            return vec![];
+        }
         last if UNSUPPORTED.contains(&last) || is_priority(last) => return vec![],
         _ => {}
     }
@@ -594,7 +590,15 @@ mod tests {
 
     #[test]
     fn the_priority_has_the_keywords_of_iproute2_and_their_abbreviations() {
-        for word in ["priority", "prio", "preference", "pref", "order", "ord", "p"] {
+        for word in [
+            "priority",
+            "prio",
+            "preference",
+            "pref",
+            "order",
+            "ord",
+            "p",
+        ] {
             let rules = read(&format!("iif eth0 {word} 7 lookup 100"));
             assert!(rules.iter().all(|rule| rule.priority == 7), "{word}");
         }

@@ -112,6 +112,20 @@ impl<'a> Words<'a> {
         self.take()
     }
 
+    /// Removes `keyword VALUE` from the end of the line, and returns the value.
+    pub(crate) fn take_last(&mut self, keyword: &str) -> Option<Word<'a>> {
+        let [.., found, value] = self.list.as_slice() else {
+            return None;
+        };
+        if found.text != keyword {
+            return None;
+        }
+        let (start, value) = (found.place, *value);
+        self.list.truncate(self.list.len() - 2);
+        self.end = start;
+        Some(value)
+    }
+
     /// Takes the value of a keyword.
     pub(super) fn value(&mut self, keyword: &str, expected: &str) -> Result<Word<'a>, ConfigError> {
         let end = self.end;
@@ -230,6 +244,18 @@ mod tests {
         let at = |column| Place::File { line: 7, column };
         assert_eq!(places, [("é", at(12)), ("dev", at(15)), ("eth0", at(19))]);
         assert_eq!(words.end(), at(23));
+    }
+
+    #[test]
+    fn a_keyword_with_its_value_is_removed_from_the_end_only() {
+        let mut words = Words::from_line("dev owner owner kernel");
+        assert_eq!(
+            words.take_last("owner").map(|word| word.text),
+            Some("kernel")
+        );
+        assert_eq!(words.end(), Place::Word(3));
+        assert_eq!(words.take_last("dev").map(|word| word.text), Some("owner"));
+        assert_eq!(words.take_last("dev"), None);
     }
 
     #[test]
