@@ -15,7 +15,7 @@
 
 #include "reason.h"
 
-#define SIDESTEP_ABI_VERSION 12
+#define SIDESTEP_ABI_VERSION 13
 
 /* LIMIT: segments in one SRH that a headend writes. */
 #define SIDESTEP_SEGMENTS_MAX 16
@@ -111,6 +111,7 @@ typedef __u32 sidestep_flow_table_id; /* table of flows */
 #define SIDESTEP_PORT_IGNORE_HMAC 0x100u /* net.ipv6.conf.IF.seg6_require_hmac = -1 */
 #define SIDESTEP_PORT_SERVICE 0x200u     /* leads to or from a service behind END_AM */
 #define SIDESTEP_PORT_O_FLAG 0x400u      /* SIDs copy packets with the O-flag (RFC 9259 2.1.1) */
+#define SIDESTEP_PORT_LOCAL_SRH 0x800u   /* leave an SRH at a local address to Linux */
 
 /* Ingress port, at index ifindex % SIDESTEP_PORTS. */
 struct sidestep_port {

@@ -19,7 +19,7 @@
 	(1ull << DROP_srh_length | 1ull << DROP_srh_segments_left | 1ull << DROP_srh_tlv |         \
 	 1ull << DROP_no_srh | 1ull << DROP_segments_left_zero |                                   \
 	 1ull << DROP_segments_left_not_zero | 1ull << DROP_upper_layer | 1ull << DROP_hop_limit | \
-	 1ull << DROP_too_big | 1ull << DROP_no_route)
+	 1ull << DROP_too_big | 1ull << DROP_no_route | 1ull << DROP_not_a_sid)
 
 INLINE _Bool icmp_is_reported(verdict v)
 {
@@ -40,7 +40,8 @@ INLINE __u32 icmp_value(const struct packet *p, __u32 reason)
 	case DROP_srh_length:
 	case DROP_srh_segments_left:
 	case DROP_segments_left_not_zero:
-		/* RFC 8754 4.3.1.1 S10, RFC 8986 4.1 S09, 4.4 S03 */
+	case DROP_not_a_sid:
+		/* RFC 8754 4.3.1.1 S10, 4.3.2; RFC 8986 4.1 S09, 4.4 S03 */
 		return p->srh + SRH_SEGMENTS_LEFT - p->l3;
 	case DROP_srh_tlv:
 		/* RFC 8754 2.1 */

@@ -16,7 +16,8 @@
 	X(3, ipv4_header, "RFC 791 3.1",                                                           \
 	  "truncated IPv4 header, version is not 4, or invalid IHL or Total Length")               \
 	X(4, ipv4_checksum, "RFC 1812 5.2.2", "wrong IPv4 header checksum")                        \
-	X(5, ext_header, "RFC 8200 4", "truncated extension header")                               \
+	X(5, ext_header, "RFC 8200 4",                                                             \
+	  "truncated extension header, or too many of them at a local address")                    \
 	X(6, srh_length, "RFC 8754 2", "truncated SRH, or Hdr Ext Len too small for Last Entry")   \
 	X(7, srh_segments_left, "RFC 8754 4.3.1.1", "Segments Left exceeds Last Entry plus one")   \
 	X(8, srh_tlv, "RFC 8754 2.1", "TLV exceeds the end of the SRH")                            \
@@ -54,7 +55,9 @@
 	  "packet from outside the SR domain with a SID as source or destination")                 \
 	X(34, policy_invalid, "RFC 9256 8.2",                                                      \
 	  "SR policy without a valid segment list, with drop-upon-invalid")                        \
-	X(35, no_egress, "-", "the egress device of a Sidestep-only route cannot send the frame")
+	X(35, no_egress, "-", "the egress device of a Sidestep-only route cannot send the frame")  \
+	X(40, not_a_sid, "RFC 8754 4.3.2",                                                         \
+	  "Segments Left is not 0 at a local address that is not a SID")
 
 /* Punts. The kernel gets the packet unmodified, except with the reason decapsulated. */
 #define SIDESTEP_PUNT_REASONS(X)                                                                   \

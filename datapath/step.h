@@ -8,6 +8,7 @@
 #include "endpoint.h"
 #include "group.h"
 #include "icmp.h"
+#include "local_address.h"
 #include "lookup.h"
 #include "reverse_path.h"
 #include "segment.h"
@@ -345,15 +346,19 @@ INLINE struct outcome step(ENV *e)
 		}
 		if (VERDICT_KIND(v) == VERDICT_FORWARD)
 			v = transmit(e, &p, VERDICT_ARGUMENT(v), &outcome);
+	}
+	if (VERDICT_KIND(v) == VERDICT_PUNT) {
+		if (unlikely(local_has_headers(&p)))
+			v = local_address(e, &p, v);
 		if (VERDICT_KIND(v) == VERDICT_PUNT && p.sidestep_only) {
 			v = resolve_local_punt(e, &p, VERDICT_ARGUMENT(v));
 			/* The kernel has no route to resolve it. */
 			if (v == drop(no_neighbor))
 				env_request_resolution(e, p.view, p.destination);
 		}
-		if (unlikely(icmp_is_reported(v)))
-			icmp_report(e, &p, v);
 	}
+	if (unlikely(icmp_is_reported(v)))
+		icmp_report(e, &p, v);
 	if (p.visits && (VERDICT_KIND(v) != VERDICT_PUNT || v == punt(decapsulated)))
 		count_routes(e, &p, v, frame_length - ETH_LENGTH);
 

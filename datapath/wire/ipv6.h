@@ -41,6 +41,8 @@
 
 /* Fragment header (RFC 8200 4.5). */
 #define FRAGMENT_LENGTH 8
+#define FRAGMENT_OFFSET 2
+#define FRAGMENT_OFFSET_MASK 0xfff8u
 #define FRAGMENT_IDENTIFICATION 4
 
 /* ECN field (RFC 3168 5): the last two bits of the traffic class. */

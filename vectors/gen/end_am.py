@@ -200,8 +200,13 @@ def add_way_back(group):
         NO_LINUX,
     )
     group.add(
-        "end_am_back_to_an_address_of_the_interface", [DRAFT], ETH2,
-        received(ETH2, packet("fc02::2", 62, 1, ["fc02::2", SEGMENT_1, SID])), kernel("local"), NO_LINUX,
+        "end_am_back_to_an_address_of_the_interface", ["8754 4.3.2", DRAFT], ETH2,
+        received(ETH2, packet("fc02::2", 62, 1, ["fc02::2", SEGMENT_1, SID])), drop("not_a_sid"), NO_LINUX,
+        "The packet is for this node, but a segment is left.",
+    )
+    group.add(
+        "end_am_back_to_an_address_of_the_interface_without_a_segment_left", [DRAFT], ETH2,
+        received(ETH2, packet("fc02::2", 62, 0, ["fc02::2", SEGMENT_1, SID])), kernel("local"), NO_LINUX,
     )
     group.add(
         "end_am_back_neighbor_discovery_is_the_kernels", ["4861 7.2", DRAFT], ETH2,

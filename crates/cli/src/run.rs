@@ -21,6 +21,7 @@ use sidestep_control::daemon::{
 use sidestep_datapath::Limits;
 use sidestep_datapath::kernel::{Origin, PIN_ROOT, ReportRate};
 use sidestep_model::config;
+use sidestep_model::settings::LocalSrh;
 
 use crate::explain::headers;
 use crate::{Outcome, explain_live, node_file, secret, trace};
@@ -56,6 +57,10 @@ pub struct Args {
     /// Burst size for --icmp-rate, in messages
     #[arg(long, value_name = "N", default_value_t = ReportRate::default().burst)]
     pub icmp_burst: u32,
+    /// SRH with Segments Left > 0 at a local address that is not a SID: drop (RFC 8754 4.3.2), or
+    /// linux, which forwards it [default: drop]
+    #[arg(long, value_name = "drop|linux")]
+    pub local_srh: Option<LocalSrh>,
     /// Give the members of this group access to the control socket: full control of the daemon
     #[arg(long, value_name = "GROUP", value_parser = group)]
     pub group: Option<Gid>,
@@ -134,7 +139,7 @@ fn group(word: &str) -> Result<Gid, String> {
 
 /// Runs the command.
 pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
-    let config = match &args.config {
+    let mut config = match &args.config {
         Some(path) => {
             let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
             let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
@@ -148,6 +153,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         }
         None => config::File::default(),
     };
+    config.local_srh = args.local_srh.or(config.local_srh);
     let mut ports = args.ports.clone();
     for name in config.port_names() {
         if !ports.iter().any(|port| port == name) {

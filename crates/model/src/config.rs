@@ -19,6 +19,7 @@
 //! seg6_flowlabel: 0
 //! multipath_hash_seed: 0
 //! oam_rate: 0
+//! local_srh: drop
 //! hmac: {7: {algorithm: sha256, secret_file: /etc/sidestep/key7}}
 //! ```
 
@@ -36,6 +37,7 @@ use crate::hmac::HmacKeys;
 use crate::node::{IfIndex, Neighbor, Node, TableId};
 use crate::policy::{Policies, Policy, is_steering};
 use crate::route::{Owner, Route, RouteKey, RouteKind, Rule};
+use crate::settings::{LocalSrh, Settings};
 use crate::vlan::VlanTables;
 
 pub mod implied;
@@ -77,6 +79,8 @@ pub struct File {
     multipath_hash_seed: Option<u32>,
     /// `sidestep oam rate`.
     oam_rate: u32,
+    /// `sidestep run --local-srh`.
+    pub local_srh: Option<LocalSrh>,
     /// `sidestep hmac set`, by key id.
     hmac: BTreeMap<u32, Spanned<keys::Key>>,
 }
@@ -103,6 +107,8 @@ pub struct Overlay {
     pub domain: Domain,
     /// See [`Node::oam_rate`].
     pub oam_rate: u32,
+    /// See [`Node::settings`].
+    pub settings: Settings,
     /// SR policies by name. Routes into them are among `routes`.
     pub policies: BTreeMap<String, Policy>,
     /// HMAC keys.
@@ -141,6 +147,7 @@ impl File {
         node.seg6_flowlabel = self.seg6_flowlabel()?.unwrap_or_default();
         node.multipath_hash_seed = self.multipath_hash_seed.unwrap_or_default();
         node.oam_rate = self.oam_rate;
+        node.settings = self.settings();
         node.hmac_keys = self.hmac_keys()?;
         for line in &self.neighbors {
             let (key, neighbor) = read_neighbor(line, &context(&node, Owner::Kernel))?;
@@ -211,6 +218,7 @@ impl File {
             seg6_flowlabel: self.seg6_flowlabel()?,
             multipath_hash_seed: self.multipath_hash_seed,
             oam_rate: self.oam_rate,
+            settings: self.settings(),
             hmac_keys: self.hmac_keys()?,
             policies: self.policies(&live.routes)?,
             ..Overlay::default()
@@ -252,6 +260,12 @@ impl File {
         overlay.vlans = self.vlans(&ctx)?;
         overlay.domain = self.domain(&ctx)?;
         Ok(overlay)
+    }
+
+    fn settings(&self) -> Settings {
+        Settings {
+            local_srh: self.local_srh.unwrap_or_default(),
+        }
     }
 
     fn ports(&self) -> Result<Ports, ConfigError> {

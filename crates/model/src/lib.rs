@@ -13,6 +13,7 @@ pub mod node;
 pub mod policy;
 pub mod route;
 pub mod service;
+pub mod settings;
 pub mod vlan;
 
 pub use error::{ConfigError, Place};

@@ -15,6 +15,7 @@ use crate::hmac::HmacKeys;
 use crate::policy::Policies;
 use crate::route::{Family, Route, RouteKey, Rule};
 use crate::service::Service;
+use crate::settings::Settings;
 use crate::vlan::VlanTables;
 
 /// An interface index of the node's network namespace.
@@ -183,6 +184,8 @@ pub struct Node {
     /// Rate limit for copies of packets with the O-flag (RFC 9259 2.1.1), per second and port. 0
     /// ignores the flag.
     pub oam_rate: u32,
+    /// Settings that Linux does not have.
+    pub settings: Settings,
     /// SR policies. Sidestep-only.
     pub policies: Policies,
     /// Services of SR proxies that are down.

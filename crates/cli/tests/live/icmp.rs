@@ -504,3 +504,41 @@ fn senders_in_a_vrf_are_told_by_its_routes() {
     let icmp: report::Icmp = report(star.router(), Request::ShowIcmp);
     assert_eq!(icmp.failed, 0, "{icmp:?}");
 }
+
+#[test]
+fn an_address_that_is_no_sid_does_not_relay() {
+    let Some(_turn) = begin() else {
+        return;
+    };
+    for mode in modes(&["tc", "xdp"]) {
+        let star = star("liveicmplocal");
+        let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
+        let (a, b) = (star.socket("a"), star.socket("b"));
+        let relayed = |to: &str, left: u8| {
+            let list = [address("fc00:b::2"), address(to)];
+            outer(to, ROUTING, &srh(59, &list, left))
+        };
+        let daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
+        for to in ["fc00:a::1", "fc00:b::1"] {
+            let packet = relayed(to, 1);
+            a.send(&frame(&star, &packet)).expect("send");
+            let (_, told) = message(&a).unwrap_or_else(|| panic!("{mode}: {to} is silent"));
+            assert_eq!(parts(&told), (4, 0, 43, &packet[..]), "{mode}: {to}");
+            assert_eq!(b.receive(SHORTLY).expect("receive"), None, "{mode}: {to}");
+        }
+        // The inner packet, behind a SID of the kernel.
+        let inner = relayed("fc00:a::1", 1);
+        a.send(&frame(&star, &outer(END_DT6, IPV6, &inner)))
+            .expect("send");
+        let (_, told) = message(&a).unwrap_or_else(|| panic!("{mode}: silence"));
+        assert_eq!(parts(&told), (4, 0, 43, &inner[..]), "{mode}");
+        assert_eq!(b.receive(SHORTLY).expect("receive"), None, "{mode}");
+        drop(daemon);
+
+        let _daemon = star.run(&["--mode", mode, "--local-srh", "linux", "eth0", "eth1"]);
+        a.send(&frame(&star, &relayed("fc00:a::1", 1)))
+            .expect("send");
+        let out = b.receive(SECOND).expect("receive").expect("by Linux");
+        assert_eq!(out[ETHERNET + 24..][..16], address("fc00:b::2").octets());
+    }
+}

@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use sidestep_datapath::abi::{
     DROP_sid_block, SIDESTEP_PORT_FORWARD4, SIDESTEP_PORT_FORWARD6, SIDESTEP_PORT_IGNORE_HMAC,
-    SIDESTEP_PORT_O_FLAG, SIDESTEP_PORT_REQUIRE_HMAC, SIDESTEP_PORT_RPF_LOOSE,
-    SIDESTEP_PORT_RPF_STRICT, SIDESTEP_PORT_RULES4_PUNT, SIDESTEP_PORT_RULES6_PUNT,
-    SIDESTEP_PORT_SEG6, SIDESTEP_PORTS, SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_SIDESTEP_ONLY,
-    sidestep_port, sidestep_route,
+    SIDESTEP_PORT_LOCAL_SRH, SIDESTEP_PORT_O_FLAG, SIDESTEP_PORT_REQUIRE_HMAC,
+    SIDESTEP_PORT_RPF_LOOSE, SIDESTEP_PORT_RPF_STRICT, SIDESTEP_PORT_RULES4_PUNT,
+    SIDESTEP_PORT_RULES6_PUNT, SIDESTEP_PORT_SEG6, SIDESTEP_PORTS, SIDESTEP_ROUTE_DROP,
+    SIDESTEP_ROUTE_SIDESTEP_ONLY, sidestep_port, sidestep_route,
 };
 use sidestep_datapath::{FibKey, ViewId};
 use sidestep_model::node::{IfIndex, Link};
 use sidestep_model::route::Family;
+use sidestep_model::settings::LocalSrh;
 
 use super::builder::ViewBuilder;
 use super::error::CompileError;
@@ -169,6 +170,10 @@ impl ViewBuilder<'_> {
 
     /// Returns the flags of a port record, without those for rules.
     fn port_flags(&self, link: &Link) -> u32 {
+        let node = self.routes.node;
+        // RFC 8754 5.1: local addresses never relay packets from outside the SR domain.
+        let linux_relays =
+            node.settings.local_srh == LocalSrh::Linux && !node.domain.is_outside(link);
         let flags = [
             (link.seg6_enabled, SIDESTEP_PORT_SEG6),
             (link.forwarding6, SIDESTEP_PORT_FORWARD6),
@@ -177,7 +182,8 @@ impl ViewBuilder<'_> {
             (link.rp_filter == 2, SIDESTEP_PORT_RPF_LOOSE),
             (link.seg6_require_hmac > 0, SIDESTEP_PORT_REQUIRE_HMAC),
             (link.seg6_require_hmac < 0, SIDESTEP_PORT_IGNORE_HMAC),
-            (self.routes.node.oam_rate > 0, SIDESTEP_PORT_O_FLAG),
+            (node.oam_rate > 0, SIDESTEP_PORT_O_FLAG),
+            (linux_relays, SIDESTEP_PORT_LOCAL_SRH),
         ];
         flags
             .iter()

@@ -161,6 +161,7 @@ fn overlaid(mirrored: &Node, own: &Overlay) -> Node {
         .extend(own.vlans.iter().map(|(key, dev)| (*key, *dev)));
     node.domain = own.domain.clone();
     node.oam_rate = own.oam_rate;
+    node.settings = own.settings;
     node.hmac_keys.extend(own.hmac_keys.clone());
     node.tunsrc = own.tunsrc.or(node.tunsrc);
     node.seg6_flowlabel = own.seg6_flowlabel.unwrap_or(node.seg6_flowlabel);

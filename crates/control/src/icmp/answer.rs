@@ -12,11 +12,12 @@ use super::{Kind, Message, error};
 pub fn answer(report: &Report) -> Option<Message> {
     let pointer = report.value;
     let kind = match report.reason.name {
-        // RFC 8754 2.1, 4.3.1.1 S10; RFC 8986 4.1 S09, 4.4 S03; RFC 8200 4.4.
+        // RFC 8754 2.1, 4.3.1.1 S10, 4.3.2; RFC 8986 4.1 S09, 4.4 S03; RFC 8200 4.4.
         "srh_length"
         | "srh_segments_left"
         | "srh_tlv"
         | "segments_left_not_zero"
+        | "not_a_sid"
         | "routing_header" => Kind::HeaderField { pointer },
         "no_srh" | "segments_left_zero" | "upper_layer" => return at_a_sid(report),
         "hop_limit" => Kind::TimeExceeded,

@@ -40,9 +40,10 @@ const SEVERAL: &str = "Several local SIDs in one packet";
 const TLVS: &str = "TLVs beyond the limit";
 const WAYS: &str = "Which of several next hops";
 const OWN_SOURCE: &str = "IPv4 sources of the node itself";
+const NOT_A_SID: &str = "Addresses that are not SIDs";
 
 /// All topics that a packet may be excused by.
-pub const TOPICS: [&str; 17] = [
+pub const TOPICS: [&str; 18] = [
     linux_form::INNER_HOP_LIMIT,
     linux_form::OUTER_HOP_LIMIT,
     linux_form::TRAFFIC_CLASS,
@@ -60,6 +61,7 @@ pub const TOPICS: [&str; 17] = [
     TLVS,
     WAYS,
     OWN_SOURCE,
+    NOT_A_SID,
 ];
 
 /// `linux`: output frames without the node's own frames.
@@ -135,6 +137,7 @@ fn dropped(case: &Case<'_>, reason: &str) -> Option<&'static str> {
             Some(IMPOSSIBLE_SRH)
         }
         "sid_loop" => Some(SEVERAL),
+        "not_a_sid" => Some(NOT_A_SID),
         _ => None,
     }
 }

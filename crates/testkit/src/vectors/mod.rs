@@ -75,6 +75,9 @@ pub struct Node {
     /// Copies of packets with the O-flag per second and port; Linux ignores the flag.
     #[serde(default)]
     pub oam_rate: u32,
+    /// `sidestep run --local-srh`, which Linux does not have.
+    #[serde(default)]
+    pub local_srh: Option<String>,
 }
 
 /// An HMAC key, for all to see: it is a test's.

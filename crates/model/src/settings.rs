@@ -1,0 +1,55 @@
+//! Settings that Linux does not have: options of `sidestep run` and keys of the node file.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Deserialize;
+
+/// Settings of a node that change verdicts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// `local_srh`.
+    pub local_srh: LocalSrh,
+}
+
+/// Defines an enumeration whose words are the same in the node file and on the command line.
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($(#[$of_word:meta])* $variant:ident = $word:literal,)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        pub enum $name {
+            $($(#[$of_word])* $variant,)+
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self {
+                    $(Self::$variant => $word,)+
+                })
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = String;
+
+            fn from_str(word: &str) -> Result<Self, String> {
+                match word {
+                    $($word => Ok(Self::$variant),)+
+                    _ => Err(format!("expected {}", [$($word),+].join(" or "))),
+                }
+            }
+        }
+    };
+}
+
+words! {
+    /// Treatment of an SRH with Segments Left greater than 0 at a local address that is not a SID.
+    LocalSrh {
+        /// RFC 8754 4.3.2: drop with an ICMP error.
+        #[default]
+        Drop = "drop",
+        /// Leave the packet to Linux, which forwards it to the next segment.
+        Linux = "linux",
+    }
+}
