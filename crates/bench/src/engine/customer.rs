@@ -1,4 +1,5 @@
-//! The customer's packets, and the addresses of everybody on their way. All frames that are expected are made of these.
+//! The customer's packets, and the addresses of all nodes on their path. All expected frames are
+//! built from these.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -7,11 +8,11 @@ use sidestep_wire::{EtherType, Protocol};
 use super::network::{GENERATOR_MAC, ROUTER_MACS, SINK_MAC};
 use super::packet::{ethernet, udp4, udp6};
 
-/// A UDP packet of one length. Its flow label is 0, so Sidestep has to compute an outer one (RFC 6437), and Linux, which
-/// copies it, has not.
+/// A UDP packet of one length. Its flow label is 0: Sidestep computes the outer flow label (RFC
+/// 6437), and Linux copies the 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Customer {
-    /// IPv4, not IPv6.
+    /// True for IPv4, false for IPv6.
     pub ipv4: bool,
     /// Bytes, from the IP header on.
     pub length: usize,
@@ -30,7 +31,7 @@ impl Customer {
         Self { ipv4, length }
     }
 
-    /// The packet with this hop limit (IPv4: TTL).
+    /// Returns the packet with this hop limit (IPv4: TTL).
     pub fn packet(self, hop_limit: u8) -> Vec<u8> {
         if self.ipv4 {
             udp4(HOST_4, CUSTOMER_4, hop_limit, self.length)
@@ -39,7 +40,7 @@ impl Customer {
         }
     }
 
-    /// Its number in a Next Header field.
+    /// Returns the protocol number of its IP version.
     pub fn protocol(self) -> Protocol {
         if self.ipv4 {
             Protocol::IPV4
@@ -48,12 +49,12 @@ impl Customer {
         }
     }
 
-    /// The frame in which the router gets the packet when nothing is around it.
+    /// Returns the frame in which the router receives the packet without outer headers.
     pub fn received(self, hop_limit: u8) -> Vec<u8> {
         received(self.ethertype(), &self.packet(hop_limit))
     }
 
-    /// The frame in which the router sends the packet on when nothing is around it.
+    /// Returns the frame in which the router sends the packet without outer headers.
     pub fn sent(self, hop_limit: u8) -> Vec<u8> {
         sent(self.ethertype(), &self.packet(hop_limit))
     }
@@ -72,12 +73,12 @@ impl Customer {
     }
 }
 
-/// The frame in which the router gets this IPv6 packet.
+/// Returns the frame in which the router receives this IPv6 packet.
 pub fn received6(packet: &[u8]) -> Vec<u8> {
     received(EtherType::IPV6, packet)
 }
 
-/// The frame in which the router sends this IPv6 packet on.
+/// Returns the frame in which the router sends this IPv6 packet.
 pub fn sent6(packet: &[u8]) -> Vec<u8> {
     sent(EtherType::IPV6, packet)
 }
@@ -95,7 +96,7 @@ pub fn path(count: u32) -> Vec<Ipv6Addr> {
     (1..=count as u16).rev().map(next).collect()
 }
 
-/// [`path`] as `ip route` writes it: the first one first.
+/// Returns [`path`] in the syntax of `ip route`, with the first segment first.
 pub fn path_words(count: u32) -> String {
     let words: Vec<String> = (1..=count as u16).map(|n| next(n).to_string()).collect();
     words.join(",")
@@ -105,25 +106,25 @@ fn next(number: u16) -> Ipv6Addr {
     Ipv6Addr::new(0xfc0b, 0, 0, 0, 0, 0, 0, number)
 }
 
-/// Returns a list of this length in header order: these segments, then passed segments `fc0a::1`,
-/// ….
+/// Returns a list of this length in header order: these segments, then segments that were visited
+/// before, `fc0a::1`, ….
 pub fn passed(last: &[Ipv6Addr], count: u32) -> Vec<Ipv6Addr> {
     let before = (1..).map(|number| Ipv6Addr::new(0xfc0a, 0, 0, 0, 0, 0, 0, number));
     let all = last.iter().copied().chain(before);
     all.take(count as usize).collect()
 }
 
-/// Where the customer's packets come from, and all SRv6 packets that arrive.
+/// Source of the customer's packets, and of all SRv6 packets that arrive.
 pub const HOST_6: Ipv6Addr = Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 1);
 const HOST_4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-/// Where the customer's packets go.
+/// Destination of the customer's packets.
 pub const CUSTOMER_6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xd, 0, 0, 0, 0, 1);
 const CUSTOMER_4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
-/// `ip sr tunsrc`.
+/// Outer source address of encapsulated packets (`ip sr tunsrc`).
 pub const TUNSRC: Ipv6Addr = Ipv6Addr::new(0xfc01, 0, 0, 0, 0, 0, 0, 2);
 /// The router's SID.
 pub const SID: Ipv6Addr = Ipv6Addr::new(0xfc0f, 0, 0, 0, 0, 0, 0, 1);
-/// The segment after it, and the first of the headends.
+/// The segment after [`SID`], and the first segment of the headends.
 pub const NEXT: Ipv6Addr = Ipv6Addr::new(0xfc0b, 0, 0, 0, 0, 0, 0, 1);
 /// A segment after [`NEXT`].
 pub const LAST: Ipv6Addr = Ipv6Addr::new(0xfc0c, 0, 0, 0, 0, 0, 0, 1);

@@ -1,11 +1,11 @@
 //! An engine that three commands of a campaign drive: up, down, info.
 //!
-//! Each is run by `sh -c`, outside the namespaces, with the case in its environment
+//! `sh -c` runs each of them outside the namespaces, with the case in the environment
 //! ([`variables`]). `up` makes an engine forward from the first port of the router to the second
-//! and returns; `down` undoes it. It also runs before `up`, to remove leftovers of a killed run.
-//! `info` prints `name: value` lines for the report; if the engine does not support the case, it
-//! prints the reason on stderr and exits with a code other than 0. The commands may be `ssh host
-//! ...` and configure anything there, while the traffic uses the namespaces of this machine.
+//! one, and returns. `down` undoes it. It also runs before `up`, to remove leftovers of a killed
+//! run. `info` prints `name: value` lines for the report. If the engine does not support the case,
+//! `info` prints the reason on stderr and exits with a code other than 0. The commands may be `ssh
+//! host ...` and configure another machine, but the traffic uses the namespaces of this machine.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -236,12 +236,12 @@ fn wait(child: &mut Child) -> io::Result<Option<ExitStatus>> {
     Ok(None)
 }
 
-/// The environment of a command: `BEHAVIOR` (as in a campaign), `SIDS`, `SIZE` (bytes of the
-/// longest packet of the customer), `FLOWS`, `RULES`, `ROUTES`; `ROUTER_ROUTES`, `ROUTER_RULES` and
-/// `ROUTER_DEVICES`: Linux' configuration (`ip route add`, `ip rule add`, `ip`), one per line. the
-/// router's ports `PORT_IN` and `PORT_OUT` with the Ethernet addresses `PORT_IN_MAC` and
-/// `PORT_OUT_MAC`; the next hops' Ethernet address `SINK_MAC`; after setup also the names of the
-/// namespaces, `GENERATOR`, `ROUTER`, `SINK`.
+/// Returns the environment of a command: `BEHAVIOR` (as in a campaign), `SIDS`, `SIZE` (bytes of
+/// the customer's longest packet), `FLOWS`, `RULES`, `ROUTES`. `ROUTER_ROUTES`, `ROUTER_RULES` and
+/// `ROUTER_DEVICES` have the configuration of Linux (arguments of `ip route add`, `ip rule add`,
+/// `ip`), one per line. `PORT_IN` and `PORT_OUT` are the router's ports, `PORT_IN_MAC` and
+/// `PORT_OUT_MAC` their Ethernet addresses, and `SINK_MAC` is that of the next hops. After setup,
+/// `GENERATOR`, `ROUTER` and `SINK` name the namespaces.
 pub(super) fn variables(case: &Case, behavior: &Behavior, macs: &Macs) -> BTreeMap<String, String> {
     let longest = case.size.packets(0).into_iter().map(|(length, _)| length);
     [
@@ -265,18 +265,19 @@ pub(super) fn variables(case: &Case, behavior: &Behavior, macs: &Macs) -> BTreeM
     .into()
 }
 
-/// One packet.
+/// Verifies the engine with one packet.
 fn verify(network: &Network, behavior: &Behavior) -> Result<(), Error> {
     let _napi = Napi::attach(network.sink()?, PORT)?;
     compare(behavior, exchange(network, &behavior.sent)?)
 }
 
-/// Verifies that the engine sends this frame, or none. The hop limit that a headend decrements is
-/// the inner one by RFC 8986 5.1 and the outer one in Linux, so either is right.
+/// Checks that the engine sent the expected frame. `found` is `None` if it sent no frame. A headend
+/// decrements the inner hop limit by RFC 8986 5.1, and the outer one in Linux, so either is
+/// accepted.
 pub(super) fn compare(behavior: &Behavior, found: Option<Vec<u8>>) -> Result<(), Error> {
     let wrong = |what: &str| Error::Wrong(format!("{}: {what}", behavior.name));
     let Some(found) = found else {
-        return Err(wrong("no packet comes out"));
+        return Err(wrong("the router sent no packet"));
     };
     let rfc = &behavior.from_sidestep;
     let right = found == *rfc
@@ -286,7 +287,7 @@ pub(super) fn compare(behavior: &Behavior, found: Option<Vec<u8>>) -> Result<(),
         return Ok(());
     }
     Err(wrong(&format!(
-        "another packet comes out\n{}",
+        "the router sent another packet\n{}",
         diff(rfc, &found)
     )))
 }
@@ -308,7 +309,7 @@ impl Drop for Up<'_> {
     }
 }
 
-/// An engine that is up, and measured.
+/// An engine that commands have set up, ready for trials.
 struct Commanded<'a> {
     // The first field, so that `down` runs before the namespaces are removed.
     _up: Up<'a>,

@@ -1,5 +1,5 @@
-//! Engines on this machine: a router in a namespace, between a generator and a sink. On a veth pair what one end sends is
-//! received in the sender's loop, unless the receiver's port is polled by a thread of its own.
+//! Engines on this machine: a router in a namespace, between a generator and a sink. A veth pair
+//! processes a frame in the sender's loop, unless a thread of its own polls the receiving port.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,8 +17,8 @@ use super::vpp::Vpp;
 use super::{Case, Engine, Options, PROGRAM_SHA256, Standing, recipe};
 use sidestep_testkit::Error;
 
-/// All engines that there are, whether they can be set up here or not: [`Engine::refuses`] says
-/// that of each case. Engines driven by commands come last.
+/// Returns all engines, also those that cannot be set up here ([`Engine::refuses`] gives the reason
+/// per case). Engines driven by commands come last.
 pub fn all(options: &Options) -> Vec<Box<dyn Engine>> {
     let driven = options.commands.iter().map(|commands| {
         Box::new(Exec {
@@ -56,11 +56,11 @@ struct Local {
     options: Options,
 }
 
-/// Who forwards.
+/// What forwards packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Who {
     Plane(Plane),
-    /// The limits of the laboratory.
+    /// No router: measures the limits of the test setup.
     Nobody,
 }
 
@@ -80,7 +80,7 @@ impl Engine for Local {
             let version = sidestep.version();
             let version = version.unwrap_or_else(|error| error.to_string());
             facts.insert("program".to_owned(), version);
-            // Two trees of one commit with other changes have one version.
+            // Builds of one commit with different uncommitted changes have the same version.
             let hash = sidestep.sha256();
             let hash = hash.unwrap_or_else(|error| error.to_string());
             facts.insert(PROGRAM_SHA256.to_owned(), hash);
@@ -135,7 +135,7 @@ impl Engine for Local {
 }
 
 impl Local {
-    /// The case as behaviors of one packet length each, with how many packets of each take turns.
+    /// Returns the case as behaviors of one packet length each, with their shares of the packets.
     fn stream(&self, case: &Case) -> Result<Vec<(Behavior, u32)>, Error> {
         let stream = super::stream(case)?.into_iter();
         let own = |(made, share): (Behavior, u32)| (made.without_devices(), share);
@@ -164,14 +164,14 @@ impl Local {
         }
     }
 
-    /// The router, forwarding; one packet of each length has been compared.
+    /// Returns a forwarding router. One packet of each length has been compared.
     fn forwarding(&self, plane: Plane, stream: &[(Behavior, u32)]) -> Result<Path, Error> {
         let behavior = &stream[0].0;
         let network = Arc::new(Network::routed(behavior)?);
         self.options.check()?;
         let standing = match &self.sidestep {
             Ok(sidestep) => plane.set_up(&network, sidestep, behavior)?,
-            // Refused already where it is needed.
+            // Earlier checks have refused this wherever BPF is needed.
             Err(_) => plane::Standing::linux(&network, behavior)?,
         };
         for (behavior, _) in stream {

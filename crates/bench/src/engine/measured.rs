@@ -19,11 +19,11 @@ use sidestep_testkit::Napi;
 use sidestep_testkit::hexdiff::diff;
 use sidestep_testkit::{Error, Namespace};
 
-/// The path between generator and sink.
+/// What connects generator and sink.
 pub enum Path {
     /// A router whose data plane forwards.
     Router(Plane, plane::Standing),
-    /// A router with another data plane: VPP, or an engine that is set up by commands.
+    /// A router with another data plane: VPP, or an engine that commands set up.
     Other(plane::Standing),
     /// A direct link between generator and sink.
     Nothing(Network),
@@ -57,7 +57,7 @@ impl Path {
         let found = exchange(path.network(), &behavior.sent)?.unwrap_or_default();
         if found != behavior.from_linux {
             let difference = diff(&behavior.from_linux, &found);
-            let what = format!("{case}: another packet comes out\n{difference}");
+            let what = format!("{case}: the router sent another packet\n{difference}");
             return Err(Error::Wrong(what));
         }
         Ok(path)
@@ -73,7 +73,7 @@ impl Path {
     fn hooks(&self) -> &'static [Hook] {
         match self {
             Self::Router(plane, _) => plane.hooks(),
-            // XDP receives every packet from these paths.
+            // XDP receives all packets of these paths.
             Self::Other(_) | Self::Nothing(_) | Self::Redirect { .. } => &[Hook::Xdp],
         }
     }
@@ -105,9 +105,9 @@ impl Path {
     }
 }
 
-/// A path that was verified, with a generator and a receiver at its ends.
+/// A verified path, with a generator and a receiver at its ends.
 pub struct Measured {
-    // Rust drops fields in this order: receiver and generator go before their ports.
+    // Rust drops fields in this order: receiver and generator are dropped before their ports.
     driver: Option<Local>,
     /// Hook of the receiver.
     sink: Hook,
@@ -244,7 +244,7 @@ impl Measured {
             return Ok(());
         }
         Err(Error::Wrong(format!(
-            "{packets} packets of {bytes} bytes in all arrive; they have {least} to {most} each"
+            "{packets} packets with {bytes} bytes in total arrived; each must have {least} to {most} bytes"
         )))
     }
 }
@@ -274,8 +274,8 @@ impl Standing for Measured {
     }
 }
 
-/// Duration and number of the trials per hook of the sink. Several trials reduce disturbance by the
-/// host.
+/// Duration and number of the trials per hook of the sink. Several trials reduce the influence of
+/// disturbances by the host.
 const TRIED: Duration = Duration::from_millis(20);
 const TRIES: usize = 3;
 

@@ -1,5 +1,5 @@
-//! Engines: what forwards SRv6 and can be measured. Each engine can be set up for a [`Case`],
-//! verifies one packet byte for byte, runs trials, and is removed without leftovers.
+//! Engines: data planes that forward SRv6 and can be measured. Each engine can be set up for a
+//! [`Case`], verifies one packet byte for byte, runs trials, and is removed without leftovers.
 //!
 //! - [`all`]: the engines; [`behavior::kinds`]: the behaviors.
 //! - [`network`]: a router between a generator and a sink, in namespaces; [`plane`]: the data plane
@@ -73,8 +73,8 @@ fn one_core() -> u32 {
 pub enum Size {
     /// All packets of this size in bytes, from the IP header on.
     Bytes(u32),
-    /// Seven of 64, four of 594 and one of 1518 bytes as frames with FCS, or the least that the
-    /// headers need.
+    /// Of 12 frames, seven have 64, four 594 and one 1518 bytes with FCS. Frames that are too short
+    /// for the headers are lengthened.
     Imix,
 }
 
@@ -280,16 +280,16 @@ pub trait Engine {
     fn facts(&self) -> BTreeMap<String, String>;
 
     /// Returns the reason if the engine cannot run this case here, such as an unsupported behavior
-    /// or a missing program. This call changes nothing.
+    /// or a missing program. Changes nothing.
     fn refuses(&self, case: &Case) -> Option<String>;
 
     /// Sets the engine up in a network of its own, and verifies one packet.
     ///
     /// # Errors
-    /// Returns the failed step or the unexpected frame. Everything has been removed.
+    /// Returns the failed step or the unexpected frame, after removing everything again.
     fn set_up(&self, case: &Case) -> Result<Box<dyn Standing + '_>, Error>;
 
-    /// The command that reproduces this case by hand, as an operator would type it.
+    /// Returns the commands that reproduce this case by hand, as an operator would type them.
     fn recipe(&self, case: &Case) -> Vec<String>;
 }
 
@@ -308,8 +308,8 @@ pub trait Standing {
         None
     }
 
-    /// Counts packets at this hook from now on, as in an earlier setup of the same case. Does
-    /// nothing if there is no choice.
+    /// Counts packets at this hook from now on, for example at the one that an earlier setup of the
+    /// same case selected. Does nothing if there is no choice.
     ///
     /// # Errors
     /// No program can be attached to this hook.

@@ -1,7 +1,7 @@
-//! Where a port is polled: its NAPI in a thread of its own, on the CPU that a campaign names.
+//! Threads that poll a port (threaded NAPI), pinned to the CPU that a campaign names.
 //!
-//! On a veth pair the receiving port is otherwise polled in the loop of whoever sends, so that generator, system and sink
-//! are one CPU's work.
+//! Without them, a veth pair processes a frame in the loop of its sender, so generator, system and
+//! sink share one CPU.
 
 use std::io;
 use std::os::fd::AsRawFd as _;
@@ -14,8 +14,8 @@ use nix::unistd::Pid;
 
 use sidestep_testkit::{Error, Namespace};
 
-/// Has threads poll a port from now on. They are there as soon as the port's NAPI is (on a veth: while an XDP program is
-/// attached).
+/// Enables threaded NAPI on a port. The threads start when the port gets NAPI; a veth port has it
+/// while an XDP program is attached.
 ///
 /// # Errors
 /// The driver has no NAPI.
@@ -37,21 +37,21 @@ pub fn can_pin() -> bool {
 /// Moves the threads that poll a port to a CPU.
 ///
 /// # Errors
-/// It has none, the kernel does not report them (before Linux 6.8), a PID namespace hides them, or
-/// the CPU does not exist.
+/// The port has no polling threads, the kernel does not report them (before Linux 6.8), a PID
+/// namespace hides them, or the CPU does not exist.
 pub fn pin(namespace: &Namespace, ifname: &str, cpu: usize) -> Result<(), Error> {
     let place = format!("{ifname} of {}", namespace.name());
     let ifindex = namespace.ifindex(ifname)?;
     let threads = namespace
         .run(|| threads(ifindex))?
-        .map_err(|source| Error::os(format!("ask for the NAPI threads of {place}"), source))?;
+        .map_err(|source| Error::os(format!("read the NAPI threads of {place}"), source))?;
     if threads.is_empty() {
         return Err(Error::Usage(format!(
-            "{place} is polled by no thread of its own: put generator, system and sink on one CPU"
+            "no thread polls {place}: put generator, system and sink on one CPU"
         )));
     }
-    // The kernel reports IDs of the initial PID namespace; in another namespace they mean other
-    // threads or none.
+    // The kernel reports thread IDs of the initial PID namespace. In another namespace the same IDs
+    // belong to other threads, or to none.
     let seen = |pid: &Pid| {
         let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
         name.is_ok_and(|name| name.starts_with("napi/"))
@@ -77,7 +77,8 @@ pub fn pin(namespace: &Namespace, ifname: &str, cpu: usize) -> Result<(), Error>
     Ok(())
 }
 
-/// The threads that poll an interface of the calling thread's namespace: `napi-get` of the generic netlink family `netdev`.
+/// Returns the threads that poll an interface of the calling thread's namespace. Sends `napi-get`
+/// of the generic netlink family `netdev`.
 fn threads(ifindex: u32) -> io::Result<Vec<Pid>> {
     let family = ask(
         GENL_ID_CTRL,
@@ -108,7 +109,7 @@ fn threads(ifindex: u32) -> io::Result<Vec<Pid>> {
         .collect())
 }
 
-/// The answers to a request with one attribute, each from its attributes on.
+/// Sends a request with one attribute, and returns the attributes of each reply.
 fn ask(
     family: u16,
     flags: libc::c_int,
@@ -126,7 +127,7 @@ fn ask(
     let mut request = length.to_ne_bytes().to_vec();
     request.extend(family.to_ne_bytes());
     request.extend((flags as u16).to_ne_bytes());
-    // Sequence number and port: there is one question.
+    // Sequence number and port can be 0, because only one request is outstanding.
     request.extend([0; 8]);
     request.extend([command, 1, 0, 0]);
     request.extend(((ATTRIBUTE + value.len()) as u16).to_ne_bytes());
@@ -161,13 +162,13 @@ fn ask(
     }
 }
 
-/// The first message of a datagram.
+/// Returns the first message of a datagram.
 fn message(bytes: &[u8]) -> Option<&[u8]> {
     let length = u32::from_ne_bytes(*bytes.first_chunk()?) as usize;
     bytes.get(..length).filter(|it| it.len() >= 16)
 }
 
-/// Type and value of each attribute.
+/// Returns type and value of each attribute.
 fn attributes(mut bytes: &[u8]) -> Vec<(u16, &[u8])> {
     let mut found = Vec::new();
     while let [a, b, c, d, ..] = *bytes {
@@ -182,11 +183,11 @@ fn attributes(mut bytes: &[u8]) -> Vec<(u16, &[u8])> {
 }
 
 const LOOPBACK: u32 = 1;
-/// As much of a CPU as an ordinary thread can get.
+/// Highest priority of a thread without real-time scheduling.
 const NICE: libc::c_int = -20;
-/// `struct nlmsghdr` and `struct genlmsghdr`.
+/// Size of `struct nlmsghdr` and `struct genlmsghdr`.
 const HEADERS: usize = 20;
-/// `struct nlattr`.
+/// Size of `struct nlattr`.
 const ATTRIBUTE: usize = 4;
 // <linux/genetlink.h>
 const GENL_ID_CTRL: u16 = 0x10;
@@ -205,7 +206,7 @@ mod tests {
     use sidestep_testkit::{Lab, root_or_skip};
 
     #[test]
-    fn attributes_are_told_apart_and_what_is_cut_short_is_left() {
+    fn attributes_are_parsed_and_truncated_ones_are_ignored() {
         let mut bytes = [&6u16.to_ne_bytes()[..], &1u16.to_ne_bytes(), &[7, 8, 0, 0]].concat();
         bytes.extend([&8u16.to_ne_bytes()[..], &4u16.to_ne_bytes(), &[1, 2, 3, 4]].concat());
         let all = attributes(&bytes);
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_is_polled_on_the_cpu_that_was_named() {
+    fn a_port_is_polled_on_the_given_cpu() {
         if !root_or_skip() {
             return;
         }

@@ -1,4 +1,4 @@
-//! One router between a generator and a sink.
+//! The network of a measurement: a router between a generator and a sink.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use sidestep_testkit::lab::mac_text;
 use sidestep_testkit::offload::Offload;
 use sidestep_testkit::{Error, Lab, LinkEnd, Namespace};
 
-/// The namespaces, the router configured.
+/// The namespaces, with a configured router.
 #[derive(Debug)]
 pub struct Network {
     lab: Lab,
@@ -17,9 +17,9 @@ pub struct Network {
 }
 
 impl Network {
-    /// Builds generator -- router -- sink, and gives the router the behavior's routes and rules on top of the addresses,
-    /// static neighbors, the way to the segments and the tunnel source that all behaviors share. Where a service takes part,
-    /// it is joined to the router by two links.
+    /// Builds generator -- router -- sink. The router gets addresses, static neighbors, a route to
+    /// the segments and the tunnel source, which all behaviors share, and the routes and rules of
+    /// this behavior. If the behavior has a service, two links join it to the router.
     ///
     /// # Errors
     /// The kernel or `ip` refuses something.
@@ -38,9 +38,9 @@ impl Network {
         Ok(network)
     }
 
-    /// Builds generator -- router -- sink for a data plane that takes its packets from the ports
-    /// itself: the router's kernel, which sees them too, drops them. Number of queues of each port;
-    /// 0 means 1.
+    /// Builds generator -- router -- sink for a data plane that takes packets from the ports
+    /// itself. The router's kernel receives these packets too and drops them. `queues` is the
+    /// number of queues per port; 0 means 1.
     ///
     /// # Errors
     /// The kernel refuses something.
@@ -71,8 +71,8 @@ impl Network {
         })
     }
 
-    /// A service at [`SERVICE_PORTS`]: it does End where a packet comes with its SID, and forwards all others from its first
-    /// interface to its second.
+    /// Adds a service at [`SERVICE_PORTS`]. It runs End for packets to its SID, and forwards all
+    /// others from its first interface to its second one.
     fn serve(&mut self, queues: u32) -> Result<(), Error> {
         self.lab.node(SERVICE)?;
         set(self.service()?, &SYSCTLS)?;
@@ -95,12 +95,13 @@ impl Network {
         Ok(())
     }
 
-    /// Ports `idle1` and on, each with an address and a neighbor; all other ends are at the generator's.
+    /// Adds the ports `idle1`, `idle2`, …, each with an address and a neighbor. Their other ends
+    /// are in the generator's namespace.
     fn idle(&mut self, count: usize) -> Result<(), Error> {
         let peer = self.generator()?.name();
         let mut batch = String::new();
         for number in 1..=count {
-            // The text of a String never fails; so below.
+            // Writing to a String never fails, here and below.
             let _ = writeln!(
                 batch,
                 "link add idle{number} type veth peer name idle{number} netns {peer}\n\
@@ -134,57 +135,57 @@ impl Network {
         })
     }
 
-    /// The ports of the router that a packet comes in by on its way, in that order.
+    /// Returns the ports through which a packet enters the router, in order of its path.
     pub fn ways_in(&self) -> &'static [&'static str] {
         self.ways_in
     }
 
-    /// All ports of the router.
+    /// Returns all ports of the router.
     pub fn ports(&self) -> &[String] {
         &self.ports
     }
 
-    /// Sends out of [`PORT`].
+    /// Returns the namespace that sends on [`PORT`].
     ///
     /// # Errors
-    /// Never, as built.
+    /// None in practice: every network has a generator.
     pub fn generator(&self) -> Result<&Namespace, Error> {
         self.lab.namespace(GENERATOR)
     }
 
-    /// Forwards between [`SERVICE_IFNAMES`].
+    /// Returns the namespace that forwards between [`SERVICE_IFNAMES`].
     ///
     /// # Errors
-    /// None takes part.
+    /// The network has no service.
     pub fn service(&self) -> Result<&Namespace, Error> {
         self.lab.namespace(SERVICE)
     }
 
-    /// Forwards between [`PORTS`].
+    /// Returns the namespace that forwards between [`PORTS`].
     ///
     /// # Errors
-    /// [`Self::bare`] has none.
+    /// The network is [`Self::bare`] and has no router.
     pub fn router(&self) -> Result<&Namespace, Error> {
         self.lab.namespace(ROUTER)
     }
 
-    /// Receives on [`PORT`].
+    /// Returns the namespace that receives on [`PORT`].
     ///
     /// # Errors
-    /// Never, as built.
+    /// None in practice: every network has a sink.
     pub fn sink(&self) -> Result<&Namespace, Error> {
         self.lab.namespace(SINK)
     }
 }
 
-/// For interfaces that are still to come.
+/// Sets sysctls that interfaces created later inherit.
 fn set(namespace: &Namespace, sysctls: &[(&str, &str)]) -> Result<(), Error> {
     let mut sysctls = sysctls.iter();
     sysctls.try_for_each(|(path, value)| namespace.sysctl(path, value))
 }
 
-/// Joins two ports, all offloads off at both. Two ports as in all networks, in a lab with another
-/// name: leftovers of a killed run remain until its Sidestep has been stopped.
+/// Joins two ports as in all networks, with all offloads off. The lab has another name, so it does
+/// not remove the leftovers of a killed run, whose Sidestep must be stopped first.
 ///
 /// # Errors
 /// The kernel refuses something.
@@ -251,7 +252,7 @@ pub fn service_lines() -> [String; 2] {
 }
 
 fn configure(router: &Namespace, behavior: &Behavior) -> Result<(), Error> {
-    // A VRF is there before its strict mode is asked for; that has to be before the routes.
+    // Create the VRF before setting its strict mode, and set the mode before adding routes.
     let (devices, others): (Vec<String>, Vec<String>) = router_lines(behavior, SINK_MAC)
         .into_iter()
         .partition(|line| line.starts_with("link "));
@@ -289,16 +290,17 @@ fn apply(router: &Namespace, ip: &[&str], batch: &str) -> Result<(), Error> {
     Err(Error::Wrong(format!("`{}` refuses: {last}", ip.join(" "))))
 }
 
-/// Node, interface, Ethernet address.
+/// Node, interface name, and Ethernet address.
 type End = (&'static str, &'static str, [u8; 6]);
 
-/// The lab's name: namespaces are `ss-engine-PID-NODE`, `ss-engine.N-PID-NODE` from the second network of a process on.
+/// Name of the lab. Namespaces are `ss-engine-PID-NODE`, and `ss-engine.N-PID-NODE` for further
+/// networks of a process.
 pub const NAME: &str = "engine";
 /// The router's node name.
 pub const ROUTER: &str = "router";
-/// The interface of generator and sink.
+/// Interface name at the generator and at the sink.
 pub const PORT: &str = "eth0";
-/// The interfaces of the router: in, out.
+/// Interfaces of the router: ingress, egress.
 pub const PORTS: [&str; 2] = ["eth0", "eth1"];
 /// MAC of the generator's interface.
 pub const GENERATOR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x11];
@@ -307,13 +309,13 @@ pub const ROUTER_MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 0x01], [2, 0, 0, 0, 0, 0x
 /// MAC of the sink's interface.
 pub const SINK_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x12];
 
-/// The interfaces of the router to a service: there, back.
+/// Interfaces of the router to a service, and from it.
 pub const SERVICE_PORTS: [&str; 2] = ["vnf0", "vnf1"];
-/// Their other ends.
+/// The service's interfaces on these two links.
 pub const SERVICE_IFNAMES: [&str; 2] = ["eth0", "eth1"];
-/// Of [`SERVICE_PORTS`].
+/// MACs of [`SERVICE_PORTS`].
 pub const SERVICE_PORT_MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 0x03], [2, 0, 0, 0, 0, 0x04]];
-/// Of [`SERVICE_IFNAMES`].
+/// MACs of [`SERVICE_IFNAMES`].
 pub const SERVICE_MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 0x13], [2, 0, 0, 0, 0, 0x14]];
 
 /// The generator's node name.
@@ -322,17 +324,17 @@ pub const GENERATOR: &str = "generator";
 pub const SINK: &str = "sink";
 /// The service's node name.
 pub const SERVICE: &str = "service";
-/// MTU of all links in bytes, without the Ethernet header: that of the generator's longest frame.
-/// Large enough for headers around a packet of 1500 bytes, and small enough for XDP on veth with
-/// one page.
+/// MTU of all links in bytes, without the Ethernet header: the longest frame of the generator. It
+/// leaves space for outer headers around a packet of 1500 bytes, and one page holds such a frame,
+/// as XDP on veth requires.
 pub const MTU: u32 = (Template::FRAME_MAX - 14) as u32;
 
-/// The Ethernet addresses on the way of a packet.
+/// Ethernet addresses on the path of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Macs {
     /// Address of the sending port.
     pub generator: [u8; 6],
-    /// Addresses of the router's ports: in, out.
+    /// Addresses of the router's ports: ingress, egress.
     pub router: [[u8; 6]; 2],
     /// Address of the receiving port.
     pub sink: [u8; 6],
@@ -350,7 +352,8 @@ impl Macs {
         [self.generator, self.router[0], self.router[1], self.sink]
     }
 
-    /// Puts these addresses where a frame has those of [`Self::LAB`]: in its Ethernet header, and in one that is inside.
+    /// Replaces the addresses of [`Self::LAB`] in a frame with these, in its Ethernet header and in
+    /// an inner one.
     pub fn put(&self, frame: &mut [u8]) {
         let mut at = 0;
         while let Some(window) = frame.get_mut(at..at + 6) {
@@ -369,7 +372,7 @@ impl Macs {
 
 const WAYS_IN: [&str; 2] = [PORTS[0], SERVICE_PORTS[1]];
 
-/// Names of the router's ports.
+/// Addresses of the router's ports.
 pub const ADDRESSES: [&str; 4] = [
     "fc00::2/64 dev eth0",
     "10.0.0.2/24 dev eth0",
@@ -377,13 +380,13 @@ pub const ADDRESSES: [&str; 4] = [
     "10.1.0.2/24 dev eth1",
 ];
 
-/// Address of the sink, the next hop of all packets.
+/// Addresses of the sink, the next hop of all packets.
 pub const NEXT_HOPS: [&str; 2] = ["fc01::1", "10.1.0.1"];
 
-/// For every behavior that sends to a next segment.
+/// Routes to the next segments of all behaviors.
 pub const TO_SEGMENTS: [&str; 1] = ["fc0b::/16 via fc01::1 dev eth1"];
 
-/// A service: its SID and its next hop.
+/// Routes of a service: its SID, and the prefixes that it forwards to.
 const SERVICE_ROUTES: [&str; 4] = [
     "fc0f::1/128 encap seg6local action End dev eth0",
     "fc0b::/16 via fd00:2::1 dev eth1",

@@ -1,4 +1,4 @@
-//! The three data planes that take turns on the router.
+//! The three built-in data planes of the router: Linux, and Sidestep in TC and in XDP.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use sidestep_testkit::{Error, FrameSocket};
 /// Data plane of the router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plane {
-    /// The kernel alone.
+    /// The kernel without Sidestep.
     Linux,
     /// Sidestep, `--mode tc`.
     Tc,
@@ -161,8 +161,8 @@ impl Beside {
 }
 
 impl Standing {
-    /// A data plane that something else sets up in the namespace. A port without an XDP program
-    /// gets one that passes all packets, as for Linux.
+    /// Prepares the ports for a data plane that another program sets up in the namespace. A port
+    /// without an XDP program gets one that passes all packets, as for Linux.
     ///
     /// # Errors
     /// There is no router, or BPF is not allowed.
@@ -179,7 +179,7 @@ impl Standing {
         Ok(Self::beside(network, beside))
     }
 
-    /// The kernel alone.
+    /// Prepares the ports for the kernel without Sidestep.
     ///
     /// # Errors
     /// BPF is not allowed.
@@ -197,7 +197,8 @@ impl Standing {
         }
     }
 
-    /// A router that redirects packets to the service and on to the sink without reading them.
+    /// Returns a router that redirects packets to the service, and on to the sink, without reading
+    /// them.
     ///
     /// # Errors
     /// BPF is not allowed.
@@ -220,11 +221,11 @@ impl Standing {
     }
 
     /// Waits until Sidestep forwards this frame at each ingress port. Returns at once if Sidestep
-    /// does not run. It must first detect that the egress ports accept XDP redirects, which depends
-    /// on their programs.
+    /// does not run. Sidestep must first detect that the egress ports accept XDP redirects, which
+    /// depends on their programs.
     ///
     /// # Errors
-    /// It keeps punting or dropping the frame.
+    /// Sidestep still punts or drops the frame after the time limit.
     pub fn ready(&self, frame: &[u8]) -> Result<(), Error> {
         let (network, Some(sidestep)) = (&self.network, &self.running) else {
             return Ok(());
@@ -247,7 +248,7 @@ impl Standing {
             }
         }
         let reasons = sidestep.reasons();
-        Err(Error::Wrong(format!("not Sidestep forwards it\n{reasons}")))
+        Err(Error::Wrong(format!("it is not Sidestep that forwards the frame\n{reasons}")))
     }
 
     /// Returns the network of the data plane.

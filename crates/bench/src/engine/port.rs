@@ -72,7 +72,7 @@ pub(super) fn facts(name: &str, said: &str) -> BTreeMap<String, String> {
         add("offloads on", all);
     }
     if let Some(program) = lacks {
-        add("driver", format!("not known: there is no {program}"));
+        add("driver", format!("unknown: there is no {program}"));
     }
     if !interrupts.is_empty() {
         add(INTERRUPTS, interrupts.join("; "));
@@ -129,11 +129,11 @@ irq 46 3-5 mlx5_comp1@pci:0000:3b:00.0
         assert_eq!(facts("eth1", said), expected.into());
         assert_eq!(facts("eth1", ""), BTreeMap::new());
         let without = &facts("eth1", "lacks ethtool\n")["eth1 driver"];
-        assert_eq!(without, "not known: there is no ethtool");
+        assert_eq!(without, "unknown: there is no ethtool");
     }
 
     #[test]
-    fn a_veth_says_what_it_offloads() {
+    fn veth_offloads_are_reported() {
         if !root_or_skip() {
             return;
         }

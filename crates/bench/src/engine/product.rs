@@ -1,4 +1,4 @@
-//! Sidestep as operators use it: through its command line, in the namespace of the router.
+//! Runs Sidestep through its command line, in the namespace of the router.
 
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
@@ -16,7 +16,7 @@ pub struct Sidestep {
     path: PathBuf,
 }
 
-/// Sidestep on the ports of a router; stopped when dropped.
+/// Sidestep on the ports of a router. Drop stops it.
 #[derive(Debug)]
 pub struct Running {
     sidestep: Sidestep,
@@ -33,13 +33,13 @@ pub struct Tally {
 }
 
 impl Sidestep {
-    /// This program.
+    /// Uses the program at this path.
     pub fn at(path: &Path) -> Self {
         let path = path.to_owned();
         Self { path }
     }
 
-    /// `$SIDESTEP`, else the program next to this one.
+    /// Uses `$SIDESTEP`, or else the program next to the running one.
     ///
     /// # Errors
     /// The program is in neither place.
@@ -74,11 +74,11 @@ impl Sidestep {
         crate::program::sha256(&self.path)
     }
 
-    /// Starts it on the ports of the router, with these routes of its `own` (what `sidestep route
-    /// add` takes), and returns when it forwards.
+    /// Starts Sidestep on the ports of the router with these Sidestep-only routes (`own`: arguments
+    /// of `sidestep route add`). Returns when Sidestep forwards.
     ///
     /// # Errors
-    /// It refuses.
+    /// Sidestep refuses to start.
     pub fn start(
         &self,
         network: &Arc<Network>,
@@ -105,7 +105,7 @@ impl Sidestep {
         })
     }
 
-    /// Removes leftovers of killed runs: first Sidestep with its pins, then the namespaces.
+    /// Removes leftovers of killed runs: first the daemons with their pins, then the namespaces.
     pub fn clean(&self) {
         for name in Lab::leftovers_of(NAME) {
             if name.ends_with(&format!("-{ROUTER}")) {
@@ -131,13 +131,14 @@ impl Running {
     /// # Errors
     /// The answer has no such counters.
     pub fn tally(&self, ports: &[&str]) -> Result<Vec<Tally>, Error> {
-        // A client gets 200 ms for its line, and a busy machine may not give it those.
+        // The daemon waits at most 200 ms for a request. On a busy machine the client may take
+        // longer, so try again.
         let ask = || self.text(&["show", "counters", "-j"]);
         let text = ask().or_else(|_| ask()).or_else(|_| ask())?;
         tallies(&text, ports)
     }
 
-    /// Why packets were dropped or left to the kernel, for a message.
+    /// Returns the reasons of drops and punts, for an error message.
     pub fn reasons(&self) -> String {
         let told = self.text(&["show", "drops"]);
         told.unwrap_or_else(|error| error.to_string())
@@ -150,15 +151,16 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // If it has died already, the namespace goes next anyway.
+        // If it has exited already, removing the namespace is enough.
         let _ = self.text(&["stop"]);
     }
 }
 
-/// Sidestep forwarded what these ports received between two looks, not the kernel.
+/// Checks that Sidestep, not the kernel, forwarded the packets that these ports received between
+/// two readings of the counters.
 ///
 /// # Errors
-/// It did not.
+/// Another data plane forwarded more than [`STRANGERS`] of them.
 pub(super) fn check_forwarded(
     ports: &[&str],
     before: &[Tally],
@@ -176,10 +178,10 @@ pub(super) fn check_forwarded(
     Ok(())
 }
 
-/// Counters of these ports, from `sidestep show counters -j`.
+/// Returns the counters of these ports, from the output of `sidestep show counters -j`.
 ///
 /// # Errors
-/// The words have no such counters.
+/// The output lacks these counters.
 pub(super) fn tallies(text: &str, ports: &[&str]) -> Result<Vec<Tally>, Error> {
     let tallies: Option<Vec<Tally>> = ports.iter().map(|port| tally(text, port)).collect();
     tallies.ok_or_else(|| {
@@ -201,7 +203,7 @@ fn tally(text: &str, port: &str) -> Option<Tally> {
     })
 }
 
-/// The part of the packets that Sidestep may leave to the kernel: neighbor discovery and the like.
+/// Share of the packets that Sidestep may punt, such as neighbor discovery.
 const STRANGERS: f64 = 0.001;
 /// Number of packets that it may always punt.
 const STRANGERS_FEW: u64 = 10;

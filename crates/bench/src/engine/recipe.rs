@@ -1,4 +1,5 @@
-//! A case as an operator would type it: the commands that build the network, configure the router, and start the data plane.
+//! Commands that reproduce a case by hand: they build the network, configure the router, and start
+//! the data plane.
 
 use super::behavior::{Behavior, RULES_FROM, RULES_TABLE, Service};
 use super::network::{
@@ -9,7 +10,7 @@ use super::network::{
 use super::plane::Plane;
 use sidestep_testkit::lab::{QUIET, mac_text};
 
-/// The commands; namespaces have the names of their nodes.
+/// Returns the commands. Namespaces have the names of their nodes.
 pub fn of(plane: Plane, behavior: &Behavior) -> Vec<String> {
     let service = behavior.service.map(|_| (SERVICE, &SYSCTLS[..]));
     let mut commands = nodes(&SYSCTLS, service);
@@ -36,7 +37,7 @@ pub fn of(plane: Plane, behavior: &Behavior) -> Vec<String> {
     commands
 }
 
-/// Where a router is configured.
+/// The router that commands configure.
 #[derive(Clone, Copy, Debug)]
 pub struct Router<'a> {
     /// Its namespace.
@@ -54,7 +55,8 @@ impl Router<'_> {
         sidestep: "sidestep",
     };
 
-    /// Configuration of a router with these ports for a behavior, for any engine.
+    /// Returns the commands that configure a router with these ports for a behavior, for any
+    /// engine.
     pub fn configured(&self, behavior: &Behavior, ports: &[&str]) -> Vec<String> {
         let node = self.namespace;
         let enabled = ports
@@ -84,7 +86,7 @@ impl Router<'_> {
         commands
     }
 
-    /// Starts Sidestep, and gives it the routes that Linux has not; nothing where it does not run.
+    /// Returns the commands that start Sidestep and add its Sidestep-only routes. Empty for Linux.
     pub fn started(&self, plane: Plane, behavior: &Behavior, ports: &[&str]) -> Vec<String> {
         let mode = match plane {
             Plane::Linux => return Vec::new(),
@@ -99,14 +101,15 @@ impl Router<'_> {
     }
 }
 
-/// The network around a data plane that takes its packets from the ports itself, as [`super::network::Network::bypassed`].
+/// Returns the commands for a network as [`super::network::Network::bypassed`] builds it.
 pub fn bypassed(queues: u32) -> Vec<String> {
     let mut commands = nodes(&BYPASSED, None);
     commands.extend(links(queues));
     commands
 }
 
-/// Generator, router and sink, and another one; those that forward with sysctls of theirs.
+/// Returns the commands that create generator, router, sink, and optionally another node.
+/// Forwarding nodes have sysctls.
 fn nodes(router: &[(&str, &str)], other: Option<(&str, &[(&str, &str)])>) -> Vec<String> {
     let all = [(GENERATOR, &[][..]), (ROUTER, router), (SINK, &[])];
     let mut commands = Vec::new();
@@ -119,7 +122,7 @@ fn nodes(router: &[(&str, &str)], other: Option<(&str, &[(&str, &str)])>) -> Vec
     commands
 }
 
-/// Generator -- router -- sink.
+/// Returns the commands that link generator, router and sink.
 fn links(queues: u32) -> Vec<String> {
     let generator = (GENERATOR, PORT, GENERATOR_MAC);
     let [port_in, port_out] = [0, 1].map(|n| (ROUTER, PORTS[n], ROUTER_MACS[n]));
@@ -128,7 +131,7 @@ fn links(queues: u32) -> Vec<String> {
     commands
 }
 
-/// The routes beside those that the behavior needs, in one command however many they are.
+/// Returns one command that adds all extra routes of a case.
 fn routes_beside(node: &str, behavior: &Behavior) -> Option<String> {
     let last = behavior.beside.checked_sub(1)?;
     let route = behavior.routes.last()?;
@@ -145,7 +148,7 @@ fn routes_beside(node: &str, behavior: &Behavior) -> Option<String> {
     Some(in_a_loop(node, (0, last), &line, numbers, ""))
 }
 
-/// The rules; those that match nothing in one command however many they are.
+/// Returns the commands that add the rules. One command adds all rules that match nothing.
 fn rules(node: &str, behavior: &Behavior) -> Vec<String> {
     let family = if behavior.ipv4_rules { " -4" } else { " -6" };
     let absent = |rule: &&String| rule.starts_with("iif absent");
@@ -158,7 +161,7 @@ fn rules(node: &str, behavior: &Behavior) -> Vec<String> {
     absent_ones.into_iter().chain(others).collect()
 }
 
-/// A batch of lines that `printf` makes from numbers of `n`.
+/// Returns a shell loop that formats `line` for each number and passes the lines to `ip -batch`.
 fn in_a_loop(
     node: &str,
     (first, last): (u32, u32),
@@ -188,7 +191,7 @@ fn sysctl(node: &str, path: &str, value: &str) -> String {
     format!("ip netns exec {node} sysctl -qw {path}={value}")
 }
 
-/// Joins two ports: node, interface, Ethernet address.
+/// Returns the commands that join two ports: node, interface, Ethernet address.
 fn link(near: (&str, &str, [u8; 6]), far: (&str, &str, [u8; 6]), queues: u32) -> Vec<String> {
     let macs = [near, far].map(|end| mac_text(end.2));
     let of_both = match queues {
@@ -217,13 +220,13 @@ mod tests {
     use sidestep_testkit::netns::remove;
     use sidestep_testkit::root_or_skip;
 
-    /// Removes the namespaces that a recipe made.
+    /// Namespaces that a recipe created. Drop removes them.
     struct Made(Vec<String>);
 
     impl Drop for Made {
         fn drop(&mut self) {
             for name in &self.0 {
-                // It may not have come so far.
+                // The namespace may not exist yet.
                 let _ = remove(name);
             }
         }
@@ -238,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_recipe_configures_is_what_is_measured() {
+    fn a_recipe_configures_what_is_measured() {
         if !root_or_skip() {
             return;
         }

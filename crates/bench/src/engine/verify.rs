@@ -1,4 +1,4 @@
-//! Verify one packet before measuring.
+//! Verification of one packet before a measurement.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use sidestep_testkit::Napi;
 use sidestep_testkit::hexdiff::diff;
 use sidestep_testkit::{Error, FrameSocket};
 
-/// Sends the behavior's packet and compares what arrives at the sink, byte for byte; and if Sidestep runs, its counters
-/// must say that it was Sidestep who sent it.
+/// Sends the behavior's packet and compares the frame at the sink byte for byte. If Sidestep runs,
+/// its counters must show that Sidestep forwarded the packet.
 ///
 /// # Errors
-/// Another frame arrives, or none, or the kernel forwarded it.
+/// Another frame or no frame arrives, or the kernel forwarded it.
 pub fn verify(plane: Plane, standing: &Standing, behavior: &Behavior) -> Result<(), Error> {
     let network = standing.network();
     let wrong =
@@ -32,10 +32,10 @@ pub fn verify(plane: Plane, standing: &Standing, behavior: &Behavior) -> Result<
     Ok(())
 }
 
-/// A data plane sends this frame, or none.
+/// Checks the frame that a data plane sent; `None` if it sent no frame.
 ///
 /// # Errors
-/// It has to send another one.
+/// The data plane had to send another frame.
 pub(super) fn compare(
     plane: Plane,
     behavior: &Behavior,
@@ -46,7 +46,7 @@ pub(super) fn compare(
         Error::Wrong(format!("{behavior} on {plane}: {what}"))
     };
     let Some(found) = found else {
-        return Err(wrong("no packet comes out"));
+        return Err(wrong("the router sent no packet"));
     };
     let expected = plane.expected(behavior);
     let computed = behavior.computed_label && plane != Plane::Linux;
@@ -54,15 +54,16 @@ pub(super) fn compare(
         return Ok(());
     }
     Err(wrong(&format!(
-        "another packet comes out\n{}",
+        "the router sent another packet\n{}",
         diff(expected, &found)
     )))
 }
 
-/// Sends a frame; returns what arrives at the sink, none if nothing does. The sink's port must take XDP redirects.
+/// Sends a frame, and returns the frame that arrives at the sink, or `None`. The sink's port must
+/// accept XDP redirects.
 ///
 /// # Errors
-/// A port is gone.
+/// A port no longer exists.
 pub fn exchange(network: &Network, frame: &[u8]) -> Result<Option<Vec<u8>>, Error> {
     let near = FrameSocket::open(network.generator()?, PORT)?;
     let far = FrameSocket::open(network.sink()?, PORT)?;
@@ -70,7 +71,7 @@ pub fn exchange(network: &Network, frame: &[u8]) -> Result<Option<Vec<u8>>, Erro
     far.receive(PATIENCE)
 }
 
-/// Equal; a computed flow label may have any value but 0.
+/// Returns whether both frames are equal. A computed flow label may have any value but 0.
 pub(super) fn same(expected: &[u8], found: &[u8], computed_label: bool) -> bool {
     if !computed_label {
         return expected == found;
@@ -85,10 +86,10 @@ pub(super) fn same(expected: &[u8], found: &[u8], computed_label: bool) -> bool 
     some && expected == found
 }
 
-/// The flow label behind an Ethernet header, with the lower half of the traffic class in front.
+/// The flow label and the lower half of the Traffic Class, in a frame without VLAN tag.
 const LABEL: std::ops::Range<usize> = 15..18;
 
-/// How long a packet may take on a busy machine.
+/// Time limit for a packet on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 #[cfg(test)]
@@ -100,7 +101,7 @@ mod tests {
     use sidestep_testkit::root_or_skip;
 
     #[test]
-    fn a_byte_that_is_not_what_it_has_to_be_is_told() {
+    fn a_wrong_byte_is_reported() {
         if !root_or_skip() {
             return;
         }
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_computed_label_is_any_but_zero_and_everything_else_is_compared() {
+    fn a_computed_label_is_not_zero_and_all_other_bytes_are_compared() {
         let expected: Vec<u8> = [vec![0; 14], vec![0x60, 0, 0, 0, 9]].concat();
         let mut found = expected.clone();
         assert!(same(&expected, &found, false));

@@ -1,19 +1,19 @@
-//! Where measured points are written down: pictures come into being with their first point.
+//! The results of a run. A plot is created with its first point.
 
 use std::fmt::Display;
 
 use crate::result::{Axis, Kind, Point, Refusal, Scale, Section, Series};
 
-/// Everything measured so far.
+/// All results so far.
 #[derive(Debug, Default)]
 pub struct Book {
-    /// In the order of their first points.
+    /// Plots, in the order of their first points.
     pub sections: Vec<Section>,
     /// Points that were not measured.
     pub refusals: Vec<Refusal>,
 }
 
-/// A picture to put a point in.
+/// A plot of the report.
 #[derive(Clone, Debug)]
 pub struct Page {
     /// As [`Section::id`].
@@ -22,19 +22,19 @@ pub struct Page {
     pub title: String,
     /// As [`Section::note`].
     pub note: &'static str,
-    /// Across.
+    /// Horizontal axis.
     pub x: Axis,
-    /// Upwards.
+    /// Vertical axis.
     pub y: Axis,
 }
 
 impl Book {
-    /// Makes a picture, so that it stands before those that come later.
+    /// Creates a plot. Its position in the report is before all plots that are created later.
     pub fn open(&mut self, page: &Page) {
         self.section(page);
     }
 
-    /// Puts a point behind the others of a series.
+    /// Appends a point to a series.
     pub fn put(&mut self, page: &Page, series: &str, subject: &str, point: Point) {
         let all = &mut self.section(page).series;
         match all.iter_mut().find(|it| it.name == series) {
@@ -66,7 +66,7 @@ impl Book {
         &mut self.sections[at]
     }
 
-    /// The pictures that have something, each with the kernel as what others are compared with, where it is.
+    /// Removes empty plots, and makes the kernel the reference of each plot that contains it.
     pub fn close(&mut self) {
         self.sections.retain(|section| !section.series.is_empty());
         for section in &mut self.sections {
@@ -78,7 +78,7 @@ impl Book {
         }
     }
 
-    /// Says why something is missing.
+    /// Records why a point is missing.
     pub fn refuse(&mut self, subject: &str, at: &str, why: &dyn Display) {
         self.refusals.push(Refusal {
             subject: subject.to_owned(),
@@ -88,7 +88,7 @@ impl Book {
     }
 }
 
-/// Number of routes, across.
+/// Returns the horizontal axis for the number of routes.
 pub fn routes_axis() -> Axis {
     Axis::new("routes", "", Scale::Log)
 }

@@ -11,9 +11,9 @@ use super::subject::{Order, Reader, Stop, Subject, Trouble, Way};
 use super::traffic::Addresses;
 use crate::cpu;
 
-/// Changes between two looks at the clock.
+/// Changes between two readings of the clock.
 const BETWEEN: usize = 64;
-/// Lookups that are under way at a time, at most.
+/// Lookups per call of a concurrent reader, so that the writer waits only briefly for it.
 const GLANCE: usize = 256;
 
 /// Cost of single changes.
@@ -21,11 +21,11 @@ const GLANCE: usize = 256;
 pub struct Changes {
     /// Times of the changes, sorted.
     pub times: Vec<Duration>,
-    /// Changes a second, waiting for readers included.
+    /// Changes per second, including waits for readers.
     pub rate: f64,
 }
 
-/// For about this long, takes random routes out of the table and puts them in again, one by one.
+/// Removes random routes and inserts them again, one by one, for about this duration.
 ///
 /// # Errors
 /// The table cannot be changed.
@@ -55,7 +55,7 @@ pub fn measure(
 }
 
 impl Changes {
-    /// Microseconds that this share (0 to 1) of the changes did not take longer than.
+    /// Returns the percentile for this share (0 to 1) of the changes, in microseconds.
     pub fn percentile(&self, share: f64) -> f64 {
         let last = self.times.len() - 1;
         let at = (last as f64 * share).round() as usize;
@@ -63,7 +63,8 @@ impl Changes {
     }
 }
 
-/// Does something while another processor looks up without end; its result, and the lookups a second meanwhile.
+/// Runs `it` while another processor makes lookups continuously. Returns the result, and the
+/// lookups per second meanwhile.
 pub fn under_load<T>(
     reader: &dyn Reader,
     addresses: &Addresses,
@@ -79,7 +80,7 @@ pub fn under_load<T>(
             while !ended.load(Ordering::Relaxed) {
                 let first = windows.next().unwrap_or(0);
                 let way = Way::plain(Order::Independent);
-                // A reader that fails is one that was measured before: it does not.
+                // This reader was measured before without an error.
                 if reader.time(addresses, first..first + GLANCE, way).is_err() {
                     break;
                 }

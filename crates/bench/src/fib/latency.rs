@@ -1,4 +1,4 @@
-//! The memory's latency: a chain of loads, each of an address that the last one brought, over memory of a size.
+//! Memory latency, measured by a chain of loads in which each address depends on the previous load.
 
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
@@ -19,13 +19,13 @@ const LOADS: usize = 1 << 18;
 /// How the memory is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
-    /// 4 KiB, as a BPF map has.
+    /// 4 KiB, as for a BPF map.
     Small,
-    /// 2 MiB, if the kernel has some.
+    /// 2 MiB, if the kernel has free ones.
     Huge,
 }
 
-/// Memory in which every line holds the index of another, all of them in one round.
+/// Memory in which every line holds the index of another one. All lines form one cycle.
 pub struct Chain {
     start: NonNull<u64>,
     mapped: NonZeroUsize,
@@ -33,14 +33,15 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Size in bytes, a multiple of 64 and at least two cache lines.
+    /// Creates a chain of this size in bytes, a multiple of 64 and at least two cache lines.
     ///
     /// # Errors
-    /// No memory.
+    /// There is not enough memory.
     pub fn new(bytes: usize, pages: Pages, random: &mut Random) -> Result<Self, Trouble> {
         let failed = |errno| Trouble::of("memory", errno);
         let mapped = NonZeroUsize::MIN.saturating_add(bytes.next_multiple_of(HUGE) - 1);
-        // SAFETY: a new mapping at an address of the kernel's choice; the advice is only about its pages.
+        // SAFETY: a new mapping at an address that the kernel chooses; the advice only affects its
+        // page size.
         let start = unsafe {
             let read_write = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
             let start =
@@ -49,7 +50,7 @@ impl Chain {
                 Pages::Small => MmapAdvise::MADV_NOHUGEPAGE,
                 Pages::Huge => MmapAdvise::MADV_HUGEPAGE,
             };
-            // A kernel without huge pages has small ones.
+            // A kernel without huge pages uses small ones.
             let _ = madvise(start, mapped.get(), advice);
             start
         };
@@ -62,7 +63,8 @@ impl Chain {
         Ok(chain)
     }
 
-    /// One cycle through all lines, any one as likely as any other (Sattolo).
+    /// Links all lines in one random cycle, each cycle with equal probability (Sattolo's
+    /// algorithm).
     fn link(&mut self, random: &mut Random) {
         let mut order: Vec<usize> = (0..self.lines).collect();
         for i in (1..order.len()).rev() {
@@ -75,11 +77,12 @@ impl Chain {
     }
 
     fn words(&mut self) -> &mut [u64] {
-        // SAFETY: the mapping is zeroed, aligned to a page, as long as that, and only this value has it.
+        // SAFETY: the mapping has this length, is zeroed and aligned to a page, and only this value
+        // refers to it.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.mapped.get() / 8) }
     }
 
-    /// Nanoseconds a load, when it cannot begin before the last has ended.
+    /// Returns the nanoseconds per load if each load starts after the previous one has finished.
     pub fn latency(&mut self) -> f64 {
         let lines = self.lines;
         let words = self.words();
@@ -100,7 +103,8 @@ impl Chain {
 
 impl Drop for Chain {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in `new`, used nowhere after this. It cannot fail with these arguments.
+        // SAFETY: the mapping of `new`, which is not used afterwards. The call cannot fail with
+        // these arguments.
         let _ = unsafe { munmap(self.start.cast(), self.mapped.get()) };
     }
 }
@@ -110,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chain_comes_through_every_line_before_it_is_back() {
+    fn a_chain_visits_every_line_before_it_repeats() {
         let mut chain = Chain::new(1000 * LINE, Pages::Small, &mut Random::new(1)).expect("memory");
         let words = chain.words();
         let (mut at, mut steps) = (0, 0);

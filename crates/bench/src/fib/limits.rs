@@ -9,7 +9,7 @@ use super::subject::Trouble;
 use crate::cpu;
 use crate::result::{Axis, Cell, Point, Table};
 
-/// How a table of ours lies in memory, and what its lookups take.
+/// Memory layout of a Sidestep table, and time of its lookups.
 #[derive(Debug)]
 pub struct Depth {
     pub title: String,
@@ -17,10 +17,10 @@ pub struct Depth {
     pub routes: usize,
     /// Bytes that lookups read.
     pub walked: u64,
-    /// Lines that a lookup reads one after the other: mean and most.
+    /// Lines that a lookup reads in sequence: mean and maximum.
     pub lines: f64,
     pub most: f64,
-    /// Nanoseconds of a lookup after the last.
+    /// Nanoseconds per dependent lookup.
     pub dependent: Option<f64>,
 }
 
@@ -35,8 +35,8 @@ impl Bench<'_> {
         let page = Page {
             id: "memory-latency".into(),
             title: "The memory of this machine".into(),
-            note: "A chain of loads, each of an address that the last one brought, over memory of that size. A BPF map has 4 KiB pages.",
-            x: Axis::log("memory that is walked", "bytes"),
+            note: "A chain of loads over memory of that size; each address depends on the previous load. A BPF map has 4 KiB pages.",
+            x: Axis::log("size of the memory", "bytes"),
             y: Axis::log("time of a load", "ns"),
         };
         for bytes in self.latency_sizes() {
@@ -123,7 +123,8 @@ impl Bench<'_> {
         }
     }
 
-    /// The sum over the lines of a lookup: a level is an eighth of the one below it.
+    /// Returns the sum of the latencies of a lookup's lines. Each level has an eighth of the lines
+    /// of the level below.
     fn latency_of_levels(&self, depth: &Depth) -> f64 {
         let levels = depth.lines.round() as i32;
         let size = |level: i32| depth.walked as f64 / 8_f64.powi(level);

@@ -1,10 +1,10 @@
-//! `sidestep-bench fib`: prefix tables, ours and others', side by side in one run.
+//! `sidestep-bench fib`: Sidestep's prefix tables and others, side by side in one run.
 //!
-//! - [`plan`]: scenarios and their points; [`routes`] and [`traffic`] make tables and addresses.
+//! - [`plan`]: scenarios and their points; [`routes`] and [`traffic`] create tables and addresses.
 //! - [`subject`]: the tables under test and their lookups.
-//! - `point`, `threads`: measurements of a point, round by round; `changes`: of single changes.
-//! - [`latency`]: of the memory; `limits`: the lower bound that follows for a lookup.
-//! - `book`: results so far; `pages`: its pictures.
+//! - `point`, `threads`: measure a point, round by round; `changes`: measures single changes.
+//! - [`latency`]: measures the memory; `limits`: the resulting lower bound for a lookup.
+//! - `book`: results so far; `pages`: its plots.
 
 mod book;
 mod changes;
@@ -39,62 +39,62 @@ use crate::progress::Progress;
 use crate::result::{Report, SCHEMA};
 use crate::{cpu, machine};
 
-/// Options.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// In this order.
+    /// Scenarios to run, in this order.
     pub scenarios: Vec<Scenario>,
-    /// A file of prefixes instead of the full view that comes with the program.
+    /// File of prefixes. Without it, the embedded full view is used.
     pub routes: Option<PathBuf>,
-    /// Subjects.
+    /// Tables to measure.
     pub against: Vec<Kind>,
-    /// Routes of each point, instead of the scenario's own.
+    /// Numbers of routes of the points. Empty: the defaults of the scenario.
     pub sizes: Vec<usize>,
-    /// Few small points, short rounds: whether it works, not how fast.
+    /// Few small points and short rounds, which test the function and not the speed.
     pub quick: bool,
     /// Seed of all random choices.
     pub seed: u64,
-    /// How long a subject may take to be ready at a point.
+    /// Time limit for a table to be ready at a point.
     pub limit: Duration,
 }
 
 impl Options {
-    /// Differences that make results incomparable.
+    /// Settings that must be equal for results to be comparable.
     fn facts(&self) -> [(String, String); 2] {
-        let hurry = if self.quick { ", in a hurry" } else { "" };
+        let hurry = if self.quick { ", quick" } else { "" };
         let rounds = format!("{} of about {:?}{hurry}", self.rounds(), self.round());
         let routes = self.routes.as_ref();
         let routes = routes.map_or("built in".into(), |path| path.display().to_string());
         [("rounds", rounds), ("table", routes)].map(|(name, fact)| (name.to_owned(), fact))
     }
 
-    /// Rounds of lookups.
+    /// Number of rounds of lookups.
     const fn rounds(&self) -> usize {
         if self.quick { 2 } else { 11 }
     }
 
-    /// How long a round of one subject takes, about.
+    /// Approximate duration of one table's round.
     const fn round(&self) -> Duration {
         Duration::from_micros(if self.quick { 200 } else { 10_000 })
     }
 
-    /// How often a table is built.
+    /// Number of times that a table is built.
     const fn builds(&self) -> usize {
         if self.quick { 1 } else { 3 }
     }
 
-    /// How long single changes are measured.
+    /// Duration for which single changes are measured.
     const fn changes(&self) -> Duration {
         Duration::from_millis(if self.quick { 5 } else { 300 })
     }
 
-    /// Iterations of threads.
+    /// Number of iterations with several threads.
     const fn iterations(&self) -> usize {
         if self.quick { 3 } else { 12 }
     }
 }
 
-/// A run under way.
+/// A run in progress.
 struct Bench<'a> {
     options: &'a Options,
     environment: Environment,
@@ -103,31 +103,31 @@ struct Bench<'a> {
     cpus: Cpus,
     table: Vec<Prefix>,
     book: Book,
-    /// Answers that were compared and right.
+    /// Number of compared answers that were right.
     compared: usize,
-    /// Nanoseconds of ours, each lookup after the last, by group, routes and subject.
+    /// Nanoseconds per dependent lookup of Sidestep's tables, by group, routes and table.
     dependent: HashMap<(String, usize, &'static str), f64>,
     depths: Vec<Depth>,
     latencies: Vec<(usize, f64)>,
 }
 
-/// Which processor does what.
+/// The CPUs of a run.
 #[derive(Clone, Debug)]
 struct Cpus {
     all: Vec<usize>,
-    /// Where everything is measured.
+    /// CPU of all measurements.
     measured: usize,
-    /// CPU for lookups during changes. The same one if there is no other.
+    /// CPU for lookups during changes. Equal to `measured` on a machine with one CPU.
     other: usize,
 }
 
-/// The part of the names of namespaces that says whose they are.
+/// Part of the namespace names that identifies this program.
 const LAB: &str = "bench";
 
-/// Measures. `interrupted` ends it early with the results so far.
+/// Runs the benchmark. If `interrupted` is set, it ends early with the results so far.
 ///
 /// # Errors
-/// The file of routes cannot be used. Whatever else goes wrong is in the report.
+/// The file of routes cannot be used. The report lists all other errors.
 pub fn run(
     options: &Options,
     interrupted: &Arc<AtomicBool>,
@@ -143,7 +143,7 @@ pub fn run(
     let harness = match Harness::new() {
         Ok(harness) => Some(Arc::new(harness)),
         Err(why) => {
-            book.refuse("everything in BPF", "the start", &why);
+            book.refuse("all BPF tables", "the start", &why);
             None
         }
     };
@@ -204,7 +204,7 @@ impl Bench<'_> {
             };
             match done {
                 Err(Trouble::Interrupted) => return Err(Trouble::Interrupted),
-                // Not of one subject: the point as a whole.
+                // The error is not specific to one table.
                 Err(why) => self.book.refuse("all", &point.title(), &why),
                 Ok(()) => {}
             }
@@ -238,7 +238,7 @@ impl Bench<'_> {
              around the lookups is measured in each round and subtracted."
                 .into(),
             format!(
-                "Measured on CPU {}, lookups meanwhile on CPU {}, of {} that this process may use.",
+                "Measured on CPU {}, with lookups during changes on CPU {}; this process may use {} CPUs.",
                 cpus.measured, cpus.other, cpus.all.len()
             ),
             format!("2 MiB pages free at the end, for DPDK: {pages}."),

@@ -1,4 +1,5 @@
-//! The slow list that every subject's answers are compared with: a hash table for each length, the longest first.
+//! The simple list that every table's answers are compared with: one hash table per length,
+//! searched from the longest.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -23,7 +24,7 @@ impl Oracle {
         Self(lengths)
     }
 
-    /// Next hop of the longest match; 0: none.
+    /// Returns the next hop of the longest match, or 0 if there is none.
     pub fn lookup(&self, address: u128) -> u32 {
         let mut longest_first = self.0.iter().rev();
         longest_first

@@ -1,4 +1,4 @@
-//! The pictures of a scenario: one for each thing that is measured at its points.
+//! The plots of a scenario, one per metric.
 
 use super::book::{Page, routes_axis};
 use super::plan;
@@ -15,7 +15,7 @@ fn page(point: &plan::Point, what: &str, title: &str, note: &'static str, y: Axi
     }
 }
 
-/// Time of lookups.
+/// Plot of the time per lookup.
 pub fn lookup_page(point: &plan::Point, mix: &str, order: Order) -> Page {
     let what = format!("{}-{}", mix, order.name())
         .to_lowercase()
@@ -30,19 +30,19 @@ pub fn lookup_page(point: &plan::Point, mix: &str, order: Order) -> Page {
     )
 }
 
-/// Time of a whole table's insertion.
+/// Plot of the time to build a whole table.
 pub fn insertion_page(point: &plan::Point) -> Page {
-    let note = "From an empty table to all routes, each subject in its fastest way: where it takes many at once, many at once.";
+    let note = "From an empty table to all routes, with each table's fastest method, such as many routes per call.";
     page(
         point,
         "insertion",
-        "whole table put in",
+        "whole table built",
         note,
         Axis::log("time", "s").better(Better::Lower),
     )
 }
 
-/// Memory.
+/// Plot of the memory per route.
 pub fn memory_page(point: &plan::Point) -> Page {
     let note = "All that came with the table: what lookups read, what the writer keeps, and room to grow. Of the kernel's by its own \
                 books, where they say more than 1 MiB.";
@@ -55,9 +55,9 @@ pub fn memory_page(point: &plan::Point) -> Page {
     )
 }
 
-/// Time of a single change.
+/// Plot of the time of a single change.
 pub fn latency_page(point: &plan::Point) -> Page {
-    let note = "One route taken out or put in; median, up to the 99th percentile.";
+    let note = "Removal or insertion of one route; median, with a bar up to the 99th percentile.";
     page(
         point,
         "change-time",
@@ -67,11 +67,11 @@ pub fn latency_page(point: &plan::Point) -> Page {
     )
 }
 
-/// Changes a second, alone or during lookups.
+/// Plot of the changes per second, alone or during lookups.
 pub fn rate_page(point: &plan::Point, loaded: bool) -> Page {
     let y = Axis::log("changes", "1/s").better(Better::Higher);
     if loaded {
-        let note = "Another processor looks up meanwhile, without end; waiting for its lookups to leave old memory is in it.";
+        let note = "Another processor makes lookups continuously. The time includes waiting for them before memory is reused.";
         page(
             point,
             "change-rate-loaded",

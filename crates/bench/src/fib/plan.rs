@@ -9,13 +9,13 @@ use super::routes::{self, Route};
 /// A scenario of the published studies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scenario {
-    /// A whole Internet table, thinned out or grown.
+    /// A whole Internet table, sampled or enlarged.
     FullView,
-    /// /48s, from side by side to far apart.
+    /// /48s of different densities, from adjacent to sparse.
     Slash48,
     /// Hosts of one link.
     Slash128,
-    /// Lookups of several threads at once.
+    /// Concurrent lookups of several threads.
     Threads,
 }
 
@@ -23,7 +23,7 @@ impl Scenario {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::FullView, Self::Slash48, Self::Slash128, Self::Threads];
 
-    /// As `--scenario` knows it.
+    /// Returns the name for `--scenario`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::FullView => "full-view",
@@ -33,7 +33,7 @@ impl Scenario {
         }
     }
 
-    /// By name.
+    /// Returns the scenario with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
@@ -56,19 +56,19 @@ impl Scenario {
 /// Densities of /48s.
 const DENSITIES: [f64; 6] = [1.0, 0.5, 0.1, 0.05, 0.01, 0.001];
 
-/// One table that is measured.
+/// A table to measure.
 #[derive(Clone, Debug)]
 pub struct Point {
     /// Scenario.
     pub scenario: Scenario,
-    /// Share of the /48s that are there.
+    /// Share of the /48s of the range that the table contains.
     pub density: f64,
-    /// Routes.
+    /// Number of routes.
     pub size: usize,
 }
 
 impl Point {
-    /// Name of the pictures that it belongs to.
+    /// Returns the name of the plots for this point.
     pub fn group(&self) -> String {
         match self.scenario {
             Scenario::Slash48 => format!("slash48-{}", self.density),
@@ -77,7 +77,7 @@ impl Point {
         .replace('.', "-")
     }
 
-    /// Title of them.
+    /// Returns the title of these plots.
     pub fn title(&self) -> String {
         match self.scenario {
             Scenario::FullView => "Full view".into(),
@@ -87,7 +87,7 @@ impl Point {
         }
     }
 
-    /// Its routes, in the order in which they are put in.
+    /// Returns the routes in insertion order.
     pub fn routes(&self, table: &[Prefix], seed: u64) -> Vec<Route> {
         let random = &mut Random::new(seed ^ self.size as u64);
         let prefixes = match self.scenario {
@@ -100,7 +100,7 @@ impl Point {
     }
 }
 
-/// All points of a run.
+/// Returns all points of a run.
 pub fn points(options: &Options) -> Vec<Point> {
     let mut points = Vec::new();
     for &scenario in &options.scenarios {

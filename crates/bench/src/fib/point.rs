@@ -1,5 +1,5 @@
-//! One table, and all subjects side by side in it: a round of one after a round of the other, so that whatever the
-//! machine does meanwhile happens to all.
+//! Measures all tables side by side at one point. The tables take turns in each round, so that a
+//! disturbance of the machine affects all of them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,26 +20,26 @@ use crate::cpu;
 use crate::memory::heap_bytes;
 use crate::result::Point;
 
-/// Addresses of each mix: as many destinations as a busy router has at a time. They are gone through again and again, and
-/// their mebibyte takes its part of the caches, as packets do.
+/// Addresses of each mix: the number of destinations that a busy router has at a time. Lookups
+/// iterate over them repeatedly. Their mebibyte occupies a part of the caches, as packets do.
 pub(super) const ADDRESSES: usize = 1 << 16;
 const _: () = assert!(ADDRESSES * Mix::ALL.len() <= subject::ADDRESSES);
 /// Addresses whose answers are compared.
 pub(super) const COMPARED: usize = 50_000;
-/// Lookups of a round, at least.
+/// Minimum number of lookups per round.
 const LOOKUPS: usize = 1 << 12;
 
-/// A subject that has the table and gives right answers.
+/// A table that is built and has passed the comparison.
 pub(super) struct Ready {
     pub(super) kind: Kind,
     pub(super) subject: Box<dyn Subject>,
 }
 
-/// Nanoseconds a lookup, of each round.
+/// Nanoseconds per lookup, one value per round.
 type Times = BTreeMap<(usize, &'static str, Way), Vec<f64>>;
 
 impl Bench<'_> {
-    /// Measures a point; what could not be measured is in the book, too.
+    /// Measures a point. The book also records what could not be measured.
     ///
     /// # Errors
     /// Interrupted.
@@ -71,7 +71,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Builds every subject's table, more than once where that is quick: the last ones stay.
+    /// Builds every table, several times if that is fast, and keeps the last ones.
     pub(super) fn load(
         &mut self,
         point: &plan::Point,
@@ -95,7 +95,7 @@ impl Bench<'_> {
                 if round > 0 && (slow || built[i].is_none()) {
                     continue;
                 }
-                // The one before goes first: two do not fit where one just does.
+                // Drop the previous table first, because two may not fit into memory.
                 built[i] = None;
                 match self.build(*kind, routes) {
                     Ok((subject, bytes, time)) => {
@@ -119,7 +119,7 @@ impl Bench<'_> {
                 kind.name,
                 Point::of(x, times),
             );
-            // The kernel's books have pages of others too.
+            // The kernel's memory statistics include pages of other users.
             if kind.place == Place::Process || bytes > 1 << 20 {
                 let each = bytes as f64 / point.size as f64;
                 self.book.put(
@@ -134,7 +134,7 @@ impl Bench<'_> {
         Ok(ready)
     }
 
-    /// One table, the bytes that it takes, and how long it took.
+    /// Builds a table, and returns it with its size in bytes and the time to build it.
     fn build(
         &self,
         kind: Kind,
@@ -226,7 +226,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// One round: nanoseconds a lookup, less those of the loop alone.
+    /// Measures one round: nanoseconds per lookup, without the time of the empty loop.
     fn time(
         &self,
         it: &Ready,
@@ -243,7 +243,8 @@ impl Bench<'_> {
             let (range, warm) = if wanted * 2 > length {
                 (0..length, 0..length)
             } else {
-                // Another part each round, and yet another one to warm up with.
+                // Each round uses another part of the addresses, and yet another one for the
+                // warm-up.
                 let from = round * wanted % (length / 2 - wanted + 1);
                 (
                     from..from + wanted,
@@ -263,8 +264,9 @@ impl Bench<'_> {
         })
     }
 
-    /// The loop without a lookup, where the lookups of that kind are: the quickest of a few, since whatever comes between makes
-    /// it longer, and the lookups that it is subtracted from too short.
+    /// Returns the time of the loop without lookups, in the process or in BPF: the minimum of
+    /// several runs. A disturbance makes this loop longer, and the lookups that it is subtracted
+    /// from would appear too short.
     pub(super) fn time_nothing(
         &self,
         kind: Kind,
@@ -287,7 +289,7 @@ impl Bench<'_> {
         Ok(quickest)
     }
 
-    /// How deep ours are, for the table that explains their times.
+    /// Records the depth of Sidestep's tables, for the table that explains their times.
     fn note_depths(
         &mut self,
         point: &plan::Point,
@@ -377,7 +379,7 @@ impl Bench<'_> {
     }
 }
 
-/// The first wrong answer, and how many there are.
+/// Returns the first wrong answer and the number of wrong answers, as text.
 fn difference(sample: &Addresses, expected: &[u32], answers: &[u32]) -> Option<String> {
     let wrong = || {
         (expected.iter().zip(answers).zip(&sample.numbers))

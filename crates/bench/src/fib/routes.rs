@@ -1,4 +1,4 @@
-//! The tables that lookups are measured in: read from a file, or made by a rule, the same for the same seed.
+//! Routes of the measured tables, read from a file or generated from a seed.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
@@ -11,53 +11,53 @@ use sidestep_fib::Prefix;
 use sidestep_testkit::random::Random;
 use thiserror::Error;
 
-/// Next hops, handed out in turn: 1 to this.
+/// Number of next hops, which routes get in turn.
 pub const HOPS: u32 = 6;
 
-/// A whole Internet table; crates/bench/data/README.md says which.
+/// A whole Internet table; crates/bench/data/README.md describes it.
 const FULL_VIEW: &[u8] = include_bytes!("../../data/internet-full-view-ipv6.txt.gz");
 
 /// A route of a measured table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Where to.
+    /// Destination.
     pub prefix: Prefix,
     /// Next hop, 1 to [`HOPS`].
     pub hop: u32,
 }
 
-/// A file of routes that cannot be used.
+/// Error of a file of routes.
 #[derive(Debug, Error)]
 pub enum RoutesError {
-    /// It cannot be opened or read.
+    /// The file cannot be opened or read.
     #[error("{}: {source}", path.display())]
     Read {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// A line is no IPv6 prefix.
-    #[error("{}:{line}: {text:?} is no IPv6 prefix; a line is one, as 2001:db8::/32", path.display())]
+    /// A line is not an IPv6 prefix.
+    #[error("{}:{line}: {text:?} is not an IPv6 prefix such as 2001:db8::/32", path.display())]
     Line {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// From 1.
+        /// Line number, from 1.
         line: usize,
         /// Content.
         text: String,
     },
-    /// The file is missing.
-    #[error("{}: no prefix in it", path.display())]
+    /// The file contains no prefix.
+    #[error("{} contains no prefix", path.display())]
     Empty {
-        /// Which.
+        /// The file.
         path: PathBuf,
     },
 }
 
-/// The prefixes of a file, in order and each once; without a file, of the table that comes with the program. One prefix a
-/// line, what stands behind it is passed over, so that `ip -6 route` output works where it names prefixes; empty lines and
-/// `#` are passed over too. Gzip is unpacked.
+/// Reads the prefixes of a file, sorted and without duplicates, or of the embedded table. Each line
+/// has one prefix; text after it is ignored, as are empty lines and `#` comments. Output of `ip -6
+/// route` is thus accepted if it contains only prefixes. Gzip files are decompressed.
 ///
 /// # Errors
 /// [`RoutesError`], with the line.
@@ -126,7 +126,7 @@ pub fn scaled(table: &[Prefix], count: usize, random: &mut Random) -> Vec<Prefix
         by_length.entry(prefix.length).or_default().push(*prefix);
     }
     let mut taken: HashSet<Prefix> = table.iter().copied().collect();
-    // By sums from the shortest length on: what one length loses by rounding, the next gets.
+    // Sums from the shortest length on: the next length gets what one length loses by rounding.
     let (mut seen, mut grown) = (0, 0);
     for of_length in by_length.values() {
         seen += of_length.len();
@@ -137,8 +137,8 @@ pub fn scaled(table: &[Prefix], count: usize, random: &mut Random) -> Vec<Prefix
     sorted(taken)
 }
 
-/// Adds prefixes that differ from one of these in some of the last bits: eight, and more as those are taken. Fewer than
-/// asked for where there are no more.
+/// Adds prefixes that differ from one of these in some of the last bits: eight, or more if those
+/// are taken. Adds fewer than requested if there are not enough.
 fn add_siblings(
     of_length: &[Prefix],
     mut missing: usize,
@@ -189,10 +189,10 @@ pub fn anywhere(table: &[Prefix], count: usize, random: &mut Random) -> Vec<Pref
     sorted(taken)
 }
 
-/// Numbers below `among`, each once.
+/// Returns distinct random numbers below `among`.
 fn choose(count: usize, among: usize, random: &mut Random) -> Box<dyn Iterator<Item = usize>> {
     assert!(count <= among, "{count} of {among}");
-    // If most are chosen, it is cheaper to draw the others.
+    // To choose most numbers, it is cheaper to draw those that are left out.
     let fewer = count.min(among - count);
     let mut drawn = HashSet::with_capacity(fewer);
     while drawn.len() < fewer {
@@ -211,7 +211,8 @@ fn sorted(prefixes: impl IntoIterator<Item = Prefix>) -> Vec<Prefix> {
     prefixes
 }
 
-/// The prefixes with next hops, handed out in turn, in the order in which a router would learn them: any.
+/// Assigns next hops to the prefixes in turn, and shuffles them, because a router learns routes in
+/// any order.
 pub fn learned(prefixes: &[Prefix], random: &mut Random) -> Vec<Route> {
     let hops = (1..=HOPS).cycle();
     let mut routes: Vec<_> = (prefixes.iter().zip(hops))
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_that_comes_with_the_program_is_a_whole_internet_table() {
+    fn the_embedded_table_is_a_whole_internet_table() {
         let table = read(None).expect("read");
         assert_eq!(table.len(), 160_147);
         assert!(table.is_sorted());
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strided_table_is_spread_over_the_whole() {
+    fn a_sampled_table_covers_the_whole_range() {
         let table = read(None).expect("read");
         let part = scaled(&table, 1000, &mut Random::new(1));
         assert_eq!(part.len(), 1000);
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn slash48s_fill_their_range_as_densely_as_asked() {
+    fn slash48s_have_the_requested_density() {
         for density in [1.0, 0.5, 0.1, 0.001] {
             let prefixes = slash48(1000, density, &mut Random::new(1));
             assert_eq!(prefixes.len(), 1000);
@@ -298,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_makes_the_same_routes_and_another_one_others() {
+    fn equal_seeds_give_equal_routes_and_others_differ() {
         let table = read(None).expect("read");
         let made = |seed| {
             let random = &mut Random::new(seed);
@@ -309,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn next_hops_are_handed_out_evenly() {
+    fn next_hops_are_assigned_evenly() {
         let random = &mut Random::new(1);
         let routes = learned(&slash48(600, 1.0, random), random);
         for hop in 1..=HOPS {
@@ -319,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_up_to_its_wrong_line() {
+    fn an_invalid_line_of_a_file_is_reported() {
         let parsed = |text: &str| parse(Path::new("routes.txt"), text.as_bytes());
         let good = parsed("# a table\n\n2001:db8::1/32 via fe80::1\n2001:db8::/32\n::/0\n");
         let expected = [Prefix::new(0, 0), Prefix::new(0x2001_0db8 << 96, 32)];
@@ -327,12 +328,12 @@ mod tests {
         let error = parsed("2001:db8::/32\n10.0.0.0/8\n").expect_err("IPv4");
         let said = error.to_string();
         assert!(
-            said.starts_with("routes.txt:2: \"10.0.0.0/8\" is no IPv6 prefix"),
+            said.starts_with("routes.txt:2: \"10.0.0.0/8\" is not an IPv6 prefix"),
             "{said}"
         );
         assert_eq!(
             parsed("").expect_err("empty").to_string(),
-            "routes.txt: no prefix in it"
+            "routes.txt contains no prefix"
         );
     }
 }

@@ -17,16 +17,16 @@ use super::traffic::{Addresses, Mix};
 use crate::cpu;
 use crate::result::{Axis, Better, Point};
 
-/// How often a thread goes through the addresses: a million lookups.
+/// Number of passes over the addresses per thread: a million lookups.
 const PASSES: u32 = (1_000_000 / ADDRESSES + 1) as u32;
-/// Threads that look up at once.
+/// Numbers of concurrent threads.
 pub(super) const THREADS: [usize; 4] = [1, 2, 4, 8];
 
 impl Bench<'_> {
     /// Measures a point of the scenario.
     ///
     /// # Errors
-    /// Interrupted.
+    /// The run was interrupted.
     pub(super) fn threads(&mut self, point: &plan::Point) -> Result<(), Trouble> {
         let routes = point.routes(&self.table, self.options.seed);
         let mut ready = self.load(point, &routes)?;
@@ -58,7 +58,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Nanoseconds a lookup, mean of the threads, less those of the loop alone.
+    /// Returns the nanoseconds per lookup without the loop, as the mean of the threads.
     fn at_once(&self, it: &Ready, addresses: &Addresses, threads: usize) -> Result<f64, Trouble> {
         let begin = Barrier::new(threads);
         let passes = if self.options.quick { 1 } else { PASSES };
@@ -91,7 +91,7 @@ impl Bench<'_> {
     }
 }
 
-/// All but the lowest and the highest, if something is left then.
+/// Removes the lowest and the highest value, unless nothing would remain.
 fn without_extremes(mut times: Vec<f64>) -> Vec<f64> {
     if times.len() > 2 {
         times.sort_by(f64::total_cmp);
@@ -116,14 +116,14 @@ fn page(threads: usize, cpus: usize) -> Page {
     }
 }
 
-const OVERSUBSCRIBED: &str = "More threads than processors: they take turns, and the time of a lookup has the turns of others in it.";
+const OVERSUBSCRIBED: &str = "There are more threads than processors, so a lookup's time includes the turns of other threads.";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_quickest_and_the_slowest_iteration_do_not_count() {
+    fn the_fastest_and_the_slowest_iteration_do_not_count() {
         assert_eq!(without_extremes(vec![5.0, 1.0, 3.0, 9.0]), [3.0, 5.0]);
         assert_eq!(without_extremes(vec![5.0, 1.0]), [5.0, 1.0]);
     }

@@ -1,26 +1,26 @@
-//! The addresses that are looked up.
+//! The addresses to look up.
 
 use sidestep_fib::Prefix;
 use sidestep_testkit::random::Random;
 
 use super::routes::Route;
 
-/// How addresses are drawn. Every one lies in a prefix of the table: addresses from nowhere would time the answer that
-/// there is no route.
+/// Distribution of the addresses. Each address lies in a prefix of the table, because other
+/// addresses would time the result "no route".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mix {
-    /// Each prefix as often as any other, any host in it.
+    /// All prefixes with equal probability, with a random host.
     Uniform,
-    /// The n-th prefix of a random order 1/n times as often as the first (Zipf's law), any host in it: a few
-    /// destinations have most of the packets.
+    /// The n-th prefix of a random order has 1/n of the first one's probability (Zipf's law), with
+    /// a random host. Most packets thus go to a few destinations.
     Zipf,
 }
 
 impl Mix {
-    /// All of them.
+    /// All mixes.
     pub const ALL: [Self; 2] = [Self::Uniform, Self::Zipf];
 
-    /// As titles have it.
+    /// Returns the name for titles.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Uniform => "uniform",
@@ -29,14 +29,14 @@ impl Mix {
     }
 }
 
-/// Addresses of one mix, twice: as numbers, and as they lie in packets.
+/// Addresses of one mix, in both forms: as numbers, and in network order.
 #[derive(Debug)]
 pub struct Addresses {
     /// Numbers in host order.
     pub numbers: Vec<u128>,
-    /// Network order.
+    /// Addresses in network order.
     pub wire: Vec<[u8; 16]>,
-    /// Where the first of them is put for BPF programs.
+    /// Position of the first address in the BPF map.
     pub place: usize,
 }
 
@@ -49,7 +49,7 @@ impl Addresses {
                 .collect(),
             Mix::Zipf => {
                 let ranks = Zipf::new(routes.len());
-                // Routes lie in a random order already.
+                // The routes are in a random order already.
                 (0..count)
                     .map(|_| host(routes[ranks.draw(random)].prefix, random))
                     .collect()
@@ -58,7 +58,7 @@ impl Addresses {
         Self::of(numbers)
     }
 
-    /// These.
+    /// Wraps these addresses.
     pub fn of(numbers: Vec<u128>) -> Self {
         let wire = numbers.iter().map(|number| number.to_be_bytes()).collect();
         Self {
@@ -68,7 +68,7 @@ impl Addresses {
         }
     }
 
-    /// How many.
+    /// Returns the number of addresses.
     pub fn len(&self) -> usize {
         self.numbers.len()
     }
@@ -95,7 +95,7 @@ pub fn edges(routes: &[Route], count: usize, random: &mut Random) -> Addresses {
     Addresses::of(numbers)
 }
 
-/// An address in a prefix.
+/// Returns a random address in a prefix.
 fn host(prefix: Prefix, random: &mut Random) -> u128 {
     let noise = u128::from(random.next()) << 64 | u128::from(random.next());
     let mask = prefix.last() - prefix.address;
@@ -120,7 +120,7 @@ impl Zipf {
         }
     }
 
-    /// From 0.
+    /// Draws a rank, from 0.
     fn draw(&self, random: &mut Random) -> usize {
         let all = self.sums[self.sums.len() - 1];
         let at = (random.next() >> 11) as f64 / (1_u64 << 53) as f64 * all;
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn by_zipfs_law_the_first_is_drawn_twice_as_often_as_the_second_and_ten_times_as_the_tenth() {
+    fn ranks_are_drawn_by_zipfs_law() {
         let (zipf, random) = (Zipf::new(100), &mut Random::new(3));
         let mut drawn = [0_u32; 100];
         for _ in 0..1_000_000 {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_are_looked_at_from_both_sides() {
+    fn edges_are_tested_on_both_sides() {
         let routes = routes();
         let addresses = edges(&routes, 1000, &mut Random::new(4));
         let outside = addresses.numbers.iter().filter(|number| {

@@ -1,7 +1,7 @@
-//! The traffic generator without a pace: XDP live frames (`BPF_PROG_TEST_RUN` with
-//! `BPF_F_TEST_XDP_LIVE_FRAMES`, Linux 5.18) from one pinned thread into one interface, as fast as
-//! they go. The run itself reports nothing: count at the [`super::Sink`]. The number of sent
-//! packets is known once it has stopped. Trials use [`super::LiveFrames`].
+//! The generator at full speed: one pinned thread sends XDP live frames (`BPF_PROG_TEST_RUN` with
+//! `BPF_F_TEST_XDP_LIVE_FRAMES`, Linux 5.18) out of one interface without pacing. Count them at the
+//! [`super::Sink`]; the generator itself knows the number of sent packets only after it has
+//! stopped. Trials use [`super::LiveFrames`].
 
 use super::program::Program;
 use super::run::{BATCH, Run};
@@ -36,8 +36,8 @@ impl Generator {
         Ok(Self { run, program })
     }
 
-    /// Ends the run. Returns the number of generated frames. The flows take turns, from the first
-    /// one on. Only frames that did not fit the ring of a veth are lost.
+    /// Ends the run, and returns the number of generated frames. The flows take turns, starting
+    /// with the first one. Only frames that did not fit the ring of a veth are lost.
     ///
     /// # Errors
     /// The kernel refused live frames, which ended the run early.
@@ -63,7 +63,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Not a multiple of 8, so that every store of the generator is used.
+    /// The length is not a multiple of 8, so that all code that copies bytes runs.
     fn frame() -> Vec<u8> {
         let mut frame = vec![0x02; 12];
         frame.extend([0x88, 0xb5]);
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_the_template_in_every_flow_with_the_checksum_kept_right() {
+    fn frames_of_all_flows_equal_the_template_with_a_valid_checksum() {
         if !root_or_skip() {
             return;
         }
@@ -91,7 +91,7 @@ mod tests {
         let far = lab.namespace("b").expect("b");
         let _napi = Napi::attach(far, "eth0").expect("NAPI");
         let socket = FrameSocket::open(far, "eth0").expect("socket");
-        // A checksum that carries into its upper byte and around when flows are added to the sum.
+        // Adding flows to the sum of this checksum carries into its upper byte and wraps around.
         let mut template = frame();
         template[20..22].copy_from_slice(&[0x00, 0x01]);
         let flows = Flows {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_generated_is_counted_at_either_hook_and_nothing_after_the_stop() {
+    fn generated_packets_are_counted_at_either_hook_and_none_after_the_stop() {
         if !root_or_skip() {
             return;
         }
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_that_is_not_there_is_named() {
+    fn a_missing_interface_is_named() {
         if !root_or_skip() {
             return;
         }

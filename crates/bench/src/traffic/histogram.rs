@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_the_exact_ones_or_up_to_a_64th_more() {
+    fn percentiles_exceed_the_exact_ones_by_at_most_a_64th() {
         let mut random = Random::new(7);
         // Some tens of microseconds, with a tail that is a thousand times as long.
         let mut times: Vec<u64> = (0..100_000)

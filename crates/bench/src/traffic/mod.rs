@@ -1,7 +1,7 @@
 //! Traffic for measurements: a generator at one end, a counting sink at the other.
 //!
-//! On a veth pair the generator, the path under test and the sink all run in the loop of the
-//! generator's CPU, so a rate is that of the whole loop.
+//! On a veth pair, one CPU runs generator, path and sink in one loop, so a rate is that of the
+//! loop.
 
 pub mod driver;
 pub mod generator;
@@ -38,7 +38,7 @@ pub use trial::{Disorder, Latency, Load, Trial};
 use sidestep_testkit::Error;
 pub use sidestep_testkit::attach::Hook;
 
-/// Opens an embedded object. Its maps and programs are not in the kernel yet.
+/// Opens an embedded object, without loading its maps and programs into the kernel.
 fn open(bytes: &[u8]) -> Result<OpenObject, Error> {
     ObjectBuilder::default()
         .open_memory(bytes)

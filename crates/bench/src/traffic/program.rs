@@ -10,7 +10,7 @@ use super::stream::{Stream, Template, header_length, word};
 use super::{GENERATOR, configure, load, open, program};
 use sidestep_testkit::Error;
 
-/// bpf/generator.bpf.c in the kernel, with one stream for one interface.
+/// The loaded bpf/generator.bpf.c, with one stream for one interface.
 #[derive(Debug)]
 pub(super) struct Program {
     object: Object,
@@ -93,7 +93,7 @@ impl Program {
         })
     }
 
-    /// The frame that each run begins with.
+    /// Returns the frame that each run starts with.
     pub fn frame(&self) -> &[u8] {
         &self.frame
     }
@@ -118,7 +118,7 @@ impl Program {
     #[cfg(test)]
     pub fn waiting(&self) -> Result<usize, Error> {
         let gate = self.gate()?.lookup(&0u32.to_ne_bytes(), MapFlags::ANY);
-        let gate = gate.map_err(|source| Error::bpf("look at the generators' gate", source))?;
+        let gate = gate.map_err(|source| Error::bpf("read the generators' gate", source))?;
         let gate = gate.ok_or_else(|| disagree(GATE))?;
         let (seen, _) = gate[8..].as_chunks::<8>();
         Ok(seen
@@ -136,15 +136,15 @@ impl Program {
     pub fn set(&mut self, state: &State) -> Result<(), Error> {
         self.state_map()?
             .update(&0u32.to_ne_bytes(), state.bytes(), MapFlags::ANY)
-            .map_err(|source| Error::bpf("tell the generator what to do", source))
+            .map_err(|source| Error::bpf("set the generator's parameters", source))
     }
 
-    /// Counters of a run, also during the run.
+    /// Returns the counters of a run, also during the run.
     pub fn state(&self) -> Result<State, Error> {
         let value = self
             .state_map()?
             .lookup(&0u32.to_ne_bytes(), MapFlags::ANY)
-            .map_err(|source| Error::bpf("ask the generator what it has done", source))?;
+            .map_err(|source| Error::bpf("read the generator's counters", source))?;
         value
             .and_then(|value| State::read(&value))
             .ok_or_else(|| disagree("state"))

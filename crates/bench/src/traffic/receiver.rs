@@ -89,8 +89,8 @@ impl Receiver {
         let mut order = vec![0; ORDER];
         let head = [self.trial, timed.into(), sources].map(|word| u32::from(word).to_ne_bytes());
         order[..head.as_flattened().len()].copy_from_slice(head.as_flattened());
-        // This order matters: no packet belongs to this trial before the first number is set, and
-        // none of the last trial counts after the counts are 0.
+        // This order matters. Before the first number is set, no packet belongs to this trial.
+        // After the counts are reset, no packet of the last trial counts.
         for source in (0..u32::from(sources)).rev() {
             self.map("orders")?
                 .update(&source.to_ne_bytes(), &order, MapFlags::ANY)

@@ -1,4 +1,4 @@
-//! Upper limit for any XDP data plane: the program writes a constant header and redirects.
+//! Upper limit for any XDP data plane: a program that writes a constant header and redirects.
 
 use super::{REDIRECT, configure, load, open, program};
 use sidestep_testkit::attach::Attachment;

@@ -1,5 +1,5 @@
-//! One call of `BPF_PROG_TEST_RUN` with live frames that runs until stopped, on a thread pinned to
-//! a CPU.
+//! A call of `BPF_PROG_TEST_RUN` with live frames on a thread pinned to a CPU. It runs until
+//! stopped.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -24,8 +24,8 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Runs `program` on copies of `frame`, in this namespace: redirects are looked up where the
-    /// run is called from. Redirected frames are flushed once per `batch` runs.
+    /// Runs `program` on copies of `frame` in this namespace, in which the kernel then looks up
+    /// redirects. Redirected frames are flushed once per `batch` runs.
     pub fn start(
         program: OwnedFd,
         frame: Vec<u8>,
@@ -103,14 +103,14 @@ pub(super) fn pin(cpu: usize) -> Result<(), Error> {
         .set(cpu)
         .and_then(|()| sched_setaffinity(Pid::from_raw(0), &set));
     pinned.map_err(|source| Error::os(format!("pin the generator to CPU {cpu}"), source))?;
-    // SAFETY: a system call without pointers. Nice value of a thread; if it is refused, run without
-    // it.
+    // SAFETY: a system call without pointers. It sets the nice value of a thread; run without it if
+    // the kernel refuses.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
     Ok(())
 }
 
-/// One endless call, ended by a signal: each call waits twice for an RCU grace period, which at
-/// small repeat counts is most of the time.
+/// Makes one endless call that a signal ends. Each call waits twice for an RCU grace period. With
+/// small repeat counts this would take most of the time.
 fn run(program: &OwnedFd, frame: &[u8], batch: u32, stop: &AtomicBool) -> Result<(), Error> {
     while !stop.load(Ordering::Acquire) {
         // SAFETY: plain data, all zeros is a value of it.
@@ -134,8 +134,8 @@ fn run(program: &OwnedFd, frame: &[u8], batch: u32, stop: &AtomicBool) -> Result
     Ok(())
 }
 
-/// A signal that does nothing but interrupt a system call; without a handler it would end the
-/// process.
+/// Installs a signal handler that does nothing. The signal interrupts a system call; without a
+/// handler it would terminate the process.
 fn install_wake_handler() -> Result<(), Error> {
     extern "C" fn nothing(_: libc::c_int) {}
     static INSTALL: Once = Once::new();
@@ -147,8 +147,8 @@ fn install_wake_handler() -> Result<(), Error> {
             SigSet::empty(),
         );
         let action: libc::sigaction = action.into();
-        // SAFETY: the handler does nothing, so it is safe at any moment. Not SA_RESTART: the call
-        // shall end.
+        // SAFETY: the handler does nothing, so it is safe at any moment. SA_RESTART is not set, so
+        // that the system call returns.
         if unsafe { libc::sigaction(wake_signal(), &raw const action, std::ptr::null_mut()) } != 0 {
             result = Err(Error::last_os("install the generator's signal handler"));
         }
@@ -156,11 +156,11 @@ fn install_wake_handler() -> Result<(), Error> {
     result
 }
 
-/// A real-time signal: the usual ones are the program's own.
+/// A real-time signal, which the program does not use for anything else.
 fn wake_signal() -> libc::c_int {
     libc::SIGRTMIN() + 7
 }
 
-/// Frames from one time that they leave to the next: the kernel's own choice.
+/// Frames per batch, the default of the kernel.
 pub(super) const BATCH: u32 = 64;
 const NICE: libc::c_int = -20;

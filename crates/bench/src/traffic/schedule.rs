@@ -1,18 +1,18 @@
-//! Which template and which flow have their turn, one entry a packet, round and round.
+//! Order of templates and flows, with one entry per packet, repeated without end.
 
 use super::stream::Distribution;
 use sidestep_testkit::Error;
 use sidestep_testkit::random::Random;
 
-/// LIMIT: turns until a schedule comes round again: 4 MiB of a BPF map.
+/// LIMIT: turns of a schedule (4 MiB of a BPF map).
 pub const TURNS_MAX: usize = 1 << 20;
 
-/// The turns, `template << 16 | flow`. Templates come exactly as their shares say, in a random
-/// order of their own, so that no flow has one size only. Empty if no schedule is needed: one
-/// template, each flow in its turn.
+/// Returns the turns, `template << 16 | flow`. Templates occur exactly by their shares, in a random
+/// order that is independent of the flows, so that each flow has all sizes. Empty if no schedule is
+/// needed: one template with its flows in round robin.
 ///
 /// # Errors
-/// A share of 0, or more turns than [`TURNS_MAX`].
+/// A share is 0, or there are more turns than [`TURNS_MAX`].
 pub(super) fn schedule(
     shares: &[u32],
     flows: u32,
@@ -133,13 +133,13 @@ mod tests {
     }
 
     #[test]
-    fn one_template_with_each_flow_in_its_turn_needs_no_schedule() {
+    fn one_template_with_flows_in_round_robin_needs_no_schedule() {
         let turns = schedule(&[1], 4096, Distribution::Uniform).expect("schedule");
         assert!(turns.is_empty());
     }
 
     #[test]
-    fn sizes_come_as_their_shares_say_and_every_flow_has_all_of_them() {
+    fn sizes_occur_by_their_shares_in_every_flow() {
         let turns = schedule(&[7, 4, 1], 96, Distribution::Uniform).expect("schedule");
         assert_eq!(turns.len(), 96 * 12);
         let of = |template| turns.iter().filter(|it| *it >> 16 == template).count();
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nth_flow_of_zipf_has_an_nth_of_the_first_ones_turns() {
+    fn the_nth_zipf_flow_has_an_nth_of_the_first_flows_turns() {
         for flows in [2u32, 100, 4096, 65536] {
             let turns = schedule(&[1], flows, Distribution::Zipf).expect("schedule");
             let counts = by_flow(&turns);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_of_zipf_are_mixed() {
+    fn zipf_turns_are_shuffled() {
         let turns = schedule(&[1], 100, Distribution::Zipf).expect("schedule");
         // The first flow has 19 % of the turns, in each tenth of the schedule.
         for tenth in turns.chunks(turns.len().div_ceil(10)) {

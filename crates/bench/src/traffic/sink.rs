@@ -34,7 +34,7 @@ impl Rate {
         self.counts.packets as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// Nanoseconds per packet; infinite if none came.
+    /// Nanoseconds per packet; infinite if no packet arrived.
     pub fn nanoseconds_per_packet(&self) -> f64 {
         1e9 / self.packets_per_second()
     }
@@ -49,10 +49,10 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// [`Self::attach_at`] with [`Hook::Xdp`].
+    /// Attaches with [`Self::attach_at`] to [`Hook::Xdp`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Self::attach_at`].
     pub fn attach(namespace: &Namespace, ifname: &str) -> Result<Self, Error> {
         Self::attach_at(namespace, ifname, Hook::Xdp)
     }

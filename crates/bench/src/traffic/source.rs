@@ -30,7 +30,7 @@ pub struct Offer {
 pub struct Offered {
     /// Sent packets. Packets that missed their time are not included.
     pub sent: u64,
-    /// Seconds in which the generators sent. All generators start at the same time.
+    /// Duration of sending in seconds. All generators start at the same time.
     pub seconds: f64,
 }
 
@@ -157,8 +157,8 @@ impl LiveFrames {
         }
         runs.iter_mut().try_for_each(Run::stop)?;
         let states = self.states()?;
-        // All generators share one time window. A generator that lost its CPU and ends late has
-        // sent nothing in that time.
+        // All generators share one time window. If a generator loses its CPU and ends late, it has
+        // sent nothing after the window.
         Ok(Offered {
             sent: states.iter().map(|state| state.made).sum(),
             seconds: offer.duration.as_secs_f64(),
@@ -174,8 +174,8 @@ fn share(load: Load, generators: usize) -> Load {
     }
 }
 
-/// Returns the time between two packets, in ns * 2^16: a rate is exact to 1.5e-5 at 1 Gpps, and
-/// better below. 0 at [`Load::Maximum`].
+/// Returns the time between two packets in ns * 2^16, or 0 for [`Load::Maximum`]. At 1 Gpps the
+/// rate is exact to 1.5e-5, and to less below that.
 pub(super) fn pace_interval(load: Load) -> Result<u64, Error> {
     match load {
         Load::Maximum => Ok(0),
@@ -209,8 +209,8 @@ pub(super) fn check(interrupt: Option<&Interrupt>) -> Result<(), Error> {
 }
 
 /// Batch size for latency measurements at a given rate. A packet waits until its batch is full,
-/// also over runs in which no packet is due. With [`BATCH`] this adds 3 us on average to the
-/// measured latency. A smaller batch would prevent batching in the path.
+/// also during runs in which no packet is due. [`BATCH`] frames would add 3 us on average to the
+/// measured latency. A smaller batch than this would prevent batching in the path.
 const BATCH_TIMED: u32 = 16;
 /// LIMIT: number of distinct stamps.
 const DURATION_MAX: Duration = Duration::from_secs(24 * 3600);
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn generators_begin_at_one_time() {
+    fn generators_start_at_the_same_time() {
         let Some(lab) = two_cpus() else {
             return;
         };
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_there_waits_for_a_late_one_and_sends_all_the_time() {
+    fn generators_wait_for_a_late_one_and_then_send_for_the_full_time() {
         let Some(lab) = two_cpus() else {
             return;
         };
@@ -321,7 +321,7 @@ mod tests {
         runs.iter_mut().try_for_each(Run::stop).expect("stop");
         let states = [state(0), state(1)];
         assert_eq!(states[0].first, states[1].first);
-        // CPU time of other threads reduces the number of sent packets; most of them are sent.
+        // CPU time of other threads reduces the number of sent packets, but most packets are sent.
         for state in states {
             assert!((1000..=2001).contains(&state.made), "{state:?}");
             assert!(state.ended - state.first >= state.duration);

@@ -36,9 +36,9 @@ pub struct Template {
 }
 
 impl Template {
-    /// LIMIT: bytes from the front of the frame that are written anew in each packet. Changes of a
-    /// path after these fields remain (a decapsulation makes none). `HEADER_MAX` of
-    /// bpf/generator.bpf.c.
+    /// LIMIT: bytes at the start of the frame that are rewritten for each packet. The generator
+    /// does not undo changes that a path makes after these bytes (a decapsulation makes none).
+    /// `HEADER_MAX` of bpf/generator.bpf.c.
     pub const HEADER_MAX: usize = 320;
     /// LIMIT: longest frame that the kernel's live frames allow in a page.
     pub const FRAME_MAX: usize = 3000;
@@ -181,8 +181,9 @@ impl Stream {
     /// LIMIT: templates of a stream. `TEMPLATES_MAX` of bpf/generator.bpf.c.
     pub const TEMPLATES_MAX: usize = 4;
 
-    /// Each template occurs in proportion to its share: `[(small, 7), (medium, 4), (large, 1)]` is
-    /// the IMIX of twelve packets. The stamp overwrites the last 16 bytes of each frame.
+    /// Creates a mix in which each template occurs in proportion to its share: `[(small, 7),
+    /// (medium, 4), (large, 1)]` is the IMIX of twelve packets. The stamp overwrites the last 16
+    /// bytes of each frame.
     ///
     /// # Errors
     /// There is no template or more than [`Self::TEMPLATES_MAX`]. A share is 0. Two templates have
@@ -222,7 +223,7 @@ impl Stream {
             if body != &longest.frame[header..][..body.len()] {
                 let length = template.frame.len();
                 return Err(Error::Usage(format!(
-                    "the template of {length} bytes is not as the longest from byte {header} on"
+                    "the template of {length} bytes differs from the longest one from byte {header} on"
                 )));
             }
         }
@@ -339,7 +340,7 @@ mod tests {
         );
         let other_body = Template::one_flow(&[1; 80]).expect("template");
         let refused = refusal(&[zeros(60), (other_body, 1), zeros(100)]);
-        assert!(refused.contains("80 bytes is not as the longest from byte 44"));
+        assert!(refused.contains("80 bytes differs from the longest one from byte 44"));
         let word_in_stamp = Flows {
             count: 2,
             offset: 50,

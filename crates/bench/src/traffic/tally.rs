@@ -1,4 +1,4 @@
-//! A sink that counts packets by kind. Otherwise like [`super::Sink`].
+//! A sink that counts packets by two of their bytes, otherwise like [`super::Sink`].
 
 use std::collections::BTreeMap;
 
@@ -71,11 +71,11 @@ mod tests {
     use crate::traffic::{Flows, Generator, Template};
     use sidestep_testkit::{Lab, root_or_skip};
 
-    /// More kinds than the distinguishing byte has values.
+    /// Number of flows: more than a byte has values.
     const FLOWS: u32 = 300;
 
     #[test]
-    fn every_packet_that_is_made_is_counted_by_its_flow() {
+    fn every_generated_packet_is_counted_by_its_flow() {
         if !root_or_skip() {
             return;
         }
@@ -95,7 +95,7 @@ mod tests {
         let template = Template::new(&frame, flows).expect("template");
         let tally = Tally::attach(far, "eth0", [13, 15]).expect("tally");
         let generator = Generator::start(near, "eth0", &template, 0).expect("start");
-        // Wait until each flow has had a turn, however slow the machine is.
+        // Wait until each flow has had a turn, even on a slow machine.
         let counted = || {
             let mut found = tally.count().expect("count");
             found.retain(|kind, _| kind[0] == 0xb5);

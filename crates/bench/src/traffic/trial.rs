@@ -24,7 +24,7 @@ pub struct Trial {
     /// Packets that reached the sink, including late ones (RFC 2544 26.1 waits two seconds for
     /// them).
     pub received: u64,
-    /// Other outcomes.
+    /// Reordered and duplicated packets.
     #[serde(default, skip_serializing_if = "Disorder::is_none")]
     pub disorder: Disorder,
     /// Latency, if requested.
@@ -51,7 +51,7 @@ impl Disorder {
     }
 }
 
-/// How long packets took from generator to sink, in nanoseconds.
+/// Time of packets from generator to sink, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// Packets that were timed.
@@ -72,9 +72,9 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// Returns the 99.9th percentile of packet delay variation, PDV (RFC 5481 4.2): the delay
-    /// beyond that of the fastest packet, in nanoseconds. The fastest packet counts with the bound
-    /// of its class, as percentiles do.
+    /// Returns the 99.9th percentile of packet delay variation, PDV (RFC 5481 4.2), in nanoseconds:
+    /// the delay in excess of the fastest packet. The fastest packet counts with the bound of its
+    /// class, as percentiles do.
     pub fn pdv999(&self) -> f64 {
         let quickest = self.histogram.first().map_or(0.0, |(bound, _)| *bound);
         self.p999 - quickest
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delay_variation_is_beyond_the_quickest_packet() {
+    fn delay_variation_is_relative_to_the_fastest_packet() {
         let latency = Latency {
             samples: 4,
             p999: 8_000.0,

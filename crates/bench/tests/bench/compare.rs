@@ -91,7 +91,7 @@ fn what_failed_for_the_second_report_alone_is_told() {
     let refusal = |subject: &str, at: &str| Refusal {
         subject: subject.into(),
         at: at.into(),
-        why: "not Sidestep forwards it".into(),
+        why: "it is not Sidestep that forwards the frame".into(),
     };
     before.refusals = vec![refusal("sidestep", "End")];
     // A stranger that comes with its refusals has nothing to be worse than.

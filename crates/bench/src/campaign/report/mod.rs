@@ -261,7 +261,7 @@ impl<'a> Results<'a> {
             Order::Interleaved => "interleaved",
             Order::Sequential => "sequential",
         };
-        let hurry = if self.last.quick { ", in a hurry" } else { "" };
+        let hurry = if self.last.quick { ", quick" } else { "" };
         let runs = format!("{} of each point, {order}{hurry}", self.campaign.runs());
         machine.facts.insert("runs".into(), runs);
         if self.campaign.testbed.is_none() {

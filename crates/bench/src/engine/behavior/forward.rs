@@ -1,4 +1,4 @@
-//! Forwarding without SRv6: what everything else is compared with.
+//! Forwarding without SRv6, the reference for all other behaviors.
 
 use super::super::customer::{Customer, TO_CUSTOMER_4, TO_CUSTOMER_6};
 use super::{Behavior, Kind, LEAST_4, LEAST_6};

@@ -1,5 +1,5 @@
-//! HMAC, signed by a headend and verified by an endpoint. All packets of a flow have one HMAC, so each is signed and
-//! verified as the one before.
+//! HMAC, signed by a headend and verified by an endpoint. All packets of a flow have the same HMAC,
+//! so the router can take the result from its cache.
 
 use std::net::Ipv6Addr;
 
@@ -44,7 +44,7 @@ pub(super) const KINDS: &[Kind] = &[
     },
 ];
 
-/// Common part.
+/// Defaults of all kinds in this file.
 const KIND: Kind = Kind {
     name: "",
     title: "",
@@ -57,12 +57,12 @@ const KIND: Kind = Kind {
     make: |asked| signed(asked, SHA_256),
 };
 
-/// A key of the router's.
+/// An HMAC key of the router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
     /// HMAC Key ID.
     pub id: u32,
-    /// As `ip sr hmac set` calls it.
+    /// Name of the hash function for `ip sr hmac set`.
     pub algorithm: &'static str,
     /// The secret.
     pub secret: &'static str,
@@ -95,7 +95,7 @@ fn signed(asked: &Arguments, key: Key) -> Behavior {
     }
 }
 
-/// On the way from this SID to the next one.
+/// A packet between this SID and the next one, with an HMAC.
 fn verified(asked: &Arguments, key: Key) -> Behavior {
     let customer = Customer::v6(asked.length);
     let list = passed(&[NEXT, SID], asked.sids);
@@ -115,7 +115,8 @@ fn verified(asked: &Arguments, key: Key) -> Behavior {
     }
 }
 
-/// The SRH with the HMAC TLV behind its list (RFC 8754 2.1.2); flag H as Linux sets it.
+/// Returns an SRH with an HMAC TLV after its segment list (RFC 8754 2.1.2) and flag H, as Linux
+/// sets it.
 fn with_hmac(key: Key, source: Ipv6Addr, list: &[Ipv6Addr], left: u8, inner: &[u8]) -> Vec<u8> {
     let mut packet = srh(Protocol::IPV6, left, list, inner);
     packet[1] += 5;
@@ -133,14 +134,14 @@ fn with_hmac(key: Key, source: Ipv6Addr, list: &[Ipv6Addr], left: u8, inner: &[u
         _ => hmac::<Sha256>(key.secret.as_bytes(), &text.concat()).to_vec(),
     };
     hmac.resize(32, 0);
-    // Type, length, D and reserved.
+    // Type, length, and D with the reserved bits.
     let head = [5, 38, 0, 0];
     let tlv = head.into_iter().chain(key.id.to_be_bytes()).chain(hmac);
     packet.splice(end..end, tlv);
     packet
 }
 
-/// RFC 2104, of a key that is no longer than a block.
+/// HMAC (RFC 2104) for keys that are not longer than a block.
 fn hmac<H: Digest>(key: &[u8], text: &[u8]) -> Output<H> {
     let padded = |byte: u8| {
         let mut block = [byte; BLOCK];

@@ -1,5 +1,5 @@
-//! Upper bounds for all engines: plain IPv6 packets of the customer with no work, or almost none,
-//! on their path.
+//! Upper bounds for all engines: plain IPv6 packets of the customer on a path that does nothing, or
+//! only redirects.
 
 use super::super::customer::{Customer, received6, sent6};
 use super::{Arguments, Behavior, Kind, LEAST_6};
@@ -25,7 +25,7 @@ pub(super) const KINDS: &[Kind] = &[
     },
 ];
 
-/// Common part.
+/// Defaults of all kinds in this file.
 const KIND: Kind = Kind {
     name: "",
     title: "",

@@ -28,7 +28,7 @@ pub use service::Service;
 pub struct Kind {
     /// In campaigns: `end.dx4`.
     pub name: &'static str,
-    /// Name in the RFC's spelling, with its variant.
+    /// Name as in the RFC, with its variant.
     pub title: &'static str,
     /// Allowed numbers of segments; 0 if the behavior has no segments.
     pub sids: RangeInclusive<u32>,
@@ -63,10 +63,10 @@ pub struct Behavior {
     pub devices: Vec<String>,
     /// Sysctls of the router beyond those that all behaviors share: path below `/proc/sys`, value.
     pub sysctls: Vec<(&'static str, &'static str)>,
-    /// Arguments of `ip route add`. Rules, if any, select the first route: for arriving packets, or
-    /// for packets that the service returns.
+    /// Arguments of `ip route add`. If there are rules, they select the first route, for arriving
+    /// packets or for packets that the service returns.
     pub routes: Vec<String>,
-    /// Number of extra entries at the end, which the behavior does not need.
+    /// Number of extra routes at the end, which no packet matches.
     pub beside: u32,
     /// Arguments of `ip rule add`.
     pub rules: Vec<String>,
@@ -85,8 +85,8 @@ pub struct Behavior {
     /// Whether Sidestep computes the outer flow label from the inner packet. Any value but 0 is
     /// then correct.
     pub computed_label: bool,
-    /// Arguments of `sidestep route add`, for behaviors that Linux lacks or needs [`Self::devices`]
-    /// for.
+    /// Arguments of `sidestep route add`, for behaviors that Linux does not support or supports
+    /// only with [`Self::devices`].
     pub own: Vec<String>,
     /// Number of router ports that receive no packets, including ports to services.
     pub idle: usize,
@@ -143,7 +143,7 @@ impl Kind {
         }
         if !self.takes_rules && (case.rules, case.routes) != (0, 0) {
             return Err(format!(
-                "{} takes no rules and routes beside its own",
+                "{} does not accept extra rules and routes",
                 self.name
             ));
         }
@@ -167,7 +167,7 @@ impl Kind {
         }
         if case.cores > 1 && !matches!(case.flows, Flows::Uniform(flows) if flows >= case.cores) {
             return Err(format!(
-                "{} cores with {} flows; each has flows of its own, not by Zipf",
+                "{} cores with {} flows; several cores need uniform flows, at least one each",
                 case.cores,
                 case.flows.count()
             ));
@@ -245,7 +245,7 @@ impl Behavior {
         Ok(made)
     }
 
-    /// Returns the part that Sidestep needs: no devices, and no SID for them.
+    /// Returns the part that Sidestep needs, without the devices and the SIDs that use them.
     #[must_use]
     pub fn without_devices(mut self) -> Self {
         if !self.devices.is_empty() {
@@ -256,7 +256,7 @@ impl Behavior {
         self
     }
 
-    /// Returns the same behavior between other ports.
+    /// Returns the same behavior with these Ethernet addresses.
     #[must_use]
     pub fn between(mut self, macs: &Macs) -> Self {
         for frame in [
@@ -269,7 +269,7 @@ impl Behavior {
         self
     }
 
-    /// Match of the effective rule: the last ingress port of the packets.
+    /// Selector of the rule that matches: the port through which the packets enter last.
     fn last_selector(&self) -> String {
         let port = match self.service {
             None => PORTS[0],
@@ -278,8 +278,8 @@ impl Behavior {
         format!("iif {port}")
     }
 
-    /// Moves the first route into a table of its own, if necessary. Rules with these selectors look
-    /// up this table, and the last rule has to match.
+    /// Moves the first route into a table of its own if there are rules. Rules with these selectors
+    /// look up this table; only the last one may match.
     pub fn ruled(&mut self, selectors: impl IntoIterator<Item = String>) {
         let ruled_already = !self.rules.is_empty();
         let rules = selectors.into_iter().zip(RULES_FROM..);
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_titles_tell_kinds_apart() {
+    fn names_and_titles_are_unique() {
         let all = kinds();
         for (index, kind) in all.iter().enumerate() {
             let mut before = all[..index].iter();
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_is_made_for_the_ends_of_its_ranges_and_refused_beyond() {
+    fn every_kind_accepts_the_ends_of_its_ranges_and_nothing_beyond() {
         for kind in kinds() {
             let (least, most) = (*kind.sids.start(), *kind.sids.end());
             for sids in [least, most] {
@@ -394,7 +394,7 @@ mod tests {
                     let lengths = [made.from_linux.len(), made.from_sidestep.len()];
                     let alike = lengths[0] == lengths[1] || kind.not_in_linux.is_some();
                     assert!(alike, "{}: {lengths:?}", kind.name);
-                    // The customer's UDP header: to port 9.
+                    // The customer's UDP header is where `udp_at` says; its destination port is 9.
                     assert_eq!(made.sent[made.udp_at + 2..][..2], [0, 9], "{}", kind.name);
                 }
             }
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn between_other_ports_nothing_but_their_addresses_differs() {
+    fn frames_between_other_ports_differ_only_in_addresses() {
         let macs = Macs {
             generator: [0xb0; 6],
             router: [[0xb1; 6], [0xb2; 6]],
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_lead_to_the_route_of_the_packet_and_routes_stand_beside_it() {
+    fn rules_select_the_route_and_extra_routes_are_added() {
         let kind = kind("ipv4").expect("it is there");
         let crowded = Case {
             rules: 2,
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_before_a_service_end_with_the_one_of_what_comes_back() {
+    fn the_last_rule_before_a_service_matches_returned_packets() {
         for (name, sids, route) in [
             ("service", 0, "2001:db8:d::/48"),
             ("end.ad", 2, "fc0b::/64"),

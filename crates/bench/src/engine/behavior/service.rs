@@ -115,7 +115,7 @@ pub enum Service {
 }
 
 impl Service {
-    /// Hop limit before and after the router.
+    /// Returns the hop limit after the service, for this hop limit before it.
     fn across(self, hop_limit: u8) -> u8 {
         match self {
             Self::Kernel => hop_limit - 3,
@@ -149,7 +149,7 @@ fn end_ad(asked: &Arguments, service: Service, age: u32) -> Behavior {
     let list = passed(&[NEXT, SID], asked.sids);
     let inner = Customer::v6(asked.length).packet(service.across(64));
     Behavior {
-        // The headers that End would send, around the service's packet.
+        // The service's packet with the headers that End would send.
         from_sidestep: sent6(&packet(63, HOST_6, 0, &list, &inner)),
         computed_label: true,
         own: vec![format!(
@@ -192,7 +192,7 @@ fn through(list: &[Ipv6Addr], service: Service, asked: &Arguments) -> Behavior {
     let inner = customer.packet(64);
     let left = list.iter().position(|it| *it == SID).unwrap_or(0) as u8;
     let sent = received6(&packet(64, HOST_6, left, list, &inner));
-    // The router, End, and the router again.
+    // The router, End, and the router each decrement the hop limit.
     let out = sent6(&packet(61, HOST_6, left - 1, list, &inner));
     Behavior {
         // The route to the sink, which rules select, and the route to the service.
@@ -205,7 +205,7 @@ fn through(list: &[Ipv6Addr], service: Service, asked: &Arguments) -> Behavior {
     }
 }
 
-/// The active segment is the destination.
+/// Returns a packet whose destination is the active segment.
 fn packet(hop_limit: u8, source: Ipv6Addr, left: u8, list: &[Ipv6Addr], inner: &[u8]) -> Vec<u8> {
     let mut header = outer(Protocol::ROUTING, hop_limit, list[usize::from(left)]);
     header.source = source;

@@ -1,4 +1,4 @@
-//! Both machines and their facts.
+//! The two machines of a testbed, and facts about them.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -86,7 +86,7 @@ impl Bed {
         let hash = "file=$(command -v \"$sidestep\") && sha256sum <\"$file\"";
         let hash = shell.run("its Sidestep's SHA-256", hash);
         let verified = if about.captures {
-            "compared byte by byte, as TRex captured it"
+            "compared byte by byte, as captured by TRex"
         } else {
             "counted only: this TRex captures none, so bytes were not compared"
         };
@@ -223,7 +223,7 @@ impl Bed {
     /// keeper on the system removes the router, and the counts are invalid.
     pub fn tallies(&self, plane: Option<Plane>) -> Result<Vec<Tally>, Error> {
         if !matches!(plane, Some(Plane::Tc | Plane::Xdp)) {
-            self.run("tell whether the router is still there", ":")?;
+            self.run("check that the router is still there", ":")?;
             return Ok(Vec::new());
         }
         let show = "ip netns exec \"$name\" \"$sidestep\" show counters -j";
@@ -251,13 +251,13 @@ pub(super) struct Entered<'a> {
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        if let Err(error) = self.bed.run("undo what was set up", "leave") {
+        if let Err(error) = self.bed.run("undo the setup", "leave") {
             eprintln!("warning: {error}");
         }
     }
 }
 
-/// The Ethernet addresses of TRex's ports.
+/// Returns the Ethernet addresses of TRex's ports.
 fn ports_of(testbed: &Testbed, about: &About) -> Result<[[u8; 6]; 2], Error> {
     let generator = &testbed.trex;
     let mut macs = [[0; 6]; 2];
@@ -275,7 +275,7 @@ fn ports_of(testbed: &Testbed, about: &About) -> Result<[[u8; 6]; 2], Error> {
         macs[at] = given.or(*its).ok_or_else(|| {
             let address = generator.address();
             Error::Usage(format!(
-                "TRex at {address} does not say the Ethernet address of port {number}; name both as macs of trex"
+                "TRex at {address} does not report the Ethernet address of port {number}; set both as `macs` of `trex`"
             ))
         })?;
     }

@@ -1,4 +1,4 @@
-//! An engine on the machine under test of a testbed.
+//! An engine on the second machine of a testbed.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -180,7 +180,7 @@ impl OnTestbed {
     fn lacks(&self, kind: &Kind, case: &Case) -> Option<String> {
         if kind.limit {
             let name = kind.name;
-            return Some(format!("{name} is of engine none, which a testbed has not"));
+            return Some(format!("{name} is of engine none, which a testbed does not have"));
         }
         if kind.needs_service() {
             return Some("a testbed has no service behind its system".into());
@@ -192,7 +192,7 @@ impl OnTestbed {
             ));
         }
         if matches!(case.flows, Flows::Zipf(_)) {
-            return Some("TRex sends each flow in its turn, not by Zipf".into());
+            return Some("TRex sends flows round robin, not by Zipf".into());
         }
         match (&self.of, &self.bed.version) {
             (Of::Plane(Plane::Linux), _) => kind.not_in_linux.map(str::to_owned),
@@ -284,7 +284,7 @@ impl OnSystem<'_> {
             if came && !forwarded {
                 let (name, reasons) = (&behavior.name, bed.reasons());
                 return Err(Error::Wrong(format!(
-                    "{name}: not Sidestep forwards it\n{reasons}"
+                    "{name}: it is not Sidestep that forwards the frame\n{reasons}"
                 )));
             }
             let frame = match found {

@@ -1,13 +1,13 @@
-//! A testbed of two machines: TRex sends and counts on one, the system under test forwards on the
-//! other, which is reached by ssh, or is this one.
+//! A testbed of two machines. TRex sends and counts on one; the system under test forwards on the
+//! other, which is reached by ssh or is this machine.
 //!
 //! - [`Testbed`]: its description in a campaign.
 //! - [`engines`]: the engines there, after querying both machines.
 //!
 //! A shell on the machine under test tracks all changes (`keeper.sh`). It moves the two ports into
-//! a network namespace, in which the engine is set up as on a single machine. To undo it, it moves
-//! the ports back and removes the namespace. The shell does so as well when its connection ends,
-//! however it ends.
+//! a network namespace, in which the engine is set up as on a single machine. To undo the changes,
+//! it moves the ports back and removes the namespace. It also does this when its connection ends
+//! for any reason.
 
 mod bed;
 mod engine;
@@ -30,9 +30,9 @@ use engine::{Of, OnTestbed};
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Testbed {
-    /// Packet source and counters.
+    /// The packet generator, which also counts.
     pub trex: Generator,
-    /// What forwards.
+    /// The system that forwards.
     pub system: System,
 }
 
@@ -40,16 +40,16 @@ pub struct Testbed {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Generator {
-    /// Its name or address.
+    /// Its host name or address.
     pub host: String,
     /// The TCP port that it listens on.
     #[serde(default = "port")]
     pub port: u16,
-    /// The number of the port that sends.
+    /// Number of the port that sends.
     pub transmit: u32,
-    /// The number of the port that receives.
+    /// Number of the port that receives.
     pub receive: u32,
-    /// The Ethernet addresses of these two, for a server that does not say them.
+    /// Ethernet addresses of these two ports, for servers that do not report them.
     #[serde(default)]
     pub macs: Option<[Mac; 2]>,
 }
@@ -58,13 +58,13 @@ pub struct Generator {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct System {
-    /// Where `ssh` finds it, as root; without it, it is this machine.
+    /// Destination for `ssh`, as root. Without it, the system is this machine.
     #[serde(default)]
     pub ssh: Option<String>,
-    /// The ports that packets come in by and leave by. They have no addresses and no other user.
+    /// Ingress and egress port. They must have no addresses and no other user.
     pub ports: [String; 2],
-    /// The program of Sidestep there; without it, by ssh, `sidestep` of its search path, otherwise
-    /// the one that runs here.
+    /// Path of the `sidestep` program on that machine. The default with ssh is `sidestep` in its
+    /// `PATH`, and otherwise the program next to the running one.
     #[serde(default)]
     pub sidestep: Option<String>,
 }
@@ -119,14 +119,14 @@ impl Testbed {
             return wrong(
                 "ssh of system",
                 ssh,
-                "what ssh takes, such as root@192.0.2.2",
+                "a destination of ssh, such as root@192.0.2.2",
             );
         }
         if let Some(port) = system.ports.iter().find(|port| !ifname(port)) {
             return wrong("port of system", port, "the name of an interface");
         }
         if system.ports[0] == system.ports[1] {
-            return wrong("ports of system", &system.ports[1], "two: in, out");
+            return wrong("ports of system", &system.ports[1], "two: ingress, egress");
         }
         Ok(())
     }
@@ -159,8 +159,8 @@ impl fmt::Display for System {
     }
 }
 
-/// Engines of a testbed. Queries both machines. Nothing changes there, except that the ports stay
-/// locked while an engine exists.
+/// Returns the engines of a testbed after querying both machines. Nothing changes there, except
+/// that the ports stay locked while an engine exists.
 ///
 /// # Errors
 /// A machine is unreachable, lacks the ports, or another process uses them.
@@ -179,7 +179,7 @@ fn port() -> u16 {
     trex::PORT
 }
 
-/// LIMIT: bytes of a name of an interface: `IFNAMSIZ`, with a zero at its end.
+/// LIMIT: length of an interface name in bytes (`IFNAMSIZ` includes a terminating zero).
 const IFNAME_MAX: usize = 15;
 
 #[cfg(test)]
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_testbed_is_read_and_what_cannot_be_is_told() {
+    fn a_testbed_is_parsed_and_errors_name_the_key() {
         let text =
             "{trex: {host: '2001:db8::1', transmit: 0, receive: 1}, system: {ports: [eth2, eth1]}}";
         let right = testbed(text).expect("a testbed");

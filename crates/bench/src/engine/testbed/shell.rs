@@ -99,7 +99,7 @@ impl Shell {
         self.answer(what)
     }
 
-    /// Returns whether the shell still runs.
+    /// Returns whether the shell is still running.
     pub fn is_there(&mut self) -> bool {
         self.stdin.is_some() && matches!(self.child.try_wait(), Ok(None))
     }
@@ -109,7 +109,7 @@ impl Shell {
             Some(stdin) => stdin.write_all(text.as_bytes()),
             None => Err(io::ErrorKind::BrokenPipe.into()),
         };
-        // A terminated shell has given the reason in a reply or on stderr.
+        // A terminated shell has given the reason in its last output or on stderr.
         match written {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                 Err(Error::os(format!("ask {}", self.place), error))
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_shell_leaves_the_next_one_undoes_and_its_end_too() {
+    fn leftovers_of_a_killed_shell_are_undone_by_the_next_one() {
         if !root_or_skip() {
             return;
         }

@@ -1,24 +1,24 @@
-//! A case in the words of VPP's CLI: what Linux would be given for it, translated, or why VPP cannot be.
+//! Translates the Linux configuration of a case into commands of VPP's CLI.
 
 use super::super::behavior::Behavior;
 use super::super::customer::TUNSRC;
 use super::super::network::{ADDRESSES, NEXT_HOPS, PORTS, ROUTER_MACS, SINK_MAC, TO_SEGMENTS};
 use sidestep_testkit::lab::mac_text;
 
-/// The commands, in their order: ports, addresses, neighbors, tables, routes.
+/// Returns the commands in order: ports, addresses, neighbors, tables, routes.
 ///
 /// # Errors
-/// What VPP has not, or not in the form that the behavior has to have.
+/// VPP does not support the behavior, or not in the required form.
 pub(super) fn of(behavior: &Behavior) -> Result<Vec<String>, String> {
     let own = behavior.clone().without_devices();
     if own.service.is_some() {
-        return Err("VPP is set up without a service; its SR proxies are not driven".into());
+        return Err("VPP is set up without a service; its SR proxies are not supported".into());
     }
     if own.key.is_some() {
         return Err("VPP has no HMAC of an SRH".into());
     }
     if !own.rules.is_empty() {
-        return Err("VPP has no rules like Linux's; its access lists are not driven".into());
+        return Err("VPP has no rules like Linux's; its access lists are not supported".into());
     }
     let mut commands = ports();
     let needed = own.routes.len() - own.beside as usize;
@@ -31,7 +31,7 @@ pub(super) fn of(behavior: &Behavior) -> Result<Vec<String>, String> {
     for line in &lines {
         commands.extend(line.commands()?);
     }
-    // The prefixes follow one another.
+    // The prefixes are consecutive.
     if let Some(first) = own.routes.get(needed) {
         let (prefix, by) = Line::of(first).plain()?;
         let count = own.beside;
@@ -40,12 +40,13 @@ pub(super) fn of(behavior: &Behavior) -> Result<Vec<String>, String> {
     Ok(commands)
 }
 
-/// Ports and what all behaviors share.
+/// Returns the commands for the ports, and for the configuration that all behaviors share.
 fn ports() -> Vec<String> {
     let sink = mac_text(SINK_MAC);
     let mut commands = Vec::new();
     for (port, mac) in PORTS.iter().zip(ROUTER_MACS) {
-        // The ports have no offloads; with them, VPP 25.10 sends frames without their first ten bytes.
+        // The ports have no offloads. With offloads, VPP 25.10 sends frames without their first ten
+        // bytes.
         commands.push(format!(
             "create host-interface name {port} hw-addr {} cksum-gso-disable",
             mac_text(mac)
@@ -63,12 +64,12 @@ fn ports() -> Vec<String> {
     commands
 }
 
-/// What VPP calls a port.
+/// Returns VPP's name of a port.
 fn host(port: &str) -> String {
     format!("host-{port}")
 }
 
-/// A line of `ip route add`: a prefix, and words of which most have a value behind them.
+/// A line of `ip route add`: a prefix, and arguments. Most are a keyword with a value.
 struct Line<'a> {
     prefix: &'a str,
     words: Vec<&'a str>,
@@ -83,7 +84,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The word behind this one.
+    /// Returns the value after this keyword.
     fn value(&self, word: &str) -> Option<&'a str> {
         let at = self.words.iter().position(|it| *it == word)?;
         self.words.get(at + 1).copied()
@@ -98,14 +99,15 @@ impl<'a> Line<'a> {
         self.prefix.contains('.')
     }
 
-    /// Where all next hops are, for VPP: it takes the neighbor itself, not an address behind it.
+    /// Returns the on-link neighbor for a next hop. VPP does not resolve a next hop through another
+    /// route.
     fn neighbor(next_hop: &str) -> String {
         let [v6, v4] = NEXT_HOPS;
         let neighbor = if next_hop.contains('.') { v4 } else { v6 };
         format!("{} {neighbor}", host(PORTS[1]))
     }
 
-    /// What makes the table that it is in, unless it is the main one.
+    /// Returns the command that creates the table of the route, unless it is the main table.
     fn table(&self) -> Option<String> {
         let plain = self.value("via").is_some();
         let table = self.value("table").filter(|_| plain)?;
@@ -124,7 +126,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// A route without SRv6: table and prefix, and by which next hop.
+    /// Translates a route without SRv6: returns table and prefix, and the next hop.
     fn plain(&self) -> Result<(String, String), String> {
         let (via, port) = (self.needed("via")?, host(self.needed("dev")?));
         let table = self.value("table").map(|it| format!("table {it} "));
@@ -132,7 +134,7 @@ impl<'a> Line<'a> {
         Ok((prefix, format!("via {via} {port}")))
     }
 
-    /// A headend: an SR policy, and what is steered into it.
+    /// Translates a headend: an SR policy, and the traffic that is steered into it.
     fn steered(&self) -> Result<Vec<String>, String> {
         if self.value("hmac").is_some() {
             return Err("VPP has no HMAC of an SRH".into());
@@ -154,7 +156,7 @@ impl<'a> Line<'a> {
         Ok(policy.into_iter().chain([steer]).collect())
     }
 
-    /// A SID.
+    /// Translates a SID.
     fn local(&self) -> Result<Vec<String>, String> {
         let action = self.needed("action")?;
         let (sid, _) = self.prefix.split_once('/').unwrap_or_default();
@@ -184,7 +186,7 @@ impl<'a> Line<'a> {
         Ok(vec![format!("sr localsid address {sid} behavior {words}")])
     }
 
-    /// RFC 9800 calls it NEXT-C-SID, VPP uN and uA.
+    /// Translates NEXT-C-SID (RFC 9800), which VPP calls uN and uA.
     fn container(&self, action: &str) -> Result<Vec<String>, String> {
         let length = self.needed("nflen")?;
         let words = match action {
@@ -197,7 +199,7 @@ impl<'a> Line<'a> {
         )])
     }
 
-    /// The number of a table; VPP's main one is 0.
+    /// Returns the number of a table; VPP's main table is 0.
     fn decapsulated_into(&self) -> Result<&'a str, String> {
         let table = self.needed("table")?;
         Ok(if table == MAIN { "0" } else { table })
@@ -208,23 +210,23 @@ impl<'a> Line<'a> {
     }
 }
 
-/// How a policy puts its segments on a packet.
+/// How a policy adds its segments to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Push {
-    /// H.Encaps; of a frame, H.Encaps.L2.
+    /// H.Encaps, or H.Encaps.L2 for a frame.
     Whole { l2: bool },
-    /// H.Encaps.Red, H.Encaps.L2.Red.
+    /// H.Encaps.Red or H.Encaps.L2.Red.
     Reduced,
     /// H.Insert.
     Insert,
 }
 
-/// An SR policy with one segment list.
+/// Returns the commands that create an SR policy with one segment list.
 fn policy(bsid: &str, segments: &[&str], push: Push) -> Result<Vec<String>, String> {
     let count = segments.len();
     match push {
         Push::Whole { .. } if count == 1 => {
-            return Err("VPP pushes no SRH with one segment: that is the reduced form".into());
+            return Err("VPP pushes one segment without an SRH (the reduced form)".into());
         }
         Push::Reduced if count > 1 => {
             return Err("VPP has the reduced form with one segment only".into());
@@ -236,14 +238,14 @@ fn policy(bsid: &str, segments: &[&str], push: Push) -> Result<Vec<String>, Stri
         Push::Reduced => IPV6,
         Push::Insert => SRH + SEGMENT * (count + 1),
     };
-    // A packet gives the room of the Ethernet header that it came with, a frame does not.
+    // The removed Ethernet header of a packet leaves space; a frame keeps its header.
     let room = match push {
         Push::Whole { l2: true } => HEADROOM - ETHERNET,
         _ => HEADROOM,
     };
     if pushed > room {
         return Err(format!(
-            "VPP has {room} bytes in front of a packet, unless it is built otherwise; {count} segments take {pushed}"
+            "VPP has {room} bytes in front of a packet by default; {count} segments need {pushed}"
         ));
     }
     let next = segments.join(" next ");
@@ -253,20 +255,21 @@ fn policy(bsid: &str, segments: &[&str], push: Push) -> Result<Vec<String>, Stri
         "encap"
     };
     Ok(vec![
-        // Taken over when the policy is made.
+        // VPP copies this address into a policy when the policy is created.
         format!("set sr encaps source addr {TUNSRC}"),
         format!("set sr encaps hop-limit {HOP_LIMIT}"),
         format!("sr policy add bsid {bsid} next {next} {how}"),
     ])
 }
 
-/// The policy's binding SID, which no packet has.
+/// Binding SID of the policy. No packet has it as destination.
 const BSID: &str = "fc0e::1";
-/// Of an outer header: what comes out as 64, since forwarding decrements it once more.
+/// Hop Limit of an outer header. Forwarding decrements it, so the sent packet has 64.
 const HOP_LIMIT: u8 = 65;
 /// Linux's main table.
 const MAIN: &str = "254";
-/// LIMIT: bytes in front of a packet in VPP's buffers: `PRE_DATA_SIZE`, 128 unless it was built otherwise. Nothing in VPP sees to it.
+/// LIMIT: bytes in front of a packet in VPP's buffers: `PRE_DATA_SIZE`, 128 by default. VPP does
+/// not check this limit.
 const HEADROOM: usize = 128;
 const IPV6: usize = 40;
 const SRH: usize = 8;

@@ -173,13 +173,13 @@ impl Running {
     /// VPP has exited, with the last lines of its output.
     pub fn check(&mut self) -> Result<(), Error> {
         let ended = self.child.try_wait();
-        let ended = ended.map_err(|source| Error::os("look after VPP", source))?;
+        let ended = ended.map_err(|source| Error::os("wait for VPP", source))?;
         let Some(status) = ended else { return Ok(()) };
         let told = text(&self.told).unwrap_or_default();
         let last: Vec<&str> = told.lines().rev().take(LINES).collect();
         let last: Vec<&str> = last.into_iter().rev().collect();
         Err(Error::Wrong(format!(
-            "VPP has ended, {status}\n{}",
+            "VPP has exited, {status}\n{}",
             last.join("\n")
         )))
     }
@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_vpp_says_is_a_complaint_unless_it_is_what_it_has_made() {
+    fn output_is_an_error_unless_it_names_the_created_object() {
         let create = "create host-interface name eth0 hw-addr 02:00:00:00:00:01";
         for (command, answer, expected) in [
             ("set interface state host-eth0 up", "", true),

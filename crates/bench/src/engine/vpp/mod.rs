@@ -1,6 +1,7 @@
-//! FD.io VPP on the router's ports, which it takes through `AF_PACKET`: a process of its own, with one thread.
+//! FD.io VPP on the router's ports through `AF_PACKET`: a process of its own, with one thread.
 //!
-//! - [`commands`]: a case in the words of its CLI; [`daemon`]: how it is started, told and ended.
+//! - [`commands`]: translates a case into commands of its CLI.
+//! - [`daemon`]: starts, configures and stops the process.
 
 mod commands;
 mod daemon;
@@ -28,7 +29,7 @@ pub(super) struct Vpp {
 }
 
 impl Vpp {
-    /// Its programs are those of the options, or in `PATH`.
+    /// Uses the programs of the options, or those in `PATH`.
     pub fn of(options: &Options) -> Self {
         Self {
             programs: Programs::find(options.vpp.as_deref()),
@@ -49,7 +50,7 @@ impl Vpp {
         }
     }
 
-    /// What it says of itself.
+    /// Returns the version that VPP reports.
     fn version(&self) -> Result<String, Error> {
         let mut lab = Lab::new(NAME)?;
         let router = lab.node(ROUTER)?.namespace(ROUTER)?;
@@ -140,23 +141,23 @@ impl Engine for Vpp {
     }
 }
 
-/// One packet, byte for byte.
+/// Verifies VPP with one packet, byte for byte.
 fn verify(network: &Network, behavior: &Behavior) -> Result<(), Error> {
     let _napi = Napi::attach(network.sink()?, PORT)?;
     let wrong = |what: &str| Error::Wrong(format!("{} on VPP: {what}", behavior.name));
     let Some(found) = exchange(network, &behavior.sent)? else {
-        return Err(wrong("no packet comes out"));
+        return Err(wrong("the router sent no packet"));
     };
     let expected = expected(behavior);
     if same(&expected, &found, behavior.computed_label) {
         return Ok(());
     }
     let difference = diff(&expected, &found);
-    Err(wrong(&format!("another packet comes out\n{difference}")))
+    Err(wrong(&format!("the router sent another packet\n{difference}")))
 }
 
-/// The frame that VPP has to send: that of the RFCs. Only where it inserts an SRH, it decrements the Hop Limit when it does so, and
-/// again when it forwards the packet.
+/// Returns the frame that VPP has to send, as the RFCs require. The exception is H.Insert: VPP
+/// decrements the Hop Limit when it inserts the SRH, and again when it forwards the packet.
 fn expected(behavior: &Behavior) -> Vec<u8> {
     let mut frame = behavior.from_sidestep.clone();
     if behavior
@@ -169,9 +170,9 @@ fn expected(behavior: &Behavior) -> Vec<u8> {
     frame
 }
 
-/// VPP at work, and measured.
+/// A running VPP, ready for trials.
 struct Up {
-    // First, so that it ends before its ports go.
+    // The first field, so that VPP exits before its ports are removed.
     running: Running,
     measured: Measured,
 }
@@ -184,7 +185,7 @@ impl Standing for Up {
     }
 }
 
-/// Where a VPP that an operator starts has its sockets.
+/// Directory of VPP's sockets in a recipe.
 const DIRECTORY: &str = "/run/vpp";
-/// Offset behind an Ethernet header.
+/// Offset of the Hop Limit in a frame.
 const HOP_LIMIT: usize = 14 + 7;

@@ -1,4 +1,5 @@
-//! Tables of this process, one address a call: the loops that time them, the Rust crates, and the standard library's.
+//! Tables of this process with one address per call: the loops that time them, the Rust crates, and
+//! the standard library's hash table.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -21,14 +22,14 @@ use crate::fib::traffic::Addresses;
 /// Number of routes inserted between two checks for an interrupt.
 const STEP: usize = 4096;
 
-/// Time of lookups one by one, or each after the last.
+/// Times lookups that are independent, or each dependent on the previous one.
 pub fn time(numbers: &[u128], order: Order, lookup: impl Fn(u128) -> u32) -> Duration {
     let zero = black_box(0);
     let begun = Instant::now();
     let (mut sum, mut last) = (0_u32, 0_u32);
     if order == Order::Dependent {
         for number in numbers {
-            // Nothing, but only the processor finds that out, and not before it has the last result.
+            // Always 0, but the processor must wait for the last result to know it.
             let nothing = u128::from(last & zero);
             last = lookup(number ^ (nothing << 64 | nothing));
             sum = sum.wrapping_add(last);
@@ -49,14 +50,14 @@ pub fn time_nothing(addresses: &Addresses, range: Range<usize>, order: Order) ->
     })
 }
 
-/// A crate's map.
+/// The map type of a crate.
 trait Map: Send + Sync {
     fn insert(&mut self, prefix: Prefix, hop: u32);
     fn remove(&mut self, prefix: Prefix);
     fn lookup(&self, address: u128) -> u32;
 }
 
-/// Makes a subject of a map.
+/// Adapts a map to [`Subject`].
 struct Plain<M>(M);
 
 impl<M: Map> Reader for Plain<M> {
@@ -157,7 +158,7 @@ impl Map for Poptrie<(u128, u8), u32> {
     }
 }
 
-/// A hash table for each length, the longest first.
+/// One hash table per length, searched from the longest.
 #[derive(Default)]
 struct Hashes(BTreeMap<Reverse<u8>, HashMap<u128, u32>>);
 
@@ -187,7 +188,7 @@ impl Map for Hashes {
     }
 }
 
-/// The crate's fastest form, which cannot be changed.
+/// The fastest structure of the crate, which is immutable.
 pub struct Iptrie(LCTrieMap<Ipv6Net, u32>);
 
 impl Iptrie {

@@ -1,4 +1,5 @@
-//! DPDK's tables. Its libraries are not linked: `c/dpdk.c` is an object of its own, loaded when it is asked for.
+//! DPDK's tables. Its libraries are not linked: `c/dpdk.c` is a separate shared object, loaded on
+//! demand.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io::{self, Write as _};
@@ -18,29 +19,30 @@ use crate::fib::routes::Route;
 use crate::fib::traffic::Addresses;
 use crate::huge_pages::HugePages;
 
-/// Empty where libdpdk was not there when this was built.
+/// The shared object. Empty if libdpdk was missing at build time.
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/dpdk.so"));
 /// Routes that may be added to a full table.
 const SPARE: usize = 1024;
 /// Number of routes inserted between two checks for an interrupt.
 const STEP: usize = 4096;
-/// Bytes of the table over the first 24 bits, and of a table over eight more, with 4-byte next hops.
+/// Bytes of the table for the first 24 bits, and of each table for eight further bits, with 4-byte
+/// next hops.
 const FIRST_TABLE: u64 = 64 << 20;
 const NEXT_TABLE: u64 = 1 << 10;
-/// Bytes that a rule takes besides, at most.
+/// Maximum number of bytes that a rule needs in addition.
 const RULE: u64 = 512;
 
 type Open = unsafe extern "C" fn(u32, u32) -> *mut c_void;
 type Close = unsafe extern "C" fn(*mut c_void);
 type Insert = unsafe extern "C" fn(*mut c_void, *const u8, u8, u32) -> c_int;
 type Remove = unsafe extern "C" fn(*mut c_void, *const u8, u8) -> c_int;
-/// Table, addresses (which it does not change), how many.
+/// Arguments: table, addresses, which the call does not change, and their number.
 type Loop = unsafe extern "C" fn(*mut c_void, *const [u8; 16], u32) -> u32;
 type Dependent = unsafe extern "C" fn(*mut c_void, *const [u8; 16], u32, u64) -> u32;
 type Answers = unsafe extern "C" fn(*mut c_void, *const [u8; 16], u32, *mut u32);
 type UseVectors = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
 
-/// The loaded library. It stays loaded.
+/// The loaded library, which is never unloaded.
 struct Dpdk {
     fib6: Functions,
     lpm6: Functions,
@@ -62,7 +64,7 @@ struct Functions {
     use_vectors: Option<UseVectors>,
 }
 
-/// Loads and starts DPDK, once.
+/// Loads and initializes DPDK once.
 fn dpdk() -> Result<&'static Dpdk, Trouble> {
     static STARTED: OnceLock<Result<Dpdk, String>> = OnceLock::new();
     let started = STARTED.get_or_init(|| {
@@ -86,14 +88,15 @@ impl Dpdk {
             .map_err(|error| failed(&error))?;
         file.write_all(OBJECT).map_err(|error| failed(&error))?;
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        // SAFETY: the object that our build script made; its constructors are DPDK's, made to be run at any time.
+        // SAFETY: the build script created this object. Its constructors are those of DPDK, which
+        // may run at any time.
         let library = unsafe { Library::new(path) }.map_err(|error| failed(&error))?;
         let library: &'static Library = Box::leak(Box::new(library));
         Self::begin(library)?;
         Self::functions(library).map_err(|error| failed(&error))
     }
 
-    /// DPDK's own start, which would keep the calling thread on one processor.
+    /// Initializes DPDK, which pins the calling thread to one processor.
     fn begin(library: &'static Library) -> Result<(), String> {
         type Start = unsafe extern "C" fn(c_int, *mut *mut c_char) -> c_int;
         let this = Pid::from_raw(0);
@@ -119,25 +122,26 @@ impl Dpdk {
             .map(|word| CString::new(word).expect("no word has a zero"))
             .collect();
         let mut pointers: Vec<_> = words.iter().map(|word| word.as_ptr().cast_mut()).collect();
-        // SAFETY: the type that c/dpdk.c has; DPDK keeps no pointer to the words that outlives them, and moves them only.
+        // SAFETY: the type matches c/dpdk.c. DPDK only reorders the arguments, and keeps no pointer
+        // beyond their lifetime.
         let result = unsafe {
             let start = library
                 .get::<Start>(b"dpdk_start")
                 .map_err(|error| error.to_string())?;
             start(pointers.len() as c_int, pointers.as_mut_ptr())
         };
-        // Where it fails the thread stays on one processor, which is no error of a bench.
+        // If this fails, the thread remains on one processor, which is acceptable here.
         let _ = sched_setaffinity(this, &before);
         if result < 0 {
             return Err(
-                "DPDK does not start here (is it root, and is there memory for it?)".into(),
+                "DPDK does not start here; it needs root and free memory".into(),
             );
         }
         Ok(())
     }
 
     fn functions(library: &'static Library) -> Result<Self, libloading::Error> {
-        // SAFETY: each is named in c/dpdk.c with the type that stands here.
+        // SAFETY: c/dpdk.c defines each symbol with the type given here.
         unsafe {
             let of = |kind: &str| -> Result<Functions, libloading::Error> {
                 let name = |what: &str| format!("{kind}_{what}");
@@ -166,7 +170,7 @@ impl Dpdk {
     }
 
     fn last_error(&self) -> String {
-        // SAFETY: DPDK returns a terminated text of its own, never null.
+        // SAFETY: DPDK returns a static, terminated string, never null.
         let text = unsafe { CStr::from_ptr((self.error)()) };
         text.to_string_lossy().into_owned()
     }
@@ -182,7 +186,7 @@ pub struct Table {
     before: u64,
 }
 
-// SAFETY: lookups of several threads are what DPDK's tables are for; changes need `&mut`.
+// SAFETY: DPDK's tables allow lookups by several threads; changes need `&mut`.
 unsafe impl Send for Table {}
 // SAFETY: as above.
 unsafe impl Sync for Table {}
@@ -220,7 +224,7 @@ impl Table {
         if table.is_null() {
             let why = dpdk.last_error();
             return Err(Trouble::Refused(format!(
-                "DPDK makes no table of {rules} rules and {tables} tables of eight bits: {why}"
+                "DPDK cannot create a table for {rules} rules with {tables} tables of eight bits: {why}"
             )));
         }
         // SAFETY: an open table.
@@ -237,15 +241,17 @@ impl Table {
     }
 }
 
-/// Tables over eight bits more that `rte_fib6` wants set aside before it takes the routes: as many as each would need alone,
-/// although routes share them.
+/// Returns the number of tables that `rte_fib6` reserves for eight further bits before it accepts
+/// the routes. It counts the tables of each route separately, although routes share them.
 fn reserved_tables(routes: &[Route]) -> usize {
     let steps = |route: &Route| usize::from(route.prefix.length.saturating_sub(24)).div_ceil(8);
-    // A change may want as much again before it gives anything back, and its books are not exact.
+    // A change may reserve the same number again before it releases any, and DPDK's count is not
+    // exact.
     routes.iter().map(steps).sum::<usize>() * 5 / 4 + 13 * SPARE
 }
 
-/// Tables over eight bits more, beyond the first 24, that the routes need.
+/// Returns the number of tables for eight further bits that the routes need beyond the first 24
+/// bits.
 fn next_tables(routes: &[Route]) -> usize {
     let mut count = 0;
     for depth in (24..128).step_by(8) {
@@ -284,7 +290,8 @@ impl Reader for Table {
     ) -> Result<Duration, Trouble> {
         let wire = &addresses.wire[range];
         let (at, count) = (wire.as_ptr(), wire.len() as u32);
-        // SAFETY: an open table, which is looked up in by one implementation at a time, and addresses that live for the call.
+        // SAFETY: an open table, which one implementation searches at a time, and addresses that
+        // live for the call.
         unsafe {
             if let Some(choose) = self.functions.use_vectors {
                 choose(self.handle, (way.variant == AVX512).into());
@@ -356,7 +363,7 @@ impl Subject for Table {
 
 impl Drop for Table {
     fn drop(&mut self) {
-        // SAFETY: an open table, used nowhere after this.
+        // SAFETY: an open table, which is not used afterwards.
         unsafe { (self.functions.close)(self.handle) }
     }
 }
@@ -373,14 +380,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_are_counted_once_where_routes_share_them() {
+    fn tables_that_routes_share_are_counted_once() {
         let route = |address: u128, length| Route {
             prefix: Prefix::new(address << 64, length),
             hop: 1,
         };
         let (first, second) = (0x2001_0db8_0001_0000, 0x2001_0db8_0002_0000);
         assert_eq!(next_tables(&[route(first, 24)]), 0);
-        // One below 24 bits, one below 32, one below 40 for both.
+        // Each route has its own table for the bits 24 to 32, and both share none below.
         assert_eq!(next_tables(&[route(first, 48), route(second, 48)]), 3);
         assert_eq!(next_tables(&[route(first, 48), route(second, 64)]), 5);
     }

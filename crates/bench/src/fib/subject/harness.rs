@@ -1,4 +1,4 @@
-//! BPF programs that do many lookups in one run: bpf/harness.bpf.h from this side.
+//! BPF programs that make many lookups in one run: the user-space side of bpf/harness.bpf.h.
 
 use std::io;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use crate::fib::traffic::Addresses;
 
 /// LIMIT: addresses. `ADDRESSES` of bpf/harness.bpf.h.
 pub const ADDRESSES: usize = 1 << 17;
-/// LIMIT: addresses whose answers are written down. `ANSWERS` of bpf/harness.bpf.h.
+/// LIMIT: addresses whose answers are stored. `ANSWERS` of bpf/harness.bpf.h.
 pub const ANSWERS: usize = 1 << 16;
 
 const NOTHING: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/nothing.bpf.o"));
@@ -28,17 +28,17 @@ pub struct Harness {
 }
 
 impl Harness {
-    /// Loads it.
+    /// Loads the harness.
     ///
     /// # Errors
-    /// Not root, or the kernel refuses.
+    /// The process is not root, or the kernel refuses.
     pub fn new() -> Result<Self, Trouble> {
         let (nothing, shared) = load(NOTHING, &[], |_| Ok(()))?;
         Ok(Self { shared, nothing })
     }
 
-    /// The programs of an object with the shared addresses, and handles of all its maps. `prepare` sees the other ones
-    /// before they are made.
+    /// Loads the programs of an object with the shared addresses, and returns them with handles of
+    /// all its maps. `prepare` is called for each other map before it is created.
     pub fn programs(
         &self,
         object: &[u8],
@@ -47,7 +47,7 @@ impl Harness {
         load(object, &self.shared, prepare)
     }
 
-    /// Puts addresses in place for the runs to come.
+    /// Stores the addresses for the next runs.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -64,7 +64,7 @@ impl Harness {
         Ok(())
     }
 
-    /// The empty loop, whose time is subtracted.
+    /// Times the empty loop, whose time is subtracted.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -78,14 +78,14 @@ impl Harness {
     }
 }
 
-/// The programs that HARNESS makes of a lookup.
+/// The programs that the macro HARNESS defines for a lookup function.
 #[derive(Debug)]
 pub struct Programs {
     independent: OwnedFd,
     dependent: OwnedFd,
     written: OwnedFd,
     answers: MapHandle,
-    /// Interface index that packets would come from.
+    /// Interface index of the ingress that lookups assume.
     pub ingress: u32,
 }
 
@@ -120,9 +120,10 @@ impl Reader for Programs {
 }
 
 impl Programs {
-    /// One run over the addresses in these places; its time by the kernel's clock.
+    /// Runs a program over the addresses at these positions, and returns the time that the kernel
+    /// measured.
     fn run(&self, program: BorrowedFd<'_>, places: Range<usize>) -> Result<Duration, Trouble> {
-        // `struct run`, in a frame of the least length and more.
+        // `struct run`, in a frame that exceeds the minimum length.
         let mut frame = [0_u8; 64];
         let numbers = [places.start as u32, places.len() as u32, self.ingress];
         for (bytes, number) in frame[8..].chunks_exact_mut(4).zip(numbers) {
@@ -146,7 +147,7 @@ impl Programs {
     }
 }
 
-/// Loads an object, with these maps in the place of its own of the same name.
+/// Loads an object. These maps replace its own ones of the same name.
 fn load(
     object: &[u8],
     shared: &[MapHandle],
@@ -179,10 +180,10 @@ fn load(
         };
         Ok((programs, maps))
     };
-    loaded().map_err(|error| Trouble::of("the kernel takes no BPF program", error))
+    loaded().map_err(|error| Trouble::of("the kernel refuses the BPF program", error))
 }
 
-/// The map of that name; it has to be there.
+/// Returns the map with this name, which must exist.
 pub fn named<'a>(maps: &'a [MapHandle], name: &str) -> &'a MapHandle {
     let map = maps.iter().find(|map| map.name() == name);
     map.expect("both sides are in this repository")

@@ -17,7 +17,7 @@ use crate::fib::routes::{HOPS, Route};
 use crate::fib::traffic::Addresses;
 use crate::memory::kernel_bytes;
 
-/// Routes of one message to the kernel.
+/// Routes per netlink message to the kernel.
 const BATCH: usize = 512;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/linux.bpf.o"));
@@ -35,7 +35,7 @@ struct Inside {
     programs: Programs,
     /// Next hop by interface index.
     hops: BTreeMap<u32, u32>,
-    /// The other way round.
+    /// Interface index by next hop.
     devices: BTreeMap<u32, u32>,
 }
 
@@ -49,7 +49,7 @@ impl Linux {
         for hop in 1..=HOPS {
             let name = &format!("hop{hop}");
             let peer = &format!("peer{hop}");
-            // A dummy would do, where the kernel has it.
+            // A dummy device is enough, if the kernel supports it.
             for words in [
                 &["ip", "link", "add", name, "type", "veth", "peer", peer][..],
                 &["ip", "link", "set", name, "up"],
@@ -58,10 +58,11 @@ impl Linux {
                 namespace.exec(words).map_err(failed)?;
             }
         }
-        // bpf_fib_lookup answers only for an interface that forwards.
+        // bpf_fib_lookup returns a result only for an interface with forwarding enabled.
         for (sysctl, value) in [
             ("net/ipv6/conf/all/forwarding", "1"),
-            // No limit of the number of routes; the default is enough since Linux 6.3.
+            // Removes the limit on the number of routes, which the default of Linux 6.3 and newer
+            // no longer has.
             ("net/ipv6/route/max_size", "2147483647"),
         ] {
             namespace.sysctl(sysctl, value).map_err(failed)?;
@@ -92,7 +93,7 @@ impl Linux {
     }
 
     fn send(&mut self, change: Change, routes: &[Route]) -> Result<(), Trouble> {
-        // 0, of a route that goes whatever it leaves by, is no interface.
+        // Next hop 0 stands for a route to remove, whatever its interface is.
         let device = |hop| self.inside.devices.get(&hop).copied().unwrap_or(0);
         let routes = routes.iter().map(|route| (route.prefix, device(route.hop)));
         self.netlink
@@ -119,7 +120,7 @@ impl Reader for Inside {
 }
 
 impl Inside {
-    /// A test run sees the routes of the namespace that it is asked for in.
+    /// A test run uses the routes of the namespace of the calling thread.
     fn run<T: Send>(
         &self,
         closure: impl FnOnce() -> Result<T, Trouble> + Send,
@@ -160,7 +161,7 @@ impl Subject for Linux {
     }
 
     fn remove(&mut self, prefix: Prefix) -> Result<(), Trouble> {
-        // Whatever it leaves by.
+        // Removes the route, whatever its interface is.
         self.send(Change::Remove, &[Route { prefix, hop: 0 }])
     }
 
@@ -175,9 +176,9 @@ impl Subject for Linux {
 
 impl Drop for Linux {
     fn drop(&mut self) {
-        // A namespace is taken down in the background, and its routes one by one: whoever is
-        // measured next would feel it. Without their interfaces they go here and now. Removing the
-        // namespace removes the rest.
+        // The kernel removes a namespace in the background, and its routes one by one, which would
+        // disturb the next measurement. Removing the interfaces removes the routes synchronously.
+        // Removing the namespace then removes the rest.
         for hop in 1..=HOPS {
             let _ = self
                 .inside

@@ -13,7 +13,7 @@ use crate::fib::routes::Route;
 use crate::fib::traffic::Addresses;
 use crate::memory::kernel_bytes;
 
-/// Routes of one system call.
+/// Routes per system call.
 const BATCH: usize = 4096;
 /// Routes that may be added to a full table.
 const SPARE: usize = 1024;

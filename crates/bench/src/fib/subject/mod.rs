@@ -32,15 +32,15 @@ pub enum Order {
     /// Dependent calls: each address depends on the previous result. This is the latency that a
     /// packet sees.
     Dependent,
-    /// Many in one call.
+    /// Many addresses in one call.
     Batch,
 }
 
 impl Order {
-    /// All of them.
+    /// All orders.
     pub const ALL: [Self; 3] = [Self::Independent, Self::Dependent, Self::Batch];
 
-    /// As titles have it.
+    /// Returns the name for titles.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Independent => "one by one",
@@ -50,17 +50,17 @@ impl Order {
     }
 }
 
-/// A way in which a subject can be asked.
+/// A way of looking addresses up in a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Way {
     /// How lookups follow one another.
     pub order: Order,
-    /// Which of several implementations of the subject; empty where there is one.
+    /// Name of the implementation, or empty if the table has only one.
     pub variant: &'static str,
 }
 
 impl Way {
-    /// One by one, and each after the last.
+    /// Independent and dependent lookups of single addresses.
     pub const SINGLE: [Self; 2] = [
         Self::plain(Order::Independent),
         Self::plain(Order::Dependent),
@@ -72,28 +72,28 @@ impl Way {
     }
 }
 
-/// Why something was not measured.
+/// Reason why a point was not measured.
 #[derive(Debug, Error)]
 pub enum Trouble {
     /// Ctrl-C.
     #[error("interrupted")]
     Interrupted,
-    /// It took longer than it may.
+    /// The time limit was exceeded.
     #[error("not ready after {} s", .0.as_secs())]
     TooSlow(Duration),
-    /// It cannot.
+    /// The operation failed or is not supported.
     #[error("{0}")]
     Refused(String),
 }
 
 impl Trouble {
-    /// From what something else said.
+    /// Creates an error from another component's message.
     pub fn of(what: &str, why: impl fmt::Display) -> Self {
         Self::Refused(format!("{what}: {why}"))
     }
 }
 
-/// When to give up.
+/// Conditions for giving up.
 #[derive(Clone, Debug)]
 pub struct Stop {
     interrupted: Arc<AtomicBool>,
@@ -102,7 +102,7 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// As soon as the flag is set, or after that time from now on.
+    /// Gives up when the flag is set, or when this time from now has passed.
     pub fn new(interrupted: Arc<AtomicBool>, limit: Duration) -> Self {
         Self {
             interrupted,
@@ -112,7 +112,7 @@ impl Stop {
     }
 
     /// # Errors
-    /// It is time to.
+    /// The flag is set, or the time has passed.
     pub fn check(&self) -> Result<(), Trouble> {
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(Trouble::Interrupted);
@@ -124,18 +124,18 @@ impl Stop {
     }
 }
 
-/// Lookups, also of several threads at once.
+/// Lookups, which several threads may make concurrently.
 pub trait Reader: Send + Sync {
-    /// Next hops of all addresses, 0 for none.
+    /// Returns the next hops of all addresses, 0 for none.
     ///
     /// # Errors
-    /// It does not say.
+    /// The table returns no next hops.
     fn answers(&self, addresses: &Addresses) -> Result<Vec<u32>, Trouble>;
 
-    /// Time of these lookups, loop included.
+    /// Returns the time of these lookups, including the loop.
     ///
     /// # Errors
-    /// It cannot be measured.
+    /// The time cannot be measured.
     fn time(
         &self,
         addresses: &Addresses,
@@ -146,45 +146,46 @@ pub trait Reader: Send + Sync {
 
 /// A prefix table.
 pub trait Subject: Reader {
-    /// The ways it can be asked.
+    /// Returns the supported ways of lookups.
     fn ways(&self) -> Vec<Way> {
         Way::SINGLE.to_vec()
     }
 
-    /// Puts a whole table in, in its fastest way. Called once, when it is empty.
+    /// Fills an empty table with all routes in its fastest way. Called once.
     ///
     /// # Errors
-    /// It does not fit, or it takes too long.
+    /// The routes do not fit, or the time limit is exceeded.
     fn load(&mut self, routes: &[Route], stop: &Stop) -> Result<(), Trouble>;
 
     /// Sets the next hop of a prefix.
     ///
     /// # Errors
-    /// It cannot.
+    /// The table does not support it, or has no space.
     fn insert(&mut self, prefix: Prefix, hop: u32) -> Result<(), Trouble>;
 
-    /// Takes a prefix out.
+    /// Removes a prefix.
     ///
     /// # Errors
-    /// It cannot.
+    /// The table does not support it.
     fn remove(&mut self, prefix: Prefix) -> Result<(), Trouble>;
 
-    /// Lookups on a thread of their own while the table changes; none if it cannot be read meanwhile.
+    /// Returns a reader for another thread that works while the table changes, if the table
+    /// supports it.
     fn apart(&self) -> Option<Arc<dyn Reader>> {
         None
     }
 
-    /// Bytes that it has outside of this process' heap.
+    /// Returns the bytes that the table uses outside of this process' heap.
     fn outside_heap(&self) -> u64 {
         0
     }
 
-    /// Bytes that lookups read, if it can say.
+    /// Returns the bytes of the memory that lookups read, if known.
     fn walked(&self) -> Option<u64> {
         None
     }
 
-    /// Lines of memory that a lookup of this address reads one after the other, if it can say.
+    /// Returns the number of lines that a lookup of this address reads in sequence, if known.
     fn depth(&self, _address: u128) -> Option<u32> {
         None
     }
@@ -193,22 +194,22 @@ pub trait Subject: Reader {
 /// Context of the run for a subject.
 #[derive(Debug)]
 pub struct Environment {
-    /// Addresses for BPF programs; none without root.
+    /// Addresses for BPF programs; `None` without root.
     pub harness: Option<Arc<Harness>>,
-    /// For those who want them.
+    /// Huge pages, for DPDK.
     pub huge_pages: HugePages,
 }
 
 impl Environment {
     /// # Errors
-    /// Its feature is missing.
+    /// BPF programs need root.
     pub fn harness(&self) -> Result<&Arc<Harness>, Trouble> {
         let none = || Trouble::Refused("BPF programs need root".into());
         self.harness.as_ref().ok_or_else(none)
     }
 }
 
-/// A kind of table, by the name that `--against` knows.
+/// A kind of table, with its name for `--against`.
 #[derive(Clone, Copy)]
 pub struct Kind {
     /// Its name.
@@ -238,7 +239,7 @@ pub enum Place {
 }
 
 impl Kind {
-    /// All of them; the first two are ours.
+    /// All kinds. The first two are Sidestep's.
     pub const ALL: [Self; 11] = [
         Self {
             name: "sidestep",
@@ -254,7 +255,7 @@ impl Kind {
         },
         Self {
             name: "linux",
-            about: "the kernel's routing table, asked by bpf_fib_lookup from XDP",
+            about: "the kernel's routing table, by bpf_fib_lookup from XDP",
             place: Place::Bpf,
             open: |environment, _| Ok(Box::new(linux::Linux::new(environment.harness()?)?)),
         },
@@ -305,13 +306,13 @@ impl Kind {
         },
         Self {
             name: "hashes",
-            about: "a hash table of the standard library for each length, the longest asked first",
+            about: "a hash table of the standard library per length, searched from the longest",
             place: Place::Process,
             open: |_, _| Ok(Box::new(crates::hashes())),
         },
     ];
 
-    /// By name.
+    /// Returns the kind with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name == name)
     }
@@ -321,10 +322,10 @@ impl Kind {
         self.name.starts_with("sidestep")
     }
 
-    /// An empty table that has room for these routes.
+    /// Returns an empty table with space for these routes.
     ///
     /// # Errors
-    /// Something is missing here.
+    /// A requirement is missing on this machine.
     pub fn open(
         self,
         environment: &Environment,

@@ -1,4 +1,4 @@
-//! Routes into the kernel, many in one message: a million of them must not take an `ip` each.
+//! Adds routes to the kernel, many per message. A million calls of `ip` would take too long.
 
 use std::io;
 
@@ -9,20 +9,20 @@ use sidestep_fib::Prefix;
 /// Operation on routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Put in, or changed.
+    /// Add or replace.
     Replace,
-    /// Taken out.
+    /// Remove.
     Remove,
 }
 
-/// A socket for routes of the network namespace that it was opened in.
+/// A socket for routes in the network namespace in which it was opened.
 pub struct Routes {
     socket: Socket,
     sequence: u32,
 }
 
 impl Routes {
-    /// In the namespace of the calling thread.
+    /// Opens a socket in the namespace of the calling thread.
     pub fn open() -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
@@ -33,10 +33,10 @@ impl Routes {
         })
     }
 
-    /// Does it with all of these, each with the interface index that it leaves by.
+    /// Applies the change to all of these routes, each with its egress interface index.
     ///
     /// # Errors
-    /// The first that the kernel refused.
+    /// The first error that the kernel reports.
     pub fn send(
         &mut self,
         change: Change,
@@ -52,7 +52,8 @@ impl Routes {
         if messages.is_empty() {
             return Ok(());
         }
-        // Only the last is acknowledged; of the others the kernel speaks if it refuses them.
+        // Request an acknowledgement of the last message only. The kernel still reports errors of
+        // the others.
         let flags = &mut messages[last + 6..last + 8];
         let acknowledged = u16::from_ne_bytes([flags[0], flags[1]]) | libc::NLM_F_ACK as u16;
         flags.copy_from_slice(&acknowledged.to_ne_bytes());
@@ -60,7 +61,7 @@ impl Routes {
         self.acknowledgement()
     }
 
-    /// Reads answers up to that to the last message.
+    /// Reads replies up to the one for the last message.
     fn acknowledgement(&mut self) -> io::Result<()> {
         let mut refused = Ok(());
         loop {
@@ -88,7 +89,8 @@ const HEADER: usize = 16;
 /// Bytes of a route's message: header, `struct rtmsg`, destination, gateway, interface.
 const MESSAGE: u32 = 16 + 12 + 20 + 20 + 8;
 
-/// `RTM_NEWROUTE` or `RTM_DELROUTE`, as `ip -6 route replace PREFIX via fe80::1 dev DEVICE` sends it.
+/// Appends `RTM_NEWROUTE` or `RTM_DELROUTE`, as `ip -6 route replace PREFIX via fe80::1 dev DEVICE`
+/// sends it.
 fn push_route(to: &mut Vec<u8>, change: Change, sequence: u32, prefix: Prefix, device: u32) {
     const GATEWAY: u128 = 0xfe80 << 112 | 1;
     let (kind, flags) = match change {
@@ -100,7 +102,8 @@ fn push_route(to: &mut Vec<u8>, change: Change, sequence: u32, prefix: Prefix, d
     to.extend(((flags | libc::NLM_F_REQUEST) as u16).to_ne_bytes());
     to.extend(sequence.to_ne_bytes());
     to.extend([0; 4]);
-    // struct rtmsg: family, destination's and source's length, tos, table, protocol, scope, type, flags.
+    // struct rtmsg: family, destination length, source length, tos, table, protocol, scope, type,
+    // flags.
     to.extend([libc::AF_INET6 as u8, prefix.length, 0, 0]);
     to.extend([
         libc::RT_TABLE_MAIN,
@@ -114,7 +117,7 @@ fn push_route(to: &mut Vec<u8>, change: Change, sequence: u32, prefix: Prefix, d
     push_attribute(to, libc::RTA_OIF, &device.to_ne_bytes());
 }
 
-/// `struct rtattr` with a value of a multiple of four bytes.
+/// Appends a `struct rtattr` whose value has a multiple of four bytes.
 fn push_attribute(to: &mut Vec<u8>, kind: u16, value: &[u8]) {
     to.extend((4 + value.len() as u16).to_ne_bytes());
     to.extend(kind.to_ne_bytes());

@@ -1,4 +1,4 @@
-//! Sidestep's own table: natively, and in its BPF map.
+//! Sidestep's own table, natively and in its BPF map.
 
 use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -14,9 +14,9 @@ use super::{Reader, Stop, Subject, Trouble, Way};
 use crate::fib::routes::Route;
 use crate::fib::traffic::Addresses;
 
-/// The view that is looked up in; bpf/sidestep.bpf.c has it too.
+/// The view of all lookups, also in bpf/sidestep.bpf.c.
 const VIEW: u32 = 1;
-/// Lines that a table begins with, as in the product.
+/// Initial number of lines, as in the product.
 const LINES: usize = 1 << 14;
 /// Bytes of a line.
 const LINE: usize = LINE_WORDS * 8;
@@ -31,20 +31,20 @@ pub trait Home: Send + Sync {
     /// Returns memory for this number of lines. Readers use it from now on.
     fn make(&mut self, lines: usize) -> Result<Self::Memory, Trouble>;
 
-    /// Returns when the readers that were under way have ended.
+    /// Waits until all readers that are in progress have ended.
     fn wait(&self) -> Result<(), Trouble>;
 
-    /// The ways in which it can be asked.
+    /// Returns the supported ways of lookups.
     fn ways(&self) -> Vec<Way>;
 
-    /// Lookups in the last memory.
+    /// Returns a reader of the memory that was created last.
     fn reader(&self) -> Arc<dyn Reader>;
 
     /// Size of memory for this number of lines outside this process' heap, in bytes.
     fn outside_heap(&self, lines: usize) -> u64;
 }
 
-/// A table in one of its homes.
+/// A table in its memory.
 pub struct Table<H: Home> {
     home: H,
     fib: Fib<H::Memory>,
@@ -56,7 +56,8 @@ impl<H: Home> Table<H> {
         Ok(Self { home, fib })
     }
 
-    /// Changes the table; where there is no room, makes some and does it again, as the product does.
+    /// Changes the table. If it is full, reclaims or enlarges the memory and tries again, as the
+    /// product does.
     fn change<T>(
         &mut self,
         mut change: impl FnMut(&mut Fib<H::Memory>) -> Result<T, Full>,
@@ -137,7 +138,7 @@ impl<H: Home> Subject for Table<H> {
 /// A table on the heap, with its readers in this process.
 pub struct Native {
     memory: Arc<Heap>,
-    /// Held for reading while lookups are under way.
+    /// Readers hold it during lookups.
     gate: Arc<RwLock<()>>,
 }
 
@@ -203,7 +204,7 @@ impl Reader for NativeReader {
     }
 }
 
-/// A table in the BPF map that the product has it in.
+/// A table in a BPF map, as in the product.
 pub struct Xdp {
     harness: Arc<Harness>,
     programs: Option<Arc<Programs>>,

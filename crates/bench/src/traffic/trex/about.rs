@@ -1,4 +1,4 @@
-//! Description of a TRex server. No port has to be acquired for it, and nothing is changed.
+//! Description of a TRex server. Reading it acquires no port and changes nothing.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ pub struct About {
     pub version: String,
     /// Ethernet address of each port, by number; `None` if the server does not report it.
     pub macs: Vec<Option<[u8; 6]>>,
-    /// Whether it sends single packets and captures what arrives: [`super::Trex::exchange`].
+    /// Whether it can send single packets and capture the arriving ones: [`super::Trex::exchange`].
     pub captures: bool,
 }
 
@@ -28,7 +28,7 @@ impl About {
         let version = rpc.text("get_version", &version["version"])?;
         let info = rpc.call("get_system_info", json!({}))?;
         let ports = info["ports"].as_array();
-        let ports = ports.ok_or_else(|| rpc.wrong("get_system_info", "an answer without ports"))?;
+        let ports = ports.ok_or_else(|| rpc.wrong("get_system_info", "a reply without ports"))?;
         let mut macs = vec![None; ports.len()];
         for (position, port) in ports.iter().enumerate() {
             let number = port["index"].as_u64().map_or(position, |it| it as usize);

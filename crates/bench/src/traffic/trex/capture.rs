@@ -1,5 +1,5 @@
-//! One packet through TRex: sent from the one port, and captured at the other as it arrives. Both
-//! ports are in TRex's service mode meanwhile, in which the software receives all packets.
+//! Sends one packet through TRex from one port and captures it at the other. Meanwhile both ports
+//! are in TRex's service mode, in which the software receives all packets.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -66,7 +66,7 @@ impl Trex {
                 let text = self.rpc.text("capture", &packet["binary"])?;
                 let frame = BASE64_STANDARD.decode(&text).ok();
                 let frame =
-                    frame.ok_or_else(|| self.rpc.wrong("capture", "a packet that is no base64"))?;
+                    frame.ok_or_else(|| self.rpc.wrong("capture", "a packet that is not base64"))?;
                 if noise(&frame).is_none() {
                     return Ok(Some(frame));
                 }

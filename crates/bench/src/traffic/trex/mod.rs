@@ -1,6 +1,6 @@
-//! TRex as a [`Driver`]: a generator on a machine of its own, driven over its stateless interface.
-//! It has been tried on a server that was written from TRex's documentation for the tests, not on a
-//! TRex.
+//! TRex as a [`Driver`]: a generator on a separate machine, controlled over its stateless
+//! interface. It has been tried with TRex 3.08. The tests use a server that was written from TRex's
+//! documentation.
 //!
 //! TRex counts all frames at its ports, including foreign ones. It does not stamp packets, so
 //! latency is not measured. With more than one flow, a checksum that covers the varying word
@@ -63,7 +63,7 @@ impl Trex {
     ) -> Result<Self, Error> {
         if distribution != Distribution::Uniform {
             return Err(Error::Usage(
-                "TRex sends each flow in its turn; Zipf is for our own generator".into(),
+                "TRex sends flows round robin; only the built-in generator supports Zipf".into(),
             ));
         }
         if templates.is_empty() || templates.iter().any(|(_, share)| *share == 0) {
@@ -197,7 +197,7 @@ impl Driver for Trex {
     fn trial(&mut self, load: Load, duration: Duration, latency: bool) -> Result<Trial, Error> {
         if latency {
             return Err(Error::Usage(
-                "latency is measured by our own generator only".into(),
+                "only the built-in generator measures latency".into(),
             ));
         }
         pace_interval(load)?;
@@ -230,7 +230,7 @@ impl Driver for Trex {
 
 impl Drop for Trex {
     fn drop(&mut self) {
-        // The server may be gone. Without acquired ports there is nothing to release.
+        // The server may no longer respond. Without acquired ports there is nothing to release.
         for port in [SENDS, RECEIVES] {
             if !self.ports[port].handler.is_empty() {
                 if port == SENDS {
@@ -243,8 +243,8 @@ impl Drop for Trex {
     }
 }
 
-/// Factor for the rates of all streams, so that they sum to the load in proportion to their shares.
-/// A percentage is of the port's line rate, all bits counted.
+/// Returns the factor for the rates of all streams. The scaled rates sum to the load, in proportion
+/// to their shares. A percentage is of the port's line rate, counting all bits.
 fn multiplier(load: Load) -> Value {
     match load {
         Load::Rate(rate) => json!({ "type": "pps", "op": "abs", "value": rate }),
@@ -252,8 +252,8 @@ fn multiplier(load: Load) -> Value {
     }
 }
 
-/// A template as a stream object: its share as packets per second, which [`multiplier`] scales to
-/// the load.
+/// Returns a template as a stream object. Its rate is its share in packets per second, which
+/// [`multiplier`] scales to the load.
 fn stream(template: &Template, share: u32) -> Value {
     let rate = json!({ "type": "pps", "value": f64::from(share) });
     let flows = template.flows();
@@ -280,7 +280,7 @@ fn stream(template: &Template, share: u32) -> Value {
         "next_stream_id": -1,
         "action_count": 0,
         "core_id": -1,
-        // The MAC addresses of the packet, not of TRex's configuration.
+        // Flags: use the MAC addresses of the packet, not those of TRex's configuration.
         "flags": 3,
         "isg": 0.0,
         "packet": { "binary": BASE64_STANDARD.encode(template.frame()), "meta": "" },
@@ -290,7 +290,7 @@ fn stream(template: &Template, share: u32) -> Value {
     })
 }
 
-/// Where a TRex server listens.
+/// Default TCP port of a TRex server.
 pub const PORT: u16 = 4501;
 /// Index of the port that sends.
 const SENDS: usize = 0;

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dead_process_of_this_machine_is_told_from_others() {
+    fn a_dead_process_of_this_machine_is_recognized() {
         let this = Owner::this();
         assert_eq!(Owner::of(&this.to_string()), Some(this.clone()));
         assert!(!this.is_dead_here());

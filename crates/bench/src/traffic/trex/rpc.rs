@@ -55,14 +55,14 @@ impl Rpc {
                 Error::os(format!("ask TRex at {} to {method}", self.server), source)
             })?;
         let mut answer: Value = serde_json::from_slice(&answer)
-            .map_err(|error| self.wrong(method, &format!("an answer that is no JSON: {error}")))?;
+            .map_err(|error| self.wrong(method, &format!("a reply that is not JSON: {error}")))?;
         if let Some(error) = answer.get("error") {
             let reason = error.get("specific_err").or(error.get("message"));
             let reason = reason.and_then(Value::as_str).unwrap_or("no reason given");
             return Err(self.wrong(method, reason));
         }
         if answer["id"] != id {
-            return Err(self.wrong(method, "an answer to another request"));
+            return Err(self.wrong(method, "a reply to another request"));
         }
         Ok(answer["result"].take())
     }
@@ -70,7 +70,7 @@ impl Rpc {
     /// Returns a text that a reply must contain.
     pub fn text(&self, method: &str, value: &Value) -> Result<String, Error> {
         let text = value.as_str().map(str::to_owned);
-        text.ok_or_else(|| self.wrong(method, "an answer without what was asked for"))
+        text.ok_or_else(|| self.wrong(method, "a reply without the requested value"))
     }
 
     /// Error of the server.
@@ -81,5 +81,5 @@ impl Rpc {
 
 /// Time limit of a reply.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Version of the stateless interface (STL), major and minor: that of TRex 3.
+/// Version of the stateless interface (STL) of TRex 3: major and minor.
 const VERSION: (u32, u32) = (5, 1);

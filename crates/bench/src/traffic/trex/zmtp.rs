@@ -1,5 +1,5 @@
 //! A minimal ZeroMQ client: a REQ socket over TCP, ZMTP 3.0 with the NULL mechanism (ZeroMQ RFC
-//! 23). A library would bring a runtime or a C library for these two kinds of frames.
+//! 23). A library would require an async runtime or a C library for these two kinds of frames.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -71,13 +71,14 @@ impl Requester {
             } else if delimited && flags & MORE == 0 {
                 return Ok(body);
             } else {
-                return Err(unexpected("an answer of other frames than one"));
+                return Err(unexpected("a reply that does not have exactly one frame"));
             }
         }
     }
 }
 
-/// Greeting of both sides: signature, version 3.0, mechanism, as-server 0, filler.
+/// Returns the greeting, the same in both directions: signature, version 3.0, mechanism, as-server
+/// 0, filler.
 pub fn greeting() -> [u8; GREETING] {
     let mut greeting = [0; GREETING];
     (greeting[0], greeting[9], greeting[10]) = (0xff, 0x7f, 3);
@@ -93,7 +94,7 @@ pub fn ready(socket_type: &str) -> Vec<u8> {
     body
 }
 
-/// One frame: flags, length, body.
+/// Writes one frame: flags, length, body.
 pub fn write_frame(to: &mut impl Write, flags: u8, body: &[u8]) -> io::Result<()> {
     let mut frame = Vec::with_capacity(body.len() + 9);
     if let Ok(length) = u8::try_from(body.len()) {
@@ -106,7 +107,7 @@ pub fn write_frame(to: &mut impl Write, flags: u8, body: &[u8]) -> io::Result<()
     to.write_all(&frame)
 }
 
-/// Flags and body of the next frame.
+/// Reads the next frame: flags and body.
 pub fn read_frame(from: &mut impl Read) -> io::Result<(u8, Vec<u8>)> {
     let mut flags = [0];
     from.read_exact(&mut flags)?;

@@ -62,7 +62,7 @@ fn a_file_that_is_no_list_of_prefixes_is_refused_with_its_line() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(
-        said.contains("routes.txt:2: \"nonsense\" is no IPv6 prefix"),
+        said.contains("routes.txt:2: \"nonsense\" is not an IPv6 prefix"),
         "{said}"
     );
 }

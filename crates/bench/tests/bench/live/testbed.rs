@@ -293,7 +293,7 @@ groups:
         "{notes}"
     );
     let facts = &report["machine"]["facts"];
-    let compared = "compared byte by byte, as TRex captured it";
+    let compared = "compared byte by byte, as captured by TRex";
     assert_eq!(facts["sidestep-xdp: one packet"], compared);
     let system = format!("root@dut, {} to {}", testbed.ports[0], testbed.ports[1]);
     assert_eq!(facts["linux: system"], *system);

@@ -51,7 +51,7 @@ fn ports_have_the_addresses_that_linux_would_have() {
 }
 
 #[test]
-fn a_headend_is_a_policy_and_what_is_steered_into_it() {
+fn a_headend_becomes_a_policy_and_steering() {
     let shared = [
         "set sr encaps source addr fc01::2",
         "set sr encaps hop-limit 65",
@@ -97,7 +97,7 @@ fn a_headend_is_a_policy_and_what_is_steered_into_it() {
 }
 
 #[test]
-fn a_sid_is_told_in_the_words_of_its_behavior() {
+fn a_sid_becomes_a_localsid_command() {
     let sid = "sr localsid address fc0f::1 behavior";
     for (behavior, expected) in [
         ("end", vec![format!("{sid} end")]),
@@ -158,7 +158,7 @@ fn a_sid_is_told_in_the_words_of_its_behavior() {
 }
 
 #[test]
-fn routes_beside_are_one_command() {
+fn extra_routes_are_one_command() {
     for (behavior, expected) in [
         (
             "ipv6",
@@ -179,7 +179,7 @@ fn routes_beside_are_one_command() {
 }
 
 #[test]
-fn what_vpp_has_not_is_refused_with_the_reason() {
+fn unsupported_behaviors_are_refused_with_the_reason() {
     let ruled = Case {
         rules: 1,
         ..case("ipv6", 0)
@@ -187,7 +187,7 @@ fn what_vpp_has_not_is_refused_with_the_reason() {
     for (case, expected) in [
         (
             case("h.encaps", 1),
-            "VPP pushes no SRH with one segment: that is the reduced form",
+            "VPP pushes one segment without an SRH (the reduced form)",
         ),
         (
             case("h.encaps.red", 2),
@@ -195,22 +195,22 @@ fn what_vpp_has_not_is_refused_with_the_reason() {
         ),
         (
             case("h.encaps", 6),
-            "VPP has 128 bytes in front of a packet, unless it is built otherwise; 6 segments take 144",
+            "VPP has 128 bytes in front of a packet by default; 6 segments need 144",
         ),
         (
             case("h.encaps.l2", 5),
-            "VPP has 114 bytes in front of a packet, unless it is built otherwise; 5 segments take 128",
+            "VPP has 114 bytes in front of a packet by default; 5 segments need 128",
         ),
         (case("end.usd", 1), "VPP has no End with USD"),
         (case("end.dt46", 1), "VPP has no End.DT46"),
         (case("end.hmac.sha256", 1), "VPP has no HMAC of an SRH"),
         (
             case("end.ad", 2),
-            "VPP is set up without a service; its SR proxies are not driven",
+            "VPP is set up without a service; its SR proxies are not supported",
         ),
         (
             ruled,
-            "VPP has no rules like Linux's; its access lists are not driven",
+            "VPP has no rules like Linux's; its access lists are not supported",
         ),
     ] {
         assert_eq!(told(&case).expect_err("refused"), expected, "{case}");
