@@ -12,21 +12,21 @@
 #include <bpf/bpf_helpers.h>
 #include "stamp.h"
 
-/* LIMIT: bytes of the frame that are written anew each time; see `Template` in src/traffic/stream.rs. */
+/*
+ * LIMIT: bytes of the frame that are rewritten for each packet; see `Template` in
+ * src/traffic/stream.rs.
+ */
 #define HEADER_MAX 320
 /* LIMIT: templates of a stream; see `Stream` in src/traffic/stream.rs. */
 #define TEMPLATES_MAX 4
 /* Upper bound of a length for the verifier; above `Template::FRAME_MAX`. */
 #define LENGTH_MASK 0xfff
 
-/*
- * Frames that the pace is allowed to be behind, and that are then sent one after the other. Later
- * packets are not sent.
- */
+/* Number of late frames that are sent in a burst to catch up. Further late packets are not sent. */
 #define CATCH_UP 64
 /*
- * Without a pace, the clock is read once per this number of frames, since reading it costs as much
- * as half a frame.
+ * Without pacing, the clock is read once per this number of frames, because reading it takes
+ * half as long as a frame.
  */
 #define LOOK_EVERY 64
 
@@ -82,7 +82,7 @@ struct {
 
 /* LIMIT: generators of a trial; `Receiver::SOURCES_MAX` of src/traffic/receiver.rs. */
 #define GENERATORS_MAX 8
-/* A generator that read the clock this number of ns ago is running. */
+/* A generator that read the clock at most this many ns ago is running. */
 #define AT_WORK 50000
 
 /* State that all generators of a trial share: the first object's map. */
@@ -98,7 +98,7 @@ struct {
 	__type(value, struct gate);
 } gate_of_all SEC(".maps");
 
-/* Which template and which flow have their turn: template << 16 | flow. */
+/* Template and flow of each turn: template << 16 | flow. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -107,9 +107,10 @@ struct {
 } schedule SEC(".maps");
 
 /*
- * When the trial began; 0: it has not. A run begins some milliseconds after it was asked for,
- * another one some hundred, and the scheduler takes a CPU away for a tick. Each generator waits,
- * frame by frame. The first one that sees all others running sets the start time.
+ * Returns the start time of the trial, or 0 before the start. A run begins some milliseconds
+ * after it was requested, another one some hundred, and the scheduler may take a CPU away for a
+ * tick. Each generator therefore waits, frame by frame. The first one that sees all others
+ * running sets the start time.
  */
 static __always_inline __u64 begun(void)
 {
@@ -131,7 +132,7 @@ static __always_inline __u64 begun(void)
 	return gate->begin;
 }
 
-/* Whether a frame is to be sent now. */
+/* Returns whether a frame is due. */
 static __always_inline bool due(void)
 {
 	__u64 elapsed, late;
@@ -144,7 +145,10 @@ static __always_inline bool due(void)
 		state.first = begun();
 		if (!state.first)
 			return false;
-		/* After that, so that the elapsed time is not negative. */
+		/*
+		 * Read the clock after the start time was set, so that the elapsed time is not
+		 * negative.
+		 */
 		state.began = state.now = bpf_ktime_get_ns();
 	} else if (state.interval || state.timed || !(state.made % LOOK_EVERY)) {
 		state.now = bpf_ktime_get_ns();
@@ -165,7 +169,7 @@ static __always_inline bool due(void)
 	return true;
 }
 
-/* Bytes from the template; the caller has checked that the packet is that long. */
+/* Copies bytes of the template. The caller has checked the length of the packet. */
 #define COPY(type, packet, offset)                                                                 \
 	(*(type *)((packet) + (offset)) = *(const volatile type *)(template->header + (offset)))
 
@@ -173,8 +177,10 @@ static __always_inline void put_header(__u8 *packet, const volatile struct templ
 {
 	__u32 at = 0;
 
-	/* PERF: 16 ns a packet less than bpf_xdp_store_bytes() (160 -> 144, generator to sink). The verifier knows the
-	 * length, and cuts the unused rounds off. */
+	/*
+	 * PERF: saves 16 ns per packet against bpf_xdp_store_bytes() (160 -> 144, generator to
+	 * sink). The verifier knows the length and removes the unused iterations.
+	 */
 #pragma unroll
 	for (int i = 0; i < HEADER_MAX / 8; i++) {
 		if (at + 8 > config.header_length)
@@ -221,8 +227,10 @@ static __always_inline __u32 fold(__u64 sum)
 	return sum;
 }
 
-/* The ones' complement sum of a stamp as the checksum meets it, in host order. RFC 1071 2 (B): at an odd byte, the sum
- * has its bytes swapped. */
+/*
+ * Returns the ones' complement sum of a stamp in host order, for the checksum. At an odd offset,
+ * the sum has its bytes swapped (RFC 1071 2 (B)).
+ */
 static __always_inline __u32 sum_of(const struct stamp *stamp, bool odd)
 {
 	__u32 front = fold(stamp->front), back = fold(stamp->back);
@@ -250,7 +258,10 @@ int generator(struct xdp_md *ctx)
 		state.slot = slot + 1 < config.slots ? slot + 1 : 0;
 		flow = *turn & 0xffff;
 		which = *turn >> 16;
-		/* The verifier has to see the bound of this register, not of the one that it was made from. */
+		/*
+		 * The verifier must see the bound of this register, not of the one that it was
+		 * computed from.
+		 */
 		asm volatile("" : "+r"(which));
 		which %= TEMPLATES_MAX;
 	} else if (config.flows > 1) {
@@ -276,7 +287,7 @@ int generator(struct xdp_md *ctx)
 	 */
 	put_header(packet, template);
 	if (config.stamped) {
-		/* Where this page, when it was a shorter packet, had its stamp. */
+		/* Clear the old stamp of this page, from a shorter packet. */
 #pragma unroll
 		for (__u32 other = 0; other + 1 < TEMPLATES_MAX; other++) {
 			const volatile struct template *shorter = &config.templates[other];
@@ -293,7 +304,10 @@ int generator(struct xdp_md *ctx)
 	if (config.flows > 1)
 		put_be16(packet, config.flow_offset, config.flow_base + flow);
 	if (config.checksum_offset && (config.flows > 1 || config.stamped)) {
-		/* RFC 1624: HC' = ~(~HC + ~m + m'), and m' - m is the flow's number, and the stamp where zeros were. */
+		/*
+		 * RFC 1624: HC' = ~(~HC + ~m + m'). Here m' - m is the number of the flow, and
+		 * the stamp in place of zeros.
+		 */
 		__u32 sum = (~template->checksum_base & 0xffff) + flow;
 
 		if (config.stamped)

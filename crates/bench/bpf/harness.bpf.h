@@ -13,7 +13,7 @@
 
 /* LIMIT: addresses. ADDRESSES in fib/subject/harness.rs. */
 #define ADDRESSES (1u << 17)
-/* LIMIT: addresses whose answers are written down. ANSWERS in fib/subject/harness.rs. */
+/* LIMIT: addresses whose answers are stored. ANSWERS in fib/subject/harness.rs. */
 #define ANSWERS (1u << 16)
 
 /* The frame of a run. Host order. */
@@ -34,7 +34,7 @@ struct state {
 	__u32 last;
 };
 
-/* Addresses as they lie in a packet. */
+/* Addresses in network order. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -74,8 +74,9 @@ INLINE _Bool begin(struct xdp_md *ctx, struct state *state, __u32 *count)
 }
 
 /*
- * independent: the processor may begin a lookup before the one before has ended. dependent: the address hangs on the last
- * result, without changing for it. written: results go into `answers`.
+ * independent: the processor may start a lookup before the previous one has ended. dependent:
+ * the address depends on the last result, without changing. written: results are stored in
+ * `answers`.
  */
 #define HARNESS                                                                                    \
 	static long independently(__u32 i, struct state *state)                                    \

@@ -4,7 +4,7 @@
 
 #define AF_INET6 10
 
-/* Interface index that the packet would leave by; 0: no route. */
+/* Returns the egress interface index, or 0 if there is no route. */
 INLINE __u32 lookup(struct state *state, struct address address)
 {
 	struct bpf_fib_lookup asked = {.family = AF_INET6, .ifindex = state->ingress};

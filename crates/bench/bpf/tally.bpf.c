@@ -13,7 +13,7 @@ struct config {
 /* Read-only, so that the verifier knows each value. */
 const volatile struct config config;
 
-/* The last place is that of frames that are too short. */
+/* The last entry counts frames that are too short. */
 #define KINDS 65536
 
 struct {

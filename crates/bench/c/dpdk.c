@@ -14,12 +14,12 @@
 #include <rte_lpm6.h>
 #include <rte_malloc.h>
 
-/* Lookups of a bulk: a burst of packets. */
+/* Addresses per bulk lookup: a burst of packets. */
 #define BULK 64
 
 typedef uint8_t address[16];
 
-/* Negative on failure. */
+/* Returns a negative value on failure. */
 int dpdk_start(int argc, char **argv)
 {
 	return rte_eal_init(argc, argv);
@@ -30,7 +30,7 @@ const char *dpdk_error(void)
 	return rte_strerror(rte_errno);
 }
 
-/* Bytes that are allocated of DPDK's memory. */
+/* Returns the allocated bytes of DPDK's memory. */
 uint64_t dpdk_memory(void)
 {
 	struct rte_malloc_socket_stats stats = {0};
@@ -48,7 +48,7 @@ static const char *next_name(void)
 	return name;
 }
 
-/* The address, with both words depending on the last result; zero is 0. */
+/* Copies an address, with a data dependency of both words on the last result. `zero` is 0. */
 static void follow(const address from, uint32_t last, uint64_t zero, address to)
 {
 	uint64_t words[2];

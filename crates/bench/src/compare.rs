@@ -17,7 +17,7 @@ use crate::statistics::{self, Summary, Welch};
 pub struct Bounds {
     /// Smallest relative change of the mean, as a share.
     pub change: f64,
-    /// Share of the reported changes that may be there by chance.
+    /// Share of the reported changes that may be due to chance.
     pub chance: f64,
 }
 
@@ -34,13 +34,13 @@ impl Default for Bounds {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// It has become worse.
+    /// The point has become worse.
     Worse,
-    /// It has become better.
+    /// The point has become better.
     Better,
-    /// It has changed, and the report does not say which direction is better.
+    /// The point has changed, and the report does not state which direction is better.
     Other,
-    /// No change above the bounds.
+    /// No change above the thresholds.
     Same,
     /// Fewer than two rounds in one of the reports.
     Unknown,
@@ -49,17 +49,17 @@ pub enum Outcome {
 /// One point of both reports.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict<'a> {
-    /// Value in the second report.
+    /// Section in the second report.
     pub section: &'a Section,
-    /// Value in the second report.
+    /// Series in the second report.
     pub series: &'a Series,
-    /// Value in the second report.
+    /// Point in the second report.
     pub point: &'a Point,
-    /// Mean of the rounds in the first report, in the unit of the section's axis upwards.
+    /// Mean of the rounds in the first report, in the unit of the section's vertical axis.
     pub before: f64,
-    /// Mean of the rounds in the second.
+    /// Mean of the rounds in the second report.
     pub after: f64,
-    /// How sure it is that the means differ, 0 to 1; none if it cannot be said.
+    /// Confidence that the means differ, 0 to 1; `None` if it cannot be computed.
     pub confidence: Option<f64>,
     /// Meaning of the change.
     pub outcome: Outcome,
@@ -88,18 +88,18 @@ pub struct Comparison<'a> {
     pub distributions: Vec<Lone<'a>>,
 }
 
-/// Distributions of one report, and series without points.
+/// A point of one report, or a whole distribution.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lone<'a> {
-    /// The picture.
+    /// The section.
     pub section: &'a Section,
-    /// Of whom.
+    /// The series.
     pub series: &'a Series,
-    /// Which point of it; none of a distribution, which is one thing as a whole.
+    /// The point; `None` for a whole distribution.
     pub point: Option<&'a Point>,
 }
 
-/// How a point is called: by its key where the axis has no words for it.
+/// Returns the name of a point: its key, or its place on the axis.
 pub fn called(section: &Section, point: &Point) -> Cell {
     match (&section.x.scale, &point.key) {
         (Scale::Linear | Scale::Log, Some(key)) => Cell::Text(key.clone()),
@@ -107,7 +107,7 @@ pub fn called(section: &Section, point: &Point) -> Cell {
     }
 }
 
-/// Compares all points that both reports measured, and says which only one of them did.
+/// Compares all points that both reports contain, and lists those that only one of them contains.
 pub fn compare<'a>(before: &'a Report, after: &'a Report, bounds: Bounds) -> Comparison<'a> {
     let pairs: Vec<Pair> = pairs(before, after);
     let tested: Vec<Option<f64>> = pairs
@@ -130,8 +130,8 @@ pub fn compare<'a>(before: &'a Report, after: &'a Report, bounds: Bounds) -> Com
     }
 }
 
-/// Refusals of the second report alone. Some runs of a point may have failed. The others alone
-/// would hide it.
+/// Returns refusals that only the second report has. Some runs of a point may have failed, which
+/// the other runs would hide.
 fn failed<'a>(before: &Report, after: &'a Report) -> impl Iterator<Item = &'a Refusal> {
     after.refusals.iter().filter(|it| {
         let series = before.sections.iter().flat_map(|section| &section.series);
@@ -144,7 +144,8 @@ fn failed<'a>(before: &Report, after: &'a Report) -> impl Iterator<Item = &'a Re
     })
 }
 
-/// Returns the differences of program, machine and setup. With any, the results are not comparable.
+/// Returns the differences of program, machine and setup. Any difference makes the results
+/// incomparable.
 pub fn differences(before: &Report, after: &Report) -> Vec<String> {
     let (one, other) = (facts(before), facts(after));
     let names = one.iter().chain(&other).map(|(name, _)| name);
@@ -154,7 +155,7 @@ pub fn differences(before: &Report, after: &Report) -> Vec<String> {
             let mut facts = facts.iter();
             facts.find(|(its, _)| its == name).map(|(_, fact)| fact)
         });
-        // An engine of only one report shows by its points.
+        // If only one report has an engine, the list of its points shows this.
         let one_sided = then.is_none() || now.is_none();
         let of_stranger =
             one_sided && engine_of(name).is_some_and(|it| !(is_of(&one, it) && is_of(&other, it)));
@@ -170,7 +171,7 @@ pub fn differences(before: &Report, after: &Report) -> Vec<String> {
             None => (None, name.as_str()),
         };
         let words = format!("{fact}: {then}, then {now}");
-        // Several engines often have one program, one kernel, one pair of network cards.
+        // Several engines often share a program, a kernel, or a pair of network cards.
         match told
             .iter_mut()
             .find(|(engines, its)| !engines.is_empty() && *its == words)
@@ -189,7 +190,8 @@ pub fn differences(before: &Report, after: &Report) -> Vec<String> {
 
 type Facts = Vec<(String, String)>;
 
-/// All that is known of program, machine and setup, but for what changes from minute to minute.
+/// Returns all facts about program, machine and setup, except those that change from minute to
+/// minute.
 fn facts(report: &Report) -> Facts {
     let machine = &report.machine;
     let none = || "none".to_owned();
@@ -222,7 +224,7 @@ fn facts(report: &Report) -> Facts {
     facts
 }
 
-/// The engine that a fact is of, if it is of one: `linux` of `linux: mode`.
+/// Returns the engine of a fact, if any: `linux` for `linux: mode`.
 fn engine_of(name: &str) -> Option<&str> {
     name.split_once(": ").map(|(engine, _)| engine)
 }
@@ -239,8 +241,8 @@ struct Pair<'b, 'a> {
     series: &'a Series,
     before: &'b Point,
     after: &'a Point,
-    /// Resolution of either report, as a share. A smaller difference is no change, however
-    /// significant.
+    /// Resolution of either report, as a share. A smaller difference does not count as a change,
+    /// even if it is significant.
     resolution: Option<f64>,
 }
 
@@ -280,7 +282,7 @@ impl<'a> Pair<'_, 'a> {
     }
 }
 
-/// Everything that was measured: points, and distributions as a whole.
+/// Returns all measured points, and distributions as a whole.
 fn measured(report: &Report) -> impl Iterator<Item = Lone<'_>> {
     let series = report.sections.iter().flat_map(|section| {
         let measured = section.series.iter().filter(|series| !series.published);
@@ -317,7 +319,7 @@ fn pairs<'a>(before: &'a Report, after: &'a Report) -> Vec<Pair<'a, 'a>> {
     pairs.collect()
 }
 
-/// The same of another report.
+/// Returns the corresponding point of another report.
 fn counterpart<'b>(other: &'b Report, it: &Lone) -> Option<Lone<'b>> {
     let mut sections = other.sections.iter();
     let section = sections.find(|section| {
@@ -330,7 +332,8 @@ fn counterpart<'b>(other: &'b Report, it: &Lone) -> Option<Lone<'b>> {
     let point = match it.point {
         None => None,
         Some(point) => {
-            // By word, not by number: the words of the other report may be others.
+            // Compare the texts of categories, because the other report may number them
+            // differently.
             let place = table::place(&it.section.x, point.x);
             let mut points = series.points.iter();
             Some(points.find(|other| match (&other.key, &point.key) {

@@ -1,11 +1,11 @@
-//! Which processor does what.
+//! CPUs of this process and its threads.
 
 use std::thread;
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
-/// The processors that this process may use.
+/// Returns the processors that this process may use.
 pub fn allowed() -> Vec<usize> {
     let set = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
     let allowed = (0..CpuSet::count()).filter(|cpu| set.is_set(*cpu) == Ok(true));
@@ -33,7 +33,7 @@ pub fn leave(cpus: &[usize]) {
     }
 }
 
-/// Keeps the calling thread on one processor. Where that is refused, it runs where the kernel puts it.
+/// Pins the calling thread to one processor. If the kernel refuses, the thread stays unpinned.
 pub fn pin(cpu: usize) {
     let mut set = CpuSet::new();
     if set.set(cpu).is_ok() {

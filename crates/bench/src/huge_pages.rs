@@ -1,5 +1,5 @@
-//! Huge pages for those who need them set aside; given back at the end. A note in `/run` records
-//! who changed the pool and its previous size, so that the next run restores it after a kill.
+//! Reserves huge pages, and restores the pool at the end. A note in `/run` records which process
+//! changed the pool, and its previous size, so that the next run restores it after a kill.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -7,9 +7,9 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 const FOLDER: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
-/// Path of the note while the pool is changed.
+/// Path of the note that exists while the pool is enlarged.
 const NOTE: &str = "/run/sidestep-bench-huge-pages";
-/// Bytes of one.
+/// Size of a huge page in bytes.
 const PAGE: u64 = 2 << 20;
 
 /// The pool of 2 MiB pages. Dropping it restores the pool.
@@ -20,7 +20,7 @@ pub struct HugePages {
 }
 
 impl HugePages {
-    /// The pool as it is; as it was, if a run that is dead has made it longer.
+    /// Returns the pool, after restoring its size if a dead run has enlarged it.
     pub fn new() -> Self {
         Self::at(Path::new(FOLDER), Path::new(NOTE))
     }
@@ -51,7 +51,7 @@ impl HugePages {
             return;
         };
         let there = Note::read(&mut file);
-        // The first run restores the size from before both, unless another process has changed it
+        // The first run records the size before all changes, unless another process has changed it
         // since.
         let (pid, started) = match there {
             Some(there) if !there.is_dead() => (there.pid, there.started),
@@ -64,7 +64,8 @@ impl HugePages {
             before: there.map_or(now, |there| there.before),
             raised: now + wanted.min(room),
         };
-        // Before the pool is changed: a kill may come between any two steps.
+        // Write the note before changing the pool, because the process may be killed between any
+        // two steps.
         if note.write(&mut file).is_err() {
             return;
         }
@@ -75,18 +76,18 @@ impl HugePages {
         }
     }
 
-    /// Unused pages.
+    /// Returns the bytes of unused huge pages.
     pub fn free() -> u64 {
         read(Path::new(FOLDER), "free_hugepages").unwrap_or(0)
     }
 
-    /// Restores the pool if there is a note. A pool that another process changed since is not
-    /// touched.
+    /// Restores the pool if there is a note. Does not touch a pool that another process has changed
+    /// since.
     fn put_back(&self, whose: fn(&Note) -> bool) {
         if !self.note.exists() {
             return;
         }
-        // Without root there is nothing that could be done.
+        // Without root, the pool was never changed.
         let Ok(mut file) = locked(&self.note) else {
             return;
         };
@@ -102,8 +103,8 @@ impl HugePages {
         let _ = fs::remove_file(&self.note);
     }
 
-    /// Pages of the pool. Surplus pages disappear with their user: another process has just
-    /// restored the pool.
+    /// Returns the number of persistent pages of the pool. Surplus pages are not counted: they
+    /// exist after another process has restored the pool, until their user frees them.
     fn length(&self) -> Option<u64> {
         let all = self.read("nr_hugepages")?;
         Some(all.saturating_sub(self.read("surplus_hugepages").unwrap_or(0)))
@@ -128,16 +129,17 @@ impl Drop for HugePages {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Note {
     pid: u32,
-    /// When it began, in ticks since the machine did: another process may have its number later.
+    /// Start time of the process in ticks since boot, because another process may get the same ID
+    /// later.
     started: u64,
-    /// Pages before.
+    /// Number of pages before the change.
     before: u64,
-    /// Pages since.
+    /// Number of pages after the change.
     raised: u64,
 }
 
 impl Note {
-    /// Every note is as long, so that a new one takes the place of an old one in one write.
+    /// All notes have this length, so that one write replaces a note.
     const LENGTH: usize = 96;
 
     fn read(file: &mut File) -> Option<Self> {
@@ -184,7 +186,7 @@ impl Note {
 /// does not exist or is a zombie.
 fn started(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before may hold anything.
+    // The process name before it may contain any character.
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     let is_there = !matches!(fields.next()?, "Z" | "X");
     fields.nth(18)?.parse().ok().filter(|_| is_there)
@@ -221,9 +223,9 @@ mod tests {
 
     use super::*;
 
-    /// The test that such a child is.
-    const CHILD: &str = "huge_pages::tests::what_a_killed_run_has_left_the_next_puts_back";
-    /// Where it finds pool and note.
+    /// The test that runs in the child process.
+    const CHILD: &str = "huge_pages::tests::a_killed_runs_pages_are_released_by_the_next_run";
+    /// Environment variable with the folder of pool and note.
     const PLACE: &str = "SIDESTEP_TEST_HUGE_PAGES";
 
     /// A fake pool with this number of pages.
@@ -257,7 +259,7 @@ mod tests {
         }
     }
 
-    /// Starts a run that makes the pool longer, and returns when it has done so.
+    /// Starts a process that enlarges the pool, and returns after it has done so.
     fn run(folder: &Path) -> Killed {
         let before = pages(folder);
         let child = Command::new(std::env::current_exe().expect("this program"))
@@ -275,11 +277,11 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_run_has_left_the_next_puts_back() {
+    fn a_killed_runs_pages_are_released_by_the_next_run() {
         if let Some(place) = std::env::var_os(PLACE) {
             let pool = at(Path::new(&place));
             pool.have_free(PAGE);
-            // It is killed before.
+            // The test kills the process before this ends.
             std::thread::sleep(Duration::from_secs(60));
             return;
         }
@@ -299,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_living_run_has_is_left_alone_and_put_back_to_what_it_was_before_both() {
+    fn a_running_process_keeps_its_pages_and_the_original_size_is_restored() {
         let folder = pool(7);
         let folder = folder.path();
         let living = run(folder);
@@ -315,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_that_somebody_has_changed_since_is_theirs() {
+    fn a_pool_that_another_process_changed_is_not_restored() {
         let folder = pool(7);
         let folder = folder.path();
         drop(run(folder));

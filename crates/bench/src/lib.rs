@@ -1,16 +1,16 @@
-//! The benchmark, `sidestep-bench`: measurements, and the reports made of them.
+//! The benchmark, `sidestep-bench`: measurements, and reports about them.
 //!
 //! - [`campaign`]: measurements of engines and behaviors from one YAML file.
 //! - [`commands`]: the command line.
-//! - [`compare`]: two results of the same measurements.
-//! - [`engine`]: data planes under test, case by case.
+//! - [`compare`]: comparison of two reports.
+//! - [`engine`]: data planes under test.
 //! - [`fib`]: prefix tables of Sidestep and others.
 //! - [`progress`]: progress of a measurement.
-//! - [`report`]: a result as a page, pictures and tables.
-//! - [`result`]: the form of `report.json`, from which every picture and table is made.
+//! - [`report`]: a report as a page, plots and tables.
+//! - [`result`]: the format of `report.json`, from which all plots and tables are generated.
 //! - [`search`]: the highest rate without loss.
 //! - [`statistics`]: statistics of repeated measurements.
-//! - [`traffic`]: millions of packets per second, counted at the other end.
+//! - [`traffic`]: generator and receiver of packets.
 
 pub mod campaign;
 pub mod commands;
@@ -29,13 +29,13 @@ pub mod search;
 pub mod statistics;
 pub mod traffic;
 
-/// Version of Sidestep, and behind it in parentheses the commit that it was built from, where that is known.
+/// Version of Sidestep, followed by the commit in parentheses if it is known.
 pub const VERSION: &str = env!("SIDESTEP_VERSION");
 
-/// The commit alone, with `-dirty` behind it if files had changed; none outside a repository.
+/// The commit, with the suffix `-dirty` if files had changed. `None` outside a repository.
 const GIT: Option<&str> = option_env!("SIDESTEP_GIT");
 
-/// SHA-256 of the program that runs; none where its file cannot be read.
+/// SHA-256 of the running program. `None` if its file cannot be read.
 fn program() -> Option<String> {
     crate::program::sha256(std::path::Path::new("/proc/self/exe")).ok()
 }

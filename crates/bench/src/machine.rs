@@ -1,4 +1,4 @@
-//! The machine, as far as it has to do with speed: read from `/proc` and `/sys`.
+//! Properties of the machine that affect speed, read from `/proc` and `/sys`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,10 +7,10 @@ use std::path::Path;
 use crate::memory::meminfo;
 use crate::result::{Cache, Machine};
 
-/// The fact of what else ran, which is never the same twice.
+/// Name of the fact about other load, which differs in each run.
 pub const LOAD: &str = "load before the start";
 
-/// This machine.
+/// Reads the properties of this machine.
 pub fn this() -> Machine {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let of_cpu = |name: &str| {
@@ -50,12 +50,12 @@ pub fn this() -> Machine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticks {
     all: u64,
-    /// A guest of the hypervisor was kept waiting.
+    /// Steal time: the hypervisor ran other guests.
     stolen: u64,
 }
 
 impl Ticks {
-    /// Makes a reading of this number of ticks, of which the hypervisor took `stolen`.
+    /// Creates a reading of this number of ticks, `stolen` of which are steal time.
     pub fn new(all: u64, stolen: u64) -> Self {
         Self { all, stolen }
     }
@@ -82,14 +82,14 @@ impl Ticks {
         })
     }
 
-    /// The share of all processors' time that the hypervisor has taken since, 0 to 1.
+    /// Returns the share of all processors' time that was steal time since then, 0 to 1.
     pub fn stolen_since(self, before: Self) -> f64 {
         let all = self.all.saturating_sub(before.all).max(1);
         self.stolen.saturating_sub(before.stolen) as f64 / all as f64
     }
 }
 
-/// Which number of the first line of `/proc/stat`, from 0.
+/// Position of steal time in the first line of `/proc/stat`, from 0.
 const STEAL: usize = 7;
 
 fn caches(folder: &Path) -> Vec<Cache> {
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_machine_says_what_it_is() {
+    fn this_machine_is_described() {
         let machine = this();
         assert!(
             machine.cpus > 0 && machine.memory > 1 << 20 && !machine.kernel.is_empty(),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_host_takes_is_a_share_of_all_processors() {
+    fn steal_time_is_a_share_of_all_processors() {
         let before = Ticks::of("cpu  10 0 5 80 1 0 2 2 7 0\ncpu0 5 0 2 40 1 0 1 1 7 0\n");
         let after = Ticks::of("cpu  50 0 5 120 1 0 2 22 9 0\n");
         let share = after.expect("ticks").stolen_since(before.expect("ticks"));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_left_out() {
+    fn missing_facts_are_omitted() {
         assert_eq!(caches(Path::new("/nowhere")), []);
         assert!(mitigations(Path::new("/nowhere")).is_empty());
     }

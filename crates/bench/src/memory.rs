@@ -1,21 +1,21 @@
-//! How much memory something takes: asked before and after.
+//! Memory in use, read before and after an operation.
 
 use std::fs;
 
-/// Bytes that this process has allocated on its heap, all threads', by the C library's own books.
+/// Returns the heap bytes of all threads of this process, from the statistics of the C library.
 pub fn heap_bytes() -> u64 {
-    // SAFETY: it only reads the allocator's books, under their locks.
+    // SAFETY: the call only reads the allocator's statistics, under their locks.
     let info = unsafe { libc::mallinfo2() };
     (info.uordblks + info.hblkhd) as u64
 }
 
-/// Bytes that the kernel has allocated for itself and cannot take back: slabs, per-CPU memory, vmalloc. Whatever else
-/// happens on the machine is in it.
+/// Returns the bytes of unreclaimable kernel memory: slabs, per-CPU memory, vmalloc. Other activity
+/// of the machine changes it too.
 pub fn kernel_bytes() -> u64 {
     meminfo(&["SUnreclaim", "Percpu", "VmallocUsed"])
 }
 
-/// Bytes, the sum of these lines of `/proc/meminfo`.
+/// Returns the sum of these lines of `/proc/meminfo` in bytes.
 pub fn meminfo(names: &[&str]) -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let kibibytes = text.lines().filter_map(|line| {
@@ -31,9 +31,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_allocated_is_counted_and_what_is_freed_is_not() {
-        // Other tests allocate and free beside it, but far less than half of this; it is never touched, so it costs
-        // nothing.
+    fn allocated_bytes_are_counted_and_freed_ones_are_not() {
+        // Other tests allocate and free concurrently, but far less than half of this. The memory is
+        // never touched, so it is never populated.
         const SIZE: u64 = 4 << 30;
         let before = heap_bytes();
         let large = std::hint::black_box(Vec::<u8>::with_capacity(SIZE as usize));
@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_says_what_it_has() {
+    fn kernel_memory_is_reported() {
         assert!(kernel_bytes() > 1 << 20);
     }
 }

@@ -1,6 +1,7 @@
-//! A [`Report`] as files to look at: one HTML page, Markdown, and for each picture a PNG and its numbers as CSV.
+//! Renders a [`Report`]: one HTML page, Markdown, and per plot a PNG and a CSV file with its
+//! numbers.
 //!
-//! All of them are made from `report.json` and from nothing else, so that they can be made again (`sidestep-bench report`).
+//! `report.json` is the only input, so that `sidestep-bench report` can render the files again.
 
 pub mod findings;
 mod html;
@@ -21,49 +22,49 @@ pub use markdown::markdown;
 use self::plot::ink::Subjects;
 use crate::result::{Report, SCHEMA, Section};
 
-/// The file that everything is made from.
+/// The file from which all others are generated.
 pub const JSON: &str = "report.json";
-/// The page.
+/// File name of the page.
 pub const HTML: &str = "report.html";
 
 /// A report could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file and the system's error.
+    /// A file operation failed.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// Not JSON, or not of this form; with line and column.
+    /// The file is not JSON, or not a report.
     #[error("{}: {source}", path.display())]
     Form {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Where and why.
+        /// The error, with line and column.
         source: serde_json::Error,
     },
-    /// A form that another version writes.
+    /// The file has the format of another version.
     #[error("{}: schema {found}, but this version reads schema {SCHEMA}", path.display())]
     Schema {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Its text.
+        /// Schema version in the file.
         found: u64,
     },
-    /// A picture could not be drawn.
+    /// A plot could not be drawn.
     #[error("picture {id}: {why}")]
     Picture {
-        /// Section.
+        /// Id of the section.
         id: String,
         /// Error of the plotting library.
         why: String,
     },
 }
 
-/// Reads `report.json`, or the one in that folder.
+/// Reads `report.json` at this path, or in this folder.
 pub fn read(path: &Path) -> Result<Report, Error> {
     let path = if path.is_dir() {
         path.join(JSON)
@@ -78,7 +79,7 @@ pub fn read(path: &Path) -> Result<Report, Error> {
         path: path.clone(),
         source,
     };
-    // The number first: what another version writes is not damaged.
+    // Check the version first: a file of another version is not damaged.
     let value: serde_json::Value = serde_json::from_slice(&text).map_err(form)?;
     if let Some(found) = value["schema"]
         .as_u64()
@@ -89,7 +90,7 @@ pub fn read(path: &Path) -> Result<Report, Error> {
     serde_json::from_slice(&text).map_err(form)
 }
 
-/// Writes `report.json` and everything made from it into a folder, which is made if need be.
+/// Writes `report.json` and all generated files into a folder, and creates the folder if necessary.
 pub fn write(report: &Report, folder: &Path) -> Result<(), Error> {
     fs::create_dir_all(folder).map_err(|source| Error::File {
         path: folder.to_path_buf(),
@@ -103,7 +104,7 @@ pub fn write(report: &Report, folder: &Path) -> Result<(), Error> {
     render(report, folder)
 }
 
-/// Writes everything but `report.json`.
+/// Writes all files except `report.json`.
 pub fn render(report: &Report, folder: &Path) -> Result<(), Error> {
     save(folder, HTML, page(report).as_bytes())?;
     save(folder, "report.md", markdown(report).as_bytes())?;
@@ -125,7 +126,7 @@ pub fn render(report: &Report, folder: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes the picture of a section, unless it has no points.
+/// Writes the plot of a section, unless it has no points.
 fn save_picture(folder: &Path, section: &Section, subjects: &Subjects) -> Result<(), Error> {
     let Some(png) = plot::png(section, subjects) else {
         return Ok(());
@@ -147,7 +148,7 @@ fn how_to_read() -> [&'static str; 4] {
          confidence interval of the mean (Student's distribution over the rounds).",
         "The columns “times Linux” compare the speed of an engine with the speed of Linux at the same point, by medians. \
          For rates this is the ratio to the value of Linux, for times the inverse ratio.",
-        "What is marked as of other hardware is published, and was measured by others: compare its shape, not its height.",
+        "Series marked as other hardware are published figures: compare their shape, not their height.",
     ]
 }
 

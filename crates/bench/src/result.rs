@@ -7,42 +7,46 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Version of this form. A field that changes its meaning, or goes, changes it; a new optional field does not.
+/// Version of the format. It changes if a field is removed or changes its meaning, not for a new
+/// optional field.
 pub const SCHEMA: u32 = 1;
 
-/// One run of the bench, whole or interrupted.
+/// One run of the benchmark, complete or interrupted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: u32,
     /// Short title of the measurement.
     pub title: String,
-    /// When the run began: RFC 3339, UTC.
+    /// Start time: RFC 3339, UTC.
     pub made: String,
-    /// The command that repeats it, word by word.
+    /// The command that repeats the run, one element per argument.
     pub command: Vec<String>,
     /// Version of Sidestep.
     pub version: String,
-    /// Commit it was built from, with `-dirty` behind it if files had changed; none outside a repository.
+    /// Commit of the build, with the suffix `-dirty` if files had changed. `None` outside a
+    /// repository.
     pub git: Option<String>,
-    /// SHA-256 of the program that measured, in hexadecimal: two trees with other changes have one commit.
+    /// SHA-256 of the program in hexadecimal. Builds with different uncommitted changes have the
+    /// same commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
-    /// Seed of all random choices, where there are any.
+    /// Seed of all random choices, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
-    /// Whether everything that was asked for was measured; `false` after Ctrl-C.
+    /// Whether the run is complete; `false` after Ctrl-C.
     pub complete: bool,
-    /// Seconds that the run took; of a campaign, which may have been interrupted, those that its trials took.
+    /// Duration of the run in seconds. For a campaign, which may have been interrupted, the
+    /// duration of its trials.
     pub seconds: f64,
-    /// Where it ran.
+    /// The machine that ran the benchmark.
     pub machine: Machine,
-    /// Remarks that a reader of the figures needs.
+    /// Remarks that are necessary to read the figures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// The pictures, in order.
+    /// Plots, in order.
     pub sections: Vec<Section>,
-    /// Facts that appear as rows only.
+    /// Tables without a plot.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tables: Vec<Table>,
     /// Requested points that were not measured, with reasons.
@@ -50,12 +54,12 @@ pub struct Report {
     pub refusals: Vec<Refusal>,
 }
 
-/// The machine, as far as it has to do with speed.
+/// Properties of the machine that affect speed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Model of the processor, as the kernel names it.
+    /// Model name of the processor, as the kernel reports it.
     pub cpu: String,
-    /// Processors that the kernel runs on.
+    /// Number of online processors.
     pub cpus: u32,
     /// Release and version of the kernel.
     pub kernel: String,
@@ -65,11 +69,11 @@ pub struct Machine {
     pub memory: u64,
     /// The first processor's caches.
     pub caches: Vec<Cache>,
-    /// Frequency governor; none if the kernel does not set the frequency.
+    /// Frequency governor; `None` if the kernel does not set the frequency.
     pub governor: Option<String>,
-    /// State of each processor vulnerability, as the kernel words it.
+    /// State of each processor vulnerability, as the kernel reports it.
     pub mitigations: BTreeMap<String, String>,
-    /// Anything else: huge pages, a NIC's driver, which CPU does what.
+    /// Other facts, such as huge pages, a NIC's driver, and the roles of CPUs.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub facts: BTreeMap<String, String>,
 }
@@ -77,32 +81,32 @@ pub struct Machine {
 /// A cache of a processor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cache {
-    /// 1 is next to the processor.
+    /// Cache level; 1 is closest to the processor.
     pub level: u32,
     /// `Data`, `Instruction` or `Unified`.
     pub kind: String,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
 }
 
-/// One picture: series over an axis.
+/// One plot: series over an axis.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Section {
-    /// Unique in a report, of lower-case letters, digits and `-`: the name of its files.
+    /// Unique id of lower-case letters, digits and `-`, used as file name.
     pub id: String,
-    /// Above the picture.
+    /// Title above the plot.
     pub title: String,
-    /// How it was measured, what to know; may be empty.
+    /// Remarks on the measurement. May be empty.
     pub note: String,
     /// How points are drawn.
     pub kind: Kind,
-    /// Across.
+    /// Horizontal axis.
     pub x: Axis,
-    /// Upwards.
+    /// Vertical axis.
     pub y: Axis,
-    /// The series that the others are compared with, by name.
+    /// Name of the series that the others are compared with.
     pub baseline: Option<String>,
-    /// In the order of the legend.
+    /// Series, in the order of the legend.
     pub series: Vec<Series>,
 }
 
@@ -112,11 +116,11 @@ pub struct Section {
 pub enum Kind {
     /// A line through the values, with a bar from low to high.
     Line,
-    /// A bar a point.
+    /// One bar per point.
     Bars,
-    /// A box a point, from its rounds.
+    /// One box per point, computed from its rounds.
     Box,
-    /// Steps: `value` is the share (0 to 1) that is not above `x`.
+    /// Steps: `value` is the share (0 to 1) of measurements that are at most `x`.
     Cdf,
 }
 
@@ -125,11 +129,11 @@ pub enum Kind {
 pub struct Axis {
     /// Quantity.
     pub name: String,
-    /// In what; empty for a plain number.
+    /// Unit; empty for a plain number.
     pub unit: String,
-    /// How numbers lie on it.
+    /// Scale.
     pub scale: Scale,
-    /// Where the better ones are; none if there is no better.
+    /// Which values are better; `None` if neither direction is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub better: Option<Better>,
     /// Relative resolution: closer values do not differ significantly. `None` if unknown.
@@ -141,42 +145,42 @@ pub struct Axis {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Better {
-    /// Unit, such as nanoseconds.
+    /// Lower values, for example of nanoseconds.
     Lower,
-    /// Unit, such as packets per second.
+    /// Higher values, for example of packets per second.
     Higher,
 }
 
-/// How numbers lie on an axis.
+/// Scale of an axis.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scale {
-    /// Evenly.
+    /// Linear.
     Linear,
-    /// By their logarithm; zero cannot be shown.
+    /// Logarithmic; zero cannot be shown.
     Log,
-    /// The number n, counted from 0, stands for the n-th of these words.
+    /// Categories: the number n, counted from 0, stands for the n-th of these texts.
     Categories(Vec<String>),
 }
 
 /// Measurements of one engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// In the legend; unique in its section.
+    /// Name in the legend; unique in its section.
     pub name: String,
     /// Name of the engine. A name has the same color in all sections.
     pub subject: String,
-    /// Published figures from other hardware.
+    /// Whether these are published figures from other hardware.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub published: bool,
-    /// By rising `x`.
+    /// Points by ascending `x`.
     pub points: Vec<Point>,
 }
 
 /// A measured value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Where on the axis across.
+    /// Position on the horizontal axis.
     pub x: f64,
     /// Value: the median of the rounds unless stated otherwise.
     pub value: f64,
@@ -190,23 +194,24 @@ pub struct Point {
     /// Remarks about the point.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// By which it is found again in another report, where `x` cannot say it: that was measured, too, or is a place among others.
+    /// Identifies the point in another report if `x` cannot, because `x` was measured or is a
+    /// category.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
 }
 
-/// Rows of text.
+/// A table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Table {
-    /// As a section's: unique among both.
+    /// Unique id among sections and tables.
     pub id: String,
-    /// Above the table.
+    /// Title above the table.
     pub title: String,
     /// Remarks. May be empty.
     pub note: String,
     /// Heads of the columns, units included.
     pub heads: Vec<String>,
-    /// Rows of as many cells.
+    /// Rows, each with one cell per column.
     pub rows: Vec<Vec<Cell>>,
 }
 
@@ -216,7 +221,7 @@ pub struct Table {
 pub enum Cell {
     /// A number: aligned right, and rounded in pages.
     Number(f64),
-    /// Anything else; empty for nothing.
+    /// Text; may be empty.
     Text(String),
 }
 
@@ -225,14 +230,14 @@ pub enum Cell {
 pub struct Refusal {
     /// Engine.
     pub subject: String,
-    /// In which scenario, at which point.
+    /// Scenario and point.
     pub at: String,
-    /// Why it was not: a wrong answer, no memory, a limit of time.
+    /// Reason: a wrong answer, too little memory, or a time limit.
     pub why: String,
 }
 
 impl Point {
-    /// Median, lowest and highest of at least one round.
+    /// Creates a point with median, minimum and maximum of at least one round.
     pub fn of(x: f64, rounds: Vec<f64>) -> Self {
         let mut sorted = rounds.clone();
         sorted.sort_by(f64::total_cmp);
@@ -251,17 +256,17 @@ impl Point {
 }
 
 impl Axis {
-    /// An axis on which numbers lie evenly.
+    /// Creates a linear axis.
     pub fn linear(name: &str, unit: &str) -> Self {
         Self::new(name, unit, Scale::Linear)
     }
 
-    /// An axis on which each decade is as long as the next.
+    /// Creates a logarithmic axis.
     pub fn log(name: &str, unit: &str) -> Self {
         Self::new(name, unit, Scale::Log)
     }
 
-    /// Any axis.
+    /// Creates an axis.
     pub fn new(name: &str, unit: &str, scale: Scale) -> Self {
         Self {
             name: name.into(),
@@ -272,13 +277,13 @@ impl Axis {
         }
     }
 
-    /// The same with the relative resolution of values.
+    /// Sets the relative resolution of values.
     #[must_use]
     pub fn resolution(self, resolution: Option<f64>) -> Self {
         Self { resolution, ..self }
     }
 
-    /// The same, and which values on it are the better ones.
+    /// Sets which values are better.
     #[must_use]
     pub fn better(self, better: Better) -> Self {
         Self {
@@ -301,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_reads_back_as_it_was_written() {
+    fn a_written_report_is_read_unchanged() {
         let report = Report {
             schema: SCHEMA,
             title: "lookups".into(),

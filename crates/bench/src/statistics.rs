@@ -24,7 +24,7 @@ pub struct Summary {
     pub low: f64,
     /// Highest value.
     pub high: f64,
-    /// Median of the distances from the median: spread that outliers do not move.
+    /// Median of the distances from the median, which is robust against outliers.
     pub median_absolute_deviation: f64,
     /// Statistics that need at least two values.
     pub spread: Option<Spread>,
@@ -136,10 +136,10 @@ pub fn percentile(sorted: &[f64], share: f64) -> f64 {
     sorted[below] + (sorted[above] - sorted[below]) * weight
 }
 
-/// Whether two sets of values have the same mean, by Welch's test (spreads need not be equal).
+/// Welch's test: whether two sets of values have the same mean. Their variances may differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Welch {
-    /// Difference of the means (second less first) in standard errors.
+    /// Difference of the means (second minus first) in standard errors.
     pub t: f64,
     /// Degrees of freedom.
     pub freedom: f64,
@@ -188,8 +188,8 @@ impl Welch {
     }
 }
 
-/// Adjusts p values for multiple comparisons (Benjamini and Hochberg, 1995). Of the results with an
-/// adjusted value below a bound, at most that share is there by chance.
+/// Adjusts p values for multiple comparisons (Benjamini and Hochberg, 1995). Among the results
+/// whose adjusted value is below a bound, at most that share is due to chance.
 pub fn false_discovery(p: &[f64]) -> Vec<f64> {
     let mut falling: Vec<usize> = (0..p.len()).collect();
     falling.sort_by(|&a, &b| p[b].total_cmp(&p[a]));
@@ -218,7 +218,7 @@ fn mean(values: &[f64]) -> f64 {
 mod tests {
     use super::*;
 
-    // Known values: numpy 2.4.6 and scipy 1.17.1, of these two samples.
+    // Expected values computed by numpy 2.4.6 and scipy 1.17.1 from these two samples.
     const SLOW: [f64; 8] = [36.2, 35.9, 36.8, 37.1, 35.5, 36.4, 39.9, 36.0];
     const FAST: [f64; 5] = [35.1, 34.8, 35.6, 35.0, 34.4];
 
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_is_what_scipy_says() {
+    fn a_summary_matches_scipy() {
         let summary = Summary::of(&SLOW).unwrap();
         assert_eq!((summary.count, summary.low, summary.high), (8, 35.5, 39.9));
         near(summary.mean, 36.725);
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_small_spread_far_from_zero_keeps_its_digits() {
-        // NumAcc4 of the NIST Statistical Reference Datasets, of higher difficulty: certified mean
+        // NumAcc4 of the NIST Statistical Reference Datasets (higher difficulty): certified mean
         // 10000000.2, deviation 0.1.
         let mut values = vec![10_000_000.2];
         values.extend([10_000_000.1, 10_000_000.3].repeat(500));
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_those_of_numpy() {
+    fn percentiles_match_numpy() {
         let sorted = sorted(&SLOW);
         for (share, value) in [
             (0.0, 35.5),
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn welch_says_what_scipy_says() {
+    fn welch_matches_scipy() {
         // scipy.stats.ttest_ind(FAST, SLOW, equal_var=False)
         let welch = Welch::of(&SLOW, &FAST).unwrap();
         near(welch.t, -3.320_541_146_874_857);
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn values_without_spread_differ_for_sure_or_not_at_all() {
+    fn values_without_spread_differ_with_certainty_or_not_at_all() {
         let same = Welch::of(&[2.0, 2.0], &[2.0, 2.0]).unwrap();
         assert_eq!((same.t, same.p), (0.0, 1.0));
         let risen = Welch::of(&[2.0, 2.0], &[3.0, 3.0]).unwrap();
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn the_more_is_looked_at_the_less_a_p_value_says() {
+    fn p_values_are_adjusted_for_the_number_of_tests() {
         // scipy.stats.false_discovery_control
         let raised = false_discovery(&[0.01, 0.04, 0.03, 0.005, 0.5]);
         for (left, right) in raised.into_iter().zip([0.025, 0.05, 0.05, 0.025, 0.5]) {

@@ -1,4 +1,5 @@
-//! Puts vector files to the Linux kernel: `cargo run -p sidestep-testkit --example linux_vectors -- vectors/end.yaml`.
+//! Runs vector files on the Linux kernel: `cargo run -p sidestep-testkit --example linux_vectors --
+//! vectors/end.yaml`.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! Programs at the end of a path: in XDP, in the driver, or at TC ingress.
+//! Attaches programs at the end of a path: in the driver's XDP, or at TC ingress.
 
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::netns::Handle;
 use crate::{Error, Namespace};
 
-/// Where the end of a path sits.
+/// Hook of a program at the end of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Hook {
@@ -23,7 +23,7 @@ pub enum Hook {
     Tc,
 }
 
-/// A program that is attached; detached when dropped.
+/// An attached program, detached on drop.
 #[derive(Debug)]
 pub struct Attachment(Kind);
 
@@ -43,7 +43,7 @@ impl Attachment {
     /// Attaches XDP in the driver, never in the generic path, which has another speed.
     ///
     /// # Errors
-    /// The interface does not exist or has an XDP program, or BPF is not allowed.
+    /// The interface does not exist or already has an XDP program, or BPF is not allowed.
     pub fn xdp(
         program: BorrowedFd<'_>,
         namespace: &Namespace,
@@ -136,5 +136,5 @@ impl Drop for Attachment {
     }
 }
 
-/// How long a child may take from fork to exec on a busy machine.
+/// Maximum time from fork to exec of a child on a busy machine.
 const HELD: Duration = Duration::from_millis(500);

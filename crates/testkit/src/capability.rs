@@ -1,4 +1,4 @@
-//! Whether this machine lets a test run, and if not, why.
+//! Checks whether a test can run on this machine, and gives the reason if it cannot.
 
 use std::io::{self, Write as _};
 use std::process::Command;
@@ -7,22 +7,25 @@ use std::thread;
 
 use nix::sched::{CloneFlags, unshare};
 
-/// Environment variable that makes a test fail where it would be skipped, so that a CI loses no test silently.
+/// Environment variable that makes a test fail instead of being skipped, so that CI skips no test
+/// silently.
 pub const REQUIRE: &str = "SIDESTEP_REQUIRE_ROOT";
 
-/// Name of the test that this thread runs, with its modules: Rust's test harness names the thread after it.
+/// Returns the name of the test that this thread runs, with its modules. Rust's test harness names
+/// the thread after the test.
 pub fn test_name() -> String {
     thread::current().name().unwrap_or("a test").to_owned()
 }
 
-/// Reports that the test of this thread cannot run here, or not entirely, and why. `./dev test` counts these lines.
+/// Reports why this thread's test cannot run here, or only in part. `./dev test` counts these
+/// lines.
 pub fn skip(reason: &str) {
-    // The test harness captures what eprintln! writes.
+    // eprintln! cannot be used, because the test harness captures it.
     let _ = writeln!(io::stderr(), "SKIP {}: {reason}", test_name());
 }
 
-/// Returns whether the test of this thread can make namespaces and load BPF programs. If it cannot, the reason is
-/// printed.
+/// Returns whether this thread's test can create namespaces and load BPF programs. Prints the
+/// reason if it cannot.
 ///
 /// ```no_run
 /// if !sidestep_testkit::root_or_skip() {
@@ -31,7 +34,7 @@ pub fn skip(reason: &str) {
 /// ```
 ///
 /// # Panics
-/// If it cannot and [`REQUIRE`] is set.
+/// If it cannot, and [`REQUIRE`] is set.
 pub fn root_or_skip() -> bool {
     let Some(reason) = missing() else { return true };
     assert!(
@@ -43,7 +46,7 @@ pub fn root_or_skip() -> bool {
     false
 }
 
-/// Returns whether there are two CPUs for the test of this thread. If there are not, that is printed.
+/// Returns whether this thread's test has two CPUs. Prints the reason if it does not.
 pub fn two_cpus_or_skip() -> bool {
     let enough = thread::available_parallelism().map_or(1, usize::from) >= 2;
     if !enough {
@@ -52,12 +55,14 @@ pub fn two_cpus_or_skip() -> bool {
     enough
 }
 
-/// Reason why this process cannot make namespaces, load BPF programs or run `ip`; `None` if it can.
+/// Returns why this process cannot create namespaces, load BPF programs or run `ip`; `None` if it
+/// can.
 pub fn missing() -> Option<String> {
     namespaces().or_else(bpf).or_else(iproute2)
 }
 
-/// Why no VRF device can be made: none if one can. Probed in a namespace of its own.
+/// Returns why the kernel cannot create a VRF device; `None` if it can. Tries it in a separate
+/// namespace.
 pub fn without_vrf() -> Option<String> {
     static ANSWER: OnceLock<Option<String>> = OnceLock::new();
     let tried = || {
@@ -69,28 +74,29 @@ pub fn without_vrf() -> Option<String> {
         Ok(Ok(output)) if output.status.success() => None,
         Ok(Ok(output)) => {
             let said = String::from_utf8_lossy(&output.stderr);
-            Some(format!("no VRF device can be made: {}", said.trim_end()))
+            Some(format!("cannot create a VRF device: {}", said.trim_end()))
         }
-        Ok(Err(error)) => Some(format!("no VRF device can be made: {error}")),
-        Err(_) => Some("no VRF device can be made: the trial thread panicked".into()),
+        Ok(Err(error)) => Some(format!("cannot create a VRF device: {error}")),
+        Err(_) => Some("cannot create a VRF device: the trial thread panicked".into()),
     };
     ANSWER.get_or_init(tried).clone()
 }
 
-/// Namespaces are tried out, on a thread that ends at once: no capability or seccomp table is interpreted.
+/// Tries to create a namespace, on a thread that ends at once. This is more reliable than
+/// interpreting capabilities and seccomp filters.
 fn namespaces() -> Option<String> {
     let tried =
         thread::spawn(|| unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS)).join();
     match tried {
         Ok(Ok(())) => None,
         Ok(Err(errno)) => Some(format!(
-            "no network namespace can be made: {errno} (needs CAP_SYS_ADMIN)"
+            "cannot create a network namespace: {errno} (needs CAP_SYS_ADMIN)"
         )),
-        Err(_) => Some("no network namespace can be made: the trial thread panicked".into()),
+        Err(_) => Some("cannot create a network namespace: the trial thread panicked".into()),
     }
 }
 
-/// BPF: a map of one element.
+/// Tries to create a BPF map of one element.
 fn bpf() -> Option<String> {
     let name = c"sidestep_probe";
     // SAFETY: a constant, terminated name; no options.
@@ -107,10 +113,10 @@ fn bpf() -> Option<String> {
     if fd < 0 {
         let reason = io::Error::from_raw_os_error(-fd);
         return Some(format!(
-            "no BPF map can be made: {reason} (needs CAP_BPF and CAP_NET_ADMIN)"
+            "cannot create a BPF map: {reason} (needs CAP_BPF and CAP_NET_ADMIN)"
         ));
     }
-    // SAFETY: the descriptor was made above and is used nowhere else.
+    // SAFETY: the descriptor was created above and has no other user.
     unsafe { libc::close(fd) };
     None
 }
@@ -119,5 +125,5 @@ fn iproute2() -> Option<String> {
     let found = Command::new("ip").arg("-Version").output();
     found
         .err()
-        .map(|error| format!("`ip` cannot be run: {error} (Debian package iproute2)"))
+        .map(|error| format!("cannot run `ip`: {error} (Debian package iproute2)"))
 }

@@ -3,38 +3,39 @@
 use std::io;
 use std::path::PathBuf;
 
-/// One error type for the whole lab: it is met by people who read it, not by code that branches on it.
+/// One error type for the whole testkit, because people read these errors and no code branches on
+/// them.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The kernel refused something.
+    /// The kernel refused a request.
     #[error("{what}: {source}")]
     Os {
-        /// Request and its names.
+        /// The request.
         what: String,
-        /// The kernel's answer.
+        /// The error of the kernel.
         source: io::Error,
     },
-    /// A command could not be started or did not end with 0.
+    /// A command could not be started, or exited with a code other than 0.
     #[error("`{command}` in {namespace}: {status}{}{stderr}", if stderr.is_empty() { "" } else { ": " })]
     Command {
-        /// The words.
+        /// The command line.
         command: String,
-        /// The namespace it ran in.
+        /// The namespace of the command.
         namespace: String,
         /// Exit code or signal.
         status: String,
-        /// Its output, without the last line end.
+        /// Output on stderr, without the last line end.
         stderr: String,
     },
-    /// libbpf or the verifier refused something.
+    /// libbpf or the verifier refused a request.
     #[error("{what}: {source}")]
     Bpf {
         /// Request.
         what: String,
-        /// The answer, with libbpf's chain of reasons.
+        /// The error, with libbpf's chain of causes.
         source: libbpf_rs::Error,
     },
-    /// The lab was asked for something that it does not have or cannot make.
+    /// The caller requested something impossible, such as a missing node.
     #[error("{0}")]
     Usage(String),
     /// The result is not the expected one: other bytes, another path, or no packet.
@@ -51,18 +52,18 @@ pub enum Error {
         /// Line and column if known, problem, and allowed values.
         reason: String,
     },
-    /// Something that had to happen did not.
+    /// A condition was not met in time.
     #[error("{what}: not within {milliseconds} ms")]
     Timeout {
         /// The awaited condition.
         what: String,
-        /// How long.
+        /// The time limit.
         milliseconds: u128,
     },
 }
 
 impl Error {
-    /// The kernel's answer to `what`.
+    /// Returns the error for an error number of the kernel. `what` is the request.
     pub fn os(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
         Self::Os {
             what: what.into(),
@@ -70,12 +71,12 @@ impl Error {
         }
     }
 
-    /// `errno`, as the answer to `what`.
+    /// Returns the error for `errno`. `what` is the request.
     pub fn last_os(what: impl Into<String>) -> Self {
         Self::os(what, io::Error::last_os_error())
     }
 
-    /// libbpf's answer to `what`.
+    /// Returns the error for an error of libbpf. `what` is the request.
     pub fn bpf(what: impl Into<String>, source: libbpf_rs::Error) -> Self {
         Self::Bpf {
             what: what.into(),

@@ -35,15 +35,15 @@ pub enum Noise {
 pub const ALL: u16 = 0x0003;
 
 impl FrameSocket {
-    /// A socket for every frame of the interface; noise is left out (see [`Self::keep_noise`]).
+    /// Opens a socket for every frame of the interface, except noise (see [`Self::keep_noise`]).
     ///
     /// # Errors
-    /// No such interface, or no `CAP_NET_RAW` there.
+    /// The interface does not exist, or the process lacks `CAP_NET_RAW` there.
     pub fn open(namespace: &Namespace, ifname: &str) -> Result<Self, Error> {
         Self::open_for(namespace, ifname, ALL)
     }
 
-    /// A socket that receives only one `EtherType` (host byte order).
+    /// Opens a socket that receives only one `EtherType` (host byte order).
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -60,7 +60,7 @@ impl FrameSocket {
         })
     }
 
-    /// Whether [`Self::receive`] returns noise too.
+    /// Sets whether [`Self::receive`] also returns noise.
     pub fn keep_noise(&mut self, keep: bool) {
         self.noise = keep;
     }
@@ -102,7 +102,7 @@ impl FrameSocket {
     /// timeout.
     ///
     /// # Errors
-    /// The interface went away.
+    /// The interface was removed.
     pub fn receive(&self, timeout: Duration) -> Result<Option<Vec<u8>>, Error> {
         let deadline = Instant::now() + timeout;
         loop {
@@ -113,7 +113,7 @@ impl FrameSocket {
             if left.is_zero() {
                 return Ok(None);
             }
-            // Rounded up: a timeout below a millisecond would spin.
+            // Round up, because a timeout below a millisecond would cause a busy loop.
             let left =
                 PollTimeout::try_from(left.as_millis() as u32 + 1).unwrap_or(PollTimeout::MAX);
             match poll(
@@ -126,7 +126,7 @@ impl FrameSocket {
         }
     }
 
-    /// The next frame that is already there.
+    /// Returns the next queued frame without waiting.
     ///
     /// # Errors
     /// As [`Self::receive`].
@@ -152,7 +152,7 @@ impl FrameSocket {
     }
 }
 
-/// Returns the kind of noise that a frame is, in any VLAN, or none if it is traffic.
+/// Returns the kind of noise of a frame, in any VLAN, or `None` if it is traffic.
 pub fn noise(frame: &[u8]) -> Option<Noise> {
     let mut headers = Headers::frame(frame).ignore_lengths();
     let mut in_packet = false;
@@ -182,8 +182,8 @@ pub fn noise(frame: &[u8]) -> Option<Noise> {
 
 fn open(ifindex: u32, ethertype: u16) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // Protocol 0: nothing is received before the socket is bound, so no frame of another interface.
-    // SAFETY: no pointers; the descriptor is owned at once.
+    // Protocol 0 receives nothing before the socket is bound, so the socket never has a frame of
+    // another interface. SAFETY: no pointers; the descriptor is owned at once.
     let socket = unsafe {
         let fd = libc::socket(libc::AF_PACKET, kind, 0);
         if fd < 0 {
@@ -247,7 +247,7 @@ fn receive(socket: &OwnedFd) -> io::Result<Vec<u8>> {
     }
     frame.truncate(length as usize);
     if let Some(tag) = vlan_tag(&message) {
-        // The stack has taken the outer tag off, into metadata. Back it goes, behind the source address.
+        // The stack has moved the outer tag to metadata. Insert it again after the source address.
         frame.splice(12..12, tag);
     }
     Ok(frame)
@@ -255,7 +255,7 @@ fn receive(socket: &OwnedFd) -> io::Result<Vec<u8>> {
 
 /// Returns the outer VLAN tag (TPID, TCI) of `PACKET_AUXDATA`.
 fn vlan_tag(message: &libc::msghdr) -> Option<[u8; 4]> {
-    // SAFETY: the kernel filled the control buffer of this message, and `message` says how far.
+    // SAFETY: the kernel filled the control buffer of this message, and `message` has its length.
     let mut header = unsafe { libc::CMSG_FIRSTHDR(message) };
     while !header.is_null() {
         // SAFETY: not null, so a control message inside the buffer.
@@ -272,16 +272,16 @@ fn vlan_tag(message: &libc::msghdr) -> Option<[u8; 4]> {
             let [c, d] = data.tp_vlan_tci.to_be_bytes();
             return Some([a, b, c, d]);
         }
-        // SAFETY: both are of the same buffer.
+        // SAFETY: both arguments refer to the same buffer.
         header = unsafe { libc::CMSG_NXTHDR(message, header) };
     }
     None
 }
 
-/// How long a socket may have no room for a frame.
+/// Maximum time to wait for a full send buffer.
 const FULL: Duration = Duration::from_secs(5);
 
-/// LIMIT: the longest frame received: a jumbo frame, or one that was not yet segmented.
+/// LIMIT: the longest received frame: a jumbo frame, or one before segmentation.
 const FRAME_MAX: usize = 65_536 + 18;
 
 /// `<linux/if_packet.h>`
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn discovery_and_listener_messages_are_noise_and_an_echo_request_is_not() {
+    fn neighbor_discovery_and_mld_are_noise_and_an_echo_request_is_not() {
         let icmp6 = |kind: u8| {
             [
                 &[0; 12][..],

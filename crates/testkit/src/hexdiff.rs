@@ -1,4 +1,4 @@
-//! Differences between two frames, by the fields of their headers.
+//! Differences between two frames, by header field.
 
 use std::fmt::Write as _;
 use std::net::Ipv6Addr;
@@ -6,8 +6,8 @@ use std::net::Ipv6Addr;
 use sidestep_wire::field::{ethernet, ipv4, ipv6, srh};
 use sidestep_wire::{Header, Headers};
 
-/// One line per run of differing bytes (offset, field, expected, found), then both frames in rows of 16.
-/// Empty if they are equal.
+/// Returns one line per run of differing bytes (offset, field, expected, found), then both frames
+/// in rows of 16 bytes. Empty if the frames are equal.
 pub fn diff(expected: &[u8], found: &[u8]) -> String {
     let mut out = String::new();
     if expected == found {
@@ -35,7 +35,7 @@ pub fn diff(expected: &[u8], found: &[u8]) -> String {
             offset += 1;
             continue;
         }
-        // One run: neighboring bytes of one field.
+        // A run consists of adjacent bytes of one field.
         let start = offset;
         let differs =
             |at: usize| at < expected.len().max(found.len()) && expected.get(at) != found.get(at);
@@ -66,11 +66,13 @@ pub fn diff(expected: &[u8], found: &[u8]) -> String {
     out
 }
 
-/// Headers of a frame, one line for each field: offset, name, bytes. IPv6 addresses have their text form.
+/// Returns the headers of a frame, one line per field: offset, name, bytes. IPv6 addresses are
+/// printed as text.
 pub fn decode(frame: &[u8]) -> String {
     let mut fields = fields(frame);
     fields.retain(|(start, _)| *start < frame.len());
-    // A payload that is a header again begins where that header's first field begins: the last name counts.
+    // If the payload is another header, both fields begin at the same offset, and the last name
+    // applies.
     fields.reverse();
     fields.sort_by_key(|(start, _)| *start);
     fields.dedup_by_key(|(start, _)| *start);
@@ -87,12 +89,12 @@ pub fn decode(frame: &[u8]) -> String {
     out
 }
 
-/// All bytes as one word of hexadecimal digits, as the vector files have them.
+/// Returns all bytes as hexadecimal digits without spaces, as in the vector files.
 pub fn plain(bytes: &[u8]) -> String {
     hex::encode(bytes)
 }
 
-/// `86dd 60`: pairs of bytes.
+/// Formats bytes in pairs: `86dd 60`.
 fn pairs(bytes: &[u8]) -> String {
     let words: Vec<String> = bytes.chunks(2).map(plain).collect();
     if words.is_empty() {
@@ -102,7 +104,7 @@ fn pairs(bytes: &[u8]) -> String {
     }
 }
 
-/// The fields of a frame with their offsets, as far as its headers can be decoded.
+/// Returns the fields of a frame with their offsets, up to the first header that cannot be decoded.
 fn fields(frame: &[u8]) -> Vec<(usize, String)> {
     let mut fields = Vec::new();
     let mut prefix = String::new();
@@ -190,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_is_named_by_its_field_also_inside_a_tunnel() {
+    fn a_difference_names_its_field_also_inside_a_tunnel() {
         let mut expected = [
             &[0; 12][..],
             &[0x86, 0xdd],
@@ -217,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decoded_frame_names_each_field_once_with_its_bytes() {
+    fn a_decoded_frame_lists_each_field_once() {
         let mut frame = [&[0; 12][..], &[0x86, 0xdd], &[0x60, 0, 0, 0, 0, 0, 59, 64]].concat();
         frame.extend([0xfc; 16]);
         frame.extend([0xfd; 16]);

@@ -1,4 +1,4 @@
-//! A network in namespaces: nodes and veth links, with names that say whose they are.
+//! A network of namespaces: nodes and veth links. The names of the namespaces identify their owner.
 
 use std::fs;
 use std::path::Path;
@@ -12,8 +12,8 @@ use crate::Error;
 use crate::netns::{DIRECTORY, Namespace, remove};
 use crate::offload::Offload;
 
-/// A set of namespaces joined by veth links. Dropping it removes all of them; after a crash or Ctrl-C
-/// [`Lab::sweep`] does.
+/// A set of namespaces joined by veth links. Drop removes all of them. After a crash or Ctrl-C,
+/// [`Lab::sweep`] removes them.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), sidestep_testkit::Error> {
@@ -44,19 +44,20 @@ pub struct LinkEnd<'a> {
     pub node: &'a str,
     /// Interface name there.
     pub ifname: &'a str,
-    /// Its Ethernet address; without one it is `02:53:53:00:NODE:PORT`, both counted from 1 in the order they were made.
+    /// Its Ethernet address. The default is `02:53:53:00:NODE:PORT`, both numbered from 1 in
+    /// creation order.
     pub mac: Option<[u8; 6]>,
 }
 
 impl Lab {
-    /// An empty lab. Leftovers of a dead process' lab of the same name are removed first.
+    /// Creates an empty lab, after removing leftovers of a dead process' lab with the same name.
     ///
     /// # Errors
-    /// `name` is not of lower-case letters, digits, `_` and `.`.
+    /// `name` contains characters other than lower-case letters, digits, `_` and `.`.
     pub fn new(name: &str) -> Result<Self, Error> {
         check_word(name)?;
         sweep(Some(name));
-        // Several labs of one process (tests in threads) may have one name.
+        // Several labs of one process (tests in threads) may have the same name.
         let name = match MADE.fetch_add(1, Ordering::Relaxed) {
             0 => name.to_owned(),
             made => format!("{name}.{made}"),
@@ -67,7 +68,8 @@ impl Lab {
         })
     }
 
-    /// Removes the namespaces, with the processes inside, of every lab whose process is dead. Returns their names.
+    /// Removes the namespaces of all labs whose process is dead, with the processes inside. Returns
+    /// their names.
     pub fn sweep() -> Vec<String> {
         sweep(None)
     }
@@ -77,16 +79,17 @@ impl Lab {
         sweep(Some(name))
     }
 
-    /// The namespaces that [`Self::sweep_of`] would remove.
+    /// Returns the namespaces that [`Self::sweep_of`] would remove.
     pub fn leftovers_of(name: &str) -> Vec<String> {
         leftovers(Some(name)).collect()
     }
 
-    /// Adds a node: a namespace `ss-LAB-PID-NODE` whose interfaces stay quiet (no duplicate address detection, no
-    /// router solicitation, no link-local address).
+    /// Adds a node: a namespace `ss-LAB-PID-NODE` whose interfaces send nothing by themselves (no
+    /// duplicate address detection, no router solicitation, no link-local address).
     ///
     /// # Errors
-    /// The name is taken or not of lower-case letters, digits, `_` and `.`, or the kernel refuses.
+    /// The name exists or contains characters other than lower-case letters, digits, `_` and `.`,
+    /// or the kernel refuses.
     pub fn node(&mut self, name: &str) -> Result<&mut Self, Error> {
         check_word(name)?;
         let namespace = Namespace::create(&format!(
@@ -148,11 +151,12 @@ impl Lab {
     }
 
     /// Joins two nodes by a veth link with this MTU (bytes, without the Ethernet header) and number
-    /// of queues. Returns when both ends are up. Frames from a CPU arrive in the queue with its
-    /// number modulo the queue count, so that as many CPUs work in parallel.
+    /// of queues. Returns when both ends are up. A frame from a CPU arrives in the queue with the
+    /// CPU's number modulo the queue count, so several CPUs work in parallel.
     ///
     /// # Errors
-    /// A node is not there, an interface name is taken there, or the kernel refuses the MTU, the queues or an address.
+    /// A node does not exist, an interface name exists, or the kernel refuses the MTU, the queues
+    /// or an address.
     pub fn link_with(
         &mut self,
         ends: [LinkEnd<'_>; 2],
@@ -215,29 +219,29 @@ impl Lab {
         ])?;
         near.exec(&["ip", "link", "set", ends[0].ifname, "up"])?;
         far.exec(&["ip", "link", "set", ends[1].ifname, "up"])?;
-        // Carrier is announced by a work queue; until then a route over the link counts as dead.
+        // A work queue announces the carrier. Until then, routes over the link count as dead.
         wait_running(near, ends[0].ifname)?;
         wait_running(far, ends[1].ifname)?;
         Ok(self)
     }
 
-    /// The namespace of a node.
+    /// Returns the namespace of a node.
     ///
     /// # Errors
-    /// No such node; the message lists those there are.
+    /// The node does not exist. The message lists the existing nodes.
     pub fn namespace(&self, node: &str) -> Result<&Namespace, Error> {
         Ok(&self.nodes[self.index(node)?].namespace)
     }
 
-    /// The names of the nodes, in the order they were added.
+    /// Returns the names of the nodes in creation order.
     pub fn nodes(&self) -> impl Iterator<Item = &str> {
         self.nodes.iter().map(|node| node.name.as_str())
     }
 
-    /// The Ethernet address of an interface that [`Self::link`] made.
+    /// Returns the Ethernet address of an interface that [`Self::link`] created.
     ///
     /// # Errors
-    /// No such node or interface.
+    /// The node or the interface does not exist.
     pub fn mac(&self, node: &str, ifname: &str) -> Result<[u8; 6], Error> {
         let interfaces = &self.nodes[self.index(node)?].interfaces;
         let found = interfaces.iter().find(|(name, _)| name == ifname);
@@ -273,13 +277,13 @@ impl Lab {
     }
 }
 
-/// `02:53:53:00:01:01`.
+/// Formats an Ethernet address as `02:53:53:00:01:01`.
 pub fn mac_text(mac: [u8; 6]) -> String {
     let bytes: Vec<String> = mac.iter().map(|byte| format!("{byte:02x}")).collect();
     bytes.join(":")
 }
 
-/// The Ethernet address that [`mac_text`] writes so; none of any other text.
+/// Parses an Ethernet address in the format of [`mac_text`].
 pub fn mac_of(text: &str) -> Option<[u8; 6]> {
     let byte = |part: &str| {
         let digits = part.len() == 2 && part.bytes().all(|digit| digit.is_ascii_hexdigit());
@@ -294,15 +298,15 @@ fn sweep(lab: Option<&str>) -> Vec<String> {
     leftovers(lab).filter(|name| remove(name).is_ok()).collect()
 }
 
-/// The namespaces of dead processes, of all labs or of one.
+/// Returns the namespaces of dead processes, of all labs or of one.
 fn leftovers(lab: Option<&str>) -> impl Iterator<Item = String> {
-    // No directory: there is no named namespace on this machine yet.
+    // If the directory does not exist, there are no named namespaces yet.
     let entries = fs::read_dir(DIRECTORY).into_iter().flatten();
     let names = entries
         .flatten()
         .filter_map(|entry| entry.file_name().into_string().ok());
     names.filter(move |name| match owner(name) {
-        // A later lab of one process is called LAB.N.
+        // Further labs of a process have the name LAB.N.
         Some((found, pid)) => {
             let same = |lab| {
                 found
@@ -315,7 +319,7 @@ fn leftovers(lab: Option<&str>) -> impl Iterator<Item = String> {
     })
 }
 
-/// The lab and the process of `ss-LAB-PID-NODE`; none for another's namespace.
+/// Returns the lab and the process in a name `ss-LAB-PID-NODE`, or `None` for other namespaces.
 fn owner(name: &str) -> Option<(&str, u32)> {
     let mut parts = name.split('-');
     let (prefix, lab, pid, _node) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
@@ -326,7 +330,7 @@ fn check_word(word: &str) -> Result<(), Error> {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '.';
     if word.is_empty() || !word.chars().all(allowed) {
         return Err(Error::Usage(format!(
-            "{word:?}: a lab or node name is of lower-case letters, digits, `_` and `.`"
+            "{word:?}: a lab or node name may contain lower-case letters, digits, `_` and `.`"
         )));
     }
     Ok(())
@@ -350,7 +354,7 @@ fn wait_running(namespace: &Namespace, ifname: &str) -> Result<(), Error> {
     })?
 }
 
-/// `IFF_*` of an interface of the calling thread's namespace.
+/// Returns the flags (`IFF_*`) of an interface of the calling thread's namespace.
 fn interface_flags(ifname: &str) -> Result<i32, Error> {
     let failed = |source: std::io::Error| Error::os(format!("flags of {ifname}"), source);
     let addresses = nix::ifaddrs::getifaddrs().map_err(|errno| failed(errno.into()))?;
@@ -362,16 +366,16 @@ fn interface_flags(ifname: &str) -> Result<i32, Error> {
         .ok_or_else(missing)
 }
 
-/// How many labs this process has made.
+/// Number of labs that this process has created.
 static MADE: AtomicU32 = AtomicU32::new(0);
 
 const PREFIX: &str = "ss";
-/// Above the indices that namespaces assign.
+/// Higher than the indices that the kernel assigns in a new namespace.
 const FIRST_INDEX: usize = 10;
 
 const CARRIER: Duration = Duration::from_secs(2);
 
-/// Sysctls that are set before the first interface is made, which inherits them: path below
+/// Sysctls that are set before the first interface is created, which inherits them: path below
 /// `/proc/sys`, value.
 pub const QUIET: [(&str, &str); 7] = [
     ("net/ipv6/conf/default/accept_dad", "0"),
@@ -379,7 +383,7 @@ pub const QUIET: [(&str, &str); 7] = [
     ("net/ipv6/conf/default/router_solicitations", "0"),
     ("net/ipv6/conf/default/accept_ra", "0"),
     ("net/ipv6/conf/default/autoconf", "0"),
-    // 1: no link-local address is made up.
+    // 1: create no link-local address.
     ("net/ipv6/conf/default/addr_gen_mode", "1"),
     ("net/ipv4/conf/default/send_redirects", "0"),
 ];
@@ -390,7 +394,7 @@ mod tests {
     use crate::root_or_skip;
 
     #[test]
-    fn a_name_says_its_lab_and_process_and_others_names_are_left_alone() {
+    fn a_name_identifies_lab_and_process_and_other_names_are_ignored() {
         assert_eq!(owner("ss-demo-123-pe1"), Some(("demo", 123)));
         assert_eq!(owner("ss-demo-123"), None);
         assert_eq!(owner("ss-my-demo-123-pe1"), None);
@@ -398,14 +402,14 @@ mod tests {
     }
 
     #[test]
-    fn names_that_would_break_the_pattern_are_refused() {
+    fn names_with_invalid_characters_are_refused() {
         for word in ["", "a-b", "Pe1", "a/b"] {
             assert!(Lab::new(word).is_err(), "{word:?}");
         }
     }
 
     #[test]
-    fn a_link_has_the_addresses_it_was_given_and_runs() {
+    fn a_link_has_the_given_addresses_and_is_up() {
         if !root_or_skip() {
             return;
         }
@@ -435,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn the_leftovers_of_a_dead_process_are_swept_and_those_of_a_living_one_are_not() {
+    fn leftovers_of_a_dead_process_are_removed_and_those_of_a_live_one_are_not() {
         if !root_or_skip() {
             return;
         }

@@ -1,13 +1,14 @@
-//! Tools of the tests: a network in namespaces, frames in and out of it, and the Linux kernel as a reference for
-//! the golden vectors. The benchmark builds its networks with them, too.
+//! Tools of the tests: a network of namespaces, frames that enter and leave it, and the Linux
+//! kernel as a reference for the golden vectors. The benchmark also builds its networks with them.
 //!
-//! - [`netns`], [`lab`]: network namespaces, and a set of them joined by veth links; [`offload`] per interface.
-//! - [`frames`]: one frame in, the frames that come out.
+//! - [`netns`], [`lab`]: network namespaces, and a set of them joined by veth links; [`offload`]
+//!   per interface.
+//! - [`frames`]: sends and receives frames.
 //! - [`attach`], [`napi`]: programs at interfaces, and veths that receive XDP redirects.
-//! - [`tap`]: interfaces as a virtual machine has them, and a machine behind them.
+//! - [`tap`]: interfaces like those of a virtual machine, and a simulated machine behind them.
 //! - [`vectors`], [`linux`]: the files of `vectors/`, and the kernel's result for each case;
 //!   [`hexdiff`] shows the differences of two frames.
-//! - [`differential`], [`random`]: random nodes and packets, to compare two data planes with.
+//! - [`differential`], [`random`]: random nodes and packets, to compare two data planes.
 //! - [`capability`]: reports why a test cannot run here.
 //!
 //! Nothing here depends on the data plane or the control plane.

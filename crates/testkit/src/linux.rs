@@ -1,9 +1,9 @@
 //! Runs the golden vectors on the Linux kernel: one namespace per file, configured with plain `ip`.
 //! Output frames are compared byte for byte.
 //!
-//! Nothing here sleeps: after the frame a marker frame is sent on the same port and taken up inside
-//! the system under test, then a marker goes out of every port. One CPU's receive queue processes
-//! everything in order, so a frame that does not precede the marker was not sent.
+//! Nothing here sleeps. After the frame, a marker frame is sent on the same port and received
+//! inside the system under test. Then a marker is sent out of every port. One CPU's receive queue
+//! processes everything in order, so a frame that does not precede the marker was not sent.
 
 mod lacking;
 
@@ -25,10 +25,10 @@ use crate::{Error, hexdiff};
 use lacking::Lacking;
 pub use lacking::OLDER;
 
-/// A port and a frame that left by it.
+/// An egress port and the frame that left through it.
 pub type Output = (String, Vec<u8>);
 
-/// A node of the Linux kernel, with a tester at the far end of each port.
+/// A node of the Linux kernel, with a tester at the other end of each port.
 #[derive(Debug)]
 pub struct Sut {
     lab: Lab,
@@ -41,16 +41,16 @@ pub struct Sut {
 struct SutPort {
     name: String,
     mac: [u8; 6],
-    /// At the far end of the cable.
+    /// Socket at the other end of the link.
     tester: FrameSocket,
-    /// On the port itself: sees markers only.
+    /// Socket on the port itself, which receives only markers.
     marker: FrameSocket,
 }
 
-/// A line of the configuration that `ip` or the kernel did not take.
+/// A line of the configuration that `ip` or the kernel refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// The words, with `ip` in front.
+    /// The command line, including `ip`.
     pub line: String,
     /// Message.
     pub reason: String,
@@ -63,18 +63,19 @@ pub struct Report {
     pub group: String,
     /// Cases with the expected result.
     pub passed: Vec<String>,
-    /// Cases not put to Linux, and why.
+    /// Cases that were not run on Linux, with reasons.
     pub skipped: Vec<(String, String)>,
-    /// Cases where Linux did something else, with an annotated difference.
+    /// Cases with another result on Linux, with an annotated difference.
     pub failed: Vec<(String, String)>,
-    /// Lines that Linux did not take. A failure only through the cases that depend on them.
+    /// Lines that Linux refused. Only the cases that depend on them fail.
     pub refused: Vec<Refused>,
 }
 
-/// Puts every case of a file to the Linux kernel that it can be asked for.
+/// Runs all cases of a file on the Linux kernel that it supports.
 ///
 /// # Errors
-/// The node cannot be built at all: its ports, addresses, neighbors or tunnel source are refused.
+/// The node cannot be created, because its ports, addresses, neighbors or tunnel source are
+/// refused.
 pub fn run(file: &VectorFile) -> Result<Report, Error> {
     on_one_cpu(|| {
         let mut report = Report {
@@ -93,7 +94,7 @@ pub fn run(file: &VectorFile) -> Result<Report, Error> {
                 (Linux::Skip(why), _) => report.skipped.push((name, why.clone())),
                 (_, None) => report
                     .skipped
-                    .push((name, "no case of this file is for Linux".to_owned())),
+                    .push((name, "no case of this file can run on Linux".to_owned())),
                 (_, Some(sut)) if sut.lacks(&case.frame).is_some() => {
                     let why = sut.lacks(&case.frame).unwrap_or_default();
                     report.skipped.push((name, why.to_owned()));
@@ -110,18 +111,18 @@ pub fn run(file: &VectorFile) -> Result<Report, Error> {
 }
 
 impl Sut {
-    /// Builds a node: ports in the order of the file, sysctls, addresses, permanent neighbors, routes, rules.
-    /// Routes and rules that are refused are remembered.
+    /// Creates a node: ports in the order of the file, sysctls, addresses, permanent neighbors,
+    /// routes, rules. Refused routes and rules are recorded.
     ///
     /// # Errors
-    /// Anything else is refused.
+    /// Another line is refused.
     pub fn build(node: &Node) -> Result<Self, Error> {
         let mut lab = Lab::new("kernel")?;
         lab.node(SUT)?.node(TESTER)?;
         for (path, value) in SYSCTLS {
             lab.namespace(SUT)?.sysctl(path, value)?;
         }
-        // The tester's stack says and answers nothing.
+        // The tester's stack sends no packets and no replies.
         lab.namespace(TESTER)?
             .sysctl("net/ipv6/conf/default/disable_ipv6", "1")?;
         let (mut ports, mut refused) = (Vec::new(), Vec::new());
@@ -147,7 +148,8 @@ impl Sut {
                 FrameSocket::open(tester, name)?,
                 FrameSocket::open_for(sut, name, MARKER)?,
             );
-            // A decapsulated frame may look like noise; the node's own noise is known by its source.
+            // A decapsulated frame may look like noise. The node's own noise is recognized by its
+            // source.
             tester.keep_noise(true);
             ports.push(SutPort {
                 name: name.clone(),
@@ -165,12 +167,12 @@ impl Sut {
         })
     }
 
-    /// Sends a frame into a port and returns what leaves, by which port, in order per port.
-    /// Neighbor discovery, MLD and ARP of the node are ignored. The calling thread has to stay on
+    /// Sends a frame into a port and returns the frames that leave, with their ports, in order per
+    /// port. Ignores neighbor discovery, MLD and ARP of the node. The calling thread must stay on
     /// one CPU: see [`on_one_cpu`].
     ///
     /// # Errors
-    /// No such port, the frame is longer than its MTU, or a marker does not come through.
+    /// The port does not exist, the frame is longer than its MTU, or a marker does not arrive.
     pub fn exchange(&self, port: &str, frame: &[u8]) -> Result<Vec<Output>, Error> {
         let known = self.ports.iter().find(|known| known.name == port);
         let ingress = known.ok_or_else(|| Error::Usage(format!("no port {port}")))?;
@@ -193,21 +195,22 @@ impl Sut {
         Ok(outputs)
     }
 
-    /// Why this kernel cannot be asked with a frame, if it cannot: the frame needs a route that it is without.
+    /// Returns the reason if this kernel cannot process a frame, because it refused a route that
+    /// the frame needs.
     pub fn lacks(&self, frame: &[u8]) -> Option<&str> {
         let needed = self.lacking.iter().find(|route| route.concerns(frame));
         needed.map(|route| route.why.as_str())
     }
 
-    /// Routes and rules that were refused.
+    /// Returns the refused routes and rules.
     pub fn refused(&self) -> &[Refused] {
         &self.refused
     }
 
-    /// The namespace of the node.
+    /// Returns the namespace of the node.
     ///
     /// # Errors
-    /// Never, as built.
+    /// None in practice: every node has a namespace.
     pub fn namespace(&self) -> Result<&Namespace, Error> {
         self.lab.namespace(SUT)
     }
@@ -227,7 +230,7 @@ impl fmt::Display for Report {
         for Refused { line, reason } in &self.refused {
             writeln!(
                 formatter,
-                "  not taken by Linux: `{line}`: {}",
+                "  refused by Linux: `{line}`: {}",
                 reason.replace('\n', " ")
             )?;
         }
@@ -255,9 +258,9 @@ fn add_vlan(sut: &Namespace, name: &str, port: &Port, vlan: &Vlan, refused: &mut
     apply(sut, &format!("ip link set {name} up"), refused);
 }
 
-/// Applies sysctls, addresses, neighbors and the tunnel source, which have to be right, then routes
-/// and rules one by one. Configuration of a missing port is skipped. Returns the routes that this
-/// kernel cannot be asked with.
+/// Applies sysctls, addresses, neighbors and the tunnel source, which must be valid, then routes
+/// and rules one by one. Skips the configuration of missing ports. Returns the routes that this
+/// kernel does not support.
 fn configure(
     sut: &Namespace,
     node: &Node,
@@ -347,8 +350,9 @@ fn configure(
     Ok(lacking)
 }
 
-/// Makes a VRF device for each table that an End.DT behavior of these routes is of. The ports stay outside: a route of
-/// the table may leave by any. If this kernel has no such devices, the reason.
+/// Creates a VRF device for each table of an End.DT behavior in these routes. The ports are not VRF
+/// members, so routes of the table may use any port. Returns the reason if this kernel has no VRF
+/// devices.
 fn add_vrfs(
     sut: &Namespace,
     routes: &[String],
@@ -371,27 +375,28 @@ fn add_vrfs(
         apply(sut, &format!("ip link set {name} up"), refused);
     }
     if !tables.is_empty() {
-        // The behaviors find the device by its table, which only then is of one device for certain.
+        // The behaviors find the device by its table. Strict mode guarantees one device per table.
         sut.sysctl("net/vrf/strict_mode", "1")?;
     }
     Ok(None)
 }
 
-/// Adds a route. Where the kernel may be older, the reason if it does not take it, or not whole.
+/// Adds a route. If older kernels are allowed, returns the reason if the kernel refuses the route
+/// or a part of it.
 fn add_route(sut: &Namespace, route: &str, refused: &mut Vec<Refused>) -> Option<String> {
     let before = refused.len();
     apply(sut, &format!("ip route add {route}"), refused);
     std::env::var_os(OLDER)?;
     if refused.len() > before {
         let Refused { line, reason } = refused.pop()?;
-        return Some(format!("this kernel does not take `{line}`: {reason}"));
+        return Some(format!("this kernel refuses `{line}`: {reason}"));
     }
     let prefix = route.split_whitespace().next().unwrap_or_default();
     let words = ["ip", "-6", "route", "show", "table", "all", "exact", prefix];
-    // A route that `ip` cannot print is compared by its effect.
+    // If `ip` cannot print a route, only its effect is compared.
     let left_out = lacking::left_out(route, &sut.exec(&words).ok()?)?;
     Some(format!(
-        "this kernel takes `ip route add {route}` without its `{left_out}`"
+        "this kernel ignores `{left_out}` of `ip route add {route}`"
     ))
 }
 
@@ -409,7 +414,8 @@ fn apply(sut: &Namespace, line: &str, refused: &mut Vec<Refused>) {
     }
 }
 
-/// The families of a rule, as options of `ip`, which does not guess: that of its addresses, both without any.
+/// Returns the families of a rule as options of `ip`, which does not derive them: the family of its
+/// addresses, or both.
 fn families(rule: &str) -> &'static [&'static str] {
     let address = rule
         .split([' ', '/'])
@@ -421,7 +427,7 @@ fn families(rule: &str) -> &'static [&'static str] {
     }
 }
 
-/// The frames before the next marker.
+/// Returns the frames before the next marker.
 fn until_marker(socket: &FrameSocket, port: &str) -> Result<Vec<Vec<u8>>, Error> {
     let deadline = Instant::now() + PATIENCE;
     let (marker, mut frames) = (marker(), Vec::new());
@@ -437,7 +443,8 @@ fn until_marker(socket: &FrameSocket, port: &str) -> Result<Vec<Vec<u8>>, Error>
     })
 }
 
-/// Broadcast, of an `EtherType` that no stack takes. All of it is compared: a case may use the `EtherType` too.
+/// Returns a broadcast frame with an `EtherType` that no stack accepts. All bytes are compared,
+/// because a case may use this `EtherType` too.
 fn marker() -> Vec<u8> {
     let mut frame = vec![0xff; 12];
     frame.extend(MARKER.to_be_bytes());
@@ -476,19 +483,19 @@ fn judge(case: &Case, found: &[Output]) -> Option<String> {
     }
     let mut text = String::new();
     if let Some(why) = why {
-        let _ = writeln!(text, "    the file says that Linux differs: {why}");
+        let _ = writeln!(text, "    the file expects that Linux differs: {why}");
         if as_expected(ours) {
-            let _ = writeln!(text, "    but Linux does what `expect` says");
+            let _ = writeln!(text, "    but Linux has the result of `expect`");
         }
     }
     match expected {
-        None => text.push_str("    expected: nothing comes out\n"),
+        None => text.push_str("    expected: no frame\n"),
         Some((port, frame)) => {
             let _ = writeln!(text, "    expected: {} bytes by {port}", frame.len());
         }
     }
     if found.is_empty() {
-        text.push_str("    found: nothing comes out\n");
+        text.push_str("    found: no frame\n");
     }
     for (port, frame) in found {
         let _ = writeln!(
@@ -504,14 +511,14 @@ fn judge(case: &Case, found: &[Output]) -> Option<String> {
     Some(text)
 }
 
-/// Runs a closure on a thread of one CPU (the first that this process may use), whose receive queue keeps the order of
-/// what [`Sut::exchange`] sends.
+/// Runs a closure on a thread pinned to one CPU (the first that this process may use), so that the
+/// CPU's receive queue preserves the order of the frames of [`Sut::exchange`].
 ///
 /// # Errors
 /// The thread cannot be pinned.
 ///
 /// # Panics
-/// When `closure` does.
+/// If `closure` panics.
 pub fn on_one_cpu<T: Send>(closure: impl FnOnce() -> T + Send) -> Result<T, Error> {
     let pin = || {
         let allowed = sched_getaffinity(Pid::from_raw(0))?;
@@ -536,7 +543,7 @@ const TESTER: &str = "tester";
 /// Local Experimental `EtherType` 1, IEEE 802.
 const MARKER: u16 = 0x88b5;
 
-/// How long a marker may take on a busy machine.
+/// Time limit for a marker on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Sysctls that make the namespace a router. `seg6_enabled` is the smaller of `all` and the port's.

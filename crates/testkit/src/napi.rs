@@ -5,7 +5,8 @@ use std::os::fd::{AsFd as _, FromRawFd as _, OwnedFd};
 use crate::attach::Attachment;
 use crate::{Error, Namespace};
 
-/// Makes a veth receive XDP redirects while this is held. Its NAPI runs, and packets are not joined as by GRO.
+/// Makes a veth receive XDP redirects until it is dropped. NAPI runs, but does not merge packets as
+/// GRO does.
 #[derive(Debug)]
 pub struct Napi {
     _attached: Attachment,
@@ -52,7 +53,7 @@ fn pass() -> Result<OwnedFd, Error> {
     if program < 0 {
         let source = std::io::Error::from_raw_os_error(-program);
         return Err(Error::os(
-            "load an XDP program that passes everything",
+            "load an XDP program that passes all packets",
             source,
         ));
     }

@@ -1,4 +1,4 @@
-//! One network namespace: run a closure or a command inside; gone on drop.
+//! A network namespace in which closures and commands run, removed on drop.
 
 use std::ffi::CStr;
 use std::fs::{self, File};
@@ -18,18 +18,21 @@ use nix::unistd::Pid;
 
 use crate::Error;
 
-/// Where named namespaces are, as iproute2 has them: `ip netns exec NAME …` works on all of the lab's.
+/// Directory of named namespaces, as in iproute2: `ip netns exec NAME …` works with all of the
+/// lab's namespaces.
 pub const DIRECTORY: &str = "/run/netns";
 
-/// A named network namespace that this process made. Dropping it kills the processes inside and removes it.
+/// A named network namespace that this process created. Drop kills the processes inside and removes
+/// it.
 #[derive(Debug)]
 pub struct Namespace {
     handle: Handle,
-    /// Whether dropping it removes the namespace.
+    /// Whether drop removes the namespace.
     owned: bool,
 }
 
-/// A way into a namespace that does not keep its name alive; cheap to clone, and usable after the [`Namespace`] is gone.
+/// A reference to a namespace that does not keep its name; cheap to clone, and usable after the
+/// [`Namespace`] is dropped.
 #[derive(Clone, Debug)]
 pub struct Handle {
     name: String,
@@ -52,7 +55,7 @@ impl Handle {
         entered.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
-    /// Moves the calling thread into the namespace, for good.
+    /// Moves the calling thread into the namespace permanently.
     ///
     /// # Errors
     /// The kernel refuses (no `CAP_SYS_ADMIN`).
@@ -63,14 +66,14 @@ impl Handle {
 }
 
 impl Namespace {
-    /// Makes the namespace `name`, with its loopback interface up.
+    /// Creates the namespace `name`, with its loopback interface up.
     ///
     /// # Errors
-    /// The name exists, or the process may not make namespaces.
+    /// The name exists, or the process may not create namespaces.
     pub fn create(name: &str) -> Result<Self, Error> {
         let words = ["ip", "netns", "add", name];
         let mut command = Command::new(words[0]);
-        // This process handles Ctrl-C, so that no namespace stays half set up.
+        // A separate process group: this process handles Ctrl-C, so that no setup stops halfway.
         command.args(&words[1..]).process_group(0);
         check(&words, "the host", command.output())?;
         let mut namespace = Self::open(name)?;
@@ -79,7 +82,7 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// Opens an existing namespace, which stays when the value is dropped.
+    /// Opens an existing namespace, which remains after the value is dropped.
     ///
     /// # Errors
     /// No namespace has this name.
@@ -96,24 +99,25 @@ impl Namespace {
         })
     }
 
-    /// Its name under [`DIRECTORY`].
+    /// Returns its name in [`DIRECTORY`].
     pub fn name(&self) -> &str {
         &self.handle.name
     }
 
-    /// Runs `closure` on a thread of its own inside the namespace and returns its result. Sockets, BPF links and
-    /// files under `/proc/sys/net` that it opens belong to the namespace and may be handed out.
+    /// Runs `closure` on a separate thread inside the namespace and returns its result. Sockets,
+    /// BPF links and files of `/proc/sys/net` that it opens belong to the namespace, and may be
+    /// returned.
     ///
     /// # Errors
     /// The namespace cannot be entered.
     ///
     /// # Panics
-    /// When `closure` does.
+    /// If `closure` panics.
     pub fn run<T: Send>(&self, closure: impl FnOnce() -> T + Send) -> Result<T, Error> {
         self.handle.run(closure)
     }
 
-    /// A way into the namespace for a thread of one's own.
+    /// Returns a reference with which other threads can enter the namespace.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
@@ -145,7 +149,8 @@ impl Namespace {
         )
     }
 
-    /// [`Self::exec`] with `input` on its stdin, and whatever came of it, success or not.
+    /// As [`Self::exec`], with `input` on stdin. Returns the output whether or not the command
+    /// succeeds.
     ///
     /// # Errors
     /// The command cannot be started.
@@ -162,13 +167,14 @@ impl Namespace {
             .spawn()
             .map_err(not_started)?;
         if let Some(mut stdin) = child.stdin.take() {
-            // A command that does not read all of it says why on stderr.
+            // A command that does not read all of its input reports the reason on stderr.
             let _ = stdin.write_all(input.as_bytes());
         }
         child.wait_with_output().map_err(not_started)
     }
 
-    /// `ip sr hmac set`, which asks for the secret on the terminal; without one, on stdin. An empty secret removes the key.
+    /// Runs `ip sr hmac set`, which reads the secret from the terminal, or from stdin without one.
+    /// An empty secret removes the key.
     ///
     /// # Errors
     /// The kernel refuses it.
@@ -181,7 +187,8 @@ impl Namespace {
         check(&words, &self.handle.name, Ok(output)).map(|_| ())
     }
 
-    /// Starts a command inside, without stdin; its output goes where this process' goes. It ends with the guard.
+    /// Starts a command inside, without stdin, and with the output of this process. Dropping the
+    /// guard kills it.
     ///
     /// # Errors
     /// The command cannot be started.
@@ -197,10 +204,11 @@ impl Namespace {
             .map_err(|source| failed(words, &self.handle.name, &source))
     }
 
-    /// Writes a sysctl: `path` is below `/proc/sys`, with slashes (an interface name may hold a dot).
+    /// Writes a sysctl. `path` is below `/proc/sys`, with slashes, because an interface name may
+    /// contain a dot.
     ///
     /// # Errors
-    /// No such sysctl, or not this value.
+    /// The sysctl does not exist, or does not accept the value.
     pub fn sysctl(&self, path: &str, value: &str) -> Result<(), Error> {
         let file = Path::new("/proc/sys").join(path);
         self.run(|| fs::write(&file, value))?
@@ -219,10 +227,10 @@ impl Namespace {
         Ok(text.trim_end().to_owned())
     }
 
-    /// The index of an interface of this namespace.
+    /// Returns the index of an interface of this namespace.
     ///
     /// # Errors
-    /// No such interface.
+    /// The interface does not exist.
     pub fn ifindex(&self, ifname: &str) -> Result<u32, Error> {
         self.run(|| nix::net::if_::if_nametoindex(ifname))?
             .map_err(|source| {
@@ -243,12 +251,12 @@ impl Drop for Namespace {
     }
 }
 
-/// A command running in a namespace; killed when dropped.
+/// A command running in a namespace, killed on drop.
 #[derive(Debug)]
 pub struct Process(Child);
 
 impl Process {
-    /// The child itself, to wait for it or to read its id.
+    /// Returns the child process, to wait for it or to read its ID.
     pub fn child(&mut self) -> &mut Child {
         &mut self.0
     }
@@ -256,26 +264,26 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Either it has ended already or it ends now.
+        // The child may already have ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Removes a named namespace and the processes inside it (a namespace lives as long as they do).
+/// Removes a named namespace and the processes inside, which would keep it alive.
 pub fn remove(name: &str) -> io::Result<()> {
     let path = Path::new(DIRECTORY).join(name);
     for pid in processes_inside(&path) {
         let _ = kill(pid, Signal::SIGKILL);
     }
     match umount2(&path, MntFlags::MNT_DETACH) {
-        // Not mounted: the file of a creation that was interrupted.
+        // A file that is not mounted remains from an interrupted creation.
         Ok(()) | Err(Errno::EINVAL) => fs::remove_file(&path),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Other processes whose network namespace is the one mounted at `path`.
+/// Returns the other processes whose network namespace is mounted at `path`.
 fn processes_inside(path: &Path) -> Vec<Pid> {
     use std::os::unix::fs::MetadataExt as _;
     let identity = |path: PathBuf| fs::metadata(path).ok().map(|data| (data.dev(), data.ino()));
@@ -293,15 +301,15 @@ fn processes_inside(path: &Path) -> Vec<Pid> {
         .collect()
 }
 
-/// The program and its arguments.
+/// Splits a command line into the program and its arguments.
 fn split<'a>(words: &'a [&'a str]) -> Result<(&'a str, &'a [&'a str]), Error> {
     let (program, arguments) = words
         .split_first()
-        .ok_or_else(|| Error::Usage("a command of no words".into()))?;
+        .ok_or_else(|| Error::Usage("an empty command".into()))?;
     Ok((program, arguments))
 }
 
-/// The text of stdout if the command ended with 0.
+/// Returns the text of stdout if the command exited with 0.
 fn check(words: &[&str], namespace: &str, output: io::Result<Output>) -> Result<String, Error> {
     let output = output.map_err(|source| failed(words, namespace, &source))?;
     if output.status.success() {
@@ -326,7 +334,7 @@ fn failed(words: &[&str], namespace: &str, source: &io::Error) -> Error {
     }
 }
 
-/// Runs in the child between fork and exec: system calls only.
+/// Enters the namespace in the child between fork and exec: makes system calls only.
 fn enter_with_sysfs(namespace: RawFd) -> io::Result<()> {
     const NONE: *const libc::c_char = std::ptr::null();
     let checked = |result: libc::c_int| {
@@ -339,7 +347,8 @@ fn enter_with_sysfs(namespace: RawFd) -> io::Result<()> {
     // SAFETY: system calls on an open descriptor and on constant, terminated strings.
     unsafe {
         checked(libc::setns(namespace, libc::CLONE_NEWNET))?;
-        // The mounts of this command only: /sys shows the devices of the namespace it was mounted from.
+        // Unshare the mounts for this command: /sys shows the devices of the namespace in which it
+        // was mounted.
         checked(libc::unshare(libc::CLONE_NEWNS))?;
         checked(libc::mount(
             NONE,
@@ -373,7 +382,7 @@ fn enter_with_sysfs(namespace: RawFd) -> io::Result<()> {
     Ok(())
 }
 
-/// A detached copy of the bpffs mount, if there is one.
+/// Returns a detached copy of the bpffs mount, if there is one.
 ///
 /// # Safety
 /// Makes system calls only.
@@ -406,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closure_sees_the_interfaces_of_the_namespace_and_the_caller_does_not_move() {
+    fn a_closure_runs_in_the_namespace_and_the_caller_does_not() {
         if !root_or_skip() {
             return;
         }
@@ -431,14 +440,14 @@ mod tests {
         }
         let namespace = create("sysfs");
         let listed = namespace.exec(&["ls", "/sys/class/net"]).expect("ls");
-        // The bonding driver has a file of its own among the interfaces of each namespace.
+        // In each namespace, the bonding driver has a file of its own among the interfaces.
         let interfaces = listed.split_whitespace();
         let interfaces: Vec<_> = interfaces.filter(|it| *it != "bonding_masters").collect();
         assert_eq!(interfaces, ["lo"]);
     }
 
     #[test]
-    fn a_failed_command_says_its_words_its_code_and_what_it_said() {
+    fn the_error_of_a_command_has_its_arguments_exit_code_and_stderr() {
         if !root_or_skip() {
             return;
         }

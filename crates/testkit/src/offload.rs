@@ -1,7 +1,8 @@
 //! Checksum and segmentation offload of an interface, by the ethtool ioctl.
 //!
-//! A veth "offloads" by leaving work undone: a frame with `CHECKSUM_PARTIAL` has no checksum yet, a GSO frame is larger
-//! than the MTU. XDP sees neither state, so where real bytes matter the offload is switched off.
+//! A veth with offloads does not do this work: a frame with `CHECKSUM_PARTIAL` has no checksum yet,
+//! and a GSO frame is longer than the MTU. XDP sees neither state, so offloads are disabled where
+//! bytes are compared.
 
 use std::os::fd::AsRawFd;
 
@@ -9,18 +10,18 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 use crate::{Error, Namespace};
 
-/// Which offloads to switch, and how; `None` leaves one as it is.
+/// Offloads to switch on or off; `None` keeps the setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offload {
-    /// Checksums of sent packets are left to the device.
+    /// The device computes checksums of sent packets.
     pub tx_checksum: Option<bool>,
-    /// Checksums of received packets are believed.
+    /// The stack does not verify checksums of received packets.
     pub rx_checksum: Option<bool>,
-    /// TCP segmentation is left to the device.
+    /// The device segments TCP packets.
     pub tso: Option<bool>,
-    /// Segmentation in software, late.
+    /// Software segments packets just before the device.
     pub gso: Option<bool>,
-    /// Received packets are joined. On a veth this also starts NAPI, without which XDP redirects do not arrive.
+    /// Received packets are merged. On a veth this also starts NAPI, which XDP redirects need.
     pub gro: Option<bool>,
 }
 
@@ -34,12 +35,12 @@ impl Offload {
         gro: Some(false),
     };
 
-    /// Applies it to one interface.
+    /// Applies the settings to an interface.
     ///
     /// # Errors
-    /// No such interface, or its driver has no such switch.
+    /// The interface does not exist, or its driver lacks a setting.
     pub fn apply(self, namespace: &Namespace, ifname: &str) -> Result<(), Error> {
-        // In this order: TSO needs transmit checksums, so it is refused or dropped after them anyway.
+        // Switch transmit checksums first, because TSO depends on them.
         let switches = [
             (ETHTOOL_SRXCSUM, self.rx_checksum, "rx-checksumming"),
             (ETHTOOL_STXCSUM, self.tx_checksum, "tx-checksumming"),

@@ -1,19 +1,19 @@
-//! Random choices that are the same on every machine for the same seed.
+//! Random choices that a seed determines on every machine.
 
-/// splitmix64: small, and good enough to choose packets by.
+/// splitmix64: small, and random enough to choose packets.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The choices of one seed.
+    /// Returns the generator for a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Any number.
+    /// Returns a random number.
     #[allow(
         clippy::should_implement_trait,
-        reason = "it never ends, so it is no iterator"
+        reason = "it never ends, so it is not an iterator"
     )]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -23,17 +23,17 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Any 8 bits.
+    /// Returns 8 random bits.
     pub fn byte(&mut self) -> u8 {
         self.next() as u8
     }
 
-    /// 0 to `limit` - 1; 0 if `limit` is 0.
+    /// Returns a number from 0 to `limit` - 1, or 0 if `limit` is 0.
     pub fn below(&mut self, limit: usize) -> usize {
         (self.next() % limit.max(1) as u64) as usize
     }
 
-    /// `from` to `to`, both included.
+    /// Returns a number from `from` to `to`, both included.
     pub fn between(&mut self, from: usize, to: usize) -> usize {
         from + self.below(to - from + 1)
     }
@@ -43,17 +43,18 @@ impl Random {
         self.below(times) == 0
     }
 
-    /// One of them. There has to be one.
+    /// Returns one of the elements; there must be at least one.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len())]
     }
 
-    /// That many bytes.
+    /// Returns this number of random bytes.
     pub fn bytes(&mut self, length: usize) -> Vec<u8> {
         (0..length).map(|_| self.byte()).collect()
     }
 
-    /// One of the choices, each as often as its weight says. There has to be one.
+    /// Returns one of the choices with a probability in proportion to its weight. There must be at
+    /// least one.
     pub fn weighted<T: Clone>(&mut self, choices: &[(usize, T)]) -> T {
         let mut at = self.below(choices.iter().map(|(weight, _)| weight).sum());
         for (weight, choice) in choices {

@@ -1,5 +1,5 @@
-//! IPv6 routes that come and go as fast as the kernel takes them: requests over a netlink socket, many in one datagram,
-//! where `ip -batch` spends most of its time on words.
+//! Adds and removes IPv6 routes at the speed of the kernel: netlink requests, many in one datagram.
+//! `ip -batch` spends most of its time on parsing.
 
 use std::io;
 use std::net::Ipv6Addr;
@@ -24,14 +24,14 @@ pub struct RouteSocket {
 /// Operation on a route of table main.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It is there afterwards, with this next hop, whatever was there before.
+    /// Adds the route with this next hop, or replaces an existing one.
     Replace(Ipv6Addr),
-    /// It is not there afterwards.
+    /// Removes the route.
     Delete,
 }
 
 impl RouteSocket {
-    /// A socket in a namespace.
+    /// Opens a socket in a namespace.
     ///
     /// # Errors
     /// The namespace cannot be entered.
@@ -52,7 +52,7 @@ impl RouteSocket {
         })
     }
 
-    /// Prepares a change of the route to a prefix, by the interface with this index.
+    /// Prepares a change of the route to a prefix, with this egress interface index.
     pub fn prepare(&mut self, (address, length): Prefix, change: Change, ifindex: u32) {
         let (kind, flags, protocol) = match change {
             Change::Replace(_) => (
@@ -79,10 +79,11 @@ impl RouteSocket {
         self.pending.extend(body);
     }
 
-    /// Makes the changes that were prepared. The kernel has made them when this returns, save those that it refused.
+    /// Sends the prepared changes. When this returns, the kernel has applied all changes that it
+    /// did not refuse.
     ///
     /// # Errors
-    /// The first that it refused, or the socket's.
+    /// The first refused change, or an error of the socket.
     pub fn send(&mut self) -> Result<(), Error> {
         let failed = |source: io::Error| Error::os("change of routes", source);
         let pending = std::mem::take(&mut self.pending);
@@ -90,7 +91,7 @@ impl RouteSocket {
         sendto(fd, &pending, &kernel, MsgFlags::empty()).map_err(|errno| failed(errno.into()))?;
         let mut refused = None;
         let mut answer = [0; 4096];
-        // Without NLM_F_ACK only refusals are answered, and before `sendto` returns.
+        // Without NLM_F_ACK the kernel reports only errors, and it does so before `sendto` returns.
         while let Ok(length) = recv(fd, &mut answer, MsgFlags::MSG_DONTWAIT) {
             let code = answer[..length].get(HEADER..HEADER + 4);
             let code = code

@@ -1,4 +1,4 @@
-//! Interfaces as a virtual machine has them: taps, whose other ends are files of this process.
+//! Interfaces like those of a virtual machine: taps, whose other ends are files of this process.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -13,7 +13,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use crate::lab::mac_text;
 use crate::{Error, Namespace};
 
-/// A tap device, up, with the file at its other end. It goes when this is dropped.
+/// A tap device that is up, and the file at its other end. Drop removes it.
 #[derive(Debug)]
 pub struct Tap {
     file: File,
@@ -22,12 +22,13 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Makes a device with this Ethernet address in a namespace. With `offloads`, each frame has a
-    /// `virtio_net_hdr`, so that either side may leave checksums and TCP segmentation to the other,
-    /// as virtual machines do (`IFF_VNET_HDR`). Without, frames are complete.
+    /// Creates a device with this Ethernet address in a namespace. With `offloads`, each frame has
+    /// a `virtio_net_hdr`, so that either side may leave checksums and TCP segmentation to the
+    /// other, as virtual machines do (`IFF_VNET_HDR`). Without, frames are complete.
     ///
     /// # Errors
-    /// No `/dev/net/tun`, the name is taken, or the kernel refuses the address or the MTU (bytes of layer 3).
+    /// `/dev/net/tun` or the name is unavailable, or the kernel refuses the address or the MTU
+    /// (bytes of layer 3).
     pub fn create(
         namespace: &Namespace,
         ifname: &str,
@@ -53,8 +54,8 @@ impl Tap {
     }
 }
 
-/// A machine between two taps: every frame that comes for it by one leaves by the other, for
-/// whoever is there. It sends no replies. It ends when dropped.
+/// A machine between two taps. It forwards each frame to its own MAC address from one tap to the
+/// other, with a broadcast destination, and sends no replies. Drop stops it.
 #[derive(Debug)]
 pub struct Machine {
     stopping: Arc<AtomicBool>,
@@ -62,7 +63,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Starts it, with this Ethernet address at both taps; either both have offloads or none.
+    /// Starts a machine with this Ethernet address at both taps. Either both have offloads or
+    /// neither.
     ///
     /// # Errors
     /// Only one tap has offloads, or no thread can be started.
@@ -92,7 +94,7 @@ impl Drop for Machine {
     }
 }
 
-/// A frame that the other device does not take is lost, as on a wire.
+/// Frames that the other device does not accept are lost, as on a link.
 fn forward(taps: &[Tap; 2], mac: [u8; 6], stop: &AtomicBool) {
     let mut frame = vec![0; FRAME_MAX];
     while !stop.load(Ordering::Acquire) {
@@ -159,8 +161,8 @@ fn open(ifname: &str, offloads: bool) -> io::Result<File> {
 
 /// `struct virtio_net_hdr` of `<linux/virtio_net.h>`.
 const VIRTIO_NET_HDR: usize = 10;
-/// The longest packet that is still to be segmented, with its headers.
+/// The longest packet before segmentation, with its headers.
 const FRAME_MAX: usize = 1 << 17;
 const ETHERNET: usize = 14;
-/// How long one look for frames is, in milliseconds.
+/// Time limit of one poll for frames, in milliseconds.
 const LOOK: u8 = 20;

@@ -1,4 +1,4 @@
-//! The golden cases of `vectors/`, put to the Linux kernel itself.
+//! Runs the golden cases of `vectors/` on the Linux kernel.
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -7,7 +7,7 @@ use sidestep_testkit::capability::{skip, test_name};
 use sidestep_testkit::vectors::{Expect, VectorFile};
 use sidestep_testkit::{linux, root_or_skip};
 
-/// Runs the files that `read` finds in a directory; every disagreement is printed before the verdict.
+/// Runs the files that `read` finds in a directory, and prints every disagreement before it fails.
 fn run_all(directory: &str, read: fn(&Path) -> Result<Vec<VectorFile>, sidestep_testkit::Error>) {
     if !root_or_skip() {
         return;
@@ -27,7 +27,8 @@ fn run_all(directory: &str, read: fn(&Path) -> Result<Vec<VectorFile>, sidestep_
         skipped += report.skipped.len();
         failed.extend(report.failed.into_iter().map(|(name, _)| name));
     }
-    // Not println!: the test harness would keep it to itself, and how much was skipped has to be seen.
+    // println! cannot be used, because the test harness captures it, and the number of skipped
+    // cases must be visible.
     let _ = writeln!(
         io::stderr(),
         "{}: {passed} cases passed, {skipped} skipped, {} failed",
@@ -36,25 +37,25 @@ fn run_all(directory: &str, read: fn(&Path) -> Result<Vec<VectorFile>, sidestep_
     );
     assert!(
         failed.is_empty(),
-        "Linux does not do what these cases say of it: {}",
+        "Linux has another result in these cases: {}",
         failed.join(", ")
     );
 }
 
 #[test]
-fn linux_does_what_the_golden_vectors_say_of_it() {
+fn linux_matches_the_golden_vectors() {
     run_all("../../vectors", VectorFile::read_share);
 }
 
-/// Small enough to be checked by eye: if this fails and the other does too, look at the runner first.
+/// This file is small enough to check by hand. If this test fails too, check the runner first.
 #[test]
-fn the_runner_itself_passes_frames_written_by_hand() {
+fn the_runner_passes_frames_written_by_hand() {
     run_all("tests/vectors", VectorFile::read_all);
 }
 
-/// A runner that passes everything would pass the files too.
+/// Checks that the runner detects errors; a runner that passes everything would pass the files too.
 #[test]
-fn a_wrong_byte_a_wrong_port_and_a_frame_too_many_are_reported() {
+fn wrong_bytes_wrong_ports_and_extra_frames_are_reported() {
     if !root_or_skip() {
         return;
     }
@@ -81,11 +82,11 @@ fn a_wrong_byte_a_wrong_port_and_a_frame_too_many_are_reported() {
         text.contains("expected: 94 bytes by eth0") && text.contains("found: 94 bytes by eth1"),
         "{text}"
     );
-    assert!(text.contains("expected: nothing comes out"), "{text}");
+    assert!(text.contains("expected: no frame"), "{text}");
 }
 
 #[test]
-fn a_route_that_linux_does_not_take_is_told_with_its_words_and_fails_only_what_needs_it() {
+fn a_route_that_linux_refuses_is_reported_and_fails_only_cases_that_need_it() {
     if !root_or_skip() {
         return;
     }

@@ -1,10 +1,11 @@
-//! Differences between two YAML files. Comments, quotes, the order of keys are no difference.
+//! Differences between two YAML files. Comments, quotes and the order of keys are ignored.
 
 use serde_json::Value;
 
-/// Returns each difference: key, old value, new value. Texts that are no YAML differ as a whole.
+/// Returns each difference: key, old value, new value. Texts that are not YAML are compared as a
+/// whole.
 pub fn differences(before: &str, after: &str) -> Vec<String> {
-    // Where a text is wanted, `y` is one; without a type it would be YAML 1.1's `true`.
+    // Keep `y` a text. Without a type it would be `true`, as in YAML 1.1.
     let options = serde_saphyr::options! { strict_booleans: true };
     let [one, other] = [before, after]
         .map(|text| serde_saphyr::from_str_with_options::<Value>(text, options.clone()).ok());
@@ -54,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_means_something_else_is_a_difference() {
+    fn only_changed_values_are_differences() {
         let one = "a: 1\nb: {c: [x, y]} # why\n";
         assert!(differences(one, "b:\n  c: ['x', \"y\"]\na: 1\n").is_empty());
         assert_eq!(

@@ -58,40 +58,41 @@ pub struct Campaign {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Group {
-    /// Unique, of lower-case letters, digits and `-`: part of the names of files.
+    /// Unique name of lower-case letters, digits and `-`. File names contain it.
     pub name: Spanned<String>,
     /// Title above the plots; the default is the name.
     pub title: Option<String>,
-    /// Remarks.
+    /// Remarks for the reader. May be empty.
     #[serde(default)]
     pub note: String,
-    /// Overrides the list of the campaign.
+    /// Engines of this group; the default is the list of the campaign.
     pub engines: Option<Vec<Spanned<String>>>,
-    /// Overrides the list of the campaign.
+    /// Metrics of this group; the default is the list of the campaign.
     pub find: Option<Vec<Spanned<Find>>>,
     /// Names of behaviors.
     pub behaviors: Vec<Spanned<String>>,
-    /// Bytes of the packets.
+    /// Sizes of the packets in bytes.
     #[serde(default = "sixty_four")]
     pub sizes: Vec<Spanned<SizeWord>>,
     /// Numbers of segments, ignored for behaviors without segments. The default is 1, or the
     /// minimum of the behavior.
     pub sids: Option<Vec<Spanned<u32>>>,
-    /// Policy rules before the one that matches.
+    /// Numbers of policy rules before the one that matches.
     #[serde(default = "zero")]
     pub rules: Vec<Spanned<u32>>,
-    /// Routes in addition to the one that matches.
+    /// Numbers of routes in addition to the one that matches.
     #[serde(default = "zero")]
     pub routes: Vec<Spanned<u32>>,
-    /// Flows.
+    /// Numbers of flows.
     #[serde(default = "one_flow")]
     pub flows: Vec<Spanned<FlowsWord>>,
-    /// Sending rates of a curve, packets per second; without them shares of each engine's own PDR.
+    /// Sending rates of a curve in packets per second. The default is shares of each engine's own
+    /// PDR.
     pub rates: Option<Vec<Spanned<f64>>>,
-    /// CPUs that send and forward at once.
+    /// Numbers of CPUs that send and forward in parallel.
     #[serde(default = "one")]
     pub cores: Vec<Spanned<u32>>,
-    /// The behavior whose rate is 100 %.
+    /// The behavior that other rates are given relative to (100 %).
     pub baseline: Option<Spanned<String>>,
     /// Published figures.
     #[serde(default)]
@@ -102,16 +103,16 @@ pub struct Group {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Find {
-    /// The highest rate at which no more than beta of the packets is lost.
+    /// The highest rate at which at most a share of beta of the packets is lost.
     Pdr,
-    /// The highest rate at which none is lost.
+    /// The highest rate at which no packet is lost.
     Ndr,
     /// Rate of received packets at the highest load.
     Mrr,
     /// Received rate over the sending rate: up to 1.2 times the PDR, or at the rates that the group
     /// lists.
     Curve,
-    /// How long packets take at 10, 50 and 90 % of the PDR.
+    /// Latency at 10, 50 and 90 % of the PDR.
     Latency,
 }
 
@@ -119,11 +120,11 @@ pub enum Find {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// Every case of every engine once, then all of them again, so that disturbances of the machine
-    /// affect all alike.
+    /// Measure each case of each engine once per run, and then start the next run, so that
+    /// disturbances of the machine affect all cases.
     #[default]
     Interleaved,
-    /// All runs of a case of an engine, then the next.
+    /// Measure all runs of an engine's case before the next case.
     Sequential,
 }
 
@@ -133,19 +134,19 @@ pub enum Order {
 pub struct Published {
     /// Source of the figure.
     pub source: String,
-    /// The measured quantity, in the source's words.
+    /// Name of the measured system, as in the source.
     pub engine: String,
-    /// The behavior it belongs to.
+    /// Behavior of the figure.
     pub behavior: String,
-    /// Only with this size.
+    /// Size of the figure; any if not given.
     pub size: Option<SizeWord>,
-    /// Only with this number of segments.
+    /// Number of segments of the figure; any if not given.
     pub sids: Option<u32>,
-    /// Only with this number of rules.
+    /// Number of rules of the figure; any if not given.
     pub rules: Option<u32>,
-    /// Only with this number of routes.
+    /// Number of routes of the figure; any if not given.
     pub routes: Option<u32>,
-    /// Only with this number of cores.
+    /// Number of cores of the figure; any if not given.
     pub cores: Option<u32>,
     /// Metric of the figure.
     #[serde(default = "a_pdr")]
@@ -225,7 +226,7 @@ impl Campaign {
         }
         match rates.first() {
             Some(rate) if !self.finds(group).contains(&Find::Curve) => {
-                let allowed = "find: curve, which alone is measured at given rates";
+                let allowed = "find: curve, the only metric with given rates";
                 Err(wrong(rate, "rates of group", &group.name.value, allowed))
             }
             _ => Ok(()),
@@ -239,7 +240,7 @@ impl Campaign {
         };
         match self.cpus.as_ref().map(|cpus| &cpus.value) {
             Some(cpus) if !cpus.is_shared() => {
-                let allowed = "1: generator, system and sink have to share a CPU for more";
+                let allowed = "1: for more, generator, system and sink must share a CPU";
                 let found = cores.value.to_string();
                 Err(wrong(cores, "cores with these cpus", &found, allowed))
             }
@@ -247,8 +248,8 @@ impl Campaign {
         }
     }
 
-    /// Checks for settings that a testbed lacks: the project's own generator, its timestamps and
-    /// its CPUs.
+    /// Refuses settings that a testbed does not support. They need the built-in generator, its
+    /// timestamps or its CPUs.
     fn check_testbed(&self, testbed: &Spanned<Testbed>) -> Result<(), ConfigError> {
         if let Err([what, value, allowed]) = testbed.value.check() {
             return Err(wrong(testbed, what, &value, &allowed));
@@ -263,7 +264,10 @@ impl Campaign {
             .flat_map(|group| group.find.iter().flatten());
         let mut finds = self.find.iter().chain(finds);
         if let Some(latency) = finds.find(|find| find.value == Find::Latency) {
-            let (found, allowed) = ("TRex counts packets and times none", "pdr, ndr, mrr, curve");
+            let (found, allowed) = (
+                "TRex counts packets but does not time them",
+                "pdr, ndr, mrr, curve",
+            );
             return Err(wrong(
                 latency,
                 format!("find on a testbed ({found})"),
@@ -284,7 +288,7 @@ impl Campaign {
             let by_zipf = |flows: &&Spanned<FlowsWord>| matches!(flows.value.0, Flows::Zipf(_));
             if let Some(flows) = group.flows.iter().find(by_zipf) {
                 let found = format!("zipf {}", flows.value.0.count());
-                let allowed = "a number: TRex sends each flow in its turn";
+                let allowed = "a number: TRex sends flows round robin";
                 return Err(wrong(flows, "flows on a testbed", &found, allowed));
             }
         }
@@ -296,8 +300,8 @@ impl Campaign {
         self.runs.value
     }
 
-    /// Returns the campaign for `--quick`: one run, short trials and a wide interval. It checks
-    /// that the setup works, and its rates are inaccurate.
+    /// Returns the campaign for `--quick`: one run, short trials and a wide interval. It only
+    /// checks that the setup works; its rates are inaccurate.
     #[must_use]
     pub fn quick(mut self) -> Self {
         self.runs.value = 1;
@@ -308,12 +312,12 @@ impl Campaign {
     /// Returns the parameters of a search for this metric. An NDR is a PDR whose beta is 0.
     ///
     /// # Errors
-    /// A value is out of range; [`Self::parse`] has looked.
+    /// A value is out of range. [`Self::parse`] has already checked this.
     pub fn parameters(&self, find: Find) -> Result<Parameters, ConfigError> {
         self.search.parameters(find)
     }
 
-    /// Metrics of a group.
+    /// Returns the metrics of a group.
     pub fn finds<'a>(&'a self, group: &'a Group) -> Vec<Find> {
         let chosen = group.find.as_ref().unwrap_or(&self.find);
         let mut finds: Vec<Find> = chosen.iter().map(|find| find.value).collect();
@@ -327,17 +331,17 @@ impl Campaign {
 }
 
 impl Group {
-    /// Above its pictures.
+    /// Returns the title above the plots.
     pub fn title(&self) -> &str {
         self.title.as_deref().unwrap_or(&self.name.value)
     }
 
-    /// Packets per second at which something is found, if the file names them.
+    /// Returns the sending rates of a metric in packets per second, if the file lists them.
     pub fn named_rates(&self, find: Find) -> Option<&[Spanned<f64>]> {
         self.rates.as_deref().filter(|_| find == Find::Curve)
     }
 
-    /// Whether something is found at shares of the PDR.
+    /// Whether a metric is measured at shares of the PDR.
     pub fn is_of_pdr(&self, find: Find) -> bool {
         matches!(find, Find::Curve | Find::Latency) && self.named_rates(find).is_none()
     }
@@ -439,7 +443,7 @@ impl Published {
         Ok(())
     }
 
-    /// Whether it is of this case.
+    /// Whether the figure applies to this case.
     pub fn is_of(&self, case: &Case) -> bool {
         let same = |wanted: Option<u32>, is: u32| wanted.is_none_or(|wanted| wanted == is);
         self.behavior == case.behavior
@@ -459,7 +463,7 @@ fn within(at: &Spanned<u32>, name: &str, least: u32, most: u32) -> Result<(), Co
     Err(wrong(at, name, &at.value.to_string(), &expected))
 }
 
-/// The first of these lists that is empty.
+/// Returns the name of the first empty list.
 fn first_empty<const N: usize>(lists: [(&'static str, bool); N]) -> Option<&'static str> {
     let empty = lists.into_iter().find(|(_, is_empty)| *is_empty);
     empty.map(|(list, _)| list)

@@ -1,4 +1,4 @@
-//! The engines of this machine, or of the testbed that it drives, for a campaign.
+//! Selects the engines and CPUs of a campaign, on this machine or on a testbed.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -13,12 +13,13 @@ use super::file::{Campaign, Find};
 use super::plan::Vocabulary;
 use crate::cpu;
 
-/// Every engine that there is, on the CPUs that the campaign names, otherwise on those that suit
-/// it, and for a case of several cores on the last others that this process may use. The process
-/// itself moves to the rest, if there is any. On a testbed, its machines report their features.
+/// Returns all engines. They use the CPUs that the campaign names, or else suitable ones; further
+/// cores of a case use the last CPUs that this process may use. The process itself moves to the
+/// remaining CPUs, if there are any. The machines of a testbed report their features.
 ///
 /// # Errors
-/// The campaign names a CPU that this process may not use, or a machine of its testbed cannot be had.
+/// The campaign names a CPU that this process may not use, or a machine of its testbed is
+/// unavailable.
 pub fn engines(
     campaign: &Campaign,
     interrupted: &Arc<AtomicBool>,
@@ -42,7 +43,8 @@ pub fn engines(
     }))
 }
 
-/// The CPUs of generator, system and sink, and those of more cores. This process moves away from them.
+/// Returns the CPUs of generator, system and sink, and those of further cores. Moves this process
+/// away from them.
 fn placed(campaign: &Campaign) -> Result<(Placement, Vec<usize>), ConfigError> {
     let allowed = cpu::allowed();
     let placement = match &campaign.cpus {
@@ -55,7 +57,7 @@ fn placed(campaign: &Campaign) -> Result<(Placement, Vec<usize>), ConfigError> {
                 }
             }
             if !given.value.is_shared() && !napi::can_pin() {
-                let allowed = "one CPU for all three: this kernel does not tell who polls a port (Linux 6.8), or a PID namespace hides it";
+                let allowed = "one CPU for all three: before Linux 6.8, or in a PID namespace, the threads that poll a port are unknown";
                 return Err(wrong(given, "different CPUs", "", allowed));
             }
             given.value
@@ -66,13 +68,13 @@ fn placed(campaign: &Campaign) -> Result<(Placement, Vec<usize>), ConfigError> {
     let more_cores = more_cores.filter(|cpu| !placed.contains(cpu));
     let more_cores: Vec<usize> = more_cores.take(most_cores(campaign) - 1).collect();
     let all = [&placed, &more_cores[..]].concat();
-    // Where the cores take all CPUs, it keeps off those that every case uses.
+    // If the cores use all CPUs, the process only leaves those that every case uses.
     let some_left = allowed.iter().any(|cpu| !all.contains(cpu));
     cpu::leave(if some_left { &all } else { &placed });
     Ok((placement, more_cores))
 }
 
-/// Engines of commands have names of their own.
+/// Checks that engines of commands have unique names.
 fn check_names(campaign: &Campaign) -> Result<(), ConfigError> {
     let known = engine::all(&Options::default());
     for commands in &campaign.commands {
@@ -80,7 +82,7 @@ fn check_names(campaign: &Campaign) -> Result<(), ConfigError> {
         if known.iter().any(|engine| engine.name() == name) {
             return Err(wrong(
                 commands,
-                "an engine of this name is there already",
+                "an engine with this name already exists",
                 name,
                 "",
             ));
@@ -89,13 +91,13 @@ fn check_names(campaign: &Campaign) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// CPUs of the case that has most of them.
+/// Returns the highest number of CPUs that a case needs.
 fn most_cores(campaign: &Campaign) -> usize {
     let cores = campaign.groups.iter().flat_map(|group| &group.cores);
     cores.map(|cores| cores.value as usize).fold(1, usize::max)
 }
 
-/// The behaviors that campaigns may name.
+/// Returns the behaviors that campaigns may name.
 pub fn vocabulary() -> Vocabulary {
     let behaviors = kinds()
         .into_iter()
@@ -108,13 +110,13 @@ pub fn vocabulary() -> Vocabulary {
 /// A behavior and the engines that support it on this machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct Offer {
-    /// In a campaign's spelling.
+    /// Name as in campaigns.
     pub behavior: String,
-    /// In the RFC's.
+    /// Name as in the RFC.
     pub title: String,
-    /// How many segments it takes: least and most.
+    /// Minimum and maximum number of segments.
     pub sids: (u32, u32),
-    /// Engines, and why each cannot do it here, if it cannot.
+    /// Engines, each with the reason if it does not support the behavior here.
     pub engines: Vec<(String, Option<String>)>,
 }
 
@@ -132,7 +134,7 @@ pub fn offers() -> Vec<Offer> {
             routes: 0,
             cores: 1,
         };
-        // Why not with one segment, if with no other number either.
+        // If no number of segments is supported, report the reason for one segment.
         let refuses = |engine: &dyn Engine| {
             let why = engine.refuses(&case(1.clamp(least, most)))?;
             let mut others = least..=most;
@@ -152,16 +154,16 @@ pub fn offers() -> Vec<Offer> {
     offers.collect()
 }
 
-/// For trials that must lose packets under overload, the generator has a CPU of its own. On a
-/// shared CPU it waits for the system, and the result is the rate of the loop. The last ones are
-/// taken: the first has most of a machine's interrupts.
+/// Returns the default CPUs. Trials that must lose packets under overload need a separate CPU for
+/// the generator: on a shared CPU it waits for the system, and the result is the rate of the loop.
+/// Uses the last CPUs, because the first one handles most interrupts of a machine.
 fn suitable(campaign: &Campaign, allowed: &[usize]) -> Placement {
     let mut finds = campaign
         .groups
         .iter()
         .flat_map(|group| campaign.finds(group));
     let searched = finds.any(|find| find != Find::Mrr);
-    // Several cores have all three on each.
+    // With several cores, each one runs generator, system and sink.
     let apart = searched && most_cores(campaign) == 1 && napi::can_pin();
     let at = |generator, system, sink| Placement {
         generator,
@@ -176,5 +178,5 @@ fn suitable(campaign: &Campaign, allowed: &[usize]) -> Placement {
     }
 }
 
-/// Total of the requested packets.
+/// Size of the packets in the query, in bytes.
 const SIZE: u32 = 64;

@@ -46,7 +46,7 @@ pub enum Record {
     Measured(Box<Measured>),
     /// A failed measurement. It is retried when the campaign resumes.
     Failed(Failed),
-    /// Everything that the campaign asks for has been tried.
+    /// Every measurement of the campaign has been tried.
     End,
 }
 
@@ -55,7 +55,7 @@ pub enum Record {
 pub struct Begin {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// RFC 3339, UTC.
+    /// Start time: RFC 3339, UTC.
     pub at: String,
     /// Version of Sidestep.
     pub version: String,
@@ -111,7 +111,7 @@ impl Begin {
             told(name, before, now)
         }));
         if self.plan != now.plan {
-            found.push("what the engines can do".into());
+            found.push("the behaviors that engines support".into());
         }
         found
     }
@@ -137,9 +137,9 @@ pub struct Measured {
     pub run: u32,
     /// Metric.
     pub find: Find,
-    /// When it began: RFC 3339, UTC.
+    /// Start time: RFC 3339, UTC.
     pub at: String,
-    /// How long it took.
+    /// Duration in seconds.
     pub seconds: f64,
     /// Hook that counted the packets, if there was a choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -153,7 +153,7 @@ pub struct Measured {
     /// Result of a search for a rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<Found>,
-    /// Every trial that counts, in the order in which they were made.
+    /// All trials that count, in order of execution.
     pub trials: Vec<Trial>,
 }
 
@@ -169,7 +169,7 @@ pub struct Failed {
     pub find: Option<Find>,
     /// Reason.
     pub why: String,
-    /// Every trial until then, in the order in which they were made.
+    /// All trials before the failure, in order of execution.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trials: Vec<Trial>,
 }
@@ -185,14 +185,14 @@ pub enum Error {
         /// Cause.
         source: io::Error,
     },
-    /// The folder is not empty and not a campaign's.
-    #[error("{}: not empty, and not the folder of a campaign; choose another with -o", .0.display())]
+    /// The folder is not empty and does not belong to a campaign.
+    #[error("{}: not empty and not the folder of a campaign; choose another one with -o", .0.display())]
     Foreign(PathBuf),
     /// Another process holds the lock of the folder.
     #[error("{}: another `bench run` writes it", .0.display())]
     Busy(PathBuf),
     /// The folder belongs to a different campaign.
-    #[error("{}: was measured by another campaign; changed since: {}. Measure into another folder with -o", path.display(), changes.join("; "))]
+    #[error("{}: belongs to another version of the campaign, which differs in: {}. Choose another folder with -o", path.display(), changes.join("; "))]
     Changed {
         /// Path of the folder's copy of the campaign.
         path: PathBuf,
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn what_irqbalance_moves_makes_no_other_kind_of_figures() {
+    fn interrupts_moved_by_irqbalance_are_no_difference() {
         let then = begin(&[
             ("eth1 driver", "ice"),
             ("eth1 interrupts", "q0 (IRQ 40) on CPU 1"),

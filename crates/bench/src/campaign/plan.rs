@@ -20,7 +20,7 @@ pub const CEILING_ENGINE: &str = "none";
 /// Behavior of the ceiling engine.
 pub const CEILING: &str = "ceiling";
 
-/// The words that a campaign may use.
+/// The names that a campaign may use.
 #[derive(Clone, Debug, Default)]
 pub struct Vocabulary {
     /// Behaviors by name, with the allowed numbers of segments. The range 0 to 0 means no segments.
@@ -55,23 +55,23 @@ pub struct Refused {
     pub why: String,
 }
 
-/// All that a campaign measures.
+/// All measurements of a campaign.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// In the order of the file: by group, case and engine.
+    /// Points in the order of the file: by group, case and engine.
     pub points: Vec<Point>,
     /// Points that engines refused.
     pub refused: Vec<Refused>,
-    /// Ceiling measurements of generator and sink, one per way to send.
+    /// Ceiling measurements of generator and sink, one for each kind of traffic.
     pub ceilings: Vec<Case>,
 }
 
 impl Plan {
-    /// Queries the engines for supported cases. Nothing is set up.
+    /// Queries the engines for supported cases, without setting any of them up.
     ///
     /// # Errors
-    /// An unknown engine or behavior, a number of segments that a behavior does not take, a case
-    /// that no engine can do, a published figure of no case: with line and column.
+    /// An engine or behavior is unknown, a behavior does not accept a number of segments, no engine
+    /// supports a case, or a published figure matches no case. The error has line and column.
     pub fn of(
         campaign: &Campaign,
         engines: &[Box<dyn Engine>],
@@ -130,9 +130,9 @@ impl Plan {
                 let found = &published.value.behavior;
                 return Err(wrong(
                     published,
-                    "published figure of no case",
+                    "published figure without a case",
                     found,
-                    "a case of the group, and what it finds",
+                    "a case and a metric of the group",
                 ));
             }
         }
@@ -186,7 +186,7 @@ pub struct Unit<'a> {
 pub fn trials(find: Find, judging: u32) -> usize {
     match find {
         Find::Pdr | Find::Ndr if judging == 1 => 22,
-        // No rate is asked for again; most are judged by little more than half of them.
+        // No rate is requested twice, and little more than half of the trials decide most rates.
         Find::Pdr | Find::Ndr => 16 * (judging as usize + 1).div_ceil(2),
         Find::Mrr => 1,
         Find::Curve => CURVE.len(),
@@ -313,7 +313,7 @@ fn impossible(
     let reasons: Vec<String> = reasons.collect();
     wrong(
         behavior,
-        format!("no engine can do this ({})", reasons.join("; ")),
+        format!("no engine supports this ({})", reasons.join("; ")),
         &case.to_string(),
         "",
     )

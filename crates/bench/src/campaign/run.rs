@@ -19,21 +19,21 @@ use crate::machine::{self, Ticks};
 use crate::progress::Progress;
 use crate::search::{self, Found};
 
-/// A campaign that is ready to be measured.
+/// A campaign that is ready to run.
 pub struct Runner<'a> {
-    /// What for.
+    /// The campaign.
     pub campaign: &'a Campaign,
-    /// Whether it is [`Campaign::quick`].
+    /// Whether the campaign is [`Campaign::quick`].
     pub quick: bool,
     /// Points to measure.
     pub plan: &'a Plan,
-    /// All that the plan names.
+    /// All engines that the plan names.
     pub engines: &'a [Box<dyn Engine>],
     /// Measures only points that match one of these patterns. Without patterns, all points.
     pub only: &'a [Pattern],
     /// Reads the CPU time of the machine, which contains the steal time.
     pub ticks: &'a dyn Fn() -> Option<Ticks>,
-    /// Ends it early once it is set.
+    /// Ends the run early when it is set.
     pub interrupted: &'a AtomicBool,
 }
 
@@ -43,12 +43,12 @@ pub struct Runner<'a> {
 pub struct Pattern(String);
 
 impl Pattern {
-    /// Parses these words.
+    /// Parses a pattern.
     pub fn new(text: &str) -> Self {
         Self(text.to_owned())
     }
 
-    /// Whether it names a point.
+    /// Whether the pattern matches a point.
     pub fn fits(&self, point: &Point) -> bool {
         let name = point.to_string();
         let mut rest = &name[..];
@@ -68,24 +68,24 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// Why a campaign ended early.
+/// Reason why a campaign ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The folder cannot be used.
     #[error(transparent)]
     Log(#[from] log::Error),
     /// The folder's results were measured under other conditions.
-    #[error("the folder was measured otherwise: {}; go on as it began, or measure into another folder with -o", .0.join("; "))]
+    #[error("the results in this folder were measured under other conditions: {}. Restore them, or choose another folder with -o", .0.join("; "))]
     Otherwise(
         /// Differences: name, old value, new value.
         Vec<String>,
     ),
-    /// A parameter of the search.
+    /// A parameter of the search is invalid.
     #[error(transparent)]
     Campaign(#[from] ConfigError),
 }
 
-/// A measurement's end.
+/// Reason why a measurement ended early.
 enum Stop {
     Interrupted,
     Log(log::Error),
@@ -98,10 +98,10 @@ impl From<log::Error> for Stop {
 }
 
 impl Runner<'_> {
-    /// How long all that is missing takes, about.
+    /// Returns the approximate duration of all missing measurements.
     ///
     /// # Errors
-    /// A parameter of the search is wrong.
+    /// A parameter of the search is invalid.
     pub fn estimated(&self, records: &[Record]) -> Result<Duration, ConfigError> {
         let parameters = self.campaign.parameters(Find::Pdr)?;
         let missing = self.missing(records);
@@ -125,12 +125,12 @@ impl Runner<'_> {
             + plan::SET_UP * set_ups)
     }
 
-    /// Trials that it takes about.
+    /// Returns the approximate number of trials of a measurement.
     fn trials(&self, point: &Point, find: Find) -> usize {
         if let Some(rates) = self.named_rates(point, find) {
             return rates.len();
         }
-        // The file was checked when it was read.
+        // Parsing has checked the file.
         let parameters = self.campaign.parameters(find);
         plan::trials(find, parameters.map_or(1, |it| it.trials()))
     }
@@ -144,10 +144,11 @@ impl Runner<'_> {
         self.group(point)?.named_rates(find)
     }
 
-    /// Measures until everything is there or `interrupted` is set. True if everything has been tried.
+    /// Makes the missing measurements until all are done or `interrupted` is set. Returns true if
+    /// all have been tried.
     ///
     /// # Errors
-    /// The folder cannot be written. The log contains the unsupported cases.
+    /// The folder cannot be written. Failures of measurements are recorded in the log.
     pub fn run(&self, log: &mut Log, progress: &mut dyn Progress) -> Result<bool, Error> {
         let begin = self.begin();
         let otherwise = begun(log).map_or_else(Vec::new, |before| before.differences(&begin));
@@ -169,7 +170,7 @@ impl Runner<'_> {
         progress.plan(trials.sum::<usize>() + ceilings.len());
         match self.measure(&ceilings, &missing, log, progress) {
             Ok(()) => {
-                // A partial run is complete only if the other points exist or were tried before.
+                // A partial run completes the campaign if all other points were tried before.
                 let all = Self { only: &[], ..*self };
                 if self.only.is_empty()
                     || all_tried
@@ -234,7 +235,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Everything that is missing of a point in one run, with one set-up.
+    /// Makes all missing measurements of a point in one run, with one setup.
     fn unit(
         &self,
         unit: Unit,
@@ -257,7 +258,7 @@ impl Runner<'_> {
                 return self.failed(log, (point, run, None), &error, Vec::new());
             }
         };
-        // One point's runs are counted at one place.
+        // All runs of a point count packets at the same hook.
         if let Some(sink) = sink_before(log, point).filter(|sink| standing.sink() != Some(*sink))
             && let Err(error) = standing.count_at(sink)
         {
@@ -309,7 +310,8 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// The rate, of a search; the rest is in the trials.
+    /// Measures one metric. Returns the result of a search, or `None` if the trials contain the
+    /// result.
     fn find(
         &self,
         unit: Unit,
@@ -358,13 +360,13 @@ impl Runner<'_> {
         Ok(None)
     }
 
-    /// Packets per second of the trials of a curve, or of latencies.
+    /// Returns the sending rates for a curve or for latencies, in packets per second.
     fn rates(&self, unit: Unit, find: Find, records: &[Record]) -> Result<Vec<f64>, String> {
         if let Some(rates) = self.named_rates(unit.point, find) {
             return Ok(rates.iter().map(|rate| rate.value).collect());
         }
         let pdr =
-            pdr(records, unit).ok_or("its PDR, of which shares are measured, was not found")?;
+            pdr(records, unit).ok_or("its PDR is unknown, so shares of it cannot be measured")?;
         let shares = match find {
             Find::Latency => &LATENCY[..],
             _ => &CURVE[..],
@@ -372,8 +374,7 @@ impl Runner<'_> {
         Ok(shares.iter().map(|share| pdr.rate * share).collect())
     }
 
-    /// Takes down why something is not there, after these trials. An error after an interrupt is
-    /// not a failure.
+    /// Records a failed measurement and its trials. An error after an interrupt is not a failure.
     fn failed(
         &self,
         log: &mut Log,
@@ -392,7 +393,8 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// CPU time of this machine. `None` on a testbed, where other machines send and forward.
+    /// Returns the CPU time of this machine. `None` on a testbed, where other machines send and
+    /// forward.
     fn ticks(&self) -> Option<Ticks> {
         let here = self.campaign.testbed.is_none();
         here.then(self.ticks).flatten()
@@ -405,7 +407,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Points of the plan that the folder does not contain.
+    /// Returns the measurements of the plan that the folder does not contain.
     fn missing(&self, records: &[Record]) -> Vec<(Unit<'_>, Vec<Find>)> {
         let measured = records.iter().filter_map(|record| match record {
             Record::Measured(measured) => Some((&measured.point, measured.run, measured.find)),
@@ -430,8 +432,8 @@ impl Runner<'_> {
         units.collect()
     }
 
-    /// Whether it would be measured at shares of a PDR that is 0: there is nothing to measure, and
-    /// never will be. The report shows that next to the PDR.
+    /// Whether a metric needs shares of a PDR that is 0. Such a measurement is impossible, and the
+    /// report shows this next to the PDR.
     fn has_no_shares(&self, records: &[Record], unit: Unit, find: Find) -> bool {
         let group = self.group(unit.point);
         let of_pdr = group.is_some_and(|group| group.is_of_pdr(find));
@@ -457,7 +459,7 @@ impl Runner<'_> {
             .collect()
     }
 
-    /// Whether this run is to measure a point.
+    /// Whether this run includes a point.
     pub fn is_chosen(&self, point: &Point) -> bool {
         self.only.is_empty() || self.only.iter().any(|pattern| pattern.fits(point))
     }
@@ -494,22 +496,22 @@ impl Runner<'_> {
 
     /// Length of a single trial: the total of the trials that judge a rate.
     fn trial_length(&self) -> Duration {
-        // The file was checked when it was read.
+        // Parsing has checked the file.
         self.campaign
             .parameters(Find::Pdr)
             .map_or(Duration::from_secs(1), |it| it.duration_sum())
     }
 }
 
-/// Makes trials.
+/// Runs the trials of a measurement.
 struct Trials<'a> {
-    /// Of whom.
+    /// The engine, set up for the case.
     standing: &'a mut dyn Standing,
-    /// Those made.
+    /// Completed trials.
     made: &'a mut Vec<Trial>,
-    /// Printed before each trial.
+    /// Called before each trial.
     watch: &'a mut dyn FnMut(),
-    /// Those that were discarded because the host disturbed them.
+    /// Repetitions of trials that the host disturbed.
     repeats: Repeats,
 }
 
@@ -521,7 +523,7 @@ enum TrialError {
     Lab(sidestep_testkit::Error),
 }
 
-/// How the folder was begun.
+/// Returns the first start of the campaign in this folder.
 fn begun(log: &Log) -> Option<&Begin> {
     log.records.iter().find_map(|record| match record {
         Record::Begin(begin) => Some(begin.as_ref()),
@@ -529,7 +531,7 @@ fn begun(log: &Log) -> Option<&Begin> {
     })
 }
 
-/// Where packets of earlier runs of a point were counted.
+/// Returns the hook that counted packets in earlier runs of a point.
 fn sink_before(log: &Log, point: &Point) -> Option<Hook> {
     log.records.iter().find_map(|record| match record {
         Record::Measured(measured) if measured.point == *point => measured.sink,
@@ -537,10 +539,10 @@ fn sink_before(log: &Log, point: &Point) -> Option<Hook> {
     })
 }
 
-/// Trials of a ceiling.
+/// Number of trials of a ceiling measurement.
 const CEILING_TRIALS: usize = 5;
 
-/// The PDR of the same run, which is measured first.
+/// Returns the PDR of the same run, which is measured first.
 fn pdr(records: &[Record], Unit { point, run }: Unit) -> Option<Found> {
     records.iter().rev().find_map(|record| match record {
         Record::Measured(measured)

@@ -1,4 +1,4 @@
-//! The key `search` of a campaign's file, as [`Parameters`] of a search.
+//! The key `search` of a campaign file, converted to [`Parameters`].
 
 use std::time::Duration;
 
@@ -26,15 +26,15 @@ pub struct Search {
 }
 
 impl Search {
-    /// From now on short trials, few of them, and a wide interval.
+    /// Changes the settings to few short trials and a wide interval.
     pub fn hurry(&mut self) {
         self.quick = true;
     }
 
-    /// Parameters of a search for this metric. An NDR is a PDR whose beta is 0.
+    /// Returns the parameters of a search for this metric. An NDR is a PDR whose beta is 0.
     ///
     /// # Errors
-    /// A value is out of range, with its line and column.
+    /// A value is out of range; the error has its line and column.
     pub fn parameters(&self, find: Find) -> Result<Parameters, ConfigError> {
         let number =
             |given: &Option<Spanned<f64>>, default| given.as_ref().map_or(default, |it| it.value);
@@ -66,7 +66,7 @@ impl Search {
             .map_err(|why| self.refused(why, trial, start))
     }
 
-    /// Returns the error at the place of its value. Defaults count as well.
+    /// Returns the error with the position of its value. Defaults are checked as well.
     fn refused(&self, why: Wrong, trial: Duration, start: f64) -> ConfigError {
         let text = why.to_string();
         let (name, allowed) = text.split_once(": ").unwrap_or((&text, ""));
@@ -92,11 +92,11 @@ impl Search {
                 None => number(&self.start).or_else(|| number(&self.beta)),
             },
         };
-        error.unwrap_or_else(|| unreachable!("what nobody gave is allowed"))
+        error.unwrap_or_else(|| unreachable!("defaults are allowed"))
     }
 }
 
-/// That a value is refused, if it was given.
+/// Returns the error for a refused value, if the file contains it.
 fn refused<T: ToString>(
     given: Option<&Spanned<T>>,
     name: &str,
@@ -110,8 +110,8 @@ fn refused<T: ToString>(
 const START: f64 = 10_000.0;
 const EPSILON: f64 = 0.01;
 
-/// The longest trial of a run in a hurry.
+/// Longest trial of a `--quick` run.
 const QUICK: Duration = Duration::from_millis(50);
 
-/// The most trials that judge a rate in a run in a hurry.
+/// Highest number of trials per rate in a `--quick` run.
 const QUICK_TRIALS: u32 = 3;

@@ -1,4 +1,4 @@
-//! Values of a campaign file that are a number or a word.
+//! Values of a campaign file that are a number or a keyword.
 
 use std::fmt;
 
@@ -6,11 +6,11 @@ use crate::engine::{Flows, Size};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 
-/// A size as a file has it: bytes, or `imix`.
+/// A size in a campaign file: bytes, or `imix`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizeWord(pub Size);
 
-/// Flows as a file has them: a number, or `zipf NUMBER`.
+/// Flows in a campaign file: a number, or `zipf NUMBER`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowsWord(pub Flows);
 

@@ -1,13 +1,13 @@
-//! How far a measurement is, on the terminal.
+//! Progress of a measurement on the terminal.
 
 use crate::progress::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A bar on the terminal, with the time left; nothing elsewhere.
+/// A progress bar with the remaining time. Prints nothing if stderr is not a terminal.
 pub struct Bar(ProgressBar);
 
 impl Bar {
-    /// Nothing is planned yet.
+    /// Creates a bar without planned steps.
     pub fn new() -> Self {
         let style = ProgressStyle::with_template("{bar:30} {percent:>3} %, {eta} left  {wide_msg}");
         Self(ProgressBar::new(1).with_style(style.expect("the template is a constant")))

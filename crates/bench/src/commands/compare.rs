@@ -15,9 +15,9 @@ use super::{Outcome, terminal};
 /// Arguments of `compare`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A report.json, the folder that holds it, or a campaign's
+    /// A report.json, the folder that contains it, or the folder of a campaign
     pub before: PathBuf,
-    /// The report of the same measurements to compare with it
+    /// The report to compare with it
     pub after: PathBuf,
     /// Smallest change of the mean that counts
     #[arg(long, value_name = "PERCENT", default_value_t = 3.0, value_parser = percent)]
@@ -45,7 +45,7 @@ const OUTCOMES: [(Found, &str, Ink); 5] = [
     (Found::Unknown, "unknown: fewer than two rounds", Ink::Dim),
 ];
 
-/// A verdict, as JSON has it.
+/// A verdict as JSON.
 #[derive(Serialize)]
 struct Row {
     section: String,
@@ -59,7 +59,7 @@ struct Row {
     outcome: Found,
 }
 
-/// Points in only one report or not comparable; `at` is empty of a distribution.
+/// A point of only one report, or one that is not comparable; `at` is empty for a distribution.
 #[derive(Serialize)]
 struct Place {
     section: String,
@@ -114,17 +114,17 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     let gone = comparison.gone.len();
     if gone > 0 && !args.partial {
         failures.push(format!(
-            "points of the first report that are not in the second: {gone} (--partial allows that)"
+            "points missing from the second report: {gone} (--partial allows that)"
         ));
     }
     let failed = comparison.failed.len();
     if failed > 0 && !args.partial {
         failures.push(format!(
-            "measurements that failed for the second report alone: {failed} (--partial allows that)"
+            "measurements that failed only in the second report: {failed} (--partial allows that)"
         ));
     }
     if count(&comparison, Found::Unknown) == all {
-        failures.push("no point has two rounds in both reports: nothing can be told".into());
+        failures.push("no point has two rounds in both reports: nothing can be compared".into());
     }
     if failures.is_empty() {
         return Ok(());
@@ -225,7 +225,7 @@ fn print(comparison: &Comparison, all: bool, out: &mut dyn Write) -> Outcome {
         }
     }
     if !comparison.failed.is_empty() {
-        let name = style.paint(Ink::Removed, "failed: told by the second report only");
+        let name = style.paint(Ink::Removed, "failed: only in the second report");
         writeln!(out, "{} {name}", comparison.failed.len())?;
         let mut table = terminal::table(&["of", "at", "why"], &["at", "why"]);
         for Refusal { subject, at, why } in &comparison.failed {

@@ -26,22 +26,23 @@ pub struct Args {
     /// Tables to compare with Sidestep's [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = PossibleValuesParser::new(Kind::ALL.map(|kind| kind.name)), hide_possible_values = true)]
     pub against: Vec<String>,
-    /// Prefixes, one a line, also packed by gzip [default: an Internet table of 2026]
+    /// File with one prefix per line, optionally compressed with gzip [default: an Internet table
+    /// of 2026]
     #[arg(long, value_name = "FILE")]
     pub routes: Option<PathBuf>,
-    /// Routes of each point, instead of the scenario's own
+    /// Numbers of routes of the points, instead of the scenario's own
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=16_000_000))]
     pub points: Vec<u32>,
-    /// Small tables and short rounds: whether it works here, in seconds
+    /// Use small tables and short rounds, to test that it works here
     #[arg(long)]
     pub quick: bool,
     /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Seconds that a table may take to be filled, before it is given up
+    /// Time limit in seconds for filling a table
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,
-    /// Folder for report.json, the page, pictures and tables
+    /// Folder for report.json, the page, plots and tables
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
     /// Print JSON, as in report.json
@@ -76,7 +77,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     if measured.complete {
         Ok(())
     } else {
-        Err("interrupted; what was measured until then is in the report".into())
+        Err("interrupted; the report contains the results so far".into())
     }
 }
 

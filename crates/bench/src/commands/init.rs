@@ -1,4 +1,4 @@
-//! `sidestep-bench init`: a campaign to start from.
+//! `sidestep-bench init`: writes a campaign template.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,7 +11,7 @@ use super::Outcome;
 /// Arguments of `init`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Where to put it; a file that is there is left alone
+    /// File to write; an existing file is not overwritten
     #[arg(default_value = "campaign.yaml")]
     pub file: PathBuf,
 }

@@ -55,7 +55,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     reasons(&offers, out)
 }
 
-/// Why not, each reason with all that it keeps an engine from.
+/// Prints each reason with the behaviors for which it excludes an engine.
 fn reasons(offers: &[Offer], out: &mut dyn Write) -> Outcome {
     let mut reasons = BTreeMap::<(&str, &str), Vec<&str>>::new();
     for offer in offers {
@@ -81,5 +81,5 @@ fn reasons(offers: &[Offer], out: &mut dyn Write) -> Outcome {
     Ok(())
 }
 
-/// More behaviors than these are counted, not named.
+/// If a reason applies to more behaviors than this, print their number instead of their names.
 const MANY: usize = 6;

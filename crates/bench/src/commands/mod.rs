@@ -39,7 +39,7 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// The commands.
+/// All commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Write a campaign template: a YAML file with every key explained
@@ -48,9 +48,9 @@ pub enum Command {
     Run(run::Args),
     /// Print engines and behaviors, and which engine supports which behavior on this machine
     List(list::Args),
-    /// Compare IPv6 prefix tables, ours and others': lookups, memory, changes
+    /// Compare IPv6 prefix tables of Sidestep and others: lookups, memory, changes
     Fib(fib::Args),
-    /// Render page, pictures and tables of a report.json again
+    /// Render page, plots and tables of a report.json again
     Report(report::Args),
     /// Print what became faster or slower between two reports, with its confidence
     Compare(compare::Args),
@@ -84,7 +84,8 @@ pub fn is_broken_pipe(error: &(dyn Error + 'static)) -> bool {
     error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// The report of a file or a folder; a campaign's is made of its trials, also while it is not whole.
+/// Returns the report of a file or a folder. The report of a campaign is generated from its trials,
+/// also if the campaign is incomplete.
 fn read(path: &Path) -> Result<Report, Box<dyn Error + Send + Sync>> {
     if campaign::log::is_campaign(path) {
         return Ok(campaign::report::read(path)?);
@@ -92,8 +93,8 @@ fn read(path: &Path) -> Result<Report, Box<dyn Error + Send + Sync>> {
     Ok(files::read(path)?)
 }
 
-/// Makes termination signals set this flag, so that the program can clean up. A program that
-/// nohup(1) started ignores SIGHUP.
+/// Makes termination signals set this flag, so that the program can clean up. SIGHUP remains
+/// ignored if nohup(1) started the program.
 fn take_signals(wanted: &Arc<AtomicBool>) -> io::Result<()> {
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         if !(signal == SIGHUP && is_ignored(signal)) {
@@ -103,7 +104,7 @@ fn take_signals(wanted: &Arc<AtomicBool>) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether whoever started this program has a signal ignored (`SigIgn` of `proc_pid_status(5)`).
+/// Whether this process ignores a signal since its start (`SigIgn` of `proc_pid_status(5)`).
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,4 @@
-//! A report as text.
+//! Prints a report as text.
 
 use std::io::Write;
 
@@ -11,7 +11,7 @@ use super::Outcome;
 use super::terminal::table as empty;
 use super::terminal::{Ink, Style};
 
-/// The report as text: a table for each picture.
+/// Prints a report as text, with one table per plot.
 pub fn print(report: &Report, out: &mut dyn Write) -> Outcome {
     let style = Style::of_stdout();
     for section in &report.sections {
@@ -22,8 +22,8 @@ pub fn print(report: &Report, out: &mut dyn Write) -> Outcome {
     tables(report, out)
 }
 
-/// Prints rows, and the points that were not measured. The commands behind each point are in the
-/// report's files: on a terminal they would push everything else out of sight.
+/// Prints tables, and the points that were not measured. The commands of each point are only in the
+/// report's files, because they would fill the terminal.
 pub fn tables(report: &Report, out: &mut dyn Write) -> Outcome {
     let style = Style::of_stdout();
     let refusals = Some(table::refusals(&report.refusals)).filter(|table| !table.rows.is_empty());
@@ -35,7 +35,8 @@ pub fn tables(report: &Report, out: &mut dyn Write) -> Outcome {
     Ok(())
 }
 
-/// A row for each series, a column for each place on the axis: there are more series than places.
+/// Returns a row per series and a column per axis position, because there are more series than
+/// positions.
 fn rows(section: &Section) -> Table {
     let places = table::places(section);
     let mut heads = vec![table::head(&section.x)];

@@ -73,7 +73,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         let mut local =
             Local::new(source, receiver).interrupted_by(Arc::clone(&interrupted).into());
         local.trial(Load::Maximum, WARM_UP, false)?;
-        // The best of several trials, because other load on the machine can only lower the rate.
+        // Use the best of several trials, because other load on the machine can only lower the
+        // rate.
         let mut best = 0.0_f64;
         for _ in 0..TRIALS {
             let trial = local.trial(Load::Maximum, TRIAL, false)?;

@@ -1,4 +1,4 @@
-//! `sidestep-bench report DIR`: everything that is made of a `report.json`, made again.
+//! `sidestep-bench report DIR`: renders all files of a report from its `report.json` again.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::Outcome;
 /// Arguments of `report`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A report.json, the folder that holds it, or a campaign's
+    /// A report.json, the folder that contains it, or the folder of a campaign
     pub from: PathBuf,
     /// Output folder [default: the folder of report.json]
     #[arg(short, long, value_name = "DIR")]

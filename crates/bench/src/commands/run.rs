@@ -22,15 +22,16 @@ use super::print::tables;
 /// Arguments of `run`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The campaign (`sidestep-bench init` writes one)
+    /// Campaign file (`sidestep-bench init` writes a template)
     pub file: PathBuf,
-    /// Folder for results, new or to resume [default: the file's name with -results or -quick]
+    /// Folder for the results, new or to resume [default: the file's name with -results or -quick]
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
-    /// Short trials, one run: whether it works here, not how fast
+    /// Use short trials and one run, to test that it works here
     #[arg(long)]
     pub quick: bool,
-    /// Measure only points whose name, as -n prints it, has this in it; `*` stands for anything. May be given several times
+    /// Measure only points whose name, as printed by -n, contains this pattern; `*` matches any
+    /// text. May be repeated
     #[arg(long, value_name = "PATTERN")]
     pub only: Vec<String>,
     /// Check the file and print the plan with its estimated duration
@@ -60,9 +61,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         .iter()
         .find(|pattern| !plan.points.iter().any(|point| pattern.fits(point)))
     {
-        return Err(
-            format!("--only {none}: no point of {name} is called so; -n prints them").into(),
-        );
+        return Err(format!("--only {none} matches no point of {name}; -n prints them").into());
     }
     let runner = Runner {
         only: &only,
@@ -89,7 +88,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     if log.records.len() == before {
         // Print when these results were measured, so that they are not mistaken for new ones.
         eprintln!(
-            "{}: measured before, {}; nothing was measured now. To measure again, choose another folder with -o",
+            "{} is complete, measured {}. To measure again, choose another folder with -o",
             folder.display(),
             when(&log.records)
         );
@@ -106,17 +105,17 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         writeln!(out, "{}", folder.join(files::HTML).display())?;
     }
     if !done {
-        return Err("interrupted; the same command goes on where it was".into());
+        return Err("interrupted; the same command resumes".into());
     }
     match failed(&log.records[before..]) {
         0 => Ok(()),
         failed => {
-            Err(format!("{failed} measurements failed; the same command tries them again").into())
+            Err(format!("{failed} measurements failed; the same command retries them").into())
         }
     }
 }
 
-/// Plan of a campaign.
+/// Prints the plan of a campaign.
 fn tell(runner: &Runner, out: &mut dyn Write) -> Outcome {
     let plan = runner.plan;
     let chosen = || plan.points.iter().filter(|point| runner.is_chosen(point));
@@ -149,7 +148,7 @@ fn failed(records: &[Record]) -> usize {
     records.iter().filter(failed).count()
 }
 
-/// Time of the existing measurements.
+/// Describes when the existing measurements were made.
 fn when(records: &[Record]) -> String {
     let times = records.iter().filter_map(|record| match record {
         Record::Begin(begin) => Some(&begin.at),
@@ -160,7 +159,7 @@ fn when(records: &[Record]) -> String {
     match times[..] {
         [first, .., last] => format!("from {first} to {last}"),
         [once] => format!("at {once}"),
-        [] => "at no known time".into(),
+        [] => "at an unknown time".into(),
     }
 }
 

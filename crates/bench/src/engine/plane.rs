@@ -248,7 +248,9 @@ impl Standing {
             }
         }
         let reasons = sidestep.reasons();
-        Err(Error::Wrong(format!("it is not Sidestep that forwards the frame\n{reasons}")))
+        Err(Error::Wrong(format!(
+            "it is not Sidestep that forwards the frame\n{reasons}"
+        )))
     }
 
     /// Returns the network of the data plane.

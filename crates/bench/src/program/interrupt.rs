@@ -1,11 +1,11 @@
-//! A request to end, raised by a signal handler.
+//! Interruption by a signal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sidestep_testkit::Error;
 
-/// A flag that asks for the end of the program. Cheap to clone.
+/// A flag that signal handlers set to end the program. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Interrupt(Arc<AtomicBool>);
 
@@ -13,7 +13,7 @@ impl Interrupt {
     /// Checks the flag between two steps.
     ///
     /// # Errors
-    /// [`Error::Interrupted`] once the flag is raised.
+    /// [`Error::Interrupted`] if the flag is set.
     pub fn check(&self) -> Result<(), Error> {
         if self.0.load(Ordering::Acquire) {
             return Err(Error::Interrupted);

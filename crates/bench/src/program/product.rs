@@ -1,4 +1,4 @@
-//! Where the product is.
+//! Finds the `sidestep` program.
 
 use std::env;
 use std::fs::File;
@@ -9,10 +9,10 @@ use sha2::{Digest as _, Sha256};
 
 use sidestep_testkit::Error;
 
-/// The `sidestep` program: `$SIDESTEP`, else the one next to this program.
+/// Returns the path of the `sidestep` program: `$SIDESTEP`, or else the one next to this program.
 ///
 /// # Errors
-/// It is at neither place.
+/// The program is in neither place.
 pub(crate) fn find() -> Result<PathBuf, Error> {
     let path = match env::var_os("SIDESTEP") {
         Some(path) => PathBuf::from(path),
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_told_by_every_byte_of_its_file() {
+    fn the_hash_covers_every_byte_of_the_file() {
         let path = env::temp_dir().join(format!("ss-sha256-{}", std::process::id()));
         let of = |bytes: &[u8]| {
             fs::write(&path, bytes).expect("write");

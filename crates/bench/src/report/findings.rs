@@ -1,5 +1,5 @@
-//! The result of a report: sentences, a table that compares each engine with Linux, and one picture
-//! of that comparison.
+//! The result of a report: sentences, a table that compares each engine with Linux, and a plot of
+//! this comparison.
 //!
 //! "Times Linux" is a ratio of speeds at the same point. For rates it is the value divided by the
 //! value of Linux, for times the inverse. It compares medians.
@@ -12,12 +12,12 @@ use crate::statistics::{CV_MAX, Summary, sorted};
 
 /// Name of the engine that others are compared with.
 pub const LINUX: &str = "linux";
-/// Name and file of the picture that opens a report.
+/// Id and file name of the plot that opens a report.
 pub const OVERVIEW: &str = "overview";
 /// Head of a column with ratios.
 pub const TIMES_LINUX: &str = "times Linux";
 
-/// Engines whose values the summary has beside their ratios.
+/// If there are at most this many engines, the summary shows values next to the ratios.
 const ENGINES_WITH_VALUES: usize = 4;
 
 /// Note about a point whose rounds vary by more than [`CV_MAX`].
@@ -58,7 +58,7 @@ impl Quantity {
         (below > 0.0).then(|| above / below)
     }
 
-    /// Words around the ratio of the first engine of a sentence.
+    /// Returns the text about the ratio of the first engine of a sentence.
     fn compared(self, name: &str, times: &str) -> String {
         match self {
             Self::Rate => format!("{name} reaches {times} times the rate of Linux"),
@@ -66,7 +66,7 @@ impl Quantity {
         }
     }
 
-    /// Words around the value of the first engine of a sentence.
+    /// Returns the text about the value of the first engine of a sentence.
     fn measured(self, name: &str, value: &str) -> String {
         match self {
             Self::Rate => format!("{name} reaches {value}"),
@@ -223,7 +223,7 @@ pub fn summary(report: &Report) -> Option<Table> {
     })
 }
 
-/// Returns the picture that opens a report: "times Linux" of one section, or the first section with
+/// Returns the plot that opens a report: "times Linux" of one section, or the first section with
 /// points if Linux is not one of the engines.
 pub fn overview(report: &Report) -> Option<Section> {
     let Some(section) = compared_section(report) else {

@@ -1,4 +1,4 @@
-//! The report as one page that needs nothing else: no network, no script.
+//! The report as one self-contained page, without network access and scripts.
 
 use std::fmt::Write;
 
@@ -9,12 +9,12 @@ use super::plot::{self, NARROW, WIDE};
 use super::{findings, how_to_read, machine, table, text};
 use crate::result::{Cell, Refusal, Report, Section, Table};
 
-/// Layout; the colours are made by [`colors`].
+/// Layout; [`colors`] generates the colours.
 const STYLE: &str = include_str!("style.css");
-/// Rows that are shown at once; more are folded if there is an overview.
+/// Number of rows to show; longer tables are folded if there is an overview.
 const ROWS_OPEN: usize = 24;
 
-/// The whole page.
+/// Returns the whole page.
 pub fn page(report: &Report) -> String {
     let subjects = Subjects::of(report);
     let page = html! {
@@ -48,7 +48,7 @@ fn head(report: &Report) -> Markup {
         h1 { (report.title) }
         p .run { (machine::run(report)) }
         @if !report.complete {
-            p .warning role="note" { strong { "Not complete." } " This is what has been measured so far." }
+            p .warning role="note" { strong { "Not complete." } " It contains the results so far." }
         }
         (result(report))
         pre aria-label="Command that repeats this run" tabindex="0" { code { (machine::command(report)) } }
@@ -70,7 +70,8 @@ fn result(report: &Report) -> Markup {
     }
 }
 
-/// Pictures and tables apart: those of one group of measurements have the same title.
+/// The table of contents. Plots and tables are listed separately, because those of a group have
+/// equal titles.
 fn contents(report: &Report) -> Markup {
     let pictures = report
         .sections
@@ -138,7 +139,7 @@ fn picture(section: &Section, subjects: &Subjects) -> Markup {
     }
 }
 
-/// Remarks on what the picture omits.
+/// Returns remarks on points that the plot omits.
 pub fn hint(section: &Section) -> Option<String> {
     match plot::hidden(section) {
         0 => None,
@@ -170,8 +171,8 @@ fn refusals(refusals: &[Refusal]) -> Markup {
     }
 }
 
-/// A table that scrolls by itself where the page is narrow, and can be reached by keyboard for that. `titled`: the
-/// heading above says something else.
+/// A table that scrolls horizontally on narrow pages, also by keyboard. `titled`: the table needs
+/// its own title because the heading above has another text.
 fn grid(table: &Table, titled: bool) -> Markup {
     let numeric: Vec<bool> = (0..table.heads.len())
         .map(|column| text::is_numeric(table, column))
@@ -216,7 +217,7 @@ fn mitigations(report: &Report) -> Markup {
     }
 }
 
-/// The style sheet's variables, light and dark.
+/// Returns the style sheet's colour variables for light and dark mode.
 fn colors() -> String {
     let variables = |dark: bool| {
         let mut text = String::new();

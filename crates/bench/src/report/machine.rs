@@ -1,10 +1,10 @@
-//! Where and how it was measured, in words.
+//! Describes machine, program and run of a report.
 
 use std::collections::BTreeMap;
 
 use crate::result::{Cache, Machine, Report};
 
-/// Date, version and length of the run in a line.
+/// Returns date, version and duration of the run in one line.
 pub fn run(report: &Report) -> String {
     let git = report.git.as_ref().map(|git| format!(" ({git})"));
     let seed = report.seed.map(|seed| format!(" · seed {seed}"));
@@ -18,13 +18,13 @@ pub fn run(report: &Report) -> String {
     )
 }
 
-/// The command, quoted for a shell.
+/// Returns the command, quoted for a shell.
 pub fn command(report: &Report) -> String {
     let words: Vec<String> = report.command.iter().map(|word| quoted(word)).collect();
     words.join(" ")
 }
 
-/// The machine, one fact a row: name and value.
+/// Returns the facts about the machine: name and value.
 pub fn facts(report: &Report) -> Vec<(String, String)> {
     let machine = &report.machine;
     let given = [
@@ -54,7 +54,7 @@ pub fn facts(report: &Report) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Facts, each once for all engines that share it: `linux, sidestep-xdp: kernel`.
+/// Merges equal facts of several engines: `linux, sidestep-xdp: kernel`.
 fn together(facts: &BTreeMap<String, String>) -> Vec<(String, String)> {
     let mut rows: Vec<(Vec<&str>, &str, &String)> = Vec::new();
     for (name, value) in facts {
@@ -81,7 +81,7 @@ fn together(facts: &BTreeMap<String, String>) -> Vec<(String, String)> {
     rows.into_iter().map(named).collect()
 }
 
-/// The first processor's caches in a line.
+/// Returns the first processor's caches in one line.
 pub fn caches(machine: &Machine) -> String {
     let caches: Vec<String> = machine.caches.iter().map(cache).collect();
     caches.join(", ")
@@ -96,7 +96,7 @@ fn cache(cache: &Cache) -> String {
     format!("L{}{kind} {}", cache.level, bytes(cache.bytes))
 }
 
-/// In the largest binary unit that leaves at least one: `512 KiB`, `15.6 GiB`.
+/// Formats bytes in the largest binary unit that gives at least 1: `512 KiB`, `15.6 GiB`.
 pub fn bytes(bytes: u64) -> String {
     let mut value = bytes as f64;
     for unit in ["bytes", "KiB", "MiB"] {
@@ -121,7 +121,7 @@ fn duration(seconds: f64) -> String {
     }
 }
 
-/// A word as a shell reads it back.
+/// Quotes a word for a shell if necessary.
 fn quoted(word: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./,:=+@%^".contains(letter);
     if !word.is_empty() && word.chars().all(plain) {
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_and_times_are_in_the_unit_that_fits() {
+    fn sizes_and_times_have_a_suitable_unit() {
         assert_eq!(
             [bytes(512), bytes(32 << 10), bytes(1 << 20)],
             ["512 bytes", "32 KiB", "1 MiB"]
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_engines_share_is_told_once() {
+    fn facts_that_engines_share_are_printed_once() {
         let facts = [
             ("a: kernel", "6.18"),
             ("a: mode", "none"),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_reads_the_command_back() {
+    fn a_shell_parses_the_quoted_command() {
         let words = ["a-b_c/d.e:1", "two words", "don't", ""].map(quoted);
         assert_eq!(words, ["a-b_c/d.e:1", "'two words'", r"'don'\''t'", "''"]);
     }

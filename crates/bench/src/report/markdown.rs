@@ -1,5 +1,5 @@
-//! The report as Markdown, for places where pages are text: the result with
-//! one embedded picture, then each section with its table and a link to its PNG.
+//! The report as Markdown: the result with one embedded plot, then each section with its table and
+//! a link to its PNG.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use super::text::masked;
 use super::{findings, how_to_read, machine, table, text};
 use crate::result::{Report, Section};
 
-/// The whole report.
+/// Returns the whole report.
 pub fn markdown(report: &Report) -> String {
     let mut out = String::new();
     paragraph(&mut out, &format!("# {}", masked(&report.title)));
@@ -16,7 +16,7 @@ pub fn markdown(report: &Report) -> String {
     if !report.complete {
         paragraph(
             &mut out,
-            "**Not complete.** This is what has been measured so far.",
+            "**Not complete.** It contains the results so far.",
         );
     }
     result(&mut out, report);
@@ -55,7 +55,7 @@ pub fn markdown(report: &Report) -> String {
     out + "\n"
 }
 
-/// The result in words, the comparison with Linux, and the only picture that the text embeds.
+/// Appends the result in words, the comparison with Linux, and the only embedded plot.
 fn result(out: &mut String, report: &Report) {
     let sentences = findings::sentences(report);
     let items: Vec<String> = sentences

@@ -1,6 +1,6 @@
-//! Numbers for reading: four significant digits, and no more.
+//! Formats numbers for readers, with at most four significant digits.
 
-/// `value` with thousands apart: `213,000`, `36.21`, `0.0042`.
+/// Formats `value` with thousands separators: `213,000`, `36.21`, `0.0042`.
 pub fn rounded(value: f64) -> String {
     if !value.is_finite() {
         return "–".into();
@@ -12,14 +12,14 @@ pub fn rounded(value: f64) -> String {
     if size >= 1000.0 || value.fract() == 0.0 {
         return grouped(value);
     }
-    // Set values have fewer digits than measured ones: 0.2, not 0.2000.
+    // Configured values have fewer digits than measured ones: 0.2, not 0.2000.
     let exact = trimmed(&format!("{value:.9}")).to_string();
     if exact.trim_start_matches(['-', '0', '.']).len() <= 4 {
         return exact;
     }
     let decimals = 3 - size.log10().floor() as i32;
     let text = format!("{value:.*}", decimals.max(0) as usize);
-    // 999.96 has become 1000.0.
+    // Rounding turns 999.96 into 1000.0.
     let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
     if whole.trim_start_matches('-').len() > 3 {
         grouped(value)
@@ -28,7 +28,7 @@ pub fn rounded(value: f64) -> String {
     }
 }
 
-/// The same as short as a tick of an axis has to be: `100`, `10k`, `2.5M`.
+/// Formats `value` for a tick of an axis: `100`, `10k`, `2.5M`.
 pub fn short(value: f64) -> String {
     let (divisor, suffix) = match value.abs() {
         size if size >= 1e9 => (1e9, "G"),
@@ -46,7 +46,8 @@ pub fn short(value: f64) -> String {
     }
 }
 
-/// Packets per second in one unit of an axis, or `None` if the axis shows something else.
+/// Returns the packets per second in one unit of an axis. `None` if the axis shows another
+/// quantity.
 pub fn rate_factor(unit: &str) -> Option<f64> {
     match unit {
         "pps" | "packets/s" => Some(1.0),
@@ -66,12 +67,12 @@ pub fn short_rate(packets: f64) -> String {
     }
 }
 
-/// Without the zeros at the end of a fraction.
+/// Removes zeros at the end of a fraction.
 fn trimmed(text: &str) -> &str {
     text.trim_end_matches('0').trim_end_matches('.')
 }
 
-/// Rounded to a whole number, a comma before every three digits.
+/// Rounds to a whole number and inserts a comma before every three digits.
 fn grouped(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let mut text = String::new();

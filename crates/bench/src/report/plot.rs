@@ -1,6 +1,7 @@
-//! The picture of a section: a thin layer over kuva, which places axes, ticks, legend and text.
+//! Draws the plot of a section with kuva, which places axes, ticks, legend and text.
 //!
-//! The same scene becomes SVG for the page, whose style sheet has the colours, and PNG for everything else.
+//! The same scene becomes SVG for the page, whose style sheet defines the colours, and PNG for
+//! other uses.
 
 mod axis;
 mod curve;
@@ -23,28 +24,29 @@ use self::rows::Rows;
 use super::table;
 use crate::result::{Axis, Kind, Scale, Section};
 
-/// Pixels across, of a picture for a wide window and for a narrow one.
+/// Width in pixels of a plot for a wide window.
 pub const WIDE: f64 = 860.0;
-/// Like [`WIDE`], for phones: the width that they show unscaled.
+/// Width in pixels of a plot for phones, which show it unscaled.
 pub const NARROW: f64 = 372.0;
 
-/// Pixels of the plot's own height.
+/// Height of the plot area in pixels.
 const HEIGHT: f64 = 380.0;
-/// A row of bars or boxes.
+/// Height of a row of bars or boxes in pixels.
 const ROW: f64 = 22.0;
-/// Axis, ticks and the axis's name below rows.
+/// Height of axis, ticks and axis title below rows, in pixels.
 const BELOW: f64 = 70.0;
 /// Pixels per character of an axis title, which wraps to a second line.
 const CHARACTER: f64 = 16.0;
-/// As [`CHARACTER`], of an entry of the legend.
+/// Pixels per character of a legend entry.
 const LEGEND_CHARACTER: f64 = 10.0;
-/// Pixels of a PNG for one of the page.
+/// Pixels of a PNG per pixel of the page.
 const PNG_SCALE: u32 = 2;
-/// Pixels drawn for one of a PNG, in both directions: kuva's own have hard edges.
+/// Drawn pixels per pixel of a PNG in each direction: kuva itself does not antialias.
 const PNG_SAMPLES: u32 = 2;
 
-/// SVG for a page. `name` must be unique in the page; the title says what there is to see, and the description where it
-/// stands in words. None if there is nothing to draw.
+/// Returns SVG for a page. `name` must be unique in the page. The title and the description make
+/// the plot accessible; the description refers to the table with the values. `None` if there is
+/// nothing to draw.
 pub fn svg(section: &Section, subjects: &Subjects, width: f64, name: &str) -> Option<String> {
     let scene = scene(section, subjects, width, Medium::Page)?;
     let svg = SvgBackend::new().render_scene(&scene);
@@ -61,17 +63,18 @@ pub fn svg(section: &Section, subjects: &Subjects, width: f64, name: &str) -> Op
         name = name,
         title = title,
         description = description,
-        // Names of clip paths are the page's, not the picture's.
+        // Ids of clip paths must be unique in the page, not only in the plot.
         content = content.replace("kuva-clip-", &format!("{name}-clip-")),
     ))
 }
 
-/// The picture as a PNG on white, with its title. None if there is nothing to draw.
+/// Returns the plot as a PNG on white, with its title. `None` if there is nothing to draw.
 pub fn png(section: &Section, subjects: &Subjects) -> Option<Result<Vec<u8>, String>> {
     scene(section, subjects, WIDE, Medium::Paper).map(|scene| smooth(&scene))
 }
 
-/// Drawn larger than wanted, with the font that kuva brings, so that a machine without fonts draws the same.
+/// Draws with a higher resolution and scales down. The font is embedded in kuva, so the result does
+/// not depend on the machine's fonts.
 fn smooth(scene: &Scene) -> Result<Vec<u8>, String> {
     let scale = (PNG_SCALE * PNG_SAMPLES) as f32;
     let drawn = PngBackend::new().with_scale(scale).render_scene(scene)?;
@@ -92,7 +95,7 @@ pub fn is_drawn(section: &Section) -> bool {
         .any(|point| curve::is_shown(section, point))
 }
 
-/// How many points have no place in the picture: a logarithmic axis has no zero.
+/// Returns the number of points that the plot cannot show: a logarithmic axis has no zero.
 pub fn hidden(section: &Section) -> usize {
     let points = section.series.iter().flat_map(|series| &series.points);
     points
@@ -132,7 +135,7 @@ fn scene(section: &Section, subjects: &Subjects, width: f64, medium: Medium) -> 
     if medium == Medium::Paper {
         layout = layout.with_title(&section.title).with_title_size(16);
     }
-    // The legend comes on top of the height that was asked for.
+    // The legend adds to the requested height.
     let legend = ComputedLayout::from_layout(&layout).legend_bottom_extra;
     let height = layout.height.unwrap_or(HEIGHT);
     Some(render_multiple(plots, layout.with_height(height + legend)))
@@ -172,7 +175,7 @@ fn curve_layout(section: &Section, plots: &[Plot], styles: &[Style]) -> Option<L
     Some(layout)
 }
 
-/// Rows lie, so that the axis upwards of the section is the picture's axis across.
+/// Rows are horizontal, so the section's vertical axis becomes the plot's horizontal axis.
 fn rows_layout(section: &Section, rows: &Rows, medium: Medium) -> Option<Layout> {
     let points = section.series.iter().flat_map(|series| &series.points);
     let values = points.flat_map(|point| [point.low, point.value, point.high]);
@@ -187,7 +190,7 @@ fn rows_layout(section: &Section, rows: &Rows, medium: Medium) -> Option<Layout>
         .with_x_axis_min(left)
         .with_x_axis_max(right)
         .with_x_tick_format(axis::ticks(&section.y));
-    // Every second group on a band, so that the eye finds the word to a value.
+    // Shade every second group, so that labels and values are easy to match.
     for &(bottom, top) in rows.groups.iter().rev().skip(1).step_by(2) {
         let color = medium.theme().grid_color;
         layout = layout.with_shaded_region(

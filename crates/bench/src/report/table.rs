@@ -1,4 +1,4 @@
-//! A section in rows: what its picture shows, for those who read numbers, and for programs.
+//! The tables of a section: the values of its plot for readers and for programs.
 
 use crate::result::{Axis, Cell, Kind, Point, Refusal, Scale, Section, Series, Table};
 use crate::statistics::Summary;
@@ -15,8 +15,8 @@ const PERCENTILES: [(&str, f64); 6] = [
     ("highest", 1.0),
 ];
 
-/// The values alone, a row for each place on the axis across and a column for each series. None where that says no more
-/// than [`points`].
+/// Returns the values only, with a row per position and a column per series. `None` if [`points`]
+/// already has the same content.
 pub fn overview(section: &Section) -> Option<Table> {
     let places = places(section);
     if section.kind == Kind::Cdf || places.len() < 2 || section.series.len() < 2 {
@@ -42,7 +42,7 @@ pub fn overview(section: &Section) -> Option<Table> {
     })
 }
 
-/// All columns of every point, and the percentiles of a distribution.
+/// Returns all columns of every point, and the percentiles of a distribution.
 pub fn points(section: &Section) -> Table {
     let (heads, rows) = match section.kind {
         Kind::Cdf => percentiles(section),
@@ -105,7 +105,7 @@ pub fn raw(section: &Section) -> Table {
     }
 }
 
-/// Points that were not measured.
+/// Returns the points that were not measured.
 pub fn refusals(refusals: &[Refusal]) -> Table {
     let rows = refusals.iter().map(|refusal| {
         let cells = [&refusal.subject, &refusal.at, &refusal.why];
@@ -120,7 +120,7 @@ pub fn refusals(refusals: &[Refusal]) -> Table {
     }
 }
 
-/// How a series is called wherever it stands.
+/// Returns the name of a series in legends and tables.
 pub fn legend(series: &Series) -> String {
     if series.published {
         format!("{} (other hardware)", series.name)
@@ -129,7 +129,7 @@ pub fn legend(series: &Series) -> String {
     }
 }
 
-/// Title and unit of an axis.
+/// Returns title and unit of an axis.
 pub fn head(axis: &Axis) -> String {
     match axis.unit.as_str() {
         "" => axis.name.clone(),
@@ -137,7 +137,7 @@ pub fn head(axis: &Axis) -> String {
     }
 }
 
-/// Where on an axis.
+/// Returns the label of a position on an axis.
 pub fn place(axis: &Axis, x: f64) -> Cell {
     match &axis.scale {
         Scale::Categories(words) => Cell::Text(words.get(x as usize).cloned().unwrap_or_default()),
@@ -165,7 +165,7 @@ fn statistics(section: &Section) -> Rows {
         ]
         .map(String::from),
     );
-    // "Times Linux" says the same as a percentage of Linux.
+    // The column "times Linux" replaces a percentage of Linux.
     let baseline = baseline.filter(|series| series.subject != findings::LINUX);
     heads.push(findings::TIMES_LINUX.into());
     heads.push(baseline.map_or_else(String::new, |series| format!("% of {}", series.name)));
@@ -208,7 +208,7 @@ fn row(section: &Section, series: &Series, point: &Point, baseline: Option<&Poin
     ]
 }
 
-/// First position in a series of steps where the share is reached.
+/// Returns the first position in a series of steps at which each share is reached.
 fn percentiles(section: &Section) -> Rows {
     let mut heads = vec![format!("{} of", head(&section.x))];
     heads.extend(PERCENTILES.map(|(name, _)| name.to_string()));
@@ -224,7 +224,7 @@ fn percentiles(section: &Section) -> Rows {
     (heads, rows.collect())
 }
 
-/// The columns in which some row says something.
+/// Removes columns that are empty in all rows.
 pub fn without_empty_columns(heads: Vec<String>, rows: Vec<Vec<Cell>>) -> Rows {
     let kept: Vec<bool> = (0..heads.len())
         .map(|column| rows.iter().any(|row| row[column] != empty()))
@@ -244,7 +244,7 @@ fn kept_of<T>(cells: Vec<T>, kept: &[bool]) -> Vec<T> {
         .collect()
 }
 
-/// Every place across that some series has a point at, rising.
+/// Returns all positions at which some series has a point, in ascending order.
 pub fn places(section: &Section) -> Vec<f64> {
     let all = section
         .series
@@ -256,7 +256,7 @@ pub fn places(section: &Section) -> Vec<f64> {
     places
 }
 
-/// The point of a series at that place.
+/// Returns the point of a series at this position.
 pub fn at(series: &Series, x: f64) -> Option<&Point> {
     series
         .points

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::number;
 use crate::result::{Cell, Table};
 
-/// A cell for people.
+/// Formats a cell for readers.
 pub fn readable(cell: &Cell) -> String {
     match cell {
         Cell::Number(value) => number::rounded(*value),
@@ -13,13 +13,13 @@ pub fn readable(cell: &Cell) -> String {
     }
 }
 
-/// Whether a column holds numbers, and so is aligned to the right: no text in it, save nothing.
+/// Whether a column contains only numbers and empty cells, and is therefore aligned to the right.
 pub fn is_numeric(table: &Table, column: usize) -> bool {
     let mut cells = table.rows.iter().map(|row| &row[column]);
     cells.all(|cell| matches!(cell, Cell::Number(_)) || *cell == Cell::Text(String::new()))
 }
 
-/// The table in Markdown, without its title and note.
+/// Returns the table in Markdown, without its title and note.
 pub fn markdown(table: &Table) -> String {
     let mut text = String::new();
     line(&mut text, table.heads.iter().map(String::as_str));
@@ -38,12 +38,12 @@ pub fn markdown(table: &Table) -> String {
     text
 }
 
-/// Text that Markdown does not take for HTML.
+/// Escapes text so that Markdown does not treat it as HTML.
 pub fn masked(text: &str) -> String {
     text.replace('<', "\\<")
 }
 
-/// The table for programs: numbers in full, RFC 4180.
+/// Returns the table as CSV (RFC 4180), with full precision.
 pub fn csv(table: &Table) -> Vec<u8> {
     let mut writer = csv::WriterBuilder::new()
         .flexible(true)
@@ -67,7 +67,7 @@ fn exact(cell: &Cell) -> String {
 fn line<'a>(text: &mut String, cells: impl Iterator<Item = &'a str>) {
     text.push('|');
     for cell in cells {
-        // A bar would end the cell, a line feed the row.
+        // A vertical bar would end the cell, and a line feed would end the row.
         let cell = masked(cell).replace('|', "\\|").replace('\n', " ");
         let _ = write!(text, " {cell} |");
     }

@@ -39,9 +39,9 @@ struct Seen {
 /// Next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// A trial at this rate in packets per second.
+    /// Run a trial at this rate in packets per second.
     Ask(u64),
-    /// Nothing: the results suffice.
+    /// Stop: the results suffice.
     Done(Bound),
 }
 
@@ -49,7 +49,7 @@ impl History {
     pub fn new(parameters: &Parameters) -> Self {
         let floor = parameters.floor();
         let line = parameters.line.unwrap_or(RATE_MAX).floor() as u64;
-        // If several trials judge a rate, a pass is not chance.
+        // If several trials judge a rate, a pass is not due to chance.
         let passed_times = if parameters.trials == 1 {
             PASSED_TIMES
         } else {
@@ -82,7 +82,7 @@ impl History {
         if before.is_some_and(|seen| seen.passed != passed) {
             self.reversed += 1;
         }
-        // The upper bound was chance. The real bound is higher, probably not much.
+        // The upper bound was due to chance. The real bound is higher, probably only a little.
         let recovered = passed && before.is_some_and(|seen| !seen.passed);
         if recovered {
             self.stride = Some(self.width(asked));
@@ -207,9 +207,9 @@ impl History {
 }
 
 impl Seen {
-    /// Combines two equal results in a row. Of two with loss, the next one counts. Among passing
-    /// trials the best one counts, and the number of equal ones. If the generator is the bound, a
-    /// disturbance makes it offer less.
+    /// Combines two equal results in a row. Of two results with loss, the second one counts. Of
+    /// passing results, the best one counts, and the number of equal ones is kept. If the generator
+    /// is the bound, a disturbance makes it offer less.
     fn and(self, next: Self, epsilon: f64) -> Self {
         let close = epsilon.max(super::PACING);
         if !next.passed {
@@ -240,8 +240,8 @@ fn is_short(asked: u64, seen: Seen) -> bool {
 /// Number of passes that the resulting rate needs, if one trial judges a rate.
 const PASSED_TIMES: u32 = 2;
 
-/// Number of losses that the rate above needs. It is higher, because a disturbance can cause loss,
-/// but cannot cause a pass.
+/// Number of losses that the rate above needs. It is higher, because a disturbance can cause loss
+/// but not a pass.
 const LOST_TIMES: u32 = 3;
 
 /// Below this distance, differences between rates are noise.

@@ -255,7 +255,7 @@ pub enum Error<E: std::error::Error + 'static> {
     },
     /// More packets arrived than were sent, in two trials: one of the two counts is wrong.
     #[error(
-        "{received} packets came of {sent} sent at {asked} packets/s: generator or receiver counts wrong"
+        "{received} packets arrived of {sent} sent at {asked} packets/s: the generator or the receiver counts wrongly"
     )]
     Surplus {
         /// Requested rate in packets per second.
@@ -339,8 +339,7 @@ pub fn packets_min(beta: f64) -> f64 {
 /// LIMIT: highest requested rate, one packet per nanosecond.
 pub const RATE_MAX: f64 = 1e9;
 
-/// The longest that trials at one rate take together, which is also how long a trial takes that
-/// stands alone.
+/// Longest total duration of the trials at one rate, and therefore of a single trial.
 const SUM_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// Minimum number of packets in a trial that can judge a rate.

@@ -24,10 +24,10 @@ impl<'a> Verdict<'a> {
         }
     }
 
-    /// Records a trial. Returns whether the rate passes, as soon as the remaining trials cannot
-    /// change it, with the total of offered and delivered packets of the deciding trials. A trial
-    /// with little loss and a much lower offered rate than another is repeated. The total is at
-    /// most twice the requested number of trials.
+    /// Records a trial. Returns `None` until the remaining trials cannot change the verdict. Then
+    /// returns whether the rate passes, with the sums of the deciding trials. A trial with little
+    /// loss and a much lower offered rate than another is repeated. The number of trials is at most
+    /// twice the requested one.
     pub fn add(&mut self, trial: &Trial) -> Option<(bool, Trial)> {
         let passes = self.parameters.passes(trial);
         let side = if passes {
@@ -65,7 +65,7 @@ fn together(trials: &[Trial]) -> Trial {
         seconds: trials.iter().map(|trial| trial.seconds).sum(),
         sent: trials.iter().map(|trial| trial.sent).sum(),
         received: trials.iter().map(|trial| trial.received).sum(),
-        // Each is reported with its own trial.
+        // Each trial reports its own disorder.
         disorder: Disorder::default(),
         latency: None,
     }

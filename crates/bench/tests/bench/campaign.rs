@@ -1,4 +1,4 @@
-//! Campaigns from file to report, on engines that are simulated.
+//! Campaigns from the file to the report, on simulated engines.
 
 use std::fs;
 use std::sync::atomic::Ordering;
@@ -75,7 +75,7 @@ fn a_campaign_becomes_the_table_of_the_studies() {
     );
 
     let share = row(rates, "End", "fast");
-    let note = "its baseline is limited by the generator: the share is lower than this";
+    let note = "the generator limits the baseline: the real share is lower";
     assert!(
         share.contains(&("note".into(), Cell::Text(note.into()))),
         "{share:?}"
@@ -112,7 +112,7 @@ fn a_campaign_becomes_the_table_of_the_studies() {
 }
 
 #[test]
-fn verdicts_that_were_turned_over_are_told_beside_the_point() {
+fn reversed_verdicts_are_noted_at_the_point() {
     let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
     assert_eq!(measure(CAMPAIGN, folder.path(), &world), Ok(true));
     let (text, mut records) = log::read(folder.path()).expect("records");
@@ -131,7 +131,7 @@ fn verdicts_that_were_turned_over_are_told_beside_the_point() {
     }
     let report = report::report(&Campaign::parse(&text).unwrap(), &records).expect("report");
     let slow = row(table(&report, "behaviors-pdr-table"), "End", "slow");
-    let note = "6 verdicts were turned over in 2 of 3 runs";
+    let note = "6 verdicts were reversed in 2 of 3 runs";
     assert!(
         slow.contains(&("note".into(), Cell::Text(note.into()))),
         "{slow:?}"
@@ -213,7 +213,7 @@ fn pictures_are_boxes_lines_curves_and_distributions() {
 }
 
 #[test]
-fn an_interrupted_campaign_goes_on_where_it_was() {
+fn an_interrupted_campaign_resumes() {
     let whole = {
         let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
         assert_eq!(measure(CAMPAIGN, folder.path(), &world), Ok(true));
@@ -276,7 +276,7 @@ fn an_interrupted_campaign_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_part_of_a_campaign_is_measured_alone_and_the_rest_later() {
+fn a_part_of_a_campaign_is_measured_first_and_the_rest_later() {
     let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
     let measured = || {
         let (_, records) = log::read(folder.path()).expect("records");
@@ -346,7 +346,7 @@ fn engines_take_turns_from_run_to_run() {
 }
 
 #[test]
-fn without_a_number_of_segments_a_behavior_has_one_or_the_least_it_takes() {
+fn the_default_number_of_segments_is_one_or_the_minimum() {
     let text = CAMPAIGN.replace("[ipv6, end, end.as]", "[ipv6, end, service.end]");
     let campaign = Campaign::parse(&text).unwrap();
     let plan = Plan::of(&campaign, &engines(&World::default()), &vocabulary()).unwrap();
@@ -381,7 +381,7 @@ fn rates_are_compared_with_the_baseline_that_has_the_fewest_rules() {
 }
 
 #[test]
-fn what_was_measured_in_a_hurry_is_told_so_whenever_the_report_is_made() {
+fn every_report_of_a_quick_run_says_that_its_rates_are_inaccurate() {
     let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
     assert_eq!(
         measure_so(CAMPAIGN, folder.path(), &world, true, &[]),
@@ -393,7 +393,7 @@ fn what_was_measured_in_a_hurry_is_told_so_whenever_the_report_is_made() {
 }
 
 #[test]
-fn cases_of_many_cores_are_refused_by_a_machine_and_no_error_of_the_file() {
+fn a_machine_with_too_few_cores_is_no_error_of_the_file() {
     let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
     let text = CAMPAIGN.replacen("sids: [1, 2, 4]", "cores: [1, 2, 8]\n  flows: [8]", 1);
     assert_eq!(measure(&text, folder.path(), &world), Ok(true));
@@ -416,7 +416,7 @@ fn cases_of_many_cores_are_refused_by_a_machine_and_no_error_of_the_file() {
 }
 
 #[test]
-fn a_curve_is_measured_at_the_rates_that_are_named() {
+fn a_curve_is_measured_at_the_given_rates() {
     let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
     let text = CAMPAIGN
         .replace("runs: 3", "runs: 2")
@@ -430,7 +430,7 @@ fn a_curve_is_measured_at_the_rates_that_are_named() {
     let curve = all.find(|it| it.id.starts_with("segments-") && it.id.ends_with("-throughput"));
     let curve = curve.unwrap_or_else(|| panic!("{:?}", sections().collect::<Vec<_>>()));
     assert!(
-        curve.note.ends_with("all engines were sent to alike."),
+        curve.note.ends_with("all engines received the same rates."),
         "{}",
         curve.note
     );
@@ -458,7 +458,7 @@ fn a_curve_is_measured_at_the_rates_that_are_named() {
 }
 
 #[test]
-fn without_a_pdr_there_are_no_shares_of_it_and_that_is_no_failure() {
+fn a_pdr_of_0_leaves_out_measurements_at_its_shares() {
     let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
     world.dead.set(Some("slow"));
     let text = CAMPAIGN.replace("runs: 3", "runs: 1");
@@ -476,7 +476,7 @@ fn without_a_pdr_there_are_no_shares_of_it_and_that_is_no_failure() {
 }
 
 #[test]
-fn what_came_out_of_order_or_twice_is_told_beside_the_rate() {
+fn reordered_and_duplicated_packets_are_noted_at_the_rate() {
     let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
     world.disorderly.set(Some("fast"));
     let text = CAMPAIGN.replace("runs: 3", "runs: 1");
@@ -487,8 +487,7 @@ fn what_came_out_of_order_or_twice_is_told_beside_the_rate() {
         let row = row(rates, "End", engine);
         row.into_iter().find(|(head, _)| head == "note")
     };
-    let told =
-        "packets came out of order in 1 of 1 trials; packets came more than once in 1 of 1 trials";
+    let told = "packets arrived out of order in 1 of 1 trials; packets arrived more than once in 1 of 1 trials";
     let (_, fast) = note("fast").expect("a note");
     assert!(
         matches!(&fast, Cell::Text(text) if text.contains(told)),
@@ -558,7 +557,7 @@ fn disturbed_trials_count_once_the_time_for_repetitions_is_spent() {
         report.notes
     );
     let slow = row(table(&report, "behaviors-mrr-table"), "End", "slow");
-    let note = "the time for repetitions did not suffice for 1 disturbed trials";
+    let note = "1 disturbed trials were not repeated for lack of time";
     assert!(
         matches!(slow.last(), Some((_, Cell::Text(text))) if text.contains(note)),
         "{slow:?}"
@@ -609,7 +608,7 @@ fn rates_are_compared_with_linux_and_marked_if_they_vary() {
 }
 
 #[test]
-fn another_campaign_does_not_get_into_the_folder() {
+fn a_folder_of_another_campaign_is_refused() {
     let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
     let short = CAMPAIGN.replace("runs: 3", "runs: 1");
     assert_eq!(measure(&short, folder.path(), &world), Ok(true));
@@ -657,7 +656,7 @@ fn another_campaign_does_not_get_into_the_folder() {
 }
 
 #[test]
-fn an_engine_that_fails_is_told_and_tried_again() {
+fn a_failed_engine_is_reported_and_retried() {
     let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
     let short = CAMPAIGN.replace("runs: 3", "runs: 1");
     world.broken.set(Some("slow"));

@@ -40,7 +40,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "[ipv6, end, end.as]",
         "[ipv6, end, end.ad]",
-        "line 9, column 26: no engine can do this (slow: no end.ad; fast: no end.ad) \"end.ad, 1 SID, 64 bytes\"",
+        "line 9, column 26: no engine supports this (slow: no end.ad; fast: no end.ad) \"end.ad, 1 SID, 64 bytes\"",
     ),
     (
         "[1, 2, 4]",
@@ -125,7 +125,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "sids: [1, 2, 4]",
         "rates: [100000]",
-        "line 15, column 11: rates of group \"segments\"; expected find: curve, which alone is measured at given rates",
+        "line 15, column 11: rates of group \"segments\"; expected find: curve, the only metric with given rates",
     ),
     (
         "find: [ndr]",
@@ -135,12 +135,12 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "behavior: end, kpps",
         "behavior: end.t, kpps",
-        "published figure of no case \"end.t\"; expected a case of the group, and what it finds",
+        "published figure without a case \"end.t\"; expected a case and a metric of the group",
     ),
     (
         "behavior: end, kpps",
         "behavior: end, find: ndr, kpps",
-        "published figure of no case \"end\"; expected a case of the group, and what it finds",
+        "published figure without a case \"end\"; expected a case and a metric of the group",
     ),
     (
         "find: [ndr]",
@@ -150,7 +150,7 @@ const WRONG: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn what_is_wrong_with_a_file_is_said_before_anything_starts() {
+fn errors_in_a_file_are_reported_before_anything_starts() {
     for &(from, to, expected) in WRONG {
         let text = CAMPAIGN.replacen(from, to, 1);
         assert_ne!(text, CAMPAIGN, "{from}");
@@ -169,7 +169,7 @@ fn what_is_wrong_with_a_file_is_said_before_anything_starts() {
 }
 
 #[test]
-fn the_campaign_to_start_from_is_one() {
+fn the_template_is_a_valid_campaign() {
     let campaign = Campaign::parse(TEMPLATE).expect("what `bench init` writes");
     let known = local::vocabulary().behaviors;
     for group in &campaign.groups {
@@ -177,7 +177,7 @@ fn the_campaign_to_start_from_is_one() {
             assert!(known.contains_key(&behavior.value), "{}", behavior.value);
         }
     }
-    // The file with its comments removed is a valid campaign as well.
+    // The template without comments is a valid campaign as well.
     let full: String = TEMPLATE
         .lines()
         .map(|line| match line.trim_start().strip_prefix("# ") {
@@ -196,7 +196,7 @@ fn the_campaign_to_start_from_is_one() {
 }
 
 #[test]
-fn the_testbed_of_the_campaign_to_start_from_is_one_and_other_keys_do_not_fit_it() {
+fn the_testbed_of_the_template_is_a_valid_campaign_and_other_keys_do_not_fit_it() {
     let text = TEMPLATE
         .replace("# testbed:", "testbed:")
         .replace("#   trex:", "  trex:")
@@ -303,7 +303,7 @@ fn is_key(text: &str) -> bool {
 }
 
 #[test]
-fn the_campaigns_are_read_and_use_all_that_a_campaign_can_find_and_send() {
+fn the_published_campaigns_are_valid_and_use_all_metrics_and_traffic() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../campaigns");
     let files = fs::read_dir(folder).expect("campaigns").flatten();
     let files = files.map(|entry| entry.path());

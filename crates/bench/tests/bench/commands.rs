@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::program::{bench, stderr, stdout};
 
-/// A folder with a report of one series: nanoseconds of a lookup at 1000 and at 2000 routes.
+/// Writes a report with one series: nanoseconds per lookup at 1000 and at 2000 routes.
 fn report(kernel: &str, rounds: [[f64; 4]; 2]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let point = |(x, rounds): (f64, [f64; 4])| json!({"x": x, "value": rounds[0], "low": rounds[0], "high": rounds[0], "rounds": rounds});
@@ -45,7 +45,7 @@ fn text(path: &Path) -> &str {
 }
 
 #[test]
-fn a_report_is_made_beside_its_json_or_where_it_is_wanted() {
+fn a_report_is_rendered_next_to_its_json_or_into_another_folder() {
     let folder = report("6.18", [FAST, SLOW]);
     let made = bench(&["report", text(folder.path())]);
     assert!(made.status.success(), "{}", stderr(&made));
@@ -72,7 +72,7 @@ fn a_report_is_made_beside_its_json_or_where_it_is_wanted() {
 }
 
 #[test]
-fn what_became_slower_is_told_and_is_a_failure() {
+fn slower_points_are_reported_and_fail() {
     let (before, after) = (report("6.18", [FAST, SLOW]), report("6.19", [SLOW, SLOW]));
     let (before, after) = (text(before.path()), text(after.path()));
     let slower = bench(&["compare", before, after]);
@@ -109,7 +109,7 @@ fn what_became_slower_is_told_and_is_a_failure() {
 }
 
 #[test]
-fn a_point_that_is_gone_is_told_and_is_a_failure_unless_it_may_be() {
+fn missing_points_are_reported_and_fail_unless_allowed() {
     let (before, after) = (report("6.18", [FAST, SLOW]), report("6.18", [FAST, SLOW]));
     change(after.path(), |it| {
         let points = &mut it["sections"][0]["series"][0]["points"];
@@ -121,7 +121,7 @@ fn a_point_that_is_gone_is_told_and_is_a_failure_unless_it_may_be() {
     assert_eq!(gone.status.code(), Some(1));
     assert_eq!(
         stderr(&gone),
-        "sidestep-bench: points of the first report that are not in the second: 1 (--partial allows that)\n"
+        "sidestep-bench: points missing from the second report: 1 (--partial allows that)\n"
     );
     let said = stdout(&gone);
     let words: Vec<&str> = said.split_whitespace().collect();
@@ -144,7 +144,7 @@ fn a_point_that_is_gone_is_told_and_is_a_failure_unless_it_may_be() {
 }
 
 #[test]
-fn what_failed_or_cannot_be_told_is_a_failure() {
+fn failed_and_incomparable_points_are_a_failure() {
     let (before, after) = (report("6.18", [FAST, SLOW]), report("6.18", [FAST, SLOW]));
     let (one, other) = (text(before.path()), text(after.path()));
     change(
@@ -155,12 +155,11 @@ fn what_failed_or_cannot_be_told_is_a_failure() {
     assert_eq!(failed.status.code(), Some(1));
     assert_eq!(
         stderr(&failed),
-        "sidestep-bench: measurements that failed for the second report alone: 1 (--partial allows that)\n"
+        "sidestep-bench: measurements that failed only in the second report: 1 (--partial allows that)\n"
     );
     let said = stdout(&failed);
     let words: Vec<&str> = said.split_whitespace().collect();
-    let told =
-        "2 the same 1 failed: told by the second report only of at why x run 2 another packet";
+    let told = "2 the same 1 failed: only in the second report of at why x run 2 another packet";
     assert_eq!(words.join(" "), told);
     let partial = bench(&["compare", one, other, "--partial"]);
     assert!(partial.status.success(), "{}", stderr(&partial));
@@ -177,7 +176,7 @@ fn what_failed_or_cannot_be_told_is_a_failure() {
     assert_eq!(unknown.status.code(), Some(1));
     assert_eq!(
         stderr(&unknown),
-        "sidestep-bench: no point has two rounds in both reports: nothing can be told\n"
+        "sidestep-bench: no point has two rounds in both reports: nothing can be compared\n"
     );
     assert!(
         stdout(&unknown).contains("2,000"),
@@ -187,7 +186,7 @@ fn what_failed_or_cannot_be_told_is_a_failure() {
 }
 
 #[test]
-fn bounds_can_be_set_and_are_checked() {
+fn thresholds_can_be_set_and_are_checked() {
     let (before, after) = (report("6.18", [FAST, SLOW]), report("6.18", [SLOW, SLOW]));
     let (before, after) = (text(before.path()), text(after.path()));
     let lenient = bench(&["compare", before, after, "--change", "100"]);
@@ -206,7 +205,7 @@ fn bounds_can_be_set_and_are_checked() {
 }
 
 #[test]
-fn what_cannot_be_read_or_compared_is_said() {
+fn unreadable_and_incomparable_reports_are_errors() {
     let folder = report("6.18", [FAST, FAST]);
     let missing = folder.path().join("missing.json");
     for command in [

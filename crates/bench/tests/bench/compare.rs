@@ -1,4 +1,4 @@
-//! Verdicts over two reports.
+//! Comparison of two reports.
 
 use sidestep_bench::compare::{Bounds, Lone, Outcome, compare, differences};
 use sidestep_bench::result::{Axis, Point, Refusal, Report, Scale, Section};
@@ -50,7 +50,7 @@ fn more_nanoseconds_are_worse_and_more_packets_are_better() {
 }
 
 #[test]
-fn a_change_that_is_small_or_lost_in_noise_is_none() {
+fn small_and_insignificant_changes_are_ignored() {
     assert_eq!(
         outcome(crate::sample::lookup, &moved(1.02)).0,
         Outcome::Same
@@ -60,7 +60,7 @@ fn a_change_that_is_small_or_lost_in_noise_is_none() {
 }
 
 #[test]
-fn what_a_search_cannot_tell_apart_is_no_change() {
+fn differences_below_the_resolution_are_no_change() {
     fn searched() -> Section {
         let rates = crate::sample::rates();
         Section {
@@ -77,7 +77,7 @@ fn what_a_search_cannot_tell_apart_is_no_change() {
 }
 
 #[test]
-fn one_round_says_nothing() {
+fn one_round_is_not_comparable() {
     assert_eq!(
         outcome(crate::sample::lookup, &[500.0]),
         (Outcome::Unknown, 0.0)
@@ -85,7 +85,7 @@ fn one_round_says_nothing() {
 }
 
 #[test]
-fn what_failed_for_the_second_report_alone_is_told() {
+fn failures_of_only_the_second_report_are_listed() {
     let mut before = with(crate::sample::lookup(), &QUIET);
     let mut after = before.clone();
     let refusal = |subject: &str, at: &str| Refusal {
@@ -94,7 +94,7 @@ fn what_failed_for_the_second_report_alone_is_told() {
         why: "it is not Sidestep that forwards the frame".into(),
     };
     before.refusals = vec![refusal("sidestep", "End")];
-    // A stranger that comes with its refusals has nothing to be worse than.
+    // An engine that only the second report has cannot have become worse.
     let (old, new) = (
         refusal("sidestep", "End"),
         refusal("sidestep", "PDR of End, run 2"),
@@ -119,7 +119,7 @@ fn without_a_better_direction_a_change_is_a_change() {
 }
 
 #[test]
-fn a_difference_found_among_many_points_is_less_sure() {
+fn a_difference_among_many_points_is_less_significant() {
     let report = |first: f64| {
         let rounds = |index: usize| if index == 0 { moved(first) } else { moved(1.0) };
         let all: Vec<Vec<f64>> = (0..50).map(rounds).collect();
@@ -136,7 +136,7 @@ fn a_difference_found_among_many_points_is_less_sure() {
         change: 0.0,
         chance: 0.05,
     };
-    // Seen alone, one such difference in a hundred is chance; of fifty points, one is not worth a word.
+    // A single point with this p value has changed; as one of fifty points it has not.
     let lone = outcome_with(
         &with(crate::sample::lookup(), &QUIET),
         &with(crate::sample::lookup(), &moved(1.0125)),
@@ -157,7 +157,7 @@ fn outcome_with(before: &Report, after: &Report, bounds: Bounds) -> Outcome {
 const MEAN: f64 = (2900.0 + 2950.0 + 2960.0) / 3.0;
 
 #[test]
-fn points_are_matched_by_word_and_what_was_not_measured_at_one_is_left_out() {
+fn categories_are_matched_by_name_and_unmeasured_points_are_omitted() {
     let mut before = crate::sample::report();
     let words = Scale::Categories(vec!["H.Encaps".into(), "End".into()]);
     before.sections[1].x.scale = words;
@@ -185,7 +185,7 @@ fn points_are_matched_by_word_and_what_was_not_measured_at_one_is_left_out() {
 }
 
 #[test]
-fn another_machine_is_told() {
+fn another_machine_is_reported() {
     let before = crate::sample::report();
     let mut after = crate::sample::report();
     assert!(differences(&before, &after).is_empty());
@@ -197,7 +197,7 @@ fn another_machine_is_told() {
     );
 }
 
-/// Section, series and place of each.
+/// Returns section, series and position of each point.
 fn names(all: &[Lone]) -> Vec<(String, String, Option<f64>)> {
     let name = |it: &Lone| {
         let (section, series) = (it.section.id.clone(), it.series.name.clone());
@@ -207,10 +207,10 @@ fn names(all: &[Lone]) -> Vec<(String, String, Option<f64>)> {
 }
 
 #[test]
-fn what_only_one_report_has_is_told_and_what_was_published_is_not() {
+fn points_of_one_report_are_listed_except_published_ones() {
     let before = crate::sample::report();
     let mut after = crate::sample::report();
-    // A point, a series with its two points, a distribution.
+    // Remove a point, a series with two points, and a distribution.
     after.sections[0].series[0].points.remove(1);
     after.sections[1].series.remove(0);
     let latency = after.sections.remove(3);
@@ -234,7 +234,7 @@ fn what_only_one_report_has_is_told_and_what_was_published_is_not() {
     assert_eq!(names(&same.distributions), lone[3..]);
 }
 
-/// A curve: the same shares of a rate that came out otherwise.
+/// A curve at the same shares of a different PDR.
 fn curve(pdr: f64, delivered: f64) -> Report {
     let point = |share: f64| Point {
         key: Some(format!("{share} of PDR")),
@@ -247,7 +247,7 @@ fn curve(pdr: f64, delivered: f64) -> Report {
 }
 
 #[test]
-fn points_of_a_curve_are_found_again_although_it_was_sent_at_other_rates() {
+fn points_of_a_curve_are_matched_at_other_sending_rates() {
     let (before, after) = (curve(1000.0, 1.0), curve(1013.0, 0.5));
     let compared = compare(&before, &after, Bounds::default());
     let outcomes: Vec<_> = compared.verdicts.iter().map(|it| it.outcome).collect();
@@ -256,7 +256,7 @@ fn points_of_a_curve_are_found_again_although_it_was_sent_at_other_rates() {
 }
 
 #[test]
-fn a_point_keeps_its_key_where_the_axis_is_another() {
+fn a_point_keeps_its_key_on_another_axis() {
     let keyed = |axis: Axis, x: f64| {
         let mut report = with(crate::sample::rates(), &QUIET);
         report.sections[0].x = axis;
@@ -273,7 +273,7 @@ fn a_point_keeps_its_key_where_the_axis_is_another() {
 }
 
 #[test]
-fn facts_that_differ_are_told_once_for_all_engines_and_chance_is_not() {
+fn different_facts_are_reported_once_for_all_engines() {
     let report = |program: &str, offloads: &str, load: &str| {
         let mut report = crate::sample::report();
         report.program = Some(program.into());

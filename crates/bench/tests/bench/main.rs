@@ -1,6 +1,8 @@
-//! Tests of `sidestep-bench`: the library on simulated systems, and in [`live`] the program on this machine.
+//! Tests of `sidestep-bench`: the library on simulated systems, and in [`live`] the program on this
+//! machine.
 //!
-//! Engines need the router: the `sidestep` program beside `sidestep-bench`, or the one in `$SIDESTEP`.
+//! Engines need the router: the `sidestep` program next to `sidestep-bench`, or the one in
+//! `$SIDESTEP`.
 
 mod campaign;
 mod campaign_file;

@@ -8,10 +8,10 @@ use std::process::{Command, Output};
 /// Path of the `sidestep-bench` program.
 pub const BENCH: &str = env!("CARGO_BIN_EXE_sidestep-bench");
 
-/// Path of the `sidestep` program that `sidestep-bench` measures.
+/// Returns the path of the `sidestep` program that `sidestep-bench` measures.
 ///
 /// # Panics
-/// It was not built.
+/// The program was not built.
 pub fn router() -> PathBuf {
     let path = match env::var_os("SIDESTEP") {
         Some(path) => PathBuf::from(path),
@@ -47,12 +47,12 @@ pub fn stderr(output: &Output) -> String {
 pub struct Folder(tempfile::TempDir);
 
 impl Folder {
-    /// Makes an empty one.
+    /// Creates an empty folder.
     pub fn new() -> Self {
         Self(tempfile::tempdir().expect("a temporary folder"))
     }
 
-    /// The path of a file in it, as text.
+    /// Returns the path of a file in the folder.
     pub fn path(&self, name: &str) -> String {
         self.0.path().join(name).to_str().expect("UTF-8").to_owned()
     }

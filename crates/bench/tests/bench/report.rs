@@ -1,4 +1,4 @@
-//! Files of a report: a self-contained page, and equal numbers everywhere.
+//! Files of a report: a self-contained page, and equal numbers in all formats.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ fn the_page_is_well_formed() {
 }
 
 #[test]
-fn the_page_needs_nothing_from_anywhere_and_runs_nothing() {
+fn the_page_is_self_contained_and_runs_no_script() {
     let page = page();
     for tag in [
         "script",
@@ -77,7 +77,7 @@ fn the_page_needs_nothing_from_anywhere_and_runs_nothing() {
 }
 
 #[test]
-fn every_picture_says_what_it_shows_and_has_its_table() {
+fn every_plot_has_a_description_and_a_table() {
     let page = page();
     let report = crate::sample::report();
     for Section { id, series, .. } in &report.sections {
@@ -103,7 +103,7 @@ fn every_picture_says_what_it_shows_and_has_its_table() {
 }
 
 #[test]
-fn every_link_of_the_contents_leads_to_a_section() {
+fn every_link_of_the_contents_has_a_section() {
     let page = page();
     let links = all(&page, "nav a");
     assert_eq!(links.len(), 4 + 1 + 2);
@@ -114,7 +114,7 @@ fn every_link_of_the_contents_leads_to_a_section() {
 }
 
 #[test]
-fn pictures_take_their_colours_from_the_page_and_one_subject_has_one() {
+fn plots_use_the_page_colours_and_one_per_engine() {
     let html = report::page(&crate::sample::report());
     for variable in ["--text:", "--axis:", "--grid:", "--ink-0:", "--ink-7:"] {
         assert_eq!(
@@ -127,7 +127,7 @@ fn pictures_take_their_colours_from_the_page_and_one_subject_has_one() {
     let marks = all(&page, "#lookup figure.wide [fill^='var(--ink']");
     let inks: std::collections::BTreeSet<_> =
         marks.iter().filter_map(|mark| mark.attr("fill")).collect();
-    // Two of three series are Linux: measured and published.
+    // Two of three series are from Linux: a measured and a published one.
     assert_eq!(
         inks.into_iter().collect::<Vec<_>>(),
         ["var(--ink-0)", "var(--ink-1)"]
@@ -207,7 +207,7 @@ fn markdown_embeds_one_overview() {
     assert_eq!(overview(&report).title, "Lookup time, times Linux");
     assert_eq!(report::markdown(&report).matches("![").count(), 1);
 
-    // Without Linux it is the first picture.
+    // Without Linux, the first plot is embedded.
     for section in &mut report.sections {
         section.series.retain(|series| series.subject != "linux");
     }
@@ -218,7 +218,7 @@ fn markdown_embeds_one_overview() {
 }
 
 #[test]
-fn what_a_picture_cannot_show_is_said() {
+fn points_that_a_plot_cannot_show_are_mentioned() {
     let page = page();
     assert_eq!(
         text(&page, "#lookup .hint"),
@@ -233,7 +233,7 @@ fn what_a_picture_cannot_show_is_said() {
 }
 
 #[test]
-fn series_with_one_place_between_them_stand_below_one_another() {
+fn series_with_one_common_position_are_rows() {
     let mut report = crate::sample::report();
     for series in &mut report.sections[0].series {
         series.points.truncate(1);
@@ -245,7 +245,7 @@ fn series_with_one_place_between_them_stand_below_one_another() {
 }
 
 #[test]
-fn a_section_without_points_is_told_and_not_drawn() {
+fn a_section_without_points_is_mentioned_and_not_drawn() {
     for kind in [Kind::Line, Kind::Bars, Kind::Box, Kind::Cdf] {
         let mut report = crate::sample::report();
         report.sections = vec![Section {
@@ -270,7 +270,7 @@ fn markdown_holds_every_number() {
 }
 
 #[test]
-fn a_folder_holds_the_report_in_every_form() {
+fn a_folder_contains_the_report_in_every_format() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("new/folder");
     let report = crate::sample::report();
@@ -289,7 +289,7 @@ fn a_folder_holds_the_report_in_every_form() {
 }
 
 #[test]
-fn what_was_made_of_a_report_is_made_again_from_its_json() {
+fn all_files_are_rendered_again_from_the_json() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let mut report = crate::sample::report();
@@ -325,7 +325,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_file_of_another_form_is_refused_with_its_name_and_the_reason() {
+fn a_file_of_another_format_is_refused_with_its_name_and_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("report.json");
     let refused = |content: &str| {

@@ -7,7 +7,8 @@ use sidestep_bench::result::{
     Series, Table,
 };
 
-/// All kinds of sections, a published series, a table, a refusal, and text that HTML, Markdown and CSV have to mask.
+/// Returns a report with all kinds of sections, a published series, a table, a refusal, and text
+/// that HTML, Markdown and CSV must escape.
 pub fn report() -> Report {
     Report {
         schema: SCHEMA,
@@ -113,7 +114,7 @@ fn published() -> Series {
     }
 }
 
-/// Bars over words.
+/// Bars over categories.
 pub fn rates() -> Section {
     Section {
         id: "rates".into(),
@@ -179,7 +180,7 @@ fn behaviors() -> Axis {
     )
 }
 
-/// A measured series: places and rounds.
+/// Returns a measured series from positions and rounds.
 pub fn series(name: &str, subject: &str, points: &[(f64, &[f64])]) -> Series {
     let points = points
         .iter()

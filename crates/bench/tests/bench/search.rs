@@ -38,7 +38,7 @@ fn at(found: &Found, rate: f64) {
 }
 
 #[test]
-fn without_loss_up_to_its_capacity_that_is_its_rate() {
+fn a_system_without_loss_has_its_capacity_as_rate() {
     let mut system = Simulated::of(1_234_567.0);
     let found = ndr(&mut system);
     at(&found, 1_234_567.0);
@@ -51,7 +51,7 @@ fn without_loss_up_to_its_capacity_that_is_its_rate() {
 }
 
 #[test]
-fn verdicts_that_were_turned_over_are_counted() {
+fn reversed_verdicts_are_counted() {
     let mut quiet = Simulated::of(1_234_567.0);
     assert_eq!(ndr(&mut quiet).reversed, 0);
     // Doubling ends with 1.28 million, the eighth trial. The fourth, at 80,000, loses half of the
@@ -101,7 +101,7 @@ fn verdicts_that_were_turned_over_are_counted() {
 }
 
 #[test]
-fn a_partial_drop_rate_lies_above_by_what_may_be_lost() {
+fn a_partial_drop_rate_exceeds_the_capacity_by_the_allowed_loss() {
     let fine = Parameters::new(10_000.0, None, 0.005, 0.001, SECOND).expect("allowed");
     let mut system = Simulated::of(1e6);
     let found = search(&fine, |duration, load| system.measure(duration, load)).expect("an end");
@@ -117,7 +117,7 @@ fn a_start_rate_that_is_too_high_is_halved() {
 }
 
 #[test]
-fn the_line_rate_is_not_exceeded_and_is_said_to_be_the_bound() {
+fn the_line_rate_is_not_exceeded_and_reported_as_the_bound() {
     let mut system = Simulated::of(1e9);
     let found = run(&mut system, Some(150_000.0), 0.0).expect("an end");
     assert_eq!((found.rate, found.bound), (150_000.0, Bound::Line));
@@ -129,7 +129,7 @@ fn the_line_rate_is_not_exceeded_and_is_said_to_be_the_bound() {
 }
 
 #[test]
-fn a_generator_at_its_end_is_said_to_be_the_bound() {
+fn a_saturated_generator_is_reported_as_the_bound() {
     let mut system = Simulated {
         generator: 300_000.0,
         ..Simulated::of(1e9)
@@ -147,7 +147,7 @@ fn a_generator_at_its_end_is_said_to_be_the_bound() {
 }
 
 #[test]
-fn a_generator_at_its_end_is_believed_at_its_best_and_only_twice() {
+fn a_saturated_generator_counts_with_its_best_trials() {
     // Another process takes the generator's CPU in every third trial, so that it sends only a
     // sixth.
     for first in 0..3 {
@@ -169,7 +169,7 @@ fn a_generator_at_its_end_is_believed_at_its_best_and_only_twice() {
 }
 
 #[test]
-fn a_generator_that_varies_is_not_at_its_end_where_the_search_goes_in_small_steps() {
+fn small_steps_do_not_mistake_a_varying_generator_for_a_saturated_one() {
     // The first trials at 40,000 lose, so the search continues in small steps. Each trial offers up
     // to 4 % less than requested.
     for seed in 0..50 {
@@ -191,7 +191,7 @@ fn a_generator_that_varies_is_not_at_its_end_where_the_search_goes_in_small_step
 }
 
 #[test]
-fn one_disturbed_trial_at_the_lowest_rate_is_not_the_last_word() {
+fn one_disturbed_trial_at_the_lowest_rate_does_not_decide() {
     let start = Parameters::new(10_000.0, None, 0.005, EPSILON, Duration::from_millis(20))
         .expect("allowed");
     let mut system = Simulated::of(1e6);
@@ -206,7 +206,7 @@ fn one_disturbed_trial_at_the_lowest_rate_is_not_the_last_word() {
 }
 
 #[test]
-fn rates_are_those_that_were_offered() {
+fn results_are_offered_rates() {
     for sends in [0.9, 1.1] {
         let mut system = Simulated {
             sends,
@@ -219,7 +219,7 @@ fn rates_are_those_that_were_offered() {
 }
 
 #[test]
-fn a_generator_that_says_less_than_it_sent_is_not_believed() {
+fn a_generator_that_reports_too_few_packets_is_an_error() {
     let mut system = Simulated {
         says: 0.9,
         ..Simulated::of(1e6)
@@ -240,7 +240,7 @@ fn a_generator_that_says_less_than_it_sent_is_not_believed() {
 }
 
 #[test]
-fn a_generator_that_says_more_than_it_sent_is_told_by_its_pacing_and_finds_nothing() {
+fn a_generator_that_reports_too_many_packets_shows_in_the_pacing() {
     let mut system = Simulated {
         says: 1.1,
         ..Simulated::of(1e6)
@@ -264,7 +264,7 @@ fn a_generator_that_sends_nothing_is_an_error() {
 }
 
 #[test]
-fn what_loses_at_every_rate_has_none() {
+fn a_system_that_loses_at_every_rate_has_no_rate() {
     let mut system = Simulated {
         loss: Box::new(|_| 0.02),
         ..Simulated::of(1e6)
@@ -275,7 +275,7 @@ fn what_loses_at_every_rate_has_none() {
 }
 
 #[test]
-fn a_buffer_counts_for_what_it_holds_in_a_trial() {
+fn a_buffer_adds_its_size_per_trial() {
     let mut system = Simulated {
         buffer: 50_000.0,
         ..Simulated::of(1e6)
@@ -316,8 +316,8 @@ fn a_disturbed_trial_costs_time_and_not_the_result() {
     assert!(low <= 6, "{low} of 200");
 }
 
-/// Parameters that judge each rate by eleven trials of 20 ms. Five of them may lose more than beta
-/// (RFC 9971).
+/// Returns parameters that judge each rate by eleven trials of 20 ms. Five of them may lose more
+/// than beta (RFC 9971).
 fn eleven(beta: f64) -> Parameters {
     Parameters::new(10_000.0, None, beta, EPSILON, Duration::from_millis(20))
         .and_then(|it| it.judged_by(11, 0.5))
@@ -325,7 +325,7 @@ fn eleven(beta: f64) -> Parameters {
 }
 
 #[test]
-fn what_is_disturbed_in_a_third_of_the_trials_is_found_by_several_of_them() {
+fn several_trials_find_the_rate_despite_disturbances_in_a_third_of_them() {
     let (mut one, mut several) = (0, 0);
     for seed in 0..200 {
         let off = |asked: &Parameters| {
@@ -347,7 +347,7 @@ fn what_is_disturbed_in_a_third_of_the_trials_is_found_by_several_of_them() {
 }
 
 #[test]
-fn a_generator_that_is_held_up_in_some_of_the_trials_makes_no_rate_lower() {
+fn a_generator_that_stalls_in_some_trials_does_not_lower_the_rate() {
     for seed in 0..100 {
         let mut system = Simulated {
             held_up: 0.3,
@@ -364,7 +364,7 @@ fn a_generator_that_is_held_up_in_some_of_the_trials_makes_no_rate_lower() {
 }
 
 #[test]
-fn what_loses_in_most_of_the_trials_does_not_pass() {
+fn a_rate_that_loses_in_most_trials_does_not_pass() {
     for seed in 0..50 {
         let mut system = Simulated {
             disturbed: 0.9,
@@ -380,13 +380,13 @@ fn what_loses_in_most_of_the_trials_does_not_pass() {
 }
 
 #[test]
-fn a_rate_is_judged_by_no_more_trials_than_it_takes() {
+fn a_rate_is_judged_by_as_few_trials_as_possible() {
     let mut system = Simulated::of(35_000.0);
     let found = search(&eleven(0.0), |duration, load| {
         system.measure(duration, load)
     });
     at(&found.expect("an end"), 35_000.0);
-    // 10,000 and 20,000 pass and 40,000 does not, by six trials each.
+    // Rates 10,000 and 20,000 pass and 40,000 fails, by six trials each.
     let times = |rate: f64| {
         system
             .asked
@@ -399,7 +399,7 @@ fn a_rate_is_judged_by_no_more_trials_than_it_takes() {
 }
 
 #[test]
-fn noise_moves_the_result_by_no_more_than_itself() {
+fn noise_changes_the_result_at_most_by_its_size() {
     for seed in 0..100 {
         let mut system = Simulated {
             noise: 0.01,
@@ -412,7 +412,7 @@ fn noise_moves_the_result_by_no_more_than_itself() {
 }
 
 #[test]
-fn what_drifts_down_meanwhile_is_not_found_where_it_was() {
+fn a_falling_capacity_does_not_give_the_old_rate() {
     // The capacity falls from 1 to 0.6 million within ten trials, as with a frequency governor or
     // another guest.
     let mut system = Simulated {
@@ -423,7 +423,7 @@ fn what_drifts_down_meanwhile_is_not_found_where_it_was() {
 }
 
 #[test]
-fn what_drifts_up_meanwhile_is_followed() {
+fn a_rising_capacity_is_followed() {
     let mut system = Simulated {
         capacity: Box::new(|now: f64| 1e6 + 4e4 * (now - 8.0).clamp(0.0, 10.0)),
         ..Simulated::of(0.0)
@@ -434,7 +434,7 @@ fn what_drifts_up_meanwhile_is_followed() {
 }
 
 #[test]
-fn what_never_settles_ends_all_the_same() {
+fn a_search_without_stable_results_ends() {
     // Every other trial loses all packets, so no rate has the same result twice.
     let capacity = |now: f64| {
         if (now as u64).is_multiple_of(2) {
@@ -452,7 +452,7 @@ fn what_never_settles_ends_all_the_same() {
 }
 
 #[test]
-fn where_a_system_loses_below_what_it_passes_the_search_ends_if_a_trial_meets_it() {
+fn a_loss_below_the_passing_rate_ends_the_search_if_a_trial_hits_it() {
     // A system that is slow while each packet causes an interrupt, and fast once it polls.
     let dip = |rate: f64| f64::from(u8::from((900_000.0..1_100_000.0).contains(&rate))) * 0.5;
     let mut system = Simulated {
@@ -468,7 +468,7 @@ fn where_a_system_loses_below_what_it_passes_the_search_ends_if_a_trial_meets_it
 }
 
 #[test]
-fn parameters_that_cannot_be_are_refused() {
+fn invalid_parameters_are_refused() {
     let of = |start, line, beta, epsilon, trial| Parameters::new(start, line, beta, epsilon, trial);
     assert_eq!(of(0.0, None, 0.0, 0.01, SECOND), Err(Wrong::Start));
     assert_eq!(of(f64::NAN, None, 0.0, 0.01, SECOND), Err(Wrong::Start));
@@ -521,7 +521,7 @@ proptest! {
     }
 
     #[test]
-    fn any_system_at_all_comes_to_an_end(
+    fn the_search_ends_on_any_system(
         outcomes in proptest::collection::vec((0.0..2.0_f64, 0.0..1.1_f64), 1..80),
         line in proptest::option::of(20_000.0..1e8_f64),
         // A share below 1e-4 needs more packets than a trial of these parameters has.

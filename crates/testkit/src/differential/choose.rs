@@ -9,7 +9,7 @@ use crate::lab::mac_text;
 use crate::random::Random;
 
 impl Scenario {
-    /// A random node.
+    /// Returns a random node.
     pub fn random(random: &mut Random) -> Self {
         let count = random.between(2, 4) as u8;
         let mut builder = Builder {
@@ -45,7 +45,7 @@ impl Scenario {
     }
 }
 
-/// The node's own address, another one, or the kernel's choice.
+/// Chooses the tunnel source: an address of the node, another address, or none.
 fn tunsrc(random: &mut Random) -> Option<Ipv6Addr> {
     match random.below(6) {
         0 => None,
@@ -74,7 +74,7 @@ fn port(random: &mut Random, number: u8) -> Port {
 
 struct Builder {
     out: Scenario,
-    /// Prefix, table and metric of every route, so that none is there twice.
+    /// Prefix, table and metric of every route, so that no route is added twice.
     taken: BTreeSet<(IpAddr, u8, u32, u32)>,
 }
 
@@ -88,7 +88,7 @@ impl Builder {
         });
     }
 
-    /// Neighbors on the links; the node's own addresses; nothing at all.
+    /// Adds neighbors on the links, addresses of the node, and an unreachable address.
     fn links(&mut self) {
         for port in self.out.ports.clone() {
             let (name, gateway) = (port.name(), mac_text(port.gateway_mac()));
@@ -116,7 +116,7 @@ impl Builder {
         self.place(Kind::Edge, Ipv4Addr::new(203, 0, 113, 0).into(), 24);
     }
 
-    /// Default routes, so that not every mistake leads nowhere.
+    /// Adds default routes, so that most wrong addresses still have a route.
     fn defaults(&mut self, random: &mut Random) {
         for (ipv6, network) in [
             (true, IpAddr::from(Ipv6Addr::UNSPECIFIED)),
@@ -126,7 +126,8 @@ impl Builder {
                 let words = self.next_hop(random, ipv6);
                 let table = random.weighted(&[(4, MAIN), (1, 100)]);
                 self.route(Kind::Edge, (network, 0), 0, table, &words);
-                // Any address would do; the other places are those to send to.
+                // Remove the place of the default route, because packets are sent to more specific
+                // places.
                 self.out.places.pop();
             }
         }
@@ -136,7 +137,7 @@ impl Builder {
         random.pick(&self.out.ports).clone()
     }
 
-    /// Adds a route unless there is one of this prefix, table and metric.
+    /// Adds a route, unless one with this prefix, table and metric exists.
     fn route(&mut self, kind: Kind, place: (IpAddr, u8), metric: u32, table: u32, words: &str) {
         let (network, length) = place;
         if !self.taken.insert((network, length, table, metric)) {
@@ -149,7 +150,7 @@ impl Builder {
         if metric != 0 {
             let _ = write!(options, " metric {metric}");
         }
-        // `blackhole PREFIX`, but `PREFIX via …`; next hops end a line.
+        // A type such as `blackhole` precedes the prefix, and next hops follow it.
         let line = match words {
             "blackhole" | "unreachable" | "prohibit" | "throw" => {
                 format!("{words} {network}/{length}{options}")
@@ -165,7 +166,7 @@ impl Builder {
         });
     }
 
-    /// `via` and `dev` of a plain route.
+    /// Returns `via` and `dev` of a plain route.
     fn next_hop(&self, random: &mut Random, ipv6: bool) -> String {
         let port = self.random_port(random);
         let host = random.weighted(&[(24, 1u8), (6, 0x99), (1, 0x66)]);
@@ -181,7 +182,7 @@ impl Builder {
         }
     }
 
-    /// Next hops on several ports, with weights.
+    /// Returns next hops on several ports, with weights.
     fn several(&self, random: &mut Random, ipv6: bool) -> String {
         let next_hops: Vec<String> = self
             .out
@@ -218,7 +219,7 @@ impl Builder {
         self.route(Kind::Plain, within, metric, table, &words);
     }
 
-    /// A prefix of its own, or one inside another.
+    /// Returns a new prefix, or one inside another prefix.
     fn nested(&self, random: &mut Random, ipv6: bool) -> (IpAddr, u8) {
         let plain = |place: &&Place| place.kind == Kind::Plain && place.is_ipv6() == ipv6;
         let known: Vec<Place> = self.out.places.iter().filter(plain).copied().collect();
@@ -239,12 +240,12 @@ impl Builder {
         }
     }
 
-    /// An address that a list of segments may lead to.
+    /// Returns an address for a segment list.
     fn segment(&self, random: &mut Random) -> Ipv6Addr {
         segment(&self.out.places, random)
     }
 
-    /// An IPv6 address behind a plain route of the main table.
+    /// Returns an IPv6 address that a plain route of the main table covers.
     fn transit(&self, random: &mut Random) -> Ipv6Addr {
         let places = &self.out.places;
         let plain = |place: &&Place| place.kind == Kind::Plain && place.is_ipv6() && !place.aside;
@@ -256,7 +257,8 @@ impl Builder {
         let count = random.weighted(&[(4, 1), (4, 2), (3, 3), (1, 5), (1, 16)]);
         let list: Vec<String> = (0..count)
             .map(|number| {
-                // The first one is looked up here, and a SID of the node itself is left to the kernel.
+                // The node itself looks up the first segment, and punts packets to one of its own
+                // SIDs.
                 let transit = number == 0 && !random.one_in(6);
                 let segment = if transit {
                     self.transit(random)
@@ -351,7 +353,8 @@ impl Builder {
         self.route(Kind::Sid(kind), prefix, 0, table, &words);
     }
 
-    /// A next hop of a cross-connect: the tables', a gateway, a host on a link, or an address behind a route.
+    /// Returns the next hop of a cross-connect: from the tables, a gateway, a host on a link, or an
+    /// address that a route covers.
     fn cross6(&self, random: &mut Random) -> Ipv6Addr {
         let port = self.random_port(random);
         match random.below(10) {
@@ -391,5 +394,5 @@ impl Builder {
     }
 }
 
-/// The main table's number.
+/// Number of the main table.
 const MAIN: u32 = 254;

@@ -1,13 +1,13 @@
-//! Short forms of the headers that random packets consist of, on the emitters of `sidestep_wire`.
+//! Builders of the headers of random packets, based on the emitters of `sidestep_wire`.
 //!
-//! Each function returns a header with its payload. Numbers are plain, because a random packet may
-//! have any number in any field.
+//! Each function returns a header with its payload. Fields are plain integers, because a random
+//! packet may have any value in any field.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use sidestep_wire::{self as wire, EtherType, Protocol};
 
-/// Protocol numbers, as plain numbers.
+/// Protocol numbers as integers.
 #[allow(missing_docs)]
 pub mod proto {
     use super::Protocol;
@@ -39,7 +39,7 @@ pub const IPV6: usize = wire::Ipv6::LENGTH;
 /// Bytes of an IPv4 header without options.
 pub const IPV4: usize = wire::Ipv4::LENGTH;
 
-/// An Ethernet frame.
+/// Returns an Ethernet frame.
 pub fn ethernet(destination: [u8; 6], source: [u8; 6], ethertype: u16, payload: &[u8]) -> Vec<u8> {
     wire::Ethernet {
         destination,
@@ -64,7 +64,7 @@ pub struct Ipv6 {
     pub destination: Ipv6Addr,
 }
 
-/// An IPv6 packet.
+/// Returns an IPv6 packet.
 pub fn ipv6(fields: &Ipv6, next_header: u8, payload: &[u8]) -> Vec<u8> {
     wire::Ipv6 {
         traffic_class: fields.traffic_class,
@@ -77,7 +77,8 @@ pub fn ipv6(fields: &Ipv6, next_header: u8, payload: &[u8]) -> Vec<u8> {
     .emit(payload)
 }
 
-/// A frame to `mac` with a bare IPv6 header (No Next Header), which is enough for a lookup.
+/// Returns a frame to `mac` with only an IPv6 header (No Next Header), which is enough for a
+/// lookup.
 pub fn bare_ipv6(mac: [u8; 6], source: Ipv6Addr, destination: Ipv6Addr) -> Vec<u8> {
     let packet = wire::Ipv6::new(source, destination, Protocol::NO_NEXT_HEADER).emit(&[]);
     ethernet(mac, [2, 0, 0, 0, 0, 0x10], ETHERTYPE_IPV6, &packet)
@@ -100,7 +101,7 @@ pub struct Ipv4 {
     pub destination: Ipv4Addr,
 }
 
-/// An IPv4 packet with its header checksum.
+/// Returns an IPv4 packet with its header checksum.
 pub fn ipv4(fields: &Ipv4, protocol: u8, payload: &[u8]) -> Vec<u8> {
     wire::Ipv4 {
         tos: fields.tos,
@@ -122,7 +123,7 @@ pub fn ipv4_set_checksum(packet: &mut [u8]) {
     }
 }
 
-/// The ones' complement sum of RFC 1071, not complemented.
+/// Returns the ones' complement sum of RFC 1071, without the final complement.
 pub fn ones_complement_sum(bytes: &[u8]) -> u16 {
     !wire::checksum::checksum(bytes)
 }
@@ -142,7 +143,7 @@ pub struct Srh {
     pub tlvs: Vec<u8>,
 }
 
-/// A Segment Routing Header. Its TLVs are not checked.
+/// Returns a Segment Routing Header. Its TLVs are not checked.
 pub fn srh(fields: &Srh, next_header: u8, payload: &[u8]) -> Vec<u8> {
     let list = fields.list.clone();
     let header = wire::Srh {
@@ -155,7 +156,7 @@ pub fn srh(fields: &Srh, next_header: u8, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A Hop-by-Hop or Destination Options header, which is padded.
+/// Returns a Hop-by-Hop or Destination Options header with padding.
 pub fn options(next_header: u8, options: &[u8], payload: &[u8]) -> Vec<u8> {
     wire::Options {
         next_header: Protocol(next_header),
@@ -164,7 +165,7 @@ pub fn options(next_header: u8, options: &[u8], payload: &[u8]) -> Vec<u8> {
     .emit(payload)
 }
 
-/// A Fragment header. The offset counts units of 8 bytes.
+/// Returns a Fragment header. The offset counts units of 8 bytes.
 pub fn fragment(next_header: u8, offset: u16, more: bool, id: u32, payload: &[u8]) -> Vec<u8> {
     wire::Fragment {
         next_header: Protocol(next_header),

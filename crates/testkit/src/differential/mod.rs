@@ -1,11 +1,11 @@
-//! Random nodes and random packets, to ask two data planes the same question and compare the answers.
+//! Random nodes and packets, to compare the results of two data planes.
 //!
-//! - [`scenario`]: a node in node file form, which the Linux runner and the product both read.
+//! - [`scenario`]: a node as a node file, which the Linux runner and the product both read.
 //! - [`packet`]: a packet for the node: valid, nearly valid ([`mutate`]), or noise. [`headers`]
 //!   builds its bytes.
 //! - [`shrink`]: reduces a node and a packet that still reproduce a failure.
 //!
-//! Everything follows from one seed. Nothing here knows the expected result.
+//! One seed determines everything. Nothing here knows the expected result.
 
 mod choose;
 pub mod headers;

@@ -1,4 +1,4 @@
-//! Packets that are nearly right, and noise.
+//! Nearly valid packets, and noise.
 
 use super::headers::{ETHERNET, IPV6, ipv4_set_checksum};
 use super::scenario::Port;

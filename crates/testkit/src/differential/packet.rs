@@ -9,30 +9,30 @@ use super::mutate;
 use super::scenario::{Kind, Place, Port, Scenario, Sid, segment};
 use crate::random::Random;
 
-/// A frame that arrives.
+/// A frame that a node receives.
 #[derive(Clone, Debug)]
 pub struct Arrival {
-    /// At this port.
+    /// Ingress port.
     pub port: String,
-    /// From its destination MAC on, without FCS.
+    /// The frame from its destination MAC on, without FCS.
     pub frame: Vec<u8>,
-    /// How it was made.
+    /// Class of the packet.
     pub class: Class,
 }
 
-/// How a packet was made.
+/// Class of a random packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// As a sender means it.
+    /// A valid packet.
     Valid,
-    /// The same with one or two things wrong.
+    /// A valid packet with one or two changes.
     Nearly,
-    /// Random bytes behind an Ethernet header.
+    /// Random bytes after an Ethernet header.
     Noise,
 }
 
 impl Arrival {
-    /// A random packet for that node.
+    /// Returns a random packet for this node.
     pub fn random(scenario: &Scenario, random: &mut Random) -> Self {
         let class = random.weighted(&[(12, Class::Valid), (6, Class::Nearly), (2, Class::Noise)]);
         let port = random.pick(&scenario.ports).clone();
@@ -50,7 +50,7 @@ impl Arrival {
             mutate::nearly(&mut frame, packets.random);
         }
         frame.truncate(ETHERNET + port.mtu);
-        // AF_PACKET sends no less than a header.
+        // AF_PACKET does not send frames shorter than an Ethernet header.
         frame.resize(frame.len().max(ETHERNET), 0);
         Self {
             port: port.name(),
@@ -63,9 +63,9 @@ impl Arrival {
 struct Packets<'a> {
     places: &'a [Place],
     random: &'a mut Random,
-    /// Bytes of layer 3 that fit the port the packet arrives at.
+    /// Maximum length of layer 3 in bytes at the ingress port.
     room: usize,
-    /// An MTU that a large packet may be near to.
+    /// MTU that the length of a large packet is chosen around.
     near: usize,
 }
 
@@ -98,7 +98,7 @@ impl Packets<'_> {
         }
     }
 
-    /// SIDs more often than headends, those more often than the rest.
+    /// Chooses a place: SIDs more often than headends, and headends more often than the rest.
     fn place(&mut self) -> Place {
         let kind = self.random.weighted(&[(8, 0), (22, 1), (12, 2), (1, 3)]);
         let aside = self.random.one_in(8);
@@ -130,7 +130,8 @@ impl Packets<'_> {
         }
     }
 
-    /// An IPv6 packet to an address of a place, with the segments and the content that the place takes.
+    /// Returns an IPv6 packet to an address of a place, with the segments and the payload that the
+    /// place accepts.
     fn outer6(&mut self, place: Place, from: Ipv6Addr, to: Ipv6Addr) -> Vec<u8> {
         let (to, end) = match place.kind {
             Kind::Sid(Sid::Container(block, function)) => {
@@ -149,7 +150,7 @@ impl Packets<'_> {
             let layer = self.inner(end, IPV6);
             return self.ipv6(from, to, layer);
         }
-        // The path: segments that were passed, this one, those that are to come.
+        // The path consists of visited segments, this one, and the next ones.
         let to_come = match (is_sid, end) {
             (true, Sid::Transit) => self
                 .random
@@ -205,7 +206,7 @@ impl Packets<'_> {
         }
     }
 
-    /// RFC 9800 4.1: more compressed SIDs behind the first one of an address.
+    /// RFC 9800 4.1: adds further compressed SIDs after the first one of an address.
     fn container(&mut self, address: Ipv6Addr, block: u8, function: u8) -> Ipv6Addr {
         let mut at = u32::from(block) + u32::from(function);
         let mut bits = u128::from(address) & !(u128::MAX >> at);
@@ -290,7 +291,7 @@ impl Packets<'_> {
             Ipv6Addr::new(0x2001, 0xdb8, 1, 1, 0, 0, 0, 1),
         );
         let layer = match self.sid_at(to) {
-            // One level more: an SRH inside.
+            // Nest an SRH in the payload.
             Some(sid) if self.random.one_in(2) => {
                 let srh = Srh {
                     list: vec![self.segment(), to],
@@ -362,7 +363,7 @@ impl Packets<'_> {
         headers::ipv4(&fields, protocol, payload)
     }
 
-    /// With extension headers of their own now and then.
+    /// Returns an IPv6 packet, sometimes with extension headers.
     fn ipv6(&mut self, source: Ipv6Addr, destination: Ipv6Addr, layer: Layer) -> Vec<u8> {
         let (mut next_header, mut payload) = layer;
         if self.random.one_in(15) {
@@ -370,7 +371,7 @@ impl Packets<'_> {
             next_header = proto::DESTINATION_OPTIONS;
         }
         if self.random.one_in(20) {
-            // RFC 8200 4.2: PadN, Pad1, a type to be passed over; RFC 2711: Router Alert.
+            // RFC 8200 4.2: PadN, Pad1, a type that a node skips; RFC 2711: Router Alert.
             let options: &[u8] = self.random.weighted(&[
                 (4, &[1, 4, 0, 0, 0, 0][..]),
                 (1, &[0, 0, 0, 0, 0, 0]),
@@ -397,12 +398,12 @@ impl Packets<'_> {
         headers::ipv6(&fields, next_header, &payload)
     }
 
-    /// An upper layer. Routers do not check its checksum.
+    /// Returns an upper-layer header and payload. Routers do not check its checksum.
     fn upper(&mut self, ipv6: bool, outer: usize) -> Layer {
         let most = self.room.saturating_sub(outer + 60);
         let size = match self.random.below(20) {
             0 => self.random.between(0, most),
-            // The headend's overhead decides whether it fits.
+            // Whether the packet fits depends on the overhead of the headend.
             1 | 2 => (self.near + 4)
                 .saturating_sub(outer + self.random.below(300))
                 .min(most),

@@ -1,4 +1,4 @@
-//! A random node in iproute2's grammar. `ip` and the node file use the same text.
+//! A random node in the syntax of iproute2. `ip` and the node file use the same text.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -6,27 +6,27 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crate::lab::mac_text;
 use crate::random::Random;
 
-/// A node, and what can be found at which of its addresses.
+/// A node, and the destinations that packets can be sent to.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// Interfaces.
     pub ports: Vec<Port>,
-    /// Neighbors, routes and rules, each of which can be left out without making the node file invalid.
+    /// Neighbors, routes and rules. The node file remains valid without any of them.
     pub lines: Vec<Line>,
     /// `ip sr tunsrc set`.
     pub tunsrc: Option<Ipv6Addr>,
     /// `net.ipv6.seg6_flowlabel`.
     pub seg6_flowlabel: i32,
-    /// Where packets may be sent to.
+    /// Destinations of packets.
     pub places: Vec<Place>,
 }
 
 /// An interface with one gateway on its link.
 #[derive(Clone, Debug)]
 pub struct Port {
-    /// Its number, which is in its addresses: `fc0N::2/64`, `10.N.0.2/24`.
+    /// Number of the interface, part of its addresses: `fc0N::2/64`, `10.N.0.2/24`.
     pub number: u8,
-    /// Bytes, without the Ethernet header.
+    /// MTU in bytes, without the Ethernet header.
     pub mtu: usize,
     /// Further attributes, as keys of the node file.
     pub settings: Vec<String>,
@@ -43,49 +43,50 @@ pub enum Line {
     Rule(String),
 }
 
-/// Fate of a packet to an address.
+/// Processing of packets to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It is forwarded, or refused by the type of the route.
+    /// The route forwards or refuses the packet.
     Plain,
-    /// It is put on a list of segments.
+    /// The route adds a segment list.
     Headend,
-    /// A behavior.
+    /// The address is a SID.
     Sid(Sid),
-    /// It is the node's own address, on a link, or nowhere.
+    /// The address belongs to the node, is on a link, or is unreachable.
     Edge,
 }
 
 /// Effect of a SID on a packet, as far as a sender depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sid {
-    /// Continues with the next segment.
+    /// The packet continues to the next segment.
     Transit,
-    /// The same; its address begins a container of compressed SIDs: bits of the block, bits of the function.
+    /// As [`Self::Transit`]; the address is a container of compressed SIDs, with these numbers of
+    /// block and function bits.
     Container(u8, u8),
-    /// Takes an IPv4 packet out.
+    /// Decapsulates an IPv4 packet.
     Ipv4,
-    /// Takes an IPv6 packet out.
+    /// Decapsulates an IPv6 packet.
     Ipv6,
-    /// Takes an Ethernet frame out.
+    /// Decapsulates an Ethernet frame.
     Ethernet,
 }
 
 /// A prefix and its kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// Fate of its packets.
+    /// Processing of packets to the prefix.
     pub kind: Kind,
-    /// Network.
+    /// Network address.
     pub network: IpAddr,
-    /// Bits.
+    /// Prefix length in bits.
     pub length: u8,
-    /// It is in a table that only rules and SIDs lead to.
+    /// Whether the prefix is in a table that only rules and SIDs look up.
     pub aside: bool,
 }
 
 impl Kind {
-    /// To choose by.
+    /// Number of the kind, for weighted choices.
     pub(super) fn number(self) -> usize {
         match self {
             Self::Plain => 0,
@@ -97,7 +98,7 @@ impl Kind {
 }
 
 impl Place {
-    /// An address of the prefix: its first, or one with random bits at the end.
+    /// Returns an address of the prefix: its first one, or one with random host bits.
     pub fn address(&self, random: &mut Random) -> IpAddr {
         let noise = match random.below(3) {
             0 => 1,
@@ -117,14 +118,14 @@ impl Place {
         }
     }
 
-    /// Whether it is of IPv6.
+    /// Returns whether the prefix is an IPv6 prefix.
     pub fn is_ipv6(&self) -> bool {
         self.network.is_ipv6()
     }
 }
 
 impl Line {
-    /// Text in the node file.
+    /// Returns the text in the node file.
     pub fn words(&self) -> &str {
         match self {
             Self::Neighbor(words) | Self::Route(words) | Self::Rule(words) => words,
@@ -133,22 +134,22 @@ impl Line {
 }
 
 impl Port {
-    /// `ethN`.
+    /// Returns the name, `ethN`.
     pub fn name(&self) -> String {
         format!("eth{}", self.number)
     }
 
-    /// Name of the port.
+    /// Returns the Ethernet address of the port.
     pub fn mac(&self) -> [u8; 6] {
         [2, 0, 0, 0, 0, self.number + 1]
     }
 
-    /// Address of its gateway.
+    /// Returns the Ethernet address of its gateway.
     pub fn gateway_mac(&self) -> [u8; 6] {
         [2, 0, 0, 0, 0, self.number + 0x11]
     }
 
-    /// A host on the link: 1 and 0x99 are resolved, 2 is the port itself.
+    /// Returns a host on the link. Hosts 1 and 0x99 are resolved; host 2 is the port itself.
     pub fn host6(&self, host: u16) -> Ipv6Addr {
         Ipv6Addr::new(0xfc00 + u16::from(self.number), 0, 0, 0, 0, 0, 0, host)
     }
@@ -160,7 +161,7 @@ impl Port {
 }
 
 impl Scenario {
-    /// The node file.
+    /// Returns the node file.
     pub fn text(&self) -> String {
         let mut text = String::from("ports:\n");
         for port in &self.ports {
@@ -205,7 +206,7 @@ impl Scenario {
         text
     }
 
-    /// The same node with other lines.
+    /// Returns the same node with other lines.
     #[must_use]
     pub fn with_lines(&self, lines: &[Line]) -> Self {
         Self {
@@ -215,7 +216,8 @@ impl Scenario {
     }
 }
 
-/// An IPv6 address that a list of segments may lead to: mostly behind a route, or a SID of the node itself.
+/// Returns an IPv6 address for a segment list: mostly one that a route covers, or a SID of the
+/// node.
 pub fn segment(places: &[Place], random: &mut Random) -> Ipv6Addr {
     let kind = random.weighted(&[(12, 0), (10, 1), (2, 2), (1, 3)]);
     let aside = random.one_in(8);
@@ -240,7 +242,7 @@ pub(super) fn host_length(address: IpAddr) -> u8 {
     if address.is_ipv6() { 128 } else { 32 }
 }
 
-/// The first `length` of `width` bits.
+/// Returns a mask with the first `length` of `width` bits set.
 fn prefix_mask(width: u32, length: u8) -> u128 {
     let all = if width == 128 {
         u128::MAX
@@ -250,7 +252,7 @@ fn prefix_mask(width: u32, length: u8) -> u128 {
     all & !all.checked_shr(u32::from(length)).unwrap_or(0)
 }
 
-/// The network of an address.
+/// Returns the network of an address.
 pub(super) fn masked(address: IpAddr, length: u8) -> IpAddr {
     match address {
         IpAddr::V6(address) => {
@@ -277,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_a_place_is_in_its_prefix() {
+    fn an_address_of_a_place_lies_in_its_prefix() {
         let mut random = Random::new(1);
         for _ in 0..50 {
             for place in Scenario::random(&mut random).places {

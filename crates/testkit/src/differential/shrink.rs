@@ -3,10 +3,11 @@
 use super::headers::ETHERNET;
 use super::mutate::lengthen_or_shorten;
 
-/// LIMIT: frames tried while one is made smaller.
+/// LIMIT: number of attempts to reduce a frame.
 const TRIES: usize = 600;
 
-/// Delta debugging: leaves out as many of `items` as `fails` lets it, in ever smaller runs.
+/// Delta debugging: removes as many of `items` as possible while `fails` returns true, in ever
+/// shorter runs.
 pub fn items<T: Clone>(items: Vec<T>, mut fails: impl FnMut(&[T]) -> bool) -> Vec<T> {
     let mut kept = items;
     let mut run = kept.len().div_ceil(2);
@@ -26,7 +27,7 @@ pub fn items<T: Clone>(items: Vec<T>, mut fails: impl FnMut(&[T]) -> bool) -> Ve
     kept
 }
 
-/// A shorter frame with more zeros in it.
+/// Returns a shorter frame with more zeros for which `fails` returns true.
 pub fn frame(frame: &[u8], mut fails: impl FnMut(&[u8]) -> bool) -> Vec<u8> {
     let mut kept = frame.to_vec();
     let mut tries = 0;
@@ -38,7 +39,7 @@ pub fn frame(frame: &[u8], mut fails: impl FnMut(&[u8]) -> bool) -> Vec<u8> {
         }
         smaller
     };
-    // Bytes at the end go, with the lengths made right and without.
+    // Remove bytes at the end, with corrected length fields and without.
     for right in [true, false] {
         let mut cut = kept.len() / 2;
         while cut > 0 {
@@ -67,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_failure_needs_is_kept_and_nothing_else() {
+    fn only_items_that_a_failure_needs_are_kept() {
         let found = items((0..50).collect(), |kept| {
             kept.contains(&3) && kept.contains(&41)
         });

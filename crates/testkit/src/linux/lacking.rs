@@ -6,7 +6,7 @@ use std::net::IpAddr;
 /// skipped.
 pub const OLDER: &str = "SIDESTEP_OLDER_KERNEL";
 
-/// A route that this kernel cannot be asked with.
+/// A route that this kernel does not support.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Lacking {
     destination: Destination,
@@ -15,15 +15,15 @@ pub(super) struct Lacking {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Destination {
-    /// The bytes of a prefix.
+    /// The bytes of the destination prefix.
     Prefix(Vec<u8>),
-    /// A C-SID, which may stand in any place of a container: RFC 9800 section 4.
+    /// A C-SID, which may be at any position of a container (RFC 9800 section 4).
     CSid { block: Vec<u8>, function: Vec<u8> },
 }
 
 impl Lacking {
-    /// `block`: bytes of the Locator-Block where the node has C-SIDs. Its SID block may then occur
-    /// anywhere in a container.
+    /// `block` is the number of bytes of the Locator-Block if the node has C-SIDs. This SID may
+    /// then be at any position of a container.
     pub(super) fn new(route: &str, block: Option<usize>, why: String) -> Self {
         let mut words = route.split_whitespace();
         let prefix = words.find(|word| word.contains([':', '.']) && word.contains('/'));
@@ -33,7 +33,7 @@ impl Lacking {
         let mut bytes = match address.parse() {
             Ok(IpAddr::V6(address)) => address.octets().to_vec(),
             Ok(IpAddr::V4(address)) => address.octets().to_vec(),
-            // A route to everything, or of a kind of its own: everything needs it.
+            // All frames need a default route or a route of another type.
             Err(_) => Vec::new(),
         };
         bytes.truncate(length.parse::<usize>().unwrap_or_default() / 8);
@@ -49,7 +49,8 @@ impl Lacking {
         Self { destination, why }
     }
 
-    /// Whether the route's destination stands anywhere in the frame, be it in a header or in a segment list.
+    /// Returns whether the frame contains the route's destination, in a header or in a segment
+    /// list.
     pub(super) fn concerns(&self, frame: &[u8]) -> bool {
         match &self.destination {
             Destination::Prefix(bytes) => {
@@ -66,13 +67,14 @@ impl Lacking {
     }
 }
 
-/// Bytes of the Locator-Block of the node's C-SIDs, if it has some.
+/// Returns the number of bytes of the Locator-Block if the node has C-SIDs.
 pub(super) fn block(routes: &[String]) -> Option<usize> {
     let route = routes.iter().find(|route| route.contains("next-csid"))?;
     Some(number_after(route, "lblen").unwrap_or(32) / 8)
 }
 
-/// The route as Linux has it: End.DT4 and End.DT46 are of a VRF device there, and its table is called `vrftable`.
+/// Returns the route in the syntax of Linux. There, End.DT4 and End.DT46 need a VRF device, and the
+/// table is an argument of `vrftable`.
 pub(super) fn in_linux_words(route: &str) -> String {
     let mut words: Vec<&str> = route.split_whitespace().collect();
     let action = words.iter().position(|word| *word == "action");
@@ -87,13 +89,13 @@ pub(super) fn in_linux_words(route: &str) -> String {
     words.join(" ")
 }
 
-/// The table of the VRF device that the route needs.
+/// Returns the table of the VRF device that the route needs.
 pub(super) fn vrf_table(route: &str) -> Option<usize> {
     number_after(route, "vrftable")
 }
 
-/// A word of the route that is not in what `ip route show` says of it: the kernel passes over attributes that it does
-/// not know for a behavior.
+/// Returns an attribute of the route that is missing in the output of `ip route show`: older
+/// kernels ignore attributes that a behavior does not have there.
 pub(super) fn left_out(route: &str, shown: &str) -> Option<&'static str> {
     let is_in = |text: &str, word: &str| text.split_whitespace().any(|found| found == word);
     ["flavors", "oif"]
@@ -116,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_needs_a_route_whose_destination_stands_in_it() {
+    fn a_frame_needs_a_route_whose_destination_it_contains() {
         let sid = lacking("fc0f::1/128 encap seg6local action End flavors psp dev eth0");
         let mut frame = vec![0; 40];
         assert!(!sid.concerns(&frame));
@@ -130,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_c_sid_may_stand_in_any_place_of_its_container() {
+    fn a_c_sid_may_be_at_any_position_of_its_container() {
         let sid = lacking(
             "fcbb:bb00:22::/48 encap seg6local action End.X nh6 fc02::1 flavors next-csid lblen 32 nflen 16",
         );
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_without_a_vrf_device_is_asked_for_as_that_of_one() {
+    fn the_table_of_end_dt46_becomes_a_vrftable() {
         let route = "fc0f::46/128 encap seg6local action End.DT46 table 100 dev eth0";
         let theirs = in_linux_words(route);
         assert_eq!(
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_the_kernel_passed_over_is_found() {
+    fn an_attribute_that_the_kernel_ignored_is_found() {
         let route = "fc0f::1/128 encap seg6local action End.X nh6 fc01::1 oif eth1 dev eth0";
         let shown = "fc0f::1  encap seg6local action End.X nh6 fc01::1 dev eth0 metric 1024";
         assert_eq!(left_out(route, shown), Some("oif"));

@@ -1,7 +1,7 @@
 //! The golden vectors of `vectors/*.yaml`: a node, input packets, and expected results.
 //!
-//! The node is read here for the Linux runner (raw iproute2 lines) and kept as text for whoever parses the same node
-//! in another way.
+//! The node is parsed for the Linux runner (iproute2 lines) and also kept as text for other
+//! parsers.
 
 mod raw;
 
@@ -15,27 +15,28 @@ use serde::Deserialize;
 
 use crate::Error;
 
-/// The only version of the format.
+/// The only supported version of the format.
 pub const FORMAT: u32 = 1;
 
-/// One file: one node and the cases that are put to it.
+/// One file: a node, and cases for this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VectorFile {
-    /// Where it was read from.
+    /// Path of the file.
     pub path: PathBuf,
     /// The file's name without `.yaml`.
     pub group: String,
-    /// One sentence.
+    /// Description in one sentence.
     pub about: String,
     /// The node.
     pub node: Node,
-    /// The node as YAML text of its own, exactly what `sidestep replay --config` reads. Line numbers are the file's.
+    /// The node as a YAML text, which `sidestep replay --config` can read. Line numbers are those
+    /// of the file.
     pub node_text: String,
     /// The cases, in the order of the file.
     pub cases: Vec<Case>,
 }
 
-/// A node as the Linux runner needs it.
+/// A node in the form that the Linux runner needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Node {
@@ -66,13 +67,14 @@ pub struct Node {
     /// `net.ipv6.seg6_flowlabel`: -1, 0, 1.
     #[serde(default)]
     pub seg6_flowlabel: Option<i32>,
-    /// The seed of Sidestep's multipath hash; Linux has a hash of its own.
+    /// Seed of Sidestep's multipath hash; Linux uses another hash.
     #[serde(default)]
     pub multipath_hash_seed: Option<u32>,
     /// `ip sr hmac set`, by key id.
     #[serde(default)]
     pub hmac: BTreeMap<u32, HmacKey>,
-    /// Copies of packets with the O-flag per second and port; Linux ignores the flag.
+    /// Maximum number of copies of packets with the O-flag per second and port; Linux ignores the
+    /// flag.
     #[serde(default)]
     pub oam_rate: u32,
     /// `sidestep run --local-srh`, which Linux does not have.
@@ -80,13 +82,13 @@ pub struct Node {
     pub local_srh: Option<String>,
 }
 
-/// An HMAC key, for all to see: it is a test's.
+/// An HMAC key of a test, which is not secret.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HmacKey {
     /// `sha1` or `sha256`.
     pub algorithm: String,
-    /// A line.
+    /// The secret, one line.
     pub secret: String,
 }
 
@@ -94,13 +96,13 @@ pub struct HmacKey {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Port {
-    /// Ethernet address. A VLAN port may leave it out: it then has that of the port below.
+    /// Ethernet address. The default of a VLAN port is the address of the port below.
     #[serde(default, deserialize_with = "raw::mac")]
     pub mac: Option<[u8; 6]>,
     /// `fc00::2/64`
     #[serde(default)]
     pub addresses: Vec<String>,
-    /// Bytes, without the Ethernet header.
+    /// MTU in bytes, without the Ethernet header.
     #[serde(default = "raw::default_mtu")]
     pub mtu: u32,
     /// `net.ipv6.conf.PORT.seg6_enabled`.
@@ -118,12 +120,12 @@ pub struct Port {
     /// `net.ipv6.conf.PORT.hop_limit`.
     #[serde(default)]
     pub hop_limit: Option<u8>,
-    /// It is a VLAN of another port: frames go in and out by that one, with their tag.
+    /// Set if the port is a VLAN of another port, which sends and receives its frames with the tag.
     #[serde(default)]
     pub vlan: Option<Vlan>,
 }
 
-/// Whose VLAN a port is, and which.
+/// VLAN of a port.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Vlan {
@@ -136,20 +138,20 @@ pub struct Vlan {
     pub protocol: String,
 }
 
-/// One packet and its fate.
+/// One packet and its expected result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// A sentence in `snake_case`, unique over all files.
+    /// Name in `snake_case`, unique over all files.
     pub name: String,
-    /// A longer sentence, if there is one.
+    /// Description, if there is one.
     pub about: Option<String>,
-    /// Clauses, such as `8986 4.1 S13`.
+    /// Clauses of RFCs, such as `8986 4.1 S13`.
     pub rfc: Vec<String>,
     /// Earlier frames with their ingress ports, from which a proxy learns.
     pub earlier: Vec<(String, Vec<u8>)>,
     /// Ingress port.
     pub port: String,
-    /// The frame that arrives, from its destination MAC on, without FCS.
+    /// The input frame, from its destination MAC on, without FCS.
     pub frame: Vec<u8>,
     /// Expected result.
     pub expect: Expect,
@@ -166,16 +168,16 @@ pub struct Case {
 /// Expected result for a packet. Reasons are those of `datapath/reason.h`, without prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expect {
-    /// This frame leaves by this port.
+    /// The packet is forwarded.
     Forward {
         /// Egress port.
         port: String,
-        /// From the destination MAC on, without FCS.
+        /// The output frame, from the destination MAC on, without FCS.
         frame: Vec<u8>,
     },
-    /// Dropped, for this reason.
+    /// The packet is dropped for this reason.
     Drop(String),
-    /// Left to the kernel unchanged, for this reason.
+    /// The packet is punted unmodified for this reason.
     Kernel(String),
 }
 
@@ -186,15 +188,15 @@ pub const SHARE: &str = "SIDESTEP_VECTORS_SHARE";
 /// ICMP error to the source of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Nothing.
+    /// No message.
     Silence,
     /// An ICMP message.
     Message {
-        /// To this address.
+        /// Destination address.
         to: IpAddr,
-        /// From this one; none: from one that Linux chooses.
+        /// Source address; `None` if Linux chooses it.
         from: Option<Ipv6Addr>,
-        /// From its type on; of `ICMPv6` with checksum 0.
+        /// The message from its type on, for `ICMPv6` with checksum 0.
         message: Vec<u8>,
     },
 }
@@ -203,11 +205,11 @@ pub enum Answer {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OamCopy {
-    /// That the packet came to.
+    /// The SID of the packet.
     pub sid: Ipv6Addr,
-    /// Before this SID processed the packet.
+    /// Segments Left before this SID processed the packet.
     pub segments_left: u8,
-    /// From its IPv6 header on.
+    /// The packet from its IPv6 header on.
     #[serde(deserialize_with = "raw::hex")]
     pub packet: Vec<u8>,
 }
@@ -215,18 +217,18 @@ pub struct OamCopy {
 /// Result of Linux for the same packet and configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Linux {
-    /// The same; a drop is silent.
+    /// The same result, except that a drop sends no ICMP error.
     Same,
-    /// Something else.
+    /// A different result.
     Differs {
-        /// The port and the frame that leave instead; none for a silent drop.
+        /// Egress port and frame; `None` for a silent drop.
         outcome: Option<(String, Vec<u8>)>,
-        /// Why ours is right.
+        /// Reason why Sidestep's result is right.
         why: String,
     },
     /// One of these ports and frames, including the expected one. Linux' flow hash selects it.
     OneOf(Vec<(String, Vec<u8>)>),
-    /// It cannot be asked, for this reason.
+    /// The case cannot run on Linux, for this reason.
     Skip(String),
 }
 
@@ -236,17 +238,17 @@ pub enum Linux {
 pub struct Counters {
     /// Prefix.
     pub route: String,
-    /// Packets that matched it.
+    /// Packets that matched the prefix.
     pub packets: u64,
     /// Dropped packets among them.
     pub errors: u64,
 }
 
 impl Node {
-    /// The node whose node file this is.
+    /// Parses a node file.
     ///
     /// # Errors
-    /// It is not of the format.
+    /// The text is not a valid node file.
     pub fn parse(text: &str) -> Result<Self, Error> {
         serde_saphyr::from_str(text).map_err(|error| refused(Path::new("node file"), &error))
     }
@@ -256,17 +258,17 @@ impl VectorFile {
     /// Reads one file.
     ///
     /// # Errors
-    /// It cannot be read or is not of the format: unknown key, bad hex, a port that the node does not have, a name
-    /// that is not the file's, or occurs twice.
+    /// The file cannot be read or is invalid: an unknown key, invalid hexadecimal digits, a port
+    /// that the node lacks, a group name that differs from the file name, or a duplicate case name.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let text = fs::read_to_string(path).map_err(|error| refused(path, &error))?;
         Self::parse(path, &text)
     }
 
-    /// Reads every `*.yaml` of a directory, in the order of the names.
+    /// Reads all `*.yaml` files of a directory, ordered by name.
     ///
     /// # Errors
-    /// As [`Self::read`], and if two files have a case of the same name.
+    /// As [`Self::read`], and if two files have a case with the same name.
     pub fn read_all(directory: &Path) -> Result<Vec<Self>, Error> {
         let entries = fs::read_dir(directory).map_err(|error| refused(directory, &error))?;
         let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
@@ -287,7 +289,7 @@ impl VectorFile {
             if !seen.insert(&case.name) {
                 return Err(refused(
                     &file.path,
-                    &format!("case {} is in another file too", case.name),
+                    &format!("case {} also exists in another file", case.name),
                 ));
             }
         }
@@ -298,7 +300,7 @@ impl VectorFile {
     /// case differs per file.
     ///
     /// # Errors
-    /// As [`Self::read_all`], and if what [`SHARE`] says is no number above 0.
+    /// As [`Self::read_all`], and if the value of [`SHARE`] is not a number above 0.
     pub fn read_share(directory: &Path) -> Result<Vec<Self>, Error> {
         let mut files = Self::read_all(directory)?;
         let Ok(share) = std::env::var(SHARE) else {
@@ -318,7 +320,7 @@ impl VectorFile {
         Ok(files)
     }
 
-    /// The file whose text this is.
+    /// Parses the text of a file.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -337,7 +339,7 @@ impl VectorFile {
         {
             return Err(refused(
                 path,
-                &format!("group {}: has to be the file's name", raw.group),
+                &format!("group {}: must be the file's name", raw.group),
             ));
         }
         let mut names = BTreeSet::new();
@@ -431,7 +433,7 @@ cases:
     }
 
     #[test]
-    fn a_file_is_read_with_its_ports_in_order_and_every_kind_of_case() {
+    fn a_file_is_parsed_with_its_ports_in_order_and_every_kind_of_case() {
         let file = parse(FILE).expect("a right file");
         let names: Vec<&str> = file
             .node
@@ -466,7 +468,7 @@ cases:
     }
 
     #[test]
-    fn the_node_is_kept_as_a_text_of_its_own_on_the_lines_of_the_file() {
+    fn the_text_of_the_node_keeps_the_line_numbers_of_the_file() {
         let file = parse(FILE).expect("a right file");
         let again: Node = serde_saphyr::from_str(&file.node_text).expect("YAML of its own");
         assert_eq!(again, file.node);
@@ -478,7 +480,7 @@ cases:
     }
 
     #[test]
-    fn what_is_not_of_the_format_is_refused_by_name() {
+    fn invalid_files_are_refused_with_the_reason() {
         let wrong = [
             ("linux: same", "linux: maybe", "allowed are same"),
             (

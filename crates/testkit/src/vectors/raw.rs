@@ -134,7 +134,7 @@ impl RawCase {
         }
         let lower = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         if self.name.is_empty() || !self.name.chars().all(lower) {
-            return Err("a name is of lower-case letters, digits and `_`".into());
+            return Err("a name may contain lower-case letters, digits and `_`".into());
         }
         let (port, frame) = port_of(self.input)?;
         let earlier = self.earlier.into_iter().map(port_of);
@@ -158,9 +158,7 @@ impl RawCase {
         };
         let linux = match self.linux {
             RawLinux::Word(word) if word == "same" && matches!(expect, Expect::Kernel(_)) => {
-                return Err(
-                    "what is left to the kernel cannot be the same there: {skip: why}".into(),
-                );
+                return Err("a punted packet cannot be compared with Linux: {skip: why}".into());
             }
             RawLinux::Word(word) if word == "same" => Linux::Same,
             RawLinux::Word(word) => {
@@ -175,7 +173,7 @@ impl RawCase {
                     matches!(&expect, Expect::Forward { port: p, frame: f } if p == port && f == frame)
                 });
                 if !ours {
-                    return Err("linux: one_of: what is expected has to be one of them".into());
+                    return Err("linux: one_of: must include the expected frame".into());
                 }
                 Linux::OneOf(ways)
             }
@@ -224,7 +222,7 @@ pub(super) const fn default_mtu() -> u32 {
     1500
 }
 
-/// Hex digits in pairs; white space between pairs is allowed.
+/// Parses pairs of hexadecimal digits; white space between pairs is allowed.
 pub(super) fn hex<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
     let text = String::deserialize(deserializer)?;
     let digits: Vec<u8> = text
@@ -234,14 +232,14 @@ pub(super) fn hex<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>,
     let value = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
     let pair = |pair: &[u8]| Some(value(pair[0])? << 4 | value(*pair.get(1)?)?);
     let bytes = digits.chunks(2).map(pair).collect::<Option<Vec<u8>>>();
-    bytes.ok_or_else(|| de::Error::custom("a frame is pairs of hexadecimal digits"))
+    bytes.ok_or_else(|| de::Error::custom("a frame consists of pairs of hexadecimal digits"))
 }
 
 pub(super) fn dot1q() -> String {
     "802.1Q".to_owned()
 }
 
-/// `02:00:00:00:00:01`
+/// Parses an Ethernet address such as `02:00:00:00:00:01`.
 pub(super) fn mac<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<[u8; 6]>, D::Error> {
     let text = String::deserialize(deserializer)?;
     let refused = || {
@@ -252,7 +250,7 @@ pub(super) fn mac<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<[
     mac_of(&text).map(Some).ok_or_else(refused)
 }
 
-/// A mapping whose order counts.
+/// Parses a mapping and keeps its order.
 pub(super) fn in_order<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<(String, Port)>, D::Error> {

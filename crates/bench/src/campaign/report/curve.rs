@@ -10,7 +10,7 @@ use crate::campaign::file::{Find, Group};
 use crate::campaign::plan::CURVE;
 use crate::result::{Axis, Better, Kind, Point, Section, Series};
 
-/// Two pictures a case.
+/// Returns two plots per case.
 pub fn sections(results: &Results, group: &Group) -> Vec<Section> {
     let cases = results.cases(group);
     let places = Places::of(&cases);
@@ -58,8 +58,8 @@ impl Curve {
                 .collect(),
         };
         let of = match &group.rates {
-            None => "from a tenth of each engine's own PDR to 1.2 times of it",
-            Some(_) => "all engines were sent to alike",
+            None => "at 0.1 to 1.2 times each engine's own PDR",
+            Some(_) => "all engines received the same rates",
         };
         let series = points.filter_map(|point| {
             let runs = results.runs(point, Find::Curve);
@@ -69,7 +69,7 @@ impl Curve {
                 let sent: f64 = trials.iter().map(|trial| trial.sent_rate() / 1e3).sum();
                 let values: Vec<f64> = trials.iter().map(|trial| (self.value)(trial)).collect();
                 (!values.is_empty()).then(|| Point {
-                    // Where on the axis was measured, and is never the same twice.
+                    // `x` is the measured rate, which differs in each run.
                     key: Some(keys[step].clone()),
                     ..Point::of(sent / values.len() as f64, values)
                 })
@@ -87,7 +87,7 @@ impl Curve {
         (!series.is_empty()).then(|| Section {
             id: format!("{}-{}-{}", group.name.value, places.slug(case), self.name),
             title: format!("{}: {}, {}", group.title(), places.label(case), self.title),
-            note: format!("Over the rate that was sent, the mean of the runs: {of}."),
+            note: format!("Mean of the runs over the sending rate, {of}."),
             kind: Kind::Line,
             x: Axis::linear("sent", "kpps"),
             y: self.y,

@@ -10,10 +10,10 @@ use crate::campaign::file::{Find, Group};
 use crate::campaign::plan::{LATENCY, Point as Planned};
 use crate::result::{Axis, Better, Cell, Kind, Point, Section, Series, Table};
 
-/// Nanoseconds in the unit of pictures and tables.
+/// Nanoseconds per unit of plots and tables.
 const MICROSECOND: f64 = 1e3;
 
-/// A picture a case: of all runs together.
+/// Returns one plot per case, with all runs merged.
 pub fn sections(results: &Results, group: &Group) -> Vec<Section> {
     let cases = results.cases(group);
     let places = Places::of(&cases);
@@ -46,7 +46,7 @@ pub fn sections(results: &Results, group: &Group) -> Vec<Section> {
     sections.collect()
 }
 
-/// A row for each load of each case of each engine; none if nothing was measured.
+/// Returns the table with one row per engine, case and load. `None` if nothing was measured.
 pub fn table(results: &Results, group: &Group) -> Option<Table> {
     let cases = results.cases(group);
     let places = Places::of(&cases);
@@ -117,7 +117,8 @@ fn latencies<'a>(results: &Results<'a>, point: &Planned, step: usize) -> Vec<&'a
 
 /// Merges several distributions: for each bound, the share of packets up to it.
 fn distribution(all: &[&Latency]) -> Vec<Point> {
-    // Bounds are of the same classes in all of them; the bits of positive numbers rise as they do.
+    // All distributions have the same classes. The bits of positive numbers have the order of the
+    // numbers.
     let mut classes = BTreeMap::<u64, u64>::new();
     for latency in all {
         let mut before = 0;

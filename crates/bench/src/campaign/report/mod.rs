@@ -21,32 +21,32 @@ use super::repeat::{Disturbed, REPEAT_TIME, STEAL_MAX};
 use crate::result::{Cell, Refusal, Report, Section, Table};
 use crate::statistics::Summary;
 
-/// The id of the table of the commands that set each case up.
+/// Id of the table with the commands that set up each case.
 pub const COMMANDS: &str = "commands";
 
 /// A result above this share of the ceiling is limited by generator and sink.
 pub const CEILING_SHARE: f64 = 0.8;
 
-/// A folder has no report.
+/// Reason why a folder has no report.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It cannot be read.
+    /// The folder cannot be read.
     #[error(transparent)]
     Log(#[from] log::Error),
-    /// Its campaign cannot be.
+    /// The campaign of the folder is invalid.
     #[error("{}: {why}", path.display())]
     Campaign {
-        /// Its file.
+        /// The campaign file.
         path: PathBuf,
         /// Place and problem.
         why: ConfigError,
     },
-    /// It has not begun.
-    #[error("{}: nothing was measured yet", .0.join(log::TRIALS).display())]
+    /// The campaign has not started.
+    #[error("{}: contains no measurements yet", .0.join(log::TRIALS).display())]
     Empty(PathBuf),
 }
 
-/// The report of a folder, however far it is.
+/// Returns the report of a folder, also of an incomplete campaign.
 ///
 /// # Errors
 /// One of its files cannot be read.
@@ -63,7 +63,7 @@ pub fn read(folder: &Path) -> Result<Report, Error> {
     report(&campaign, &records).ok_or_else(|| Error::Empty(folder.to_path_buf()))
 }
 
-/// The report of a campaign; none if it has not begun.
+/// Returns the report of a campaign. `None` if the campaign has not started.
 pub fn report(campaign: &Campaign, records: &[Record]) -> Option<Report> {
     let results = Results::of(campaign, records)?;
     let mut sections: Vec<Section> = Vec::new();
@@ -109,7 +109,7 @@ pub fn report(campaign: &Campaign, records: &[Record]) -> Option<Report> {
     })
 }
 
-/// The command without `--only`: with it, it may have measured the last part only.
+/// Returns the command without `--only`, which would repeat only the last part.
 fn whole(command: &[String]) -> Vec<String> {
     let mut words = command.iter();
     let mut whole = Vec::new();
@@ -137,12 +137,12 @@ fn testbed_note(testbed: &Testbed) -> String {
 /// Measured values.
 struct Results<'a> {
     campaign: &'a Campaign,
-    /// The first time that the campaign began.
+    /// First start of the campaign.
     first: &'a Begin,
-    /// The last time.
+    /// Last start of the campaign.
     last: &'a Begin,
     measured: Vec<&'a Measured>,
-    /// Packets per second of generator and sink alone.
+    /// Packets per second of generator and sink without an engine, by case.
     ceilings: Vec<(&'a Case, f64)>,
 }
 
@@ -171,13 +171,13 @@ impl<'a> Results<'a> {
         })
     }
 
-    /// Points of a group, in the order of the plan.
+    /// Returns the points of a group, in the order of the plan.
     fn points(&self, group: &Group) -> impl Iterator<Item = &'a Point> {
         let points = self.last.plan.points.iter();
         points.filter(|point| point.group == group.name.value)
     }
 
-    /// Cases of a group, each once.
+    /// Returns the distinct cases of a group.
     fn cases(&self, group: &Group) -> Vec<&'a Case> {
         let mut cases: Vec<&Case> = Vec::new();
         for point in self.points(group) {
@@ -188,7 +188,7 @@ impl<'a> Results<'a> {
         cases
     }
 
-    /// Engines of a group, each once.
+    /// Returns the distinct engines of a group.
     fn engines(&self, group: &Group) -> Vec<&'a str> {
         let mut engines: Vec<&str> = Vec::new();
         for point in self.points(group) {
@@ -199,7 +199,7 @@ impl<'a> Results<'a> {
         engines
     }
 
-    /// All runs of a measurement, in their order.
+    /// Returns all runs of a measurement in order.
     fn runs(&self, point: &Point, find: Find) -> Vec<&'a Measured> {
         let all = self.measured.iter().copied();
         let mut runs: Vec<_> = all
@@ -209,18 +209,20 @@ impl<'a> Results<'a> {
         runs
     }
 
-    /// Packets per second of generator and sink alone, when they send so.
+    /// Returns the packets per second of generator and sink without an engine, for the traffic of a
+    /// case.
     fn ceiling(&self, case: &Case) -> Option<f64> {
         let measured = |wanted: &Case| {
             let mut all = self.ceilings.iter();
             let found = all.find(|(case, _)| *case == wanted);
             found.map(|(_, rate)| *rate)
         };
-        // Folders of earlier versions have it for customers' packets only.
+        // Folders of earlier versions contain only the ceiling for customers' packets.
         measured(&plan::ceiling(case)).or_else(|| measured(&plan::sent_alike(case)))
     }
 
-    /// Mean of a point as a share of what generator and sink can do; none if one of them was not measured.
+    /// Returns the mean of a point as a share of the ceiling. `None` if one of them was not
+    /// measured.
     fn share_of_ceiling(&self, point: &Point, find: Find) -> Option<f64> {
         let rates = self.runs(point, find).into_iter().map(rates::kpps);
         let mean = Summary::of(&rates.collect::<Vec<_>>())?.mean;
@@ -271,7 +273,7 @@ impl<'a> Results<'a> {
         machine
     }
 
-    /// Where an engine's packets were counted; none if that was never chosen.
+    /// Describes the hook that counted an engine's packets. `None` if there was no choice.
     fn sink(&self, engine: &str) -> Option<String> {
         let of_engine = self.measured.iter().filter(|it| it.point.engine == engine);
         let sinks: Vec<Hook> = of_engine.filter_map(|it| it.sink).collect();
@@ -286,7 +288,7 @@ impl<'a> Results<'a> {
         })
     }
 
-    /// Relative precision of a searched rate. `None` for other metrics.
+    /// Returns the relative precision of a searched rate. `None` for other metrics.
     fn resolution(&self, find: Find) -> Option<f64> {
         let searched = matches!(find, Find::Pdr | Find::Ndr);
         let parameters = searched.then(|| self.campaign.parameters(find).ok());
@@ -299,7 +301,9 @@ impl<'a> Results<'a> {
             notes.push(self.campaign.note.clone());
         }
         if self.last.quick {
-            notes.push("Measured in a hurry: short trials, one run. It says whether it works, not how fast.".into());
+            notes.push(
+                "Measured with --quick (short trials, one run): the rates are inaccurate.".into(),
+            );
         }
         if let Ok(parameters) = self.campaign.parameters(Find::Pdr) {
             notes.push(format!(
@@ -342,7 +346,7 @@ impl<'a> Results<'a> {
         notes
     }
 
-    /// Steal time of the hypervisor. `None` if it is zero or unknown.
+    /// Describes the steal time of the hypervisor. `None` if it is zero or unknown.
     fn stolen(&self) -> Option<String> {
         let all = self.measured.iter();
         let shares: Vec<(f64, f64)> = all
@@ -361,7 +365,8 @@ impl<'a> Results<'a> {
         })
     }
 
-    /// Trials that were repeated because of steal time. `None` if that was not observed.
+    /// Describes the trials that were repeated because of steal time. `None` if steal time was not
+    /// recorded.
     fn repeated(&self) -> Option<String> {
         let all = self.measured.iter();
         let all: Vec<Disturbed> = all.filter_map(|measured| measured.disturbed).collect();
@@ -392,7 +397,7 @@ impl<'a> Results<'a> {
         (!rows.is_empty()).then(|| Table {
             id: "ceiling".into(),
             title: "Generator to sink".into(),
-            note: "The most that could be measured here: nothing stands between them.".into(),
+            note: "Upper bound of this setup: generator and sink are connected directly.".into(),
             heads: ["packets", "received (kpps)"].map(String::from).to_vec(),
             rows,
         })
@@ -416,11 +421,11 @@ impl<'a> Results<'a> {
                 .collect::<Vec<_>>()
         });
         let mut rows: Vec<Vec<Cell>> = rows.collect();
-        // The same case may be in several groups.
+        // Several groups may contain the same case.
         rows.dedup();
         (!rows.is_empty()).then(|| Table {
             id: COMMANDS.into(),
-            title: "Commands that measure it again, and that set it up by hand".into(),
+            title: "Commands that repeat the measurement, and that set it up by hand".into(),
             note: "The first of each point measures it again, traffic and all: campaign.yaml lies in the folder that this report was made \
                    from. The others set its router up, between ports and namespaces that are there (docs/engines.md)."
                 .into(),
@@ -429,7 +434,7 @@ impl<'a> Results<'a> {
         })
     }
 
-    /// Unsupported cases, and failures that were not measured later.
+    /// Returns the unsupported cases, and failures without a later success.
     fn refusals(&self, records: &[Record]) -> Vec<Refusal> {
         let refused = self.last.plan.refused.iter().map(|refused| Refusal {
             subject: refused.point.engine.clone(),
@@ -463,7 +468,7 @@ impl<'a> Results<'a> {
         refusals
     }
 
-    /// Whether what failed was measured in the end.
+    /// Whether a failed measurement succeeded later.
     fn is_mended(&self, failed: &Failed) -> bool {
         if failed.point.engine == plan::CEILING_ENGINE {
             let mut ceilings = self.ceilings.iter();
@@ -478,7 +483,7 @@ impl<'a> Results<'a> {
         let mut groups = self.campaign.groups.iter();
         match failed.find {
             Some(find) => there(find),
-            // There was no engine to measure anything of.
+            // The failure affects all groups, because there was no engine.
             None => groups
                 .find(|group| group.name.value == failed.point.group)
                 .is_none_or(|group| self.campaign.finds(group).into_iter().all(there)),

@@ -1,4 +1,5 @@
-//! PDR, NDR and MRR of a group: a box or a point for each case of each engine, and the table that studies print.
+//! PDR, NDR and MRR of a group: a plot with a box or a point per engine and case, and the table
+//! that studies print.
 
 use super::words::{self, Places};
 use crate::engine::Case;
@@ -15,14 +16,13 @@ use crate::result::{Axis, Better, Cell, Kind, Point, Section, Series, Table};
 use crate::search::{Bound, Found, PACING};
 use crate::statistics::Summary;
 
-/// The behavior that others are compared with where a group names none.
+/// Default baseline of a group.
 const BASELINE: &str = "ipv6";
 
 /// Remark about a rate that generator and sink limit.
-const BASELINE_LIMITED: &str =
-    "its baseline is limited by the generator: the share is lower than this";
+const BASELINE_LIMITED: &str = "the generator limits the baseline: the real share is lower";
 
-/// Thousands of packets per second of a run.
+/// Returns the rate of a run in thousands of packets per second.
 pub fn kpps(measured: &Measured) -> f64 {
     match measured.found {
         Some(found) => found.rate / 1e3,
@@ -37,7 +37,7 @@ fn rounds(results: &Results, point: &Planned, find: Find) -> Vec<f64> {
     results.runs(point, find).into_iter().map(kpps).collect()
 }
 
-/// The picture; none if nothing was measured.
+/// Returns the plot. `None` if nothing was measured.
 pub fn section(results: &Results, group: &Group, find: Find) -> Option<Section> {
     let cases = results.cases(group);
     let places = Places::of(&cases);
@@ -104,7 +104,7 @@ pub fn section(results: &Results, group: &Group, find: Find) -> Option<Section> 
     })
 }
 
-/// The table: a row for each case of each engine, then what others published of it.
+/// Returns the table: one row per engine and case, then the published figures.
 pub fn table(results: &Results, group: &Group, find: Find) -> Table {
     let cases = results.cases(group);
     let places = Places::of(&cases);
@@ -180,10 +180,7 @@ pub fn table(results: &Results, group: &Group, find: Find) -> Table {
         note: results
             .resolution(find)
             .map_or_else(String::new, |epsilon| {
-                format!(
-                    "The search tells rates apart that differ by {} % and more.",
-                    epsilon * 100.0
-                )
+                format!("The resolution of the search is {} %.", epsilon * 100.0)
             }),
         heads,
         rows,
@@ -219,8 +216,9 @@ fn figure_name(figure: &Published) -> String {
     format!("{}, {}", figure.engine, figure.source)
 }
 
-/// Mean of the same engine's baseline, sent to in the same way, with as few rules and routes as there is: of the same group, otherwise of
-/// any. For another behavior it is the one with as many segments, if there is one; for itself the one with the fewest.
+/// Returns the mean rate of the same engine's baseline, with the same traffic and the fewest rules
+/// and routes, from the same group if possible. For another behavior the baseline has the same
+/// number of segments if available; for the baseline itself it has the fewest segments.
 fn baseline_rate<'a>(
     results: &Results<'a>,
     point: &Planned,
@@ -251,7 +249,8 @@ fn baseline_rate<'a>(
     (summary.mean > 0.0).then_some((chosen, summary.mean))
 }
 
-/// Median rate of Linux for the same case of the same group, in kpps. `None` if it is 0 or missing.
+/// Returns the median rate of Linux for the same case of the same group, in kpps. `None` if it is 0
+/// or missing.
 fn linux_rate(results: &Results, point: &Planned, find: Find) -> Option<f64> {
     let mut points = results.last.plan.points.iter();
     let linux = points.find(|other| {
@@ -305,9 +304,9 @@ fn note(results: &Results, point: &Planned, find: Find) -> Option<String> {
         .sum();
     match (verdicts, runs.iter().filter(turned).count()) {
         (0, _) => {}
-        (1, _) => notes.push(format!("a verdict was turned over in 1 of {of} runs")),
+        (1, _) => notes.push(format!("a verdict was reversed in 1 of {of} runs")),
         (verdicts, some) => notes.push(format!(
-            "{verdicts} verdicts were turned over in {some} of {of} runs"
+            "{verdicts} verdicts were reversed in {some} of {of} runs"
         )),
     }
     let stolen = runs.iter().filter_map(|run| run.stolen);
@@ -326,7 +325,7 @@ fn note(results: &Results, point: &Planned, find: Find) -> Option<String> {
     let kept: u32 = disturbed.map(|disturbed| disturbed.kept).sum();
     if kept > 0 {
         notes.push(format!(
-            "the time for repetitions did not suffice for {kept} disturbed trials"
+            "{kept} disturbed trials were not repeated for lack of time"
         ));
     }
     let trials = || runs.iter().flat_map(|run| &run.trials);
@@ -334,13 +333,13 @@ fn note(results: &Results, point: &Planned, find: Find) -> Option<String> {
     for (what, count) in DISORDER {
         let some = trials().filter(|trial| count(&trial.disorder) > 0).count();
         if some > 0 {
-            notes.push(format!("packets came {what} in {some} of {all} trials"));
+            notes.push(format!("packets arrived {what} in {some} of {all} trials"));
         }
     }
     let share = results.share_of_ceiling(point, find);
     if let Some(share) = share.filter(|share| *share >= CEILING_SHARE) {
         notes.push(format!(
-            "limited by the generator: {:.0} % of what it can",
+            "limited by the generator: {:.0} % of its maximum",
             share * 100.0
         ));
     }
@@ -353,9 +352,7 @@ type Count = fn(&Disorder) -> u64;
 const DISORDER: [(&str, Count); 3] = [
     ("out of order", |it| it.reordered),
     ("more than once", |it| it.duplicated),
-    ("too late to be told from others that came before", |it| {
-        it.late
-    }),
+    ("too late to detect duplicates", |it| it.late),
 ];
 
 fn number(value: Option<f64>) -> Cell {

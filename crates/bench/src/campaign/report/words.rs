@@ -1,4 +1,4 @@
-//! How cases are called: by what differs within their group.
+//! Names of cases, made of the properties that differ within their group.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use crate::engine::{Case, Flows, Size, behavior};
 use crate::campaign::file::Find;
 use crate::result::{Axis, Scale};
 
-/// How a measurement is called.
+/// Returns the name of a metric.
 pub fn find(find: Find) -> &'static str {
     match find {
         Find::Pdr => "PDR",
@@ -18,13 +18,13 @@ pub fn find(find: Find) -> &'static str {
     }
 }
 
-/// How a behavior is called: as the RFCs do. A campaign of another version may contain unknown
+/// Returns the name of a behavior as in the RFCs. A campaign of another version may contain unknown
 /// values.
 pub fn title(behavior: &str) -> String {
     behavior::kind(behavior).map_or_else(|_| behavior.to_owned(), |kind| kind.title.to_owned())
 }
 
-/// How packets are sent.
+/// Describes the traffic of a case.
 pub fn sent(case: &Case) -> String {
     let flows = flows(case.flows);
     match case.cores {
@@ -33,18 +33,19 @@ pub fn sent(case: &Case) -> String {
     }
 }
 
-/// A share of the PDR of the same run.
+/// Describes a share of the PDR of the same run.
 pub fn of_pdr(share: f64) -> String {
     format!("{:.0} % of PDR", share * 100.0)
 }
 
-/// Where the cases of a group lie: on a line if one number alone differs, otherwise each by itself.
+/// Axis positions of the cases of a group. The axis is numeric if only one number differs;
+/// otherwise each case is a category.
 pub struct Places<'a> {
     cases: &'a [&'a Case],
     number: Option<Number>,
 }
 
-/// Returns a parameter of a case as a number.
+/// Name, unit, and a function that returns this parameter of a case as a number.
 type Number = (&'static str, &'static str, fn(&Case) -> Option<f64>);
 
 const NUMBERS: [Number; 5] = [
@@ -56,13 +57,13 @@ const NUMBERS: [Number; 5] = [
     ("rules before the one that matches", "", |case| {
         Some(case.rules.into())
     }),
-    ("routes beside the one that matches", "", |case| {
+    ("routes in addition to the one that matches", "", |case| {
         Some(case.routes.into())
     }),
     ("cores", "", |case| Some(case.cores.into())),
 ];
 
-/// Fewer places are no line.
+/// Minimum number of positions for a line.
 const LINE: usize = 3;
 
 impl<'a> Places<'a> {
@@ -97,7 +98,7 @@ impl<'a> Places<'a> {
         Axis::new("case", "", Scale::Categories(words))
     }
 
-    /// Where on the axis.
+    /// Returns the axis position of a case.
     pub fn at(&self, case: &Case) -> f64 {
         let number = self.number.and_then(|(_, _, number)| number(case));
         number.unwrap_or_else(|| {
@@ -106,12 +107,12 @@ impl<'a> Places<'a> {
         })
     }
 
-    /// The behavior as the RFCs call it, and what else differs within the group.
+    /// Returns the behavior's name as in the RFCs, and the properties that differ within the group.
     pub fn label(&self, case: &Case) -> String {
         self.named(case, title(&case.behavior))
     }
 
-    /// The same as part of names of files, which have the behavior as campaigns call it.
+    /// Returns the same as part of a file name, with the behavior's name as in campaigns.
     pub fn slug(&self, case: &Case) -> String {
         slug(&self.named(case, case.behavior.clone()))
     }
@@ -138,7 +139,7 @@ impl<'a> Places<'a> {
     }
 }
 
-/// As a name of a file.
+/// Converts a text to a file name.
 pub fn slug(text: &str) -> String {
     let plain = |letter: char| {
         if letter.is_ascii_alphanumeric() {

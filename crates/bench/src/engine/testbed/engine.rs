@@ -180,7 +180,9 @@ impl OnTestbed {
     fn lacks(&self, kind: &Kind, case: &Case) -> Option<String> {
         if kind.limit {
             let name = kind.name;
-            return Some(format!("{name} is of engine none, which a testbed does not have"));
+            return Some(format!(
+                "{name} is of engine none, which a testbed does not have"
+            ));
         }
         if kind.needs_service() {
             return Some("a testbed has no service behind its system".into());

@@ -153,7 +153,9 @@ fn verify(network: &Network, behavior: &Behavior) -> Result<(), Error> {
         return Ok(());
     }
     let difference = diff(&expected, &found);
-    Err(wrong(&format!("the router sent another packet\n{difference}")))
+    Err(wrong(&format!(
+        "the router sent another packet\n{difference}"
+    )))
 }
 
 /// Returns the frame that VPP has to send, as the RFCs require. The exception is H.Insert: VPP

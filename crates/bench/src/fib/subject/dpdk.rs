@@ -133,9 +133,7 @@ impl Dpdk {
         // If this fails, the thread remains on one processor, which is acceptable here.
         let _ = sched_setaffinity(this, &before);
         if result < 0 {
-            return Err(
-                "DPDK does not start here; it needs root and free memory".into(),
-            );
+            return Err("DPDK does not start here; it needs root and free memory".into());
         }
         Ok(())
     }

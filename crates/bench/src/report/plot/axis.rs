@@ -7,9 +7,9 @@ use kuva::render::layout::TickFormat;
 use crate::report::{number, table, text};
 use crate::result::{Axis, Point, Scale, Section, Series};
 
-/// Where a number of the report stands on an axis.
+/// Position of a number of the report on an axis.
 pub trait Place {
-    /// In the axis's own numbers: the plots count words from one.
+    /// Converts a number to the axis's own numbers. Categories start at 1 in plots.
     fn place(&self, value: f64) -> f64;
 }
 
@@ -22,7 +22,8 @@ impl Place for Scale {
     }
 }
 
-/// From where to where an axis reaches that shows these values. `from_zero`: an even axis begins at zero.
+/// Returns the limits of an axis that shows these values. `from_zero`: a linear axis starts at
+/// zero.
 pub fn range(
     scale: &Scale,
     values: impl Iterator<Item = f64>,
@@ -43,7 +44,8 @@ pub fn range(
     })
 }
 
-/// Less than a decade reaches from one round number to another, or there might be no tick in it.
+/// Returns the limits of a logarithmic axis. If they span less than a decade, they are round
+/// numbers, so that the axis has a tick.
 fn log_range(low: f64, high: f64) -> (f64, f64) {
     let room = (high / low).powf(0.04).max(1.02);
     let (low, high) = (low / room, high * room);
@@ -61,12 +63,12 @@ fn log_range(low: f64, high: f64) -> (f64, f64) {
     )
 }
 
-/// The arms of a point's bar below and above its value; none where it would be a point.
+/// Returns the lengths of a point's bar below and above its value. `None` if both are 0.
 pub fn arms(point: &Point, scale: &Scale) -> Option<(f64, f64)> {
     if point.low >= point.high {
         return None;
     }
-    // Down to zero would be down to nowhere.
+    // A logarithmic axis has no zero to draw the bar to.
     let low = if *scale == Scale::Log && point.low <= 0.0 {
         point.value
     } else {
@@ -128,7 +130,7 @@ fn beyond(high: f64, span: f64) -> f64 {
     high + room(span, high)
 }
 
-/// A twentieth; for values that are all the same something to see them in.
+/// Returns the margin of an axis: a twentieth of the span, or a part of the value if the span is 0.
 fn room(span: f64, value: f64) -> f64 {
     match (span, value) {
         (0.0, 0.0) => 1.0,
@@ -173,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_shown_does_not_stretch_the_axis() {
+    fn values_that_cannot_be_shown_do_not_extend_the_axis() {
         assert_eq!(
             reach(&Scale::Log, &[0.0, 31.0, 35.0, f64::NAN], true),
             Some((20.0, 50.0))

@@ -1,4 +1,4 @@
-//! Series over an axis of numbers or words: lines with bars from low to high, and steps.
+//! Series over an axis of numbers or categories: lines with bars from low to high, and steps.
 
 use kuva::plot::legend::{LegendEntry, LegendShape};
 use kuva::plot::line::{LinePlot, ScatterPoint};
@@ -10,7 +10,7 @@ use super::ink::Style;
 use crate::report::table;
 use crate::result::{Kind, Point, Scale, Section, Series};
 
-/// One or two plots a series: the line, and what stands at its points.
+/// Returns one or two plots per series: the line, and the markers of its points.
 pub fn plots(section: &Section, styles: &[Style]) -> Vec<Plot> {
     let drawn = section.series.iter().zip(styles);
     match section.kind {
@@ -68,7 +68,7 @@ fn steps(section: &Section, series: &Series, style: &Style) -> Plot {
     Plot::Line(steps)
 }
 
-/// One entry a series.
+/// Returns one legend entry per series.
 pub fn legend(section: &Section, styles: &[Style]) -> Vec<LegendEntry> {
     let entries = section
         .series
@@ -93,7 +93,7 @@ fn shown<'a>(section: &'a Section, series: &'a Series) -> impl Iterator<Item = &
         .filter(|point| is_shown(section, point))
 }
 
-/// Zero has no place on a logarithmic axis.
+/// Whether the plot can show a point: a logarithmic axis has no zero.
 pub fn is_shown(section: &Section, point: &Point) -> bool {
     (section.x.scale != Scale::Log || point.x > 0.0)
         && (section.y.scale != Scale::Log || point.value > 0.0)

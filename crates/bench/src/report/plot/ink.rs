@@ -9,8 +9,9 @@ use kuva::render::theme::Theme;
 
 use crate::result::{Report, Section};
 
-/// One colour for each subject, on a light and on a dark page; the ninth has the first one's, with another marker.
-/// Chosen so that neighbors differ in lightness too, and all of them by 3:1 from the page (WCAG 2.2, 1.4.11).
+/// One colour per engine, for a light and for a dark page. The ninth engine has the first colour
+/// with another marker. Neighbors also differ in lightness, and all colours have a contrast of 3:1
+/// to the page (WCAG 2.2, 1.4.11).
 pub const COLORS: [(&str, &str); 8] = [
     ("#0067a5", "#4aa8e8"),
     ("#d1500a", "#ff8f4a"),
@@ -22,7 +23,7 @@ pub const COLORS: [(&str, &str); 8] = [
     ("#2492a8", "#86dcee"),
 ];
 
-/// Colors of measured series.
+/// Markers of measured series.
 const MARKERS: [MarkerShape; 6] = [
     MarkerShape::Circle,
     MarkerShape::Square,
@@ -32,7 +33,7 @@ const MARKERS: [MarkerShape; 6] = [
     MarkerShape::Star,
 ];
 
-/// Color of published figures.
+/// Markers of published figures.
 const PUBLISHED_MARKERS: [MarkerShape; 2] = [MarkerShape::Cross, MarkerShape::Plus];
 
 /// Colors of text, axes with ticks, and grid, in this order.
@@ -42,17 +43,17 @@ pub const FRAME: [(&str, &str, &str); 3] = [
     ("grid", "#e1e4e8", "#31363d"),
 ];
 
-/// Medium of a picture.
+/// Medium of a plot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
     /// A page whose style sheet defines `--ink-0` and so on, and `--text`, `--axis` and `--grid`.
     Page,
-    /// A file of its own, on white.
+    /// A separate file with a white background.
     Paper,
 }
 
 impl Medium {
-    /// Frame of the series.
+    /// Returns the colours of text, axes and grid.
     pub fn theme(self) -> Theme {
         let [text, axis, grid] = FRAME.map(|(name, light, _)| match self {
             Self::Page => format!("var(--{name})"),
@@ -84,23 +85,23 @@ impl Medium {
     }
 }
 
-/// Which subject has which colour: the same in all sections of a report.
+/// Colours of the engines, the same in all sections of a report.
 #[derive(Clone, Debug)]
 pub struct Subjects(BTreeMap<String, usize>);
 
-/// How one series is drawn.
+/// Style of one series.
 #[derive(Clone, Debug)]
 pub struct Style {
-    /// As SVG has it.
+    /// Colour in SVG syntax.
     pub color: String,
-    /// At every point.
+    /// Marker of its points.
     pub marker: MarkerShape,
-    /// Between them.
+    /// Line between its points.
     pub line: LineStyle,
 }
 
 impl Subjects {
-    /// Colours in the order of appearance.
+    /// Assigns colours in the order of appearance.
     pub fn of(report: &Report) -> Self {
         let mut found = BTreeMap::new();
         for series in report.sections.iter().flat_map(|section| &section.series) {
@@ -110,7 +111,8 @@ impl Subjects {
         Self(found)
     }
 
-    /// Styles of a section's series, in their order: a subject's further series differ by marker and dashes.
+    /// Returns the styles of a section's series in order. Further series of an engine have other
+    /// markers and dashes.
     pub fn styles(&self, section: &Section, medium: Medium) -> Vec<Style> {
         let mut seen = BTreeMap::<_, usize>::new();
         let styles = section.series.iter().map(|series| {
@@ -134,7 +136,7 @@ fn style(subject: usize, again: usize, published: bool, medium: Medium) -> Style
             line: LineStyle::Dotted,
         };
     }
-    // Eight colours and six markers: the twenty-fifth subject looks like the first.
+    // With eight colours and six markers, the twenty-fifth engine has the style of the first.
     let marker = MARKERS[(subject + again) % MARKERS.len()];
     let line = match again {
         0 => LineStyle::Solid,
@@ -171,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn every_colour_stands_out_from_its_page() {
+    fn every_colour_contrasts_with_its_page() {
         for (light, dark) in COLORS {
             assert!(
                 contrast(light, "#ffffff") >= 3.0,

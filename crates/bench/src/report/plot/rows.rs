@@ -13,22 +13,22 @@ use crate::report::text;
 use crate::result::{Kind, Point, Scale, Section, Series};
 use crate::statistics::Quartiles;
 
-/// The drawing, its labels, and the legend.
+/// Plots, labels and legend of a section with rows.
 pub struct Rows {
-    /// One over the other.
+    /// Plots to draw over one another.
     pub plots: Vec<Plot>,
-    /// From the bottom up: the row n stands at n + 1.
+    /// Labels from the bottom up. The row with index n has the position n + 1.
     pub words: Vec<String>,
-    /// Empty where the words say everything.
+    /// Legend entries; empty if the labels suffice.
     pub legend: Vec<LegendEntry>,
-    /// Rows that belong together, as ranges upwards.
+    /// Ranges of rows that belong together.
     pub groups: Vec<(f64, f64)>,
-    /// Lines of text that the rows take as much room as.
+    /// Height of the rows in lines of text.
     pub lines: usize,
 }
 
 impl Rows {
-    /// A section whose kind is bars or boxes.
+    /// Draws a section whose kind is bars or boxes.
     pub fn of(section: &Section, styles: &[Style], medium: Medium) -> Self {
         if section.kind == Kind::Box {
             return boxes(section, styles);
@@ -36,7 +36,7 @@ impl Rows {
         let places = places(section);
         Self {
             plots: match section.y.scale {
-                // There a bar would have no beginning.
+                // A bar needs a zero, which a logarithmic axis lacks.
                 Scale::Log => markers(section, styles, &places),
                 Scale::Linear | Scale::Categories(_) => {
                     vec![bars(section, styles, &places, medium)]
@@ -50,7 +50,7 @@ impl Rows {
     }
 }
 
-/// A group of bars for every place, a bar for each series.
+/// Draws a group of bars per position, with one bar per series.
 fn bars(section: &Section, styles: &[Style], places: &[f64], medium: Medium) -> Plot {
     let mut errors = vec![];
     let mut labels = vec![];
@@ -77,7 +77,7 @@ fn bars(section: &Section, styles: &[Style], places: &[f64], medium: Medium) -> 
     Plot::Bar(plot.with_tooltip_labels(labels).with_tooltips())
 }
 
-/// A marker for every series at every place, one below the other.
+/// Draws a marker per series at each position, one below the other.
 fn markers(section: &Section, styles: &[Style], places: &[f64]) -> Vec<Plot> {
     let count = section.series.len() as f64;
     let series = section.series.iter().zip(styles).enumerate();
@@ -90,7 +90,7 @@ fn markers(section: &Section, styles: &[Style], places: &[f64]) -> Vec<Plot> {
     plots.collect()
 }
 
-/// A row for every series, where there is but one place to have a point at.
+/// Draws a row per series, for sections with a single position.
 pub fn lone(section: &Section, styles: &[Style]) -> Rows {
     let count = section.series.len();
     let series = section.series.iter().zip(styles).enumerate();
@@ -110,7 +110,7 @@ pub fn lone(section: &Section, styles: &[Style]) -> Rows {
     }
 }
 
-/// Points of a series, each with how high it stands.
+/// Draws the points of a series, each at a given height.
 fn marked(
     section: &Section,
     series: &Series,
@@ -138,14 +138,14 @@ fn marked(
     Plot::Scatter(plot)
 }
 
-/// Every row by itself.
+/// Makes each row a group of its own.
 fn groups(rows: usize) -> Vec<(f64, f64)> {
     (1..=rows)
         .map(|row| (row as f64 - 0.5, row as f64 + 0.5))
         .collect()
 }
 
-/// A box for every point, and markers where its rounds lie far off.
+/// Draws a box per point, with markers for outliers among its rounds.
 fn boxes(section: &Section, styles: &[Style]) -> Rows {
     let mut plot = BoxPlot::new().with_horizontal(true).with_width(0.6);
     let mut far_off = vec![];
@@ -226,7 +226,7 @@ fn legend(section: &Section, styles: &[Style]) -> Vec<LegendEntry> {
     entries.collect()
 }
 
-/// From the bottom up, so that the first stands on top.
+/// Returns the positions from the bottom up, so that the first one is at the top.
 fn places(section: &Section) -> Vec<f64> {
     let mut places = table::places(section);
     places.reverse();

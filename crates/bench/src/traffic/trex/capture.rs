@@ -65,8 +65,8 @@ impl Trex {
             for packet in fetched["pkts"].as_array().into_iter().flatten() {
                 let text = self.rpc.text("capture", &packet["binary"])?;
                 let frame = BASE64_STANDARD.decode(&text).ok();
-                let frame =
-                    frame.ok_or_else(|| self.rpc.wrong("capture", "a packet that is not base64"))?;
+                let frame = frame
+                    .ok_or_else(|| self.rpc.wrong("capture", "a packet that is not base64"))?;
                 if noise(&frame).is_none() {
                     return Ok(Some(frame));
                 }

@@ -11,7 +11,7 @@ use sidestep_testkit::root_or_skip;
 
 use crate::program::{BENCH, Folder, bench, router, stderr, stdout};
 
-/// The rate at the highest load, without a search.
+/// A campaign that measures the rate at the highest load, without a search.
 const CAMPAIGN: &str = "\
 schema: 1
 title: Plain IPv6
@@ -24,7 +24,7 @@ groups:
 ";
 
 #[test]
-fn init_writes_a_campaign_and_never_over_a_file() {
+fn init_writes_a_campaign_and_never_overwrites_a_file() {
     let folder = Folder::new();
     let file = folder.path("mine.yaml");
     let made = bench(&["init", &file]);
@@ -44,7 +44,7 @@ fn init_writes_a_campaign_and_never_over_a_file() {
 }
 
 #[test]
-fn what_is_wrong_with_a_campaign_is_said_with_its_place() {
+fn errors_in_a_campaign_have_line_and_column() {
     let folder = Folder::new();
     let file = folder.write("wrong.yaml", CAMPAIGN.replace("[ipv6]", "[end.dx5]"));
     let results = folder.path("results");
@@ -65,7 +65,7 @@ fn what_is_wrong_with_a_campaign_is_said_with_its_place() {
 }
 
 #[test]
-fn list_says_who_can_do_what_and_why_not() {
+fn list_prints_supported_behaviors_and_reasons() {
     let listed = bench(&["list"]);
     assert!(listed.status.success(), "{}", stderr(&listed));
     let said = stdout(&listed);
@@ -96,7 +96,7 @@ fn list_says_who_can_do_what_and_why_not() {
             "linux: Linux has no flavor USD (end.usd)",
             "linux: Linux has no SR proxy (8 behaviors)",
         ] {
-            // VPP, the last one, may be there.
+            // The last column is VPP, which may be installed.
             assert!(
                 lines.iter().any(|it| it.starts_with(line)),
                 "{line}\nis not in\n{said}"
@@ -119,7 +119,7 @@ fn list_says_who_can_do_what_and_why_not() {
 }
 
 #[test]
-fn a_dry_run_tells_the_plan_and_measures_nothing() {
+fn a_dry_run_prints_the_plan_and_measures_nothing() {
     if !root_or_skip() {
         return;
     }
@@ -157,14 +157,12 @@ fn a_dry_run_tells_the_plan_and_measures_nothing() {
     assert_eq!(none.status.code(), Some(1));
     assert_eq!(
         stderr(&none),
-        format!(
-            "sidestep-bench: --only xdp*9 SIDs: no point of {file} is called so; -n prints them\n"
-        )
+        format!("sidestep-bench: --only xdp*9 SIDs matches no point of {file}; -n prints them\n")
     );
 }
 
 #[test]
-fn a_dry_run_says_this_of_cases_that_some_engine_has_not() {
+fn a_dry_run_lists_unsupported_cases() {
     if !root_or_skip() {
         return;
     }
@@ -197,7 +195,7 @@ age: not linux end.ad.age1, 3 SIDs, 64 bytes, 80 rules: Linux has no SR proxy
 }
 
 #[test]
-fn a_campaign_is_measured_once_and_its_folder_makes_the_report_again() {
+fn a_campaign_is_measured_once_and_its_folder_gives_the_report_again() {
     if !root_or_skip() {
         return;
     }
@@ -244,7 +242,7 @@ fn a_campaign_is_measured_once_and_its_folder_makes_the_report_again() {
     let said = stderr(&again);
     assert!(
         said.contains(&format!(
-            "{results}: measured before, from {begun} to {ended}; nothing was measured now."
+            "{results} is complete, measured from {begun} to {ended}."
         )),
         "{said}"
     );
@@ -261,7 +259,7 @@ fn a_campaign_is_measured_once_and_its_folder_makes_the_report_again() {
 }
 
 #[test]
-fn a_report_names_the_program_by_its_bytes() {
+fn a_report_identifies_the_program_by_its_hash() {
     if !root_or_skip() {
         return;
     }
@@ -270,7 +268,7 @@ fn a_report_names_the_program_by_its_bytes() {
         .replace("[linux]", "[sidestep-tc]")
         .replace("runs: 2", "runs: 1");
     let file = folder.write("plain.yaml", text);
-    // Another program of the same version: one more byte behind its end.
+    // A program of the same version with an additional byte at its end.
     let other = folder.path("sidestep");
     fs::copy(router(), &other).unwrap();
     let mut program = fs::OpenOptions::new().append(true).open(&other).unwrap();
@@ -298,7 +296,8 @@ fn a_report_names_the_program_by_its_bytes() {
     assert_eq!(refused.status.code(), Some(1));
     let said = stderr(&refused);
     assert!(
-        said.contains("the folder was measured otherwise") && said.contains(&hash),
+        said.contains("the results in this folder were measured under other conditions")
+            && said.contains(&hash),
         "{said}"
     );
 }
@@ -357,7 +356,7 @@ fn report_and_compare_take_the_folder_of_a_campaign() {
     );
 }
 
-/// Two runs at about this rate.
+/// Two recorded runs at about this rate.
 fn trials(rate: f64) -> String {
     let case = json!({
         "behavior": "ipv6", "sids": 0, "size": {"bytes": 64}, "flows": {"uniform": 1}, "rules": 0, "routes": 0,

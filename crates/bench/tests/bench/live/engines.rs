@@ -1,5 +1,5 @@
-//! Engines of the laboratory: each is set up for each behavior that it does not refuse, which compares a packet byte for byte,
-//! and takes a short trial.
+//! Engines on this machine. Each one is set up for each behavior that it supports, which compares a
+//! packet byte for byte, and makes a short trial.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ use sidestep_testkit::capability::{root_or_skip, two_cpus_or_skip, without_vrf};
 
 use crate::program::router;
 
-/// All but VPP, which few have: its tests are in `vpp_engine.rs`.
+/// Returns all engines except VPP, which is rarely installed; `vpp_engine.rs` tests it.
 fn engines(placement: Placement) -> Vec<Box<dyn Engine>> {
     let mut engines = all(&Options {
         placement,
@@ -38,12 +38,12 @@ fn plain(behavior: &str, sids: u32) -> Case {
     }
 }
 
-/// Returns the case of a kind. Sizes and numbers of segments differ from one kind to the next, so
-/// that together they cover the ends of all ranges.
+/// Returns the case of a kind. Sizes and numbers of segments differ between kinds, so that together
+/// they cover the ends of all ranges.
 ///
-/// Two combinations are left out, since Sidestep punts them: a cross-connect beside rules that
-/// select the ingress port, because its next hop then differs per port, and a signed header of ten
-/// segments, which exceeds the headroom of XDP.
+/// Sidestep punts two combinations, which are left out. One is a cross-connect with rules that
+/// select the ingress port, because its next hop then differs per port. The other is a signed
+/// header of ten segments, which exceeds the headroom of XDP.
 fn case(number: usize, kind: &Kind) -> Case {
     let sizes = [64, 1500, 333, 65].map(Size::Bytes);
     let middle = u32::midpoint(*kind.sids.start(), *kind.sids.end());
@@ -66,7 +66,7 @@ fn case(number: usize, kind: &Kind) -> Case {
         } else {
             sizes[number % sizes.len()]
         },
-        // The generator writes no more than the front of a packet anew.
+        // The generator rewrites only the front of each packet.
         flows: Flows::Uniform(if sids > 8 {
             1
         } else {
@@ -82,7 +82,7 @@ fn case(number: usize, kind: &Kind) -> Case {
     }
 }
 
-/// Sets it up and runs a trial. Returns the problem, if any.
+/// Sets an engine up and runs a trial. Returns the problem, if any.
 fn tried(engine: &dyn Engine, case: &Case) -> Result<(), String> {
     let wrong = |error: sidestep_testkit::Error| format!("{}: {case}: {error}", engine.name());
     let mut standing = engine.set_up(case).map_err(wrong)?;
@@ -95,7 +95,7 @@ fn tried(engine: &dyn Engine, case: &Case) -> Result<(), String> {
 }
 
 #[test]
-fn every_engine_does_every_behavior_that_it_does_not_refuse() {
+fn every_engine_runs_every_behavior_that_it_does_not_refuse() {
     if !root_or_skip() {
         return;
     }
@@ -133,7 +133,8 @@ fn every_engine_does_every_behavior_that_it_does_not_refuse() {
         wrong.len(),
         wrong.join("\n")
     );
-    // Sidestep has all but the limits, in two modes; Linux all but proxies and USD, and End.DT4 and End.DT46 by VRF.
+    // Sidestep supports all kinds but the limits, in two modes. Linux lacks proxies and USD, and
+    // needs VRFs for End.DT4 and End.DT46.
     let limits = kinds.iter().filter(|kind| kind.limit).count();
     let no_vrf = without_vrf().is_some();
     let not_in_linux = |kind: &&Kind| kind.not_in_linux.is_some() || kind.needs_vrf && no_vrf;
@@ -209,11 +210,11 @@ fn two_cores_forward_what_two_generators_send() {
     assert!(why.ends_with("have to share each of them"), "{why}");
 }
 
-/// Set, this program is the one that is killed.
+/// If this variable is set, this process is the one to be killed.
 const KILLED: &str = "SIDESTEP_TEST_KILLED";
 
 #[test]
-fn what_a_killed_run_left_goes_when_the_next_begins() {
+fn leftovers_of_a_killed_run_are_removed_by_the_next_run() {
     if !root_or_skip() {
         return;
     }
@@ -247,12 +248,12 @@ fn what_a_killed_run_left_goes_when_the_next_begins() {
         let part = format!("-{pid}-");
         all.filter(|name| name.contains(&part)).collect::<Vec<_>>()
     };
-    // Another test of this file may have begun something, and removed it already.
+    // Another test of this file may already have removed the leftovers.
     let found = left();
     assert!(found.is_empty() || found.len() == 3, "{found:?}");
     tried(&**xdp, &case).expect("set up and measured");
     assert!(left().is_empty(), "{:?}", left());
 }
 
-/// Most of the time is spent in waiting.
+/// Number of parallel tests, which mostly wait.
 const WORKERS: usize = 3;

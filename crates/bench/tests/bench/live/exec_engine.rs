@@ -1,4 +1,4 @@
-//! An engine that is driven by commands: a script that has the kernel of the router's namespace forward.
+//! An engine driven by commands: a script makes the kernel of the router's namespace forward.
 
 use std::fs;
 use std::sync::Arc;
@@ -9,7 +9,8 @@ use sidestep_bench::engine::{Case, Engine, Flows, Options, Size, all};
 use sidestep_bench::traffic::Load;
 use sidestep_testkit::root_or_skip;
 
-/// Plain forwarding and H.Encaps: for the latter it forwards plainly too, which has to be found. `down` says that it ran.
+/// Forwards without SRv6, also for H.Encaps, which the verification must detect. `down` logs that
+/// it ran.
 const UP: &str = r#"
 set -e
 ip -n "$ROUTER" -6 route add 2001:db8:d::/48 via fc01::1 dev "$PORT_OUT"
@@ -48,7 +49,7 @@ fn engine(up: &str, down: &str) -> Box<dyn Engine> {
 }
 
 #[test]
-fn commands_set_an_engine_up_and_down_and_say_what_it_has_not() {
+fn commands_set_an_engine_up_and_report_unsupported_cases() {
     if !root_or_skip() {
         return;
     }
@@ -87,14 +88,14 @@ fn commands_set_an_engine_up_and_down_and_say_what_it_has_not() {
             .is_some_and(|latency| latency.samples == trial.received)
     );
     drop(standing);
-    // Before and behind, while the namespaces were there.
+    // `down` ran before and after the case, while the namespaces existed.
     let shown = fs::read_to_string(&log).expect("down wrote");
     assert_eq!(shown.matches("mtu").count(), 2, "{shown}");
     let _ = fs::remove_file(&log);
 }
 
 #[test]
-fn an_engine_that_does_something_else_is_found_out_and_undone() {
+fn an_engine_with_a_wrong_result_is_detected_and_undone() {
     if !root_or_skip() {
         return;
     }
@@ -128,6 +129,6 @@ fn an_engine_that_does_something_else_is_found_out_and_undone() {
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .filter(|name| name.contains("engine") && name.contains(&mine))
         .collect();
-    // The other test may have its own just now.
+    // The other test may own some namespaces at this moment.
     assert!(left.len() <= 3, "{left:?}");
 }

@@ -19,13 +19,13 @@ fn bench(arguments: &[&str]) -> Output {
     command.output().expect("sidestep starts")
 }
 
-/// Files that a run left in a folder.
+/// Reads the report that a run wrote into a folder.
 fn report(folder: &Path) -> Report {
     let text = fs::read_to_string(folder.join("report.json")).expect("report.json");
     serde_json::from_str(&text).expect("it is a report")
 }
 
-/// Network namespaces that a process of the bench made.
+/// Returns the network namespaces that a process of the benchmark created.
 fn namespaces(pid: u32) -> Vec<String> {
     let entries = fs::read_dir("/run/netns").into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
@@ -39,7 +39,7 @@ fn huge_pages() -> String {
 }
 
 #[test]
-fn unknown_subjects_and_scenarios_are_wrong_usage_and_the_known_ones_are_said() {
+fn unknown_tables_and_scenarios_are_refused_with_the_known_ones() {
     for (option, known) in [("--against", "lpm-trie"), ("--scenario", "full-view")] {
         let output = bench(&[option, "nothing"]);
         let said = String::from_utf8_lossy(&output.stderr);
@@ -54,7 +54,7 @@ fn unknown_subjects_and_scenarios_are_wrong_usage_and_the_known_ones_are_said() 
 }
 
 #[test]
-fn a_file_that_is_no_list_of_prefixes_is_refused_with_its_line() {
+fn an_invalid_list_of_prefixes_is_refused_with_its_line() {
     let folder = tempfile::tempdir().expect("folder");
     let path = folder.path().join("routes.txt");
     fs::write(&path, "2001:db8::/32\nnonsense\n").expect("write");
@@ -117,7 +117,7 @@ fn a_short_run_measures_everything_compares_every_answer_and_leaves_nothing_behi
     }
 }
 
-/// A run under way, which has made a namespace.
+/// A run in progress that has created a namespace.
 struct Run {
     child: Option<Child>,
     folder: tempfile::TempDir,
@@ -165,7 +165,7 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        // It has ended, unless the test has failed.
+        // The process has ended, unless the test failed.
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();
             let _ = child.wait();
@@ -174,11 +174,11 @@ impl Drop for Run {
 }
 
 #[test]
-fn an_interrupted_run_keeps_what_it_has_and_takes_its_namespaces_down() {
+fn an_interrupted_run_keeps_its_results_and_removes_its_namespaces() {
     if !root_or_skip() {
         return;
     }
-    // Ctrl-C, a service that is stopped, a terminal that is closed.
+    // Ctrl-C, a service stop, and a closed terminal.
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
         // Tests started by nohup ignore the last signal.
         let mut command = Command::new("env");
@@ -197,14 +197,14 @@ fn an_interrupted_run_keeps_what_it_has_and_takes_its_namespaces_down() {
 }
 
 #[test]
-fn what_a_killed_run_has_left_goes_when_the_next_begins() {
+fn leftovers_of_a_killed_run_are_removed_by_the_next_run() {
     if !root_or_skip() {
         return;
     }
     let mut living = Run::start(&mut Command::new(BENCH), &[]);
     let mut killed = Run::start(&mut Command::new(BENCH), &[]);
     let pid = killed.pid();
-    // At once, while it has one. Another test's run may be the next.
+    // Kill it at once, while it has a namespace. The next run may be that of another test.
     killed.signal(Signal::SIGKILL);
     assert_eq!(killed.end().status.code(), None);
     let next = ["--quick", "--scenario", "slash128", "--points", "100"];
@@ -222,7 +222,7 @@ fn what_a_killed_run_has_left_goes_when_the_next_begins() {
 }
 
 #[test]
-fn who_was_started_by_nohup_goes_on_when_the_terminal_is_closed() {
+fn a_run_started_by_nohup_continues_after_the_terminal_closes() {
     if !root_or_skip() {
         return;
     }

@@ -17,7 +17,7 @@ use sidestep_testkit::root_or_skip;
 
 use crate::program::{BENCH, Folder, bench, router, stderr};
 
-/// Two cases of two engines, measured three times each.
+/// A campaign of two cases and two engines with three runs.
 const CAMPAIGN: &str = "\
 schema: 1
 title: Interrupted
@@ -30,7 +30,7 @@ groups:
 ";
 const MEASUREMENTS: usize = 12;
 
-/// A campaign under way.
+/// A campaign in progress.
 struct Run {
     child: Child,
     folder: Folder,
@@ -58,7 +58,7 @@ impl Run {
         kill(Pid::from_raw(self.pid() as i32), signal).expect("it runs");
     }
 
-    /// Waits for a first result while Sidestep forwards. Returns where it does.
+    /// Waits for a first result and until Sidestep forwards. Returns its router.
     fn until_sidestep_forwards(&self) -> Router {
         let begun = Instant::now();
         loop {
@@ -95,13 +95,13 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        // It has ended, unless the test has failed.
+        // The process has ended, unless the test failed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The namespace that Sidestep forwards in, and its pins.
+/// The namespace in which Sidestep forwards, and its pins.
 struct Router {
     inode: u64,
     pins: PathBuf,
@@ -109,7 +109,7 @@ struct Router {
 }
 
 impl Router {
-    /// Namespaces of this process.
+    /// Returns the router that this process created.
     fn of(pid: u32) -> Option<Self> {
         let mut names = namespaces(pid).into_iter();
         let name = names.find(|name| name.ends_with("-router"))?;
@@ -121,7 +121,7 @@ impl Router {
         })
     }
 
-    /// Processes in it.
+    /// Returns the processes in the namespace.
     fn processes(&self) -> Vec<String> {
         let all = fs::read_dir("/proc").expect("/proc").flatten();
         let inside = all.filter(|entry| {
@@ -132,7 +132,8 @@ impl Router {
         names.collect()
     }
 
-    /// The number of the namespace may be another's at once, which soon goes as well.
+    /// Waits until namespace and pins are gone. The kernel may give the namespace's number to
+    /// another one, which soon disappears as well.
     fn goes(&self) {
         let begun = Instant::now();
         loop {
@@ -146,7 +147,7 @@ impl Router {
     }
 }
 
-/// Network namespaces that a process made.
+/// Returns the network namespaces that a process created.
 fn namespaces(pid: u32) -> Vec<String> {
     let entries = fs::read_dir(NAMESPACES).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -168,7 +169,7 @@ fn measured(records: &str) -> Vec<String> {
 }
 
 #[test]
-fn ctrl_c_takes_down_what_was_made_and_the_same_command_goes_on() {
+fn ctrl_c_removes_everything_and_the_same_command_resumes() {
     if !root_or_skip() {
         return;
     }
@@ -192,7 +193,7 @@ fn ctrl_c_takes_down_what_was_made_and_the_same_command_goes_on() {
 }
 
 #[test]
-fn what_a_kill_leaves_goes_when_the_next_begins_and_it_goes_on() {
+fn the_next_run_removes_leftovers_of_a_kill_and_resumes() {
     if !root_or_skip() {
         return;
     }

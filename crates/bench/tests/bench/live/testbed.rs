@@ -1,6 +1,6 @@
-//! `sidestep-bench run` on a testbed: TRex is the stand-in of the laboratory, with ports in a
-//! namespace; `ssh` is a program that runs its command in another namespace, the machine under
-//! test, or OpenSSH with a server in that namespace.
+//! `sidestep-bench run` on a testbed. A stand-in replaces TRex, with ports in a namespace. `ssh` is
+//! a program that runs its command in another namespace, the machine under test, or OpenSSH with a
+//! server in that namespace.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -22,7 +22,7 @@ use crate::trex::stand_in::{Cable, StandIn};
 
 /// Two machines, joined by two links.
 struct Testbed {
-    // In this order they go: the server before its ports.
+    // Rust drops fields in this order: the server before its ports.
     trex: StandIn,
     lab: Lab,
     folder: Folder,
@@ -65,7 +65,8 @@ impl Testbed {
         testbed
     }
 
-    /// The same, reached by OpenSSH: each connection has a server of its own there, on stdin and stdout instead of a port.
+    /// Returns a testbed reached by OpenSSH. Each connection has its own server there, on stdin and
+    /// stdout instead of a port.
     fn over_openssh() -> Self {
         let testbed = Self::new();
         let folder = &testbed.folder;
@@ -106,7 +107,7 @@ impl Testbed {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("executable");
     }
 
-    /// A campaign file of these groups.
+    /// Returns a campaign file with these groups.
     fn campaign(&self, rest: &str) -> String {
         let [port_in, port_out] = &self.ports;
         let address = self.trex.address();
@@ -139,14 +140,14 @@ testbed:
         command
     }
 
-    /// Measures into `results`.
+    /// Runs a campaign into `results`.
     fn run(&self, file: &str) -> Output {
         let results = self.folder.path("results");
         let output = self.command(&[file, "-o", &results]).output();
         output.expect("sidestep starts")
     }
 
-    /// The same, without waiting for its end.
+    /// Starts a campaign without waiting for its end.
     fn begin(&self, file: &str) -> Child {
         let results = self.folder.path("results");
         let mut command = self.command(&[file, "-o", &results]);
@@ -154,7 +155,7 @@ testbed:
         child.expect("sidestep starts")
     }
 
-    /// Waits until more than the `before` records are there, and the next engine is set up.
+    /// Waits until there are more than `before` records, and the next engine is set up.
     fn is_under_way(&self, child: &mut Child, before: usize) {
         let begun = Instant::now();
         while self.records().len() <= before + 2 || !Path::new(&self.traces()[1]).exists() {
@@ -164,7 +165,7 @@ testbed:
         }
     }
 
-    /// How often TRex was asked to send, but for single packets.
+    /// Returns the number of requests to TRex to start traffic, without single packets.
     fn starts(&self) -> usize {
         let asked = self.trex.asked();
         asked.iter().filter(|it| it.0 == "start_traffic").count()
@@ -187,7 +188,7 @@ testbed:
         ["/run", "/run/netns"].map(|folder| format!("{folder}/{name}"))
     }
 
-    /// All is as it was before.
+    /// Checks that the machine under test is as before.
     fn is_clean(&self) {
         let begun = Instant::now();
         let [folder, namespace] = self.traces();
@@ -210,7 +211,7 @@ testbed:
     }
 }
 
-/// A folder that goes again, if it was not there before.
+/// A folder that is removed on drop if it did not exist before.
 struct MadeFolder(Option<&'static str>);
 
 impl MadeFolder {
@@ -226,7 +227,7 @@ impl Drop for MadeFolder {
     }
 }
 
-/// The process of this name that `parent` has started.
+/// Returns the child process of `parent` with this name.
 fn child_of(parent: u32, name: &str) -> u32 {
     let of = parent.to_string();
     let found = Command::new("pgrep").args(["-x", "-P", &of, name]).output();
@@ -234,13 +235,13 @@ fn child_of(parent: u32, name: &str) -> u32 {
     found.expect("text").trim().parse().expect("one process")
 }
 
-/// OpenSSH's server, which wants to be called by its whole path.
+/// OpenSSH's server. It requires an absolute path.
 const SSHD: &str = "/usr/sbin/sshd";
-/// The empty folder that sshd changes its root to before authentication. The service makes it,
-/// which need not run here.
+/// The empty folder to which sshd changes its root before authentication. The service creates it,
+/// but may not run here.
 const SSHD_ROOT: &str = "/run/sshd";
 
-/// Passes over options and the host; behind it the command is run.
+/// A fake `ssh` that skips options and the host, and runs the command after them.
 const SSH: &str = "\
 #!/bin/sh
 while :; do case $1 in -o) shift 2 ;; --) shift; break ;; *) shift ;; esac; done
@@ -248,7 +249,7 @@ shift
 ";
 
 #[test]
-fn a_campaign_is_measured_on_another_machine_and_nothing_stays_there() {
+fn a_campaign_on_another_machine_leaves_nothing_behind() {
     if !root_or_skip() {
         return;
     }
@@ -309,7 +310,7 @@ groups:
     let hash = &facts["sidestep-xdp: program sha256"];
     assert_eq!(*hash, report["program"], "the same program, there and here");
     assert_eq!(hash.as_str().map(str::len), Some(64));
-    // Before `up`, and to undo it; the sink is TRex's port.
+    // `down` runs before `up`, and to undo it. The sink is TRex's port.
     let sink = sidestep_testkit::lab::mac_text(testbed.lab.mac("trex", "eth1").expect("a port"));
     let undone = fs::read_to_string(&log).expect("down has run");
     assert_eq!(undone, format!("ipv6 {sink}\n").repeat(2));
@@ -359,7 +360,7 @@ fn a_real_sshd_undoes_all_when_the_campaign_ends_is_killed_or_the_connection_is_
         assert!(!status.success(), "{status}");
         testbed.is_clean();
     }
-    // The connection was cut in the first of two; the second has one of its own.
+    // The connection was cut in the first of two measurements; the second one has a new connection.
     let records = testbed.records();
     let kinds = |kind: &str| records.iter().filter(|it| it["record"] == kind).count();
     assert_eq!([kinds("failed"), kinds("measured")], [1, 1], "{records:?}");
@@ -400,7 +401,7 @@ fn without_captures_packets_are_counted_and_the_report_says_so() {
 }
 
 #[test]
-fn what_ends_a_campaign_early_leaves_nothing_on_either_machine() {
+fn an_early_end_leaves_nothing_on_either_machine() {
     if !root_or_skip() {
         return;
     }
@@ -414,7 +415,7 @@ fn what_ends_a_campaign_early_leaves_nothing_on_either_machine() {
         child.wait().expect("it ends");
         testbed.is_clean();
     }
-    // TRex has not heard of the kill; the next run takes its ports over.
+    // TRex does not notice the kill; the next run takes its ports over.
     let run = testbed.run(&file);
     assert!(run.status.success(), "{}\n{}", stdout(&run), stderr(&run));
     let records = testbed.records();
@@ -427,7 +428,7 @@ fn what_ends_a_campaign_early_leaves_nothing_on_either_machine() {
 }
 
 #[test]
-fn what_a_machine_has_not_is_said_with_the_place_before_anything_starts() {
+fn missing_features_of_a_machine_are_reported_before_anything_starts() {
     if !root_or_skip() {
         return;
     }

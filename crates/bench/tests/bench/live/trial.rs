@@ -16,7 +16,7 @@ use sidestep_wire::{
     Ends, EtherType, Ethernet, Ipv4, Ipv4View, Ipv6, Ipv6View, Protocol, Udp, checksum,
 };
 
-/// UDP in IPv6 in Ethernet. `length` counts from the IP header on.
+/// Returns an Ethernet frame with UDP over IPv6. `length` includes the IP header.
 fn ipv6(length: usize) -> Vec<u8> {
     let [source, destination] =
         [1, 2].map(|last| Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last));
@@ -25,7 +25,7 @@ fn ipv6(length: usize) -> Vec<u8> {
     frame(EtherType::IPV6, &packet)
 }
 
-/// UDP in IPv4 in Ethernet.
+/// Returns an Ethernet frame with UDP over IPv4.
 fn ipv4(length: usize) -> Vec<u8> {
     let [source, destination] = [1, 2].map(|last| Ipv4Addr::new(10, 0, 0, last));
     let udp = udp(Ends::new(source, destination), length - Ipv4::LENGTH);
@@ -35,7 +35,7 @@ fn ipv4(length: usize) -> Vec<u8> {
     )
 }
 
-/// UDP from port 4096 to 9.
+/// Returns a UDP datagram from port 4096 to port 9.
 fn udp(ends: Ends, length: usize) -> Vec<u8> {
     let header = Udp {
         source_port: 0x1000,
@@ -95,7 +95,7 @@ fn cpu() -> MutexGuard<'static, ()> {
 const TRIES: usize = 20;
 
 #[test]
-fn a_rate_is_offered_as_asked_and_every_packet_is_counted_once() {
+fn the_requested_rate_is_offered_and_every_packet_is_counted_once() {
     if !root_or_skip() {
         return;
     }
@@ -103,8 +103,8 @@ fn a_rate_is_offered_as_asked_and_every_packet_is_counted_once() {
     let lab = pair("rate");
     let mut local = local(&lab, &stream());
     for (rate, least) in [(1000.0, 0.9), (5000.0, 0.9), (200_000.0, 0.0)] {
-        // A low rate catches up after losing the CPU for a few milliseconds. A rate is never
-        // exceeded.
+        // At a low rate, the generator catches up after losing the CPU for a few milliseconds. It
+        // never exceeds the rate.
         let mut best = 0.0f64;
         for _ in 0..TRIES {
             let trial = local
@@ -130,7 +130,7 @@ fn a_rate_is_offered_as_asked_and_every_packet_is_counted_once() {
 }
 
 #[test]
-fn generators_on_two_cpus_share_the_flows_and_are_counted_apart() {
+fn generators_on_two_cpus_share_the_flows_and_are_counted_separately() {
     if !root_or_skip() || !two_cpus_or_skip() {
         return;
     }
@@ -147,10 +147,11 @@ fn generators_on_two_cpus_share_the_flows_and_are_counted_apart() {
     for load in [Load::Rate(10_000.0), Load::Maximum, Load::Rate(300_000.0)] {
         let window = Duration::from_millis(200);
         let mut trials = Vec::new();
-        // A CPU that is taken away leaves a ring full; it is not so every time.
+        // If the host takes a CPU away, a ring fills up. This does not happen in every trial.
         let undisturbed = (0..TRIES).any(|_| {
             let trial = local.trial(load, window, true).expect("trial");
-            // Both count from 0: in one window their packets would be taken for each other's copies.
+            // Both generators count from 0. In a common window, packets of one would count as
+            // duplicates of the other's.
             let arrivals = local.arrivals();
             assert_eq!((arrivals.duplicated, arrivals.late), (0, 0), "{load:?}");
             assert_eq!(arrivals.reordered, 0, "each comes by a queue of its own");
@@ -164,7 +165,7 @@ fn generators_on_two_cpus_share_the_flows_and_are_counted_apart() {
         });
         assert!(undisturbed, "{load:?}: {trials:?}");
     }
-    // Flows of each generator: the second starts after the first one's last flow.
+    // The flows of the second generator follow those of the first one.
     drop(local);
     let _napi = Napi::attach(b, "eth0").expect("NAPI");
     let socket = FrameSocket::open(b, "eth0").expect("socket");
@@ -238,7 +239,7 @@ fn the_maximum_is_more_than_any_rate_and_latency_is_measured() {
     );
 }
 
-/// The checksum of the UDP datagram in an IP packet: 0 if it is right.
+/// Returns the UDP checksum of an IP packet: 0 if the packet is valid.
 fn udp_sum(packet: &[u8]) -> u16 {
     let (ends, datagram) = match packet[0] >> 4 {
         6 => Ipv6View::parse(packet).map(|(header, rest)| (header.ends(), rest)),
@@ -249,7 +250,7 @@ fn udp_sum(packet: &[u8]) -> u16 {
 }
 
 #[test]
-fn each_size_of_a_mix_arrives_whole_with_a_right_checksum_and_its_own_number() {
+fn each_size_of_a_mix_arrives_complete_with_a_valid_checksum_and_stamp() {
     if !root_or_skip() {
         return;
     }
@@ -305,7 +306,7 @@ fn each_size_of_a_mix_arrives_whole_with_a_right_checksum_and_its_own_number() {
 }
 
 #[test]
-fn a_checksum_of_ipv4_is_kept_right_too() {
+fn an_ipv4_checksum_is_updated_too() {
     if !root_or_skip() {
         return;
     }
@@ -338,7 +339,7 @@ fn a_checksum_of_ipv4_is_kept_right_too() {
 }
 
 #[test]
-fn what_is_lost_reordered_or_sent_twice_is_noticed_and_strangers_are_not_counted() {
+fn loss_reordering_and_duplicates_are_detected_and_foreign_packets_ignored() {
     if !root_or_skip() {
         return;
     }
@@ -361,7 +362,7 @@ fn what_is_lost_reordered_or_sent_twice_is_noticed_and_strangers_are_not_counted
             frame[62..].copy_from_slice(&stamp.bytes());
             socket.send(&frame).expect("send");
         };
-        // 3 is lost, 1 comes after 2, 4 comes twice, 65,541 leaves 5 behind the window.
+        // 3 is lost, 1 arrives after 2, 4 arrives twice, and 65,541 moves the window beyond 5.
         for sequence in [0, 2, 1, 4, 4, 65_541, 5] {
             send(trial, sequence);
         }
@@ -382,7 +383,7 @@ fn what_is_lost_reordered_or_sent_twice_is_noticed_and_strangers_are_not_counted
             (arrivals.reordered, arrivals.duplicated, arrivals.late),
             (1, 1, 1)
         );
-        // The node at the other end may have said a word too (MLD).
+        // The node at the other end may have sent packets too (MLD).
         assert!((2..10).contains(&arrivals.strangers), "{arrivals:?}");
         receiver.begin(1, false).expect("begin");
         assert_eq!(receiver.arrivals().expect("arrivals").packets, 0);
@@ -390,12 +391,12 @@ fn what_is_lost_reordered_or_sent_twice_is_noticed_and_strangers_are_not_counted
 }
 
 #[test]
-fn lost_packets_are_waited_for_only_until_nothing_comes() {
+fn the_wait_for_lost_packets_ends_without_arrivals() {
     if !root_or_skip() {
         return;
     }
     let _cpu = cpu();
-    // The receiver is not where the packets go.
+    // The receiver is at another interface than the destination of the packets.
     let lab = pair("lost");
     let [a, b] = ["a", "b"].map(|node| lab.namespace(node).expect("node"));
     let receiver = Receiver::attach(a, "eth0", Hook::Xdp).expect("receiver");

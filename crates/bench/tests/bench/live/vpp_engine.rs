@@ -1,4 +1,4 @@
-//! Engine `vpp`: with VPP where it is installed; and what it does around VPP with programs that stand in for it.
+//! Engine `vpp`: with VPP if it is installed, and with stand-in programs for the code around VPP.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -23,7 +23,7 @@ fn case(behavior: &str, sids: u32) -> Case {
     }
 }
 
-/// The engine with the programs of this directory; without one, with those of `PATH`.
+/// Returns the engine with the programs of this directory, or with those in `PATH`.
 fn engine(directory: Option<&Path>) -> Box<dyn Engine> {
     let engines = all(&Options {
         vpp: directory.map(Path::to_owned),
@@ -33,12 +33,13 @@ fn engine(directory: Option<&Path>) -> Box<dyn Engine> {
     found.expect("it is among all")
 }
 
-/// A directory with two scripts for VPP; gone when dropped.
+/// A directory with two scripts that stand in for VPP, removed on drop.
 struct StandIn(PathBuf);
 
 impl StandIn {
-    /// `vpp` does this before it does nothing more; `vppctl` answers `show version`, says what is made, complains about commands
-    /// that contain `complaint`, and writes down what it is told.
+    /// The stand-in for `vpp` runs the commands of `vpp` and then sleeps. The stand-in for `vppctl`
+    /// logs its commands, replies to `show version`, prints the names of created objects, and
+    /// prints an error for commands that contain `complaint`.
     fn new(name: &str, vpp: &str, complaint: &str) -> Self {
         let directory =
             std::env::temp_dir().join(format!("sidestep-{name}-{}", std::process::id()));
@@ -66,7 +67,7 @@ esac"#,
         engine(Some(&self.0))
     }
 
-    /// The process of VPP that was asked last, and all commands.
+    /// Returns the VPP process that received the last command, and all commands.
     fn told(&self) -> (String, Vec<String>) {
         let log = fs::read_to_string(self.0.join("log")).unwrap_or_default();
         let lines = log
@@ -81,12 +82,12 @@ esac"#,
 
 impl Drop for StandIn {
     fn drop(&mut self) {
-        // What is left is in a directory of temporary files.
+        // Leftovers are in a directory for temporary files.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// The router's kernel forwards plain IPv6, and plain IPv6 only.
+/// Makes the router's kernel forward plain IPv6 only.
 const FORWARDS: &str = r#"set -e
 echo 0 > /proc/sys/net/ipv6/conf/all/disable_ipv6
 echo 1 > /proc/sys/net/ipv6/conf/all/forwarding
@@ -106,7 +107,7 @@ fn error(engine: &dyn Engine, case: &Case) -> Error {
 }
 
 #[test]
-fn what_stands_in_for_vpp_is_started_told_verified_measured_and_ended() {
+fn the_stand_in_for_vpp_is_started_configured_measured_and_stopped() {
     if !root_or_skip() {
         return;
     }
@@ -133,7 +134,7 @@ fn what_stands_in_for_vpp_is_started_told_verified_measured_and_ended() {
     drop(standing);
     assert!(!Path::new("/proc").join(&process).exists());
 
-    // It forwards what it should have put into a header.
+    // The stand-in forwards a packet that it should encapsulate.
     let told = error(&*vpp, &case("h.encaps", 2)).to_string();
     assert!(
         told.contains("h.encaps, 2 SIDs, 64 bytes on VPP: another packet"),
@@ -147,7 +148,7 @@ fn what_stands_in_for_vpp_is_started_told_verified_measured_and_ended() {
 }
 
 #[test]
-fn a_vpp_that_complains_or_ends_is_told_of() {
+fn errors_and_exits_of_vpp_are_reported() {
     if !root_or_skip() {
         return;
     }
@@ -160,11 +161,11 @@ fn a_vpp_that_complains_or_ends_is_told_of() {
 
     let programs = StandIn::new("vpp-ends", "echo no buffers >&2; exit 3", "nothing");
     let told = error(&*programs.engine(), &case("ipv6", 0)).to_string();
-    assert_eq!(told, "VPP has ended, exit status: 3\nno buffers");
+    assert_eq!(told, "VPP has exited, exit status: 3\nno buffers");
 }
 
 #[test]
-fn vpp_does_every_behavior_that_it_does_not_refuse() {
+fn vpp_runs_every_behavior_that_it_does_not_refuse() {
     if !root_or_skip() {
         return;
     }

@@ -10,7 +10,7 @@ use sidestep_bench::progress::Progress;
 
 use super::engine::{World, engines, vocabulary};
 
-/// Two engines, in groups of one and of several cases.
+/// A campaign of two engines, with groups of one and of several cases.
 pub const CAMPAIGN: &str = "\
 schema: 1
 title: Two engines

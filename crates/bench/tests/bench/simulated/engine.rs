@@ -19,23 +19,23 @@ use crate::simulated::Simulated;
 /// Shared state of all engines of a test.
 #[derive(Clone)]
 pub struct World {
-    /// Trials made so far.
+    /// Number of completed trials.
     pub trials: Rc<Cell<usize>>,
-    /// Set-ups made so far.
+    /// Number of completed setups.
     pub set_ups: Rc<Cell<usize>>,
-    /// Raised after this number of trials.
+    /// Number of trials after which the interrupt flag is set.
     pub interrupt_after: Rc<Cell<Option<usize>>>,
-    /// The flag.
+    /// The interrupt flag.
     pub interrupted: Arc<AtomicBool>,
     /// The engine that cannot be set up.
     pub broken: Rc<Cell<Option<&'static str>>>,
     /// The engine that loses all packets.
     pub dead: Rc<Cell<Option<&'static str>>>,
-    /// The engine that puts packets out of order, and sends some twice.
+    /// The engine that reorders packets and duplicates some.
     pub disorderly: Rc<Cell<Option<&'static str>>>,
     /// CPU time of the machine.
     pub ticks: Rc<Cell<Ticks>>,
-    /// Trials to come during which the host takes half of the processors' time.
+    /// Number of the next trials during which the host takes half of the processors' time.
     pub disturbed: Rc<Cell<usize>>,
 }
 
@@ -65,15 +65,16 @@ impl World {
     }
 }
 
-/// Returns an engine with this name and capacity in packets per second for plain IPv6. Other
-/// behaviors have half of it, and 80 rules half of that.
+/// An engine with this name and capacity in packets per second for plain IPv6. The capacity for
+/// other behaviors is half of it, and with 80 rules half of that.
 pub struct Fake {
     name: &'static str,
     capacity: f64,
     world: World,
 }
 
-/// `slow` takes 200,000 packets per second, `fast` 900,000 and no `end.as`; the generator sends 1,000,000.
+/// Returns two engines. `slow` forwards 200,000 packets per second; `fast` forwards 900,000 and
+/// does not support `end.as`. The generator sends 1,000,000.
 pub fn engines(world: &World) -> Vec<Box<dyn Engine>> {
     let engine = |name, capacity| {
         let world = world.clone();
@@ -90,7 +91,7 @@ pub fn engines(world: &World) -> Vec<Box<dyn Engine>> {
     ]
 }
 
-/// The words of these engines.
+/// Returns the behaviors of these engines.
 pub fn vocabulary() -> Vocabulary {
     let behaviors = [
         ("ipv6", 0..=0),

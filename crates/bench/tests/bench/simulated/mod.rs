@@ -1,4 +1,5 @@
-//! Systems and generators whose answers are known: no packet is sent, no time passes but their own.
+//! Simulated systems and generators with known results. They send no packets and have a simulated
+//! clock.
 
 pub mod campaign;
 pub mod engine;
@@ -11,13 +12,13 @@ use sidestep_testkit::random::Random;
 
 /// A system behind a generator.
 pub struct Simulated {
-    /// Packets per second that it takes, at a time in seconds since the first trial.
+    /// Capacity in packets per second, at a time in seconds since the first trial.
     pub capacity: Box<dyn Fn(f64) -> f64>,
-    /// Packets that it holds back and sends on after the trial.
+    /// Number of packets that it buffers and forwards after the trial.
     pub buffer: f64,
-    /// Share of packets that it loses at a rate, however little is sent.
+    /// Share of packets that it loses at a rate, even below its capacity.
     pub loss: Box<dyn Fn(f64) -> f64>,
-    /// Share of disturbed trials, which lose a tenth.
+    /// Share of disturbed trials, which lose a tenth of the packets.
     pub disturbed: f64,
     /// Share of trials in which the generator stalls and sends half the rate.
     pub held_up: f64,
@@ -27,13 +28,13 @@ pub struct Simulated {
     pub generator: f64,
     /// Ratio of the sent to the requested rate.
     pub sends: f64,
-    /// How many times as much as it has sent it says.
+    /// Ratio of the reported to the sent packets.
     pub says: f64,
     /// Seconds since the first trial.
     pub now: f64,
-    /// Rates asked for, in order; infinite for the highest load.
+    /// Requested rates in order; infinite for the highest load.
     pub asked: Vec<f64>,
-    /// Its chances.
+    /// Source of randomness.
     pub random: Random,
 }
 
@@ -56,7 +57,7 @@ impl Simulated {
         }
     }
 
-    /// The same with other chances.
+    /// Sets the seed.
     pub fn seeded(self, seed: u64) -> Self {
         Self {
             random: Random::new(seed),
@@ -102,7 +103,7 @@ impl Simulated {
         self.random.below(1 << 20) as f64 / f64::from(1 << 20)
     }
 
-    /// Mean 0, standard deviation 1: the sum of twelve.
+    /// Returns a normally distributed number with mean 0 and standard deviation 1: a sum of twelve.
     fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0
     }

@@ -1,4 +1,4 @@
-//! The driver of TRex, tried on a stand-in for its server.
+//! Tests of the TRex driver with a stand-in server.
 
 pub mod stand_in;
 
@@ -14,7 +14,8 @@ use sidestep_bench::traffic::{Distribution, Driver as _, Flows, Load, Template};
 use sidestep_testkit::root_or_skip;
 use stand_in::{StandIn, Wire};
 
-/// Counts without sending; this many of ten packets arrive. The counter of sent packets lags.
+/// Ports that count without sending. This number of ten packets arrive. The counter of sent packets
+/// lags.
 #[derive(Debug, Default)]
 struct Counting {
     of_ten: u64,
@@ -65,7 +66,7 @@ impl Wire for Counting {
     }
 }
 
-/// A server whose ports count, and where it is.
+/// Returns a server whose ports count, and its address.
 fn counting(of_ten: u64) -> (StandIn, String) {
     let wire = Counting {
         of_ten,
@@ -90,7 +91,7 @@ fn templates() -> [(Template, u32); 2] {
     })
 }
 
-/// Bits per second: 100,000 of [`templates`].
+/// Line rate in bits per second: 100,000 packets per second of [`templates`].
 const LINE_RATE: f64 = 100_000.0 * 8.0 * (3.0 * (78.0 + 24.0) + (590.0 + 24.0)) / 4.0;
 const LATE: Duration = Duration::from_millis(200);
 const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 1, 0], [2, 0, 0, 0, 1, 1]];
@@ -192,8 +193,8 @@ fn a_mix_stays_the_same_mix_at_the_highest_load() {
 }
 
 #[test]
-fn a_few_frames_of_others_are_not_counted_and_many_fail_the_trial() {
-    // Eleven of ten packets arrive.
+fn a_few_foreign_frames_are_ignored_and_many_fail_the_trial() {
+    // Of ten sent packets, eleven arrive.
     let trial = |rate| {
         let (_server, address) = counting(11);
         let trex = Trex::connect(&address, [0, 1], &templates(), Distribution::Uniform);
@@ -211,7 +212,7 @@ fn a_few_frames_of_others_are_not_counted_and_many_fail_the_trial() {
 }
 
 #[test]
-fn what_the_server_refuses_is_said_with_its_reason() {
+fn errors_of_the_server_are_reported_with_the_reason() {
     let (server, address) = counting(10);
     server.acquired_by("somebody");
     let refused = Trex::connect(&address, [0, 1], &templates(), Distribution::Uniform);
@@ -225,7 +226,7 @@ fn what_the_server_refuses_is_said_with_its_reason() {
 }
 
 #[test]
-fn what_a_dead_process_has_acquired_is_taken_over() {
+fn ports_of_a_dead_process_are_taken_over() {
     let mut child = std::process::Command::new("true").spawn().expect("true");
     child.wait().expect("it ends");
     let dead = Owner {
@@ -240,7 +241,7 @@ fn what_a_dead_process_has_acquired_is_taken_over() {
 }
 
 #[test]
-fn a_server_says_its_version_addresses_and_whether_it_captures() {
+fn a_server_reports_version_addresses_and_capture_support() {
     let (server, address) = counting(10);
     let about = About::ask(&address).expect("an answer");
     assert_eq!(about.version, "v0 (stand-in)");
@@ -251,7 +252,7 @@ fn a_server_says_its_version_addresses_and_whether_it_captures() {
 }
 
 #[test]
-fn one_packet_comes_back_as_it_arrived() {
+fn one_packet_is_captured_as_it_arrived() {
     if !root_or_skip() {
         return;
     }
@@ -276,13 +277,13 @@ fn one_packet_comes_back_as_it_arrived() {
 }
 
 #[test]
-fn who_does_not_speak_zmtp_3_is_told_apart() {
+fn a_peer_without_zmtp_3_is_refused() {
     let listener = TcpListener::bind("[::1]:0").expect("listen");
     let address = listener.local_addr().expect("address").to_string();
     let thread = std::thread::spawn(move || {
         use std::io::Write as _;
         let (mut client, _) = listener.accept().expect("accept");
-        // Long enough for a greeting, and none.
+        // As long as a greeting, but not one.
         let _ = client.write_all(&[b'H'; GREETING]);
     });
     let refused = Trex::connect(&address, [0, 1], &templates(), Distribution::Uniform);

@@ -11,7 +11,7 @@ use sidestep_testkit::Napi;
 use sidestep_testkit::netns::Handle;
 use sidestep_testkit::{Error, FrameSocket, Namespace};
 
-/// Sends on one interface and counts on the other.
+/// A cable that sends on one interface and counts on the other.
 #[derive(Debug)]
 pub struct Cable {
     sends: Arc<FrameSocket>,
@@ -28,7 +28,7 @@ impl Cable {
     /// Returns a cable between these two interfaces.
     ///
     /// # Errors
-    /// They are not there, or BPF is not allowed.
+    /// An interface does not exist, or BPF is not allowed.
     pub fn open(namespace: &Namespace, [sends, receives]: [&str; 2]) -> Result<Self, Error> {
         Ok(Self {
             sends: Arc::new(FrameSocket::open(namespace, sends)?),
@@ -70,7 +70,7 @@ impl Wire for Cable {
     fn stop(&mut self) {
         self.stop.store(true, Ordering::Release);
         if let Some(thread) = self.sending.take() {
-            // It sends and counts, nothing else.
+            // Ignore a panic of the thread, which only sends and counts.
             let _ = thread.join();
         }
     }
@@ -85,7 +85,7 @@ impl Wire for Cable {
                 .strip_prefix(&*self.ifname)?
                 .strip_prefix(':')
         });
-        // The second number is that of packets received.
+        // The second number is the number of received packets.
         let received = of_ours.and_then(|counts| counts.split_whitespace().nth(1)?.parse().ok());
         [self.sent.load(Ordering::Acquire), received.unwrap_or(0)]
     }
@@ -112,7 +112,7 @@ impl Drop for Cable {
     }
 }
 
-/// Sends the due frames until the time is over.
+/// Sends the frames that are due until the duration has passed.
 fn send(
     socket: &FrameSocket,
     frames: &[(Vec<u8>, f64)],
@@ -147,7 +147,8 @@ fn send(
     }
 }
 
-/// Bits per second: some 50,000 of the shortest packets, far below what any router takes, so that a test loses none.
+/// Bits per second: about 50,000 of the shortest packets. Every router can forward this rate
+/// without loss.
 const LINE_RATE: f64 = 40e6;
 const BURST: usize = 256;
 const PAUSE: Duration = Duration::from_micros(200);

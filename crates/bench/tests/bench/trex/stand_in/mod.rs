@@ -27,29 +27,29 @@ pub trait Wire: Send {
     /// Line rate of port 0 in bits per second, including inter-frame gaps.
     fn line_rate(&self) -> f64;
 
-    /// Sends these frames at these rates (packets per second) for so long, and returns at once.
+    /// Starts sending these frames at these rates (packets per second) for this duration.
     fn start(&mut self, frames: Vec<(Vec<u8>, f64)>, duration: Duration);
 
-    /// Whether it still sends.
+    /// Returns whether it is still sending.
     fn is_sending(&self) -> bool;
 
-    /// Sends no more.
+    /// Stops sending.
     fn stop(&mut self);
 
-    /// Packets sent by port 0 and received by port 1.
+    /// Returns the packets sent by port 0 and received by port 1.
     fn counters(&self) -> [u64; 2];
 
-    /// Starts to capture on port 1.
+    /// Starts a capture on port 1.
     fn capture(&mut self);
 
-    /// Sends one frame by port 0.
+    /// Sends one frame from port 0.
     fn push(&mut self, frame: &[u8]);
 
-    /// Packets since the last call, or since [`Self::capture`].
+    /// Returns the captured packets since the last call, or since [`Self::capture`].
     fn captured(&mut self) -> Vec<Vec<u8>>;
 }
 
-/// A server that listens as long as this is held.
+/// A server that listens until it is dropped.
 #[derive(Debug)]
 pub struct StandIn {
     address: SocketAddr,
@@ -57,7 +57,8 @@ pub struct StandIn {
 }
 
 impl StandIn {
-    /// Listens on a port of the loopback interface that the kernel chooses. `macs` are those of its ports.
+    /// Listens on a loopback port that the kernel chooses. `macs` are the addresses of the server's
+    /// ports.
     ///
     /// # Errors
     /// The kernel refuses to listen.
@@ -72,24 +73,24 @@ impl StandIn {
                 let Some(service) = shared.upgrade() else {
                     return;
                 };
-                // It ends when the client leaves.
+                // The thread ends when the client disconnects.
                 thread::spawn(move || serve(&service, client));
             }
         });
         Ok(Self { address, service })
     }
 
-    /// Where it listens.
+    /// Returns the address on which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Every method that was asked for, and its parameters.
+    /// Returns all called methods with their parameters.
     pub fn asked(&self) -> Vec<(String, Value)> {
         lock(&self.service).asked.clone()
     }
 
-    /// Owner of each port; empty if free.
+    /// Returns the owner of each port; empty if free.
     pub fn owners(&self) -> [String; 2] {
         lock(&self.service).owners.clone()
     }
@@ -99,13 +100,13 @@ impl StandIn {
         lock(&self.service).owners = [name.to_owned(), name.to_owned()];
     }
 
-    /// Has the server know no service mode and no captures, as an old one.
+    /// Disables service mode and captures, as in an old server.
     pub fn without_captures(&self) {
         lock(&self.service).captures = false;
     }
 }
 
-/// Serves one client until it leaves.
+/// Serves one client until it disconnects.
 fn serve(service: &Mutex<Service>, mut client: TcpStream) -> io::Result<()> {
     client.write_all(&greeting())?;
     client.read_exact(&mut [0; GREETING])?;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::Wire;
 use sidestep_testkit::lab::mac_text;
 
-/// A server's state.
+/// State of a server.
 pub(super) struct Service {
     pub asked: Vec<(String, Value)>,
     /// Owners of the ports; empty if free.
@@ -45,7 +45,7 @@ impl Service {
         }
     }
 
-    /// The result or error of a method.
+    /// Returns the result or the error of a method.
     pub fn answer(&mut self, method: &str, params: &Value) -> Result<Value, String> {
         self.asked.push((method.to_owned(), params.clone()));
         if method == "api_sync_v2" {
@@ -142,7 +142,7 @@ impl Service {
         Ok(format!("handler of {user}").into())
     }
 
-    /// Factor for the rates of all streams.
+    /// Returns the factor for the rates of all streams.
     fn factor(&self, mul: &Value) -> Result<f64, String> {
         if mul["op"] != "abs" {
             return Err("bad op of 'mul': only abs is known here".into());
@@ -212,7 +212,7 @@ impl Service {
     }
 }
 
-/// Bits that a frame takes on the line: with its FCS, preamble and gap.
+/// Returns the bits that a frame occupies on the line, with FCS, preamble and gap.
 fn line_bits(frame: &[u8]) -> f64 {
     ((frame.len() + 24) * 8) as f64
 }
