@@ -1,8 +1,9 @@
-//! Compiles the C header for Rust, and the preload library of `sidestep exec`, which the program carries inside.
+//! Compiles the C header for Rust, and the preload library of `sidestep exec`, which the program
+//! embeds.
 
 use std::path::PathBuf;
 
-/// Nothing that C allows and we do not want.
+/// Warnings are errors.
 const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-std=gnu11"];
 
 fn main() {
@@ -10,7 +11,7 @@ fn main() {
         println!("cargo::rerun-if-changed={folder}");
     }
     let mut header = cc::Build::new();
-    // For `./dev fuzz`, as for the packet path.
+    // `./dev fuzz` builds with sanitizers, as for the packet path.
     if std::env::var_os("CARGO_CFG_FUZZING").is_some() {
         header
             .compiler(std::env::var("CLANG").unwrap_or_else(|_| "clang".into()))
@@ -26,7 +27,7 @@ fn main() {
 
     let library =
         PathBuf::from(std::env::var("OUT_DIR").expect("set by cargo")).join("libsidestep_exec.so");
-    // Programs of this machine load it, with whatever they were compiled.
+    // Programs of this machine load the library, so it is compiled for the host without sanitizers.
     let compiler = cc::Build::new().opt_level(2).debug(false).get_compiler();
     let status = compiler
         .to_command()

@@ -1,29 +1,29 @@
-//! Which lines are free, and which a reader may still be on.
+//! Allocates lines. A freed line is reused only after all its readers have ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::layout::FANOUT;
 
-/// Lines are given out one by one, for the root of a tree, and in blocks of [`FANOUT`], for the
-/// children of a line.
+/// Allocates single lines, for the root of a tree, and blocks of [`FANOUT`] lines, for the children
+/// of a line.
 #[derive(Debug)]
 pub(crate) struct Allocator {
-    /// The first line that was never given out.
+    /// First line that was never allocated.
     next: u32,
     end: u32,
-    /// Blocks that are given out line by line and have free lines: a bit for each of these.
+    /// Blocks that are allocated line by line and have free lines, with one bit per free line.
     divided: BTreeMap<u32, u8>,
     blocks: Vec<u32>,
-    /// Taken out of use since the last grace period began.
+    /// Lines retired since the last grace period began.
     retired: Vec<Lines>,
-    /// Taken out of use before the grace period that is under way.
+    /// Lines retired before the current grace period.
     waiting: Vec<Lines>,
     in_use: usize,
-    /// Lines in `retired` and `waiting`.
+    /// Number of lines in `retired` and `waiting`.
     held: usize,
 }
 
-/// Some lines that were given out together.
+/// Lines that were allocated together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lines {
     Single(u32),
@@ -40,7 +40,7 @@ impl Lines {
 }
 
 impl Allocator {
-    /// Lines from `first` on, before `end`.
+    /// Returns an allocator for the lines from `first` up to `end`, exclusive.
     pub fn new(first: u32, end: u32) -> Self {
         Self {
             next: first.next_multiple_of(FANOUT as u32),
@@ -54,12 +54,12 @@ impl Allocator {
         }
     }
 
-    /// The memory got longer.
+    /// Adds the lines of an enlarged memory.
     pub fn extend(&mut self, end: u32) {
         self.end = end;
     }
 
-    /// As [`Allocator::new`], with lines that another writer already uses.
+    /// As [`Allocator::new`], without the lines that another writer already uses.
     pub fn beside(first: u32, end: u32, taken: &BTreeSet<u32>) -> Self {
         let mut allocator = Self::new(first, end);
         let blocks = |line: &u32| *line / FANOUT as u32;
@@ -77,7 +77,7 @@ impl Allocator {
 
     /// Returns one line, or `None` if none is free.
     pub fn single(&mut self) -> Option<u32> {
-        // The first, so that the last become whole again.
+        // Use the first divided block, so that the last ones become whole again.
         let (block, free) = match self.divided.pop_first() {
             Some(divided) => divided,
             None => (self.fresh()?, ALL),
@@ -109,13 +109,13 @@ impl Allocator {
         Some(block)
     }
 
-    /// These lines cannot be reached any more by readers that begin now.
+    /// Retires lines that new readers cannot reach. Current readers may still use them.
     pub fn retire(&mut self, lines: Lines) {
         self.held += lines.count();
         self.retired.push(lines);
     }
 
-    /// These lines were given out and no reader has ever reached them.
+    /// Frees allocated lines that no reader has ever reached.
     pub fn give_back(&mut self, lines: Lines) {
         self.in_use -= lines.count();
         match lines {
@@ -132,12 +132,12 @@ impl Allocator {
         }
     }
 
-    /// A grace period begins.
+    /// Begins a grace period.
     pub fn begin_grace(&mut self) {
         self.waiting.append(&mut self.retired);
     }
 
-    /// The grace period that was begun has passed.
+    /// Ends the current grace period, and frees the lines that waited for it.
     pub fn end_grace(&mut self) {
         for lines in std::mem::take(&mut self.waiting) {
             self.held -= lines.count();
@@ -145,19 +145,19 @@ impl Allocator {
         }
     }
 
-    /// Lines that can be allocated in blocks without a grace period. The remaining lines of divided
-    /// blocks do not count.
+    /// Returns the number of lines that can be allocated in blocks without a grace period. Lines of
+    /// divided blocks do not count.
     pub fn free(&self) -> usize {
         let fresh = self.end.saturating_sub(self.next) as usize;
         fresh - fresh % FANOUT + self.blocks.len() * FANOUT
     }
 
-    /// Lines that are reachable, or were a moment ago.
+    /// Returns the number of lines that are reachable, or were until recently.
     pub fn in_use(&self) -> usize {
         self.in_use
     }
 
-    /// Lines that wait for a grace period.
+    /// Returns the number of lines that wait for a grace period.
     pub fn held(&self) -> usize {
         self.held
     }
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_a_block_that_have_all_come_back_are_a_block_again() {
+    fn a_block_is_whole_again_when_all_its_lines_are_free() {
         let mut allocator = Allocator::new(0, 16);
         let singles: Vec<u32> = (0..9).filter_map(|_| allocator.single()).collect();
         assert_eq!(singles, (0..9).collect::<Vec<u32>>());
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(
             allocator.free(),
             8,
-            "seven lines beside another are no room for a block"
+            "seven free lines are not enough for a block"
         );
         assert_eq!(allocator.block(), Some(8));
         assert_eq!(allocator.single(), Some(1));
@@ -196,7 +196,7 @@ mod tests {
     fn a_line_is_reused_only_after_a_later_grace_period() {
         let mut allocator = Allocator::new(3, 16);
         assert_eq!(allocator.block(), Some(8));
-        assert_eq!(allocator.block(), None, "lines 3 to 7 are no block");
+        assert_eq!(allocator.block(), None, "lines 3 to 7 are not a block");
         allocator.begin_grace();
         allocator.retire(Lines::Block(8));
         allocator.end_grace();

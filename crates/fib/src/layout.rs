@@ -37,21 +37,21 @@ pub const SEPARATORS: usize = FANOUT - 1;
 pub const EDGES: usize = 5;
 /// Values of a leaf line.
 pub const VALUES: usize = EDGES + 1;
-/// The word where the edges of a leaf line begin, behind the values.
+/// Index of the first word with edges in a leaf line, after the values.
 pub const EDGES_AT: usize = VALUES / 2;
-/// LIMIT: views. A word for each stands at the beginning of the memory.
+/// LIMIT: views. The memory starts with one word per view.
 #[cfg(not(loom))]
 pub const VIEWS: usize = 4096;
-/// As few as a model needs.
+/// Fewer views, which keep the model small.
 #[cfg(loom)]
 pub const VIEWS: usize = 8;
 /// LIMIT: inner lines on the way to a leaf. Eight of them hold 6 * 8^8 intervals.
 #[cfg(not(test))]
 pub const HEIGHT_MAX: u32 = 8;
-/// As few as can be tested.
+/// A small height that tests can reach.
 #[cfg(test)]
 pub const HEIGHT_MAX: u32 = 3;
-/// Larger than every shifted number, even incremented, by less than 2^63.
+/// Larger than every shifted number plus 1, by less than 2^63.
 pub const NO_SEPARATOR: u64 = 1 << 63;
 
 /// Target of an interval or a view: a route index (0: no route), or a tree.
@@ -70,27 +70,28 @@ impl Reference {
     /// No route.
     pub const NONE: Self = Self(0);
 
-    /// A route index, up to [`ROUTE_MAX`].
+    /// Returns a reference to a route index, up to [`ROUTE_MAX`].
     pub const fn route(index: u32) -> Self {
         Self(index & !TREE)
     }
 
-    /// A tree with its root at a line, and the number of inner levels above the leaves.
+    /// Returns a reference to a tree, by the line of its root and the number of inner levels above
+    /// the leaves.
     pub const fn tree(line: u32, height: u32) -> Self {
         Self(TREE | height << HEIGHT_SHIFT | line & INDEX_MASK)
     }
 
-    /// Whether it leads to a tree.
+    /// Returns whether this refers to a tree.
     pub const fn is_tree(self) -> bool {
         self.0 & TREE != 0
     }
 
-    /// The tree's root.
+    /// Returns the line of the tree's root.
     pub const fn line(self) -> u32 {
         self.0 & INDEX_MASK
     }
 
-    /// Inner lines above each leaf of the tree.
+    /// Returns the number of inner lines above each leaf of the tree.
     pub const fn height(self) -> u32 {
         (self.0 & !TREE) >> HEIGHT_SHIFT
     }

@@ -1,9 +1,9 @@
-//! A longest-prefix-match table for IPv6 and IPv4 that is read without locks while it changes.
+//! A longest-prefix-match table for IPv6 and IPv4. Readers need no locks while it changes.
 //!
 //! A [`Fib`] keeps the prefixes of several views in a [`Memory`]: of this process ([`Heap`]), or a
-//! BPF map that programs walk with `datapath/table/fib6.h`. The form is a search tree over the
-//! places where prefixes begin and end, one cache line a level; `layout` says it word by word,
-//! docs/explanation/prefix-table.md why, and what else was tried.
+//! BPF map that programs search with `datapath/table/fib6.h`. It is a search tree over the
+//! addresses at which prefixes begin and end, with one cache line per level. `layout` defines its
+//! format. docs/explanation/prefix-table.md gives the reasons, and compares alternatives.
 //!
 //! ```
 //! use sidestep_fib::{Fib, Heap, Prefix};
@@ -41,17 +41,17 @@ use sync::Ordering;
 use tree::{Trees, lines_per_change};
 use view::View;
 
-/// A prefix. Ordered by address, the shorter first.
+/// A prefix. Ordered by address, then by length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix {
-    /// Bits after the first `length` are zero. An IPv4 address is the first 32 bits.
+    /// Address. Bits after the first `length` are zero. An IPv4 address is in the first 32 bits.
     pub address: u128,
-    /// Bits, up to 128.
+    /// Length in bits, up to 128.
     pub length: u8,
 }
 
 impl Prefix {
-    /// The prefix of that length (up to 128) that an address lies in.
+    /// Returns the prefix of this length (up to 128) that contains an address.
     pub const fn new(address: u128, length: u8) -> Self {
         let mask = match length {
             0 => 0,
@@ -63,7 +63,7 @@ impl Prefix {
         }
     }
 
-    /// Its last address.
+    /// Returns its last address.
     pub const fn last(self) -> u128 {
         match self.length {
             128 => self.address,
@@ -71,44 +71,44 @@ impl Prefix {
         }
     }
 
-    /// Whether another prefix, or the same, lies in this one.
+    /// Returns whether this prefix contains another one, or equals it.
     pub const fn contains(self, other: Self) -> bool {
         self.length <= other.length && Self::new(other.address, self.length).address == self.address
     }
 }
 
-/// The memory has no room for that; nothing has changed. Lines may come free with the next grace
-/// period.
+/// The memory has too few free lines for a change. Nothing has changed. Lines may become free after
+/// the next grace period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
-    "no room: {wanted} lines of 64 bytes wanted, {free} of {lines} free, {held} wait for a grace period"
+    "full: {wanted} lines of 64 bytes needed, {free} of {lines} free, {held} wait for a grace period"
 )]
 pub struct Full {
-    /// Lines that the change may take.
+    /// Lines that the change may need.
     pub wanted: usize,
-    /// Lines that are free.
+    /// Free lines.
     pub free: usize,
-    /// Lines that readers may still be on.
+    /// Lines that readers may still use.
     pub held: usize,
     /// Lines of the memory.
     pub lines: usize,
 }
 
 impl Full {
-    /// LIMIT: lines that a table holds back, or an eighth of all, before it waits for them rather
-    /// than grows.
+    /// LIMIT: if this number of lines, or an eighth of all lines, waits for readers, a full table
+    /// waits for them instead of growing.
     const WORTH_WAITING: usize = 1 << 16;
 
-    /// Whether to wait for the lines that are held back rather than to move to a longer memory. A
-    /// wait is a grace period, 10 to 100 ms on a busy machine, and a change retires about ten
-    /// lines. With fewer lines to gain, 100,000 changes per second would mostly wait.
+    /// Returns whether to wait for retired lines instead of growing. A wait is a grace period, 10
+    /// to 100 ms on a busy machine, and a change retires about ten lines. If fewer lines waited, a
+    /// writer with 100,000 changes per second would mostly wait.
     pub fn is_worth_waiting(&self) -> bool {
         self.held >= Self::WORTH_WAITING.max(self.lines / 8)
     }
 }
 
-/// All prefixes that a view is to have, each once (the last route given for it), for
-/// [`Fib::replace_with`]: in order, and with the intervals of addresses that they make.
+/// The complete content of a view for [`Fib::replace_with`]: its prefixes in order, each once with
+/// the route given last, and the resulting intervals.
 #[derive(Debug, Default)]
 pub struct Whole {
     prefixes: BTreeMap<Prefix, u32>,
@@ -123,38 +123,38 @@ impl FromIterator<(Prefix, u32)> for Whole {
     }
 }
 
-/// How much of the memory is taken.
+/// Use of the memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Lines of 64 bytes, all in all.
+    /// Lines of 64 bytes in total.
     pub lines: usize,
-    /// Lines that are reachable or wait for a grace period; the views' own included.
+    /// Lines that are reachable or wait for a grace period, including those of the views.
     pub used: usize,
-    /// Lines among these that wait for a grace period.
+    /// Lines that wait for a grace period; part of `used`.
     pub held: usize,
-    /// Inner lines on the way to the leaf of an address: of the highest tree over upper halves.
+    /// Inner lines above a leaf, in the highest tree over upper halves.
     pub height: u32,
     /// Edges of all trees.
     pub edges: usize,
 }
 
-/// The writer of a table. One for each memory.
+/// The writer of a table. A memory has one writer.
 #[derive(Debug)]
 pub struct Fib<M: Memory> {
     memory: M,
     lines: Allocator,
     views: BTreeMap<u32, View>,
-    /// Views that an earlier writer left, and the first lines of the blocks that they have.
+    /// Views of an earlier writer, and the first lines of their blocks.
     foreign: Option<(Vec<u32>, BTreeSet<u32>)>,
-    /// Leaves of the largest view, or more.
+    /// Upper bound of the leaves of the largest view.
     most: usize,
 }
 
 impl<M: Memory> Fib<M> {
-    /// The table is created in a memory that has no readers yet. Old content is overwritten.
+    /// Creates the table in a memory that has no readers yet. Old content is overwritten.
     ///
     /// # Panics
-    /// If it is too small for the views, of [`VIEW_LINES`].
+    /// If the memory has fewer than [`VIEW_LINES`] lines.
     pub fn new(memory: M) -> Self {
         let lines = memory.lines();
         assert!(
@@ -173,8 +173,9 @@ impl<M: Memory> Fib<M> {
         }
     }
 
-    /// In a memory that readers are on, which an earlier writer left: what that one wrote stays
-    /// until [`Fib::drop_foreign`], but for views that are written here.
+    /// Creates a writer for a memory with readers and the content of an earlier writer. The views
+    /// of that writer remain until [`Fib::drop_foreign`], except for views that this writer
+    /// replaces.
     pub fn beside(memory: M) -> Self {
         let (views, taken) = walk::survey(&memory);
         let blocks = taken
@@ -190,12 +191,12 @@ impl<M: Memory> Fib<M> {
         }
     }
 
-    /// The views that an earlier writer left.
+    /// Returns the views of an earlier writer.
     pub fn foreign(&self) -> &[u32] {
         self.foreign.as_ref().map_or(&[], |(views, _)| views)
     }
 
-    /// Drops the content of an earlier writer. A view that has been written since stays.
+    /// Drops the content of an earlier writer, except for views that were replaced since.
     pub fn drop_foreign(&mut self) {
         if let Some((views, blocks)) = self.foreign.take() {
             for view in views {
@@ -209,11 +210,11 @@ impl<M: Memory> Fib<M> {
         }
     }
 
-    /// Copies the table into a longer memory, so that readers can be led there before
+    /// Copies the table into a longer memory, so that readers can switch to it before
     /// [`Fib::move_to`].
     ///
     /// # Panics
-    /// If it is shorter.
+    /// If the memory is shorter.
     pub fn copy_to(&self, memory: &M) {
         let (to, from) = (memory.words(), self.memory.words());
         assert!(to.len() >= from.len(), "the memory is shorter");
@@ -222,11 +223,11 @@ impl<M: Memory> Fib<M> {
         }
     }
 
-    /// Continues in a memory that the table was copied to ([`Fib::copy_to`]); the table must not
-    /// have changed since. Readers of the old memory keep reading it. Returns the old memory.
+    /// Continues in a memory that [`Fib::copy_to`] copied the table to. The table must not have
+    /// changed since. Readers of the old memory keep reading it. Returns the old memory.
     ///
     /// # Panics
-    /// If it is shorter.
+    /// If the memory is shorter.
     pub fn move_to(&mut self, memory: M) -> M {
         assert!(
             memory.lines() >= self.memory.lines(),
@@ -237,10 +238,10 @@ impl<M: Memory> Fib<M> {
     }
 
     /// Sets the route (1 to [`ROUTE_MAX`]) of a prefix in a view (below [`VIEWS`]). Returns the old
-    /// route. Packets see it at once.
+    /// route. Packets see the change at once.
     ///
     /// # Errors
-    /// No room.
+    /// The memory is full.
     ///
     /// # Panics
     /// If view or route are out of range.
@@ -250,11 +251,11 @@ impl<M: Memory> Fib<M> {
         self.change(view, reserve, |it, trees| it.insert(trees, prefix, route))
     }
 
-    /// Takes a prefix out; its route, if it was there.
+    /// Removes a prefix. Returns its route, if it existed.
     ///
     /// # Errors
-    /// No room: also less needs new lines, before the old ones come free. After a grace period
-    /// there is: what puts prefixes in leaves it.
+    /// The memory is full: a removal also needs new lines before the old ones become free. After a
+    /// grace period a removal always succeeds, because insertions leave a reserve.
     ///
     /// # Panics
     /// If the view is out of range.
@@ -264,10 +265,10 @@ impl<M: Memory> Fib<M> {
 
     /// Restores the route that a prefix had before other changes, or removes the prefix again
     /// (`None`). Works as [`Fib::insert`] and [`Fib::remove`], but may also use the lines reserved
-    /// for removing prefixes, and needs no line if nothing changes.
+    /// for removals, and needs no line if nothing changes.
     ///
     /// # Errors
-    /// No room.
+    /// The memory is full.
     ///
     /// # Panics
     /// If view or route are out of range.
@@ -286,11 +287,11 @@ impl<M: Memory> Fib<M> {
         Ok(())
     }
 
-    /// Puts these prefixes in the place of all that a view has: at once for the packets. None of
-    /// them: the view is gone.
+    /// Replaces all prefixes of a view, atomically for packets. Without prefixes, the view is
+    /// removed.
     ///
     /// # Errors
-    /// No room.
+    /// The memory is full.
     ///
     /// # Panics
     /// If the view is out of range.
@@ -302,18 +303,18 @@ impl<M: Memory> Fib<M> {
         self.replace_with(view, &mut prefixes.into_iter().collect())
     }
 
-    /// The same with prefixes that are sorted out already, in time linear in their number. They are
-    /// taken, and none are left; without room all stay, so that they need not be sorted out again
-    /// for a longer memory.
+    /// As [`Fib::replace`], with prefixes that are already sorted, in time linear in their number.
+    /// Takes the prefixes out of `whole`. If the memory is full, they remain there, so that they
+    /// need not be sorted again for a longer memory.
     ///
     /// # Errors
-    /// No room.
+    /// The memory is full.
     ///
     /// # Panics
     /// If the view is out of range.
     pub fn replace_with(&mut self, view: u32, whole: &mut Whole) -> Result<(), Full> {
         let lines = whole.swept.lines();
-        // Nothing takes nothing.
+        // An empty view needs no lines.
         self.has_room(match whole.prefixes.is_empty() {
             true => 0,
             false => lines + self.reserve(lines),
@@ -337,7 +338,7 @@ impl<M: Memory> Fib<M> {
         lookup(&self.memory, view, address)
     }
 
-    /// The prefixes of a view, in order.
+    /// Returns the prefixes of a view in order, with their routes.
     pub fn prefixes(&self, view: u32) -> impl Iterator<Item = (Prefix, u32)> + '_ {
         let view = self.views.get(&view);
         view.into_iter().flat_map(|view| {
@@ -347,38 +348,38 @@ impl<M: Memory> Fib<M> {
         })
     }
 
-    /// How many prefixes a view has.
+    /// Returns the number of prefixes of a view.
     pub fn len(&self, view: u32) -> usize {
         self.views.get(&view).map_or(0, |it| it.prefixes().len())
     }
 
-    /// The views that have prefixes.
+    /// Returns the views that have prefixes.
     pub fn views(&self) -> impl Iterator<Item = u32> + '_ {
         self.views.keys().copied()
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub fn memory(&self) -> &M {
         &self.memory
     }
 
-    /// Call it, wait until every current reader has ended, then call [`Fib::end_grace`]: lines
-    /// retired before this call can then be used again.
+    /// Begins a grace period. Call it, wait until all current readers have ended, and call
+    /// [`Fib::end_grace`]. Lines retired before this call can then be reused.
     pub fn begin_grace(&mut self) {
         self.lines.begin_grace();
     }
 
-    /// See [`Fib::begin_grace`].
+    /// Ends a grace period; see [`Fib::begin_grace`].
     pub fn end_grace(&mut self) {
         self.lines.end_grace();
     }
 
-    /// Whether lines wait for a grace period.
+    /// Returns whether lines wait for a grace period.
     pub fn has_pending(&self) -> bool {
         self.lines.held() > 0
     }
 
-    /// How much is taken.
+    /// Returns the use of the memory.
     pub fn usage(&self) -> Usage {
         Usage {
             lines: self.memory.lines(),
@@ -421,7 +422,7 @@ impl<M: Memory> Fib<M> {
             let sparse = it.take_sparse();
             self.views.insert(view, it);
             if sparse {
-                // Not this time, if there is no room for it.
+                // Skip the rebuild if the memory has no space for it.
                 let _ = self.rebuild(view);
             }
         } else if it.root() != Reference::NONE {
@@ -431,13 +432,13 @@ impl<M: Memory> Fib<M> {
         Ok(done)
     }
 
-    /// Sees to it that a view can be changed without a tree becoming higher than readers go.
+    /// Ensures that a change of a view does not make a tree higher than readers can follow.
     fn lower(&mut self, view: u32) -> Result<(), Full> {
         let is_tall = |fib: &Self| fib.views.get(&view).is_some_and(View::is_tall);
         if is_tall(self) {
             self.rebuild(view)?;
         }
-        // More than any memory has.
+        // If the tree is still too high, report that no memory is large enough.
         let wanted = if is_tall(self) { LINES_MAX } else { 0 };
         self.has_room(wanted)
     }
@@ -477,14 +478,14 @@ impl<M: Memory> Fib<M> {
         }
     }
 
-    /// From now on readers begin here.
+    /// Publishes a root, at which new readers of the view start.
     fn publish(&self, view: u32, root: Reference) {
         assert!((view as usize) < VIEWS, "view {view}");
         self.memory.words()[view as usize].store(root.0.into(), Ordering::Release);
     }
 }
 
-/// A change has two edges, each perhaps with a tree below and the two edges around it.
+/// A change has two edges. Each may need a tree below with two further edges around it.
 const EDGES_PER_CHANGE: usize = 6;
 
 const _: () = assert!(VIEW_LINES * LINE_WORDS == VIEWS);
@@ -503,12 +504,12 @@ mod tests {
             fib.insert(1, host(*n), *n).is_err()
         });
         let refused = refused.expect("some time");
-        // A root of two children over full lines.
+        // The size of a tree whose root has two children and whose lines are full.
         let full = 2 * 8u32.pow(layout::HEIGHT_MAX - 1) * (layout::EDGES as u32 + 1);
         assert!(refused > full / 2, "{refused} of {full}");
         assert!(
             fib.usage().used < fib.usage().lines / 2,
-            "it was not for want of lines"
+            "the failure was not due to a lack of lines"
         );
         for n in 1..refused {
             assert_eq!(fib.lookup(1, host(n).last()), n);

@@ -1,26 +1,26 @@
-//! The two kinds of lines, and how they are written.
+//! The two kinds of lines and their encoding.
 
 use crate::layout::{
     EDGES, EDGES_AT, FANOUT, LINE_WORDS, NO_SEPARATOR, Reference, SEPARATORS, VALUES,
 };
 
-/// A line's words.
+/// The words of a line.
 pub(crate) type Content = [u64; LINE_WORDS];
 
-/// The first word of an inner line whose children begin at a line.
+/// Returns the first word of an inner line whose children start at a line.
 pub(crate) const fn children_word(children: u32) -> u64 {
     NO_SEPARATOR | children as u64
 }
 
-/// A few intervals: `values[n]` holds from `edges[n - 1]` on, `values[0]` from the leaf's own
-/// beginning.
+/// A leaf: a few intervals. `values[n]` applies from `edges[n - 1]` on, and `values[0]` from the
+/// start of the leaf.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Leaf {
     pub edges: Vec<u64>,
     pub values: Vec<Reference>,
 }
 
-/// The word of a leaf that value `slot` is in, and by how many bits it is shifted there.
+/// Returns the word of a leaf that contains value `slot`, and its shift in bits.
 pub(crate) const fn place(slot: usize) -> (usize, u32) {
     (slot / 2, 32 * (slot % 2) as u32)
 }
@@ -68,15 +68,16 @@ impl Leaf {
         content
     }
 
-    /// Begins a further interval, with the value that is there already.
+    /// Adds an interval at `edge`, with the value that applies there.
     pub fn divide(&mut self, edge: u64) {
         let n = self.edges.partition_point(|&known| known < edge);
         self.edges.insert(n, edge);
         self.values.insert(n, self.values[n]);
     }
 
-    /// Two leaves of one that has an edge too many, and the separator between them: an even number
-    /// that is larger than every edge of the first and not larger than any of the second.
+    /// Splits a leaf that has one edge too many. Returns the separator between the halves: an even
+    /// number that is larger than all edges of the first half, and at most as large as those of the
+    /// second.
     pub fn halves(mut self) -> (Self, u64, Self) {
         debug_assert_eq!(self.edges.len(), VALUES);
         let middle = self.edges.len() / 2;
@@ -91,7 +92,7 @@ impl Leaf {
             let separator = self.edges.pop().expect("the n-th edge");
             return (self, separator, right);
         }
-        // All odd, so the number before one is even, and larger than the edge before that.
+        // All edges are odd, so the number before one is even and larger than the previous edge.
         let mut right = Self {
             edges: self.edges.split_off(middle),
             values: self.values.split_off(middle + 1),
@@ -102,7 +103,7 @@ impl Leaf {
     }
 }
 
-/// Children in neighboring lines; child n from separator n - 1 on.
+/// An inner line: its children are adjacent lines, and child n starts at separator n - 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Inner {
     pub children: u32,
@@ -132,16 +133,16 @@ impl Inner {
         content
     }
 
-    /// How many there are.
+    /// Returns the number of children.
     pub fn count(&self) -> usize {
         debug_assert!(self.separators.len() < FANOUT);
         self.separators.len() + 1
     }
 }
 
-/// Which child of an inner line a number is in, and where that one begins and ends, if not where
-/// the line does.
-// PERF: of the words themselves, since each change goes this way several times.
+/// Returns the child of an inner line for a number, and where this child starts and ends, unless
+/// the line itself starts or ends there. PERF: works on the encoded words, because each change
+/// calls it several times.
 pub(crate) fn child(content: &Content, number: u64) -> (usize, Option<u64>, Option<u64>) {
     let half = number >> 1;
     let child = content[1..].iter().filter(|word| **word <= half).count();

@@ -3,24 +3,24 @@
 use crate::layout::{LINE_WORDS, LINES_MAX, VIEWS};
 use crate::sync::{AtomicU64, Ordering};
 
-/// An array of lines; a line is 8 words. Readers of other threads, or in the kernel, may load any
+/// An array of lines; a line is 8 words. Readers in other threads or in the kernel may load any
 /// word at any time.
 ///
 /// # Safety
-/// `words` returns the same memory each time, aligned to a cache line, of a multiple of
-/// [`LINE_WORDS`] words.
+/// `words` always returns the same memory. It is aligned to a cache line, and its length is a
+/// multiple of [`LINE_WORDS`] words.
 pub unsafe trait Memory {
-    /// All of it.
+    /// Returns all words.
     fn words(&self) -> &[AtomicU64];
 
-    /// Lines that are used: a power of two, as many as it has room for.
+    /// Returns the number of lines that the table uses: the largest power of two that fits.
     fn lines(&self) -> usize {
         let lines = (self.words().len() / LINE_WORDS).min(LINES_MAX);
         lines.checked_ilog2().map_or(0, |power| 1 << power)
     }
 }
 
-/// Lines that the views take at the beginning of a memory.
+/// Lines at the start of a memory that the views occupy.
 pub const VIEW_LINES: usize = VIEWS / LINE_WORDS;
 
 /// A cache line.
@@ -34,7 +34,7 @@ struct Line([AtomicU64; LINE_WORDS]);
 pub struct Heap(Box<[Line]>);
 
 impl Heap {
-    /// Creates this many lines, all zero: no view has a route.
+    /// Creates a memory with this number of lines, all zero: no view has a route.
     pub fn new(lines: usize) -> Self {
         Self((0..lines).map(|_| Line::default()).collect())
     }
@@ -60,7 +60,7 @@ unsafe impl<M: Memory> Memory for std::sync::Arc<M> {
     }
 }
 
-/// The words of a line.
+/// Returns the words of a line.
 pub(crate) fn line<M: Memory + ?Sized>(memory: &M, index: u32) -> &[AtomicU64; LINE_WORDS] {
     let start = index as usize * LINE_WORDS;
     memory.words()[start..start + LINE_WORDS]
@@ -68,8 +68,8 @@ pub(crate) fn line<M: Memory + ?Sized>(memory: &M, index: u32) -> &[AtomicU64; L
         .expect("a line has eight words")
 }
 
-/// A line as it is. Only words that never change while it is reachable, or change alone, are looked
-/// at together.
+/// Returns the content of a line. The loads are not one atomic operation, but the words of a
+/// reachable line either never change or change independently.
 pub(crate) fn load<M: Memory + ?Sized>(memory: &M, index: u32) -> [u64; LINE_WORDS] {
     std::array::from_fn(|i| line(memory, index)[i].load(Ordering::Acquire))
 }

@@ -1,4 +1,4 @@
-//! All edges of a set of prefixes in one pass, to build trees of them at once.
+//! Computes all edges of a set of prefixes in one pass, to build their trees at once.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use crate::tree::lines_for;
 /// Intervals that a set of prefixes defines.
 #[derive(Debug)]
 pub(crate) struct Swept {
-    /// Intervals of upper halves: where they begin, and their route. Intervals of the /64s in
-    /// `below` have a tree instead.
+    /// Intervals of upper halves: start and route. For the /64s in `below`, a tree replaces the
+    /// route.
     pub above: Vec<(u64, Reference)>,
-    /// Intervals of lower halves in a /64, in the order of the upper halves.
+    /// Intervals of lower halves per /64, ordered by upper half.
     pub below: Vec<(u64, Vec<(u64, Reference)>)>,
 }
 
-/// Without a prefix, one interval has all addresses.
+/// Without a prefix, one interval contains all addresses.
 impl Default for Swept {
     fn default() -> Self {
         Self {
@@ -29,7 +29,7 @@ impl Default for Swept {
 impl Swept {
     pub fn new(prefixes: &BTreeMap<Prefix, u32>) -> Self {
         let mut swept = Self::default();
-        // Prefixes that the sweep is in: the longest last.
+        // Prefixes that contain the current address, the longest last.
         let mut open: Vec<(Prefix, u32)> = Vec::new();
         for (&prefix, &route) in prefixes {
             swept.close(&mut open, Some(prefix.address));
@@ -40,7 +40,7 @@ impl Swept {
         swept
     }
 
-    /// Ends the prefixes that lie before an address; all of them, without one.
+    /// Ends the prefixes that end before an address, or all of them.
     fn close(&mut self, open: &mut Vec<(Prefix, u32)>, address: Option<u128>) {
         while let Some((prefix, _)) = open.last() {
             if address.is_some_and(|address| address <= prefix.last()) {
@@ -54,7 +54,7 @@ impl Swept {
         }
     }
 
-    /// From here on another route holds. If several prefixes begin at one place, the last one
+    /// Starts an interval with this route. If several prefixes start at one address, the last one
     /// counts.
     fn begin(&mut self, edge: u128, route: u32) {
         let (high, low) = ((edge >> 64) as u64, edge as u64);
@@ -64,7 +64,7 @@ impl Swept {
             return;
         }
         if self.below.last().is_none_or(|(of, _)| *of != high) {
-            // The /64 as a whole has what held before it was divided.
+            // The first interval of the /64 has the route that applied before it.
             let before = self.above.last().expect("one from 0 on").1;
             put(&mut self.above, high, before);
             self.below.push((high, vec![(0, before)]));
@@ -74,27 +74,27 @@ impl Swept {
         }
         let (_, intervals) = self.below.last_mut().expect("one was pushed");
         put(intervals, low, value);
-        // A route that holds to the end of the /64 also holds behind it, unless another prefix
-        // begins or ends there.
+        // A route that applies up to the end of the /64 also applies after it, unless another
+        // prefix starts or ends there.
         if let Some((_, behind)) = self.above.last_mut().filter(|(at, _)| *at > high) {
             *behind = value;
         }
     }
 
-    /// How many edges there are.
+    /// Returns the number of edges.
     pub fn edges(&self) -> usize {
         let below = self.below.iter().map(|(_, it)| it.len() - 1);
         self.above.len() - 1 + below.sum::<usize>()
     }
 
-    /// Lines that the trees take at most.
+    /// Returns the maximum number of lines that the trees need.
     pub fn lines(&self) -> usize {
         let below: usize = self.below.iter().map(|(_, it)| lines_for(it.len())).sum();
         lines_for(self.above.len()) + below
     }
 }
 
-/// Sets what holds from a place on, which is not before the last one.
+/// Sets the value from an address on, which is not before the last one.
 fn put(intervals: &mut Vec<(u64, Reference)>, at: u64, value: Reference) {
     match intervals.last_mut() {
         Some((last, known)) if *last == at => *known = value,

@@ -1,5 +1,5 @@
-//! The atomics of the table: those of the machine, or loom's, which try every order that the memory
-//! model allows (`tests/model.rs`).
+//! Atomics of the table: those of the standard library, or loom's, which try every order that the
+//! memory model allows (`tests/model.rs`).
 
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicU64, Ordering};

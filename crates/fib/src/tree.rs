@@ -1,9 +1,9 @@
-//! A tree from 64-bit numbers to values, changed while it is read.
+//! A tree from 64-bit numbers to values that changes while readers use it.
 //!
-//! One store publishes each change to readers. A new leaf is written beside the old one, with
-//! copies of its neighbors, and then the word `children` of their parent points to the new block.
-//! If separators change too, the same happens one level higher, up to the reference to the root.
-//! A reader is on the old lines or on the new ones.
+//! One store publishes each change to readers. A new leaf is written to a new block, with copies of
+//! its neighbors. Then the word `children` of their parent is set to the new block. If separators
+//! change too, the same happens one level higher, up to the reference to the root. A reader uses
+//! either the old lines or the new ones.
 //!
 //! A full line shares edges with its neighbors before a line is added, so that lines stay well
 //! filled for any order of edges.
@@ -15,41 +15,42 @@ use crate::lookup::value;
 use crate::memory::{Memory, fill, line, load};
 use crate::sync::Ordering;
 
-/// Most lines that one [`Trees::divide`] uses in a view with this many leaves: two blocks per
-/// level, and a root. Each half of a divided block has at least four children.
+/// Returns the maximum number of lines that one [`Trees::divide`] needs in a view with this many
+/// leaves: two blocks per level, and a root. Each half of a divided block has at least four
+/// children.
 pub(crate) fn lines_per_change(leaves: usize) -> usize {
     let height = leaves.max(1).ilog2() as usize / 2 + 2;
     height.min(HEIGHT_MAX as usize + 1) * 2 * FANOUT + FANOUT
 }
 
-/// The trees in a memory, and the lines that they may use.
+/// The trees of a memory, and its allocator.
 pub(crate) struct Trees<'a, M: Memory + ?Sized> {
     pub memory: &'a M,
     pub lines: &'a mut Allocator,
-    /// Leaves that came, less those that went.
+    /// Added minus removed leaves.
     pub leaves: isize,
-    /// Lines that changes may take beyond [`lines_per_change`], to fill lines better.
+    /// Lines beyond [`lines_per_change`] that changes may use to fill lines better.
     pub spare: usize,
-    /// Whether a tree is about to get higher than readers go.
+    /// Whether a tree is about to become higher than readers can follow.
     pub tall: bool,
 }
 
-/// A line, and the number that it begins with.
+/// A line, and the first number that it covers.
 type Node = (u64, Content);
 
-/// The way to the leaf of a number.
+/// The path to the leaf of a number.
 struct Way {
-    /// Inner lines from the root on, and which child comes next.
+    /// Inner lines from the root on, with the position of the next child.
     above: Vec<(u32, usize)>,
     leaf: u32,
-    /// Range of the leaf: from here
+    /// First number of the leaf.
     from: u64,
-    /// up to here.
+    /// Last number of the leaf.
     to: u64,
 }
 
 impl<M: Memory + ?Sized> Trees<'_, M> {
-    /// The value of a number.
+    /// Returns the value of a number.
     pub fn value(&self, root: Reference, number: u64) -> Reference {
         match root.is_tree() {
             true => value(self.memory, root, number),
@@ -57,12 +58,12 @@ impl<M: Memory + ?Sized> Trees<'_, M> {
         }
     }
 
-    /// Begins an interval at `edge`, with the value that it has. Returns the root, which the caller
-    /// publishes if it is another one. `is_edge`: whether an interval begins at a number, this one
-    /// included.
+    /// Starts an interval at `edge`, with the value that applies there. Returns the root; the
+    /// caller publishes it if it has changed. `is_edge` returns whether an interval starts at a
+    /// number, including this one.
     ///
     /// # Panics
-    /// Without [`lines_per_change`] free lines.
+    /// If fewer than [`lines_per_change`] lines are free.
     pub fn divide(
         &mut self,
         root: Reference,
@@ -94,8 +95,8 @@ impl<M: Memory + ?Sized> Trees<'_, M> {
         self.replace_root(root, &[(0, left.write()), (separator, right.write())])
     }
 
-    /// Takes an edge out whose two intervals have the same value. (One that separates leaves stays:
-    /// it is harmless.) Returns the root as [`Trees::divide`] does.
+    /// Removes an edge between two intervals with equal values. An edge that separates leaves
+    /// remains, which is harmless. Returns the root as [`Trees::divide`] does.
     pub fn unite(&mut self, root: Reference, edge: u64) -> Reference {
         if !root.is_tree() {
             return root;
@@ -111,7 +112,7 @@ impl<M: Memory + ?Sized> Trees<'_, M> {
         self.replace(root, &way.above, (0, leaf.write()))
     }
 
-    /// Gives a value to all intervals that begin from `from` to `to`: each by one store. Returns
+    /// Sets the value of all intervals that start from `from` to `to`, with one store each. Returns
     /// the root as [`Trees::divide`] does.
     pub fn set(&mut self, root: Reference, from: u64, to: u64, value: Reference) -> Reference {
         if !root.is_tree() {
@@ -140,10 +141,11 @@ impl<M: Memory + ?Sized> Trees<'_, M> {
         }
     }
 
-    /// A tree of these intervals: their beginnings, the first of them 0, in order.
+    /// Builds a tree of these intervals, which are sorted by their starts. The first one starts at
+    /// 0.
     ///
     /// # Panics
-    /// Without [`lines_for`] that many free lines.
+    /// If fewer than [`lines_for`] lines are free.
     pub fn build(&mut self, intervals: &[(u64, Reference)]) -> Reference {
         if let [(_, value)] = intervals {
             return *value;
@@ -163,7 +165,7 @@ impl<M: Memory + ?Sized> Trees<'_, M> {
         Reference::tree(self.place_single(&nodes[0].1), height)
     }
 
-    /// All lines of a tree, and of those that its values lead to, from now on unused.
+    /// Retires all lines of a tree, and of the trees that its values refer to.
     pub fn retire(&mut self, root: Reference) {
         if root.is_tree() {
             self.retire_below(root.line(), root.height());
@@ -204,7 +206,8 @@ impl<M: Memory + ?Sized> Trees<'_, M> {
         way
     }
 
-    /// The children of an inner line: the first number of each (0 for the first), and its content.
+    /// Returns the children of an inner line: the first number of each (0 for the first), and its
+    /// content.
     fn children(&self, content: &Content) -> Vec<Node> {
         let inner = Inner::read(content);
         let begins = std::iter::once(0).chain(inner.separators);
@@ -214,7 +217,7 @@ impl<M: Memory + ?Sized> Trees<'_, M> {
             .collect()
     }
 
-    /// Shares the intervals of a leaf that has one too many, and of those beside it, out anew.
+    /// Redistributes the intervals of a leaf that has one too many, and of its neighbors.
     fn spread_leaves(
         &mut self,
         above: u32,
@@ -229,7 +232,7 @@ impl<M: Memory + ?Sized> Trees<'_, M> {
                 true => leaf.clone(),
                 false => Leaf::read(content),
             };
-            // A separator between leaves need not be an edge any more.
+            // A separator between leaves may no longer be an edge.
             let goes_on = intervals
                 .last()
                 .is_some_and(|(_, value)| *value == values[0]);
@@ -244,8 +247,8 @@ impl<M: Memory + ?Sized> Trees<'_, M> {
         after
     }
 
-    /// Shares the children of a line that has one too many, and of those beside it, out anew: the
-    /// lines above them.
+    /// Redistributes the children of a line that has one too many, and of its neighbors. Returns
+    /// the new lines above them.
     fn spread(&mut self, parent: u32, child: usize, children: Vec<Node>) -> Vec<Node> {
         let siblings = self.children(&load(self.memory, parent));
         let mut all = Vec::with_capacity(FANOUT * FANOUT + 1);
@@ -266,7 +269,7 @@ impl<M: Memory + ?Sized> Trees<'_, M> {
             .collect()
     }
 
-    /// Puts a line in the place of another whose separators, or edges, are beyond `above`.
+    /// Replaces a line that is below `above`, if its separators or edges have changed.
     fn replace(&mut self, root: Reference, above: &[(u32, usize)], node: Node) -> Reference {
         let Some(&(parent, child)) = above.last() else {
             return self.replace_root(root, &[node]);
@@ -281,7 +284,7 @@ impl<M: Memory + ?Sized> Trees<'_, M> {
         root
     }
 
-    /// Puts children, perhaps one too many, in the place of those of the last line of `above`.
+    /// Replaces the children of the last line of `above`, by up to one child too many.
     fn replace_children(
         &mut self,
         root: Reference,
@@ -314,26 +317,26 @@ impl<M: Memory + ?Sized> Trees<'_, M> {
         self.replace_root(root, &children)
     }
 
-    /// Whether there are lines to write all children of neighboring lines anew.
+    /// Returns whether there are enough lines to rewrite all children of neighboring lines.
     fn may_spread(&mut self) -> bool {
         let spare = self.spare.checked_sub((FANOUT + 1) * FANOUT);
         self.spare = spare.unwrap_or(self.spare);
         spare.is_some()
     }
 
-    /// Puts one line, or two and another above them, in the place of a root.
+    /// Replaces a root by one line, or by two lines and a new root above them.
     fn replace_root(&mut self, root: Reference, nodes: &[Node]) -> Reference {
         self.lines.retire(Lines::Single(root.line()));
         let (content, height) = match nodes {
             [(_, content)] => (*content, root.height()),
             _ => (self.place_block(nodes), root.height() + 1),
         };
-        assert!(height <= HEIGHT_MAX, "a tall tree was built anew");
+        assert!(height <= HEIGHT_MAX, "a tall tree was rebuilt");
         self.tall |= is_tall(height, &content);
         Reference::tree(self.place_single(&content), height)
     }
 
-    /// Writes children into a block; the line above them.
+    /// Writes children into a block, and returns the line above them.
     fn place_block(&mut self, children: &[Node]) -> Content {
         let inner = Inner {
             children: self.place_children(children),
@@ -357,9 +360,9 @@ impl<M: Memory + ?Sized> Trees<'_, M> {
     }
 }
 
-/// Most lines that [`Trees::build`] uses for this many intervals.
+/// Returns the maximum number of lines that [`Trees::build`] needs for this many intervals.
 pub(crate) fn lines_for(intervals: usize) -> usize {
-    // A leaf and the separator behind it take at least five edges.
+    // A leaf and the separator after it use at least five edges.
     let mut lines = 0;
     let mut level = intervals / EDGES + 1;
     while level > 1 {
@@ -370,14 +373,14 @@ pub(crate) fn lines_for(intervals: usize) -> usize {
     lines + FANOUT
 }
 
-/// Whether a root may soon need another above it, but readers go no further: one change divides at
-/// most six lines.
+/// Returns whether a root may soon need another level that readers cannot follow. One change
+/// divides at most six lines.
 fn is_tall(height: u32, root: &Content) -> bool {
     height == HEIGHT_MAX && Inner::read(root).count() > FANOUT - 6
 }
 
-/// Returns this many leaves, or more if edges are odd, evenly filled. Each has the number where it
-/// begins, which is even.
+/// Returns evenly filled leaves: this many, or more if edges are odd. Each has the even number at
+/// which it starts.
 fn leaves(intervals: &[(u64, Reference)], parts: usize) -> Vec<Node> {
     let Some((&(mut begin, first), edges)) = intervals.split_first() else {
         return vec![(0, Leaf::one(Reference::NONE).write())];
@@ -409,7 +412,8 @@ fn leaves(intervals: &[(u64, Reference)], parts: usize) -> Vec<Node> {
             value = edges[at].1;
             at += 1;
         } else {
-            // It begins one number before an odd edge: still with the value of the interval before.
+            // The leaf starts one number before an odd edge, with the value of the previous
+            // interval.
             value = leaf.values[taken];
         }
     }
@@ -420,9 +424,9 @@ fn even_chunks<T>(items: &[T], parts: usize) -> impl Iterator<Item = &[T]> {
     (0..parts).map(move |n| &items[n * items.len() / parts..(n + 1) * items.len() / parts])
 }
 
-/// Intervals of a leaf, on the average of a block, up to which its leaves are filled before there
-/// is another.
+/// Average number of intervals per leaf of a block up to which leaves are filled before one is
+/// added.
 const LEAF_FILL: usize = 5;
-/// Children of a line, on the average of those beside it, up to which they are filled before there
-/// is another.
+/// Average number of children per line, including its neighbors, up to which lines are filled
+/// before one is added.
 const BLOCK_FILL: usize = 7;

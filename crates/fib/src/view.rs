@@ -1,12 +1,12 @@
-//! One view: its prefixes, and the trees that say the same.
+//! One view: its prefixes, and the trees with the same content.
 //!
-//! The edges of a view are where its prefixes begin and where they end. Between two edges the
-//! longest match is the same, so that a lookup is a search for an interval. A change first adds
-//! edges with the current value. It then stores the new value in each interval for which the prefix
-//! is the longest match, one by one. For each address a reader sees the old or the new route.
+//! The edges of a view are the addresses at which its prefixes start and end. Between two edges the
+//! longest match is the same, so a lookup is a search for an interval. A change first adds edges
+//! with the current value. It then stores the new value in each interval for which the prefix is
+//! the longest match, one by one. For each address a reader sees the old or the new route.
 //!
-//! The prefixes determine the edges and the /64s that have a tree over their lower halves
-//! ([`View::is_edge`]): a view keeps nothing beside the prefixes and the trees.
+//! The prefixes determine the edges, and the /64s that have a tree over their lower halves
+//! ([`View::is_edge`]). A view therefore stores only the prefixes and the trees.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, RangeInclusive};
@@ -17,7 +17,7 @@ use crate::memory::Memory;
 use crate::sweep::Swept;
 use crate::tree::Trees;
 
-/// A view, as its writer knows it.
+/// A view of the writer.
 #[derive(Debug, Default)]
 pub(crate) struct View {
     prefixes: BTreeMap<Prefix, u32>,
@@ -28,8 +28,8 @@ pub(crate) struct View {
     written: Written,
 }
 
-/// A view when it was last written anew, or was to be: where that was not possible it is not tried
-/// again at once.
+/// Size of a view when it was last rebuilt, or when a rebuild failed, which is then not retried at
+/// once.
 #[derive(Clone, Copy, Debug, Default)]
 struct Written {
     edges: usize,
@@ -37,7 +37,7 @@ struct Written {
 }
 
 impl View {
-    /// A view of these prefixes, whose trees are new.
+    /// Returns a view of these prefixes with new trees.
     pub fn of<M: Memory + ?Sized>(
         prefixes: BTreeMap<Prefix, u32>,
         swept: Swept,
@@ -64,7 +64,7 @@ impl View {
         }
     }
 
-    /// Gives up all lines.
+    /// Retires all lines.
     pub fn retire<M: Memory + ?Sized>(self, trees: &mut Trees<'_, M>) {
         trees.retire(self.root);
     }
@@ -77,8 +77,9 @@ impl View {
         self.root
     }
 
-    /// Whether writing it anew is worth the time: it has two fifths more leaves than its edges had
-    /// then, or is twice as large. Says it once: the next time is that far from now.
+    /// Returns whether a rebuild is worth its time: the view has two fifths more leaves than its
+    /// edges needed at the last rebuild, or is twice as large. Also records the current size for
+    /// the next call.
     pub fn take_sparse(&mut self) -> bool {
         let Written { edges, leaves } = self.written;
         let (now, then) = (self.leaves * edges, leaves * self.edges);
@@ -99,17 +100,17 @@ impl View {
         self.tall |= std::mem::take(&mut trees.tall);
     }
 
-    /// Whether a tree is about to get higher than readers go.
+    /// Returns whether a tree is about to become higher than readers can follow.
     pub fn is_tall(&self) -> bool {
         self.tall
     }
 
-    /// Leaves of all trees.
+    /// Returns the number of leaves of all trees.
     pub fn leaves(&self) -> usize {
         self.leaves
     }
 
-    /// Edges of all trees.
+    /// Returns the number of edges of all trees.
     pub fn edges(&self) -> usize {
         self.edges
     }
@@ -136,7 +137,7 @@ impl View {
         known
     }
 
-    /// Takes a prefix out; its route.
+    /// Removes a prefix. Returns its route.
     pub fn remove<M: Memory + ?Sized>(
         &mut self,
         trees: &mut Trees<'_, M>,
@@ -156,9 +157,9 @@ impl View {
         Some(old)
     }
 
-    /// Whether an interval begins at a number: a prefix begins there, or comes behind the end of
-    /// one, or it is an end of a /64 with a tree of its own.
-    // PERF: most queried addresses are not edges, and the nearest prefix on each side shows that.
+    /// Returns whether an interval starts at an address: a prefix starts there or ended just
+    /// before, or it is a boundary of a /64 with a tree of its own. PERF: most queried addresses
+    /// are not edges, and the nearest prefix on each side shows that.
     fn is_edge(&self, edge: u128) -> bool {
         let from = Prefix {
             address: edge,
@@ -180,18 +181,18 @@ impl View {
         if is_of_64 && before.length > 64 && upper(before.address) == upper(last) {
             return true;
         }
-        // Prefixes that it lies in and that are no shorter than this have it as their last address.
+        // Prefixes of at least this length that contain the address have it as their last address.
         let length = 128 - edge.trailing_zeros() as u8;
         let common = (before.address ^ last).leading_zeros() as u8;
         common >= length && self.longest(last, length..=128).is_some()
     }
 
-    /// Addresses that are not edges.
+    /// Returns those of the addresses that are not edges.
     fn without(&self, edges: [Option<u128>; 4]) -> [Option<u128>; 4] {
         edges.map(|edge| edge.filter(|edge| !self.is_edge(*edge)))
     }
 
-    /// Whether a prefix longer than a /64 lies in it.
+    /// Returns whether a /64 contains a longer prefix.
     fn is_divided(&self, high: u64) -> bool {
         let whole = Prefix::new(u128::from(high) << 64, 64);
         let longer = (Bound::Excluded(whole), Bound::Unbounded);
@@ -199,7 +200,7 @@ impl View {
         next.is_some_and(|(longer, _)| whole.contains(*longer))
     }
 
-    /// The route of the longest prefix that an address lies in, of those with such a length.
+    /// Returns the route of the longest prefix with such a length that contains an address.
     fn longest(&self, address: u128, lengths: RangeInclusive<u8>) -> Option<u32> {
         let (least, most) = lengths.into_inner();
         let mut before = Prefix {
@@ -265,7 +266,7 @@ impl View {
         }
     }
 
-    /// Stores a value from edge to edge, with nothing longer in between.
+    /// Stores a value from edge to edge; no longer prefix lies in between.
     fn give_interval<M: Memory + ?Sized>(
         &mut self,
         trees: &mut Trees<'_, M>,
@@ -308,7 +309,7 @@ impl View {
         debug_assert_eq!(root, below, "it has edges");
     }
 
-    /// Begins an interval at a number that has become an edge.
+    /// Starts an interval at an address that has become an edge.
     fn divide<M: Memory + ?Sized>(&mut self, trees: &mut Trees<'_, M>, edge: u128) {
         self.edges += 1;
         let (high, low) = (upper(edge), lower(edge));
@@ -317,7 +318,7 @@ impl View {
             self.root = trees.divide(self.root, high, is_edge);
             return;
         }
-        // A tree, or the value of the whole /64.
+        // The value is a tree, or the route of the whole /64.
         let before = trees.value(self.root, high);
         let is_edge = |low| self.is_edge(u128::from(high) << 64 | u128::from(low));
         let root = trees.divide(before, low, is_edge);
@@ -326,7 +327,7 @@ impl View {
         }
     }
 
-    /// Takes the interval away that begins at a number which is no edge any more.
+    /// Removes the interval that starts at an address that is no longer an edge.
     fn unite<M: Memory + ?Sized>(&mut self, trees: &mut Trees<'_, M>, edge: u128) {
         self.edges -= 1;
         let (high, low) = (upper(edge), lower(edge));
@@ -338,7 +339,7 @@ impl View {
         let after = if self.is_divided(high) {
             trees.unite(before, low)
         } else {
-            // Nothing in this /64 is longer any more: one value for all of it.
+            // The /64 contains no longer prefix any more, so one route applies to all of it.
             trees.value(before, low)
         };
         if after != before {
@@ -350,8 +351,8 @@ impl View {
     }
 }
 
-/// Returns the edges that a prefix needs: its begin, the address behind its end, and for a prefix
-/// longer than a /64 the same two of that /64 first. (Address 0 is always an edge.)
+/// Returns the edges that a prefix needs: its start and the address after its end. A prefix longer
+/// than a /64 first needs the same two edges of that /64. (Address 0 is always an edge.)
 fn needs(prefix: Prefix) -> [Option<u128>; 4] {
     let boundaries = |prefix: Prefix| {
         let first = Some(prefix.address).filter(|first| *first != 0);

@@ -1,4 +1,4 @@
-//! All of a table at once: what its views say, and which lines they are on.
+//! Walks over whole tables: their intervals, and the lines that they use.
 
 use std::collections::BTreeSet;
 
@@ -8,8 +8,8 @@ use crate::lookup::value;
 use crate::memory::{Memory, load};
 use crate::sync::Ordering;
 
-/// Lines of memory that the lookup of an address reads, one after the other: the view's own
-/// included.
+/// Returns the number of lines that the lookup of an address reads in sequence, including the line
+/// of the view.
 pub fn depth<M: Memory + ?Sized>(memory: &M, view: u32, address: u128) -> u32 {
     let root = memory.words()[view as usize % VIEWS].load(Ordering::Acquire);
     let (mut found, mut lines) = (Reference(root as u32), 1);
@@ -22,8 +22,8 @@ pub fn depth<M: Memory + ?Sized>(memory: &M, view: u32, address: u128) -> u32 {
     lines
 }
 
-/// All that a view says: where each interval begins, and its route; neighbors with one route are
-/// one interval.
+/// Returns all intervals of a view with their routes. Adjacent intervals with equal routes are
+/// merged.
 pub fn intervals<M: Memory + ?Sized>(memory: &M, view: u32) -> Vec<(u128, u32)> {
     let root = Reference(memory.words()[view as usize % VIEWS].load(Ordering::Acquire) as u32);
     let mut found: Vec<(u128, u32)> = Vec::new();
@@ -45,7 +45,7 @@ pub fn intervals<M: Memory + ?Sized>(memory: &M, view: u32) -> Vec<(u128, u32)> 
     found
 }
 
-/// The views that have something, and every line that they use.
+/// Returns the views that are not empty, and all lines that they use.
 pub(crate) fn survey<M: Memory + ?Sized>(memory: &M) -> (Vec<u32>, BTreeSet<u32>) {
     let (mut views, mut lines) = (Vec::new(), BTreeSet::new());
     for (view, word) in memory.words()[..VIEWS].iter().enumerate() {
@@ -117,14 +117,14 @@ mod tests {
     use crate::{Fib, Heap, Prefix};
 
     #[test]
-    fn a_lookup_reads_the_views_line_and_one_a_level() {
+    fn a_lookup_reads_the_line_of_the_view_and_one_per_level() {
         let mut fib = Fib::new(Heap::new(1 << 12));
         let depth = |fib: &Fib<Heap>, address| super::depth(fib.memory(), 1, address);
         assert_eq!(depth(&fib, 7), 1);
         fib.insert(1, Prefix::new(1 << 100, 32), 1).expect("room");
         assert_eq!(depth(&fib, 7), 2);
         fib.insert(1, Prefix::new(7, 128), 2).expect("room");
-        // The /64 that the host is in leads to a tree of its own.
+        // The /64 of the host route has a tree of its own.
         assert_eq!((depth(&fib, 7), depth(&fib, 1 << 64)), (3, 2));
         for n in 0..100 {
             fib.insert(1, Prefix::new(n << 80, 48), 3).expect("room");

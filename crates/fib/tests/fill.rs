@@ -63,7 +63,7 @@ fn lines_are_more_than_half_full_for_any_order_of_insertion() {
 }
 
 #[test]
-fn a_table_that_changes_for_long_stays_as_well_filled() {
+fn lines_stay_well_filled_after_many_changes() {
     let mut fib = bulk();
     let gone = (0..PREFIXES / 2).map(shuffled);
     for _ in 0..4 {

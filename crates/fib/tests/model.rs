@@ -53,7 +53,7 @@ fn model(
 }
 
 #[test]
-fn a_prefix_that_comes_is_seen_or_not_yet() {
+fn a_new_prefix_is_visible_or_not_yet() {
     model(
         |fib| insert(fib, prefix(0x10, 60), 1),
         |fib| insert(fib, prefix(0x10, 64), 2),
@@ -81,7 +81,7 @@ fn an_address_keeps_its_route_while_its_leaf_is_divided() {
 }
 
 #[test]
-fn a_longer_prefix_in_a_tree_below_comes_and_goes() {
+fn a_longer_prefix_in_a_lower_tree_is_added_and_removed() {
     model(
         |fib| insert(fib, prefix(0x10, 64), 1),
         |fib| {

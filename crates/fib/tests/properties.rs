@@ -84,7 +84,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn a_table_built_at_once_says_what_a_list_says(
+    fn a_table_built_at_once_matches_a_list(
         list in prop::collection::btree_map(prefix(), 1u32..9, 0..200),
         addresses in prop::collection::vec(address(), 50),
     ) {
@@ -95,7 +95,7 @@ proptest! {
     }
 
     #[test]
-    fn prefixes_that_found_no_room_are_still_there_for_a_longer_memory(
+    fn prefixes_that_do_not_fit_are_kept_for_a_longer_memory(
         list in prop::collection::btree_map(prefix(), 1u32..9, 1..100),
         addresses in prop::collection::vec(address(), 50),
     ) {
@@ -106,14 +106,14 @@ proptest! {
         fib.move_to(Heap::new(1 << 13));
         fib.replace_with(VIEW, &mut whole).expect("room");
         agree(&fib, &list, &addresses);
-        // The table took the prefixes out of the map.
+        // The call has taken the prefixes out of the map.
         fib.replace_with(VIEW, &mut whole).expect("room");
         prop_assert_eq!(fib.views().next(), None);
         agree(&fib, &BTreeMap::new(), &addresses);
     }
 
     #[test]
-    fn a_table_that_moves_to_a_longer_memory_says_the_same_in_both(
+    fn a_table_has_the_same_content_in_a_longer_memory(
         list in prop::collection::btree_map(prefix(), 1u32..9, 0..100),
         later in prop::collection::btree_map(prefix(), 1u32..9, 0..100),
     ) {
@@ -136,7 +136,7 @@ proptest! {
     }
 
     #[test]
-    fn a_writer_that_comes_after_another_disturbs_nothing_until_it_says_so(
+    fn a_second_writer_keeps_the_old_content_until_it_drops_it(
         old in prop::collection::btree_map(prefix(), 1u32..9, 0..100),
         new in prop::collection::btree_map(prefix(), 1u32..9, 0..100),
     ) {
@@ -164,7 +164,7 @@ proptest! {
     }
 
     #[test]
-    fn a_view_that_is_written_over_another_writers_stays(
+    fn a_view_that_replaced_an_earlier_writers_view_remains(
         old in prop::collection::btree_map(prefix(), 1u32..9, 1..100),
         new in prop::collection::btree_map(prefix(), 1u32..9, 1..100),
     ) {
@@ -185,7 +185,7 @@ proptest! {
     }
 
     #[test]
-    fn a_table_that_changes_says_what_a_list_says(
+    fn a_changing_table_matches_a_list(
         changes in prop::collection::vec(change(), 1..250),
         addresses in prop::collection::vec(address(), 20),
     ) {
@@ -225,7 +225,7 @@ proptest! {
         let mut anew = Fib::new(Heap::new(1 << 15));
         anew.replace(VIEW, list.clone()).expect("room");
         prop_assert_eq!(fib.usage().edges, anew.usage().edges);
-        // Removed prefixes leave nothing behind.
+        // Removing all prefixes frees all lines.
         for prefix in list.keys() {
             fib.remove(VIEW, *prefix).expect("room");
         }

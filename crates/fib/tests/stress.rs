@@ -57,8 +57,8 @@ fn constant_route(n: u64) -> u32 {
     n as u32 % 1000 + 1
 }
 
-/// In the n-th constant prefix, of one of several lengths; its route is that of the constant one or
-/// [`FLAPPING`].
+/// Returns a prefix of one of several lengths inside the n-th constant prefix. Its addresses have
+/// the route of the constant prefix, or [`FLAPPING`].
 fn flapping(n: u64, kind: u64) -> Prefix {
     let length = [49, 56, 63, 64, 65, 96, 127, 128][kind as usize % 8];
     Prefix::new(constant(n).address | 0xffff << 64 | 0xffff, length)
@@ -66,7 +66,7 @@ fn flapping(n: u64, kind: u64) -> Prefix {
 
 const FLAPPING: u32 = 5000;
 
-/// An address with a constant route: of the half of a constant prefix that nothing flaps in.
+/// Returns an address with a constant route, in the half of a constant prefix that never changes.
 fn constant_address(n: u64, random: u64) -> u128 {
     constant(n).address | u128::from(random & 0x7fff) << 64 | u128::from(random)
 }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use sidestep_fib::{Fib, Heap, Prefix};
 
-/// The views of both families.
+/// The views of IPv6 and IPv4.
 const VIEWS: [u32; 2] = [6, 4];
 
 type Trie = PrefixMap<(u128, u8), u32>;
@@ -44,7 +44,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
-    fn a_table_of_many_prefixes_says_what_a_trie_says(
+    fn a_table_of_many_prefixes_matches_a_trie(
         six in prop::collection::vec((prefix(128), 1u32..1000), 0..3000),
         four in prop::collection::vec((prefix(32), 1u32..1000), 0..1000),
         at_once in any::<prop::sample::Index>(),

@@ -64,7 +64,7 @@ macro_rules! fuzz_target {
             let paths: Vec<String> = std::env::args().skip(1).collect();
             let inputs = $crate::engine::replay::<$target>(&paths)?;
             println!(
-                "{}: {inputs} inputs, and everything held",
+                "{}: {inputs} inputs, no violated property",
                 <$target as $crate::Target>::NAME
             );
             Ok(())

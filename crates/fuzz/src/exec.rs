@@ -59,7 +59,7 @@ impl Target for Exec {
                 || (tlvs.len() == 40 && tlvs[..2] == [5, 38] && bytes[5] == 8),
             "{bytes:?}"
         );
-        // Text in the format of the command has the same meaning.
+        // The text that [`Options`] prints is parsed to equal options.
         let segments = (1..=last).rev().map(|at| {
             let octets: [u8; 16] = bytes[8 + 16 * at..][..16].try_into().expect("16 of them");
             octets.into()
@@ -85,7 +85,7 @@ impl Target for Exec {
 
     fn seeds(&self) -> Vec<(String, Vec<u8>)> {
         let texts = TEXTS.iter().map(|text| text.as_bytes().to_vec());
-        // The beginning of this program, and of a smaller one: headers, dynamic linker, notes.
+        // The first bytes of this program and of a smaller one: headers, dynamic linker, notes.
         let programs = ["/proc/self/exe", "/bin/true"].iter().filter_map(|path| {
             let mut bytes = fs::read(path).ok()?;
             bytes.truncate(1024);

@@ -1,5 +1,5 @@
 //! Fuzz target for generic netlink messages of the kernel: HMAC keys and the tunnel source
-//! (`SEG6`), what drivers can do (`netdev`), and how families are found.
+//! (`SEG6`), features of drivers (`netdev`), and the IDs of families.
 //!
 //! No message panics. Secrets stay within their length limit, and a node with the keys compiles or
 //! is refused.
@@ -48,10 +48,10 @@ impl Target for Genl {
         assert_eq!(said, generic_of(input), "read twice");
         for key in said.hmac_keys.values() {
             let length = key.secret.expose().len();
-            assert!(length <= SECRET_MAX, "a secret of {length} bytes");
+            assert!(length <= SECRET_MAX, "the secret has {length} bytes");
         }
         for (id, _) in &said.families {
-            assert_ne!(*id, 0, "a family without a number");
+            assert_ne!(*id, 0, "a family without an ID");
         }
         if said.hmac_keys != self.node.hmac_keys {
             self.node.hmac_keys = said.hmac_keys;
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_seeds_are_read_as_what_they_say() {
+    fn the_seeds_are_parsed_as_intended() {
         let seeds = Genl::new().seeds();
         let said: Vec<_> = seeds.iter().map(|(_, seed)| generic_of(seed)).collect();
         assert_eq!(said[0].hmac_keys[&7].secret.expose(), b"a secret");

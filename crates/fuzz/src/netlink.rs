@@ -21,7 +21,7 @@ pub(crate) const MESSAGE: usize = 16;
 const ATTRIBUTE: usize = 4;
 const ROUTE: usize = 12;
 
-/// The target. An input is one datagram.
+/// Fuzz target for rtnetlink. An input is one datagram.
 pub struct Netlink {
     seeds: Vec<(String, Vec<u8>)>,
 }
@@ -73,7 +73,7 @@ impl Target for Netlink {
     }
 }
 
-/// Bytes between the header of a message of that type and its attributes.
+/// Returns the number of bytes between the header of a message of this type and its attributes.
 fn fixed(kind: u16) -> usize {
     match kind {
         libc::RTM_NEWLINK | libc::RTM_DELLINK => 16,
@@ -225,7 +225,7 @@ pub(crate) fn message(kind: u16, fixed: &[u8], attributes: &[(u16, Vec<u8>)]) ->
     bytes
 }
 
-/// Padded to four bytes.
+/// Returns an attribute, padded to four bytes.
 pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let mut bytes = ((ATTRIBUTE + value.len()) as u16).to_ne_bytes().to_vec();
     bytes.extend(kind.to_ne_bytes());
@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_that_was_dumped_is_read_with_all_its_links_neighbors_and_routes() {
+    fn a_dumped_node_is_read_with_all_its_links_neighbors_and_routes() {
         for file in vectors().iter().take(5) {
             let node = File::parse(&file.node_text)
                 .and_then(|parsed| parsed.node())
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_fit_stay() {
+    fn valid_lengths_are_kept() {
         let seeds = Netlink::new().seeds();
         for (name, seed) in seeds {
             let mut changed = seed.clone();

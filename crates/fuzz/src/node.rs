@@ -1,7 +1,7 @@
-//! Node files: YAML, the lines in it, and the tables that they become.
+//! Fuzz target for node files: YAML, the lines in it, and the resulting tables.
 //!
-//! Whatever is accepted compiles or is refused with an error, and made-up packets keep the rules of the packet path on
-//! it as on the nodes of the vectors.
+//! An accepted file compiles or is refused with an error. Forged packets satisfy the rules of the
+//! packet path on its tables, as on the nodes of the vectors.
 
 use std::collections::BTreeSet;
 
@@ -16,10 +16,10 @@ use crate::datapath::nodes::vectors;
 use crate::datapath::rules::Bench;
 use crate::text::Vocabulary;
 
-/// Packets that are put to each node.
+/// Number of packets per node.
 const PACKETS: usize = 8;
 
-/// The target.
+/// Fuzz target for node files.
 pub struct NodeFile {
     files: Vec<(String, String)>,
     vocabulary: Vocabulary,

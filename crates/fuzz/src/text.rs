@@ -1,4 +1,4 @@
-//! Changes to text that know words: one exchanged, taken out, put in or doubled.
+//! Mutations of text by words: replace, remove, insert or duplicate one.
 
 use sidestep_testkit::random::Random;
 
@@ -8,7 +8,7 @@ pub struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// Every word that occurs in these texts, once.
+    /// Returns the distinct words of these texts.
     pub fn of<'a>(texts: impl IntoIterator<Item = &'a str>) -> Self {
         let mut words: Vec<String> = texts
             .into_iter()
@@ -21,7 +21,7 @@ impl Vocabulary {
         Self { words }
     }
 
-    /// Changes one word of a text; one in two times a byte instead, by `engine`.
+    /// Changes one word of a text, or lets `engine` change a byte; each with probability 1/2.
     pub fn mutate(
         &self,
         input: &mut Vec<u8>,

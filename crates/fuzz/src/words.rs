@@ -1,6 +1,7 @@
-//! iproute2's grammar: routes, rules and neighbors as `sidestep route` and node files take them; and SR policies.
+//! Fuzz target for iproute2's syntax: routes, rules and neighbors as in `sidestep route` and node
+//! files, and SR policies.
 //!
-//! Whatever is accepted can be written, and read again as the same.
+//! Every accepted line can be printed, and parsing the printed text gives an equal result.
 
 use sidestep_model::behavior::text::completion_words;
 use sidestep_model::grammar::{Context, Names, Style, Words, neighbor, policy, route, rule};
@@ -12,7 +13,7 @@ use crate::Target;
 use crate::datapath::nodes::vectors;
 use crate::text::Vocabulary;
 
-/// The target. The first byte of an input says what its words are.
+/// Fuzz target for lines. The first byte of an input selects the kind of line.
 pub struct Grammar {
     lines: Vec<String>,
     vocabulary: Vocabulary,

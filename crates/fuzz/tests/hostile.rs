@@ -11,15 +11,15 @@ use sidestep_fuzz::datapath::packet::make_right;
 use sidestep_fuzz::datapath::rules::Bench;
 use sidestep_testkit::random::Random;
 
-/// Bytes of a frame that are cut at and flipped one by one: every header of the longest vector.
+/// Number of leading bytes to truncate at and to flip: all headers of the longest vector.
 const HEADERS: usize = 14 + 40 + 8 + 16 * 16 + 40;
-/// Made-up packets per node.
+/// Forged packets per node.
 const PACKETS: usize = 1000;
 
 /// Ingress interface and frame.
 type Arrival = (u32, Vec<u8>);
 
-/// Every node of the vectors, with its cases.
+/// Returns every node of the vectors, with its cases.
 fn benches() -> Vec<(Bench, Vec<Arrival>)> {
     Nodes::of_the_vectors()
         .each()
@@ -34,7 +34,7 @@ fn benches() -> Vec<(Bench, Vec<Arrival>)> {
 }
 
 #[test]
-fn every_vector_after_what_came_before_keeps_the_rules() {
+fn every_vector_after_earlier_packets_keeps_the_rules() {
     for (name, image, arrivals) in Nodes::of_the_vectors().arrivals() {
         let mut bench = Bench::new(name, image.clone());
         for (port, frame) in arrivals {
@@ -44,7 +44,7 @@ fn every_vector_after_what_came_before_keeps_the_rules() {
 }
 
 #[test]
-fn every_vector_cut_at_each_byte_keeps_the_rules() {
+fn every_vector_truncated_at_each_byte_keeps_the_rules() {
     for (mut bench, cases) in benches() {
         for (port, frame) in &cases {
             for length in 0..frame.len().min(HEADERS) {
@@ -107,7 +107,7 @@ fn vectors_spliced_and_noise_keep_the_rules() {
 }
 
 #[test]
-fn made_up_header_chains_keep_the_rules_whatever_is_changed_about_the_node() {
+fn forged_header_chains_keep_the_rules_on_every_variant_of_a_node() {
     let mut forwarded = 0;
     for (seed, (bench, _)) in benches().into_iter().enumerate() {
         let mut benches = Variant::ALL
@@ -130,7 +130,7 @@ fn made_up_header_chains_keep_the_rules_whatever_is_changed_about_the_node() {
 }
 
 #[test]
-fn inputs_changed_again_and_again_stay_within_the_limit_and_keep_the_rules() {
+fn repeatedly_mutated_inputs_stay_within_the_limit_and_keep_the_rules() {
     const LIMIT: usize = 400;
     let mut target = Datapath::new();
     let mut random = Random::new(3);

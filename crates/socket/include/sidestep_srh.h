@@ -29,31 +29,37 @@
 /* IANA: IPv6 Routing Types; Segment Routing Header TLVs. */
 #define SIDESTEP_SRH_TYPE 4
 #define SIDESTEP_SRH_TLV_HMAC 5
-/* Linux adds the HMAC where it finds this flag (SR6_FLAG1_HMAC). */
+/* Linux adds the HMAC if this flag is set (SR6_FLAG1_HMAC). */
 #define SIDESTEP_SRH_FLAG_HMAC 0x08
-/* Bytes: RFC 8754 2; a segment; 2.1.2 with an HMAC of 32 bytes. */
+/* Bytes of the fixed part (RFC 8754 2), of a segment, and of an HMAC TLV with 32 bytes (2.1.2). */
 #define SIDESTEP_SRH_FIXED 8
 #define SIDESTEP_SRH_SEGMENT 16
 #define SIDESTEP_SRH_HMAC 40
-/* LIMIT: Linux takes 255 * 8 bytes of a routing header (net/ipv6/ipv6_sockglue.c); one segment more is the destination. */
+/*
+ * LIMIT: Linux accepts 255 * 8 bytes of a routing header (net/ipv6/ipv6_sockglue.c). The
+ * destination is an additional segment.
+ */
 #define SIDESTEP_SRH_MAX 2040
 #define SIDESTEP_SRH_SEGMENTS_MAX 126
-/* LIMIT: what Linux signs has less than 256 bytes (SEG6_HMAC_RING_SIZE); one segment more is the destination. */
+/*
+ * LIMIT: Linux signs less than 256 bytes (SEG6_HMAC_RING_SIZE). The destination is an additional
+ * segment.
+ */
 #define SIDESTEP_SRH_SIGNED_MAX 13
 
-/* A header as IPV6_RTHDR takes it. */
+/* A header in the format of IPV6_RTHDR. */
 struct sidestep_srh {
 	size_t length;
 	unsigned char bytes[SIDESTEP_SRH_MAX];
 };
 
 /*
- * Writes the header with `count` segments, in the order of travel, and with an HMAC by the key
+ * Builds the header with `count` segments, in order of travel, and with an HMAC by the key
  * `*hmac_key_id` unless that is NULL. Returns 0 or an errno value: EINVAL for no segment or an
- * address that is no unicast address, E2BIG for too many segments.
+ * address that is not a unicast address, E2BIG for too many segments.
  *
- * The destination is not part of it: Linux writes it to Segment List[0], when a packet leaves, and computes the HMAC
- * (ipv6_push_rthdr4 in net/ipv6/exthdrs.c).
+ * The destination is not included. Linux writes it to Segment List[0] when it sends a packet,
+ * and computes the HMAC (ipv6_push_rthdr4 in net/ipv6/exthdrs.c).
  */
 static inline int sidestep_srh_build(struct sidestep_srh *srh, const struct in6_addr *segments,
 				     size_t count, const uint32_t *hmac_key_id)
@@ -95,17 +101,17 @@ static inline int sidestep_srh_build(struct sidestep_srh *srh, const struct in6_
 	return 0;
 }
 
-/* Puts a header on a socket. Returns 0, or -1 with errno as setsockopt(2) does. */
+/* Sets the header of a socket. Returns 0, or -1 with errno as setsockopt(2) does. */
 static inline int sidestep_srh_apply(int fd, const struct sidestep_srh *srh)
 {
 	return setsockopt(fd, IPPROTO_IPV6, IPV6_RTHDR, srh->bytes, (socklen_t)srh->length);
 }
 
 /*
- * Has a socket send by way of these segments, in the order of travel; signed with the key of that number that
- * `ip sr hmac set` gave this network namespace, unless `hmac_key_id` is NULL. Without such a key the HMAC is zeros.
- * Returns 0, or -1 with errno: EINVAL and E2BIG of sidestep_srh_build, ENOPROTOOPT for a socket that is not IPv6, and
- * those of setsockopt(2).
+ * Makes a socket send through these segments, in order of travel. Unless `hmac_key_id` is NULL,
+ * Linux signs the packets with the key of that ID that `ip sr hmac set` set in this network
+ * namespace. Without such a key the HMAC is zero. Returns 0, or -1 with errno: EINVAL and E2BIG
+ * of sidestep_srh_build, ENOPROTOOPT for a socket that is not IPv6, and those of setsockopt(2).
  */
 static inline int sidestep_srh_set(int fd, const struct in6_addr *segments, size_t count,
 				   const uint32_t *hmac_key_id)
@@ -120,13 +126,16 @@ static inline int sidestep_srh_set(int fd, const struct in6_addr *segments, size
 	return sidestep_srh_apply(fd, &srh);
 }
 
-/* Has a socket send without a routing header again. Returns 0, or -1 with errno. */
+/* Removes the routing header of a socket. Returns 0, or -1 with errno. */
 static inline int sidestep_srh_clear(int fd)
 {
 	return setsockopt(fd, IPPROTO_IPV6, IPV6_RTHDR, NULL, 0);
 }
 
-/* The routing header that a socket has, of any type; `length` is 0 if none. Returns 0, or -1 with errno. */
+/*
+ * Reads the routing header of a socket, of any type; `length` is 0 if it has none. Returns 0, or
+ * -1 with errno.
+ */
 static inline int sidestep_srh_get(int fd, struct sidestep_srh *srh)
 {
 	socklen_t length = sizeof(srh->bytes);

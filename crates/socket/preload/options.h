@@ -92,7 +92,7 @@ static inline enum options_result options_prefixes(const char **text, struct opt
 	return OPTIONS_OK;
 }
 
-/* Reads the text. Unless it is OPTIONS_OK, `options` means nothing. */
+/* Parses the text. `options` is valid only if the result is OPTIONS_OK. */
 static inline enum options_result options_parse(const char *text, struct options *options)
 {
 	struct in6_addr segments[SIDESTEP_SRH_SEGMENTS_MAX];
@@ -136,8 +136,9 @@ static inline bool options_in_prefix(const struct options_prefix *prefix,
 }
 
 /*
- * Whether packets to that address get the header. Never those that a router does not forward, and those of IPv4:
- * unspecified (which connect(2) takes for this host), loopback, link-local, multicast, IPv4-mapped.
+ * Returns whether packets to this address get the header. Never for addresses that a router does
+ * not forward, and for IPv4: unspecified (which connect(2) treats as this host), loopback,
+ * link-local, multicast, IPv4-mapped.
  */
 static inline bool options_want(const struct options *options, const struct in6_addr *to)
 {

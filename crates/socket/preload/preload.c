@@ -19,11 +19,11 @@
 #include <unistd.h>
 #include "options.h"
 
-/* As of a program that cannot be run (sh). */
+/* Exit status for a program that cannot be run, as in sh. */
 #define EXIT_CANNOT_RUN 126
 
 static struct options options;
-/* The environment asked for something. */
+/* Whether the environment variable is set and valid. */
 static bool asked;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -33,20 +33,24 @@ static ssize_t (*real_sendmsg)(int, const struct msghdr *, int);
 static int (*real_sendmmsg)(int, struct mmsghdr *, unsigned int, int);
 
 /*
- * Held shared while a datagram is sent by a socket that is as it should be, and alone while one is sent by a socket
- * that is not, and is changed for it. A signal handler that sends while its thread holds it goes without.
+ * Held shared while a datagram is sent by a socket whose header is right for its destination.
+ * Held exclusively while a header is changed for a datagram. If a signal handler sends while its
+ * thread holds the lock, it continues without the lock.
  */
 static pthread_rwlock_t changing = PTHREAD_RWLOCK_INITIALIZER;
 static __thread int held __attribute__((tls_model("initial-exec")));
 
 static void after_fork(void)
 {
-	/* Another thread of the parent may have held it. */
+	/* Another thread of the parent may have held the lock. */
 	if (!held)
 		changing = (pthread_rwlock_t)PTHREAD_RWLOCK_INITIALIZER;
 }
 
-/* ISO C knows no conversion between pointers to functions and others; POSIX has dlsym do it. */
+/*
+ * ISO C has no conversion between pointers to functions and to objects; POSIX allows it for
+ * dlsym.
+ */
 static void next(void *function, const char *name)
 {
 	void *found = dlsym(RTLD_NEXT, name);
@@ -65,8 +69,8 @@ static void start(void)
 	if (!text)
 		return;
 	if (options_parse(text, &options) != OPTIONS_OK) {
-		/* Rather no program than one whose packets go another way than was asked for. */
-		fprintf(stderr, "sidestep exec: %s is not what this version writes: %s\n",
+		/* Exit, because the packets of the program would not take the requested path. */
+		fprintf(stderr, "sidestep exec: invalid value of %s: %s\n",
 			OPTIONS_VARIABLE, text);
 		_exit(EXIT_CANNOT_RUN);
 	}
@@ -82,7 +86,7 @@ __attribute__((constructor)) static void prepare(void)
 	errno = before;
 }
 
-/* IPPROTO_TCP, IPPROTO_UDP, and so on; -1 if it is no socket. */
+/* Returns IPPROTO_TCP, IPPROTO_UDP, and so on, or -1 if the descriptor is not a socket. */
 static int protocol_of(int fd)
 {
 	int protocol = -1;
@@ -91,12 +95,12 @@ static int protocol_of(int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &length) == 0 ? protocol : -1;
 }
 
-/* Returns the IPv6 address of a destination, or NULL. Whether the socket is IPv6 is seen later. */
+/* Returns the IPv6 address of a destination, or NULL. The family of the socket is checked later. */
 static const struct in6_addr *address_in(const void *name, socklen_t length)
 {
 	sa_family_t family;
 
-	/* As Linux has it (SIN6_LEN_RFC2133): the scope may be missing. */
+	/* As in Linux (SIN6_LEN_RFC2133), the scope may be missing. */
 	if (!asked || !name || length < offsetof(struct sockaddr_in6, sin6_scope_id))
 		return NULL;
 	memcpy(&family, name, sizeof(family));
@@ -110,7 +114,7 @@ static enum header on_socket(int fd)
 {
 	struct sidestep_srh srh;
 
-	/* A socket that does not say gets nothing. */
+	/* If the header cannot be read, the socket does not get one. */
 	if (sidestep_srh_get(fd, &srh) != 0)
 		return HEADER_OTHER;
 	if (srh.length == 0)
@@ -162,8 +166,8 @@ int connect(int fd, const struct sockaddr *name, socklen_t length)
 }
 
 /*
- * The address that a datagram is sent to; NULL if the call names none, or it does not count: TCP
- * was handled at connect, except with MSG_FASTOPEN, which connects by itself.
+ * Returns the destination of a datagram. Returns NULL if the call gives none, or for TCP, which
+ * connect has handled. With MSG_FASTOPEN the call itself connects.
  */
 static const struct in6_addr *destination(int fd, const void *name, socklen_t length, int flags)
 {
@@ -175,20 +179,23 @@ static const struct in6_addr *destination(int fd, const void *name, socklen_t le
 		       NULL;
 }
 
-/* A call that sends, while it does. */
+/* State of a call in progress that sends. */
 struct sending {
 	int fd;
 	bool locked;
 	enum change undo;
 };
 
-/* Also when the thread is cancelled in the call. */
+/* Also runs if the thread is cancelled during the call. */
 static void end_sending(void *of)
 {
 	struct sending *sending = of;
 	int before = errno;
 
-	/* It worked before; the socket may have been closed meanwhile. */
+	/*
+	 * Ignore errors: the same change worked before, and the socket may have been closed
+	 * meanwhile.
+	 */
 	(void)carry_out(sending->fd, sending->undo);
 	if (sending->locked) {
 		held--;
@@ -198,8 +205,9 @@ static void end_sending(void *of)
 }
 
 /*
- * Has a socket ready for one destination. A socket that gets the header keeps it, unless it is connected, where it was
- * right as it was for the peer; one that loses it gets it back. Returns 0, or -1 with errno.
+ * Prepares a socket for one destination. A socket that gets the header keeps it, unless the
+ * socket is connected and had the right state for its peer. A socket that loses the header gets
+ * it back after the call. Returns 0, or -1 with errno.
  */
 static int begin_sending(struct sending *sending, int fd, int flags, bool want)
 {
@@ -208,7 +216,7 @@ static int begin_sending(struct sending *sending, int fd, int flags, bool want)
 	socklen_t length = sizeof(peer);
 
 	*sending = (struct sending){.fd = fd, .undo = CHANGE_NONE};
-	/* TCP: a connect, which may wait for long. */
+	/* TCP connects here, which may block for a long time. */
 	if (flags & MSG_FASTOPEN)
 		return carry_out(fd, change_for(fd, want));
 	sending->locked = !held && pthread_rwlock_rdlock(&changing) == 0;
@@ -220,7 +228,7 @@ static int begin_sending(struct sending *sending, int fd, int flags, bool want)
 		pthread_rwlock_unlock(&changing);
 		sending->locked = pthread_rwlock_wrlock(&changing) == 0;
 		held -= !sending->locked;
-		/* It may have been changed in between. */
+		/* Another thread may have changed the header meanwhile. */
 		change = change_for(fd, want);
 	}
 	if (carry_out(fd, change) != 0) {
@@ -292,7 +300,7 @@ static enum way way_of(int fd, const struct mmsghdr *message, int flags)
 	return options_want(&options, to) ? WAY_WITH : WAY_WITHOUT;
 }
 
-/* Messages that go the same way. */
+/* Sends messages that need the same change. */
 static int send_run(int fd, struct mmsghdr *messages, unsigned int count, int flags, enum way way)
 {
 	struct sending sending;

@@ -11,20 +11,20 @@ use crate::header::{self, Header};
 /// The preload library: an ELF shared object for this machine.
 pub const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libsidestep_exec.so"));
 
-/// The variable of the environment that the library reads.
+/// Environment variable that the library reads.
 pub const VARIABLE: &str = "SIDESTEP_EXEC";
 
 /// LIMIT: prefixes of [`Options::to`].
 pub const PREFIXES_MAX: usize = 64;
 
-/// Configuration of the library. Its [`Display`](fmt::Display) is what [`VARIABLE`] is set to.
+/// Configuration of the library. [`Display`](fmt::Display) gives the value of [`VARIABLE`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// In the order of travel.
+    /// Segments in order of travel.
     pub segments: Vec<Ipv6Addr>,
-    /// The number of a key of `ip sr hmac`.
+    /// ID of an HMAC key (`ip sr hmac`).
     pub hmac: Option<u32>,
-    /// Only to these destinations; none: to all. At most [`PREFIXES_MAX`].
+    /// Destinations to which packets get the header, at most [`PREFIXES_MAX`]. Empty: all.
     pub to: Vec<Ipv6Net>,
 }
 
@@ -46,30 +46,30 @@ fn list(words: &[impl ToString]) -> String {
     words.join(",")
 }
 
-/// Returns the configuration that the library parses from a text.
+/// Configuration as the library parses it.
 #[derive(Debug)]
 pub struct Read(header::Options);
 
 /// Parse error of the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
-    /// Not the words of the grammar.
+    /// The text does not have the format.
     Word,
-    /// Not a list of segments that a socket can have.
+    /// The segments are invalid, or too many.
     Segments,
-    /// Not a number of 32 bits.
+    /// The key ID is not a 32-bit number.
     Hmac,
-    /// Not a list of prefixes, or too many.
+    /// The prefixes are invalid, or too many.
     Prefix,
 }
 
-/// Reads a text with the library's own reader.
+/// Parses a text with the parser of the library.
 ///
 /// # Errors
-/// What is wrong.
+/// The part of the text that is invalid.
 pub fn read(text: &CStr) -> Result<Read, Wrong> {
     header::Options::parse(text).map(Read).map_err(|wrong| {
-        // As `enum options_result` counts.
+        // Order of `enum options_result`.
         [Wrong::Word, Wrong::Segments, Wrong::Hmac, Wrong::Prefix]
             .get((wrong - 1) as usize)
             .copied()
@@ -78,12 +78,12 @@ pub fn read(text: &CStr) -> Result<Read, Wrong> {
 }
 
 impl Read {
-    /// The header that sockets get.
+    /// Returns the header of sockets.
     pub fn header(&self) -> Header {
         self.0.header()
     }
 
-    /// Whether packets to that address get it.
+    /// Returns whether packets to this address get the header.
     pub fn want(&self, to: Ipv6Addr) -> bool {
         self.0.want(to)
     }
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_what_the_library_reads() {
+    fn the_library_parses_what_options_print() {
         let segments: Vec<Ipv6Addr> = (1..=13)
             .map(|n| Ipv6Addr::from(0xfc00_u128 << 112 | n))
             .collect();
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_router_forwards_and_what_is_ipv4_gets_no_header_whatever_the_prefix() {
+    fn unroutable_and_ipv4_destinations_get_no_header() {
         let read = options("segs=fc00::1 to=::/0").expect("it is read");
         for address in [
             "::",
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_not_ours_is_refused_for_what_is_wrong_in_it() {
+    fn an_invalid_text_is_refused_with_its_invalid_part() {
         let long = vec!["fc00::1"; 127].join(",");
         let prefixes = vec!["fc00::/16"; PREFIXES_MAX + 1].join(",");
         for (text, wrong) in [

@@ -1,4 +1,4 @@
-//! The header, as `include/sidestep_srh.h` writes it.
+//! The Segment Routing Header in the format of `include/sidestep_srh.h`.
 
 use std::ffi::{CStr, c_int};
 use std::io;
@@ -7,14 +7,15 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use crate::SegmentsError;
 
-/// LIMIT: segments of a header, the destination not counted: Linux takes 2040 bytes.
+/// LIMIT: segments of a header without the destination. Linux accepts 2040 bytes.
 pub const SEGMENTS_MAX: usize = 126;
-/// LIMIT: the same with an HMAC: Linux signs less than 256 bytes.
+/// LIMIT: segments of a header with an HMAC. Linux signs less than 256 bytes.
 pub const SIGNED_MAX: usize = 13;
 
 const BYTES_MAX: usize = 2040;
 
-/// A Segment Routing Header as `IPV6_RTHDR` takes it, with room for the destination at Segment List\[0\].
+/// A Segment Routing Header in the format of `IPV6_RTHDR`, with space for the destination at
+/// Segment List\[0\].
 #[repr(C)]
 #[derive(Clone)]
 pub struct Header {
@@ -47,7 +48,8 @@ unsafe extern "C" {
 }
 
 impl Header {
-    /// The header with these segments, in the order of travel, and with the HMAC TLV of that key.
+    /// Returns the header with these segments, in order of travel, and with the HMAC TLV of this
+    /// key.
     ///
     /// # Errors
     /// [`SegmentsError::None`], [`SegmentsError::TooMany`] or [`SegmentsError::Address`].
@@ -57,7 +59,8 @@ impl Header {
             length: 0,
             bytes: [0; BYTES_MAX],
         };
-        // SAFETY: a header to write to, as many addresses as said, and a number or null.
+        // SAFETY: a header to write to, an array with its length, and a pointer to a number or
+        // null.
         let wrong = unsafe {
             sidestep_socket_build(
                 &raw mut header,
@@ -84,22 +87,22 @@ impl Header {
         )
     }
 
-    /// The header from Next Header on.
+    /// Returns the header from Next Header on.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
 
-    /// Puts it on a socket, in the place of any routing header.
+    /// Sets this routing header on a socket, replacing any other one.
     ///
     /// # Errors
-    /// The kernel's: of a socket that is not IPv6, `ENOPROTOOPT`.
+    /// The kernel refuses; for a socket that is not IPv6 with `ENOPROTOOPT`.
     pub fn apply(&self, socket: impl AsFd) -> io::Result<()> {
-        // SAFETY: an open descriptor, and a header whose length is that of its bytes.
+        // SAFETY: an open descriptor, and a valid header with its length.
         result(unsafe { sidestep_socket_apply(socket.as_fd().as_raw_fd(), self) })
     }
 }
 
-/// As `sidestep_srh_build` has it.
+/// Same condition as in `sidestep_srh_build`.
 fn is_unicast(address: Ipv6Addr) -> bool {
     !address.is_unspecified() && !address.is_multicast() && address.to_ipv4_mapped().is_none()
 }
@@ -118,26 +121,26 @@ fn result(done: c_int) -> io::Result<()> {
 }
 
 impl Options {
-    /// Reads the text as the preload library does; otherwise the number of `enum options_result`.
+    /// Parses the text as the preload library does. An error is a value of `enum options_result`.
     pub(crate) fn parse(text: &CStr) -> Result<Self, c_int> {
         // SAFETY: a constant of the C side.
         let size = unsafe { sidestep_socket_options_size };
         let mut options = vec![0_u64; size.div_ceil(8)];
-        // SAFETY: a terminated text, and as much aligned room as the structure takes.
+        // SAFETY: a terminated text, and sufficient aligned space for the structure.
         match unsafe { sidestep_socket_parse(text.as_ptr(), options.as_mut_ptr()) } {
             0 => Ok(Self(options)),
             wrong => Err(wrong),
         }
     }
 
-    /// The header, at the start of the structure.
+    /// Returns the header, which is the first member of the structure.
     pub(crate) fn header(&self) -> Header {
-        // SAFETY: `struct sidestep_srh` is the first member, and was written.
+        // SAFETY: `struct sidestep_srh` is the first member and is initialised.
         unsafe { (*self.0.as_ptr().cast::<Header>()).clone() }
     }
 
     pub(crate) fn want(&self, to: Ipv6Addr) -> bool {
-        // SAFETY: a structure that was written, and an address.
+        // SAFETY: an initialised structure, and an address.
         unsafe { sidestep_socket_want(self.0.as_ptr(), &to.octets()) != 0 }
     }
 }

@@ -32,33 +32,33 @@ pub use header::{Header, SEGMENTS_MAX, SIGNED_MAX};
 #[derive(Debug, Error)]
 pub enum SegmentsError {
     /// The list is empty.
-    #[error("no segment: one at least is needed")]
+    #[error("no segment: at least one is needed")]
     None,
-    /// There are too many.
+    /// There are too many segments.
     #[error("{count} segments: at most {max}{}", if *max == SIGNED_MAX { " with an HMAC" } else { "" })]
     TooMany {
-        /// How many were given.
+        /// Number of given segments.
         count: usize,
-        /// [`SEGMENTS_MAX`], or with an HMAC [`SIGNED_MAX`].
+        /// The limit: [`SEGMENTS_MAX`], or with an HMAC [`SIGNED_MAX`].
         max: usize,
     },
-    /// An address that no packet can be sent to on its way.
+    /// An address is not a unicast address.
     #[error("segment {0}: not an IPv6 unicast address")]
     Address(Ipv6Addr),
     /// The kernel refuses.
-    #[error("the kernel does not put a Segment Routing Header on this socket: {0}")]
+    #[error("the kernel refuses a Segment Routing Header for this socket: {0}")]
     Socket(#[from] io::Error),
 }
 
 /// Sets the segments of an IPv6 socket, in order of travel. The final destination of its packets
-/// stays the address that the socket is connected to or that each call gives. With the number of an
-/// HMAC key, packets are signed with the key that `ip sr hmac set` gave this network namespace;
-/// without such a key their HMAC is zeros.
+/// remains the address that the socket is connected to, or that each call gives. With the ID of an
+/// HMAC key, Linux signs the packets with the key that `ip sr hmac set` set in this network
+/// namespace. Without such a key their HMAC is zero.
 ///
 /// No privilege is needed. Received packets are not affected. A second call replaces the segments.
 ///
 /// # Errors
-/// See [`SegmentsError`]. The socket is then as it was.
+/// See [`SegmentsError`]. The socket is then unchanged.
 pub fn set_segments(
     socket: impl AsFd,
     segments: &[Ipv6Addr],
@@ -67,10 +67,10 @@ pub fn set_segments(
     Ok(Header::new(segments, hmac)?.apply(socket)?)
 }
 
-/// Has a socket send without a routing header again.
+/// Removes the routing header of a socket.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel refuses.
 pub fn clear_segments(socket: impl AsFd) -> io::Result<()> {
     header::clear(socket)
 }

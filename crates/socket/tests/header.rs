@@ -1,4 +1,4 @@
-//! The header that a socket gets, byte by byte: from Rust, from a C program, and as the kernel has it afterwards.
+//! The header of a socket, byte by byte: set from Rust and from C, and as the kernel returns it.
 
 use std::fmt::Write as _;
 use std::net::{Ipv6Addr, TcpListener, UdpSocket};
@@ -9,13 +9,14 @@ use sidestep_socket::{
     Header, SEGMENTS_MAX, SIGNED_MAX, SegmentsError, clear_segments, set_segments,
 };
 
-/// RFC 8754 2: Next Header, Hdr Ext Len, Routing Type 4, Segments Left, Last Entry, Flags, Tag; room for the destination;
-/// the segments, the last one first.
+/// RFC 8754 2: Next Header, Hdr Ext Len, Routing Type 4, Segments Left, Last Entry, Flags, Tag;
+/// space for the destination; the segments, the last one first.
 const TWO: &str = "0006040202000000\
     00000000000000000000000000000000\
     fc000002000000000000000000000e0e\
     fc000001000000000000000000000e0e";
-/// RFC 8754 2.1.2 behind one segment: type 5, 38 bytes, D-bit and reserved, key 0x01020304, 32 bytes of HMAC.
+/// RFC 8754 2.1.2 after one segment: type 5, length 38, D bit and reserved bits, key 0x01020304, 32
+/// bytes of HMAC.
 const SIGNED: &str = "0009040101080000\
     00000000000000000000000000000000\
     fc000001000000000000000000000e0e\
@@ -23,7 +24,7 @@ const SIGNED: &str = "0009040101080000\
     0000000000000000000000000000000000000000000000000000000000000000";
 const KEY: u32 = 0x0102_0304;
 
-/// `fc00:1::e0e`, `fc00:2::e0e`, and so on.
+/// Returns the segments `fc00:1::e0e`, `fc00:2::e0e`, and so on.
 fn segments(count: usize) -> Vec<Ipv6Addr> {
     (1..=count)
         .map(|node| Ipv6Addr::new(0xfc00, node as u16, 0, 0, 0, 0, 0, 0x0e0e))
@@ -37,7 +38,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// The routing header that the kernel has for a socket.
+/// Returns the routing header of a socket, as the kernel reports it.
 fn of_socket(socket: impl AsFd) -> Vec<u8> {
     let mut bytes = vec![0; 4096];
     let mut length = bytes.len() as libc::socklen_t;
@@ -57,7 +58,7 @@ fn of_socket(socket: impl AsFd) -> Vec<u8> {
 }
 
 #[test]
-fn the_header_is_that_of_the_rfc_and_the_kernel_takes_it() {
+fn the_header_matches_the_rfc_and_the_kernel_accepts_it() {
     for (count, hmac, expected) in [(2, None, TWO), (1, Some(KEY), SIGNED)] {
         let segments = segments(count);
         let header = Header::new(&segments, hmac).expect("a header");
@@ -65,7 +66,7 @@ fn the_header_is_that_of_the_rfc_and_the_kernel_takes_it() {
         let socket = UdpSocket::bind("[::]:0").expect("a socket");
         set_segments(&socket, &segments, hmac).expect("the kernel takes it");
         assert_eq!(hex(&of_socket(&socket)), expected);
-        // Another one in its place, then none.
+        // Replace the header, and then remove it.
         set_segments(&socket, &segments[..1], None).expect("the kernel takes it");
         assert_ne!(hex(&of_socket(&socket)), expected);
         clear_segments(&socket).expect("the kernel takes it");
@@ -74,7 +75,7 @@ fn the_header_is_that_of_the_rfc_and_the_kernel_takes_it() {
 }
 
 #[test]
-fn the_kernel_takes_the_longest_headers() {
+fn the_kernel_accepts_the_longest_headers() {
     let socket = UdpSocket::bind("[::]:0").expect("a socket");
     for (count, hmac, bytes) in [(SEGMENTS_MAX, None, 2040), (SIGNED_MAX, Some(KEY), 272)] {
         set_segments(&socket, &segments(count), hmac).expect("the kernel takes it");
@@ -83,7 +84,7 @@ fn the_kernel_takes_the_longest_headers() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_the_reason_and_the_socket_stays_as_it_was() {
+fn invalid_segments_are_refused_and_the_socket_is_unchanged() {
     let socket = UdpSocket::bind("[::]:0").expect("a socket");
     set_segments(&socket, &segments(2), None).expect("the kernel takes it");
     let with = |address: &str| {
@@ -92,7 +93,7 @@ fn what_cannot_be_is_refused_with_the_reason_and_the_socket_stays_as_it_was() {
         all
     };
     for (segments, hmac, said) in [
-        (vec![], None, "no segment: one at least is needed"),
+        (vec![], None, "no segment: at least one is needed"),
         (
             segments(SEGMENTS_MAX + 1),
             None,
@@ -124,7 +125,8 @@ fn what_cannot_be_is_refused_with_the_reason_and_the_socket_stays_as_it_was() {
     assert!(matches!(error, SegmentsError::Socket(_)), "{error:?}");
 }
 
-/// Prints the bytes for the segments of its arguments; a number first is the key.
+/// A program that prints the header for the segments in its arguments. A leading number is the key
+/// ID.
 const PROGRAM: &str = r#"
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -151,13 +153,13 @@ int main(int argc, char **argv)
 "#;
 
 #[test]
-fn a_c_program_with_the_header_alone_gives_a_socket_the_same_bytes() {
+fn a_c_program_sets_the_same_header() {
     let folder = std::env::temp_dir().join(format!("sidestep-srh-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let (source, program) = (folder.join("program.c"), folder.join("program"));
     std::fs::write(&source, PROGRAM).expect("a file");
     let include = concat!(env!("CARGO_MANIFEST_DIR"), "/include");
-    // As a stranger may compile it.
+    // Use strict options, as other projects may.
     let compiled = Command::new("cc")
         .args([
             "-std=gnu99",

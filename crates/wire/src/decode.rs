@@ -5,7 +5,7 @@ use crate::{
     OptionsView, Protocol, RoutingView, SctpView, TcpView, UdpView, VlanView,
 };
 
-/// The kind of header or payload behind a header.
+/// The kind of header or payload that follows a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// An Ethernet header.

@@ -26,7 +26,7 @@ header! {
     kind: u8 = |message| message[0];
     /// Code.
     code: u8 = |message| message[1];
-    /// The word behind the checksum.
+    /// The word after the checksum.
     word: u32 = |message| u32_at(message, 4);
 }
 

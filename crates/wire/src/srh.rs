@@ -48,9 +48,9 @@ const SEGMENT: usize = 16;
 /// Contradiction in an SRH (RFC 8754 4.3.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SrhError {
-    /// The Routing Type is another one.
+    /// The Routing Type is not that of an SRH.
     RoutingType,
-    /// Hdr Ext Len has no room for the segments up to Last Entry.
+    /// Hdr Ext Len is too small for the segments up to Last Entry.
     LastEntry,
     /// Segments Left exceeds Last Entry by more than 1.
     SegmentsLeft,

@@ -1,4 +1,4 @@
-//! Properties of every header: a parsed header equals the emitted one, and no bytes make a reader fail.
+//! Properties of every header: a parsed header equals the emitted one, and no parser panics.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

@@ -7,7 +7,7 @@ use sidestep_wire::Protocol;
 const SKIPPED: [u8; 3] = [0, 43, 60];
 /// Maximum number of these headers.
 const SKIPPED_MAX: usize = 4;
-/// Nothing that begins beyond this offset of a frame is read.
+/// Bytes beyond this offset of a frame are not read.
 const OFFSET_MAX: usize = 4095;
 
 /// Returns the flow key of the packet at an offset: version, addresses and protocol, and the ports
@@ -49,9 +49,9 @@ pub fn key(frame: &[u8], at: usize, version: u8) -> Option<Vec<u8>> {
     Some(key)
 }
 
-/// Returns the flow that an ICMP error of this version at an offset responds to: the reverse of the
-/// quoted packet's flow. Returns `None` if it is no error, or if the quoted packet has another
-/// version, is malformed or is a fragment.
+/// Returns the flow of an ICMP error of this version at an offset: the reverse of the quoted
+/// packet's flow. Returns `None` if the message is not an error, or if the quoted packet has
+/// another version, is malformed or is a fragment.
 pub fn quoted(frame: &[u8], at: usize, version: u8) -> Option<Vec<u8>> {
     let (is_error, icmp): (fn(u8) -> bool, usize) = if version == 4 {
         let ip = bytes(frame, at, 20)?;

@@ -47,7 +47,7 @@ pub(super) fn mutate(
     }
     if !random.one_in(4) {
         make_right(&mut frame);
-        // The frame is for the port that it arrives on.
+        // Set the destination MAC to that of the ingress port.
         let bench = nodes.bench(node, variant);
         let ifindex = bench.port(port);
         if let (Some(port), Some(mac)) =

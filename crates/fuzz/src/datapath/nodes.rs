@@ -47,7 +47,7 @@ pub enum Variant {
 }
 
 impl Variant {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 12] = [
         Self::AsItIs,
         Self::Ours,
@@ -119,7 +119,7 @@ pub fn vectors() -> Vec<VectorFile> {
     VectorFile::read_all(&directory).expect("the vector files are of the format")
 }
 
-/// All of them.
+/// All nodes of the vectors.
 pub struct Nodes {
     groups: BTreeMap<u32, Group>,
 }

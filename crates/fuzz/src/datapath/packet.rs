@@ -75,7 +75,7 @@ pub fn make_right(frame: &mut [u8]) {
                 Ipv4::write_checksum(bytes);
             }
             Kind::Routing if bytes[srh::ROUTING_TYPE] == RoutingType::SRH.0 => {
-                // Hdr Ext Len 1 has room for half a segment: no Last Entry fits it.
+                // With Hdr Ext Len 1 no Last Entry is valid, because a segment needs 16 bytes.
                 let last_entry = (bytes[srh::HDR_EXT_LEN] / 2).saturating_sub(1);
                 bytes[srh::LAST_ENTRY] = bytes[srh::LAST_ENTRY].min(last_entry);
                 let left_max = bytes[srh::LAST_ENTRY].saturating_add(1);

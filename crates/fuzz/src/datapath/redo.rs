@@ -47,8 +47,8 @@ struct Decided {
     end: usize,
     /// Version of the current header. 0 for a frame.
     version: u8,
-    /// A frame that a service returned. It is forwarded unmodified; `version` is that of its
-    /// payload.
+    /// Whether this is a frame that a service returned. It is forwarded unmodified; `version` is
+    /// that of its payload.
     carried: bool,
     ecn: u8,
     destination: Option<[u8; 16]>,
@@ -103,7 +103,7 @@ pub fn redo(
     tables.stage(&expected, &trace[begin..], false)
 }
 
-/// Context of the decisions.
+/// Tables that the decisions refer to.
 struct Tables<'a> {
     image: &'a Image,
     learned: &'a mut Learned,
@@ -261,7 +261,7 @@ fn decide(
                 destination,
             } => {
                 let by_flow = image.learned.get(&header_set)?.flows != 0;
-                // An ICMP error that the service itself sends belongs to the flow that it quotes.
+                // An ICMP error from the service itself belongs to the flow that it quotes.
                 let keys = if by_flow {
                     let (at, version) = (decided.at, decided.version);
                     [
@@ -289,8 +289,8 @@ fn decide(
     (decided.at != 0).then_some(decided)
 }
 
-/// Returns what a dynamic proxy learns from a packet: per inner flow, if it learns by flow. None if
-/// the trace cannot be right.
+/// Records the headers that a dynamic proxy learns from a packet, per inner flow if the proxy
+/// learns per flow. Returns `None` if the trace is inconsistent.
 fn learn(
     arrived: &[u8],
     decided: &Decided,
@@ -342,8 +342,8 @@ impl Decided {
         Some(())
     }
 
-    /// REPLACE-C-SID reports Segments Left, but not its SRH: the current one, else the first in the
-    /// chain with segments left. If other SRHs precede it, it may be one of them.
+    /// REPLACE-C-SID reports Segments Left, but not its SRH. It is the current one, or else the
+    /// first one in the chain with segments left. If other SRHs precede it, it may be one of them.
     fn replace(&mut self, arrived: &[u8], left: u8) {
         if let Some((_, so_far)) = &mut self.segments_left {
             *so_far = left;
@@ -432,7 +432,7 @@ fn current(arrived: &[u8], decided: &Decided, decrement: bool) -> Option<Vec<u8>
     Some(packet)
 }
 
-/// RFC 8986 4.16.1: the header that announced the SRH announces what follows it.
+/// RFC 8986 4.16.1: the header before the SRH gets the SRH's Next Header.
 fn take_out(packet: &mut Vec<u8>, srh: usize, length: usize) -> Option<()> {
     let mut announces = 6;
     let mut at = IPV6;
@@ -449,7 +449,7 @@ fn take_out(packet: &mut Vec<u8>, srh: usize, length: usize) -> Option<()> {
     Some(())
 }
 
-/// H.Insert: the destination so far becomes Segment List[0].
+/// H.Insert: the current destination becomes Segment List[0].
 fn insert(
     packet: &mut Vec<u8>,
     policy: &sidestep_policy,
@@ -469,8 +469,8 @@ fn insert(
     Some(())
 }
 
-/// Returns the learned headers with the packet's own fields. True if the outer flow label is chosen
-/// by the packet path.
+/// Prepends the learned headers with the packet's own fields. Returns true if the packet path
+/// chooses the outer flow label.
 fn restore(packet: &mut Vec<u8>, arrived: &[u8], decided: &Decided) -> Option<bool> {
     let mut outer = decided.restored.clone()?;
     let (mut class, label) = class_and_label(packet, decided.version);
@@ -485,7 +485,7 @@ fn restore(packet: &mut Vec<u8>, arrived: &[u8], decided: &Decided) -> Option<bo
     Some(label == 0)
 }
 
-/// Returns traffic class or TOS, and flow label, or 0.
+/// Returns the traffic class or TOS, and the flow label (0 for IPv4).
 fn class_and_label(packet: &[u8], version: u8) -> (u8, u32) {
     match version {
         6 => (
@@ -507,7 +507,8 @@ fn version_in(frame: &[u8]) -> u8 {
     }
 }
 
-/// RFC 8986 5.1 to 5.3. True if the outer flow label is chosen by the packet path.
+/// Pushes headers (RFC 8986 5.1 to 5.3). Returns true if the packet path chooses the outer flow
+/// label.
 fn push(
     packet: &mut Vec<u8>,
     policy: &sidestep_policy,
@@ -549,7 +550,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_srh_behind_options_is_taken_out_and_the_options_announce_what_follows_it() {
+    fn removing_an_srh_updates_the_next_header_before_it() {
         let mut packet = vec![0; IPV6 + 8 + 24 + 5];
         packet[6] = 0;
         packet[IPV6] = Protocol::ROUTING.0;
@@ -563,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ecn_field_is_the_one_of_rfc_6040() {
+    fn the_ecn_field_follows_rfc_6040() {
         // Rows: inner Not-ECT, ECT(0), ECT(1), CE. Columns: outer Not-ECT, ECT(0), ECT(1), CE
         // (dropped in the first row).
         let table = [

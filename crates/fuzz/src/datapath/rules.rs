@@ -54,7 +54,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Returns whether its own proxy learned the pushed headers again.
+    /// Returns whether the proxy of the pushed headers learned from the same packet.
     fn teaches_its_own_proxy(&self) -> bool {
         let with = |kind| self.trace.iter().filter(move |step| step.kind == kind);
         with(SIDESTEP_TRACE_RESTORE)
@@ -92,8 +92,8 @@ impl Bench {
         self.forwarded
     }
 
-    /// Returns the interface at a position among the ports, followed by one that is no port. The
-    /// position is taken modulo their number.
+    /// Returns the interface at a position among the ports. The last position is an interface that
+    /// is not a port. The position is taken modulo their number.
     pub fn port(&self, place: u8) -> u32 {
         let ports = &self.image.ports;
         let place = usize::from(place) % (ports.len() + 1);
@@ -115,8 +115,8 @@ impl Bench {
     pub fn run(&mut self, ifindex: u32, frame: &[u8]) {
         let frame = &frame[..frame.len().min(FRAME_MAX)];
         let result = self.once(ifindex, frame, 0);
-        // For a list that names a dynamic proxy twice in a row, the second run continues after the
-        // first.
+        // If a list contains a dynamic proxy twice in a row, the second run starts with the headers
+        // that the first one learned.
         assert!(
             result.teaches_its_own_proxy() || result == self.once(ifindex, frame, 1),
             "depends on bytes that are not the packet's: {}",
@@ -175,7 +175,7 @@ impl Bench {
             )?;
         }
         quotes_itself(arrived, result)?;
-        // A proxy also learns from a packet that is dropped later.
+        // A proxy also learns from packets that are dropped later.
         let expected = redo(arrived, &result.trace, &self.image, &mut self.learned);
         match result.verdict {
             Verdict::Forward { ifindex } => {
@@ -187,7 +187,7 @@ impl Bench {
             Verdict::Punt(reason) if reason.name == "decapsulated" => {
                 check(
                     result.frame[..12] == arrived[..12],
-                    "other MAC addresses for the kernel",
+                    "punted with other MAC addresses",
                 )?;
                 is_packet(&result.frame)?;
                 as_decided(expected, result)
@@ -199,14 +199,14 @@ impl Bench {
                 check(
                     (arrived.starts_with(&result.frame) || committed(&result.trace) > 0)
                         && (result.frame == arrived || is_packet(&result.frame).is_ok()),
-                    "changed, and not sent for want of room",
+                    "modified although it was not sent",
                 )
             }
             Verdict::Drop(reason) if reason.name == "rewrite" => Ok(()),
-            // Headers were pushed halfway, so the kernel could not get the packet unmodified.
+            // Headers were pushed halfway, so the packet cannot be unmodified.
             Verdict::Drop(_) if committed(&result.trace) > 0 => is_packet(&result.frame),
             Verdict::Punt(_) | Verdict::Drop(_) => {
-                check(result.frame == arrived, "changed, and not sent")
+                check(result.frame == arrived, "modified, but not sent")
             }
         }
     }
@@ -226,9 +226,9 @@ impl Bench {
         let payload = &frame[14..];
         check(
             payload.len() == last.b as usize,
-            "another length than was planned",
+            "not the planned length",
         )?;
-        // A frame that exceeds the MTU has to leave in segments that fit.
+        // A frame that exceeds the MTU must consist of segments that fit.
         check(
             last.b <= adjacency.mtu || self.segment_size != 0 && self.segment_size < adjacency.mtu,
             "longer than the MTU",
@@ -274,7 +274,7 @@ fn quotes_itself(arrived: &[u8], result: &Outcome) -> Found {
     for copy in &result.copies {
         check(
             is_part(&copy.packet, copy.length, SIDESTEP_COPY_BYTES),
-            "copied otherwise than it arrived",
+            "copy differs from the packet as it arrived",
         )?;
     }
     let Some(report) = &result.report else {
@@ -282,7 +282,7 @@ fn quotes_itself(arrived: &[u8], result: &Outcome) -> Found {
     };
     check(
         is_part(&report.packet, report.length, SIDESTEP_REPORT_BYTES),
-        "reported otherwise than it arrived",
+        "report differs from the packet as it arrived",
     )?;
     let Some(message) = answer(report) else {
         return Ok(());
@@ -295,7 +295,7 @@ fn quotes_itself(arrived: &[u8], result: &Outcome) -> Found {
         0
     };
     let own = report.packet.get(from..).unwrap_or_default();
-    check(own.starts_with(quote), "its sender is told of other bytes")
+    check(own.starts_with(quote), "the ICMP error quotes other bytes")
 }
 
 /// Checks that a packet that passed a SID with `require-hmac` had a valid HMAC in the SRH at that
@@ -328,7 +328,7 @@ fn is_authentic(image: &Image, trace: &[Trace]) -> Found {
 
 /// Checks that the frame equals the decisions byte for byte.
 fn as_decided(expected: Option<Expected>, result: &Outcome) -> Found {
-    let expected = expected.ok_or("the trace makes no sense")?;
+    let expected = expected.ok_or("the trace is inconsistent")?;
     if expected.which_srh_is_unknown {
         return Ok(());
     }
@@ -348,7 +348,7 @@ fn as_decided(expected: Option<Expected>, result: &Outcome) -> Found {
         // 0 and 0xffff are the same number in one's complement.
         found[at..at + 2].fill(0);
     }
-    check(found == expected.frame, "not what was decided")
+    check(found == expected.frame, "differs from the decisions of the trace")
 }
 
 /// The counters that a frame can change.
@@ -398,10 +398,10 @@ impl Counted {
             let counter = &mut self.reasons[reason.number as usize];
             *counter = counter.wrapping_sub(1);
         }
-        check(self.ports == before.ports, "not counted once, at its ports")?;
+        check(self.ports == before.ports, "not counted exactly once at its ports")?;
         check(
             self.reasons == before.reasons,
-            "not counted once, by its reason",
+            "not counted exactly once by its reason",
         )
     }
 }

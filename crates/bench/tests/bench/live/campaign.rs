@@ -246,13 +246,13 @@ fn a_campaign_is_measured_once_and_its_folder_gives_the_report_again() {
         )),
         "{said}"
     );
-    assert!(!stderr(&run).contains("measured before"));
+    assert!(!stderr(&run).contains("is complete"));
 
     let changed = folder.write("plain.yaml", CAMPAIGN.replace("runs: 2", "runs: 3"));
     let refused = bench(&["run", &changed, "-o", &results]);
     assert_eq!(refused.status.code(), Some(1));
     assert!(
-        stderr(&refused).contains("changed since: runs: 2, now 3."),
+        stderr(&refused).contains("differs in: runs: 2, now 3."),
         "{}",
         stderr(&refused)
     );
