@@ -1,4 +1,4 @@
-//! Addresses out of `RTM_NEWADDR` and `RTM_DELADDR`.
+//! Decodes addresses from `RTM_NEWADDR` and `RTM_DELADDR`.
 
 use std::net::IpAddr;
 

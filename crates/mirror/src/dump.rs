@@ -1,6 +1,6 @@
-//! Requests and their answers: one message, or a dump. Dumps use a socket of their own, so that
-//! replies never mix with notifications and are never lost: the kernel continues a dump when the
-//! socket has space for it.
+//! Requests and their replies: one message, or a dump. Dumps use a separate socket, so that replies
+//! never mix with notifications and are never lost: the kernel continues a dump when the socket has
+//! space.
 
 use std::io;
 
@@ -8,14 +8,14 @@ use crate::error::MirrorError;
 use crate::socket::{Received, Socket};
 use crate::wire::{Message, frame, messages, u32_at};
 
-/// LIMIT: how often a dump is repeated that changes interrupted. The last one is taken as it is:
-/// what changed meanwhile comes as a notification.
+/// LIMIT: number of times that a dump is repeated after changes interrupted it. The last one is
+/// used as it is, because later changes arrive as notifications.
 const ATTEMPTS: usize = 8;
 
 /// Kernel object to dump.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
-    /// In words, for errors.
+    /// Description for error messages.
     pub name: &'static str,
     /// Message type.
     pub kind: u16,
@@ -38,8 +38,8 @@ impl Requester {
         })
     }
 
-    /// Everything that the kernel has of one kind: `decode` of every message, in the kernel's
-    /// order, the messages that decode to nothing left out.
+    /// Dumps all objects of one kind: calls `decode` for every message in the kernel's order, and
+    /// omits messages for which it returns `None`.
     pub fn dump<T>(
         &mut self,
         request: Request<'_>,
@@ -58,7 +58,7 @@ impl Requester {
         Ok(found)
     }
 
-    /// Asks for one object.
+    /// Requests one object.
     pub fn one<T>(
         &mut self,
         request: Request<'_>,
@@ -72,13 +72,13 @@ impl Requester {
         Ok(found)
     }
 
-    /// Makes one object, or changes the one that there is.
+    /// Creates an object, or changes an existing one.
     pub fn create(&mut self, request: Request<'_>) -> Result<(), MirrorError> {
         let flags = (libc::NLM_F_REQUEST | libc::NLM_F_ACK | libc::NLM_F_CREATE) as u16;
         self.exchange(request, flags, |_| ()).map(|_| ())
     }
 
-    /// Sends a request and hands every message of the answer to `each`.
+    /// Sends a request and calls `each` for every message of the reply.
     fn exchange(
         &mut self,
         request: Request<'_>,
@@ -115,20 +115,20 @@ impl Requester {
     }
 }
 
-/// An answer as it comes in.
+/// A reply that is being received.
 struct Answer {
     sequence: u32,
     outcome: Outcome,
 }
 
 impl Answer {
-    /// Hands the messages of a datagram to `each`. Gives how the answer ended, if it did.
+    /// Calls `each` for the messages of a datagram. Returns how the reply ended, if it has ended.
     fn take(
         &mut self,
         datagram: &[u8],
         mut each: impl FnMut(&Message<'_>),
     ) -> Option<io::Result<Outcome>> {
-        // Others are left of an exchange that failed half way.
+        // Other messages belong to an earlier exchange that failed.
         for message in messages(datagram).filter(|it| it.sequence == self.sequence) {
             if i32::from(message.flags) & libc::NLM_F_DUMP_INTR != 0 {
                 self.outcome = Outcome::Interrupted;
@@ -142,18 +142,18 @@ impl Answer {
     }
 }
 
-/// Whether an answer is consistent.
+/// Whether a reply is consistent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// It is.
+    /// The reply is consistent.
     Whole,
     /// The kernel changed the objects during the dump (`NLM_F_DUMP_INTR`): entries may be missing
     /// or repeated.
     Interrupted,
 }
 
-/// Whether `message` ends an answer, and how: `NLMSG_DONE` and `NLMSG_ERROR` carry zero or a
-/// negated error number.
+/// Returns whether `message` ends a reply, and its result. `NLMSG_DONE` and `NLMSG_ERROR` contain
+/// zero or a negated error number.
 fn end(message: &Message<'_>) -> Option<io::Result<()>> {
     match i32::from(message.kind) {
         libc::NLMSG_DONE | libc::NLMSG_ERROR => {
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interrupted_dump_is_known_by_any_of_its_messages() {
+    fn any_message_of_a_dump_may_mark_it_as_interrupted() {
         let done = frame(libc::NLMSG_DONE as u16, 0, 7, &0i32.to_ne_bytes());
         let whole = [
             frame(16, 0, 7, b"abcd"),
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(
             bodies,
             [b"abcd"],
-            "what is left of another exchange is no part of it"
+            "messages of another exchange are ignored"
         );
 
         let mut answer = answer();

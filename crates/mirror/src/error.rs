@@ -1,8 +1,8 @@
-//! Errors between the mirror and the kernel.
+//! Errors of the communication with the kernel.
 
 use std::io;
 
-/// An operation on the kernel's side that failed.
+/// A failed operation.
 #[derive(Debug, thiserror::Error)]
 pub enum MirrorError {
     /// A socket could not be opened, configured, written or read.
@@ -10,7 +10,7 @@ pub enum MirrorError {
     Socket {
         /// Operation that failed.
         operation: &'static str,
-        /// Why it failed.
+        /// Cause.
         source: io::Error,
     },
     /// The kernel refused a request.
@@ -18,29 +18,29 @@ pub enum MirrorError {
     Refused {
         /// Requested object.
         request: &'static str,
-        /// The kernel's answer.
+        /// The error of the kernel.
         source: io::Error,
     },
-    /// The kernel's answer is not of the form that the request asks for.
-    #[error("netlink: the answer to '{request}' has no {missing}")]
+    /// The kernel's reply lacks a part that the request needs.
+    #[error("netlink: the reply to '{request}' has no {missing}")]
     Answer {
         /// Requested object.
         request: &'static str,
         /// Missing part of the reply.
         missing: &'static str,
     },
-    /// A file below `/proc/sys/net` is there but cannot be read.
+    /// A file below `/proc/sys/net` exists but cannot be read.
     #[error("cannot read {path}: {source}{}", needs(source))]
     Sysctl {
         /// The file.
         path: &'static str,
-        /// Why it failed.
+        /// Cause.
         source: io::Error,
     },
 }
 
 impl MirrorError {
-    /// The error number, where the kernel gave one.
+    /// Returns the error number, if the kernel gave one.
     pub fn errno(&self) -> Option<i32> {
         match self {
             Self::Socket { source, .. }
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn a_missing_capability_is_named() {
         let error = MirrorError::Refused {
-            request: "give the tunnel source",
+            request: "get the tunnel source",
             source: io::Error::from_raw_os_error(libc::EPERM),
         };
         assert_eq!(error.errno(), Some(libc::EPERM));

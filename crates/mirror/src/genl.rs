@@ -1,5 +1,5 @@
-//! Generic netlink: how families are found, and the two that the mirror asks: `netdev` reports the
-//! features of drivers, and `SEG6` the tunnel source and HMAC keys.
+//! Generic netlink: lookup of families, and the two families that the mirror queries. `netdev`
+//! reports the features of drivers, and `SEG6` the tunnel source and HMAC keys.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -19,12 +19,12 @@ const GENLMSGHDR: usize = 4;
 pub(crate) struct GenlFamily {
     /// Its message type.
     pub id: u16,
-    /// Its multicast groups: name, number.
+    /// Its multicast groups: name and ID.
     pub groups: Vec<(String, u32)>,
 }
 
 impl GenlFamily {
-    /// The number of a multicast group.
+    /// Returns the ID of a multicast group.
     pub fn group(&self, name: &str) -> Option<u32> {
         let found = self.groups.iter().find(|group| group.0 == name);
         found.map(|group| group.1)
@@ -48,7 +48,7 @@ impl Genl {
         Ok(genl)
     }
 
-    /// A family by its name; none if the kernel has no such family.
+    /// Returns the family with this name, or `None` if the kernel lacks it.
     pub fn family(&mut self, name: &str) -> Result<Option<GenlFamily>, MirrorError> {
         let mut body = Body::new(&[CTRL_CMD_GETFAMILY, 1, 0, 0]);
         let name = [name.as_bytes(), &[0]].concat();
@@ -77,8 +77,8 @@ impl Genl {
         self.requester.dump(request, decode_device)
     }
 
-    /// `ip sr hmac`; nothing if the kernel has no SRv6, or was built without HMAC for it. There is
-    /// no notification for it.
+    /// Returns the keys of `ip sr hmac`. Empty if the kernel has no SRv6, or no HMAC for it. The
+    /// kernel does not notify of changes.
     pub fn hmac_keys(&mut self) -> Result<HmacKeys, MirrorError> {
         let Some(kind) = self.seg6 else {
             return Ok(HmacKeys::new());
@@ -90,8 +90,8 @@ impl Genl {
         };
         match self.requester.dump(request, decode_hmac) {
             Ok(keys) => Ok(keys.into_iter().collect()),
-            // Secrets are for CAP_NET_ADMIN in the first user namespace; without it the rest can be
-            // followed all the same.
+            // Secrets require CAP_NET_ADMIN in the first user namespace. Without it, mirror
+            // everything else.
             Err(error) if matches!(error.errno(), Some(ENOTSUPP | libc::EPERM)) => {
                 Ok(HmacKeys::new())
             }
@@ -99,13 +99,14 @@ impl Genl {
         }
     }
 
-    /// `ip sr tunsrc`; none if it is not set, or the kernel has no SRv6.
+    /// Returns the address of `ip sr tunsrc`. `None` if it is not set, or if the kernel has no
+    /// SRv6.
     pub fn tunsrc(&mut self) -> Result<Option<Ipv6Addr>, MirrorError> {
         let Some(kind) = self.seg6 else {
             return Ok(None);
         };
         let request = Request {
-            name: "give the tunnel source (ip sr tunsrc)",
+            name: "get the tunnel source (ip sr tunsrc)",
             kind,
             body: &[SEG6_CMD_GET_TUNSRC, 1, 0, 0],
         };
@@ -120,7 +121,7 @@ impl Genl {
     }
 }
 
-/// Decodes generic netlink bytes in every way in which the mirror reads a reply.
+/// Results of decoding generic netlink bytes in every way in which the mirror reads a reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[doc(hidden)]
 pub struct Generic {
@@ -130,7 +131,7 @@ pub struct Generic {
     pub tunsrc: Vec<IpAddr>,
     /// Devices and their XDP features.
     pub devices: Vec<(IfIndex, u64)>,
-    /// Families and how many multicast groups they have.
+    /// Families, each with its number of multicast groups.
     pub families: Vec<(u16, usize)>,
 }
 
@@ -155,7 +156,7 @@ fn decode_tunsrc(message: &Message<'_>) -> Option<IpAddr> {
         .and_then(|attribute| attribute.address())
 }
 
-/// A key of a dump; of an algorithm that there is no word for, none.
+/// Decodes a key of a dump. Returns `None` for an algorithm without a name.
 fn decode_hmac(message: &Message<'_>) -> Option<(u32, HmacKey)> {
     let (mut id, mut algorithm, mut secret, mut length) = (None, None, None, None);
     for attribute in attributes_after(message.body, GENLMSGHDR) {
@@ -261,6 +262,6 @@ const SEG6_ATTR_ALGID: u16 = 6;
 const SEG6_HMAC_ALGO_SHA1: u8 = 1;
 const SEG6_HMAC_ALGO_SHA256: u8 = 2;
 
-/// Error of a kernel without `CONFIG_IPV6_SEG6_HMAC`: `ENOTSUPP` of include/linux/errno.h, which is
-/// no number of POSIX.
+/// Error of a kernel without `CONFIG_IPV6_SEG6_HMAC`: `ENOTSUPP` of include/linux/errno.h, which
+/// POSIX does not define.
 const ENOTSUPP: i32 = 524;

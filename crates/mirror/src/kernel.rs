@@ -20,7 +20,7 @@ use crate::rule::{self, FIB_RULE_HDR};
 use crate::socket::Socket;
 use crate::wire::Body;
 
-/// Opens a socket that gets every notification of rtnetlink that the node depends on.
+/// Opens a socket that receives all rtnetlink notifications that affect the node.
 pub(crate) fn subscribe(receive_buffer: usize) -> Result<Socket, MirrorError> {
     let socket = Socket::open(NETLINK_ROUTE)?.for_events(receive_buffer)?;
     for group in [
@@ -81,7 +81,7 @@ impl Kernel {
         // The loopback device, which every namespace has.
         body[4] = 1;
         let request = Request {
-            name: "give the loopback device",
+            name: "get the loopback device",
             kind: libc::RTM_GETLINK,
             body: &body,
         };
@@ -89,7 +89,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// All links.
+    /// Returns all links.
     pub fn links(&mut self) -> Result<Vec<LinkState>, MirrorError> {
         let mut body = Body::new(&[0; IFINFOMSG]);
         let mask = libc::RTEXT_FILTER_SKIP_STATS as u32;
@@ -102,7 +102,7 @@ impl Kernel {
         self.requester.dump(request, link::decode)
     }
 
-    /// The settings of all links.
+    /// Returns the settings of all links.
     pub fn settings(&mut self) -> Result<Vec<(IfIndex, Settings)>, MirrorError> {
         let links = self.links()?;
         Ok(links
@@ -111,7 +111,7 @@ impl Kernel {
             .collect())
     }
 
-    /// All routes of a family, or those that leave by one link.
+    /// Returns all routes of a family, or those with next hops on one link.
     pub fn routes(
         &mut self,
         family: Family,
@@ -129,7 +129,7 @@ impl Kernel {
             body: &body.0,
         };
         match self.requester.dump(request, route::decode) {
-            // The link no longer exists, so no route leaves by it.
+            // The link no longer exists, so no route uses it.
             Err(error) if dev.is_some() && error.errno() == Some(libc::ENODEV) => Ok(Vec::new()),
             // The kernel has no IPv6: `ipv6.disable=1`.
             Err(error) if error.errno() == Some(libc::EOPNOTSUPP) => Ok(Vec::new()),
@@ -137,12 +137,12 @@ impl Kernel {
         }
     }
 
-    /// `ip sr tunsrc`.
+    /// Returns the address of `ip sr tunsrc`.
     pub fn tunsrc(&mut self) -> Result<Option<Ipv6Addr>, MirrorError> {
         self.genl.tunsrc()
     }
 
-    /// `ip sr hmac`.
+    /// Returns the keys of `ip sr hmac`.
     pub fn hmac_keys(&mut self) -> Result<HmacKeys, MirrorError> {
         self.genl.hmac_keys()
     }
@@ -155,15 +155,14 @@ impl Kernel {
         self.genl.xdp_features(netdev).map(Some)
     }
 
-    /// Asks the kernel to resolve a neighbor, or to see that it is still there, as if it had a
-    /// packet for it. Returns false if the neighbor has another owner and was not changed.
+    /// Requests the kernel to resolve a neighbor or to check its reachability, as if the kernel had
+    /// a packet for it. Returns false if the neighbor has another owner; it is then not changed.
     ///
-    /// `NTF_USE` is asked for only of an entry that was looked at right before: the request takes
-    /// `PERMANENT`, `managed` and `extern_learn` from an entry that has them (net/core/neighbour.c,
-    /// `__neigh_update`).
+    /// The entry is read right before `NTF_USE` is sent, because this request would clear
+    /// `PERMANENT`, `managed` and `extern_learn` (net/core/neighbour.c, `__neigh_update`).
     pub fn use_neighbor(&mut self, key: (IfIndex, IpAddr)) -> Result<bool, MirrorError> {
         let ask = Request {
-            name: "give a neighbor",
+            name: "get a neighbor",
             kind: libc::RTM_GETNEIGH,
             body: &neighbor::request(key, 0).0,
         };
@@ -242,7 +241,7 @@ impl Kernel {
     }
 }
 
-/// Everything that is kept current by notifications.
+/// All state that notifications keep current.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
     pub links: Vec<LinkState>,

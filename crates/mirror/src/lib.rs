@@ -1,22 +1,24 @@
 //! The kernel's configuration of a network namespace as a [`Node`], kept current.
 //!
-//! [`Mirror::open`] reads everything once; then [`Mirror::process`] applies the kernel's
-//! notifications. Where the kernel changes something without one, the mirror knows the event that
-//! goes with it and reads that part again; where a notification is lost it reads everything again.
-//! Settings without any notification (`seg6_enabled`, `tunsrc`) are read by
+//! [`Mirror::open`] reads everything once. [`Mirror::process`] then applies the kernel's
+//! notifications. Some changes have no notification of their own; the mirror then reads that part
+//! again after the event that causes the change. After a lost notification it reads everything
+//! again. Settings without any notification (`seg6_enabled`, `tunsrc`) are read by
 //! [`Mirror::poll_sysctls`], which the caller runs on a timer.
 //!
 //! All sockets are opened in the network namespace of the thread that calls [`Mirror::open`], and
 //! stay in it.
 //!
 //! Differences from the kernel's own view:
+//!
 //! - Of several routes with one key that are not one multipath route (IPv4 `append`, IPv6 next hops
 //!   without gateway), the node has the one that packets take.
 //! - The next hops of an IPv6 multipath route are sorted, since the kernel reports them in varying
 //!   order.
 //! - A neighbor that is being resolved or has failed is absent.
 //! - `NextHop::dead` is `RTNH_F_DEAD`: a link without carrier makes a next hop dead if
-//!   `ignore_routes_with_linkdown` is set, as in the kernel; whether it has carrier is `Link::up`.
+//!   `ignore_routes_with_linkdown` is set, as in the kernel; `Link::up` shows whether it has
+//!   carrier.
 
 mod address;
 mod dump;
@@ -54,8 +56,8 @@ use crate::state::State;
 use crate::sysctl::{Sysctl, multipath_hash_seed};
 use crate::wire::messages;
 
-/// The receive buffer that [`Mirror::open`] asks for, in bytes: room for some 30,000 notifications,
-/// which take about 1 KiB of it each.
+/// Size of the receive buffer that [`Mirror::open`] requests, in bytes. It holds about 30,000
+/// notifications of about 1 KiB each.
 pub const RECEIVE_BUFFER: usize = 32 << 20;
 
 /// LIMIT: datagrams that one [`Mirror::process`] reads. More pending notifications make the
@@ -73,18 +75,18 @@ const RESYNCS_AT_ONCE: u32 = 4;
 pub struct Changes {
     /// Keys of routes that were added, changed or removed, in order.
     pub routes: Vec<RouteKey>,
-    /// Neighbors that came, went, or have another link-layer address, in order; those of a link
-    /// that went are not among them.
+    /// Neighbors that were added, removed, or got another link-layer address, in order. Neighbors
+    /// of a removed link are not included.
     pub neighbors: Vec<(IfIndex, IpAddr)>,
     /// Links, addresses or rules changed.
     pub other: bool,
-    /// Notifications were lost, and everything was read again. The fields above still say what
-    /// differs.
+    /// Notifications were lost, and everything was read again. The other fields still contain the
+    /// differences.
     pub resynced: bool,
 }
 
 impl Changes {
-    /// Nothing changed.
+    /// Returns true if nothing changed.
     pub fn is_empty(&self) -> bool {
         self.routes.is_empty() && self.neighbors.is_empty() && !self.other
     }
@@ -114,7 +116,7 @@ pub struct Mirror {
     seg6_flowlabel: Sysctl,
 }
 
-/// Earliest time of the next resync.
+/// Delays between resyncs.
 #[derive(Debug, Default)]
 struct ResyncBackoff {
     /// Consecutive resyncs after which part of the node was still stale.
@@ -129,8 +131,8 @@ impl ResyncBackoff {
         self.attempts += 1;
         let now = Instant::now();
         let taken = now - began;
-        // After the first attempts, at most half of the time is spent on resyncs, and less the
-        // longer they continue.
+        // After the first attempts, resyncs take at most half of the time, and less the longer they
+        // continue.
         let doubled = self.attempts.checked_sub(RESYNCS_AT_ONCE);
         let delay = doubled.map(|times| taken.saturating_mul(1 << times.min(16)));
         self.next = delay.map(|delay| now + delay.min(DELAY_MAX.max(taken)));
@@ -143,20 +145,20 @@ impl ResyncBackoff {
 }
 
 impl Mirror {
-    /// Subscribes to the kernel's notifications in the calling thread's network namespace and reads
-    /// what there is.
+    /// Subscribes to the kernel's notifications in the calling thread's network namespace, and
+    /// reads the current state.
     ///
     /// # Errors
-    /// If a socket cannot be opened, or the kernel refuses a request: most need nothing, the tunnel
-    /// source needs `CAP_NET_ADMIN`.
+    /// If a socket cannot be opened, or the kernel refuses a request. Most requests need no
+    /// privilege; the tunnel source needs `CAP_NET_ADMIN`.
     pub fn open() -> Result<Self, MirrorError> {
         Self::open_with_buffer(RECEIVE_BUFFER)
     }
 
-    /// As [`Mirror::open`], with a receive buffer of `bytes` for notifications (the kernel doubles
-    /// it, and has a minimum). Too small a buffer costs a new dump each time it overflows.
+    /// As [`Mirror::open`], with a receive buffer of `bytes` for notifications. The kernel doubles
+    /// the size, and has a minimum. Each overflow of a small buffer costs a new dump.
     pub fn open_with_buffer(bytes: usize) -> Result<Self, MirrorError> {
-        // Subscribe first: what changes during the dumps comes as a notification after them.
+        // Subscribe first: changes during the dumps then arrive as notifications after them.
         let route_events = kernel::subscribe(bytes)?;
         let mut kernel = Kernel::open()?;
         let device_events = kernel.subscribe_devices(bytes)?;
@@ -172,20 +174,21 @@ impl Mirror {
         mirror.state.node.multipath_hash_seed = multipath_hash_seed();
         mirror.poll_sysctls()?;
         mirror.state.stale.everything = true;
-        // Until it is current, or the kernel turns out to change faster than that.
+        // Resync until the node is current, or until the kernel changes faster than the mirror
+        // reads.
         while mirror.due().is_some() && mirror.backoff.next.is_none() {
             mirror.process()?;
         }
         Ok(mirror)
     }
 
-    /// The node as of the last [`Mirror::process`] and [`Mirror::poll_sysctls`].
+    /// Returns the node as of the last [`Mirror::process`] and [`Mirror::poll_sysctls`].
     pub fn node(&self) -> &Node {
         &self.state.node
     }
 
-    /// Whether this kernel reports the XDP features of each device (Linux 6.3). If not, a device
-    /// that the kernel makes itself, a veth above all, counts as one that takes no redirects.
+    /// Whether this kernel reports the XDP features of each device (Linux 6.3). Otherwise software
+    /// devices, such as veth, count as devices that do not accept redirects.
     pub fn reports_xdp_features(&self) -> bool {
         self.device_events.is_some()
     }
@@ -197,12 +200,12 @@ impl Mirror {
         self.state.stale_neighbors.contains(&(dev, address))
     }
 
-    /// Asks the kernel to resolve a neighbor, or to see that it is still there, as if it had a
-    /// packet for it. The kernel notifies of the result. Nothing happens to an entry that is
-    /// permanent, managed, or learned by a routing daemon: false.
+    /// Requests the kernel to resolve a neighbor or to check its reachability, as if the kernel had
+    /// a packet for it. The kernel notifies of the result. Returns false without a request for an
+    /// entry that is permanent, managed, or learned by a routing daemon.
     ///
     /// # Errors
-    /// If the kernel refuses: the link is not there any more, or the neighbor table is full.
+    /// If the kernel refuses: the link no longer exists, or the neighbor table is full.
     pub fn use_neighbor(&mut self, dev: IfIndex, address: IpAddr) -> Result<bool, MirrorError> {
         self.kernel.use_neighbor((dev, address))
     }
@@ -229,15 +232,15 @@ impl Mirror {
         })
     }
 
-    /// When [`Mirror::process`] is to be called although nothing of [`Mirror::fds`] is readable:
-    /// something is known to be out of date. While the kernel changes as fast as it can be read,
-    /// that is later each time, so that whoever follows it has time for other things.
+    /// Returns when to call [`Mirror::process`] although no socket of [`Mirror::fds`] is readable,
+    /// because some state is stale. While the kernel changes as fast as the mirror reads, this time
+    /// is later after each call, so that the caller has time for other work.
     pub fn due(&self) -> Option<Instant> {
         let is_stale = !self.state.stale.is_empty();
         is_stale.then(|| self.backoff.next.unwrap_or_else(Instant::now))
     }
 
-    /// Resyncs stale state if the backoff time has passed. True if that was everything.
+    /// Resyncs stale state if the backoff time has passed. Returns true if nothing is stale then.
     fn resync(&mut self) -> Result<bool, MirrorError> {
         self.state.check_dump();
         if self.state.stale.is_empty() {
@@ -255,7 +258,7 @@ impl Mirror {
 
     fn read_stale(&mut self) -> Result<bool, MirrorError> {
         self.kernel.settle()?;
-        // Notifications received so far are older than the following dump; later ones are newer.
+        // Earlier notifications are older than the following dump; later ones are newer.
         if !self.drain()? {
             return Ok(false);
         }
@@ -274,8 +277,8 @@ impl Mirror {
 
     /// Reads the settings that the kernel does not notify about: `seg6_enabled`,
     /// `seg6_require_hmac`, `hop_limit`, `disable_ipv6` of every link, `seg6_flowlabel`, the tunnel
-    /// source, HMAC keys, and what XDP can do on each device. True if one changed. Costs a dump of
-    /// the links: measured 30 µs, and 5 µs more for each link.
+    /// source, HMAC keys, and the XDP features of each device. Returns true if one changed. Costs a
+    /// dump of the links: measured 30 µs, and 5 µs more for each link.
     pub fn poll_sysctls(&mut self) -> Result<bool, MirrorError> {
         let settings = self.kernel.settings()?;
         let features = self.kernel.xdp_features()?;
@@ -289,7 +292,7 @@ impl Mirror {
         Ok(changed | links)
     }
 
-    /// Reads all notifications that are pending. False if there may be more.
+    /// Reads all pending notifications. Returns false if there may be more.
     fn drain(&mut self) -> Result<bool, MirrorError> {
         let mut budget = DATAGRAMS;
         loop {
@@ -299,8 +302,8 @@ impl Mirror {
                         self.state.apply(&message);
                     }
                 }
-                // The kernel drops notifications until the queue is empty, without a further error:
-                // read on to its end, and only then everything again.
+                // The kernel reports one error and drops notifications until the queue is empty.
+                // Empty the queue first, and then read everything again.
                 Received::Lost => self.state.stale.everything = true,
                 Received::Empty => break,
             }

@@ -15,8 +15,7 @@ pub(crate) struct LinkState {
     pub mac: Mac,
     pub mtu: u32,
     pub kind: LinkKind,
-    /// A device of the kernel's own making (it has an `IFLA_INFO_KIND`), not of a driver for
-    /// hardware.
+    /// Whether this is a software device (it has an `IFLA_INFO_KIND`), without a hardware driver.
     pub software: bool,
     pub master: Option<IfIndex>,
     /// `IFF_*`.
@@ -24,8 +23,8 @@ pub(crate) struct LinkState {
     pub settings: Settings,
 }
 
-/// The settings below `conf/IF`. None: the link has no such protocol (an MTU too small, or IPv6 not
-/// in the kernel).
+/// Settings below `conf/IF`. `None` if the link lacks the protocol, because its MTU is too small or
+/// the kernel has no IPv6.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub v4: Option<Settings4>,
@@ -50,7 +49,7 @@ pub(crate) struct Settings6 {
     pub force_forwarding: i32,
 }
 
-/// The settings below `conf/all` that count together with a link's own.
+/// Settings below `conf/all` that are combined with a link's own settings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AllSettings {
     pub rp_filter: i32,
@@ -59,7 +58,7 @@ pub(crate) struct AllSettings {
 }
 
 impl LinkState {
-    /// The link as the model has it. `xdp_features` are the driver's features from the `netdev`
+    /// Returns the link of the model. `xdp_features` are the driver's features from the `netdev`
     /// family, if it reports them.
     pub fn link(&self, all: &AllSettings, xdp_features: Option<u64>) -> Link {
         let v4 = self.settings.v4;
@@ -103,7 +102,8 @@ impl LinkState {
     }
 }
 
-/// The link in `message`; none for what other protocols say of a link (bridge ports, IPv6).
+/// Decodes the link in `message`. Returns `None` for messages of other protocols about a link
+/// (bridge ports, IPv6).
 pub(crate) fn decode(message: &Message<'_>) -> Option<LinkState> {
     let fixed = message.body.first_chunk::<IFINFOMSG>()?;
     let [family, _, a, b, ..] = *fixed;
@@ -139,7 +139,7 @@ pub(crate) fn decode(message: &Message<'_>) -> Option<LinkState> {
             _ => {}
         }
     }
-    // A link below that is in another namespace has an index of that namespace.
+    // If the lower link is in another namespace, the index belongs to that namespace.
     let below = link.filter(|_| !elsewhere);
     state.kind = kind(hardware, info, below);
     state.software = info.is_some_and(|info| {
@@ -149,7 +149,7 @@ pub(crate) fn decode(message: &Message<'_>) -> Option<LinkState> {
     Some(state)
 }
 
-/// The index of the link in `message`, which may be another protocol's view of it.
+/// Returns the index of the link in `message`, which may be another protocol's view of it.
 pub(crate) fn ifindex(message: &Message<'_>) -> Option<IfIndex> {
     u32_at(message.body, 4).map(IfIndex)
 }
@@ -201,7 +201,7 @@ fn kind(hardware: u16, info: Option<Attribute<'_>>, below: Option<IfIndex>) -> L
     }
 }
 
-/// The settings in an `IFLA_AF_SPEC`.
+/// Returns the settings in an `IFLA_AF_SPEC`.
 fn settings(spec: &Attribute<'_>) -> Settings {
     let mut found = Settings::default();
     for family in spec.nested() {

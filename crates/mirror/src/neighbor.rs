@@ -1,4 +1,4 @@
-//! Neighbors out of `RTM_NEWNEIGH` and `RTM_DELNEIGH`.
+//! Decodes neighbors from `RTM_NEWNEIGH` and `RTM_DELNEIGH`.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ pub(crate) const NDMSG: usize = 12;
 pub(crate) struct Entry {
     /// Link and address.
     pub key: (IfIndex, IpAddr),
-    /// Nothing while it cannot be used.
+    /// The neighbor, or `None` while it is unusable.
     pub neighbor: Option<Neighbor>,
     /// The neighbor is usable but has not been confirmed for a while. The kernel probes it only
     /// when it has a packet for it.
@@ -63,8 +63,8 @@ pub(crate) fn decode(message: &Message<'_>) -> Option<Entry> {
     })
 }
 
-/// The body of a question for one neighbor, or with `NTF_USE` of the request to resolve it or to
-/// see that it is there.
+/// Returns the body of a query for one neighbor, or with `NTF_USE` of the request to resolve it or
+/// to check its reachability.
 pub(crate) fn request((dev, address): (IfIndex, IpAddr), flags: u8) -> Body {
     let mut fixed = [0; NDMSG];
     fixed[0] = match address {
@@ -81,7 +81,7 @@ pub(crate) fn request((dev, address): (IfIndex, IpAddr), flags: u8) -> Body {
     body
 }
 
-/// Entries that the kernel makes without a word when it sends the first packet: multicast,
+/// Returns whether the kernel creates an entry silently when it sends the first packet: multicast,
 /// broadcast, and devices without address resolution (their address is zero or the device's own).
 fn implied(state: u16, address: IpAddr, lladdr: Option<Mac>) -> bool {
     state & libc::NUD_NOARP != 0
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_counts_while_it_may_be_used() {
+    fn an_address_counts_while_it_is_usable() {
         use libc::{NUD_DELAY, NUD_PROBE, NUD_REACHABLE, NUD_STALE};
         for state in [NUD_REACHABLE, NUD_STALE, NUD_DELAY, NUD_PROBE] {
             let neighbor = known(libc::RTM_NEWNEIGH, state).unwrap();
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn proxy_entries_are_no_neighbors() {
+    fn proxy_entries_are_not_neighbors() {
         assert_eq!(
             decode_with(libc::RTM_NEWNEIGH, libc::NUD_PERMANENT, libc::NTF_PROXY, 0),
             None

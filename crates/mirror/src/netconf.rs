@@ -8,7 +8,7 @@ use crate::wire::{Message, attributes_after};
 /// Length of `struct netconfmsg`, padded.
 pub(crate) const NETCONFMSG: usize = 4;
 
-/// For which interfaces settings are.
+/// The interfaces that a setting applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Scope {
     /// `conf/all`.
@@ -22,7 +22,7 @@ pub(crate) enum Scope {
 pub(crate) struct Netconf {
     /// IPv4 or IPv6.
     pub family: Family,
-    /// For which interfaces.
+    /// Interfaces of the settings.
     pub scope: Scope,
     /// `forwarding`.
     pub forwarding: Option<i32>,
@@ -30,11 +30,12 @@ pub(crate) struct Netconf {
     pub rp_filter: Option<i32>,
     /// `ignore_routes_with_linkdown`.
     pub ignore_linkdown: Option<i32>,
-    /// An unnamed setting changed: Linux 6.18 notifies of `force_forwarding` in this way.
+    /// The message names no setting: Linux 6.18 notifies of `force_forwarding` in this way.
     pub unsaid: bool,
 }
 
-/// The settings in `message`; none for `conf/default`, which is for interfaces to come.
+/// Decodes the settings in `message`. Returns `None` for `conf/default`, which applies to future
+/// interfaces.
 pub(crate) fn decode(message: &Message<'_>) -> Option<Netconf> {
     let family = match i32::from(*message.body.first()?) {
         libc::AF_INET => Family::V4,

@@ -1,7 +1,7 @@
-//! Nexthop objects: whose routes change when one does.
+//! Nexthop objects and the routes that depend on them.
 //!
-//! A route names one object; if that is a group, a change of each of its members changes the route
-//! as well. The kernel notifies of the object alone.
+//! A route refers to one object. If this object is a group, a change of a member changes the route
+//! as well. The kernel notifies only of the object.
 
 use std::collections::BTreeMap;
 
@@ -16,16 +16,16 @@ const GROUP_ENTRY: usize = 8;
 const NHA_ID: u16 = 1;
 const NHA_GROUP: u16 = 2;
 
-/// One object.
+/// A nexthop object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Object {
     /// `NHA_ID`.
     pub id: u32,
-    /// The members of a group; none of any other object.
+    /// Members of a group; empty for other objects.
     pub members: Vec<u32>,
 }
 
-/// Reads an `RTM_NEWNEXTHOP` or `RTM_DELNEXTHOP`.
+/// Decodes an `RTM_NEWNEXTHOP` or `RTM_DELNEXTHOP`.
 pub(crate) fn decode(message: &Message<'_>) -> Option<Object> {
     let mut object = Object {
         id: 0,
@@ -44,13 +44,13 @@ pub(crate) fn decode(message: &Message<'_>) -> Option<Object> {
     (object.id != 0).then_some(object)
 }
 
-/// The groups that there are. The mirror may have an object that no longer exists, because the
-/// kernel does not notify of objects that it removes with a link.
+/// All known groups. Some may no longer exist, because the kernel does not notify of objects that
+/// it removes with a link.
 #[derive(Debug, Default)]
 pub(crate) struct Groups(BTreeMap<u32, Vec<u32>>);
 
 impl Groups {
-    /// These, and no others.
+    /// Replaces all groups.
     pub fn replace(&mut self, objects: Vec<Object>) {
         self.0.clear();
         for object in objects {
@@ -58,7 +58,7 @@ impl Groups {
         }
     }
 
-    /// The object is there, or has changed.
+    /// Adds or changes an object.
     pub fn set(&mut self, object: Object) {
         if object.members.is_empty() {
             self.0.remove(&object.id);
@@ -67,12 +67,13 @@ impl Groups {
         }
     }
 
-    /// The object is not there any more.
+    /// Removes an object.
     pub fn delete(&mut self, id: u32) {
         self.0.remove(&id);
     }
 
-    /// The object and the groups that it is a member of. No group is one (`nh_check_attr_group`).
+    /// Returns an object and the groups that contain it. A group cannot contain groups
+    /// (`nh_check_attr_group`).
     pub fn with(&self, id: u32) -> impl Iterator<Item = u32> {
         let groups = self.0.iter().filter(move |it| it.1.contains(&id));
         groups.map(|it| *it.0).chain([id])

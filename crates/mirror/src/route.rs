@@ -1,4 +1,4 @@
-//! One route out of an `RTM_NEWROUTE` or `RTM_DELROUTE` message.
+//! Decodes a route from `RTM_NEWROUTE` or `RTM_DELROUTE`.
 
 use std::net::IpAddr;
 
@@ -14,8 +14,9 @@ use crate::wire::{
 /// Length of `struct rtmsg`.
 pub(crate) const RTMSG: usize = 12;
 
-/// Returns the route in `message`. Messages that are not routes of a routing table yield nothing:
-/// clones that hold a path MTU or a redirect, other address families, multicast forwarding entries.
+/// Returns the route in `message`. Returns `None` for messages that are not about routes of a
+/// table: clones with a path MTU or a redirect, other address families, multicast forwarding
+/// entries.
 pub(crate) fn decode(message: &Message<'_>) -> Option<Route> {
     let fixed = message.body.first_chunk::<RTMSG>()?;
     let [
@@ -66,7 +67,7 @@ pub(crate) fn decode(message: &Message<'_>) -> Option<Route> {
     } else if let Some(multipath) = multipath {
         next_hops(multipath)
     } else if let Some(nhid) = nhid.filter(|_| hop.is_empty()) {
-        // The kernel names the nexthop object and nothing else: net.ipv4.nexthop_compat_mode is 0.
+        // The kernel reports only the nexthop object: net.ipv4.nexthop_compat_mode is 0.
         vec![unresolved(nhid)]
     } else {
         vec![hop.next_hop(flags as u8, 1)]
@@ -88,14 +89,15 @@ pub(crate) fn decode(message: &Message<'_>) -> Option<Route> {
         owner: Owner::Kernel,
     };
     if matches!(route.key.prefix, IpNet::V6(_)) {
-        // An IPv6 notification starts with whichever sibling changed, a dump with the first: one
-        // order for both.
+        // Sort, because an IPv6 notification starts with the changed sibling, and a dump with the
+        // first one.
         route.next_hops.sort_unstable();
     }
     Some(route)
 }
 
-/// A packet never leaves by a route of this kind, though the kernel may name a device.
+/// Returns whether a route of this kind never forwards packets, although the kernel may report a
+/// device.
 fn discards(kind: RouteKind) -> bool {
     matches!(
         kind,
@@ -135,9 +137,8 @@ impl<'a> HopAttributes<'a> {
             dev: self.dev,
             weight,
             onlink: flags & RTNH_F_ONLINK != 0,
-            // A link without carrier alone (RTNH_F_LINKDOWN) does not keep the kernel from using a
-            // next hop, unless ignore_routes_with_linkdown is set: then it reports RTNH_F_DEAD as
-            // well.
+            // A next hop on a link without carrier (RTNH_F_LINKDOWN) remains usable, unless
+            // ignore_routes_with_linkdown is set. The kernel then reports RTNH_F_DEAD as well.
             dead: flags & RTNH_F_DEAD != 0,
             encap: self
                 .encap_type
@@ -146,8 +147,7 @@ impl<'a> HopAttributes<'a> {
     }
 }
 
-/// The next hops in the value of an `RTA_MULTIPATH`: `struct rtnexthop` and attributes, several
-/// times.
+/// Decodes the next hops of an `RTA_MULTIPATH`: a sequence of `struct rtnexthop` with attributes.
 fn next_hops(mut bytes: &[u8]) -> Vec<NextHop> {
     let mut found = Vec::new();
     while let (Some(length), Some(&[flags, hops]), Some(ifindex)) =
@@ -169,7 +169,7 @@ fn next_hops(mut bytes: &[u8]) -> Vec<NextHop> {
     found
 }
 
-/// A next hop that stands for a nexthop object which the kernel does not resolve in the route's
+/// Returns a placeholder for a nexthop object that the kernel does not resolve in the route's
 /// message.
 fn unresolved(nhid: u32) -> NextHop {
     NextHop {

@@ -1,9 +1,9 @@
 //! Routes of the node, and the effect of notifications on them.
 //!
-//! The kernel can hold several routes with one key: IPv4 after `ip route append`, IPv6 where next
-//! hops have no gateway (they never become one multipath route), for example `fe80::/64` on every
-//! link. A packet takes the first of them that is alive; that one is in the
-//! [`Node`](sidestep_model::node::Node), the others wait here until it goes.
+//! The kernel can hold several routes with one key: IPv4 after `ip route append`, and IPv6 if next
+//! hops have no gateway (they never form a multipath route), for example `fe80::/64` on every link.
+//! A packet takes the first live one. This route is in the [`Node`](sidestep_model::node::Node);
+//! the others are kept here until it is removed.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -22,25 +22,25 @@ const RTPROT_RA: u8 = 9;
 pub(crate) struct RouteTable {
     /// Keys with more than one route: all of them in the kernel's order.
     shared: BTreeMap<RouteKey, Vec<Route>>,
-    /// How many routes refer to each nexthop object.
+    /// Number of routes that refer to each nexthop object.
     users: HashMap<u32, usize>,
 }
 
 /// Position of a new route among those with its key, from the flags of a notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placement {
-    /// It is the only one (`NLM_F_EXCL`).
+    /// The only route with its key (`NLM_F_EXCL`).
     Only,
-    /// It took another's place (`NLM_F_REPLACE`).
+    /// Replaces another route (`NLM_F_REPLACE`).
     Replace,
-    /// It was put behind the others (`NLM_F_APPEND`).
+    /// After the other routes (`NLM_F_APPEND`).
     Append,
-    /// Neither was said.
+    /// The notification has none of these flags.
     Plain,
 }
 
 impl Placement {
-    /// From `nlmsg_flags` of an `RTM_NEWROUTE`.
+    /// Returns the placement for the `nlmsg_flags` of an `RTM_NEWROUTE`.
     pub fn of(flags: u16) -> Self {
         let flags = i32::from(flags);
         if flags & libc::NLM_F_REPLACE != 0 {
@@ -55,19 +55,20 @@ impl Placement {
     }
 }
 
-/// Whether a notification says all that must be known.
+/// Whether the mirror's state is certain after a notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Applied {
     /// The mirror has the kernel's state.
     Surely,
-    /// The kernel may differ: its notifications do not determine which of several routes with one
-    /// key comes first. A dump may omit it too: while IPv6 siblings stand on both sides of another
-    /// route, the dump skips that route (`fib6_dump_node` continues behind the last sibling).
+    /// The kernel's state may differ, because its notifications do not determine which of several
+    /// routes with one key comes first. A dump may omit a route too: if IPv6 siblings are on both
+    /// sides of another route, the dump skips it (`fib6_dump_node` continues after the last
+    /// sibling).
     Perhaps,
 }
 
 impl RouteTable {
-    /// A route was added or changed.
+    /// Adds or changes a route.
     pub fn add(
         &mut self,
         node: &mut Node,
@@ -86,7 +87,7 @@ impl RouteTable {
         applied
     }
 
-    /// A route, or some next hops of one, were deleted.
+    /// Deletes a route, or some of its next hops.
     pub fn delete(
         &mut self,
         node: &mut Node,
@@ -113,7 +114,7 @@ impl RouteTable {
         covered: impl Fn(&Route) -> bool,
         changed: &mut BTreeSet<RouteKey>,
     ) {
-        // Stable: routes with one key stay in the kernel's order.
+        // The sort is stable: routes with one key keep the kernel's order.
         dumped.sort_by_key(|route| route.key);
         let shared = self.shared.iter().filter(|it| it.1.iter().any(&covered));
         let mut gone: BTreeSet<RouteKey> = shared.map(|it| *it.0).collect();
@@ -140,18 +141,18 @@ impl RouteTable {
         }
     }
 
-    /// Any route that `accepts`, also one that waits behind another.
+    /// Returns whether any route satisfies `accepts`, including routes that are not the first with
+    /// their key.
     pub fn any(&self, node: &Node, accepts: impl Fn(&Route) -> bool) -> bool {
         node.routes.values().any(&accepts) || self.shared.values().flatten().any(&accepts)
     }
 
-    /// Whether any route refers to this nexthop object.
+    /// Returns whether any route refers to this nexthop object.
     pub fn refer_to(&self, object: u32) -> bool {
         self.users.contains_key(&object)
     }
 
-    /// Changes the routes with one key, and notes the key if packets will take another one than
-    /// before.
+    /// Changes the routes with one key, and records the key if packets then take another route.
     fn edit(
         &mut self,
         node: &mut Node,
@@ -193,8 +194,7 @@ impl RouteTable {
     }
 }
 
-/// Brings the routes with one key up to date with those of a dump that has all that `covered`
-/// accepts.
+/// Updates the routes with one key from a dump that contains all routes that `covered` accepts.
 fn merge(routes: &mut Vec<Route>, fresh: Vec<Route>, covered: impl Fn(&Route) -> bool) {
     if routes.iter().all(&covered) {
         *routes = fresh;
@@ -209,12 +209,13 @@ fn merge(routes: &mut Vec<Route>, fresh: Vec<Route>, covered: impl Fn(&Route) ->
     }
 }
 
-/// `net/ipv4/fib_trie.c`, `fib_table_insert`: a replacement takes the first place, an appended
-/// route the last, any other the first. No two are the same.
+/// Adds an IPv4 route as `fib_table_insert` (`net/ipv4/fib_trie.c`) does. A replacement takes the
+/// first position, an appended route the last one, and any other the first one. No two routes are
+/// equal.
 fn add_v4(routes: &mut Vec<Route>, route: Route, placement: Placement) {
     if placement == Placement::Replace {
-        // A nexthop object that changed is notified as a replacement of each route that uses it,
-        // wherever it stands.
+        // For a changed nexthop object, the kernel reports a replacement of each route that uses
+        // it, at its current position.
         let by_object = routes
             .iter()
             .position(|known| known.nhid.is_some() && known.nhid == route.nhid);
@@ -256,8 +257,8 @@ fn add_v6(routes: &mut Vec<Route>, route: Route, placement: Placement) -> Applie
     };
     if let Some(known) = place.and_then(|place| routes.get_mut(place)) {
         if ecmp && placement != Placement::Replace {
-            // Each sibling has a preferred source, MTU and protocol of its own. The route has those
-            // of the first, the notification those of the one that was added.
+            // Each sibling has its own preferred source, MTU and protocol. The mirrored route has
+            // those of the first sibling, but the notification has those of the added one.
             known.next_hops = route.next_hops;
         } else {
             *known = route;
@@ -296,17 +297,17 @@ fn is_ecmp(route: &Route) -> bool {
         && route.next_hops.iter().all(|hop| hop.via.is_some())
 }
 
-/// A packet can take it: `dead` next hops are passed over.
+/// Returns whether packets can take the route. They skip `dead` next hops.
 fn is_alive(route: &Route) -> bool {
     route.next_hops.is_empty() || route.next_hops.iter().any(|hop| !hop.dead)
 }
 
-/// The kernel would not hold both at a time.
+/// Returns whether two routes are equal for the kernel, which then keeps only one.
 fn same(a: &Route, b: &Route) -> bool {
     if a.nhid.is_some() || b.nhid.is_some() {
         return a.nhid == b.nhid;
     }
-    // rt6_duplicate_nexthop looks at the next hop alone, fib_find_info at everything.
+    // rt6_duplicate_nexthop compares only the next hop, fib_find_info all attributes.
     let attributes = |route: &Route| match family(&route.key) {
         Family::V4 => (route.prefsrc, route.mtu, route.protocol),
         Family::V6 => (None, None, 0),
@@ -320,7 +321,7 @@ fn same(a: &Route, b: &Route) -> bool {
             .all(|(a, b)| (a.via, a.dev, a.weight, &a.encap) == (b.via, b.dev, b.weight, &b.encap))
 }
 
-/// The family of a route's prefix.
+/// Returns the family of a route's prefix.
 pub(crate) fn family(key: &RouteKey) -> Family {
     match key.prefix {
         IpNet::V4(_) => Family::V4,
@@ -328,7 +329,7 @@ pub(crate) fn family(key: &RouteKey) -> Family {
     }
 }
 
-/// Whether a next hop of the route leaves by one of these links.
+/// Returns whether a next hop of the route uses one of these links.
 pub(crate) fn uses(route: &Route, links: &BTreeSet<IfIndex>) -> bool {
     route
         .next_hops
@@ -336,7 +337,7 @@ pub(crate) fn uses(route: &Route, links: &BTreeSet<IfIndex>) -> bool {
         .any(|hop| hop.dev.is_some_and(|dev| links.contains(&dev)))
 }
 
-/// Whether the route's preferred source is one of these addresses.
+/// Returns whether the route's preferred source is one of these addresses.
 pub(crate) fn prefers(route: &Route, addresses: &BTreeSet<IpAddr>) -> bool {
     route
         .prefsrc

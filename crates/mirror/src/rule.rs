@@ -1,4 +1,4 @@
-//! Policy rules out of `RTM_NEWRULE` and `RTM_DELRULE`.
+//! Decodes policy rules from `RTM_NEWRULE` and `RTM_DELRULE`.
 
 use sidestep_model::node::{Node, TableId};
 use sidestep_model::route::{Family, Owner, Rule, RuleAction};
@@ -8,7 +8,7 @@ use crate::wire::{Attribute, Message, attributes_after, prefix};
 /// Length of `struct fib_rule_hdr`.
 pub(crate) const FIB_RULE_HDR: usize = 12;
 
-/// The rule in `message`. An `l3mdev` rule looks up table 0: which one it is depends on the
+/// Returns the rule in `message`. An `l3mdev` rule has table 0, because its table depends on the
 /// interface.
 pub(crate) fn decode(message: &Message<'_>) -> Option<Rule> {
     let fixed = message.body.first_chunk::<FIB_RULE_HDR>()?;
@@ -103,8 +103,8 @@ pub(crate) fn delete(node: &mut Node, rule: &Rule) {
     }
 }
 
-/// A selector that the model does not have: its name and value, so that two different rules stay
-/// different.
+/// Describes a selector that the model lacks by its name and value, so that different rules remain
+/// distinct.
 fn unsupported(attribute: &Attribute<'_>) -> String {
     let name = UNSUPPORTED
         .iter()

@@ -1,8 +1,8 @@
-//! `encap seg6` and `encap seg6local` as the kernel writes them into a route: `RTA_ENCAP_TYPE` and
-//! `RTA_ENCAP`.
+//! Encodes and decodes `encap seg6` and `encap seg6local`: the attributes `RTA_ENCAP_TYPE` and
+//! `RTA_ENCAP` of a route.
 //!
-//! An encapsulation that the model cannot represent decodes to [`Encap::Unsupported`] with the
-//! reason, never to something similar.
+//! An encapsulation that the model cannot represent is decoded to [`Encap::Unsupported`] with the
+//! reason, never to a similar one.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -12,7 +12,7 @@ use sidestep_model::route::Encap;
 
 use crate::wire::{Attribute, Body, attributes};
 
-/// The encapsulation of a route or next hop from its `RTA_ENCAP_TYPE` and the value of its
+/// Decodes the encapsulation of a route or next hop from its `RTA_ENCAP_TYPE` and the value of its
 /// `RTA_ENCAP`.
 pub fn decode(encap_type: u16, value: &[u8]) -> Encap {
     let decoded = match encap_type {
@@ -26,8 +26,8 @@ pub fn decode(encap_type: u16, value: &[u8]) -> Encap {
     decoded.unwrap_or_else(Encap::Unsupported)
 }
 
-/// `RTA_ENCAP_TYPE` and the value of `RTA_ENCAP` for an encapsulation, as iproute2 writes them;
-/// none for [`Encap::Unsupported`] and for behaviors that the kernel does not have.
+/// Returns `RTA_ENCAP_TYPE` and the value of `RTA_ENCAP` for an encapsulation, as iproute2 encodes
+/// them. Returns `None` for [`Encap::Unsupported`] and for behaviors that the kernel lacks.
 pub fn encode(encap: &Encap) -> Option<(u16, Vec<u8>)> {
     match encap {
         Encap::Seg6(headend) => Some((LWTUNNEL_ENCAP_SEG6, encode_headend(headend)?)),
@@ -143,7 +143,7 @@ fn encode_endpoint(local: &Seg6Local) -> Option<Vec<u8>> {
         };
         body.attribute(SEG6_LOCAL_SRH, &srh.encode(local.action == Behavior::EndB6));
     }
-    // In the kernel's order.
+    // Attributes in the kernel's order.
     let fixed = [
         (
             SEG6_LOCAL_TABLE,
@@ -233,7 +233,7 @@ fn encode_flavors(flavors: Flavors) -> Body {
 
 /// Parts of an SRH template (RFC 8754 2) that the model keeps.
 struct Srh {
-    /// In the order of travel; on the wire it is the reverse.
+    /// Segments in order of travel; the wire has the reverse order.
     segments: Vec<Ipv6Addr>,
     hmac: Option<u32>,
 }
@@ -242,7 +242,7 @@ impl Srh {
     /// With `insert`, Segment List[0] is a placeholder: the kernel puts the packet's own
     /// destination there.
     fn decode(bytes: &[u8], insert: bool) -> Result<Self, String> {
-        let (fixed, rest) = bytes.split_first_chunk::<8>().ok_or("an SRH cut short")?;
+        let (fixed, rest) = bytes.split_first_chunk::<8>().ok_or("a truncated SRH")?;
         let [
             _,
             hdr_ext_len,
@@ -266,7 +266,7 @@ impl Srh {
         let count = usize::from(last_entry) + 1;
         let variable = rest
             .get(..usize::from(hdr_ext_len) * 8)
-            .ok_or("an SRH cut short")?;
+            .ok_or("a truncated SRH")?;
         let (list, tlvs) = variable
             .split_at_checked(count * 16)
             .ok_or("an SRH shorter than its segment list")?;
@@ -391,8 +391,8 @@ const NEXT_CSID: u32 = 1 << 4;
 mod tests {
     use super::*;
 
-    /// Replies of Linux 6.18 for routes that iproute2 6.1 and later added, little endian; `| ` only
-    /// splits the attributes for the reader.
+    /// Attributes that Linux 6.18 returned for routes added by iproute2 6.1 and newer, little
+    /// endian. `| ` only separates the attributes for the reader.
     const SEG6: u16 = LWTUNNEL_ENCAP_SEG6;
     const SEG6_LOCAL: u16 = LWTUNNEL_ENCAP_SEG6_LOCAL;
 
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_of_the_packets_own_destination_is_no_segment() {
+    fn the_placeholder_of_the_destination_is_not_a_segment() {
         both_ways(
             SEG6,
             "40000100 00000000 0006040202000000 00000000000000000000000000000000
@@ -602,7 +602,8 @@ mod tests {
                     ..local(Behavior::EndDt6)
                 },
             ),
-            // By hand from seg6_local.h: the kernel these were read from has no VRF devices.
+            // Written by hand from seg6_local.h, because the kernel of the other samples had no VRF
+            // devices.
             (
                 "0800010010000000 0800090064000000",
                 Seg6Local {
@@ -677,7 +678,7 @@ mod tests {
             (
                 SEG6,
                 "20000100 01000000 0004040000000000 fc010000000000000000000000000001".into(),
-                "an SRH cut short",
+                "a truncated SRH",
             ),
             (
                 SEG6,

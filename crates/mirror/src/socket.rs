@@ -8,8 +8,8 @@ use nix::sys::socket::{setsockopt, sockopt};
 
 use crate::error::MirrorError;
 
-/// Room for one datagram. The kernel fills dumps in datagrams of at most 32 KiB; a notification of
-/// a link with many virtual functions is longer.
+/// Buffer size for one datagram. The kernel sends dumps in datagrams of at most 32 KiB, but a
+/// notification about a link with many virtual functions is longer.
 const DATAGRAM: usize = 256 * 1024;
 
 /// A netlink socket with its receive buffer.
@@ -20,7 +20,7 @@ pub(crate) struct Socket {
 
 /// Result of a read.
 pub(crate) enum Received<'a> {
-    /// One datagram of the kernel's.
+    /// A datagram from the kernel.
     Datagram(&'a [u8]),
     /// Nothing is pending.
     Empty,
@@ -44,13 +44,13 @@ impl Socket {
     pub fn strict(self) -> Result<Self, MirrorError> {
         self.raw
             .set_netlink_get_strict_chk(true)
-            .map_err(failed("turn strict checking on"))?;
+            .map_err(failed("enable strict checking"))?;
         Ok(self)
     }
 
-    /// Makes reads return at once, and asks for a receive buffer of `bytes`: beyond
-    /// `net.core.rmem_max` if the process may (`CAP_NET_ADMIN`), else as much as is allowed. Too
-    /// little is not an error: messages that do not fit are noticed, and cost a new dump.
+    /// Makes reads non-blocking, and requests a receive buffer of `bytes`: beyond
+    /// `net.core.rmem_max` if the process has `CAP_NET_ADMIN`, otherwise up to that limit. A small
+    /// buffer is not an error: the mirror detects lost messages, and makes a new dump.
     pub fn for_events(self, bytes: usize) -> Result<Self, MirrorError> {
         self.raw
             .set_non_blocking(true)
@@ -87,7 +87,7 @@ impl Socket {
             self.buffer.clear();
             match self.raw.recv_from(&mut self.buffer, libc::MSG_TRUNC) {
                 Ok((length, _)) if length > self.buffer.len() => return Ok(Received::Lost),
-                // Only the kernel (port 0) is believed.
+                // Accept only messages from the kernel (port 0).
                 Ok((_, from)) if from.port_number() != 0 => {}
                 Ok(_) => return Ok(Received::Datagram(&self.buffer)),
                 Err(error) => match error.raw_os_error() {
@@ -108,7 +108,7 @@ impl AsFd for Socket {
     }
 }
 
-/// The error of a failed socket operation.
+/// Returns the error of a failed socket operation.
 fn failed(operation: &'static str) -> impl FnOnce(io::Error) -> MirrorError {
     move |source| MirrorError::Socket { operation, source }
 }

@@ -1,8 +1,8 @@
-//! Stale state, which the kernel changed without a notification.
+//! State that is stale because the kernel changed it without a notification.
 //!
-//! When a link goes down or an address is removed, the kernel flushes IPv4 routes, marks next hops
-//! dead and drops preferred sources silently (`fib_flush`, `fib6_ifdown`, `fib6_remove_prefsrc`); a
-//! nexthop object takes its routes along.
+//! When a link goes down or an address is removed, the kernel silently flushes IPv4 routes, marks
+//! next hops dead and drops preferred sources (`fib_flush`, `fib6_ifdown`, `fib6_remove_prefsrc`).
+//! Removing a nexthop object removes its routes.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -13,29 +13,29 @@ use sidestep_model::route::Family;
 /// Parts of the node to resync.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stale {
-    /// A message was lost: everything.
+    /// Everything, after a lost message.
     pub everything: bool,
     /// All IPv4 routes.
     pub routes4: bool,
     /// All IPv6 routes.
     pub routes6: bool,
-    /// The routes of either family that leave by these links.
+    /// Routes of either family with next hops on these links.
     pub links: BTreeSet<IfIndex>,
-    /// The routes that prefer one of these sources.
+    /// Routes that prefer one of these sources.
     pub sources: BTreeSet<IpAddr>,
-    /// The routes that refer to one of these nexthop objects.
+    /// Routes that refer to one of these nexthop objects.
     pub objects: BTreeSet<u32>,
-    /// The settings of the links.
+    /// Settings of the links.
     pub settings: bool,
 }
 
 impl Stale {
-    /// Nothing has to be read.
+    /// Returns true if nothing is stale.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// All routes of a family.
+    /// Marks all routes of a family as stale.
     pub fn family(&mut self, family: Family) {
         match family {
             Family::V4 => self.routes4 = true,

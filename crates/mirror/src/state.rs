@@ -1,5 +1,5 @@
-//! The node and the kernel state kept beside it: events in, node and changes out. Asks the kernel
-//! for nothing except in [`State::refresh`].
+//! The node and related kernel state. Applies events and returns changes. Only [`State::refresh`]
+//! sends requests to the kernel.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
@@ -23,7 +23,7 @@ use crate::rule;
 use crate::stale::Stale;
 use crate::wire::Message;
 
-/// Everything known.
+/// All mirrored state.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     /// The node.
@@ -38,7 +38,7 @@ pub(crate) struct State {
     all: AllSettings,
     /// `ignore_routes_with_linkdown`, which determines the routes that the kernel marks dead.
     ignore_linkdown: BTreeMap<(Family, Scope), i32>,
-    /// Reply of the `netdev` family, or none if the kernel lacks it.
+    /// Reply of the `netdev` family, or `None` if the kernel lacks it.
     xdp_features: Option<BTreeMap<IfIndex, u64>>,
     addresses: BTreeSet<Address>,
     dump6: Dump6,
@@ -47,22 +47,22 @@ pub(crate) struct State {
     changed_other: bool,
 }
 
-/// The last dump of IPv6 routes.
+/// State of the last dump of IPv6 routes.
 ///
-/// When the tree changes under a dump, the kernel starts again and skips as many nodes as it has
-/// dumped (`net/ipv6/ip6_fib.c`, `fib6_dump_table`). If one of them was deleted meanwhile, the dump
-/// omits a route without setting `NLM_F_DUMP_INTR`.
+/// If the tree changes during a dump, the kernel restarts and skips as many nodes as it has already
+/// dumped (`net/ipv6/ip6_fib.c`, `fib6_dump_table`). If one of these was deleted meanwhile, the
+/// dump omits a route without setting `NLM_F_DUMP_INTR`.
 #[derive(Debug, Default)]
 struct Dump6 {
-    /// There was one since the last check.
+    /// Whether there was a dump since the last check.
     done: bool,
-    /// Routes were deleted since it began.
+    /// Whether routes were deleted since the dump began.
     torn: bool,
 }
 
 impl State {
-    /// Call this after all notifications are applied: it returns whether the last dump of IPv6
-    /// routes must be repeated.
+    /// Call this after all notifications are applied. If the last dump of IPv6 routes may be
+    /// incomplete, it marks them as stale.
     pub fn check_dump(&mut self) {
         let dump = std::mem::take(&mut self.dump6);
         self.stale.routes6 |= dump.done && dump.torn;
@@ -81,7 +81,8 @@ impl State {
                     self.link_changed(state);
                 }
             }
-            // Leaving a bridge is a deletion too, of the bridge's view of the port.
+            // A port that leaves a bridge also causes a deletion message, about the bridge's view
+            // of the port.
             libc::RTM_DELLINK if message.body.first() == Some(&(libc::AF_UNSPEC as u8)) => {
                 if let Some(ifindex) = link::ifindex(message) {
                     self.link_gone(ifindex);
@@ -146,14 +147,13 @@ impl State {
         for (family, all) in [(Family::V4, stale.routes4), (Family::V6, stale.routes6)] {
             let of_family = |route: &Route| self::family(&route.key) == family;
             let of_links = |route: &Route| of_family(route) && uses(route, &stale.links);
-            // No dump can be filtered by a link that is gone.
+            // The kernel cannot filter a dump by a link that no longer exists.
             let gone = stale.links.iter().any(|it| !self.links.contains_key(it));
             let all = all
                 || stale.links.len() > LINKS_ONE_BY_ONE
                 || self.routes.any(&self.node, |route| {
                     of_family(route)
-                        // A group loses the members that leave by a link; the route stays with the
-                        // others.
+                        // A group loses its members on the link, and the route keeps the others.
                         && (route.nhid.is_some_and(|it| stale.objects.contains(&it) || of_links(route))
                             || !of_links(route) && prefers(route, &stale.sources)
                             || gone && route.next_hops.len() > 1 && of_links(route))
@@ -228,8 +228,8 @@ impl State {
         self.stale = Stale::default();
     }
 
-    /// Copies the state that a dump replaces. Routes and neighbors are left out, because they can
-    /// be many and record their own changes.
+    /// Copies the state that a dump replaces, without routes and neighbors. There may be many of
+    /// them, and they record their own changes.
     fn without_routes(&self) -> Node {
         Node {
             links: self.node.links.clone(),
@@ -239,7 +239,7 @@ impl State {
         }
     }
 
-    /// The settings of the whole node that have no notification. True if one changed.
+    /// Sets the node-wide settings that have no notification. Returns true if one changed.
     pub fn node_settings(
         &mut self,
         tunsrc: Option<Ipv6Addr>,
@@ -256,7 +256,7 @@ impl State {
         other_keys || before != (tunsrc, flowlabel, self.all)
     }
 
-    /// The settings of the links. True if one changed.
+    /// Sets the settings of the links. Returns true if one changed.
     pub fn link_settings(
         &mut self,
         settings: &[(IfIndex, Settings)],
@@ -302,8 +302,8 @@ impl State {
         }
     }
 
-    /// A nexthop object came, changed or went. The kernel notifies of the routes that refer to the
-    /// next hop only if they use it directly, not through its group, and not with
+    /// Handles a nexthop object that was added, changed or removed. The kernel notifies of
+    /// dependent routes only if they use the object directly, not through a group, and not with
     /// `nexthop_compat_mode` 0.
     fn object(&mut self, object: Object, present: bool) {
         let id = object.id;
@@ -321,8 +321,9 @@ impl State {
 
     fn link_changed(&mut self, state: LinkState) {
         let ifindex = state.ifindex;
-        // Routes are removed with the link and restored with it (IPv6: when it is running, a little
-        // later than up), move with its VRF, and use its MTU.
+        // The kernel changes routes silently if one of these changes. They are removed with the
+        // link and restored with it (IPv6: when it is running, a little after it is up), move with
+        // its VRF, and use its MTU.
         let silent = |link: &LinkState| (link.flags, link.master, link.mtu);
         let before = self.links.get(&ifindex).map(silent);
         if before != Some(silent(&state)) {
@@ -409,7 +410,7 @@ impl State {
                         v4.forwarding = netconf.forwarding.unwrap_or(v4.forwarding);
                         v4.rp_filter = netconf.rp_filter.unwrap_or(v4.rp_filter);
                     }
-                    // The link's own forwarding decides nothing in IPv6.
+                    // In IPv6 the link's own `forwarding` has no effect.
                     (Family::V6, _, Some(_)) if !netconf.unsaid => {}
                     // The link has just got the protocol: the other settings are not in this
                     // message.
@@ -420,7 +421,7 @@ impl State {
         }
     }
 
-    /// Brings one link of the node up to date.
+    /// Updates one link of the node.
     fn rebuild(&mut self, ifindex: IfIndex) {
         let Some(state) = self.links.get(&ifindex) else {
             return;
@@ -436,7 +437,7 @@ impl State {
         }
     }
 
-    /// Brings all links of the node up to date.
+    /// Updates all links of the node.
     fn rebuild_all(&mut self) {
         self.node
             .links
@@ -448,7 +449,7 @@ impl State {
     }
 }
 
-/// Up to this many links, their routes are read link by link. Each link costs the kernel a walk
+/// Highest number of links whose routes are read link by link. Each link costs the kernel a walk
 /// over all tables.
 const LINKS_ONE_BY_ONE: usize = 4;
 

@@ -1,4 +1,4 @@
-//! Settings that netlink does not carry, from `/proc/sys/net`.
+//! Settings from `/proc/sys/net` that netlink does not report.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -6,8 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use crate::error::MirrorError;
 
-/// One setting. The file stays open and keeps reading the network namespace of the thread that
-/// opened it.
+/// A setting. The open file keeps reading the network namespace of the thread that opened it.
 pub(crate) struct Sysctl {
     path: &'static str,
     file: Option<File>,
@@ -24,7 +23,7 @@ impl Sysctl {
         Ok(Self { path, file })
     }
 
-    /// The value now.
+    /// Returns the current value.
     pub fn read(&self) -> Result<i32, MirrorError> {
         let Some(file) = &self.file else {
             return Ok(0);
@@ -44,9 +43,9 @@ impl Sysctl {
     }
 }
 
-/// Returns the seed of the multipath hash: the operator's (`net.ipv4.fib_multipath_hash_seed`,
-/// Linux 6.11), or one that stays the same until the next boot, as the kernel's own does. A
-/// restarted daemon therefore moves no flow to another next hop.
+/// Returns the seed of the multipath hash: the configured one (`net.ipv4.fib_multipath_hash_seed`,
+/// Linux 6.11), or one that stays the same until the next boot, as in the kernel. A restart of the
+/// daemon therefore moves no flow to another next hop.
 pub(crate) fn multipath_hash_seed() -> u32 {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let set = read("/proc/sys/net/ipv4/fib_multipath_hash_seed");
@@ -56,7 +55,7 @@ pub(crate) fn multipath_hash_seed() -> u32 {
     }
 }
 
-/// The first 32 bits of a UUID's text; its other fields are not all random.
+/// Returns the first 32 bits of a UUID, which are random, unlike some of its other fields.
 fn first_word(uuid: &str) -> u32 {
     uuid.get(..8)
         .and_then(|word| u32::from_str_radix(word, 16).ok())
@@ -68,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_word_of_a_uuid_is_a_number() {
+    fn the_first_word_of_a_uuid_is_parsed() {
         assert_eq!(
             first_word("3f6c1a02-77aa-4a53-9a3e-6a1c1f6a8d5e\n"),
             0x3f6c_1a02

@@ -1,8 +1,8 @@
-//! The bytes of netlink: message headers, attributes, and requests to send.
+//! Netlink bytes: message headers, attributes, and requests.
 //!
-//! Messages are decoded attribute by attribute (`netlink-packet-core` iterates over them) and not
-//! through typed messages. A typed decoder rejects a whole message for one unexpected attribute.
-//! The mirror instead records that a route or a rule has a part that it cannot express.
+//! Messages are decoded attribute by attribute (`netlink-packet-core` iterates over them), because
+//! a typed decoder rejects a whole message for one unexpected attribute. The mirror instead records
+//! that a route or a rule has an unsupported part.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -25,7 +25,7 @@ pub(crate) struct Message<'a> {
     pub body: &'a [u8],
 }
 
-/// The messages of one datagram.
+/// Returns the messages of one datagram.
 pub(crate) fn messages(datagram: &[u8]) -> impl Iterator<Item = Message<'_>> {
     let mut rest = datagram;
     std::iter::from_fn(move || {
@@ -87,8 +87,7 @@ impl<'a> Attribute<'a> {
     }
 }
 
-/// The attributes in `bytes`. Ends at the first one that does not fit, which the kernel does not
-/// send.
+/// Returns the attributes in `bytes`, up to the first truncated one, which the kernel never sends.
 pub(crate) fn attributes(bytes: &[u8]) -> impl Iterator<Item = Attribute<'_>> {
     NlasIterator::new(bytes).map_while(|nla| {
         let nla = nla.ok()?;
@@ -126,8 +125,8 @@ pub(crate) fn address(bytes: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// A prefix of `length` bits with the host bits zero. No address means all zeros: the kernel leaves
-/// out a default route's destination.
+/// Returns a prefix of `length` bits with zero host bits. `None` as address means zero, because the
+/// kernel omits the destination of a default route.
 pub(crate) fn prefix(family: u8, address: Option<IpAddr>, length: u8) -> Option<IpNet> {
     let unspecified = match i32::from(family) {
         libc::AF_INET => IpAddr::from(Ipv4Addr::UNSPECIFIED),
@@ -138,7 +137,7 @@ pub(crate) fn prefix(family: u8, address: Option<IpAddr>, length: u8) -> Option<
     Some(net.trunc())
 }
 
-/// A request under construction: the bytes after the netlink header.
+/// Body of a request, after the netlink header.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Body(pub Vec<u8>);
 
@@ -181,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_datagram_of_two_messages_gives_both_and_their_attributes() {
+    fn both_messages_of_a_datagram_are_decoded_with_their_attributes() {
         let mut body = Body::new(&[7, 0, 0, 0]);
         body.attribute(3, b"lo\0").attribute(4, &9u32.to_ne_bytes());
         let mut datagram = frame(16, 2, 1, &body.0);
@@ -201,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_cut_short_ends_the_datagram() {
+    fn a_truncated_message_ends_the_datagram() {
         let datagram = frame(16, 0, 1, &[1, 2, 3, 4]);
         assert_eq!(messages(&datagram[..18]).count(), 0);
         assert_eq!(messages(&[]).count(), 0);

@@ -1,4 +1,4 @@
-//! Keeping up: much at once, lost notifications, any sequence of commands, and how long it takes.
+//! Following the kernel: many changes at once, lost notifications, random commands, and timing.
 
 mod common;
 
@@ -14,7 +14,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use sidestep_mirror::Mirror;
 use sidestep_model::node::Node;
 
-/// `count` commands, each with a prefix of its own for `{}`.
+/// Returns `count` commands in which a distinct prefix replaces `{}`.
 fn commands(count: u32, command: &str) -> String {
     lines(count, |i| {
         let prefix = format!("2001:db8:{:x}:{:x}::/64", i >> 16, i & 0xffff);
@@ -30,7 +30,7 @@ fn seg6_routes(node: &Node) -> usize {
 }
 
 #[test]
-fn two_thousand_routes_at_once_arrive_change_and_go() {
+fn two_thousand_routes_are_added_changed_and_removed_at_once() {
     in_namespace(|| {
         two_pairs();
         let mut mirror = Mirror::open().unwrap();
@@ -93,15 +93,16 @@ impl Storm {
         let mut input = ip.stdin.take().expect("piped");
         let over = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&over);
-        // It ends by itself: a mirror that waits for the end of it is to fail, not to hang.
+        // The storm ends by itself, so that a mirror that waits for its end fails instead of
+        // hanging.
         let end = Instant::now() + Duration::from_secs(8);
         let writer = std::thread::spawn(move || {
             while !told.load(Ordering::Relaxed) && Instant::now() < end {
                 if input.write_all(commands.as_bytes()).is_err() {
                     return;
                 }
-                // Much faster than anybody reads all routes, and no more than the kernel can clear
-                // away behind it.
+                // This is faster than a mirror can read all routes, but slow enough for the
+                // kernel's cleanup.
                 std::thread::sleep(Duration::from_millis(1));
             }
         });
@@ -127,7 +128,7 @@ impl Drop for Storm {
     }
 }
 
-/// Follows a storm for two seconds: how long the calls took, in order.
+/// Follows a storm for two seconds. Returns the sorted durations of the calls.
 fn follow(mirror: &mut Mirror, storm: &Storm) -> Vec<Duration> {
     let mut calls = Vec::new();
     let began = Instant::now();
@@ -135,7 +136,7 @@ fn follow(mirror: &mut Mirror, storm: &Storm) -> Vec<Duration> {
         let call = Instant::now();
         mirror.process().unwrap();
         calls.push(call.elapsed());
-        assert!(!storm.is_over(), "the storm was over before the call was");
+        assert!(!storm.is_over(), "the storm ended before the call");
         std::thread::sleep(Duration::from_millis(1));
     }
     calls.sort();
@@ -143,7 +144,7 @@ fn follow(mirror: &mut Mirror, storm: &Storm) -> Vec<Duration> {
 }
 
 #[test]
-fn a_kernel_that_always_changes_leaves_time_for_the_caller() {
+fn constant_changes_leave_time_for_the_caller() {
     in_namespace(|| {
         two_pairs();
         ip("nexthop add id 1 via fc00:1::2 dev va");
@@ -161,18 +162,18 @@ fn a_kernel_that_always_changes_leaves_time_for_the_caller() {
             calls.len(),
             calls[calls.len() - 1]
         );
-        assert!(mirror.due().is_some(), "what is out of date stays known");
+        assert!(mirror.due().is_some(), "stale state is remembered");
         drop(storm);
         assert_current(&mut mirror, "after a storm of nexthop objects");
         assert!(mirror.due().is_none());
-        // No route refers to that one.
+        // No route refers to this object.
         let storm = Storm::of(
             "nexthop replace id 2 via fc00:1::3 dev va\nnexthop replace id 2 via fc00:1::2 dev va\n",
         );
         let calls = follow(&mut mirror, &storm);
         assert!(
             calls[calls.len() / 2] < Duration::from_millis(5),
-            "no route is read again for an object that none refers to: {:?}",
+            "an unused object causes no resync: {:?}",
             calls[calls.len() / 2]
         );
         assert!(mirror.due().is_none());
@@ -200,10 +201,10 @@ fn permanent_loss_of_notifications_leaves_time_for_the_caller() {
 }
 
 #[test]
-fn a_lost_notification_makes_everything_be_read_again() {
+fn a_lost_notification_causes_a_resync() {
     in_namespace(|| {
         two_pairs();
-        // The kernel's minimum.
+        // The kernel uses its minimum.
         let mut mirror = Mirror::open_with_buffer(1).unwrap();
         run_batch(true, &commands(500, "route add {} dev va"), false);
         ip("-6 rule add pref 7 lookup 7");
@@ -211,7 +212,7 @@ fn a_lost_notification_makes_everything_be_read_again() {
         assert!(changes.resynced && changes.other && changes.routes.len() >= 500);
         let fresh = Mirror::open().unwrap();
         common::assert_same(mirror.node(), fresh.node(), "after a loss");
-        // It continues to follow.
+        // The mirror continues to follow.
         ip("-6 route add 2001:db9::/32 dev va");
         until(&mut mirror, "one more", |node| node.routes.len() > 501);
         run_batch(true, &commands(500, "route del {}"), false);
@@ -255,7 +256,7 @@ fn a_mirror_opened_amid_changes_misses_none() {
     });
 }
 
-/// Back to what [`two_pairs`] made.
+/// Restores the state of [`two_pairs`].
 fn ip_cleanup() {
     ip("-6 route flush root 2001:db8::/32");
     let addresses = lines(20, |i| format!("addr del fc00:8::{i:x}/128 dev vc"));
@@ -263,7 +264,7 @@ fn ip_cleanup() {
 }
 
 #[test]
-fn a_route_is_there_within_milliseconds() {
+fn a_route_is_mirrored_within_milliseconds() {
     in_namespace(|| {
         two_pairs();
         let mut mirror = Mirror::open().unwrap();
@@ -334,10 +335,10 @@ fn a_notification_is_applied_at_once() {
 }
 
 #[test]
-fn a_large_table_is_read_in_a_moment() {
+fn a_large_table_is_read_quickly() {
     in_namespace(|| {
         two_pairs();
-        // ip takes most of the time.
+        // Most of the time is spent in ip.
         let count = if cfg!(debug_assertions) {
             10_000
         } else {
@@ -390,7 +391,7 @@ impl Dice {
     }
 }
 
-/// One command, which may well fail: whether it is of IPv6, and its words.
+/// Returns a random command, which may fail: whether it is for IPv6, and its arguments.
 fn random_command(dice: &mut Dice) -> (bool, String) {
     let v6 = dice.roll(3) > 0;
     let dev = dice.pick(&["va", "vb", "vc", "vd"]);
@@ -470,8 +471,7 @@ fn random_command(dice: &mut Dice) -> (bool, String) {
 
 #[test]
 fn after_any_commands_the_node_equals_a_fresh_dump() {
-    // Other commands each day would be good and bad: a failure must be repeatable. The seed is
-    // printed and can be set.
+    // The seed is fixed, so that a failure can be repeated. A variable can set another one.
     let seed = std::env::var("SIDESTEP_SEED")
         .ok()
         .and_then(|seed| seed.parse().ok());

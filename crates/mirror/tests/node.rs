@@ -43,7 +43,7 @@ fn links_have_their_kind_and_follow_changes() {
             .filter(|(_, command)| try_ip(command).status.success())
             .map(|(name, _)| *name)
             .collect();
-        eprintln!("skipped: all but {made:?}, for want of the kinds in this kernel");
+        eprintln!("skipped: this kernel supports only {made:?}");
         until(&mut mirror, "links", |node| {
             node.link_by_name("tun0").is_some()
                 && made.last().is_none_or(|it| node.link_by_name(it).is_some())
@@ -90,7 +90,7 @@ fn links_have_their_kind_and_follow_changes() {
         assert_eq!(get("vc").mac, Mac([2, 0, 0, 0, 0, 12]));
         assert!(get("va").up && !get("tap0").up);
         assert_current(&mut mirror, "with all kinds");
-        // The bridge says that the port is deleted; the link is not.
+        // The bridge reports the port as deleted, but the link still exists.
         batch(
             "link set vb nomaster\nlink set vc down\nlink set vc name renamed\nlink set renamed up",
         );
@@ -109,7 +109,7 @@ fn links_have_their_kind_and_follow_changes() {
 }
 
 #[test]
-fn addresses_come_and_go() {
+fn addresses_are_added_and_removed() {
     in_namespace(|| {
         two_pairs();
         let mut mirror = Mirror::open().unwrap();
@@ -138,7 +138,7 @@ fn addresses_come_and_go() {
 }
 
 #[test]
-fn a_tentative_address_is_there_when_it_is_assigned() {
+fn a_tentative_address_is_mirrored_when_it_is_assigned() {
     in_namespace(|| {
         two_pairs();
         sysctl("ipv6/conf/va/accept_dad", "1");
@@ -153,7 +153,7 @@ fn a_tentative_address_is_there_when_it_is_assigned() {
 }
 
 #[test]
-fn neighbors_are_there_while_they_can_be_used() {
+fn neighbors_are_mirrored_while_they_are_usable() {
     in_namespace(|| {
         two_pairs();
         let mut mirror = Mirror::open().unwrap();
@@ -261,7 +261,7 @@ fn rules_keep_their_order_and_report_unsupported_parts() {
         if l3mdev {
             assert!(at(1000)[0].l3mdev);
         } else {
-            eprintln!("skipped: l3mdev, for want of it in this kernel");
+            eprintln!("skipped: l3mdev, which this kernel lacks");
         }
         assert_current(&mut mirror, "with rules");
         ip("-6 rule del pref 100 fwmark 0x10/0xff lookup 8");
@@ -281,7 +281,7 @@ fn settings_combine_as_in_the_kernel() {
         let mut mirror = Mirror::open().unwrap();
         let va = index(&mirror, "va");
         let vc = index(&mirror, "vc");
-        // Notified.
+        // The kernel notifies of these.
         sysctl("ipv6/conf/all/forwarding", "1");
         sysctl("ipv4/conf/va/forwarding", "1");
         sysctl("ipv4/conf/all/rp_filter", "1");
@@ -309,7 +309,7 @@ fn settings_combine_as_in_the_kernel() {
         } else {
             eprintln!("skipped: force_forwarding, which came with Linux 6.17");
         }
-        // Not notified.
+        // The kernel does not notify of these.
         assert!(!mirror.poll_sysctls().unwrap());
         sysctl("ipv6/conf/va/seg6_enabled", "1");
         assert!(!mirror.poll_sysctls().unwrap(), "conf/all is 0");
@@ -346,7 +346,7 @@ fn settings_combine_as_in_the_kernel() {
 }
 
 #[test]
-fn a_veth_takes_redirects_if_its_peer_has_napi() {
+fn a_veth_accepts_redirects_if_its_peer_has_napi() {
     in_namespace(|| {
         two_pairs();
         let mut mirror = Mirror::open().unwrap();
@@ -359,7 +359,7 @@ fn a_veth_takes_redirects_if_its_peer_has_napi() {
         };
         assert!(!mirror.node().links[&va].xdp_transmit);
         if !mirror.reports_xdp_features() {
-            eprintln!("skipped: this kernel does not tell (Linux 6.3)");
+            eprintln!("skipped: this kernel does not report the features (Linux 6.3)");
             return;
         }
         if !gro("vb", "on") {

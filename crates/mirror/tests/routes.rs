@@ -1,4 +1,4 @@
-//! Routes: every form that the kernel takes, and every way in which one comes, changes and goes.
+//! Routes: every form that the kernel accepts, and every way to add, change and remove them.
 
 mod common;
 
@@ -16,7 +16,7 @@ use sidestep_model::behavior::{Behavior, EncapMode, Flavors, Seg6Encap, Seg6Loca
 use sidestep_model::node::{IfIndex, Node, TableId};
 use sidestep_model::route::{Encap, Route, RouteKey, RouteKind};
 
-/// The routes to a prefix, whatever their table and metric.
+/// Returns the routes to a prefix, in all tables and with all metrics.
 fn to<'a>(node: &'a Node, prefix: &str) -> Vec<&'a Route> {
     let prefix = prefix.parse().expect("a prefix");
     node.routes
@@ -280,8 +280,8 @@ fn every_form_of_encap_seg6local_is_mirrored() {
             ));
             if !output.status.success() {
                 let vrftable = form.contains("vrftable") && !vrf;
-                // Flavors came one after the other: End PSP 6.3, End.X NEXT-C-SID 6.6, others not
-                // yet.
+                // Flavors need different kernels: End PSP 6.3, End.X NEXT-C-SID 6.6. Some are not
+                // supported yet.
                 let flavors = String::from_utf8_lossy(&output.stderr).contains("Flavor");
                 assert!(
                     vrftable || flavors,
@@ -299,7 +299,7 @@ fn every_form_of_encap_seg6local_is_mirrored() {
             let shown = String::from_utf8_lossy(&shown.stdout);
             let passed_over = |word| form.contains(word) && !shown.contains(word);
             if passed_over(" oif ") || passed_over(" flavors ") {
-                // Older kernels take the attribute for nothing.
+                // Older kernels accept the attribute and ignore it.
                 skipped.push(form);
             } else {
                 assert_eq!(
@@ -314,7 +314,7 @@ fn every_form_of_encap_seg6local_is_mirrored() {
                 to(node, "fd00::1/128").is_empty()
             });
         }
-        eprintln!("skipped, for want of a VRF device or the flavor in this kernel: {skipped:?}");
+        eprintln!("skipped, because this kernel lacks a VRF device or the flavor: {skipped:?}");
     });
 }
 
@@ -414,7 +414,7 @@ fn every_attribute_of_a_plain_route_is_mirrored() {
 }
 
 #[test]
-fn next_hops_of_an_ipv6_route_come_and_go_one_by_one() {
+fn next_hops_of_an_ipv6_route_are_added_and_removed_one_by_one() {
     in_namespace(|| {
         two_pairs();
         let mut mirror = Mirror::open().unwrap();
@@ -473,7 +473,7 @@ fn next_hops_of_an_ipv6_route_come_and_go_one_by_one() {
 }
 
 #[test]
-fn of_several_ipv4_routes_with_one_key_the_first_is_the_nodes() {
+fn the_first_of_several_ipv4_routes_with_one_key_is_mirrored() {
     in_namespace(|| {
         two_pairs();
         let mut mirror = Mirror::open().unwrap();
@@ -539,7 +539,7 @@ fn a_link_down_removes_routes_and_marks_next_hops_dead() {
                     .all(|hop| !hop.dead)
         });
         assert_current(&mut mirror, "after a came up");
-        // Both within one batch: the mirror sees only the end.
+        // The mirror sees only the result, because both commands are in one batch.
         ip("route add 192.0.2.0/24 via 10.1.0.2");
         mirror.process().unwrap();
         batch("link set va down\nlink set va up");
@@ -586,7 +586,8 @@ fn removing_an_address_removes_routes_and_preferred_sources() {
         until(&mut mirror, "IPv6 source", |node| {
             the(node, "2001:db8:2::/48").prefsrc.is_none()
         });
-        // On a device other than the route's: an older kernel (6.1) keeps it as a source.
+        // The address is on another device than the route's; an older kernel (6.1) keeps it as a
+        // source.
         ip("-6 addr del fc00:3::1/128 dev lo");
         assert_current(&mut mirror, "after an IPv6 source was removed");
         ip("addr del 10.1.0.1/24 dev va");
@@ -648,7 +649,7 @@ fn routes_follow_their_nexthop_object() {
         });
         assert_current(&mut mirror, "after nexthop objects went");
         sysctl("ipv4/nexthop_compat_mode", "0");
-        // The known state of a route is valid until its object changes.
+        // The mirrored state of a route is valid until its object changes.
         ip("nexthop replace id 3 group 2");
         ip("nexthop add id 9 via 10.2.0.2 dev vc");
         ip("route add 192.0.2.0/24 nhid 9");
@@ -693,7 +694,7 @@ fn advertise(router: Ipv6Addr, dev: IfIndex) {
 }
 
 #[test]
-fn routers_that_advertise_themselves_are_no_multipath_route() {
+fn advertised_routers_do_not_form_a_multipath_route() {
     in_namespace(|| {
         two_pairs();
         batch(

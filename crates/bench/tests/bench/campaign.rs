@@ -618,7 +618,7 @@ fn a_folder_of_another_campaign_is_refused() {
     let changed = short.replace("epsilon: 0.01", "epsilon: 0.02");
     let error = measure(&changed, folder.path(), &world).unwrap_err();
     assert!(
-        error.contains("changed since: search.epsilon: 0.01, now 0.02."),
+        error.contains("differs in: search.epsilon: 0.01, now 0.02."),
         "{error}"
     );
     let error = measure_so(&short, folder.path(), &world, true, &[]).unwrap_err();

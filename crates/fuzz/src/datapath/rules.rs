@@ -224,10 +224,7 @@ impl Bench {
         check(adjacency.ifindex == egress, "sent out of another interface")?;
         check(frame.len() >= 14, "shorter than its Ethernet header")?;
         let payload = &frame[14..];
-        check(
-            payload.len() == last.b as usize,
-            "not the planned length",
-        )?;
+        check(payload.len() == last.b as usize, "not the planned length")?;
         // A frame that exceeds the MTU must consist of segments that fit.
         check(
             last.b <= adjacency.mtu || self.segment_size != 0 && self.segment_size < adjacency.mtu,
@@ -348,7 +345,10 @@ fn as_decided(expected: Option<Expected>, result: &Outcome) -> Found {
         // 0 and 0xffff are the same number in one's complement.
         found[at..at + 2].fill(0);
     }
-    check(found == expected.frame, "differs from the decisions of the trace")
+    check(
+        found == expected.frame,
+        "differs from the decisions of the trace",
+    )
 }
 
 /// The counters that a frame can change.
@@ -398,7 +398,10 @@ impl Counted {
             let counter = &mut self.reasons[reason.number as usize];
             *counter = counter.wrapping_sub(1);
         }
-        check(self.ports == before.ports, "not counted exactly once at its ports")?;
+        check(
+            self.ports == before.ports,
+            "not counted exactly once at its ports",
+        )?;
         check(
             self.reasons == before.reasons,
             "not counted exactly once by its reason",

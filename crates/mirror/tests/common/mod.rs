@@ -9,8 +9,8 @@ use nix::sched::{CloneFlags, unshare};
 use sidestep_mirror::{Changes, Mirror};
 use sidestep_model::node::{IfIndex, Node};
 
-/// Runs `test` on a thread with a network namespace of its own, which ends with the thread. Without
-/// root the test is skipped and prints that.
+/// Runs `test` on a thread with its own network namespace, which ends with the thread. Without root
+/// the test is skipped with a message.
 pub fn in_namespace(test: impl FnOnce() + Send + 'static) {
     if !nix::unistd::geteuid().is_root() {
         eprintln!("skipped: needs root for a network namespace");
@@ -18,7 +18,7 @@ pub fn in_namespace(test: impl FnOnce() + Send + 'static) {
     }
     let thread = std::thread::spawn(|| {
         unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
-        // Link-local addresses are there at once.
+        // Assign link-local addresses without delay.
         sysctl("ipv6/conf/default/accept_dad", "0");
         ip("link set lo up");
         test();
@@ -28,7 +28,7 @@ pub fn in_namespace(test: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Two pairs of veth with both ends in the namespace, up and with addresses: `va`-`vb` and
+/// Creates two pairs of veth with both ends in the namespace, up and with addresses: `va`-`vb` and
 /// `vc`-`vd`.
 pub fn two_pairs() {
     batch(
@@ -63,13 +63,13 @@ pub fn try_ip(arguments: &str) -> Output {
         .expect("iproute2")
 }
 
-/// One line for each number below `count`.
+/// Returns one line for each number below `count`.
 pub fn lines(count: u32, line: impl Fn(u32) -> String) -> String {
     let lines: Vec<String> = (0..count).map(line).collect();
     lines.join("\n") + "\n"
 }
 
-/// Runs many `ip` commands, one per line. Only a line that starts with `-6` is of IPv6.
+/// Runs many `ip` commands, one per line. Lines that start with `-6` are for IPv6.
 pub fn batch(commands: &str) {
     let mut last: Option<(bool, String)> = None;
     for line in commands
@@ -99,7 +99,7 @@ pub fn batch(commands: &str) {
     }
 }
 
-/// Runs one batch; with `force`, commands that fail are passed over.
+/// Runs one batch; with `force`, failed commands are ignored.
 pub fn run_batch(v6: bool, lines: &str, force: bool) {
     let mut command = Command::new("ip");
     if v6 {
@@ -132,12 +132,13 @@ pub fn sysctl(path: &str, value: &str) {
     std::fs::write(format!("/proc/sys/net/{path}"), value).expect(path);
 }
 
-/// The index of an interface.
+/// Returns the index of an interface.
 pub fn index(mirror: &Mirror, name: &str) -> IfIndex {
     mirror.node().link_by_name(name).expect(name).ifindex
 }
 
-/// Processes notifications until `holds`, for at most twenty seconds. Gives the changes on the way.
+/// Processes notifications until `holds` returns true, for at most twenty seconds. Returns all
+/// changes.
 pub fn until(mirror: &mut Mirror, what: &str, holds: impl Fn(&Node) -> bool) -> Changes {
     let end = Instant::now() + Duration::from_secs(20);
     let mut all = Changes::default();
@@ -155,7 +156,7 @@ pub fn until(mirror: &mut Mirror, what: &str, holds: impl Fn(&Node) -> bool) -> 
     }
 }
 
-/// Waits up to ten seconds until the node equals one that was read just now: the kernel completes
+/// Waits up to ten seconds until the node equals a freshly read one, because the kernel completes
 /// some commands later.
 pub fn assert_current(mirror: &mut Mirror, when: &str) {
     let end = Instant::now() + Duration::from_secs(10);
@@ -163,7 +164,7 @@ pub fn assert_current(mirror: &mut Mirror, when: &str) {
         mirror.process().expect("process");
         mirror.poll_sysctls().expect("poll");
         let fresh = Mirror::open().expect("open");
-        // Changes made meanwhile may be in neither node or in only one.
+        // Changes made meanwhile may be missing in one or both nodes.
         let still = mirror.process().expect("process").is_empty() && mirror.due().is_none();
         if still && mirror.node() == fresh.node() {
             return;
@@ -175,7 +176,7 @@ pub fn assert_current(mirror: &mut Mirror, when: &str) {
     }
 }
 
-/// Compares two nodes part by part, so that a failure shows what differs and not everything.
+/// Compares two nodes part by part, so that a failure prints only the difference.
 pub fn assert_same(followed: &Node, fresh: &Node, when: &str) {
     assert_eq!(followed.links, fresh.links, "links {when}");
     assert_eq!(followed.addresses, fresh.addresses, "addresses {when}");
