@@ -500,7 +500,7 @@ cases:
             (
                 "{skip: \"left to the kernel\"}",
                 "same",
-                "cannot be the same",
+                "cannot be compared",
             ),
         ];
         for (right, wrong, message) in wrong {
