@@ -215,18 +215,6 @@ impl Namespace {
             .map_err(|source| Error::os(format!("{}: {path} = {value}", self.handle.name), source))
     }
 
-    /// Reads a sysctl, without the line end.
-    ///
-    /// # Errors
-    /// No such sysctl.
-    pub fn read_sysctl(&self, path: &str) -> Result<String, Error> {
-        let file = Path::new("/proc/sys").join(path);
-        let text = self.run(|| fs::read_to_string(&file))?;
-        let text =
-            text.map_err(|source| Error::os(format!("{}: {path}", self.handle.name), source))?;
-        Ok(text.trim_end().to_owned())
-    }
-
     /// Returns the index of an interface of this namespace.
     ///
     /// # Errors

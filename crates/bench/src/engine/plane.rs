@@ -7,8 +7,7 @@ use sidestep_wire::EtherType;
 
 use super::behavior::{Behavior, Service};
 use super::network::{
-    Network, PORT, PORTS, ROUTER_MACS, SERVICE_IFNAMES, SERVICE_MACS, SERVICE_PORT_MACS,
-    SERVICE_PORTS, SINK_MAC,
+    Network, PORT, PORTS, SERVICE_IFNAMES, SERVICE_MACS, SERVICE_PORT_MACS, SERVICE_PORTS,
 };
 use super::packet::ethernet;
 use super::product::{Running, Sidestep, Tally};
@@ -195,29 +194,6 @@ impl Standing {
             running: None,
             _beside: beside,
         }
-    }
-
-    /// Returns a router that redirects packets to the service, and on to the sink, without reading
-    /// them.
-    ///
-    /// # Errors
-    /// BPF is not allowed.
-    pub fn redirecting(network: &Arc<Network>, service: Service) -> Result<Self, Error> {
-        let (router, mut beside) = (network.router()?, Beside::default());
-        beside.serve(network, service, true)?;
-        for (ingress, egress, macs) in [
-            (
-                PORTS[0],
-                SERVICE_PORTS[0],
-                [SERVICE_MACS[0], SERVICE_PORT_MACS[0]],
-            ),
-            (SERVICE_PORTS[1], PORTS[1], [SINK_MAC, ROUTER_MACS[1]]),
-        ] {
-            let header = ethernet(macs[0], macs[1], EtherType(0), &[]);
-            let program = Redirect::attach(router, ingress, egress, &header)?;
-            beside.redirects.push(program);
-        }
-        Ok(Self::beside(network, beside))
     }
 
     /// Waits until Sidestep forwards this frame at each ingress port. Returns at once if Sidestep

@@ -33,11 +33,6 @@ impl Rate {
     pub fn packets_per_second(&self) -> f64 {
         self.counts.packets as f64 / self.elapsed.as_secs_f64()
     }
-
-    /// Nanoseconds per packet; infinite if no packet arrived.
-    pub fn nanoseconds_per_packet(&self) -> f64 {
-        1e9 / self.packets_per_second()
-    }
 }
 
 /// A counting sink on an interface; detached when dropped.

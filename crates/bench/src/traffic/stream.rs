@@ -252,15 +252,6 @@ impl Stream {
         &self.templates
     }
 
-    /// Returns the mean length of the frames in bytes without FCS.
-    pub fn mean_length(&self) -> f64 {
-        if self.schedule.is_empty() {
-            return self.templates[0].frame.len() as f64;
-        }
-        let length = |turn: &u32| self.templates[(turn >> 16) as usize].frame.len() as f64;
-        self.schedule.iter().map(length).sum::<f64>() / self.schedule.len() as f64
-    }
-
     /// Returns the template and the flow of each turn, as `template << 16 | flow`. Empty for one
     /// template with its flows in round robin.
     pub(super) fn schedule(&self) -> &[u32] {
@@ -373,17 +364,5 @@ mod tests {
             assert_eq!(next - base, 7);
             assert!(whole.part(0, 8).is_err());
         }
-    }
-
-    #[test]
-    fn the_mean_length_is_that_of_the_mix() {
-        let stream = Stream::new(
-            &[(zeros(60).0, 7), (zeros(590).0, 4), (zeros(1514).0, 1)],
-            Distribution::Uniform,
-        );
-        let mean = stream.expect("stream").mean_length();
-        assert!((mean - (7.0 * 60.0 + 4.0 * 590.0 + 1514.0) / 12.0).abs() < 1e-9);
-        let one = Stream::of(zeros(78).0).expect("stream");
-        assert!((one.mean_length() - 78.0).abs() < 1e-9);
     }
 }

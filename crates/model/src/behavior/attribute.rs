@@ -101,46 +101,6 @@ impl Attribute {
             Self::OnDown => "on-down { drop | bypass }",
         }
     }
-
-    /// Returns a one-line description.
-    pub const fn summary(self) -> &'static str {
-        match self {
-            Self::Table => "look the packet up in this table only",
-            Self::Vrftable => "look the packet up in this table, as its VRF device does",
-            Self::Nh4 => "IPv4 next hop; 0.0.0.0: look the inner destination up",
-            Self::Nh6 => "IPv6 next hop; :: after decapsulation: look the inner destination up",
-            Self::Iif => "ingress interface",
-            Self::Oif => "egress interface",
-            Self::Vlantable => {
-                "look the VLANs of the frame up in this VLAN table (`sidestep vlan`)"
-            }
-            Self::Srh => "segments of the policy, in order of travel",
-            Self::Flavors => "variants of the behavior",
-            Self::RequireHmac => "drop packets without a valid HMAC, whatever the port requires",
-            Self::Count => "request counters of the kernel too (Sidestep always counts)",
-            Self::Chain => {
-                "`inbound` is the default; `fromVNF`, the return path, has no effect since every SID has one"
-            }
-            Self::Src => "source address of the outer header of returned packets",
-            Self::Nheth => "MAC address of the service, instead of resolving nh6 or nh4",
-            Self::Inner => {
-                "what the service receives; default: the family of nh6 or nh4, else Ethernet"
-            }
-            Self::Age => {
-                "minimum time between two changes of the learned headers; default 0: every packet may change them"
-            }
-            Self::Flows => {
-                "learn headers per inner flow, so that many chains can share one service; NUMBER of flows, 8 to 8192 (default)"
-            }
-            Self::Liveness => {
-                "probe the service: ICMP echo, ARP or neighbor discovery, or link state; \
-                 interval 10 to 60000 (default 1000) ms"
-            }
-            Self::OnDown => {
-                "while the service is down: drop packets (default), or bypass it as End does"
-            }
-        }
-    }
 }
 
 /// Name of a flavor.

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use super::SEGMENTS_MAX;
-use super::attribute::{Attribute, Flavor, Inner};
+use super::attribute::{Attribute, Flavor};
 use super::check::join;
 use super::endpoint::{BEHAVIORS, Descriptor};
 use super::headend::{HEADENDS, Headend};
@@ -30,57 +30,6 @@ pub fn help() -> String {
     for flavor in Flavor::ALL {
         let _ = writeln!(text, "  {:<12}{}", flavor.word(), flavor.summary());
     }
-    text
-}
-
-/// Returns the description of one behavior or mode, by any of its names, or `None` if it is
-/// unknown.
-pub fn help_for(name: &str) -> Option<String> {
-    let named = |row: &&Descriptor| row.name == name || row.aliases.contains(&name);
-    if let Some(row) = BEHAVIORS.iter().find(named) {
-        return Some(endpoint_help(row));
-    }
-    let row = HEADENDS
-        .iter()
-        .find(|row| row.word == name || row.name == name)?;
-    Some(headend_help(row))
-}
-
-fn endpoint_help(row: &Descriptor) -> String {
-    let mut text = format!("{}: {} ({})\n", row.name, row.summary, row.source);
-    let _ = writeln!(text, "  encap seg6local action {}", usage(row));
-    if !row.aliases.is_empty() {
-        let _ = writeln!(text, "  also written: {}", row.aliases.join(", "));
-    }
-    for attribute in row.attributes() {
-        let _ = writeln!(text, "    {:<20}{}", attribute.form(), attribute.summary());
-    }
-    for flavor in row.flavors {
-        let _ = writeln!(
-            text,
-            "    flavors {:<12}{}",
-            flavor.word(),
-            flavor.summary()
-        );
-    }
-    if row.inner != Inner::None {
-        let _ = writeln!(text, "  decapsulates: {}", row.inner.word());
-    }
-    let _ = writeln!(text, "  Sidestep: {}", sidestep(row));
-    let _ = writeln!(text, "  Linux: {}", linux(row));
-    text
-}
-
-fn headend_help(row: &Headend) -> String {
-    let mut text = format!("{}: {} ({})\n", row.name, row.summary, row.source);
-    let _ = writeln!(
-        text,
-        "  encap seg6 mode {} {}",
-        row.word,
-        headend_attributes(row)
-    );
-    let _ = writeln!(text, "  routes: {}", families(row));
-    let _ = writeln!(text, "  Linux: {}", headend_linux(row));
     text
 }
 
@@ -357,24 +306,6 @@ mod tests {
                 assert!(text.contains(name), "{name} is missing in\n{text}");
             }
         }
-    }
-
-    #[test]
-    fn help_for_one_behavior_names_what_linux_lacks() {
-        let text = help_for("End.DT46").expect("known");
-        assert!(text.contains("table TABLE | vrftable TABLE"), "{text}");
-        assert!(
-            text.contains("Linux: in part: Linux takes vrftable only"),
-            "{text}"
-        );
-        assert!(
-            help_for("H.Encaps")
-                .expect("known")
-                .contains("mode encap segs")
-        );
-        assert_eq!(help_for("End.DT5"), None);
-        let aware = help_for("End.AN").expect("an SR-aware service does End");
-        assert!(aware.contains("also written: End.AN"), "{aware}");
     }
 
     #[test]
