@@ -60,10 +60,10 @@ INLINE int env_linear(ENV *e)
 }
 
 /*
- * Before Linux 6.3, which has no flag for IPv4 within IPv6: shrinks the packet as IPv6 until 20
- * bytes are left over. That is the difference of the header sizes, which bpf_skb_change_proto
- * removes. That helper needs an unshared IPv6 skb with linear headers, which the first step
- * ensures. Only the first step can be refused.
+ * For Linux before 6.3, which has no flag for IPv4 within IPv6. Shrinks the packet as IPv6,
+ * except for 20 bytes: the difference of the header sizes, which bpf_skb_change_proto removes.
+ * That helper needs an unshared IPv6 skb with linear headers, which the first step ensures. Only
+ * the first step can be refused.
  */
 INLINE int env_decap4_by_translation(ENV *e, int delta)
 {
@@ -75,12 +75,12 @@ INLINE int env_decap4_by_translation(ENV *e, int delta)
 }
 
 /*
- * An skb that was encapsulated before keeps that mark when its outer header is removed. The kernel
- * then refuses to record a second encapsulation (bpf_skb_net_grow). The recorded state is still
- * right: the inner headers and the segments are unchanged.
+ * An skb that was encapsulated before keeps that mark when its outer header is removed. The
+ * kernel then refuses to record a second encapsulation (bpf_skb_net_grow). The recorded state is
+ * still right: the inner headers and the segments are unchanged.
  *
- * Only the protocol may be that of the inner packet. Only a shrink with a flag changes the
- * protocol, so this code grows the packet too much and then shrinks it.
+ * Only the recorded protocol may still be that of the inner packet, and it must become IPv6. Only
+ * a shrink with a flag changes it, so this code grows the packet too much and then shrinks it.
  */
 INLINE int env_encap_again(ENV *e, int delta)
 {

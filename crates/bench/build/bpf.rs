@@ -1,10 +1,10 @@
-//! Compiles BPF programs with clang. For the build script.
+//! Compiles BPF programs with clang, for the build script.
 
 use std::env;
 use std::path::Path;
 use std::process::{Command, exit};
 
-/// `$CLANG`, else the first of the usual names that runs.
+/// Returns `$CLANG`, or the first usual name of clang that runs.
 pub fn find_clang() -> String {
     if let Ok(clang) = env::var("CLANG") {
         return clang;
@@ -28,18 +28,19 @@ pub fn find_clang() -> String {
     (*clang).to_owned()
 }
 
-/// `arguments`: more of them, for the compiler.
+/// Compiles a source file, with these additional arguments of clang.
 pub fn compile(clang: &str, arguments: &[&str], source: &Path, object: &Path) {
     println!("cargo:rerun-if-changed={}", source.display());
     let mut command = Command::new(clang);
     command.args([
         "-g", "-O2", "-target", "bpf", "-mcpu=v3", "-Wall", "-Wextra", "-Werror",
     ]);
-    // libbpf-sys' own headers first; those of libbpf-dev in /usr/include are found without being asked for.
+    // Search libbpf-sys' own headers before those of libbpf-dev, which clang finds in /usr/include.
     if let Some(include) = env::var_os("DEP_BPF_INCLUDE") {
         command.arg("-I").arg(include);
     }
-    // Debian keeps <asm/types.h> in a directory of the host architecture, which `-target bpf` does not look into.
+    // Debian has <asm/types.h> in a directory of the host architecture, which `-target bpf` does
+    // not search.
     let arch = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
     command
         .arg("-idirafter")

@@ -1,14 +1,17 @@
-//! What the packet path alone costs a packet: `BPF_PROG_TEST_RUN`, the frame put back before each run, less a program
-//! that does nothing (see `sidestep_datapath::kernel::ProgramTime`). The packets are golden vectors. Beside it, what the
-//! same packet costs while `sidestep trace` runs: if it comes in by another port than the filter's; if every packet fits and
-//! ten a second are told; and at worst, if every packet could fit until its verdict is known, so that the head and the steps
-//! of each are kept.
+//! Measures the packet path without interfaces, by `BPF_PROG_TEST_RUN` on golden vectors. The frame is
+//! restored before each run, and the time of an empty program is subtracted (see
+//! `sidestep_datapath::kernel::ProgramTime`).
 //!
-//! Services of SR proxies are measured both ways; "back", the packet is the service's own, and the tables have learned what
-//! the packets before it brought. An HMAC that is right is one that was met before; a wrong one is computed each time.
+//! Three further columns are measured while `sidestep trace` runs. Column "other port": the packet
+//! enters another port than the filter selects. Column "printed": every packet matches, and ten per
+//! second are printed. Column "kept", the worst case: every packet may match until its verdict is
+//! known, so its head and steps are kept.
 //!
-//! `cargo run --release -p sidestep-control --example program_time [PACKETS [BEHAVIOR...]]` as root; with BEHAVIOR those only
-//! whose name has it in it.
+//! SR proxies are measured in both directions. "back" is a packet from the service, after the tables
+//! have learned from earlier packets. A valid HMAC is in the cache; a wrong one is computed each time.
+//!
+//! `cargo run --release -p sidestep-control --example program_time [PACKETS [BEHAVIOR...]]` as root.
+//! BEHAVIOR selects rows whose name contains it.
 
 #[allow(dead_code, reason = "the tests use the rest")]
 #[path = "../tests/common/mod.rs"]
@@ -26,13 +29,14 @@ use sidestep_model::config;
 use sidestep_model::node::Node;
 use sidestep_testkit::vectors::{Case, Expect, VectorFile};
 
-/// What is measured: a vector, and what it stands for.
+/// A vector to measure.
 struct Row {
     behavior: &'static str,
     group: &'static str,
-    /// None: the first one of 78 bytes and more that is forwarded from interface 1.
+    /// Name of the case. `None`: the first case with at least 78 bytes that is forwarded from
+    /// interface 1.
     case: Option<&'static str>,
-    /// What of the vector's node is otherwise.
+    /// Changes the text of the vector's node.
     node: fn(&str) -> String,
 }
 
@@ -140,11 +144,11 @@ const ROWS: &[Row] = &[
     ),
 ];
 
-/// A node with the services behind it, all but one of so many, each behind a port and a SID of its own.
+/// Returns the node with this number of services, each with a port and a SID of its own.
 fn beside(node: &str, services: usize) -> String {
     let (mut ports, mut routes) = (String::new(), String::new());
     for n in 1..services {
-        // The text of a String never fails.
+        // Writing to a String never fails.
         let _ = writeln!(
             ports,
             "  vnf{n}: {{mac: \"02:00:00:01:{:02x}:{:02x}\", addresses: [\"fd00::{n:x}:1/112\"], seg6_enabled: true}}",
@@ -188,7 +192,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut runs = TestRuns::load("time", Target::Xdp);
     println!(
         "{:<14} {:>8} {:>12} {:>8} {:>8}  vector",
-        "behavior", "ns", "other port", "told", "kept"
+        "behavior", "ns", "other port", "printed", "kept"
     );
     let other_port = TraceFilter {
         ifindex: Some(u32::MAX),

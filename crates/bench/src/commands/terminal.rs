@@ -53,7 +53,7 @@ impl Style {
         }
     }
 
-    /// Returns `text` in that ink.
+    /// Returns `text` with the escape sequence of this role, if colors are shown.
     pub fn paint(self, ink: Ink, text: impl Display) -> String {
         if self.colored {
             format!("\x1b[{}m{text}\x1b[0m", ink as u8)

@@ -43,7 +43,7 @@ impl<W: Write> CaptureWriter<W> {
         body.extend(BYTE_ORDER_MAGIC.to_le_bytes());
         body.extend(1_u16.to_le_bytes());
         body.extend(0_u16.to_le_bytes());
-        // Section Length: not said.
+        // Section Length: unspecified.
         body.extend((-1_i64).to_le_bytes());
         option(
             &mut body,
@@ -71,7 +71,7 @@ impl<W: Write> CaptureWriter<W> {
         self.write_head(ifindex, timestamp, frame, frame.len() as u32)
     }
 
-    /// As [`Self::write`], of a frame of that length of which these are the first bytes.
+    /// As [`Self::write`], for the first bytes of a frame with this length.
     pub fn write_head(
         &mut self,
         ifindex: u32,
@@ -99,7 +99,7 @@ impl<W: Write> CaptureWriter<W> {
         self.write_block(ENHANCED_PACKET, &[&head, frame])
     }
 
-    /// Hands everything to the operating system.
+    /// Flushes all data to the operating system.
     pub fn finish(mut self) -> io::Result<W> {
         self.out.flush()?;
         Ok(self.out)
@@ -120,8 +120,7 @@ impl<W: Write> CaptureWriter<W> {
     }
 }
 
-/// Appends an option, padded to 4 bytes. An interface name that is too long for the format does not
-/// exist.
+/// Appends an option, padded to 4 bytes. Interface names are always short enough for the format.
 fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
     let value = &value[..value.len().min(usize::from(u16::MAX))];
     body.extend(code.to_le_bytes());

@@ -29,7 +29,7 @@ fn routes(namespace: &Namespace) -> Vec<report::Route> {
     routes
 }
 
-/// Waits until a packet to this address leaves for that MAC, or not at all.
+/// Waits until packets to this address leave for that MAC, or are no longer forwarded.
 fn settled(star: &Star, to: &str, verdict: &str) {
     let ends = ["fc00:a::2", to].map(|text| text.parse().expect("an address"));
     let packet = udp(ends[0], ends[1], 64, b"settled");
@@ -39,7 +39,7 @@ fn settled(star: &Star, to: &str, verdict: &str) {
     });
 }
 
-/// The changes, phase after phase; each ends when the program has seen its last.
+/// Makes the changes in phases. Each phase ends when the program has seen its last change.
 fn churn(star: &Star) {
     let mut ip = star.ip();
     let prefix = |number: usize| format!("fd{:02x}:{:x}::/32", number >> 12, number & 0xfff);

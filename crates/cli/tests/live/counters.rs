@@ -1,5 +1,5 @@
-//! Every frame that arrives on a port gets one verdict, and is counted once; where a frame cannot be sent by the packet
-//! path itself, the kernel gets it.
+//! Every received frame gets one verdict and is counted once. The kernel gets frames that the
+//! packet path cannot send itself.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -40,7 +40,7 @@ fn packets(to: &str, data: &[u8]) -> [Vec<u8>; 2] {
     [six, four]
 }
 
-/// Frames of every kind, valid and not, with what becomes of each.
+/// Returns frames of every kind, valid and invalid, with the name of the kind.
 fn mixture(star: &Star) -> Vec<(&'static str, Vec<u8>)> {
     let (to, from) = (star.mac(ROUTER, "eth0"), star.mac("a", "eth0"));
     let [six, four] = packets("b", b"counted");
@@ -135,19 +135,19 @@ fn received_is_forwarded_plus_kernel_plus_dropped_and_what_was_sent_after_mixed_
         let mut bytes = 0;
         let rounds = 40u64;
         for round in 0..rounds {
-            // In another order each time.
+            // Send them in a different order each time.
             for number in 0..mixture.len() {
                 let (kind, frame) = &mixture[(number * 7 + round as usize) % mixture.len()];
                 a.send(frame).expect("send");
                 bytes += frame.len() as u64;
-                // The kernel has taken the tag off before TC.
+                // The kernel has removed the tag before TC.
                 bytes -= if mode == "tc" && *kind == "vlan" {
                     4
                 } else {
                     0
                 };
             }
-            // And some the other way.
+            // Send some in the opposite direction.
             for packet in packets("b", b"back") {
                 let frame = ethernet(star.mac(ROUTER, "eth1"), star.mac("b", "eth0"), &packet);
                 b.send(&frame).expect("send");
@@ -170,7 +170,7 @@ fn received_is_forwarded_plus_kernel_plus_dropped_and_what_was_sent_after_mixed_
                 "{place}"
             );
         }
-        // By the name of each kind.
+        // Sums the packets of these kinds.
         let kinds = |wanted: &[&str]| {
             let of_kind = |(kind, _): &&(&str, Vec<u8>)| wanted.contains(kind);
             rounds * mixture.iter().filter(of_kind).count() as u64
@@ -183,7 +183,7 @@ fn received_is_forwarded_plus_kernel_plus_dropped_and_what_was_sent_after_mixed_
             "{place}"
         );
         assert_eq!(at.dropped, dropped, "{place}");
-        // A reason for each that was not forwarded.
+        // Each packet that was not forwarded has a reason.
         let sum = |verdict: &str| -> u64 {
             let of_verdict = reasons(router).into_iter().filter(|(of, ..)| of == verdict);
             of_verdict.map(|(_, _, packets)| packets).sum()
@@ -192,7 +192,8 @@ fn received_is_forwarded_plus_kernel_plus_dropped_and_what_was_sent_after_mixed_
         assert_eq!(sum("punt"), at.punted + back.punted, "{place}");
         // Packets that left by eth1 entered at eth0 or at eth1.
         assert_eq!(back.sent_packets, at.forwarded + back.forwarded, "{place}");
-        // And it arrived: frames with the router's source address that no kernel made.
+        // The packets arrived: count frames from the router's MAC address that the kernel did not
+        // send.
         let mut arrived = 0;
         while let Some(frame) = b.receive(Duration::from_millis(50)).expect("receive") {
             arrived += u64::from(to_mac(&frame) == star.mac("b", "eth0"));
@@ -201,7 +202,7 @@ fn received_is_forwarded_plus_kernel_plus_dropped_and_what_was_sent_after_mixed_
     }
 }
 
-/// Sends packets of both families from `a` to `to` and checks each one's arrival.
+/// Sends packets of both families from `a` to `to`, and checks that each one arrives.
 fn cross(star: &Star, to: &str, count: usize) -> (FrameSocket, usize) {
     let (a, far) = (star.socket("a"), star.socket(to));
     let mut arrived = 0;
@@ -260,7 +261,8 @@ fn xdp_to_a_veth_whose_peer_has_no_napi_goes_through_the_kernel_until_it_has() {
     let why = reasons(router);
     assert_eq!(why, [("punt".into(), "egress".into(), arrived as u64)]);
 
-    // It begins to poll: the packet path takes over. It ends: the kernel again, and nothing is lost on the way.
+    // When the peer starts polling, the packet path takes over; when it stops, the kernel does. No
+    // packet is lost.
     for round in 0..3 {
         let napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
         let before = counters(router, "eth0").forwarded;
@@ -268,7 +270,7 @@ fn xdp_to_a_veth_whose_peer_has_no_napi_goes_through_the_kernel_until_it_has() {
             cross(&star, "b", 5);
             (counters(router, "eth0").forwarded > before).then_some(())
         });
-        // Forwarded from here on, all of it.
+        // From now on Sidestep forwards all packets.
         let before = counters(router, "eth0").forwarded;
         let (_, arrived) = cross(&star, "b", 20);
         assert_eq!(
@@ -279,7 +281,7 @@ fn xdp_to_a_veth_whose_peer_has_no_napi_goes_through_the_kernel_until_it_has() {
         drop(napi);
         eventually("the kernel sends to b", || {
             let before = counters(router, "eth0");
-            // Between the end of polling and the news of it packets may be lost; not once the news are known.
+            // Packets may be lost between the end of polling and its detection, but not afterwards.
             let _ = star.socket("b").drain();
             let [six, _] = packets("b", b"probe");
             let frame = ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), &six);

@@ -1,5 +1,5 @@
-//! Ports that are not a plain Ethernet device: VLANs, VLANs in VLANs, bridges, bonds, VRFs and what belongs to them. Each
-//! frame is first forwarded by Linux alone; what Sidestep then makes of it has to be the same, byte for byte.
+//! Ports that are not plain Ethernet devices: VLANs, nested VLANs, bridges, bonds, VRFs and their
+//! members. First Linux alone forwards each frame. Sidestep must then forward the same bytes.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
@@ -33,7 +33,8 @@ fn tagged(frame: &[u8], tags: &[Tag]) -> Vec<u8> {
     out
 }
 
-/// A network on one side of the router: the host, the router's address and its device there, and the tags between.
+/// A network on one side of the router: the host, the router's address and device there, and the
+/// VLAN tags.
 struct Side<'a> {
     host: &'a str,
     device: &'a str,
@@ -52,7 +53,7 @@ impl Side<'_> {
         text.parse().expect("an address")
     }
 
-    /// Addresses of the router and the neighbor, as `ip` takes them.
+    /// Returns the `ip` commands for the addresses of the router and the neighbor.
     fn lines(&self, star: &Star) -> Vec<String> {
         let Self { device, number, .. } = self;
         let mac = sidestep_testkit::lab::mac_text(star.mac(self.host, "eth0"));
@@ -88,7 +89,7 @@ fn configure(star: &Star, sides: [&Side<'_>; 2]) {
     star.ip().all(lines.iter().map(String::as_str));
 }
 
-/// Frames from one side to the other: plain, for End and for End.DT6.
+/// Returns frames from one side to the other: plain, for End and for End.DT6.
 fn frames(star: &Star, from: &Side<'_>, to: &Side<'_>, router_mac: Mac) -> Vec<Vec<u8>> {
     let six = |address: IpAddr| match address {
         IpAddr::V6(address) => address,
@@ -121,7 +122,7 @@ fn frames(star: &Star, from: &Side<'_>, to: &Side<'_>, router_mac: Mac) -> Vec<V
         .collect()
 }
 
-/// Frames at a host for each sent frame.
+/// Returns the frame that arrives at a host for each sent frame.
 fn across(star: &Star, from: &str, to: &str, frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let (into, out) = (star.socket(from), star.socket(to));
     let one = |frame: &Vec<u8>| {
@@ -145,7 +146,7 @@ fn mac_of(star: &Star, device: &str) -> Mac {
         .expect("an Ethernet address")
 }
 
-/// Linux alone, then Sidestep with these arguments of `run`, in both directions.
+/// Forwards in both directions with Linux alone, then with Sidestep and these arguments of `run`.
 fn check_both_ways(star: &Star, sides: [&Side<'_>; 2], args: &[&str]) {
     let ways = [[sides[0], sides[1]], [sides[1], sides[0]]].map(|[from, to]| {
         let frames = frames(star, from, to, mac_of(star, from.device));
@@ -232,7 +233,7 @@ fn vlans_and_vlans_in_vlans_are_ports_and_the_device_below_leaves_their_frames_a
         "the driver has no native XDP",
     );
 
-    // XDP below, and nothing above: all is the kernel's.
+    // With XDP on the lower device and no port above, everything is punted.
     let frames = frames(&star, &one, &two, mac_of(&star, "eth0.100"));
     let linux = across(&star, "a", "b", &frames);
     for mode in ["xdp", "generic", "tc"] {
@@ -244,7 +245,7 @@ fn vlans_and_vlans_in_vlans_are_ports_and_the_device_below_leaves_their_frames_a
         let expected = ("punt".to_owned(), "vlan".to_owned(), frames.len() as u64);
         assert_eq!(vlan, Some(expected), "{mode}");
     }
-    // XDP at the port where a packet comes in, and a VLAN device, which takes no redirects, where it leaves.
+    // The ingress port runs XDP; the egress is a VLAN device, which accepts no XDP redirects.
     let mut from_c = udp(
         "fc00:c::2".parse().expect("an address"),
         two.address(6),
@@ -301,9 +302,11 @@ fn bridges_and_bonds_are_ports_and_what_belongs_to_them_is_refused() {
     );
 }
 
-/// Has packets of `eth1`, in `vrf100`, go to host `a` by rules with `iif`, and by its VRF's table no more.
+/// Configures rules with `iif` that route packets of `eth1`, in `vrf100`, to host `a`, and removes
+/// these routes from the VRF's table.
 fn route_by_rules(star: &Star) {
-    // To rules of IPv6, the VRF has received it, to those of IPv4 the interface in it.
+    // For IPv6 rules, the VRF is the ingress interface of these packets; for IPv4 rules, its member
+    // is.
     Ip::six(star.router()).all([
         "rule add priority 500 iif eth1 lookup 300",
         "rule add priority 501 iif vrf100 lookup 200",
@@ -391,7 +394,7 @@ fn a_vrf_device_serves_end_dt4_and_end_dt46_and_is_no_port() {
             reasons(router)
         );
     }
-    // From inside the VRF: looked up in its table, as Linux does.
+    // Packets from inside the VRF are looked up in its table, as in Linux.
     let mac = star.mac(ROUTER, "eth1");
     star.ip().all([
         "route add fc00:a::/64 dev eth0 table 100",

@@ -1,5 +1,6 @@
-//! Two customers joined by `SRv6` over three routers, each with the program on both ports: what real hosts send arrives
-//! as it was sent, with right checksums, carried by the packet path.
+//! Two customers joined by `SRv6` over three routers, with the program on both ports of each.
+//! Packets of real hosts must arrive unmodified, with correct checksums, and the packet path must
+//! forward them.
 
 use std::time::Instant;
 
@@ -11,7 +12,7 @@ use sidestep_testkit::offload::Offload;
 use crate::support::hosts::{Chain, ROUTERS, began_at_tc, cross, tell, were_left_uncut};
 use crate::support::{begin, report};
 
-/// With End in the middle.
+/// Returns a chain with End in the middle.
 fn chain() -> Chain {
     Chain::new("livechain", &MIDDLE, [["fc00:2::e"; 2]; 2])
 }
@@ -24,7 +25,7 @@ const MIDDLE: [&str; 5] = [
     "route add fc00:2::e/128 encap seg6local action End dev eth0",
 ];
 
-/// The packet path carried it: the kernel had only to find neighbors.
+/// Checks that the packet path forwarded the packets, except for neighbor resolution.
 fn check_carried(chain: &Chain, mode: &str) {
     let tally = chain.tally();
     let why = ROUTERS.map(|router| crate::support::reasons(chain.node(router)));
@@ -40,7 +41,7 @@ fn check_carried(chain: &Chain, mode: &str) {
         tally.punted < 200 && tally.punted * 10 < tally.forwarded,
         "{place}"
     );
-    // Every encapsulation and every SID had its part, both ways.
+    // Every encapsulation and every SID processed packets in both directions.
     for (router, count) in [("pe1", 4), ("p", 1), ("pe2", 4)] {
         let routes: report::Routes = report(chain.node(router), Request::ShowRoutes { all: false });
         assert_eq!(routes.len(), count, "{router}: {routes:?}");
@@ -114,7 +115,7 @@ fn ping_and_tcp_cross_three_routers_with_xdp_and_complete_frames() {
         return;
     }
     let chain = chain();
-    // As a network card would: checksums written, segments cut, and nothing joined at the receiver.
+    // As with network cards: checksums complete, segments of MTU size, and no GRO at the receiver.
     chain.offload(&["a", "b"], &["eth0"], Offload::OFF);
     let _napi = ["a", "b"].map(|host| Napi::attach(chain.node(host), "eth0").expect("NAPI"));
     let daemons = chain.start("xdp", &[]);

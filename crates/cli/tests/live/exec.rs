@@ -26,7 +26,7 @@ fn run(program: &[&str]) -> Output {
     output(&[&SEGMENTS[..], &["--"], program].concat())
 }
 
-/// Exit code, standard output, standard error.
+/// Returns exit code, standard output and standard error.
 fn told(output: &Output) -> (Option<i32>, String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (
@@ -42,7 +42,7 @@ fn python(program: &str) -> String {
     out
 }
 
-/// A file that everybody may run.
+/// Writes a file that everybody may execute.
 fn program(path: &Path, bytes: &[u8]) {
     fs::write(path, bytes).expect("a file");
     fs::set_permissions(path, Permissions::from_mode(0o755)).expect("its mode");
@@ -58,7 +58,7 @@ fn a_program_keeps_its_arguments_its_streams_its_name_and_its_end() {
         "--segs",
     ]));
     assert_eq!((code, &*out, &*err), (Some(7), "name --segs\n", "told\n"));
-    // By a signal, as without us: there is no process between.
+    // A signal ends the program as without `sidestep exec`, because there is no process in between.
     let killed = run(&["sh", "-c", "kill -TERM $$"]);
     assert_eq!(killed.status.signal(), Some(15));
     let (code, out, _) = told(
@@ -107,11 +107,12 @@ fn what_cannot_be_started_is_told_with_the_exit_codes_of_a_shell() {
         told(&run(&[&of_nothing])),
         (Some(127), String::new(), interpreter.into())
     );
-    // Like a shell: a file in no format of the kernel is a shell script.
+    // As in a shell, a file without a format that the kernel knows is a shell script.
     program(&path("of-a-shell"), b"exit 5\n");
     let of_a_shell = path("of-a-shell").display().to_string();
     assert_eq!(run(&[&of_a_shell]).status.code(), Some(5));
-    // By PATH: nowhere; somewhere, and not to be run; behind that, and to be run.
+    // Search in PATH: the program is missing; it is not executable; a later folder has an
+    // executable one.
     let by_path = |name: &str, path: &str| {
         told(
             &exec(&[&SEGMENTS[..], &["--", name]].concat())
@@ -143,7 +144,8 @@ fn a_program_that_would_go_without_the_header_is_refused_with_the_reason() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
     let own = fs::read(env!("CARGO_BIN_EXE_sidestep")).expect("this program");
-    // Compiled here, with Go's note, for another machine, and with another dynamic linker.
+    // Variants of a compiled program: with Go's note, for another machine, and with another dynamic
+    // linker.
     let source = path("program.c");
     fs::write(&source, "int main(void) { return 0; }\n").expect("a file");
     let go = r#"__attribute__((section(".note.go.buildid"), used, aligned(4)))
@@ -307,7 +309,7 @@ const OURS: &str = "0006040202000000\
 
 #[test]
 fn a_socket_gets_the_header_when_it_is_told_where_to() {
-    // Documentation addresses: whether there is a route does not matter.
+    // These are documentation addresses; a route is not needed.
     let program = format!(
         "{HEADER}
 for kind in socket.SOCK_STREAM, socket.SOCK_DGRAM:

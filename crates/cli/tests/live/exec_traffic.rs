@@ -18,21 +18,21 @@ use crate::support::frames::{TCP, UDP};
 use crate::support::line::{Line, all_by, all_plain};
 use crate::support::{Daemon, begin, said};
 
-/// The way: first the SID of the router next to the client, then that of the other one.
+/// The path: the SID of the router next to the client, then the SID of the other router.
 const SEGMENTS: &str = "fc00:1::e,fc00:2::e";
 /// Two addresses of the server.
 const SERVER: &str = "2001:db8:b::2";
 const OTHER: &str = "2001:db8:b::3";
 const PYTHON: &str = "/usr/bin/python3";
-/// Bytes of an HTTP answer: many full packets.
+/// Length of an HTTP response, which takes many full packets.
 const ANSWER: usize = 300_000;
 
-/// `sidestep exec WORDS` on the client.
+/// Returns the command `sidestep exec WORDS` on the client.
 fn started_by(line: &Line, words: &[&str]) -> Command {
     crate::support::sidestep(line.node("a"), &[&["exec"], words].concat())
 }
 
-/// The same with Python and this program, which has to end with 0. Its output.
+/// Runs a Python program with `sidestep exec`. It must exit with 0. Returns its output.
 fn python(line: &Line, options: &[&str], program: &str) -> String {
     let program = format!("{PRELUDE}\n{program}");
     let output = started_by(line, &[options, &["--", PYTHON, "-c", &program]].concat()).output();
@@ -50,7 +50,7 @@ fn finished(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A server that answers every request with the same bytes, until it is dropped.
+/// A server that returns the same bytes for every request, until it is dropped.
 struct Http {
     address: SocketAddr,
     done: std::sync::Arc<AtomicBool>,
@@ -93,7 +93,7 @@ impl Http {
                         Ok(more) => request.extend(&chunk[..more]),
                     }
                 }
-                // A client that has gone is not this server's concern.
+                // Ignore errors of a client that has disconnected.
                 let _ = write!(
                     stream,
                     "HTTP/1.0 200 OK\r\nContent-Length: {ANSWER}\r\n\r\n"
@@ -129,7 +129,7 @@ def udp(): return socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
 def header(s): return s.getsockopt(*RTHDR, 1024)
 "#;
 
-/// A UDP port at the server that takes everything and answers nothing.
+/// Opens a UDP socket at the server that receives all datagrams and replies to none.
 fn sink(line: &Line) -> UdpSocket {
     line.node("b")
         .run(|| UdpSocket::bind("[::]:4000"))
@@ -137,7 +137,8 @@ fn sink(line: &Line) -> UdpSocket {
         .expect("a socket")
 }
 
-/// curl, iperf3 and Python by these routers: every packet by the segments, everything arrives.
+/// Runs curl, iperf3 and Python across these routers. Every packet must visit the segments and
+/// arrive.
 fn cross(line: &Line, place: &str) {
     let (server, http) = (line.node("b"), Http::start(line.node("b")));
     let url = format!("http://[{SERVER}]:{}/", http.port());
@@ -182,7 +183,7 @@ fn cross(line: &Line, place: &str) {
             line.arriving(|| started_by(line, &words).output().expect("it starts"));
         let told: serde_json::Value =
             serde_json::from_str(&finished(&output)).expect("iperf3's report");
-        // iperf3 reports as received the bytes that were read when the sender finished.
+        // iperf3 reports only the bytes that were read before the sender finished.
         let sum = |name: &str| told["end"][name]["bytes"].as_u64().unwrap_or_default();
         let (sent, received) = if udp.is_empty() {
             (sum("sum_sent"), sum("sum_received"))
@@ -224,7 +225,7 @@ fn cross(line: &Line, place: &str) {
     all_by(&arrived, SEGMENTS, |packet| packet.port == 4000);
 }
 
-/// Each call that a datagram can be sent by.
+/// All system calls that can send a datagram.
 const CALLS: &str = r#"
 s = udp(); s.sendto(b"sendto", IN)
 s = udp(); s.sendmsg([b"send", b"msg"], [], 0, IN)
@@ -307,7 +308,7 @@ fn over_sidestep(mode: &str) {
         let routes: report::Routes =
             crate::support::report(line.node(router), Request::ShowRoutes { all: false });
         assert_eq!(routes.len(), 1, "{routes:?}");
-        // It was the packet path that took them on.
+        // The packet path forwarded the packets.
         assert!(
             routes[0].packets > 1000 && routes[0].errors == 0,
             "{mode}: {routes:?}"
@@ -321,7 +322,7 @@ fn over_sidestep(mode: &str) {
     drop((daemons, napi));
 }
 
-/// One socket, to and fro: unconnected, connected to either, and all calls.
+/// Uses one socket alternately: unconnected, connected to either destination, and with all calls.
 const MIXED: &str = r#"
 s = udp()
 for n in range(3):
@@ -459,7 +460,7 @@ fn linux_verifies_what_was_signed_with_its_key_and_drops_the_rest() {
 }
 
 fn set_key(namespace: &Namespace, key: u32, secret: &str) {
-    // `ip` asks the terminal if it has one.
+    // `ip` reads from the terminal if there is one.
     let words = [
         "setsid",
         "-w",
@@ -522,7 +523,8 @@ fn programs_that_the_program_starts_go_by_the_segments_too() {
     };
     let line = &Line::new("liveexecfork");
     let _sink = sink(line);
-    // A child that is a fork, one that is another program, and one of whose descriptors all are closed before.
+    // Three child processes: a fork, another program, and one whose descriptors are all closed
+    // before.
     let program = r#"
 import subprocess
 send = "import socket; socket.socket(socket.AF_INET6, socket.SOCK_DGRAM).sendto(b'%s', ('2001:db8:b::2', 4000))"

@@ -12,16 +12,16 @@ use crate::support::{
     ROUTER, Star, begin, counters, eventually, explain, output, printed, report, said,
 };
 
-/// Routes that are added: more than there is room for.
+/// Number of added routes, more than fit.
 const ROUTES: usize = 20;
 /// Free entries on an empty router.
 const ROOM: u64 = 9;
-/// In which nothing happens.
+/// Time during which the daemon must stay idle.
 const REST: std::time::Duration = std::time::Duration::from_millis(300);
 /// Next hop of the route that covers all of them.
 const COVER: Mac = [2, 0xb1, 0, 0, 0, 0];
 
-/// Next hop of a route; none but it may get its packets.
+/// Next hop of a route, which no other route has.
 fn next_hop(number: usize) -> Mac {
     [2, 0xb2, 0, 0, 0, number as u8]
 }
@@ -33,7 +33,7 @@ fn frame(star: &Star, number: usize) -> Vec<u8> {
     ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), &packet)
 }
 
-/// The words of a route that takes a place in this table.
+/// Returns the arguments of a route that occupies an entry of this table.
 fn route(table: &str, number: usize) -> String {
     match table {
         "policies" => {
@@ -43,7 +43,7 @@ fn route(table: &str, number: usize) -> String {
     }
 }
 
-/// The words of a route of our own that takes a place there.
+/// Returns the arguments of a Sidestep-only route that occupies an entry of this table.
 fn own_route(table: &str) -> Vec<&'static str> {
     let words = match table {
         "adjacencies" => "route add fd01::/16 via fc00:b::d dev eth1",
@@ -56,7 +56,7 @@ fn shown(star: &Star) -> report::Routes {
     report(star.router(), Request::ShowRoutes { all: true })
 }
 
-/// Waits until the route that was the last change is there, or is not.
+/// Waits until this route, the last change, exists or does not exist.
 fn followed(star: &Star, prefix: &str, there: bool) {
     eventually("all changes are followed", || {
         let found = shown(star).iter().any(|route| route.prefix == prefix);
@@ -76,7 +76,8 @@ fn verdicts(star: &Star, numbers: impl Iterator<Item = usize>) -> Vec<String> {
         .collect()
 }
 
-/// Every packet leaves for the next hop of its own route, whoever forwards it.
+/// Checks that every packet leaves for the next hop of its own route, whether Sidestep or the
+/// kernel forwards it.
 fn check_packets(star: &Star, table: &str, numbers: impl Iterator<Item = usize>) {
     let (a, b) = (star.socket("a"), star.socket("b"));
     for number in numbers {
@@ -114,7 +115,7 @@ fn fills_up_and_recovers(table: &str, mode: &str) {
     let used = limits(&star, table).used.expect("a number");
     drop(daemon);
 
-    // On-link neighbors have adjacencies already: only a table of next hops that are there now is full with them.
+    // On-link neighbors already have adjacencies, so the limit is the current number of next hops.
     let limit = format!(
         "{table}={}",
         if table == "adjacencies" {
@@ -147,7 +148,7 @@ fn fills_up_and_recovers(table: &str, mode: &str) {
     assert_eq!(at.forwarded as usize, served, "{table}: {at:?}");
     assert_eq!(at.punted as usize, ROUTES - served, "{table}: {at:?}");
 
-    // It does not try again and again.
+    // The daemon does not retry all the time.
     let compilations = || {
         let status: report::Status = report(router, Request::ShowStatus);
         status.compilations
@@ -156,7 +157,7 @@ fn fills_up_and_recovers(table: &str, mode: &str) {
     std::thread::sleep(REST);
     assert!(compilations() < before + 3, "{table}");
 
-    // The operator sees which, and why.
+    // The output names the routes that do not fit, and the reason.
     let before = shown(&star);
     let full = format!("the table of {table} is full: it holds ");
     let told = before.iter().filter(|route| {
@@ -165,7 +166,7 @@ fn fills_up_and_recovers(table: &str, mode: &str) {
     });
     assert!(told.count() >= ROUTES - served, "{table}: {before:#?}");
 
-    // One of our own is refused, and nothing changes.
+    // A Sidestep-only route is refused, and nothing changes.
     let own = own_route(table);
     let refused = output(router, &own);
     assert_eq!(refused.status.code(), Some(1), "{table}: {refused:?}");
@@ -191,7 +192,7 @@ fn fills_up_and_recovers(table: &str, mode: &str) {
     }
     ip.run("route del fd00:0:ff::/48");
 
-    // With room again, everything is served.
+    // After entries are freed, Sidestep forwards all routes.
     let (first, gone) = (ROUTES - 3, 0..ROUTES - 3);
     let mut remove: Vec<String> = gone
         .clone()
@@ -247,7 +248,7 @@ fn tables_that_are_nearly_full_are_taken_over_and_hold_everything_again() {
         let daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
         let used = limits(&star, table).used.expect("a number");
         drop(daemon);
-        // The old records and the new ones do not fit side by side.
+        // The old and the new records do not fit at the same time.
         let limit = format!("{table}={}", used + 3);
         let args = ["--mode", mode, "--limit", &limit, "eth0", "eth1"];
         for round in 0..2 {

@@ -1,5 +1,6 @@
-//! HMAC between this program and Linux, both ways, with real hosts at the ends: what one of them signs the other one lets
-//! through, and nothing else; and keys are changed under traffic. All of it in TC and in XDP.
+//! HMAC between this program and Linux in both directions, with real hosts. Each side accepts only
+//! packets that the other one signed. Keys are changed under traffic. All tests run in TC and in
+//! XDP.
 
 use std::io::Write as _;
 use std::net::UdpSocket;
@@ -21,7 +22,7 @@ use crate::support::{
     Daemon, begin, counters, eventually, modes, printed, reasons, report, said, sidestep,
 };
 
-/// End in the middle.
+/// Commands for End on the middle router.
 const MIDDLE: [&str; 5] = [
     "address add fc00:12::2/64 dev eth0",
     "address add fc00:23::2/64 dev eth1",
@@ -35,7 +36,8 @@ const KEYS: [(u32, &str, &str); 2] = [
     (2, "sha1", "another one"),
 ];
 
-/// Host a - pe1, which signs - p and pe2, which require it - host b. The way back is not signed.
+/// Host a, pe1, which signs, p and pe2, which require an HMAC, and host b. The opposite direction
+/// is not signed.
 fn chain(topic: &str) -> Chain {
     let chain = Chain::new(topic, &MIDDLE, [["fc00:2::e"; 2]; 2]);
     for router in ROUTERS {
@@ -55,19 +57,20 @@ fn chain(topic: &str) -> Chain {
     chain
 }
 
-/// The route of pe1 to host b, signed with this key.
+/// Sets the route of pe1 to host b, with these additional arguments for the key.
 fn sign(chain: &Chain, words: &str) {
     let route = "route replace 2001:db8:b::/64 encap seg6 mode encap segs fc00:2::e,fc00:3::d6";
     Ip::new(chain.node("pe1")).run(&format!("{route} {words} dev eth1"));
 }
 
-/// The program on some of the routers, and what Linux does on the others.
+/// Daemons on some of the routers; Linux runs on the others.
 struct Running {
     _daemons: Vec<Daemon>,
     _napi: Vec<Napi>,
 }
 
-/// The program on these routers. For XDP, frames are complete as on a cable, and every port beside them takes redirects.
+/// Starts the program on these routers. For XDP, frames are complete as on a cable, and every other
+/// port accepts redirects.
 fn start(chain: &Chain, mode: &str, routers: &[&str]) -> Running {
     let all = [("a", &["eth0"][..]), ("b", &["eth0"])];
     let all = all
@@ -79,7 +82,8 @@ fn start(chain: &Chain, mode: &str, routers: &[&str]) -> Running {
     for (node, ports) in &linux {
         chain.offload(&[*node], ports, Offload::OFF);
     }
-    // Only now: a port has no offload to switch once the other end of its cable has an XDP program.
+    // Do this last: a port has no offloads to switch after the other end of its link has an XDP
+    // program.
     let mut napi = Vec::new();
     for (node, ports) in linux {
         let attach = |port: &&str| Napi::attach(chain.node(node), port).expect("NAPI");
@@ -97,7 +101,7 @@ fn start(chain: &Chain, mode: &str, routers: &[&str]) -> Running {
     }
 }
 
-/// Whether an echo request is answered, within this time.
+/// Returns whether an echo request gets a reply within this time.
 fn answered(chain: &Chain, seconds: &str) -> bool {
     let words = [
         "ping",
@@ -124,7 +128,7 @@ fn is_stopped(chain: &Chain) {
     assert!(!answered(chain, "0.3"));
 }
 
-/// `sidestep hmac set`, with the secret on stdin.
+/// Runs `sidestep hmac set`, with the secret on stdin.
 fn set(namespace: &Namespace, id: u32, algorithm: &str, secret: &str) {
     let id = id.to_string();
     let mut child = sidestep(namespace, &["hmac", "set", &id, algorithm])
@@ -148,7 +152,7 @@ fn keys(namespace: &Namespace) -> report::HmacKeys {
     report(namespace, Request::ShowHmac)
 }
 
-/// Packets that were dropped, or left to the kernel, for this reason.
+/// Returns the number of packets that were dropped or punted for this reason.
 fn count(namespace: &Namespace, reason: &str) -> u64 {
     let reasons = reasons(namespace);
     let found = reasons.iter().find(|(_, name, _)| name == reason);
@@ -182,7 +186,7 @@ fn we_sign(mode: &str) {
     }
     assert_eq!(count(pe1, "hmac"), 0, "the packet path signs itself");
     assert!(counters(pe1, "eth0").forwarded > 10);
-    // With a secret of our own in the place of the kernel's, and back.
+    // A Sidestep-only secret replaces that of the kernel, and is removed again.
     set(pe1, 2, "sha1", "another one?");
     assert_eq!(keys(pe1)[1].owner, "sidestep");
     is_stopped(&chain);
@@ -242,7 +246,7 @@ fn linux_signs(mode: &str) {
     assert!(count(p, "hmac_key") > 0);
     set(p, 2, "sha1", "another one");
     passes(&chain);
-    // The end of the list verifies, too.
+    // The endpoint at the end of the segment list verifies too.
     set(chain.node("pe2"), 2, "sha256", "another one");
     is_stopped(&chain);
     assert!(count(chain.node("pe2"), "hmac_wrong") > 0);
@@ -290,7 +294,7 @@ fn a_sid_requires(mode: &str) {
     assert!(count(p, "hmac_wrong") > 0);
     del(p, 1);
     passes(&chain);
-    // Where the port says that HMACs are ignored, the SID does not.
+    // The SID requires an HMAC even if the port ignores HMACs.
     p.sysctl("net/ipv6/conf/eth0/seg6_require_hmac", "-1")
         .expect("a sysctl");
     steer("");
@@ -299,7 +303,8 @@ fn a_sid_requires(mode: &str) {
     passes(&chain);
 }
 
-/// Sends datagrams from a to b, a few at a time, until stopped. How many there were; none is lost.
+/// Sends datagrams from a to b, a few at a time, until stopped. Returns their number; none may be
+/// lost.
 fn traffic(chain: &Chain, end: &AtomicBool) -> u64 {
     const AT_A_TIME: u64 = 32;
     let [a, b] = ["a", "b"].map(|host| {
@@ -379,14 +384,14 @@ fn keys_are_changed(mode: &str) {
     no_secret_is_seen(&chain);
 }
 
-/// Drops of all routers, and punted packets that they could not sign or verify.
+/// Returns the drops of all routers, and the packets that were punted because of their HMAC.
 fn lost(chain: &Chain) -> Vec<(String, String, u64)> {
     let all = ROUTERS.map(|router| reasons(chain.node(router)));
     let lost = |(verdict, name, _): &(String, String, u64)| verdict == "drop" || name == "hmac";
     all.into_iter().flatten().filter(lost).collect()
 }
 
-/// Wherever an operator looks.
+/// Checks that no output shows a secret.
 fn no_secret_is_seen(chain: &Chain) {
     let pe1 = chain.node("pe1");
     for words in [

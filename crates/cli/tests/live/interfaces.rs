@@ -1,5 +1,6 @@
-//! Interfaces under a running instance: renamed, replaced, moved to another namespace and back, enslaved, down and up,
-//! with another MTU or MAC. A port is the interface that has its name; nothing stays behind on one that has lost it.
+//! Interfaces that change while Sidestep runs: renamed, replaced, moved to another namespace and
+//! back, enslaved, down and up, with another MTU or MAC. A port is the interface with its name.
+//! Nothing remains attached to an interface that has lost the name.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::support::frames::{ETHERNET, Mac, ethernet, icmpv6_type, to_mac, udp};
 use crate::support::left::traces;
 use crate::support::{PATIENCE, ROUTER, Star, begin, counters, eventually, explain, report};
 
-/// A packet from host `a` to host `b` of this length, to the router's port with that MAC.
+/// Returns a packet of this length from host `a` to host `b`, with this destination MAC.
 fn packet(star: &Star, port: Mac, length: usize) -> Vec<u8> {
     let ends = ["fc00:a::2", "fc00:b::2"].map(|text| text.parse().expect("address"));
     let data = vec![b'x'; length.saturating_sub(48)];
@@ -25,14 +26,14 @@ fn packet(star: &Star, port: Mac, length: usize) -> Vec<u8> {
     )
 }
 
-/// Packets from `a` to `b` arrive, and it is Sidestep that forwards them.
+/// Checks that packets from `a` to `b` arrive, and that Sidestep forwards them.
 fn forwards(star: &Star, place: &str) {
     let router = star.router();
     let (a, b) = (star.socket("a"), star.socket("b"));
     let frame = packet(star, star.mac(ROUTER, "eth0"), 60);
     let before = counters(router, "eth0").forwarded;
     eventually(place, || {
-        // No carrier yet: ENOBUFS.
+        // ENOBUFS means that there is no carrier yet.
         a.send(&frame).ok()?;
         let out = b.receive(Duration::from_millis(50)).expect("receive")?;
         assert_eq!(to_mac(&out), star.mac("b", "eth0"), "{place}");
@@ -40,7 +41,7 @@ fn forwards(star: &Star, place: &str) {
     });
 }
 
-/// The kernel forwards alone.
+/// Checks that the kernel forwards without Sidestep.
 fn kernel_forwards(star: &Star, port: Mac, place: &str) {
     let (a, b) = (star.socket("a"), star.socket("b"));
     a.send(&packet(star, port, 60)).expect("send");
@@ -60,7 +61,7 @@ fn becomes(star: &Star, name: &str, target: &str) {
     });
 }
 
-/// Programs of ours on an interface, and pins of attachments.
+/// Returns the number of Sidestep's programs on an interface, and of pinned attachments.
 fn left(namespace: &Namespace, interface: &str) -> (usize, usize) {
     let found = traces(namespace, &[interface]);
     let pins = found.pins.iter().filter(|pin| pin.starts_with("link-"));
@@ -138,7 +139,7 @@ fn a_port_moved_to_another_namespace_leaves_no_program_there_and_forwards_when_i
         let _napi = Napi::attach(star.host("b"), "eth0").expect("NAPI");
         let _daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
         forwards(&star, mode);
-        // Under the same index there, and under another one.
+        // The interface keeps its index there, or gets another one.
         for index in [None, Some(77)] {
             let mut words = format!("link set eth0 netns {} name away", elsewhere.name());
             if let Some(index) = index {
@@ -218,7 +219,7 @@ fn down_and_up_another_mtu_and_another_mac_are_followed() {
         forwards(&star, mode);
         let frame = |length| packet(&star, star.mac(ROUTER, "eth0"), length);
 
-        // Egress down: nothing leaves there, and it is the kernel that answers.
+        // Egress down: no packet leaves there, and the kernel sends the error.
         star.ip().run("link set eth1 down");
         eventually("eth1 is down", || {
             let (verdict, ..) = explain(router, "eth0", &frame(60));
@@ -233,7 +234,7 @@ fn down_and_up_another_mtu_and_another_mac_are_followed() {
         forwards(&star, &format!("{mode}, up again"));
         assert_eq!(left(router, "eth1"), (1, 2), "{mode}: it stayed attached");
 
-        // A smaller MTU: the kernel answers with Packet Too Big.
+        // A smaller MTU: the kernel sends Packet Too Big.
         let (a, b) = (star.socket("a"), star.socket("b"));
         star.ip().run("link set eth1 mtu 1300");
         eventually("the MTU is known", || {
@@ -250,7 +251,7 @@ fn down_and_up_another_mtu_and_another_mac_are_followed() {
         assert_eq!(out.len(), ETHERNET + 1300);
         star.ip().run("link set eth1 mtu 1500");
 
-        // Another MAC of the egress, then of the ingress.
+        // Change the MAC of the egress, then that of the ingress.
         let other = [2, 0x5e, 0, 0, 0, 1];
         // The kernel forgets the neighbors of a link whose MAC changes.
         star.ip().all([

@@ -18,7 +18,7 @@ use crate::support::{
     Star, begin, constant, counters, eventually, output, printed, report, said, sidestep,
 };
 
-/// Changes the version of the pins in a folder; it is in the first bytes of the value.
+/// Changes the version of the pins in a folder, which is in the first bytes of the value.
 fn set_version(folder: &Path, version: u32) {
     let path = folder.join("instance").to_str().map(CString::new);
     let path = path.expect("UTF-8").expect("no zero byte");
@@ -65,7 +65,7 @@ fn pins_of_an_older_or_newer_version_are_replaced_under_traffic_without_a_loss()
                 );
                 let status: report::Status = report(router, Request::ShowStatus);
                 assert_eq!(status.origin, "replaced");
-                // By the new tables.
+                // The new tables forward.
                 let before = counters(router, "eth0").forwarded;
                 eventually("it forwards", || {
                     (counters(router, "eth0").forwarded > before + 50).then_some(())
@@ -116,7 +116,7 @@ fn of_several_that_start_at_once_one_runs_and_the_others_say_so() {
         let ports: report::Ports = report(router, Request::ShowPorts);
         assert!(ports.iter().all(|port| port.target == "tc"), "{ports:?}");
         printed(router, &["stop"]);
-        // At once, while the one before is hardly gone.
+        // Start again at once, while the previous instance may still be ending.
         printed(router, &words);
         printed(router, &["stop"]);
         let left = traces(router, &["eth0", "eth1"]);
@@ -136,7 +136,7 @@ fn without_a_place_for_its_files_it_says_so_and_attaches_nothing() {
         ("size=4k", "No space left on device (os error 28)"),
     ] {
         for detach in ["", "--detach"] {
-            // A /run of its own, and full if it can be written.
+            // Mount a private /run, which is full or read-only.
             let script = format!(
                 "mount -t tmpfs -o {options} none /run && {{ head -c 8192 /dev/zero > /run/full; true; }} 2>/dev/null && \
                  exec {} run --mode tc {detach} eth0",
@@ -175,10 +175,11 @@ fn what_died_with_its_namespace_is_removed_by_the_next_one_anywhere() {
     let there = Star::new("liveherens");
     let (run_gone, pins_gone) = killed(&gone);
     let (run_there, pins_there) = killed(&there);
-    // Made before, lest one of its namespaces get the inode of one that has gone: the kernel gives them again.
+    // Create this first: the kernel reuses inodes, and a later namespace could get that of a
+    // removed one.
     let star = Star::new("liveother");
     gone.abandon();
-    // The kernel takes a namespace down a while after its last user has gone.
+    // The kernel removes a namespace some time after its last user.
     eventually("it is removed", || {
         drop(star.run(&["--mode", "tc", "eth0"]));
         (!run_gone.exists() && !Path::new(&pins_gone).exists()).then_some(())

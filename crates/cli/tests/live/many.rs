@@ -20,7 +20,7 @@ const MANY: usize = 100_000;
 /// Number of routes that are probed with a packet each.
 const SAMPLE: usize = 1_000;
 
-/// Next hop of a route.
+/// Returns the next hop of a route.
 fn next_hop(number: usize) -> Mac {
     [2, 0xb1, 0, 0, 0, (number % 4) as u8]
 }
@@ -73,7 +73,7 @@ fn check(star: &Star, numbers: impl Iterator<Item = usize>) {
     }
 }
 
-/// Runs `body` under constant traffic, of which nothing may be lost.
+/// Runs `body` under constant traffic, and checks that no packet is lost.
 fn under_traffic(star: &Star, body: impl FnOnce()) {
     let done = AtomicBool::new(false);
     let (sent, arrived) = thread::scope(|scope| {

@@ -1,5 +1,5 @@
-//! Several next hops, as routes and as nexthop objects of the kernel: flows are spread by weight, each stays on its way,
-//! and a next hop that goes gives its flows to the others.
+//! Several next hops, as routes and as nexthop objects of the kernel. Weights determine the shares
+//! of flows, each flow keeps its next hop, and the flows of a lost next hop move to the others.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -10,16 +10,16 @@ use sidestep_testkit::FrameSocket;
 use crate::support::frames::{destination6, ethernet, flow_label, udp};
 use crate::support::{ROUTER, Star, begin, counters, eventually, output, printed};
 
-/// Flows that are sent; enough for shares to show.
+/// Number of flows, enough to measure shares.
 const FLOWS: u32 = 1200;
 /// A host behind the next hops.
 const FAR: &str = "2001:db8:e::1";
-/// How long a packet may take through a router on a busy machine.
+/// Time limit for a packet through a router on a busy machine.
 const QUIET: Duration = Duration::from_millis(500);
-/// Between flows, so that no queue of a veth overflows.
+/// Flows per burst, so that no queue of a veth overflows.
 const BURST: u32 = 100;
 
-/// A star with a program on its ports, and what sends and receives at them.
+/// A router with the program on its ports, and sockets at its hosts.
 struct Bench {
     star: Star,
     from: FrameSocket,
@@ -34,14 +34,15 @@ impl Bench {
         Self { star, from, to }
     }
 
-    /// Sends one packet of each flow and says by which host each came out. None may be lost.
+    /// Sends one packet of each flow, and returns the host at which each arrived. None may be lost.
     fn ways(&self) -> BTreeMap<u32, &'static str> {
         let found = self.ways_while_changing();
         assert_eq!(found.len(), FLOWS as usize, "flows that came out");
         found
     }
 
-    /// The same for received flows: packets to a link at the moment of its failure are lost.
+    /// As [`Self::ways`], without lost flows: packets to a link at the moment of its failure are
+    /// lost.
     fn ways_while_changing(&self) -> BTreeMap<u32, &'static str> {
         let (to, from) = (self.star.mac(ROUTER, "eth0"), self.star.mac("a", "eth0"));
         let (host, far): (IpAddr, IpAddr) = ("fc00:a::2".parse().unwrap(), FAR.parse().unwrap());
@@ -105,7 +106,7 @@ fn a_nexthop_group_spreads_flows_by_weight_and_follows_its_objects() {
     ]);
     let daemon = bench.star.run(&["--mode", "tc", "eth0", "eth1", "eth2"]);
     let ways = bench.ways();
-    // Three of four; of 1200 flows, four standard deviations are 5 percent.
+    // Three quarters; for 1200 flows, four standard deviations are 5 percent.
     assert!(
         (share(&ways, "b") - 0.75).abs() < 0.05,
         "{}",
@@ -150,7 +151,7 @@ fn next_hops_whose_link_goes_down_give_their_flows_to_the_others() {
     bench.star.ip().all(["link set eth2 down"]);
     bench.all_leave_by("b");
 
-    // The seed is the machine's: a daemon that starts anew moves no flow.
+    // The seed belongs to the machine, so a restarted daemon moves no flow.
     bench.star.ip().all([
         "link set eth2 up",
         "address replace fc00:c::1/64 dev eth2 nodad",

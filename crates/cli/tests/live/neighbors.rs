@@ -17,28 +17,28 @@ use crate::support::{ROUTER, Star, begin, counters, eventually, explain, printed
 
 /// The neighbor that is not static.
 const NEXT: &str = "fc00:b::9";
-/// Between two packets of the constant traffic.
+/// Interval between two packets of the constant traffic.
 const PACE: Duration = Duration::from_millis(1);
 
 fn address(text: &str) -> Ipv6Addr {
     text.parse().expect("an address")
 }
 
-/// A router that can ask for neighbors: solicitations have a link-local source.
+/// Returns a router that can resolve neighbors, because it has a link-local address.
 fn star(topic: &str) -> Star {
     let star = Star::new(topic);
     star.ip().run("address add fe80::1/64 dev eth1");
     star
 }
 
-/// Frames of host `b`, neighbor discovery too.
+/// Returns a socket for the frames of host `b`, including neighbor discovery.
 fn at_b(star: &Star) -> FrameSocket {
     let mut socket = star.socket("b");
     socket.keep_noise(true);
     socket
 }
 
-/// A packet from host `a`, of bytes that are found again.
+/// Returns a packet from host `a` with data that identifies it.
 fn packet(star: &Star, to: &str, data: &[u8]) -> Vec<u8> {
     let ends = ["fc00:a::2", to].map(|text| text.parse().expect("address"));
     let packet = udp(ends[0], ends[1], 64, data);
@@ -49,13 +49,14 @@ fn contains(frame: &[u8], data: &[u8]) -> bool {
     frame.windows(data.len()).any(|window| window == data)
 }
 
-/// The kernel's entry of a neighbor.
+/// Returns the kernel's entry of a neighbor.
 fn state(star: &Star, of: &str) -> String {
     let shown = star.router().exec(&["ip", "neigh", "show", of]);
     shown.expect("ip neigh").trim().to_owned()
 }
 
-/// Gives host `b` an IPv6 stack with the address [`NEXT`], and the router's neighbors times that a test can wait for.
+/// Gives host `b` an IPv6 stack with the address [`NEXT`], and shortens the router's neighbor
+/// timers.
 fn with_stack(star: &Star) {
     let host = star.host("b");
     host.sysctl("net/ipv6/conf/eth0/accept_dad", "0")
@@ -73,7 +74,8 @@ fn with_stack(star: &Star) {
     }
 }
 
-/// Traffic by the route for a while: packets sent, packets that arrived, solicitations seen at `b`.
+/// Sends traffic for some time. Returns the sent and received packets, and the solicitations seen
+/// at `b`.
 fn traffic(star: &Star, mac: Mac, seconds: u64) -> (u64, u64, u64) {
     let (a, b) = (star.socket("a"), at_b(star));
     let frame = packet(star, "fd00::1", b"constant");
@@ -116,7 +118,8 @@ fn a_neighbor_in_use_is_kept_alive_and_followed_to_another_mac() {
             (explain(star.router(), "eth0", &frame).0 == "forward").then_some(())
         });
 
-        // Many reachable times. Without probes the kernel hears nothing of the neighbor from the second on.
+        // This lasts for many reachable times. Without probes, the kernel would have no
+        // confirmation of the neighbor after the first one.
         let before = counters(star.router(), "eth0");
         let (sent, arrived, asked) = traffic(&star, mac, 6);
         let after = counters(star.router(), "eth0");
@@ -187,7 +190,7 @@ fn a_neighbor_without_traffic_ages_as_ever_and_the_first_packet_makes_it_be_aske
     );
 }
 
-/// Answers the next solicitation of `target` that comes; it has to come.
+/// Replies to the next solicitation of `target`, which must arrive.
 fn answer(star: &Star, b: &FrameSocket, target: &str) {
     let mac = star.mac("b", "eth0");
     eventually(&format!("a solicitation of {target}"), || {
@@ -202,7 +205,7 @@ fn answer(star: &Star, b: &FrameSocket, target: &str) {
 /// A case: its neighbor, the part of the packet to find, and the frame.
 type Case = (&'static str, &'static str, &'static [u8], Vec<u8>);
 
-/// A packet by each kind of route whose next hop is unresolved.
+/// Returns a packet for each kind of route whose next hop is unresolved.
 fn to_unresolved(star: &Star) -> [Case; 6] {
     let inner = |to: &str, data: &[u8]| {
         let ends = ["fc00:a::2", to].map(|text| text.parse().expect("address"));
@@ -265,7 +268,8 @@ fn the_first_packet_to_an_unresolved_next_hop_arrives_by_way_of_the_kernel() {
     for mode in ["tc", "xdp"] {
         let star = star("livefirst");
         let _napi = sidestep_testkit::Napi::attach(star.host("b"), "eth0").expect("NAPI");
-        // A packet waits in the kernel until a neighbor answers or is given up: not before the test is over.
+        // The kernel holds a packet until a neighbor replies or fails. It must not fail during the
+        // test.
         for (name, value) in [("mcast_solicit", "100"), ("retrans_time_ms", "200")] {
             let path = format!("net/ipv6/neigh/eth1/{name}");
             star.router().sysctl(&path, value).expect("a sysctl");
@@ -293,7 +297,8 @@ fn the_first_packet_to_an_unresolved_next_hop_arrives_by_way_of_the_kernel() {
                 contains(&out, data).then_some(out)
             });
             assert_eq!(to_mac(&first), star.mac("b", "eth0"), "{place}");
-            // From now on by itself, in the same form. (Flow label and hop limits differ as docs/reference/conformance.md has it.)
+            // From now on Sidestep forwards the packets in the same form, except for the flow label
+            // and hop limits (docs/reference/conformance.md).
             eventually(&place, || {
                 (explain(star.router(), "eth0", &frame).0 == "forward").then_some(())
             });
@@ -346,7 +351,7 @@ fn a_next_hop_that_only_a_route_of_our_own_needs_is_resolved_before_its_first_pa
     );
     let frame = ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), &packet);
 
-    // No packet has been there: the first one arrives.
+    // No packet was sent before: the first one arrives.
     answer(&star, &b, "fc00:b::41");
     let forwards = || {
         eventually("it is resolved", || {
@@ -360,8 +365,8 @@ fn a_next_hop_that_only_a_route_of_our_own_needs_is_resolved_before_its_first_pa
         (destination6(&out) == Some(address("fc00:b::77"))).then_some(())
     });
 
-    // When it is lost, the packets are dropped and counted, as the kernel could do nothing with them; but they make the
-    // neighbor be asked for again.
+    // When the neighbor is lost, packets are dropped and counted, because the kernel could not
+    // forward them. They still cause a new resolution.
     star.ip().run("neighbor del fc00:b::41 dev eth1");
     eventually("it is gone", || {
         (explain(router, "eth0", &frame).0 == "drop").then_some(())
@@ -385,7 +390,7 @@ fn a_destination_on_a_link_behind_a_route_of_our_own_is_resolved_for_the_packets
         let star = star("liveonlink");
         let router = star.router();
         let _napi = sidestep_testkit::Napi::attach(star.host("b"), "eth0").expect("NAPI");
-        // The kernel looks nothing up in table 100.
+        // No rule of the kernel looks up table 100.
         star.ip().run("route add fc00:b::/64 dev eth1 table 100");
         let _daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
         let words = "route add fc00:5::d6/128 encap seg6local action End.DT6 table 100 dev eth0";
@@ -477,7 +482,7 @@ fn many_unresolved_next_hops_are_asked_for_a_few_at_a_time_and_all_in_the_end() 
     eventually("every next hop is asked for", || {
         while let Some(frame) = b.receive_now().expect("receive") {
             seen.extend(solicited(&frame));
-            // 16 in 200 ms.
+            // At most 16 in 200 ms.
             let allowed = 16 * (began.elapsed().as_millis() as usize / 200 + 1);
             assert!(
                 seen.len() <= allowed,

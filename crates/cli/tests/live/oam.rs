@@ -1,4 +1,5 @@
-//! The O-flag (RFC 9259 2.1.1) on a live router: who listens gets a copy of each packet that has it, as far as the rate permits.
+//! The O-flag (RFC 9259 2.1.1) on a live router: each listener gets a copy of each packet with the
+//! flag, up to the rate limit.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::Ipv6Addr;
@@ -21,7 +22,7 @@ fn address(text: &str) -> Ipv6Addr {
     text.parse().expect("an IPv6 address")
 }
 
-/// From host `a` by End to host `b`, with these flags in the SRH.
+/// Returns a packet from host `a` through End to host `b`, with these flags in the SRH.
 fn steered(star: &Star, flags: u8) -> Vec<u8> {
     let mut header = srh(59, &[address(END), address("fc00:b::2")], 1);
     header[5] = flags;
@@ -29,7 +30,7 @@ fn steered(star: &Star, flags: u8) -> Vec<u8> {
     ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), &packet)
 }
 
-/// `sidestep oam listen`, once the daemon has said that it does.
+/// Starts `sidestep oam listen`, and waits until the daemon has confirmed it.
 fn listen(star: &Star, words: &[&str]) -> Child {
     let mut child = sidestep(star.router(), &[&["oam", "listen"], words].concat())
         .stdout(Stdio::piped())
@@ -72,7 +73,7 @@ fn who_listens_gets_copies_of_what_has_the_flag_where_it_is_permitted() {
             assert_eq!(destination6(&out), Some(address("fc00:b::2")), "{mode}");
             assert_eq!(out[ETHERNET + 40 + 5], flags, "{mode}: the flags stay");
         };
-        // RFC 9259 2.1.1: only where the operator permits it.
+        // RFC 9259 2.1.1: copies require the operator's permission.
         pass(0x20);
         assert_eq!((shown(&star).rate, copied(&star)), (0, 0), "{mode}");
 
@@ -112,7 +113,7 @@ fn who_listens_gets_copies_of_what_has_the_flag_where_it_is_permitted() {
         );
         assert_eq!(copied(&star), 2, "{mode}");
 
-        // One a second, and at once.
+        // The new rate of one per second takes effect at once.
         printed(router, &["oam", "rate", "1"]);
         for _ in 0..20 {
             pass(0x20);

@@ -25,7 +25,7 @@ fn address(text: &str) -> Ipv6Addr {
     text.parse().expect("an IPv6 address")
 }
 
-/// A frame from host `a` to the SID around `inner`, with an SRH or without.
+/// Returns a frame from host `a` to the SID that contains `inner`, with an SRH or without.
 fn around(star: &Star, next: u8, inner: &[u8], with_srh: bool) -> Vec<u8> {
     let sid = address(SID);
     let (next, payload) = if with_srh {
@@ -91,7 +91,7 @@ fn an_own_end_dt46_decapsulates_both_families_until_it_is_removed() {
             let out = b.receive(SECOND).expect("receive").expect("decapsulated");
             assert_eq!(to_mac(&out), star.mac("b", "eth0"), "{mode}");
             assert_eq!(out[6..12], star.mac(ROUTER, "eth1"), "{mode}");
-            // The inner packet, its hop limit or TTL one lower, its checksums right.
+            // The inner packet has a hop limit or TTL lower by one, and correct checksums.
             let six = destination6(&out).is_some();
             let expected = if six {
                 udp(a6, b6, 32, b"six")
@@ -114,7 +114,7 @@ fn an_own_end_dt46_decapsulates_both_families_until_it_is_removed() {
 
         // The kernel's ICMP errors for the unknown SID.
         a.drain().expect("receive");
-        // A decapsulated packet for the router itself is answered by its kernel.
+        // The router's kernel replies to a decapsulated packet for the router itself.
         for own in ["fc00:a::1", "fc00:b::1"] {
             let request = echo_request(address("fc00:a::2"), address(own), 7);
             a.send(&around(&star, IPV6, &request, true)).expect("send");

@@ -1,4 +1,5 @@
-//! Sizes: TCP finds its way through a core whose MTU is too small for the encapsulation, and large frames pass in XDP.
+//! Packet sizes: TCP adapts to a core whose MTU is too small for the encapsulation, and XDP
+//! forwards large frames.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::{Duration, Instant};
@@ -21,7 +22,7 @@ const MIDDLE: [&str; 5] = [
     "route add fc00:2::e/128 encap seg6local action End dev eth0",
 ];
 
-/// With End in the middle, and a link of 1400 bytes between these two.
+/// Returns a chain with End in the middle, and an MTU of 1400 bytes on the link between these two.
 fn chain(topic: &str, link: [(&str, &str); 2]) -> Chain {
     let chain = Chain::new(topic, &MIDDLE, [["fc00:2::e"; 2]; 2]);
     for (router, port) in link {
@@ -33,7 +34,8 @@ fn chain(topic: &str, link: [(&str, &str); 2]) -> Chain {
 const IN_THE_MIDDLE: [(&str, &str); 2] = [("p", "eth1"), ("pe2", "eth0")];
 const AT_THE_HEADEND: [(&str, &str); 2] = [("pe1", "eth1"), ("p", "eth0")];
 
-/// Errors relayed by the edges. Both hosts send large segments, of both families.
+/// Returns the number of errors that the edges relayed, while both hosts send large segments of
+/// both families.
 fn told_on(chain: &Chain) -> u64 {
     let edges = ["pe1", "pe2"].map(|edge| {
         let icmp: report::Icmp = report(chain.node(edge), Request::ShowIcmp);
@@ -59,7 +61,7 @@ fn tcp_finds_its_way_through_a_smaller_link_with_tc() {
         let _daemons = chain.start("auto", &[]);
         let started = Instant::now();
         tell(place, started, cross(&chain));
-        // Each host, of each family, in the one direction or the other.
+        // At least one error per family.
         assert!(told_on(&chain) >= 2, "{place}");
     }
 }

@@ -16,24 +16,24 @@ use crate::support::{
     ROUTER, Star, begin, eventually, modes, output, printed, reasons, report, said,
 };
 
-/// Flows that are sent; enough for shares to show.
+/// Number of flows, enough to measure shares.
 const FLOWS: u32 = 1200;
-/// Bytes of a datagram's packet.
+/// Length of a packet with a datagram.
 const LENGTH: u64 = 40 + 8 + 4;
-/// A host whose packets are steered.
+/// A destination whose packets are steered.
 const FAR: &str = "2001:db8:e::1";
 const BSID: &str = "fc0f::b1";
-/// How long a packet may take through a router on a busy machine.
+/// Time limit for a packet through a router on a busy machine.
 const QUIET: Duration = Duration::from_millis(500);
-/// Between flows, so that no queue of a veth overflows.
+/// Flows per burst, so that no queue of a veth overflows.
 const BURST: u32 = 100;
 
 const WEIGHTED: &str = "gold color 100 endpoint fc00:c::2 bsid fc0f::b1 mode encap segs fc00:b::2 weight 3 segs fc00:c::2 weight 1";
 
-/// By which host each flow came out, in which destination.
+/// Host at which each flow arrived, and its destination address.
 type Ways = BTreeMap<u32, (&'static str, Ipv6Addr)>;
 
-/// A star with what sends and receives at its hosts.
+/// A router with sockets at its hosts.
 struct Bench {
     star: Star,
     from: FrameSocket,
@@ -55,7 +55,7 @@ impl Bench {
         }
     }
 
-    /// One packet of a flow, in this class.
+    /// Returns a packet of a flow with this DSCP.
     fn frame(&self, flow: u32, dscp: u8) -> Vec<u8> {
         let (host, far): (IpAddr, IpAddr) = ("fc00:a::2".parse().unwrap(), FAR.parse().unwrap());
         let mut packet = udp(host, far, 64, b"gold");
@@ -65,7 +65,8 @@ impl Bench {
         ethernet(to, from, &packet)
     }
 
-    /// Sends one packet of each flow and says by which host each came out, in which destination.
+    /// Sends one packet of each flow, and returns the host at which each arrived, and its
+    /// destination.
     fn ways(&self, dscp: u8) -> Ways {
         let mut found = Ways::new();
         for flow in 1..=FLOWS {
@@ -103,7 +104,7 @@ impl Bench {
         }
     }
 
-    /// Whether all flows of a class come out by a host.
+    /// Returns whether all flows with a DSCP arrive at this host.
     fn all_by(&self, dscp: u8, host: &str) -> bool {
         by(&self.ways(dscp), host).len() == FLOWS as usize
     }
@@ -176,7 +177,7 @@ fn spreads_and_counts(bench: &Bench, mode: &str) -> Ways {
     let router = bench.star.router();
     let ways = bench.ways(0);
     assert_eq!(ways.len(), FLOWS as usize, "{mode}: flows that came out");
-    // Three of four; of 1200 flows, four standard deviations are 5 percent.
+    // Three quarters; for 1200 flows, four standard deviations are 5 percent.
     let share = by(&ways, "b").len() as f64 / f64::from(FLOWS);
     assert!((share - 0.75).abs() < 0.05, "{mode}: {share}");
     for (host, to) in ways.values() {
@@ -254,7 +255,7 @@ fn has_a_binding_sid(bench: &Bench, mode: &str) {
     assert_eq!(total(), before + 1, "{mode}");
 }
 
-/// Without a valid list: the IP route, or nothing.
+/// Without a valid list, packets take the IP route or are dropped.
 fn falls_back(bench: &Bench, mode: &str) {
     bench.neighbor("del", "b", "eth1");
     bench.neighbor("del", "c", "eth2");

@@ -19,13 +19,13 @@ use crate::support::{Daemon, PORTS, ROUTER, Star, begin, eventually, printed, re
 /// `CAP_NET_ADMIN` 12, `CAP_NET_RAW` 13, `CAP_PERFMON` 38, `CAP_BPF` 39.
 const KEPT: &str = "000000c000003000";
 const NONE: &str = "0000000000000000";
-/// A group of Debian, and a user outside it.
+/// A group that Debian defines, and a user who is not a member.
 const GROUP: (&str, u32) = ("games", 60);
 const NOBODY: &str = "65534";
-/// The unit's line.
+/// The systemd unit.
 const UNIT: &str = include_str!("../../../../packaging/sidestep.service");
 
-/// The credentials of every thread of a process.
+/// Returns the credentials of every thread of a process.
 fn credentials(pid: Pid) -> Vec<Vec<(String, String)>> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
     let of = |path: std::path::PathBuf| {
@@ -58,7 +58,7 @@ fn check_credentials(pid: Pid, when: &str) {
     }
 }
 
-/// The program as another user, from a folder where everybody can run it.
+/// Runs the program as another user, from a folder in which everybody can run it.
 fn as_user(star: &Star, binary: &str, group: &str, args: &[&str]) -> Output {
     let mut command: Command = star.router().command("setpriv");
     command.args([

@@ -30,8 +30,8 @@ fn a_packet_crosses_a_service_under_the_address_of_its_last_segment() {
             let [from, to] = direction.inner6();
             let inner = frames::udp(from, to, 64, b"masqueraded");
             let arrived = served.cross(direction, &served.to_proxy(direction, &inner));
-            // End.AM, the service, and the way back: three hops. No route exists for the inner
-            // packet.
+            // Three nodes decrement the hop limit: End.AM, the service, and the return path. The
+            // inner packet has no route.
             let expected = outer(direction.next(), 61, direction, 0, &inner);
             assert_eq!(
                 arrived,
@@ -64,7 +64,7 @@ fn a_static_proxy_takes_headers_off_and_puts_others_on_for_both_families_and_way
                 let [from, to] = direction.inner(ipv4);
                 let packet = |hop_limit| frames::udp(from, to, hop_limit, b"static");
                 let arrived = served.cross(direction, &served.to_proxy(direction, &packet(64)));
-                // A hop each: decapsulation, the service, encapsulation.
+                // Decapsulation, the service and encapsulation each decrement the hop limit.
                 let srh = frames::srh(
                     if ipv4 { frames::IPV4 } else { frames::IPV6 },
                     &[direction.next()],
@@ -107,7 +107,8 @@ fn a_dynamic_proxy_puts_on_again_what_it_took_off_for_both_families_and_ways() {
                 let [from, to] = direction.inner(ipv4);
                 let packet = |hop_limit| frames::udp(from, to, hop_limit, b"dynamic");
                 let arrived = served.cross(direction, &served.to_proxy(direction, &packet(64)));
-                // The outer headers as End would have left them, around three hops: there, the service, and back.
+                // The outer headers are those that End would send. The inner hop limit is lower by
+                // three.
                 let mut expected = outer(direction.next(), 63, direction, 0, &packet(61));
                 // RFC 6437: computed from the inner packet.
                 expected[1..4].copy_from_slice(&arrived[15..18]);
@@ -121,7 +122,7 @@ fn a_dynamic_proxy_puts_on_again_what_it_took_off_for_both_families_and_ways() {
     }
 }
 
-/// The proxies of both directions, as a configuration file has them: for IPv6 of that behavior.
+/// Returns the node file for proxies of this behavior for IPv6, in both directions.
 fn configured(behavior: &str) -> String {
     let routes = Direction::BOTH.map(|direction| {
         let ([there, back], [nh6, nh4]) = (direction.ports(), direction.service());
@@ -138,10 +139,11 @@ fn configured(behavior: &str) -> String {
     )
 }
 
-/// Between two packets of [`stream`].
+/// Interval between two packets of [`stream`].
 const PACE: Duration = Duration::from_micros(300);
 
-/// Packets through the service in a direction until `done`: how many were sent, how many arrived.
+/// Sends packets through the service in one direction until `done`. Returns the numbers of sent and
+/// received packets.
 fn stream(served: &Served, direction: Direction, done: &AtomicBool) -> [u64; 2] {
     let [near, far] = direction.hosts().map(|host| served.star.socket(host));
     let [from, to] = direction.inner6();
@@ -165,8 +167,9 @@ fn stream(served: &Served, direction: Direction, done: &AtomicBool) -> [u64; 2] 
     [sent, arrived]
 }
 
-/// A daemon with these proxies dies under load, three times, and another one takes over. Sent and
-/// received packets per direction, and packets dropped since nothing was learned.
+/// Kills a daemon with these proxies under load three times, and starts a new one each time.
+/// Returns the sent and received packets per direction, and the packets dropped because nothing was
+/// learned yet.
 fn take_over(mode: &str, behavior: &str) -> ([[u64; 2]; 2], u64) {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("node.yaml");
@@ -241,7 +244,7 @@ fn a_daemon_that_dies_under_load_and_its_successor_lose_nothing_but_what_is_insi
     }
 }
 
-/// As `packaging/sidestep.service` and the manual say it of an upgrade.
+/// The upgrade procedure of `packaging/sidestep.service` and of the documentation.
 #[test]
 fn what_is_in_a_service_of_end_ad_while_a_daemon_takes_over_is_dropped_until_its_successor_has_learned()
  {
@@ -266,7 +269,7 @@ fn what_is_in_a_service_of_end_ad_while_a_daemon_takes_over_is_dropped_until_its
         "{}",
         daemon.began
     );
-    // The service has held this one back, and its link sends it now.
+    // A packet that the service has held back, and that its link now sends.
     let held = frames::ethernet(
         served.star.mac(ROUTER, "vnf1"),
         served.star.mac(SERVICE, "eth1"),

@@ -1,4 +1,5 @@
-//! End.AD by flow, with a real service: several senders with chains of their own, and more flows than there is room for.
+//! End.AD per flow with a real service: several senders with different outer headers, and more
+//! flows than fit.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -17,7 +18,7 @@ use crate::support::{PATIENCE, ROUTER, begin, eventually, modes, reasons, report
 const FORTH: Direction = Direction::Forth;
 const SHORTLY: Duration = Duration::from_millis(50);
 
-/// A sender: its host, the router's port there, and its number in addresses.
+/// A sender: its host, the router's port to it, and its number in addresses.
 const SENDERS: [(&str, &str, u16); 2] = [("a", "eth0", 1), ("c", "eth2", 2)];
 
 fn number(prefix: &str, number: u16) -> Ipv6Addr {
@@ -131,7 +132,7 @@ fn two_senders_at_once_get_each_flow_back_by_its_own_chain() {
         let flows = now.flows.expect("by flow");
         assert_eq!((flows.limit, flows.evicted), (1024, 0), "{mode}");
         assert_eq!(flows.used, 2 * u32::from(FLOWS) + 1, "{mode}");
-        // The chains of both, which all their flows share.
+        // Both header sets are shared by all flows of their sender.
         assert_eq!(now.learned.len(), 2, "{now:?}");
     }
 }
@@ -163,7 +164,7 @@ fn flows_beyond_the_number_evict_others_and_it_is_shown() {
             "{mode}"
         );
 
-        // The first one is gone, the last one is not.
+        // The first flow was evicted, and the last one was not.
         let service = FrameSocket::open(served.service(), "eth1").expect("a packet socket");
         let [to, from] = [(ROUTER, "vnf1"), (SERVICE, "eth1")];
         let mac = |(node, port)| served.star.mac(node, port);

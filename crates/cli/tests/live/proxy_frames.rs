@@ -4,7 +4,7 @@ use crate::support::frames;
 use crate::support::service::{Direction, SERVICE, Served, outer};
 use crate::support::{begin, modes};
 
-/// Customers' frames in a direction.
+/// Returns customers' frames for a direction.
 fn customer_frames(direction: Direction) -> [Vec<u8>; 3] {
     let macs = [[2, 0, 0, 0, 0xaa, 1], [2, 0, 0, 0, 0xaa, 2]];
     let [from, to] = match direction {
@@ -19,7 +19,8 @@ fn customer_frames(direction: Direction) -> [Vec<u8>; 3] {
     [udp(six), udp(four), asked]
 }
 
-/// Sends each of the frames through the service; `expected`: what arrives at the end of a direction around one.
+/// Sends each of the frames through the service. `expected` returns the packet that must arrive at
+/// the other end for a frame.
 fn all_cross(served: &Served, expected: impl Fn(Direction, &[u8]) -> Vec<u8>, what: &str) {
     for direction in Direction::BOTH {
         for frame in customer_frames(direction) {

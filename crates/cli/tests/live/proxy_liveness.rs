@@ -36,7 +36,7 @@ const SIDS: [(&str, &str); 4] = [
     ),
 ];
 
-/// The service of each SID, as `route show` has it.
+/// Returns the service of each SID, as `route show` prints it.
 fn services(served: &Served) -> Vec<report::Service> {
     let routes: report::Routes = report(served.star.router(), Request::ShowRoutes { all: false });
     let all = routes.into_iter().filter_map(|route| route.service);
@@ -47,7 +47,7 @@ fn states(served: &Served) -> Vec<String> {
     services(served).into_iter().map(|it| it.state).collect()
 }
 
-/// Waits until all services are in this state; returns how long that took.
+/// Waits until all services are in this state, and returns the duration.
 fn until(served: &Served, state: &str, services: usize) -> Duration {
     let started = Instant::now();
     eventually(&format!("{services} services are {state}"), || {
@@ -104,7 +104,7 @@ fn a_service_that_dies_is_passed_by_or_its_packets_dropped_within_two_intervals_
         "{table}"
     );
 
-    // On to the next segment, as End does it.
+    // The packet goes to the next segment, as with End.
     let passed = outer(Direction::Forth.next(), 63, Direction::Forth, 0, &inner);
     assert_eq!(
         served.cross(Direction::Forth, &frame(Direction::Forth)),
@@ -177,7 +177,7 @@ fn a_service_whose_interfaces_are_deleted_is_passed_by_and_carries_traffic_when_
         eventually("the packet is dropped for its service", || {
             (dropped(&served) == before + 1).then_some(())
         });
-        // As they were written.
+        // The routes are printed as they were entered.
         let routes = served.tell("route show");
         assert!(
             routes.contains("oif vnf0") && !routes.contains(" if"),
@@ -238,7 +238,7 @@ fn a_service_that_cannot_be_asked_says_why_and_is_down() {
     assert_eq!(service.answers, 0);
 }
 
-/// The state of each SID's service, by the first word of its route.
+/// Returns the state of each SID's service, by the first argument of its route.
 fn state_of(served: &Served, sid: &str) -> String {
     let routes: report::Routes = report(served.star.router(), Request::ShowRoutes { all: false });
     let route = routes.into_iter().find(|route| route.prefix == sid);
@@ -300,7 +300,7 @@ fn a_service_is_asked_from_an_address_of_its_interface_whatever_source_the_route
         return;
     };
     let served = Served::new("livesource");
-    // The service has no route to these: it could not answer there.
+    // The service has no route to these addresses, so it could not reply to them.
     served.star.ip().all([
         "route add fc00:d::/64 dev vnf0 src fc00:a::1 metric 1",
         "route replace 10.0.4.0/24 dev vnf0 src 10.0.1.1",
@@ -311,7 +311,7 @@ fn a_service_is_asked_from_an_address_of_its_interface_whatever_source_the_route
         served.add(&format!("{sid} encap seg6local action {words}"));
     }
     until(&served, "up", SIDS.len());
-    // One more, in the place of the one that is asked from.
+    // Add another address, and remove the current source address of the probes.
     served.star.ip().all([
         "address add fc00:d::9/64 dev vnf0 nodad",
         "address del fc00:d::1/64 dev vnf0",
@@ -326,7 +326,7 @@ fn a_service_is_asked_from_an_address_of_its_interface_whatever_source_the_route
     });
 }
 
-/// `Max open files` of a process: the soft limit, and the hard one.
+/// Returns `Max open files` of a process: the soft limit and the hard limit.
 fn descriptors(daemon: &Daemon) -> [u64; 2] {
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", daemon.pid())).expect("limits");
     let line = limits
@@ -415,7 +415,7 @@ fn a_route_that_is_refused_changes_nothing_of_whom_is_looked_at() {
     eventually("the service has answered some times", || {
         (services(&served)[0].answers >= 10).then_some(())
     });
-    // It would need a policy, of which there is room for one.
+    // The route needs a policy record, and only one is free.
     let words = "route replace fc00:5::f encap seg6local action End.AS oif vnf0 iif vnf1 nh6 fc00:d::2 segs fc00:bb::2 src \
                  fc00:5::1 liveness icmp interval 30 dev vnf0";
     let words: Vec<&str> = words.split_whitespace().collect();

@@ -12,7 +12,7 @@ use crate::support::{ROUTER, begin, eventually, modes};
 
 const FORTH: Direction = Direction::Forth;
 
-/// `nft -f -` in the service.
+/// Runs `nft -f -` in the service.
 fn rules(served: &Served, text: &str) {
     let done = served.service().exec_with_input(&["nft", "-f", "-"], text);
     let done = done.expect("nft starts");
@@ -68,7 +68,8 @@ fn a_payload_that_nftables_changes_behind_end_ad_goes_on_changed_by_its_chain() 
     };
     for mode in modes(&["tc", "xdp"]) {
         let served = Served::new("livepayload");
-        // "plai" becomes "aipl": for the checksum the same words in another order.
+        // Replace "plai" by "aipl": the checksum is the same, because only the order of its words
+        // changes.
         rules(
             &served,
             "table inet change {\n chain forward {\n  type filter hook forward priority 0\n  udp dport 5000 @th,64,32 set \
@@ -118,13 +119,13 @@ fn a_payload_that_nftables_changes_behind_end_ad_goes_on_changed_by_its_chain() 
     }
 }
 
-/// Packets of a service to its node, as frames from its interface `eth0` at `vnf0`.
+/// Packets from a service to its node, as frames from its interface `eth0` at `vnf0`.
 struct Said {
     what: &'static str,
     frame: Vec<u8>,
-    /// UDP port of the node that hears it; none: the node answers.
+    /// Address of the socket that receives it; `None` if the node's stack replies.
     heard_at: Option<SocketAddr>,
-    /// Whether a frame to the service is the node's answer.
+    /// Returns whether a frame to the service is the node's reply.
     answers: fn(&[u8]) -> bool,
 }
 
@@ -256,7 +257,7 @@ fn neighbor_discovery_arp_and_dhcp_of_a_service_are_the_nodes_and_nobody_elses()
             }
             for host in &hosts {
                 while let Some(frame) = received(host, 20) {
-                    // The packet that was learned from may have returned already.
+                    // The packet from which the proxy learned may have returned already.
                     assert!(frame.ends_with(b"learn"), "{mode} {proxy}: {frame:02x?}");
                 }
             }

@@ -147,7 +147,7 @@ fn learned_is_shown(served: &Served, sid: &str, now: &report::ReturnPath) {
     });
 }
 
-/// `explain` applies the live path's learned headers to a returned packet.
+/// `explain` applies the learned headers of the live path to a returned packet.
 fn would_be_restored(served: &Served, frame: &[u8], inner: &[u8]) {
     let (verdict, egress, left) = explain(served.star.router(), "vnf1", frame);
     assert_eq!((verdict.as_str(), egress.as_str()), ("forward", "eth1"));

@@ -1,5 +1,6 @@
-//! Real hosts whose packets go through a service that knows nothing of SRv6, behind SR proxies, both ways: a container
-//! behind two veths, and a virtual machine behind two taps. `THROUGHPUT=1` has iperf3 say how much goes through.
+//! Real hosts whose packets pass an SRv6-unaware service behind SR proxies in both directions: a
+//! container behind two veths, and a virtual machine behind two taps. With `THROUGHPUT=1`, iperf3
+//! measures the throughput.
 
 use std::time::Instant;
 
@@ -23,17 +24,17 @@ const MIDDLE: [&str; 4] = [
     "route add fc00:1::/48 via fc00:12::1 dev eth0",
     "route add fc00:3::/48 via fc00:23::3 dev eth1",
 ];
-/// Its ports there: towards the service for packets from `a`, and back.
+/// Ports of the middle router: toward the service for packets from `a`, and from it.
 const SERVICE_PORTS: [&str; 2] = ["vnf0", "vnf1"];
-/// Proxies with the service after them.
+/// Addresses of the ports to the service.
 const SERVICE_ADDRESSES: [&str; 4] = [
     "address add fd00:1::1/64 dev vnf0",
     "address add 10.1.1.1/24 dev vnf0",
     "address add fd00:2::1/64 dev vnf1",
     "address add 10.1.2.1/24 dev vnf1",
 ];
-/// In both directions: the SIDs of IPv6 and of IPv4 packets. The edge has End in front of its last SID, so that a proxy is
-/// not the last but one.
+/// Segments per direction, for IPv6 and for IPv4 packets. The edge has End before its last SID, so
+/// that the proxy is not the last segment but one.
 const SEGMENTS: Segments = [
     ["fc00:2::a6,fc00:3::e", "fc00:2::a4,fc00:3::e"],
     ["fc00:2::b6,fc00:1::e", "fc00:2::b4,fc00:1::e"],
@@ -50,10 +51,10 @@ enum Proxy {
 }
 
 impl Proxy {
-    /// By two interfaces.
+    /// Proxies with two interfaces.
     const ALL: [Self; 3] = [Self::Static, Self::Dynamic, Self::Masquerading];
 
-    /// `sidestep route add` of each of [`SEGMENTS`].
+    /// Returns the arguments of `sidestep route add` for each of [`SEGMENTS`].
     fn routes(self) -> Vec<String> {
         let mut routes = Vec::new();
         for (customer, [there, back], edge, net) in [
@@ -92,7 +93,7 @@ impl Proxy {
     }
 }
 
-/// The hosts without the service.
+/// Returns the hosts without the service.
 fn hosts(topic: &str) -> Chain {
     let chain = Chain::new(topic, &MIDDLE, SEGMENTS);
     for (edge, locator) in [("pe1", 1), ("pe2", 3)] {
@@ -102,7 +103,7 @@ fn hosts(topic: &str) -> Chain {
     chain
 }
 
-/// The hosts with a service between them: a namespace in which the kernel forwards.
+/// Returns the hosts with a service between them: a namespace in which the kernel forwards.
 fn with_namespace() -> Chain {
     let mut chain = hosts("liveservice");
     chain.lab.node("vnf").expect("a namespace");
@@ -120,7 +121,7 @@ fn with_namespace() -> Chain {
             ifname,
             mac: None,
         };
-        // A masqueraded packet has its headers on.
+        // A masqueraded packet still has its SRv6 headers.
         let ends = [end("p", port), end("vnf", ifname)];
         chain.lab.link_with(ends, CORE_MTU, 1).expect("a cable");
     }
@@ -140,7 +141,7 @@ fn with_namespace() -> Chain {
     chain
 }
 
-/// The hosts with a service between them: a machine that forwards between two taps.
+/// Returns the hosts with a service between them: a machine that forwards between two taps.
 fn with_machine(offloads: bool) -> (Chain, Machine) {
     let chain = hosts("livemachine");
     let router = chain.node("p");
@@ -178,7 +179,7 @@ fn start(chain: &Chain, mode: &str, proxy: Proxy) -> Vec<Daemon> {
     daemons
 }
 
-/// Everything went through the service, and the kernel had only to find neighbors.
+/// Checks that all packets passed the service, and that the kernel only resolved neighbors.
 fn check(chain: &Chain, place: &str) {
     let tally = chain.tally();
     assert!(
@@ -196,7 +197,7 @@ fn check(chain: &Chain, place: &str) {
     }
 }
 
-/// `show ports` says of the service's ports where they run, and that the device is why.
+/// Checks that `show ports` prints the target of the service's ports, with the device as reason.
 fn shown_at_tc(chain: &Chain, device: &str) {
     let ports: report::Ports = report(chain.node("p"), Request::ShowPorts);
     for name in SERVICE_PORTS {
@@ -249,7 +250,7 @@ fn both_directions_of_tcp_cross_one_interface_of_a_service_each_flow_by_its_own_
     were_left_uncut(&judged);
 }
 
-/// As network cards would: checksums written, segments cut, and nothing joined at the receiver.
+/// As with network cards: checksums complete, segments of MTU size, and no GRO at the receiver.
 fn without_offloads(chain: &Chain, ends: &[(&str, &str)]) -> Vec<Napi> {
     let without = |(node, ifname): &(&str, &str)| {
         chain.offload(&[node], &[ifname], Offload::OFF);
@@ -258,7 +259,7 @@ fn without_offloads(chain: &Chain, ends: &[(&str, &str)]) -> Vec<Napi> {
     ends.iter().map(without).collect()
 }
 
-/// Packets that passed a service without offloads.
+/// Checks the packets that passed a service without offloads.
 fn crossed_whole(chain: &Chain, place: &str) {
     let started = Instant::now();
     let judged = cross(chain);
@@ -285,7 +286,7 @@ fn tcp_crosses_a_service_with_offloads_off_in_every_target() {
         ("vnf", "eth1"),
     ];
     for mode in modes(&["tc", "xdp"]) {
-        // With offloads on, TC has had all.
+        // With offloads on, all ports run TC.
         let proxies = if mode == "tc" {
             &Proxy::ALL[..1]
         } else {
@@ -300,8 +301,8 @@ fn tcp_crosses_a_service_with_offloads_off_in_every_target() {
     }
 }
 
-/// Linux cuts the segments in front of a tap: `bpf_skb_adjust_room` leaves them `SKB_GSO_IPXIP6` when it takes the outer
-/// headers off (Linux 6.18), which a tap does not do. Checksums stay undone.
+/// Linux segments these packets before a tap: after decapsulation, `bpf_skb_adjust_room` leaves
+/// them `SKB_GSO_IPXIP6` (Linux 6.18), which a tap does not support. Checksums remain partial.
 #[test]
 fn tcp_crosses_a_machine_behind_taps_with_offloads_on_and_nobody_computes_a_checksum() {
     let Some(_turn) = begin() else {

@@ -27,13 +27,14 @@ fn from_a(star: &Star, packet: &[u8]) -> Vec<u8> {
     ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), packet)
 }
 
-/// From host `a` to `b`, without SRv6.
+/// Returns a packet from host `a` to `b`, without SRv6.
 fn plain(star: &Star) -> Vec<u8> {
     let ends: [IpAddr; 2] = ["fc00:a::2", "fc00:b::2"].map(|text| text.parse().expect("address"));
     from_a(star, &udp(ends[0], ends[1], 64, b"plain"))
 }
 
-/// From host `a` to the router's End SID, on to `b`, with a UDP datagram of that many bytes of data inside.
+/// Returns a packet from host `a` to the router's End SID and on to `b`, with this number of data
+/// bytes in a UDP datagram.
 fn to_end(star: &Star, data: usize) -> Vec<u8> {
     let ends: [IpAddr; 2] = ["fc01::1", "fc01::2"].map(|text| text.parse().expect("address"));
     let inner = udp(ends[0], ends[1], 64, &vec![0x5a; data]);
@@ -45,13 +46,14 @@ fn to_end(star: &Star, data: usize) -> Vec<u8> {
     )
 }
 
-/// To the End SID without an SRH: dropped with `no_srh`; an upper layer of TCP, or what looks like it.
+/// Returns a packet to the End SID without an SRH, which is dropped as `no_srh`, with a TCP
+/// payload.
 fn without_srh(star: &Star) -> Vec<u8> {
     let ends = ["fc00:a::2", "fc00:5::e"].map(address);
     from_a(star, &ipv6(ends[0], ends[1], TCP, 64, &[0; 20]))
 }
 
-/// To nowhere: the kernel answers.
+/// Returns a packet without a route, for which the kernel sends an error.
 fn no_route(star: &Star) -> Vec<u8> {
     let ends: [IpAddr; 2] = ["fc00:a::2", "2001:db8::1"].map(|text| text.parse().expect("address"));
     from_a(star, &udp(ends[0], ends[1], 64, b"lost"))
@@ -64,7 +66,8 @@ fn star(topic: &str) -> Star {
     star
 }
 
-/// The programs on the router's ports: id, and how many maps it has. A traced program has more than a plain one.
+/// Returns the programs on the router's ports: ID and number of maps. A traced program has more
+/// maps than a plain one.
 fn programs(star: &Star) -> Vec<(u32, u32)> {
     let found = traces(star.router(), &["eth0", "eth1"]);
     let ids = found.xdp.into_iter().chain(found.tc).map(|(_, id)| id);
@@ -74,7 +77,7 @@ fn programs(star: &Star) -> Vec<(u32, u32)> {
 fn maps(program: u32) -> u32 {
     // SAFETY: no pointers.
     let fd = unsafe { libbpf_sys::bpf_prog_get_fd_by_id(program) };
-    // It may have been replaced a moment ago.
+    // The program may just have been replaced.
     if fd < 0 {
         return 0;
     }
@@ -90,7 +93,7 @@ fn maps(program: u32) -> u32 {
     info.nr_map_ids
 }
 
-/// Output of `sidestep explain` for a frame.
+/// Returns the output of `sidestep explain` for a frame.
 fn explained(star: &Star, frame: &[u8]) -> String {
     printed(
         star.router(),
@@ -129,7 +132,7 @@ fn a_packet_is_told_as_explain_tells_its_frame_whatever_its_verdict() {
             assert!(title.starts_with(&begin), "{title}");
             assert_eq!(told, explained(&star, frame), "{mode}");
         }
-        // They left unchanged: the trace shows what happened.
+        // The packets left unmodified by the trace.
         let out: Vec<_> = (0..3)
             .map(|_| b.receive(PATIENCE).expect("receive").expect("a frame"))
             .collect();
@@ -163,7 +166,8 @@ fn the_filter_excludes_and_the_count_ends_it_with_the_plain_programs_back() {
             no_route(&star),
         ];
         let plain_programs = programs(&star);
-        // Traced frames. That both packet paths keep the same filters is tested without a network.
+        // Number of traced frames. A test without a network compares the filters of both packet
+        // paths.
         let every = if mode == "tc" { 1 } else { 4 };
         let cases = [
             (&["port", "eth0", "src", "fc00:a::2"][..], &[0, 1, 2, 3][..]),
@@ -221,7 +225,7 @@ fn however_a_trace_ends_the_plain_programs_come_back() {
         let daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
         let plain_programs = programs(&star);
 
-        // One at a time; the first continues.
+        // Only one trace runs at a time; the first one continues.
         let first = Tracer::start(router, &[]);
         let second = output(router, &["trace"]);
         assert_eq!(
@@ -231,7 +235,7 @@ fn however_a_trace_ends_the_plain_programs_come_back() {
         assert_eq!(second.status.code(), Some(1));
         assert_ne!(programs(&star), plain_programs);
 
-        // Ctrl-C: they are back when the command returns.
+        // After Ctrl-C, the plain programs are back when the command returns.
         first.signal(Signal::SIGINT);
         let (status, _, end) = first.end();
         assert!(status.success(), "{status}");
@@ -335,7 +339,7 @@ fn putting_traced_and_plain_programs_in_place_loses_no_packet() {
             "{mode}: {sent} packets while programs changed"
         );
         assert_eq!(arrived, sent, "{mode}");
-        // And each of them was ours, not the kernel's in a gap between two programs.
+        // Sidestep forwarded all of them; the kernel forwarded none between two programs.
         let after = counters(router, "eth0");
         assert_eq!(after.forwarded - before.forwarded, sent, "{mode}");
         println!("{mode}: {sent} packets, all arrived, while 10 traces began and ended");
@@ -351,7 +355,7 @@ fn the_rate_bounds_what_is_told_and_packets_go_on() {
     let router = star.router();
     let _daemon = star.run(&["--mode", "tc", "eth0", "eth1"]);
     let a = star.socket("a");
-    // Where the packet path keeps the rate, and where the daemon does.
+    // The packet path limits the rate for some filters, and the daemon for others.
     for words in [
         &["--rate", "5", "dst", "fc00:b::2"][..],
         &["--rate", "5", "proto", "udp"],

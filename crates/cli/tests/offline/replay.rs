@@ -30,7 +30,8 @@ fn cases_of_packets(cases: &[crate::common::Case]) -> Vec<Option<&crate::common:
     of
 }
 
-/// Where the first packet is in a capture of one interface: behind a section header of 28 bytes and a description of 52.
+/// Offset of the first packet in a capture of one interface, after a section header of 28 bytes and
+/// an interface description of 52.
 const FIRST_PACKET: usize = 28 + 52;
 
 /// A node with three ports and the capture of two packets that it forwards.

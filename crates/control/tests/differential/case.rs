@@ -1,4 +1,4 @@
-//! A packet, its node, and what Sidestep made of it.
+//! A packet, its node, and the result of Sidestep.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -18,7 +18,7 @@ use sidestep_testkit::vectors::Expect;
 
 use crate::linux_form::LinuxForm;
 
-/// A packet and what Sidestep made of it.
+/// A packet and the result of Sidestep.
 pub struct Case<'a> {
     /// The frame that arrived.
     pub frame: &'a [u8],
@@ -69,7 +69,7 @@ impl Case<'_> {
             .collect()
     }
 
-    /// Returns true if `found` equals the form, sent to another of these next hops.
+    /// Returns true if `found` has this form and was sent to another of these next hops.
     pub fn is_another_way(&self, form: &LinuxForm, (port, found): &Output) -> bool {
         let is_this = |way: &&sidestep_adjacency| {
             let link = self.node.links.get(&IfIndex(way.ifindex));

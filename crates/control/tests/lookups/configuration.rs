@@ -18,10 +18,10 @@ const TABLES: [&str; 4] = ["main", "100", "101", "102"];
 const ROUTES: usize = 1500;
 const RULES: usize = 30;
 
-/// Address (in the upper bits of an IPv4 one: 32) and length.
+/// A prefix: address and length. An IPv4 address is in the lower 32 bits.
 type Prefix = (u128, u8);
 
-/// Commands for `ip`.
+/// A configuration, as commands of `ip`.
 pub struct Configuration {
     family: Family,
     routes: Vec<String>,
@@ -32,7 +32,7 @@ pub struct Configuration {
 }
 
 impl Configuration {
-    /// One of many.
+    /// Returns a random configuration.
     pub fn random(family: Family, random: &mut Random) -> Self {
         let destinations = prefixes(family, ROUTES / 3, random);
         let sources = prefixes(family, 40, random);
@@ -45,7 +45,8 @@ impl Configuration {
         };
         let mut known = BTreeSet::new();
         while configuration.routes.len() < ROUTES {
-            // A second one with the same prefixes and metric would be another next hop.
+            // Skip duplicates: a second route with the same prefixes and metric would add a next
+            // hop.
             let (key, route) = configuration.route(random);
             if known.insert(key) {
                 configuration.routes.push(route);
@@ -94,7 +95,7 @@ impl Configuration {
         if random.one_in(6) {
             words += " not";
         }
-        // Few rules are for all packets: the first such one has most answers.
+        // Few rules select all packets, because the first such rule decides most results.
         let selects = random.weighted(&[
             (4, (true, false)),
             (4, (false, true)),
@@ -115,7 +116,7 @@ impl Configuration {
             "{lookup} suppress_prefixlength {}",
             random.below(self.bits().into())
         );
-        // Refusals that select by nothing would leave nothing to compare.
+        // A rule that refuses all packets would leave nothing to compare.
         let narrow = words.contains(" to ") && !words.contains("not");
         words
             + &random.weighted(&[
@@ -127,7 +128,7 @@ impl Configuration {
             ])
     }
 
-    /// Makes it so, in a namespace that is new.
+    /// Applies the configuration to a new namespace.
     pub fn apply(&self, namespace: &Namespace) {
         let mut lines = wires(namespace, self.family);
         for route in &self.routes {
@@ -182,7 +183,8 @@ impl Configuration {
     }
 }
 
-/// Forwarding switched on, and what makes the interfaces, with two neighbors at each, in the words of `ip`.
+/// Enables forwarding, and returns the `ip` commands that create the interfaces with two neighbors
+/// each.
 pub fn wires(namespace: &Namespace, family: Family) -> String {
     for path in ["net/ipv6/conf/all/forwarding", "net/ipv4/ip_forward"] {
         namespace.sysctl(path, "1").expect("a sysctl");
@@ -211,7 +213,7 @@ pub fn wires(namespace: &Namespace, family: Family) -> String {
     lines
 }
 
-/// `ip -batch` with these lines, for objects of a family or, as groups of next hops are, of none.
+/// Runs `ip -batch` with these lines. Groups of next hops have no family.
 pub fn ip(namespace: &Namespace, family: Option<Family>, lines: &str) -> Output {
     let words: &[&str] = match family {
         Some(Family::V4) => &["ip", "-4", "-batch", "-"],
@@ -244,7 +246,7 @@ const fn bits(family: Family) -> u8 {
     }
 }
 
-/// The bits of an address behind a prefix.
+/// Returns a mask of the host bits of an address.
 fn mask(bits: u8, length: u8) -> u128 {
     u128::MAX
         .checked_shr(u32::from(128 - bits) + u32::from(length))
@@ -274,7 +276,7 @@ fn prefixes(family: Family, count: usize, random: &mut Random) -> Vec<Prefix> {
             (shortest + random.between(1, 8) as u8).min(bits)
         };
         let within = mask(bits, shortest);
-        // Beyond the first bits, which are those of addresses that are routed.
+        // Keep the first bits, which all routed addresses share.
         let address = if shortest < 8 { 0 } else { outer }
             | any(random, family) & if shortest < 8 { u128::MAX } else { within };
         found.push((address & !mask(bits, length) & mask(bits, 0), length));

@@ -1,6 +1,8 @@
-//! Semantics of `ip route` and `ip rule`: after each command, packets follow Linux.
+//! Semantics of `ip route` and `ip rule`: after each command, Sidestep forwards packets as Linux
+//! does.
 //!
-//! The tables follow the kernel as in the daemon: by notifications, and compiled alone where that can be.
+//! The tables follow the kernel as in the daemon: by notifications, with incremental compilations
+//! where possible.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -19,10 +21,10 @@ use super::configuration::{self, PORTS, gateway, ip, wires};
 use super::linux::{Answer, Linux};
 use super::succeeded;
 
-/// Commands per family. `P` covers `Q`; `R` lies beside them; `S` are sources. `@0a` is the way by
-/// the first neighbor at `d0`, `@0b` by its second one. A line that begins with `!` is refused and
-/// changes nothing; after one with `?` some packets are left to the kernel; one with `4` or `6` is
-/// of that family only.
+/// Commands per family. `P` covers `Q`; `R` is outside of both; `S` are sources. `@0a` and `@0b`
+/// are next hops by the two neighbors at `d0`. Linux refuses a line that begins with `!`. After a
+/// line that begins with `?`, Sidestep punts some packets. A line that begins with `4` or `6` is
+/// for that family only.
 const COMMANDS: &str = "
     route add P @0a metric 20
     route add P @1a metric 10
@@ -163,7 +165,7 @@ const COMMANDS: &str = "
     link del d0
 ";
 
-/// Destinations and sources that are asked for: in each prefix, and beside it.
+/// Destinations and sources to look up: in each prefix, and next to it.
 const DESTINATIONS: [[&str; 4]; 2] = [
     ["fd01::1", "fd01:2::1", "fd09::1", "fd0a::1"],
     ["10.1.0.1", "10.1.2.1", "10.9.0.1", "10.10.0.1"],
@@ -184,26 +186,26 @@ const PREFIXES: [[(char, &str); 4]; 2] = [
 ];
 const SOURCES: [[&str; 2]; 2] = [["fd05::", "fd06::"], ["10.5.0.0", "10.6.0.0"]];
 
-/// Flows that are asked for: to see whether there are several ways, and to see their shares.
+/// Numbers of flows to look up: a few to find several next hops, and many to compare their shares.
 const FLOWS: [u32; 2] = [8, 800];
 /// Five standard deviations of a share of half of 800 flows, on both sides.
 const SHARE: f64 = 0.125;
-/// How long the kernel may take to do what follows from a command: links go down by a work queue.
+/// Time limit for the consequences of a command in the kernel: a work queue takes links down.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Result for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Way {
-    /// To this neighbor.
+    /// Forwarded to this neighbor.
     To([u8; 6]),
     Dropped,
     /// The sender gets an ICMP error.
     Refused,
-    /// The kernel decides.
+    /// Punted: the kernel decides.
     Left,
 }
 
-/// Ways by the number of flows that take them.
+/// Results, with the number of flows for each.
 type Ways = BTreeMap<Way, u32>;
 
 #[test]
@@ -267,7 +269,7 @@ const fn of(family: Family) -> usize {
     }
 }
 
-/// A line of [`COMMANDS`] as `ip` takes it.
+/// Converts a line of [`COMMANDS`] to arguments of `ip`.
 fn words(line: &str, family: Family) -> String {
     let words = line.split(' ').map(|word| {
         if let Some(way) = word.strip_prefix('@') {
@@ -285,7 +287,7 @@ fn words(line: &str, family: Family) -> String {
     words.join(" ")
 }
 
-/// Tables that follow the kernel, and the kernel.
+/// The kernel, and tables that follow it.
 struct Follower {
     family: Family,
     mirror: Mirror,
@@ -295,9 +297,9 @@ struct Follower {
     /// Number of route changes that were compiled incrementally.
     alone: usize,
     changes: usize,
-    /// Questions to which there were several answers.
+    /// Number of lookups with several results.
     spread: usize,
-    /// Whether something was left to the kernel.
+    /// Whether some packets were punted.
     left: bool,
 }
 
@@ -352,7 +354,7 @@ impl Follower {
         self.compiler.reclaim();
     }
 
-    /// Waits until both find the same for every destination, from each port and source.
+    /// Waits until both have equal results for every destination, from each port and source.
     fn agree(&mut self, when: &str) {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -404,7 +406,7 @@ impl Follower {
                 let answer = self.linux.lookup(to, from, port.0);
                 *theirs.entry(self.their_way(to, answer)).or_default() += 1;
             }
-            // Whatever the kernel does is right.
+            // For punted packets, the result of the kernel is always right.
             if let Some(left) = ours.remove(&Way::Left) {
                 self.left = true;
                 if left == flows || ours.keys().all(|way| theirs.contains_key(way)) {
@@ -412,7 +414,7 @@ impl Follower {
                 }
             }
             if !ours.keys().eq(theirs.keys()) {
-                // A few flows may all take one of several ways.
+                // All of a few flows may take the same one of several next hops.
                 if flows == FLOWS[0] && ours.len() + theirs.len() > 2 {
                     continue;
                 }

@@ -1,4 +1,4 @@
-//! A random node with proxies, as the packet path has it and as the model has it.
+//! A random node with proxies, in the packet path and in the model.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,13 +13,14 @@ use sidestep_testkit::random::Random;
 use crate::common;
 use crate::model::{Answer, Kind, Model, Port, Proxy};
 
-/// eth0 and eth1 are the network's; two for each behavior are services', and the last two one's that sees frames.
+/// Number of ports. eth0 and eth1 belong to the network, two ports per behavior to services, and
+/// the last two to a service for frames.
 pub const PORTS: usize = 10;
 /// Source and next hop of packets.
 pub const NETWORK: [usize; 2] = [0, 1];
 const MTU: usize = 1500;
 
-/// The node in the words of the node file.
+/// Returns the node file.
 fn text(routes: &[String]) -> String {
     let ports = (0..PORTS).map(|port| {
         format!(
@@ -50,7 +51,7 @@ fn text(routes: &[String]) -> String {
         .collect()
 }
 
-/// A node of these words, and its tables. All of its routes are the packet path's.
+/// Returns the node of a node file, and its tables. All of its routes are Sidestep-only.
 pub fn built(text: &str) -> (Node, Compiled) {
     let file = config::File::parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let node = file
@@ -86,8 +87,8 @@ fn ports() -> Vec<Port> {
     (0..PORTS).map(port).collect()
 }
 
-/// End.AS, End.AD with and without an age, by flow with two SIDs, End.AM with and without NAT: for IPv6 and IPv4, by one
-/// interface or two; and End.AS or End.AD for frames.
+/// Returns proxies: End.AS, End.AD with and without an age, per flow with two SIDs, End.AM with and
+/// without NAT, for IPv6 and IPv4, with one interface or two; and End.AS or End.AD for frames.
 fn proxies(random: &mut Random) -> (Vec<String>, Vec<Proxy>) {
     let (mut words, mut proxies) = (Vec::new(), Vec::new());
     // Proxies that share a port have equal flows and age.
@@ -140,7 +141,7 @@ fn proxies(random: &mut Random) -> (Vec<String>, Vec<Proxy>) {
     (words, proxies)
 }
 
-/// Behavior-specific part: words, and the model's.
+/// Returns the behavior-specific arguments, and the kind in the model.
 fn parts(behavior: &str, inner: u8, random: &mut Random) -> (String, Kind) {
     match behavior {
         "AS" => {
@@ -174,7 +175,8 @@ fn parts(behavior: &str, inner: u8, random: &mut Random) -> (String, Kind) {
     }
 }
 
-/// RFC 8986 5.1: an outer header with the first segment as destination, and the segments in an SRH, the last one first.
+/// RFC 8986 5.1: returns an outer header to the first segment, and an SRH with the segments, the
+/// last one first.
 fn static_headers(source: Ipv6Addr, segments: &[Ipv6Addr], inner: u8) -> Vec<u8> {
     let routing = Srh {
         list: segments.iter().rev().copied().collect(),
@@ -188,7 +190,7 @@ fn static_headers(source: Ipv6Addr, segments: &[Ipv6Addr], inner: u8) -> Vec<u8>
     [&fixed[..], &addresses, &srh(&routing, inner, &[])].concat()
 }
 
-/// Both, in the same state.
+/// The packet path and the model in the same state.
 pub struct Bench {
     pub text: String,
     pub node: Node,
@@ -224,13 +226,14 @@ impl Bench {
         }
     }
 
-    /// The state before the first packet.
+    /// Restores the state before the first packet.
     pub fn forget(&mut self) {
         self.native = Native::new(&self.compiled.image);
         self.model = self.taught.clone();
     }
 
-    /// The answers of the packet path and of the model to one frame at that time, and whether they agree.
+    /// Returns the results of the packet path and of the model for one frame at this time, and
+    /// whether they agree.
     pub fn ask(&mut self, now: u64, port: usize, frame: &[u8]) -> (Answer, Answer, bool) {
         self.model.now = now;
         self.native.set_now(now);
@@ -261,7 +264,7 @@ impl Bench {
             _ => None,
         };
         if let Some((frame, sent)) = of_a_frame {
-            // Whatever it is, it is 20 bits.
+            // The packet path may choose any flow label of 20 bits.
             frame[15] = frame[15] & 0xf0 | sent[15] & 0x0f;
             frame[16..18].copy_from_slice(&sent[16..18]);
         }
@@ -275,12 +278,12 @@ impl Bench {
     }
 }
 
-/// Drops for another reason that is as true.
+/// Returns whether both results drop the packet for reasons that both apply.
 fn same_fault(expected: &Answer, found: &Answer) -> bool {
     let (Answer::Drop(expected), Answer::Drop(found)) = (expected, found) else {
         return false;
     };
-    // Of two faults, either may be reported. And of a header that is cut short, the link's padding
-    // behind it may say which it is.
+    // If there are two errors, either may be reported. For a truncated header, the padding of the
+    // link can determine which one.
     *expected == "hop_limit" || (*expected, *found) == ("ext_header", "srh_length")
 }

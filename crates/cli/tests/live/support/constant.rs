@@ -9,16 +9,16 @@ use std::time::Duration;
 use super::frames::{ETHERNET, destination6, ethernet, udp};
 use super::{ROUTER, Star};
 
-/// Between two packets.
+/// Interval between two packets.
 const PACE: Duration = Duration::from_micros(300);
-/// The routes, in the words of `ip`.
+/// The routes, as arguments of `ip`.
 pub const ROUTES: [&str; 2] = [
     "route add fc00:bb::/32 via fc00:b::2 dev eth1",
     "route add fc0c::/16 encap seg6 mode encap segs fc00:bb::e dev eth1",
 ];
 
-/// Frames from `a` to `b` on unchanged routes: plain and encapsulated. Returns how many were sent,
-/// and of each kind how many arrived, once `done`.
+/// Sends plain and encapsulated frames from `a` to `b` on unchanged routes until `done`. Returns
+/// the number of sent frames, and of received frames per kind.
 pub fn traffic(star: &Star, done: &AtomicBool) -> (u64, [u64; 2]) {
     let (a, b) = (star.socket("a"), star.socket("b"));
     let frame = |to: &str| {

@@ -1,4 +1,5 @@
-//! Traffic as fast as one CPU makes it, through the router from one host to another, of which every packet is counted.
+//! Traffic from one host through the router to another, as fast as one CPU can send. Every packet
+//! is counted.
 
 use std::collections::BTreeMap;
 
@@ -11,23 +12,24 @@ use super::{HOSTS, PORTS, ROUTER, Star, reasons};
 /// Destinations that share the upper byte of their number.
 pub const BLOCK: u32 = 256;
 
-/// The prefix of one destination, to be changed by netlink: `fc0d:NUMBER::/32`. Its packets go to `fc0d:NUMBER::1`.
+/// Returns the prefix of one destination for changes by netlink: `fc0d:NUMBER::/32`. Its packets go
+/// to `fc0d:NUMBER::1`.
 pub fn prefix(number: u32) -> (std::net::Ipv6Addr, u8) {
     ([0xfc0d, number as u16, 0, 0, 0, 0, 0, 0].into(), 32)
 }
 
-/// The prefix of a block's destinations, in the words of `ip`.
+/// Returns the prefix of a block's destinations, as an argument of `ip`.
 pub fn block(number: u8) -> String {
     format!("fc0d:{number:x}00::/24")
 }
 
-/// Counter at a host. It has to be there before the program is: that sends by XDP only to a veth
-/// that takes it.
+/// Attaches a counter at a host. Create it before the daemon starts, because Sidestep redirects XDP
+/// frames only to a veth that accepts them.
 pub fn tally(star: &Star, host: &str) -> Tally {
     Tally::attach(star.host(host), "eth0", KIND).expect("a tally")
 }
 
-/// A generator at one host, and what counts at another.
+/// A generator at one host, and a counter at another.
 #[derive(Debug)]
 pub struct Flood<'a> {
     star: &'a Star,
@@ -42,12 +44,12 @@ pub struct Flood<'a> {
 /// Result of a [`Flood`].
 #[derive(Debug)]
 pub struct Arrived {
-    /// Packets that were sent, to each destination in its turn.
+    /// Sent packets; the destinations take turns.
     pub sent: u64,
     destinations: u32,
-    /// Packets that did not fit the ring of a veth, before the router or behind it.
+    /// Packets that did not fit the ring of a veth, before or after the router.
     pub spilled: u64,
-    /// Packets that the router did not forward by itself since it has started: verdict, reason, count.
+    /// Packets that the router has punted or dropped since its start: verdict, reason, count.
     pub not_forwarded: Vec<(String, String, u64)>,
     /// By block and the last byte of the destination MAC address; a wrapped packet's block is the
     /// third byte of the first segment. Packets of the router itself are included.
@@ -55,7 +57,8 @@ pub struct Arrived {
 }
 
 impl<'a> Flood<'a> {
-    /// Sends from one host to that many destinations, round and round. Their packets leave for the host of `tally`.
+    /// Starts sending from one host to this number of destinations in turn. Their packets leave for
+    /// the host of `tally`.
     pub fn start(star: &'a Star, from: &'static str, tally: &'a Tally, destinations: u32) -> Self {
         let (first, _) = prefix(0);
         let source = format!("fc00:{from}::2").parse().expect("an address");
@@ -86,11 +89,11 @@ impl<'a> Flood<'a> {
         }
     }
 
-    /// Ends it.
+    /// Stops sending.
     pub fn stop(self) -> Arrived {
         let sent = self.generator.stop().expect("it was running");
         let mut kinds = self.tally.count().expect("counts");
-        // Some may be on their way.
+        // Wait for packets in flight.
         loop {
             let later = self.tally.count().expect("counts");
             if later == kinds {
@@ -112,8 +115,9 @@ impl<'a> Flood<'a> {
 }
 
 impl Arrived {
-    /// Asserts that nothing was lost: each packet has arrived by one of the next hops that `of_block` gives for its block,
-    /// as kinds, unless it did not fit a ring. Returns how many arrived by any but the first of them.
+    /// Asserts that nothing was lost: each packet has arrived by one of the next hops that
+    /// `of_block` returns for its block, unless it did not fit a ring. Returns the number of
+    /// packets that did not arrive by the first of them.
     pub fn assert_none_lost(&self, of_block: impl Fn(u8) -> Vec<[u8; 2]>) -> u64 {
         assert_eq!(self.not_forwarded, [], "all by itself");
         let blocks = self.destinations.div_ceil(BLOCK) as u8;
@@ -149,7 +153,8 @@ impl Arrived {
 /// MAC address.
 const KIND: [u8; 2] = [(ETHERNET + 24 + 2) as u8, 5];
 
-/// Frames that were redirected to a veth, before the router or behind it, and did not fit the ring of its peer.
+/// Returns the redirected frames that did not fit the ring of a veth's peer, before or after the
+/// router.
 fn spilled(star: &Star, from: &str) -> u64 {
     let router = PORTS.map(|port| (star.router(), port));
     let devices = [(star.host(from), "eth0")].into_iter().chain(router);
@@ -168,7 +173,7 @@ fn spilled(star: &Star, from: &str) -> u64 {
     devices.map(of_device).sum()
 }
 
-/// The router's port where a host is.
+/// Returns the router's port to a host.
 fn port_of(host: &str) -> &'static str {
     let place = HOSTS.iter().position(|it| *it == host);
     PORTS[place.expect("a host")]

@@ -21,7 +21,7 @@ pub const CARRIES_ETHERNET: u8 = Protocol::ETHERNET.0;
 pub const ROUTING: u8 = Protocol::ROUTING.0;
 pub const ICMPV6: u8 = Protocol::ICMPV6.0;
 
-/// An Ethernet frame; its type is that of the packet, by the version in its first byte.
+/// Returns an Ethernet frame. Its type follows from the IP version of the packet.
 pub fn ethernet(to: Mac, from: Mac, packet: &[u8]) -> Vec<u8> {
     let ethertype = match packet[0] >> 4 {
         6 => EtherType::IPV6,
@@ -123,7 +123,7 @@ pub fn solicitation(from: Ipv6Addr, target: Ipv6Addr, mac: Mac) -> Vec<u8> {
     ethernet([0x33, 0x33, 0xff, a, b, c], mac, &packet)
 }
 
-/// The address that a Neighbor Solicitation asks for (RFC 4861 4.3).
+/// Returns the target address of a Neighbor Solicitation (RFC 4861 4.3).
 pub fn solicited(frame: &[u8]) -> Option<Ipv6Addr> {
     if icmpv6_type(frame)? != 135 {
         return None;
@@ -132,7 +132,8 @@ pub fn solicited(frame: &[u8]) -> Option<Ipv6Addr> {
     Some(Ipv6Addr::from(*target))
 }
 
-/// The answer to a Neighbor Solicitation: `target` is at this MAC (RFC 4861 4.4: solicited, override).
+/// Returns the reply to a Neighbor Solicitation: `target` has this MAC (RFC 4861 4.4: solicited,
+/// override).
 pub fn advertisement(target: Ipv6Addr, mac: Mac, asked: &[u8]) -> Vec<u8> {
     let to = source6(asked).expect("a solicitation has a source");
     let body = [&target.octets()[..], &[2, 1], &mac].concat();
@@ -142,7 +143,7 @@ pub fn advertisement(target: Ipv6Addr, mac: Mac, asked: &[u8]) -> Vec<u8> {
     ethernet(source, mac, &ipv6(target, to, ICMPV6, 255, &message))
 }
 
-/// A Segment Routing Header (RFC 8754 2) of these segments, in the order of travel.
+/// Returns a Segment Routing Header (RFC 8754 2) with these segments, in order of travel.
 pub fn srh(next: u8, segments: &[Ipv6Addr], segments_left: u8) -> Vec<u8> {
     let list = segments.iter().rev().copied().collect();
     Srh::new(Protocol(next), segments_left, list).emit(&[])
@@ -192,11 +193,12 @@ pub fn icmpv6_type(frame: &[u8]) -> Option<u8> {
 /// State of a frame's checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksums {
-    /// There is one of an upper layer, and all are right.
+    /// The packet has an upper-layer checksum, and all checksums are right.
     Right,
-    /// The upper layer's is the sum over the pseudo header: left to the device, as between veth.
+    /// The upper-layer checksum covers only the pseudo header; the device completes it, as between
+    /// veths.
     LeftToDevice,
-    /// No packet with one.
+    /// The packet has no upper-layer checksum.
     None,
 }
 
@@ -209,7 +211,7 @@ pub fn checksums(frame: &[u8]) -> Result<Checksums, String> {
         Some(Header::Ipv6(header)) => {
             let length = usize::from(header.payload_length());
             let payload = &frame[ETHERNET + Ipv6::LENGTH..];
-            // 0: a segment larger than 64 KiB that is not cut yet.
+            // 0 for a segment larger than 64 KiB before segmentation.
             if length != payload.len() && length != 0 {
                 let present = payload.len();
                 return Err(format!(
@@ -248,8 +250,8 @@ fn upper_layer(ends: Ends, protocol: Protocol, payload: &[u8]) -> Result<Checksu
     if pseudo.add_bytes(payload).checksum() == 0 {
         return Ok(Checksums::Right);
     }
-    // Before the device has done its part the field holds the sum of the pseudo header, not complemented
-    // (CHECKSUM_PARTIAL, include/linux/skbuff.h).
+    // Until the device completes it, the field holds the sum of the pseudo header without the
+    // complement (CHECKSUM_PARTIAL, include/linux/skbuff.h).
     if payload[field..field + 2] == pseudo.fold().to_be_bytes() {
         return Ok(Checksums::LeftToDevice);
     }

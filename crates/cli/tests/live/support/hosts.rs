@@ -15,11 +15,11 @@ use super::ip::Ip;
 use super::{Daemon, PATIENCE, counters};
 
 pub const ROUTERS: [&str; 3] = ["pe1", "p", "pe2"];
-/// Bytes of one TCP transfer.
+/// Length of one TCP transfer in bytes.
 const BYTES: usize = 6 << 20;
-/// A transfer in which nothing moves for so long does not move. An emulated machine takes some of it.
+/// A transfer without progress for this time has failed. An emulated machine needs a part of it.
 const STALLED: Duration = Duration::from_secs(60);
-/// Room for the outer headers around a full packet of a host.
+/// MTU of the core, with space for outer headers around a full packet of a host.
 pub const CORE_MTU: u32 = 1700;
 
 /// The segments in the middle: from `pe1` and from `pe2`, of IPv6 and of IPv4 packets.
@@ -37,7 +37,8 @@ impl Chain {
         let mut lab = Lab::new(topic).expect("a lab");
         for node in ["a", "pe1", "p", "pe2", "b"] {
             lab.node(node).expect("a namespace");
-            // A router solicits a next hop from its link-local address where the packet's source is another's.
+            // A router uses its link-local address for solicitations if the packet's source belongs
+            // to another node.
             lab.namespace(node)
                 .and_then(|node| node.sysctl("net/ipv6/conf/default/addr_gen_mode", "0"))
                 .expect("link-local addresses");
@@ -85,7 +86,7 @@ impl Chain {
         self.lab.namespace(name).expect("a node")
     }
 
-    /// The program on all routers, in the middle on these ports, too.
+    /// Starts the program on all routers; the middle one has these additional ports.
     pub fn start(&self, mode: &str, middle: &[&str]) -> Vec<Daemon> {
         let start = |router: &&str| {
             let beside: &[&str] = if *router == "p" { middle } else { &[] };
@@ -103,7 +104,7 @@ impl Chain {
         }
     }
 
-    /// Port counters of all routers.
+    /// Returns the sum of the port counters of all routers.
     pub fn tally(&self) -> report::PortCounters {
         let mut sum = report::PortCounters::default();
         for router in ROUTERS {
@@ -136,8 +137,8 @@ fn host(name: &str, number: u8) -> Vec<String> {
     ]
 }
 
-/// The commands of a router with the locator `fc00:OWN::/48`, the customers `[own, other]` and the ports
-/// `[to the customer, to the core]`.
+/// Returns the commands for a router with the locator `fc00:OWN::/48`, the customers `[own, other]`
+/// and the ports `[to the customer, to the core]`.
 fn edge(
     own: u8,
     other: u8,
@@ -170,7 +171,7 @@ fn edge(
     ]
 }
 
-/// Echo requests that are all answered; before, until one is: neighbors have to be found on every cable.
+/// Sends echo requests, each of which must get a reply. Neighbors on all links are resolved before.
 fn ping(from: &Namespace, to: &str) {
     super::eventually(&format!("an answer of {to}"), || {
         let one = ["ping", "-n", "-q", "-c", "1", "-W", "0.3", to];
@@ -184,13 +185,14 @@ fn ping(from: &Namespace, to: &str) {
     );
 }
 
-/// Byte number `at` of every transfer: they do not repeat soon, so that no exchange of parts goes unseen.
+/// Returns byte number `at` of every transfer. The bytes repeat rarely, so that exchanged parts are
+/// detected.
 fn byte(at: usize) -> u8 {
     let at = at as u64;
     (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
 }
 
-/// Sends [`BYTES`] bytes and compares each at the receiver, which answers with their number.
+/// Sends [`BYTES`] bytes and compares each one at the receiver, which replies with their number.
 fn transfer(from: &Namespace, to: &Namespace, address: IpAddr) {
     let listener = to
         .run(|| TcpListener::bind((address, 0)))
@@ -230,7 +232,7 @@ fn transfer(from: &Namespace, to: &Namespace, address: IpAddr) {
     });
 }
 
-/// Frames at a host during an action.
+/// Numbers of frames at a host.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Judged {
     pub right: usize,
@@ -238,7 +240,7 @@ pub struct Judged {
     pub longest: usize,
 }
 
-/// Judges every frame that arrives at a host until `done`; a wrong checksum fails.
+/// Checks every frame that arrives at a host until `done`. A wrong checksum fails the test.
 fn judge(socket: &FrameSocket, done: &AtomicBool) -> Judged {
     let mut judged = Judged::default();
     loop {
@@ -259,7 +261,7 @@ fn judge(socket: &FrameSocket, done: &AtomicBool) -> Judged {
     }
 }
 
-/// Ping and TCP of both families in both directions, with every frame at both hosts judged.
+/// Runs ping and TCP of both families in both directions, and checks every frame at both hosts.
 pub fn cross(chain: &Chain) -> [Judged; 2] {
     let (a, b) = (chain.node("a"), chain.node("b"));
     let [at_a, at_b] = [a, b].map(|host| FrameSocket::open(host, "eth0").expect("a socket"));
@@ -293,7 +295,7 @@ pub fn tell(what: &str, started: Instant, judged: [Judged; 2]) {
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// With `THROUGHPUT` set: what iperf3 gets through by TCP in two seconds.
+/// If `THROUGHPUT` is set, prints the TCP throughput that iperf3 measures in two seconds.
 pub fn throughput(chain: &Chain, what: &str) {
     if std::env::var_os("THROUGHPUT").is_none() {
         return;
@@ -324,7 +326,7 @@ pub fn began_at_tc(daemons: &[Daemon]) {
     }
 }
 
-/// No node on the way computed a checksum or segmented, as intended by offloads.
+/// Checks that no node on the path computed a checksum or segmented, as offloads intend.
 pub fn were_left_uncut(judged: &[Judged; 2]) {
     for at_host in judged {
         assert!(

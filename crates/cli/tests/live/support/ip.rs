@@ -1,5 +1,5 @@
-//! One `ip` that stays: a change is made without the cost of starting a program, and the moment when the kernel has
-//! carried it out is known.
+//! A running `ip` process: it saves the start of a program per change, and it shows when the kernel
+//! has applied a change.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStderr, ChildStdin, Stdio};
@@ -13,13 +13,14 @@ pub struct Ip {
     child: Child,
     stdin: ChildStdin,
     stderr: BufReader<ChildStderr>,
-    /// Lines written.
+    /// Number of written lines.
     lines: usize,
 }
 
-/// No object of `ip`: it complains at once, unbuffered, when all commands before are done.
+/// An unknown object of `ip`, which prints an error at once, unbuffered, after all earlier
+/// commands.
 const MARK: &str = "done";
-/// Returns the output of an `ip` command that may succeed only after a retry.
+/// Error of an `ip` command that may succeed after a retry.
 const NO_MEMORY: &str = "RTNETLINK answers: Cannot allocate memory\n";
 
 impl Ip {
@@ -27,7 +28,7 @@ impl Ip {
         Self::start(namespace, &[])
     }
 
-    /// `ip -6`, for objects without an address that says the family.
+    /// Starts `ip -6`, for objects without an address that determines the family.
     pub fn six(namespace: &Namespace) -> Self {
         Self::start(namespace, &["-6"])
     }
@@ -52,20 +53,21 @@ impl Ip {
         }
     }
 
-    /// Carries out one command, without the word `ip`, and returns when the kernel has.
+    /// Runs one command, given without `ip`, and returns when the kernel has applied it.
     pub fn run(&mut self, command: &str) {
         self.all([command]);
     }
 
-    /// Carries out these commands, as fast as `ip` can, and returns when the kernel has.
+    /// Runs these commands as fast as `ip` can, and returns when the kernel has applied them.
     pub fn all<'a>(&mut self, commands: impl IntoIterator<Item = &'a str>) {
         let mut commands: Vec<&str> = commands.into_iter().collect();
         let deadline = Instant::now() + super::PATIENCE;
         while !commands.is_empty() {
             let first = self.lines + 1;
             let complaints = self.attempt(commands.iter().copied());
-            // Linux allocates a cache per CPU for each SRv6 route without waiting for memory (`dst_cache_init`), which
-            // fails while those of deleted routes are not free yet, or others take many.
+            // Linux allocates a cache per CPU for each SRv6 route without waiting for memory
+            // (`dst_cache_init`). This fails while caches of deleted routes are not freed yet, or
+            // if other users need much memory.
             let again = complaints.split(NO_MEMORY).skip(1).map(|text| {
                 let line = text
                     .lines()
@@ -84,11 +86,12 @@ impl Ip {
         }
     }
 
-    /// Carries out those of these commands that succeed, and returns what `ip` says of the others.
+    /// Runs these commands, some of which may fail, and returns the error messages of `ip`.
     pub fn attempt<'a>(&mut self, commands: impl IntoIterator<Item = &'a str>) -> String {
         let commands: Vec<&str> = commands.into_iter().collect();
         self.lines += commands.len() + 1;
-        // Written from a thread: `ip` may fill the pipe of its complaints before it has read everything.
+        // Write from a thread, because `ip` may fill the pipe of its messages before it has read
+        // all commands.
         let mut text: String = commands.into_iter().flat_map(|line| [line, "\n"]).collect();
         text += MARK;
         text += "\n";

@@ -12,13 +12,13 @@ use sidestep_testkit::FrameSocket;
 use super::frames::{ETHERNET, IPV4, IPV6, ROUTING, ethernet, ipv6, srh, udp};
 use super::{HOSTS, ROUTER, Star, hex};
 
-/// Frames that are sent at once, and the time between two times.
+/// Number of frames per burst, and the interval between bursts.
 const BURST: usize = 32;
 const PACE: Duration = Duration::from_millis(4);
-/// Payload of a test packet: this magic, its kind, its number.
+/// Payload of a test packet: this magic number, its kind, its sequence number.
 const MARK: &[u8; 6] = b"judged";
 const CARRIED: usize = MARK.len() + 2 + 8;
-/// Destinations of routes that come and go; the packet's number chooses one.
+/// Destinations of changing routes; the packet's sequence number selects one.
 pub const DESTINATIONS: u64 = 256;
 
 /// Routes of the traffic, in `ip`'s grammar: unchanged ones, and those via host `c`, which may be
@@ -37,20 +37,20 @@ pub const THROUGH_C: [&str; 2] = [
     "route replace fc00:5::ec/128 encap seg6local action End.X nh6 fc00:c::2 dev eth0",
 ];
 
-/// Sent packets and their allowed results.
+/// A sent packet and its allowed results.
 struct Judged {
     sent: Vec<u8>,
-    /// One of these arrives, at any of these hosts.
+    /// Packets of which one must arrive, at any of these hosts.
     arrives: Vec<Vec<u8>>,
     hosts: &'static [&'static str],
-    /// The first header is new: its flow label is computed (RFC 6437).
+    /// Whether the first header is new, so that its flow label is computed (RFC 6437).
     outer: bool,
 }
 
 /// A kind of packets.
 struct Kind {
     name: &'static str,
-    /// Its configuration never changes.
+    /// Whether its configuration never changes.
     constant: bool,
     make: fn(&[u8], u64) -> Judged,
 }
@@ -137,8 +137,9 @@ fn plain(from: &str, to: &str, hosts: &'static [&'static str], data: &[u8]) -> J
     }
 }
 
-/// From the source of tunnels, behind an SRH. RFC 8986 5.1 has the inner hop limit decremented, Linux the outer one:
-/// while a route is new, or its next hop is being resolved, packets are Linux's.
+/// Returns a packet encapsulated with an SRH, from the tunnel source. RFC 8986 5.1 decrements the
+/// inner hop limit, Linux the outer one. Linux forwards packets while a route is new or its next
+/// hop is being resolved.
 fn wrapped(from: &str, to: &str, segments: &[&str], data: &[u8]) -> Judged {
     let inner = |hop_limit| udp(ip(from), ip(to), hop_limit, data);
     let next = if ip(from).is_ipv4() { IPV4 } else { IPV6 };
@@ -156,7 +157,7 @@ fn wrapped(from: &str, to: &str, segments: &[&str], data: &[u8]) -> Judged {
     }
 }
 
-/// A packet in a packet, on its way to one of these segments.
+/// Returns an encapsulated packet on its way to one of these segments.
 fn carrying(to: &str, segments: &[&str], left: u8, hop_limit: u8, inner: &[u8]) -> Vec<u8> {
     let segments: Vec<Ipv6Addr> = segments.iter().map(|it| six(it)).collect();
     let payload = [&srh(IPV6, &segments, left)[..], inner].concat();
@@ -202,7 +203,7 @@ pub struct Counts {
 /// Result of the traffic.
 #[derive(Debug, Default)]
 pub struct Verdict {
-    /// By kind.
+    /// Counters by kind.
     pub counts: BTreeMap<&'static str, Counts>,
     /// The first unexpected frames, with the reason.
     pub wrong: Vec<String>,
@@ -210,7 +211,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Undisturbed kinds with missing packets.
+    /// Returns the undisturbed kinds with missing packets.
     pub fn lost(&self) -> Vec<String> {
         let constant = KINDS.iter().filter(|kind| kind.constant);
         let lost = constant.filter_map(|kind| {
@@ -231,7 +232,7 @@ impl Verdict {
     }
 }
 
-/// Sends from host `a`, and judges what arrives at the other hosts, until `done`.
+/// Sends from host `a` until `done`, and checks the packets that arrive at the other hosts.
 pub fn traffic(star: &Star, done: &AtomicBool) -> Verdict {
     let all_sent = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -299,7 +300,7 @@ fn receive(socket: &FrameSocket, host: &str, all_sent: &AtomicBool) -> Verdict {
     }
 }
 
-/// Whether it may be here like this.
+/// Checks whether a packet may arrive at this host in this form.
 fn judge(host: &str, kind: usize, number: u64, packet: &[u8]) -> Result<(), String> {
     let judged = judged(kind, number);
     if !judged.hosts.contains(&host) {

@@ -14,7 +14,8 @@ use sidestep_testkit::Namespace;
 pub struct Traces {
     /// Interfaces with an XDP program, and its id.
     pub xdp: Vec<(String, u32)>,
-    /// Interfaces with a program at TC ingress, and its id; by tcx, or, before Linux 6.6, by a filter.
+    /// Interfaces with a program at TC ingress, and its ID. Attached by tcx, or by a filter before
+    /// Linux 6.6.
     pub tc: Vec<(String, u32)>,
     /// Filters of a clsact qdisc, as `tc` shows them.
     pub filters: Vec<String>,
@@ -25,13 +26,13 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// Whether nothing is found.
+    /// Returns whether there are no objects.
     pub fn are_none(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Looks for the program's traces on these interfaces of a namespace.
+/// Returns the program's objects on these interfaces of a namespace.
 pub fn traces(namespace: &Namespace, interfaces: &[&str]) -> Traces {
     let mut traces = Traces {
         pins: names(&pin_folder(namespace)),
@@ -74,7 +75,7 @@ pub fn remove(namespace: &Namespace) {
     let _ = fs::remove_dir_all(run_folder(namespace));
 }
 
-/// Where the program has its control socket.
+/// Returns the folder of the program's control socket.
 pub fn run_folder(namespace: &Namespace) -> PathBuf {
     namespace
         .run(api::run_directory)
@@ -124,7 +125,7 @@ fn tcx_programs(ifindex: u32) -> Vec<u32> {
     query_tcx(ifindex).unwrap_or_default()
 }
 
-/// None: the kernel has no tcx (before Linux 6.6).
+/// Returns `None` if the kernel has no tcx (before Linux 6.6).
 fn query_tcx(ifindex: u32) -> Option<Vec<u32>> {
     let mut ids = vec![0u32; 64];
     let mut options = libbpf_sys::bpf_prog_query_opts {

@@ -1,4 +1,4 @@
-//! A client, two routers with a SID each, and a server, where every packet of the client is looked at.
+//! A client, two routers with a SID each, and a server that checks every packet of the client.
 
 use std::net::Ipv6Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,8 +12,8 @@ use sidestep_testkit::{FrameSocket, Lab, Namespace};
 use crate::support::frames::{ETHERNET, ROUTING, TCP, UDP};
 use crate::support::ip::Ip;
 
-/// Client `a` - r1 - r2 - server `b`, in plain `ip` commands. Both routers have End, and the server takes packets with an
-/// SRH.
+/// Client `a` - r1 - r2 - server `b`, in plain `ip` commands. Both routers have End, and the server
+/// accepts packets with an SRH.
 pub struct Line(Lab);
 
 impl Line {
@@ -95,7 +95,8 @@ impl Line {
         self.0.namespace(name).expect("a node")
     }
 
-    /// For XDP on the routers: both hosts send frames as a network card would, and take redirects while this is held.
+    /// Prepares the hosts for XDP on the routers: they send complete frames, and accept redirects
+    /// until this is dropped.
     pub fn complete_frames(&self) -> [Napi; 2] {
         ["a", "b"].map(|host| {
             self.0
@@ -105,7 +106,7 @@ impl Line {
         })
     }
 
-    /// Frames from the client at the server during an action.
+    /// Returns the frames from the client that arrive at the server during an action.
     pub fn arriving<T>(&self, run: impl FnOnce() -> T) -> (T, Vec<Arrived>) {
         let socket = FrameSocket::open(self.node("b"), "eth0").expect("a packet socket");
         let done = AtomicBool::new(false);
@@ -143,20 +144,21 @@ impl Drop for Line {
     }
 }
 
-/// A packet of the client at the server.
+/// A packet of the client that arrived at the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrived {
     pub protocol: u8,
     pub port: u16,
-    /// The destination: that of the IPv6 header.
+    /// Destination address of the IPv6 header.
     pub to: Ipv6Addr,
-    /// Segments Left, the segments in the order of travel without the destination, and whether TLVs follow.
+    /// Segments Left, the segments in order of travel without the destination, and whether there
+    /// are TLVs.
     pub header: Option<(u8, String, bool)>,
     /// UDP payload; empty for TCP.
     pub payload: Vec<u8>,
 }
 
-/// TCP and UDP from the client's network; by this reader alone.
+/// Parses TCP and UDP packets from the client's network, without code of the product.
 fn read(frame: &[u8]) -> Option<Arrived> {
     let packet = frame.get(ETHERNET..)?;
     if frame[12..14] != [0x86, 0xdd] || packet[8..14] != [0x20, 0x01, 0x0d, 0xb8, 0x00, 0x0a] {
@@ -201,7 +203,7 @@ fn read(frame: &[u8]) -> Option<Arrived> {
     })
 }
 
-/// All of these went by the segments, and there are some.
+/// Checks that there are such packets, and that all of them have the segments.
 pub fn all_by(arrived: &[Arrived], segments: &str, of: impl Fn(&Arrived) -> bool) {
     let those: Vec<_> = arrived.iter().filter(|packet| of(packet)).collect();
     assert!(!those.is_empty(), "nothing arrived: {arrived:?}");
@@ -214,7 +216,7 @@ pub fn all_by(arrived: &[Arrived], segments: &str, of: impl Fn(&Arrived) -> bool
     }
 }
 
-/// None of these had a header, and there are some.
+/// Checks that there are such packets, and that none of them has a header.
 pub fn all_plain(arrived: &[Arrived], of: impl Fn(&Arrived) -> bool) {
     let those: Vec<_> = arrived.iter().filter(|packet| of(packet)).collect();
     assert!(!those.is_empty(), "nothing arrived: {arrived:?}");

@@ -5,7 +5,7 @@ use std::fs;
 
 use nix::unistd::Pid;
 
-/// Bytes of its own in memory (`VmRSS`, proc(5)).
+/// Returns the resident memory of a process in bytes (`VmRSS`, proc(5)).
 pub fn resident(pid: Pid) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
     let lines = status.lines();
@@ -14,7 +14,7 @@ pub fn resident(pid: Pid) -> u64 {
     1024 * number(kilobytes.next().expect("since Linux 2.6"))
 }
 
-/// Bytes of the BPF maps that it has open, each once.
+/// Returns the bytes of the distinct BPF maps that a process has open.
 pub fn of_maps(pid: Pid) -> u64 {
     let folder = fs::read_dir(format!("/proc/{pid}/fdinfo")).expect("it runs");
     let maps: BTreeMap<u64, u64> = folder

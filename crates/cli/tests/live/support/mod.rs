@@ -35,30 +35,31 @@ use sidestep_testkit::{FrameSocket, Lab, Namespace};
 
 use frames::Mac;
 
-/// How long anything may take that is not measured: the machine may be busy.
+/// Time limit for operations that are not measured, on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 /// The router of a [`Star`].
 pub const ROUTER: &str = "r";
-/// Neighbors at its ports: `a` at `eth0`, and so on.
+/// Neighbors at the router's ports: `a` at `eth0`, and so on.
 pub const HOSTS: [&str; 3] = ["a", "b", "c"];
 /// The router's ports.
 pub const PORTS: [&str; 3] = ["eth0", "eth1", "eth2"];
 
-/// Right of a test to run: beside others, or with nothing else in this process.
+/// Permission of a test to run, in parallel with others or alone in this process.
 pub enum Turn {
     Shared(#[expect(dead_code, reason = "held")] RwLockReadGuard<'static, ()>),
     Alone(#[expect(dead_code, reason = "held")] RwLockWriteGuard<'static, ()>),
 }
 
-/// Begins a test on this machine's kernel: `None` if it cannot run here. A BPF file system is mounted. Tests that measure
-/// time wait until the others of this process have ended; `tests/tiers.toml` lists them.
+/// Begins a test on this machine's kernel. Returns `None` if it cannot run here. Mounts a BPF file
+/// system. Tests that measure time wait until the others of this process have ended;
+/// `tests/tiers.toml` lists them.
 pub fn begin() -> Option<Turn> {
     static TURN: RwLock<()> = RwLock::new(());
     static BPFFS: Once = Once::new();
     if !sidestep_testkit::root_or_skip() {
         return None;
     }
-    // A test that failed does not make the others fail.
+    // A failed test does not make the others fail.
     let turn = if measures_time(&test_name()) {
         Turn::Alone(TURN.write().unwrap_or_else(PoisonError::into_inner))
     } else {
@@ -68,7 +69,7 @@ pub fn begin() -> Option<Turn> {
     Some(turn)
 }
 
-/// Returns whether `tests/tiers.toml` has this test of the program `live` in its list `alone`.
+/// Returns whether list `alone` of `tests/tiers.toml` contains this test of the program `live`.
 fn measures_time(test: &str) -> bool {
     let tiers = include_str!("../../../../../tests/tiers.toml");
     let list = tiers.split("\nalone = [").nth(1).expect("a list");
@@ -78,8 +79,9 @@ fn measures_time(test: &str) -> bool {
     prefixes.into_iter().any(|prefix| test.starts_with(prefix))
 }
 
-/// Returns those of these modes in which Sidestep transmits to a veth itself. Before Linux 6.3 a veth does not report
-/// whether it takes XDP redirects, so the kernel forwards. The modes left out are reported as skipped.
+/// Returns those of these modes in which Sidestep itself transmits to a veth. Before Linux 6.3 a
+/// veth does not report whether it accepts XDP redirects, so the kernel forwards. Omitted modes are
+/// reported as skipped.
 pub fn modes<'a>(modes: &[&'a str]) -> Vec<&'a str> {
     let tells = Mirror::open()
         .expect("the kernel's configuration")
@@ -143,7 +145,8 @@ impl Star {
             lab,
             abandoned: false,
         };
-        // A namespace that is gone may have had the same number, and a program that was killed in it.
+        // A removed namespace may have had the same inode, and a killed daemon may have left its
+        // pins.
         left::remove(star.router());
         star.router_sysctls();
         let mut lines = vec!["sr tunsrc set fc00:5::1".to_owned()];
@@ -190,7 +193,7 @@ impl Star {
         self.lab.namespace(name).expect("a host")
     }
 
-    /// Frames of a host's interface.
+    /// Returns a socket for the frames of a host's interface.
     pub fn socket(&self, host: &str) -> FrameSocket {
         FrameSocket::open(self.host(host), "eth0").expect("a packet socket")
     }
@@ -199,12 +202,12 @@ impl Star {
         self.lab.mac(node, ifname).expect("an interface")
     }
 
-    /// `ip` on the router.
+    /// Starts `ip` on the router.
     pub fn ip(&self) -> ip::Ip {
         ip::Ip::new(self.router())
     }
 
-    /// Removes the namespaces, and keeps leftovers of an instance that was killed in them.
+    /// Removes the namespaces, but keeps leftovers of an instance that was killed in them.
     pub fn abandon(mut self) {
         self.abandoned = true;
     }
@@ -214,7 +217,7 @@ impl Star {
         Daemon::start(self.router(), args)
     }
 
-    /// Asks the program on the router.
+    /// Sends a request to the program on the router.
     pub fn call(&self, request: Request) -> Result<Value, ApiError> {
         call(self.router(), request)
     }
@@ -228,7 +231,7 @@ impl Drop for Star {
     }
 }
 
-/// Makes a device. Returns false, and reports the test as skipped, where the kernel has none of its kind.
+/// Creates a device. If the kernel lacks its kind, reports the test as skipped and returns false.
 pub fn made(router: &Namespace, words: &str) -> bool {
     let words: Vec<&str> = ["ip", "link", "add"]
         .into_iter()
@@ -246,20 +249,20 @@ pub fn made(router: &Namespace, words: &str) -> bool {
     }
 }
 
-/// Asks the program that runs in a namespace.
+/// Sends a request to the program in a namespace.
 pub fn call(namespace: &Namespace, request: Request) -> Result<Value, ApiError> {
     namespace
         .run(|| api::call(request))
         .expect("the namespace can be entered")
 }
 
-/// As [`call`], with the answer as the report that it is.
+/// As [`call`], with the reply as a typed report.
 pub fn report<T: serde::de::DeserializeOwned>(namespace: &Namespace, request: Request) -> T {
     let value = call(namespace, request).expect("an answer");
     serde_json::from_value(value).expect("the report")
 }
 
-/// Counters of one interface.
+/// Returns the counters of one interface.
 pub fn counters(namespace: &Namespace, port: &str) -> report::PortCounters {
     let all: report::Counters = report(namespace, Request::ShowCounters);
     let found = all.ports.into_iter().find(|counters| counters.name == port);
@@ -275,7 +278,7 @@ pub fn reasons(namespace: &Namespace) -> Vec<(String, String, u64)> {
         .collect()
 }
 
-/// The program, as a command in a namespace.
+/// Returns a command that runs the program in a namespace.
 pub fn sidestep(namespace: &Namespace, args: &[&str]) -> Command {
     let mut command = namespace.command(env!("CARGO_BIN_EXE_sidestep"));
     command.args(args).stdin(Stdio::null());
@@ -303,16 +306,16 @@ pub fn said(output: &Output) -> String {
         .to_owned()
 }
 
-/// The program in the foreground. Dropped, it is asked to end, and detaches.
+/// The program in the foreground. Drop stops it, which detaches the ports.
 #[derive(Debug)]
 pub struct Daemon {
     child: Child,
-    /// Its first line.
+    /// First line of its output.
     pub began: String,
 }
 
 impl Daemon {
-    /// `sidestep run ARGS`; returns when it forwards.
+    /// Starts `sidestep run ARGS`, and returns when it forwards.
     pub fn start(namespace: &Namespace, args: &[&str]) -> Self {
         let args: Vec<&str> = ["run"].iter().chain(args).copied().collect();
         let mut child = sidestep(namespace, &args)
@@ -355,7 +358,7 @@ impl Drop for Daemon {
             return;
         }
         let _ = kill(self.pid(), Signal::SIGTERM);
-        // A test may have stopped it.
+        // A test may have suspended it.
         let _ = kill(self.pid(), Signal::SIGCONT);
         if wait(&mut self.child).is_none() {
             let _ = self.child.kill();
@@ -376,7 +379,7 @@ pub fn wait(child: &mut Child) -> Option<ExitStatus> {
     None
 }
 
-/// Asks again and again until the answer is `Some`.
+/// Calls `ask` repeatedly until it returns `Some`.
 pub fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -392,7 +395,8 @@ pub fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Where the frames of a port go by the live tables: verdict, egress, outgoing frame in hexadecimal.
+/// Returns the result for a frame at a port by the live tables: verdict, egress, and outgoing frame
+/// in hexadecimal.
 pub fn explain(namespace: &Namespace, port: &str, frame: &[u8]) -> (String, String, String) {
     let request = Request::Explain {
         port: port.to_owned(),

@@ -1,5 +1,5 @@
-//! A router with a service behind it that knows nothing of SRv6: a namespace in which the kernel forwards plain packets
-//! between two interfaces. It finds the router by ARP and neighbor discovery, as the router finds it.
+//! A router with an SRv6-unaware service: a namespace in which the kernel forwards plain packets
+//! between two interfaces. Router and service resolve each other by ARP and neighbor discovery.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -13,7 +13,7 @@ use super::{Daemon, PATIENCE, ROUTER, Star};
 
 /// The service's node name.
 pub const SERVICE: &str = "vnf";
-/// The router's ports that take part.
+/// All ports of the router.
 pub const PORTS: [&str; 4] = ["eth0", "eth1", "vnf0", "vnf1"];
 /// The router's ports toward it: packets from host `a` leave by the first and return by the second.
 pub const SERVICE_PORTS: [&str; 2] = ["vnf0", "vnf1"];
@@ -24,7 +24,7 @@ const SERVICE_ADDRESSES: [&str; 4] = [
     "address add fc00:e::2/64 dev eth1",
     "address add 10.0.5.2/24 dev eth1",
 ];
-/// The router's, on the ports to it.
+/// Addresses of the router on these ports.
 const PORT_ADDRESSES: [&str; 4] = [
     "address add fc00:d::1/64 dev vnf0",
     "address add 10.0.4.1/24 dev vnf0",
@@ -55,7 +55,7 @@ impl Direction {
         self.order(["a", "b"])
     }
 
-    /// Ports to the service: there, back.
+    /// Returns the ports to the service and from it.
     pub fn ports(self) -> [&'static str; 2] {
         self.order(SERVICE_PORTS)
     }
@@ -75,7 +75,7 @@ impl Direction {
             .expect("a SID")
     }
 
-    /// The segment behind it.
+    /// Returns the segment after it.
     pub fn next(self) -> Ipv6Addr {
         self.order(["fc00:bb::1", "fc00:aa::1"])[0]
             .parse()
@@ -94,12 +94,12 @@ impl Direction {
             .map(|text| text.parse().expect("an address"))
     }
 
-    /// One per family.
+    /// Returns the customers' addresses of this family.
     pub fn inner(self, ipv4: bool) -> [IpAddr; 2] {
         if ipv4 { self.inner4() } else { self.inner6() }
     }
 
-    /// The service's address, as the words of a proxy have it.
+    /// Returns the service's address as an argument of a proxy's route.
     pub fn next_hop(self, ipv4: bool) -> String {
         let [nh6, nh4] = self.service();
         if ipv4 {
@@ -121,7 +121,7 @@ impl Direction {
 #[derive(Debug)]
 pub struct Served {
     pub star: Star,
-    /// The veths take what XDP redirects, as network cards do.
+    /// Makes the veths accept XDP redirects, as network cards do.
     napi: Vec<Napi>,
 }
 
@@ -129,7 +129,7 @@ impl Served {
     pub fn new(topic: &str) -> Self {
         let mut star = Star::new(topic);
         star.lab.node(SERVICE).expect("a namespace");
-        // Neighbor discovery begins at a link-local address.
+        // Neighbor discovery uses link-local addresses.
         for node in [ROUTER, SERVICE] {
             star.host(node)
                 .sysctl("net/ipv6/conf/default/addr_gen_mode", "0")
@@ -200,24 +200,25 @@ impl Served {
         self.star.host(SERVICE)
     }
 
-    /// The service loses its addresses: its links stay, but it answers to nothing and forwards nothing.
+    /// Removes the service's addresses: its links remain, but it neither replies nor forwards.
     pub fn dies(&self) {
         let del = SERVICE_ADDRESSES.map(|address| address.replace("add ", "del "));
         Ip::new(self.service()).all(del.iter().map(String::as_str));
     }
 
-    /// After [`Self::dies`].
+    /// Undoes [`Self::dies`].
     pub fn comes_back(&self) {
         Ip::new(self.service()).all(SERVICE_ADDRESSES.into_iter().chain(SERVICE_ROUTES));
     }
 
-    /// The links to the service go, as where its namespace is deleted.
+    /// Removes the links to the service, as if its namespace was deleted.
     pub fn vanishes(&self) {
         let links = SERVICE_PORTS.map(|port| format!("link delete {port}"));
         self.star.ip().all(links.iter().map(String::as_str));
     }
 
-    /// After [`Self::vanishes`]: with the names and Ethernet addresses that they had, and other indices.
+    /// Undoes [`Self::vanishes`]: the links get the same names and Ethernet addresses, and other
+    /// indices.
     pub fn is_made_again(&mut self) {
         for (port, ifname) in SERVICE_PORTS.iter().zip(["eth0", "eth1"]) {
             let mac = |node, ifname| Some(self.star.mac(node, ifname));
@@ -235,12 +236,12 @@ impl Served {
         self.comes_back();
     }
 
-    /// The program on all ports that take part.
+    /// Starts the program on all of these ports.
     pub fn run(&self, mode: &str) -> Daemon {
         self.star.run(&[&["--mode", mode], &PORTS[..]].concat())
     }
 
-    /// `sidestep route add WORDS` on the router.
+    /// Runs `sidestep route add WORDS` on the router.
     pub fn add(&self, words: &str) {
         self.tell(&format!("route add {words}"));
     }
@@ -251,8 +252,8 @@ impl Served {
         super::printed(self.star.router(), &words)
     }
 
-    /// Sends `frame` from one host again and again until another one gets something by the way that leads through the
-    /// service: neighbors have to be found first. Returns the first that [`arrives`](Self::cross) then.
+    /// Sends `frame` from one host repeatedly until a packet through the service arrives at the
+    /// other host, because neighbors must be resolved first. Returns the first arriving packet.
     pub fn cross(&self, direction: Direction, frame: &[u8]) -> Vec<u8> {
         let [near, far] = direction.hosts().map(|host| self.star.socket(host));
         super::eventually("a packet through the service", || {
@@ -267,7 +268,7 @@ impl Served {
             .expect("the next packet")
     }
 
-    /// A packet for the proxy of a direction, from the host there, around this inner packet.
+    /// Returns a packet to the proxy of a direction, from the host there, with this inner packet.
     pub fn to_proxy(&self, direction: Direction, inner: &[u8]) -> Vec<u8> {
         let [near, _] = direction.hosts();
         let port = direction.order(["eth0", "eth1"])[0];
@@ -278,7 +279,7 @@ impl Served {
         )
     }
 
-    /// A packet as the host at the end of a direction gets it.
+    /// Returns a packet as the host at the end of a direction receives it.
     pub fn at_the_end(&self, direction: Direction, packet: &[u8]) -> Vec<u8> {
         let [_, far] = direction.hosts();
         let port = direction.order(["eth0", "eth1"])[1];

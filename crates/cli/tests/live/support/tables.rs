@@ -1,5 +1,5 @@
-//! The tables of the running program, those in the kernel, and those that a compilation without a past makes of the node,
-//! to be compared.
+//! Compares three versions of the tables: those of the running program, those in the kernel, and
+//! those of a full compilation of the node.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
@@ -17,17 +17,17 @@ use sidestep_testkit::Namespace;
 
 use super::{Star, report};
 
-/// Until many changes are in effect after the last: some compilations of all routes, without optimization, beside other
-/// programs.
+/// Time limit until many changes are in effect. It allows for several full compilations of an
+/// unoptimized program on a busy machine.
 const PROMISED: Duration = Duration::from_secs(240);
 
-/// How many prefixes are in the tables of the program that runs.
+/// Returns the number of prefixes in the tables of the running program.
 pub fn prefixes(star: &Star) -> u64 {
     let status: report::Status = report(star.router(), Request::ShowStatus);
     status.prefixes
 }
 
-/// Waits until it is this many.
+/// Waits until the tables have this number of prefixes.
 pub fn wait_for_prefixes(star: &Star, count: u64) {
     let begin = Instant::now();
     loop {
@@ -45,7 +45,7 @@ pub fn wait_for_prefixes(star: &Star, count: u64) {
     }
 }
 
-/// The tables by meaning: the same text for the same treatment of every packet, whatever the indices are.
+/// Describes the tables independently of indices: equal texts mean equal processing of all packets.
 pub fn meaning(image: &Image) -> Vec<String> {
     let mut numbers: BTreeMap<ViewId, usize> = BTreeMap::new();
     let mut queue = VecDeque::new();
@@ -110,7 +110,7 @@ pub fn meaning(image: &Image) -> Vec<String> {
             ));
         }
     }
-    // Nothing is kept that nothing refers to.
+    // There are no unreferenced records.
     lines.push(format!(
         "{} intervals, {} routes, {} adjacencies, {} policies",
         image.fib.len(),

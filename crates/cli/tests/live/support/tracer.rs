@@ -1,4 +1,4 @@
-//! `sidestep trace` while it runs: its packets one by one, and its end.
+//! A running `sidestep trace`: its packets one by one, and its end.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStderr, ExitStatus, Stdio};
@@ -12,12 +12,12 @@ use sidestep_testkit::Namespace;
 
 use super::{PATIENCE, sidestep, wait};
 
-/// `sidestep trace` while it runs. Dropped, it is killed.
+/// A running `sidestep trace`, killed on drop.
 pub struct Tracer {
     /// The program.
     pub child: Child,
-    /// Lines, each read when it is asked for, so that nothing waits for ever. When dropped, its
-    /// output is no longer read.
+    /// Output lines. A thread reads them, so that a test can wait for a line with a time limit.
+    /// After this is dropped, the output is no longer read.
     pub out: Option<Receiver<String>>,
     err: BufReader<ChildStderr>,
     /// Its start message.
@@ -25,7 +25,7 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// Starts it with these words, and waits until it has begun.
+    /// Starts a trace with these arguments, and waits until it has started.
     pub fn start(namespace: &Namespace, words: &[&str]) -> Self {
         let words: Vec<&str> = ["trace"].iter().chain(words).copied().collect();
         let mut child = sidestep(namespace, &words)
@@ -70,12 +70,12 @@ impl Tracer {
         lines.recv_timeout(PATIENCE).expect("a packet in time")
     }
 
-    /// The next line of `-j`.
+    /// Returns the next line of `-j`.
     pub fn json(&mut self) -> Value {
         serde_json::from_str(&self.line()).expect("a line of JSON")
     }
 
-    /// Sends it a signal.
+    /// Sends a signal.
     pub fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id() as i32), signal).expect("it runs");
     }
