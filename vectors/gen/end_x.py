@@ -2,8 +2,8 @@
 
 from scapy.layers.inet6 import IPv6
 
-from .case import Group, drop, forward, kernel
-from .node import ETH0, ETH1, ETH2, HEADEND, SEGMENT_1, node, received, sent
+from .case import Group, differs, drop, forward, kernel
+from .node import ETH0, ETH1, ETH2, HEADEND, PORTS, SEGMENT_1, node, received, sent
 from .wire import DESTINATION_OPTIONS, OPTION_EXPERIMENT, ROUTING, SRH, UDP_PROTOCOL, options_header, padn, udp6
 
 SID = "fc0f::a"
@@ -14,8 +14,11 @@ NODE = node(
         "fc0f::a2/128 encap seg6local action End.X nh6 fc01::66 dev eth0",
         "fc0f::a3/128 encap seg6local action End.X nh6 fc0b::99 dev eth0",
         "fc0f::a4/128 encap seg6local action End.X nh6 2001:db8:dead::1 dev eth0",
+        "fc0f::a5/128 encap seg6local action End.X nh6 fe80::2 dev eth1",
+        "fc0f::a6/128 encap seg6local action End.X nh6 fe80::2 dev eth2",
         "fc0f::1/128 encap seg6local action End dev eth0",
     ],
+    neighbors=[f"fe80::2 lladdr {port.neighbor_mac} dev {port.name}" for port in PORTS],
     seg6_disabled=(ETH2,),
 )
 ONE_ERROR = {"route": f"{SID}/128", "packets": 0, "errors": 1}
@@ -64,6 +67,17 @@ def groups():
         forward(ETH2, sent(ETH2, packet("fc0f::a3", SEGMENT_1, 63, 0))),
         about="fc0b::99 is not on a link: it is reached by fc0b::/16 via fc02::1.",
     )
+    for sid, port in (("fc0f::a5", ETH1), ("fc0f::a6", ETH2)):
+        group.add(
+            f"end_x_of_a_link_local_next_hop_on_{port.name}", "8986 4.2", ETH0,
+            received(ETH0, packet(sid, sid, 64, 1)),
+            forward(port, sent(port, packet(sid, SEGMENT_1, 63, 0))),
+            differs(
+                forward(ETH0, sent(ETH0, packet(sid, SEGMENT_1, 63, 0))),
+                "seg6_lookup_any_nexthop looks a link-local nh6 up on the ingress link, not on the device of the SID's route",
+            ),
+            about="All three neighbors are fe80::2; the device of the SID's route decides.",
+        )
     group.add(
         "end_x_of_a_reduced_srh", "8986 4.2", ETH0,
         received(ETH0, packet(SID, SID, 64, 2, [SEGMENT_1, "fc0a::2"])),

@@ -10,6 +10,7 @@ mod exec;
 mod exec_traffic;
 mod flaps;
 mod follow;
+mod frr;
 mod full;
 mod hmac;
 mod icmp;

@@ -23,7 +23,8 @@ use super::error::{Skip, unsupported};
 use super::group::{NextHopResolution, ResolvedHop};
 use super::keys::{Via, ViewKey};
 use super::record::record;
-use super::routes::RouteCompiler;
+use super::resolver::is_link_local;
+use super::routes::{RouteCompiler, is_ethernet};
 use super::rules::{self, Source};
 
 impl RouteCompiler<'_> {
@@ -71,7 +72,7 @@ impl RouteCompiler<'_> {
                         Via::Address(nh6.into()),
                         None,
                     )?),
-                    None => self.cross_connect(nh6.into())?,
+                    None => self.cross_connect(next_hop, nh6.into())?,
                 };
                 way.of(record(SIDESTEP_ROUTE_END_X))
             }
@@ -105,13 +106,13 @@ impl RouteCompiler<'_> {
             }
             Behavior::EndDx6 => match local.nh6 {
                 Some(nh6) if !nh6.is_unspecified() => self
-                    .cross_connect(nh6.into())?
+                    .cross_connect(next_hop, nh6.into())?
                     .of(record(SIDESTEP_ROUTE_END_DX6)),
                 _ => record(SIDESTEP_ROUTE_END_DX6),
             },
             Behavior::EndDx4 => match local.nh4 {
                 Some(nh4) if !nh4.is_unspecified() => self
-                    .cross_connect(nh4.into())?
+                    .cross_connect(next_hop, nh4.into())?
                     .of(record(SIDESTEP_ROUTE_END_DX4)),
                 _ => record(SIDESTEP_ROUTE_END_DX4),
             },
@@ -230,8 +231,18 @@ impl RouteCompiler<'_> {
         })
     }
 
-    /// Resolves the next hop of a cross-connect.
-    fn cross_connect(&mut self, next_hop: IpAddr) -> Result<ResolvedHop, Skip> {
+    /// Resolves the next hop of a cross-connect. A link-local next hop is on the link of the SID's
+    /// own route. Linux looks it up on the ingress link (`seg6_lookup_any_nexthop`, RT6_LOOKUP_F_IFACE).
+    fn cross_connect(&mut self, route: &NextHop, next_hop: IpAddr) -> Result<ResolvedHop, Skip> {
+        let node = self.node;
+        let link = route.dev.and_then(|dev| node.links.get(&dev));
+        if let Some(link) = link.filter(|link| is_ethernet(&link.kind))
+            && is_link_local(next_hop)
+        {
+            let via = Via::Address(next_hop);
+            let adjacency = self.store.adjacency(link.ifindex, via, None)?;
+            return Ok(ResolvedHop::Adjacency(adjacency));
+        }
         let family = if next_hop.is_ipv4() {
             Family::V4
         } else {

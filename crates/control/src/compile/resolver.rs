@@ -295,7 +295,7 @@ fn is_neighbor(node: &Node, route: &Route, address: IpAddr) -> bool {
         && neighbor.is_some_and(|neighbor| neighbor.lladdr.is_some())
 }
 
-fn is_link_local(address: IpAddr) -> bool {
+pub(super) fn is_link_local(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(a) if a.is_unicast_link_local())
 }
 

@@ -140,6 +140,41 @@ fn the_headends_first_segment_is_resolved_ahead() {
 }
 
 #[test]
+fn a_link_local_next_hop_is_on_the_link_of_the_sids_route() {
+    let neighbors = (1..=3).map(|n| format!("fe80::2 lladdr 02:00:00:00:00:1{n} dev eth{}", n - 1));
+    let neighbors: Vec<String> = neighbors.collect();
+    let actions = ["End.X nh6 fe80::2", "End.DX6 nh6 fe80::2"];
+    let sids = (0..3).flat_map(|dev| actions.iter().enumerate().map(move |(n, it)| (dev, n, it)));
+    let routes: Vec<String> = sids
+        .clone()
+        .map(|(dev, n, it)| {
+            format!("fc0f::a{dev}:a{n}/128 encap seg6local action {it} dev eth{dev}")
+        })
+        .collect();
+    let node = node(&format!(
+        "ports: {{eth0: {{}}, eth1: {{}}, eth2: {{}}}}\nneighbors: {neighbors:?}\nroutes: {routes:?}"
+    ));
+    let compiled = compile(&mut Compiler::new(Limits::default()), &node);
+    for (dev, n, _) in sids {
+        let prefix = format!("fc0f::a{dev}:a{n}/128");
+        let mut infos = compiled.index.routes.iter();
+        let (index, _) = infos
+            .find(|(_, info)| {
+                let route = info.route.as_ref();
+                route.is_some_and(|it| it.key.prefix.to_string() == prefix)
+            })
+            .expect("a record");
+        let adjacency = compiled.image.routes[index].adjacency;
+        let info = compiled.index.adjacencies[&adjacency];
+        assert_eq!(
+            (info.ifindex, info.valid),
+            (IfIndex(dev + 1), true),
+            "{prefix}"
+        );
+    }
+}
+
+#[test]
 fn two_ports_with_one_table_slot_are_refused_by_name() {
     let mut node = node(NODE);
     let mut far = node.links[&IfIndex(1)].clone();

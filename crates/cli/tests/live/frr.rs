@@ -1,0 +1,61 @@
+//! The form of the kernel's configuration as FRR writes it: SIDs and segment lists in nexthop objects, link-local
+//! adjacencies, and `seg6_enabled` left alone.
+
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use sidestep_testkit::lab::mac_text;
+
+use crate::support::frames::{ROUTING, destination6, ethernet, ipv6, srh, udp};
+use crate::support::{HOSTS, PORTS, ROUTER, Star, begin, eventually, explain};
+
+/// Next Header of an IPv6 packet.
+const IPV6: u8 = 41;
+const FAR: &str = "2001:db8:e::1";
+
+fn address(text: &str) -> Ipv6Addr {
+    text.parse().expect("an address")
+}
+
+/// A frame to `eth0` of the router, for a SID with one more segment.
+fn to_sid(star: &Star, sid: &str) -> Vec<u8> {
+    let inner = udp(address("fc00:a::2").into(), address(FAR).into(), 64, b"frr");
+    let payload = [srh(IPV6, &[address(sid), address(FAR)], 1), inner].concat();
+    let packet = ipv6(address("fc00:a::2"), address(sid), ROUTING, 64, &payload);
+    ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), &packet)
+}
+
+/// The same link-local neighbor on every link.
+fn link_local_neighbors(star: &Star) {
+    for (host, port) in HOSTS.iter().zip(PORTS) {
+        let mac = mac_text(star.mac(host, "eth0"));
+        star.ip().run(&format!(
+            "neighbor add fe80::2 lladdr {mac} dev {port} nud permanent"
+        ));
+    }
+}
+
+#[test]
+fn end_x_with_a_link_local_next_hop_leaves_by_the_device_of_its_route() {
+    let Some(_turn) = begin() else {
+        return;
+    };
+    let star = Star::new("livefrrx");
+    link_local_neighbors(&star);
+    star.ip().all([
+        "route add fc00:1::b/128 encap seg6local action End.X nh6 fe80::2 dev eth1",
+        "route add fc00:1::c/128 encap seg6local action End.X nh6 fe80::2 dev eth2",
+    ]);
+    let _daemon = star.run(&["--mode", "tc", "eth0", "eth1", "eth2"]);
+    for (sid, host, port) in [("fc00:1::b", "b", "eth1"), ("fc00:1::c", "c", "eth2")] {
+        let frame = to_sid(&star, sid);
+        let (verdict, egress, _) = explain(star.router(), "eth0", &frame);
+        assert_eq!((verdict.as_str(), egress.as_str()), ("forward", port));
+        let out = star.socket(host);
+        star.socket("a").send(&frame).expect("send");
+        eventually(&format!("the packet at {host}"), || {
+            let frame = out.receive(Duration::from_millis(100)).expect("receive")?;
+            (destination6(&frame) == Some(address(FAR))).then_some(())
+        });
+    }
+}
