@@ -2,9 +2,13 @@
 //! JSON.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sidestep_model::grammar::Names;
+use sidestep_model::node::IfIndex;
+use sidestep_model::route::{self, Encap};
 
 /// `show status`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -193,6 +197,10 @@ pub struct Route {
     pub prefix: String,
     /// Table id.
     pub table: u32,
+    /// ID of the nexthop object that the route refers to.
+    pub nhid: Option<u32>,
+    /// Next hops.
+    pub next_hops: Vec<NextHop>,
     /// `kernel` or `sidestep`.
     pub owner: String,
     /// Packets that the packet path processed with it.
@@ -207,6 +215,47 @@ pub struct Route {
     pub return_path: Option<ReturnPath>,
     /// State of the service of an SR proxy with `liveness`.
     pub service: Option<Service>,
+}
+
+/// One next hop of a route.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NextHop {
+    /// Behavior of the SID or headend, such as `End.X` or `H.Encaps`.
+    pub behavior: Option<String>,
+    /// Segment list, in the order of travel.
+    pub segments: Vec<Ipv6Addr>,
+    /// Gateway.
+    pub via: Option<IpAddr>,
+    /// Interface.
+    pub dev: Option<String>,
+    /// Weight among the next hops.
+    pub weight: u16,
+}
+
+impl NextHop {
+    /// Returns the next hops of a route.
+    pub fn all(route: &route::Route, names: &dyn Names) -> Vec<Self> {
+        let hops = route.next_hops.iter();
+        hops.map(|hop| Self::new(hop, names)).collect()
+    }
+
+    fn new(hop: &route::NextHop, names: &dyn Names) -> Self {
+        let (behavior, segments) = match &hop.encap {
+            Some(Encap::Seg6(encap)) => (Some(encap.mode.descriptor().name), &encap.segments[..]),
+            Some(Encap::Seg6Local(local)) => {
+                (Some(local.action.descriptor().name), &local.segments[..])
+            }
+            _ => (None, &[][..]),
+        };
+        let name = |dev: IfIndex| names.name(dev).unwrap_or_else(|| format!("if{}", dev.0));
+        Self {
+            behavior: behavior.map(str::to_owned),
+            segments: segments.to_vec(),
+            via: hop.via,
+            dev: hop.dev.map(name),
+            weight: hop.weight,
+        }
+    }
 }
 
 /// Return path of an SR proxy: packets that its service returns.

@@ -6,7 +6,7 @@ use serde::Serialize;
 use sidestep_control::compile::Continuation;
 use sidestep_datapath::event::Inner;
 use sidestep_datapath::{PolicyId, RouteId, Trace, TraceEvent, ViewId};
-use sidestep_model::grammar::{Style, route};
+use sidestep_model::grammar::route;
 use sidestep_model::node::TableId;
 use sidestep_model::route::{Encap, Family};
 
@@ -458,7 +458,7 @@ pub(super) fn route_name(names: Names<'_>, index: RouteId) -> RouteName {
         Some(found) => RouteName {
             prefix: Some(found.key.prefix.to_string()),
             table: Some(table(found.key.table)),
-            words: route::print(found, names.node, Style::Add),
+            words: route::print_resolved(found, names.node),
             neighbor: info.and_then(|info| info.neighbor),
         },
         None if info.is_none() => RouteName {

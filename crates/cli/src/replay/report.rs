@@ -5,10 +5,10 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use sidestep_control::compile::{Counted, Index};
-use sidestep_control::report::{PortCounters, Reason, Route};
+use sidestep_control::report::{NextHop, PortCounters, Reason, Route};
 use sidestep_datapath::Native;
 use sidestep_datapath::abi::{REASONS, sidestep_route_counters};
-use sidestep_model::grammar::{Style, route};
+use sidestep_model::grammar::route;
 use sidestep_model::node::Node;
 use sidestep_model::route::Owner;
 
@@ -204,7 +204,9 @@ fn routes(node: &Node, index: &Index, native: &Native) -> Vec<Route> {
             continue;
         }
         routes.push(Route {
-            route: route::print(found, node, Style::Add),
+            route: route::print_resolved(found, node),
+            nhid: found.nhid,
+            next_hops: NextHop::all(found, node),
             prefix: key.prefix.to_string(),
             table: key.table.0,
             owner: match found.owner {

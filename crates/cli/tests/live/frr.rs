@@ -4,10 +4,12 @@
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
+use sidestep_control::api::Request;
+use sidestep_control::report;
 use sidestep_testkit::lab::mac_text;
 
 use crate::support::frames::{ROUTING, destination6, ethernet, ipv6, srh, udp};
-use crate::support::{HOSTS, PORTS, ROUTER, Star, begin, eventually, explain};
+use crate::support::{HOSTS, PORTS, ROUTER, Star, begin, eventually, explain, printed, report};
 
 /// Next Header of an IPv6 packet.
 const IPV6: u8 = 41;
@@ -58,4 +60,41 @@ fn end_x_with_a_link_local_next_hop_leaves_by_the_device_of_its_route() {
             (destination6(&frame) == Some(address(FAR))).then_some(())
         });
     }
+}
+
+#[test]
+fn a_route_with_a_nexthop_object_is_shown_with_its_behavior_and_next_hop() {
+    let Some(_turn) = begin() else {
+        return;
+    };
+    let star = Star::new("livefrrshow");
+    link_local_neighbors(&star);
+    star.ip().all([
+        "nexthop add id 15 encap seg6 mode encap segs fc00:2::e,fc00:3::d6 via fc00:b::2 dev eth1",
+        "nexthop add id 16 encap seg6 mode encap segs fc00:4::e via fc00:c::2 dev eth2",
+        "nexthop add id 17 group 15,3/16",
+        "route add 2001:db8:e::/48 nhid 15",
+        "route add 2001:db8:f::/48 nhid 17",
+    ]);
+    let _daemon = star.run(&["--mode", "tc", "eth0", "eth1"]);
+    let shown = printed(star.router(), &["route", "show"]);
+    let counted = printed(star.router(), &["show", "counters"]);
+    for line in [
+        "2001:db8:e::/48 nhid 15 encap seg6 mode encap segs fc00:2::e,fc00:3::d6 via fc00:b::2 dev eth1 metric 1024",
+        "2001:db8:f::/48 nhid 17 metric 1024 nexthop encap seg6 mode encap segs fc00:2::e,fc00:3::d6 via fc00:b::2 \
+         dev eth1 weight 3 nexthop encap seg6 mode encap segs fc00:4::e via fc00:c::2 dev eth2 weight 1",
+    ] {
+        assert!(shown.contains(line), "{shown}");
+        assert!(counted.contains(line), "{counted}");
+    }
+    let routes: report::Routes = report(star.router(), Request::ShowRoutes { all: false });
+    let found = routes.iter().find(|it| it.nhid == Some(15)).expect("it");
+    let hop = report::NextHop {
+        behavior: Some("H.Encaps".into()),
+        segments: ["fc00:2::e", "fc00:3::d6"].map(address).into(),
+        via: Some(address("fc00:b::2").into()),
+        dev: Some("eth1".into()),
+        weight: 1,
+    };
+    assert_eq!(found.next_hops, [hop]);
 }

@@ -14,7 +14,7 @@ use sidestep_datapath::abi::{
 };
 use sidestep_datapath::kernel::Origin;
 use sidestep_datapath::{VIEWS, learned};
-use sidestep_model::grammar::{Style, route};
+use sidestep_model::grammar::route;
 use sidestep_model::node::{IfIndex, Node};
 use sidestep_model::route::{Owner, Route, RouteKey};
 
@@ -161,9 +161,11 @@ impl Daemon {
             None => &node.routes[key],
         };
         Ok(report::Route {
-            route: route::print(of_route, node, Style::Add),
+            route: route::print_resolved(of_route, node),
             prefix: key.prefix.to_string(),
             table: key.table.0,
+            nhid: of_route.nhid,
+            next_hops: report::NextHop::all(of_route, node),
             owner: if of_route.owner == Owner::Kernel {
                 "kernel"
             } else {

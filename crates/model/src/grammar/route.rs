@@ -16,7 +16,7 @@ mod print;
 mod steering;
 
 use next_hop::Hop;
-pub use print::{print, print_next_hop};
+pub use print::{print, print_next_hop, print_resolved};
 
 const EXPECTED: &str = "from, table, metric, tos, proto, src, mtu, via, dev, onlink, nhid, encap, policy, dscp, nexthop or a prefix";
 

@@ -12,21 +12,34 @@ use crate::route::{Family, NextHop, Route, RouteKind};
 /// LIMIT: `pref` is always printed as `medium`. Only routes from router advertisements can have
 /// another preference.
 pub fn print(route: &Route, names: &dyn Names, style: Style) -> String {
+    // `ip` prints the next hops of a route with `nhid`, but refuses them as input.
+    let with_object = style == Style::Show;
+    print_with(route, names, style, with_object)
+}
+
+/// Like [`print()`] with [`Style::Add`], and with the next hops of the nexthop object.
+pub fn print_resolved(route: &Route, names: &dyn Names) -> String {
+    print_with(route, names, Style::Add, true)
+}
+
+fn print_with(route: &Route, names: &dyn Names, style: Style, with_object: bool) -> String {
     let family = route.family();
+    let next_hops: &[NextHop] = match route.nhid {
+        Some(_) if !with_object => &[],
+        _ => route.next_hops.as_slice(),
+    };
     let mut text = String::new();
     if route.kind != RouteKind::Unicast {
         let _ = write!(text, "{} ", value::kind_text(route.kind));
     }
-    text.push_str(&destination(route, style));
+    text.push_str(&destination(route, next_hops, style));
     if let Some(from) = &route.key.from {
         let _ = write!(text, " from {}", value::prefix_text(from));
     }
     if let Some(nhid) = route.nhid {
         let _ = write!(text, " nhid {nhid}");
     }
-    let single = match route.next_hops.as_slice() {
-        // `ip` prints the next hop of a route with `nhid`, but refuses it as input.
-        _ if style == Style::Add && route.nhid.is_some() => None,
+    let single = match next_hops {
         [hop] => Some(hop),
         _ => None,
     };
@@ -70,8 +83,8 @@ pub fn print(route: &Route, names: &dyn Names, style: Style) -> String {
     if family == Family::V6 && style == Style::Show {
         text.push_str(" pref medium");
     }
-    if single.is_none() && route.nhid.is_none() {
-        for hop in &route.next_hops {
+    if single.is_none() {
+        for hop in next_hops {
             print_nexthop(&mut text, hop, family, names, style);
         }
     }
@@ -89,12 +102,12 @@ pub fn print_next_hop(hop: &NextHop, family: Family, names: &dyn Names) -> Strin
     text.trim_start().to_owned()
 }
 
-fn destination(route: &Route, style: Style) -> String {
+fn destination(route: &Route, next_hops: &[NextHop], style: Style) -> String {
     let prefix = &route.key.prefix;
     if prefix.prefix_len() == 0 {
         // `ip route add default` takes the family of the first gateway, else IPv4. If the route has
         // another family, print the prefix.
-        let gateway = route.next_hops.first().and_then(|hop| hop.via);
+        let gateway = next_hops.first().and_then(|hop| hop.via);
         if style == Style::Show || gateway.is_some_and(|via| Family::of(&via) == route.family()) {
             return "default".to_owned();
         }
