@@ -100,7 +100,7 @@ typedef __u32 sidestep_flow_table_id; /* table of flows */
 #define SIDESTEP_VLAN_KEY_PRESENT 0x1000u
 
 /* port.flags */
-#define SIDESTEP_PORT_SEG6 0x01u         /* net.ipv6.conf.IF.seg6_enabled */
+#define SIDESTEP_PORT_SEG6 0x01u         /* processes SIDs (seg6_enabled, if required) */
 #define SIDESTEP_PORT_FORWARD6 0x02u     /* net.ipv6.conf.IF.forwarding */
 #define SIDESTEP_PORT_FORWARD4 0x04u     /* net.ipv4.conf.IF.forwarding */
 #define SIDESTEP_PORT_RPF_LOOSE 0x08u    /* net.ipv4.conf.IF.rp_filter = 2 */

@@ -106,7 +106,7 @@ class Group:
             if self.node.get(key):
                 lines.append(f"  {key}:")
                 lines += [f"  - {_flow(line)}" for line in self.node[key]]
-        for key in ("tunsrc", "seg6_flowlabel", "multipath_hash_seed", "hmac", "oam_rate", "local_srh"):
+        for key in ("tunsrc", "seg6_flowlabel", "multipath_hash_seed", "hmac", "oam_rate", "local_srh", "require_seg6_enabled"):
             if key in self.node:
                 lines.append(f"  {key}: {_flow(self.node[key])}")
         lines.append("cases:")

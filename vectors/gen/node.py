@@ -83,6 +83,8 @@ def node(
             record["forwarding"] = False
         record |= (settings or {}).get(port.name, {})
         records[port.name] = record
+    if seg6_disabled:
+        more["require_seg6_enabled"] = True
     return {
         "ports": records,
         "neighbors": NEIGHBORS + list(neighbors),

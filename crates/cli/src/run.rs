@@ -61,6 +61,9 @@ pub struct Args {
     /// linux, which forwards it [default: drop]
     #[arg(long, value_name = "drop|linux")]
     pub local_srh: Option<LocalSrh>,
+    /// Process SIDs only on ports whose sysctl seg6_enabled is 1
+    #[arg(long)]
+    pub require_seg6_enabled: bool,
     /// Give the members of this group access to the control socket: full control of the daemon
     #[arg(long, value_name = "GROUP", value_parser = group)]
     pub group: Option<Gid>,
@@ -154,6 +157,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         None => config::File::default(),
     };
     config.local_srh = args.local_srh.or(config.local_srh);
+    config.require_seg6_enabled |= args.require_seg6_enabled;
     let mut ports = args.ports.clone();
     for name in config.port_names() {
         if !ports.iter().any(|port| port == name) {
@@ -233,8 +237,13 @@ fn began(daemon: &Daemon) -> String {
         Origin::Adopted => "; adopted the data plane of an instance that died",
         Origin::Replaced => "; replaced the data plane of another version",
     };
+    let not = if status.requires_seg6_enabled {
+        ""
+    } else {
+        "not "
+    };
     format!(
-        "forwarding on {}; {} prefixes mirrored{origin}; Ctrl-C or `sidestep stop` detaches",
+        "forwarding on {}; {} prefixes mirrored; seg6_enabled is {not}required for SIDs{origin}; Ctrl-C or `sidestep stop` detaches",
         ports.join(", "),
         status.prefixes
     )

@@ -139,6 +139,14 @@ fn status_table(status: &report::Status) -> Table {
         ("prefixes", status.prefixes.to_string()),
         ("compilations", status.compilations.to_string()),
         ("lost notifications", status.resyncs.to_string()),
+        (
+            "seg6_enabled",
+            if status.requires_seg6_enabled {
+                "required for SIDs".into()
+            } else {
+                "not required for SIDs, as in Linux".into()
+            },
+        ),
     ];
     for (name, value) in rows {
         table.add_row([name, &value]);
@@ -156,10 +164,10 @@ fn port_table(ports: &[report::Port]) -> Table {
     );
     for port in ports {
         let state = if port.up { "up" } else { "down" };
-        let seg6 = if port.seg6_enabled {
-            "on"
-        } else {
-            "off; SIDs handled by Linux"
+        let seg6 = match (port.seg6_enabled, port.processes_sids) {
+            (true, _) => "on",
+            (false, true) => "off; not required",
+            (false, false) => "off; SIDs handled by Linux",
         };
         let mut why = vec![port.why.clone()];
         why.extend(

@@ -29,6 +29,8 @@ pub struct Status {
     pub compilations: u64,
     /// Number of full dumps after lost netlink notifications.
     pub resyncs: u64,
+    /// Whether SIDs are processed only on ports with `seg6_enabled`.
+    pub requires_seg6_enabled: bool,
     /// Conditions that keep part of the configuration from taking effect.
     pub problems: Vec<String>,
 }
@@ -53,8 +55,10 @@ pub struct Port {
     pub mtu: u32,
     /// Whether the interface is up and has a carrier.
     pub up: bool,
-    /// Whether the port accepts SIDs.
+    /// `net.ipv6.conf.IF.seg6_enabled`, and that of `all`.
     pub seg6_enabled: bool,
+    /// Whether the port processes SIDs: `seg6_enabled` is 1 or not required.
+    pub processes_sids: bool,
     /// Reasons for which this port punts packets of a family.
     pub punt_reasons: Vec<String>,
     /// SIDs of SR proxies whose services use this port.

@@ -20,6 +20,7 @@
 //! multipath_hash_seed: 0
 //! oam_rate: 0
 //! local_srh: drop
+//! require_seg6_enabled: false
 //! hmac: {7: {algorithm: sha256, secret_file: /etc/sidestep/key7}}
 //! ```
 
@@ -81,6 +82,8 @@ pub struct File {
     oam_rate: u32,
     /// `sidestep run --local-srh`.
     pub local_srh: Option<LocalSrh>,
+    /// `sidestep run --require-seg6-enabled`.
+    pub require_seg6_enabled: bool,
     /// `sidestep hmac set`, by key id.
     hmac: BTreeMap<u32, Spanned<keys::Key>>,
 }
@@ -265,6 +268,7 @@ impl File {
     fn settings(&self) -> Settings {
         Settings {
             local_srh: self.local_srh.unwrap_or_default(),
+            require_seg6_enabled: self.require_seg6_enabled,
         }
     }
 

@@ -10,6 +10,9 @@ use serde::Deserialize;
 pub struct Settings {
     /// `local_srh`.
     pub local_srh: LocalSrh,
+    /// Whether SIDs are processed only on ports with `Link::seg6_enabled`. Linux's seg6local does
+    /// not read it.
+    pub require_seg6_enabled: bool,
 }
 
 /// Defines an enumeration whose words are the same in the node file and on the command line.

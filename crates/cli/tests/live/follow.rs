@@ -461,7 +461,9 @@ fn changes_are_followed_within_10_ms() {
         "route add fd00:9::/32 via fc00:b::b2 dev eth1 table 100",
         "address add fd00:5::1/128 dev lo",
     ]);
-    let _daemon = bench.star.run(&["--mode", "tc", "eth0", "eth1"]);
+    let _daemon = bench
+        .star
+        .run(&["--require-seg6-enabled", "--mode", "tc", "eth0", "eth1"]);
     let own = "route add fd00:8::46/128 encap seg6local action End.DT46 table 254 dev eth0";
     printed(bench.star.router(), &own.split(' ').collect::<Vec<_>>());
 

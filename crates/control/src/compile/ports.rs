@@ -174,8 +174,9 @@ impl ViewBuilder<'_> {
         // RFC 8754 5.1: local addresses never relay packets from outside the SR domain.
         let linux_relays =
             node.settings.local_srh == LocalSrh::Linux && !node.domain.is_outside(link);
+        let takes_sids = link.seg6_enabled || !node.settings.require_seg6_enabled;
         let flags = [
-            (link.seg6_enabled, SIDESTEP_PORT_SEG6),
+            (takes_sids, SIDESTEP_PORT_SEG6),
             (link.forwarding6, SIDESTEP_PORT_FORWARD6),
             (link.forwarding4, SIDESTEP_PORT_FORWARD4),
             (link.rp_filter == 1, SIDESTEP_PORT_RPF_STRICT),

@@ -203,6 +203,8 @@ pub struct Status {
     pub targets: report::Ports,
     /// Prefixes in all views.
     pub prefixes: usize,
+    /// Whether SIDs are processed only on ports with `seg6_enabled`.
+    pub requires_seg6_enabled: bool,
     /// Conditions that keep part of the configuration from taking effect.
     pub problems: BTreeSet<String>,
 }
@@ -447,6 +449,7 @@ impl Daemon {
             ports: self.port_counters().unwrap_or_default(),
             targets: self.ports_report(),
             prefixes: self.compiled.image.fib.len(),
+            requires_seg6_enabled: self.own.settings.require_seg6_enabled,
             problems: self.problems(),
         }
     }
@@ -466,11 +469,24 @@ impl Daemon {
         let ports = ports
             .filter(|port| port.target == "none")
             .map(|port| format!("port {} is not attached: {}", port.name, port.why));
+        let links = &self.mirror.node().links;
+        let strict = self.own.settings.require_seg6_enabled;
+        let attached = self.attached.iter().filter(|_| strict);
+        let without_sids = attached.filter_map(|(name, port)| {
+            let link = links.get(&port.ifindex)?;
+            (!link.seg6_enabled).then(|| {
+                format!(
+                    "port {name} punts packets to SIDs: seg6_enabled is required, and \
+                     net.ipv6.conf.{name}.seg6_enabled or net.ipv6.conf.all.seg6_enabled is 0"
+                )
+            })
+        });
         let icmp = self.icmp.problem().map(str::to_owned);
         let services = self.liveness.problem();
         failed
             .chain(full)
             .chain(ports)
+            .chain(without_sids)
             .chain(icmp)
             .chain(services)
             .collect()

@@ -39,6 +39,7 @@ impl Daemon {
             prefixes: self.compiled.image.fib.len() as u64,
             compilations: self.compilations,
             resyncs: self.resyncs,
+            requires_seg6_enabled: self.own.settings.require_seg6_enabled,
             problems: self.problems().into_iter().collect(),
         }
     }
@@ -62,6 +63,8 @@ impl Daemon {
                 mtu: link.map_or(0, |link| link.mtu),
                 up: link.is_some_and(|link| link.up),
                 seg6_enabled: link.is_some_and(|link| link.seg6_enabled),
+                processes_sids: !self.own.settings.require_seg6_enabled
+                    || link.is_some_and(|link| link.seg6_enabled),
                 punt_reasons: self
                     .compiled
                     .index

@@ -80,6 +80,9 @@ pub struct Node {
     /// `sidestep run --local-srh`, which Linux does not have.
     #[serde(default)]
     pub local_srh: Option<String>,
+    /// SIDs need `seg6_enabled`; Linux has no such setting.
+    #[serde(default)]
+    pub require_seg6_enabled: bool,
 }
 
 /// An HMAC key of a test, which is not secret.
