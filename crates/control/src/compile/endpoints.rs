@@ -249,9 +249,7 @@ impl RouteCompiler<'_> {
             Family::V6
         };
         // Linux resolves it as for a packet from the ingress port (seg6_lookup_any_nexthop).
-        let Some(chains) = self.resolver.common.get(&family).cloned() else {
-            return unsupported("its next hop depends on the ingress port, whose rules differ");
-        };
+        let chains = self.resolver.chains_of_ports(family);
         match self.resolve_next_hop(&chains, next_hop, None)? {
             NextHopResolution::Hop(way) => Ok(way),
             NextHopResolution::NoRoute => Err(Skip::Unsupported {
@@ -259,7 +257,7 @@ impl RouteCompiler<'_> {
                 text: format!("no route to its next hop {next_hop}"),
             }),
             NextHopResolution::Depends => unsupported(format!(
-                "the route to its next hop {next_hop} differs between packets"
+                "the route to its next hop {next_hop} differs between packets or ports"
             )),
             NextHopResolution::NotPlain => {
                 unsupported(format!("no plain route to its next hop {next_hop}"))

@@ -1,6 +1,8 @@
 //! Groups: several next hops; the flow of a packet selects one.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use sidestep_datapath::abi::{
     SIDESTEP_GROUP_SLOTS, SIDESTEP_ROUTE_FORWARD, SIDESTEP_ROUTE_GROUP,
@@ -74,23 +76,28 @@ impl RouteCompiler<'_> {
         })
     }
 
-    /// Resolves an address with rule chains, for packets from `source` or from any source.
+    /// Resolves an address with each of these rule chains, for packets from `source` or from any
+    /// source. The result depends on the packet if the chains differ in it.
     pub(super) fn resolve_next_hop(
         &mut self,
-        chains: &Chains,
+        all: &[Arc<Chains>],
         address: IpAddr,
         source: Option<IpAddr>,
     ) -> Result<NextHopResolution, Skip> {
-        let resolution = self.resolver.resolve(chains, address, source);
-        if let Some(entry) = self.entry {
-            let resolved = &mut self.resolver.lookups;
-            resolved.note(entry, chains, (address, source), resolution);
+        let mut resolutions = BTreeSet::new();
+        for chains in all {
+            let resolution = self.resolver.resolve(chains, address, source);
+            if let Some(entry) = self.entry {
+                let resolved = &mut self.resolver.lookups;
+                resolved.note(entry, chains, (address, source), resolution);
+            }
+            resolutions.insert(resolution);
         }
         let node = self.node;
-        let route = match resolution {
-            Resolution::Route(key) => &node.routes[&key],
-            Resolution::NoRoute => return Ok(NextHopResolution::NoRoute),
-            Resolution::Depends => return Ok(NextHopResolution::Depends),
+        let route = match (resolutions.len(), resolutions.pop_first()) {
+            (1, Some(Resolution::Route(key))) => &node.routes[&key],
+            (1, Some(Resolution::NoRoute)) => return Ok(NextHopResolution::NoRoute),
+            _ => return Ok(NextHopResolution::Depends),
         };
         let hops = alive(&route.next_hops);
         let plain = |hop: &&NextHop| {

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::net::Ipv6Addr;
+use std::sync::Arc;
 
 use sidestep_datapath::abi::{
     SIDESTEP_FLOW_LABEL_COMPUTE, SIDESTEP_FLOW_LABEL_COPY, SIDESTEP_FLOW_LABEL_ZERO,
@@ -21,6 +22,10 @@ use super::index::PolicyInfo;
 use super::keys::{PolicyKey, Via};
 use super::record::record;
 use super::routes::RouteCompiler;
+use super::rules::Chains;
+
+/// LIMIT: distinct rule chains of the ports, up to which a first segment is resolved in advance.
+const PORT_CHAINS_MAX: usize = 8;
 
 impl RouteCompiler<'_> {
     /// Returns the record of a route whose next hop pushes a segment list.
@@ -60,19 +65,22 @@ impl RouteCompiler<'_> {
         let Some(source) = source else {
             return unsupported("no IPv6 address to be the source (see `ip sr tunsrc`)");
         };
-        let chains = match encap.lookup {
-            Some(table) => Some(Chain::table(Family::V6, table).into()),
-            None => self.resolver.common.get(&Family::V6).cloned(),
+        let chains: Arc<[Arc<Chains>]> = match encap.lookup {
+            Some(table) => Arc::new([Arc::new(Chain::table(Family::V6, table).into())]),
+            // Otherwise the packet path looks the outer header up.
+            None => Some(self.resolver.chains_of_ports(Family::V6))
+                .filter(|chains| chains.len() <= PORT_CHAINS_MAX)
+                .unwrap_or_default(),
         };
         // A packet with an inserted SRH keeps its source.
         let from = (!encap.mode.inserts()).then_some(source.into());
-        let resolution = match (&chains, alone) {
-            (Some(_), Some(OnlyNextHop { dev, via, mtu })) => {
+        let resolution = match (&*chains, alone) {
+            ([_], Some(OnlyNextHop { dev, via, mtu })) => {
                 let adjacency = self.store.adjacency(dev, Via::Address(via), mtu)?;
                 NextHopResolution::Hop(ResolvedHop::Adjacency(adjacency))
             }
-            (Some(chains), None) => self.resolve_next_hop(chains, first.into(), from)?,
-            (None, _) => NextHopResolution::Depends,
+            (chains, None) => self.resolve_next_hop(chains, first.into(), from)?,
+            (_, Some(_)) => NextHopResolution::Depends,
         };
         // With several next hops, the packet path looks up the outer header, whose flow selects
         // one.

@@ -10,7 +10,7 @@ use super::rules::Chains;
 use super::tables::EntryKey;
 
 /// Result of resolving an address with rule chains.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Resolution {
     /// This route.
     Route(RouteKey),

@@ -24,7 +24,7 @@ use super::rules::{Chains, Source};
 impl ViewBuilder<'_> {
     pub(super) fn ports(&mut self, ports: &BTreeSet<IfIndex>) -> Result<(), CompileError> {
         let mut slots: BTreeMap<u32, &Link> = BTreeMap::new();
-        let mut chains: BTreeMap<Family, BTreeSet<Option<Arc<Chains>>>> = BTreeMap::new();
+        let mut chains: BTreeMap<Family, BTreeSet<Arc<Chains>>> = BTreeMap::new();
         for &port in ports {
             let link = self
                 .routes
@@ -44,19 +44,15 @@ impl ViewBuilder<'_> {
                 let of_port = self
                     .routes
                     .resolver
-                    .chains(self.routes.node, family, source)
-                    .ok();
-                chains.entry(family).or_default().insert(of_port);
+                    .chains(self.routes.node, family, source);
+                // Without chains, the port punts all packets.
+                chains.entry(family).or_default().extend(of_port);
             }
         }
-        for (family, mut chains) in chains {
-            if let (1, Some(Some(common))) = (chains.len(), chains.pop_first()) {
-                self.routes
-                    .resolver
-                    .common
-                    .insert(family, Chains::clone(&common));
-            }
-        }
+        self.routes.resolver.of_ports = chains
+            .into_iter()
+            .map(|(family, chains)| (family, chains.into_iter().collect()))
+            .collect();
         let hmac_keys = self.routes.hmac_view()?;
         for &port in ports {
             let record = sidestep_port {

@@ -38,8 +38,9 @@ pub(super) struct Resolver {
     /// Winning route for each prefix of each table: the one with the lowest metric. Routes with a
     /// TOS are punted.
     pub winners: BTreeMap<(Family, TableId), Routing<Winner>>,
-    /// Rule chains that all ports share, per family. With them next hops are resolved in advance.
-    pub common: BTreeMap<Family, Chains>,
+    /// Distinct rule chains of the ports, per family. If all resolve a next hop equally, it is
+    /// resolved in advance.
+    pub of_ports: BTreeMap<Family, Arc<[Arc<Chains>]>>,
     /// Addresses of resolved neighbors, with their links.
     pub neighbors: BTreeSet<(Prefix, IfIndex)>,
     /// Lookups that entries depend on.
@@ -90,6 +91,11 @@ impl Resolver {
         };
         let chains = || rules::chains(node, family, source).map(Arc::new);
         self.chains.entry(key).or_insert_with(chains).clone()
+    }
+
+    /// Returns the distinct rule chains of the ports.
+    pub fn chains_of_ports(&self, family: Family) -> Arc<[Arc<Chains>]> {
+        self.of_ports.get(&family).cloned().unwrap_or_default()
     }
 
     /// Updates the winner after routes to a prefix changed, and returns the former one.

@@ -175,6 +175,39 @@ fn a_link_local_next_hop_is_on_the_link_of_the_sids_route() {
 }
 
 #[test]
+fn a_next_hop_is_resolved_in_advance_if_all_ports_agree() {
+    let sids = [
+        "- fc00:0:2::/128 encap seg6local action End.X nh6 fc01::1 dev eth0\n",
+        "- fc00:0:3::/128 encap seg6local action End.DX6 nh6 fc0a::1 dev eth0\n",
+        "- fc00:0:4::/128 encap seg6local action End.DX4 nh4 192.0.2.9 dev eth0\n",
+    ];
+    let agreeing =
+        "- 2001:db8:f::/48 via fc01::1 dev eth1 table 100\n- 10.0.0.0/8 dev eth1 table 100\n";
+    let rules = "rules: [\"iif eth0 lookup 100\"]\n";
+    let of = |more: &str| {
+        let text = format!("{NODE}{}{agreeing}{more}{rules}", sids.concat());
+        compile(&mut Compiler::new(Limits::default()), &node(&text))
+    };
+    let compiled = of("");
+    assert!(
+        compiled.index.unsupported.is_empty(),
+        "{:?}",
+        compiled.index.unsupported
+    );
+    let policy = compiled.image.policies.values().next().expect("one policy");
+    assert_eq!(compiled.image.adjacencies[&policy.adjacency].ifindex, 2);
+
+    let compiled = of("- fc01::/64 dev eth0 table 100\n");
+    let punted = compiled.index.unsupported.iter();
+    let punted: Vec<_> = punted
+        .map(|(key, why)| (key.prefix.to_string(), why))
+        .collect();
+    assert_eq!(punted.len(), 1, "{punted:?}");
+    assert_eq!(punted[0].0, "fc00:0:2::/128");
+    assert!(punted[0].1.contains("differs between packets or ports"));
+}
+
+#[test]
 fn two_ports_with_one_table_slot_are_refused_by_name() {
     let mut node = node(NODE);
     let mut far = node.links[&IfIndex(1)].clone();
