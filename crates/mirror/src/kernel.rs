@@ -222,7 +222,8 @@ impl Kernel {
         self.requester.dump(request, address::decode)
     }
 
-    fn objects(&mut self) -> Result<Vec<Object>, MirrorError> {
+    /// All nexthop objects.
+    pub fn objects(&mut self) -> Result<Vec<Object>, MirrorError> {
         let request = Request {
             name: "list the nexthop objects",
             kind: RTM_GETNEXTHOP,

@@ -102,6 +102,7 @@ pub fn node_of<'a>(datagrams: impl IntoIterator<Item = &'a [u8]>) -> Node {
             state.apply_device(event);
         }
     }
+    state.resolve_objects();
     state.node
 }
 

@@ -1,70 +1,94 @@
-//! Nexthop objects and the routes that depend on them.
+//! Nexthop objects: the next hops of the routes that refer to one.
 //!
-//! A route refers to one object. If this object is a group, a change of a member changes the route
-//! as well. The kernel notifies only of the object.
+//! A route names one object; if that is a group, a change of each of its members changes the route
+//! as well. With `net.ipv4.nexthop_compat_mode` 0 the kernel notifies of the object alone, and the
+//! message of a route has only the id of its object.
 
 use std::collections::BTreeMap;
 
+use sidestep_model::node::IfIndex;
+use sidestep_model::route::{Encap, Family, NextHop, Route, RouteKind};
+
+use crate::route::HopAttributes;
+use crate::route_table::family;
 use crate::wire::{Message, attributes_after, u32_at};
 
 /// Length of `struct nhmsg`.
 pub(crate) const NHMSG: usize = 8;
-/// Length of `struct nexthop_grp`, which begins with the member's id.
+/// Length of `struct nexthop_grp`: the member's id, its weight less one, reserved bytes.
 const GROUP_ENTRY: usize = 8;
 
 // include/uapi/linux/nexthop.h.
 const NHA_ID: u16 = 1;
 const NHA_GROUP: u16 = 2;
+const NHA_BLACKHOLE: u16 = 4;
+const NHA_OIF: u16 = 5;
+const NHA_GATEWAY: u16 = 6;
+const NHA_ENCAP_TYPE: u16 = 7;
+const NHA_ENCAP: u16 = 8;
 
 /// A nexthop object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Object {
     /// `NHA_ID`.
     pub id: u32,
-    /// Members of a group; empty for other objects.
-    pub members: Vec<u32>,
+    content: Content,
+}
+
+/// Content of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Content {
+    /// Packets are dropped.
+    Blackhole,
+    /// One next hop.
+    NextHop(NextHop),
+    /// Members with their weights. A resilient group has them as well.
+    Group(Vec<(u32, u16)>),
 }
 
 /// Decodes an `RTM_NEWNEXTHOP` or `RTM_DELNEXTHOP`.
 pub(crate) fn decode(message: &Message<'_>) -> Option<Object> {
-    let mut object = Object {
-        id: 0,
-        members: Vec::new(),
-    };
+    let flags = u32_at(message.body, 4)?;
+    let (mut id, mut blackhole, mut members) = (0, false, Vec::new());
+    let mut hop = HopAttributes::default();
     for attribute in attributes_after(message.body, NHMSG) {
         match attribute.kind {
-            NHA_ID => object.id = attribute.u32()?,
+            NHA_ID => id = attribute.u32()?,
             NHA_GROUP => {
                 let entries = attribute.value.chunks_exact(GROUP_ENTRY);
-                object.members = entries.filter_map(|entry| u32_at(entry, 0)).collect();
+                let member = |it: &[u8]| Some((u32_at(it, 0)?, u16::from(*it.get(4)?) + 1));
+                members = entries.filter_map(member).collect();
             }
+            NHA_BLACKHOLE => blackhole = true,
+            NHA_OIF => hop.dev = attribute.u32().map(IfIndex),
+            NHA_GATEWAY => hop.via = attribute.address(),
+            NHA_ENCAP_TYPE => hop.encap_type = attribute.u16(),
+            NHA_ENCAP => hop.encap = Some(attribute.value),
             _ => {}
         }
     }
-    (object.id != 0).then_some(object)
+    let content = match (blackhole, members) {
+        (true, _) => Content::Blackhole,
+        (false, members) if members.is_empty() => Content::NextHop(hop.next_hop(flags as u8, 1)),
+        (false, members) => Content::Group(members),
+    };
+    (id != 0).then_some(Object { id, content })
 }
 
-/// All known groups. Some may no longer exist, because the kernel does not notify of objects that
-/// it removes with a link.
+/// The objects that there are. The mirror may have an object that no longer exists, because the
+/// kernel does not notify of objects that it removes with a link.
 #[derive(Debug, Default)]
-pub(crate) struct Groups(BTreeMap<u32, Vec<u32>>);
+pub(crate) struct Objects(BTreeMap<u32, Content>);
 
-impl Groups {
-    /// Replaces all groups.
+impl Objects {
+    /// These, and no others.
     pub fn replace(&mut self, objects: Vec<Object>) {
-        self.0.clear();
-        for object in objects {
-            self.set(object);
-        }
+        self.0 = objects.into_iter().map(|it| (it.id, it.content)).collect();
     }
 
     /// Adds or changes an object.
     pub fn set(&mut self, object: Object) {
-        if object.members.is_empty() {
-            self.0.remove(&object.id);
-        } else {
-            self.0.insert(object.id, object.members);
-        }
+        self.0.insert(object.id, object.content);
     }
 
     /// Removes an object.
@@ -75,7 +99,60 @@ impl Groups {
     /// Returns an object and the groups that contain it. A group cannot contain groups
     /// (`nh_check_attr_group`).
     pub fn with(&self, id: u32) -> impl Iterator<Item = u32> {
-        let groups = self.0.iter().filter(move |it| it.1.contains(&id));
+        let is_member = move |content: &Content| match content {
+            Content::Group(members) => members.iter().any(|it| it.0 == id),
+            _ => false,
+        };
+        let groups = self.0.iter().filter(move |it| is_member(it.1));
         groups.map(|it| *it.0).chain([id])
+    }
+
+    /// Sets kind and next hops of a route from its object. If the object is unknown, packets of the
+    /// route are punted until its notification comes.
+    pub fn resolve(&self, route: &mut Route) {
+        let Some(id) = route.nhid else {
+            return;
+        };
+        let hops = self.next_hops(id);
+        route.kind = match hops {
+            Some(_) => RouteKind::Unicast,
+            None => RouteKind::Blackhole,
+        };
+        route.next_hops = hops.unwrap_or_default();
+        match (family(&route.key), route.next_hops.as_mut_slice()) {
+            // As in the message of a route, see `route::decode`.
+            (Family::V6, hops) => hops.sort_unstable(),
+            (Family::V4, [only]) => only.weight = 1,
+            (Family::V4, _) => {}
+        }
+    }
+
+    /// Returns the next hops of an object, or none if packets are dropped.
+    fn next_hops(&self, id: u32) -> Option<Vec<NextHop>> {
+        let alone = [(id, 1)];
+        let members = match self.0.get(&id) {
+            Some(Content::Group(members)) => members.as_slice(),
+            _ => &alone,
+        };
+        let mut hops = Vec::new();
+        for (member, weight) in members {
+            match self.0.get(member) {
+                Some(Content::NextHop(hop)) => hops.push(NextHop {
+                    weight: *weight,
+                    ..hop.clone()
+                }),
+                // A group with a blackhole has no other member.
+                Some(Content::Blackhole) => return None,
+                Some(Content::Group(_)) | None => {}
+            }
+        }
+        if hops.is_empty() {
+            let unknown = format!("unknown nexthop object {id}");
+            hops.push(NextHop {
+                encap: Some(Encap::Unsupported(unknown)),
+                ..NextHop::new()
+            });
+        }
+        Some(hops)
     }
 }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use sidestep_model::node::{IfIndex, TableId};
-use sidestep_model::route::{Encap, NextHop, Owner, Route, RouteKey, RouteKind};
+use sidestep_model::route::{NextHop, Owner, Route, RouteKey, RouteKind};
 
 use crate::seg6;
 use crate::wire::{
@@ -66,9 +66,10 @@ pub(crate) fn decode(message: &Message<'_>) -> Option<Route> {
         Vec::new()
     } else if let Some(multipath) = multipath {
         next_hops(multipath)
-    } else if let Some(nhid) = nhid.filter(|_| hop.is_empty()) {
-        // The kernel reports only the nexthop object: net.ipv4.nexthop_compat_mode is 0.
-        vec![unresolved(nhid)]
+    } else if nhid.is_some() && hop.is_empty() {
+        // The kernel names the nexthop object and nothing else: net.ipv4.nexthop_compat_mode is 0.
+        // The caller resolves it.
+        Vec::new()
     } else {
         vec![hop.next_hop(flags as u8, 1)]
     };
@@ -107,11 +108,11 @@ fn discards(kind: RouteKind) -> bool {
 
 /// Attributes of one next hop, from the message itself or from an entry of its `RTA_MULTIPATH`.
 #[derive(Default)]
-struct HopAttributes<'a> {
-    via: Option<IpAddr>,
-    dev: Option<IfIndex>,
-    encap_type: Option<u16>,
-    encap: Option<&'a [u8]>,
+pub(crate) struct HopAttributes<'a> {
+    pub via: Option<IpAddr>,
+    pub dev: Option<IfIndex>,
+    pub encap_type: Option<u16>,
+    pub encap: Option<&'a [u8]>,
 }
 
 impl<'a> HopAttributes<'a> {
@@ -131,7 +132,7 @@ impl<'a> HopAttributes<'a> {
         self.via.is_none() && self.dev.is_none() && self.encap_type.is_none()
     }
 
-    fn next_hop(self, flags: u8, weight: u16) -> NextHop {
+    pub fn next_hop(self, flags: u8, weight: u16) -> NextHop {
         NextHop {
             via: self.via,
             dev: self.dev,
@@ -169,19 +170,9 @@ fn next_hops(mut bytes: &[u8]) -> Vec<NextHop> {
     found
 }
 
-/// Returns a placeholder for a nexthop object that the kernel does not resolve in the route's
-/// message.
-fn unresolved(nhid: u32) -> NextHop {
-    NextHop {
-        via: None,
-        dev: None,
-        weight: 1,
-        onlink: false,
-        dead: false,
-        encap: Some(Encap::Unsupported(format!(
-            "nexthop object {nhid} (net.ipv4.nexthop_compat_mode is 0)"
-        ))),
-    }
+/// Whether the kernel named the nexthop object of the route and nothing else.
+pub(crate) fn is_unresolved(route: &Route) -> bool {
+    route.nhid.is_some() && route.kind == RouteKind::Unicast && route.next_hops.is_empty()
 }
 
 fn route_kind(kind: u8) -> RouteKind {

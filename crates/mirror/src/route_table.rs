@@ -13,6 +13,8 @@ use ipnet::IpNet;
 use sidestep_model::node::{IfIndex, Node};
 use sidestep_model::route::{Family, NextHop, Route, RouteKey};
 
+use crate::object::Objects;
+
 /// include/uapi/linux/rtnetlink.h: learned from a router advertisement, by the kernel or by a
 /// daemon.
 const RTPROT_RA: u8 = 9;
@@ -22,8 +24,8 @@ const RTPROT_RA: u8 = 9;
 pub(crate) struct RouteTable {
     /// Keys with more than one route: all of them in the kernel's order.
     shared: BTreeMap<RouteKey, Vec<Route>>,
-    /// Number of routes that refer to each nexthop object.
-    users: HashMap<u32, usize>,
+    /// The routes that refer to each nexthop object.
+    users: HashMap<u32, BTreeSet<RouteKey>>,
 }
 
 /// Position of a new route among those with its key, from the flags of a notification.
@@ -152,6 +154,40 @@ impl RouteTable {
         self.users.contains_key(&object)
     }
 
+    /// A nexthop object has changed: changes all routes that refer to it.
+    pub fn resolve(
+        &mut self,
+        node: &mut Node,
+        object: u32,
+        objects: &Objects,
+        changed: &mut BTreeSet<RouteKey>,
+    ) {
+        for key in self.users.get(&object).cloned().unwrap_or_default() {
+            self.edit(node, key, changed, |routes| {
+                let of_object = routes.iter_mut().filter(|it| it.nhid == Some(object));
+                of_object.for_each(|route| objects.resolve(route));
+            });
+        }
+    }
+
+    /// Notes which nexthop objects the routes with one key referred to, and refer to now.
+    fn note_users(&mut self, key: RouteKey, before: &[u32], now: &[u32]) {
+        if before == now {
+            return;
+        }
+        for object in before {
+            if let Entry::Occupied(mut users) = self.users.entry(*object) {
+                users.get_mut().remove(&key);
+                if users.get().is_empty() {
+                    users.remove();
+                }
+            }
+        }
+        for object in now {
+            self.users.entry(*object).or_default().insert(key);
+        }
+    }
+
     /// Changes the routes with one key, and records the key if packets then take another route.
     fn edit(
         &mut self,
@@ -165,18 +201,9 @@ impl RouteTable {
             .shared
             .remove(&key)
             .unwrap_or_else(|| before.iter().cloned().collect());
-        for object in routes.iter().filter_map(|route| route.nhid) {
-            if let Entry::Occupied(mut users) = self.users.entry(object) {
-                *users.get_mut() -= 1;
-                if *users.get() == 0 {
-                    users.remove();
-                }
-            }
-        }
+        let objects = objects_of(&routes);
         edit(&mut routes);
-        for object in routes.iter().filter_map(|route| route.nhid) {
-            *self.users.entry(object).or_default() += 1;
-        }
+        self.note_users(key, &objects, &objects_of(&routes));
         let alive = routes.iter().position(is_alive).unwrap_or(0);
         let after = if routes.len() > 1 {
             let after = routes.get(alive).cloned();
@@ -192,6 +219,10 @@ impl RouteTable {
             node.routes.insert(key, after);
         }
     }
+}
+
+fn objects_of(routes: &[Route]) -> Vec<u32> {
+    routes.iter().filter_map(|route| route.nhid).collect()
 }
 
 /// Updates the routes with one key from a dump that contains all routes that `covered` accepts.

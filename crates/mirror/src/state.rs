@@ -16,7 +16,7 @@ use crate::kernel::{Kernel, Snapshot};
 use crate::link::{self, AllSettings, LinkState, Settings};
 use crate::neighbor;
 use crate::netconf::{self, Netconf, Scope};
-use crate::object::{self, Groups, Object};
+use crate::object::{self, Object, Objects};
 use crate::route;
 use crate::route_table::{Applied, Placement, RouteTable, family, prefers, uses};
 use crate::rule;
@@ -33,7 +33,7 @@ pub(crate) struct State {
     /// Usable neighbors that have not been confirmed for a while.
     pub stale_neighbors: BTreeSet<(IfIndex, IpAddr)>,
     routes: RouteTable,
-    groups: Groups,
+    objects: Objects,
     links: BTreeMap<IfIndex, LinkState>,
     all: AllSettings,
     /// `ignore_routes_with_linkdown`, which determines the routes that the kernel marks dead.
@@ -42,6 +42,8 @@ pub(crate) struct State {
     xdp_features: Option<BTreeMap<IfIndex, u64>>,
     addresses: BTreeSet<Address>,
     dump6: Dump6,
+    /// Nexthop objects whose routes are not resolved again yet.
+    changed_objects: BTreeSet<u32>,
     changed_routes: BTreeSet<RouteKey>,
     changed_neighbors: BTreeSet<(IfIndex, IpAddr)>,
     changed_other: bool,
@@ -144,6 +146,10 @@ impl State {
             let settings = kernel.settings()?;
             self.changed_other |= self.link_settings(&settings, None);
         }
+        if !stale.objects.is_empty() || !stale.links.is_empty() {
+            // The kernel removes objects with a link without a notification.
+            self.objects.replace(kernel.objects()?);
+        }
         for (family, all) in [(Family::V4, stale.routes4), (Family::V6, stale.routes6)] {
             let of_family = |route: &Route| self::family(&route.key) == family;
             let of_links = |route: &Route| of_family(route) && uses(route, &stale.links);
@@ -166,12 +172,14 @@ impl State {
                 };
             }
             if all {
-                let dumped = kernel.routes(family, None)?;
+                let mut dumped = kernel.routes(family, None)?;
+                resolve(&self.objects, &mut dumped);
                 self.routes.replace(node, dumped, of_family, changed);
                 continue;
             }
             for link in &stale.links {
-                let dumped = kernel.routes(family, Some(*link))?;
+                let mut dumped = kernel.routes(family, Some(*link))?;
+                resolve(&self.objects, &mut dumped);
                 let covered = |route: &Route| {
                     of_family(route) && route.next_hops.iter().any(|hop| hop.dev == Some(*link))
                 };
@@ -183,7 +191,7 @@ impl State {
     }
 
     /// Replaces everything that notifications keep current.
-    pub fn replace(&mut self, snapshot: Snapshot) {
+    pub fn replace(&mut self, mut snapshot: Snapshot) {
         let before = self.without_routes();
         let neighbors = self.node.neighbors.clone();
         let mut changed_neighbors = std::mem::take(&mut self.changed_neighbors);
@@ -191,7 +199,7 @@ impl State {
             done: true,
             torn: false,
         };
-        self.groups.replace(snapshot.objects);
+        self.objects.replace(snapshot.objects);
         self.xdp_features = snapshot.xdp_features.map(BTreeMap::from_iter);
         self.links = snapshot
             .links
@@ -218,6 +226,7 @@ impl State {
         for rule in snapshot.rules {
             rule::add(&mut self.node, rule);
         }
+        resolve(&self.objects, &mut snapshot.routes);
         self.routes.replace(
             &mut self.node,
             snapshot.routes,
@@ -277,6 +286,7 @@ impl State {
 
     /// Returns the changes since the last call.
     pub fn take_changes(&mut self) -> Changes {
+        self.resolve_objects();
         let routes = std::mem::take(&mut self.changed_routes);
         let neighbors = std::mem::take(&mut self.changed_neighbors);
         Changes {
@@ -287,7 +297,8 @@ impl State {
         }
     }
 
-    fn route(&mut self, route: Route, message: &Message<'_>) {
+    fn route(&mut self, mut route: Route, message: &Message<'_>) {
+        resolve(&self.objects, std::slice::from_mut(&mut route));
         let family = family(&route.key);
         let (node, changed) = (&mut self.node, &mut self.changed_routes);
         let applied = if message.kind == libc::RTM_NEWROUTE {
@@ -307,15 +318,21 @@ impl State {
     /// `nexthop_compat_mode` 0.
     fn object(&mut self, object: Object, present: bool) {
         let id = object.id;
-        for id in self.groups.with(id) {
-            if self.routes.refer_to(id) {
-                self.stale.objects.insert(id);
-            }
+        if !present {
+            // The routes go with it.
+            let users = self.objects.with(id).filter(|it| self.routes.refer_to(*it));
+            self.stale.objects.extend(users);
+            return self.objects.delete(id);
         }
-        if present {
-            self.groups.set(object);
-        } else {
-            self.groups.delete(id);
+        self.objects.set(object);
+        self.changed_objects.extend(self.objects.with(id));
+    }
+
+    /// Changes the routes of changed nexthop objects, once for all notifications of an object.
+    pub fn resolve_objects(&mut self) {
+        for id in std::mem::take(&mut self.changed_objects) {
+            let (node, changed) = (&mut self.node, &mut self.changed_routes);
+            self.routes.resolve(node, id, &self.objects, changed);
         }
     }
 
@@ -447,6 +464,12 @@ impl State {
             self.rebuild(ifindex);
         }
     }
+}
+
+/// Resolves routes whose message has the nexthop object alone.
+fn resolve(objects: &Objects, routes: &mut [Route]) {
+    let unresolved = routes.iter_mut().filter(|it| route::is_unresolved(it));
+    unresolved.for_each(|route| objects.resolve(route));
 }
 
 /// Highest number of links whose routes are read link by link. Each link costs the kernel a walk

@@ -656,14 +656,96 @@ fn routes_follow_their_nexthop_object() {
         until(&mut mirror, "a route by name", |node| {
             !to(node, "192.0.2.0/24").is_empty()
         });
-        let encap = the(mirror.node(), "192.0.2.0/24").next_hops[0]
-            .encap
-            .clone();
-        assert!(
-            matches!(&encap, Some(Encap::Unsupported(what)) if what.contains("nexthop object 9")),
-            "{encap:?}"
+        let via = |mirror: &Mirror, prefix| the(mirror.node(), prefix).next_hops[0].via;
+        assert_eq!(
+            via(&mirror, "192.0.2.0/24"),
+            Some("10.2.0.2".parse().unwrap())
         );
         assert_current(&mut mirror, "with nexthop_compat_mode 0");
+    });
+}
+
+#[test]
+fn routes_follow_their_nexthop_object_if_the_kernel_names_it_alone() {
+    in_namespace(|| {
+        two_pairs();
+        ip("link set lo up");
+        sysctl("ipv4/nexthop_compat_mode", "0");
+        batch(
+            "nexthop add id 1 encap seg6 mode encap segs fc01::1,fc02::2 via fc00:1::2 dev va
+             nexthop add id 2 via fc00:2::2 dev vc
+             nexthop add id 3 group 1,3/2
+             nexthop add id 4 group 1/2 type resilient buckets 8
+             -6 nexthop add id 5 blackhole
+             nexthop add id 6 via 10.1.0.2 dev va
+             -6 nexthop add id 7 encap seg6local action End.X nh6 fe80::2 dev va
+             -6 route add 2001:db8:1::/48 nhid 1
+             -6 route add 2001:db8:3::/48 nhid 3
+             -6 route add 2001:db8:4::/48 nhid 4
+             -6 route add 2001:db8:5::/48 nhid 5
+             -6 route add 2001:db8:7::/48 nhid 7
+             route add 198.51.100.0/24 nhid 6",
+        );
+        let mut mirror = Mirror::open().unwrap();
+        let vias = |mirror: &Mirror, prefix| -> Vec<(String, u16)> {
+            let hops = the(mirror.node(), prefix).next_hops.iter();
+            hops.map(|hop| {
+                (
+                    hop.via.map(|via| via.to_string()).unwrap_or_default(),
+                    hop.weight,
+                )
+            })
+            .collect()
+        };
+        let one = &the(mirror.node(), "2001:db8:1::/48").next_hops[0];
+        assert!(matches!(&one.encap, Some(Encap::Seg6(it)) if it.segments.len() == 2));
+        assert_eq!(one.dev, Some(index(&mirror, "va")));
+        let x = &the(mirror.node(), "2001:db8:7::/48").next_hops[0].encap;
+        assert!(
+            matches!(x, Some(Encap::Seg6Local(it)) if it.action == Behavior::EndX),
+            "{x:?}"
+        );
+        let both = [("fc00:1::2".to_owned(), 3), ("fc00:2::2".to_owned(), 1)];
+        assert_eq!(vias(&mirror, "2001:db8:3::/48"), both);
+        assert_eq!(vias(&mirror, "2001:db8:4::/48").len(), 2);
+        assert_eq!(
+            vias(&mirror, "198.51.100.0/24"),
+            [("10.1.0.2".to_owned(), 1)]
+        );
+        let kind = |mirror: &Mirror| the(mirror.node(), "2001:db8:5::/48").kind;
+        assert_eq!(kind(&mirror), RouteKind::Blackhole);
+
+        ip("nexthop replace id 1 via fc00:1::9 dev va");
+        until(&mut mirror, "another gateway", |node| {
+            the(node, "2001:db8:1::/48").next_hops[0].via == Some("fc00:1::9".parse().unwrap())
+        });
+        assert_eq!(vias(&mirror, "2001:db8:3::/48")[0].0, "fc00:1::9");
+        assert_eq!(vias(&mirror, "2001:db8:4::/48")[0].0, "fc00:1::9");
+        assert_current(&mut mirror, "after a member changed");
+        ip("nexthop replace id 3 group 2");
+        ip("-6 nexthop replace id 5 via fc00:2::7 dev vc");
+        until(&mut mirror, "no blackhole", |node| {
+            the(node, "2001:db8:5::/48").kind == RouteKind::Unicast
+        });
+        assert_eq!(
+            vias(&mirror, "2001:db8:3::/48"),
+            [("fc00:2::2".to_owned(), 1)]
+        );
+        assert_current(&mut mirror, "after a group and a blackhole changed");
+        ip("nexthop del id 1");
+        until(&mut mirror, "no route", |node| {
+            to(node, "2001:db8:1::/48").is_empty()
+        });
+        assert_eq!(
+            vias(&mirror, "2001:db8:4::/48"),
+            [("fc00:2::2".to_owned(), 1)]
+        );
+        assert_current(&mut mirror, "after an object was deleted");
+        ip("link set vc down");
+        until(&mut mirror, "no routes", |node| {
+            to(node, "2001:db8:3::/48").is_empty() && to(node, "2001:db8:4::/48").is_empty()
+        });
+        assert_current(&mut mirror, "after a link went down");
     });
 }
 

@@ -27,6 +27,12 @@ fn to_sid(star: &Star, sid: &str) -> Vec<u8> {
     ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), &packet)
 }
 
+/// A plain frame to `eth0` of the router.
+fn to_far(star: &Star) -> Vec<u8> {
+    let packet = udp(address("fc00:a::2").into(), address(FAR).into(), 64, b"frr");
+    ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), &packet)
+}
+
 /// The same link-local neighbor on every link.
 fn link_local_neighbors(star: &Star) {
     for (host, port) in HOSTS.iter().zip(PORTS) {
@@ -134,4 +140,40 @@ fn sids_need_no_seg6_enabled_unless_it_is_required() {
         (explain(star.router(), "eth0", &frame).0 == "forward").then_some(())
     });
     assert_eq!(status().problems, Vec::<String>::new());
+}
+
+#[test]
+fn routes_follow_nexthop_objects_that_the_kernel_names_alone() {
+    let Some(_turn) = begin() else {
+        return;
+    };
+    let star = Star::new("livefrrobject");
+    let compat = "net/ipv4/nexthop_compat_mode";
+    star.router().sysctl(compat, "0").expect("a sysctl");
+    star.ip().all([
+        "nexthop add id 1 encap seg6 mode encap segs fc00:2::e via fc00:b::2 dev eth1",
+        "nexthop add id 2 encap seg6 mode encap segs fc00:3::e via fc00:c::2 dev eth2",
+        "nexthop add id 10 group 1",
+        "route add fc00:2::/32 via fc00:b::2 dev eth1",
+        "route add fc00:3::/32 via fc00:c::2 dev eth2",
+        "route add 2001:db8:e::/48 nhid 10",
+    ]);
+    let _daemon = star.run(&["--mode", "tc", "eth0", "eth1"]);
+    let leaves_by = |port: &str| {
+        eventually(&format!("it leaves by {port}"), || {
+            let (verdict, egress, _) = explain(star.router(), "eth0", &to_far(&star));
+            (verdict == "forward" && egress == port).then_some(())
+        });
+    };
+    leaves_by("eth1");
+    star.ip().run("nexthop replace id 10 group 2");
+    leaves_by("eth2");
+    star.ip().run("nexthop replace id 10 group 1");
+    leaves_by("eth1");
+    star.ip().run("nexthop replace id 1 via fc00:c::2 dev eth2");
+    leaves_by("eth2");
+    star.ip().run("nexthop delete id 1");
+    eventually("no route", || {
+        (explain(star.router(), "eth0", &to_far(&star)).0 == "punt").then_some(())
+    });
 }
