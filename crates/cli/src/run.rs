@@ -64,6 +64,9 @@ pub struct Args {
     /// Process SIDs only on ports whose sysctl seg6_enabled is 1
     #[arg(long)]
     pub require_seg6_enabled: bool,
+    /// Look encapsulated packets up in table main, also where the ingress port is in a VRF
+    #[arg(long)]
+    pub encap_lookup_main: bool,
     /// Give the members of this group access to the control socket: full control of the daemon
     #[arg(long, value_name = "GROUP", value_parser = group)]
     pub group: Option<Gid>,
@@ -158,6 +161,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     };
     config.local_srh = args.local_srh.or(config.local_srh);
     config.require_seg6_enabled |= args.require_seg6_enabled;
+    config.encap_lookup_main |= args.encap_lookup_main;
     let mut ports = args.ports.clone();
     for name in config.port_names() {
         if !ports.iter().any(|port| port == name) {

@@ -140,6 +140,14 @@ fn status_table(status: &report::Status) -> Table {
         ("compilations", status.compilations.to_string()),
         ("lost notifications", status.resyncs.to_string()),
         (
+            "encap lookup",
+            if status.encap_lookup_main {
+                "table main".into()
+            } else {
+                "by the rules of the ingress port, as in Linux".into()
+            },
+        ),
+        (
             "seg6_enabled",
             if status.requires_seg6_enabled {
                 "required for SIDs".into()

@@ -29,6 +29,8 @@ pub struct Status {
     pub compilations: u64,
     /// Number of full dumps after lost netlink notifications.
     pub resyncs: u64,
+    /// Whether encapsulated packets are looked up in table main.
+    pub encap_lookup_main: bool,
     /// Whether SIDs are processed only on ports with `seg6_enabled`.
     pub requires_seg6_enabled: bool,
     /// Conditions that keep part of the configuration from taking effect.

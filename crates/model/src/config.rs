@@ -21,6 +21,7 @@
 //! oam_rate: 0
 //! local_srh: drop
 //! require_seg6_enabled: false
+//! encap_lookup_main: false
 //! hmac: {7: {algorithm: sha256, secret_file: /etc/sidestep/key7}}
 //! ```
 
@@ -84,6 +85,8 @@ pub struct File {
     pub local_srh: Option<LocalSrh>,
     /// `sidestep run --require-seg6-enabled`.
     pub require_seg6_enabled: bool,
+    /// `sidestep run --encap-lookup-main`.
+    pub encap_lookup_main: bool,
     /// `sidestep hmac set`, by key id.
     hmac: BTreeMap<u32, Spanned<keys::Key>>,
 }
@@ -269,6 +272,7 @@ impl File {
         Settings {
             local_srh: self.local_srh.unwrap_or_default(),
             require_seg6_enabled: self.require_seg6_enabled,
+            encap_lookup_main: self.encap_lookup_main,
         }
     }
 

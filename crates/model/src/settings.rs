@@ -13,6 +13,9 @@ pub struct Settings {
     /// Whether SIDs are processed only on ports with `Link::seg6_enabled`. Linux's seg6local does
     /// not read it.
     pub require_seg6_enabled: bool,
+    /// Whether headends without `lookup` look encapsulated packets up in table main, instead of by
+    /// the rules of the ingress port.
+    pub encap_lookup_main: bool,
 }
 
 /// Defines an enumeration whose words are the same in the node file and on the command line.

@@ -10,7 +10,7 @@ use sidestep_datapath::abi::{
 };
 use sidestep_datapath::{AdjacencyId, KeySlot, ViewId};
 use sidestep_model::behavior::{SEGMENTS_MAX, Seg6Encap};
-use sidestep_model::node::IfIndex;
+use sidestep_model::node::{IfIndex, TableId};
 use sidestep_model::policy::OnlyNextHop;
 use sidestep_model::route::{Family, NextHop};
 
@@ -22,7 +22,7 @@ use super::index::PolicyInfo;
 use super::keys::{PolicyKey, Via};
 use super::record::record;
 use super::routes::RouteCompiler;
-use super::rules::Chains;
+use super::rules::{self, Chains};
 
 /// LIMIT: distinct rule chains of the ports, up to which a first segment is resolved in advance.
 const PORT_CHAINS_MAX: usize = 8;
@@ -65,8 +65,15 @@ impl RouteCompiler<'_> {
         let Some(source) = source else {
             return unsupported("no IPv6 address to be the source (see `ip sr tunsrc`)");
         };
-        let chains: Arc<[Arc<Chains>]> = match encap.lookup {
-            Some(table) => Arc::new([Arc::new(Chain::table(Family::V6, table).into())]),
+        let lookup = match encap.lookup {
+            Some(table) => Some(Chain::table(Family::V6, table)),
+            None if self.node.settings.encap_lookup_main => {
+                Some(rules::of_table(self.node, Family::V6, TableId::MAIN))
+            }
+            None => None,
+        };
+        let chains: Arc<[Arc<Chains>]> = match &lookup {
+            Some(chain) => Arc::new([Arc::new(chain.clone().into())]),
             // Otherwise the packet path looks the outer header up.
             None => Some(self.resolver.chains_of_ports(Family::V6))
                 .filter(|chains| chains.len() <= PORT_CHAINS_MAX)
@@ -88,10 +95,8 @@ impl RouteCompiler<'_> {
             NextHopResolution::Hop(ResolvedHop::Adjacency(adjacency)) => adjacency,
             _ => AdjacencyId::NONE,
         };
-        let view = match encap.lookup {
-            Some(table) => self
-                .views
-                .view(&mut self.store, Chain::table(Family::V6, table))?,
+        let view = match lookup {
+            Some(chain) => self.views.view(&mut self.store, chain)?,
             None => ViewId::NONE,
         };
         let hop_limit = self.hop_limit(next_hop);

@@ -208,6 +208,22 @@ fn a_next_hop_is_resolved_in_advance_if_all_ports_agree() {
 }
 
 #[test]
+fn encapsulated_packets_are_looked_up_in_table_main_if_set() {
+    let customer = "- fc0a::/16 via fc00::1 dev eth0 table 100\nrules: [\"iif eth0 lookup 100\"]\n";
+    let of = |more: &str| {
+        let text = format!("{NODE}{customer}{more}");
+        compile(&mut Compiler::new(Limits::default()), &node(&text))
+    };
+    let compiled = of("");
+    let policy = compiled.image.policies.values().next().expect("one policy");
+    assert!(!policy.adjacency.is_some() && !policy.view.is_some());
+    let compiled = of("encap_lookup_main: true\n");
+    let policy = compiled.image.policies.values().next().expect("one policy");
+    assert_eq!(compiled.image.adjacencies[&policy.adjacency].ifindex, 2);
+    assert!(policy.view.is_some());
+}
+
+#[test]
 fn two_ports_with_one_table_slot_are_refused_by_name() {
     let mut node = node(NODE);
     let mut far = node.links[&IfIndex(1)].clone();

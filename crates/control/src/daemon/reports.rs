@@ -39,6 +39,7 @@ impl Daemon {
             prefixes: self.compiled.image.fib.len() as u64,
             compilations: self.compilations,
             resyncs: self.resyncs,
+            encap_lookup_main: self.own.settings.encap_lookup_main,
             requires_seg6_enabled: self.own.settings.require_seg6_enabled,
             problems: self.problems().into_iter().collect(),
         }
