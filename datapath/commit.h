@@ -40,7 +40,7 @@ INLINE _Bool plan_has_frame(const struct packet *p)
 	return (p->plan & (PLAN_FRAME | PLAN_ENCAP_FRAME)) != 0;
 }
 
-/* Checks that the packet or frame may leave: RFC 8986 4.1 S05, and segmentation offload. */
+/* Checks that the packet or frame may leave: hop limit, and segmentation offload. */
 INLINE verdict egress_check(ENV *e, const struct packet *p)
 {
 	if (!plan_has_frame(p))
@@ -78,6 +78,7 @@ SUBPROGRAM verdict commit(ENV *e, struct packet *p)
 	p->frame = 0;
 	p->srh = 0;
 	p->srh_seen = 0;
+	p->hops = 0;
 	p->segments_left = 0;
 	hmac_reset(p);
 	/* The port's restrictions do not apply to headers that this node made. */

@@ -39,7 +39,7 @@ struct packet_csid {
 	__u8 index;  /* DA.Arg.Index */
 };
 
-/* The groups are ordered so that the structure has a single byte of padding. */
+/* The groups are ordered so that the structure has no padding. */
 struct packet {
 	/* The current header (read/ip.h). Offsets count from the start of the frame. */
 	struct address destination; /* after the plan; also the key of the next lookup */
@@ -50,7 +50,7 @@ struct packet {
 	__u32 frame_length;         /* bytes of the frame, as received and then as sent */
 	__u8 proto;                 /* type of the header at .cursor */
 	__u8 version;               /* 4 or 6; 0: a frame without an IP packet */
-	__u8 hop_limit;             /* hop limit or TTL, as received */
+	__u8 hop_limit;             /* hop limit or TTL, before the plan */
 	__u8 ecn;                   /* after the plan */
 
 	/* The active SRH (read/ext.h). */
@@ -64,7 +64,9 @@ struct packet {
 
 	/* The ingress port. */
 	__u8 check_source; /* the reverse path filter applies to the IPv4 source */
-	__u32 port_flags;  /* SIDESTEP_PORT_* */
+	/* Local SIDs that decrement the hop limit of the current header (hop_limit_take). */
+	__u8 hops;
+	__u32 port_flags; /* SIDESTEP_PORT_* */
 	__u32 view4, view6;
 
 	/* The plan. */
@@ -110,13 +112,27 @@ typedef __u32 verdict;
 #define punt(name) (VERDICT_PUNT | PUNT_##name)
 #define drop(name) (VERDICT_DROP | DROP_##name)
 
-/*
- * RFC 8986 4.1 S05 and RFC 8200 3: a packet with hop limit (TTL) 1 or 0 is not forwarded. This is
- * the only check; the rewrite decrements the hop limit once, however many behaviors apply.
- */
+/* RFC 8200 3, RFC 1812 5.3.1: a packet with hop limit (TTL) 1 or 0 is not forwarded. */
 INLINE verdict hop_limit_check(const struct packet *p)
 {
 	return p->hop_limit <= 1 ? punt(hop_limit_exceeded) : VERDICT_CONTINUE;
+}
+
+/*
+ * RFC 8986 4.1 S05 and S12: each SID that moves the packet to the next segment decrements the hop
+ * limit. Linux does so only once for all SIDs of the node, and not before a local SID that
+ * decapsulates, so an expired packet is not punted.
+ */
+INLINE verdict hop_limit_take(struct packet *p)
+{
+	p->hops++;
+	return p->hop_limit <= p->hops ? drop(hop_limit) : VERDICT_CONTINUE;
+}
+
+/* Decrement of the hop limit when the packet leaves. After a SID, forwarding adds none (S15). */
+INLINE __u8 hop_limit_decrement(const struct packet *p)
+{
+	return p->hops ? p->hops : 1;
 }
 
 #endif

@@ -31,7 +31,8 @@
 	X(14, ecn, "RFC 6040 4.2", "outer ECN is CE, but the inner packet is Not-ECT")             \
 	X(15, blackhole, "ip-route(8)", "blackhole route or rule")                                 \
 	X(16, sid_loop, "RFC 8754 4.3.1", "too many local SIDs for one packet at this node")       \
-	X(17, hop_limit, "RFC 8200 3", "hop limit or TTL exceeded at a Sidestep-only route")       \
+	X(17, hop_limit, "RFC 8986 4.1",                                                           \
+	  "hop limit or TTL exceeded at a SID, a headend or a Sidestep-only route")                \
 	X(18, too_big, "RFC 8200 5", "packet exceeds the MTU of a Sidestep-only route")            \
 	X(19, no_route, "RFC 8986 4", "no route after a Sidestep-only behavior")                   \
 	X(20, no_neighbor, "RFC 4861 7.2", "unresolved next hop after a Sidestep-only behavior")   \

@@ -213,10 +213,10 @@ INLINE int rewrite_restore(ENV *e, const struct packet *p, __u32 payload, __u8 t
 }
 
 /*
- * Updates the IP header at `at`: hop limit or TTL, destination and ECN. `srh` is the new offset of
- * the SRH.
+ * Updates the IP header at `at`: takes `decrement` from the hop limit or TTL, and writes destination
+ * and ECN. `srh` is the new offset of the SRH.
  */
-INLINE int rewrite_ip(ENV *e, const struct packet *p, __u32 at, _Bool decrement, _Bool destination,
+INLINE int rewrite_ip(ENV *e, const struct packet *p, __u32 at, __u8 decrement, _Bool destination,
 		      __u32 srh)
 {
 	__u8 *ip;
@@ -225,8 +225,7 @@ INLINE int rewrite_ip(ENV *e, const struct packet *p, __u32 at, _Bool decrement,
 		ip = env_bytes(e, at, IPV6_LENGTH);
 		if (!ip)
 			return -1;
-		if (decrement)
-			ip[IPV6_HOP_LIMIT]--;
+		ip[IPV6_HOP_LIMIT] -= decrement;
 		if (p->plan & PLAN_ECN)
 			ip[1] = (__u8)((ip[1] & ~(ECN_MASK << 4)) | (p->ecn << 4));
 		if ((p->plan & (PLAN_LAST_SEGMENT | PLAN_POP)) == PLAN_LAST_SEGMENT) {
@@ -255,7 +254,7 @@ INLINE int rewrite_ip(ENV *e, const struct packet *p, __u32 at, _Bool decrement,
 		checksum = load16(ip + IPV4_CHECKSUM);
 		if (decrement) {
 			before = load16(ip + IPV4_TTL);
-			ip[IPV4_TTL]--;
+			ip[IPV4_TTL] -= decrement;
 			checksum = ipv4_checksum_update(checksum, before, load16(ip + IPV4_TTL));
 		}
 		if (p->plan & PLAN_ECN) {
@@ -302,7 +301,8 @@ INLINE enum rewrite_result rewrite_in_place(ENV *e, struct packet *p,
 {
 	__u8 *out;
 
-	if (rewrite_ip(e, p, p->l3, 1, (p->plan & PLAN_DESTINATION) != 0, p->srh) < 0)
+	if (rewrite_ip(e, p, p->l3, hop_limit_decrement(p), (p->plan & PLAN_DESTINATION) != 0,
+		       p->srh) < 0)
 		return REWRITE_BROKEN;
 	out = env_bytes(e, 0, ETH_LENGTH);
 	if (!out)
@@ -324,7 +324,8 @@ struct rewrite_frame {
 	__u32 payload;        /* bytes behind the pushed headers */
 	__u32 flow_label;
 	__u8 traffic_class, proto;
-	_Bool destination, decrement; /* fields of the current IP header to write */
+	__u8 decrement;    /* of the hop limit of the current IP header */
+	_Bool destination; /* the current IP header gets a new destination */
 };
 
 /* Gathers the parts of a push. */
@@ -463,8 +464,8 @@ INLINE int rewrite_headers(ENV *e, const struct packet *p, const struct rewrite_
 }
 
 /*
- * Carries out the plan. A NULL `adjacency` keeps the packet on this node, whose stack then
- * decrements the hop limit. The inner packet of a push is decremented here in both cases.
+ * Carries out the plan. A NULL `adjacency` keeps the packet on this node: only the SIDs have
+ * decremented the hop limit. The inner packet of a push is forwarded in both cases.
  */
 SUBPROGRAM enum rewrite_result rewrite(ENV *e, struct packet *p,
 				       const struct sidestep_adjacency *adjacency)
@@ -481,7 +482,7 @@ SUBPROGRAM enum rewrite_result rewrite(ENV *e, struct packet *p,
 		return REWRITE_REFUSED;
 	f.eth = eth_load(eth);
 	f.destination = (p->plan & PLAN_DESTINATION) != 0;
-	f.decrement = adjacency || (p->plan & PLAN_PUSH);
+	f.decrement = adjacency || (p->plan & PLAN_PUSH) ? hop_limit_decrement(p) : p->hops;
 	result = rewrite_prepare(e, p, &f);
 	if (result != REWRITE_DONE)
 		return result;

@@ -97,6 +97,29 @@ INLINE verdict commit_push(ENV *e, struct packet *p)
 }
 
 /*
+ * Follows the record at `index` to a route: indirect records, then the slots of the packet's DSCP
+ * and flow. Returns its index, or 0 for none, and stores the counter of a group.
+ */
+INLINE __u32 route_select(ENV *e, struct packet *p, __u32 index, __u32 *counter)
+{
+	const struct sidestep_route *r = env_route(e, index);
+
+	if (r && route_is_indirect(r)) {
+		index = lookup_indirect(e, p, index, 0);
+		r = env_route(e, index);
+	}
+	if (r && r->action == SIDESTEP_ROUTE_GROUP && (r->flags & SIDESTEP_ROUTE_BY_DSCP)) {
+		index = group_select_dscp(e, p, r->group);
+		r = env_route(e, index);
+	}
+	if (r && r->action == SIDESTEP_ROUTE_GROUP) {
+		*counter = r->counter;
+		index = group_select(e, p, r->group);
+	}
+	return index;
+}
+
+/*
  * Applies lookups and behaviors until the verdict is not a lookup. `index` is the first route; 0:
  * look it up.
  */
@@ -116,22 +139,10 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 		r = env_route(e, index);
 		if (r && unlikely(r->action >= SIDESTEP_ROUTE_GROUP &&
 				  r->action <= SIDESTEP_ROUTE_NEXT)) {
-			if (route_is_indirect(r)) {
-				index = lookup_indirect(e, p, index, 0);
-				if (!index)
-					return punt(route_miss);
-				r = env_route(e, index);
-			}
-			if (r && r->action == SIDESTEP_ROUTE_GROUP &&
-			    (r->flags & SIDESTEP_ROUTE_BY_DSCP)) {
-				index = group_select_dscp(e, p, r->group);
-				r = env_route(e, index);
-			}
-			if (r && r->action == SIDESTEP_ROUTE_GROUP) {
-				p->visited[i] = r->counter;
-				index = group_select(e, p, r->group);
-				r = env_route(e, index);
-			}
+			index = route_select(e, p, index, &p->visited[i]);
+			if (!index)
+				return punt(route_miss);
+			r = env_route(e, index);
 		}
 		if (!r)
 			return punt(route_miss);
@@ -250,8 +261,12 @@ INLINE verdict resolve_local_punt(ENV *e, struct packet *p, __u32 reason)
 			      (p->view == p->view6 || p->view == p->view4);
 
 	if (!(p->plan & (PLAN_FRAME | PLAN_PUSH)) &&
-	    (reason == PUNT_local || (kernels_route && reason == PUNT_neighbor)))
+	    (reason == PUNT_local || (kernels_route && reason == PUNT_neighbor))) {
+		/* The kernel forwards the packet, and decrements the hop limit once. */
+		if (reason == PUNT_neighbor && p->hops)
+			p->hops--;
 		return rewrite(e, p, 0) == REWRITE_DONE ? punt(decapsulated) : drop(rewrite);
+	}
 	switch (reason) {
 	case PUNT_neighbor:
 		return drop(no_neighbor);
@@ -338,7 +353,7 @@ INLINE struct outcome step(ENV *e)
 		p.check_source = p.version == 4;
 		env_trace(e, SIDESTEP_TRACE_PARSED, p.frame ? 0 : p.version, p.l3, p.destination);
 		v = route_packet(e, &p, return_route(e, &p, port));
-		if (VERDICT_KIND(v) == VERDICT_FORWARD) {
+		if (VERDICT_KIND(v) == VERDICT_FORWARD || v == drop(hop_limit)) {
 			verdict checked = check_source(e, &p);
 
 			if (checked != VERDICT_CONTINUE)

@@ -10,11 +10,8 @@
 #include "../wire/ipv6.h"
 #include "../wire/srh.h"
 
-/*
- * Loads Segment List[index] of the active SRH as the plan leaves it. Returns false if the bytes are
- * out of bounds.
- */
-INLINE _Bool segment_load(ENV *e, const struct packet *p, __u32 index, struct address *segment)
+/* Makes Segment List[index] of the active SRH, as the plan leaves it, the destination. */
+INLINE verdict segment_load(ENV *e, struct packet *p, __u32 index)
 {
 	__u32 at = !index && (p->plan & PLAN_LAST_SEGMENT) ?
 			   p->l3 + IPV6_DESTINATION :
@@ -22,9 +19,9 @@ INLINE _Bool segment_load(ENV *e, const struct packet *p, __u32 index, struct ad
 	const __u8 *bytes = env_bytes(e, at, SEGMENT_LENGTH);
 
 	if (!bytes)
-		return 0;
-	*segment = load_address(bytes);
-	return 1;
+		return punt(ext_chain);
+	p->destination = load_address(bytes);
+	return VERDICT_CONTINUE;
 }
 
 /*
@@ -50,9 +47,14 @@ INLINE verdict advance_used_up(ENV *e, struct packet *p, _Bool pop)
 /* Requires an active SRH with Segments Left greater than 0. */
 INLINE verdict advance_segment(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
+	verdict v = hop_limit_take(p);
+
+	if (v != VERDICT_CONTINUE)
+		return v;
 	p->segments_left--;
-	if (!segment_load(e, p, p->segments_left, &p->destination))
-		return punt(ext_chain);
+	v = segment_load(e, p, p->segments_left);
+	if (v != VERDICT_CONTINUE)
+		return v;
 	p->plan |= PLAN_DESTINATION | PLAN_SEGMENTS_LEFT;
 	env_trace(e, SIDESTEP_TRACE_SRH, p->srh, p->segments_left, p->destination);
 	return p->segments_left ? VERDICT_CONTINUE :

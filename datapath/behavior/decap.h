@@ -45,6 +45,7 @@ INLINE verdict decap_inner(ENV *e, struct packet *p, __u32 accepted)
 		return punt(fragment);
 	p->srh = 0;
 	p->srh_seen = 0;
+	p->hops = 0;
 	if (p->proto == PROTO_IPV6 && (accepted & DECAP_IPV6)) {
 		p->plan = PLAN_STRIP;
 		v = ipv6_read(e, p, inner, end, 1);

@@ -23,7 +23,7 @@ INLINE verdict endpoint_ultimate(ENV *e, struct packet *p, const struct sidestep
 
 /*
  * Common part of End, End.X, End.T and End.B6.Encaps: RFC 8986 4.1 S01 to S14, the flavors of 4.16,
- * and compressed SIDs. The hop limit is checked and decremented once per packet (hop_limit_check).
+ * and compressed SIDs.
  */
 INLINE verdict endpoint_advance(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
@@ -32,8 +32,11 @@ INLINE verdict endpoint_advance(ENV *e, struct packet *p, const struct sidestep_
 
 		return v == VERDICT_ULTIMATE ? endpoint_ultimate(e, p, r) : v;
 	}
-	if (csid_next(e, p, r))
-		return p->proto == PROTO_HOP_BY_HOP ? hop_by_hop(e, p) : VERDICT_CONTINUE;
+	if (csid_next(e, p, r)) {
+		verdict v = hop_limit_take(p);
+
+		return v == VERDICT_CONTINUE && p->proto == PROTO_HOP_BY_HOP ? hop_by_hop(e, p) : v;
+	}
 	if (!p->segments_left) {
 		verdict v = srh_first(e, p);
 

@@ -15,8 +15,9 @@ INLINE verdict end_am(ENV *e, struct packet *p, const struct sidestep_route *r)
 
 	if (v != VERDICT_CONTINUE)
 		return v;
-	if (!segment_load(e, p, 0, &p->destination)) /* S14 */
-		return punt(ext_chain);
+	v = segment_load(e, p, 0); /* S14 */
+	if (v != VERDICT_CONTINUE)
+		return v;
 	p->view = 0;
 	env_trace(e, SIDESTEP_TRACE_MASQUERADE, p->srh, p->segments_left, p->destination);
 	return forward(r->adjacency);
@@ -62,8 +63,9 @@ SUBPROGRAM verdict demasquerade(ENV *e, struct packet *p, const struct sidestep_
 		p->plan |= PLAN_LAST_SEGMENT;
 		env_trace(e, SIDESTEP_TRACE_LAST_SEGMENT, p->srh, 0, p->destination);
 	}
-	if (!segment_load(e, p, p->segments_left, &p->destination)) /* S10 */
-		return punt(ext_chain);
+	v = segment_load(e, p, p->segments_left); /* S10 */
+	if (v != VERDICT_CONTINUE)
+		return v;
 	p->plan |= PLAN_DESTINATION;
 	env_trace(e, SIDESTEP_TRACE_DEMASQUERADE, p->srh, p->segments_left, p->destination);
 	return lookup();

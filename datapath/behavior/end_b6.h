@@ -25,6 +25,8 @@ INLINE verdict end_b6_insert(ENV *e, struct packet *p, const struct sidestep_rou
 {
 	verdict v = srh_required(e, p);
 
+	if (v == VERDICT_CONTINUE)
+		v = hop_limit_take(p);
 	return v == VERDICT_CONTINUE ? headend(e, p, r) : v;
 }
 

@@ -26,6 +26,12 @@ INLINE verdict headend(ENV *e, struct packet *p, const struct sidestep_route *r)
 	/* H.Encaps.L2 encapsulates the received frame, which has to be unmodified. */
 	if (policy->kind == SIDESTEP_POLICY_ENCAPS_L2 && p->plan)
 		return punt(unsupported);
+	/*
+	 * RFC 2473 3.1, RFC 1812 5.3.1: the packet is forwarded before it is encapsulated. Linux
+	 * does not check it there (seg6_input comes before ip_forward), so it is not punted.
+	 */
+	if (unlikely(p->hop_limit <= 1) && policy->kind != SIDESTEP_POLICY_ENCAPS_L2)
+		return drop(hop_limit);
 	p->plan |= policy->kind == SIDESTEP_POLICY_ENCAPS_L2 ? PLAN_PUSH | PLAN_ENCAP_FRAME :
 							       PLAN_PUSH;
 	p->policy = r->policy;

@@ -64,13 +64,14 @@ INLINE verdict replace_srh(ENV *e, struct packet *p)
 
 /*
  * RFC 9800 4.2.1 for the SRH that was found. The reader has checked that Last Entry fits the SRH,
- * and Segments Left (R13). S05 is hop_limit_check().
+ * and Segments Left (R13).
  */
 INLINE verdict replace_step(ENV *e, struct packet *p, const struct sidestep_route *r, __u32 last)
 {
 	__u32 index = p->csid.index, csid, next = 0;
 	__u8 length = p->csid.length;
 	const __u8 *srh;
+	verdict v;
 
 	if (index) { /* R01 */
 		srh = env_bytes(e, p->srh, 8);
@@ -90,6 +91,9 @@ INLINE verdict replace_step(ENV *e, struct packet *p, const struct sidestep_rout
 	/* R06 to R10: the container is not full. The next entry is a whole segment. */
 	if (!csid && p->csid.index)
 		return advance_segment(e, p, r);
+	v = hop_limit_take(p); /* S05 */
+	if (v != VERDICT_CONTINUE)
+		return v;
 	replace_destination(p, r, csid, index, last); /* R20 */
 	env_trace(e, SIDESTEP_TRACE_REPLACE_CSID, p->segments_left, index, p->destination);
 	if (p->segments_left)

@@ -12,7 +12,7 @@
 
 /*
  * 6.1.1 and 6.4.1, S01 to S14: the next segment becomes the destination address. A proxy cannot be
- * the last segment (6). The rewrite decrements the hop limit.
+ * the last segment (6).
  */
 SUBPROGRAM verdict service_advance(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
@@ -42,10 +42,7 @@ SUBPROGRAM verdict service_unwrap(ENV *e, struct packet *p, const struct sideste
 			return v;
 	}
 	if (p->segments_left) {
-		/* S05 checks the hop limit of the outer header, which the proxy removes. */
-		v = hop_limit_check(p);
-		if (v == VERDICT_CONTINUE)
-			v = advance_segment(e, p, r);
+		v = advance_segment(e, p, r);
 		if (v == VERDICT_CONTINUE)
 			v = advance_used_up(e, p, 0);
 		if (v != VERDICT_CONTINUE)

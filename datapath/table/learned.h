@@ -46,7 +46,7 @@ INLINE _Bool learned_untouched(const struct sidestep_learned *learned, __u64 ver
  */
 INLINE __u64 learned_first(const struct packet *p, __u64 word)
 {
-	return (word & 0x00ff000000000000ull) | (__u64)(p->hop_limit - 1u) << 56 | 0x60;
+	return (word & 0x00ff000000000000ull) | (__u64)(__u8)(p->hop_limit - p->hops) << 56 | 0x60;
 }
 
 /* First word of the active SRH. */

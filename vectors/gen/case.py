@@ -41,6 +41,8 @@ def answer(to, message, source=None):
 
 
 SILENCE = "none"
+# Why Linux differs for several local SIDs in one packet.
+ONE_DECREMENT = "the hop limit is checked and decremented once for all SIDs, where the packet leaves (ip6_forward)"
 
 
 def copied(sid, segments_left, packet):

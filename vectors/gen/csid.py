@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from scapy.layers.inet6 import IPv6
 from scapy.packet import Raw
 
-from .case import Group, differs, drop, forward, kernel, skip
+from .case import ONE_DECREMENT, Group, differs, drop, forward, kernel, skip
 from .decap import inner4, inner6
+from .local_chain import decremented
 from .node import ETH0, ETH1, ETH2, HEADEND, SEGMENT_1, node, received, sent
 from .wire import (
     DESTINATION_OPTIONS, FRAGMENT, HOP_BY_HOP, IPV4, IPV6, NO_NEXT_HEADER, OPTION_EXPERIMENT, OPTION_PADN_6,
@@ -216,10 +217,10 @@ def add_refused(group):
     """Drops, and packets that are the kernel's."""
     here = USUAL.container(LOCAL, BEHIND_1)
     last = USUAL.container(LOCAL)
-    group.add("csid_with_hop_limit_1", f"{RFC} S02", ETH0, received(ETH0, packet(here, 1)), kernel("hop_limit_exceeded"))
+    group.add("csid_with_hop_limit_1", f"{RFC} S02", ETH0, received(ETH0, packet(here, 1)), drop("hop_limit"))
     group.add(
         "csid_last_of_its_container_with_hop_limit_1", "8986 4.1 S05", ETH0,
-        received(ETH0, with_srh(last, 1, 1, [SEGMENT_1, last])), kernel("hop_limit_exceeded"),
+        received(ETH0, with_srh(last, 1, 1, [SEGMENT_1, last])), drop("hop_limit"),
     )
     for name, csid, outcome in (
         ("without_a_route", NOWHERE, kernel("route_miss")),
@@ -267,8 +268,8 @@ def add_srh(group):
     group.add(
         "csid_last_of_its_container_then_a_container_of_this_node", [RFC, "8754 4.3.1"], ETH0,
         received(ETH0, with_srh(first, 64, 2, path)),
-        forward(ETH2, sent(ETH2, with_srh(USUAL.container(BEHIND_2, 0x31), 63, 1, path))),
-        about="Argument 0, so the SRH; the container that comes is this node's again and is shifted; hop limit once.",
+        **decremented(ETH2, lambda limit: with_srh(USUAL.container(BEHIND_2, 0x31), limit, 1, [SEGMENT_1, mine, first]), 64, 2),
+        about="Argument 0, so the SRH; the container that comes is this node's again and is shifted.",
     )
     reduced = [SEGMENT_1, second]
     group.add(
@@ -291,10 +292,9 @@ def add_chains(group):
     for count in (2, 3, 4):
         csids = locals_[:count] + [BEHIND_1, 0x31]
         group.add(
-            f"csid_chain_of_{count}", ["8754 4.3.1", RFC], ETH0,
-            received(ETH0, packet(USUAL.container(*csids))),
-            forward(ETH1, sent(ETH1, packet(USUAL.container(BEHIND_1, 0x31), 63))),
-            about="The hop limit falls once in all.",
+            f"csid_chain_of_{count}", ["8754 4.3.1", RFC], ETH0, received(ETH0, packet(USUAL.container(*csids))),
+            **decremented(ETH1, lambda limit: packet(USUAL.container(BEHIND_1, 0x31), limit), 64, count),
+            about="The hop limit falls once for each.",
             counters={"route": USUAL.prefix(csids[count - 1]), "packets": 1, "errors": 0},
         )
     group.add(
@@ -306,12 +306,17 @@ def add_chains(group):
     group.add(
         "csid_chain_of_the_same_one_three_times", "8754 4.3.1", ETH0,
         received(ETH0, packet(USUAL.container(LOCAL, LOCAL, LOCAL, BEHIND_2))),
-        forward(ETH2, sent(ETH2, packet(USUAL.container(BEHIND_2), 63))),
+        **decremented(ETH2, lambda limit: packet(USUAL.container(BEHIND_2), limit), 64, 3),
+    )
+    two = USUAL.container(LOCAL, LOCAL_2, BEHIND_2)
+    group.add(
+        "csid_chain_with_hop_limit_3", RFC, ETH0, received(ETH0, packet(two, 3)),
+        **decremented(ETH2, lambda limit: packet(USUAL.container(BEHIND_2), limit), 3, 2),
     )
     group.add(
-        "csid_chain_with_hop_limit_2", RFC, ETH0,
-        received(ETH0, packet(USUAL.container(LOCAL, LOCAL_2, BEHIND_2), 2)),
-        forward(ETH2, sent(ETH2, packet(USUAL.container(BEHIND_2), 1))),
+        "csid_chain_with_hop_limit_2", f"{RFC} S02", ETH0, received(ETH0, packet(two, 2)), drop("hop_limit"),
+        linux=differs(forward(ETH2, sent(ETH2, packet(USUAL.container(BEHIND_2), 1))), ONE_DECREMENT),
+        about="The second SID discards it.",
     )
     group.add(
         "csid_chain_to_the_end_of_the_container_without_an_srh", "8986 4.1.1", ETH0,
@@ -320,28 +325,29 @@ def add_chains(group):
     path = [SEGMENT_1, USUAL.container(LOCAL, LOCAL_2)]
     group.add(
         "csid_chain_to_the_end_of_the_container_then_the_srh", [RFC, "8986 4.1 S12-S15"], ETH0,
-        received(ETH0, with_srh(path[1], 64, 1, path)), forward(ETH1, sent(ETH1, with_srh(SEGMENT_1, 63, 0, path))),
+        received(ETH0, with_srh(path[1], 64, 1, path)),
+        **decremented(ETH1, lambda limit: with_srh(SEGMENT_1, limit, 0, path), 64, 2),
         about="The first C-SID shifts, the second finds Argument 0 and continues in the SRH.",
     )
     group.add(
         "csid_then_end_x", [RFC, RFC_X], ETH0,
         received(ETH0, packet(USUAL.container(LOCAL, ADJACENT, BEHIND_1))),
-        forward(ETH2, sent(ETH2, packet(USUAL.container(BEHIND_1), 63))),
+        **decremented(ETH2, lambda limit: packet(USUAL.container(BEHIND_1), limit), 64, 2),
     )
     group.add(
         "csid_then_end_x_last_of_its_container_then_the_srh", [RFC, RFC_X], ETH0,
         received(ETH0, with_srh(USUAL.container(LOCAL, ADJACENT), 64, 1, [SEGMENT_1, "fc0a::7"])),
-        forward(ETH2, sent(ETH2, with_srh(SEGMENT_1, 63, 0, [SEGMENT_1, "fc0a::7"]))),
+        **decremented(ETH2, lambda limit: with_srh(SEGMENT_1, limit, 0, [SEGMENT_1, "fc0a::7"]), 64, 2),
     )
-    path = [USUAL.container(LOCAL, BEHIND_1), "fc0f::1"]
+    to_csid = [USUAL.container(LOCAL, BEHIND_1), "fc0f::1"]
     group.add(
-        "end_then_csid", ["8986 4.1", RFC], ETH0,
-        received(ETH0, with_srh("fc0f::1", 64, 1, path)), forward(ETH1, sent(ETH1, with_srh(USUAL.container(BEHIND_1), 63, 0, path))),
+        "end_then_csid", ["8986 4.1", RFC], ETH0, received(ETH0, with_srh("fc0f::1", 64, 1, to_csid)),
+        **decremented(ETH1, lambda limit: with_srh(USUAL.container(BEHIND_1), limit, 0, to_csid), 64, 2),
     )
-    path = [SEGMENT_1, "fc0f::1", USUAL.container(LOCAL)]
+    to_end = [SEGMENT_1, "fc0f::1", USUAL.container(LOCAL)]
     group.add(
-        "csid_last_of_its_container_then_end", [RFC, "8986 4.1"], ETH0,
-        received(ETH0, with_srh(path[2], 64, 2, path)), forward(ETH1, sent(ETH1, with_srh(SEGMENT_1, 63, 0, path))),
+        "csid_last_of_its_container_then_end", [RFC, "8986 4.1"], ETH0, received(ETH0, with_srh(to_end[2], 64, 2, to_end)),
+        **decremented(ETH1, lambda limit: with_srh(SEGMENT_1, limit, 0, to_end), 64, 2),
     )
 
 
@@ -377,10 +383,10 @@ def add_decapsulation(group):
             received(ETH0, with_srh(path[1], 64, 1, path, protocol, inner(33))), forward(ETH1, sent(ETH1, inner(32))),
         )
     group.add(
-        "csid_then_end_dt6_with_outer_hop_limit_1", RFC, ETH0,
-        received(ETH0, packet(USUAL.container(LOCAL, DT6), 1, inner6(33), IPV6)), forward(ETH1, sent(ETH1, inner6(32))),
-        about="As in Linux: the hop limit is checked when a packet leaves, and the outer header never does. "
-              "RFC 9800 4.1.1 S02 would have End refuse it.",
+        "csid_then_end_dt6_with_outer_hop_limit_1", f"{RFC} S02", ETH0,
+        received(ETH0, packet(USUAL.container(LOCAL, DT6), 1, inner6(33), IPV6)), drop("hop_limit"),
+        linux=differs(forward(ETH1, sent(ETH1, inner6(32))), ONE_DECREMENT),
+        about="End refuses it. Linux checks the hop limit of a packet that leaves only.",
     )
     inside = USUAL.container(LOCAL, BEHIND_2)
     group.add(
@@ -441,7 +447,7 @@ def add_end_x(group):
     )
     group.add(
         "csid_end_x_with_hop_limit_1", RFC_X, ETH0,
-        received(ETH0, packet(USUAL.container(ADJACENT, BEHIND_1), 1)), kernel("hop_limit_exceeded"),
+        received(ETH0, packet(USUAL.container(ADJACENT, BEHIND_1), 1)), drop("hop_limit"),
     )
     group.add(
         "csid_end_x_without_an_srh", "8986 4.1.1", ETH0, received(ETH0, packet(USUAL.container(ADJACENT))), drop("no_srh"),

@@ -42,7 +42,7 @@ def add_psp(group):
     path = [SEGMENT_1, USUAL.container(LOCAL, LOCAL)]
     group.add(
         "csid_psp_chain_removes_the_srh_at_the_end_of_the_container", [RFC, "8986 4.16.1"], ETH0,
-        received(ETH0, with_srh(path[1], 64, 1, path)), forward(ETH1, sent(ETH1, packet(SEGMENT_1, 63, udp))),
+        received(ETH0, with_srh(path[1], 64, 1, path)), forward(ETH1, sent(ETH1, packet(SEGMENT_1, 62, udp))),
         linux=differs(forward(ETH1, sent(ETH1, with_srh(SEGMENT_1, 63, 0, path))), why),
     )
     path = [USUAL.container(LOCAL, BEHIND_1), sid]
@@ -50,7 +50,7 @@ def add_psp(group):
     group.add(
         "csid_psp_removes_the_srh_and_the_last_segment_is_a_container_of_this_node", [RFC, "8986 4.16.1"], ETH0,
         received(ETH0, with_srh(sid, 64, 1, path, payload=payload)),
-        forward(ETH1, sent(ETH1, packet(USUAL.container(BEHIND_1), 63, payload))),
+        forward(ETH1, sent(ETH1, packet(USUAL.container(BEHIND_1), 62, payload))),
         linux=differs(forward(ETH1, sent(ETH1, with_srh(USUAL.container(BEHIND_1), 63, 0, path, payload=payload))), why),
     )
     group.add(

@@ -223,7 +223,7 @@ def add_refused(group):
             next_header=UDP_PROTOCOL, segments_left=0, segment_list=[SEGMENT_1, SID]) / udp)),
     )
     group.add(
-        "end_with_hop_limit_1", "8986 4.1 S05", ETH0, received(ETH0, packet(hop_limit=1)), kernel("hop_limit_exceeded"),
+        "end_with_hop_limit_1", "8986 4.1 S05", ETH0, received(ETH0, packet(hop_limit=1)), drop("hop_limit"),
     )
     for name, segment, outcome in (
         ("end_to_a_next_segment_without_a_route", "fc0a:dead::1", None),

@@ -113,7 +113,7 @@ def add_way_back(group):
     )
     group.add(
         "end_ad_back_of_what_was_learned_behind_another_sid", [f"{DRAFT} S12-S17", "8754 4.3.1"], ETH2, received(ETH2, inner6(62)),
-        forward(ETH1, sent(ETH1, restored(SEGMENT_1, 1, [LAST, SEGMENT_1, SID6, "fc0f::1"]) / inner6(61))), NO_LINUX,
+        forward(ETH1, sent(ETH1, restored(SEGMENT_1, 1, [LAST, SEGMENT_1, SID6, "fc0f::1"], hop_limit=62) / inner6(61))), NO_LINUX,
         earlier=[(ETH0, received(ETH0, outer("fc0f::1", 3, [LAST, SEGMENT_1, SID6, "fc0f::1"]) / inner6(64)))],
     )
     group.add(

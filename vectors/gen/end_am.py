@@ -71,7 +71,7 @@ def add_way_in(group):
     group.add(
         "end_am_behind_another_sid_of_the_node", [DRAFT, "8754 4.3.1"], ETH0,
         received(ETH0, packet(SID_END, 64, 3, [LAST, SEGMENT_1, SID, SID_END])),
-        forward(ETH2, sent(ETH2, packet(LAST, 63, 1, [LAST, SEGMENT_1, SID, SID_END]))), NO_LINUX, counters=ONE,
+        forward(ETH2, sent(ETH2, packet(LAST, 62, 1, [LAST, SEGMENT_1, SID, SID_END]))), NO_LINUX, counters=ONE,
     )
     group.add(
         "end_am_by_one_interface_and_back_by_another", [f"{DRAFT} S15"], ETH1,

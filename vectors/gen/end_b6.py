@@ -13,6 +13,7 @@ from scapy.layers.inet6 import IPv6
 from .case import SAME, Group, differs, drop, forward, kernel, skip
 from .flow_label import label6
 from .h_encaps import PATHS, TUNSRC, egress_of, headers
+from .local_chain import decremented
 from .node import ETH0, ETH1, ETH2, HEADEND, HOST_0, HOST_1, SEGMENT_1, node, received, sent
 from .wire import (
     DESTINATION_OPTIONS, FRAGMENT, HOP_BY_HOP, IPV6, OPTION_EXPERIMENT, OPTION_PADN_6, OPTION_ROUTER_ALERT, ROUTING, SRH,
@@ -26,7 +27,7 @@ WHY = "seg6_do_srh_encap copies hop limit and flow label to the outer header and
 NO_LINUX = skip("Linux has no End.B6.Encaps.Red (SEG6_LOCAL_ACTION_*)")
 # Drop reasons in place of ICMP errors, at a SID that the kernel lacks.
 OURS = {
-    "hop_limit_exceeded": "hop_limit", "packet_too_big": "too_big", "route_miss": "no_route", "route_type": "no_route",
+    "packet_too_big": "too_big", "route_miss": "no_route", "route_type": "no_route",
     "neighbor": "no_neighbor",
 }
 # The next segment is behind eth2. All policies but one start behind eth1.
@@ -156,7 +157,7 @@ class Binding:
             ("with_a_tlv_beyond_the_srh", "8754 2.1", packet(here, 64, 1, two, tlvs=bytes([0x7C, 7]) + b"sixoct"), "srh_tlv"),
         ):
             self.refused(name, rfc, arrived, drop(reason), counters=error)
-        self.refused("with_hop_limit_1", "8986 4.13 S05", packet(here, 1, 1, two), kernel("hop_limit_exceeded"))
+        self.refused("with_hop_limit_1", "8986 4.13 S05", packet(here, 1, 1, two), drop("hop_limit"), counters=error)
         self.refused("with_an_hmac", "8754 2.1.2", packet(here, 64, 1, two, flags=8, tlvs=hmac_tlv(7)), drop("hmac_key"))
         self.refused("with_hop_by_hop_options", "8200 4.3",
                      packet(here, 64, 1, two, before=(HOP_BY_HOP, options_header(ROUTING, OPTION_ROUTER_ALERT))),
@@ -218,13 +219,13 @@ def add_encaps_chain(encaps):
     """End, then End.B6.Encaps, at the same node."""
     here = sid(2)
     path = [NEXT, here, "fc0f::1"]
-    inner = packet(NEXT, 63, 0, path)
+    inner = packet(NEXT, 62, 0, path)
     encaps.group.add(
         f"end_then_{encaps.prefix}", ["8754 4.3.1", encaps.rfc], ETH0,
         received(ETH0, packet("fc0f::1", 64, 2, path)),
         forward(ETH1, sent(ETH1, encapsulated(PATHS[2], inner, NEXT, reduced=encaps.reduced))),
         differs(forward(ETH1, sent(ETH1, as_linux(PATHS[2], packet(NEXT, 64, 0, path), 63))), WHY) if encaps.linux else NO_LINUX,
-        about="Segments Left falls twice, the inner hop limit once.",
+        about="Segments Left and the inner hop limit fall twice.",
     )
 
 
@@ -236,7 +237,7 @@ def add_insert_chain(insert):
     own = SRH(next_header=UDP_PROTOCOL, segments_left=1, segment_list=path) / udp6(HEADEND, NEXT)
     insert.group.add(
         "end_then_end_b6", "8754 4.3.1", ETH0, received(ETH0, packet("fc0f::1", 64, 2, path)),
-        forward(ETH1, sent(ETH1, IPv6(src=HEADEND, dst=PATHS[2][0], hlim=63, nh=ROUTING) / new / own)),
+        **decremented(ETH1, lambda limit: IPv6(src=HEADEND, dst=PATHS[2][0], hlim=limit, nh=ROUTING) / new / own, 64, 2),
         about="The packet's own SRH keeps the changes of End.",
     )
 

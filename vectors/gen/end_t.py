@@ -94,6 +94,6 @@ def groups():
     )
     group.add(
         "end_t_with_hop_limit_1", "8986 4.1 S05", ETH0,
-        received(ETH0, packet(SID, 1, 1, two)), kernel("hop_limit_exceeded"),
+        received(ETH0, packet(SID, 1, 1, two)), drop("hop_limit"), counters=ONE_ERROR,
     )
     return [group]

@@ -124,7 +124,7 @@ def groups():
     )
     group.add(
         "end_x_with_hop_limit_1", "8986 4.1 S05", ETH0,
-        received(ETH0, packet(SID, SID, 1, 1)), kernel("hop_limit_exceeded"),
+        received(ETH0, packet(SID, SID, 1, 1)), drop("hop_limit"), counters=ONE_ERROR,
     )
     group.add(
         "end_x_on_a_port_with_seg6_disabled", "8754 4.3.1", ETH2,

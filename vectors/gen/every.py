@@ -10,7 +10,7 @@ from typing import Callable
 from scapy.layers.inet6 import IPv6
 from scapy.packet import Raw
 
-from .case import SAME, Group, differs, drop, forward, kernel, skip
+from .case import SAME, Group, differs, drop, forward, skip
 from .decap import inner4, inner6
 from .end_b6 import ENCAPS, ENCAPS_RED, WHY, as_linux, encapsulated
 from .end_dx2v import frame
@@ -219,7 +219,7 @@ def add_advance_checks(group, row, sid, three):
         group.add(f"{row.name}_refuses_{name}", rfc, ETH0, received(ETH0, arrived), drop(reason), linux, counters=errors)
     group.add(
         f"{row.name}_refuses_hop_limit_1", "8986 4.1 S05", ETH0, received(ETH0, packet(sid, 1, 2, three)),
-        kernel("hop_limit_exceeded") if row.in_linux else drop("hop_limit"), None if row.in_linux else NO_LINUX,
+        drop("hop_limit"), linux, counters=errors,
     )
 
 

@@ -12,8 +12,9 @@ Where Linux and the RFCs differ, on each of these packets:
 from scapy.layers.inet6 import IPv6
 from scapy.packet import Raw
 
-from .case import Group, differs, forward, kernel
+from .case import Group, answer, differs, drop, forward, kernel
 from .flow_label import label4, label6, ports
+from .icmp import error, error4
 from .node import ETH0, ETH1, ETH2, HOST4_0, HOST_0, node, received, sent
 from .wire import (
     DESTINATION_OPTIONS, FRAGMENT, HOP_BY_HOP, ICMPV6, IPV4, IPV6, OPTION_EXPERIMENT, OPTION_PADN_6, ROUTING, SCTP, SRH,
@@ -27,6 +28,7 @@ SIXTEEN = [f"fc0a::{index:x}" for index in range(1, 17)]
 # Segments in the order of travel; the customer prefixes are named after their number.
 PATHS = {1: ["fc0a::1"], 2: ["fc0a::1", "fc0b::2"], 3: ["fc0b::1", "fc0a::2", "fc0b::3"], 16: SIXTEEN}
 PORTS = ports(4096, 53)
+NOT_CHECKED = "seg6_input encapsulates an IPv4 packet before ip_forward would check its TTL"
 
 
 def prefix6(count):
@@ -114,6 +116,27 @@ class Headend:
             about=about,
         )
 
+    def expired(self):
+        """RFC 2473 3.1: a packet whose hop limit ends here is not encapsulated."""
+        rfc, count = ["8986 5.1 S05", "2473 3.1"], 2
+        path, to4, to6 = PATHS[count], f"{prefix4(count)}1", f"{prefix6(count)}1"
+        egress = egress_of(path)
+        for limit in (1, 0):
+            packet = IPv6(src=HOST_0, dst=to6, hlim=limit, nh=UDP_PROTOCOL) / udp6(HOST_0, to6)
+            self.group.add(
+                f"{self.prefix}_of_ipv6_with_hop_limit_{limit}", rfc, ETH0, received(ETH0, packet), drop("hop_limit"),
+                answer=answer(HOST_0, error(3, 0, 0, packet)),
+                counters={"route": f"{prefix6(count)}/48", "packets": 0, "errors": 1},
+            )
+            packet = ipv4(src=HOST4_0, dst=to4, ttl=limit) / udp4()
+            linux = headers(path, IPV4, self.reduced, hop_limit=63) / packet
+            self.group.add(
+                f"{self.prefix}_of_ipv4_with_ttl_{limit}", [*rfc, "1812 5.3.1"], ETH0, received(ETH0, packet),
+                drop("hop_limit"), linux=differs(forward(egress, sent(egress, linux)), NOT_CHECKED),
+                answer=answer(HOST4_0, error4(11, 0, 0, packet)),
+                counters={"route": f"{prefix4(count)}0/24", "packets": 0, "errors": 1},
+            )
+
     def counts(self):
         """IPv6 and IPv4 for every number of segments."""
         for count in PATHS:
@@ -191,15 +214,7 @@ def add_h_encaps(group):
             received(ETH0, IPv6(src=HOST_0, dst=f"2001:db8:{number:x}::1", hlim=64, nh=UDP_PROTOCOL) / udp6(HOST_0, "2001:db8::")),
             kernel(reason),
         )
-    group.add(
-        "h_encaps_of_ipv6_with_hop_limit_1", "8986 5.1 S05", ETH0,
-        received(ETH0, IPv6(src=HOST_0, dst=f"{prefix6(2)}1", hlim=1, nh=UDP_PROTOCOL) / udp_to(f"{prefix6(2)}1")),
-        kernel("hop_limit_exceeded"),
-    )
-    group.add(
-        "h_encaps_of_ipv4_with_ttl_1", "8986 5.1 S05", ETH0,
-        received(ETH0, ipv4(src=HOST4_0, dst=f"{prefix4(2)}1", ttl=1) / udp4()), kernel("hop_limit_exceeded"),
-    )
+    headend.expired()
     group.add(
         "h_encaps_of_ipv4_with_options", "791 3.1", ETH0,
         received(ETH0, ipv4(src=HOST4_0, dst=f"{prefix4(2)}1", ttl=64, options=[Raw(bytes([1, 1, 1, 0]))]) / udp4()),
@@ -216,11 +231,7 @@ def add_h_encaps_red(group):
     headend.ipv6("of_ipv6_copies_the_flow_label", 1, udp_to, label=0xABCDE)
     headend.ipv6("of_ipv6_tcp", 3, lambda to: tcp6(HOST_0, to, pattern(1000)), TCP_PROTOCOL, first_four=ports(4096, 80))
     headend.ipv4("of_ipv4_tcp", 1, tcp4(pattern(1000)), TCP_PROTOCOL, first_four=ports(4096, 80))
-    group.add(
-        "h_encaps_red_of_ipv6_with_hop_limit_1", "8986 5.1 S05", ETH0,
-        received(ETH0, IPv6(src=HOST_0, dst=f"{prefix6(2)}1", hlim=1, nh=UDP_PROTOCOL) / udp_to(f"{prefix6(2)}1")),
-        kernel("hop_limit_exceeded"),
-    )
+    headend.expired()
 
 
 def groups():

@@ -5,7 +5,7 @@ H.Insert.Red (`inline.red`) leaves the first segment out of it, as RFC 8754 4.1.
 from scapy.layers.inet6 import IPv6
 from scapy.packet import Raw
 
-from .case import SAME, Group, drop, forward, kernel, skip
+from .case import SAME, Group, drop, forward, skip
 from .h_encaps import PATHS, egress_of, prefix6
 from .node import ETH0, HOST_0, node, received, sent
 from .wire import (
@@ -124,6 +124,6 @@ def groups():
     group.add(
         "h_insert_with_hop_limit_1", "8200 3", ETH0,
         received(ETH0, IPv6(src=HOST_0, dst=f"{prefix6(2)}1", hlim=1, nh=UDP_PROTOCOL) / udp(f"{prefix6(2)}1")),
-        kernel("hop_limit_exceeded"),
+        drop("hop_limit"), about="Time Exceeded quotes the packet without the SRH that it would get.",
     )
     return [group, reduced_group()]

@@ -2,7 +2,8 @@
 
 from scapy.layers.inet6 import IPv6
 
-from .case import Group, differs, drop, forward, kernel
+from .case import ONE_DECREMENT, Group, answer, differs, drop, forward, kernel
+from .icmp import error
 from .node import ETH0, ETH1, ETH2, HEADEND, HOST4_0, HOST4_1, HOST_0, HOST_1, SEGMENT_1, SEGMENT_2, node, received, sent
 from .wire import IPV4, IPV6, ROUTING, SRH, UDP_PROTOCOL, ipv4, udp4, udp6
 
@@ -22,6 +23,7 @@ NODE = node(
     tunsrc="fc00::2",
 )
 RFC = "8754 4.3.1"
+EACH_SID = [RFC, "8986 4.1 S12"]
 
 
 def packet(destination, hop_limit, segments_left, segments, next_header=UDP_PROTOCOL, payload=None, **fields):
@@ -33,16 +35,31 @@ def packet(destination, hop_limit, segments_left, segments, next_header=UDP_PROT
     )
 
 
+def decremented(egress, packet_of, hop_limit, sids):
+    """The results for a packet that passes `sids` SIDs of the node, each of which takes one from the hop limit (RFC 8986
+    4.1 S12). `packet_of` makes the packet with a hop limit.
+    """
+    def leaves(decrement):
+        return forward(egress, sent(egress, packet_of(hop_limit - decrement)))
+
+    return {"expect": leaves(sids), "linux": differs(leaves(1), ONE_DECREMENT)}
+
+
+def chain(group, name, first, path, sids, egress=ETH1, hop_limit=64, **more):
+    """SIDs in one SRH."""
+    group.add(
+        name, EACH_SID, ETH0, received(ETH0, packet(first, hop_limit, sids, path)),
+        **decremented(egress, lambda limit: packet(SEGMENT_1, limit, 0, path), hop_limit, sids), **more,
+    )
+
+
 def add_end_chains(group):
     """SIDs in one SRH, one after another."""
     for count in (2, 3, 4):
         path = [SEGMENT_1] + [f"fc0f::{index}" for index in range(count, 0, -1)]
-        group.add(
-            f"a_chain_of_{count}_end_sids", [RFC, "8986 4.1"], ETH0,
-            received(ETH0, packet("fc0f::1", 64, count, path)), forward(ETH1, sent(ETH1, packet(SEGMENT_1, 63, 0, path))),
-            about="Segments Left falls once for each SID, the hop limit once in all.",
-            counters={"route": f"fc0f::{count}/128", "packets": 1, "errors": 0},
-        )
+        chain(group, f"a_chain_of_{count}_end_sids", "fc0f::1", path, count,
+              about="Segments Left and the hop limit fall once for each SID.",
+              counters={"route": f"fc0f::{count}/128", "packets": 1, "errors": 0})
     five = [SEGMENT_1] + [f"fc0f::{index}" for index in range(5, 0, -1)]
     group.add(
         "a_chain_of_5_end_sids_is_too_long", RFC, ETH0,
@@ -50,19 +67,17 @@ def add_end_chains(group):
         linux=differs(forward(ETH1, sent(ETH1, packet(SEGMENT_1, 63, 0, five))),
                       "Linux follows up to its recursion limit (lwtunnel_input)"),
     )
-    same = [SEGMENT_1, "fc0f::1", "fc0f::1", "fc0f::1"]
-    group.add(
-        "the_same_end_sid_three_times", RFC, ETH0,
-        received(ETH0, packet("fc0f::1", 64, 3, same)), forward(ETH1, sent(ETH1, packet(SEGMENT_1, 63, 0, same))),
-    )
+    chain(group, "the_same_end_sid_three_times", "fc0f::1", [SEGMENT_1, "fc0f::1", "fc0f::1", "fc0f::1"], 3)
     two = [SEGMENT_1, "fc0f::2", "fc0f::1"]
-    group.add(
-        "a_chain_with_hop_limit_2", RFC, ETH0,
-        received(ETH0, packet("fc0f::1", 2, 2, two)), forward(ETH1, sent(ETH1, packet(SEGMENT_1, 1, 0, two))),
-    )
-    group.add(
-        "a_chain_with_hop_limit_1", RFC, ETH0, received(ETH0, packet("fc0f::1", 1, 2, two)), kernel("hop_limit_exceeded"),
-    )
+    chain(group, "a_chain_with_hop_limit_3", "fc0f::1", two, 2, hop_limit=3)
+    for hop_limit in (2, 1):
+        expired = packet("fc0f::1", hop_limit, 2, two)
+        linux = differs(forward(ETH1, sent(ETH1, packet(SEGMENT_1, 1, 0, two))), ONE_DECREMENT) if hop_limit == 2 else None
+        group.add(
+            f"a_chain_with_hop_limit_{hop_limit}", [RFC, "8986 4.1 S05"], ETH0, received(ETH0, expired), drop("hop_limit"),
+            linux=linux, answer=answer(HEADEND, error(3, 0, 0, expired)),
+            about="The second SID discards it." if hop_limit == 2 else "",
+        )
     group.add(
         "a_chain_that_ends_with_segments_left_zero_at_end", RFC, ETH0,
         received(ETH0, packet("fc0f::1", 64, 1, ["fc0f::2", "fc0f::1"])), drop("segments_left_zero"),
@@ -72,21 +87,16 @@ def add_end_chains(group):
         received(ETH0, packet("fc0f::1", 64, 2, ["2001:db8:dead::1", "fc0f::2", "fc0f::1"])), kernel("route_miss"),
     )
     for name, sid, egress in (("end_x", "fc0f::a", ETH2), ("end_t", "fc0f::74", ETH1)):
-        path = [SEGMENT_1, sid, "fc0f::1"]
-        group.add(
-            f"end_then_{name}", RFC, ETH0,
-            received(ETH0, packet("fc0f::1", 64, 2, path)), forward(egress, sent(egress, packet(SEGMENT_1, 63, 0, path))),
-        )
-    path = [SEGMENT_1, "fc0f::1", "fc0f::74"]
-    group.add(
-        "end_t_then_end", RFC, ETH0,
-        received(ETH0, packet("fc0f::74", 64, 2, path)), forward(ETH1, sent(ETH1, packet(SEGMENT_1, 63, 0, path))),
-    )
+        chain(group, f"end_then_{name}", "fc0f::1", [SEGMENT_1, sid, "fc0f::1"], 2, egress=egress)
+    chain(group, "end_t_then_end", "fc0f::74", [SEGMENT_1, "fc0f::1", "fc0f::74"], 2)
     path = [SEGMENT_1, "fc0f::b", "fc0f::1"]
+
+    def popped(hop_limit):
+        return IPv6(src=HEADEND, dst=SEGMENT_1, hlim=hop_limit, nh=UDP_PROTOCOL) / udp6(HEADEND, SEGMENT_1)
+
     group.add(
-        "end_then_end_psp", [RFC, "8986 4.16.1"], ETH0,
-        received(ETH0, packet("fc0f::1", 64, 2, path)),
-        forward(ETH1, sent(ETH1, IPv6(src=HEADEND, dst=SEGMENT_1, hlim=63, nh=UDP_PROTOCOL) / udp6(HEADEND, SEGMENT_1))),
+        "end_then_end_psp", [*EACH_SID, "8986 4.16.1"], ETH0, received(ETH0, packet("fc0f::1", 64, 2, path)),
+        forward(ETH1, sent(ETH1, popped(62))), linux=differs(forward(ETH1, sent(ETH1, popped(63))), ONE_DECREMENT),
     )
 
 
@@ -110,11 +120,10 @@ def add_decapsulation(group):
             forward(egress, sent(egress, inner(63))),
         )
     group.add(
-        "end_then_end_dt6_with_outer_hop_limit_1", RFC, ETH0,
-        received(ETH0, packet("fc0f::1", 1, 1, ["fc0f::d6", "fc0f::1"], IPV6, inner6(64))),
-        forward(ETH1, sent(ETH1, inner6(63))),
-        about="As in Linux: the hop limit is checked when a packet leaves, and the outer header never does. "
-              "RFC 8986 4.1 S05 would have End refuse it.",
+        "end_then_end_dt6_with_outer_hop_limit_1", [RFC, "8986 4.1 S05"], ETH0,
+        received(ETH0, packet("fc0f::1", 1, 1, ["fc0f::d6", "fc0f::1"], IPV6, inner6(64))), drop("hop_limit"),
+        linux=differs(forward(ETH1, sent(ETH1, inner6(63))), ONE_DECREMENT),
+        about="End refuses it. Linux checks the hop limit of a packet that leaves only.",
     )
     group.add(
         "end_psp_then_end_dt6", [RFC, "8986 4.16.1"], ETH0,

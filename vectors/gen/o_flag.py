@@ -6,6 +6,7 @@ The flag does not change how a node processes the packet.
 from scapy.layers.inet6 import IPv6
 
 from .case import Group, copied, drop, forward, kernel
+from .local_chain import decremented
 from .node import ETH0, ETH1, ETH2, HEADEND, HOST_0, HOST_1, SEGMENT_1, node, received, sent
 from .wire import (
     DESTINATION_OPTIONS, IPV6, OPTION_PADN_6, PAD1, ROUTING, SRH, UDP_PROTOCOL, options_header, tlv, udp6,
@@ -46,7 +47,7 @@ class Marked:
         self.word = word
         self.group = Group(name, about, node(routes=ROUTES, seg6_disabled=(ETH2,), oam_rate=oam_rate))
 
-    def add(self, name, packet, expect, *sids, port=ETH0, trailer=b"", rfc=RFC, about=""):
+    def add(self, name, packet, expect, *sids, port=ETH0, trailer=b"", rfc=RFC, about="", linux=None):
         """Adds a vector.
 
         `sids` lists the SIDs that copy the packet if copies are permitted, each with the Segments
@@ -54,7 +55,7 @@ class Marked:
         """
         copies = [copied(sid, segments_left, packet) for sid, segments_left in sids] if self.permitted else []
         frame = bytes(received(port, packet)) + trailer
-        self.group.add(f"o_flag_{self.word}_{name}", rfc, port, frame, expect, about=about, copies=copies)
+        self.group.add(f"o_flag_{self.word}_{name}", rfc, port, frame, expect, linux, about, copies=copies)
 
 
 def add_with_the_flag(marked):
@@ -95,9 +96,9 @@ def add_with_the_flag(marked):
 def add_several(marked):
     """Packets with more than one SID of this node."""
     three = [SEGMENT_1, END_2, END]
+    leaves = decremented(ETH1, lambda limit: outer(SEGMENT_1, limit) / srh(0, three) / inner(9), 64, 2)
     marked.add(
-        "at_two_sids", outer(END) / srh(2, three) / inner(9),
-        forward(ETH1, sent(ETH1, outer(SEGMENT_1, 63) / srh(0, three) / inner(9))), (END, 2), (END_2, 1),
+        "at_two_sids", outer(END) / srh(2, three) / inner(9), leaves["expect"], (END, 2), (END_2, 1), linux=leaves["linux"],
         about="Each copies it, as it arrived, with the Segments Left that this SID finds.",
     )
     two = [END_DT6, END]
@@ -115,7 +116,7 @@ def add_ends_here(marked):
     """Packets that a SID copies and that the node then drops or punts."""
     marked.add("at_end_that_drops_it", outer(END) / srh(0, [END, SEGMENT_1]) / inner(9), drop("segments_left_zero"), (END, 0))
     marked.add(
-        "at_end_with_hop_limit_1", outer(END, 1) / srh(1, [SEGMENT_1, END]) / inner(9), kernel("hop_limit_exceeded"), (END, 1),
+        "at_end_with_hop_limit_1", outer(END, 1) / srh(1, [SEGMENT_1, END]) / inner(9), drop("hop_limit"), (END, 1),
         rfc=[RFC, "8986 4.1 S05"],
     )
 

@@ -98,7 +98,7 @@ def add_others(group):
     three = [LAST, SEGMENT_1, END, END, END, FIRST]
     group.add(
         "end_ad_back_to_three_end_sids", [f"{DYNAMIC} inbound S01-S05", LOCAL], ETH2, received(ETH2, inner6(62)),
-        forward(ETH1, sent(ETH1, restored(SEGMENT_1, 1, three, hop_limit=62) / inner6(61))), NO_LINUX, earlier=[taught(three)],
+        forward(ETH1, sent(ETH1, restored(SEGMENT_1, 1, three, hop_limit=60) / inner6(61))), NO_LINUX, earlier=[taught(three)],
     )
     group.add(
         "end_ad_back_to_four_end_sids_is_too_long", [LOCAL], ETH2, received(ETH2, inner6(62)), drop("sid_loop"), NO_LINUX,

@@ -100,7 +100,7 @@ def add_end(group):
     group.add(
         "end_psp_with_hop_limit_1", "8986 4.1 S05", ETH0,
         received(ETH0, outer(SID, 1, ROUTING) / SRH(next_header=UDP_PROTOCOL, segments_left=1, segment_list=two) / udp),
-        kernel("hop_limit_exceeded"),
+        drop("hop_limit"),
     )
 
 

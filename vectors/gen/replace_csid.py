@@ -271,16 +271,16 @@ def add_chains(group):
     for count in (2, 3, 4):
         path = [USUAL.entry(*locals_[1:count], BEHIND_1), first]
         cases.forwarded(
-            f"of_{count}", with_srh(first, 64, 1, path), with_srh(USUAL.sid(BEHIND_1, 4 - count), 63, 0, path), ["8754 4.3.1", RFC],
-            "The hop limit falls once in all.", counters={"route": USUAL.prefix(locals_[count - 1]), "packets": 1, "errors": 0},
+            f"of_{count}", with_srh(first, 64, 1, path), with_srh(USUAL.sid(BEHIND_1, 4 - count), 64 - count, 0, path), ["8754 4.3.1", RFC],
+            "The hop limit falls once for each.", counters={"route": USUAL.prefix(locals_[count - 1]), "packets": 1, "errors": 0},
         )
     path = [USUAL.entry(LOCAL_5, BEHIND_1), USUAL.entry(LOCAL_2, LOCAL_3, LOCAL_4, LOCAL), first]
     cases.dropped("of_5_is_too_long", "8754 4.3.1", with_srh(first, 64, 2, path), "sid_loop")
     path = [USUAL.entry(LOCAL_2, BEHIND_1), USUAL.at(LOCAL, 0), first]
-    cases.forwarded("across_two_entries", with_srh(first, 64, 1, path), with_srh(USUAL.sid(BEHIND_1, 2), 63, 0, path),
+    cases.forwarded("across_two_entries", with_srh(first, 64, 1, path), with_srh(USUAL.sid(BEHIND_1, 2), 62, 0, path),
                     ["8754 4.3.1", RFC])
     path = [SEGMENT_1, USUAL.entry(LOCAL_2), first]
-    cases.forwarded("to_padding_and_a_whole_segment", with_srh(first, 64, 2, path), with_srh(SEGMENT_1, 63, 0, path),
+    cases.forwarded("to_padding_and_a_whole_segment", with_srh(first, 64, 2, path), with_srh(SEGMENT_1, 62, 0, path),
                     ["8754 4.3.1", f"{RFC} R06-R10"])
     path = [USUAL.entry(LOCAL_2), first]
     cases.dropped("to_the_last_csid", f"{RFC} S02", with_srh(first, 64, 1, path), "segments_left_zero")
@@ -291,12 +291,12 @@ def add_chains(group):
                   with_srh("fc0f::1", 64, 1, [USUAL.sid(LOCAL, 2), "fc0f::1"]), "no_route",
                   "Segment List[0] is the SID itself, read as a container: to the left of index 2 it has 0x00010000.")
     path = [USUAL.entry(BEHIND_1), USUAL.sid(LOCAL), "fc0f::1"]
-    cases.forwarded("from_end", with_srh("fc0f::1", 64, 2, path), with_srh(USUAL.sid(BEHIND_1, 3), 63, 0, path), ["8986 4.1", RFC])
+    cases.forwarded("from_end", with_srh("fc0f::1", 64, 2, path), with_srh(USUAL.sid(BEHIND_1, 3), 62, 0, path), ["8986 4.1", RFC])
     path = [SEGMENT_1, "fc0f::1", USUAL.entry(LOCAL), USUAL.sid(0xF0)]
-    cases.forwarded("to_end_behind_padding", with_srh(USUAL.sid(LOCAL, 3), 64, 2, path), with_srh(SEGMENT_1, 63, 0, path),
+    cases.forwarded("to_end_behind_padding", with_srh(USUAL.sid(LOCAL, 3), 64, 2, path), with_srh(SEGMENT_1, 62, 0, path),
                     [f"{RFC} R06-R10", "8986 4.1"])
     path = [USUAL.entry(ADJACENT, BEHIND_1), USUAL.sid(LOCAL)]
-    cases.forwarded("to_end_x", with_srh(USUAL.sid(LOCAL), 64, 1, path), with_srh(USUAL.sid(BEHIND_1, 2), 63, 0, path),
+    cases.forwarded("to_end_x", with_srh(USUAL.sid(LOCAL), 64, 1, path), with_srh(USUAL.sid(BEHIND_1, 2), 62, 0, path),
                     [RFC, RFC_X], egress=ETH2)
 
 
@@ -446,7 +446,7 @@ def add_psp_chains(group):
     cases.dropped("to_a_sid_that_needs_an_srh", f"{RFC} S02", with_srh(USUAL.sid(psp, 2), 64, 0, path), "upper_layer")
     path = [USUAL.at(0x12, 2, psp, BEHIND_1), USUAL.sid(0xF0)]
     payload = udp6(HEADEND, path[0])
-    cases.forwarded("of_usp_then_psp", with_srh(USUAL.sid(0x12, 2), 64, 0, path), packet(USUAL.sid(BEHIND_1, 0), 63, payload))
+    cases.forwarded("of_usp_then_psp", with_srh(USUAL.sid(0x12, 2), 64, 0, path), packet(USUAL.sid(BEHIND_1, 0), 62, payload))
     inside = IPv6(src=HOST_0, dst=USUAL.sid(psp, 1), hlim=9, nh=ROUTING) / SRH(
         next_header=UDP_PROTOCOL, segments_left=0, segment_list=[USUAL.at(psp, 1, BEHIND_1)]) / udp6(HOST_0, HOST_1)
     cases.forwarded("usd_then_psp_of_the_inner_packet", with_srh(USUAL.sid(0x14, 3), 64, 0, [USUAL.entry(0x14)], IPV6, inside),

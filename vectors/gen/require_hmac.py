@@ -115,7 +115,7 @@ def add_several(required):
     three = [SEGMENT_1, END, FREE_END]
     good, none = header(7, three, segments_left=2), plain(three, 2)
     after = header(7, three, segments_left=0)
-    left = IPv6(src=HEADEND, dst=SEGMENT_1, hlim=63, nh=ROUTING) / after / udp6(HEADEND, SEGMENT_1)
+    left = IPv6(src=HEADEND, dst=SEGMENT_1, hlim=62, nh=ROUTING) / after / udp6(HEADEND, SEGMENT_1)
     required.case("behind_one_that_does_not_and_right", FREE_END, good, (ETH1, left),
                   about="The first SID verifies the HMAC; the second one need not verify it again.")
     required.case("behind_one_that_does_not_and_right_on_a_port_that_ignores", FREE_END, good, (ETH1, left), port=ETH2)

@@ -13,6 +13,7 @@ mod follow;
 mod frr;
 mod full;
 mod hmac;
+mod hop_limit;
 mod icmp;
 mod interfaces;
 mod left_behind;

@@ -56,6 +56,13 @@ impl Case<'_> {
             .map_or(ETHERNET, |step| step.b as usize)
     }
 
+    /// Returns the number of steps of a kind that apply to the packet that is current at the end.
+    pub fn since_decapsulation(&self, kind: u32) -> usize {
+        let steps = self.trace.iter().rev();
+        let steps = steps.take_while(|step| step.kind != SIDESTEP_TRACE_DECAP);
+        steps.filter(|step| step.kind == kind).count()
+    }
+
     /// Returns the next hops that another flow of the same route could have used.
     pub fn ways(&self) -> Vec<&sidestep_adjacency> {
         let image = &self.compiled.image;

@@ -36,7 +36,6 @@ const PAD1: &str = "Pad1 in the SRH";
 const PADDING: &str = "Padding in Hop-by-Hop options";
 const FRAMES: &str = "Frames that End.DX2 carries";
 const END_DX4: &str = "Next hop of End.DX4";
-const SEVERAL: &str = "Several local SIDs in one packet";
 const TLVS: &str = "TLVs beyond the limit";
 const WAYS: &str = "Which of several next hops";
 const OWN_SOURCE: &str = "IPv4 sources of the node itself";
@@ -57,7 +56,7 @@ pub const TOPICS: [&str; 18] = [
     PADDING,
     FRAMES,
     END_DX4,
-    SEVERAL,
+    linux_form::SEVERAL,
     TLVS,
     WAYS,
     OWN_SOURCE,
@@ -136,9 +135,21 @@ fn dropped(case: &Case<'_>, reason: &str) -> Option<&'static str> {
         "segments_left_not_zero" if case.decapsulates() && Headers::of(case.frame).srh_pad1 => {
             Some(IMPOSSIBLE_SRH)
         }
-        "sid_loop" => Some(SEVERAL),
+        "sid_loop" => Some(linux_form::SEVERAL),
+        "hop_limit" => expired(case),
         "not_a_sid" => Some(NOT_A_SID),
         _ => None,
+    }
+}
+
+/// Why Linux may send a packet whose hop limit expired: it encapsulates IPv4 before it checks the TTL, and it checks once
+/// for all SIDs.
+fn expired(case: &Case<'_>) -> Option<&'static str> {
+    let packet = case.frame.get(case.current()..)?;
+    let limit = *packet.get(if packet[0] >> 4 == 6 { 7 } else { 8 })?;
+    match case.since_decapsulation(SIDESTEP_TRACE_BEHAVIOR) {
+        0 => (limit <= 1).then_some(linux_form::INNER_HOP_LIMIT),
+        sids => (usize::from(limit) <= sids).then_some(linux_form::SEVERAL),
     }
 }
 

@@ -20,6 +20,7 @@ pub const FLOW_LABEL: &str = "Flow label at a headend";
 pub const ECN: &str = "ECN at decapsulation";
 pub const INNER_CHECKS: &str = "Checks of the inner packet";
 pub const FLAVORS: &str = "Flavors";
+pub const SEVERAL: &str = "Several local SIDs in one packet";
 
 /// Returns Linux' frame for Sidestep's `frame`, and the topics of their differences.
 pub struct LinuxForm {
@@ -115,6 +116,7 @@ pub fn of(case: &Case<'_>, sent: &[u8]) -> LinuxForm {
     restore_srh(case, &mut form, at);
     restore_trailer(case, &mut form);
     restore_ecn(case, &mut form, at);
+    restore_hop_limit(case, &mut form, at);
     if let Some(policy) = encapsulated {
         around_packet(case, &mut form, policy);
     }
@@ -221,6 +223,18 @@ fn restore_ecn(case: &Case<'_>, form: &mut LinuxForm, at: usize) {
         );
         ip.set_traffic_class(before);
         form.topics.push(ECN);
+    }
+}
+
+/// RFC 8986 4.1 S12: Linux decrements the hop limit once for all SIDs. `at`: the packet's header in the frame that is sent.
+fn restore_hop_limit(case: &Case<'_>, form: &mut LinuxForm, at: usize) {
+    let sids = case.since_decapsulation(SIDESTEP_TRACE_BEHAVIOR);
+    if sids > 1 {
+        let mut ip = Ip {
+            bytes: &mut form.frame[at..],
+        };
+        ip.set_hop_limit(ip.hop_limit() + sids as u8 - 1);
+        form.topics.push(SEVERAL);
     }
 }
 

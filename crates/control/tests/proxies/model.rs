@@ -1,8 +1,8 @@
 //! A node with SR proxies, after the pseudocode of draft-ietf-spring-srv6-service-programming-00 and the RFCs that it stands
 //! on. It is slow, works on bytes and knows nothing of the packet path.
 //!
-//! Where the draft sends an error message, the model drops for that reason. The hop limit counts nodes, not SIDs of one: S12
-//! is carried out once, when the packet leaves (as Linux does it).
+//! Where the draft sends an error message, the model drops for that reason. Each SID decrements the hop limit (S12); a
+//! packet without a SID is decremented when it leaves.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -110,6 +110,8 @@ struct Packet {
     carried: usize,
     /// The SRH of which a segment was used.
     advanced: Option<usize>,
+    /// A SID has decremented the hop limit.
+    hopped: bool,
     /// SIDs, and the way back.
     steps: usize,
     /// The flow label of the outer header is unspecified.
@@ -159,6 +161,7 @@ impl Model {
             proxied: false,
             carried: 0,
             advanced: None,
+            hopped: false,
             steps: 0,
             label: false,
         };
@@ -327,7 +330,8 @@ impl Model {
         let (port, at) = (&self.ports[egress], packet.carried);
         let mut bytes = packet.bytes.clone();
         let is_bare = packet.frame && at == 0;
-        if !packet.frame {
+        let hops = !packet.frame && !packet.hopped;
+        if hops {
             packet.hop_limit()?;
         }
         if bytes.len() - if is_bare { ETHERNET } else { 0 } > port.mtu {
@@ -340,7 +344,7 @@ impl Model {
                 label: false,
             });
         }
-        if !packet.frame {
+        if hops {
             bytes[packet.hop_limit_at()] -= 1;
             if bytes[at] >> 4 == 4 {
                 ipv4_set_checksum(&mut bytes[at..]);
@@ -375,7 +379,10 @@ impl Packet {
                 } else {
                     [8, 0]
                 };
-                let frame = [&frame[..12], &ethertype, &self.bytes].concat();
+                let mut bytes = self.bytes.clone();
+                // The kernel decrements the hop limit of a packet that it forwards.
+                bytes[7] += u8::from(self.hopped && *reason == "neighbor");
+                let frame = [&frame[..12], &ethertype, &bytes].concat();
                 Answer::Kernel("decapsulated", Some(frame), self.label)
             }
             "neighbor" => Answer::Drop("no_neighbor"),
@@ -504,6 +511,8 @@ impl Packet {
         self.advanced = Some(srh.at);
         // S13. Decrement Segments Left by 1
         self.bytes[srh.at + 3] -= 1;
+        self.bytes[7] -= 1; // S12
+        self.hopped = true;
         // S14. Update IPv6 DA with Segment List[Segments Left]
         let segment = self.segment(srh, self.bytes[srh.at + 3]);
         self.bytes[24..40].copy_from_slice(&segment);
@@ -546,7 +555,6 @@ impl Packet {
             }
             let mut headers = self.bytes[..walk.at].to_vec();
             headers[..6].copy_from_slice(&[0x60, 0, 0, 0, 0, 0]);
-            headers[7] -= 1; // S12
             let updates = |cache: Option<&Cache>, age: u64| match cache {
                 Some((known, then)) => *known != headers && now - *then >= age * 1_000_000_000,
                 None => true,
@@ -581,13 +589,13 @@ impl Packet {
                 ipv4_set_checksum(&mut self.bytes[self.carried..]);
             }
         }
-        (self.carried, self.advanced) = (0, None);
+        (self.carried, self.advanced, self.hopped) = (0, None, false);
         (self.frame, self.rest) = (false, Vec::new());
     }
 
     /// The packet inside, and RFC 6040 4.2.
     fn decapsulate(&mut self, at: usize, inner: u8) -> Step<()> {
-        self.label = false;
+        (self.label, self.hopped) = (false, false);
         let outer_ecn = self.bytes[1] >> 4 & 3;
         let rest = self.bytes[at..].to_vec();
         if inner == proto::ETHERNET {

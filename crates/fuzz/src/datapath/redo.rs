@@ -3,8 +3,8 @@
 //! place.
 
 use sidestep_datapath::abi::{
-    SIDESTEP_FLOW_LABEL_COPY, SIDESTEP_FLOW_LABEL_ZERO, SIDESTEP_POLICY_ENCAPS_L2,
-    SIDESTEP_POLICY_INSERT, sidestep_hmac_key, sidestep_policy,
+    PUNT_local, SIDESTEP_FLOW_LABEL_COPY, SIDESTEP_FLOW_LABEL_ZERO, SIDESTEP_POLICY_ENCAPS_L2,
+    SIDESTEP_POLICY_INSERT, SIDESTEP_ROUTE_END_B6_INSERT, sidestep_hmac_key, sidestep_policy,
 };
 use std::collections::BTreeMap;
 
@@ -24,8 +24,7 @@ const IPV6: usize = 40;
 pub struct Expected {
     /// Bytes of the frame.
     pub frame: Vec<u8>,
-    /// Offset of the checksum of the current IPv4 header. If it is 0 here, 0xffff is equally
-    /// correct.
+    /// Offset of the checksum of the current IPv4 header. 0xffff is as correct as 0.
     pub ipv4_checksum: Option<usize>,
     /// Offsets of IPv6 headers whose flow label the packet path chooses (at least 1). The label is
     /// 0 in `frame`.
@@ -51,6 +50,10 @@ struct Decided {
     /// that of its payload.
     carried: bool,
     ecn: u8,
+    /// SIDs that moved the packet to its next segment (RFC 8986 4.1 S12).
+    sids: u8,
+    /// The last lookup found an address of the node.
+    is_local: bool,
     destination: Option<[u8; 16]>,
     /// Offset of the SRH, and its Segments Left.
     segments_left: Option<(usize, u8)>,
@@ -128,8 +131,13 @@ impl Tables<'_> {
             None => None,
         };
         let is_kind = |kind| policy.is_some_and(|policy| u32::from(policy.kind) == kind);
-        let decrement =
-            (decided.adjacency.is_some() || halfway) && !is_kind(SIDESTEP_POLICY_ENCAPS_L2);
+        let leaves = decided.adjacency.is_some() || halfway;
+        let decrement = match leaves {
+            _ if is_kind(SIDESTEP_POLICY_ENCAPS_L2) => 0,
+            true => decided.sids.max(1),
+            // The kernel decrements the hop limit of a packet that it forwards.
+            false => decided.sids.saturating_sub(u8::from(!decided.is_local)),
+        };
         let mut packet = if decided.carried {
             arrived.get(decided.at..decided.end)?.to_vec()
         } else {
@@ -235,6 +243,7 @@ fn decide(
                 is_srh_with_segment(arrived.get(offset as usize..)?, segments_left)?;
                 decided.segments_left = Some((offset as usize, segments_left as u8));
                 decided.destination = Some(destination);
+                decided.sids += 1;
             }
             TraceEvent::ReplaceCsid {
                 segments_left,
@@ -242,13 +251,24 @@ fn decide(
                 ..
             } => {
                 decided.destination = Some(destination);
+                decided.sids += 1;
                 decided.replace(arrived, segments_left as u8);
             }
             TraceEvent::LastSegment { offset, segment } => {
                 decided.last_segment = Some((offset as usize, segment));
             }
-            TraceEvent::NextCsid { destination }
-            | TraceEvent::Masquerade { destination, .. }
+            TraceEvent::Lookup { route, .. } | TraceEvent::Source { route, .. } => {
+                let of = image.routes.get(&route);
+                decided.is_local = of.is_some_and(|route| u32::from(route.reason) == PUNT_local);
+            }
+            TraceEvent::NextCsid { destination } => {
+                decided.destination = Some(destination);
+                decided.sids += 1;
+            }
+            TraceEvent::Behavior { action, .. } => {
+                decided.sids += u8::from(action == SIDESTEP_ROUTE_END_B6_INSERT);
+            }
+            TraceEvent::Masquerade { destination, .. }
             | TraceEvent::Demasquerade { destination, .. } => {
                 decided.destination = Some(destination);
             }
@@ -298,7 +318,7 @@ fn learn(
     image: &Image,
     learned: &mut Learned,
 ) -> Option<()> {
-    let mut headers = current(arrived, decided, true)?;
+    let mut headers = current(arrived, decided, decided.sids)?;
     headers.truncate(bytes as usize);
     // Clears the fields that differ per packet.
     headers[..6].copy_from_slice(&[0x60, 0, 0, 0, 0, 0]);
@@ -406,16 +426,16 @@ fn ecn_decapsulated(outer: u8, inner: u8) -> u8 {
 }
 
 /// Returns the current packet with its rewritten fields.
-fn current(arrived: &[u8], decided: &Decided, decrement: bool) -> Option<Vec<u8>> {
+fn current(arrived: &[u8], decided: &Decided, decrement: u8) -> Option<Vec<u8>> {
     let mut packet = arrived.get(decided.at..decided.end)?.to_vec();
     if decided.version == 4 {
         packet[1] = (packet[1] & !3) | decided.ecn;
-        packet[8] -= u8::from(decrement);
+        packet[8] = packet[8].checked_sub(decrement)?;
         Ipv4::write_checksum(&mut packet);
         return Some(packet);
     }
     packet[1] = (packet[1] & !0x30) | (decided.ecn << 4);
-    packet[7] -= u8::from(decrement);
+    packet[7] = packet[7].checked_sub(decrement)?;
     if let Some(destination) = decided.destination {
         packet[24..40].copy_from_slice(&destination);
     }
@@ -469,8 +489,7 @@ fn insert(
     Some(())
 }
 
-/// Prepends the learned headers with the packet's own fields. Returns true if the packet path
-/// chooses the outer flow label.
+/// Prepends the learned headers. Returns true if the packet path chooses the outer flow label.
 fn restore(packet: &mut Vec<u8>, arrived: &[u8], decided: &Decided) -> Option<bool> {
     let mut outer = decided.restored.clone()?;
     let (mut class, label) = class_and_label(packet, decided.version);
@@ -497,7 +516,7 @@ fn class_and_label(packet: &[u8], version: u8) -> (u8, u32) {
     }
 }
 
-/// Returns the IP version of a frame's payload, if it is IP.
+/// Returns the version of an IP packet in a frame, or 0.
 fn version_in(frame: &[u8]) -> u8 {
     let nibble = frame.get(ETHERNET).map_or(0, |byte| byte >> 4);
     match (frame.get(12..14), nibble) {
