@@ -159,3 +159,29 @@ fn forwarded(star: &Star, a: &FrameSocket, c: &FrameSocket, mode: &str) {
         assert_eq!(out[ETHERNET + headers + field], 1, "{mode}: {to:x?}");
     }
 }
+
+#[test]
+fn a_headend_without_an_ipv4_address_answers_from_the_dummy_address() {
+    let Some(_turn) = begin() else {
+        return;
+    };
+    for mode in modes(&["tc", "xdp"]) {
+        let star = star("livehopsdummy");
+        star.ip().all([
+            "address del 10.0.1.1/24 dev eth0",
+            "address del 10.0.2.1/24 dev eth1",
+            "address del 10.0.3.1/24 dev eth2",
+            "route add 10.0.1.0/24 via inet6 fc00:a::2 dev eth0",
+            // It went with the last address of its interface.
+            "route add 203.0.113.0/24 encap seg6 mode encap segs fc0a::1 dev eth2",
+        ]);
+        let _daemon = star.run(&["--mode", mode, "eth0", "eth2"]);
+        let a = star.socket("a");
+        let probe = udp_from_a("203.0.113.1", 1);
+        a.send(&frame(&star, &probe)).expect("send");
+        let (source, told) = message(&a).unwrap_or_else(|| panic!("{mode}: no message"));
+        assert_eq!(parts(&told), (11, 0, 0, &probe[..]), "{mode}");
+        // RFC 7600.
+        assert_eq!(source, IpAddr::from([192, 0, 0, 8]), "{mode}");
+    }
+}

@@ -2,7 +2,7 @@
 //! and source address, and it writes the IP header and the `ICMPv6` checksum.
 
 use std::io::{self, IoSlice};
-use std::net::{IpAddr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::libc;
@@ -34,6 +34,8 @@ impl Sockets {
         set(&v6, libc::IPPROTO_IPV6, libc::IPV6_FREEBIND, &1i32)?;
         let v4 = open(AddressFamily::Inet, SockProtocol::Icmp)?;
         hear_icmp4(&v4, &[])?;
+        // For the dummy address.
+        set(&v4, libc::SOL_IP, libc::IP_TRANSPARENT, &1i32)?;
         Ok(Self { v6, v4 })
     }
 
@@ -55,11 +57,17 @@ impl Sockets {
                 sendmsg(self.v6.as_raw_fd(), &bytes, &control, DONT_WAIT, Some(&to))?;
             }
             IpAddr::V4(to) => {
-                let nowhere = libc::in_addr { s_addr: 0 };
+                let from = if has_source(to, ifindex)? {
+                    Ipv4Addr::UNSPECIFIED
+                } else {
+                    DUMMY
+                };
                 let info = libc::in_pktinfo {
                     ipi_ifindex: ifindex as i32,
-                    ipi_spec_dst: nowhere,
-                    ipi_addr: nowhere,
+                    ipi_spec_dst: libc::in_addr {
+                        s_addr: from.to_bits().to_be(),
+                    },
+                    ipi_addr: libc::in_addr { s_addr: 0 },
                 };
                 let to = SockaddrIn::from(SocketAddrV4::new(to, 0));
                 let control = [ControlMessage::Ipv4PacketInfo(&info)];
@@ -83,6 +91,23 @@ impl Sockets {
     }
 }
 
+/// Returns whether the node has a source address for packets to this destination by the routes of
+/// this interface (0: any).
+fn has_source(to: Ipv4Addr, ifindex: u32) -> io::Result<bool> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    if ifindex != 0 {
+        set(
+            &socket,
+            libc::SOL_SOCKET,
+            libc::SO_BINDTOIFINDEX,
+            &(ifindex as i32),
+        )?;
+    }
+    // Sends nothing.
+    socket.connect((to, 9))?;
+    Ok(!socket.local_addr()?.ip().is_unspecified())
+}
+
 /// Makes a raw socket receive only these `ICMPv6` types.
 pub(crate) fn hear_icmp6(socket: &OwnedFd, types: &[u8]) -> io::Result<()> {
     let mut filter = [u32::MAX; 8];
@@ -102,7 +127,7 @@ pub(crate) fn hear_icmp4(socket: &OwnedFd, types: &[u8]) -> io::Result<()> {
 }
 
 /// Sets a socket option whose value is plain bytes.
-fn set<T: Copy>(socket: &OwnedFd, level: i32, option: i32, value: &T) -> io::Result<()> {
+fn set<T: Copy>(socket: &impl AsRawFd, level: i32, option: i32, value: &T) -> io::Result<()> {
     // SAFETY: the pointer and the length are those of `value`, which the kernel copies.
     let result = unsafe {
         libc::setsockopt(
@@ -117,6 +142,9 @@ fn set<T: Copy>(socket: &OwnedFd, level: i32, option: i32, value: &T) -> io::Res
     Ok(())
 }
 
+/// RFC 7600: source of ICMP errors of a node without an IPv4 address. Linux uses it for its own
+/// errors (`INADDR_DUMMY`).
+const DUMMY: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
 /// `linux/icmpv6.h`, RFC 3542 3.2: a set bit blocks a type.
 const ICMP6_FILTER: i32 = 1;
 /// `linux/icmp.h`.
