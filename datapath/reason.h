@@ -57,6 +57,10 @@
 	X(34, policy_invalid, "RFC 9256 8.2",                                                      \
 	  "SR policy without a valid segment list, with drop-upon-invalid")                        \
 	X(35, no_egress, "-", "the egress device of a Sidestep-only route cannot send the frame")  \
+	X(36, bad_address, "RFC 4291 2.5",                                                         \
+	  "source or inner destination that is never forwarded: unspecified, link-local, ...")     \
+	X(37, segment_address, "RFC 4291 2.7",                                                     \
+	  "the next segment is a multicast, link-local, loopback or unspecified address")          \
 	X(40, not_a_sid, "RFC 8754 4.3.2",                                                         \
 	  "Segments Left is not 0 at a local address that is not a SID")
 

@@ -120,6 +120,40 @@ INLINE __u32 route_select(ENV *e, struct packet *p, __u32 index, __u32 *counter)
 }
 
 /*
+ * Decides a packet with an address that is never forwarded (read/ip.h). It is punted if it is for
+ * this node. Linux checks an IPv6 source where it forwards (ip6_forward), unless the packet leaves
+ * by its ingress interface. It does not check it at headends and SIDs.
+ */
+SUBPROGRAM verdict address_verdict(ENV *e, struct packet *p, verdict v)
+{
+	const struct sidestep_route *r;
+	const __u8 *ip;
+	__u32 index;
+
+	/* Linux looks up a link-local destination on its link only. */
+	if (!p || (v != punt(link_local) && v != punt(bad_source)) ||
+	    (p->version == 6 && ipv6_is_link_local(p->destination)))
+		return v;
+	index = env_fib_lookup(e, p->view, p->destination);
+	env_trace(e, SIDESTEP_TRACE_LOOKUP, p->view, index, p->destination);
+	p->visited[0] = 0;
+	index = index ? route_select(e, p, index, &p->visited[0]) : 0;
+	r = env_route(e, index);
+	if (!index || !r)
+		return v;
+	if (r->action != SIDESTEP_ROUTE_HEADEND && r->action < SIDESTEP_ROUTE_END &&
+	    (r->action != SIDESTEP_ROUTE_FORWARD || v == punt(link_local) || p->version == 4))
+		return v;
+	ip = env_bytes(e, p->l3, IPV4_LENGTH);
+	if (p->version == 4 && ip && ipv4_is_class_e(load32(ip + IPV4_SOURCE)))
+		return v;
+	if (r->counter)
+		p->visited[0] = r->counter;
+	p->visits = 1;
+	return drop(bad_address);
+}
+
+/*
  * Applies lookups and behaviors until the verdict is not a lookup. `index` is the first route; 0:
  * look it up.
  */
@@ -361,6 +395,8 @@ INLINE struct outcome step(ENV *e)
 		}
 		if (VERDICT_KIND(v) == VERDICT_FORWARD)
 			v = transmit(e, &p, VERDICT_ARGUMENT(v), &outcome);
+	} else {
+		v = address_verdict(e, &p, v);
 	}
 	if (VERDICT_KIND(v) == VERDICT_PUNT) {
 		if (unlikely(local_has_headers(&p)))

@@ -10,6 +10,16 @@
 #include "../wire/ipv6.h"
 #include "../wire/srh.h"
 
+/*
+ * RFC 4291 2.7, 2.5.2, 2.5.3 and 2.5.6: addresses to which no segment may lead. The first byte
+ * excludes most addresses with one comparison.
+ */
+INLINE _Bool segment_is_unusable(struct address a)
+{
+	return unlikely((__u8)(a.hi + 2) <= 2) && (ipv6_is_multicast(a) || ipv6_is_link_local(a) ||
+						   ipv6_is_unspecified_or_loopback(a));
+}
+
 /* Makes Segment List[index] of the active SRH, as the plan leaves it, the destination. */
 INLINE verdict segment_load(ENV *e, struct packet *p, __u32 index)
 {
@@ -21,7 +31,7 @@ INLINE verdict segment_load(ENV *e, struct packet *p, __u32 index)
 	if (!bytes)
 		return punt(ext_chain);
 	p->destination = load_address(bytes);
-	return VERDICT_CONTINUE;
+	return segment_is_unusable(p->destination) ? drop(segment_address) : VERDICT_CONTINUE;
 }
 
 /*

@@ -15,7 +15,8 @@
 
 /*
  * Reads the IPv6 header at `offset`. `end` is the end of the frame or outer packet. `inner` selects
- * drop reasons of an inner header.
+ * the verdicts about an inner header: Linux checks the addresses of a received packet, but not all
+ * of a decapsulated one.
  */
 INLINE verdict ipv6_read(ENV *e, struct packet *p, __u32 offset, __u32 end, _Bool inner)
 {
@@ -49,13 +50,13 @@ INLINE verdict ipv6_read(ENV *e, struct packet *p, __u32 offset, __u32 end, _Boo
 	p->destination = load_address(ip + IPV6_DESTINATION);
 
 	if (unlikely(ipv6_is_multicast(p->destination)))
-		return punt(multicast);
+		return inner ? drop(bad_address) : punt(multicast);
 	source = load_address(ip + IPV6_SOURCE);
 	if (unlikely(ipv6_is_link_local(p->destination) || ipv6_is_link_local(source)))
-		return punt(link_local);
+		return inner ? drop(bad_address) : punt(link_local);
 	if (unlikely(ipv6_is_multicast(source) || ipv6_is_unspecified_or_loopback(source) ||
 		     ipv6_is_unspecified_or_loopback(p->destination)))
-		return punt(bad_source);
+		return inner ? drop(bad_address) : punt(bad_source);
 	return VERDICT_CONTINUE;
 }
 
@@ -92,10 +93,13 @@ INLINE verdict ipv4_read(ENV *e, struct packet *p, __u32 offset, __u32 end, _Boo
 	p->destination.lo = 0;
 
 	if (unlikely(ipv4_is_multicast_or_reserved(destination)))
-		return punt(multicast);
+		return inner && !ipv4_is_class_e(destination) ? drop(bad_address) : punt(multicast);
 	if (unlikely(ipv4_is_multicast_or_reserved(source) || ipv4_is_zero_or_loopback(source) ||
 		     ipv4_is_zero_or_loopback(destination)))
-		return punt(bad_source);
+		return inner && (!ipv4_is_class_e(source) ||
+				 ipv4_is_zero_or_loopback(destination)) ?
+			       drop(bad_address) :
+			       punt(bad_source);
 	return VERDICT_CONTINUE;
 }
 

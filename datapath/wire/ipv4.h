@@ -68,6 +68,12 @@ INLINE _Bool ipv4_is_multicast_or_reserved(__u32 a)
 	return (a & 0xe0) == 0xe0;
 }
 
+/* 240/4 without 255.255.255.255: reserved, but Linux forwards it. */
+INLINE _Bool ipv4_is_class_e(__u32 a)
+{
+	return (a & 0xf0) == 0xf0 && a != 0xffffffff;
+}
+
 INLINE _Bool ipv4_is_zero_or_loopback(__u32 a)
 {
 	return (a & 0xff) == 0 || (a & 0xff) == 127;

@@ -70,9 +70,8 @@ def add_addresses(group):
         ("ipv6_multicast_destination_in_a_unicast_frame", HOST_0, "ff0e::1", "multicast"),
         ("ipv6_link_local_source", "fe80::1", HOST_1, "link_local"),
         ("ipv6_link_local_destination", HOST_0, "fe80::1", "link_local"),
-        ("ipv6_unspecified_source", "::", HOST_1, "bad_source"),
-        ("ipv6_loopback_source", "::1", HOST_1, "bad_source"),
-        ("ipv6_multicast_source", "ff0e::1", HOST_1, "bad_source"),
+        ("ipv6_unspecified_source_without_a_route", "::", "2001:db8:dead::1", "bad_source"),
+        ("ipv6_loopback_destination", HOST_0, "::1", "bad_source"),
         ("ipv6_own_address_of_the_ingress_port", HOST_0, "fc00::2", "local"),
         ("ipv6_own_address_of_another_port", HOST_0, "fc01::2", "local"),
     ):

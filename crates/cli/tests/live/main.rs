@@ -1,5 +1,6 @@
 //! Tests of the program on a running kernel: routers in network namespaces, traffic through them, and what remains.
 
+mod addresses;
 mod churn;
 mod counters;
 mod demo;

@@ -36,13 +36,14 @@ const PAD1: &str = "Pad1 in the SRH";
 const PADDING: &str = "Padding in Hop-by-Hop options";
 const FRAMES: &str = "Frames that End.DX2 carries";
 const END_DX4: &str = "Next hop of End.DX4";
+const ADDRESSES: &str = "Addresses that are never forwarded";
 const TLVS: &str = "TLVs beyond the limit";
 const WAYS: &str = "Which of several next hops";
 const OWN_SOURCE: &str = "IPv4 sources of the node itself";
 const NOT_A_SID: &str = "Addresses that are not SIDs";
 
 /// All topics that a packet may be excused by.
-pub const TOPICS: [&str; 18] = [
+pub const TOPICS: [&str; 19] = [
     linux_form::INNER_HOP_LIMIT,
     linux_form::OUTER_HOP_LIMIT,
     linux_form::TRAFFIC_CLASS,
@@ -57,6 +58,7 @@ pub const TOPICS: [&str; 18] = [
     FRAMES,
     END_DX4,
     linux_form::SEVERAL,
+    ADDRESSES,
     TLVS,
     WAYS,
     OWN_SOURCE,
@@ -137,6 +139,7 @@ fn dropped(case: &Case<'_>, reason: &str) -> Option<&'static str> {
         }
         "sid_loop" => Some(linux_form::SEVERAL),
         "hop_limit" => expired(case),
+        "bad_address" | "segment_address" => Some(ADDRESSES),
         "not_a_sid" => Some(NOT_A_SID),
         _ => None,
     }

@@ -143,7 +143,7 @@ fn judge(
         }
         ("local", _, Answer::Local) => &mut tally.local,
         // No address to be routed; on a link, unresolved.
-        ("multicast" | "bad_source" | "link_local", ..)
+        ("multicast" | "bad_source" | "link_local" | "bad_address", ..)
         | ("neighbor", _, Answer::Forward { .. }) => &mut tally.not_asked,
         _ => {
             let names: Vec<_> = node

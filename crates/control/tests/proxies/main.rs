@@ -74,7 +74,7 @@ fn random_packets_follow_the_pseudocode_of_the_draft() {
 }
 
 /// Cases that must occur.
-const KINDS: [&str; 31] = [
+const KINDS: [&str; 32] = [
     "back with frames: forward, headers in front",
     "back by flow: forward, headers in front",
     "back by flow: drop not_learned",
@@ -91,6 +91,7 @@ const KINDS: [&str; 31] = [
     "kernel local",
     "kernel multicast",
     "kernel link_local",
+    "drop bad_address",
     "drop ecn",
     "drop ext_header",
     "drop hop_limit",

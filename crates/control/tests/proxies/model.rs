@@ -751,6 +751,15 @@ fn tlvs(mut rest: &[u8]) -> Step<()> {
     Ok(())
 }
 
+/// An address that is never forwarded (RFC 4291 2.5, RFC 1812 5.3.7): a drop within a packet, else the kernel's.
+fn never_forwarded(reason: &'static str, wrong: [&'static str; 2]) -> End {
+    if wrong[0] == "inner_header" {
+        Drop("bad_address")
+    } else {
+        Leave(reason)
+    }
+}
+
 /// RFC 8200 3: bytes of the packet that begins here. Error of the header or its length.
 fn ipv6_length(rest: &[u8], wrong: [&'static str; 2]) -> Step<usize> {
     if rest.len() < 40 || rest[0] >> 4 != 6 {
@@ -768,15 +777,16 @@ fn ipv6_length(rest: &[u8], wrong: [&'static str; 2]) -> Step<usize> {
         Ipv6Addr::from(octets)
     };
     let (source, destination) = (address(8), address(24));
+    let never = |reason| Err(never_forwarded(reason, wrong));
     let nowhere = |it: Ipv6Addr| it.is_unspecified() || it.is_loopback();
     if destination.is_multicast() {
-        return Err(Leave("multicast"));
+        return never("multicast");
     }
     if source.is_unicast_link_local() || destination.is_unicast_link_local() {
-        return Err(Leave("link_local"));
+        return never("link_local");
     }
     if source.is_multicast() || nowhere(source) || nowhere(destination) {
-        return Err(Leave("bad_source"));
+        return never("bad_source");
     }
     Ok(40 + payload)
 }
@@ -798,12 +808,16 @@ fn ipv4_length(rest: &[u8], wrong: [&'static str; 2]) -> Step<usize> {
         return Err(Drop(wrong[1]));
     }
     let (source, destination) = (rest[12], rest[16]);
+    let never = |reason| Err(never_forwarded(reason, wrong));
     let nowhere = |first: u8| first == 0 || first == 127;
-    if destination >= 224 {
+    if destination >= 240 {
         return Err(Leave("multicast"));
     }
+    if destination >= 224 {
+        return never("multicast");
+    }
     if source >= 224 || nowhere(source) || nowhere(destination) {
-        return Err(Leave("bad_source"));
+        return never("bad_source");
     }
     Ok(total)
 }
