@@ -46,8 +46,8 @@
 #define SIDESTEP_EXT_HEADERS_MAX 6
 /* LIMIT: TLVs that are checked in one SRH. */
 #define SIDESTEP_TLVS_MAX 8
-/* LIMIT: bytes of Hop-by-Hop options that are checked. */
-#define SIDESTEP_HBH_OPTIONS_MAX 16
+/* LIMIT: options that are checked in one Hop-by-Hop or Destination Options header. */
+#define SIDESTEP_OPTIONS_MAX 16
 
 /* LIMIT: dynamic SR proxies (End.AD). */
 #define SIDESTEP_LEARNED 1024

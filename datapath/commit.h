@@ -19,7 +19,7 @@ INLINE int planned_growth(ENV *e, const struct packet *p)
 	int growth = 0;
 
 	if (p->plan & PLAN_POP)
-		growth -= (int)p->srh_length;
+		growth -= (int)p->pop_length;
 	if (p->plan & PLAN_RESTORE) {
 		growth += (int)p->restored;
 	} else if (p->plan & PLAN_PUSH) {

@@ -19,7 +19,8 @@
 	(1ull << DROP_srh_length | 1ull << DROP_srh_segments_left | 1ull << DROP_srh_tlv |         \
 	 1ull << DROP_no_srh | 1ull << DROP_segments_left_zero |                                   \
 	 1ull << DROP_segments_left_not_zero | 1ull << DROP_upper_layer | 1ull << DROP_hop_limit | \
-	 1ull << DROP_too_big | 1ull << DROP_no_route | 1ull << DROP_not_a_sid)
+	 1ull << DROP_too_big | 1ull << DROP_no_route | 1ull << DROP_hop_by_hop_order |            \
+	 1ull << DROP_unknown_option | 1ull << DROP_reassembly | 1ull << DROP_not_a_sid)
 
 INLINE _Bool icmp_is_reported(verdict v)
 {
@@ -51,8 +52,11 @@ INLINE __u32 icmp_value(const struct packet *p, __u32 reason)
 		return p->cursor + SRH_ROUTING_TYPE - p->l3;
 	case DROP_too_big:
 		return p->max_length;
+	case DROP_hop_by_hop_order:
+		/* RFC 8200 4: the Next Header field with the value 0. */
+		return p->link - p->l3;
 	default:
-		/* RFC 8986 4.1.1: the upper-layer header. */
+		/* RFC 8986 4.1.1: the upper-layer header. Or the unknown option, or the fragment. */
 		return p->cursor - p->l3;
 	}
 }

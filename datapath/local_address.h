@@ -78,7 +78,7 @@ SUBPROGRAM verdict local_address(ENV *e, struct packet *p, verdict v)
 			if (left && header[SRH_ROUTING_TYPE] != ROUTING_TYPE_SRH)
 				return v;
 			if (left) {
-				p->srh = at;
+				p->srh = (__u16)at;
 				return drop(not_a_sid);
 			}
 		}

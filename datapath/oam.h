@@ -21,7 +21,7 @@ INLINE __u32 oam_srh(ENV *e, const struct packet *p)
 	__u32 at = p->cursor;
 	__u8 proto = p->proto;
 
-	if (p->srh && !(p->plan & PLAN_POP))
+	if (p->srh)
 		return p->srh;
 	for (__u32 i = 0; i < SIDESTEP_EXT_HEADERS_MAX; i++) {
 		const __u8 *header = env_bytes(e, at, 8);
@@ -30,7 +30,7 @@ INLINE __u32 oam_srh(ENV *e, const struct packet *p)
 			break;
 		if (proto == PROTO_ROUTING && header[SRH_ROUTING_TYPE] == ROUTING_TYPE_SRH)
 			return at;
-		if (!ext_is_walked(proto))
+		if (!ext_is_passed(header, proto))
 			break;
 		at = ext_next(header, at, &proto);
 	}

@@ -14,7 +14,7 @@
 /* packet.plan */
 #define PLAN_DESTINATION 0x01u   /* write .destination as the destination address */
 #define PLAN_SEGMENTS_LEFT 0x02u /* write .segments_left into the SRH at .srh */
-#define PLAN_POP 0x04u           /* remove the SRH at .srh */
+#define PLAN_POP 0x04u           /* remove the bytes at .pop: one or more SRHs */
 #define PLAN_STRIP 0x08u         /* remove all headers before .l3 */
 #define PLAN_PUSH 0x10u          /* apply .policy */
 #define PLAN_FRAME 0x20u         /* send the inner Ethernet frame at .l3 - 14 unmodified */
@@ -39,7 +39,7 @@ struct packet_csid {
 	__u8 index;  /* DA.Arg.Index */
 };
 
-/* The groups are ordered so that the structure has no padding. */
+/* The groups are ordered so that the structure has two bytes of padding. */
 struct packet {
 	/* The current header (read/ip.h). Offsets count from the start of the frame. */
 	struct address destination; /* after the plan; also the key of the next lookup */
@@ -53,20 +53,25 @@ struct packet {
 	__u8 hop_limit;             /* hop limit or TTL, before the plan */
 	__u8 ecn;                   /* after the plan */
 
-	/* The active SRH (read/ext.h). */
-	__u32 srh;        /* offset; 0: none */
-	__u32 srh_length; /* bytes */
-	__u32 srh_link;   /* offset of the Next Header field that announces it */
-	__u8 srh_seen;    /* a routing header was read, whatever its Segments Left */
+	/* The active SRH (read/ext.h). Offsets of headers are at most OFFSET_MAX. */
+	__u16 srh;        /* offset; 0: none, or removed by the plan */
+	__u16 srh_length; /* bytes */
+	__u16 srh_link;   /* offset of the Next Header field that announces it */
+
+	/* PLAN_POP (pop.h). */
+	__u16 pop;        /* offset */
+	__u16 pop_length; /* bytes */
+	__u16 pop_link;   /* offset of the Next Header field that announces them */
+
+	__u8 srh_seen; /* a routing header was read, whatever its Segments Left */
 	__u8 segments_left;
 	struct packet_csid csid;
 	struct packet_hmac hmac;
 
 	/* The ingress port. */
 	__u8 check_source; /* the reverse path filter applies to the IPv4 source */
-	/* Local SIDs that decrement the hop limit of the current header (hop_limit_take). */
-	__u8 hops;
-	__u32 port_flags; /* SIDESTEP_PORT_* */
+	__u8 pop_next;     /* PLAN_POP: type of the header behind the removed bytes */
+	__u32 port_flags;  /* SIDESTEP_PORT_* */
 	__u32 view4, view6;
 
 	/* The plan. */
@@ -76,11 +81,13 @@ struct packet {
 
 	/* Routing (step.h). */
 	__u32 view;                            /* FIB view of the next lookup; 0: none is needed */
-	__u32 visits;                          /* number of routes applied */
-	__u32 visited[SIDESTEP_STEPS_MAX + 1]; /* their counter slots */
-	__u32 max_length;        /* of a packet that is too big: the length that fits */
+	__u32 visited[SIDESTEP_STEPS_MAX + 1]; /* counter slots of the routes applied */
+	__u8 visits;                           /* number of routes applied */
+	/* Local SIDs that decrement the hop limit of the current header (hop_limit_take). */
+	__u8 hops;
 	__u8 sidestep_only;      /* a Sidestep-only route was applied */
 	__u8 last_sidestep_only; /* the last applied route is Sidestep-only */
+	__u32 max_length;        /* of a packet that is too big: the length that fits */
 
 	/* Return path of an SR proxy (service_return.h). */
 	__u8 frame;       /* a service returned this frame; the packet in it is not processed */

@@ -61,8 +61,15 @@
 	  "source or inner destination that is never forwarded: unspecified, link-local, ...")     \
 	X(37, segment_address, "RFC 4291 2.7",                                                     \
 	  "the next segment is a multicast, link-local, loopback or unspecified address")          \
+	X(38, hop_by_hop_order, "RFC 8200 4",                                                      \
+	  "Next Header 0 (Hop-by-Hop Options) in another header than the IPv6 header")             \
+	X(39, unknown_option, "RFC 8200 4.2",                                                      \
+	  "unknown option whose type requires that the packet is discarded")                       \
 	X(40, not_a_sid, "RFC 8754 4.3.2",                                                         \
-	  "Segments Left is not 0 at a local address that is not a SID")
+	  "Segments Left is not 0 at a local address that is not a SID")                           \
+	X(41, reassembly, "RFC 8200 4.5", "fragment for a SID, where nothing is reassembled")      \
+	X(42, security_association, "RFC 4302 3.4.2",                                              \
+	  "AH or ESP for a SID, which has no security association")
 
 /* Punts. The kernel gets the packet unmodified, except with the reason decapsulated. */
 #define SIDESTEP_PUNT_REASONS(X)                                                                   \
@@ -84,7 +91,7 @@
 	  "Hop-by-Hop options other than padding (Router Alert, ...)")                             \
 	X(77, ipv4_options, "RFC 791 3.1", "IPv4 options")                                         \
 	X(78, fragment, "RFC 8200 4.5", "fragment that needs reassembly")                          \
-	X(79, ext_chain, "-", "more extension headers than the fast path follows")                 \
+	X(79, ext_chain, "-", "more extension headers or options than the fast path follows")      \
 	X(80, routing_header, "RFC 8200 4.4", "routing header other than an SRH, for this node")   \
 	X(81, hmac, "RFC 8754 2.1.2", "HMAC that the fast path cannot verify or sign")             \
 	X(82, seg6_disabled, "RFC 8754 4.3.1", "SID on a port with seg6_enabled 0")                \

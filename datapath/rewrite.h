@@ -9,6 +9,7 @@
 
 #include "flow.h"
 #include "hmac/sign.h"
+#include "insert.h"
 #include "table/learned.h"
 #include "wire/eth.h"
 #include "wire/srh.h"
@@ -19,37 +20,36 @@ enum rewrite_result {
 	REWRITE_BROKEN   /* the packet has changed and must be dropped */
 };
 
-/* LIMIT: 8-byte units of headers before a popped SRH, IPv6 header included. */
+/* LIMIT: 8-byte units of headers before a popped or inserted SRH, IPv6 header included. */
 #define REWRITE_MOVED_UNITS 32
 
 /*
- * RFC 8986 4.16.1: removes the SRH. The headers before it, from p->l3 on, move up to its end, in
- * 8-byte units from the last one. Header lengths are multiples of 8 bytes (RFC 8200 4).
+ * RFC 8986 4.16.1, 4.16.2: removes SRHs. The headers before them, from p->l3 on, move up to their
+ * end, in 8-byte units from the last one. Header lengths are multiples of 8 bytes (RFC 8200 4).
  */
 INLINE enum rewrite_result rewrite_pop(ENV *e, struct packet *p)
 {
 	__u8 *ip = env_bytes(e, p->l3, IPV6_LENGTH);
-	__u8 *link = env_bytes(e, p->srh_link, 1);
-	const __u8 *srh = env_bytes(e, p->srh, 8);
-	__u32 units = (p->srh - p->l3) / 8;
+	__u8 *link = env_bytes(e, p->pop_link, 1);
+	__u32 units = (p->pop - p->l3) / 8;
 
-	if (!ip || !link || !srh || units > REWRITE_MOVED_UNITS)
+	if (!ip || !link || units > REWRITE_MOVED_UNITS)
 		return REWRITE_REFUSED;
-	*link = srh[SRH_NEXT_HEADER];
+	*link = p->pop_next;
 	store16(ip + IPV6_PAYLOAD_LENGTH,
-		be16(be16(load16(ip + IPV6_PAYLOAD_LENGTH)) - p->srh_length));
+		be16(be16(load16(ip + IPV6_PAYLOAD_LENGTH)) - p->pop_length));
 	for (__u32 i = 0; i < REWRITE_MOVED_UNITS; i++) {
 		__u8 *from, *to;
 
 		if (i >= units)
 			break;
-		from = env_bytes(e, p->srh - 8 - i * 8, 8);
-		to = env_bytes(e, p->srh + p->srh_length - 8 - i * 8, 8);
+		from = env_bytes(e, p->pop - 8 - i * 8, 8);
+		to = env_bytes(e, p->pop + p->pop_length - 8 - i * 8, 8);
 		if (!from || !to)
 			return REWRITE_BROKEN;
 		store64(to, load64(from));
 	}
-	p->l3 += p->srh_length;
+	p->l3 += p->pop_length;
 	return REWRITE_DONE;
 }
 
@@ -68,7 +68,7 @@ INLINE enum rewrite_result rewrite_has_room(ENV *e, const struct packet *p)
 	if (p->plan & PLAN_ENCAP_FRAME)
 		more += ETH_LENGTH;
 	if (p->plan & PLAN_POP)
-		more -= (int)p->srh_length;
+		more -= (int)p->pop_length;
 	if (!ENV_SHIFT_REVERSIBLE || more <= 0)
 		return REWRITE_DONE;
 	if (env_shift(e, -more, ENV_SHIFT_PLAIN) < 0)
@@ -129,25 +129,58 @@ INLINE int rewrite_push(ENV *e, const struct sidestep_policy *policy, __u32 payl
 }
 
 /*
- * H.Insert: writes the IPv6 header `ip` to ETH_LENGTH and the SRH behind it. `original` becomes
- * Segment List[0].
+ * H.Insert: moves the `moved` bytes in front of the place of the SRH from offset `from` to
+ * ETH_LENGTH. These are the IPv6 header and a Hop-by-Hop header.
  */
-INLINE int rewrite_insert(ENV *e, const struct sidestep_policy *policy, const __u64 ip[5],
+INLINE int rewrite_move(ENV *e, __u32 from, __u32 moved)
+{
+	const __u8 *in = env_bytes(e, from, IPV6_LENGTH);
+	__u8 *out = env_bytes(e, ETH_LENGTH, IPV6_LENGTH);
+
+	if (!in || !out)
+		return -1;
+	for (int i = 0; i < IPV6_LENGTH; i += 8)
+		store64(out + i, load64(in + i));
+	if (likely(moved == IPV6_LENGTH))
+		return 0;
+#pragma clang loop unroll(disable)
+	for (__u32 i = IPV6_LENGTH / 8; i < REWRITE_MOVED_UNITS; i++) {
+		if (i * 8 >= moved)
+			break;
+		in = env_bytes(e, from + i * 8, 8);
+		out = env_bytes(e, ETH_LENGTH + i * 8, 8);
+		if (!in || !out)
+			return -1;
+		store64(out, load64(in));
+	}
+	return 0;
+}
+
+/*
+ * H.Insert: writes the SRH behind the `moved` bytes at ETH_LENGTH. `original` becomes Segment
+ * List[0].
+ */
+INLINE int rewrite_insert(ENV *e, const struct sidestep_policy *policy, __u32 moved,
 			  struct address original)
 {
-	__u8 *out = env_bytes(e, ETH_LENGTH, IPV6_LENGTH);
+	__u8 *out = env_bytes(e, ETH_LENGTH, IPV6_LENGTH), *link = out;
+	__u32 srh = ETH_LENGTH + moved;
 	__u8 proto;
 
 	if (!out)
 		return -1;
-	for (int i = 0; i < 5; i++)
-		store64(out + i * 8, ip[i]);
-	proto = out[IPV6_NEXT_HEADER];
-	out[IPV6_NEXT_HEADER] = PROTO_ROUTING;
+	link += IPV6_NEXT_HEADER;
 	store16(out + IPV6_PAYLOAD_LENGTH,
 		be16(be16(load16(out + IPV6_PAYLOAD_LENGTH)) + policy->length));
 	store_address(out + IPV6_DESTINATION, load_address(policy->first));
-	out = env_bytes(e, ETH_LENGTH + IPV6_LENGTH, SRH_SEGMENTS + SEGMENT_LENGTH);
+	if (unlikely(moved != IPV6_LENGTH)) {
+		link = env_bytes(e, ETH_LENGTH + IPV6_LENGTH, 1);
+		if (!link)
+			return -1;
+	}
+	proto = *link;
+	*link = PROTO_ROUTING;
+	out = env_bytes(e, srh, SRH_SEGMENTS + SEGMENT_LENGTH);
 	if (!out)
 		return -1;
 	store64(out, load64(policy->header));
@@ -160,8 +193,8 @@ INLINE int rewrite_insert(ENV *e, const struct sidestep_policy *policy, const __
 		if (at >= policy->length)
 			break;
 		if (at + SEGMENT_LENGTH > policy->length)
-			return rewrite_rest(e, policy, ETH_LENGTH + IPV6_LENGTH + at, at);
-		out = env_bytes(e, ETH_LENGTH + IPV6_LENGTH + at, SEGMENT_LENGTH);
+			return rewrite_rest(e, policy, srh + at, at);
+		out = env_bytes(e, srh + at, SEGMENT_LENGTH);
 		if (!out)
 			return -1;
 		store_address(out, load_address(policy->header + at));
@@ -228,7 +261,7 @@ INLINE int rewrite_ip(ENV *e, const struct packet *p, __u32 at, __u8 decrement, 
 		ip[IPV6_HOP_LIMIT] -= decrement;
 		if (p->plan & PLAN_ECN)
 			ip[1] = (__u8)((ip[1] & ~(ECN_MASK << 4)) | (p->ecn << 4));
-		if ((p->plan & (PLAN_LAST_SEGMENT | PLAN_POP)) == PLAN_LAST_SEGMENT) {
+		if (p->plan & PLAN_LAST_SEGMENT) {
 			struct address destination_before = load_address(ip + IPV6_DESTINATION);
 			__u8 *last = env_bytes(e, srh + SRH_SEGMENTS, SEGMENT_LENGTH);
 
@@ -238,7 +271,7 @@ INLINE int rewrite_ip(ENV *e, const struct packet *p, __u32 at, __u8 decrement, 
 		}
 		if (destination)
 			store_address(ip + IPV6_DESTINATION, p->destination);
-		if ((p->plan & (PLAN_SEGMENTS_LEFT | PLAN_POP)) == PLAN_SEGMENTS_LEFT) {
+		if (p->plan & PLAN_SEGMENTS_LEFT) {
 			__u8 *fixed = env_bytes(e, srh, SRH_SEGMENTS);
 
 			if (!fixed)
@@ -317,7 +350,7 @@ struct rewrite_frame {
 	struct eth_header eth;                /* Ethernet header as it arrived */
 	/* PLAN_FRAME, PLAN_ENCAP_FRAME: Ethernet header of the inner frame */
 	struct eth_header inner;
-	__u64 ip[5];          /* SIDESTEP_POLICY_INSERT: IPv6 header */
+	__u32 moved;          /* SIDESTEP_POLICY_INSERT: bytes before the SRH */
 	enum env_shift strip; /* kind of shift that removes the outer headers */
 	enum env_shift how;   /* kind of the last shift */
 	__u32 grow;           /* bytes to add behind the Ethernet header */
@@ -343,12 +376,9 @@ INLINE enum rewrite_result rewrite_prepare_push(ENV *e, struct packet *p, struct
 		f->grow = policy->length;
 	}
 	if (policy && policy->kind == SIDESTEP_POLICY_INSERT) {
-		const __u8 *ip = env_bytes(e, p->l3, IPV6_LENGTH);
-
-		if (!ip)
-			return REWRITE_REFUSED;
-		for (int i = 0; i < 5; i++)
-			f->ip[i] = load64(ip + i * 8);
+		f->moved = insert_offset(e, p->l3);
+		if (!f->moved || f->moved > REWRITE_MOVED_UNITS * 8)
+			return p->plan & PLAN_POP ? REWRITE_BROKEN : REWRITE_REFUSED;
 		f->destination = 0;
 		f->how = ENV_SHIFT_PLAIN;
 		p->hmac.key = (__u8)policy->hmac_key;
@@ -446,7 +476,8 @@ INLINE int rewrite_headers(ENV *e, const struct packet *p, const struct rewrite_
 		if (rewrite_restore(e, p, f->payload, f->traffic_class, f->flow_label) < 0)
 			return -1;
 	} else if (policy && policy->kind == SIDESTEP_POLICY_INSERT) {
-		if (rewrite_insert(e, policy, f->ip, p->inserted) < 0)
+		if (rewrite_move(e, at, f->moved) < 0 ||
+		    rewrite_insert(e, policy, f->moved, p->inserted) < 0)
 			return -1;
 		at = ETH_LENGTH;
 	} else if (policy && rewrite_push(e, policy, f->payload, f->proto, f->traffic_class,

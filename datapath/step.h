@@ -191,6 +191,8 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 			index = 0;
 			continue;
 		}
+		p->last_sidestep_only = (r->flags & SIDESTEP_ROUTE_SIDESTEP_ONLY) != 0;
+		p->sidestep_only |= p->last_sidestep_only;
 		/*
 		 * Every forwarding node processes Hop-by-Hop options (RFC 8200 4.3). A SID walks
 		 * them itself.
@@ -203,8 +205,6 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 				if (v != VERDICT_CONTINUE)
 					return v;
 			}
-			p->last_sidestep_only = (r->flags & SIDESTEP_ROUTE_SIDESTEP_ONLY) != 0;
-			p->sidestep_only |= p->last_sidestep_only;
 			if (r->action == SIDESTEP_ROUTE_FORWARD)
 				return forward(r->adjacency);
 			if (r->action == SIDESTEP_ROUTE_PUNT)
@@ -218,8 +218,6 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 		} else {
 			if (i == SIDESTEP_STEPS_MAX)
 				return drop(sid_loop);
-			p->last_sidestep_only = (r->flags & SIDESTEP_ROUTE_SIDESTEP_ONLY) != 0;
-			p->sidestep_only |= p->last_sidestep_only;
 			v = commit_push(e, p);
 			if (v != VERDICT_CONTINUE)
 				return v;
@@ -317,6 +315,8 @@ INLINE verdict resolve_local_punt(ENV *e, struct packet *p, __u32 reason)
 		return drop(no_route);
 	case PUNT_headroom:
 		return drop(no_headroom);
+	case PUNT_fragment:
+		return drop(reassembly);
 	case PUNT_routing_header:
 		/*
 		 * RFC 8200 4.4 requires an ICMP error, also for a packet that the kernel does not

@@ -6,7 +6,7 @@
 #ifndef SIDESTEP_BEHAVIOR_ADVANCE_H
 #define SIDESTEP_BEHAVIOR_ADVANCE_H
 
-#include "../packet.h"
+#include "../pop.h"
 #include "../wire/ipv6.h"
 #include "../wire/srh.h"
 
@@ -47,11 +47,7 @@ INLINE verdict advance_used_up(ENV *e, struct packet *p, _Bool pop)
 	p->link = p->srh;
 	p->proto = srh[SRH_NEXT_HEADER];
 	p->cursor = p->srh + p->srh_length;
-	if (pop) {
-		p->plan |= PLAN_POP;
-		env_trace(e, SIDESTEP_TRACE_POP, p->srh, p->srh_length, p->destination);
-	}
-	return VERDICT_CONTINUE;
+	return pop ? srh_pop(e, p, p->srh, p->srh_length, p->srh_link, p->proto) : VERDICT_CONTINUE;
 }
 
 /* Requires an active SRH with Segments Left greater than 0. */

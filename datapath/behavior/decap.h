@@ -41,8 +41,6 @@ INLINE verdict decap_inner(ENV *e, struct packet *p, __u32 accepted)
 	__u32 inner = p->cursor, end = p->end;
 	verdict v = VERDICT_CONTINUE;
 
-	if (p->proto == PROTO_FRAGMENT)
-		return punt(fragment);
 	p->srh = 0;
 	p->srh_seen = 0;
 	p->hops = 0;
@@ -60,12 +58,14 @@ INLINE verdict decap_inner(ENV *e, struct packet *p, __u32 accepted)
 		p->l3 = inner + ETH_LENGTH;
 		p->version = 0;
 		p->plan = PLAN_STRIP | PLAN_FRAME;
+	} else if (p->proto == PROTO_FRAGMENT) {
+		return punt(fragment);
 	} else {
 		/*
 		 * RFC 8986 4.1.1. The outer packet is still the current one, so the ICMP error goes
 		 * to its source.
 		 */
-		return drop(upper_layer);
+		return ext_refuse(p, drop(upper_layer));
 	}
 	if (v != VERDICT_CONTINUE)
 		return v;
@@ -79,7 +79,7 @@ INLINE verdict decap(ENV *e, struct packet *p, __u32 accepted)
 
 	if (p->segments_left)
 		return drop(segments_left_not_zero);
-	v = ext_walk(e, p);
+	v = ext_walk(e, p, 0);
 	if (v != VERDICT_CONTINUE)
 		return v;
 	/* RFC 8986 4.4 S02 (End.DX6), and the same in 4.5 to 4.9. This includes a reduced SRH. */

@@ -9,16 +9,17 @@
 
 /*
  * Segments Left is 0 (RFC 8986 4.1 S02, 4.1.1). USD makes the inner packet the current one, for the
- * SID's lookup or adjacency (4.16.3). USP removes the SRH (4.16.2); the upper-layer header behind
- * it is dropped, because End accepts none.
+ * SID's lookup or adjacency (4.16.3). With USP, the walk has removed the used SRHs (4.16.2). The
+ * upper-layer header behind them is dropped, because End accepts none.
  */
 INLINE verdict endpoint_ultimate(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
 	if (r->flags & SIDESTEP_ROUTE_USD)
 		return decap(e, p, DECAP_IPV4 | DECAP_IPV6);
 	if (!p->srh_seen)
-		return drop(no_srh);
-	return r->flags & SIDESTEP_ROUTE_USP ? drop(upper_layer) : drop(segments_left_zero);
+		return ext_refuse(p, drop(no_srh));
+	return ext_refuse(p, r->flags & SIDESTEP_ROUTE_USP ? drop(upper_layer) :
+							     drop(segments_left_zero));
 }
 
 /*
@@ -38,7 +39,7 @@ INLINE verdict endpoint_advance(ENV *e, struct packet *p, const struct sidestep_
 		return v == VERDICT_CONTINUE && p->proto == PROTO_HOP_BY_HOP ? hop_by_hop(e, p) : v;
 	}
 	if (!p->segments_left) {
-		verdict v = srh_first(e, p);
+		verdict v = srh_first(e, p, r->flags & WALK_USP);
 
 		if (v != VERDICT_CONTINUE)
 			return v;

@@ -18,7 +18,8 @@ SUBPROGRAM verdict learn_headers(ENV *e, struct packet *p, __u32 index)
 	struct sidestep_learned *proxy = env_learned(e, index);
 	__u64 version;
 
-	if (!p || !proxy)
+	/* The headers are learned as they arrived, so an SRH that the plan removes would remain. */
+	if (!p || !proxy || (p->plan & PLAN_POP))
 		return punt(unsupported);
 	version = learned_version(proxy);
 	/* PERF: the common case. */

@@ -30,16 +30,22 @@ INLINE verdict end_am(ENV *e, struct packet *p, const struct sidestep_route *r)
 SUBPROGRAM verdict demasquerade(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
 	const __u8 *srh;
+	__u32 first;
+	__u8 proto;
 	verdict v;
 
 	if (!p || !r)
 		return punt(unsupported);
-	v = srh_first(e, p);
+	first = p->cursor;
+	proto = p->proto;
+	v = srh_first(e, p, WALK_PEEK);
 	if (v != VERDICT_CONTINUE)
 		return v;
 	if (!p->segments_left) {
 		p->sidestep_only = 0;
 		p->last_sidestep_only = 0;
+		p->cursor = first;
+		p->proto = proto;
 		return lookup();
 	}
 	/* 6.4.1, de-masquerading S02: required even if the active segment is local. */

@@ -42,21 +42,21 @@ INLINE void replace_destination(struct packet *p, const struct sidestep_route *r
  * Finds the SRH that the SID processes: the active one, one whose last entry an earlier local SID
  * has reached, or the next one in the packet. VERDICT_ULTIMATE: no SRH has a further C-SID (S02).
  */
-INLINE verdict replace_srh(ENV *e, struct packet *p)
+INLINE verdict replace_srh(ENV *e, struct packet *p, __u32 how)
 {
 	enum srh_rest rest;
 	verdict v;
 
 	if (p->segments_left)
 		return VERDICT_CONTINUE;
-	if (p->srh && !(p->plan & PLAN_POP)) {
+	if (p->srh) {
 		rest = srh_rest(e, p, p->srh, p->srh_length);
 		if (rest == SRH_UNREADABLE)
 			return punt(ext_chain);
 		if (rest == SRH_HOLDS_CSID)
 			return VERDICT_CONTINUE;
 	}
-	v = srh_first(e, p);
+	v = srh_first(e, p, how);
 	if (v != VERDICT_CONTINUE)
 		return v;
 	return p->proto == PROTO_ROUTING ? VERDICT_CONTINUE : VERDICT_ULTIMATE;
@@ -115,7 +115,7 @@ SUBPROGRAM verdict replace_csid(ENV *e, struct packet *p, const struct sidestep_
 	last = r->function_bits == 32 ? 3 : 7;
 	p->csid.length = r->function_bits == 32 ? 4 : 2;
 	p->csid.index = (__u8)(be64(p->destination.lo) & last);
-	v = replace_srh(e, p);
+	v = replace_srh(e, p, r->flags & WALK_USP);
 	if (v == VERDICT_CONTINUE)
 		v = replace_step(e, p, r, last);
 	p->csid.length = 0;

@@ -32,12 +32,14 @@ SUBPROGRAM verdict service_advance(ENV *e, struct packet *p, const struct sidest
 SUBPROGRAM verdict service_unwrap(ENV *e, struct packet *p, const struct sidestep_route *r)
 {
 	_Bool advanced = 0;
+	__u32 cursor, link;
+	__u8 proto;
 	verdict v;
 
 	if (!p || !r)
 		return punt(unsupported);
 	if (!p->segments_left) {
-		v = srh_first(e, p);
+		v = srh_first(e, p, 0);
 		if (v != VERDICT_CONTINUE)
 			return v;
 	}
@@ -51,13 +53,23 @@ SUBPROGRAM verdict service_unwrap(ENV *e, struct packet *p, const struct sideste
 	}
 	/* 6.2.1: End.AD learns the headers for the next segment, so there has to be one. */
 	if (!advanced && r->action == SIDESTEP_ROUTE_END_AD)
-		return p->srh_seen ? drop(segments_left_zero) : drop(no_srh);
-	v = ext_walk(e, p);
+		return ext_refuse(p, p->srh_seen ? drop(segments_left_zero) : drop(no_srh));
+	cursor = p->cursor;
+	link = p->link;
+	proto = p->proto;
+	/* Headers behind an SRH with a further segment are for another node. */
+	v = ext_walk(e, p, advanced ? WALK_PEEK : 0);
 	if (v != VERDICT_CONTINUE)
 		return v;
 	if (p->proto == r->inner)
 		return VERDICT_CONTINUE;
-	return advanced ? lookup() : drop(upper_layer);
+	if (!advanced)
+		return ext_refuse(p, drop(upper_layer));
+	/* The next segment may be a SID of this node, which processes these headers. */
+	p->cursor = cursor;
+	p->link = link;
+	p->proto = proto;
+	return lookup();
 }
 
 /* S18 and S19: forwards the packet at the cursor to the service. */

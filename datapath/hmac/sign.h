@@ -8,24 +8,25 @@
 
 #include "../wire/ext.h"
 #include "../wire/ipv6.h"
+#include "../insert.h"
 #include "mac.h"
 
 /*
- * Signs the SRH directly behind the IPv6 header at `ip`, which ends with an HMAC TLV. Returns -1 on
- * failure. The compiler has checked the number of segments.
+ * Signs the SRH that was inserted behind the IPv6 header at `ip`. It ends with an HMAC TLV. Returns
+ * -1 on failure. The compiler has checked the number of segments.
  */
 SUBPROGRAM int hmac_sign(ENV *e, __u32 ip, __u32 index)
 {
 	const struct sidestep_hmac_key *key = env_hmac_key(e, index);
 	struct sidestep_hmac_work *work = env_hmac_work(e);
-	__u32 srh = ip + IPV6_LENGTH, segments, blocks, length;
+	__u32 srh = ip + insert_offset(e, ip), segments, blocks, length;
 	const __u8 *fixed = env_bytes(e, srh, SRH_SEGMENTS);
 	struct sidestep_hmac_known *known;
 	__u8 *mac;
 
-	if (!key || !work || !fixed)
+	if (!key || !work || !fixed || srh == ip)
 		return -1;
-	length = ext_length(fixed);
+	length = ext_length(fixed, PROTO_ROUTING);
 	segments = fixed[SRH_LAST_ENTRY] + 1u;
 	if (segments > SIDESTEP_HMAC_SEGMENTS_MAX)
 		return -1;

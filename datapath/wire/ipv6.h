@@ -34,6 +34,8 @@
 #define PROTO_IPV6 41
 #define PROTO_ROUTING 43
 #define PROTO_FRAGMENT 44
+#define PROTO_ESP 50
+#define PROTO_AUTHENTICATION 51
 #define PROTO_ICMPV6 58
 #define PROTO_DESTINATION_OPTIONS 60
 #define PROTO_SCTP 132
@@ -43,6 +45,7 @@
 #define FRAGMENT_LENGTH 8
 #define FRAGMENT_OFFSET 2
 #define FRAGMENT_OFFSET_MASK 0xfff8u
+#define FRAGMENT_MORE 0x0001u /* flag M */
 #define FRAGMENT_IDENTIFICATION 4
 
 /* ECN field (RFC 3168 5): the last two bits of the traffic class. */

@@ -127,7 +127,7 @@ def add_shared(group, decap):
         "decap_and_validate skips a Fragment header (ipv6_find_hdr) and decapsulates the first fragment",
     )
     refused("of_the_first_fragment_of_the_outer_packet", "8200 4.5",
-            outer(decap.sid, FRAGMENT) / fragment_header(decap.family, 0, True) / decap.inner(64), decap.refusal("fragment", "kernel_only"),
+            outer(decap.sid, FRAGMENT) / fragment_header(decap.family, 0, True) / decap.inner(64), decap.refusal("fragment", "reassembly"),
             linux=passed_over)
     cut = 39 if decap.family == IPV6 else 19
     refused("of_an_inner_header_cut_short", decap.rfc, outer(decap.sid) / srh() / Raw(bytes(decap.inner(64))[:cut]),

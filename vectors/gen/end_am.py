@@ -172,9 +172,10 @@ def add_way_back(group):
         received(ETH2, behind_options(LAST, 62, 1)), forward(ETH1, sent(ETH1, behind_options(SEGMENT_1, 61, 1))), NO_LINUX,
     )
     group.add(
-        "end_am_back_behind_a_router_alert", [f"{back} S01", "8200 4.3"], ETH2,
-        received(ETH2, behind_options(LAST, 62, 1, HOP_BY_HOP, OPTION_ROUTER_ALERT)), drop("kernel_only"), NO_LINUX,
-        about="The kernel would forward it to the last segment.",
+        "end_am_back_behind_a_router_alert", [f"{back} S01", "8200 4.2"], ETH2,
+        received(ETH2, behind_options(LAST, 62, 1, HOP_BY_HOP, OPTION_ROUTER_ALERT)),
+        forward(ETH1, sent(ETH1, behind_options(SEGMENT_1, 61, 1, HOP_BY_HOP, OPTION_ROUTER_ALERT))), NO_LINUX,
+        about="The kernel would forward it to the last segment, so Sidestep skips the option as its type says.",
     )
     group.add(
         "end_am_back_with_segments_left_beyond_last_entry", [f"{back} S07-S08"], ETH2,

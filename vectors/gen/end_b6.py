@@ -12,6 +12,7 @@ from scapy.layers.inet6 import IPv6
 
 from .case import SAME, Group, differs, drop, forward, kernel, skip
 from .flow_label import label6
+from .h_insert import HOP_BY_HOP_FIRST, inserted
 from .h_encaps import PATHS, TUNSRC, egress_of, headers
 from .local_chain import decremented
 from .node import ETH0, ETH1, ETH2, HEADEND, HOST_0, HOST_1, SEGMENT_1, node, received, sent
@@ -82,10 +83,26 @@ def as_linux(path, inner, hop_limit, label=0, traffic_class=0):
     return headers(path, IPV6, hop_limit=hop_limit, label=label, traffic_class=traffic_class) / inner
 
 
+def insertion(path, here, hop_limit, segments_left, segments, build, ipv6, before=None, **fields):
+    """End.B6: the frames that Sidestep and Linux send. `build` makes the packet that arrives."""
+    def outer(next_header):
+        return IPv6(src=HEADEND, dst=path[0], hlim=hop_limit - 1, nh=next_header, **ipv6)
+
+    def new(next_header):
+        return SRH(next_header=next_header, segments_left=len(path), segment_list=[here] + path[::-1])
+
+    if before and before[0] == HOP_BY_HOP:
+        behind = build(here, hop_limit, segments_left, segments, **fields).payload
+        return inserted(outer, bytes(before[1])[2:], ROUTING, new, behind)
+    arrived = build(here, hop_limit, segments_left, segments, before=before, **fields)
+    return outer(ROUTING) / new(arrived.nh) / arrived.payload, None
+
+
 class Binding:
     """Adds the cases that the behaviors share."""
 
     linux = True
+    why = WHY
 
     def __init__(self, group, prefix, rfc):
         self.group, self.prefix, self.rfc = group, prefix, rfc
@@ -106,7 +123,7 @@ class Binding:
         self.group.add(
             f"{self.prefix}_{name}", rfc or self.rfc, ETH0, received(ETH0, bytes(arrived) + trailer),
             forward(egress, sent(egress, ours)),
-            NO_LINUX if not self.linux else SAME if linux is None else differs(forward(egress, sent(egress, linux)), WHY),
+            NO_LINUX if not self.linux else SAME if linux is None else differs(forward(egress, sent(egress, linux)), self.why),
             about, counters,
         )
 
@@ -159,9 +176,12 @@ class Binding:
             self.refused(name, rfc, arrived, drop(reason), counters=error)
         self.refused("with_hop_limit_1", "8986 4.13 S05", packet(here, 1, 1, two), drop("hop_limit"), counters=error)
         self.refused("with_an_hmac", "8754 2.1.2", packet(here, 64, 1, two, flags=8, tlvs=hmac_tlv(7)), drop("hmac_key"))
-        self.refused("with_hop_by_hop_options", "8200 4.3",
-                     packet(here, 64, 1, two, before=(HOP_BY_HOP, options_header(ROUTING, OPTION_ROUTER_ALERT))),
-                     kernel("hop_by_hop"))
+        alert = (HOP_BY_HOP, options_header(ROUTING, OPTION_ROUTER_ALERT))
+        if self.linux:
+            self.refused("with_hop_by_hop_options", "8200 4.3", packet(here, 64, 1, two, before=alert), kernel("hop_by_hop"))
+        else:
+            self.forwarded("with_hop_by_hop_options", before=alert, rfc="8200 4.2",
+                           about="The kernel lacks the SID, so Sidestep skips the option as its type says.")
         self.refused("on_a_port_with_seg6_disabled", "8754 4.3.1", packet(here, 64, 1, two), kernel("seg6_disabled"), port=ETH2,
                      linux=skip("punted; seg6local ignores seg6_enabled"))
         for number, (name, _, reason) in BAD_POLICIES.items():
@@ -207,12 +227,11 @@ class EncapsRed(Encaps):
 class Insert(Binding):
     """End.B6."""
 
+    why = HOP_BY_HOP_FIRST
+
     def out(self, path, here, hop_limit, segments_left, segments, label=0, traffic_class=0, **fields):
-        """The new SRH follows the IPv6 header directly and ends in this SID."""
-        arrived = packet(here, hop_limit, segments_left, segments, **fields)
-        new = SRH(next_header=arrived.nh, segments_left=len(path), segment_list=[here] + path[::-1])
-        ours = IPv6(src=HEADEND, dst=path[0], hlim=hop_limit - 1, nh=ROUTING, fl=label, tc=traffic_class) / new / arrived.payload
-        return ours, None
+        """The new SRH precedes all headers but Hop-by-Hop Options, and ends in this SID."""
+        return insertion(path, here, hop_limit, segments_left, segments, packet, {"fl": label, "tc": traffic_class}, **fields)
 
 
 def add_encaps_chain(encaps):

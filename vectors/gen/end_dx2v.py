@@ -130,6 +130,6 @@ def groups():
     dropped("with_segments_left_beyond_last_entry", usual, "srh_segments_left", outer() / srh(3), rfc="8986 4.1 S09")
     dropped("of_ipv6_without_an_ethernet_header", usual, "upper_layer", outer() / srh(next_header=IPV6))
     dropped("of_udp", usual, "upper_layer", outer(next_header=UDP_PROTOCOL), rfc="8986 4.1.1")
-    dropped("of_a_fragment", usual, "kernel_only", outer(next_header=FRAGMENT) / fragment_header(ETHERNET, 0, True), rfc="8200 4.5")
+    dropped("of_a_fragment", usual, "reassembly", outer(next_header=FRAGMENT) / fragment_header(ETHERNET, 0, True), rfc="8200 4.5")
     dropped("on_a_port_with_seg6_disabled", usual, "kernel_only", rfc="8754 4.3.1", port=ETH2)
     return [group]

@@ -12,9 +12,10 @@ from scapy.packet import Raw
 
 from .case import SAME, Group, differs, drop, forward, skip
 from .decap import inner4, inner6
-from .end_b6 import ENCAPS, ENCAPS_RED, WHY, as_linux, encapsulated
+from .end_b6 import ENCAPS, ENCAPS_RED, WHY, as_linux, encapsulated, insertion
 from .end_dx2v import frame
 from .flow_label import label4, label6
+from .h_insert import HOP_BY_HOP_FIRST
 from .h_encaps import PORTS, TUNSRC, WHY4, WHY6, egress_of, headers, udp_to
 from .node import ETH0, ETH1, ETH2, HEADEND, HOST4_0, HOST_0, node, received, sent
 from .wire import (
@@ -80,10 +81,8 @@ def out_of_encaps(reduced):
 
 
 def out_of_insert(sid, hop_limit, segments_left, segments, **fields):
-    """End.B6: the new SRH follows the IPv6 header directly and ends in the SID."""
-    arrived = packet(sid, hop_limit, segments_left, segments, **fields)
-    new = SRH(next_header=arrived.nh, segments_left=len(POLICY), segment_list=[sid] + POLICY[::-1])
-    return IPv6(src=HEADEND, dst=POLICY[0], hlim=hop_limit - 1, nh=ROUTING) / new / arrived.payload, None
+    """End.B6: the new SRH precedes all headers but Hop-by-Hop Options, and ends in the SID."""
+    return insertion(POLICY, sid, hop_limit, segments_left, segments, packet, {}, **fields)
 
 
 def out_with_psp(_sid, hop_limit, segments_left, segments, before=None, payload=None, next_header=UDP_PROTOCOL, **fields):
@@ -160,10 +159,11 @@ def add_advance(group, row):
 
     def forwarded(name, rfc, segments_left, segments, linux=None, counters=None, **fields):
         ours, theirs = row.leaves(sid, 64, segments_left, segments, **fields)
+        why = HOP_BY_HOP_FIRST if row.out is out_of_insert else WHY
         if not row.in_linux:
             linux = NO_LINUX
         elif linux is None:
-            linux = SAME if theirs is None else differs(forward(row.egress, sent(row.egress, theirs)), WHY)
+            linux = SAME if theirs is None else differs(forward(row.egress, sent(row.egress, theirs)), why)
         group.add(
             f"{row.name}_{name}", rfc, ETH0, received(ETH0, packet(sid, 64, segments_left, segments, **fields)),
             forward(row.egress, sent(row.egress, ours)), linux, counters=counters,

@@ -11,6 +11,7 @@ from .ecn import CE, ECT0, ECT1, NOT_ECT
 from .node import ETH0, ETH1, ETH2, HEADEND, HOST4_1, HOST4_2, HOST_0, HOST_1, HOST_2, SEGMENT_1, node, received, sent
 from .wire import (
     DESTINATION_OPTIONS, ETHERNET, FRAGMENT, HOP_BY_HOP, IPV4, IPV6, NO_NEXT_HEADER, OPTION_EXPERIMENT, OPTION_PADN_6,
+    OPTION_ROUTER_ALERT,
     ROUTING, SRH, TCP_PROTOCOL, UDP_PROTOCOL, fragment_header, hmac_tlv, options_header, padn, pattern, tcp4, tcp6, tlv, udp6,
 )
 
@@ -165,7 +166,7 @@ def add_refused(group, endpoint):
     refused("usd_of_udp_without_an_srh", "8986 4.1.1", outer(sid, UDP_PROTOCOL) / udp6(HEADEND, sid), drop("upper_layer"))
     refused("usd_of_nothing", "8986 4.1.1", outer(sid) / srh(NO_NEXT_HEADER, [sid]), drop("upper_layer"))
     refused("usd_of_an_ethernet_frame", "8986 4.1.1", outer(sid, ETHERNET) / Raw(received(ETH1, inner6(64))), drop("upper_layer"))
-    refused("usd_of_a_fragment", "8200 4.5", outer(sid, FRAGMENT) / fragment_header(IPV6, 0, True) / inner6(64), drop("kernel_only"))
+    refused("usd_of_a_fragment", "8200 4.5", outer(sid, FRAGMENT) / fragment_header(IPV6, 0, True) / inner6(64), drop("reassembly"))
     refused("usd_of_an_inner_ipv6_header_cut_short", USD, outer(sid, IPV6) / Raw(bytes(inner6(64))[:39]), drop("inner_header"))
     refused("usd_of_an_inner_ipv4_header_cut_short", USD, outer(sid, IPV4) / Raw(bytes(inner4(64))[:19]), drop("inner_header"))
     refused("usd_of_a_wrong_inner_checksum", USD, outer(sid, IPV4) / inner4(64, chksum=0x1111), drop("inner_header"))
@@ -181,8 +182,12 @@ def add_refused(group, endpoint):
             outer(sid) / srh(IPV6, two, 3) / inner6(64), drop("srh_segments_left"))
     refused("usd_with_an_hmac", "8754 2.1.2",
             outer(sid) / srh(IPV6, [sid], flags=8, tlvs=hmac_tlv(7)) / inner6(64), drop("hmac_key"))
-    refused("usd_on_hop_by_hop_options", "8200 4.3",
-            outer(sid, HOP_BY_HOP) / options_header(IPV6, b"\x05\x02\x00\x00\x01\x00") / inner6(64), drop("kernel_only"))
+    group.add(
+        f"{endpoint.prefix}_usd_on_hop_by_hop_options", "8200 4.2", ETH0,
+        received(ETH0, outer(sid, HOP_BY_HOP) / options_header(IPV6, OPTION_ROUTER_ALERT) / inner6(64)),
+        forward(endpoint.egress, sent(endpoint.egress, inner6(63))), NO_LINUX,
+        about="The kernel lacks the SID, so Sidestep skips the option as its type says.",
+    )
 
 
 def add_lookups(group, endpoint):
@@ -239,6 +244,72 @@ def add_lookups(group, endpoint):
             )
 
 
+def add_used_srhs(group, endpoint):
+    """USP with a further SRH: the used ones go, and the next one is processed (RFC 8986 4.16.2 S02-S05)."""
+    udp = udp6(HEADEND, SEGMENT_1)
+
+    def forwarded(name, number, before, after, about="", rfc=USP):
+        sid = endpoint.sid(number)
+        first, headers = before(sid)
+        then, left = after(sid)
+        group.add(
+            f"{endpoint.prefix}_{PARTS[number]}_{name}", rfc, ETH0, received(ETH0, outer(sid, first) / headers / udp),
+            forward(endpoint.egress, sent(endpoint.egress, outer(SEGMENT_1, then, 63) / left / udp if left else
+                                          outer(SEGMENT_1, then, 63) / udp)), NO_LINUX, about,
+        )
+
+    def used(next_header, sid, **fields):
+        return srh(next_header, [sid], **fields)
+
+    def following(sid, segments_left, next_header=UDP_PROTOCOL):
+        return srh(next_header, [SEGMENT_1, sid], segments_left)
+
+    options = options_header(ROUTING, OPTION_EXPERIMENT)
+    for number in (ONLY_USP, USP_USD):
+        forwarded("with_a_further_srh", number,
+                  lambda sid: (ROUTING, used(ROUTING, sid) / following(sid, 1)),
+                  lambda sid: (ROUTING, following(sid, 0)),
+                  about="The SRH that is used up is gone; the next one advances.")
+        forwarded("with_two_used_srhs", number,
+                  lambda sid: (ROUTING, used(ROUTING, sid) / used(ROUTING, "fc0a::9", tlvs=padn(6)) / following(sid, 1)),
+                  lambda sid: (ROUTING, following(sid, 0)))
+        forwarded("with_destination_options_between_srhs", number,
+                  lambda sid: (ROUTING, used(DESTINATION_OPTIONS, sid) / options / following(sid, 1)),
+                  lambda sid: (DESTINATION_OPTIONS, options / following(sid, 0)))
+        forwarded("behind_a_hop_by_hop_header", number,
+                  lambda sid: (HOP_BY_HOP, options_header(ROUTING, OPTION_PADN_6) / used(ROUTING, sid) / following(sid, 1)),
+                  lambda sid: (HOP_BY_HOP, options_header(ROUTING, OPTION_PADN_6) / following(sid, 0)))
+        forwarded("behind_another_routing_header", number,
+                  lambda sid: (ROUTING, Raw(bytes([ROUTING, 0, 253, 0, 0, 0, 0, 0])) / used(ROUTING, sid) / following(sid, 1)),
+                  lambda sid: (ROUTING, Raw(bytes([ROUTING, 0, 253, 0, 0, 0, 0, 0])) / following(sid, 0)),
+                  about="USP removes SRHs, not other routing headers.", rfc=[USP, "8200 4.4"])
+    for number in (PSP_USP, PSP_USP_USD):
+        forwarded("with_a_further_srh", number,
+                  lambda sid: (ROUTING, used(ROUTING, sid) / following(sid, 1)),
+                  lambda sid: (UDP_PROTOCOL, None),
+                  about="USP removes the first SRH and PSP the second.", rfc=[USP, "8986 4.16.1"])
+        forwarded("behind_options_with_a_further_srh", number,
+                  lambda sid: (DESTINATION_OPTIONS, options / used(ROUTING, sid) / used(ROUTING, sid) / following(sid, 1)),
+                  lambda sid: (DESTINATION_OPTIONS, options_header(UDP_PROTOCOL, OPTION_EXPERIMENT)),
+                  rfc=[USP, "8986 4.16.1"])
+        sid = endpoint.sid(number)
+        group.add(
+            f"{endpoint.prefix}_{PARTS[number]}_with_destination_options_between_srhs_to_remove", [USP, "8986 4.16.1"], ETH0,
+            received(ETH0, outer(sid) / used(DESTINATION_OPTIONS, sid) / options / following(sid, 1) / udp),
+            drop("kernel_only"), NO_LINUX, about="A plan removes one range of octets.",
+        )
+    for number in (ONLY_USD, PSP_USD):
+        sid = endpoint.sid(number)
+        left = following(sid, 0) if number == ONLY_USD else None
+        after = outer(SEGMENT_1, ROUTING, 63) / used(ROUTING if left else UDP_PROTOCOL, sid)
+        group.add(
+            f"{endpoint.prefix}_{PARTS[number]}_keeps_a_used_srh", "8754 4.3.1.1 S02", ETH0,
+            received(ETH0, outer(sid) / used(ROUTING, sid) / following(sid, 1) / udp),
+            forward(endpoint.egress, sent(endpoint.egress, after / left / udp if left else after / udp)), NO_LINUX,
+            about="Without USP the SRH with Segments Left 0 stays.",
+        )
+
+
 def add_mtu(group, endpoint):
     """The packet inside against the egress MTU."""
     sid = endpoint.sid(ONLY_USD)
@@ -272,6 +343,20 @@ def add_chains(group):
         "end_psp_usd_then_end_usd", ["8754 4.3.1", "8986 4.16.1", USD], ETH0,
         received(ETH0, outer(psp) / srh(IPV6, [sid, psp], 1) / inner6(64)), forward(ETH1, sent(ETH1, inner6(63))), NO_LINUX,
         about="PSP takes the SRH away at the first SID; the second finds the packet inside all the same.",
+    )
+    last, usp = udp6(HEADEND, SEGMENT_1), END.sid(ONLY_USP)
+    two = srh(UDP_PROTOCOL, [SEGMENT_1, usp], 1)
+    group.add(
+        "end_then_end_usp_with_a_further_srh", ["8754 4.3.1", USP], ETH0,
+        received(ETH0, outer("fc0f::1") / srh(ROUTING, [usp, "fc0f::1"], 1) / two / last),
+        forward(ETH1, sent(ETH1, outer(SEGMENT_1, hop_limit=62) / srh(UDP_PROTOCOL, [SEGMENT_1, usp]) / last)), NO_LINUX,
+        about="End uses up the first SRH, which USP removes at the second SID. Each SID takes one hop limit (8986 4.1 S12).",
+    )
+    group.add(
+        "end_psp_usd_then_end_usp_with_a_further_srh", ["8754 4.3.1", "8986 4.16.1"], ETH0,
+        received(ETH0, outer(psp) / srh(ROUTING, [usp, psp], 1) / two / last),
+        forward(ETH1, sent(ETH1, outer(SEGMENT_1, hop_limit=62) / srh(UDP_PROTOCOL, [SEGMENT_1, usp]) / last)), NO_LINUX,
+        about="PSP removes the first SRH, and the second SID advances the next one.",
     )
     udp = udp6(HOST_0, SEGMENT_1)
 
@@ -310,6 +395,7 @@ def groups():
         add_refused(group, endpoint)
         add_lookups(group, endpoint)
         add_mtu(group, endpoint)
+        add_used_srhs(group, endpoint)
         if endpoint is END:
             add_chains(group)
         found.append(group)

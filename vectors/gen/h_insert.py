@@ -5,7 +5,7 @@ H.Insert.Red (`inline.red`) leaves the first segment out of it, as RFC 8754 4.1.
 from scapy.layers.inet6 import IPv6
 from scapy.packet import Raw
 
-from .case import SAME, Group, drop, forward, skip
+from .case import SAME, Group, differs, drop, forward, kernel, skip
 from .h_encaps import PATHS, egress_of, prefix6
 from .node import ETH0, HOST_0, node, received, sent
 from .wire import (
@@ -18,6 +18,55 @@ RFC = "8754 4.1"
 REDUCED = "8754 4.1.1"
 NO_LINUX = skip("Linux has no H.Insert.Red (SEG6_IPTUN_MODE_*)")
 MTU = 1400
+HOP_BY_HOP_FIRST = "seg6_do_srh_inline inserts the SRH directly behind the IPv6 header; RFC 8200 4.1: Hop-by-Hop Options come first"
+
+
+def inserted(outer, options, first, srh, behind):
+    """The frames of Sidestep and Linux for a packet with Hop-by-Hop options. `first` is the type of the header behind them."""
+    ours = outer(HOP_BY_HOP) / options_header(ROUTING, options) / srh(first) / behind
+    linux = outer(ROUTING) / srh(HOP_BY_HOP) / options_header(first, options) / behind
+    return ours, linux
+
+
+def add_behind_hop_by_hop(group, name, first, behind, reduced=False, options=OPTION_PADN_6, count=2):
+    """A Hop-by-Hop header stays in front of the SRH. `behind` is a function of the destination."""
+    path, to = PATHS[count], f"{prefix6(count)}1"
+    before = IPv6(src=HOST_0, dst=to, hlim=64, nh=HOP_BY_HOP) / options_header(first, options) / behind(to)
+
+    def outer(next_header):
+        return IPv6(src=HOST_0, dst=path[0], hlim=63, nh=next_header)
+
+    def srh(next_header):
+        return SRH(next_header=next_header, segments_left=count, segment_list=[to] + path[:0 if reduced else None:-1])
+
+    ours, linux = inserted(outer, options, first, srh, behind(to))
+    egress = egress_of(path)
+    group.add(
+        f"h_insert_red_{name}" if reduced else f"h_insert_{name}", ["8200 4.1", "8200 4.3"], ETH0, received(ETH0, before),
+        forward(egress, sent(egress, ours)),
+        NO_LINUX if reduced else differs(forward(egress, sent(egress, linux)), HOP_BY_HOP_FIRST),
+    )
+
+
+def add_all_behind_hop_by_hop(group, reduced):
+    """H.Insert with a Hop-by-Hop header of padding, alone and in front of other headers."""
+    def udp_behind(to):
+        return udp6(HOST_0, to)
+
+    def options_behind(to):
+        return options_header(UDP_PROTOCOL, OPTION_EXPERIMENT) / udp6(HOST_0, to)
+
+    def srh_behind(to):
+        return SRH(next_header=UDP_PROTOCOL, segments_left=1, segment_list=["fc0b::9", to]) / udp6(HOST_0, "fc0b::9")
+
+    for name, first, behind, more in (
+        ("behind_a_hop_by_hop_header", UDP_PROTOCOL, udp_behind, {}),
+        ("of_1_segment_behind_a_hop_by_hop_header", UDP_PROTOCOL, udp_behind, {"count": 1}),
+        ("of_16_segments_behind_a_hop_by_hop_header", UDP_PROTOCOL, udp_behind, {"count": 16}),
+        ("between_a_hop_by_hop_header_and_destination_options", DESTINATION_OPTIONS, options_behind, {}),
+        ("between_a_hop_by_hop_header_and_an_srh", ROUTING, srh_behind, {}),
+    ):
+        add_behind_hop_by_hop(group, name, first, behind, reduced, **more)
 
 
 def add(group, name, count, payload, protocol=UDP_PROTOCOL, hop_limit=64, about="", trailer=b"", counters=None, reduced=False,
@@ -69,8 +118,7 @@ def reduced_group():
     add(group, "keeps_traffic_class_and_flow_label", 2, udp, tc=0xBB, fl=0xABCDE, reduced=True)
     add(group, "with_hop_limit_2", 1, udp, hop_limit=2, reduced=True)
     add(group, "with_hop_limit_255", 3, udp, hop_limit=255, reduced=True)
-    add(group, "in_front_of_a_hop_by_hop_header", 2, lambda to: options_header(UDP_PROTOCOL, OPTION_PADN_6) / udp(to), HOP_BY_HOP,
-        reduced=True)
+    add_all_behind_hop_by_hop(group, True)
     add(group, "in_front_of_destination_options", 2,
         lambda to: options_header(UDP_PROTOCOL, OPTION_EXPERIMENT) / udp(to), DESTINATION_OPTIONS, reduced=True)
     add(group, "in_front_of_an_srh", 2,
@@ -112,8 +160,7 @@ def groups():
     add(group, "leaves_a_flow_label_of_zero", 1, udp, fl=0)
     add(group, "with_hop_limit_2", 2, udp, hop_limit=2)
     add(group, "with_hop_limit_255", 2, udp, hop_limit=255)
-    add(group, "in_front_of_a_hop_by_hop_header", 2, lambda to: options_header(UDP_PROTOCOL, OPTION_PADN_6) / udp(to), HOP_BY_HOP,
-        about="As in Linux; RFC 8200 4.3 requires the Hop-by-Hop header directly after the IPv6 header.")
+    add_all_behind_hop_by_hop(group, False)
     add(group, "in_front_of_destination_options", 2,
         lambda to: options_header(UDP_PROTOCOL, OPTION_EXPERIMENT) / udp(to), DESTINATION_OPTIONS)
     add(group, "in_front_of_an_srh", 2,

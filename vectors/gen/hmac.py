@@ -16,8 +16,11 @@ from .decap import inner4, inner6
 from .flow_label import label4, label6
 from .h_encaps import PORTS, TUNSRC, WHY4, WHY6, egress_of, outer
 from .h_encaps_l2 import WHY6 as WHY_L2
+from .h_insert import HOP_BY_HOP_FIRST, inserted
 from .node import ETH0, ETH1, ETH2, HEADEND, HOST4_0, HOST_0, HOST_1, SEGMENT_1, node, received, sent
-from .wire import ETHERNET, IPV4, IPV6, ROUTING, SRH, UDP_PROTOCOL, hmac_tlv, ipv4, padn, tlv, udp4, udp6
+from .wire import (
+    ETHERNET, HOP_BY_HOP, IPV4, IPV6, OPTION_PADN_6, ROUTING, SRH, UDP_PROTOCOL, hmac_tlv, ipv4, options_header, padn, tlv, udp4, udp6,
+)
 
 RFC = "8754 2.1.2.1"
 FLAG = 8
@@ -390,6 +393,22 @@ class Sign:
         left = IPv6(src=source, dst=segments[0], hlim=hop_limit - 1, nh=ROUTING) / srh / udp6(source, to)
         self.cases.append((name, received(ETH0, arrived), forward(egress, sent(egress, left)), SAME))
 
+    def inserted_behind_hop_by_hop(self, name, segments, key):
+        """The SRH is behind the Hop-by-Hop header, and the signature covers the same text."""
+        to = self.route("inline", segments, key)
+        egress, options, udp = egress_of(segments), OPTION_PADN_6, udp6(HOST_0, to)
+
+        def outer(next_header):
+            return IPv6(src=HOST_0, dst=segments[0], hlim=63, nh=next_header)
+
+        def srh(next_header):
+            return self.srh(key, [to] + segments[::-1], HOST_0, next_header, len(segments))
+
+        ours, linux = inserted(outer, options, UDP_PROTOCOL, srh, udp)
+        arrived = IPv6(src=HOST_0, dst=to, hlim=64, nh=HOP_BY_HOP) / options_header(UDP_PROTOCOL, options) / udp
+        self.cases.append((name, received(ETH0, arrived), forward(egress, sent(egress, ours)),
+                           differs(forward(egress, sent(egress, linux)), HOP_BY_HOP_FIRST)))
+
     def left_to_the_kernel(self, name, mode, segments, key):
         """Nobody signs so."""
         to = self.route(mode, segments, key)
@@ -423,6 +442,7 @@ def signing():
     sign.inserted("hmac_signs_for_a_source_again", to, segments_of(3), 7, hop_limit=9)
     sign.inserted("hmac_signs_for_another_source", to, segments_of(3), 7, source="2001:db8:1::2")
     sign.inserted("hmac_signs_for_another_destination", f"{to[:-1]}2", segments_of(3), 7)
+    sign.inserted_behind_hop_by_hop("hmac_signs_an_insertion_behind_a_hop_by_hop_header", segments_of(2), 7)
     sign.left_to_the_kernel("hmac_to_sign_with_a_key_that_is_not_there", "encap", segments_of(2), 6)
     sign.left_to_the_kernel("hmac_to_sign_over_15_segments", "encap", segments_of(15), 7)
     sign.left_to_the_kernel("hmac_to_sign_an_insertion_of_14_segments", "inline", segments_of(14), 7)

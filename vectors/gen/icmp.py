@@ -151,10 +151,9 @@ def add_upper_layers(told):
     reply = icmp6(HEADEND, END, bytes([129, 0, 0, 0, 1, 2, 0, 1]))
     told.upper_layer("echo_reply_at_end", outer(END, ICMPV6) / reply, "no_srh", 40, about="This node sent no request.")
     told.silence("never_about_an_error_at_end", outer(END, ICMPV6) / icmp6(HEADEND, END, error(4, 4, 40, b"quoted")), "no_srh")
-    told.silence(
-        "a_fragment_at_end", outer(END, FRAGMENT) / fragment_header(UDP_PROTOCOL, 0, True) / udp6(HEADEND, END), "no_srh",
-        about="A fragment does not identify its flow.",
-    )
+    packet = outer(END, FRAGMENT) / fragment_header(UDP_PROTOCOL, 0, True) / udp6(HEADEND, END)
+    told.add("a_fragment_at_end", "8200 4.5", packet, "reassembly", answer(HEADEND, error(3, 1, 0, packet)),
+             about="The first fragment of a packet that is not reassembled.")
     udp = outer(END, UDP_PROTOCOL) / udp6(HEADEND, END, destination_port=33434)
     told.add("traceroute_to_end", "9259 3.2.1", udp, "no_srh", answer(HEADEND, error(1, 4, 0, udp), END))
     udp = outer(END_DT6) / SRH(next_header=UDP_PROTOCOL, segments_left=0, segment_list=[END_DT6]) / udp6(HEADEND, END_DT6)

@@ -18,6 +18,8 @@ UDP_PROTOCOL = 17
 IPV6 = 41
 ROUTING = 43
 FRAGMENT = 44
+ESP = 50
+AUTHENTICATION = 51
 ICMPV6 = 58
 NO_NEXT_HEADER = 59
 DESTINATION_OPTIONS = 60
@@ -89,6 +91,11 @@ def fragment_header(next_header, offset, more, identification=0x5EED):
     return Raw(
         bytes([next_header, 0]) + ((offset << 3) | int(more)).to_bytes(2, "big") + identification.to_bytes(4, "big")
     )
+
+
+def authentication_header(next_header):
+    """Authentication Header (RFC 4302 2) with an ICV of 12 octets; Payload Len counts words of 4 octets, less 2."""
+    return Raw(bytes([next_header, 4, 0, 0]) + (0x5A).to_bytes(4, "big") + (1).to_bytes(4, "big") + bytes(range(12)))
 
 
 def pattern(length):

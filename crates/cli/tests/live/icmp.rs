@@ -16,33 +16,33 @@ use crate::support::frames::{
 use crate::support::{ROUTER, Star, begin, made, modes, printed, report};
 
 const SECOND: Duration = Duration::from_secs(1);
-const SHORTLY: Duration = Duration::from_millis(100);
+pub(crate) const SHORTLY: Duration = Duration::from_millis(100);
 /// End, of Linux.
-const END: &str = "fc0f::1";
+pub(crate) const END: &str = "fc0f::1";
 /// End.X with USD, which Linux does not have.
-const USD: &str = "fc0f::3";
+pub(crate) const USD: &str = "fc0f::3";
 /// End.DT6, of Linux.
 const END_DT6: &str = "fc0f::d6";
 
-pub fn address(text: &str) -> Ipv6Addr {
+pub(crate) fn address(text: &str) -> Ipv6Addr {
     text.parse().expect("an IPv6 address")
 }
 
-pub fn ends(a: &str, b: &str) -> [IpAddr; 2] {
+pub(crate) fn ends(a: &str, b: &str) -> [IpAddr; 2] {
     [a, b].map(|text| text.parse().expect("an address"))
 }
 
 /// From host `a`.
-pub fn frame(star: &Star, packet: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(star: &Star, packet: &[u8]) -> Vec<u8> {
     ethernet(star.mac(ROUTER, "eth0"), star.mac("a", "eth0"), packet)
 }
 
 /// A packet from host `a` with an arbitrary payload.
-pub fn outer(to: &str, next: u8, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn outer(to: &str, next: u8, payload: &[u8]) -> Vec<u8> {
     ipv6(address("fc00:a::2"), address(to), next, 60, payload)
 }
 
-fn star(topic: &str) -> Star {
+pub(crate) fn star(topic: &str) -> Star {
     let star = Star::new(topic);
     star.ip().all([
         &*format!("route add {END}/128 encap seg6local action End dev eth0"),
@@ -52,7 +52,7 @@ fn star(topic: &str) -> Star {
 }
 
 /// The message that comes to a host next: source, and the bytes from its type on. Its checksums are right.
-pub fn message(socket: &FrameSocket) -> Option<(IpAddr, Vec<u8>)> {
+pub(crate) fn message(socket: &FrameSocket) -> Option<(IpAddr, Vec<u8>)> {
     let frame = socket.receive(SECOND).expect("receive")?;
     assert_eq!(
         checksums(&frame),
@@ -69,7 +69,7 @@ pub fn message(socket: &FrameSocket) -> Option<(IpAddr, Vec<u8>)> {
 }
 
 /// Type, code, the word after the checksum, and the quoted packet.
-pub fn parts(message: &[u8]) -> (u8, u8, u32, &[u8]) {
+pub(crate) fn parts(message: &[u8]) -> (u8, u8, u32, &[u8]) {
     let word = message[4..].first_chunk().expect("a word");
     (
         message[0],

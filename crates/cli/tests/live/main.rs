@@ -9,6 +9,7 @@ mod domain;
 mod end_to_end;
 mod exec;
 mod exec_traffic;
+mod extension_headers;
 mod flaps;
 mod follow;
 mod frr;

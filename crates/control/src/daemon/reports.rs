@@ -7,8 +7,8 @@ use nix::time::ClockId;
 use serde_json::Value;
 use sidestep_datapath::abi::{
     Reason, SIDESTEP_COPY_BYTES, SIDESTEP_EXT_HEADERS_MAX, SIDESTEP_FLOW_TABLES, SIDESTEP_FLOWS,
-    SIDESTEP_HBH_OPTIONS_MAX, SIDESTEP_HEADER_SETS, SIDESTEP_HMAC_KEYS, SIDESTEP_HMAC_SEGMENTS_MAX,
-    SIDESTEP_LEARNED, SIDESTEP_LEARNED_MAX, SIDESTEP_PORTS, SIDESTEP_REPORT_BYTES,
+    SIDESTEP_HEADER_SETS, SIDESTEP_HMAC_KEYS, SIDESTEP_HMAC_SEGMENTS_MAX, SIDESTEP_LEARNED,
+    SIDESTEP_LEARNED_MAX, SIDESTEP_OPTIONS_MAX, SIDESTEP_PORTS, SIDESTEP_REPORT_BYTES,
     SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_STEPS, SIDESTEP_SEGMENTS_MAX, SIDESTEP_STEPS_MAX,
     SIDESTEP_TLVS_MAX, sidestep_learned, sidestep_route_counters,
 };
@@ -413,9 +413,9 @@ const OF_PACKETS: [(&str, u32, &str); 14] = [
         "the rest is passed on unread",
     ),
     (
-        "Hop-by-Hop options looked at",
-        SIDESTEP_HBH_OPTIONS_MAX,
-        "punt hop_by_hop",
+        "options per extension header",
+        SIDESTEP_OPTIONS_MAX,
+        "punt hop_by_hop, or ext_chain in Destination Options",
     ),
     (
         "traced packets per second",

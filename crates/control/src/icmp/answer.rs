@@ -3,7 +3,7 @@
 use std::net::Ipv6Addr;
 
 use sidestep_datapath::Report;
-use sidestep_wire::{Ends, Icmp, IcmpView, Icmpv6Type, Protocol, checksum};
+use sidestep_wire::{Ends, FragmentView, Icmp, IcmpView, Icmpv6Type, Protocol, checksum};
 
 use super::packet::{Chain, error_receiver_v6, version};
 use super::{Kind, Message, error};
@@ -20,6 +20,20 @@ pub fn answer(report: &Report) -> Option<Message> {
         | "not_a_sid"
         | "routing_header" => Kind::HeaderField { pointer },
         "no_srh" | "segments_left_zero" | "upper_layer" => return at_a_sid(report),
+        // RFC 8200 4.
+        "hop_by_hop_order" => Kind::NextHeader { pointer },
+        // RFC 8200 4.2: the two highest bits of the option type. 01 is discarded silently.
+        "unknown_option" if *report.packet.get(pointer as usize)? >= 0x80 => {
+            Kind::Option { pointer }
+        }
+        // RFC 8200 4.5: about the first fragment only.
+        "reassembly" => {
+            let (fragment, _) = FragmentView::parse(report.packet.get(pointer as usize..)?)?;
+            if fragment.offset() != 0 {
+                return None;
+            }
+            Kind::ReassemblyTimeExceeded
+        }
         "hop_limit" => Kind::TimeExceeded,
         "too_big" if report.value > 0 => Kind::TooBig { mtu: report.value },
         "no_route" => Kind::NoRoute,
@@ -43,8 +57,6 @@ fn at_a_sid(report: &Report) -> Option<Message> {
             from: Some(report.destination),
             ..message
         }),
-        // The packet would have to be reassembled first.
-        Protocol::FRAGMENT => None,
         _ => error(Kind::UpperLayer { pointer }, &report.packet),
     }
 }

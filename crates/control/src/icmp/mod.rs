@@ -51,9 +51,21 @@ pub enum Kind {
     },
     /// RFC 4443 3.3, code 0; RFC 792.
     TimeExceeded,
+    /// Code 1 of the same: fragment reassembly time exceeded (RFC 8200 4.5).
+    ReassemblyTimeExceeded,
     /// RFC 4443 3.4, code 0: erroneous header field.
     HeaderField {
         /// Its offset in the packet.
+        pointer: u32,
+    },
+    /// Code 1 of the same: unrecognized Next Header type.
+    NextHeader {
+        /// Offset of the Next Header field in the packet.
+        pointer: u32,
+    },
+    /// Code 2 of the same: unrecognized IPv6 option.
+    Option {
+        /// Offset of the option in the packet.
         pointer: u32,
     },
     /// Code 4 of the same: SR Upper-layer Header Error (RFC 8986 4.1.1).
@@ -73,7 +85,10 @@ impl Kind {
             Self::PortUnreachable => "port_unreachable",
             Self::TooBig { .. } => "packet_too_big",
             Self::TimeExceeded => "time_exceeded",
+            Self::ReassemblyTimeExceeded => "reassembly_time_exceeded",
             Self::HeaderField { .. } => "parameter_problem_header_field",
+            Self::NextHeader { .. } => "parameter_problem_next_header",
+            Self::Option { .. } => "parameter_problem_option",
             Self::UpperLayer { .. } => "parameter_problem_upper_layer",
             Self::EchoReply => "echo_reply",
         }
@@ -86,7 +101,10 @@ impl Kind {
             Self::PortUnreachable => (Icmpv6Type::DESTINATION_UNREACHABLE, 4, 0),
             Self::TooBig { mtu } => (Icmpv6Type::PACKET_TOO_BIG, 0, mtu.max(IPV6_MIN_MTU as u32)),
             Self::TimeExceeded => (Icmpv6Type::TIME_EXCEEDED, 0, 0),
+            Self::ReassemblyTimeExceeded => (Icmpv6Type::TIME_EXCEEDED, 1, 0),
             Self::HeaderField { pointer } => (Icmpv6Type::PARAMETER_PROBLEM, 0, pointer),
+            Self::NextHeader { pointer } => (Icmpv6Type::PARAMETER_PROBLEM, 1, pointer),
+            Self::Option { pointer } => (Icmpv6Type::PARAMETER_PROBLEM, 2, pointer),
             Self::UpperLayer { pointer } => (Icmpv6Type::PARAMETER_PROBLEM, 4, pointer),
             Self::EchoReply => (Icmpv6Type::ECHO_REPLY, 0, 0),
         };

@@ -41,9 +41,13 @@ const TLVS: &str = "TLVs beyond the limit";
 const WAYS: &str = "Which of several next hops";
 const OWN_SOURCE: &str = "IPv4 sources of the node itself";
 const NOT_A_SID: &str = "Addresses that are not SIDs";
+const FRAGMENTS: &str = "Fragments at a SID";
+const ORDER: &str = "Hop-by-Hop Options behind another header";
+const OPTIONS: &str = "Unknown Destination Options";
+const SECURITY: &str = "Authentication Header at a SID";
 
 /// All topics that a packet may be excused by.
-pub const TOPICS: [&str; 19] = [
+pub const TOPICS: [&str; 24] = [
     linux_form::INNER_HOP_LIMIT,
     linux_form::OUTER_HOP_LIMIT,
     linux_form::TRAFFIC_CLASS,
@@ -52,6 +56,7 @@ pub const TOPICS: [&str; 19] = [
     linux_form::ECN,
     linux_form::INNER_CHECKS,
     linux_form::FLAVORS,
+    linux_form::HOP_BY_HOP,
     IMPOSSIBLE_SRH,
     PAD1,
     PADDING,
@@ -63,6 +68,10 @@ pub const TOPICS: [&str; 19] = [
     WAYS,
     OWN_SOURCE,
     NOT_A_SID,
+    FRAGMENTS,
+    ORDER,
+    OPTIONS,
+    SECURITY,
 ];
 
 /// `linux`: output frames without the node's own frames.
@@ -141,6 +150,10 @@ fn dropped(case: &Case<'_>, reason: &str) -> Option<&'static str> {
         "hop_limit" => expired(case),
         "bad_address" | "segment_address" => Some(ADDRESSES),
         "not_a_sid" => Some(NOT_A_SID),
+        "reassembly" => Some(FRAGMENTS),
+        "hop_by_hop_order" => Some(ORDER),
+        "unknown_option" => Some(OPTIONS),
+        "security_association" => Some(SECURITY),
         _ => None,
     }
 }

@@ -21,6 +21,7 @@ pub const ECN: &str = "ECN at decapsulation";
 pub const INNER_CHECKS: &str = "Checks of the inner packet";
 pub const FLAVORS: &str = "Flavors";
 pub const SEVERAL: &str = "Several local SIDs in one packet";
+pub const HOP_BY_HOP: &str = "Hop-by-Hop Options at H.Insert";
 
 /// Returns Linux' frame for Sidestep's `frame`, and the topics of their differences.
 pub struct LinuxForm {
@@ -113,6 +114,7 @@ pub fn of(case: &Case<'_>, sent: &[u8]) -> LinuxForm {
     let encapsulated = pushed.filter(|policy| u32::from(policy.kind) == SIDESTEP_POLICY_ENCAPS);
     let carried = pushed.filter(|policy| u32::from(policy.kind) == SIDESTEP_POLICY_ENCAPS_L2);
     let at = ETHERNET + encapsulated.map_or(0, |policy| usize::from(policy.length));
+    restore_hop_by_hop(case, &mut form);
     restore_srh(case, &mut form, at);
     restore_trailer(case, &mut form);
     restore_ecn(case, &mut form, at);
@@ -132,6 +134,23 @@ pub fn of(case: &Case<'_>, sent: &[u8]) -> LinuxForm {
         length.bytes[4..6].copy_from_slice(&total.to_be_bytes());
     }
     form
+}
+
+/// RFC 8200 4.1: `seg6_do_srh_inline` inserts the SRH in front of Hop-by-Hop Options.
+fn restore_hop_by_hop(case: &Case<'_>, form: &mut LinuxForm) {
+    let Some(policy) = inserted(case) else {
+        return;
+    };
+    let packet = &mut form.frame[ETHERNET..];
+    if packet[6] != proto::HOP_BY_HOP {
+        return;
+    }
+    let options = (usize::from(packet[IPV6 + 1]) + 1) * 8;
+    let srh = IPV6 + options;
+    packet[6] = proto::ROUTING;
+    packet[IPV6] = std::mem::replace(&mut packet[srh], proto::HOP_BY_HOP);
+    packet[IPV6..srh + usize::from(policy.length)].rotate_left(options);
+    form.topics.push(HOP_BY_HOP);
 }
 
 /// PSP with NEXT-C-SID: at the end of a container Linux forgets to take the SRH out (`end_next_csid_core`).

@@ -112,6 +112,8 @@ struct Packet {
     advanced: Option<usize>,
     /// A SID has decremented the hop limit.
     hopped: bool,
+    /// End of the headers that were only looked at, and that no further SID of this node obeys.
+    peeked: usize,
     /// SIDs, and the way back.
     steps: usize,
     /// The flow label of the outer header is unspecified.
@@ -162,6 +164,7 @@ impl Model {
             carried: 0,
             advanced: None,
             hopped: false,
+            peeked: 0,
             steps: 0,
             label: false,
         };
@@ -428,7 +431,9 @@ impl Packet {
         let units = *packet.get(41).ok_or(Drop("ext_header"))?;
         let end = 40 + (usize::from(units) + 1) * 8;
         let header = packet.get(40..end).ok_or(Drop("ext_header"))?;
-        if is_padding(header) {
+        if self.proxied {
+            options(header)
+        } else if is_padding(header) {
             Ok(())
         } else {
             Err(Leave("hop_by_hop"))
@@ -448,15 +453,29 @@ impl Packet {
         }
     }
 
-    /// RFC 8200 4, to an SRH with segments left, or to the upper-layer header.
-    fn walk(&self, walk: &mut Walk) -> Step<Option<Srh>> {
+    /// RFC 8200 4, to an SRH with segments left, or to the upper-layer header. `peek`: this node is
+    /// not the destination.
+    fn walk(&self, walk: &mut Walk, peek: bool) -> Step<Option<Srh>> {
+        const WALKED: [u8; 4] = [
+            proto::ROUTING,
+            proto::HOP_BY_HOP,
+            proto::DESTINATION_OPTIONS,
+            proto::FRAGMENT,
+        ];
         for _ in 0..EXT_HEADERS_MAX {
             let (at, routing) = (walk.at, walk.proto == proto::ROUTING);
-            if !routing && ![proto::HOP_BY_HOP, proto::DESTINATION_OPTIONS].contains(&walk.proto) {
+            if !WALKED.contains(&walk.proto) {
                 return Ok(None);
             }
             let fixed = self.bytes.get(at..at + 8).ok_or(Drop("ext_header"))?;
-            let length = (usize::from(fixed[1]) + 1) * 8;
+            let mut length = (usize::from(fixed[1]) + 1) * 8;
+            if walk.proto == proto::FRAGMENT {
+                // RFC 8200 4.5: the Fragment header of a whole packet has offset 0 and M 0.
+                if u16_at(fixed, 2) & 0xfff9 != 0 {
+                    return Ok(None);
+                }
+                length = 8;
+            }
             let cut = if routing && fixed[2] == 4 {
                 "srh_length"
             } else {
@@ -464,14 +483,15 @@ impl Packet {
             };
             let header = self.bytes.get(at..at + length).ok_or(Drop(cut))?;
             walk.met |= routing;
-            match (routing, header[2], header[3]) {
-                (true, _, 0) => {}
-                (true, 4, _) => return Ok(Some(Srh { at, length })),
+            match (walk.proto, header[2], header[3]) {
+                (proto::ROUTING, _, 0) => {}
+                (proto::ROUTING, 4, _) => return Ok(Some(Srh { at, length })),
                 // RFC 8200 4.4.
-                (true, ..) => return Err(Leave("routing_header")),
-                (false, ..) if walk.proto == proto::HOP_BY_HOP && !is_padding(header) => {
-                    return Err(Leave("hop_by_hop"));
-                }
+                (proto::ROUTING, ..) => return Err(Leave("routing_header")),
+                (proto::HOP_BY_HOP, ..) if at == 40 => options(header)?,
+                _ if peek || at < self.peeked => {}
+                (proto::HOP_BY_HOP, ..) => return Err(Drop("hop_by_hop_order")),
+                (proto::DESTINATION_OPTIONS, ..) => options(header)?,
                 _ => {}
             }
             (walk.proto, walk.at) = (header[0], at + length);
@@ -528,11 +548,11 @@ impl Packet {
     ) -> Step<bool> {
         let mut walk = self.start();
         // S01. When an SRH is processed {
-        let srh = self.walk(&mut walk)?;
+        let srh = self.walk(&mut walk, false)?;
         if let Some(srh) = &srh {
             self.use_segment(srh)?;
             (walk.proto, walk.at) = (self.bytes[srh.at], srh.at + srh.length);
-            if let Some(another) = self.walk(&mut walk)? {
+            if let Some(another) = self.walk(&mut walk, true)? {
                 self.checked(&another)?;
             }
         } else if matches!(proxy.kind, Kind::Dynamic(..) | Kind::ByFlow(_)) {
@@ -545,7 +565,7 @@ impl Packet {
             return if srh.is_some() {
                 Ok(false)
             } else {
-                Err(Drop("upper_layer"))
+                Err(Drop(walk.refused("upper_layer")))
             };
         }
         // 6.2.1 S17.1. If the headers are not those of the cache, update it.
@@ -589,13 +609,14 @@ impl Packet {
                 ipv4_set_checksum(&mut self.bytes[self.carried..]);
             }
         }
-        (self.carried, self.advanced, self.hopped) = (0, None, false);
+        (self.carried, self.advanced) = (0, None);
+        (self.hopped, self.peeked) = (false, 0);
         (self.frame, self.rest) = (false, Vec::new());
     }
 
     /// The packet inside, and RFC 6040 4.2.
     fn decapsulate(&mut self, at: usize, inner: u8) -> Step<()> {
-        (self.label, self.hopped) = (false, false);
+        (self.label, self.hopped, self.peeked) = (false, false, 0);
         let outer_ecn = self.bytes[1] >> 4 & 3;
         let rest = self.bytes[at..].to_vec();
         if inner == proto::ETHERNET {
@@ -631,7 +652,7 @@ impl Packet {
         let mut walk = self.start();
         // S02, S03: nothing is left.
         let srh = self
-            .walk(&mut walk)?
+            .walk(&mut walk, false)?
             .ok_or_else(|| Drop(walk.last_segment()))?;
         self.use_segment(&srh)?;
         // S14. Update the IPv6 DA with Segment List[0]
@@ -643,10 +664,11 @@ impl Packet {
     /// 6.4.1, de-masquerading, and 6.4.2 with NAT.
     fn de_masquerade(&mut self, nat: bool) -> Step<()> {
         // S01. A packet without segments left is the service's own.
-        let Some(srh) = self.walk(&mut self.start())? else {
+        let Some(srh) = self.walk(&mut self.start(), true)? else {
             self.proxied = false;
             return Ok(());
         };
+        self.peeked = srh.at;
         self.hop_limit()?; // S02
         self.checked(&srh)?;
         let (segments_left, last_entry) = (self.bytes[srh.at + 3], self.bytes[srh.at + 4]);
@@ -691,10 +713,19 @@ impl Packet {
 impl Walk {
     /// RFC 8986 4.1.1: of a SID that is not the last one, met as the last one.
     fn last_segment(&self) -> &'static str {
-        if self.met {
+        self.refused(if self.met {
             "segments_left_zero"
         } else {
             "no_srh"
+        })
+    }
+
+    /// RFC 8200 4.5 and RFC 4302 3.4.2: an extension header in the place of an upper-layer header.
+    fn refused(&self, otherwise: &'static str) -> &'static str {
+        match self.proto {
+            proto::FRAGMENT => "reassembly",
+            50 | 51 => "security_association",
+            _ => otherwise,
         }
     }
 }
@@ -736,6 +767,25 @@ fn is_padding(header: &[u8]) -> bool {
         };
     }
     false
+}
+
+/// RFC 8200 4.2: padding is known, and the type says what becomes of other options.
+fn options(header: &[u8]) -> Step<()> {
+    let mut at = 2;
+    for _ in 0..OPTIONS_MAX {
+        at += match header.get(at..) {
+            Some([]) => break,
+            Some([0, ..]) => 1,
+            Some([kind, ..]) if kind & 0xc0 != 0 => return Err(Drop("unknown_option")),
+            Some([_, length, ..]) => 2 + usize::from(*length),
+            None | Some([_]) => return Err(Drop("ext_header")),
+        };
+    }
+    match at.cmp(&header.len()) {
+        std::cmp::Ordering::Equal => Ok(()),
+        std::cmp::Ordering::Greater => Err(Drop("ext_header")),
+        std::cmp::Ordering::Less => Err(Leave("ext_chain")),
+    }
 }
 
 /// RFC 8754 2.1, what stands behind the segment list.

@@ -252,6 +252,7 @@ fn option(random: &mut Random) -> Vec<u8> {
     match random.below(4) {
         0 => vec![5, 2, 0, 0],
         1 => vec![0; random.between(1, 14)],
+        2 => vec![*random.pick(&[0x5e, 0x9e, 0xde]), 1, 0],
         _ => [&[0x1e, 4][..], &random.bytes(4)].concat(),
     }
 }

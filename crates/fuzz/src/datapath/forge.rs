@@ -152,13 +152,19 @@ impl<'a> Forge<'a> {
                 let mut options = PADDING.to_vec();
                 options.resize(8 + usize::from(units) * 8, 0);
                 options[1] = units;
+                if self.random.one_in(4) {
+                    options[2] = *self.random.pick(&[0x1e, 0x5e, 0x9e, 0xde]);
+                }
                 (Protocol::DESTINATION_OPTIONS.0, options)
             }
             2 => {
                 let left = self.random.below(2) as u8;
                 (Protocol::ROUTING.0, vec![next, 0, 2, left, 0, 0, 0, 0])
             }
-            3 if self.random.one_in(4) => (Protocol::FRAGMENT.0, vec![next, 0, 0, 1, 0, 0, 0, 7]),
+            3 if self.random.one_in(2) => {
+                let more = u8::from(self.random.one_in(2));
+                (Protocol::FRAGMENT.0, vec![next, 0, 0, more, 0, 0, 0, 7])
+            }
             _ => (Protocol::ROUTING.0, self.srh(next)),
         };
         header[0] = next;

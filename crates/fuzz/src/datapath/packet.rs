@@ -1,7 +1,7 @@
 //! The headers of a frame that a mutation works on, and the repair of lengths and counts.
 
 use sidestep_wire::field::{ipv4, ipv6, srh};
-use sidestep_wire::{self as wire, Headers, Ipv4, Ipv6, RoutingType};
+use sidestep_wire::{self as wire, Headers, Ipv4, Ipv6, Protocol, RoutingType};
 
 /// LIMIT: headers of one frame. The packet path follows fewer.
 const HEADERS_MAX: usize = 32;
@@ -17,7 +17,7 @@ pub enum Kind {
     Ipv4,
     /// Routing header of any type.
     Routing,
-    /// Hop-by-Hop or Destination Options header.
+    /// Hop-by-Hop Options, Destination Options or Fragment header.
     Options,
 }
 
@@ -43,13 +43,23 @@ pub fn headers(frame: &[u8]) -> Vec<Header> {
             wire::Header::Ipv6(_) => Kind::Ipv6,
             wire::Header::Ipv4(_) => Kind::Ipv4,
             wire::Header::Routing(_) => Kind::Routing,
-            wire::Header::HopByHop(_) | wire::Header::Destination(_) => Kind::Options,
+            wire::Header::HopByHop(_)
+            | wire::Header::Destination(_)
+            | wire::Header::Fragment(_) => Kind::Options,
             _ => return None,
         };
         let (at, length) = (layer.offset, layer.length);
         Some(Header { kind, at, length })
     });
     known.take(HEADERS_MAX).collect()
+}
+
+/// Returns the length of an extension header. RFC 8200 4.5: a Fragment header has eight bytes.
+pub fn extension_length(kind: u8, header: &[u8]) -> Option<usize> {
+    if kind == Protocol::FRAGMENT.0 {
+        return Some(8);
+    }
+    Some((usize::from(*header.get(1)?) + 1) * 8)
 }
 
 /// Repairs a frame, so that the first check does not hide a change in an inner header.

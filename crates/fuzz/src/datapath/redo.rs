@@ -14,7 +14,7 @@ use sidestep_datapath::{AdjacencyId, HeaderSetId, Image, PolicyId, Trace, TraceE
 use sidestep_wire::{Ipv4, Protocol};
 
 use super::flow;
-use super::packet::{Kind, headers};
+use super::packet::{Kind, extension_length, headers};
 
 const ETHERNET: usize = 14;
 const IPV6: usize = 40;
@@ -59,8 +59,8 @@ struct Decided {
     segments_left: Option<(usize, u8)>,
     /// Offset of an SRH whose Segment List[0] changes, and the new segment.
     last_segment: Option<(usize, [u8; 16])>,
-    /// Offset and length of an SRH that is removed.
-    pop: Option<(usize, usize)>,
+    /// Offset and length of each SRH that is removed, in their order.
+    pops: Vec<(usize, usize)>,
     policy: Option<PolicyId>,
     /// Learned headers.
     restored: Option<Vec<u8>>,
@@ -299,7 +299,9 @@ fn decide(
                 decided.restored = Some(restored.clone());
             }
             TraceEvent::Pop { offset, bytes } => {
-                decided.pop = Some((offset as usize, bytes as usize));
+                let at = offset as usize;
+                decided.pops.push((at, bytes as usize));
+                decided.segments_left = decided.segments_left.filter(|(srh, _)| *srh != at);
             }
             TraceEvent::Push { policy, .. } => decided.policy = Some(policy),
             TraceEvent::Forward { adjacency, .. } => decided.adjacency = Some(adjacency),
@@ -362,8 +364,9 @@ impl Decided {
         Some(())
     }
 
-    /// REPLACE-C-SID reports Segments Left, but not its SRH. It is the current one, or else the
-    /// first one in the chain with segments left. If other SRHs precede it, it may be one of them.
+    /// REPLACE-C-SID reports Segments Left, but not its SRH: the current one, else the first in the
+    /// chain with segments left that is not removed. If other SRHs precede it, it may be one of
+    /// them.
     fn replace(&mut self, arrived: &[u8], left: u8) {
         if let Some((_, so_far)) = &mut self.segments_left {
             *so_far = left;
@@ -374,6 +377,7 @@ impl Decided {
             .filter(|header| header.at >= self.at && header.kind == Kind::Routing)
             .map(|header| header.at)
             .take_while(|&at| at < self.end)
+            .filter(|at| !self.pops.iter().any(|(popped, _)| popped == at))
             .collect();
         match srhs.iter().position(|&at| arrived[at + 3] != 0) {
             Some(0) => self.segments_left = Some((srhs[0], left)),
@@ -392,8 +396,9 @@ impl Decided {
 fn carried(headers: &[u8]) -> Option<u8> {
     let (mut next, mut at) = (*headers.get(6)?, IPV6);
     while at < headers.len() {
+        let length = extension_length(next, headers.get(at..)?)?;
         next = headers[at];
-        at += (usize::from(*headers.get(at + 1)?) + 1) * 8;
+        at += length;
     }
     Some(next)
 }
@@ -446,7 +451,7 @@ fn current(arrived: &[u8], decided: &Decided, decrement: u8) -> Option<Vec<u8>> 
         let at = srh - decided.at + 8;
         packet.get_mut(at..at + 16)?.copy_from_slice(&segment);
     }
-    if let Some((srh, length)) = decided.pop {
+    for &(srh, length) in decided.pops.iter().rev() {
         take_out(&mut packet, srh - decided.at, length)?;
     }
     Some(packet)
@@ -457,8 +462,9 @@ fn take_out(packet: &mut Vec<u8>, srh: usize, length: usize) -> Option<()> {
     let mut announces = 6;
     let mut at = IPV6;
     while at < srh {
+        let length = extension_length(packet[announces], packet.get(at..)?)?;
         announces = at;
-        at += (usize::from(*packet.get(at + 1)?) + 1) * 8;
+        at += length;
     }
     if at != srh || packet.len() < srh + length {
         return None;
@@ -476,15 +482,24 @@ fn insert(
     key: Option<&sidestep_hmac_key>,
 ) -> Option<()> {
     let mut srh = policy.header.get(..usize::from(policy.length))?.to_vec();
-    srh[0] = packet[6];
+    // RFC 8200 4.1: a Hop-by-Hop header comes first.
+    let (announces, at) = if packet[6] == Protocol::HOP_BY_HOP.0 {
+        (
+            IPV6,
+            IPV6 + extension_length(packet[6], packet.get(IPV6..)?)?,
+        )
+    } else {
+        (6, IPV6)
+    };
+    srh[0] = packet[announces];
     srh[8..24].copy_from_slice(&packet[24..40]);
     if let Some(key) = key {
         let source: [u8; 16] = packet.get(8..24)?.try_into().ok()?;
         sign(&mut srh, key, source.into());
     }
-    packet[6] = Protocol::ROUTING.0;
+    packet[announces] = Protocol::ROUTING.0;
     packet[24..40].copy_from_slice(&policy.first);
-    packet.splice(IPV6..IPV6, srh);
+    packet.splice(at..at, srh);
     set_payload_length(packet);
     Some(())
 }

@@ -366,7 +366,27 @@ impl Packets<'_> {
     /// Returns an IPv6 packet, sometimes with extension headers.
     fn ipv6(&mut self, source: Ipv6Addr, destination: Ipv6Addr, layer: Layer) -> Vec<u8> {
         let (mut next_header, mut payload) = layer;
+        if self.random.one_in(30) {
+            // RFC 8200 4.5: mostly the Fragment header of a whole packet.
+            let (offset, more) =
+                self.random
+                    .weighted(&[(4, (0, false)), (1, (0, true)), (1, (5, true))]);
+            let id = self.random.next() as u32;
+            payload = headers::fragment(next_header, offset, more, id, &payload);
+            next_header = proto::FRAGMENT;
+        }
         if self.random.one_in(15) {
+            // RFC 8200 4.2: skipped, or discarded if a node does not know it.
+            let kind = self
+                .random
+                .weighted(&[(9, 0x1e), (1, 0x5e), (1, 0x9e), (1, 0xde)]);
+            payload = headers::options(next_header, &[kind, 2, 1, 2], &payload);
+            next_header = proto::DESTINATION_OPTIONS;
+        }
+        if self.random.one_in(300) {
+            // Only at the start of the chain are these Hop-by-Hop Options (RFC 8200 4).
+            payload = headers::options(next_header, &[1, 4, 0, 0, 0, 0], &payload);
+            next_header = proto::HOP_BY_HOP;
             payload = headers::options(next_header, &[0x1e, 2, 1, 2], &payload);
             next_header = proto::DESTINATION_OPTIONS;
         }
