@@ -3,14 +3,14 @@
 #ifndef SIDESTEP_STEP_H
 #define SIDESTEP_STEP_H
 
+#include "bad_address.h"
 #include "behavior/headend.h"
 #include "commit.h"
 #include "endpoint.h"
-#include "group.h"
 #include "icmp.h"
 #include "local_address.h"
-#include "lookup.h"
 #include "reverse_path.h"
+#include "route_select.h"
 #include "segment.h"
 #include "service_return.h"
 
@@ -94,63 +94,6 @@ INLINE verdict commit_push(ENV *e, struct packet *p)
 		return VERDICT_CONTINUE;
 	v = check_source(e, p);
 	return v == VERDICT_CONTINUE ? commit(e, p) : v;
-}
-
-/*
- * Follows the record at `index` to a route: indirect records, then the slots of the packet's DSCP
- * and flow. Returns its index, or 0 for none, and stores the counter of a group.
- */
-INLINE __u32 route_select(ENV *e, struct packet *p, __u32 index, __u32 *counter)
-{
-	const struct sidestep_route *r = env_route(e, index);
-
-	if (r && route_is_indirect(r)) {
-		index = lookup_indirect(e, p, index, 0);
-		r = env_route(e, index);
-	}
-	if (r && r->action == SIDESTEP_ROUTE_GROUP && (r->flags & SIDESTEP_ROUTE_BY_DSCP)) {
-		index = group_select_dscp(e, p, r->group);
-		r = env_route(e, index);
-	}
-	if (r && r->action == SIDESTEP_ROUTE_GROUP) {
-		*counter = r->counter;
-		index = group_select(e, p, r->group);
-	}
-	return index;
-}
-
-/*
- * Decides a packet with an address that is never forwarded (read/ip.h). It is punted if it is for
- * this node. Linux checks an IPv6 source where it forwards (ip6_forward), unless the packet leaves
- * by its ingress interface. It does not check it at headends and SIDs.
- */
-SUBPROGRAM verdict address_verdict(ENV *e, struct packet *p, verdict v)
-{
-	const struct sidestep_route *r;
-	const __u8 *ip;
-	__u32 index;
-
-	/* Linux looks up a link-local destination on its link only. */
-	if (!p || (v != punt(link_local) && v != punt(bad_source)) ||
-	    (p->version == 6 && ipv6_is_link_local(p->destination)))
-		return v;
-	index = env_fib_lookup(e, p->view, p->destination);
-	env_trace(e, SIDESTEP_TRACE_LOOKUP, p->view, index, p->destination);
-	p->visited[0] = 0;
-	index = index ? route_select(e, p, index, &p->visited[0]) : 0;
-	r = env_route(e, index);
-	if (!index || !r)
-		return v;
-	if (r->action != SIDESTEP_ROUTE_HEADEND && r->action < SIDESTEP_ROUTE_END &&
-	    (r->action != SIDESTEP_ROUTE_FORWARD || v == punt(link_local) || p->version == 4))
-		return v;
-	ip = env_bytes(e, p->l3, IPV4_LENGTH);
-	if (p->version == 4 && ip && ipv4_is_class_e(load32(ip + IPV4_SOURCE)))
-		return v;
-	if (r->counter)
-		p->visited[0] = r->counter;
-	p->visits = 1;
-	return drop(bad_address);
 }
 
 /*
