@@ -190,6 +190,38 @@ impl Tables<'_> {
     }
 }
 
+/// Keys of the headers that a packet from a service may restore: of its own flow, and of the flow
+/// that an ICMP error of the service quotes.
+fn keys_of(arrived: &[u8], decided: &Decided, by_flow: bool) -> [Option<Vec<u8>>; 2] {
+    if !by_flow {
+        return [Some(vec![]), None];
+    }
+    let (at, version) = (decided.at, decided.version);
+    [
+        flow::key(arrived, at, version),
+        flow::quoted(arrived, at, version),
+    ]
+}
+
+/// Makes the inner packet or frame at `offset` the current one.
+fn decapsulated(arrived: &[u8], outer: &Decided, inner: Inner, offset: usize) -> Option<Decided> {
+    let mut decided = Decided {
+        version: match inner {
+            Inner::Ipv4 => 4,
+            Inner::Ipv6 => 6,
+            Inner::Ethernet => 0,
+        },
+        ..Decided::default()
+    };
+    decided.begin(arrived, offset)?;
+    if decided.version == 0 {
+        decided.end = outer.end;
+    } else {
+        decided.ecn = ecn_decapsulated(outer.ecn, decided.ecn_of(arrived)?);
+    }
+    Some(decided)
+}
+
 fn decide(
     arrived: &[u8],
     trace: &[Trace],
@@ -219,21 +251,7 @@ fn decide(
                 decided.ecn = decided.ecn_of(arrived)?;
             }
             TraceEvent::Decap { inner, offset, .. } => {
-                let outer = decided;
-                decided = Decided {
-                    version: match inner {
-                        Inner::Ipv4 => 4,
-                        Inner::Ipv6 => 6,
-                        Inner::Ethernet => 0,
-                    },
-                    ..Decided::default()
-                };
-                decided.begin(arrived, offset as usize)?;
-                if decided.version == 0 {
-                    decided.end = outer.end;
-                } else {
-                    decided.ecn = ecn_decapsulated(outer.ecn, decided.ecn_of(arrived)?);
-                }
+                decided = decapsulated(arrived, &decided, inner, offset as usize)?;
             }
             TraceEvent::Srh {
                 offset,
@@ -281,20 +299,14 @@ fn decide(
                 destination,
             } => {
                 let by_flow = image.learned.get(&header_set)?.flows != 0;
-                // An ICMP error from the service itself belongs to the flow that it quotes.
-                let keys = if by_flow {
-                    let (at, version) = (decided.at, decided.version);
-                    [
-                        flow::key(arrived, at, version),
-                        flow::quoted(arrived, at, version),
-                    ]
-                } else {
-                    [Some(vec![]), None]
-                };
-                let is_told = |headers: &&Vec<u8>| {
+                let keys = keys_of(arrived, &decided, by_flow);
+                let is_restored = |headers: &&Vec<u8>| {
                     headers.len() == bytes as usize && headers[24..40] == destination
                 };
-                let of_key = |key| learned.get(&(header_set, key))?.iter().rev().find(is_told);
+                let of_key = |key| {
+                    let sets = learned.get(&(header_set, key))?;
+                    sets.iter().rev().find(is_restored)
+                };
                 let restored = keys.into_iter().flatten().find_map(of_key)?;
                 decided.restored = Some(restored.clone());
             }
