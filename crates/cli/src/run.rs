@@ -61,7 +61,7 @@ pub struct Args {
     /// linux, which forwards it [default: drop]
     #[arg(long, value_name = "drop|linux")]
     pub local_srh: Option<LocalSrh>,
-    /// Process SIDs only on ports whose sysctl seg6_enabled is 1
+    /// Process SIDs only on ports whose sysctl `seg6_enabled` is 1
     #[arg(long)]
     pub require_seg6_enabled: bool,
     /// Look encapsulated packets up in table main, also where the ingress port is in a VRF

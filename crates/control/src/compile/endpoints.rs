@@ -232,7 +232,8 @@ impl RouteCompiler<'_> {
     }
 
     /// Resolves the next hop of a cross-connect. A link-local next hop is on the link of the SID's
-    /// own route. Linux looks it up on the ingress link (`seg6_lookup_any_nexthop`, RT6_LOOKUP_F_IFACE).
+    /// own route. Linux looks it up on the ingress link (`seg6_lookup_any_nexthop`,
+    /// `RT6_LOOKUP_F_IFACE`).
     fn cross_connect(&mut self, route: &NextHop, next_hop: IpAddr) -> Result<ResolvedHop, Skip> {
         let node = self.node;
         let link = route.dev.and_then(|dev| node.links.get(&dev));
