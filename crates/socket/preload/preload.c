@@ -70,8 +70,7 @@ static void start(void)
 		return;
 	if (options_parse(text, &options) != OPTIONS_OK) {
 		/* Exit, because the packets of the program would not take the requested path. */
-		fprintf(stderr, "sidestep exec: invalid value of %s: %s\n",
-			OPTIONS_VARIABLE, text);
+		fprintf(stderr, "sidestep exec: invalid value of %s: %s\n", OPTIONS_VARIABLE, text);
 		_exit(EXIT_CANNOT_RUN);
 	}
 	pthread_atfork(NULL, NULL, after_fork);

@@ -382,7 +382,6 @@ del env['SIDESTEP_EXEC']
 done = subprocess.run([sys.executable, '-c', 'print(1)'], env=env, capture_output=True, text=True)
 print(done.returncode, done.stdout, done.stderr)"
     );
-    let said =
-        "sidestep exec: SIDESTEP_EXEC is not what this version writes: segs=fc00::1 from=tomorrow";
+    let said = "sidestep exec: invalid value of SIDESTEP_EXEC: segs=fc00::1 from=tomorrow";
     assert_eq!(python(&program), format!("126  {said}\n\n0 1\n \n"));
 }

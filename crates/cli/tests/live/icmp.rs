@@ -537,7 +537,9 @@ fn an_address_that_is_no_sid_does_not_relay() {
         let _daemon = star.run(&["--mode", mode, "--local-srh", "linux", "eth0", "eth1"]);
         a.send(&frame(&star, &relayed("fc00:a::1", 1)))
             .expect("send");
-        let out = b.receive(SECOND).expect("receive").expect("by Linux");
-        assert_eq!(out[ETHERNET + 24..][..16], address("fc00:b::2").octets());
+        b.receive(SHORTLY).expect("receive");
+        // Linux has the packet, as it has without Sidestep.
+        let drops = printed(star.router(), &["show", "drops"]);
+        assert!(drops.contains(" local "), "{mode}: {drops}");
     }
 }
