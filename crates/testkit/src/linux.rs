@@ -5,6 +5,7 @@
 //! inside the system under test. Then a marker is sent out of every port. One CPU's receive queue
 //! processes everything in order, so a frame that does not precede the marker was not sent.
 
+mod ends;
 mod lacking;
 
 use std::collections::BTreeSet;
@@ -22,6 +23,7 @@ use crate::lab::{Lab, LinkEnd, mac_text};
 use crate::netns::Namespace;
 use crate::vectors::{Case, Expect, Linux, Node, Port, VectorFile, Vlan};
 use crate::{Error, hexdiff};
+pub use ends::{End, Sent};
 use lacking::Lacking;
 pub use lacking::OLDER;
 
@@ -174,22 +176,32 @@ impl Sut {
     /// # Errors
     /// The port does not exist, the frame is longer than its MTU, or a marker does not arrive.
     pub fn exchange(&self, port: &str, frame: &[u8]) -> Result<Vec<Output>, Error> {
+        let mut outputs = self.frames_after(port, Some(frame))?;
+        let own = |name: &str, frame: &[u8]| {
+            let mut ports = self.ports.iter();
+            ports.any(|port| port.name == name && frame.get(6..12) == Some(&port.mac))
+        };
+        outputs.retain(|(name, frame)| !own(name, frame) || noise(frame).is_none());
+        Ok(outputs)
+    }
+
+    /// Everything that leaves after a frame was sent into a port, or, without one, since the last call.
+    fn frames_after(&self, port: &str, frame: Option<&[u8]>) -> Result<Vec<Output>, Error> {
         let known = self.ports.iter().find(|known| known.name == port);
         let ingress = known.ok_or_else(|| Error::Usage(format!("no port {port}")))?;
-        for port in &self.ports {
-            port.tester.drain()?;
-            port.marker.drain()?;
+        if let Some(frame) = frame {
+            for port in &self.ports {
+                port.tester.drain()?;
+                port.marker.drain()?;
+            }
+            ingress.tester.send(frame)?;
         }
-        ingress.tester.send(frame)?;
         ingress.tester.send(&marker())?;
         until_marker(&ingress.marker, &ingress.name)?;
         let mut outputs = Vec::new();
         for port in &self.ports {
             port.marker.send(&marker())?;
-            let own_noise =
-                |frame: &[u8]| frame.get(6..12) == Some(&port.mac) && noise(frame).is_some();
-            let mut frames = until_marker(&port.tester, &port.name)?;
-            frames.retain(|frame| !own_noise(frame));
+            let frames = until_marker(&port.tester, &port.name)?;
             outputs.extend(frames.into_iter().map(|frame| (port.name.clone(), frame)));
         }
         Ok(outputs)
@@ -329,6 +341,7 @@ fn configure(
     let routes: Vec<String> = node
         .routes
         .iter()
+        .filter(|line| !line.ends_with(" owner sidestep"))
         .map(|line| lacking::in_linux_words(line))
         .collect();
     let no_vrf = add_vrfs(sut, &routes, refused)?;
