@@ -1,6 +1,7 @@
 """Writes docs/reference/conformance.md: the clauses with their proofs, and differences from Linux."""
 
 import fnmatch
+import json
 import re
 import textwrap
 from collections import Counter, defaultdict
@@ -34,7 +35,7 @@ meets them. The text of the RFC is authoritative. Each clause names its proofs: 
 | | |
 | --- | --- |
 | met | implemented in the fast path |
-| by the kernel | the packet is punted, and Linux complies |
+| by the kernel | the packet is punted, and Linux complies. The vectors' packets were followed to their end on these kernel versions (`vectors/kernel/*.json`) |
 | our choice | the RFC leaves it open; the table names the choice |
 | partly, not yet | the table names the missing part |
 
@@ -60,6 +61,17 @@ def read_vectors():
     return cases
 
 
+def read_ends():
+    """What became of the packets of punted vectors: kernel version -> vector -> end."""
+    files = [json.loads(path.read_text(encoding="utf-8")) for path in (ROOT / "vectors/kernel").glob("*.json")]
+    return {file["kernel"]: file["ends"] for file in sorted(files, key=lambda file: version(file["kernel"]))}
+
+
+def version(text):
+    """A kernel version as numbers."""
+    return [int(number) for number in text.split(".")]
+
+
 def read_tests():
     """Names of all Rust test functions."""
     pattern = re.compile(r"#\[test\]\s*(?:#\[[^\]]*\]\s*)*fn\s+([a-z0-9_]+)")
@@ -73,7 +85,8 @@ def read_tests():
 class Proofs:
     """Resolves the proofs of clauses, and collects mistakes."""
 
-    def __init__(self, cases, tests):
+    def __init__(self, cases, tests, ends):
+        self.ends = ends
         self.groups = {case["name"]: group for group, case in cases}
         self.tests = tests
         self.citing = defaultdict(list)
@@ -118,6 +131,16 @@ class Proofs:
             words.append(f"and {len(names) - NAMES} more")
         return ", ".join(words)
 
+    def kernels(self, rfc, clause, names):
+        """The kernel versions on which a vector of a clause ended at the kernel."""
+        if clause["status"] != "kernel":
+            return ""
+        seen = [kernel for kernel, ends in self.ends.items() if any(name in ends for name in names)]
+        if not seen:
+            where = f"clauses.yaml: RFC {rfc} {clause['section']}"
+            self.mistakes.append(f"{where}: by the kernel, but no vector of it has a recorded end (vectors/README.md)")
+        return f", seen on {', '.join(seen)}"
+
     def left(self):
         """Citations of vectors without a clause."""
         return sorted(citation for citation in self.citing if citation not in self.cited and citation != "-")
@@ -135,7 +158,8 @@ def clause_tables(rfcs, proofs):
             count[clause["status"]] += 1
             how = clause["how"] + (f" Not yet: {clause['not_yet']}" if clause.get("not_yet") else "")
             level = "" if clause["level"] == "spec" else clause["level"]
-            rows.append([clause["section"], level, clause["says"], STATUS[clause["status"]], how, proofs.shown(names)])
+            status = STATUS[clause["status"]] + proofs.kernels(number, clause, names)
+            rows.append([clause["section"], level, clause["says"], status, how, proofs.shown(names)])
         text += table(["Section", "", "Requirement", "", "How", "Proof"], rows)
     return text, count
 
@@ -169,7 +193,7 @@ def differences(topics, cases, proofs):
 def page():
     """The text of the page."""
     cases = read_vectors()
-    proofs = Proofs(cases, read_tests())
+    proofs = Proofs(cases, read_tests(), read_ends())
     rfcs = yaml.safe_load((HERE / "clauses.yaml").read_text(encoding="utf-8"))
     topics = yaml.safe_load((HERE / "differences.yaml").read_text(encoding="utf-8"))
     tables, count = clause_tables(rfcs, proofs)
