@@ -14,6 +14,7 @@ use sidestep_model::node::{IfIndex, Node};
 mod chosen;
 pub mod diff;
 pub mod headers;
+pub mod kernel;
 mod steps;
 pub mod text;
 
@@ -63,6 +64,9 @@ pub struct Why {
     pub source: &'static str,
     /// Explanation in one sentence.
     pub sentence: &'static str,
+    /// For a punt: the action of the kernel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_kernel: Option<&'static str>,
 }
 
 impl From<&Reason> for Why {
@@ -71,6 +75,7 @@ impl From<&Reason> for Why {
             reason: reason.name,
             source: reason.source,
             sentence: reason.sentence,
+            at_kernel: kernel::at_kernel(reason.name),
         }
     }
 }

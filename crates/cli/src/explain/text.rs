@@ -102,7 +102,11 @@ fn print_why(
         label,
         &format!("{}: {}", why.reason, why.sentence),
         why.source,
-    )
+    )?;
+    match why.at_kernel {
+        Some(sentence) => line(out, style, ink, "the kernel", sentence, ""),
+        None => Ok(()),
+    }
 }
 
 /// Label, text and RFC section of a step.

@@ -1,6 +1,6 @@
 //! Report of a replay, as text or as JSON.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use serde::Serialize;
@@ -12,6 +12,7 @@ use sidestep_model::grammar::route;
 use sidestep_model::node::Node;
 use sidestep_model::route::Owner;
 
+use crate::explain::kernel;
 use crate::tables;
 
 /// Packets that cannot be replayed, by reason.
@@ -57,6 +58,8 @@ pub struct Report {
     pub ports: Vec<PortCounters>,
     /// Reasons of drops and punts; only those that occurred.
     pub reasons: Vec<Reason>,
+    /// Actions of the kernel on the punted packets, by reason.
+    pub at_kernel: BTreeMap<&'static str, &'static str>,
     /// Routes that packets used, and all routes with an SRv6 encapsulation.
     pub routes: Vec<Route>,
     /// File with the forwarded packets, if requested.
@@ -103,6 +106,7 @@ impl Report {
                 .copied()
                 .collect(),
             reasons: reasons(native),
+            at_kernel: at_kernel(native),
             routes: routes(node, index, native),
             ports,
             out: None,
@@ -157,18 +161,32 @@ impl Report {
                 writeln!(out, "{}", line.trim_end())?;
             }
         }
+        if !self.at_kernel.is_empty() {
+            writeln!(out, "\nWhat the kernel does with the punted packets:")?;
+        }
+        for (reason, sentence) in &self.at_kernel {
+            writeln!(out, "{reason}: {sentence}")?;
+        }
         Ok(())
     }
 }
 
+fn given(native: &Native, number: u32) -> u64 {
+    let counters = native.reason_counters();
+    counters.get(number as usize).copied().unwrap_or(0)
+}
+
+fn at_kernel(native: &Native) -> BTreeMap<&'static str, &'static str> {
+    let occurred = REASONS
+        .iter()
+        .filter(|reason| given(native, reason.number) > 0);
+    occurred
+        .filter_map(|reason| Some((reason.name, kernel::at_kernel(reason.name)?)))
+        .collect()
+}
+
 fn reasons(native: &Native) -> Vec<Reason> {
-    let given = |number: u32| {
-        native
-            .reason_counters()
-            .get(number as usize)
-            .copied()
-            .unwrap_or(0)
-    };
+    let given = |number: u32| given(native, number);
     let occurred = REASONS.iter().filter(|reason| given(reason.number) > 0);
     occurred
         .map(|reason| Reason {
