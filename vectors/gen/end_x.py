@@ -73,7 +73,7 @@ def groups():
             received(ETH0, packet(sid, sid, 64, 1)),
             forward(port, sent(port, packet(sid, SEGMENT_1, 63, 0))),
             differs(
-                forward(ETH0, sent(ETH0, packet(sid, SEGMENT_1, 63, 0))),
+                "drop",
                 "seg6_lookup_any_nexthop looks a link-local nh6 up on the ingress link, not on the device of the SID's route",
             ),
             about="All three neighbors are fe80::2; the device of the SID's route decides.",

@@ -142,8 +142,8 @@ impl Sut {
             .filter(|(name, value)| before.get(name) != Some(value))
             .map(|(name, _)| name)
             .collect();
-        let resolves = resolved.into_iter().map(|(_, address)| address).collect();
-        Ok(classify(&found, resolves, rose))
+        let addresses = resolved.into_iter().map(|(_, address)| address).collect();
+        Ok(classify(&found, addresses, rose))
     }
 
     fn neighbor(&self, command: &str, words: &str) -> Result<(), Error> {
