@@ -15,7 +15,8 @@
 /* Returns true for a punted packet whose headers local_address() has to walk. */
 INLINE _Bool local_has_headers(const struct packet *p)
 {
-	return p->version == 6 && (ext_is_walked(p->proto) || p->proto == PROTO_FRAGMENT) &&
+	return p->version == 6 &&
+	       (p->segments_left || ext_is_walked(p->proto) || p->proto == PROTO_FRAGMENT) &&
 	       !(p->plan & PLAN_PUSH) && !(p->port_flags & SIDESTEP_PORT_LOCAL_SRH);
 }
 
@@ -53,6 +54,9 @@ SUBPROGRAM verdict local_address(ENV *e, struct packet *p, verdict v)
 
 	if (!p || !local_is_destination(e, p, v))
 		return v;
+	/* An SR proxy leaves the cursor behind the active SRH. */
+	if (p->segments_left)
+		return drop(not_a_sid);
 	at = p->cursor;
 	proto = p->proto;
 	for (int i = 0; i < SIDESTEP_EXT_HEADERS_MAX; i++) {

@@ -227,8 +227,6 @@ SUBPROGRAM verdict ext_walk(ENV *e, struct packet *p, __u32 how)
 		header = env_bytes(e, p->cursor, 8);
 		if (!header)
 			return p->cursor + 8 <= p->end ? punt(ext_chain) : drop(ext_header);
-		if (!ext_is_passed(header, p->proto))
-			return VERDICT_CONTINUE;
 		length = ext_length(header, p->proto);
 		if (p->cursor + length > p->end) {
 			if (p->proto != PROTO_ROUTING ||
@@ -237,6 +235,8 @@ SUBPROGRAM verdict ext_walk(ENV *e, struct packet *p, __u32 how)
 			p->srh = (__u16)p->cursor;
 			return drop(srh_length);
 		}
+		if (!ext_is_passed(header, p->proto))
+			return VERDICT_CONTINUE;
 		if (p->proto == PROTO_ROUTING) {
 			p->srh_seen = 1;
 			if (header[SRH_SEGMENTS_LEFT]) {

@@ -90,6 +90,12 @@ def add_fragments(cases):
     )
     cut = outer(END, FRAGMENT) / Raw(bytes(whole)[:7])
     cases.dropped("end_with_a_fragment_header_cut_short", "8200 4", cut, "ext_header", None)
+    cut = outer(END, FRAGMENT) / Raw(bytes(whole)[:2])
+    cases.group.add(
+        "end_with_a_fragment_header_cut_short_and_octets_behind_it", "8200 4", ETH0,
+        received(ETH0, bytes(cut) + bytes([0xFF] * 6)), drop("ext_header"), SAME,
+        "The octets behind the packet are not part of the header.",
+    )
     for name, sid, reason in (("end", END, "no_srh"), ("end_dt6", END_DT6, "upper_layer")):
         request = echo6(HEADEND, sid)
         cases.dropped(

@@ -13,7 +13,7 @@ from .wire import (
 
 RFC = "8754 4.3.2"
 LOCAL = "fc00::2"
-END, END_DT6, USD = "fc0f::1", "fc0f::d6", "fc0f::3"
+END, END_DT6, USD, END_AS = "fc0f::1", "fc0f::d6", "fc0f::3", "fc0f::a5"
 ROUTES = [
     f"{END}/128 encap seg6local action End dev eth0",
     f"{END_DT6}/128 encap seg6local action End.DT6 table main dev eth0",
@@ -126,12 +126,19 @@ def groups():
     add_behind_sids(group)
     own = Group("local_srh_own", "An SRH at a local address behind a Sidestep-only SID.", node(
         routes=[f"{USD}/128 encap seg6local action End.X nh6 fc01::1 flavors usd dev eth0",
-                "fc0f::b6/128 encap seg6local action End.T table main flavors usd dev eth0"],
+                "fc0f::b6/128 encap seg6local action End.T table main flavors usd dev eth0",
+                f"{END_AS}/128 encap seg6local action End.AS oif eth2 nh6 fc02::1 segs {SEGMENT_1} src {LOCAL} dev eth2"],
     ))
     inner = ipv6(source=HOST_0) / srh() / UDP
     own.add(
         "local_srh_behind_a_sidestep_only_sid", RFC, ETH0, received(ETH0, ipv6("fc0f::b6", IPV6) / inner), drop("not_a_sid"),
         skip("Linux does not have the SID"), answer=answer(HOST_0, error(4, 0, 43, inner)),
+    )
+    packet = ipv6(END_AS) / srh(2, segments=[SEGMENT_1, LOCAL, END_AS]) / UDP
+    own.add(
+        "local_address_as_the_segment_after_end_as", RFC, ETH0, received(ETH0, packet), drop("not_a_sid"),
+        skip("Linux does not have the SID"), "The payload is not for the service, so the next segment is looked up.",
+        answer=answer(HEADEND, error(4, 0, 43, packet)),
     )
     linux = Group("local_srh_linux", "`local_srh: linux` restores what Linux does.", node(routes=ROUTES, local_srh="linux"))
     linux.add(
