@@ -149,7 +149,10 @@ impl Model {
             Err(Leave(reason)) if self.strays(port, frame, reason) => {
                 return Answer::Drop("kernel_only");
             }
-            Err(Leave(reason)) => return Answer::Kernel(reason, None, false),
+            Err(Leave(reason)) => {
+                let drop = self.refuses(frame, reason);
+                return drop.map_or(Answer::Kernel(reason, None, false), Answer::Drop);
+            }
         };
         let rest = if is_frame {
             frame.len()
@@ -197,6 +200,27 @@ impl Model {
             _ => return Err(Leave("not_ip")),
         };
         Ok(rest[..length].to_vec())
+    }
+
+    /// The reason why a packet with an address that is never forwarded is dropped, if it is: at a
+    /// SID, or at a local address with an SRH. Linux forwards some others (RFC 4291 2.5).
+    fn refuses(&self, frame: &[u8], reason: &str) -> Option<&'static str> {
+        if !["link_local", "bad_source"].contains(&reason) || frame[14] >> 4 != 6 {
+            return None;
+        }
+        let octets: [u8; 16] = frame[38..54].try_into().expect("16 bytes");
+        let to = Ipv6Addr::from(octets);
+        if to.is_unicast_link_local() {
+            return relayed(&frame[14..]);
+        }
+        if self.proxies.iter().any(|proxy| proxy.sid == to) {
+            return Some("bad_address");
+        }
+        match self.egress(to.into()) {
+            Ok(_) if reason == "bad_source" => Some("bad_address"),
+            Err(Leave("local")) => relayed(&frame[14..]),
+            _ => None,
+        }
     }
 
     /// A packet of IFACE-IN that is not parsed here, and that the kernel, without proxies, would
@@ -294,6 +318,13 @@ impl Model {
 
     /// A route that is no SID's.
     fn plain(&self, packet: &Packet, destination: IpAddr) -> Step<usize> {
+        let port = self.egress(destination)?;
+        packet.hop_by_hop()?;
+        Ok(port)
+    }
+
+    /// The port of a route that is no SID's.
+    fn egress(&self, destination: IpAddr) -> Step<usize> {
         let octets = |address: IpAddr| match address {
             IpAddr::V6(address) => address.octets().to_vec(),
             IpAddr::V4(address) => address.octets().to_vec(),
@@ -323,9 +354,7 @@ impl Model {
             .iter()
             .find(|(prefix, _)| to.starts_with(prefix));
         let port = connected.or(routed.map(|(_, port)| *port));
-        let port = port.ok_or(Leave("route_miss"))?;
-        packet.hop_by_hop()?;
-        Ok(port)
+        port.ok_or(Leave("route_miss"))
     }
 
     /// RFC 8200 3 and 5, and the link.
@@ -371,10 +400,18 @@ impl Packet {
     fn end(&self, end: &End, frame: &[u8]) -> Answer {
         let reason = match end {
             Drop(reason) => return Answer::Drop(reason),
-            Leave(reason) if !self.proxied => return Answer::Kernel(reason, None, false),
+            Leave("local") if self.carried == 0 && self.bytes[0] >> 4 == 6 => {
+                if let Some(reason) = relayed(&self.with_rest(0)) {
+                    return Answer::Drop(reason);
+                }
+                "local"
+            }
             Leave(reason) => reason,
         };
-        match *reason {
+        if !self.proxied {
+            return Answer::Kernel(reason, None, false);
+        }
+        match reason {
             // The kernel gets it as the proxies have made it.
             "local" | "neighbor" if self.carried == 0 => {
                 let ethertype = if self.bytes[0] >> 4 == 6 {
@@ -384,7 +421,7 @@ impl Packet {
                 };
                 let mut bytes = self.bytes.clone();
                 // The kernel decrements the hop limit of a packet that it forwards.
-                bytes[7] += u8::from(self.hopped && *reason == "neighbor");
+                bytes[7] += u8::from(self.hopped && reason == "neighbor");
                 let frame = [&frame[..12], &ethertype, &bytes].concat();
                 Answer::Kernel("decapsulated", Some(frame), self.label)
             }
@@ -534,8 +571,17 @@ impl Packet {
         self.bytes[7] -= 1; // S12
         self.hopped = true;
         // S14. Update IPv6 DA with Segment List[Segments Left]
-        let segment = self.segment(srh, self.bytes[srh.at + 3]);
-        self.bytes[24..40].copy_from_slice(&segment);
+        self.go_to(&self.segment(srh, self.bytes[srh.at + 3]))
+    }
+
+    /// Makes a segment the destination. RFC 4291 2.5 and 2.7: some addresses are never forwarded.
+    fn go_to(&mut self, segment: &[u8]) -> Step<()> {
+        let octets: [u8; 16] = segment.try_into().expect("16 bytes");
+        let address = Ipv6Addr::from(octets);
+        if address.is_multicast() || address.is_unicast_link_local() || nowhere(address) {
+            return Err(Drop("segment_address"));
+        }
+        self.bytes[24..40].copy_from_slice(segment);
         Ok(())
     }
 
@@ -656,9 +702,7 @@ impl Packet {
             .ok_or_else(|| Drop(walk.last_segment()))?;
         self.use_segment(&srh)?;
         // S14. Update the IPv6 DA with Segment List[0]
-        let last = self.segment(&srh, 0);
-        self.bytes[24..40].copy_from_slice(&last);
-        Ok(())
+        self.go_to(&self.segment(&srh, 0))
     }
 
     /// 6.4.1, de-masquerading, and 6.4.2 with NAT.
@@ -682,9 +726,7 @@ impl Packet {
             self.bytes[srh.at + 8..srh.at + 24].copy_from_slice(&destination);
         }
         // S10. Update the IPv6 DA with Segment List[Segments Left]
-        let segment = self.segment(&srh, segments_left);
-        self.bytes[24..40].copy_from_slice(&segment);
-        Ok(())
+        self.go_to(&self.segment(&srh, segments_left))
     }
 
     /// 6.1.1.2, 6.1.1.3 and 6.2.1, inbound policy S01 to S05.
@@ -728,6 +770,35 @@ impl Walk {
             _ => otherwise,
         }
     }
+}
+
+/// RFC 8754 4.3.2: the reason why a local address that is no SID drops this IPv6 packet, if it does.
+fn relayed(packet: &[u8]) -> Option<&'static str> {
+    let (mut proto, mut at) = (packet[6], 40);
+    for _ in 0..EXT_HEADERS_MAX {
+        if !matches!(
+            proto,
+            proto::ROUTING | proto::HOP_BY_HOP | proto::DESTINATION_OPTIONS | proto::FRAGMENT
+        ) {
+            return None;
+        }
+        let Some(header) = packet.get(at..at + 8) else {
+            break;
+        };
+        match (proto, header[2], header[3]) {
+            (proto::FRAGMENT, ..) if u16_at(header, 2) & 0xfff8 != 0 => return None,
+            (proto::FRAGMENT, ..) => {
+                (proto, at) = (header[0], at + 8);
+                continue;
+            }
+            (proto::ROUTING, _, 0) => {}
+            (proto::ROUTING, 4, _) => return Some("not_a_sid"),
+            (proto::ROUTING, ..) => return None,
+            _ => {}
+        }
+        (proto, at) = (header[0], at + (usize::from(header[1]) + 1) * 8);
+    }
+    Some("ext_header")
 }
 
 /// RFC 2474; the label of IPv4 is the node's to choose.
@@ -810,6 +881,10 @@ fn never_forwarded(reason: &'static str, wrong: [&'static str; 2]) -> End {
     }
 }
 
+fn nowhere(address: Ipv6Addr) -> bool {
+    address.is_unspecified() || address.is_loopback()
+}
+
 /// RFC 8200 3: bytes of the packet that begins here. Error of the header or its length.
 fn ipv6_length(rest: &[u8], wrong: [&'static str; 2]) -> Step<usize> {
     if rest.len() < 40 || rest[0] >> 4 != 6 {
@@ -828,7 +903,6 @@ fn ipv6_length(rest: &[u8], wrong: [&'static str; 2]) -> Step<usize> {
     };
     let (source, destination) = (address(8), address(24));
     let never = |reason| Err(never_forwarded(reason, wrong));
-    let nowhere = |it: Ipv6Addr| it.is_unspecified() || it.is_loopback();
     if destination.is_multicast() {
         return never("multicast");
     }
