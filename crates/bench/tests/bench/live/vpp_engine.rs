@@ -137,7 +137,7 @@ fn the_stand_in_for_vpp_is_started_configured_measured_and_stopped() {
     // The stand-in forwards a packet that it should encapsulate.
     let told = error(&*vpp, &case("h.encaps", 2)).to_string();
     assert!(
-        told.contains("h.encaps, 2 SIDs, 64 bytes on VPP: another packet"),
+        told.contains("h.encaps, 2 SIDs, 64 bytes on VPP: the router sent another packet"),
         "{told}"
     );
     assert!(!Path::new("/proc").join(programs.told().0).exists());
