@@ -23,7 +23,10 @@ SUBPROGRAM verdict address_verdict(ENV *e, struct packet *p, verdict v)
 	index = env_fib_lookup(e, p->view, p->destination);
 	env_trace(e, SIDESTEP_TRACE_LOOKUP, p->view, index, p->destination);
 	p->visited[0] = 0;
-	index = index ? route_select(e, p, index, &p->visited[0]) : 0;
+	r = env_route(e, index);
+	if (!index || !r)
+		return v;
+	index = route_select(e, p, r, index, &p->visited[0]);
 	r = env_route(e, index);
 	if (!index || !r)
 		return v;

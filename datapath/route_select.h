@@ -7,14 +7,13 @@
 #include "lookup.h"
 
 /*
- * Follows the record at `index` to a route: indirect records, then the slots of the packet's DSCP
- * and flow. Returns its index, or 0 for none, and stores the counter of a group.
+ * Follows the record `r` at `index` to a route: indirect records, then the slots of the packet's
+ * DSCP and flow. Returns its index, or 0 for none, and stores the counter of a group.
  */
-INLINE __u32 route_select(ENV *e, struct packet *p, __u32 index, __u32 *counter)
+INLINE __u32 route_select(ENV *e, struct packet *p, const struct sidestep_route *r, __u32 index,
+			  __u32 *counter)
 {
-	const struct sidestep_route *r = env_route(e, index);
-
-	if (r && route_is_indirect(r)) {
+	if (route_is_indirect(r)) {
 		index = lookup_indirect(e, p, index, 0);
 		r = env_route(e, index);
 	}

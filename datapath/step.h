@@ -116,7 +116,7 @@ INLINE verdict route_packet(ENV *e, struct packet *p, __u32 index)
 		r = env_route(e, index);
 		if (r && unlikely(r->action >= SIDESTEP_ROUTE_GROUP &&
 				  r->action <= SIDESTEP_ROUTE_NEXT)) {
-			index = route_select(e, p, index, &p->visited[i]);
+			index = route_select(e, p, r, index, &p->visited[i]);
 			if (!index)
 				return punt(route_miss);
 			r = env_route(e, index);
