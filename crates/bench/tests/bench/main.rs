@@ -6,6 +6,7 @@
 
 mod campaign;
 mod campaign_file;
+mod campaign_folder;
 mod commands;
 mod compare;
 mod completion;

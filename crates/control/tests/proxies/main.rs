@@ -8,8 +8,10 @@ mod bench;
 #[allow(dead_code, reason = "each test program uses a part")]
 mod common;
 mod flow;
+mod headers;
 mod learned;
 mod model;
+mod packet;
 mod packets;
 mod segments;
 mod stripped;

@@ -3,18 +3,20 @@
 //! place.
 
 use sidestep_datapath::abi::{
-    PUNT_local, SIDESTEP_FLOW_LABEL_COPY, SIDESTEP_FLOW_LABEL_ZERO, SIDESTEP_POLICY_ENCAPS_L2,
-    SIDESTEP_POLICY_INSERT, SIDESTEP_ROUTE_END_B6_INSERT, sidestep_hmac_key, sidestep_policy,
+    PUNT_local, SIDESTEP_POLICY_ENCAPS_L2, SIDESTEP_POLICY_INSERT, SIDESTEP_ROUTE_END_B6_INSERT,
 };
 use std::collections::BTreeMap;
 
-use sidestep_control::compile::sign;
 use sidestep_datapath::event::Inner;
 use sidestep_datapath::{AdjacencyId, HeaderSetId, Image, PolicyId, Trace, TraceEvent};
 use sidestep_wire::{Ipv4, Protocol};
 
 use super::flow;
 use super::packet::{Kind, extension_length, headers};
+
+mod edit;
+
+use edit::{insert, push, restore, take_out};
 
 const ETHERNET: usize = 14;
 const IPV6: usize = 40;
@@ -469,80 +471,6 @@ fn current(arrived: &[u8], decided: &Decided, decrement: u8) -> Option<Vec<u8>> 
     Some(packet)
 }
 
-/// RFC 8986 4.16.1: the header before the SRH gets the SRH's Next Header.
-fn take_out(packet: &mut Vec<u8>, srh: usize, length: usize) -> Option<()> {
-    let mut announces = 6;
-    let mut at = IPV6;
-    while at < srh {
-        let length = extension_length(packet[announces], packet.get(at..)?)?;
-        announces = at;
-        at += length;
-    }
-    if at != srh || packet.len() < srh + length {
-        return None;
-    }
-    packet[announces] = packet[srh];
-    packet.drain(srh..srh + length);
-    set_payload_length(packet);
-    Some(())
-}
-
-/// H.Insert: the current destination becomes Segment List[0].
-fn insert(
-    packet: &mut Vec<u8>,
-    policy: &sidestep_policy,
-    key: Option<&sidestep_hmac_key>,
-) -> Option<()> {
-    let mut srh = policy.header.get(..usize::from(policy.length))?.to_vec();
-    // RFC 8200 4.1: a Hop-by-Hop header comes first.
-    let (announces, at) = if packet[6] == Protocol::HOP_BY_HOP.0 {
-        (
-            IPV6,
-            IPV6 + extension_length(packet[6], packet.get(IPV6..)?)?,
-        )
-    } else {
-        (6, IPV6)
-    };
-    srh[0] = packet[announces];
-    srh[8..24].copy_from_slice(&packet[24..40]);
-    if let Some(key) = key {
-        let source: [u8; 16] = packet.get(8..24)?.try_into().ok()?;
-        sign(&mut srh, key, source.into());
-    }
-    packet[announces] = Protocol::ROUTING.0;
-    packet[24..40].copy_from_slice(&policy.first);
-    packet.splice(at..at, srh);
-    set_payload_length(packet);
-    Some(())
-}
-
-/// Prepends the learned headers. Returns true if the packet path chooses the outer flow label.
-fn restore(packet: &mut Vec<u8>, arrived: &[u8], decided: &Decided) -> Option<bool> {
-    let mut outer = decided.restored.clone()?;
-    let (mut class, label) = class_and_label(packet, decided.version);
-    if decided.carried {
-        class &= !3;
-        outer.extend(arrived.get(..ETHERNET)?);
-    }
-    let word = 6 << 28 | u32::from(class) << 20 | label;
-    outer[..4].copy_from_slice(&word.to_be_bytes());
-    packet.splice(..0, outer);
-    set_payload_length(packet);
-    Some(label == 0)
-}
-
-/// Returns the traffic class or TOS, and the flow label (0 for IPv4).
-fn class_and_label(packet: &[u8], version: u8) -> (u8, u32) {
-    match version {
-        6 => (
-            packet[0] << 4 | packet[1] >> 4,
-            u32::from_be_bytes([0, packet[1] & 15, packet[2], packet[3]]),
-        ),
-        4 => (packet[1], 0),
-        _ => (0, 0),
-    }
-}
-
 /// Returns the version of an IP packet in a frame, or 0.
 fn version_in(frame: &[u8]) -> u8 {
     let nibble = frame.get(ETHERNET).map_or(0, |byte| byte >> 4);
@@ -551,44 +479,6 @@ fn version_in(frame: &[u8]) -> u8 {
         (Some([0x08, 0x00]), 4) if frame.len() >= ETHERNET + 20 => 4,
         _ => 0,
     }
-}
-
-/// Pushes headers (RFC 8986 5.1 to 5.3). Returns true if the packet path chooses the outer flow
-/// label.
-fn push(
-    packet: &mut Vec<u8>,
-    policy: &sidestep_policy,
-    arrived: &[u8],
-    decided: &Decided,
-) -> Option<bool> {
-    let frame = u32::from(policy.kind) == SIDESTEP_POLICY_ENCAPS_L2;
-    let (class, label) = class_and_label(packet, decided.version);
-    let label = match u32::from(policy.flow_label) {
-        SIDESTEP_FLOW_LABEL_ZERO => Some(0),
-        SIDESTEP_FLOW_LABEL_COPY if label != 0 => Some(label),
-        _ => None,
-    };
-    let class = if frame { class & !3 } else { class };
-    let mut outer = policy.header.get(..usize::from(policy.length))?.to_vec();
-    let word = 6 << 28 | u32::from(class) << 20 | label.unwrap_or(0);
-    outer[..4].copy_from_slice(&word.to_be_bytes());
-    let next_header = if outer.len() == IPV6 { 6 } else { IPV6 };
-    outer[next_header] = match decided.version {
-        _ if frame => Protocol::ETHERNET.0,
-        6 => Protocol::IPV6.0,
-        _ => Protocol::IPV4.0,
-    };
-    if frame {
-        outer.extend(arrived.get(..ETHERNET)?);
-    }
-    packet.splice(..0, outer);
-    set_payload_length(packet);
-    Some(label.is_none())
-}
-
-fn set_payload_length(packet: &mut [u8]) {
-    let length = (packet.len() - IPV6) as u16;
-    packet[4..6].copy_from_slice(&length.to_be_bytes());
 }
 
 #[cfg(test)]
