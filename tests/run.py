@@ -25,7 +25,7 @@ TIERS = ("check", "test", "all")
 CPUS = len(os.sched_getaffinity(0))
 # A live test waits most of the time, so two of them share a CPU. Everything else takes as many slots as it has threads.
 SLOTS = 2 * CPUS
-# Seconds after which a job is ended: several times what the longest takes, an emulated kernel.
+# Time limit of a job in seconds. The longest job is an emulated kernel.
 PATIENCE = 2400
 # Seconds between two reports of what runs.
 SILENCE = 30

@@ -56,7 +56,7 @@ struct Local {
     options: Options,
 }
 
-/// What forwards packets.
+/// The forwarder under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Who {
     Plane(Plane),

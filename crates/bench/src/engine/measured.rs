@@ -19,7 +19,7 @@ use sidestep_testkit::Napi;
 use sidestep_testkit::hexdiff::diff;
 use sidestep_testkit::{Error, Namespace};
 
-/// What connects generator and sink.
+/// The connection between generator and sink.
 pub enum Path {
     /// A router whose data plane forwards.
     Router(Plane, plane::Standing),

@@ -73,7 +73,7 @@ fn one_core() -> u32 {
 pub enum Size {
     /// All packets of this size in bytes, from the IP header on.
     Bytes(u32),
-    /// Of 12 frames, seven have 64, four 594 and one 1518 bytes with FCS. Frames that are too short
+    /// In 12 frames, seven have 64, four 594 and one 1518 bytes with FCS. Frames that are too short
     /// for the headers are lengthened.
     Imix,
 }

@@ -207,8 +207,8 @@ impl History {
 }
 
 impl Seen {
-    /// Combines two equal results in a row. Of two results with loss, the second one counts. Of
-    /// passing results, the best one counts, and the number of equal ones is kept. If the generator
+    /// Combines two equal results in a row. The second of two results with loss counts. The best of
+    /// two passing results counts, and the number of equal ones is kept. If the generator
     /// is the bound, a disturbance makes it offer less.
     fn and(self, next: Self, epsilon: f64) -> Self {
         let close = epsilon.max(super::PACING);
