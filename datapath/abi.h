@@ -112,6 +112,7 @@ typedef __u32 sidestep_flow_table_id; /* table of flows */
 #define SIDESTEP_PORT_SERVICE 0x200u     /* leads to or from a service behind END_AM */
 #define SIDESTEP_PORT_O_FLAG 0x400u      /* SIDs copy packets with the O-flag (RFC 9259 2.1.1) */
 #define SIDESTEP_PORT_LOCAL_SRH 0x800u   /* leave an SRH at a local address to Linux */
+#define SIDESTEP_PORT_FRAGMENT 0x1000u   /* fragment IPv4 packets without DF (fragment.h) */
 
 /* Ingress port, at index ifindex % SIDESTEP_PORTS. */
 struct sidestep_port {

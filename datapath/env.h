@@ -68,6 +68,13 @@ struct outcome {
 	__u32 reason;  /* of PUNT and DROP */
 };
 
+/* Returns true if the frame ends here: it was dropped, or the daemon sends it in fragments. */
+INLINE _Bool outcome_ends_frame(struct outcome outcome)
+{
+	return outcome.kind == OUTCOME_DROP ||
+	       (outcome.kind == OUTCOME_PUNT && outcome.reason == PUNT_fragmented);
+}
+
 /* LIMIT: largest offset of a header that is read or written. */
 #define OFFSET_MAX 4095u
 

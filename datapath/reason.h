@@ -69,9 +69,14 @@
 	  "Segments Left is not 0 at a local address that is not a SID")                           \
 	X(41, reassembly, "RFC 8200 4.5", "fragment for a SID, where nothing is reassembled")      \
 	X(42, security_association, "RFC 4302 3.4.2",                                              \
-	  "AH or ESP for a SID, which has no security association")
+	  "AH or ESP for a SID, which has no security association")                                \
+	X(43, not_fragmented, "RFC 2473 7",                                                        \
+	  "packet needs fragmentation, which its rate limit or the missing daemon prevents")
 
-/* Punts. The kernel gets the packet unmodified, except with the reason decapsulated. */
+/*
+ * Punts. The kernel gets the packet unmodified, except with the reason decapsulated. With the reason
+ * fragmented the daemon gets it.
+ */
 #define SIDESTEP_PUNT_REASONS(X)                                                                   \
 	X(64, not_ip, "-", "neither IPv6 nor IPv4 (ARP, LLDP, ...)")                               \
 	X(65, other_host, "-", "destination MAC address is not that of the port")                  \
@@ -107,7 +112,9 @@
 	X(91, port_unknown, "-", "the ingress interface is not a port of this instance")           \
 	X(92, jumbogram, "RFC 2675", "Payload Length 0 with a payload")                            \
 	X(93, table_full, "-", "route that does not fit into a table of the fast path")            \
-	X(94, frame_segments, "-", "inner or outer Ethernet frame that needs segmentation")
+	X(94, frame_segments, "-", "inner or outer Ethernet frame that needs segmentation")        \
+	X(95, fragmented, "RFC 2473 7",                                                            \
+	  "packet exceeds the egress MTU (the daemon sends it in fragments)")
 
 /* LIMIT: counter slots of reasons. */
 #define SIDESTEP_REASONS 128

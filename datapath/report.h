@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Reports: copies of packets that the packet path hands to the control plane. The control plane
- * sends ICMP errors from them (crates/control/src/icmp), and collects packets with the O-flag
- * (oam.h). ICMP errors are rare, so the packet path only copies the packet and names the reason.
+ * sends ICMP errors from them (crates/control/src/icmp), collects packets with the O-flag
+ * (oam.h), and fragments packets (fragment.h). All of these are rare, so the packet path only copies
+ * the packet and names the reason.
  */
 #ifndef SIDESTEP_REPORT_H
 #define SIDESTEP_REPORT_H
@@ -21,26 +22,32 @@
 
 /* Kind of a report. Each kind has its own token buckets. */
 enum sidestep_report_kind {
-	SIDESTEP_REPORT_ERROR = 0, /* an ICMP error for the source */
-	SIDESTEP_REPORT_COPY = 1,  /* a copy for the O-flag at a SID (RFC 9259 2.1.1) */
+	SIDESTEP_REPORT_ERROR = 0,    /* an ICMP error for the source */
+	SIDESTEP_REPORT_COPY = 1,     /* a copy for the O-flag at a SID (RFC 9259 2.1.1) */
+	SIDESTEP_REPORT_FRAGMENT = 2, /* a finished frame to send in fragments */
 };
-/* Token buckets: errors by the port's slot first, then copies. */
-#define SIDESTEP_REPORT_RATES (2 * SIDESTEP_PORTS)
+/* Token buckets: by kind, and then by the port's slot. */
+#define SIDESTEP_REPORT_RATES (3 * SIDESTEP_PORTS)
 
-/* One report. The packet is the IP packet that was the current one, as it arrived. */
+/*
+ * One report. The packet is the IP packet that was the current one, as it arrived. For FRAGMENT it
+ * is the whole frame as it would leave.
+ */
 struct sidestep_report {
 	__u64 time;    /* nanoseconds (monotonic clock) */
 	__u32 ifindex; /* ingress */
 	__u32 kind;    /* enum sidestep_report_kind */
 	__u32 reason;  /* enum sidestep_reason; 0 for a copy */
 	/*
-	 * too_big: the MTU for the packet. Copy: Segments Left before the SID. Else: offset of the
-	 * field in error.
+	 * too_big: the MTU for the packet. Copy: Segments Left before the SID. Fragment: the egress
+	 * MTU. Else: offset of the field in error.
 	 */
 	__u32 value;
 	__u32 proto; /* type of the header that was processed last */
 	/* FIB view of the last lookup, for a packet from an encapsulation; else 0. */
 	sidestep_view_id view;
+	__u32 egress;                       /* FRAGMENT: egress interface */
+	__u32 reserved;                     /* not used */
 	__u32 length;                       /* bytes of the packet */
 	__u32 bytes;                        /* valid bytes of .packet */
 	__u8 destination[16];               /* key of the last lookup, the SID, in network order */
@@ -58,7 +65,7 @@ struct sidestep_report_rate {
 	__u64 suppressed; /* reports without a token or without room in the ring */
 };
 
-SIDESTEP_ASSERT_SIZE(struct sidestep_report, 8 + 8 * 4 + 16 + SIDESTEP_REPORT_BYTES);
+SIDESTEP_ASSERT_SIZE(struct sidestep_report, 8 + 10 * 4 + 16 + SIDESTEP_REPORT_BYTES);
 SIDESTEP_ASSERT_SIZE(struct sidestep_report_rate, 32);
 
 #endif

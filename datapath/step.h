@@ -7,6 +7,7 @@
 #include "behavior/headend.h"
 #include "commit.h"
 #include "endpoint.h"
+#include "fragment.h"
 #include "icmp.h"
 #include "local_address.h"
 #include "reverse_path.h"
@@ -181,6 +182,7 @@ INLINE verdict transmit(ENV *e, struct packet *p, __u32 index, struct outcome *o
 	struct sidestep_adjacency adjacency;
 	enum rewrite_result result;
 	__u32 length;
+	_Bool fragments = 0;
 	__u64 first;
 	int growth;
 	verdict v;
@@ -206,7 +208,10 @@ INLINE verdict transmit(ENV *e, struct packet *p, __u32 index, struct outcome *o
 		     (length > IPV6_PACKET_MAX ||
 		      wire_length(e, p, length, growth) > adjacency.mtu))) {
 		p->max_length = (__u32)((int)adjacency.mtu - growth);
-		return punt(packet_too_big);
+		v = too_big(e, p, length);
+		if (v != VERDICT_CONTINUE)
+			return v;
+		fragments = 1;
 	}
 	env_trace(e, SIDESTEP_TRACE_FORWARD, index, length, p->destination);
 	outcome->ifindex = adjacency.ifindex;
@@ -216,6 +221,8 @@ INLINE verdict transmit(ENV *e, struct packet *p, __u32 index, struct outcome *o
 		result = rewrite_and_sign(e, p, &adjacency);
 	switch (result) {
 	case REWRITE_DONE:
+		if (unlikely(fragments))
+			return fragment_report(e, p, adjacency.ifindex, adjacency.mtu);
 		return forward(index);
 	case REWRITE_REFUSED:
 		return punt(headroom);
@@ -243,6 +250,8 @@ INLINE verdict resolve_local_punt(ENV *e, struct packet *p, __u32 reason)
 		return rewrite(e, p, 0) == REWRITE_DONE ? punt(decapsulated) : drop(rewrite);
 	}
 	switch (reason) {
+	case PUNT_fragmented:
+		return punt(fragmented);
 	case PUNT_neighbor:
 		return drop(no_neighbor);
 	case PUNT_egress:
@@ -353,7 +362,8 @@ INLINE struct outcome step(ENV *e)
 	}
 	if (unlikely(icmp_is_reported(v)))
 		icmp_report(e, &p, v);
-	if (p.visits && (VERDICT_KIND(v) != VERDICT_PUNT || v == punt(decapsulated)))
+	if (p.visits &&
+	    (VERDICT_KIND(v) != VERDICT_PUNT || v == punt(decapsulated) || v == punt(fragmented)))
 		count_routes(e, &p, v, frame_length - ETH_LENGTH);
 
 	outcome.reason = VERDICT_ARGUMENT(v);

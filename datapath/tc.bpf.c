@@ -17,7 +17,7 @@ int sidestep_tc(struct __sk_buff *skb)
 	if (outcome.kind == OUTCOME_FORWARD)
 		return (int)bpf_redirect(outcome.ifindex, 0);
 	/* UNSPEC: the next program or the stack processes the packet. */
-	return outcome.kind == OUTCOME_DROP ? TC_ACT_SHOT : TC_ACT_UNSPEC;
+	return outcome_ends_frame(outcome) ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 }
 
 SEC("tc")

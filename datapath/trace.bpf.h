@@ -168,7 +168,7 @@ INLINE void trace_end(ENV *e, struct outcome outcome)
 	draft->sample.outcome = outcome.kind;
 	draft->sample.egress = forwarded ? outcome.ifindex : 0;
 	draft->sample.reason = forwarded ? 0 : outcome.reason;
-	if (forwarded || outcome.reason == PUNT_decapsulated) {
+	if (forwarded || outcome.reason == PUNT_decapsulated || outcome.reason == PUNT_fragmented) {
 		length = env_length(e);
 		if (env_copy_head(e, 0, draft->sample.left, length, SIDESTEP_SAMPLE_HEAD,
 				  SIDESTEP_SAMPLE_HEAD))

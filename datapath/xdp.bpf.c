@@ -14,7 +14,7 @@ int sidestep_xdp(struct xdp_md *ctx)
 
 	if (outcome.kind == OUTCOME_FORWARD)
 		return (int)bpf_redirect(outcome.ifindex, 0);
-	return outcome.kind == OUTCOME_DROP ? XDP_DROP : XDP_PASS;
+	return outcome_ends_frame(outcome) ? XDP_DROP : XDP_PASS;
 }
 
 /* The empty program whose cost measurements subtract. */

@@ -31,6 +31,7 @@
 #define IPV4_DESTINATION 16
 
 /* More Fragments and Fragment Offset, in network order. Any bit of them marks a fragment. */
+#define IPV4_DONT_FRAGMENT BE16_CONST(0x4000)
 #define IPV4_FRAGMENT_MASK BE16_CONST(0x3fff)
 
 /* One's complement sum of a 20-byte header, folded; 0xffff if the checksum is right (RFC 1071). */

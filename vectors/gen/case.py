@@ -70,6 +70,7 @@ class Case:
     earlier: list = field(default_factory=list)
     answer: object = None
     copies: list = None
+    fragments: list = field(default_factory=list)
 
     def __post_init__(self):
         if self.linux is None:
@@ -85,13 +86,14 @@ class Group:
     node: dict
     cases: list = field(default_factory=list)
 
-    def add(self, name, rfc, port, frame, expect, linux=None, about="", counters=None, earlier=(), answer=None, copies=None):
+    def add(self, name, rfc, port, frame, expect, linux=None, about="", counters=None, earlier=(), answer=None, copies=None,
+            fragments=()):
         """One more case. `linux` unset: the same as here, or not asked where the kernel gets the packet. `earlier`: ports and
         frames that come first. `answer`: what the sender is told, or SILENCE; unset: not looked at. `copies`: for the O-flag,
-        in the order of the SIDs; unset: not looked at.
+        in the order of the SIDs; unset: not looked at. `fragments`: ports and frames that the daemon sends.
         """
         rfc = [rfc] if isinstance(rfc, str) else rfc
-        self.cases.append(Case(name, rfc, port, bytes(frame), expect, linux, about, counters, earlier, answer, copies))
+        self.cases.append(Case(name, rfc, port, bytes(frame), expect, linux, about, counters, earlier, answer, copies, list(fragments)))
 
     def text(self):
         """The YAML file."""
@@ -108,7 +110,7 @@ class Group:
             if self.node.get(key):
                 lines.append(f"  {key}:")
                 lines += [f"  - {_flow(line)}" for line in self.node[key]]
-        for key in ("tunsrc", "seg6_flowlabel", "multipath_hash_seed", "hmac", "oam_rate", "local_srh", "require_seg6_enabled"):
+        for key in ("tunsrc", "seg6_flowlabel", "multipath_hash_seed", "hmac", "oam_rate", "local_srh", "require_seg6_enabled", "ipv4_too_big"):
             if key in self.node:
                 lines.append(f"  {key}: {_flow(self.node[key])}")
         lines.append("cases:")
@@ -134,6 +136,9 @@ class Group:
                 lines += [f"  - {_flow(copy)}" for copy in case.copies]
             elif case.copies is not None:
                 lines.append("  copies: []")
+            if case.fragments:
+                lines.append("  fragments:")
+                lines += [f"  - {_flow({'port': port.name, 'frame': bytes(frame).hex()})}" for port, frame in case.fragments]
             if case.linux == SAME:
                 lines.append("  linux: same")
             elif "skip" in case.linux or "one_of" in case.linux:

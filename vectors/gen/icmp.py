@@ -5,7 +5,7 @@ from scapy.layers.inet6 import IPv6
 from scapy.packet import Raw
 
 from .case import SILENCE, Group, answer, drop, kernel, skip
-from .node import ETH0, HEADEND, HOST4_0, HOST4_1, HOST_0, HOST_1, SEGMENT_1, node, received
+from .node import ETH0, ETH1, HEADEND, HOST4_0, HOST4_1, HOST_0, HOST_1, SEGMENT_1, node, received, sent
 from .wire import (
     DESTINATION_OPTIONS, FRAGMENT, ICMPV6, IPV4, IPV6, NO_NEXT_HEADER, OPTION_PADN_6, ROUTING, SRH, TCP_PROTOCOL,
     UDP_PROTOCOL, _sum16, echo6, fragment_header, icmp6, ipv4, options_header, pattern, tcp6, udp4, udp6,
@@ -42,6 +42,16 @@ def outer(destination, next_header=ROUTING, source=HEADEND, hop_limit=64):
 def inner(hop_limit=64, data=b"sidestep", destination=HOST_1):
     """IPv6 inside."""
     return IPv6(src=HOST_0, dst=destination, hlim=hop_limit, nh=UDP_PROTOCOL) / udp6(HOST_0, destination, data)
+
+
+def fragments4(packet):
+    """RFC 791 3.2: the two fragments of an IPv4 packet that exceeds the MTU, which arrives with TTL 64."""
+    at = (MTU - 20) // 8 * 8
+    parts = ((packet[20:20 + at], 0, "MF"), (packet[20 + at:], at // 8, 0))
+    return [
+        (ETH1, sent(ETH1, ipv4(src=HOST4_0, dst=HOST4_1, ttl=63, proto=UDP_PROTOCOL, frag=offset, flags=flags) / Raw(part)))
+        for part, offset, flags in parts
+    ]
 
 
 class Told:
@@ -201,7 +211,10 @@ def add_own(told):
     packet = ipv4(src=HOST4_0, dst=HOST4_1, flags="DF") / udp4(pattern(MTU + 1 - 28))
     reported("inner_ipv4_too_big", "1191 4", outer(USD, IPV4) / packet, "too_big", HOST4_0, error4(3, 4, MTU, packet))
     packet = ipv4(src=HOST4_0, dst=HOST4_1) / udp4(pattern(MTU + 1 - 28))
-    told.silence("inner_ipv4_too_big_without_df", outer(USD, IPV4) / packet, "too_big", "1191 4")
+    told.group.add(
+        "icmp_inner_ipv4_too_big_without_df", "1191 4", ETH0, received(ETH0, outer(USD, IPV4) / packet), kernel("fragmented"),
+        told.linux, "It leaves in fragments.", answer=SILENCE, fragments=fragments4(bytes(packet)),
+    )
     packet = inner(destination="2001:db8:dead::1")
     reported("inner_without_a_route", "4443 3.1", outer(USD_T, IPV6) / packet, "no_route", HOST_0, error(1, 0, 0, packet))
     packet = IP(src=HOST4_0, dst=HOST4_1, ttl=1, proto=1) / Raw(error4(3, 0, 0, pattern(28)))

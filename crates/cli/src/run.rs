@@ -21,7 +21,7 @@ use sidestep_control::daemon::{
 use sidestep_datapath::Limits;
 use sidestep_datapath::kernel::{Origin, PIN_ROOT, ReportRate};
 use sidestep_model::config;
-use sidestep_model::settings::LocalSrh;
+use sidestep_model::settings::{Ipv4TooBig, LocalSrh};
 
 use crate::explain::headers;
 use crate::{Outcome, explain_live, node_file, secret, trace};
@@ -67,6 +67,16 @@ pub struct Args {
     /// Look encapsulated packets up in table main, also where the ingress port is in a VRF
     #[arg(long)]
     pub encap_lookup_main: bool,
+    /// IPv4 packets without DF that exceed the egress MTU: fragment, or icmp, which drops them with
+    /// an ICMP error [default: fragment]
+    #[arg(long, value_name = "fragment|icmp")]
+    pub ipv4_too_big: Option<Ipv4TooBig>,
+    /// Rate limit for packets sent in fragments, per second and port; 0 drops them [default: 1000]
+    #[arg(long, value_name = "N")]
+    pub fragment_rate: Option<u32>,
+    /// Burst size for --fragment-rate, in packets [default: 50]
+    #[arg(long, value_name = "N")]
+    pub fragment_burst: Option<u32>,
     /// Give the members of this group access to the control socket: full control of the daemon
     #[arg(long, value_name = "GROUP", value_parser = group)]
     pub group: Option<Gid>,
@@ -143,9 +153,24 @@ fn group(word: &str) -> Result<Gid, String> {
         .ok_or_else(|| "no such group".into())
 }
 
-/// Runs the command.
-pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
-    let mut config = match &args.config {
+/// Replaces keys of the node file by options. Returns the rate limit for packets sent in fragments.
+fn apply_options(args: &Args, config: &mut config::File) -> ReportRate {
+    config.local_srh = args.local_srh.or(config.local_srh);
+    config.require_seg6_enabled |= args.require_seg6_enabled;
+    config.encap_lookup_main |= args.encap_lookup_main;
+    config.ipv4_too_big = args.ipv4_too_big.or(config.ipv4_too_big);
+    let rate = args.fragment_rate.or(config.fragment_rate);
+    let burst = args.fragment_burst.or(config.fragment_burst);
+    let default = ReportRate::default();
+    ReportRate {
+        per_second: rate.unwrap_or(default.per_second),
+        burst: burst.unwrap_or(default.burst),
+    }
+}
+
+/// Reads the node file with its secrets, if the command names one.
+fn read_config(args: &Args) -> Result<config::File, Box<dyn Error + Send + Sync>> {
+    Ok(match &args.config {
         Some(path) => {
             let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
             let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
@@ -158,10 +183,13 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
             file
         }
         None => config::File::default(),
-    };
-    config.local_srh = args.local_srh.or(config.local_srh);
-    config.require_seg6_enabled |= args.require_seg6_enabled;
-    config.encap_lookup_main |= args.encap_lookup_main;
+    })
+}
+
+/// Runs the command.
+pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
+    let mut config = read_config(args)?;
+    let fragment_rate = apply_options(args, &mut config);
     let mut ports = args.ports.clone();
     for name in config.port_names() {
         if !ports.iter().any(|port| port == name) {
@@ -190,6 +218,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
             per_second: args.icmp_rate,
             burst: args.icmp_burst,
         },
+        fragment_rate,
         group: args.group,
     };
     if args.detach {

@@ -25,6 +25,8 @@ pub enum What {
     Limits,
     /// ICMP errors that were sent, relayed or suppressed
     Icmp,
+    /// Packets that were sent in fragments, and those that were not
+    Fragments,
 }
 
 /// Arguments of `show`.
@@ -78,6 +80,12 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         What::Icmp => show(Request::ShowIcmp, args.json, out, |icmp: &report::Icmp| {
             vec![icmp_table(icmp)]
         }),
+        What::Fragments => show(
+            Request::ShowFragments,
+            args.json,
+            out,
+            |fragments: &report::Fragments| vec![tables::fragments(fragments)],
+        ),
     }
 }
 

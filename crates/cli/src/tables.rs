@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use sidestep_control::report::{HmacKey, Oam, PortCounters, Reason, ReturnPath, Route, Service};
+use sidestep_control::report::{
+    Fragments, HmacKey, Oam, PortCounters, Reason, ReturnPath, Route, Service,
+};
 
 /// Returns a table with these column heads and without borders. The columns in `right` are
 /// right-aligned.
@@ -81,6 +83,25 @@ pub fn oam(oam: &Oam) -> Table {
         let [rate, copied, suppressed] = numbers.map(|number: u64| number.to_string());
         table.add_row([port.clone(), rate, copied, suppressed]);
     }
+    table
+}
+
+/// Returns the counts of packets that exceed the egress MTU.
+pub fn fragments(report: &Fragments) -> Table {
+    let mut table = table(&["fragments", "port", "value"], &["value"]);
+    let mut add = |what: &str, port: &str, value: String| {
+        table.add_row([what, port, &value]);
+    };
+    add("IPv4 without DF", "", report.ipv4_too_big.clone());
+    let rate = format!("{}/s, burst {}", report.rate, report.burst);
+    add("limit", "", rate);
+    add("packets sent", "", report.packets.to_string());
+    add("fragments sent", "", report.fragments.to_string());
+    for (port, count) in &report.suppressed {
+        add("packets over the limit", port, count.to_string());
+    }
+    add("packets not sent", "", report.failed.to_string());
+    add("packets too late", "", report.expired.to_string());
     table
 }
 

@@ -3,6 +3,8 @@
 pub mod api;
 pub mod compile;
 pub mod daemon;
+pub mod fragment;
 pub mod icmp;
+mod link_address;
 pub mod report;
 pub mod trace;

@@ -362,6 +362,27 @@ pub struct Icmp {
     pub failed: u64,
 }
 
+/// `show fragments`: packets that exceed the egress MTU.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fragments {
+    /// Setting for IPv4 packets without DF: `fragment` or `icmp`.
+    pub ipv4_too_big: String,
+    /// Rate limit for packets sent in fragments, per second and port.
+    pub rate: u32,
+    /// Burst size of the rate limit, in packets.
+    pub burst: u32,
+    /// Packets that were sent in fragments.
+    pub packets: u64,
+    /// Fragments that were sent.
+    pub fragments: u64,
+    /// Packets dropped because of the rate limit or a full ring, by ingress port.
+    pub suppressed: BTreeMap<String, u64>,
+    /// Packets that could not be sent.
+    pub failed: u64,
+    /// Packets dropped because they waited too long for the daemon.
+    pub expired: u64,
+}
+
 /// `oam show`: packets with the O-flag (RFC 9259 2.1.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Oam {

@@ -13,18 +13,22 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use common::{TEST_RUN_MIN, TestRuns, compile, describe, swapped};
+use common::{TEST_RUN_MIN, TestRuns, compile, describe, swapped, unlimited};
 use libtest_mimic::{Arguments, Failed, Trial};
 use sidestep_control::compile::{Compiled, Counted};
+use sidestep_control::fragment::fragments;
 use sidestep_control::icmp::answer::answer;
-use sidestep_datapath::abi::{SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_HEAD};
-use sidestep_datapath::kernel::{Head, ReportRate, Sampling, Target, TraceFilter};
-use sidestep_datapath::{Copied, CounterId, Image, Native, Report, Verdict, ViewId};
+use sidestep_datapath::abi::{Reason, SIDESTEP_SAMPLE_BYTES, SIDESTEP_SAMPLE_HEAD};
+use sidestep_datapath::kernel::{Head, Sampling, Target, TraceFilter};
+use sidestep_datapath::{Copied, CounterId, Image, Native, Oversized, Report, Verdict, ViewId};
 use sidestep_model::config;
-use sidestep_model::node::Node;
+use sidestep_model::node::{IfIndex, Node};
 use sidestep_testkit::capability::missing;
 use sidestep_testkit::hexdiff::{decode, diff, plain};
 use sidestep_testkit::vectors::{Answer, Case, Expect, OamCopy, SHARE, VectorFile};
+
+/// Identification of the fragments in vectors (`fragment_header` in `vectors/gen/wire.py`).
+const IDENTIFICATION: u32 = 0x5eed;
 
 fn main() -> ExitCode {
     let (arguments, words) = arguments();
@@ -320,6 +324,39 @@ fn judge_copies(case: &Case, copies: Vec<Copied>) -> String {
     format!("  expected copies: {expected:x?}\n  actual copies:   {found:x?}\n")
 }
 
+/// Expected and actual fragments, if they differ.
+fn judge_fragments(case: &Case, node: &Node, oversized: Option<&Oversized>) -> String {
+    let port = |ifindex: u32| node.links[&IfIndex(ifindex)].name.clone();
+    let found = oversized.and_then(|oversized| {
+        let frames = fragments(oversized, IDENTIFICATION)?.into_iter();
+        Some(
+            frames
+                .map(|frame| (port(oversized.egress), frame))
+                .collect(),
+        )
+    });
+    let found: Vec<(String, Vec<u8>)> = found.unwrap_or_default();
+    if found == case.fragments {
+        return String::new();
+    }
+    let text = |frames: &[(String, Vec<u8>)]| {
+        let lines = frames
+            .iter()
+            .map(|(port, frame)| format!("    {port} {}", plain(frame)));
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    format!(
+        "  expected fragments:\n{}\n  actual fragments:\n{}\n",
+        text(&case.fragments),
+        text(&found)
+    )
+}
+
+/// Whether the packet path rewrites a packet that it punts for this reason.
+fn is_rewritten(reason: &Reason) -> bool {
+    ["decapsulated", "fragmented"].contains(&reason.name)
+}
+
 /// Says that two values differ, if they do.
 fn differ<T: PartialEq + std::fmt::Debug>(what: &str, expected: &T, actual: &T) -> String {
     if expected == actual {
@@ -339,7 +376,7 @@ fn run_natively(file: &NodeVectors, case: &Case) -> String {
     }
     let verdict = native.run(ingress, &case.frame);
     let mut wrong = String::new();
-    if matches!(verdict, Verdict::Punt(reason) if reason.name != "decapsulated") {
+    if matches!(verdict, Verdict::Punt(reason) if !is_rewritten(reason)) {
         wrong += &differ(
             "frame of a punted packet",
             &plain(&case.frame),
@@ -349,6 +386,7 @@ fn run_natively(file: &NodeVectors, case: &Case) -> String {
     wrong += &judge(case, &describe(node, verdict, native.frame()));
     wrong += &judge_answer(case, native.report().as_ref());
     wrong += &judge_copies(case, native.copies());
+    wrong += &judge_fragments(case, node, native.oversized().as_ref());
     let counters = native.port_counters(ingress);
     let sum = counters.forwarded + counters.punted + counters.dropped;
     wrong += &differ(
@@ -421,11 +459,6 @@ impl Loaded {
                 .trace_start(&TraceFilter::default(), sampling)
                 .expect("the kernel takes the traced packet path");
         } else {
-            // More than the test runs of a second.
-            let unlimited = || ReportRate {
-                per_second: 1_000_000_000,
-                burst: 1,
-            };
             kernel.limit_reports(unlimited());
             kernel.limit_copies(unlimited());
         }
@@ -501,6 +534,8 @@ fn in_kernel(target: Target, file: &NodeVectors, case: &Case) -> String {
             wrong += &judge(case, &found);
             wrong += &judge_answer(case, reports.first());
             wrong += &judge_copies(case, runs.kernel().copies(10));
+            let oversized = runs.kernel().oversized(10);
+            wrong += &judge_fragments(case, node, oversized.first());
         }
     } else if case.frame.len() >= TEST_RUN_MIN {
         wrong += "  the kernel refuses a test run of this frame\n";
@@ -514,6 +549,7 @@ fn traced(target: Target, file: &NodeVectors, case: &Case) -> String {
     let mut loaded = Loaded::take(target, true, file, case);
     let (node, _) = file.compiled();
     let kernel = loaded.runs.kernel();
+    kernel.oversized(10);
     // Verdicts of earlier frames.
     kernel.trace_samples(case.earlier.len() + 1);
     // A frame that the kernel refuses is judged without tracing.
@@ -547,7 +583,7 @@ fn traced(target: Target, file: &NodeVectors, case: &Case) -> String {
                 let arrived = head(&case.frame, SIDESTEP_SAMPLE_BYTES);
                 let changed = match verdict {
                     Verdict::Forward { .. } => true,
-                    Verdict::Punt(reason) => reason.name == "decapsulated",
+                    Verdict::Punt(reason) => is_rewritten(reason),
                     Verdict::Drop(_) => false,
                 };
                 let left = changed.then(|| head(native.frame(), SIDESTEP_SAMPLE_HEAD));

@@ -19,4 +19,4 @@ pub use event::TraceEvent;
 pub use image::{FibKey, Image, Limits, VIEWS};
 pub use kernel::{Kernel, KernelError, Target};
 pub use native::{FRAME_MAX, Native, Trace, Verdict, VerdictKind};
-pub use report::{Copied, Report};
+pub use report::{Copied, Oversized, Report};

@@ -17,7 +17,7 @@ use sidestep_fib::{Fib, Heap, Memory, VIEW_LINES};
 
 use crate::image::Image;
 use crate::learned::{self, Knowledge};
-use crate::report::{Copied, Report, Reported};
+use crate::report::{Copied, Oversized, Report, Reported};
 
 #[allow(non_camel_case_types, missing_docs, dead_code, clippy::pedantic)]
 mod ffi {
@@ -396,7 +396,7 @@ impl Native {
     pub fn report(&self) -> Option<Report> {
         self.reported().find_map(|reported| match reported {
             Reported::Error(report) => Some(report),
-            Reported::Copy(_) => None,
+            Reported::Copy(_) | Reported::Fragment(_) => None,
         })
     }
 
@@ -405,9 +405,17 @@ impl Native {
     pub fn copies(&self) -> Vec<Copied> {
         let copy = |reported| match reported {
             Reported::Copy(copied) => Some(copied),
-            Reported::Error(_) => None,
+            Reported::Error(_) | Reported::Fragment(_) => None,
         };
         self.reported().filter_map(copy).collect()
+    }
+
+    /// Returns the frame of the last run that is to be sent in fragments.
+    pub fn oversized(&self) -> Option<Oversized> {
+        self.reported().find_map(|reported| match reported {
+            Reported::Fragment(oversized) => Some(oversized),
+            Reported::Error(_) | Reported::Copy(_) => None,
+        })
     }
 
     fn reported(&self) -> impl Iterator<Item = Reported> + '_ {

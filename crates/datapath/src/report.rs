@@ -1,9 +1,12 @@
-//! Reports of the packet path (`datapath/report.h`): packets that cause an ICMP error, and copies
-//! of packets with the O-flag.
+//! Reports of the packet path (`datapath/report.h`): packets that cause an ICMP error, copies
+//! of packets with the O-flag, and packets to fragment.
 
 use std::net::Ipv6Addr;
 
-use crate::abi::{Reason, SIDESTEP_REPORT_COPY, SIDESTEP_REPORT_ERROR, ViewId, sidestep_report};
+use crate::abi::{
+    Reason, SIDESTEP_REPORT_COPY, SIDESTEP_REPORT_ERROR, SIDESTEP_REPORT_FRAGMENT, ViewId,
+    sidestep_report,
+};
 
 /// Packet that causes an ICMP error.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,10 +48,26 @@ pub struct Copied {
     pub packet: Vec<u8>,
 }
 
+/// Frame that exceeds the egress MTU and is to be sent in fragments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Oversized {
+    /// When: nanoseconds of the kernel's monotonic clock.
+    pub time: u64,
+    /// Ingress interface.
+    pub ifindex: u32,
+    /// Egress interface.
+    pub egress: u32,
+    /// MTU there, without the Ethernet header.
+    pub mtu: u32,
+    /// The whole frame as it would leave, from its Ethernet header on.
+    pub frame: Vec<u8>,
+}
+
 /// Record that the packet path reported.
 pub(crate) enum Reported {
     Error(Report),
     Copy(Copied),
+    Fragment(Oversized),
 }
 
 impl Reported {
@@ -76,6 +95,15 @@ impl Reported {
                 length: raw.length,
                 packet,
             })),
+            SIDESTEP_REPORT_FRAGMENT if raw.bytes == raw.length => {
+                Some(Self::Fragment(Oversized {
+                    time: raw.time,
+                    ifindex: raw.ifindex,
+                    egress: raw.egress,
+                    mtu: raw.value,
+                    frame: packet,
+                }))
+            }
             _ => None,
         }
     }

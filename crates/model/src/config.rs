@@ -22,6 +22,9 @@
 //! local_srh: drop
 //! require_seg6_enabled: false
 //! encap_lookup_main: false
+//! ipv4_too_big: fragment
+//! fragment_rate: 1000
+//! fragment_burst: 50
 //! hmac: {7: {algorithm: sha256, secret_file: /etc/sidestep/key7}}
 //! ```
 
@@ -39,7 +42,7 @@ use crate::hmac::HmacKeys;
 use crate::node::{IfIndex, Neighbor, Node, TableId};
 use crate::policy::{Policies, Policy, is_steering};
 use crate::route::{Owner, Route, RouteKey, RouteKind, Rule};
-use crate::settings::{LocalSrh, Settings};
+use crate::settings::{Ipv4TooBig, LocalSrh, Settings};
 use crate::vlan::VlanTables;
 
 pub mod implied;
@@ -87,6 +90,12 @@ pub struct File {
     pub require_seg6_enabled: bool,
     /// `sidestep run --encap-lookup-main`.
     pub encap_lookup_main: bool,
+    /// `sidestep run --ipv4-too-big`.
+    pub ipv4_too_big: Option<Ipv4TooBig>,
+    /// `sidestep run --fragment-rate`.
+    pub fragment_rate: Option<u32>,
+    /// `sidestep run --fragment-burst`.
+    pub fragment_burst: Option<u32>,
     /// `sidestep hmac set`, by key id.
     hmac: BTreeMap<u32, Spanned<keys::Key>>,
 }
@@ -273,6 +282,7 @@ impl File {
             local_srh: self.local_srh.unwrap_or_default(),
             require_seg6_enabled: self.require_seg6_enabled,
             encap_lookup_main: self.encap_lookup_main,
+            ipv4_too_big: self.ipv4_too_big.unwrap_or_default(),
         }
     }
 

@@ -16,6 +16,8 @@ pub struct Settings {
     /// Whether headends without `lookup` look encapsulated packets up in table main, instead of by
     /// the rules of the ingress port.
     pub encap_lookup_main: bool,
+    /// `ipv4_too_big`.
+    pub ipv4_too_big: Ipv4TooBig,
 }
 
 /// Defines an enumeration whose words are the same in the node file and on the command line.
@@ -57,5 +59,16 @@ words! {
         Drop = "drop",
         /// Leave the packet to Linux, which forwards it to the next segment.
         Linux = "linux",
+    }
+}
+
+words! {
+    /// Treatment of an IPv4 packet without DF that exceeds the egress MTU.
+    Ipv4TooBig {
+        /// RFC 2473 7.2(b), RFC 1812 5.2.6: send it in fragments.
+        #[default]
+        Fragment = "fragment",
+        /// Treat it as if DF were set: drop with an ICMP error.
+        Icmp = "icmp",
     }
 }

@@ -58,6 +58,7 @@ const TABLE: &[Row] = &[
     ("port_unknown", "forwards by its own route", &[]),
     ("jumbogram", "drops the packet, because no port can carry a jumbogram", &[Drop]),
     ("table_full", "forwards by its own route", &[]),
+    ("fragmented", "does not get the packet, because the daemon sends it in fragments", &[]),
     ("frame_segments", "segments the frame and forwards it by its own route", &[]),
 ];
 

@@ -12,6 +12,7 @@ mod exec_traffic;
 mod extension_headers;
 mod flaps;
 mod follow;
+mod fragmentation;
 mod frr;
 mod full;
 mod hmac;

@@ -35,6 +35,8 @@ pub enum Request {
     ShowLimits,
     /// [`crate::report::Icmp`].
     ShowIcmp,
+    /// [`crate::report::Fragments`].
+    ShowFragments,
     /// [`crate::report::Routes`] with SRv6 encapsulation or owned by Sidestep, or all routes.
     ShowRoutes {
         /// Include plain routes.

@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use sidestep_datapath::abi::{
-    DROP_sid_block, SIDESTEP_PORT_FORWARD4, SIDESTEP_PORT_FORWARD6, SIDESTEP_PORT_IGNORE_HMAC,
-    SIDESTEP_PORT_LOCAL_SRH, SIDESTEP_PORT_O_FLAG, SIDESTEP_PORT_REQUIRE_HMAC,
-    SIDESTEP_PORT_RPF_LOOSE, SIDESTEP_PORT_RPF_STRICT, SIDESTEP_PORT_RULES4_PUNT,
-    SIDESTEP_PORT_RULES6_PUNT, SIDESTEP_PORT_SEG6, SIDESTEP_PORTS, SIDESTEP_ROUTE_DROP,
-    SIDESTEP_ROUTE_SIDESTEP_ONLY, sidestep_port, sidestep_route,
+    DROP_sid_block, SIDESTEP_PORT_FORWARD4, SIDESTEP_PORT_FORWARD6, SIDESTEP_PORT_FRAGMENT,
+    SIDESTEP_PORT_IGNORE_HMAC, SIDESTEP_PORT_LOCAL_SRH, SIDESTEP_PORT_O_FLAG,
+    SIDESTEP_PORT_REQUIRE_HMAC, SIDESTEP_PORT_RPF_LOOSE, SIDESTEP_PORT_RPF_STRICT,
+    SIDESTEP_PORT_RULES4_PUNT, SIDESTEP_PORT_RULES6_PUNT, SIDESTEP_PORT_SEG6, SIDESTEP_PORTS,
+    SIDESTEP_ROUTE_DROP, SIDESTEP_ROUTE_SIDESTEP_ONLY, sidestep_port, sidestep_route,
 };
 use sidestep_datapath::{FibKey, ViewId};
 use sidestep_model::node::{IfIndex, Link};
 use sidestep_model::route::Family;
-use sidestep_model::settings::LocalSrh;
+use sidestep_model::settings::{Ipv4TooBig, LocalSrh};
 
 use super::builder::ViewBuilder;
 use super::error::CompileError;
@@ -181,6 +181,10 @@ impl ViewBuilder<'_> {
             (link.seg6_require_hmac < 0, SIDESTEP_PORT_IGNORE_HMAC),
             (node.oam_rate > 0, SIDESTEP_PORT_O_FLAG),
             (linux_relays, SIDESTEP_PORT_LOCAL_SRH),
+            (
+                node.settings.ipv4_too_big == Ipv4TooBig::Fragment,
+                SIDESTEP_PORT_FRAGMENT,
+            ),
         ];
         flags
             .iter()

@@ -62,6 +62,7 @@ impl Daemon {
             self.continue_trace();
             self.send_icmp();
             self.send_copies();
+            self.send_fragments();
             self.replies.flush(Instant::now());
             let notified = self.mirror.process().unwrap_or_else(|error| {
                 self.problem = Some(error.to_string());

@@ -5,6 +5,7 @@
 
 mod answers;
 mod events;
+mod fragment;
 mod icmp;
 mod lines;
 mod liveness;
@@ -46,6 +47,7 @@ use crate::api::{Server, run_directory};
 use crate::compile::{CompileError, Compiled, Compiler, Index};
 use crate::report;
 use crate::trace::{Filter, TracedPacket};
+use fragment::Fragmenter;
 use icmp::Icmp;
 use liveness::Liveness;
 use lock::Lock;
@@ -71,6 +73,8 @@ pub struct Options {
     pub receive_buffer: usize,
     /// Rate limit for ICMP errors, per port.
     pub icmp_rate: ReportRate,
+    /// Rate limit for packets sent in fragments, per port.
+    pub fragment_rate: ReportRate,
     /// Group whose members may use the socket, besides root.
     pub group: Option<Gid>,
 }
@@ -169,6 +173,7 @@ pub struct Daemon {
     liveness: Liveness,
     icmp: Icmp,
     oam: Oam,
+    fragmenter: Fragmenter,
     attached: BTreeMap<String, Port>,
     refused: BTreeMap<String, String>,
     /// Why the last change could not be applied; the previous tables stay in effect.
@@ -231,6 +236,7 @@ impl Daemon {
         devices.track(&mut own, mirror.node());
         let kernel = Kernel::load(options.limits, &options.pin_root)?;
         kernel.limit_reports(options.icmp_rate);
+        kernel.limit_oversized(options.fragment_rate);
         let origin = kernel.origin();
         let before = if origin == Origin::Adopted {
             kernel.image()
@@ -256,6 +262,7 @@ impl Daemon {
             liveness: Liveness::default(),
             icmp: Icmp::new(options.icmp_rate, Instant::now()),
             oam: Oam::default(),
+            fragmenter: Fragmenter::new(options.fragment_rate, Instant::now()),
             attached: BTreeMap::new(),
             refused: BTreeMap::new(),
             problem: None,
@@ -482,12 +489,14 @@ impl Daemon {
             })
         });
         let icmp = self.icmp.problem().map(str::to_owned);
+        let fragments = self.fragmenter.problem().map(str::to_owned);
         let services = self.liveness.problem();
         failed
             .chain(full)
             .chain(ports)
             .chain(without_sids)
             .chain(icmp)
+            .chain(fragments)
             .chain(services)
             .collect()
     }

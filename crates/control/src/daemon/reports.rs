@@ -375,7 +375,7 @@ fn learned_report(
 }
 
 /// Limits per packet: name, limit, and the consequence of exceeding it.
-const OF_PACKETS: [(&str, u32, &str); 14] = [
+const OF_PACKETS: [(&str, u32, &str); 15] = [
     (
         "flows of a service",
         SIDESTEP_FLOWS,
@@ -436,6 +436,11 @@ const OF_PACKETS: [(&str, u32, &str); 14] = [
         "bytes of a packet for its ICMP error",
         SIDESTEP_REPORT_BYTES,
         "an error quotes fewer; a longer ping to a SID is not answered",
+    ),
+    (
+        "bytes of a frame that is sent in fragments",
+        SIDESTEP_REPORT_BYTES,
+        "drop too_big, with an ICMP error",
     ),
     (
         "bytes of a copy for the O-flag",

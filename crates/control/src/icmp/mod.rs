@@ -143,10 +143,6 @@ fn error(kind: Kind, quoted: &[u8]) -> Option<Message> {
         }
         4 => {
             let to = packet::error_receiver_v4(quoted)?;
-            // RFC 1191 4: no error if routers may fragment the packet.
-            if matches!(kind, Kind::TooBig { .. }) && !packet::dont_fragment(quoted) {
-                return None;
-            }
             let quote = &quoted[..quoted.len().min(QUOTE_V4)];
             Some(Message {
                 kind,

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use sidestep_model::behavior::{EncapMode, Seg6Encap};
 use sidestep_wire::{Header, IcmpView, Icmpv6Type, Protocol};
 
-use super::packet::{Chain, destination, version};
+use super::packet::{Chain, destination, dont_fragment, version};
 use super::{Kind, Message, error};
 use crate::compile::PolicyInfo;
 
@@ -45,6 +45,10 @@ pub fn relay<'a>(
         (Icmpv6Type::TIME_EXCEEDED, 0) => Kind::TimeExceeded,
         _ => return None,
     };
+    // RFC 1191 4: no error if routers may fragment the packet.
+    if version(packet)? == 4 && matches!(kind, Kind::TooBig { .. }) && !dont_fragment(packet) {
+        return None;
+    }
     let destination = destination(packet)?;
     // The quoted packet was sent, so its source may get an error. `error` checks that the packet is
     // no ICMP error itself.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use sidestep_control::compile::{Compiled, Compiler};
 use sidestep_datapath::abi::Reason;
-use sidestep_datapath::kernel::{Action, Kernel, Target};
+use sidestep_datapath::kernel::{Action, Kernel, ReportRate, Target};
 use sidestep_datapath::{Image, Limits, Verdict};
 use sidestep_model::node::Node;
 use sidestep_testkit::hexdiff::plain;
@@ -57,6 +57,14 @@ pub struct TestRuns {
     ingress: u32,
 }
 
+/// A rate above that of test runs.
+pub fn unlimited() -> ReportRate {
+    ReportRate {
+        per_second: 1_000_000_000,
+        burst: 1,
+    }
+}
+
 impl TestRuns {
     /// Loads the packet path; `name` is the caller's.
     pub fn load(name: &str, target: Target) -> Self {
@@ -67,6 +75,8 @@ impl TestRuns {
         ));
         let kernel =
             Kernel::load(Limits::default(), &pins).expect("the kernel takes the packet path");
+        // The verdict on an oversized packet depends on this limit.
+        kernel.limit_oversized(unlimited());
         Self {
             kernel: Some(kernel),
             target,
@@ -104,8 +114,10 @@ impl TestRuns {
             .expect("emptying works");
     }
 
-    /// The verdict on a frame, and what became of it; none if the kernel takes no such frame for a test run.
+    /// The verdict on a frame, and the frame afterwards. `None` if the kernel accepts no test run of
+    /// this frame. Oversized packets of earlier runs are discarded.
     pub fn run(&mut self, frame: &[u8]) -> Option<(Verdict, Vec<u8>)> {
+        self.kernel().oversized(10);
         let kernel = self.kernel.as_ref().expect("until it is dropped");
         let before = Before::read(kernel, &self.image);
         let run = kernel.test_run(self.target, frame, 1).ok()?;
@@ -231,6 +243,8 @@ impl Before {
                 }
             }
             Action::Kernel => Verdict::Punt(reason()),
+            // The daemon gets the packet, and the frame ends.
+            Action::Drop if reason().name == "fragmented" => Verdict::Punt(reason()),
             Action::Drop => Verdict::Drop(reason()),
             Action::Unknown(code) => panic!("return code {code}"),
         }

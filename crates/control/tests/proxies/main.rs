@@ -76,7 +76,7 @@ fn random_packets_follow_the_pseudocode_of_the_draft() {
 }
 
 /// Cases that must occur.
-const KINDS: [&str; 32] = [
+const KINDS: [&str; 33] = [
     "back with frames: forward, headers in front",
     "back by flow: forward, headers in front",
     "back by flow: drop not_learned",
@@ -90,6 +90,7 @@ const KINDS: [&str; 32] = [
     "forward, headers gone",
     "forward",
     "kernel decapsulated",
+    "kernel fragmented",
     "kernel local",
     "kernel multicast",
     "kernel link_local",

@@ -128,6 +128,7 @@ impl Model {
             peeked: 0,
             steps: 0,
             label: false,
+            sourced: false,
         };
         let done = self.process(port, &mut packet);
         done.and_then(|egress| self.leave(egress, &packet))
@@ -227,7 +228,10 @@ impl Model {
             match &proxy.kind {
                 Kind::Masquerading(nat) => packet.de_masquerade(*nat)?,
                 // 6.1.1.2, 6.1.1.3 inbound S01 to S05.
-                Kind::Static(headers) => packet.inbound(Some(headers))?,
+                Kind::Static(headers) => {
+                    packet.sourced = true;
+                    packet.inbound(Some(headers))?;
+                }
                 // 6.2.1 inbound S01 to S05.
                 Kind::Dynamic(_, cache) => {
                     packet.inbound(cache.as_ref().map(|(headers, _)| headers))?;
@@ -324,7 +328,8 @@ impl Model {
         if hops {
             packet.hop_limit()?;
         }
-        if bytes.len() - if is_bare { ETHERNET } else { 0 } > port.mtu {
+        let too_big = bytes.len() - if is_bare { ETHERNET } else { 0 } > port.mtu;
+        if too_big && !packet.may_be_fragmented() {
             return Err(Leave("packet_too_big"));
         }
         if is_bare {
@@ -346,10 +351,15 @@ impl Model {
             [8, 0]
         };
         let label = packet.label;
-        Ok(Answer::Forward {
-            port: egress,
-            frame: [&port.peer_mac[..], &port.mac, &ethertype, &bytes].concat(),
-            label,
+        let frame = [&port.peer_mac[..], &port.mac, &ethertype, &bytes].concat();
+        Ok(if too_big {
+            Answer::Kernel("fragmented", Some(frame), label)
+        } else {
+            Answer::Forward {
+                port: egress,
+                frame,
+                label,
+            }
         })
     }
 }

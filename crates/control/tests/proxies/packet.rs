@@ -37,6 +37,8 @@ pub struct Packet {
     pub steps: usize,
     /// The flow label of the outer header is unspecified.
     pub label: bool,
+    /// This node is the source of the headers that were put in front.
+    pub sourced: bool,
 }
 
 /// An SRH that is to be processed.
@@ -88,6 +90,20 @@ impl Packet {
             "route_miss" => Answer::Drop("no_route"),
             _ => Answer::Drop("kernel_only"),
         }
+    }
+
+    /// RFC 2473 7, RFC 791 3.2: the node may fragment this packet. Only the source of an IPv6 header
+    /// may fragment behind it (RFC 8200 4.5).
+    pub fn may_be_fragmented(&self) -> bool {
+        let inner = &self.bytes[self.carried..];
+        let in_tunnel = self.carried > 0;
+        !self.frame
+            && self.proxied
+            && (!in_tunnel || self.sourced)
+            && match inner[0] >> 4 {
+                4 => inner[6] & 0x40 == 0,
+                _ => in_tunnel && inner.len() <= 1280,
+            }
     }
 
     pub fn destination(&self) -> IpAddr {

@@ -1,4 +1,5 @@
-//! Reads reports for ICMP errors and copies of packets with the O-flag, and sets the rate of both.
+//! Reads reports for ICMP errors, copies of packets with the O-flag, and packets to
+//! fragment, and sets the rates.
 //!
 //! The ring is pinned like any table: a daemon that starts reads on where the one before it ended.
 
@@ -6,14 +7,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::{Receiver, channel};
 
 use crate::abi::{
-    SIDESTEP_PORTS, SIDESTEP_REPORT_COPY, SIDESTEP_REPORT_ERROR, sidestep_report,
-    sidestep_report_rate,
+    SIDESTEP_PORTS, SIDESTEP_REPORT_COPY, SIDESTEP_REPORT_ERROR, SIDESTEP_REPORT_FRAGMENT,
+    sidestep_report, sidestep_report_rate,
 };
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 
 use super::trace::{Plain, from_bytes};
 use super::{Kernel, KernelError, Table};
-use crate::report::{Copied, Report, Reported};
+use crate::report::{Copied, Oversized, Report, Reported};
 
 /// The reader's end of the ring.
 #[derive(Debug)]
@@ -21,6 +22,7 @@ pub(super) struct Reports {
     ring: RingBuffer<'static>,
     errors: Receiver<Report>,
     copies: Receiver<Copied>,
+    oversized: Receiver<Oversized>,
 }
 
 /// RFC 4443 2.4(f): a token bucket, of each port.
@@ -47,6 +49,7 @@ impl Reports {
     pub(super) fn open(map: &MapHandle) -> Result<Self, KernelError> {
         let (to_errors, errors) = channel();
         let (to_copies, copies) = channel();
+        let (to_oversized, oversized) = channel();
         let mut builder = RingBufferBuilder::new();
         let ring = builder
             .add(map, move |bytes| {
@@ -55,6 +58,7 @@ impl Reports {
                 match raw.and_then(|raw| Reported::read(&raw)) {
                     Some(Reported::Error(report)) => drop(to_errors.send(report)),
                     Some(Reported::Copy(packet)) => drop(to_copies.send(packet)),
+                    Some(Reported::Fragment(frame)) => drop(to_oversized.send(frame)),
                     None => {}
                 }
                 0
@@ -69,6 +73,7 @@ impl Reports {
             ring,
             errors,
             copies,
+            oversized,
         })
     }
 }
@@ -92,6 +97,12 @@ impl Kernel {
         self.reports.copies.try_iter().collect()
     }
 
+    /// Returns the next frames to send in fragments, in the same way.
+    pub fn oversized(&self, max: usize) -> Vec<Oversized> {
+        self.consume_reports(max);
+        self.reports.oversized.try_iter().collect()
+    }
+
     fn consume_reports(&self, max: usize) {
         // An error is only that of the callback, which gives none.
         let _ = self.reports.ring.consume_raw_n(max);
@@ -106,6 +117,11 @@ impl Kernel {
     /// that is permitted. Without this call none are.
     pub fn limit_copies(&self, rate: ReportRate) {
         self.limit(SIDESTEP_REPORT_COPY, rate);
+    }
+
+    /// Sets the rate of packets to fragment. Without this call they are dropped.
+    pub fn limit_oversized(&self, rate: ReportRate) {
+        self.limit(SIDESTEP_REPORT_FRAGMENT, rate);
     }
 
     fn limit(&self, kind: u32, rate: ReportRate) {
@@ -135,6 +151,11 @@ impl Kernel {
     /// Packets of that port with the O-flag that were not copied, for there were too many.
     pub fn copies_suppressed(&self, ifindex: u32) -> u64 {
         self.suppressed(SIDESTEP_REPORT_COPY, ifindex)
+    }
+
+    /// Returns the number of packets of that port that were dropped instead of fragmented.
+    pub fn oversized_suppressed(&self, ifindex: u32) -> u64 {
+        self.suppressed(SIDESTEP_REPORT_FRAGMENT, ifindex)
     }
 
     fn suppressed(&self, kind: u32, ifindex: u32) -> u64 {

@@ -11,6 +11,7 @@
 //! - Reports and ICMP errors about a packet quote its own bytes only.
 //! - Bytes around the frame are neither written nor read.
 
+use sidestep_control::fragment::fragments;
 use sidestep_control::icmp::Kind;
 use sidestep_control::icmp::answer::answer;
 use sidestep_datapath::abi::{
@@ -21,7 +22,8 @@ use sidestep_datapath::abi::{
     sidestep_port_counters,
 };
 use sidestep_datapath::{
-    AdjacencyId, Copied, FRAME_MAX, FibKey, Image, Native, Report, RouteId, Trace, Verdict, ViewId,
+    AdjacencyId, Copied, FRAME_MAX, FibKey, Image, Native, Oversized, Report, RouteId, Trace,
+    Verdict, ViewId,
 };
 use sidestep_wire::{Protocol, checksum};
 
@@ -50,6 +52,7 @@ struct Outcome {
     frame: Vec<u8>,
     trace: Vec<Trace>,
     report: Option<Report>,
+    oversized: Option<Oversized>,
     copies: Vec<Copied>,
 }
 
@@ -162,6 +165,7 @@ impl Bench {
             frame: self.native.frame().to_vec(),
             trace: self.native.trace().to_vec(),
             report: self.native.report(),
+            oversized: self.native.oversized(),
             copies: self.native.copies(),
         }
     }
@@ -190,6 +194,10 @@ impl Bench {
                     "punted with other MAC addresses",
                 )?;
                 is_packet(&result.frame)?;
+                as_decided(expected, result)
+            }
+            Verdict::Punt(reason) if reason.name == "fragmented" => {
+                is_fragmented(result)?;
                 as_decided(expected, result)
             }
             // Padding that the link added after the packet may be missing.
@@ -255,6 +263,28 @@ impl Bench {
             "hop limit 0",
         )
     }
+}
+
+/// Checks that the daemon gets the frame that would leave, and sends fragments of it that fit.
+fn is_fragmented(result: &Outcome) -> Found {
+    let oversized = result.oversized.as_ref().ok_or("handed to nobody")?;
+    check(
+        oversized.frame == result.frame,
+        "another frame is handed over",
+    )?;
+    is_packet(&oversized.frame)?;
+    let Some(frames) = fragments(oversized, 1) else {
+        // The headers of the tunnel exceed an MTU that IPv6 does not permit.
+        return check(oversized.mtu < 1280, "cannot be fragmented");
+    };
+    for frame in &frames {
+        check(
+            frame.len() - 14 <= oversized.mtu as usize,
+            "longer than the MTU",
+        )?;
+        is_packet(frame)?;
+    }
+    check(frames.len() > 1, "nothing to fragment")
 }
 
 /// Checks that reports, and the ICMP message from a report, contain only bytes of the frame, in

@@ -83,6 +83,9 @@ pub struct Node {
     /// SIDs need `seg6_enabled`; Linux has no such setting.
     #[serde(default)]
     pub require_seg6_enabled: bool,
+    /// `sidestep run --ipv4-too-big`, which Linux does not have.
+    #[serde(default)]
+    pub ipv4_too_big: Option<String>,
 }
 
 /// An HMAC key of a test, which is not secret.
@@ -162,6 +165,8 @@ pub struct Case {
     pub answer: Option<Answer>,
     /// Expected copies for the O-flag (RFC 9259 2.1.1) in the order of the SIDs, if given.
     pub copies: Option<Vec<OamCopy>>,
+    /// Expected fragments with their ports. Fragment headers have the Identification 0x5eed.
+    pub fragments: Vec<(String, Vec<u8>)>,
     /// Expected result of Linux.
     pub linux: Linux,
     /// Expected counters, if given.

@@ -36,6 +36,8 @@ pub(super) struct RawCase {
     answer: Option<RawAnswer>,
     #[serde(default)]
     copies: Option<Vec<OamCopy>>,
+    #[serde(default)]
+    fragments: Vec<RawFrame>,
     linux: RawLinux,
     #[serde(default)]
     counters: Option<Counters>,
@@ -137,8 +139,10 @@ impl RawCase {
             return Err("a name may contain lower-case letters, digits and `_`".into());
         }
         let (port, frame) = port_of(self.input)?;
-        let earlier = self.earlier.into_iter().map(port_of);
-        let earlier = earlier.collect::<Result<_, _>>()?;
+        let frames = |all: Vec<RawFrame>| all.into_iter().map(port_of).collect();
+        let earlier: Result<_, String> = frames(self.earlier);
+        let fragments: Result<_, String> = frames(self.fragments);
+        let (earlier, fragments) = (earlier?, fragments?);
         let expect = match self.expect {
             RawExpect::Forward(frame) => {
                 port_of(frame).map(|(port, frame)| Expect::Forward { port, frame })?
@@ -208,6 +212,7 @@ impl RawCase {
             expect,
             answer,
             copies,
+            fragments,
             linux,
             counters,
         })

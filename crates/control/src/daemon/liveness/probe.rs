@@ -22,6 +22,7 @@ use sidestep_model::service::Service;
 use super::message::{self, Identifier};
 use super::watch::UNANSWERED;
 use crate::icmp::socket::{hear_icmp4, hear_icmp6};
+use crate::link_address::link_address;
 
 /// LIMIT: messages read per service and round. The rest waits for the next round, so that a flood
 /// of one socket delays nothing else.
@@ -118,7 +119,7 @@ impl Prober {
         let socket = self.socket.as_raw_fd();
         if let ProbeKind::Arp(_) = self.kind {
             // Only ARP packets: other packets on a port in use would each cost time.
-            bind(socket, &link_address(link, Mac::default()))?;
+            bind(socket, &arp_address(link, Mac::default()))?;
             return Ok(());
         }
         let name = OsString::from(link.name.clone());
@@ -180,7 +181,7 @@ impl Prober {
             ),
             ProbeKind::Arp(of) => self.send(
                 &message::arp_request(of, link.mac, own_address(of, link, node)),
-                &link_address(link, BROADCAST),
+                &arp_address(link, BROADCAST),
             ),
         }
     }
@@ -315,18 +316,8 @@ fn inet4(address: Ipv4Addr) -> SockaddrIn {
     SockaddrIn::from(SocketAddrV4::new(address, 0))
 }
 
-fn link_address(link: &Link, mac: Mac) -> LinkAddr {
-    // SAFETY: plain data; all zeros is a valid value.
-    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-    address.sll_family = libc::AF_PACKET as u16;
-    address.sll_protocol = (libc::ETH_P_ARP as u16).to_be();
-    address.sll_ifindex = link.ifindex.0 as i32;
-    address.sll_halen = mac.0.len() as u8;
-    address.sll_addr[..mac.0.len()].copy_from_slice(&mac.0);
-    let length = Some(size_of_val(&address) as u32);
-    // SAFETY: a `sockaddr_ll` of AF_PACKET with its length; the call copies it.
-    let address = unsafe { LinkAddr::from_raw((&raw const address).cast(), length) };
-    address.expect("family and length are those of a link address")
+fn arp_address(link: &Link, mac: Mac) -> LinkAddr {
+    link_address(link.ifindex, libc::ETH_P_ARP as u16, mac)
 }
 
 const BROADCAST: Mac = Mac([0xff; 6]);
