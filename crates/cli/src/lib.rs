@@ -2,6 +2,7 @@
 //!
 //! Commands print to standard output, as text or, with `-j`, as JSON from the same data. Exit codes
 //! are stable: 0 for success, 1 for a failed operation or an invalid file, 2 for wrong usage.
+//! `doctor` exits with 1 for warnings, 2 for errors, and 3 if it failed.
 //! `exec` exits with the code of the program that it runs, or like a shell: 126 if the program
 //! cannot be executed, 127 if it is not found.
 
@@ -10,15 +11,16 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use sidestep_control::api::{self, Request};
 
 pub mod check;
 pub mod completion;
+pub mod doctor;
 pub mod entry;
 pub mod exec;
 pub mod explain;
 pub mod explain_live;
 pub mod hmac;
+pub mod netns;
 pub mod node_file;
 pub mod oam;
 pub mod policy;
@@ -27,6 +29,7 @@ pub mod route;
 pub mod run;
 pub mod secret;
 pub mod show;
+pub mod stop;
 pub mod style;
 pub mod tables;
 pub mod trace;
@@ -41,6 +44,9 @@ pub const VERSION: &str = env!("SIDESTEP_VERSION");
 #[derive(Debug, Parser)]
 #[command(name = "sidestep", version = VERSION, about, max_term_width = 120)]
 pub struct Cli {
+    /// Network namespace of `ip netns` to work in
+    #[arg(short = 'n', long, global = true, value_name = "NETNS")]
+    pub netns: Option<String>,
     /// Command to run.
     #[command(subcommand)]
     pub command: Command,
@@ -51,8 +57,10 @@ pub struct Cli {
 pub enum Command {
     /// Run the daemon: mirror the kernel's configuration and forward on these ports
     Run(run::Args),
-    /// Stop the daemon of this network namespace and detach its ports
-    Stop,
+    /// Stop the daemon of this network namespace, or remove the programs of a dead one
+    Stop(stop::Args),
+    /// Check what keeps packets from being forwarded, and print the commands that repair it
+    Doctor(doctor::Args),
     /// Show the status, ports, counters, drops, limits or ICMP errors of the daemon
     Show(show::Args),
     /// Manage Sidestep-only routes, and show all routes with their counters
@@ -96,10 +104,14 @@ pub enum Command {
 impl Cli {
     /// Runs the command.
     pub fn run(&self) -> Outcome {
+        if let Some(name) = &self.netns {
+            netns::enter(name)?;
+        }
         let out: &mut dyn Write = &mut io::BufWriter::new(io::stdout().lock());
         let outcome = match &self.command {
             Command::Run(args) => run::run(args, out),
-            Command::Stop => api::call(Request::Stop).map(|_| ()).map_err(Into::into),
+            Command::Stop(args) => stop::run(args, out),
+            Command::Doctor(args) => doctor::run(args, out),
             Command::Show(args) => show::run(args, out),
             Command::Route(command) => command.run(out),
             Command::Rule(command) => command.run(out),
@@ -122,7 +134,10 @@ impl Cli {
 
 /// Returns the exit code for an error.
 pub fn exit_code(error: &(dyn Error + 'static)) -> ExitCode {
-    match error.downcast_ref::<exec::ExecError>() {
+    if let Some(error) = error.downcast_ref::<exec::ExecError>() {
+        return error.exit_code().into();
+    }
+    match error.downcast_ref::<doctor::DoctorError>() {
         Some(error) => error.exit_code().into(),
         None => ExitCode::FAILURE,
     }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::error::Error;
+use std::ffi::CStr;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{IsTerminal, Write};
@@ -18,19 +19,24 @@ use sidestep_control::api::{self, Request};
 use sidestep_control::daemon::{
     Daemon, DaemonError, Mode, Options, PacketFormatter, RECEIVE_BUFFER, Status,
 };
+use sidestep_control::report::{Problem, Problems};
 use sidestep_datapath::Limits;
 use sidestep_datapath::kernel::{Origin, PIN_ROOT, ReportRate};
 use sidestep_model::config;
 use sidestep_model::settings::{Ipv4TooBig, LocalSrh};
 
 use crate::explain::headers;
-use crate::{Outcome, explain_live, node_file, secret, trace};
+use crate::{Outcome, VERSION, explain_live, node_file, secret, trace};
 
 /// Time within which a daemon answers on its socket; after it, the start has failed.
 const START_PATIENCE: Duration = Duration::from_secs(20);
 const START_POLL: Duration = Duration::from_millis(20);
 /// Maximum length of a start message, in bytes.
 const LOG_MAX: usize = 16 * 1024;
+
+/// Name of the process.
+const NAME: &str = "sidestep";
+const NAME_C: &CStr = c"sidestep";
 
 /// Arguments of `run`.
 #[derive(Debug, clap::Args)]
@@ -168,41 +174,44 @@ fn apply_options(args: &Args, config: &mut config::File) -> ReportRate {
     }
 }
 
-/// Reads the node file with its secrets, if the command names one.
-fn read_config(args: &Args) -> Result<config::File, Box<dyn Error + Send + Sync>> {
-    Ok(match &args.config {
-        Some(path) => {
-            let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
-            let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
-            let mut file = config::File::parse(&text).map_err(|error| wrong(&error))?;
-            if file.holds_secrets() {
-                let metadata = std::fs::metadata(path).map_err(|error| wrong(&error))?;
-                secret::check_mode(&metadata).map_err(|error| wrong(&error))?;
-            }
-            node_file::read_secrets(&mut file, path).map_err(|error| wrong(&error))?;
-            file
-        }
-        None => config::File::default(),
-    })
+/// Reads a node file with its secrets; none is an empty one.
+pub(crate) fn read_config(
+    path: Option<&Path>,
+) -> Result<config::File, Box<dyn Error + Send + Sync>> {
+    let Some(path) = path else {
+        return Ok(config::File::default());
+    };
+    let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
+    let mut file = config::File::parse(&text).map_err(|error| wrong(&error))?;
+    if file.holds_secrets() {
+        let metadata = std::fs::metadata(path).map_err(|error| wrong(&error))?;
+        secret::check_mode(&metadata).map_err(|error| wrong(&error))?;
+    }
+    node_file::read_secrets(&mut file, path).map_err(|error| wrong(&error))?;
+    Ok(file)
 }
 
-/// Runs the command.
-pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
-    let mut config = read_config(args)?;
-    let fragment_rate = apply_options(args, &mut config);
-    let mut ports = args.ports.clone();
+/// Returns the named ports, then those of the node file.
+pub(crate) fn ports_of(named: &[String], config: &config::File) -> Result<Vec<String>, String> {
+    let mut ports = named.to_vec();
     for name in config.port_names() {
         if !ports.iter().any(|port| port == name) {
             ports.push(name.to_owned());
         }
     }
-    if let Some(twice) = ports
-        .iter()
-        .enumerate()
-        .find(|(index, port)| ports[..*index].contains(port))
-    {
-        return Err(format!("port {}: duplicate", twice.1).into());
+    let twice = |(index, port): &(usize, &String)| ports[..*index].contains(port);
+    match ports.iter().enumerate().find(twice) {
+        Some((_, port)) => Err(format!("port {port}: duplicate")),
+        None => Ok(ports),
     }
+}
+
+/// Runs the command.
+pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
+    let mut config = read_config(args.config.as_deref())?;
+    let fragment_rate = apply_options(args, &mut config);
+    let ports = ports_of(&args.ports, &config)?;
     let mut limits = Limits::default();
     for (table, size) in &args.limit {
         *table(&mut limits) = *size;
@@ -220,6 +229,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         },
         fragment_rate,
         group: args.group,
+        version: VERSION,
+        arguments: arguments(std::env::args(), &args.ports),
     };
     if args.detach {
         return detach(&options, out);
@@ -229,6 +240,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         headers: headers::learned,
         sample: trace::tell,
     };
+    // `--detach` starts /proc/self/exe, and the kernel would name the process after it.
+    nix::sys::prctl::set_name(NAME_C)?;
     let daemon = Daemon::start(options, formatter).map_err(|error| {
         match (&error, &args.config) {
             // The error has the line and column in that file.
@@ -241,10 +254,13 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
 
     let live = std::io::stderr().is_terminal().then(live_status);
     let mut before: Option<(Instant, Status)> = None;
-    let mut problems = Problems::default();
+    let mut logged = Logged::default();
     daemon.run(|daemon| {
+        if daemon.take_hangup() {
+            eprintln!("sidestep: SIGHUP: reload is not supported; nothing changes");
+        }
         let Some(bar) = &live else {
-            problems.log_changes(&daemon.problems());
+            logged.log_changes(daemon.problems());
             return;
         };
         let (now, status) = (Instant::now(), daemon.status());
@@ -256,6 +272,21 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     }
     writeln!(out, "detached; forwarding is back in the kernel")?;
     Ok(())
+}
+
+/// Returns the arguments of `run` in these words of a command, without ports, `--mode` and
+/// `--detach`.
+fn arguments(words: impl Iterator<Item = String>, ports: &[String]) -> Vec<String> {
+    let mut kept = Vec::new();
+    let mut words = words.skip_while(|word| word != "run").skip(1);
+    while let Some(word) = words.next() {
+        if word == "--mode" {
+            words.next();
+        } else if word != "--detach" && !word.starts_with("--mode=") && !ports.contains(&word) {
+            kept.push(word);
+        }
+    }
+    kept
 }
 
 fn began(daemon: &Daemon) -> String {
@@ -275,24 +306,29 @@ fn began(daemon: &Daemon) -> String {
     } else {
         "not "
     };
+    let ctrl_c = if std::io::stdin().is_terminal() {
+        "Ctrl-C or "
+    } else {
+        ""
+    };
     format!(
-        "forwarding on {}; {} prefixes mirrored; seg6_enabled is {not}required for SIDs{origin}; Ctrl-C or `sidestep stop` detaches",
+        "forwarding on {}; {} prefixes mirrored; seg6_enabled is {not}required for SIDs{origin}; {ctrl_c}`sidestep stop` detaches",
         ports.join(", "),
         status.prefixes
     )
 }
 
-/// Problems at the last look. The log gets a line when a problem begins and when it is resolved.
+/// Problems at the last checks. The log gets a line when a problem begins and when it is resolved.
 #[derive(Default)]
-struct Problems(BTreeSet<String>);
+struct Logged(BTreeSet<Problem>);
 
-impl Problems {
-    fn log_changes(&mut self, now: &BTreeSet<String>) {
+impl Logged {
+    fn log_changes(&mut self, now: &BTreeSet<Problem>) {
         for new in now.difference(&self.0) {
             eprintln!("sidestep: {new}");
         }
         for old in self.0.difference(now) {
-            eprintln!("sidestep: resolved: {old}");
+            eprintln!("sidestep: resolved: {}: {}", old.code, old.sentence);
         }
         self.0.clone_from(now);
     }
@@ -351,6 +387,10 @@ fn detach(options: &Options, out: &mut dyn Write) -> Outcome {
         let _ = std::fs::remove_dir(&directory);
     }
     writeln!(out, "{}", started?)?;
+    let problems = serde_json::from_value::<Problems>(api::call(Request::Doctor)?)?;
+    for problem in problems {
+        eprintln!("sidestep: {problem}");
+    }
     Ok(())
 }
 
@@ -365,7 +405,7 @@ fn start_behind(log_path: &Path) -> Result<String, Box<dyn Error + Send + Sync>>
     log.write_all_at(b"?", 0).map_err(failed)?;
     log.set_len(0).map_err(failed)?;
     let mut command = Command::new("/proc/self/exe");
-    command.args(
+    command.arg0(NAME).args(
         std::env::args_os()
             .skip(1)
             .filter(|word| word != "--detach"),
@@ -405,7 +445,10 @@ fn start_behind(log_path: &Path) -> Result<String, Box<dyn Error + Send + Sync>>
         }
         std::thread::sleep(START_POLL);
     }
-    Ok(format!("{} (pid {pid})", read_log(&log)))
+    // The log may have problems on further lines.
+    let text = read_log(&log);
+    let first = text.lines().next().unwrap_or_default();
+    Ok(format!("{first} (pid {pid})"))
 }
 
 /// Returns the log so far. The read is positioned, because the daemon shares the handle's position.
@@ -413,4 +456,19 @@ fn read_log(log: &File) -> String {
     let mut text = vec![0; LOG_MAX];
     let bytes = log.read_at(&mut text, 0).unwrap_or(0);
     String::from_utf8_lossy(&text[..bytes]).trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_restart_has_the_arguments_other_than_ports_mode_and_detach() {
+        let line = "sidestep -n r run --mode tc --config a.yaml eth0 --detach --mode=xdp eth1 \
+            --limit routes=9";
+        let words = line.split(' ').map(str::to_owned);
+        let ports = ["eth0", "eth1"].map(str::to_owned);
+        let kept = ["--config", "a.yaml", "--limit", "routes=9"];
+        assert_eq!(arguments(words, &ports), kept);
+    }
 }

@@ -5,7 +5,8 @@ use std::io::Write;
 use comfy_table::Table;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use sidestep_control::api::{self, Request};
+use sidestep_control::api::{self, ApiError, Request};
+use sidestep_control::daemon::left;
 use sidestep_control::report;
 
 use crate::{Outcome, tables};
@@ -65,12 +66,12 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
             out,
             |drops: &report::Drops| vec![tables::reasons(drops)],
         ),
-        What::Status => show(
+        What::Status => alive(show(
             Request::ShowStatus,
             args.json,
             out,
             |status: &report::Status| vec![status_table(status)],
-        ),
+        )),
         What::Limits => show(
             Request::ShowLimits,
             args.json,
@@ -86,6 +87,26 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
             out,
             |fragments: &report::Fragments| vec![tables::fragments(fragments)],
         ),
+    }
+}
+
+/// Replaces the error that no daemon runs, if a dead one still has programs and pins.
+fn alive(shown: Outcome) -> Outcome {
+    let is_dead = |error: &(dyn std::error::Error + 'static)| {
+        matches!(error.downcast_ref(), Some(ApiError::NotRunning))
+    };
+    match shown {
+        Err(error) if is_dead(error.as_ref()) => match left(None) {
+            Some(pins) => Err(format!(
+                "a daemon died in this network namespace, and its programs still forward (pins in \
+                 {}); \
+                 `sidestep run` adopts them, `sidestep stop` removes them",
+                pins.display()
+            )
+            .into()),
+            None => Err(error),
+        },
+        shown => shown,
     }
 }
 
@@ -168,7 +189,11 @@ fn status_table(status: &report::Status) -> Table {
         table.add_row([name, &value]);
     }
     for problem in &status.problems {
-        table.add_row(["problem", problem]);
+        let sentence = format!("{}: {}", problem.code, problem.sentence);
+        table.add_row([problem.severity.name(), &sentence]);
+        if let Some(repair) = &problem.repair {
+            table.add_row(["repair", repair]);
+        }
     }
     table
 }

@@ -3,6 +3,7 @@
 pub mod api;
 pub mod compile;
 pub mod daemon;
+pub mod doctor;
 pub mod fragment;
 pub mod icmp;
 mod link_address;

@@ -2,6 +2,7 @@
 //! JSON.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
@@ -33,8 +34,58 @@ pub struct Status {
     pub encap_lookup_main: bool,
     /// Whether SIDs are processed only on ports with `seg6_enabled`.
     pub requires_seg6_enabled: bool,
-    /// Conditions that keep part of the configuration from taking effect.
-    pub problems: Vec<String>,
+    /// Result of all checks, errors first.
+    pub problems: Problems,
+}
+
+/// `doctor`.
+pub type Problems = Vec<Problem>;
+
+/// A condition that keeps packets from being forwarded, or that an operator should know.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Problem {
+    /// Severity.
+    pub severity: Severity,
+    /// Stable name of its kind (docs/reference/doctor.md).
+    pub code: String,
+    /// Description, as one sentence.
+    pub sentence: String,
+    /// Command that repairs it; none if no single command does.
+    pub repair: Option<String>,
+}
+
+/// Severity of a problem.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Packets are lost, or part of the configuration is not in effect.
+    Error,
+    /// Packets are handled in another way than the configuration suggests.
+    Warning,
+    /// Worth knowing; nothing is wrong.
+    Note,
+}
+
+impl Severity {
+    /// Name, as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Note => "note",
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (severity, code) = (self.severity.name(), &self.code);
+        write!(f, "{severity}: {code}: {}", self.sentence)?;
+        match &self.repair {
+            Some(repair) => write!(f, "; repair: {repair}"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// `show ports`.

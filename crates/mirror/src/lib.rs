@@ -36,6 +36,7 @@ pub mod seg6;
 mod socket;
 mod stale;
 mod state;
+pub mod survey;
 mod sysctl;
 mod wire;
 

@@ -158,7 +158,10 @@ fn at_full_rate_no_packet_is_lost_while_ten_thousand_routes_a_second_flap() {
     let status = status(&star);
     let whole = status.compilations - compiled;
     assert!(whole < 10, "{whole} times everything was compiled");
-    assert_eq!((status.resyncs, status.problems.len()), (0, 0));
+    assert_eq!(status.resyncs, 0);
+    let lasting = ["change_failed", "table_full", "port_not_attached"];
+    let mut codes = status.problems.iter().map(|problem| problem.code.as_str());
+    assert!(codes.all(|code| !lasting.contains(&code)));
     daemon.signal(Signal::SIGKILL);
     daemon.end();
     let ports = ["eth0", "eth1"];

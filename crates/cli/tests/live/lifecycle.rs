@@ -63,13 +63,12 @@ fn ctrl_c_sigterm_and_stop_leave_nothing_on_the_interfaces_no_pin_and_no_file() 
     let before = traces(router, &everything);
     assert!(before.are_none(), "{before:?}");
     for mode in ["tc", "xdp", "generic"] {
-        for way in ["SIGINT", "SIGTERM", "SIGHUP", "stop"] {
+        for way in ["SIGINT", "SIGTERM", "stop"] {
             let daemon = star.run(&["--mode", mode, "eth0", "eth1"]);
             check_running(&star, mode, &traces(router, &everything));
             match way {
                 "SIGINT" => daemon.signal(Signal::SIGINT),
                 "SIGTERM" => daemon.signal(Signal::SIGTERM),
-                "SIGHUP" => daemon.signal(Signal::SIGHUP),
                 _ => {
                     assert_eq!(printed(router, &["stop"]), "");
                     // Gone when the command returns, not some time after it.
@@ -97,6 +96,39 @@ fn ctrl_c_sigterm_and_stop_leave_nothing_on_the_interfaces_no_pin_and_no_file() 
 }
 
 #[test]
+fn sighup_changes_nothing_and_netns_selects_the_namespace() {
+    let Some(_turn) = begin() else {
+        return;
+    };
+    let star = Star::new("livehangup");
+    let (router, host) = (star.router(), star.host("a"));
+    // From another namespace.
+    let inside = ["-n", router.name()];
+    let with = |words: &[&str]| output(host, &[&inside[..], words].concat());
+    let run = with(&["run", "--detach", "--mode", "tc", "eth0", "eth1"]);
+    assert!(run.status.success(), "{}", said(&run));
+    let status: report::Status = report(router, Request::ShowStatus);
+    let pid = nix::unistd::Pid::from_raw(status.pid as i32);
+    nix::sys::signal::kill(pid, Signal::SIGHUP).expect("it runs");
+    let log = run_folder(router).join("log");
+    eventually("it is logged", || {
+        let log = std::fs::read_to_string(&log).expect("a log");
+        log.contains("SIGHUP: reload is not supported")
+            .then_some(())
+    });
+    let after: report::Status = report(router, Request::ShowStatus);
+    assert_eq!(after.pid, status.pid);
+    assert_eq!(traces(router, &["eth0", "eth1"]).tc.len(), 2);
+    assert!(with(&["stop"]).status.success());
+    assert!(traces(router, &["eth0", "eth1"]).are_none());
+    let unknown = output(host, &["-n", "nowhere", "show", "status"]);
+    assert_eq!(
+        said(&unknown),
+        "sidestep: network namespace nowhere: does not exist (see `ip netns list`)"
+    );
+}
+
+#[test]
 fn detach_returns_when_it_forwards_and_the_daemon_is_its_own() {
     let Some(_turn) = begin() else {
         return;
@@ -111,6 +143,11 @@ fn detach_returns_when_it_forwards_and_the_daemon_is_its_own() {
             said.trim_end().ends_with(')') && said.contains(" (pid "),
             "{said}"
         );
+
+        assert!(!said.contains("Ctrl-C"), "{said}");
+        let status: report::Status = report(router, Request::ShowStatus);
+        let name = std::fs::read_to_string(format!("/proc/{}/comm", status.pid));
+        assert_eq!(name.expect("a process"), "sidestep\n");
 
         // It forwards from now on: the very next packet is its own.
         let (a, b) = (star.socket("a"), star.socket("b"));

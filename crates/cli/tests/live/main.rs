@@ -5,6 +5,7 @@ mod churn;
 mod counters;
 mod demo;
 mod devices;
+mod doctor;
 mod domain;
 mod end_to_end;
 mod exec;

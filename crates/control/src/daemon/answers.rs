@@ -19,7 +19,14 @@ impl Daemon {
             serde_json::to_value(report).map_err(|error| error.to_string())
         }
         match request {
-            Request::ShowStatus => json(self.status_report()),
+            Request::ShowStatus => {
+                self.examine();
+                json(self.status_report())
+            }
+            Request::Doctor => {
+                self.examine();
+                json(self.problems())
+            }
             Request::ShowPorts => json(self.ports_report()),
             Request::ShowCounters => json(self.counters_report()?),
             Request::ShowDrops => json(self.drops_report()?),

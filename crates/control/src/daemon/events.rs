@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::time::{ClockId, clock_gettime};
 use sidestep_mirror::Changes;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::{Daemon, DaemonError, neighbors};
 use crate::api::{Incoming, Request};
@@ -24,12 +24,12 @@ const SETTINGS_SHARE: u32 = 25;
 /// Interval of the status callback.
 const STATUS_PERIOD: Duration = Duration::from_secs(1);
 
-/// Returns a socket that is readable after SIGINT, SIGTERM or SIGHUP. These signals no longer end
+/// Returns a socket that is readable after SIGINT or SIGTERM. These signals no longer end
 /// the process.
 pub(super) fn signals() -> std::io::Result<UnixStream> {
     let (signalled, sender) = UnixStream::pair()?;
     signalled.set_nonblocking(true)?;
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
+    for signal in [SIGINT, SIGTERM] {
         signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
     }
     Ok(signalled)
@@ -43,6 +43,7 @@ impl Daemon {
         let mut neighbors_due = Instant::now();
         let mut retry_due = Instant::now();
         let mut status_due = Instant::now();
+        let mut examine_due = Instant::now();
         let mut stop = None;
         while stop.is_none() {
             let due = [
@@ -94,6 +95,12 @@ impl Daemon {
                 self.refresh_neighbors(now);
             }
             stop = self.serve_requests();
+            if now >= examine_due {
+                let begun = processor_time()?;
+                self.examine();
+                let taken = processor_time()?.saturating_sub(begun);
+                examine_due = now + STATUS_PERIOD.max(taken * SETTINGS_SHARE);
+            }
             if now >= status_due {
                 status_due = now + STATUS_PERIOD;
                 tick(&self);

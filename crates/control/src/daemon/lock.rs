@@ -1,8 +1,10 @@
 //! One instance per network namespace, by a lock file that the kernel releases when its holder
 //! dies. Pins have an owner too, but each `ip netns exec` may mount a BPF file system of its own.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -25,8 +27,8 @@ impl Drop for Lock {
 
 impl Lock {
     /// Creates the directory of the namespace and takes its lock. If another instance holds it, the
-    /// error has its pid.
-    pub(super) fn take(directory: &Path) -> Result<Self, DaemonError> {
+    /// error has its pid. The file names the root of the pins, for [`pin_root`].
+    pub(super) fn take(directory: &Path, pin_root: &Path) -> Result<Self, DaemonError> {
         let path = directory.join("lock");
         let failed = |source| DaemonError::File {
             path: path.clone(),
@@ -59,23 +61,33 @@ impl Lock {
                         directory: directory.to_owned(),
                         file: locked,
                     };
-                    lock.sign().map_err(failed)?;
+                    lock.sign(pin_root).map_err(failed)?;
                     return Ok(lock);
                 }
                 Err((_, Errno::EWOULDBLOCK)) => {
-                    return Err(DaemonError::Running(holder.trim().parse().unwrap_or(0)));
+                    let pid = holder.lines().next().unwrap_or_default();
+                    return Err(DaemonError::Running(pid.trim().parse().unwrap_or(0)));
                 }
                 Err((_, errno)) => return Err(failed(errno.into())),
             }
         }
     }
 
-    /// Writes the process id.
-    fn sign(&mut self) -> std::io::Result<()> {
+    /// Writes the process id and the root of the pins.
+    fn sign(&mut self, pin_root: &Path) -> std::io::Result<()> {
         self.file.set_len(0)?;
         self.file.rewind()?;
-        write!(self.file, "{}", std::process::id())
+        writeln!(self.file, "{}", std::process::id())?;
+        self.file.write_all(pin_root.as_os_str().as_bytes())
     }
+}
+
+/// Returns the root of the pins of the instance that wrote the lock file last.
+pub(super) fn pin_root(directory: &Path) -> Option<PathBuf> {
+    let text = fs::read(directory.join("lock")).ok()?;
+    let end = text.iter().position(|byte| *byte == b'\n')?;
+    let root = &text[end + 1..];
+    (!root.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(root)))
 }
 
 /// Whether the file is still the one at that path. An instance that exits removes its file.

@@ -7,6 +7,7 @@ mod answers;
 mod events;
 mod fragment;
 mod icmp;
+mod left;
 mod lines;
 mod liveness;
 mod lock;
@@ -16,6 +17,7 @@ mod orphans;
 mod own;
 mod policies;
 mod ports;
+mod problems;
 mod replies;
 mod reports;
 mod tables;
@@ -24,6 +26,8 @@ mod trace;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::sys::prctl::set_dumpable;
@@ -40,9 +44,12 @@ use sidestep_model::ConfigError;
 use sidestep_model::config::{File, Overlay};
 use sidestep_model::grammar::Names;
 use sidestep_model::node::{IfIndex, Link, Node};
+use signal_hook::consts::SIGHUP;
 use thiserror::Error;
 
+pub use self::left::{left, remove_left};
 pub use self::ports::Mode;
+pub(crate) use self::ports::choose;
 use crate::api::{Server, run_directory};
 use crate::compile::{CompileError, Compiled, Compiler, Index};
 use crate::report;
@@ -53,7 +60,7 @@ use liveness::Liveness;
 use lock::Lock;
 use neighbors::Neighbors;
 use oam::Oam;
-use own::{Devices, OverlaidNode};
+pub(crate) use own::{Devices, OverlaidNode};
 use replies::Replies;
 
 /// Options of `sidestep run`.
@@ -77,6 +84,10 @@ pub struct Options {
     pub fragment_rate: ReportRate,
     /// Group whose members may use the socket, besides root.
     pub group: Option<Gid>,
+    /// Version of the program.
+    pub version: &'static str,
+    /// Arguments of `run` without ports and `--mode`, for the commands that repair a problem.
+    pub arguments: Vec<String>,
 }
 
 impl Options {
@@ -176,6 +187,8 @@ pub struct Daemon {
     fragmenter: Fragmenter,
     attached: BTreeMap<String, Port>,
     refused: BTreeMap<String, String>,
+    /// Result of the last checks.
+    examined: BTreeSet<report::Problem>,
     /// Why the last change could not be applied; the previous tables stay in effect.
     problem: Option<String>,
     origin: Origin,
@@ -196,6 +209,8 @@ pub struct Daemon {
     server: Server,
     /// Readable after a signal to exit.
     signalled: UnixStream,
+    /// Set by SIGHUP.
+    hung_up: Arc<AtomicBool>,
     lock: Lock,
 }
 
@@ -210,8 +225,8 @@ pub struct Status {
     pub prefixes: usize,
     /// Whether SIDs are processed only on ports with `seg6_enabled`.
     pub requires_seg6_enabled: bool,
-    /// Conditions that keep part of the configuration from taking effect.
-    pub problems: BTreeSet<String>,
+    /// Result of the last checks.
+    pub problems: BTreeSet<report::Problem>,
 }
 
 impl Daemon {
@@ -223,12 +238,14 @@ impl Daemon {
         set_dumpable(false).map_err(|errno| DaemonError::System(errno.into()))?;
         raise_descriptors();
         let directory = run_directory();
-        let lock = Lock::take(&directory)?;
+        let lock = Lock::take(&directory, &options.pin_root)?;
         if let Some(run_root) = directory.parent() {
             orphans::remove(&options.pin_root, run_root);
         }
         // Before anything is attached, so that an early Ctrl-C leaves nothing behind.
         let signalled = events::signals()?;
+        let hung_up = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register(SIGHUP, hung_up.clone())?;
         let mirror = Mirror::open_with_buffer(options.receive_buffer)?;
         check_names(&options, mirror.node())?;
         let mut own = options.config.overlay(mirror.node())?;
@@ -265,6 +282,7 @@ impl Daemon {
             fragmenter: Fragmenter::new(options.fragment_rate, Instant::now()),
             attached: BTreeMap::new(),
             refused: BTreeMap::new(),
+            examined: BTreeSet::new(),
             problem: None,
             origin,
             started: Instant::now(),
@@ -278,6 +296,7 @@ impl Daemon {
             replies: Replies::default(),
             server,
             signalled,
+            hung_up,
             lock,
             options,
         };
@@ -301,6 +320,8 @@ impl Daemon {
         if let Some((name, why)) = self.refused.pop_first() {
             return Err(DaemonError::Port { name, why });
         }
+        // The first log line of a problem follows the start at once.
+        self.examine();
         // Drop privileges that only starting needs: reading all processes' namespaces, changing the
         // socket's group, naming other processes' programs, and mounting a BPF file system.
         Ok(kernel::drop_privileges()?)
@@ -457,53 +478,18 @@ impl Daemon {
             targets: self.ports_report(),
             prefixes: self.compiled.image.fib.len(),
             requires_seg6_enabled: self.own.settings.require_seg6_enabled,
-            problems: self.problems(),
+            problems: self.problems().clone(),
         }
-    }
-
-    /// Conditions that keep part of the configuration from taking effect, as sentences.
-    pub fn problems(&self) -> BTreeSet<String> {
-        let failed = self
-            .problem
-            .iter()
-            .map(|why| format!("the last change could not be applied: {why}"));
-        let tables = self.compiled.index.full_tables().into_iter();
-        let full = tables.map(|table| {
-            let full = self.compiler.full(table);
-            format!("{full}; the kernel forwards what does not fit")
-        });
-        let ports = self.ports_report().into_iter();
-        let ports = ports
-            .filter(|port| port.target == "none")
-            .map(|port| format!("port {} is not attached: {}", port.name, port.why));
-        let links = &self.mirror.node().links;
-        let strict = self.own.settings.require_seg6_enabled;
-        let attached = self.attached.iter().filter(|_| strict);
-        let without_sids = attached.filter_map(|(name, port)| {
-            let link = links.get(&port.ifindex)?;
-            (!link.seg6_enabled).then(|| {
-                format!(
-                    "port {name} punts packets to SIDs: seg6_enabled is required, and \
-                     net.ipv6.conf.{name}.seg6_enabled or net.ipv6.conf.all.seg6_enabled is 0"
-                )
-            })
-        });
-        let icmp = self.icmp.problem().map(str::to_owned);
-        let fragments = self.fragmenter.problem().map(str::to_owned);
-        let services = self.liveness.problem();
-        failed
-            .chain(full)
-            .chain(ports)
-            .chain(without_sids)
-            .chain(icmp)
-            .chain(fragments)
-            .chain(services)
-            .collect()
     }
 
     /// Whether the instance started fresh or adopted pins.
     pub fn origin(&self) -> Origin {
         self.origin
+    }
+
+    /// Returns whether SIGHUP arrived since the last call.
+    pub fn take_hangup(&self) -> bool {
+        self.hung_up.swap(false, Ordering::Relaxed)
     }
 
     /// Time of the start.

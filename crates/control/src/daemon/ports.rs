@@ -4,9 +4,10 @@ use sidestep_datapath::kernel::Target;
 use sidestep_model::node::{Link, LinkKind, Node};
 
 /// `--mode`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// XDP where all frames arrive with a checksum, otherwise TC.
+    #[default]
     Auto,
     /// XDP in the driver.
     Xdp,
@@ -14,6 +15,18 @@ pub enum Mode {
     Generic,
     /// TC.
     Tc,
+}
+
+impl Mode {
+    /// Name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Xdp => "xdp",
+            Self::Generic => "generic",
+            Self::Tc => "tc",
+        }
+    }
 }
 
 /// Adds the differences of an older kernel to the reason for a port's target.

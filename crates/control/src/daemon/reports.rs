@@ -26,7 +26,7 @@ use crate::trace::RATE_MAX;
 impl Daemon {
     pub(super) fn status_report(&self) -> report::Status {
         report::Status {
-            version: env!("CARGO_PKG_VERSION").into(),
+            version: self.options.version.into(),
             pid: std::process::id(),
             uptime: self.started.elapsed().as_secs(),
             origin: match self.origin {
@@ -41,7 +41,7 @@ impl Daemon {
             resyncs: self.resyncs,
             encap_lookup_main: self.own.settings.encap_lookup_main,
             requires_seg6_enabled: self.own.settings.require_seg6_enabled,
-            problems: self.problems().into_iter().collect(),
+            problems: self.problems().iter().cloned().collect(),
         }
     }
 

@@ -42,8 +42,10 @@ pub use features::Features;
 pub use grace::GracePeriod;
 pub use mapping::Mapping;
 pub use maps::Table;
+pub use pins::Pinned;
 pub use program_time::{Method, ProgramTime};
 pub use report::ReportRate;
+pub use sys::FILTER_PRIORITY;
 pub use test_run::{Action, TEST_RUN_IFINDEX, TestRun};
 pub use trace::{Head, Sample, Sampling, TraceFilter, TraceLoader, Tracer};
 
@@ -127,6 +129,18 @@ pub fn check_privileges() -> Result<(), KernelError> {
     privilege::check()
 }
 
+/// Returns the optional features of the running kernel.
+///
+/// # Errors
+/// [`KernelError::Capability`], or [`KernelError::TooOld`].
+pub fn probe() -> Result<Features, KernelError> {
+    privilege::check()?;
+    match features::lacks() {
+        Some(lacks) => Err(KernelError::TooOld { lacks }),
+        None => Features::probe(),
+    }
+}
+
 /// Returns whether this process may read the network namespaces of other users' processes.
 pub fn sees_other_processes() -> bool {
     privilege::sees_others()
@@ -170,6 +184,11 @@ impl Kernel {
     /// [`KernelError::Owned`] if the instance lives.
     pub fn remove(pin_root: &Path) -> Result<bool, KernelError> {
         load::remove(pin_root)
+    }
+
+    /// Returns the pins of this network namespace, if an instance has pinned its tables.
+    pub fn pinned(pin_root: &Path) -> Option<Pinned> {
+        Folder::pinned(pin_root)
     }
 
     /// Removes the pins of dead instances whose network namespace is gone: `is_there` returns false

@@ -52,6 +52,15 @@ pub(super) enum Kind {
     Filter,
 }
 
+/// The pins of an instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pinned {
+    /// Their folder.
+    pub folder: PathBuf,
+    /// Whether no process owns them.
+    pub is_dead: bool,
+}
+
 /// The folder of this network namespace, locked by this process.
 #[derive(Debug)]
 pub(super) struct Folder {
@@ -82,6 +91,14 @@ impl Folder {
         } else {
             Ok(None)
         }
+    }
+
+    /// Returns the pins of this namespace, if they are complete.
+    pub(super) fn pinned(pin_root: &Path) -> Option<Pinned> {
+        let folder = path_below(pin_root).ok()?;
+        folder.join("instance").exists().then_some(())?;
+        let is_dead = Self::lock(folder.clone()).is_ok();
+        Some(Pinned { folder, is_dead })
     }
 
     /// Locks and returns the folders of dead instances in other namespaces, with the inodes, if

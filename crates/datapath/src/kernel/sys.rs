@@ -161,8 +161,10 @@ pub(super) fn program_name(id: u32) -> io::Result<String> {
         .into_owned())
 }
 
-/// Priority and handle of our `cls_bpf` filter: fixed, so that a later process finds it again.
-const FILTER: (u32, u32) = (0x5353, 1);
+/// Priority of our `cls_bpf` filter: fixed, so that a later process finds it again.
+pub const FILTER_PRIORITY: u32 = 0x5353;
+/// Its priority and handle.
+const FILTER: (u32, u32) = (FILTER_PRIORITY, 1);
 
 fn tc_hook(ifindex: u32) -> ffi::bpf_tc_hook {
     let mut hook = options!(bpf_tc_hook);

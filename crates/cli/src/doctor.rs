@@ -1,0 +1,134 @@
+//! `sidestep doctor`: checks of the configuration that decides whether packets are forwarded.
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::fmt;
+use std::io::Write;
+use std::path::PathBuf;
+
+use sidestep_control::api::{self, ApiError, Request};
+use sidestep_control::doctor::{Plan, other_version};
+use sidestep_control::report::{Problem, Problems, Severity, Status};
+use sidestep_datapath::kernel::PIN_ROOT;
+
+use crate::run::{ModeWord, ports_of, read_config};
+use crate::tables::count;
+use crate::{Outcome, VERSION};
+
+/// Exit status if the checks could not be made.
+const FAILED: u8 = 3;
+
+/// Arguments of `doctor`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Exit status: 0 no error and no warning, 1 warnings, 2 errors, 3 the checks failed"
+)]
+pub struct Args {
+    /// Check the ports and routes of a node file (YAML) instead of those of the daemon
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Hook at which the named ports would attach
+    #[arg(long, value_enum, default_value = "auto")]
+    pub mode: ModeWord,
+    /// Directory on a BPF file system for pins
+    #[arg(long, value_name = "DIR", default_value = PIN_ROOT)]
+    pub pin_root: PathBuf,
+    /// Print JSON
+    #[arg(short, long)]
+    pub json: bool,
+    /// Check this interface instead of the ports of the daemon
+    #[arg(value_name = "PORT")]
+    pub ports: Vec<String>,
+}
+
+/// The result of `doctor`, if it is not a success.
+#[derive(Debug)]
+pub enum DoctorError {
+    /// Number of errors, and of warnings.
+    Found(usize, usize),
+    /// The checks could not be made.
+    Failed(Box<dyn Error + Send + Sync>),
+}
+
+impl DoctorError {
+    /// Exit status.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Found(0, _) => 1,
+            Self::Found(..) => 2,
+            Self::Failed(_) => FAILED,
+        }
+    }
+}
+
+impl fmt::Display for DoctorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Found(errors, warnings) => {
+                let (errors, warnings) = (
+                    count(*errors as u64, "error"),
+                    count(*warnings as u64, "warning"),
+                );
+                write!(f, "{errors}, {warnings}")
+            }
+            Self::Failed(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for DoctorError {}
+
+/// Runs the command.
+pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
+    let problems = examine(args).map_err(DoctorError::Failed)?;
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&problems)?)?;
+    } else {
+        print(&problems, out)?;
+    }
+    let of = |severity| problems.iter().filter(|it| it.severity == severity).count();
+    match (of(Severity::Error), of(Severity::Warning)) {
+        (0, 0) => Ok(()),
+        (errors, warnings) => Err(DoctorError::Found(errors, warnings).into()),
+    }
+}
+
+/// Prints each problem with the command that repairs it.
+fn print(problems: &BTreeSet<Problem>, out: &mut dyn Write) -> std::io::Result<()> {
+    if problems.is_empty() {
+        return writeln!(out, "no problems");
+    }
+    for problem in problems {
+        let severity = problem.severity.name();
+        writeln!(out, "{severity:<7} {}: {}", problem.code, problem.sentence)?;
+        if let Some(repair) = &problem.repair {
+            writeln!(out, "        {repair}")?;
+        }
+    }
+    Ok(())
+}
+
+fn examine(args: &Args) -> Result<BTreeSet<Problem>, Box<dyn Error + Send + Sync>> {
+    if args.ports.is_empty() && args.config.is_none() {
+        match api::call(Request::Doctor) {
+            Ok(reply) => {
+                let problems: Problems = serde_json::from_value(reply)?;
+                let status: Status = serde_json::from_value(api::call(Request::ShowStatus)?)?;
+                // Upgrade without packet loss (docs/howto/upgrade.md).
+                let restart = format!("kill -KILL {}", status.pid);
+                let other = other_version(VERSION, &status.version, &restart);
+                return Ok(problems.into_iter().chain(other).collect());
+            }
+            Err(ApiError::NotRunning) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let config = read_config(args.config.as_deref())?;
+    let plan = Plan {
+        ports: ports_of(&args.ports, &config)?,
+        mode: args.mode.into(),
+        config,
+        pin_root: args.pin_root.clone(),
+    };
+    Ok(plan.examine()?)
+}

@@ -1,0 +1,415 @@
+//! `sidestep doctor`: seeds faults, finds each by its code, and repairs it by the command that the
+//! problem names.
+
+use std::fs;
+use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use sidestep_control::api::Request;
+use sidestep_control::report::{self, Problem, Severity};
+
+use crate::support::{Star, begin, eventually, made, output, printed, report, said};
+
+/// A fault: its code, and the shell command that seeds it.
+type Fault = (&'static str, &'static str);
+
+/// Runs a shell command on the router, with the program in PATH.
+fn shell(star: &Star, script: &str) {
+    let program = Path::new(env!("CARGO_BIN_EXE_sidestep"));
+    let folder = program.parent().expect("a folder").display();
+    let path = std::env::var("PATH").unwrap_or_default();
+    // A secret on standard input, for `sidestep hmac set`.
+    let script = format!("export PATH={folder}:{path}; echo secret | {{ {script}; }}");
+    let output = star
+        .router()
+        .command("sh")
+        .args(["-c", &script])
+        .stdin(Stdio::null())
+        .output()
+        .expect("sh starts");
+    assert!(output.status.success(), "{script}: {}", said(&output));
+}
+
+/// Problems that `doctor` prints. The exit status is checked against them.
+fn doctor(star: &Star, args: &[&str]) -> Vec<Problem> {
+    let args: Vec<&str> = ["doctor", "-j"].iter().chain(args).copied().collect();
+    let output = output(star.router(), &args);
+    let problems: Vec<Problem> = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{args:?}: {error}: {}", said(&output)));
+    let expected = match problems.first().map(|problem| problem.severity) {
+        None | Some(Severity::Note) => 0,
+        Some(Severity::Warning) => 1,
+        Some(Severity::Error) => 2,
+    };
+    assert_eq!(output.status.code(), Some(expected), "{problems:?}");
+    problems
+}
+
+fn find(problems: &[Problem], code: &str) -> Option<Problem> {
+    problems
+        .iter()
+        .find(|problem| problem.code == code)
+        .cloned()
+}
+
+/// Seeds a fault, finds it, and executes its repair. Then it is gone.
+fn seed_and_repair(star: &Star, args: &[&str], (code, seed): Fault) {
+    assert_eq!(find(&doctor(star, args), code), None, "before {seed}");
+    shell(star, seed);
+    let found = eventually(code, || find(&doctor(star, args), code));
+    let repair = found.repair.clone();
+    shell(
+        star,
+        &repair.unwrap_or_else(|| panic!("{found:?} has no repair")),
+    );
+    eventually(&format!("{code} is repaired"), || {
+        find(&doctor(star, args), code).is_none().then_some(())
+    });
+}
+
+/// A router with a SID, a headend and a tunnel source of its own.
+fn router(topic: &str) -> Star {
+    let star = Star::new(topic);
+    star.ip().all([
+        "address add fc00:5::1/128 dev lo",
+        "route add fc00:5:e::/128 encap seg6local action End dev eth0",
+        "route add fc00:5:d4::/128 encap seg6local action End.DX4 nh4 10.0.2.2 dev eth0",
+        "route add 2001:db8:b::/64 encap seg6 mode encap segs fc00:b::2 dev eth1",
+        "link set dev eth1 mtu 1564",
+    ]);
+    star
+}
+
+#[test]
+fn faults_of_a_running_node_are_found_and_repaired() {
+    let Some(_turn) = begin() else {
+        return;
+    };
+    let star = router("livedoctor");
+    let start = "sidestep run --detach --mode tc --require-seg6-enabled eth0 eth1 eth2";
+    shell(&star, start);
+    assert_eq!(doctor(&star, &[]), [], "a healthy node");
+    let faults: [Fault; 13] = [
+        (
+            "forwarding6_off",
+            "sysctl -qw net.ipv6.conf.all.forwarding=0",
+        ),
+        (
+            "forwarding4_off",
+            "sysctl -qw net.ipv4.conf.eth0.forwarding=0",
+        ),
+        (
+            "ipv6_disabled",
+            "sysctl -qw net.ipv6.conf.eth2.disable_ipv6=1",
+        ),
+        ("seg6_off", "sysctl -qw net.ipv6.conf.eth0.seg6_enabled=0"),
+        (
+            "rp_filter_strict",
+            "sysctl -qw net.ipv4.conf.eth0.rp_filter=1",
+        ),
+        ("port_down", "ip link set dev eth2 down"),
+        ("mtu_headroom", "ip link set dev eth1 mtu 1500"),
+        ("mtu_below_1280", "ip link set dev eth1 mtu 1300"),
+        ("tunsrc_not_local", "ip sr tunsrc set fc00:99::1"),
+        (
+            "sid_not_in_kernel",
+            "sidestep route add fc00:6::e/128 encap seg6local action End dev eth0",
+        ),
+        (
+            "rule_punts",
+            "ip -6 rule add fwmark 5 lookup main priority 999",
+        ),
+        (
+            "hmac_no_keys",
+            "sysctl -qw net.ipv6.conf.eth0.seg6_require_hmac=1",
+        ),
+        (
+            "hmac_key_missing",
+            "ip -6 route add 2001:db8:7::/64 encap seg6 mode encap segs fc00:b::2 hmac 7 dev eth1",
+        ),
+    ];
+    for fault in faults {
+        seed_and_repair(&star, &[], fault);
+    }
+    // These end with the daemon.
+    for fault in [
+        (
+            "nftables_bypassed",
+            "nft add table inet f && \
+             nft add chain inet f c '{ type filter hook forward priority 0; policy drop; }'",
+        ),
+        (
+            "nat_bypassed",
+            "nft add table ip n && nft add chain ip n c '{ type nat hook postrouting priority \
+             100; }' && \
+             nft add rule ip n c masquerade",
+        ),
+    ] {
+        seed_and_repair(&star, &[], fault);
+        shell(&star, "nft flush ruleset");
+        shell(&star, start);
+    }
+    shell(&star, "sidestep stop");
+}
+
+#[test]
+fn faults_of_the_command_line_are_repaired_by_another_start() {
+    let Some(_turn) = begin() else {
+        return;
+    };
+    let star = router("livedoctorrun");
+    let further = "route add 2001:db8:c::/64 encap seg6 mode encap segs fc00:c::2 dev eth2";
+    star.ip().run(further);
+    star.ip().run("link set dev eth2 mtu 1564");
+    let stop = "sidestep stop";
+    shell(&star, "sidestep run --detach --mode tc eth0 eth1 eth2");
+    let seed = "sidestep stop && sidestep run --detach --mode xdp eth0 eth1 eth2";
+    seed_and_repair(&star, &[], ("xdp_on_veth", seed));
+    seed_and_repair(&star, &[], ("no_xdp_transmit", seed));
+    let shaped = "tc qdisc add dev eth1 root tbf rate 1gbit burst 100k latency 50ms; sidestep \
+        stop && \
+                  sidestep run --detach --mode xdp eth0 eth1 eth2";
+    seed_and_repair(&star, &[], ("qdisc_bypassed", shaped));
+    let small =
+        "sidestep stop && sidestep run --detach --mode tc --limit policies=2 eth0 eth1 eth2";
+    seed_and_repair(&star, &[], ("table_full", small));
+    shell(&star, stop);
+
+    // A service whose port is left out, in a node file.
+    let file = std::env::temp_dir().join(format!("sidestep-doctor-{}.yaml", std::process::id()));
+    let routes = "routes:\n- fc00:5:ad::/128 encap seg6local action End.AD oif eth2 nh6 fc00:c::2 \
+        dev eth2\n";
+    fs::write(&file, routes).expect("a node file");
+    let file = file.to_str().expect("UTF-8");
+    shell(&star, "sidestep run --detach --mode tc eth0 eth1");
+    let seed: &'static str = Box::leak(
+        format!("sidestep stop && sidestep run --detach --mode tc --config {file} eth0 eth1")
+            .into_boxed_str(),
+    );
+    seed_and_repair(&star, &[], ("service_port_not_attached", seed));
+    let ports: report::Ports = report(star.router(), Request::ShowPorts);
+    assert_eq!(ports.len(), 3, "the service's port is attached");
+    shell(&star, stop);
+    fs::remove_file(file).expect("the node file");
+}
+
+#[test]
+fn faults_without_a_single_command_are_found_and_end_with_their_cause() {
+    let Some(_turn) = begin() else {
+        return;
+    };
+    let star = router("livedoctorno");
+    if !made(star.router(), "svc0 type veth peer name svc1") {
+        return;
+    }
+    star.ip().all(["link set svc0 up", "link set svc1 up"]);
+    shell(&star, "sidestep run --detach --mode tc eth0 eth1 svc0");
+    let host = star.host("a").name().to_owned();
+    let service = "sidestep route add fc00:5:ad::/128 encap seg6local action End.AD oif svc0 \
+        inner l2 \
+                   liveness link dev svc0 && ip link set dev svc1 down";
+    let policy = "sidestep policy add p color 1 endpoint fc00:9::2 segs fc00:9::2";
+    let faults = [
+        (
+            "no_carrier",
+            format!("ip -n {host} link set eth0 down"),
+            format!("ip -n {host} link set eth0 up"),
+        ),
+        (
+            "service_down",
+            service.to_owned(),
+            "ip link set dev svc1 up".to_owned(),
+        ),
+        (
+            "policy_invalid",
+            policy.to_owned(),
+            "ip -6 route add fc00:9::/64 via fc00:b::2".to_owned(),
+        ),
+        (
+            "port_missing",
+            "ip link del svc0".to_owned(),
+            "ip link add svc0 type veth peer name svc1".to_owned(),
+        ),
+    ];
+    for (code, seed, cause) in faults {
+        shell(&star, &seed);
+        let found = eventually(code, || find(&doctor(&star, &[]), code));
+        assert_eq!(found.repair, None, "{found:?}");
+        shell(&star, &cause);
+        eventually(code, || {
+            find(&doctor(&star, &[]), code).is_none().then_some(())
+        });
+    }
+    shell(&star, "sidestep stop");
+}
+
+#[test]
+fn without_a_daemon_it_checks_the_named_ports_and_the_host() {
+    let Some(_turn) = begin() else {
+        return;
+    };
+    let star = router("livedoctoroff");
+    let ports = ["--mode", "tc", "eth0", "eth1", "eth2"];
+    assert_eq!(doctor(&star, &ports), []);
+    let found = doctor(&star, &["--mode", "tc", "eth0", "eth9"]);
+    assert!(find(&found, "port_missing").is_some(), "{found:?}");
+    for fault in [
+        ("port_down", "ip link set dev eth1 down"),
+        (
+            "forwarding6_off",
+            "sysctl -qw net.ipv6.conf.all.forwarding=0",
+        ),
+    ] {
+        seed_and_repair(&star, &ports, fault);
+    }
+
+    let xdp = ["--mode", "xdp", "eth0"];
+    assert_eq!(find(&doctor(&star, &xdp), "foreign_xdp"), None);
+    let ifindex = star.router().ifindex("eth0").expect("eth0");
+    let attached = star.router().run(|| attach_foreign_xdp(ifindex));
+    attached.expect("the namespace can be entered");
+    let found = find(&doctor(&star, &xdp), "foreign_xdp").expect("a foreign program");
+    shell(&star, &found.repair.expect("a repair"));
+    assert_eq!(find(&doctor(&star, &xdp), "foreign_xdp"), None);
+}
+
+/// Attaches an XDP program that passes everything, without a link.
+fn attach_foreign_xdp(ifindex: u32) {
+    let instruction = |code, imm| libbpf_sys::bpf_insn {
+        code,
+        imm,
+        ..Default::default()
+    };
+    // r0 = XDP_PASS; exit
+    let program = [instruction(0xb7, 2), instruction(0x95, 0)];
+    // SAFETY: terminated strings, instructions of the count given, and no options.
+    let fd = unsafe {
+        let fd = libbpf_sys::bpf_prog_load(
+            libbpf_sys::BPF_PROG_TYPE_XDP,
+            c"foreign".as_ptr(),
+            c"GPL".as_ptr(),
+            program.as_ptr(),
+            program.len() as _,
+            std::ptr::null_mut(),
+        );
+        assert!(fd >= 0, "a program");
+        OwnedFd::from_raw_fd(fd)
+    };
+    let fd = std::os::fd::AsRawFd::as_raw_fd(&fd);
+    let flags = libbpf_sys::XDP_FLAGS_DRV_MODE;
+    // SAFETY: an open descriptor, and no options.
+    let result = unsafe { libbpf_sys::bpf_xdp_attach(ifindex as i32, fd, flags, std::ptr::null()) };
+    assert_eq!(result, 0, "attached");
+}
+
+#[test]
+fn a_bpf_file_system_that_is_missing_or_read_only_is_repaired() {
+    let Some(_turn) = begin() else {
+        return;
+    };
+    let star = router("livedoctorfs");
+    let folder = std::env::temp_dir().join(format!("sidestep-doctor-{}", std::process::id()));
+    fs::create_dir(&folder).expect("a folder");
+    let path = folder.to_str().expect("UTF-8");
+    let args = ["--pin-root", path, "--mode", "tc", "eth0"];
+    let checked = std::panic::catch_unwind(|| {
+        for (code, seed) in [
+            ("bpffs_missing", "true".to_owned()),
+            ("bpffs_read_only", format!("mount -o remount,ro {path}")),
+        ] {
+            // Mounts must stay, so this shell has the mount namespace of the test.
+            let mount = |script: &str| Command::new("sh").args(["-c", script]).status();
+            assert!(mount(&seed).expect("sh starts").success());
+            let found = find(&doctor(&star, &args), code).expect(code);
+            let repair = found.repair.expect("a repair");
+            assert!(mount(&repair).expect("sh starts").success(), "{repair}");
+            assert_eq!(find(&doctor(&star, &args), code), None);
+        }
+    });
+    let _ = Command::new("umount").arg(&folder).status();
+    fs::remove_dir(&folder).expect("nothing is left in it");
+    checked.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+}
+
+#[test]
+fn a_dead_daemon_and_a_replaced_program_are_found_and_repaired() {
+    let Some(_turn) = begin() else {
+        return;
+    };
+    let star = router("livedoctordead");
+    let pid = || report::<report::Status>(star.router(), Request::ShowStatus).pid;
+    shell(&star, "sidestep run --detach --mode tc eth0 eth1");
+    let killed = Pid::from_raw(pid() as i32);
+    kill(killed, Signal::SIGKILL).expect("it runs");
+    let ports = ["--mode", "tc", "eth0", "eth1"];
+    let found = eventually("it is dead", || {
+        // Until the process is gone, its socket accepts.
+        let gone = kill(killed, None).is_err();
+        gone.then(|| find(&doctor(&star, &ports), "dead_instance"))?
+    });
+    let status = output(star.router(), &["show", "status"]);
+    assert!(said(&status).contains("a daemon died"), "{}", said(&status));
+    assert_eq!(found.repair.as_deref(), Some("sidestep stop"));
+    assert_eq!(
+        printed(star.router(), &["stop"]),
+        "removed the programs and pins of a dead daemon; forwarding is back in the kernel\n"
+    );
+    assert_eq!(find(&doctor(&star, &ports), "dead_instance"), None);
+    let left = crate::support::left::traces(star.router(), &["eth0", "eth1"]);
+    assert!(left.are_none(), "{left:?}");
+
+    // An upgrade: the file of the running program is replaced.
+    let folder = std::env::temp_dir().join(format!("sidestep-old-{}", std::process::id()));
+    fs::create_dir(&folder).expect("a folder");
+    let old = folder.join("sidestep");
+    fs::copy(env!("CARGO_BIN_EXE_sidestep"), &old).expect("a copy");
+    shell(
+        &star,
+        &format!("{} run --detach --mode tc eth0 eth1", old.display()),
+    );
+    assert_eq!(doctor(&star, &[]), []);
+    fs::remove_dir_all(&folder).expect("the copy");
+    let before = pid();
+    let found = find(&doctor(&star, &[]), "program_replaced").expect("a replaced program");
+    shell(&star, &found.repair.expect("a repair"));
+    assert_ne!(pid(), before);
+    assert_eq!(doctor(&star, &[]), []);
+    let status: report::Status = report(star.router(), Request::ShowStatus);
+    assert_eq!(status.origin, "adopted", "without packet loss");
+    printed(star.router(), &["stop"]);
+}
+
+#[test]
+fn the_log_and_show_status_have_what_doctor_finds() {
+    let Some(_turn) = begin() else {
+        return;
+    };
+    let star = router("livedoctorlog");
+    let run = ["run", "--detach", "--mode", "tc", "eth0", "eth1"];
+    star.ip().run("link set dev eth1 down");
+    let started = output(star.router(), &run);
+    assert!(started.status.success(), "{}", said(&started));
+    let line = "sidestep: error: port_down: port eth1 is down; repair: ip link set dev eth1 up";
+    assert!(
+        said(&started).lines().any(|it| it == line),
+        "{}",
+        said(&started)
+    );
+    let status: report::Status = report(star.router(), Request::ShowStatus);
+    assert!(find(&status.problems, "port_down").is_some());
+    assert!(printed(star.router(), &["show", "status"]).contains("port_down: port eth1 is down"));
+    let log = crate::support::left::run_folder(star.router()).join("log");
+    let has = |text: &str| {
+        let log = fs::read_to_string(&log).expect("a log");
+        log.lines().any(|line| line == text).then_some(())
+    };
+    eventually("it is logged", || has(line));
+    star.ip().run("link set dev eth1 up");
+    eventually("it is logged", || {
+        has("sidestep: resolved: port_down: port eth1 is down")
+    });
+    printed(star.router(), &["stop"]);
+}

@@ -1,0 +1,38 @@
+//! Programs, pins and files of a dead daemon in this network namespace.
+
+use std::path::{Path, PathBuf};
+
+use sidestep_datapath::kernel::{Kernel, PIN_ROOT};
+
+use super::DaemonError;
+use super::lock::{self, Lock};
+use crate::api::run_directory;
+
+/// Returns the directory of the pins that a dead daemon left. `pin_root` is the root of the pins;
+/// none for that of the last daemon.
+pub fn left(pin_root: Option<&Path>) -> Option<PathBuf> {
+    let pinned = Kernel::pinned(&root(pin_root))?;
+    pinned.is_dead.then_some(pinned.folder)
+}
+
+/// Detaches the programs of a dead daemon, and removes its pins and files. Returns whether there
+/// were any pins.
+///
+/// # Errors
+/// A daemon runs, or a step failed.
+pub fn remove_left(pin_root: Option<&Path>) -> Result<bool, DaemonError> {
+    let root = root(pin_root);
+    let lock = Lock::take(&run_directory(), &root)?;
+    let removed = Kernel::remove(&root)?;
+    // Removes the directory.
+    drop(lock);
+    Ok(removed)
+}
+
+fn root(given: Option<&Path>) -> PathBuf {
+    let last = || lock::pin_root(&run_directory());
+    given
+        .map(Path::to_owned)
+        .or_else(last)
+        .unwrap_or_else(|| PIN_ROOT.into())
+}

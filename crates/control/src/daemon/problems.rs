@@ -1,0 +1,68 @@
+//! The checks of `sidestep doctor` in the daemon.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use super::Daemon;
+use crate::doctor;
+use crate::doctor::facts::{self, Facts, Host, Port};
+use crate::report::Problem;
+
+impl Daemon {
+    /// Result of the last checks.
+    pub fn problems(&self) -> &BTreeSet<Problem> {
+        &self.examined
+    }
+
+    /// Makes all checks.
+    pub(super) fn examine(&mut self) {
+        let node = self.node();
+        let port = |name: &String| Port {
+            name: name.clone(),
+            target: self.attached.get(name).map(|port| port.target),
+            refused: self.refused.get(name).cloned(),
+        };
+        let ports: Vec<_> = self.options.ports.iter().map(port).collect();
+        // Without the survey the other checks still work.
+        let survey = facts::survey(node, &ports).unwrap_or_default();
+        let full = self.compiled.index.full_tables().into_iter();
+        let full = full.map(|table| {
+            let sentence = self.compiler.full(table);
+            let sentence = format!("{sentence}; the kernel forwards what does not fit");
+            (table.to_owned(), sentence)
+        });
+        let lacks = facts::lacks(self.kernel.features(), self.mirror.reports_xdp_features());
+        let daemon = facts::Daemon {
+            failed: self.problem.clone(),
+            icmp: self.icmp.problem().map(str::to_owned),
+            fragments: self.fragmenter.problem().map(str::to_owned),
+            liveness: self.liveness.problem(),
+            full: full.collect(),
+            limits: self.limits_report(),
+            replaced: is_replaced(),
+            version: self.options.version.into(),
+            pid: std::process::id(),
+            arguments: self.options.arguments.clone(),
+            mode: self.options.mode,
+        };
+        let facts = Facts {
+            ports,
+            survey,
+            host: Host::read(&self.options.pin_root, None, lacks),
+            daemon: Some(daemon),
+            ..Facts::new(node, self.mirror.node(), &self.compiled)
+        };
+        self.examined = doctor::examine(&facts);
+    }
+}
+
+/// Whether the file of this program was replaced or removed.
+fn is_replaced() -> bool {
+    let target = fs::read_link("/proc/self/exe");
+    target.is_ok_and(|target| is_deleted(&target))
+}
+
+fn is_deleted(target: &Path) -> bool {
+    target.to_string_lossy().ends_with(" (deleted)")
+}

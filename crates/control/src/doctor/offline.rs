@@ -1,0 +1,75 @@
+//! The checks without a running daemon.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use sidestep_datapath::Limits;
+use sidestep_datapath::kernel;
+use sidestep_mirror::Mirror;
+use sidestep_model::config::File;
+use sidestep_model::node::IfIndex;
+
+use super::examine;
+use super::facts::{self, Facts, Host, Port};
+use crate::compile::{Compiled, Compiler};
+use crate::daemon::{DaemonError, Devices, Mode, OverlaidNode, choose};
+use crate::report::Problem;
+
+/// A daemon that would run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Interface names.
+    pub ports: Vec<String>,
+    /// Target of the ports.
+    pub mode: Mode,
+    /// Node file.
+    pub config: File,
+    /// Directory of the pins.
+    pub pin_root: PathBuf,
+}
+
+impl Plan {
+    /// Makes all checks that need no daemon, in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    /// The kernel's configuration cannot be read, or the node file does not fit it.
+    pub fn examine(&self) -> Result<BTreeSet<Problem>, DaemonError> {
+        let mirror = Mirror::open()?;
+        let own = self.config.overlay(mirror.node())?;
+        let overlaid = OverlaidNode::new(mirror.node(), &own, &Devices::default(), BTreeSet::new());
+        let node = overlaid.node(mirror.node());
+        let port = |name: &String| {
+            let link = node.link_by_name(name);
+            let choice = link.map(|link| choose(node, link, self.mode));
+            let (target, refused) = match choice {
+                Some(Ok((target, _))) => (Some(target), None),
+                Some(Err(why)) => (None, Some(why)),
+                None => (None, None),
+            };
+            Port {
+                name: name.clone(),
+                target,
+                refused,
+            }
+        };
+        let ports: Vec<Port> = self.ports.iter().map(port).collect();
+        let there = ports.iter().filter(|port| port.target.is_some());
+        let there: BTreeSet<IfIndex> = there
+            .filter_map(|port| node.link_by_name(&port.name))
+            .map(|link| link.ifindex)
+            .collect();
+        let compiled = Compiler::new(Limits::default()).compile(node, &there);
+        let (refused, lacks) = match kernel::probe() {
+            Ok(features) => (None, facts::lacks(features, mirror.reports_xdp_features())),
+            Err(error) => (Some(error.to_string()), Vec::new()),
+        };
+        let empty = Compiled::default();
+        let facts = Facts {
+            survey: facts::survey(node, &ports)?,
+            ports,
+            host: Host::read(&self.pin_root, refused, lacks),
+            ..Facts::new(node, mirror.node(), compiled.as_ref().unwrap_or(&empty))
+        };
+        Ok(examine(&facts))
+    }
+}

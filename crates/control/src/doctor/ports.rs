@@ -1,0 +1,205 @@
+//! Checks of the ports and of the interfaces that packets leave by.
+
+use std::collections::BTreeMap;
+
+use sidestep_datapath::kernel::Target;
+use sidestep_model::behavior::Seg6Encap;
+use sidestep_model::node::{IfIndex, Link, LinkKind};
+
+use super::facts::{Facts, Port};
+use super::{Code, Family};
+use crate::compile::{Compiled, overhead};
+use crate::report::Problem;
+
+const NO_PORTS: Code = Code::note("no_ports", "no port is attached or named");
+const PORT_MISSING: Code = Code::error("port_missing", "the interface of a port does not exist");
+const PORT_NOT_ATTACHED: Code =
+    Code::error("port_not_attached", "an existing port cannot be attached");
+const FOREIGN_XDP: Code = Code::error("foreign_xdp", "another XDP program is on a port");
+const PORT_DOWN: Code = Code::error("port_down", "a port is down");
+const NO_CARRIER: Code = Code::error(
+    "no_carrier",
+    "a port is up and has no carrier: the cable, or the other end of the veth, is down",
+);
+const XDP_ON_VETH: Code = Code::warning(
+    "xdp_on_veth",
+    "a veth or tap port runs XDP: its peer leaves checksums and segmentation to the receiver, and \
+     TCP hangs",
+);
+const NO_XDP_TRANSMIT: Code = Code::warning(
+    "no_xdp_transmit",
+    "a port runs XDP, and an egress does not take XDP redirects: Linux forwards these packets",
+);
+const MTU_BELOW_1280: Code = Code::error(
+    "mtu_below_1280",
+    "the MTU of an egress leaves less than 1280 bytes for the encapsulated packet",
+);
+const MTU_HEADROOM: Code = Code::note(
+    "mtu_headroom",
+    "full-size packets of a port do not fit the egress after the encapsulation",
+);
+
+pub(super) const FAMILY: Family = Family {
+    codes: &[
+        NO_PORTS,
+        PORT_MISSING,
+        PORT_NOT_ATTACHED,
+        FOREIGN_XDP,
+        PORT_DOWN,
+        NO_CARRIER,
+        XDP_ON_VETH,
+        NO_XDP_TRANSMIT,
+        MTU_BELOW_1280,
+        MTU_HEADROOM,
+    ],
+    check,
+};
+
+fn check(facts: &Facts<'_>) -> Vec<Problem> {
+    let mut found: Vec<_> = facts
+        .ports
+        .iter()
+        .filter_map(|port| missing(facts, port))
+        .collect();
+    if facts.ports.is_empty() {
+        found.push(NO_PORTS.problem(
+            "no port is named: only checks of the host were made",
+            "sidestep doctor --help",
+        ));
+    }
+    for (port, link) in facts.links() {
+        found.extend(attachment(facts, port, link));
+        found.extend(state(facts, link));
+        found.extend(xdp_on_veth(facts, port, link));
+    }
+    if facts.has_xdp() {
+        found.extend(
+            facts
+                .egresses()
+                .filter_map(|link| xdp_transmit(facts, link)),
+        );
+    }
+    found.extend(mtu(facts));
+    found
+}
+
+fn missing(facts: &Facts<'_>, port: &Port) -> Option<Problem> {
+    let is_there = facts.node.link_by_name(&port.name).is_some();
+    (!is_there).then(|| {
+        PORT_MISSING.without_command(format!("port {}: there is no such interface", port.name))
+    })
+}
+
+fn attachment(facts: &Facts<'_>, port: &Port, link: &Link) -> Option<Problem> {
+    let xdp = facts.survey.devices.get(&link.ifindex)?.xdp;
+    let is_attached = facts.daemon.is_none() || port.target.is_some();
+    let is_ours = is_attached && (facts.host.is_alive || facts.host.left.is_some());
+    let tc = port.target == Some(Target::Tc) && port.refused.is_none();
+    if let Some(id) = xdp.filter(|_| !is_ours && !tc) {
+        return Some(FOREIGN_XDP.problem(
+            format!(
+                "port {}: another XDP program, id {id}, is attached",
+                port.name
+            ),
+            format!("ip link set dev {} xdp off", port.name),
+        ));
+    }
+    let why = port.refused.as_ref()?;
+    Some(PORT_NOT_ATTACHED.without_command(format!("port {} is not attached: {why}", port.name)))
+}
+
+fn state(facts: &Facts<'_>, link: &Link) -> Option<Problem> {
+    let device = facts.survey.devices.get(&link.ifindex)?;
+    if !device.up {
+        return Some(PORT_DOWN.problem(
+            format!("port {} is down", link.name),
+            format!("ip link set dev {} up", link.name),
+        ));
+    }
+    (!device.carrier)
+        .then(|| NO_CARRIER.without_command(format!("port {} has no carrier", link.name)))
+}
+
+fn xdp_on_veth(facts: &Facts<'_>, port: &Port, link: &Link) -> Option<Problem> {
+    let kind = match link.kind {
+        LinkKind::Veth => "veth",
+        LinkKind::Tap => "tap",
+        _ => return None,
+    };
+    port.is_xdp().then(|| {
+        XDP_ON_VETH.problem(
+            format!(
+                "port {} runs XDP on a {kind}: TCP hangs if the other end leaves checksums and \
+                 segmentation to the receiver",
+                port.name
+            ),
+            facts.restart("--mode tc", None),
+        )
+    })
+}
+
+fn xdp_transmit(facts: &Facts<'_>, link: &Link) -> Option<Problem> {
+    (!link.xdp_transmit && link.kind != LinkKind::Loopback).then(|| {
+        NO_XDP_TRANSMIT.problem(
+            format!(
+                "{} takes no XDP redirects: Linux forwards the packets of XDP ports that leave by \
+                 it",
+                link.name
+            ),
+            facts.restart("--mode tc", None),
+        )
+    })
+}
+
+/// MTUs beside the bytes that headends add.
+fn mtu(facts: &Facts<'_>) -> Vec<Problem> {
+    let Compiled { image, index } = facts.compiled;
+    // The largest encapsulation by each egress.
+    let mut added: BTreeMap<IfIndex, (u32, &Seg6Encap)> = BTreeMap::new();
+    for (id, policy) in &index.policies {
+        let adjacency = image.policies.get(id).map(|record| record.adjacency);
+        let Some(egress) = adjacency.and_then(|adjacency| index.adjacencies.get(&adjacency)) else {
+            continue;
+        };
+        let bytes = overhead(&policy.encap);
+        let entry = added.entry(egress.ifindex).or_insert((0, &policy.encap));
+        if bytes > entry.0 {
+            *entry = (bytes, &policy.encap);
+        }
+    }
+    let egress = |(dev, (bytes, encap))| {
+        let ingress = facts.links().filter(|(_, link)| link.ifindex != dev);
+        let largest = ingress.map(|(_, link)| link.mtu).max().unwrap_or(0);
+        path_mtu(facts.node.links.get(&dev)?, bytes, encap, largest)
+    };
+    added.into_iter().filter_map(egress).collect()
+}
+
+fn path_mtu(link: &Link, bytes: u32, encap: &Seg6Encap, largest: u32) -> Option<Problem> {
+    let left = link.mtu.saturating_sub(bytes);
+    let name = encap.mode.descriptor().name;
+    let command = |mtu: u32| format!("ip link set dev {} mtu {mtu}", link.name);
+    if left < IPV6_MTU_MIN {
+        return Some(MTU_BELOW_1280.problem(
+            format!(
+                "{} has an MTU of {}: {name} leaves {left} bytes for the packet, and IPv6 needs \
+                 {IPV6_MTU_MIN} (RFC 8200 5)",
+                link.name, link.mtu
+            ),
+            command(IPV6_MTU_MIN + bytes),
+        ));
+    }
+    (left < largest).then(|| {
+        MTU_HEADROOM.problem(
+            format!(
+                "{} has an MTU of {}: {name} leaves {left} bytes for the packet, and senders learn \
+                 this path MTU from ICMP",
+                link.name, link.mtu
+            ),
+            command(largest + bytes),
+        )
+    })
+}
+
+/// RFC 8200 5: every link has at least this MTU.
+const IPV6_MTU_MIN: u32 = 1280;

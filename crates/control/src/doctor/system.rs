@@ -1,0 +1,142 @@
+//! Checks of the host, and of the daemon itself.
+
+use super::facts::Facts;
+use super::{Code, Family};
+use crate::report::Problem;
+
+const CANNOT_LOAD: Code = Code::error(
+    "cannot_load",
+    "a capability is missing, or the kernel is too old",
+);
+const KERNEL_FEATURE: Code = Code::note(
+    "kernel_feature",
+    "the kernel lacks an optional feature; Sidestep uses a slower way",
+);
+const BPFFS_MISSING: Code = Code::error(
+    "bpffs_missing",
+    "the directory of the pins is not on a BPF file system",
+);
+const BPFFS_READ_ONLY: Code = Code::error("bpffs_read_only", "the BPF file system is read-only");
+const DEAD_INSTANCE: Code = Code::error(
+    "dead_instance",
+    "a daemon died, and its programs forward by tables that no process updates",
+);
+const PROGRAM_REPLACED: Code = Code::warning(
+    "program_replaced",
+    "the program file was replaced, and the daemon runs the old one",
+);
+const OTHER_VERSION: Code = Code::warning(
+    "other_version",
+    "the daemon and the command are of different versions",
+);
+const CHANGE_FAILED: Code = Code::error(
+    "change_failed",
+    "the last change of the configuration could not be applied",
+);
+const ICMP_NOT_SENT: Code = Code::error("icmp_not_sent", "ICMP messages cannot be sent");
+const FRAGMENTS_NOT_SENT: Code = Code::error(
+    "fragments_not_sent",
+    "packets that need fragmentation cannot be sent",
+);
+const SERVICES_NOT_PROBED: Code = Code::error(
+    "services_not_probed",
+    "services of SR proxies cannot be probed",
+);
+
+pub(super) const FAMILY: Family = Family {
+    codes: &[
+        CANNOT_LOAD,
+        KERNEL_FEATURE,
+        BPFFS_MISSING,
+        BPFFS_READ_ONLY,
+        DEAD_INSTANCE,
+        PROGRAM_REPLACED,
+        OTHER_VERSION,
+        CHANGE_FAILED,
+        ICMP_NOT_SENT,
+        FRAGMENTS_NOT_SENT,
+        SERVICES_NOT_PROBED,
+    ],
+    check,
+};
+
+fn check(facts: &Facts<'_>) -> Vec<Problem> {
+    let mut found = host(facts);
+    let Some(daemon) = &facts.daemon else {
+        return found;
+    };
+    if daemon.replaced {
+        found.push(PROGRAM_REPLACED.problem(
+            format!(
+                "the program file was replaced: the daemon (process {}) runs version {}",
+                daemon.pid, daemon.version
+            ),
+            // An upgrade without packet loss: the next daemon adopts the pins.
+            format!("kill -KILL {} && {}", daemon.pid, facts.start("", None)),
+        ));
+    }
+    let failed = daemon
+        .failed
+        .iter()
+        .map(|why| format!("the last change could not be applied: {why}"));
+    found.extend(failed.map(|sentence| CHANGE_FAILED.without_command(sentence)));
+    let icmp = daemon.icmp.iter().cloned();
+    found.extend(icmp.map(|sentence| ICMP_NOT_SENT.without_command(sentence)));
+    let fragments = daemon.fragments.iter().cloned();
+    found.extend(fragments.map(|sentence| FRAGMENTS_NOT_SENT.without_command(sentence)));
+    let liveness = daemon.liveness.iter().cloned();
+    found.extend(liveness.map(|sentence| SERVICES_NOT_PROBED.without_command(sentence)));
+    found
+}
+
+fn host(facts: &Facts<'_>) -> Vec<Problem> {
+    let host = &facts.host;
+    let mut found = Vec::new();
+    let why = host.refused.iter().cloned();
+    found.extend(why.map(|why| CANNOT_LOAD.without_command(why)));
+    let lacks = host.lacks.iter();
+    found.extend(lacks.map(|lacks| KERNEL_FEATURE.without_command(*lacks)));
+    let root = host.pin_root.display();
+    if !host.on_bpffs && facts.daemon.is_none() {
+        let mount_point = if host.pin_root.starts_with(BPFFS) {
+            BPFFS.into()
+        } else {
+            root.to_string()
+        };
+        found.push(BPFFS_MISSING.problem(
+            format!("{root} is not on a BPF file system"),
+            format!("mount -t bpf bpf {mount_point}"),
+        ));
+    }
+    if host.read_only {
+        found.push(BPFFS_READ_ONLY.problem(
+            format!("the BPF file system of {root} is read-only: programs cannot be pinned"),
+            format!("mount -o remount,rw {}", host.mount_point.display()),
+        ));
+    }
+    if let Some(left) = &host.left {
+        found.push(DEAD_INSTANCE.problem(
+            format!(
+                "a daemon died here, and its programs forward by tables that no process updates; \
+                 its \
+                 pins are in {}",
+                left.display()
+            ),
+            "sidestep stop",
+        ));
+    }
+    found
+}
+
+/// Returns the problem that command and daemon have different versions, if they have.
+pub fn other_version(command: &str, daemon: &str, restart: &str) -> Option<Problem> {
+    (command != daemon).then(|| {
+        OTHER_VERSION.problem(
+            format!("the daemon has version {daemon}, this command {command}"),
+            restart,
+        )
+    })
+}
+
+/// Where distributions mount the BPF file system.
+const BPFFS: &str = "/sys/fs/bpf";
