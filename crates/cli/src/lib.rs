@@ -20,6 +20,7 @@ pub mod exec;
 pub mod explain;
 pub mod explain_live;
 pub mod hmac;
+pub mod metrics;
 pub mod netns;
 pub mod node_file;
 pub mod oam;
@@ -84,6 +85,8 @@ pub enum Command {
     /// Copy packets that have the O-flag
     #[command(subcommand)]
     Oam(oam::Command),
+    /// Print counters and states in the text format of Prometheus
+    Metrics(metrics::Args),
     /// Run one frame through the live tables and print every step
     Explain(explain_live::Args),
     /// Print packets of the live path step by step
@@ -120,6 +123,7 @@ impl Cli {
             Command::Vlan(command) => command.run(out),
             Command::Hmac(command) => hmac::run(command, out),
             Command::Oam(command) => oam::run(command, out),
+            Command::Metrics(args) => metrics::run(args, out),
             Command::Explain(args) => explain_live::run(args, out),
             Command::Trace(args) => trace::run(args, out),
             Command::Completion(args) => completion::run(args, out),

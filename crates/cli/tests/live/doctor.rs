@@ -413,3 +413,44 @@ fn the_log_and_show_status_have_what_doctor_finds() {
     });
     printed(star.router(), &["stop"]);
 }
+
+#[test]
+fn metrics_have_the_counters_and_the_problems() {
+    let Some(_turn) = begin() else {
+        return;
+    };
+    let star = router("livemetrics");
+    star.ip().run("link set dev eth2 down");
+    shell(&star, "sidestep run --detach --mode tc eth0 eth1 eth2");
+    let text = printed(star.router(), &["metrics"]);
+    for line in [
+        "sidestep_problems{severity=\"error\"} 1",
+        "sidestep_port_attached{port=\"eth1\",target=\"tc\"} 1",
+        "sidestep_sid_packets_total{sid=\"fc00:5:e::/128\",table=\"254\",behavior=\"End\"} 0",
+        "# TYPE sidestep_drops_total counter",
+    ] {
+        assert!(text.lines().any(|it| it == line), "{line}:\n{text}");
+    }
+    // Every sample follows the type of its metric.
+    let mut name = "";
+    for line in text.lines() {
+        let words: Vec<_> = line.split(' ').collect();
+        match words[..] {
+            ["#", "TYPE", metric, kind] => {
+                assert_eq!(kind == "counter", metric.ends_with("_total"), "{line}");
+                name = metric;
+            }
+            ["#", ..] => {}
+            _ => {
+                let metric = line.split(['{', ' ']).next();
+                assert_eq!(metric, Some(name), "{line}");
+                assert!(
+                    words
+                        .last()
+                        .is_some_and(|value| value.parse::<u64>().is_ok())
+                );
+            }
+        }
+    }
+    printed(star.router(), &["stop"]);
+}
