@@ -129,17 +129,23 @@ fn sids_need_no_seg6_enabled_unless_it_is_required() {
     let _daemon = star.run(&["--require-seg6-enabled", "--mode", "tc", "eth0", "eth1"]);
     assert_eq!(explain(star.router(), "eth0", &frame).0, "punt");
     assert!(status().requires_seg6_enabled);
-    let problems = status().problems.join("\n");
+    let problems = status().problems;
+    let [problem] = &problems[..] else {
+        panic!("{problems:?}");
+    };
+    assert_eq!(problem.code, "seg6_off");
+    let repair = problem.repair.as_deref().expect("a command");
     assert!(
-        problems.contains("net.ipv6.conf.eth0.seg6_enabled"),
-        "{problems}"
+        repair.contains("net.ipv6.conf.eth0.seg6_enabled=1"),
+        "{repair}"
     );
-    assert!(!problems.contains("eth1"), "{problems}");
     star.seg6_enabled("eth0", true);
     eventually("the sysctl has an effect", || {
         (explain(star.router(), "eth0", &frame).0 == "forward").then_some(())
     });
-    assert_eq!(status().problems, Vec::<String>::new());
+    eventually("the problem is resolved", || {
+        status().problems.is_empty().then_some(())
+    });
 }
 
 #[test]

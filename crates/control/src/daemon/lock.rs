@@ -7,11 +7,16 @@ use std::io::{ErrorKind, Read, Seek, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
 use super::DaemonError;
+
+/// Time that a killed process takes to release its lock.
+const RELEASE: Duration = Duration::from_millis(500);
 
 pub(super) struct Lock {
     directory: PathBuf,
@@ -34,6 +39,7 @@ impl Lock {
             path: path.clone(),
             source,
         };
+        let until = Instant::now() + RELEASE;
         loop {
             fs::create_dir_all(directory).map_err(|source| DaemonError::File {
                 path: directory.to_owned(),
@@ -63,6 +69,9 @@ impl Lock {
                     };
                     lock.sign(pin_root).map_err(failed)?;
                     return Ok(lock);
+                }
+                Err((_, Errno::EWOULDBLOCK)) if Instant::now() < until => {
+                    thread::sleep(Duration::from_millis(10));
                 }
                 Err((_, Errno::EWOULDBLOCK)) => {
                     let pid = holder.lines().next().unwrap_or_default();
