@@ -90,7 +90,7 @@ begin() {
 	title "Sidestep: an SRv6 data plane for an unmodified Linux kernel"
 }
 
-# program PATH NAME: prints PATH, or where NAME is built, or where it is installed.
+# program PATH NAME: prints the first that exists: PATH, the built program NAME, the installed one.
 program() {
 	local path
 	for path in "$1" "$here/../${CARGO_TARGET_DIR:-target}/release/$2" "$(command -v "$2")"; do
@@ -142,17 +142,18 @@ show() {
 		{ quote <"$scratch/output" && fail "$1: $2"; }
 }
 
-# look NODE COMMAND: prints a command and what it prints.
+# look NODE COMMAND: executes a command on a node, and prints the command and its output.
 look() { show "$@" && sed '/./,$!d' "$scratch/output" | quote; }
 
-# configure NODE: executes the commands on standard input, one a line.
+# configure NODE: executes the commands on standard input, one per line.
 configure() {
 	local command
 	printf '\n'
 	while read -r command <&3; do show "$1" "$command"; done 3<&0
 }
 
-# nodes NODE...: makes a namespace of each. Duplicate address detection would delay the addresses.
+# nodes NODE...: creates a namespace for each node. Duplicate address detection would delay the
+# addresses.
 nodes() {
 	local node default=net.ipv6.conf.default
 	for node; do
@@ -239,7 +240,7 @@ edge() {
 # ping_from NODE ADDRESS: sends 10 echo requests; each needs a reply.
 ping_from() {
 	local output
-	# Neighbors are resolved on every link first.
+	# The first echo request resolves the neighbors on every link.
 	on "$1" ping -n -q -c 1 -w 5 "$2" >/dev/null || fail "ping $2 from $1: no reply"
 	output=$(on "$1" ping -n -c 10 -i 0.02 -W 1 "$2") || fail "ping $2 from $1: $output"
 	[[ $output == *' 10 received'* ]] || fail "ping $2 from $1: $output"
@@ -278,7 +279,7 @@ download() {
 
 checksum_errors() { on "$1" nstat -asz TcpInCsumErrors | awk '/^TcpInCsumErrors/ { print $2 }'; }
 
-# forwarded_by_sidestep ROUTER...: ping and TCP prove nothing if the kernel forwarded the packets.
+# forwarded_by_sidestep ROUTER...: checks that Sidestep forwarded the packets, and not the kernel.
 forwarded_by_sidestep() {
 	local router received forwarded kernel dropped all=()
 	for router; do

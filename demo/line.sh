@@ -37,7 +37,7 @@ start() {
 
 stop() { for router in "${routers[@]}"; do show "$router" "sidestep stop"; done; }
 
-# One frame is explained on each router, then sent. Host b must receive the frame that was explained.
+# Explains one frame on each router, then sends it. Host b must receive the explained frame.
 explain() {
 	local frame router answer arrivals
 	heading "The path of one packet: \`sidestep explain\` on each router"

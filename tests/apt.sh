@@ -17,7 +17,7 @@ private_apt() {
 		-o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false -o APT::Sandbox::User=root "$@"
 }
 
-# private_apt_update FOLDER SUITE: fetches the lists, once a day.
+# private_apt_update FOLDER SUITE: fetches the package lists, at most once a day.
 private_apt_update() {
 	find "$1/apt-$2/lists" -name '*_Packages*' -newermt '-1 day' 2>/dev/null | grep -q . ||
 		private_apt "$1" "$2" apt-get -q update >&2

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Runs the tests of a tier, or those that a name selects. `./dev check` and `./dev test` call it.
+"""Runs the tests of a tier, or the tests that names select. `./dev check` and `./dev test` call it.
 
-Cargo builds the test programs. This script runs them side by side, the longest first by the times of the last run. Each
-live test is a process of its own. A test that measures time, memory or loss runs when nothing else does. tests/tiers.toml
-has these groups. The last line of the output is `N passed, N failed, N skipped`.
+Cargo builds the test programs. This script runs them in parallel. The jobs that took longest in the
+last run start first. Each live test runs in a separate process. A test that measures time, memory
+or loss runs alone. tests/tiers.toml has these groups. The last line of the output is
+`N passed, N failed, N skipped`.
 """
 
 import argparse
@@ -23,11 +24,12 @@ ROOT = Path(__file__).resolve().parents[1]
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
 TIERS = ("check", "test", "all")
 CPUS = len(os.sched_getaffinity(0))
-# A live test waits most of the time, so two of them share a CPU. Everything else takes as many slots as it has threads.
+# A live test waits most of the time, so two of them share a CPU. Any other job takes one slot per
+# thread.
 SLOTS = 2 * CPUS
 # Time limit of a job in seconds. The longest job is an emulated kernel.
 PATIENCE = 2400
-# Seconds between two reports of what runs.
+# Seconds between two reports of the running jobs.
 SILENCE = 30
 
 
@@ -37,19 +39,19 @@ class Job:
 
     name: str
     command: list
-    # How to repeat it.
+    # Command that repeats the job.
     again: str
     folder: Path = ROOT
     environment: dict = field(default_factory=dict)
     slots: int = 1
     alone: bool = False
-    # Returns Counts for an output and an exit status.
+    # Function that returns the Counts of an output and an exit status.
     count: object = None
 
 
 @dataclass
 class Counts:
-    """Tests by result, with the names of those that failed and the reasons of those that were skipped."""
+    """Results of tests: a number, the names of failed tests, and the reasons of skipped tests."""
 
     passed: int = 0
     failed: list = field(default_factory=list)
@@ -60,7 +62,7 @@ def say(text):
     print(f"dev: {text}", file=sys.stderr, flush=True)
 
 
-# --- what there is to run -------------------------------------------------------------------------------------------
+# --- jobs -----------------------------------------------------------------------------------------------------------
 
 
 class Groups:
@@ -101,7 +103,7 @@ def cargo_build(options):
     command += [] if "-p" in options else ["--workspace"]
     done = subprocess.run([*command, *options], cwd=ROOT, stdout=subprocess.PIPE, check=False, text=True)
     if done.returncode:
-        say("the tests do not build: see above")
+        say("building the tests failed: see above")
         print("\n0 passed, 1 failed, 0 skipped")
         sys.exit(1)
     programs = []
@@ -124,7 +126,7 @@ def list_tests(program):
 
 
 def pattern_of(word):
-    """What the names of tests are searched for, for a word of the command line: a part of a name, or a file."""
+    """The part of test names that a word of the command line selects: the word itself, or a file."""
     path = word.removeprefix("./")
     if match := re.fullmatch(r"vectors/(\w+)\.yaml", path):
         return f"::{match[1]}::"
@@ -137,14 +139,14 @@ def pattern_of(word):
 
 
 def known_programs(patterns):
-    """Options of cargo that build only the programs with the tests asked for, as far as the last run knows them."""
+    """Options of cargo that build only the programs whose tests, as of the last run, are selected."""
     try:
         known = json.loads((TARGET / "dev-tests.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return []
     found = {program for program, tests in known.items() for test in tests if selected(f"{program}::{test}", patterns)}
     options = []
-    # The tests of the benchmark start the router, which only a build of everything brings up to date.
+    # The tests of the benchmark start the router, and only a build of all packages updates it.
     if any(program.startswith("sidestep-bench::") for program in found):
         return []
     for program in sorted(found):
@@ -177,7 +179,7 @@ def jobs_of(program, tier, patterns, groups):
         )
 
     if groups.has("vectors", str(program)):
-        # One job for each target: their programs are loaded once for all vectors.
+        # One job for each target, which loads its program once for all vectors.
         for part in sorted({test.split("::")[0] for test in chosen}):
             tests = [test for test in chosen if test.split("::")[0] == part]
             whole = len(tests) == sum(test.split("::")[0] == part for test in program.tests)
@@ -196,7 +198,7 @@ def jobs_of(program, tier, patterns, groups):
 
 
 def other_jobs(tier, patterns, groups):
-    """What is tested without a test program of cargo: sources, pages, models, fuzzing, other kernels."""
+    """Jobs without a test program of cargo: sources, pages, models, fuzzing, other kernels."""
     python = "/usr/bin/python3"
     release = ["cargo", "test", "--release", "--locked"]
     everything = [
@@ -234,7 +236,7 @@ def other_jobs(tier, patterns, groups):
 
 
 def count_status(job, output, status):
-    """Counts for a job that is one test."""
+    """Counts of a job that is one test."""
     if status == 77:
         reasons = re.findall(r"^SKIP (.*)", output, re.M) or [f"{job.name}: it cannot run here"]
         return Counts(skipped=reasons)
@@ -242,9 +244,9 @@ def count_status(job, output, status):
 
 
 def count_rust(job, output, status):
-    """Counts for what Rust's test harness printed, of one program or several.
+    """Counts of the output of Rust's test harness, for one or several programs.
 
-    A test that cannot run prints `SKIP NAME: why` and passes. A program that crashed printed no result.
+    A test that cannot run prints `SKIP NAME: why` and passes. A crashed program prints no result.
     """
     counts = Counts()
     results = re.findall(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", output, re.M)
@@ -273,7 +275,7 @@ def count_python(job, output, status):
 
 
 def count_vm(job, output, status):
-    """Counts for the last line of `./dev test-kernel`."""
+    """Counts of the last line of `./dev test-kernel`."""
     result = re.search(r"^(\d+) passed, (\d+) failed, (\d+) skipped$", output, re.M)
     if not result:
         return count_status(job, output, status or 1)
@@ -285,7 +287,7 @@ def count_vm(job, output, status):
 
 
 class Runner:
-    """Runs jobs side by side and reports each as it ends."""
+    """Runs jobs in parallel and reports each result."""
 
     def __init__(self, jobs, log):
         self.log = log
@@ -351,7 +353,7 @@ class Runner:
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             output, _ = process.communicate()
-            output += f"\n{job.name} was ended after {PATIENCE} s\n".encode()
+            output += f"\n{job.name} was stopped after {PATIENCE} s\n".encode()
         seconds = time.monotonic() - began
         output = output.decode("utf-8", "replace")
         counts = (job.count or count_status)(job, output, process.returncode)
@@ -381,7 +383,7 @@ class Runner:
         self.counts.skipped += counts.skipped
 
     def end(self):
-        """Ends the jobs that still run."""
+        """Terminates the running jobs."""
         for _, _, process in list(self.running.values()):
             try:
                 os.killpg(process.pid, signal.SIGTERM)
@@ -400,7 +402,7 @@ class Runner:
 
 
 def failure_of(output):
-    """The part of a failed job's output that shows why."""
+    """The part of a failed job's output that shows the reason."""
     at = output.find("\nfailures:\n")
     text = output[at:] if at >= 0 else output
     lines = text.strip().splitlines()
@@ -411,14 +413,14 @@ def failure_of(output):
 
 def main():
     parser = argparse.ArgumentParser(prog="./dev test", description="Runs tests.")
-    parser.add_argument("--all", action="store_const", const="all", dest="tier", help="all tests there are")
+    parser.add_argument("--all", action="store_const", const="all", dest="tier", help="all tests")
     parser.add_argument("--check", action="store_const", const="check", dest="tier", help="tests that need no root")
     parser.add_argument("--list", action="store_true", help="print the names of the tests and run none")
     parser.add_argument("-p", "--package", action="append", default=[], help="build and run the tests of this package only")
     parser.add_argument("name", nargs="*", help="part of a test's name, or a file of tests or vectors")
     arguments = parser.parse_args()
     patterns = [pattern_of(word) for word in arguments.name]
-    # A test that is asked for by name runs in whatever tier it is.
+    # A test that is selected by name runs in any tier.
     tier = arguments.tier or ("all" if patterns else "test")
     groups = Groups()
 

@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md against the tree: the drawn arrows are the dependencies, and the C keeps to its side."""
+"""ARCHITECTURE.md against the tree: the drawn arrows are the dependencies, and C files keep layers."""
 
 import json
 import re
@@ -10,12 +10,13 @@ ROOT = Path(__file__).resolve().parents[1]
 DATAPATH = ROOT / "datapath"
 # Permitted headers of the packet path besides its own: the kernel's UAPI and libbpf's helpers.
 OUTSIDE = {"asm-generic/errno.h", "linux/bpf.h", "linux/pkt_cls.h", "linux/types.h", "bpf/bpf_helpers.h"}
-# The compiler's own: instructions of the processor, for the native target.
+# Headers of the compiler with processor instructions, and the file of the native target that
+# includes them.
 INSTRUCTIONS = {"immintrin.h": "sha_x86.h"}
 
 
 def drawn():
-    """Arrows of the picture: sets of (from, to) for dependencies, and for those of tests."""
+    """Arrows of the picture: sets of (from, to), one for dependencies and one for those of tests."""
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     picture = re.search(r"```mermaid\n(.*?)```", text, re.DOTALL).group(1)
     pattern = r"(?m)^\s*(\w+)(?:\[[^\]]*\])? {} (\w+)"
@@ -23,7 +24,7 @@ def drawn():
 
 
 def real():
-    """The same from cargo."""
+    """The same sets from cargo."""
     command = ["cargo", "metadata", "--format-version", "1", "--no-deps", "--locked"]
     packages = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout)["packages"]
     room = {package["name"]: Path(package["manifest_path"]).parent.name for package in packages}

@@ -18,7 +18,7 @@ class Bench(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.target = Path(folder.name)
         (self.target / "release").mkdir()
-        # It builds nothing, and is as new as the real one.
+        # The stand-in builds nothing and prints the version of the real cargo.
         cargo = shutil.which("cargo")
         self.assertIsNotNone(cargo, "cargo is in PATH")
         self.program("bin/cargo", f'[ "$1" != --version ] || exec {cargo} --version')
@@ -30,7 +30,7 @@ class Bench(unittest.TestCase):
         path.chmod(0o755)
 
     def bench(self, *arguments, failing="none"):
-        """`./dev bench` with a program that fails for one campaign: exit code, and the folders that it was given."""
+        """Exit code and folders of `./dev bench`, with a program that fails for one campaign."""
         log = self.target / "log"
         log.write_text("", encoding="utf-8")
         self.program("release/sidestep-bench", f'echo "$@" >>{log}\ncase "$*" in *{failing}*) exit 7 ;; esac')

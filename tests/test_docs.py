@@ -1,4 +1,4 @@
-"""The documents against the tree: generated pages are current, links lead somewhere, every dependency is explained."""
+"""The documents against the tree: current pages, valid links, an entry for every dependency."""
 
 import json
 import os
@@ -13,7 +13,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "ve
 
 
 def sidestep():
-    """The program, where the tests have built it."""
+    """Path of the newest build of the program."""
     target = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
     found = [path for path in (target / "debug/sidestep", target / "release/sidestep") if path.exists()]
     if not found:
@@ -22,7 +22,7 @@ def sidestep():
 
 
 def section(text, title):
-    """What stands below a heading, up to the next one of its level."""
+    """The text below a heading, up to the next heading of the same level."""
     return re.search(rf"(?ms)^## {title}\n(.*?)(?=^## |\Z)", text).group(1)
 
 
@@ -33,7 +33,7 @@ def first_cells(text):
 
 
 def anchors(page):
-    """Names that a repository's web view gives to the headings of a page."""
+    """Anchors of the headings of a page in a repository's web view."""
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in re.findall(r"(?m)^#+ (.*)$", text)}
 
@@ -50,7 +50,7 @@ def without_tests(text):
 
 
 def rows(table):
-    """Lines of a table behind its heading, without the outer bars."""
+    """Rows of a table after the header row, without the outer bars."""
     lines = [line.strip("| ") for line in table.split("\n\n")[0].splitlines() if line.startswith("| ")]
     return [line for line in lines if not line.startswith("---")]
 
@@ -108,7 +108,7 @@ class Documents(unittest.TestCase):
         self.assertGreater(len(commands), 5)
         manual = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").rglob("*.md"))
         for command in set(commands) - {"help"}:
-            # A command may stand at the end of a line.
+            # A line break may precede the command.
             self.assertTrue(re.search(rf"sidestep\s{command}\b", manual), f"docs/ lacks `sidestep {command}`")
 
     def test_the_node_file_of_the_reference_is_valid(self):
@@ -136,7 +136,7 @@ class Documents(unittest.TestCase):
         optional = re.findall(r"`[\w./]+/[\w.]+`", "".join(re.findall(r"(?m)^\| .*", sometimes)))
         self.assertLessEqual(len(first) + len(optional), 15)
         sources = [*ROOT.glob("crates/*/src/**/*.rs"), *ROOT.glob("datapath/**/*.h")]
-        rooms = {"bench", "testkit"}  # measure behaviors, and may lack one
+        rooms = {"bench", "testkit"}  # these crates may lack a behavior
         named = {
             str(path.relative_to(ROOT))
             for path in sources

@@ -1,4 +1,4 @@
-"""`tests/run.py`: which tests it selects, and how it reads what they print."""
+"""`tests/run.py`: the selection of tests, and the results that it reads from their output."""
 
 import unittest
 
