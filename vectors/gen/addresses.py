@@ -96,7 +96,7 @@ def add_sources(group):
                   kernel("link_local" if link else "bad_source"))
         if link:
             group.add(f"{name}_to_a_plain_route", SOURCE, ETH0, received(ETH0, udp(source, HOST_1)), kernel("link_local"),
-                      about="The kernel drops it, and sends Destination Unreachable code 2.")
+                      about="The kernel drops the packet and sends Destination Unreachable code 2.")
         else:
             refuse(group, f"{name}_to_a_plain_route", SOURCE, udp(source, HOST_1), "bad_address", route="2001:db8:a::/48")
             refuse(group, f"{name}_back_to_its_link", SOURCE, udp(source, BACK), "bad_address",

@@ -63,7 +63,7 @@ def add_rules(group):
     ipv6("a_from_rule_of_the_first_source", "2001:db8:5::", HOST_1, ETH2)
     ipv6("a_from_rule_of_the_last_source", "2001:db8:5:ffff:ffff:ffff:ffff:ffff", HOST_1, ETH2)
     ipv6("a_throw_route_in_the_table_of_a_from_rule", "2001:db8:5::1", HOST_2, ETH2,
-         "Throw in table 100: the tables of all packets are searched.")
+         "A throw route matches in table 100. The lookup continues in the tables for all packets.")
     ipv6("a_rule_with_from_and_to", "2001:db8:5:1::1", HOST_2, ETH1)
     ipv6("a_rule_with_from_and_to_of_another_destination", "2001:db8:5:1::1", HOST_1, ETH2)
     ipv6("a_rule_with_to", HOST_0, "2001:db8:d:1::1", ETH1)
@@ -158,11 +158,11 @@ def add_routes(group):
     forwarded("route_of_the_longest_source_prefix", "2001:db8:5:1::1", "2001:db8:f0::1", ETH1)
     forwarded("route_of_the_source_under_a_longer_destination", "2001:db8:5::1", "2001:db8:f0:1::1", ETH1)
     forwarded("routes_hide_the_other_route_of_their_destination", HOST_0, "2001:db8:f0::1", ETH2,
-              "2001:db8:f0::/48 via fc01::1 is for all sources, but fib6_node_lookup_1 passes over it where the same prefix "
-              "has routes with `from` and none of them fits: 2001:db8::/32 is next.")
+              "2001:db8:f0::/48 via fc01::1 is for all sources. fib6_node_lookup_1 skips it if the same prefix has routes "
+              "with `from` and none of them matches. The next match is 2001:db8::/32.")
     forwarded("default_route", "2001:db8:6::1", "2002::1", ETH2)
     forwarded("default_route_of_another_source", HOST_0, "2002::1", ETH1,
-              "The default route is not passed over (fib6_node_lookup).")
+              "fib6_node_lookup does not skip the default route.")
     forwarded("routes_of_a_link", "2001:db8:5::1", "fc05::9", ETH1, to="02:00:00:00:00:19")
     forwarded("routes_of_a_link_from_another_source", HOST_0, "fc05::9", ETH1)
     forwarded("route_of_the_lowest_metric", "2001:db8:5::1", "2001:db8:f2::1", ETH1)
@@ -189,7 +189,7 @@ def add_routes(group):
 def inverted():
     """`not`."""
     group = Group(
-        "rules_not", "Rules whose selectors are turned around.",
+        "rules_not", "Rules with inverted selectors (`not`).",
         node(
             routes=[
                 "2001:db8:d::/48 via fc02::1 dev eth2",

@@ -123,7 +123,7 @@ def add_lengths(group):
             f"csid_{lengths.name}_container_of_1_goes_on_in_the_srh", [RFC, "8986 4.1 S12-S15"], ETH0,
             received(ETH0, with_srh(lengths.container(LOCAL), 64, 1, [SEGMENT_1, lengths.container(LOCAL)])),
             forward(ETH1, sent(ETH1, with_srh(SEGMENT_1, 63, 0, [SEGMENT_1, lengths.container(LOCAL)]))),
-            about="Argument 0: End as it always was.",
+            about="The Argument is 0, so End processes the SRH.",
         )
         group.add(
             f"csid_{lengths.name}_container_of_1_without_an_srh", "8986 4.1.1", ETH0,
@@ -154,13 +154,13 @@ def add_lengths(group):
         "csid_40_24_whose_only_bit_is_behind_the_last_csid", RFC, ETH0,
         received(ETH0, packet(odd.container(LOCAL, tail=1))),
         forward(ETH2, sent(ETH2, packet(odd.container(0, 0, 0x000100), 63))),
-        about="The Argument is not 0; the next C-SID is. There is a route to it.",
+        about="The Argument is not 0, but the next C-SID is 0. A route leads to it.",
     )
     group.add(
         "csid_32_16_whose_only_csid_is_the_last", RFC, ETH0,
         received(ETH0, packet(USUAL.container(LOCAL, 0, 0, 0, 0, 1))),
         forward(ETH2, sent(ETH2, packet(USUAL.container(0, 0, 0, 0, 1), 63))),
-        about="Argument not 0 means all of it, not its first C-SID.",
+        about="The test for 0 covers the whole Argument, not only its first C-SID.",
     )
 
 
@@ -177,7 +177,7 @@ def add_kept(group):
     kept("keeps_traffic_class_and_flow_label", RFC, lambda to, limit: packet(to, limit, tc=0xBB, fl=0xABCDE))
     large = tcp6(HEADEND, SEGMENT_1, pattern(1400))
     kept("carries_tcp", RFC, lambda to, limit: packet(to, limit, large, TCP_PROTOCOL))
-    kept("carries_ipv6", RFC, lambda to, limit: packet(to, limit, inner6(9), IPV6), "The inner hop limit is not End's.")
+    kept("carries_ipv6", RFC, lambda to, limit: packet(to, limit, inner6(9), IPV6), "End does not change the inner hop limit.")
     kept("carries_ipv4", RFC, lambda to, limit: packet(to, limit, inner4(9), IPV4))
     kept("with_no_next_header", RFC, lambda to, limit: packet(to, limit, Raw(b""), NO_NEXT_HEADER))
     for name, offset, more in (("first", 0, True), ("last", 2, False)):
@@ -190,12 +190,12 @@ def add_kept(group):
     kept("trims_octets_behind_the_packet", "8200 3", lambda to, limit: packet(to, limit), trailer=b"padding")
     path = [SEGMENT_1, "fc0b::2", here]
     kept("leaves_segments_left_alone", RFC, lambda to, limit: with_srh(to, limit, 2, path),
-         "The SRH is looked at only when the container has come to its end.")
+         "End processes the SRH only at the end of the container.")
     kept("leaves_an_srh_that_is_used_up", RFC, lambda to, limit: with_srh(to, limit, 0, [here]))
     kept("leaves_a_reduced_srh", RFC, lambda to, limit: with_srh(to, limit, 2, path[:2]))
     kept("leaves_tlvs_and_tag", RFC, lambda to, limit: with_srh(to, limit, 1, path[:2], tlvs=tlv(0x7C, b"abc") + padn(9), tag=7))
     kept("leaves_an_impossible_srh", RFC, lambda to, limit: with_srh(to, limit, 9, path),
-         "RFC 9800: after line S01 of RFC 8986 4.1, so before the checks of the SRH.")
+         "RFC 9800 inserts the shift after line S01 of RFC 8986 4.1, before the checks of the SRH.")
     kept("leaves_the_hmac_flag", RFC, lambda to, limit: with_srh(to, limit, 2, path, flags=8))
     kept("leaves_another_routing_header", "8200 4.4", lambda to, limit: packet(
         to, limit, Raw(bytes([UDP_PROTOCOL, 2, 2, 1]) + bytes(20)) / udp6(HEADEND, SEGMENT_1), ROUTING))
@@ -269,7 +269,7 @@ def add_srh(group):
         "csid_last_of_its_container_then_a_container_of_this_node", [RFC, "8754 4.3.1"], ETH0,
         received(ETH0, with_srh(first, 64, 2, path)),
         **decremented(ETH2, lambda limit: with_srh(USUAL.container(BEHIND_2, 0x31), limit, 1, [SEGMENT_1, mine, first]), 64, 2),
-        about="Argument 0, so the SRH; the container that comes is this node's again and is shifted.",
+        about="The Argument is 0, so End advances the SRH. The new container is this node's again, and End shifts it.",
     )
     reduced = [SEGMENT_1, second]
     group.add(
@@ -294,7 +294,7 @@ def add_chains(group):
         group.add(
             f"csid_chain_of_{count}", ["8754 4.3.1", RFC], ETH0, received(ETH0, packet(USUAL.container(*csids))),
             **decremented(ETH1, lambda limit: packet(USUAL.container(BEHIND_1, 0x31), limit), 64, count),
-            about="The hop limit falls once for each.",
+            about="Each SID decrements the hop limit.",
             counters={"route": USUAL.prefix(csids[count - 1]), "packets": 1, "errors": 0},
         )
     group.add(
@@ -316,7 +316,7 @@ def add_chains(group):
     group.add(
         "csid_chain_with_hop_limit_2", f"{RFC} S02", ETH0, received(ETH0, packet(two, 2)), drop("hop_limit"),
         linux=differs(forward(ETH2, sent(ETH2, packet(USUAL.container(BEHIND_2), 1))), ONE_DECREMENT),
-        about="The second SID discards it.",
+        about="The second SID drops the packet.",
     )
     group.add(
         "csid_chain_to_the_end_of_the_container_without_an_srh", "8986 4.1.1", ETH0,
@@ -327,7 +327,7 @@ def add_chains(group):
         "csid_chain_to_the_end_of_the_container_then_the_srh", [RFC, "8986 4.1 S12-S15"], ETH0,
         received(ETH0, with_srh(path[1], 64, 1, path)),
         **decremented(ETH1, lambda limit: with_srh(SEGMENT_1, limit, 0, path), 64, 2),
-        about="The first C-SID shifts, the second finds Argument 0 and continues in the SRH.",
+        about="The first C-SID shifts the container. The second one finds Argument 0 and advances the SRH.",
     )
     group.add(
         "csid_then_end_x", [RFC, RFC_X], ETH0,
@@ -386,7 +386,7 @@ def add_decapsulation(group):
         "csid_then_end_dt6_with_outer_hop_limit_1", f"{RFC} S02", ETH0,
         received(ETH0, packet(USUAL.container(LOCAL, DT6), 1, inner6(33), IPV6)), drop("hop_limit"),
         linux=differs(forward(ETH1, sent(ETH1, inner6(32))), ONE_DECREMENT),
-        about="End refuses it. Linux checks the hop limit of a packet that leaves only.",
+        about="End drops the packet. Linux checks the hop limit only before it sends the packet.",
     )
     inside = USUAL.container(LOCAL, BEHIND_2)
     group.add(
@@ -422,7 +422,7 @@ def add_end_x(group):
             f"csid_end_x_walk_step_{step + 1}", [RFC_X] + (["8986 4.1 S12-S15"] if last else []), ETH0,
             received(ETH0, with_srh(USUAL.container(*csids[step:]), 64 - step, 1, path)),
             forward(egress, sent(egress, with_srh(left, 63 - step, 0 if last else 1, path))),
-            about="The container is at its end: the next segment of the SRH." if last else "",
+            about="The container is at its end, so End continues with the next segment of the SRH." if last else "",
         )
     for lengths in ALL[1:]:
         group.add(

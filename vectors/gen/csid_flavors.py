@@ -264,7 +264,7 @@ def groups():
     )
     add_psp(psp)
     usd = Group(
-        "csid_usd", "NEXT-C-SID beside the flavors that Linux does not have.",
+        "csid_usd", "NEXT-C-SID with flavors that Linux does not have.",
         node(routes=[
             sid_route(USUAL, LOCAL, f"End flavors psp,usp,usd,{FLAVOR}"),
             sid_route(USUAL, ADJACENT, f"End.X nh6 fc02::1 flavors psp,usp,usd,{FLAVOR}"),
@@ -309,7 +309,7 @@ def groups():
     )
     add_end_b6(binding)
     every = Group(
-        "csid_every_flavor", "NEXT-C-SID beside PSP, USP and USD, in every combination.",
+        "csid_every_flavor", "NEXT-C-SID with PSP, USP and USD, in every combination.",
         node(routes=[
             sid_route(USUAL, base | bits, f"{words} flavors {flavors},{FLAVOR}")
             for _, words, base, _ in BEHAVIORS for bits, flavors in FLAVORS.items()

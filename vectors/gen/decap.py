@@ -82,7 +82,7 @@ def add_shared(group, decap):
         return SRH(next_header=next_header, segments_left=segments_left, segment_list=list(segments), **fields)
 
     forwarded("with_an_srh", outer(decap.sid) / srh(), decap.inner(64), decap.inner(63),
-              about="Outer header and SRH gone, inner hop limit one less.",
+              about="The packet leaves without outer header and SRH, and its hop limit falls by one.",
               counters={"route": f"{decap.sid}/128", "packets": 1, "errors": 0})
     forwarded("without_an_srh", outer(decap.sid, decap.family), decap.inner(64), decap.inner(63))
     forwarded("with_a_reduced_srh_of_one_entry", outer(decap.sid) / srh(segments=[decap.sid]), decap.inner(64), decap.inner(63))
@@ -90,7 +90,7 @@ def add_shared(group, decap):
     forwarded("with_an_srh_of_sixteen_segments", outer(decap.sid) / srh(segments=sixteen), decap.inner(64), decap.inner(63))
     forwarded("with_tlvs", outer(decap.sid) / srh(tlvs=tlv(0x7C, b"abc") + padn(9)), decap.inner(64), decap.inner(63))
     forwarded("with_outer_hop_limit_1", outer(decap.sid, hop_limit=1) / srh(), decap.inner(64), decap.inner(63),
-              about="The outer packet has arrived: its hop limit does not matter.")
+              about="The outer packet ends here, so its hop limit does not matter.")
     forwarded("with_inner_hop_limit_2", outer(decap.sid) / srh(), decap.inner(2), decap.inner(1))
     forwarded("behind_destination_options",
               outer(decap.sid, DESTINATION_OPTIONS) / options_header(decap.family, OPTION_EXPERIMENT),
@@ -115,7 +115,7 @@ def add_shared(group, decap):
             drop("segments_left_not_zero"))
     refused("with_segments_left_of_a_reduced_srh", decap.rfc,
             outer(decap.sid) / srh(segments_left=1, segments=["fc0a::5"]) / decap.inner(64),
-            drop("segments_left_not_zero"), about="Segments Left is Last Entry plus one: one more segment to go.")
+            drop("segments_left_not_zero"), about="Segments Left is Last Entry plus one, so a segment is left.")
     refused("of_udp", "8986 4.1.1", outer(decap.sid, UDP_PROTOCOL) / udp6(HEADEND, decap.sid), drop("upper_layer"))
     refused("of_nothing", "8986 4.1.1", outer(decap.sid) / srh(NO_NEXT_HEADER), drop("upper_layer"))
     refused("of_an_ethernet_frame", "8986 4.1.1", outer(decap.sid, ETHERNET) / Raw(received(ETH1, decap.inner(64))),
@@ -182,7 +182,7 @@ def decremented(packet):
 def end_dx6():
     """End.DX6 (RFC 8986 4.4)."""
     group = Group(
-        "end_dx6", "End.DX6: decapsulation, then a given IPv6 next hop.",
+        "end_dx6", "End.DX6: decapsulates and forwards to a given IPv6 next hop.",
         node(routes=[
             "fc0f::d6/128 encap seg6local action End.DX6 nh6 fc02::1 dev eth0",
             "fc0f::d60/128 encap seg6local action End.DX6 nh6 :: dev eth0",
@@ -244,7 +244,7 @@ def end_dx6():
 def end_dx4():
     """End.DX4 (RFC 8986 4.5)."""
     group = Group(
-        "end_dx4", "End.DX4: decapsulation, then a given IPv4 next hop.",
+        "end_dx4", "End.DX4: decapsulates and forwards to a given IPv4 next hop.",
         node(routes=[
             "fc0f::d4/128 encap seg6local action End.DX4 nh4 203.0.113.99 dev eth0",
             "fc0f::d40/128 encap seg6local action End.DX4 nh4 0.0.0.0 dev eth0",
@@ -322,7 +322,7 @@ def add_table(group, decap):
 def end_dt6():
     """End.DT6 (RFC 8986 4.6), `table`."""
     group = Group(
-        "end_dt6", "End.DT6: decapsulation, then a lookup in a given IPv6 table.",
+        "end_dt6", "End.DT6: decapsulates and looks up the destination in a given IPv6 table.",
         node(routes=[
             "fc0f::d6/128 encap seg6local action End.DT6 table 100 dev eth0",
             "fc0f::d61/128 encap seg6local action End.DT6 table main dev eth0",
@@ -345,7 +345,7 @@ def end_dt6():
     group.add(
         "end_dt6_to_an_address_of_this_node", "8986 4.6", ETH0,
         received(ETH0, outer("fc0f::d62", IPV6) / inner6(64, destination="fc00::2")), kernel("local"),
-        about="Linux has the same SID: it gets the packet as it came.",
+        about="Linux has the same SID, so it receives the packet unchanged.",
     )
     return group
 
@@ -384,7 +384,7 @@ def end_dt_vrf():
             group.add(
                 "end_dt4_table_to_an_address_of_this_node", "8986 4.7", ETH0,
                 received(ETH0, outer("fc0f::44", IPV4) / inner4(64, destination="10.0.0.2")), kernel("decapsulated"),
-                about="Linux does not have this SID: it gets the inner packet.",
+                about="Linux does not have this SID, so it receives the inner packet.",
             )
             group.add(
                 "end_dt46_table_whose_next_hop_is_not_resolved", "8986 4.8", ETH0,

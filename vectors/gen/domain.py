@@ -40,7 +40,7 @@ def groups():
     kept_out = drop("sid_block")
     add("sid_from_outside", ETH0, steered(64, END, 1, HOST_0), kept_out)
     add("sid_from_inside", ETH1, steered(64, END, 1), forward(ETH1, sent(ETH1, steered(63, SEGMENT_1, 0))))
-    add("source_in_a_block_from_outside", ETH0, plain(HEADEND, HOST_1), kept_out, "Nobody outside has such an address.")
+    add("source_in_a_block_from_outside", ETH0, plain(HEADEND, HOST_1), kept_out, "No source outside the domain has such an address.")
     add("source_in_a_block_from_inside", ETH1, plain(HEADEND, HOST_0), forward(ETH0, sent(ETH0, plain(HEADEND, HOST_0, 63))))
     add("address_in_a_block_that_is_no_sid_from_outside", ETH0, plain(HOST_0, "fc0f:ffff::1"), kept_out)
     add("next_address_behind_a_block_from_outside", ETH0, plain(HOST_0, "fc10::1"), kernel("route_miss"))
@@ -48,13 +48,13 @@ def groups():
     add("ipv4_from_outside", ETH0, ipv4(src=HOST4_0, dst=HOST4_1, ttl=64) / udp4(),
         forward(ETH1, sent(ETH1, ipv4(src=HOST4_0, dst=HOST4_1, ttl=63) / udp4())))
     add("link_local_source_to_a_sid_from_outside", ETH0, plain("fe80::1", END), kept_out,
-        "The kernel would take it, as any packet with a link-local address.")
+        "The kernel would accept any packet with a link-local source address.")
     add("sid_behind_hop_by_hop_options_from_outside", ETH0,
         IPv6(src=HOST_0, dst=END, nh=HOP_BY_HOP) / Raw(bytes([NO_NEXT_HEADER, 0, 5, 2, 0, 0, 1, 0])), kept_out)
     add("hop_limit_1_to_a_sid_from_outside", ETH0, plain(HOST_0, END, 1), kept_out)
     group.add(
         "domain_sid_from_outside_to_another_host", RFC, ETH0,
         bytes.fromhex("020000000099") + bytes(received(ETH0, steered(64, END, 1, HOST_0)))[6:], kept_out, LINUX,
-        "Whatever its Ethernet address is.",
+        "The filter ignores the destination MAC address.",
     )
     return [group]

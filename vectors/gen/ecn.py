@@ -34,7 +34,7 @@ def inner4(ttl, ecn):
 def groups():
     """Returns the vector files of this module."""
     group = Group(
-        "ecn_decapsulation", "ECN at decapsulation (RFC 6040); the outer DSCP is dropped with its header.",
+        "ecn_decapsulation", "ECN at decapsulation (RFC 6040). The node discards the outer DSCP.",
         node(routes=[
             "fc0f::d6/128 encap seg6local action End.DT6 table main dev eth0",
             "fc0f::d4/128 encap seg6local action End.DX4 nh4 0.0.0.0 dev eth0",

@@ -43,7 +43,7 @@ def add_segments(group):
         "end_advances_to_the_last_segment", ["8986 4.1 S12-S15"], ETH0,
         received(ETH0, outer(SID, 64) / srh(1, two)),
         forward(ETH1, sent(ETH1, outer(SEGMENT_1, 63) / srh(0, two))),
-        about="Segments Left 1 to 0, the destination becomes Segment List[0], hop limit one less.",
+        about="Segments Left falls from 1 to 0, the destination becomes Segment List[0], and the hop limit falls by one.",
         counters=SAME_COUNT,
     )
     three = ["fc0b::3", "fc0a::2", SID]
@@ -65,7 +65,7 @@ def add_segments(group):
         "end_of_a_reduced_srh", ["8754 4.1.1", "8986 4.1 S09"], ETH0,
         received(ETH0, outer(SID, 64) / srh(2, reduced)),
         forward(ETH2, sent(ETH2, outer("fc0b::7", 63) / srh(1, reduced))),
-        about="The first segment is not in the list: Segments Left is Last Entry plus one.",
+        about="A reduced SRH lacks the first segment: Segments Left is Last Entry plus one.",
     )
     one = [SEGMENT_1]
     group.add(
@@ -140,7 +140,7 @@ def add_fields(group):
     kept("end_with_an_hmac_tlv_without_the_flag", "8754 2.1.2", tlvs=hmac_tlv(7))
     kept("end_carries_tcp", "8986 4.1", tcp6(HEADEND, SEGMENT_1, pattern(300)), TCP_PROTOCOL)
     inner6 = IPv6(src=HOST_0, dst=HOST_1, hlim=7, nh=UDP_PROTOCOL) / udp6(HOST_0, HOST_1)
-    kept("end_carries_ipv6", "8986 4.1", inner6, IPV6, about="The inner hop limit is not End's.")
+    kept("end_carries_ipv6", "8986 4.1", inner6, IPV6, about="End does not change the inner hop limit.")
     inner4 = ipv4(src="192.0.2.1", dst="198.51.100.1", ttl=7) / udp4()
     kept("end_carries_ipv4", "8986 4.1", inner4, IPV4)
     kept("end_with_no_next_header", "8986 4.1", Raw(b""), NO_NEXT_HEADER)
@@ -149,13 +149,13 @@ def add_fields(group):
          options_header(UDP_PROTOCOL, OPTION_EXPERIMENT) / udp, DESTINATION_OPTIONS)
     kept("end_with_hop_by_hop_options_behind_the_srh", "8200 4.1",
          options_header(UDP_PROTOCOL, OPTION_ROUTER_ALERT) / udp, HOP_BY_HOP,
-         about="Not directly after the IPv6 header, so not for a router on the path.")
+         about="The options do not directly follow the IPv6 header, so a router on the path ignores them.")
     cut = Raw(bytes([UDP_PROTOCOL, 200]) + OPTION_PADN_6)
     kept("end_with_hop_by_hop_options_behind_the_srh_cut_short", "8200 4.1", cut, HOP_BY_HOP)
     for name, offset, more in (("first", 0, True), ("last", 2, False)):
         kept(f"end_of_the_{name}_fragment", "8200 4.5",
              fragment_header(UDP_PROTOCOL, offset, more) / Raw(pattern(16)), FRAGMENT,
-             about="The SRH is in every fragment; End reads nothing after it.")
+             about="Every fragment has the SRH, and End reads nothing behind it.")
 
 
 def add_position(group):
@@ -245,7 +245,7 @@ def add_refused(group):
     ):
         group.add(
             f"end_with_an_hmac_tlv_{name}", "8754 2.1.2", ETH0, received(ETH0, packet(**fields)), drop("hmac_key"),
-            about="There is no key at all.",
+            about="The node has no HMAC key.",
         )
     for kind, length in ((0, 4), (2, 2), (3, 2)):
         group.add(
@@ -257,7 +257,7 @@ def add_refused(group):
 
 def groups():
     """Returns the vector files of this module."""
-    group = Group("end", "End: the next segment.", NODE)
+    group = Group("end", "End forwards to the next segment.", NODE)
     add_segments(group)
     add_fields(group)
     add_position(group)

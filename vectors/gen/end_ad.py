@@ -166,7 +166,7 @@ def add_way_in(group):
     group.add(
         "end_ad_of_headers_of_384_bytes", [f"{DRAFT} S17.1"], ETH0,
         received(ETH0, outer(SID6, 16, longest, tlvs=padn(62)) / inner6(64)), forward(ETH2, sent(ETH2, inner6(63))), NO_LINUX,
-        about="40 + 8 + 17 * 16 + 64 bytes: all that is learned.",
+        about="The proxy learns at most 40 + 8 + 17 * 16 + 64 bytes.",
     )
     group.add(
         "end_ad_of_headers_of_392_bytes", [f"{DRAFT} S17.1"], ETH0,
@@ -177,7 +177,7 @@ def add_way_in(group):
 
 def groups():
     """Returns the vector files of this module."""
-    group = Group("end_ad", "End.AD: the dynamic proxy, both ways.", NODE)
+    group = Group("end_ad", "End.AD: the dynamic proxy, in both directions.", NODE)
     add_way_back(group)
     add_way_in(group)
     return [group]

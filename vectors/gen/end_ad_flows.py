@@ -103,7 +103,7 @@ def add_connection(group):
     group.add(
         "end_ad_flows_answer_of_the_service_before_that_direction_was_learned", [f"{BACK} S02"], ETH2,
         received(ETH2, tcp(62, back=True)), drop("not_learned"), NO_LINUX, earlier=both[:1],
-        about="The headers of the other direction would bring it to the wrong end.",
+        about="The headers of the other direction would lead to the wrong end of the chain.",
     )
     group.add(
         "end_ad_flows_there_of_a_tcp_connection", [f"{BACK} S01-S05"], ETH2, received(ETH2, tcp(62)),
@@ -112,7 +112,7 @@ def add_connection(group):
     group.add(
         "end_ad_flows_back_of_a_tcp_connection", [f"{BACK} S01-S05"], ETH2, received(ETH2, tcp(62, back=True)),
         forward(ETH2, sent(ETH2, goes(OTHER, SEGMENT_2, tcp(61, back=True)))), NO_LINUX, earlier=both,
-        about="Also where the service answers itself: the packet goes by the chain of its own direction.",
+        about="If the service itself answers, the packet also takes the chain of its own direction.",
     )
     group.add(
         "end_ad_flows_back_of_a_flow_that_never_came_in", [f"{BACK} S02"], ETH2, received(ETH2, flow(62, 4098)),
@@ -133,7 +133,7 @@ def add_errors(group):
         group.add(
             f"end_ad_flows_back_of_{name}_by_the_service", rule, ETH2, received(ETH2, error(64, tcp(1), kind)),
             forward(ETH2, sent(ETH2, goes(OTHER, SEGMENT_2, error(63, tcp(1), kind)))), NO_LINUX, earlier=both,
-            about="The error goes to the source of the quoted packet, by the chain of the other direction.",
+            about="The error takes the chain of the other direction to the source of the quoted packet.",
         )
     group.add(
         "end_ad_flows_back_of_an_error_about_an_answer", rule, ETH2, received(ETH2, error(64, tcp(1, back=True), to=HOST_1)),
@@ -143,7 +143,7 @@ def add_errors(group):
     group.add(
         "end_ad_flows_back_of_an_error_about_a_flow_without_answers", [f"{BACK} S02"], ETH2,
         received(ETH2, error(64, flow(1, 4099))), drop("not_learned"), NO_LINUX, earlier=one_way,
-        about="The headers at hand lead to the wrong end.",
+        about="The learned headers lead to the wrong end of the chain.",
     )
     group.add(
         "end_ad_flows_back_of_an_error_cut_short", [f"{BACK} S02"], ETH2,
@@ -152,7 +152,7 @@ def add_errors(group):
     group.add(
         "end_ad_flows_back_of_an_echo_that_quotes", [f"{BACK} S02"], ETH2,
         received(ETH2, error(64, tcp(1), ICMPv6EchoRequest)), drop("not_learned"), NO_LINUX, earlier=both,
-        about="Only errors are about another packet.",
+        about="Only ICMP errors belong to the flow of the packet that they quote.",
     )
 
     for name, first in (("4", 0x45), ("0", 0x00), ("7", 0x70)):
@@ -195,7 +195,7 @@ def add_keys(group):
     group.add(
         "end_ad_flows_back_of_a_further_fragment", [f"{BACK} S01-S05", "8200 4.5"], ETH2, received(ETH2, fragment(62, "last")),
         forward(ETH1, sent(ETH1, goes(ONE, SEGMENT_1, fragment(61, "last")))), NO_LINUX, earlier=earlier,
-        about="It has no ports: the identification names its packet.",
+        about="A later fragment has no ports. Its Identification leads to the flow of its packet.",
     )
     group.add(
         "end_ad_flows_back_of_a_fragment_of_another_packet", [f"{BACK} S02", "8200 4.5"], ETH2,
@@ -276,7 +276,7 @@ def add_number(group):
     nine = [came(FEW, SEGMENT_1, flow(64, port)) for port in range(1, 10)]
     group.add(
         "end_ad_flows_beyond_the_number_make_room", [f"{BACK} S02"], ETH1, received(ETH1, flow(62, 1)), drop("not_learned"),
-        NO_LINUX, earlier=nine, about="Eight are known at a time; the first one went for the ninth.",
+        NO_LINUX, earlier=nine, about="The proxy keeps eight flows. The ninth flow replaced the first one.",
     )
     for name, port in (("oldest_that_is_left", 2), ("newest", 9)):
         group.add(
@@ -287,7 +287,7 @@ def add_number(group):
 
 def groups():
     """Returns the vector files of this module."""
-    group = Group("end_ad_flows", "End.AD with flows: many chains through one service.", NODE)
+    group = Group("end_ad_flows", "End.AD with `flows`: many chains through one service.", NODE)
     group.add(
         "end_ad_flows_of_ipv6", [f"{DRAFT} S12-S17", f"{DRAFT} S17.1"], ETH0,
         came(ONE, SEGMENT_1, inner6(64))[1], forward(ETH2, sent(ETH2, inner6(63))), NO_LINUX, counters=counted(ONE),
@@ -297,8 +297,8 @@ def groups():
     add_errors(group)
     add_keys(group)
     add_changes(group)
-    age = Group("end_ad_flows_age", "End.AD with flows and an age.", AGED)
+    age = Group("end_ad_flows_age", "End.AD with `flows` and an age.", AGED)
     add_age(age)
-    number = Group("end_ad_flows_number", "End.AD with flows, and few of them.", EIGHT)
+    number = Group("end_ad_flows_number", "End.AD with a small number of flows.", EIGHT)
     add_number(number)
     return [group, age, number]

@@ -156,7 +156,7 @@ def add_way_back(group):
         "end_am_back_whose_last_segment_is_of_the_node", [f"{back} S10"], ETH2,
         received(ETH2, packet(SID_DT6, 62, 1, [SID_DT6, SEGMENT_1, SID])),
         forward(ETH1, sent(ETH1, packet(SEGMENT_1, 61, 1, [SID_DT6, SEGMENT_1, SID]))), NO_LINUX,
-        about="The destination that the service saw is a SID of this node; it is not its turn yet.",
+        about="The destination that the service received is a SID of this node, but another segment comes first.",
     )
 
     def behind_options(destination, hop_limit, segments_left, kind=DESTINATION_OPTIONS, option=OPTION_EXPERIMENT):
@@ -180,7 +180,7 @@ def add_way_back(group):
     group.add(
         "end_am_back_with_segments_left_beyond_last_entry", [f"{back} S07-S08"], ETH2,
         received(ETH2, packet(LAST, 62, 3, three)), drop("srh_segments_left"), NO_LINUX,
-        about="Whoever sent it, End.AM did not: it leaves Last Entry at most.",
+        about="End.AM sends no packet with Segments Left above Last Entry.",
     )
     group.add(
         "end_am_back_with_a_broken_srh", [f"{back} S07-S08"], ETH2,
@@ -203,7 +203,7 @@ def add_way_back(group):
     group.add(
         "end_am_back_to_an_address_of_the_interface", ["8754 4.3.2", DRAFT], ETH2,
         received(ETH2, packet("fc02::2", 62, 1, ["fc02::2", SEGMENT_1, SID])), drop("not_a_sid"), NO_LINUX,
-        "The packet is for this node, but a segment is left.",
+        "The destination is an address of this node, but Segments Left is not 0.",
     )
     group.add(
         "end_am_back_to_an_address_of_the_interface_without_a_segment_left", [DRAFT], ETH2,
@@ -218,7 +218,7 @@ def add_way_back(group):
 
 def groups():
     """Returns the vector files of this module."""
-    group = Group("end_am", "End.AM: the masquerading proxy, both ways.", NODE)
+    group = Group("end_am", "End.AM: the masquerading proxy, in both directions.", NODE)
     add_way_in(group)
     add_way_back(group)
     return [group]

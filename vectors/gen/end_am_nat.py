@@ -71,7 +71,7 @@ def add_cases(group):
     group.add(
         "end_am_nat_back_at_the_last_segment", [DRAFT], ETH2, received(ETH2, packet(OTHER, 62, 0, [SEGMENT_1, SID], OTHER)),
         forward(ETH1, sent(ETH1, packet(OTHER, 61, 0, [SEGMENT_1, SID], OTHER))), NO_LINUX,
-        about="With nothing left of the list, the destination is where it goes.",
+        about="Segments Left is 0, so the node forwards the packet to its destination.",
     )
     group.add(
         "end_am_nat_back_with_segments_left_beyond_last_entry", [DRAFT], ETH2, shown(3, SEGMENT_1, SID),
@@ -95,7 +95,7 @@ def add_cases(group):
     )
     group.add(
         "end_am_nat_back_to_the_next_service_of_the_node", [DRAFT], ETH2, shown(2, SEGMENT_1, AGAIN, SID),
-        goes_on(ETH0, OTHER, 1, SEGMENT_1, AGAIN, SID), NO_LINUX, about="It gets the packet as the first one changed it.",
+        goes_on(ETH0, OTHER, 1, SEGMENT_1, AGAIN, SID), NO_LINUX, about="The second service receives the packet with the changes of the first one.",
     )
     outer = IPv6(src=SOURCE, dst=PUSHED, hlim=64, nh=ROUTING, tc=0x41, fl=0x00123) / SRH(
         next_header=IPV6, segments_left=0, segment_list=[PUSHED],

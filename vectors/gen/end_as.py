@@ -155,7 +155,7 @@ def add_way_back(group):
     group.add(
         "end_as_back_of_ipv4_by_the_interface_of_an_ipv6_service", [back4], ETH1, received(ETH1, inner4(62, destination="203.0.113.1")),
         forward(ETH2, sent(ETH2, inner4(61, destination="203.0.113.1"))),
-        about="No proxy has IPv4 packets of eth1 come back: it is a port like any other for them.", linux=NO_LINUX,
+        about="No proxy receives returned IPv4 packets on eth1, so eth1 is an ordinary port for them.", linux=NO_LINUX,
     )
     group.add(
         "end_as_back_with_hop_limit_1", [f"{back6} S03"], ETH2, received(ETH2, inner6(1)), drop("hop_limit"), NO_LINUX,
@@ -170,7 +170,7 @@ def add_way_back(group):
     )
     # RFC 791 3.1: No Operation three times, End of Options List.
     options = [Raw(bytes([1, 1, 1, 0]))]
-    unread = "What only the kernel could read would leave the chain there: it is routed by its destination."
+    unread = "The kernel would route the packet by its destination, and the packet would leave the chain."
     group.add(
         "end_as_back_of_ipv4_with_options", [f"{back4} S01-S05", "791 3.1"], ETH2,
         received(ETH2, ipv4(src=HOST4_0, dst=HOST4_1, ttl=62, options=options) / udp4()), drop("kernel_only"), NO_LINUX,
@@ -183,7 +183,7 @@ def add_way_back(group):
     group.add(
         "end_as_back_igmp_is_the_kernels", [back4], ETH2,
         received(ETH2, ipv4(src="10.2.0.1", dst="224.0.0.22", ttl=1, options=[Raw(bytes([0x94, 4, 0, 0]))]) / udp4()),
-        kernel("ipv4_options"), NO_LINUX, about="Router Alert, to a group: of the link.",
+        kernel("ipv4_options"), NO_LINUX, about="The packet has Router Alert and a multicast destination, so it concerns the link.",
     )
     group.add(
         "end_as_back_of_ipv4_with_options_by_the_interface_of_an_ipv6_service", [back4, "791 3.1"], ETH1,
@@ -222,7 +222,7 @@ def add_way_back(group):
 
 def groups():
     """Returns the vector files of this module."""
-    group = Group("end_as", "End.AS: the static proxy, both ways.", NODE)
+    group = Group("end_as", "End.AS: the static proxy, in both directions.", NODE)
     add_way_in(group)
     add_way_back(group)
     return [group]

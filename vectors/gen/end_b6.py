@@ -143,7 +143,7 @@ class Binding:
         here = sid(2)
         self.forwarded("before_a_segment_in_the_middle", segments_left=2, segments=[SEGMENT_1, NEXT, here])
         self.forwarded("before_a_next_segment_without_a_route", segments=["2001:db8:dead::1", here],
-                       about="It is the policy's first segment that is looked up.")
+                       about="The node looks up the policy's first segment.")
         self.forwarded("before_a_next_segment_of_this_node", segments=["fc0f::1", here])
         self.forwarded("of_a_reduced_srh", segments_left=2, segments=[SEGMENT_1, NEXT])
         self.forwarded("keeps_tlvs_tag_and_flags", tlvs=tlv(0x7C, b"abc") + padn(9), tag=0xBEEF, flags=0x20)
@@ -244,7 +244,7 @@ def add_encaps_chain(encaps):
         received(ETH0, packet("fc0f::1", 64, 2, path)),
         forward(ETH1, sent(ETH1, encapsulated(PATHS[2], inner, NEXT, reduced=encaps.reduced))),
         differs(forward(ETH1, sent(ETH1, as_linux(PATHS[2], packet(NEXT, 64, 0, path), 63))), WHY) if encaps.linux else NO_LINUX,
-        about="Segments Left and the inner hop limit fall twice.",
+        about="Both SIDs decrement Segments Left and the inner hop limit.",
     )
 
 
@@ -257,7 +257,7 @@ def add_insert_chain(insert):
     insert.group.add(
         "end_then_end_b6", "8754 4.3.1", ETH0, received(ETH0, packet("fc0f::1", 64, 2, path)),
         **decremented(ETH1, lambda limit: IPv6(src=HEADEND, dst=PATHS[2][0], hlim=limit, nh=ROUTING) / new / own, 64, 2),
-        about="The packet's own SRH keeps the changes of End.",
+        about="The packet's own SRH leaves with the changes that End made.",
     )
 
 
@@ -266,11 +266,11 @@ def groups():
     found = []
     for kind, action, name, rfc, overhead, about in (
         (Encaps, "End.B6.Encaps", "end_b6_encaps", ENCAPS, 40 + 24,
-         "End.B6.Encaps: the next segment, inside an encapsulation with a policy."),
+         "End.B6.Encaps: advances the SRH and encapsulates the packet with a policy."),
         (EncapsRed, "End.B6.Encaps.Red", "end_b6_encaps_red", ENCAPS_RED, 40,
-         "End.B6.Encaps.Red: as End.B6.Encaps, the policy's first segment in the destination address only."),
+         "End.B6.Encaps.Red: as End.B6.Encaps, but only the destination address has the policy's first segment."),
         (Insert, "End.B6", "end_b6", INSERT, 8 + 2 * 16,
-         "End.B6 as Linux has it: an SRH with a policy in front of the packet's own."),
+         "End.B6 as in Linux: inserts the policy's SRH in front of the packet's own."),
     ):
         group = Group(
             name, about,

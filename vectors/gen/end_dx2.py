@@ -27,7 +27,7 @@ def srh(segments_left=0, segments=(SID, "fc0a::5"), next_header=ETHERNET):
 def groups():
     """Returns the vector files of this module."""
     group = Group(
-        "end_dx2", "End.DX2: decapsulation of an Ethernet frame, out of a given port.",
+        "end_dx2", "End.DX2: decapsulates an Ethernet frame and sends it by a given port.",
         node(routes=[f"{SID}/128 encap seg6local action End.DX2 oif eth1 dev eth0"], seg6_disabled=(ETH2,)),
     )
     plain = Ether(type=0x86DD, **CUSTOMER) / IPv6(src=HOST_0, dst=HOST_1, hlim=1, nh=UDP_PROTOCOL) / udp6(HOST_0, HOST_1)
@@ -39,7 +39,7 @@ def groups():
         )
 
     forwarded("end_dx2_with_an_srh", outer() / srh(), plain,
-              about="The inner frame leaves as it is: its MAC addresses, its hop limit of 1.",
+              about="The inner frame leaves unchanged, with its MAC addresses and its hop limit of 1.",
               counters={"route": f"{SID}/128", "packets": 1, "errors": 0})
     forwarded("end_dx2_without_an_srh", outer(ETHERNET), plain)
     forwarded("end_dx2_with_a_reduced_srh_of_one_entry", outer() / srh(segments=[SID]), plain)
@@ -60,7 +60,7 @@ def groups():
     forwarded("end_dx2_of_an_llc_frame", outer() / srh(),
               Dot3(**CUSTOMER) / LLC(dsap=0x42, ssap=0x42, ctrl=3) / Raw(pattern(35)),
               linux=differs("drop", "input_action_end_dx2 takes frames with an EtherType only (eth_proto_is_802_3)"))
-    forwarded("end_dx2_of_a_header_alone", outer() / srh(), Ether(type=0x88B5, **CUSTOMER), about="14 octets.")
+    forwarded("end_dx2_of_a_header_alone", outer() / srh(), Ether(type=0x88B5, **CUSTOMER), about="The frame has 14 octets.")
     forwarded("end_dx2_trims_octets_behind_the_outer_packet", outer() / srh(), plain, trailer=b"padding")
 
     for name, packet, reason in (

@@ -53,7 +53,7 @@ def frame(*tags, inner=None, kind=0x86DD):
 def groups():
     """Returns the vector files of this module."""
     group = Group(
-        "end_dx2v", "End.DX2V: decapsulation of an Ethernet frame, out of the port of its VLANs.",
+        "end_dx2v", "End.DX2V: decapsulates an Ethernet frame and sends it by the port of its VLANs.",
         node(
             routes=[
                 f"{sid}/128 encap seg6local action End.DX2V vlantable {table} dev eth0"
@@ -80,38 +80,38 @@ def groups():
         )
 
     usual = frame((C_TAG, 100))
-    forwarded("of_vlan_100", usual, ETH1, about="The frame leaves as it is, its tag and the hop limit of 1 included.",
+    forwarded("of_vlan_100", usual, ETH1, about="The frame leaves unchanged, with its tag and its hop limit of 1.",
               counters={"route": f"{SID}/128", "packets": 1, "errors": 0})
     forwarded("of_vlan_200", frame((C_TAG, 200)), ETH2)
     forwarded("of_vlan_1", frame((C_TAG, 1)), ETH2)
     forwarded("of_vlan_4094", frame((C_TAG, 4094)), ETH1)
-    forwarded("of_vlan_100_with_priority_and_dei", frame((C_TAG, 100, 7, 1)), ETH1, about="Only the VLAN id is looked up.")
-    forwarded("of_vlan_100_in_a_service_tag", frame((S_TAG, 100)), ETH1, about="The type of the tag does not matter.")
+    forwarded("of_vlan_100_with_priority_and_dei", frame((C_TAG, 100, 7, 1)), ETH1, about="The lookup uses only the VLAN id.")
+    forwarded("of_vlan_100_in_a_service_tag", frame((S_TAG, 100)), ETH1, about="The lookup ignores the type of the tag.")
     forwarded("of_vlan_100_of_ipv4", frame((C_TAG, 100), inner=ipv4(src="192.0.2.1", dst="198.51.100.1", ttl=1) / udp4(), kind=0x0800), ETH1)
     forwarded("of_vlan_100_of_an_unknown_ethertype", frame((C_TAG, 100), inner=Raw(pattern(60)), kind=0x88B5), ETH1)
-    forwarded("of_vlan_100_alone", frame((C_TAG, 100), inner=Raw(b""), kind=0x88B5), ETH1, about="18 octets.")
+    forwarded("of_vlan_100_alone", frame((C_TAG, 100), inner=Raw(b""), kind=0x88B5), ETH1, about="The frame has 18 octets.")
     forwarded("of_qinq_by_its_outer_vlan", frame((S_TAG, 100), (C_TAG, 555)), ETH1, about="No entry names the inner VLAN.")
-    forwarded("of_qinq_by_both_vlans", frame((S_TAG, 200), (C_TAG, 1)), ETH1, about="The entry with both wins over the outer one.")
+    forwarded("of_qinq_by_both_vlans", frame((S_TAG, 200), (C_TAG, 1)), ETH1, about="The entry with both VLAN ids takes precedence over the one with the outer id.")
     forwarded("of_qinq_by_both_vlans_with_two_customer_tags", frame((C_TAG, 200), (C_TAG, 4094)), ETH1)
     forwarded("of_qinq_with_another_inner_vlan", frame((S_TAG, 200), (C_TAG, 2)), ETH2)
     forwarded("of_qinq_that_only_both_vlans_have", frame((S_TAG, 300), (C_TAG, 7)), ETH2)
-    forwarded("of_qinq_with_an_inner_priority_tag", frame((S_TAG, 200), (C_TAG, 0, 5)), ETH2, about="VLAN id 0 is no VLAN.")
-    forwarded("of_three_tags", frame((S_TAG, 200), (C_TAG, 1), (C_TAG, 9)), ETH1, about="The third tag is the frame's own.")
+    forwarded("of_qinq_with_an_inner_priority_tag", frame((S_TAG, 200), (C_TAG, 0, 5)), ETH2, about="VLAN id 0 does not name a VLAN.")
+    forwarded("of_three_tags", frame((S_TAG, 200), (C_TAG, 1), (C_TAG, 9)), ETH1, about="The third tag is payload.")
     forwarded("of_another_table", usual, ETH2, outer(OTHER) / srh(segments=[OTHER]))
     forwarded("of_an_untagged_frame", frame(), ETH1, outer(OTHER) / srh(segments=[OTHER]))
     forwarded("of_a_priority_tag", frame((C_TAG, 0, 6)), ETH1, outer(OTHER) / srh(segments=[OTHER]),
-              about="IEEE 802.1Q: VLAN id 0 carries a priority and no VLAN, as if untagged. The tag stays.")
+              about="IEEE 802.1Q: a tag with VLAN id 0 carries only a priority. The frame counts as untagged and keeps the tag.")
     forwarded("without_an_srh", usual, ETH1, outer(next_header=ETHERNET))
     forwarded("with_a_reduced_srh_of_one_entry", usual, ETH1, outer() / srh(segments=[SID]))
     forwarded("with_16_segments", usual, ETH1, outer() / srh(segments=[SID] + [f"fc0a::{number:x}" for number in range(1, 16)]))
     forwarded("with_tlvs", usual, ETH1, outer() / srh(tlvs=tlv(0x7C, b"abc") + padn(9)))
     forwarded("with_outer_hop_limit_1", usual, ETH1, outer(hop_limit=1) / srh())
-    forwarded("with_outer_ecn_ce", usual, ETH1, outer(tc=3) / srh(), about="A frame has no ECN field to combine it with.")
+    forwarded("with_outer_ecn_ce", usual, ETH1, outer(tc=3) / srh(), about="A frame has no ECN field to combine with the outer one.")
     forwarded("behind_destination_options", usual, ETH1,
               outer(next_header=DESTINATION_OPTIONS) / options_header(ETHERNET, OPTION_EXPERIMENT))
     forwarded("trims_octets_behind_the_outer_packet", usual, ETH1, trailer=b"padding")
     forwarded("of_exactly_the_mtu", frame((C_TAG, 100), inner=Raw(pattern(MTU - 4)), kind=0x88B5), ETH1, rfc="8200 5",
-              about="The tag counts, as for End.DX2.")
+              about="The tag counts towards the size, as for End.DX2.")
     dropped("of_one_octet_more_than_the_mtu", frame((C_TAG, 100), inner=Raw(pattern(MTU - 3)), kind=0x88B5), "too_big", rfc="8200 5")
 
     dropped("of_a_vlan_without_an_entry", frame((C_TAG, 101)), "vlan_miss")
@@ -120,7 +120,7 @@ def groups():
     dropped("of_one_vlan_where_only_two_are_known", frame((C_TAG, 300)), "vlan_miss")
     dropped("of_two_vlans_where_only_others_are_known", frame((S_TAG, 300), (C_TAG, 8)), "vlan_miss")
     dropped("of_vlan_4095", frame((C_TAG, 4095)), "vlan_miss")
-    dropped("of_an_unknown_tag_type", frame((0x9100, 100)), "vlan_miss", about="Not 802.1Q and not 802.1ad: no tag.")
+    dropped("of_an_unknown_tag_type", frame((0x9100, 100)), "vlan_miss", about="The type is neither 802.1Q nor 802.1ad, so the frame has no tag.")
     dropped("of_a_table_without_entries", usual, "vlan_miss", sid=EMPTY)
     dropped("of_a_tag_cut_short", Raw(bytes(usual)[:17]), "inner_header")
     dropped("of_an_inner_tag_cut_short", Raw(bytes(frame((S_TAG, 200), (C_TAG, 1)))[:21]), "inner_header")

@@ -36,7 +36,7 @@ def packet(destination, hop_limit, segments_left, segments, sid_payload=None):
 
 def groups():
     """Returns the vector files of this module."""
-    group = Group("end_t", "End.T: the next segment, looked up in a given table.", NODE)
+    group = Group("end_t", "End.T: looks up the next segment in a given table.", NODE)
     two = [SEGMENT_1, SID]
     group.add(
         "end_t_looks_up_in_its_table", "8986 4.3", ETH0,
@@ -68,12 +68,12 @@ def groups():
     group.add(
         "end_t_does_not_see_a_sid_of_another_table", "8986 4.3", ETH0,
         received(ETH0, packet(SID, 64, 2, local)), forward(ETH2, sent(ETH2, packet("fc0f::1", 63, 1, local))),
-        about="fc0f::1 is a SID in table main; in table 100 it is behind eth2.",
+        about="fc0f::1 is a SID in table main, but table 100 has a route to it by eth2.",
     )
     group.add(
         "end_t_without_a_route_in_its_table", "8986 4.3", ETH0,
         received(ETH0, packet(SID, 64, 1, [SEGMENT_2, SID])), kernel("route_miss"),
-        about="Table main has a route; table 100 alone counts.",
+        about="Table main has a route, but End.T searches only table 100.",
     )
     group.add(
         "end_t_to_a_blackhole_of_its_table", "8986 4.3", ETH0,

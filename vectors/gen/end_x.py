@@ -38,7 +38,7 @@ def packet(sid, destination, hop_limit, segments_left, segments=None, **fields):
 
 def groups():
     """Returns the vector files of this module."""
-    group = Group("end_x", "End.X: the next segment, by a given adjacency.", NODE)
+    group = Group("end_x", "End.X: forwards to the next segment by a given adjacency.", NODE)
     group.add(
         "end_x_leaves_by_its_adjacency", "8986 4.2", ETH0,
         received(ETH0, packet(SID, SID, 64, 1)),
@@ -67,7 +67,7 @@ def groups():
         "end_x_whose_next_hop_has_a_gateway", "8986 4.2", ETH0,
         received(ETH0, packet("fc0f::a3", "fc0f::a3", 64, 1)),
         forward(ETH2, sent(ETH2, packet("fc0f::a3", SEGMENT_1, 63, 0))),
-        about="fc0b::99 is not on a link: it is reached by fc0b::/16 via fc02::1.",
+        about="fc0b::99 is not on a link. The route fc0b::/16 via fc02::1 leads to it.",
     )
     for sid, port in (("fc0f::a5", ETH1), ("fc0f::a6", ETH2)):
         group.add(
@@ -78,7 +78,7 @@ def groups():
                 forward(ETH0, sent(ETH0, packet(sid, SEGMENT_1, 63, 0))),
                 "seg6_lookup_any_nexthop looks a link-local nh6 up on the ingress link, not on the device of the SID's route",
             ),
-            about="All three neighbors are fe80::2; the device of the SID's route decides.",
+            about="All three neighbors have the address fe80::2. The device of the SID's route selects the link.",
         )
     group.add(
         "end_x_of_a_reduced_srh", "8986 4.2", ETH0,

@@ -371,8 +371,8 @@ def insertions(name, word, reduced):
 def groups():
     """Returns the vector files of this module."""
     return [
-        endpoints("every_endpoint", "What every behavior that Linux has must do: segments, TLVs, headers, checks.", True),
-        endpoints("every_endpoint_own", "The same for Sidestep-only configuration.", False),
+        endpoints("every_endpoint", "Common rules at every behavior that Linux has: segments, TLVs, headers, checks.", True),
+        endpoints("every_endpoint_own", "Common rules at every Sidestep-only behavior.", False),
         headends(),
         insertions("every_h_insert", "inline", False),
         insertions("every_h_insert_red", "inline.red", True),

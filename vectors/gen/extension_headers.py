@@ -67,11 +67,11 @@ def add_fragments(cases):
     whole, first, last = (fragment_header(ROUTING, *place) for place in ((0, False), (0, True), (185, False)))
     for name, sid in (("end", END), ("end_x", END_X)):
         cases.advances(f"{name}_behind_the_fragment_header_of_a_whole_packet", "8200 4.5", sid, whole, FRAGMENT,
-                       "Offset 0 and M 0: nothing is to be reassembled. The header stays.")
+                       "Offset 0 and M 0: the packet is complete, and the header stays in it.")
         cases.refuses(f"{name}_behind_the_header_of_a_first_fragment", "8200 4.5", sid, first, FRAGMENT, "reassembly", (3, 1, 0),
-                      FIRST_FRAGMENT, "The SRH is part of what has to be reassembled, and a SID does not reassemble.")
+                      FIRST_FRAGMENT, "The SRH is in the fragmented part, and a SID does not reassemble packets.")
         cases.dropped(f"{name}_of_a_last_fragment", "8200 4.5", outer(sid, FRAGMENT) / last / Raw(pattern(40)), "reassembly", SILENCE,
-                      about="A message is sent about the first fragment only.")
+                      about="The node sends a message about the first fragment only.")
     reserved = Raw(b"\x2b\xff" + bytes(whole)[2:])
     cases.advances("end_behind_a_fragment_header_with_its_reserved_octet_set", "8200 4.5", END, reserved, FRAGMENT,
                    "A Fragment header has no length field.")
@@ -94,7 +94,7 @@ def add_fragments(cases):
     cases.group.add(
         "end_with_a_fragment_header_cut_short_and_octets_behind_it", "8200 4", ETH0,
         received(ETH0, bytes(cut) + bytes([0xFF] * 6)), drop("ext_header"), SAME,
-        "The octets behind the packet are not part of the header.",
+        "The octets behind the packet do not belong to the header.",
     )
     for name, sid, reason in (("end", END, "no_srh"), ("end_dt6", END_DT6, "upper_layer")):
         request = echo6(HEADEND, sid)
@@ -126,7 +126,7 @@ def add_options(cases):
     cases.advances("end_behind_an_unknown_option_with_action_00", "8200 4.2", END, header(0x07), DESTINATION_OPTIONS)
     cases.refuses("end_behind_an_unknown_option_after_others", "8200 4.2", END,
                   options_header(ROUTING, b"\x00\x01\x01\x00" + option(0x07) + b"\xd7\x02\x00\x00"), DESTINATION_OPTIONS, "unknown_option",
-                  (4, 2, 52), OPTIONS, "The pointer is at the option, not at its header.")
+                  (4, 2, 52), OPTIONS, "The pointer locates the option, not its header.")
     cases.refuses("end_behind_an_option_beyond_its_header", "8200 4.2", END, options_header(ROUTING, option(0x07, 5)),
                   DESTINATION_OPTIONS, "ext_header", None, OPTIONS)
     cases.refuses("end_behind_an_option_without_its_length", "8200 4.2", END, options_header(ROUTING, b"\x01\x03\x00\x00\x00\x07"),
@@ -154,7 +154,7 @@ def add_order(cases):
     chain = options_header(HOP_BY_HOP, padding) / options_header(ROUTING, padding)
     for name, sid in (("end", END), ("end_x", END_X)):
         cases.refuses(f"{name}_with_hop_by_hop_options_behind_destination_options", "8200 4", sid, chain, DESTINATION_OPTIONS,
-                      "hop_by_hop_order", (4, 1, 40), ORDER, "The pointer is at the Next Header field with the value 0.")
+                      "hop_by_hop_order", (4, 1, 40), ORDER, "The pointer locates the Next Header field with the value 0.")
     cases.refuses("end_with_two_hop_by_hop_headers", "8200 4", END, chain, HOP_BY_HOP, "hop_by_hop_order", (4, 1, 40), ORDER)
     used = SRH(next_header=HOP_BY_HOP, segments_left=0, segment_list=[END_DT6])
     packet = outer(END_DT6, DESTINATION_OPTIONS) / options_header(ROUTING, padding) / used / options_header(IPV6, padding) / inner6(64)
@@ -165,7 +165,7 @@ def add_order(cases):
 def add_security(cases):
     """RFC 4302 3.4.2, RFC 4303 3.4.2: no security association."""
     rfc = "4302 3.4.2"
-    about = "Discarded and counted. RFC 4302 asks for no message."
+    about = "The node drops and counts the packet. RFC 4302 requires no message."
     cases.refuses("end_behind_an_authentication_header", rfc, END, authentication_header(ROUTING), AUTHENTICATION,
                   "security_association", None, SECURITY, about)
     cases.refuses("end_x_behind_options_and_an_authentication_header", rfc, END_X,

@@ -84,11 +84,11 @@ def add_decapsulation(group, endpoint):
 
     for family, protocol, inner in (("ipv6", IPV6, inner6), ("ipv4", IPV4, inner4)):
         forwarded(f"usd_of_{family}_with_an_srh", outer(sid) / srh(protocol, [sid, "fc0a::5"]), inner(64), inner(63),
-                  about="Segments Left 0: outer header and SRH gone, inner hop limit one less.",
+                  about="Segments Left is 0. The packet leaves without outer header and SRH, and its hop limit falls by one.",
                   counters={"route": f"{sid}/128", "packets": 1, "errors": 0})
         forwarded(f"usd_of_{family}_without_an_srh", outer(sid, protocol), inner(64), inner(63))
         forwarded(f"usd_of_{family}_with_outer_hop_limit_1", outer(sid, hop_limit=1) / srh(protocol, [sid]), inner(64), inner(63),
-                  about="The outer packet has arrived: its hop limit does not matter.")
+                  about="The outer packet ends here, so its hop limit does not matter.")
         forwarded(f"usd_of_{family}_with_inner_hop_limit_2", outer(sid, protocol), inner(2), inner(1))
         forwarded(f"usd_of_{family}_behind_extension_headers",
                   outer(sid, HOP_BY_HOP) / options_header(ROUTING, OPTION_PADN_6) / srh(DESTINATION_OPTIONS, [sid])
@@ -97,7 +97,7 @@ def add_decapsulation(group, endpoint):
             other = endpoint.sid(number)
             forwarded(f"{PARTS[number]}_of_{family}_with_segments_left_zero", outer(other) / srh(protocol, [other]),
                       inner(64), inner(63), rfc=[USD, USP] if number != PSP_USD else USD,
-                      about="USD takes the packet inside; PSP has nothing to do with the last segment.")
+                      about="USD decapsulates the packet. PSP does not apply at the last segment.")
     forwarded("usd_with_tlvs", outer(sid) / srh(IPV6, [sid], tlvs=tlv(0x7C, b"abc") + padn(9)), inner6(64), inner6(63))
     forwarded("usd_trims_octets_behind_the_outer_packet", outer(sid, IPV4), inner4(64), inner4(63), trailer=b"padding")
     large6 = tcp6(HOST_0, HOST_1, pattern(900))
@@ -154,15 +154,15 @@ def add_refused(group, endpoint):
         this = endpoint.sid(number)
         refused(f"{PARTS[number]}_of_udp_with_segments_left_zero", "8986 4.1.1",
                 outer(this) / srh(UDP_PROTOCOL, [this]) / udp6(HEADEND, this), drop("upper_layer"),
-                "The payload after the consumed SRH is for this node, and the SID accepts no such upper layer.",
+                "The payload behind the SRH is for this node, and the SID does not accept this upper layer.",
                 {"route": f"{this}/128", "packets": 0, "errors": 1})
     for number in (ONLY_USP, PSP_USP):
         this = endpoint.sid(number)
         refused(f"{PARTS[number]}_of_ipv6_with_segments_left_zero", ["8986 4.1.1", USP],
                 outer(this) / srh(IPV6, [this]) / inner6(64), drop("upper_layer"),
-                "USP would pop the SRH; without USD IPv6 is an upper layer like any other.")
+                "USP would remove the SRH. Without USD, IPv6 is an ordinary upper layer.")
         refused(f"{PARTS[number]}_without_an_srh", "8986 4.1.1", outer(this, UDP_PROTOCOL) / udp6(HEADEND, this), drop("no_srh"),
-                "USP concerns an SRH; without one, the flavor has no effect.")
+                "USP has no effect on a packet without an SRH.")
     refused("usd_of_udp_without_an_srh", "8986 4.1.1", outer(sid, UDP_PROTOCOL) / udp6(HEADEND, sid), drop("upper_layer"))
     refused("usd_of_nothing", "8986 4.1.1", outer(sid) / srh(NO_NEXT_HEADER, [sid]), drop("upper_layer"))
     refused("usd_of_an_ethernet_frame", "8986 4.1.1", outer(sid, ETHERNET) / Raw(received(ETH1, inner6(64))), drop("upper_layer"))
@@ -229,7 +229,7 @@ def add_lookups(group, endpoint):
             group.add(
                 f"end_x_{name}", USD, ETH0, received(ETH0, outer(sid, protocol) / inner(64, destination=destination)),
                 forward(ETH2, sent(ETH2, inner(63, destination=destination))), NO_LINUX,
-                about="The adjacency has an IPv6 next hop; it is the layer-2 neighbor that counts.",
+                about="The adjacency has an IPv6 next hop, but End.X uses only its link-layer address.",
             )
         udp = udp6(HEADEND, SEGMENT_1)
         two = [SEGMENT_1, NOT_RESOLVED]
@@ -269,7 +269,7 @@ def add_used_srhs(group, endpoint):
         forwarded("with_a_further_srh", number,
                   lambda sid: (ROUTING, used(ROUTING, sid) / following(sid, 1)),
                   lambda sid: (ROUTING, following(sid, 0)),
-                  about="The SRH that is used up is gone; the next one advances.")
+                  about="USP removes the first SRH, whose Segments Left is 0, and End advances the next one.")
         forwarded("with_two_used_srhs", number,
                   lambda sid: (ROUTING, used(ROUTING, sid) / used(ROUTING, "fc0a::9", tlvs=padn(6)) / following(sid, 1)),
                   lambda sid: (ROUTING, following(sid, 0)))
@@ -296,7 +296,7 @@ def add_used_srhs(group, endpoint):
         group.add(
             f"{endpoint.prefix}_{PARTS[number]}_with_destination_options_between_srhs_to_remove", [USP, "8986 4.16.1"], ETH0,
             received(ETH0, outer(sid) / used(DESTINATION_OPTIONS, sid) / options / following(sid, 1) / udp),
-            drop("kernel_only"), NO_LINUX, about="A plan removes one range of octets.",
+            drop("kernel_only"), NO_LINUX, about="The fast path can remove only one range of octets.",
         )
     for number in (ONLY_USD, PSP_USD):
         sid = endpoint.sid(number)
@@ -306,7 +306,7 @@ def add_used_srhs(group, endpoint):
             f"{endpoint.prefix}_{PARTS[number]}_keeps_a_used_srh", "8754 4.3.1.1 S02", ETH0,
             received(ETH0, outer(sid) / used(ROUTING, sid) / following(sid, 1) / udp),
             forward(endpoint.egress, sent(endpoint.egress, after / left / udp if left else after / udp)), NO_LINUX,
-            about="Without USP the SRH with Segments Left 0 stays.",
+            about="Without USP, the SRH with Segments Left 0 stays in the packet.",
         )
 
 
@@ -336,13 +336,13 @@ def add_chains(group):
             f"end_then_end_usd_of_{family}", ["8754 4.3.1", USD], ETH0,
             received(ETH0, outer("fc0f::1") / srh(protocol, path, 1) / inner(64)),
             forward(ETH1, sent(ETH1, inner(63))), NO_LINUX,
-            about="End makes Segments Left 0 and comes to a SID that opens the packet.",
+            about="End sets Segments Left to 0, and the next SID decapsulates the packet.",
         )
     psp = END.sid(PSP_USD)
     group.add(
         "end_psp_usd_then_end_usd", ["8754 4.3.1", "8986 4.16.1", USD], ETH0,
         received(ETH0, outer(psp) / srh(IPV6, [sid, psp], 1) / inner6(64)), forward(ETH1, sent(ETH1, inner6(63))), NO_LINUX,
-        about="PSP takes the SRH away at the first SID; the second finds the packet inside all the same.",
+        about="PSP removes the SRH at the first SID. The second SID decapsulates the packet without it.",
     )
     last, usp = udp6(HEADEND, SEGMENT_1), END.sid(ONLY_USP)
     two = srh(UDP_PROTOCOL, [SEGMENT_1, usp], 1)
@@ -350,7 +350,7 @@ def add_chains(group):
         "end_then_end_usp_with_a_further_srh", ["8754 4.3.1", USP], ETH0,
         received(ETH0, outer("fc0f::1") / srh(ROUTING, [usp, "fc0f::1"], 1) / two / last),
         forward(ETH1, sent(ETH1, outer(SEGMENT_1, hop_limit=62) / srh(UDP_PROTOCOL, [SEGMENT_1, usp]) / last)), NO_LINUX,
-        about="End uses up the first SRH, which USP removes at the second SID. Each SID takes one hop limit (8986 4.1 S12).",
+        about="End sets Segments Left of the first SRH to 0, and USP removes this SRH at the second SID. Each SID decrements the hop limit (8986 4.1 S12).",
     )
     group.add(
         "end_psp_usd_then_end_usp_with_a_further_srh", ["8754 4.3.1", "8986 4.16.1"], ETH0,

@@ -39,7 +39,7 @@ def add_ipv6(group):
         "ipv6_udp_is_forwarded", [RFC8200], ETH0,
         received(ETH0, ip6(64, UDP_PROTOCOL) / udp),
         forward(ETH1, sent(ETH1, ip6(63, UDP_PROTOCOL) / udp)),
-        about="Hop limit one less, MAC addresses of the egress port and of the gateway; nothing else changes.",
+        about="The hop limit falls by one, and the MAC addresses are those of egress port and gateway. Nothing else changes.",
         counters={"route": "2001:db8:a::/48", "packets": 1, "errors": 0},
     )
     tcp = tcp6(HOST_0, HOST_1, pattern(200))
@@ -53,7 +53,7 @@ def add_ipv6(group):
         "ipv6_to_a_neighbor_on_the_link", [RFC8200], ETH0,
         received(ETH0, ip6(64, ICMPV6, "fc01::99") / echo),
         forward(ETH1, sent(ETH1, ip6(63, ICMPV6, "fc01::99") / echo, to="02:00:00:00:00:99")),
-        about="Connected prefix: the next hop is the destination itself.",
+        about="The prefix is connected, so the next hop is the destination itself.",
     )
     group.add(
         "ipv6_hop_limit_2_becomes_1", [RFC8200], ETH0,
@@ -75,13 +75,13 @@ def add_ipv6(group):
         "ipv6_header_alone_is_forwarded", [RFC8200], ETH0,
         received(ETH0, ip6(64, NO_NEXT_HEADER)),
         forward(ETH1, sent(ETH1, ip6(63, NO_NEXT_HEADER))),
-        about="The smallest IPv6 packet: Payload Length 0, No Next Header.",
+        about="The smallest IPv6 packet has Payload Length 0 and No Next Header.",
     )
     group.add(
         "ipv6_ethernet_padding_is_trimmed", [RFC8200], ETH0,
         received(ETH0, bytes(ip6(64, NO_NEXT_HEADER)) + bytes(6)),
         forward(ETH1, sent(ETH1, ip6(63, NO_NEXT_HEADER))),
-        about="60 octets came in, 54 go out: octets after the end of the IPv6 packet are not part of it.",
+        about="The node receives 60 octets and sends 54. Octets behind the end of the IPv6 packet do not belong to it.",
     )
     large = udp6(HOST_0, HOST_1, pattern(1500 - 40 - 8))
     group.add(
@@ -181,7 +181,7 @@ def add_ipv4(group):
         "ipv4_udp_is_forwarded", [RFC1812, "1624 3"], ETH0,
         received(ETH0, ip4(64) / udp4()),
         forward(ETH1, sent(ETH1, ip4(63) / udp4())),
-        about="TTL one less, header checksum right, MAC addresses of the egress port and of the gateway.",
+        about="The TTL falls by one, the header checksum is right, and the MAC addresses are those of egress port and gateway.",
         counters={"route": "198.51.100.0/24", "packets": 1, "errors": 0},
     )
     group.add(
@@ -219,13 +219,13 @@ def add_ipv4(group):
             name, ["1624 3"], ETH0,
             received(ETH0, ip4(64, id=identification) / udp4()),
             forward(ETH1, sent(ETH1, ip4(63, id=identification) / udp4())),
-            about="An edge of one's complement arithmetic: the updated checksum is the one a full sum gives.",
+            about="An edge case of one's complement arithmetic: the updated checksum equals a full sum.",
         )
     group.add(
         "ipv4_header_alone_is_forwarded", [RFC1812], ETH0,
         received(ETH0, ip4(64, proto=253)),
         forward(ETH1, sent(ETH1, ip4(63, proto=253))),
-        about="The smallest IPv4 packet: 20 octets.",
+        about="The smallest IPv4 packet has 20 octets.",
     )
     group.add(
         "ipv4_ethernet_padding_is_trimmed", [RFC1812], ETH0,

@@ -79,11 +79,11 @@ def add_headends(group):
         add(f"{kind}_of_1490_octets", kind, 1490)
     add("h_encaps_in_three_fragments", "h_encaps", 2900)
     add("h_encaps_of_a_first_fragment", "h_encaps", 1484, "The inner packet keeps its own flag and Identification.", flags="MF", id=77)
-    add("h_encaps_with_dscp_and_ecn", "h_encaps", 1490, "Every fragment has the traffic class.", tos=0xB9)
+    add("h_encaps_with_dscp_and_ecn", "h_encaps", 1490, "Every fragment has the traffic class of the packet.", tos=0xB9)
     destination, _, _ = PATHS["h_encaps"]
     group.add(
         "fragmentation_never_with_dont_fragment", "2473 7.2", ETH0, received(ETH0, inner4(destination, 1490, flags="DF")),
-        kernel("packet_too_big"), about="The kernel answers its own headend, and Sidestep relays that to the source.",
+        kernel("packet_too_big"), about="The kernel sends the error to the node itself, and Sidestep relays it to the source.",
     )
 
 
@@ -104,7 +104,7 @@ def add_ipv6():
         )
     group.add(
         "fragmentation_never_of_ipv6_of_1281_octets", "2473 7.1", ETH0, received(ETH0, inner(1281, 64)), kernel("packet_too_big"),
-        about="Its source can send smaller packets.",
+        about="The source can send smaller packets.",
     )
     return group
 

@@ -166,12 +166,12 @@ def add_h_encaps(group):
     headend.ipv6("of_ipv6_sctp", 2, lambda to: Raw(ports(7, 9) + bytes(8)), SCTP, first_four=ports(7, 9))
     nothing = bytes(4)
     headend.ipv6("of_ipv6_icmp", 2, lambda to: echo6(HOST_0, to), ICMPV6, first_four=nothing,
-                 about="Flow label from addresses and protocol: ICMPv6 has no ports.")
+                 about="The flow label depends on addresses and protocol, because ICMPv6 has no ports.")
     headend.ipv6("of_ipv6_udp_without_room_for_ports", 2, lambda to: Raw(b"\x10\x00\x00"), first_four=nothing)
     headend.ipv6("of_an_ipv6_fragment", 2, lambda to: fragment_header(UDP_PROTOCOL, 0, True) / Raw(pattern(16)), FRAGMENT,
                  first_four=nothing)
     headend.ipv6("of_ipv6_with_a_hop_by_hop_header", 2, lambda to: options_header(UDP_PROTOCOL, OPTION_PADN_6) / udp_to(to),
-                 HOP_BY_HOP, first_four=nothing, about="The flow label takes the Next Header of the fixed header.")
+                 HOP_BY_HOP, first_four=nothing, about="The flow label depends on the Next Header of the fixed header.")
     headend.ipv6("of_ipv6_with_destination_options", 2,
                  lambda to: options_header(UDP_PROTOCOL, OPTION_EXPERIMENT) / udp_to(to), DESTINATION_OPTIONS, first_four=nothing)
     headend.ipv6("of_ipv6_with_an_srh_of_its_own", 2,
@@ -183,7 +183,7 @@ def add_h_encaps(group):
     headend.ipv4("of_ipv4_tcp", 2, tcp4(pattern(1000)), TCP_PROTOCOL, first_four=ports(4096, 80))
     headend.ipv4("of_ipv4_icmp", 2, Raw(bytes.fromhex("0800f7ff00000000")), 1, first_four=nothing)
     headend.ipv4("of_the_first_ipv4_fragment", 2, Raw(pattern(16)), flags="MF", first_four=nothing,
-                 about="No ports in the flow label: the other fragments have none.")
+                 about="The flow label does not depend on ports, because later fragments have none.")
     headend.ipv4("of_the_last_ipv4_fragment", 2, Raw(pattern(16)), frag=2, first_four=nothing)
     headend.ipv4("of_ipv4_with_dont_fragment", 2, udp4(), flags="DF")
     headend.ipv4("of_ipv4_with_ttl_2", 2, udp4(), ttl=2)
@@ -255,7 +255,7 @@ def groups():
     )
     add_h_encaps(encaps)
     red = Group(
-        "h_encaps_red", "H.Encaps.Red: as H.Encaps, the first segment in the destination address only.",
+        "h_encaps_red", "H.Encaps.Red: as H.Encaps, but only the destination address has the first segment.",
         node(routes=routes("encap.red", PATHS), tunsrc=TUNSRC),
     )
     add_h_encaps_red(red)

@@ -77,12 +77,12 @@ def groups():
     headend.ipv6("of_ipv6_tcp", 2, payload=tcp6(HOST_0, f"{prefix6(2)}1", pattern(900)), protocol=TCP_PROTOCOL)
     headend.ipv6("of_ipv6_with_hop_limit_1", 2, hop_limit=1, linux="drop",
                  why="Linux takes the outer hop limit from the inner packet, where it has expired",
-                 about="The frame is carried, not routed: its hop limit does not matter.")
+                 about="The node does not route the inner packet, so its hop limit does not matter.")
     headend.ipv4("of_ipv4_with_ttl_1", 2, ttl=1)
     headend.ipv6("trims_ethernet_padding", 2, trailer=b"padding")
 
     red = Group(
-        "h_encaps_l2_red", "H.Encaps.L2.Red: as H.Encaps.L2, the first segment in the destination address only.",
+        "h_encaps_l2_red", "H.Encaps.L2.Red: as H.Encaps.L2, but only the destination address has the first segment.",
         node(routes=routes("l2encap.red", {1: PATHS[1], 3: PATHS[3]}), tunsrc=TUNSRC),
     )
     headend = Headend(red, "h_encaps_l2_red", "8986 5.4", True)

@@ -104,13 +104,13 @@ def udp(destination):
 def reduced_group():
     """H.Insert.Red. What the kernel would answer is dropped: it does not have the route."""
     group = Group(
-        "h_insert_red", "H.Insert.Red: as H.Insert, the first segment in the destination address only.",
+        "h_insert_red", "H.Insert.Red: as H.Insert, but only the destination address has the first segment.",
         node(routes=routes("inline.red") + ["2001:db8:e3::/48 encap seg6 mode inline.red segs fc01::66 dev eth1"],
              mtu={"eth1": MTU}),
     )
     for count in PATHS:
         add(group, f"of_{count}_segment{'s' * (count > 1)}", count, udp, reduced=True,
-            about="The SRH holds the original destination alone; Segments Left is Last Entry + 1." if count == 1 else "",
+            about="The SRH has only the original destination, and Segments Left is Last Entry + 1." if count == 1 else "",
             counters={"route": f"{prefix6(count)}/48", "packets": 1, "errors": 0})
     add(group, "of_tcp", 2, lambda to: tcp6(HOST_0, to, pattern(1000)), TCP_PROTOCOL, reduced=True)
     add(group, "of_icmp", 3, lambda to: echo6(HOST_0, to), ICMPV6, reduced=True)
@@ -171,6 +171,6 @@ def groups():
     group.add(
         "h_insert_with_hop_limit_1", "8200 3", ETH0,
         received(ETH0, IPv6(src=HOST_0, dst=f"{prefix6(2)}1", hlim=1, nh=UDP_PROTOCOL) / udp(f"{prefix6(2)}1")),
-        drop("hop_limit"), about="Time Exceeded quotes the packet without the SRH that it would get.",
+        drop("hop_limit"), about="Time Exceeded quotes the packet without the SRH that the headend would insert.",
     )
     return [group, reduced_group()]

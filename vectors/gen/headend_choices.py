@@ -59,7 +59,7 @@ def flow_labels():
     add4(zero, "flow_label_zero_of_ipv4", "6437 3", 0, "fc00::2")
 
     hashed = Group(
-        "flow_label_computed", "seg6_flowlabel 1: the outer flow label is always computed.",
+        "flow_label_computed", "seg6_flowlabel 1: the headend always computes the outer flow label.",
         node(routes=ROUTES, tunsrc="fc00::2", seg6_flowlabel=1),
     )
     random = skip("Linux computes it from a hash with a random key (skb_get_hash)")
@@ -91,10 +91,10 @@ def tunnel_sources():
     add6(unset, "tunsrc_unset_another_port", "8986 5.1 S02", 9, 9, 9, "fc02::2", "2001:db8:c01::1", path=path, egress=ETH2)
     add6(unset, "tunsrc_unset_route_of_one_port_first_segment_behind_another", "8986 5.1 S02", 9, 9, 9, "fc01::2",
          "2001:db8:c02::1", path=path, egress=ETH2,
-         about="The route names eth1, the first segment is behind eth2: the source is that of eth1, as on Linux (set_tun_src).")
+         about="The route names eth1, and the first segment is behind eth2. The source is an address of eth1, as on Linux (set_tun_src).")
 
     per_route = Group(
-        "tunsrc_of_the_route", "tunsrc of the route wins over the node's.",
+        "tunsrc_of_the_route", "The tunsrc of the route takes precedence over the node's.",
         node(routes=[f"2001:db8:c00::/48 {WORDS} tunsrc fc0f:0:0:7::7 dev eth1"], tunsrc="fc0f:0:0:5::5"),
     )
     add6(per_route, "tunsrc_of_the_route_ipv6", "8986 5.1 S02", 9, 9, 9, "fc0f:0:0:7::7",

@@ -183,7 +183,7 @@ def add_text(verify):
     verify.at("hmac_of_key_0", end, head, drop("hmac_key"))
     for count in (SEGMENTS_MAX + 1, 16):
         verify.at(f"hmac_over_{count}_segments", end, header(7, path(count, end)), drop("hmac_segments"),
-                  about="The text would exceed Linux's buffer; a valid HMAC is refused there too.")
+                  about="The text would exceed Linux's buffer, so Linux drops the packet too, even with a valid HMAC.")
 
 
 def add_place(verify):
@@ -194,7 +194,7 @@ def add_place(verify):
     head = header(7, segments, before=padn(6))
     verify.at("hmac_behind_padding", end, head, (ETH1, verify.advanced(head)))
     verify.at("hmac_wrong_behind_padding", end, wrong(head, flipped(3)), drop("hmac_wrong"))
-    why = "As in Linux: an HMAC is where the flag says so and the TLV ends the SRH. Otherwise there is none, and it passes."
+    why = "As in Linux, an SRH has an HMAC if it has the flag and ends with the TLV. This SRH has none, and the packet passes."
     for name, fields in (
         ("the_flag_and_no_tlv", {"flags": FLAG}),
         ("the_flag_and_another_tlv", {"flags": FLAG, "tlvs": tlv(0x7C, bytes(38))}),
@@ -247,7 +247,7 @@ def add_decapsulating(verify):
         packet = IPv6(src=HEADEND, dst=sid, hlim=64, nh=upper) / inner
         verify.group.add(
             f"hmac_required_and_no_srh_at_{name}", RFC, ETH1, received(ETH1, packet), forward(ETH1, sent(ETH1, egress_inner)),
-            about="As in Linux: an HMAC is required of an SRH. A packet without an SRH is not steered.",
+            about="As in Linux, the port requires an HMAC only of packets with an SRH.",
         )
     frame = bytes(received(ETH2, inner6(64)))
     good = signed(8, HEADEND, [DX2], next_header=ETHERNET, segments_left=0)
@@ -285,7 +285,7 @@ def add_end_b6(verify):
 def verified():
     """What arrives with an HMAC."""
     group = Group(
-        "hmac_verify", "HMAC of an SRH verified: eth0 does where there is one, eth1 requires one, eth2 does not look.",
+        "hmac_verify", "Verification of HMACs: eth0 verifies present ones, eth1 requires one, eth2 ignores them.",
         node(
             routes=ROUTES + ["fcc0:0:a1::/48 via fc01::1 dev eth1"], hmac=keys(),
             settings={"eth1": {"seg6_require_hmac": 1}, "eth2": {"seg6_require_hmac": -1}},
@@ -306,7 +306,7 @@ def own_behaviors():
     """Behaviors that only Sidestep has."""
     usd, proxy = "fc0f::5d", "fc0f::ad"
     group = Group(
-        "hmac_verify_own", "HMAC of an SRH verified at SIDs that Linux does not have.",
+        "hmac_verify_own", "Verification of HMACs at SIDs that Linux does not have.",
         node(
             routes=[
                 f"{usd}/128 encap seg6local action End flavors usd dev eth0",

@@ -94,12 +94,12 @@ def add_header_fields(told):
     told.header_field(
         "segments_left_behind_destination_options", rfc,
         outer(END, DESTINATION_OPTIONS) / options_header(ROUTING, OPTION_PADN_6) / srh(segments_left=9) / udp,
-        "srh_segments_left", 51, about="The SRH begins eight octets later, and so does the pointer.",
+        "srh_segments_left", 51, about="The SRH begins eight octets later, so the pointer is greater by eight.",
     )
     told.header_field(
         "segments_left_of_a_second_srh", rfc,
         outer(END) / SRH(next_header=ROUTING, segments_left=0, segment_list=[END]) / srh(segments_left=4) / udp,
-        "srh_segments_left", 40 + 24 + 3, about="The first one has nothing left and is passed over.",
+        "srh_segments_left", 40 + 24 + 3, about="The first SRH has Segments Left 0, so the node skips it.",
     )
     told.header_field("tlv_beyond_the_srh", "8754 2.1", outer(END) / srh(tlvs=bytes([0x7C, 7]) + b"sixoct") / udp, "srh_tlv", 41)
     told.header_field("segments_left_at_end_x", rfc, outer(END_X) / srh(segments_left=3) / udp, "srh_segments_left", 43)
@@ -119,7 +119,7 @@ def add_header_fields(told):
         "an_error_inside_an_encapsulation_is_no_error", "4443 2.4",
         outer(END) / srh(IPV6, segments_left=3)
         / IPv6(src=HOST_0, dst=HOST_1, nh=ICMPV6) / icmp6(HOST_0, HOST_1, error(1, 0, 0, b"")),
-        "srh_segments_left", 43, about="The packet is IPv6 in IPv6; its sender is another than that of the error.",
+        "srh_segments_left", 43, about="The packet is IPv6 in IPv6, and its sender is not the sender of the inner error.",
     )
     told.silence(
         "never_about_an_error_behind_an_srh",
@@ -133,13 +133,13 @@ def add_header_fields(told):
     )
     told.silence(
         "never_about_icmp_without_a_type", outer(END) / srh(ICMPV6, segments_left=3), "srh_segments_left",
-        about="It may have been an error.",
+        about="The packet may be an ICMP error.",
     )
     packet = outer(END) / ROUTING_TYPE_0 / udp
     told.group.add(
         "icmp_routing_header_of_type_0", "8200 4.4", ETH0, received(ETH0, packet), kernel("routing_header"),
         skip("the kernel's SID drops it without a message"), answer=answer(HEADEND, error(4, 0, 42, packet)),
-        about="With Segments Left 1: the pointer is at the routing type.",
+        about="Segments Left is 1, and the pointer locates the routing type.",
     )
 
 
@@ -163,7 +163,7 @@ def add_upper_layers(told):
     told.silence("never_about_an_error_at_end", outer(END, ICMPV6) / icmp6(HEADEND, END, error(4, 4, 40, b"quoted")), "no_srh")
     packet = outer(END, FRAGMENT) / fragment_header(UDP_PROTOCOL, 0, True) / udp6(HEADEND, END)
     told.add("a_fragment_at_end", "8200 4.5", packet, "reassembly", answer(HEADEND, error(3, 1, 0, packet)),
-             about="The first fragment of a packet that is not reassembled.")
+             about="The packet is a first fragment, and a SID does not reassemble packets.")
     udp = outer(END, UDP_PROTOCOL) / udp6(HEADEND, END, destination_port=33434)
     told.add("traceroute_to_end", "9259 3.2.1", udp, "no_srh", answer(HEADEND, error(1, 4, 0, udp), END))
     udp = outer(END_DT6) / SRH(next_header=UDP_PROTOCOL, segments_left=0, segment_list=[END_DT6]) / udp6(HEADEND, END_DT6)
@@ -205,7 +205,7 @@ def add_own(told):
     reported("hop_limit_1_at_a_sid", "8986 4.1 S05", packet, "hop_limit", HEADEND, error(3, 0, 0, packet))
     packet = outer(USD) / ROUTING_TYPE_0 / udp6(HEADEND, SEGMENT_1)
     reported("routing_header_of_type_0_at_a_sid_of_ours", "8200 4.4", packet, "kernel_only", HEADEND, error(4, 0, 42, packet),
-             "The pointer is at the routing type, as at a SID that Linux has.")
+             "The pointer locates the routing type, as at a SID that Linux has.")
     packet = inner(64, pattern(MTU + 1 - 48))
     reported("inner_too_big", "4443 3.2", outer(USD, IPV6) / packet, "too_big", HOST_0, error(2, 0, MTU, packet))
     packet = ipv4(src=HOST4_0, dst=HOST4_1, flags="DF") / udp4(pattern(MTU + 1 - 28))
@@ -213,7 +213,7 @@ def add_own(told):
     packet = ipv4(src=HOST4_0, dst=HOST4_1) / udp4(pattern(MTU + 1 - 28))
     told.group.add(
         "icmp_inner_ipv4_too_big_without_df", "1191 4", ETH0, received(ETH0, outer(USD, IPV4) / packet), kernel("fragmented"),
-        told.linux, "It leaves in fragments.", answer=SILENCE, fragments=fragments4(bytes(packet)),
+        told.linux, "The packet leaves in fragments.", answer=SILENCE, fragments=fragments4(bytes(packet)),
     )
     packet = inner(destination="2001:db8:dead::1")
     reported("inner_without_a_route", "4443 3.1", outer(USD_T, IPV6) / packet, "no_route", HOST_0, error(1, 0, 0, packet))

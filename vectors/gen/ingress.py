@@ -157,7 +157,7 @@ def add_ipv4_header(group):
 
 def groups():
     """Returns the vector files of this module."""
-    group = Group("ingress", "Frames that are judged before any lookup.", NODE)
+    group = Group("ingress", "Frames with a verdict before any lookup.", NODE)
     add_ethernet(group)
     add_addresses(group)
     add_ipv6_header(group)

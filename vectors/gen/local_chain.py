@@ -58,7 +58,7 @@ def add_end_chains(group):
     for count in (2, 3, 4):
         path = [SEGMENT_1] + [f"fc0f::{index}" for index in range(count, 0, -1)]
         chain(group, f"a_chain_of_{count}_end_sids", "fc0f::1", path, count,
-              about="Segments Left and the hop limit fall once for each SID.",
+              about="Each SID decrements Segments Left and the hop limit.",
               counters={"route": f"fc0f::{count}/128", "packets": 1, "errors": 0})
     five = [SEGMENT_1] + [f"fc0f::{index}" for index in range(5, 0, -1)]
     group.add(
@@ -76,7 +76,7 @@ def add_end_chains(group):
         group.add(
             f"a_chain_with_hop_limit_{hop_limit}", [RFC, "8986 4.1 S05"], ETH0, received(ETH0, expired), drop("hop_limit"),
             linux=linux, answer=answer(HEADEND, error(3, 0, 0, expired)),
-            about="The second SID discards it." if hop_limit == 2 else "",
+            about="The second SID drops the packet." if hop_limit == 2 else "",
         )
     group.add(
         "a_chain_that_ends_with_segments_left_zero_at_end", RFC, ETH0,
@@ -123,13 +123,13 @@ def add_decapsulation(group):
         "end_then_end_dt6_with_outer_hop_limit_1", [RFC, "8986 4.1 S05"], ETH0,
         received(ETH0, packet("fc0f::1", 1, 1, ["fc0f::d6", "fc0f::1"], IPV6, inner6(64))), drop("hop_limit"),
         linux=differs(forward(ETH1, sent(ETH1, inner6(63))), ONE_DECREMENT),
-        about="End refuses it. Linux checks the hop limit of a packet that leaves only.",
+        about="End drops the packet. Linux checks the hop limit only before it sends the packet.",
     )
     group.add(
         "end_psp_then_end_dt6", [RFC, "8986 4.16.1"], ETH0,
         received(ETH0, packet("fc0f::b", 64, 1, ["fc0f::d6", "fc0f::b"], IPV6, inner6(64))),
         forward(ETH1, sent(ETH1, inner6(63))),
-        about="End takes the SRH away, End.DT6 finds none and needs none.",
+        about="End removes the SRH, and End.DT6 decapsulates the packet without it.",
     )
     inside = [SEGMENT_1, "fc0f::1"]
     group.add(
@@ -156,7 +156,7 @@ def add_decapsulation(group):
         forward(ETH2, sent(ETH2, encapsulated(64, inner6(63, destination)))),
         linux=differs(forward(ETH2, sent(ETH2, encapsulated(63, inner6(64, destination)))),
                       "seg6_do_srh_encap copies the inner hop limit to the outer header and does not change the inner one"),
-        about="The decapsulated packet is steered into another policy; its hop limit falls once.",
+        about="The node steers the decapsulated packet into another policy and decrements its hop limit once.",
     )
     path = [destination, "fc0f::1"]
     group.add(
@@ -177,7 +177,7 @@ def add_decapsulation(group):
         group.add(
             f"end_psp_then_{name}", ["8986 4.16.1"], ETH0,
             received(ETH0, packet("fc0f::b", 64, 1, [destination, "fc0f::b"])), forward(ETH2, sent(ETH2, inserted)),
-            about="One SRH goes and another comes. Where there is no room for it, the packet is still the one that arrived.",
+            about="The node removes one SRH and inserts another. If the new one has no room, the packet stays as it arrived.",
         )
 
 

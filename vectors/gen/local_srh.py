@@ -53,7 +53,7 @@ def add_to_the_node(group):
     relayed = ipv6(SEGMENT_1, hop_limit=63) / srh(0, ROUTING, [LOCAL]) / srh(0) / UDP
     dropped(
         "second_srh_with_a_segment_left", ipv6() / srh(0, ROUTING, [LOCAL]) / srh() / UDP, 40 + 24 + 3,
-        DAMAGED, "The first one has Segments Left 0.",
+        DAMAGED, "The first SRH has Segments Left 0.",
     )
     alert = options_header(ROUTING, ROUTER_ALERT)
     dropped(
@@ -64,7 +64,7 @@ def add_to_the_node(group):
     dropped(
         "srh_with_an_impossible_last_entry", ipv6() / srh(last_entry=9) / UDP, 43,
         differs(forward(ETH1, sent(ETH1, ipv6(SEGMENT_1, hop_limit=63) / srh(0, last_entry=9) / UDP)), WHY),
-        "Linux does not look at Last Entry.",
+        "Linux does not check Last Entry.",
     )
     first = fragment_header(ROUTING, 0, True)
     dropped(
@@ -79,7 +79,7 @@ def add_to_the_node(group):
     group.add(
         "local_packet_with_seven_extension_headers", RFC, ETH0,
         received(ETH0, many / options_header(ROUTING, OPTION_PADN_6) / srh() / UDP), drop("ext_header"),
-        skip("Linux follows any number of extension headers"), "An SRH may follow the headers that are read.", answer=SILENCE,
+        skip("Linux follows any number of extension headers"), "An SRH may follow beyond the headers that the node reads.", answer=SILENCE,
     )
     group.add(
         "local_link_local_address_with_a_segment_left", RFC, ETH0,
@@ -97,9 +97,9 @@ def add_kept(group):
     kept("srh_without_a_segment_left", ipv6() / srh(0) / UDP)
     kept("destination_options", ipv6(next_header=DESTINATION_OPTIONS) / options_header(UDP_PROTOCOL, OPTION_PADN_6) / UDP)
     kept("later_fragment", ipv6(next_header=FRAGMENT) / fragment_header(ROUTING, 3, False) / Raw(bytes(UDP)),
-         "Without its first fragment it is never reassembled.")
+         "The packet is never reassembled, because its first fragment does not arrive.")
     kept("routing_header_of_type_0", ipv6() / Raw(bytes([UDP_PROTOCOL, 2, 0, 1, 0, 0, 0, 0]) + bytes(16)) / UDP,
-         "Linux answers it.")
+         "Linux answers the packet.")
 
 
 def add_behind_sids(group):
@@ -110,11 +110,11 @@ def add_behind_sids(group):
         group.add(f"local_{name}", RFC, ETH0, received(ETH0, packet), drop("not_a_sid"), linux, about, answer=told)
 
     inner = ipv6(source=HOST_0) / srh() / UDP
-    add("srh_behind_end_dt6", ipv6(END_DT6, IPV6) / inner, 43, inner, HOST_0, "The message is about the inner packet.")
+    add("srh_behind_end_dt6", ipv6(END_DT6, IPV6) / inner, 43, inner, HOST_0, "The message quotes the inner packet.")
     add("address_as_the_segment_after_end", ipv6(END) / srh(2, segments=[SEGMENT_1, LOCAL, END]) / UDP, 43)
     group.add(
         "local_address_as_the_last_segment", RFC, ETH0, received(ETH0, ipv6(END) / srh(1, segments=[LOCAL, END]) / UDP),
-        kernel("local"), about="Segments Left is 0 there.", answer=SILENCE,
+        kernel("local"), about="Segments Left is 0 at the local address.", answer=SILENCE,
     )
 
 
@@ -137,7 +137,7 @@ def groups():
     packet = ipv6(END_AS) / srh(2, segments=[SEGMENT_1, LOCAL, END_AS]) / UDP
     own.add(
         "local_address_as_the_segment_after_end_as", RFC, ETH0, received(ETH0, packet), drop("not_a_sid"),
-        skip("Linux does not have the SID"), "The payload is not for the service, so the next segment is looked up.",
+        skip("Linux does not have the SID"), "The payload is not for the service, so the node looks up the next segment.",
         answer=answer(HEADEND, error(4, 0, 43, packet)),
     )
     linux = Group("local_srh_linux", "`local_srh: linux` restores what Linux does.", node(routes=ROUTES, local_srh="linux"))

@@ -243,7 +243,7 @@ def add_endpoints(group):
 
 def groups():
     """Returns the vector files of this module."""
-    group = Group("multipath", "Routes with several next hops: the packet's flow chooses one.", NODE)
+    group = Group("multipath", "Routes with several next hops: the packet's flow selects one.", NODE)
     add_plain(group)
     add_inside(group)
     add_headends(group)

@@ -63,11 +63,11 @@ def add_with_the_flag(marked):
     two = [SEGMENT_1, END]
     onward = forward(ETH1, sent(ETH1, outer(SEGMENT_1, 63) / srh(0, two) / inner(9)))
     marked.add("at_end", outer(END) / srh(1, two) / inner(9), onward, (END, 1),
-               about="What is forwarded still has the flag: it is for the next SID, too.")
+               about="The forwarded packet keeps the flag for the next SID.")
     marked.add("at_end_with_all_other_flags", outer(END) / srh(1, two, 0xFF & ~0x08) / inner(9),
                forward(ETH1, sent(ETH1, outer(SEGMENT_1, 63) / srh(0, two, 0xFF & ~0x08) / inner(9))), (END, 1))
     marked.add("at_end_and_padding_of_the_link", outer(END) / srh(1, two) / inner(9), onward, (END, 1), trailer=b"\xee" * 6,
-               about="The copy ends where the packet does.")
+               about="The copy has no octets behind the end of the packet.")
     options = options_header(ROUTING, OPTION_PADN_6)
     marked.add(
         "at_end_behind_destination_options", outer(END, next_header=DESTINATION_OPTIONS) / options / srh(1, two) / inner(9),
@@ -99,7 +99,7 @@ def add_several(marked):
     leaves = decremented(ETH1, lambda limit: outer(SEGMENT_1, limit) / srh(0, three) / inner(9), 64, 2)
     marked.add(
         "at_two_sids", outer(END) / srh(2, three) / inner(9), leaves["expect"], (END, 2), (END_2, 1), linux=leaves["linux"],
-        about="Each copies it, as it arrived, with the Segments Left that this SID finds.",
+        about="Each SID copies the packet as received, with the Segments Left at this SID.",
     )
     two = [END_DT6, END]
     marked.add(
@@ -108,7 +108,7 @@ def add_several(marked):
     two = [END_DT6, END_PSP]
     marked.add(
         "at_end_psp_and_the_last_sid", outer(END_PSP) / srh(1, two) / inner(9), forward(ETH1, sent(ETH1, inner(8))), (END_PSP, 1),
-        about="Where the SRH is popped there is no flag any more (RFC 9259 2.1.1).",
+        about="PSP removes the SRH and thus the flag (RFC 9259 2.1.1).",
     )
 
 
@@ -133,7 +133,7 @@ def add_without(marked):
     marked.add(
         "not_for_this_node", outer(SEGMENT_1) / srh(1, passing) / inner(9),
         forward(ETH1, sent(ETH1, outer(SEGMENT_1, 63) / srh(1, passing) / inner(9))), rfc="9259 2.1.1",
-        about="It is for the SIDs on its way, and for no other node.",
+        about="The flag concerns only the nodes whose SIDs process the packet.",
     )
     marked.add("where_seg6_is_disabled", outer(END) / srh(1, two) / inner(9), kernel("seg6_disabled"), port=ETH2)
     hidden = IPv6(src=HOST_0, dst=SEGMENT_1, hlim=9, nh=ROUTING) / srh(0, [SEGMENT_1], next_header=UDP_PROTOCOL) / udp6(HOST_0, SEGMENT_1)
@@ -141,7 +141,7 @@ def add_without(marked):
     left.hlim = 8
     marked.add(
         "in_the_packet_inside", outer(END_DT6) / srh(0, [END_DT6], flags=0) / hidden, forward(ETH1, sent(ETH1, left)),
-        about="The SRH that the SID processes is another one.",
+        about="The SID processes the outer SRH, which lacks the flag.",
     )
 
 
@@ -149,7 +149,7 @@ def groups():
     """Returns the vector files of this module."""
     all_marked = [
         Marked("o_flag", "Packets with the O-flag at SIDs of a node that copies them.", 100, "copied"),
-        Marked("o_flag_not_permitted", "The same where no rate is permitted: the flag is ignored.", 0, "ignored"),
+        Marked("o_flag_not_permitted", "Packets with the O-flag where no rate is permitted: the node ignores the flag.", 0, "ignored"),
     ]
     for marked in all_marked:
         add_with_the_flag(marked)

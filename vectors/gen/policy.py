@@ -180,13 +180,13 @@ def groups():
         destination = "2001:db8:e8::1"
         add(f"not_for_dscp_{dscp}_leaves_it_to_the_ip_route", "9256 8.6", plain(destination, dscp=dscp),
             forward(ETH2, sent(ETH2, plain(destination, hop_limit=63, dscp=dscp))),
-            "The route around it: 2001:db8:e0::/44.")
+            "The packet takes the route of the shorter prefix 2001:db8:e0::/44.")
     steers("for_other_dscps", "9256 8.6", "2001:db8:e9::1", RIGHT, ETH2, dscp=20)
     steers("for_other_dscps_takes_those_of_an_invalid_one", "9256 8.6", "2001:db8:e9::1", RIGHT, ETH2)
     steers("for_dscp_46_before_the_one_for_all", "9256 8.6", "2001:db8:e9::1", low[1], low[2], dscp=46)
     add("for_dscp_8_drops_upon_invalid", ["9256 8.2", "9256 8.6"], plain("2001:db8:e9::1", dscp=8), drop("policy_invalid"))
     add("for_no_dscp_of_the_packet_and_no_ip_route", "9256 8.6", plain("2001:db8:dc::1"), kernel("route_miss"),
-        "The kernel may know one.")
+        "The kernel may have a route.")
     # By DSCP, around a prefix that is steered by DSCP.
     destination, around = "2001:db8:ea:1::1", {"route": "2001:db8:ea::/48", "packets": 1, "errors": 0}
     steers("for_dscp_8_inside_a_prefix_that_is_steered_by_dscp", "9256 8.6", destination, RIGHT, ETH2, dscp=8,
@@ -196,7 +196,7 @@ def groups():
     steers("for_dscp_10_around_a_prefix_that_is_steered_by_dscp", "9256 8.6", destination, path, egress, dscp=10, counters=around)
     for dscp in (0, 9, 63):
         add(f"for_dscp_{dscp}_of_neither_of_two_prefixes_that_are_steered_by_dscp", "9256 8.6", plain(destination, dscp=dscp),
-            forward(ETH2, sent(ETH2, plain(destination, hop_limit=63, dscp=dscp))), "The route around both: 2001:db8:e0::/44.")
+            forward(ETH2, sent(ETH2, plain(destination, hop_limit=63, dscp=dscp))), "The packet takes the route of the shorter prefix 2001:db8:e0::/44.")
     inner = ipv4(src=HOST4_0, dst="10.240.7.1", ttl=63, tos=46 << 2) / udp4()
     packet = ipv4(src=HOST4_0, dst="10.240.7.1", ttl=64, tos=46 << 2) / udp4()
     add("for_dscp_46_of_ipv4", "9256 8.6", packet, forward(ETH1, sent(ETH1, encapsulated(
@@ -204,7 +204,7 @@ def groups():
 
     destination = "2001:db8:ee::1"
     add("not_for_dscp_0_leaves_it_to_no_route_for_another_source", "9256 8.6", plain(destination),
-        forward(ETH2, sent(ETH2, plain(destination, hop_limit=63))), "The route around it: 2001:db8:e0::/44.")
+        forward(ETH2, sent(ETH2, plain(destination, hop_limit=63))), "The packet takes the route of the shorter prefix 2001:db8:e0::/44.")
 
     # By DSCP, on a connected prefix.
     def to_neighbor(ttl, dscp):

@@ -62,7 +62,7 @@ def rp_filter():
     fails("strict_and_an_own_address_as_source", ETH0, "10.1.0.2", HOST4_1)
     passes(
         "strict_and_the_next_hop_back_is_not_resolved", ETH0, "192.88.99.1", ETH1, HOST4_1,
-        about="The way back counts, not whether it could be gone now.",
+        about="The filter tests the route, not whether its next hop is resolved.",
     )
     passes("loose_and_the_way_back_is_another_port", ETH1, HOST4_2, ETH0, HOST4_0)
     fails("loose_and_no_way_back", ETH1, "172.16.0.1", HOST4_0)
@@ -89,7 +89,7 @@ def rp_filter():
         group.add(
             f"rp_filter_strict_at_{name}", RFC, ETH0, carried(HOST4_0),
             forward(ETH1, sent(ETH1, packet4(HOST4_0, HOST4_1, 63))),
-            about="Linux puts the inner packet to the filter of the port that the outer one came by.",
+            about="Linux applies the filter of the ingress port of the outer packet to the inner packet.",
         )
         for way_back, source in (("another_port", HOST4_2), ("none", "172.16.0.1")):
             group.add(
@@ -103,7 +103,7 @@ def require_hmac():
     """On eth0."""
     group = Group(
         "require_hmac",
-        "A port that requires an HMAC of every SRH: its SIDs take no other; the rest is not touched.",
+        "A port that requires an HMAC of every SRH: SIDs drop packets without one. Other packets pass.",
         node(
             routes=[
                 f"{END}/128 encap seg6local action End dev eth0",

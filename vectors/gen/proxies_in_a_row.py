@@ -49,13 +49,13 @@ def add_services(group):
     group.add(
         "end_ad_back_to_the_next_end_ad", [f"{DYNAMIC} inbound S01-S05", LOCAL], ETH2, received(ETH2, inner6(62)),
         forward(ETH1, sent(ETH1, inner6(60))), NO_LINUX, earlier=[taught(two)], counters=counted(SECOND),
-        about="The packet's hop limit falls where it is encapsulated, and where it is forwarded to the next service.",
+        about="The node decrements the hop limit when it encapsulates the packet and when it forwards it to the next service.",
     )
     group.add(
         "end_ad_back_of_the_second_service_in_a_row", [f"{DYNAMIC} inbound S01-S05", LOCAL], ETH1, received(ETH1, inner6(59)),
         forward(ETH1, sent(ETH1, restored(SEGMENT_1, 1, two, hop_limit=62) / inner6(58))), NO_LINUX,
         earlier=[taught(two), (ETH2, received(ETH2, inner6(62)))],
-        about="Each SID takes one off the outer hop limit.",
+        about="Each SID decrements the outer hop limit.",
     )
     group.add(
         "end_as_back_to_an_end_ad", [f"{STATIC} inbound S01-S05", LOCAL], ETH2, received(ETH2, inner4(62)),
@@ -116,7 +116,7 @@ def add_others(group):
             headers([SEGMENT_1], IPV6, hop_limit=64, traffic_class=0x28, label=0x0BEEF, source=TUNSRC)
             / restored(STEERED, 1, steered, hop_limit=62) / inner6(61),
         )), NO_LINUX, earlier=[taught(steered)],
-        about="It goes into the policy as any packet that is forwarded.",
+        about="The policy steers the packet like any forwarded packet.",
     )
     destination = "2001:db8:c1::1"
     group.add(
@@ -128,7 +128,7 @@ def add_others(group):
 
 def groups():
     """Returns the vector files of this module."""
-    group = Group("proxies_in_a_row", "What a service sends back is for this node again.", NODE)
+    group = Group("proxies_in_a_row", "Packets that a service returns and that this node processes again.", NODE)
     add_services(group)
     add_others(group)
     return [group]

@@ -68,7 +68,7 @@ def add_way_in(group):
         group.add(
             f"end_ad_of_{kind}_in_a_frame" if kind.startswith("ipv") else f"end_ad_of_{kind}", [f"{DYNAMIC} S12-S17"], ETH0,
             received(ETH0, carrying(DYNAMIC_SID, 2, [LAST, SEGMENT_1, DYNAMIC_SID], frame)), forward(ETH2, frame), NO_LINUX,
-            counters=counted(DYNAMIC_SID), about="As it is: its addresses, its hop limit.",
+            counters=counted(DYNAMIC_SID), about="The service receives the frame unchanged, with its addresses and its hop limit.",
         )
     group.add(
         "end_as_of_a_frame", [f"{STATIC} S12-S19"], ETH0,
@@ -113,7 +113,7 @@ def add_way_back(group):
         )
     group.add(
         "end_as_back_of_a_frame_for_the_interface", [f"{STATIC} inbound"], ETH1, received(ETH1, inner6(62)),
-        forward(ETH1, sent(ETH1, inner6(61))), NO_LINUX, about="It is for this node, and routed as any packet.",
+        forward(ETH1, sent(ETH1, inner6(61))), NO_LINUX, about="The frame is for this node, which routes it like any packet.",
     )
     group.add(
         "end_as_back_of_lldp", [f"{STATIC} inbound"], ETH1,
@@ -145,7 +145,7 @@ def add_by_ethernet_address(group):
         "end_as_by_the_broadcast_address", ["service-programming 6.1.1.2 S12-S19"], ETH0,
         received(ETH0, outer("fc0f::e4", 1, [SEGMENT_1, "fc0f::e4"], next_header=IPV4) / inner4(64)),
         forward(ETH2, sent(ETH2, inner4(63), to="ff:ff:ff:ff:ff:ff")), NO_LINUX,
-        about="As the draft has it for a service that looks at no address (6.1).",
+        about="The draft permits any address for a service that does not check it (6.1).",
     )
     group.add(
         "end_as_back_of_a_service_by_ethernet_address", ["service-programming 6.1.1.2 inbound S01-S05"], ETH2,
@@ -167,12 +167,12 @@ def add_by_ethernet_address(group):
 
 def groups():
     """Returns the vector files of this module."""
-    frames = Group("proxy_frames", "SR proxies for Ethernet frames, both ways.", FRAMES)
+    frames = Group("proxy_frames", "SR proxies for Ethernet frames, in both directions.", FRAMES)
     add_nothing_learned(frames)
     add_way_in(frames)
     add_way_back(frames)
     by_address = Group(
-        "proxy_by_ethernet_address", "Services that are not resolved.",
+        "proxy_by_ethernet_address", "Services with a configured Ethernet address.",
         node(routes=[
             "fc0f::e6/128 encap seg6local action End.AD oif eth2 nheth 02:00:00:00:00:77 dev eth2",
             f"fc0f::e4/128 encap seg6local action End.AS oif eth2 nheth ff:ff:ff:ff:ff:ff inner ipv4 segs {SEGMENT_1} "

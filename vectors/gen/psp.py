@@ -47,7 +47,7 @@ def add_end(group):
         )
 
     popped("end_psp_removes_the_srh", udp, UDP_PROTOCOL,
-           about="Segments Left becomes 0: no SRH, its Next Header in the IPv6 header, Payload Length less 40.",
+           about="Segments Left becomes 0, so PSP removes the SRH. The IPv6 header gets its Next Header, and Payload Length falls by 40.",
            counters={"route": f"{SID}/128", "packets": 1, "errors": 0})
     popped("end_psp_in_front_of_tcp", tcp6(HEADEND, SEGMENT_1, pattern(700)), TCP_PROTOCOL)
     inner6 = IPv6(src=HOST_0, dst=HOST_1, hlim=9, nh=UDP_PROTOCOL) / udp6(HOST_0, HOST_1)
@@ -78,7 +78,7 @@ def add_end(group):
         received(ETH0, outer(SID, 64, HOP_BY_HOP) / options_header(ROUTING, OPTION_PADN_6)
                  / SRH(next_header=UDP_PROTOCOL, segments_left=1, segment_list=two) / udp),
         forward(ETH1, sent(ETH1, outer(SEGMENT_1, 63, HOP_BY_HOP) / options_header(UDP_PROTOCOL, OPTION_PADN_6) / udp)),
-        about="The Next Header of the header in front of the SRH is replaced, not that of the IPv6 header.",
+        about="PSP replaces the Next Header of the header in front of the SRH, not the one of the IPv6 header.",
     )
     chain = options_header(DESTINATION_OPTIONS, OPTION_PADN_6)
     group.add(

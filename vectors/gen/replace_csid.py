@@ -104,14 +104,14 @@ class Cases:
                 self.forwarded(
                     f"at_index_{index}_of_entry_{segments_left}", with_srh(here, 64, segments_left, path),
                     with_srh(there, 63, segments_left, path), f"{self.rfc} R05" if self.rfc == RFC else None,
-                    "The C-SID to the left; Segments Left stays." if index == last and segments_left == 0 else "",
+                    "The C-SID to the left is next, and Segments Left does not change." if index == last and segments_left == 0 else "",
                     counters={"route": lengths.prefix(self.local), "packets": 1, "errors": 0} if index == last else None,
                 )
             path = [whole, lengths.at(self.local, index), lengths.sid(0xF0)]
             self.forwarded(
                 f"at_index_{index}_before_padding", with_srh(here, 64, 1, path), with_srh(whole, 63, 0, path),
                 f"{self.rfc} R06-R10" if self.rfc == RFC else None,
-                "The container ends before its left end: the next entry is a whole segment." if index == last else "",
+                "The container ends in padding, and the next entry is a whole segment." if index == last else "",
             )
         for segments_left in (1, 2):
             entry = segments_left - 1
@@ -119,7 +119,7 @@ class Cases:
             self.forwarded(
                 f"at_index_0_before_entry_{entry}", with_srh(lengths.sid(self.local), 64, segments_left, path),
                 with_srh(lengths.sid(BEHIND_1, last), 63, entry, path), f"{self.rfc} R16-R20" if self.rfc == RFC else None,
-                "The first C-SID of the next entry." if segments_left == 1 else "",
+                "The first C-SID of the next entry is next." if segments_left == 1 else "",
             )
 
 
@@ -161,7 +161,7 @@ def add_walk(group):
             cases.forwarded(
                 f"step_{step + 1}", with_srh(here[0], 64 - step, here[1], path), with_srh(there[0], 63 - step, there[1], path),
                 egress=ETH1 if step % 2 else ETH2,
-                about=f"{len(csids)} C-SIDs and a segment in {len(path)} entries; the first is only in the address."
+                about=f"{len(path)} entries hold {len(csids)} C-SIDs and a segment. Only the address has the first C-SID."
                 if step == 0 else "",
             )
 
@@ -183,7 +183,7 @@ def add_kept(group):
     large = tcp6(HEADEND, SEGMENT_1, pattern(1300))
     kept("carries_tcp", RFC, lambda to, limit: with_srh(to, limit, 0, path, TCP_PROTOCOL, large))
     kept("carries_ipv6", RFC, lambda to, limit: with_srh(to, limit, 0, path, IPV6, inner6(9)),
-         about="Another C-SID follows: USD or not, the packet inside is not looked at.")
+         about="Another C-SID follows, so the SID does not read the inner packet, with or without USD.")
     kept("keeps_tlvs_tag_and_flags", "8754 2.1",
          lambda to, limit: with_srh(to, limit, 0, path, tlvs=tlv(0x7C, b"abc") + padn(9), tag=0xBEEF, flags=0x20))
     kept("behind_destination_options", "8200 4.1", lambda to, limit: packet(
@@ -226,13 +226,13 @@ def add_refused(group):
     refused("with_an_index_and_without_an_srh", "8986 4.1.1", packet(here), "no_srh")
     refused("of_ipv6_without_an_srh", "8986 4.1.1", packet(zero, 64, inner6(9), IPV6), "no_srh")
     refused("at_index_0_of_the_last_entry", f"{RFC} S02", with_srh(zero, 64, 0, path), "segments_left_zero",
-            "Nothing is left: Segments Left 0 and DA.Arg.Index 0.")
+            "No segment is left: Segments Left and DA.Arg.Index are 0.")
     for index in (1, 2, 3):
         refused(f"at_index_{index}_of_the_last_entry_before_padding", f"{RFC} S02",
                 with_srh(USUAL.sid(LOCAL, index), 64, 0, [USUAL.at(LOCAL, index), zero]), "segments_left_zero")
     three = [SEGMENT_1, entry, zero]
     refused("with_an_index_and_segments_left_beyond_last_entry", f"{RFC} R02", with_srh(here, 64, 3, three), "srh_segments_left",
-            "With an index the entry must be there: Last Entry + 1 will not do.")
+            "With an index, the SRH must have the entry, so Last Entry + 1 is invalid.")
     refused("with_an_index_and_segments_left_255", f"{RFC} R02", with_srh(here, 64, 255, three), "srh_segments_left")
     refused("at_index_0_with_segments_left_beyond_last_entry_plus_one", f"{RFC} R13",
             with_srh(zero, 64, 4, three), "srh_segments_left")
@@ -258,10 +258,10 @@ def add_refused(group):
         about="The route to the next C-SID is punted: the kernel gets the packet with the new destination and resolves the gateway.",
     )
     cases.dropped("to_an_entry_whose_first_csid_is_0", f"{RFC} R16-R20", with_srh(zero, 64, 1, ["::", zero]), "no_route",
-                  "R17 does not test for padding: the C-SID 0 is looked up and not found.")
+                  "R17 does not test for padding. The node looks up the C-SID 0 and finds no route.")
     cases.dropped("at_the_end_of_a_container_without_padding_to_a_whole_segment", f"{RFC} R20",
                   with_srh(zero, 64, 1, ["2001:db8:dead::", zero]), "no_route",
-                  "Behind a full container no whole segment can come: it is read as a container.")
+                  "A whole segment cannot follow a full container. The node reads it as a container.")
 
 
 def add_chains(group):
@@ -273,7 +273,7 @@ def add_chains(group):
         path = [USUAL.entry(*locals_[1:count], BEHIND_1), first]
         cases.forwarded(
             f"of_{count}", with_srh(first, 64, 1, path), with_srh(USUAL.sid(BEHIND_1, 4 - count), 64 - count, 0, path), ["8754 4.3.1", RFC],
-            "The hop limit falls once for each.", counters={"route": USUAL.prefix(locals_[count - 1]), "packets": 1, "errors": 0},
+            "Each SID decrements the hop limit.", counters={"route": USUAL.prefix(locals_[count - 1]), "packets": 1, "errors": 0},
         )
     path = [USUAL.entry(LOCAL_5, BEHIND_1), USUAL.entry(LOCAL_2, LOCAL_3, LOCAL_4, LOCAL), first]
     cases.dropped("of_5_is_too_long", "8754 4.3.1", with_srh(first, 64, 2, path), "sid_loop")
@@ -287,10 +287,10 @@ def add_chains(group):
     cases.dropped("to_the_last_csid", f"{RFC} S02", with_srh(first, 64, 1, path), "segments_left_zero")
     path = [USUAL.entry(PLAIN, BEHIND_1), first]
     cases.dropped("to_an_end_without_the_flavor", "8986 4.1 S02", with_srh(first, 64, 1, path), "segments_left_zero",
-                  "End of RFC 8986 knows nothing of the index: for it the SRH is used up.")
+                  "End of RFC 8986 ignores the index, so Segments Left 0 is the end of the list.")
     cases.dropped("from_end_to_a_segment_with_an_index_of_its_own", f"{RFC} S02",
                   with_srh("fc0f::1", 64, 1, [USUAL.sid(LOCAL, 2), "fc0f::1"]), "no_route",
-                  "Segment List[0] is the SID itself, read as a container: to the left of index 2 it has 0x00010000.")
+                  "Segment List[0] is the SID itself. The node reads it as a container, with 0x00010000 to the left of index 2.")
     path = [USUAL.entry(BEHIND_1), USUAL.sid(LOCAL), "fc0f::1"]
     cases.forwarded("from_end", with_srh("fc0f::1", 64, 2, path), with_srh(USUAL.sid(BEHIND_1, 3), 62, 0, path), ["8986 4.1", RFC])
     path = [SEGMENT_1, "fc0f::1", USUAL.entry(LOCAL), USUAL.sid(0xF0)]
@@ -392,7 +392,7 @@ def add_flavors(group, name, tens, egress):
         payload = udp6(HEADEND, segments[0])
         popped = packet(USUAL.sid(BEHIND_1, 0), 63, payload) if pops else with_srh(USUAL.sid(BEHIND_1, 0), 63, 0, segments)
         cases.forwarded("to_the_last_csid_at_index_0", with_srh(USUAL.sid(csid, 1), 64, 0, segments), popped,
-                        about="DA.Arg.Index 0 and Segments Left 0: the SRH has done its work." if pops else "")
+                        about="DA.Arg.Index and Segments Left are 0, so PSP removes the SRH." if pops else "")
         segments = [USUAL.at(csid, 2, BEHIND_1), USUAL.sid(0xF0)]
         payload = udp6(HEADEND, segments[0])
         popped = packet(USUAL.sid(BEHIND_1, 1), 63, payload) if pops else with_srh(USUAL.sid(BEHIND_1, 1), 63, 0, segments)
@@ -443,7 +443,7 @@ def add_psp_chains(group):
     cases = Cases(group, "replace_csid_psp_chain", rfc=RFC_FLAVORS)
     path = [USUAL.at(psp, 2, 0x14), USUAL.sid(0xF0)]
     cases.forwarded("to_usd", with_srh(USUAL.sid(psp, 2), 64, 0, path, IPV6, inner6(33)), inner6(32),
-                    about="The SRH goes at the first SID; the second finds the packet inside all the same.")
+                    about="PSP removes the SRH at the first SID. The second SID decapsulates the packet without it.")
     cases.dropped("to_a_sid_that_needs_an_srh", f"{RFC} S02", with_srh(USUAL.sid(psp, 2), 64, 0, path), "upper_layer")
     path = [USUAL.at(0x12, 2, psp, BEHIND_1), USUAL.sid(0xF0)]
     payload = udp6(HEADEND, path[0])
@@ -511,7 +511,7 @@ def groups():
         "2001:db8:a::/48 via fc02::1 dev eth2 table 100",
         "198.51.100.0/24 via 10.2.0.1 dev eth2 table 100",
     ]
-    third = Group("replace_csid_flavors", "REPLACE-C-SID beside PSP, USP and USD, in every combination.", node(routes=routes))
+    third = Group("replace_csid_flavors", "REPLACE-C-SID with PSP, USP and USD, in every combination.", node(routes=routes))
     for name, _, tens, egress in behaviors:
         add_flavors(third, name, tens, egress)
     add_psp_chains(third)

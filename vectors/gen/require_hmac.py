@@ -52,12 +52,12 @@ def add_ports(required):
     for name, port, head in (("missing", ETH0, plain(path(3, FREE_END))), ("wrong_and_ignored", ETH2, wrong(header(7, path(3, FREE_END)), flipped(0)))):
         required.add(
             f"next_to_it_and_{name}", IPv6(src=HEADEND, dst=FREE_END, hlim=64, nh=ROUTING) / head / udp6(HEADEND, SEGMENT_1),
-            forward(ETH1, sent(ETH1, required.advanced(head))), port=port, about="Another SID of the same node says nothing.",
+            forward(ETH1, sent(ETH1, required.advanced(head))), port=port, about="The requirement of one SID does not apply to other SIDs of the node.",
         )
     passing = IPv6(src=HEADEND, dst=SEGMENT_1, hlim=64, nh=ROUTING) / plain(path(2, END)) / udp6(HEADEND, SEGMENT_1)
     left = passing.copy()
     left.hlim = 63
-    required.add("further_on", passing, forward(ETH1, sent(ETH1, left)), about="It is for another node to look.")
+    required.add("further_on", passing, forward(ETH1, sent(ETH1, left)), about="The SID that requires an HMAC is not the active segment.")
 
 
 def add_what_counts_as_one(required):
@@ -96,7 +96,7 @@ def add_behaviors(required):
     required.case("end_dt6_and_missing", END_DT6, plain(segments, 0, IPV6), drop("hmac_missing"), payload=inner6(64))
     required.add(
         "end_dt6_and_no_srh", IPv6(src=HEADEND, dst=END_DT6, hlim=64, nh=IPV6) / inner6(64), drop("hmac_missing"),
-        about="Without an SRH there is no HMAC. A port that requires one lets such a packet pass, as Linux has it.",
+        about="A packet without an SRH has no HMAC. A port that requires one accepts such a packet, as Linux does.",
         counters={"route": f"{END_DT6}/128", "packets": 0, "errors": 1},
     )
 

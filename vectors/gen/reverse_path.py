@@ -34,7 +34,7 @@ def rules():
 
     group.add("reverse_path_where_rules_differ", "-", ETH0, received(ETH0, packet(64)), kernel("rule"))
     group.add("reverse_path_of_end_dx4_where_rules_differ", "-", ETH0, decapsulated(ETH0), kernel("unsupported"),
-              about="Its next hop depends on the ingress port, too.")
+              about="The next hop of the packet also depends on the ingress port.")
     group.add(
         "reverse_path_off_where_rules_differ", "-", ETH2, received(ETH2, packet(64)), forward(ETH2, sent(ETH2, packet(63))),
     )

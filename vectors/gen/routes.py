@@ -76,7 +76,7 @@ def groups():
     add_tables(group)
 
     unsupported = Group(
-        "kernel_routes", "Routes that the kernel follows and the fast path does not.",
+        "kernel_routes", "Routes that only the kernel can apply.",
         node(
             routes=[
                 "2001:db8:c1::/48 encap seg6 mode encap segs fc0a::1 hmac 7 dev eth1",

@@ -46,9 +46,9 @@ def add_iif(group):
     forwarded("ipv6_an_iif_rule_of_another_port", ETH0, lambda limit: six("2001:db8:e2::1", limit), ETH1)
     forwarded("ipv6_an_iif_rule_of_the_ingress_port", ETH1, lambda limit: six("2001:db8:e2::1", limit), ETH2)
     forwarded("ipv6_a_throw_route_goes_on_with_the_next_rule", ETH1, lambda limit: six("2001:db8:e3::1", limit), ETH2,
-              about="Throw in table 100 despite its default route: table main is searched.")
+              about="A throw route matches in table 100, which has a default route. The lookup continues in table main.")
     forwarded("ipv6_a_default_route_of_an_earlier_table_wins", ETH1, lambda limit: six("2001:db8:e4::1", limit), ETH0,
-              about="Any match in table 100 comes before a longer prefix in table main.")
+              about="A match in table 100 takes precedence over a longer prefix in table main.")
     forwarded("ipv4_an_iif_rule_of_another_port", ETH0, lambda ttl: four("10.210.0.1", ttl), ETH1)
     forwarded("ipv4_an_iif_rule_of_the_ingress_port", ETH1, lambda ttl: four("10.210.0.1", ttl), ETH2)
     forwarded("ipv4_a_table_without_a_match_goes_on_with_the_next_rule", ETH1, lambda ttl: four("10.211.0.1", ttl), ETH2)
@@ -57,7 +57,7 @@ def add_iif(group):
         ("ipv4_a_throw_route_hides_shorter_prefixes_of_its_table", four("10.211.1.1", 64)),
     ):
         group.add(name, RULE, ETH0, received(ETH0, packet), kernel("route_miss"),
-                  about="Throw in table main: no table is left, though main has a shorter prefix.")
+                  about="A throw route matches in table main, which has a shorter prefix. No further table is left.")
     group.add("ipv6_a_blackhole_rule", RULE, ETH2, received(ETH2, six("2001:db8:e2::1", 64)), drop("blackhole"))
     group.add("ipv4_a_blackhole_rule", RULE, ETH2, received(ETH2, four("10.210.0.1", 64)), drop("blackhole"))
     group.add(
@@ -78,7 +78,7 @@ def add_srv6(group):
     group.add(
         "end_with_the_tables_of_the_ingress_port", "8986 4.1 S15", ETH1,
         received(ETH1, end("fc0f::1", 64, 1)), forward(ETH0, sent(ETH0, end("fc0b::7", 63, 0))),
-        about="fc0b::/16 is behind eth2 in table main and behind eth0 in table 100, which eth1's rule selects first.",
+        about="fc0b::/16 is behind eth2 in table main and behind eth0 in table 100. The rule of eth1 selects table 100 first.",
     )
     group.add(
         "end_with_the_tables_of_another_ingress_port", "8986 4.1 S15", ETH0,
@@ -104,7 +104,7 @@ def add_srv6(group):
             forward(ETH0, sent(ETH0, headers(["fc0b::1"], IPV6, hop_limit=63, label=7) / steered(64))),
             "hop limits as in h_encaps (and seg6_input_core caches one route for the packets of all ports)",
         ),
-        about="Where ports have rules of their own, the first segment is looked up by those of the ingress port, as Linux does.",
+        about="The node looks up the first segment by the rules of the ingress port, as Linux does.",
     )
 
 
@@ -144,5 +144,5 @@ def groups():
         ("ipv4_an_ipproto_rule_is_the_kernels", four("198.51.100.1", 64, "10.100.0.1")),
     ):
         source.add(name, RULE, ETH0, received(ETH0, packet), kernel("rule"),
-                   about="The rest of the rule matches the packet.")
+                   about="All other selectors of the rule match the packet.")
     return [iif, refusing, source]

@@ -34,7 +34,7 @@ def add_end(group):
         group.add(name, rfc, ETH0, received(ETH0, outer(END) / header / udp), drop(reason), linux, about, ONE_ERROR)
 
     refused("srh_last_entry_beyond_hdr_ext_len", LENGTH, "srh_length", last_entry=2, segments_left=1,
-            about="Hdr Ext Len 4 has room for two segments, Last Entry says three.")
+            about="Hdr Ext Len 4 has room for two segments, and Last Entry counts three.")
     refused("srh_last_entry_255", LENGTH, "srh_length", last_entry=255)
     refused("srh_hdr_ext_len_zero", LENGTH, "srh_length", hdr_ext_len=0, last_entry=0)
     refused("srh_hdr_ext_len_of_one_and_a_half_segments", LENGTH, "srh_length", hdr_ext_len=3, last_entry=1)
@@ -53,10 +53,10 @@ def add_end(group):
             about="The packet ends before the routing header's fixed part does.",
         )
     refused("srh_segments_left_beyond_last_entry_plus_one", LENGTH, "srh_segments_left", segments_left=3,
-            about="Last Entry 1: 2 would be a reduced SRH, 3 is impossible.")
+            about="Last Entry is 1. Segments Left 2 would be a reduced SRH, and 3 is impossible.")
     refused("srh_segments_left_255", LENGTH, "srh_segments_left", segments_left=255)
     refused("srh_segments_left_beyond_with_room_in_the_list", LENGTH, "srh_segments_left", segments_left=2, last_entry=0,
-            about="Hdr Ext Len has room for two segments, Last Entry counts one; the rest would be TLVs.",
+            about="Hdr Ext Len has room for two segments, and Last Entry counts one. The rest would be TLVs.",
             segments=(SEGMENT_1, "::"))
     refused("srh_tlv_beyond_the_srh", TLV, "srh_tlv", tlvs=bytes([0x7C, 7]) + b"sixoct")
     refused("srh_tlv_of_255_octets_in_8", TLV, "srh_tlv", tlvs=bytes([0x7C, 255]) + b"sixoct")
@@ -83,7 +83,7 @@ def add_decapsulation(group):
         group.add(
             f"srh_{what}_is_not_looked_at_when_segments_left_is_0", "8986 4.1 S02", ETH0,
             packet(**fields), forward(ETH1, sent(ETH1, inner(63))),
-            about="With Segments Left 0 the next header is processed; the checks on the SRH come only after that.",
+            about="With Segments Left 0, End processes the next header and does not check the SRH first.",
         )
     group.add(
         "srh_segments_left_beyond_last_entry_at_a_decapsulating_sid", LENGTH, ETH0,
@@ -100,13 +100,13 @@ def add_decapsulation(group):
     group.add(
         "srh_with_pad1_at_a_decapsulating_sid", "8754 2.1.1.1", ETH0,
         received(ETH0, outer(END_DT6) / header / inner(64)), forward(ETH1, sent(ETH1, inner(63))),
-        about="Linux misreads the TLVs and continues without the SRH: the same packet leaves.",
+        about="Linux misreads the TLVs and continues without the SRH, but sends the same packet.",
     )
 
 
 def groups():
     """Returns the vector files of this module."""
-    group = Group("srh_checks", "Segment Routing Headers that cannot be.", NODE)
+    group = Group("srh_checks", "Invalid Segment Routing Headers.", NODE)
     add_end(group)
     add_decapsulation(group)
     return [group]
